@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes helm release images gotestsum test test-all test-short lint generate demo bench bench-quick soak clean
+.PHONY: help build nodes helm release images gotestsum test test-all test-short mutants lint generate demo attack bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -20,6 +20,15 @@ export ATOLL_BIN_DIR := $(BIN)
 GO := CGO_ENABLED=0 go
 PACKAGES := test/packages.sh
 
+# The modules whose tests test/packages.sh sorts. Every test of tools/ runs in one go.
+MODULES := . lab
+# $(call each,KINDS,COMMAND) runs the command in each module. $$packages are the module's packages
+# of these kinds.
+each = @set -e; for module in $(MODULES); do \
+	packages=$$(cd $$module && $(CURDIR)/$(PACKAGES) $(1)); \
+	if [ -n "$$packages" ]; then (cd $$module && set -x && $(2)); fi; \
+done
+
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -29,12 +38,13 @@ LIGHT := -tags grpcnotrace
 
 build: ## build bin/atoll, bin/atoll-hub and bin/atoll-lab
 	$(GO) build $(TRIM) $(LIGHT) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll
-	$(GO) build $(TRIM) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-hub ./cmd/atoll-lab
+	$(GO) build $(TRIM) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-hub
+	$(GO) build -C lab $(TRIM) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-lab
 
 nodes: ## build bin/nodes, with which atoll-lab up --real-nodes runs containers
-	cd internal/lab/realnode/parts && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
-	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/nodes/ k8s.io/kubernetes/cmd/kubelet
-	cd internal/lab/realnode/metrics && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
+	cd lab/realnode/parts && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
+	$(GO) build -C lab -ldflags "$(LDFLAGS)" -o $(BIN)/nodes/ k8s.io/kubernetes/cmd/kubelet
+	cd lab/realnode/metrics && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
 
 # Helm goes by the module of the tools, whose client libraries are of the hub's version, so that
 # most of it is compiled already.
@@ -60,33 +70,48 @@ images: ## write bin/images/atoll and bin/images/atoll-hub, OCI image layouts, w
 # number of processors: most of them wait, and each has servers that take memory.
 QUICK := -ldflags "-s -w"
 
-#
 # A test that fails runs once more, alone, with its whole root test. It stays failed after a data
 # race or a panic, and when more than three tests of a phase fail.
 TEST := $(BIN)/gotestsum --format pkgname --format-hide-empty-pkg --rerun-fails=1 --rerun-fails-max-failures=3 \
 	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race
 
+# $(call test,KINDS,ENVIRONMENT,FLAGS) tests each module's packages of these kinds.
+test = $(call each,$(1),$(2) $(TEST) --packages="$$packages" -- $(QUICK) -count=1 $(3))
+
 gotestsum:
 	cd tools && $(GO) build -ldflags "-s -w" -o $(BIN)/gotestsum gotest.tools/gotestsum
 
 test: build nodes helm gotestsum ## run what decides: with the race detector where code is linked in, against real clusters where not
-	packages=$$($(PACKAGES) race) && CGO_ENABLED=1 $(TEST) --packages="$$packages" -- -race $(QUICK) -count=1 -timeout 15m
-	packages=$$($(PACKAGES) pure plain) && CGO_ENABLED=0 $(TEST) --packages="$$packages" -- $(QUICK) -p 2 -count=1 -timeout 25m
-	packages=$$($(PACKAGES) alone) && CGO_ENABLED=0 $(TEST) --packages="$$packages" -- $(QUICK) -count=1 -timeout 25m
+	$(call test,race,CGO_ENABLED=1,-race -timeout 15m)
+	$(call test,pure plain decides,CGO_ENABLED=0,-p 2 -timeout 25m)
+	$(call test,alone,CGO_ENABLED=0,-p 1 -timeout 40m)
+	cd api && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1
 	cd tools && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1 -timeout 15m
+	cd test/monitoring && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1
 
-test-all: test ## as test, and hold small runs of the benchmarks to their budgets
-	packages=$$($(PACKAGES) budgets) && CGO_ENABLED=0 $(TEST) --packages="$$packages" -- $(QUICK) -count=1 -timeout 25m
+test-all: test ## as test, and all attacks at once, and small runs of the benchmarks held to their budgets
+	$(call test,budgets,CGO_ENABLED=0,-p 1 -timeout 25m)
 
 test-short: ## run what needs no cluster, in under three minutes
-	packages=$$($(PACKAGES) race pure) && $(GO) test $(QUICK) -short -timeout 3m $$packages
+	$(call each,race pure decides,$(GO) test $(QUICK) -short -timeout 3m $$packages)
+	cd api && $(GO) test -short ./...
 	cd tools && $(GO) test -short -timeout 3m ./...
+	cd test/monitoring && $(GO) test -short ./...
+
+# A mutant is a small fault in a package that decides: N are drawn by SEED.
+N ?= 300
+mutants: ## draw N=300 faults by SEED=1 and print those that test-short does not find, in 30 minutes
+	cd tools && go run ./mutants/run -root .. -n $(N) -seed $(or $(SEED),1) $(if $(IN),-packages "$(IN)")
 
 lint: ## go vet and staticcheck
 	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck ./... atoll.dev/atoll/api/...
+	cd api && $(GO) vet ./...
+	$(GO) build -o $(BIN)/staticcheck honnef.co/go/tools/cmd/staticcheck
+	cd lab && $(GO) vet ./... && CGO_ENABLED=0 $(BIN)/staticcheck ./...
 	cd tools && $(GO) vet ./...
-	@test -z "$$(gofmt -l api cmd demo deploy internal test tools 2>/dev/null | tee /dev/stderr)" || { echo "the files above want gofmt"; exit 1; }
+	cd test/monitoring && $(GO) vet ./...
+	@test -z "$$(gofmt -l api cmd deploy internal lab test tools 2>/dev/null | tee /dev/stderr)" || { echo "the files above want gofmt"; exit 1; }
 
 generate: ## write CRDs, deepcopy, protocol code and the plain manifests of the agent anew
 	go tool controller-gen object paths=./api/...
@@ -98,16 +123,19 @@ generate: ## write CRDs, deepcopy, protocol code and the plain manifests of the 
 demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE=1 cleans up and ends
 	$(BIN)/atoll-lab demo $(if $(ONCE),--once)
 
+attack: build ## attack the hub of the lab in DIR by every attack, a minute each
+	$(BIN)/atoll-lab attack all --for 60s $(if $(DIR),--dir $(DIR))
+
 bench: build ## measure the numbers of the README
 	$(BIN)/atoll-lab bench
 
 bench-quick: build ## small runs of the scenarios, held to their budgets of counts, in under five minutes
-	$(GO) test -count=1 -timeout 10m ./test/bench
+	$(GO) test -C lab -count=1 -timeout 10m ./test/bench
 
 # SEEDS is how many random runs; SEED is the first one's.
 SEEDS ?= 20
 soak: build ## long runs of random faults; SEEDS=n of them, from SEED=n on
-	ATOLL_SOAK_SEEDS=$(SEEDS) ATOLL_SEED=$(SEED) $(GO) test -tags soak -count=1 -timeout 0 -v -run Soak ./test/e2e/...
+	ATOLL_SOAK_SEEDS=$(SEEDS) ATOLL_SEED=$(SEED) $(GO) test -C lab -tags soak -count=1 -timeout 0 -v -run Soak ./test/e2e/...
 
 clean: ## delete what was built
 	rm -rf $(BIN)

@@ -1,25 +1,28 @@
 #!/bin/bash
-# Prints the packages that have tests, one a line, of the kinds that are asked for.
+# Prints the packages with tests in the module of the working directory, one a line, of
+# the given kinds.
 #
 #   race    their tests link only light code: run them with -race
 #   pure    they and what they call start no goroutine, so the race detector would see
 #           nothing, and random walks would take many times as long; test/house holds it
 #   plain   their tests link Kubernetes itself, which takes too long to build for the
 #           race detector, or drive built binaries, of which it sees nothing
+#   decides as plain, but the packages decide what happens to users' objects: make
+#           test-short runs their tests, too
 #   alone   as plain, but they keep the whole machine busy by themselves, and hold times:
 #           run them beside no others
-#   budgets as alone, but they hold small runs of the benchmarks to budgets: make test-all
-#           runs them
+#   budgets as alone, but they hold attacks and small runs of the benchmarks to budgets:
+#           make test-all runs them
 set -euo pipefail
 
 for kind in "$@"; do
 	case "$kind" in
-	race | pure | plain | alone | budgets) ;;
+	race | pure | plain | decides | alone | budgets) ;;
 	*) set -- ;;
 	esac
 done
 if (($# == 0)); then
-	echo "usage: $0 race|pure|plain|alone|budgets..." >&2
+	echo "usage: $0 race|pure|plain|decides|alone|budgets..." >&2
 	exit 2
 fi
 
@@ -28,10 +31,11 @@ CGO_ENABLED=0 go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... |
 		$1 !~ /\.test$/ { next }
 		{
 			kind = "race"
-			if ($1 ~ /\/internal\/(atoll|claim|explain|expr|offline|plan|rewind|rollout|schedule|session|agent\/claims)\.test$/) kind = "pure"
-			if ($0 ~ / k8s\.io\/(kubernetes|apiserver)\// || $1 ~ /\/test\/(e2e|script|bench)(\/|\.)/) kind = "plain"
+			if ($1 ~ /\/internal\/(atoll|checkin|clustermatch|freecapacity|phrase|quantity|rowcodec|writebudget|bundlecontent|manifest|overrides|policymatch|userfields|expr|preview|preview\/explain|preview\/offline|restore|rollout|schedule|session|agent\/ownership)\.test$/) kind = "pure"
+			if ($0 ~ / k8s\.io\/(kubernetes|apiserver)\// || $1 ~ /\/test\/(e2e|script|bench|attack)(\/|\.)/) kind = "plain"
+			if (kind == "plain" && $1 ~ /\/internal\/(admission|binder|kinds|userfields|preview\/server)\.test$/) kind = "decides"
 			if ($1 ~ /\/test\/e2e\.test$/) kind = "alone"
-			if ($1 ~ /\/test\/bench\.test$/) kind = "budgets"
+			if ($1 ~ /\/test\/(bench|attack)\.test$/) kind = "budgets"
 			sub(/\.test$/, "", $1)
 			if (index(want, " " kind " ")) print $1
 		}'

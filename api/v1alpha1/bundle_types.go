@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bundle is what goes together: the objects of one namespace that one policy, or
-// one annotation, placed. Atoll makes Bundles; people look at them.
+// Bundle is the unit of placement: the objects of one namespace that one policy, or one
+// annotation, places together. Atoll creates Bundles; people read them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=bdl,categories=atoll
@@ -41,17 +41,24 @@ type ClusterBundle struct {
 	Status BundleStatus `json:"status,omitempty"`
 }
 
-// BundleSpec is the intent that bind last saw. When the policy goes, it stays:
-// what runs is not touched by a policy that vanished.
+// BundleSpec is the intent that the binder read last. It stays when its policy is deleted: a
+// policy that disappears changes no running workload.
 type BundleSpec struct {
 	// Source of the intent.
 	Source BundleSource `json:"source"`
-	// Group is the value of groupBy that tells this Bundle from its siblings.
+	// Group is the value of groupBy that distinguishes this Bundle from the other Bundles of
+	// its policy.
 	// +optional
 	Group string `json:"group,omitempty"`
 	// Placement as in the source.
 	// +optional
 	Placement PlacementSpec `json:"placement,omitempty"`
+	// WeightRule is how the static weights of the placement count. Largest: of several entries
+	// that match a cluster, the largest counts. Absent, for placements of v0.1.0 that were not
+	// edited since: the entries add up.
+	// +optional
+	// +kubebuilder:validation:Enum=Largest
+	WeightRule WeightRule `json:"weightRule,omitempty"`
 	// ConflictResolution as in the source.
 	ConflictResolution ConflictResolution `json:"conflictResolution"`
 	// Removal as in the source.
@@ -60,12 +67,18 @@ type BundleSpec struct {
 	WhenUnfit WhenUnfit `json:"whenUnfit"`
 }
 
-// BundleSource says who wants the Bundle.
+// WeightRule is how static weights count.
+type WeightRule string
+
+// WeightLargest counts the largest of the entries that match a cluster.
+const WeightLargest WeightRule = "Largest"
+
+// BundleSource is the policy or annotation that placed the objects.
 type BundleSource struct {
 	// Kind: PropagationPolicy, ClusterPropagationPolicy, Annotation (on the object
-	// itself) or NamespaceAnnotation.
+	// itself), NamespaceAnnotation, or HubSettings (its default placement).
 	Kind string `json:"kind"`
-	// Name of the policy, of the annotated object, or of the namespace.
+	// Name of the policy, of the annotated object, of the namespace, or of the HubSettings.
 	Name string `json:"name"`
 	// UID of the policy or annotated object.
 	// +optional
@@ -78,21 +91,22 @@ const (
 	SourceClusterPropagationPolicy = "ClusterPropagationPolicy"
 	SourceAnnotation               = "Annotation"
 	SourceNamespaceAnnotation      = "NamespaceAnnotation"
+	SourceHubSettings              = "HubSettings"
 )
 
-// Condition types of a Bundle.
+// Condition types of a Bundle. The first write of the status has all of them but Quarantined.
 const (
-	// BundleBound is false while a kind of the Bundle's objects, or their namespace, cannot
-	// be read on the hub, so that no Revision is cut. It is there once that has happened.
+	// BundleBound is false while a kind of the Bundle's objects, or their namespace, cannot be
+	// read on the hub. No Revision is created then.
 	BundleBound = "Bound"
 	// BundleScheduled is false while no cluster fits.
 	BundleScheduled = "Scheduled"
-	// BundleReplicasPlaced is false while replicas of a divided workload have no place,
-	// since clusters are at their bounds. It is there once that has happened.
+	// BundleReplicasPlaced is false while replicas of a divided workload are assigned to no
+	// cluster, since clusters are at their bounds.
 	BundleReplicasPlaced = "ReplicasPlaced"
 	// BundlePreferredGroup is false while a later group of clusterAffinities is used in place
-	// of the first, and unknown while a better one could be used and failback waits for
-	// holdTime; its message says since when. It is there once that has happened.
+	// of the first. It is unknown while an earlier group could be used and failback waits for
+	// holdTime; its message has the start time.
 	BundlePreferredGroup = "PreferredGroup"
 	// BundleApplied is true when every reachable row has applied its revision.
 	BundleApplied = "Applied"
@@ -101,11 +115,14 @@ const (
 	// BundleRemovalHeld is true while a removal over the budget waits for
 	// `atoll confirm`; its message holds the plan's hash.
 	BundleRemovalHeld = "RemovalHeld"
+	// BundleQuarantined is true while the hub renders the Bundle for no cluster, because its
+	// renderings cost too much. Clusters keep what they have. It is absent otherwise.
+	BundleQuarantined = "Quarantined"
 )
 
-// BundleStatus is what people look at.
+// BundleStatus is the observed state of a Bundle.
 type BundleStatus struct {
-	// Revision that rows are to reach.
+	// Revision that the rows must reach.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 	// Items of that revision.
@@ -114,11 +131,14 @@ type BundleStatus struct {
 	// Clusters of the Bundle.
 	// +optional
 	Clusters BundleClusters `json:"clusters,omitempty"`
-	// WaitsFor says, in a few words, what the Bundle waits for; empty when it is
-	// done.
+	// WaitsFor is what the Bundle waits for, in a few words; empty when it is complete.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Replicas over all clusters, of all items that have them.
+	// Wait has the reason of waitsFor, the actor and the time as values. Absent when the Bundle is
+	// complete.
+	// +optional
+	Wait *BundleWait `json:"wait,omitempty"`
+	// Replicas over all clusters, of all items that have replicas.
 	// +optional
 	Replicas int64 `json:"replicas,omitempty"`
 	// ReadyReplicas over all clusters.
@@ -132,18 +152,35 @@ type BundleStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// BundleWait is what a Bundle waits for.
+type BundleWait struct {
+	// Reason of the wait. docs/reasons.md lists all reasons.
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason"`
+	// Actor is the person or component that must act before the wait ends, by the table of
+	// reasons; "none" where nothing has to be done.
+	// +kubebuilder:validation:MaxLength=128
+	Actor string `json:"actor"`
+	// Cluster that the Bundle waits for; empty when the wait is not about one cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Cluster string `json:"cluster,omitempty"`
+	// Since is when the wait began.
+	Since metav1.Time `json:"since"`
+}
+
 // BundleClusters counts rows.
 type BundleClusters struct {
-	// Desired clusters, those that are away included.
+	// Desired clusters, disconnected clusters included.
 	Desired int32 `json:"desired"`
 	// Updated have applied the revision.
 	Updated int32 `json:"updated"`
 	// Ready are updated and healthy.
 	Ready int32 `json:"ready"`
-	// Away have no live stream; they block nobody.
+	// Away clusters are disconnected; they block no other cluster.
 	// +optional
 	Away int32 `json:"away,omitempty"`
-	// Removing are on their way out.
+	// Removing clusters are losing the Bundle.
 	// +optional
 	Removing int32 `json:"removing,omitempty"`
 	// Summary is "ready/desired", for the table that kubectl prints.

@@ -21,7 +21,7 @@ func TestCheckInOfSpec(t *testing.T) {
 		"too short":   {&ClusterConnection{Type: ConnectionCheckIn, Interval: every(-time.Second)}, 10 * time.Second},
 		"too long":    {&ClusterConnection{Type: ConnectionCheckIn, Interval: every(48 * time.Hour)}, 24 * time.Hour},
 	} {
-		if got := (&ClusterSpec{Connection: x.connection}).CheckIn(); got != x.want {
+		if got := (&ClusterSpec{Connection: x.connection}).CheckInInterval(); got != x.want {
 			t.Errorf("%s: every %s, want %s", name, got, x.want)
 		}
 	}
@@ -37,7 +37,7 @@ func TestWhoseAgentTheHubRuns(t *testing.T) {
 		"push":                 {ClusterSpec{Accepted: true, Mode: ModePush}, true},
 		"push, not let in yet": {ClusterSpec{Mode: ModePush}, false},
 	} {
-		if got := x.spec.Pushed(); got != x.want {
+		if got := x.spec.IsPushed(); got != x.want {
 			t.Errorf("%s: %t, want %t", name, got, x.want)
 		}
 	}

@@ -7,13 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Cluster is one member: a Kubernetes cluster in which an agent runs. Its
-// metadata.uid is its identity, which its agent's certificate carries; the name
-// is a label for people. Labels and taints steer placement and are the hub's to
-// set, never the agent's.
+// Cluster is one member: a Kubernetes cluster in which an agent runs. Its metadata.uid is its
+// identity, which its agent's certificate carries; the name is for people. Labels and taints
+// steer placement. The hub sets them, never the agent.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cl,categories=atoll
+// +kubebuilder:resource:scope=Cluster,shortName=clu,categories=atoll
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Accepted",type=boolean,JSONPath=`.spec.accepted`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
@@ -32,24 +31,23 @@ type Cluster struct {
 	Status ClusterStatus `json:"status,omitempty"`
 }
 
-// ClusterSpec is the hub's side of a member.
+// ClusterSpec is what the hub's administrator states about a member.
 type ClusterSpec struct {
-	// Accepted is the hub's half of the handshake. Setting it to true needs the
-	// verb `accept` on clusters; false cuts the agent off at once. Default false.
+	// Accepted is the hub's consent to the cluster. Setting it to true needs the verb `accept`
+	// on clusters. False disconnects the agent at once. Default false.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 
-	// Mode says where the agent runs that the hub is responsible for. Pull: in the
-	// member, installed there; the hub starts none and uses no credentials of the
-	// member. Push: in the hub, with the credentials that "atoll join --push" has put
-	// into a Secret of the hub's own namespace. An agent in the member may go on beside
-	// it: one of the two works, the other stands by. What is placed is not touched by a
-	// change of mode. Default Pull.
+	// Mode says where the agent runs. Pull: in the member, where it is installed; the hub
+	// starts no agent and uses no credentials of the member. Push: in the hub, with the
+	// credentials that "atoll join --push" has put into a Secret of the hub's own namespace. An
+	// agent in the member may keep running: one of the two works, the other stands by. A change
+	// of mode does not change placed workloads. Default Pull.
 	// +optional
 	Mode ClusterMode `json:"mode,omitempty"`
 
-	// Connection says how the agent keeps in touch with the hub. Default: it holds a
-	// stream. The agent learns of a change with its stream, or at its next check-in.
+	// Connection says how the agent communicates with the hub. Default: it holds a stream. A
+	// change reaches the agent by its stream, or at its next check-in.
 	// +optional
 	Connection *ClusterConnection `json:"connection,omitempty"`
 
@@ -68,10 +66,10 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Provider string `json:"provider,omitempty"`
 
-	// Taints repel placements that do not tolerate them. NoSchedule keeps new
-	// Bundles away; PreferNoSchedule lowers the cluster's score where a placement
-	// chooses among clusters, and does nothing where all that fit are taken; NoExecute
-	// also moves those that are there, after their toleration, replacements first.
+	// Taints repel placements that do not tolerate them. NoSchedule keeps new Bundles away.
+	// PreferNoSchedule lowers the cluster's score where a placement chooses among clusters; it
+	// has no effect where all fitting clusters are chosen. NoExecute also moves Bundles that
+	// are in the cluster, after their toleration, replacements first.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
@@ -79,97 +77,95 @@ type ClusterSpec struct {
 	// +listMapKey=effect
 	Taints []Taint `json:"taints,omitempty"`
 
-	// ReportedRoom says whether the room that the agent reports steers placement: how
-	// many new replicas placements by available replicas, and aggregated ones, give the
-	// cluster. It never takes away what runs. Ignore treats the cluster as one whose
-	// room nobody knows. Default Use.
+	// ReportedRoom says whether the free capacity that the agent reports steers placement. It
+	// bounds the new replicas that the cluster gets from placements by available replicas and
+	// from aggregated placements. It never removes running replicas. Ignore treats the free
+	// capacity of the cluster as unknown. Default Use.
 	// +optional
 	// +kubebuilder:validation:Enum=Use;Ignore
 	ReportedRoom ReportedRoom `json:"reportedRoom,omitempty"`
 
-	// Capacity is the most that Atoll places in the cluster, over all Bundles. Nothing
-	// new comes that would exceed a bound, and no share or revision that asks for more
-	// than is left; what runs already stays, also where a bound is lowered. Default:
-	// unbounded.
+	// Capacity is the most that Atoll places in the cluster, over all Bundles. No new Bundle,
+	// no assignment of replicas and no revision may exceed a bound. Running workloads stay,
+	// also after a bound is lowered. Default: unbounded.
 	// +optional
 	Capacity *ClusterCapacity `json:"capacity,omitempty"`
 
-	// Removal takes the cluster out of the fleet, step by step: nothing new is placed
-	// there, what is there leaves once what replaces it elsewhere is healthy, the agent lets
-	// go of the member, and then the Cluster is gone. Taken away before that, it is taken
-	// back, and the placements decide anew. The condition Removing tells what it waits for.
-	// Default: the cluster stays.
+	// Removal takes the cluster out of the fleet in steps. Nothing new is placed there. Placed
+	// workloads leave once their replacements elsewhere are healthy. The agent removes its own
+	// state from the member, and then the Cluster is deleted. A person that deletes this field
+	// before the end cancels the removal, and the placements decide again. The condition
+	// Removing reports what the removal waits for. Default: the cluster stays.
 	// +optional
 	Removal *ClusterRemoval `json:"removal,omitempty"`
 }
 
 // ClusterRemoval is how a cluster leaves the fleet.
 type ClusterRemoval struct {
-	// Mode says what becomes of what Atoll applied in the member.
+	// Mode says what happens to the objects that Atoll applied in the member.
 	Mode ClusterRemovalMode `json:"mode"`
-	// Force gives the cluster up at once, for one that does not come back: whatever it holds
-	// stays there, and what that is, as far as the hub knows, is written to the ConfigMap
-	// removed-NAME in the namespace atoll-system. Default false.
+	// Force removes the cluster at once, for a member that does not come back. All objects stay
+	// in the member. The hub lists the objects that it knows in the ConfigMap removed-NAME in
+	// the namespace atoll-system. Default false.
 	// +optional
 	Force bool `json:"force,omitempty"`
-	// Confirm releases what a removal with mode Clean would take away: until it is
-	// status.removal.plan, nothing leaves where Bundles are in the cluster. `atoll confirm
-	// cluster/NAME` writes it. One that is not the plan of what is there now is refused, and
-	// each removal has plans of its own. Default: nothing is confirmed.
+	// Confirm releases the deletions of a removal with mode Clean. No Bundle leaves the cluster
+	// until this field equals status.removal.plan. `atoll confirm cluster/NAME` writes it. A
+	// value that is not the current plan is refused, and each removal has plans of its own.
+	// Default: nothing is confirmed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Confirm string `json:"confirm,omitempty"`
 }
 
-// RemovalHeld tells whether all that is in the cluster stays although the cluster is to be
-// cleaned: that is not confirmed, or the leading hub has not found yet that what was
-// confirmed is what it would remove.
-func (c *Cluster) RemovalHeld() bool {
+// IsRemovalHeld reports whether a removal with mode Clean still waits. It waits until its plan is
+// confirmed, and until the leading hub has checked that the confirmed plan is the current one.
+func (c *Cluster) IsRemovalHeld() bool {
 	r, s := c.Spec.Removal, c.Status.Removal
 	return r != nil && r.Mode == ClusterClean && (r.Confirm == "" || s == nil || s.Confirmed != r.Confirm)
 }
 
-// ClusterRemovalMode says what becomes of what Atoll applied.
+// ClusterRemovalMode says what happens to the objects that Atoll applied.
 // +kubebuilder:validation:Enum=Orphan;Clean
 type ClusterRemovalMode string
 
 const (
-	// ClusterOrphan leaves what Atoll applied where it is, without Atoll's labels and
-	// its ownership of fields.
+	// ClusterOrphan keeps the applied objects, without Atoll's labels and its ownership of
+	// fields.
 	ClusterOrphan ClusterRemovalMode = "Orphan"
-	// ClusterClean removes what Atoll applied, and the namespaces that its agent made once
-	// nothing else is in them. What was there before Atoll stays, and what policies
-	// orphan. It waits for a confirmation.
+	// ClusterClean deletes the applied objects, and the namespaces that the agent made once
+	// nothing else is in them. Adopted objects and objects that policies orphan stay. It waits
+	// for a confirmation.
 	ClusterClean ClusterRemovalMode = "Clean"
 )
 
-// ClusterCapacity bounds what Atoll places in a cluster, as templates and divisions
-// state it; what overrides change in one cluster, what autoscalers add and what others
-// run there are not counted. A row counts until its cluster has removed it.
+// ClusterCapacity bounds the workloads that Atoll places in a cluster, as templates and
+// divisions state them. Changes by overrides or autoscalers, and workloads of others, are not
+// counted. A row counts until its cluster has removed it.
 type ClusterCapacity struct {
-	// Replicas are pods at most: the replicas of workloads, 1 for a Pod, a Job's
-	// parallelism as long as the Job is placed. What runs once per node (DaemonSets) and
-	// what only makes Jobs (CronJobs) counts none. Default: unbounded.
+	// Replicas is the maximum number of pods: the replicas of workloads, 1 for a Pod, a Job's
+	// parallelism as long as the Job is placed. DaemonSets and CronJobs count none. Default:
+	// unbounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int64 `json:"replicas,omitempty"`
-	// Objects are items of Bundles at most, dependencies among them. Default: unbounded.
+	// Objects is the maximum number of items of Bundles, dependencies included. Default:
+	// unbounded.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Objects *int64 `json:"objects,omitempty"`
-	// Resources bound the sum of what these pods request, by the name of the resource:
-	// cpu, memory, ephemeral-storage, hugepages-2Mi, nvidia.com/gpu and so on; pods
-	// bounds their number, as replicas does. What a pod states only limits of counts by
-	// those. Default: a resource that is not named is unbounded.
-	// At most 64.
+	// Resources bound the sum of what these pods request, by the name of the resource: cpu,
+	// memory, ephemeral-storage, hugepages-2Mi, nvidia.com/gpu and so on; pods bounds their
+	// number, as replicas does. A pod that states only limits counts by its limits. Default: a
+	// resource that is not named is unbounded. At most 64.
 	// +optional
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
-// ReportedRoom says whether reports of room steer placement.
+// ReportedRoom says whether reports of free capacity steer placement.
 type ReportedRoom string
 
-// What becomes of reported room.
+// The uses of reported free capacity.
 const (
 	RoomUse    ReportedRoom = "Use"
 	RoomIgnore ReportedRoom = "Ignore"
@@ -179,16 +175,16 @@ const (
 // +kubebuilder:validation:Enum=Pull;Push
 type ClusterMode string
 
-// Where agents run.
+// The modes.
 const (
 	ModePull ClusterMode = "Pull"
 	ModePush ClusterMode = "Push"
 )
 
-// Pushed tells whether the hub is to run the agent.
-func (s *ClusterSpec) Pushed() bool { return s.Accepted && s.Mode == ModePush }
+// IsPushed reports whether the hub must run the agent.
+func (s *ClusterSpec) IsPushed() bool { return s.Accepted && s.Mode == ModePush }
 
-// ConnectionType is how an agent keeps in touch.
+// ConnectionType is how an agent communicates with the hub.
 // +kubebuilder:validation:Enum=Stream;CheckIn
 type ConnectionType string
 
@@ -196,20 +192,20 @@ const (
 	// ConnectionStream: the agent holds one stream to the hub and reacts within
 	// seconds. Ready turns Unknown within 40 s after the stream was lost.
 	ConnectionStream ConnectionType = "Stream"
-	// ConnectionCheckIn: the agent dials every interval, takes what changed, reports
-	// and ends the stream, so that a hub has many more members. Ready turns Unknown
-	// after two missed check-ins.
+	// ConnectionCheckIn: the agent dials every interval, gets the changes, reports and ends the
+	// stream. A hub can have many more such members. Ready turns Unknown after two missed
+	// check-ins.
 	ConnectionCheckIn ConnectionType = "CheckIn"
 )
 
-// ClusterConnection is how an agent keeps in touch with the hub.
+// ClusterConnection is how an agent communicates with the hub.
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'CheckIn') || !has(self.interval)",message="interval is for type CheckIn"
 type ClusterConnection struct {
 	// Type of the connection. Default Stream.
 	// +optional
 	// +kubebuilder:default=Stream
 	Type ConnectionType `json:"type,omitempty"`
-	// Interval between two check-ins, from 10s to 24h; only with CheckIn. Agents
+	// Interval between two check-ins, from 10s to 24h; only with type CheckIn. Agents
 	// spread themselves over it. Default 15m.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -218,15 +214,15 @@ type ClusterConnection struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// The bounds of a check-in interval, and what it is when nobody says.
+// The bounds and the default of a check-in interval.
 const (
 	DefaultCheckIn = 15 * time.Minute
 	MinCheckIn     = 10 * time.Second
 	MaxCheckIn     = 24 * time.Hour
 )
 
-// CheckIn is how often the agent is to check in; 0: it holds a stream.
-func (s *ClusterSpec) CheckIn() time.Duration {
+// CheckInInterval returns the interval of the agent's check-ins; 0: the agent holds a stream.
+func (s *ClusterSpec) CheckInInterval() time.Duration {
 	switch {
 	case s.Connection == nil || s.Connection.Type != ConnectionCheckIn:
 		return 0
@@ -236,7 +232,7 @@ func (s *ClusterSpec) CheckIn() time.Duration {
 	return min(max(s.Connection.Interval.Duration, MinCheckIn), MaxCheckIn)
 }
 
-// Taint of a Cluster; the meaning of core/v1's on nodes.
+// Taint of a Cluster, with the meaning of a node's taint in core/v1.
 type Taint struct {
 	// Key of the taint, a qualified name.
 	// +kubebuilder:validation:MinLength=1
@@ -249,40 +245,46 @@ type Taint struct {
 	// Effect on placements that do not tolerate the taint.
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
-	// TimeAdded is when a NoExecute taint was added, from which tolerationSeconds
-	// count. The hub sets it when it is missing.
+	// TimeAdded is when a NoExecute taint was added. The tolerationSeconds count from it. The
+	// hub sets it when it is missing.
 	// +optional
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 }
 
-// Condition types of a Cluster.
+// Condition types of a Cluster. The first write of the status has all of them but Pushed and
+// Removing. Those that report a rare trouble have no message while they are false.
 const (
-	// ClusterAccepted mirrors spec.accepted, with who is to act.
+	// ClusterAccepted mirrors spec.accepted; its message names the person that must act.
 	ClusterAccepted = "Accepted"
-	// ClusterJoined is true once the agent has its certificate and spoke with it.
+	// ClusterJoined is true once the agent has connected with its certificate.
 	ClusterJoined = "Joined"
-	// ClusterReady is true while the agent's stream lives, or its check-ins come, and
-	// the member's API answers it. It is Unknown from 40 s after the stream was lost,
-	// or when two check-ins were missed.
+	// ClusterMisbehaving is true after the agent sent what no agent may send. It turns false with an
+	// inventory after ten minutes without.
+	ClusterMisbehaving = "Misbehaving"
+	// ClusterReady is true while the agent is connected, or checks in, and the member's API
+	// server answers. It is Unknown from 40 s after the stream was lost, or when two check-ins
+	// were missed.
 	ClusterReady = "Ready"
-	// ClusterPushed is there while mode is Push, or the hub keeps credentials of the
-	// member that it does not use: whether the hub's agent works on the member, or
-	// stands by there, and what keeps it.
+	// ClusterUnclaimed is true while the member holds bundles that no row asks for.
+	ClusterUnclaimed = "Unclaimed"
+	// ClusterPushed exists while mode is Push, or while the hub keeps unused credentials of the
+	// member. It reports whether the hub's agent works on the member or stands by, and what
+	// prevents its work.
 	ClusterPushed = "Pushed"
-	// ClusterCertificateExpiring is there, and true, while the agent is in touch and has
-	// not renewed its certificate, of whose life less than a quarter is left.
+	// ClusterCertificateExpiring is true while a connected agent has not renewed its certificate
+	// although less than a quarter of its lifetime is left.
 	ClusterCertificateExpiring = "CertificateExpiring"
-	// ClusterRemoving is there, and true, while spec.removal is: how far that is, what it
-	// waits for, and who is to act.
+	// ClusterRemoving exists, and is true, while spec.removal is set. It reports the progress,
+	// what the removal waits for, and the person or component that must act.
 	ClusterRemoving = "Removing"
 )
 
-// ClusterStatus is what the agent reported, written on change only.
+// ClusterStatus is the last report of the agent. It is written on change only.
 type ClusterStatus struct {
 	// KubernetesVersion of the member, such as "v1.36.3".
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	// AgentVersion that the agent says it is.
+	// AgentVersion that the agent reports.
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
 	// APIsHash names the APISet that lists the kinds that the member serves.
@@ -303,43 +305,42 @@ type ClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Properties []ClusterProperty `json:"properties,omitempty"`
-	// Removal tells how far spec.removal is.
+	// Removal is the progress of spec.removal.
 	// +optional
 	Removal *ClusterRemovalStatus `json:"removal,omitempty"`
-	// Conditions: Accepted, Joined, Ready, with mode Push Pushed, and Removing
-	// while the cluster is removed.
+	// Conditions: Accepted, Joined, Ready, Misbehaving, Unclaimed, CertificateExpiring; with mode
+	// Push Pushed, and Removing while the cluster is removed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClusterRemovalStatus counts Bundles.
+// ClusterRemovalStatus is the progress of a removal.
 type ClusterRemovalStatus struct {
-	// Bundles that were in the cluster since its removal began.
+	// Bundles is the number of Bundles in the cluster since its removal began.
 	Bundles int32 `json:"bundles"`
-	// Gone of them.
+	// Gone is the number of these Bundles that left.
 	Gone int32 `json:"gone"`
-	// Plan is the hash of what the removal would take away and waits for spec.removal.confirm
-	// with: the items of all Bundles that are there, and which removal it is. Empty: it does
-	// not wait for that.
+	// Plan is the hash of the deletions that wait for spec.removal.confirm: the items of all
+	// Bundles in the cluster, and the removal itself. Empty: no deletion waits.
 	// +optional
 	Plan string `json:"plan,omitempty"`
-	// Confirmed is the plan that was confirmed, and that the leading hub found to be what it
-	// would take away; it is carried out. Empty: none is.
+	// Confirmed is the plan that was confirmed and that the leading hub carries out. Empty:
+	// none.
 	// +optional
 	Confirmed string `json:"confirmed,omitempty"`
-	// AgentWaitsFor is what keeps the agent from letting go of the member once no Bundle is
-	// left in it, in its own words; empty: nothing that lasts.
+	// AgentWaitsFor is what the agent waits for before it leaves the member, once no Bundle is
+	// left there. Empty: nothing.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	AgentWaitsFor string `json:"agentWaitsFor,omitempty"`
-	// AgentWaitsSince is since when, by the agent's clock.
+	// AgentWaitsSince is when that wait began, by the agent's clock.
 	// +optional
 	AgentWaitsSince *metav1.Time `json:"agentWaitsSince,omitempty"`
 }
 
-// ClusterProperty is one property; KEP-2149's name and value.
+// ClusterProperty is one property, with the name and value of KEP-2149.
 type ClusterProperty struct {
 	// Name of the property.
 	// +kubebuilder:validation:MinLength=1
@@ -350,7 +351,7 @@ type ClusterProperty struct {
 	Value string `json:"value"`
 }
 
-// The bounds of what is kept of an agent's properties.
+// The bounds of an agent's properties.
 const (
 	MaxProperties    = 64
 	MaxPropertyName  = 253
@@ -373,24 +374,51 @@ type ResourceSummary struct {
 	// Allocatable over ready nodes: cpu, memory, pods.
 	// +optional
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
-	// Requested by pods that are bound and not finished, cpu, memory and so on, and
-	// their number as pods, rounded up to two significant digits, so that ordinary
-	// churn writes nothing.
+	// Requested by pods that are bound and not finished: cpu, memory and other resources, and
+	// their number as pods. Values are rounded up to two significant digits, so that small
+	// changes write nothing.
 	// +optional
 	Requested corev1.ResourceList `json:"requested,omitempty"`
-	// Room that nodes have left for pods, written when it changes by an eighth of some
-	// resource, and by less every 10 minutes at most. Absent where the agent does not tell
-	// it.
+	// FreeCapacity of the nodes. It is written when it changes by an eighth of some resource, and
+	// for smaller changes every 10 minutes at most. Absent where the agent does not report it.
+	// +optional
+	FreeCapacity *FreeCapacity `json:"freeCapacity,omitempty"`
+	// Room is the free capacity as text, for hubs of v0.1.0. Deprecated: use freeCapacity. Room is
+	// read where freeCapacity is absent, and v0.3.0 does not write it any more.
 	// +optional
 	Room *NodeRoom `json:"room,omitempty"`
 }
 
-// NodeRoom is what nodes that are ready and not cordoned have left for pods.
+// FreeCapacity is the free capacity of the nodes that are ready and not cordoned.
+type FreeCapacity struct {
+	// NodeClasses are classes of nodes with about the same free capacity, rounded down. At most 24
+	// are reported. Nodes that can take no pod are in no class.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	NodeClasses []NodeClass `json:"nodeClasses,omitempty"`
+}
+
+// NodeClass is a number of nodes with about the same free capacity.
+type NodeClass struct {
+	// Nodes in the class.
+	Nodes int32 `json:"nodes"`
+	// Free is what each node has left at least: cpu, memory, pods and other resources, such as
+	// nvidia.com/gpu. A resource that is not named is used up, or the nodes do not have it.
+	// +optional
+	Free corev1.ResourceList `json:"free,omitempty"`
+	// Taints of the nodes that repel pods. They have no timeAdded.
+	// +optional
+	// +listType=atomic
+	Taints []Taint `json:"taints,omitempty"`
+}
+
+// NodeRoom is the free capacity as v0.1.0 wrote it. Deprecated: use FreeCapacity.
 type NodeRoom struct {
-	// Classes of nodes that have about as much left, rounded down, one text each, such
-	// as "3 cpu=3500m memory=12288Mi pods=90 nvidia.com/gpu=2 taints=gpu=yes:NoSchedule":
-	// three nodes with that much each. At most 24 are told; nodes that can take no
-	// pod are in none.
+	// Classes of nodes with about the same free capacity, rounded down, one text each, such as
+	// "3 cpu=3500m memory=12288Mi pods=90 nvidia.com/gpu=2 taints=gpu=yes:NoSchedule": three
+	// nodes with that much each. At most 24 are reported. Nodes that can take no pod are in no
+	// class.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

@@ -4,15 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceInterpreter is knowledge of kinds that Atoll does not have, or has otherwise: how
-// many replicas an object has and what they need, how healthy it is, what of its status
-// counts. What it answers stands in place of what Atoll knows; what it does not answer,
-// Atoll does. It takes effect at once, also on what already runs: the Bundles that have
-// objects of these kinds get a new Revision.
+// ResourceInterpreter adds to, or replaces, what Atoll knows about kinds: how many replicas an
+// object has and what they need, how healthy it is, which part of its status counts. Its
+// answers replace Atoll's own; questions that it does not answer, Atoll answers. It takes
+// effect at once, also on placed objects: the Bundles that have objects of these kinds get a
+// new Revision.
 //
-// Where several mean a kind, each question goes to the first by name of those that answer
-// it and name the kind, and where none does, to the first of those that mean it by a
-// wildcard.
+// If several match a kind, each question goes to the first one by name that answers it and
+// names the kind. If none names the kind, it goes to the first one that matches by a wildcard.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ri,categories=atoll
@@ -27,26 +26,26 @@ type ResourceInterpreter struct {
 	Spec ResourceInterpreterSpec `json:"spec"`
 }
 
-// ResourceInterpreterSpec says which kinds are meant, and answers questions about them.
+// ResourceInterpreterSpec selects kinds and answers questions about them.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.replicas) || has(self.components) || has(self.revise) || has(self.retain) || has(self.health) || has(self.status) || has(self.aggregate) || has(self.dependencies)",message="answer at least one question"
 type ResourceInterpreterSpec struct {
 	Target InterpreterTarget `json:"target"`
 
-	// Replicas of the object: a number, or with what a pod needs. In Lua GetReplicas(obj).
-	// Asked when the object is read; a placement divides replicas of a kind only where they
-	// can be set, too: by Revise, or because Atoll knows where.
+	// Replicas of the object: a number, or with what a pod needs. In Lua GetReplicas(obj). It
+	// is evaluated when the object is read. A placement divides replicas of a kind only where
+	// they can also be set: by Revise, or by Atoll itself.
 	// +optional
 	Replicas *InterpreterRule `json:"replicas,omitempty"`
-	// Components of the object, where it has several sorts of pods; asked where nobody
-	// answers Replicas. In Lua GetComponents(obj).
+	// Components of the object, where it has several sorts of pods. It is evaluated where
+	// Replicas is not answered. In Lua GetComponents(obj).
 	// +optional
 	Components *InterpreterRule `json:"components,omitempty"`
 	// Revise the object to have another number of replicas. In Lua
 	// ReviseReplica(obj, replicas).
 	// +optional
 	Revise *InterpreterRule `json:"revise,omitempty"`
-	// Retain what the member has set, before the object is applied there anew. In Lua
+	// Retain fields that the member has set, before the object is applied again. In Lua
 	// Retain(desiredObj, observedObj).
 	// +optional
 	Retain *InterpreterRule `json:"retain,omitempty"`
@@ -61,17 +60,16 @@ type ResourceInterpreterSpec struct {
 	// statusItems).
 	// +optional
 	Aggregate *InterpreterRule `json:"aggregate,omitempty"`
-	// Dependencies of the object, which go where it goes. In Lua
-	// GetDependencies(desiredObj).
+	// Dependencies of the object, which are placed with it. In Lua GetDependencies(desiredObj).
 	// +optional
 	Dependencies *InterpreterRule `json:"dependencies,omitempty"`
 }
 
-// InterpreterTarget is the kinds that are meant.
+// InterpreterTarget selects the kinds.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.apiVersion) || !has(self.group)",message="give apiVersion or group, not both"
 type InterpreterTarget struct {
-	// APIVersion such as apps/v1; other versions of the group are not meant.
+	// APIVersion such as apps/v1; it excludes other versions of the group.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317

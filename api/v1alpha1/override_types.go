@@ -9,34 +9,59 @@ import (
 // OverridePolicy changes objects of its own namespace per cluster, at render.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,shortName=op,categories=atoll
+// +kubebuilder:resource:scope=Namespaced,shortName=opol,categories=atoll
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="Bundles",type=integer,JSONPath=`.status.bundles`
+// +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type OverridePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec OverrideSpec `json:"spec"`
+	Spec   OverrideSpec   `json:"spec"`
+	Status OverrideStatus `json:"status,omitempty"`
 }
 
 // ClusterOverridePolicy changes objects of any namespace and cluster-scoped
 // ones. It applies before every OverridePolicy, or after them when enforced.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cop,categories=atoll
+// +kubebuilder:resource:scope=Cluster,shortName=copol,categories=atoll
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Enforced",type=boolean,JSONPath=`.spec.enforced`
+// +kubebuilder:printcolumn:name="Bundles",type=integer,JSONPath=`.status.bundles`
+// +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterOverridePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec ClusterOverrideSpec `json:"spec"`
+	Spec   ClusterOverrideSpec `json:"spec"`
+	Status OverrideStatus      `json:"status,omitempty"`
+}
+
+// OverrideStatus is the observed state of an override policy. Its size does not grow with the
+// fleet. The status of each Bundle shows the clusters in which a rule fails.
+type OverrideStatus struct {
+	// ObservedGeneration of the policy that the status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Bundles whose content has rules of the policy.
+	// +optional
+	Bundles int32 `json:"bundles,omitempty"`
+	// Conditions: Applied, false with a reason when no Bundle has an object that the policy
+	// selects, or when a rule cannot be carried out in any cluster.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // OverrideSpec is shared by both policies.
 type OverrideSpec struct {
-	// ResourceSelectors choose the objects. Empty: all that the policy may touch.
+	// ResourceSelectors select the objects. Empty: all objects that the policy may change.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors,omitempty"`
@@ -44,18 +69,17 @@ type OverrideSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	OverrideRules []RuleWithCluster `json:"overrideRules"`
-	// Priority from 0 to 1000: low is applied first, so that high has the last
-	// word; equal ones by name. Default 500. Not in Karmada.
+	// Priority from 0 to 1000. Low is applied first, so that high overrides low; equal
+	// priorities are applied by name. Default 500. Not in Karmada.
 	// +optional
 	// +kubebuilder:default=500
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
-	// Apply says when an edit of the policy reaches clusters that hold the objects
-	// already: Now, or WithNextChange, that is together with the next change of what
-	// the Bundle sends. Clusters that are placed after the edit get it at once, and so
-	// does one whose own change makes other rules target it. Default Now. Not in
-	// Karmada.
+	// Apply says when an edit of the policy reaches clusters that hold the objects already:
+	// Now, or WithNextChange, together with the next change of the Bundle's content. Clusters
+	// that are placed after the edit get it at once. A cluster gets it at once, too, when its
+	// own change makes other rules target it. Default Now. Not in Karmada.
 	// +optional
 	// +kubebuilder:default=Now
 	// +kubebuilder:validation:Enum=Now;WithNextChange
@@ -80,16 +104,15 @@ type ClusterOverrideSpec struct {
 	Enforced bool `json:"enforced,omitempty"`
 }
 
-// RuleWithCluster is what changes in which clusters.
+// RuleWithCluster is a change of objects in some clusters.
 type RuleWithCluster struct {
-	// TargetCluster in which the rule applies: what a placement's clusterAffinity,
-	// clusterSets and celSelector select. Without one: in all.
+	// TargetCluster selects the clusters in which the rule applies, as a placement's
+	// clusterAffinity, clusterSets and celSelector do. Without one: in all.
 	// +optional
 	TargetCluster *ClusterTarget `json:"targetCluster,omitempty"`
-	// OnMissing says what becomes of an overrider that does not apply: its value cannot be
-	// had of the cluster, or the object has no such place. Stop keeps the object as it is
-	// in that cluster; Skip leaves that overrider out, and explain says so. Default Stop.
-	// Not in Karmada.
+	// OnMissing says what happens when an overrider does not apply, because the cluster has no
+	// such value or the object has no such field. Stop keeps the object unchanged in that
+	// cluster. Skip omits the overrider, and explain reports it. Default Stop. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:Enum=Stop;Skip
 	OnMissing OnMissing `json:"onMissing,omitempty"`
@@ -101,57 +124,57 @@ type RuleWithCluster struct {
 	Overriders Overriders `json:"overriders"`
 }
 
-// ClusterTarget selects clusters as a placement does: all that is given must hold. It
-// goes by what is set on the hub, and by nothing that agents report.
+// ClusterTarget selects clusters as a placement does: all given fields must match. It reads
+// values that are set on the hub, and no reports of agents.
 type ClusterTarget struct {
 	ClusterAffinity `json:",inline"`
 
-	// ClusterSets, of which a cluster is in one at least. Empty: any. Not in Karmada.
+	// ClusterSets: a cluster must be in at least one of them. Empty: any. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	ClusterSets []string `json:"clusterSets,omitempty"`
-	// CELSelector is an expression that is true of a cluster, as the placement's is; it
-	// reads no properties. Where it fails, such as by a key that is not there, the rule
-	// does not apply. What all expressions of a policy may cost together is bounded.
-	// Empty: any cluster. Not in Karmada.
+	// CELSelector is an expression that is true of a cluster, like that of the placement; it
+	// reads no properties. If the evaluation fails, for example because of a missing key, the
+	// rule does not apply. The total cost of a policy's expressions is bounded. Empty: any
+	// cluster. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	CELSelector string `json:"celSelector,omitempty"`
 }
 
-// OnMissing is what becomes of an overrider that does not apply.
+// OnMissing is the action for an overrider that does not apply.
 type OnMissing string
 
-// The ways.
+// The actions.
 const (
 	OnMissingStop OnMissing = "Stop"
 	OnMissingSkip OnMissing = "Skip"
 )
 
-// ValueSource is a value that clusters have.
+// ValueSource is a value that each cluster provides.
 type ValueSource struct {
-	// CEL expression over the Cluster, such as cluster.labels['dns']. It sees what is set
-	// on the hub: cluster.name, cluster.labels, cluster.region, cluster.zone,
-	// cluster.provider and cluster.sets, the ClusterSets that it is in, by name. A label
-	// that the cluster does not have is no value.
+	// CEL expression over the Cluster, such as cluster.labels['dns']. It reads values that are
+	// set on the hub: cluster.name, cluster.labels, cluster.region, cluster.zone,
+	// cluster.provider and cluster.sets, the ClusterSets that it is in, by name. A label that
+	// the cluster does not have is no value.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	CEL string `json:"cel"`
 }
 
-// Overriders are applied in this order, the first seven of which are Karmada's
-// (image, command, args, labels, annotations, field, plaintext): imageOverrider,
-// commandOverrider, argsOverrider, labelsOverrider, annotationsOverrider,
-// fieldOverrider, envOverrider, resourcesOverrider, replicas, mergePatch,
-// strategicMerge, plaintext; then those of ordered, one by one. notHere has no place in
-// the order: of all rules for a cluster the last that says it decides.
+// Overriders are applied in this order, the first seven of which are Karmada's (image, command,
+// args, labels, annotations, field, plaintext): imageOverrider, commandOverrider,
+// argsOverrider, labelsOverrider, annotationsOverrider, fieldOverrider, envOverrider,
+// resourcesOverrider, replicas, mergePatch, strategicMerge, plaintext; then those of ordered,
+// one by one. notHere has no place in the order: the last rule for a cluster that states it
+// decides.
 //
-// Containers are those of every pod template, wherever the object has it, in custom
-// kinds too: of any map outside of metadata and status whose containers all have
-// names. An overrider for a container that the object does not have does nothing to it.
+// Containers are those of every pod template of the object, also in custom kinds: of any map
+// outside of metadata and status whose containers all have names. An overrider for a container
+// that the object does not have has no effect.
 //
 // +kubebuilder:validation:MinProperties=1
 type Overriders struct {
@@ -194,36 +217,34 @@ type Overriders struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
-	// MergePatch is a JSON merge patch (RFC 7386) of the object: null takes a field
-	// away, a list is replaced as a whole. Not in Karmada.
+	// MergePatch is a JSON merge patch (RFC 7386) of the object: null deletes a field, a list
+	// is replaced as a whole. Not in Karmada.
 	// +optional
 	MergePatch *apiextensionsv1.JSON `json:"mergePatch,omitempty"`
-	// StrategicMerge is a strategic merge patch of the object, as kubectl patch
-	// carries it out: lists of built-in kinds are merged by their keys. Refused for
-	// custom kinds, which say nothing of how their lists are merged: use mergePatch.
-	// Not in Karmada.
+	// StrategicMerge is a strategic merge patch of the object, like that of kubectl patch:
+	// lists of built-in kinds are merged by their keys. Refused for custom kinds, which do not
+	// define how their lists are merged: use mergePatch. Not in Karmada.
 	// +optional
 	StrategicMerge *apiextensionsv1.JSON `json:"strategicMerge,omitempty"`
 	// Plaintext are JSON Patch operations.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	Plaintext []PlaintextOverrider `json:"plaintext,omitempty"`
-	// NotHere: the object is not sent to the cluster, and is taken out of it where it is
-	// there (left there under removal mode Orphan). What a cluster loses so counts
-	// against the removal budget, and is held over it; all else goes on. false takes back
-	// what an earlier rule said. Refused on an object whose replicas are Divided, unless the
-	// placement says replicaOverrides: Allow: then it takes the cluster's share away, and
-	// the object goes once that is 0. Not in Karmada.
+	// NotHere: the object is not sent to the cluster, and is removed from it (kept there under
+	// removal mode Orphan). Such a removal counts against the removal budget, and is held over
+	// it; other changes continue. false cancels an earlier rule. Refused on an object whose
+	// replicas are Divided, unless the placement has replicaOverrides: Allow. Then it removes
+	// the cluster's assigned replicas, and the object is removed once these are 0. Not in
+	// Karmada.
 	// +optional
 	NotHere *bool `json:"notHere,omitempty"`
-	// Ordered are applied after all of the above, in the order in which they stand. Not
-	// in Karmada.
+	// Ordered are applied after all other overriders, in their own order. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Ordered []OrderedOverrider `json:"ordered,omitempty"`
 }
 
-// OrderedOverrider is exactly one overrider; each is as in Overriders.
+// OrderedOverrider is exactly one overrider, with the meaning that it has in Overriders.
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
@@ -322,11 +343,10 @@ type CommandArgsOverrider struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName"`
-	// Operator: add appends the values, remove takes every element away that is equal
-	// to one of them.
+	// Operator: add appends the values, remove deletes every element that equals one of them.
 	// +kubebuilder:validation:Enum=add;remove
 	Operator OverriderOperator `json:"operator"`
-	// Value lists what is added or removed.
+	// Value lists the texts that are added or removed.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=65536
@@ -338,8 +358,8 @@ type CommandArgsOverrider struct {
 
 // LabelAnnotationOverrider changes labels or annotations.
 type LabelAnnotationOverrider struct {
-	// Operator: add sets keys whether they are there or not, replace sets keys that
-	// are there, remove takes keys away; all as in Karmada.
+	// Operator: add sets keys, existing ones included; replace sets only existing keys; remove
+	// deletes keys. All as in Karmada.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
 	// Value holds the keys, and the values for add and replace.
@@ -354,8 +374,8 @@ type LabelAnnotationOverrider struct {
 	ValueFrom map[string]ValueSource `json:"valueFrom,omitempty"`
 }
 
-// FieldOverrider changes a document that a text field holds: what is not named in it
-// stays. Exactly one of json and yaml.
+// FieldOverrider changes a document that a text field holds: parts that it does not name stay.
+// Exactly one of json and yaml.
 //
 // +kubebuilder:validation:MinProperties=2
 // +kubebuilder:validation:MaxProperties=2
@@ -400,8 +420,8 @@ type EnvOverrider struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
-	// Operator: add sets variables whether they are there or not, replace sets
-	// variables that are there, remove takes variables away.
+	// Operator: add sets variables, existing ones included; replace sets only existing
+	// variables; remove deletes variables.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
 	// Value lists the variables.
@@ -434,8 +454,8 @@ type ResourcesOverrider struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
-	// Operator: add sets quantities whether they are there or not, replace sets those
-	// that are there, remove takes them away, whatever is given as quantity.
+	// Operator: add sets quantities, existing ones included; replace sets only existing
+	// quantities; remove deletes them, whatever quantity is given.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
 	// Requests by resource.

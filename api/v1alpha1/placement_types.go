@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Placement chooses clusters on its own: policies of its namespace refer to it by
-// placementRef, and what it chooses is published in PlacementDecisions, for whoever
-// wants to know clusters and places nothing by Atoll.
+// Placement chooses clusters without a policy. Policies of its namespace refer to it by
+// placementRef. The chosen clusters are published in PlacementDecisions, for tools that need a
+// list of clusters and place nothing by Atoll.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=plc,categories=atoll
@@ -18,16 +18,16 @@ type Placement struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what a policy's placement is. Without one, every cluster that no taint
-	// repels.
+	// Spec has the fields of a policy's placement. Without one: every cluster that no
+	// taint repels.
 	// +optional
 	// +kubebuilder:default={}
 	Spec   PlacementSpec   `json:"spec,omitempty"`
 	Status PlacementStatus `json:"status,omitempty"`
 }
 
-// ClusterPlacement is a Placement that ClusterPropagationPolicies refer to: who may write
-// in some namespace must not steer what goes everywhere.
+// ClusterPlacement is a Placement for ClusterPropagationPolicies: a person that may write in
+// one namespace must not steer cluster-wide policies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cplc,categories=atoll
@@ -39,21 +39,24 @@ type ClusterPlacement struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what a policy's placement is. Without one, every cluster that no taint
-	// repels.
+	// Spec has the fields of a policy's placement. Without one: every cluster that no
+	// taint repels.
 	// +optional
 	// +kubebuilder:default={}
 	Spec   PlacementSpec   `json:"spec,omitempty"`
 	Status PlacementStatus `json:"status,omitempty"`
 }
 
-// PlacementStatus says how much a Placement chose; it does not grow with the fleet.
+// PlacementStatus summarises the choice of a Placement; its size does not grow with the fleet.
 type PlacementStatus struct {
+	// ObservedGeneration of the Placement that the status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// NumberOfSelectedClusters that its PlacementDecisions list.
 	// +optional
 	NumberOfSelectedClusters int32 `json:"numberOfSelectedClusters"`
-	// Conditions: Satisfied, false with reason NoClusterFits where no cluster fits; what
-	// was chosen before then stays chosen.
+	// Conditions: Satisfied, false with reason NoClusterFits where no cluster fits; clusters
+	// that were chosen before stay chosen.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -75,9 +78,9 @@ const (
 // MaxDecisions is how many clusters one PlacementDecision lists at most.
 const MaxDecisions = 100
 
-// PlacementDecision lists up to 100 of the clusters that a Placement chose; only the hub
-// writes it. A cluster stays in the PlacementDecision that it is in as long as it is
-// chosen, so that a change is a write of the one that it is in.
+// PlacementDecision lists up to 100 of the clusters that a Placement chose; only the hub writes
+// it. A cluster stays in its PlacementDecision as long as it is chosen, so that a change writes
+// one object.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=plcd,categories=atoll
@@ -90,7 +93,7 @@ type PlacementDecision struct {
 	Status PlacementDecisionStatus `json:"status,omitempty"`
 }
 
-// ClusterPlacementDecision is the same of a ClusterPlacement.
+// ClusterPlacementDecision is the PlacementDecision of a ClusterPlacement.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cplcd,categories=atoll
@@ -111,6 +114,13 @@ type PlacementDecisionStatus struct {
 	// +listType=map
 	// +listMapKey=clusterName
 	Decisions []ClusterDecision `json:"decisions,omitempty"`
+	// ChosenSince is when the list last changed: since then the clusters are the same.
+	// +optional
+	ChosenSince *metav1.Time `json:"chosenSince,omitempty"`
+	// PlacementFingerprint is the hash of the selectors under which the clusters were last found
+	// to fit. It distinguishes a cluster that drifted from a placement that was edited.
+	// +optional
+	PlacementFingerprint string `json:"placementFingerprint,omitempty"`
 }
 
 // ClusterDecision is one cluster that was chosen.
@@ -118,7 +128,8 @@ type ClusterDecision struct {
 	// ClusterName of the cluster.
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName"`
-	// ClusterUID of that cluster: another one that comes by the same name is chosen anew.
+	// ClusterUID of that cluster. Another cluster that joins under the same name is a new
+	// choice.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClusterUID string `json:"clusterUID,omitempty"`
@@ -126,7 +137,7 @@ type ClusterDecision struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	GroupName string `json:"groupName,omitempty"`
-	// Reason why it is kept although it does not fit any more; empty where it fits.
+	// Reason why the cluster stays chosen although it no longer fits; empty where it fits.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
@@ -135,8 +146,8 @@ type ClusterDecision struct {
 // PlacementRef names the Placement that a policy follows.
 type PlacementRef struct {
 	// Name of a Placement in the policy's namespace, or of a ClusterPlacement for a
-	// ClusterPropagationPolicy. As long as it does not exist, nothing new is placed, and
-	// what is placed stays as it is.
+	// ClusterPropagationPolicy. While it does not exist, nothing new is placed, and placed
+	// workloads stay unchanged.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`

@@ -11,7 +11,7 @@ import (
 // PropagationPolicy says which objects of its own namespace go to which clusters.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,shortName=pp,categories=atoll
+// +kubebuilder:resource:scope=Namespaced,shortName=ppol,categories=atoll
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`
@@ -28,7 +28,7 @@ type PropagationPolicy struct {
 // cluster-scoped ones, go to which clusters.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cpp,categories=atoll
+// +kubebuilder:resource:scope=Cluster,shortName=cppol,categories=atoll
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`
@@ -45,14 +45,14 @@ type ClusterPropagationPolicy struct {
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.placement) && has(self.placementRef))",message="placement and placementRef exclude each other: give one of them"
 type PropagationSpec struct {
-	// ResourceSelectors choose the objects. At least one.
+	// ResourceSelectors select the objects. At least one.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors"`
 
-	// PropagateDeps also sends what the chosen objects refer to: ConfigMaps,
-	// Secrets, ServiceAccounts, PVCs and image pull secrets of pod templates, and
-	// the CRDs of custom resources. Default false.
+	// PropagateDeps also sends the objects that the selected ones reference: ConfigMaps,
+	// Secrets, ServiceAccounts, PVCs and image pull secrets of pod templates, and the CRDs of
+	// custom resources. Default false.
 	// +optional
 	PropagateDeps bool `json:"propagateDeps,omitempty"`
 
@@ -79,17 +79,17 @@ type PropagationSpec struct {
 	// +kubebuilder:validation:Enum=Always;Never
 	Preemption PreemptionBehavior `json:"preemption,omitempty"`
 
-	// ConflictResolution: what to do in a member where an object of that name
-	// exists that Atoll did not make. Abort leaves it and reports a conflict;
-	// AdoptIfSame (not in Karmada) takes it over when all stated fields are
-	// equal; Overwrite takes it over. What was taken over is kept on removal.
+	// ConflictResolution: what to do in a member where an object of that name exists that Atoll
+	// did not create. Abort leaves it and reports a conflict. AdoptIfSame (not in Karmada)
+	// adopts it when all user-owned fields are equal. Overwrite adopts it. Adopted objects are
+	// kept on removal.
 	// +optional
 	// +kubebuilder:default=Abort
 	// +kubebuilder:validation:Enum=Abort;AdoptIfSame;Overwrite
 	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
 
-	// GroupBy says which of the chosen objects belong together and are placed
-	// once, together, as a Bundle. Not in Karmada.
+	// GroupBy says which of the selected objects are placed together as one Bundle. Not in
+	// Karmada.
 	// +optional
 	// +kubebuilder:default={}
 	GroupBy GroupBy `json:"groupBy,omitempty"`
@@ -100,9 +100,9 @@ type PropagationSpec struct {
 	// +kubebuilder:default={}
 	Removal Removal `json:"removal,omitempty"`
 
-	// WhenUnfit: what happens where a cluster's labels, fields or NoSchedule
-	// taints stop matching. Keep (default) keeps what runs there and says so;
-	// Remove takes it away, replacements first. Not in Karmada.
+	// WhenUnfit: what happens where a cluster's labels, fields or NoSchedule taints stop
+	// matching. Keep (default) keeps the workload there and reports it. Remove removes it,
+	// replacements first. Not in Karmada.
 	// +optional
 	// +kubebuilder:default=Keep
 	// +kubebuilder:validation:Enum=Keep;Remove
@@ -131,7 +131,7 @@ const (
 // WhenUnfit of a policy.
 type WhenUnfit string
 
-// The answers to a cluster that stops fitting.
+// The actions for a cluster that stops fitting.
 const (
 	UnfitKeep   WhenUnfit = "Keep"
 	UnfitRemove WhenUnfit = "Remove"
@@ -141,9 +141,9 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Label') == has(self.labelKey)",message="labelKey is for type Label, and needed there"
 type GroupBy struct {
-	// Type: Namespace makes one Bundle of all that the policy chooses in one
-	// namespace, Object one per object, Label one per value of a label (objects
-	// without it: one Bundle of their own).
+	// Type: Namespace makes one Bundle of all objects that the policy selects in one namespace,
+	// Object one per object, Label one per value of a label (objects without it: one Bundle of
+	// their own).
 	// +optional
 	// +kubebuilder:default=Namespace
 	// +kubebuilder:validation:Enum=Namespace;Object;Label
@@ -167,15 +167,15 @@ const (
 
 // Removal of a policy.
 type Removal struct {
-	// Mode: Delete (default) deletes in the member what Atoll made there; Orphan
-	// leaves it running and only forgets it.
+	// Mode: Delete (default) deletes in the member the objects that Atoll created there. Orphan
+	// keeps them and gives up their ownership.
 	// +optional
 	// +kubebuilder:default=Delete
 	// +kubebuilder:validation:Enum=Delete;Orphan
 	Mode RemovalMode `json:"mode,omitempty"`
-	// Budget is how many of a Bundle's clusters one edit of policy, placement,
-	// taint or annotation may take out without `atoll confirm`: a number or a
-	// percentage, which counts for Bundles of more than 10 clusters. Default 10%.
+	// Budget is how many of a Bundle's clusters one edit of policy, placement, taint or
+	// annotation may remove without `atoll confirm`. It is a number or a percentage; a
+	// percentage counts for Bundles of more than 10 clusters. Default 10%.
 	// +optional
 	// +kubebuilder:default="10%"
 	// +kubebuilder:validation:XIntOrString
@@ -193,14 +193,14 @@ const (
 
 // ResourceSelector chooses objects by kind, and by name or labels, or all of a
 // kind.
-//
-// +kubebuilder:validation:XValidation:rule="!(has(self.name) && has(self.labelSelector))",message="name and labelSelector exclude each other: give one of them"
 type ResourceSelector struct {
-	// APIVersion of the objects, such as apps/v1. Only the group counts.
+	// APIVersion of the objects, such as apps/v1. Only the group counts. With kind "*", "*" stands
+	// for all groups, GROUP/* for one, and v1 for the core group.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion"`
-	// Kind of the objects.
+	// Kind of the objects. "*", in propagation policies, stands for all kinds but those that
+	// machinery makes: objects of a controller, the API server's RBAC, the hub's own, Namespaces.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
@@ -209,12 +209,12 @@ type ResourceSelector struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// Name of the object. Excludes labelSelector.
+	// Name of the object. With a name, labelSelector is ignored.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// LabelSelector over the objects' labels. Excludes name.
+	// LabelSelector over the objects' labels. Ignored where a name is given.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
@@ -224,15 +224,15 @@ type PlacementSpec struct {
 	// ClusterAffinity narrows the clusters. Without one, all.
 	// +optional
 	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`
-	// ClusterAffinities are groups of clusters in order of preference; excludes
-	// clusterAffinity. The first group that can take the Bundle gets it: in which
-	// clusters fit and can be chosen and, where replicas are divided by room, have room
-	// for all of them, as far as that is known; where no group has the room, the first
-	// in which clusters can be chosen. It keeps the Bundle while anything of it stays
-	// there, also where it grows beyond the room; the next is used where all of it has
-	// to leave and nothing else fits. Which group a row came by is remembered, and
-	// failback says when a better one is used again. Where no group has a cluster that
-	// fits, what runs is kept. Other parts of the placement hold in every group.
+	// ClusterAffinities are groups of clusters in order of preference; excludes clusterAffinity.
+	// The first group whose clusters fit and can be chosen gets the Bundle. For replicas that are
+	// divided by free capacity, the group must also have capacity for all of them, as far as that
+	// is known; if no group has it, the first group in which clusters can be chosen. The group
+	// keeps the Bundle while any part of it stays there, also if the Bundle grows beyond the
+	// capacity. The next group is used if the whole Bundle must leave and no other cluster of the
+	// group fits. Rows remember their group, and failback says when an earlier group is used
+	// again. If no group has a fitting cluster, running workloads are kept. Other parts of the
+	// placement apply to every group.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
@@ -242,7 +242,7 @@ type PlacementSpec struct {
 	// Not in Karmada, which never goes back by itself.
 	// +optional
 	Failback *Failback `json:"failback,omitempty"`
-	// ClusterSets, of which a cluster is in one at least. Empty: any cluster that the
+	// ClusterSets: a cluster must be in at least one of them. Empty: any cluster that the
 	// namespace may use. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
@@ -250,30 +250,28 @@ type PlacementSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	ClusterSets []string `json:"clusterSets,omitempty"`
-	// CELSelector is an expression that is true of a cluster, such as
-	// "cluster.labels['env'] == 'prod' && cluster.region.startsWith('eu-')". It sees
-	// cluster.name, labels, region, zone, provider, sets and, by literal name, those
-	// properties that the hub's admin listed; beside CEL's own functions there are
-	// quantity('64Gi') and versionAtLeast('1.31', '1.30'). Where it fails, such as by
-	// a key that is not there, the cluster does not fit. Its cost is bounded. Empty:
-	// any cluster. Not in Karmada.
+	// CELSelector is an expression that is true of a cluster, such as "cluster.labels['env'] ==
+	// 'prod' && cluster.region.startsWith('eu-')". It can read cluster.name, labels, region,
+	// zone, provider, sets and, by literal name, the properties that HubSettings lists. In
+	// addition to CEL's own functions it has quantity('64Gi') and versionAtLeast('1.31',
+	// '1.30'). If the evaluation fails, for example because of a missing key, the cluster does
+	// not fit. Its cost is bounded. Empty: any cluster. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	CELSelector string `json:"celSelector,omitempty"`
-	// APIs that a cluster serves, all of them. What the Bundle's own items need is
-	// looked after without. A cluster that has not told yet what it serves passes.
-	// Not in Karmada.
+	// APIs that a cluster must serve, all of them. The kinds of the Bundle's own items need no
+	// entry. A cluster that has not reported its APIs yet passes. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	APIs []ServedAPI `json:"apis,omitempty"`
-	// ClusterTolerations let the placement pass clusters' taints; the meaning of
-	// core/v1's on pods, tolerationSeconds included.
+	// ClusterTolerations tolerate taints of clusters, with the meaning of a pod's tolerations
+	// in core/v1, tolerationSeconds included.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	ClusterTolerations []corev1.Toleration `json:"clusterTolerations,omitempty"`
-	// MaxClusters keeps the best so many of the clusters that fit, from 1 to 1000000.
-	// Omitted: all of them. A cluster that runs the Bundle and still fits keeps it,
-	// however others score. Not in Karmada.
+	// MaxClusters is how many of the fitting clusters are chosen, the best first, from 1 to
+	// 1000000. Omitted: all of them. A cluster that runs the Bundle and still fits keeps it,
+	// whatever the scores of other clusters. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -283,24 +281,24 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	SpreadConstraints []SpreadConstraint `json:"spreadConstraints,omitempty"`
-	// Scores say which clusters are better where not all that fit are chosen, by the
-	// weighted mean of all; PreferNoSchedule taints that are not tolerated lower it by
-	// 200 each, and equal ones are told apart by a hash of the Bundle. Default: Balance.
-	// Not in Karmada.
+	// Scores rank clusters where not all fitting ones are chosen, by the weighted mean of all
+	// scores. Each PreferNoSchedule taint that is not tolerated lowers it by 200. A hash of the
+	// Bundle orders equal clusters. Default: Balance. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	Scores []Score `json:"scores,omitempty"`
-	// Rescheduling says when what runs moves to clusters that score better. Not in
+	// Rescheduling says when running workloads move to clusters with better scores. Not in
 	// Karmada.
 	// +optional
 	Rescheduling *Rescheduling `json:"rescheduling,omitempty"`
-	// DecisionGroups name parts of the chosen clusters, for who acts on them in waves: a
-	// cluster is in the first group that matches it, or in none. They change nothing in
-	// what is chosen; decisions and `atoll explain` tell them. Not in Karmada.
+	// DecisionGroups name parts of the chosen clusters, for tools that act on clusters in
+	// waves. A cluster is in the first group that matches it, or in none. Groups do not change
+	// the choice; decisions and `atoll explain` show them. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	DecisionGroups []DecisionGroup `json:"decisionGroups,omitempty"`
-	// ReplicaScheduling says how the replicas of the Bundle's workloads are spread.
+	// ReplicaScheduling says how the replicas of the Bundle's workloads are assigned to
+	// clusters.
 	// +optional
 	// +kubebuilder:default={}
 	ReplicaScheduling ReplicaScheduling `json:"replicaScheduling,omitempty"`
@@ -308,7 +306,7 @@ type PlacementSpec struct {
 
 // ClusterAffinityTerm is one group of clusters.
 type ClusterAffinityTerm struct {
-	// AffinityName of the group. Rows remember it: a group that is renamed is another.
+	// AffinityName of the group. Rows remember it: a renamed group is a different group.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -316,16 +314,16 @@ type ClusterAffinityTerm struct {
 
 	ClusterAffinity `json:",inline"`
 
-	// ClusterSets, of which a cluster of the group is in one at least. Empty: any.
-	// Not in Karmada.
+	// ClusterSets: a cluster of the group must be in at least one of them. Empty: any. Not in
+	// Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	ClusterSets []string `json:"clusterSets,omitempty"`
-	// CELSelector that is true of the group's clusters, as the placement's is. Not in
-	// Karmada.
+	// CELSelector is an expression that is true of the group's clusters, like that of the
+	// placement. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	CELSelector string `json:"celSelector,omitempty"`
@@ -333,16 +331,16 @@ type ClusterAffinityTerm struct {
 
 // Failback to a group that comes earlier.
 type Failback struct {
-	// Policy: Never (default) stays in the group that is in use as long as anything
-	// stays there; WhenHealthy goes back once an earlier group could take the Bundle,
-	// with a cluster that is in touch, for holdTime without a break. What runs leaves
-	// after its replacement is healthy.
+	// Policy: Never (default) stays in the current group as long as any part of the Bundle
+	// stays there. WhenHealthy goes back once an earlier group could take the Bundle, with a
+	// connected cluster, for holdTime without interruption. Workloads leave after their
+	// replacements are healthy.
 	// +optional
 	// +kubebuilder:default=Never
 	// +kubebuilder:validation:Enum=Never;WhenHealthy
 	Policy FailbackPolicy `json:"policy,omitempty"`
-	// HoldTime for WhenHealthy, from 0s to 24h. The Bundle's condition PreferredGroup
-	// says since when it runs. Default 5m.
+	// HoldTime for WhenHealthy, from 0s to 24h. The Bundle's condition PreferredGroup has its
+	// start time. Default 5m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -359,12 +357,12 @@ const (
 	FailbackWhenHealthy FailbackPolicy = "WhenHealthy"
 )
 
-// DefaultHoldTime is how long an earlier group has to be well when nobody says.
+// DefaultHoldTime is the default of holdTime.
 const DefaultHoldTime = 5 * time.Minute
 
-// Hold is how long an earlier group has to be well before it is used again; false:
-// it is not.
-func (f *Failback) Hold() (time.Duration, bool) {
+// HoldDuration returns how long an earlier group must be healthy before it is used again; false: it is
+// not used again.
+func (f *Failback) HoldDuration() (time.Duration, bool) {
 	switch {
 	case f == nil || f.Policy != FailbackWhenHealthy:
 		return 0, false
@@ -386,7 +384,7 @@ type ServedAPI struct {
 	Kind string `json:"kind,omitempty"`
 }
 
-// ClusterAffinity filters clusters: all that is given must hold.
+// ClusterAffinity selects clusters: all given fields must match.
 type ClusterAffinity struct {
 	// LabelSelector over the Clusters' labels.
 	// +optional
@@ -414,15 +412,15 @@ type FieldSelector struct {
 
 // FieldRequirement on one field.
 type FieldRequirement struct {
-	// Key of the field: region, zone or provider, which are set on the hub, or the
-	// name of a property that agents report and that the hub's admin listed. (Karmada
-	// has the first three.) Overrides do not see properties.
+	// Key of the field: region, zone or provider, which are set on the hub, or the name of a
+	// property that agents report and HubSettings lists. (Karmada has the first three.)
+	// Overrides cannot read properties.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key"`
-	// Operator: In or NotIn a list of values, where a field that is not set counts as
-	// ""; Exists or DoesNotExist, without values; Gt or Lt one value, a quantity such
-	// as 10 or 64Gi, which a field that is not set or is no quantity never is. (Karmada
+	// Operator: In or NotIn a list of values, where a field that is not set counts as "";
+	// Exists or DoesNotExist, without values; Gt or Lt one value, a quantity such as 10 or
+	// 64Gi. A field that is not set, or is not a quantity, matches neither Gt nor Lt. (Karmada
 	// has In and NotIn.)
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist;Gt;Lt
 	Operator corev1.NodeSelectorOperator `json:"operator"`
@@ -432,13 +430,20 @@ type FieldRequirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// PropagationStatus says what a policy does.
+// PolicyApplied is the condition type of the four kinds of policies. It is false when the policy
+// selects nothing, or when what it states cannot be carried out.
+const PolicyApplied = "Applied"
+
+// PropagationStatus is the observed state of a policy.
 type PropagationStatus struct {
+	// ObservedGeneration of the policy that the status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Objects that the policy holds.
 	// +optional
 	Objects int32 `json:"objects,omitempty"`
-	// Conditions: Applied, false with a reason where the policy selects nothing
-	// or may not place what it selects.
+	// Conditions: Applied, false with a reason where the policy selects nothing or may not
+	// place its objects.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

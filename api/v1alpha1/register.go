@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion of everything that people write.
+// GroupVersion of the kinds that people write.
 var GroupVersion = schema.GroupVersion{Group: "atoll.dev", Version: "v1alpha1"}
 
 // AddToScheme registers the kinds of this package.

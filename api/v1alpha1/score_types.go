@@ -4,12 +4,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterScore says how good one cluster is by measures of whoever writes it: people or
-// add-ons. Placements ask for a measure by the score ClusterScore. Those in a namespace
-// count for the PropagationPolicies of that namespace alone, so that nobody steers what
-// others place; those in atoll-system count for everybody who asks, where the own
-// namespace says nothing of that cluster and measure, and alone for
-// ClusterPropagationPolicies.
+// ClusterScore rates one cluster by measures that people or add-ons define. Placements read a
+// measure by the score ClusterScore. A ClusterScore in a namespace counts for the
+// PropagationPolicies of that namespace only, so that no team steers another team's placements.
+// Those in atoll-system count for every namespace that has none of its own for that cluster and
+// measure. ClusterPropagationPolicies read only those in atoll-system.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=cls,categories=atoll
@@ -25,19 +24,19 @@ type ClusterScore struct {
 
 // ClusterScoreSpec rates a cluster.
 type ClusterScoreSpec struct {
-	// ClusterName of the cluster that is rated. It need not be there yet.
+	// ClusterName of the rated cluster. The cluster may join later.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName"`
-	// Scores by measure. Where several objects of a namespace rate a cluster by one
-	// measure, the first by name counts.
+	// Scores by measure. If several objects of a namespace rate a cluster by one measure, the
+	// first by name counts.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map
 	// +listMapKey=name
 	Scores []NamedScore `json:"scores"`
-	// ValidUntil is when the scores stop to count, as if they were not there. What runs
-	// stays where it is. Omitted: never.
+	// ValidUntil is when the scores expire. Running workloads stay where they are. Omitted:
+	// never.
 	// +optional
 	ValidUntil *metav1.Time `json:"validUntil,omitempty"`
 }

@@ -8,16 +8,17 @@ import (
 // SpreadConstraint spreads the chosen clusters over groups: clusters that share a
 // field or the value of a label. All constraints of a placement hold together.
 //
-// A cluster without the field or label is in no group: DoNotSchedule refuses it,
-// with that reason; ScheduleAnyway may choose it, and counts it in no group. A
-// cluster that runs the Bundle is never taken out because it lost its label.
+// A cluster without the field or label is in no group. DoNotSchedule refuses it, with that
+// reason; ScheduleAnyway may choose it, and counts it in no group. A cluster that runs the
+// Bundle never loses it because of a lost label.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.spreadByField) != has(self.spreadByLabel)",message="give spreadByField or spreadByLabel, one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.spreadByField) || !has(self.spreadByLabel)",message="give spreadByField or spreadByLabel, not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.minGroups) || !has(self.maxGroups) || self.minGroups <= self.maxGroups",message="minGroups is more than maxGroups"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || !has(self.spreadByField) || self.spreadByField != 'cluster'",message="maxSkew says nothing about clusters, each of which is a group of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || has(self.spreadByLabel) || (has(self.spreadByField) && self.spreadByField != 'cluster')",message="maxSkew says nothing about clusters, each of which is a group of its own"
 type SpreadConstraint struct {
-	// SpreadByField: cluster (each is a group of its own), region, zone or provider,
-	// as the Cluster's spec has them; a zone is told by its name alone.
+	// SpreadByField: cluster (each is a group of its own), region, zone or provider, as the
+	// Cluster's spec has them. Only the name identifies a zone. Default cluster, where
+	// spreadByLabel is not given either.
 	// +optional
 	// +kubebuilder:validation:Enum=cluster;region;zone;provider
 	SpreadByField SpreadField `json:"spreadByField,omitempty"`
@@ -26,14 +27,14 @@ type SpreadConstraint struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	SpreadByLabel string `json:"spreadByLabel,omitempty"`
-	// MinGroups that have a chosen cluster, from 1 to 10000. Default 1. Where there
-	// are not that many, whenUnsatisfiable says what happens.
+	// MinGroups that have a chosen cluster, from 1 to 10000. Default 1. If there are fewer
+	// groups, whenUnsatisfiable says what happens.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MinGroups int32 `json:"minGroups,omitempty"`
-	// MaxGroups that have a chosen cluster, from 1 to 10000. Omitted: any number. It
-	// always holds for what comes new.
+	// MaxGroups that have a chosen cluster, from 1 to 10000. Omitted: any number. It always
+	// bounds new choices.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -45,10 +46,10 @@ type SpreadConstraint struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxSkew int32 `json:"maxSkew,omitempty"`
-	// WhenUnsatisfiable: DoNotSchedule (default) keeps to maxSkew by choosing fewer
-	// clusters, and where minGroups cannot be had changes nothing: nothing comes, and
-	// what runs stays as it is and says so. ScheduleAnyway comes as near to minGroups
-	// and maxSkew as it can.
+	// WhenUnsatisfiable: DoNotSchedule (default) keeps to maxSkew by choosing fewer clusters.
+	// If minGroups cannot be met, it changes nothing: no cluster is added, and running
+	// workloads stay and report it. ScheduleAnyway approaches minGroups and maxSkew as far as
+	// possible.
 	// +optional
 	// +kubebuilder:validation:Enum=DoNotSchedule;ScheduleAnyway
 	WhenUnsatisfiable UnsatisfiableAction `json:"whenUnsatisfiable,omitempty"`
@@ -65,8 +66,8 @@ const (
 	SpreadByProvider SpreadField = "provider"
 )
 
-// UnsatisfiableAction is what happens where a spread constraint cannot be met; the
-// words of pods' topologySpreadConstraints.
+// UnsatisfiableAction is the action where a spread constraint cannot be met, by the terms of
+// pods' topologySpreadConstraints.
 type UnsatisfiableAction string
 
 // The actions.
@@ -84,15 +85,15 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.name == 'ClusterScore') == has(self.measure)",message="measure is for the score ClusterScore, and needed there"
 // +kubebuilder:validation:XValidation:rule="(self.name == 'Affinity' || self.name == 'AntiAffinity') == has(self.bundles)",message="bundles is for the scores Affinity and AntiAffinity, and needed there"
 type Score struct {
-	// Name: Balance prefers clusters that were assigned few pods for their size, which
-	// is the pods that they can hold (110 where that is not reported): 1000 for none,
-	// 500 for as many as they can hold. A Bundle counts with the replicas that its
-	// objects state for that cluster, and with 1 at least; what Atoll did not bring
-	// there does not count, but for ResourceAvailable. Steady gives 1000 where the Bundle runs already, which
-	// counts where rescheduling moves it. ResourceAvailable prefers clusters with much
-	// of a resource free. Property rates a number that clusters report. ClusterScore
-	// takes what ClusterScore objects say. Affinity prefers to be near other Bundles,
-	// AntiAffinity to be far from them.
+	// Name: Balance prefers clusters with few assigned pods for their size. The size is the
+	// number of pods that they can hold (110 where that is not reported): 1000 for none, 500
+	// for as many as they can hold. A Bundle counts with the replicas that its objects state
+	// for that cluster, and with 1 at least. Only ResourceAvailable counts workloads that Atoll
+	// did not place. Steady gives 1000 where the Bundle runs already; it matters where
+	// rescheduling moves the Bundle. ResourceAvailable prefers clusters with much of a resource
+	// free. Property rates a number that clusters report. ClusterScore reads ClusterScore
+	// objects. Affinity prefers clusters near other Bundles, AntiAffinity clusters far from
+	// them.
 	// +kubebuilder:validation:Enum=Balance;Steady;ResourceAvailable;Property;ClusterScore;Affinity;AntiAffinity
 	Name ScoreName `json:"name"`
 	// Weight of this score among the others, from 1 to 100. Default 1.
@@ -106,8 +107,8 @@ type Score struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Resource string `json:"resource,omitempty"`
-	// Full is how much has to be free for 1000, such as "64" or "256Gi"; less scores
-	// in proportion. Omitted: all that the cluster's ready nodes can hold.
+	// Full is the free amount that scores 1000, such as "64" or "256Gi"; less scores in
+	// proportion. Omitted: the total of the cluster's ready nodes.
 	// +optional
 	Full *resource.Quantity `json:"full,omitempty"`
 	// Property for the score Property.
@@ -119,31 +120,32 @@ type Score struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Measure string `json:"measure,omitempty"`
-	// Bundles that Affinity wants near, and AntiAffinity far.
+	// Bundles that Affinity prefers near, and AntiAffinity far.
 	// +optional
 	Bundles *NearBundles `json:"bundles,omitempty"`
 }
 
 // PropertyScore rates a property of clusters that the hub's administrator listed.
 type PropertyScore struct {
-	// Name of the property. A cluster without it, or where it is no number, scores 0.
+	// Name of the property. A cluster without it, or with another value than a number, scores
+	// 0.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Name string `json:"name"`
-	// From is the value that scores 0, To the one that scores 1000, with those between
-	// in proportion. From may be the greater: then less is better.
+	// From is the value that scores 0. Values between From and To score in proportion. From may
+	// be the greater: then less is better.
 	From resource.Quantity `json:"from"`
 	// To is the value that scores 1000.
 	To resource.Quantity `json:"to"`
 }
 
-// NearBundles chooses other Bundles of the same namespace: those that are named, and
-// those that the selector matches. The score Affinity is how many of them, in
-// thousandths, have a cluster in the same group; AntiAffinity how many have not.
+// NearBundles selects other Bundles of the same namespace, by name and by the selector. The
+// score Affinity is the share of these Bundles, in thousandths, that have a cluster in the same
+// group. AntiAffinity is the share that have none.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.names) || has(self.labelSelector)",message="give names or labelSelector"
 type NearBundles struct {
-	// Names of Bundles, or of the policies or annotated objects that they are from.
+	// Names of Bundles, or of their policies or annotated objects.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -152,20 +154,20 @@ type NearBundles struct {
 	// LabelSelector over the labels of Bundles.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
-	// Within which they are near: the same cluster (default), region, zone or provider.
+	// Within is the group in which Bundles are near: the same cluster (default), region, zone
+	// or provider.
 	// +optional
 	// +kubebuilder:validation:Enum=cluster;region;zone;provider
 	Within SpreadField `json:"within,omitempty"`
 }
 
-// Rescheduling says when what runs moves to clusters that score better.
+// Rescheduling says when running workloads move to clusters with better scores.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.when) && self.when == 'WhenBetter') || !(has(self.minDwell) || has(self.moveCost))",message="minDwell and moveCost are for WhenBetter"
 type Rescheduling struct {
-	// When: OnEdit (default), only when the placement is edited. WhenBetter also when a
-	// cluster that is not chosen scores better than one that is by more than moveCost:
-	// then the Bundle moves from the one to the other, one at a time, and the old place
-	// goes when the new one is healthy.
+	// When: OnEdit (default), only when the placement is edited. WhenBetter also when another
+	// cluster scores better than a chosen one by more than moveCost. Then the Bundle moves, one
+	// cluster at a time, and leaves the old cluster when it is healthy in the new one.
 	// +optional
 	// +kubebuilder:validation:Enum=OnEdit;WhenBetter
 	When ReschedulingWhen `json:"when,omitempty"`
@@ -184,7 +186,7 @@ type Rescheduling struct {
 	MoveCost *int32 `json:"moveCost,omitempty"`
 }
 
-// ReschedulingWhen is when what runs moves.
+// ReschedulingWhen is the occasion on which running workloads move.
 type ReschedulingWhen string
 
 // The occasions.
@@ -213,7 +215,7 @@ type DecisionGroup struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	GroupName string `json:"groupName"`
-	// LabelSelector over the Clusters' labels. The last group's may be empty: it takes all
-	// that is in no other.
+	// LabelSelector over the Clusters' labels. The last group may have an empty one: it takes
+	// the clusters that are in no other group.
 	LabelSelector metav1.LabelSelector `json:"labelSelector"`
 }

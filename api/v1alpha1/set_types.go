@@ -4,12 +4,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LabelClusterSet, on a Cluster, names the one exclusive ClusterSet that it belongs to.
-// A token's --set puts it there when a cluster joins.
+// LabelClusterSet, on a Cluster, names the one exclusive ClusterSet that it belongs to. A token
+// with --set adds it when a cluster joins.
 const LabelClusterSet = "atoll.dev/set"
 
-// DefaultClusterSet is there on every hub and holds all clusters. Its
-// unboundNamespaces is the hub's switch between permissive and strict.
+// DefaultClusterSet exists on every hub and holds all clusters. Its unboundNamespaces makes the
+// hub permissive or strict.
 const DefaultClusterSet = "default"
 
 // ClusterSet names clusters on which namespaces may be allowed to place, by a
@@ -30,9 +30,9 @@ type ClusterSet struct {
 	Spec ClusterSetSpec `json:"spec,omitempty"`
 }
 
-// ClusterSetSpec says which clusters belong to the set, and who needs no binding.
+// ClusterSetSpec selects the clusters of the set, and says which namespaces need no binding.
 type ClusterSetSpec struct {
-	// ClusterSelector chooses the clusters. Default: exclusive membership by label.
+	// ClusterSelector selects the clusters. Default: exclusive membership by label.
 	// +optional
 	// +kubebuilder:default={}
 	ClusterSelector ClusterSetSelector `json:"clusterSelector,omitempty"`
@@ -45,35 +45,35 @@ type ClusterSetSpec struct {
 	UnboundNamespaces UnboundNamespaces `json:"unboundNamespaces,omitempty"`
 }
 
-// UnboundNamespaces is what a ClusterSet says to namespaces without bindings.
+// UnboundNamespaces says whether namespaces without bindings may place on a ClusterSet.
 type UnboundNamespaces string
 
-// The answers to namespaces without bindings.
+// The values of UnboundNamespaces.
 const (
 	UnboundAllow UnboundNamespaces = "Allow"
 	UnboundDeny  UnboundNamespaces = "Deny"
 )
 
-// ClusterSetSelector chooses the clusters of a set.
+// ClusterSetSelector selects the clusters of a set.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.selectorType) && self.selectorType == 'LabelSelector') == has(self.labelSelector)",message="labelSelector is for selectorType LabelSelector, and needed there; an empty one chooses all clusters"
 type ClusterSetSelector struct {
 	// SelectorType: ExclusiveClusterSetLabel (default) holds the Clusters whose label
-	// atoll.dev/set names the set, so that each is in at most one such set;
-	// LabelSelector holds those that labelSelector matches, whatever else they are in.
+	// atoll.dev/set names the set, so that each is in at most one such set; LabelSelector holds
+	// those that labelSelector matches, whatever their other sets.
 	// +optional
 	// +kubebuilder:default=ExclusiveClusterSetLabel
 	// +kubebuilder:validation:Enum=ExclusiveClusterSetLabel;LabelSelector
 	SelectorType ClusterSetSelectorType `json:"selectorType,omitempty"`
-	// LabelSelector over the Clusters' labels; an empty one chooses all clusters.
+	// LabelSelector over the Clusters' labels; an empty one selects all clusters.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-// ClusterSetSelectorType is how a ClusterSet chooses.
+// ClusterSetSelectorType is how a ClusterSet selects its clusters.
 type ClusterSetSelectorType string
 
-// The ways to choose the clusters of a set.
+// The ways to select the clusters of a set.
 const (
 	SelectExclusively ClusterSetSelectorType = "ExclusiveClusterSetLabel"
 	SelectByLabels    ClusterSetSelectorType = "LabelSelector"
@@ -84,20 +84,38 @@ const (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=csetb,categories=atoll
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Set",type=string,JSONPath=`.spec.clusterSet`
+// +kubebuilder:printcolumn:name="Bound",type=string,JSONPath=`.status.conditions[?(@.type=="Bound")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.clusterSet",message="the name of a ClusterSetBinding must be that of its ClusterSet, spec.clusterSet"
 type ClusterSetBinding struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec ClusterSetBindingSpec `json:"spec"`
+	Spec   ClusterSetBindingSpec   `json:"spec"`
+	Status ClusterSetBindingStatus `json:"status,omitempty"`
+}
+
+// ClusterSetBindingBound is the type of a ClusterSetBinding's condition.
+const ClusterSetBindingBound = "Bound"
+
+// ClusterSetBindingStatus is the observed state of a ClusterSetBinding.
+type ClusterSetBindingStatus struct {
+	// ObservedGeneration of the binding that the status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Bound, false while the ClusterSet does not exist.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ClusterSetBindingSpec names the set.
 type ClusterSetBindingSpec struct {
-	// ClusterSet that the namespace may place on, whether or not there is one of that
-	// name yet. It is the binding's own name.
+	// ClusterSet that the namespace may place on. It may be created later. It is also the name
+	// of the binding.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ClusterSet string `json:"clusterSet"`

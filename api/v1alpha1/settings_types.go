@@ -5,8 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // HubSettingsName is the name of the one HubSettings.
 const HubSettingsName = "hub"
 
-// HubSettings is one object, named "hub", with what the hub's admin decides for all.
-// Without it everything has its default.
+// HubSettings is one object, named "hub", with the settings of the whole hub. Without it every
+// setting has its default.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=hubsettings,singular=hubsettings,categories=atoll
@@ -17,35 +17,37 @@ type HubSettings struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec HubSettingsSpec `json:"spec,omitempty"`
-	// Status is the hub's. The hub makes the object when it first has something to tell.
+	// Status is written by the hub. The hub creates the object when it first has a condition to
+	// report.
 	// +optional
 	Status HubSettingsStatus `json:"status,omitempty"`
 }
 
-// Conditions of a hub, in the status of its HubSettings. They are there while true.
+// Condition types of a hub, in the status of its HubSettings. Without a HubSettings, the hub makes
+// one when a condition turns true.
 const (
-	// HubCertificatesExpiring is true while one of the hub's CAs or certificates is to be
-	// replaced by somebody, or was not renewed though it was time.
+	// HubCertificatesExpiring is true while an administrator must replace a CA or certificate
+	// of the hub, or while a renewal is overdue.
 	HubCertificatesExpiring = "CertificatesExpiring"
-	// HubRotatingCAs is true while a rotation of the hub's CAs is under way; its message
-	// tells how far agents are. Reason AgentsFollow, or ReadyToFinish.
+	// HubRotatingCAs is true while a rotation of the hub's CAs is under way; its message has
+	// the progress of the agents. Reason AgentsFollow, or ReadyToFinish.
 	HubRotatingCAs = "RotatingCAs"
 )
 
-// HubSettingsStatus is what the hub's admin should know of the hub.
+// HubSettingsStatus is the observed state of the hub.
 type HubSettingsStatus struct {
-	// Conditions: CertificatesExpiring and RotatingCAs, which are there while true.
+	// Conditions: CertificatesExpiring and RotatingCAs.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// HubSettingsSpec is the admin's.
+// HubSettingsSpec is what the hub's administrator states.
 type HubSettingsSpec struct {
-	// PlacementProperties are the names of those properties, of all that agents report,
-	// which placements may read, in fieldSelector and celSelector. Who runs a member can
-	// draw applications to it by a property that is listed here. Default none.
+	// PlacementProperties names the properties, of all that agents report, that placements may
+	// read in fieldSelector and celSelector. The administrator of a member can attract
+	// applications by a property that is listed here. Default none.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
@@ -53,17 +55,50 @@ type HubSettingsSpec struct {
 	// +listType=set
 	PlacementProperties []string `json:"placementProperties,omitempty"`
 	// ClusterProfiles says whether the accepted clusters are published as ClusterProfiles
-	// (multicluster.x-k8s.io) in the namespace atoll-inventory, where other tools find them:
-	// one object of about 2 kB for each. None takes them away again. Default Publish.
+	// (multicluster.x-k8s.io) in the namespace atoll-inventory, for other tools: one object of
+	// about 2 kB for each. The choices of Placements are then published as PlacementDecisions of
+	// the same group, too. None deletes both again. Default Publish.
 	// +optional
 	ClusterProfiles ClusterProfilesPolicy `json:"clusterProfiles,omitempty"`
+	// DefaultPlacement places the objects that no policy and no annotation places. The
+	// annotation atoll.dev/clusters of a namespace replaces it there, and an empty one turns it
+	// off. A namespace reaches the clusters of the sets that are bound to it, as with a policy of
+	// its own. Default: such objects stay on the hub.
+	// +optional
+	DefaultPlacement *DefaultPlacement `json:"defaultPlacement,omitempty"`
 }
+
+// DefaultPlacement names the clusters of objects that nothing else places.
+//
+// +kubebuilder:validation:XValidation:rule="(self.type in ['ClusterSet', 'ClusterPlacement']) == has(self.name)",message="name is for the types ClusterSet and ClusterPlacement, and needed there"
+type DefaultPlacement struct {
+	// Type: None leaves the objects on the hub. All sends them to every cluster. ClusterSet sends
+	// them to the clusters of one set. ClusterPlacement sends them where that object places.
+	// +kubebuilder:validation:Enum=None;All;ClusterSet;ClusterPlacement
+	Type DefaultPlacementType `json:"type"`
+	// Name of the ClusterSet or of the ClusterPlacement.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// DefaultPlacementType says how a default placement names its clusters.
+type DefaultPlacementType string
+
+// The types of default placements.
+const (
+	DefaultPlacementNone             DefaultPlacementType = "None"
+	DefaultPlacementAll              DefaultPlacementType = "All"
+	DefaultPlacementClusterSet       DefaultPlacementType = "ClusterSet"
+	DefaultPlacementClusterPlacement DefaultPlacementType = "ClusterPlacement"
+)
 
 // ClusterProfilesPolicy says whether clusters are published.
 // +kubebuilder:validation:Enum=Publish;None
 type ClusterProfilesPolicy string
 
-// What becomes of ClusterProfiles.
+// The policies for ClusterProfiles.
 const (
 	ProfilesPublish ClusterProfilesPolicy = "Publish"
 	ProfilesNone    ClusterProfilesPolicy = "None"

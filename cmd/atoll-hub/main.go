@@ -14,10 +14,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/hub"
-	"atoll.dev/atoll/internal/hub/reach"
+	"atoll.dev/atoll/internal/logging"
+	"atoll.dev/atoll/internal/memberproxy"
 	"atoll.dev/atoll/internal/profile"
+	"atoll.dev/atoll/internal/tracing"
 )
 
 func main() {
@@ -47,7 +50,7 @@ etcd and DIR/keys; ` + "`atoll-hub backup`" + ` saves both. Where a hub runs in 
 
 Several hubs may share one etcd (--etcd-servers). All of them serve the API and agents,
 and one, which they elect, decides; where it ends, or cannot renew its lease
-kube-system/atoll-hub, another one follows within ` + hub.Takeover.String() + `. They share one key set:
+kube-system/atoll-hub, another one follows within ` + hub.TakeoverTime.String() + `. They share one key set:
 take it from the first hub with ` + "`atoll-hub backup`" + ` and give it to each other one, which
 has a data directory of its own, with ` + "`atoll-hub restore`" + `. A hub that loses its lease
 ends with exit code 1, so let something start it again. Agents are to know the
@@ -69,21 +72,23 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringVar(&a.DataDir, "data-dir", "", "directory for etcd, keys and hub.kubeconfig (required)")
 	f.StringVar(&a.KeysDir, "keys-dir", "", "directory with the key set that hubs of one etcd share, which is only read (default: DIR/keys, where a new hub makes it)")
 	f.StringVar(&a.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 for all")
-	f.IntVar(&a.Port, "port", 0, "port of the API; 0 keeps the last one, else 6443 or a free one")
+	f.IntVar(&a.Port, "port", 0, "port of the API; 0 keeps that of the last start, at the first start 6443 or a free one")
 	f.StringVar(&a.AdvertiseAddress, "advertise-address", "", "IP address at which clients and agents reach the hub (default: the bind address, or the first global one)")
 	f.StringSliceVar(&a.ExtraSANs, "tls-san", nil, "further names and IP addresses in the serving certificate")
 	f.StringVar(&a.ServingCert, "tls-cert-file", "", "serving certificate of your own, with --tls-private-key-file")
 	f.StringVar(&a.ServingKey, "tls-private-key-file", "", "key of --tls-cert-file")
 	f.DurationVar(&a.CertificateLifetime, "certificate-lifetime", 365*24*time.Hour, "how long certificates live that the hub makes for its own API and gateway; they are renewed at each twelfth of that, without a restart")
 	f.DurationVar(&o.AgentCertificateLifetime, "agent-certificate-lifetime", hub.DefaultAgentCertificateLifetime, "how long agents' certificates live, from 30s to 43800h; agents renew them at about half of that. Give all hubs of one etcd the same")
-	f.IntVar(&o.GatewayPort, "gateway-port", 0, "port that agents dial; 0 keeps the last one, else 6444 or a free one")
+	f.IntVar(&o.GatewayPort, "gateway-port", 0, "port that agents dial; 0 keeps that of the last start, at the first start 6444 or a free one")
+	f.StringVar(&o.GatewayTransport, "gateway-transport", "h2", "server of agents' connections: h2, which costs little for a quiet agent, or grpc, the one of grpc-go")
 	f.StringVar(&o.WebSocketBind, "websocket-bind", "", "HOST:PORT where load balancers that terminate TLS reach the gateway in plain HTTP, for agents' WebSockets (default: none; those that speak TLS use the gateway's port)")
-	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents are told to dial, those of several hubs by commas (default: the advertise address and the gateway's port)")
-	f.IntVar(&o.ProxyLimits.PerUser, "proxy-requests-per-cluster", reach.DefaultLimits.PerUser, "requests that one user may have under way at one cluster through this hub; what runs there and is shown here has as many besides. More than the 1,000 connections of an agent have no effect")
-	f.IntVar(&o.ProxyLimits.PerUserAll, "proxy-requests-per-user", reach.DefaultLimits.PerUserAll, "requests that one user may have under way at all clusters through this hub")
-	f.IntVar(&o.ProxyLimits.All, "proxy-requests", reach.DefaultLimits.All, "requests that all users may have under way at clusters through this hub; each may take 64 KiB of memory and more")
+	f.StringVar(&o.GatewayAddress, "gateway-address", "", "HOST:PORT that agents dial, those of several hubs by commas (default: the advertise address and the gateway's port)")
+	f.IntVar(&o.ProxyLimits.PerUser, "proxy-requests-per-cluster", memberproxy.DefaultLimits.PerUser, "requests that one user may have under way at one cluster through this hub; what runs there and is shown here has as many besides. More than the 1,000 connections of an agent have no effect")
+	f.IntVar(&o.ProxyLimits.PerUserAll, "proxy-requests-per-user", memberproxy.DefaultLimits.PerUserAll, "requests that one user may have under way at all clusters through this hub")
+	f.IntVar(&o.ProxyLimits.All, "proxy-requests", memberproxy.DefaultLimits.All, "requests that all users may have under way at clusters through this hub; each may take 64 KiB of memory and more")
 	f.StringVar(&o.APIAddress, "api-address", "", "HOST:PORT at which ClusterProfiles tell others to reach the API, the same for all hubs of one etcd (default: the advertise address and the API's port)")
-	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of an existing etcd, which several hubs may share; without them, etcd is embedded")
+	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of each member of an existing etcd, which several hubs may share. While it refuses writes for lack of room, the hubs compact and defragment it. Without URLs, etcd is embedded")
+	f.Int64Var(&a.EtcdQuotaBytes, "etcd-quota-bytes", apiserver.DefaultEtcdQuotaBytes, fmt.Sprintf("size limit of the embedded etcd, from %d to %d. When 90 %% are in use, writes of users that grow the store are refused", apiserver.MinEtcdQuotaBytes, int64(apiserver.MaxEtcdQuotaBytes)))
 	f.StringVar(&a.EtcdCAFile, "etcd-cafile", "", "CA of --etcd-servers")
 	f.StringVar(&a.EtcdCertFile, "etcd-certfile", "", "client certificate for --etcd-servers")
 	f.StringVar(&a.EtcdKeyFile, "etcd-keyfile", "", "key of --etcd-certfile")
@@ -91,13 +96,17 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringVar(&a.AuditPolicyFile, "audit-policy-file", "", "upstream's audit Policy")
 	f.StringVar(&a.AuditLogPath, "audit-log-path", "", "file for the audit log; - for standard output")
 	f.StringVar(&a.EncryptionProviderConfig, "encryption-provider-config", "", "upstream's EncryptionConfiguration (default: Secrets under a key of the hub's own)")
-	f.BoolVar(&a.Profiling, "profiling", false, "serve /debug/pprof to those whom RBAC allows it")
+	f.StringVar(&o.DefaultPlacement, "default-placement", "None", "where a new hub sends objects that no policy and no annotation places: None, All, ClusterSet/NAME or ClusterPlacement/NAME. It counts at the first start; later change spec.defaultPlacement of `kubectl edit hubsettings hub`")
+	f.StringVar(&o.Tracing.Endpoint, "tracing-endpoint", "", "OTLP collector for traces of changes, by gRPC: HOST:PORT without TLS, or a URL such as https://HOST:PORT (default: no traces)")
+	f.IntVar(&o.Tracing.SamplingRatePerMillion, "tracing-sampling-rate-per-million", tracing.DefaultSamplingRate, "how many of a million changes are traced. A request with a traceparent decides by itself. Give all hubs of one etcd the same")
+	f.BoolVar(&a.Profiling, "profiling", false, "serve /debug/pprof to users with the RBAC right")
 	f.Bool("version", false, "print the version and end")
 	f.BoolVar(&verbose, "verbose", false, "log details")
 	f.StringVar(&logFormat, "log-format", "text", "text or json")
 	if err := cmd.MarkFlagRequired("data-dir"); err != nil {
 		panic(err)
 	}
+	cmd.MarkFlagsMutuallyExclusive("etcd-servers", "etcd-quota-bytes")
 	profile.AddFlag(cmd)
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newKubeconfigCommand(), newKeysCommand(), newVersionCommand())
@@ -109,12 +118,5 @@ func newLogger(format string, verbose bool) (*slog.Logger, error) {
 	if verbose {
 		level = slog.LevelDebug
 	}
-	o := &slog.HandlerOptions{Level: level}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
-	}
-	return nil, fmt.Errorf("--log-format is %q: it is text or json", format)
+	return logging.New(os.Stderr, format, level)
 }

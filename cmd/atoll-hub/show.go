@@ -14,8 +14,8 @@ import (
 	"atoll.dev/atoll/internal/apiserver/keys"
 )
 
-// What a hub has in its data directory, for whoever cannot copy files out of it: an image of it
-// has no shell and no tar.
+// The content of a hub's data directory, for administrators that cannot copy files out of it: its
+// image has no shell and no tar.
 
 func newKubeconfigCommand() *cobra.Command {
 	var dir, server string
@@ -54,7 +54,7 @@ func newKeysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "keys --data-dir DIR [--name NAME]", Short: "Print the hub's key set as the manifest of a Secret", Args: cobra.NoArgs,
 		Long: `Print the hub's key set as the manifest of a Secret, for --keys-dir of other hubs on the same etcd,
-as keys.existingSecret of the chart. Who has it is the hub.
+as keys.existingSecret of the chart. A holder of the key set can act as the hub.
 
   kubectl exec -n atoll atoll-hub-0 -- atoll-hub keys --data-dir /var/lib/atoll/hub | kubectl apply -n atoll -f -`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,7 +67,7 @@ as keys.existingSecret of the chart. Who has it is the hub.
 				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 				Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{},
 			}
-			for _, file := range keys.Files() {
+			for _, file := range keys.KeyFiles() {
 				content, err := os.ReadFile(filepath.Join(dir, file))
 				if err != nil {
 					return err

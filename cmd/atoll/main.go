@@ -12,6 +12,7 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth/exec" // credential plugins that a kubeconfig may name
 
 	"atoll.dev/atoll/internal/command"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 func main() {
@@ -22,7 +23,7 @@ func main() {
 	case command.IsAnswer(err):
 		os.Exit(2)
 	default:
-		fmt.Fprintln(os.Stderr, "atoll: "+err.Error())
+		fmt.Fprintln(os.Stderr, "atoll: "+phrase.EscapeText(err.Error()))
 		os.Exit(command.ExitCode(err))
 	}
 }

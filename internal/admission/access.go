@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
 )
 
 // access is reading that a writer must be allowed, since it places what it selects.
@@ -23,8 +25,8 @@ type access struct {
 	name      string               // empty: all
 }
 
-// dependencies are the kinds that objects take along.
-func dependencies(namespace string) []access {
+// dependencyAccess returns the access to the kinds that objects take along.
+func dependencyAccess(namespace string) []access {
 	var out []access
 	for kind, resource := range map[string]string{
 		"ConfigMap": "configmaps", "Secret": "secrets", "ServiceAccount": "serviceaccounts", "PersistentVolumeClaim": "persistentvolumeclaims",
@@ -45,11 +47,11 @@ var inNamespaces = []schema.GroupKind{
 	{Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
 }
 
-// everything in a namespace: the built-in kinds, and those of what is there.
-func (p *Plugin) everything(namespace string) []access {
+// namespaceAccess returns the access to everything in a namespace: the built-in kinds, and those of what is there.
+func (p *Plugin) namespaceAccess(namespace string) []access {
 	kinds := slices.Clone(inNamespaces)
-	if hub, ok := p.Hub(); ok {
-		for _, gk := range hub.Kinds(namespace) {
+	if hub, ok := p.currentHub(); ok {
+		for _, gk := range hub.Templates.TemplateKinds(namespace) {
 			if !slices.Contains(kinds, gk) {
 				kinds = append(kinds, gk)
 			}
@@ -62,11 +64,15 @@ func (p *Plugin) everything(namespace string) []access {
 	return out
 }
 
-// selected is what selectors choose; namespace is that of the policy, empty for a
+// selectorAccess is what selectors choose; namespace is that of the policy, empty for a
 // cluster policy.
-func (p *Plugin) selected(namespace string, selectors []v1alpha1.ResourceSelector) []access {
+func (p *Plugin) selectorAccess(namespace string, selectors []v1alpha1.ResourceSelector) []access {
 	var out []access
 	for _, rs := range selectors {
+		if rs.Kind == policymatch.AllKinds {
+			out = append(out, p.allKindsAccess(cmp.Or(namespace, rs.Namespace), policymatch.SelectorKind(rs))...)
+			continue
+		}
 		gv, err := schema.ParseGroupVersion(rs.APIVersion)
 		if err != nil {
 			continue
@@ -80,15 +86,23 @@ func (p *Plugin) selected(namespace string, selectors []v1alpha1.ResourceSelecto
 	return out
 }
 
+// allKindsAccess is what a selector of all kinds chooses, of one group or of all.
+func (p *Plugin) allKindsAccess(namespace string, kind schema.GroupKind) []access {
+	if namespace != "" && kind.Group == policymatch.AllKinds {
+		return p.namespaceAccess(namespace)
+	}
+	return []access{{kind: kind, resource: schema.GroupResource{Group: kind.Group, Resource: "*"}, namespace: namespace}}
+}
+
 // mayRead refuses with the first kind that the user may not read, in words that tell
 // which right is missing.
 func (p *Plugin) mayRead(ctx context.Context, u user.Info, need []access) error {
 	slices.SortFunc(need, func(a, b access) int { return strings.Compare(a.kind.String()+a.name, b.kind.String()+b.name) })
 	for _, x := range need {
 		if x.resource.Resource == "" {
-			x.resource = p.resource(x.kind)
+			x.resource = p.resourceOf(x.kind)
 		}
-		if p.allowed(ctx, u, "get", x) {
+		if p.isAllowed(ctx, u, "get", x) {
 			continue
 		}
 		where, what := "in all namespaces", ""
@@ -98,20 +112,20 @@ func (p *Plugin) mayRead(ctx context.Context, u user.Info, need []access) error 
 		if x.name != "" {
 			what = fmt.Sprintf("%q of ", x.name)
 		}
-		return fmt.Errorf("whoever places objects must be able to read them: %q may not get %s%s %s", u.GetName(), what, x.resource, where)
+		return fmt.Errorf("a user that places objects must be able to read them: %q may not get %s%s %s", u.GetName(), what, x.resource, where)
 	}
 	return nil
 }
 
-// MayGet tells whether the API server's authorizer lets the user read an object, or,
+// MayGet reports whether the API server's authorizer lets the user read an object, or,
 // without a name, every object of the kind in the namespace.
 func (p *Plugin) MayGet(ctx context.Context, u user.Info, key atoll.ItemKey) bool {
 	x := access{kind: schema.GroupKind{Group: key.Group, Kind: key.Kind}, namespace: key.Namespace, name: key.Name}
-	x.resource = p.resource(x.kind)
-	return p.allowed(ctx, u, "get", x)
+	x.resource = p.resourceOf(x.kind)
+	return p.isAllowed(ctx, u, "get", x)
 }
 
-func (p *Plugin) allowed(ctx context.Context, u user.Info, verb string, x access) bool {
+func (p *Plugin) isAllowed(ctx context.Context, u user.Info, verb string, x access) bool {
 	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: u, Verb: verb, Namespace: x.namespace, APIGroup: x.resource.Group, APIVersion: "*",
 		Resource: x.resource.Resource, Name: x.name, ResourceRequest: true,
@@ -119,8 +133,8 @@ func (p *Plugin) allowed(ctx context.Context, u user.Info, verb string, x access
 	return err == nil && decision == authorizer.DecisionAllow
 }
 
-// resource of a kind; a guess for kinds that the hub does not serve yet.
-func (p *Plugin) resource(gk schema.GroupKind) schema.GroupResource {
+// resourceOf returns the resource of a kind; a guess for kinds that the hub does not serve yet.
+func (p *Plugin) resourceOf(gk schema.GroupKind) schema.GroupResource {
 	if m, err := p.mapper.RESTMapping(gk); err == nil {
 		return m.Resource.GroupResource()
 	}
@@ -128,9 +142,9 @@ func (p *Plugin) resource(gk schema.GroupKind) schema.GroupResource {
 	return guess.GroupResource()
 }
 
-// namespaced tells whether objects of the kind live in namespaces; known is false
+// isNamespaced reports whether objects of the kind live in namespaces; known is false
 // for kinds that the hub does not serve yet.
-func (p *Plugin) namespaced(gk schema.GroupKind) (namespaced, known bool) {
+func (p *Plugin) isNamespaced(gk schema.GroupKind) (isNamespaced, known bool) {
 	m, err := p.mapper.RESTMapping(gk)
 	if err != nil {
 		return false, false

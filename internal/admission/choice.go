@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -9,7 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// checkChoice of the clusters that fit: what the schema cannot say.
+// checkChoice checks the choice of the clusters that fit: what the schema cannot say.
 func (p *Plugin) checkChoice(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := append(checkSpread(pl, at), p.checkScores(pl, at)...)
 	names := map[string]bool{}
@@ -44,7 +45,7 @@ func checkSpread(p *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	seen := map[string]int{}
 	for i := range p.SpreadConstraints {
 		s, in := &p.SpreadConstraints[i], at.Child("spreadConstraints").Index(i)
-		key := "field " + string(s.SpreadByField)
+		key := "field " + string(cmp.Or(s.SpreadByField, v1alpha1.SpreadByCluster))
 		if s.SpreadByLabel != "" {
 			key = "label " + s.SpreadByLabel
 			for _, msg := range validation.IsQualifiedName(s.SpreadByLabel) {
@@ -71,12 +72,7 @@ func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 		key := string(s.Name) + " " + s.Resource + s.Measure
 		if s.Property != nil {
 			key += s.Property.Name
-			if why := p.listed(s.Property.Name); why != "" {
-				errs = append(errs, field.Invalid(in.Child("property", "name"), s.Property.Name, why))
-			}
-			if s.Property.From.Cmp(s.Property.To) == 0 {
-				errs = append(errs, field.Invalid(in.Child("property", "to"), s.Property.To.String(), "must differ from from, so that there is something between them"))
-			}
+			errs = append(errs, p.checkScoredProperty(s.Property, in.Child("property"))...)
 		}
 		first, twice := scores[key]
 		switch {
@@ -87,19 +83,36 @@ func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 		default:
 			scores[key] = i
 		}
-		if s.Resource != "" {
-			for _, msg := range validation.IsQualifiedName(s.Resource) {
-				errs = append(errs, field.Invalid(in.Child("resource"), s.Resource, msg))
-			}
+		errs = append(errs, checkScoreScale(s, in)...)
+	}
+	return errs
+}
+
+// checkScoredProperty refuses a property that steers no placement, and a range without a middle.
+func (p *Plugin) checkScoredProperty(property *v1alpha1.PropertyScore, at *field.Path) (errs field.ErrorList) {
+	if why := p.unlistedPropertyReason(property.Name); why != "" {
+		errs = append(errs, field.Invalid(at.Child("name"), property.Name, why))
+	}
+	if property.From.Cmp(property.To) == 0 {
+		errs = append(errs, field.Invalid(at.Child("to"), property.To.String(), "must differ from from, so that there is something between them"))
+	}
+	return errs
+}
+
+// checkScoreScale refuses malformed names of what a score counts, and a scale of nothing.
+func checkScoreScale(s *v1alpha1.Score, at *field.Path) (errs field.ErrorList) {
+	if s.Resource != "" {
+		for _, msg := range validation.IsQualifiedName(s.Resource) {
+			errs = append(errs, field.Invalid(at.Child("resource"), s.Resource, msg))
 		}
-		if s.Measure != "" {
-			for _, msg := range validation.IsDNS1123Label(s.Measure) {
-				errs = append(errs, field.Invalid(in.Child("measure"), s.Measure, msg))
-			}
+	}
+	if s.Measure != "" {
+		for _, msg := range validation.IsDNS1123Label(s.Measure) {
+			errs = append(errs, field.Invalid(at.Child("measure"), s.Measure, msg))
 		}
-		if s.Full != nil && s.Full.Sign() <= 0 {
-			errs = append(errs, field.Invalid(in.Child("full"), s.Full.String(), "must be more than 0"))
-		}
+	}
+	if s.Full != nil && s.Full.Sign() <= 0 {
+		errs = append(errs, field.Invalid(at.Child("full"), s.Full.String(), "must be more than 0"))
 	}
 	return errs
 }

@@ -11,12 +11,13 @@ import (
 )
 
 func TestCheckChoice(t *testing.T) {
-	plugin := New(Options{Properties: func() []string { return []string{"nodes"} }})
+	plugin := New(Options{Hub: readyHub(Hub{Properties: supposedProperties{"nodes"}})})
 	for _, tc := range []struct{ placement, want string }{
 		{"{maxClusters: 3, spreadConstraints: [{spreadByField: zone, minGroups: 3}, {spreadByLabel: rack}], scores: [{name: Balance}, {name: ResourceAvailable, resource: cpu}, {name: ResourceAvailable, resource: memory, full: 1Gi}]}", ""},
 		{"{spreadConstraints: [{spreadByLabel: 'a b'}]}", "p.spreadConstraints[0].spreadByLabel"},
 		{"{spreadConstraints: [{spreadByField: zone}, {spreadByField: region}, {spreadByField: zone}]}", "p.spreadConstraints[2]"},
 		{"{spreadConstraints: [{spreadByLabel: zone}, {spreadByField: zone}]}", ""},
+		{"{spreadConstraints: [{minGroups: 2}, {spreadByField: cluster}]}", "p.spreadConstraints[1]"},
 		{"{maxClusters: 2, spreadConstraints: [{spreadByField: zone, minGroups: 3}]}", "p.spreadConstraints[0].minGroups"},
 		{"{maxClusters: 1, scores: [{name: Balance}, {name: Balance, weight: 3}]}", "p.scores[1]"},
 		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: '-'}]}", "p.scores[0].resource"},

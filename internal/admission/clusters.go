@@ -16,13 +16,14 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/refusal"
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// validateCluster refuses malformed taints and capacity, and writes by who manages no set of the
-// Cluster or may not accept.
+// validateCluster refuses malformed taints and capacity, and writes by users that manage no set of
+// the Cluster or may not accept.
 func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) error {
-	now, before, err := typed[v1alpha1.Cluster](a)
+	now, before, err := typedObjects[v1alpha1.Cluster](a)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) er
 	}
 	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	if err := p.validateMembership(ctx, a, now, before); err != nil {
 		return err
@@ -49,30 +50,30 @@ func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) er
 	if !now.Spec.Accepted || before != nil && before.Spec.Accepted {
 		return nil
 	}
-	if p.allowed(ctx, a.GetUserInfo(), "accept", access{resource: clusters, name: a.GetName()}) {
+	if p.isAllowed(ctx, a.GetUserInfo(), "accept", access{resource: clusters, name: a.GetName()}) {
 		return nil
 	}
-	return admission.NewForbidden(a, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
 }
 
 var clusters = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters"}
 
-// validateRemoval refuses a removal from the fleet by who may not delete the Cluster, which
-// is what it comes to. Whoever may update it may take a removal back.
+// validateRemoval refuses a removal from the fleet by a user that may not delete the Cluster,
+// because its effect is the same. A user that may update the Cluster may take a removal back.
 func (p *Plugin) validateRemoval(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
 	is := now.Spec.Removal
 	if is == nil || before != nil && before.Spec.Removal != nil && *before.Spec.Removal == *is {
 		return nil
 	}
-	if !p.allowed(ctx, a.GetUserInfo(), "delete", access{resource: clusters, name: a.GetName()}) {
-		return admission.NewForbidden(a, fmt.Errorf("spec.removal: %q may not remove clusters: the verb delete on %s is needed", a.GetUserInfo().GetName(), clusters))
+	if !p.isAllowed(ctx, a.GetUserInfo(), "delete", access{resource: clusters, name: a.GetName()}) {
+		return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.removal: %q may not remove clusters: the verb delete on %s is needed", a.GetUserInfo().GetName(), clusters))
 	}
 	return p.validateConfirm(ctx, a, now, before)
 }
 
 // validateConfirm refuses a confirmation of anything else than what is in the cluster now, as
 // far as this hub's tables tell: they may lag, and whether anything goes the leading hub's decide
-// (internal/leave). One that stands may stay while the removal goes on, by which there is ever less, and when what is
+// (internal/decommission). One that stands may stay while the removal goes on, by which there is ever less, and when what is
 // left is to stay after all.
 func (p *Plugin) validateConfirm(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
 	is, was := now.Spec.Removal, (*v1alpha1.ClusterRemoval)(nil)
@@ -82,22 +83,23 @@ func (p *Plugin) validateConfirm(ctx context.Context, a admission.Attributes, no
 	if is.Confirm == "" || was != nil && was.Confirm == is.Confirm && (was.Mode == is.Mode || is.Mode == v1alpha1.ClusterOrphan) {
 		return nil
 	}
-	plan, err := p.CleanPlan(ctx, now)
+	plan, err := p.cleanPlan(ctx, now)
 	at := field.NewPath("spec", "removal", "confirm")
 	switch {
 	case err != nil:
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: what is in the cluster is not known yet, try again: %v", at, err))
+		return refusal.WithReason(atoll.ReasonPlanUnknown, apierrors.NewServiceUnavailable(fmt.Sprintf("%s: what is in the cluster is not known yet, try again: %v", at, err)))
 	case before == nil || plan == "":
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{field.Invalid(at, is.Confirm, "nothing is in the cluster that would have to be confirmed")})
+		return refuseFields(a, atoll.ReasonPlanChanged, field.Invalid(at, is.Confirm, "nothing is in the cluster that would have to be confirmed"))
 	case plan != is.Confirm:
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{field.Invalid(at, is.Confirm, fmt.Sprintf(
-			"what would be removed is another plan now; `atoll confirm cluster/%s` shows it, and --plan %s releases it", now.Name, plan))})
+		return refuseFields(a, atoll.ReasonPlanChanged, field.Invalid(at, is.Confirm, fmt.Sprintf(
+			"what would be removed is another plan now; `atoll confirm cluster/%s` shows it, and --plan %s releases it", now.Name, plan)))
 	}
 	return nil
 }
 
-// removalAsked notes when the removal of the Cluster was asked for, whatever who writes it says of
-// that: it tells this removal from an earlier one, of which a confirmation may still lie somewhere.
+// removalAsked records when the removal of the Cluster was requested, whatever the writer states.
+// The time distinguishes this removal from an earlier one, whose confirmation may still exist
+// somewhere.
 func (p *Plugin) removalAsked(a admission.Attributes) error {
 	u, ok := a.GetObject().(*unstructured.Unstructured)
 	if !ok {
@@ -111,20 +113,20 @@ func (p *Plugin) removalAsked(a admission.Attributes) error {
 	if now := mode(u); now != "" {
 		asked = p.Clock.Now().UTC().Format(time.RFC3339Nano)
 		if old, ok := a.GetOldObject().(*unstructured.Unstructured); ok && a.GetOperation() == admission.Update && mode(old) == now {
-			asked = old.GetAnnotations()[atoll.AnnotationRemovalAsked]
+			asked = old.GetAnnotations()[atoll.AnnotationRemovalRequested]
 		}
 	}
 	annotations := u.GetAnnotations()
-	if annotations[atoll.AnnotationRemovalAsked] == asked {
+	if annotations[atoll.AnnotationRemovalRequested] == asked {
 		return nil
 	}
 	if asked == "" {
-		delete(annotations, atoll.AnnotationRemovalAsked)
+		delete(annotations, atoll.AnnotationRemovalRequested)
 	} else {
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[atoll.AnnotationRemovalAsked] = asked
+		annotations[atoll.AnnotationRemovalRequested] = asked
 	}
 	u.SetAnnotations(annotations)
 	return nil
@@ -141,15 +143,7 @@ func (p *Plugin) taintTimes(a admission.Attributes) error {
 	if err != nil || !found {
 		return nil // of the wrong shape, which the schema refuses
 	}
-	before := map[string]string{}
-	if old, ok := a.GetOldObject().(*unstructured.Unstructured); ok && a.GetOperation() == admission.Update {
-		list, _, _ := unstructured.NestedSlice(old.Object, "spec", "taints")
-		for _, t := range list {
-			if m, ok := t.(map[string]any); ok {
-				before[taintID(m)], _ = m["timeAdded"].(string)
-			}
-		}
-	}
+	before := formerTaintTimes(a)
 	changed := false
 	for _, t := range taints {
 		m, ok := t.(map[string]any)
@@ -166,6 +160,22 @@ func (p *Plugin) taintTimes(a admission.Attributes) error {
 		return nil
 	}
 	return unstructured.SetNestedSlice(u.Object, taints, "spec", "taints")
+}
+
+// formerTaintTimes returns when the taints were added that the Cluster has before an update.
+func formerTaintTimes(a admission.Attributes) map[string]string {
+	times := map[string]string{}
+	old, ok := a.GetOldObject().(*unstructured.Unstructured)
+	if !ok || a.GetOperation() != admission.Update {
+		return times
+	}
+	list, _, _ := unstructured.NestedSlice(old.Object, "spec", "taints")
+	for _, t := range list {
+		if m, ok := t.(map[string]any); ok {
+			times[taintID(m)], _ = m["timeAdded"].(string)
+		}
+	}
+	return times
 }
 
 func taintID(m map[string]any) string { return fmt.Sprint(m["key"], "=", m["value"], ":", m["effect"]) }

@@ -19,7 +19,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Whoever states a removal confirms no more by it than what is in the cluster at that time.
+// A stated removal confirms no more than the cluster's content at that time.
 func TestOnlyWhatIsThereIsConfirmed(t *testing.T) {
 	cluster := func(removal string) *unstructured.Unstructured {
 		spec := map[string]any{"accepted": true}
@@ -35,12 +35,12 @@ func TestOnlyWhatIsThereIsConfirmed(t *testing.T) {
 		}}
 	}
 	plan, unknown := "", error(nil)
-	p := New(Options{Own: func(user.Info) bool { return false }, CleanPlan: func(_ context.Context, c *v1alpha1.Cluster) (string, error) {
+	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Removals: cleanPlanFunc(func(c *v1alpha1.Cluster) (string, error) {
 		if c.UID != "u" {
 			t.Errorf("asked about %q", c.UID)
 		}
 		return plan, unknown
-	}})
+	})})})
 	p.SetAuthorizer(authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	}))
@@ -59,7 +59,7 @@ func TestOnlyWhatIsThereIsConfirmed(t *testing.T) {
 		{"taken back", "Clean p", "Clean", "less", false, ""},
 		{"the rest is to stay", "Clean p", "Orphan p", "less", false, ""},
 		{"nothing is there", "Clean", "Clean p", "", false, "nothing is in the cluster"},
-		{"nobody knows yet", "Clean", "Clean p", "p", true, "not known yet"},
+		{"not known yet", "Clean", "Clean p", "p", true, "not known yet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if plan, unknown = tc.plan, nil; tc.unknown {
@@ -67,7 +67,7 @@ func TestOnlyWhatIsThereIsConfirmed(t *testing.T) {
 			}
 			a := admission.NewAttributesRecord(cluster(tc.now), cluster(tc.before), schema.GroupVersionKind{Group: "atoll.dev", Version: "v1alpha1", Kind: "Cluster"}, "", "tokyo",
 				schema.GroupVersionResource{Group: "atoll.dev", Version: "v1alpha1", Resource: "clusters"}, "", admission.Update, nil, false, &user.DefaultInfo{Name: "jane"})
-			now, before, err := typed[v1alpha1.Cluster](a)
+			now, before, err := typedObjects[v1alpha1.Cluster](a)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,12 +75,13 @@ func TestOnlyWhatIsThereIsConfirmed(t *testing.T) {
 			if err == nil && tc.want != "" || err != nil && (tc.want == "" || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}
+			wantReason(t, err)
 		})
 	}
 }
 
-// When a removal was asked for is noted by the hub, whatever is written there, and is another time
-// for another removal: a confirmation that somebody kept is of an earlier one then.
+// The hub records when a removal was requested, whatever is written there, and another removal has
+// another time: a kept confirmation is of the earlier one then.
 func TestARemovalKnowsWhenItWasAskedFor(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC))
 	p := New(Options{Own: func(user.Info) bool { return false }, Clock: clock})
@@ -91,7 +92,7 @@ func TestARemovalKnowsWhenItWasAskedFor(t *testing.T) {
 			u.Object["spec"] = map[string]any{"removal": map[string]any{"mode": mode}}
 		}
 		if asked != "" {
-			u.SetAnnotations(map[string]string{atoll.AnnotationRemovalAsked: asked, "other": "stays"})
+			u.SetAnnotations(map[string]string{atoll.AnnotationRemovalRequested: asked, "other": "stays"})
 		}
 		return u
 	}
@@ -106,7 +107,7 @@ func TestARemovalKnowsWhenItWasAskedFor(t *testing.T) {
 		{"asked for", cluster("", ""), cluster("Clean", ""), later},
 		{"asked for with an earlier time", cluster("", ""), cluster("Clean", first), later},
 		{"goes on", cluster("Clean", first), cluster("Clean", first), first},
-		{"goes on, replaced by who does not know the annotation", cluster("Clean", first), cluster("Clean", ""), first},
+		{"goes on, replaced by a client without the annotation", cluster("Clean", first), cluster("Clean", ""), first},
 		{"goes on, under another time", cluster("Clean", first), cluster("Clean", "x"), first},
 		{"of another mode", cluster("Orphan", first), cluster("Clean", first), later},
 		{"taken back", cluster("Clean", first), cluster("", first), ""},
@@ -124,7 +125,7 @@ func TestARemovalKnowsWhenItWasAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := tc.now.GetAnnotations()
-			if asked, has := got[atoll.AnnotationRemovalAsked]; asked != tc.want || has != (tc.want != "") || got["other"] != others {
+			if asked, has := got[atoll.AnnotationRemovalRequested]; asked != tc.want || has != (tc.want != "") || got["other"] != others {
 				t.Errorf("annotations %v, want %q", got, tc.want)
 			}
 		})

@@ -1,12 +1,11 @@
-// Package admission is Atoll's own admission in the hub's API server: it puts the
-// finalizer on templates that are placed, and refuses what could not be honoured or
-// what its writer may not do, with the field's path and the reason.
+// Package admission is Atoll's own admission in the hub's API server. It puts the finalizer on
+// templates that are placed. It refuses fields that could not be honoured, and writes without the
+// right, with the field's path and the reason.
 //
-// Contract: one plugin, safe for concurrent use, called for every write from before
-// the hub's other parts exist. What it needs of them it takes from Options.Hub; as
-// long as that has nothing, templates pass without the finalizer (bind puts it on
-// before their first Revision) and checks that need to know other objects are left
-// out. The hub's own identities may write anything. It calls no network, who may do
-// what is asked of the API server's own authorizer; but for a confirmation that a cluster be
-// cleaned, for which Revisions are read that are not in memory.
+// Contract: one plugin, safe for concurrent use, called for every write from before the hub's
+// other parts exist. It takes the other parts from Options.Hub. As long as that is empty,
+// templates pass without the finalizer (the binder adds it before their first Revision), and
+// checks that read other objects are left out. The hub's own identities may write anything. It
+// makes no network calls: the API server's own authorizer answers about rights. The exception is
+// the confirmation of a clean removal, for which Revisions outside of the tables are read.
 package admission

@@ -27,51 +27,69 @@ func isDecision(a admission.Attributes) bool {
 	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "PlacementDecision" || k.Kind == "ClusterPlacementDecision")
 }
 
-// validateEngine keeps users' hands off what the hub writes itself: on a Bundle they
-// may confirm a removal or take it back, and ask that it be placed from scratch; on the
-// HubState answer after a restore.
+// isWrittenByHub reports whether the hub itself writes objects of the kind.
+func isWrittenByHub(a admission.Attributes) bool {
+	return a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a)
+}
+
+// validateEngine refuses users' writes to what the hub itself writes. On a Bundle, users may
+// confirm or withdraw a removal and request a new placement. On the HubState, they may answer
+// after a restore.
 func (p *Plugin) validateEngine(ctx context.Context, a admission.Attributes) error {
 	kind := a.GetKind().Kind
 	if isDecision(a) {
-		if collects(a) {
+		if isGarbageCollection(a) {
 			return nil // with its Placement
 		}
-		return admission.NewForbidden(a, fmt.Errorf("only the hub writes a %s: edit the placement that it comes from", kind))
+		return refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the hub writes a %s: edit the placement that it comes from", kind))
+	}
+	if kind == "APISet" && a.GetOperation() == admission.Delete {
+		return nil // the hub keeps what it read of the set, and an agent sends it again
 	}
 	if a.GetOperation() == admission.Update {
-		switch {
-		case isBundle(a) && a.GetSubresource() == "":
-			for _, answer := range []string{atoll.AnnotationConfirm, atoll.AnnotationKeep} {
-				if onlyDiffers(a, []string{"metadata", "annotations", answer}) {
-					return nil
-				}
-			}
-			if onlyDiffers(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
-				return p.validateRebalance(ctx, a)
-			}
-			return admission.NewForbidden(a, fmt.Errorf("only the annotation %s, %s or %s of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
-				atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, kind))
-		case kind == "HubState":
-			if onlyDiffers(a, []string{"rewound", "accepted"}) {
-				return nil
-			}
-			return admission.NewForbidden(a, errors.New("only rewound.accepted of the hub's state may be changed, by: atoll restore accept"))
+		if decided, err := p.validateAnswer(ctx, a); decided {
+			return err
 		}
 	}
-	return admission.NewForbidden(a, fmt.Errorf("only the hub writes a %s: edit the policy, annotation or object that it comes from", kind))
+	return refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the hub writes a %s: edit the policy, annotation or object that it comes from", kind))
 }
 
-// onlyDiffers tells whether an update changes nothing but the field.
+// validateAnswer decides about an update by which users answer the hub. decided is false for
+// objects that take no answer.
+func (p *Plugin) validateAnswer(ctx context.Context, a admission.Attributes) (decided bool, err error) {
+	kind := a.GetKind().Kind
+	switch {
+	case isBundle(a) && a.GetSubresource() == "":
+		for _, answer := range []string{atoll.AnnotationConfirm, atoll.AnnotationKeep} {
+			if onlyDiffers(a, []string{"metadata", "annotations", answer}) {
+				return true, nil
+			}
+		}
+		if onlyDiffers(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
+			return true, p.validateRebalance(ctx, a)
+		}
+		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s or %s of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
+			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, kind))
+	case kind == "HubState":
+		if onlyDiffers(a, []string{"rewound", "accepted"}) {
+			return true, nil
+		}
+		return true, refuseRequest(a, atoll.ReasonWrittenByHub, errors.New("only rewound.accepted of the hub's state may be changed, by: atoll restore accept"))
+	}
+	return false, nil
+}
+
+// onlyDiffers reports whether an update changes nothing but the field.
 func onlyDiffers(a admission.Attributes, path []string) bool {
 	now, ok := a.GetObject().(*unstructured.Unstructured)
 	before, ok2 := a.GetOldObject().(*unstructured.Unstructured)
 	if !ok || !ok2 {
 		return false
 	}
-	return apiequality.Semantic.DeepEqual(without(now, path), without(before, path))
+	return apiequality.Semantic.DeepEqual(withoutPath(now, path), withoutPath(before, path))
 }
 
-func without(u *unstructured.Unstructured, path []string) map[string]any {
+func withoutPath(u *unstructured.Unstructured, path []string) map[string]any {
 	u = u.DeepCopy()
 	unstructured.RemoveNestedField(u.Object, path...)
 	for _, hubs := range []string{"managedFields", "resourceVersion", "generation"} {

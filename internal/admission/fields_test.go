@@ -17,8 +17,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// tainted is a Cluster with these taints, in YAML.
-func tainted(t *testing.T, taints string) *unstructured.Unstructured {
+// taintedCluster is a Cluster with these taints, in YAML.
+func taintedCluster(t *testing.T, taints string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	text := "apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: tokyo}\nspec: {accepted: true, taints: " + taints + "}"
@@ -42,19 +42,20 @@ func TestMalformedCapacityIsRefused(t *testing.T) {
 		{"{resources: {gpu: 4}}", "spec.capacity.resources[gpu]: Invalid value: \"gpu\": is no resource that pods request"},
 		{"{resources: {limits.memory: 1Gi}}", "say memory, which bounds what is requested"},
 	} {
-		u := tainted(t, "[]")
+		u := taintedCluster(t, "[]")
 		var capacity map[string]any
 		if err := yaml.Unmarshal([]byte(tc.capacity), &capacity); err != nil {
 			t.Fatal(err)
 		}
 		u.Object["spec"] = map[string]any{"capacity": capacity}
-		for op, old := range map[admission.Operation]runtime.Object{admission.Create: nil, admission.Update: tainted(t, "[]")} {
+		for op, old := range map[admission.Operation]runtime.Object{admission.Create: nil, admission.Update: taintedCluster(t, "[]")} {
 			gvk := v1alpha1.GroupVersion.WithKind("Cluster")
 			a := admission.NewAttributesRecord(u, old, gvk, "", "tokyo", v1alpha1.GroupVersion.WithResource("clusters"), "", op, nil, false, &user.DefaultInfo{Name: "jane"})
 			err := p.Validate(t.Context(), a, nil)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s %s: %v, want %q", op, tc.capacity, err, tc.want)
 			}
+			wantReason(t, err)
 		}
 	}
 }
@@ -75,24 +76,24 @@ func TestTimeAddedIsSetOnce(t *testing.T) {
 		if err := p.Admit(t.Context(), a, nil); err != nil {
 			t.Fatal(err)
 		}
-		c, err := as[v1alpha1.Cluster](now)
+		c, err := convertTo[v1alpha1.Cluster](now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c.Spec.Taints
 	}
-	first := tainted(t, "[{key: down, effect: NoExecute}, {key: full, effect: NoSchedule}, {key: old, effect: NoExecute, timeAdded: '2020-01-01T00:00:00Z'}]")
+	first := taintedCluster(t, "[{key: down, effect: NoExecute}, {key: full, effect: NoSchedule}, {key: old, effect: NoExecute, timeAdded: '2020-01-01T00:00:00Z'}]")
 	got := admit(first, nil)
 	if got[0].TimeAdded == nil || !got[0].TimeAdded.Time.Equal(clock.Now()) || got[1].TimeAdded != nil || got[2].TimeAdded.Year() != 2020 {
 		t.Errorf("timeAdded at create: %+v", got)
 	}
 	began := clock.Now()
 	clock.SetTime(began.Add(time.Hour))
-	second := admit(tainted(t, "[{key: down, effect: NoExecute}, {key: new, effect: NoExecute}]"), first)
+	second := admit(taintedCluster(t, "[{key: down, effect: NoExecute}, {key: new, effect: NoExecute}]"), first)
 	if !second[0].TimeAdded.Time.Equal(began) || !second[1].TimeAdded.Time.Equal(clock.Now()) {
 		t.Errorf("timeAdded after an edit that left it out: %+v", second)
 	}
-	third := admit(tainted(t, "[{key: down, value: other, effect: NoExecute}]"), first)
+	third := admit(taintedCluster(t, "[{key: down, value: other, effect: NoExecute}]"), first)
 	if !third[0].TimeAdded.Time.Equal(clock.Now()) {
 		t.Errorf("timeAdded of another taint: %+v", third)
 	}

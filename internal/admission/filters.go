@@ -14,22 +14,23 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/expr"
+	"atoll.dev/atoll/internal/quantity"
 )
 
-// checkFilters of a placement that are not in an affinity, and which properties all of
+// checkFilters checks the filters of a placement that are not in an affinity, and which properties all of
 // them read.
 func (p *Plugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := checkSets(pl.ClusterSets, at.Child("clusterSets"))
-	errs = append(errs, checkCEL(pl.CELSelector, at.Child("celSelector"), p.listed)...)
+	errs = append(errs, checkCEL(pl.CELSelector, at.Child("celSelector"), p.unlistedPropertyReason)...)
 	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)
 	errs = append(errs, p.checkGroups(pl, at)...)
 	if pl.ClusterAffinity != nil {
-		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), p.listed)...)
+		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), p.unlistedPropertyReason)...)
 	}
 	return errs
 }
 
-// checkGroups of fall-back.
+// checkGroups checks the groups of fall-back.
 func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	in := at.Child("clusterAffinities")
@@ -39,14 +40,14 @@ func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 	for i := range pl.ClusterAffinities {
 		g, one := &pl.ClusterAffinities[i], in.Index(i)
 		errs = append(errs, checkAffinity(&g.ClusterAffinity, one)...)
-		errs = append(errs, checkFieldKeys(g.FieldSelector, one.Child("fieldSelector"), p.listed)...)
+		errs = append(errs, checkFieldKeys(g.FieldSelector, one.Child("fieldSelector"), p.unlistedPropertyReason)...)
 		errs = append(errs, checkSets(g.ClusterSets, one.Child("clusterSets"))...)
-		errs = append(errs, checkCEL(g.CELSelector, one.Child("celSelector"), p.listed)...)
+		errs = append(errs, checkCEL(g.CELSelector, one.Child("celSelector"), p.unlistedPropertyReason)...)
 	}
 	if pl.Failback != nil && len(pl.ClusterAffinities) < 2 {
 		errs = append(errs, field.Forbidden(at.Child("failback"), "there is nothing to go back to: it needs two or more clusterAffinities"))
 	}
-	if hold, back := pl.Failback.Hold(); hold < 0 || hold > 24*time.Hour {
+	if hold, back := pl.Failback.HoldDuration(); hold < 0 || hold > 24*time.Hour {
 		errs = append(errs, field.Invalid(at.Child("failback", "holdTime"), hold.String(), "must be from 0s to 24h"))
 	} else if !back && pl.Failback != nil && pl.Failback.HoldTime != nil {
 		errs = append(errs, field.Forbidden(at.Child("failback", "holdTime"), "is for policy WhenHealthy"))
@@ -64,15 +65,15 @@ func checkSets(names []string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// checkTarget of an override rule: what a placement selects by, but for properties.
+// checkTarget checks the target of an override rule: what a placement selects by, but for properties.
 func checkTarget(t *v1alpha1.ClusterTarget, at *field.Path) field.ErrorList {
 	if t == nil {
 		return nil
 	}
 	errs := checkAffinity(&t.ClusterAffinity, at)
-	errs = append(errs, checkFieldKeys(t.FieldSelector, at.Child("fieldSelector"), unseen)...)
+	errs = append(errs, checkFieldKeys(t.FieldSelector, at.Child("fieldSelector"), unseenPropertyReason)...)
 	errs = append(errs, checkSets(t.ClusterSets, at.Child("clusterSets"))...)
-	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), unseen)...)
+	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), unseenPropertyReason)...)
 }
 
 // checkCEL compiles the expression, as schedule does, and asks for the properties that
@@ -81,12 +82,12 @@ func checkCEL(text string, at *field.Path, refused func(key string) string) fiel
 	if text == "" {
 		return nil
 	}
-	sel, err := expr.Compile(text)
+	sel, err := expr.CompileSelector(text)
 	if err != nil {
 		return field.ErrorList{field.Invalid(at, text, err.Error())}
 	}
 	var errs field.ErrorList
-	for _, key := range sel.Properties() {
+	for _, key := range sel.PropertyNames() {
 		if why := refused(key); why != "" {
 			errs = append(errs, field.Invalid(at, key, why))
 		}
@@ -108,12 +109,9 @@ func checkAPIs(list []v1alpha1.ServedAPI, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// listed says why a property steers no placement; empty if it does.
-func (p *Plugin) listed(key string) string {
-	var list []string
-	if p.Properties != nil {
-		list = p.Properties()
-	}
+// unlistedPropertyReason returns why a property steers no placement; empty if it does.
+func (p *Plugin) unlistedPropertyReason(key string) string {
+	list := p.listedProperties()
 	switch {
 	case slices.Contains(list, key):
 		return ""
@@ -123,12 +121,12 @@ func (p *Plugin) listed(key string) string {
 	return fmt.Sprintf("is a property that the hub's admin did not list: placement is steered by %s", strings.Join(list, ", "))
 }
 
-// unseen says why overrides may not ask for a property.
-func unseen(string) string {
+// unseenPropertyReason returns why overrides may not ask for a property.
+func unseenPropertyReason(string) string {
 	return "is a property that agents report, and overrides go by what is set on the hub: label the Cluster instead"
 }
 
-// checkFieldKeys of fields that are no fields of a Cluster's spec; refused tells why one is
+// checkFieldKeys refuses keys of fields that are no fields of a Cluster's spec; refused tells why one is
 // not to be used.
 func checkFieldKeys(s *v1alpha1.FieldSelector, at *field.Path, refused func(key string) string) field.ErrorList {
 	if s == nil {
@@ -136,7 +134,7 @@ func checkFieldKeys(s *v1alpha1.FieldSelector, at *field.Path, refused func(key 
 	}
 	var errs field.ErrorList
 	for i, r := range s.MatchExpressions {
-		if atoll.SpecField(r.Key) {
+		if atoll.IsSpecField(r.Key) {
 			continue
 		}
 		if why := refused(r.Key); why != "" {
@@ -163,7 +161,7 @@ func checkFields(s *v1alpha1.FieldSelector, at *field.Path) field.ErrorList {
 		errs = append(errs, checkValues(r, one)...)
 		switch r.Operator {
 		case corev1.NodeSelectorOpIn:
-			c.in(r.Values)
+			c.restrictTo(r.Values)
 		case corev1.NodeSelectorOpNotIn:
 			c.not = append(c.not, r.Values...)
 		case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
@@ -180,10 +178,10 @@ func checkFields(s *v1alpha1.FieldSelector, at *field.Path) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
-	return contradictions(keys, at)
+	return findContradictions(keys, at)
 }
 
-// checkValues that an operator takes.
+// checkValues checks the values that an operator takes.
 func checkValues(r v1alpha1.FieldRequirement, at *field.Path) field.ErrorList {
 	at = at.Child("values")
 	switch r.Operator {
@@ -199,7 +197,7 @@ func checkValues(r v1alpha1.FieldRequirement, at *field.Path) field.ErrorList {
 		if len(r.Values) != 1 {
 			return field.ErrorList{field.Required(at, fmt.Sprintf("operator %s needs exactly one", r.Operator))}
 		}
-		if _, err := atoll.ParseQuantity(r.Values[0]); err != nil {
+		if _, err := quantity.Parse(r.Values[0]); err != nil {
 			return field.ErrorList{field.Invalid(at.Index(0), r.Values[0], "must be a quantity, such as 10 or 64Gi")}
 		}
 	}

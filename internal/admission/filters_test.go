@@ -10,9 +10,9 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// What a placement's filters cannot honour is refused with the path and the reason.
+// A filter of a placement that cannot be honoured is refused with the path and the reason.
 func TestFiltersAreRefused(t *testing.T) {
-	p := New(Options{Properties: func() []string { return []string{"nodes", "version"} }})
+	p := New(Options{Hub: readyHub(Hub{Properties: supposedProperties{"nodes", "version"}})})
 	bare := New(Options{})
 	for _, tc := range []struct{ placement, want string }{
 		{"{}", ""},
@@ -64,7 +64,7 @@ func TestFiltersAreRefused(t *testing.T) {
 // Overrides do not see properties, whichever are listed.
 func TestOverridesSeeNoProperties(t *testing.T) {
 	s := &v1alpha1.FieldSelector{MatchExpressions: []v1alpha1.FieldRequirement{{Key: "zone", Operator: "Exists"}, {Key: "nodes", Operator: "Exists"}}}
-	errs := checkFieldKeys(s, field.NewPath("fieldSelector"), unseen)
+	errs := checkFieldKeys(s, field.NewPath("fieldSelector"), unseenPropertyReason)
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "fieldSelector.matchExpressions[1].key") || !strings.Contains(errs[0].Error(), "label the Cluster") {
 		t.Errorf("errors %v", errs)
 	}

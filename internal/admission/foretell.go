@@ -19,7 +19,7 @@ import (
 // deleted: of what the user may read, and no later than ctx ends.
 type Foretell func(ctx context.Context, u user.Info, o *unstructured.Unstructured, deleted bool) []string
 
-// What a dry run says besides: so many warnings of so many bytes, after so long at most.
+// The warnings of a dry run: their number, their bytes, and their longest time.
 const (
 	warningsSaid     = 12
 	warningSize      = 240
@@ -33,9 +33,9 @@ var foretold = []string{
 	"ResourceInterpreter", karmada.CustomizationKind,
 }
 
-// planned tells of the dry runs of `atoll plan`, which asks for the plan of all objects
+// isPlanDryRun tells of the dry runs of `atoll plan`, which asks for the plan of all objects
 // together.
-func planned(a admission.Attributes) bool {
+func isPlanDryRun(a admission.Attributes) bool {
 	switch o := a.GetOperationOptions().(type) {
 	case *metav1.CreateOptions:
 		return o.FieldManager == atoll.PlanManager
@@ -47,9 +47,15 @@ func planned(a admission.Attributes) bool {
 	return false
 }
 
-// foretell answers the dry run of what decides with warnings that say what would change.
-func (p *Plugin) foretell(ctx context.Context, a admission.Attributes) {
-	if p.Foretell == nil || !a.IsDryRun() || planned(a) || a.GetSubresource() != "" || !atoll.OwnKind(a.GetKind().GroupKind()) || !slices.Contains(foretold, a.GetKind().Kind) {
+// isForetold reports whether the request is a dry run that is answered with its plan.
+func (p *Plugin) isForetold(a admission.Attributes) bool {
+	kind := a.GetKind().GroupKind()
+	return p.Foretell != nil && a.IsDryRun() && !isPlanDryRun(a) && a.GetSubresource() == "" && atoll.IsOwnKind(kind) && slices.Contains(foretold, kind.Kind)
+}
+
+// warnOfPlan answers the dry run of what decides with warnings that say what would change.
+func (p *Plugin) warnOfPlan(ctx context.Context, a admission.Attributes) {
+	if !p.isForetold(a) {
 		return
 	}
 	deleted := a.GetOperation() == admission.Delete

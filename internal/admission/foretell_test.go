@@ -29,6 +29,7 @@ func TestDryRunsForetell(t *testing.T) {
 		op               admission.Operation
 		real             bool
 		manager          string
+		options          runtime.Object // nil: of an update by the manager
 		said             int
 		want             int
 	}{
@@ -40,6 +41,10 @@ func TestDryRunsForetell(t *testing.T) {
 		"a Placement":          {kind: "Placement", said: 3, want: 3},
 		"a Cluster":            {kind: "Cluster", said: 3, want: 3},
 		"of atoll plan":        {manager: "atoll-plan", said: 3},
+		"created by plan":      {options: &metav1.CreateOptions{FieldManager: "atoll-plan"}, said: 3},
+		"created":              {options: &metav1.CreateOptions{FieldManager: "kubectl"}, said: 3, want: 3},
+		"patched by plan":      {options: &metav1.PatchOptions{FieldManager: "atoll-plan"}, said: 3},
+		"patched":              {options: &metav1.PatchOptions{FieldManager: "kubectl"}, said: 3, want: 3},
 		"of another group":     {group: "apps", said: 3},
 		"more than fits":       {said: 100, want: warningsSaid},
 		"just what fits":       {said: warningsSaid, want: warningsSaid},
@@ -74,9 +79,13 @@ func TestDryRunsForetell(t *testing.T) {
 			if op == admission.Delete {
 				obj = nil
 			}
+			options := tc.options
+			if options == nil {
+				options = &metav1.UpdateOptions{FieldManager: tc.manager}
+			}
 			gvk := schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: kind}
-			a := admission.NewAttributesRecord(obj, old, gvk, "shop", "web", schema.GroupVersionResource{}, tc.sub, op, &metav1.UpdateOptions{FieldManager: tc.manager}, !tc.real, &user.DefaultInfo{Name: "ann"})
-			p.foretell(warning.WithWarningRecorder(t.Context(), &h), a)
+			a := admission.NewAttributesRecord(obj, old, gvk, "shop", "web", schema.GroupVersionResource{}, tc.sub, op, options, !tc.real, &user.DefaultInfo{Name: "ann"})
+			p.warnOfPlan(warning.WithWarningRecorder(t.Context(), &h), a)
 			if len(h) != tc.want {
 				t.Fatalf("%d warnings, want %d", len(h), tc.want)
 			}

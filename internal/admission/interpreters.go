@@ -5,45 +5,45 @@ import (
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // validateInterpreter refuses an edit of what the hub made of a customization, since it
 // would not last, and what does not compile.
 func validateInterpreter(a admission.Attributes) error {
-	now, before, err := typed[v1alpha1.ResourceInterpreter](a)
+	now, before, err := typedObjects[v1alpha1.ResourceInterpreter](a)
 	if err != nil {
 		return err
 	}
 	if now.DeletionTimestamp != nil || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
-	if of := script.MadeOf(now); of != "" {
-		return admission.NewForbidden(a, fmt.Errorf("the hub makes it of the %s %s: edit that", karmada.CustomizationKind, of))
+	if of := script.SourceCustomization(now); of != "" {
+		return refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("the hub makes it of the %s %s: edit that", karmada.CustomizationKind, of))
 	}
-	return uncompiled(a, script.Check(now.Spec))
+	return compileErrors(a, script.CheckSpec(now.Spec))
 }
 
 // validateCustomization refuses what would be refused as a ResourceInterpreter.
 func validateCustomization(a admission.Attributes) error {
-	now, before, err := typed[karmada.ResourceInterpreterCustomization](a)
+	now, before, err := typedObjects[karmada.ResourceInterpreterCustomization](a)
 	if err != nil {
 		return err
 	}
 	if now.DeletionTimestamp != nil || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
-	return uncompiled(a, script.CheckKarmada(now.Spec))
+	return compileErrors(a, script.CheckKarmada(now.Spec))
 }
 
-// uncompiled refuses with field, line and column.
-func uncompiled(a admission.Attributes, found []*script.Error) error {
+// compileErrors refuses with field, line and column.
+func compileErrors(a admission.Attributes, found []*script.Error) error {
 	var errs field.ErrorList
 	for _, e := range found {
 		at, why := e.Script, *e
@@ -54,7 +54,7 @@ func uncompiled(a admission.Attributes, found []*script.Error) error {
 		errs = append(errs, field.Invalid(field.NewPath(at), field.OmitValueType{}, strings.TrimPrefix(why.Error(), ", ")))
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func unstructuredOf(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// What teaches kinds is refused by the names of the fields that its writer knows.
+// A malformed interpreter is refused by the field names of its writer's kind.
 func TestInterpretersThatAreRefused(t *testing.T) {
 	made := func(text string) string { return strings.Replace(text, "{name: try}", "{name: try"+owned, 1) }
 	const good, bad, broken = `"return {status = 'Healthy'}"`, `"return {status = 'Degraded'}"`, `"if obj then\n return {"`
@@ -56,6 +56,7 @@ func TestInterpretersThatAreRefused(t *testing.T) {
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}
+			wantReason(t, err)
 		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// What only a look at the whole policy can tell is refused with the path.
+// An error that only the whole policy shows is refused with the path.
 func TestOverridePoliciesThatCannotBe(t *testing.T) {
 	at := field.NewPath("spec")
 	for _, tc := range []struct{ name, spec, path, reason string }{
@@ -42,8 +42,8 @@ func TestOverridePoliciesThatCannotBe(t *testing.T) {
 	}
 }
 
-// An override of divided replicas is refused where it is, and told what to do instead; one
-// that only keeps an object out of a cluster sets no number that anybody would look for.
+// An override of divided replicas is refused at its place, with the alternative. One that only
+// excludes an object from a cluster sets no number.
 func TestOverridesOfDividedReplicas(t *testing.T) {
 	for overriders, want := range map[string]string{
 		"{replicas: 3}":                                      "o.replicas: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless",

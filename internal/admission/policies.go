@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -18,15 +17,16 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/policymatch"
 )
 
 // validatePropagation is for both propagation policies: they share their fields.
 func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
 	if errs := checkBudgetSize(a.GetObject()); len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	now, before, err := typed[v1alpha1.PropagationPolicy](a)
+	now, before, err := typedObjects[v1alpha1.PropagationPolicy](a)
 	if err != nil {
 		return err
 	}
@@ -35,8 +35,43 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	}
 	spec := &now.Spec
 	at := field.NewPath("spec")
+	if errs := p.checkPropagationSpec(spec, a.GetNamespace(), at); len(errs) > 0 {
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
+	}
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
+		return nil
+	}
+	var had []reach
+	if before != nil {
+		had = reachOf(&before.Spec.Placement, at.Child("placement"))
+	}
+	if err := p.validateReach(a, reachOf(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
+		return err
+	}
+	if err := p.mayTakeOver(ctx, a, spec.ConflictResolution); err != nil {
+		return err
+	}
+	if err := p.mayRead(ctx, a.GetUserInfo(), p.propagationAccess(spec, a.GetNamespace())); err != nil {
+		return refuseRequest(a, atoll.ReasonPermissionMissing, err)
+	}
+	return nil
+}
+
+// propagationAccess is what a propagation policy places: what it selects, and what that takes along.
+func (p *Plugin) propagationAccess(spec *v1alpha1.PropagationSpec, namespace string) []access {
+	need := p.selectorAccess(namespace, spec.ResourceSelectors)
+	if spec.PropagateDeps {
+		for _, ns := range namespacesOf(namespace, spec.ResourceSelectors) {
+			need = append(need, dependencyAccess(ns)...)
+		}
+	}
+	return need
+}
+
+// checkPropagationSpec returns the fields of a propagation policy's spec that are invalid.
+func (p *Plugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, namespace string, at *field.Path) field.ErrorList {
 	errs := checkSpecSize(spec, at)
-	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
+	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, namespace, at.Child("resourceSelectors"))...)
 	errs = append(errs, p.checkPlacement(&spec.Placement, at.Child("placement"))...)
 	if ref := spec.PlacementRef; ref != nil {
 		for _, msg := range validation.IsDNS1123Subdomain(ref.Name) {
@@ -48,42 +83,14 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
 		}
 	}
-	errs = append(errs, checkBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
-	}
-	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
-		return nil
-	}
-	if a.GetNamespace() != "" {
-		var had []reach
-		if before != nil {
-			had = reachOf(&before.Spec.Placement, at.Child("placement"))
-		}
-		if errs := p.checkReach(a.GetNamespace(), reachOf(&spec.Placement, at.Child("placement")), had, at.Child("placement")); len(errs) > 0 {
-			return admission.NewForbidden(a, errs.ToAggregate())
-		}
-	}
-	if err := p.mayTakeOver(ctx, a, spec.ConflictResolution); err != nil {
-		return err
-	}
-	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
-	if spec.PropagateDeps {
-		for _, ns := range namespacesOf(a.GetNamespace(), spec.ResourceSelectors) {
-			need = append(need, dependencies(ns)...)
-		}
-	}
-	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
-		return admission.NewForbidden(a, err)
-	}
-	return nil
+	return append(errs, checkBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
 }
 
-// validatePlacement is for both kinds of Placement: what they hold is what a policy's
-// placement may hold. Who may write one may steer the policies that refer to it, which are
-// of its namespace, or cluster policies.
+// validatePlacement is for both kinds of Placement: they may hold what a policy's placement may
+// hold. A writer of one may steer the policies that refer to it, which are of its namespace, or
+// cluster policies.
 func (p *Plugin) validatePlacement(a admission.Attributes) error {
-	now, before, err := typed[v1alpha1.Placement](a)
+	now, before, err := typedObjects[v1alpha1.Placement](a)
 	if err != nil {
 		return err
 	}
@@ -95,22 +102,19 @@ func (p *Plugin) validatePlacement(a admission.Attributes) error {
 	errs = append(errs, p.checkPlacement(&now.Spec, at)...)
 	errs = append(errs, p.checkRebalance(a)...)
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	if a.GetNamespace() == "" || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
 	var had []reach
 	if before != nil {
 		had = reachOf(&before.Spec, at)
 	}
-	if errs := p.checkReach(a.GetNamespace(), reachOf(&now.Spec, at), had, at); len(errs) > 0 {
-		return admission.NewForbidden(a, errs.ToAggregate())
-	}
-	return nil
+	return p.validateReach(a, reachOf(&now.Spec, at), had, at)
 }
 
-// namespacesOf gives the namespaces that a policy reaches: its own, or those that
+// namespacesOf returns the namespaces that a policy reaches: its own, or those that
 // its selectors name, "" standing for all.
 func namespacesOf(own string, selectors []v1alpha1.ResourceSelector) []string {
 	if own != "" {
@@ -155,7 +159,7 @@ func checkBudget(b *intstr.IntOrString, at *field.Path) field.ErrorList {
 
 // validateOverride is for both override policies; enforced has nothing to check.
 func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) error {
-	now, before, err := typed[v1alpha1.OverridePolicy](a)
+	now, before, err := typedObjects[v1alpha1.OverridePolicy](a)
 	if err != nil {
 		return err
 	}
@@ -164,42 +168,55 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	}
 	spec := &now.Spec
 	at := field.NewPath("spec")
-	errs := checkSpecSize(spec, at)
-	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
-	namespaced := a.GetKind().Kind == "OverridePolicy"
-	if namespaced {
-		errs = append(errs, checkTouches(spec, at)...)
-	}
-	if cost, over := render.Expensive(spec.OverrideRules); over {
-		errs = append(errs, field.Forbidden(at.Child("overrideRules"),
-			fmt.Sprintf("their expressions may cost %d units together, and at most %d are allowed in a cluster", cost, render.MaxRowCost)))
-	}
-	for i := range spec.OverrideRules {
-		errs = append(errs, p.checkRule(a, spec, i, at.Child("overrideRules").Index(i))...)
-	}
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	if errs := p.checkOverrideSpec(a, spec, at); len(errs) > 0 {
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
-	if namespaced {
-		var had []reach
-		if before != nil {
-			had = reachOfRules(before.Spec.OverrideRules, at.Child("overrideRules"))
-		}
-		if errs := p.checkReach(a.GetNamespace(), reachOfRules(spec.OverrideRules, at.Child("overrideRules")), had, at); len(errs) > 0 {
-			return admission.NewForbidden(a, errs.ToAggregate())
-		}
+	var had []reach
+	if before != nil {
+		had = reachOfRules(before.Spec.OverrideRules, at.Child("overrideRules"))
 	}
-	need := p.selected(a.GetNamespace(), spec.ResourceSelectors)
+	if err := p.validateReach(a, reachOfRules(spec.OverrideRules, at.Child("overrideRules")), had, at); err != nil {
+		return err
+	}
+	need := p.selectorAccess(a.GetNamespace(), spec.ResourceSelectors)
 	if len(spec.ResourceSelectors) == 0 {
-		need = p.everything(a.GetNamespace())
+		need = p.namespaceAccess(a.GetNamespace())
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
-		return admission.NewForbidden(a, err)
+		return refuseRequest(a, atoll.ReasonPermissionMissing, err)
 	}
 	return nil
+}
+
+// checkOverrideSpec returns the fields of an override policy's spec that are invalid.
+func (p *Plugin) checkOverrideSpec(a admission.Attributes, spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
+	errs := checkSpecSize(spec, at)
+	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
+	errs = append(errs, checkNamedKinds(spec, at)...)
+	if a.GetKind().Kind == "OverridePolicy" {
+		errs = append(errs, checkTouches(spec, at)...)
+	}
+	if cost, over := overrides.SumExpressionCost(spec.OverrideRules); over {
+		errs = append(errs, field.Forbidden(at.Child("overrideRules"),
+			fmt.Sprintf("their expressions may cost %d units together, and at most %d are allowed in a cluster", cost, overrides.MaxRowCost)))
+	}
+	for i := range spec.OverrideRules {
+		errs = append(errs, p.checkRule(a, spec, i, at.Child("overrideRules").Index(i))...)
+	}
+	return errs
+}
+
+// checkNamedKinds refuses selectors of all kinds: what an override changes is known by its kind.
+func checkNamedKinds(spec *v1alpha1.OverrideSpec, at *field.Path) (errs field.ErrorList) {
+	for i, rs := range spec.ResourceSelectors {
+		if rs.Kind == policymatch.AllKinds {
+			errs = append(errs, field.Forbidden(at.Child("resourceSelectors").Index(i).Child("kind"), "an override policy names its kinds; without resourceSelectors it selects everything"))
+		}
+	}
+	return errs
 }
 
 // checkTouches refuses what only a ClusterOverridePolicy may change.
@@ -207,7 +224,7 @@ func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, rs := range spec.ResourceSelectors {
 		gk := kindOf(rs)
-		if render.ClusterOnly(gk) {
+		if overrides.IsClusterPolicyOnly(gk) {
 			errs = append(errs, field.Forbidden(at.Child("resourceSelectors").Index(i),
 				fmt.Sprintf("only a ClusterOverridePolicy may change a %s", rs.Kind)))
 		}
@@ -215,7 +232,7 @@ func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 			continue
 		}
 		for j, r := range spec.OverrideRules {
-			if render.TouchesData(r.Overriders) {
+			if overrides.ChangesSecretData(r.Overriders) {
 				errs = append(errs, field.Forbidden(at.Child("overrideRules").Index(j).Child("overriders"),
 					"only a ClusterOverridePolicy may change the data of Secrets, which resourceSelectors chooses"))
 			}
@@ -232,26 +249,15 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {
 		errs = append(errs, field.Required(in, "a rule without overriders does nothing"))
 	}
-	for _, problem := range render.CheckOverriders(*o) {
+	for _, problem := range overrides.CheckWritten(*o) {
 		errs = append(errs, field.Invalid(in.Child(problem.Path), field.OmitValueType{}, problem.Reason))
-	}
-	errs = append(errs, checkKeys(o.LabelsOverrider, in.Child("labelsOverrider"), validation.IsValidLabelValue)...)
-	errs = append(errs, checkKeys(o.AnnotationsOverrider, in.Child("annotationsOverrider"), nil)...)
-	for i, one := range o.Ordered {
-		here := in.Child("ordered").Index(i)
-		if one.LabelsOverrider != nil {
-			errs = append(errs, checkKeyValues(*one.LabelsOverrider, here.Child("labelsOverrider"), validation.IsValidLabelValue)...)
-		}
-		if one.AnnotationsOverrider != nil {
-			errs = append(errs, checkKeyValues(*one.AnnotationsOverrider, here.Child("annotationsOverrider"), nil)...)
-		}
 	}
 	errs = append(errs, checkMergeable(spec, *o, in)...)
 	// A plan asks once it knows what all of its files come to: one of them may hand replicas
 	// over.
-	if render.SetsReplicas(*o) && !(a.IsDryRun() && planned(a)) {
-		if hub, ok := p.Hub(); ok {
-			if key, divided := hub.Divided(a.GetNamespace(), spec.ResourceSelectors); divided {
+	if overrides.CanSetReplicas(*o) && !(a.IsDryRun() && isPlanDryRun(a)) {
+		if hub, ok := p.currentHub(); ok {
+			if key, divided := hub.Templates.FirstDividedTemplate(a.GetNamespace(), spec.ResourceSelectors); divided {
 				errs = append(errs, NotDivided(*o, key, in))
 			}
 		}
@@ -267,7 +273,7 @@ func NotDivided(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field
 	switch {
 	case o.Replicas != nil:
 		at = at.Child("replicas")
-	case !render.SetsReplicas(rest):
+	case !overrides.CanSetReplicas(rest):
 		at, why = at.Child("notHere"), "and so says which clusters have any: exclude clusters there"
 	}
 	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling says replicaOverrides: Allow", key.Kind, key.Name, why))
@@ -276,45 +282,12 @@ func NotDivided(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field
 // checkMergeable refuses strategic merge patches of kinds that say nothing of how their
 // lists are merged.
 func checkMergeable(spec *v1alpha1.OverrideSpec, o v1alpha1.Overriders, at *field.Path) field.ErrorList {
-	var paths []*field.Path
-	if o.StrategicMerge != nil {
-		paths = append(paths, at.Child("strategicMerge"))
-	}
-	for i := range o.Ordered {
-		if o.Ordered[i].StrategicMerge != nil {
-			paths = append(paths, at.Child("ordered").Index(i).Child("strategicMerge"))
-		}
-	}
 	var errs field.ErrorList
-	for _, path := range paths {
+	for _, path := range overrides.BuiltInOnlyOverriders(o) {
 		for _, rs := range spec.ResourceSelectors {
-			if gk := kindOf(rs); !render.Mergeable(gk) {
-				errs = append(errs, field.Forbidden(path, fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch", gk)))
+			if gk := kindOf(rs); !overrides.SupportsStrategicMerge(gk) {
+				errs = append(errs, field.Forbidden(at.Child(path), fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch", gk)))
 			}
-		}
-	}
-	return errs
-}
-
-func checkKeys(list []v1alpha1.LabelAnnotationOverrider, at *field.Path, value func(string) []string) field.ErrorList {
-	var errs field.ErrorList
-	for i, l := range list {
-		errs = append(errs, checkKeyValues(l, at.Index(i), value)...)
-	}
-	return errs
-}
-
-func checkKeyValues(l v1alpha1.LabelAnnotationOverrider, at *field.Path, value func(string) []string) field.ErrorList {
-	var errs field.ErrorList
-	for k, v := range l.Value {
-		for _, msg := range validation.IsQualifiedName(k) {
-			errs = append(errs, field.Invalid(at.Child("value"), k, msg))
-		}
-		if value == nil || l.Operator == v1alpha1.OverrideRemove {
-			continue
-		}
-		for _, msg := range value(v) {
-			errs = append(errs, field.Invalid(at.Child("value").Key(k), v, msg))
 		}
 	}
 	return errs

@@ -29,11 +29,11 @@ func bundleOf(source string, annotations ...string) *unstructured.Unstructured {
 	return u
 }
 
-// Who may write the policy may ask that its Bundle be placed from scratch, with a time of
-// now, and change nothing else by it.
+// A user that may write the policy may request that its Bundle be placed from scratch, with a
+// present time, and change nothing else by it.
 func TestWhoMayRebalance(t *testing.T) {
 	clock := time.Date(2026, 11, 22, 13, 0, 0, 0, time.UTC)
-	at := func(d time.Duration) string { return atoll.FormatRebalance(clock.Add(d)) }
+	at := func(d time.Duration) string { return atoll.FormatRebalanceTime(clock.Add(d)) }
 	rights := map[string]bool{
 		"author update propagationpolicies/web in shop":      true,
 		"fleet update propagationpolicies/web in shop":       true,
@@ -80,6 +80,7 @@ func TestWhoMayRebalance(t *testing.T) {
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}
+			wantReason(t, err)
 		})
 	}
 	may := func(who, kind string) bool {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -29,7 +31,7 @@ func kindOf(rs v1alpha1.ResourceSelector) schema.GroupKind {
 	return schema.GroupKind{Group: gv.Group, Kind: rs.Kind}
 }
 
-// checkSelectors of a policy in the namespace; of a cluster policy when that is
+// checkSelectors checks the selectors of a policy in the namespace; of a cluster policy when that is
 // empty.
 func (p *Plugin) checkSelectors(list []v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -41,20 +43,52 @@ func (p *Plugin) checkSelectors(list []v1alpha1.ResourceSelector, namespace stri
 
 func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if rs.Kind == policymatch.AllKinds || rs.APIVersion == policymatch.AllKinds {
+		return checkAllKinds(rs, namespace, at)
+	}
 	if _, err := schema.ParseGroupVersion(rs.APIVersion); err != nil {
 		errs = append(errs, field.Invalid(at.Child("apiVersion"), rs.APIVersion, "must be GROUP/VERSION, or VERSION for the core group"))
 		return errs
 	}
 	gk := kindOf(rs)
-	namespaced, known := p.namespaced(gk)
+	namespaced, known := p.isNamespaced(gk)
 	switch {
 	case !kindForm.MatchString(rs.Kind):
 		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "must be the name of one kind, such as Deployment"))
-	case state.NeverTemplate(gk):
+	case state.IsNeverTemplate(gk):
 		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "cannot be placed: it is of Atoll's own API, or made by machinery in every cluster"))
-	case !known && closedGroups[gk.Group] && p.missing(gk):
+	case !known && closedGroups[gk.Group] && p.isKnownUnserved(gk):
 		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, fmt.Sprintf("there is no such kind in %s", rs.APIVersion)))
 	}
+	errs = append(errs, checkSelectorNames(rs, at)...)
+	errs = append(errs, checkSelectorScope(rs, known && !namespaced, namespace, at)...)
+	return append(errs, checkLabels(rs.LabelSelector, at.Child("labelSelector"))...)
+}
+
+// checkAllKinds checks a selector of all kinds: apiVersion "*", GROUP/* or v1, and kind "*".
+func checkAllKinds(rs v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	gv, err := schema.ParseGroupVersion(rs.APIVersion)
+	switch {
+	case rs.Kind != policymatch.AllKinds:
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, `must be "*" where apiVersion is "*"`))
+	case err != nil:
+		errs = append(errs, field.Invalid(at.Child("apiVersion"), rs.APIVersion, `must be "*" for all groups, GROUP/* for one, or v1 for the core group`))
+	case gv.Group != "" && gv.Version != policymatch.AllKinds:
+		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, fmt.Sprintf("must be the name of one kind; for all kinds of the group write apiVersion: %s/*", gv.Group)))
+	case atoll.IsOwnKind(schema.GroupKind{Group: gv.Group}):
+		errs = append(errs, field.Invalid(at.Child("apiVersion"), rs.APIVersion, "cannot be placed: it is Atoll's own API"))
+	}
+	if rs.Name != "" {
+		errs = append(errs, field.Forbidden(at.Child("name"), `kind "*" takes a labelSelector, and no name`))
+	}
+	errs = append(errs, checkSelectorNames(v1alpha1.ResourceSelector{Namespace: rs.Namespace}, at)...)
+	errs = append(errs, checkSelectorScope(rs, false, namespace, at)...)
+	return append(errs, checkLabels(rs.LabelSelector, at.Child("labelSelector"))...)
+}
+
+// checkSelectorNames returns the malformed names in a selector.
+func checkSelectorNames(rs v1alpha1.ResourceSelector, at *field.Path) (errs field.ErrorList) {
 	if rs.Namespace != "" {
 		for _, msg := range validation.IsDNS1123Label(rs.Namespace) {
 			errs = append(errs, field.Invalid(at.Child("namespace"), rs.Namespace, msg))
@@ -65,23 +99,25 @@ func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, a
 			errs = append(errs, field.Invalid(at.Child("name"), rs.Name, msg))
 		}
 	}
-	switch {
-	case known && !namespaced && namespace != "":
-		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, "is cluster-scoped: only a cluster policy selects it"))
-	case known && !namespaced && rs.Namespace != "":
-		errs = append(errs, field.Invalid(at.Child("namespace"), rs.Namespace, fmt.Sprintf("a %s is cluster-scoped and has no namespace", rs.Kind)))
-	case namespace != "" && rs.Namespace != "" && rs.Namespace != namespace:
-		errs = append(errs, field.Invalid(at.Child("namespace"), rs.Namespace, fmt.Sprintf("a policy in namespace %q selects only there", namespace)))
-	}
-	if rs.Name != "" && rs.LabelSelector != nil {
-		errs = append(errs, field.Forbidden(at.Child("labelSelector"), "name and labelSelector exclude each other: give one of them"))
-	}
-	return append(errs, checkLabels(rs.LabelSelector, at.Child("labelSelector"))...)
+	return errs
 }
 
-// missing tells whether the hub is known not to serve the kind, rather than not known
+// checkSelectorScope returns an error when a policy of that namespace cannot select the objects.
+func checkSelectorScope(rs v1alpha1.ResourceSelector, clusterScoped bool, namespace string, at *field.Path) field.ErrorList {
+	switch {
+	case clusterScoped && namespace != "":
+		return field.ErrorList{field.Invalid(at.Child("kind"), rs.Kind, "is cluster-scoped: only a cluster policy selects it")}
+	case clusterScoped && rs.Namespace != "":
+		return field.ErrorList{field.Invalid(at.Child("namespace"), rs.Namespace, fmt.Sprintf("a %s is cluster-scoped and has no namespace", rs.Kind))}
+	case namespace != "" && rs.Namespace != "" && rs.Namespace != namespace:
+		return field.ErrorList{field.Invalid(at.Child("namespace"), rs.Namespace, fmt.Sprintf("a policy in namespace %q selects only there", namespace))}
+	}
+	return nil
+}
+
+// isKnownUnserved reports whether the hub is known not to serve the kind, rather than not known
 // to serve it.
-func (p *Plugin) missing(gk schema.GroupKind) bool {
+func (p *Plugin) isKnownUnserved(gk schema.GroupKind) bool {
 	_, err := p.mapper.RESTMapping(gk)
 	return meta.IsNoMatchError(err)
 }
@@ -106,12 +142,12 @@ func checkLabels(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 		return keys[key]
 	}
 	for k, v := range s.MatchLabels {
-		get(k).in([]string{v})
+		get(k).restrictTo([]string{v})
 	}
 	for _, r := range s.MatchExpressions {
 		switch c := get(r.Key); r.Operator {
 		case metav1.LabelSelectorOpIn:
-			c.in(r.Values)
+			c.restrictTo(r.Values)
 		case metav1.LabelSelectorOpNotIn:
 			c.not = append(c.not, r.Values...)
 		case metav1.LabelSelectorOpExists:
@@ -120,7 +156,7 @@ func checkLabels(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 			c.absent = true
 		}
 	}
-	return contradictions(keys, at)
+	return findContradictions(keys, at)
 }
 
 // constraint is all that a selector asks of one key.
@@ -132,7 +168,7 @@ type constraint struct {
 	absent  bool
 }
 
-func (c *constraint) in(values []string) {
+func (c *constraint) restrictTo(values []string) {
 	if !c.limited {
 		c.values, c.limited = slices.Clone(values), true
 		return
@@ -140,7 +176,7 @@ func (c *constraint) in(values []string) {
 	c.values = slices.DeleteFunc(c.values, func(v string) bool { return !slices.Contains(values, v) })
 }
 
-func contradictions(keys map[string]*constraint, at *field.Path) field.ErrorList {
+func findContradictions(keys map[string]*constraint, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key, c := range keys {
 		c.values = slices.DeleteFunc(c.values, func(v string) bool { return slices.Contains(c.not, v) })
@@ -151,7 +187,7 @@ func contradictions(keys map[string]*constraint, at *field.Path) field.ErrorList
 	return errs
 }
 
-// checkPlacement of a propagation policy.
+// checkPlacement checks the placement of a propagation policy.
 func (p *Plugin) checkPlacement(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := checkAffinity(pl.ClusterAffinity, at.Child("clusterAffinity"))
 	errs = append(errs, p.checkFilters(pl, at)...)
@@ -165,7 +201,7 @@ func (p *Plugin) checkPlacement(pl *v1alpha1.PlacementSpec, at *field.Path) fiel
 			entry := &w.StaticWeightList[i]
 			target := list.Index(i).Child("targetCluster")
 			errs = append(errs, checkAffinity(&entry.TargetCluster, target)...)
-			errs = append(errs, checkFieldKeys(entry.TargetCluster.FieldSelector, target.Child("fieldSelector"), p.listed)...)
+			errs = append(errs, checkFieldKeys(entry.TargetCluster.FieldSelector, target.Child("fieldSelector"), p.unlistedPropertyReason)...)
 			if entry.Weight < 1 || entry.Weight > 1_000_000 {
 				errs = append(errs, field.Invalid(list.Index(i).Child("weight"), entry.Weight, "must be from 1 to 1000000"))
 			}

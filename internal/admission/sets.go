@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -18,17 +18,18 @@ import (
 	"k8s.io/kubernetes/pkg/apis/certificates"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
 // Sets is what admission asks about ClusterSets.
 type Sets interface {
-	// Bound lists the sets that the namespace may place on.
-	Bound(namespace string) []string
-	// Open lists the sets that namespaces without bindings may place on.
-	Open() []string
-	// HoldsAll tells whether one of the sets holds all clusters, those to come too.
-	HoldsAll(sets []string) bool
+	// BoundSets lists the sets that the namespace may place on.
+	BoundSets(namespace string) []string
+	// OpenSets lists the sets that namespaces without bindings may place on.
+	OpenSets() []string
+	// HasUniversalSet reports whether one of the sets holds all clusters, those to come too.
+	HasUniversalSet(sets []string) bool
 	// OfCluster lists the sets of the cluster of that name.
 	OfCluster(name string) []string
 	// OfLabels lists the sets that a cluster with these labels would be in.
@@ -45,16 +46,15 @@ const (
 
 var clusterSets = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clustersets"}
 
-// maySet tells whether the user may do that with a set; with all sets if name is "".
+// maySet reports whether the user may do that with a set; with all sets if name is "".
 func (p *Plugin) maySet(ctx context.Context, u user.Info, verb, name string) bool {
-	return p.allowed(ctx, u, verb, access{resource: clusterSets, name: name})
+	return p.isAllowed(ctx, u, verb, access{resource: clusterSets, name: name})
 }
 
-// validateSet refuses malformed sets. Which clusters a set holds and who needs no
-// binding decides what others may do, so that setting it needs the right to manage all
-// sets.
+// validateSet refuses malformed sets. The selector of a set and its openness decide the rights of
+// others, so setting them needs the right to manage all sets.
 func (p *Plugin) validateSet(ctx context.Context, a admission.Attributes) error {
-	now, before, err := typed[v1alpha1.ClusterSet](a)
+	now, before, err := typedObjects[v1alpha1.ClusterSet](a)
 	if err != nil {
 		return err
 	}
@@ -66,90 +66,76 @@ func (p *Plugin) validateSet(ctx context.Context, a admission.Attributes) error 
 		errs = append(errs, checkLabels(s, field.NewPath("spec", "clusterSelector", "labelSelector"))...)
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) || p.maySet(ctx, a.GetUserInfo(), verbManage, "") {
 		return nil
 	}
-	return admission.NewForbidden(a, fmt.Errorf("spec: what a set holds decides where others may place: the verb %s on all %s is needed, which %q lacks", verbManage, clusterSets, a.GetUserInfo().GetName()))
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec: what a set holds decides where others may place: the verb %s on all %s is needed, which %q lacks", verbManage, clusterSets, a.GetUserInfo().GetName()))
 }
 
-// validateBinding is for who makes one.
+// validateBinding checks the rights of a binding's writer.
 func (p *Plugin) validateBinding(ctx context.Context, a admission.Attributes) error {
-	now, _, err := typed[v1alpha1.ClusterSetBinding](a)
+	now, _, err := typedObjects[v1alpha1.ClusterSetBinding](a)
 	if err != nil || a.GetOperation() != admission.Create {
 		return err // an update cannot name another set
 	}
 	set := now.Spec.ClusterSet
 	for _, msg := range validation.IsValidLabelValue(set) {
 		errs := field.ErrorList{field.Invalid(field.NewPath("spec", "clusterSet"), set, "is not the name of a ClusterSet: "+msg)}
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	if p.maySet(ctx, a.GetUserInfo(), verbBind, set) {
 		return nil
 	}
-	return admission.NewForbidden(a, fmt.Errorf("spec.clusterSet: the verb %s on %s %q is needed, which %q lacks", verbBind, clusterSets, set, a.GetUserInfo().GetName()))
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.clusterSet: the verb %s on %s %q is needed, which %q lacks", verbBind, clusterSets, set, a.GetUserInfo().GetName()))
 }
 
 // validateUnbinding: taking a binding away needs the right that making it needs, and,
 // since the last one of a namespace is what keeps it from the sets that are open, the
 // right to bind those.
 func (p *Plugin) validateUnbinding(ctx context.Context, a admission.Attributes) error {
-	binding, err := as[v1alpha1.ClusterSetBinding](a.GetOldObject())
+	binding, err := convertTo[v1alpha1.ClusterSetBinding](a.GetOldObject())
 	if err != nil {
-		return admission.NewForbidden(a, err)
+		return refuseRequest(a, atoll.ReasonUnreadable, err)
 	}
 	need := []string{binding.Spec.ClusterSet}
-	if sets, known := p.sets(); known {
-		need = append(need, sets.Open()...)
+	if sets, known := p.currentSets(); known {
+		need = append(need, sets.OpenSets()...)
 	} else {
 		need = append(need, "")
 	}
 	for _, set := range need {
 		if !p.maySet(ctx, a.GetUserInfo(), verbBind, set) {
-			return admission.NewForbidden(a, fmt.Errorf("without this binding namespace %q may place on other clusters: the verb %s on %s %s is needed, which %q lacks",
-				a.GetNamespace(), verbBind, clusterSets, quoted(set), a.GetUserInfo().GetName()))
+			return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("without this binding namespace %q may place on other clusters: the verb %s on %s %s is needed, which %q lacks",
+				a.GetNamespace(), verbBind, clusterSets, quoteSet(set), a.GetUserInfo().GetName()))
 		}
 	}
 	return nil
 }
 
-func quoted(set string) string {
+func quoteSet(set string) string {
 	if set == "" {
 		return "(all)"
 	}
 	return fmt.Sprintf("%q", set)
 }
 
-func (p *Plugin) sets() (Sets, bool) {
-	if p.Sets == nil {
-		return nil, false
-	}
-	return p.Sets()
-}
-
-// validateMembership: whoever writes a Cluster must manage a set that it is in, and
-// each set that the write brings it into or takes it out of.
+// validateMembership: a writer of a Cluster must manage a set that it is in, and each set that the
+// write brings it into or takes it out of.
 func (p *Plugin) validateMembership(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
 	u := a.GetUserInfo()
 	if p.maySet(ctx, u, verbManage, "") {
 		return nil
 	}
 	refuse := func(format string, args ...any) error {
-		return admission.NewForbidden(a, fmt.Errorf("%s; the verb %s on %s is needed, which %q lacks", fmt.Sprintf(format, args...), verbManage, clusterSets, u.GetName()))
+		return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("%s; the verb %s on %s is needed, which %q lacks", fmt.Sprintf(format, args...), verbManage, clusterSets, u.GetName()))
 	}
-	sets, known := p.sets()
+	sets, known := p.currentSets()
 	if !known {
 		return refuse("the hub is starting up and does not know yet in which sets the Cluster is")
 	}
-	var was, is []string
-	var from, to string
-	if before != nil {
-		was, from = sets.OfLabels(before.Labels), before.Labels[v1alpha1.LabelClusterSet]
-	}
-	if now != nil {
-		is, to = sets.OfLabels(now.Labels), now.Labels[v1alpha1.LabelClusterSet]
-	}
+	was, crossed := crossedSets(sets, now, before)
 	may := func(set string) bool { return p.maySet(ctx, u, verbManage, set) }
 	if before != nil && !slices.ContainsFunc(was, may) {
 		return refuse("the Cluster is in no set that %q manages", u.GetName())
@@ -157,12 +143,8 @@ func (p *Plugin) validateMembership(ctx context.Context, a admission.Attributes,
 	if now == nil {
 		return nil
 	}
-	crossed := slices.DeleteFunc(slices.Concat(was, is), func(set string) bool { return slices.Contains(was, set) && slices.Contains(is, set) })
-	if from != to { // of a set that is not there yet, too
-		crossed = append(crossed, from, to)
-	}
 	for _, set := range crossed {
-		if set != "" && !may(set) {
+		if !may(set) {
 			return refuse("metadata.labels: brings the Cluster into set %q or out of it", set)
 		}
 	}
@@ -172,7 +154,25 @@ func (p *Plugin) validateMembership(ctx context.Context, a admission.Attributes,
 	return nil
 }
 
-// validateApproval: who answers an agent's certificate request must manage a set of the
+// crossedSets returns the sets of a Cluster before a write, and those that the write brings it into or takes
+// it out of.
+func crossedSets(sets Sets, now, before *v1alpha1.Cluster) (was, crossed []string) {
+	var is []string
+	var from, to string
+	if before != nil {
+		was, from = sets.OfLabels(before.Labels), before.Labels[v1alpha1.LabelClusterSet]
+	}
+	if now != nil {
+		is, to = sets.OfLabels(now.Labels), now.Labels[v1alpha1.LabelClusterSet]
+	}
+	crossed = slices.DeleteFunc(slices.Concat(was, is), func(set string) bool { return slices.Contains(was, set) && slices.Contains(is, set) })
+	if from != to { // of a set that is not there yet, too
+		crossed = append(crossed, slices.DeleteFunc([]string{from, to}, func(set string) bool { return set == "" })...)
+	}
+	return was, crossed
+}
+
+// validateApproval: a user that answers an agent's certificate request must manage a set of the
 // Cluster that the agent would speak for.
 func (p *Plugin) validateApproval(ctx context.Context, a admission.Attributes) error {
 	request, ok := a.GetOldObject().(*certificates.CertificateSigningRequest)
@@ -180,22 +180,33 @@ func (p *Plugin) validateApproval(ctx context.Context, a admission.Attributes) e
 		return nil
 	}
 	name := request.Labels[handshake.LabelCluster]
-	if sets, known := p.sets(); known && slices.ContainsFunc(sets.OfCluster(name), func(set string) bool { return p.maySet(ctx, a.GetUserInfo(), verbManage, set) }) {
+	if sets, known := p.currentSets(); known && slices.ContainsFunc(sets.OfCluster(name), func(set string) bool { return p.maySet(ctx, a.GetUserInfo(), verbManage, set) }) {
 		return nil
 	}
-	return admission.NewForbidden(a, fmt.Errorf("cluster %q, for which the agent would speak, is in no set that %q manages: the verb %s on %s is needed", name, a.GetUserInfo().GetName(), verbManage, clusterSets))
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("cluster %q, for which the agent would speak, is in no set that %q manages: the verb %s on %s is needed", name, a.GetUserInfo().GetName(), verbManage, clusterSets))
 }
 
-// checkReach refuses to name what the namespace may not place on. What selectors
-// choose, scheduling narrows. What was there before is left to scheduling too: that a
-// cluster left a set is no reason to refuse an edit of something else.
+// validateReach refuses a placement of a namespace on clusters that the namespace may not place on.
+func (p *Plugin) validateReach(a admission.Attributes, now, before []reach, at *field.Path) error {
+	if a.GetNamespace() == "" {
+		return nil
+	}
+	if errs := p.checkReach(a.GetNamespace(), now, before, at); len(errs) > 0 {
+		return refuseRequest(a, atoll.ReasonOutsideBoundSets, errs.ToAggregate())
+	}
+	return nil
+}
+
+// checkReach refuses names outside of the namespace's sets. Scheduling narrows the choice of
+// selectors. Existing names are left to scheduling too: a cluster that left a set is no reason to
+// refuse another edit.
 func (p *Plugin) checkReach(namespace string, now, before []reach, at *field.Path) field.ErrorList {
-	sets, known := p.sets()
+	sets, known := p.currentSets()
 	if !known || len(now) == 0 {
 		return nil
 	}
-	bound := sets.Bound(namespace)
-	if sets.HoldsAll(bound) {
+	bound := sets.BoundSets(namespace)
+	if sets.HasUniversalSet(bound) {
 		return nil
 	}
 	had := map[string]bool{}
@@ -204,28 +215,37 @@ func (p *Plugin) checkReach(namespace string, now, before []reach, at *field.Pat
 	}
 	var errs field.ErrorList
 	for _, r := range now {
-		switch {
-		case len(errs) == mostToldOf:
+		if len(errs) == mostToldOf {
 			return append(errs, field.Forbidden(at, "and more"))
-		case had[r.kind+r.name]:
-		case r.kind == reachAny:
-			if len(bound) == 0 {
-				errs = append(errs, field.Forbidden(at, fmt.Sprintf("namespace %q may place on no cluster: it has no ClusterSetBinding, and no ClusterSet is open to namespaces without; ask who may bind one", namespace)))
-			}
-		case r.kind == reachSet && !slices.Contains(bound, r.name):
-			errs = append(errs, field.Forbidden(r.path, fmt.Sprintf("namespace %q may not place on cluster set %q, but on %s: a ClusterSetBinding is missing", namespace, r.name, listed(bound))))
-		case r.kind == reachCluster && !slices.ContainsFunc(sets.OfCluster(r.name), func(s string) bool { return slices.Contains(bound, s) }):
-			// Of a cluster that there is and of one that there is not, the same is said.
-			errs = append(errs, field.Forbidden(r.path, fmt.Sprintf("no cluster %q is in a cluster set that namespace %q may place on (%s)", r.name, namespace, listed(bound))))
+		}
+		if had[r.kind+r.name] {
+			continue
+		}
+		if why := r.whyOutside(namespace, sets, bound); why != "" {
+			errs = append(errs, field.Forbidden(cmp.Or(r.path, at), why))
 		}
 	}
 	return errs
 }
 
+// whyOutside returns why a namespace that is bound to these sets may not place there; empty: it may. An
+// existing cluster and a missing one get the same answer.
+func (r reach) whyOutside(namespace string, sets Sets, bound []string) string {
+	switch {
+	case r.kind == reachAny && len(bound) == 0:
+		return fmt.Sprintf("namespace %q may place on no cluster: it has no ClusterSetBinding, and no ClusterSet is open to namespaces without; ask a user that may bind one", namespace)
+	case r.kind == reachSet && !slices.Contains(bound, r.name):
+		return fmt.Sprintf("namespace %q may not place on cluster set %q, but on %s: a ClusterSetBinding is missing", namespace, r.name, joinSets(bound))
+	case r.kind == reachCluster && !slices.ContainsFunc(sets.OfCluster(r.name), func(s string) bool { return slices.Contains(bound, s) }):
+		return fmt.Sprintf("no cluster %q is in a cluster set that namespace %q may place on (%s)", r.name, namespace, joinSets(bound))
+	}
+	return ""
+}
+
 // mostToldOf that are out of reach: a placement may name 100,000 clusters.
 const mostToldOf = 10
 
-func listed(sets []string) string {
+func joinSets(sets []string) string {
 	if len(sets) == 0 {
 		return "none"
 	}
@@ -245,27 +265,27 @@ const (
 	reachCluster = "cluster/" // a Cluster
 )
 
-// reachOf a placement: any place, and all that it names but what it excludes.
+// reachOf returns the reach of a placement: any place, and all that it names but what it excludes.
 func reachOf(pl *v1alpha1.PlacementSpec, at *field.Path) []reach {
-	return append([]reach{{kind: reachAny}}, named(reflect.ValueOf(pl), at)...)
+	return append([]reach{{kind: reachAny}}, findReferences(reflect.ValueOf(pl), at)...)
 }
 
 // reachOfRules is what override rules name.
 func reachOfRules(rules []v1alpha1.RuleWithCluster, at *field.Path) []reach {
-	return named(reflect.ValueOf(rules), at)
+	return findReferences(reflect.ValueOf(rules), at)
 }
 
-// named finds what is named anywhere in a value, by what the fields are called, so that
+// findReferences finds what is named anywhere in a value, by what the fields are called, so that
 // a field which comes later is not forgotten here.
-func named(v reflect.Value, at *field.Path) (out []reach) {
+func findReferences(v reflect.Value, at *field.Path) (out []reach) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			return named(v.Elem(), at)
+			return findReferences(v.Elem(), at)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			out = append(out, named(v.Index(i), at.Index(i))...)
+			out = append(out, findReferences(v.Index(i), at.Index(i))...)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -279,7 +299,7 @@ func named(v reflect.Value, at *field.Path) (out []reach) {
 			}
 			kind, isName := map[string]string{"clusterNames": reachCluster, "clusterSets": reachSet}[name]
 			if !isName {
-				out = append(out, named(v.Field(i), in)...)
+				out = append(out, findReferences(v.Field(i), in)...)
 				continue
 			}
 			for j := range v.Field(i).Len() {
@@ -297,17 +317,17 @@ func (p *Plugin) mayTakeOver(ctx context.Context, a admission.Attributes, c v1al
 		return nil
 	}
 	resource := a.GetResource().GroupResource()
-	if p.allowed(ctx, a.GetUserInfo(), "takeover", access{resource: resource, namespace: a.GetNamespace(), name: a.GetName()}) {
+	if p.isAllowed(ctx, a.GetUserInfo(), "takeover", access{resource: resource, namespace: a.GetNamespace(), name: a.GetName()}) {
 		return nil
 	}
-	return admission.NewForbidden(a, fmt.Errorf("spec.conflictResolution: Overwrite takes over what others made in members: the verb takeover on %s is needed, which %q lacks", resource, a.GetUserInfo().GetName()))
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.conflictResolution: Overwrite takes over what others made in members: the verb takeover on %s is needed, which %q lacks", resource, a.GetUserInfo().GetName()))
 }
 
 // mayPlaceOutside: what is in no namespace is limited by no set, so that its annotation
 // needs the right that a cluster policy needs.
 func (p *Plugin) mayPlaceOutside(ctx context.Context, u user.Info) error {
 	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusterpropagationpolicies"}
-	if p.allowed(ctx, u, "create", access{resource: resource}) {
+	if p.isAllowed(ctx, u, "create", access{resource: resource}) {
 		return nil
 	}
 	return fmt.Errorf("placing what is in no namespace needs the right to create %s, which %q lacks", resource, u.GetName())

@@ -1,11 +1,15 @@
 package admission
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -14,17 +18,22 @@ import (
 // fakeSets are two sets of one cluster each; namespace shop is bound to asia.
 type fakeSets struct{ all bool }
 
-func (fakeSets) Bound(ns string) []string {
+func (fakeSets) BoundSets(ns string) []string {
 	return map[string][]string{"shop": {"asia"}}[ns]
 }
-func (fakeSets) Open() []string           { return nil }
-func (s fakeSets) HoldsAll([]string) bool { return s.all }
+func (fakeSets) OpenSets() []string              { return nil }
+func (s fakeSets) HasUniversalSet([]string) bool { return s.all }
 func (fakeSets) OfCluster(n string) []string {
 	return map[string][]string{"tokyo": {"asia"}, "oslo": {"europe"}}[n]
 }
-func (fakeSets) OfLabels(l map[string]string) []string { return []string{l[v1alpha1.LabelClusterSet]} }
+func (fakeSets) OfLabels(l map[string]string) (out []string) {
+	if set := l[v1alpha1.LabelClusterSet]; set != "" {
+		out = append(out, set)
+	}
+	return out
+}
 
-// What a placement names, wherever it does, is found; what it excludes is not.
+// Every name in a placement is found; an excluded one is not.
 func TestReachIsFoundInEveryField(t *testing.T) {
 	var pl v1alpha1.PlacementSpec
 	text := `
@@ -82,7 +91,7 @@ func TestReach(t *testing.T) {
 		"a great many":              {fakeSets{}, "shop", names(many...), nil, "and more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := New(Options{Sets: func() (Sets, bool) { return tc.sets, true }})
+			p := New(Options{Hub: readyHub(Hub{Sets: tc.sets})})
 			var had []reach
 			if tc.before != nil {
 				had = reachOf(tc.before, at)
@@ -95,5 +104,49 @@ func TestReach(t *testing.T) {
 				t.Errorf("%d reasons are given", len(errs))
 			}
 		})
+	}
+}
+
+// A user changes the membership of a Cluster only for sets that the user manages, and creates one
+// only in such a set.
+func TestMembershipNeedsTheRightToManageTheSets(t *testing.T) {
+	in := func(set string) *v1alpha1.Cluster {
+		c := &v1alpha1.Cluster{}
+		if c.Name = "lima"; set != "" {
+			c.Labels = map[string]string{v1alpha1.LabelClusterSet: set}
+		}
+		return c
+	}
+	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Sets: fakeSets{}})})
+	p.SetAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if name := a.GetUser().GetName(); name == "fleet" || a.GetName() != "" && a.GetName() == name {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	}))
+	for name, c := range map[string]struct {
+		user        string
+		now, before *v1alpha1.Cluster
+		want        string
+	}{
+		"created in a managed set":      {"asia", in("asia"), nil, ""},
+		"created in another set":        {"asia", in("europe"), nil, `into set "europe" or out of it`},
+		"created in no set":             {"asia", in(""), nil, "in no set that"},
+		"created in no set by fleet":    {"fleet", in(""), nil, ""},
+		"changed within a managed set":  {"asia", in("asia"), in("asia"), ""},
+		"changed within another set":    {"asia", in("europe"), in("europe"), "in no set that"},
+		"taken out of a managed set":    {"asia", in(""), in("asia"), ""},
+		"moved to another set":          {"asia", in("europe"), in("asia"), `into set "europe" or out of it`},
+		"moved out of another set":      {"asia", in("asia"), in("europe"), "in no set that"},
+		"deleted from a managed set":    {"asia", nil, in("asia"), ""},
+		"deleted from another set":      {"asia", nil, in("europe"), "in no set that"},
+		"moved to another set by fleet": {"fleet", in("europe"), in("asia"), ""},
+	} {
+		gvk := v1alpha1.GroupVersion.WithKind("Cluster")
+		a := admission.NewAttributesRecord(c.now, c.before, gvk, "", "lima", gvk.GroupVersion().WithResource("clusters"), "", admission.Update, nil, false, &user.DefaultInfo{Name: c.user})
+		err := p.validateMembership(t.Context(), a, c.now, c.before)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,79 +24,76 @@ const (
 	// surelyCarried is how large an object may be, in bytes of JSON, before it is looked
 	// at how large it is when compressed.
 	surelyCarried = 500_000
-	// At most as many bytes of JSON come of what is told faster: of a character, and of a
-	// byte of protobuf, where a field may take two and its name only stands in JSON.
+	// The largest growth from protobuf to JSON, in bytes: for a character, and for a byte of
+	// protobuf, where a field may take two and its name is only in JSON.
 	jsonOfCharacter = 6
 	jsonOfProtobuf  = 32
 )
 
-// validateSize refuses a template that is placed and too large to be sent. One that
-// nobody places may be as large as the API takes: where a placement comes to select it
-// later, its Bundle and an Event say so. One that was too large before, and is placed
-// since, may be edited.
+// validateSize refuses a template that is placed and too large to be sent. An unplaced one may be
+// as large as the API takes: when a placement comes to select it, its Bundle and an Event report
+// it. One that was too large before it was placed may be edited.
 func (p *Plugin) validateSize(a admission.Attributes, o admission.ObjectInterfaces) error {
-	hub, ok := p.Hub()
-	if !ok || !held(a.GetObject()) || state.NeverTemplate(a.GetKind().GroupKind()) {
+	hub, ok := p.currentHub()
+	if !ok || !isHeldTemplate(a.GetObject()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return nil
 	}
-	now, err := stored(a.GetObject(), a, o)
+	now, err := storedForm(a.GetObject(), a, o)
 	if err != nil || now == nil {
 		return err
 	}
-	why := hub.Carries(now)
+	why := hub.Placed.CheckItemSize(now)
 	if why == nil {
 		return nil
 	}
-	if a.GetOperation() == admission.Update && held(a.GetOldObject()) {
-		if before, err := stored(a.GetOldObject(), a, o); err != nil || before != nil && hub.Carries(before) != nil {
+	if a.GetOperation() == admission.Update && isHeldTemplate(a.GetOldObject()) {
+		if before, err := storedForm(a.GetOldObject(), a, o); err != nil || before != nil && hub.Placed.CheckItemSize(before) != nil {
 			return err
 		}
 	}
 	now.SetManagedFields(nil) // no user's doing, nor sent
-	return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{
-		field.Invalid(largest(now.Object), field.OmitValueType{}, why.Error()),
-	})
+	return refuseFields(a, atoll.ReasonTooLarge, field.Invalid(largestField(now.Object), field.OmitValueType{}, why.Error()))
 }
 
-// held tells whether an object is a template that is placed, and not being deleted.
-func held(obj runtime.Object) bool {
+// isHeldTemplate reports whether an object is a template that is placed, and not being deleted.
+func isHeldTemplate(obj runtime.Object) bool {
 	m, err := meta.Accessor(obj)
 	return err == nil && m.GetDeletionTimestamp() == nil && slices.Contains(m.GetFinalizers(), atoll.Finalizer)
 }
 
-// stored gives an object as it is stored and templates are read; nil where it is surely
+// storedForm returns an object as it is stored and templates are read; nil where it is surely
 // small enough.
-func stored(obj runtime.Object, a admission.Attributes, o admission.ObjectInterfaces) (*unstructured.Unstructured, error) {
+func storedForm(obj runtime.Object, a admission.Attributes, o admission.ObjectInterfaces) (*unstructured.Unstructured, error) {
 	gvk := a.GetKind()
 	if _, ok := obj.(*unstructured.Unstructured); !ok {
 		var err error
 		if obj, err = o.GetObjectConvertor().ConvertToVersion(obj, gvk.GroupVersion()); err != nil {
-			return nil, admission.NewForbidden(a, fmt.Errorf("look how large it is: %w", err))
+			return nil, refuseRequest(a, atoll.ReasonUnreadable, fmt.Errorf("look how large it is: %w", err))
 		}
 	}
-	if small(obj) {
+	if isSurelySmall(obj) {
 		return nil, nil
 	}
 	raw, err := json.Marshal(obj)
 	if err != nil {
-		return nil, admission.NewForbidden(a, fmt.Errorf("look how large it is: %w", err))
+		return nil, refuseRequest(a, atoll.ReasonUnreadable, fmt.Errorf("look how large it is: %w", err))
 	}
 	if len(raw) < surelyCarried {
 		return nil, nil
 	}
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
-		return nil, admission.NewForbidden(a, fmt.Errorf("look how large it is: %w", err))
+		return nil, refuseRequest(a, atoll.ReasonUnreadable, fmt.Errorf("look how large it is: %w", err))
 	}
 	u.SetGroupVersionKind(gvk)
 	return u, nil
 }
 
-// small tells of most objects that they are surely carried, without writing them.
-func small(obj runtime.Object) bool {
+// isSurelySmall tells of most objects that they are surely carried, without writing them.
+func isSurelySmall(obj runtime.Object) bool {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
-		n, _ := weigh(o.Object)
+		n, _ := weighJSON(o.Object)
 		return n*jsonOfCharacter < surelyCarried
 	case interface{ Size() int }: // as protobuf
 		return o.Size()*jsonOfProtobuf < surelyCarried
@@ -105,19 +101,19 @@ func small(obj runtime.Object) bool {
 	return false
 }
 
-// weigh gives about how long a value is as JSON, if all characters take one byte, and the
+// weighJSON gives about how long a value is as JSON, if all characters take one byte, and the
 // path, innermost first, of the innermost field that has most of it.
-func weigh(v any) (bytes int, path []string) {
+func weighJSON(v any) (bytes int, path []string) {
 	switch v := v.(type) {
 	case map[string]any:
-		all, field, of, path := heaviest(v)
+		all, field, of, path := heaviestField(v)
 		if 2*of < all {
 			return all, nil
 		}
 		return all, append(path, field)
 	case []any:
 		for _, e := range v {
-			n, _ := weigh(e)
+			n, _ := weighJSON(e)
 			bytes += n + 1
 		}
 		return bytes + 2, nil
@@ -127,10 +123,10 @@ func weigh(v any) (bytes int, path []string) {
 	return 8, nil
 }
 
-// heaviest field of an object, with what weigh says of both.
-func heaviest(obj map[string]any) (all int, field string, of int, path []string) {
+// heaviestField returns the heaviest field of an object, with what weigh says of both.
+func heaviestField(obj map[string]any) (all int, field string, of int, path []string) {
 	for k, v := range obj {
-		n, within := weigh(v)
+		n, within := weighJSON(v)
 		if all += len(k) + n + 4; n > of {
 			field, of, path = k, n, within
 		}
@@ -138,10 +134,10 @@ func heaviest(obj map[string]any) (all int, field string, of int, path []string)
 	return all + 2, field, of, path
 }
 
-// largest is the path of the innermost field that has most of an object, or of the
+// largestField is the path of the innermost field that has most of an object, or of the
 // largest if none has.
-func largest(obj map[string]any) *field.Path {
-	_, name, _, within := heaviest(obj)
+func largestField(obj map[string]any) *field.Path {
+	_, name, _, within := heaviestField(obj)
 	path := field.NewPath(name)
 	for _, name := range slices.Backward(within) {
 		path = path.Child(name)

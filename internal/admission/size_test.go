@@ -21,19 +21,22 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
 )
 
 // carrier is a hub that carries what has no value of over a million bytes.
-type carrier struct{ Hub }
+type carrier struct{ Placed }
 
-func (carrier) Carries(t *unstructured.Unstructured) error {
+func (carrier) IsUnplaced(policymatch.Subject) bool { return false }
+
+func (carrier) CheckItemSize(t *unstructured.Unstructured) error {
 	if raw, _ := json.Marshal(t.Object); len(raw) > 1_000_000 {
 		return errors.New("too large to be sent")
 	}
 	return nil
 }
 
-func widget(bytes int, finalizers ...string) *unstructured.Unstructured {
+func newWidget(bytes int, finalizers ...string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w", "namespace": "shop"},
 		"spec": map[string]any{"notes": "few", "files": map[string]any{"large.bin": strings.Repeat("x", bytes), "small.bin": "x"}},
@@ -43,7 +46,7 @@ func widget(bytes int, finalizers ...string) *unstructured.Unstructured {
 }
 
 func TestWhatIsPlacedAndTooLargeIsRefusedByItsPath(t *testing.T) {
-	p := New(Options{Own: func(user.Info) bool { return false }, Hub: func() (Hub, bool) { return carrier{}, true }})
+	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Placed: carrier{}})})
 	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 	placed := atoll.Finalizer
 	for _, c := range []struct {
@@ -51,13 +54,13 @@ func TestWhatIsPlacedAndTooLargeIsRefusedByItsPath(t *testing.T) {
 		now, before *unstructured.Unstructured
 		refused     bool
 	}{
-		{"small", widget(100, placed), nil, false},
-		{"large, and placed", widget(1_200_000, placed), nil, true},
-		{"large, and placed nowhere", widget(1_200_000), nil, false},
-		{"rather large", widget(900_000, placed), nil, false},
-		{"it grows", widget(1_200_000, placed), widget(100, placed), true},
-		{"it is placed by the same write", widget(1_200_000, placed), widget(1_200_000), true},
-		{"it was too large when a placement came to select it", widget(1_200_000, placed), widget(1_300_000, placed), false},
+		{"small", newWidget(100, placed), nil, false},
+		{"large, and placed", newWidget(1_200_000, placed), nil, true},
+		{"large, and placed nowhere", newWidget(1_200_000), nil, false},
+		{"rather large", newWidget(900_000, placed), nil, false},
+		{"it grows", newWidget(1_200_000, placed), newWidget(100, placed), true},
+		{"it is placed by the same write", newWidget(1_200_000, placed), newWidget(1_200_000), true},
+		{"it was too large when a placement came to select it", newWidget(1_200_000, placed), newWidget(1_300_000, placed), false},
 	} {
 		op, old := admission.Create, runtime.Object(nil)
 		if c.before != nil {
@@ -68,13 +71,14 @@ func TestWhatIsPlacedAndTooLargeIsRefusedByItsPath(t *testing.T) {
 		if (err != nil) != c.refused {
 			t.Errorf("%s: %v", c.what, err)
 		}
+		wantReason(t, err)
 		if c.refused && !strings.Contains(err.Error(), "spec.files.large.bin: Invalid value: too large to be sent") {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 }
 
-// What the API server knows by type comes as it keeps it inside, and is looked at as it is
+// Objects of the API server's own types come in its internal form, and are weighed as they are
 // stored.
 func TestATypedTemplateIsLookedAtAsItIsStored(t *testing.T) {
 	scheme := runtime.NewScheme()
@@ -83,7 +87,7 @@ func TestATypedTemplateIsLookedAtAsItIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := New(Options{Own: func(user.Info) bool { return false }, Hub: func() (Hub, bool) { return carrier{}, true }})
+	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Placed: carrier{}})})
 	c := &core.ConfigMap{BinaryData: map[string][]byte{"noise": make([]byte, 1_000_000)}}
 	c.Name, c.Namespace, c.Finalizers = "c", "shop", []string{atoll.Finalizer}
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
@@ -110,7 +114,7 @@ func TestAPolicyThatNoBundleCouldHoldIsRefused(t *testing.T) {
 	}
 }
 
-// What is told to be small is, however much longer it is as JSON.
+// An object that counts as small is small, however much longer its JSON is.
 func TestWhatIsSmallIsSoAsJSON(t *testing.T) {
 	for what, v := range map[string]any{
 		"text": strings.Repeat("x", 1000), "markup": strings.Repeat("<", 1000), "bytes": strings.Repeat("\x00\xff", 500),
@@ -118,7 +122,7 @@ func TestWhatIsSmallIsSoAsJSON(t *testing.T) {
 	} {
 		obj := map[string]any{"<<<": v}
 		raw, err := json.Marshal(obj)
-		if n, _ := weigh(obj); err != nil || len(raw) > n*jsonOfCharacter {
+		if n, _ := weighJSON(obj); err != nil || len(raw) > n*jsonOfCharacter {
 			t.Errorf("%s: %d bytes as JSON weigh %d, %v", what, len(raw), n, err)
 		}
 	}
@@ -130,7 +134,7 @@ func TestWhatIsSmallIsSoAsJSON(t *testing.T) {
 	most := 0.0
 	for typ := range messages {
 		for i := range typ.NumField() {
-			// Who holds the message writes its length at least, in two bytes.
+			// A message's holder writes at least its length, in two bytes.
 			least := reflect.New(typ)
 			setLittle(least.Elem().Field(i))
 			raw, err := json.Marshal(least.Interface())
@@ -191,7 +195,7 @@ func TestTheLargestFieldIsNamed(t *testing.T) {
 		"spec.template.list": {"spec": map[string]any{"template": map[string]any{"list": []any{text(300), text(300), map[string]any{"a": text(900)}}}}},
 		"two":                {"one": text(300), "two": map[string]any{"a": text(200), "b": text(210)}, "three": text(300)},
 	} {
-		if got := largest(obj).String(); got != want {
+		if got := largestField(obj).String(); got != want {
 			t.Errorf("%s is named, not %s", got, want)
 		}
 	}

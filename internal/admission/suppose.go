@@ -15,73 +15,99 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/refusal"
 )
 
-// Supposed write of an object that nobody makes.
+// Supposed is a write of an object that is not carried out.
 type Supposed struct {
 	// Object as it would be, or, Deleted, as it is.
 	Object  *unstructured.Unstructured
 	Deleted bool
-	// Before is the object as it is; nil: there is none, or nobody knows. Exists tells
-	// that there is one.
+	// Before is the object as it is; nil: there is none, or it is unknown. Exists reports that
+	// there is one.
 	Before *unstructured.Unstructured
 	Exists bool
 }
 
-// With gives the plugin as it would admit with these sets and listed properties.
-func (p *Plugin) With(sets Sets, properties []string) *Plugin {
+// WithSets returns the plugin as it would admit with these sets and listed properties.
+func (p *Plugin) WithSets(sets Sets, properties []string) *Plugin {
 	out := *p
-	out.Sets = func() (Sets, bool) { return sets, true }
-	out.Properties = func() []string { return properties }
+	out.Hub = func() (Hub, bool) {
+		hub, ok := p.currentHub()
+		hub.Sets, hub.Properties = sets, supposedProperties(properties)
+		return hub, ok
+	}
 	out.Foretell = nil
 	return &out
 }
 
-// Refusal tells why the user may not make the write: neither RBAC nor Atoll's own admission
-// may stand against it. What is asked about writes that nobody makes is told to who may
-// make them, and to nobody else.
-func (p *Plugin) Refusal(ctx context.Context, u user.Info, s Supposed) error {
+// supposedProperties are Properties that are listed.
+type supposedProperties []string
+
+func (l supposedProperties) ListedProperties() []string { return l }
+
+// RefusalFor returns why the user may not make the write: by RBAC or by Atoll's own admission. The
+// answer about a supposed write goes only to users that may make it.
+func (p *Plugin) RefusalFor(ctx context.Context, u user.Info, s Supposed) error {
 	gvk := s.Object.GroupVersionKind()
-	resource := p.resource(gvk.GroupKind())
-	ns, name := s.Object.GetNamespace(), s.Object.GetName()
-	op, verbs := admission.Create, []string{"create"}
-	switch {
-	case s.Deleted:
-		op, verbs = admission.Delete, []string{"delete"}
-	case s.Exists:
-		op, verbs = admission.Update, []string{"update", "patch"}
+	resource := p.resourceOf(gvk.GroupKind())
+	if err := p.mayWrite(ctx, u, s, resource); err != nil {
+		return err
 	}
-	at := access{resource: resource, namespace: ns, name: name}
-	if !slices.ContainsFunc(verbs, func(verb string) bool { return p.allowed(ctx, u, verb, at) }) {
-		where := "at the cluster scope"
-		if ns != "" {
-			where = fmt.Sprintf("in the namespace %q", ns)
-		}
-		return apierrors.NewForbidden(resource, name, fmt.Errorf("user %q cannot %s resource %q in API group %q %s", u.GetName(), verbs[0], resource.Resource, resource.Group, where))
-	}
-	var obj, old runtime.Object = s.Object, nil
-	if s.Before != nil {
-		old = s.Before
-	}
-	if s.Deleted {
-		obj = nil
-		if old == nil {
-			old = s.Object
-		}
-	} else if op == admission.Update && old == nil {
-		op = admission.Create // as strict as for who makes it anew
-	}
-	a := admission.NewAttributesRecord(obj, old, gvk, ns, name, schema.GroupVersionResource{Group: resource.Group, Version: gvk.Version, Resource: resource.Resource}, "", op, &metav1.CreateOptions{FieldManager: atoll.PlanManager}, true, u)
+	a := s.buildAttributes(u, resource)
 	switch {
 	case p.Own(u):
 		return nil
 	case s.Deleted:
 		return p.validateDelete(ctx, a)
-	case gvk.Group == engineGroup || isBundle(a) || isDecision(a):
-		return admission.NewForbidden(a, errors.New("only the hub writes it"))
+	case isWrittenByHub(a):
+		return refuseRequest(a, atoll.ReasonWrittenByHub, errors.New("only the hub writes it"))
 	}
-	if err := p.validateAnnotation(ctx, a); err != nil || !atoll.OwnKind(gvk.GroupKind()) {
+	if err := p.validateAnnotation(ctx, a); err != nil || !atoll.IsOwnKind(gvk.GroupKind()) {
 		return err
 	}
 	return p.validateOurs(ctx, a)
+}
+
+// mayWrite refuses a write for which the user has none of the verbs.
+func (p *Plugin) mayWrite(ctx context.Context, u user.Info, s Supposed, resource schema.GroupResource) error {
+	verbs := []string{"create"}
+	switch {
+	case s.Deleted:
+		verbs = []string{"delete"}
+	case s.Exists:
+		verbs = []string{"update", "patch"}
+	}
+	at := access{resource: resource, namespace: s.Object.GetNamespace(), name: s.Object.GetName()}
+	if slices.ContainsFunc(verbs, func(verb string) bool { return p.isAllowed(ctx, u, verb, at) }) {
+		return nil
+	}
+	where := "at the cluster scope"
+	if at.namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", at.namespace)
+	}
+	err := fmt.Errorf("user %q cannot %s resource %q in API group %q %s", u.GetName(), verbs[0], resource.Resource, resource.Group, where)
+	return refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(resource, at.name, err))
+}
+
+// buildAttributes returns the write as a request. An update whose object before it is not known counts as a creation,
+// for which admission is as strict as for the creator.
+func (s Supposed) buildAttributes(u user.Info, resource schema.GroupResource) admission.Attributes {
+	gvk := s.Object.GroupVersionKind()
+	var obj, old runtime.Object = s.Object, nil
+	op := admission.Create
+	if s.Before != nil {
+		old = s.Before
+	}
+	switch {
+	case s.Deleted:
+		op, obj = admission.Delete, nil
+		if old == nil {
+			old = s.Object
+		}
+	case s.Exists && old != nil:
+		op = admission.Update
+	}
+	return admission.NewAttributesRecord(obj, old, gvk, s.Object.GetNamespace(), s.Object.GetName(), schema.GroupVersionResource{Group: resource.Group, Version: gvk.Version, Resource: resource.Resource},
+		"", op, &metav1.CreateOptions{FieldManager: atoll.PlanManager}, true, u)
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/render"
+	"atoll.dev/atoll/internal/overrides"
 )
 
 // TestTargetsThatCannotBe: what a rule selects clusters by is what a placement may say, but
@@ -51,17 +51,17 @@ func TestManyTargetsAreNotDear(t *testing.T) {
 		}
 		return out
 	}
-	if cost, over := render.Expensive(rules(2)); over {
+	if cost, over := overrides.SumExpressionCost(rules(2)); over {
 		t.Errorf("two rules cost %d", cost)
 	}
-	if cost, over := render.Expensive(rules(256)); !over {
+	if cost, over := overrides.SumExpressionCost(rules(256)); !over {
 		t.Errorf("256 rules cost %d", cost)
 	}
 	same := rules(1)
 	for range 255 {
 		same = append(same, same[0])
 	}
-	if cost, over := render.Expensive(same); over {
+	if cost, over := overrides.SumExpressionCost(same); over {
 		t.Errorf("one expression in 256 rules costs %d", cost)
 	}
 }

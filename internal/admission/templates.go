@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,14 +17,14 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/claim"
+	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
 )
 
-// hold puts the finalizer on a template that is placed, and keeps it there when a
+// holdFinalizer puts the finalizer on a template that is placed, and keeps it there when a
 // user replaces the template without it.
-func (p *Plugin) hold(a admission.Attributes) error {
-	if state.NeverTemplate(a.GetKind().GroupKind()) {
+func (p *Plugin) holdFinalizer(a admission.Attributes) error {
+	if state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return nil
 	}
 	obj, err := meta.Accessor(a.GetObject())
@@ -39,14 +38,11 @@ func (p *Plugin) hold(a admission.Attributes) error {
 		err == nil && slices.Contains(before.GetFinalizers(), atoll.Finalizer) {
 		return nil // the hub releases it
 	}
-	hub, ok := p.Hub()
+	hub, ok := p.currentHub()
 	if !ok {
 		return nil
 	}
-	sub := claim.SubjectOf(atoll.ItemKey{
-		Group: a.GetKind().Group, Kind: a.GetKind().Kind, Namespace: a.GetNamespace(), Name: a.GetName(),
-	}, obj, secretType(a.GetObject()))
-	if hub.Holds(sub) {
+	if hub.Placed.IsPlacedOrNeeded(subjectOf(a, obj)) {
 		obj.SetFinalizers(append(slices.Clone(obj.GetFinalizers()), atoll.Finalizer))
 	}
 	return nil
@@ -62,7 +58,7 @@ func secretType(obj runtime.Object) string {
 // validateDelete refuses to delete what is protected, and what would take something
 // along that is.
 func (p *Plugin) validateDelete(ctx context.Context, a admission.Attributes) error {
-	if a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a) {
+	if isWrittenByHub(a) {
 		return p.validateEngine(ctx, a)
 	}
 	if a.GetSubresource() != "" || a.GetOldObject() == nil {
@@ -73,42 +69,45 @@ func (p *Plugin) validateDelete(ctx context.Context, a admission.Attributes) err
 		return nil
 	}
 	if obj.GetLabels()[atoll.LabelProtected] == "true" {
-		return admission.NewForbidden(a, fmt.Errorf("%s is labelled %s=true: take the label off first if it is to go", obj.GetName(), atoll.LabelProtected))
+		return refuseRequest(a, atoll.ReasonProtected, fmt.Errorf("%s is labelled %s=true: take the label off first if it is to go", obj.GetName(), atoll.LabelProtected))
 	}
 	if a.GetKind().Group == v1alpha1.GroupVersion.Group && !p.Own(a.GetUserInfo()) {
 		return p.validateDeleteOfAtoll(ctx, a, obj)
 	}
-	hub, ok := p.Hub()
-	if !ok {
-		return nil
-	}
-	var key atoll.ItemKey
-	found := false
-	switch a.GetKind().GroupKind() {
-	case schema.GroupKind{Kind: "Namespace"}:
-		key, found = hub.Protected(obj.GetName())
-	case definitions:
-		key, found = hub.ProtectedKind(definedBy(a.GetOldObject()))
-	}
-	if found {
-		return admission.NewForbidden(a, fmt.Errorf("with %s goes %s %s, which is labelled %s=true: take that label off first if it is to go",
+	if key, found := p.protectedWith(a, obj.GetName()); found {
+		return refuseRequest(a, atoll.ReasonProtected, fmt.Errorf("with %s goes %s %s, which is labelled %s=true: take that label off first if it is to go",
 			obj.GetName(), key.Kind, key.Name, atoll.LabelProtected))
 	}
 	return nil
+}
+
+// protectedWith returns a protected object that goes with the Namespace or the kind that is deleted.
+func (p *Plugin) protectedWith(a admission.Attributes, name string) (key atoll.ItemKey, found bool) {
+	hub, ok := p.currentHub()
+	if !ok {
+		return key, false
+	}
+	switch a.GetKind().GroupKind() {
+	case schema.GroupKind{Kind: "Namespace"}:
+		return hub.Templates.FirstProtectedTemplate(name)
+	case definitions:
+		return hub.Templates.FirstProtectedOfKind(definedBy(a.GetOldObject()))
+	}
+	return key, false
 }
 
 // validateDeleteOfAtoll is for the kinds whose delete changes what others may do.
 func (p *Plugin) validateDeleteOfAtoll(ctx context.Context, a admission.Attributes, obj metav1.Object) error {
 	switch a.GetKind().Kind {
 	case "Cluster":
-		before, err := as[v1alpha1.Cluster](a.GetOldObject())
+		before, err := convertTo[v1alpha1.Cluster](a.GetOldObject())
 		if err != nil {
-			return admission.NewForbidden(a, err)
+			return refuseRequest(a, atoll.ReasonUnreadable, err)
 		}
 		return p.validateMembership(ctx, a, nil, before)
 	case "ClusterSet":
 		if obj.GetName() == v1alpha1.DefaultClusterSet {
-			return admission.NewForbidden(a, errDefaultSet)
+			return refuseRequest(a, atoll.ReasonProtected, errDefaultSet)
 		}
 	case "ClusterSetBinding":
 		return p.validateUnbinding(ctx, a)
@@ -118,7 +117,7 @@ func (p *Plugin) validateDeleteOfAtoll(ctx context.Context, a admission.Attribut
 
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// definedBy gives the kind that a CRD defines.
+// definedBy returns the kind that a CRD defines.
 func definedBy(obj runtime.Object) schema.GroupKind {
 	if crd, ok := obj.(*apiextensions.CustomResourceDefinition); ok {
 		return schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
@@ -126,9 +125,9 @@ func definedBy(obj runtime.Object) schema.GroupKind {
 	return schema.GroupKind{}
 }
 
-// collects tells of the deletes by which the garbage collector follows a user's: what
+// isGarbageCollection tells of the deletes by which the garbage collector follows a user's: what
 // is protected does not go with its owner either.
-func collects(a admission.Attributes) bool {
+func isGarbageCollection(a admission.Attributes) bool {
 	return a.GetOperation() == admission.Delete && a.GetUserInfo().GetName() == collector
 }
 
@@ -140,7 +139,7 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 	if a.GetObject() == nil {
 		return nil
 	}
-	now, before, err := metas(a)
+	now, before, err := objectMetas(a)
 	if err != nil {
 		return nil // not an object that is stored
 	}
@@ -154,13 +153,13 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 		}
 	}
 	path := field.NewPath("metadata", "annotations").Key(atoll.AnnotationClusters)
-	invalid := func(reason string) error {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{field.Invalid(path, value, reason)})
+	invalid := func(why string) error {
+		return refuseFields(a, atoll.ReasonInvalidField, field.Invalid(path, value, why))
 	}
-	if state.NeverTemplate(a.GetKind().GroupKind()) {
+	if state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return invalid(fmt.Sprintf("a %s cannot be placed", a.GetKind().Kind))
 	}
-	placement, err := claim.ParseClusters(value)
+	placement, err := policymatch.ParseClustersAnnotation(value)
 	if err != nil {
 		return invalid(err.Error())
 	}
@@ -169,42 +168,46 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 			return invalid(fmt.Sprintf("%v: %s", e.BadValue, e.Detail))
 		}
 	}
+	warnOfSystemNamespace(ctx, a, value)
 	return p.mayAnnotate(ctx, a, &placement, before, path)
 }
 
-// mayAnnotate tells whether the writer may read what the annotation places, and the
+// mayAnnotate reports whether the writer may read what the annotation places, and the
 // namespace may place where it says.
 func (p *Plugin) mayAnnotate(ctx context.Context, a admission.Attributes, placement *v1alpha1.PlacementSpec, before metav1.Object, path *field.Path) error {
 	var need []access
 	namespace := a.GetNamespace()
-	if a.GetKind().Group == "" && a.GetKind().Kind == "Namespace" {
+	switch isNamespace := a.GetKind().Group == "" && a.GetKind().Kind == "Namespace"; {
+	case isNamespace:
 		namespace = a.GetName()
-		need = p.everything(namespace)
-	} else {
+		need = p.namespaceAccess(namespace)
+	case atoll.IsNowhere(*placement):
+		return nil // it shows the writer nothing
+	default:
 		gk := a.GetKind().GroupKind()
-		need = append(dependencies(namespace), access{kind: gk, resource: a.GetResource().GroupResource(), namespace: namespace, name: a.GetName()})
+		need = append(dependencyAccess(namespace), access{kind: gk, resource: a.GetResource().GroupResource(), namespace: namespace, name: a.GetName()})
 	}
-	refuse := func(err error) error {
-		return admission.NewForbidden(a, fmt.Errorf("annotation %s: %w", atoll.AnnotationClusters, err))
+	refuse := func(reason atoll.Reason, err error) error {
+		return refuseRequest(a, reason, fmt.Errorf("annotation %s: %w", atoll.AnnotationClusters, err))
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
-		return refuse(err)
+		return refuse(atoll.ReasonPermissionMissing, err)
 	}
 	switch {
 	case atoll.IsNowhere(*placement):
 	case namespace == "":
 		if err := p.mayPlaceOutside(ctx, a.GetUserInfo()); err != nil {
-			return refuse(err)
+			return refuse(atoll.ReasonPermissionMissing, err)
 		}
 	default:
 		var had []reach
 		if before != nil {
-			if old, err := claim.ParseClusters(before.GetAnnotations()[atoll.AnnotationClusters]); err == nil && !atoll.IsNowhere(old) {
+			if old, err := policymatch.ParseClustersAnnotation(before.GetAnnotations()[atoll.AnnotationClusters]); err == nil && !atoll.IsNowhere(old) {
 				had = reachOf(&old, path)
 			}
 		}
 		for _, e := range p.checkReach(namespace, reachOf(placement, path), had, path) {
-			return refuse(errors.New(e.Detail))
+			return refuse(atoll.ReasonOutsideBoundSets, errors.New(e.Detail))
 		}
 	}
 	return nil

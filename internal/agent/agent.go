@@ -14,10 +14,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/agent/apply"
@@ -29,16 +31,20 @@ import (
 	"atoll.dev/atoll/internal/agent/live"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
-	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/proxy"
 	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/agent/tokensecret"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/pause"
 )
 
 // Options of an agent. All are required unless a default is stated.
 type Options struct {
 	// MemberConfig reaches the member's API server. It is not changed.
 	MemberConfig *rest.Config
+	// GuardAnswers wraps the transport to the member's API, except for people's requests and logs,
+	// which are passed on in pieces. It bounds the answers that the agent keeps. Default: none.
+	GuardAnswers func(http.RoundTripper) http.RoundTripper
 	// HubAddress is HOST:PORT of the hub's gateway, several by commas for several
 	// hubs on one etcd, CAHash the hash of their CA's key ("sha256:…").
 	HubAddress, CAHash string
@@ -47,25 +53,33 @@ type Options struct {
 	BalancerCA []byte
 	// FormerCAHashes are those of CAs that the same hub had before; default none.
 	FormerCAHashes []string
-	// Token lets the cluster join; of no use once it has.
+	// Token lets the cluster join; of no use once it has. Default: that of TokenSecret.
 	Token string
+	// TokenSecret names the Secret of the member, in the namespace atoll.SystemNamespace, from which
+	// the token is read, and removed once the cluster has joined. KeepToken leaves it there.
+	// Default: none.
+	TokenSecret string
+	KeepToken   bool
 	// Name that the cluster asks for.
 	Name string
 	// Whose is asked about the cluster that the member was let in as, before anything else: an
 	// error ends Run. Default: any will do, and the hub knows it by that name.
 	Whose func(name, uid string) error
-	// Runner names who runs the agent, in the member's Lease, which begins with it; default:
-	// the machine's name.
+	// Runner names the program that runs the agent. The holder identity in the member's Lease
+	// begins with it. Default: the machine's name.
 	Runner string
 	// Version of the agent; default atoll.Version.
 	Version string
 	// Registry takes the metrics; default: a new one.
 	Registry prometheus.Registerer
-	// Stage is told how far the agent has come, again and again, by one goroutine at a
-	// time; it must not block. Default: nobody is.
+	// Stage is called each time that the agent reaches another stage, by one goroutine at a time.
+	// It must not block. Default: no call.
 	Stage func(Stage)
 	// Log; default slog.Default().
 	Log *slog.Logger
+
+	// carried reaches the member's API server for what is passed on in pieces.
+	carried *rest.Config
 }
 
 // Stage of an agent: it waits for the member, stands by, or works.
@@ -86,11 +100,13 @@ const (
 	burst = 400
 )
 
+var secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
 // lingers is how long an agent that panicked, all of which is to end, keeps its lease at
 // most: what it had asked of the member is answered or given up by then.
 const lingers = 15 * time.Second
 
-// Run the agent until ctx ends. When another agent takes the member over, it waits
+// Run runs the agent until ctx ends. When another agent takes the member over, it waits
 // for its turn again.
 func Run(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
@@ -132,6 +148,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MemberConfig.UserAgent == "" {
 		o.MemberConfig.UserAgent = "atoll-agent/" + o.Version
 	}
+	o.carried = rest.CopyConfig(o.MemberConfig)
+	if o.GuardAnswers != nil {
+		o.MemberConfig.Wrap(o.GuardAnswers)
+	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
@@ -153,6 +173,18 @@ type parts struct {
 	engine    *apply.Engine
 	proxy     *proxy.Server
 	link      *link.Link
+	joining   *tokensecret.Secret // nil without one
+	working   bool                // all parts run
+}
+
+// reportAnswer takes an answer of the member's API, or its error.
+func (p *parts) reportAnswer(o Options, err error) {
+	if p.inventory.ReportAPIAnswer(err) && p.engine != nil {
+		p.engine.RetryFailed()
+	}
+	if p.working && (err == nil || !p.lease.IsHeld()) {
+		o.Stage(Stage{Works: err == nil, Err: err})
+	}
 }
 
 // runOnce waits for the lease and works until it is lost or ctx ends.
@@ -165,37 +197,28 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	p.inventory, err = inventory.New(inventory.Options{
 		Config: o.MemberConfig, Client: client, Log: o.Log,
 		Changed: func() { p.link.InventoryChanged() },
-		Served:  func() { p.limits.Served(); p.engine.Served() },
+		Served:  func() { p.limits.APIsChanged(); p.engine.APIsChanged() },
 	})
 	if err != nil {
 		return err
 	}
-	p.limits = limits.New(limits.Options{Client: client, Changed: p.limited, Relabelled: p.relabelled, Log: o.Log})
-	var engine *apply.Engine
-	working := false
-	answers := func(err error) {
-		if p.inventory.Answered(err) && engine != nil {
-			engine.Retry()
-		}
-		if working && (err == nil || !p.lease.Held()) {
-			o.Stage(Stage{Works: err == nil, Err: err})
-		}
-	}
-	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.Identity(o.Runner), answers, o.Log)
+	p.limits = limits.New(limits.Options{Client: client, Changed: p.reapplyLimits, Relabelled: p.namespaceLabelsChanged, Log: o.Log})
+	answers := func(err error) { p.reportAnswer(o, err) }
+	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.HolderIdentity(o.Runner), answers, o.Log)
 	if err != nil {
 		return err
 	}
-	stored, err := store.New(o.MemberConfig, atoll.SystemNamespace, p.lease.Confirm)
+	stored, err := store.New(o.MemberConfig, atoll.SystemNamespace, p.lease.ConfirmHeld)
 	if err != nil {
 		return err
 	}
 	if err := o.untilAnswers(ctx, stored.EnsureNamespace); err != nil {
 		return err
 	}
-	if err := o.whose(ctx, stored); err != nil {
+	if err := o.checkMemberOwner(ctx, stored); err != nil {
 		return err
 	}
-	if err := p.lease.Acquire(ctx, func(holder string, err error) { o.Stage(Stage{Holder: holder, Err: err}) }); err != nil {
+	if err := p.lease.AcquireLease(ctx, func(holder string, err error) { o.Stage(Stage{Holder: holder, Err: err}) }); err != nil {
 		return err
 	}
 	contents, err := o.open(ctx, client, stored)
@@ -206,91 +229,116 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.watcher = observe.NewWatcher(client)
-	if p.proxy, err = p.tunnels(o, client); err != nil {
+	if p.proxy, err = p.newTunnelServer(o, client); err != nil {
+		return err
+	}
+	token, admitted, err := p.readJoinToken(ctx, o, client)
+	if err != nil {
 		return err
 	}
 	p.link = link.New(link.Options{
 		Hub: o.HubAddress, CAHash: o.CAHash, FormerCAHashes: o.FormerCAHashes, BalancerCA: o.BalancerCA,
-		Token: o.Token, Name: o.Name, Version: o.Version,
-		Store: stored, Inventory: p.inventory.Current, Tunnel: p.proxy.Take, Metrics: metrics.link, Log: o.Log,
+		Token: token, Admitted: admitted, Name: o.Name, Version: o.Version,
+		Store: stored, Inventory: p.inventory.CurrentSnapshot, Tunnel: p.proxy.ServeTunnel, Metrics: metrics.link, Log: o.Log,
 	}, contents)
 	p.engine = apply.New(apply.Options{
-		Client: client, Store: stored, Held: p.lease.Held, Fence: p.lease.Confirm,
-		Watch: p.watcher, Policy: p.limits.Current, Changed: p.link.Changed, Metrics: metrics.apply, Log: o.Log,
+		Client: client, Store: stored, Lease: p.lease,
+		Watch: p.watcher, Policy: p.limits.CurrentPolicy, Changed: p.link.BundleStatusChanged, Metrics: metrics.apply, Log: o.Log,
 	}, contents)
-	engine = p.engine
-	working = true
+	p.working = true
 	o.Stage(Stage{Works: true})
 	o.Log.Info("working", "member", o.MemberConfig.Host, "bundles", len(contents.Bundles), "objects", len(contents.Records))
 	return p.run(ctx)
 }
 
-// limited is told that the member's administrator allows something else than before.
-func (p *parts) limited() {
+// readJoinToken returns the token by which the cluster joins, and a function to call when the hub
+// has let the agent in.
+func (p *parts) readJoinToken(ctx context.Context, o Options, client *member.Client) (token string, admitted func(), err error) {
+	if o.TokenSecret == "" {
+		return o.Token, nil, nil
+	}
+	p.joining = tokensecret.New(tokensecret.Options{
+		Secrets: client.DynamicClient().Resource(secretsResource).Namespace(atoll.SystemNamespace),
+		Name:    o.TokenSecret, Keep: o.KeepToken, Log: o.Log,
+	})
+	err = o.untilAnswers(ctx, func(ctx context.Context) (err error) {
+		token, err = p.joining.ReadToken(ctx)
+		return err
+	})
+	return token, p.joining.NotifyAdmitted, err
+}
+
+// reapplyLimits is called when the member's administrator changes the limits.
+func (p *parts) reapplyLimits() {
 	if p.engine == nil {
 		return // it is read for the first time
 	}
-	p.engine.Weigh()
-	p.proxy.Weigh()
+	p.engine.ReevaluatePolicy()
+	p.proxy.ReevaluatePolicy()
 }
 
-// relabelled is told that the labels of a namespace are others, by which the policy selects.
-func (p *parts) relabelled(namespace string) { p.engine.Relabelled(namespace) } // all parts are there before they run
+// namespaceLabelsChanged is called when the labels of a namespace change, by which the policy
+// selects.
+func (p *parts) namespaceLabelsChanged(namespace string) { p.engine.NamespaceLabelsChanged(namespace) } // all parts are there before they run
 
-// tunnels are served for people, and for the hub.
-func (p *parts) tunnels(o Options, client *member.Client) (*proxy.Server, error) {
-	transport, err := proxy.NewTransport(o.MemberConfig)
+// newTunnelServer returns a server of tunnels, which are served for people, and for the hub.
+func (p *parts) newTunnelServer(o Options, client *member.Client) (*proxy.Server, error) {
+	transport, err := proxy.NewTransport(o.carried)
 	if err != nil {
 		return nil, err
 	}
-	// The engine is made after what it is told by, and serves from when all run.
+	// The engine is made after the sources of its events, and serves when all run.
 	shown, err := live.New(live.Options{
 		Config: o.MemberConfig, Transport: transport, Client: client, Records: records{p}, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return proxy.New(proxy.Options{Config: o.MemberConfig, Transport: transport, Live: shown, Policy: p.limits.Current, Log: o.Log})
+	return proxy.New(proxy.Options{Config: o.MemberConfig, Transport: transport, Live: shown, Policy: p.limits.CurrentPolicy, Log: o.Log})
 }
 
 // records are the engine's.
 type records struct{ *parts }
 
-func (r records) Applied(key atoll.ItemKey) (string, bool) { return r.engine.Applied(key) }
-func (r records) Namespaces() []string                     { return r.engine.Namespaces() }
+func (r records) AppliedUID(key atoll.ItemKey) (string, bool) { return r.engine.AppliedUID(key) }
+func (r records) RecordedNamespaces() []string                { return r.engine.RecordedNamespaces() }
 
-// run all parts until one fails or ctx ends. The lease is given back last.
+// run runs all parts until one fails or ctx ends. The lease is given back last.
 func (p *parts) run(ctx context.Context) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	group, work := errgroup.WithContext(work)
 	leaseCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan error, 1)
-	go func() { defer crash.Recover(ctx); linger(ctx, leaseCtx); release() }()
+	go func() { defer crash.RecoverContained(ctx); waitForLeaseRelease(ctx, leaseCtx); release() }()
 	go func() {
 		var err error
 		defer func() { stop(); kept <- err }()
-		defer crash.Recover(ctx)
-		err = p.lease.Keep(leaseCtx)
+		defer crash.RecoverContained(ctx)
+		err = p.lease.KeepRenewing(leaseCtx)
 	}()
-	for _, run := range []func(context.Context){
+	runs := []func(context.Context){
 		p.inventory.Run, p.limits.Run, p.engine.Run, p.proxy.Run,
 		func(ctx context.Context) { p.watcher.Run(ctx, p.engine) },
-	} {
-		group.Go(func() error { defer crash.Recover(ctx); run(work); return nil })
 	}
-	group.Go(func() error { defer crash.Recover(ctx); return p.link.Run(work, p.engine) })
+	if p.joining != nil {
+		runs = append(runs, p.joining.Run)
+	}
+	for _, run := range runs {
+		group.Go(func() error { defer crash.RecoverContained(ctx); run(work); return nil })
+	}
+	group.Go(func() error { defer crash.RecoverContained(ctx); return p.link.Run(work, p.engine, p.engine) })
 	err := group.Wait()
 	release()
 	return errors.Join(err, <-kept)
 }
 
-// linger until the lease is given back, or for a while after a panic, also where all ended by
+// waitForLeaseRelease waits until the lease is given back, or for a while after a panic, also where all ended by
 // itself before: what that left behind may wait for ever, and the next agent must not.
-func linger(ctx, leaseCtx context.Context) {
+func waitForLeaseRelease(ctx, leaseCtx context.Context) {
 	select {
-	case <-crash.Came(ctx):
-		pause.For(leaseCtx, lingers)
+	case <-crash.PanicContained(ctx):
+		pause.WaitFor(leaseCtx, lingers)
 	case <-leaseCtx.Done():
 	}
 }
@@ -298,13 +346,13 @@ func linger(ctx, leaseCtx context.Context) {
 // open reads what is stored and what the member serves, as soon as it answers.
 func (o *Options) open(ctx context.Context, client *member.Client, stored *store.Store) (contents store.Contents, err error) {
 	err = o.untilAnswers(ctx, func(ctx context.Context) error {
-		if _, err := client.Discover(ctx); err != nil {
+		if _, err := client.DiscoverAPIs(ctx); err != nil {
 			return err
 		}
 		if contents, err = stored.Open(ctx); err != nil {
 			return err
 		}
-		return apply.Recover(ctx, client, &contents)
+		return apply.RecoverRecords(ctx, client, &contents)
 	})
 	for _, broken := range contents.Broken {
 		o.Log.Error("a part of the agent's state cannot be read; what it was about stays in the member, and the hub sends it again", "part", broken)
@@ -312,13 +360,13 @@ func (o *Options) open(ctx context.Context, client *member.Client, stored *store
 	return contents, err
 }
 
-// whose member it is, if that matters: who stands by for the agent of another cluster would
-// never say so.
-func (o *Options) whose(ctx context.Context, stored *store.Store) error {
+// checkMemberOwner returns an error when the member belongs to another cluster. A standby for
+// another cluster's agent would never report this.
+func (o *Options) checkMemberOwner(ctx context.Context, stored *store.Store) error {
 	if o.Whose == nil {
 		return nil
 	}
-	id, err := stored.Identity(ctx)
+	id, err := stored.LoadIdentity(ctx)
 	if err != nil || id == nil || id.ClusterUID == "" {
 		return err
 	}
@@ -338,12 +386,8 @@ func (o *Options) untilAnswers(ctx context.Context, do func(context.Context) err
 			o.Stage(Stage{Err: err})
 			o.Log.Warn("the member does not answer yet; trying on", "err", err)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.WaitFor(ctx, wait) {
 			return fmt.Errorf("wait for the member: %w", ctx.Err())
-		case <-timer.C:
 		}
 	}
 }

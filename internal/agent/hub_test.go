@@ -46,6 +46,7 @@ type testHub struct {
 
 	mu        sync.Mutex
 	joins     int
+	token     string     // of the last Join
 	refuse    codes.Code // for Join
 	rows      map[string]atoll.Manifest
 	statuses  map[string]atoll.RowStatus
@@ -106,12 +107,12 @@ func newTestHub(t *testing.T) *testHub {
 		t.Fatal(err)
 	}
 	h.serving = tls.Certificate{Certificate: [][]byte{der, ca.Raw}, PrivateKey: key}
-	h.listen("127.0.0.1:0")
+	h.startListening("127.0.0.1:0")
 	t.Cleanup(func() { h.server.Stop() })
 	return h
 }
 
-func (h *testHub) listen(address string) {
+func (h *testHub) startListening(address string) {
 	h.t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -128,11 +129,11 @@ func (h *testHub) listen(address string) {
 	go func() { _ = h.server.Serve(listener) }()
 }
 
-// down takes the hub away; up brings it back at the same address.
-func (h *testHub) down() { h.server.Stop() }
-func (h *testHub) up()   { h.listen(h.address) }
+// goOffline takes the hub away; up brings it back at the same address.
+func (h *testHub) goOffline() { h.server.Stop() }
+func (h *testHub) goOnline()  { h.startListening(h.address) }
 
-func (h *testHub) certificate(der []byte) ([]byte, error) {
+func (h *testHub) signCertificate(der []byte) ([]byte, error) {
 	request, err := trust.ParseRequest(der)
 	if err != nil {
 		return nil, err
@@ -150,13 +151,14 @@ func (h *testHub) Join(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, err
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.joins++
+	h.token = r.GetToken()
 	switch {
 	case h.refuse != codes.OK:
 		return nil, status.Error(h.refuse, "refused by the test")
 	case h.joins == 1:
 		return &pb.JoinReply{State: "Pending", Message: "atoll accept " + r.GetName()}, nil
 	}
-	cert, err := h.certificate(r.GetCsr())
+	cert, err := h.signCertificate(r.GetCsr())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -191,7 +193,7 @@ func (h *testHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 		if m.Remove {
 			spec.Phase = atoll.RowRemoving
 		}
-		want, ok := session.WantOf(bundle, spec, session.Reported{RowStatus: last})
+		want, ok := session.WantedEntry(bundle, spec, session.Reported{RowStatus: last})
 		if want.Content != "" {
 			want.Content = m.Content
 		}
@@ -201,7 +203,7 @@ func (h *testHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 	}
 	core, out := session.NewHub(hello.GetHello(), wants, false)
 	s.core = core
-	h.take(out)
+	h.handleOutput(out)
 	h.mu.Unlock()
 	failed := make(chan error, 1)
 	go func() {
@@ -212,7 +214,7 @@ func (h *testHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 				return
 			}
 			h.mu.Lock()
-			h.take(core.Frame(f))
+			h.handleOutput(core.HandleFrame(f))
 			h.mu.Unlock()
 		}
 	}()
@@ -233,14 +235,14 @@ func (h *testHub) send(frames ...*pb.FromHub) {
 	}
 }
 
-// take what the core wants done. The caller holds mu.
-func (h *testHub) take(out session.HubOutput) {
+// handleOutput what the core wants done. The caller holds mu.
+func (h *testHub) handleOutput(out session.HubOutput) {
 	h.send(out.Frames...)
 	for _, o := range out.Orders {
-		h.order(o.Bundle)
+		h.sendOrder(o.Bundle)
 	}
 	for _, n := range out.Needs {
-		h.send(session.NewParcel(h.rows[n.GetBundle()]).Answer(n)...)
+		h.send(session.NewPayload(h.rows[n.GetBundle()]).AnswerNeed(n)...)
 	}
 	for _, r := range out.Reports {
 		var s atoll.RowStatus
@@ -260,16 +262,16 @@ func (h *testHub) take(out session.HubOutput) {
 		}
 	}
 	if out.Renew != nil {
-		if cert, err := h.certificate(out.Renew.GetCsr()); err == nil {
+		if cert, err := h.signCertificate(out.Renew.GetCsr()); err == nil {
 			h.renewed++
 			h.send(&pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: &pb.Renewed{Certificate: cert}}})
 		}
 	}
 }
 
-func (h *testHub) order(bundle string) {
+func (h *testHub) sendOrder(bundle string) {
 	m := h.rows[bundle]
-	body, err := session.NewParcel(m).Encode(nil)
+	body, err := session.NewPayload(m).Encode(nil)
 	if err != nil {
 		h.t.Error(err)
 		return
@@ -281,14 +283,14 @@ func (h *testHub) order(bundle string) {
 	}}})
 }
 
-// want a row.
-func (h *testHub) want(m atoll.Manifest) {
+// orderManifest a row.
+func (h *testHub) orderManifest(m atoll.Manifest) {
 	m.Content = atoll.HashJSON(m)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rows[m.Bundle] = m
 	if h.live != nil && h.live.core != nil {
-		h.take(h.live.core.Changed(session.Entry{Bundle: m.Bundle, Generation: m.Generation}))
+		h.handleOutput(h.live.core.RowChanged(session.Entry{Bundle: m.Bundle, Generation: m.Generation}))
 	}
 }
 

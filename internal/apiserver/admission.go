@@ -36,7 +36,7 @@ type Late[T any] struct {
 // NewLate returns a Late that has no value yet.
 func NewLate[T any]() *Late[T] { return &Late[T]{ready: make(chan struct{})} }
 
-// Set gives the value, once; a second Set panics.
+// Set sets the value, once; a second Set panics.
 func (l *Late[T]) Set(value T) {
 	l.value = value
 	close(l.ready)

@@ -1,13 +1,14 @@
-// Package apiserver is the hub's Kubernetes API: the upstream kube-apiserver,
-// linked in and composed for a cluster in which nothing runs, with an embedded
-// or an external etcd below it and the few upstream controllers that such an API
-// needs beside it.
+// Package apiserver is the hub's Kubernetes API: the upstream kube-apiserver, linked
+// in and composed for a cluster in which nothing runs. It has an embedded or an external etcd, and
+// the few upstream controllers that such an API needs.
 //
 // Contract: Start returns a server that passes its own readiness checks, or an
 // error and nothing left running. Everything that the server keeps is in etcd
 // and in the key set below the data directory; a server that was killed at any
 // moment starts again from them with every acknowledged write. Two servers on
 // one data directory, or a data directory of a newer version, are refused.
+// While an embedded etcd is nearly full, users' writes that grow it are refused, and reads,
+// deletions and the hub's own writes go on.
 // Objects that would steer a cluster (webhooks, admission policies, quotas and
 // their like) are stored but do not act here unless they are labelled to. One
 // Server runs per process at a time; its methods are safe for concurrent use.
@@ -34,6 +35,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/conversion"
 	"atoll.dev/atoll/internal/apiserver/datadir"
 	"atoll.dev/atoll/internal/apiserver/direct"
+	"atoll.dev/atoll/internal/apiserver/etcd"
 	"atoll.dev/atoll/internal/apiserver/inprocess"
 	"atoll.dev/atoll/internal/apiserver/keys"
 	"atoll.dev/atoll/internal/apiserver/upstreamlog"
@@ -50,8 +52,8 @@ type Options struct {
 	KeysDir string
 	// BindAddress is the IP address to listen on. Default: 127.0.0.1.
 	BindAddress string
-	// Port to listen on. 0 takes the port of the last start when it is free,
-	// else 6443 when it is free, else a free one.
+	// Port to listen on. 0 takes the port of the last start, which must be free; at
+	// the first start 6443 when it is free, else a free one.
 	Port int
 	// AdvertiseAddress is the IP address that clients reach the hub at.
 	// Default: BindAddress, or the first global address of this machine.
@@ -67,26 +69,29 @@ type Options struct {
 	// EtcdCAFile, EtcdCertFile and EtcdKeyFile secure the connection to
 	// EtcdServers.
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// EtcdQuotaBytes is the size limit of the embedded etcd, from MinEtcdQuotaBytes to
+	// MaxEtcdQuotaBytes. Default: DefaultEtcdQuotaBytes.
+	EtcdQuotaBytes int64
 
 	// AuthenticationConfig, AuditPolicyFile, AuditLogPath and
 	// EncryptionProviderConfig are upstream's flags of the same names. Without
 	// EncryptionProviderConfig, Secrets are encrypted with the key set's key.
 	AuthenticationConfig, AuditPolicyFile, AuditLogPath, EncryptionProviderConfig string
-	// Profiling serves /debug/pprof to those whom RBAC allows it.
+	// Profiling serves /debug/pprof to users with the RBAC right.
 	Profiling bool
 
 	// Admission are Atoll's own admission plugins, in the order in which they
 	// run: after upstream's, before quota.
 	Admission []AdmissionPlugin
-	// NoControllers leaves upstream's controllers to the caller, who runs them
-	// with RunControllers: of several hubs on one etcd only one may.
+	// NoControllers leaves upstream's controllers to the caller, which runs them with
+	// RunControllers: of several hubs on one etcd only one may.
 	NoControllers bool
 	// Handlers wraps the API's handler, inside authentication and
 	// authorization, for HTTP endpoints of the hub itself.
 	Handlers func(http.Handler) http.Handler
 
-	// Authorize wraps the API's authorizer; default: it stays as it is. What it gives is
-	// asked by all of the API, reviews of access included.
+	// Authorize wraps the API's authorizer; default: it stays as it is. All of the API uses the
+	// result, reviews of access included.
 	Authorize func(authorizer.Authorizer) authorizer.Authorizer
 
 	// Storage may put other storage of built-in kinds in the place of upstream's;
@@ -145,10 +150,17 @@ type Server struct {
 
 const readyTimeout = 2 * time.Minute
 
+// The quota of the embedded etcd, and its bounds.
+const (
+	DefaultEtcdQuotaBytes = etcd.DefaultQuotaBytes
+	MinEtcdQuotaBytes     = etcd.MinQuotaBytes
+	MaxEtcdQuotaBytes     = etcd.MaxQuotaBytes
+)
+
 // Start runs the API server and returns when it is ready. ctx bounds the start
 // only; Stop ends the server.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
-	if err := o.complete(); err != nil {
+	if err := o.completeOptions(); err != nil {
 		return nil, err
 	}
 	s := &Server{
@@ -161,12 +173,12 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.quiet.Store(true)
 	s.options.Logger = slog.New(quietable{o.Logger.Handler(), &s.quiet})
-	upstreamlog.Redirect(s.options.Logger.With("component", "apiserver").Handler())
+	upstreamlog.RedirectLogs(s.options.Logger.With("component", "apiserver").Handler())
 	defer func() {
 		if err != nil {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 			defer cancel()
-			s.shutdown(bounded, err)
+			s.shutdownOnce(bounded, err)
 		}
 	}()
 	if s.dir, err = datadir.Open(o.DataDir, o.Version); err != nil {
@@ -187,12 +199,15 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.quiet.Store(false)
+	if s.store.embedded != nil {
+		s.store.embedded.LogLack()
+	}
 	go s.watchFailures(context.WithoutCancel(ctx))
 	return s, nil
 }
 
-// complete fills defaults in and refuses what cannot work.
-func (o *Options) complete() error {
+// completeOptions fills defaults in and refuses what cannot work.
+func (o *Options) completeOptions() error {
 	switch {
 	case o.DataDir == "":
 		return errors.New("no data directory given")
@@ -202,8 +217,9 @@ func (o *Options) complete() error {
 		return errors.New("no version given")
 	case (o.ServingCert == "") != (o.ServingKey == ""):
 		return errors.New("a serving certificate and its key must be given together")
-	case (o.EtcdCertFile == "") != (o.EtcdKeyFile == ""):
-		return errors.New("an etcd client certificate and its key must be given together")
+	}
+	if err := o.validateEtcd(); err != nil {
+		return err
 	}
 	if o.CertificateLifetime <= 0 {
 		o.CertificateLifetime = 365 * 24 * time.Hour
@@ -228,12 +244,22 @@ func (o *Options) complete() error {
 	return nil
 }
 
+func (o *Options) validateEtcd() error {
+	if (o.EtcdCertFile == "") != (o.EtcdKeyFile == "") {
+		return errors.New("an etcd client certificate and its key must be given together")
+	}
+	if o.EtcdQuotaBytes != 0 && (o.EtcdQuotaBytes < MinEtcdQuotaBytes || o.EtcdQuotaBytes > MaxEtcdQuotaBytes) {
+		return fmt.Errorf("the quota of the embedded etcd is %d bytes: it is from %d to %d", o.EtcdQuotaBytes, int64(MinEtcdQuotaBytes), int64(MaxEtcdQuotaBytes))
+	}
+	return nil
+}
+
 // LoopbackConfig returns a new configuration for clients of the hub's own
 // controllers, which need no connection. Its identity may do everything and sees
 // everything, other than the API server's own identity, which does not see what
 // must not act on the hub.
 func (s *Server) LoopbackConfig() *rest.Config {
-	c := s.config(HubUser)
+	c := s.clientConfig(HubUser)
 	// The API server's own speaks protobuf, which custom resources do not.
 	c.ContentType, c.AcceptContentTypes = "", ""
 	return c
@@ -246,8 +272,8 @@ func (s *Server) AdminKubeconfigPath() string { return s.kubeconfig }
 // the one that it listens on, else the machine's first global one.
 func (s *Server) AdvertiseAddress() string { return s.options.AdvertiseAddress }
 
-// Address is the host and port at which this machine reaches the server.
-func (s *Server) Address() string { return s.address }
+// LocalAddress is the host and port at which this machine reaches the server.
+func (s *Server) LocalAddress() string { return s.address }
 
 // AdvertisedAddress is the host and port at which others reach the server.
 func (s *Server) AdvertisedAddress() string {
@@ -258,20 +284,19 @@ func (s *Server) AdvertisedAddress() string {
 	return net.JoinHostPort(s.options.AdvertiseAddress, port)
 }
 
-// Keys is the key set that the server runs with.
-func (s *Server) Keys() *keys.Set { return s.keys }
+// KeySet is the key set that the server runs with.
+func (s *Server) KeySet() *keys.Set { return s.keys }
 
-// EtcdClient is a client of the server's etcd; it is closed by Stop, and by
-// nobody else.
+// EtcdClient is a client of the server's etcd. Only Stop closes it.
 func (s *Server) EtcdClient() *clientv3.Client { return s.store.client }
 
 // Done is closed when the server has ended, by Stop or by a failure; Err tells
 // which.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err is why the server ended before it was stopped; nil until Done is closed,
+// EndError is why the server ended before it was stopped; nil until Done is closed,
 // and after a Stop.
-func (s *Server) Err() error {
+func (s *Server) EndError() error {
 	select {
 	case <-s.done:
 		return s.failure
@@ -284,16 +309,16 @@ func (s *Server) Err() error {
 // what it has begun, then etcd. It returns when all is down, or with an error
 // when ctx ends before that; the rest is then cut short.
 func (s *Server) Stop(ctx context.Context) error {
-	s.shutdown(ctx, nil)
+	s.shutdownOnce(ctx, nil)
 	return ctx.Err()
 }
 
 // onStop adds something to do on shutdown; what was added last goes first.
 func (s *Server) onStop(f func(context.Context)) { s.stages = append(s.stages, f) }
 
-// shutdown takes everything down, once; cause is why, or nil when it was asked
+// shutdownOnce takes everything down, once; cause is why, or nil when it was asked
 // for.
-func (s *Server) shutdown(ctx context.Context, cause error) {
+func (s *Server) shutdownOnce(ctx context.Context, cause error) {
 	s.stopOnce.Do(func() {
 		close(s.stopping)
 		s.quiet.Store(true)
@@ -312,7 +337,7 @@ func (s *Server) watchFailures(ctx context.Context) {
 	select {
 	case <-s.stopping:
 		return
-	case err := <-s.store.failed():
+	case err := <-s.store.etcdFailures():
 		cause = fmt.Errorf("the embedded etcd has failed: %w", err)
 	case <-s.served:
 		cause = s.serveErr
@@ -321,5 +346,5 @@ func (s *Server) watchFailures(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	s.shutdown(ctx, cause)
+	s.shutdownOnce(ctx, cause)
 }

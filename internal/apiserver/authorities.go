@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/pause"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 	authoritiesAgain = 2 * time.Second
 )
 
-// authorities that count now, and who wants to know of others.
+// authorities in force, and the functions that a change calls.
 type authorities struct {
 	now atomic.Pointer[keys.Authorities]
 
@@ -30,8 +31,8 @@ type authorities struct {
 	revision int64 // of the etcd at which they were read
 }
 
-// Authorities by which this hub, its users and its agents know each other now.
-func (s *Server) Authorities() *keys.Authorities { return s.authorities.now.Load() }
+// CurrentAuthorities returns the authorities by which this hub, its users and its agents know each other now.
+func (s *Server) CurrentAuthorities() *keys.Authorities { return s.authorities.now.Load() }
 
 // OnCertificates calls fn, which must not block, when the authorities have changed, and
 // when it is time to renew what they signed for the hub itself.
@@ -41,20 +42,20 @@ func (s *Server) OnCertificates(fn func()) {
 	s.authorities.renewed = append(s.authorities.renewed, fn)
 }
 
-// Rotate begins a rotation of the hub's CAs, for all hubs of this etcd.
-func (s *Server) Rotate(ctx context.Context) (*keys.Authorities, error) {
-	return s.changeAuthorities(ctx, func(a *keys.Authorities) (*keys.Authorities, error) { return a.Rotate(time.Now()) })
+// RotateAuthorities begins a rotation of the hub's CAs, for all hubs of this etcd.
+func (s *Server) RotateAuthorities(ctx context.Context) (*keys.Authorities, error) {
+	return s.changeAuthorities(ctx, func(a *keys.Authorities) (*keys.Authorities, error) { return a.BeginRotation(time.Now()) })
 }
 
 // FinishRotation ends the trust in the former CAs, for all hubs of this etcd.
 func (s *Server) FinishRotation(ctx context.Context) (*keys.Authorities, error) {
-	return s.changeAuthorities(ctx, (*keys.Authorities).Finish)
+	return s.changeAuthorities(ctx, (*keys.Authorities).FinishRotation)
 }
 
 func (s *Server) changeAuthorities(ctx context.Context, change func(*keys.Authorities) (*keys.Authorities, error)) (*keys.Authorities, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	now, version, _, err := s.store.authorities(ctx, s.keys)
+	now, version, _, err := s.store.readAuthorities(ctx, s.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (s *Server) changeAuthorities(ctx context.Context, change func(*keys.Author
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := s.keys.Seal(next)
+	sealed, err := s.keys.SealAuthorities(next)
 	if err != nil {
 		return nil, err
 	}
@@ -74,19 +75,19 @@ func (s *Server) changeAuthorities(ctx context.Context, change func(*keys.Author
 		return nil, fmt.Errorf("write the hub's CAs to etcd at %v: %w", s.store.endpoints, err)
 	}
 	if !resp.Succeeded {
-		return nil, errors.New("somebody else has changed the hub's CAs at the same time: see atoll ca status")
+		return nil, errors.New("the hub's CAs were changed by another request at the same time: see atoll ca status")
 	}
 	return next, s.takeAuthorities(next)
 }
 
-// authorities as the etcd has them, the version of the key, and the revision of the etcd.
-func (s *store) authorities(ctx context.Context, set *keys.Set) (a *keys.Authorities, version, revision int64, err error) {
+// readAuthorities reads the authorities as the etcd has them, the version of the key, and the revision of the etcd.
+func (s *store) readAuthorities(ctx context.Context, set *keys.Set) (a *keys.Authorities, version, revision int64, err error) {
 	resp, err := s.client.Get(ctx, authoritiesKey)
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("read the hub's CAs from etcd at %v: %w", s.endpoints, err)
 	}
 	if len(resp.Kvs) == 0 {
-		return set.Authorities(), 0, resp.Header.Revision, nil
+		return set.FileAuthorities(), 0, resp.Header.Revision, nil
 	}
 	if a, err = set.Open(resp.Kvs[0].Value); err != nil {
 		return nil, 0, 0, err
@@ -94,11 +95,11 @@ func (s *store) authorities(ctx context.Context, set *keys.Set) (a *keys.Authori
 	return a, resp.Kvs[0].ModRevision, resp.Header.Revision, nil
 }
 
-// loadAuthorities before anything is signed.
+// loadAuthorities loads the authorities before anything is signed.
 func (s *Server) loadAuthorities(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	a, _, revision, err := s.store.authorities(ctx, s.keys)
+	a, _, revision, err := s.store.readAuthorities(ctx, s.keys)
 	if err != nil {
 		return err
 	}
@@ -107,20 +108,20 @@ func (s *Server) loadAuthorities(ctx context.Context) error {
 	return nil
 }
 
-// takeAuthorities that are newer than those that count here.
+// takeAuthorities takes authorities that are newer than those that count here.
 func (s *Server) takeAuthorities(a *keys.Authorities) error {
 	s.authorities.mu.Lock()
 	defer s.authorities.mu.Unlock()
-	if a.Edition() <= s.Authorities().Edition() {
+	if a.TrustEdition() <= s.CurrentAuthorities().TrustEdition() {
 		return nil
 	}
 	s.authorities.now.Store(a)
-	s.options.Logger.Info("the hub's CAs have changed", "generation", a.Generation, "rotating", a.Rotating())
+	s.options.Logger.Info("the hub's CAs have changed", "generation", a.Generation, "rotating", a.IsRotating())
 	return s.renewAll(time.Now())
 }
 
-// renewAll writes the hub's certificates anew and tells whoever has others of them. The
-// caller holds the lock.
+// renewAll writes the hub's certificates again and calls the registered functions. The caller
+// holds the lock.
 func (s *Server) renewAll(now time.Time) error {
 	err := s.writeCertificates(now)
 	for _, fn := range s.authorities.renewed {
@@ -129,7 +130,7 @@ func (s *Server) renewAll(now time.Time) error {
 	return err
 }
 
-// followAuthorities that other hubs of the etcd change, until ctx ends.
+// followAuthorities follows authorities that other hubs of the etcd change, until ctx ends.
 func (s *Server) followAuthorities(ctx context.Context) {
 	told := ""
 	for ctx.Err() == nil {
@@ -141,14 +142,11 @@ func (s *Server) followAuthorities(ctx context.Context) {
 			told = err.Error()
 			s.options.Logger.Warn("cannot follow the hub's CAs; trying on", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(authoritiesAgain):
-		}
+		pause.WaitFor(ctx, authoritiesAgain)
 	}
 }
 
-// watchAuthorities until the watch ends, and tells why.
+// watchAuthorities watches until the watch ends, and returns why.
 func (s *Server) watchAuthorities(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -156,7 +154,7 @@ func (s *Server) watchAuthorities(ctx context.Context) error {
 		if r.CompactRevision == 0 && r.Err() != nil {
 			return fmt.Errorf("watch the hub's CAs: %w", r.Err())
 		}
-		a, _, revision, err := s.store.authorities(ctx, s.keys)
+		a, _, revision, err := s.store.readAuthorities(ctx, s.keys)
 		if err != nil {
 			return err
 		}

@@ -33,15 +33,15 @@ func shownBy(address string, roots *x509.CertPool) (*x509.Certificate, error) {
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
-// TestRotation: new CAs count at once, without a restart; who knows the hub by the former
-// one goes on knowing it; its client certificates count until the rotation is finished; and
-// a hub that starts again, or is made of the same etcd and keys, has the new ones.
+// TestRotation: new CAs count at once, without a restart. A client with the former CA still
+// recognises the hub. Client certificates of the former CA count until the rotation is finished. A
+// hub that restarts, or starts with the same etcd and keys, has the new CAs.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	o := options(t.TempDir())
+	o := testOptions(t.TempDir())
 	s := start(t, o)
 	before := read(t, s.AdminKubeconfigPath())
-	first := s.Authorities()
+	first := s.CurrentAuthorities()
 	handed := handedOut(t, s)
 	handed(first)
 	done := make(chan struct{}, 8)
@@ -49,20 +49,20 @@ func TestRotation(t *testing.T) {
 	if _, err := s.FinishRotation(t.Context()); !errors.Is(err, keys.ErrNotRotating) {
 		t.Errorf("finished what was not begun: %v", err)
 	}
-	second, err := s.Rotate(t.Context())
+	second, err := s.RotateAuthorities(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-done
-	if !s.Authorities().Equal(second) || second.Generation != 2 {
-		t.Fatalf("generation %d counts", s.Authorities().Generation)
+	if !s.CurrentAuthorities().Equal(second) || second.Generation != 2 {
+		t.Fatalf("generation %d counts", s.CurrentAuthorities().Generation)
 	}
-	if _, err := s.Rotate(t.Context()); !errors.Is(err, keys.ErrRotating) {
+	if _, err := s.RotateAuthorities(t.Context()); !errors.Is(err, keys.ErrRotating) {
 		t.Errorf("rotated twice: %v", err)
 	}
-	eventually(t, "the new CA's certificate is shown, to who knows either", func(context.Context) (bool, string) {
+	waitUntil(t, "the new CA's certificate is shown, to clients of either CA", func(context.Context) (bool, string) {
 		for _, a := range []*keys.Authorities{first, second} {
-			c, err := shownBy(s.Address(), a.Cluster.Pool())
+			c, err := shownBy(s.LocalAddress(), a.Cluster.CertPool())
 			if err != nil {
 				return false, err.Error()
 			}
@@ -73,12 +73,12 @@ func TestRotation(t *testing.T) {
 		return true, ""
 	})
 	handed(second)
-	asks := asking(t)
+	asks := newRequester(t)
 	after := read(t, s.AdminKubeconfigPath())
 	if after == before {
 		t.Error("hub.kubeconfig is the old one")
 	}
-	eventually(t, "both kubeconfigs are good", func(context.Context) (bool, string) {
+	waitUntil(t, "both kubeconfigs are good", func(context.Context) (bool, string) {
 		err := errors.Join(asks(before), asks(after))
 		return err == nil, errText(err)
 	})
@@ -87,7 +87,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old kubeconfig is good no more", func(context.Context) (bool, string) {
+	waitUntil(t, "the old kubeconfig is good no more", func(context.Context) (bool, string) {
 		err := asks(before)
 		return err != nil && (strings.Contains(err.Error(), "Unauthorized") || strings.Contains(err.Error(), "provide credentials") || strings.Contains(err.Error(), "forbidden")), errText(err)
 	})
@@ -95,38 +95,38 @@ func TestRotation(t *testing.T) {
 		t.Errorf("the new kubeconfig: %v", err)
 	}
 	if users := s.FormerUsers(); len(users) > 0 {
-		t.Errorf("after its end it is told of %+v", users)
+		t.Errorf("after its end %+v is reported", users)
 	}
 	handed(third)
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	again := start(t, o)
-	if !again.Authorities().Equal(third) {
-		t.Errorf("generation %d counts after a restart", again.Authorities().Generation)
+	if !again.CurrentAuthorities().Equal(third) {
+		t.Errorf("generation %d counts after a restart", again.CurrentAuthorities().Generation)
 	}
-	if _, err := shownBy(again.Address(), first.Cluster.Pool()); err != nil {
-		t.Errorf("who knew the hub before the rotation, after a restart: %v", err)
+	if _, err := shownBy(again.LocalAddress(), first.Cluster.CertPool()); err != nil {
+		t.Errorf("a client of the CA before the rotation, after a restart: %v", err)
 	}
 }
 
-// handedOut gives a check that the server hands out these CAs to what runs in a namespace.
+// handedOut returns a check that the server hands out these CAs to what runs in a namespace.
 func handedOut(t *testing.T, s *apiserver.Server) func(*keys.Authorities) {
 	t.Helper()
 	token := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken}
 	token.Name, token.Annotations = "token-with-ca", map[string]string{corev1.ServiceAccountNameKey: "default"}
-	core := admin(t, s).kube.CoreV1()
-	eventually(t, "a token is asked for", func(ctx context.Context) (bool, string) {
+	core := newAdmin(t, s).kube.CoreV1()
+	waitUntil(t, "a token is asked for", func(ctx context.Context) (bool, string) {
 		if _, err := core.ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
-			return false, err.Error() // a token of nobody is deleted
+			return false, err.Error() // a token without a ServiceAccount is deleted
 		}
 		_, err := core.Secrets("default").Create(ctx, token, metav1.CreateOptions{})
 		return err == nil, errText(err)
 	})
 	return func(want *keys.Authorities) {
 		t.Helper()
-		core := admin(t, s).kube.CoreV1() // whose certificate is a new one each time
-		eventually(t, "the CAs are handed out", func(ctx context.Context) (bool, string) {
+		core := newAdmin(t, s).kube.CoreV1() // whose certificate is a new one each time
+		waitUntil(t, "the CAs are handed out", func(ctx context.Context) (bool, string) {
 			published, err := core.ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 			if err != nil {
 				return false, err.Error()
@@ -141,8 +141,8 @@ func handedOut(t *testing.T, s *apiserver.Server) func(*keys.Authorities) {
 	}
 }
 
-// asking the hub by a kubeconfig, on a connection of its own.
-func asking(t *testing.T) func(kubeconfig string) error {
+// newRequester the hub by a kubeconfig, on a connection of its own.
+func newRequester(t *testing.T) func(kubeconfig string) error {
 	return func(kubeconfig string) error {
 		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
 		if err != nil {
@@ -154,8 +154,8 @@ func asking(t *testing.T) func(kubeconfig string) error {
 	}
 }
 
-// toldInTime: who comes by what ends with the rotation is told so, and nobody else; and so is
-// who asks for that.
+// warnedInTime: users of certificates that end with the rotation are warned, and no others; a
+// query lists them.
 func toldInTime(t *testing.T, s *apiserver.Server, before, after string) {
 	t.Helper()
 	users := s.FormerUsers()
@@ -163,10 +163,10 @@ func toldInTime(t *testing.T, s *apiserver.Server, before, after string) {
 		t.Errorf("by certificates of the former CA came %+v", users)
 	}
 	if got := warnedOf(t, before); !strings.Contains(got, "your client certificate ends when that is finished") {
-		t.Errorf("who comes by the old kubeconfig is told %q", got)
+		t.Errorf("the user of the old kubeconfig gets %q", got)
 	}
 	if got := warnedOf(t, after); got != "" {
-		t.Errorf("who comes by the new kubeconfig is told %q", got)
+		t.Errorf("the user of the new kubeconfig gets %q", got)
 	}
 }
 
@@ -182,7 +182,7 @@ func warnedOf(t *testing.T, kubeconfig string) string {
 	if _, err := kubernetes.NewForConfigOrDie(withoutReuse(config)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
 		t.Fatal(err)
 	}
-	return said.take()
+	return said.takeText()
 }
 
 func read(t *testing.T, path string) string {
@@ -209,12 +209,12 @@ func TestCertificatesRenewWithoutARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options(filepath.Join(dir, "hub"))
+	o := testOptions(filepath.Join(dir, "hub"))
 	o.CertificateLifetime = time.Minute // renewed every 5 s
 	o.ServingCert, o.ServingKey = filepath.Join(dir, "serving.crt"), filepath.Join(dir, "serving.key")
 	provide := func() {
 		t.Helper()
-		cert, key, err := other.ClusterCA.Issue(keys.Request{CommonName: "hub.example.com", IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
+		cert, key, err := other.ClusterCA.IssueCertificate(keys.Request{CommonName: "hub.example.com", IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
 			Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: time.Now(), Lifetime: time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +228,7 @@ func TestCertificatesRenewWithoutARestart(t *testing.T) {
 	provide()
 	s := start(t, o)
 	serial := func(roots *x509.CertPool, name string) string {
-		conn, err := tls.Dial("tcp", s.Address(), &tls.Config{RootCAs: roots, ServerName: name})
+		conn, err := tls.Dial("tcp", s.LocalAddress(), &tls.Config{RootCAs: roots, ServerName: name})
 		if err != nil {
 			return ""
 		}
@@ -236,18 +236,20 @@ func TestCertificatesRenewWithoutARestart(t *testing.T) {
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 	}
 	const inner = "hub.atoll.internal"
-	ownFirst, theirFirst := serial(s.Authorities().Cluster.Pool(), inner), serial(other.ClusterCA.Pool(), "127.0.0.1")
+	ownFirst, theirFirst := serial(s.CurrentAuthorities().Cluster.CertPool(), inner), serial(other.ClusterCA.CertPool(), "127.0.0.1")
 	if ownFirst == "" || theirFirst == "" {
 		t.Fatalf("shown at first: %q and %q", ownFirst, theirFirst)
 	}
 	provide()
-	eventually(t, "both are others", func(context.Context) (bool, string) {
-		own, their := serial(s.Authorities().Cluster.Pool(), inner), serial(other.ClusterCA.Pool(), "127.0.0.1")
+	waitUntil(t, "both are others", func(context.Context) (bool, string) {
+		own, their := serial(s.CurrentAuthorities().Cluster.CertPool(), inner), serial(other.ClusterCA.CertPool(), "127.0.0.1")
 		return own != "" && own != ownFirst && their != "" && their != theirFirst, own + " and " + their
 	})
 	names := map[string]bool{}
-	for _, c := range s.ServingCertificates() {
-		names[c.Name] = c.Own
+	for _, c := range s.ListCertificates() {
+		if !strings.HasSuffix(c.Name, " CA") {
+			names[c.Name] = c.Own
+		}
 	}
 	if len(names) != 2 || !names["API"] || names["API, of --tls-cert-file"] {
 		t.Errorf("the hub tells of %v", names)

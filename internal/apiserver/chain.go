@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -30,7 +31,7 @@ const drainTimeout = 10 * time.Second
 
 // serve builds the API server, runs it, and returns when it is ready.
 func (s *Server) serve(ctx context.Context) error {
-	listener, err := s.listen()
+	listener, err := s.openListener()
 	if err != nil {
 		return err
 	}
@@ -38,8 +39,8 @@ func (s *Server) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the port of %v: %w", listener.Addr(), err)
 	}
-	s.address = net.JoinHostPort(reachable(s.options.BindAddress), port)
-	s.kubeconfig = s.dir.Path(kubeconfigFile)
+	s.address = net.JoinHostPort(reachableHost(s.options.BindAddress), port)
+	s.kubeconfig = s.dir.FilePath(kubeconfigFile)
 	if err := s.writeCertificates(time.Now()); err != nil {
 		listener.Close()
 		return err
@@ -48,7 +49,7 @@ func (s *Server) serve(ctx context.Context) error {
 	s.inside = inprocess.New(context.WithoutCancel(ctx))
 	s.onStop(func(context.Context) { s.inside.Close() })
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	prepared, err := s.build(run, listener)
+	prepared, err := s.buildServer(run, listener)
 	if err != nil {
 		stop()
 		listener.Close()
@@ -74,8 +75,8 @@ func (s *Server) serve(ctx context.Context) error {
 	return s.awaitReady(ctx)
 }
 
-// build composes the API server and returns what runs it.
-func (s *Server) build(ctx context.Context, listener net.Listener) (func(context.Context) error, error) {
+// buildServer composes the API server and returns what runs it.
+func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(context.Context) error, error) {
 	s.identities = newIdentities(append([]string{HubUser}, controllerUsers()...)...)
 	options, err := s.upstreamOptions(ctx, listener)
 	if err != nil {
@@ -85,20 +86,26 @@ func (s *Server) build(ctx context.Context, listener net.Listener) (func(context
 	if err != nil {
 		return nil, fmt.Errorf("configure API server: %w", err)
 	}
-	s.adjust(config)
-	storesize.Publish(s.store.client)
-	if err := s.openDirect(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter, config.KubeAPIs.ControlPlane.Generic.RESTOptionsGetter); err != nil {
+	guard, err := newSpaceGuard(s.store.space, s.options.Metrics)
+	if err != nil {
 		return nil, err
 	}
-	s.loopback = config.KubeAPIs.ControlPlane.Generic.LoopbackClientConfig
+	s.adjustConfig(config, guard)
+	storesize.PublishSize(s.store.client)
+	kube := config.KubeAPIs.ControlPlane.Generic
+	if err := s.openDirect(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter, kube.RESTOptionsGetter, s.newAuditor(kube.AuditBackend, kube.AuditPolicyRuleEvaluator)); err != nil {
+		return nil, err
+	}
+	s.loopback = kube.LoopbackClientConfig
 	completed, err := config.Complete()
 	if err != nil {
 		return nil, fmt.Errorf("complete API server configuration: %w", err)
 	}
-	server, err := s.chain(completed)
+	server, err := s.chainServers(completed)
 	if err != nil {
 		return nil, err
 	}
+	server.GenericAPIServer.Handler.NonGoRestfulMux.HandleFunc(storePath, guard.serveStore)
 	prepared, err := server.PrepareRun()
 	if err != nil {
 		return nil, fmt.Errorf("prepare API server: %w", err)
@@ -106,13 +113,14 @@ func (s *Server) build(ctx context.Context, listener net.Listener) (func(context
 	return prepared.Run, nil
 }
 
-// adjust makes upstream's configuration the hub's.
-func (s *Server) adjust(config *kubeapiserver.Config) {
+// adjustConfig makes upstream's configuration the hub's.
+func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard) {
 	kube := config.KubeAPIs.ControlPlane.Generic
 	extensions := &config.ApiExtensions.GenericConfig.Config
 	front := &config.Aggregator.GenericConfig.Config
 	for _, c := range []*genericapiserver.Config{kube, extensions, front} {
-		s.identities.authenticate(&c.Authentication)
+		s.identities.addIdentities(&c.Authentication)
+		c.RESTOptionsGetter = guardedOptions{c.RESTOptionsGetter, guard}
 		if s.options.Authorize != nil {
 			c.Authorization.Authorizer = s.options.Authorize(c.Authorization.Authorizer)
 		}
@@ -122,15 +130,15 @@ func (s *Server) adjust(config *kubeapiserver.Config) {
 		if s.options.Handlers != nil {
 			handler = s.options.Handlers(handler)
 		}
-		return genericapiserver.DefaultBuildHandlerChain(s.warnFormer(s.rewrite(s.elsewhere(handler))), c)
+		return genericapiserver.DefaultBuildHandlerChain(s.warnFormer(s.rewriteQueries(s.refuseNodeRequests(handler))), c)
 	}
-	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = engineStorage{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}
+	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = guardedOptions{engineStorage{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}, guard}
 }
 
-// chain links the three API servers: the aggregator in front, then the built-in
+// chainServers links the three API servers: the aggregator in front, then the built-in
 // kinds, then custom resources. It leaves out what upstream keeps for clusters
 // with nodes: the kubernetes Service, address ranges and repair loops.
-func (s *Server) chain(config kubeapiserver.CompletedConfig) (*aggregator.APIAggregator, error) {
+func (s *Server) chainServers(config kubeapiserver.CompletedConfig) (*aggregator.APIAggregator, error) {
 	notFound := notfoundhandler.New(config.KubeAPIs.ControlPlane.Generic.Serializer, genericfilters.NoMuxAndDiscoveryIncompleteKey)
 	extensions, err := config.ApiExtensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
 	if err != nil {
@@ -144,7 +152,7 @@ func (s *Server) chain(config kubeapiserver.CompletedConfig) (*aggregator.APIAgg
 		return nil, err
 	}
 	crds := extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
-	front, err := controlplaneapiserver.CreateAggregatorServer(config.Aggregator, kube, crds, true, s.priorities(kube))
+	front, err := controlplaneapiserver.CreateAggregatorServer(config.Aggregator, kube, crds, true, s.groupPriorities(kube))
 	if err != nil {
 		return nil, fmt.Errorf("build the aggregator: %w", err)
 	}
@@ -173,10 +181,13 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 		return nil, fmt.Errorf("build storage of built-in kinds: %w", err)
 	}
 	for i, p := range providers {
-		if p.GroupName() == "" {
+		switch p.GroupName() {
+		case "":
 			p = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodes()}
+		case rbacv1.GroupName:
+			p = leastBindings{p, s.options.Logger}
 		}
-		providers[i] = s.options.Storage.with(p)
+		providers[i] = s.options.Storage.wrapProvider(p)
 	}
 	if err := server.InstallAPIs(providers...); err != nil {
 		return nil, fmt.Errorf("install built-in kinds: %w", err)
@@ -189,7 +200,7 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 
 // awaitReady returns when /readyz passes, asked by a connection like those of others.
 func (s *Server) awaitReady(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(s.identities.config(s.loopback, HubUser))
+	client, err := kubernetes.NewForConfig(s.identities.configFor(s.loopback, HubUser))
 	if err != nil {
 		return fmt.Errorf("make loopback client: %w", err)
 	}

@@ -16,16 +16,16 @@ import (
 	"atoll.dev/atoll/internal/apiserver/nodes"
 )
 
-// clusterNodes says how Clusters are served as Nodes.
+// clusterNodes returns how Clusters are served as Nodes.
 func (s *Server) clusterNodes() nodes.Options {
-	clusters, prefix := s.direct.Clusters.Reader()
+	clusters, prefix := s.direct.Clusters.StorageReader()
 	return nodes.Options{Clusters: clusters, Prefix: prefix, Patch: s.patchCluster, Own: s.identities.isOwn}
 }
 
-// patchCluster by a request of its own, in the name of whose request ctx is of: so it is
+// patchCluster patches the Cluster by a request of its own, in the name of whose request ctx is of: so it is
 // authorized, admitted, audited and answered with warnings like any other.
 func (s *Server) patchCluster(ctx context.Context, name string, patch []byte, o metav1.PatchOptions) (*v1alpha1.Cluster, error) {
-	config, err := s.as(ctx)
+	config, err := s.configAsRequester(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -44,13 +44,14 @@ func (s *Server) patchCluster(ctx context.Context, name string, patch []byte, o 
 	return c, nil
 }
 
-// as whose request ctx is of, a client of the API may ask it. Warnings go to who asked.
-func (s *Server) as(ctx context.Context) (*rest.Config, error) {
+// configAsRequester returns a client configuration in the name of the request's user. Warnings go
+// to that user.
+func (s *Server) configAsRequester(ctx context.Context) (*rest.Config, error) {
 	who, ok := request.UserFrom(ctx)
 	if !ok {
-		return nil, fmt.Errorf("nobody is known to ask")
+		return nil, fmt.Errorf("the request has no user")
 	}
-	config := s.config(HubUser)
+	config := s.clientConfig(HubUser)
 	config.ContentType, config.AcceptContentTypes = "", ""
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
 	config.WarningHandlerWithContext = warnings{}
@@ -60,7 +61,7 @@ func (s *Server) as(ctx context.Context) (*rest.Config, error) {
 // warnings of one request go on to the one that made it.
 type warnings struct{}
 
-// HandleWarningHeaderWithContext gives the text to who asked.
+// HandleWarningHeaderWithContext passes the text on to the request's user.
 func (warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
 	if code == 299 && text != "" {
 		warning.AddWarning(ctx, agent, text)

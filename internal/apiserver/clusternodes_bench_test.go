@@ -45,9 +45,9 @@ func manyClusters(b *testing.B, s *apiserver.Server) {
 	}
 }
 
-// peak of the heap while something is done, above what it was before, in MB. All of it is in
+// measurePeak of the heap while something is done, above what it was before, in MB. All of it is in
 // this process, etcd too.
-func peak(do func()) float64 {
+func measurePeak(do func()) float64 {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	now := func() uint64 { metrics.Read(heap); return heap[0].Value.Uint64() } // which stops nothing
 	runtime.GC()
@@ -72,7 +72,7 @@ func peak(do func()) float64 {
 // BenchmarkNodes of 100,000 clusters: as `kubectl get nodes` reads them, as a program that
 // bounds nothing does, and as a watch is resumed.
 func BenchmarkNodes(b *testing.B) {
-	s, err := apiserver.Start(b.Context(), options(b.TempDir()))
+	s, err := apiserver.Start(b.Context(), testOptions(b.TempDir()))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -81,13 +81,13 @@ func BenchmarkNodes(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	define(b, s)
+	createDefinitions(b, s)
 	manyClusters(b, s)
-	kube := admin(b, s).kube
+	kube := newAdmin(b, s).kube
 	b.Run("pages of 500 as tables", func(b *testing.B) {
 		for b.Loop() {
 			pages, rows, began := 0, 0, time.Now()
-			most := peak(func() { pages, rows = tables(b, kube) })
+			most := measurePeak(func() { pages, rows = readTables(b, kube) })
 			if rows != benchedNodes {
 				b.Fatalf("%d nodes come", rows)
 			}
@@ -99,7 +99,7 @@ func BenchmarkNodes(b *testing.B) {
 		for b.Loop() {
 			var n int64
 			began := time.Now()
-			b.ReportMetric(peak(func() {
+			b.ReportMetric(measurePeak(func() {
 				body, err := kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes").SetHeader("Accept", "application/vnd.kubernetes.protobuf").Stream(b.Context())
 				if err != nil {
 					b.Fatal(err)
@@ -119,7 +119,7 @@ func BenchmarkNodes(b *testing.B) {
 		}
 		manyChange(b, kube)
 		for b.Loop() {
-			b.ReportMetric(peak(func() { resume(b, kube, list.ResourceVersion) }), "peak-MB")
+			b.ReportMetric(measurePeak(func() { resumeWatch(b, kube, list.ResourceVersion) }), "peak-MB")
 		}
 	})
 }
@@ -136,8 +136,8 @@ func manyChange(b *testing.B, kube kubernetes.Interface) {
 	}
 }
 
-// resume a watch, until it has told of all that changed.
-func resume(b *testing.B, kube kubernetes.Interface, version string) {
+// resumeWatch resumes a watch, until it has reported all changes.
+func resumeWatch(b *testing.B, kube kubernetes.Interface, version string) {
 	b.Helper()
 	w, err := kube.CoreV1().Nodes().Watch(b.Context(), metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
@@ -155,8 +155,8 @@ func resume(b *testing.B, kube kubernetes.Interface, version string) {
 	}
 }
 
-// tables of all nodes, page by page, as kubectl reads them.
-func tables(b *testing.B, kube kubernetes.Interface) (pages, rows int) {
+// readTables of all nodes, page by page, as kubectl reads them.
+func readTables(b *testing.B, kube kubernetes.Interface) (pages, rows int) {
 	b.Helper()
 	for next := ""; ; {
 		r := kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes").SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("limit", "500")

@@ -39,27 +39,27 @@ type cohort struct {
 // newCohort makes clusters of these names, accepted but for those that begin with "new".
 func newCohort(t *testing.T, names ...string) *cohort {
 	t.Helper()
-	f := &cohort{user: admin(t, hub), label: rand.String(6)}
+	f := &cohort{user: newAdmin(t, hub), label: rand.String(6)}
 	f.selector = "fleet=" + f.label
 	manifest, err := crds.Files.ReadFile("atoll.dev_clusters.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Another test defines clusters otherwise.
-	t.Cleanup(func() { f.undefined(context.Background()) })
-	f.definition(string(manifest), definedClusters)
+	t.Cleanup(func() { f.deleteDefinition(context.Background()) })
+	f.createDefinition(string(manifest), definedClusters)
 	for _, name := range names {
-		// By no discovery, which follows later that the kind is defined anew.
+		// The mapping does not use discovery, which sees the newly defined kind later.
 		c := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "atoll.dev/v1alpha1", "kind": "Cluster",
-			"metadata": map[string]any{"name": f.name(name), "labels": map[string]any{"fleet": f.label}},
+			"metadata": map[string]any{"name": f.fullName(name), "labels": map[string]any{"fleet": f.label}},
 			"spec":     map[string]any{"accepted": !strings.HasPrefix(name, "new"), "region": "eu"},
 		}}
-		if _, err := f.clusters().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+		if _, err := f.clusterClient().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := f.clusters().Delete(context.Background(), f.name(name), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			if err := f.clusterClient().Delete(context.Background(), f.fullName(name), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				t.Errorf("clean up: %v", err)
 			}
 		})
@@ -69,10 +69,10 @@ func newCohort(t *testing.T, names ...string) *cohort {
 
 const definedClusters = "clusters.atoll.dev"
 
-// undefined waits until clusters are defined no more.
-func (f *cohort) undefined(ctx context.Context) {
+// deleteDefinition waits until clusters are defined no more.
+func (f *cohort) deleteDefinition(ctx context.Context) {
 	f.t.Helper()
-	crds := f.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	crds := f.resourceClient("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := crds.Get(ctx, definedClusters, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
@@ -82,16 +82,16 @@ func (f *cohort) undefined(ctx context.Context) {
 	}
 }
 
-func (f *cohort) name(short string) string { return short + "-" + f.label }
+func (f *cohort) fullName(short string) string { return short + "-" + f.label }
 
-func (f *cohort) clusters() dynamic.NamespaceableResourceInterface {
-	return f.resource("atoll.dev", "v1alpha1", "clusters")
+func (f *cohort) clusterClient() dynamic.NamespaceableResourceInterface {
+	return f.resourceClient("atoll.dev", "v1alpha1", "clusters")
 }
 
-// cluster as it is stored.
-func (f *cohort) cluster(name string) *v1alpha1.Cluster {
+// getCluster as it is stored.
+func (f *cohort) getCluster(name string) *v1alpha1.Cluster {
 	f.t.Helper()
-	u, err := f.clusters().Get(f.t.Context(), f.name(name), metav1.GetOptions{})
+	u, err := f.clusterClient().Get(f.t.Context(), f.fullName(name), metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -102,16 +102,16 @@ func (f *cohort) cluster(name string) *v1alpha1.Cluster {
 	return c
 }
 
-// edit a cluster, by a merge patch.
-func (f *cohort) edit(name, patch string, parts ...string) {
+// patchCluster a cluster, by a merge patch.
+func (f *cohort) patchCluster(name, patch string, parts ...string) {
 	f.t.Helper()
-	if _, err := f.clusters().Patch(f.t.Context(), f.name(name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, parts...); err != nil {
+	if _, err := f.clusterClient().Patch(f.t.Context(), f.fullName(name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, parts...); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// nodes of the cohort, by their short names.
-func (f *cohort) nodes(o metav1.ListOptions) []string {
+// listNodes of the cohort, by their short names.
+func (f *cohort) listNodes(o metav1.ListOptions) []string {
 	f.t.Helper()
 	o.LabelSelector = strings.TrimPrefix(o.LabelSelector+","+f.selector, ",")
 	list, err := f.kube.CoreV1().Nodes().List(f.t.Context(), o)
@@ -125,15 +125,15 @@ func (f *cohort) nodes(o metav1.ListOptions) []string {
 	return names
 }
 
-func (f *cohort) cordon(by kubernetes.Interface, name string, o metav1.PatchOptions) error {
-	_, err := by.CoreV1().Nodes().Patch(f.t.Context(), f.name(name), types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), o)
+func (f *cohort) cordonNode(by kubernetes.Interface, name string, o metav1.PatchOptions) error {
+	_, err := by.CoreV1().Nodes().Patch(f.t.Context(), f.fullName(name), types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), o)
 	return err
 }
 
 func TestEachAcceptedClusterIsANode(t *testing.T) {
 	f := newCohort(t, "a", "b", "c", "new")
-	f.edit("b", `{"spec":{"region":"us","taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`)
-	f.edit("a", `{"status":{"kubernetesVersion":"v1.36.3","nodes":{"total":5,"ready":4},"resources":{"allocatable":{"cpu":"48"}},
+	f.patchCluster("b", `{"spec":{"region":"us","taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`)
+	f.patchCluster("a", `{"status":{"kubernetesVersion":"v1.36.3","nodes":{"total":5,"ready":4},"resources":{"allocatable":{"cpu":"48"}},
 		"conditions":[{"type":"Ready","status":"True","reason":"AgentConnected","message":"","lastTransitionTime":"2026-03-01T10:00:00Z"}]}}`, "status")
 	for name, x := range map[string]struct {
 		o    metav1.ListOptions
@@ -144,24 +144,24 @@ func TestEachAcceptedClusterIsANode(t *testing.T) {
 		"a role":         {metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/cluster"}, []string{"a", "b", "c"}},
 		"schedulable":    {metav1.ListOptions{FieldSelector: "spec.unschedulable=false"}, []string{"a", "c"}},
 		"cordoned":       {metav1.ListOptions{FieldSelector: "spec.unschedulable=true"}, []string{"b"}},
-		"a name":         {metav1.ListOptions{FieldSelector: "metadata.name=" + f.name("c")}, []string{"c"}},
-		"a pending name": {metav1.ListOptions{FieldSelector: "metadata.name=" + f.name("new")}, []string{}},
+		"a name":         {metav1.ListOptions{FieldSelector: "metadata.name=" + f.fullName("c")}, []string{"c"}},
+		"a pending name": {metav1.ListOptions{FieldSelector: "metadata.name=" + f.fullName("new")}, []string{}},
 	} {
-		if got := f.nodes(x.o); !slices.Equal(got, x.want) {
+		if got := f.listNodes(x.o); !slices.Equal(got, x.want) {
 			t.Errorf("%s: %v, want %v", name, got, x.want)
 		}
 	}
-	if _, err := f.kube.CoreV1().Nodes().Get(t.Context(), f.name("new"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := f.kube.CoreV1().Nodes().Get(t.Context(), f.fullName("new"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the node of a cluster that is not accepted: %v", err)
 	}
-	n, err := f.kube.CoreV1().Nodes().Get(t.Context(), f.name("a"), metav1.GetOptions{})
+	n, err := f.kube.CoreV1().Nodes().Get(t.Context(), f.fullName("a"), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := f.cluster("a"); n.ResourceVersion != c.ResourceVersion || n.UID != c.UID {
+	if c := f.getCluster("a"); n.ResourceVersion != c.ResourceVersion || n.UID != c.UID {
 		t.Errorf("node %s %s of cluster %s %s", n.UID, n.ResourceVersion, c.UID, c.ResourceVersion)
 	}
-	raw, err := f.kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/"+f.name("a")).
+	raw, err := f.kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/"+f.fullName("a")).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestNodesComeInPages(t *testing.T) {
 			break
 		}
 	}
-	if want := []string{f.name("a"), f.name("b"), f.name("c"), f.name("z")}; !slices.Equal(got, want) {
+	if want := []string{f.fullName("a"), f.fullName("b"), f.fullName("c"), f.fullName("z")}; !slices.Equal(got, want) {
 		t.Errorf("in pages of one came %v, want %v", got, want)
 	}
 }
@@ -238,12 +238,12 @@ func TestAWatchOfNodesResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := f.watch(list.ResourceVersion)
-	f.edit("new", `{"metadata":{"labels":{"x":"y"}}}`) // of no node
-	f.edit("a", `{"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`)
-	seen := f.cluster("a").ResourceVersion
-	f.edit("new", `{"spec":{"accepted":true}}`)
-	f.edit("a", `{"spec":{"accepted":false}}`)
-	f.edit("new", `{"metadata":{"labels":{"fleet":"another"}}}`)
+	f.patchCluster("new", `{"metadata":{"labels":{"x":"y"}}}`) // of no node
+	f.patchCluster("a", `{"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`)
+	seen := f.getCluster("a").ResourceVersion
+	f.patchCluster("new", `{"spec":{"accepted":true}}`)
+	f.patchCluster("a", `{"spec":{"accepted":false}}`)
+	f.patchCluster("new", `{"metadata":{"labels":{"fleet":"another"}}}`)
 	events := []string{"MODIFIED a true", "ADDED new false", "DELETED a true", "DELETED new false"}
 	for i, want := range events {
 		if got := f.next(first); got != want {
@@ -264,10 +264,10 @@ func TestInformersOfNodesSync(t *testing.T) {
 	lister := factory.Core().V1().Nodes().Lister()
 	informer := factory.Core().V1().Nodes().Informer()
 	factory.Start(t.Context().Done())
-	eventually(t, "sync", func(context.Context) (bool, string) { return informer.HasSynced(), "not synced" })
-	f.edit("new", `{"spec":{"accepted":true}}`)
-	eventually(t, "see the new one", func(context.Context) (bool, string) {
-		_, err := lister.Get(f.name("new"))
+	waitUntil(t, "sync", func(context.Context) (bool, string) { return informer.HasSynced(), "not synced" })
+	f.patchCluster("new", `{"spec":{"accepted":true}}`)
+	waitUntil(t, "see the new one", func(context.Context) (bool, string) {
+		_, err := lister.Get(f.fullName("new"))
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -283,7 +283,7 @@ func TestTheHubItselfSeesNoNodes(t *testing.T) {
 	if err != nil || len(list.Items) > 0 {
 		t.Errorf("the hub sees %d nodes (%v)", len(list.Items), err)
 	}
-	if _, err := own.CoreV1().Nodes().Get(t.Context(), f.name("a"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := own.CoreV1().Nodes().Get(t.Context(), f.fullName("a"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the hub gets a node: %v", err)
 	}
 	resp, err := hub.EtcdClient().Get(t.Context(), "/registry/minions", clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -292,8 +292,8 @@ func TestTheHubItselfSeesNoNodes(t *testing.T) {
 	}
 }
 
-// as another user, of no group.
-func (f *cohort) as(name string) *kubernetes.Clientset {
+// clientFor another user, of no group.
+func (f *cohort) clientFor(name string) *kubernetes.Clientset {
 	f.t.Helper()
 	c := rest.CopyConfig(f.config)
 	c.Impersonate = rest.ImpersonationConfig{UserName: name}
@@ -304,7 +304,7 @@ func (f *cohort) as(name string) *kubernetes.Clientset {
 	return kube
 }
 
-func (f *cohort) grant(name string, rules ...rbacv1.PolicyRule) {
+func (f *cohort) grantRules(name string, rules ...rbacv1.PolicyRule) {
 	f.t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}, Rules: rules}
 	role, err := f.kube.RbacV1().ClusterRoles().Create(f.t.Context(), role, metav1.CreateOptions{})
@@ -326,30 +326,30 @@ func (f *cohort) grant(name string, rules ...rbacv1.PolicyRule) {
 func TestWhoEditsANodeMayEditItsCluster(t *testing.T) {
 	f := newCohort(t, "a")
 	name := "jane-" + f.label
-	jane := f.as(name)
-	if err := f.cordon(jane, "a", metav1.PatchOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot patch resource "nodes"`) {
+	jane := f.clientFor(name)
+	if err := f.cordonNode(jane, "a", metav1.PatchOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot patch resource "nodes"`) {
 		t.Errorf("without any right: %v", err)
 	}
-	f.grant(name, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}})
-	eventually(t, "refuse who may patch nodes alone", func(context.Context) (bool, string) {
-		err := f.cordon(jane, "a", metav1.PatchOptions{})
+	f.grantRules(name, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}})
+	waitUntil(t, "refuse a user with the right to patch nodes alone", func(context.Context) (bool, string) {
+		err := f.cordonNode(jane, "a", metav1.PatchOptions{})
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `User "`+name+`" cannot patch resource "clusters"`), fmt.Sprint(err)
 	})
-	if err := f.cordon(jane, "a", metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsForbidden(err) {
+	if err := f.cordonNode(jane, "a", metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsForbidden(err) {
 		t.Errorf("a dry run of it: %v", err)
 	}
-	f.grant(name, rbacv1.PolicyRule{APIGroups: []string{"atoll.dev"}, Resources: []string{"clusters"}, Verbs: []string{"patch"}, ResourceNames: []string{f.name("a")}})
-	eventually(t, "a dry run by who may both", func(context.Context) (bool, string) {
-		err := f.cordon(jane, "a", metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	f.grantRules(name, rbacv1.PolicyRule{APIGroups: []string{"atoll.dev"}, Resources: []string{"clusters"}, Verbs: []string{"patch"}, ResourceNames: []string{f.fullName("a")}})
+	waitUntil(t, "a dry run by a user with both rights", func(context.Context) (bool, string) {
+		err := f.cordonNode(jane, "a", metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil, fmt.Sprint(err)
 	})
-	if taints := f.cluster("a").Spec.Taints; len(taints) > 0 {
+	if taints := f.getCluster("a").Spec.Taints; len(taints) > 0 {
 		t.Errorf("a dry run has left %v", taints)
 	}
-	if err := f.cordon(jane, "a", metav1.PatchOptions{}); err != nil {
+	if err := f.cordonNode(jane, "a", metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(f.cluster("a").Spec.Taints), "[{node.kubernetes.io/unschedulable  NoSchedule <nil>}]"; got != want {
+	if got, want := fmt.Sprint(f.getCluster("a").Spec.Taints), "[{node.kubernetes.io/unschedulable  NoSchedule <nil>}]"; got != want {
 		t.Errorf("taints %s, want %s", got, want)
 	}
 }
@@ -357,14 +357,14 @@ func TestWhoEditsANodeMayEditItsCluster(t *testing.T) {
 func TestNodesAreEditedAtTheVersionThatWasSeen(t *testing.T) {
 	f := newCohort(t, "a")
 	nodes := f.kube.CoreV1().Nodes()
-	n, err := nodes.Get(t.Context(), f.name("a"), metav1.GetOptions{})
+	n, err := nodes.Get(t.Context(), f.fullName("a"), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.edit("a", `{"metadata":{"labels":{"x":"y"}}}`)
+	f.patchCluster("a", `{"metadata":{"labels":{"x":"y"}}}`)
 	n.Spec.Unschedulable = true
 	if _, err := nodes.Update(t.Context(), n, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("an update of what has changed meanwhile: %v", err)
+		t.Errorf("an update of an object that has changed since: %v", err)
 	}
 	n.ResourceVersion = ""
 	n.Labels["x"] = "z"
@@ -372,7 +372,7 @@ func TestNodesAreEditedAtTheVersionThatWasSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := f.cluster("a")
+	c := f.getCluster("a")
 	if got.ResourceVersion != c.ResourceVersion || !got.Spec.Unschedulable || c.Labels["x"] != "z" || len(c.Spec.Taints) != 1 {
 		t.Errorf("an update of any version gives %s %v; the cluster is %s %v %v", got.ResourceVersion, got.Spec, c.ResourceVersion, c.Labels, c.Spec.Taints)
 	}
@@ -381,8 +381,8 @@ func TestNodesAreEditedAtTheVersionThatWasSeen(t *testing.T) {
 func TestWhatNodesCannotIsRefused(t *testing.T) {
 	f := newCohort(t, "a")
 	nodes := f.kube.CoreV1().Nodes()
-	a := f.name("a")
-	before := f.cluster("a").ResourceVersion
+	a := f.fullName("a")
+	before := f.getCluster("a").ResourceVersion
 	_, create := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	_, applied := nodes.Patch(t.Context(), a, types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+a+`"},"spec":{"unschedulable":true}}`), metav1.PatchOptions{FieldManager: "x"})
 	_, status := nodes.Patch(t.Context(), a, types.MergePatchType, []byte(`{"status":{"capacity":{"cpu":"1"}}}`), metav1.PatchOptions{}, "status")
@@ -407,7 +407,7 @@ func TestWhatNodesCannotIsRefused(t *testing.T) {
 	if err := nodes.Delete(t.Context(), "no-such", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("delete of none: %v", err)
 	}
-	if after := f.cluster("a").ResourceVersion; after != before {
+	if after := f.getCluster("a").ResourceVersion; after != before {
 		t.Errorf("the cluster was written: %s, then %s", before, after)
 	}
 }

@@ -19,27 +19,27 @@ import (
 
 const complete = atoll.LabelComplete + "=true"
 
-// TestACompleteListLacksNothing: it fails instead, and says who is away.
+// TestACompleteListLacksNothing: it fails instead, and names the disconnected clusters.
 func TestACompleteListLacksNothing(t *testing.T) {
-	u, warned := admin(t, hub).warned()
-	ns := u.namespace("complete")
-	fleet.join(t, ns, "hamar", "kobe")
-	fleet.put("hamar", watch.Added, pod(ns, "a", map[string]string{"app": "web"}))
-	fleet.put("kobe", watch.Added, pod(ns, "b", map[string]string{"app": "db"}))
+	u, warned := newAdmin(t, hub).withWarnings()
+	ns := u.createNamespace("complete")
+	fleet.joinMembers(t, ns, "hamar", "kobe")
+	fleet.put("hamar", watch.Added, newPod(ns, "a", map[string]string{"app": "web"}))
+	fleet.put("kobe", watch.Added, newPod(ns, "b", map[string]string{"app": "db"}))
 	pods := u.kube.CoreV1().Pods(ns)
-	if _, err := pods.Create(t.Context(), template(ns, "stored"), metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(t.Context(), newTemplate(ns, "stored"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	want := func(selector string, want ...string) {
 		t.Helper()
 		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: selector})
-		if err != nil || !slices.Equal(names(list), want) {
-			t.Errorf("%s: %v, %v; wanted %v", selector, names(list), err, want)
+		if err != nil || !slices.Equal(podNames(list), want) {
+			t.Errorf("%s: %v, %v; wanted %v", selector, podNames(list), err, want)
 		}
 	}
 	want(complete, "a.hamar", "b.kobe", "stored")
 	want(complete+",app=web", "a.hamar")
-	fleet.leave("kobe")
+	fleet.removeMember("kobe")
 	_, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: complete})
 	if _, waits := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || waits || !strings.Contains(err.Error(), "cluster kobe cannot be reached") {
 		t.Errorf("with a cluster away: %v", err)
@@ -47,7 +47,7 @@ func TestACompleteListLacksNothing(t *testing.T) {
 	if _, err := pods.Watch(t.Context(), metav1.ListOptions{LabelSelector: complete}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("a watch that begins with what is there: %v", err)
 	}
-	if text := warned.take(); text != "" {
+	if text := warned.takeText(); text != "" {
 		t.Errorf("warned of %s", text)
 	}
 	want(complete+","+atoll.LabelCluster+"!=kobe", "a.hamar", "stored")
@@ -57,19 +57,19 @@ func TestACompleteListLacksNothing(t *testing.T) {
 			t.Errorf("%s: %v", selector, err)
 		}
 	}
-	if list, err := newUser(t, hub.LoopbackConfig()).kube.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}); err != nil || !slices.Equal(names(list), []string{"stored"}) {
-		t.Errorf("the hub itself sees %v, %v", names(list), err)
+	if list, err := newUser(t, hub.LoopbackConfig()).kube.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}); err != nil || !slices.Equal(podNames(list), []string{"stored"}) {
+		t.Errorf("the hub itself sees %v, %v", podNames(list), err)
 	}
 }
 
 // TestACompleteInformerTakesNobodyForGone: one that has to list again while a cluster is away
 // keeps what it knew of it, and hears what happened there when it is back.
 func TestACompleteInformerTakesNobodyForGone(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("complete")
-	fleet.join(t, ns, "voss", "ueno")
-	fleet.put("voss", watch.Added, pod(ns, "a", nil))
-	fleet.put("ueno", watch.Added, pod(ns, "b", nil))
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("complete")
+	fleet.joinMembers(t, ns, "voss", "ueno")
+	fleet.put("voss", watch.Added, newPod(ns, "a", nil))
+	fleet.put("ueno", watch.Added, newPod(ns, "b", nil))
 	factory := informers.NewSharedInformerFactoryWithOptions(u.kube, 0, informers.WithNamespace(ns),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = complete }))
 	informer := factory.Core().V1().Pods().Informer()
@@ -84,17 +84,17 @@ func TestACompleteInformerTakesNobodyForGone(t *testing.T) {
 	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("the informer does not sync")
 	}
-	fleet.requests()
-	fleet.leave("ueno")
+	fleet.takeRequests()
+	fleet.removeMember("ueno")
 	// It has to list again, for what it does not hear of.
-	fleet.leave("voss")
-	fleet.at("voss", func(a *agent) { a.oldest, a.away = a.version+1, false })
-	eventually(t, "it lists again", func(context.Context) (bool, string) {
-		asked := fleet.requests()
+	fleet.removeMember("voss")
+	fleet.withAgent("voss", func(a *agent) { a.oldest, a.away = a.version+1, false })
+	waitUntil(t, "it lists again", func(context.Context) (bool, string) {
+		asked := fleet.takeRequests()
 		return slices.ContainsFunc(asked, func(r string) bool { return strings.HasPrefix(r, "uid-voss GET") && !strings.Contains(r, "watch=true") }), fmt.Sprint(asked)
 	})
-	fleet.at("ueno", func(a *agent) { a.put(watch.Added, pod(ns, "c", nil)); a.away = false })
-	eventually(t, "it has all", func(context.Context) (bool, string) {
+	fleet.withAgent("ueno", func(a *agent) { a.put(watch.Added, newPod(ns, "c", nil)); a.away = false })
+	waitUntil(t, "it has all", func(context.Context) (bool, string) {
 		var got []string
 		for _, obj := range informer.GetStore().List() {
 			got = append(got, obj.(*corev1.Pod).Name)

@@ -117,7 +117,7 @@ func (s *Server) startControllers(ctx context.Context) {
 }
 
 func (s *Server) newControllers() (*controllers, error) {
-	config := s.config(sharedController)
+	config := s.clientConfig(sharedController)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client of the controllers: %w", err)
@@ -130,14 +130,14 @@ func (s *Server) newControllers() (*controllers, error) {
 		server:  s,
 		client:  client,
 		shared:  informers.NewSharedInformerFactoryWithOptions(client, controllerResync, informers.WithTransform(dropManagedFields)),
-		objects: metadatainformer.NewSharedInformerFactoryWithOptions(plain, controllerResync, metadatainformer.WithTransform(bare)),
+		objects: metadatainformer.NewSharedInformerFactoryWithOptions(plain, controllerResync, metadatainformer.WithTransform(metadataOnly)),
 		started: make(chan struct{}),
 	}, nil
 }
 
-// only returns informers that cache nothing but the objects that a field
+// filteredInformers returns informers that cache nothing but the objects that a field
 // selector picks.
-func (c *controllers) only(selector string) informers.SharedInformerFactory {
+func (c *controllers) filteredInformers(selector string) informers.SharedInformerFactory {
 	f := informers.NewSharedInformerFactoryWithOptions(c.client, controllerResync, informers.WithTransform(dropManagedFields),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
 	c.narrow = append(c.narrow, f)
@@ -151,9 +151,9 @@ func dropManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// clients returns clients with an identity of their own.
-func (c *controllers) clients(name string) (*rest.Config, kubernetes.Interface, metadata.Interface, error) {
-	config := c.server.config(name)
+// clientsFor returns clients with an identity of their own.
+func (c *controllers) clientsFor(name string) (*rest.Config, kubernetes.Interface, metadata.Interface, error) {
+	config := c.server.clientConfig(name)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make client of %s: %w", name, err)
@@ -168,7 +168,7 @@ func (c *controllers) clients(name string) (*rest.Config, kubernetes.Interface, 
 func (c *controllers) add(f func(context.Context)) { c.runs = append(c.runs, f) }
 
 func (c *controllers) addNamespaces(ctx context.Context) error {
-	_, client, objects, err := c.clients(namespaceController)
+	_, client, objects, err := c.clientsFor(namespaceController)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c *controllers) addNamespaces(ctx context.Context) error {
 }
 
 func (c *controllers) addGarbageCollector(ctx context.Context) error {
-	config, client, objects, err := c.clients(garbageCollector)
+	config, client, objects, err := c.clientsFor(garbageCollector)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (c *controllers) addServiceAccounts(ctx context.Context) error {
 func (c *controllers) addCleaners(context.Context) error {
 	csrs := cleaner.NewCSRCleanerController(c.client.CertificatesV1().CertificateSigningRequests(), c.shared.Certificates().V1().CertificateSigningRequests())
 	c.add(func(ctx context.Context) { csrs.Run(ctx, 1) })
-	expiring := c.only("type=" + string(corev1.SecretTypeBootstrapToken)).Core().V1().Secrets()
+	expiring := c.filteredInformers("type=" + string(corev1.SecretTypeBootstrapToken)).Core().V1().Secrets()
 	tokens, err := bootstrap.NewTokenCleaner(c.client, expiring, bootstrap.DefaultTokenCleanerOptions())
 	if err != nil {
 		return fmt.Errorf("build the token cleaner: %w", err)

@@ -67,11 +67,11 @@ spec:
 `
 
 func TestConversionWebhooksAreSetAside(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	const group = "aside.example.com"
 	manifest := fmt.Sprintf(widgets, group)
-	u.definition(manifest, "widgets."+group)
-	crds := u.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	u.createDefinition(manifest, "widgets."+group)
+	crds := u.resourceClient("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	get := func() *unstructured.Unstructured {
 		t.Helper()
 		crd, err := crds.Get(t.Context(), "widgets."+group, metav1.GetOptions{})
@@ -132,11 +132,11 @@ func userPart(crd *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 func TestLossyVersionsAreRefused(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	const group = "lossy.example.com"
-	u.definition(fmt.Sprintf(widgets, group), "widgets."+group)
-	ns := u.namespace("lossy")
-	beta, stable := u.resource(group, "v1beta1", "widgets").Namespace(ns), u.resource(group, "v1", "widgets").Namespace(ns)
+	u.createDefinition(fmt.Sprintf(widgets, group), "widgets."+group)
+	ns := u.createNamespace("lossy")
+	beta, stable := u.resourceClient(group, "v1beta1", "widgets").Namespace(ns), u.resourceClient(group, "v1", "widgets").Namespace(ns)
 	widget := func(version, name string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": group + "/" + version, "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": spec,
@@ -164,7 +164,7 @@ func TestLossyVersionsAreRefused(t *testing.T) {
 	if _, err := stable.Update(t.Context(), seen, metav1.UpdateOptions{}); err != nil {
 		t.Fatalf("the stored version is refused: %v", err)
 	}
-	eventually(t, "an edit in the old version is refused", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "an edit in the old version is refused", func(ctx context.Context) (bool, string) {
 		old, err := beta.Get(ctx, "fine", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()

@@ -17,15 +17,16 @@ import (
 
 // openDirect opens what the hub writes and reads without the API's handlers, by the
 // options with which they store custom resources.
-// builtin gives the options by which the kinds that are linked in are stored.
-func (s *Server) openDirect(getter, builtin generic.RESTOptionsGetter) error {
+// builtin returns the options by which the kinds that are linked in are stored.
+// audit reports writes to users' objects; nil: there is no audit log.
+func (s *Server) openDirect(getter, builtin generic.RESTOptionsGetter, audit direct.Auditor) error {
 	writes := direct.NewWrites()
 	if s.options.Metrics != nil {
 		if err := s.options.Metrics.Register(writes); err != nil {
 			return fmt.Errorf("register the counter of direct writes: %w", err)
 		}
 	}
-	s.direct.Templates = direct.OpenTemplates(s.store.kv, writes, func(gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
+	s.direct.Templates = direct.OpenTemplates(s.store.kv, writes, audit, func(gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
 		return placeOf(builtin, gvk, resource)
 	})
 	namespaces, err := placeOf(builtin, corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.Resource("namespaces"))
@@ -36,7 +37,7 @@ func (s *Server) openDirect(getter, builtin generic.RESTOptionsGetter) error {
 	return s.openStores(getter, writes)
 }
 
-// placeOf the objects of a built-in kind.
+// placeOf returns the place of the objects of a built-in kind.
 func placeOf(getter generic.RESTOptionsGetter, gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
 	if !legacyscheme.Scheme.Recognizes(gvk) {
 		return direct.Place{}, fmt.Errorf("%s is not built in", gvk)
@@ -57,10 +58,10 @@ func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus
 		kind  direct.Kind
 		store **direct.Store
 	}{
-		{direct.Clusters(), &s.direct.Clusters},
-		{direct.Slices(), &s.direct.Slices},
-		{direct.Revisions(), &s.direct.Revisions},
-		{direct.Bundles(), &s.direct.Bundles},
+		{direct.ClusterKind(), &s.direct.Clusters},
+		{direct.SliceKind(), &s.direct.Slices},
+		{direct.RevisionKind(), &s.direct.Revisions},
+		{direct.BundleKind(), &s.direct.Bundles},
 	} {
 		resource := schema.GroupResource{Group: one.kind.Group, Resource: one.kind.Resource}
 		options, err := getter.GetRESTOptions(resource, nil)
@@ -79,5 +80,5 @@ func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus
 	return nil
 }
 
-// Direct gives the stores of what the hub writes and reads without the API's handlers.
-func (s *Server) Direct() direct.Stores { return s.direct }
+// DirectStores returns the stores of what the hub writes and reads without the API's handlers.
+func (s *Server) DirectStores() direct.Stores { return s.direct }

@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"syscall"
@@ -71,16 +72,16 @@ var readDirectly = map[string]struct {
 	kind direct.Kind
 	of   func(direct.Stores) *direct.Store
 }{
-	"Cluster":     {direct.Clusters(), func(s direct.Stores) *direct.Store { return s.Clusters }},
-	"TargetSlice": {direct.Slices(), func(s direct.Stores) *direct.Store { return s.Slices }},
-	"Bundle":      {direct.Bundles(), func(s direct.Stores) *direct.Store { return s.Bundles }},
-	"Revision":    {direct.Revisions(), func(s direct.Stores) *direct.Store { return s.Revisions }},
+	"Cluster":     {direct.ClusterKind(), func(s direct.Stores) *direct.Store { return s.Clusters }},
+	"TargetSlice": {direct.SliceKind(), func(s direct.Stores) *direct.Store { return s.Slices }},
+	"Bundle":      {direct.BundleKind(), func(s direct.Stores) *direct.Store { return s.Bundles }},
+	"Revision":    {direct.RevisionKind(), func(s direct.Stores) *direct.Store { return s.Revisions }},
 }
 
-// define Atoll's kinds, and wait until they are served.
-func define(t testing.TB, s *apiserver.Server) {
+// createDefinitions Atoll's kinds, and wait until they are served.
+func createDefinitions(t testing.TB, s *apiserver.Server) {
 	t.Helper()
-	c, err := client.New(plainConfig(s), client.Options{Scheme: state.Scheme()})
+	c, err := client.New(plainConfig(s), client.Options{Scheme: state.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +125,9 @@ func plainConfig(s *apiserver.Server) *rest.Config {
 
 func TestDirectReadsAreAsTheAPIs(t *testing.T) {
 	t.Parallel()
-	s := start(t, options(t.TempDir()))
-	define(t, s)
-	api, _ := clients(t, s)
+	s := start(t, testOptions(t.TempDir()))
+	createDefinitions(t, s)
+	api, _ := newClients(t, s)
 	watches := map[string][2]watch.Interface{}
 	for name, k := range readDirectly {
 		list := k.kind.NewList()
@@ -135,7 +136,7 @@ func TestDirectReadsAreAsTheAPIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer byAPI.Stop()
-		directly, err := k.of(s.Direct()).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
+		directly, err := k.of(s.DirectStores()).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,11 +156,11 @@ func TestDirectReadsAreAsTheAPIs(t *testing.T) {
 		if err := api.List(t.Context(), byAPI); err != nil {
 			t.Fatal(err)
 		}
-		directly, err := k.of(s.Direct()).List(t.Context(), metav1.ListOptions{})
+		directly, err := k.of(s.DirectStores()).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, got := items(t, byAPI), items(t, directly)
+		want, got := listItems(t, byAPI), listItems(t, directly)
 		events[name] = 2 * len(want)
 		if len(want) < 2 || len(got) != len(want) {
 			t.Fatalf("%s: %d read directly, %d by the API", name, len(got), len(want))
@@ -177,8 +178,8 @@ func TestDirectReadsAreAsTheAPIs(t *testing.T) {
 	}
 	for name, w := range watches {
 		for range events[name] * 3 / 2 {
-			want, got := <-w[0].ResultChan(), <-w[1].ResultChan()
-			plain(want.Object)
+			want, got := nextChange(w[0]), nextChange(w[1])
+			stripObject(want.Object)
 			if got.Type != want.Type || !reflect.DeepEqual(got.Object, want.Object) {
 				t.Errorf("%s: watched directly\n%s %+v\nby the API\n%s %+v", name, got.Type, got.Object, want.Type, want.Object)
 			}
@@ -186,17 +187,27 @@ func TestDirectReadsAreAsTheAPIs(t *testing.T) {
 	}
 }
 
-// items of a list, without the kind that the API says only in lists.
-func items(t *testing.T, list runtime.Object) (out []runtime.Object) {
+// nextChange returns the next event that is no bookmark. Either way of watching may send bookmarks.
+func nextChange(w watch.Interface) watch.Event {
+	for e := range w.ResultChan() {
+		if e.Type != watch.Bookmark {
+			return e
+		}
+	}
+	return watch.Event{}
+}
+
+// listItems of a list, without the kind that the API says only in lists.
+func listItems(t *testing.T, list runtime.Object) (out []runtime.Object) {
 	t.Helper()
 	v := reflect.ValueOf(list).Elem().FieldByName("Items")
 	for i := range v.Len() {
-		out = append(out, plain(v.Index(i).Addr().Interface().(runtime.Object)))
+		out = append(out, stripObject(v.Index(i).Addr().Interface().(runtime.Object)))
 	}
 	return out
 }
 
-func plain(o runtime.Object) runtime.Object {
+func stripObject(o runtime.Object) runtime.Object {
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return o
 }
@@ -204,23 +215,23 @@ func plain(o runtime.Object) runtime.Object {
 // apiAlone feeds tables by the API alone.
 type apiAlone struct{}
 
-func (apiAlone) Source(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
+func (apiAlone) ListerWatcherFor(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
 	return api
 }
-func (apiAlone) AskProgress(context.Context) bool { return false }
+func (apiAlone) RequestProgress(context.Context) bool { return false }
 
-// feed runs tables over a server, directly or by its API.
-func feed(t testing.TB, s *apiserver.Server, directly bool) *state.State {
+// startState runs tables over a server, directly or by its API.
+func startState(t testing.TB, s *apiserver.Server, directly bool) *state.State {
 	t.Helper()
-	c, err := client.New(plainConfig(s), client.Options{Scheme: state.Scheme()})
+	c, err := client.New(plainConfig(s), client.Options{Scheme: state.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var source state.Source = apiAlone{}
+	var source state.TableSource = apiAlone{}
 	if directly {
-		source = s.Direct()
+		source = s.DirectStores()
 	}
-	st, err := state.New(s.Direct().Client(c, always, nil), plainConfig(s), source, make([]byte, 32))
+	st, err := state.New(s.DirectStores().WrapClient(c, allowAlways, nil), plainConfig(s), source, make([]byte, 32), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,9 +254,9 @@ func feed(t testing.TB, s *apiserver.Server, directly bool) *state.State {
 
 func TestTablesAreFedDirectly(t *testing.T) {
 	t.Parallel()
-	s := start(t, options(t.TempDir()))
-	define(t, s)
-	byAPI, directly := feed(t, s, false), feed(t, s, true)
+	s := start(t, testOptions(t.TempDir()))
+	createDefinitions(t, s)
+	byAPI, directly := startState(t, s, false), startState(t, s, true)
 	for i := range 20 {
 		c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)}}
 		if err := byAPI.Client.Create(t.Context(), c); err != nil {
@@ -282,10 +293,10 @@ func TestTablesAreFedDirectly(t *testing.T) {
 		t.Errorf("a table that has caught up shows %d of 5 Bundles", n)
 	}
 	last := ""
-	eventually(t, "both tables show everything", func(context.Context) (bool, string) {
+	waitUntil(t, "both tables show everything", func(context.Context) (bool, string) {
 		a, b := byAPI.Clusters.List(), directly.Clusters.List()
-		last = fmt.Sprintf("%d and %d clusters, slices up to %d and %d", len(a), len(b), byAPI.Rows.Revision(), directly.Rows.Revision())
-		return len(a) == 15 && len(b) == 15 && reflect.DeepEqual(byAPI.Bundles.List(), directly.Bundles.List()) && byAPI.Rows.Revision() == directly.Rows.Revision() && slices.EqualFunc(a, b, func(a, b *v1alpha1.Cluster) bool {
+		last = fmt.Sprintf("%d and %d clusters, slices up to %d and %d", len(a), len(b), byAPI.Rows.HighestVersion(), directly.Rows.HighestVersion())
+		return len(a) == 15 && len(b) == 15 && reflect.DeepEqual(byAPI.Bundles.List(), directly.Bundles.List()) && byAPI.Rows.HighestVersion() == directly.Rows.HighestVersion() && slices.EqualFunc(a, b, func(a, b *v1alpha1.Cluster) bool {
 			return reflect.DeepEqual(a, b) && a.Status.Nodes.Total > 0
 		}), last
 	})
@@ -296,7 +307,7 @@ func TestTablesAreFedDirectly(t *testing.T) {
 func BenchmarkJoin(b *testing.B) {
 	for _, directly := range []bool{false, true} {
 		b.Run(map[bool]string{false: "feed=api", true: "feed=direct"}[directly], func(b *testing.B) {
-			s, err := apiserver.Start(b.Context(), options(b.TempDir()))
+			s, err := apiserver.Start(b.Context(), testOptions(b.TempDir()))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -305,13 +316,13 @@ func BenchmarkJoin(b *testing.B) {
 					b.Error(err)
 				}
 			})
-			define(b, s)
-			join(b, feed(b, s, directly))
+			createDefinitions(b, s)
+			benchmarkJoin(b, startState(b, s, directly))
 		})
 	}
 }
 
-func join(b *testing.B, st *state.State) {
+func benchmarkJoin(b *testing.B, st *state.State) {
 	shown := make(chan string, 1)
 	st.Clusters.Subscribe(func(name string) {
 		if c, ok := st.Clusters.Get(name); ok && c.Status.Nodes.Total > 0 {
@@ -319,7 +330,7 @@ func join(b *testing.B, st *state.State) {
 		}
 	})
 	now, made := metav1.Now(), 0
-	before := cpu(b)
+	before := cpuTime(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		made++
@@ -339,11 +350,11 @@ func join(b *testing.B, st *state.State) {
 			b.Fatalf("%s is shown, and %s was written", name, c.Name)
 		}
 	}
-	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(b.N), "cpu-us/op")
+	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-us/op")
 }
 
-// cpu that this process has used.
-func cpu(b *testing.B) time.Duration {
+// cpuTime that this process has used.
+func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

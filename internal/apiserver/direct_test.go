@@ -26,7 +26,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/etcd"
 )
 
-// clusterEncryption encrypts what nobody encrypts as a rule.
+// clusterEncryption encrypts Clusters, which are usually not encrypted.
 const clusterEncryption = `
 apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
@@ -45,34 +45,34 @@ func twoHubs(t *testing.T) (first, second *apiserver.Server) {
 	if err := os.WriteFile(encryption, []byte(clusterEncryption), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := options(t.TempDir())
-	o.EtcdServers, o.EncryptionProviderConfig = []string{store.Endpoint()}, encryption
+	o := testOptions(t.TempDir())
+	o.EtcdServers, o.EncryptionProviderConfig = []string{store.ClientEndpoint()}, encryption
 	first = start(t, o)
-	u := admin(t, first)
+	u := newAdmin(t, first)
 	for _, kind := range []string{"atoll.dev_clusters", "engine.atoll.dev_targetslices"} {
 		manifest, err := crds.Files.ReadFile(kind + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
 		group, resource, _ := strings.Cut(kind, "_")
-		u.definition(string(manifest), resource+"."+group)
+		u.createDefinition(string(manifest), resource+"."+group)
 	}
-	keys := backup.Options{DataDir: o.DataDir, File: filepath.Join(t.TempDir(), "keys.tar"), Version: o.Version, Logger: logger()}
+	keys := backup.Options{DataDir: o.DataDir, File: filepath.Join(t.TempDir(), "keys.tar"), Version: o.Version, Logger: testLogger()}
 	if _, err := backup.Save(t.Context(), keys); err != nil {
 		t.Fatal(err)
 	}
 	o.DataDir, o.NoControllers = filepath.Join(t.TempDir(), "second"), true
 	keys.DataDir = o.DataDir
-	if _, err := backup.Restore(t.Context(), keys); err != nil {
+	if _, err := backup.RestoreDataDir(t.Context(), keys); err != nil {
 		t.Fatal(err)
 	}
 	return first, start(t, o)
 }
 
-func always(bool) error { return nil }
+func allowAlways(bool) error { return nil }
 
-// clients of a hub: one that only asks the API, and one that writes directly.
-func clients(t *testing.T, s *apiserver.Server) (api client.WithWatch, direct client.Client) {
+// newClients of a hub: one that only asks the API, and one that writes directly.
+func newClients(t *testing.T, s *apiserver.Server) (api client.WithWatch, direct client.Client) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), enginev1.AddToScheme(scheme)); err != nil {
@@ -82,7 +82,7 @@ func clients(t *testing.T, s *apiserver.Server) (api client.WithWatch, direct cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	return api, s.Direct().Client(api, always, nil)
+	return api, s.DirectStores().WrapClient(api, allowAlways, nil)
 }
 
 func TestDirectWritesAreAsTheAPIs(t *testing.T) {
@@ -95,8 +95,8 @@ func TestDirectWritesAreAsTheAPIs(t *testing.T) {
 
 func directStatus(t *testing.T, one, other *apiserver.Server) {
 	ctx := t.Context()
-	api, direct := clients(t, one)
-	_, directOther := clients(t, other)
+	api, direct := newClients(t, one)
+	_, directOther := newClients(t, other)
 	created := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "tokyo", Labels: map[string]string{"tier": "edge"}}}
 	created.Spec.Region = "asia"
 	if err := api.Create(ctx, created, client.FieldOwner("kubectl")); err != nil {
@@ -142,7 +142,7 @@ func directStatus(t *testing.T, one, other *apiserver.Server) {
 		t.Errorf("not stored in the configured encryption: %v %v", raw, err)
 	}
 	for who, hub := range map[string]*apiserver.Server{"this hub": one, "another hub": other} {
-		list, err := hub.Direct().Clusters.List(ctx, metav1.ListOptions{})
+		list, err := hub.DirectStores().Clusters.List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.(*v1alpha1.ClusterList).Items) != 1 || !reflect.DeepEqual(list.(*v1alpha1.ClusterList).Items[0], read) {
 			t.Errorf("%s reads directly %+v, %v", who, list, err)
 		}
@@ -171,7 +171,7 @@ func directStatus(t *testing.T, one, other *apiserver.Server) {
 
 func directSlice(t *testing.T, s *apiserver.Server) {
 	ctx := t.Context()
-	api, direct := clients(t, s)
+	api, direct := newClients(t, s)
 	fresh := func(name string) *enginev1.TargetSlice {
 		return &enginev1.TargetSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{enginev1.LabelBundle: "b"}},
@@ -227,7 +227,7 @@ func directSlice(t *testing.T, s *apiserver.Server) {
 		t.Errorf("stored differently:\n%v\n%v", stored[0], stored[1])
 	}
 	refused := errors.New("not now")
-	fenced := s.Direct().Client(api, func(bool) error { return refused }, nil)
+	fenced := s.DirectStores().WrapClient(api, func(bool) error { return refused }, nil)
 	for what, err := range map[string]error{
 		"create": fenced.Create(ctx, fresh("fenced")), "update": fenced.Update(ctx, fresh("directly")), "status": fenced.Status().Update(ctx, fresh("directly")),
 	} {
@@ -240,8 +240,8 @@ func directSlice(t *testing.T, s *apiserver.Server) {
 // directRace lets hubs write from the same version at once, directly and by the API.
 func directRace(t *testing.T, one, other *apiserver.Server) {
 	ctx := t.Context()
-	api, direct := clients(t, one)
-	_, directOther := clients(t, other)
+	api, direct := newClients(t, one)
+	_, directOther := newClients(t, other)
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}
 	if err := api.Create(ctx, c); err != nil {
 		t.Fatal(err)

@@ -22,8 +22,8 @@ const (
 	otherPriority = 16000
 )
 
-// priorities ranks the groups and versions that server serves and that have an APIService.
-func (s *Server) priorities(server *genericapiserver.GenericAPIServer) map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
+// groupPriorities ranks the groups and versions that server serves and that have an APIService.
+func (s *Server) groupPriorities(server *genericapiserver.GenericAPIServer) map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
 	all := groupPriorities(server)
 	for _, group := range s.options.Groups {
 		for _, version := range group.PrioritizedVersions {

@@ -18,9 +18,10 @@ var running = map[string]map[string]string{
 	"services": {"proxy": "cannot be reached"},
 }
 
-// elsewhere answers requests for what runs, which here is nothing: upstream would look for
-// it by addresses that nobody has. It stands where rewrite stands.
-func (s *Server) elsewhere(next http.Handler) http.Handler {
+// refuseNodeRequests answers requests for running containers, which the hub does not have:
+// upstream would dial addresses that do not exist. It is at the place of rewriteQueries in the
+// handler chain.
+func (s *Server) refuseNodeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !info.IsResourceRequest || info.APIGroup != "" {

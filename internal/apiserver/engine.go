@@ -27,12 +27,12 @@ const (
 
 var profiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}
 
-// engineStorage stores Atoll's objects slim. The engine's, Clusters, Bundles and
-// ClusterProfiles have no watch cache, which would hold all of them a second time, some ten times as large as
-// the tables do, for a reader or two. Nobody asks who owns fields of the engine's
-// objects, nor of the status of the others, nor what the hub set in an object that it
-// made, such as a Cluster that joins, so that is not kept: of such an object it would be
-// the larger half, read and written with each status.
+// engineStorage stores Atoll's objects without managedFields. The engine's objects, Clusters,
+// Bundles and ClusterProfiles have no watch cache, which would hold all of them a second time,
+// about ten times as large as the tables do, for few readers. The managedFields of the engine's
+// objects, of other objects' status, and of objects that the hub made, such as a joining Cluster,
+// have no reader. They would be the larger half of such an object, read and written with each
+// status.
 type engineStorage struct{ generic.RESTOptionsGetter }
 
 func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -63,7 +63,7 @@ type unmanaged struct {
 }
 
 func (u unmanaged) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	u.slim(obj)
+	u.dropManagedFields(obj)
 	return u.Interface.Create(ctx, key, obj, out, ttl)
 }
 
@@ -71,13 +71,13 @@ func (u unmanaged) GuaranteedUpdate(ctx context.Context, key string, out runtime
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
 	slim := func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		obj, ttl, err := update(in, res)
-		u.slim(obj)
+		u.dropManagedFields(obj)
 		return obj, ttl, err
 	}
 	return u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, slim, cached)
 }
 
-func (u unmanaged) slim(obj runtime.Object) {
+func (u unmanaged) dropManagedFields(obj runtime.Object) {
 	if obj == nil {
 		return
 	}

@@ -8,30 +8,26 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/warning"
+
+	"atoll.dev/atoll/internal/trust/standing"
 )
 
 // formerUsersMost is how many users of certificates of the former CA are remembered.
 const formerUsersMost = 100
 
-// endsWithTheRotation is what those users are told with each answer; kubectl prints it once
-// per command.
+// endsWithTheRotation is the warning that those users get with each answer; kubectl prints it once
+// for each command.
 const endsWithTheRotation = "the hub's CAs are being rotated: your client certificate ends when that is finished. Get another one; the hub's administrator has a new one in the hub's DIR/hub.kubeconfig"
 
-// FormerUser of a client certificate that ends with the rotation that is under way.
-type FormerUser struct {
-	Name string
-	Last time.Time // when he asked this hub last
-}
-
-// formerUsers remembers who they are. The zero value knows of none.
+// formerUsers remembers these users. The zero value is empty.
 type formerUsers struct {
 	mu         sync.Mutex
 	generation int // of the CAs to whose rotation they belong
 	last       map[string]time.Time
 }
 
-// note that a user has asked.
-func (f *formerUsers) note(name string, generation int, now time.Time) {
+// recordUse records that a user has asked.
+func (f *formerUsers) recordUse(name string, generation int, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.generation != generation {
@@ -42,42 +38,42 @@ func (f *formerUsers) note(name string, generation int, now time.Time) {
 	}
 }
 
-// of the rotation to a generation, by name.
-func (f *formerUsers) of(generation int) (out []FormerUser) {
+// usersOf returns the users of the rotation to a generation, by name.
+func (f *formerUsers) usersOf(generation int) (out []standing.FormerUser) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.generation != generation {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.last)) {
-		out = append(out, FormerUser{name, f.last[name]})
+		out = append(out, standing.FormerUser{Name: name, Last: f.last[name]})
 	}
 	return out
 }
 
-// FormerUsers are those who have asked this hub by client certificates that end with the
-// rotation that is under way, the first 100 of them, by name. Who has not asked since it
-// began is not known of.
-func (s *Server) FormerUsers() []FormerUser {
-	a := s.Authorities()
-	if !a.Rotating() {
+// FormerUsers returns the users that have used client certificates which end with the present
+// rotation, at this hub, the first 100 by name. A user without a request since its begin is not
+// included.
+func (s *Server) FormerUsers() []standing.FormerUser {
+	a := s.CurrentAuthorities()
+	if !a.IsRotating() {
 		return nil
 	}
-	return s.former.of(a.Generation)
+	return s.former.usersOf(a.Generation)
 }
 
-// EndsWithTheRotation tells whether a request came by a client certificate that ends with the
-// rotation that is under way, whoever it is made as.
+// EndsWithTheRotation reports whether a request used a client certificate that ends with the
+// present rotation, whatever user it impersonates.
 func (s *Server) EndsWithTheRotation(r *http.Request) bool {
-	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.Authorities().EndsWithTheRotation(r.TLS.PeerCertificates[0])
+	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.CurrentAuthorities().EndsWithTheRotation(r.TLS.PeerCertificates[0])
 }
 
-// warnFormer tells who will be cut off by the end of the rotation, and remembers who it is. It
-// stands where rewrite stands.
+// warnFormer warns users that the end of the rotation cuts off, and remembers them. It is at the
+// place of rewriteQueries in the handler chain.
 func (s *Server) warnFormer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.EndsWithTheRotation(r) {
-			s.former.note(r.TLS.PeerCertificates[0].Subject.CommonName, s.Authorities().Generation, time.Now())
+			s.former.recordUse(r.TLS.PeerCertificates[0].Subject.CommonName, s.CurrentAuthorities().Generation, time.Now())
 			warning.AddWarning(r.Context(), "", endsWithTheRotation)
 		}
 		next.ServeHTTP(w, r)

@@ -40,32 +40,35 @@ func newIdentities(names ...string) *identities {
 	return i
 }
 
-// authenticate adds the identities to those that info knows.
-func (i *identities) authenticate(info *genericapiserver.AuthenticationInfo) {
+// userOf returns the user of that name.
+func (i *identities) userOf(name string) user.Info { return i.users[i.tokens[name]] }
+
+// addIdentities adds the identities to those that info knows.
+func (i *identities) addIdentities(info *genericapiserver.AuthenticationInfo) {
 	own := authenticatorfactory.NewFromTokens(i.users, info.APIAudiences)
 	info.Authenticator = union.New(own, info.Authenticator)
 }
 
-// config returns a copy of the API server's own client configuration under
+// configFor returns a copy of the API server's own client configuration under
 // another name.
-func (i *identities) config(loopback *rest.Config, name string) *rest.Config {
+func (i *identities) configFor(loopback *rest.Config, name string) *rest.Config {
 	c := rest.CopyConfig(loopback)
 	c.BearerToken = i.tokens[name]
 	c.UserAgent = name
 	return c
 }
 
-// config is for clients of the API in this process, under one of its identities. They
+// clientConfig is for clients of the API in this process, under one of its identities. They
 // call the API server's handlers, all of them, without a connection.
-func (s *Server) config(name string) *rest.Config {
-	c := s.identities.config(s.loopback, name)
+func (s *Server) clientConfig(name string) *rest.Config {
+	c := s.identities.configFor(s.loopback, name)
 	c.Transport, c.TLSClientConfig = s.inside, rest.TLSClientConfig{}
 	return c
 }
 
-// Own tells whether a user is the hub itself: its API server, its controllers, or
+// IsHubUser reports whether a user is the hub itself: its API server, its controllers, or
 // upstream's controllers in it. For admission plugins, which exist before a Server.
-func Own(u user.Info) bool {
+func IsHubUser(u user.Info) bool {
 	if u == nil || !slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return false
 	}
@@ -73,7 +76,7 @@ func Own(u user.Info) bool {
 	return name == user.APIServerUser || name == HubUser || strings.HasPrefix(name, controllerUserPrefix)
 }
 
-// isOwn tells whether a user is this process itself: the API server or one of
+// isOwn reports whether a user is this process itself: the API server or one of
 // the hub's controllers.
 func (i *identities) isOwn(u user.Info) bool {
 	if u == nil {

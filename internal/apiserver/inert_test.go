@@ -107,14 +107,14 @@ spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "8"}}}]}
 
 func TestTemplatesDoNotAct(t *testing.T) {
 	t.Parallel()
-	u := admin(t, hub)
-	ns := u.namespace("charts")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("charts")
 	u.mustApply(charts)
 	t.Cleanup(func() { deleteCharts(u) })
 	// Were they to act, informers would know within moments; every write below
 	// is one of the things that they forbid.
 	for i := range 20 {
-		if err := u.configmap(ns, fmt.Sprint("writable-", i)); err != nil {
+		if err := u.createConfigMap(ns, fmt.Sprint("writable-", i)); err != nil {
 			t.Fatalf("the hub takes no more writes: %v", err)
 		}
 	}
@@ -142,7 +142,7 @@ func TestTemplatesDoNotAct(t *testing.T) {
 	if err := u.kube.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
 		got, err := u.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(got.Status, err)
 	})
@@ -157,7 +157,7 @@ func deleteCharts(u *user) {
 	u.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, "cert-manager-webhook", metav1.DeleteOptions{})
 	u.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, "deny-all", metav1.DeleteOptions{})
 	u.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "deny-all", metav1.DeleteOptions{})
-	u.resource("apiregistration.k8s.io", "v1", "apiservices").Delete(ctx, "v1beta1.metrics.k8s.io", metav1.DeleteOptions{})
+	u.resourceClient("apiregistration.k8s.io", "v1", "apiservices").Delete(ctx, "v1beta1.metrics.k8s.io", metav1.DeleteOptions{})
 	u.kube.FlowcontrolV1().FlowSchemas().Delete(ctx, "starve", metav1.DeleteOptions{})
 	u.kube.FlowcontrolV1().PriorityLevelConfigurations().Delete(ctx, "starve", metav1.DeleteOptions{})
 }
@@ -180,19 +180,19 @@ webhooks:
 `
 
 func TestLabelledForTheHub(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("acting")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("acting")
 	t.Cleanup(func() {
 		u.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.Background(), "hub-webhook", metav1.DeleteOptions{})
 	})
 	for i, acts := range []bool{true, false, true} {
 		u.mustApply(fmt.Sprintf(hubWebhook, ns, fmt.Sprint(acts)))
-		eventually(t, fmt.Sprintf("the webhook acts: %v", acts), func(context.Context) (bool, string) {
+		waitUntil(t, fmt.Sprintf("the webhook acts: %v", acts), func(context.Context) (bool, string) {
 			err := u.kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), "probe", metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return false, err.Error()
 			}
-			err = u.configmap(ns, "probe")
+			err = u.createConfigMap(ns, "probe")
 			return (err != nil && strings.Contains(err.Error(), "hub.example.com")) == acts, fmt.Sprint(err)
 		})
 		got, err := u.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "hub-webhook", metav1.GetOptions{})
@@ -206,7 +206,7 @@ func TestLabelledForTheHub(t *testing.T) {
 }
 
 func TestQuotaThatActs(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	quota := func(ns string) {
 		t.Helper()
 		u.mustApply(fmt.Sprintf(`
@@ -215,7 +215,7 @@ kind: ResourceQuota
 metadata: {name: few, namespace: %s, labels: {atoll.dev/hub: "true"}}
 spec: {hard: {count/secrets: "2"}}
 `, ns))
-		eventually(t, "the quota is counted", func(ctx context.Context) (bool, string) {
+		waitUntil(t, "the quota is counted", func(ctx context.Context) (bool, string) {
 			q, err := u.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "few", metav1.GetOptions{})
 			return err == nil && len(q.Status.Used) == 1, fmt.Sprint(q, err)
 		})
@@ -223,12 +223,12 @@ spec: {hard: {count/secrets: "2"}}
 	// Upstream's counter begins with the first quota, and counts that one twice: as a new one,
 	// and with all that there are when it begins. The second count may be of a cache that lags
 	// behind what admission has let in since the first, and makes room that is not there.
-	quota(u.namespace("counted-first"))
-	ns := u.namespace("counted")
+	quota(u.createNamespace("counted-first"))
+	ns := u.createNamespace("counted")
 	quota(ns)
 	secrets := u.kube.CoreV1().Secrets(ns)
 	made := 0
-	eventually(t, "two Secrets and no third", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "two Secrets and no third", func(ctx context.Context) (bool, string) {
 		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s-", made)}}, metav1.CreateOptions{})
 		if err == nil {
 			made++
@@ -241,15 +241,15 @@ spec: {hard: {count/secrets: "2"}}
 	if err := secrets.Delete(t.Context(), "s-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "room for another", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "room for another", func(ctx context.Context) (bool, string) {
 		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "again"}}, metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
 }
 
 func TestInertLabelStays(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("stays")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("stays")
 	u.mustApply(fmt.Sprintf(inNamespace, ns))
 	ranges := u.kube.CoreV1().LimitRanges(ns)
 	_, err := ranges.Patch(t.Context(), "limits", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})

@@ -27,8 +27,8 @@ import (
 func TestClientsInside(t *testing.T) {
 	config := hub.LoopbackConfig()
 	u := newUser(t, config)
-	ns := u.namespace("inside")
-	t.Run("who asks is known by its token", func(t *testing.T) { insideIdentity(t, config) })
+	ns := u.createNamespace("inside")
+	t.Run("a requester is known by its token", func(t *testing.T) { insideIdentity(t, config) })
 	t.Run("writes", func(t *testing.T) { insideWrites(t, u, ns) })
 	t.Run("a watch", func(t *testing.T) { insideWatch(t, u, ns) })
 	t.Run("a watch by a connection", func(t *testing.T) { insideWatch(t, newUser(t, hub.ConnectionConfig()), ns) })
@@ -50,7 +50,7 @@ func insideIdentity(t *testing.T, config *rest.Config) {
 	stranger := rest.CopyConfig(config)
 	stranger.BearerToken = "made up"
 	if name, err := whoAmI(stranger); !apierrors.IsUnauthorized(err) {
-		t.Errorf("with a token that nobody gave it is %q: %v", name, err)
+		t.Errorf("with an invalid token it is %q: %v", name, err)
 	}
 	stranger.BearerToken = ""
 	if _, err := newUser(t, stranger).kube.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -58,7 +58,7 @@ func insideIdentity(t *testing.T, config *rest.Config) {
 	}
 	stranger.BearerToken, stranger.Impersonate.UserName = config.BearerToken, "jane"
 	if _, err := newUser(t, stranger).kube.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("as somebody without rights it lists Secrets: %v", err)
+		t.Errorf("as a user without rights it lists Secrets: %v", err)
 	}
 }
 
@@ -68,7 +68,7 @@ func insideWrites(t *testing.T, u *user, ns string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := u.configmap(ns, "one"); !apierrors.IsAlreadyExists(err) {
+	if err := u.createConfigMap(ns, "one"); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("made twice: %v", err)
 	}
 	created.Data = map[string]string{"k": "v"}
@@ -78,7 +78,7 @@ func insideWrites(t *testing.T, u *user, ns string) {
 	if _, err := maps.Update(t.Context(), created, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("an old version: %v", err)
 	}
-	if err := u.configmap(ns, "No Such Name"); !apierrors.IsInvalid(err) {
+	if err := u.createConfigMap(ns, "No Such Name"); !apierrors.IsInvalid(err) {
 		t.Errorf("a name that cannot be: %v", err)
 	}
 }
@@ -92,7 +92,7 @@ func insideWatch(t *testing.T, u *user, ns string) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	if err := u.configmap(ns, "seen"); err != nil {
+	if err := u.createConfigMap(ns, "seen"); err != nil {
 		t.Fatal(err)
 	}
 	if err := maps.Delete(t.Context(), "seen", metav1.DeleteOptions{}); err != nil {
@@ -161,7 +161,7 @@ func insideExec(t *testing.T, config *rest.Config, ns string) {
 
 func TestStopEndsClientsInside(t *testing.T) {
 	t.Parallel()
-	s, err := tryStart(t, options(t.TempDir()))
+	s, err := tryStart(t, testOptions(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,8 +182,8 @@ func TestStopEndsClientsInside(t *testing.T) {
 	}
 }
 
-// cluster is as small as one that joins.
-func cluster(name string) *v1alpha1.Cluster {
+// newCluster is as small as one that joins.
+func newCluster(name string) *v1alpha1.Cluster {
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"tier": "edge", "env": "prod"}}}
 	c.Spec.Accepted, c.Spec.Region = true, "asia"
 	return c
@@ -192,17 +192,17 @@ func cluster(name string) *v1alpha1.Cluster {
 // BenchmarkClusterWrites creates and updates a Cluster by the API, inside of the process
 // and by a connection: CPU time is of the whole process, which is both ends, and etcd.
 func BenchmarkClusterWrites(b *testing.B) {
-	s, err := apiserver.Start(b.Context(), options(b.TempDir()))
+	s, err := apiserver.Start(b.Context(), testOptions(b.TempDir()))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { stop(s) })
-	u := admin(b, s)
+	u := newAdmin(b, s)
 	manifest, err := crds.Files.ReadFile("atoll.dev_clusters.yaml")
 	if err != nil {
 		b.Fatal(err)
 	}
-	u.definition(string(manifest), "clusters.atoll.dev")
+	u.createDefinition(string(manifest), "clusters.atoll.dev")
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		b.Fatal(err)
@@ -215,9 +215,9 @@ func BenchmarkClusterWrites(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
-			begin := cpu(b)
+			begin := cpuTime(b)
 			for b.Loop() {
-				object := cluster("c-" + rand.String(10))
+				object := newCluster("c-" + rand.String(10))
 				if err := c.Create(b.Context(), object); err != nil {
 					b.Fatal(err)
 				}
@@ -226,7 +226,7 @@ func BenchmarkClusterWrites(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64((cpu(b)-begin).Nanoseconds())/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64((cpuTime(b)-begin).Nanoseconds())/float64(b.N), "cpu-ns/op")
 		})
 	}
 }

@@ -60,7 +60,7 @@ func finalizersOf(name string) []string {
 }
 
 func TestReadiness(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	for _, path := range []string{"/readyz", "/livez", "/metrics"} {
 		var status int
 		body, err := u.kube.RESTClient().Get().AbsPath(path).Do(t.Context()).StatusCode(&status).Raw()
@@ -86,7 +86,7 @@ func TestReadiness(t *testing.T) {
 }
 
 func TestDiscoveryAndOpenAPI(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	_, lists, err := u.kube.Discovery().ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +145,8 @@ spec:
 `
 
 func TestApplyDryRunAndWatch(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("apply")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("apply")
 	watcher, err := u.kube.AppsV1().Deployments(ns).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -175,8 +175,8 @@ func TestApplyDryRunAndWatch(t *testing.T) {
 }
 
 func TestRBAC(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("rbac")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("rbac")
 	c := rest.CopyConfig(u.config)
 	c.Impersonate = rest.ImpersonationConfig{UserName: "jane"}
 	jane := newUser(t, c)
@@ -190,7 +190,7 @@ metadata: {name: jane, namespace: %s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 `, ns))
-	eventually(t, "jane may edit", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "jane may edit", func(ctx context.Context) (bool, string) {
 		_, err := jane.kube.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -201,7 +201,7 @@ kind: ClusterRole
 metadata: {name: extra-edit, labels: {rbac.authorization.k8s.io/aggregate-to-edit: "true"}}
 rules: [{apiGroups: [example.com], resources: [widgets], verbs: [get]}]
 `)
-	eventually(t, "the role is aggregated", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "the role is aggregated", func(ctx context.Context) (bool, string) {
 		role, err := u.kube.RbacV1().ClusterRoles().Get(ctx, "edit", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -223,9 +223,9 @@ func hasRule(rules []rbacv1.PolicyRule, resource string) bool {
 
 func TestNamespaceLife(t *testing.T) {
 	t.Parallel()
-	u := admin(t, hub)
-	ns := u.namespace("life")
-	eventually(t, "a namespace gets its account and CA", func(ctx context.Context) (bool, string) {
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("life")
+	waitUntil(t, "a namespace gets its account and CA", func(ctx context.Context) (bool, string) {
 		_, err := u.kube.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
 		if err == nil {
 			_, err = u.kube.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
@@ -256,7 +256,7 @@ spec: {hard: {pods: "0", configmaps: "0"}}
 	if err := u.kube.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
 		got, err := u.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(got.Status, err)
 	})
@@ -264,8 +264,8 @@ spec: {hard: {pods: "0", configmaps: "0"}}
 
 func TestOwnersAreCollected(t *testing.T) {
 	t.Parallel()
-	u := admin(t, hub)
-	ns := u.namespace("owners")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("owners")
 	u.mustApply(fmt.Sprintf(deployment, ns))
 	owner, err := u.kube.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
@@ -282,7 +282,7 @@ func TestOwnersAreCollected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
 		_, ownedErr := u.kube.CoreV1().LimitRanges(ns).Get(ctx, "owned", metav1.GetOptions{})
 		_, ownerErr := u.kube.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
 		return apierrors.IsNotFound(ownedErr) && apierrors.IsNotFound(ownerErr), fmt.Sprint(ownedErr, ownerErr)
@@ -290,8 +290,8 @@ func TestOwnersAreCollected(t *testing.T) {
 }
 
 func TestServiceAccountTokens(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("tokens")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("tokens")
 	u.mustApply(fmt.Sprintf(`
 apiVersion: v1
 kind: ServiceAccount
@@ -303,7 +303,7 @@ metadata: {name: robot-token, namespace: %[1]s, annotations: {kubernetes.io/serv
 type: kubernetes.io/service-account-token
 `, ns))
 	var token string
-	eventually(t, "the token is filled in", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "the token is filled in", func(ctx context.Context) (bool, string) {
 		s, err := u.kube.CoreV1().Secrets(ns).Get(ctx, "robot-token", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -321,12 +321,12 @@ type: kubernetes.io/service-account-token
 }
 
 func TestAdmissionPlugin(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("plugin")
-	if err := u.configmap(ns, "refuse-me"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the test refuses it") {
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("plugin")
+	if err := u.createConfigMap(ns, "refuse-me"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the test refuses it") {
 		t.Errorf("not refused: %v", err)
 	}
-	if err := u.configmap(ns, "finalize-me"); err != nil {
+	if err := u.createConfigMap(ns, "finalize-me"); err != nil {
 		t.Fatal(err)
 	}
 	got, err := u.kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "finalize-me", metav1.GetOptions{})

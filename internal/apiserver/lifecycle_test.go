@@ -29,7 +29,7 @@ func TestNewerDataDirIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "VERSION"), []byte("v0.2.0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := tryStart(t, options(dir))
+	_, err := tryStart(t, testOptions(dir))
 	var newer *datadir.NewerError
 	if !errors.As(err, &newer) {
 		t.Fatalf("got %v", err)
@@ -47,23 +47,23 @@ func TestNewerDataDirIsRefused(t *testing.T) {
 func TestMissingKeysAreNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := tryStart(t, options(dir))
+	s, err := tryStart(t, testOptions(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := s.Address()
+	address := s.LocalAddress()
 	if err := stop(s); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-s.Done():
-		if s.Err() != nil {
-			t.Errorf("a stop is reported as a failure: %v", s.Err())
+		if s.EndError() != nil {
+			t.Errorf("a stop is reported as a failure: %v", s.EndError())
 		}
 	default:
 		t.Error("not done after Stop")
 	}
-	for _, name := range keys.Files() {
+	for _, name := range keys.KeyFiles() {
 		info, err := os.Stat(filepath.Join(dir, "keys", name))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v", name, err)
@@ -81,47 +81,47 @@ func TestMissingKeysAreNotMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	var missing *keys.MissingError
-	if _, err := tryStart(t, options(dir)); !errors.As(err, &missing) {
+	if _, err := tryStart(t, testOptions(dir)); !errors.As(err, &missing) {
 		t.Fatalf("started without the key that its Secrets need: %v", err)
 	}
 	other := []byte(strings.Repeat("00", 32) + "\n")
 	if err := os.WriteFile(path, other, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tryStart(t, options(dir)); err == nil || !strings.Contains(err.Error(), "key set") {
+	if _, err := tryStart(t, testOptions(dir)); err == nil || !strings.Contains(err.Error(), "key set") {
 		t.Fatalf("started with another key than its Secrets were written with: %v", err)
 	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := start(t, options(dir))
-	if again.Address() != address {
-		t.Errorf("the port was %s and is %s", address, again.Address())
+	again := start(t, testOptions(dir))
+	if again.LocalAddress() != address {
+		t.Errorf("the port was %s and is %s", address, again.LocalAddress())
 	}
 }
 
-// What others are told of is where they reach the server, which of one that listens on all addresses
-// is another one than this machine does.
+// The advertised address is one that others can dial. A server that listens on all addresses
+// advertises another one than this machine uses.
 func TestOthersReachTheServerWhereItIsAdvertised(t *testing.T) {
 	s := apiserver.Listening("127.0.0.1:6443", apiserver.Options{BindAddress: "0.0.0.0", AdvertiseAddress: "192.0.2.7"})
-	if here, others := s.Address(), s.AdvertisedAddress(); here != "127.0.0.1:6443" || others != "192.0.2.7:6443" {
+	if here, others := s.LocalAddress(), s.AdvertisedAddress(); here != "127.0.0.1:6443" || others != "192.0.2.7:6443" {
 		t.Errorf("this machine reaches it at %s, others at %s", here, others)
 	}
 }
 
 func TestBackupOfARunningHub(t *testing.T) {
 	t.Parallel()
-	u := admin(t, hub)
-	ns := u.namespace("backup")
-	if err := u.configmap(ns, "saved"); err != nil {
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("backup")
+	if err := u.createConfigMap(ns, "saved"); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "hub.tar")
-	saved := backup.Options{DataDir: filepath.Dir(hub.AdminKubeconfigPath()), File: file, Version: "v0.1.0", Logger: logger()}
+	saved := backup.Options{DataDir: filepath.Dir(hub.AdminKubeconfigPath()), File: file, Version: "v0.1.0", Logger: testLogger()}
 	if _, err := backup.Save(t.Context(), saved); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.configmap(ns, "later"); err != nil {
+	if err := u.createConfigMap(ns, "later"); err != nil {
 		t.Fatal(err)
 	}
 	before, err := u.kube.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
@@ -131,10 +131,10 @@ func TestBackupOfARunningHub(t *testing.T) {
 
 	restored := saved
 	restored.DataDir = filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), restored); err != nil {
+	if _, err := backup.RestoreDataDir(t.Context(), restored); err != nil {
 		t.Fatal(err)
 	}
-	other := admin(t, start(t, options(restored.DataDir)))
+	other := newAdmin(t, start(t, testOptions(restored.DataDir)))
 	if _, err := other.kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "saved", metav1.GetOptions{}); err != nil {
 		t.Errorf("what was saved is lost: %v", err)
 	}
@@ -166,33 +166,33 @@ func TestExternalEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Stop)
-	first := options(t.TempDir())
-	first.EtcdServers = []string{store.Endpoint()}
-	u := admin(t, start(t, first))
-	if err := u.configmap("default", "shared"); err != nil {
+	first := testOptions(t.TempDir())
+	first.EtcdServers = []string{store.ClientEndpoint()}
+	u := newAdmin(t, start(t, first))
+	if err := u.createConfigMap("default", "shared"); err != nil {
 		t.Fatal(err)
 	}
 
-	stranger := options(t.TempDir())
+	stranger := testOptions(t.TempDir())
 	stranger.EtcdServers = first.EtcdServers
 	if _, err := tryStart(t, stranger); err == nil || !strings.Contains(err.Error(), "key set") {
 		t.Fatalf("a hub with other keys joined: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "keys.tar")
-	o := backup.Options{DataDir: first.DataDir, File: file, Version: "v0.1.0", Logger: logger()}
+	o := backup.Options{DataDir: first.DataDir, File: file, Version: "v0.1.0", Logger: testLogger()}
 	report, err := backup.Save(t.Context(), o)
 	if err != nil || !report.KeysOnly {
 		t.Fatalf("backup: %+v %v", report, err)
 	}
-	second := options(filepath.Join(t.TempDir(), "second"))
+	second := testOptions(filepath.Join(t.TempDir(), "second"))
 	second.EtcdServers = first.EtcdServers
 	second.NoControllers = true
 	o.DataDir = second.DataDir
-	if _, err := backup.Restore(t.Context(), o); err != nil {
+	if _, err := backup.RestoreDataDir(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	standby := start(t, second)
-	if _, err := admin(t, standby).kube.CoreV1().ConfigMaps("default").Get(t.Context(), "shared", metav1.GetOptions{}); err != nil {
+	if _, err := newAdmin(t, standby).kube.CoreV1().ConfigMaps("default").Get(t.Context(), "shared", metav1.GetOptions{}); err != nil {
 		t.Errorf("the second hub does not see what the first wrote: %v", err)
 	}
 	leading, cancel := context.WithCancel(t.Context())
@@ -238,12 +238,12 @@ func TestOperatorsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, key, err := set.ClusterCA.Issue(keys.Request{CommonName: "hub.example.com", DNSNames: []string{"hub.example.com"},
+	cert, key, err := set.ClusterCA.IssueCertificate(keys.Request{CommonName: "hub.example.com", DNSNames: []string{"hub.example.com"},
 		IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, NotBefore: time.Now(), Lifetime: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options(filepath.Join(dir, "hub"))
+	o := testOptions(filepath.Join(dir, "hub"))
 	o.ServingCert, o.ServingKey = write("serving.crt", string(cert)), write("serving.key", string(key))
 	o.AuditPolicyFile, o.AuditLogPath = write("audit.yaml", auditPolicy), filepath.Join(dir, "audit.log")
 	o.AuthenticationConfig = write("authn.yaml", authenticationConfig)
@@ -258,14 +258,14 @@ func TestOperatorsFiles(t *testing.T) {
 		})
 	}
 	s := start(t, o)
-	u := admin(t, s)
-	if err := u.configmap("default", "audited"); err != nil {
+	u := newAdmin(t, s)
+	if err := u.createConfigMap("default", "audited"); err != nil {
 		t.Fatal(err)
 	}
-	if err := newUser(t, s.LoopbackConfig()).configmap("default", "audited-inside"); err != nil {
+	if err := newUser(t, s.LoopbackConfig()).createConfigMap("default", "audited-inside"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the writes are audited", func(context.Context) (bool, string) {
+	waitUntil(t, "the writes are audited", func(context.Context) (bool, string) {
 		content, err := os.ReadFile(o.AuditLogPath)
 		return strings.Contains(string(content), `"name":"audited"`) && strings.Contains(string(content), `"name":"audited-inside"`), string(content) + errText(err)
 	})
@@ -274,8 +274,8 @@ func TestOperatorsFiles(t *testing.T) {
 	if status != http.StatusTeapot {
 		t.Errorf("the hub's own endpoint says %d", status)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: set.ClusterCA.Pool()}}}
-	response, err := client.Get("https://" + s.Address() + "/version")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: set.ClusterCA.CertPool()}}}
+	response, err := client.Get("https://" + s.LocalAddress() + "/version")
 	if err != nil {
 		t.Fatalf("the operator's certificate does not serve: %v", err)
 	}
@@ -294,7 +294,7 @@ func errText(err error) string {
 
 func TestFailedStartLeavesNothingRunning(t *testing.T) {
 	t.Parallel()
-	o := options(t.TempDir())
+	o := testOptions(t.TempDir())
 	o.AuditPolicyFile = filepath.Join(o.DataDir, "no-such-file")
 	if _, err := tryStart(t, o); err == nil {
 		t.Fatal("started with an audit policy that does not exist")

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// quietable is a handler that turns every record into debug once quiet is set:
-// while the parts of the server come up or go down one after the other, they
-// complain about each other, which tells nobody anything.
+// quietable is a handler that turns every record into debug once quiet is set: while parts of the
+// server start or stop one after the other, they log errors about each other that mean nothing.
 type quietable struct {
 	slog.Handler
 	quiet *atomic.Bool

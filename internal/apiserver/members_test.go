@@ -33,8 +33,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/hub/reach"
-	"atoll.dev/atoll/internal/hub/view"
+	"atoll.dev/atoll/internal/fleetview/server"
+	"atoll.dev/atoll/internal/memberproxy"
 )
 
 // fleet is what the shared server shows of members: the agents' pods.
@@ -42,18 +42,21 @@ var fleet = newMembers()
 
 // members are Clusters, rows, and agents that answer for pods over real HTTP.
 type members struct {
-	view   *view.Fleet
+	view   *server.Fleet
 	server *http.Server
 	conns  chan net.Conn
 
 	mu       sync.Mutex
 	clusters map[string]*v1alpha1.Cluster
 	placed   map[string][]string // clusters by namespace
-	agents   map[string]*agent   // by UID
-	asked    []string
+	// held are the clusters of templates that are not held wherever their namespace is placed; false
+	// where the template is to leave.
+	held   map[atoll.ItemKey]map[string]bool
+	agents map[string]*agent // by UID
+	asked  []string
 	// workloads by namespace, and what was stated of them by their keys and UIDs.
 	workloads map[string][]*unstructured.Unstructured
-	stated    map[string][]view.Stated
+	stated    map[string][]server.Stated
 	unread    error
 }
 
@@ -86,16 +89,16 @@ type namedConn struct {
 }
 
 func newMembers() *members {
-	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, agents: map[string]*agent{},
-		workloads: map[string][]*unstructured.Unstructured{}, stated: map[string][]view.Stated{}}
+	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, held: map[atoll.ItemKey]map[string]bool{}, agents: map[string]*agent{},
+		workloads: map[string][]*unstructured.Unstructured{}, stated: map[string][]server.Stated{}}
 	m.server = &http.Server{Handler: m, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, uidKey{}, c.(namedConn).uid)
 	}}
-	m.view = view.New(view.Options{
-		Own:    apiserver.Own,
-		Tables: func() (view.Tables, bool) { return m, true },
-		Reach: reach.New(reach.Options{
-			Clusters: m, Dial: m.dial, Log: slog.New(slog.DiscardHandler),
+	m.view = server.New(server.Options{
+		Own:    apiserver.IsHubUser,
+		Tables: func() (server.Tables, bool) { return server.Tables{Members: m, Placements: m, Templates: m}, true },
+		Reach: memberproxy.New(memberproxy.Options{
+			Clusters: m, Dial: m.dialMember, Log: slog.New(slog.DiscardHandler),
 			May: func(context.Context, people.Info, string, string) bool { return false },
 			Refuse: func(w http.ResponseWriter, err error) {
 				s := err.(apierrors.APIStatus).Status()
@@ -113,7 +116,7 @@ func (m *members) Accept() (net.Conn, error) { return <-m.conns, nil }
 func (m *members) Close() error              { return nil }
 func (m *members) Addr() net.Addr            { return &net.UnixAddr{} }
 
-func (m *members) dial(_ context.Context, uid string) (net.Conn, error) {
+func (m *members) dialMember(_ context.Context, uid string) (net.Conn, error) {
 	m.mu.Lock()
 	a := m.agents[uid]
 	away := a == nil || a.away
@@ -167,6 +170,26 @@ func (m *members) PlacedAt(namespace, cluster string) bool {
 	return there
 }
 
+// IsHeldAt is true where the namespace is placed, except of what a test has placed by name.
+func (m *members) IsHeldAt(key atoll.ItemKey, cluster string) bool {
+	holders, _ := m.HoldersOf(key)
+	_, held := holders[cluster]
+	return held
+}
+
+func (m *members) HoldersOf(key atoll.ItemKey) (map[string]bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if named, ok := m.held[key]; ok {
+		return maps.Clone(named), nil
+	}
+	out := map[string]bool{}
+	for _, c := range m.placed[key.Namespace] {
+		out[c] = true
+	}
+	return out, nil
+}
+
 func (m *members) OfKind(gk schema.GroupKind, namespace string) (out []*unstructured.Unstructured) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +201,7 @@ func (m *members) OfKind(gk schema.GroupKind, namespace string) (out []*unstruct
 	return out
 }
 
-func (m *members) Stated(_ context.Context, key atoll.ItemKey, uid types.UID) ([]view.Stated, int64, error) {
+func (m *members) Stated(_ context.Context, key atoll.ItemKey, uid types.UID) ([]server.Stated, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stated[key.String()+string(uid)], 9, m.unread
@@ -189,11 +212,11 @@ func (m *members) Template(key atoll.ItemKey) (metav1.Object, bool) {
 	return &metav1.ObjectMeta{UID: "template"}, key.Kind == "Pod" && strings.HasPrefix(key.Name, "solo") || key.Kind == "Deployment"
 }
 
-// join members, and give each of them rows in a namespace, for one test.
-func (m *members) join(t testing.TB, namespace string, names ...string) {
+// joinMembers joins members for one test, each with rows in a namespace.
+func (m *members) joinMembers(t testing.TB, namespace string, names ...string) {
 	m.mu.Lock()
 	for _, name := range names {
-		c := cluster(name)
+		c := newCluster(name)
 		c.UID = types.UID("uid-" + name)
 		m.clusters[name] = c
 		m.agents[string(c.UID)] = &agent{version: 10, pods: map[string]*corev1.Pod{}, changed: make(chan struct{})}
@@ -203,7 +226,7 @@ func (m *members) join(t testing.TB, namespace string, names ...string) {
 	m.view.RowsChanged()
 	t.Cleanup(func() {
 		for _, name := range names {
-			m.leave(name)
+			m.removeMember(name)
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -215,8 +238,8 @@ func (m *members) join(t testing.TB, namespace string, names ...string) {
 	})
 }
 
-// at is the agent of a member, while the members are locked.
-func (m *members) at(name string, do func(*agent)) {
+// withAgent is the agent of a member, while the members are locked.
+func (m *members) withAgent(name string, do func(*agent)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.agents["uid-"+name]
@@ -225,9 +248,9 @@ func (m *members) at(name string, do func(*agent)) {
 	a.changed = make(chan struct{})
 }
 
-// leave lets the session of a member's agent end, and the tunnels with it.
-func (m *members) leave(name string) {
-	m.at(name, func(a *agent) {
+// removeMember lets the session of a member's agent end, and the tunnels with it.
+func (m *members) removeMember(name string) {
+	m.withAgent(name, func(a *agent) {
 		a.away = true
 		for _, c := range a.conns {
 			_ = c.Close()
@@ -238,7 +261,7 @@ func (m *members) leave(name string) {
 
 // put a pod into a member, or a changed one; delete it, if that is the event.
 func (m *members) put(name string, event watch.EventType, pod *corev1.Pod) {
-	m.at(name, func(a *agent) { a.put(event, pod) })
+	m.withAgent(name, func(a *agent) { a.put(event, pod) })
 }
 
 func (a *agent) put(event watch.EventType, pod *corev1.Pod) {
@@ -252,8 +275,8 @@ func (a *agent) put(event watch.EventType, pod *corev1.Pod) {
 	a.history = append(a.history, told{a.version, event, pod})
 }
 
-// requests that agents got since the last call.
-func (m *members) requests() []string {
+// takeRequests that agents got since the last call.
+func (m *members) takeRequests() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	asked := m.asked
@@ -268,7 +291,7 @@ func (m *members) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	a := m.agents[uid]
 	m.asked = append(m.asked, uid+" "+r.Method+" "+r.URL.RequestURI())
-	if a != nil && r.Host != atoll.LiveHost {
+	if a != nil && r.Host != atoll.FleetViewHost {
 		a.people = append(a.people, fmt.Sprintf("%s as %s %s %s", r.Method, r.Header.Get("Impersonate-User"), r.URL.RequestURI(), body))
 	}
 	m.mu.Unlock()
@@ -279,8 +302,8 @@ func (m *members) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case a == nil || parts[0] != "pods":
-		answer(w, http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
-	case r.Host != atoll.LiveHost:
+		writeAnswer(w, http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
+	case r.Host != atoll.FleetViewHost:
 		m.byPerson(w, r, a, namespace, parts)
 	case len(parts) == 3 && parts[2] == "log":
 		fmt.Fprintf(w, "log of %s by %s\n", parts[1], r.URL.RawQuery)
@@ -307,13 +330,13 @@ func (m *members) get(w http.ResponseWriter, a *agent, key string) {
 	pod := a.pods[key]
 	m.mu.Unlock()
 	if pod == nil {
-		answer(w, http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
+		writeAnswer(w, http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
 		return
 	}
-	answer(w, http.StatusOK, pod)
+	writeAnswer(w, http.StatusOK, pod)
 }
 
-func selects(r *http.Request, namespace string, pod *corev1.Pod) bool {
+func isSelected(r *http.Request, namespace string, pod *corev1.Pod) bool {
 	s, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	field := r.URL.Query().Get("fieldSelector")
 	return err == nil && s.Matches(labels.Set(pod.Labels)) && (namespace == "" || pod.Namespace == namespace || pod.Labels["lie"] != "") &&
@@ -324,23 +347,23 @@ func (m *members) list(w http.ResponseWriter, r *http.Request, a *agent, namespa
 	m.mu.Lock()
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(a.version)}}
 	for _, pod := range a.pods {
-		if selects(r, namespace, pod) {
+		if isSelected(r, namespace, pod) {
 			list.Items = append(list.Items, *pod)
 		}
 	}
 	m.mu.Unlock()
-	answer(w, http.StatusOK, list)
+	writeAnswer(w, http.StatusOK, list)
 }
 
-func protobuf() runtime.SerializerInfo {
+func protobufSerializer() runtime.SerializerInfo {
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	return info
 }
 
-func answer(w http.ResponseWriter, code int, obj runtime.Object) {
+func writeAnswer(w http.ResponseWriter, code int, obj runtime.Object) {
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	w.WriteHeader(code)
-	_ = scheme.Codecs.EncoderForVersion(protobuf().Serializer, corev1.SchemeGroupVersion).Encode(obj, w)
+	_ = scheme.Codecs.EncoderForVersion(protobufSerializer().Serializer, corev1.SchemeGroupVersion).Encode(obj, w)
 }
 
 func (m *members) watch(w http.ResponseWriter, r *http.Request, a *agent, namespace string) {
@@ -350,13 +373,13 @@ func (m *members) watch(w http.ResponseWriter, r *http.Request, a *agent, namesp
 	old := from < a.oldest
 	m.mu.Unlock()
 	if old {
-		answer(w, http.StatusGone, &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old"})
+		writeAnswer(w, http.StatusGone, &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old"})
 		return
 	}
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
 	_ = flush()
-	info := protobuf()
+	info := protobufSerializer()
 	encoder := restwatch.NewEncoder(
 		streaming.NewEncoder(info.StreamSerializer.Framer.NewFrameWriter(w), scheme.Codecs.EncoderForVersion(info.StreamSerializer.Serializer, corev1.SchemeGroupVersion)),
 		scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion))
@@ -368,7 +391,7 @@ func (m *members) watch(w http.ResponseWriter, r *http.Request, a *agent, namesp
 			return // the session ended, and the tunnels with it
 		}
 		for _, n := range news {
-			if n.version > from && selects(r, namespace, n.pod) {
+			if n.version > from && isSelected(r, namespace, n.pod) {
 				if encoder.Encode(&watch.Event{Type: n.event, Object: n.pod}) != nil || flush() != nil {
 					return
 				}

@@ -54,7 +54,7 @@ func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, g
 	if !ok {
 		return info, fmt.Errorf("storage of endpoints is a %T, not the one this was written for", resources["endpoints"])
 	}
-	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, allocators.IPs(), allocators.Ports(), endpoints, pods, n.proxyTransport)
+	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, allocators.IPs(), allocators.NewPortAllocator(), endpoints, pods, n.proxyTransport)
 	if err != nil {
 		return info, fmt.Errorf("build storage of services: %w", err)
 	}
@@ -62,7 +62,7 @@ func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, g
 	resources["services"] = services
 	resources["services/status"] = status
 	resources["services/proxy"] = proxy
-	return info, nodes.Install(resources, n.nodes)
+	return info, nodes.InstallStorage(resources, n.nodes)
 }
 
 // withoutServices lets the wrapped provider build its storage of Services, which
@@ -82,9 +82,9 @@ func (w withoutServices) GetRESTOptions(resource schema.GroupResource, example r
 	return options, err
 }
 
-// keepPortsUnset takes node ports that nobody asked for off again before the
-// object is validated and stored: a port of the hub means nothing in a member.
-// A health check port must be something, so it becomes a dummy.
+// keepPortsUnset removes allocated node ports again before the object is validated and stored: a
+// port of the hub means nothing in a member. A health check port must have a value, so it becomes
+// a dummy.
 func keepPortsUnset(store *genericregistry.Store) {
 	beginCreate, beginUpdate := store.BeginCreate, store.BeginUpdate
 	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
@@ -105,11 +105,11 @@ func unsetPorts(obj runtime.Object, err error) {
 		return
 	}
 	for i := range service.Spec.Ports {
-		if p := &service.Spec.Ports[i]; allocators.Unasked(p.NodePort) {
+		if p := &service.Spec.Ports[i]; allocators.IsAllocatedHere(p.NodePort) {
 			p.NodePort = 0
 		}
 	}
-	if allocators.Unasked(service.Spec.HealthCheckNodePort) {
+	if allocators.IsAllocatedHere(service.Spec.HealthCheckNodePort) {
 		service.Spec.HealthCheckNodePort = allocators.DummyHealthCheckPort
 	}
 }

@@ -49,9 +49,9 @@ func (o objectInformers) Start(stop <-chan struct{}) {
 	}
 }
 
-// bare keeps of an object's metadata what tells its identity, owners and
+// metadataOnly keeps of an object's metadata what tells its identity, owners and
 // finalizers: the annotation of kubectl apply alone is a whole manifest.
-func bare(obj any) (any, error) {
+func metadataOnly(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
 		o.SetAnnotations(nil)
@@ -60,7 +60,7 @@ func bare(obj any) (any, error) {
 	return obj, nil
 }
 
-// storedInformer gives the metadata of a kind from the store directly, for kinds that are
+// storedInformer returns the metadata of a kind from the store directly, for kinds that are
 // in no watch cache, so that a watch by the API would decode, convert and encode each of
 // their changes once more, for controllers that want three fields.
 type storedInformer struct {
@@ -69,13 +69,13 @@ type storedInformer struct {
 	begin    sync.Once
 }
 
-// storedInformers of all such kinds that controllers ask for.
+// storedInformers returns the informers of all such kinds that controllers ask for.
 func (s *Server) storedInformers(client metadata.Interface) (map[schema.GroupVersionResource]*storedInformer, error) {
 	all := map[schema.GroupVersionResource]*storedInformer{}
-	for _, kind := range []direct.Kind{direct.Clusters(), direct.Bundles()} {
+	for _, kind := range []direct.Kind{direct.ClusterKind(), direct.BundleKind()} {
 		resource := kind.GroupVersion().WithResource(kind.Resource)
 		byAPI := client.Resource(resource)
-		source := s.direct.Source(kind.New(), &cache.ListWatch{
+		source := s.direct.ListerWatcherFor(kind.New(), &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				return byAPI.List(ctx, options)
 			},
@@ -83,7 +83,7 @@ func (s *Server) storedInformers(client metadata.Interface) (map[schema.GroupVer
 		})
 		informer := cache.NewSharedIndexInformer(metadataOf(kind.GroupVersionKind, source), &metav1.PartialObjectMetadata{}, controllerResync,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		if err := informer.SetTransform(bare); err != nil {
+		if err := informer.SetTransform(metadataOnly); err != nil {
 			return nil, fmt.Errorf("build the informer of %s: %w", kind.Resource, err)
 		}
 		all[resource] = &storedInformer{resource: resource, informer: informer}
@@ -91,10 +91,10 @@ func (s *Server) storedInformers(client metadata.Interface) (map[schema.GroupVer
 	return all, nil
 }
 
-// Informer of the metadata.
+// Informer returns the informer of the metadata.
 func (i *storedInformer) Informer() cache.SharedIndexInformer { return i.informer }
 
-// Lister of the metadata.
+// Lister returns the lister of the metadata.
 func (i *storedInformer) Lister() cache.GenericLister {
 	return cache.NewGenericLister(i.informer.GetIndexer(), i.resource.GroupResource())
 }
@@ -103,7 +103,7 @@ func (i *storedInformer) start(stop <-chan struct{}) {
 	i.begin.Do(func() { go i.informer.Run(stop) })
 }
 
-// metadataOf what a source of that kind lists and watches.
+// metadataOf returns the metadata what of a source of that kind lists and watches.
 func metadataOf(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.ListerWatcher {
 	from := cache.ToListerWatcherWithContext(source)
 	return &cache.ListWatch{
@@ -120,7 +120,7 @@ func metadataOf(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.
 				ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue(), RemainingItemCount: of.GetRemainingItemCount(),
 			}}
 			err = meta.EachListItem(list, func(obj runtime.Object) error {
-				out.Items = append(out.Items, *partial(kind, obj))
+				out.Items = append(out.Items, *partialMetadata(kind, obj))
 				return nil
 			})
 			return out, err
@@ -132,7 +132,7 @@ func metadataOf(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.
 			}
 			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 				if e.Type != watch.Error {
-					e.Object = partial(kind, e.Object)
+					e.Object = partialMetadata(kind, e.Object)
 				}
 				return e, true
 			}), nil
@@ -140,8 +140,8 @@ func metadataOf(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.
 	}
 }
 
-// partial is an object's metadata.
-func partial(kind schema.GroupVersionKind, obj runtime.Object) *metav1.PartialObjectMetadata {
+// partialMetadata is an object's metadata.
+func partialMetadata(kind schema.GroupVersionKind, obj runtime.Object) *metav1.PartialObjectMetadata {
 	out := &metav1.PartialObjectMetadata{}
 	if o, err := meta.Accessor(obj); err == nil {
 		out = meta.AsPartialObjectMetadata(o)

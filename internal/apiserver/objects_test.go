@@ -16,10 +16,10 @@ import (
 func TestClustersAreCollected(t *testing.T) {
 	t.Parallel()
 	// It looks for new kinds every half minute, and as soon as it runs.
-	o := options(t.TempDir())
+	o := testOptions(t.TempDir())
 	o.NoControllers = true
 	s := start(t, o)
-	define(t, s)
+	createDefinitions(t, s)
 	leading, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.RunControllers(leading) }()
@@ -29,7 +29,7 @@ func TestClustersAreCollected(t *testing.T) {
 			t.Errorf("the controllers: %v", err)
 		}
 	})
-	api, _ := clients(t, s)
+	api, _ := newClients(t, s)
 	named := func(name string, owners ...metav1.OwnerReference) *v1alpha1.Cluster {
 		c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}
 		if err := api.Create(t.Context(), c); err != nil {
@@ -43,12 +43,12 @@ func TestClustersAreCollected(t *testing.T) {
 	if err := api.Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
 		var c v1alpha1.Cluster
 		owned, owner := api.Get(ctx, client.ObjectKey{Name: "owned"}, &c), api.Get(ctx, client.ObjectKey{Name: "owner"}, &c)
 		return apierrors.IsNotFound(owned) && apierrors.IsNotFound(owner), fmt.Sprint(owned, owner)
 	})
 	if err := api.Get(t.Context(), client.ObjectKey{Name: "other"}, &v1alpha1.Cluster{}); err != nil {
-		t.Errorf("what nobody deleted: %v", err)
+		t.Errorf("deleted without an order: %v", err)
 	}
 }

@@ -124,14 +124,14 @@ func (s *Server) setStorage(o *kubeapiserver.ServerRunOptions) error {
 	if o.Etcd.EncryptionProviderConfigFilepath != "" {
 		return nil
 	}
-	path := s.dir.Path("encryption.yaml")
+	path := s.dir.FilePath("encryption.yaml")
 	o.Etcd.EncryptionProviderConfigFilepath = path
 	return datadir.WriteFile(path, encryptionConfig(s.keys.EncryptionKey), 0o600)
 }
 
 func (s *Server) setAuthentication(o *kubeapiserver.ServerRunOptions) {
 	a := o.Authentication
-	a.ClientCert.ClientCA = s.dir.Path(clientCAFile)
+	a.ClientCert.ClientCA = s.dir.FilePath(clientCAFile)
 	a.BootstrapToken.Enable = true
 	a.AuthenticationConfigFile = s.options.AuthenticationConfig
 	a.ServiceAccounts.Issuers = []string{issuer}
@@ -143,7 +143,7 @@ func (s *Server) setAuthentication(o *kubeapiserver.ServerRunOptions) {
 	a.RequestHeader.UIDHeaders = []string{"X-Remote-Uid"}
 	a.RequestHeader.GroupHeaders = []string{"X-Remote-Group"}
 	a.RequestHeader.ExtraHeaderPrefixes = []string{"X-Remote-Extra-"}
-	o.ProxyClientCertFile, o.ProxyClientKeyFile = s.dir.Path(frontProxyFile), s.dir.Path(frontProxyFile)
+	o.ProxyClientCertFile, o.ProxyClientKeyFile = s.dir.FilePath(frontProxyFile), s.dir.FilePath(frontProxyFile)
 }
 
 func (s *Server) setAdmission(o *kubeapiserver.ServerRunOptions) {

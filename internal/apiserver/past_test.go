@@ -16,17 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/hub/view"
+	"atoll.dev/atoll/internal/fleetview/server"
 )
 
-// web as its user writes it, with another image.
-func web(kind, namespace, image string) string {
+// webManifest as its user writes it, with another image.
+func webManifest(kind, namespace, image string) string {
 	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":%q,"metadata":{"name":"web","namespace":%q,"annotations":{"by":%q}},"spec":{"selector":{"matchLabels":{"app":"web"}},
 		"template":{"metadata":{"labels":{"app":"web"}},"spec":{"serviceAccountName":"me","containers":[{"name":"web","image":%q,"env":[{"name":"A","value":"1"}]}]}}}}`, kind, namespace, image, image)
 }
 
-// remember what is written of web at Revisions.
-func (m *members) remember(namespace, kind string, uid types.UID, stated ...view.Stated) {
+// addHistory what is written of web at Revisions.
+func (m *members) addHistory(namespace, kind string, uid types.UID, stated ...server.Stated) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := &unstructured.Unstructured{}
@@ -38,30 +38,30 @@ func (m *members) remember(namespace, kind string, uid types.UID, stated ...view
 	m.stated[atoll.ItemKey{Group: "apps", Kind: kind, Namespace: namespace, Name: "web"}.String()+string(uid)] = stated
 }
 
-func (m *members) unreadable(err error) {
+func (m *members) failReads(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unread = err
 }
 
-// TestAHistoryIsWhatWasStated: who lists by exactly the selector of a Deployment sees each pod
-// template that its user stated, as the API server stored it then; nobody else sees any.
+// TestAHistoryIsWhatWasStated: a list by exactly the selector of a Deployment returns each pod
+// template that its user stated, as the API server stored it then. No other list returns any.
 func TestAHistoryIsWhatWasStated(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("past")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("past")
 	deployments, sets := u.kube.AppsV1().Deployments(ns), u.kube.AppsV1().ReplicaSets(ns)
 	var then []corev1.PodTemplateSpec
 	var d *appsv1.Deployment
 	for _, image := range []string{"a", "b", "c"} {
-		u.mustApply(web("Deployment", ns, image))
+		u.mustApply(webManifest("Deployment", ns, image))
 		var err error
 		if d, err = deployments.Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		then = append(then, d.Spec.Template)
 	}
-	stated := func(number int64, image string) view.Stated {
-		return view.Stated{Number: number, Version: "1", Object: []byte(web("Deployment", ns, image))}
+	stated := func(number int64, image string) server.Stated {
+		return server.Stated{Number: number, Version: "1", Object: []byte(webManifest("Deployment", ns, image))}
 	}
 	list := func(o metav1.ListOptions) (out []string) {
 		t.Helper()
@@ -79,8 +79,8 @@ func TestAHistoryIsWhatWasStated(t *testing.T) {
 		t.Errorf("what nothing places has the history %v", got)
 	}
 	// The third is in no Revision yet; of the first UID of that name something else is known.
-	fleet.remember(ns, "Deployment", "another", stated(1, "z"))
-	fleet.remember(ns, "Deployment", d.UID, stated(3, "a"), stated(4, "b"))
+	fleet.addHistory(ns, "Deployment", "another", stated(1, "z"))
+	fleet.addHistory(ns, "Deployment", d.UID, stated(3, "a"), stated(4, "b"))
 	if got := list(asked); !slices.Equal(got, []string{"web-deployment-r3", "web-deployment-r4", "web-deployment-r9"}) {
 		t.Errorf("its history is %v", got)
 	}
@@ -97,7 +97,7 @@ func TestAHistoryIsWhatWasStated(t *testing.T) {
 		{}, {LabelSelector: "app"}, {LabelSelector: "app=web,tier!=x"}, {LabelSelector: "app=web", ResourceVersion: "0"}, {LabelSelector: "app=db"},
 	} {
 		if got := list(o); got != nil {
-			t.Errorf("who asks for %+v sees the history %v", o, got)
+			t.Errorf("a list by %+v returns the history %v", o, got)
 		}
 	}
 	if err := sets.Delete(t.Context(), "web-deployment-r3", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "stated") {
@@ -110,18 +110,20 @@ func TestAHistoryIsWhatWasStated(t *testing.T) {
 		t.Errorf("what was never stated: %v", err)
 	}
 
-	// What cannot be read may be what somebody wants to go back to: nothing is given in its place.
-	fleet.unreadable(apierrors.NewServiceUnavailable("the store is away"))
-	defer fleet.unreadable(nil)
+	// An unreadable Revision may be one that a user wants to go back to: nothing is returned in
+	// its place.
+	fleet.failReads(apierrors.NewServiceUnavailable("the store is away"))
+	defer fleet.failReads(nil)
 	if _, err := sets.List(t.Context(), asked); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("a history that cannot be read: %v", err)
 	}
 }
 
-// TestAHistoryOfControllerRevisions gives what a StatefulSet and a DaemonSet are gone back to by.
+// TestAHistoryOfControllerRevisions: the revisions of a StatefulSet and a DaemonSet are shown as
+// ControllerRevisions, by which they are rolled back.
 func TestAHistoryOfControllerRevisions(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("past")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("past")
 	revisions := func() (out []appsv1.ControllerRevision) {
 		t.Helper()
 		l, err := u.kube.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
@@ -140,18 +142,18 @@ func TestAHistoryOfControllerRevisions(t *testing.T) {
 			return s, &s.Spec.Template, err
 		},
 	} {
-		u.mustApply(web(kind, ns, "a"))
+		u.mustApply(webManifest(kind, ns, "a"))
 		_, then, err := restored(t.Context(), []byte("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		was := then.DeepCopy()
-		u.mustApply(web(kind, ns, "b"))
+		u.mustApply(webManifest(kind, ns, "b"))
 		set, _, err := restored(t.Context(), []byte("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		fleet.remember(ns, kind, set.GetUID(), view.Stated{Number: 3, Version: "1", Object: []byte(web(kind, ns, "a"))}, view.Stated{Number: 4, Version: "1", Object: []byte(web(kind, ns, "b"))})
+		fleet.addHistory(ns, kind, set.GetUID(), server.Stated{Number: 3, Version: "1", Object: []byte(webManifest(kind, ns, "a"))}, server.Stated{Number: 4, Version: "1", Object: []byte(webManifest(kind, ns, "b"))})
 		var mine []appsv1.ControllerRevision
 		for _, r := range revisions() {
 			if metav1.IsControlledBy(&r, set) {

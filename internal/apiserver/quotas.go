@@ -38,11 +38,11 @@ var measured = map[schema.GroupResource]bool{
 	{Group: "resource.k8s.io", Resource: "resourceclaims"}: true,
 }
 
-// addQuotas counts the usage of those quotas that act on the hub: without a
-// count, admission would refuse everything that they limit. What counts starts
-// with the first such quota, since few hubs have one.
+// addQuotas counts the usage of those quotas that act on the hub: without a count, admission would
+// refuse everything that they limit. The counting starts with the first such quota, because few
+// hubs have one.
 func (c *controllers) addQuotas(context.Context) error {
-	_, client, _, err := c.clients(quotaController)
+	_, client, _, err := c.clientsFor(quotaController)
 	if err != nil {
 		return err
 	}

@@ -11,26 +11,26 @@ import (
 	"atoll.dev/atoll/internal/apiserver/inert"
 )
 
-// strict tells of writes that may not hold unknown fields, whatever the client asks for:
+// isStrictWrite tells of writes that may not hold unknown fields, whatever the client asks for:
 // those of the hub's own kinds.
-func strict(info *request.RequestInfo) bool {
+func isStrictWrite(info *request.RequestInfo) bool {
 	return info.APIGroup == atollGroup || info.APIGroup == engineGroup ||
 		info.APIGroup == karmada.GroupVersion.Group && info.Resource == karmada.CustomizationResource
 }
 
-// rewrite changes the queries of requests that mean something else here: it
-// stands inside authentication, so it knows who asks, and outside of the API.
-func (s *Server) rewrite(next http.Handler) http.Handler {
+// rewriteQueries changes the queries of requests that mean something else here. It is inside
+// authentication, so it knows the user, and outside of the API.
+func (s *Server) rewriteQueries(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !info.IsResourceRequest {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if strict(info) && isWrite(info.Verb) && info.Subresource != subresourceProxy {
+		if isStrictWrite(info) && isWrite(info.Verb) && info.Subresource != subresourceProxy {
 			r = withQuery(r, "fieldValidation", func(string) string { return metav1.FieldValidationStrict })
 		}
-		if caller, ok := request.UserFrom(r.Context()); ok && caller.GetName() == user.APIServerUser && inert.Hidden(info) {
+		if caller, ok := request.UserFrom(r.Context()); ok && caller.GetName() == user.APIServerUser && inert.NeedsInertFilter(info) {
 			r = withQuery(r, "labelSelector", inert.ExcludeFrom)
 		}
 		next.ServeHTTP(w, r)

@@ -15,11 +15,13 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	serviceaccounts "k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // addRootCA publishes the CAs that the hub is known by in a ConfigMap of each namespace.
 func (c *controllers) addRootCA(ctx context.Context) error {
-	published := c.only("metadata.name=" + rootcacertpublisher.RootCACertConfigMapName).Core().V1().ConfigMaps()
+	published := c.filteredInformers("metadata.name=" + rootcacertpublisher.RootCACertConfigMapName).Core().V1().ConfigMaps()
 	return c.handOut(ctx, func(_ context.Context, ca []byte, h *handlers) (func(context.Context), error) {
 		controller, err := rootcacertpublisher.NewPublisher(noted[corelisters.ConfigMapLister]{published, h},
 			noted[corelisters.NamespaceLister]{c.shared.Core().V1().Namespaces(), h}, c.client, ca)
@@ -40,7 +42,7 @@ func (c *controllers) addTokens(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("use the service account key: %w", err)
 	}
-	tokens := c.only("type=" + string(corev1.SecretTypeServiceAccountToken)).Core().V1().Secrets()
+	tokens := c.filteredInformers("type=" + string(corev1.SecretTypeServiceAccountToken)).Core().V1().Secrets()
 	return c.handOut(ctx, func(ctx context.Context, ca []byte, h *handlers) (func(context.Context), error) {
 		controller, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), noted[corelisters.ServiceAccountLister]{c.shared.Core().V1().ServiceAccounts(), h},
 			noted[corelisters.SecretLister]{tokens, h}, c.client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
@@ -56,13 +58,8 @@ func (c *controllers) addTokens(ctx context.Context) error {
 // at once, and so before the informers begin.
 func (c *controllers) handOut(ctx context.Context, build func(context.Context, []byte, *handlers) (func(context.Context), error)) error {
 	changed := make(chan struct{}, 1)
-	c.server.OnCertificates(func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})
-	ca, its := c.server.Authorities().ClusterPEM(), &handlers{}
+	c.server.OnCertificates(func() { wakeup.Send(changed) })
+	ca, its := c.server.CurrentAuthorities().ClusterPEM(), &handlers{}
 	run, err := build(ctx, ca, its)
 	if err != nil {
 		return err
@@ -89,7 +86,7 @@ func (c *controllers) handOut(ctx context.Context, build func(context.Context, [
 	return nil
 }
 
-// awaitCA that is another one; false when ctx has ended.
+// awaitCA waits for a CA that is another one; false when ctx has ended.
 func (c *controllers) awaitCA(ctx context.Context, changed <-chan struct{}, ca *[]byte) bool {
 	for {
 		select {
@@ -97,7 +94,7 @@ func (c *controllers) awaitCA(ctx context.Context, changed <-chan struct{}, ca *
 			return false
 		case <-changed:
 		}
-		if now := c.server.Authorities().ClusterPEM(); !bytes.Equal(now, *ca) {
+		if now := c.server.CurrentAuthorities().ClusterPEM(); !bytes.Equal(now, *ca) {
 			*ca = now
 			return true
 		}
@@ -107,7 +104,7 @@ func (c *controllers) awaitCA(ctx context.Context, changed <-chan struct{}, ca *
 // handlers that a controller has put into informers which outlive it.
 type handlers struct{ added []func() error }
 
-// remove them. An informer that has ended has none.
+// remove removes them. An informer that has ended has none.
 func (h *handlers) remove() {
 	for _, remove := range h.added {
 		_ = remove()
@@ -120,27 +117,27 @@ type noting struct {
 	handlers *handlers
 }
 
-func (n noting) note(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
+func (n noting) recordHandler(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
 	if err == nil {
 		n.handlers.added = append(n.handlers.added, func() error { return n.RemoveEventHandler(r) })
 	}
 	return r, err
 }
 
-// AddEventHandler and notes it, as do the next ones.
+// AddEventHandler adds the handler and notes it, as do the next ones.
 func (n noting) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return n.note(n.SharedIndexInformer.AddEventHandler(h))
+	return n.recordHandler(n.SharedIndexInformer.AddEventHandler(h))
 }
 
 func (n noting) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return n.note(n.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every))
+	return n.recordHandler(n.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every))
 }
 
 func (n noting) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return n.note(n.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
+	return n.recordHandler(n.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
 }
 
-// noted gives the informer of a kind, which L lists, as one that notes its handlers.
+// noted returns the informer of a kind, which L lists, as one that notes its handlers.
 type noted[L any] struct {
 	of interface {
 		Informer() cache.SharedIndexInformer
@@ -149,8 +146,8 @@ type noted[L any] struct {
 	h *handlers
 }
 
-// Informer that notes its handlers.
+// Informer returns the informer that notes its handlers.
 func (i noted[L]) Informer() cache.SharedIndexInformer { return noting{i.of.Informer(), i.h} }
 
-// Lister of the kind.
+// Lister returns the lister of the kind.
 func (i noted[L]) Lister() L { return i.of.Lister() }

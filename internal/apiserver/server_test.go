@@ -62,9 +62,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	o := options(dir)
+	o := testOptions(dir)
 	o.Admission = []apiserver.AdmissionPlugin{{Name: "TestRecorder", Handler: seen}}
-	o.Storage = fleet.view.Install
+	o.Storage = fleet.view.InstallStorage
 	begin := time.Now()
 	hub, err = apiserver.Start(context.Background(), o)
 	if err != nil {
@@ -86,12 +86,12 @@ func stop(s *apiserver.Server) error {
 	return s.Stop(ctx)
 }
 
-func options(dir string) apiserver.Options {
-	return apiserver.Options{DataDir: dir, Version: "v0.1.0", Logger: logger()}
+func testOptions(dir string) apiserver.Options {
+	return apiserver.Options{DataDir: dir, Version: "v0.1.0", Logger: testLogger()}
 }
 
-// logger discards unless LOG_LEVEL says otherwise.
-func logger() *slog.Logger {
+// testLogger discards unless LOG_LEVEL says otherwise.
+func testLogger() *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(os.Getenv("LOG_LEVEL"))); err != nil {
 		return slog.New(slog.DiscardHandler)
@@ -134,7 +134,7 @@ type user struct {
 	objects *dynamic.DynamicClient
 }
 
-func admin(t testing.TB, s *apiserver.Server) *user {
+func newAdmin(t testing.TB, s *apiserver.Server) *user {
 	t.Helper()
 	c, err := clientcmd.BuildConfigFromFlags("", s.AdminKubeconfigPath())
 	if err != nil {
@@ -157,8 +157,8 @@ func newUser(t testing.TB, c *rest.Config) *user {
 	return &user{t: t, config: c, kube: kube, objects: objects}
 }
 
-// namespace makes a namespace that goes with the test, and returns its name.
-func (u *user) namespace(prefix string) string {
+// createNamespace makes a namespace that goes with the test, and returns its name.
+func (u *user) createNamespace(prefix string) string {
 	u.t.Helper()
 	name := prefix + "-" + rand.String(5)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": name}}}
@@ -211,16 +211,16 @@ func (u *user) mustApply(manifests string) {
 	}
 }
 
-func (u *user) resource(group, version, resource string) dynamic.NamespaceableResourceInterface {
+func (u *user) resourceClient(group, version, resource string) dynamic.NamespaceableResourceInterface {
 	return u.objects.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
 }
 
 // hangLimit only ends what hangs. No test depends on its length.
 const hangLimit = 3 * time.Minute
 
-// eventually waits until f holds. If f never holds, the test fails with what f reported last
+// waitUntil waits until f holds. If f never holds, the test fails with what f reported last
 // before hangLimit; a request that the limit itself ended is not reported.
-func eventually(t testing.TB, what string, f func(context.Context) (bool, string)) {
+func waitUntil(t testing.TB, what string, f func(context.Context) (bool, string)) {
 	t.Helper()
 	last := "nothing was observed"
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, hangLimit, true, func(ctx context.Context) (bool, error) {
@@ -235,8 +235,8 @@ func eventually(t testing.TB, what string, f func(context.Context) (bool, string
 	}
 }
 
-// configmap writes a ConfigMap, the simplest proof that the hub takes writes.
-func (u *user) configmap(namespace, name string) error {
+// createConfigMap writes a ConfigMap, the simplest proof that the hub takes writes.
+func (u *user) createConfigMap(namespace, name string) error {
 	_, err := u.kube.CoreV1().ConfigMaps(namespace).Create(u.t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	return err

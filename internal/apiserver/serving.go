@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,7 +16,10 @@ import (
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 
 	"atoll.dev/atoll/internal/apiserver/datadir"
+	"atoll.dev/atoll/internal/apiserver/keptport"
 	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/pause"
+	"atoll.dev/atoll/internal/trust/standing"
 )
 
 const (
@@ -31,8 +32,8 @@ const (
 	adminGroup     = "system:masters"
 	kubeconfigFile = "hub.kubeconfig"
 	portFile       = "port"
-	// servingFile and frontProxyFile hold a certificate and its key each, so that whoever
-	// reads them again never sees one without the other.
+	// servingFile and frontProxyFile hold a certificate and its key each, so that a reader never
+	// sees one without the other.
 	servingFile    = "serving.pem"
 	frontProxyFile = "front-proxy-client.pem"
 	// clientCAFile holds the CAs of clients' certificates, which may be two.
@@ -43,36 +44,18 @@ const (
 	innerName = "hub.atoll.internal"
 )
 
-// listen opens the port that the options ask for, and remembers the choice.
-func (s *Server) listen() (net.Listener, error) {
-	ports := []int{s.options.Port}
-	if s.options.Port == 0 {
-		ports = nil
-		if content, err := os.ReadFile(s.dir.Path(portFile)); err == nil {
-			if last, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil {
-				ports = append(ports, last)
-			}
-		}
-		ports = append(ports, preferredPort, 0)
-	}
-	var firstErr error
-	for _, port := range ports {
-		l, err := net.Listen("tcp", net.JoinHostPort(s.options.BindAddress, strconv.Itoa(port)))
-		if err == nil {
-			chosen := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-			return l, datadir.WriteFile(s.dir.Path(portFile), []byte(chosen+"\n"), 0o600)
-		}
-		if firstErr == nil {
-			firstErr = err
-		}
-	}
-	return nil, fmt.Errorf("listen on port %d: %w", s.options.Port, firstErr)
+// openListener opens the port that the options ask for, and remembers the choice.
+func (s *Server) openListener() (net.Listener, error) {
+	return keptport.Open(keptport.Options{
+		BindAddress: s.options.BindAddress, Port: s.options.Port, Preferred: preferredPort,
+		File: s.dir.FilePath(portFile), Flag: "--port",
+	})
 }
 
 // setServingCert lets the operator's certificate serve, or the hub's own. The
 // hub's own always answers to its inner name, which the kubeconfig asks for.
 func (s *Server) setServingCert(o *kubeapiserver.ServerRunOptions) {
-	own := flag.NamedCertKey{Names: []string{innerName}, CertFile: s.dir.Path(servingFile), KeyFile: s.dir.Path(servingFile)}
+	own := flag.NamedCertKey{Names: []string{innerName}, CertFile: s.dir.FilePath(servingFile), KeyFile: s.dir.FilePath(servingFile)}
 	serving := &o.SecureServing.ServerCert.CertKey
 	serving.CertFile, serving.KeyFile = own.CertFile, own.KeyFile
 	if s.options.ServingCert != "" {
@@ -85,13 +68,13 @@ func (s *Server) setServingCert(o *kubeapiserver.ServerRunOptions) {
 // writes it to the file where the server, or its user, finds it. The server
 // reads the files again when they change.
 func (s *Server) writeCertificates(now time.Time) error {
-	a := s.Authorities()
-	if err := datadir.WriteFile(s.dir.Path(clientCAFile), a.ClusterPEM(), 0o600); err != nil {
+	a := s.CurrentAuthorities()
+	if err := datadir.WriteFile(s.dir.FilePath(clientCAFile), a.ClusterPEM(), 0o600); err != nil {
 		return err
 	}
 	serving := s.servingRequest()
 	serving.NotBefore = now
-	if err := s.writePair(a.Cluster, serving, a.Chain(), servingFile); err != nil {
+	if err := s.writePair(a.Cluster, serving, a.ChainPEM(), servingFile); err != nil {
 		return err
 	}
 	proxy := keys.Request{CommonName: frontProxyUser, NotBefore: now, Lifetime: s.options.CertificateLifetime}
@@ -103,21 +86,19 @@ func (s *Server) writeCertificates(now time.Time) error {
 
 // writePair writes a new certificate, with the chain that follows it, and its key.
 func (s *Server) writePair(authority *keys.Authority, r keys.Request, chain []byte, file string) error {
-	cert, key, err := authority.Issue(r)
+	cert, key, err := authority.IssueCertificate(r)
 	if err != nil {
 		return err
 	}
-	return datadir.WriteFile(s.dir.Path(file), slices.Concat(cert, chain, key), 0o600)
+	return datadir.WriteFile(s.dir.FilePath(file), slices.Concat(cert, chain, key), 0o600)
 }
 
 // renewCertificates writes new certificates long before the old ones end.
 func (s *Server) renewCertificates(ctx context.Context) {
 	every := s.options.CertificateLifetime / renewals
 	for wait := every; ; {
-		select {
-		case <-ctx.Done():
+		if !pause.WaitFor(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 		s.authorities.mu.Lock()
 		err := s.renewAll(time.Now())
@@ -129,22 +110,20 @@ func (s *Server) renewCertificates(ctx context.Context) {
 	}
 }
 
-// ServingCertificate is one that the API server shows.
-type ServingCertificate struct {
-	// Name for people.
-	Name string
-	Leaf *x509.Certificate
-	// Own: the hub has issued it and renews it; else it is the operator's.
-	Own bool
-}
-
-// ServingCertificates that the API server shows now. One that cannot be read is left out;
-// the API server goes on with what it has read before.
-func (s *Server) ServingCertificates() (out []ServingCertificate) {
+// ListCertificates returns the hub's CAs and the certificates that the API server shows now. A
+// certificate that cannot be read is left out. The API server then uses the one that it has read
+// before.
+func (s *Server) ListCertificates() []standing.Certificate {
+	a, front := s.CurrentAuthorities(), s.keys.FrontProxyCA.Cert
+	out := []standing.Certificate{
+		standing.NewCertificate("cluster CA", a.Cluster.Cert, false),
+		standing.NewCertificate("agent CA", a.Agent.Cert, false),
+		standing.NewCertificate("front proxy CA", front, false),
+	}
 	for _, c := range []struct {
 		name, path string
 		own        bool
-	}{{"API", s.dir.Path(servingFile), true}, {"API, of --tls-cert-file", s.options.ServingCert, false}} {
+	}{{"API", s.dir.FilePath(servingFile), true}, {"API, of --tls-cert-file", s.options.ServingCert, false}} {
 		if c.path == "" {
 			continue
 		}
@@ -157,7 +136,7 @@ func (s *Server) ServingCertificates() (out []ServingCertificate) {
 			continue
 		}
 		if leaf, err := x509.ParseCertificate(block.Bytes); err == nil {
-			out = append(out, ServingCertificate{c.name, leaf, c.own})
+			out = append(out, standing.NewCertificate(c.name, leaf, c.own))
 		}
 	}
 	return out
@@ -188,7 +167,7 @@ func (s *Server) servingRequest() keys.Request {
 // writeKubeconfig writes an administrator's credentials with a new client
 // certificate.
 func (s *Server) writeKubeconfig(a *keys.Authorities, now time.Time) error {
-	cert, key, err := a.Cluster.Issue(keys.Request{
+	cert, key, err := a.Cluster.IssueCertificate(keys.Request{
 		CommonName: adminUser, Organization: []string{adminGroup}, NotBefore: now, Lifetime: adminLifetime,
 	})
 	if err != nil {
@@ -213,8 +192,8 @@ func (s *Server) writeKubeconfig(a *keys.Authorities, now time.Time) error {
 	return datadir.WriteFile(s.kubeconfig, content, 0o600)
 }
 
-// reachable is the host under which this machine reaches a listener.
-func reachable(bindAddress string) string {
+// reachableHost is the host under which this machine reaches a listener.
+func reachableHost(bindAddress string) string {
 	ip := net.ParseIP(bindAddress)
 	switch {
 	case !ip.IsUnspecified():
@@ -234,12 +213,12 @@ func defaultAdvertiseAddress(bindAddress string) string {
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return reachable(bindAddress)
+		return reachableHost(bindAddress)
 	}
 	for _, addr := range addrs {
 		if n, ok := addr.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
 			return n.IP.String()
 		}
 	}
-	return reachable(bindAddress)
+	return reachableHost(bindAddress)
 }

@@ -21,10 +21,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/live"
+	"atoll.dev/atoll/internal/fleetview"
 )
 
-func pod(namespace, name string, labels map[string]string) *corev1.Pod {
+func newPod(namespace, name string, labels map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Labels: labels,
@@ -35,22 +35,22 @@ func pod(namespace, name string, labels map[string]string) *corev1.Pod {
 	}
 }
 
-// template is a Pod that a user writes on the hub: nobody owns it.
-func template(namespace, name string) *corev1.Pod {
-	p := pod(namespace, name, nil)
+// newTemplate is a Pod that a user writes on the hub, without an owner.
+func newTemplate(namespace, name string) *corev1.Pod {
+	p := newPod(namespace, name, nil)
 	p.OwnerReferences = nil
 	return p
 }
 
-func names(list *corev1.PodList) (out []string) {
+func podNames(list *corev1.PodList) (out []string) {
 	for _, p := range list.Items {
 		out = append(out, p.Name)
 	}
 	return out
 }
 
-// warned gives a user's clients, and what they were warned of.
-func (u *user) warned() (*user, *warnings) {
+// withWarnings returns a user's clients, and what they were warned of.
+func (u *user) withWarnings() (*user, *warnings) {
 	w := &warnings{}
 	c := rest.CopyConfig(u.config)
 	c.WarningHandler = w
@@ -68,7 +68,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.texts = append(w.texts, text)
 }
 
-func (w *warnings) take() string {
+func (w *warnings) takeText() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	texts := strings.Join(w.texts, "\n")
@@ -76,19 +76,19 @@ func (w *warnings) take() string {
 	return texts
 }
 
-// TestPeopleSeeWhatRuns: beside what is stored, of the members that have rows, in the
-// namespaces where they have some, and who is missing is said.
+// TestPeopleSeeWhatRuns: stored objects and those of the members that have rows, in the namespaces
+// of the rows, with a warning for each missing member.
 func TestPeopleSeeWhatRuns(t *testing.T) {
-	u, warned := admin(t, hub).warned()
-	ns := u.namespace("shown")
-	fleet.join(t, ns, "oslo", "tokyo")
+	u, warned := newAdmin(t, hub).withWarnings()
+	ns := u.createNamespace("shown")
+	fleet.joinMembers(t, ns, "oslo", "tokyo")
 	web := map[string]string{"app": "web"}
-	fleet.put("oslo", watch.Added, pod(ns, "web-1", web))
-	fleet.put("tokyo", watch.Added, pod(ns, "web-2", map[string]string{"app": "db"}))
-	fleet.put("tokyo", watch.Added, pod(ns, "solo", nil))
-	fleet.put("tokyo", watch.Added, pod("elsewhere", "web-3", map[string]string{"lie": "yes"}))
+	fleet.put("oslo", watch.Added, newPod(ns, "web-1", web))
+	fleet.put("tokyo", watch.Added, newPod(ns, "web-2", map[string]string{"app": "db"}))
+	fleet.put("tokyo", watch.Added, newPod(ns, "solo", nil))
+	fleet.put("tokyo", watch.Added, newPod("elsewhere", "web-3", map[string]string{"lie": "yes"}))
 	pods := u.kube.CoreV1().Pods(ns)
-	if _, err := pods.Create(t.Context(), template(ns, "solo"), metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(t.Context(), newTemplate(ns, "solo"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -112,15 +112,15 @@ func TestPeopleSeeWhatRuns(t *testing.T) {
 			from = u.kube.CoreV1().Pods("")
 		}
 		list, err := from.List(t.Context(), c.options)
-		if err != nil || !slices.Equal(names(list), c.want) {
-			t.Errorf("%s: %v, %v; wanted %v", c.what, names(list), err, c.want)
+		if err != nil || !slices.Equal(podNames(list), c.want) {
+			t.Errorf("%s: %v, %v; wanted %v", c.what, podNames(list), err, c.want)
 		}
 	}
-	if text := warned.take(); text != "" {
+	if text := warned.takeText(); text != "" {
 		t.Errorf("warned of %s", text)
 	}
 	got, err := pods.Get(t.Context(), "web-1.oslo", metav1.GetOptions{})
-	if err != nil || got.Labels[atoll.LabelCluster] != "oslo" || got.OwnerReferences[0].APIVersion != live.OwnerGroupVersion || got.OwnerReferences[0].Name != "web.oslo" {
+	if err != nil || got.Labels[atoll.LabelCluster] != "oslo" || got.OwnerReferences[0].APIVersion != fleetview.OwnerGroupVersion || got.OwnerReferences[0].Name != "web.oslo" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	solo, err := pods.Get(t.Context(), "solo", metav1.GetOptions{})
@@ -140,12 +140,12 @@ func TestPeopleSeeWhatRuns(t *testing.T) {
 	if err != nil || !strings.Contains(string(table), `"name":"Cluster"`) || !strings.Contains(string(table), `"web-1.oslo","0/1","Running","0","\u003cunknown\u003e","oslo"`) {
 		t.Errorf("as a table: %s, %v", table, err)
 	}
-	fleet.leave("tokyo")
+	fleet.removeMember("tokyo")
 	list, err := pods.List(t.Context(), metav1.ListOptions{})
-	if err != nil || !slices.Equal(names(list), []string{"solo", "web-1.oslo"}) {
-		t.Errorf("with a member away: %v, %v", names(list), err)
+	if err != nil || !slices.Equal(podNames(list), []string{"solo", "web-1.oslo"}) {
+		t.Errorf("with a member away: %v, %v", podNames(list), err)
 	}
-	if text := warned.take(); !strings.Contains(text, "pods are missing here: cluster tokyo cannot be reached") {
+	if text := warned.takeText(); !strings.Contains(text, "pods are missing here: cluster tokyo cannot be reached") {
 		t.Errorf("warned of %q", text)
 	}
 	if _, err := pods.Get(t.Context(), "web-2.tokyo", metav1.GetOptions{}); !apierrors.IsServiceUnavailable(err) {
@@ -156,15 +156,15 @@ func TestPeopleSeeWhatRuns(t *testing.T) {
 // TestWhoMayReadANamespaceSeesNoOther: what the hub's RBAC says is all that counts, by name
 // and in lists.
 func TestWhoMayReadANamespaceSeesNoOther(t *testing.T) {
-	u := admin(t, hub)
-	mine, other := u.namespace("mine"), u.namespace("other")
-	fleet.join(t, mine, "narrow")
+	u := newAdmin(t, hub)
+	mine, other := u.createNamespace("mine"), u.createNamespace("other")
+	fleet.joinMembers(t, mine, "narrow")
 	fleet.mu.Lock()
 	fleet.placed[other] = []string{"narrow"}
 	fleet.mu.Unlock()
 	t.Cleanup(func() { fleet.mu.Lock(); delete(fleet.placed, other); fleet.mu.Unlock() })
-	fleet.put("narrow", watch.Added, pod(mine, "web-1", nil))
-	fleet.put("narrow", watch.Added, pod(other, "web-2", map[string]string{"lie": "yes"}))
+	fleet.put("narrow", watch.Added, newPod(mine, "web-1", nil))
+	fleet.put("narrow", watch.Added, newPod(other, "web-2", map[string]string{"lie": "yes"}))
 	u.mustApply(fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -175,17 +175,17 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 	c := rest.CopyConfig(u.config)
 	c.Impersonate = rest.ImpersonationConfig{UserName: "jane"}
 	jane := newUser(t, c)
-	eventually(t, "jane may read hers", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "jane may read hers", func(ctx context.Context) (bool, string) {
 		list, err := jane.kube.CoreV1().Pods(mine).List(ctx, metav1.ListOptions{})
-		return err == nil && slices.Equal(names(list), []string{"web-1.narrow"}), fmt.Sprint(list, err)
+		return err == nil && slices.Equal(podNames(list), []string{"web-1.narrow"}), fmt.Sprint(list, err)
 	})
-	fleet.requests()
+	fleet.takeRequests()
 	for what, err := range map[string]error{
-		"another namespace": second(jane.kube.CoreV1().Pods(other).List(t.Context(), metav1.ListOptions{})),
-		"all":               second(jane.kube.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})),
-		"one pod":           second(jane.kube.CoreV1().Pods(other).Get(t.Context(), "web-2.narrow", metav1.GetOptions{})),
-		"its log":           second(jane.kube.CoreV1().Pods(other).GetLogs("web-2.narrow", &corev1.PodLogOptions{}).DoRaw(t.Context())),
-		"a watch":           second(jane.kube.CoreV1().Pods(other).Watch(t.Context(), metav1.ListOptions{})),
+		"another namespace": secondResult(jane.kube.CoreV1().Pods(other).List(t.Context(), metav1.ListOptions{})),
+		"all":               secondResult(jane.kube.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})),
+		"one pod":           secondResult(jane.kube.CoreV1().Pods(other).Get(t.Context(), "web-2.narrow", metav1.GetOptions{})),
+		"its log":           secondResult(jane.kube.CoreV1().Pods(other).GetLogs("web-2.narrow", &corev1.PodLogOptions{}).DoRaw(t.Context())),
+		"a watch":           secondResult(jane.kube.CoreV1().Pods(other).Watch(t.Context(), metav1.ListOptions{})),
 		"a delete":          jane.kube.CoreV1().Pods(mine).Delete(t.Context(), "web-1.narrow", metav1.DeleteOptions{}),
 		"exec":              jane.kube.CoreV1().RESTClient().Post().Namespace(mine).Resource("pods").Name("web-1.narrow").SubResource("exec").Do(t.Context()).Error(),
 	} {
@@ -193,7 +193,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if asked := fleet.requests(); len(asked) > 0 {
+	if asked := fleet.takeRequests(); len(asked) > 0 {
 		t.Errorf("what was refused reached a member: %q", asked)
 	}
 	if _, err := jane.kube.CoreV1().Pods(mine).Get(t.Context(), "web-2.narrow", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -201,10 +201,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
+func secondResult[T any](_ T, err error) error { return err }
 
-// heard of a watch, by event and name.
-func heard(t *testing.T, w watch.Interface, want ...string) (last *corev1.Pod) {
+// expectEvents of a watch, by event and name.
+func expectEvents(t *testing.T, w watch.Interface, want ...string) (last *corev1.Pod) {
 	t.Helper()
 	for _, one := range want {
 		select {
@@ -228,8 +228,7 @@ func heard(t *testing.T, w watch.Interface, want ...string) (last *corev1.Pod) {
 	return last
 }
 
-// heardAgain, in any order: each member goes on from where it was, and none tells again what
-// it had told.
+// resumedAgain, in any order: each member continues from its position, and none repeats an event.
 func heardAgain(t *testing.T, w watch.Interface, want ...string) {
 	t.Helper()
 	for len(want) > 0 {
@@ -253,16 +252,16 @@ func heardAgain(t *testing.T, w watch.Interface, want ...string) {
 // TestWatchesGoOnOverMembers: from a list, from any event of a watch, past members that go
 // and come, and end with 410 where it is not known what was missed.
 func TestWatchesGoOnOverMembers(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("watched")
-	fleet.join(t, ns, "bergen", "kyoto")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("watched")
+	fleet.joinMembers(t, ns, "bergen", "kyoto")
 	pods := u.kube.CoreV1().Pods(ns)
-	fleet.put("bergen", watch.Added, pod(ns, "a", nil))
+	fleet.put("bergen", watch.Added, newPod(ns, "a", nil))
 	list, err := pods.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet.put("kyoto", watch.Added, pod(ns, "b", nil))
+	fleet.put("kyoto", watch.Added, newPod(ns, "b", nil))
 	from := func(version string) watch.Interface {
 		w, err := pods.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
 		if err != nil {
@@ -272,18 +271,18 @@ func TestWatchesGoOnOverMembers(t *testing.T) {
 		return w
 	}
 	w := from(list.ResourceVersion)
-	first := heard(t, w, "ADDED b.kyoto")
-	fleet.put("bergen", watch.Modified, pod(ns, "a", map[string]string{"x": "y"}))
-	heard(t, w, "MODIFIED a.bergen")
-	if _, err := pods.Create(t.Context(), template(ns, "solo"), metav1.CreateOptions{}); err != nil {
+	first := expectEvents(t, w, "ADDED b.kyoto")
+	fleet.put("bergen", watch.Modified, newPod(ns, "a", map[string]string{"x": "y"}))
+	expectEvents(t, w, "MODIFIED a.bergen")
+	if _, err := pods.Create(t.Context(), newTemplate(ns, "solo"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	stored := heard(t, w, "ADDED solo")
-	fleet.put("kyoto", watch.Deleted, pod(ns, "b", nil))
-	heard(t, w, "DELETED b.kyoto")
-	fleet.put("kyoto", watch.Added, pod(ns, "solo", nil))
-	if runs := heard(t, w, "MODIFIED solo"); runs.Status.Phase != corev1.PodRunning {
-		t.Errorf("a template that runs is told as %v", runs.Status)
+	stored := expectEvents(t, w, "ADDED solo")
+	fleet.put("kyoto", watch.Deleted, newPod(ns, "b", nil))
+	expectEvents(t, w, "DELETED b.kyoto")
+	fleet.put("kyoto", watch.Added, newPod(ns, "solo", nil))
+	if runs := expectEvents(t, w, "MODIFIED solo"); runs.Status.Phase != corev1.PodRunning {
+		t.Errorf("a running template is reported as %v", runs.Status)
 	}
 	w.Stop()
 
@@ -300,14 +299,14 @@ func TestWatchesGoOnOverMembers(t *testing.T) {
 	}
 }
 
-// TestWatchesAreTrueOfMembersThatGo: of who is away nothing is told, and who comes back tells
-// what happened meanwhile, or the watch ends.
+// TestWatchesAreTrueOfMembersThatGo: a disconnected member causes no event. When it returns, its
+// changes are reported, or the watch ends.
 func TestWatchesAreTrueOfMembersThatGo(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("watched")
-	fleet.join(t, ns, "turku", "osaka")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("watched")
+	fleet.joinMembers(t, ns, "turku", "osaka")
 	pods := u.kube.CoreV1().Pods(ns)
-	fleet.put("turku", watch.Added, pod(ns, "a", nil))
+	fleet.put("turku", watch.Added, newPod(ns, "a", nil))
 	list, err := pods.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -317,17 +316,17 @@ func TestWatchesAreTrueOfMembersThatGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	heard(t, w, "ADDED a.turku")
-	fleet.leave("turku")
-	fleet.put("osaka", watch.Added, pod(ns, "c", nil))
-	heard(t, w, "ADDED c.osaka")
-	fleet.at("turku", func(a *agent) { a.put(watch.Added, pod(ns, "d", nil)); a.away = false })
-	heard(t, w, "ADDED d.turku")
+	expectEvents(t, w, "ADDED a.turku")
+	fleet.removeMember("turku")
+	fleet.put("osaka", watch.Added, newPod(ns, "c", nil))
+	expectEvents(t, w, "ADDED c.osaka")
+	fleet.withAgent("turku", func(a *agent) { a.put(watch.Added, newPod(ns, "d", nil)); a.away = false })
+	expectEvents(t, w, "ADDED d.turku")
 
-	// Who cannot tell what happened meanwhile ends the watch.
-	fleet.leave("turku")
-	fleet.at("turku", func(a *agent) { a.oldest, a.away = a.version+1, false })
-	heard(t, w, "ERROR 410")
+	// A member without a history of its absence ends the watch.
+	fleet.removeMember("turku")
+	fleet.withAgent("turku", func(a *agent) { a.oldest, a.away = a.version+1, false })
+	expectEvents(t, w, "ERROR 410")
 	if _, ok := <-w.ResultChan(); ok {
 		t.Error("the watch goes on after 410")
 	}
@@ -344,10 +343,10 @@ func TestWatchesAreTrueOfMembersThatGo(t *testing.T) {
 // TestInformersSeeOneCluster: client-go's, which stream their first list; and members that
 // get their first rows while they watch.
 func TestInformersSeeOneCluster(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("informed")
-	fleet.join(t, ns, "bodo")
-	fleet.put("bodo", watch.Added, pod(ns, "a", nil))
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("informed")
+	fleet.joinMembers(t, ns, "bodo")
+	fleet.put("bodo", watch.Added, newPod(ns, "a", nil))
 	factory := informers.NewSharedInformerFactoryWithOptions(u.kube, 0, informers.WithNamespace(ns))
 	informer := factory.Core().V1().Pods().Informer()
 	factory.Start(t.Context().Done())
@@ -356,7 +355,7 @@ func TestInformersSeeOneCluster(t *testing.T) {
 	}
 	has := func(want ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("the informer has %v", want), func(context.Context) (bool, string) {
+		waitUntil(t, fmt.Sprintf("the informer has %v", want), func(context.Context) (bool, string) {
 			var got []string
 			for _, obj := range informer.GetStore().List() {
 				got = append(got, obj.(*corev1.Pod).Name)
@@ -366,18 +365,18 @@ func TestInformersSeeOneCluster(t *testing.T) {
 		})
 	}
 	has("a.bodo")
-	fleet.put("bodo", watch.Added, pod(ns, "b", nil))
+	fleet.put("bodo", watch.Added, newPod(ns, "b", nil))
 	has("a.bodo", "b.bodo")
-	fleet.join(t, ns, "nara")
-	fleet.put("nara", watch.Added, pod(ns, "c", nil))
+	fleet.joinMembers(t, ns, "nara")
+	fleet.put("nara", watch.Added, newPod(ns, "c", nil))
 	has("a.bodo", "b.bodo", "c.nara")
-	fleet.leave("nara")
-	fleet.put("bodo", watch.Deleted, pod(ns, "a", nil))
+	fleet.removeMember("nara")
+	fleet.put("bodo", watch.Deleted, newPod(ns, "a", nil))
 	has("b.bodo", "c.nara")
-	// A change of what cannot be told, while it is away, is caught up with by another list.
-	fleet.at("nara", func(a *agent) {
-		a.put(watch.Deleted, pod(ns, "c", nil))
-		a.put(watch.Added, pod(ns, "e", nil))
+	// A change that cannot be reported, during the absence, is covered by another list.
+	fleet.withAgent("nara", func(a *agent) {
+		a.put(watch.Deleted, newPod(ns, "c", nil))
+		a.put(watch.Added, newPod(ns, "e", nil))
 		a.oldest, a.away = a.version, false
 	})
 	has("b.bodo", "e.nara")
@@ -386,14 +385,14 @@ func TestInformersSeeOneCluster(t *testing.T) {
 // TestTheHubItselfAsksNoMember: garbage collection and the deletion of a namespace go their
 // way, with a member away and one that would answer.
 func TestTheHubItselfAsksNoMember(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("own")
-	fleet.join(t, ns, "asked", "gone")
-	fleet.put("asked", watch.Added, pod(ns, "web-1", nil))
-	fleet.leave("gone")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("own")
+	fleet.joinMembers(t, ns, "asked", "gone")
+	fleet.put("asked", watch.Added, newPod(ns, "web-1", nil))
+	fleet.removeMember("gone")
 	own := newUser(t, hub.LoopbackConfig())
-	if list, err := own.kube.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || slices.Contains(names(list), "web-1.asked") {
-		t.Errorf("the hub's controllers see %v, %v", names(list), err)
+	if list, err := own.kube.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || slices.Contains(podNames(list), "web-1.asked") {
+		t.Errorf("the hub's controllers see %v, %v", podNames(list), err)
 	}
 	if _, err := own.kube.CoreV1().Pods(ns).Get(t.Context(), "web-1.asked", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the hub's controllers get it: %v", err)
@@ -403,7 +402,7 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, policy := range map[string]metav1.DeletionPropagation{"kept": metav1.DeletePropagationOrphan, "taken": metav1.DeletePropagationForeground} {
-		p := pod(ns, name, nil)
+		p := newPod(ns, name, nil)
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
 		if _, err := own.kube.CoreV1().Pods(ns).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -412,7 +411,7 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 		if err := own.kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), "owner", metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "garbage collection, "+string(policy), func(ctx context.Context) (bool, string) {
+		waitUntil(t, "garbage collection, "+string(policy), func(ctx context.Context) (bool, string) {
 			_, owned := own.kube.CoreV1().ConfigMaps(ns).Get(ctx, "owner", metav1.GetOptions{})
 			got, err := own.kube.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
 			if policy == metav1.DeletePropagationOrphan {
@@ -430,11 +429,11 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 	if err := u.kube.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
 		_, err := own.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
-	for _, asked := range fleet.requests() {
+	for _, asked := range fleet.takeRequests() {
 		if strings.HasPrefix(asked, "uid-asked ") || strings.HasPrefix(asked, "uid-gone ") {
 			t.Errorf("a member was asked: %q", asked)
 		}
@@ -447,26 +446,26 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 // deleted this one, whose owner does not exist.
 func awaitGarbageCollector(t *testing.T, own *user, ns string) {
 	t.Helper()
-	last := pod(ns, "ownerless", nil)
+	last := newPod(ns, "ownerless", nil)
 	last.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "absent", UID: "absent"}}
 	if _, err := own.kube.CoreV1().Pods(ns).Create(t.Context(), last, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the garbage collector deletes a Pod without its owner", func(ctx context.Context) (bool, string) {
+	waitUntil(t, "the garbage collector deletes a Pod without its owner", func(ctx context.Context) (bool, string) {
 		_, err := own.kube.CoreV1().Pods(ns).Get(ctx, last.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
 }
 
-// TestWritesGoToTheMember: in the name of who asks, of exactly that object; or are refused.
+// TestWritesGoToTheMember: in the user's name, of exactly that object; or are refused.
 func TestWritesGoToTheMember(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("written")
-	fleet.join(t, ns, "lima")
-	fleet.put("lima", watch.Added, pod(ns, "web-1", map[string]string{"app": "web"}))
-	fleet.put("lima", watch.Added, pod(ns, "solo", nil))
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("written")
+	fleet.joinMembers(t, ns, "lima")
+	fleet.put("lima", watch.Added, newPod(ns, "web-1", map[string]string{"app": "web"}))
+	fleet.put("lima", watch.Added, newPod(ns, "solo", nil))
 	pods := u.kube.CoreV1().Pods(ns)
-	if _, err := pods.Create(t.Context(), template(ns, "solo"), metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(t.Context(), newTemplate(ns, "solo"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	did := func(what string, err error, want ...string) {
@@ -520,7 +519,7 @@ func TestWritesGoToTheMember(t *testing.T) {
 		t.Errorf("the log of a template: %q, %v", log, err)
 	}
 
-	refusals(t, pods, got)
+	expectRefusals(t, pods, got)
 	if _, err := pods.Get(t.Context(), "solo", metav1.GetOptions{}); err != nil {
 		t.Errorf("a refused collection took what is stored: %v", err)
 	}
@@ -529,8 +528,8 @@ func TestWritesGoToTheMember(t *testing.T) {
 	}
 }
 
-// refusals of what is not the hub's to change, nor anybody's there.
-func refusals(t *testing.T, pods typedcorev1.PodInterface, got *corev1.Pod) {
+// expectRefusals of changes that neither the hub nor the user may make.
+func expectRefusals(t *testing.T, pods typedcorev1.PodInterface, got *corev1.Pod) {
 	t.Helper()
 	stale := got.DeepCopy()
 	stale.ResourceVersion, stale.Labels = "9", map[string]string{atoll.LabelCluster: "lima"}
@@ -539,10 +538,10 @@ func refusals(t *testing.T, pods typedcorev1.PodInterface, got *corev1.Pod) {
 	orphaned := got.DeepCopy()
 	orphaned.OwnerReferences = nil
 	for what, err := range map[string]error{
-		"an old version":    second(pods.Update(t.Context(), stale, metav1.UpdateOptions{})),
-		"another cluster":   second(pods.Update(t.Context(), moved, metav1.UpdateOptions{})),
-		"no owner":          second(pods.Update(t.Context(), orphaned, metav1.UpdateOptions{})),
-		"its status":        second(pods.UpdateStatus(t.Context(), got, metav1.UpdateOptions{})),
+		"an old version":    secondResult(pods.Update(t.Context(), stale, metav1.UpdateOptions{})),
+		"another cluster":   secondResult(pods.Update(t.Context(), moved, metav1.UpdateOptions{})),
+		"no owner":          secondResult(pods.Update(t.Context(), orphaned, metav1.UpdateOptions{})),
+		"its status":        secondResult(pods.UpdateStatus(t.Context(), got, metav1.UpdateOptions{})),
 		"a collection":      pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}),
 		"a complete one":    pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "!" + atoll.LabelCluster + "," + atoll.LabelComplete + "=true"}),
 		"what is not there": pods.Delete(t.Context(), "web-9.lima", metav1.DeleteOptions{}),
@@ -558,18 +557,18 @@ func refusals(t *testing.T, pods typedcorev1.PodInterface, got *corev1.Pod) {
 	fleet.mu.Unlock()
 }
 
-// TestAListOfAllNamespacesIsGoneOnFrom where a hub did not know yet that something is placed: who
-// watches from it hears of what the list lacked.
+// TestAListOfAllNamespacesIsGoneOnFrom where a hub did not know yet that something is placed: a
+// watch from it gets the events of objects that the list lacked.
 func TestAListOfAllNamespacesIsGoneOnFrom(t *testing.T) {
-	u := admin(t, hub)
-	known, unknown := u.namespace("known"), u.namespace("unknown")
-	fleet.join(t, known, "vaasa")
-	fleet.put("vaasa", watch.Added, pod(known, "a", map[string]string{"is": unknown}))
-	fleet.put("vaasa", watch.Added, pod(unknown, "b", map[string]string{"is": unknown}))
+	u := newAdmin(t, hub)
+	known, unknown := u.createNamespace("known"), u.createNamespace("unknown")
+	fleet.joinMembers(t, known, "vaasa")
+	fleet.put("vaasa", watch.Added, newPod(known, "a", map[string]string{"is": unknown}))
+	fleet.put("vaasa", watch.Added, newPod(unknown, "b", map[string]string{"is": unknown}))
 	all, only := u.kube.CoreV1().Pods(""), "is="+unknown
 	list, err := all.List(t.Context(), metav1.ListOptions{LabelSelector: only})
-	if err != nil || !slices.Equal(names(list), []string{"a.vaasa"}) {
-		t.Fatalf("listed are %v, %v", names(list), err)
+	if err != nil || !slices.Equal(podNames(list), []string{"a.vaasa"}) {
+		t.Fatalf("listed are %v, %v", podNames(list), err)
 	}
 	fleet.mu.Lock()
 	fleet.placed[unknown] = []string{"vaasa"}

@@ -23,8 +23,8 @@ import (
 )
 
 func TestServicesNeverConflict(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("services")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("services")
 	services := u.kube.CoreV1().Services(ns)
 	create := func(name string, spec corev1.ServiceSpec) *corev1.Service {
 		t.Helper()
@@ -56,7 +56,7 @@ func TestServicesNeverConflict(t *testing.T) {
 		}
 		for _, p := range got.Spec.Ports {
 			if p.NodePort != 0 {
-				t.Errorf("%s: node port %d that nobody asked for", kind, p.NodePort)
+				t.Errorf("%s: an unrequested node port %d", kind, p.NodePort)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func TestServicesNeverConflict(t *testing.T) {
 			t.Errorf("to %s: node port %d", kind, got.Spec.Ports[0].NodePort)
 		}
 	}
-	list, err := u.resource("networking.k8s.io", "v1", "ipaddresses").List(t.Context(), metav1.ListOptions{})
+	list, err := u.resourceClient("networking.k8s.io", "v1", "ipaddresses").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 0 {
 		t.Errorf("addresses are stored: %v %v", list, err)
 	}
@@ -93,8 +93,8 @@ func TestServicesNeverConflict(t *testing.T) {
 }
 
 func TestPodsGoAtOnce(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("pods")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("pods")
 	u.mustApply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -110,8 +110,8 @@ spec: {nodeName: some-node, terminationGracePeriodSeconds: 3600, containers: [{n
 }
 
 func TestSecretsAreEncryptedAtRest(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("secrets")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("secrets")
 	const word = "correct-horse-battery-staple"
 	_, err := u.kube.CoreV1().Secrets(ns).Create(t.Context(),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"word": []byte(word)}}, metav1.CreateOptions{})
@@ -149,21 +149,21 @@ spec:
           status: {type: object, properties: {rows: {type: object, additionalProperties: {type: string}}}}
 `
 
-func (u *user) definition(manifest, name string) {
+func (u *user) createDefinition(manifest, name string) {
 	u.t.Helper()
 	u.mustApply(manifest)
 	u.t.Cleanup(func() {
-		u.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").Delete(context.Background(), name, metav1.DeleteOptions{})
+		u.resourceClient("apiextensions.k8s.io", "v1", "customresourcedefinitions").Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-	eventually(u.t, name+" is established", func(ctx context.Context) (bool, string) {
-		crd, err := u.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").Get(ctx, name, metav1.GetOptions{})
+	waitUntil(u.t, name+" is established", func(ctx context.Context) (bool, string) {
+		crd, err := u.resourceClient("apiextensions.k8s.io", "v1", "customresourcedefinitions").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
 		plural, group, _ := strings.Cut(name, ".")
 		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 		version, _, _ := unstructured.NestedString(versions[0].(map[string]any), "name")
-		if _, err = u.resource(group, version, plural).List(ctx, metav1.ListOptions{}); err != nil {
+		if _, err = u.resourceClient(group, version, plural).List(ctx, metav1.ListOptions{}); err != nil {
 			return false, err.Error()
 		}
 		// Discovery follows by itself, and clients that map kinds to resources ask it.
@@ -181,10 +181,10 @@ func testRow(group, name string) *unstructured.Unstructured {
 }
 
 func TestEngineObjectsAreStoredSlim(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	const group = "engine.atoll.dev"
-	u.definition(fmt.Sprintf(engineCRD, group, "testrows"), "testrows."+group)
-	rows := u.resource(group, "v1alpha1", "testrows")
+	u.createDefinition(fmt.Sprintf(engineCRD, group, "testrows"), "testrows."+group)
+	rows := u.resourceClient(group, "v1alpha1", "testrows")
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(u.objects, 0)
 	informer := factory.ForResource(testRowResource(group)).Informer()
 	factory.Start(t.Context().Done())
@@ -216,7 +216,7 @@ func TestEngineObjectsAreStoredSlim(t *testing.T) {
 	if err != nil || len(raw.Kvs) != 1 || bytes.Contains(raw.Kvs[0].Value, []byte("managedFields")) {
 		t.Errorf("stored as %v %v", raw, err)
 	}
-	eventually(t, "the informer hears of it", func(context.Context) (bool, string) {
+	waitUntil(t, "the informer hears of it", func(context.Context) (bool, string) {
 		obj, ok, err := informer.GetStore().GetByKey("a")
 		return ok && obj.(*unstructured.Unstructured).GetResourceVersion() == updated.GetResourceVersion(), fmt.Sprint(obj, err)
 	})
@@ -224,10 +224,10 @@ func TestEngineObjectsAreStoredSlim(t *testing.T) {
 
 // TestWatchesWithoutACache holds what readers of the engine's objects rely on.
 func TestWatchesWithoutACache(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	const group = "engine.atoll.dev"
-	u.definition(fmt.Sprintf(engineCRD, group, "watchedrows"), "watchedrows."+group)
-	rows := u.resource(group, "v1alpha1", "watchedrows")
+	u.createDefinition(fmt.Sprintf(engineCRD, group, "watchedrows"), "watchedrows."+group)
+	rows := u.resourceClient(group, "v1alpha1", "watchedrows")
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := rows.Create(t.Context(), testRow(group, name), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -269,19 +269,19 @@ func TestWatchesWithoutACache(t *testing.T) {
 	}
 }
 
-// Clusters are as many as the engine's objects, but people write them: who set what is
-// kept of the spec and not of the status, and lists and watches are as with a cache.
+// Clusters are as many as the engine's objects, but people write them: managedFields are kept of
+// the spec and not of the status, and lists and watches work as with a cache.
 func TestClustersAreStoredSlim(t *testing.T) {
 	t.Run("clusters", func(t *testing.T) { storedSlim(t, "atoll.dev", "clusters") })
 	t.Run("their profiles", func(t *testing.T) { storedSlim(t, "multicluster.x-k8s.io", "clusterprofiles") })
 }
 
-// storedSlim tells whether a kind of which there is one for each cluster is.
+// storedSlim reports whether a kind of which there is one for each cluster is.
 func storedSlim(t *testing.T, group, plural string) {
 	t.Helper()
-	u := admin(t, hub)
-	u.definition(fmt.Sprintf(engineCRD, group, plural), plural+"."+group)
-	clusters := u.resource(group, "v1alpha1", plural)
+	u := newAdmin(t, hub)
+	u.createDefinition(fmt.Sprintf(engineCRD, group, plural), plural+"."+group)
+	clusters := u.resourceClient(group, "v1alpha1", plural)
 	var last *unstructured.Unstructured
 	for _, name := range []string{"a", "b", "c"} {
 		created, err := clusters.Create(t.Context(), testRow(group, name), metav1.CreateOptions{FieldManager: "kubectl"})
@@ -320,10 +320,10 @@ func storedSlim(t *testing.T, group, plural string) {
 }
 
 func TestFieldValidationOfAtollGroupsIsStrict(t *testing.T) {
-	u := admin(t, hub)
+	u := newAdmin(t, hub)
 	for group, strict := range map[string]bool{"atoll.dev": true, "engine.atoll.dev": true, "rows.example.com": false} {
-		u.definition(fmt.Sprintf(engineCRD, group, "strictrows"), "strictrows."+group)
-		rows := u.resource(group, "v1alpha1", "strictrows")
+		u.createDefinition(fmt.Sprintf(engineCRD, group, "strictrows"), "strictrows."+group)
+		rows := u.resourceClient(group, "v1alpha1", "strictrows")
 		obj := testRow(group, "unknown")
 		unstructured.SetNestedField(obj.Object, "?", "spec", "surprise")
 		_, err := rows.Create(t.Context(), obj, metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore})

@@ -10,11 +10,11 @@ import (
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 )
 
-// StorageHook may put other storage in the place of what upstream made for a group and
-// version: by resource, "pods", and by resource and subresource, "pods/log". What it puts
-// there serves all requests of the API, those of the hub itself too, with all that comes
-// before storage: authorization, audit, admission by whoever is asked to validate. It is
-// called once for each group and version, while the server is built; an error ends the start.
+// StorageHook may replace the storage that upstream made for a group and version: by resource,
+// "pods", and by resource and subresource, "pods/log". The replacement serves all requests of the
+// API, those of the hub itself too, after all that comes before storage: authorization, audit,
+// admission by registered validators. It is called once for each group and version, while the
+// server is built; an error ends the start.
 type StorageHook func(group, version string, resources map[string]rest.Storage) error
 
 // hooked lets a StorageHook change what a provider made.
@@ -42,8 +42,8 @@ type starting struct {
 	genericapiserver.PostStartHookProvider
 }
 
-// with gives a provider whose storage the hook changes; nil changes nothing.
-func (hook StorageHook) with(p controlplaneapiserver.RESTStorageProvider) controlplaneapiserver.RESTStorageProvider {
+// wrapProvider returns a provider whose storage the hook changes; nil changes nothing.
+func (hook StorageHook) wrapProvider(p controlplaneapiserver.RESTStorageProvider) controlplaneapiserver.RESTStorageProvider {
 	if hook == nil {
 		return p
 	}

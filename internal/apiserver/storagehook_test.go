@@ -34,14 +34,14 @@ func TestStorageIsChangedByTheHook(t *testing.T) {
 		resources["others"] = nil
 		return nil
 	})
-	info, err := hook.with(maker{}).NewRESTStorage(nil, nil)
+	info, err := hook.wrapProvider(maker{}).NewRESTStorage(nil, nil)
 	if _, there := info.VersionedResourcesStorageMap["v1"]["others"]; err != nil || !there {
 		t.Errorf("made %v, %v", info.VersionedResourcesStorageMap, err)
 	}
-	if _, starts := hook.with(maker{}).(genericapiserver.PostStartHookProvider); starts {
+	if _, starts := hook.wrapProvider(maker{}).(genericapiserver.PostStartHookProvider); starts {
 		t.Error("a provider that does nothing at the start is said to do something")
 	}
-	starts, ok := hook.with(starter{}).(genericapiserver.PostStartHookProvider)
+	starts, ok := hook.wrapProvider(starter{}).(genericapiserver.PostStartHookProvider)
 	if !ok {
 		t.Fatal("what a provider does once the server runs is lost")
 	}
@@ -49,10 +49,10 @@ func TestStorageIsChangedByTheHook(t *testing.T) {
 		t.Errorf("at the start: %q", name)
 	}
 	hook = func(string, string, map[string]rest.Storage) error { return errors.New("broken") }
-	if _, err := hook.with(maker{}).NewRESTStorage(nil, nil); err == nil {
+	if _, err := hook.wrapProvider(maker{}).NewRESTStorage(nil, nil); err == nil {
 		t.Error("the hook's error is lost")
 	}
-	if StorageHook(nil).with(maker{}) != (maker{}) {
+	if StorageHook(nil).wrapProvider(maker{}) != (maker{}) {
 		t.Error("no hook changes something")
 	}
 }

@@ -30,19 +30,21 @@ const storeTimeout = 20 * time.Second
 // store is the etcd below the server, embedded or not.
 type store struct {
 	embedded *etcd.Server
-	client   *clientv3.Client
+	// space observes the room in it.
+	space  spaceObserver
+	client *clientv3.Client
 	// kv is for what is written and read most: of an embedded etcd without a connection.
 	kv        clientv3.KV
 	endpoints []string
 }
 
-// failed reports that the embedded etcd has ended; of an external one, clients
+// etcdFailures reports that the embedded etcd has ended; of an external one, clients
 // learn by themselves.
-func (s *store) failed() <-chan error {
+func (s *store) etcdFailures() <-chan error {
 	if s.embedded == nil {
 		return nil
 	}
-	return s.embedded.Err()
+	return s.embedded.Failures()
 }
 
 // openStore loads the key set and connects to etcd, and makes sure that the two
@@ -52,20 +54,20 @@ func (s *Server) openStore(ctx context.Context) error {
 	hasData := false
 	if len(o.EtcdServers) == 0 {
 		var err error
-		if hasData, err = etcd.HasData(s.dir.Path(etcdDir)); err != nil {
-			return fmt.Errorf("look into %s: %w", s.dir.Path(etcdDir), err)
+		if hasData, err = etcd.HasData(s.dir.FilePath(etcdDir)); err != nil {
+			return fmt.Errorf("look into %s: %w", s.dir.FilePath(etcdDir), err)
 		}
 	}
 	dir, mayCreate := o.KeysDir, false
 	if dir == "" {
-		dir, mayCreate = s.dir.Path(keysDir), !hasData
+		dir, mayCreate = s.dir.FilePath(keysDir), !hasData
 	}
 	set, err := keys.LoadOrCreate(dir, mayCreate)
 	if err != nil {
 		return err
 	}
 	s.keys = set
-	if s.store, err = s.connect(ctx); err != nil {
+	if s.store, err = s.connectStore(ctx); err != nil {
 		return err
 	}
 	if err := s.store.bindKeySet(ctx, set); err != nil {
@@ -77,26 +79,32 @@ func (s *Server) openStore(ctx context.Context) error {
 	return s.loadAuthorities(ctx)
 }
 
-func (s *Server) connect(ctx context.Context) (*store, error) {
+func (s *Server) connectStore(ctx context.Context) (*store, error) {
 	if len(s.options.EtcdServers) > 0 {
 		return s.connectExternal(ctx)
 	}
 	e, err := etcd.Start(ctx, etcd.Options{
-		Dir:           s.dir.Path(etcdDir),
+		Dir:           s.dir.FilePath(etcdDir),
 		Logger:        s.options.Logger.With("component", "etcd"),
+		QuotaBytes:    s.options.EtcdQuotaBytes,
 		UnsafeNoFsync: s.options.UnsafeNoFsync,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.onStop(func(context.Context) { e.Stop() })
-	client, err := e.Client(context.WithoutCancel(ctx))
+	if s.options.Metrics != nil {
+		if err := etcd.RegisterMetrics(s.options.Metrics, e.Space); err != nil {
+			return nil, fmt.Errorf("register the metrics of the store: %w", err)
+		}
+	}
+	client, err := e.NewClient(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
 	s.onStop(func(context.Context) { client.Close() })
-	e.Maintain(client)
-	return &store{embedded: e, client: client, kv: e.KV(), endpoints: []string{e.Endpoint()}}, nil
+	e.StartMaintenance(client)
+	return &store{embedded: e, space: e, client: client, kv: e.KV(), endpoints: []string{e.ClientEndpoint()}}, nil
 }
 
 func (s *Server) connectExternal(ctx context.Context) (*store, error) {
@@ -120,7 +128,28 @@ func (s *Server) connectExternal(ctx context.Context) (*store, error) {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", o.EtcdServers, err)
 	}
 	s.onStop(func(context.Context) { client.Close() })
-	return &store{client: client, kv: client, endpoints: o.EtcdServers}, nil
+	space := etcd.NewExternal(client, o.EtcdServers, o.Logger.With("component", "etcd"))
+	if o.Metrics != nil {
+		if err := etcd.RegisterMetrics(o.Metrics, space.Space); err != nil {
+			return nil, fmt.Errorf("register the metrics of the store: %w", err)
+		}
+	}
+	s.observeExternal(context.WithoutCancel(ctx), space)
+	return &store{space: space, client: client, kv: client, endpoints: o.EtcdServers}, nil
+}
+
+// observeExternal observes the room of an external etcd until the server stops.
+func (s *Server) observeExternal(ctx context.Context, space *etcd.External) {
+	ctx, cancel := context.WithCancel(ctx)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		space.Run(ctx)
+	}()
+	s.onStop(func(context.Context) {
+		cancel()
+		<-finished
+	})
 }
 
 // bindKeySet refuses a key set that is not the one which the content of this
@@ -128,23 +157,36 @@ func (s *Server) connectExternal(ctx context.Context) (*store, error) {
 func (s *store) bindKeySet(ctx context.Context, set *keys.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	mine := set.Fingerprint()
-	resp, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(keySetKey), "=", 0)).
-		Then(clientv3.OpPut(keySetKey, mine)).
-		Else(clientv3.OpGet(keySetKey)).
-		Commit()
+	mine := set.KeyFingerprint()
+	theirs, err := s.getOrCreate(ctx, keySetKey, mine)
 	if err != nil {
 		return fmt.Errorf("compare the key set with the one that etcd at %v belongs to: %w", s.endpoints, err)
 	}
-	if resp.Succeeded {
-		return nil
-	}
-	theirs := string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
 	if theirs != mine {
 		return fmt.Errorf("the key set in %s is not the one that the data in etcd at %v was written with; bring the one of the hub that wrote it: atoll-hub backup there, atoll-hub restore here", set.Dir, s.endpoints)
 	}
 	return nil
+}
+
+// getOrCreate returns the value of the key, which it writes where there is none. It reads first,
+// because a full etcd refuses each transaction that could write.
+func (s *store) getOrCreate(ctx context.Context, key, value string) (string, error) {
+	got, err := s.client.Get(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	if len(got.Kvs) > 0 {
+		return string(got.Kvs[0].Value), nil
+	}
+	resp, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, value)).
+		Else(clientv3.OpGet(key)).
+		Commit()
+	if err != nil || resp.Succeeded {
+		return value, err
+	}
+	return string(resp.Responses[0].GetResponseRange().Kvs[0].Value), nil
 }
 
 // checkVersion refuses an etcd on which a newer version has run: another hub may
@@ -166,10 +208,10 @@ func (s *store) checkVersion(ctx context.Context, running string) error {
 func (s *store) commitVersion(ctx context.Context, running string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	_, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.Value(versionKey), "=", running)).
-		Else(clientv3.OpPut(versionKey, running)).
-		Commit()
+	recorded, err := s.getOrCreate(ctx, versionKey, running)
+	if err == nil && recorded != running {
+		_, err = s.client.Put(ctx, versionKey, running)
+	}
 	if err != nil {
 		return fmt.Errorf("record in etcd at %v which version runs: %w", s.endpoints, err)
 	}

@@ -23,7 +23,7 @@ const victimEnv = "ATOLL_TEST_VICTIM_DIR"
 
 // beVictim serves from dir and says each name whose write was acknowledged.
 func beVictim(dir string) {
-	s, err := apiserver.Start(context.Background(), options(dir))
+	s, err := apiserver.Start(context.Background(), testOptions(dir))
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
@@ -61,7 +61,7 @@ func TestKilledHubKeepsWhatItAcknowledged(t *testing.T) {
 		acknowledged = append(acknowledged, lines.Text())
 	}
 	var inUse *datadir.InUseError
-	if _, err := tryStart(t, options(dir)); !errors.As(err, &inUse) || inUse.PID != victim.Process.Pid {
+	if _, err := tryStart(t, testOptions(dir)); !errors.As(err, &inUse) || inUse.PID != victim.Process.Pid {
 		t.Errorf("a second hub in the same directory: %v", err)
 	} else if !strings.Contains(err.Error(), dir) {
 		t.Errorf("the error does not name the directory: %v", err)
@@ -71,7 +71,7 @@ func TestKilledHubKeepsWhatItAcknowledged(t *testing.T) {
 	}
 	victim.Wait()
 
-	u := admin(t, start(t, options(dir)))
+	u := newAdmin(t, start(t, testOptions(dir)))
 	for _, name := range acknowledged {
 		if _, err := u.kube.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			t.Fatalf("an acknowledged write is lost: %v", err)

@@ -33,18 +33,18 @@ type follower struct {
 	runs map[string]int // how often what happened
 }
 
-// shape of a pod, as far as it is compared.
-func shape(p *corev1.Pod) string { return p.Labels["n"] + "/" + p.Status.Message }
+// podShape of a pod, as far as it is compared.
+func podShape(p *corev1.Pod) string { return p.Labels["n"] + "/" + p.Status.Message }
 
 func statesOf(list *corev1.PodList) map[string]string {
 	out := map[string]string{}
 	for i := range list.Items {
-		out[list.Items[i].Name] = shape(&list.Items[i])
+		out[list.Items[i].Name] = podShape(&list.Items[i])
 	}
 	return out
 }
 
-func (f *follower) count(what string) {
+func (f *follower) countEvents(what string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.runs[what]++
@@ -59,7 +59,7 @@ func (f *follower) run(ctx context.Context) {
 			if err != nil {
 				continue
 			}
-			f.count("lists")
+			f.countEvents("lists")
 			f.mu.Lock()
 			f.has = statesOf(list)
 			f.mu.Unlock()
@@ -70,8 +70,8 @@ func (f *follower) run(ctx context.Context) {
 			version = ""
 			continue
 		}
-		f.count("watches")
-		version, earlier = f.follow(w, version, earlier)
+		f.countEvents("watches")
+		version, earlier = f.followWatch(w, version, earlier)
 		w.Stop()
 		if version != "" && len(earlier) > 0 && f.random.IntN(2) == 0 {
 			version = earlier[f.random.IntN(len(earlier))]
@@ -79,8 +79,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// follow a watch for some events. It gives the version to go on from, empty to list again.
-func (f *follower) follow(w watch.Interface, version string, earlier []string) (string, []string) {
+// followWatch a watch for some events. It gives the version to go on from, empty to list again.
+func (f *follower) followWatch(w watch.Interface, version string, earlier []string) (string, []string) {
 	for left := 1 + f.random.IntN(20); ; left-- {
 		if left == 0 {
 			return version, earlier
@@ -91,11 +91,11 @@ func (f *follower) follow(w watch.Interface, version string, earlier []string) (
 		}
 		pod, ok := e.Object.(*corev1.Pod)
 		if !ok {
-			f.count("ends")
+			f.countEvents("ends")
 			return "", nil
 		}
 		f.mu.Lock()
-		if f.has[pod.Name] = shape(pod); e.Type == watch.Deleted {
+		if f.has[pod.Name] = podShape(pod); e.Type == watch.Deleted {
 			delete(f.has, pod.Name)
 		}
 		f.mu.Unlock()
@@ -120,8 +120,8 @@ func (c *cutting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// place gives a member rows in a namespace, or takes them away.
-func (m *members) place(namespace, name string, rows bool) {
+// placeBundle adds rows of a member in a namespace, or removes them.
+func (m *members) placeBundle(namespace, name string, rows bool) {
 	m.mu.Lock()
 	m.placed[namespace] = slices.DeleteFunc(slices.Clone(m.placed[namespace]), func(n string) bool { return n == name })
 	if rows {
@@ -140,68 +140,68 @@ type upheaval struct {
 	n         int
 }
 
-func (u *upheaval) member() string { return u.names[u.random.IntN(len(u.names))] }
+func (u *upheaval) randomMember() string { return u.names[u.random.IntN(len(u.names))] }
 
-// pod is another state of one of few.
-func (u *upheaval) pod(name string) *corev1.Pod {
+// newPod is another state of one of few.
+func (u *upheaval) newPod(name string) *corev1.Pod {
 	u.n++
-	p := pod(u.namespace, name, map[string]string{"n": strconv.Itoa(u.n)})
+	p := newPod(u.namespace, name, map[string]string{"n": strconv.Itoa(u.n)})
 	return p
 }
 
 // put some pod into a member, or take it away.
 func (u *upheaval) put(member, name string) {
-	fleet.at(member, func(a *agent) {
+	fleet.withAgent(member, func(a *agent) {
 		switch _, there := a.pods[u.namespace+"/"+name]; {
 		case !there:
-			a.put(watch.Added, u.pod(name))
+			a.put(watch.Added, u.newPod(name))
 		case u.random.IntN(3) == 0:
-			a.put(watch.Deleted, u.pod(name))
+			a.put(watch.Deleted, u.newPod(name))
 		default:
-			a.put(watch.Modified, u.pod(name))
+			a.put(watch.Modified, u.newPod(name))
 		}
 	})
 }
 
-// happen something.
-func (u *upheaval) happen() {
-	name, member := fmt.Sprintf("p%d", u.random.IntN(4)), u.member()
+// playStep something.
+func (u *upheaval) playStep() {
+	name, member := fmt.Sprintf("p%d", u.random.IntN(4)), u.randomMember()
 	switch u.random.IntN(14) {
 	case 0:
-		fleet.leave(member)
+		fleet.removeMember(member)
 	case 1, 2:
-		fleet.at(member, func(a *agent) { a.away = false })
+		fleet.withAgent(member, func(a *agent) { a.away = false })
 	case 3: // its agent starts again
-		fleet.leave(member)
-		fleet.at(member, func(a *agent) { a.away = false })
+		fleet.removeMember(member)
+		fleet.withAgent(member, func(a *agent) { a.away = false })
 	case 4: // it no longer knows what was before
 		if u.random.IntN(3) == 0 {
-			fleet.at(member, func(a *agent) { a.oldest = a.version + 1 })
+			fleet.withAgent(member, func(a *agent) { a.oldest = a.version + 1 })
 		}
 	case 5:
-		fleet.place(u.namespace, member, false)
+		fleet.placeBundle(u.namespace, member, false)
 	case 6, 7:
-		fleet.place(u.namespace, member, true)
+		fleet.placeBundle(u.namespace, member, true)
 	case 8: // connections break in the midst of what they carry
-		fleet.at(member, func(a *agent) { a.cut = u.random.IntN(3000) })
+		fleet.withAgent(member, func(a *agent) { a.cut = u.random.IntN(3000) })
 	case 9: // it moves
-		fleet.put(member, watch.Deleted, u.pod(name))
-		fleet.put(u.member(), watch.Added, u.pod(name))
+		fleet.put(member, watch.Deleted, u.newPod(name))
+		fleet.put(u.randomMember(), watch.Added, u.newPod(name))
 	default:
 		u.put(member, name)
 	}
 }
 
-// settle all members, with rows in the namespace.
-func (u *upheaval) settle() {
+// awaitQuiet all members, with rows in the namespace.
+func (u *upheaval) awaitQuiet() {
 	for _, name := range u.names {
-		fleet.at(name, func(a *agent) { a.away, a.cut = false, 0 })
-		fleet.place(u.namespace, name, true)
+		fleet.withAgent(name, func(a *agent) { a.away, a.cut = false, 0 })
+		fleet.placeBundle(u.namespace, name, true)
 	}
 }
 
-// TestWatchesComeToWhatListsGive: whatever happens to members meanwhile, in whatever order
-// what they tell arrives, and wherever a client's watches go on from.
+// TestWatchesComeToWhatListsGive: whatever happens to members during a watch, in whatever order
+// their events arrive, and wherever a client's watch resumes.
 func TestWatchesComeToWhatListsGive(t *testing.T) {
 	first, seeds := uint64(1), uint64(6)
 	if text := os.Getenv("SEED"); text != "" {
@@ -220,12 +220,12 @@ func TestWatchesComeToWhatListsGive(t *testing.T) {
 }
 
 func comesTo(t *testing.T, seed uint64) {
-	me := admin(t, hub)
-	u := &upheaval{user: me, namespace: me.namespace("upheaval"), random: rand.New(rand.NewPCG(seed, 1))}
+	me := newAdmin(t, hub)
+	u := &upheaval{user: me, namespace: me.createNamespace("upheaval"), random: rand.New(rand.NewPCG(seed, 1))}
 	for i := range 4 {
 		u.names = append(u.names, fmt.Sprintf("s%d-%d", seed, i))
 	}
-	fleet.join(t, u.namespace, u.names...)
+	fleet.joinMembers(t, u.namespace, u.names...)
 	f := &follower{user: me, namespace: u.namespace, random: rand.New(rand.NewPCG(seed, 2)), runs: map[string]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -235,16 +235,16 @@ func comesTo(t *testing.T, seed uint64) {
 	pods := me.kube.CoreV1().Pods(u.namespace)
 	for range 60 {
 		for range 1 + u.random.IntN(4) {
-			u.happen()
+			u.playStep()
 		}
 		// Which also lets the follower come along.
 		if _, err := pods.List(t.Context(), metav1.ListOptions{}); err != nil && !apierrors.IsServiceUnavailable(err) {
 			t.Fatal(err)
 		}
 	}
-	u.settle()
+	u.awaitQuiet()
 	began := time.Now()
-	eventually(t, fmt.Sprintf("with seed %d, the watch comes to what the list gives", seed), func(ctx context.Context) (bool, string) {
+	waitUntil(t, fmt.Sprintf("with seed %d, the watch comes to what the list gives", seed), func(ctx context.Context) (bool, string) {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -258,49 +258,49 @@ func comesTo(t *testing.T, seed uint64) {
 	t.Logf("%v, then %v", f.runs, time.Since(began).Round(time.Millisecond))
 }
 
-// TestWatchesOutliveRows: what a cluster ran goes after the row that ordered it, and a watch
-// that goes on from before hears of that. What it did not hear of, since no row said that the
-// cluster runs anything there, ends it when one does.
+// TestWatchesOutliveRows: a cluster's objects are deleted after the row that ordered it, and a
+// watch that resumes from before gets the event. An event that it could not get, because no row
+// named the cluster, ends the watch when a row does.
 func TestWatchesOutliveRows(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("outlived")
-	fleet.join(t, ns, "molde", "chiba")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("outlived")
+	fleet.joinMembers(t, ns, "molde", "chiba")
 	pods := u.kube.CoreV1().Pods(ns)
-	fleet.put("molde", watch.Added, pod(ns, "a", nil))
-	fleet.put("molde", watch.Added, pod(ns, "b", nil))
+	fleet.put("molde", watch.Added, newPod(ns, "a", nil))
+	fleet.put("molde", watch.Added, newPod(ns, "b", nil))
 	list, err := pods.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet.place(ns, "molde", false)
+	fleet.placeBundle(ns, "molde", false)
 	w, err := pods.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	fleet.put("molde", watch.Deleted, pod(ns, "a", nil))
-	heard(t, w, "DELETED a.molde")
-	fleet.put("molde", watch.Modified, pod(ns, "b", map[string]string{"x": "y"}))
-	fleet.put("molde", watch.Added, pod(ns, "c", nil))
-	fleet.put("molde", watch.Deleted, pod(ns, "c", nil))
-	last := heard(t, w, "DELETED c.molde")
-	fleet.place(ns, "molde", true)
-	heard(t, w, "ERROR 410")
+	fleet.put("molde", watch.Deleted, newPod(ns, "a", nil))
+	expectEvents(t, w, "DELETED a.molde")
+	fleet.put("molde", watch.Modified, newPod(ns, "b", map[string]string{"x": "y"}))
+	fleet.put("molde", watch.Added, newPod(ns, "c", nil))
+	fleet.put("molde", watch.Deleted, newPod(ns, "c", nil))
+	last := expectEvents(t, w, "DELETED c.molde")
+	fleet.placeBundle(ns, "molde", true)
+	expectEvents(t, w, "ERROR 410")
 
-	// Who goes on from there with another watch hears it now.
+	// Another watch that resumes there gets the event now.
 	again, err := pods.Watch(t.Context(), metav1.ListOptions{ResourceVersion: last.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Stop()
-	heard(t, again, "MODIFIED b.molde")
+	expectEvents(t, again, "MODIFIED b.molde")
 }
 
 // TestRowsThatGoOnChangingPutNothingOff: in a large fleet there are always some that do.
 func TestRowsThatGoOnChangingPutNothingOff(t *testing.T) {
-	u := admin(t, hub)
-	ns := u.namespace("busy")
-	fleet.join(t, ns, "skien")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("busy")
+	fleet.joinMembers(t, ns, "skien")
 	w, err := u.kube.CoreV1().Pods(ns).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -318,9 +318,9 @@ func TestRowsThatGoOnChangingPutNothingOff(t *testing.T) {
 			fleet.view.RowsChanged()
 		}
 	})
-	fleet.join(t, ns, "otaru")
-	fleet.put("otaru", watch.Added, pod(ns, "a", nil))
-	heard(t, w, "ADDED a.otaru")
+	fleet.joinMembers(t, ns, "otaru")
+	fleet.put("otaru", watch.Added, newPod(ns, "a", nil))
+	expectEvents(t, w, "ADDED a.otaru")
 }
 
 // TestAThousandMembersAnswerAtOnce holds what is promised of a list over all of them.
@@ -328,20 +328,20 @@ func TestAThousandMembersAnswerAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a thousand members take their time")
 	}
-	u := admin(t, hub)
-	ns := u.namespace("many")
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("many")
 	var all []string
 	for i := range 1000 {
 		all = append(all, fmt.Sprintf("many-%d", i))
 	}
-	fleet.join(t, ns, all...)
+	fleet.joinMembers(t, ns, all...)
 	for _, name := range all {
 		for i := range 5 {
-			fleet.put(name, watch.Added, pod(ns, fmt.Sprintf("web-%d", i), nil))
+			fleet.put(name, watch.Added, newPod(ns, fmt.Sprintf("web-%d", i), nil))
 		}
 	}
-	// The first time by new connections, then by those of before. What else the machine is
-	// busy with is in these times too: one that keeps the promise shows that it can be kept.
+	// The first run uses new connections, the later ones reuse them. The times include other load
+	// of the machine: one run that keeps the bound shows that it can be kept.
 	best := time.Hour
 	for round := 0; round < 2 || round < 6 && best > 3*time.Second; round++ {
 		began := time.Now()
@@ -359,8 +359,8 @@ func TestAThousandMembersAnswerAtOnce(t *testing.T) {
 	watchedAtOnce(t, u, ns, all)
 }
 
-// weight of this process: goroutines, and bytes of heap and stacks in use.
-func weight() (goroutines int, bytes uint64) {
+// measureMemory of this process: goroutines, and bytes of heap and stacks in use.
+func measureMemory() (goroutines int, bytes uint64) {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -372,7 +372,7 @@ func weight() (goroutines int, bytes uint64) {
 func watchedAtOnce(t *testing.T, u *user, ns string, all []string) {
 	t.Helper()
 	streams := func() (n int) {
-		for _, r := range fleet.requests() {
+		for _, r := range fleet.takeRequests() {
 			if strings.Contains(r, "watch=true") {
 				n++
 			}
@@ -384,7 +384,7 @@ func watchedAtOnce(t *testing.T, u *user, ns string, all []string) {
 		t.Fatal(err)
 	}
 	streams()
-	before, _ := weight()
+	before, _ := measureMemory()
 	began := time.Now()
 	w, err := u.kube.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
@@ -392,23 +392,23 @@ func watchedAtOnce(t *testing.T, u *user, ns string, all []string) {
 	}
 	defer w.Stop()
 	opened := 0
-	eventually(t, "all members are watched", func(context.Context) (bool, string) {
+	waitUntil(t, "all members are watched", func(context.Context) (bool, string) {
 		opened += streams()
 		return opened >= len(all), fmt.Sprint(opened)
 	})
 	took := time.Since(began)
-	fleet.put(all[len(all)/2], watch.Added, pod(ns, "late", nil))
-	heard(t, w, "ADDED late."+all[len(all)/2])
-	during, full := weight()
+	fleet.put(all[len(all)/2], watch.Added, newPod(ns, "late", nil))
+	expectEvents(t, w, "ADDED late."+all[len(all)/2])
+	during, full := measureMemory()
 	if opened += streams(); opened != len(all) {
 		t.Errorf("%d members are watched by %d streams", len(all), opened)
 	}
 	w.Stop()
-	eventually(t, "nothing of the watch stays", func(context.Context) (bool, string) {
+	waitUntil(t, "nothing of the watch stays", func(context.Context) (bool, string) {
 		after := runtime.NumGoroutine()
-		return after < before+len(all)/20, fmt.Sprintf("%d goroutines, of %d before and %d meanwhile", after, before, during)
+		return after < before+len(all)/20, fmt.Sprintf("%d goroutines, of %d before and %d during the watch", after, before, during)
 	})
-	after, empty := weight()
+	after, empty := measureMemory()
 	goroutines, bytes := float64(during-after)/float64(len(all)), float64(int64(full)-int64(empty))/float64(len(all))
 	t.Logf("one watch of %d members has %d streams, after %v; %.1f goroutines and %.0f kB a member, both ends together", len(all), opened, took.Round(time.Millisecond), goroutines, bytes/1000)
 	if goroutines > 12 || bytes > 200_000 {

@@ -1,7 +1,7 @@
-// Package atoll is the vocabulary that every other package speaks: keys, items,
-// content, rows, phases, reasons and the names of labels and annotations.
+// Package atoll is the vocabulary that every other package speaks: keys, items, content, rows,
+// manifests, reasons and the names of labels and annotations.
 //
-// Contract: values and pure functions only; nothing here talks, waits, logs or
-// imports another package of Atoll's except the API types. All values may be
-// shared between goroutines as long as nobody changes them.
+// Contract: values and pure functions only. The package has no I/O, no goroutine and no logger,
+// and imports only the API types of Atoll. All values may be shared between goroutines as long
+// as none of them changes a value.
 package atoll

@@ -1,7 +1,7 @@
 package atoll
 
-// What a Service of the hub is given where upstream insists on something: it means nothing
-// anywhere, whoever writes it.
+// Placeholders for fields of a Service on the hub that upstream requires. They have no meaning
+// in any cluster.
 const (
 	DummyIPv4            = "192.0.0.8"
 	DummyIPv6            = "100:0:0:1::8"

@@ -8,9 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// InterpreterFailed is the reason of what a ResourceInterpreter's script failed to answer.
-const InterpreterFailed = "InterpreterFailed"
-
 // Interpreter is what a ResourceInterpreter answers of objects after they became items.
 type Interpreter struct {
 	// Name of the ResourceInterpreter.
@@ -20,30 +17,30 @@ type Interpreter struct {
 	// Spec is JSON of a v1alpha1.ResourceInterpreterSpec that has only the questions that
 	// are still asked.
 	Spec json.RawMessage `json:"spec"`
-	// Whole, in a manifest: statuses are reported as they are, since the hub joins them by
+	// ReportsWholeStatus, in a manifest: statuses are reported as they are, since the hub joins them by
 	// a script.
-	Whole bool `json:"whole,omitempty"`
+	ReportsWholeStatus bool `json:"whole,omitempty"`
 }
 
-// Interpreted is what ResourceInterpreters answered of a template when it became an item.
-// What they did not answer is absent, and Atoll knows it itself.
-type Interpreted struct {
-	// By is a hash of what answered. It is no part of the content's identity.
-	By string `json:"by,omitempty"`
+// InterpreterAnswers is what ResourceInterpreters answered of a template when it became an
+// item. Questions without an answer are absent; Atoll answers them itself.
+type InterpreterAnswers struct {
+	// AnsweredBy is a hash of what answered. It is no part of the content's identity.
+	AnsweredBy string `json:"by,omitempty"`
 	// Replicas of the object.
 	Replicas *int64 `json:"replicas,omitempty"`
-	// Pods of each replica, or of the whole object where Replicas is absent; nil where
-	// neither replicas nor components were told, which is not the same as none.
+	// Pods of each replica, or of the whole object where Replicas is absent; nil where neither
+	// replicas nor components were answered, which differs from none.
 	Pods []PodSet `json:"pods"`
-	// Dependencies of the object by name, and Selections by labels. Depends: these are all;
-	// otherwise they were told by an interpreter that is gone, or that answers nothing any
-	// more, and stay beside those that Atoll knows.
-	Dependencies []ItemKey   `json:"dependencies,omitempty"`
-	Selections   []Selection `json:"selections,omitempty"`
-	Depends      bool        `json:"depends,omitempty"`
-	// Kept are dependencies that came along and that another answer does not mean any more,
+	// Dependencies of the object by name, and Selections by labels. With DependenciesComplete
+	// these are all. Otherwise they come from an interpreter that is deleted or no longer
+	// answers, and are added to those that Atoll finds.
+	Dependencies         []ItemKey   `json:"dependencies,omitempty"`
+	Selections           []Selection `json:"selections,omitempty"`
+	DependenciesComplete bool        `json:"depends,omitempty"`
+	// KeptDependencies are dependencies that came along and that another answer does not mean any more,
 	// although no user has edited the template since.
-	Kept []ItemKey `json:"kept,omitempty"`
+	KeptDependencies []ItemKey `json:"kept,omitempty"`
 }
 
 // Selection is all objects of a kind, in a namespace or among what is in none, that have
@@ -57,8 +54,8 @@ type Selection struct {
 	Labels string `json:"labels,omitempty"`
 }
 
-// Covers tells whether the key is of the kind, where the selection looks for objects.
-func (s Selection) Covers(key ItemKey) bool {
+// SelectsKey reports whether the key is of the kind, where the selection looks for objects.
+func (s Selection) SelectsKey(key ItemKey) bool {
 	return s.Kind == key.Kind && s.Group == key.Group && s.Namespace == key.Namespace
 }
 
@@ -67,7 +64,7 @@ func (s Selection) Compare(o Selection) int {
 	return cmp.Or(strings.Compare(s.Group, o.Group), strings.Compare(s.Kind, o.Kind), strings.Compare(s.Namespace, o.Namespace), strings.Compare(s.Labels, o.Labels))
 }
 
-// PodSet is a number of pods that are alike, as far as an object says.
+// PodSet is a number of pods that are equal, as far as the object states.
 type PodSet struct {
 	// Name of the component; empty where an object has but one kind of pods.
 	Name  string `json:"name,omitempty"`

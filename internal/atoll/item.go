@@ -24,8 +24,8 @@ func (k ItemKey) String() string {
 	return k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name
 }
 
-// IsSecret tells whether the key names a Secret: whoever may see a Bundle may not
-// always list Secrets, so that what is said of one names none.
+// IsSecret reports whether the key names a Secret: a user that may read a Bundle may not always
+// list Secrets, so that messages name none.
 func (k ItemKey) IsSecret() bool { return k.Group == "" && k.Kind == "Secret" }
 
 // MarshalText gives String, so that keys can be keys of JSON maps.
@@ -55,7 +55,7 @@ func ParseItemKey(s string) (ItemKey, error) {
 type Item struct {
 	Key        ItemKey `json:"key"`
 	APIVersion string  `json:"apiVersion"`
-	// UID of the template on the hub: tells a re-created object from its
+	// UID of the template on the hub: it distinguishes a re-created object from its
 	// predecessor.
 	UID string `json:"uid"`
 	// Object as JSON: only fields that a user stated, what the hub set is pruned.
@@ -66,28 +66,28 @@ type Item struct {
 	Dependency bool `json:"dependency,omitempty"`
 	// Divided: the row's assigned replicas replace the object's own.
 	Divided bool `json:"divided,omitempty"`
-	// Kinds whose replicas the hub knew when the item came or its template was last
+	// ReplicaKindsVersion whose replicas the hub knew when the item came or its template was last
 	// edited, so that a newer hub divides nothing by itself that an older one did not. 0:
-	// those of Kubernetes itself. 1 (KnownKinds): those that package interpret names.
-	Kinds int `json:"kinds,omitempty"`
+	// those of Kubernetes itself. 1 (CurrentReplicaKinds): those that package interpret names.
+	ReplicaKindsVersion int `json:"kinds,omitempty"`
 	// ReplicaOverrides, with Divided: overrides may set a cluster's share.
 	ReplicaOverrides bool `json:"replicaOverrides,omitempty"`
-	// Source is the fingerprint of the template's user intent that Object was pruned
-	// from. While it is equal, Object is not pruned anew, so that a hub with other
-	// API defaults changes nothing. It is no part of the content's identity.
-	Source string `json:"source,omitempty"`
-	// State tells why an item is frozen at this content; empty is the normal case.
+	// SourceFingerprint is the fingerprint of the template's user intent that Object was pruned
+	// from. While it is equal, Object is not pruned again, so that a hub with other API
+	// defaults changes nothing. It is no part of the content's identity.
+	SourceFingerprint string `json:"source,omitempty"`
+	// State is why an item is frozen at this content; empty is the normal case.
 	State ItemState `json:"state,omitempty"`
 	// Interpreted is what ResourceInterpreters answered of the template; nil where they
 	// answered nothing.
-	Interpreted *Interpreted `json:"interpreted,omitempty"`
-	// Recalled, with ItemRemovalHeld, is what the template's annotation says of its
+	Interpreted *InterpreterAnswers `json:"interpreted,omitempty"`
+	// RecallNote, with ItemRemovalHeld, is the note of the template's annotation about its
 	// deletion; empty for a dependency that only such items need.
-	Recalled string `json:"recalled,omitempty"`
+	RecallNote string `json:"recalled,omitempty"`
 }
 
-// KnownKinds is what items of custom kinds have that state replicas to share out.
-const KnownKinds = 1
+// CurrentReplicaKinds is what items of custom kinds have that state replicas to share out.
+const CurrentReplicaKinds = 1
 
 // ItemState of an item that does not simply follow its template.
 type ItemState string
@@ -96,14 +96,13 @@ type ItemState string
 const (
 	// ItemUnclaimed: the policy or annotation that chose it no longer does.
 	ItemUnclaimed ItemState = "Unclaimed"
-	// ItemUnaccounted: the template is gone and nobody saw a user delete it.
+	// ItemUnaccounted: the template disappeared without a user's deletion.
 	ItemUnaccounted ItemState = "Unaccounted"
-	// ItemUnnamed: a dependency that its interpreter, or its own labels, do not mean any
+	// ItemUnreferenced: a dependency that its interpreter, or its own labels, do not mean any
 	// more, though no user edited or deleted what it came along with.
-	ItemUnnamed ItemState = "Unnamed"
-	// ItemRemovalHeld: members remember that it was removed before the hub was
-	// restored. It is sent to nobody, and stays where it still is, until somebody
-	// decides.
+	ItemUnreferenced ItemState = "Unnamed"
+	// ItemRemovalHeld: members remember that it was removed before the hub was restored. It is
+	// sent to no cluster, and stays where it is, until a person decides.
 	ItemRemovalHeld ItemState = "RemovalHeld"
 )
 
@@ -132,9 +131,9 @@ const (
 	CauseMoved TombstoneCause = "Moved"
 	// CauseUnused: the last item that needed the dependency went or stopped needing it.
 	CauseUnused TombstoneCause = "Unused"
-	// CauseNotHere: an override rule says that the cluster is not to have it. Only
-	// manifests have such tombstones, never a content.
-	CauseNotHere TombstoneCause = "NotHere"
+	// CauseExcluded: an override rule excludes the item from the cluster. Only manifests have
+	// such tombstones, never a content.
+	CauseExcluded TombstoneCause = "NotHere"
 )
 
 // Rule is one override rule that matches items of the content, in the order in
@@ -150,21 +149,21 @@ type Rule struct {
 	Items []ItemKey `json:"items"`
 	// Overriders of the rule.
 	Overriders v1alpha1.Overriders `json:"overriders"`
-	// Meaning in which the overriders are rendered, so that a newer hub does not render
+	// Semantics in which the overriders are rendered, so that a newer hub does not render
 	// them otherwise. 0: labelsOverrider and annotationsOverrider add only keys that are
 	// absent, and what is merged or set above a divided object's replicas is not looked
-	// at. 1 (RuleMeaning): as api/v1alpha1 says.
-	Meaning int `json:"meaning,omitempty"`
+	// at. 1 (CurrentRuleSemantics): as api/v1alpha1 says.
+	Semantics int `json:"meaning,omitempty"`
 	// OnMissing and Atomic as the rule states them.
 	OnMissing v1alpha1.OnMissing `json:"onMissing,omitempty"`
 	Atomic    bool               `json:"atomic,omitempty"`
-	// Later: an edit of the policy alone moves no row that is there.
-	Later bool `json:"later,omitempty"`
+	// Deferred: an edit of the policy alone moves no row that is there.
+	Deferred bool `json:"later,omitempty"`
 }
 
-// RuleMeaning is the meaning of rules that are new or were edited; a rule that stays as it
+// CurrentRuleSemantics is the meaning of rules that are new or were edited; a rule that stays as it
 // was keeps its own.
-const RuleMeaning = 1
+const CurrentRuleSemantics = 1
 
 // Content of a Revision.
 type Content struct {
@@ -183,19 +182,19 @@ type Content struct {
 	// Namespace is what the hub's namespace of the items carries, for members where it
 	// has to be made. Nil for cluster-scoped items.
 	Namespace *NamespaceMeta `json:"namespace,omitempty"`
-	// Base is the number of the Bundle's Revision from which on all differ in rules
+	// MinRevision is the number of the Bundle's Revision from which on all differ in rules
 	// alone that are applied with the next change: rows that are at one of those need
 	// not move. 0: all rows are to have this content.
-	Base int64 `json:"base,omitempty"`
+	MinRevision int64 `json:"base,omitempty"`
 }
 
-// ContentIdentity gives the bytes that name a Revision of the content: all of it
+// EncodeContentIdentity returns the bytes that name a Revision of the content: all of it
 // but the fingerprints.
-func ContentIdentity(c *Content) []byte {
+func EncodeContentIdentity(c *Content) []byte {
 	bare := *c
 	bare.Items = slices.Clone(c.Items)
 	for i := range bare.Items {
-		bare.Items[i] = bare.Items[i].Identity()
+		bare.Items[i] = bare.Items[i].WithoutFingerprints()
 	}
 	b, err := json.Marshal(bare)
 	if err != nil {
@@ -204,18 +203,18 @@ func ContentIdentity(c *Content) []byte {
 	return b
 }
 
-// Identity is what of the item names a Revision: all of it but the fingerprints.
-func (it Item) Identity() Item {
-	it.Source = ""
+// WithoutFingerprints is what of the item names a Revision: all of it but the fingerprints.
+func (it Item) WithoutFingerprints() Item {
+	it.SourceFingerprint = ""
 	if it.Interpreted != nil {
 		answers := *it.Interpreted
-		answers.By, it.Interpreted = "", &answers
+		answers.AnsweredBy, it.Interpreted = "", &answers
 	}
 	return it
 }
 
-// Rendered is an item as one member gets it.
-type Rendered struct {
+// RenderedItem is an item as one member gets it.
+type RenderedItem struct {
 	Key        ItemKey         `json:"key"`
 	APIVersion string          `json:"apiVersion"`
 	UID        string          `json:"uid"`
@@ -223,12 +222,14 @@ type Rendered struct {
 	// Hash of Object, Leave and Error: equal hashes are equal content.
 	Hash       string `json:"hash"`
 	Dependency bool   `json:"dependency,omitempty"`
-	// Leave lists JSON Pointers of fields that the member owns. What Object has there
-	// is what a new object starts with, and is not applied to one that exists.
-	Leave []string `json:"leave,omitempty"`
-	// Error says why the item could not be rendered: the member keeps its last
-	// good content and reports this.
+	// MemberOwned lists JSON Pointers of fields that the member owns. Their values in Object
+	// initialise a new object, and are not applied to an existing one.
+	MemberOwned []string `json:"leave,omitempty"`
+	// Error is why the item could not be rendered: the member keeps its last good content and
+	// reports the error.
 	Error string `json:"error,omitempty"`
+	// ErrorReason is the enumerated reason of Error, for previews. A member reports RenderFailed.
+	ErrorReason Reason `json:"-"`
 }
 
 // Manifest is all that one member is to hold of one Bundle.
@@ -242,7 +243,7 @@ type Manifest struct {
 	Generation int64 `json:"generation"`
 	// Content is the hash over all of the manifest but generation.
 	Content            string                      `json:"content"`
-	Items              []Rendered                  `json:"items"`
+	Items              []RenderedItem              `json:"items"`
 	Tombstones         []Tombstone                 `json:"tombstones,omitempty"`
 	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution"`
 	Removal            v1alpha1.RemovalMode        `json:"removal"`
@@ -254,10 +255,10 @@ type Manifest struct {
 	// Remove: the row is Removing. Items are then empty; everything that the
 	// member holds of the Bundle goes (Removal says how).
 	Remove bool `json:"remove,omitempty"`
-	// LeftBehind, with Remove and RemoveOrphan: the cluster leaves the fleet. What Atoll
-	// made keeps a note of its template, by which it is taken up again when the cluster
-	// comes back.
-	LeftBehind bool `json:"leftBehind,omitempty"`
+	// ClusterDecommissioned, with Remove and RemoveOrphan: the cluster leaves the fleet.
+	// Objects that Atoll created keep a note of their template, by which they are adopted again
+	// when the cluster returns.
+	ClusterDecommissioned bool `json:"leftBehind,omitempty"`
 	// DeletedNamespaces are hub namespaces whose tombstone lets the agent remove a
 	// namespace that it made, once nothing foreign is in it.
 	DeletedNamespaces []string `json:"deletedNamespaces,omitempty"`

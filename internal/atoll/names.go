@@ -31,19 +31,19 @@ const (
 	// is placed again. `atoll restore keep` writes it.
 	AnnotationKeep = "atoll.dev/keep"
 
-	// AnnotationRebalance, on a Bundle or a Placement, holds when somebody asked that it be
-	// placed from scratch, as RFC 3339 with at most milliseconds; `atoll rebalance` writes
-	// it. Rows remember it: the same time again does nothing.
+	// AnnotationRebalance, on a Bundle or a Placement, holds the time of a request to place it
+	// from scratch, as RFC 3339 with at most milliseconds; `atoll rebalance` writes it. Rows
+	// remember it: the same time again does nothing.
 	AnnotationRebalance = "atoll.dev/rebalance"
 
-	// AnnotationRemovalAsked, on a Cluster, holds when its removal from the fleet was asked
-	// for; admission writes it, and keeps it as long as spec.removal keeps its mode. It tells
-	// one removal from the next.
-	AnnotationRemovalAsked = "atoll.dev/removal-asked"
+	// AnnotationRemovalRequested, on a Cluster, holds when its removal from the fleet was asked
+	// for; admission writes it, and keeps it as long as spec.removal keeps its mode. It
+	// distinguishes one removal from the next.
+	AnnotationRemovalRequested = "atoll.dev/removal-asked"
 
-	// AnnotationRecalled, on a template of a restored hub, says that members remember
-	// its deletion by a user; Recalled reads it. Bundles hold the template back until
-	// somebody confirms the deletion, or keeps it.
+	// AnnotationRecalled, on a template of a restored hub, marks that members remember its
+	// deletion by a user; PendingRecall reads it. Bundles hold the template back until a person
+	// confirms the deletion, or keeps the template.
 	AnnotationRecalled = "atoll.dev/removed-before-restore"
 
 	// AnnotationConversion keeps a CRD's own conversion stanza (JSON), which the
@@ -62,8 +62,8 @@ const (
 
 	// LabelCluster is on what the hub shows of what runs in a member: the cluster's name.
 	LabelCluster = "atoll.dev/cluster"
-	// LabelComplete is on no object. A selector that says that it is "true" asks for a list in
-	// which nothing is missing: one that would lack what runs in a cluster fails instead.
+	// LabelComplete is on no object. A selector with the value "true" requests a complete list:
+	// the request fails if the objects of a cluster are missing.
 	LabelComplete = "atoll.dev/complete"
 	// AnnotationNode is on what the hub shows of a Pod: the member's node that it runs on. On
 	// the hub, its node is its cluster.
@@ -80,13 +80,19 @@ const (
 	// HandoverManager holds a field's live value while it passes from Atoll to
 	// the member or back.
 	HandoverManager = "atoll-handover"
+	// HubFieldManager of what the hub writes in its own API.
+	HubFieldManager = "atoll-hub"
 
 	// SystemNamespace on the hub holds Secret parts and join tokens; in a member,
 	// the agent's state.
 	SystemNamespace = "atoll-system"
 
-	// LabelRemoved is on the ConfigMaps of the hub's SystemNamespace that say what was left
-	// behind in clusters that are gone: the cluster's name.
+	// TenantAccountPrefix begins the names of tenants' ServiceAccounts in SystemNamespace. Admission
+	// lets an administrator of the fleet write those, and no others there.
+	TenantAccountPrefix = "tenant-"
+
+	// LabelRemoved is on the ConfigMaps of the hub's SystemNamespace that list the objects left
+	// in removed clusters: the cluster's name.
 	LabelRemoved = "atoll.dev/removed-cluster"
 
 	// LabelBundleUID is on every object that the agent applied in a member (never
@@ -99,19 +105,19 @@ const (
 	UserClusterPrefix = "atoll:cluster:"
 )
 
-// RemovedRecord is the name of the ConfigMap that says what was left behind in a cluster of
-// that name.
-func RemovedRecord(cluster string) string { return "removed-" + cluster }
+// RemovedRecordName returns the name of the ConfigMap that lists the objects left in a removed
+// cluster.
+func RemovedRecordName(cluster string) string { return "removed-" + cluster }
 
-// RevisionName of a Bundle's Revision by its number and the hash of its content.
+// RevisionName returns the name of a Bundle's Revision by its number and the hash of its content.
 func RevisionName(bundle string, number int64, hash string) string {
 	return fmt.Sprintf("%s-%d-%s", bundle, number, hash[:16])
 }
 
-// RevisionNumber of a Revision by its name; 0 where that is none.
+// RevisionNumber returns the number of a Revision by its name; 0 where that is none.
 func RevisionNumber(name string) int64 {
-	rest, _, ok := cutLast(name)
-	_, number, more := cutLast(rest)
+	rest, _, ok := cutAtLastDash(name)
+	_, number, more := cutAtLastDash(rest)
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || !more || err != nil || n < 0 {
 		return 0
@@ -119,7 +125,7 @@ func RevisionNumber(name string) int64 {
 	return n
 }
 
-func cutLast(s string) (before, after string, ok bool) {
+func cutAtLastDash(s string) (before, after string, ok bool) {
 	i := strings.LastIndexByte(s, '-')
 	if i < 0 {
 		return s, "", false
@@ -127,8 +133,8 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// MayStay tells whether a row that is at one Revision of a Bundle need not move to
+// IsAcceptableRevision reports whether a row that is at one Revision of a Bundle need not move to
 // another: it is that one, or no older than the base of it.
-func MayStay(at, target string, base int64) bool {
+func IsAcceptableRevision(at, target string, base int64) bool {
 	return at == target || base > 0 && RevisionNumber(at) >= base
 }

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// RebalanceMark stands, in what a row remembers of its placement, before the rebalance
+// RebalanceSeparator stands, in what a row remembers of its placement, before the rebalance
 // that it went through last.
-const RebalanceMark = "#"
+const RebalanceSeparator = "#"
 
-// rebalanceFormat is RFC 3339 with milliseconds: rows remember no more of a time.
-const rebalanceFormat = "2006-01-02T15:04:05.000Z07:00"
+// rebalanceTimeLayout is RFC 3339 with milliseconds: rows remember no more of a time.
+const rebalanceTimeLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// FormatRebalance gives the value of AnnotationRebalance for a time.
-func FormatRebalance(at time.Time) string { return at.UTC().Format(rebalanceFormat) }
+// FormatRebalanceTime returns the value of AnnotationRebalance for a time.
+func FormatRebalanceTime(at time.Time) string { return at.UTC().Format(rebalanceTimeLayout) }
 
-// ParseRebalance reads a value of AnnotationRebalance.
-func ParseRebalance(value string) (time.Time, error) {
+// ParseRebalanceTime reads a value of AnnotationRebalance.
+func ParseRebalanceTime(value string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, value)
 	if err != nil {
 		return time.Time{}, err
@@ -25,38 +25,38 @@ func ParseRebalance(value string) (time.Time, error) {
 	return at.UTC().Truncate(time.Millisecond), nil
 }
 
-// RebalanceAsked for by the annotations of an object; zero: never, or by what is no time,
+// RebalanceRequestedAt returns the time asked for by the annotations of an object; zero: never, or by what is no time,
 // which admission keeps out.
-func RebalanceAsked(annotations map[string]string) time.Time {
+func RebalanceRequestedAt(annotations map[string]string) time.Time {
 	value, asked := annotations[AnnotationRebalance]
 	if !asked {
 		return time.Time{}
 	}
-	at, err := ParseRebalance(value)
+	at, err := ParseRebalanceTime(value)
 	if err != nil {
 		return time.Time{}
 	}
 	return at
 }
 
-// WithRebalance adds to what a row remembers of its placement which rebalance it went
+// AppendRebalance adds to what a row remembers of its placement which rebalance it went
 // through; zero: none.
-func WithRebalance(remembered string, at time.Time) string {
+func AppendRebalance(remembered string, at time.Time) string {
 	if at.IsZero() {
 		return remembered
 	}
-	return remembered + RebalanceMark + strconv.FormatInt(at.UnixMilli(), 36)
+	return remembered + RebalanceSeparator + strconv.FormatInt(at.UnixMilli(), 36)
 }
 
-// WithoutRebalance takes that off again.
-func WithoutRebalance(remembered string) string {
-	rest, _, _ := strings.Cut(remembered, RebalanceMark)
+// TrimRebalance takes that off again.
+func TrimRebalance(remembered string) string {
+	rest, _, _ := strings.Cut(remembered, RebalanceSeparator)
 	return rest
 }
 
-// Rebalanced tells which rebalance the row went through last; zero: none.
-func (r RowSpec) Rebalanced() time.Time {
-	_, text, marked := strings.Cut(r.Placement, RebalanceMark)
+// LastRebalance returns the time of the row's last rebalance; zero: none.
+func (r RowSpec) LastRebalance() time.Time {
+	_, text, marked := strings.Cut(r.PlacementFingerprint, RebalanceSeparator)
 	if !marked {
 		return time.Time{}
 	}

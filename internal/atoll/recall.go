@@ -10,36 +10,36 @@ import (
 const (
 	// RecalledDeleted: the template's deletion waits for a decision.
 	RecalledDeleted = "deleted"
-	// RecalledKept: somebody decided that the template stays.
+	// RecalledKept: a person decided that the template stays.
 	RecalledKept = "kept"
 )
 
-// Recalled reads a template's annotations: whether members remember its deletion and
-// nobody has decided yet, and what is said of it.
-func Recalled(annotations map[string]string) (note string, held bool) {
+// PendingRecall reads a template's annotations: whether members remember its deletion and no
+// person has decided yet, and the note about it.
+func PendingRecall(annotations map[string]string) (note string, held bool) {
 	note = annotations[AnnotationRecalled]
 	return note, strings.HasPrefix(note, RecalledDeleted)
 }
 
-// RecallPlan of the deletions that members remember and a content holds back: the
+// PlanRecall returns the plan of the deletions that members remember and a content holds back: the
 // hash under which they are confirmed or kept, and the items. The hash is empty when
 // there are none, and does not come again for other deletions.
-func RecallPlan(bundle string, c *Content) (hash string, items []*Item) {
+func PlanRecall(bundle string, c *Content) (hash string, items []*Item) {
 	if c == nil {
 		return "", nil
 	}
 	parts := [][]byte{[]byte("recall"), []byte(bundle)}
 	for i := range c.Items {
-		if item := &c.Items[i]; item.Recalled != "" {
+		if item := &c.Items[i]; item.RecallNote != "" {
 			items = append(items, item)
-			parts = append(parts, []byte(item.Key.String()+" "+item.UID+" "+item.Recalled))
+			parts = append(parts, []byte(item.Key.String()+" "+item.UID+" "+item.RecallNote))
 		}
 	}
 	if len(items) == 0 {
 		return "", nil
 	}
-	return Hash(parts...)[:16], items
+	return HashParts(parts...)[:16], items
 }
 
-// PlacementHash tells placements apart.
-func PlacementHash(p v1alpha1.PlacementSpec) string { return HashJSON(p)[:16] }
+// HashPlacement returns a hash that distinguishes placements.
+func HashPlacement(p v1alpha1.PlacementSpec) string { return HashJSON(p)[:16] }

@@ -18,18 +18,18 @@ func TestTombstoneConfirmed(t *testing.T) {
 		want   bool
 	}{
 		{"never reported", active, nil, false},
-		{"reported something else", active, &atoll.RowStatus{Generation: 4, Gone: []string{"apps/Deployment/shop/web u0"}}, false},
-		{"carried out", active, &atoll.RowStatus{Generation: 4, Gone: []string{"apps/Deployment/shop/web u1"}}, true},
-		{"carried out before it came back", active, &atoll.RowStatus{Generation: 3, Gone: []string{"apps/Deployment/shop/web u1"}}, false},
-		{"carried out with many", active, &atoll.RowStatus{Generation: 4, AllGone: true}, true},
-		{"many carried out, of an older order", active, &atoll.RowStatus{Generation: 3, AllGone: true}, false},
-		{"many carried out, of a revision without it", behind, &atoll.RowStatus{Generation: 4, AllGone: true}, false},
+		{"reported something else", active, &atoll.RowStatus{Generation: 4, DoneTombstones: []string{"apps/Deployment/shop/web u0"}}, false},
+		{"carried out", active, &atoll.RowStatus{Generation: 4, DoneTombstones: []string{"apps/Deployment/shop/web u1"}}, true},
+		{"carried out before it came back", active, &atoll.RowStatus{Generation: 3, DoneTombstones: []string{"apps/Deployment/shop/web u1"}}, false},
+		{"carried out with many", active, &atoll.RowStatus{Generation: 4, AllTombstonesDone: true}, true},
+		{"many carried out, of an older order", active, &atoll.RowStatus{Generation: 3, AllTombstonesDone: true}, false},
+		{"many carried out, of a revision without it", behind, &atoll.RowStatus{Generation: 4, AllTombstonesDone: true}, false},
 		{"removing, not done", removing, &atoll.RowStatus{Generation: 4, State: atoll.RowProgressing}, false},
 		{"removed before it came back", removing, &atoll.RowStatus{Generation: 3, State: atoll.RowRemoved}, false},
 		{"removed", removing, &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}, true},
 		{"active again", active, &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}, false},
 	} {
-		if got := tomb.Confirmed("r2", c.spec, c.status); got != c.want {
+		if got := tomb.IsConfirmed("r2", c.spec, c.status); got != c.want {
 			t.Errorf("%s: Confirmed = %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -14,17 +14,17 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Change reads what was edited in the Cluster's Node, which is now as given, as a JSON merge
-// patch of the Cluster, which applies to the version of the Cluster that was given alone; nil
-// where nothing was edited. The status is nobody's to edit and is not looked at. Errors name
-// what of the edit no Cluster can take, and what to do.
-func Change(c *v1alpha1.Cluster, now *corev1.Node) ([]byte, field.ErrorList) {
+// PatchFromNodeEdit returns the edit of a Cluster's Node as a JSON merge patch of the Cluster,
+// which applies only to the given version of the Cluster; nil where nothing was edited. The status
+// cannot be edited and is not read. Errors name the parts of the edit that no Cluster can take,
+// and the alternative.
+func PatchFromNodeEdit(c *v1alpha1.Cluster, now *corev1.Node) ([]byte, field.ErrorList) {
 	p := patch{cluster: c, labels: map[string]any{}, annotations: map[string]any{}, spec: map[string]any{}}
-	before := Node(c)
-	p.unsupported(before, now)
-	p.relabel(before.Labels, now.Labels)
-	p.annotate(before.Annotations, now.Annotations)
-	p.taint(before, now)
+	before := NodeOf(c)
+	p.refuseUnsupported(before, now)
+	p.changeLabels(before.Labels, now.Labels)
+	p.changeAnnotations(before.Annotations, now.Annotations)
+	p.changeTaints(before, now)
 	if len(p.errs) > 0 {
 		return nil, p.errs
 	}
@@ -37,36 +37,36 @@ type patch struct {
 	errs                      field.ErrorList
 }
 
-// refuse an edit of a field.
-func (p *patch) refuse(at *field.Path, reason string) {
+// refuseEdit refuses an edit of a field.
+func (p *patch) refuseEdit(at *field.Path, reason string) {
 	p.errs = append(p.errs, field.Forbidden(at, reason))
 }
 
-// unsupported refuses what a Cluster has nothing for.
-func (p *patch) unsupported(before, now *corev1.Node) {
+// refuseUnsupported refuses what a Cluster has nothing for.
+func (p *patch) refuseUnsupported(before, now *corev1.Node) {
 	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
 	none := fmt.Sprintf("node %s is a cluster, and there is nothing of that in Cluster/%s", before.Name, before.Name)
 	if len(now.Finalizers) > 0 {
-		p.refuse(meta.Child("finalizers"), none+": put it on the Cluster")
+		p.refuseEdit(meta.Child("finalizers"), none+": put it on the Cluster")
 	}
 	if len(now.OwnerReferences) > 0 {
-		p.refuse(meta.Child("ownerReferences"), none+": put it on the Cluster")
+		p.refuseEdit(meta.Child("ownerReferences"), none+": put it on the Cluster")
 	}
 	was, is := before.Spec.DeepCopy(), now.Spec.DeepCopy()
 	was.Taints, is.Taints, was.Unschedulable, is.Unschedulable = nil, nil, false, false
 	if !equality.Semantic.DeepEqual(was, is) {
-		p.refuse(spec, none+": only taints and unschedulable of a node's spec act on it")
+		p.refuseEdit(spec, none+": only taints and unschedulable of a node's spec act on it")
 	}
 }
 
-func (p *patch) relabel(was, is map[string]string) {
+func (p *patch) changeLabels(was, is map[string]string) {
 	at := field.NewPath("metadata", "labels")
 	inSpec := map[string]string{corev1.LabelTopologyRegion: "region", corev1.LabelTopologyZone: "zone"}
-	each(was, is, func(key string, value *string) {
+	forEachChange(was, is, func(key string, value *string) {
 		part := inSpec[key]
 		switch {
 		case key == LabelRole:
-			p.refuse(at.Key(key), "it says that the node is a cluster, which it stays")
+			p.refuseEdit(at.Key(key), "it says that the node is a cluster, which it stays")
 		case part == "":
 			p.labels[key] = value
 		default:
@@ -78,22 +78,22 @@ func (p *patch) relabel(was, is map[string]string) {
 	})
 }
 
-func (p *patch) annotate(was, is map[string]string) {
-	each(was, is, func(key string, value *string) {
+func (p *patch) changeAnnotations(was, is map[string]string) {
+	forEachChange(was, is, func(key string, value *string) {
 		at := field.NewPath("metadata", "annotations").Key(key)
 		switch {
 		case key == corev1.LastAppliedConfigAnnotation:
-			p.refuse(at, fmt.Sprintf("nodes are not applied: apply Cluster/%s, or use kubectl cordon, taint, label or annotate", p.cluster.Name))
-		case atoll.OwnKey(key):
-			p.refuse(at, fmt.Sprintf("nodes have none of Atoll's own annotations: Cluster/%s has", p.cluster.Name))
+			p.refuseEdit(at, fmt.Sprintf("nodes are not applied: apply Cluster/%s, or use kubectl cordon, taint, label or annotate", p.cluster.Name))
+		case atoll.IsOwnKey(key):
+			p.refuseEdit(at, fmt.Sprintf("nodes have none of Atoll's own annotations: Cluster/%s has", p.cluster.Name))
 		default:
 			p.annotations[key] = value
 		}
 	})
 }
 
-// each key whose value is another, with that; nil: it is gone.
-func each(was, is map[string]string, do func(key string, value *string)) {
+// forEachChange visits each key whose value is another, with that; nil: it is gone.
+func forEachChange(was, is map[string]string, do func(key string, value *string)) {
 	keys := map[string]bool{}
 	for key := range was {
 		keys[key] = true
@@ -113,14 +113,14 @@ func each(was, is map[string]string, do func(key string, value *string)) {
 	}
 }
 
-// taint the Cluster: as the Node is, and cordoned or not where that was edited.
-func (p *patch) taint(before, now *corev1.Node) {
+// changeTaints changes the taints of the Cluster: as the Node is, and cordoned or not where that was edited.
+func (p *patch) changeTaints(before, now *corev1.Node) {
 	var all []v1alpha1.Taint
 	for _, t := range now.Spec.Taints {
 		all = append(all, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})
 	}
 	if now.Spec.Unschedulable != before.Spec.Unschedulable {
-		all = slices.DeleteFunc(all, func(t v1alpha1.Taint) bool { return cordon(&t) })
+		all = slices.DeleteFunc(all, func(t v1alpha1.Taint) bool { return isCordonTaint(&t) })
 		if now.Spec.Unschedulable {
 			all = append(all, v1alpha1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 		}
@@ -134,7 +134,7 @@ func (p *patch) taint(before, now *corev1.Node) {
 	}
 }
 
-// encode the patch; nil where there is none.
+// encode encodes the patch; nil where there is none.
 func (p *patch) encode() []byte {
 	meta, all := map[string]any{}, map[string]any{}
 	if len(p.labels) > 0 {
@@ -149,7 +149,7 @@ func (p *patch) encode() []byte {
 	if len(meta)+len(all) == 0 {
 		return nil
 	}
-	// Who saw another version of the Cluster edits it anew.
+	// An editor that saw another version of the Cluster must edit again.
 	meta["resourceVersion"], meta["uid"] = p.cluster.ResourceVersion, p.cluster.UID
 	all["metadata"] = meta
 	text, err := json.Marshal(all)

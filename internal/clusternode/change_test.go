@@ -45,12 +45,12 @@ func TestEditsOfNodesAreEditsOfClusters(t *testing.T) {
 			`{"metadata":{"labels":{"topology.kubernetes.io/zone":null},"resourceVersion":"42","uid":"6f1d"},"spec":{"zone":null}}`},
 		"annotations": {func(n *corev1.Node) { delete(n.Annotations, "owner"); n.Annotations["team"] = "a" },
 			`{"metadata":{"annotations":{"owner":null,"team":"a"},"resourceVersion":"42","uid":"6f1d"}}`},
-		"the status, which is nobody's": {func(n *corev1.Node) { n.Status.Phase = corev1.NodeRunning }, ""},
+		"the status, which cannot be edited": {func(n *corev1.Node) { n.Status.Phase = corev1.NodeRunning }, ""},
 	} {
 		c := read(t, "testdata/joined.in.yaml")
-		n := clusternode.Node(c)
+		n := clusternode.NodeOf(c)
 		x.edit(n)
-		got, errs := clusternode.Change(c, n)
+		got, errs := clusternode.PatchFromNodeEdit(c, n)
 		if len(errs) > 0 || string(got) != x.want {
 			t.Errorf("%s: patch\n%s (%v), want\n%s", name, got, errs, x.want)
 		}
@@ -72,17 +72,17 @@ func TestWhatNoClusterCanTakeIsRefused(t *testing.T) {
 		"Atoll's keys": {func(n *corev1.Node) { n.Annotations["atoll.dev/agent-key"] = "x" }, "metadata.annotations[atoll.dev/agent-key]", "Cluster/tokyo-1 has"},
 	} {
 		c := read(t, "testdata/joined.in.yaml")
-		n := clusternode.Node(c)
+		n := clusternode.NodeOf(c)
 		n.Spec.Unschedulable = false // not even what could be done
 		x.edit(n)
-		got, errs := clusternode.Change(c, n)
+		got, errs := clusternode.PatchFromNodeEdit(c, n)
 		if got != nil || len(errs) != 1 || errs[0].Field != x.at || !strings.Contains(errs[0].Detail, x.says) {
 			t.Errorf("%s: patch %s, errors %v; want one at %s that says %q", name, got, errs, x.at, x.says)
 		}
 	}
 }
 
-// Whatever is edited of taints, labels and annotations, the Cluster's Node is then as edited.
+// After any edit of taints, labels and annotations, the Cluster's Node is as edited.
 func TestANodeIsAsItWasEdited(t *testing.T) {
 	seed := rand.Uint64()
 	if s := os.Getenv("SEED"); s != "" {
@@ -91,16 +91,16 @@ func TestANodeIsAsItWasEdited(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	c := read(t, "testdata/joined.in.yaml")
 	for range 500 {
-		n := clusternode.Node(c)
-		edit(random, n)
-		patch, errs := clusternode.Change(c, n)
+		n := clusternode.NodeOf(c)
+		editNode(random, n)
+		patch, errs := clusternode.PatchFromNodeEdit(c, n)
 		if len(errs) > 0 {
 			t.Fatalf("SEED=%d: %v", seed, errs)
 		}
 		if patch != nil {
-			c = patched(t, c, patch)
+			c = applyPatch(t, c, patch)
 		}
-		want, got := n.DeepCopy(), clusternode.Node(c)
+		want, got := n.DeepCopy(), clusternode.NodeOf(c)
 		want.Spec.Taints, got.Spec.Taints = nil, nil // in the order of the Cluster, with the cordon's
 		if !equality.Semantic.DeepEqual(got, want) {
 			t.Fatalf("SEED=%d: after %s the node is\n%v\nwant\n%v", seed, patch, got, want)
@@ -108,7 +108,7 @@ func TestANodeIsAsItWasEdited(t *testing.T) {
 	}
 }
 
-func edit(random *rand.Rand, n *corev1.Node) {
+func editNode(random *rand.Rand, n *corev1.Node) {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	if n.Annotations == nil {
 		n.Annotations = map[string]string{}
@@ -137,7 +137,7 @@ func edit(random *rand.Rand, n *corev1.Node) {
 	}
 }
 
-func patched(t *testing.T, c *v1alpha1.Cluster, patch []byte) *v1alpha1.Cluster {
+func applyPatch(t *testing.T, c *v1alpha1.Cluster, patch []byte) *v1alpha1.Cluster {
 	t.Helper()
 	before, err := json.Marshal(c)
 	if err != nil {

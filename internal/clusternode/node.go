@@ -1,10 +1,9 @@
-// Package clusternode shows a Cluster as a Node of the hub, and reads edits of that Node as
-// edits of the Cluster.
+// Package clusternode shows a Cluster as a Node of the hub, and reads edits of that Node as edits
+// of the Cluster.
 //
-// Contract: pure. A Node says nothing that its Cluster does not say, and has the Cluster's
-// name, UID and resource version, so that who has seen one has seen the other. Every edit of
-// a Node either is an edit of the Cluster, or is refused with a reason: none is dropped.
-// What is given shares nothing that may be changed with the Cluster.
+// Contract: pure. A Node has no other content than its Cluster, and has the Cluster's name, UID
+// and resource version. Every edit of a Node either is an edit of the Cluster, or is refused with
+// a reason: none is dropped. Results share nothing with the Cluster that may be changed.
 package clusternode
 
 import (
@@ -21,30 +20,30 @@ import (
 // LabelRole is on every Node of the hub: kubectl prints it as the role "cluster".
 const LabelRole = "node-role.kubernetes.io/cluster"
 
-// Shown tells whether there is a Node of the Cluster: the hub has accepted it.
-func Shown(c *v1alpha1.Cluster) bool { return c.Spec.Accepted }
+// IsShown reports whether there is a Node of the Cluster: the hub has accepted it.
+func IsShown(c *v1alpha1.Cluster) bool { return c.Spec.Accepted }
 
-// Unschedulable tells whether the Cluster is cordoned: by the taint that Kubernetes puts on
+// IsUnschedulable reports whether the Cluster is cordoned: by the taint that Kubernetes puts on
 // cordoned nodes, which repels placements like any other.
-func Unschedulable(c *v1alpha1.Cluster) bool {
+func IsUnschedulable(c *v1alpha1.Cluster) bool {
 	for i := range c.Spec.Taints {
-		if cordon(&c.Spec.Taints[i]) {
+		if isCordonTaint(&c.Spec.Taints[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-func cordon(t *v1alpha1.Taint) bool {
+func isCordonTaint(t *v1alpha1.Taint) bool {
 	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule
 }
 
-// Labels of the Node: the Cluster's, its region and zone by the keys that are usual on
+// NodeLabels returns the labels of the Node: the Cluster's, its region and zone by the keys that are usual on
 // nodes, and the role. A region or zone of the spec goes before a label.
-func Labels(c *v1alpha1.Cluster) map[string]string {
+func NodeLabels(c *v1alpha1.Cluster) map[string]string {
 	out := make(map[string]string, len(c.Labels)+3)
 	maps.Copy(out, c.Labels)
-	for key, value := range places(c) {
+	for key, value := range locationLabels(c) {
 		if value != "" {
 			out[key] = value
 		}
@@ -53,37 +52,37 @@ func Labels(c *v1alpha1.Cluster) map[string]string {
 	return out
 }
 
-// places are the labels that are fields of the spec.
-func places(c *v1alpha1.Cluster) map[string]string {
+// locationLabels returns are the labels that are fields of the spec.
+func locationLabels(c *v1alpha1.Cluster) map[string]string {
 	return map[string]string{corev1.LabelTopologyRegion: c.Spec.Region, corev1.LabelTopologyZone: c.Spec.Zone}
 }
 
-// annotations of the Node: the Cluster's, but for the hub's own notes, and for what
+// nodeAnnotations returns the annotations of the Node: the Cluster's, but for the hub's own notes, and for what
 // `kubectl apply` notes of the Cluster's manifest, which it would take for the Node's.
-func annotations(c *v1alpha1.Cluster) map[string]string {
+func nodeAnnotations(c *v1alpha1.Cluster) map[string]string {
 	out := maps.Clone(c.Annotations)
-	maps.DeleteFunc(out, func(key, _ string) bool { return key == corev1.LastAppliedConfigAnnotation || atoll.OwnKey(key) })
+	maps.DeleteFunc(out, func(key, _ string) bool { return key == corev1.LastAppliedConfigAnnotation || atoll.IsOwnKey(key) })
 	if len(out) == 0 {
 		return nil
 	}
 	return out
 }
 
-// Node of the Cluster.
-func Node(c *v1alpha1.Cluster) *corev1.Node {
+// NodeOf returns the Node of the Cluster.
+func NodeOf(c *v1alpha1.Cluster) *corev1.Node {
 	return &corev1.Node{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
 			CreationTimestamp: c.CreationTimestamp, DeletionTimestamp: c.DeletionTimestamp.DeepCopy(),
-			Labels: Labels(c), Annotations: annotations(c),
+			Labels: NodeLabels(c), Annotations: nodeAnnotations(c),
 		},
-		Spec:   corev1.NodeSpec{Unschedulable: Unschedulable(c), Taints: taints(c)},
-		Status: status(c),
+		Spec:   corev1.NodeSpec{Unschedulable: IsUnschedulable(c), Taints: nodeTaints(c)},
+		Status: nodeStatus(c),
 	}
 }
 
-func taints(c *v1alpha1.Cluster) []corev1.Taint {
+func nodeTaints(c *v1alpha1.Cluster) []corev1.Taint {
 	var out []corev1.Taint
 	for _, t := range c.Spec.Taints {
 		out = append(out, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded.DeepCopy()})
@@ -91,13 +90,13 @@ func taints(c *v1alpha1.Cluster) []corev1.Taint {
 	return out
 }
 
-// status of the Node. What its nodes could do without what is reserved on them nobody
-// reports, so that capacity is what they offer to pods, too.
-func status(c *v1alpha1.Cluster) corev1.NodeStatus {
+// nodeStatus returns the status of the Node. Resources that are reserved on the cluster's nodes
+// are not reported, so capacity is what they offer to pods, too.
+func nodeStatus(c *v1alpha1.Cluster) corev1.NodeStatus {
 	out := corev1.NodeStatus{
 		Capacity:    c.Status.Resources.Allocatable.DeepCopy(),
 		Allocatable: c.Status.Resources.Allocatable.DeepCopy(),
-		Conditions:  conditions(c),
+		Conditions:  nodeConditions(c),
 		Addresses:   []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: c.Name}},
 		NodeInfo:    corev1.NodeSystemInfo{KubeletVersion: c.Status.KubernetesVersion},
 	}
@@ -110,9 +109,9 @@ func status(c *v1alpha1.Cluster) corev1.NodeStatus {
 	return out
 }
 
-// conditions of the Cluster, of which Ready means of a Node what it means of a Cluster. That
-// it is alive is not written anywhere, so the heartbeat is as old as what it last changed.
-func conditions(c *v1alpha1.Cluster) []corev1.NodeCondition {
+// nodeConditions returns the conditions of the Cluster; Ready means the same of a Node. Being
+// alive is not written anywhere, so the heartbeat is as old as the last change.
+func nodeConditions(c *v1alpha1.Cluster) []corev1.NodeCondition {
 	var out []corev1.NodeCondition
 	for _, cond := range c.Status.Conditions {
 		out = append(out, corev1.NodeCondition{

@@ -36,7 +36,7 @@ func TestNodesOfClusters(t *testing.T) {
 	}
 	for _, path := range files {
 		c := read(t, path)
-		got, err := yaml.Marshal(clusternode.Node(c))
+		got, err := yaml.Marshal(clusternode.NodeOf(c))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +56,11 @@ func TestNodesOfClusters(t *testing.T) {
 	}
 }
 
-// What is given may be changed by who gets it.
+// The caller may change the result.
 func TestANodeSharesNothingWithItsCluster(t *testing.T) {
 	c := read(t, "testdata/joined.in.yaml")
 	before := c.DeepCopy()
-	n := clusternode.Node(c)
+	n := clusternode.NodeOf(c)
 	n.Labels["env"], n.Annotations["owner"] = "x", "x"
 	n.Spec.Taints[2].TimeAdded.Time = n.Spec.Taints[2].TimeAdded.AddDate(1, 0, 0)
 	n.Spec.Taints[0].Key = "x"

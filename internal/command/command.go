@@ -25,6 +25,7 @@ import (
 	"atoll.dev/atoll/internal/command/join"
 	"atoll.dev/atoll/internal/command/kubeconfig"
 	"atoll.dev/atoll/internal/command/logs"
+	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/command/rebalance"
 	"atoll.dev/atoll/internal/command/remove"
@@ -38,13 +39,13 @@ import (
 	"atoll.dev/atoll/internal/profile"
 )
 
-// IsAnswer tells whether the error is none, but an answer that has been printed and has
+// IsAnswer reports whether the error is none, but an answer that has been printed and has
 // an exit code of its own, 2: something would change.
 func IsAnswer(err error) bool {
 	return errors.Is(err, plan.ErrChanges) || errors.Is(err, rebalance.ErrChanges)
 }
 
-// ExitCode for an error: that of a command that ran in a container, and 1 for all others.
+// ExitCode returns the exit code for an error: that of a command that ran in a container, and 1 for all others.
 func ExitCode(err error) int {
 	var ended utilexec.ExitError
 	if errors.As(err, &ended) && ended.Exited() {
@@ -52,6 +53,9 @@ func ExitCode(err error) int {
 	}
 	return 1
 }
+
+// writesRaw are the commands that pass on the bytes of containers.
+var writesRaw = map[string]bool{"exec": true, "logs": true, "agent": true}
 
 // New makes the command `atoll`.
 func New() *cobra.Command {
@@ -65,6 +69,12 @@ Apply manifests to the hub with kubectl; these commands are for what kubectl has
 no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+	}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if !writesRaw[cmd.Name()] {
+			cmd.SetOut(output.NewEscapingWriter(cmd.OutOrStdout()))
+			cmd.SetErr(output.NewEscapingWriter(cmd.ErrOrStderr()))
+		}
 	}
 	flags.AddTo(root.PersistentFlags())
 	const look, clusters, move, act = "look", "clusters", "move", "act"

@@ -19,14 +19,15 @@ import (
 const (
 	// MaxDocumentLength of a text, in bytes.
 	MaxDocumentLength = 8192
-	// DocumentStopCost at which one evaluation is given up: up to some 90 ms of a core.
+	// DocumentStopCost ends an evaluation: up to 90 ms of a core.
 	DocumentStopCost = 100_000
-	// MaxDocumentValue is how large what an expression gives may be, in bytes of text; an element
-	// takes 4, and a list or map 16.
+	// MaxDocumentValue is the largest result, in bytes of text. An element counts as 4, a list or
+	// map as 16.
 	MaxDocumentValue = 512 << 10
 )
 
-// Document is a compiled expression over values of JSON.
+// Document is a compiled expression over JSON values. It is immutable and safe for concurrent
+// use.
 type Document struct {
 	text      string
 	program   cel.Program
@@ -35,11 +36,11 @@ type Document struct {
 
 var documentEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{cel.OptionalTypes()}
-	return cel.NewEnv(append(options, functions()...)...)
+	return cel.NewEnv(append(options, sharedFunctions()...)...)
 })
 
-// CompileDocument of a text that sees the named variables, each any value of JSON. The
-// error says in one line what is wrong and where.
+// CompileDocument compiles a text that sees the named variables, each of any JSON value. The
+// error states what is wrong and where, in one line.
 func CompileDocument(text string, variables ...string) (*Document, error) {
 	if len(text) > MaxDocumentLength {
 		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxDocumentLength)
@@ -62,7 +63,7 @@ func CompileDocument(text string, variables ...string) (*Document, error) {
 	if usesMatches(checked.NativeRep().Expr()) {
 		return nil, errors.New("matches is not here, since what it costs cannot be bounded: use startsWith, endsWith or contains, or patterns in Lua")
 	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(flatten), cel.CostTracking(weights{}), cel.CostLimit(DocumentStopCost))
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(flattenAdditions), cel.CostTracking(callCosts{}), cel.CostLimit(DocumentStopCost))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be run: %w", err)
 	}
@@ -76,15 +77,15 @@ func usesMatches(e ast.Expr) (does bool) {
 	return does
 }
 
-// weights tell the interpreter what calls cost by the size of what they are given, since
-// CEL's own costs go by types, and documents have none.
-type weights struct{}
+// callCosts weighs calls by the size of their arguments. CEL's own costs depend on types, which
+// documents do not have.
+type callCosts struct{}
 
-// CallCost of one call: 1, and what it reads and makes.
-func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+// CallCost returns 1 plus the cost of the data that the call reads and makes.
+func (callCosts) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	cost := 1
 	switch function {
-	case operators.Add: // copies, but what a loop adds to its own result
+	case operators.Add: // copies, except for a loop that adds to its own result
 		if text, ok := result.(types.String); ok {
 			cost += len(text) / 16
 		} else if _, loop := args[0].(traits.MutableLister); loop {
@@ -93,13 +94,13 @@ func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uin
 			cost += lengthOf(result)
 		}
 	case operators.Equals, operators.NotEquals:
-		cost += min(weigh(args[0]), weigh(args[1]))
+		cost += min(valueCost(args[0]), valueCost(args[1]))
 	case operators.In:
 		if _, isMap := args[1].(traits.Mapper); !isMap {
-			cost += weigh(args[1])
+			cost += valueCost(args[1])
 		}
 	default:
-		cost += dear(function, args)
+		cost += fixedCallCost(function, args)
 		for _, a := range args {
 			if text, ok := a.(types.String); ok {
 				cost += len(text) / 64
@@ -110,9 +111,9 @@ func (weights) CallCost(function, _ string, args []ref.Val, result ref.Val) *uin
 	return &n
 }
 
-// dear is what a call costs that does much with little: reading a version or a quantity, and
-// finding a time zone, which is read anew each time.
-func dear(function string, args []ref.Val) int {
+// fixedCallCost is the cost of expensive calls on small arguments: parsing a version or a
+// quantity, and loading a time zone, which CEL does on every call.
+func fixedCallCost(function string, args []ref.Val) int {
 	switch function {
 	case "versionAtLeast", "quantity":
 		return 20
@@ -125,9 +126,8 @@ func dear(function string, args []ref.Val) int {
 	return 0
 }
 
-// weigh a value: its elements and the length of its texts, down to where it is too heavy
-// anyhow.
-func weigh(v ref.Val) int {
+// valueCost counts the elements of a value and the length of its texts, up to DocumentStopCost.
+func valueCost(v ref.Val) int {
 	room := DocumentStopCost
 	switch v := v.(type) {
 	case types.String:
@@ -135,7 +135,7 @@ func weigh(v ref.Val) int {
 	case traits.Lister, traits.Mapper:
 		switch native := v.Value().(type) {
 		case map[string]any, []any:
-			weighNative(native, &room)
+			spendNativeCost(native, &room)
 			return DocumentStopCost - room
 		}
 		return lengthOf(v)
@@ -152,19 +152,19 @@ func lengthOf(v ref.Val) int {
 	return 0
 }
 
-// flat sum of lists: CEL's own is a tree of references, each look at which walks it, so
-// that a list that was doubled often takes for ever.
-type flat struct{ interpreter.InterpretableCall }
+// flatAddition flattens the sum of lists. CEL's own sum is a tree of references, and every
+// access walks it: a list that is doubled often takes for ever.
+type flatAddition struct{ interpreter.InterpretableCall }
 
-func flatten(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+func flattenAdditions(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	if call, ok := i.(interpreter.InterpretableCall); ok && call.Function() == operators.Add {
-		return flat{call}, nil
+		return flatAddition{call}, nil
 	}
 	return i, nil
 }
 
-// Eval is for the interpreter.
-func (f flat) Eval(a interpreter.Activation) ref.Val {
+// Eval implements interpreter.Interpretable.
+func (f flatAddition) Eval(a interpreter.Activation) ref.Val {
 	v := f.InterpretableCall.Eval(a)
 	list, ok := v.(traits.Lister)
 	if _, loop := v.(traits.MutableLister); !ok || loop {
@@ -181,7 +181,7 @@ func (f flat) Eval(a interpreter.Activation) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, out)
 }
 
-func weighNative(v any, room *int) {
+func spendNativeCost(v any, room *int) {
 	if *room--; *room < 0 {
 		return
 	}
@@ -190,28 +190,28 @@ func weighNative(v any, room *int) {
 		*room -= len(v) / 64
 	case map[string]any:
 		for _, e := range v {
-			weighNative(e, room)
+			spendNativeCost(e, room)
 		}
 	case []any:
 		for _, e := range v {
-			weighNative(e, room)
+			spendNativeCost(e, room)
 		}
 	}
 }
 
-// String is the text.
+// String returns the text.
 func (d *Document) String() string { return d.text }
 
-// Of values by variable: a value of JSON, with int64 and float64 for numbers. The values are
-// not changed, and what is given may share parts with them. An error is about these values:
-// they lack a key that the expression takes for granted, or cost too much.
-func (d *Document) Of(values map[string]any) (any, error) {
+// EvaluateWith returns a JSON value, with int64 and float64 for numbers. values are by variable.
+// They are not changed, and the result can share parts with them. An error is about these
+// values: a key is missing, or the evaluation costs too much.
+func (d *Document) EvaluateWith(values map[string]any) (any, error) {
 	got, _, err := d.program.Eval(values)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "evaluation error: "))
 	}
-	room := room{left: MaxDocumentValue, element: 4, list: 16}
-	v, err := plain(got, &room, 4*maxNesting)
+	budget := sizeBudget{bytesLeft: MaxDocumentValue, elementCost: 4, listCost: 16}
+	v, err := toPlainJSON(got, &budget, 4*maxNesting)
 	if errors.Is(err, errTooLarge) {
 		err = fmt.Errorf("gives more than %d bytes, or is nested deeper than %d", MaxDocumentValue, 4*maxNesting)
 	}

@@ -9,17 +9,17 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/quantity"
 )
 
-// environment that expressions are checked in.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
+// selectorEnvironment is the environment of Selectors.
+var selectorEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	texts := cel.MapType(cel.StringType, cel.StringType)
-	return cel.NewEnv(append(stated(), cel.Variable(nameProperties, texts))...)
+	return cel.NewEnv(append(hubVariables(), cel.Variable(nameProperties, texts))...)
 })
 
-// stated is what the hub has set on a Cluster, and the functions.
-func stated() []cel.EnvOption {
+// hubVariables returns the fields of a Cluster that are set on the hub, and the functions.
+func hubVariables() []cel.EnvOption {
 	return append([]cel.EnvOption{
 		cel.Variable("cluster.name", cel.StringType),
 		cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
@@ -27,36 +27,36 @@ func stated() []cel.EnvOption {
 		cel.Variable("cluster.zone", cel.StringType),
 		cel.Variable("cluster.provider", cel.StringType),
 		cel.Variable(nameSets, cel.ListType(cel.StringType)),
-	}, functions()...)
+	}, sharedFunctions()...)
 }
 
-// functions and rules that all expressions share.
-func functions() []cel.EnvOption {
+// sharedFunctions returns the functions and options of all expressions.
+func sharedFunctions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserRecursionLimit(64),
 		cel.Function("quantity", cel.Overload("quantity_string", []*cel.Type{cel.StringType}, cel.DoubleType,
-			cel.UnaryBinding(quantity))),
+			cel.UnaryBinding(quantityValue))),
 		cel.Function("versionAtLeast", cel.Overload("version_at_least_string_string", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType,
 			cel.BinaryBinding(versionAtLeast))),
 	}
 }
 
 const (
-	// maxVersion is the longest version that is read, in bytes.
+	// maxVersion is the longest version that is parsed, in bytes.
 	maxVersion = 256
-	// told is how much of a text an error tells, in characters.
-	told = 64
+	// maxQuoted is how much of a text an error quotes, in characters.
+	maxQuoted = 64
 )
 
-func quantity(v ref.Val) ref.Val {
+func quantityValue(v ref.Val) ref.Val {
 	text, ok := v.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(v)
 	}
-	q, err := atoll.ParseQuantity(string(text))
+	q, err := quantity.Parse(string(text))
 	if err != nil {
-		return types.NewErr("quantity(%.*q): it is none", told, string(text))
+		return types.NewErr("quantity(%.*q): it is none", maxQuoted, string(text))
 	}
 	return types.Double(q.AsApproximateFloat64())
 }
@@ -78,27 +78,27 @@ func parseVersion(v ref.Val) (*version.Version, ref.Val) {
 	if !ok {
 		return nil, types.MaybeNoSuchOverloadErr(v)
 	}
-	if len(text) > maxVersion { // reading it takes the longer, the longer it is
-		return nil, types.NewErr("versionAtLeast: %.*q is no version", told, string(text))
+	if len(text) > maxVersion { // parsing takes time in proportion
+		return nil, types.NewErr("versionAtLeast: %.*q is no version", maxQuoted, string(text))
 	}
 	parsed, err := version.ParseGeneric(string(text))
 	if err != nil {
-		return nil, types.NewErr("versionAtLeast: %.*q is no version", told, string(text))
+		return nil, types.NewErr("versionAtLeast: %.*q is no version", maxQuoted, string(text))
 	}
 	return parsed, nil
 }
 
-// The sizes of a large Cluster. One that is larger meets StopCost.
+// The sizes of a large Cluster. An evaluation on a larger one stops at StopCost.
 const (
 	largeMap  = 64
 	largeText = 63
 )
 
-// sizes tells the estimator how large what expressions see can be.
-type sizes struct{}
+// sizeEstimator returns the largest sizes of variables for cost estimates.
+type sizeEstimator struct{}
 
-// EstimateSize of a variable, its keys and its values.
-func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
+// EstimateSize returns the size of a variable, its keys and its values.
+func (sizeEstimator) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 	if len(n.Path()) == 0 {
 		return nil
 	}
@@ -110,8 +110,8 @@ func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 	return &size
 }
 
-// EstimateCallCost of our own functions.
-func (sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
+// EstimateCallCost returns the cost of quantity and versionAtLeast.
+func (sizeEstimator) EstimateCallCost(function, _ string, _ *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
 	switch function {
 	case "quantity", "versionAtLeast":
 		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 2, Max: 10}}

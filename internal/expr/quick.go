@@ -9,142 +9,142 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Most expressions compare a few texts of a cluster with literals. Those are made of Go
-// functions instead of interpreted: placement asks them of every cluster of a fleet. What
-// is not of that kind is CEL's to evaluate, and so are the words of an error.
+// Most expressions compare a few texts of a cluster with literals. They are compiled to Go
+// functions, since placement evaluates them for every cluster of a fleet. CEL evaluates all
+// others, and gives the texts of errors.
 
-// truth of an expression about one cluster.
-type truth int8
+// matchResult of an expression for one cluster.
+type matchResult int8
 
 const (
-	no truth = iota
-	yes
-	fails // as CEL has it: a key is not there
+	resultFalse matchResult = iota
+	resultTrue
+	resultError // a key is missing, which is an error in CEL
 )
 
-func truthOf(b bool) truth {
+func resultOf(b bool) matchResult {
 	if b {
-		return yes
+		return resultTrue
 	}
-	return no
+	return resultFalse
 }
 
 type (
-	// quick says what an expression is of a cluster.
-	quick func(c Cluster) truth
-	// text gives a text of a cluster; false: it fails.
-	text func(c Cluster) (string, bool)
-	// textMap gives labels or properties.
-	textMap func(c Cluster) map[string]string
+	// quickMatcher evaluates an expression for a cluster.
+	quickMatcher func(c Cluster) matchResult
+	// textReader returns a text of a cluster; false where the expression fails.
+	textReader func(c Cluster) (string, bool)
+	// mapReader returns labels or properties.
+	mapReader func(c Cluster) map[string]string
 )
 
-// quicken an expression that was checked; nil where it is not of the kind.
-func quicken(e ast.Expr) quick {
+// compileQuick compiles a checked expression; nil where it needs CEL.
+func compileQuick(e ast.Expr) quickMatcher {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		if b, ok := e.AsLiteral().(types.Bool); ok {
-			is := truthOf(bool(b))
-			return func(Cluster) truth { return is }
+			is := resultOf(bool(b))
+			return func(Cluster) matchResult { return is }
 		}
 	case ast.SelectKind:
 		if s := e.AsSelect(); s.IsTestOnly() {
-			return has(mapOf(s.Operand()), s.FieldName())
+			return hasKey(mapOf(s.Operand()), s.FieldName())
 		}
 	case ast.CallKind:
-		return quickenCall(e.AsCall())
+		return compileQuickCall(e.AsCall())
 	}
 	return nil
 }
 
-func has(m textMap, key string) quick {
+func hasKey(m mapReader, key string) quickMatcher {
 	if m == nil {
 		return nil
 	}
-	return func(c Cluster) truth {
+	return func(c Cluster) matchResult {
 		_, ok := m(c)[key]
-		return truthOf(ok)
+		return resultOf(ok)
 	}
 }
 
-func quickenCall(call ast.CallExpr) quick {
+func compileQuickCall(call ast.CallExpr) quickMatcher {
 	args := call.Args()
 	if call.IsMemberFunction() {
-		return quickenMember(call)
+		return compileQuickMember(call)
 	}
 	switch call.FunctionName() {
 	case operators.LogicalNot:
-		return not(quicken(args[0]))
+		return negateQuick(compileQuick(args[0]))
 	case operators.LogicalAnd:
-		return both(quicken(args[0]), quicken(args[1]), no)
+		return combineQuick(compileQuick(args[0]), compileQuick(args[1]), resultFalse)
 	case operators.LogicalOr:
-		return both(quicken(args[0]), quicken(args[1]), yes)
+		return combineQuick(compileQuick(args[0]), compileQuick(args[1]), resultTrue)
 	case operators.Equals, operators.NotEquals:
-		return compare(textOf(args[0]), textOf(args[1]), call.FunctionName() == operators.Equals)
+		return compareTexts(textOf(args[0]), textOf(args[1]), call.FunctionName() == operators.Equals)
 	case operators.In:
-		return quickenIn(textOf(args[0]), args[1])
+		return compileQuickIn(textOf(args[0]), args[1])
 	}
 	return nil
 }
 
-func not(q quick) quick {
+func negateQuick(q quickMatcher) quickMatcher {
 	if q == nil {
 		return nil
 	}
-	return func(c Cluster) truth {
+	return func(c Cluster) matchResult {
 		switch q(c) {
-		case no:
-			return yes
-		case yes:
-			return no
+		case resultFalse:
+			return resultTrue
+		case resultTrue:
+			return resultFalse
 		}
-		return fails
+		return resultError
 	}
 }
 
-// both of two decide: where one of them is the decisive truth, that is what they are,
-// also where the other fails.
-func both(a, b quick, decisive truth) quick {
+// combineQuick evaluates && and ||. The decisive result of one side wins, even where the other
+// side fails.
+func combineQuick(a, b quickMatcher, decisive matchResult) quickMatcher {
 	if a == nil || b == nil {
 		return nil
 	}
-	return func(c Cluster) truth {
+	return func(c Cluster) matchResult {
 		l := a(c)
 		if l == decisive {
 			return l
 		}
-		if r := b(c); r == decisive || l != fails {
+		if r := b(c); r == decisive || l != resultError {
 			return r
 		}
-		return fails
+		return resultError
 	}
 }
 
-func compare(a, b text, equal bool) quick {
+func compareTexts(a, b textReader, equal bool) quickMatcher {
 	if a == nil || b == nil {
 		return nil
 	}
-	return func(c Cluster) truth {
+	return func(c Cluster) matchResult {
 		l, ok := a(c)
 		r, there := b(c)
 		if !ok || !there {
-			return fails
+			return resultError
 		}
-		return truthOf((l == r) == equal)
+		return resultOf((l == r) == equal)
 	}
 }
 
-// quickenIn: a text in a list of literals, in the sets, or among the keys of a map.
-func quickenIn(a text, in ast.Expr) quick {
+// compileQuickIn compiles a text in a list of literals, in the sets, or among the keys of a map.
+func compileQuickIn(a textReader, in ast.Expr) quickMatcher {
 	if a == nil {
 		return nil
 	}
-	within := func(found func(c Cluster, s string) bool) quick {
-		return func(c Cluster) truth {
+	within := func(found func(c Cluster, s string) bool) quickMatcher {
+		return func(c Cluster) matchResult {
 			s, ok := a(c)
 			if !ok {
-				return fails
+				return resultError
 			}
-			return truthOf(found(c, s))
+			return resultOf(found(c, s))
 		}
 	}
 	if m := mapOf(in); m != nil {
@@ -158,22 +158,22 @@ func quickenIn(a text, in ast.Expr) quick {
 	case ast.ListKind:
 		var list []string
 		for _, el := range in.AsList().Elements() {
-			s, ok := literal(el)
+			s, ok := stringLiteral(el)
 			if !ok {
 				return nil
 			}
 			list = append(list, s)
 		}
 		if len(list) == 0 {
-			return nil // false in CEL, also where the text fails
+			return nil // false in CEL, even where the text fails
 		}
 		return within(func(_ Cluster, s string) bool { return slices.Contains(list, s) })
 	}
 	return nil
 }
 
-// quickenMember: what texts begin with, end with or contain.
-func quickenMember(call ast.CallExpr) quick {
+// compileQuickMember compiles startsWith, endsWith and contains.
+func compileQuickMember(call ast.CallExpr) quickMatcher {
 	if len(call.Args()) != 1 {
 		return nil
 	}
@@ -192,34 +192,25 @@ func quickenMember(call ast.CallExpr) quick {
 	if of == nil || part == nil {
 		return nil
 	}
-	return func(c Cluster) truth {
+	return func(c Cluster) matchResult {
 		s, ok := of(c)
 		p, there := part(c)
 		if !ok || !there {
-			return fails
+			return resultError
 		}
-		return truthOf(test(s, p))
+		return resultOf(test(s, p))
 	}
 }
 
-// textOf an expression that is a literal, a field of the cluster, or a value of its
-// labels or properties by a literal key; nil for others.
-func textOf(e ast.Expr) text {
-	if s, ok := literal(e); ok {
+// textOf returns the reader of a literal, a field of the cluster, or a label or property by a
+// literal key; nil for other expressions.
+func textOf(e ast.Expr) textReader {
+	if s, ok := stringLiteral(e); ok {
 		return func(Cluster) (string, bool) { return s, true }
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		switch e.AsIdent() {
-		case "cluster.name":
-			return func(c Cluster) (string, bool) { return c.Name, true }
-		case "cluster.region":
-			return func(c Cluster) (string, bool) { return c.Region, true }
-		case "cluster.zone":
-			return func(c Cluster) (string, bool) { return c.Zone, true }
-		case "cluster.provider":
-			return func(c Cluster) (string, bool) { return c.Provider, true }
-		}
+		return fieldReaders[e.AsIdent()]
 	case ast.SelectKind:
 		if s := e.AsSelect(); !s.IsTestOnly() {
 			return valueOf(mapOf(s.Operand()), s.FieldName())
@@ -229,14 +220,21 @@ func textOf(e ast.Expr) text {
 		if call.FunctionName() != operators.Index || len(call.Args()) != 2 {
 			return nil
 		}
-		if key, ok := literal(call.Args()[1]); ok {
+		if key, ok := stringLiteral(call.Args()[1]); ok {
 			return valueOf(mapOf(call.Args()[0]), key)
 		}
 	}
 	return nil
 }
 
-func valueOf(m textMap, key string) text {
+var fieldReaders = map[string]textReader{
+	"cluster.name":     func(c Cluster) (string, bool) { return c.Name, true },
+	"cluster.region":   func(c Cluster) (string, bool) { return c.Region, true },
+	"cluster.zone":     func(c Cluster) (string, bool) { return c.Zone, true },
+	"cluster.provider": func(c Cluster) (string, bool) { return c.Provider, true },
+}
+
+func valueOf(m mapReader, key string) textReader {
 	if m == nil {
 		return nil
 	}
@@ -246,7 +244,7 @@ func valueOf(m textMap, key string) text {
 	}
 }
 
-func mapOf(e ast.Expr) textMap {
+func mapOf(e ast.Expr) mapReader {
 	if e.Kind() != ast.IdentKind {
 		return nil
 	}

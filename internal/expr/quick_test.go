@@ -9,7 +9,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Which expressions are quick, and which are CEL's.
+// Simple expressions have a quick matcher, and others need CEL.
 func TestQuickened(t *testing.T) {
 	for text, want := range map[string]bool{
 		"cluster.labels['env'] == 'prod' && cluster.region in ['eu', 'us']":          true,
@@ -27,83 +27,83 @@ func TestQuickened(t *testing.T) {
 		"(cluster.name == 'a' ? 'x' : 'y') == 'x'":                                   false,
 		"true && (cluster.name == 'a' || cluster.sets.exists(s, s == cluster.zone))": false,
 	} {
-		s, err := Compile(text)
+		s, err := CompileSelector(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
-		} else if got := s.quick != nil; got != want {
+		} else if got := s.quickMatcher != nil; got != want {
 			t.Errorf("%s: quick %t, want %t", text, got, want)
 		}
 	}
 }
 
-// scribbler writes expressions of the quick kind.
-type scribbler struct{ *rand.Rand }
+// expressionWriter writes expressions of the quick kind.
+type expressionWriter struct{ *rand.Rand }
 
-func (s scribbler) one(of ...string) string { return of[s.IntN(len(of))] }
+func (s expressionWriter) pickOne(of ...string) string { return of[s.IntN(len(of))] }
 
-func (s scribbler) text() string {
-	return s.one("cluster.name", "cluster.region", "cluster.zone", "cluster.provider", "'a'", "'b'", "''",
+func (s expressionWriter) writeText() string {
+	return s.pickOne("cluster.name", "cluster.region", "cluster.zone", "cluster.provider", "'a'", "'b'", "''",
 		"cluster.labels['a']", "cluster.labels.b", "cluster.properties['a']", "cluster.properties.c")
 }
 
-func (s scribbler) truth(depth int) string {
+func (s expressionWriter) writeCondition(depth int) string {
 	if depth == 0 || s.IntN(5) == 0 {
 		switch s.IntN(8) {
 		case 0:
-			return s.one("true", "false")
+			return s.pickOne("true", "false")
 		case 1:
-			return "has(cluster." + s.one("labels", "properties") + "." + s.one("a", "b") + ")"
+			return "has(cluster." + s.pickOne("labels", "properties") + "." + s.pickOne("a", "b") + ")"
 		case 2:
-			return s.text() + " in " + s.one("cluster.sets", "cluster.labels", "['a', 'b']", "['']")
+			return s.writeText() + " in " + s.pickOne("cluster.sets", "cluster.labels", "['a', 'b']", "['']")
 		case 3:
-			return s.one("'a'", "'b'") + " in cluster.properties"
+			return s.pickOne("'a'", "'b'") + " in cluster.properties"
 		case 4:
-			return s.text() + "." + s.one("startsWith", "endsWith", "contains") + "(" + s.text() + ")"
+			return s.writeText() + "." + s.pickOne("startsWith", "endsWith", "contains") + "(" + s.writeText() + ")"
 		}
-		return s.text() + s.one(" == ", " != ") + s.text()
+		return s.writeText() + s.pickOne(" == ", " != ") + s.writeText()
 	}
 	switch s.IntN(3) {
 	case 0:
-		return "!(" + s.truth(depth-1) + ")"
+		return "!(" + s.writeCondition(depth-1) + ")"
 	case 1:
-		return "(" + s.truth(depth-1) + ") && (" + s.truth(depth-1) + ")"
+		return "(" + s.writeCondition(depth-1) + ") && (" + s.writeCondition(depth-1) + ")"
 	}
-	return "(" + s.truth(depth-1) + ") || (" + s.truth(depth-1) + ")"
+	return "(" + s.writeCondition(depth-1) + ") || (" + s.writeCondition(depth-1) + ")"
 }
 
-func (s scribbler) some() map[string]string {
+func (s expressionWriter) randomMap() map[string]string {
 	out := map[string]string{}
 	for range s.IntN(3) {
-		out[s.one("a", "b", "c")] = s.one("", "a", "b", "ab")
+		out[s.pickOne("a", "b", "c")] = s.pickOne("", "a", "b", "ab")
 	}
 	return out
 }
 
-// What is quick says what CEL says, also where CEL fails.
+// Quick matchers agree with CEL, including its failures.
 func TestQuickIsCEL(t *testing.T) {
-	s := scribbler{rand.New(rand.NewPCG(11, 12))}
+	s := expressionWriter{rand.New(rand.NewPCG(11, 12))}
 	count := map[string]int{}
 	for range 1500 {
-		text := s.truth(3)
-		sel, err := compile(text)
+		text := s.writeCondition(3)
+		sel, err := compileSelector(text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if sel.quick == nil {
+		if sel.quickMatcher == nil {
 			t.Fatalf("%s is not quick", text)
 		}
 		for range 8 {
 			c := Cluster{ClusterView: &atoll.ClusterView{
-				Name: s.one("a", "ab"), Region: s.one("", "a"), Zone: s.one("b", "ab"), Provider: s.one("", "b"),
-				Labels: s.some(), Properties: s.some(), Sets: strings.Fields(s.one("", "a", "a b")),
+				Name: s.pickOne("a", "ab"), Region: s.pickOne("", "a"), Zone: s.pickOne("b", "ab"), Provider: s.pickOne("", "b"),
+				Labels: s.randomMap(), Properties: s.randomMap(), Sets: strings.Fields(s.pickOne("", "a", "a b")),
 			}}
 			want := "fails"
-			if ok, err := sel.evaluate(c); err == nil {
+			if ok, err := sel.evaluateProgram(c); err == nil {
 				want = fmt.Sprint(ok)
 			}
-			got := map[truth]string{no: "false", yes: "true", fails: "fails"}[sel.quick(c)]
+			got := map[matchResult]string{resultFalse: "false", resultTrue: "true", resultError: "fails"}[sel.quickMatcher(c)]
 			if count[want]++; got != want {
-				t.Fatalf("%s of %+v %q: %s, and CEL says %s", text, *c.ClusterView, c.Sets, got, want)
+				t.Fatalf("%s of %+v %q: %s, and CEL gives %s", text, *c.ClusterView, c.Sets, got, want)
 			}
 		}
 	}

@@ -2,4 +2,4 @@
 
 package expr_test
 
-const raced = false
+const raceEnabled = false

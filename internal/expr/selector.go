@@ -22,68 +22,68 @@ import (
 const (
 	// MaxLength of a text, in bytes.
 	MaxLength = 2048
-	// MaxCost that an expression may be estimated to have on one Cluster.
+	// MaxCost is the highest estimated cost on one Cluster.
 	MaxCost = 2000
-	// StopCost at which one evaluation is given up.
+	// StopCost ends an evaluation.
 	StopCost = 4000
 )
 
-// Cluster is what an expression sees of one.
+// Cluster holds the fields that an expression sees.
 type Cluster struct{ *atoll.ClusterView }
 
-// Selector is a compiled expression that gives true or false.
+// Selector is a compiled boolean expression. It is immutable and safe for concurrent use.
 type Selector struct {
-	text       string
-	program    cel.Program
-	quick      quick // nil: only the program knows
-	properties []string
-	cost       uint64
+	text         string
+	program      cel.Program
+	quickMatcher quickMatcher // nil: the program evaluates
+	properties   []string
+	cost         uint64
 }
 
-// compiled holds Selectors and errors by text.
-var compiled = lru.New(1024)
+// selectorCache holds Selectors and errors by text.
+var selectorCache = lru.New(1024)
 
-type outcome struct {
+type selectorResult struct {
 	s   *Selector
 	err error
 }
 
-// Compile a text. The error says in one line what is wrong and where.
-func Compile(text string) (*Selector, error) {
-	if v, ok := compiled.Get(text); ok {
-		o := v.(outcome)
+// CompileSelector compiles a text. The error states what is wrong and where, in one line.
+func CompileSelector(text string) (*Selector, error) {
+	if v, ok := selectorCache.Get(text); ok {
+		o := v.(selectorResult)
 		return o.s, o.err
 	}
-	s, err := compile(text)
+	s, err := compileSelector(text)
 	if len(text) <= MaxLength {
-		compiled.Add(text, outcome{s, err})
+		selectorCache.Add(text, selectorResult{s, err})
 	}
 	return s, err
 }
 
-func compile(text string) (*Selector, error) {
+func compileSelector(text string) (*Selector, error) {
 	if len(text) > MaxLength {
 		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
 	}
-	env, err := environment()
+	env, err := selectorEnvironment()
 	if err != nil {
 		return nil, err
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, ofCluster(firstIssue(issues), issues, text, "properties")
+		return nil, explainClusterIssue(firstIssue(issues), issues, text, "properties")
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("gives a %s, and true or false is needed", t)
 	}
-	r := reader{}
-	r.walk(checked.NativeRep().Expr())
+	r := propertyReader{}
+	r.walkExpression(checked.NativeRep().Expr())
 	if r.err != nil {
 		return nil, r.err
 	}
-	cost, err := env.EstimateCost(checked, sizes{})
+	cost, err := env.EstimateCost(checked, sizeEstimator{})
 	if err != nil {
-		return nil, fmt.Errorf("its cost cannot be told: %w", err)
+		return nil, fmt.Errorf("its cost cannot be estimated: %w", err)
 	}
 	if cost.Max > MaxCost {
 		return nil, fmt.Errorf("may cost %d units on one cluster, and at most %d are allowed: use fewer or smaller loops", cost.Max, MaxCost)
@@ -98,12 +98,12 @@ func compile(text string) (*Selector, error) {
 	}
 	slices.Sort(r.properties)
 	return &Selector{
-		text: text, program: program, quick: quicken(checked.NativeRep().Expr()), properties: slices.Compact(r.properties),
+		text: text, program: program, quickMatcher: compileQuick(checked.NativeRep().Expr()), properties: slices.Compact(r.properties),
 		cost: max(cost.Max, 1),
 	}, nil
 }
 
-// firstIssue in one line.
+// firstIssue returns the first issue, in one line.
 func firstIssue(issues *cel.Issues) error {
 	errs := issues.Errors()
 	if len(errs) == 0 {
@@ -115,10 +115,10 @@ func firstIssue(issues *cel.Issues) error {
 	return fmt.Errorf("line %d, column %d: %s", e.Location.Line(), e.Location.Column()+1, message)
 }
 
-// ofCluster names the field of a cluster that there is none of, where that is the first issue:
-// CEL calls cluster itself undeclared, since it has no value but its fields. There are those
-// that people set, and more.
-func ofCluster(first error, issues *cel.Issues, text string, more ...string) error {
+// explainClusterIssue names the missing field of a cluster, where that is the first issue. CEL
+// calls cluster itself undeclared, since it has no value apart from its fields. more are fields
+// besides those that users set.
+func explainClusterIssue(first error, issues *cel.Issues, text string, more ...string) error {
 	errs := issues.Errors()
 	if len(errs) == 0 || !strings.HasPrefix(errs[0].Message, "undeclared reference to 'cluster'") {
 		return first
@@ -140,38 +140,36 @@ func ofCluster(first error, issues *cel.Issues, text string, more ...string) err
 
 var fieldOfCluster = regexp.MustCompile(`^cluster\s*\.\s*(\w+)`)
 
-// Properties that the expression reads, sorted.
-func (s *Selector) Properties() []string { return s.properties }
+// PropertyNames returns the sorted names of the properties that the expression reads.
+func (s *Selector) PropertyNames() []string { return s.properties }
 
-// Cost is what the expression costs at most on a large cluster.
-func (s *Selector) Cost() uint64 { return s.cost }
+// MaxEstimatedCost returns the highest cost on a large cluster.
+func (s *Selector) MaxEstimatedCost() uint64 { return s.cost }
 
-// String is the text.
+// String returns the text.
 func (s *Selector) String() string { return s.text }
 
-// Match tells whether the expression is true of the cluster. An error is about this
-// cluster alone: it lacks a key that the expression takes for granted, or costs too
-// much.
-func (s *Selector) Match(c Cluster) (bool, error) {
-	if s.quick != nil {
-		if is := s.quick(c); is != fails {
-			return is == yes, nil
+// MatchCluster reports whether the expression is true for the cluster. An error is about this
+// cluster alone: a key is missing, or the evaluation costs too much.
+func (s *Selector) MatchCluster(c Cluster) (bool, error) {
+	if s.quickMatcher != nil {
+		if is := s.quickMatcher(c); is != resultError {
+			return is == resultTrue, nil
 		}
 	}
-	return s.evaluate(c)
+	return s.evaluateProgram(c)
 }
 
-// True is Match without the error's words; where expressions are simple, it allocates
-// nothing.
-func (s *Selector) True(c Cluster) bool {
-	if s.quick != nil {
-		return s.quick(c) == yes
+// IsTrueFor is MatchCluster without the error. It allocates nothing for simple expressions.
+func (s *Selector) IsTrueFor(c Cluster) bool {
+	if s.quickMatcher != nil {
+		return s.quickMatcher(c) == resultTrue
 	}
-	ok, _ := s.evaluate(c)
+	ok, _ := s.evaluateProgram(c)
 	return ok
 }
 
-func (s *Selector) evaluate(c Cluster) (bool, error) {
+func (s *Selector) evaluateProgram(c Cluster) (bool, error) {
 	a := activations.Get().(*activation)
 	a.Cluster = c
 	v, _, err := s.program.Eval(a)
@@ -183,7 +181,7 @@ func (s *Selector) evaluate(c Cluster) (bool, error) {
 	return v == types.True, nil
 }
 
-// activation gives the interpreter a cluster's fields without building maps of them.
+// activation passes a cluster's fields to the interpreter without building maps.
 type activation struct{ Cluster }
 
 var activations = sync.Pool{New: func() any { return &activation{} }}
@@ -193,7 +191,7 @@ const (
 	nameSets       = "cluster.sets"
 )
 
-// ResolveName is for the interpreter.
+// ResolveName implements interpreter.Activation.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "cluster.name":
@@ -214,17 +212,17 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent is for the interpreter: there is none.
+// Parent implements interpreter.Activation: there is none.
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-// reader finds out what an expression reads.
-type reader struct {
+// propertyReader collects the properties that an expression reads, and whether it loops.
+type propertyReader struct {
 	properties []string
 	loops      bool
 	err        error
 }
 
-func (r *reader) walk(e ast.Expr) {
+func (r *propertyReader) walkExpression(e ast.Expr) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		if e.AsIdent() == nameProperties && r.err == nil {
@@ -234,51 +232,50 @@ func (r *reader) walk(e ast.Expr) {
 		if s := e.AsSelect(); isProperties(s.Operand()) {
 			r.properties = append(r.properties, s.FieldName())
 		} else {
-			r.walk(s.Operand())
+			r.walkExpression(s.Operand())
 		}
 	case ast.CallKind:
-		r.call(e.AsCall())
+		r.walkCall(e.AsCall())
 	case ast.ListKind:
-		for _, el := range e.AsList().Elements() {
-			r.walk(el)
-		}
+		r.walkAll(e.AsList().Elements()...)
 	case ast.MapKind:
 		for _, entry := range e.AsMap().Entries() {
-			r.walk(entry.AsMapEntry().Key())
-			r.walk(entry.AsMapEntry().Value())
+			r.walkAll(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
 		}
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
 		r.loops = true
-		for _, part := range []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()} {
-			r.walk(part)
-		}
+		r.walkAll(c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
 	}
 }
 
-func (r *reader) call(c ast.CallExpr) {
+func (r *propertyReader) walkAll(list ...ast.Expr) {
+	for _, e := range list {
+		r.walkExpression(e)
+	}
+}
+
+func (r *propertyReader) walkCall(c ast.CallExpr) {
 	args := c.Args()
 	if len(args) == 2 {
 		of, key := args[0], args[1]
 		if c.FunctionName() == operators.In {
 			of, key = key, of
 		}
-		if name, ok := literal(key); ok && isProperties(of) && (c.FunctionName() == operators.In || c.FunctionName() == operators.Index) {
+		if name, ok := stringLiteral(key); ok && isProperties(of) && (c.FunctionName() == operators.In || c.FunctionName() == operators.Index) {
 			r.properties = append(r.properties, name)
 			return
 		}
 	}
 	if c.IsMemberFunction() {
-		r.walk(c.Target())
+		r.walkExpression(c.Target())
 	}
-	for _, a := range args {
-		r.walk(a)
-	}
+	r.walkAll(args...)
 }
 
 func isProperties(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == nameProperties }
 
-func literal(e ast.Expr) (string, bool) {
+func stringLiteral(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
 	}

@@ -43,11 +43,11 @@ func TestMatch(t *testing.T) {
 		"'gpu' in cluster.properties":                                                                 "false",
 	} {
 		t.Run(text, func(t *testing.T) {
-			s, err := Compile(text)
+			s, err := CompileSelector(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ok, err := s.Match(tokyo)
+			ok, err := s.MatchCluster(tokyo)
 			got := map[bool]string{true: "true", false: "false"}[ok]
 			if err != nil {
 				got = err.Error()
@@ -59,7 +59,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// What cannot be honoured does not compile, and the error names the place.
+// An expression that cannot be honoured does not compile, and the error names the place.
 func TestCompileRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"cluster.name":                             "gives a string",
@@ -81,7 +81,7 @@ func TestCompileRefuses(t *testing.T) {
 		"cluster.name == '" + strings.Repeat("x", MaxLength) + "'":                                   "bytes long",
 	} {
 		t.Run(text[:min(len(text), 60)], func(t *testing.T) {
-			_, err := Compile(text)
+			_, err := CompileSelector(text)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want one with %q", err, want)
 			}
@@ -92,24 +92,23 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// A Selector says which properties it reads, however they are read.
+// A Selector lists the properties that it reads, in every form of access.
 func TestPropertiesRead(t *testing.T) {
-	s, err := Compile("'b' in cluster.properties && cluster.properties['a'] == 'x' || has(cluster.properties.c) && ['q'].all(x, cluster.properties.d == x) && cluster.properties['a'] != 'y'")
+	s, err := CompileSelector("'b' in cluster.properties && cluster.properties['a'] == 'x' || has(cluster.properties.c) && ['q'].all(x, cluster.properties.d == x) && cluster.properties['a'] != 'y'")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(s.Properties(), " "); got != "a b c d" {
+	if got := strings.Join(s.PropertyNames(), " "); got != "a b c d" {
 		t.Errorf("reads %q, want a b c d", got)
 	}
-	if s, _ := Compile("cluster.labels['properties'] == 'a'"); len(s.Properties()) > 0 {
-		t.Errorf("reads %q, and no property", s.Properties())
+	if s, _ := CompileSelector("cluster.labels['properties'] == 'a'"); len(s.PropertyNames()) > 0 {
+		t.Errorf("reads %q, and no property", s.PropertyNames())
 	}
 }
 
-// A Cluster that is larger than the estimate foresees does not make an expression
-// dear: it is given up.
+// The evaluation on a Cluster larger than the estimate stops at its cost.
 func TestALargeClusterIsGivenUp(t *testing.T) {
-	s, err := Compile("cluster.labels.all(k, k != 'nobody')")
+	s, err := CompileSelector("cluster.labels.all(k, k != 'none')")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,15 +116,15 @@ func TestALargeClusterIsGivenUp(t *testing.T) {
 	for i := range 5000 {
 		huge[strings.Repeat("x", i%50+1)+string(rune('a'+i%26))+string(rune('a'+i/26%26))] = "v"
 	}
-	if ok, err := s.Match(Cluster{ClusterView: &atoll.ClusterView{Name: "huge", Labels: huge}}); ok || err == nil || !strings.Contains(err.Error(), "cost") {
+	if ok, err := s.MatchCluster(Cluster{ClusterView: &atoll.ClusterView{Name: "huge", Labels: huge}}); ok || err == nil || !strings.Contains(err.Error(), "cost") {
 		t.Errorf("match %t, error %v, want one about the cost", ok, err)
 	}
 }
 
 // Equal texts share one program.
 func TestCompiledOnce(t *testing.T) {
-	a, _ := Compile("cluster.zone == 'once'")
-	b, _ := Compile("cluster.zone == 'once'")
+	a, _ := CompileSelector("cluster.zone == 'once'")
+	b, _ := CompileSelector("cluster.zone == 'once'")
 	if a != b {
 		t.Error("compiled twice")
 	}
@@ -136,15 +135,15 @@ func FuzzCompile(f *testing.F) {
 	f.Add("'b' in cluster.properties && [1,2].map(x, x+1).size() > 1")
 	f.Add("cluster.sets.exists(s, s.matches('(a|b)+'))")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := Compile(text)
+		s, err := CompileSelector(text)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("error of several lines: %q", err)
 			}
 			return
 		}
-		_, _ = s.Match(tokyo)
-		_, _ = s.Match(Cluster{ClusterView: &atoll.ClusterView{}})
+		_, _ = s.MatchCluster(tokyo)
+		_, _ = s.MatchCluster(Cluster{ClusterView: &atoll.ClusterView{}})
 	})
 }
 
@@ -155,13 +154,13 @@ func BenchmarkMatch(b *testing.B) {
 		"cluster.labels.exists(k, k.startsWith('q'))",
 	} {
 		b.Run(text, func(b *testing.B) {
-			s, err := Compile(text)
+			s, err := CompileSelector(text)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = s.Match(tokyo)
+				_, _ = s.MatchCluster(tokyo)
 			}
 		})
 	}

@@ -15,39 +15,39 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// MaxValue is how large what an expression gives may be, in bytes of text and elements.
+// MaxValue is the largest result, in bytes of text and elements.
 const MaxValue = 4096
 
-// maxNesting of what an expression gives.
+// maxNesting of a result.
 const maxNesting = 8
 
-// Value is a compiled expression that gives a value of a cluster. It sees what is set on
-// the hub, and so not the properties of the cluster.
+// Value is a compiled expression over a cluster. It sees the fields that are set on the hub, and
+// no properties. It is immutable and safe for concurrent use.
 type Value struct {
 	text    string
 	program cel.Program
 	cost    uint64
 }
 
-// compiledValues holds Values and errors by text.
-var compiledValues = lru.New(1024)
+// valueCache holds Values and errors by text.
+var valueCache = lru.New(1024)
 
-type valueOutcome struct {
+type valueResult struct {
 	v   *Value
 	err error
 }
 
-var valueEnvironment = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(stated()...) })
+var valueEnvironment = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(hubVariables()...) })
 
-// CompileValue of a text. The error says in one line what is wrong and where.
+// CompileValue compiles a text. The error states what is wrong and where, in one line.
 func CompileValue(text string) (*Value, error) {
-	if v, ok := compiledValues.Get(text); ok {
-		o := v.(valueOutcome)
+	if v, ok := valueCache.Get(text); ok {
+		o := v.(valueResult)
 		return o.v, o.err
 	}
 	v, err := compileValue(text)
 	if len(text) <= MaxLength {
-		compiledValues.Add(text, valueOutcome{v, err})
+		valueCache.Add(text, valueResult{v, err})
 	}
 	return v, err
 }
@@ -62,11 +62,11 @@ func compileValue(text string) (*Value, error) {
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, ofCluster(firstIssue(issues), issues, text)
+		return nil, explainClusterIssue(firstIssue(issues), issues, text)
 	}
-	cost, err := env.EstimateCost(checked, sizes{})
+	cost, err := env.EstimateCost(checked, sizeEstimator{})
 	if err != nil {
-		return nil, fmt.Errorf("its cost cannot be told: %w", err)
+		return nil, fmt.Errorf("its cost cannot be estimated: %w", err)
 	}
 	if cost.Max > MaxCost {
 		return nil, fmt.Errorf("may cost %d units on one cluster, and at most %d are allowed: use fewer or smaller loops", cost.Max, MaxCost)
@@ -78,16 +78,15 @@ func compileValue(text string) (*Value, error) {
 	return &Value{text: text, program: program, cost: max(cost.Max, 1)}, nil
 }
 
-// Cost is what the expression costs at most on a large cluster.
-func (v *Value) Cost() uint64 { return v.cost }
+// MaxEstimatedCost returns the highest cost on a large cluster.
+func (v *Value) MaxEstimatedCost() uint64 { return v.cost }
 
-// String is the text.
+// String returns the text.
 func (v *Value) String() string { return v.text }
 
-// Of a cluster: a value of JSON, with int64 and float64 for numbers. An error is about
-// this cluster alone: it lacks a key that the expression takes for granted, or costs too
-// much.
-func (v *Value) Of(c *atoll.ClusterView) (any, error) {
+// EvaluateFor returns a JSON value, with int64 and float64 for numbers. An error is about this
+// cluster alone: a key is missing, or the evaluation costs too much.
+func (v *Value) EvaluateFor(c *atoll.ClusterView) (any, error) {
 	a := activations.Get().(*activation)
 	a.Cluster = Cluster{ClusterView: c}
 	got, _, err := v.program.Eval(a)
@@ -96,8 +95,8 @@ func (v *Value) Of(c *atoll.ClusterView) (any, error) {
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "evaluation error: "))
 	}
-	room := room{left: MaxValue, element: 1, list: 1}
-	given, err := plain(got, &room, maxNesting)
+	budget := sizeBudget{bytesLeft: MaxValue, elementCost: 1, listCost: 1}
+	given, err := toPlainJSON(got, &budget, maxNesting)
 	if errors.Is(err, errTooLarge) {
 		err = fmt.Errorf("gives more than %d bytes", MaxValue)
 	}
@@ -106,25 +105,25 @@ func (v *Value) Of(c *atoll.ClusterView) (any, error) {
 
 var errTooLarge = errors.New("gives more than a value may hold")
 
-// room for what may still come: text by its bytes, other elements, and lists and maps, by what
-// they take.
-type room struct{ left, element, list int }
+// sizeBudget is the size that remains for a result: texts count by their bytes, elements, lists
+// and maps by a fixed cost.
+type sizeBudget struct{ bytesLeft, elementCost, listCost int }
 
-// take of the room; false where there is not as much.
-func (r *room) take(n int) bool {
-	r.left -= n
-	return r.left >= 0
+// spendSize returns false where the budget is exceeded.
+func (r *sizeBudget) spendSize(n int) bool {
+	r.bytesLeft -= n
+	return r.bytesLeft >= 0
 }
 
-// plain gives what JSON can hold, as far as there is room.
-func plain(v ref.Val, room *room, nesting int) (any, error) {
+// toPlainJSON converts a value of CEL to JSON values, within the budget.
+func toPlainJSON(v ref.Val, budget *sizeBudget, nesting int) (any, error) {
 	text, isText := v.(types.String)
-	size := room.element + len(text)
+	size := budget.elementCost + len(text)
 	switch v.(type) {
 	case traits.Mapper, traits.Lister:
-		size = room.list
+		size = budget.listCost
 	}
-	if !room.take(size) || nesting < 0 {
+	if !budget.spendSize(size) || nesting < 0 {
 		return nil, errTooLarge
 	}
 	switch v := v.(type) {
@@ -137,17 +136,9 @@ func plain(v ref.Val, room *room, nesting int) (any, error) {
 	case types.Null:
 		return nil, nil
 	case traits.Mapper:
-		return plainMap(v, room, nesting)
+		return toPlainMap(v, budget, nesting)
 	case traits.Lister:
-		out := []any{}
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			e, err := plain(it.Next(), room, nesting-1)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, e)
-		}
-		return out, nil
+		return toPlainList(v, budget, nesting)
 	}
 	if isText {
 		return string(text), nil
@@ -155,7 +146,19 @@ func plain(v ref.Val, room *room, nesting int) (any, error) {
 	return nil, fmt.Errorf("gives a %s, which is no value of JSON", v.Type().TypeName())
 }
 
-func plainMap(m traits.Mapper, room *room, nesting int) (any, error) {
+func toPlainList(list traits.Lister, budget *sizeBudget, nesting int) (any, error) {
+	out := []any{}
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		e, err := toPlainJSON(it.Next(), budget, nesting-1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func toPlainMap(m traits.Mapper, budget *sizeBudget, nesting int) (any, error) {
 	out := map[string]any{}
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
@@ -163,10 +166,10 @@ func plainMap(m traits.Mapper, room *room, nesting int) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("gives a map with a key that is a %s", key.Type().TypeName())
 		}
-		if !room.take(len(name)) {
+		if !budget.spendSize(len(name)) {
 			return nil, errTooLarge
 		}
-		e, err := plain(m.Get(key), room, nesting-1)
+		e, err := toPlainJSON(m.Get(key), budget, nesting-1)
 		if err != nil {
 			return nil, err
 		}

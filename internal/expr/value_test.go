@@ -38,6 +38,10 @@ func TestValues(t *testing.T) {
 		{text: `cluster.labels['long'] + cluster.labels['long'] + [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25].map(x, cluster.labels['long'])[0]`,
 			want: strings.Repeat("x", 600)},
 		{text: `[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25].map(x, cluster.labels['long'])`, err: "gives more than 4096 bytes"},
+		{text: strings.Repeat("[", 8) + "1" + strings.Repeat("]", 8), want: nestedList(8)},
+		{text: strings.Repeat("[", 9) + "1" + strings.Repeat("]", 9), err: "gives more than"},
+		{text: strings.Repeat("{'a':", 8) + "1" + strings.Repeat("}", 8), want: nestedMap(8)},
+		{text: strings.Repeat("{'a':", 9) + "1" + strings.Repeat("}", 9), err: "gives more than"},
 		{text: `duration('1s')`, err: "no value of JSON"},
 		{text: `cluster.properties['p']`, bad: `line 1, column 1: cluster has no field "properties" here: it has name, labels, region, zone, provider and sets`},
 		{text: `cluster.labels[`, bad: "line 1"},
@@ -51,12 +55,30 @@ func TestValues(t *testing.T) {
 			}
 			continue
 		}
-		got, err := v.Of(c)
+		got, err := v.EvaluateFor(c)
 		if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) || err == nil && !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%.80s: %v %v, want %v %s", tc.text, got, err, tc.want, tc.err)
 		}
-		if v.Cost() == 0 || v.Cost() > expr.MaxCost || fmt.Sprint(v) != tc.text {
-			t.Errorf("%.80s: cost %d", tc.text, v.Cost())
+		if v.MaxEstimatedCost() == 0 || v.MaxEstimatedCost() > expr.MaxCost || fmt.Sprint(v) != tc.text {
+			t.Errorf("%.80s: cost %d", tc.text, v.MaxEstimatedCost())
 		}
 	}
+}
+
+// nestedList returns the number 1 in that many lists.
+func nestedList(depth int) (v any) {
+	v = int64(1)
+	for range depth {
+		v = []any{v}
+	}
+	return v
+}
+
+// nestedMap returns the number 1 in that many maps.
+func nestedMap(depth int) (v any) {
+	v = int64(1)
+	for range depth {
+		v = map[string]any{"a": v}
+	}
+	return v
 }

@@ -15,64 +15,65 @@ import (
 
 const (
 	streamID = 1
-	// window is what the peer may send before we say more.
-	window = 256 << 10
-	// windowStart is what HTTP/2 begins with, both ways.
-	windowStart = 64<<10 - 1
-	// frameMost is the largest frame of HTTP/2 as it begins; ours stays so.
-	frameMost = 16 << 10
-	// PrefixBytes come before each message of gRPC: whether it is compressed (0), and
-	// its length in four bytes, high first.
-	PrefixBytes = 5
-	headBytes   = 9 // of a frame
+	// callWindow is the number of bytes that the peer may send before the call returns window.
+	callWindow = 256 << 10
+	// initialWindow is the flow-control window with which HTTP/2 starts, in both directions.
+	initialWindow = 64<<10 - 1
+	// maxFrameBytes is HTTP/2's initial limit on the size of a frame. This package never raises
+	// it.
+	maxFrameBytes = 16 << 10
+	// PrefixBytes is the length of the prefix of each gRPC message: one byte for compression
+	// (always 0), then four bytes for the length, big-endian.
+	PrefixBytes      = 5
+	frameHeaderBytes = 9 // of a frame
 )
 
-// Options of a Call.
+// Options configure a Call.
 type Options struct {
-	// Authority, such as HOST:PORT.
+	// Authority is the value of :authority, such as HOST:PORT.
 	Authority string
-	// Method is the full name, such as /package.Service/Method.
+	// Method is the method's full name, such as /package.Service/Method.
 	Method string
-	// MessageMost bounds what is received, in bytes.
+	// MessageMost is the largest message that is accepted, in bytes.
 	MessageMost int
-	// Counts are added to; nil: nowhere.
+	// Counts, where set, receives the traffic of the call.
 	Counts *Counts
 }
 
-// Counts of what crossed, for any number of calls.
+// Counts is the traffic of any number of calls.
 type Counts struct {
-	// BytesUp and BytesDown that were written and read, HTTP/2 included.
+	// BytesUp and BytesDown are the bytes written and read, including HTTP/2's own.
 	BytesUp, BytesDown atomic.Int64
 }
 
 // Call is one gRPC call, the only one on its connection.
 type Call struct {
-	conn net.Conn
-	o    *Options
+	conn    net.Conn
+	options *Options
 
-	lastRead atomic.Int64 // Unix nanoseconds
-	head     [headBytes]byte
-	inbox    inbox
+	lastRead    atomic.Int64 // Unix nanoseconds
+	frameHeader [frameHeaderBytes]byte
+	messages    messageReader
 
-	mu       sync.Mutex
-	flushing bool
-	closing  bool // no more is written
-	out      [][]byte
-	sent     int  // bytes of out[0] that are sent
-	last     bool // the call is half-closed after out
-	lastSent bool
-	pings    [][8]byte
-	settings int    // to be acknowledged
-	opened   uint32 // window to give back
+	mu               sync.Mutex
+	flushing         bool
+	closing          bool // nothing more is written
+	sendQueue        [][]byte
+	sentBytes        int  // of sendQueue[0]
+	sendClosed       bool // half-close the call after sendQueue
+	endStreamSent    bool
+	unansweredPings  [][8]byte
+	unackedSettings  int    // number of the peer's SETTINGS frames to acknowledge
+	unreturnedWindow uint32 // handled bytes for which no WINDOW_UPDATE was sent
 
-	sendConn, sendStream, sendStart int64
-	frameMost                       int
+	connSendWindow, streamSendWindow, initialSendWindow int64
+	peerMaxFrameBytes                                   int
 }
 
-// Open a call: preface, settings and request go out at once. o is kept and may be
-// shared by calls.
+// Open opens a call: it sends the preface, the settings and the request at once. Calls may share
+// o.
 func Open(conn net.Conn, o *Options) (*Call, error) {
-	c := &Call{conn: conn, o: o, sendConn: windowStart, sendStream: windowStart, sendStart: windowStart, frameMost: frameMost}
+	c := &Call{conn: conn, options: o, connSendWindow: initialWindow, streamSendWindow: initialWindow, initialSendWindow: initialWindow, peerMaxFrameBytes: maxFrameBytes}
 	c.lastRead.Store(time.Now().UnixNano())
 	w := writers.Get().(*writer)
 	defer w.release()
@@ -81,9 +82,9 @@ func Open(conn net.Conn, o *Options) (*Call, error) {
 		w.framer.WriteSettings(
 			http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0},
 			http2.Setting{ID: http2.SettingEnablePush, Val: 0},
-			http2.Setting{ID: http2.SettingInitialWindowSize, Val: window},
+			http2.Setting{ID: http2.SettingInitialWindowSize, Val: callWindow},
 		),
-		w.framer.WriteWindowUpdate(0, window-windowStart),
+		w.framer.WriteWindowUpdate(0, callWindow-initialWindow),
 		w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: streamID, EndHeaders: true, BlockFragment: requestFields(o)}),
 	)
 	if err == nil {
@@ -95,33 +96,33 @@ func Open(conn net.Conn, o *Options) (*Call, error) {
 	return c, nil
 }
 
-// Queue messages, each with its prefix of PrefixBytes, to be sent by Flush, in order.
-// They belong to the Call from then on.
-func (c *Call) Queue(framed ...[]byte) {
+// QueueMessages queues messages for Flush, each with its prefix of PrefixBytes. The Call owns
+// the slices from then on.
+func (c *Call) QueueMessages(framed ...[]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.last && !c.closing {
-		c.out = append(c.out, framed...)
+	if !c.sendClosed && !c.closing {
+		c.sendQueue = append(c.sendQueue, framed...)
 	}
 }
 
-// Frame gives a message its prefix.
-func Frame(message []byte) []byte {
+// FrameMessage returns a message with its prefix.
+func FrameMessage(message []byte) []byte {
 	b := make([]byte, PrefixBytes, PrefixBytes+len(message))
 	binary.BigEndian.PutUint32(b[1:], uint32(len(message)))
 	return append(b, message...)
 }
 
-// CloseSend tells the peer, after all that was sent, that nothing more comes.
+// CloseSend half-closes the call after the queued messages.
 func (c *Call) CloseSend() {
 	c.mu.Lock()
-	c.last = true
+	c.sendClosed = true
 	c.mu.Unlock()
 	c.Flush()
 }
 
-// Ping the peer, so that LastRead moves if it lives.
-func (c *Call) Ping() {
+// SendPing pings the peer. The answer updates LastRead.
+func (c *Call) SendPing() {
 	w := writers.Get().(*writer)
 	defer w.release()
 	c.mu.Lock()
@@ -129,7 +130,7 @@ func (c *Call) Ping() {
 	c.flushing = true
 	c.mu.Unlock()
 	if busy {
-		return // what is being written makes the peer answer as well
+		return // the peer also answers the frames that are being written
 	}
 	err := w.framer.WritePing(false, [8]byte{})
 	if err == nil {
@@ -145,29 +146,29 @@ func (c *Call) Ping() {
 	c.Flush()
 }
 
-// LastRead is when something came last.
+// LastRead returns the time of the last read from the peer.
 func (c *Call) LastRead() time.Time { return time.Unix(0, c.lastRead.Load()) }
 
-// Waiting tells whether something is not written yet.
-func (c *Call) Waiting() bool {
+// HasUnwritten reports whether a message is not written yet.
+func (c *Call) HasUnwritten() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.flushing || len(c.out) > 0
+	return c.flushing || len(c.sendQueue) > 0
 }
 
-// Close the connection.
+// Close closes the connection.
 func (c *Call) Close() {
 	c.mu.Lock()
 	c.closing = true
-	c.out = nil
+	c.sendQueue = nil
 	c.mu.Unlock()
-	_ = c.conn.Close() // nobody is told how it ends
+	_ = c.conn.Close() // its end is not reported
 }
 
-// Flush writes what may be written, unless somebody does already.
+// Flush writes the queued frames that the windows allow, unless another goroutine is writing.
 func (c *Call) Flush() {
 	c.mu.Lock()
-	if c.flushing || c.closing || !c.due() {
+	if c.flushing || c.closing || !c.hasWritable() {
 		c.mu.Unlock()
 		return
 	}
@@ -178,7 +179,7 @@ func (c *Call) Flush() {
 	for {
 		c.mu.Lock()
 		w.Reset()
-		err := c.fill(w)
+		err := c.fillWriter(w)
 		if w.Len() == 0 || err != nil || c.closing {
 			c.flushing = false
 			c.mu.Unlock()
@@ -198,69 +199,82 @@ func (c *Call) Flush() {
 	}
 }
 
-// due tells whether there is something that may be written. The caller holds mu.
-func (c *Call) due() bool {
-	return len(c.pings) > 0 || c.settings > 0 || c.opened >= window/2 ||
-		len(c.out) > 0 && c.sendConn > 0 && c.sendStream > 0 || c.last && !c.lastSent && len(c.out) == 0
+// hasWritable reports whether a frame can be written. The caller holds mu.
+func (c *Call) hasWritable() bool {
+	return len(c.unansweredPings) > 0 || c.unackedSettings > 0 || c.unreturnedWindow >= callWindow/2 ||
+		len(c.sendQueue) > 0 && c.connSendWindow > 0 && c.streamSendWindow > 0 || c.sendClosed && !c.endStreamSent && len(c.sendQueue) == 0
 }
 
-// fill the writer with what may be written now. The caller holds mu.
-func (c *Call) fill(w *writer) error {
-	var errs error
-	for ; c.settings > 0; c.settings-- {
-		errs = errors.Join(errs, w.framer.WriteSettingsAck())
+// fillWriter adds the frames that can be written now. The caller holds mu.
+func (c *Call) fillWriter(w *writer) error {
+	errs := c.fillControlFrames(w)
+	for len(c.sendQueue) > 0 && c.connSendWindow > 0 && c.streamSendWindow > 0 && w.Len() < 2*maxFrameBytes {
+		errs = errors.Join(errs, c.fillDataFrame(w))
 	}
-	for _, p := range c.pings {
-		errs = errors.Join(errs, w.framer.WritePing(true, p))
-	}
-	c.pings = nil
-	if c.opened >= window/2 {
-		errs = errors.Join(errs, w.framer.WriteWindowUpdate(0, c.opened), w.framer.WriteWindowUpdate(streamID, c.opened))
-		c.opened = 0
-	}
-	for len(c.out) > 0 && c.sendConn > 0 && c.sendStream > 0 && w.Len() < 2*frameMost {
-		rest := c.out[0][c.sent:]
-		n := int(min(int64(len(rest)), c.sendConn, c.sendStream, int64(c.frameMost)))
-		end := c.last && len(c.out) == 1 && n == len(rest)
-		errs = errors.Join(errs, w.framer.WriteData(streamID, end, rest[:n]))
-		c.lastSent = c.lastSent || end
-		c.sent += n
-		c.sendConn -= int64(n)
-		c.sendStream -= int64(n)
-		if c.sent == len(c.out[0]) {
-			c.out[0], c.sent = nil, 0
-			if c.out = c.out[1:]; len(c.out) == 0 {
-				c.out = nil
-			}
-		}
-	}
-	if c.last && !c.lastSent && len(c.out) == 0 {
+	if c.sendClosed && !c.endStreamSent && len(c.sendQueue) == 0 {
 		errs = errors.Join(errs, w.framer.WriteData(streamID, true, nil))
-		c.lastSent = true
+		c.endStreamSent = true
 	}
 	return errs
 }
 
-// write the buffer out.
+// fillControlFrames adds the answers to the peer's settings and pings, and returns window for the
+// data that was handled. The caller holds mu.
+func (c *Call) fillControlFrames(w *writer) error {
+	var errs error
+	for ; c.unackedSettings > 0; c.unackedSettings-- {
+		errs = errors.Join(errs, w.framer.WriteSettingsAck())
+	}
+	for _, p := range c.unansweredPings {
+		errs = errors.Join(errs, w.framer.WritePing(true, p))
+	}
+	c.unansweredPings = nil
+	if c.unreturnedWindow >= callWindow/2 {
+		errs = errors.Join(errs, w.framer.WriteWindowUpdate(0, c.unreturnedWindow), w.framer.WriteWindowUpdate(streamID, c.unreturnedWindow))
+		c.unreturnedWindow = 0
+	}
+	return errs
+}
+
+// fillDataFrame adds one DATA frame with the next part of the queue. The caller holds mu.
+func (c *Call) fillDataFrame(w *writer) error {
+	rest := c.sendQueue[0][c.sentBytes:]
+	n := int(min(int64(len(rest)), c.connSendWindow, c.streamSendWindow, int64(c.peerMaxFrameBytes)))
+	end := c.sendClosed && len(c.sendQueue) == 1 && n == len(rest)
+	err := w.framer.WriteData(streamID, end, rest[:n])
+	c.endStreamSent = c.endStreamSent || end
+	c.sentBytes += n
+	c.connSendWindow -= int64(n)
+	c.streamSendWindow -= int64(n)
+	if c.sentBytes == len(c.sendQueue[0]) {
+		c.sendQueue[0], c.sentBytes = nil, 0
+		if c.sendQueue = c.sendQueue[1:]; len(c.sendQueue) == 0 {
+			c.sendQueue = nil
+		}
+	}
+	return err
+}
+
+// write sends the writer's content to the peer.
 func (c *Call) write(w *writer) error {
-	if c.o.Counts != nil {
-		c.o.Counts.BytesUp.Add(int64(w.Len()))
+	if c.options.Counts != nil {
+		c.options.Counts.BytesUp.Add(int64(w.Len()))
 	}
 	_, err := c.conn.Write(w.Bytes())
 	return err
 }
 
-// Serve the call until it is over: nil when the peer ended it well, else why. handle
-// gets each message; its error ends the call.
+// Serve reads from the peer until the call ends. It returns nil when the peer ended the call
+// with status OK. handle gets each message; an error from handle ends the call.
 func (c *Call) Serve(handle func(message []byte) error) error {
-	defer c.inbox.drop()
+	defer c.messages.dropBuffer()
 	for {
-		if _, err := io.ReadFull(c.conn, c.head[:]); err != nil {
+		if _, err := io.ReadFull(c.conn, c.frameHeader[:]); err != nil {
 			return fmt.Errorf("read from the peer: %w", err)
 		}
 		c.lastRead.Store(time.Now().UnixNano())
 		r := readers.Get().(*reader)
-		over, err := c.frame(r, handle)
+		over, err := c.readFrame(r, handle)
 		r.release()
 		if over || err != nil {
 			return err

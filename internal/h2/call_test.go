@@ -30,7 +30,7 @@ func (s *server) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub])
 	return s.connect(rpc)
 }
 
-// serve gives a server and the address at which it listens.
+// serve starts a gRPC server and returns the address at which it listens.
 func serve(t *testing.T, connect func(grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) error, options ...grpc.ServerOption) (*grpc.Server, string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func serve(t *testing.T, connect func(grpc.BidiStreamingServer[pb.FromAgent, pb.
 	return g, listener.Addr().String()
 }
 
-func dial(t *testing.T, address string, counts *Counts) *Call {
+func dialServer(t *testing.T, address string, counts *Counts) *Call {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -56,16 +56,16 @@ func dial(t *testing.T, address string, counts *Counts) *Call {
 	return c
 }
 
-func (c *Call) say(t *testing.T, f *pb.FromAgent) {
+func (c *Call) sendFrame(t *testing.T, f *pb.FromAgent) {
 	body, err := proto.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Queue(Frame(body))
+	c.QueueMessages(FrameMessage(body))
 	c.Flush()
 }
 
-func report(size int) *pb.FromAgent {
+func reportOfSize(size int) *pb.FromAgent {
 	return &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Bundle: "b", Seq: int64(size), Status: bytes.Repeat([]byte{'s'}, size)}}}
 }
 
@@ -88,10 +88,10 @@ func TestLargeMessages(t *testing.T) {
 		}
 	})
 	counts := &Counts{}
-	c := dial(t, address, counts)
+	c := dialServer(t, address, counts)
 	for range 3 {
 		for _, n := range sizes {
-			c.say(t, report(n))
+			c.sendFrame(t, reportOfSize(n))
 		}
 	}
 	c.CloseSend()
@@ -123,7 +123,7 @@ func TestStatuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, address := serve(t, func(grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) error { return want })
-			err := dial(t, address, nil).Serve(nil)
+			err := dialServer(t, address, nil).Serve(nil)
 			if status.Code(err) != status.Code(want) || status.Convert(err).Message() != status.Convert(want).Message() {
 				t.Errorf("the call ends with %v, want %v", err, want)
 			}
@@ -153,7 +153,7 @@ func TestGoAway(t *testing.T) {
 		<-end
 		return rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Recall{Recall: &pb.Recall{}}})
 	})
-	c := dial(t, address, nil)
+	c := dialServer(t, address, nil)
 	done := make(chan error, 1)
 	var messages atomic.Int32
 	go func() { done <- c.Serve(func([]byte) error { messages.Add(1); return nil }) }()
@@ -172,7 +172,7 @@ func TestGoAway(t *testing.T) {
 		<-rpc.Context().Done()
 		return rpc.Context().Err()
 	})
-	c = dial(t, address, nil)
+	c = dialServer(t, address, nil)
 	go func() { done <- c.Serve(nil) }()
 	<-greeted
 	g.Stop()
@@ -195,9 +195,9 @@ func TestKeepalive(t *testing.T) {
 		}
 	}, grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Second, Timeout: 4 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Millisecond, PermitWithoutStream: true}))
-	c := dial(t, address, nil)
+	c := dialServer(t, address, nil)
 	before := c.LastRead()
-	c.Ping()
+	c.SendPing()
 	if err := c.Serve(nil); err != nil {
 		t.Errorf("the call ends with %v", err)
 	}
@@ -206,28 +206,27 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestHalfOpen: a peer that says nothing leaves LastRead as it was, and Close frees
-// who waits.
+// TestHalfOpen: a silent peer leaves LastRead as it was, and Close frees waiting goroutines.
 func TestHalfOpen(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	c := dial(t, listener.Addr().String(), nil)
+	c := dialServer(t, listener.Addr().String(), nil)
 	before := c.LastRead()
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(nil) }()
-	c.Ping()
-	c.say(t, report(1<<20)) // more than fits into the window: it must not block
-	if !c.Waiting() || c.LastRead() != before {
-		t.Error("it takes what nobody read for sent, or somebody for alive")
+	c.SendPing()
+	c.sendFrame(t, reportOfSize(1<<20)) // more than fits into the window: it must not block
+	if !c.HasUnwritten() || c.LastRead() != before {
+		t.Error("it takes unread data for sent, or a peer for alive")
 	}
 	c.Close()
 	if err := <-done; err == nil {
 		t.Error("a broken connection ends well")
 	}
-	if c.Waiting() {
+	if c.HasUnwritten() {
 		t.Error("a closed call still has something to send")
 	}
 }
@@ -237,7 +236,7 @@ func TestMessageLimit(t *testing.T) {
 	_, address := serve(t, func(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) error {
 		return rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Refused{Refused: &pb.Refused{Message: strings.Repeat("x", 33<<20)}}})
 	})
-	if err := dial(t, address, nil).Serve(nil); status.Code(err) != codes.ResourceExhausted {
+	if err := dialServer(t, address, nil).Serve(nil); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("it ends with %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -24,7 +25,7 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// What both servers are made with.
+// The options of both servers.
 const (
 	testMessageMost = 8 << 20
 	testStreams     = 100
@@ -46,7 +47,7 @@ func (s *testServer) Join(ctx context.Context, r *pb.JoinRequest) (*pb.JoinReply
 	return s.join(ctx, r)
 }
 
-func options() ServerOptions {
+func testOptions() ServerOptions {
 	return ServerOptions{
 		Inline:      func(m string) bool { return m == pb.Session_Connect_FullMethodName },
 		MessageMost: testMessageMost, Window: 64 << 10, Streams: testStreams, FieldsMost: 16 << 10,
@@ -54,19 +55,34 @@ func options() ServerOptions {
 	}
 }
 
-// served by a carriage: its address, and how to stop it.
-type served struct {
+// testEndpoint is a running server: its address, and how to stop it.
+type testEndpoint struct {
 	address string
 	stop    func()
 }
 
-// ours serves on loopback.
-func ours(t testing.TB, impl *testServer) served {
+// connServer serves connections: Server or GRPCServer.
+type connServer interface {
+	grpc.ServiceRegistrar
+	Serve(net.Conn, credentials.AuthInfo)
+	Stop()
+}
+
+// startH2Server starts a Server of this package on loopback.
+func startH2Server(t testing.TB, impl *testServer) testEndpoint {
+	return startServer(t, impl, NewServer(t.Context(), testOptions()))
+}
+
+// startGRPCServer starts a GRPCServer on loopback.
+func startGRPCServer(t testing.TB, impl *testServer) testEndpoint {
+	return startServer(t, impl, NewGRPCServer(testOptions(), GRPCLimits{}))
+}
+
+func startServer(t testing.TB, impl *testServer, s connServer) testEndpoint {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(t.Context(), options())
 	pb.RegisterSessionServer(s, impl)
 	pb.RegisterRegistrationServer(s, impl)
 	var accepting sync.WaitGroup
@@ -81,32 +97,15 @@ func ours(t testing.TB, impl *testServer) served {
 	})
 	stop := sync.OnceFunc(func() { l.Close(); s.Stop(); accepting.Wait() })
 	t.Cleanup(stop)
-	return served{l.Addr().String(), stop}
+	return testEndpoint{l.Addr().String(), stop}
 }
 
-// theirs is gRPC's own server.
-func theirs(t testing.TB, impl *testServer) served {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(testMessageMost), grpc.MaxConcurrentStreams(testStreams), grpc.MaxHeaderListSize(16<<10),
-		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(64<<10), grpc.WaitForHandlers(true))
-	pb.RegisterSessionServer(s, impl)
-	pb.RegisterRegistrationServer(s, impl)
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l) }()
-	stop := sync.OnceFunc(func() { s.Stop(); <-done })
-	t.Cleanup(stop)
-	return served{l.Addr().String(), stop}
-}
-
-// onBoth runs a test over both carriages, with gRPC's own client.
-func onBoth(t *testing.T, test func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn))) {
-	for name, start := range map[string]func(testing.TB, *testServer) served{"grpc": theirs, "h2": ours} {
+// onBoth runs a test over both servers, with gRPC's own client.
+func onBoth(t *testing.T, test func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn))) {
+	for name, start := range map[string]func(testing.TB, *testServer) testEndpoint{"grpc": startGRPCServer, "h2": startH2Server} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, func(impl *testServer) (served, *grpc.ClientConn) {
+			test(t, func(impl *testServer) (testEndpoint, *grpc.ClientConn) {
 				s := start(t, impl)
 				cc, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 					grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
@@ -120,8 +119,8 @@ func onBoth(t *testing.T, test func(t *testing.T, serve func(*testServer) (serve
 	}
 }
 
-// echo what comes until the client says no more.
-func echo(r rpc) error {
+// echoReports sends every report back until the client closes.
+func echoReports(r rpc) error {
 	for {
 		f, err := r.Recv()
 		if errors.Is(err, io.EOF) {
@@ -136,7 +135,7 @@ func echo(r rpc) error {
 	}
 }
 
-func connect(t *testing.T, ctx context.Context, cc *grpc.ClientConn) pb.Session_ConnectClient {
+func openSession(t *testing.T, ctx context.Context, cc *grpc.ClientConn) pb.Session_ConnectClient {
 	t.Helper()
 	s, err := pb.NewSessionClient(cc).Connect(ctx)
 	if err != nil {
@@ -150,7 +149,7 @@ func roundTrip(s pb.Session_ConnectClient, sizes ...int) error {
 	sent := make(chan error, 1)
 	go func() {
 		for _, n := range sizes {
-			if err := s.Send(report(n)); err != nil {
+			if err := s.Send(reportOfSize(n)); err != nil {
 				sent <- err
 				return
 			}
@@ -173,10 +172,10 @@ func roundTrip(s pb.Session_ConnectClient, sizes ...int) error {
 }
 
 func TestEcho(t *testing.T) {
-	onBoth(t, func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn)) {
-		_, cc := serve(&testServer{connect: echo})
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
+		_, cc := serve(&testServer{connect: echoReports})
 		for range 3 { // calls follow each other on one connection
-			if err := roundTrip(connect(t, t.Context(), cc), 0, 1, 16<<10, 64<<10-6, 64<<10, 300<<10, 5<<20, 7, 0); err != nil {
+			if err := roundTrip(openSession(t, t.Context(), cc), 0, 1, 16<<10, 64<<10-6, 64<<10, 300<<10, 5<<20, 7, 0); err != nil {
 				t.Error(err)
 			}
 		}
@@ -184,13 +183,13 @@ func TestEcho(t *testing.T) {
 }
 
 func TestManyCallsOfOneConnection(t *testing.T) {
-	onBoth(t, func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn)) {
-		_, cc := serve(&testServer{connect: echo, join: func(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
+		_, cc := serve(&testServer{connect: echoReports, join: func(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
 			return &pb.JoinReply{Message: r.GetName()}, nil
 		}})
 		var wg sync.WaitGroup
 		for i := range testStreams + 20 {
-			s := connect(t, t.Context(), cc)
+			s := openSession(t, t.Context(), cc)
 			wg.Go(func() {
 				if err := roundTrip(s, 10, 40<<10, i<<10, 100<<10); err != nil {
 					t.Error(err)
@@ -210,7 +209,7 @@ func TestManyCallsOfOneConnection(t *testing.T) {
 }
 
 func TestUnary(t *testing.T) {
-	onBoth(t, func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn)) {
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
 		_, cc := serve(&testServer{join: func(ctx context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			p, ok := peer.FromContext(ctx)
@@ -245,7 +244,7 @@ func TestStatusWithDetails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	onBoth(t, func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn)) {
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
 		for _, want := range []error{detailed.Err(), status.Error(codes.NotFound, ""), context.DeadlineExceeded, errors.New("plain")} {
 			_, cc := serve(&testServer{
 				connect: func(r rpc) error { return errors.Join(r.Send(&pb.FromHub{}), want) },
@@ -258,7 +257,7 @@ func TestStatusWithDetails(t *testing.T) {
 			if _, err := pb.NewRegistrationClient(cc).Join(t.Context(), &pb.JoinRequest{}); status.Convert(err).String() != st.String() || len(status.Convert(err).Details()) != len(st.Details()) {
 				t.Errorf("%v comes as %v", want, err)
 			}
-			s := connect(t, t.Context(), cc)
+			s := openSession(t, t.Context(), cc)
 			if _, err := s.Recv(); err != nil {
 				t.Error(err)
 			}
@@ -270,21 +269,21 @@ func TestStatusWithDetails(t *testing.T) {
 }
 
 func TestRefusedCalls(t *testing.T) {
-	onBoth(t, func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn)) {
-		_, cc := serve(&testServer{connect: echo})
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
+		_, cc := serve(&testServer{connect: echoReports})
 		for _, name := range []string{"/no.Service/Method", "/atoll.session.v1.Session/No", "/x"} {
 			if err := cc.Invoke(t.Context(), name, &pb.JoinRequest{}, &pb.JoinReply{}); status.Code(err) != codes.Unimplemented && name != "/x" || err == nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		s := connect(t, t.Context(), cc)
-		if err := s.Send(report(testMessageMost)); err != nil && !errors.Is(err, io.EOF) {
+		s := openSession(t, t.Context(), cc)
+		if err := s.Send(reportOfSize(testMessageMost)); err != nil && !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 		if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("too large a message: %v", err)
 		}
-		if err := roundTrip(connect(t, t.Context(), cc), 1, 2); err != nil {
+		if err := roundTrip(openSession(t, t.Context(), cc), 1, 2); err != nil {
 			t.Errorf("after it: %v", err)
 		}
 	})
@@ -292,7 +291,7 @@ func TestRefusedCalls(t *testing.T) {
 
 // TestEnds: whatever ends a call, its handler is freed.
 func TestEnds(t *testing.T) {
-	onBoth(t, func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn)) {
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
 		began, ended := make(chan context.Context, 1), make(chan error, 1)
 		impl := &testServer{connect: func(r rpc) error {
 			began <- r.Context()
@@ -305,7 +304,7 @@ func TestEnds(t *testing.T) {
 		// As long as a slow machine may take to connect, and to begin the call.
 		short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		call := connect(t, short, cc)
+		call := openSession(t, short, cc)
 		if _, ok := (<-began).Deadline(); !ok {
 			t.Error("the handler has no deadline")
 		}
@@ -317,14 +316,14 @@ func TestEnds(t *testing.T) {
 		}
 
 		cancelled, cancel := context.WithCancel(t.Context())
-		connect(t, cancelled, cc)
+		openSession(t, cancelled, cc)
 		<-began
 		cancel()
 		if err := <-ended; status.Code(err) != codes.Canceled {
 			t.Errorf("the handler of a cancelled call: %v", err)
 		}
 
-		connect(t, t.Context(), cc)
+		openSession(t, t.Context(), cc)
 		<-began
 		cc.Close()
 		if err := <-ended; status.Code(err) != codes.Canceled {
@@ -336,7 +335,7 @@ func TestEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer again.Close()
-		call = connect(t, t.Context(), again)
+		call = openSession(t, t.Context(), again)
 		<-began
 		s.stop()
 		if err := <-ended; status.Code(err) != codes.Canceled {
@@ -348,10 +347,10 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestSlowReaders get all, and hold up nobody else of their connection.
+// TestSlowReaders get all, and delay no other call of their connection.
 func TestSlowReaders(t *testing.T) {
 	const messages, size = 100, 30 << 10
-	onBoth(t, func(t *testing.T, serve func(*testServer) (served, *grpc.ClientConn)) {
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
 		sent := make(chan bool)
 		_, cc := serve(&testServer{
 			connect: func(r rpc) error {
@@ -365,7 +364,7 @@ func TestSlowReaders(t *testing.T) {
 			},
 			join: func(context.Context, *pb.JoinRequest) (*pb.JoinReply, error) { return &pb.JoinReply{}, nil },
 		})
-		s := connect(t, t.Context(), cc)
+		s := openSession(t, t.Context(), cc)
 		for range 20 {
 			if _, err := pb.NewRegistrationClient(cc).Join(t.Context(), &pb.JoinRequest{}); err != nil {
 				t.Error(err)
@@ -373,7 +372,7 @@ func TestSlowReaders(t *testing.T) {
 		}
 		select {
 		case <-sent:
-			t.Error("all was sent though nobody read")
+			t.Error("all was sent without a reader")
 		default:
 		}
 		for range messages {
@@ -387,34 +386,94 @@ func TestSlowReaders(t *testing.T) {
 	})
 }
 
-// TestHangUp frees a handler, and the connection serves on.
-func TestHangUp(t *testing.T) {
-	first := true
-	s := ours(t, &testServer{connect: func(r rpc) error {
-		if !first {
-			return echo(r)
+// A peer that reads nothing is cut off on both, when a write has waited for WriteTimeout.
+func TestAPeerThatReadsNothingIsCutOff(t *testing.T) {
+	for name, start := range map[string]func(ServerOptions) connServer{
+		"grpc": func(o ServerOptions) connServer { return NewGRPCServer(o, GRPCLimits{}) },
+		"h2":   func(o ServerOptions) connServer { return NewServer(t.Context(), o) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := testOptions()
+			o.WriteTimeout = 300 * time.Millisecond
+			ended := make(chan struct{})
+			s := startServer(t, &testServer{connect: func(r rpc) error {
+				defer close(ended)
+				for {
+					if err := r.Send(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Manifest: make([]byte, 1<<20)}}}); err != nil {
+						return err
+					}
+				}
+			}}, start(o))
+			cc, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithInitialWindowSize(64<<20), grpc.WithInitialConnWindowSize(64<<20),
+				grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+					nc, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+					return &deafConn{Conn: nc, most: 1 << 10, closed: make(chan struct{})}, err
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { cc.Close() })
+			openSession(t, t.Context(), cc)
+			select {
+			case <-ended:
+			case <-time.After(time.Minute):
+				t.Error("its handler waits on")
+			}
+		})
+	}
+}
+
+// deafConn stops to read after some bytes, until it is closed.
+type deafConn struct {
+	net.Conn
+	most   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *deafConn) Read(p []byte) (int, error) {
+	if c.most <= 0 {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	n, err := c.Conn.Read(p)
+	c.most -= n
+	return n, err
+}
+
+func (c *deafConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// TestFindCallCancel frees a handler, and the connection serves on.
+func TestFindCallCancel(t *testing.T) {
+	onBoth(t, func(t *testing.T, serve func(*testServer) (testEndpoint, *grpc.ClientConn)) {
+		first := true
+		_, cc := serve(&testServer{connect: func(r rpc) error {
+			if !first {
+				return echoReports(r)
+			}
+			first = false
+			go FindCallCancel(r.Context())()
+			_, err := r.Recv()
+			if r.Context().Err() == nil {
+				t.Error("its context goes on")
+			}
+			return errors.Join(err, status.Error(codes.Aborted, "hung up"))
+		}})
+		call := openSession(t, t.Context(), cc)
+		// The peer gets the handler's status from Server, and Canceled from grpc-go.
+		if _, err := call.Recv(); err == nil || !strings.Contains(err.Error(), "hung up") && (strings.HasSuffix(t.Name(), "/h2") || status.Code(err) != codes.Canceled) {
+			t.Error(err)
 		}
-		first = false
-		go HangUp(r.Context())()
-		_, err := r.Recv()
-		if r.Context().Err() == nil {
-			t.Error("its context goes on")
+		if err := roundTrip(openSession(t, t.Context(), cc), 1, 70<<10); err != nil {
+			t.Error(err)
 		}
-		return errors.Join(err, status.Error(codes.Aborted, "hung up"))
-	}})
-	cc, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cc.Close()
-	call := connect(t, t.Context(), cc)
-	if _, err := call.Recv(); !strings.Contains(err.Error(), "hung up") {
-		t.Error(err)
-	}
-	if err := roundTrip(connect(t, t.Context(), cc), 1, 70<<10); err != nil {
-		t.Error(err)
-	}
-	if HangUp(t.Context()) != nil {
-		t.Error("there is nothing to hang up")
-	}
+		if FindCallCancel(t.Context()) != nil {
+			t.Error("there is nothing to hang up")
+		}
+	})
 }

@@ -17,81 +17,85 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// past is a deadline that ends a read at once.
-var past = time.Unix(1, 0)
+// pastDeadline makes a blocked read return at once.
+var pastDeadline = time.Unix(1, 0)
 
-// farewellTimeout bounds what is still written on a connection that is over.
-const farewellTimeout = time.Second
+// closeTimeout limits how long a failed connection can still write.
+const closeTimeout = time.Second
 
-// conn is a connection of a Server. bulk is taken before wmu, wmu before mu.
+// conn is one connection of a Server. Locks are taken in the order bulkMu, writeMu, mu.
 type conn struct {
-	server *Server
-	nc     net.Conn
-	base   context.Context // of its calls
+	server      *Server
+	netConn     net.Conn
+	baseContext context.Context // parent of the calls' contexts
 
-	heard   atomic.Int64 // when something came last, in Unix nanoseconds
-	writing atomic.Int64 // since when a write is on its way; 0: none is
-	pinged  int64        // when the peer was, in its silence; the wheel's
+	lastRead     atomic.Int64 // time of the last read, in Unix nanoseconds
+	writeStarted atomic.Int64 // start of the current write, in Unix nanoseconds; 0 when no write is running
+	pingedAt     int64        // when the keepalive pinged a silent peer; used by the keepalive ticker only
 
-	in input // of who reads
+	input input // used by the reading goroutine
 
-	mu      sync.Mutex
-	change  sync.Cond // of anything that somebody may wait for
-	waiting int       // goroutines in await
-	taken   bool      // one of them reads
-	poked   bool      // it was told to look up
-	greeted bool
-	err     error // why the connection is over
+	mu              sync.Mutex
+	change          sync.Cond // broadcast after every event that a goroutine can wait for
+	waiting         int       // goroutines in awaitCondition
+	beingRead       bool      // one of them reads
+	readInterrupted bool      // the read deadline was set to interrupt it
+	// the peer's first SETTINGS frame was read
+	settingsReceived bool
+	err              error // why the connection ended
 
-	streams []*stream
-	highest uint32  // stream that the peer opened
-	home    bool    // the connection's goroutine has no call
-	next    *stream // for it
+	streams      []*stream
+	lastStreamID uint32  // highest stream that the peer opened
+	idle         bool    // the connection's goroutine runs no call
+	nextStream   *stream // call that the connection's goroutine runs next
 
-	sendWindow, sendStart int64 // of the connection; of a new stream
-	sendMost              int64 // that the former ever was
-	recvWindow, recvLeft  int64 // what the peer may send before it is read; now
-	patience              patience
+	sendWindow        int64 // of the connection
+	initialSendWindow int64 // of a new stream
+	maxSendWindow     int64 // highest value that sendWindow has had
+	recvWindow        int64 // size of the receive window
+	recvAvailable     int64 // part of it that the peer can still use
+	flood             floodGuard
 
-	// What is not Inline takes bulk for each piece of a message, so that no more than one
-	// of them stands before an Inline call that wants to write.
-	bulk, wmu sync.Mutex
+	// A call that is not Inline holds bulkMu for each chunk of a message. So an Inline call waits for
+	// at most one chunk before it writes.
+	bulkMu, writeMu sync.Mutex
 }
 
-// input is the frame that is being read, and what must be kept from one to the next.
+// input is the frame that is being read, and the state that is kept between frames.
 type input struct {
-	have   int
-	head   [headBytes]byte
-	frame  *[]byte        // head and body, once the head is whole
-	block  *block         // header fields that go on
-	fields *hpack.Decoder // nil while its table is empty
+	// of the header; then the length of the whole frame
+	haveBytes int
+	header    [frameHeaderBytes]byte
+	frame     *[]byte        // header and body, once the header is complete
+	block     *headerBlock   // header block that a CONTINUATION frame continues
+	decoder   *hpack.Decoder // nil while its dynamic table is empty
 }
 
 func newConn(s *Server, nc net.Conn, info credentials.AuthInfo) *conn {
 	c := &conn{
-		server: s, nc: nc, base: callerOf(s.base, nc, info),
-		sendWindow: windowStart, sendMost: windowStart, sendStart: windowStart, recvWindow: int64(max(s.o.Window, windowStart)),
+		server: s, netConn: nc, baseContext: withPeer(s.baseContext, nc, info),
+		sendWindow: initialWindow, maxSendWindow: initialWindow, initialSendWindow: initialWindow, recvWindow: int64(max(s.options.Window, initialWindow)),
 	}
-	c.recvLeft = c.recvWindow
+	c.recvAvailable = c.recvWindow
 	c.change.L = &c.mu
 	now := time.Now().UnixNano()
-	c.heard.Store(now)
-	c.patience.since = now
+	c.lastRead.Store(now)
+	c.flood.periodStart = now
 	return c
 }
 
-// serve the connection until it is over.
+// serve serves the connection until it ends.
 func (c *conn) serve() {
-	if err := c.greet(); err != nil {
+	if err := c.readPreface(); err != nil {
 		c.fail(err)
 	}
 	c.mu.Lock()
 	for {
-		c.home = true
-		c.await(func() bool { return c.next != nil || c.err != nil })
-		c.home = false
-		s := c.next
-		c.next = nil
+		c.idle = true
+		c.awaitCondition(func() bool { return c.nextStream != nil || c.err != nil })
+		c.idle = false
+		s := c.nextStream
+		c.nextStream = nil
 		if s == nil {
 			break
 		}
@@ -99,17 +103,17 @@ func (c *conn) serve() {
 		s.run()
 		c.mu.Lock()
 	}
-	for c.taken { // somebody reads, and was poked
+	for c.beingRead { // another goroutine still reads; its read was interrupted
 		c.change.Wait()
 	}
-	err, highest := c.err, c.highest
+	err, highest := c.err, c.lastStreamID
 	c.mu.Unlock()
 	c.close(err, highest)
 }
 
-// greet the peer, and hear whether it speaks HTTP/2.
-func (c *conn) greet() error {
-	o := &c.server.o
+// readPreface sends the server's settings and checks the client's preface.
+func (c *conn) readPreface() error {
+	o := &c.server.options
 	w := writers.Get().(*writer)
 	defer w.release()
 	err := errors.Join(
@@ -120,120 +124,123 @@ func (c *conn) greet() error {
 			http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(o.FieldsMost)},
 		),
 	)
-	if o.Window > windowStart {
-		err = errors.Join(err, w.framer.WriteWindowUpdate(0, uint32(o.Window-windowStart)))
+	if o.Window > initialWindow {
+		err = errors.Join(err, w.framer.WriteWindowUpdate(0, uint32(o.Window-initialWindow)))
 	}
 	if err == nil {
-		c.wmu.Lock()
+		c.writeMu.Lock()
 		err = c.flush(w)
-		c.wmu.Unlock()
+		c.writeMu.Unlock()
 	}
 	if err != nil {
 		return err
 	}
 	preface := bufferOf(len(http2.ClientPreface))
-	defer keep(preface)
+	defer recycleBuffer(preface)
 	b := (*preface)[:len(http2.ClientPreface)]
-	if _, err := io.ReadFull(c.nc, b); err != nil {
+	if _, err := io.ReadFull(c.netConn, b); err != nil {
 		return fmt.Errorf("read the preface: %w", err)
 	}
 	if string(b) != http2.ClientPreface {
-		return breach{http2.ErrCodeProtocol, "the peer does not speak HTTP/2"}
+		return connError{http2.ErrCodeProtocol, "the client's preface is not that of HTTP/2"}
 	}
 	return nil
 }
 
-// close the connection, whose end has a reason.
+// close closes the connection. It sends a GOAWAY when the server stops, and when why is a
+// connError with a code.
 func (c *conn) close(why error, highest uint32) {
-	if c.in.frame != nil {
-		keep(c.in.frame)
-		c.in.frame = nil
+	if c.input.frame != nil {
+		recycleBuffer(c.input.frame)
+		c.input.frame = nil
 	}
 	code, tell := http2.ErrCodeNo, errors.Is(why, errStopped)
-	var b breach
+	var b connError
 	if errors.As(why, &b) && b.code != 0 {
 		code, tell = b.code, true
 	}
 	if tell {
 		w := writers.Get().(*writer)
 		defer w.release()
-		c.wmu.Lock()
-		defer c.wmu.Unlock()
+		c.writeMu.Lock()
+		defer c.writeMu.Unlock()
 		if err := w.framer.WriteGoAway(highest, code, []byte(why.Error())); err == nil && c.flush(w) == nil {
-			_ = c.nc.Close() // TLS takes its leave
+			_ = c.netConn.Close() // with TLS's close_notify
 			return
 		}
 	}
-	c.drop()
+	c.dropConnection()
 }
 
-// drop the connection without a word, which might have to wait.
-func (c *conn) drop() {
-	if t, ok := c.nc.(interface{ NetConn() net.Conn }); ok {
-		_ = t.NetConn().Close() // nobody is told how it ends
+// dropConnection closes the connection without a last message, because writing it could block.
+func (c *conn) dropConnection() {
+	if t, ok := c.netConn.(interface{ NetConn() net.Conn }); ok {
+		_ = t.NetConn().Close() // its end is not reported
 		return
 	}
-	_ = c.nc.Close()
+	_ = c.netConn.Close()
 }
 
-// cut the connection off at once, whoever writes to it.
-func (c *conn) cut(why error) {
+// closeNow closes the connection at once, even while another goroutine writes to it.
+func (c *conn) closeNow(why error) {
 	c.fail(why)
-	c.drop()
+	c.dropConnection()
 }
 
-// fail ends the connection, its calls and all waiting; its goroutine closes it.
+// fail records why the connection ended, ends its calls and wakes every waiting goroutine. The
+// connection's goroutine then closes it.
 func (c *conn) fail(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failLocked(why)
 }
 
+// failLocked is fail for a caller that holds mu.
 func (c *conn) failLocked(why error) {
 	if c.err != nil {
 		return
 	}
 	c.err = why
 	for _, s := range c.streams {
-		s.endLocked(errGone)
+		s.endLocked(errConnClosed)
 	}
-	c.poked = true
-	_ = c.nc.SetReadDeadline(past)
-	_ = c.nc.SetWriteDeadline(time.Now().Add(farewellTimeout)) // else the wheel cuts it off
+	c.readInterrupted = true
+	_ = c.netConn.SetReadDeadline(pastDeadline)
+	_ = c.netConn.SetWriteDeadline(time.Now().Add(closeTimeout)) // where this fails, the keepalive closes the connection
 	c.change.Broadcast()
 }
 
-// poke who reads, so that he looks up. The caller holds mu.
-func (c *conn) poke() {
-	if c.taken {
-		c.poked = true
-		_ = c.nc.SetReadDeadline(past) // a connection that takes none is closed, and reads end by that
+// wakeReader interrupts the reading goroutine, and wakes the waiting ones. The caller holds mu.
+func (c *conn) wakeReader() {
+	if c.beingRead {
+		c.readInterrupted = true
+		_ = c.netConn.SetReadDeadline(pastDeadline) // fails only on a closed connection, whose reads return anyway
 	}
 	c.change.Broadcast()
 }
 
-// await that done; whoever waits reads the connection where nobody does. The caller
-// holds mu. done must hold when the connection is over.
-func (c *conn) await(done func() bool) {
+// awaitCondition waits until done returns true. A waiting goroutine reads the connection when no
+// other does. The caller holds mu. done must return true once the connection has ended.
+func (c *conn) awaitCondition(done func() bool) {
 	c.waiting++
 	for !done() {
-		if c.taken {
+		if c.beingRead {
 			c.change.Wait()
 			continue
 		}
-		c.taken = true
-		if c.poked {
-			c.poked = false
-			_ = c.nc.SetReadDeadline(time.Time{}) // as with poke
+		c.beingRead = true
+		if c.readInterrupted {
+			c.readInterrupted = false
+			_ = c.netConn.SetReadDeadline(time.Time{}) // as in wakeReader
 		}
 		c.mu.Unlock()
 		err := c.readFrame()
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			_ = c.server.ends.Wait(c.base) // which does not end: nobody is kept for longer than a turn takes
+			_ = c.server.closeLimiter.Wait(c.baseContext) // baseContext is never canceled; the wait is bounded by the limiter
 		}
 		c.mu.Lock()
-		c.taken = false
-		if err != nil && (!c.poked || !errors.Is(err, os.ErrDeadlineExceeded)) {
+		c.beingRead = false
+		if err != nil && (!c.readInterrupted || !errors.Is(err, os.ErrDeadlineExceeded)) {
 			c.failLocked(err)
 		}
 		c.change.Broadcast()
@@ -242,42 +249,56 @@ func (c *conn) await(done func() bool) {
 	c.change.Broadcast()
 }
 
-// readFrame reads on until one frame is whole, and takes it. Where reading is broken
-// off it may go on later.
+// readFrame reads and handles one frame. An interrupted read continues at the next call.
 func (c *conn) readFrame() error {
-	in := &c.in
-	for in.have < headBytes {
-		n, err := c.nc.Read(in.head[in.have:])
-		in.have += n
+	in := &c.input
+	for in.haveBytes < frameHeaderBytes {
+		n, err := c.netConn.Read(in.header[in.haveBytes:])
+		in.haveBytes += n
 		if err != nil {
 			return err
 		}
 	}
 	if in.frame == nil {
-		length := int(in.head[0])<<16 | int(in.head[1])<<8 | int(in.head[2])
-		if length > frameMost {
-			return breach{http2.ErrCodeFrameSize, "too large a frame"}
+		length := int(in.header[0])<<16 | int(in.header[1])<<8 | int(in.header[2])
+		if length > maxFrameBytes {
+			return connError{http2.ErrCodeFrameSize, "the frame is larger than allowed"}
 		}
-		in.frame = bufferOf(headBytes + length)
-		*in.frame = append(*in.frame, in.head[:]...)
-		in.have = headBytes + length // that are wanted
+		in.frame = bufferOf(frameHeaderBytes + length)
+		*in.frame = append(*in.frame, in.header[:]...)
+		in.haveBytes = frameHeaderBytes + length
 	}
-	for b := *in.frame; len(b) < in.have; *in.frame = b {
-		n, err := c.nc.Read(b[len(b):in.have])
+	for b := *in.frame; len(b) < in.haveBytes; *in.frame = b {
+		n, err := c.netConn.Read(b[len(b):in.haveBytes])
 		b = b[:len(b)+n]
 		if err != nil {
 			*in.frame = b
 			return err
 		}
 	}
-	c.heard.Store(time.Now().UnixNano())
+	c.lastRead.Store(time.Now().UnixNano())
 	frame := in.frame
-	in.frame, in.have = nil, 0
-	defer keep(frame)
-	return c.takeFrame(*frame)
+	in.frame, in.haveBytes = nil, 0
+	defer recycleBuffer(frame)
+	return c.processContained(*frame)
 }
 
-// parser reads frames out of memory.
+// processContained processes a frame. A panic ends the connection, and nothing else of the server.
+func (c *conn) processContained(frame []byte) (err error) {
+	defer func() {
+		value := recover()
+		if value == nil {
+			return
+		}
+		if panics := c.server.options.Panics; panics != nil {
+			panics.ReportPanic(value)
+		}
+		err = connError{http2.ErrCodeInternal, "the server failed to handle a frame"}
+	}()
+	return c.processFrame(frame)
+}
+
+// parser parses frames from memory.
 type parser struct {
 	bytes.Reader
 	framer *http2.Framer
@@ -287,25 +308,25 @@ var parsers = sync.Pool{New: func() any {
 	p := &parser{}
 	p.framer = http2.NewFramer(nil, &p.Reader)
 	p.framer.SetReuseFrames()
-	p.framer.SetMaxReadFrameSize(frameMost)
-	p.framer.AllowIllegalReads = true // it sees single frames of many connections; takeFrame judges their order
+	p.framer.SetMaxReadFrameSize(maxFrameBytes)
+	p.framer.AllowIllegalReads = true // it parses frames of many connections; checkFrameOrder checks their order
 	return p
 }}
 
-// flush what is to be written, all at once. The caller holds wmu.
+// flush writes the gathered frames in one write. The caller holds writeMu.
 func (c *conn) flush(w *writer) error {
-	c.writing.Store(time.Now().UnixNano())
-	_, err := c.nc.Write(w.Bytes())
-	c.writing.Store(0)
+	c.writeStarted.Store(time.Now().UnixNano())
+	_, err := c.netConn.Write(w.Bytes())
+	c.writeStarted.Store(0)
 	if err != nil {
 		c.fail(fmt.Errorf("write to the peer: %w", err))
 	}
 	return err
 }
 
-// send what a frame of the peer asks for.
-func (c *conn) send(w *writer) {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	_ = c.flush(w) // the connection is over by that
+// writeReplies writes the frames that answer a frame of the peer.
+func (c *conn) writeReplies(w *writer) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	_ = c.flush(w) // a failed write ends the connection
 }

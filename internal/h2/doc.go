@@ -1,39 +1,36 @@
-// Package h2 carries gRPC over HTTP/2 for connections that are many and quiet: a client
-// for one call on one connection, and a server, both of which cost next to nothing while
-// nothing happens.
+// Package h2 implements gRPC over HTTP/2 for many mostly idle connections: a client for one call on
+// one connection, and a server. An idle connection costs almost no memory and no CPU.
 //
 // Contract of a Call, the client:
 //
-//   - A Call holds a few hundred bytes beside its net.Conn: frames, header tables and
-//     message buffers come from pools for as long as a frame is handled. It starts no
-//     goroutine of its own.
-//   - Serve runs in the caller's goroutine until the call is over, and hands each
-//     message to the caller's function, which must not keep it. Everything else may be
-//     called from anywhere. Send never waits for the peer's flow control: what has no
-//     window is queued.
-//   - It answers pings and settings, keeps to the windows and frame sizes of the peer
-//     and opens its own again as messages are handled, takes GOAWAY for what it says
-//     about this call, and gives the peer's status as an error of package status.
-//   - Close breaks the connection; it does not say good-bye.
+//   - A Call uses a few hundred bytes besides its net.Conn. Frames, header tables and message buffers
+//     come from pools while a frame is handled. A Call starts no goroutine.
+//   - Serve runs in the caller's goroutine until the call ends. It passes each message to the
+//     caller's function, which must not keep it. All other methods are safe for concurrent use.
+//     Sending never waits for the peer's flow control: data is queued until the window allows it.
+//   - A Call answers pings and settings, and respects the peer's windows and frame sizes. It returns
+//     window as messages are handled. A GOAWAY that covers the call ends it. The peer's status is
+//     returned as an error of package status.
+//   - Close closes the connection without a GOAWAY.
 //
 // Contract of a Server:
 //
-//   - It serves what is registered as grpc.Server does, handlers see no difference:
-//     peer, metadata, deadline, status with details, headers and trailers. It has no
-//     compression, no interceptors and no graceful stop.
-//   - A connection has the one goroutine that called Serve. A call of a method that is
-//     Inline is handled in it, one at a time; others get a goroutine each. Nobody reads
-//     for all: who waits, for a message or for a window, reads for the connection where
-//     nobody does, and what he reads for others wakes them.
-//   - Calls of Inline methods go first: before them stands one piece of another call at
-//     most, and a part of the connection's window is theirs.
-//   - What a peer may make the server hold is bounded: by the windows of a connection
-//     and its streams, and by what all of them together may have beyond the usual one, the streams at a time, the size of a message and of header
-//     fields. A peer that makes work and does none, or calls what
-//     it may not again and again, is told to calm down and cut off, and
-//     so is one that takes nothing of what is written.
+//   - It serves registered services as grpc.Server does. Handlers see the same peer, metadata,
+//     deadline, status with details, headers and trailers. It has no compression, no interceptors and
+//     no graceful stop.
+//   - The goroutine that called Serve handles the calls of Inline methods, one at a time. Every other
+//     call gets a goroutine. There is no separate reader: a goroutine that waits for a message or a
+//     window reads the connection when no other does. It wakes the others when their data arrives.
+//   - Calls of Inline methods have priority. They wait for at most one chunk of another call, and a
+//     part of the connection's window is reserved for them.
+//   - The memory that a peer can make the server hold is bounded by the windows of a connection and
+//     its streams, by a common limit on larger windows, by the number of streams, and by the size of
+//     messages and header fields. A peer that causes work without calls, or repeats forbidden calls,
+//     gets ENHANCE_YOUR_CALM and is disconnected. A peer that reads nothing is disconnected, too.
 //   - Stop ends all connections and returns when no handler runs any more.
 //
-// A Server is safe for concurrent use. A stream is as grpc.ServerStream says: one
-// goroutine may send while another receives.
+// A GRPCServer serves the same by grpc-go, with the differences that its comment lists.
+//
+// A Server is safe for concurrent use. A stream follows grpc.ServerStream: one goroutine can send while
+// another receives.
 package h2

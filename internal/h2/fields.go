@@ -15,83 +15,84 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// tableMost is what HTTP/2 lets a peer use of a table before it has heard that there is
-// none.
-const tableMost = 4096
+// initialTableBytes is the size of the dynamic table that HTTP/2 allows a peer until it has read
+// the server's settings, which forbid it.
+const initialTableBytes = 4096
 
-// block of header fields that is being read.
-type block struct {
-	stream uint32
-	last   bool // nothing comes after it
-	bytes  []byte
+// headerBlock is a header block of which more fragments follow.
+type headerBlock struct {
+	stream    uint32
+	endStream bool // the request has no body
+	fragments []byte
 }
 
-var decoders = sync.Pool{New: func() any { return hpack.NewDecoder(tableMost, nil) }}
+var decoders = sync.Pool{New: func() any { return hpack.NewDecoder(initialTableBytes, nil) }}
 
-// request is what the fields of a request say.
+// request holds the header fields of a request.
 type request struct {
-	method, path, content, encoding string
-	timeout                         time.Duration
-	md                              metadata.MD
-	size, most                      int
-	err                             error
+	method, path, contentType, encoding string
+	timeout                             time.Duration
+	md                                  metadata.MD
+	size, maxFieldBytes                 int
+	err                                 error
 }
 
-// takeFields takes a piece of a block, and the request once it is whole.
-func (c *conn) takeFields(w *writer, piece []byte, whole bool) error {
-	b := c.in.block
-	if len(b.bytes)+len(piece) > c.server.o.FieldsMost {
-		return breach{http2.ErrCodeEnhanceYourCalm, "too many header fields"}
+// readHeaderFragment adds a fragment to the header block, and opens the stream once the block is
+// complete.
+func (c *conn) readHeaderFragment(w *writer, piece []byte, whole bool) error {
+	b := c.input.block
+	if len(b.fragments)+len(piece) > c.server.options.FieldsMost {
+		return connError{http2.ErrCodeEnhanceYourCalm, "the header fields are too large"}
 	}
 	if !whole {
 		if len(piece) == 0 {
-			return breach{http2.ErrCodeEnhanceYourCalm, "header fields that do not go on"}
+			return connError{http2.ErrCodeEnhanceYourCalm, "a continuation without header fields"}
 		}
-		b.bytes = append(b.bytes, piece...)
+		b.fragments = append(b.fragments, piece...)
 		return nil
 	}
-	if len(b.bytes) > 0 {
-		piece = append(b.bytes, piece...)
+	if len(b.fragments) > 0 {
+		piece = append(b.fragments, piece...)
 	}
-	c.in.block = nil
-	r := request{most: c.server.o.FieldsMost}
-	if err := c.decode(piece, r.field); err != nil {
-		return breach{http2.ErrCodeCompression, "header fields that cannot be read: " + err.Error()}
+	c.input.block = nil
+	r := request{maxFieldBytes: c.server.options.FieldsMost}
+	if err := c.decodeBlock(piece, r.readField); err != nil {
+		return connError{http2.ErrCodeCompression, "the header fields are malformed: " + err.Error()}
 	}
-	return c.open(w, b.stream, b.last, &r)
+	return c.openRequestStream(w, b.stream, b.endStream, &r)
 }
 
-// decode a block. A decoder is kept for the connection only while its table holds
-// something, which ends with the peer's hearing of the settings.
-func (c *conn) decode(piece []byte, emit func(hpack.HeaderField)) error {
-	d := c.in.fields
+// decodeBlock decodes a header block. The connection keeps its decoder only while the decoder's
+// dynamic table has entries. A peer adds none once it has read the server's settings.
+func (c *conn) decodeBlock(piece []byte, emit func(hpack.HeaderField)) error {
+	d := c.input.decoder
 	if d == nil {
 		d = decoders.Get().(*hpack.Decoder)
-		d.SetMaxDynamicTableSize(tableMost)
+		d.SetMaxDynamicTableSize(initialTableBytes)
 	}
-	c.in.fields = nil
-	d.SetMaxStringLength(c.server.o.FieldsMost)
+	c.input.decoder = nil
+	d.SetMaxStringLength(c.server.options.FieldsMost)
 	d.SetEmitFunc(emit)
 	_, err := d.Write(piece)
 	if err = errors.Join(err, d.Close()); err != nil {
 		return err
 	}
 	d.SetEmitFunc(func(hpack.HeaderField) {})
-	if _, err := d.Write(firstOfTable); errors.Join(err, d.Close()) != nil {
+	if _, err := d.Write(firstTableEntry); errors.Join(err, d.Close()) != nil {
 		decoders.Put(d)
 	} else {
-		c.in.fields = d
+		c.input.decoder = d
 	}
 	return nil
 }
 
-// firstOfTable refers to the first entry of the dynamic table, which is an error where
-// that is empty.
-var firstOfTable = []byte{0x80 | 62}
+// firstTableEntry refers to the first entry of the dynamic table. Decoding it fails when the
+// table is empty.
+var firstTableEntry = []byte{0x80 | 62}
 
-// field takes one field.
-func (r *request) field(f hpack.HeaderField) {
-	if r.size += len(f.Name) + len(f.Value) + 32; r.size > r.most {
+// readField reads one header field.
+func (r *request) readField(f hpack.HeaderField) {
+	if r.size += len(f.Name) + len(f.Value) + 32; r.size > r.maxFieldBytes {
 		r.err = status.Error(codes.ResourceExhausted, "too many header fields")
 		return
 	}
@@ -101,26 +102,26 @@ func (r *request) field(f hpack.HeaderField) {
 	case ":path":
 		r.path = f.Value
 	case "content-type":
-		r.content = f.Value
-		r.add(f.Name, f.Value)
+		r.contentType = f.Value
+		r.addMetadata(f.Name, f.Value)
 	case "grpc-encoding":
 		r.encoding = f.Value
 	case "grpc-timeout":
 		var ok bool
-		if r.timeout, ok = timeoutOf(f.Value); !ok {
+		if r.timeout, ok = parseTimeout(f.Value); !ok {
 			r.err = status.Error(codes.Internal, "malformed grpc-timeout: "+f.Value)
 		}
 	case ":authority", "user-agent":
-		r.add(f.Name, f.Value)
+		r.addMetadata(f.Name, f.Value)
 	default:
-		r.other(f)
+		r.checkOtherField(f)
 	}
 }
 
-// other fields are the caller's, unless they are HTTP's or gRPC's.
-func (r *request) other(f hpack.HeaderField) {
+// checkOtherField adds a field to the metadata, unless it is reserved by HTTP or gRPC.
+func (r *request) checkOtherField(f hpack.HeaderField) {
 	switch {
-	case strings.HasPrefix(f.Name, ":"), f.Name == "te", strings.HasPrefix(f.Name, "grpc-") && reserved[f.Name]:
+	case strings.HasPrefix(f.Name, ":"), f.Name == "te", strings.HasPrefix(f.Name, "grpc-") && reservedFields[f.Name]:
 		return
 	case strings.HasSuffix(f.Name, "-bin"):
 		for v := range strings.SplitSeq(f.Value, ",") {
@@ -129,25 +130,25 @@ func (r *request) other(f hpack.HeaderField) {
 				r.err = status.Error(codes.Internal, "malformed field "+f.Name)
 				return
 			}
-			r.add(f.Name, string(raw))
+			r.addMetadata(f.Name, string(raw))
 		}
 	default:
-		r.add(f.Name, f.Value)
+		r.addMetadata(f.Name, f.Value)
 	}
 }
 
-// reserved fields of gRPC, which say nothing to handlers.
-var reserved = map[string]bool{"grpc-message-type": true, "grpc-message": true, "grpc-status": true}
+// reservedFields are gRPC's own fields that handlers do not see.
+var reservedFields = map[string]bool{"grpc-message-type": true, "grpc-message": true, "grpc-status": true}
 
-func (r *request) add(name, value string) {
+func (r *request) addMetadata(name, value string) {
 	if r.md == nil {
 		r.md = metadata.MD{}
 	}
 	r.md[name] = append(r.md[name], value)
 }
 
-// timeoutOf a field: at most eight digits, and a unit.
-func timeoutOf(s string) (time.Duration, bool) {
+// parseTimeout parses the value of grpc-timeout: at most eight digits and a unit.
+func parseTimeout(s string) (time.Duration, bool) {
 	if len(s) < 2 || len(s) > 9 {
 		return 0, false
 	}
@@ -159,89 +160,100 @@ func timeoutOf(s string) (time.Duration, bool) {
 		return 0, false
 	}
 	if unit == time.Hour {
-		n = min(n, 1<<21) // above which durations end
+		n = min(n, 1<<21) // the longest time.Duration is about 2.5 million hours
 	}
 	return max(time.Duration(n)*unit, 1), true
 }
 
-// open the stream of a request, or refuse it.
-func (c *conn) open(w *writer, id uint32, last bool, r *request) error {
+// openRequestStream opens the stream of a request, or refuses it.
+func (c *conn) openRequestStream(w *writer, id uint32, last bool, r *request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id%2 == 0 {
-		return breach{http2.ErrCodeProtocol, "a stream of even number"}
+		return connError{http2.ErrCodeProtocol, "the stream has an even number"}
 	}
-	if id <= c.highest {
-		return c.trailers(id, last)
+	if id <= c.lastStreamID {
+		return c.handleTrailers(id, last)
 	}
-	c.highest = id
+	c.lastStreamID = id
 	if c.err != nil {
 		return nil
 	}
-	if len(c.streams) >= c.server.o.Streams {
-		if err := c.patience.spend(costReset); err != nil {
+	if len(c.streams) >= c.server.options.Streams {
+		if err := c.flood.spendAllowance(costReset); err != nil {
 			return err
 		}
 		return w.framer.WriteRSTStream(id, http2.ErrCodeRefusedStream)
 	}
 	m := c.server.methods[r.path]
-	if err := r.judge(); err != nil || m == nil {
-		if err == nil {
-			err = status.Error(codes.Unimplemented, c.server.missing(r.path))
-		}
-		if broke := c.patience.spend(costReset); broke != nil {
-			return broke
-		}
-		return errors.Join(w.fields(id, true, lastFields(false, r.http(), status.Convert(err), nil)), w.end(id, last))
+	err := r.checkGRPC()
+	switch {
+	case err != nil:
+		return c.rejectRequest(w, id, last, r, err)
+	case m == nil:
+		return c.rejectRequest(w, id, last, r, status.Error(codes.Unimplemented, c.server.unservedText(r.path)))
 	}
-	s := newStream(c, id, m, r)
-	s.ended = last
-	c.streams = append(c.streams, s)
-	if m.inline && c.home && c.next == nil {
-		c.next = s
-		c.change.Broadcast()
-	} else {
-		c.server.served.Go(s.run)
-	}
+	c.startStream(newStream(c, id, m, r), last)
 	return nil
 }
 
-// widen the windows for a call that may have a larger one, once so much has come of it that
-// it is of use, and while the server has some to spare. The caller holds mu.
-func (c *conn) widen(w *writer, s *stream) error {
+// rejectRequest answers a request with an error, without a handler. The caller holds mu.
+func (c *conn) rejectRequest(w *writer, id uint32, last bool, r *request, reason error) error {
+	if err := c.flood.spendAllowance(costReset); err != nil {
+		return err
+	}
+	return errors.Join(w.writeFields(id, true, lastFields(false, r.httpStatus(), status.Convert(reason), nil)), w.endStream(id, last))
+}
+
+// startStream runs the handler of a new stream. An Inline method runs in the connection's goroutine
+// when that is idle. The caller holds mu.
+func (c *conn) startStream(s *stream, last bool) {
+	s.remoteClosed = last
+	c.streams = append(c.streams, s)
+	if s.method.inline && c.idle && c.nextStream == nil {
+		c.nextStream = s
+		c.change.Broadcast()
+	} else {
+		c.server.running.Go(s.run)
+	}
+}
+
+// widenWindow enlarges the windows for a call whose method allows it. It does so once half a
+// window of data has arrived, and while the server's spare bytes last. The caller holds mu.
+func (c *conn) widenWindow(w *writer, s *stream) error {
 	more := int64(s.method.window) - s.window
-	if more <= 0 || s.ended || s.err != nil || s.total < s.window/2 || !c.server.spend(more) {
+	if more <= 0 || s.remoteClosed || s.err != nil || s.receivedBytes < s.window/2 || !c.server.spendSpare(more) {
 		return nil
 	}
 	s.window += more
-	s.recvLeft += more
+	s.recvAvailable += more
 	err := w.framer.WriteWindowUpdate(s.id, uint32(more))
 	if more = int64(s.method.window) - c.recvWindow; more > 0 {
 		c.recvWindow += more
-		c.recvLeft += more
+		c.recvAvailable += more
 		err = errors.Join(err, w.framer.WriteWindowUpdate(0, uint32(more)))
 	}
 	return err
 }
 
-// judge what all requests of gRPC have in common.
-func (r *request) judge() error {
+// checkGRPC returns the error of a request that is not valid gRPC.
+func (r *request) checkGRPC() error {
 	switch {
 	case r.err != nil:
 		return r.err
 	case r.method != "POST":
 		return status.Error(codes.Internal, "the method is not POST")
-	case r.http() != "200":
-		return status.Errorf(codes.InvalidArgument, "invalid gRPC request content-type %q", r.content)
+	case r.httpStatus() != "200":
+		return status.Errorf(codes.InvalidArgument, "invalid gRPC request content-type %q", r.contentType)
 	case r.encoding != "" && r.encoding != "identity":
 		return status.Errorf(codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", r.encoding)
 	}
 	return nil
 }
 
-// http is the status by which HTTP sees the request.
-func (r *request) http() string {
-	rest, ok := strings.CutPrefix(r.content, "application/grpc")
+// httpStatus returns the HTTP status for the request.
+func (r *request) httpStatus() string {
+	rest, ok := strings.CutPrefix(r.contentType, "application/grpc")
 	switch {
 	case r.method != "POST":
 		return "405"
@@ -251,16 +263,17 @@ func (r *request) http() string {
 	return "200"
 }
 
-// trailers of a request, which gRPC has none of, end it. The caller holds mu.
-func (c *conn) trailers(id uint32, last bool) error {
-	s := c.stream(id)
+// handleTrailers handles header fields on a stream that is open already. gRPC requests have no
+// trailers, so they can only end the request. The caller holds mu.
+func (c *conn) handleTrailers(id uint32, last bool) error {
+	s := c.findStream(id)
 	if s == nil {
-		return c.patience.spend(costSettings) // it may not know yet that the stream is closed
+		return c.flood.spendAllowance(costSettings) // the peer may not have read yet that the stream is closed
 	}
-	if !last || s.ended {
-		return breach{http2.ErrCodeProtocol, "header fields in the middle of a request"}
+	if !last || s.remoteClosed {
+		return connError{http2.ErrCodeProtocol, "header fields within the body of a request"}
 	}
-	s.ended = true
+	s.remoteClosed = true
 	c.change.Broadcast()
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// writer gathers frames.
+// writer collects frames for one write.
 type writer struct {
 	bytes.Buffer
 	framer *http2.Framer
@@ -28,12 +28,12 @@ var writers = sync.Pool{New: func() any {
 
 func (w *writer) release() {
 	w.Reset()
-	if w.Cap() <= 8*frameMost {
+	if w.Cap() <= 8*maxFrameBytes {
 		writers.Put(w)
 	}
 }
 
-// reader reads one frame, of which the head was read already.
+// reader reads one frame whose header was read already.
 type reader struct {
 	framer *http2.Framer
 	head   []byte
@@ -45,12 +45,12 @@ var readers = sync.Pool{New: func() any {
 	r := &reader{fields: hpack.NewDecoder(0, nil)}
 	r.framer = http2.NewFramer(nil, r)
 	r.framer.SetReuseFrames()
-	r.framer.SetMaxReadFrameSize(frameMost)
-	r.framer.AllowIllegalReads = true // it sees single frames, and cannot judge their order
+	r.framer.SetMaxReadFrameSize(maxFrameBytes)
+	r.framer.AllowIllegalReads = true // it reads single frames, so their order is checked elsewhere
 	return r
 }}
 
-// Read gives the head, then what follows it.
+// Read returns the frame's header, then its body.
 func (r *reader) Read(p []byte) (int, error) {
 	if len(r.head) > 0 {
 		n := copy(p, r.head)
@@ -65,143 +65,182 @@ func (r *reader) release() {
 	readers.Put(r)
 }
 
-// frame reads one frame, of which the head is in c.head, and takes it.
-func (c *Call) frame(r *reader, handle func([]byte) error) (over bool, err error) {
-	r.head, r.rest = c.head[:], c.conn
+// readFrame reads and handles one frame, whose header is in c.frameHeader. It reports whether
+// the call is over.
+func (c *Call) readFrame(r *reader, handle func([]byte) error) (over bool, err error) {
+	r.head, r.rest = c.frameHeader[:], c.conn
 	f, err := r.framer.ReadFrame()
 	if err != nil {
 		return false, fmt.Errorf("read a frame: %w", err)
 	}
-	if c.o.Counts != nil {
-		c.o.Counts.BytesDown.Add(headBytes + int64(f.Header().Length))
+	if c.options.Counts != nil {
+		c.options.Counts.BytesDown.Add(frameHeaderBytes + int64(f.Header().Length))
 	}
 	switch f := f.(type) {
 	case *http2.DataFrame:
-		if f.StreamID != streamID {
-			return false, protocolError("data of a stream that nobody opened")
-		}
-		c.mu.Lock()
-		c.opened += f.Length
-		c.mu.Unlock()
-		if err := c.inbox.take(f.Data(), c.o.MessageMost, handle); err != nil {
-			return false, err
-		}
-		if f.StreamEnded() {
-			return true, protocolError("the call ended without a status")
-		}
+		return c.handleData(f, handle)
 	case *http2.HeadersFrame:
-		return c.headers(r, f)
+		return c.readHeaders(r, f)
 	case *http2.SettingsFrame:
-		return false, c.take(f)
+		return false, c.applySettings(f)
 	case *http2.PingFrame:
-		if !f.IsAck() {
-			c.mu.Lock()
-			c.pings = append(c.pings, f.Data)
-			c.mu.Unlock()
-		}
+		c.queuePingAnswer(f)
 	case *http2.WindowUpdateFrame:
-		c.mu.Lock()
-		if f.StreamID == 0 {
-			c.sendConn += int64(f.Increment)
-		} else {
-			c.sendStream += int64(f.Increment)
-		}
-		c.mu.Unlock()
+		c.enlargeSendWindow(f)
 	case *http2.RSTStreamFrame:
 		return true, status.Errorf(codes.Unavailable, "the peer reset the call: %v", f.ErrCode)
 	case *http2.GoAwayFrame:
-		if f.LastStreamID < streamID || f.ErrCode != http2.ErrCodeNo {
-			return true, status.Errorf(codes.Unavailable, "the peer goes away: %v: %s", f.ErrCode, f.DebugData())
-		}
+		return handleGoAway(f)
 	case *http2.PushPromiseFrame:
-		return true, protocolError("a push that was not allowed")
+		return true, protocolError("a push, which is disabled")
 	}
 	return false, nil
 }
 
+// handleData passes the messages that a DATA frame completes to handle.
+func (c *Call) handleData(f *http2.DataFrame, handle func([]byte) error) (over bool, err error) {
+	if f.StreamID != streamID {
+		return false, protocolError("data on an unopened stream")
+	}
+	c.mu.Lock()
+	c.unreturnedWindow += f.Length
+	c.mu.Unlock()
+	if err := c.messages.readData(f.Data(), c.options.MessageMost, handle); err != nil {
+		return false, err
+	}
+	if f.StreamEnded() {
+		return true, protocolError("the end of the call without a status")
+	}
+	return false, nil
+}
+
+// queuePingAnswer queues the answer to a ping of the peer.
+func (c *Call) queuePingAnswer(f *http2.PingFrame) {
+	if f.IsAck() {
+		return
+	}
+	c.mu.Lock()
+	c.unansweredPings = append(c.unansweredPings, f.Data)
+	c.mu.Unlock()
+}
+
+// handleGoAway ends the call when a GOAWAY covers it or reports an error.
+func handleGoAway(f *http2.GoAwayFrame) (over bool, err error) {
+	if f.LastStreamID < streamID || f.ErrCode != http2.ErrCodeNo {
+		return true, status.Errorf(codes.Unavailable, "the peer sent GOAWAY: %v: %s", f.ErrCode, f.DebugData())
+	}
+	return false, nil
+}
+
+// enlargeSendWindow applies a WINDOW_UPDATE of the peer.
+func (c *Call) enlargeSendWindow(f *http2.WindowUpdateFrame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.StreamID == 0 {
+		c.connSendWindow += int64(f.Increment)
+	} else {
+		c.streamSendWindow += int64(f.Increment)
+	}
+}
+
 func protocolError(what string) error { return status.Error(codes.Internal, "the peer sent "+what) }
 
-// take the peer's settings.
-func (c *Call) take(f *http2.SettingsFrame) error {
+// applySettings applies the peer's settings.
+func (c *Call) applySettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settings++
+	c.unackedSettings++
 	return f.ForeachSetting(func(s http2.Setting) error {
 		switch s.ID {
 		case http2.SettingInitialWindowSize:
-			c.sendStream += int64(s.Val) - c.sendStart
-			c.sendStart = int64(s.Val)
+			c.streamSendWindow += int64(s.Val) - c.initialSendWindow
+			c.initialSendWindow = int64(s.Val)
 		case http2.SettingMaxFrameSize:
-			c.frameMost = int(min(s.Val, frameMost))
+			c.peerMaxFrameBytes = int(min(s.Val, maxFrameBytes))
 		}
 		return s.Valid()
 	})
 }
 
-// inbox puts messages together out of frames.
-type inbox struct {
-	prefix [PrefixBytes]byte
-	have   int // of the prefix
-	buffer *[]byte
-	want   int // bytes of the message
+// messageReader assembles messages from DATA frames.
+type messageReader struct {
+	prefix       [PrefixBytes]byte
+	prefixBytes  int // bytes of prefix that are read
+	buffer       *[]byte
+	messageBytes int // length of the message
 }
 
-// take data of the stream and hand over the messages that it completes.
-func (in *inbox) take(data []byte, most int, handle func([]byte) error) error {
+// readData reads the data of one frame and passes complete messages to handle.
+func (in *messageReader) readData(data []byte, most int, handle func([]byte) error) error {
 	for len(data) > 0 {
-		if in.have < PrefixBytes {
-			n := copy(in.prefix[in.have:], data)
-			in.have, data = in.have+n, data[n:]
-			if in.have < PrefixBytes {
-				return nil
-			}
-			in.want = int(binary.BigEndian.Uint32(in.prefix[1:]))
-			if in.prefix[0] != 0 || in.want > most {
-				return status.Errorf(codes.ResourceExhausted, "the peer sent a message of %d bytes, compressed %d; %d and 0 are the most", in.want, in.prefix[0], most)
-			}
-		}
-		missing := in.want
-		if in.buffer != nil {
-			missing -= len(*in.buffer)
-		}
-		part := data[:min(missing, len(data))]
-		data = data[len(part):]
-		if in.buffer == nil && len(part) == in.want { // whole in one frame
-			in.have = 0
-			if err := handle(part); err != nil {
+		if in.prefixBytes < PrefixBytes {
+			n, err := in.readPrefix(data, most)
+			if err != nil {
 				return err
 			}
-			continue
+			if data = data[n:]; in.prefixBytes < PrefixBytes {
+				return nil
+			}
 		}
-		if in.buffer == nil {
-			in.buffer = bufferOf(in.want)
-		}
-		*in.buffer = append(*in.buffer, part...)
-		if len(*in.buffer) < in.want {
-			return nil
-		}
-		err := handle(*in.buffer)
-		in.drop()
-		in.have = 0
+		n, err := in.readBody(data, handle)
 		if err != nil {
 			return err
 		}
+		data = data[n:]
 	}
 	return nil
 }
 
-// drop the buffer.
-func (in *inbox) drop() {
+// readPrefix reads the rest of a message's prefix. It returns how many bytes of data it used.
+func (in *messageReader) readPrefix(data []byte, most int) (int, error) {
+	n := copy(in.prefix[in.prefixBytes:], data)
+	if in.prefixBytes += n; in.prefixBytes < PrefixBytes {
+		return n, nil
+	}
+	in.messageBytes = int(binary.BigEndian.Uint32(in.prefix[1:]))
+	if in.prefix[0] != 0 || in.messageBytes > most {
+		return n, status.Errorf(codes.ResourceExhausted, "the peer sent a message of %d bytes (compression flag %d); at most %d bytes, uncompressed, are accepted", in.messageBytes, in.prefix[0], most)
+	}
+	return n, nil
+}
+
+// readBody reads the rest of a message's body, and passes a complete message to handle. It returns how
+// many bytes of data it used. A message that lies within one frame is not copied.
+func (in *messageReader) readBody(data []byte, handle func([]byte) error) (int, error) {
+	missing := in.messageBytes
 	if in.buffer != nil {
-		keep(in.buffer)
+		missing -= len(*in.buffer)
+	}
+	part := data[:min(missing, len(data))]
+	if in.buffer == nil && len(part) == in.messageBytes {
+		in.prefixBytes = 0
+		return len(part), handle(part)
+	}
+	if in.buffer == nil {
+		in.buffer = bufferOf(in.messageBytes)
+	}
+	*in.buffer = append(*in.buffer, part...)
+	if len(*in.buffer) < in.messageBytes {
+		return len(part), nil
+	}
+	err := handle(*in.buffer)
+	in.dropBuffer()
+	in.prefixBytes = 0
+	return len(part), err
+}
+
+// dropBuffer recycles the buffer of an incomplete message.
+func (in *messageReader) dropBuffer() {
+	if in.buffer != nil {
+		recycleBuffer(in.buffer)
 		in.buffer = nil
 	}
 }
 
-// buffers by the power of two of their size.
+// buffers holds free buffers by the power of two of their size.
 var buffers [32]sync.Pool
 
 func bufferOf(size int) *[]byte {
@@ -213,7 +252,7 @@ func bufferOf(size int) *[]byte {
 	return &b
 }
 
-func keep(b *[]byte) {
+func recycleBuffer(b *[]byte) {
 	*b = (*b)[:0]
 	buffers[bits.Len(uint(cap(*b)))-1].Put(b)
 }

@@ -46,7 +46,7 @@ func peerOf(t *testing.T, play func(f *http2.Framer) error) (messages []string, 
 	return messages, err
 }
 
-func fields(pairs ...string) []byte {
+func encodePairs(pairs ...string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	e.SetMaxDynamicTableSize(0)
@@ -58,7 +58,7 @@ func fields(pairs ...string) []byte {
 
 func TestFrames(t *testing.T) {
 	well := func(f *http2.Framer) error {
-		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: fields("grpc-status", "0")})
+		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: encodePairs("grpc-status", "0")})
 	}
 	cases := map[string]struct {
 		play     func(f *http2.Framer) error
@@ -66,7 +66,7 @@ func TestFrames(t *testing.T) {
 		messages int
 	}{
 		"messages cut anywhere": {func(f *http2.Framer) error {
-			wire := append(Frame([]byte("one")), append(Frame(nil), Frame([]byte(strings.Repeat("x", 90)))...)...)
+			wire := append(FrameMessage([]byte("one")), append(FrameMessage(nil), FrameMessage([]byte(strings.Repeat("x", 90)))...)...)
 			for _, b := range wire {
 				if err := f.WriteData(1, false, []byte{b}); err != nil {
 					return err
@@ -75,20 +75,20 @@ func TestFrames(t *testing.T) {
 			return well(f)
 		}, codes.OK, 3},
 		"padding": {func(f *http2.Framer) error {
-			if err := f.WriteDataPadded(1, false, Frame([]byte("one")), make([]byte, 200)); err != nil {
+			if err := f.WriteDataPadded(1, false, FrameMessage([]byte("one")), make([]byte, 200)); err != nil {
 				return err
 			}
 			return well(f)
 		}, codes.OK, 1},
 		"fields that go on": {func(f *http2.Framer) error {
-			block := fields(":status", "200", "content-type", "application/grpc", "grpc-status", "7", "grpc-message", "no")
+			block := encodePairs(":status", "200", "content-type", "application/grpc", "grpc-status", "7", "grpc-message", "no")
 			if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true, BlockFragment: block[:3]}); err != nil {
 				return err
 			}
 			return f.WriteContinuation(1, true, block[3:])
 		}, codes.PermissionDenied, 0},
 		"a table that is said to be empty": {func(f *http2.Framer) error {
-			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: append([]byte{0x20}, fields("grpc-status", "0")...)})
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: append([]byte{0x20}, encodePairs("grpc-status", "0")...)})
 		}, codes.OK, 0},
 		"reset": {func(f *http2.Framer) error { return f.WriteRSTStream(1, http2.ErrCodeRefusedStream) }, codes.Unavailable, 0},
 		"gone before the call": {func(f *http2.Framer) error {
@@ -104,7 +104,7 @@ func TestFrames(t *testing.T) {
 			return well(f)
 		}, codes.OK, 0},
 		"HTTP": {func(f *http2.Framer) error {
-			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: fields(":status", "503")})
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: encodePairs(":status", "503")})
 		}, codes.Unavailable, 0},
 		"data at the end": {func(f *http2.Framer) error { return f.WriteData(1, true, nil) }, codes.Internal, 0},
 		"compressed": {func(f *http2.Framer) error {
@@ -140,19 +140,19 @@ func TestAnswers(t *testing.T) {
 		if s, ok := answer.(*http2.SettingsFrame); !ok || !s.IsAck() {
 			return fmt.Errorf("the answer to settings is %v: %w", answer, err)
 		}
-		for range window / 2 / 100 { // the window is opened again, once half of it is used
-			if err := f.WriteData(1, false, Frame(make([]byte, 95))); err != nil {
+		for range callWindow / 2 / 100 { // the window is opened again, once half of it is used
+			if err := f.WriteData(1, false, FrameMessage(make([]byte, 95))); err != nil {
 				return err
 			}
 		}
-		if err := f.WriteData(1, false, Frame(make([]byte, 95))); err != nil {
+		if err := f.WriteData(1, false, FrameMessage(make([]byte, 95))); err != nil {
 			return err
 		}
 		opened := uint32(0)
 		for range 2 {
 			answer, err = f.ReadFrame()
 			w, ok := answer.(*http2.WindowUpdateFrame)
-			if !ok || w.Increment < window/2 {
+			if !ok || w.Increment < callWindow/2 {
 				return fmt.Errorf("%v comes in place of a window: %w", answer, err)
 			}
 			opened += w.StreamID
@@ -160,7 +160,7 @@ func TestAnswers(t *testing.T) {
 		if opened != 1 {
 			return fmt.Errorf("windows of the connection and of the call are not opened")
 		}
-		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: fields("grpc-status", "0")})
+		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: encodePairs("grpc-status", "0")})
 	})
 	if err != nil {
 		t.Error(err)

@@ -12,72 +12,72 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// requestFields is the block of header fields that opens the call.
+// requestFields returns the header block that opens the call.
 func requestFields(o *Options) []byte {
-	return encoded([]hpack.HeaderField{
+	return encodeFields([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: o.Method},
 		{Name: ":authority", Value: o.Authority}, {Name: "content-type", Value: "application/grpc"},
 		{Name: "user-agent", Value: "atoll-fleet"}, {Name: "te", Value: "trailers"},
 	}).Bytes()
 }
 
-// encoded is a block of header fields, without any table.
-func encoded(fields []hpack.HeaderField) *bytes.Buffer {
+// encodeFields returns a header block that uses no dynamic table.
+func encodeFields(fields []hpack.HeaderField) *bytes.Buffer {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	e.SetMaxDynamicTableSize(0)
 	for _, f := range fields {
-		_ = e.WriteField(f) // a buffer takes everything
+		_ = e.WriteField(f) // writing to a buffer does not fail
 	}
 	return &b
 }
 
-// headersMost bounds the fields of one answer.
-const headersMost = 64 << 10
+// maxResponseHeaderBytes limits the header fields of a response.
+const maxResponseHeaderBytes = 64 << 10
 
-// headers reads the answer's first fields, or its last, with those that continue
-// them.
-func (c *Call) headers(r *reader, f *http2.HeadersFrame) (over bool, err error) {
+// readHeaders reads the response's header or trailer fields, with the frames that continue them.
+// It reports whether the call is over.
+func (c *Call) readHeaders(r *reader, f *http2.HeadersFrame) (over bool, err error) {
 	if f.StreamID != streamID {
-		return true, protocolError("fields of a stream that nobody opened")
+		return true, protocolError("header fields on an unopened stream")
 	}
 	over = f.StreamEnded()
 	block := bytes.Clone(f.HeaderBlockFragment())
 	for ended := f.HeadersEnded(); !ended; {
-		if _, err := io.ReadFull(c.conn, c.head[:]); err != nil {
+		if _, err := io.ReadFull(c.conn, c.frameHeader[:]); err != nil {
 			return true, err
 		}
-		r.head = c.head[:]
+		r.head = c.frameHeader[:]
 		next, err := r.framer.ReadFrame()
 		if err != nil {
 			return true, err
 		}
 		more, ok := next.(*http2.ContinuationFrame)
-		if !ok || more.StreamID != streamID || len(block) > headersMost {
-			return true, protocolError("fields that do not end")
+		if !ok || more.StreamID != streamID || len(block) > maxResponseHeaderBytes {
+			return true, protocolError("header fields that are incomplete or too large")
 		}
 		block = append(block, more.HeaderBlockFragment()...)
 		ended = more.HeadersEnded()
 	}
-	told := answer{}
-	r.fields.SetMaxStringLength(headersMost)
-	r.fields.SetEmitFunc(told.field)
+	response := responseFields{}
+	r.fields.SetMaxStringLength(maxResponseHeaderBytes)
+	r.fields.SetEmitFunc(response.readField)
 	defer r.fields.SetEmitFunc(nil)
 	if _, err = r.fields.Write(block); err == nil {
 		err = r.fields.Close()
 	}
 	if err != nil {
-		return true, protocolError("fields that cannot be read: " + err.Error())
+		return true, protocolError("malformed header fields: " + err.Error())
 	}
-	return over, told.verdict(over)
+	return over, response.statusError(over)
 }
 
-// answer is what of the fields matters.
-type answer struct {
+// responseFields holds the fields of a response that matter.
+type responseFields struct {
 	http, code, message string
 }
 
-func (a *answer) field(f hpack.HeaderField) {
+func (a *responseFields) readField(f hpack.HeaderField) {
 	switch f.Name {
 	case ":status":
 		a.http = f.Value
@@ -88,16 +88,16 @@ func (a *answer) field(f hpack.HeaderField) {
 	}
 }
 
-func (a *answer) verdict(over bool) error {
+func (a *responseFields) statusError(over bool) error {
 	switch {
 	case a.http != "" && a.http != "200":
-		return status.Error(codes.Unavailable, "the peer answers with HTTP status "+a.http)
+		return status.Error(codes.Unavailable, "the peer answered with HTTP status "+a.http)
 	case !over:
 		return nil
 	}
 	code, err := strconv.ParseUint(a.code, 10, 32)
 	if err != nil {
-		return protocolError("no gRPC status")
+		return protocolError("trailers without a gRPC status")
 	}
 	message, err := url.PathUnescape(a.message)
 	if err != nil {

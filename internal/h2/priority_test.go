@@ -28,7 +28,7 @@ func (heavy) Open(r grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.B
 func TestInlineCallsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		say := make(chan struct{})
-		o := options()
+		o := testOptions()
 		o.Inline = func(method string) bool { return method == pb.Session_Connect_FullMethodName }
 		s := NewServer(t.Context(), o)
 		pb.RegisterSessionServer(s, &testServer{connect: func(r rpc) error {
@@ -41,7 +41,7 @@ func TestInlineCallsGoFirst(t *testing.T) {
 		}})
 		pb.RegisterTunnelServer(s, heavy{})
 		mine, its := net.Pipe()
-		p := &raw{Conn: mine, framer: http2.NewFramer(mine, mine), got: make(chan string, 10_000)}
+		p := &rawClient{Conn: mine, framer: http2.NewFramer(mine, mine), frames: make(chan string, 10_000)}
 		go s.Serve(its, nil)
 		taken := 0
 		go func() {
@@ -53,34 +53,34 @@ func TestInlineCallsGoFirst(t *testing.T) {
 				if d, ok := f.(*http2.DataFrame); ok {
 					taken += int(d.Length)
 				}
-				p.got <- describe(f)
+				p.frames <- describe(f)
 			}
 		}()
 		defer func() { mine.Close(); s.Stop() }()
 		_, _ = p.Write([]byte(http2.ClientPreface))
 		_ = p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-		if err := p.open(1, false); err != nil {
+		if err := p.openStream(1, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range []uint32{3, 5, 7} {
-			if err := p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true, BlockFragment: ask(pb.Tunnel_Open_FullMethodName)}); err != nil {
+			if err := p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true, BlockFragment: requestBlock(pb.Tunnel_Open_FullMethodName)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
-		if taken < windowStart/2 {
+		if taken < initialWindow/2 {
 			t.Fatalf("tunnels sent %d bytes only", taken)
 		}
-		for len(p.got) > 0 {
-			<-p.got
+		for len(p.frames) > 0 {
+			<-p.frames
 		}
 		close(say)
 		synctest.Wait()
-		if len(p.got) == 0 {
-			t.Errorf("tunnels have sent %d bytes of a window of %d, and the session may say nothing", taken, windowStart)
+		if len(p.frames) == 0 {
+			t.Errorf("tunnels have sent %d bytes of a window of %d, and the session may say nothing", taken, initialWindow)
 		}
-		for len(p.got) > 0 {
-			if f := <-p.got; f != "HEADERS 1" && f != "DATA 1" {
+		for len(p.frames) > 0 {
+			if f := <-p.frames; f != "HEADERS 1" && f != "DATA 1" {
 				t.Errorf("%s came before the session's", f)
 			}
 		}
@@ -91,12 +91,12 @@ func TestInlineCallsGoFirst(t *testing.T) {
 // something to spare for all of them, and give it back.
 func TestWindowsThatAreToSpare(t *testing.T) {
 	const usual, larger = 64 << 10, 256 << 10
-	o := options()
+	o := testOptions()
 	o.Window, o.WindowOf, o.Spare = usual, func(string) int { return larger }, 2*(larger-usual)
 	s := NewServer(t.Context(), o)
 	defer s.Stop()
-	c := &conn{server: s, base: t.Context(), recvWindow: usual, recvLeft: usual}
-	c.change.L, c.nc = &c.mu, &net.TCPConn{}
+	c := &conn{server: s, baseContext: t.Context(), recvWindow: usual, recvAvailable: usual}
+	c.change.L, c.netConn = &c.mu, &net.TCPConn{}
 	w := writers.Get().(*writer)
 	defer w.release()
 	var all []*stream
@@ -104,22 +104,22 @@ func TestWindowsThatAreToSpare(t *testing.T) {
 		one := newStream(c, uint32(2*i+1), &method{window: larger}, &request{})
 		c.streams = append(c.streams, one)
 		all = append(all, one)
-		if err := c.widen(w, one); err != nil || one.window != usual {
+		if err := c.widenWindow(w, one); err != nil || one.window != usual {
 			t.Errorf("of one of which nothing came: %d, %v", one.window, err)
 		}
 	}
 	for i, one := range all {
-		one.total = usual
+		one.receivedBytes = usual
 		want := int64(larger)
 		if i == 2 {
 			want = usual
 		}
-		if err := c.widen(w, one); err != nil || one.window != want || one.recvLeft != want {
-			t.Errorf("the window of call %d: %d, %d, %v; wanted %d", i, one.window, one.recvLeft, err, want)
+		if err := c.widenWindow(w, one); err != nil || one.window != want || one.recvAvailable != want {
+			t.Errorf("the window of call %d: %d, %d, %v; wanted %d", i, one.window, one.recvAvailable, err, want)
 		}
 	}
 	c.remove(all[0])
-	if err := c.widen(w, all[2]); err != nil || all[2].window != larger {
+	if err := c.widenWindow(w, all[2]); err != nil || all[2].window != larger {
 		t.Errorf("after another has ended: %d, %v", all[2].window, err)
 	}
 	c.remove(all[1])

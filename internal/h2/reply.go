@@ -13,20 +13,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// firstFields of every answer.
+// firstFields returns the fields with which every response begins.
 func firstFields(http string) []hpack.HeaderField {
 	return []hpack.HeaderField{{Name: ":status", Value: http}, {Name: "content-type", Value: "application/grpc"}}
 }
 
-// lastFields of an answer: its status and what the handler adds. They are the first as
-// well where none were sent.
+// lastFields returns the trailer fields: the status and the handler's trailers. When no header
+// fields were sent, they include those of firstFields.
 func lastFields(headed bool, http string, st *status.Status, md metadata.MD) []hpack.HeaderField {
 	var out []hpack.HeaderField
 	if !headed {
 		out = firstFields(http)
 	}
 	out = append(out, hpack.HeaderField{Name: "grpc-status", Value: strconv.Itoa(int(st.Code()))},
-		hpack.HeaderField{Name: "grpc-message", Value: percent(st.Message())})
+		hpack.HeaderField{Name: "grpc-message", Value: percentEncode(st.Message())})
 	if p := st.Proto(); len(p.GetDetails()) > 0 {
 		if raw, err := proto.Marshal(p); err == nil {
 			out = append(out, hpack.HeaderField{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(raw)})
@@ -35,7 +35,7 @@ func lastFields(headed bool, http string, st *status.Status, md metadata.MD) []h
 	return append(out, userFields(md)...)
 }
 
-// userFields are what a handler adds; what is HTTP's or gRPC's is not his to say.
+// userFields returns the handler's fields, without those that HTTP and gRPC reserve.
 func userFields(md metadata.MD) []hpack.HeaderField {
 	var out []hpack.HeaderField
 	for name, values := range md {
@@ -52,8 +52,8 @@ func userFields(md metadata.MD) []hpack.HeaderField {
 	return out
 }
 
-// percent encodes what is not printable ASCII, and the percent sign.
-func percent(message string) string {
+// percentEncode encodes the percent sign and all bytes that are not printable ASCII.
+func percentEncode(message string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for _, c := range []byte(strings.ToValidUTF8(message, "�")) {
@@ -68,20 +68,20 @@ func percent(message string) string {
 	return b.String()
 }
 
-// fields writes header fields of a stream, last or not.
-func (w *writer) fields(id uint32, last bool, fields []hpack.HeaderField) error {
-	b := encoded(fields)
-	first := b.Next(frameMost)
+// writeFields writes a header block for a stream, in as many frames as it needs.
+func (w *writer) writeFields(id uint32, last bool, fields []hpack.HeaderField) error {
+	b := encodeFields(fields)
+	first := b.Next(maxFrameBytes)
 	err := w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: b.Len() == 0, EndStream: last, BlockFragment: first})
 	for b.Len() > 0 {
-		next := b.Next(frameMost)
+		next := b.Next(maxFrameBytes)
 		err = errors.Join(err, w.framer.WriteContinuation(id, b.Len() == 0, next))
 	}
 	return err
 }
 
-// end a stream of which the peer may have more to say, unless it has ended it.
-func (w *writer) end(id uint32, ended bool) error {
+// endStream resets a stream that the peer has not ended, so that the peer stops sending.
+func (w *writer) endStream(id uint32, ended bool) error {
 	if ended {
 		return nil
 	}

@@ -10,101 +10,102 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"atoll.dev/atoll/internal/pace"
 )
 
-// ServerOptions of a Server. Those that say what nil means may be left out.
+// PanicReporter reports panics.
+type PanicReporter interface {
+	// ReportPanic gets the value of a panic while a frame was handled, during the panic. The
+	// connection ends by it.
+	ReportPanic(value any)
+}
+
+// ServerOptions configure a Server. Functions can be nil where their comment describes it.
 type ServerOptions struct {
-	// Inline tells by its full name of a method whose handler may have the goroutine
-	// of its connection; such a handler receives until the call is over. nil: none.
+	// Inline reports whether a method, by its full name, runs in the goroutine of its connection. Its
+	// handler must receive until the call is over. nil: no method does.
 	Inline func(method string) bool
-	// MessageMost bounds what is received, in bytes.
+	// MessageMost is the largest message that is accepted, in bytes.
 	MessageMost int
-	// MessageMostOf bounds it for calls of a method, by its full name; nil: MessageMost.
+	// MessageMostOf returns the largest message for a method, by its full name. nil: MessageMost.
 	MessageMostOf func(method string) int
-	// Window of a connection and of each of its streams: what the peer may send before
-	// it is read.
+	// Window is the receive window of a connection and of each of its streams.
 	Window int
-	// WindowOf lets calls of a method, by its full name, have a larger one, and with them
-	// their connection, when so much comes of them. nil, and less than Window: Window.
+	// WindowOf returns the window to which calls of a method, by its full name, and their connection
+	// grow when data arrives. nil, or less than Window: Window.
 	WindowOf func(method string) int
-	// Spare is by how much, in bytes, the windows of all calls of all connections together
-	// may be larger than Window. Calls for which nothing is left stay at Window.
+	// Spare is the number of bytes by which the windows of all calls together can exceed Window. Calls
+	// stay at Window when none are left.
 	Spare int64
-	// Streams at a time of one connection.
+	// Streams is the number of concurrent streams of one connection.
 	Streams int
-	// FieldsMost bounds the header fields of a request, as HTTP/2 counts them.
+	// FieldsMost is the largest size of a request's header fields, as HTTP/2 counts it.
 	FieldsMost int
-	// PingAfter so much silence; PingTimeout after that the connection is given up.
+	// PingAfter is the silence after which the peer is pinged. The connection is closed when no answer
+	// comes within PingTimeout.
 	PingAfter, PingTimeout time.Duration
-	// PingsApart is how far apart the peer's pings must be.
+	// PingsApart is the smallest interval between the peer's pings.
 	PingsApart time.Duration
-	// WriteTimeout is how long a write may take that the peer does not take in.
+	// Panics gets the panics while frames were handled. nil: they are not reported.
+	Panics PanicReporter
+	// WriteTimeout is how long a write can block before the connection is closed.
 	WriteTimeout time.Duration
 }
 
-// method that is served.
+// method is a registered method.
 type method struct {
-	name   string
-	inline bool
-	window int
-	most   int // bytes of a message
-	impl   any
-	unary  grpc.MethodHandler
-	stream grpc.StreamHandler
+	name            string
+	inline          bool
+	window          int
+	maxMessageBytes int // bytes of a message
+	impl            any
+	unary           grpc.MethodHandler
+	stream          grpc.StreamHandler
 }
 
-// Server serves gRPC. Make it with NewServer.
+// Server serves gRPC. NewServer makes one.
 type Server struct {
-	o    ServerOptions
-	base context.Context // of all calls; it gives values only
+	options     ServerOptions
+	baseContext context.Context // parent of all calls' contexts; it has values and no deadline
 
 	methods map[string]*method
-	spare   atomic.Int64 // what is left of it
+	spare   atomic.Int64 // bytes that are left of ServerOptions.Spare
 
-	mu      sync.Mutex
-	conns   map[*conn]struct{}
-	stopped bool
-	served  sync.WaitGroup // connections and handlers
-	wheel   wheel
-	// ends paces how connections are cleared away that their peers have left: where a
-	// link goes that many came by, all of them would run at once, and whatever else the
-	// process does would wait for its turn among them.
-	ends *rate.Limiter
+	mu           sync.Mutex
+	conns        map[*conn]struct{}
+	stopped      bool
+	running      sync.WaitGroup // connections and handlers
+	keepalive    keepaliveTicker
+	closeLimiter *pace.Limiter
 }
 
-// endsPerCore a second may be cleared away when many end at once, endsAtOnce of them
-// without waiting. One takes some hundred microseconds.
-const (
-	endsPerCore = 2000
-	endsAtOnce  = 100
-)
+var errStopped = errors.New("the server is stopping")
 
-var errStopped = errors.New("the server stops")
-
-// NewServer gives a server that is to be stopped. Of ctx calls see the values, not the end.
+// NewServer returns a server that must be stopped. Calls see the values of ctx, but not its
+// cancellation.
 func NewServer(ctx context.Context, o ServerOptions) *Server {
-	s := &Server{o: o, base: context.WithoutCancel(ctx), methods: map[string]*method{}, conns: map[*conn]struct{}{}}
+	s := &Server{options: o, baseContext: context.WithoutCancel(ctx), methods: map[string]*method{}, conns: map[*conn]struct{}{}}
 	s.spare.Store(o.Spare)
-	s.ends = rate.NewLimiter(rate.Limit(endsPerCore*runtime.GOMAXPROCS(0)), endsAtOnce)
-	s.wheel.stop = make(chan struct{})
-	s.served.Go(s.turn)
+	s.closeLimiter = pace.ClosesPerCore.Times(runtime.GOMAXPROCS(0)).NewLimiter()
+	s.keepalive.stop = make(chan struct{})
+	s.running.Go(s.runKeepalive)
 	return s
 }
 
-// RegisterService serves a service. All are registered before the first connection.
+// RegisterService registers a service. All services are registered before the first connection.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 	add := func(name string, m method) {
 		m.name, m.impl = "/"+d.ServiceName+"/"+name, impl
-		m.inline = s.o.Inline != nil && s.o.Inline(m.name)
-		if m.window = s.o.Window; s.o.WindowOf != nil {
-			m.window = max(m.window, s.o.WindowOf(m.name))
+		m.inline = s.options.Inline != nil && s.options.Inline(m.name)
+		if m.window = s.options.Window; s.options.WindowOf != nil {
+			m.window = max(m.window, s.options.WindowOf(m.name))
 		}
-		if m.most = s.o.MessageMost; s.o.MessageMostOf != nil {
-			m.most = s.o.MessageMostOf(m.name)
+		if m.maxMessageBytes = s.options.MessageMost; s.options.MessageMostOf != nil {
+			m.maxMessageBytes = s.options.MessageMostOf(m.name)
 		}
 		s.methods[m.name] = &m
 	}
@@ -116,8 +117,8 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// spend some of what is to spare; false where there is not enough.
-func (s *Server) spend(bytes int64) bool {
+// spendSpare reserves bytes of the spare window. It returns false when too few are left.
+func (s *Server) spendSpare(bytes int64) bool {
 	if s.spare.Add(-bytes) >= 0 {
 		return true
 	}
@@ -125,8 +126,8 @@ func (s *Server) spend(bytes int64) bool {
 	return false
 }
 
-// missing says what is not served of a method's name.
-func (s *Server) missing(name string) string {
+// unservedText returns the error text for a method that is not registered.
+func (s *Server) unservedText(name string) string {
 	service := name[:strings.LastIndexByte(name, '/')+1]
 	for known := range s.methods {
 		if strings.HasPrefix(known, service) {
@@ -136,27 +137,27 @@ func (s *Server) missing(name string) string {
 	return "unknown service " + strings.Trim(service, "/")
 }
 
-// Serve a connection until it is over, and close it. A deadline that it has bounds how
-// long the peer may take to greet.
+// Serve serves a connection until it ends, and closes it. A deadline on the connection limits
+// how long the handshake takes.
 func (s *Server) Serve(nc net.Conn, info credentials.AuthInfo) {
 	c := newConn(s, nc, info)
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
-		_ = nc.Close() // nothing was said on it
+		_ = nc.Close() // nothing was written to it
 		return
 	}
 	s.conns[c] = struct{}{}
-	s.served.Add(1)
+	s.running.Add(1)
 	s.mu.Unlock()
 	c.serve()
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
-	s.served.Done()
+	s.running.Done()
 }
 
-// Stop ends all connections, and returns when nothing of the server is left.
+// Stop ends all connections. It returns when all handlers and connections have ended.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	first := !s.stopped
@@ -166,21 +167,22 @@ func (s *Server) Stop() {
 	}
 	s.mu.Unlock()
 	if first {
-		close(s.wheel.stop)
+		close(s.keepalive.stop)
 	}
-	s.served.Wait()
+	s.running.Wait()
 }
 
-// callerOf a connection, for its calls.
-func callerOf(ctx context.Context, nc net.Conn, info credentials.AuthInfo) context.Context {
+// withPeer returns a context with the connection's peer, for its calls.
+func withPeer(ctx context.Context, nc net.Conn, info credentials.AuthInfo) context.Context {
 	return peer.NewContext(ctx, &peer.Peer{Addr: nc.RemoteAddr(), LocalAddr: nc.LocalAddr(), AuthInfo: info})
 }
 
-// HangUp gives what frees the handler of a call from waiting for the other end; nil for
-// a call that no Server of this package serves.
-func HangUp(ctx context.Context) context.CancelFunc {
+// FindCallCancel returns the function that frees the handler of a call from waiting for the other
+// end. It is nil for a call of another server than Server and one with WithCallCancel.
+func FindCallCancel(ctx context.Context) context.CancelFunc {
 	if s, ok := grpc.ServerTransportStreamFromContext(ctx).(*transport); ok {
-		return (*stream)(s).hangUp
+		return (*stream)(s).abortCall
 	}
-	return nil
+	end, _ := ctx.Value(callCancelKey{}).(context.CancelFunc)
+	return end
 }

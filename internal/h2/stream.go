@@ -14,46 +14,48 @@ import (
 )
 
 var (
-	errGone    = status.Error(codes.Canceled, "the connection is over")
-	errHungUp  = status.Error(codes.Canceled, "context canceled")
-	errNoProto = errors.New("not a message of protobuf")
+	errConnClosed = status.Error(codes.Canceled, "the connection has ended")
+	errAborted    = status.Error(codes.Canceled, "context canceled")
+	errNoProto    = errors.New("not a protobuf message")
 )
 
-// chunkMost is written at once, so that calls of a connection take turns.
-const chunkMost = 2 * frameMost
+// maxChunkBytes is the most that a call writes at once, so that the calls of a connection take
+// turns.
+const maxChunkBytes = 2 * maxFrameBytes
 
-// windowReserved of a connection's window for calls that are Inline, a quarter at most.
-const windowReserved = 64 << 10
+// reservedWindow is the part of a connection's window that is reserved for Inline calls; at most
+// a quarter.
+const reservedWindow = 64 << 10
 
-// stream is one call. It is its handler's grpc.ServerStream.
+// stream is one call, and the grpc.ServerStream of its handler.
 type stream struct {
-	c      *conn
+	conn   *conn
 	id     uint32
 	method *method
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	// Under the connection's mu:
-	came       pile
-	reading    bool  // the handler waits for a message
-	ended      bool  // the peer says no more
-	silenced   bool  // nor listens
-	err        error // why the call is over for the handler
-	window     int64 // what the handler need not have read
-	recvLeft   int64 // what the peer may send
-	total      int64 // that it has sent, until window is as large as it may be
-	sendWindow int64
+	// Guarded by conn.mu:
+	received      recvBuffer
+	reading       bool  // the handler waits for a message
+	remoteClosed  bool  // the peer has half-closed the stream
+	remoteReset   bool  // the peer has reset the stream
+	err           error // why the call ended for the handler
+	window        int64 // size of the receive window
+	recvAvailable int64 // part of it that the peer can still use
+	receivedBytes int64 // bytes received, until the window has its full size
+	sendWindow    int64
 
-	// Under the connection's wmu:
-	headed          bool // header fields were sent
-	over            bool // nothing more is sent
+	// header fields were sent
+	headersSent     bool // header fields were sent
+	finished        bool // nothing more is sent
 	header, trailer metadata.MD
 }
 
-// newStream of a request. The caller holds the connection's mu.
+// newStream returns the stream of a request. The caller holds conn.mu.
 func newStream(c *conn, id uint32, m *method, r *request) *stream {
-	s := &stream{c: c, id: id, method: m, window: int64(c.server.o.Window), recvLeft: int64(c.server.o.Window), sendWindow: c.sendStart}
-	ctx := metadata.NewIncomingContext(c.base, r.md)
+	s := &stream{conn: c, id: id, method: m, window: int64(c.server.options.Window), recvAvailable: int64(c.server.options.Window), sendWindow: c.initialSendWindow}
+	ctx := metadata.NewIncomingContext(c.baseContext, r.md)
 	ctx = grpc.NewContextWithServerTransportStream(ctx, (*transport)(s))
 	if r.timeout == 0 {
 		s.ctx, s.cancel = context.WithCancel(ctx)
@@ -68,7 +70,7 @@ func newStream(c *conn, id uint32, m *method, r *request) *stream {
 	return s
 }
 
-// transport is what package grpc finds of a stream in its context.
+// transport is the view of a stream that package grpc finds in the call's context.
 type transport stream
 
 func (t *transport) Method() string                  { return t.method.name }
@@ -79,32 +81,30 @@ func (t *transport) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// endLocked ends the call for its handler. The caller holds the connection's mu.
+// endLocked ends the call for its handler. The caller holds conn.mu.
 func (s *stream) endLocked(why error) {
 	if s.err != nil {
 		return
 	}
 	s.err = why
 	s.cancel()
-	s.c.poke()
+	s.conn.wakeReader()
 }
 
-// hangUp frees the handler from waiting for the peer.
-func (s *stream) hangUp() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.endLocked(errHungUp)
+// abortCall ends the call, so that the handler stops waiting for the peer.
+func (s *stream) abortCall() {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.endLocked(errAborted)
 }
 
-// run the handler, and tell the peer how it ended.
+// run runs the handler and sends its status to the peer.
 func (s *stream) run() {
-	s.finish(s.handle())
-	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.endLocked(errHungUp)
-	c.remove(s)
-	s.came.drop()
+	s.sendStatus(s.handle())
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.endLocked(errAborted)
+	s.received.dropAll()
 }
 
 func (s *stream) handle() error {
@@ -118,96 +118,98 @@ func (s *stream) handle() error {
 	return s.SendMsg(reply)
 }
 
-// finish tells the peer the status.
-func (s *stream) finish(err error) {
+// sendStatus removes the stream from the open ones and sends its status. It removes first,
+// because the peer may open the next stream as soon as it reads the status.
+func (s *stream) sendStatus(err error) {
 	st, ok := status.FromError(err)
 	if !ok {
 		st = status.FromContextError(err)
 	}
-	c := s.c
+	c := s.conn
 	w := writers.Get().(*writer)
 	defer w.release()
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	c.mu.Lock()
-	ended, gone := s.ended, s.silenced || c.err != nil
-	var broke error
+	c.remove(s)
+	remoteClosed, gone := s.remoteClosed, s.remoteReset || c.err != nil
+	var flooded error
 	switch {
 	case st.Code() == codes.PermissionDenied || st.Code() == codes.Unauthenticated:
-		broke = c.patience.spend(costLittle)
+		flooded = c.flood.spendAllowance(costLittle)
 	case !gone:
-		c.patience.earn()
+		c.flood.earnAllowance()
 	}
-	if broke != nil {
-		c.failLocked(broke)
+	if flooded != nil {
+		c.failLocked(flooded)
 	}
 	c.mu.Unlock()
-	s.over = true
-	if gone || broke != nil {
+	s.finished = true
+	if gone || flooded != nil {
 		return
 	}
-	last := lastFields(s.headed, "200", st, s.trailer)
-	if !s.headed {
+	last := lastFields(s.headersSent, "200", st, s.trailer)
+	if !s.headersSent {
 		last = append(last, userFields(s.header)...)
 	}
-	if errors.Join(w.fields(s.id, true, last), w.end(s.id, ended)) == nil {
-		_ = c.flush(w) // the connection is over by that
+	if errors.Join(w.writeFields(s.id, true, last), w.endStream(s.id, remoteClosed)) == nil {
+		_ = c.flush(w) // a failed write ends the connection
 	}
 }
 
-// Context of the call.
+// Context returns the context of the call.
 func (s *stream) Context() context.Context { return s.ctx }
 
-// SetHeader adds to what is sent before the first message.
+// SetHeader adds header fields, which are sent before the first message.
 func (s *stream) SetHeader(md metadata.MD) error {
-	s.c.wmu.Lock()
-	defer s.c.wmu.Unlock()
-	if s.headed || s.over {
+	s.conn.writeMu.Lock()
+	defer s.conn.writeMu.Unlock()
+	if s.headersSent || s.finished {
 		return status.Error(codes.Internal, "header fields were sent already")
 	}
 	s.header = metadata.Join(s.header, md)
 	return nil
 }
 
-// SendHeader sends them now.
+// SendHeader adds header fields and sends them now.
 func (s *stream) SendHeader(md metadata.MD) error {
 	if err := s.SetHeader(md); err != nil {
 		return err
 	}
 	w := writers.Get().(*writer)
 	defer w.release()
-	s.c.wmu.Lock()
-	defer s.c.wmu.Unlock()
-	if err := s.head(w); err != nil {
+	s.conn.writeMu.Lock()
+	defer s.conn.writeMu.Unlock()
+	if err := s.writeHead(w); err != nil {
 		return err
 	}
-	return unavailable(s.c.flush(w))
+	return unavailableError(s.conn.flush(w))
 }
 
-// head writes the header fields, once. The caller holds wmu.
-func (s *stream) head(w *writer) error {
-	if s.headed {
+// writeHead writes the header fields once. The caller holds conn.writeMu.
+func (s *stream) writeHead(w *writer) error {
+	if s.headersSent {
 		return nil
 	}
-	s.headed = true
-	return w.fields(s.id, false, append(firstFields("200"), userFields(s.header)...))
+	s.headersSent = true
+	return w.writeFields(s.id, false, append(firstFields("200"), userFields(s.header)...))
 }
 
-// SetTrailer adds to what is sent with the status.
+// SetTrailer adds fields that are sent with the status.
 func (s *stream) SetTrailer(md metadata.MD) {
-	s.c.wmu.Lock()
-	defer s.c.wmu.Unlock()
+	s.conn.writeMu.Lock()
+	defer s.conn.writeMu.Unlock()
 	s.trailer = metadata.Join(s.trailer, md)
 }
 
-// SendMsg returns when the message was written.
+// SendMsg sends a message. It returns when the message was written.
 func (s *stream) SendMsg(m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {
 		return status.Errorf(codes.Internal, "send %T: %v", m, errNoProto)
 	}
 	buffer := bufferOf(PrefixBytes + proto.Size(message))
-	defer keep(buffer)
+	defer recycleBuffer(buffer)
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(append(*buffer, make([]byte, PrefixBytes)...), message)
 	if err != nil {
 		return status.Errorf(codes.Internal, "write %T: %v", m, err)
@@ -226,24 +228,24 @@ func (s *stream) SendMsg(m any) error {
 	return nil
 }
 
-// sendSome of a message, as much as the peer's windows take; n may be zero.
+// sendSome sends as much of b as the windows allow. n can be zero.
 func (s *stream) sendSome(b []byte) (n int, err error) {
-	c := s.c
+	c := s.conn
 	if !s.method.inline {
-		c.bulk.Lock()
-		defer c.bulk.Unlock()
+		c.bulkMu.Lock()
+		defer c.bulkMu.Unlock()
 	}
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	if s.over {
-		return 0, status.Error(codes.Internal, "send on a call that is over")
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	if s.finished {
+		return 0, status.Error(codes.Internal, "send on a call that has ended")
 	}
 	c.mu.Lock()
 	err = s.err
-	if n = int(min(int64(len(b)), chunkMost, s.sendable())); err == nil && n > 0 {
+	if n = int(min(int64(len(b)), maxChunkBytes, s.sendableBytes())); err == nil && n > 0 {
 		c.sendWindow -= int64(n)
 		s.sendWindow -= int64(n)
-		c.patience.earn()
+		c.flood.earnAllowance()
 	}
 	c.mu.Unlock()
 	if err != nil || n <= 0 {
@@ -251,55 +253,55 @@ func (s *stream) sendSome(b []byte) (n int, err error) {
 	}
 	w := writers.Get().(*writer)
 	defer w.release()
-	if err := s.head(w); err != nil {
+	if err := s.writeHead(w); err != nil {
 		return 0, status.Error(codes.Internal, err.Error())
 	}
-	for rest := b[:n]; len(rest) > 0; rest = rest[min(len(rest), frameMost):] {
-		if err := w.framer.WriteData(s.id, false, rest[:min(len(rest), frameMost)]); err != nil {
+	for rest := b[:n]; len(rest) > 0; rest = rest[min(len(rest), maxFrameBytes):] {
+		if err := w.framer.WriteData(s.id, false, rest[:min(len(rest), maxFrameBytes)]); err != nil {
 			return 0, status.Error(codes.Internal, err.Error())
 		}
 	}
-	return n, unavailable(c.flush(w))
+	return n, unavailableError(c.flush(w))
 }
 
-// sendable is how much of its windows the stream may use now. What is not Inline leaves a part of the connection's
-// to those that are. The caller holds the connection's mu.
-func (s *stream) sendable() int64 {
-	ofConn := s.c.sendWindow
+// sendableBytes returns how much the stream can send now. A stream that is not Inline leaves
+// reservedWindow of the connection's window to Inline streams. The caller holds conn.mu.
+func (s *stream) sendableBytes() int64 {
+	ofConn := s.conn.sendWindow
 	if !s.method.inline {
-		ofConn -= min(windowReserved, s.c.sendMost/4)
+		ofConn -= min(reservedWindow, s.conn.maxSendWindow/4)
 	}
 	return min(ofConn, s.sendWindow)
 }
 
-func unavailable(err error) error {
+func unavailableError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// awaitWindow waits until something may be sent, or the call is over.
+// awaitWindow waits until the stream can send, or the call has ended.
 func (s *stream) awaitWindow() {
-	c := s.c
+	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.await(func() bool { return s.err != nil || c.err != nil || s.sendable() > 0 })
+	c.awaitCondition(func() bool { return s.err != nil || c.err != nil || s.sendableBytes() > 0 })
 }
 
-// RecvMsg waits for a message, and reads the connection meanwhile where nobody does.
+// RecvMsg waits for a message. It reads the connection when no other goroutine does.
 func (s *stream) RecvMsg(m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {
 		return status.Errorf(codes.Internal, "receive %T: %v", m, errNoProto)
 	}
-	raw, open, err := s.next()
+	raw, increment, err := s.nextMessage()
 	if err != nil {
 		return err
 	}
-	defer keep(raw)
-	if open > 0 {
-		s.open(open)
+	defer recycleBuffer(raw)
+	if increment > 0 {
+		s.openWindow(increment)
 	}
 	if err := proto.Unmarshal((*raw)[PrefixBytes:], message); err != nil {
 		return status.Errorf(codes.Internal, "read %T: %v", m, err)
@@ -307,79 +309,78 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// next message with its prefix, and how far the window is to be opened again. Messages
-// that came before the end of the connection are handed over; a call that is hung up
+// nextMessage returns the next message with its prefix, and the window to return to the peer.
+// Messages that were received before the connection ended are still returned. An aborted call
 // ends at once.
-func (s *stream) next() (raw *[]byte, open uint32, err error) {
-	c := s.c
+func (s *stream) nextMessage() (raw *[]byte, increment uint32, err error) {
+	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !s.ready() {
+	if !s.isReadable() {
 		s.reading = true
-		if open := s.opening(); open > 0 { // for the rest of a message that is larger
+		if increment := s.windowIncrement(); increment > 0 { // for the rest of a message that is larger
 			c.mu.Unlock()
-			s.open(open)
+			s.openWindow(increment)
 			c.mu.Lock()
 		}
-		c.await(s.ready)
+		c.awaitCondition(s.isReadable)
 		s.reading = false
 	}
-	length, whole, err := s.came.first(s.method.most)
+	length, whole, err := s.received.firstMessage(s.method.maxMessageBytes)
 	switch {
-	case s.err != nil && !errors.Is(s.err, errGone):
+	case s.err != nil && !errors.Is(s.err, errConnClosed):
 		return nil, 0, s.err
 	case err != nil:
 		return nil, 0, err
 	case whole:
-		raw = s.came.take(length)
-		return raw, s.opening(), nil
-	case s.ended && s.came.size() > 0:
+		raw = s.received.takeMessage(length)
+		return raw, s.windowIncrement(), nil
+	case s.remoteClosed && s.received.byteSize() > 0:
 		return nil, 0, status.Error(codes.Internal, io.ErrUnexpectedEOF.Error())
-	case s.ended:
+	case s.remoteClosed:
 		return nil, 0, io.EOF
 	}
-	return nil, 0, errGone
+	return nil, 0, errConnClosed
 }
 
-// ready tells whether the handler need not wait for a message. The caller holds the
-// connection's mu.
-func (s *stream) ready() bool {
-	_, whole, err := s.came.first(s.method.most)
-	return whole || err != nil || s.ended || s.err != nil || s.c.err != nil
+// isReadable reports whether the handler can receive without waiting. The caller holds conn.mu.
+func (s *stream) isReadable() bool {
+	_, whole, err := s.received.firstMessage(s.method.maxMessageBytes)
+	return whole || err != nil || s.remoteClosed || s.err != nil || s.conn.err != nil
 }
 
-// takeData of the peer. The caller holds the connection's mu.
-func (s *stream) takeData(data []byte, last bool) {
+// receiveData adds data of the peer. The caller holds conn.mu.
+func (s *stream) receiveData(data []byte, last bool) {
 	if s.err == nil {
-		s.came.add(data)
+		s.received.add(data)
 	}
-	s.ended = s.ended || last
-	s.c.change.Broadcast()
+	s.remoteClosed = s.remoteClosed || last
+	s.conn.change.Broadcast()
 }
 
-// opening is how far the window is to be opened: it holds what the handler has not
-// read. While he waits for a message it holds none of it, so that a message may be
-// larger. The caller holds the connection's mu.
-func (s *stream) opening() uint32 {
+// windowIncrement returns the window to return to the peer: all but the unread data. While the
+// handler waits for the rest of a message, the unread data is not subtracted, so that a message
+// can be larger than the window. The caller holds conn.mu.
+func (s *stream) windowIncrement() uint32 {
 	held := 0
-	if !s.reading || s.ready() {
-		held = s.came.size()
+	if !s.reading || s.isReadable() {
+		held = s.received.byteSize()
 	}
-	open := s.window - int64(held) - s.recvLeft
-	if s.ended || s.err != nil || open < s.window/2 {
+	open := s.window - int64(held) - s.recvAvailable
+	if s.remoteClosed || s.err != nil || open < s.window/2 {
 		return 0
 	}
-	s.recvLeft += open
+	s.recvAvailable += open
 	return uint32(open)
 }
 
-// open the window.
-func (s *stream) open(by uint32) {
+// openWindow returns window to the peer.
+func (s *stream) openWindow(by uint32) {
 	w := writers.Get().(*writer)
 	defer w.release()
-	s.c.wmu.Lock()
-	defer s.c.wmu.Unlock()
-	if err := w.framer.WriteWindowUpdate(s.id, by); err == nil && !s.over {
-		_ = s.c.flush(w) // the connection is over by that
+	s.conn.writeMu.Lock()
+	defer s.conn.writeMu.Unlock()
+	if err := w.framer.WriteWindowUpdate(s.id, by); err == nil && !s.finished {
+		_ = s.conn.flush(w) // a failed write ends the connection
 	}
 }

@@ -16,11 +16,11 @@ type Room struct {
 // chance alone, hubs differ by a few in a hundred.
 func clearlyMore(share int) int { return share + share/10 + 20 }
 
-// Serving gives the addresses of the hubs that serve agents now, this one among them, in
-// order. A hub that has not been heard of for Grace serves nobody as far as this one knows.
-func (p *Peers) Serving() []string {
+// ServingHubs returns the addresses of the hubs that serve agents now, this one among them, in
+// order. A hub without a sign of life for Grace counts as not serving.
+func (p *Peers) ServingHubs() []string {
 	var out []string
-	if p.o.Serves() {
+	if p.hub.IsServing() {
 		out = append(out, p.o.Address)
 	}
 	p.mu.Lock()
@@ -34,11 +34,10 @@ func (p *Peers) Serving() []string {
 	return slices.Compact(out)
 }
 
-// Surplus tells how many streams this hub has more than its share of all that serve, and
-// which others have room for them, the emptiest first. It begins to tell when that is
-// clearly more, and then, while moving, until there is none. As long as a living hub has
-// not told what it holds there is none.
-func (p *Peers) Surplus(moving bool) (surplus int, rooms []Room) {
+// SurplusStreams returns the number of this hub's streams above its share of all serving hubs, and
+// the hubs with fewer, the emptiest first. It begins when the surplus is clear, and lasts, while
+// moving, until there is none. As long as a living hub has not sent its list there is none.
+func (p *Peers) SurplusStreams(moving bool) (surplus int, rooms []Room) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.complete.Load() {
@@ -50,11 +49,11 @@ func (p *Peers) Surplus(moving bool) (surplus int, rooms []Room) {
 			others[addressOf(name)] = len(h.sessions)
 		}
 	}
-	return balance(len(p.union.own), others, moving)
+	return computeSurplus(len(p.union.own), others, moving)
 }
 
-// balance is the pure core of Surplus.
-func balance(own int, others map[string]int, moving bool) (surplus int, rooms []Room) {
+// computeSurplus is the pure core of Surplus.
+func computeSurplus(own int, others map[string]int, moving bool) (surplus int, rooms []Room) {
 	all := own
 	for _, n := range others {
 		all += n

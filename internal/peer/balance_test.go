@@ -23,7 +23,7 @@ func TestWhoHasMoreThanItsShare(t *testing.T) {
 		{"the one that is back", 0, map[string]int{"b": 10_500, "c": 10_500}, true, "0 []"},
 		{"two are back", 21_000, map[string]int{"c": 300, "b": 0}, false, "13900 [{b 7100} {c 6800}]"},
 	} {
-		surplus, rooms := balance(c.own, c.others, c.moving)
+		surplus, rooms := computeSurplus(c.own, c.others, c.moving)
 		if got := fmt.Sprint(surplus, " ", rooms); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
@@ -44,7 +44,7 @@ func TestBalanceEnds(t *testing.T) {
 					others[other] = n
 				}
 			}
-			surplus, rooms := balance(own, others, moving[name])
+			surplus, rooms := computeSurplus(own, others, moving[name])
 			moving[name] = surplus > 0
 			for _, r := range rooms {
 				n := min(50, surplus, r.Streams)

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Of a hub's certificate: its common name and its organization. No agent gets one
-// of that organization, and hubs' are signed by the CA that only gateways trust.
+// The common name and the organization of a hub's certificate. No agent gets one of that
+// organization, and hubs' are signed by the CA that only gateways trust.
 const (
 	CommonName   = "atoll:hub"
 	Organization = "atoll:hubs"
@@ -36,8 +36,8 @@ const (
 	buffer           = 16 << 10
 )
 
-// fromHub refuses who is not a hub. The server's credentials say whose certificate of
-// the CA was shown.
+// fromHub refuses peers that are not hubs. The server's credentials have the CA's verified
+// certificate.
 func fromHub(ctx context.Context) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -53,8 +53,8 @@ func fromHub(ctx context.Context) error {
 	return nil
 }
 
-// dial another hub's gateway.
-func dial(address string, config func(host string) *tls.Config) (*grpc.ClientConn, error) {
+// dialHub dials another hub's gateway.
+func dialHub(address string, config func(host string) *tls.Config) (*grpc.ClientConn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("the address of a hub, %q, is not HOST:PORT: %w", address, err)
@@ -75,7 +75,7 @@ func dial(address string, config func(host string) *tls.Config) (*grpc.ClientCon
 	return conn, nil
 }
 
-// addressOf a hub by its name.
+// addressOf returns the address of a hub by its name.
 func addressOf(name string) string {
 	address, _, _ := strings.Cut(name, "_")
 	return address

@@ -14,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"atoll.dev/atoll/internal/watched"
+	"atoll.dev/atoll/internal/filteredwatch"
+	"atoll.dev/atoll/internal/pause"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 const (
@@ -33,16 +35,16 @@ const (
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// leaseName of the gateway at an address: one that comes back takes its own again.
+// leaseName returns the name of the Lease of the gateway at an address: one that comes back takes its own again.
 func leaseName(address string) string {
 	return "atoll-gateway-" + strings.Trim(notInNames.ReplaceAllString(strings.ToLower(address), "-"), "-")
 }
 
-// announce this hub until ctx ends, then take the announcement back.
-func (p *Peers) announce(ctx context.Context) {
+// announceHub announces this hub until ctx ends, then take the announcement back.
+func (p *Peers) announceHub(ctx context.Context) {
 	for failed := 0; ; {
 		after := renewEvery
-		if err := p.renew(ctx); err == nil {
+		if err := p.renewLease(ctx); err == nil {
 			failed = 0
 		} else {
 			after = retryEvery
@@ -50,16 +52,14 @@ func (p *Peers) announce(ctx context.Context) {
 				p.o.Log.Warn("cannot renew the Lease by which other hubs find this one; trying on", "err", err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			p.withdraw(ctx)
+		if !pause.WaitFor(ctx, after) {
+			p.deleteLease(ctx)
 			return
-		case <-time.After(after):
 		}
 	}
 }
 
-func (p *Peers) renew(ctx context.Context) error {
+func (p *Peers) renewLease(ctx context.Context) error {
 	name, now := leaseName(p.o.Address), metav1.NewMicroTime(time.Now())
 	seconds := int32(leaseDuration / time.Second)
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &p.self, LeaseDurationSeconds: &seconds, RenewTime: &now}
@@ -78,8 +78,8 @@ func (p *Peers) renew(ctx context.Context) error {
 	return nil
 }
 
-// withdraw the Lease, if it is this process's still.
-func (p *Peers) withdraw(ctx context.Context) {
+// deleteLease deletes the Lease, if it is this process's still.
+func (p *Peers) deleteLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	name := leaseName(p.o.Address)
@@ -102,14 +102,14 @@ type found struct {
 	stop   context.CancelFunc
 }
 
-// discover hubs by their Leases, and follow each while its Lease lives.
-func (p *Peers) discover(ctx context.Context, following *sync.WaitGroup) error {
+// discoverHubs hubs by their Leases, and follow each while its Lease lives.
+func (p *Peers) discoverHubs(ctx context.Context, following *sync.WaitGroup) error {
 	changed := make(chan struct{}, 1)
 	leases, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: watched.Labels(p.o.Leases, leaseLabel),
+		ListerWatcher: filteredwatch.ByLabels(p.o.Leases, leaseLabel),
 		ObjectType:    &coordinationv1.Lease{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { signal(changed) }, UpdateFunc: func(any, any) { signal(changed) }, DeleteFunc: func(any) { signal(changed) },
+			AddFunc: func(any) { wakeup.Send(changed) }, UpdateFunc: func(any, any) { wakeup.Send(changed) }, DeleteFunc: func(any) { wakeup.Send(changed) },
 		},
 	})
 	following.Go(func() { controller.RunWithContext(ctx) })
@@ -129,7 +129,7 @@ func (p *Peers) discover(ctx context.Context, following *sync.WaitGroup) error {
 	}
 }
 
-// sort out who lives by the Leases as they are now.
+// sort finds the living hubs by the Leases as they are now.
 func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]string, following *sync.WaitGroup) {
 	now, alive := time.Now(), map[string]bool{}
 	p.mu.Lock()
@@ -144,7 +144,7 @@ func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]stri
 		if said := fmt.Sprint(name, lease.Spec.RenewTime); renewals[lease.Name] != said {
 			renewals[lease.Name] = said
 			if f == nil {
-				f = p.meet(ctx, name, following)
+				f = p.addHub(ctx, name, following)
 			}
 			f.seen = now
 		}
@@ -155,25 +155,18 @@ func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]stri
 			p.o.Log.Info("another hub is gone", "hub", addressOf(name))
 			f.stop()
 			delete(p.found, name)
-			p.carry(p.union.lost(name), now)
+			p.applyOutcome(p.union.removeHub(name), now)
 		}
 	}
 	p.listed = true
-	p.judge()
+	p.updateCompleteness()
 }
 
-// meet a hub that is new. The caller holds mu.
-func (p *Peers) meet(ctx context.Context, name string, following *sync.WaitGroup) *found {
+// addHub adds a hub that is new. The caller holds mu.
+func (p *Peers) addHub(ctx context.Context, name string, following *sync.WaitGroup) *found {
 	ctx, stop := context.WithCancel(ctx)
 	f := &found{name: name, stop: stop}
 	p.found[name] = f
-	following.Go(func() { p.follow(ctx, f) })
+	following.Go(func() { p.followHub(ctx, f) })
 	return f
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -33,7 +33,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func issue(t *testing.T, by *authority, subject pkix.Name) (*authority, tls.Certificate) {
+func issueCertificate(t *testing.T, by *authority, subject pkix.Name) (*authority, tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -100,10 +100,58 @@ type hub struct {
 	came  map[string]string    // how those of others come
 }
 
-func (h *hub) knows(uid string) string {
+func (h *hub) knownSession(uid string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.known[uid]
+}
+
+func (h *hub) UpdateStreamHolder(uid string, here, elsewhere bool, _ time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
+}
+
+func (h *hub) RaiseRow(bundle, cluster string, generation int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = append(h.ended, fmt.Sprint("ahead ", bundle, " ", cluster, " ", generation))
+}
+
+func (h *hub) IsServing() bool { return h.serves.Load() }
+
+func (h *hub) CertificateOf(uid string) (time.Time, int, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ends, ok := h.own[uid]
+	return ends, 7, ok
+}
+
+func (h *hub) CertificateElsewhere(uid string, ends time.Time, generation int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told[uid] = fmt.Sprint(ends.Unix(), " ", generation)
+}
+
+func (h *hub) CarriageOf(uid string) string { return "as " + uid }
+
+func (h *hub) SetTransport(uid, how string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.came[uid] = how
+}
+
+// fakeGateway is the gateway of a hub.
+type fakeGateway struct{ hub *hub }
+
+func (g fakeGateway) SupersedeSession(uid, _ string) {
+	g.hub.mu.Lock()
+	defer g.hub.mu.Unlock()
+	g.hub.ended = append(g.hub.ended, uid)
+}
+
+func (g fakeGateway) DialCluster(_ context.Context, uid string) (net.Conn, error) {
+	return g.hub.dialled(uid)
 }
 
 // listed says that the store in memory does not begin a watch with what there is.
@@ -122,16 +170,16 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	f := &fleet{t: t, kube: fake.NewClientset(), roots: x509.NewCertPool()}
-	f.ca, _ = issue(t, nil, pkix.Name{CommonName: "ca"})
+	f.ca, _ = issueCertificate(t, nil, pkix.Name{CommonName: "ca"})
 	f.roots.AddCert(f.ca.cert)
-	_, f.serving = issue(t, f.ca, pkix.Name{CommonName: "gateway"})
+	_, f.serving = issueCertificate(t, f.ca, pkix.Name{CommonName: "gateway"})
 	return f
 }
 
 // start a hub that shows that subject.
 func (f *fleet) start(address string, subject pkix.Name) *hub {
 	f.t.Helper()
-	_, shown := issue(f.t, f.ca, subject)
+	_, shown := issueCertificate(f.t, f.ca, subject)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		f.t.Fatal(err)
@@ -142,42 +190,9 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 		Client: func(string) *tls.Config {
 			return &tls.Config{ServerName: "127.0.0.1", RootCAs: f.roots, Certificates: []tls.Certificate{shown}}
 		},
-		Changed: func(uid string, here, elsewhere bool, _ time.Time) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
-		},
-		Serves:     h.serves.Load,
-		CarriageOf: func(uid string) string { return "as " + uid },
-		Carriage: func(uid, how string) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.came[uid] = how
-		},
-		CertificateOf: func(uid string) (time.Time, int, bool) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			ends, ok := h.own[uid]
-			return ends, 7, ok
-		},
-		Certificate: func(uid string, ends time.Time, generation int) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.told[uid] = fmt.Sprint(ends.Unix(), " ", generation)
-		},
-		Ahead: func(bundle, cluster string, generation int64) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.ended = append(h.ended, fmt.Sprint("ahead ", bundle, " ", cluster, " ", generation))
-		},
-		Supersede: func(uid, _ string) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.ended = append(h.ended, uid)
-		},
-		Dial: func(_ context.Context, uid string) (net.Conn, error) { return h.dialled(uid) },
-		Log:  slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+		Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
 	}, rand.Text()[:6])
+	h.Attach(h, h, fakeGateway{h})
 	server := grpc.NewServer(grpc.Creds(doorman{credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{f.serving}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: f.roots,
 	})}))
@@ -193,7 +208,7 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 	return h
 }
 
-func (f *fleet) eventually(what string, holds func() bool) {
+func (f *fleet) waitUntil(what string, holds func() bool) {
 	f.t.Helper()
 	err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
 	if err != nil {
@@ -206,24 +221,24 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
 	a := f.start("127.0.0.1:0", of)
 	for i := range 3 * piece / 2 {
-		a.Up(fmt.Sprint("u", i))
+		a.StreamOpened(fmt.Sprint("u", i))
 	}
 	b, c := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
 	last := fmt.Sprint("u", 3*piece/2-1)
-	f.eventually("all are told all", func() bool {
-		return a.Complete() && b.Complete() && c.Complete() && b.knows("u0") == "elsewhere" && c.knows(last) == "elsewhere"
+	f.waitUntil("all have sent all", func() bool {
+		return a.IsComplete() && b.IsComplete() && c.IsComplete() && b.knownSession("u0") == "elsewhere" && c.knownSession(last) == "elsewhere"
 	})
-	b.Up("u0")
-	f.eventually("the older session is ended", func() bool {
+	b.StreamOpened("u0")
+	f.waitUntil("the older session is ended", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return len(a.ended) == 1 && a.ended[0] == "u0"
 	})
-	a.Down("u0", time.Now().Add(-time.Minute))
-	a.Ahead("bundle", "c", 7)
+	a.StreamClosed("u0", time.Now().Add(-time.Minute))
+	a.RequestRaise("bundle", "c", 7)
 	// c may hear of a's before it hears of b's.
-	f.eventually("where it is", func() bool {
-		if a.knows("u0") != "elsewhere" || c.knows("u0") != "elsewhere" {
+	f.waitUntil("where it is", func() bool {
+		if a.knownSession("u0") != "elsewhere" || c.knownSession("u0") != "elsewhere" {
 			return false
 		}
 		b.mu.Lock()
@@ -232,18 +247,18 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	})
 
 	a.stop() // takes its Lease along
-	f.eventually("what a held is lost", func() bool { return b.knows(last) == "" && c.knows(last) == "" && b.Complete() })
-	if b.knows("u0") != "here" || c.knows("u0") != "elsewhere" {
-		t.Errorf("b says %q, c says %q", b.knows("u0"), c.knows("u0"))
+	f.waitUntil("what a held is lost", func() bool { return b.knownSession(last) == "" && c.knownSession(last) == "" && b.IsComplete() })
+	if b.knownSession("u0") != "here" || c.knownSession("u0") != "elsewhere" {
+		t.Errorf("b says %q, c says %q", b.knownSession("u0"), c.knownSession("u0"))
 	}
 	leases, err := f.kube.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(leases.Items) != 2 {
 		t.Errorf("%d leases are left of two hubs, %v", len(leases.Items), err)
 	}
 	again := f.start(a.o.Address, of)
-	again.Up(last)
-	f.eventually("it is back", func() bool {
-		return c.knows(last) == "elsewhere" && again.knows("u0") == "elsewhere" && again.Complete() && c.Complete()
+	again.StreamOpened(last)
+	f.waitUntil("it is back", func() bool {
+		return c.knownSession(last) == "elsewhere" && again.knownSession("u0") == "elsewhere" && again.IsComplete() && c.IsComplete()
 	})
 }
 
@@ -261,18 +276,18 @@ func TestHubsKnowOfEachOthersAgentsCertificates(t *testing.T) {
 		return func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.told["u"] == want }
 	}
 	certified(100)
-	a.Up("u")
-	f.eventually("b knows", tells("100 7"))
+	a.StreamOpened("u")
+	f.waitUntil("b knows", tells("100 7"))
 	b.mu.Lock()
 	if b.came["u"] != "as u" {
 		t.Errorf("b knows of how the agent comes: %q", b.came["u"])
 	}
 	b.mu.Unlock()
 	certified(200)
-	a.Renewed("u")
-	f.eventually("b knows of the renewed one", tells("200 7"))
-	if b.knows("u") != "elsewhere" {
-		t.Errorf("b says %q", b.knows("u"))
+	a.CertificateRenewed("u")
+	f.waitUntil("b knows of the renewed one", tells("200 7"))
+	if b.knownSession("u") != "elsewhere" {
+		t.Errorf("b says %q", b.knownSession("u"))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -286,34 +301,34 @@ func TestAHubThatServesHasRoomForWhatAnotherHasTooMany(t *testing.T) {
 	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
 	a, b, c := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
 	for i := range 90 {
-		a.Up(fmt.Sprint("u", i))
+		a.StreamOpened(fmt.Sprint("u", i))
 	}
-	f.eventually("all are told all", func() bool { return a.Complete() && c.knows("u89") == "elsewhere" })
-	if n, rooms := a.Surplus(false); n != 0 {
+	f.waitUntil("all have sent all", func() bool { return a.IsComplete() && c.knownSession("u89") == "elsewhere" })
+	if n, rooms := a.SurplusStreams(false); n != 0 {
 		t.Errorf("%d too many, room at %v, where no other hub serves", n, rooms)
 	}
 	b.serves.Store(true)
-	f.eventually("one other hub serves", func() bool {
-		n, rooms := a.Surplus(false)
+	f.waitUntil("one other hub serves", func() bool {
+		n, rooms := a.SurplusStreams(false)
 		return n == 45 && len(rooms) == 1 && rooms[0] == Room{b.o.Address, 45}
 	})
-	if got := a.Serving(); len(got) != 1 || got[0] != b.o.Address {
+	if got := a.ServingHubs(); len(got) != 1 || got[0] != b.o.Address {
 		t.Errorf("%v serve agents, want %s alone", got, b.o.Address)
 	}
-	if got := b.Serving(); len(got) != 1 || got[0] != b.o.Address {
+	if got := b.ServingHubs(); len(got) != 1 || got[0] != b.o.Address {
 		t.Errorf("to the one that serves agents, %v do", got)
 	}
 	c.serves.Store(true)
-	f.eventually("two do", func() bool {
-		n, rooms := a.Surplus(false)
+	f.waitUntil("two do", func() bool {
+		n, rooms := a.SurplusStreams(false)
 		return n == 60 && len(rooms) == 2 && rooms[0].Streams == 30 && rooms[1].Streams == 30
 	})
 	b.serves.Store(false)
-	f.eventually("one does not any more", func() bool {
-		n, rooms := a.Surplus(false)
+	f.waitUntil("one does not any more", func() bool {
+		n, rooms := a.SurplusStreams(false)
 		return n == 45 && len(rooms) == 1 && rooms[0].Address == c.o.Address
 	})
-	if n, rooms := b.Surplus(false); n != 0 {
+	if n, rooms := b.SurplusStreams(false); n != 0 {
 		t.Errorf("a hub without streams has %d too many, room at %v", n, rooms)
 	}
 }
@@ -322,16 +337,16 @@ func TestAHubThatCannotBeCalledIsWaitedForAndThenLost(t *testing.T) {
 	t.Parallel()
 	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}
 	a, b := f.start("127.0.0.1:0", of), f.start("127.0.0.1:0", of)
-	b.Up("u")
-	f.eventually("a knows", func() bool { return a.Complete() && a.knows("u") == "elsewhere" })
+	b.StreamOpened("u")
+	f.waitUntil("a knows", func() bool { return a.IsComplete() && a.knownSession("u") == "elsewhere" })
 	broke := time.Now()
 	b.server.Stop() // its Lease is renewed: as far as the store tells it lives
-	f.eventually("a knows that it does not know all", func() bool { return !a.Complete() })
-	if a.knows("u") != "elsewhere" && time.Since(broke) < Grace {
+	f.waitUntil("a knows that it does not know all", func() bool { return !a.IsComplete() })
+	if a.knownSession("u") != "elsewhere" && time.Since(broke) < Grace {
 		t.Error("a stream is lost although only the call broke, a moment ago")
 	}
-	f.eventually("what b held is lost", func() bool { return a.knows("u") == "" })
-	if a.Complete() {
+	f.waitUntil("what b held is lost", func() bool { return a.knownSession("u") == "" })
+	if a.IsComplete() {
 		t.Error("b lives and cannot be asked, and a thinks that it knows all")
 	}
 }
@@ -340,14 +355,14 @@ func TestStrangersAreToldNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	a := f.start("127.0.0.1:0", pkix.Name{CommonName: CommonName, Organization: []string{Organization}})
-	a.Up("u")
+	a.StreamOpened("u")
 	stranger := f.start("127.0.0.1:0", pkix.Name{CommonName: "atoll:cluster:u", Organization: []string{"atoll:agents"}})
 	a.dialled = func(string) (net.Conn, error) { t.Error("an agent is led to a member"); return nil, net.ErrClosed }
 	err := stranger.call(t.Context(), &found{name: a.self})
 	if err == nil || !strings.Contains(err.Error(), errNotAHub.Error()) {
 		t.Errorf("an agent asks a hub what it holds: %v", err)
 	}
-	if stranger.knows("u") != "" {
-		t.Errorf("an agent learned that u is %q", stranger.knows("u"))
+	if stranger.knownSession("u") != "" {
+		t.Errorf("an agent learned that u is %q", stranger.knownSession("u"))
 	}
 }

@@ -19,10 +19,10 @@ import (
 // clusterKey is the metadata by which a tunnel says to whose agent it leads.
 const clusterKey = "atoll-cluster"
 
-// Dial gives a connection to the agent of a cluster by way of the hub that holds its
+// DialCluster returns a connection to the agent of a cluster by way of the hub that holds its
 // stream. Errors are gRPC statuses; NotFound: no other hub holds it.
-func (p *Peers) Dial(ctx context.Context, uid string) (net.Conn, error) {
-	hub := p.holder(uid)
+func (p *Peers) DialCluster(ctx context.Context, uid string) (net.Conn, error) {
+	hub := p.connectionToHolder(uid)
 	if hub == nil {
 		return nil, status.Error(codes.NotFound, "no hub holds a stream of the cluster's agent")
 	}
@@ -30,7 +30,7 @@ func (p *Peers) Dial(ctx context.Context, uid string) (net.Conn, error) {
 	unbound := context.AfterFunc(ctx, cancel)
 	stream, err := peerpb.NewPeerClient(hub).Tunnel(call)
 	if err == nil {
-		err = answered(stream)
+		err = waitForTunnel(stream)
 	}
 	if err == nil && !unbound() {
 		err = ctx.Err()
@@ -41,14 +41,14 @@ func (p *Peers) Dial(ctx context.Context, uid string) (net.Conn, error) {
 	}
 	conn := tunnel.New(stream, cancel, uid)
 	go func() {
-		_ = conn.Pump() // who reads is told
+		_ = conn.PumpMessages() // the reader gets an error
 		cancel()
 	}()
 	return conn, nil
 }
 
-// answered waits for the word that the tunnel is there, or why it is not.
-func answered(stream grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
+// waitForTunnel waits for the word that the tunnel is there, or why it is not.
+func waitForTunnel(stream grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
 	header, err := stream.Header()
 	if header == nil && err == nil { // the call ended without any
 		_, err = stream.Recv()
@@ -56,8 +56,8 @@ func answered(stream grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.
 	return err
 }
 
-// Holds tells whether another hub is known to hold the stream of that cluster.
-func (p *Peers) Holds(uid string) bool {
+// IsHeldElsewhere reports whether another hub is known to hold the stream of that cluster.
+func (p *Peers) IsHeldElsewhere(uid string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range p.union.hubs {
@@ -68,9 +68,9 @@ func (p *Peers) Holds(uid string) bool {
 	return false
 }
 
-// holder gives the connection to the hub that holds the cluster; nil where none does that
+// connectionToHolder returns the connection to the hub that holds the cluster; nil where none does that
 // answers.
-func (p *Peers) holder(uid string) *grpc.ClientConn {
+func (p *Peers) connectionToHolder(uid string) *grpc.ClientConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, h := range p.union.hubs {
@@ -94,7 +94,7 @@ func (p *Peers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapp
 	if len(uids) != 1 {
 		return status.Error(codes.InvalidArgument, "the call does not say which cluster is meant")
 	}
-	agent, err := p.o.Dial(rpc.Context(), uids[0])
+	agent, err := p.gateway.DialCluster(rpc.Context(), uids[0])
 	if err != nil {
 		return err
 	}
@@ -103,13 +103,13 @@ func (p *Peers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapp
 		return err
 	}
 	hub := tunnel.New(rpc, func() {}, uids[0])
-	go func() { _ = hub.Pump() }() // it ends with the call, and who reads is told
-	join(hub, agent)
+	go func() { _ = hub.PumpMessages() }() // it ends with the call, and the reader gets an error
+	joinConnections(hub, agent)
 	return nil
 }
 
-// join two connections until either ends, and close both.
-func join(a, b net.Conn) {
+// joinConnections copies between two connections until either ends, and closes both.
+func joinConnections(a, b net.Conn) {
 	var done sync.WaitGroup
 	carry := func(to, from net.Conn) {
 		_, _ = io.Copy(to, from) // how one ends is nothing to the other

@@ -30,20 +30,20 @@ func TestAHubLeadsToAnothersAgents(t *testing.T) {
 		agents <- agent
 		return hub, nil
 	}
-	if _, err := a.Dial(t.Context(), "tokyo"); status.Code(err) != codes.NotFound {
+	if _, err := a.DialCluster(t.Context(), "tokyo"); status.Code(err) != codes.NotFound {
 		t.Errorf("of an agent that no hub holds: %v", err)
 	}
-	b.Up("tokyo")
-	b.Up("full")
-	f.eventually("a hears of b's agents", func() bool { return a.knows("tokyo") == "elsewhere" && a.knows("full") == "elsewhere" })
-	if !a.Holds("tokyo") || a.Holds("oslo") || b.Holds("tokyo") {
-		t.Error("who holds tokyo is not who is said to")
+	b.StreamOpened("tokyo")
+	b.StreamOpened("full")
+	f.waitUntil("a hears of b's agents", func() bool { return a.knownSession("tokyo") == "elsewhere" && a.knownSession("full") == "elsewhere" })
+	if !a.IsHeldElsewhere("tokyo") || a.IsHeldElsewhere("oslo") || b.IsHeldElsewhere("tokyo") {
+		t.Error("the holder of tokyo is not the expected one")
 	}
-	if _, err := a.Dial(t.Context(), "full"); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != "full" {
+	if _, err := a.DialCluster(t.Context(), "full"); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != "full" {
 		t.Errorf("of one that the other hub refuses: %v", err)
 	}
 
-	conn, err := a.Dial(t.Context(), "tokyo")
+	conn, err := a.DialCluster(t.Context(), "tokyo")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,15 +59,15 @@ func TestAHubLeadsToAnothersAgents(t *testing.T) {
 	conn.Close()
 	_ = agent.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := agent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the agent's end, when who asked has gone: %v", err)
+		t.Errorf("the agent's end, when the client has gone: %v", err)
 	}
 
-	if conn, err = a.Dial(t.Context(), "tokyo"); err != nil {
+	if conn, err = a.DialCluster(t.Context(), "tokyo"); err != nil {
 		t.Fatal(err)
 	}
 	(<-agents).Close()
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("who asked, when the agent has gone: %v", err)
+		t.Errorf("the client, when the agent has gone: %v", err)
 	}
 }

@@ -8,9 +8,9 @@ type session struct {
 	hub string // empty: this one
 }
 
-// newer tells whether s began after o. The order is total, and the same at every
+// isNewerThan reports whether s began after o. The order is total, and the same at every
 // hub that names hubs alike.
-func (s session) newer(o session) bool {
+func (s session) isNewerThan(o session) bool {
 	return cmp.Or(cmp.Compare(s.at, o.at), cmp.Compare(s.hub, o.hub)) > 0
 }
 
@@ -30,51 +30,51 @@ type outcome struct {
 	superseded []superseded
 }
 
-// union is the pure core: who holds which cluster. Values in, values out; the caller
-// gives the time and keeps others out.
+// union is the pure core: the holder of each cluster. Values in, values out; the caller gives the
+// time and serialises calls.
 type union struct {
-	self      string // name of this hub
-	clock     int64  // the latest session's beginning that was heard of
-	own       map[string]session
-	hubs      map[string]*holding
-	elsewhere map[string]int // number of other hubs that hold the cluster
+	self    string // name of this hub
+	clock   int64  // the latest session's beginning that was heard of
+	own     map[string]session
+	hubs    map[string]*holding
+	holders map[string]int // number of other hubs that hold the cluster
 }
 
-// holding is what another hub told.
+// holding is the list of another hub.
 type holding struct {
 	round    int            // of calls
-	sessions map[string]int // by UID, the round in which it was told last
-	complete bool           // all of this round was told
-	serves   bool           // agents, as it told last
+	sessions map[string]int // by UID, the round of its last mention
+	complete bool           // all of this round was received
+	serves   bool           // agents, by its last report
 }
 
 func newUnion(self string) *union {
-	return &union{self: self, own: map[string]session{}, hubs: map[string]*holding{}, elsewhere: map[string]int{}}
+	return &union{self: self, own: map[string]session{}, hubs: map[string]*holding{}, holders: map[string]int{}}
 }
 
-// up begins a session of this hub. It counts as newer than all that were told of
-// before, whatever the clocks of hubs say.
-func (u *union) up(uid string, now int64) outcome {
+// addOwnSession begins a session of this hub. It counts as newer than all reported ones, whatever
+// the clocks of hubs are.
+func (u *union) addOwnSession(uid string, now int64) outcome {
 	u.clock = max(now, u.clock+1)
 	_, had := u.own[uid]
 	u.own[uid] = session{at: u.clock, hub: u.self}
 	if had {
 		return outcome{}
 	}
-	return outcome{changes: []change{u.state(uid)}}
+	return outcome{changes: []change{u.stateOf(uid)}}
 }
 
-// down ends a session of this hub.
-func (u *union) down(uid string) outcome {
+// endOwnSession ends a session of this hub.
+func (u *union) endOwnSession(uid string) outcome {
 	if _, had := u.own[uid]; !had {
 		return outcome{}
 	}
 	delete(u.own, uid)
-	return outcome{changes: []change{u.state(uid)}}
+	return outcome{changes: []change{u.stateOf(uid)}}
 }
 
-// begin a new call to a hub: what it tells now replaces, once complete, what it told.
-func (u *union) begin(hub string) {
+// beginCall begins a new call to a hub: its new list replaces the old one when it is complete.
+func (u *union) beginCall(hub string) {
 	h := u.hubs[hub]
 	if h == nil {
 		h = &holding{sessions: map[string]int{}}
@@ -84,8 +84,8 @@ func (u *union) begin(hub string) {
 	h.complete = false
 }
 
-// held by the hub since at, as it says.
-func (u *union) held(hub, uid string, at int64) (out outcome) {
+// addRemoteSession records a stream that is held by the hub since at, as it says.
+func (u *union) addRemoteSession(hub, uid string, at int64) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
@@ -93,18 +93,18 @@ func (u *union) held(hub, uid string, at int64) (out outcome) {
 	u.clock = max(u.clock, at)
 	_, had := h.sessions[uid]
 	if h.sessions[uid] = h.round; !had {
-		if u.elsewhere[uid]++; u.elsewhere[uid] == 1 {
-			out.changes = append(out.changes, u.state(uid))
+		if u.holders[uid]++; u.holders[uid] == 1 {
+			out.changes = append(out.changes, u.stateOf(uid))
 		}
 	}
-	if own, ok := u.own[uid]; ok && (session{at: at, hub: hub}).newer(own) {
+	if own, ok := u.own[uid]; ok && (session{at: at, hub: hub}).isNewerThan(own) {
 		out.superseded = append(out.superseded, superseded{uid, hub})
 	}
 	return out
 }
 
-// gone from the hub, as it says.
-func (u *union) gone(hub, uid string) (out outcome) {
+// endRemoteSession records a stream that is gone from the hub, as it says.
+func (u *union) endRemoteSession(hub, uid string) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
@@ -113,55 +113,55 @@ func (u *union) gone(hub, uid string) (out outcome) {
 		return out
 	}
 	delete(h.sessions, uid)
-	if u.elsewhere[uid]--; u.elsewhere[uid] > 0 {
+	if u.holders[uid]--; u.holders[uid] > 0 {
 		return out
 	}
-	delete(u.elsewhere, uid)
-	return outcome{changes: []change{u.state(uid)}}
+	delete(u.holders, uid)
+	return outcome{changes: []change{u.stateOf(uid)}}
 }
 
-// completed: all that the hub held when the call began was told.
-func (u *union) completed(hub string) (out outcome) {
+// completeCall: everything that the hub held when the call began was received.
+func (u *union) completeCall(hub string) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
 	}
 	for uid, round := range h.sessions {
 		if round < h.round {
-			out.changes = append(out.changes, u.gone(hub, uid).changes...)
+			out.changes = append(out.changes, u.endRemoteSession(hub, uid).changes...)
 		}
 	}
 	h.complete = true
 	return out
 }
 
-// broken: the call ended; what the hub told counts on, and may be outdated.
-func (u *union) broken(hub string) {
+// endCall: the call ended; the hub's list still counts, and may be outdated.
+func (u *union) endCall(hub string) {
 	if h := u.hubs[hub]; h != nil {
 		h.complete = false
 	}
 }
 
-// lost: the hub is gone, and so are the streams that it held.
-func (u *union) lost(hub string) (out outcome) {
+// removeHub: the hub is gone, and so are the streams that it held.
+func (u *union) removeHub(hub string) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
 	}
 	for uid := range h.sessions {
-		out.changes = append(out.changes, u.gone(hub, uid).changes...)
+		out.changes = append(out.changes, u.endRemoteSession(hub, uid).changes...)
 	}
 	delete(u.hubs, hub)
 	return out
 }
 
-// told tells whether the hub has told all that it holds, and tells on.
-func (u *union) told(hub string) bool {
+// isHubComplete reports whether the hub has sent its whole list, and continues to send changes.
+func (u *union) isHubComplete(hub string) bool {
 	h := u.hubs[hub]
 	return h != nil && h.complete
 }
 
-func (u *union) state(uid string) change {
+func (u *union) stateOf(uid string) change {
 	_, here := u.own[uid]
-	return change{uid, here, u.elsewhere[uid] > 0}
+	return change{uid, here, u.holders[uid] > 0}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func state(out outcome) (s []string) {
+func outcomeState(out outcome) (s []string) {
 	for _, c := range out.changes {
 		s = append(s, fmt.Sprintf("%s here=%t elsewhere=%t", c.uid, c.here, c.elsewhere))
 	}
@@ -19,63 +19,63 @@ func state(out outcome) (s []string) {
 	return s
 }
 
-func expect(t *testing.T, what string, out outcome, want ...string) {
+func expectOutcome(t *testing.T, what string, out outcome, want ...string) {
 	t.Helper()
-	if got := state(out); !slices.Equal(got, want) {
+	if got := outcomeState(out); !slices.Equal(got, want) {
 		t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
 
 func TestAnAgentThatGoesOnToAnotherHub(t *testing.T) {
 	a, b := newUnion("a"), newUnion("b")
-	a.begin("b")
-	b.begin("a")
+	a.beginCall("b")
+	b.beginCall("a")
 	// b's clock is an hour behind a's.
-	expect(t, "up at a", a.up("u", 3_600_000_000), "u here=true elsewhere=false")
-	expect(t, "a tells b", b.held("a", "u", a.own["u"].at), "u here=false elsewhere=true")
-	expect(t, "up at b", b.up("u", 0), "u here=true elsewhere=true")
-	if !b.own["u"].newer(a.own["u"]) {
+	expectOutcome(t, "up at a", a.addOwnSession("u", 3_600_000_000), "u here=true elsewhere=false")
+	expectOutcome(t, "a tells b", b.addRemoteSession("a", "u", a.own["u"].at), "u here=false elsewhere=true")
+	expectOutcome(t, "up at b", b.addOwnSession("u", 0), "u here=true elsewhere=true")
+	if !b.own["u"].isNewerThan(a.own["u"]) {
 		t.Fatal("the session that began knowing of the other one is not the newer one")
 	}
-	expect(t, "b tells a", a.held("b", "u", b.own["u"].at), "superseded u by b", "u here=true elsewhere=true")
-	expect(t, "a ends its own", a.down("u"), "u here=false elsewhere=true")
-	expect(t, "a tells b", b.gone("a", "u"), "u here=true elsewhere=false")
-	expect(t, "told twice", b.gone("a", "u"))
+	expectOutcome(t, "b tells a", a.addRemoteSession("b", "u", b.own["u"].at), "superseded u by b", "u here=true elsewhere=true")
+	expectOutcome(t, "a ends its own", a.endOwnSession("u"), "u here=false elsewhere=true")
+	expectOutcome(t, "a tells b", b.endRemoteSession("a", "u"), "u here=true elsewhere=false")
+	expectOutcome(t, "sent twice", b.endRemoteSession("a", "u"))
 }
 
 func TestWhatABrokenCallToldCountsUntilItIsToldAnew(t *testing.T) {
 	u := newUnion("me")
-	u.begin("b")
-	u.held("b", "x", 1)
-	u.held("b", "y", 2)
-	expect(t, "complete", u.completed("b"))
-	if !u.told("b") {
-		t.Error("b has told all, and does not count so")
+	u.beginCall("b")
+	u.addRemoteSession("b", "x", 1)
+	u.addRemoteSession("b", "y", 2)
+	expectOutcome(t, "complete", u.completeCall("b"))
+	if !u.isHubComplete("b") {
+		t.Error("b has sent all, and does not count so")
 	}
-	u.broken("b")
-	if u.told("b") {
-		t.Error("b may hold others by now, and counts as if it had told all")
+	u.endCall("b")
+	if u.isHubComplete("b") {
+		t.Error("b may hold others by now, and counts as if it had sent all")
 	}
-	u.begin("b")
-	expect(t, "y again", u.held("b", "y", 2))
-	expect(t, "complete", u.completed("b"), "x here=false elsewhere=false")
-	expect(t, "b is lost", u.lost("b"), "y here=false elsewhere=false")
-	expect(t, "a late word of b", u.held("b", "y", 3))
+	u.beginCall("b")
+	expectOutcome(t, "y again", u.addRemoteSession("b", "y", 2))
+	expectOutcome(t, "complete", u.completeCall("b"), "x here=false elsewhere=false")
+	expectOutcome(t, "b is lost", u.removeHub("b"), "y here=false elsewhere=false")
+	expectOutcome(t, "a late word of b", u.addRemoteSession("b", "y", 3))
 }
 
 func TestTwoHubsAndOneThatIsLost(t *testing.T) {
 	u := newUnion("me")
 	for _, hub := range []string{"b", "c"} {
-		u.begin(hub)
+		u.beginCall(hub)
 	}
-	expect(t, "b", u.held("b", "x", 1), "x here=false elsewhere=true")
-	expect(t, "c", u.held("c", "x", 2))
-	expect(t, "c is lost", u.lost("c"))
-	expect(t, "b too", u.lost("b"), "x here=false elsewhere=false")
+	expectOutcome(t, "b", u.addRemoteSession("b", "x", 1), "x here=false elsewhere=true")
+	expectOutcome(t, "c", u.addRemoteSession("c", "x", 2))
+	expectOutcome(t, "c is lost", u.removeHub("c"))
+	expectOutcome(t, "b too", u.removeHub("b"), "x here=false elsewhere=false")
 }
 
-// Whatever the order of steps and of words between hubs: once all have been told all,
-// one hub holds each cluster, and all agree which.
+// After any order of steps and messages between hubs, once all have sent all, one hub holds each
+// cluster, and all agree.
 func TestHubsAgree(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -97,7 +97,7 @@ func TestHubsAgree(t *testing.T) {
 			skew[n] = r.Int64N(1000)
 			for _, o := range names {
 				if o != n {
-					hubs[n].begin(o)
+					hubs[n].beginCall(o)
 				}
 			}
 		}
@@ -106,17 +106,17 @@ func TestHubsAgree(t *testing.T) {
 			words = slices.Delete(words, i, i+1)
 			to := hubs[w.to]
 			if s, ok := hubs[w.from].own[w.uid]; ok {
-				for _, s := range to.held(w.from, w.uid, s.at).superseded {
-					to.down(s.uid)
+				for _, s := range to.addRemoteSession(w.from, w.uid, s.at).superseded {
+					to.endOwnSession(s.uid)
 					tell(w.to, s.uid)
 				}
 			} else {
-				to.gone(w.from, w.uid)
+				to.endRemoteSession(w.from, w.uid)
 			}
 		}
 		for now := range int64(100) {
 			uid, hub := fmt.Sprint("u", r.IntN(4)), names[r.IntN(3)]
-			hubs[hub].up(uid, now+skew[hub])
+			hubs[hub].addOwnSession(uid, now+skew[hub])
 			tell(hub, uid)
 			for range r.IntN(5) {
 				if len(words) > 0 {
@@ -139,7 +139,7 @@ func TestHubsAgree(t *testing.T) {
 				t.Fatalf("seed %d: %s is held by %v", seed, uid, holders)
 			}
 			for _, n := range names {
-				if s := hubs[n].state(uid); s.here != (n == holders[0]) || s.elsewhere == s.here {
+				if s := hubs[n].stateOf(uid); s.here != (n == holders[0]) || s.elsewhere == s.here {
 					t.Fatalf("seed %d: %s is held by %v, and %s says here=%t elsewhere=%t", seed, uid, holders, n, s.here, s.elsewhere)
 				}
 			}

@@ -35,7 +35,7 @@ const (
 // kinds that are written besides the CPU's.
 var kinds = []string{"heap", "allocs", "mutex", "block", "goroutine"}
 
-// AddFlag gives the command --profile-dir, around what it runs.
+// AddFlag adds --profile-dir to the command, and records while it runs.
 func AddFlag(cmd *cobra.Command) *cobra.Command {
 	var dir string
 	cmd.Flags().StringVar(&dir, "profile-dir", "", "write CPU, heap, allocation, mutex and block profiles there at the end; SIGUSR1 begins another CPU profile, SIGUSR2 writes the others at once")
@@ -64,7 +64,7 @@ type Recorder struct {
 	err            error
 }
 
-// Start recording into the directory, which is made.
+// Start starts recording into the directory, which is made.
 func Start(dir string) (*Recorder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory for profiles: %w", err)
@@ -88,7 +88,7 @@ func Start(dir string) (*Recorder, error) {
 	return r, nil
 }
 
-// Stop recording, write what is left, and give the errors of all writes.
+// Stop ends the recording, writes the remaining data, and returns the errors of all writes.
 func (r *Recorder) Stop() error {
 	signal.Stop(r.signals)
 	close(r.signals)
@@ -99,13 +99,13 @@ func (r *Recorder) Stop() error {
 	return err
 }
 
-func (r *Recorder) file(kind string, n int) string {
+func (r *Recorder) profilePath(kind string, n int) string {
 	return filepath.Join(r.dir, fmt.Sprintf("%s-%d-%d.pprof", kind, os.Getpid(), n))
 }
 
 func (r *Recorder) beginCPU() error {
 	r.begun++
-	f, err := os.Create(r.file("cpu", r.begun))
+	f, err := os.Create(r.profilePath("cpu", r.begun))
 	if err != nil {
 		return fmt.Errorf("begin a CPU profile: %w", err)
 	}
@@ -129,13 +129,13 @@ func (r *Recorder) endCPU() error {
 	return nil
 }
 
-// write all other profiles.
+// write writes all other profiles.
 func (r *Recorder) write() error {
 	r.written++
 	runtime.GC() // what is dead does not count
 	var errs []error
 	for _, kind := range kinds {
-		f, err := os.Create(r.file(kind, r.written))
+		f, err := os.Create(r.profilePath(kind, r.written))
 		if err == nil {
 			err = errors.Join(pprof.Lookup(kind).WriteTo(f, 0), f.Close())
 		}

@@ -12,381 +12,400 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Patience is how long a row waits for its replacements before it asks; for one that
-// checks in it is PatientCheckIns of its intervals where that is more.
+// ReadinessTimeout is how long a row waits for its replacements before it requests a
+// confirmation. For a cluster that checks in it is ReadinessCheckIns of its intervals where
+// this is longer.
 const (
-	Patience        = 10 * time.Minute
-	PatientCheckIns = 3
+	ReadinessTimeout  = 10 * time.Minute
+	ReadinessCheckIns = 3
 )
 
-// Row as it is stored, and whether its cluster can be reached.
+// Row is a row as it is stored, and whether its cluster can be reached.
 type Row struct {
 	Spec atoll.RowSpec
-	// Status as last reported; nil: never.
+	// Status as last reported; nil: never reported.
 	Status *atoll.RowStatus
-	// Online: the cluster holds a stream, or checks in and keeps to it.
+	// Online: the cluster holds a stream, or checks in on time.
 	Online bool
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
 }
 
-// patience with the row before others ask.
-func (r Row) patience() time.Duration { return max(Patience, PatientCheckIns*r.CheckIn) }
+// readinessTimeout is how long other rows wait for this one.
+func (r Row) readinessTimeout() time.Duration {
+	return max(ReadinessTimeout, ReadinessCheckIns*r.CheckIn)
+}
 
-// ready: the cluster can be reached and reports that what this spec wants is there
-// and healthy.
-func (r Row) ready() bool {
+// isReady reports whether the cluster can be reached, and reports that the content of this
+// spec is there and healthy.
+func (r Row) isReady() bool {
 	return r.Online && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
 }
 
 // Input of one step.
 type Input struct {
-	// Bundle UID.
-	Bundle string
+	// BundleUID is hashed into the plan.
+	BundleUID string
 	// Rows by cluster name.
 	Rows     map[string]Row
 	Decision schedule.Decision
-	// Revision that all rows are to reach; empty: none is cut yet, nothing new
-	// comes.
+	// Revision that all rows are to reach; empty: there is none yet, so nothing new comes.
 	Revision string
-	// Base of that revision: rows that are at the revision of that number, or a later
-	// one, keep to theirs while their own variant stays; 0: none does.
-	Base int64
-	// Variants of that revision by cluster name; a cluster that is missing keeps
-	// its own.
+	// MinRevision is the oldest acceptable revision number. Rows at it or at a later one
+	// keep their revision while their own variant stays; 0: no row does.
+	MinRevision int64
+	// Variants of the target revision by cluster name; a missing cluster keeps its own.
 	Variants map[string]string
-	// OwnVariants of the revisions that rows are at, by cluster name, for rows from
-	// which Deletes take something, and for those that keep to their revision and whose
-	// cluster may have changed; a cluster that is missing keeps its own.
-	OwnVariants map[string]string
-	Removal     v1alpha1.RemovalMode
-	// Budget of removals by edit; nil: 10%.
-	Budget *intstr.IntOrString
-	// Confirm is the hash of the plan that an administrator released.
-	Confirm string
-	// Keep is the hash of the plan of which an administrator takes back what is in it
-	// of rows that are recalled.
-	Keep string
-	// Placement is the hash of the Bundle's placement.
-	Placement string
-	// Recalled is about deletions that the target revision holds back, since members
-	// remember them and the hub, which was set back, did not. Somebody else carries
-	// out what is decided.
-	Recalled Recalled
+	// CurrentVariants of the revisions that rows are at, by cluster name. They are set for
+	// rows from which DeletedItems take something, and for rows that keep their revision and
+	// whose cluster may have changed. A missing cluster keeps its own.
+	CurrentVariants map[string]string
+	RemovalMode     v1alpha1.RemovalMode
+	// RemovalBudget limits removals by edit; nil: 10%.
+	RemovalBudget *intstr.IntOrString
+	// ConfirmedPlan is the hash of the removal that an administrator confirmed.
+	ConfirmedPlan string
+	// KeptPlan is the hash of the removal whose recalled rows an administrator keeps.
+	KeptPlan string
+	// PlacementHash is the hash of the Bundle's placement.
+	PlacementHash string
+	// Recalled are deletions that the target revision holds back, since members remember
+	// them and the restored hub does not. The caller carries out the decision.
+	Recalled RecalledDeletions
 	// Deleting: the Bundle is deleted, or the namespace of its templates.
 	Deleting bool
-	// Deletes lists, by the revision that a row is at, what users deleted between
-	// it and the target revision: "key uid", sorted. Orphaned items are not listed.
-	Deletes map[string][]string
-	// MovesAway lists, by cluster name, what the target revision takes out of the
-	// row there because Bundles that are not in that cluster hold it now: "key uid",
-	// sorted.
-	MovesAway map[string][]string
-	// Unwanted lists, by cluster name, what override rules of the target revision keep
-	// out of the cluster, by key.
-	Unwanted map[string][]Unwanted
-	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included,
-	// that lost something by direct deletes in the last Window.
+	// DeletedItems lists, by the revision that a row is at, the items that users deleted
+	// between it and the target revision: "key uid", sorted. Orphaned items are not listed.
+	DeletedItems map[string][]string
+	// MovedItems lists, by cluster name, the items that the target revision takes out of the
+	// row because Bundles outside that cluster hold them now: "key uid", sorted.
+	MovedItems map[string][]string
+	// ExcludedItems lists, by cluster name, the items that override rules of the target
+	// revision exclude, by key.
+	ExcludedItems map[string][]ExcludedItem
+	// RecentDeletes counts rows of the Bundle's namespace, this Bundle included, that lost
+	// something by direct deletes in the last RemovalWindow.
 	RecentDeletes int
-	// RecentOuts lists clusters that edits took out of this Bundle in the last Window.
-	RecentOuts []string
-	// Explain asks for Output.Waits.
-	Explain bool
-	// Holding: the hub holds after a rewind; nothing changes.
-	Holding bool
-	// Floor: generations start above it.
-	Floor int64
-	Now   time.Time
+	// RecentlyRemoved lists clusters that edits took out of this Bundle in the last
+	// RemovalWindow.
+	RecentlyRemoved []string
+	// ExplainWaits requests Output.Waits.
+	ExplainWaits bool
+	// PausedByRestore: the hub waits after a restore; nothing changes.
+	PausedByRestore bool
+	// GenerationFloor is below every new generation.
+	GenerationFloor int64
+	Now             time.Time
 }
 
-// Output is what to write, what to say and when to look again.
+// Output is the changes to write, and the time of the next step.
 type Output struct {
-	// Changes by cluster name: the new spec, or nil to take the row away.
+	// Changes by cluster name: the new spec, or nil to delete the row.
 	Changes map[string]*atoll.RowSpec
-	// GivenUp rows, by cluster name: their clusters are deleted; what runs there
-	// is left behind.
-	GivenUp []GivenUp
-	// Plan that waits for a confirmation; nil: none does.
-	Plan *Plan
-	// Quiet: no row waits for another one, none is shared out, and nothing is held. As
-	// long as the Bundle, its revision and its placement stay as they are, and every
-	// row that changes is to stay or is gone for good, rows that did not change need
-	// not be looked at again before RequeueAt.
-	Quiet bool
-	// Awaited clusters: rows that have to become healthy before others may give way.
+	// AbandonedRows, by cluster name: their clusters are deleted, and what runs there stays.
+	AbandonedRows []AbandonedRow
+	// PendingRemoval waits for a confirmation; nil: nothing does.
+	PendingRemoval *PendingRemoval
+	// RowsIndependent: no row waits for another one, no share is divided, and nothing is
+	// held. While the Bundle, its revision and its placement stay, and every changed row
+	// stays or is gone for good, unchanged rows need no further step before RequeueAt.
+	RowsIndependent bool
+	// BlockingClusters have rows that must become healthy before others may leave or shrink.
 	// Sorted.
-	Awaited []string
-	// Waits says of every row that is not done what it waits for, by cluster name,
-	// if Explain asked.
-	Waits []Wait
+	BlockingClusters []string
+	// Waits describes, for every row that is not done, the reason of its wait, by cluster
+	// name. Only set with ExplainWaits.
+	Waits []RowWait
 	// RequeueAt is when time alone changes something; zero: never.
 	RequeueAt time.Time
-	// Deletes counts rows that this step tells to lose something by direct deletes,
-	// Outs lists the clusters that it takes out for an edit; what was confirmed is
+	// DirectDeletes counts rows that lose something by direct deletes in this step.
+	// RemovedByEdit lists the clusters that an edit takes out in it. Confirmed removals are
 	// in neither.
-	Deletes int
-	Outs    []string
-	// Short lists workloads of which not all replicas have a place.
-	Short []schedule.Shortage
-	// Crowded names clusters whose stated capacity kept a row, or its share, from what it
-	// would be. Sorted.
-	Crowded []string
+	DirectDeletes int
+	RemovedByEdit []string
+	// Shortages lists workloads of which not all replicas have a place.
+	Shortages []schedule.Shortage
+	// CapacityBlocked names clusters whose stated capacity kept back a row or its share.
+	// Sorted.
+	CapacityBlocked []string
 }
 
-// Recalled deletions, and the plan under which they are confirmed or kept; zero:
-// there are none.
-type Recalled struct {
-	Plan, Text string
+// RecalledDeletions are deletions that a restored hub holds back, and the hash by which they
+// are confirmed or kept; zero: there are none.
+type RecalledDeletions struct {
+	PlanHash, Text string
 }
 
-// Unwanted is an item that override rules keep out of a cluster.
-type Unwanted struct {
+// ExcludedItem is an item that override rules keep out of a cluster.
+type ExcludedItem struct {
 	// Key of the item.
 	Key string
-	// UID of the template of which the row there has an object; empty: it has none.
+	// UID of the template of which the row has an object; empty: the row has none.
 	UID string
 }
 
-// GivenUp is a row that nobody will act on any more.
-type GivenUp struct {
+// AbandonedRow is a row whose cluster is deleted, so that no agent acts on it any more.
+type AbandonedRow struct {
 	Cluster  string         `json:"cluster"`
 	UID      string         `json:"uid"`
 	Revision string         `json:"revision"`
 	Phase    atoll.RowPhase `json:"phase"`
 }
 
-// Advance by one step.
-func Advance(in Input) Output {
-	if in.Holding {
-		return holding(in)
+// AdvanceRows computes one step. It is pure: it changes no argument, and is safe for
+// concurrent use.
+func AdvanceRows(in Input) Output {
+	if in.PausedByRestore {
+		return pauseRows(in)
 	}
-	s := newStep(in, false)
-	s.run()
-	if p := s.plan.plan(in.Bundle); p != nil && (p.Hash == in.Confirm || p.Hash == in.Keep) {
-		s = newStep(in, p.Hash == in.Confirm)
-		s.keep = !s.released
-		s.run()
+	s := newRolloutStep(in, false)
+	s.computeSpecs()
+	if p := s.pendingRemoval.buildPendingRemoval(in.BundleUID); p != nil && (p.Hash == in.ConfirmedPlan || p.Hash == in.KeptPlan) {
+		s = newRolloutStep(in, p.Hash == in.ConfirmedPlan)
+		s.restoreRecalled = !s.confirmed
+		s.computeSpecs()
 	}
-	return s.output()
+	return s.buildOutput()
 }
 
-// step is the work on one Input.
-type step struct {
+// rolloutStep is the work on one Input.
+type rolloutStep struct {
 	Input
-	// released: what waits for a confirmation has got it.
-	released bool
-	// keep: rows that are recalled come back.
-	keep bool
-	now  int64
-	next map[string]*atoll.RowSpec
-	// stays are to be Active, the others to go, by the phase in which they are.
-	stays, outs, held, leaving []string
-	// recalls are those that the placement wants and the member remembers to have
-	// removed before the hub was set back.
-	recalls []string
-	// moving is when the move began that this step goes on with, or begins: what has
-	// to give way while a move is under way waits for its replacements too.
-	moving int64
-	// begun: the move is from an earlier step.
-	begun bool
-	// came: rows that come or grow in this step.
-	came map[string]bool
-	// blocked: by which rows a row that is to go, or its share, is kept.
-	blocked map[string]*crowd
-	// notYet are the items that are not wanted in a cluster and that stay there until
-	// that is confirmed, by cluster and key.
-	notYet  map[string][]string
-	plan    planner
-	givenUp []GivenUp
-	requeue time.Time
-	// assigned is what the workloads are to come to.
-	assigned schedule.Assignment
-	// deletes and gone are what goes without a confirmation.
-	deletes int
-	gone    []string
+	// confirmed: an administrator confirmed the pending removal.
+	confirmed bool
+	// restoreRecalled: recalled rows come back.
+	restoreRecalled bool
+	nowUnix         int64
+	nextSpecs       map[string]*atoll.RowSpec
+	// staying clusters are to be Active. The others are to go, listed by their phase.
+	staying, newlyLeaving, heldClusters, leaving []string
+	// recallWaiting clusters are wanted by the placement, and their members remember a
+	// removal from before the restore.
+	recallWaiting []string
+	// moveStart is when the move began that this step continues or begins, in Unix seconds.
+	// Rows that must leave or shrink during a move wait for its replacements too.
+	moveStart int64
+	// moveResumed: the move is from an earlier step.
+	moveResumed bool
+	// arriving rows come or grow in this step.
+	arriving map[string]bool
+	// blockersByCluster are the rows for which a leaving row, or a share that is to shrink,
+	// is kept.
+	blockersByCluster map[string]*blockerSet
+	// pendingExclusions are the excluded items that stay in a cluster until their removal is
+	// confirmed, as keys by cluster.
+	pendingExclusions map[string][]string
+	pendingRemoval    pendingRemovalBuilder
+	abandonedRows     []AbandonedRow
+	requeueAt         time.Time
+	// assignment is the target of all shares.
+	assignment schedule.ReplicaAssignment
+	// directDeletes and removedByEdit go without a confirmation.
+	directDeletes int
+	removedByEdit []string
 }
 
-func newStep(in Input, released bool) *step {
-	return &step{
-		Input: in, released: released, now: in.Now.Unix(), moving: in.Now.Unix(),
-		next: map[string]*atoll.RowSpec{}, came: map[string]bool{}, blocked: map[string]*crowd{},
+func newRolloutStep(in Input, released bool) *rolloutStep {
+	return &rolloutStep{
+		Input: in, confirmed: released, nowUnix: in.Now.Unix(), moveStart: in.Now.Unix(),
+		nextSpecs: map[string]*atoll.RowSpec{}, arriving: map[string]bool{}, blockersByCluster: map[string]*blockerSet{},
 	}
 }
 
-func (s *step) run() {
-	s.sort()
+func (s *rolloutStep) computeSpecs() {
+	s.classifyClusters()
 	for _, row := range s.Rows {
-		if since := row.Spec.Moving; since != 0 {
-			s.moving, s.begun = min(s.moving, since), true
+		if since := row.Spec.MovingSince; since != 0 {
+			s.moveStart, s.moveResumed = min(s.moveStart, since), true
 		}
 	}
-	holds := s.budget()
-	s.keepBack(holds)
-	s.assigned = s.Decision.Keeping(s.notYet).Assign(holds)
-	for _, c := range s.stays {
-		s.stay(c, s.assigned.Of(c))
+	holds := s.holdOverBudget()
+	s.deferExclusions(holds)
+	s.assignment = s.Decision.KeepCurrentShares(s.pendingExclusions).AssignReplicas(holds)
+	for _, c := range s.staying {
+		s.setActiveSpec(c, s.assignment.ShareOf(c))
 	}
-	for _, c := range s.leavers() {
-		s.leave(c, holds[c])
+	for _, c := range s.leavingClusters() {
+		s.setLeavingSpec(c, holds[c])
 	}
-	for _, c := range s.recalls {
-		s.recall(c)
+	for _, c := range s.recallWaiting {
+		s.setRecalledSpec(c)
 	}
 	s.gateShares()
-	s.gateLeavers()
-	s.gateDeletes()
-	s.gateMoves()
-	s.askUnwanted()
-	s.ask()
-	s.seal()
+	s.gateLeavingRows()
+	s.gateDeletedItems()
+	s.gateMovedItems()
+	s.addDeferredExclusions()
+	s.requestConfirmation()
+	s.assignGenerations()
 }
 
-func (s *step) leavers() []string { return slices.Concat(s.outs, s.held, s.leaving) }
+func (s *rolloutStep) leavingClusters() []string {
+	return slices.Concat(s.newlyLeaving, s.heldClusters, s.leaving)
+}
 
-// sort the clusters by what is to become of them.
-func (s *step) sort() {
+// classifyClusters sorts the clusters by what is to become of their rows.
+func (s *rolloutStep) classifyClusters() {
 	for _, v := range s.Decision.Verdicts {
 		c := v.Cluster
 		row, has := s.Rows[c]
-		if has && (v.Outcome == schedule.Gone || v.UID != row.Spec.UID) {
-			s.givenUp = append(s.givenUp, GivenUp{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
-			s.next[c] = nil
+		if has && isAbandoned(&v, row) {
+			s.abandonedRows = append(s.abandonedRows, AbandonedRow{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
+			s.nextSpecs[c] = nil
 			has = false
 		}
-		wanted := !s.Deleting && (v.Outcome == schedule.Placed || v.Outcome == schedule.Kept)
-		switch {
-		case wanted && has && s.recalled(row.Spec):
-			s.recalls = append(s.recalls, c)
-		case wanted && (has || v.Outcome == schedule.Placed && s.Revision != ""):
-			s.stays = append(s.stays, c)
-		case !has:
-		case row.Spec.Phase == atoll.RowRemoving:
-			s.removing(c, row)
-		case row.Spec.Phase == atoll.RowLeaving:
-			s.leaving = append(s.leaving, c)
-		case row.Spec.Phase == atoll.RowHeld:
-			s.held = append(s.held, c)
-		default:
-			s.outs = append(s.outs, c)
+		switch wanted := !s.Deleting && v.IsHolder(); {
+		case !has && wanted && v.Outcome == schedule.OutcomePlaced && s.Revision != "":
+			s.staying = append(s.staying, c)
+		case has && wanted:
+			s.classifyWanted(c, row)
+		case has:
+			s.classifyUnwanted(c, row)
 		}
 	}
 }
 
-// removing spares what is not removed yet, when the mode, or that of the cluster's own
-// removal, was changed to Orphan meanwhile. The other way round, what was to be left is left. A row that was
-// recalled and is not wanted any more goes like any other.
-func (s *step) removing(c string, row Row) {
-	spec := row.Spec
-	if spec.Recall != nil {
-		spec.Recall, spec.Reason = nil, s.cause(c).String()
-	}
-	v, _ := s.Decision.Verdict(c)
-	spared := v.Orphan && atoll.ParseRowReason(spec.Reason).Word == atoll.RowClusterRemoved
-	spec.Orphan = spec.Orphan || spared || s.Removal == v1alpha1.RemoveOrphan
-	if spec.Orphan != row.Spec.Orphan || !spec.Recall.Equal(row.Spec.Recall) {
-		s.next[c] = &spec
+// isAbandoned reports whether the Cluster of the row is deleted.
+func isAbandoned(v *schedule.Verdict, row Row) bool {
+	return v.Outcome == schedule.OutcomeGone || v.UID != row.Spec.UID
+}
+
+func (s *rolloutStep) classifyWanted(c string, row Row) {
+	if s.isRecalled(row.Spec) {
+		s.recallWaiting = append(s.recallWaiting, c)
+	} else {
+		s.staying = append(s.staying, c)
 	}
 }
 
-// stay gives the spec of a row that is to be Active.
-func (s *step) stay(c string, share schedule.Share) {
-	v, _ := s.Decision.Verdict(c)
+func (s *rolloutStep) classifyUnwanted(c string, row Row) {
+	switch row.Spec.Phase {
+	case atoll.RowRemoving:
+		s.updateRemovingRow(c, row)
+	case atoll.RowLeaving:
+		s.leaving = append(s.leaving, c)
+	case atoll.RowHeld:
+		s.heldClusters = append(s.heldClusters, c)
+	default:
+		s.newlyLeaving = append(s.newlyLeaving, c)
+	}
+}
+
+// updateRemovingRow orphans what is not removed yet when the mode, or the mode of the
+// cluster's own removal, changed to Orphan. An orphaned row stays orphaned. A recalled row
+// that is not wanted any more is removed like any other.
+func (s *rolloutStep) updateRemovingRow(c string, row Row) {
+	spec := row.Spec
+	if spec.Recall != nil {
+		spec.Recall, spec.Reason = nil, s.leaveReason(c).String()
+	}
+	v, _ := s.Decision.FindVerdict(c)
+	spared := v.Orphan && atoll.ParseRowReason(spec.Reason).Reason == atoll.ReasonClusterRemoved
+	spec.Orphan = spec.Orphan || spared || s.RemovalMode == v1alpha1.RemoveOrphan
+	if spec.Orphan != row.Spec.Orphan || !spec.Recall.Equal(row.Spec.Recall) {
+		s.nextSpecs[c] = &spec
+	}
+}
+
+// setActiveSpec sets the spec of a row that is to be Active.
+func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
+	v, _ := s.Decision.FindVerdict(c)
 	spec := s.Rows[c].Spec
 	if spec.UID != v.UID {
 		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
 	}
 	if spec.Phase == atoll.RowRemoving {
-		spec.Assigned, spec.Due = nil, nil
+		spec.Assigned, spec.ShrinkTo = nil, nil
 	}
 	if spec.Phase != atoll.RowActive {
-		s.came[c] = true
-		spec.Phase, spec.Since, spec.Orphan, spec.Grown, spec.Moving = atoll.RowActive, s.now, false, 0, 0
+		s.arriving[c] = true
+		spec.Phase, spec.Since, spec.Orphan, spec.GrownAt, spec.MovingSince = atoll.RowActive, s.nowUnix, false, 0, 0
 	}
-	spec.Placement, spec.Reason, spec.Recall = v.Placement, "", nil
-	if v.Outcome == schedule.Kept {
-		spec.Reason = atoll.RowReason{Word: v.Word, Text: v.Reason}.String()
+	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, "", nil
+	if v.Outcome == schedule.OutcomeKept {
+		spec.Reason = atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
 	}
-	s.follow(c, &spec)
-	s.grow(c, &spec, share)
-	if s.crowded(c, v) {
-		spec.Reason = atoll.RowReason{Word: atoll.RowNoCapacity, Text: v.Full}.String()
-		keepItems(s.Rows[c].Spec, &spec)
+	s.moveToTargetRevision(c, &spec)
+	s.growShares(c, &spec, share)
+	if s.isBlockedByCapacity(c, v) {
+		spec.Reason = atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: v.CapacityReason}.String()
+		keepItemShares(s.Rows[c].Spec, &spec)
 	}
-	s.next[c] = &spec
+	s.nextSpecs[c] = &spec
 }
 
-// follow moves the spec to the target revision.
-func (s *step) follow(c string, spec *atoll.RowSpec) {
-	if v, _ := s.Decision.Verdict(c); s.Revision == "" || s.keeps(c, spec) || s.crowded(c, v) {
+// moveToTargetRevision moves the spec to the target revision.
+func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
+	if v, _ := s.Decision.FindVerdict(c); s.Revision == "" || s.staysAtRevision(c, spec) || s.isBlockedByCapacity(c, v) {
 		return
 	}
 	spec.Revision = s.Revision
 	if v, ok := s.Variants[c]; ok {
 		spec.Variant = v
 	}
-	spec.NotHere, spec.NotYet = s.unwanted(c)
+	spec.Absent, spec.ExcludedPending = s.splitExcludedItems(c)
 }
 
-// keeps tells whether the row keeps to the revision that it is at, since nothing but
-// overrides that wait for the next change tells the target from it. That other rules of
-// its own revision target its cluster now is a change.
-func (s *step) keeps(c string, spec *atoll.RowSpec) bool {
+// staysAtRevision reports whether the row keeps its revision, since only overrides that wait
+// for the next change differ from the target. Other rules of its own revision that target
+// the cluster now are a change.
+func (s *rolloutStep) staysAtRevision(c string, spec *atoll.RowSpec) bool {
 	row, has := s.Rows[c]
-	if !has || row.Spec.UID != spec.UID || row.Spec.Phase == atoll.RowRemoving || !atoll.MayStay(row.Spec.Revision, s.Revision, s.Base) {
+	if !has || row.Spec.UID != spec.UID || row.Spec.Phase == atoll.RowRemoving || !atoll.IsAcceptableRevision(row.Spec.Revision, s.Revision, s.MinRevision) {
 		return false
 	}
-	own, known := s.OwnVariants[c]
-	return row.Spec.Revision != s.Revision && len(row.Spec.NotYet) == 0 && (!known || own == row.Spec.Variant)
+	own, known := s.CurrentVariants[c]
+	return row.Spec.Revision != s.Revision && len(row.Spec.ExcludedPending) == 0 && (!known || own == row.Spec.Variant)
 }
 
-// crowded tells whether the row stays at its revision since its cluster's stated capacity
-// has no place for the newer one.
-func (s *step) crowded(c string, v schedule.Verdict) bool {
+// isBlockedByCapacity reports whether the row stays at its revision since its cluster's
+// stated capacity has no place for the newer one.
+func (s *rolloutStep) isBlockedByCapacity(c string, v schedule.Verdict) bool {
 	row, has := s.Rows[c]
-	return v.Full != "" && has && row.Spec.UID == v.UID && row.Spec.Phase != atoll.RowRemoving && row.Spec.Revision != s.Revision
+	return v.CapacityReason != "" && has && row.Spec.UID == v.UID && row.Spec.Phase != atoll.RowRemoving && row.Spec.Revision != s.Revision
 }
 
-// leave gives the spec of a row that is to go: it keeps its share until it does,
+// setLeavingSpec sets the spec of a row that is to go. The row keeps its share until then,
 // and follows the Bundle's revisions like any other.
-func (s *step) leave(c string, hold bool) {
+func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 	spec := s.Rows[c].Spec
-	spec.Due = nil
+	spec.ShrinkTo = nil
 	phase := atoll.RowLeaving
 	if hold {
 		phase = atoll.RowHeld
 	}
 	if spec.Phase != phase {
-		spec.Phase, spec.Since, spec.Moving = phase, s.now, 0
+		spec.Phase, spec.Since, spec.MovingSince = phase, s.nowUnix, 0
 	}
 	if !hold {
-		spec.Home = nil
-		if spec.Moving == 0 {
-			spec.Moving = s.moving
+		spec.HomeItems = nil
+		if spec.MovingSince == 0 {
+			spec.MovingSince = s.moveStart
 		}
 	}
-	spec.Reason = s.cause(c).String()
+	spec.Reason = s.leaveReason(c).String()
 	if !s.Deleting {
-		s.follow(c, &spec)
-		if v, _ := s.Decision.Verdict(c); !s.crowded(c, v) {
-			spec.Assigned = s.keepShare(spec.Assigned)
+		s.moveToTargetRevision(c, &spec)
+		if v, _ := s.Decision.FindVerdict(c); !s.isBlockedByCapacity(c, v) {
+			spec.Assigned = s.keepDividedShares(spec.Assigned)
 		}
-		spec.Ordinals = keepOrdinals(spec.Ordinals, spec.Assigned)
+		spec.OrdinalStarts = keepOrdinals(spec.OrdinalStarts, spec.Assigned)
 	}
-	s.next[c] = &spec
+	s.nextSpecs[c] = &spec
 }
 
-// cause of a row's leaving.
-func (s *step) cause(c string) atoll.RowReason {
+// leaveReason returns why a row leaves.
+func (s *rolloutStep) leaveReason(c string) atoll.RowReason {
 	if s.Deleting {
-		return atoll.RowReason{Word: atoll.RowBundleDeleted}
+		return atoll.RowReason{Reason: atoll.ReasonBundleDeleted}
 	}
-	v, _ := s.Decision.Verdict(c)
-	return atoll.RowReason{Word: v.Word, Text: v.Reason}
+	v, _ := s.Decision.FindVerdict(c)
+	return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}
 }
 
-// seal sets generations, and drops what did not change.
-func (s *step) seal() {
-	for c, spec := range s.next {
+// assignGenerations sets generations, and drops specs that did not change.
+func (s *rolloutStep) assignGenerations() {
+	for c, spec := range s.nextSpecs {
 		if spec == nil {
 			continue
 		}
@@ -394,52 +413,52 @@ func (s *step) seal() {
 		old := row.Spec
 		switch {
 		case !has || old.UID != spec.UID:
-			// In milliseconds: a row that was taken away and comes again at once is
-			// above what it had before.
-			spec.Generation = max(old.Generation, s.Floor, s.Now.UnixMilli()) + 1
-		case !sameWork(old, *spec):
-			spec.Generation = max(old.Generation, s.Floor) + 1
-		case sameNotes(old, *spec):
-			delete(s.next, c)
+			// In milliseconds: a row that was deleted and comes again at once is above its
+			// old generation.
+			spec.Generation = max(old.Generation, s.GenerationFloor, s.Now.UnixMilli()) + 1
+		case !isSameWork(old, *spec):
+			spec.Generation = max(old.Generation, s.GenerationFloor) + 1
+		case isSameBookkeeping(old, *spec):
+			delete(s.nextSpecs, c)
 		}
 	}
 }
 
-// sameWork tells whether the agent has nothing to do about the difference.
-func sameWork(a, b atoll.RowSpec) bool {
+// isSameWork reports whether the agent has nothing to do about the difference.
+func isSameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.Ordinals, b.Ordinals) && maps.Equal(a.NotYet, b.NotYet)
+		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.OrdinalStarts, b.OrdinalStarts) && maps.Equal(a.ExcludedPending, b.ExcludedPending)
 }
 
-// sameNotes tells whether rows of the same work also remember the same.
-func sameNotes(a, b atoll.RowSpec) bool {
-	return a.Reason == b.Reason && a.Since == b.Since && a.Placement == b.Placement &&
-		a.Grown == b.Grown && a.Moving == b.Moving && a.Pods == b.Pods && slices.Equal(a.Home, b.Home) && slices.Equal(a.NotHere, b.NotHere) &&
-		maps.Equal(a.Due, b.Due) && a.Recall.Equal(b.Recall)
+// isSameBookkeeping reports whether rows of the same work also remember the same.
+func isSameBookkeeping(a, b atoll.RowSpec) bool {
+	return a.Reason == b.Reason && a.Since == b.Since && a.PlacementFingerprint == b.PlacementFingerprint &&
+		a.GrownAt == b.GrownAt && a.MovingSince == b.MovingSince && a.RequestedPods == b.RequestedPods && slices.Equal(a.HomeItems, b.HomeItems) && slices.Equal(a.Absent, b.Absent) &&
+		maps.Equal(a.ShrinkTo, b.ShrinkTo) && a.Recall.Equal(b.Recall)
 }
 
-func (s *step) output() Output {
+func (s *rolloutStep) buildOutput() Output {
 	if at := s.Decision.EvictAt; !at.IsZero() && !s.Deleting {
-		s.wake(at)
+		s.requeueNoLater(at)
 	}
 	out := Output{
-		Changes: s.next, GivenUp: s.givenUp, Plan: s.plan.plan(s.Bundle), Awaited: s.awaited(),
-		RequeueAt: s.requeue, Deletes: s.deletes, Outs: s.gone, Quiet: s.quiet(), Short: s.assigned.Short, Crowded: s.assigned.Crowded,
+		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), BlockingClusters: s.blockingClusters(),
+		RequeueAt: s.requeueAt, DirectDeletes: s.directDeletes, RemovedByEdit: s.removedByEdit, RowsIndependent: s.hasIndependentRows(), Shortages: s.assignment.Shortages, CapacityBlocked: s.assignment.CapacityBlocked,
 	}
-	if s.Explain {
-		out.Waits = s.waits()
+	if s.ExplainWaits {
+		out.Waits = s.listWaits()
 	}
 	return out
 }
 
-func (s *step) quiet() bool {
-	return !s.Deleting && s.Revision != "" && s.Recalled.Plan == "" && !s.Decision.NoFit && len(s.Decision.Workloads()) == 0 &&
-		len(s.outs)+len(s.held)+len(s.leaving)+len(s.recalls)+len(s.blocked)+len(s.plan.entries) == 0
+func (s *rolloutStep) hasIndependentRows() bool {
+	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
+		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
 }
 
-// wake asks to be called again at a time.
-func (s *step) wake(at time.Time) {
-	if s.requeue.IsZero() || at.Before(s.requeue) {
-		s.requeue = at
+// requeueNoLater requests a step at that time.
+func (s *rolloutStep) requeueNoLater(at time.Time) {
+	if s.requeueAt.IsZero() || at.Before(s.requeueAt) {
+		s.requeueAt = at
 	}
 }

@@ -25,7 +25,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected output of the scripts in testdata")
 
 // Scripts tell a Bundle's story: files named "do" hold commands, files named "see"
-// what came of them. See stage.do for the commands.
+// what came of them. See stage.runCommand for the commands.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -50,7 +50,7 @@ func runScript(t *testing.T, file string) {
 		for line := range strings.Lines(string(f.Data)) {
 			line, _, _ = strings.Cut(line, "#")
 			if words := strings.Fields(line); len(words) > 0 {
-				got += s.do(words[0], words[1:])
+				got += s.runCommand(words[0], words[1:])
 			}
 		}
 		if i+1 >= len(a.Files) || a.Files[i+1].Name != "see" {
@@ -69,9 +69,9 @@ func runScript(t *testing.T, file string) {
 	}
 }
 
-// stage is a Bundle, a fleet and a clock, and the shell around Advance reduced to
+// scriptStage is a Bundle, a fleet and a clock, and the shell around Advance reduced to
 // its bones. Everything that Advance promises of all steps is checked at each.
-type stage struct {
+type scriptStage struct {
 	t         testing.TB
 	now       time.Time
 	clusters  map[string]*schedule.Cluster
@@ -81,33 +81,33 @@ type stage struct {
 	placement v1alpha1.PlacementSpec
 	unfit     v1alpha1.WhenUnfit
 	workloads []schedule.Workload
-	in        Input
-	ledger    Ledger
-	plan      *Plan
-	wake      time.Time
+	baseInput Input
+	ledger    RemovalLedger
+	plan      *PendingRemoval
+	requeueAt time.Time
 	unwanted  map[string]string // items by cluster
 }
 
-func newStage(t testing.TB) *stage {
-	return &stage{
+func newStage(t testing.TB) *scriptStage {
+	return &scriptStage{
 		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, rows: map[string]Row{},
-		in: Input{Bundle: "bundle", Revision: "r1"},
+		baseInput: Input{BundleUID: "bundle", Revision: "r1"},
 	}
 }
 
-// do one command; what there is to see is returned.
-func (s *stage) do(cmd string, args []string) string {
+// runCommand one command; what there is to see is returned.
+func (s *scriptStage) runCommand(cmd string, args []string) string {
 	switch cmd {
 	case "cluster": // NAME [k=v label]... : joins, online
-		s.cluster(args[0], args[1:])
+		s.joinCluster(args[0], args[1:])
 	case "clusters":
 		for _, n := range args {
-			s.cluster(n, nil)
+			s.joinCluster(n, nil)
 		}
 	case "fleet": // N clusters c01..
 		n, _ := strconv.Atoi(args[0])
 		for i := range n {
-			s.cluster(fmt.Sprintf("c%02d", i+1), nil)
+			s.joinCluster(fmt.Sprintf("c%02d", i+1), nil)
 		}
 	case "recreate": // the Cluster is deleted and joins again
 		s.clusters[args[0]].UID += "+"
@@ -135,39 +135,39 @@ func (s *stage) do(cmd string, args []string) string {
 		}
 		s.now = s.now.Add(d)
 	case "revision":
-		s.in.Revision = args[0]
+		s.baseInput.Revision = args[0]
 	case "report": // STATE CLUSTER... : the row as it is, "*" for all that are online
-		s.report(atoll.RowState(args[0]), args[1:])
+		s.reportState(atoll.RowState(args[0]), args[1:])
 	case "collect": // takes away what is removed
 		for c, r := range s.rows {
 			if r.Status != nil && r.Status.State == atoll.RowRemoved && r.Status.Generation == r.Spec.Generation {
 				delete(s.rows, c)
 			}
 		}
-	case "settle": // every reachable agent does as it is told
+	case "settle": // every reachable agent applies its rows
 		for range 10 {
-			s.step()
-			s.report(atoll.RowReady, []string{"*"})
-			s.do("collect", nil)
+			s.advanceOnce()
+			s.reportState(atoll.RowReady, []string{"*"})
+			s.runCommand("collect", nil)
 		}
 	case "step":
-		return s.step()
+		return s.advanceOnce()
 	case "rows":
-		return s.show()
+		return s.formatRows()
 	case "waits":
-		return s.waits()
+		return s.formatWaits()
 	default:
-		return s.intent(cmd, args)
+		return s.runUserCommand(cmd, args)
 	}
 	return ""
 }
 
-// intent of users.
-func (s *stage) intent(cmd string, args []string) string {
+// runUserCommand of users.
+func (s *scriptStage) runUserCommand(cmd string, args []string) string {
 	rs := &s.placement.ReplicaScheduling
 	switch cmd {
 	case "place": // all | nowhere | names A.. | except A.. | label K=V
-		s.place(args)
+		s.setPlacement(args)
 	case "tolerate": // KEY [SECONDS]
 		tol := corev1.Toleration{Key: args[0], Operator: corev1.TolerationOpExists}
 		if len(args) > 1 {
@@ -195,19 +195,19 @@ func (s *stage) intent(cmd string, args []string) string {
 	case "unfit":
 		s.unfit = v1alpha1.WhenUnfit(args[0])
 	case "removal":
-		s.in.Removal = v1alpha1.RemovalMode(args[0])
+		s.baseInput.RemovalMode = v1alpha1.RemovalMode(args[0])
 	case "budget":
 		b := intstr.Parse(args[0])
-		s.in.Budget = &b
+		s.baseInput.RemovalBudget = &b
 	case "deletes": // REVISION ITEM... : what the target takes out of rows at REVISION
-		if s.in.Deletes == nil {
-			s.in.Deletes = map[string][]string{}
+		if s.baseInput.DeletedItems == nil {
+			s.baseInput.DeletedItems = map[string][]string{}
 		}
-		s.in.Deletes[args[0]] = args[1:]
+		s.baseInput.DeletedItems[args[0]] = args[1:]
 	case "moves": // ITEM CLUSTER... : what the target gives away in those clusters
-		s.in.MovesAway = map[string][]string{}
+		s.baseInput.MovedItems = map[string][]string{}
 		for _, c := range args[1:] {
-			s.in.MovesAway[c] = args[:1]
+			s.baseInput.MovedItems[c] = args[:1]
 		}
 	case "unwanted": // ITEM CLUSTER... : what override rules keep out of those clusters
 		s.unwanted = map[string]string{}
@@ -216,27 +216,27 @@ func (s *stage) intent(cmd string, args []string) string {
 		}
 	case "spent": // N rows of the namespace lost something already
 		n, _ := strconv.Atoi(args[0])
-		s.ledger.Delete("", s.now, n)
+		s.ledger.RecordDeletes("", s.now, n)
 	case "confirm": // the plan that waits, or HASH
-		s.in.Confirm = s.plan.Hash
+		s.baseInput.ConfirmedPlan = s.plan.Hash
 		if len(args) > 0 {
-			s.in.Confirm = args[0]
+			s.baseInput.ConfirmedPlan = args[0]
 		}
 	case "delete":
-		s.in.Deleting = true
+		s.baseInput.Deleting = true
 	case "hold":
-		s.in.Holding = true
+		s.baseInput.PausedByRestore = true
 	case "release":
-		s.in.Holding = false
+		s.baseInput.PausedByRestore = false
 	case "floor":
-		s.in.Floor, _ = strconv.ParseInt(args[0], 10, 64)
+		s.baseInput.GenerationFloor, _ = strconv.ParseInt(args[0], 10, 64)
 	default:
 		s.t.Fatalf("unknown command %s", cmd)
 	}
 	return ""
 }
 
-func (s *stage) cluster(name string, labels []string) {
+func (s *scriptStage) joinCluster(name string, labels []string) {
 	c := s.clusters[name]
 	if c == nil {
 		c = &schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}, UID: "uid-" + name, Accepted: true}
@@ -249,12 +249,12 @@ func (s *stage) cluster(name string, labels []string) {
 	}
 }
 
-func (s *stage) place(args []string) {
+func (s *scriptStage) setPlacement(args []string) {
 	a := &v1alpha1.ClusterAffinity{}
 	switch args[0] {
 	case "all":
 	case "nowhere":
-		a = atoll.Nowhere().ClusterAffinity
+		a = atoll.NowherePlacement().ClusterAffinity
 	case "names":
 		a.ClusterNames = args[1:]
 	case "except":
@@ -268,7 +268,7 @@ func (s *stage) place(args []string) {
 	s.placement.ClusterAffinity = a
 }
 
-func (s *stage) report(state atoll.RowState, clusters []string) {
+func (s *scriptStage) reportState(state atoll.RowState, clusters []string) {
 	for c, r := range s.rows {
 		if !s.online[c] || !slices.Contains(clusters, c) && clusters[0] != "*" {
 			continue
@@ -282,62 +282,62 @@ func (s *stage) report(state atoll.RowState, clusters []string) {
 	}
 }
 
-// input of the next step.
-func (s *stage) input() Input {
-	in, specs := s.in, map[string]atoll.RowSpec{}
-	in.Now, in.Rows, in.Explain = s.now, map[string]Row{}, true
+// buildInput of the next step.
+func (s *scriptStage) buildInput() Input {
+	in, specs := s.baseInput, map[string]atoll.RowSpec{}
+	in.Now, in.Rows, in.ExplainWaits = s.now, map[string]Row{}, true
 	for c, r := range s.rows {
 		r.Online, r.CheckIn = s.online[c], s.checkIns[c]
 		in.Rows[c], specs[c] = r, r.Spec
 	}
 	for c, item := range s.unwanted {
-		u := Unwanted{Key: item}
-		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.NotHere, item) && r.Spec.Phase != atoll.RowRemoving {
+		u := ExcludedItem{Key: item}
+		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.Absent, item) && r.Spec.Phase != atoll.RowRemoving {
 			u.UID = "u"
 		}
-		if in.Unwanted == nil {
-			in.Unwanted = map[string][]Unwanted{}
+		if in.ExcludedItems == nil {
+			in.ExcludedItems = map[string][]ExcludedItem{}
 		}
-		in.Unwanted[c] = []Unwanted{u}
+		in.ExcludedItems[c] = []ExcludedItem{u}
 	}
-	in.RecentDeletes, in.RecentOuts = s.ledger.Deletes("", s.now), s.ledger.Outs("bundle", s.now)
+	in.RecentDeletes, in.RecentlyRemoved = s.ledger.CountDeletes("", s.now), s.ledger.RemovedClusters("bundle", s.now)
 	var cs []schedule.Cluster
 	for _, c := range s.clusters {
 		cs = append(cs, *c)
 	}
-	in.Decision = schedule.Schedule(schedule.Input{
-		Bundle: "bundle", Placement: s.placement, WhenUnfit: s.unfit, Clusters: cs, Workloads: s.workloads, Rows: specs, Now: s.now,
+	in.Decision = schedule.DecidePlacement(schedule.Input{
+		BundleUID: "bundle", Placement: s.placement, WhenUnfit: s.unfit, Clusters: cs, Workloads: s.workloads, Rows: specs, Now: s.now,
 	})
 	return in
 }
 
-// step once, and once more, which must change nothing.
-func (s *stage) step() string {
-	in := s.input()
-	out := Advance(in)
-	check(s.t, in, out)
-	seen := s.write(in, out)
-	s.ledger.Delete("", s.now, out.Deletes)
-	s.ledger.Out("bundle", s.now, out.Outs)
-	s.plan, s.wake = out.Plan, out.RequeueAt
-	if again := Advance(s.input()); len(again.Changes) > 0 {
-		s.t.Fatalf("a step that nothing came before changes\n%safter\n%s%s", s.write(s.input(), again), seen, s.show())
+// advanceOnce once, and once more, which must change nothing.
+func (s *scriptStage) advanceOnce() string {
+	in := s.buildInput()
+	out := AdvanceRows(in)
+	checkOutput(s.t, in, out)
+	seen := s.applyOutput(in, out)
+	s.ledger.RecordDeletes("", s.now, out.DirectDeletes)
+	s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
+	s.plan, s.requeueAt = out.PendingRemoval, out.RequeueAt
+	if again := AdvanceRows(s.buildInput()); len(again.Changes) > 0 {
+		s.t.Fatalf("a step that nothing came before changes\n%safter\n%s%s", s.applyOutput(s.buildInput(), again), seen, s.formatRows())
 	}
-	if out.Plan != nil {
-		seen += fmt.Sprintf("plan %d:\n", len(out.Plan.Lines))
-		for _, l := range out.Plan.Lines[:min(4, len(out.Plan.Lines))] {
+	if out.PendingRemoval != nil {
+		seen += fmt.Sprintf("plan %d:\n", len(out.PendingRemoval.Lines))
+		for _, l := range out.PendingRemoval.Lines[:min(4, len(out.PendingRemoval.Lines))] {
 			seen += "  " + l + "\n"
 		}
 	}
-	if !s.wake.IsZero() {
-		seen += fmt.Sprintf("wake in %s\n", s.wake.Sub(s.now))
+	if !s.requeueAt.IsZero() {
+		seen += fmt.Sprintf("wake in %s\n", s.requeueAt.Sub(s.now))
 	}
 	return seen
 }
 
-// write the changes and describe them: "+" came, "-" taken away, "~" changed, "^"
+// applyOutput the changes and describe them: "+" came, "-" taken away, "~" changed, "^"
 // for a new generation.
-func (s *stage) write(in Input, out Output) string {
+func (s *scriptStage) applyOutput(in Input, out Output) string {
 	var seen []string
 	for _, c := range slices.Sorted(maps.Keys(out.Changes)) {
 		spec := out.Changes[c]
@@ -355,30 +355,30 @@ func (s *stage) write(in Input, out Output) string {
 			mark = "^"
 		}
 		s.rows[c] = Row{Spec: *spec, Status: old.Status}
-		seen = append(seen, mark+" "+s.describe(c, *spec))
+		seen = append(seen, mark+" "+s.formatRow(c, *spec))
 	}
-	for _, g := range out.GivenUp {
+	for _, g := range out.AbandonedRows {
 		seen = append(seen, fmt.Sprintf("given up %s %s", g.Cluster, g.Phase))
 	}
-	return lines(brief(seen))
+	return joinLines(shortenList(seen))
 }
 
-// brief cuts long lists of equal changes.
-func brief(seen []string) []string {
+// shortenList cuts long lists of equal changes.
+func shortenList(seen []string) []string {
 	if len(seen) <= 8 {
 		return seen
 	}
 	return append(slices.Clone(seen[:2]), fmt.Sprintf("… %d more like these", len(seen)-2))
 }
 
-func lines(l []string) string {
+func joinLines(l []string) string {
 	if len(l) == 0 {
 		return ""
 	}
 	return strings.Join(l, "\n") + "\n"
 }
 
-func (s *stage) describe(c string, r atoll.RowSpec) string {
+func (s *scriptStage) formatRow(c string, r atoll.RowSpec) string {
 	out := fmt.Sprintf("%s %s %s", c, r.Phase, r.Revision)
 	for _, item := range slices.Sorted(maps.Keys(r.Assigned)) {
 		out += fmt.Sprintf(" %s=%d", item[strings.LastIndexByte(item, '/')+1:], r.Assigned[item])
@@ -386,67 +386,67 @@ func (s *stage) describe(c string, r atoll.RowSpec) string {
 	if r.Orphan {
 		out += " orphan"
 	}
-	for _, item := range r.NotHere {
+	for _, item := range r.Absent {
 		out += " without " + item[strings.LastIndexByte(item, '/')+1:]
 	}
-	for _, item := range slices.Sorted(maps.Keys(r.NotYet)) {
+	for _, item := range slices.Sorted(maps.Keys(r.ExcludedPending)) {
 		out += " still with " + item[strings.LastIndexByte(item, '/')+1:]
 	}
 	reason := atoll.ParseRowReason(r.Reason)
 	if reason.Plan != "" {
 		reason.Plan = "HASH"
 	}
-	if reason.Word != "" {
+	if reason.Reason != "" {
 		out += " [" + reason.String() + "]"
 	}
 	return out
 }
 
-func (s *stage) show() string {
+func (s *scriptStage) formatRows() string {
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(s.rows)) {
-		out = append(out, "  "+s.describe(c, s.rows[c].Spec))
+		out = append(out, "  "+s.formatRow(c, s.rows[c].Spec))
 	}
-	return lines(out)
+	return joinLines(out)
 }
 
-func (s *stage) waits() string {
+func (s *scriptStage) formatWaits() string {
 	var out []string
-	for _, w := range Advance(s.input()).Waits {
+	for _, w := range AdvanceRows(s.buildInput()).Waits {
 		what := w.For
 		if s.plan != nil {
 			what = strings.ReplaceAll(what, s.plan.Hash, "HASH")
 		}
-		out = append(out, fmt.Sprintf("  %s waits for %s (%s), %s", w.Cluster, what, w.Who, s.now.Sub(w.Since).Round(time.Second)))
+		out = append(out, fmt.Sprintf("  %s waits for %s (%s), %s", w.Cluster, what, w.Actor, s.now.Sub(w.Since).Round(time.Second)))
 	}
-	return lines(out)
+	return joinLines(out)
 }
 
-// check what holds of every step.
-func check(t testing.TB, in Input, out Output) {
+// checkOutput what holds of every step.
+func checkOutput(t testing.TB, in Input, out Output) {
 	t.Helper()
 	for c, spec := range out.Changes {
 		old, had := in.Rows[c]
 		if spec == nil {
 			continue
 		}
-		for _, u := range in.Unwanted[c] {
-			lost := had && u.UID != "" && slices.Contains(spec.NotHere, u.Key) && spec.Phase != atoll.RowRemoving
-			if lost && (spec.Phase == atoll.RowHeld || spec.Phase == atoll.RowActive && out.Plan == nil && in.Confirm == "" && !slices.Contains(out.Outs, c)) {
-				t.Fatalf("%s loses %s, and nobody counts it: %+v, was %+v", c, u.Key, *spec, old.Spec)
+		for _, u := range in.ExcludedItems[c] {
+			lost := had && u.UID != "" && slices.Contains(spec.Absent, u.Key) && spec.Phase != atoll.RowRemoving
+			if lost && (spec.Phase == atoll.RowHeld || spec.Phase == atoll.RowActive && out.PendingRemoval == nil && in.ConfirmedPlan == "" && !slices.Contains(out.RemovedByEdit, c)) {
+				t.Fatalf("%s loses %s, and it is counted nowhere: %+v, was %+v", c, u.Key, *spec, old.Spec)
 			}
 		}
 		switch {
 		case !had || old.Spec.UID != spec.UID:
-			if spec.Generation <= max(in.Floor, old.Spec.Generation) || spec.Phase != atoll.RowActive {
-				t.Fatalf("new row %+v over %+v, floor %d", spec, old.Spec, in.Floor)
+			if spec.Generation <= max(in.GenerationFloor, old.Spec.Generation) || spec.Phase != atoll.RowActive {
+				t.Fatalf("new row %+v over %+v, floor %d", spec, old.Spec, in.GenerationFloor)
 			}
-		case sameWork(old.Spec, *spec):
+		case isSameWork(old.Spec, *spec):
 			if spec.Generation != old.Spec.Generation {
 				t.Fatalf("generation of %s moves without work: %+v to %+v", c, old.Spec, spec)
 			}
-		case spec.Generation <= max(old.Spec.Generation, in.Floor):
-			t.Fatalf("work on %s without a new generation: %+v to %+v, floor %d", c, old.Spec, spec, in.Floor)
+		case spec.Generation <= max(old.Spec.Generation, in.GenerationFloor):
+			t.Fatalf("work on %s without a new generation: %+v to %+v, floor %d", c, old.Spec, spec, in.GenerationFloor)
 		}
 		if had && old.Spec.Phase != spec.Phase && spec.Since != in.Now.Unix() {
 			t.Fatalf("%s is %s since %d, now is %d", c, spec.Phase, spec.Since, in.Now.Unix())
@@ -454,15 +454,15 @@ func check(t testing.TB, in Input, out Output) {
 		if spec.Phase != atoll.RowRemoving || had && old.Spec.Phase == atoll.RowRemoving {
 			continue
 		}
-		v, _ := in.Decision.Verdict(c)
-		if !in.Deleting && v.Outcome != schedule.Leaves {
+		v, _ := in.Decision.FindVerdict(c)
+		if !in.Deleting && v.Outcome != schedule.OutcomeLeaves {
 			t.Fatalf("%s is removed although it is %s", c, v)
 		}
 		if spec.Revision != old.Spec.Revision || !maps.Equal(spec.Assigned, old.Spec.Assigned) {
 			t.Fatalf("%s is removed and changed at once: %+v to %+v", c, old.Spec, spec)
 		}
 	}
-	if out.Plan != nil && out.Plan.Hash == in.Confirm {
-		t.Fatalf("plan %v was confirmed and waits still", out.Plan)
+	if out.PendingRemoval != nil && out.PendingRemoval.Hash == in.ConfirmedPlan {
+		t.Fatalf("plan %v was confirmed and waits still", out.PendingRemoval)
 	}
 }

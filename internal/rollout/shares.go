@@ -8,14 +8,13 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// grow raises shares at once, gives shares that the row does not state yet and
-// drops those of items that are not divided any more. Smaller shares wait for
-// gateShares.
-func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
-	spec.Home, spec.Ordinals = want.Home, want.Ordinals()
-	due := spec.Due
-	if spec.Due = nil; len(want.Replicas) == 0 {
-		spec.Assigned, spec.Moving = nil, 0
+// growShares raises shares at once, adds shares that the row does not state yet, and drops
+// those of items that are not divided any more. Smaller shares wait for gateShares.
+func (s *rolloutStep) growShares(c string, spec *atoll.RowSpec, want schedule.ClusterShare) {
+	spec.HomeItems, spec.OrdinalStarts = want.Home, want.OrdinalStarts()
+	due := spec.ShrinkTo
+	if spec.ShrinkTo = nil; len(want.Replicas) == 0 {
+		spec.Assigned, spec.MovingSince = nil, 0
 		return
 	}
 	next, shrinks := make(map[string]int64, len(want.Replicas)), false
@@ -27,33 +26,33 @@ func (s *step) grow(c string, spec *atoll.RowSpec, want schedule.Share) {
 			next[item] = n
 		case n > old:
 			next[item] = n
-			spec.Grown, s.came[c] = s.now, true
+			spec.GrownAt, s.arriving[c] = s.nowUnix, true
 		default:
 			next[item], shrinks = old, true
-			if _, was := due[item]; was || want.Anew {
-				if spec.Due == nil {
-					spec.Due = map[string]int64{}
+			if _, was := due[item]; was || want.FromScratch {
+				if spec.ShrinkTo == nil {
+					spec.ShrinkTo = map[string]int64{}
 				}
-				spec.Due[item] = n
+				spec.ShrinkTo[item] = n
 			}
 		}
 	}
 	spec.Assigned = next
 	switch {
 	case !shrinks:
-		spec.Moving = 0
-	case spec.Moving == 0:
-		spec.Moving = s.moving
+		spec.MovingSince = 0
+	case spec.MovingSince == 0:
+		spec.MovingSince = s.moveStart
 	}
-	if spec.Grown <= spec.Since {
-		spec.Grown = 0
+	if spec.GrownAt <= spec.Since {
+		spec.GrownAt = 0
 	}
 }
 
-// keepShare is what a row that is to go keeps: what it has, and nothing of items
-// that were divided later.
-func (s *step) keepShare(old map[string]int64) map[string]int64 {
-	workloads := s.Decision.Workloads()
+// keepDividedShares returns the shares that a leaving row keeps: its own, and nothing of
+// items that were divided later.
+func (s *rolloutStep) keepDividedShares(old map[string]int64) map[string]int64 {
+	workloads := s.Decision.DividedWorkloads()
 	if len(workloads) == 0 {
 		return old
 	}
@@ -64,7 +63,7 @@ func (s *step) keepShare(old map[string]int64) map[string]int64 {
 	return next
 }
 
-// keepOrdinals of items that are still divided.
+// keepOrdinals keeps the starts of items that are still divided.
 func keepOrdinals(old, assigned map[string]int64) map[string]int64 {
 	gone := func(item string, _ int64) bool { _, has := assigned[item]; return !has }
 	next := maps.Clone(old)
@@ -74,162 +73,160 @@ func keepOrdinals(old, assigned map[string]int64) map[string]int64 {
 	return next
 }
 
-// gateShares lets shares shrink where every share that grew since is healthy. All
-// are judged before any shrinks, since a row that changes is not known to be
-// healthy.
-func (s *step) gateShares() {
-	g, blockers := gate{step: s}, map[string]*crowd{}
-	for _, c := range s.stays {
-		if since := s.next[c].Moving; since != 0 {
-			blockers[c] = g.replacements(since).without(s, c)
+// gateShares lets shares shrink where every share that grew since is healthy. All are judged
+// before any shrinks, since a row that changes is not known to be healthy.
+func (s *rolloutStep) gateShares() {
+	g, blockers := blockerCache{rolloutStep: s}, map[string]*blockerSet{}
+	for _, c := range s.staying {
+		if since := s.nextSpecs[c].MovingSince; since != 0 {
+			blockers[c] = g.unreadyReplacements(since).withoutCluster(s, c)
 		}
 	}
-	for _, c := range s.stays {
-		spec := s.next[c]
-		if spec.Moving == 0 {
+	for _, c := range s.staying {
+		spec := s.nextSpecs[c]
+		if spec.MovingSince == 0 {
 			continue
 		}
-		if b := blockers[c]; b.size() > 0 {
-			s.blocked[c] = b
-			if !s.patienceOver(spec.Moving, b) {
+		if b := blockers[c]; b.countClusters() > 0 {
+			s.blockersByCluster[c] = b
+			if !s.hasTimedOut(spec.MovingSince, b) {
 				continue
 			}
-			if !s.released {
-				s.plan.shrink(c, *spec, s.assigned.Of(c).Assigned(), b)
+			if !s.confirmed {
+				s.pendingRemoval.addShareReduction(c, *spec, s.assignment.ShareOf(c).AssignedReplicas(), b)
 				continue
 			}
-			delete(s.blocked, c)
+			delete(s.blockersByCluster, c)
 		}
-		spec.Assigned, spec.Moving, spec.Due = s.assigned.Of(c).Assigned(), 0, nil
+		spec.Assigned, spec.MovingSince, spec.ShrinkTo = s.assignment.ShareOf(c).AssignedReplicas(), 0, nil
 	}
 }
 
-// gate holds what is asked for many rows of one step. It may be used as long as no
-// row that stays is changed.
-type gate struct {
-	*step
-	moves    map[int64]*crowd
-	standing *crowd // see keepers; nil before it was asked for
+// blockerCache holds results that many rows of one step need. It is valid while no row that
+// stays is changed.
+type blockerCache struct {
+	*rolloutStep
+	unreadyByMove     map[int64]*blockerSet
+	keepAliveBlockers *blockerSet // see keepers; nil before it was asked for
 }
 
-// young tells whether a row that is not healthy came so shortly before that it may
-// be waited for although it belongs to an earlier edit.
-func (s *step) young(c string) bool {
-	end := time.Unix(s.next[c].Came(), 0).Add(s.Rows[c].patience())
+// isRecentArrival reports whether an unhealthy row came so shortly before that others wait
+// for it, although it belongs to an earlier edit.
+func (s *rolloutStep) isRecentArrival(c string) bool {
+	end := time.Unix(s.nextSpecs[c].JoinedAt(), 0).Add(s.Rows[c].readinessTimeout())
 	if !s.Rows[c].Online || !s.Now.Before(end) {
 		return false
 	}
-	s.wake(end)
+	s.requeueNoLater(end)
 	return true
 }
 
-// replacements of rows that give way in the move that began then, that are not
-// healthy: rows that came or grew in that move or later.
-func (g *gate) replacements(move int64) *crowd {
-	if w, ok := g.moves[move]; ok {
+// unreadyReplacements returns the rows that came or grew in the move that began then, or
+// later, and are not healthy.
+func (g *blockerCache) unreadyReplacements(move int64) *blockerSet {
+	if w, ok := g.unreadyByMove[move]; ok {
 		return w
 	}
-	w := &crowd{}
-	for _, r := range g.stays {
-		if (g.came[r] || g.begun && g.next[r].Came() >= move) && !g.ready(r) {
-			w.add(g.step, r)
+	w := &blockerSet{}
+	for _, r := range g.staying {
+		if (g.arriving[r] || g.moveResumed && g.nextSpecs[r].JoinedAt() >= move) && !g.isReady(r) {
+			w.addCluster(g.rolloutStep, r)
 		}
 	}
-	if g.moves == nil {
-		g.moves = map[int64]*crowd{}
+	if g.unreadyByMove == nil {
+		g.unreadyByMove = map[int64]*blockerSet{}
 	}
-	g.moves[move] = w
+	g.unreadyByMove[move] = w
 	return w
 }
 
-// last are the rows that a healthy row is kept for though they do not replace it:
-// all that stay, when none of them is healthy, else those that are still young.
-func (g *gate) last() *crowd {
-	if g.standing != nil {
-		return g.standing
+// findKeepAliveBlockers returns the rows for which a healthy row is kept although they do
+// not replace it: all staying rows when none of them is healthy, else the recent arrivals.
+func (g *blockerCache) findKeepAliveBlockers() *blockerSet {
+	if g.keepAliveBlockers != nil {
+		return g.keepAliveBlockers
 	}
-	healthy, all, young := len(g.stays) == 0, &crowd{}, &crowd{}
-	for _, r := range g.stays {
-		all.add(g.step, r)
-		if g.ready(r) {
+	healthy, all, young := len(g.staying) == 0, &blockerSet{}, &blockerSet{}
+	for _, r := range g.staying {
+		all.addCluster(g.rolloutStep, r)
+		if g.isReady(r) {
 			healthy = true
-		} else if g.young(r) {
-			young.add(g.step, r)
+		} else if g.isRecentArrival(r) {
+			young.addCluster(g.rolloutStep, r)
 		}
 	}
-	if g.standing = young; !healthy {
-		g.standing = all
+	if g.keepAliveBlockers = young; !healthy {
+		g.keepAliveBlockers = all
 	}
-	return g.standing
+	return g.keepAliveBlockers
 }
 
-// ready tells whether the row, as it is about to be, is known to be healthy. A row
-// that changes now is not.
-func (s *step) ready(c string) bool {
+// isReady reports whether the row, with its next spec, is known to be healthy. A row that
+// changes now is not.
+func (s *rolloutStep) isReady(c string) bool {
 	row, has := s.Rows[c]
-	return has && row.ready() && row.Spec.UID == s.next[c].UID && sameWork(row.Spec, *s.next[c])
+	return has && row.isReady() && row.Spec.UID == s.nextSpecs[c].UID && isSameWork(row.Spec, *s.nextSpecs[c])
 }
 
-// patienceOver tells whether the wait for these rows, which began then or when the
-// last of them came, is over; if not, it asks to be called when it is.
-func (s *step) patienceOver(since int64, blockers *crowd) bool {
-	end := time.Unix(max(since, blockers.came[0]), 0).Add(blockers.patience[0])
+// hasTimedOut reports whether the wait for these rows is over, which began then or when the
+// last of them came. If it is not, a step is requested for its end.
+func (s *rolloutStep) hasTimedOut(since int64, blockers *blockerSet) bool {
+	end := time.Unix(max(since, blockers.latestArrivals[0]), 0).Add(blockers.longestTimeouts[0])
 	if s.Now.Before(end) {
-		s.wake(end)
+		s.requeueNoLater(end)
 		return false
 	}
 	return true
 }
 
-// gateLeavers lets rows go whose replacements are healthy.
-func (s *step) gateLeavers() {
-	g := gate{step: s}
-	for _, c := range s.leavers() {
-		spec := s.next[c]
+// gateLeavingRows lets rows go whose replacements are healthy.
+func (s *rolloutStep) gateLeavingRows() {
+	g := blockerCache{rolloutStep: s}
+	for _, c := range s.leavingClusters() {
+		spec := s.nextSpecs[c]
 		if spec.Phase != atoll.RowLeaving {
 			continue
 		}
-		if blockers := g.keepers(c, *spec); blockers.size() > 0 {
-			s.blocked[c] = blockers
-			if !s.patienceOver(spec.Since, blockers) {
+		if blockers := g.findBlockers(c, *spec); blockers.countClusters() > 0 {
+			s.blockersByCluster[c] = blockers
+			if !s.hasTimedOut(spec.Since, blockers) {
 				continue
 			}
-			if !s.released {
-				s.plan.unready(c, *spec, blockers)
+			if !s.confirmed {
+				s.pendingRemoval.addUnreadyReplacement(c, *spec, blockers)
 				continue
 			}
-			delete(s.blocked, c)
+			delete(s.blockersByCluster, c)
 		}
-		s.remove(c, spec.Reason)
+		s.setRemovingSpec(c, spec.Reason)
 	}
 }
 
-// keepers are the rows for whose sake row c is kept.
+// findBlockers returns the rows for which row c is kept.
 //
-// First, its replacements. Second, a row that is healthy is not taken away while
-// none that stays is: that the others came by an earlier edit makes no difference
-// to who uses the application. Third, for the same reason, it waits a while for
-// rows that came shortly before it was told to go and are still on their way.
-func (g *gate) keepers(c string, spec atoll.RowSpec) *crowd {
+// First, its replacements. Second, a healthy row is kept while no staying row is healthy,
+// also where the others came by an earlier edit: the application must run somewhere. Third,
+// for the same reason, it waits a while for rows that came shortly before it had to go.
+func (g *blockerCache) findBlockers(c string, spec atoll.RowSpec) *blockerSet {
 	if g.Deleting {
-		return &crowd{}
+		return &blockerSet{}
 	}
-	if w := g.replacements(spec.Moving); w.size() > 0 {
+	if w := g.unreadyReplacements(spec.MovingSince); w.countClusters() > 0 {
 		return w
 	}
 	if st := g.Rows[c].Status; st == nil || st.State != atoll.RowReady {
-		return &crowd{}
+		return &blockerSet{}
 	}
-	return g.last()
+	return g.findKeepAliveBlockers()
 }
 
-// remove gives the tombstone of a row: all of it stays as it was, no revision is
-// put on top.
-func (s *step) remove(c, reason string) {
+// setRemovingSpec sets the tombstone of a row: all of it stays as it was, at the same
+// revision.
+func (s *rolloutStep) setRemovingSpec(c, reason string) {
 	spec := s.Rows[c].Spec
-	spec.Phase, spec.Since, spec.Reason = atoll.RowRemoving, s.now, reason
-	v, _ := s.Decision.Verdict(c)
-	spec.Orphan = s.orphans() || v.Orphan
-	spec.Grown, spec.Moving, spec.Home, spec.Due = 0, 0, nil, nil
-	s.next[c] = &spec
+	spec.Phase, spec.Since, spec.Reason = atoll.RowRemoving, s.nowUnix, reason
+	v, _ := s.Decision.FindVerdict(c)
+	spec.Orphan = s.isOrphanRemoval() || v.Orphan
+	spec.GrownAt, spec.MovingSince, spec.HomeItems, spec.ShrinkTo = 0, 0, nil, nil
+	s.nextSpecs[c] = &spec
 }

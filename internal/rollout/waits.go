@@ -7,58 +7,54 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
-// Wait says what one row waits for.
-type Wait struct {
+// RowWait describes why one row is not done.
+type RowWait struct {
 	Cluster string `json:"cluster"`
-	// For what, in words.
+	// Reason of the wait.
+	Reason atoll.Reason `json:"reason"`
+	// For describes the awaited event.
 	For string `json:"for"`
-	// Who is to act: one of the Who values.
-	Who string `json:"who"`
-	// Since when.
+	// Actor must act, by the table of reasons.
+	Actor atoll.Actor `json:"who"`
+	// Since is when the wait began.
 	Since time.Time `json:"since"`
 }
 
-// Who is to act.
-const (
-	WhoAtoll   = "Atoll"
-	WhoAgent   = "the agent"
-	WhoMember  = "the member's administrator"
-	WhoHub     = "the hub's administrator"
-	WhoUser    = "the application's owner"
-	WhoConfirm = "who may confirm removals"
-)
+func newRowWait(reason atoll.Reason, awaited string, since time.Time) RowWait {
+	return RowWait{Reason: reason, For: awaited, Actor: atoll.ActorOf(reason), Since: since}
+}
 
-func holding(in Input) (out Output) {
-	if !in.Explain {
+func pauseRows(in Input) (out Output) {
+	if !in.ExplainWaits {
 		return out
 	}
 	for _, c := range slices.Sorted(maps.Keys(in.Rows)) {
-		out.Waits = append(out.Waits, Wait{
-			Cluster: c, For: "`atoll restore accept`: the hub was set back to an older state and issues nothing", Who: WhoHub,
-			Since: time.Unix(in.Rows[c].Spec.Since, 0),
-		})
+		w := newRowWait(atoll.ReasonHubHolds, "`atoll restore accept`: the hub was set back to an older state and issues nothing", time.Unix(in.Rows[c].Spec.Since, 0))
+		w.Cluster = c
+		out.Waits = append(out.Waits, w)
 	}
 	return out
 }
 
-// waits of all rows as they are about to be.
-func (s *step) waits() (out []Wait) {
+// listWaits lists the waits of all rows with their next specs.
+func (s *rolloutStep) listWaits() (out []RowWait) {
 	specs := map[string]atoll.RowSpec{}
 	for c, r := range s.Rows {
 		specs[c] = r.Spec
 	}
-	for c, spec := range s.next {
+	for c, spec := range s.nextSpecs {
 		if spec == nil {
 			delete(specs, c)
 		} else {
 			specs[c] = *spec
 		}
 	}
-	plan := s.plan.plan(s.Bundle)
+	plan := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
 	for _, c := range slices.Sorted(maps.Keys(specs)) {
-		if w := s.wait(c, specs[c], plan); w.For != "" {
+		if w := s.findRowWait(c, specs[c], plan); w.For != "" {
 			w.Cluster = c
 			out = append(out, w)
 		}
@@ -66,55 +62,55 @@ func (s *step) waits() (out []Wait) {
 	return out
 }
 
-func (s *step) wait(c string, spec atoll.RowSpec, plan *Plan) Wait {
+func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRemoval) RowWait {
 	row := s.Rows[c]
 	row.Spec = spec
 	since := time.Unix(spec.Since, 0)
 	if r := atoll.ParseRowReason(spec.Reason); plan != nil && r.Plan == plan.Hash {
-		if spec.Moving != 0 {
-			since = time.Unix(spec.Moving, 0)
+		if spec.MovingSince != 0 {
+			since = time.Unix(spec.MovingSince, 0)
 		}
-		if len(spec.NotYet) > 0 && spec.Phase == atoll.RowActive {
-			since = time.Unix(slices.Min(slices.Collect(maps.Values(spec.NotYet))), 0)
+		if len(spec.ExcludedPending) > 0 && spec.Phase == atoll.RowActive {
+			since = time.Unix(slices.Min(slices.Collect(maps.Values(spec.ExcludedPending))), 0)
 		}
-		return Wait{For: fmt.Sprintf("a confirmation of plan %s: %s", plan.Hash, r.Text), Who: WhoConfirm, Since: since}
+		return newRowWait(atoll.ReasonWaitsForConfirmation, fmt.Sprintf("a confirmation of plan %s: %s", plan.Hash, r.Text), since)
 	}
 	switch r := atoll.ParseRowReason(spec.Reason); {
-	case r.Plan != "" && r.Plan == s.Recalled.Plan:
-		return Wait{For: fmt.Sprintf("a decision on plan %s: %s", r.Plan, r.Text), Who: WhoConfirm, Since: since}
+	case r.Plan != "" && r.Plan == s.Recalled.PlanHash:
+		return newRowWait(atoll.ReasonRemovedBeforeRestore, fmt.Sprintf("a decision on plan %s: %s", r.Plan, r.Text), since)
 	case spec.Recall != nil:
-		return Wait{}
+		return RowWait{}
 	case spec.Phase == atoll.RowLeaving:
-		return Wait{For: s.blocked[c].names() + " to become ready", Who: WhoAtoll, Since: since}
-	case s.blocked[c].size() > 0:
-		return Wait{For: s.blocked[c].names() + " to become ready, before its share shrinks", Who: WhoAtoll, Since: time.Unix(spec.Moving, 0)}
+		return newRowWait(atoll.ReasonWaitsForReplacements, s.blockersByCluster[c].formatNames()+" to become ready", since)
+	case s.blockersByCluster[c].countClusters() > 0:
+		return newRowWait(atoll.ReasonWaitsForReplacements, s.blockersByCluster[c].formatNames()+" to become ready, before its share shrinks", time.Unix(spec.MovingSince, 0))
 	case spec.Phase == atoll.RowRemoving:
-		return s.waitRemoval(row, since)
+		return s.findRemovalWait(row, since)
 	}
-	return WaitOf(row)
+	return ActiveRowWait(row)
 }
 
-func (s *step) waitRemoval(row Row, since time.Time) Wait {
+func (s *rolloutStep) findRemovalWait(row Row, since time.Time) RowWait {
 	switch {
 	case row.Status != nil && row.Status.State == atoll.RowRemoved && row.Status.Generation == row.Spec.Generation:
-		return Wait{}
+		return RowWait{}
 	case !row.Online:
-		return Wait{For: "the cluster to come back and remove what it holds, or `atoll remove` to give it up", Who: WhoMember, Since: since}
+		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back and remove what it holds, or `atoll remove` to give it up", since)
 	}
-	return Wait{For: "the removal to be done" + NextCheckIn(row.CheckIn), Who: WhoAgent, Since: since}
+	return newRowWait(atoll.ReasonWaitsForRemoval, "the removal to be done"+FormatCheckInNote(row.CheckIn), since)
 }
 
-// NextCheckIn tells why nothing is heard of a cluster that only checks in; empty for one
-// that holds a stream.
-func NextCheckIn(every time.Duration) string {
+// FormatCheckInNote explains why a cluster that only checks in reports nothing yet; empty
+// for one that holds a stream.
+func FormatCheckInNote(every time.Duration) string {
 	if every == 0 {
 		return ""
 	}
-	return " (the cluster checks in every " + atoll.Span(every) + ")"
+	return " (the cluster checks in every " + phrase.FormatDuration(every) + ")"
 }
 
-// WaitOf says what a row that is Active waits for; For is empty when it is done.
-func WaitOf(row Row) Wait {
+// ActiveRowWait returns the wait of an Active row; For is empty when the row is done.
+func ActiveRowWait(row Row) RowWait {
 	st, since := row.Status, time.Unix(row.Spec.Since, 0)
 	behind := st == nil || st.Generation < row.Spec.Generation
 	if st != nil && !behind {
@@ -122,57 +118,67 @@ func WaitOf(row Row) Wait {
 	}
 	switch {
 	case !row.Online && st == nil:
-		return Wait{For: "the cluster to connect", Who: WhoMember, Since: since} // it may never have
+		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to connect", since) // it may never have
 	case !row.Online && (behind || st.State != atoll.RowReady):
-		return Wait{For: "the cluster to come back", Who: WhoMember, Since: since}
+		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back", since)
 	case behind:
-		return Wait{For: "the latest change to be applied" + NextCheckIn(row.CheckIn), Who: WhoAgent, Since: since}
-	case unanswered(st):
-		return Wait{For: detail(st, "a ResourceInterpreter to answer"), Who: WhoHub, Since: since}
-	case st.State == atoll.RowProgressing:
-		return Wait{For: detail(st, "items to become healthy"), Who: WhoAtoll, Since: since}
-	case st.State == atoll.RowDegraded:
-		return Wait{For: detail(st, "items that are not healthy"), Who: WhoUser, Since: since}
-	case st.State == atoll.RowFailed && refusedThere(st):
-		return Wait{For: detail(st, "the member's administrator"), Who: WhoMember, Since: since}
-	case st.State == atoll.RowFailed:
-		return Wait{For: detail(st, "items that could not be applied"), Who: WhoUser, Since: since}
+		return newRowWait(atoll.ReasonWaitsForApply, "the latest change to be applied"+FormatCheckInNote(row.CheckIn), since)
 	}
-	if r := atoll.ParseRowReason(row.Spec.Reason); r.Word == atoll.RowNoCapacity {
-		return Wait{For: "capacity of the cluster: " + r.Text, Who: WhoHub, Since: since}
+	if w := findStatusWait(st, since); w.For != "" {
+		return w
 	}
-	return Wait{}
+	if r := atoll.ParseRowReason(row.Spec.Reason); r.Reason == atoll.ReasonNoCapacity {
+		return newRowWait(atoll.ReasonNoCapacity, "capacity of the cluster: "+r.Text, since)
+	}
+	return RowWait{}
 }
 
-// refusedThere tells whether what is in the way is what the member's administrator does not
-// allow the agent.
-func refusedThere(st *atoll.RowStatus) bool {
+// findStatusWait returns the wait that a status of the row's generation shows.
+func findStatusWait(st *atoll.RowStatus, since time.Time) RowWait {
+	switch {
+	case isInterpreterFailure(st):
+		return newRowWait(atoll.ReasonInterpreterFailed, describeFailure(st, "a ResourceInterpreter to answer"), since)
+	case st.State == atoll.RowProgressing:
+		return newRowWait(atoll.ReasonProgressing, describeFailure(st, "items to become healthy"), since)
+	case st.State == atoll.RowDegraded:
+		return newRowWait(atoll.ReasonDegraded, describeFailure(st, "items that are not healthy"), since)
+	case st.State == atoll.RowFailed && isDeniedByPolicy(st):
+		return newRowWait(atoll.ReasonDeniedByPolicy, describeFailure(st, "the member's administrator"), since)
+	case st.State == atoll.RowFailed:
+		return newRowWait(atoll.ReasonFailed, describeFailure(st, "items that could not be applied"), since)
+	}
+	return RowWait{}
+}
+
+// isDeniedByPolicy reports whether the member's administrator does not allow the agent to
+// apply the items.
+func isDeniedByPolicy(st *atoll.RowStatus) bool {
 	if st.Reason != "" {
-		return st.Reason == atoll.DeniedByPolicy
+		return st.Reason == atoll.ReasonDeniedByPolicy
 	}
 	return slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool {
-		return it.Health != atoll.Healthy && it.Reason == atoll.DeniedByPolicy
+		return it.Health != atoll.Healthy && it.Reason == atoll.ReasonDeniedByPolicy
 	})
 }
 
-// unanswered tells whether a script's failure is what is in the way.
-func unanswered(st *atoll.RowStatus) bool {
+// isInterpreterFailure reports whether a failing script blocks the row.
+func isInterpreterFailure(st *atoll.RowStatus) bool {
 	switch st.State {
 	case atoll.RowProgressing:
-		return slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Reason == atoll.InterpreterFailed })
+		return slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Reason == atoll.ReasonInterpreterFailed })
 	case atoll.RowFailed: // what detail names
 		i := slices.IndexFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Health != atoll.Healthy })
-		return st.Reason == "" && i >= 0 && st.Items[i].Reason == atoll.InterpreterFailed
+		return st.Reason == "" && i >= 0 && st.Items[i].Reason == atoll.ReasonInterpreterFailed
 	}
 	return false
 }
 
-// detail names what the agent reports, or the first item that is in the way.
-func detail(st *atoll.RowStatus, otherwise string) string {
-	reason, message := st.Reason, st.Message
+// describeFailure returns what the agent reports, or the first item that is not healthy.
+func describeFailure(st *atoll.RowStatus, otherwise string) string {
+	reason, message := string(st.Reason), phrase.EscapeLine(st.Message)
 	for _, it := range st.Items {
 		if reason == "" && it.Health != atoll.Healthy {
-			reason, message = it.Key.Kind+"/"+it.Key.Name+" "+it.Reason, it.Message
+			reason, message = it.Key.Kind+"/"+it.Key.Name+" "+string(it.Reason), phrase.EscapeLine(it.Message)
 		}
 	}
 	switch {

@@ -6,21 +6,21 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// TestWhoHasToActOnAFailure: what a member's administrator forbids, no edit of the application
+// TestFailureNamesItsActor: what a member's administrator forbids, no edit of the application
 // brings there.
-func TestWhoHasToActOnAFailure(t *testing.T) {
+func TestFailureNamesItsActor(t *testing.T) {
 	for name, c := range map[string]struct {
 		status atoll.RowStatus
-		want   string
+		want   atoll.Actor
 	}{
-		"the policy of the member, told of the row":  {atoll.RowStatus{Reason: atoll.DeniedByPolicy, Message: "Secret sec: AgentPolicy agent does not allow kind Secret"}, WhoMember},
-		"the policy of the member, told of the item": {atoll.RowStatus{Items: []atoll.ItemStatus{{Key: atoll.ItemKey{Kind: "Secret", Name: "sec"}, Health: atoll.Degraded, Reason: atoll.DeniedByPolicy}}}, WhoMember},
-		"what the application states":                {atoll.RowStatus{Reason: "Invalid", Message: "Secret sec: DeniedByPolicy"}, WhoUser},
+		"the policy of the member, reported for the row":  {atoll.RowStatus{Reason: atoll.ReasonDeniedByPolicy, Message: "Secret sec: AgentPolicy agent does not allow kind Secret"}, atoll.ActorMember},
+		"the policy of the member, reported for the item": {atoll.RowStatus{Items: []atoll.ItemStatus{{Key: atoll.ItemKey{Kind: "Secret", Name: "sec"}, Health: atoll.Degraded, Reason: atoll.ReasonDeniedByPolicy}}}, atoll.ActorMember},
+		"what the application states":                     {atoll.RowStatus{Reason: "Invalid", Message: "Secret sec: DeniedByPolicy"}, atoll.ActorUser},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.status.State = atoll.RowFailed
-			if got := WaitOf(Row{Status: &c.status, Online: true}); got.Who != c.want {
-				t.Errorf("%s is to act: %+v", got.Who, got)
+			if got := ActiveRowWait(Row{Status: &c.status, Online: true}); got.Actor != c.want {
+				t.Errorf("%s is to act: %+v", got.Actor, got)
 			}
 		})
 	}

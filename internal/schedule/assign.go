@@ -8,29 +8,31 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/freecapacity"
 )
 
-// Share is what one cluster runs of the workloads.
-type Share struct {
+// ClusterShare is the replicas of one cluster.
+type ClusterShare struct {
 	Cluster string
-	// Items are the keys of the workloads, the same for all clusters, and Replicas what
-	// the cluster runs of each.
+	// Items are the keys of the workloads, the same for all clusters. Replicas is the
+	// cluster's number for each.
 	Items    []string
 	Replicas []int64
-	// Home lists items that are not divided and whose one place this cluster is,
-	// also while they have 0 replicas. Sorted.
+	// Home lists undivided items whose only place is this cluster, also at 0 replicas.
+	// Sorted.
 	Home []string
-	// Anew: it was divided from scratch, and the next division leaves it what it is to
-	// come to, not what it has meanwhile.
-	Anew bool
-	// starts of the ranges of each item, noStart where it has none; nil: none has.
-	starts []int64
+	// FromScratch: the share was divided from scratch. The next division starts from its
+	// target, not from what the row has so far.
+	FromScratch bool
+	// rangeStarts of the ordinals of each item, noRangeStart where it has none; nil: no item
+	// has.
+	rangeStarts []int64
 }
 
-const noStart = -1
+const noRangeStart = -1
 
-// Assigned replicas by item key; nil without workloads.
-func (s Share) Assigned() map[string]int64 {
+// AssignedReplicas returns replicas by item key; nil without workloads.
+func (s ClusterShare) AssignedReplicas() map[string]int64 {
 	if len(s.Items) == 0 {
 		return nil
 	}
@@ -41,11 +43,11 @@ func (s Share) Assigned() map[string]int64 {
 	return out
 }
 
-// Ordinals are where the ranges of StatefulSets begin, by item key, for those whose
-// ordinals are ranged; nil: no range begins here.
-func (s Share) Ordinals() (out map[string]int64) {
-	for i, start := range s.starts {
-		if start != noStart {
+// OrdinalStarts returns, by item key, where the ordinal ranges of StatefulSets begin; nil:
+// no range begins here.
+func (s ClusterShare) OrdinalStarts() (out map[string]int64) {
+	for i, start := range s.rangeStarts {
+		if start != noRangeStart {
 			if out == nil {
 				out = map[string]int64{}
 			}
@@ -55,350 +57,375 @@ func (s Share) Ordinals() (out map[string]int64) {
 	return out
 }
 
-// Assignment of all workloads.
-type Assignment struct {
-	// Shares by cluster name, sorted. Nil without workloads; otherwise every Placed, Kept
-	// and held cluster of the decision has one, with 0 where it gets nothing.
-	Shares []Share
-	// Short lists workloads of which not all replicas have a place, by key.
-	Short []Shortage
-	// Crowded names clusters whose stated capacity kept them from a larger share. Sorted.
-	Crowded []string
+// ReplicaAssignment is the shares of all workloads.
+type ReplicaAssignment struct {
+	// Shares by cluster name, sorted; nil without workloads. Every placed, kept and held
+	// cluster of the decision has one, with 0 where it gets nothing.
+	Shares []ClusterShare
+	// Shortages lists workloads of which not all replicas have a place, by key.
+	Shortages []Shortage
+	// CapacityBlocked names clusters whose stated capacity kept them from a larger share. Sorted.
+	CapacityBlocked []string
 }
 
-// Of a cluster; of one that has none, a share of nothing.
-func (a *Assignment) Of(cluster string) Share {
-	at, ok := a.at(cluster)
+// ShareOf returns the share of a cluster; an empty one for a cluster that has none.
+func (a *ReplicaAssignment) ShareOf(cluster string) ClusterShare {
+	at, ok := a.findShare(cluster)
 	if !ok {
-		return Share{Cluster: cluster}
+		return ClusterShare{Cluster: cluster}
 	}
 	return a.Shares[at]
 }
 
-// at is where a cluster's share is; not ok: it has none.
-func (a *Assignment) at(cluster string) (at int, ok bool) {
-	return slices.BinarySearchFunc(a.Shares, cluster, func(s Share, name string) int { return strings.Compare(s.Cluster, name) })
+// findShare returns the index of a cluster's share; not ok: it has none.
+func (a *ReplicaAssignment) findShare(cluster string) (findShare int, ok bool) {
+	return slices.BinarySearchFunc(a.Shares, cluster, func(s ClusterShare, name string) int { return strings.Compare(s.Cluster, name) })
 }
 
-// Shortage of places for a workload.
+// Shortage is a workload that lacks places.
 type Shortage struct {
 	Key atoll.ItemKey
-	// Replicas that the workload states, and those of them that have no place.
+	// Replicas that the workload states, and how many of them have no place.
 	Replicas, Unplaced int64
 }
 
-// Assign shares out the workloads. held names clusters that keep what they run
-// although they are to leave, since their removal waits for a confirmation.
+// AssignReplicas divides the replicas of the workloads. held names clusters that keep their
+// share although they are to leave, since their removal waits for a confirmation.
 //
-// Kept and held clusters keep the share that they have, nothing new goes there;
-// the others divide the rest. Only where no placed cluster has a weight
-// do Kept ones share again, and where there are none either everybody keeps what
-// they have. A StatefulSet goes whole to one cluster, unless its ordinals are ranged, and
-// stays there as long as that cluster may have it, at 0 replicas too: its data is there.
+// Kept and held clusters keep the share that they have and get nothing new; the others
+// divide the rest. Kept ones share again only where there is no placed cluster. If no placed
+// cluster has a weight, all placed clusters weigh the same. A StatefulSet goes whole to one
+// cluster, unless its ordinals are ranged. It stays there as long as that cluster may have
+// it, at 0 replicas too: its data is there.
 //
-// What has no place is listed, and nothing else waits for it, unless the placement
-// says onShortage: PlaceNothing: then such a workload grows nowhere.
-func (d Decision) Assign(held map[string]bool) Assignment {
+// Replicas without a place are listed, and nothing else waits for them. With onShortage:
+// PlaceNothing such a workload grows nowhere.
+func (d Decision) AssignReplicas(held map[string]bool) ReplicaAssignment {
 	if len(d.workloads) == 0 {
-		return Assignment{}
+		return ReplicaAssignment{}
 	}
-	s := d.sharing(held)
+	s := d.newShareAssigner(held)
 	for i := range d.workloads {
-		s.assign(i)
-		s.spend(i)
+		s.assignWorkload(i)
+		s.spendCapacity(i)
 		if i < len(d.workloads)-1 {
-			s.use(i)
+			s.consumeFreeCapacity(i)
 		}
 	}
-	slices.Sort(s.out.Crowded)
-	s.out.Crowded = slices.Compact(s.out.Crowded)
-	return s.out
+	slices.Sort(s.assignment.CapacityBlocked)
+	s.assignment.CapacityBlocked = slices.Compact(s.assignment.CapacityBlocked)
+	return s.assignment
 }
 
-// Keeping is the decision where items, by cluster and key, keep the share that they have
-// although overrides set another.
-func (d Decision) Keeping(items map[string][]string) Decision {
+// KeepCurrentShares returns the decision in which items, by cluster and key, keep their
+// share although overrides set another.
+func (d Decision) KeepCurrentShares(items map[string][]string) Decision {
 	if len(items) == 0 {
 		return d
 	}
-	handed := maps.Clone(d.handed)
+	handed := maps.Clone(d.overriddenShares)
 	for cluster, keys := range items {
 		own := maps.Clone(handed[cluster])
 		for _, key := range keys {
 			if _, sets := own[key]; sets {
-				own[key] = max(d.held(cluster).Assigned[key], 0)
+				own[key] = max(d.heldRow(cluster).Assigned[key], 0)
 			}
 		}
 		if own != nil {
 			handed[cluster] = own
 		}
 	}
-	d.handed = handed
+	d.overriddenShares = handed
 	return d
 }
 
-// held is the row that a cluster holds; an empty one where it holds none.
-func (d Decision) held(cluster string) *atoll.RowSpec {
-	if v, ok := d.Verdict(cluster); ok && v.holds {
-		return v.row
+// heldRow returns the row that a cluster holds; an empty one where it holds none.
+func (d Decision) heldRow(cluster string) *atoll.RowSpec {
+	if v, ok := d.FindVerdict(cluster); ok && v.holdsRow {
+		return v.storedRow
 	}
-	return &noRow
+	return &emptyRow
 }
 
-var noRow atoll.RowSpec // read-only
+var emptyRow atoll.RowSpec // read-only
 
-// Workloads that are shared out.
-func (d Decision) Workloads() []Workload { return d.workloads }
+// DividedWorkloads returns the workloads whose replicas are divided.
+func (d Decision) DividedWorkloads() []Workload { return d.workloads }
 
-// sharing is the work on one Assign. Clusters are numbered by their shares.
-type sharing struct {
+// shareAssigner is the work on one AssignReplicas. Clusters are numbered by their shares.
+type shareAssigner struct {
 	Decision
-	how Method
-	// free clusters divide; pinned ones keep what they have, as far as a total reaches,
-	// in this order.
-	free   []Claim
-	pinned []int32
-	// idle clusters are placed, and have no part in divisions.
+	method DivisionMethod
+	// candidates divide; pinned clusters keep what they have, as far as a total reaches, in
+	// this order.
+	candidates []ShareCandidate
+	pinned     []int32
+	// idle clusters are placed, and take no part in divisions.
 	idle []int32
-	// rows that clusters hold, empty ones where they hold none, and verdicts on them, by
-	// cluster.
+	// rows that clusters hold, empty ones where they hold none, and the indexes of their
+	// verdicts, by cluster.
 	rows     []*atoll.RowSpec
 	verdicts []int32
-	// left is the room that clusters have, nil where nobody knows it, less what this Assign
-	// gives away, by cluster; nil: it is not known of any, or does not matter.
-	left []atoll.Room
-	// reach of the ranges of the workload at hand, by cluster; nil: it has none.
-	reach []int64
-	// anew: some shares are divided from scratch.
-	anew bool
-	// most that placements state of each of the free clusters; nil where none states its
-	// capacity. limits is the most of the workload at hand that the stated capacity of each
-	// cluster admits, Unbounded where it does not bound that; nil: none does. own is what
-	// was given away of that capacity, by cluster; nil: nothing.
-	most   []int64
-	limits []int64
-	own    []Use
-	out    Assignment
+	// remainingCapacity is the free capacity of each cluster, less what this assignment gave
+	// away; nil where it is not known. The slice is nil where no capacity is known or
+	// needed.
+	remainingCapacity []freecapacity.Classes
+	// rangeLimits bound the workload in work by its ordinal ranges, by cluster; nil: it has
+	// none.
+	rangeLimits []int64
+	// hasFromScratch: some shares are divided from scratch.
+	hasFromScratch bool
+	// statedMax is the maximum that the placement states for each candidate; nil where no
+	// cluster states a capacity. capacityLimits is the maximum of the workload in work that
+	// each cluster's stated capacity admits, Unbounded where it sets none; nil: no capacity
+	// limits it. givenUsage is what was given away of that capacity, by cluster; nil:
+	// nothing.
+	statedMax      []int64
+	capacityLimits []int64
+	givenUsage     []ResourceUsage
+	assignment     ReplicaAssignment
 }
 
-func (d Decision) sharing(held map[string]bool) *sharing {
-	s := &sharing{Decision: d, how: methodOf(d.scheduling)}
-	n, items := 0, make([]string, len(d.workloads))
+func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
+	s := &shareAssigner{Decision: d, method: methodOf(d.scheduling)}
+	n, items := d.countShares(held), make([]string, len(d.workloads))
 	for i := range d.workloads {
 		items[i] = d.workloads[i].Key.String()
 	}
-	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.Outcome == Placed || v.Outcome == Kept || held[v.Cluster] {
-			n++
-		}
-	}
-	s.out.Shares, s.rows, s.verdicts = make([]Share, 0, n), make([]*atoll.RowSpec, 0, n), make([]int32, 0, n)
-	if d.room != nil {
-		s.left = make([]atoll.Room, 0, n)
+	s.assignment.Shares, s.rows, s.verdicts = make([]ClusterShare, 0, n), make([]*atoll.RowSpec, 0, n), make([]int32, 0, n)
+	if d.freeCapacity != nil {
+		s.remainingCapacity = make([]freecapacity.Classes, 0, n)
 	}
 	replicas := make([]int64, n*len(items))
-	placed, kept := make([]Claim, 0, n), []Claim(nil)
+	placed, kept := make([]ShareCandidate, 0, n), []ShareCandidate(nil)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		at := len(s.out.Shares)
-		c := Claim{Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.most(), Room: -1, at: int32(at)}
+		at := len(s.assignment.Shares)
+		c := ShareCandidate{Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.maxReplicas(), FreeCapacity: -1, shareIndex: int32(at)}
 		switch {
-		case v.Outcome == Placed:
+		case v.Outcome == OutcomePlaced:
 			placed = append(placed, c)
 		case held[v.Cluster]:
-			s.pinned = append(s.pinned, c.at)
-		case v.Outcome == Kept:
+			s.pinned = append(s.pinned, c.shareIndex)
+		case v.Outcome == OutcomeKept:
 			c.Weight = max(c.Weight, 1)
 			kept = append(kept, c)
 		default:
 			continue
 		}
-		anew := v.Anew && v.Outcome == Placed && s.how != ByWeight
-		s.anew = s.anew || anew
-		of := replicas[at*len(items) : (at+1)*len(items) : (at+1)*len(items)]
-		s.out.Shares = append(s.out.Shares, Share{Cluster: v.Cluster, Items: items, Replicas: of, Anew: anew})
-		row := &noRow
-		if v.holds {
-			row = v.row
-		}
-		s.rows, s.verdicts = append(s.rows, row), append(s.verdicts, int32(i))
-		if s.left != nil {
-			s.left = append(s.left, d.room[v.at])
-		}
+		s.addShare(i, items, replicas[at*len(items):(at+1)*len(items):(at+1)*len(items)])
 	}
-	s.divideAmong(placed, kept)
-	if len(d.stated) > 0 {
-		s.most = make([]int64, len(s.free))
-		for i := range s.free {
-			s.most[i] = s.free[i].Max
+	s.splitCandidates(placed, kept)
+	if len(d.statedCapacity) > 0 {
+		s.statedMax = make([]int64, len(s.candidates))
+		for i := range s.candidates {
+			s.statedMax[i] = s.candidates[i].Max
 		}
 	}
 	return s
 }
 
-// has tells how many of the workload a cluster runs, or is to come to.
-func (s *sharing) has(at int32, item string) int64 { return max(s.rows[at].Share(item), 0) }
+// countShares counts the clusters that have a share.
+func (d *Decision) countShares(held map[string]bool) (n int) {
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.IsHolder() || held[v.Cluster] {
+			n++
+		}
+	}
+	return n
+}
 
-// assigned tells how many of the workload a cluster runs.
-func (s *sharing) assigned(at int32, item string) int64 { return max(s.rows[at].Assigned[item], 0) }
+// addShare adds an empty share for the cluster of a verdict, with its row and free capacity.
+func (s *shareAssigner) addShare(verdict int, items []string, replicas []int64) {
+	v := &s.Verdicts[verdict]
+	fromScratch := v.FromScratch && v.Outcome == OutcomePlaced && s.method != ByWeight
+	s.hasFromScratch = s.hasFromScratch || fromScratch
+	s.assignment.Shares = append(s.assignment.Shares, ClusterShare{Cluster: v.Cluster, Items: items, Replicas: replicas, FromScratch: fromScratch})
+	row := &emptyRow
+	if v.holdsRow {
+		row = v.storedRow
+	}
+	s.rows, s.verdicts = append(s.rows, row), append(s.verdicts, int32(verdict))
+	if s.remainingCapacity != nil {
+		s.remainingCapacity = append(s.remainingCapacity, s.freeCapacity[v.capacityIndex])
+	}
+}
 
-// use the room of what clusters are given of the workload on top of what they have.
-func (s *sharing) use(item int) {
-	if s.left == nil {
+// currentShare returns how many replicas of the workload a cluster runs, or is to come to.
+func (s *shareAssigner) currentShare(at int32, item string) int64 {
+	return max(s.rows[at].TargetReplicas(item), 0)
+}
+
+// assignedReplicas returns how many replicas of the workload a cluster runs.
+func (s *shareAssigner) assignedReplicas(at int32, item string) int64 {
+	return max(s.rows[at].Assigned[item], 0)
+}
+
+// consumeFreeCapacity subtracts what clusters are given of the workload on top of what they
+// have.
+func (s *shareAssigner) consumeFreeCapacity(item int) {
+	if s.remainingCapacity == nil {
 		return
 	}
-	for i := range s.free {
-		c := &s.free[i]
-		room := s.left[c.at]
-		if grown := s.out.Shares[c.at].Replicas[item] - c.Has; room != nil && grown > 0 {
-			s.left[c.at] = Take(room, s.workloads[item].Requests, grown)
+	for i := range s.candidates {
+		c := &s.candidates[i]
+		free := s.remainingCapacity[c.shareIndex]
+		if grown := s.assignment.Shares[c.shareIndex].Replicas[item] - c.Current; free != nil && grown > 0 {
+			s.remainingCapacity[c.shareIndex] = TakeCapacity(free, s.workloads[item].Requests, grown)
 		}
 	}
 }
 
-// divideAmong sorts the clusters into those that divide, those that keep what they
-// have and those that get nothing. Both lists are the callee's from then on.
-func (s *sharing) divideAmong(placed, kept []Claim) {
-	idles := func(c Claim) bool { return s.how == ByWeight && c.Weight <= 0 }
+// splitCandidates splits the clusters into candidates, pinned and idle ones. It owns both
+// lists from then on.
+func (s *shareAssigner) splitCandidates(placed, kept []ShareCandidate) {
+	idles := func(c ShareCandidate) bool { return s.method == ByWeight && c.Weight <= 0 }
 	for _, c := range placed {
 		if idles(c) {
-			s.idle = append(s.idle, c.at)
+			s.idle = append(s.idle, c.shareIndex)
 		}
 	}
 	switch {
 	case len(s.idle) == 0 && len(placed) > 0:
-		s.free = placed
+		s.candidates = placed
 	case len(s.idle) < len(placed):
-		s.free = slices.DeleteFunc(placed, idles)
+		s.candidates = slices.DeleteFunc(placed, idles)
+	case len(placed) > 0 && !s.summedWeights:
+		for i := range placed {
+			placed[i].Weight = 1
+		}
+		s.candidates, s.idle = placed, nil
 	case len(kept) > 0:
-		s.free, kept = kept, nil
+		s.candidates, kept = kept, nil
 	default:
 		kept, s.idle = placed, nil
 	}
 	for _, c := range kept {
-		s.pinned = append(s.pinned, c.at)
+		s.pinned = append(s.pinned, c.shareIndex)
 	}
-	s.byRank(s.pinned)
+	s.sortByRank(s.pinned)
 }
 
-// byRank sorts clusters by what decides between equals.
-func (s *sharing) byRank(clusters []int32) {
+// sortByRank sorts clusters by their rank for this Bundle, which decides between equals.
+func (s *shareAssigner) sortByRank(clusters []int32) {
 	if len(clusters) < 2 {
 		return
 	}
-	r, ranks := rankingOf(s.seed), make([]uint64, len(s.out.Shares))
+	r, ranks := newClusterRanking(s.tieSeed), make([]uint64, len(s.assignment.Shares))
 	for _, at := range clusters {
-		ranks[at] = r.of(s.out.Shares[at].Cluster)
+		ranks[at] = r.rankOf(s.assignment.Shares[at].Cluster)
 	}
 	slices.SortFunc(clusters, func(a, b int32) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(a, b)) })
 }
 
-func methodOf(r v1alpha1.ReplicaScheduling) Method {
+func methodOf(r v1alpha1.ReplicaScheduling) DivisionMethod {
 	switch p := r.WeightPreference; {
 	case r.ReplicaDivisionPreference == v1alpha1.DivideAggregated:
 		return Aggregated
 	case p != nil && p.DynamicWeight == v1alpha1.WeighAvailableReplicas:
-		return ByRoom
+		return ByFreeCapacity
 	}
 	return ByWeight
 }
 
-func (s *sharing) assign(item int) {
-	w, key := &s.workloads[item], s.out.key(item)
+func (s *shareAssigner) assignWorkload(item int) {
+	w, key := &s.workloads[item], s.assignment.itemKey(item)
 	total := max(w.Replicas, 0)
-	s.limit(item)
-	// Weights alone do not look at what there is.
-	looks := s.how != ByWeight || w.stateful() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
-	for i := range s.free {
-		c := &s.free[i]
+	s.setCapacityLimits(item)
+	// Weights alone do not depend on current shares.
+	looks := s.method != ByWeight || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
+	for i := range s.candidates {
+		c := &s.candidates[i]
 		if looks {
-			c.Has = s.has(c.at, key)
+			c.Current = s.currentShare(c.shareIndex, key)
 		}
-		if s.most != nil {
-			c.Max = s.within(c.at, s.most[i])
+		if s.statedMax != nil {
+			c.Max = s.limitByCapacity(c.shareIndex, s.statedMax[i])
 		}
-		if s.left != nil && s.left[c.at] != nil {
-			c.Room = Fit(s.left[c.at], w.Requests)
+		if s.remainingCapacity != nil && s.remainingCapacity[c.shareIndex] != nil {
+			c.FreeCapacity = CountFittingReplicas(s.remainingCapacity[c.shareIndex], w.Requests)
 		}
 	}
 	var left int64
 	switch {
-	case !w.stateful(), s.apart(item):
+	case !w.isUndivided(), s.isSplitBeforeVolumes(item):
 		left = s.assignDivided(item)
-	case s.scheduling.Ordinals != nil && w.ranges():
+	case s.scheduling.Ordinals != nil && w.canRangeOrdinals():
 		left = s.assignRanged(item)
 	default:
 		left = s.assignWhole(item, total)
 	}
 	if left > 0 {
-		s.out.Short = append(s.out.Short, Shortage{Key: w.Key, Replicas: total, Unplaced: left})
+		s.assignment.Shortages = append(s.assignment.Shortages, Shortage{Key: w.Key, Replicas: total, Unplaced: left})
 	}
 }
 
-// key of a workload; empty where no cluster has a share.
-func (a *Assignment) key(item int) string {
+// itemKey returns the key of a workload; empty where no cluster has a share.
+func (a *ReplicaAssignment) itemKey(item int) string {
 	if len(a.Shares) == 0 {
 		return ""
 	}
 	return a.Shares[0].Items[item]
 }
 
-func (s *sharing) give(at int32, item int, n int64) { s.out.Shares[at].Replicas[item] = n }
+func (s *shareAssigner) setReplicas(at int32, item int, n int64) {
+	s.assignment.Shares[at].Replicas[item] = n
+}
 
-func (s *sharing) assignDivided(item int) (left int64) {
-	rest := s.pin(item, max(s.workloads[item].Replicas, 0))
-	free, rest := s.hand(item, rest)
-	shares, left := Divide(rest, s.fromScratch(item, free), s.how, s.seed)
+func (s *shareAssigner) assignDivided(item int) (left int64) {
+	rest := s.pinCurrentShares(item, max(s.workloads[item].Replicas, 0))
+	free, rest := s.applyOverriddenShares(item, rest)
+	shares, left := DivideReplicas(rest, s.clearCurrentShares(item, free), s.method, s.tieSeed)
 	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
-		shares, left = s.asBefore(free, rest)
+		shares, left = s.divideAsBefore(free, rest)
 	}
 	for i, n := range shares {
-		s.give(free[i].at, item, n)
+		s.setReplicas(free[i].shareIndex, item, n)
 	}
 	return left
 }
 
-// apart tells whether clusters run parts of a workload that its volumes make a whole of, and
-// that none of them is the home of: it was divided before it had volumes, or before the hub
-// knew what they mean. The parts stay where the volumes are.
-func (s *sharing) apart(item int) bool {
+// isSplitBeforeVolumes reports whether clusters run parts of a workload that its volumes
+// make undividable, and none of them is its home. It was divided before it had volumes, or
+// before the hub knew what they mean. The parts stay where the volumes are.
+func (s *shareAssigner) isSplitBeforeVolumes(item int) bool {
 	if !s.workloads[item].OwnVolumes {
 		return false
 	}
-	key, parts := s.out.key(item), 0
+	key, parts := s.assignment.itemKey(item), 0
 	for at := range s.rows {
-		if slices.Contains(s.rows[at].Home, key) {
+		if slices.Contains(s.rows[at].HomeItems, key) {
 			return false
 		}
-		if s.assigned(int32(at), key) > 0 {
+		if s.assignedReplicas(int32(at), key) > 0 {
 			parts++
 		}
 	}
 	return parts > 1
 }
 
-// hand clusters the shares that overrides set, as far as ranges of ordinals and stated
-// capacity reach, and give who is left to divide what is left.
-func (s *sharing) hand(item int, total int64) (free []Claim, rest int64) {
-	if len(s.handed) == 0 {
-		return s.free, total
+// applyOverriddenShares sets the shares that overrides state, as far as ordinal ranges and
+// stated capacity allow. It returns the other candidates and the rest for them.
+func (s *shareAssigner) applyOverriddenShares(item int, total int64) (free []ShareCandidate, rest int64) {
+	if len(s.overriddenShares) == 0 {
+		return s.candidates, total
 	}
-	key := s.out.key(item)
+	key := s.assignment.itemKey(item)
 	hands := func(at int32) bool {
-		n, ok := s.handed[s.out.Shares[at].Cluster][key]
+		n, ok := s.overriddenShares[s.assignment.Shares[at].Cluster][key]
 		if !ok {
 			return false
 		}
-		if s.reach != nil {
-			n = min(n, s.reach[at])
+		if s.rangeLimits != nil {
+			n = min(n, s.rangeLimits[at])
 		}
-		n = s.within(at, n)
-		s.give(at, item, n)
+		n = s.limitByCapacity(at, n)
+		s.setReplicas(at, item, n)
 		total -= min(n, total)
 		return true
 	}
-	for _, c := range s.free {
-		if !hands(c.at) {
+	for _, c := range s.candidates {
+		if !hands(c.shareIndex) {
 			free = append(free, c)
 		}
 	}
@@ -408,99 +435,99 @@ func (s *sharing) hand(item int, total int64) (free []Claim, rest int64) {
 	return free, total
 }
 
-// pin gives pinned clusters what they have, and tells what that leaves of the total.
-func (s *sharing) pin(item int, total int64) (rest int64) {
-	key := s.out.key(item)
+// pinCurrentShares leaves pinned clusters what they have, and returns the rest of the total.
+func (s *shareAssigner) pinCurrentShares(item int, total int64) (rest int64) {
+	key := s.assignment.itemKey(item)
 	for _, at := range s.pinned {
-		n := min(s.has(at, key), total)
-		s.give(at, item, n)
+		n := min(s.currentShare(at, key), total)
+		s.setReplicas(at, item, n)
 		total -= n
 	}
 	return total
 }
 
-// asBefore leaves every free cluster what it has, as far as the total reaches.
-func (s *sharing) asBefore(free []Claim, total int64) (shares []int64, left int64) {
-	claims := slices.Clone(free)
-	for i := range claims {
-		claims[i].Max, claims[i].Room = min(claims[i].Max, claims[i].Has), 0
+// divideAsBefore leaves every candidate what it has, as far as the total reaches.
+func (s *shareAssigner) divideAsBefore(free []ShareCandidate, total int64) (shares []int64, left int64) {
+	candidates := slices.Clone(free)
+	for i := range candidates {
+		candidates[i].Max, candidates[i].FreeCapacity = min(candidates[i].Max, candidates[i].Current), 0
 	}
-	return Divide(total, claims, ByRoom, s.seed)
+	return DivideReplicas(total, candidates, ByFreeCapacity, s.tieSeed)
 }
 
-// assignWhole gives all to one cluster, as far as its bounds allow.
-func (s *sharing) assignWhole(item int, total int64) (left int64) {
-	key := s.out.key(item)
-	home, most := s.home(key, total)
+// assignWhole assigns all replicas to one cluster, as far as its bounds allow.
+func (s *shareAssigner) assignWhole(item int, total int64) (left int64) {
+	key := s.assignment.itemKey(item)
+	home, most := s.findHome(key, total)
 	if home < 0 {
 		return total
 	}
-	share := &s.out.Shares[home]
+	share := &s.assignment.Shares[home]
 	row := s.rows[home]
-	if n, ok := s.handed[share.Cluster][key]; ok {
+	if n, ok := s.overriddenShares[share.Cluster][key]; ok {
 		total, most = n, n
 	}
-	n := min(total, s.within(home, most))
+	n := min(total, s.limitByCapacity(home, most))
 	if n < total && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		n = min(n, max(row.Assigned[key], 0))
 	}
-	s.give(home, item, n)
+	s.setReplicas(home, item, n)
 	share.Home = append(share.Home, key)
 	slices.Sort(share.Home)
-	if start, ranged := row.Ordinals[key]; ranged {
+	if start, ranged := row.OrdinalStarts[key]; ranged {
 		// It was ranged before: its pods keep their names.
-		s.begin(home, item, start)
+		s.setRangeStart(home, item, start)
 	}
 	return total - n
 }
 
-// begin the range of a workload in a cluster.
-func (s *sharing) begin(at int32, item int, start int64) {
-	share := &s.out.Shares[at]
-	if share.starts == nil {
-		share.starts = slices.Repeat([]int64{noStart}, len(share.Items))
+// setRangeStart sets where the ordinals of a workload begin in a cluster.
+func (s *shareAssigner) setRangeStart(at int32, item int, start int64) {
+	share := &s.assignment.Shares[at]
+	if share.rangeStarts == nil {
+		share.rangeStarts = slices.Repeat([]int64{noRangeStart}, len(share.Items))
 	}
-	share.starts[item] = start
+	share.rangeStarts[item] = start
 }
 
-// home of a workload that is not divided, and what it may have there: where it is at
-// home, else, of those that may have most of it, who has the largest claim; negative:
-// nowhere. Nowhere new where overrides would have none of it.
-func (s *sharing) home(key string, total int64) (at int32, most int64) {
-	for _, c := range s.free {
-		if slices.Contains(s.rows[c.at].Home, key) {
-			return c.at, s.mayHave(c)
+// findHome returns the cluster of an undivided workload, and the most that it may have
+// there. It is the current home, else the best candidate among those that may have most of
+// it; negative: there is none. A cluster whose override sets 0 is no new home.
+func (s *shareAssigner) findHome(key string, total int64) (at int32, most int64) {
+	for _, c := range s.candidates {
+		if slices.Contains(s.rows[c.shareIndex].HomeItems, key) {
+			return c.shareIndex, s.maxReplicasOf(c)
 		}
 	}
 	for _, at := range s.pinned {
-		if slices.Contains(s.rows[at].Home, key) {
+		if slices.Contains(s.rows[at].HomeItems, key) {
 			return at, Unbounded
 		}
 	}
-	able := slices.DeleteFunc(slices.Clone(s.free), func(c Claim) bool {
-		n, handed := s.handed[c.Cluster][key]
+	able := slices.DeleteFunc(slices.Clone(s.candidates), func(c ShareCandidate) bool {
+		n, handed := s.overriddenShares[c.Cluster][key]
 		return handed && n == 0
 	})
 	for _, c := range able {
-		most = max(most, min(total, s.mayHave(c)))
+		most = max(most, min(total, s.maxReplicasOf(c)))
 	}
-	able = slices.DeleteFunc(able, func(c Claim) bool { return s.mayHave(c) < most })
+	able = slices.DeleteFunc(able, func(c ShareCandidate) bool { return s.maxReplicasOf(c) < most })
 	for i := range able {
 		able[i].Min, able[i].Max = 0, Unbounded
 	}
-	shares, _ := Divide(1, able, s.how, s.seed)
+	shares, _ := DivideReplicas(1, able, s.method, s.tieSeed)
 	for i, n := range shares {
 		if n == 1 {
-			return able[i].at, most
+			return able[i].shareIndex, most
 		}
 	}
 	return -1, 0
 }
 
-// mayHave is the most that a claim can come to.
-func (s *sharing) mayHave(c Claim) int64 {
-	if s.how == ByWeight || c.Room < 0 || c.Room > Unbounded-c.Has {
+// maxReplicasOf is the most that a candidate can come to.
+func (s *shareAssigner) maxReplicasOf(c ShareCandidate) int64 {
+	if s.method == ByWeight || c.FreeCapacity < 0 || c.FreeCapacity > Unbounded-c.Current {
 		return c.Max
 	}
-	return min(c.Max, c.Has+c.Room)
+	return min(c.Max, c.Current+c.FreeCapacity)
 }

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// clusters of these weights, without bounds.
-func clusters(weights ...int64) []Claim {
-	out := make([]Claim, len(weights))
+// weightedCandidates of these weights, without bounds.
+func weightedCandidates(weights ...int64) []ShareCandidate {
+	out := make([]ShareCandidate, len(weights))
 	for i, w := range weights {
-		out[i] = Claim{Cluster: fmt.Sprintf("c%d", i), Weight: w, Max: Unbounded}
+		out[i] = ShareCandidate{Cluster: fmt.Sprintf("c%d", i), Weight: w, Max: Unbounded}
 	}
 	return out
 }
@@ -36,47 +36,49 @@ func TestDivide(t *testing.T) {
 		{1, []int64{3, 1}, []int64{1, 0}, 0},
 		{math.MaxInt64, []int64{math.MaxInt64}, []int64{math.MaxInt64}, 0},
 	} {
-		got, left := Divide(tc.total, clusters(tc.weights...), ByWeight, "b")
+		got, left := DivideReplicas(tc.total, weightedCandidates(tc.weights...), ByWeight, "b")
 		if !slices.Equal(got, tc.want) || left != tc.left {
 			t.Errorf("Divide(%d, %v) = %v and %d left, want %v and %d", tc.total, tc.weights, got, left, tc.want, tc.left)
 		}
 	}
-	got, left := Divide(math.MaxInt64, clusters(MaxWeight, math.MaxInt64), ByWeight, "b")
+	got, left := DivideReplicas(math.MaxInt64, weightedCandidates(MaxWeight, math.MaxInt64), ByWeight, "b")
 	if big := max(got[0], got[1]); left != 0 || big != math.MaxInt64/2+1 || min(got[0], got[1]) != math.MaxInt64/2 {
 		t.Errorf("Divide(MaxInt64) among equals = %v, %d left", got, left)
 	}
 }
 
 func TestDivideWithinBounds(t *testing.T) {
-	claim := func(weight, least, most int64) Claim { return Claim{Weight: weight, Min: least, Max: most} }
+	claim := func(weight, least, most int64) ShareCandidate {
+		return ShareCandidate{Weight: weight, Min: least, Max: most}
+	}
 	for _, tc := range []struct {
 		name   string
 		total  int64
-		claims []Claim
+		claims []ShareCandidate
 		want   []int64
 		left   int64
 	}{
-		{"a maximum sends the rest on", 12, []Claim{claim(1, 0, 2), claim(1, 0, Unbounded), claim(1, 0, Unbounded)}, []int64{2, 5, 5}, 0},
-		{"a minimum is reached first", 10, []Claim{claim(1, 6, Unbounded), claim(9, 0, Unbounded)}, []int64{6, 4}, 0},
-		{"and does not matter where the weight gives more", 10, []Claim{claim(9, 6, Unbounded), claim(1, 0, Unbounded)}, []int64{9, 1}, 0},
-		{"not enough for the minimums", 5, []Claim{claim(1, 6, Unbounded), claim(4, 6, Unbounded), claim(100, 0, Unbounded)}, []int64{1, 4, 0}, 0},
-		{"both at once", 20, []Claim{claim(1, 5, 5), claim(1, 0, 3), claim(1, 0, Unbounded)}, []int64{5, 3, 12}, 0},
-		{"more than all may have", 20, []Claim{claim(1, 0, 5), claim(3, 0, 7)}, []int64{5, 7}, 8},
-		{"a maximum below the minimum", 20, []Claim{claim(1, 9, 5), claim(1, 0, Unbounded)}, []int64{5, 15}, 0},
-		{"no weight, no replicas, whatever the minimum", 4, []Claim{claim(0, 3, 5), claim(1, 0, Unbounded)}, []int64{0, 4}, 0},
+		{"a maximum sends the rest on", 12, []ShareCandidate{claim(1, 0, 2), claim(1, 0, Unbounded), claim(1, 0, Unbounded)}, []int64{2, 5, 5}, 0},
+		{"a minimum is reached first", 10, []ShareCandidate{claim(1, 6, Unbounded), claim(9, 0, Unbounded)}, []int64{6, 4}, 0},
+		{"and does not matter where the weight gives more", 10, []ShareCandidate{claim(9, 6, Unbounded), claim(1, 0, Unbounded)}, []int64{9, 1}, 0},
+		{"not enough for the minimums", 5, []ShareCandidate{claim(1, 6, Unbounded), claim(4, 6, Unbounded), claim(100, 0, Unbounded)}, []int64{1, 4, 0}, 0},
+		{"both at once", 20, []ShareCandidate{claim(1, 5, 5), claim(1, 0, 3), claim(1, 0, Unbounded)}, []int64{5, 3, 12}, 0},
+		{"more than all may have", 20, []ShareCandidate{claim(1, 0, 5), claim(3, 0, 7)}, []int64{5, 7}, 8},
+		{"a maximum below the minimum", 20, []ShareCandidate{claim(1, 9, 5), claim(1, 0, Unbounded)}, []int64{5, 15}, 0},
+		{"no weight, no replicas, whatever the minimum", 4, []ShareCandidate{claim(0, 3, 5), claim(1, 0, Unbounded)}, []int64{0, 4}, 0},
 	} {
 		for i := range tc.claims {
 			tc.claims[i].Cluster = fmt.Sprint("c", i)
 		}
-		if got, left := Divide(tc.total, tc.claims, ByWeight, "b"); !slices.Equal(got, tc.want) || left != tc.left {
+		if got, left := DivideReplicas(tc.total, tc.claims, ByWeight, "b"); !slices.Equal(got, tc.want) || left != tc.left {
 			t.Errorf("%s: %v and %d left, want %v and %d", tc.name, got, left, tc.want, tc.left)
 		}
 	}
 }
 
 func TestDivideOnTop(t *testing.T) {
-	claim := func(has, room int64, bounds ...int64) Claim {
-		c := Claim{Has: has, Room: room, Max: Unbounded}
+	claim := func(has, room int64, bounds ...int64) ShareCandidate {
+		c := ShareCandidate{Current: has, FreeCapacity: room, Max: Unbounded}
 		if len(bounds) == 2 {
 			c.Min, c.Max = bounds[0], bounds[1]
 		}
@@ -85,55 +87,55 @@ func TestDivideOnTop(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		total  int64
-		how    Method
-		claims []Claim
+		how    DivisionMethod
+		claims []ShareCandidate
 		want   []int64
 		left   int64
 	}{
-		{"new ones go by room", 10, ByRoom, []Claim{claim(0, 30), claim(0, 20)}, []int64{6, 4}, 0},
-		{"what runs stays", 10, ByRoom, []Claim{claim(4, 0), claim(2, 100)}, []int64{4, 6}, 0},
-		{"unknown room comes last", 10, ByRoom, []Claim{claim(0, 7), claim(0, -1)}, []int64{7, 3}, 0},
-		{"nobody's room is known", 10, ByRoom, []Claim{claim(0, -1), claim(0, -1)}, []int64{5, 5}, 0},
-		{"no room", 10, ByRoom, []Claim{claim(1, 2), claim(0, 3)}, []int64{3, 3}, 4},
-		{"smaller in proportion", 5, ByRoom, []Claim{claim(6, 0), claim(4, 99)}, []int64{3, 2}, 0},
-		{"a smaller maximum moves what is above", 10, ByRoom, []Claim{claim(8, 50, 0, 3), claim(2, 10)}, []int64{3, 7}, 0},
-		{"minimums first", 10, ByRoom, []Claim{claim(0, 5, 4, 9), claim(0, 1000)}, []int64{4, 6}, 0},
-		{"as far as there is room", 10, ByRoom, []Claim{claim(0, 2, 4, 9), claim(0, 1000)}, []int64{2, 8}, 0},
-		{"a minimum is kept when it shrinks", 4, ByRoom, []Claim{claim(3, 0, 3, 9), claim(9, 0)}, []int64{3, 1}, 0},
+		{"new ones go by room", 10, ByFreeCapacity, []ShareCandidate{claim(0, 30), claim(0, 20)}, []int64{6, 4}, 0},
+		{"what runs stays", 10, ByFreeCapacity, []ShareCandidate{claim(4, 0), claim(2, 100)}, []int64{4, 6}, 0},
+		{"unknown room comes last", 10, ByFreeCapacity, []ShareCandidate{claim(0, 7), claim(0, -1)}, []int64{7, 3}, 0},
+		{"no free capacity is known", 10, ByFreeCapacity, []ShareCandidate{claim(0, -1), claim(0, -1)}, []int64{5, 5}, 0},
+		{"no room", 10, ByFreeCapacity, []ShareCandidate{claim(1, 2), claim(0, 3)}, []int64{3, 3}, 4},
+		{"smaller in proportion", 5, ByFreeCapacity, []ShareCandidate{claim(6, 0), claim(4, 99)}, []int64{3, 2}, 0},
+		{"a smaller maximum moves what is above", 10, ByFreeCapacity, []ShareCandidate{claim(8, 50, 0, 3), claim(2, 10)}, []int64{3, 7}, 0},
+		{"minimums first", 10, ByFreeCapacity, []ShareCandidate{claim(0, 5, 4, 9), claim(0, 1000)}, []int64{4, 6}, 0},
+		{"as far as there is room", 10, ByFreeCapacity, []ShareCandidate{claim(0, 2, 4, 9), claim(0, 1000)}, []int64{2, 8}, 0},
+		{"a minimum is kept when it shrinks", 4, ByFreeCapacity, []ShareCandidate{claim(3, 0, 3, 9), claim(9, 0)}, []int64{3, 1}, 0},
 
-		{"one cluster, where it fits", 10, Aggregated, []Claim{claim(0, 8), claim(0, 20), claim(0, 12)}, []int64{0, 10, 0}, 0},
-		{"the fewest", 30, Aggregated, []Claim{claim(0, 8), claim(0, 20), claim(0, 12)}, []int64{0, 20, 10}, 0},
-		{"what is used is filled first, the fullest first", 12, Aggregated, []Claim{claim(1, 5), claim(4, 2), claim(0, 99)}, []int64{6, 6, 0}, 0},
-		{"then others", 20, Aggregated, []Claim{claim(1, 5), claim(4, 2), claim(0, 99)}, []int64{6, 6, 8}, 0},
-		{"unknown room comes last", 20, Aggregated, []Claim{claim(3, -1), claim(0, 10), claim(0, -1)}, []int64{10, 10, 0}, 0},
-		{"a maximum bounds it", 20, Aggregated, []Claim{claim(0, 50, 0, 15), claim(0, 9)}, []int64{15, 5}, 0},
-		{"no room", 20, Aggregated, []Claim{claim(2, 3), claim(0, 4)}, []int64{5, 4}, 11},
-		{"the least go first", 6, Aggregated, []Claim{claim(2, 9), claim(5, 9), claim(3, 9)}, []int64{0, 5, 1}, 0},
-		{"but for minimums", 6, Aggregated, []Claim{claim(2, 9, 2, 9), claim(5, 9), claim(3, 9)}, []int64{2, 4, 0}, 0},
-		{"and in the end those too", 1, Aggregated, []Claim{claim(2, 9, 2, 9), claim(5, 9, 4, 9)}, []int64{0, 1}, 0},
+		{"one cluster, where it fits", 10, Aggregated, []ShareCandidate{claim(0, 8), claim(0, 20), claim(0, 12)}, []int64{0, 10, 0}, 0},
+		{"the fewest", 30, Aggregated, []ShareCandidate{claim(0, 8), claim(0, 20), claim(0, 12)}, []int64{0, 20, 10}, 0},
+		{"what is used is filled first, the fullest first", 12, Aggregated, []ShareCandidate{claim(1, 5), claim(4, 2), claim(0, 99)}, []int64{6, 6, 0}, 0},
+		{"then others", 20, Aggregated, []ShareCandidate{claim(1, 5), claim(4, 2), claim(0, 99)}, []int64{6, 6, 8}, 0},
+		{"unknown room comes last", 20, Aggregated, []ShareCandidate{claim(3, -1), claim(0, 10), claim(0, -1)}, []int64{10, 10, 0}, 0},
+		{"a maximum bounds it", 20, Aggregated, []ShareCandidate{claim(0, 50, 0, 15), claim(0, 9)}, []int64{15, 5}, 0},
+		{"no room", 20, Aggregated, []ShareCandidate{claim(2, 3), claim(0, 4)}, []int64{5, 4}, 11},
+		{"the least go first", 6, Aggregated, []ShareCandidate{claim(2, 9), claim(5, 9), claim(3, 9)}, []int64{0, 5, 1}, 0},
+		{"but for minimums", 6, Aggregated, []ShareCandidate{claim(2, 9, 2, 9), claim(5, 9), claim(3, 9)}, []int64{2, 4, 0}, 0},
+		{"and in the end those too", 1, Aggregated, []ShareCandidate{claim(2, 9, 2, 9), claim(5, 9, 4, 9)}, []int64{0, 1}, 0},
 	} {
 		for i := range tc.claims {
 			tc.claims[i].Cluster = fmt.Sprint("c", i)
 		}
-		if got, left := Divide(tc.total, tc.claims, tc.how, "b"); !slices.Equal(got, tc.want) || left != tc.left {
+		if got, left := DivideReplicas(tc.total, tc.claims, tc.how, "b"); !slices.Equal(got, tc.want) || left != tc.left {
 			t.Errorf("%s: %v and %d left, want %v and %d", tc.name, got, left, tc.want, tc.left)
 		}
 	}
 }
 
-// may is the most that a claim may come to.
-func may(c Claim, how Method) int64 {
+// maxShare is the most that a claim may come to.
+func maxShare(c ShareCandidate, how DivisionMethod) int64 {
 	most := max(c.Max, 0)
 	switch {
 	case how == ByWeight && c.Weight <= 0:
 		return 0
-	case how == ByWeight || c.Room < 0 || c.Room > math.MaxInt64-max(c.Has, 0):
+	case how == ByWeight || c.FreeCapacity < 0 || c.FreeCapacity > math.MaxInt64-max(c.Current, 0):
 		return most
 	}
-	return min(most, max(c.Has, 0)+c.Room)
+	return min(most, max(c.Current, 0)+c.FreeCapacity)
 }
 
-func bySum(claims []Claim, of func(Claim) int64) *big.Int {
+func sumOf(claims []ShareCandidate, of func(ShareCandidate) int64) *big.Int {
 	sum := new(big.Int)
 	for _, c := range claims {
 		sum.Add(sum, big.NewInt(of(c)))
@@ -141,16 +143,16 @@ func bySum(claims []Claim, of func(Claim) int64) *big.Int {
 	return sum
 }
 
-// Whatever comes in, what the package promises about divisions holds.
-func checkDivision(t *testing.T, total int64, cs []Claim, how Method, seed string) {
+// The package's promises about divisions hold for every input.
+func checkDivision(t *testing.T, total int64, cs []ShareCandidate, how DivisionMethod, seed string) {
 	t.Helper()
-	got, left := Divide(total, cs, how, seed)
+	got, left := DivideReplicas(total, cs, how, seed)
 	story := func(what string) string {
 		return fmt.Sprintf("%s: method %d, %d over %+v: %v and %d left", what, how, total, cs, got, left)
 	}
 	sum := big.NewInt(left)
 	for i, n := range got {
-		if n < 0 || n > may(cs[i], how) {
+		if n < 0 || n > maxShare(cs[i], how) {
 			t.Fatal(story(fmt.Sprintf("%s is out of its bounds", cs[i].Cluster)))
 		}
 		sum.Add(sum, big.NewInt(n))
@@ -158,7 +160,7 @@ func checkDivision(t *testing.T, total int64, cs []Claim, how Method, seed strin
 	if sum.Cmp(big.NewInt(max(total, 0))) != 0 {
 		t.Fatal(story("the sum is not exact"))
 	}
-	room := bySum(cs, func(c Claim) int64 { return may(c, how) })
+	room := sumOf(cs, func(c ShareCandidate) int64 { return maxShare(c, how) })
 	if want := new(big.Int).Sub(big.NewInt(max(total, 0)), room); left > 0 != (want.Sign() > 0) || left > 0 && want.Int64() != left {
 		t.Fatal(story("what fits is not placed"))
 	}
@@ -172,18 +174,18 @@ func checkDivision(t *testing.T, total int64, cs []Claim, how Method, seed strin
 }
 
 // checkOrder: the order of the input makes no difference.
-func checkOrder(t *testing.T, total int64, cs []Claim, how Method, seed string) {
+func checkOrder(t *testing.T, total int64, cs []ShareCandidate, how DivisionMethod, seed string) {
 	t.Helper()
-	got, left := byName(total, cs, how, seed)
+	got, left := sharesByName(total, cs, how, seed)
 	shuffled := slices.Clone(cs)
 	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	if again, l := byName(total, shuffled, how, seed); !reflect.DeepEqual(got, again) || l != left {
+	if again, l := sharesByName(total, shuffled, how, seed); !reflect.DeepEqual(got, again) || l != left {
 		t.Fatalf("the order of the input matters: %v and %d, then %v and %d", got, left, again, l)
 	}
 }
 
-func byName(total int64, cs []Claim, how Method, seed string) (map[string]int64, int64) {
-	shares, left := Divide(total, cs, how, seed)
+func sharesByName(total int64, cs []ShareCandidate, how DivisionMethod, seed string) (map[string]int64, int64) {
+	shares, left := DivideReplicas(total, cs, how, seed)
 	out := map[string]int64{}
 	for i, n := range shares {
 		out[cs[i].Cluster] = n
@@ -191,8 +193,8 @@ func byName(total int64, cs []Claim, how Method, seed string) (map[string]int64,
 	return out, left
 }
 
-// checkWeights: who is not held back by a bound has what its weight says.
-func checkWeights(t *testing.T, cs []Claim, got []int64, story func(string) string) {
+// checkWeights checks that clusters which no bound holds back have shares by their weights.
+func checkWeights(t *testing.T, cs []ShareCandidate, got []int64, story func(string) string) {
 	t.Helper()
 	free := func(i int) bool { return cs[i].Weight > 0 && got[i] > cs[i].Min && got[i] < cs[i].Max }
 	for i := range cs {
@@ -211,14 +213,14 @@ func checkWeights(t *testing.T, cs []Claim, got []int64, story func(string) stri
 	}
 }
 
-// checkMoves: nobody loses and gains in one division: the fewest units move.
-func checkMoves(t *testing.T, total int64, cs []Claim, how Method, got []int64, story func(string) string) {
+// checkMoves checks that no unit moves in vain: clusters do not both lose and gain.
+func checkMoves(t *testing.T, total int64, cs []ShareCandidate, how DivisionMethod, got []int64, story func(string) string) {
 	t.Helper()
-	has := bySum(cs, func(c Claim) int64 { return min(max(c.Has, 0), max(c.Max, 0)) })
+	has := sumOf(cs, func(c ShareCandidate) int64 { return min(max(c.Current, 0), max(c.Max, 0)) })
 	more := has.Cmp(big.NewInt(max(total, 0))) <= 0
 	used, fewer := 0, 0
 	for i, c := range cs {
-		have := min(max(c.Has, 0), max(c.Max, 0))
+		have := min(max(c.Current, 0), max(c.Max, 0))
 		if more && got[i] < have || !more && got[i] > have {
 			t.Fatal(story(c.Cluster + " moves without need"))
 		}
@@ -235,23 +237,23 @@ func checkMoves(t *testing.T, total int64, cs []Claim, how Method, got []int64, 
 }
 
 // checkNeighbours: what a little more, a cluster less and the next step make of it.
-func checkNeighbours(t *testing.T, total int64, cs []Claim, how Method, seed string) {
+func checkNeighbours(t *testing.T, total int64, cs []ShareCandidate, how DivisionMethod, seed string) {
 	t.Helper()
-	got, _ := byName(total, cs, how, seed)
+	got, _ := sharesByName(total, cs, how, seed)
 	settled := slices.Clone(cs)
 	for i := range settled {
-		grown := max(got[cs[i].Cluster]-max(cs[i].Has, 0), 0)
-		settled[i].Has = got[cs[i].Cluster]
-		if settled[i].Room >= 0 {
-			settled[i].Room = max(settled[i].Room-grown, 0)
+		grown := max(got[cs[i].Cluster]-max(cs[i].Current, 0), 0)
+		settled[i].Current = got[cs[i].Cluster]
+		if settled[i].FreeCapacity >= 0 {
+			settled[i].FreeCapacity = max(settled[i].FreeCapacity-grown, 0)
 		}
 	}
-	if again, _ := byName(total, settled, how, seed); !reflect.DeepEqual(got, again) {
+	if again, _ := sharesByName(total, settled, how, seed); !reflect.DeepEqual(got, again) {
 		t.Fatalf("method %d, %d over %+v: %v, and then %v", how, total, cs, got, again)
 	}
 	if total >= 0 && total < math.MaxInt64-1000 {
 		bigger := total + 1 + total%1000
-		more, _ := byName(bigger, settled, how, seed)
+		more, _ := sharesByName(bigger, settled, how, seed)
 		for c, n := range got {
 			if more[c] < n {
 				t.Fatalf("method %d, growing %d to %d over %+v takes from %s: %v, then %v", how, total, bigger, cs, c, got, more)
@@ -259,7 +261,7 @@ func checkNeighbours(t *testing.T, total int64, cs []Claim, how Method, seed str
 		}
 	}
 	if len(cs) > 1 {
-		fewer, _ := byName(total, settled[1:], how, seed)
+		fewer, _ := sharesByName(total, settled[1:], how, seed)
 		for c, n := range fewer {
 			if n < got[c] {
 				t.Fatalf("method %d, losing %s of %+v takes from %s: %v, then %v", how, cs[0].Cluster, cs, c, got, fewer)
@@ -280,9 +282,9 @@ func TestDivideHoldsItsPromises(t *testing.T) {
 		return r.Int64N(8)
 	}
 	for i := range 6000 {
-		cs := make([]Claim, r.IntN(12))
+		cs := make([]ShareCandidate, r.IntN(12))
 		for j := range cs {
-			c := Claim{Cluster: fmt.Sprintf("c%d", j), Weight: odd(), Max: Unbounded, Room: r.Int64N(9) - 1}
+			c := ShareCandidate{Cluster: fmt.Sprintf("c%d", j), Weight: odd(), Max: Unbounded, FreeCapacity: r.Int64N(9) - 1}
 			if r.IntN(3) == 0 {
 				c.Min = max(odd(), 0)
 			}
@@ -290,10 +292,10 @@ func TestDivideHoldsItsPromises(t *testing.T) {
 				c.Max = max(odd(), 0)
 			}
 			if r.IntN(2) == 0 {
-				c.Has = max(odd(), 0)
+				c.Current = max(odd(), 0)
 			}
 			if r.IntN(6) == 0 {
-				c.Room = max(odd(), 0)
+				c.FreeCapacity = max(odd(), 0)
 			}
 			cs[j] = c
 		}
@@ -301,7 +303,7 @@ func TestDivideHoldsItsPromises(t *testing.T) {
 		if i%3 == 0 {
 			total = r.Int64()
 		}
-		for _, how := range []Method{ByWeight, ByRoom, Aggregated} {
+		for _, how := range []DivisionMethod{ByWeight, ByFreeCapacity, Aggregated} {
 			checkDivision(t, total, cs, how, fmt.Sprint(i%7))
 		}
 	}
@@ -312,10 +314,10 @@ func FuzzDivide(f *testing.F) {
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(1), int64(math.MinInt64), uint8(1), "")
 	f.Add(int64(40), int64(5), int64(9), int64(7), int64(3), uint8(2), "x")
 	f.Fuzz(func(t *testing.T, total, a, b, c, d int64, how uint8, seed string) {
-		cs := clusters(a, b, c, d)
-		cs[0].Max, cs[1].Min, cs[2].Has, cs[3].Room = max(b, 0), max(c, 0), max(d, 0), max(a, -1)
-		cs[1].Room, cs[2].Room = max(d, -1), max(b, -1)
-		checkDivision(t, total, cs, Method(how%3), seed)
+		cs := weightedCandidates(a, b, c, d)
+		cs[0].Max, cs[1].Min, cs[2].Current, cs[3].FreeCapacity = max(b, 0), max(c, 0), max(d, 0), max(a, -1)
+		cs[1].FreeCapacity, cs[2].FreeCapacity = max(d, -1), max(b, -1)
+		checkDivision(t, total, cs, DivisionMethod(how%3), seed)
 	})
 }
 
@@ -323,11 +325,11 @@ func FuzzDivide(f *testing.F) {
 func TestAggregatedIsTheFewest(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	for range 500 {
-		cs, total := make([]Claim, 1+r.IntN(6)), r.Int64N(40)
+		cs, total := make([]ShareCandidate, 1+r.IntN(6)), r.Int64N(40)
 		for i := range cs {
-			cs[i] = Claim{Cluster: fmt.Sprint("c", i), Room: r.Int64N(12), Max: Unbounded}
+			cs[i] = ShareCandidate{Cluster: fmt.Sprint("c", i), FreeCapacity: r.Int64N(12), Max: Unbounded}
 		}
-		got, left := Divide(total, cs, Aggregated, "s")
+		got, left := DivideReplicas(total, cs, Aggregated, "s")
 		used := 0
 		for _, n := range got {
 			if n > 0 {
@@ -339,7 +341,7 @@ func TestAggregatedIsTheFewest(t *testing.T) {
 			n := 0
 			for i := range cs {
 				if some>>i&1 == 1 {
-					room, n = room+cs[i].Room, n+1
+					room, n = room+cs[i].FreeCapacity, n+1
 				}
 			}
 			if room >= total-left && n < used {
@@ -354,10 +356,10 @@ func TestAggregatedIsTheFewest(t *testing.T) {
 func TestDivideIsTheNearestOfAllDivisions(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 400 {
-		cs := make([]Claim, 1+r.IntN(4))
+		cs := make([]ShareCandidate, 1+r.IntN(4))
 		var sum int64
 		for i := range cs {
-			cs[i] = Claim{Cluster: fmt.Sprintf("c%d", i), Weight: 1 + r.Int64N(9), Max: Unbounded}
+			cs[i] = ShareCandidate{Cluster: fmt.Sprintf("c%d", i), Weight: 1 + r.Int64N(9), Max: Unbounded}
 			sum += cs[i].Weight
 		}
 		total := r.Int64N(12)
@@ -370,7 +372,7 @@ func TestDivideIsTheNearestOfAllDivisions(t *testing.T) {
 			}
 			return out
 		}
-		mine, _ := Divide(total, cs, ByWeight, "x")
+		mine, _ := DivideReplicas(total, cs, ByWeight, "x")
 		best := distance(mine)
 		eachDivision(total, len(cs), func(shares []int64) {
 			if distance(shares).Cmp(best) < 0 {
@@ -400,7 +402,7 @@ func eachDivision(total int64, n int, visit func([]int64)) {
 func TestTiesFallDifferentlyPerBundle(t *testing.T) {
 	wins := map[string]int{}
 	for i := range 300 {
-		shares, _ := byName(1, clusters(1, 1, 1), ByWeight, fmt.Sprint("bundle-", i))
+		shares, _ := sharesByName(1, weightedCandidates(1, 1, 1), ByWeight, fmt.Sprint("bundle-", i))
 		for c, n := range shares {
 			wins[c] += int(n)
 		}
@@ -415,21 +417,21 @@ func TestTiesFallDifferentlyPerBundle(t *testing.T) {
 func BenchmarkDivide(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {
 		r := rand.New(rand.NewPCG(5, 6))
-		plain, bounded := make([]Claim, n), make([]Claim, n)
+		plain, bounded := make([]ShareCandidate, n), make([]ShareCandidate, n)
 		for i := range plain {
-			plain[i] = Claim{Cluster: fmt.Sprintf("cluster-%d", i), Weight: 1 + r.Int64N(100), Max: Unbounded, Room: r.Int64N(50)}
+			plain[i] = ShareCandidate{Cluster: fmt.Sprintf("cluster-%d", i), Weight: 1 + r.Int64N(100), Max: Unbounded, FreeCapacity: r.Int64N(50)}
 			bounded[i] = plain[i]
 			bounded[i].Min, bounded[i].Max = r.Int64N(3), 3+r.Int64N(30)
 		}
 		for _, tc := range []struct {
 			name   string
-			claims []Claim
-			how    Method
-		}{{"weights", plain, ByWeight}, {"bounds", bounded, ByWeight}, {"room", bounded, ByRoom}, {"aggregated", bounded, Aggregated}} {
+			claims []ShareCandidate
+			how    DivisionMethod
+		}{{"weights", plain, ByWeight}, {"bounds", bounded, ByWeight}, {"room", bounded, ByFreeCapacity}, {"aggregated", bounded, Aggregated}} {
 			b.Run(fmt.Sprintf("%s/%d", tc.name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					Divide(int64(n)*12+345, tc.claims, tc.how, "0b6e5a1c-7f0e-4c1d-9d55-3f1f7c0c6f7a")
+					DivideReplicas(int64(n)*12+345, tc.claims, tc.how, "0b6e5a1c-7f0e-4c1d-9d55-3f1f7c0c6f7a")
 				}
 			})
 		}
@@ -438,14 +440,14 @@ func BenchmarkDivide(b *testing.B) {
 
 // Dividing allocates a fixed number of lists, whatever the number of clusters.
 func TestDivideAllocatesNothingPerCluster(t *testing.T) {
-	count := func(n int, how Method) float64 {
-		cs := make([]Claim, n)
+	count := func(n int, how DivisionMethod) float64 {
+		cs := make([]ShareCandidate, n)
 		for i := range cs {
-			cs[i] = Claim{Cluster: fmt.Sprint("c", i), Weight: int64(1 + i%7), Max: int64(5 + i%11), Room: int64(i % 13)}
+			cs[i] = ShareCandidate{Cluster: fmt.Sprint("c", i), Weight: int64(1 + i%7), Max: int64(5 + i%11), FreeCapacity: int64(i % 13)}
 		}
-		return testing.AllocsPerRun(10, func() { Divide(int64(n)*4+3, cs, how, "s") })
+		return testing.AllocsPerRun(10, func() { DivideReplicas(int64(n)*4+3, cs, how, "s") })
 	}
-	for _, how := range []Method{ByWeight, ByRoom, Aggregated} {
+	for _, how := range []DivisionMethod{ByWeight, ByFreeCapacity, Aggregated} {
 		if few, many := count(10, how), count(2000, how); many > few+2 || many > 16 {
 			t.Errorf("method %d: %v allocations for 10 clusters, %v for 2,000", how, few, many)
 		}

@@ -2,27 +2,25 @@
 // its workloads each of them runs.
 //
 // Contract: a pure core. Values in, values out: no client, no clock, no logger, no
-// goroutine. Arguments are never changed; what comes out shares memory with them
-// and is read-only. The result depends on the set of clusters, not on the order in
-// which they are listed, and not on what happened in a map. Everything may be
-// called from many goroutines.
+// goroutine. Arguments are never changed. Results share memory with the arguments and are
+// read-only. They depend on the set of clusters, and not on the order of a list or a map.
+// Everything is safe for concurrent use, except the tables that say otherwise.
 //
-// What holds of every Decision:
-//   - A cluster that runs the Bundle leaves only because a user edited the
-//     placement, had the Bundle placed from scratch, tainted the cluster NoExecute, or
-//     chose whenUnfit: Remove or rescheduling: WhenBetter; the last moves one at a
-//     time. That a cluster drifted from its placement, is away or is not accepted any
-//     more keeps what runs there.
-//   - A row goes through one rebalance once, and remembers which: a decision that is
-//     asked for again is the same as one that nobody asked for. It moves nothing to a
-//     cluster that is away, and a tie moves nothing.
-//   - Where nothing fits the placement, nothing leaves, unless the placement says
-//     so on purpose (atoll.Nowhere).
-//   - Divided shares are exact sums, and equal weights differ by at most one where no
-//     bound holds one back. Bounds are never exceeded; what has no place is listed.
-//     Growing a total, or losing a cluster, takes from nobody; adding a cluster,
-//     or lowering a total, gives to nobody else. By room and aggregated, what runs
-//     stays: only what comes on top is divided.
-//   - Nothing new comes, and no share grows, beyond what a cluster's stated capacity has
-//     left beside what others use, as Input.Used tells; what runs is never taken for it.
+// Every Decision guarantees:
+//   - A cluster that runs the Bundle leaves only because a user edited the placement,
+//     requested a rebalance, tainted the cluster NoExecute, or chose whenUnfit: Remove or
+//     rescheduling: WhenBetter. The last moves one row at a time. A cluster that drifted
+//     from its placement, is disconnected or is not accepted any more keeps its rows.
+//   - A row goes through one rebalance once, and remembers it, so that the same decision
+//     can be repeated. A rebalance moves nothing to a disconnected cluster, and a tie moves
+//     nothing.
+//   - A placement that fits no cluster removes nothing, unless it states so on purpose
+//     (atoll.NowherePlacement).
+//   - Divided shares are exact sums, and equal weights differ by at most one where no bound
+//     holds one back. Bounds are never exceeded; replicas without a place are listed.
+//   - Growing a total, or losing a cluster, takes from no cluster. Adding a cluster, or
+//     lowering a total, gives to no other cluster. By free capacity and aggregated, running
+//     replicas stay: only the rest is divided.
+//   - Nothing new comes, and no share grows, beyond the stated capacity that others leave
+//     (FleetFacts). Stated capacity never removes what runs.
 package schedule

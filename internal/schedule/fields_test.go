@@ -19,24 +19,24 @@ import (
 // members that differ in everything that a placement can ask for.
 var members = map[string]func() Cluster{
 	"eu-1": func() Cluster {
-		return cluster("eu-1", label("env", "prod"), label("tier", "gold"), where("eu", "eu-a", "aws"), sets("europe", "paid"),
-			serving("/v1/Pod", "apps/v1/Deployment"), property("nodes", "12"))
+		return newCluster("eu-1", withLabel("env", "prod"), withLabel("tier", "gold"), locatedIn("eu", "eu-a", "aws"), inClusterSets("europe", "paid"),
+			servingKinds("/v1/Pod", "apps/v1/Deployment"), withProperty("nodes", "12"))
 	},
 	"eu-2": func() Cluster {
-		return cluster("eu-2", label("env", "test"), where("eu", "eu-b", "gcp"), sets("europe"),
-			serving("/v1/Pod", "apps/v1/Deployment", "apps/v1beta1/Deployment"), property("nodes", "3"))
+		return newCluster("eu-2", withLabel("env", "test"), locatedIn("eu", "eu-b", "gcp"), inClusterSets("europe"),
+			servingKinds("/v1/Pod", "apps/v1/Deployment", "apps/v1beta1/Deployment"), withProperty("nodes", "3"))
 	},
 	"us-1": func() Cluster {
-		return cluster("us-1", label("env", "prod"), where("us", "us-a", "aws"), taint("dedicated", "gpu", corev1.TaintEffectNoSchedule, 0))
+		return newCluster("us-1", withLabel("env", "prod"), locatedIn("us", "us-a", "aws"), withTaint("dedicated", "gpu", corev1.TaintEffectNoSchedule, 0))
 	},
-	"ap-1": func() Cluster { return cluster("ap-1", where("ap", "ap-a", "metal"), serving("/v1/Pod")) },
+	"ap-1": func() Cluster { return newCluster("ap-1", locatedIn("ap", "ap-a", "metal"), servingKinds("/v1/Pod")) },
 }
 
-func sets(names ...string) func(*Cluster) { return func(c *Cluster) { c.Sets = names } }
+func inClusterSets(names ...string) func(*Cluster) { return func(c *Cluster) { c.Sets = names } }
 
-func serving(kinds ...string) func(*Cluster) { return func(c *Cluster) { c.APIs = APIsOf(kinds) } }
+func servingKinds(kinds ...string) func(*Cluster) { return func(c *Cluster) { c.APIs = APIsOf(kinds) } }
 
-func property(key, value string) func(*Cluster) {
+func withProperty(key, value string) func(*Cluster) {
 	return func(c *Cluster) {
 		c.Properties = maps.Clone(c.Properties)
 		if c.Properties == nil {
@@ -46,9 +46,9 @@ func property(key, value string) func(*Cluster) {
 	}
 }
 
-// where a cluster is, through the API object, so that its fields are those that
+// locatedIn a cluster is, through the API object, so that its fields are those that
 // people set.
-func where(region, zone, provider string) func(*Cluster) {
+func locatedIn(region, zone, provider string) func(*Cluster) {
 	return func(c *Cluster) {
 		obj := v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Region: region, Zone: zone, Provider: provider}}
 		view := ClusterOf(&obj).ClusterView
@@ -56,20 +56,20 @@ func where(region, zone, provider string) func(*Cluster) {
 	}
 }
 
-// chosen clusters under a placement in YAML, as people write it.
-func chosen(t *testing.T, text string) string {
+// chosenClusters clusters under a placement in YAML, as people write it.
+func chosenClusters(t *testing.T, text string) string {
 	t.Helper()
 	var p v1alpha1.PlacementSpec
 	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
-	in := Input{Bundle: "b", Placement: p, Now: now}
+	in := Input{BundleUID: "b", Placement: p, Now: now}
 	for _, m := range members {
 		in.Clusters = append(in.Clusters, m())
 	}
 	var out []string
-	for _, v := range Schedule(in).Verdicts {
-		if v.Outcome == Placed {
+	for _, v := range DecidePlacement(in).Verdicts {
+		if v.Outcome == OutcomePlaced {
 			out = append(out, v.Cluster)
 		}
 	}
@@ -118,14 +118,14 @@ func TestPlacementFields(t *testing.T) {
 		{"clusterTolerations.effect", "clusterTolerations: [{key: dedicated, operator: Exists, effect: NoExecute}]", all},
 	} {
 		t.Run(tc.field, func(t *testing.T) {
-			if got := chosen(t, tc.placement); got != tc.want {
+			if got := chosenClusters(t, tc.placement); got != tc.want {
 				t.Errorf("chosen: %s, want %s", got, tc.want)
 			}
 		})
 	}
 }
 
-// Every leaf of a weight's target changes who weighs what.
+// Every leaf of a weight's target changes the weights.
 func TestWeightFields(t *testing.T) {
 	for _, tc := range []struct{ field, list, want string }{
 		{"targetCluster.clusterNames", "[{targetCluster: {clusterNames: [eu-1]}, weight: 2}]", "ap-1=0 eu-1=2 eu-2=0"},
@@ -135,7 +135,7 @@ func TestWeightFields(t *testing.T) {
 		{"targetCluster.fieldSelector.matchExpressions.key", "[{targetCluster: {fieldSelector: {matchExpressions: [{key: provider, operator: In, values: [metal]}]}}, weight: 1}]", "ap-1=1 eu-1=0 eu-2=0"},
 		{"targetCluster.fieldSelector.matchExpressions.operator", "[{targetCluster: {fieldSelector: {matchExpressions: [{key: region, operator: NotIn, values: [eu]}]}}, weight: 1}]", "ap-1=1 eu-1=0 eu-2=0"},
 		{"targetCluster.fieldSelector.matchExpressions.values", "[{targetCluster: {fieldSelector: {matchExpressions: [{key: zone, operator: In, values: [eu-a, eu-b]}]}}, weight: 1}]", "ap-1=0 eu-1=1 eu-2=1"},
-		{"weight", "[{targetCluster: {}, weight: 1000000}, {targetCluster: {clusterNames: [ap-1]}, weight: 5}]", "ap-1=1000005 eu-1=1000000 eu-2=1000000"},
+		{"weight", "[{targetCluster: {}, weight: 1000000}, {targetCluster: {clusterNames: [ap-1]}, weight: 5}]", "ap-1=1000000 eu-1=1000000 eu-2=1000000"},
 	} {
 		t.Run(tc.field, func(t *testing.T) {
 			var p v1alpha1.PlacementSpec
@@ -145,8 +145,8 @@ func TestWeightFields(t *testing.T) {
 			}
 			var got []string
 			for _, name := range []string{"ap-1", "eu-1", "eu-2"} {
-				in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{members[name]()}, Now: now}
-				got = append(got, name+"="+fmt.Sprint(Schedule(in).Verdicts[0].Weight))
+				in := Input{BundleUID: "b", Placement: p, Clusters: []Cluster{members[name]()}, Now: now}
+				got = append(got, name+"="+fmt.Sprint(DecidePlacement(in).Verdicts[0].Weight))
 			}
 			if text := strings.Join(got, " "); text != tc.want {
 				t.Errorf("weights %s, want %s", text, tc.want)
@@ -160,10 +160,10 @@ func TestWeightFields(t *testing.T) {
 func TestReplicaDivisionPreference(t *testing.T) {
 	var got []string
 	for _, preference := range []v1alpha1.ReplicaDivisionPreference{v1alpha1.DivideWeighted, ""} {
-		p := weights(weight(1, "a"), weight(2, "b"))
+		p := weightedPlacement(staticWeight(1, "a"), staticWeight(2, "b"))
 		p.ReplicaScheduling.ReplicaDivisionPreference = preference
-		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}, Now: now}
-		got = append(got, shares(Schedule(in), web))
+		in := Input{BundleUID: "b", Placement: p, Clusters: []Cluster{newCluster("a"), newCluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 9}}, Now: now}
+		got = append(got, formatShares(DecidePlacement(in), web))
 	}
 	if want := "a=3 b=6"; got[0] != want || got[1] != want {
 		t.Errorf("shares %q, want %q twice", got, want)
@@ -197,11 +197,11 @@ func TestClusterFields(t *testing.T) {
 				Accepted: true, Region: "eu", Zone: "z", Provider: "p",
 				Taints: []v1alpha1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &at}},
 			}}
-			if v := Schedule(Input{Placement: p, Clusters: []Cluster{ClusterOf(obj)}, Now: now}).Verdicts[0]; v.Outcome != Placed {
+			if v := DecidePlacement(Input{Placement: p, Clusters: []Cluster{ClusterOf(obj)}, Now: now}).Verdicts[0]; v.Outcome != OutcomePlaced {
 				t.Fatalf("before: %s", v)
 			}
 			tc.change(&obj.Spec)
-			v := Schedule(Input{Placement: p, Clusters: []Cluster{ClusterOf(obj)}, Now: now}).Verdicts[0]
+			v := DecidePlacement(Input{Placement: p, Clusters: []Cluster{ClusterOf(obj)}, Now: now}).Verdicts[0]
 			if got := string(v.Outcome) + " " + v.Filter; got != tc.want {
 				t.Errorf("after: %s, want %s", v, tc.want)
 			}
@@ -209,7 +209,7 @@ func TestClusterFields(t *testing.T) {
 	}
 }
 
-// Every other leaf of replicaScheduling changes who gets what. The names of the cases
+// Every other leaf of replicaScheduling changes the shares. The names of the cases
 // are the paths of the fields.
 func TestReplicaSchedulingFields(t *testing.T) {
 	for _, tc := range []struct{ field, scheduling, running, want, short string }{
@@ -218,7 +218,7 @@ func TestReplicaSchedulingFields(t *testing.T) {
 		{"replicaDivisionPreference Aggregated, bounded", "{replicaDivisionPreference: Aggregated, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [b]}, maxReplicas: 7}]}}", "b", "a=3 b=7", ""},
 		{"minReplicas", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, minReplicas: 4}, {targetCluster: {clusterNames: [b]}, weight: 9}]}}", "", "a=4 b=6", ""},
 		{"maxReplicas", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, maxReplicas: 2}, {targetCluster: {clusterNames: [b]}, weight: 1}]}}", "", "a=2 b=8", ""},
-		{"the tightest bounds", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, minReplicas: 6, maxReplicas: 9}, {targetCluster: {}, weight: 1, minReplicas: 2, maxReplicas: 8}]}}", "", "a=7 b=3", ""},
+		{"the tightest bounds", "{weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, weight: 1, minReplicas: 6, maxReplicas: 9}, {targetCluster: {}, weight: 1, minReplicas: 2, maxReplicas: 8}]}}", "", "a=6 b=4", ""},
 		{"onShortage PlaceWhatFits", "{onShortage: PlaceWhatFits, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 3}]}}", "b", "a=3 b=3", "4 of 10"},
 		{"onShortage PlaceNothing", "{onShortage: PlaceNothing, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 3}]}}", "b", "a=0 b=2", "8 of 10"},
 		{"onShortage PlaceNothing, where all fit", "{onShortage: PlaceNothing, weightPreference: {staticWeightList: [{targetCluster: {}, weight: 1, maxReplicas: 5}]}}", "b", "a=5 b=5", ""},
@@ -228,22 +228,22 @@ func TestReplicaSchedulingFields(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte("replicaScheduling: "+tc.scheduling), &p); err != nil {
 				t.Fatal(err)
 			}
-			in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 10}}, Now: now}
+			in := Input{BundleUID: "b", Placement: p, Clusters: []Cluster{newCluster("a"), newCluster("b")}, Workloads: []Workload{{Key: web.Key, Replicas: 10}}, Now: now}
 			if tc.running != "" {
-				in.Rows = map[string]atoll.RowSpec{tc.running: running(cluster(tc.running), web, 2)}
+				in.Rows = map[string]atoll.RowSpec{tc.running: runningRow(newCluster(tc.running), web, 2)}
 			}
-			d, short := Schedule(in), ""
-			for _, s := range d.Assign(nil).Short {
+			d, short := DecidePlacement(in), ""
+			for _, s := range d.AssignReplicas(nil).Shortages {
 				short = fmt.Sprintf("%d of %d", s.Unplaced, s.Replicas)
 			}
-			if got := shares(d, web); got != tc.want || short != tc.short {
+			if got := formatShares(d, web); got != tc.want || short != tc.short {
 				t.Errorf("shares %s, short %q; want %s, %q", got, short, tc.want, tc.short)
 			}
 		})
 	}
 }
 
-// What overrides set is the share of a cluster, and the others divide what it leaves.
+// An override sets the assigned replicas of a cluster, and the others divide the rest.
 func TestHandedShares(t *testing.T) {
 	rangedBy2 := v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, Ordinals: &v1alpha1.OrdinalRanges{Size: 2}}
 	for _, tc := range []struct {
@@ -258,7 +258,7 @@ func TestHandedShares(t *testing.T) {
 		{"none at all", web, v1alpha1.ReplicaScheduling{}, map[string]int64{"a": 0}, "a=0 b=5 c=5", 0},
 		{"more than there are", web, v1alpha1.ReplicaScheduling{}, map[string]int64{"a": 9, "b": 4}, "a=9 b=4 c=0", 0},
 		{"all clusters, and fewer", web, v1alpha1.ReplicaScheduling{}, map[string]int64{"a": 1, "b": 1, "c": 1}, "a=1 b=1 c=1", 7},
-		{"aside of weights and bounds", web, weights(weight(1, "b"), v1alpha1.StaticClusterWeight{TargetCluster: v1alpha1.ClusterAffinity{ClusterNames: []string{"c"}}, Weight: 1, MaxReplicas: 1}).ReplicaScheduling,
+		{"aside of weights and bounds", web, weightedPlacement(staticWeight(1, "b"), v1alpha1.StaticClusterWeight{TargetCluster: v1alpha1.ClusterAffinity{ClusterNames: []string{"c"}}, Weight: 1, MaxReplicas: 1}).ReplicaScheduling,
 			map[string]int64{"a": 2, "c": 3}, "a=2 b=5 c=3", 0},
 		{"by room", web, v1alpha1.ReplicaScheduling{ReplicaDivisionPreference: v1alpha1.DivideAggregated}, map[string]int64{"a": 4, "b": 6}, "a=4 b=6 c=0", 0},
 		{"no further than its range", db, rangedBy2, map[string]int64{"a": 6}, "a=2 b=2 c=2", 4},
@@ -266,36 +266,36 @@ func TestHandedShares(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := tc.workload
 			w.Replicas = 10
-			in := Input{Bundle: "b", Placement: v1alpha1.PlacementSpec{ReplicaScheduling: tc.r}, Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Workloads: []Workload{w}, Now: now,
-				Handed: map[string]map[string]int64{}}
+			in := Input{BundleUID: "b", Placement: v1alpha1.PlacementSpec{ReplicaScheduling: tc.r}, Clusters: []Cluster{newCluster("a"), newCluster("b"), newCluster("c")}, Workloads: []Workload{w}, Now: now,
+				OverriddenShares: map[string]map[string]int64{}}
 			for c, n := range tc.handed {
-				in.Handed[c] = map[string]int64{w.Key.String(): n}
+				in.OverriddenShares[c] = map[string]int64{w.Key.String(): n}
 			}
-			d := Schedule(in)
+			d := DecidePlacement(in)
 			var left int64
-			for _, s := range d.Assign(nil).Short {
+			for _, s := range d.AssignReplicas(nil).Shortages {
 				left += s.Unplaced
 			}
-			if got := shares(d, w); got != tc.want || left != tc.left {
+			if got := formatShares(d, w); got != tc.want || left != tc.left {
 				t.Errorf("%s, %d left; want %s, %d", got, left, tc.want, tc.left)
 			}
 		})
 	}
 	whole := db
 	whole.Replicas = 3
-	in := Input{Bundle: "b", Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{whole}, Rows: map[string]atoll.RowSpec{"b": home(cluster("b"), 3)}, Now: now,
-		Handed: map[string]map[string]int64{"a": {db.Key.String(): 9}, "b": {db.Key.String(): 5}}}
-	if got := shares(Schedule(in), whole); got != "a=0 b=5!" {
+	in := Input{BundleUID: "b", Clusters: []Cluster{newCluster("a"), newCluster("b")}, Workloads: []Workload{whole}, Rows: map[string]atoll.RowSpec{"b": homeRow(newCluster("b"), 3)}, Now: now,
+		OverriddenShares: map[string]map[string]int64{"a": {db.Key.String(): 9}, "b": {db.Key.String(): 5}}}
+	if got := formatShares(DecidePlacement(in), whole); got != "a=0 b=5!" {
 		t.Errorf("whole: %s", got)
 	}
-	// Where overrides would have none of it, it does not come; where it is, it stays at home.
+	// An override with 0 replicas keeps it out of a cluster; in its home it stays.
 	for at, want := range map[string]string{"": "a=0 b=3! c=0", "a": "a=0! b=0 c=0", "b": "a=0 b=3! c=0"} {
-		in.Clusters, in.Rows = []Cluster{cluster("a"), cluster("b"), cluster("c")}, nil
-		in.Handed = map[string]map[string]int64{"a": {db.Key.String(): 0}, "c": {db.Key.String(): 0}}
+		in.Clusters, in.Rows = []Cluster{newCluster("a"), newCluster("b"), newCluster("c")}, nil
+		in.OverriddenShares = map[string]map[string]int64{"a": {db.Key.String(): 0}, "c": {db.Key.String(): 0}}
 		if at != "" {
-			in.Rows = map[string]atoll.RowSpec{at: home(cluster(at), 3)}
+			in.Rows = map[string]atoll.RowSpec{at: homeRow(newCluster(at), 3)}
 		}
-		if got := shares(Schedule(in), whole); got != want {
+		if got := formatShares(DecidePlacement(in), whole); got != want {
 			t.Errorf("whole, at home in %q: %s, want %s", at, got, want)
 		}
 	}
@@ -306,28 +306,28 @@ func TestHandedShares(t *testing.T) {
 func TestKeepingIsNotHanded(t *testing.T) {
 	w := web
 	w.Replicas = 10
-	d := Schedule(Input{
-		Bundle: "b", Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Workloads: []Workload{w}, Now: now,
-		Placement: v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}},
-		Rows:      map[string]atoll.RowSpec{"a": {UID: cluster("a").UID, Assigned: map[string]int64{w.Key.String(): 4}}},
-		Handed:    map[string]map[string]int64{"a": {w.Key.String(): 0}, "b": {w.Key.String(): 0}},
+	d := DecidePlacement(Input{
+		BundleUID: "b", Clusters: []Cluster{newCluster("a"), newCluster("b"), newCluster("c")}, Workloads: []Workload{w}, Now: now,
+		Placement:        v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}},
+		Rows:             map[string]atoll.RowSpec{"a": {UID: newCluster("a").UID, Assigned: map[string]int64{w.Key.String(): 4}}},
+		OverriddenShares: map[string]map[string]int64{"a": {w.Key.String(): 0}, "b": {w.Key.String(): 0}},
 	})
-	if got := shares(d, w); got != "a=0 b=0 c=10" {
+	if got := formatShares(d, w); got != "a=0 b=0 c=10" {
 		t.Errorf("handed: %s", got)
 	}
-	kept := d.Keeping(map[string][]string{"a": {w.Key.String(), "another"}})
-	if got := shares(kept, w); got != "a=4 b=0 c=6" {
+	kept := d.KeepCurrentShares(map[string][]string{"a": {w.Key.String(), "another"}})
+	if got := formatShares(kept, w); got != "a=4 b=0 c=6" {
 		t.Errorf("a keeps: %s", got)
 	}
-	if got := shares(d.Keeping(nil), w); got != "a=0 b=0 c=10" {
-		t.Errorf("nobody keeps: %s", got)
+	if got := formatShares(d.KeepCurrentShares(nil), w); got != "a=0 b=0 c=10" {
+		t.Errorf("no cluster keeps its share: %s", got)
 	}
 }
 
 // A workload that is not divided goes where all of it may be, and no further.
 func TestWholeWithinBounds(t *testing.T) {
 	bounded := func(a, b int64) v1alpha1.PlacementSpec {
-		p := weights(weight(9, "a"), weight(1, "b"))
+		p := weightedPlacement(staticWeight(9, "a"), staticWeight(1, "b"))
 		list := p.ReplicaScheduling.WeightPreference.StaticWeightList
 		list[0].MaxReplicas, list[1].MaxReplicas = a, b
 		return p
@@ -342,12 +342,12 @@ func TestWholeWithinBounds(t *testing.T) {
 		{bounded(3, 5), 4, "a=0 b=4!", 0},
 		{bounded(3, 5), 7, "a=0 b=5!", 2},
 	} {
-		d := Schedule(Input{Bundle: "b", Placement: tc.p, Clusters: []Cluster{cluster("a"), cluster("b")}, Workloads: []Workload{{Key: db.Key, Replicas: tc.n}}, Now: now})
+		d := DecidePlacement(Input{BundleUID: "b", Placement: tc.p, Clusters: []Cluster{newCluster("a"), newCluster("b")}, Workloads: []Workload{{Key: db.Key, Replicas: tc.n}}, Now: now})
 		var left int64
-		for _, s := range d.Assign(nil).Short {
+		for _, s := range d.AssignReplicas(nil).Shortages {
 			left = s.Unplaced
 		}
-		if got := shares(d, db); got != tc.want || left != tc.left {
+		if got := formatShares(d, db); got != tc.want || left != tc.left {
 			t.Errorf("%d: %s, %d left; want %s, %d", tc.n, got, left, tc.want, tc.left)
 		}
 	}

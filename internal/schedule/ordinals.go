@@ -8,72 +8,72 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// span of ordinals, the end not in it.
-type span struct{ start, end int64 }
+// ordinalSpan is a range of ordinals; end is not in it.
+type ordinalSpan struct{ start, end int64 }
 
 // lastOrdinal that an API server admits as a start.
 const lastOrdinal = math.MaxInt32
 
-// assignRanged divides a StatefulSet: every cluster that runs some has a range of
-// ordinals of its own, of the size that the placement states, from multiples of which
-// the ranges begin. A range stays where it is as long as its row is there, whatever
-// share and size come to, and is nobody else's before its row is gone.
-func (s *sharing) assignRanged(item int) (left int64) {
-	w, key := &s.workloads[item], s.out.key(item)
+// assignRanged divides a StatefulSet. Every cluster that runs some of it has a range of
+// ordinals of its own, of the size that the placement states; ranges begin at multiples of
+// it. A range stays as long as its row is there, whatever the share and the size. No other
+// row gets it before.
+func (s *shareAssigner) assignRanged(item int) (left int64) {
+	w, key := &s.workloads[item], s.assignment.itemKey(item)
 	size := int64(max(s.scheduling.Ordinals.Size, 1))
-	starts, taken := s.ranges(w, key, size)
-	free := s.free
-	s.free, s.reach = slices.Clone(free), make([]int64, len(s.out.Shares))
+	starts, taken := s.heldRanges(w, key, size)
+	free := s.candidates
+	s.candidates, s.rangeLimits = slices.Clone(free), make([]int64, len(s.assignment.Shares))
 	reach := func(at int32, has int64) int64 {
 		most := size
-		if start := starts[at]; start != noStart {
+		if start := starts[at]; start != noRangeStart {
 			most = max(size, has)
-			if next := after(taken, start); next > start {
+			if next := nextStartAfter(taken, start); next > start {
 				most = min(most, next-start)
 			}
 		}
-		s.reach[at] = most
+		s.rangeLimits[at] = most
 		return most
 	}
-	for i := range s.free {
-		c := &s.free[i]
-		c.Max = min(c.Max, reach(c.at, c.Has))
+	for i := range s.candidates {
+		c := &s.candidates[i]
+		c.Max = min(c.Max, reach(c.shareIndex, c.Current))
 	}
 	for _, at := range s.idle {
 		reach(at, 0)
 	}
 	left = s.assignDivided(item)
-	s.free, s.reach = free, nil
-	return left + s.begins(item, starts, gaps{taken: taken, base: w.Start, size: size, start: w.Start})
+	s.candidates, s.rangeLimits = free, nil
+	return left + s.assignRangeStarts(item, starts, ordinalGaps{usedSpans: taken, base: w.Start, size: size, start: w.Start})
 }
 
-// begins gives clusters that have a share and no range one, in the order of their ranks,
-// and tells how many replicas there are no ordinals for.
-func (s *sharing) begins(item int, starts []int64, free gaps) (left int64) {
-	// As many as there are items for each cluster, in one piece.
+// assignRangeStarts gives ranges to clusters that have a share and no range, in the order of
+// their ranks. It returns how many replicas there are no ordinals for.
+func (s *shareAssigner) assignRangeStarts(item int, starts []int64, free ordinalGaps) (left int64) {
+	// One allocation for all items of all remaining clusters.
 	var begin []int64
 	var without []int32
-	for at := range s.out.Shares {
-		share := &s.out.Shares[at]
+	for at := range s.assignment.Shares {
+		share := &s.assignment.Shares[at]
 		n := len(share.Items)
-		if share.starts == nil && (starts[at] != noStart || share.Replicas[item] > 0) {
+		if share.rangeStarts == nil && (starts[at] != noRangeStart || share.Replicas[item] > 0) {
 			if len(begin) < n {
-				begin = slices.Repeat([]int64{noStart}, n*(len(s.out.Shares)-at))
+				begin = slices.Repeat([]int64{noRangeStart}, n*(len(s.assignment.Shares)-at))
 			}
-			share.starts, begin = begin[:n:n], begin[n:]
+			share.rangeStarts, begin = begin[:n:n], begin[n:]
 		}
 		switch {
-		case starts[at] != noStart:
-			share.starts[item] = starts[at]
+		case starts[at] != noRangeStart:
+			share.rangeStarts[item] = starts[at]
 		case share.Replicas[item] > 0:
 			without = append(without, int32(at))
 		}
 	}
-	s.byRank(without)
+	s.sortByRank(without)
 	for _, at := range without {
-		share := &s.out.Shares[at]
-		if start, ok := free.next(); ok {
-			share.starts[item] = start
+		share := &s.assignment.Shares[at]
+		if start, ok := free.nextGap(); ok {
+			share.rangeStarts[item] = start
 			continue
 		}
 		left += share.Replicas[item]
@@ -82,67 +82,67 @@ func (s *sharing) begins(item int, starts []int64, free gaps) (left int64) {
 	return left
 }
 
-// ranges that rows hold: where those of clusters that have a share begin, noStart for
-// those that hold none, and all that is taken, by start. A StatefulSet that was whole
-// begins at home where its template says.
-func (s *sharing) ranges(w *Workload, key string, size int64) (starts []int64, taken []span) {
-	starts = slices.Repeat([]int64{noStart}, len(s.out.Shares))
-	if len(s.all) == 0 {
+// heldRanges returns where the ranges of clusters with a share begin, noRangeStart for those
+// without one, and all taken ranges, by start. A StatefulSet that was whole begins at home
+// where its template states it.
+func (s *shareAssigner) heldRanges(w *Workload, key string, size int64) (starts []int64, taken []ordinalSpan) {
+	starts = slices.Repeat([]int64{noRangeStart}, len(s.assignment.Shares))
+	if len(s.allRows) == 0 {
 		return starts, nil
 	}
 	at := func(row *atoll.RowSpec) int64 {
-		start, has := row.Ordinals[key]
+		start, has := row.OrdinalStarts[key]
 		switch {
 		case has:
 			return start
-		case slices.Contains(row.Home, key):
+		case slices.Contains(row.HomeItems, key):
 			return w.Start
 		}
-		return noStart
+		return noRangeStart
 	}
 	for i := range starts {
-		if row := s.Verdicts[s.verdicts[i]].row; row != nil {
+		if row := s.Verdicts[s.verdicts[i]].storedRow; row != nil {
 			starts[i] = at(row)
 		}
 	}
-	taken = make([]span, 0, len(s.all))
-	for _, row := range s.all {
+	taken = make([]ordinalSpan, 0, len(s.allRows))
+	for _, row := range s.allRows {
 		start, has := at(&row), row.Assigned[key]
-		if start == noStart && has <= 0 {
+		if start == noRangeStart && has <= 0 {
 			continue
 		}
-		if start == noStart {
+		if start == noRangeStart {
 			start = w.Start
 		}
-		taken = append(taken, span{start, start + max(size, has)})
+		taken = append(taken, ordinalSpan{start, start + max(size, has)})
 	}
-	slices.SortFunc(taken, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
+	slices.SortFunc(taken, func(a, b ordinalSpan) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
 	return starts, taken
 }
 
-// after gives the first start above this one; 0: there is none.
-func after(taken []span, start int64) int64 {
-	i, _ := slices.BinarySearchFunc(taken, start+1, func(t span, at int64) int { return cmp.Compare(t.start, at) })
+// nextStartAfter returns the first start above this one; 0: there is none.
+func nextStartAfter(taken []ordinalSpan, start int64) int64 {
+	i, _ := slices.BinarySearchFunc(taken, start+1, func(t ordinalSpan, at int64) int { return cmp.Compare(t.start, at) })
 	if i == len(taken) {
 		return 0
 	}
 	return taken[i].start
 }
 
-// gaps are the multiples of size above base from which ranges touch none that is taken,
-// one after the other.
-type gaps struct {
-	taken             []span // by start
+// ordinalGaps are the multiples of size above base whose ranges touch no taken one, one
+// after the other.
+type ordinalGaps struct {
+	usedSpans         []ordinalSpan // by start
 	base, size, start int64
 }
 
-// next gap; not ok where there are no more ordinals.
-func (g *gaps) next() (start int64, ok bool) {
-	for len(g.taken) > 0 && g.taken[0].start < g.start+g.size {
-		if end := g.taken[0].end; end > g.start {
+// nextGap returns the next gap; not ok where there are no more ordinals.
+func (g *ordinalGaps) nextGap() (start int64, ok bool) {
+	for len(g.usedSpans) > 0 && g.usedSpans[0].start < g.start+g.size {
+		if end := g.usedSpans[0].end; end > g.start {
 			g.start = g.base + (end-g.base+g.size-1)/g.size*g.size
 		}
-		g.taken = g.taken[1:]
+		g.usedSpans = g.usedSpans[1:]
 	}
 	start = g.start
 	if ok = start+g.size-1 <= lastOrdinal; ok {

@@ -10,52 +10,52 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Ratings are what ClusterScores say. Make it with NewRatings; not for several goroutines
-// at once.
-type Ratings struct {
-	// rated lists, by namespace and cluster, the objects by name; lists are replaced,
+// ClusterRatings are the ratings of all ClusterScores. Make it with NewRatings. It is not
+// safe for concurrent use.
+type ClusterRatings struct {
+	// byCluster lists, by namespace and cluster, the objects by name. Lists are replaced,
 	// never changed.
-	rated map[[2]string][]*v1alpha1.ClusterScore
-	// of an object: the cluster that it rates.
-	of map[[2]string]string
-	// ends are when objects that rate a cluster stop to count; lists are replaced, never
+	byCluster map[[2]string][]*v1alpha1.ClusterScore
+	// clusterByObject is the cluster that an object rates.
+	clusterByObject map[[2]string]string
+	// expiries are when objects that rate a cluster expire. Lists are replaced, never
 	// changed.
-	ends map[string][]ending
+	expiries map[string][]ratingExpiry
 }
 
-// ending of the object of that namespace and name.
-type ending struct {
-	object [2]string
-	at     time.Time
+// ratingExpiry of the object of that namespace and name.
+type ratingExpiry struct {
+	object    [2]string
+	expiresAt time.Time
 }
 
-// NewRatings of nothing.
-func NewRatings() Ratings {
-	return Ratings{rated: map[[2]string][]*v1alpha1.ClusterScore{}, of: map[[2]string]string{}, ends: map[string][]ending{}}
+// NewRatings returns one without ratings.
+func NewRatings() ClusterRatings {
+	return ClusterRatings{byCluster: map[[2]string][]*v1alpha1.ClusterScore{}, clusterByObject: map[[2]string]string{}, expiries: map[string][]ratingExpiry{}}
 }
 
-// Clone of it, which changes apart.
-func (r *Ratings) Clone() Ratings {
-	return Ratings{rated: maps.Clone(r.rated), of: maps.Clone(r.of), ends: maps.Clone(r.ends)}
+// Clone returns an independent copy.
+func (r *ClusterRatings) Clone() ClusterRatings {
+	return ClusterRatings{byCluster: maps.Clone(r.byCluster), clusterByObject: maps.Clone(r.clusterByObject), expiries: maps.Clone(r.expiries)}
 }
 
-// Ends tells when the next of what rates the cluster stops to count; zero: nothing will.
-func (r *Ratings) Ends(cluster string, now time.Time) (next time.Time) {
-	for _, e := range r.ends[cluster] {
-		if now.Before(e.at) && (next.IsZero() || e.at.Before(next)) {
-			next = e.at
+// NextExpiry returns when the next rating of the cluster expires; zero: none does.
+func (r *ClusterRatings) NextExpiry(cluster string, now time.Time) (next time.Time) {
+	for _, e := range r.expiries[cluster] {
+		if now.Before(e.expiresAt) && (next.IsZero() || e.expiresAt.Before(next)) {
+			next = e.expiresAt
 		}
 	}
 	return next
 }
 
-// Ending lists the clusters of which something that rates them has an end, sorted.
-func (r *Ratings) Ending() []string { return slices.Sorted(maps.Keys(r.ends)) }
+// ExpiringClusters lists the clusters that have a rating which expires, sorted.
+func (r *ClusterRatings) ExpiringClusters() []string { return slices.Sorted(maps.Keys(r.expiries)) }
 
-// Of a cluster by a measure, from 0 to 1000, as the objects of one namespace rate it at
-// that time; false where none does.
-func (r *Ratings) Of(namespace, cluster, measure string, now time.Time) (value int64, rated bool) {
-	for _, o := range r.rated[[2]string{namespace, cluster}] {
+// RatingOf returns the rating of a cluster by a measure, from 0 to 1000, by the objects of
+// one namespace at that time; false where there is none.
+func (r *ClusterRatings) RatingOf(namespace, cluster, measure string, now time.Time) (value int64, rated bool) {
+	for _, o := range r.byCluster[[2]string{namespace, cluster}] {
 		if o.Spec.ValidUntil != nil && !now.Before(o.Spec.ValidUntil.Time) {
 			continue
 		}
@@ -68,68 +68,77 @@ func (r *Ratings) Of(namespace, cluster, measure string, now time.Time) (value i
 	return 0, false
 }
 
-// Knows tells whether an object of that name rates any cluster.
-func (r *Ratings) Knows(namespace, name string) bool {
-	_, known := r.of[[2]string{namespace, name}]
+// HasObject reports whether an object of that name rates a cluster.
+func (r *ClusterRatings) HasObject(namespace, name string) bool {
+	_, known := r.clusterByObject[[2]string{namespace, name}]
 	return known
 }
 
-// Put an object, and tell which cluster it rated before; empty if none.
-func (r *Ratings) Put(o *v1alpha1.ClusterScore) (was string) {
-	was = r.Forget(o.Namespace, o.Name)
+// PutScore stores an object, and returns the cluster that it rated before; empty if none.
+func (r *ClusterRatings) PutScore(o *v1alpha1.ClusterScore) (was string) {
+	was = r.RemoveScore(o.Namespace, o.Name)
 	key := [2]string{o.Namespace, o.Spec.ClusterName}
-	list := slices.Clone(r.rated[key])
+	list := slices.Clone(r.byCluster[key])
 	at, _ := slices.BinarySearchFunc(list, o.Name, func(o *v1alpha1.ClusterScore, name string) int { return strings.Compare(o.Name, name) })
-	r.rated[key], r.of[[2]string{o.Namespace, o.Name}] = slices.Insert(list, at, o), o.Spec.ClusterName
+	r.byCluster[key], r.clusterByObject[[2]string{o.Namespace, o.Name}] = slices.Insert(list, at, o), o.Spec.ClusterName
 	if o.Spec.ValidUntil != nil {
 		name := o.Spec.ClusterName
-		r.ends[name] = append(slices.Clip(r.ends[name]), ending{[2]string{o.Namespace, o.Name}, o.Spec.ValidUntil.Time})
+		r.expiries[name] = append(slices.Clip(r.expiries[name]), ratingExpiry{[2]string{o.Namespace, o.Name}, o.Spec.ValidUntil.Time})
 	}
 	return was
 }
 
-// Forget an object, and tell which cluster it rated; empty if there is none of that name.
-func (r *Ratings) Forget(namespace, name string) (cluster string) {
+// RemoveScore removes an object, and returns the cluster that it rated; empty if there is
+// none of that name.
+func (r *ClusterRatings) RemoveScore(namespace, name string) (cluster string) {
 	id := [2]string{namespace, name}
-	cluster, known := r.of[id]
+	cluster, known := r.clusterByObject[id]
 	if !known {
 		return ""
 	}
-	delete(r.of, id)
+	delete(r.clusterByObject, id)
 	key := [2]string{namespace, cluster}
-	rest := slices.DeleteFunc(slices.Clone(r.rated[key]), func(o *v1alpha1.ClusterScore) bool { return o.Name == name })
-	if r.rated[key] = rest; len(rest) == 0 {
-		delete(r.rated, key)
+	rest := slices.DeleteFunc(slices.Clone(r.byCluster[key]), func(o *v1alpha1.ClusterScore) bool { return o.Name == name })
+	if r.byCluster[key] = rest; len(rest) == 0 {
+		delete(r.byCluster, key)
 	}
-	if ends := r.ends[cluster]; len(ends) > 0 {
-		if ends = slices.DeleteFunc(slices.Clone(ends), func(e ending) bool { return e.object == id }); len(ends) > 0 {
-			r.ends[cluster] = ends
+	if ends := r.expiries[cluster]; len(ends) > 0 {
+		if ends = slices.DeleteFunc(slices.Clone(ends), func(e ratingExpiry) bool { return e.object == id }); len(ends) > 0 {
+			r.expiries[cluster] = ends
 		} else {
-			delete(r.ends, cluster)
+			delete(r.expiries, cluster)
 		}
 	}
 	return cluster
 }
 
-// RatedFor gives how clusters are rated for what such a source places in the namespace: by
-// what its people say of them, then by what the hub's do. What a cluster policy places is
-// rated by the hub's people alone. of is a table's, such as Ratings.Of.
-func RatedFor(namespace, source string, of func(namespace, cluster, measure string, now time.Time) (int64, bool), now func() time.Time) func(c *Cluster, measure string) int64 {
-	return func(c *Cluster, measure string) int64 {
-		at := now()
-		if namespace != "" && source != v1alpha1.SourceClusterPropagationPolicy {
-			if value, ok := of(namespace, c.Name, measure, at); ok {
-				return value
-			}
-		}
-		value, _ := of(atoll.SystemNamespace, c.Name, measure, at)
-		return value
-	}
+// RatingTable has the ratings of clusters, such as ClusterRatings.
+type RatingTable interface {
+	RatingOf(namespace, cluster, measure string, now time.Time) (value int64, rated bool)
 }
 
-// See the properties that a Cluster's agent reported, of those that the hub's admin listed:
-// sorted, without doubles.
-func (c *Cluster) See(reported []v1alpha1.ClusterProperty, listed []string) {
+// PlacementScope is what selects the ratings that a placement uses.
+type PlacementScope struct {
+	Namespace string
+	// Source is the kind of what places.
+	Source string
+}
+
+// RatingOf returns the rating of a cluster for placements of the scope: the namespace's own
+// first, then the hub's. Cluster policies use the hub's alone.
+func (s PlacementScope) RatingOf(t RatingTable, c *Cluster, measure string, now time.Time) int64 {
+	if s.Namespace != "" && s.Source != v1alpha1.SourceClusterPropagationPolicy {
+		if value, ok := t.RatingOf(s.Namespace, c.Name, measure, now); ok {
+			return value
+		}
+	}
+	value, _ := t.RatingOf(atoll.SystemNamespace, c.Name, measure, now)
+	return value
+}
+
+// AddListedProperties adds the reported properties of a Cluster that the hub's administrator
+// listed. listed is sorted, without duplicates.
+func (c *Cluster) AddListedProperties(reported []v1alpha1.ClusterProperty, listed []string) {
 	for i := range reported {
 		p := &reported[i]
 		if _, ok := slices.BinarySearch(listed, p.Name); !ok {

@@ -24,29 +24,37 @@ func TestRatingsEnd(t *testing.T) {
 	}
 	r := NewRatings()
 	for _, o := range []*v1alpha1.ClusterScore{score("shop", "x", "a", 9), score("bank", "x", "a", 5), score("bank", "y", "a", -5), score("shop", "y", "b", 0)} {
-		r.Put(o)
+		r.PutScore(o)
 	}
-	ends := func(r *Ratings, cluster string, want time.Time) {
+	ends := func(r *ClusterRatings, cluster string, want time.Time) {
 		t.Helper()
-		if got := r.Ends(cluster, now); !got.Equal(want) {
+		if got := r.NextExpiry(cluster, now); !got.Equal(want) {
 			t.Errorf("what rates %s ends at %s, want %s", cluster, got, want)
 		}
 	}
 	ends(&r, "a", at(5))
 	ends(&r, "b", time.Time{})
-	if got := r.Ending(); !slices.Equal(got, []string{"a"}) {
+	if got := r.ExpiringClusters(); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("ending are %q", got)
 	}
-	if got := r.Ends("a", at(5)); !got.Equal(at(9)) {
+	if got := r.NextExpiry("a", at(5)); !got.Equal(at(9)) {
 		t.Errorf("after the first the next is %s", got)
 	}
 	other := r.Clone()
-	other.Put(score("bank", "x", "b", 7))
+	other.PutScore(score("bank", "x", "b", 7))
 	ends(&other, "a", at(9))
 	ends(&other, "b", at(7))
-	other.Forget("shop", "x")
-	other.Forget("bank", "y")
+	other.RemoveScore("shop", "x")
+	other.RemoveScore("bank", "y")
 	ends(&other, "a", time.Time{})
 	ends(&r, "a", at(5))
 	ends(&r, "b", time.Time{})
+}
+
+func TestOnlyListedPropertiesAreSeen(t *testing.T) {
+	c := newCluster("a")
+	c.AddListedProperties([]v1alpha1.ClusterProperty{{Name: "gpus", Value: "4"}, {Name: "secret", Value: "x"}}, []string{"cpus", "gpus"})
+	if len(c.Properties) != 1 || c.Properties["gpus"] != "4" {
+		t.Errorf("properties %v", c.Properties)
+	}
 }

@@ -7,109 +7,111 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// FilterRebalance is what takes a Bundle that is placed from scratch out of a cluster,
-// or keeps it from coming to one.
+// FilterRebalance is what takes a Bundle that is placed from scratch out of a cluster, or
+// keeps it from coming to one.
 const FilterRebalance = "rebalance"
 
-// What is placed from scratch is decided once: each row remembers the rebalance that it
-// went through, and is then what any other row is. What a cluster's agent reports takes
-// nothing away in a rebalance either, and nothing moves to a cluster that is away.
+// A rebalance is decided once: each row remembers the rebalance that it went through, and is
+// then like any other row. A refusal that the agent reported takes nothing away in a
+// rebalance either, and nothing moves to a disconnected cluster.
 
-// anew tells whether the row has yet to go through the rebalance that was asked for.
-func (f *Filter) anew(row *atoll.RowSpec) bool {
-	return !f.rebalance.IsZero() && f.rebalance.After(row.Rebalanced())
+// needsRebalance reports whether the row has yet to go through the requested rebalance.
+func (f *Filter) needsRebalance(row *atoll.RowSpec) bool {
+	return !f.rebalanceAt.IsZero() && f.rebalanceAt.After(row.LastRebalance())
 }
 
-// afresh tells whether a row that runs the Bundle has yet to.
-func (f *Filter) afresh(rows map[string]atoll.RowSpec) bool {
-	if f.rebalance.IsZero() {
+// hasRowsToRebalance reports whether a row that runs the Bundle has yet to go through the
+// requested rebalance.
+func (f *Filter) hasRowsToRebalance(rows map[string]atoll.RowSpec) bool {
+	if f.rebalanceAt.IsZero() {
 		return false
 	}
 	for _, row := range rows {
-		if row.Placement != f.print && (row.Phase == atoll.RowActive || row.Phase == "") && f.anew(&row) {
+		if row.PlacementFingerprint != f.placementFingerprint && (row.Phase == atoll.RowActive || row.Phase == "") && f.needsRebalance(&row) {
 			return true
 		}
 	}
 	return false
 }
 
-// remember gives what a row is to remember of the placement: its print, and the rebalance
-// that it went through.
-func (f *Filter) remember(row *atoll.RowSpec) string {
-	if at := row.Rebalanced(); at.After(f.rebalance) {
-		return atoll.WithRebalance(atoll.WithoutRebalance(f.print), at)
+// rememberedFingerprint returns what a row is to remember of the placement: its fingerprint,
+// and the rebalance that it went through.
+func (f *Filter) rememberedFingerprint(row *atoll.RowSpec) string {
+	if at := row.LastRebalance(); at.After(f.rebalanceAt) {
+		return atoll.AppendRebalance(atoll.TrimRebalance(f.placementFingerprint), at)
 	}
-	return f.print
+	return f.placementFingerprint
 }
 
-// offerAnew offers a cluster whose row is to be chosen from scratch: as any newcomer, but
-// that it wins a tie.
-func (p *pool) offerAnew(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
-	c, active := &p.in.Clusters[at], row.Phase == atoll.RowActive || row.Phase == ""
-	if v.Outcome == Kept && active {
-		p.add(c, option{at: int32(at), prio: prioLocked, verdict: int32(len(d.Verdicts))}, facts{holds: true, avoid: p.filter.avoided(c), near: p.near, rated: p.in.Rated})
+// offerFromScratch offers a cluster whose row is to be chosen from scratch: like a newcomer,
+// except that it wins a tie.
+func (p *candidatePool) offerFromScratch(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
+	c, active := &p.input.Clusters[at], row.Phase == atoll.RowActive || row.Phase == ""
+	if v.Outcome == OutcomeKept && active {
+		p.addOption(c, candidateOption{clusterIndex: int32(at), priority: prioLocked, verdictIndex: int32(len(d.Verdicts))}, clusterFacts{runsBundle: true, avoidedTaints: p.filter.countAvoidedTaints(c), nearby: p.nearby, fleet: p.input.resolveFacts()})
 		return
 	}
-	if v.Outcome == Kept {
+	if v.Outcome == OutcomeKept {
 		why := atoll.ParseRowReason(row.Reason)
-		v.leave(FilterRebalance, cmp.Or(why.Word, atoll.RowPlacementEdited), why.Text)
+		v.setLeaving(FilterRebalance, cmp.Or(why.Reason, atoll.ReasonPlacementEdited), why.Text)
 		return
 	}
-	if i, lacks := p.lacks(c); lacks {
-		v.leave(FilterSpread, atoll.RowRebalanced, fmt.Sprintf("it has no %s, over which spreadConstraints[%d] spreads", what(&p.spread[i]), i))
+	if i, lacks := p.firstMissingSpread(c); lacks {
+		v.setLeaving(FilterSpread, atoll.ReasonRebalanced, fmt.Sprintf("it has no %s, over which spreadConstraints[%d] spreads", spreadFieldName(&p.spread[i]), i))
 		return
 	}
-	about := facts{avoid: p.filter.avoided(c), near: p.near, rated: p.in.Rated}
-	if p.scorer.load {
-		about.load, about.own = p.in.loadAt(at, row)
+	about := clusterFacts{avoidedTaints: p.filter.countAvoidedTaints(c), nearby: p.nearby, fleet: p.input.resolveFacts()}
+	if p.scores.needsPodLoad {
+		about.othersPods, about.ownPods = p.input.podLoadAt(at, row)
 	}
-	p.add(c, option{at: int32(at), prio: prioNew, verdict: int32(len(d.Verdicts))}, about)
+	p.addOption(c, candidateOption{clusterIndex: int32(at), priority: prioNew, verdictIndex: int32(len(d.Verdicts))}, about)
 	p.options[len(p.options)-1].rank = 0
 }
 
-// away tells whether a newcomer is not to be chosen in a rebalance since it is not in
-// touch; its verdict says so.
-func (p *pool) away(c *Cluster, v *Verdict) bool {
-	if !p.fresh || p.in.Healthy == nil || p.in.Healthy(c) {
+// refuseDisconnected refuses a newcomer in a rebalance that is not connected, and sets its
+// verdict.
+func (p *candidatePool) refuseDisconnected(c *Cluster, v *Verdict) bool {
+	if !p.fromScratch || p.input.resolveFacts().IsConnected(c) {
 		return false
 	}
-	v.Outcome, v.Placement = Out, ""
+	v.Outcome, v.PlacementFingerprint = OutcomeOut, ""
 	v.Filter, v.Reason = FilterRebalance, "it is away, and a rebalance moves nothing to a cluster that is"
 	return true
 }
 
-// leftBehind says of a cluster that runs the Bundle that others were chosen from scratch.
-func (v *Verdict) leftBehind() {
-	v.leave(FilterRebalance, atoll.RowRebalanced, fmt.Sprintf("others were chosen from scratch; it scores %d of 1000", toThousand(v.Score)))
+// leaveForRebalance sets the verdict on a cluster that runs the Bundle when others were
+// chosen from scratch.
+func (v *Verdict) leaveForRebalance() {
+	v.setLeaving(FilterRebalance, atoll.ReasonRebalanced, fmt.Sprintf("others were chosen from scratch; it scores %d of 1000", toThousand(v.Score)))
 }
 
-// earlier looks for the group that a rebalance uses instead of the current one: the first
-// in which a cluster that is in touch fits. Not found: the current one stays.
-func (f *Filter) earlier(in *Input, current int) (group int, found bool) {
-	if !f.afresh(in.Rows) {
+// findRebalanceGroup finds the group that a rebalance uses instead of the current one: the
+// first in which a connected cluster fits. Not found: the current one stays.
+func (f *Filter) findRebalanceGroup(in *Input, current int) (group int, found bool) {
+	if !f.hasRowsToRebalance(in.Rows) {
 		return 0, false
 	}
 	for g := range current {
-		if f.fallbacks[g].admitsHealthy(in) {
+		if f.affinityGroups[g].fitsConnectedCluster(in) {
 			return g, true
 		}
 	}
 	return 0, false
 }
 
-// fromScratch gives the claims as of clusters that have nothing of the workload yet, where
-// that is to be divided so; what a cluster runs of it now is room that it has.
-func (s *sharing) fromScratch(item int, claims []Claim) []Claim {
-	if !s.anew || s.workloads[item].stateful() {
-		return claims
+// clearCurrentShares returns the candidates without current shares, where the workload is
+// divided from scratch. Running replicas of it count as free capacity.
+func (s *shareAssigner) clearCurrentShares(item int, candidates []ShareCandidate) []ShareCandidate {
+	if !s.hasFromScratch || s.workloads[item].isUndivided() {
+		return candidates
 	}
-	out, key := make([]Claim, len(claims)), s.out.key(item)
-	for i, c := range claims {
-		if s.out.Shares[c.at].Anew {
-			if c.Room >= 0 {
-				c.Room += min(s.assigned(c.at, key), Unbounded-c.Room)
+	out, key := make([]ShareCandidate, len(candidates)), s.assignment.itemKey(item)
+	for i, c := range candidates {
+		if s.assignment.Shares[c.shareIndex].FromScratch {
+			if c.FreeCapacity >= 0 {
+				c.FreeCapacity += min(s.assignedReplicas(c.shareIndex, key), Unbounded-c.FreeCapacity)
 			}
-			c.Has = 0
+			c.Current = 0
 		}
 		out[i] = c
 	}

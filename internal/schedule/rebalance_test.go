@@ -10,22 +10,26 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/freecapacity"
 )
 
-// rebalance decides for a Bundle that was to be placed from scratch at a time, and does
+// decideRebalance decides for a Bundle that was to be placed from scratch at a time, and does
 // what is decided.
-func (w *world) rebalance(p v1alpha1.PlacementSpec, at time.Time, away ...string) Decision {
-	in := w.input(p)
-	in.Filter = Terms{Placement: p, Rebalance: at}.Compile()
-	in.Healthy = func(c *Cluster) bool { return !strings.Contains(strings.Join(away, " "), c.Name) }
-	d := Schedule(in)
+func (w *simulatedFleet) decideRebalance(p v1alpha1.PlacementSpec, at time.Time, away ...string) Decision {
+	in := w.buildInput(p)
+	in.Filter = FilterTerms{Placement: p, Rebalance: at}.CompileFilter()
+	in.Facts = fakeFacts{
+		pods:      func(c *Cluster) int64 { return w.load[c.Name] },
+		connected: func(c *Cluster) bool { return !strings.Contains(strings.Join(away, " "), c.Name) },
+	}
+	d := DecidePlacement(in)
 	for _, v := range d.Verdicts {
 		row, has := w.rows[v.Cluster]
 		switch v.Outcome {
-		case Placed, Kept:
-			row.UID, row.Phase, row.Placement = v.UID, atoll.RowActive, v.Placement
+		case OutcomePlaced, OutcomeKept:
+			row.UID, row.Phase, row.PlacementFingerprint = v.UID, atoll.RowActive, v.PlacementFingerprint
 			w.rows[v.Cluster] = row
-		case Leaves:
+		case OutcomeLeaves:
 			if row.Phase = atoll.RowLeaving; has {
 				w.rows[v.Cluster] = row
 			}
@@ -34,13 +38,15 @@ func (w *world) rebalance(p v1alpha1.PlacementSpec, at time.Time, away ...string
 	return d
 }
 
-// free sets what a cluster has left of 100 CPUs.
-func (w *world) free(name string, n int64) { w.clusters[name] = cluster(name, cpus(100, n)) }
+// setFreeCPUs sets what a cluster has left of 100 CPUs.
+func (w *simulatedFleet) setFreeCPUs(name string, n int64) {
+	w.clusters[name] = newCluster(name, withCPUs(100, n))
+}
 
-// What a cluster runs of the Bundle itself does not count against it, nor for it: a row's
-// pods, or 1 where it states none.
+// A cluster's own rows of the Bundle do not count against it, nor for it: a row's pods, or 1 if it
+// states none.
 func TestARebalanceDoesNotCountItsOwnPods(t *testing.T) {
-	p := placement(t, "{maxClusters: 1}") // by Balance
+	p := parsePlacement(t, "{maxClusters: 1}") // by Balance
 	for name, tc := range map[string]struct {
 		pods, a, b int64
 		want       string
@@ -49,15 +55,15 @@ func TestARebalanceDoesNotCountItsOwnPods(t *testing.T) {
 		"without its own there are more":  {20, 31, 10, "b"},
 		"it states none":                  {0, 11, 11, "a"},
 	} {
-		w := newWorld(cluster("a"))
-		w.decide(p)
+		w := newWorld(newCluster("a"))
+		w.decideAndApply(p)
 		row := w.rows["a"]
-		row.Pods = tc.pods
+		row.RequestedPods = tc.pods
 		w.rows["a"] = row
-		w.clusters["b"] = cluster("b")
+		w.clusters["b"] = newCluster("b")
 		w.load["a"], w.load["b"] = tc.a, tc.b
-		if d := w.rebalance(p, now); outcomes(d, Placed) != tc.want {
-			t.Errorf("%s: %s", name, told(d))
+		if d := w.decideRebalance(p, now); formatOutcomes(d, OutcomePlaced) != tc.want {
+			t.Errorf("%s: %s", name, formatGroupDecision(d))
 		}
 	}
 }
@@ -70,71 +76,71 @@ func TestARebalanceChoosesFromScratchOnce(t *testing.T) {
 		"{maxClusters: 1, rescheduling: {when: WhenBetter, minDwell: 24h, moveCost: 1000}" + byCPU + "}",
 		"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: cpu}, {name: Steady, weight: 100}]}",
 	} {
-		p := placement(t, placementText)
-		w := newWorld(cluster("a", cpus(100, 50)), cluster("b", cpus(100, 40)))
-		w.decide(p)
-		w.free("b", 100)
-		if d := w.decide(p); outcomes(d, Placed) != "a" {
-			t.Fatalf("%s: without a rebalance it went to %s", placementText, outcomes(d, Placed))
+		p := parsePlacement(t, placementText)
+		w := newWorld(newCluster("a", withCPUs(100, 50)), newCluster("b", withCPUs(100, 40)))
+		w.decideAndApply(p)
+		w.setFreeCPUs("b", 100)
+		if d := w.decideAndApply(p); formatOutcomes(d, OutcomePlaced) != "a" {
+			t.Fatalf("%s: without a rebalance it went to %s", placementText, formatOutcomes(d, OutcomePlaced))
 		}
-		d := w.rebalance(p, now)
-		if outcomes(d, Placed) != "b" || outcomes(d, Leaves) != "a" {
-			t.Fatalf("%s: %s", placementText, told(d))
+		d := w.decideRebalance(p, now)
+		if formatOutcomes(d, OutcomePlaced) != "b" || formatOutcomes(d, OutcomeLeaves) != "a" {
+			t.Fatalf("%s: %s", placementText, formatGroupDecision(d))
 		}
-		v, _ := d.Verdict("a")
-		if v.Word != atoll.RowRebalanced || v.Filter != FilterRebalance || v.Reason != "others were chosen from scratch; it scores 500 of 1000" && !strings.Contains(placementText, "Steady") {
-			t.Errorf("%s: a %s, %s", placementText, v, v.Word)
+		v, _ := d.FindVerdict("a")
+		if v.RowReason != atoll.ReasonRebalanced || v.Filter != FilterRebalance || v.Reason != "others were chosen from scratch; it scores 500 of 1000" && !strings.Contains(placementText, "Steady") {
+			t.Errorf("%s: a %s, %s", placementText, v, v.RowReason)
 		}
-		w.free("a", 100)
-		w.free("b", 1)
-		if d := w.rebalance(p, now); outcomes(d, Placed) != "b" || outcomes(d, Leaves) != "a" {
-			t.Errorf("%s: under way, it turned round: %s", placementText, told(d))
+		w.setFreeCPUs("a", 100)
+		w.setFreeCPUs("b", 1)
+		if d := w.decideRebalance(p, now); formatOutcomes(d, OutcomePlaced) != "b" || formatOutcomes(d, OutcomeLeaves) != "a" {
+			t.Errorf("%s: under way, it turned round: %s", placementText, formatGroupDecision(d))
 		}
-		w.gone()
-		if d := w.rebalance(p, now); outcomes(d, Placed) != "b" {
-			t.Errorf("%s: the same rebalance moved it again: %s", placementText, told(d))
+		w.removeLeavingRows()
+		if d := w.decideRebalance(p, now); formatOutcomes(d, OutcomePlaced) != "b" {
+			t.Errorf("%s: the same rebalance moved it again: %s", placementText, formatGroupDecision(d))
 		}
-		if d := w.decide(p); outcomes(d, Placed) != "b" {
-			t.Errorf("%s: without the annotation it moved: %s", placementText, told(d))
+		if d := w.decideAndApply(p); formatOutcomes(d, OutcomePlaced) != "b" {
+			t.Errorf("%s: without the annotation it moved: %s", placementText, formatGroupDecision(d))
 		}
-		if d := w.rebalance(p, now.Add(-time.Minute)); outcomes(d, Placed) != "b" {
-			t.Errorf("%s: an older rebalance moved it: %s", placementText, told(d))
+		if d := w.decideRebalance(p, now.Add(-time.Minute)); formatOutcomes(d, OutcomePlaced) != "b" {
+			t.Errorf("%s: an older rebalance moved it: %s", placementText, formatGroupDecision(d))
 		}
-		if d := w.rebalance(p, now.Add(time.Millisecond)); outcomes(d, Placed) != "a" {
-			t.Errorf("%s: a later rebalance did not: %s", placementText, told(d))
+		if d := w.decideRebalance(p, now.Add(time.Millisecond)); formatOutcomes(d, OutcomePlaced) != "a" {
+			t.Errorf("%s: a later rebalance did not: %s", placementText, formatGroupDecision(d))
 		}
 	}
 }
 
-// Where nothing is better, nothing moves: neither for the tie of equal scores, nor because
-// the Bundle itself is what its cluster holds more than others.
+// Nothing moves without a better place: neither for the tie of equal scores, nor because the
+// Bundle itself is the surplus of its cluster.
 func TestARebalanceMovesNothingInVain(t *testing.T) {
-	p := placement(t, "{maxClusters: 2}")
+	p := parsePlacement(t, "{maxClusters: 2}")
 	for seed := range 50 {
 		pods := int64(seed) // 0 counts as 1
 		w := newWorld()
 		for i := range 6 {
-			w.clusters[fmt.Sprint("c", i)] = cluster(fmt.Sprint("c", i))
+			w.clusters[fmt.Sprint("c", i)] = newCluster(fmt.Sprint("c", i))
 		}
-		in := w.input(p)
-		in.Bundle = fmt.Sprint("bundle", seed)
-		first := Schedule(in)
+		in := w.buildInput(p)
+		in.BundleUID = fmt.Sprint("bundle", seed)
+		first := DecidePlacement(in)
 		for _, v := range first.Verdicts {
-			if v.Outcome == Placed {
-				w.rows[v.Cluster] = atoll.RowSpec{UID: v.UID, Phase: atoll.RowActive, Placement: v.Placement, Pods: pods}
+			if v.Outcome == OutcomePlaced {
+				w.rows[v.Cluster] = atoll.RowSpec{UID: v.UID, Phase: atoll.RowActive, PlacementFingerprint: v.PlacementFingerprint, RequestedPods: pods}
 				w.load[v.Cluster] = max(pods, 1)
 			}
 		}
-		in = w.input(p)
-		in.Bundle = fmt.Sprint("other", seed) // another order of equals
-		in.Filter = Terms{Placement: p, Rebalance: now}.Compile()
-		if d := Schedule(in); outcomes(d, Placed) != outcomes(first, Placed) {
-			t.Fatalf("%s moved to %s", outcomes(first, Placed), outcomes(d, Placed))
+		in = w.buildInput(p)
+		in.BundleUID = fmt.Sprint("other", seed) // another order of equals
+		in.Filter = FilterTerms{Placement: p, Rebalance: now}.CompileFilter()
+		if d := DecidePlacement(in); formatOutcomes(d, OutcomePlaced) != formatOutcomes(first, OutcomePlaced) {
+			t.Fatalf("%s moved to %s", formatOutcomes(first, OutcomePlaced), formatOutcomes(d, OutcomePlaced))
 		}
-		one := strings.Fields(outcomes(first, Placed))[0]
+		one := strings.Fields(formatOutcomes(first, OutcomePlaced))[0]
 		w.load[one]++
-		if d := Schedule(in); strings.Contains(outcomes(d, Placed), one) {
-			t.Fatalf("%s has another Bundle, and it stays there: %s", one, outcomes(d, Placed))
+		if d := DecidePlacement(in); strings.Contains(formatOutcomes(d, OutcomePlaced), one) {
+			t.Fatalf("%s has another Bundle, and it stays there: %s", one, formatOutcomes(d, OutcomePlaced))
 		}
 	}
 }
@@ -142,121 +148,138 @@ func TestARebalanceMovesNothingInVain(t *testing.T) {
 // Clusters that drifted are left by a rebalance where the hub says that they did; what
 // only their agent reports, and that they are not accepted, takes nothing away.
 func TestARebalanceLeavesWhatDrifted(t *testing.T) {
-	prod := affinity(v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod")})
+	prod := affinityPlacement(v1alpha1.ClusterAffinity{LabelSelector: labelSelectorOf("env", "prod")})
 	for _, tc := range []struct {
 		name string
 		was  Cluster
 		now  Cluster
 		want Outcome
 	}{
-		{"a label", cluster("a", label("env", "prod")), cluster("a"), Leaves},
-		{"a taint", cluster("a", label("env", "prod")), cluster("a", label("env", "prod"), taint("full", "", corev1.TaintEffectNoSchedule, 0)), Leaves},
-		{"not accepted", cluster("a", label("env", "prod")), cluster("a", func(c *Cluster) { c.Accepted = false }), Kept},
-		{"nothing", cluster("a", label("env", "prod")), cluster("a", label("env", "prod")), Placed},
+		{"a label", newCluster("a", withLabel("env", "prod")), newCluster("a"), OutcomeLeaves},
+		{"a taint", newCluster("a", withLabel("env", "prod")), newCluster("a", withLabel("env", "prod"), withTaint("full", "", corev1.TaintEffectNoSchedule, 0)), OutcomeLeaves},
+		{"not accepted", newCluster("a", withLabel("env", "prod")), newCluster("a", func(c *Cluster) { c.Accepted = false }), OutcomeKept},
+		{"nothing", newCluster("a", withLabel("env", "prod")), newCluster("a", withLabel("env", "prod")), OutcomePlaced},
 	} {
 		for _, text := range []string{"{}", "{maxClusters: 2}"} {
-			p := placement(t, text)
+			p := parsePlacement(t, text)
 			p.ClusterAffinity = prod.ClusterAffinity
-			w := newWorld(tc.was, cluster("b", label("env", "prod")))
-			w.decide(p)
+			w := newWorld(tc.was, newCluster("b", withLabel("env", "prod")))
+			w.decideAndApply(p)
 			w.clusters["a"] = tc.now
-			if v, _ := w.decide(p).Verdict("a"); v.Outcome == Leaves {
+			if v, _ := w.decideAndApply(p).FindVerdict("a"); v.Outcome == OutcomeLeaves {
 				t.Fatalf("%s: it leaves without a rebalance", tc.name)
 			}
-			d := w.rebalance(p, now)
-			v, _ := d.Verdict("a")
-			if v.Outcome != tc.want || tc.want == Leaves && v.Word != atoll.RowRebalanced {
-				t.Errorf("%s, %s: %s %s, want %s", tc.name, text, v, v.Word, tc.want)
+			d := w.decideRebalance(p, now)
+			v, _ := d.FindVerdict("a")
+			if v.Outcome != tc.want || tc.want == OutcomeLeaves && v.RowReason != atoll.ReasonRebalanced {
+				t.Errorf("%s, %s: %s %s, want %s", tc.name, text, v, v.RowReason, tc.want)
 			}
-			if again, _ := w.rebalance(p, now).Verdict("a"); again.Outcome != tc.want {
+			if again, _ := w.decideRebalance(p, now).FindVerdict("a"); again.Outcome != tc.want {
 				t.Errorf("%s, %s: then %s", tc.name, text, again)
 			}
 		}
 	}
 	// A kind that a cluster does not serve any more is what its agent says.
-	w := newWorld(cluster("a"), cluster("b"))
-	terms := Terms{Kinds: []string{KindName("x.io/v1", "Thing")}, Rebalance: now}
-	serves := cluster("a")
-	serves.APIs = &APIs{}
-	w.rows["a"] = row(serves, v1alpha1.PlacementSpec{})
+	w := newWorld(newCluster("a"), newCluster("b"))
+	terms := FilterTerms{Kinds: []string{FormatKindName("x.io/v1", "Thing")}, Rebalance: now}
+	serves := newCluster("a")
+	serves.APIs = &ServedAPIs{}
+	w.rows["a"] = activeRow(serves, v1alpha1.PlacementSpec{})
 	w.clusters["a"] = serves
-	in := w.input(v1alpha1.PlacementSpec{})
-	in.Filter = terms.Compile()
-	if v, _ := Schedule(in).Verdict("a"); v.Outcome != Kept {
+	in := w.buildInput(v1alpha1.PlacementSpec{})
+	in.Filter = terms.CompileFilter()
+	if v, _ := DecidePlacement(in).FindVerdict("a"); v.Outcome != OutcomeKept {
 		t.Errorf("what an agent reports: %s", v)
 	}
 }
 
 // A rebalance that cannot be had changes nothing, is not forgotten, and is done when it can.
 func TestARebalanceThatCannotBeHadWaits(t *testing.T) {
-	p := placement(t, "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]"+byCPU+"}")
-	w := newWorld(cluster("a", where("eu", "", ""), cpus(100, 50)), cluster("b", where("us", "", ""), cpus(100, 50)))
-	w.decide(p)
-	w.clusters["b"] = cluster("b", where("eu", "", ""), cpus(100, 50))
-	w.clusters["c"] = cluster("c", where("eu", "", ""), cpus(100, 100))
-	d := w.rebalance(p, now)
-	if d.Unmet == "" || outcomes(d, Kept) != "a b" {
-		t.Fatalf("unmet %q: %s", d.Unmet, told(d))
+	p := parsePlacement(t, "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]"+byCPU+"}")
+	w := newWorld(newCluster("a", locatedIn("eu", "", ""), withCPUs(100, 50)), newCluster("b", locatedIn("us", "", ""), withCPUs(100, 50)))
+	w.decideAndApply(p)
+	w.clusters["b"] = newCluster("b", locatedIn("eu", "", ""), withCPUs(100, 50))
+	w.clusters["c"] = newCluster("c", locatedIn("eu", "", ""), withCPUs(100, 100))
+	d := w.decideRebalance(p, now)
+	if d.UnmetSpread == "" || formatOutcomes(d, OutcomeKept) != "a b" {
+		t.Fatalf("unmet %q: %s", d.UnmetSpread, formatGroupDecision(d))
 	}
-	w.clusters["d"] = cluster("d", where("us", "", ""), cpus(100, 10))
-	if d := w.rebalance(p, now); outcomes(d, Placed) != "c d" || outcomes(d, Leaves) != "a b" {
-		t.Errorf("then %s", told(d))
+	w.clusters["d"] = newCluster("d", locatedIn("us", "", ""), withCPUs(100, 10))
+	if d := w.decideRebalance(p, now); formatOutcomes(d, OutcomePlaced) != "c d" || formatOutcomes(d, OutcomeLeaves) != "a b" {
+		t.Errorf("then %s", formatGroupDecision(d))
 	}
 	// Nothing fits any more: what runs is kept.
-	q := affinity(v1alpha1.ClusterAffinity{LabelSelector: matching("env", "prod")})
-	w = newWorld(cluster("a", label("env", "prod")))
-	w.decide(q)
-	w.clusters["a"] = cluster("a")
-	if d := w.rebalance(q, now); !d.NoFit || outcomes(d, Kept) != "a" {
-		t.Errorf("nothing fits: %s", told(d))
+	q := affinityPlacement(v1alpha1.ClusterAffinity{LabelSelector: labelSelectorOf("env", "prod")})
+	w = newWorld(newCluster("a", withLabel("env", "prod")))
+	w.decideAndApply(q)
+	w.clusters["a"] = newCluster("a")
+	if d := w.decideRebalance(q, now); !d.NoFit || formatOutcomes(d, OutcomeKept) != "a" {
+		t.Errorf("nothing fits: %s", formatGroupDecision(d))
+	}
+}
+
+// A rebalance leaves a cluster that lost the field over which the placement spreads.
+func TestARebalanceLeavesAClusterWithoutTheSpreadField(t *testing.T) {
+	p := parsePlacement(t, "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]"+byCPU+"}")
+	w := newWorld(newCluster("a", locatedIn("eu", "", ""), withCPUs(100, 50)), newCluster("b", locatedIn("us", "", ""), withCPUs(100, 50)))
+	w.decideAndApply(p)
+	w.clusters["a"] = newCluster("a", withCPUs(100, 50))
+	w.clusters["c"] = newCluster("c", locatedIn("eu", "", ""), withCPUs(100, 10))
+	d := w.decideRebalance(p, now)
+	if got := formatOutcomes(d, OutcomePlaced); got != "b c" {
+		t.Errorf("placed in %s", got)
+	}
+	v, _ := d.FindVerdict("a")
+	if v.Outcome != OutcomeLeaves || v.Filter != FilterSpread || v.ReasonCode() != atoll.ReasonRebalanced || v.Reason != "it has no region, over which spreadConstraints[0] spreads" {
+		t.Errorf("%+v", v)
 	}
 }
 
 // Nothing moves to a cluster that is away, however good it looks.
-func TestARebalanceMovesNothingToWhoIsAway(t *testing.T) {
-	p := placement(t, "{maxClusters: 1"+byCPU+"}")
-	w := newWorld(cluster("a", cpus(100, 50)))
-	w.decide(p)
-	w.free("b", 100)
-	w.free("c", 60)
-	if d := w.rebalance(p, now, "b"); outcomes(d, Placed) != "c" {
-		t.Errorf("b is away: %s", told(d))
+func TestARebalanceMovesNothingToADisconnectedCluster(t *testing.T) {
+	p := parsePlacement(t, "{maxClusters: 1"+byCPU+"}")
+	w := newWorld(newCluster("a", withCPUs(100, 50)))
+	w.decideAndApply(p)
+	w.setFreeCPUs("b", 100)
+	w.setFreeCPUs("c", 60)
+	if d := w.decideRebalance(p, now, "b"); formatOutcomes(d, OutcomePlaced) != "c" {
+		t.Errorf("b is away: %s", formatGroupDecision(d))
 	}
-	w.gone()
-	if d := w.rebalance(p, now.Add(time.Second), "b", "a"); outcomes(d, Placed) != "c" {
-		t.Errorf("all others are away: %s", told(d))
+	w.removeLeavingRows()
+	if d := w.decideRebalance(p, now.Add(time.Second), "b", "a"); formatOutcomes(d, OutcomePlaced) != "c" {
+		t.Errorf("all others are away: %s", formatGroupDecision(d))
 	}
 }
 
 // A rebalance uses the first group in which a cluster in touch fits, whatever failback says.
 func TestARebalanceGoesBackToTheFirstGroup(t *testing.T) {
-	p := ladder(nil)
-	a, c := cluster("a", atHome), cluster("c", inCloud)
-	start := func() *world {
+	p := threeGroups(nil)
+	a, c := newCluster("a", atHome), newCluster("c", inCloud)
+	start := func() *simulatedFleet {
 		w := newWorld(a, c)
 		w.rows["c"] = inGroup(p, "cloud", c)
 		return w
 	}
-	if d := start().decide(p); told(d) != "c=Placed" || d.Group != "cloud" {
-		t.Fatalf("without a rebalance: %s in %s", told(d), d.Group)
+	if d := start().decideAndApply(p); formatGroupDecision(d) != "c=Placed" || d.Group != "cloud" {
+		t.Fatalf("without a rebalance: %s in %s", formatGroupDecision(d), d.Group)
 	}
 	w := start()
-	if d := w.rebalance(p, now, "a"); told(d) != "c=Placed" || d.Group != "cloud" {
-		t.Errorf("a is away: %s in %s", told(d), d.Group)
+	if d := w.decideRebalance(p, now, "a"); formatGroupDecision(d) != "c=Placed" || d.Group != "cloud" {
+		t.Errorf("a is away: %s in %s", formatGroupDecision(d), d.Group)
 	}
 	w = start()
-	if d := w.rebalance(p, now); told(d) != "a=Placed c=Leaves" || d.Group != "own" {
-		t.Errorf("%s in %s", told(d), d.Group)
+	if d := w.decideRebalance(p, now); formatGroupDecision(d) != "a=Placed c=Leaves" || d.Group != "own" {
+		t.Errorf("%s in %s", formatGroupDecision(d), d.Group)
 	}
-	if d := w.rebalance(p, now); told(d) != "a=Placed c=Leaves" || d.Group != "own" {
-		t.Errorf("under way: %s in %s", told(d), d.Group)
+	if d := w.decideRebalance(p, now); formatGroupDecision(d) != "a=Placed c=Leaves" || d.Group != "own" {
+		t.Errorf("under way: %s in %s", formatGroupDecision(d), d.Group)
 	}
 	// An earlier group that cannot give what is asked for is not used.
 	p.SpreadConstraints = []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByCluster, MinGroups: 2}}
-	w = newWorld(a, c, cluster("d", inCloud))
-	w.rows["c"], w.rows["d"] = inGroup(p, "cloud", c), inGroup(p, "cloud", cluster("d"))
-	if d := w.rebalance(p, now); told(d) != "c=Placed d=Placed" || d.Group != "cloud" {
-		t.Errorf("the first group is too small: %s in %s", told(d), d.Group)
+	w = newWorld(a, c, newCluster("d", inCloud))
+	w.rows["c"], w.rows["d"] = inGroup(p, "cloud", c), inGroup(p, "cloud", newCluster("d"))
+	if d := w.decideRebalance(p, now); formatGroupDecision(d) != "c=Placed d=Placed" || d.Group != "cloud" {
+		t.Errorf("the first group is too small: %s in %s", formatGroupDecision(d), d.Group)
 	}
 }
 
@@ -264,53 +287,53 @@ func TestARebalanceGoesBackToTheFirstGroup(t *testing.T) {
 // come to is then what it has, also while it has more.
 func TestARebalanceDividesFromScratch(t *testing.T) {
 	web := web
-	web.Requests, web.Replicas = atoll.Requests{CPU: 1000}, 12
+	web.Requests, web.Replicas = freecapacity.ReplicaRequests{CPU: 1000}, 12
 	key := web.Key.String()
 	for _, tc := range []struct{ how, first, want string }{
 		// From scratch a has room for its own 10, and b and c for 20 each.
 		{"weightPreference: {dynamicWeight: AvailableReplicas}", "a=10 b=2 c=0", "a=2 b=5 c=5"},
 		{"replicaDivisionPreference: Aggregated", "a=10 b=2 c=0", "12 in one"},
 	} {
-		p := placement(t, "{replicaScheduling: {replicaSchedulingType: Divided, "+tc.how+"}}")
+		p := parsePlacement(t, "{replicaScheduling: {replicaSchedulingType: Divided, "+tc.how+"}}")
 		rows := map[string]atoll.RowSpec{}
 		for name, n := range map[string]int64{"a": 10, "b": 2, "c": 0} {
-			r := row(cluster(name), p)
+			r := activeRow(newCluster(name), p)
 			r.Assigned = map[string]int64{key: n}
 			rows[name] = r
 		}
-		in := Input{Bundle: "b", Placement: p, Clusters: []Cluster{cluster("a"), cluster("b"), cluster("c")}, Workloads: []Workload{web}, Rows: rows, Now: now}
-		rooms := map[string]atoll.Room{"a": {}, "b": room(t, "1 cpu=18000m memory=1Mi pods=50"), "c": room(t, "1 cpu=20000m memory=1Mi pods=50")}
-		shown := func(a Assignment) string {
-			one := func(c string) int64 { return a.Of(c).Assigned()[key] }
+		in := Input{BundleUID: "b", Placement: p, Clusters: []Cluster{newCluster("a"), newCluster("b"), newCluster("c")}, Workloads: []Workload{web}, Rows: rows, Now: now}
+		rooms := map[string]freecapacity.Classes{"a": {}, "b": parseRoom(t, "1 cpu=18000m memory=1Mi pods=50"), "c": parseRoom(t, "1 cpu=20000m memory=1Mi pods=50")}
+		shown := func(a ReplicaAssignment) string {
+			one := func(c string) int64 { return a.ShareOf(c).AssignedReplicas()[key] }
 			if strings.Contains(tc.how, "Aggregated") && (one("b") == 12 || one("c") == 12) {
 				return "12 in one"
 			}
 			return fmt.Sprintf("a=%d b=%d c=%d", one("a"), one("b"), one("c"))
 		}
-		if got := shown(Schedule(in).WithRoom(known(rooms).of).Assign(nil)); got != tc.first {
+		if got := shown(DecidePlacement(in).WithFreeCapacity(knownRoom(rooms).lookUp).AssignReplicas(nil)); got != tc.first {
 			t.Fatalf("%s: without a rebalance %s, want %s", tc.how, got, tc.first)
 		}
-		in.Filter = Terms{Placement: p, Rebalance: now}.Compile()
-		d := Schedule(in).WithRoom(known(rooms).of)
-		a := d.Assign(nil)
+		in.Filter = FilterTerms{Placement: p, Rebalance: now}.CompileFilter()
+		d := DecidePlacement(in).WithFreeCapacity(knownRoom(rooms).lookUp)
+		a := d.AssignReplicas(nil)
 		if got := shown(a); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.how, got, tc.want)
 		}
-		// What grows has grown, what shrinks waits: the next division leaves all as it is.
+		// Growing rows have grown, shrinking ones wait: the next division leaves all as it is.
 		for _, v := range d.Verdicts {
-			r, share := rows[v.Cluster], a.Of(v.Cluster)
-			if !share.Anew {
-				t.Errorf("%s: the share of %s is not said to be anew", tc.how, v.Cluster)
+			r, share := rows[v.Cluster], a.ShareOf(v.Cluster)
+			if !share.FromScratch {
+				t.Errorf("%s: the share of %s is not marked as divided from scratch", tc.how, v.Cluster)
 			}
-			if n := share.Assigned()[key]; n < r.Assigned[key] {
-				r.Due = map[string]int64{key: n}
+			if n := share.AssignedReplicas()[key]; n < r.Assigned[key] {
+				r.ShrinkTo = map[string]int64{key: n}
 			} else {
 				r.Assigned = map[string]int64{key: n}
 			}
-			r.Placement = v.Placement
+			r.PlacementFingerprint = v.PlacementFingerprint
 			rows[v.Cluster] = r
 		}
-		again := Schedule(in).WithRoom(known{"a": room(t, "1 cpu=90000m memory=1Mi pods=500"), "b": {}, "c": {}}.of).Assign(nil)
+		again := DecidePlacement(in).WithFreeCapacity(knownRoom{"a": parseRoom(t, "1 cpu=90000m memory=1Mi pods=500"), "b": {}, "c": {}}.lookUp).AssignReplicas(nil)
 		if got := shown(again); got != tc.want {
 			t.Errorf("%s: under way it became %s, want %s", tc.how, got, tc.want)
 		}

@@ -8,82 +8,70 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/freecapacity"
 )
 
 // Input of one decision.
 type Input struct {
-	// Bundle UID: decides between clusters with equal claims.
-	Bundle    string
+	// BundleUID decides between equal clusters.
+	BundleUID string
 	Placement v1alpha1.PlacementSpec
-	// Filter is the Terms compiled, if the caller has it; nil: Schedule compiles the
-	// placement alone.
+	// Filter is the compiled FilterTerms; nil: the placement alone is compiled.
 	Filter    *Filter
 	WhenUnfit v1alpha1.WhenUnfit
-	// Clusters: all of the fleet, or at least all that fit or hold a row, but for
-	// Elsewhere.
+	// Clusters: all of the fleet, or at least all that fit or hold a row, except
+	// UnlistedHolders.
 	Clusters []Cluster
-	// Admitted says of each of Clusters, which are in the order of their names then, what
-	// the filter's Admits does, where the caller knows that; nil: it is asked. Not for
-	// placements of groups.
-	Admitted []bool
-	// Loads says of each of Clusters, which are in the order of their names then, what Load
-	// would; nil: it is asked.
-	Loads []int64
-	// Elsewhere counts clusters that are not listed, and that fit and hold a row.
-	Elsewhere int
-	// Load tells how many pods a cluster was assigned, for the score Balance; nil: none.
-	// It answers the same while Schedule runs.
-	Load func(c *Cluster) int64 `json:"-"`
-	// Near gives, for the scores Affinity and AntiAffinity, the clusters of each of the
-	// Bundles that are asked for, this one never among them; nil: there are none.
-	Near func(*v1alpha1.NearBundles) [][]atoll.ClusterView `json:"-"`
-	// Fits tells how many replicas of the workloads a cluster has room for, those that it
-	// runs of them included; false: nobody knows. Asked where replicas are divided by room
-	// and not all that fit are chosen, or there are groups to fall back to; nil: nobody
-	// knows of any.
-	Fits func(c *Cluster) (replicas int64, known bool) `json:"-"`
-	// Rated gives, for the score ClusterScore, how the cluster is rated by a measure, from
-	// 0 to 1000; nil: 0.
-	Rated func(c *Cluster, measure string) int64 `json:"-"`
-	// Terse leaves out verdicts on clusters that do not fit and hold nothing.
-	Terse bool
-	// Workloads whose replicas are shared out: the items that the content marks as
-	// divided. None under Duplicated.
+	// AdmittedClusters is, by index in Clusters, the result of the filter's AdmitsCluster;
+	// nil: the filter is asked. Clusters are sorted by name then. Not for placements of
+	// groups.
+	AdmittedClusters []bool
+	// PodLoads is, by index in Clusters, the result of Facts.AssignedPods; nil: the facts are
+	// read. Clusters are sorted by name then.
+	PodLoads []int64
+	// UnlistedHolders counts clusters that fit and hold a row, and are not listed.
+	UnlistedHolders int
+	// Facts about the clusters; nil: NoFacts.
+	Facts FleetFacts `json:"-"`
+	// NearbyBundles has, by index of the scores Affinity and AntiAffinity in
+	// Placement.Scores, the selected Bundles. This Bundle is never among them.
+	NearbyBundles [][]BundleClusters
+	// UseFreeCapacity: Facts.FreeReplicas counts where replicas are divided by capacity, and
+	// not all fitting clusters are chosen or there are groups to fall back to.
+	UseFreeCapacity bool
+	// SkipExplanations leaves out explanations, and verdicts on clusters that do not fit and
+	// hold nothing.
+	SkipExplanations bool
+	// Workloads whose replicas are divided: the items that the content marks as divided.
+	// None under Duplicated.
 	Workloads []Workload
-	// Handed are shares that overrides set, by cluster name and item key.
-	Handed map[string]map[string]int64
-	// Demand of the content that is to be held; nil: the capacity that clusters state is
-	// not looked at.
+	// OverriddenShares are shares that overrides set, by cluster name and item key.
+	OverriddenShares map[string]map[string]int64
+	// Demand of the content; nil: stated capacity does not count.
 	Demand *Demand
-	// Used tells, of a cluster that states its capacity, what other Bundles use there and
-	// what this one does; nil: nothing. It answers the same while Schedule runs.
-	Used func(c *Cluster) (others, own Use) `json:"-"`
 	// Rows by cluster name.
 	Rows map[string]atoll.RowSpec
-	// Better is what the last decision said of it. NotBackBefore is when an earlier group
-	// may be used again, however long it was well; zero: at any time.
-	Better        Better
-	NotBackBefore time.Time
-	// Healthy tells of a cluster that fits whether it is in touch, for failback; nil:
-	// all are. It answers the same while Schedule runs.
-	Healthy func(c *Cluster) bool `json:"-"`
-	Now     time.Time
+	// PendingFailback of the last decision. FailbackNotBefore is when an earlier group may
+	// be used again at the earliest; zero: at any time.
+	PendingFailback   PendingFailback
+	FailbackNotBefore time.Time
+	Now               time.Time
 
-	// crowded clusters fit in groups that were looked at, and have no capacity left.
-	crowded []string
+	// capacityBlocked clusters fit in groups that were tried, and have no capacity left.
+	capacityBlocked []string
 }
 
-// admits tells whether the filter admits a cluster that holds no row.
-func (in *Input) admits(f *Filter, at int) bool {
-	if in.Admitted != nil {
-		return in.Admitted[at]
+// isAdmitted reports whether the filter admits a cluster that holds no row.
+func (in *Input) isAdmitted(f *Filter, at int) bool {
+	if in.AdmittedClusters != nil {
+		return in.AdmittedClusters[at]
 	}
-	return f.Admits(&in.Clusters[at])
+	return f.AdmitsCluster(&in.Clusters[at])
 }
 
-// row that a cluster holds of the Bundle; nil: none, or one that is on its way out, or
-// another cluster's of that name.
-func (in *Input) row(c *Cluster) *atoll.RowSpec {
+// heldRow returns the row that a cluster holds of the Bundle; nil: none, or one that is
+// being removed, or one of another cluster of that name.
+func (in *Input) heldRow(c *Cluster) *atoll.RowSpec {
 	r, has := in.Rows[c.Name]
 	if !has || r.UID != c.UID || r.Phase == atoll.RowRemoving && !c.Deleting {
 		return nil
@@ -91,21 +79,21 @@ func (in *Input) row(c *Cluster) *atoll.RowSpec {
 	return &r
 }
 
-// Outcome for one cluster.
+// Outcome of a decision for one cluster.
 type Outcome string
 
 // The outcomes.
 const (
-	// Placed: the cluster fits and is to hold the Bundle.
-	Placed Outcome = "Placed"
-	// Kept: the cluster does not fit any more, and keeps what it runs.
-	Kept Outcome = "Kept"
-	// Leaves: the cluster holds the Bundle and is to lose it.
-	Leaves Outcome = "Leaves"
-	// Out: the cluster does not fit and holds nothing.
-	Out Outcome = "Out"
-	// Gone: there is a row, but the Cluster is deleted; nobody will act on it.
-	Gone Outcome = "Gone"
+	// OutcomePlaced: the cluster fits and is to hold the Bundle.
+	OutcomePlaced Outcome = "Placed"
+	// OutcomeKept: the cluster does not fit any more, and keeps what it runs.
+	OutcomeKept Outcome = "Kept"
+	// OutcomeLeaves: the cluster holds the Bundle and is to lose it.
+	OutcomeLeaves Outcome = "Leaves"
+	// OutcomeOut: the cluster does not fit and holds nothing.
+	OutcomeOut Outcome = "Out"
+	// OutcomeGone: there is a row, but the Cluster is deleted, so that no agent acts on it.
+	OutcomeGone Outcome = "Gone"
 )
 
 // Verdict on one cluster.
@@ -114,190 +102,240 @@ type Verdict struct {
 	// UID of the Cluster; empty when there is none of that name.
 	UID     string
 	Outcome Outcome
-	// Filter that refuses the cluster, and why; empty when it fits.
+	// Filter that refuses the cluster, and the reason; empty when it fits.
 	Filter string
 	Reason string
-	// Word of the row's reason for Kept and Leaves: one of atoll.RowUnfit and so on.
-	Word string
+	// RowReason for kept and leaving rows: one of atoll.ReasonUnfit and so on.
+	RowReason atoll.Reason
 	// Orphan: the cluster leaves the fleet, and what it has stays there.
 	Orphan bool
-	// Placement fingerprint that the row is to remember.
-	Placement string
-	// EvictAt is when a NoExecute taint will take the Bundle out; zero: never.
+	// PlacementFingerprint that the row is to remember.
+	PlacementFingerprint string
+	// EvictAt is when a NoExecute taint will evict the Bundle; zero: never.
 	EvictAt time.Time
-	// Weight in divisions, for Placed and Kept, and the bounds of shares.
+	// Weight in divisions, and the bounds of shares, for placed and kept clusters.
 	Weight int64
-	Bounds Bounds
-	// Group among the decision groups, for Placed and Kept; empty: in none.
+	Bounds ReplicaBounds
+	// Group among the decision groups, for placed and kept clusters; empty: none.
 	Group string
-	// Anew: the row goes through a rebalance by this decision, so that its share is
+	// FromScratch: this decision takes the row through a rebalance, so that its share is
 	// divided from scratch.
-	Anew bool
-	// Score among the clusters that were chosen from, of 1,000,000, and what it is made of,
-	// which a Terse decision does not say; both are empty where all that fit are taken.
-	Score  int64
-	Rating *Rating
-	// Full says which bound of the cluster's stated capacity keeps the row at the revision
-	// and the share that it has; empty: none does.
-	Full string
+	FromScratch bool
+	// Score of an option, of 1,000,000, and its parts, which are left out with
+	// SkipExplanations. Both are empty where all that fit are taken.
+	Score          int64
+	ScoreBreakdown *ScoreBreakdown
+	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
+	// its revision and share; empty: none does.
+	CapacityReason string
 
-	// row of that name, if there is one; holds: it is the cluster's, and not on its way
-	// out. Both are told where something is divided. at is where the decision keeps the room
-	// of the cluster.
-	row   *atoll.RowSpec
-	holds bool
-	at    int32
+	// storedRow of that name, if there is one. holdsRow: it is the cluster's, and not being
+	// removed. Both are set where workloads are divided. capacityIndex is the cluster's
+	// index in Decision.freeCapacity.
+	storedRow     *atoll.RowSpec
+	holdsRow      bool
+	capacityIndex int32
 }
+
+// IsHolder reports whether the cluster is to hold the Bundle.
+func (v *Verdict) IsHolder() bool { return v.Outcome == OutcomePlaced || v.Outcome == OutcomeKept }
 
 // Decision about a Bundle. Read-only.
 type Decision struct {
 	// Verdicts on all clusters of the input and on all rows, by cluster name.
 	Verdicts []Verdict
-	// NoFit: no cluster fits, and that is not on purpose.
+	// NoFit: no cluster fits, and the placement does not want that.
 	NoFit bool
-	// Unmet says which minimum of the spread cannot be had, so that nothing changes;
-	// NoFit is set then too.
-	Unmet string
-	// Hungry: of clusters that come to fit, one may be chosen. Not said where all that
-	// fit are.
-	Hungry bool
-	// Reserve names, where a Terse decision chose all that were wanted, the ReserveDepth
-	// best of the others of each kind: as long as clusters do not change, a decision over
-	// these and those that have rows chooses what one over all would, if it chooses no more
-	// than ReserveDepth anew.
-	Reserve []string
+	// UnmetSpread states the minimum of the spread that cannot be met, so that nothing
+	// changes. NoFit is set too.
+	UnmetSpread string
+	// WantsMore: the placement can still choose a cluster that starts to fit. It is false
+	// where all that fit are taken.
+	WantsMore bool
+	// ReserveClusters are, with SkipExplanations and where all wanted clusters were chosen,
+	// the ReserveDepth best others of each kind. While clusters do not change, a decision
+	// over these and the row holders chooses like one over the fleet, if it chooses at most
+	// ReserveDepth new ones.
+	ReserveClusters []string
 	// EvictAt is when the first eviction is due; zero: none is.
 	EvictAt time.Time
-	// LookAt is when a dwell ends that keeps a better place from being taken, or a hold
-	// time that keeps an earlier group from being used again; zero: none does. Standing is
-	// how scores stood where the Bundle may move; nil: it may not now.
-	LookAt   time.Time
-	Standing *Standing
+	// RecheckAt is when a dwell ends that prevents a move, or a hold time that prevents a
+	// failback; zero: none does. ScoreThresholds are set where the Bundle may move; nil: it
+	// may not now.
+	RecheckAt       time.Time
+	ScoreThresholds *ScoreThresholds
 	// Group of clusterAffinities that is in use; empty where there are none.
 	Group string
-	// Better group that is to be used again at BetterAt, if it stays well; the next Input
-	// says it again. FailsBack: one will be, once it is well.
-	Better    Better
-	BetterAt  time.Time
-	FailsBack bool
-	// EarlierFull: one that comes before fits, and has not room for all replicas.
-	EarlierFull bool
-	// Choice tells how was chosen among the clusters that fit, and Groups of each of the
-	// clusterAffinities why it is in use or not; nil where there are none, and in a Terse
-	// decision.
-	Choice *Choice
+	// PendingFailback is to be used again at FailbackAt, if it stays healthy; the next Input
+	// repeats it. AwaitsFailback: an earlier group is used again once it is healthy.
+	PendingFailback PendingFailback
+	FailbackAt      time.Time
+	AwaitsFailback  bool
+	// EarlierGroupFull: an earlier group fits, and lacks free capacity for all replicas.
+	EarlierGroupFull bool
+	// Choice explains the choice among the clusters that fit, Groups why each of the
+	// clusterAffinities is in use or not; nil where there are none, and with
+	// SkipExplanations.
+	Choice *ChoiceExplanation
 	Groups []AffinityGroup
-	// Crowded names clusters whose stated capacity keeps the Bundle out, or its row from
-	// changing: with more of it the decision may be another. In no order, some may be there
-	// twice.
-	Crowded []string
+	// CapacityBlocked names clusters whose stated capacity keeps the Bundle out, or its row
+	// from changing. With more capacity the decision may differ. Unordered, with duplicates.
+	CapacityBlocked []string
 
-	seed       string
+	tieSeed    string
 	scheduling v1alpha1.ReplicaScheduling
 	workloads  []Workload
-	// all rows that there are, those that are Removing and others' too.
-	all map[string]atoll.RowSpec
-	// room of clusters where it is known, nil where it is not, by their verdicts; nil: of
-	// none.
-	room []atoll.Room
-	// handed are shares that overrides set, by cluster name and item key.
-	handed map[string]map[string]int64
-	// demand of the content, and the stated capacity of the clusters that are to hold it,
-	// by name, of those that state any.
-	demand *Demand
-	stated map[string]stated
+	// summedWeights: see FilterTerms. hasSummedWeight: the weight of a chosen cluster is larger by
+	// that rule.
+	summedWeights, hasSummedWeight bool
+	// allRows includes rows that are being removed and rows of other clusters of that name.
+	allRows map[string]atoll.RowSpec
+	// freeCapacity by capacityIndex, nil where it is not known; a nil slice: of none.
+	freeCapacity []freecapacity.Classes
+	// overriddenShares are shares that overrides set, by cluster name and item key.
+	overriddenShares map[string]map[string]int64
+	// demand of the content, and the stated capacity of the clusters that are to hold it, by
+	// name.
+	demand         *Demand
+	statedCapacity map[string]statedCapacity
 }
 
-// Schedule decides.
-func Schedule(in Input) Decision {
+// DecidePlacement decides which clusters hold a Bundle. It is pure: it changes no argument,
+// and is safe for concurrent use if the facts of the input are.
+func DecidePlacement(in Input) Decision {
 	f := in.Filter
 	if f == nil {
-		f = Compile(in.Placement)
+		f = CompilePlacement(in.Placement)
 	}
-	if f.Grouped() {
-		return f.decideGroups(in)
+	if f.HasGroups() {
+		return f.decideByGroups(in)
 	}
-	return f.decide(in)
+	return f.decideSingleGroup(in)
 }
 
-// decide by a placement, or by one of its groups.
-func (f *Filter) decide(in Input) Decision {
-	d := Decision{seed: in.Bundle, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads, handed: in.Handed, demand: in.Demand}
+// decideSingleGroup decides by a placement without groups, or by one of its groups.
+func (f *Filter) decideSingleGroup(in Input) Decision {
+	d := &groupDecider{filter: f, input: &in, weigh: compileWeights(in.Placement.ReplicaScheduling, f.summedWeights), placed: in.UnlistedHolders}
+	d.Decision = Decision{
+		tieSeed: in.BundleUID, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads,
+		overriddenShares: in.OverriddenShares, demand: in.Demand, summedWeights: f.summedWeights, Verdicts: make([]Verdict, 0, len(in.Rows)+1),
+	}
+	if f.summedWeights {
+		d.weighByLargest = compileWeights(in.Placement.ReplicaScheduling, false)
+	}
 	if len(in.Workloads) > 0 {
-		d.all = in.Rows
+		d.allRows = in.Rows
 	}
-	var among *pool
 	if f.choice != nil {
-		in.Clusters = inOrder(in.Clusters)
-		among = newPool(f, &in)
+		in.Clusters = sortClusters(in.Clusters)
+		d.pool = newCandidatePool(f, &in)
 	}
-	weigh := weigher(in.Placement.ReplicaScheduling)
-	// part of a cluster that is to hold the Bundle in what follows from that.
-	part := func(v *Verdict, c *Cluster) {
-		v.Weight, v.Bounds = weigh(c)
-		v.Group = f.group(c)
-		d.state(&in, v, c)
-	}
-	seen, placed := 0, in.Elsewhere
-	d.Verdicts = make([]Verdict, 0, len(in.Rows)+1)
 	for i := range in.Clusters {
-		c := &in.Clusters[i]
-		r, has := in.Rows[c.Name]
-		var row *atoll.RowSpec
-		if has {
-			seen++
-			if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) {
-				row = &r
-			}
-		}
-		if in.Terse && !has && !in.admits(f, i) {
-			continue
-		}
-		v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: Placed, Placement: f.print}
-		if has || !in.Terse {
-			v = f.judge(c, row, in.WhenUnfit, in.Now)
-		}
-		if has && d.all != nil {
-			kept := r // the others are not to be in the heap
-			v.row, v.holds = &kept, row != nil
-		}
-		if d.admit(f, &in, c, row, &v); in.Terse && !has && v.Outcome == Out {
-			continue
-		}
-		if among != nil && among.offer(i, row, &v, &d) {
-			continue
-		}
-		if v.Outcome == Placed || v.Outcome == Kept {
-			part(&v, c)
-		}
-		if v.Outcome == Placed && among == nil {
-			placed++
-		}
-		if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
-			d.EvictAt = v.EvictAt
-		}
-		d.Verdicts = append(d.Verdicts, v)
+		d.decideCluster(i)
 	}
-	if among != nil {
-		placed += d.choose(among, part)
+	if d.pool != nil {
+		d.placed += d.applyChoice()
 	}
-	if seen < len(in.Rows) {
-		d.gone(in)
+	if d.rowsFound < len(in.Rows) {
+		d.addVanishedClusters()
 	}
-	byCluster(d.Verdicts)
+	sortVerdicts(d.Verdicts)
 	for i := range d.Verdicts {
-		d.Verdicts[i].at = int32(i)
+		d.Verdicts[i].capacityIndex = int32(i)
 	}
-	if placed == 0 && !atoll.IsNowhere(in.Placement) {
+	if d.placed == 0 && !atoll.IsNowhere(in.Placement) {
 		d.NoFit = true
-		d.keepAll(part, in)
+		d.keepLeavingRows()
 	}
-	return d
+	return d.Decision
 }
 
-// byCluster sorts verdicts. What came with a choice or with rows alone stands behind the
-// others, which mostly are in order: it is put in among them.
-func byCluster(vs []Verdict) {
+// groupDecider is the work on one decideSingleGroup.
+type groupDecider struct {
+	Decision
+	filter *Filter
+	input  *Input
+	weigh  func(*Cluster) (int64, ReplicaBounds)
+	// weighByLargest is the present rule where weigh has another; else nil.
+	weighByLargest func(*Cluster) (int64, ReplicaBounds)
+	// pool of the clusters that may be chosen; nil: all that fit are taken.
+	pool *candidatePool
+	// placed counts the clusters that fit, rowsFound the rows whose clusters are listed.
+	placed, rowsFound int
+}
+
+// decideCluster adds the verdict on one of the input's clusters, or offers the cluster to
+// the pool.
+func (d *groupDecider) decideCluster(at int) {
+	in, c := d.input, &d.input.Clusters[at]
+	r, has := in.Rows[c.Name]
+	if !has {
+		d.decideNewcomer(at, c)
+		return
+	}
+	d.rowsFound++
+	var row *atoll.RowSpec
+	if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) {
+		row = &r
+	}
+	v := d.filter.judgeByUsedGroup(c, row, in.WhenUnfit, in.Now)
+	if d.allRows != nil {
+		kept := r // r itself stays on the stack
+		v.storedRow, v.holdsRow = &kept, row != nil
+	}
+	d.applyCapacityFilter(c, row, &v)
+	if d.pool == nil || !d.pool.offerCluster(at, row, &v, &d.Decision) {
+		d.addVerdict(v, c)
+	}
+}
+
+// decideNewcomer is decideCluster for a cluster without a row. Without explanations,
+// clusters that do not fit have no verdict.
+func (d *groupDecider) decideNewcomer(at int, c *Cluster) {
+	in, v := d.input, Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomePlaced, PlacementFingerprint: d.filter.placementFingerprint}
+	switch {
+	case !in.SkipExplanations:
+		v = d.filter.judgeByUsedGroup(c, nil, in.WhenUnfit, in.Now)
+	case !in.isAdmitted(d.filter, at):
+		return
+	}
+	if d.applyCapacityFilter(c, nil, &v); in.SkipExplanations && v.Outcome == OutcomeOut {
+		return
+	}
+	if d.pool == nil || !d.pool.offerCluster(at, nil, &v, &d.Decision) {
+		d.addVerdict(v, c)
+	}
+}
+
+// addVerdict adds a verdict that the choice, if there is one, does not decide.
+func (d *groupDecider) addVerdict(v Verdict, c *Cluster) {
+	if v.IsHolder() {
+		d.completeHolder(&v, c)
+	}
+	if v.Outcome == OutcomePlaced && d.pool == nil {
+		d.placed++
+	}
+	if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
+		d.EvictAt = v.EvictAt
+	}
+	d.Verdicts = append(d.Verdicts, v)
+}
+
+// completeHolder adds to the verdict on a cluster that is to hold the Bundle what divisions
+// and explanations need.
+func (d *groupDecider) completeHolder(v *Verdict, c *Cluster) {
+	v.Weight, v.Bounds = d.weigh(c)
+	if d.weighByLargest != nil {
+		largest, _ := d.weighByLargest(c)
+		d.hasSummedWeight = d.hasSummedWeight || largest < v.Weight
+	}
+	v.Group = d.filter.decisionGroupOf(c)
+	d.recordCapacity(v, c)
+}
+
+// sortVerdicts sorts verdicts by cluster. The first verdicts are mostly in order; those of a
+// choice or of rows alone come behind and are merged in.
+func sortVerdicts(vs []Verdict) {
 	sorted := 1
 	for sorted < len(vs) && vs[sorted-1].Cluster <= vs[sorted].Cluster {
 		sorted++
@@ -317,8 +355,9 @@ func byCluster(vs []Verdict) {
 	}
 }
 
-// gone adds verdicts on rows whose clusters are not there.
-func (d *Decision) gone(in Input) {
+// addVanishedClusters adds verdicts on rows whose clusters are not there.
+func (d *groupDecider) addVanishedClusters() {
+	in := d.input
 	there := make(map[string]bool, len(in.Clusters))
 	for i := range in.Clusters {
 		there[in.Clusters[i].Name] = true
@@ -326,17 +365,18 @@ func (d *Decision) gone(in Input) {
 	for cluster := range in.Rows {
 		if !there[cluster] {
 			d.Verdicts = append(d.Verdicts, Verdict{
-				Cluster: cluster, Outcome: Gone, Filter: FilterDeleting, Reason: "the Cluster does not exist any more",
+				Cluster: cluster, Outcome: OutcomeGone, Filter: FilterDeleting, Reason: "the Cluster does not exist any more",
 			})
 		}
 	}
 }
 
-// keepAll turns Leaves into Kept: that nothing fits is more likely a slip than a
-// wish.
-func (d *Decision) keepAll(part func(*Verdict, *Cluster), in Input) {
-	// That a cluster leaves the fleet is no slip.
-	slips := func(v Verdict) bool { return v.Outcome == Leaves && v.Filter != FilterRemoval }
+// keepLeavingRows turns leaving rows into kept ones: a placement that fits nothing is more
+// likely a mistake than a wish.
+func (d *groupDecider) keepLeavingRows() {
+	in := d.input
+	// A cluster that leaves the fleet is no mistake.
+	slips := func(v Verdict) bool { return v.Outcome == OutcomeLeaves && v.Filter != FilterRemoval }
 	if !slices.ContainsFunc(d.Verdicts, slips) {
 		return
 	}
@@ -348,98 +388,97 @@ func (d *Decision) keepAll(part func(*Verdict, *Cluster), in Input) {
 	}
 	for i, v := range d.Verdicts {
 		if slips(v) {
-			v.Outcome, v.Word = Kept, atoll.RowNoClusterFits
-			v.Placement = in.Rows[v.Cluster].Placement
-			part(&v, byName[v.Cluster])
+			v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits
+			v.PlacementFingerprint = in.Rows[v.Cluster].PlacementFingerprint
+			d.completeHolder(&v, byName[v.Cluster])
 			d.Verdicts[i] = v
 		}
 	}
 }
 
-// Judge one cluster by itself, whatever others there are: as if all that fit were chosen,
-// in whichever group. row is its row of the Bundle, nil if it has none; now decides on
-// evictions.
-func (f *Filter) Judge(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+// JudgeCluster judges one cluster by itself: as if all that fit were chosen, in whichever
+// group. row is its row of the Bundle, nil if it has none. Evictions are due by now.
+func (f *Filter) JudgeCluster(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	if row != nil && (row.UID != c.UID || row.Phase == atoll.RowRemoving && !c.Deleting) {
 		row = nil
 	}
-	if f.Grouped() {
-		return f.judgeByHome(c, row, unfit, now)
+	if f.HasGroups() {
+		return f.judgeByHomeGroup(c, row, unfit, now)
 	}
-	return f.judge(c, row, unfit, now)
+	return f.judgeByUsedGroup(c, row, unfit, now)
 }
 
-// judgeAlone judges one cluster as if there were no other group; row is what it holds of
+// judgeInGroup judges one cluster as if there were no other group; row is what it holds of
 // the Bundle, nil if nothing.
-func (f *Filter) judgeAlone(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
-	v := Verdict{Cluster: c.Name, UID: c.UID}
+func (f *Filter) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	if row == nil {
-		r, refused := f.first(c, true)
-		if v.Outcome = Out; !refused {
-			v.Outcome, v.Placement = Placed, f.print
-		} else if f.term != "" {
-			r = f.notInUse(c, r)
-		}
-		v.Filter, v.Reason = r.filter, r.reason
-		v.Orphan = c.Removal == v1alpha1.ClusterOrphan
-		return v
+		return f.judgeNewcomer(c)
 	}
+	v := Verdict{Cluster: c.Name, UID: c.UID}
 	if c.Deleting {
-		v.Outcome, v.Filter, v.Reason = Gone, FilterDeleting, "the Cluster is being deleted"
+		v.Outcome, v.Filter, v.Reason = OutcomeGone, FilterDeleting, "the Cluster is being deleted"
 		return v
 	}
-	if c.Removal != "" && !c.Held {
-		v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowClusterRemoved, FilterRemoval, reasonRemoval
+	if c.Removal != "" && !c.RemovalHeld {
+		v.setLeaving(FilterRemoval, atoll.ReasonClusterRemoved, removalReason)
 		v.Orphan = c.Removal == v1alpha1.ClusterOrphan
 		return v
 	}
-	rs := f.refusals(c)
-	for _, r := range rs {
-		if edited(r, *row) {
-			v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowPlacementEdited, r.filter, r.reason
+	refusals := f.listRefusals(c)
+	for i := range refusals {
+		if r := &refusals[i]; r.isPlacementEdit(row.PlacementFingerprint) {
+			v.setLeaving(r.filter, atoll.ReasonPlacementEdited, r.reason)
 			return v
 		}
 	}
-	evict, why := f.eviction(c, now)
+	evict, why := f.findEviction(c, now)
 	if !evict.IsZero() && !evict.After(now) {
-		v.Outcome, v.Word, v.Filter, v.Reason = Leaves, atoll.RowEvicted, FilterTaints, why
+		v.setLeaving(FilterTaints, atoll.ReasonEvicted, why)
 		return v
 	}
-	v.EvictAt, v.Placement = evict, f.remember(row)
-	if len(rs) == 0 {
-		v.Outcome, v.Anew = Placed, f.anew(row)
+	v.EvictAt, v.PlacementFingerprint = evict, f.rememberedFingerprint(row)
+	if len(refusals) == 0 {
+		v.Outcome, v.FromScratch = OutcomePlaced, f.needsRebalance(row)
 		return v
 	}
-	v.Outcome, v.Word, v.Filter, v.Reason = Kept, atoll.RowUnfit, rs[0].filter, rs[0].reason
-	anew := f.anew(row)
-	if unfit != v1alpha1.UnfitRemove && !anew || rs[0].filter == FilterAccepted || rs[0].filter == FilterRemoval {
-		return v
-	}
-	for _, r := range rs {
-		if !r.reported {
-			if v.Outcome, v.Filter, v.Reason = Leaves, r.filter, r.reason; anew {
-				v.Word = atoll.RowRebalanced
-			}
-			break
-		}
-	}
+	v.judgeDrifted(refusals, unfit, f.needsRebalance(row))
 	return v
 }
 
-// edited tells whether the refusal comes from an edit of the placement: names do
-// not drift, and a selector that the row does not remember is a new one. Whether
-// a cluster is accepted, tainted NoSchedule, in a set that the namespace may use or
-// serves the Bundle's kinds is never an edit.
-func edited(r refusal, row atoll.RowSpec) bool {
-	switch r.filter {
-	case FilterExclude, FilterNames:
-		return true
+// judgeNewcomer judges a cluster that holds nothing of the Bundle.
+func (f *Filter) judgeNewcomer(c *Cluster) Verdict {
+	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Orphan: c.Removal == v1alpha1.ClusterOrphan}
+	r, refused := f.firstRefusal(c, true)
+	if !refused {
+		v.Outcome, v.PlacementFingerprint = OutcomePlaced, f.placementFingerprint
+	} else if f.groupName != "" {
+		r = f.explainUnusedGroup(c, r)
 	}
-	return r.print != "" && r.print != printAt(row.Placement, r.place)
+	v.Filter, v.Reason = r.filter, r.reason
+	return v
 }
 
-// Verdict on one cluster by name; false when the decision knows none.
-func (d Decision) Verdict(cluster string) (Verdict, bool) {
+// judgeDrifted keeps a row whose cluster does not fit any more. The row leaves where the
+// placement or a rebalance removes unfit rows, for a reason that the agent did not report.
+func (v *Verdict) judgeDrifted(refusals []refusal, unfit v1alpha1.WhenUnfit, rebalance bool) {
+	first := &refusals[0]
+	v.Outcome, v.RowReason, v.Filter, v.Reason = OutcomeKept, atoll.ReasonUnfit, first.filter, first.reason
+	if unfit != v1alpha1.UnfitRemove && !rebalance || first.by.keepsRows {
+		return
+	}
+	for i := range refusals {
+		if r := &refusals[i]; !r.agentReported {
+			v.Outcome, v.Filter, v.Reason = OutcomeLeaves, r.filter, r.reason
+			if rebalance {
+				v.RowReason = atoll.ReasonRebalanced
+			}
+			return
+		}
+	}
+}
+
+// FindVerdict returns the verdict on one cluster by name; false when there is none.
+func (d Decision) FindVerdict(cluster string) (Verdict, bool) {
 	i, ok := slices.BinarySearchFunc(d.Verdicts, cluster, func(v Verdict, name string) int { return strings.Compare(v.Cluster, name) })
 	if !ok {
 		return Verdict{}, false
@@ -447,7 +486,7 @@ func (d Decision) Verdict(cluster string) (Verdict, bool) {
 	return d.Verdicts[i], true
 }
 
-// String for people.
+// String formats it for people.
 func (v Verdict) String() string {
 	if v.Reason == "" {
 		return string(v.Outcome)

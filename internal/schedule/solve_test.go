@@ -11,10 +11,10 @@ import (
 // their words; it shares nothing with the solver but the problem.
 
 // verdictOn a set: admissible, and how good, more is better, in the order of the fields.
-func verdictOn(p *problem, set []bool) (good bool, worth [5]int64) {
+func verdictOn(p *choiceProblem, set []bool) (good bool, worth [5]int64) {
 	count, locked := 0, 0
 	for i, o := range p.options {
-		if o.prio == prioLocked {
+		if o.priority == prioLocked {
 			locked++
 			if !set[i] {
 				return false, worth
@@ -22,11 +22,11 @@ func verdictOn(p *problem, set []bool) (good bool, worth [5]int64) {
 		}
 		if set[i] {
 			count++
-			worth[1] += int64(o.prio)
+			worth[1] += int64(o.priority)
 			worth[4] += o.score
 		}
 	}
-	if count > max(p.most, locked) {
+	if count > max(p.maxChosen, locked) {
 		return false, worth
 	}
 	worth[2] = int64(count)
@@ -34,7 +34,7 @@ func verdictOn(p *problem, set []bool) (good bool, worth [5]int64) {
 		of := func(onlyLocked bool) map[int32]int {
 			m := map[int32]int{}
 			for at, o := range p.options {
-				if g := r.of[at]; set[at] && g != noGroup && (!onlyLocked || o.prio == prioLocked) {
+				if g := r.groupOf[at]; set[at] && g != noGroup && (!onlyLocked || o.priority == prioLocked) {
 					m[g]++
 				}
 			}
@@ -45,7 +45,7 @@ func verdictOn(p *problem, set []bool) (good bool, worth [5]int64) {
 			return false, worth
 		}
 		missing := int64(max(0, r.min-len(now)))
-		if r.soft {
+		if r.isSoft {
 			worth[3] -= missing
 		} else {
 			worth[0] -= missing
@@ -62,7 +62,7 @@ func verdictOn(p *problem, set []bool) (good bool, worth [5]int64) {
 		for g, n := range now {
 			over := n - max(least, 0) - r.skew
 			switch {
-			case over > 0 && r.soft:
+			case over > 0 && r.isSoft:
 				worth[3] -= int64(over)
 			case over > 0 && n > before[g]:
 				return false, worth
@@ -74,25 +74,25 @@ func verdictOn(p *problem, set []bool) (good bool, worth [5]int64) {
 
 // couldGrow lists the groups of a rule that a skew is about: those in use, and those in
 // which there is an option that no maximum keeps out.
-func couldGrow(p *problem, set []bool, rule int) map[int32]bool {
+func couldGrow(p *choiceProblem, set []bool, rule int) map[int32]bool {
 	inUse := make([]map[int32]bool, len(p.rules))
 	for i, r := range p.rules {
 		inUse[i] = map[int32]bool{}
 		for at := range p.options {
-			if set[at] && r.of[at] != noGroup {
-				inUse[i][r.of[at]] = true
+			if set[at] && r.groupOf[at] != noGroup {
+				inUse[i][r.groupOf[at]] = true
 			}
 		}
 	}
 	out := map[int32]bool{}
 	for at := range p.options {
-		g := p.rules[rule].of[at]
+		g := p.rules[rule].groupOf[at]
 		if g == noGroup {
 			continue
 		}
 		open := true
 		for i, r := range p.rules {
-			if h := r.of[at]; h != noGroup && !inUse[i][h] && r.max > 0 && len(inUse[i]) >= r.max {
+			if h := r.groupOf[at]; h != noGroup && !inUse[i][h] && r.max > 0 && len(inUse[i]) >= r.max {
 				open = false
 			}
 		}
@@ -103,7 +103,7 @@ func couldGrow(p *problem, set []bool, rule int) map[int32]bool {
 	return out
 }
 
-func bestOf(p *problem) [5]int64 {
+func bestOf(p *choiceProblem) [5]int64 {
 	var best [5]int64
 	found := false
 	set := make([]bool, len(p.options))
@@ -118,22 +118,22 @@ func bestOf(p *problem) [5]int64 {
 	return best
 }
 
-func randomProblem(r *rand.Rand, rules, most int) *problem {
+func randomProblem(r *rand.Rand, rules, most int) *choiceProblem {
 	n := 1 + r.IntN(most)
-	p := &problem{most: unlimited}
+	p := &choiceProblem{maxChosen: unlimited}
 	if r.IntN(3) > 0 {
-		p.most = 1 + r.IntN(n)
+		p.maxChosen = 1 + r.IntN(n)
 	}
 	for i := range n {
-		o := option{at: int32(i), rank: r.Uint64(), score: r.Int64N(6)}
+		o := candidateOption{clusterIndex: int32(i), rank: r.Uint64(), score: r.Int64N(6)}
 		if r.IntN(4) == 0 {
-			o.prio = []int8{prioGoing, prioUnfit, prioRuns, prioLocked}[r.IntN(4)]
+			o.priority = []int8{prioLeaving, prioUnfit, prioRunning, prioLocked}[r.IntN(4)]
 		}
 		p.options = append(p.options, o)
 	}
 	for range rules {
 		groups := 1 + r.IntN(5)
-		u := rule{min: 1, soft: r.IntN(3) == 0}
+		u := spreadRule{min: 1, isSoft: r.IntN(3) == 0}
 		if r.IntN(2) == 0 {
 			u.min = 1 + r.IntN(groups)
 		}
@@ -147,13 +147,13 @@ func randomProblem(r *rand.Rand, rules, most int) *problem {
 		for range p.options {
 			g := int32(r.IntN(groups))
 			if r.IntN(8) == 0 {
-				u.of = append(u.of, noGroup)
+				u.groupOf = append(u.groupOf, noGroup)
 				continue
 			}
 			if _, ok := used[g]; !ok {
 				used[g] = int32(len(used))
 			}
-			u.of = append(u.of, used[g])
+			u.groupOf = append(u.groupOf, used[g])
 		}
 		u.groups = len(used)
 		p.rules = append(p.rules, u)
@@ -162,7 +162,7 @@ func randomProblem(r *rand.Rand, rules, most int) *problem {
 }
 
 // worthOf what was chosen; it fails where that is not admissible.
-func worthOf(t *testing.T, p *problem, chosen []int32) [5]int64 {
+func worthOf(t *testing.T, p *choiceProblem, chosen []int32) [5]int64 {
 	t.Helper()
 	set := make([]bool, len(p.options))
 	for _, at := range chosen {
@@ -173,18 +173,18 @@ func worthOf(t *testing.T, p *problem, chosen []int32) [5]int64 {
 	}
 	good, worth := verdictOn(p, set)
 	if !good {
-		t.Fatalf("what is chosen breaks a rule: %v of %s", chosen, describe(p))
+		t.Fatalf("what is chosen breaks a rule: %v of %s", chosen, formatProblem(p))
 	}
 	return worth
 }
 
-func describe(p *problem) string {
-	s := fmt.Sprintf("at most %d of", p.most)
+func formatProblem(p *choiceProblem) string {
+	s := fmt.Sprintf("at most %d of", p.maxChosen)
 	for i, o := range p.options {
-		s += fmt.Sprintf(" %d:prio%d/score%d", i, o.prio, o.score)
+		s += fmt.Sprintf(" %d:prio%d/score%d", i, o.priority, o.score)
 	}
 	for _, r := range p.rules {
-		s += fmt.Sprintf("; min %d max %d skew %d soft %t %v", r.min, r.max, r.skew, r.soft, r.of)
+		s += fmt.Sprintf("; min %d max %d skew %d soft %t %v", r.min, r.max, r.skew, r.isSoft, r.groupOf)
 	}
 	return s
 }
@@ -194,12 +194,12 @@ func TestOneRuleIsSolvedAsWellAsCanBe(t *testing.T) {
 	for i := range 6000 {
 		p := randomProblem(r, i%2, 9)
 		got, want := [5]int64{}, bestOf(p)
-		chosen, short := p.solve()
+		chosen, short := p.chooseOptions()
 		if got = worthOf(t, p, chosen); got != want {
-			t.Fatalf("%s\nchosen %v is worth %v, and %v can be had", describe(p), chosen, got, want)
+			t.Fatalf("%s\nchosen %v is worth %v, and %v can be had", formatProblem(p), chosen, got, want)
 		}
 		if (len(short) > 0) != (want[0] < 0) {
-			t.Fatalf("%s\nshort of %v where the best is %v", describe(p), short, want)
+			t.Fatalf("%s\nshort of %v where the best is %v", formatProblem(p), short, want)
 		}
 	}
 }
@@ -208,9 +208,9 @@ func TestSeveralRulesAreSolvedAsWellAsCanBeWhereThereIsLittle(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for i := range 2500 {
 		p := randomProblem(r, 2+i%2, 8)
-		chosen, _ := p.solve()
+		chosen, _ := p.chooseOptions()
 		if got, want := worthOf(t, p, chosen), bestOf(p); got != want {
-			t.Fatalf("%s\nchosen %v is worth %v, and %v can be had", describe(p), chosen, got, want)
+			t.Fatalf("%s\nchosen %v is worth %v, and %v can be had", formatProblem(p), chosen, got, want)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestSeveralRulesAreKept(t *testing.T) {
 	best, short := 0, 0
 	for i := range runs {
 		p := randomProblem(r, 2+i%2, 9)
-		chosen, _ := newSolver(p).search()
+		chosen, _ := newSolver(p).searchGreedily()
 		got, want := worthOf(t, p, chosen), bestOf(p)
 		if got == want {
 			best++

@@ -5,24 +5,37 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Target is what a rule selects clusters by, made ready to be asked: by the selectors of
-// placements, so that the same words mean the same clusters.
-type Target struct{ selectors }
-
-// CompileTarget of a rule; nil selects every cluster. What is malformed selects none;
-// admission keeps it out.
-func CompileTarget(t *v1alpha1.ClusterTarget) *Target {
-	if t == nil {
-		return &Target{}
-	}
-	out := &Target{}
-	out.choose(&t.ClusterAffinity)
-	if len(t.ClusterSets) > 0 {
-		out.sets = set(t.ClusterSets)
-	}
-	out.compileCEL(t.CELSelector)
-	return out
+// ClusterTarget is what a rule selects clusters by, compiled. It asks the filter table about
+// selectors, so that the same words mean the same clusters as in a placement. Read-only.
+type ClusterTarget struct {
+	clusterSelectors
+	rules []*filterRule
 }
 
-// Matches a cluster.
-func (t *Target) Matches(c *atoll.ClusterView) bool { return t.matches(c) }
+// CompileTarget compiles the target of a rule; nil selects every cluster. A malformed
+// target selects none; admission keeps it out.
+func CompileTarget(from *v1alpha1.ClusterTarget) *ClusterTarget {
+	t := &ClusterTarget{}
+	if from == nil {
+		return t
+	}
+	t.setAffinity(&from.ClusterAffinity)
+	t.setClusterSets(from.ClusterSets)
+	t.setExpression(from.CELSelector)
+	for i := range filterTable {
+		if r := &filterTable[i]; r.refuseView != nil && !r.isPlacementWide && r.isStated(&t.clusterSelectors) {
+			t.rules = append(t.rules, r)
+		}
+	}
+	return t
+}
+
+// MatchesCluster reports whether the target selects the cluster.
+func (t *ClusterTarget) MatchesCluster(c *atoll.ClusterView) bool {
+	for _, r := range t.rules {
+		if _, refused := r.refuseView(&t.clusterSelectors, c, false); refused {
+			return false
+		}
+	}
+	return true
+}

@@ -10,7 +10,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/freecapacity"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/quantity"
 )
 
 // Workload is an item that states replicas.
@@ -21,29 +23,29 @@ type Workload struct {
 	Start int64
 	// OwnVolumes: it states volumes for each of its replicas, whatever its kind.
 	OwnVolumes bool
-	// Handed: overrides may set a cluster's share.
-	Handed bool
+	// HasReplicaOverrides: overrides may set a cluster's share.
+	HasReplicaOverrides bool
 	// Requests of each of its pods.
-	Requests atoll.Requests
+	Requests freecapacity.ReplicaRequests
 }
 
-// stateful workloads are not divided unless their ordinals are ranged: all of their
-// replicas go to one cluster.
-func (w Workload) stateful() bool {
-	return w.OwnVolumes || interpret.Whole(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
+// isUndivided reports whether all replicas go to one cluster, unless ordinals are ranged.
+func (w Workload) isUndivided() bool {
+	return w.OwnVolumes || kinds.NeedsOneCluster(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
 }
 
-// ranges tells whether the kind's ordinals can begin anywhere, so that clusters can have
-// ranges of them: Kubernetes' own StatefulSets.
-func (w Workload) ranges() bool { return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet" }
+// canRangeOrdinals reports whether the kind's ordinals can begin anywhere, so that clusters
+// can have ranges of them: Kubernetes' own StatefulSets.
+func (w Workload) canRangeOrdinals() bool {
+	return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet"
+}
 
-// FixedPods that a content asks for in each cluster that has it: those of its items that
-// are not divided, as interpret.Pods knows them. Of pods that nodes decide on, as a
-// DaemonSet's, none are counted.
-func FixedPods(content *atoll.Content) (n int64) {
+// CountFixedPods returns the pods that a content creates in each cluster that has it, by its
+// undivided items. It does not count pods whose number depends on nodes, as a DaemonSet's.
+func CountFixedPods(content *atoll.Content) (n int64) {
 	for i := range content.Items {
 		item := &content.Items[i]
-		if item.Divided || !interpreted(item) && !interpret.MayHavePods(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {
+		if item.Divided || !hasInterpretedPods(item) && !kinds.MayHavePods(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {
 			continue
 		}
 		var obj map[string]any
@@ -54,22 +56,22 @@ func FixedPods(content *atoll.Content) (n int64) {
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: item.Key.Group, Version: "any", Kind: item.Key.Kind})
 		times, sets := PodsOf(item, u)
 		for _, s := range sets {
-			n = atoll.Plus(n, min(atoll.Times(times, s.Count), MaxWeight))
+			n = quantity.AddCapped(n, min(quantity.MultiplyCapped(times, s.Count), MaxWeight))
 		}
 	}
 	return n
 }
 
-// interpreted tells whether a ResourceInterpreter said which pods the item makes.
-func interpreted(item *atoll.Item) bool {
+// hasInterpretedPods reports whether a ResourceInterpreter set the pods of the item.
+func hasInterpretedPods(item *atoll.Item) bool {
 	return item.Interpreted != nil && (item.Interpreted.Replicas != nil || item.Interpreted.Pods != nil)
 }
 
-// PodsOf an item, whose content is the object: as its interpreter said, or as interpret.Pods
-// knows them.
+// PodsOf returns the pods of an item with this content: by its interpreter, or by the
+// built-in kinds.
 func PodsOf(item *atoll.Item, obj *unstructured.Unstructured) (n int64, each []atoll.PodSet) {
-	if !interpreted(item) {
-		return interpret.Pods(obj)
+	if !hasInterpretedPods(item) {
+		return kinds.PodSetsOf(obj)
 	}
 	if r := item.Interpreted.Replicas; r != nil {
 		return *r, item.Interpreted.Pods
@@ -77,17 +79,17 @@ func PodsOf(item *atoll.Item, obj *unstructured.Unstructured) (n int64, each []a
 	return 1, item.Interpreted.Pods
 }
 
-// ReplicasOf an item that can be shared out.
+// ReplicasOf returns the replicas of an item that can be divided.
 func ReplicasOf(item *atoll.Item, obj *unstructured.Unstructured) (n int64, ok bool) {
-	if interpreted(item) && item.Interpreted.Replicas != nil {
+	if hasInterpretedPods(item) && item.Interpreted.Replicas != nil {
 		return *item.Interpreted.Replicas, true
 	}
-	n, _, ok = interpret.Replicas(obj)
+	n, _, ok = kinds.ReplicasOf(obj)
 	return n, ok
 }
 
-// WorkloadsOf a content, by key: the items that are marked as divided and state
-// replicas.
+// WorkloadsOf returns the workloads of a content, by key: the items that are marked as
+// divided and state replicas. It fails where such an item is no JSON object.
 func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 	var out []Workload
 	for i := range content.Items {
@@ -105,9 +107,9 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 			continue
 		}
 		start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
-		w := Workload{Key: item.Key, Replicas: n, Start: max(start, 0), OwnVolumes: interpret.OwnVolumes(u), Handed: item.ReplicaOverrides}
-		if w.Requests = interpret.Requests(u); interpreted(item) {
-			w.Requests = interpret.RequestsOf(item.Interpreted.Pods)
+		w := Workload{Key: item.Key, Replicas: n, Start: max(start, 0), OwnVolumes: kinds.HasReplicaVolumes(u), HasReplicaOverrides: item.ReplicaOverrides}
+		if w.Requests = kinds.ReplicaRequests(u); hasInterpretedPods(item) {
+			w.Requests = kinds.CombineRequests(item.Interpreted.Pods)
 		}
 		out = append(out, w)
 	}

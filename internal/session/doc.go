@@ -1,26 +1,26 @@
-// Package session is the protocol between agents and the hub as a pure core: what
-// the two ends hold is compared by digests in hashed ranges, so that a reconnect
-// costs what differs; what is to be sent, asked, acknowledged or refused is decided
-// here for both ends.
+// Package session is the protocol between agents and the hub as a pure core. The contents
+// of both ends are compared by digests over hashed ranges, so that a reconnect costs what
+// differs. The package decides for both ends what is sent, requested, acknowledged or
+// refused.
 //
-// Contract: values in, values out. Hub and Agent are state machines of one stream
-// and of one agent process; they have no clock, client, goroutine or logger, and
-// are not safe for concurrent use: their shell calls them from one goroutine or
-// under one lock. Frames that they return belong to the caller; frames that they
-// are given are not kept or changed. Nothing that a peer sends makes them panic,
-// and what a peer can make them remember is bounded by what it holds.
+// Contract: values in, values out. Hub and Agent are state machines of one stream and of
+// one agent process. They have no clock, client, goroutine or logger, and are not safe for
+// concurrent use: their shell calls them from one goroutine or under one lock. Returned
+// frames belong to the caller; given frames are neither kept nor changed. No frame of a
+// peer makes them panic. The memory that a peer can make them use is bounded by what the
+// peer holds.
 //
-// Rules that both ends keep, whatever order frames arrive in and however often:
-// a lower generation never replaces a higher; nothing is removed because it is
-// missing from a message; a frame of an unknown kind changes nothing.
+// Rules that both ends keep, whatever the order of frames and however often they arrive: a
+// lower generation never replaces a higher; nothing is removed because it is missing from
+// a message; a frame of an unknown kind changes nothing.
 package session
 
 import "time"
 
-// ProtocolVersion that Hello carries.
+// ProtocolVersion is the version that Hello carries.
 const ProtocolVersion = 1
 
-// DialKey is the metadata by which an agent that opens a tunnel says which Dial it
+// DialKey is the metadata key by which an agent that opens a tunnel names the Dial that it
 // answers.
 const DialKey = "atoll-dial"
 
@@ -39,7 +39,7 @@ const (
 const (
 	// MaxFrameBytes is the largest frame that either end accepts.
 	MaxFrameBytes = 32 << 20
-	// InlineBytes is how many bytes of objects one Upsert or Objects carries;
-	// a single larger object travels alone.
+	// InlineBytes is how many bytes of objects one Upsert or Objects carries. A single larger
+	// object is sent alone.
 	InlineBytes = 1 << 20
 )

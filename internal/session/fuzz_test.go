@@ -13,22 +13,22 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// TestAnyOrder plays random changes, faults and orders of delivery, heals, and then
-// wants both ends to agree and nothing to be gone that nobody removed.
-func TestAnyOrder(t *testing.T) {
+// TestFramesInAnyOrder plays random changes, faults and orders of delivery, and then heals all
+// faults. Both sides must agree at the end, and nothing may be gone without a removal.
+func TestFramesInAnyOrder(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		script := make([]byte, 20+r.IntN(200))
 		for i := range script {
 			script[i] = byte(r.Uint32())
 		}
-		if err := playBytes(script); err != nil {
+		if err := playRandomScript(script); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
 }
 
-// FuzzAnyOrder is TestAnyOrder with what the fuzzer makes up.
+// FuzzAnyOrder is TestFramesInAnyOrder with the fuzzer's choices.
 func FuzzAnyOrder(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
 	f.Add([]byte("a row, a cut, a restart and what follows"))
@@ -36,30 +36,30 @@ func FuzzAnyOrder(f *testing.F) {
 		if len(script) > 2000 {
 			return
 		}
-		if err := playBytes(script); err != nil {
+		if err := playRandomScript(script); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// chaos drives a world by bytes and watches what may never happen.
-type chaos struct {
-	*world
+// randomWorld plays a world by random bytes and checks the invariants.
+type randomWorld struct {
+	*simWorld
 	generations map[string]int64
 	violations  []string
-	last        map[string]atoll.Manifest // what the member held at the last look
+	lastHeld    map[string]atoll.Manifest // what the member held at the last look
 }
 
-func playBytes(script []byte) error {
-	c := &chaos{world: newWorld(), generations: map[string]int64{}, last: map[string]atoll.Manifest{}}
+func playRandomScript(script []byte) error {
+	c := &randomWorld{simWorld: newSimWorld(), generations: map[string]int64{}, lastHeld: map[string]atoll.Manifest{}}
 	c.contents = map[string][]string{"c0": {"x"}, "c1": {"x", "y"}, "c2": {"y", "z"}, "c3": {}}
-	c.start()
-	c.connect()
+	c.startAgent()
+	c.connectAgent()
 	for i := 0; i+1 < len(script); i += 2 {
-		c.step(script[i], int(script[i+1]))
-		c.watch()
+		c.applyStep(script[i], int(script[i+1]))
+		c.checkInvariants()
 	}
-	if err := c.heal(); err != nil {
+	if err := c.healAndCompare(); err != nil {
 		return err
 	}
 	if len(c.violations) > 0 {
@@ -68,7 +68,7 @@ func playBytes(script []byte) error {
 	return nil
 }
 
-func (c *chaos) step(op byte, arg int) {
+func (c *randomWorld) applyStep(op byte, arg int) {
 	bundle := fmt.Sprintf("b%d", arg%5)
 	switch op % 16 {
 	case 0, 1: // a row comes or changes
@@ -80,20 +80,20 @@ func (c *chaos) step(op byte, arg int) {
 			c.setRow(bundle, c.rows[bundle].spec.Revision, atoll.RowRemoving)
 		}
 	case 3: // a row whose removal is done goes; another is given up once in a while
-		if r := c.rows[bundle]; r != nil && (c.removed(r) || arg > 240) {
+		if r := c.rows[bundle]; r != nil && (c.isRemoved(r) || arg > 240) {
 			delete(c.rows, bundle)
 			c.rowChanged(bundle)
 		}
 	case 4, 5: // a status changes
 		if m, ok := c.holds[bundle]; ok && !m.Remove {
-			c.report(bundle, []atoll.RowState{atoll.RowProgressing, atoll.RowReady, atoll.RowDegraded}[arg/5%3])
+			c.reportState(bundle, []atoll.RowState{atoll.RowProgressing, atoll.RowReady, atoll.RowDegraded}[arg/5%3])
 		}
 	case 6:
-		c.cut()
-		c.connect()
+		c.cutLink()
+		c.connectAgent()
 	case 7:
-		c.restart()
-		c.connect()
+		c.restartAgent()
+		c.connectAgent()
 	case 8:
 		c.agentStores = !c.agentStores
 		if c.agentStores {
@@ -109,7 +109,7 @@ func (c *chaos) step(op byte, arg int) {
 			waiting := c.unwritten
 			c.unwritten = nil
 			for _, r := range waiting {
-				c.write(r)
+				c.writeReport(r)
 			}
 		}
 	case 10: // a frame comes twice
@@ -138,63 +138,64 @@ func (c *chaos) step(op byte, arg int) {
 	}
 }
 
-// storeLatest of what waits, as an agent does that stores one bundle after another.
-func (c *chaos) storeLatest(m atoll.Manifest) {
+// storeLatest stores one waiting manifest, as an agent does that stores one bundle after
+// another.
+func (c *randomWorld) storeLatest(m atoll.Manifest) {
 	if held, ok := c.holds[m.Bundle]; !ok || held.Generation <= m.Generation {
-		c.store(m)
+		c.storeManifest(m)
 	}
 }
 
-func (c *chaos) removed(r *row) bool {
+func (c *randomWorld) isRemoved(r *simRow) bool {
 	return r.spec.Phase == atoll.RowRemoving && r.status != nil && r.status.State == atoll.RowRemoved && r.status.Generation == r.spec.Generation
 }
 
-func (c *chaos) setRow(bundle, content string, phase atoll.RowPhase) {
+func (c *randomWorld) setRow(bundle, content string, phase atoll.RowPhase) {
 	r := c.rows[bundle]
 	if r == nil {
-		r = &row{}
+		r = &simRow{}
 		c.rows[bundle] = r
 	}
 	r.spec = atoll.RowSpec{UID: "u", Generation: c.generations[bundle], Revision: content, Phase: phase}
 	c.rowChanged(bundle)
 }
 
-// watch what the member holds: generations only grow, and only orders to remove
-// take anything away.
-func (c *chaos) watch() {
-	for bundle, was := range c.last {
+// checkInvariants checks what the member holds: generations only grow, and only a removal takes
+// anything away.
+func (c *randomWorld) checkInvariants() {
+	for bundle, was := range c.lastHeld {
 		is, ok := c.holds[bundle]
 		switch {
 		case !ok && !was.Remove && c.gone[bundle] <= was.Generation:
-			c.violations = append(c.violations, bundle+" is gone and nobody removed it")
+			c.violations = append(c.violations, bundle+" is gone without a removal")
 		case ok && is.Generation < was.Generation:
 			c.violations = append(c.violations, fmt.Sprintf("%s went back from generation %d to %d", bundle, was.Generation, is.Generation))
 		}
 	}
-	c.last = maps.Clone(c.holds)
+	c.lastHeld = maps.Clone(c.holds)
 }
 
-// heal everything and compare.
-func (c *chaos) heal() error {
+// healAndCompare delivers everything and compares both sides.
+func (c *randomWorld) healAndCompare() error {
 	c.hubStores, c.unwritten = true, nil
 	c.agentStores = true
 	for _, m := range c.unstored {
 		c.storeLatest(m)
 	}
 	c.unstored = nil
-	c.connect()
-	c.settle()
+	c.connectAgent()
+	c.deliverAll()
 	for _, bundle := range slices.Sorted(maps.Keys(c.holds)) {
 		if !c.holds[bundle].Remove {
-			c.report(bundle, atoll.RowReady)
+			c.reportState(bundle, atoll.RowReady)
 		}
 	}
-	c.settle()
-	c.watch()
+	c.deliverAll()
+	c.checkInvariants()
 	for bundle, r := range c.rows {
 		held, ok := c.holds[bundle]
 		switch {
-		case r.spec.Phase == atoll.RowRemoving && (ok || !c.removed(r)):
+		case r.spec.Phase == atoll.RowRemoving && (ok || !c.isRemoved(r)):
 			return fmt.Errorf("%s is not removed: held %v, status %+v", bundle, ok, r.status)
 		case r.spec.Phase == atoll.RowActive && (!ok || held.Generation != r.spec.Generation || held.Content != r.spec.Revision):
 			return fmt.Errorf("%s: the member holds generation %d of %q, the row wants %d of %q", bundle, held.Generation, held.Content, r.spec.Generation, r.spec.Revision)
@@ -211,8 +212,8 @@ func (c *chaos) heal() error {
 			orphans++
 		}
 	}
-	c.connect()
-	c.settle()
+	c.connectAgent()
+	c.deliverAll()
 	if orphans == 0 && c.frames != 2 {
 		return fmt.Errorf("a reconnect of equal ends took %d frames", c.frames)
 	}
@@ -222,7 +223,7 @@ func (c *chaos) heal() error {
 	return nil
 }
 
-// FuzzHubFrames gives the hub's end whatever bytes an agent could send.
+// FuzzHubFrames passes arbitrary bytes of an agent to the hub's side.
 func FuzzHubFrames(f *testing.F) {
 	for _, m := range []*pb.FromAgent{
 		{Frame: &pb.FromAgent_Digest{Digest: &pb.Digest{Ranges: []*pb.Range{{Prefix: "", Children: make([][]byte, 16)}}}}},
@@ -253,15 +254,15 @@ func FuzzHubFrames(f *testing.F) {
 					r.Prefix = p
 					answer.Ranges = append(answer.Ranges, r)
 				}
-				out = hub.Frame(&pb.FromAgent{Frame: &pb.FromAgent_Digest{Digest: answer}})
+				out = hub.HandleFrame(&pb.FromAgent{Frame: &pb.FromAgent_Digest{Digest: answer}})
 				continue
 			}
-			out = hub.Frame(&m)
+			out = hub.HandleFrame(&m)
 		}
 	})
 }
 
-// FuzzAgentFrames gives the agent's end whatever bytes a hub could send.
+// FuzzAgentFrames passes arbitrary bytes of a hub to the agent's side.
 func FuzzAgentFrames(f *testing.F) {
 	b, err := proto.Marshal(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: "b", Generation: 1, Manifest: []byte(`{"items":[{"hash":"h"}]}`)}}})
 	if err != nil {
@@ -274,13 +275,13 @@ func FuzzAgentFrames(f *testing.F) {
 			return
 		}
 		a := NewAgent(AgentOptions{}, Memory{Held: []Entry{{Bundle: "b", Generation: 2, Content: "c"}}})
-		a.Hello()
-		out := a.Frame(&m)
+		a.BeginSession()
+		out := a.HandleFrame(&m)
 		for _, s := range out.Store {
 			if s.Bundle == "b" && s.Generation < 2 {
 				t.Errorf("stores generation %d over 2", s.Generation)
 			}
 		}
-		a.Frame(&m)
+		a.HandleFrame(&m)
 	})
 }

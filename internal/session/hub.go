@@ -4,32 +4,35 @@ import (
 	"slices"
 	"strings"
 
+	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
 const (
-	// queryPrefixes is how many ranges one DigestQuery asks for.
+	// queryPrefixes is how many ranges one DigestQuery requests.
 	queryPrefixes = 256
-	// heldLimit is how many bundles an agent may claim to hold.
-	heldLimit = 1 << 20
+	// maxHeldBundles is how many bundles an agent may report to hold.
+	maxHeldBundles = 100_000
+	// maxUnclaimed is how many bundles that only the agent holds are listed.
+	maxUnclaimed = 10_000
 )
 
-// Hub is the hub's end of one session. Make it with NewHub and give it every frame
-// and every change of the cluster's rows, in the order in which they come.
+// Hub is the hub's end of one session. Make it with NewHub, and give it every frame and
+// every change of the cluster's rows in order.
 type Hub struct {
-	known  map[string]known
-	tree   *Tree // of wants; nil when the resync is over
-	asked  map[string]struct{}
-	queue  []string // ranges to ask for
-	open   int      // ranges asked for and not answered
-	budget int      // ranges that may still be asked for
+	bundles       map[string]bundleState
+	tree          *Tree // of wants; nil when the resync is over
+	queriedRanges map[string]struct{}
+	unqueried     []string // ranges still to query
+	openQueries   int      // ranges queried and not answered
+	queryBudget   int      // ranges that may still be queried
 
-	reports   []string
-	unclaimed []Entry
+	staleReports []string
+	unclaimed    []Entry
 }
 
-// known is what the session has settled about one bundle.
-type known struct {
+// bundleState is what the session knows of the agent's copy of one bundle.
+type bundleState struct {
 	generation int64
 	held       bool // the agent holds some content of the bundle
 }
@@ -42,12 +45,12 @@ type HubOutput struct {
 	Orders []Order
 	// Reports to judge, store and acknowledge.
 	Reports []*pb.Report
-	// Needs to answer from the row's parcel, if its generation is still the row's.
+	// Needs to answer from the row's payload, if its generation is still the row's.
 	Needs []*pb.Need
-	// Ahead lists bundles of which the agent holds a generation that the row must
-	// be raised above.
+	// Ahead lists bundles of which the agent holds a higher generation. The rows must be
+	// raised above it.
 	Ahead []Entry
-	// Synced: the resync ended with this input. Unclaimed then lists what only the
+	// Synced: the resync ended with this input. Unclaimed then lists the bundles that only the
 	// agent holds.
 	Synced    bool
 	Unclaimed []Entry
@@ -61,78 +64,82 @@ type HubOutput struct {
 	Refused *pb.Refused
 }
 
-// Order to send an Upsert.
+// Order is an Upsert that the shell must send.
 type Order struct {
 	Bundle string
-	// Held: the agent holds some content of the bundle, so that objects that it
-	// may have need not be sent.
+	// Held: the agent holds some content of the bundle, so that objects need not be sent which
+	// it may have.
 	Held bool
 	// Resync: found by comparing, not caused by a change now.
 	Resync bool
 }
 
-// NewHub begins a session: hello as received, wants of all the cluster's rows
-// (WantOf). The caller sends Welcome itself, before the frames of the output. While
-// the hub holds, nothing is compared or ordered.
+// NewHub begins a session. hello is as received; wants has the WantedEntry of each row of
+// the cluster. The caller sends Welcome before the frames of the output. While the hub
+// holds, nothing is compared or ordered.
 func NewHub(hello *pb.Hello, wants []Entry, holding bool) (*Hub, HubOutput) {
-	h := &Hub{known: make(map[string]known, len(wants)), asked: map[string]struct{}{}}
+	h := &Hub{bundles: make(map[string]bundleState, len(wants)), queriedRanges: map[string]struct{}{}}
 	for _, w := range wants {
-		h.known[w.Bundle] = known{generation: w.Generation, held: true}
+		h.bundles[w.Bundle] = bundleState{generation: w.Generation, held: true}
 	}
 	var out HubOutput
 	if holding {
 		out.Synced = true
 		return h, out
 	}
-	if hello.GetHeld() > heldLimit {
-		out.Refused = &pb.Refused{Reason: "BadHello", Message: "the agent says that it holds more bundles than a cluster can have", Final: true}
+	if hello.GetHeld() > maxHeldBundles {
+		out.Refused = &pb.Refused{Reason: string(atoll.ReasonBadHello), Message: "the agent reports more bundles than a cluster can have", Final: true}
 		return h, out
 	}
 	h.tree = NewTree(wants)
-	if string(h.tree.Digest()) == string(hello.GetDigest()) {
-		return h, h.synced(out)
+	if string(h.tree.RootDigest()) == string(hello.GetDigest()) {
+		return h, h.finishResync(out)
 	}
-	h.budget = fanOut + 8*max(int(hello.GetHeld()), len(wants))
-	h.queue = []string{""}
-	return h, h.ask(out)
+	// A tree of n entries has fewer than 2n ranges that a query can name.
+	h.queryBudget = treeFanOut + 2*(int(hello.GetHeld())+len(wants))
+	h.unqueried = []string{""}
+	return h, h.queryRanges(out)
 }
 
-// Synced tells whether the resync is over.
-func (h *Hub) Synced() bool { return h.tree == nil }
+// IsSynced reports whether the resync is over.
+func (h *Hub) IsSynced() bool { return h.tree == nil }
 
-// Changed tells that the row of want's bundle changed or came.
-func (h *Hub) Changed(want Entry) HubOutput {
+// CountBundles returns how many bundles the session handles.
+func (h *Hub) CountBundles() int { return len(h.bundles) }
+
+// RowChanged notes that the row of the wanted bundle changed or is new.
+func (h *Hub) RowChanged(want Entry) HubOutput {
 	if h.tree != nil {
 		h.tree.Put(want)
 	}
-	k, ok := h.known[want.Bundle]
+	k, ok := h.bundles[want.Bundle]
 	if ok && k.generation == want.Generation {
 		return HubOutput{}
 	}
-	h.known[want.Bundle] = known{want.Generation, k.held}
+	h.bundles[want.Bundle] = bundleState{want.Generation, k.held}
 	return HubOutput{Orders: []Order{{Bundle: want.Bundle, Held: k.held}}}
 }
 
-// Gone tells that the bundle's row went, or that its removal is done.
-func (h *Hub) Gone(bundle string) {
-	delete(h.known, bundle)
+// RowRemoved notes that the bundle's row is gone, or that its removal is done.
+func (h *Hub) RowRemoved(bundle string) {
+	delete(h.bundles, bundle)
 	if h.tree != nil {
 		h.tree.Delete(bundle)
 	}
 }
 
-// Frame takes a frame of the agent.
-func (h *Hub) Frame(f *pb.FromAgent) HubOutput {
+// HandleFrame handles a frame of the agent.
+func (h *Hub) HandleFrame(f *pb.FromAgent) HubOutput {
 	var out HubOutput
 	switch v := f.GetFrame().(type) {
 	case *pb.FromAgent_Digest:
-		return h.digest(v.Digest)
+		return h.handleDigest(v.Digest)
 	case *pb.FromAgent_Need:
-		if _, ok := h.known[v.Need.GetBundle()]; ok {
+		if _, ok := h.bundles[v.Need.GetBundle()]; ok {
 			out.Needs = []*pb.Need{v.Need}
 		}
 	case *pb.FromAgent_Stored:
-		return h.stored(v.Stored)
+		return h.handleStored(v.Stored)
 	case *pb.FromAgent_Report:
 		out.Reports = []*pb.Report{v.Report}
 	case *pb.FromAgent_Inventory:
@@ -149,8 +156,8 @@ func (h *Hub) Frame(f *pb.FromAgent) HubOutput {
 	return out
 }
 
-func (h *Hub) stored(s *pb.Stored) (out HubOutput) {
-	k, ok := h.known[s.GetBundle()]
+func (h *Hub) handleStored(s *pb.Stored) (out HubOutput) {
+	k, ok := h.bundles[s.GetBundle()]
 	if !ok {
 		return out
 	}
@@ -158,41 +165,43 @@ func (h *Hub) stored(s *pb.Stored) (out HubOutput) {
 		out.Ahead = []Entry{{Bundle: s.GetBundle(), Generation: s.GetGeneration(), Content: s.GetContent()}}
 	}
 	k.held = true
-	h.known[s.GetBundle()] = k
+	h.bundles[s.GetBundle()] = k
 	return out
 }
 
-// digest takes an answer. Ranges that were not asked for are ignored.
-func (h *Hub) digest(d *pb.Digest) (out HubOutput) {
+// handleDigest handles an answer to a query. Ranges that were not queried are ignored.
+func (h *Hub) handleDigest(d *pb.Digest) (out HubOutput) {
 	if h.tree == nil {
 		return out
 	}
 	for _, r := range d.GetRanges() {
-		if _, ok := h.asked[r.GetPrefix()]; !ok {
+		if _, ok := h.queriedRanges[r.GetPrefix()]; !ok {
 			continue
 		}
-		delete(h.asked, r.GetPrefix())
-		h.open--
-		ask, differ := h.tree.Compare(r)
-		h.queue = append(h.queue, ask...)
+		delete(h.queriedRanges, r.GetPrefix())
+		h.openQueries--
+		ask, differ := h.tree.CompareRange(r)
+		h.unqueried = append(h.unqueried, ask...)
 		for _, d := range differ {
-			h.settle(d, &out)
+			h.resolveDifference(d, &out)
 		}
 	}
-	if h.open > 0 {
+	if h.openQueries > 0 {
 		return out
 	}
-	return h.ask(out)
+	return h.queryRanges(out)
 }
 
-// settle one bundle about which the two ends differ.
-func (h *Hub) settle(d Difference, out *HubOutput) {
-	bundle := d.Bundle()
+// resolveDifference decides what follows from one bundle that differs.
+func (h *Hub) resolveDifference(d Difference, out *HubOutput) {
+	bundle := d.BundleUID()
 	switch {
 	case d.Ours == nil:
-		h.unclaimed = append(h.unclaimed, *d.Theirs)
+		if len(h.unclaimed) < maxUnclaimed {
+			h.unclaimed = append(h.unclaimed, *d.Theirs)
+		}
 	case d.Theirs == nil:
-		h.known[bundle] = known{generation: d.Ours.Generation}
+		h.bundles[bundle] = bundleState{generation: d.Ours.Generation}
 		out.Orders = append(out.Orders, Order{Bundle: bundle, Resync: true})
 	case d.Theirs.Generation > d.Ours.Generation:
 		out.Ahead = append(out.Ahead, *d.Theirs)
@@ -200,37 +209,37 @@ func (h *Hub) settle(d Difference, out *HubOutput) {
 		out.Orders = append(out.Orders, Order{Bundle: bundle, Held: true, Resync: true})
 	}
 	if d.Ours != nil && d.Theirs != nil && d.Theirs.Status != "" && d.Theirs.Status != d.Ours.Status {
-		h.reports = append(h.reports, bundle)
+		h.staleReports = append(h.staleReports, bundle)
 	}
 }
 
-// ask for the next ranges, or end the resync when there are none.
-func (h *Hub) ask(out HubOutput) HubOutput {
-	if len(h.queue) == 0 {
-		return h.synced(out)
+// queryRanges queries the next ranges, or ends the resync when there are none.
+func (h *Hub) queryRanges(out HubOutput) HubOutput {
+	if len(h.unqueried) == 0 {
+		return h.finishResync(out)
 	}
-	n := min(len(h.queue), queryPrefixes)
-	if h.budget -= n; h.budget < 0 {
-		out.Refused = &pb.Refused{Reason: "BadDigest", Message: "the agent's digests do not fit what it says it holds; its version may be damaged", Final: true}
+	n := min(len(h.unqueried), queryPrefixes)
+	if h.queryBudget -= n; h.queryBudget < 0 {
+		out.Refused = &pb.Refused{Reason: string(atoll.ReasonBadDigest), Message: "the agent's digests do not match its number of bundles; its version may be damaged", Final: true}
 		h.tree = nil
 		return out
 	}
-	prefixes := slices.Clone(h.queue[:n])
-	h.queue = slices.Delete(h.queue, 0, n)
+	prefixes := slices.Clone(h.unqueried[:n])
+	h.unqueried = slices.Delete(h.unqueried, 0, n)
 	for _, p := range prefixes {
-		h.asked[p] = struct{}{}
+		h.queriedRanges[p] = struct{}{}
 	}
-	h.open = n
+	h.openQueries = n
 	out.Frames = append(out.Frames, &pb.FromHub{Frame: &pb.FromHub_DigestQuery{DigestQuery: &pb.DigestQuery{Prefixes: prefixes}}})
 	return out
 }
 
-func (h *Hub) synced(out HubOutput) HubOutput {
-	if len(h.reports) > 0 {
-		out.Frames = append(out.Frames, &pb.FromHub{Frame: &pb.FromHub_Ask{Ask: &pb.Ask{Reports: h.reports}}})
+func (h *Hub) finishResync(out HubOutput) HubOutput {
+	if len(h.staleReports) > 0 {
+		out.Frames = append(out.Frames, &pb.FromHub{Frame: &pb.FromHub_Ask{Ask: &pb.Ask{Reports: h.staleReports}}})
 	}
 	slices.SortFunc(h.unclaimed, func(a, b Entry) int { return strings.Compare(a.Bundle, b.Bundle) })
 	out.Synced, out.Unclaimed = true, h.unclaimed
-	h.tree, h.asked, h.queue, h.reports, h.unclaimed = nil, nil, nil, nil, nil
+	h.tree, h.queriedRanges, h.unqueried, h.staleReports, h.unclaimed = nil, nil, nil, nil, nil
 	return out
 }

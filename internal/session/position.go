@@ -7,13 +7,13 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// CheckPosition tells whether a position, whose MAC the caller has verified, proves
-// that the hub's store was set back, and how. chain is the hub's, oldest first;
-// forgiven is the moment, in Unix seconds, before which evidence is covered by a
-// rewind that an administrator has accepted already (0: none).
+// CheckPosition reports whether a position proves that the hub's store was set back, and
+// how. The caller has verified the MAC of the position. chain is the hub's, oldest first.
+// forgiven is a time in Unix seconds: an administrator has accepted a restore that covers
+// earlier evidence (0: none).
 //
-// An id that the chain does not hold is no proof where its revision lies before
-// the oldest link, since old links are forgotten.
+// An id that the chain does not hold is no proof where its revision is before the oldest
+// link, since old links are dropped.
 func CheckPosition(chain []enginev1.ChainLink, forgiven int64, p *pb.Position) (reason string, rewound bool) {
 	if p.GetChainId() == "" || len(chain) == 0 || p.GetIssued() < forgiven {
 		return "", false
@@ -31,6 +31,6 @@ func CheckPosition(chain []enginev1.ChainLink, forgiven int64, p *pb.Position) (
 	if p.GetRevision() < chain[0].Revision {
 		return "", false
 	}
-	return fmt.Sprintf("an agent saw revision %d of start %s, which this store does not know",
+	return fmt.Sprintf("an agent saw revision %d of start %s, which this store does not have",
 		p.GetRevision(), p.GetChainId()), true
 }

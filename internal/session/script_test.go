@@ -33,7 +33,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := play(t, string(archive.Files[0].Data))
+			got := playScript(t, string(archive.Files[0].Data))
 			if *update {
 				archive.Files = []txtar.File{archive.Files[0], {Name: "trace", Data: []byte(got)}}
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
@@ -48,26 +48,26 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-type player struct {
-	*world
+type scriptPlayer struct {
+	*simWorld
 	t   *testing.T
 	out strings.Builder
 }
 
-func play(t *testing.T, script string) string {
-	p := &player{world: newWorld(), t: t}
+func playScript(t *testing.T, script string) string {
+	p := &scriptPlayer{simWorld: newSimWorld(), t: t}
 	p.trace = func(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
 	for _, line := range strings.Split(script, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		if words := strings.Fields(line); len(words) > 0 {
 			fmt.Fprintf(&p.out, "%s\n", strings.Join(words, " "))
-			p.do(words[0], words[1:])
+			p.runCommand(words[0], words[1:])
 		}
 	}
 	return p.out.String()
 }
 
-func (p *player) do(command string, args []string) {
+func (p *scriptPlayer) runCommand(command string, args []string) {
 	arg := func(i int) string {
 		if i < len(args) {
 			return args[i]
@@ -78,32 +78,32 @@ func (p *player) do(command string, args []string) {
 	case "content": // NAME ITEM...: what a content consists of
 		p.contents[arg(0)] = args[1:]
 	case "row": // BUNDLE GENERATION CONTENT [removing]: the hub wants it
-		p.row(arg(0), p.number(arg(1)), arg(2), arg(3))
+		p.setRow(arg(0), p.parseNumber(arg(1)), arg(2), arg(3))
 	case "norow": // BUNDLE
 		delete(p.rows, arg(0))
 		p.rowChanged(arg(0))
 	case "hold": // BUNDLE GENERATION CONTENT: the member has it before the agent starts
-		p.hold(arg(0), p.number(arg(1)), arg(2))
+		p.holdBundle(arg(0), p.parseNumber(arg(1)), arg(2))
 	case "many": // N: bundles b0…, rows and held alike
-		for i := range p.number(arg(0)) {
-			p.row(fmt.Sprintf("b%d", i), 1, "c", "")
-			p.hold(fmt.Sprintf("b%d", i), 1, "c")
+		for i := range p.parseNumber(arg(0)) {
+			p.setRow(fmt.Sprintf("b%d", i), 1, "c", "")
+			p.holdBundle(fmt.Sprintf("b%d", i), 1, "c")
 			p.rows[fmt.Sprintf("b%d", i)].status = &atoll.RowStatus{Generation: 1, Content: "c"}
 		}
 	case "start":
-		p.start()
+		p.startAgent()
 	case "restart":
-		p.restart()
+		p.restartAgent()
 	case "connect":
-		p.connect()
+		p.connectAgent()
 	case "cut":
-		p.cut()
+		p.cutLink()
 	case "settle":
-		p.settle()
+		p.deliverAll()
 	case "quiet-settle": // and only count
 		trace := p.trace
 		p.trace = func(string, ...any) {}
-		p.settle()
+		p.deliverAll()
 		p.trace = trace
 	case "agent-stores": // on|off
 		p.agentStores = arg(0) == "on"
@@ -111,7 +111,7 @@ func (p *player) do(command string, args []string) {
 		if p.agentStores {
 			p.unstored = nil
 			for _, m := range waiting {
-				p.store(m)
+				p.storeManifest(m)
 			}
 		}
 	case "hub-stores": // on|off
@@ -120,37 +120,37 @@ func (p *player) do(command string, args []string) {
 		if p.hubStores {
 			p.unwritten = nil
 			for _, r := range waiting {
-				p.write(r)
+				p.writeReport(r)
 			}
 		}
 	case "report": // BUNDLE STATE
-		p.report(arg(0), atoll.RowState(arg(1)))
+		p.reportState(arg(0), atoll.RowState(arg(1)))
 	case "forget-status": // BUNDLE: the hub's store lost it
 		p.rows[arg(0)].status = nil
 	case "unknown-frames":
 		p.deliverUp(&pb.FromAgent{})
 		p.deliverDown(&pb.FromHub{})
 	case "up", "down":
-		p.tamper(command, args)
+		p.tamperFrames(command, args)
 	case "show":
-		p.show()
+		p.printState()
 	default:
 		p.t.Fatalf("unknown command %q", command)
 	}
 }
 
-// tamper with what is under way: "up drop 0", "down double 1", "down swap 0",
-// "up deliver 2".
-func (p *player) tamper(direction string, args []string) {
-	i := int(p.number(args[1]))
+// tamperFrames drops, doubles, reorders or delivers frames under way, as in "up drop 0", "down
+// double 1", "down swap 0" or "up deliver 2".
+func (p *scriptPlayer) tamperFrames(direction string, args []string) {
+	i := int(p.parseNumber(args[1]))
 	if direction == "up" {
-		p.up = tampered(p.up, args[0], i, p.deliverUp)
+		p.up = tamperQueue(p.up, args[0], i, p.deliverUp)
 	} else {
-		p.down = tampered(p.down, args[0], i, p.deliverDown)
+		p.down = tamperQueue(p.down, args[0], i, p.deliverDown)
 	}
 }
 
-func tampered[F any](queue []F, how string, i int, deliver func(F)) []F {
+func tamperQueue[F any](queue []F, how string, i int, deliver func(F)) []F {
 	f := queue[i]
 	switch how {
 	case "drop":
@@ -165,10 +165,10 @@ func tampered[F any](queue []F, how string, i int, deliver func(F)) []F {
 	return queue
 }
 
-func (p *player) row(bundle string, generation int64, content, phase string) {
+func (p *scriptPlayer) setRow(bundle string, generation int64, content, phase string) {
 	r := p.rows[bundle]
 	if r == nil {
-		r = &row{}
+		r = &simRow{}
 		p.rows[bundle] = r
 	}
 	r.spec = atoll.RowSpec{UID: "u", Generation: generation, Revision: content, Phase: atoll.RowActive}
@@ -178,8 +178,8 @@ func (p *player) row(bundle string, generation int64, content, phase string) {
 	p.rowChanged(bundle)
 }
 
-func (p *player) hold(bundle string, generation int64, content string) {
-	m := p.manifest(bundle, &row{spec: atoll.RowSpec{Revision: content}})
+func (p *scriptPlayer) holdBundle(bundle string, generation int64, content string) {
+	m := p.renderManifest(bundle, &simRow{spec: atoll.RowSpec{Revision: content}})
 	m.Generation = generation
 	p.holds[bundle] = m
 	for _, i := range m.Items {
@@ -188,7 +188,7 @@ func (p *player) hold(bundle string, generation int64, content string) {
 	p.memory.Held = append(p.memory.Held, Entry{bundle, generation, content, StatusHash(atoll.RowStatus{Generation: generation, Content: content})})
 }
 
-func (p *player) show() {
+func (p *scriptPlayer) printState() {
 	for _, b := range slices.Sorted(maps.Keys(p.holds)) {
 		if len(p.holds) < 20 {
 			p.trace("  member holds %s@%d %s", b, p.holds[b].Generation, p.holds[b].Content)
@@ -199,11 +199,11 @@ func (p *player) show() {
 			p.trace("  row %s@%d status %s@%d seq=%d", b, p.rows[b].spec.Generation, s.State, s.Generation, s.Seq)
 		}
 	}
-	p.trace("  unclaimed %v ahead %v refused %v unacknowledged %d", p.unclaimed, p.ahead, p.refused, p.agent.Unacknowledged())
+	p.trace("  unclaimed %v ahead %v refused %v unacknowledged %d", p.unclaimed, p.ahead, p.refused, p.agent.CountUnacknowledged())
 	p.trace("  %d frames, under %d bytes", p.frames, (p.bytes/1000+1)*1000)
 }
 
-func (p *player) number(s string) int64 {
+func (p *scriptPlayer) parseNumber(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		p.t.Fatalf("%q is no number", s)

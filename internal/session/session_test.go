@@ -58,39 +58,39 @@ func TestStatusHash(t *testing.T) {
 	}
 }
 
-func TestWantOf(t *testing.T) {
+func TestWantedEntry(t *testing.T) {
 	removing := atoll.RowSpec{Generation: 4, Phase: atoll.RowRemoving}
 	done := &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}
-	if _, ok := WantOf("b", removing, Reported{RowStatus: done}); ok {
+	if _, ok := WantedEntry("b", removing, Reported{RowStatus: done}); ok {
 		t.Error("a removal that is done is still wanted")
 	}
-	if _, ok := WantOf("b", removing, Reported{RowStatus: &atoll.RowStatus{Generation: 3, State: atoll.RowRemoved}}); !ok {
+	if _, ok := WantedEntry("b", removing, Reported{RowStatus: &atoll.RowStatus{Generation: 3, State: atoll.RowRemoved}}); !ok {
 		t.Error("a removal of another generation counts as done")
 	}
-	if w, ok := WantOf("b", atoll.RowSpec{Generation: 4}, Reported{RowStatus: &atoll.RowStatus{Generation: 3, Content: "old"}}); !ok || w.Content != "" || w.Status == "" {
+	if w, ok := WantedEntry("b", atoll.RowSpec{Generation: 4}, Reported{RowStatus: &atoll.RowStatus{Generation: 3, Content: "old"}}); !ok || w.Content != "" || w.Status == "" {
 		t.Errorf("want %+v of a row whose status is about an older generation", w)
 	}
 }
 
-// TestParcelSizes sends a manifest larger than a frame in pieces.
-func TestParcelSizes(t *testing.T) {
+// A manifest larger than a frame is sent in pieces.
+func TestPayloadSizes(t *testing.T) {
 	var m atoll.Manifest
 	for i := range 8 {
 		object := json.RawMessage(`{"data":"` + strings.Repeat(fmt.Sprint(i), 400_000) + `"}`)
-		m.Items = append(m.Items, atoll.Rendered{Key: atoll.ItemKey{Kind: "K", Name: fmt.Sprint(i)}, Hash: fmt.Sprintf("h%d", i), Object: object})
+		m.Items = append(m.Items, atoll.RenderedItem{Key: atoll.ItemKey{Kind: "K", Name: fmt.Sprint(i)}, Hash: fmt.Sprintf("h%d", i), Object: object})
 	}
-	m.Items = append(m.Items, atoll.Rendered{Key: atoll.ItemKey{Kind: "K", Name: "broken"}, Hash: "broken", Error: "a patch did not apply"})
-	p := NewParcel(m)
+	m.Items = append(m.Items, atoll.RenderedItem{Key: atoll.ItemKey{Kind: "K", Name: "broken"}, Hash: "broken", Error: "a patch did not apply"})
+	p := NewPayload(m)
 	body, err := p.Encode(nil)
 	if err != nil || len(body) > InlineBytes+InlineBytes/2 {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
 	a := NewAgent(AgentOptions{}, Memory{})
-	out := a.Frame(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: "b", Generation: 1, Manifest: body}}})
+	out := a.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: "b", Generation: 1, Manifest: body}}})
 	if len(out.Store) != 0 || len(out.Frames) != 1 || len(out.Frames[0].GetNeed().GetHashes()) != 6 {
 		t.Fatalf("store %d, frames %v", len(out.Store), out.Frames)
 	}
-	answer := p.Answer(out.Frames[0].GetNeed())
+	answer := p.AnswerNeed(out.Frames[0].GetNeed())
 	if len(answer) != 3 {
 		t.Fatalf("%d frames of objects", len(answer))
 	}
@@ -99,16 +99,17 @@ func TestParcelSizes(t *testing.T) {
 		if proto.Size(f) > InlineBytes+1000 {
 			t.Errorf("frame %d has %d bytes", i, proto.Size(f))
 		}
-		stored = append(stored, a.Frame(f).Store...)
+		stored = append(stored, a.HandleFrame(f).Store...)
 	}
 	if len(stored) != 1 || stored[0].Generation != 1 || string(stored[0].Items[7].Object) != string(m.Items[7].Object) || stored[0].Items[8].Object != nil {
 		t.Errorf("stored %d manifests", len(stored))
 	}
 }
 
-// TestLyingDigests ends a session whose agent makes the hub ask without end.
-func TestLyingDigests(t *testing.T) {
+// The session of an agent that makes the hub query without end is ended.
+func TestFalseDigestsAreRefused(t *testing.T) {
 	hub, out := NewHub(&pb.Hello{Held: 20}, nil, false)
+	queried := 0
 	for rounds := 0; ; rounds++ {
 		if out.Refused != nil {
 			break
@@ -119,19 +120,23 @@ func TestLyingDigests(t *testing.T) {
 		answer := &pb.Digest{}
 		for _, f := range out.Frames {
 			for _, p := range f.GetDigestQuery().GetPrefixes() {
+				queried++
 				r := &pb.Range{Prefix: p}
-				for range fanOut {
+				for range treeFanOut {
 					r.Children = append(r.Children, []byte("a lie"))
 				}
 				answer.Ranges = append(answer.Ranges, r)
 			}
 		}
-		out = hub.Frame(&pb.FromAgent{Frame: &pb.FromAgent_Digest{Digest: answer}})
+		out = hub.HandleFrame(&pb.FromAgent{Frame: &pb.FromAgent_Digest{Digest: answer}})
 	}
-	if !hub.Synced() {
+	if most := treeFanOut + 2*20; queried > most {
+		t.Errorf("%d ranges are queried of an agent with 20 bundles, whose tree has at most %d", queried, most)
+	}
+	if !hub.IsSynced() {
 		t.Error("a refused session still compares")
 	}
-	if _, out := NewHub(&pb.Hello{Held: heldLimit + 1}, nil, false); out.Refused == nil {
+	if _, out := NewHub(&pb.Hello{Held: maxHeldBundles + 1}, nil, false); out.Refused == nil {
 		t.Error("an absurd Hello is taken")
 	}
 }
@@ -148,11 +153,38 @@ func BenchmarkReconnectEqual(b *testing.B) {
 	for i := range entries {
 		entries[i] = Entry{fmt.Sprintf("bundle-%d", i), 1, "content", "status"}
 	}
-	hello := &pb.Hello{Held: 10_000, Digest: NewTree(entries).Digest()}
+	hello := &pb.Hello{Held: 10_000, Digest: NewTree(entries).RootDigest()}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, out := NewHub(hello, entries, false); !out.Synced {
 			b.Fatal("not equal")
+		}
+	}
+}
+
+// A frame that only the hub's shell handles is handed on as it came, once the resync is over.
+func TestFramesOfAnAgentAreHandedOn(t *testing.T) {
+	hub, out := NewHub(&pb.Hello{Digest: NewTree(nil).RootDigest()}, nil, false)
+	if !out.Synced {
+		t.Fatalf("two that hold nothing are not equal: %+v", out)
+	}
+	hub.RowChanged(Entry{Bundle: "b", Generation: 1})
+	inventory, renew, remembered, left, leaving, need, report := &pb.Inventory{}, &pb.Renew{}, &pb.Remembered{}, &pb.Left{}, &pb.Leaving{}, &pb.Need{Bundle: "b"}, &pb.Report{Bundle: "b"}
+	for name, c := range map[string]struct {
+		frame *pb.FromAgent
+		has   func(HubOutput) bool
+	}{
+		"an inventory":        {&pb.FromAgent{Frame: &pb.FromAgent_Inventory{Inventory: inventory}}, func(o HubOutput) bool { return o.Inventory == inventory }},
+		"a renewal":           {&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: renew}}, func(o HubOutput) bool { return o.Renew == renew }},
+		"removals":            {&pb.FromAgent{Frame: &pb.FromAgent_Remembered{Remembered: remembered}}, func(o HubOutput) bool { return o.Remembered == remembered }},
+		"that it left":        {&pb.FromAgent{Frame: &pb.FromAgent_Left{Left: left}}, func(o HubOutput) bool { return o.Left == left }},
+		"that it leaves":      {&pb.FromAgent{Frame: &pb.FromAgent_Leaving{Leaving: leaving}}, func(o HubOutput) bool { return o.Leaving == leaving }},
+		"a report":            {&pb.FromAgent{Frame: &pb.FromAgent_Report{Report: report}}, func(o HubOutput) bool { return len(o.Reports) == 1 && o.Reports[0] == report }},
+		"a need":              {&pb.FromAgent{Frame: &pb.FromAgent_Need{Need: need}}, func(o HubOutput) bool { return len(o.Needs) == 1 && o.Needs[0] == need }},
+		"a need of no Bundle": {&pb.FromAgent{Frame: &pb.FromAgent_Need{Need: &pb.Need{Bundle: "other"}}}, func(o HubOutput) bool { return len(o.Needs) == 0 }},
+	} {
+		if out := hub.HandleFrame(c.frame); !c.has(out) || out.Refused != nil {
+			t.Errorf("%s becomes %+v", name, out)
 		}
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// StatusHash identifies what a report says, whenever and by whomever it was made:
-// seq, cluster UID and times are no part of it. Reports of equal hash need not be
-// stored twice.
+// StatusHash identifies the content of a report. Seq, cluster UID and times are not part
+// of it. Reports of equal hash need not be stored twice. A large status counts by its hash: a hub
+// that left it out has the same report.
 func StatusHash(s atoll.RowStatus) string {
+	s, _ = atoll.DropLargeStatuses(s)
 	s.Seq, s.Since, s.UID = 0, 0, ""
 	s.Items = slices.Clone(s.Items)
 	for i := range s.Items {
@@ -18,34 +19,34 @@ func StatusHash(s atoll.RowStatus) string {
 	return atoll.HashJSON(s)
 }
 
-// APIsHash identifies a sorted list of "group/version/Kind"; it is the name of the
-// APISet too.
+// APIsHash identifies a sorted list of "group/version/Kind". It is also the name of the
+// APISet.
 func APIsHash(apis []string) string {
 	parts := make([][]byte, len(apis))
 	for i, a := range apis {
 		parts[i] = []byte(a)
 	}
-	return atoll.Hash(parts...)
+	return atoll.HashParts(parts...)
 }
 
-// Reported is a status, nil where there is none, with its StatusHash. Where the hash
-// is empty it is worked out.
+// Reported is a status with its StatusHash. The status is nil where there is none. An
+// empty hash is computed when it is needed.
 type Reported struct {
 	*atoll.RowStatus
 	Hash string
 }
 
-func (r Reported) hash() string {
+func (r Reported) statusHash() string {
 	if r.Hash == "" {
 		return StatusHash(*r.RowStatus)
 	}
 	return r.Hash
 }
 
-// WantOf a row: what the hub wants the agent to hold, and last heard of it. ok is
-// false where the agent is to hold nothing: its removal is done and reported, or
-// nothing was ever ordered.
-func WantOf(bundle string, spec atoll.RowSpec, last Reported) (want Entry, ok bool) {
+// WantedEntry returns what the agent must hold by a row, and the last report of it. ok is
+// false where the agent must hold nothing: the removal is done and reported, or nothing
+// was ever ordered.
+func WantedEntry(bundle string, spec atoll.RowSpec, last Reported) (want Entry, ok bool) {
 	want = Entry{Bundle: bundle, Generation: spec.Generation}
 	if spec.Phase == atoll.RowVacant {
 		return want, false
@@ -53,7 +54,7 @@ func WantOf(bundle string, spec atoll.RowSpec, last Reported) (want Entry, ok bo
 	if last.RowStatus == nil {
 		return want, true
 	}
-	want.Status = last.hash()
+	want.Status = last.statusHash()
 	if last.Generation != spec.Generation {
 		return want, true
 	}
@@ -61,12 +62,12 @@ func WantOf(bundle string, spec atoll.RowSpec, last Reported) (want Entry, ok bo
 	return want, spec.Phase != atoll.RowRemoving || last.State != atoll.RowRemoved
 }
 
-// Verdict on a report.
+// Verdict is what the hub does with a report.
 type Verdict struct {
 	// Write the report into the row.
 	Write bool
-	// Ack is the seq to acknowledge at once; 0 when the report is to be written
-	// first or refused.
+	// Ack is the seq to acknowledge at once; 0 when the report must be written first or is
+	// refused.
 	Ack int64
 	// Refused: the cluster has no such row; nothing is acknowledged.
 	Refused bool
@@ -74,9 +75,9 @@ type Verdict struct {
 	Ahead bool
 }
 
-// Judge a report of the agent, with its seq, against its row; spec is nil when the
+// JudgeReport judges a report of the agent, with its seq, by its row. spec is nil when the
 // cluster has no row of the bundle.
-func Judge(spec *atoll.RowSpec, stored, report Reported) Verdict {
+func JudgeReport(spec *atoll.RowSpec, stored, report Reported) Verdict {
 	seq := report.Seq
 	if spec == nil {
 		if report.State == atoll.RowRemoved {
@@ -88,7 +89,7 @@ func Judge(spec *atoll.RowSpec, stored, report Reported) Verdict {
 	switch {
 	case stored.RowStatus == nil:
 		v.Write = true
-	case stored.hash() == report.hash():
+	case stored.statusHash() == report.statusHash():
 		v.Ack = seq
 	case seq > stored.Seq:
 		v.Write = true

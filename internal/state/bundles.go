@@ -20,23 +20,23 @@ type Bundle struct {
 	Status v1alpha1.BundleStatus
 }
 
-// BundleOf an API object; false for any other kind.
+// BundleOf returns the Bundle of an API object; false for any other kind.
 func BundleOf(obj client.Object) (Bundle, bool) {
 	switch b := obj.(type) {
 	case *v1alpha1.Bundle:
-		return Bundle{Ref: refOf(b), Meta: b.ObjectMeta, Spec: b.Spec, Status: b.Status}, true
+		return Bundle{Ref: bundleRefOf(b), Meta: b.ObjectMeta, Spec: b.Spec, Status: b.Status}, true
 	case *v1alpha1.ClusterBundle:
-		return Bundle{Ref: refOf(b), Meta: b.ObjectMeta, Spec: b.Spec, Status: b.Status}, true
+		return Bundle{Ref: bundleRefOf(b), Meta: b.ObjectMeta, Spec: b.Spec, Status: b.Status}, true
 	}
 	return Bundle{}, false
 }
 
-func refOf(o client.Object) enginev1.BundleRef {
+func bundleRefOf(o client.Object) enginev1.BundleRef {
 	return enginev1.BundleRef{UID: string(o.GetUID()), Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Object gives the Bundle back as the API kind that it is; a deep copy.
-func (b Bundle) Object() client.Object {
+// ToObject returns the Bundle as an API object; a deep copy.
+func (b Bundle) ToObject() client.Object {
 	if b.Ref.Namespace == "" {
 		return (&v1alpha1.ClusterBundle{ObjectMeta: b.Meta, Spec: b.Spec, Status: b.Status}).DeepCopy()
 	}
@@ -45,18 +45,18 @@ func (b Bundle) Object() client.Object {
 
 // Bundles is the table of Bundles and ClusterBundles.
 type Bundles struct {
-	mu     sync.RWMutex
-	byUID  map[string]Bundle
-	byName map[[2]string]string
-	byNS   map[string]map[string]struct{} // UIDs
+	mu              sync.RWMutex
+	byUID           map[string]Bundle
+	uidByName       map[[2]string]string
+	uidsByNamespace map[string]map[string]struct{} // UIDs
 	notifier[string]
 }
 
 func newBundles() *Bundles {
-	return &Bundles{byUID: map[string]Bundle{}, byName: map[[2]string]string{}, byNS: map[string]map[string]struct{}{}}
+	return &Bundles{byUID: map[string]Bundle{}, uidByName: map[[2]string]string{}, uidsByNamespace: map[string]map[string]struct{}{}}
 }
 
-// Get a Bundle by UID.
+// Get returns a Bundle by UID.
 func (t *Bundles) Get(uid string) (Bundle, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -64,15 +64,15 @@ func (t *Bundles) Get(uid string) (Bundle, bool) {
 	return b, ok
 }
 
-// ByName gets a Bundle; an empty namespace means a ClusterBundle.
-func (t *Bundles) ByName(ns, name string) (Bundle, bool) {
+// GetByName gets a Bundle; an empty namespace means a ClusterBundle.
+func (t *Bundles) GetByName(ns, name string) (Bundle, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	b, ok := t.byUID[t.byName[[2]string{ns, name}]]
+	b, ok := t.byUID[t.uidByName[[2]string{ns, name}]]
 	return b, ok
 }
 
-// List all Bundles by namespace and name.
+// List lists all Bundles by namespace and name.
 func (t *Bundles) List() []Bundle {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -100,19 +100,19 @@ func (t *Bundles) Len() int {
 func (t *Bundles) InNamespace(ns string) []Bundle {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	out := make([]Bundle, 0, len(t.byNS[ns]))
-	for uid := range t.byNS[ns] {
+	out := make([]Bundle, 0, len(t.uidsByNamespace[ns]))
+	for uid := range t.uidsByNamespace[ns] {
 		out = append(out, t.byUID[uid])
 	}
 	slices.SortFunc(out, func(a, b Bundle) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })
 	return out
 }
 
-// Put what a writer got back from the API server, so that it reads its own write.
+// Put stores what a writer got back from the API server, so that it reads its own write.
 func (t *Bundles) Put(obj client.Object) { t.put(obj) }
 
-// Subscribe to UIDs of Bundles that changed, came or went.
-func (t *Bundles) Subscribe(fn func(uid string)) { t.subscribe(fn) }
+// Subscribe subscribes to UIDs of Bundles that changed, came or went.
+func (t *Bundles) Subscribe(fn func(uid string)) { t.addSubscriber(fn) }
 
 func (t *Bundles) put(obj client.Object) {
 	b, ok := BundleOf(obj)
@@ -120,32 +120,32 @@ func (t *Bundles) put(obj client.Object) {
 		return
 	}
 	t.mu.Lock()
-	if old, had := t.byUID[b.Ref.UID]; had && !older(old.Meta.ResourceVersion, b.Meta.ResourceVersion) {
+	if old, had := t.byUID[b.Ref.UID]; had && !isOlderVersion(old.Meta.ResourceVersion, b.Meta.ResourceVersion) {
 		t.mu.Unlock()
 		return
 	}
 	t.byUID[b.Ref.UID] = b
-	t.byName[[2]string{b.Ref.Namespace, b.Ref.Name}] = b.Ref.UID
-	if t.byNS[b.Ref.Namespace] == nil {
-		t.byNS[b.Ref.Namespace] = map[string]struct{}{}
+	t.uidByName[[2]string{b.Ref.Namespace, b.Ref.Name}] = b.Ref.UID
+	if t.uidsByNamespace[b.Ref.Namespace] == nil {
+		t.uidsByNamespace[b.Ref.Namespace] = map[string]struct{}{}
 	}
-	t.byNS[b.Ref.Namespace][b.Ref.UID] = struct{}{}
+	t.uidsByNamespace[b.Ref.Namespace][b.Ref.UID] = struct{}{}
 	t.mu.Unlock()
-	t.notify(b.Ref.UID)
+	t.notifyAll(b.Ref.UID)
 }
 
-func (t *Bundles) drop(obj client.Object) {
+func (t *Bundles) removeObject(obj client.Object) {
 	uid, name := string(obj.GetUID()), [2]string{obj.GetNamespace(), obj.GetName()}
 	t.mu.Lock()
 	delete(t.byUID, uid)
-	if by := t.byNS[obj.GetNamespace()]; len(by) > 1 {
+	if by := t.uidsByNamespace[obj.GetNamespace()]; len(by) > 1 {
 		delete(by, uid)
 	} else if _, last := by[uid]; last {
-		delete(t.byNS, obj.GetNamespace())
+		delete(t.uidsByNamespace, obj.GetNamespace())
 	}
-	if t.byName[name] == uid {
-		delete(t.byName, name)
+	if t.uidByName[name] == uid {
+		delete(t.uidByName, name)
 	}
 	t.mu.Unlock()
-	t.notify(uid)
+	t.notifyAll(uid)
 }

@@ -20,22 +20,22 @@ type Clusters struct {
 	byName map[string]*v1alpha1.Cluster
 	byUID  map[string]*v1alpha1.Cluster
 	online map[string]bool
-	// coming are those, by UID, that are only supposed, and counted on.
-	coming map[string]bool
-	sets   schedule.Membership
+	// expectedOnline are those, by UID, that are only supposed, and counted on.
+	expectedOnline map[string]bool
+	membership     schedule.SetMembership
 	notifier[string]
 }
 
 func newClusters() *Clusters {
 	return &Clusters{
-		byName: map[string]*v1alpha1.Cluster{},
-		byUID:  map[string]*v1alpha1.Cluster{},
-		online: map[string]bool{},
-		sets:   schedule.NewMembership(),
+		byName:     map[string]*v1alpha1.Cluster{},
+		byUID:      map[string]*v1alpha1.Cluster{},
+		online:     map[string]bool{},
+		membership: schedule.NewMembership(),
 	}
 }
 
-// Get a Cluster by name.
+// Get returns a Cluster by name.
 func (c *Clusters) Get(name string) (*v1alpha1.Cluster, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -43,8 +43,8 @@ func (c *Clusters) Get(name string) (*v1alpha1.Cluster, bool) {
 	return v, ok
 }
 
-// ByUID gets a Cluster by its identity.
-func (c *Clusters) ByUID(uid string) (*v1alpha1.Cluster, bool) {
+// GetByUID gets a Cluster by its identity.
+func (c *Clusters) GetByUID(uid string) (*v1alpha1.Cluster, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	v, ok := c.byUID[uid]
@@ -58,7 +58,7 @@ func (c *Clusters) Len() int {
 	return len(c.byName)
 }
 
-// List all Clusters by name.
+// List lists all Clusters by name.
 func (c *Clusters) List() []*v1alpha1.Cluster {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -70,55 +70,53 @@ func (c *Clusters) List() []*v1alpha1.Cluster {
 	return out
 }
 
-// Online tells whether the cluster of that UID can be counted on: it holds a stream,
+// IsOnline reports whether the cluster of that UID can be counted on: it holds a stream,
 // or it checks in and has not missed two check-ins.
-func (c *Clusters) Online(uid string) bool {
+func (c *Clusters) IsOnline(uid string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.coming[uid] {
+	if c.expectedOnline[uid] {
 		return true
 	}
-	if v, ok := c.byUID[uid]; ok && v.Spec.CheckIn() > 0 {
+	if v, ok := c.byUID[uid]; ok && v.Spec.CheckInInterval() > 0 {
 		ready := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ClusterReady)
 		return ready != nil && ready.Status != metav1.ConditionUnknown
 	}
 	return c.online[uid]
 }
 
-// Sets lists the ClusterSets that the cluster of that name is in, by name. It is shared.
-func (c *Clusters) Sets(name string) []string {
+// SetsOfCluster lists the ClusterSets that the cluster of that name is in, by name. It is shared.
+func (c *Clusters) SetsOfCluster(name string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.sets.Sets(name)
+	return c.membership.SetsOf(name)
 }
 
-// SetsOf lists the ClusterSets that a cluster with these labels would be in.
-func (c *Clusters) SetsOf(labels map[string]string) []string {
+// SetsOfLabels lists the ClusterSets that a cluster with these labels would be in.
+func (c *Clusters) SetsOfLabels(labels map[string]string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.sets.Of(labels)
+	return c.membership.SetsForLabels(labels)
 }
 
-// define a ClusterSet, or with nil take it away, and tell of the clusters that this
-// brings in or out. Each cluster is compared once.
-func (c *Clusters) define(name string, spec *v1alpha1.ClusterSetSelector) {
-	c.mu.Lock()
-	c.sets.Define(name, spec)
+// defineSet sets a ClusterSet, or deletes it with nil, and notifies of the clusters that join
+// or leave it. Each cluster is compared once.
+func (c *Clusters) defineSet(name string, spec *v1alpha1.ClusterSetSelector) {
 	var changed []string
-	for cluster, v := range c.byName {
-		if c.sets.Put(cluster, v.Labels) {
-			changed = append(changed, cluster)
+	runLocked(&c.mu, func() {
+		c.membership.DefineSet(name, spec)
+		for cluster, v := range c.byName {
+			if c.membership.PutCluster(cluster, v.Labels) {
+				changed = append(changed, cluster)
+			}
 		}
-	}
-	c.mu.Unlock()
+	})
 	slices.Sort(changed)
-	for _, cluster := range changed {
-		c.notify(cluster)
-	}
+	c.notifyEach(changed)
 }
 
-// SetOnline is for the gateway: a stream came or went. That an agent checks in, or has
-// done so, is no news: it changes nothing that anybody else sees.
+// SetOnline is for the gateway: a stream came or went. A check-in notifies no subscriber,
+// because it changes nothing that another component reads.
 func (c *Clusters) SetOnline(uid string, on bool) {
 	c.mu.Lock()
 	if c.online[uid] == on {
@@ -132,37 +130,43 @@ func (c *Clusters) SetOnline(uid string, on bool) {
 	}
 	v, ok := c.byUID[uid]
 	c.mu.Unlock()
-	if ok && v.Spec.CheckIn() == 0 {
-		c.notify(v.Name)
+	if ok && v.Spec.CheckInInterval() == 0 {
+		c.notifyAll(v.Name)
 	}
 }
 
-// Subscribe to names of Clusters that changed, came, went, or whose stream did.
-func (c *Clusters) Subscribe(fn func(name string)) { c.subscribe(fn) }
+// Subscribe subscribes to names of Clusters that changed, came, went, or whose stream did.
+func (c *Clusters) Subscribe(fn func(name string)) { c.addSubscriber(fn) }
 
 func (c *Clusters) put(obj client.Object) {
 	v := obj.(*v1alpha1.Cluster)
+	if c.replaceCluster(v) {
+		c.notifyAll(v.Name)
+	}
+}
+
+// replaceCluster stores a Cluster. It returns false where the table has a later version.
+func (c *Clusters) replaceCluster(v *v1alpha1.Cluster) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if old, ok := c.byName[v.Name]; ok {
-		if older(v.ResourceVersion, old.ResourceVersion) {
-			c.mu.Unlock()
-			return
+		if isOlderVersion(v.ResourceVersion, old.ResourceVersion) {
+			return false
 		}
 		delete(c.byUID, string(old.UID))
 	}
 	c.byName[v.Name], c.byUID[string(v.UID)] = v, v
-	c.sets.Put(v.Name, v.Labels)
-	c.mu.Unlock()
-	c.notify(v.Name)
+	c.membership.PutCluster(v.Name, v.Labels)
+	return true
 }
 
-func (c *Clusters) drop(obj client.Object) {
-	c.mu.Lock()
-	if old, ok := c.byName[obj.GetName()]; ok && old.UID == obj.GetUID() {
-		delete(c.byName, old.Name)
-		c.sets.Drop(old.Name)
-	}
-	delete(c.byUID, string(obj.GetUID()))
-	c.mu.Unlock()
-	c.notify(obj.GetName())
+func (c *Clusters) removeObject(obj client.Object) {
+	runLocked(&c.mu, func() {
+		if old, ok := c.byName[obj.GetName()]; ok && old.UID == obj.GetUID() {
+			delete(c.byName, old.Name)
+			c.membership.RemoveCluster(old.Name)
+		}
+		delete(c.byUID, string(obj.GetUID()))
+	})
+	c.notifyAll(obj.GetName())
 }

@@ -14,25 +14,25 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
-// A Revision says whose it is and where its content lies, so that a hub that starts
-// anew reads back what was cut.
+// A Revision names its Bundle and its parts, so that a restarted hub reads the content back.
 func TestRevisionFields(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	items := []atoll.Item{item("Secret", "s", "hush-hush")}
+	items := []atoll.Item{testItem("Secret", "s", "hush-hush")}
 	for i := range 200 {
 		b := make([]byte, 6000)
 		for j := range b {
 			b[j] = byte('a' + rng.IntN(26))
 		}
-		items = append(items, item("ConfigMap", fmt.Sprintf("c%d", i), string(b)))
+		items = append(items, testItem("ConfigMap", fmt.Sprintf("c%d", i), string(b)))
 	}
-	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).Build()
 	key := bytes.Repeat([]byte{1}, 32)
 	revs, _ := newRevisions(c, key)
 	for _, n := range []int{1, len(items)} {
-		if _, err := revs.Cut(t.Context(), testRef, &atoll.Content{Items: items[:n], Base: int64(n)}); err != nil {
+		if _, err := revs.CreateRevision(t.Context(), testRef, &atoll.Content{Items: items[:n], MinRevision: int64(n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestRevisionFields(t *testing.T) {
 		}
 		plain++
 		var part enginev1.RevisionPart
-		if err := c.Get(t.Context(), client.ObjectKey{Name: p.Name}, &part); err != nil || len(part.Data) == 0 || len(part.Data) > partLimit {
+		if err := c.Get(t.Context(), client.ObjectKey{Name: p.Name}, &part); err != nil || len(part.Data) == 0 || len(part.Data) > maxPartBytes {
 			t.Errorf("part %s has %d bytes of data, %v", p.Name, len(part.Data), err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestRevisionFields(t *testing.T) {
 		t.Fatalf("%d plain and %d secret parts", plain, secret)
 	}
 	restarted, _ := newRevisions(c, key)
-	back, err := restarted.Content(t.Context(), name)
+	back, err := restarted.GetContent(t.Context(), name)
 	if err != nil || len(back.Items) != len(items) {
 		t.Fatalf("read back %v, %v", back, err)
 	}
@@ -82,16 +82,16 @@ func TestRevisionFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, _ := newRevisions(c, key)
-	if got, err := again.Content(t.Context(), name); err == nil || !strings.Contains(err.Error(), parts.Items[0].Name) {
+	if got, err := again.GetContent(t.Context(), name); err == nil || !strings.Contains(err.Error(), parts.Items[0].Name) {
 		t.Errorf("without one part it has %v, %v", got, err)
 	}
 }
 
-// A TargetSlice says whose rows it has, and both halves of each row come back to a hub
-// that starts anew; what rows have in common is there once, as words.
+// A TargetSlice names the Bundle of its rows, and a restarted hub reads both halves of each row
+// back; common values of rows are stored once, as words.
 func TestTargetSliceFields(t *testing.T) {
 	rows, c := newTestRows(t)
-	wanted := specs("a", "b")
+	wanted := rowSpecsFor("a", "b")
 	wanted["a"].Variant, wanted["b"].Variant = "variant", "variant"
 	if err := rows.WriteSpecs(t.Context(), testRef, nil, wanted); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestTargetSliceFields(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Spec.Bundle != testRef || len(atoll.Lines(s.Spec.Rows)) != 2 || len(atoll.Lines(s.Status.Rows)) != 1 {
+	if s.Spec.Bundle != testRef || len(rowcodec.SplitLines(s.Spec.Rows)) != 2 || len(rowcodec.SplitLines(s.Status.Rows)) != 1 {
 		t.Fatalf("slice %+v, %+v", s.Spec, s.Status)
 	}
 	if fmt.Sprint(s.Spec.Words, s.Status.Words) != "[variant] [content]" {
@@ -120,17 +120,16 @@ func TestTargetSliceFields(t *testing.T) {
 
 // The HubState is what the hub remembers of its own starts and of a restore.
 func TestHubStateFields(t *testing.T) {
-	h := &Hub{}
-	if reason, holding := h.Holding(); holding || reason != "" || h.GenerationFloor() != 0 || h.Chain() != nil {
+	h := &HubStateTable{}
+	if reason, holding := h.HoldReason(); holding || reason != "" || h.GenerationFloor() != 0 {
 		t.Error("a hub that knows nothing holds")
 	}
 	st := &enginev1.HubState{
-		ObjectMeta: metav1.ObjectMeta{Name: HubName, ResourceVersion: "5"}, GenerationFloor: 70,
-		Chain: []enginev1.ChainLink{{ID: "first", Revision: 1}, {ID: "second", Revision: 900}},
+		ObjectMeta: metav1.ObjectMeta{Name: HubStateName, ResourceVersion: "5"}, GenerationFloor: 70,
 	}
 	h.Put(st)
-	if chain := h.Chain(); len(chain) != 2 || chain[1].ID != "second" || chain[1].Revision != 900 || h.GenerationFloor() != 70 {
-		t.Errorf("chain %v, floor %d", chain, h.GenerationFloor())
+	if h.GenerationFloor() != 70 {
+		t.Errorf("floor %d", h.GenerationFloor())
 	}
 	for i, tc := range []struct {
 		accepted string
@@ -140,7 +139,7 @@ func TestHubStateFields(t *testing.T) {
 		next.ResourceVersion = fmt.Sprint(6 + i)
 		next.Rewound = &enginev1.Rewound{Since: metav1.Now(), Reason: "restored from a backup", Accepted: tc.accepted}
 		h.Put(next)
-		if reason, holding := h.Holding(); holding != tc.holding || holding && reason != "restored from a backup" {
+		if reason, holding := h.HoldReason(); holding != tc.holding || holding && reason != "restored from a backup" {
 			t.Errorf("accepted %q: holds %t, %q", tc.accepted, holding, reason)
 		}
 	}

@@ -22,13 +22,13 @@ type Placement struct {
 	Status v1alpha1.PlacementStatus
 }
 
-// Key of the Placement.
+// Key returns the key of the Placement.
 func (p Placement) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Meta.Namespace, Name: p.Meta.Name}
 }
 
-// Object gives the Placement back as the API kind that it is; a deep copy.
-func (p Placement) Object() client.Object {
+// ToObject returns the Placement as an API object; a deep copy.
+func (p Placement) ToObject() client.Object {
 	if p.Meta.Namespace == "" {
 		return (&v1alpha1.ClusterPlacement{ObjectMeta: p.Meta, Spec: p.Spec, Status: p.Status}).DeepCopy()
 	}
@@ -41,9 +41,9 @@ type Decision struct {
 	Status v1alpha1.PlacementDecisionStatus
 }
 
-// Number of the Decision among those of its Placement, from 1; 0 for one that the hub did
+// SequenceNumber returns the number of the Decision among those of its Placement, from 1; 0 for one that the hub did
 // not make.
-func (d Decision) Number() int {
+func (d Decision) SequenceNumber() int {
 	n, err := strconv.Atoi(d.Meta.Labels[v1alpha1.LabelDecision])
 	if err != nil || n < 1 {
 		return 0
@@ -51,15 +51,15 @@ func (d Decision) Number() int {
 	return n
 }
 
-// Object gives the Decision back as the API kind that it is; a deep copy.
-func (d Decision) Object() client.Object {
+// ToObject returns the Decision as an API object; a deep copy.
+func (d Decision) ToObject() client.Object {
 	if d.Meta.Namespace == "" {
 		return (&v1alpha1.ClusterPlacementDecision{ObjectMeta: d.Meta, Status: d.Status}).DeepCopy()
 	}
 	return (&v1alpha1.PlacementDecision{ObjectMeta: d.Meta, Status: d.Status}).DeepCopy()
 }
 
-// DecisionOf an API object; false for any other kind.
+// DecisionOf returns the Decision of an API object; false for any other kind.
 func DecisionOf(obj client.Object) (Decision, bool) {
 	switch d := obj.(type) {
 	case *v1alpha1.PlacementDecision:
@@ -89,7 +89,7 @@ type Placements struct {
 
 func newPlacements() *Placements { return &Placements{byKey: map[types.NamespacedName]Placement{}} }
 
-// Get a Placement; an empty namespace means a ClusterPlacement.
+// Get returns a Placement; an empty namespace means a ClusterPlacement.
 func (t *Placements) Get(key types.NamespacedName) (Placement, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -97,7 +97,7 @@ func (t *Placements) Get(key types.NamespacedName) (Placement, bool) {
 	return p, ok
 }
 
-// List all of them by namespace and name.
+// List lists all of them by namespace and name.
 func (t *Placements) List() []Placement {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -111,9 +111,9 @@ func compareNames(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// Subscribe to Placements whose spec changed, that are to be rebalanced, that came or went. What is written into
-// their status is in the table and not told.
-func (t *Placements) Subscribe(fn func(key types.NamespacedName)) { t.subscribe(fn) }
+// Subscribe subscribes to Placements whose spec changed, that must be rebalanced, that were added or
+// deleted. Changes of their status are in the table and notify no subscriber.
+func (t *Placements) Subscribe(fn func(key types.NamespacedName)) { t.addSubscriber(fn) }
 
 func (t *Placements) put(obj client.Object) {
 	p, ok := placementOf(obj)
@@ -126,16 +126,16 @@ func (t *Placements) put(obj client.Object) {
 	t.mu.Unlock()
 	if !had || old.Meta.UID != p.Meta.UID || old.Meta.Generation != p.Meta.Generation ||
 		old.Meta.Annotations[atoll.AnnotationRebalance] != p.Meta.Annotations[atoll.AnnotationRebalance] {
-		t.notify(p.Key())
+		t.notifyAll(p.Key())
 	}
 }
 
-func (t *Placements) drop(obj client.Object) {
+func (t *Placements) removeObject(obj client.Object) {
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	t.mu.Lock()
 	delete(t.byKey, key)
 	t.mu.Unlock()
-	t.notify(key)
+	t.notifyAll(key)
 }
 
 // Decisions is the table of what Placements chose, as it is published.
@@ -155,23 +155,23 @@ func (t *Decisions) OfPlacement(key types.NamespacedName) []Decision {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.SortedFunc(maps.Values(t.byOwner[key]), func(a, b Decision) int {
-		if a.Number() != b.Number() {
-			return a.Number() - b.Number()
+		if a.SequenceNumber() != b.SequenceNumber() {
+			return a.SequenceNumber() - b.SequenceNumber()
 		}
 		return strings.Compare(a.Meta.Name, b.Meta.Name)
 	})
 }
 
-// Put what a writer got back from the API server, so that it reads its own write.
+// Put stores what a writer got back from the API server, so that it reads its own write.
 func (t *Decisions) Put(obj client.Object) { t.put(obj) }
 
-// Drop one that a writer deleted.
-func (t *Decisions) Drop(obj client.Object) { t.drop(obj) }
+// Remove removes one that a writer deleted.
+func (t *Decisions) Remove(obj client.Object) { t.removeObject(obj) }
 
-// Subscribe to Placements of whose Decisions one changed, came or went.
-func (t *Decisions) Subscribe(fn func(placement types.NamespacedName)) { t.subscribe(fn) }
+// Subscribe subscribes to Placements of whose Decisions one changed, came or went.
+func (t *Decisions) Subscribe(fn func(placement types.NamespacedName)) { t.addSubscriber(fn) }
 
-func owner(o metav1.Object) types.NamespacedName {
+func placementKeyOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPlacement]}
 }
 
@@ -180,10 +180,10 @@ func (t *Decisions) put(obj client.Object) {
 	if !ok {
 		return
 	}
-	key := owner(obj)
+	key := placementKeyOf(obj)
 	t.mu.Lock()
 	old, had := t.byOwner[key][d.Meta.Name]
-	if had && old.Meta.UID == d.Meta.UID && !older(old.Meta.ResourceVersion, d.Meta.ResourceVersion) {
+	if had && old.Meta.UID == d.Meta.UID && !isOlderVersion(old.Meta.ResourceVersion, d.Meta.ResourceVersion) {
 		t.mu.Unlock()
 		return
 	}
@@ -192,11 +192,11 @@ func (t *Decisions) put(obj client.Object) {
 	}
 	t.byOwner[key][d.Meta.Name] = d
 	t.mu.Unlock()
-	t.notify(key)
+	t.notifyAll(key)
 }
 
-func (t *Decisions) drop(obj client.Object) {
-	key := owner(obj)
+func (t *Decisions) removeObject(obj client.Object) {
+	key := placementKeyOf(obj)
 	t.mu.Lock()
 	old, had := t.byOwner[key][obj.GetName()]
 	if had = had && old.Meta.UID == obj.GetUID(); had {
@@ -206,6 +206,6 @@ func (t *Decisions) drop(obj client.Object) {
 	}
 	t.mu.Unlock()
 	if had {
-		t.notify(key)
+		t.notifyAll(key)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// TestAStatusOfAPolicyIsNotNews: what Atoll writes into a policy's status is there to
-// be read, and makes nobody look at all that the policy places.
+// TestAStatusOfAPolicyIsNotNews: a status that Atoll writes into a policy is readable, and starts
+// no look at the policy's objects.
 func TestAStatusOfAPolicyIsNotNews(t *testing.T) {
-	policies, told := newPolicies(), 0
-	policies.Subscribe(func(string, string, string) { told++ })
+	policies, notified := newPolicies(), 0
+	policies.Subscribe(func(string, string, string) { notified++ })
 	put := func(uid types.UID, generation int64, objects int32) {
 		policies.put(&v1alpha1.PropagationPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: uid, Generation: generation},
@@ -25,7 +25,7 @@ func TestAStatusOfAPolicyIsNotNews(t *testing.T) {
 		uid        types.UID
 		generation int64
 		objects    int32
-		told       int
+		notified   int
 	}{
 		{"it comes", "a", 1, 0, 1},
 		{"a status", "a", 1, 7, 1},
@@ -33,10 +33,10 @@ func TestAStatusOfAPolicyIsNotNews(t *testing.T) {
 		{"another of its name", "b", 2, 0, 3},
 	} {
 		put(step.uid, step.generation, step.objects)
-		if told != step.told {
-			t.Errorf("%s: told %d times, want %d", step.what, told, step.told)
+		if notified != step.notified {
+			t.Errorf("%s: notified %d times, want %d", step.what, notified, step.notified)
 		}
-		if got := policies.Propagation("shop"); len(got) != 1 || got[0].Status.Objects != step.objects {
+		if got := policies.PropagationPolicies("shop"); len(got) != 1 || got[0].Status.Objects != step.objects {
 			t.Errorf("%s: the table has %v", step.what, got)
 		}
 	}

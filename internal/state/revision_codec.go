@@ -13,20 +13,20 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Content up to inlineLimit (JSON, before compression) lies in the Revision itself;
-// beyond that its items lie in parts of about partTarget each. partLimit is the most
-// that a part may have when compressed, and ruleLimit what the Revision may have besides
+// Content up to maxInlineBytes (JSON, before compression) lies in the Revision itself;
+// beyond that its items lie in parts of about targetPartBytes each. maxPartBytes is the most
+// that a part may have when compressed, and maxRuleBytes what the Revision may have besides
 // items: it is stored with a third more than that, and etcd takes 1.5 MB by default.
 const (
-	inlineLimit = 256_000
-	partTarget  = 512_000
-	partLimit   = 1_000_000
-	ruleLimit   = 800_000
-	maxParts    = 1 << 16
+	maxInlineBytes  = 256_000
+	targetPartBytes = 512_000
+	maxPartBytes    = 1_000_000
+	maxRuleBytes    = 800_000
+	maxPartCount    = 1 << 16
 )
 
-// part of a content: items of Secrets and others never share one.
-type part struct {
+// contentPart of a content: items of Secrets and others never share one.
+type contentPart struct {
 	secret bool
 	data   []byte
 }
@@ -35,7 +35,7 @@ type part struct {
 // item's part follows from its key alone (and from the number of parts, a power of
 // two of the size), so that a change rewrites one part. The error names the item
 // that is too large to store.
-func encodeContent(c *atoll.Content) (inline []byte, parts []part, err error) {
+func encodeContent(c *atoll.Content) (inline []byte, parts []contentPart, err error) {
 	var open, secret []atoll.Item
 	for _, it := range c.Items {
 		if it.Key.Group == "" && it.Key.Kind == "Secret" {
@@ -46,71 +46,71 @@ func encodeContent(c *atoll.Content) (inline []byte, parts []part, err error) {
 	}
 	bare := *c
 	bare.Items = open
-	if size(open) > inlineLimit {
+	if estimateItemsSize(open) > maxInlineBytes {
 		bare.Items = nil
-		if parts, err = split(open, false); err != nil {
+		if parts, err = splitIntoParts(open, false); err != nil {
 			return nil, nil, err
 		}
 	}
-	hidden, err := split(secret, true)
+	hidden, err := splitIntoParts(secret, true)
 	if err != nil {
 		return nil, nil, err
 	}
-	inline, err = pack(bare, quickly)
+	inline, err = encodeGzipJSON(bare, fastCompressionBytes)
 	return inline, append(parts, hidden...), err
 }
 
-// Storable tells whether an item can be stored at all; the error says how large it is
-// and how large it may be. What is small is not compressed to find out.
-func Storable(it *atoll.Item) error {
-	if len(it.Object) < partLimit/2 {
+// CheckItemSize reports whether an item can be stored at all; the error has its size and the
+// limit. A small item is not compressed for the check.
+func CheckItemSize(it *atoll.Item) error {
+	if len(it.Object) < maxPartBytes/2 {
 		return nil
 	}
-	data, err := pack([]atoll.Item{*it}, 0)
-	if err != nil || len(data) <= partLimit {
+	data, err := encodeGzipJSON([]atoll.Item{*it}, 0)
+	if err != nil || len(data) <= maxPartBytes {
 		return err
 	}
-	return tooLarge(it, len(data))
+	return itemTooLargeError(it, len(data))
 }
 
-// StorableRules tells whether what a content has besides items can be stored, all of
+// CheckRulesSize reports whether what a content has besides items can be stored, all of
 // which lies in the Revision itself.
-func StorableRules(c *atoll.Content) error {
+func CheckRulesSize(c *atoll.Content) error {
 	bare := *c
 	bare.Items = nil
 	raw, err := json.Marshal(bare)
-	if err != nil || len(raw) <= ruleLimit {
+	if err != nil || len(raw) <= maxRuleBytes {
 		return err
 	}
-	data, err := pack(bare, quickly)
-	if err != nil || len(data) <= ruleLimit {
+	data, err := encodeGzipJSON(bare, fastCompressionBytes)
+	if err != nil || len(data) <= maxRuleBytes {
 		return err
 	}
 	return fmt.Errorf("the override rules of all its objects together (%d), with what interpreters say of them (%d) and what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
-		len(c.Rules), len(c.Interpreters), len(c.Tombstones), len(raw), len(data), ruleLimit)
+		len(c.Rules), len(c.Interpreters), len(c.Tombstones), len(raw), len(data), maxRuleBytes)
 }
 
-func tooLarge(it *atoll.Item, compressed int) error {
-	return fmt.Errorf("%s %s is too large to be sent: %d bytes, %d when compressed, and %d are allowed; make it smaller, or divide it", it.Key.Kind, it.Key.Name, len(it.Object), compressed, partLimit)
+func itemTooLargeError(it *atoll.Item, compressed int) error {
+	return fmt.Errorf("%s %s is too large to be sent: %d bytes, %d when compressed, and %d are allowed; make it smaller, or divide it", it.Key.Kind, it.Key.Name, len(it.Object), compressed, maxPartBytes)
 }
 
-func size(items []atoll.Item) (n int) {
+func estimateItemsSize(items []atoll.Item) (n int) {
 	for _, it := range items {
 		n += len(it.Object) + 256
 	}
 	return n
 }
 
-func split(items []atoll.Item, secret bool) ([]part, error) {
+func splitIntoParts(items []atoll.Item, secret bool) ([]contentPart, error) {
 	if len(items) == 0 {
 		return nil, nil
 	}
 	n := 1
-	for n*partTarget < size(items) {
+	for n*targetPartBytes < estimateItemsSize(items) {
 		n *= 2
 	}
 	for {
-		parts, crowded, err := splitInto(items, secret, n)
+		parts, crowded, err := splitIntoBuckets(items, secret, n)
 		if err != nil || !crowded {
 			return parts, err
 		}
@@ -118,9 +118,9 @@ func split(items []atoll.Item, secret bool) ([]part, error) {
 	}
 }
 
-// splitInto so many parts; crowded when several items do not fit into the part that
+// splitIntoBuckets splits into so many parts; crowded when several items do not fit into the part that
 // their keys put them in.
-func splitInto(items []atoll.Item, secret bool, n int) (parts []part, crowded bool, err error) {
+func splitIntoBuckets(items []atoll.Item, secret bool, n int) (parts []contentPart, crowded bool, err error) {
 	buckets := make([][]atoll.Item, n)
 	for _, it := range items {
 		h := fnv.New32a()
@@ -132,30 +132,30 @@ func splitInto(items []atoll.Item, secret bool, n int) (parts []part, crowded bo
 		if len(b) == 0 {
 			continue
 		}
-		data, err := pack(b, 0)
+		data, err := encodeGzipJSON(b, 0)
 		if err != nil {
 			return nil, false, err
 		}
-		if len(data) > partLimit {
-			if len(b) > 1 && n < maxParts {
+		if len(data) > maxPartBytes {
+			if len(b) > 1 && n < maxPartCount {
 				return nil, true, nil
 			}
 			largest := slices.MaxFunc(b, func(x, y atoll.Item) int { return len(x.Object) - len(y.Object) })
-			return nil, false, tooLarge(&largest, len(data))
+			return nil, false, itemTooLargeError(&largest, len(data))
 		}
-		parts = append(parts, part{secret: secret, data: data})
+		parts = append(parts, contentPart{secret: secret, data: data})
 	}
 	return parts, false, nil
 }
 
 func decodeContent(inline []byte, parts [][]byte) (*atoll.Content, error) {
 	var c atoll.Content
-	if err := unpack(inline, &c); err != nil {
+	if err := decodeGzipJSON(inline, &c); err != nil {
 		return nil, fmt.Errorf("content: %w", err)
 	}
 	for i, p := range parts {
 		var items []atoll.Item
-		if err := unpack(p, &items); err != nil {
+		if err := decodeGzipJSON(p, &items); err != nil {
 			return nil, fmt.Errorf("part %d: %w", i, err)
 		}
 		c.Items = append(c.Items, items...)
@@ -164,18 +164,18 @@ func decodeContent(inline []byte, parts [][]byte) (*atoll.Content, error) {
 	return &c, nil
 }
 
-// quickly is up to how many bytes a content is compressed the quick way: making ready to
-// compress well takes longer than to compress that little, and saves a tenth of it. Parts
-// never are: they are named by their bytes, and the same ones are not to be written anew.
-const quickly = 32_000
+// fastCompressionBytes is up to how many bytes a content is compressed the quick way: making
+// ready to compress well takes longer than to compress that little, and saves a tenth of it.
+// Parts never are: they are named by their bytes, so that equal parts are written once.
+const fastCompressionBytes = 32_000
 
 // packers are kept: each is most of a megabyte, and most contents a few kilobytes.
 var (
-	packers      = packersOf(gzip.DefaultCompression)
-	quickPackers = packersOf(gzip.BestSpeed)
+	gzipWriters     = newGzipWriterPool(gzip.DefaultCompression)
+	fastGzipWriters = newGzipWriterPool(gzip.BestSpeed)
 )
 
-func packersOf(level int) *sync.Pool {
+func newGzipWriterPool(level int) *sync.Pool {
 	return &sync.Pool{New: func() any {
 		w, err := gzip.NewWriterLevel(nil, level)
 		if err != nil {
@@ -185,15 +185,15 @@ func packersOf(level int) *sync.Pool {
 	}}
 }
 
-// pack a value, one of up to so many bytes quickly.
-func pack(v any, quick int) ([]byte, error) {
+// encodeGzipJSON encodes a value, one of up to so many bytes quickly.
+func encodeGzipJSON(v any, quick int) ([]byte, error) {
 	var raw bytes.Buffer
 	if err := json.NewEncoder(&raw).Encode(v); err != nil {
 		return nil, err
 	}
-	pool := packers
+	pool := gzipWriters
 	if raw.Len() <= quick {
-		pool = quickPackers
+		pool = fastGzipWriters
 	}
 	w := pool.Get().(*gzip.Writer)
 	defer pool.Put(w)
@@ -208,7 +208,7 @@ func pack(v any, quick int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func unpack(data []byte, v any) error {
+func decodeGzipJSON(data []byte, v any) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return err

@@ -14,15 +14,16 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/tracing"
 )
 
 // Revisions is the table of Revisions without their content, which is read when
 // it is needed and kept for a while.
 type Revisions struct {
-	client  client.Client
-	hubKey  []byte
-	content *contents
-	locks   bundleLocks
+	client      client.Client
+	hubKey      []byte
+	cache       *contentCache
+	bundleLocks bundleLockTable
 
 	mu       sync.RWMutex
 	byName   map[string]*enginev1.Revision
@@ -35,12 +36,12 @@ func newRevisions(c client.Client, hubKey []byte) (*Revisions, error) {
 		return nil, fmt.Errorf("state: the hub's key has %d bytes, 32 are needed to name revisions", len(hubKey))
 	}
 	return &Revisions{
-		client: c, hubKey: hubKey, content: newContents(contentBytes),
+		client: c, hubKey: hubKey, cache: newContentCache(contentCacheBytes),
 		byName: map[string]*enginev1.Revision{}, byBundle: map[string][]*enginev1.Revision{},
 	}, nil
 }
 
-// Get a Revision, without its content.
+// Get returns a Revision, without its content.
 func (t *Revisions) Get(name string) (*enginev1.Revision, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -48,20 +49,20 @@ func (t *Revisions) Get(name string) (*enginev1.Revision, bool) {
 	return r, ok
 }
 
-// OfBundle lists the Bundle's Revisions by number, without their content.
+// ListOfBundle lists the Bundle's Revisions by number, without their content.
 func (t *Revisions) OfBundle(uid string) []*enginev1.Revision {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.Clone(t.byBundle[uid])
 }
 
-// Subscribe to UIDs of Bundles whose Revisions came or went.
-func (t *Revisions) Subscribe(fn func(bundleUID string)) { t.subscribe(fn) }
+// Subscribe subscribes to UIDs of Bundles whose Revisions came or went.
+func (t *Revisions) Subscribe(fn func(bundleUID string)) { t.addSubscriber(fn) }
 
-// Content of a Revision; shared, not to be changed. It reads the API server at the
+// GetContent returns the content of a Revision; shared, not to be changed. It reads the API server at the
 // first call for a name.
-func (t *Revisions) Content(ctx context.Context, name string) (*atoll.Content, error) {
-	if c, ok := t.content.get(name); ok {
+func (t *Revisions) GetContent(ctx context.Context, name string) (*atoll.Content, error) {
+	if c, ok := t.cache.get(name); ok {
 		return c, nil
 	}
 	var r enginev1.Revision
@@ -70,7 +71,7 @@ func (t *Revisions) Content(ctx context.Context, name string) (*atoll.Content, e
 	}
 	var parts [][]byte
 	for _, p := range r.Spec.Parts {
-		data, err := t.part(ctx, p)
+		data, err := t.readPart(ctx, p)
 		if err != nil {
 			return nil, fmt.Errorf("read part %s of revision %s: %w", p.Name, name, err)
 		}
@@ -80,11 +81,11 @@ func (t *Revisions) Content(ctx context.Context, name string) (*atoll.Content, e
 	if err != nil {
 		return nil, fmt.Errorf("revision %s: %w", name, err)
 	}
-	t.content.add(name, c)
+	t.cache.add(name, c)
 	return c, nil
 }
 
-func (t *Revisions) part(ctx context.Context, p enginev1.PartRef) ([]byte, error) {
+func (t *Revisions) readPart(ctx context.Context, p enginev1.PartRef) ([]byte, error) {
 	if p.Secret {
 		var s corev1.Secret
 		err := t.client.Get(ctx, client.ObjectKey{Namespace: atoll.SystemNamespace, Name: p.Name}, &s)
@@ -95,8 +96,8 @@ func (t *Revisions) part(ctx context.Context, p enginev1.PartRef) ([]byte, error
 	return part.Data, err
 }
 
-// Latest is the Bundle's newest Revision, without its content.
-func (t *Revisions) Latest(bundleUID string) (*enginev1.Revision, bool) {
+// LatestOfBundle is the Bundle's newest Revision, without its content.
+func (t *Revisions) LatestOfBundle(bundleUID string) (*enginev1.Revision, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	all := t.byBundle[bundleUID]
@@ -106,27 +107,27 @@ func (t *Revisions) Latest(bundleUID string) (*enginev1.Revision, bool) {
 	return all[len(all)-1], true
 }
 
-// inOrder sorts by number. Of two Revisions of one number the one that was written
+// compareRevisions sorts by number. If two Revisions have one number, the one that was written
 // first counts as the newer: the other is a write of a hub that no longer led.
-func inOrder(a, b *enginev1.Revision) int {
+func compareRevisions(a, b *enginev1.Revision) int {
 	if n := cmp.Compare(a.Spec.Number, b.Spec.Number); n != 0 {
 		return n
 	}
-	return cmp.Compare(number(b.ResourceVersion), number(a.ResourceVersion))
+	return cmp.Compare(parseVersion(b.ResourceVersion), parseVersion(a.ResourceVersion))
 }
 
-// Cut a Revision of content and give its name. Where the Bundle's latest Revision
-// has that content already, nothing is written. An older one of the same content
-// is not taken up again: numbers tell people what came after what, so the new one
-// is named with its number. Parts are written before the Revision that names them.
-func (t *Revisions) Cut(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error) {
-	lock := t.locks.of(ref.UID)
+// CreateRevision writes a Revision of the content and returns its name. If the Bundle's latest
+// Revision has that content already, nothing is written. An older one of the same content is
+// not used again: numbers show people the order, so the new one has its own number. Parts are
+// written before the Revision that names them. The Revision keeps the span of ctx, if there is one.
+func (t *Revisions) CreateRevision(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error) {
+	lock := t.bundleLocks.lockOfBundle(ref.UID)
 	lock.Lock()
 	defer lock.Unlock()
-	hash := atoll.KeyedHash(t.hubKey, atoll.ContentIdentity(content))
+	hash := atoll.KeyedHash(t.hubKey, atoll.EncodeContentIdentity(content))
 	number := int64(1)
-	if last, ok := t.Latest(ref.UID); ok {
-		if last.Annotations[contentHash] == hash {
+	if last, ok := t.LatestOfBundle(ref.UID); ok {
+		if last.Annotations[contentHashAnnotation] == hash {
 			return last.Name, nil
 		}
 		number = last.Spec.Number + 1
@@ -139,9 +140,12 @@ func (t *Revisions) Cut(ctx context.Context, ref enginev1.BundleRef, content *at
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        atoll.RevisionName(ref.UID, number, hash),
 			Labels:      map[string]string{enginev1.LabelBundle: ref.UID},
-			Annotations: map[string]string{contentHash: hash},
+			Annotations: map[string]string{contentHashAnnotation: hash},
 		},
-		Spec: enginev1.RevisionSpec{Bundle: ref, Number: number, Base: content.Base, Items: int32(len(content.Items)), Content: inline},
+		Spec: enginev1.RevisionSpec{Bundle: ref, Number: number, Base: content.MinRevision, Items: int32(len(content.Items)), Content: inline},
+	}
+	if parent := tracing.TraceparentOf(ctx); parent != "" {
+		rev.Annotations[tracing.AnnotationTraceparent] = parent
 	}
 	for _, p := range parts {
 		pr, err := t.writePart(ctx, ref, p)
@@ -153,20 +157,20 @@ func (t *Revisions) Cut(ctx context.Context, ref enginev1.BundleRef, content *at
 	if err := t.client.Create(ctx, rev); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("cut revision %s: %w", rev.Name, err)
 	}
-	t.content.add(rev.Name, content)
+	t.cache.add(rev.Name, content)
 	if stripped, err := stripRevision(rev); err == nil {
 		t.put(stripped.(*enginev1.Revision))
 	}
 	return rev.Name, nil
 }
 
-// contentHash is the whole keyed hash of a Revision's content.
-const contentHash = "engine.atoll.dev/content"
+// contentHashAnnotation is the whole keyed hash of a Revision's content.
+const contentHashAnnotation = "engine.atoll.dev/content"
 
 // secretPartKey holds the data of a part that is a Secret.
 const secretPartKey = "data"
 
-func (t *Revisions) writePart(ctx context.Context, ref enginev1.BundleRef, p part) (enginev1.PartRef, error) {
+func (t *Revisions) writePart(ctx context.Context, ref enginev1.BundleRef, p contentPart) (enginev1.PartRef, error) {
 	meta := metav1.ObjectMeta{
 		Name:   ref.UID + "-" + atoll.KeyedHash(t.hubKey, p.data),
 		Labels: map[string]string{enginev1.LabelBundle: ref.UID},
@@ -202,13 +206,13 @@ func (t *Revisions) put(obj client.Object) {
 	}
 	t.byName[r.Name] = r
 	all := append(slices.Clone(t.byBundle[r.Spec.Bundle.UID]), r)
-	slices.SortFunc(all, inOrder)
+	slices.SortFunc(all, compareRevisions)
 	t.byBundle[r.Spec.Bundle.UID] = all
 	t.mu.Unlock()
-	t.notify(r.Spec.Bundle.UID)
+	t.notifyAll(r.Spec.Bundle.UID)
 }
 
-func (t *Revisions) drop(obj client.Object) {
+func (t *Revisions) removeObject(obj client.Object) {
 	t.mu.Lock()
 	r, ok := t.byName[obj.GetName()]
 	if !ok {
@@ -222,6 +226,6 @@ func (t *Revisions) drop(obj client.Object) {
 		delete(t.byBundle, uid)
 	}
 	t.mu.Unlock()
-	t.content.remove(r.Name)
-	t.notify(uid)
+	t.cache.remove(r.Name)
+	t.notifyAll(uid)
 }

@@ -14,33 +14,33 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// bundleLocks keep the cutting and the dropping of one Bundle's Revisions apart: a
+// bundleLockTable keep the cutting and the dropping of one Bundle's Revisions apart: a
 // new Revision may name a part that only a dropped one named before.
-type bundleLocks [64]sync.Mutex
+type bundleLockTable [64]sync.Mutex
 
-// of a Bundle; some Bundles share one.
-func (l *bundleLocks) of(uid string) *sync.Mutex {
+// lockOfBundle returns the lock of a Bundle; some Bundles share one.
+func (l *bundleLockTable) lockOfBundle(uid string) *sync.Mutex {
 	h := fnv.New32a()
 	h.Write([]byte(uid))
 	return &l[h.Sum32()%uint32(len(l))]
 }
 
-// Drop deletes Revisions of one Bundle, and then the parts that none of its others
-// needs. A part without a Revision harms nobody, so an error in between only
-// leaves it for the next Drop of its Revision's siblings or for DropAll.
-func (t *Revisions) Drop(ctx context.Context, revisions []*enginev1.Revision) error {
+// DropRevisions deletes Revisions of one Bundle, and then the parts that none of its others
+// needs. A part without a Revision is harmless: after an error it stays until the next
+// DropRevisions of the Bundle, or DropAll.
+func (t *Revisions) DropRevisions(ctx context.Context, revisions []*enginev1.Revision) error {
 	if len(revisions) == 0 {
 		return nil
 	}
 	bundle := revisions[0].Spec.Bundle.UID
-	lock := t.locks.of(bundle)
+	lock := t.bundleLocks.lockOfBundle(bundle)
 	lock.Lock()
 	defer lock.Unlock()
 	for _, r := range revisions {
-		if err := t.delete(ctx, &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}); err != nil {
+		if err := t.deleteObject(ctx, &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}); err != nil {
 			return err
 		}
-		t.drop(r)
+		t.removeObject(r)
 	}
 	needed := map[string]bool{}
 	for _, r := range t.OfBundle(bundle) {
@@ -54,7 +54,7 @@ func (t *Revisions) Drop(ctx context.Context, revisions []*enginev1.Revision) er
 				continue
 			}
 			needed[p.Name] = true // deleted once is enough
-			if err := t.delete(ctx, partObject(p)); err != nil {
+			if err := t.deleteObject(ctx, partObjectOf(p)); err != nil {
 				return err
 			}
 		}
@@ -64,7 +64,7 @@ func (t *Revisions) Drop(ctx context.Context, revisions []*enginev1.Revision) er
 
 // DropAll deletes everything that Revisions of a Bundle keep in the store.
 func (t *Revisions) DropAll(ctx context.Context, bundleUID string) error {
-	if err := t.Drop(ctx, t.OfBundle(bundleUID)); err != nil {
+	if err := t.DropRevisions(ctx, t.OfBundle(bundleUID)); err != nil {
 		return err
 	}
 	of := client.MatchingLabels{enginev1.LabelBundle: bundleUID}
@@ -77,14 +77,14 @@ func (t *Revisions) DropAll(ctx context.Context, bundleUID string) error {
 	return nil
 }
 
-func (t *Revisions) delete(ctx context.Context, obj client.Object) error {
+func (t *Revisions) deleteObject(ctx context.Context, obj client.Object) error {
 	if err := client.IgnoreNotFound(t.client.Delete(ctx, obj)); err != nil {
 		return fmt.Errorf("delete %T %s: %w", obj, obj.GetName(), err)
 	}
 	return nil
 }
 
-func partObject(p enginev1.PartRef) client.Object {
+func partObjectOf(p enginev1.PartRef) client.Object {
 	if p.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: atoll.SystemNamespace}}
 	}

@@ -16,7 +16,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-func item(kind, name, body string) atoll.Item {
+func testItem(kind, name, body string) atoll.Item {
 	return atoll.Item{
 		Key: atoll.ItemKey{Kind: kind, Namespace: "shop", Name: name}, APIVersion: "v1", UID: "u-" + name,
 		Object: json.RawMessage(fmt.Sprintf(`{"data":%q}`, body)),
@@ -24,26 +24,26 @@ func item(kind, name, body string) atoll.Item {
 }
 
 func TestCutWritesOnlyNews(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).Build()
 	revs, err := newRevisions(c, bytes.Repeat([]byte{1}, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", "x"), item("Secret", "s", "hush-hush")}}
-	first, err := revs.Cut(t.Context(), testRef, content)
+	content := &atoll.Content{Items: []atoll.Item{testItem("ConfigMap", "a", "x"), testItem("Secret", "s", "hush-hush")}}
+	first, err := revs.CreateRevision(t.Context(), testRef, content)
 	if err != nil {
 		t.Fatal(err)
 	}
-	content.Items[0].Source = "another fingerprint of the same content"
-	if again, err := revs.Cut(t.Context(), testRef, content); err != nil || again != first {
+	content.Items[0].SourceFingerprint = "another fingerprint of the same content"
+	if again, err := revs.CreateRevision(t.Context(), testRef, content); err != nil || again != first {
 		t.Fatalf("the same content was cut as %q, %v; want %q", again, err, first)
 	}
-	other := &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", "y")}}
-	second, err := revs.Cut(t.Context(), testRef, other)
+	other := &atoll.Content{Items: []atoll.Item{testItem("ConfigMap", "a", "y")}}
+	second, err := revs.CreateRevision(t.Context(), testRef, other)
 	if err != nil || second == first {
 		t.Fatalf("other content was cut as %q, %v", second, err)
 	}
-	if third, err := revs.Cut(t.Context(), testRef, content); err != nil || third == first {
+	if third, err := revs.CreateRevision(t.Context(), testRef, content); err != nil || third == first {
 		t.Fatalf("going back was cut as %q, %v: it is a revision of its own", third, err)
 	}
 	if got := revs.OfBundle("b1"); len(got) != 3 || got[2].Spec.Number != 3 {
@@ -52,9 +52,9 @@ func TestCutWritesOnlyNews(t *testing.T) {
 }
 
 func TestSecretsLieOnlyInSecrets(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).Build()
 	revs, _ := newRevisions(c, bytes.Repeat([]byte{1}, 32))
-	name, err := revs.Cut(t.Context(), testRef, &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", "x"), item("Secret", "s", "hush-hush")}})
+	name, err := revs.CreateRevision(t.Context(), testRef, &atoll.Content{Items: []atoll.Item{testItem("ConfigMap", "a", "x"), testItem("Secret", "s", "hush-hush")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +70,8 @@ func TestSecretsLieOnlyInSecrets(t *testing.T) {
 	if err := c.List(t.Context(), &secrets); err != nil || len(secrets.Items) != 1 || secrets.Items[0].Namespace != atoll.SystemNamespace {
 		t.Fatalf("secret parts: %v, %v", secrets.Items, err)
 	}
-	revs.content.remove(name)
-	back, err := revs.Content(t.Context(), name)
+	revs.cache.remove(name)
+	back, err := revs.GetContent(t.Context(), name)
 	if err != nil || len(back.Items) != 2 || !strings.Contains(string(back.Items[1].Object), "hush-hush") {
 		t.Fatalf("read back: %+v, %v", back, err)
 	}
@@ -85,7 +85,7 @@ func TestAChangeRewritesOnePart(t *testing.T) {
 		for j := range b {
 			b[j] = byte('a' + rng.IntN(26))
 		}
-		items = append(items, item("ConfigMap", fmt.Sprintf("c%d", i), string(b)))
+		items = append(items, testItem("ConfigMap", fmt.Sprintf("c%d", i), string(b)))
 	}
 	_, before, err := encodeContent(&atoll.Content{Items: items})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestAChangeRewritesOnePart(t *testing.T) {
 		if !bytes.Equal(before[i].data, after[i].data) {
 			changed++
 		}
-		if len(after[i].data) > partLimit {
+		if len(after[i].data) > maxPartBytes {
 			t.Errorf("part %d has %d bytes", i, len(after[i].data))
 		}
 	}
@@ -123,17 +123,17 @@ func TestTooLargeIsRefusedByName(t *testing.T) {
 	for j := range b {
 		b[j] = byte('0' + rng.IntN(75))
 	}
-	_, _, err := encodeContent(&atoll.Content{Items: []atoll.Item{item("ConfigMap", "huge", string(b))}})
+	_, _, err := encodeContent(&atoll.Content{Items: []atoll.Item{testItem("ConfigMap", "huge", string(b))}})
 	if err == nil || !strings.Contains(err.Error(), "huge") {
 		t.Fatalf("err = %v, want one that names the item", err)
 	}
 }
 
 func TestDropKeepsPartsThatOthersName(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).Build()
 	revs, _ := newRevisions(c, bytes.Repeat([]byte{1}, 32))
 	for _, body := range []string{"x", "y"} {
-		if _, err := revs.Cut(t.Context(), testRef, &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", body), item("Secret", "s", "same")}}); err != nil {
+		if _, err := revs.CreateRevision(t.Context(), testRef, &atoll.Content{Items: []atoll.Item{testItem("ConfigMap", "a", body), testItem("Secret", "s", "same")}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestDropKeepsPartsThatOthersName(t *testing.T) {
 		}
 		return len(secrets.Items)
 	}
-	if err := revs.Drop(t.Context(), revs.OfBundle("b1")[:1]); err != nil {
+	if err := revs.DropRevisions(t.Context(), revs.OfBundle("b1")[:1]); err != nil {
 		t.Fatal(err)
 	}
 	if left := revs.OfBundle("b1"); len(left) != 1 || left[0].Spec.Number != 2 || parts() != 1 {
@@ -161,7 +161,7 @@ func TestDropKeepsPartsThatOthersName(t *testing.T) {
 // TestALateRevisionIsNotTheLatest: a leader that was stopped in the middle of a cut
 // goes on when another one has cut the same number.
 func TestALateRevisionIsNotTheLatest(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).Build()
 	key := bytes.Repeat([]byte{1}, 32)
 	leader, err := newRevisions(c, key)
 	if err != nil {
@@ -173,7 +173,7 @@ func TestALateRevisionIsNotTheLatest(t *testing.T) {
 	}
 	for i := range 20 { // whatever the hashes are
 		ref := enginev1.BundleRef{UID: fmt.Sprint("b", i), Namespace: "shop", Name: "web"}
-		now, err := leader.Cut(t.Context(), ref, &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", fmt.Sprint("now", i))}})
+		now, err := leader.CreateRevision(t.Context(), ref, &atoll.Content{Items: []atoll.Item{testItem("ConfigMap", "a", fmt.Sprint("now", i))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestALateRevisionIsNotTheLatest(t *testing.T) {
 			t.Fatal(err)
 		}
 		before.ResourceVersion = "1000"
-		late, err := stale.Cut(t.Context(), ref, &atoll.Content{Items: []atoll.Item{item("ConfigMap", "a", fmt.Sprint("late", i))}})
+		late, err := stale.CreateRevision(t.Context(), ref, &atoll.Content{Items: []atoll.Item{testItem("ConfigMap", "a", fmt.Sprint("late", i))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestALateRevisionIsNotTheLatest(t *testing.T) {
 			}
 			fresh.put(order[0])
 			fresh.put(order[1])
-			if latest, _ := fresh.Latest(ref.UID); latest.Name != now {
+			if latest, _ := fresh.LatestOfBundle(ref.UID); latest.Name != now {
 				t.Fatalf("the latest is %s, want %s", latest.Name, now)
 			}
 		}

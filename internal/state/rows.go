@@ -9,6 +9,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 	"atoll.dev/atoll/internal/session"
 )
 
@@ -22,42 +23,55 @@ type Row struct {
 	// Status is nil before the first report of this cluster UID.
 	Status *atoll.RowStatus
 	// StatusHash is session.StatusHash of Status, worked out once for each status;
-	// empty without one, and in what OfBundle gives.
+	// empty without one, and in what ListOfBundle gives.
 	StatusHash string
 }
 
-// Rows is the table of all rows of all TargetSlices. It keeps lines as the slices
-// have them and decodes them for whoever reads: a row takes about 250 bytes.
+// Rows is the table of all rows of all TargetSlices. It keeps lines as the slices have them and
+// decodes them for each reader: a row takes about 250 bytes.
 //
-// Its lock is held to read or to change what is there, never to work out what a slice
-// means: a page has a lock of its own for who fills it.
+// Its lock is held to read or to change the table, never to decode a slice: a page has a lock
+// of its own for its writer.
 type Rows struct {
 	client client.Client
 
 	mu       sync.RWMutex
-	pages    map[string]*page       // by slice name
+	pages    map[string]*slicePage  // by slice name
 	byBundle map[string]*bundleRows // by Bundle UID
 	// byNamespace are those of byBundle whose Bundles are in a namespace, by that and UID.
-	byNamespace map[string]map[string]*bundleRows
-	byMember    map[string]*memberRows // by cluster UID
-	revision    int64                  // highest resource version seen
-	notifier[rowsChanged]
+	byNamespace    map[string]map[string]*bundleRows
+	byClusterUID   map[string]*clusterRows // by cluster UID
+	highestVersion int64                   // highest resource version seen
+	notifier[rowsChange]
+	transitions notifier[[]RowTransition]
 }
 
 // bundleRows are the rows of one Bundle.
 type bundleRows struct {
-	pages []*page         // by number
-	rows  map[string]*row // by cluster name
+	pages []*slicePage         // by number
+	rows  map[string]*tableRow // by cluster name
 }
 
-// memberRows are the rows of one cluster.
-type memberRows struct {
-	uid, name string
-	rows      []*row // by Bundle UID
-	pods      int64  // that those of them ask for that are to stay
+// clusterRows are the rows of one cluster.
+type clusterRows struct {
+	uid, name     string
+	rows          []*tableRow // by Bundle UID
+	requestedPods int64       // that those of them ask for that are to stay
 }
 
-type rowsChanged struct {
+// IsReady reports whether the row is Active, and its cluster reported Ready at its generation.
+func (r Row) IsReady() bool {
+	return r.Spec.Phase == atoll.RowActive && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
+}
+
+// RowTransition is the change of one row in a slice. Before is zero for a row that came, After for
+// one that went.
+type RowTransition struct {
+	Bundle, Cluster string
+	Before, After   rowcodec.Summary
+}
+
+type rowsChange struct {
 	bundle            string
 	clusters, ordered []string
 }
@@ -65,25 +79,25 @@ type rowsChanged struct {
 func newRows(c client.Client) *Rows {
 	return &Rows{
 		client:   c,
-		pages:    map[string]*page{},
+		pages:    map[string]*slicePage{},
 		byBundle: map[string]*bundleRows{}, byNamespace: map[string]map[string]*bundleRows{},
-		byMember: map[string]*memberRows{},
+		byClusterUID: map[string]*clusterRows{},
 	}
 }
 
-// OfBundle lists the Bundle's rows by cluster name.
-func (t *Rows) OfBundle(uid string) []Row {
+// ListOfBundle lists the Bundle's rows by cluster name.
+func (t *Rows) ListOfBundle(uid string) []Row {
 	t.mu.RLock()
 	b := t.byBundle[uid]
 	if b == nil || len(b.rows) == 0 {
 		t.mu.RUnlock()
 		return nil
 	}
-	found, pages := make([]view, 0, len(b.rows)), len(b.pages)
+	found, pages := make([]rowSnapshot, 0, len(b.rows)), len(b.pages)
 	for _, p := range b.pages {
 		for _, r := range p.rows {
 			if pages == 1 || b.rows[r.cluster] == r {
-				found = append(found, r.view())
+				found = append(found, r.takeSnapshot())
 			}
 		}
 	}
@@ -93,79 +107,117 @@ func (t *Rows) OfBundle(uid string) []Row {
 		order[i] = int32(i)
 	}
 	if pages > 1 {
-		slices.SortFunc(order, func(i, j int32) int { return strings.Compare(found[i].of.cluster, found[j].of.cluster) })
+		slices.SortFunc(order, func(i, j int32) int { return strings.Compare(found[i].row.cluster, found[j].row.cluster) })
 	}
 	out := make([]Row, len(found))
 	for i, at := range order {
-		found[at].decode(&out[i])
+		found[at].decodeRow(&out[i])
 	}
 	return out
 }
 
-// OfCluster lists the rows of the cluster with that UID by Bundle UID.
-func (t *Rows) OfCluster(uid string) []Row {
+// SmallBundle is the number of rows up to which a Bundle's last Ready waits for no other report. Larger
+// Bundles have more to gather, and reading their rows for each report costs more.
+const SmallBundle = 16
+
+// AllReady reports whether there are rows, and each of them is Ready.
+func AllReady(rows []Row) bool {
+	return len(rows) > 0 && !slices.ContainsFunc(rows, func(r Row) bool { return !r.IsReady() })
+}
+
+// ListOfSmallBundle lists the Bundle's rows by cluster name; none when it has more than SmallBundle.
+func (t *Rows) ListOfSmallBundle(uid string) []Row {
 	t.mu.RLock()
-	m := t.byMember[uid]
+	b := t.byBundle[uid]
+	isSmall := b != nil && len(b.rows) <= SmallBundle
+	t.mu.RUnlock()
+	if !isSmall {
+		return nil
+	}
+	return t.ListOfBundle(uid)
+}
+
+// ListOfCluster lists the rows of the cluster with that UID by Bundle UID.
+func (t *Rows) ListOfCluster(uid string) []Row {
+	t.mu.RLock()
+	m := t.byClusterUID[uid]
 	if m == nil {
 		t.mu.RUnlock()
 		return nil
 	}
-	found := make([]view, 0, len(m.rows))
+	found := make([]rowSnapshot, 0, len(m.rows))
 	for _, r := range m.rows {
-		found = append(found, r.view())
+		found = append(found, r.takeSnapshot())
 	}
 	t.mu.RUnlock()
 	out := make([]Row, len(found))
 	for i := range found {
-		found[i].decode(&out[i])
-		t.hash(&out[i], &found[i])
+		found[i].decodeRow(&out[i])
+		t.fillStatusHash(&out[i], &found[i])
 	}
 	return out
 }
 
-// PodsOf gives how many pods the rows of the cluster with that UID ask for, of each row that
+// RequestedPodsOf returns how many pods the rows of the cluster with that UID ask for, of each row that
 // is to stay 1 at least.
-func (t *Rows) PodsOf(uid string) int64 {
+func (t *Rows) RequestedPodsOf(uid string) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if m := t.byMember[uid]; m != nil {
-		return m.pods
+	if m := t.byClusterUID[uid]; m != nil {
+		return m.requestedPods
 	}
 	return 0
 }
 
-// Get one row.
+// Get returns one row.
 func (t *Rows) Get(bundleUID, cluster string) (out Row, ok bool) {
 	t.mu.RLock()
-	r := t.find(bundleUID, cluster)
+	r := t.findRow(bundleUID, cluster)
 	if r == nil {
 		t.mu.RUnlock()
 		return out, false
 	}
-	v := r.view()
+	v := r.takeSnapshot()
 	t.mu.RUnlock()
-	v.decode(&out)
-	t.hash(&out, &v)
+	v.decodeRow(&out)
+	t.fillStatusHash(&out, &v)
 	return out, true
 }
 
-// hash tells the hash of the row's status, and keeps it with the row while that says
-// the same.
-func (t *Rows) hash(out *Row, v *view) {
-	if out.Status == nil || v.hash != "" {
-		out.StatusHash = v.hash
+// CountOfCluster returns how many rows the cluster with that UID has.
+func (t *Rows) CountOfCluster(uid string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if m := t.byClusterUID[uid]; m != nil {
+		return len(m.rows)
+	}
+	return 0
+}
+
+// HasRow reports whether the cluster has a row of the Bundle.
+func (t *Rows) HasRow(bundleUID, cluster string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.findRow(bundleUID, cluster) != nil
+}
+
+// fillStatusHash computes the hash of the row's status, and keeps it with the row until the
+// status changes.
+func (t *Rows) fillStatusHash(out *Row, v *rowSnapshot) {
+	if out.Status == nil || v.statusHash != "" {
+		out.StatusHash = v.statusHash
 		return
 	}
 	out.StatusHash = session.StatusHash(*out.Status)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r := v.of; r.status == v.status && r.page.dict == v.dict {
-		r.hash = out.StatusHash
+	if r := v.row; r.status == v.status && r.page.dictionaries == v.dictionaries {
+		r.statusHash = out.StatusHash
 	}
 }
 
-// Bundles that have rows, by UID; those that are deleted included.
-func (t *Rows) Bundles() []string {
+// BundlesWithRows returns the Bundles that have rows, by UID; those that are deleted included.
+func (t *Rows) BundlesWithRows() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := make([]string, 0, len(t.byBundle))
@@ -178,32 +230,32 @@ func (t *Rows) Bundles() []string {
 	return out
 }
 
-// Revision of the store in which the table's newest slice was written. It only
+// HighestVersion returns the highest version of the store in which the table's newest slice was written. It only
 // grows while the store is not set back.
-func (t *Rows) Revision() int64 {
+func (t *Rows) HighestVersion() int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.revision
+	return t.highestVersion
 }
 
-// Placed gives the clusters that have rows of Bundles in a namespace, or in any where it is
+// ClustersByPlacement returns the clusters that have rows of Bundles in a namespace, or in any where it is
 // empty, and in which namespaces, in no order. It costs the rows of those namespaces.
-func (t *Rows) Placed(namespace string) map[string][]string {
+func (t *Rows) ClustersByPlacement(namespace string) map[string][]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := map[string][]string{}
 	if namespace != "" {
-		place(out, namespace, t.byNamespace[namespace])
+		addPlacedClusters(out, namespace, t.byNamespace[namespace])
 		return out
 	}
 	for of, bundles := range t.byNamespace {
-		place(out, of, bundles)
+		addPlacedClusters(out, of, bundles)
 	}
 	return out
 }
 
-// place notes the clusters of a namespace's Bundles.
-func place(out map[string][]string, namespace string, bundles map[string]*bundleRows) {
+// addPlacedClusters notes the clusters of a namespace's Bundles.
+func addPlacedClusters(out map[string][]string, namespace string, bundles map[string]*bundleRows) {
 	for _, b := range bundles {
 		for cluster := range b.rows {
 			if in := out[cluster]; len(in) == 0 || in[len(in)-1] != namespace {
@@ -213,9 +265,9 @@ func place(out map[string][]string, namespace string, bundles map[string]*bundle
 	}
 }
 
-// PlacedAt tells whether a cluster has rows of Bundles in a namespace. It costs no more than
+// HasRowsInNamespace reports whether a cluster has rows of Bundles in a namespace. It costs no more than
 // the Bundles of the namespace.
-func (t *Rows) PlacedAt(namespace, cluster string) bool {
+func (t *Rows) HasRowsInNamespace(namespace, cluster string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, b := range t.byNamespace[namespace] {
@@ -226,8 +278,7 @@ func (t *Rows) PlacedAt(namespace, cluster string) bool {
 	return false
 }
 
-// EmptySlices of a Bundle by number, for who collects them, and how many slices it has
-// in all.
+// EmptySlices returns the empty slices of a Bundle by number, for their collector, and the number of all its slices.
 func (t *Rows) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -236,104 +287,151 @@ func (t *Rows) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all
 		return nil, 0
 	}
 	for _, p := range b.pages {
-		if len(p.rows)+len(p.odd) == 0 {
-			empty = append(empty, p.slice())
+		if len(p.rows)+len(p.unreadable) == 0 {
+			empty = append(empty, p.toSliceObject())
 		}
 	}
 	return empty, len(b.pages)
 }
 
-// Subscribe to changes: a Bundle's UID and the names of the clusters whose rows
+// Subscribe subscribes to changes: a Bundle's UID and the names of the clusters whose rows
 // changed, came or went.
 func (t *Rows) Subscribe(fn func(bundleUID string, clusters []string)) {
-	t.subscribe(func(c rowsChanged) { fn(c.bundle, c.clusters) })
+	t.addSubscriber(func(c rowsChange) { fn(c.bundle, c.clusters) })
 }
 
-// SubscribeOrders to the same, and to which of those rows are ordered anew, came or went:
-// of the others only the status changed.
+// SubscribeOrders subscribes to the same changes, with the rows whose orders changed, or that
+// were added or deleted. The status alone changed of the other rows.
 func (t *Rows) SubscribeOrders(fn func(bundleUID string, clusters, ordered []string)) {
-	t.subscribe(func(c rowsChanged) { fn(c.bundle, c.clusters, c.ordered) })
+	t.addSubscriber(func(c rowsChange) { fn(c.bundle, c.clusters, c.ordered) })
 }
+
+// SubscribeTransitions subscribes to the changes of rows with what they were before. The changes of
+// one slice come in their order. A subscriber must not write rows.
+func (t *Rows) SubscribeTransitions(fn func([]RowTransition)) { t.transitions.addSubscriber(fn) }
 
 func (t *Rows) put(obj client.Object) {
-	s := obj.(*enginev1.TargetSlice)
-	p := t.lockPage(s.Name, &s.Spec.Bundle)
-	// What is known already is filled again, so that table and informer have one text.
-	if p.meta.UID == s.UID && older(s.ResourceVersion, p.meta.ResourceVersion) {
-		p.filling.Unlock()
-		return
+	if f := t.fillPage(obj.(*enginev1.TargetSlice)); f != nil {
+		defer raisePanic(f.panicked)
+		t.notifyChanged(f)
 	}
-	f := p.fill(s)
-	t.mu.Lock()
-	t.revision = max(t.revision, number(s.ResourceVersion))
-	t.settle(f)
-	t.mu.Unlock()
-	p.filling.Unlock()
-	t.tell(p.bundle.UID, f)
 }
 
-func (t *Rows) drop(obj client.Object) {
+// fillPage fills the page of a slice, and notifies of the rows' transitions before it unlocks the
+// page. It returns nil when the table has a later version of the slice.
+func (t *Rows) fillPage(s *enginev1.TargetSlice) *pageFill {
+	p := t.lockPage(s.Name, &s.Spec.Bundle)
+	defer p.fillLock.Unlock()
+	// A known version is filled again, so that table and informer have one text.
+	if p.meta.UID == s.UID && isOlderVersion(s.ResourceVersion, p.meta.ResourceVersion) {
+		return nil
+	}
+	f := p.computeFill(s, t.transitions.hasSubscribers())
+	t.applyVersion(f, s.ResourceVersion)
+	t.notifyTransitions(f)
+	return f
+}
+
+// applyVersion applies a filling with the content of a version of the store.
+func (t *Rows) applyVersion(f *pageFill, version string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.highestVersion = max(t.highestVersion, parseVersion(version))
+	t.applyFill(f)
+}
+
+func (t *Rows) removeObject(obj client.Object) {
+	if f := t.emptyPage(obj); f != nil {
+		defer raisePanic(f.panicked)
+		t.notifyChanged(f)
+	}
+}
+
+// emptyPage removes the page of a slice with its rows, and notifies of the rows' transitions before
+// it unlocks the page. It returns nil when the table does not have the slice.
+func (t *Rows) emptyPage(obj client.Object) *pageFill {
 	p := t.lockPage(obj.GetName(), nil)
 	if p == nil {
-		return
+		return nil
 	}
+	defer p.fillLock.Unlock()
 	if p.meta.UID != obj.GetUID() {
-		p.filling.Unlock()
-		return
+		return nil
 	}
-	f := p.fill(&enginev1.TargetSlice{})
+	f := p.computeFill(&enginev1.TargetSlice{}, t.transitions.hasSubscribers())
+	t.dropPage(f)
+	t.notifyTransitions(f)
+	return f
+}
+
+// dropPage applies the filling of a page without rows, and removes the page.
+func (t *Rows) dropPage(f *pageFill) {
 	t.mu.Lock()
-	p.gone = true
+	defer t.mu.Unlock()
+	p := f.page
+	p.dropped = true
 	delete(t.pages, p.name)
-	t.settle(f)
+	t.applyFill(f)
 	b := t.byBundle[p.bundle.UID]
-	if b.pages = slices.DeleteFunc(b.pages, func(o *page) bool { return o == p }); len(b.pages) == 0 {
+	if b.pages = slices.DeleteFunc(b.pages, func(o *slicePage) bool { return o == p }); len(b.pages) == 0 {
 		delete(t.byBundle, p.bundle.UID)
 		in := t.byNamespace[p.bundle.Namespace]
 		if delete(in, p.bundle.UID); len(in) == 0 {
 			delete(t.byNamespace, p.bundle.Namespace)
 		}
 	}
-	t.mu.Unlock()
-	p.filling.Unlock()
-	t.tell(p.bundle.UID, f)
 }
 
-// lockPage gives the page of that name, to be filled; a new one of the Bundle, where
-// there is none. Without a Bundle that is nil.
-func (t *Rows) lockPage(name string, bundle *enginev1.BundleRef) *page {
+// lockPage returns the page of that name, to be filled; a new one of the Bundle, where
+// there is none. Without a Bundle that is nil. The caller unlocks fillLock of the page.
+func (t *Rows) lockPage(name string, bundle *enginev1.BundleRef) *slicePage {
 	for {
-		t.mu.Lock()
-		p := t.pages[name]
-		if p == nil && bundle == nil {
-			t.mu.Unlock()
+		p := t.findOrAddPage(name, bundle)
+		if p == nil {
 			return nil
 		}
-		if p == nil {
-			p = &page{name: strings.Clone(name), number: numberOf(name), bundle: *bundle, dict: &dict{}}
-			t.pages[p.name] = p
-		}
-		t.mu.Unlock()
-		p.filling.Lock()
-		if !p.gone {
+		p.fillLock.Lock()
+		if !p.dropped {
 			return p
 		}
-		p.filling.Unlock() // it was dropped meanwhile
+		p.fillLock.Unlock() // it was dropped in between
 	}
 }
 
-func (t *Rows) tell(bundle string, f *filling) {
+// findOrAddPage returns the page of that name. Without such a page it adds one of the Bundle, or
+// returns nil without a Bundle.
+func (t *Rows) findOrAddPage(name string, bundle *enginev1.BundleRef) *slicePage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pages[name]
+	if p == nil && bundle != nil {
+		p = &slicePage{name: strings.Clone(name), number: pageNumberOf(name), bundle: *bundle, dictionaries: &dictionaryPair{}}
+		t.pages[p.name] = p
+	}
+	return p
+}
+
+// notifyTransitions notifies of changed rows, and keeps the first panic of a subscriber. The caller
+// holds the lock of the page.
+func (t *Rows) notifyTransitions(f *pageFill) {
+	if len(f.transitions) > 0 {
+		f.panicked = t.transitions.callAll(f.transitions)
+	}
+}
+
+// notifyChanged notifies of changed rows. The caller holds no lock.
+func (t *Rows) notifyChanged(f *pageFill) {
 	if len(f.changed) > 0 {
-		t.notify(rowsChanged{bundle, f.changed, f.ordered})
+		t.notifyAll(rowsChange{f.page.bundle.UID, f.changed, f.ordered})
 	}
 }
 
-// addPage to its Bundle. The caller holds the lock.
-func (t *Rows) addPage(p *page) {
+// addPage adds a page to its Bundle. The caller holds the lock.
+func (t *Rows) addPage(p *slicePage) {
 	p.listed = true
 	b := t.byBundle[p.bundle.UID]
 	if b == nil {
-		b = &bundleRows{rows: map[string]*row{}}
+		b = &bundleRows{rows: map[string]*tableRow{}}
 		t.byBundle[p.bundle.UID] = b
 		if ns := p.bundle.Namespace; ns != "" {
 			if t.byNamespace[ns] == nil {
@@ -344,6 +442,6 @@ func (t *Rows) addPage(p *page) {
 	} else {
 		p.bundle = b.pages[0].bundle
 	}
-	i, _ := slices.BinarySearchFunc(b.pages, p.number, func(o *page, n int) int { return o.number - n })
+	i, _ := slices.BinarySearchFunc(b.pages, p.number, func(o *slicePage, n int) int { return o.number - n })
 	b.pages = slices.Insert(b.pages, i, p)
 }

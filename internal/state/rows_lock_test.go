@@ -10,9 +10,9 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 )
 
-// version of a slice in which one row, of a number that ends in 007, has a status of its
+// sliceOfVersion of a slice in which one row, of a number that ends in 007, has a status of its
 // own.
-func version(s enginev1.TargetSlice, n int) *enginev1.TargetSlice {
+func sliceOfVersion(s enginev1.TargetSlice, n int) *enginev1.TargetSlice {
 	s.ResourceVersion = fmt.Sprint(2_000_000 + n)
 	s.Status.Rows = strings.Replace(s.Status.Rows, "q1007 ", fmt.Sprintf("q%d ", 2000+n), 1)
 	return &s
@@ -22,18 +22,18 @@ func version(s enginev1.TargetSlice, n int) *enginev1.TargetSlice {
 func TestReadersDoNotWaitForWhoFills(t *testing.T) {
 	rows := newRows(nil)
 	rows.put(healthySlice(1, 0, 200))
-	p := rows.pages[rows.OfBundle(rows.Bundles()[0])[0].Slice]
-	p.filling.Lock()
-	defer p.filling.Unlock()
-	for _, r := range rows.OfBundle(p.bundle.UID) {
-		if _, ok := rows.Get(p.bundle.UID, r.Cluster); !ok || len(rows.OfCluster(r.Spec.UID)) != 1 {
+	p := rows.pages[rows.ListOfBundle(rows.BundlesWithRows()[0])[0].Slice]
+	p.fillLock.Lock()
+	defer p.fillLock.Unlock()
+	for _, r := range rows.ListOfBundle(p.bundle.UID) {
+		if _, ok := rows.Get(p.bundle.UID, r.Cluster); !ok || len(rows.ListOfCluster(r.Spec.UID)) != 1 {
 			t.Fatalf("%s cannot be read", r.Cluster)
 		}
 	}
 }
 
-// TestManyFillAtOnce: whoever comes in whatever order, the newest version stands, and
-// what is dropped and made anew is there.
+// TestManyFillAtOnce: the newest version stands, in any order of events, and an object that is
+// dropped and created again is there.
 func TestManyFillAtOnce(t *testing.T) {
 	const versions, pages = 60, 3
 	rows := newRows(nil)
@@ -42,27 +42,27 @@ func TestManyFillAtOnce(t *testing.T) {
 		first := healthySlice(1, page*1000, 200)
 		for n := range versions {
 			all.Go(func() {
-				rows.put(version(*first, n))
-				rows.OfBundle(first.Spec.Bundle.UID)
+				rows.put(sliceOfVersion(*first, n))
+				rows.ListOfBundle(first.Spec.Bundle.UID)
 				if n%20 == 0 && page == 0 {
-					rows.drop(first)
+					rows.removeObject(first)
 				}
 			})
 		}
 	}
 	all.Wait()
 	for page := range pages {
-		rows.put(version(*healthySlice(1, page*1000, 200), versions))
+		rows.put(sliceOfVersion(*healthySlice(1, page*1000, 200), versions))
 	}
 	uid := healthySlice(1, 0, 200).Spec.Bundle.UID
-	got := rows.OfBundle(uid)
+	got := rows.ListOfBundle(uid)
 	if len(got) != pages*200 {
 		t.Fatalf("%d rows", len(got))
 	}
 	newest := 0
 	for _, r := range got {
 		one, ok := rows.Get(uid, r.Cluster)
-		if !ok || one.Status.Seq != r.Status.Seq || one.StatusHash == "" || len(rows.OfCluster(r.Spec.UID)) != 1 {
+		if !ok || one.Status.Seq != r.Status.Seq || one.StatusHash == "" || len(rows.ListOfCluster(r.Spec.UID)) != 1 {
 			t.Fatalf("%+v and %+v", r, one)
 		}
 		if r.Status.Seq == 2000+versions {
@@ -81,7 +81,7 @@ func BenchmarkReadBesidePuts(b *testing.B) {
 	first := healthySlice(1, 0, 200)
 	rows.put(first)
 	uid := first.Spec.Bundle.UID
-	name := rows.OfBundle(uid)[3].Cluster
+	name := rows.ListOfBundle(uid)[3].Cluster
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -90,7 +90,7 @@ func BenchmarkReadBesidePuts(b *testing.B) {
 			case <-stop:
 				return
 			default:
-				rows.put(version(*first, n))
+				rows.put(sliceOfVersion(*first, n))
 			}
 		}
 	}()

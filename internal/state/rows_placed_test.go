@@ -22,12 +22,12 @@ func TestWhereANamespaceIsPlaced(t *testing.T) {
 		{enginev1.BundleRef{UID: "b3", Namespace: "mail", Name: "in"}, []string{"tokyo"}},
 		{enginev1.BundleRef{UID: "b4", Name: "wide"}, []string{"lima"}},
 	} {
-		if err := rows.WriteSpecs(t.Context(), of.bundle, nil, specs(of.clusters...)); err != nil {
+		if err := rows.WriteSpecs(t.Context(), of.bundle, nil, rowSpecsFor(of.clusters...)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	said := func(namespace string) string {
-		placed := rows.Placed(namespace)
+		placed := rows.ClustersByPlacement(namespace)
 		for _, in := range placed {
 			slices.Sort(in)
 		}
@@ -35,7 +35,7 @@ func TestWhereANamespaceIsPlaced(t *testing.T) {
 	}
 	at := func(namespace, cluster string, want bool) {
 		t.Helper()
-		if got := rows.PlacedAt(namespace, cluster); got != want {
+		if got := rows.HasRowsInNamespace(namespace, cluster); got != want {
 			t.Errorf("namespace %s in %s: %t", namespace, cluster, got)
 		}
 	}
@@ -48,13 +48,13 @@ func TestWhereANamespaceIsPlaced(t *testing.T) {
 	at("shop", "oslo", true)
 	at("mail", "oslo", false)
 	at("none", "oslo", false)
-	slice := rows.OfBundle("b1")[0].Slice
-	rows.drop(&enginev1.TargetSlice{ObjectMeta: metav1.ObjectMeta{Name: slice, UID: rows.pages[slice].meta.UID}})
+	slice := rows.ListOfBundle("b1")[0].Slice
+	rows.removeObject(&enginev1.TargetSlice{ObjectMeta: metav1.ObjectMeta{Name: slice, UID: rows.pages[slice].meta.UID}})
 	at("shop", "oslo", false)
 	at("shop", "tokyo", true)
 }
 
-// What is placed in one namespace costs what is in it, whatever else there is.
+// The cost of one namespace's rows follows that namespace alone.
 func BenchmarkWhereANamespaceIsPlaced(b *testing.B) {
 	for _, others := range []int{0, 2000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
@@ -70,7 +70,7 @@ func BenchmarkWhereANamespaceIsPlaced(b *testing.B) {
 			}
 			b.ResetTimer()
 			for range b.N {
-				if len(rows.Placed("shop")) != 100 {
+				if len(rows.ClustersByPlacement("shop")) != 100 {
 					b.Fatal("not all of it")
 				}
 			}

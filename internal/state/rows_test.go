@@ -11,17 +11,18 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
 var testRef = enginev1.BundleRef{UID: "b1", Namespace: "shop", Name: "web"}
 
 func newTestRows(t *testing.T) (*Rows, client.Client) {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(Scheme()).WithStatusSubresource(&enginev1.TargetSlice{}).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(&enginev1.TargetSlice{}).Build()
 	return newRows(c), c
 }
 
-func specs(clusters ...string) map[string]*atoll.RowSpec {
+func rowSpecsFor(clusters ...string) map[string]*atoll.RowSpec {
 	m := map[string]*atoll.RowSpec{}
 	for _, c := range clusters {
 		m[c] = &atoll.RowSpec{UID: "uid-" + c, Generation: 1, Revision: "r1", Phase: atoll.RowActive}
@@ -31,34 +32,34 @@ func specs(clusters ...string) map[string]*atoll.RowSpec {
 
 func TestRowsReadTheirOwnWrites(t *testing.T) {
 	rows, _ := newTestRows(t)
-	var told []string
-	rows.Subscribe(func(bundle string, clusters []string) { told = append(told, fmt.Sprint(bundle, clusters)) })
-	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a", "b")); err != nil {
+	var notified []string
+	rows.Subscribe(func(bundle string, clusters []string) { notified = append(notified, fmt.Sprint(bundle, clusters)) })
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, rowSpecsFor("a", "b")); err != nil {
 		t.Fatal(err)
 	}
-	if got := rows.OfBundle("b1"); len(got) != 2 || got[0].Cluster != "a" || got[0].Slice != "b1-0" {
+	if got := rows.ListOfBundle("b1"); len(got) != 2 || got[0].Cluster != "a" || got[0].Slice != "b1-0" {
 		t.Fatalf("rows after the write: %+v", got)
 	}
-	if got := rows.OfCluster("uid-b"); len(got) != 1 || got[0].Bundle != testRef {
+	if got := rows.ListOfCluster("uid-b"); len(got) != 1 || got[0].Bundle != testRef {
 		t.Fatalf("rows of cluster b: %+v", got)
 	}
-	if len(told) != 1 || told[0] != "b1[a b]" {
-		t.Fatalf("subscribers were told %q", told)
+	if len(notified) != 1 || notified[0] != "b1[a b]" {
+		t.Fatalf("subscribers were notified of %q", notified)
 	}
-	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"a": nil}); err != nil {
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.ListOfBundle("b1"), map[string]*atoll.RowSpec{"a": nil}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := rows.Get("b1", "a"); ok || len(rows.OfCluster("uid-a")) != 0 {
+	if _, ok := rows.Get("b1", "a"); ok || len(rows.ListOfCluster("uid-a")) != 0 {
 		t.Fatal("row a is still there after it was taken away")
 	}
 }
 
-// Who orders is told of rows that are ordered anew, came or went, and of none that only
+// The subscriber is notified of rows that are ordered again, came or went, and of none that only
 // reported.
 func TestReportsAreNoOrders(t *testing.T) {
 	rows, _ := newTestRows(t)
-	var told string
-	rows.SubscribeOrders(func(_ string, clusters, ordered []string) { told = fmt.Sprint(clusters, ordered) })
+	var notified string
+	rows.SubscribeOrders(func(_ string, clusters, ordered []string) { notified = fmt.Sprint(clusters, ordered) })
 	slice := func(version, specs, statuses string, words ...string) *enginev1.TargetSlice {
 		s := &enginev1.TargetSlice{}
 		s.Name, s.UID, s.ResourceVersion, s.Spec.Bundle = "b1-0", "slice", version, testRef
@@ -67,11 +68,11 @@ func TestReportsAreNoOrders(t *testing.T) {
 	}
 	line := func(cluster string, generation int64) string {
 		spec := atoll.RowSpec{UID: "uid-" + cluster, Generation: generation, Revision: "r1", Phase: atoll.RowActive}
-		return cluster + " " + spec.Encode() + "\n"
+		return cluster + " " + rowcodec.EncodeSpec(spec, nil) + "\n"
 	}
 	report := func(cluster string, state atoll.RowState) string {
 		st := atoll.RowStatus{UID: "uid-" + cluster, Generation: 1, Seq: 1, State: state}
-		return cluster + " " + st.Encode() + "\n"
+		return cluster + " " + rowcodec.EncodeStatus(st, nil) + "\n"
 	}
 	for i, step := range []struct{ specs, statuses, want string }{
 		{line("a", 1) + line("b", 1), "", "[a b] [a b]"},
@@ -79,23 +80,23 @@ func TestReportsAreNoOrders(t *testing.T) {
 		{line("a", 1) + line("b", 2), report("a", atoll.RowReady), "[a b] [b]"},
 		{line("b", 2) + line("c", 1), "", "[a c] [a c]"},
 	} {
-		told = ""
-		if rows.put(slice(fmt.Sprint(i+1), step.specs, step.statuses)); told != step.want {
-			t.Errorf("step %d: told %s, want %s", i, told, step.want)
+		notified = ""
+		if rows.put(slice(fmt.Sprint(i+1), step.specs, step.statuses)); notified != step.want {
+			t.Errorf("step %d: notified %s, want %s", i, notified, step.want)
 		}
 	}
 }
 
 func TestWriteSpecsIsFenced(t *testing.T) {
 	rows, c := newTestRows(t)
-	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a")); err != nil {
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, rowSpecsFor("a")); err != nil {
 		t.Fatal(err)
 	}
-	base := rows.OfBundle("b1")
+	base := rows.ListOfBundle("b1")
 	if err := rows.WriteSpecs(t.Context(), testRef, base, map[string]*atoll.RowSpec{"a": {UID: "uid-a", Generation: 2, Phase: atoll.RowRemoving}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := rows.WriteSpecs(t.Context(), testRef, base, specs("a")); !errors.Is(err, ErrRowsMoved) {
+	if err := rows.WriteSpecs(t.Context(), testRef, base, rowSpecsFor("a")); !errors.Is(err, ErrRowsMoved) {
 		t.Fatalf("a write from old rows gave %v", err)
 	}
 	// Another leader writes behind this one's back: the store refuses.
@@ -107,7 +108,7 @@ func TestWriteSpecsIsFenced(t *testing.T) {
 	if err := c.Update(t.Context(), &s); err != nil {
 		t.Fatal(err)
 	}
-	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), specs("z")); !errors.Is(err, ErrRowsMoved) {
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.ListOfBundle("b1"), rowSpecsFor("z")); !errors.Is(err, ErrRowsMoved) {
 		t.Fatalf("a write by a leader that lost touch gave %v", err)
 	}
 }
@@ -115,26 +116,26 @@ func TestWriteSpecsIsFenced(t *testing.T) {
 func TestNewRowsFillHolesAndStayPut(t *testing.T) {
 	rows, _ := newTestRows(t)
 	var names []string
-	for i := range rowsPerSlice + 50 {
+	for i := range maxRowsPerSlice + 50 {
 		names = append(names, fmt.Sprintf("c%04d", i))
 	}
-	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs(names...)); err != nil {
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, rowSpecsFor(names...)); err != nil {
 		t.Fatal(err)
 	}
 	before := map[string]string{}
-	for _, r := range rows.OfBundle("b1") {
+	for _, r := range rows.ListOfBundle("b1") {
 		before[r.Cluster] = r.Slice
 	}
 	if _, n := rows.EmptySlices("b1"); n != 2 {
 		t.Fatalf("%d slices, want 2", n)
 	}
-	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"c0007": nil}); err != nil {
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.ListOfBundle("b1"), map[string]*atoll.RowSpec{"c0007": nil}); err != nil {
 		t.Fatal(err)
 	}
-	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), specs("new")); err != nil {
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.ListOfBundle("b1"), rowSpecsFor("new")); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rows.OfBundle("b1") {
+	for _, r := range rows.ListOfBundle("b1") {
 		want := before[r.Cluster]
 		if r.Cluster == "new" {
 			want = before["c0007"]
@@ -147,7 +148,7 @@ func TestNewRowsFillHolesAndStayPut(t *testing.T) {
 
 func TestStatusSeqNeverGoesBack(t *testing.T) {
 	rows, _ := newTestRows(t)
-	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a", "b")); err != nil {
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, rowSpecsFor("a", "b")); err != nil {
 		t.Fatal(err)
 	}
 	report := func(uid string, seq int64, state atoll.RowState) {
@@ -159,14 +160,14 @@ func TestStatusSeqNeverGoesBack(t *testing.T) {
 	}
 	report("uid-a", 7, atoll.RowReady)
 	report("uid-a", 6, atoll.RowFailed)
-	report("uid-of-nobody", 9, atoll.RowFailed)
+	report("uid-of-none", 9, atoll.RowFailed)
 	a, _ := rows.Get("b1", "a")
 	b, _ := rows.Get("b1", "b")
 	if a.Status == nil || a.Status.State != atoll.RowReady || a.Status.Seq != 7 || b.Status != nil {
 		t.Fatalf("a: %+v, b: %+v", a.Status, b.Status)
 	}
-	// The cluster is made anew under its name: what the old one said is not the new one's.
-	if err := rows.WriteSpecs(t.Context(), testRef, rows.OfBundle("b1"), map[string]*atoll.RowSpec{"a": {UID: "uid-a2", Generation: 2, Phase: atoll.RowActive}}); err != nil {
+	// The cluster is created again under its name: the old one's reports are not the new one's.
+	if err := rows.WriteSpecs(t.Context(), testRef, rows.ListOfBundle("b1"), map[string]*atoll.RowSpec{"a": {UID: "uid-a2", Generation: 2, Phase: atoll.RowActive}}); err != nil {
 		t.Fatal(err)
 	}
 	if a, _ = rows.Get("b1", "a"); a.Status != nil {
@@ -180,14 +181,14 @@ func TestStatusSeqNeverGoesBack(t *testing.T) {
 
 func TestStatusWriteRereadsOnConflict(t *testing.T) {
 	rows, c := newTestRows(t)
-	if err := rows.WriteSpecs(t.Context(), testRef, nil, specs("a")); err != nil {
+	if err := rows.WriteSpecs(t.Context(), testRef, nil, rowSpecsFor("a")); err != nil {
 		t.Fatal(err)
 	}
 	var s enginev1.TargetSlice
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "b1-0"}, &s); err != nil {
 		t.Fatal(err)
 	}
-	s.Spec.Rows += "b " + specs("b")["b"].Encode() + "\n"
+	s.Spec.Rows += "b " + rowcodec.EncodeSpec(*rowSpecsFor("b")["b"], nil) + "\n"
 	if err := c.Update(context.Background(), &s); err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +201,11 @@ func TestStatusWriteRereadsOnConflict(t *testing.T) {
 	}
 }
 
-// TestTwoLeadersWriteFromOneSnapshot: both read the same, one writes, then the other,
-// which was stopped meanwhile, goes on.
+// TestTwoLeadersWriteFromOneSnapshot: both read the same, one writes, then the other, which was
+// stopped in between, goes on.
 func TestTwoLeadersWriteFromOneSnapshot(t *testing.T) {
 	old, c := newTestRows(t)
-	if err := old.WriteSpecs(t.Context(), testRef, nil, specs("a", "b", "c")); err != nil {
+	if err := old.WriteSpecs(t.Context(), testRef, nil, rowSpecsFor("a", "b", "c")); err != nil {
 		t.Fatal(err)
 	}
 	var s enginev1.TargetSlice
@@ -213,10 +214,10 @@ func TestTwoLeadersWriteFromOneSnapshot(t *testing.T) {
 	}
 	next := newRows(c)
 	next.put(s.DeepCopy())
-	base := old.OfBundle("b1")
+	base := old.ListOfBundle("b1")
 
 	removing := map[string]*atoll.RowSpec{"a": {UID: "uid-a", Generation: 2, Revision: "r1", Phase: atoll.RowRemoving}, "b": nil}
-	if err := next.WriteSpecs(t.Context(), testRef, next.OfBundle("b1"), removing); err != nil {
+	if err := next.WriteSpecs(t.Context(), testRef, next.ListOfBundle("b1"), removing); err != nil {
 		t.Fatal(err)
 	}
 	newest := map[string]atoll.RowStatus{"uid-a": {Generation: 2, Seq: 9, State: atoll.RowRemoved}, "uid-c": {Generation: 1, Seq: 5, State: atoll.RowReady}}
@@ -231,7 +232,7 @@ func TestTwoLeadersWriteFromOneSnapshot(t *testing.T) {
 	late := []map[string]*atoll.RowSpec{
 		{"a": {UID: "uid-a", Generation: 2, Revision: "r2", Phase: atoll.RowActive}}, // what is Removing
 		{"b": {UID: "uid-b", Generation: 2, Revision: "r2", Phase: atoll.RowActive}}, // what is gone
-		{"c": nil}, // what nobody touched
+		{"c": nil}, // untouched rows
 		{"d": {UID: "uid-d", Generation: 1, Revision: "r2", Phase: atoll.RowActive}}, // what is new
 	}
 	for _, changes := range late {
@@ -266,13 +267,13 @@ func TestPodsOfRowsThatStay(t *testing.T) {
 	rows, _ := newTestRows(t)
 	want := func(when, uid string, n int64) {
 		t.Helper()
-		if got := rows.PodsOf(uid); got != n {
+		if got := rows.RequestedPodsOf(uid); got != n {
 			t.Errorf("%s: %s has %d, want %d", when, uid, got, n)
 		}
 	}
 	write := func(ref enginev1.BundleRef, changes map[string]*atoll.RowSpec) {
 		t.Helper()
-		if err := rows.WriteSpecs(t.Context(), ref, rows.OfBundle(ref.UID), changes); err != nil {
+		if err := rows.WriteSpecs(t.Context(), ref, rows.ListOfBundle(ref.UID), changes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -280,8 +281,8 @@ func TestPodsOfRowsThatStay(t *testing.T) {
 		return map[string]*atoll.RowSpec{"a": {UID: "uid-a", Generation: 2, Revision: "r1 p", Reason: "a phase", Phase: p}}
 	}
 	other := enginev1.BundleRef{UID: "b2", Namespace: "shop", Name: "api"}
-	write(testRef, specs("a", "b"))
-	write(other, specs("a"))
+	write(testRef, rowSpecsFor("a", "b"))
+	write(other, rowSpecsFor("a"))
 	want("two come", "uid-a", 2)
 	for _, p := range []atoll.RowPhase{atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving} {
 		write(testRef, phase(p))

@@ -10,63 +10,61 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Scores is the table of ClusterScores.
-type Scores struct {
+// ClusterScores is the table of ClusterScores.
+type ClusterScores struct {
 	mu      sync.RWMutex
-	ratings schedule.Ratings
+	ratings schedule.ClusterRatings
 	notifier[string]
 }
 
-func newScores() *Scores { return &Scores{ratings: schedule.NewRatings()} }
+func newScores() *ClusterScores { return &ClusterScores{ratings: schedule.NewRatings()} }
 
-// Of a cluster by a measure, from 0 to 1000, as the objects of one namespace rate it at
+// RatingOf returns the rating of a cluster by a measure, from 0 to 1000, as the objects of one namespace rate it at
 // that time; false where none does.
-func (s *Scores) Of(namespace, cluster, measure string, now time.Time) (value int64, rated bool) {
+func (s *ClusterScores) RatingOf(namespace, cluster, measure string, now time.Time) (value int64, rated bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.ratings.Of(namespace, cluster, measure, now)
+	return s.ratings.RatingOf(namespace, cluster, measure, now)
 }
 
-// Knows tells whether there is an object of that name.
-func (s *Scores) Knows(namespace, name string) bool {
+// HasObject reports whether there is an object of that name.
+func (s *ClusterScores) HasObject(namespace, name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.ratings.Knows(namespace, name)
+	return s.ratings.HasObject(namespace, name)
 }
 
-// Ends tells when the next of what rates the cluster stops to count; zero: nothing will.
-func (s *Scores) Ends(cluster string, now time.Time) time.Time {
+// NextExpiry returns when the next rating of the cluster expires; zero: never.
+func (s *ClusterScores) NextExpiry(cluster string, now time.Time) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.ratings.Ends(cluster, now)
+	return s.ratings.NextExpiry(cluster, now)
 }
 
-// Ending lists the clusters of which something that rates them has an end, sorted.
-func (s *Scores) Ending() []string {
+// ClustersWithExpiry lists the clusters of which something that rates them has an end, sorted.
+func (s *ClusterScores) ClustersWithExpiry() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.ratings.Ending()
+	return s.ratings.ExpiringClusters()
 }
 
-// Subscribe to names of clusters that are rated otherwise.
-func (s *Scores) Subscribe(fn func(cluster string)) { s.subscribe(fn) }
+// Subscribe subscribes to names of clusters that are rated otherwise.
+func (s *ClusterScores) Subscribe(fn func(cluster string)) { s.addSubscriber(fn) }
 
-func (s *Scores) put(obj client.Object) {
+func (s *ClusterScores) put(obj client.Object) {
 	o := obj.(*v1alpha1.ClusterScore)
-	s.mu.Lock()
-	was := s.ratings.Put(o)
-	s.mu.Unlock()
+	was, changed := "", []string{o.Spec.ClusterName}
+	runLocked(&s.mu, func() { was = s.ratings.PutScore(o) })
 	if was != "" && was != o.Spec.ClusterName {
-		s.notify(was)
+		changed = []string{was, o.Spec.ClusterName}
 	}
-	s.notify(o.Spec.ClusterName)
+	s.notifyEach(changed)
 }
 
-func (s *Scores) drop(obj client.Object) {
-	s.mu.Lock()
-	was := s.ratings.Forget(obj.GetNamespace(), obj.GetName())
-	s.mu.Unlock()
+func (s *ClusterScores) removeObject(obj client.Object) {
+	was := ""
+	runLocked(&s.mu, func() { was = s.ratings.RemoveScore(obj.GetNamespace(), obj.GetName()) })
 	if was != "" {
-		s.notify(was)
+		s.notifyAll(was)
 	}
 }

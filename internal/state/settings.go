@@ -1,6 +1,7 @@
 package state
 
 import (
+	"reflect"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,45 +11,65 @@ import (
 
 // Settings is what the hub's admin decides for all, beside the properties that Views keeps.
 type Settings struct {
-	views *Views
+	views *ClusterViews
 
-	mu       sync.RWMutex
-	profiles v1alpha1.ClusterProfilesPolicy
+	mu        sync.RWMutex
+	profiles  v1alpha1.ClusterProfilesPolicy
+	byDefault *v1alpha1.DefaultPlacement
 	notifier[string]
 }
 
-func newSettings(views *Views) *Settings { return &Settings{views: views} }
+func newSettings(views *ClusterViews) *Settings { return &Settings{views: views} }
 
-// Profiles tells whether the clusters are published as ClusterProfiles.
-func (s *Settings) Profiles() bool {
+// PublishesProfiles reports whether the clusters are published as ClusterProfiles.
+func (s *Settings) PublishesProfiles() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.profiles != v1alpha1.ProfilesNone
 }
 
-// Subscribe to changes; the name is that of the settings.
-func (s *Settings) Subscribe(fn func(name string)) { s.subscribe(fn) }
+// DefaultPlacement returns where objects go that nothing else places; nil: they stay on the hub.
+// It is shared, and not to be changed.
+func (s *Settings) DefaultPlacement() *v1alpha1.DefaultPlacement {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byDefault
+}
+
+// Subscribe subscribes to changes; the name is that of the settings.
+func (s *Settings) Subscribe(fn func(name string)) { s.addSubscriber(fn) }
 
 func (s *Settings) put(obj client.Object) {
 	s.views.put(obj)
 	if o, ok := obj.(*v1alpha1.HubSettings); ok && o.Name == v1alpha1.HubSettingsName {
-		s.set(o.Spec.ClusterProfiles)
+		s.setSpec(o.Spec)
 	}
 }
 
-func (s *Settings) drop(obj client.Object) {
-	s.views.drop(obj)
+func (s *Settings) removeObject(obj client.Object) {
+	s.views.removeObject(obj)
 	if obj.GetName() == v1alpha1.HubSettingsName {
-		s.set("")
+		s.setSpec(v1alpha1.HubSettingsSpec{})
 	}
 }
 
-func (s *Settings) set(profiles v1alpha1.ClusterProfilesPolicy) {
+// WithWritten returns a copy of the settings as they would be if the HubSettings among the objects
+// were written, or, with a deletion timestamp, deleted. It notifies no subscriber and does not follow
+// the original.
+func (s *Settings) WithWritten(written ...client.Object) *Settings {
+	s.mu.RLock()
+	out := &Settings{profiles: s.profiles, byDefault: s.byDefault}
+	s.mu.RUnlock()
+	applyWritten(written, func(o *v1alpha1.HubSettings) { out.setSpec(o.Spec) }, func(*v1alpha1.HubSettings) { out.setSpec(v1alpha1.HubSettingsSpec{}) })
+	return out
+}
+
+func (s *Settings) setSpec(spec v1alpha1.HubSettingsSpec) {
 	s.mu.Lock()
-	changed := s.profiles != profiles
-	s.profiles = profiles
+	changed := s.profiles != spec.ClusterProfiles || !reflect.DeepEqual(s.byDefault, spec.DefaultPlacement)
+	s.profiles, s.byDefault = spec.ClusterProfiles, spec.DefaultPlacement
 	s.mu.Unlock()
 	if changed {
-		s.notify(v1alpha1.HubSettingsName)
+		s.notifyAll(v1alpha1.HubSettingsName)
 	}
 }

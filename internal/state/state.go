@@ -1,19 +1,19 @@
-// Package state holds what the hub knows in memory: tables with indexes, fed by
-// watches of the hub's own API server, or of its store where that costs less, and the
-// fenced writers of engine objects.
+// Package state holds the hub's tables in memory, and the fenced writers of engine objects.
+// Tables have indexes. Watches of the hub's own API server feed them, or of its store where
+// that costs less.
 //
-// Contract: readers never block on the network (Revisions.Content may, once per
-// revision) and get shared values that they must not change. Every table tells
-// its subscribers what changed; subscribers are called one after the other from
-// the watch, so they may only note the change, for example in a queue. Writers
-// put what the API server answered into the table at once, so that who wrote
-// reads its own write; an event that is older than what the table holds is
-// dropped. A table that is not synced says so, and its absences mean nothing.
+// Contract: readers never block on the network (Revisions.GetContent may, once per revision)
+// and get shared values that they must not change. Every table notifies its subscribers of
+// changes. Subscribers are called one after the other from the watch, so they may only note the
+// change, for example in a queue. Writers put the API server's answer into the table at once,
+// so that a writer reads its own write. An event that is older than the table's object is
+// dropped. A table reports whether it is synced; absences in an unsynced table mean nothing.
 package state
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +38,7 @@ import (
 type State struct {
 	Client     client.Client
 	Clusters   *Clusters
-	Views      *Views
+	Views      *ClusterViews
 	Settings   *Settings
 	Bundles    *Bundles
 	Rows       *Rows
@@ -46,22 +46,23 @@ type State struct {
 	Templates  *Templates
 	Namespaces *Namespaces
 	Policies   *Policies
-	// Customizations are translated to interpreters, and nobody else looks at them.
+	// Customizations are translated to interpreters; no other component reads them.
 	Customizations *Customizations
 	Placements     *Placements
 	Decisions      *Decisions
-	Scores         *Scores
-	Sets           *Sets
-	Hub            *Hub
+	Scores         *ClusterScores
+	Sets           *ClusterSets
+	Hub            *HubStateTable
 
-	cache  cache.Cache
-	source Source
-	// bundles feeds the table of Bundles; nil before Run.
-	bundles atomic.Pointer[toolscache.SharedIndexInformer]
+	log         *slog.Logger
+	cache       cache.Cache
+	tableSource TableSource
+	// bundleInformer feeds the table of Bundles; nil before Run.
+	bundleInformer atomic.Pointer[toolscache.SharedIndexInformer]
 }
 
-// Scheme of everything that the hub's typed clients speak.
-func Scheme() *runtime.Scheme {
+// NewScheme returns the scheme of everything that the hub's typed clients speak.
+func NewScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, enginev1.AddToScheme, karmada.AddToScheme, multicluster.AddToScheme,
@@ -73,36 +74,36 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Source of tables that are not fed by the API server.
-type Source interface {
-	// Source gives what lists and watches the objects of the example's kind for a table,
+// TableSource of tables that are not fed by the API server.
+type TableSource interface {
+	// ListerWatcherFor gives what lists and watches the objects of the example's kind for a table,
 	// where that is another than the API server, which is api.
-	Source(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher
-	// AskProgress lets the watches of Bundles that it gave hear how far the store is;
-	// false where they do not.
-	AskProgress(ctx context.Context) bool
+	ListerWatcherFor(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher
+	// RequestProgress makes the watches of Bundles report the store's present version; false
+	// where they cannot.
+	RequestProgress(ctx context.Context) bool
 }
 
 // New makes the tables over the API server that cfg reaches, and of kinds that come from
 // elsewhere over their source; c writes, and reads what no table has, and hubKey keys the
-// names of revisions. Nothing is read before Run.
-func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*State, error) {
+// names of revisions. log gets the objects that a table cannot read. Nothing is read before Run.
+func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, log *slog.Logger) (*State, error) {
 	revisions, err := newRevisions(c, hubKey)
 	if err != nil {
 		return nil, err
 	}
-	s := &State{source: source}
+	s := &State{tableSource: source, log: log}
 	ch, err := cache.New(cfg, cache.Options{
 		Scheme: c.Scheme(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.Cluster{}:  {Transform: new(slimmer).slim},
+			&v1alpha1.Cluster{}:  {Transform: new(valueSharer).shareValues},
 			&enginev1.Revision{}: {Transform: stripRevision},
 		},
 		DefaultTransform: cache.TransformStripManagedFields(),
 		NewInformer: func(api toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			informer := toolscache.NewSharedIndexInformer(source.Source(example, api), example, resync, indexers)
+			informer := toolscache.NewSharedIndexInformer(source.ListerWatcherFor(example, api), example, resync, indexers)
 			if _, ok := example.(*v1alpha1.Bundle); ok {
-				s.bundles.Store(&informer)
+				s.bundleInformer.Store(&informer)
 			}
 			return informer
 		},
@@ -119,19 +120,19 @@ func New(c client.Client, cfg *rest.Config, source Source, hubKey []byte) (*Stat
 		return nil, fmt.Errorf("state: discovery client of the hub's API: %w", err)
 	}
 	s.Client, s.cache, s.Revisions = c, ch, revisions
-	s.Clusters, s.Bundles, s.Rows, s.Templates = newClusters(), newBundles(), newRows(c), newTemplates(dyn, disco)
+	s.Clusters, s.Bundles, s.Rows, s.Templates = newClusters(), newBundles(), newRows(c), newTemplates(dyn, disco, log)
 	s.Views, s.Sets = newViews(s.Clusters), newSets(s.Clusters)
 	s.Settings = newSettings(s.Views)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
-	s.Scores, s.Hub, s.Customizations = newScores(), &Hub{}, newCustomizations()
+	s.Scores, s.Hub, s.Customizations = newScores(), &HubStateTable{}, newCustomizations()
 	return s, nil
 }
 
-// Run feeds the tables until ctx ends. ready is closed once every typed table has
-// its first list; templates sync kind by kind and say so themselves.
+// Run feeds the tables until ctx ends. ready is closed once every typed table has its first
+// list; templates sync kind by kind; their table reports it.
 func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 	var synced []toolscache.InformerSynced
-	for _, f := range []feed{
+	for _, f := range []tableFeed{
 		{&v1alpha1.Cluster{}, s.Clusters},
 		{&v1alpha1.Bundle{}, s.Bundles},
 		{&v1alpha1.ClusterBundle{}, s.Bundles},
@@ -160,44 +161,30 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		if err != nil {
 			return fmt.Errorf("state: watch %T: %w", f.kind, err)
 		}
-		reg, err := inf.AddEventHandler(handler(f.table))
+		table := containTable(fmt.Sprintf("%T", f.kind), f.table, s.log)
+		reg, err := inf.AddEventHandler(table.eventHandler(ctx))
 		if err != nil {
 			return fmt.Errorf("state: watch %T: %w", f.kind, err)
 		}
-		synced = append(synced, reg.HasSynced)
+		synced = append(synced, table.syncedAfter(reg.HasSynced))
 	}
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 			close(ready)
 		}
 	}()
-	go s.Templates.run(ctx)
+	go s.Templates.watchKinds(ctx)
 	return s.cache.Start(ctx)
 }
 
-// feed joins a kind to the table that holds it.
-type feed struct {
+// tableFeed joins a kind to the table that holds it.
+type tableFeed struct {
 	kind  client.Object
-	table table
+	table eventTable
 }
 
-// table takes a kind's objects from the watch.
-type table interface {
+// eventTable takes a kind's objects from the watch.
+type eventTable interface {
 	put(obj client.Object)
-	drop(obj client.Object)
-}
-
-func handler(t table) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { t.put(o.(client.Object)) },
-		UpdateFunc: func(_, o any) { t.put(o.(client.Object)) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if obj, ok := o.(client.Object); ok {
-				t.drop(obj)
-			}
-		},
-	}
+	removeObject(obj client.Object)
 }

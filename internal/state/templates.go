@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -19,27 +20,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // Templates is the table of everything on the hub that may be a template: all
 // kinds that can be listed and watched, custom ones too, but for what the hub's
 // machinery makes by itself (Events, Leases, endpoints) and Atoll's own kinds.
 //
-// Kinds come and go with their CRDs. When a kind goes, its templates leave the
-// table without a word to subscribers: that a list is gone says nothing about what
-// users want.
+// Kinds come and go with their CRDs. When a kind is removed, its templates leave the table
+// without a notification: a missing list is no intent of users.
 type Templates struct {
+	log       *slog.Logger
 	dynamic   dynamic.Interface
 	discovery discovery.DiscoveryInterface
 	rescan    chan struct{}
 
-	mu      sync.RWMutex
-	kinds   map[schema.GroupKind]*templateKind
-	objects map[atoll.ItemKey]*unstructured.Unstructured
-	byNS    map[string]map[atoll.ItemKey]struct{}
+	mu          sync.RWMutex
+	kinds       map[schema.GroupKind]*templateKind
+	objects     map[atoll.ItemKey]*unstructured.Unstructured
+	byNamespace map[string]map[atoll.ItemKey]struct{}
 	notifier[atoll.ItemKey]
-	scans notifier[struct{}]
+	syncNotifier notifier[struct{}]
 }
 
 type templateKind struct {
@@ -47,19 +49,19 @@ type templateKind struct {
 	namespaced bool
 	synced     toolscache.InformerSynced
 	stop       context.CancelFunc
-	failure    error // of the last list or watch; guarded by the table's lock
+	watchError error // of the last list or watch; guarded by the table's lock
 }
 
-func newTemplates(dyn dynamic.Interface, disco discovery.DiscoveryInterface) *Templates {
+func newTemplates(dyn dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger) *Templates {
 	return &Templates{
-		dynamic: dyn, discovery: disco, rescan: make(chan struct{}, 1),
-		kinds:   map[schema.GroupKind]*templateKind{},
-		objects: map[atoll.ItemKey]*unstructured.Unstructured{},
-		byNS:    map[string]map[atoll.ItemKey]struct{}{},
+		log: log, dynamic: dyn, discovery: disco, rescan: make(chan struct{}, 1),
+		kinds:       map[schema.GroupKind]*templateKind{},
+		objects:     map[atoll.ItemKey]*unstructured.Unstructured{},
+		byNamespace: map[string]map[atoll.ItemKey]struct{}{},
 	}
 }
 
-// Get a template; shared, not to be changed.
+// Get returns a template; shared, not to be changed.
 func (t *Templates) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -71,7 +73,7 @@ func (t *Templates) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 func (t *Templates) InNamespace(ns string) []*unstructured.Unstructured {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	keys := slices.SortedFunc(maps.Keys(t.byNS[ns]), atoll.ItemKey.Compare)
+	keys := slices.SortedFunc(maps.Keys(t.byNamespace[ns]), atoll.ItemKey.Compare)
 	out := make([]*unstructured.Unstructured, 0, len(keys))
 	for _, k := range keys {
 		out = append(out, t.objects[k])
@@ -79,11 +81,11 @@ func (t *Templates) InNamespace(ns string) []*unstructured.Unstructured {
 	return out
 }
 
-// OfKind lists the templates of a kind in a namespace, or of those in none, in no order.
-func (t *Templates) OfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
+// ListOfKind lists the templates of a kind in a namespace, or of those in none, in no order.
+func (t *Templates) ListOfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for k := range t.byNS[ns] {
+	for k := range t.byNamespace[ns] {
 		if k.Kind == gk.Kind && k.Group == gk.Group {
 			out = append(out, t.objects[k])
 		}
@@ -94,17 +96,17 @@ func (t *Templates) OfKind(gk schema.GroupKind, ns string) (out []*unstructured.
 // ClusterScoped lists the cluster-scoped templates by key.
 func (t *Templates) ClusterScoped() []*unstructured.Unstructured { return t.InNamespace("") }
 
-// Synced tells whether the kind's templates are all in the table. A kind that the
+// IsSynced reports whether the kind's templates are all in the table. A kind that the
 // hub does not serve is not synced.
-func (t *Templates) Synced(group, kind string) bool {
+func (t *Templates) IsSynced(group, kind string) bool {
 	t.mu.RLock()
 	k, ok := t.kinds[schema.GroupKind{Group: group, Kind: kind}]
 	t.mu.RUnlock()
 	return ok && k.synced()
 }
 
-// Unread says why the kind's templates are not all in the table; nil when they are.
-func (t *Templates) Unread(group, kind string) error {
+// UnreadReason returns why the kind's templates are not all in the table; nil when they are.
+func (t *Templates) UnreadReason(group, kind string) error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k, ok := t.kinds[schema.GroupKind{Group: group, Kind: kind}]
@@ -113,18 +115,18 @@ func (t *Templates) Unread(group, kind string) error {
 		return errNotServed
 	case k.synced():
 		return nil
-	case k.failure == nil:
-		return errReading
+	case k.watchError == nil:
+		return errStillReading
 	}
-	return k.failure
+	return k.watchError
 }
 
 var (
-	errNotServed = errors.New("the hub does not serve this kind")
-	errReading   = errors.New("the hub is still reading them")
+	errNotServed    = errors.New("the hub does not serve this kind")
+	errStillReading = errors.New("the hub is still reading them")
 )
 
-// UnreadKinds that the hub serves, in no order.
+// UnreadKinds returns the kinds that the hub serves, in no order.
 func (t *Templates) UnreadKinds() []schema.GroupKind {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -137,16 +139,8 @@ func (t *Templates) UnreadKinds() []schema.GroupKind {
 	return out
 }
 
-// AllSynced tells whether every kind that the hub serves is synced.
-func (t *Templates) AllSynced() bool {
-	t.mu.RLock()
-	all := slices.Collect(maps.Values(t.kinds))
-	t.mu.RUnlock()
-	return len(all) > 0 && !slices.ContainsFunc(all, func(k *templateKind) bool { return !k.synced() })
-}
-
-// Resource gives the resource under which the hub serves the key's kind.
-func (t *Templates) Resource(key atoll.ItemKey) (schema.GroupVersionResource, bool) {
+// ResourceOfKey returns the resource under which the hub serves the key's kind.
+func (t *Templates) ResourceOfKey(key atoll.ItemKey) (schema.GroupVersionResource, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k, ok := t.kinds[schema.GroupKind{Group: key.Group, Kind: key.Kind}]
@@ -156,35 +150,40 @@ func (t *Templates) Resource(key atoll.ItemKey) (schema.GroupVersionResource, bo
 	return k.resource, true
 }
 
-// Namespaced tells whether the kind is namespaced; known is false for kinds that
+// FindCRD returns the CRD of a kind; nil means that the kind has none.
+func (t *Templates) FindCRD(gk schema.GroupKind) *unstructured.Unstructured {
+	gvr, ok := t.ResourceOfKey(atoll.ItemKey{Group: gk.Group, Kind: gk.Kind})
+	if !ok {
+		return nil
+	}
+	crd, _ := t.Get(atoll.ItemKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: gvr.GroupResource().String()})
+	return crd
+}
+
+// IsNamespaced reports whether the kind is namespaced; known is false for kinds that
 // the hub does not serve.
-func (t *Templates) Namespaced(group, kind string) (namespaced, known bool) {
+func (t *Templates) IsNamespaced(group, kind string) (namespaced, known bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k, ok := t.kinds[schema.GroupKind{Group: group, Kind: kind}]
 	return ok && k.namespaced, ok
 }
 
-// Subscribe to keys of templates that changed, came or went.
-func (t *Templates) Subscribe(fn func(key atoll.ItemKey)) { t.subscribe(fn) }
+// Subscribe subscribes to keys of templates that changed, came or went.
+func (t *Templates) Subscribe(fn func(key atoll.ItemKey)) { t.addSubscriber(fn) }
 
-// SubscribeSync to changes in which kinds are there and synced.
-func (t *Templates) SubscribeSync(fn func()) { t.scans.subscribe(func(struct{}) { fn() }) }
+// SubscribeSync subscribes to changes in which kinds are there and synced.
+func (t *Templates) SubscribeSync(fn func()) { t.syncNotifier.addSubscriber(func(struct{}) { fn() }) }
 
-// put and drop hear of CRDs: the kinds may have changed.
-func (t *Templates) put(client.Object)  { t.wake() }
-func (t *Templates) drop(client.Object) { t.wake() }
+// put and drop receive CRDs: the kinds may have changed.
+func (t *Templates) put(client.Object)          { t.requestRescan() }
+func (t *Templates) removeObject(client.Object) { t.requestRescan() }
 
-func (t *Templates) wake() {
-	select {
-	case t.rescan <- struct{}{}:
-	default:
-	}
-}
+func (t *Templates) requestRescan() { wakeup.Send(t.rescan) }
 
-// run looks what the hub serves, whenever CRDs changed; a look that found less than
+// watchKinds looks what the hub serves, whenever CRDs changed; a look that found less than
 // all is repeated, since a CRD is served a moment after it is stored.
-func (t *Templates) run(ctx context.Context) {
+func (t *Templates) watchKinds(ctx context.Context) {
 	backoff := func() wait.Backoff {
 		return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 6, Cap: 10 * time.Second}
 	}
@@ -198,16 +197,16 @@ func (t *Templates) run(ctx context.Context) {
 			b = backoff()
 		case <-again.C:
 		}
-		complete := t.scan(ctx)
+		complete := t.scanKinds(ctx)
 		if !complete || b.Steps > 0 {
 			again.Reset(b.Step())
 		}
 	}
 }
 
-// scan starts watches of new kinds and stops those of kinds that are gone; only a
+// scanKinds starts watches of new kinds and stops those of kinds that are gone; only a
 // complete look may stop any.
-func (t *Templates) scan(ctx context.Context) (complete bool) {
+func (t *Templates) scanKinds(ctx context.Context) (complete bool) {
 	lists, err := discovery.ServerPreferredResources(t.discovery)
 	complete = err == nil
 	found := map[schema.GroupKind]bool{}
@@ -218,20 +217,20 @@ func (t *Templates) scan(ctx context.Context) (complete bool) {
 		}
 		for _, r := range l.APIResources {
 			gk := schema.GroupKind{Group: gv.Group, Kind: r.Kind}
-			if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "watch") || !slices.Contains(r.Verbs, "list") || NeverTemplate(gk) {
+			if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "watch") || !slices.Contains(r.Verbs, "list") || IsNeverTemplate(gk) {
 				continue
 			}
 			found[gk] = true
-			t.start(ctx, gk, gv.WithResource(r.Name), r.Namespaced)
+			t.startWatch(ctx, gk, gv.WithResource(r.Name), r.Namespaced)
 		}
 	}
 	if complete {
-		t.retain(found)
+		t.stopRemovedKinds(found)
 	}
 	return complete
 }
 
-func (t *Templates) start(ctx context.Context, gk schema.GroupKind, gvr schema.GroupVersionResource, namespaced bool) {
+func (t *Templates) startWatch(ctx context.Context, gk schema.GroupKind, gvr schema.GroupVersionResource, namespaced bool) {
 	t.mu.RLock()
 	old, ok := t.kinds[gk]
 	t.mu.RUnlock()
@@ -242,19 +241,18 @@ func (t *Templates) start(ctx context.Context, gk schema.GroupKind, gvr schema.G
 		old.stop()
 	}
 	inf := dynamicinformer.NewFilteredDynamicInformer(t.dynamic, gvr, "", 0, toolscache.Indexers{}, nil).Informer()
-	reg, err := inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { t.store(gk, o) },
-		UpdateFunc: func(_, o any) { t.store(gk, o) },
-		DeleteFunc: func(o any) { t.forget(gk, o) },
-	})
+	kctx, stop := context.WithCancel(ctx)
+	table := newContainedTable(gk.String(), func(o any) { t.storeTemplate(gk, o) }, func(o any) { t.forgetTemplate(gk, o) }, t.log)
+	reg, err := inf.AddEventHandler(table.eventHandler(kctx))
 	if err != nil {
+		stop()
 		return
 	}
-	kctx, stop := context.WithCancel(ctx)
-	kind := &templateKind{resource: gvr, namespaced: namespaced, synced: reg.HasSynced, stop: stop}
+	synced := table.syncedAfter(reg.HasSynced)
+	kind := &templateKind{resource: gvr, namespaced: namespaced, synced: synced, stop: stop}
 	err = inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 		t.mu.Lock()
-		kind.failure = err
+		kind.watchError = err
 		t.mu.Unlock()
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	})
@@ -267,14 +265,14 @@ func (t *Templates) start(ctx context.Context, gk schema.GroupKind, gvr schema.G
 	t.mu.Unlock()
 	go inf.RunWithContext(kctx)
 	go func() {
-		if toolscache.WaitForCacheSync(kctx.Done(), reg.HasSynced) {
-			t.scans.notify(struct{}{})
+		if toolscache.WaitForCacheSync(kctx.Done(), synced) {
+			t.syncNotifier.notifyAll(struct{}{})
 		}
 	}()
 }
 
-// retain stops the watches of kinds that are not in found.
-func (t *Templates) retain(found map[schema.GroupKind]bool) {
+// stopRemovedKinds stops the watches of kinds that are not in found.
+func (t *Templates) stopRemovedKinds(found map[schema.GroupKind]bool) {
 	t.mu.Lock()
 	gone := map[schema.GroupKind]bool{}
 	for gk, k := range t.kinds {
@@ -287,70 +285,67 @@ func (t *Templates) retain(found map[schema.GroupKind]bool) {
 	if len(gone) > 0 {
 		for key := range t.objects {
 			if gone[schema.GroupKind{Group: key.Group, Kind: key.Kind}] {
-				t.remove(key)
+				t.removeLocked(key)
 			}
 		}
 	}
 	t.mu.Unlock()
 	if len(gone) > 0 {
-		t.scans.notify(struct{}{})
+		t.syncNotifier.notifyAll(struct{}{})
 	}
 }
 
-func (t *Templates) store(gk schema.GroupKind, obj any) {
+func (t *Templates) storeTemplate(gk schema.GroupKind, obj any) {
 	o, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return
 	}
-	key := keyOf(gk, o)
+	key := itemKeyOf(gk, o)
 	t.mu.Lock()
 	if _, served := t.kinds[gk]; !served {
 		t.mu.Unlock()
 		return
 	}
 	t.objects[key] = o
-	if t.byNS[key.Namespace] == nil {
-		t.byNS[key.Namespace] = map[atoll.ItemKey]struct{}{}
+	if t.byNamespace[key.Namespace] == nil {
+		t.byNamespace[key.Namespace] = map[atoll.ItemKey]struct{}{}
 	}
-	t.byNS[key.Namespace][key] = struct{}{}
+	t.byNamespace[key.Namespace][key] = struct{}{}
 	t.mu.Unlock()
-	t.notify(key)
+	t.notifyAll(key)
 }
 
-func (t *Templates) forget(gk schema.GroupKind, obj any) {
-	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
+func (t *Templates) forgetTemplate(gk schema.GroupKind, obj any) {
 	o, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return
 	}
-	key := keyOf(gk, o)
+	key := itemKeyOf(gk, o)
 	t.mu.Lock()
 	if _, served := t.kinds[gk]; !served {
 		t.mu.Unlock()
 		return
 	}
-	t.remove(key)
+	t.removeLocked(key)
 	t.mu.Unlock()
-	t.notify(key)
+	t.notifyAll(key)
 }
 
-func (t *Templates) remove(key atoll.ItemKey) {
+func (t *Templates) removeLocked(key atoll.ItemKey) {
 	delete(t.objects, key)
-	if by := t.byNS[key.Namespace]; len(by) > 1 {
+	if by := t.byNamespace[key.Namespace]; len(by) > 1 {
 		delete(by, key)
 	} else {
-		delete(t.byNS, key.Namespace)
+		delete(t.byNamespace, key.Namespace)
 	}
 }
 
-func keyOf(gk schema.GroupKind, o *unstructured.Unstructured) atoll.ItemKey {
+func itemKeyOf(gk schema.GroupKind, o *unstructured.Unstructured) atoll.ItemKey {
 	return atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// NeverTemplate tells of kinds that no policy and no annotation can place: the hub's
-// own, and what machinery makes and unmakes by itself.
-func NeverTemplate(gk schema.GroupKind) bool {
-	return atoll.OwnKind(gk) || interpret.Machinery(gk)
+// IsNeverTemplate reports whether no policy and no annotation can place a kind: the hub's own
+// kinds, and those that controllers create and delete by themselves.
+func IsNeverTemplate(gk schema.GroupKind) bool {
+	return atoll.IsOwnKind(gk) || kinds.IsClusterGenerated(gk)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Backdated is how long before it is issued a certificate of a hub begins to be valid.
-// Clocks that are 10 minutes apart are to be no trouble, and 5 are to spare.
+// Backdated is how far before its issue a hub's certificate becomes valid. It tolerates clocks
+// that differ by 10 minutes, with 5 minutes in reserve.
 const Backdated = 15 * time.Minute
 
 const (
@@ -18,31 +18,31 @@ const (
 	renewWithin = 0.1
 )
 
-// Issued is when a certificate of a hub was, by the clock of that hub.
-func Issued(c *x509.Certificate) time.Time {
+// IssuedAt returns when a hub issued the certificate, by the hub's clock.
+func IssuedAt(c *x509.Certificate) time.Time {
 	if at := c.NotBefore.Add(Backdated); at.Before(c.NotAfter) {
 		return at
 	}
 	return c.NotBefore
 }
 
-// Life of a certificate of a hub, from when it was issued to its end. It is positive
-// unless the certificate was never valid.
-func Life(c *x509.Certificate) time.Duration { return c.NotAfter.Sub(Issued(c)) }
+// Lifetime returns the time from a certificate's issue to its expiry. It is positive unless the
+// certificate was never valid.
+func Lifetime(c *x509.Certificate) time.Duration { return c.NotAfter.Sub(IssuedAt(c)) }
 
-// RenewAfter is how long after it came an agent's certificate is renewed: about half of
-// its life. By how much it is more or less follows from the certificate, so that those
-// that were issued at once are not renewed at once.
+// RenewAfter returns how long after its issue an agent renews its certificate: about half of the
+// certificate's life. The exact time is derived from the certificate, so that certificates that
+// were issued together are not renewed together.
 func RenewAfter(c *x509.Certificate) time.Duration {
 	sum := sha256.Sum256(c.Raw)
 	lot := float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
-	return time.Duration(float64(Life(c)) * (renewFrom + renewWithin*lot))
+	return time.Duration(float64(Lifetime(c)) * (renewFrom + renewWithin*lot))
 }
 
-// RenewRetry is how long an agent waits for a certificate of that life before it asks
+// RenewRetry returns how long an agent waits for the answer to a renewal before it requests
 // again.
 func RenewRetry(life time.Duration) time.Duration { return min(time.Minute, life/8) }
 
-// Overdue is from when on a certificate should have been renewed long since: a quarter of
-// its life is left.
-func Overdue(c *x509.Certificate) time.Time { return c.NotAfter.Add(-Life(c) / 4) }
+// RenewalOverdueAt returns when a renewal counts as overdue: when a quarter of the certificate's
+// life is left.
+func RenewalOverdueAt(c *x509.Certificate) time.Time { return c.NotAfter.Add(-Lifetime(c) / 4) }

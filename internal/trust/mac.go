@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// MAC of the fields under the hub's key. purpose keeps the uses of one key apart.
+// MAC returns the MAC of the fields under the hub's key. purpose separates the uses of one key.
 func MAC(key []byte, purpose string, fields ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	var size [8]byte
@@ -20,8 +20,8 @@ func MAC(key []byte, purpose string, fields ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// PositionMAC authenticates a point in the life of the hub's store, so that no
-// agent can feign that the hub was set back.
+// PositionMAC authenticates a position of the hub's store, so that no agent can forge evidence
+// that the store was restored.
 func PositionMAC(key []byte, chainID string, revision, issued int64) []byte {
 	var n [16]byte
 	binary.BigEndian.PutUint64(n[:8], uint64(revision))
@@ -34,13 +34,13 @@ func PositionHolds(key []byte, chainID string, revision, issued int64, mac []byt
 	return hmac.Equal(PositionMAC(key, chainID, revision, issued), mac)
 }
 
-// SealKey binds an agent's key (KeyHash) to a Cluster's name, so that nobody who
-// may only edit the Cluster can put another key in its place.
+// SealKey binds the hash of an agent's key to a Cluster's name. A user that can only edit the
+// Cluster cannot replace the key.
 func SealKey(hubKey []byte, cluster, keyHash string) string {
 	return keyHash + "." + hex.EncodeToString(MAC(hubKey, "agent key", []byte(cluster), []byte(keyHash)))
 }
 
-// OpenKey gives the key hash that SealKey sealed for that Cluster.
+// OpenKey returns the key hash that SealKey sealed for that Cluster.
 func OpenKey(hubKey []byte, cluster, sealed string) (keyHash string, ok bool) {
 	keyHash, _, ok = strings.Cut(sealed, ".")
 	return keyHash, ok && hmac.Equal([]byte(SealKey(hubKey, cluster, keyHash)), []byte(sealed))

@@ -10,20 +10,19 @@ import (
 	"strings"
 )
 
-// ValidHash tells whether s has the form of KeyHash.
+// ValidHash reports whether s has the form of KeyHash.
 func ValidHash(s string) bool {
 	raw, err := hex.DecodeString(strings.TrimPrefix(s, hashPrefix))
 	return strings.HasPrefix(s, hashPrefix) && err == nil && len(raw) == 32
 }
 
-// ErrOtherCA is how the handshake of a PinnedConfig fails where somebody else than the hub
-// answered.
+// ErrOtherCA is the error of a PinnedConfig's handshake with a server that is not the hub.
 var ErrOtherCA = errors.New("the hub that answered does not belong to the CA")
 
-// PinnedConfig is how an agent dials a hub of which it knows only the hash of the
-// CA's key: the hub must show a chain that ends in that CA and is valid for
-// serverName. seen, unless nil, gets the CA's certificate in PEM after each
-// handshake that passed, to be stored and trusted from then on.
+// PinnedConfig returns the TLS configuration with which an agent dials a hub when it has only
+// the hash of the CA's key. The hub must present a chain that ends in that CA and is valid for
+// serverName. seen, unless nil, receives the CA's certificate in PEM after each successful
+// handshake, to be stored and trusted.
 func PinnedConfig(serverName, caHash string, seen func(caPEM []byte)) (*tls.Config, error) {
 	if !ValidHash(caHash) {
 		return nil, fmt.Errorf("%q is no CA hash; it looks like sha256:<64 hexadecimal digits>, and \"atoll token create\" on the hub shows it", caHash)
@@ -43,8 +42,8 @@ func PinnedConfig(serverName, caHash string, seen func(caPEM []byte)) (*tls.Conf
 	}, nil
 }
 
-// verifyPinned finds the CA with that hash in what the server showed and verifies
-// the server's certificate under it.
+// verifyPinned finds the CA with that hash in the presented certificates, and verifies the
+// server's certificate under it.
 func verifyPinned(shown []*x509.Certificate, serverName, caHash string) (*x509.Certificate, error) {
 	if len(shown) == 0 {
 		return nil, errors.New("the hub showed no certificate")
@@ -59,7 +58,7 @@ func verifyPinned(shown []*x509.Certificate, serverName, caHash string) (*x509.C
 		}
 	}
 	if ca == nil {
-		return nil, fmt.Errorf("%w %s: check the address and the CA hash; if both are right, somebody stands between", ErrOtherCA, caHash)
+		return nil, fmt.Errorf("%w %s: check the address and the CA hash; if both are right, a proxy or an attacker stands between", ErrOtherCA, caHash)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
@@ -70,7 +69,7 @@ func verifyPinned(shown []*x509.Certificate, serverName, caHash string) (*x509.C
 	return ca, nil
 }
 
-// PoolFromPEM of at least one certificate.
+// PoolFromPEM returns a pool of at least one certificate.
 func PoolFromPEM(b []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(b) {
@@ -79,7 +78,7 @@ func PoolFromPEM(b []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// PEMHas tells whether one of the certificates has a key of that hash.
+// PEMHas reports whether one of the certificates has a key of that hash.
 func PEMHas(b []byte, hash string) bool {
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil && CertificateHash(c) == hash {

@@ -18,10 +18,15 @@ import (
 const (
 	hashPrefix     = "sha256:"
 	minimumRSABits = 2048
+	// maximumRSABits bounds the cost of a verification, which grows with its square.
+	maximumRSABits = 4096
+	// MaxRequestBytes is the largest certificate request in DER. One with an RSA key of
+	// maximumRSABits has about 1,100.
+	MaxRequestBytes = 4 << 10
 )
 
-// KeyHash of a public key: "sha256:<hex of its SPKI>". It identifies an agent's key
-// and, as CA hash, what an agent pins.
+// KeyHash returns the hash of a public key: "sha256:<hex of its SPKI>". It identifies an agent's
+// key, and the CA that an agent pins.
 func KeyHash(public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -30,7 +35,7 @@ func KeyHash(public crypto.PublicKey) (string, error) {
 	return hashSPKI(der), nil
 }
 
-// CertificateHash is KeyHash of the certificate's key.
+// CertificateHash returns the KeyHash of the certificate's key.
 func CertificateHash(c *x509.Certificate) string { return hashSPKI(c.RawSubjectPublicKeyInfo) }
 
 func hashSPKI(der []byte) string {
@@ -38,7 +43,7 @@ func hashSPKI(der []byte) string {
 	return hashPrefix + hex.EncodeToString(h[:])
 }
 
-// NewRequest makes a PKCS#10 request in DER, which proves possession of the key.
+// NewRequest returns a PKCS#10 request in DER, which proves possession of the key.
 func NewRequest(key crypto.Signer, name string) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
 	if err != nil {
@@ -47,41 +52,67 @@ func NewRequest(key crypto.Signer, name string) ([]byte, error) {
 	return der, nil
 }
 
-// Request is a certificate request whose signature holds.
+// Request is a certificate request whose key is of a permitted type and length.
 type Request struct {
 	DER     []byte
 	Public  crypto.PublicKey
 	KeyHash string
+	csr     *x509.CertificateRequest
 }
 
-// ParseRequest checks a PKCS#10 request in DER: that its signature proves possession
-// of the key, and that the key is strong enough. Its subject means nothing.
-func ParseRequest(der []byte) (Request, error) {
+// ReadRequest reads a PKCS#10 request in DER and checks its size, and the type and length of its
+// key. It does not verify the signature: call VerifySignature before the request is believed. Its
+// subject means nothing.
+func ReadRequest(der []byte) (Request, error) {
+	if len(der) > MaxRequestBytes {
+		return Request{}, fmt.Errorf("the certificate request has %d bytes; %d are the most", len(der), MaxRequestBytes)
+	}
 	csr, err := x509.ParseCertificateRequest(der)
 	if err != nil {
 		return Request{}, fmt.Errorf("read the certificate request: %w", err)
 	}
-	if err := csr.CheckSignature(); err != nil {
-		return Request{}, fmt.Errorf("the certificate request does not prove possession of its key: %w", err)
-	}
 	switch k := csr.PublicKey.(type) {
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 	case *rsa.PublicKey:
-		if k.N.BitLen() < minimumRSABits {
-			return Request{}, fmt.Errorf("the RSA key of the certificate request has %d bits; %d are the least", k.N.BitLen(), minimumRSABits)
+		if n := k.N.BitLen(); n < minimumRSABits || n > maximumRSABits {
+			return Request{}, fmt.Errorf("the RSA key of the certificate request has %d bits; it must have %d to %d", n, minimumRSABits, maximumRSABits)
 		}
 	default:
 		return Request{}, fmt.Errorf("the certificate request has a key of type %T; use ECDSA, Ed25519 or RSA", k)
 	}
-	return Request{DER: der, Public: csr.PublicKey, KeyHash: hashSPKI(csr.RawSubjectPublicKeyInfo)}, nil
+	return Request{DER: der, Public: csr.PublicKey, KeyHash: hashSPKI(csr.RawSubjectPublicKeyInfo), csr: csr}, nil
 }
 
-// PEM form of the request, as CertificateSigningRequests hold it.
+// ErrNoPossession means that the signature of a certificate request is not of its key.
+var ErrNoPossession = errors.New("the certificate request does not prove possession of its key")
+
+// VerifySignature checks that the signature of the request proves possession of its key. The error
+// wraps ErrNoPossession.
+func (r Request) VerifySignature() error {
+	if err := r.csr.CheckSignature(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoPossession, err)
+	}
+	return nil
+}
+
+// ParseRequest is ReadRequest with VerifySignature.
+func ParseRequest(der []byte) (Request, error) {
+	r, err := ReadRequest(der)
+	if err == nil {
+		err = r.VerifySignature()
+	}
+	if err != nil {
+		return Request{}, err
+	}
+	return r, nil
+}
+
+// PEM returns the PEM form of the request, as CertificateSigningRequests hold it.
 func (r Request) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: r.DER})
 }
 
-// ParseRequestPEM is ParseRequest of what PEM gives.
+// ParseRequestPEM parses a PKCS#10 request in PEM as ParseRequest does.
 func ParseRequestPEM(b []byte) (Request, error) {
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {

@@ -5,32 +5,33 @@ import (
 	"sync"
 )
 
-// Ticket by which an agent resumes TLS with the hub that gave it: nothing is signed or
-// verified then, and the hub asks for no certificate. It is used once, so that whatever
-// may be wrong with it the next handshake is a full one. The zero value is none. It is
-// safe for concurrent use.
+// Ticket holds the TLS session ticket with which an agent resumes a session with its hub. A
+// resumed handshake has no signatures and requests no certificate. A ticket is used once, so a
+// handshake after a failed resumption is a full one. The zero value holds no ticket. It is safe
+// for concurrent use.
 type Ticket struct {
 	mu    sync.Mutex
 	hub   string
-	state *tls.ClientSessionState // nil: there is none
+	state *tls.ClientSessionState // nil without a ticket
 }
 
-// Drop it, since it speaks for a certificate that is not the agent's any more.
-func (t *Ticket) Drop() {
+// DropTicket discards the ticket, because it belongs to a certificate that the agent no longer
+// uses.
+func (t *Ticket) DropTicket() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.state = nil
 }
 
-// With is the ticket for a session with the hub of that address.
-func (t *Ticket) With(hub string) tls.ClientSessionCache { return ticketWith{t, hub} }
+// CacheForHub returns the session cache for the hub at that address.
+func (t *Ticket) CacheForHub(hub string) tls.ClientSessionCache { return ticketWith{t, hub} }
 
 type ticketWith struct {
 	*Ticket
 	hub string
 }
 
-// Get takes the ticket.
+// Get returns the ticket and removes it.
 func (t ticketWith) Get(string) (*tls.ClientSessionState, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +43,7 @@ func (t ticketWith) Get(string) (*tls.ClientSessionState, bool) {
 	return state, state != nil
 }
 
-// Put keeps the hub's newest.
+// Put stores the hub's newest ticket.
 func (t ticketWith) Put(_ string, state *tls.ClientSessionState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

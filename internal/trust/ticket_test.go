@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// TestATicketIsUsedOnce, at the hub that gave it, and not once it was dropped.
+// TestATicketIsUsedOnce: a ticket resumes one session with its hub, and none once it was
+// dropped.
 func TestATicketIsUsedOnce(t *testing.T) {
 	var ticket Ticket
-	a, b := ticket.With("a:1"), ticket.With("b:1")
+	a, b := ticket.CacheForHub("a:1"), ticket.CacheForHub("b:1")
 	a.Put("", &tls.ClientSessionState{})
 	if _, ok := b.Get(""); ok {
 		t.Error("another hub's ticket is shown")
@@ -20,7 +21,7 @@ func TestATicketIsUsedOnce(t *testing.T) {
 		t.Error("the ticket is shown again")
 	}
 	a.Put("", &tls.ClientSessionState{})
-	ticket.Drop()
+	ticket.DropTicket()
 	if _, ok := a.Get(""); ok {
 		t.Error("a ticket that was dropped is shown")
 	}

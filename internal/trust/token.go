@@ -18,15 +18,15 @@ const (
 	tokenSecretChars = 26 // 130 bits
 )
 
-// Token lets an agent ask to join. Only its maker and its bearer know the secret;
-// the hub stores a hash of it.
+// Token allows an agent to request to join. Only its creator and its bearer have the secret; the
+// hub stores a hash of it.
 type Token struct {
 	// ID names the token on the hub and in logs: lower-case letters and digits.
 	ID     string
 	secret string
 }
 
-// NewToken draws one.
+// NewToken returns a random token.
 func NewToken() Token {
 	return Token{ID: strings.ToLower(rand.Text()[:tokenIDChars]), secret: strings.ToLower(rand.Text()[:tokenSecretChars])}
 }
@@ -35,7 +35,7 @@ func NewToken() Token {
 func ParseToken(s string) (Token, error) {
 	parts := strings.Split(strings.TrimSpace(s), ".")
 	if len(parts) != 3 || parts[0] != tokenVersion || !tokenPart(parts[1], tokenIDChars) || !tokenPart(parts[2], tokenSecretChars) {
-		return Token{}, errors.New(`this is no join token; it looks like "atoll1.<id>.<secret>", and "atoll token create" on the hub makes one`)
+		return Token{}, errors.New(`this is not a join token; a token looks like "atoll1.<id>.<secret>", and "atoll token create" on the hub makes one`)
 	}
 	return Token{ID: parts[1], secret: parts[2]}, nil
 }
@@ -44,25 +44,25 @@ func tokenPart(s string, length int) bool {
 	return len(s) == length && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// Reveal gives the whole token, to be shown once to its maker or sent to the hub.
-func (t Token) Reveal() string { return tokenVersion + "." + t.ID + "." + t.secret }
+// RevealSecret returns the whole token, to be shown once to its creator or sent to the hub.
+func (t Token) RevealSecret() string { return tokenVersion + "." + t.ID + "." + t.secret }
 
-// String leaves the secret out.
+// String returns the token without its secret.
 func (t Token) String() string { return tokenVersion + "." + t.ID + ".…" }
 
-// GoString leaves the secret out.
+// GoString returns the token without its secret.
 func (t Token) GoString() string { return t.String() }
 
-// Hash of the secret, which is what the hub stores.
-func (t Token) Hash() string {
+// SecretHash returns the hash of the secret, which is what the hub stores.
+func (t Token) SecretHash() string {
 	h := sha256.Sum256([]byte(tokenVersion + "." + t.ID + "." + t.secret))
 	return hex.EncodeToString(h[:])
 }
 
-// Matches compares with a stored hash, in constant time.
-func (t Token) Matches(hash string) bool {
-	return subtle.ConstantTimeCompare([]byte(t.Hash()), []byte(hash)) == 1
+// MatchesHash compares the secret with a stored hash, in constant time.
+func (t Token) MatchesHash(hash string) bool {
+	return subtle.ConstantTimeCompare([]byte(t.SecretHash()), []byte(hash)) == 1
 }
 
-// Format makes fmt's verbs, %v, %+v, %#v and %s alike, leave the secret out.
+// Format prints the token without its secret for every verb of package fmt.
 func (t Token) Format(f fmt.State, _ rune) { fmt.Fprint(f, t.String()) }

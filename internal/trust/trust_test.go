@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -21,15 +22,15 @@ import (
 
 func TestToken(t *testing.T) {
 	token := NewToken()
-	parsed, err := ParseToken(" " + token.Reveal() + "\n")
-	if err != nil || parsed != token || !parsed.Matches(token.Hash()) {
+	parsed, err := ParseToken(" " + token.RevealSecret() + "\n")
+	if err != nil || parsed != token || !parsed.MatchesHash(token.SecretHash()) {
 		t.Fatalf("parsed %v, %v", parsed, err)
 	}
 	other := NewToken()
-	if other.Matches(token.Hash()) || (Token{ID: token.ID, secret: other.secret}).Matches(token.Hash()) {
+	if other.MatchesHash(token.SecretHash()) || (Token{ID: token.ID, secret: other.secret}).MatchesHash(token.SecretHash()) {
 		t.Error("another secret matches")
 	}
-	if (Token{ID: other.ID, secret: token.secret}).Matches(token.Hash()) {
+	if (Token{ID: other.ID, secret: token.secret}).MatchesHash(token.SecretHash()) {
 		t.Error("the secret of another token matches")
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
@@ -37,10 +38,10 @@ func TestToken(t *testing.T) {
 			t.Errorf("%s prints the secret: %s", verb, out)
 		}
 	}
-	if strings.Contains(token.Hash(), token.secret) {
+	if strings.Contains(token.SecretHash(), token.secret) {
 		t.Error("the hash holds the secret")
 	}
-	for _, bad := range []string{"", "atoll1", "atoll1.a.b", "atoll2" + token.Reveal()[6:], token.Reveal() + "a", token.Reveal() + ".x", strings.ToUpper(token.Reveal()),
+	for _, bad := range []string{"", "atoll1", "atoll1.a.b", "atoll2" + token.RevealSecret()[6:], token.RevealSecret() + "a", token.RevealSecret() + ".x", strings.ToUpper(token.RevealSecret()),
 		"atoll1." + token.ID[1:] + "." + token.secret, "atoll1." + token.ID + "x." + token.secret, "atoll1." + token.ID[1:] + "/." + token.secret} {
 		if _, err := ParseToken(bad); err == nil {
 			t.Errorf("%q is taken for a token", bad)
@@ -49,11 +50,11 @@ func TestToken(t *testing.T) {
 }
 
 func FuzzParseToken(f *testing.F) {
-	f.Add(NewToken().Reveal())
+	f.Add(NewToken().RevealSecret())
 	f.Add("atoll1..")
 	f.Fuzz(func(t *testing.T, s string) {
-		if token, err := ParseToken(s); err == nil && token.Reveal() != strings.TrimSpace(s) {
-			t.Errorf("%q became %q", s, token.Reveal())
+		if token, err := ParseToken(s); err == nil && token.RevealSecret() != strings.TrimSpace(s) {
+			t.Errorf("%q became %q", s, token.RevealSecret())
 		}
 	})
 }
@@ -104,6 +105,56 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// requestOf returns a request in DER with an RSA key of that length and a signature that is not of
+// that key.
+func requestOf(t testing.TB, bits int) []byte {
+	t.Helper()
+	modulus := new(big.Int).Lsh(big.NewInt(1), uint(bits-1))
+	spki, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(1)), E: 65537})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var request struct {
+		Info struct {
+			Version    int
+			Subject    asn1.RawValue
+			PublicKey  asn1.RawValue
+			Attributes []asn1.RawValue `asn1:"tag:0"`
+		}
+		Algorithm pkix.AlgorithmIdentifier
+		Signature asn1.BitString
+	}
+	request.Info.Subject.FullBytes = []byte{0x30, 0}
+	request.Info.PublicKey.FullBytes = spki
+	request.Algorithm.Algorithm = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 11} // SHA-256 with RSA
+	request.Signature = asn1.BitString{Bytes: make([]byte, bits/8), BitLength: bits}
+	der, err := asn1.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// Size, type and length of the key are checked before the signature, whose verification costs
+// time with the square of the key's length.
+func TestRequestsAreBoundedBeforeTheirSignature(t *testing.T) {
+	for bits, want := range map[int]string{
+		1024: "must have 2048 to 4096", 8192: "must have 2048 to 4096", 1 << 17: "bytes; 4096 are the most",
+	} {
+		_, err := ReadRequest(requestOf(t, bits))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bits: %v, want %q", bits, err, want)
+		}
+	}
+	r, err := ReadRequest(requestOf(t, 4096))
+	if err != nil || !ValidHash(r.KeyHash) {
+		t.Fatalf("4096 bits: %v", err)
+	}
+	if err := r.VerifySignature(); !errors.Is(err, ErrNoPossession) {
+		t.Errorf("the signature of another key: %v", err)
+	}
+}
+
 func FuzzParseRequest(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -123,8 +174,8 @@ func FuzzParseRequest(f *testing.F) {
 
 // TestPin dials a server by the hash of its CA only.
 func TestPin(t *testing.T) {
-	ca, caKey := authority(t, "hub")
-	other, otherKey := authority(t, "other")
+	ca, caKey := newAuthority(t, "hub")
+	other, otherKey := newAuthority(t, "other")
 	now := time.Now()
 	for _, c := range []struct {
 		name  string
@@ -133,7 +184,7 @@ func TestPin(t *testing.T) {
 		shown *x509.Certificate // in the chain
 		host  string
 		until time.Time
-		// refused is a part of the error; empty: accepted.
+		// refused is a part of the expected error; empty: accepted.
 		refused string
 	}{
 		{"the right hub", ca, caKey, ca, "127.0.0.1", now.Add(time.Hour), ""},
@@ -148,9 +199,9 @@ func TestPin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			server := leaf(t, c.ca, c.key, c.until)
+			server := issueLeaf(t, c.ca, c.key, c.until)
 			server.Certificate = append(server.Certificate, c.shown.Raw)
-			err = handshake(t, server, cfg)
+			err = dialServer(t, server, cfg)
 			switch {
 			case c.refused == "" && (err != nil || len(seen) == 0):
 				t.Errorf("refused: %v", err)
@@ -166,11 +217,11 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// What is pinned is a CA: who has the key of one certificate under it is not the hub for all
-// that the CA may yet sign. Nor does anybody talk by an older TLS.
+// TestACAIsPinned: a pin matches a CA only. The key of a certificate under it does not make a
+// hub. Older versions of TLS are refused.
 func TestACAIsPinned(t *testing.T) {
-	ca, caKey := authority(t, "hub")
-	server := leaf(t, ca, caKey, time.Now().Add(time.Hour))
+	ca, caKey := newAuthority(t, "hub")
+	server := issueLeaf(t, ca, caKey, time.Now().Add(time.Hour))
 	shown, err := x509.ParseCertificate(server.Certificate[0])
 	if err != nil {
 		t.Fatal(err)
@@ -183,11 +234,36 @@ func TestACAIsPinned(t *testing.T) {
 		t.Errorf("TLS from version %x on is spoken", cfg.MinVersion)
 	}
 	server.Certificate = append(server.Certificate, shown.Raw)
-	if err := handshake(t, server, cfg); !errors.Is(err, ErrOtherCA) {
+	if err := dialServer(t, server, cfg); !errors.Is(err, ErrOtherCA) {
 		t.Errorf("a certificate that is no CA's is pinned: %v", err)
 	}
 	if _, err := verifyPinned(nil, "127.0.0.1", CertificateHash(ca)); err == nil {
-		t.Error("who shows nothing is the hub")
+		t.Error("a server without a certificate is the hub")
+	}
+}
+
+// The hub's certificate may be issued by a CA below the pinned one, if the hub presents that CA.
+func TestACABelowThePinnedOneIsVerified(t *testing.T) {
+	root, rootKey := newAuthority(t, "hub")
+	below, belowKey := newAuthorityBelow(t, "issuer", root, rootKey)
+	for _, c := range []struct {
+		name    string
+		shown   []*x509.Certificate
+		refused bool
+	}{
+		{"the whole chain", []*x509.Certificate{below, root}, false},
+		{"the chain in another order", []*x509.Certificate{root, below}, false},
+		{"without the issuer", []*x509.Certificate{root}, true},
+	} {
+		leaf := issueLeaf(t, below, belowKey, time.Now().Add(time.Hour))
+		shown, err := x509.ParseCertificate(leaf.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ca, err := verifyPinned(append([]*x509.Certificate{shown}, c.shown...), "127.0.0.1", CertificateHash(root))
+		if (err != nil) != c.refused || err == nil && !ca.Equal(root) {
+			t.Errorf("%s: CA %v, error %v", c.name, ca, err)
+		}
 	}
 }
 
@@ -222,15 +298,16 @@ func TestSeals(t *testing.T) {
 	}
 }
 
-// Half of a life, whatever the hub's clock says; and those of one moment are spread.
+// TestRenewAfter: renewal is at about half of a certificate's life, whatever the hub's clock,
+// and renewals of certificates of one moment are spread.
 func TestRenewAfter(t *testing.T) {
 	for _, life := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
 		now := time.Now().Truncate(time.Second)
 		first, last, counts := life, time.Duration(0), [10]int{}
 		for i := range 2000 {
 			c := &x509.Certificate{NotBefore: now.Add(-Backdated), NotAfter: now.Add(life), Raw: fmt.Append(nil, "certificate ", i)}
-			if !Issued(c).Equal(now) || Life(c) != life || !Overdue(c).Equal(now.Add(life*3/4)) {
-				t.Fatalf("issued %s, for %s, overdue %s", Issued(c), Life(c), Overdue(c))
+			if !IssuedAt(c).Equal(now) || Lifetime(c) != life || !RenewalOverdueAt(c).Equal(now.Add(life*3/4)) {
+				t.Fatalf("issued %s, for %s, overdue %s", IssuedAt(c), Lifetime(c), RenewalOverdueAt(c))
 			}
 			after := RenewAfter(c)
 			first, last = min(first, after), max(last, after)
@@ -246,8 +323,8 @@ func TestRenewAfter(t *testing.T) {
 		}
 	}
 	short := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: time.Unix(60, 0)}
-	if Life(short) != time.Minute || !Issued(short).Equal(short.NotBefore) {
-		t.Errorf("one that is not backdated lives %s from %s", Life(short), Issued(short))
+	if Lifetime(short) != time.Minute || !IssuedAt(short).Equal(short.NotBefore) {
+		t.Errorf("one that is not backdated lives %s from %s", Lifetime(short), IssuedAt(short))
 	}
 	for life, want := range map[time.Duration]time.Duration{24 * time.Hour: time.Minute, 8 * time.Minute: time.Minute, 4 * time.Minute: 30 * time.Second} {
 		if got := RenewRetry(life); got != want {
@@ -256,7 +333,7 @@ func TestRenewAfter(t *testing.T) {
 	}
 }
 
-func leaf(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, until time.Time) tls.Certificate {
+func issueLeaf(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, until time.Time) tls.Certificate {
 	t.Helper()
 	key := newECKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
@@ -269,14 +346,23 @@ func leaf(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, until tim
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func authority(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+func newAuthority(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	return newAuthorityBelow(t, name, nil, nil)
+}
+
+// newAuthorityBelow returns a CA that another one issued; it issues itself where that is nil.
+func newAuthorityBelow(t *testing.T, name string, issuer *x509.Certificate, issuerKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key := newECKey(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if issuer == nil {
+		issuer, issuerKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), issuerKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +373,7 @@ func authority(t *testing.T, name string) (*x509.Certificate, *ecdsa.PrivateKey)
 	return cert, key
 }
 
-func handshake(t *testing.T, server tls.Certificate, client *tls.Config) error {
+func dialServer(t *testing.T, server tls.Certificate, client *tls.Config) error {
 	t.Helper()
 	a, b := net.Pipe()
 	defer a.Close()

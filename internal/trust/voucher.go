@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// NewVoucher makes a token by which an agent that the hub runs itself may join as one
-// Cluster, of that UID. It is kept nowhere: who has the hub's key can tell it. A new one
-// has another ID each time, as tokens do.
+// NewVoucher returns a token with which an agent that the hub runs itself can join as one
+// Cluster, of that UID. It is not stored: the hub verifies it with its key. Each voucher has
+// another ID, as tokens do.
 func NewVoucher(hubKey []byte, cluster, uid string) Token {
 	id := strings.ToLower(rand.Text()[:tokenIDChars])
 	return Token{ID: id, secret: voucherSecret(hubKey, cluster, uid, id)}
 }
 
-// Vouches tells whether the token is a voucher for that Cluster, in constant time.
-func (t Token) Vouches(hubKey []byte, cluster, uid string) bool {
+// VouchesFor reports whether the token is a voucher for that Cluster, in constant time.
+func (t Token) VouchesFor(hubKey []byte, cluster, uid string) bool {
 	return hmac.Equal([]byte(t.secret), []byte(voucherSecret(hubKey, cluster, uid, t.ID)))
 }
 

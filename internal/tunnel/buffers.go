@@ -6,15 +6,15 @@ import "sync"
 // wait for logs of which nothing comes.
 const copyBytes = 16 << 10
 
-// Buffers for bodies, as net/http/httputil asks for them; shared by all who ask.
+// Buffers for bodies, in the interface of net/http/httputil; shared by all.
 type Buffers struct{}
 
 var buffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
-// Get a buffer.
+// Get returns a buffer.
 func (Buffers) Get() []byte { return buffers.Get().(*[copyBytes]byte)[:] }
 
-// Put it back.
+// Put puts it back.
 func (Buffers) Put(b []byte) {
 	if cap(b) >= copyBytes {
 		buffers.Put((*[copyBytes]byte)(b[:copyBytes]))

@@ -31,50 +31,50 @@ type Conn struct {
 	end    func()
 	name   addr
 
-	came chan []byte   // from Pump, without a buffer
-	over chan struct{} // closed when nothing more comes
-	why  error         // valid once over is closed
+	incoming chan []byte   // from Pump, without a buffer
+	finished chan struct{} // closed when nothing more comes
+	why      error         // valid once over is closed
 
 	reading sync.Mutex
-	rest    []byte // of the piece that is being read
+	unread  []byte // of the piece that is being read
 	until   deadline
 
-	writing sync.Mutex
-	late    *time.Timer // closes the connection; nil: no deadline. Under until.mu
-	idle    *time.Timer // closes it when nothing moves; nil: it does not. Under until.mu
-	parting *time.Timer // cuts off a closed connection that the peer does not end. Under until.mu
+	writing       sync.Mutex
+	deadlineTimer *time.Timer // closes the connection; nil: no deadline. Under until.mu
+	idle          *time.Timer // closes it when nothing moves; nil: it does not. Under until.mu
+	parting       *time.Timer // cuts off a closed connection that the peer does not end. Under until.mu
 
 	once   sync.Once
 	closed chan struct{}
 	moved  atomic.Int64 // when something came or went, in Unix nanoseconds
 }
 
-// New gives a connection over the stream. end cuts the stream off, whoever waits for it,
-// and loses what is on its way; it is called once or not at all: a stream that has a
-// CloseSend, as a client's, is closed by that where it can, and the caller cuts it off once
-// Pump has returned. name is what the connection's addresses say.
+// New returns a connection over the stream. end cuts the stream off, whichever goroutine waits for
+// it, and loses data under way. It is called once or never: a stream with a CloseSend, as a
+// client's, is closed by that where it can, and the caller cuts it off once PumpMessages has
+// returned. name is the text of the connection's addresses.
 func New(s Stream, end func(), name string) *Conn {
-	c := &Conn{stream: s, end: end, name: addr(name), came: make(chan []byte), over: make(chan struct{}), closed: make(chan struct{})}
+	c := &Conn{stream: s, end: end, name: addr(name), incoming: make(chan []byte), finished: make(chan struct{}), closed: make(chan struct{})}
 	c.moved.Store(time.Now().UnixNano())
 	return c
 }
 
-// Pump hands what comes to who reads, until the stream or the connection is over. It is
-// called once, and gives why the stream ended: nil where either end closed it.
-func (c *Conn) Pump() error {
+// PumpMessages passes data to the reader, until the stream or the connection is over. It is called
+// once, and returns why the stream ended: nil where either end closed it.
+func (c *Conn) PumpMessages() error {
 	// A thousand wait here. With a smaller stack under it, each has half as large a one.
-	return c.ended(c.pump())
+	return c.endReading(c.pumpMessages())
 }
 
-// ended says so to who reads, with the reason.
-func (c *Conn) ended(err error) error {
+// endReading ends reads with the reason.
+func (c *Conn) endReading(err error) error {
 	if errors.Is(err, io.EOF) {
 		c.why = io.EOF
 		err = nil
 	} else if c.why = err; err == nil {
 		c.why = net.ErrClosed
 	}
-	close(c.over)
+	close(c.finished)
 	c.until.mu.Lock()
 	defer c.until.mu.Unlock()
 	if c.parting != nil {
@@ -83,7 +83,7 @@ func (c *Conn) ended(err error) error {
 	return err
 }
 
-func (c *Conn) pump() error {
+func (c *Conn) pumpMessages() error {
 	for {
 		p, err := c.stream.Recv()
 		if err != nil {
@@ -99,7 +99,7 @@ func (c *Conn) pump() error {
 			continue
 		}
 		select {
-		case c.came <- p.GetValue():
+		case c.incoming <- p.GetValue():
 		case <-c.closed: // until the peer has ended it, or end did
 		}
 	}
@@ -124,21 +124,21 @@ func (c *Conn) CloseWhenIdle(limit time.Duration) {
 	})
 }
 
-// Read what came.
+// Read reads received data.
 func (c *Conn) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
-	if len(c.rest) == 0 {
+	if len(c.unread) == 0 {
 		passed := c.until.wait()
 		if isClosed(passed) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		select {
-		case c.rest = <-c.came:
-		case <-c.over:
+		case c.unread = <-c.incoming:
+		case <-c.finished:
 			return 0, c.why
 		case <-c.closed:
-			if isClosed(c.over) {
+			if isClosed(c.finished) {
 				return 0, c.why // it ended before it was closed
 			}
 			return 0, net.ErrClosed
@@ -146,9 +146,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		}
 	}
-	n := copy(b, c.rest)
-	if c.rest = c.rest[n:]; len(c.rest) == 0 {
-		c.rest = nil
+	n := copy(b, c.unread)
+	if c.unread = c.unread[n:]; len(c.unread) == 0 {
+		c.unread = nil
 	}
 	return n, nil
 }
@@ -163,7 +163,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 		}
 		part := b[:min(len(b), PieceMost)]
 		if err := c.stream.Send(&wrapperspb.BytesValue{Value: part}); err != nil {
-			return n, c.broken(err)
+			return n, c.writeError(err)
 		}
 		c.moved.Store(time.Now().UnixNano())
 		n += len(part)
@@ -172,8 +172,8 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// broken is why nothing can be written any more.
-func (c *Conn) broken(err error) error {
+// writeError is why nothing can be written any more.
+func (c *Conn) writeError(err error) error {
 	if isClosed(c.closed) {
 		return net.ErrClosed
 	}
@@ -183,29 +183,29 @@ func (c *Conn) broken(err error) error {
 	return err
 }
 
-// Close ends the connection for both ends. What was written before arrives, if the peer
-// reads it.
+// Close ends the connection for both ends. Data that was written before arrives, if the peer reads
+// it.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
-		parts := c.part()
+		parts := c.closePeer()
 		c.until.mu.Lock()
 		defer c.until.mu.Unlock()
-		for _, t := range []*time.Timer{c.late, c.idle} {
+		for _, t := range []*time.Timer{c.deadlineTimer, c.idle} {
 			if t != nil {
 				t.Stop()
 			}
 		}
-		if parts && !isClosed(c.over) {
+		if parts && !isClosed(c.finished) {
 			c.parting = time.AfterFunc(partingMost, c.end)
 		}
 	})
 	return nil
 }
 
-// part from the peer: true where it is to end the stream once it has read what was
+// closePeer parts from the peer: true where it is to end the stream once it has read what was
 // written. A writer that is stuck is cut off.
-func (c *Conn) part() bool {
+func (c *Conn) closePeer() bool {
 	s, can := c.stream.(interface{ CloseSend() error })
 	if can && c.writing.TryLock() {
 		defer c.writing.Unlock()
@@ -223,7 +223,7 @@ func (c *Conn) LocalAddr() net.Addr { return c.name }
 // RemoteAddr names the tunnel.
 func (c *Conn) RemoteAddr() net.Addr { return c.name }
 
-// SetDeadline for reads and writes.
+// SetDeadline sets the deadline for reads and writes.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
@@ -245,12 +245,12 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	}
 	c.until.mu.Lock()
 	defer c.until.mu.Unlock()
-	if c.late != nil {
-		c.late.Stop()
-		c.late = nil
+	if c.deadlineTimer != nil {
+		c.deadlineTimer.Stop()
+		c.deadlineTimer = nil
 	}
 	if !t.IsZero() {
-		c.late = time.AfterFunc(time.Until(t), func() { _ = c.Close() }) // it gives no error
+		c.deadlineTimer = time.AfterFunc(time.Until(t), func() { _ = c.Close() }) // it gives no error
 	}
 	return nil
 }
@@ -261,14 +261,14 @@ type addr string
 func (addr) Network() string  { return "tunnel" }
 func (a addr) String() string { return string(a) }
 
-// deadline that may be moved while somebody waits for it.
+// deadline that may be moved while a goroutine waits for it.
 type deadline struct {
 	mu     sync.Mutex
 	timer  *time.Timer
 	passed chan struct{} // closed when it has
 }
 
-// wait gives what is closed when the deadline has passed.
+// wait returns what is closed when the deadline has passed.
 func (d *deadline) wait() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,7 +278,7 @@ func (d *deadline) wait() <-chan struct{} {
 	return d.passed
 }
 
-// set the deadline; who waits for the one before waits for this one.
+// set sets the deadline; a goroutine that waits for the one before waits for this one.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

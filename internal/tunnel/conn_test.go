@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// half is one end of a stream in memory, as gRPC's ends are: a sender waits for who
-// receives, and both end with the context.
+// half is one end of a stream in memory, as gRPC's ends are: a sender waits for the receiver, and
+// both end with the context.
 type half struct {
 	ctx     context.Context
 	out, in chan []byte
@@ -42,15 +42,15 @@ func (h *half) Recv() (*wrapperspb.BytesValue, error) {
 	}
 }
 
-// pipe makes both ends of a tunnel. Closing one ends the stream.
-func pipe() (a, b *Conn, stop func()) {
+// newPipe makes both ends of a tunnel. Closing one ends the stream.
+func newPipe() (a, b *Conn, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	up, down := make(chan []byte), make(chan []byte)
 	a = New(&half{ctx: ctx, out: up, in: down}, cancel, "a")
 	b = New(&half{ctx: ctx, out: down, in: up}, cancel, "b")
 	var pumps sync.WaitGroup
-	pumps.Go(func() { _ = a.Pump() })
-	pumps.Go(func() { _ = b.Pump() })
+	pumps.Go(func() { _ = a.PumpMessages() })
+	pumps.Go(func() { _ = b.PumpMessages() })
 	return a, b, func() {
 		_, _ = a.Close(), b.Close() // they give no error
 		pumps.Wait()
@@ -59,7 +59,7 @@ func pipe() (a, b *Conn, stop func()) {
 
 func TestNothingIsTakenThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, stop := pipe()
+		a, b, stop := newPipe()
 		defer stop()
 		sent := 0
 		go func() {
@@ -72,7 +72,7 @@ func TestNothingIsTakenThatNobodyReads(t *testing.T) {
 		}()
 		synctest.Wait()
 		if sent > 1 {
-			t.Errorf("%d pieces were taken although nobody read", sent)
+			t.Errorf("%d pieces were taken without a reader", sent)
 		}
 		if _, err := io.ReadFull(b, make([]byte, 25)); err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestNothingIsTakenThatNobodyReads(t *testing.T) {
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, stop := pipe()
+		a, b, stop := newPipe()
 		defer stop()
 		a.CloseWhenIdle(time.Hour)
 		go func() { _, _ = io.Copy(io.Discard, b) }()
@@ -111,7 +111,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 
 func TestAWriteDeadlineEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _, stop := pipe()
+		a, _, stop := newPipe()
 		defer stop()
 		if err := a.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
@@ -119,14 +119,14 @@ func TestAWriteDeadlineEndsTheConnection(t *testing.T) {
 		began := time.Now()
 		_, err := a.Write(make([]byte, 1<<20))
 		if err == nil || time.Since(began) != time.Minute {
-			t.Errorf("a write that nobody takes: %v after %v", err, time.Since(began))
+			t.Errorf("a write without a reader: %v after %v", err, time.Since(began))
 		}
 	})
 }
 
 func TestAPassedReadDeadlineMayBeMovedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, stop := pipe()
+		a, b, stop := newPipe()
 		defer stop()
 		_ = b.SetReadDeadline(time.Now().Add(time.Second))
 		if _, err := b.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -164,7 +164,7 @@ func TestHTTP(t *testing.T) {
 	go func() { _ = server.Serve(listening(accept)) }()
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		a, b, stop := pipe()
+		a, b, stop := newPipe()
 		t.Cleanup(stop)
 		accept <- b
 		return a, nil

@@ -16,8 +16,8 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// dialled serves a tunnel over gRPC: the agent's end and the hub's.
-func dialled(t *testing.T) (agent, hub *Conn) {
+// dialTunnel serves a tunnel over gRPC: the agent's end and the hub's.
+func dialTunnel(t *testing.T) (agent, hub *Conn) {
 	t.Helper()
 	return dialledBy(t, &Share{})
 }
@@ -46,7 +46,7 @@ func dialledBy(t *testing.T, share *Share) (agent, hub *Conn) {
 		t.Fatal(err)
 	}
 	agent = New(stream, cancel, "hub")
-	go func() { _ = agent.Pump() }()
+	go func() { _ = agent.PumpMessages() }()
 	return agent, <-taken.conns
 }
 
@@ -58,14 +58,14 @@ type taking struct {
 func (c taking) Open(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
 	conn := New(rpc, func() {}, "agent")
 	c.conns <- conn
-	return conn.Pump()
+	return conn.PumpMessages()
 }
 
 // TestWhatWasWrittenArrivesAlthoughTheConnectionIsClosed: a server that has said all that
 // it has to say closes the connection, whether or not it was read.
 func TestWhatWasWrittenArrivesAlthoughTheConnectionIsClosed(t *testing.T) {
 	for range 20 {
-		agent, hub := dialled(t)
+		agent, hub := dialTunnel(t)
 		said := make([]byte, 48<<10)
 		_, _ = rand.Read(said)
 		if _, err := agent.Write(said); err != nil {
@@ -82,7 +82,7 @@ func TestWhatWasWrittenArrivesAlthoughTheConnectionIsClosed(t *testing.T) {
 
 // TestAConnectionIsClosedAlthoughNobodyReads: one on which a writer is stuck, at once.
 func TestAConnectionIsClosedAlthoughNobodyReads(t *testing.T) {
-	agent, hub := dialled(t)
+	agent, hub := dialTunnel(t)
 	stuck := make(chan error)
 	go func() {
 		_, err := agent.Write(make([]byte, 10<<20))
@@ -95,15 +95,15 @@ func TestAConnectionIsClosedAlthoughNobodyReads(t *testing.T) {
 	select {
 	case err := <-stuck:
 		if err == nil {
-			t.Error("all was written although nobody reads")
+			t.Error("all was written without a reader")
 		}
 	case <-time.After(time.Minute):
-		t.Error("Close does not free who writes")
+		t.Error("Close does not free a writer")
 	}
 }
 
-// TestWhatWasWrittenCountsNoMore: gRPC tells when it has written a piece, so that a tunnel
-// whose end reads gets as much through as it likes, and what nobody reads is all that counts.
+// TestWhatWasWrittenCountsNoMore: gRPC reports a written piece, so that a tunnel with a reader has
+// no limit, and only unread data counts.
 func TestWhatWasWrittenCountsNoMore(t *testing.T) {
 	share := &Share{}
 	agent, hub := dialledBy(t, share)
@@ -114,7 +114,7 @@ func TestWhatWasWrittenCountsNoMore(t *testing.T) {
 	counts := func() int {
 		share.mu.Lock()
 		defer share.mu.Unlock()
-		return share.taken
+		return share.used
 	}
 	for until := time.Now().Add(time.Minute); counts() > 0; <-time.After(time.Millisecond) {
 		if time.Now().After(until) {
@@ -124,7 +124,7 @@ func TestWhatWasWrittenCountsNoMore(t *testing.T) {
 	go func() { _, _ = agent.Write(make([]byte, 8<<20)) }()
 	for until := time.Now().Add(time.Minute); counts() == 0; <-time.After(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatal("nothing counts of what nobody reads")
+			t.Fatal("unread data does not count")
 		}
 	}
 }

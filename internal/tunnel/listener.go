@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Listener gives a server the connections that others hand over. Make it with NewListener.
+// Listener passes the connections that others hand over to a server. Make it with NewListener.
 // It is safe for concurrent use.
 type Listener struct {
 	name   addr
@@ -14,22 +14,22 @@ type Listener struct {
 	closed chan struct{}
 }
 
-// NewListener gives a listener; name is what its address says.
+// NewListener returns a listener; name is what its address says.
 func NewListener(name string) *Listener {
 	return &Listener{name: addr(name), conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Take a connection, which is the server's from then on; it waits until the server takes
-// it. One that nobody serves any more is closed.
-func (l *Listener) Take(conn net.Conn) {
+// AcceptConn takes a connection, which is the server's from then on; it waits until the server
+// takes it. After the server's end it is closed.
+func (l *Listener) AcceptConn(conn net.Conn) {
 	select {
 	case l.conns <- conn:
 	case <-l.closed:
-		_ = conn.Close() // nobody serves it
+		_ = conn.Close() // no server
 	}
 }
 
-// Accept a connection.
+// Accept accepts a connection.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:

@@ -9,9 +9,9 @@ import (
 // unsentMost is what the kernel takes before it is sent: 13 ms of 20 Mbit/s.
 const unsentMost = 32 << 10
 
-// Prompt has the kernel take only so much of what is written to a connection of TCP as it is
+// LimitUnsent has the kernel take only so much of what is written to a connection of TCP as it is
 // about to send: what is written after it need not wait until megabytes are out.
-func Prompt(c net.Conn) {
+func LimitUnsent(c net.Conn) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return

@@ -4,5 +4,5 @@ package tunnel
 
 import "net"
 
-// Prompt does nothing where the kernel is not known.
-func Prompt(net.Conn) {}
+// LimitUnsent does nothing where the kernel is not known.
+func LimitUnsent(net.Conn) {}

@@ -24,16 +24,15 @@ const (
 	loanMost = 250 * time.Millisecond
 )
 
-// Share is what the tunnels of one connection may have handed to gRPC's client at a time.
-// That gives each stream its turn, and would take 96 KiB of every tunnel: of fifty, a
-// session's word would wait for all of them. The zero value is ready; it is safe for
-// concurrent use.
+// Share bounds the data of one connection's tunnels in gRPC's client at a time. The client gives
+// each stream its turn, and would take 96 KiB of every tunnel: of fifty, a session's message would
+// wait for all of them. The zero value is ready; it is safe for concurrent use.
 type Share struct {
 	mu      sync.Mutex
-	taken   int
+	used    int
 	loans   []*loan // that count, the oldest first
 	waiting []*borrower
-	timer   *time.Timer // looks for loans that are too old, while somebody waits
+	timer   *time.Timer // looks for loans that are too old, while a tunnel waits
 }
 
 // loan of a piece's bytes.
@@ -48,8 +47,8 @@ type borrower struct {
 	got   chan *loan
 }
 
-// take a loan, in turn.
-func (s *Share) take(ctx context.Context, bytes int) (*loan, error) {
+// takeLoan takes a loan, in turn.
+func (s *Share) takeLoan(ctx context.Context, bytes int) (*loan, error) {
 	b := &borrower{bytes: bytes, got: make(chan *loan, 1)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, b)
@@ -65,39 +64,39 @@ func (s *Share) take(ctx context.Context, bytes int) (*loan, error) {
 	if i := slices.Index(s.waiting, b); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else {
-		s.end(<-b.got)
+		s.endLoan(<-b.got)
 	}
 	s.serve()
 	return nil, context.Cause(ctx)
 }
 
-// done with a loan: the piece is written, or dropped.
+// done ends with a loan: the piece is written, or dropped.
 func (l *loan) done() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.of.end(l)
+	l.of.endLoan(l)
 	l.of.serve()
 }
 
-// end a loan, if it counts still. The caller holds mu.
-func (s *Share) end(l *loan) {
+// endLoan ends a loan, if it counts still. The caller holds mu.
+func (s *Share) endLoan(l *loan) {
 	if i := slices.Index(s.loans, l); i >= 0 {
 		s.loans = slices.Delete(s.loans, i, i+1)
-		s.taken -= l.bytes
+		s.used -= l.bytes
 	}
 }
 
-// serve those who wait. The caller holds mu.
+// serve serves waiting tunnels. The caller holds mu.
 func (s *Share) serve() {
 	now := time.Now()
 	for len(s.loans) > 0 && now.Sub(s.loans[0].since) >= loanMost {
-		s.end(s.loans[0])
+		s.endLoan(s.loans[0])
 	}
-	for len(s.waiting) > 0 && (s.taken == 0 || s.taken+s.waiting[0].bytes <= shareBytes) {
+	for len(s.waiting) > 0 && (s.used == 0 || s.used+s.waiting[0].bytes <= shareBytes) {
 		b := s.waiting[0]
 		s.waiting = slices.Delete(s.waiting, 0, 1)
 		l := &loan{of: s, bytes: b.bytes, since: now}
-		s.loans, s.taken = append(s.loans, l), s.taken+b.bytes
+		s.loans, s.used = append(s.loans, l), s.used+b.bytes
 		b.got <- l // there is room for it
 	}
 	switch {
@@ -120,7 +119,7 @@ type ClientStream interface {
 	Context() context.Context
 }
 
-// Open a stream that has its share of what is sent: by gives it, of a client, with the
+// Open opens a stream that has its share of what is sent: by gives it, of a client, with the
 // options that make it so.
 func (s *Share) Open(by func(...grpc.CallOption) (ClientStream, error)) (ClientStream, error) {
 	t := &turn{CodecV2: encoding.GetCodecV2(grpcproto.Name), share: s}
@@ -132,7 +131,7 @@ func (s *Share) Open(by func(...grpc.CallOption) (ClientStream, error)) (ClientS
 	return t, nil
 }
 
-// turn is a stream, and the codec by which it is told when a piece was written.
+// turn is a stream, and the codec that reports a written piece.
 type turn struct {
 	ClientStream
 	encoding.CodecV2
@@ -140,10 +139,10 @@ type turn struct {
 	loan  *loan // of the piece that is being sent
 }
 
-// Send a piece, when it is this tunnel's turn.
+// Send sends a piece, when it is this tunnel's turn.
 func (t *turn) Send(p *wrapperspb.BytesValue) error {
 	if !mem.IsBelowBufferPoolingThreshold(len(p.GetValue())) {
-		l, err := t.share.take(t.Context(), len(p.GetValue()))
+		l, err := t.share.takeLoan(t.Context(), len(p.GetValue()))
 		if err != nil {
 			return err
 		}
@@ -157,7 +156,7 @@ func (t *turn) Send(p *wrapperspb.BytesValue) error {
 	return err
 }
 
-// Marshal a piece, for gRPC, which frees it once it is written.
+// Marshal marshals a piece, for gRPC, which frees it once it is written.
 func (t *turn) Marshal(v any) (mem.BufferSlice, error) {
 	message, ok := v.(proto.Message)
 	if t.loan == nil || !ok {
@@ -179,7 +178,7 @@ type loaned struct {
 	loan *loan
 }
 
-// Put one back.
+// Put returns a buffer to the pool.
 func (l loaned) Put(b *[]byte) {
 	l.BufferPool.Put(b)
 	l.loan.done()

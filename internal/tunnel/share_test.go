@@ -14,14 +14,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// TestTunnelsTakeTurns: what they have handed over has a bound together, who waited longest
-// is next, and a piece that the other end does not take keeps others for a moment only.
+// TestTunnelsTakeTurns: their data has a bound together, the longest waiting one is next, and a
+// piece that the other end does not take delays others for a moment only.
 func TestTunnelsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Share
 		var loans []*loan
 		for range shareBytes / PieceMost {
-			l, err := s.take(t.Context(), PieceMost)
+			l, err := s.takeLoan(t.Context(), PieceMost)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +36,7 @@ func TestTunnelsTakeTurns(t *testing.T) {
 		}
 		for i := range 3 {
 			go func() {
-				if _, err := s.take(t.Context(), PieceMost); err != nil {
+				if _, err := s.takeLoan(t.Context(), PieceMost); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -47,11 +47,11 @@ func TestTunnelsTakeTurns(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.take(gone, PieceMost); err == nil {
+		if _, err := s.takeLoan(gone, PieceMost); err == nil {
 			t.Error("one that is closed goes on")
 		}
-		if got := order(); len(got) > 0 || s.taken != shareBytes {
-			t.Errorf("beyond the bound: %v, %d bytes", got, s.taken)
+		if got := order(); len(got) > 0 || s.used != shareBytes {
+			t.Errorf("beyond the bound: %v, %d bytes", got, s.used)
 		}
 		loans[1].done()
 		synctest.Wait()
@@ -67,8 +67,8 @@ func TestTunnelsTakeTurns(t *testing.T) {
 		for _, l := range loans {
 			l.done() // once more, of some
 		}
-		if s.taken != 2*PieceMost { // the first of the three was too old with the others
-			t.Errorf("%d bytes count", s.taken)
+		if s.used != 2*PieceMost { // the first of the three was too old with the others
+			t.Errorf("%d bytes count", s.used)
 		}
 	})
 }
@@ -81,19 +81,19 @@ func TestWhoGivesUpHasNothing(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 100 { // of which about half find that it came
-			if l, err := s.take(gone, PieceMost); err == nil {
+			if l, err := s.takeLoan(gone, PieceMost); err == nil {
 				l.done()
 			}
 		}
-		if s.taken != 0 || len(s.waiting) != 0 {
-			t.Fatalf("%d bytes count, and %d wait, when all have given up", s.taken, len(s.waiting))
+		if s.used != 0 || len(s.waiting) != 0 {
+			t.Fatalf("%d bytes count, and %d wait, when all have given up", s.used, len(s.waiting))
 		}
-		if _, err := s.take(t.Context(), shareBytes-1); err != nil {
+		if _, err := s.takeLoan(t.Context(), shareBytes-1); err != nil {
 			t.Fatal(err)
 		}
 		impatient, giveUp := context.WithCancel(t.Context())
 		go func() {
-			if _, err := s.take(impatient, PieceMost); err == nil {
+			if _, err := s.takeLoan(impatient, PieceMost); err == nil {
 				t.Error("what does not fit was served")
 			}
 		}()
@@ -101,14 +101,14 @@ func TestWhoGivesUpHasNothing(t *testing.T) {
 		began, served := time.Now(), make(chan struct{})
 		go func() {
 			defer close(served)
-			if _, err := s.take(t.Context(), 1); err != nil {
+			if _, err := s.takeLoan(t.Context(), 1); err != nil {
 				t.Error(err)
 			}
 		}()
 		synctest.Wait()
 		giveUp()
 		if <-served; !time.Now().Equal(began) {
-			t.Errorf("who stood behind one that gave up waits %s more", time.Since(began))
+			t.Errorf("a tunnel behind one that gave up waits %s more", time.Since(began))
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestNobodyWaitsForLong(t *testing.T) {
 		for round := range 4 {
 			began := time.Now()
 			for range shareBytes/PieceMost + 1 {
-				if _, err := s.take(t.Context(), PieceMost); err != nil { // never done
+				if _, err := s.takeLoan(t.Context(), PieceMost); err != nil { // never done
 					t.Fatal(err)
 				}
 			}
@@ -130,7 +130,7 @@ func TestNobodyWaitsForLong(t *testing.T) {
 			}
 			time.Sleep(2 * loanMost)
 		}
-		l, err := s.take(t.Context(), 2*shareBytes)
+		l, err := s.takeLoan(t.Context(), 2*shareBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,14 +165,14 @@ func TestAPieceCountsUntilItIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream.turn = opened.(*turn)
-	if err := opened.Send(wrapperspb.Bytes(make([]byte, PieceMost))); err != nil || share.taken != PieceMost {
-		t.Errorf("%d bytes count of %d that are not written: %v", share.taken, PieceMost, err)
+	if err := opened.Send(wrapperspb.Bytes(make([]byte, PieceMost))); err != nil || share.used != PieceMost {
+		t.Errorf("%d bytes count of %d that are not written: %v", share.used, PieceMost, err)
 	}
-	if stream.taken.Free(); share.taken != 0 {
-		t.Errorf("%d bytes count, and all is written", share.taken)
+	if stream.taken.Free(); share.used != 0 {
+		t.Errorf("%d bytes count, and all is written", share.used)
 	}
 	stream.fails = errors.New("the connection is gone")
-	if err := opened.Send(wrapperspb.Bytes(make([]byte, PieceMost))); err == nil || share.taken != 0 {
-		t.Errorf("%d bytes count that were not taken: %v", share.taken, err)
+	if err := opened.Send(wrapperspb.Bytes(make([]byte, PieceMost))); err == nil || share.used != 0 {
+		t.Errorf("%d bytes count that were not taken: %v", share.used, err)
 	}
 }

@@ -3,16 +3,23 @@ package house
 import (
 	"bytes"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// goCommand runs the go command at the root and returns what it printed.
+// goCommand runs the go command at the root and returns its output.
 func goCommand(t *testing.T, args ...string) string {
 	t.Helper()
+	return goCommandIn(t, ".", args...)
+}
+
+// goCommandIn runs the go command in a directory below the root and returns its output.
+func goCommandIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir = root()
+	cmd.Dir = filepath.Join(root(), dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -26,7 +33,7 @@ func goCommand(t *testing.T, args ...string) string {
 // type, and discovery's, that register every version of every kind of Kubernetes.
 var heavy = []string{
 	"k8s.io/kubernetes", "k8s.io/apiserver", "sigs.k8s.io/controller-runtime", "go.etcd.io", "k8s.io/kubectl",
-	"k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery",
+	"k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery", "filippo.io/age",
 }
 
 func TestTheCommandStaysLight(t *testing.T) {
@@ -43,10 +50,12 @@ const apiServer = "k8s.io/kubernetes/cmd/kube-apiserver/app"
 
 func TestOneTestBinaryLinksTheAPIServer(t *testing.T) {
 	var linking []string
-	for line := range strings.Lines(goCommand(t, "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")) {
-		words := strings.Fields(line)
-		if strings.HasSuffix(words[0], ".test") && slices.Contains(words[1:], apiServer) {
-			linking = append(linking, strings.TrimPrefix(words[0], modulePath+"/"))
+	for _, module := range []string{".", "lab"} {
+		for line := range strings.Lines(goCommandIn(t, module, "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")) {
+			words := strings.Fields(line)
+			if strings.HasSuffix(words[0], ".test") && slices.Contains(words[1:], apiServer) {
+				linking = append(linking, strings.TrimPrefix(words[0], modulePath+"/"))
+			}
 		}
 	}
 	if len(linking) > 1 {

@@ -12,9 +12,9 @@ import (
 // starters are methods and functions that run what they are given beside their caller.
 var starters = []string{"Go", "AfterFunc", "Parallel", "RunParallel", "NewServer", "ListenAndServe", "Serve"}
 
-// What test/packages.sh calls pure is tested without the race detector, which is right as
-// long as nothing there runs beside anything else: in the packages, in their tests, and in
-// what they import of ours.
+// The pure packages of test/packages.sh are tested without the race detector, which is right as
+// long as nothing there runs concurrently: in the packages, in their tests, and in the packages of
+// Atoll that they import.
 func TestNothingRunsAtOnceInPurePackages(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join("test", "packages.sh"), "pure")
 	cmd.Dir = root()
@@ -29,18 +29,18 @@ func TestNothingRunsAtOnceInPurePackages(t *testing.T) {
 	imported := slices.Clone(pure)
 	for i := 0; i < len(imported); i++ {
 		dir := strings.TrimPrefix(imported[i], modulePath+"/")
-		for _, s := range sources(t) {
+		for _, s := range loadSources(t) {
 			if s.dir != dir || s.test && !slices.Contains(pure, imported[i]) {
 				continue
 			}
-			for _, path := range s.imports() {
+			for _, path := range s.listImports() {
 				if strings.HasPrefix(path, modulePath+"/") && !slices.Contains(imported, path) {
 					imported = append(imported, path)
 				}
 			}
 			ast.Inspect(s.syntax, func(n ast.Node) bool {
-				if starts(n) {
-					t.Errorf("%s: it starts a goroutine, and tests of pure packages run without the race detector, which would see what that does: begin it elsewhere, or take the package that leads here off the list in test/packages.sh", s.position(n))
+				if startsGoroutine(n) {
+					t.Errorf("%s: it starts a goroutine, and tests of pure packages run without the race detector, which would see what that does: begin it elsewhere, or take the package that leads here off the list in test/packages.sh", s.positionOf(n))
 				}
 				return true
 			})
@@ -48,8 +48,8 @@ func TestNothingRunsAtOnceInPurePackages(t *testing.T) {
 	}
 }
 
-// starts tells whether a goroutine begins here.
-func starts(n ast.Node) bool {
+// startsGoroutine tells whether a goroutine begins here.
+func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
 		return true

@@ -17,6 +17,11 @@ type layer struct {
 	why      string   // the reason why nothing else may be imported
 }
 
+// valuePackages are pure functions on values of the vocabulary.
+var valuePackages = []string{
+	"internal/rowcodec", "internal/quantity", "internal/freecapacity", "internal/clustermatch", "internal/checkin", "internal/phrase", "internal/refusal",
+}
+
 // Imports run one way: vocabulary, cores, state, shells, hub, commands.
 var layers = []layer{
 	{
@@ -28,25 +33,45 @@ var layers = []layer{
 		why: "every package speaks the vocabulary, so whatever it imported, all would import",
 	},
 	{
+		name: "values", packages: valuePackages, below: []string{"api", "vocabulary"},
+		why: "codecs and arithmetic of the vocabulary's values: a package that may import the vocabulary may import them, too",
+	},
+	{
+		name: "reason page", packages: []string{"internal/reasonpage/..."}, below: []string{"vocabulary"},
+		why: "the page of reasons follows from the table alone",
+	},
+	{
+		name: "metric table", packages: []string{"internal/metrictable"},
+		why: "every component may measure itself, so the table of metrics brings nothing along",
+	},
+	{
+		name: "metric page", packages: []string{"internal/metricpage/..."}, below: []string{"metric table"},
+		why: "the page of metrics follows from the table alone",
+	},
+	{
 		name: "wire", packages: []string{"internal/session/sessionpb/...", "internal/peer/peerpb/..."}, below: nil,
 		why: "the protocol must not change because a type of the program changes",
 	},
 	{
-		name: "carriage", packages: []string{"internal/h2", "internal/tunnel/..."}, below: nil,
+		name: "carriage", packages: []string{"internal/h2", "internal/tunnel/..."}, below: []string{"pace"},
 		why: "how gRPC is carried, and what it carries itself, knows nothing of what is said",
 	},
 	{
+		name: "runtime", packages: []string{"internal/panicorigin", "internal/pause", "internal/wakeup"},
+		why: "what Go's runtime lacks knows nothing of Atoll, so every package may import it",
+	},
+	{
 		name:     "cores",
-		packages: []string{"internal/schedule", "internal/rollout", "internal/render", "internal/interpret/...", "internal/session", "internal/rewind", "internal/expr"},
+		packages: []string{"internal/schedule", "internal/rollout", "internal/userfields", "internal/overrides", "internal/manifest", "internal/kinds/...", "internal/session", "internal/restore", "internal/expr"},
 		below:    []string{"api", "vocabulary", "wire"},
 		why:      "a core is values in, values out, so that preview, explain and tests can call it like the acting code does",
 	},
 	{
-		name: "claim", packages: []string{"internal/claim"}, below: []string{"api", "vocabulary", "cores"},
-		why: "who places what is asked by the hub and on laptops alike: a core that stands on render and interpret",
+		name: "contents", packages: []string{"internal/policymatch", "internal/bundlecontent"}, below: []string{"api", "vocabulary", "cores"},
+		why: "the hub and the command line decide placement and content by the same cores, which stand on the other cores",
 	},
 	{
-		name: "plan", packages: []string{"internal/plan", "internal/offline"}, below: []string{"api", "vocabulary", "cores", "claim"},
+		name: "plan", packages: []string{"internal/preview", "internal/preview/offline"}, below: []string{"api", "vocabulary", "cores", "contents"},
 		why: "what would be is said by the functions that act, on a hub and on a laptop: nothing here reads or writes anything",
 	},
 	{
@@ -54,31 +79,51 @@ var layers = []layer{
 		why: "tokens and certificates are used by hub, agent and CLI alike",
 	},
 	{
-		name: "state", packages: []string{"internal/state/..."}, below: []string{"api", "vocabulary", "cores"},
-		why: "tables know what is, never who reads them",
+		name: "tracing", packages: []string{"internal/tracing"}, below: []string{"api", "vocabulary"},
+		why: "a trace takes what components pass to it, and decides nothing",
 	},
 	{
-		name: "loop", packages: []string{"internal/reconcile"},
+		name: "state", packages: []string{"internal/state/..."}, below: []string{"api", "vocabulary", "cores", "tracing", "loop"},
+		why: "tables hold the state, and know no reader",
+	},
+	{
+		name: "pace", packages: []string{"internal/pace"},
+		why: "a rate limit is the same whatever it limits",
+	},
+	{
+		name: "quarantine", packages: []string{"internal/quarantine"}, below: []string{"api", "pace"},
+		why: "delivery charges the accounts and reconcilers read them: they know neither",
+	},
+	{
+		name: "loop", packages: []string{"internal/reconcile"}, below: []string{"metric table"},
 		why: "how often something is looked at is the same whatever it is",
 	},
 	{
-		name: "watched", packages: []string{"internal/watched"},
-		why: "how some objects of a kind are followed is the same whoever follows them",
+		name: "answer weight", packages: []string{"internal/answerweight"},
+		why: "how much memory an answer takes is the same whatever is answered",
 	},
 	{
-		name: "live", packages: []string{"internal/live"}, below: []string{"api", "vocabulary"},
-		why: "how what runs in members is shown, whoever serves it and whoever admits writes to it",
+		name: "watched", packages: []string{"internal/filteredwatch"},
+		why: "a filtered watch is the same for all its users",
 	},
 	{
-		name: "explain", packages: []string{"internal/explain"}, below: []string{"api", "vocabulary", "cores", "state"},
+		name: "live", packages: []string{"internal/fleetview"}, below: []string{"api", "vocabulary"},
+		why: "the form of members' objects is the same for the server and for admission",
+	},
+	{
+		name: "explain", packages: []string{"internal/preview/explain"}, below: []string{"api", "vocabulary", "cores", "state"},
 		why: "explain calls the functions that act, on the state that they act on, and must not act itself",
+	},
+	{
+		name: "state metrics", packages: []string{"internal/statemetrics"}, below: []string{"api", "vocabulary", "values", "metric table", "state"},
+		why: "it counts the tables, and no reconciler may depend on what is counted",
 	},
 	{
 		name: "reconcilers",
 		packages: []string{
-			"internal/inventory/...", "internal/bind/...", "internal/place/...", "internal/summarise/...", "internal/leave",
+			"internal/clusterstatus/...", "internal/binder/...", "internal/placer/...", "internal/bundlestatus/...", "internal/decommission",
 		},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "state", "explain", "loop"},
+		below: []string{"metric table", "api", "vocabulary", "wire", "cores", "contents", "state", "explain", "loop", "pace", "quarantine", "tracing"},
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
@@ -86,8 +131,8 @@ var layers = []layer{
 		why: "a dialect is a translation to Atoll's own objects: what acts on these knows nothing of it, and it nothing of them",
 	},
 	{
-		name: "gateway", packages: []string{"internal/gateway/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "cores", "trust", "state", "watched"},
-		why: "the gateway sends what the store says, whoever wrote it",
+		name: "delivery", packages: []string{"internal/delivery/..."}, below: []string{"metric table", "api", "vocabulary", "wire", "carriage", "cores", "trust", "state", "watched", "pace", "quarantine", "connection fairness", "loop", "tracing"},
+		why: "delivery sends the store's content, whichever component wrote it",
 	},
 	{
 		name: "peer", packages: []string{"internal/peer"}, below: []string{"wire", "carriage", "watched"},
@@ -98,44 +143,101 @@ var layers = []layer{
 		why: "a Cluster is shown as a Node by nothing but itself",
 	},
 	{
-		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"api", "vocabulary", "trust", "node"},
+		name: "apiserver", packages: []string{"internal/apiserver/..."}, below: []string{"metric table", "api", "vocabulary", "trust", "node"},
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
-		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "claim", "trust", "state", "apiserver", "live"},
-		why: "it asks, by an interface, what the hub makes of a write; nobody but the hub knows it",
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "contents", "trust", "state", "apiserver", "live"},
+		why: "it asks, by an interface, for the plan of a write; only the hub imports it",
 	},
 	{
 		name: "agent report", packages: []string{"internal/agent/report"}, below: []string{"api", "vocabulary", "cores"},
 		why: "what agents report is made the same way by simulated ones",
 	},
 	{
-		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "cores", "trust", "agent report"},
+		name: "agent", packages: []string{"internal/agent/..."}, below: []string{"metric table", "api", "vocabulary", "wire", "carriage", "cores", "trust", "agent report"},
 		why: "the agent runs in members without the hub and stays small: nothing of the hub may come along",
 	},
 	{
+		name: "preview server", packages: []string{"internal/preview/server"},
+		below: []string{"api", "vocabulary", "values", "cores", "contents", "plan", "state", "explain", "reconcilers", "apiserver", "admission"},
+		why:   "previews are made by the functions that act, over copies of the tables: the hub only mounts them",
+	},
+	{
+		name: "restore controller", packages: []string{"internal/restore/controller"},
+		below: []string{"api", "vocabulary", "values", "wire", "cores", "state", "delivery"},
+		why:   "a restored store is compared with what agents report; the result is a write like any other",
+	},
+	{
+		name: "leader", packages: []string{"internal/leader"}, below: []string{"api"},
+		why: "the choice of the leading hub depends on none of its decisions",
+	},
+	{
+		name: "push", packages: []string{"internal/push"},
+		below: []string{"metric table", "api", "vocabulary", "values", "wire", "cores", "trust", "reconcilers", "agent", "watched", "pace", "answer weight"},
+		why:   "the supervisor runs agents as they run in members; it reports on them and decides nothing else",
+	},
+	{
+		name: "member proxy", packages: []string{"internal/memberproxy"}, below: []string{"metric table", "api", "vocabulary", "values", "trust", "carriage"},
+		why: "it carries requests of people to members, and knows nothing of placed objects",
+	},
+	{
+		name: "fleet view server", packages: []string{"internal/fleetview/server"},
+		below: []string{"api", "vocabulary", "values", "cores", "trust", "live", "node", "member proxy", "apiserver", "answer weight"},
+		why:   "it shows members' objects by requests through the member proxy, and writes nothing on the hub",
+	},
+	{
+		name: "fleet view tables", packages: []string{"internal/fleetview/tables"},
+		below: []string{"api", "vocabulary", "contents", "state", "reconcilers", "apiserver", "fleet view server"},
+		why:   "it answers the fleet view from the hub's tables, and writes nothing",
+	},
+	{
+		name: "gateway listener", packages: []string{"internal/delivery/listener"}, below: []string{"trust", "apiserver", "delivery", "peer"},
+		why: "the port of agents and its certificates stand before the gateway does, and know no table",
+	},
+	{
+		name: "connection fairness", packages: []string{"internal/delivery/fairness"}, below: []string{"pace"},
+		why: "it divides turns and places by networks, and reads no connection",
+	},
+	{
+		name: "bootstrap", packages: []string{"internal/apiserver/bootstrap"}, below: []string{"api", "vocabulary", "cores"},
+		why: "what a hub installs in its own API follows from the shipped manifests alone",
+	},
+	{
+		name: "CA status", packages: []string{"internal/trust/castatus"}, below: []string{"metric table", "api", "vocabulary", "trust", "apiserver"},
+		why: "it reports on certificates from whatever table holds them, and only the hub imports it",
+	},
+	{
+		name: "peer streams", packages: []string{"internal/peer/streams"}, below: []string{"cores", "peer", "delivery"},
+		why: "it stands between one gateway and the other hubs, and decides nothing of content",
+	},
+	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"api", "vocabulary", "wire", "cores", "claim", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "gateway", "peer", "apiserver", "admission", "agent", "live", "node", "watched"},
+		below: []string{"gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
+	},
+	{
+		name: "logging", packages: []string{"internal/logging"},
+		why: "every program of ours logs, so it brings nothing along",
 	},
 	{
 		name: "profile", packages: []string{"internal/profile"},
 		why: "every program of ours can be profiled, so it brings nothing along",
 	},
 	{
-		name: "agent command", packages: []string{"internal/command/agent"}, below: []string{"vocabulary", "trust", "agent", "client"},
+		name: "agent command", packages: []string{"internal/command/agent"}, below: []string{"vocabulary", "trust", "agent", "client", "logging"},
 		why: "the command is a thin shell over the agent",
 	},
 	{
-		name: "client", packages: []string{"internal/command/client", "internal/command/output", "internal/command/files"}, below: []string{"api", "vocabulary"},
-		why: "what the commands share: how to reach a cluster and how to print",
+		name: "client", packages: []string{"internal/command/client", "internal/command/output", "internal/command/files", "internal/command/jointoken"}, below: []string{"api", "vocabulary"},
+		why: "what the commands share: how to reach a cluster, how to print, and where a join token comes from",
 	},
 	{
 		name: "pods", packages: []string{"internal/command/pods"}, below: []string{"vocabulary", "client"},
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "claim", "plan", "client"},
+		name: "planning commands", packages: []string{"internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
@@ -151,41 +253,45 @@ var layers = []layer{
 		why: "the root only mounts",
 	},
 	{
-		name: "lab", packages: []string{"internal/lab/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "trust", "cores", "agent report"},
+		name: "lab", packages: []string{"lab/..."}, below: []string{"api", "vocabulary", "wire", "carriage", "trust", "cores", "agent report"},
 		why: "the lab drives the built binaries from outside, like a user would",
 	},
 	{
-		name: "demo", packages: []string{"internal/demo", "demo"}, below: []string{"api", "vocabulary", "lab"},
+		name: "demo", packages: []string{"lab/demo"}, below: []string{"api", "vocabulary", "lab"},
 		why: "the demo shows only what a user could do",
 	},
 	{
-		name: "bench of cores", packages: []string{"internal/bench/brain"}, below: []string{"api", "vocabulary", "cores"},
-		why: "a core has no outside but those who call it: it is measured as they do",
+		name: "bench of cores", packages: []string{"lab/bench/coreperf"}, below: []string{"api", "vocabulary", "cores"},
+		why: "a core is measured as its callers use it",
 	},
 	{
-		name: "bench", packages: []string{"internal/bench/..."}, below: []string{"api", "vocabulary", "lab", "bench of cores"},
+		name: "bench", packages: []string{"lab/bench/..."}, below: []string{"api", "vocabulary", "pace", "lab", "bench of cores"},
 		why: "measured from outside, or it would measure something else than users get",
+	},
+	{
+		name: "attack", packages: []string{"lab/attack"}, below: []string{"api", "vocabulary", "values", "wire", "carriage", "trust", "cores", "lab", "bench"},
+		why: "attacks come from outside: they speak the protocol, and measure the hub as the benchmarks do",
 	},
 	{
 		name: "tools", packages: []string{"tools/..."},
 		why: "what is made of the tree is made by a module of its own: its libraries are none of the programs'",
 	},
 	{
-		name: "main atoll", packages: []string{"cmd/atoll"}, below: []string{"root command"},
+		name: "main atoll", packages: []string{"cmd/atoll"}, below: []string{"root command", "values"},
 		why: "main is a shell",
 	},
 	{
-		name: "main hub", packages: []string{"cmd/atoll-hub/..."}, below: []string{"hub", "apiserver", "vocabulary", "profile"},
+		name: "main hub", packages: []string{"cmd/atoll-hub/..."}, below: []string{"hub", "member proxy", "apiserver", "vocabulary", "profile", "logging", "tracing"},
 		why: "main is a shell",
 	},
 	{
-		name: "main lab", packages: []string{"cmd/atoll-lab/..."}, below: []string{"lab", "demo", "bench", "profile"},
+		name: "main lab", packages: []string{"lab/cmd/atoll-lab/..."}, below: []string{"lab", "demo", "bench", "attack", "profile"},
 		why: "main is a shell",
 	},
 }
 
-// within tells whether the directory is of the pattern.
-func within(pattern, dir string) bool {
+// isWithin tells whether the directory is of the pattern.
+func isWithin(pattern, dir string) bool {
 	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return dir == base || strings.HasPrefix(dir, base+"/")
 	}
@@ -202,7 +308,7 @@ func layerOf(dir string) *layer {
 			if !strings.HasSuffix(p, "/...") {
 				n++
 			}
-			if within(p, dir) && n > longest {
+			if isWithin(p, dir) && n > longest {
 				found, longest = &layers[i], n
 			}
 		}
@@ -211,8 +317,8 @@ func layerOf(dir string) *layer {
 }
 
 func TestImportsRunOneWay(t *testing.T) {
-	for _, s := range sources(t) {
-		if s.test || within("test/...", s.dir) {
+	for _, s := range loadSources(t) {
+		if s.test || isWithin("test/...", s.dir) || isWithin("lab/test/...", s.dir) {
 			continue
 		}
 		own := layerOf(s.dir)
@@ -220,7 +326,7 @@ func TestImportsRunOneWay(t *testing.T) {
 			t.Errorf("%s: package %s has no layer: give it one in test/house/imports_test.go", s.path, s.dir)
 			continue
 		}
-		for _, p := range s.imports() {
+		for _, p := range s.listImports() {
 			dir, ours := strings.CutPrefix(p, modulePath+"/")
 			if !ours {
 				continue
@@ -231,6 +337,8 @@ func TestImportsRunOneWay(t *testing.T) {
 			case to == nil:
 				t.Errorf("%s: imports %s, which has no layer", s.path, dir)
 			case to == own && (kin || allowSiblings[own.name] || slices.Contains(stacked[s.dir], dir)):
+			case to.name == "runtime":
+			case to.name == "values" && slices.Contains(own.below, "vocabulary"):
 			case !slices.Contains(own.below, to.name):
 				t.Errorf("%s: %s (%s) may not import %s (%s): %s", s.path, s.dir, own.name, dir, to.name, own.why)
 			}
@@ -240,19 +348,25 @@ func TestImportsRunOneWay(t *testing.T) {
 
 // stacked lists the cores that stand on other ones, which are lower.
 var stacked = map[string][]string{
+	// where an object has its replicas and pod templates
+	"internal/userfields": {"internal/kinds"},
 	// where replicas and images are in an object; values of a Cluster
-	"internal/render": {"internal/interpret", "internal/interpret/script", "internal/expr", "internal/schedule"},
+	"internal/overrides": {"internal/userfields", "internal/kinds", "internal/kinds/script", "internal/expr", "internal/schedule"},
+	// the rules that it applies
+	"internal/manifest": {"internal/overrides", "internal/userfields", "internal/kinds", "internal/kinds/script", "internal/schedule"},
+	// the policies that apply to the items
+	"internal/bundlecontent": {"internal/policymatch"},
 	// expressions over a Cluster; where replicas and requests are in an object
-	"internal/schedule": {"internal/expr", "internal/interpret"},
+	"internal/schedule": {"internal/expr", "internal/kinds"},
 	// expressions over objects; what pods request and need
-	"internal/interpret/script": {"internal/expr", "internal/interpret"},
+	"internal/kinds/script": {"internal/expr", "internal/kinds"},
 	// the decision that it carries out
 	"internal/rollout": {"internal/schedule"},
 }
 
 // allowSiblings lists the layers that are one part in several directories.
 var allowSiblings = map[string]bool{
-	"api": true, "trust": true, "state": true, "apiserver": true, "gateway": true, "agent": true, "lab": true, "demo": true, "hub": true, "bench": true,
+	"api": true, "values": true, "reason page": true, "trust": true, "state": true, "apiserver": true, "gateway": true, "agent": true, "lab": true, "demo": true, "hub": true, "bench": true,
 }
 
 // TestLayersExist keeps the table honest: a layer that only serves absent
@@ -291,10 +405,10 @@ var foreign = []struct {
 			"k8s.io/client-go", "k8s.io/apiserver", "k8s.io/kubernetes", "sigs.k8s.io/controller-runtime",
 			"google.golang.org/", "go.etcd.io/", "k8s.io/component-base",
 		},
-		why: "whoever uses the API's types must get apimachinery and nothing else",
+		why: "users of the API's types must get apimachinery and nothing else",
 	},
 	{
-		dirs: []string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/render", "internal/interpret/...", "internal/session", "internal/rewind", "internal/claim", "internal/clusternode"},
+		dirs: append([]string{"internal/atoll", "internal/schedule", "internal/rollout", "internal/userfields", "internal/overrides", "internal/manifest", "internal/kinds/...", "internal/session", "internal/restore", "internal/policymatch", "internal/bundlecontent", "internal/clusternode"}, valuePackages...),
 		forbidden: []string{
 			"log", "net", "os", "io/fs", "sync", "database/", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
 			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",
@@ -303,7 +417,7 @@ var foreign = []struct {
 		why:    "a core has no client, no clock, no goroutine, no logger and no chance",
 	},
 	{
-		dirs: []string{"internal/expr"}, // keeps what it compiled, which is the same whoever asks: hence sync
+		dirs: []string{"internal/expr"}, // caches compiled expressions, which are the same for all callers: hence sync
 		forbidden: []string{
 			"log", "net", "os", "io/fs", "database/", "time", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
 			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",
@@ -311,29 +425,35 @@ var foreign = []struct {
 		why: "a core has no client, no clock, no goroutine, no logger and no chance",
 	},
 	{
-		dirs:      []string{"internal/agent/...", "internal/command/...", "internal/trust/...", "cmd/atoll"},
-		forbidden: []string{"k8s.io/kubernetes", "k8s.io/apiserver", "sigs.k8s.io/controller-runtime", "go.etcd.io/", "k8s.io/kubectl", "k8s.io/component-base"},
-		why:       "agent and CLI stay light: client-go, gRPC and cobra are enough",
+		dirs: []string{"internal/...", "cmd/..."}, forbidden: []string{"golang.org/x/time"},
+		why: "internal/pace has every rate limit and the table of rates",
 	},
 	{
-		dirs:      []string{"internal/state/...", "internal/bind/...", "internal/place/...", "internal/summarise/...", "internal/inventory/...", "internal/dialect/...", "internal/gateway/...", "internal/explain"},
+		dirs:      []string{"internal/agent/...", "internal/command/...", "internal/trust/...", "cmd/atoll"},
+		forbidden: []string{"k8s.io/kubernetes", "k8s.io/apiserver", "sigs.k8s.io/controller-runtime", "go.etcd.io/", "k8s.io/kubectl", "k8s.io/component-base"},
+		// Only the hub imports the room of the CAs' status.
+		apart: []string{"internal/trust/castatus"},
+		why:   "agent and CLI stay light: client-go, gRPC and cobra are enough",
+	},
+	{
+		dirs:      []string{"internal/state/...", "internal/binder/...", "internal/placer/...", "internal/bundlestatus/...", "internal/clusterstatus/...", "internal/dialect/...", "internal/delivery/...", "internal/preview/explain"},
 		forbidden: []string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/"},
 		// Which values are defaults is only in upstream's code.
-		apart: []string{"internal/bind/defaulting"},
+		apart: []string{"internal/binder/defaulting"},
 		why:   "controllers are clients of the API: what they need of the server, the API must give",
 	},
 }
 
 func TestForeignImportsHaveTheirPlace(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if s.test || s.generated {
 			continue
 		}
 		for _, rule := range foreign {
-			if !slices.ContainsFunc(rule.dirs, func(p string) bool { return within(p, s.dir) }) || slices.Contains(rule.apart, s.dir) {
+			if !slices.ContainsFunc(rule.dirs, func(p string) bool { return isWithin(p, s.dir) }) || slices.Contains(rule.apart, s.dir) {
 				continue
 			}
-			for _, p := range s.imports() {
+			for _, p := range s.listImports() {
 				if hasPathPrefix(p, rule.forbidden) && !hasPathPrefix(p, rule.except) {
 					t.Errorf("%s: imports %s: %s", s.path, p, rule.why)
 				}
@@ -351,26 +471,26 @@ func hasPathPrefix(p string, prefixes []string) bool {
 
 // channelOfContext is where a core has a channel that is never sent to: the virtual machine
 // of scripts asks a context before each step, and a core counts the steps there.
-const channelOfContext = "internal/interpret/script/meter.go"
+const channelOfContext = "internal/kinds/script/meter.go"
 
 func TestCoresArePure(t *testing.T) {
 	clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
-	for _, s := range sources(t) {
-		if l := layerOf(s.dir); s.test || l == nil || (l.name != "cores" && l.name != "claim" && l.name != "vocabulary") {
+	for _, s := range loadSources(t) {
+		if l := layerOf(s.dir); s.test || l == nil || (l.name != "cores" && l.name != "contents" && l.name != "vocabulary" && l.name != "values") {
 			continue
 		}
 		forEachCall(s, "time", clock, func(at ast.Node, name string) {
-			t.Errorf("%s: time.%s: a core takes the time as a value", s.position(at), name)
+			t.Errorf("%s: time.%s: a core takes the time as a value", s.positionOf(at), name)
 		})
 		ast.Inspect(s.syntax, func(n ast.Node) bool {
 			switch n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s: go statement: a core starts no goroutine", s.position(n))
+				t.Errorf("%s: go statement: a core starts no goroutine", s.positionOf(n))
 			case *ast.ChanType:
 				if s.path == channelOfContext {
 					return true
 				}
-				t.Errorf("%s: channel: a core is values in, values out", s.position(n))
+				t.Errorf("%s: channel: a core is values in, values out", s.positionOf(n))
 			}
 			return true
 		})

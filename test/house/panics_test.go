@@ -10,15 +10,15 @@ import (
 // process, which a panic in one of them must not end.
 func TestAgentsGoroutinesContainTheirPanics(t *testing.T) {
 	seen := 0
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if s.test || s.generated || !strings.HasPrefix(s.dir, "internal/agent") || s.dir == "internal/agent/agenttest" {
 			continue
 		}
 		check := func(n ast.Node, run ast.Expr) {
 			seen++
 			body, literal := run.(*ast.FuncLit)
-			if !literal || !recovers(body.Body) {
-				t.Errorf("%s: a goroutine does not `defer crash.Recover(ctx)`: a panic in it would end the hub that runs the agent, and all other agents with it", s.position(n))
+			if !literal || !hasRecover(body.Body) {
+				t.Errorf("%s: a goroutine does not `defer crash.RecoverContained(ctx)`: a panic in it would end the hub that runs the agent, and all other agents with it", s.positionOf(n))
 			}
 		}
 		ast.Inspect(s.syntax, func(n ast.Node) bool {
@@ -38,15 +38,15 @@ func TestAgentsGoroutinesContainTheirPanics(t *testing.T) {
 	}
 }
 
-// recovers tells whether a function defers crash.Recover.
-func recovers(body *ast.BlockStmt) bool {
+// hasRecover tells whether a function defers crash.RecoverContained.
+func hasRecover(body *ast.BlockStmt) bool {
 	for _, statement := range body.List {
 		d, ok := statement.(*ast.DeferStmt)
 		if !ok {
 			continue
 		}
 		f, ok := d.Call.Fun.(*ast.SelectorExpr)
-		if !ok || f.Sel.Name != "Recover" {
+		if !ok || f.Sel.Name != "RecoverContained" {
 			continue
 		}
 		if from, ok := f.X.(*ast.Ident); ok && from.Name == "crash" {

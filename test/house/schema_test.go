@@ -19,18 +19,18 @@ type schema struct {
 	AdditionalProperties *schema           `json:"additionalProperties"`
 }
 
-// leaves calls visit with the path of every field that holds a value: "[]" after
+// visitLeaves calls visit with the path of every field that holds a value: "[]" after
 // a list, "{}" after a map.
-func (s schema) leaves(path string, visit func(string)) {
+func (s schema) visitLeaves(path string, visit func(string)) {
 	switch {
 	case len(s.Properties) > 0:
 		for name, p := range s.Properties {
-			p.leaves(path+"."+name, visit)
+			p.visitLeaves(path+"."+name, visit)
 		}
 	case s.Items != nil:
-		s.Items.leaves(path+"[]", visit)
+		s.Items.visitLeaves(path+"[]", visit)
 	case s.AdditionalProperties != nil:
-		s.AdditionalProperties.leaves(path+"{}", visit)
+		s.AdditionalProperties.visitLeaves(path+"{}", visit)
 	default:
 		visit(path)
 	}
@@ -72,7 +72,7 @@ func schemaLeaves(t *testing.T) []string {
 		for _, v := range crd.Spec.Versions {
 			for name, p := range v.Schema.OpenAPIV3Schema.Properties {
 				if !slices.Contains([]string{"apiVersion", "kind", "metadata"}, name) {
-					p.leaves(crd.Spec.Names.Kind+"."+name, func(path string) { paths = append(paths, path) })
+					p.visitLeaves(crd.Spec.Names.Kind+"."+name, func(path string) { paths = append(paths, path) })
 				}
 			}
 		}
@@ -138,10 +138,10 @@ func TestEveryFieldIsHonoured(t *testing.T) {
 				continue
 			}
 			words := wordsOf(t, file)
-			if !words.begins(sub) {
+			if !words.hasPrefix(sub) {
 				t.Errorf("schema_leaves.yaml: %s: nothing in %s begins with %q, as a subtest of %s would", key, file.path, sub, name)
 			}
-			mentioned = mentioned || words.mention(nameOf(key))
+			mentioned = mentioned || words.hasMention(nameOf(key))
 		}
 		if !mentioned {
 			t.Errorf("schema_leaves.yaml: %s: %q never mentions %q, so it cannot prove that the field is honoured", key, steps, nameOf(key))
@@ -196,17 +196,17 @@ func wordsOf(t *testing.T, s source) words {
 	return w
 }
 
-func (w words) begins(prefix string) bool {
+func (w words) hasPrefix(prefix string) bool {
 	return slices.ContainsFunc(w.literals, func(l string) bool { return strings.HasPrefix(l, prefix) })
 }
 
-// mention of a field by its name in JSON or in Go.
-func (w words) mention(name string) bool { return strings.Contains(w.text, strings.ToLower(name)) }
+// hasMention of a field by its name in JSON or in Go.
+func (w words) hasMention(name string) bool { return strings.Contains(w.text, strings.ToLower(name)) }
 
 // testFunctions lists all tests as "directory#TestName", with the file that each is in.
 func testFunctions(t *testing.T) map[string]source {
 	names := map[string]source{}
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if !s.test {
 			continue
 		}

@@ -18,24 +18,25 @@ const (
 	maxParameters    = 6
 )
 
-// imposed lists functions whose signature somebody else wrote.
+// imposed lists functions with a signature of another project.
 var imposed = map[string]string{
 	"internal/apiserver/engine.go:newOwnerless":     "upstream's generic.StorageDecorator",
 	"internal/apiserver/engine.go:GuaranteedUpdate": "upstream's storage.Interface",
+	"internal/apiserver/space.go:GuaranteedUpdate":  "upstream's storage.Interface",
 
 	"internal/apiserver/nodes/storage.go:Delete":           "upstream's storage.Interface",
 	"internal/apiserver/nodes/storage.go:GuaranteedUpdate": "upstream's storage.Interface",
 	"internal/apiserver/nodes/update.go:Update":            "upstream's rest.Updater",
 	"internal/apiserver/nodes/refused.go:Update":           "upstream's rest.Updater",
 
-	"internal/hub/view/writes.go:Update":       "upstream's rest.Updater",
-	"internal/hub/view/subresources.go:Update": "upstream's rest.Updater",
+	"internal/fleetview/server/writes.go:Update":       "upstream's rest.Updater",
+	"internal/fleetview/server/subresources.go:Update": "upstream's rest.Updater",
 }
 
 func TestEveryPackageStatesItsContract(t *testing.T) {
 	said := map[string]string{}
 	first := map[string]string{}
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if s.test && said[s.dir] == "" && first[s.dir] == "" {
 			// A directory of tests alone still says what it is for.
 			first[s.dir] = s.path
@@ -51,7 +52,7 @@ func TestEveryPackageStatesItsContract(t *testing.T) {
 		switch text := said[dir]; {
 		case text == "" && allGenerated(t, dir):
 		case text == "":
-			t.Errorf("%s: package %s has no package comment: say what it guarantees, who may call it concurrently, and who owns what", file, dir)
+			t.Errorf("%s: package %s has no package comment: state its guarantees, its concurrency, and the ownership of its values", file, dir)
 		case len(strings.Fields(text)) < 8:
 			t.Errorf("%s: the package comment of %s is too short to be a contract: %q", file, dir, strings.TrimSpace(text))
 		}
@@ -60,19 +61,34 @@ func TestEveryPackageStatesItsContract(t *testing.T) {
 
 // allGenerated tells whether the directory holds nothing that a person wrote.
 func allGenerated(t *testing.T, dir string) bool {
-	return !slices.ContainsFunc(sources(t), func(s source) bool { return s.dir == dir && !s.generated })
+	return !slices.ContainsFunc(loadSources(t), func(s source) bool { return s.dir == dir && !s.generated })
 }
 
 func TestFilesStayShort(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if !s.generated && s.lines > maxFileLines {
 			t.Errorf("%s: %d lines; at most %d: split it by what it is about", s.path, s.lines, maxFileLines)
 		}
 	}
 }
 
+// maxWiringLines bounds internal/hub, which only connects components.
+const maxWiringLines = 1200
+
+func TestTheHubIsWiring(t *testing.T) {
+	lines := 0
+	for _, s := range loadSources(t) {
+		if s.dir == "internal/hub" && !s.test {
+			lines += s.lines
+		}
+	}
+	if lines == 0 || lines > maxWiringLines {
+		t.Errorf("internal/hub has %d lines; at most %d: logic has a package of its own, with unit tests", lines, maxWiringLines)
+	}
+}
+
 func TestFunctionsStayShort(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if s.generated {
 			continue
 		}
@@ -81,25 +97,25 @@ func TestFunctionsStayShort(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if n := length(f) - tables(s, f); n > maxFunctionLines {
-				t.Errorf("%s: %s has %d lines; at most %d: name its parts", s.position(f), f.Name.Name, n, maxFunctionLines)
+			if n := countLines(f) - countTables(s, f); n > maxFunctionLines {
+				t.Errorf("%s: %s has %d lines; at most %d: name its parts", s.positionOf(f), f.Name.Name, n, maxFunctionLines)
 			}
-			if n := parameters(f.Type); n > maxParameters && imposed[s.path+":"+f.Name.Name] == "" {
-				t.Errorf("%s: %s takes %d parameters; at most %d: make a struct of those that go together", s.position(f), f.Name.Name, n, maxParameters)
+			if n := countParameters(f.Type); n > maxParameters && imposed[s.path+":"+f.Name.Name] == "" {
+				t.Errorf("%s: %s takes %d parameters; at most %d: make a struct of those that go together", s.positionOf(f), f.Name.Name, n, maxParameters)
 			}
 			return true
 		})
 	}
 }
 
-// length of a function in lines, its signature and closing brace included.
-func length(f *ast.FuncDecl) int {
+// countLines of a function in lines, its signature and closing brace included.
+func countLines(f *ast.FuncDecl) int {
 	return fileSet.Position(f.End()).Line - fileSet.Position(f.Pos()).Line + 1
 }
 
-// tables counts the lines of a test function that are data: composite literals and
+// countTables counts the lines of a test function that are data: composite literals and
 // raw strings.
-func tables(s source, f *ast.FuncDecl) (n int) {
+func countTables(s source, f *ast.FuncDecl) (n int) {
 	if !s.test {
 		return 0
 	}
@@ -114,7 +130,7 @@ func tables(s source, f *ast.FuncDecl) (n int) {
 	return n
 }
 
-func parameters(f *ast.FuncType) (n int) {
+func countParameters(f *ast.FuncType) (n int) {
 	for _, field := range f.Params.List {
 		n += max(1, len(field.Names))
 	}
@@ -123,7 +139,7 @@ func parameters(f *ast.FuncType) (n int) {
 
 func TestPackagesAreNamedForWhatTheyDo(t *testing.T) {
 	vague := regexp.MustCompile(`^(.*)(util|utils|helper|helpers|common|misc|shared)$`)
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		for _, name := range []string{strings.TrimSuffix(s.syntax.Name.Name, "_test"), path.Base(s.dir)} {
 			if vague.MatchString(name) {
 				t.Errorf("%s: package %q: name a package for what it does, not for being used", s.path, name)
@@ -160,7 +176,7 @@ var placedCalls = []call{
 	{
 		importPath: "fmt", names: []string{"Print", "Printf", "Println"},
 		allowed: func(s source) bool {
-			return s.test || isMain(s) || within("internal/command/...", s.dir)
+			return s.test || isMain(s) || isWithin("internal/command/...", s.dir)
 		},
 		why: "write to a writer that the caller gives, or log",
 	},
@@ -176,7 +192,7 @@ var bubbles = sync.OnceValue(func() map[string]bool {
 	dirs := map[string]bool{}
 	all, _ := parsed() // an error fails the test that asks
 	for _, s := range all {
-		if s.test && slices.Contains(s.imports(), "testing/synctest") {
+		if s.test && slices.Contains(s.listImports(), "testing/synctest") {
 			dirs[s.dir] = true
 		}
 	}
@@ -184,14 +200,14 @@ var bubbles = sync.OnceValue(func() map[string]bool {
 })
 
 func TestCallsHaveTheirPlace(t *testing.T) {
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if s.generated {
 			continue
 		}
 		for _, c := range placedCalls {
 			if !c.allowed(s) {
 				forEachCall(s, c.importPath, c.names, func(at ast.Node, name string) {
-					t.Errorf("%s: %s.%s: %s", s.position(at), path.Base(c.importPath), name, c.why)
+					t.Errorf("%s: %s.%s: %s", s.positionOf(at), path.Base(c.importPath), name, c.why)
 				})
 			}
 		}
@@ -227,14 +243,14 @@ func forEachCall(s source, importPath string, names []string, visit func(at ast.
 func TestNothingIsLeftForLater(t *testing.T) {
 	// The words are put together here so that the test does not find itself.
 	later := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b|\bfor ` + `now\b`)
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if s.generated {
 			continue
 		}
 		for _, group := range s.syntax.Comments {
 			for _, c := range group.List {
 				if word := later.FindString(c.Text); word != "" {
-					t.Errorf("%s: %q: do it, or write down in ARCHITECTURE.md why not", s.position(c), word)
+					t.Errorf("%s: %q: do it, or write down in ARCHITECTURE.md why not", s.positionOf(c), word)
 				}
 			}
 		}
@@ -245,7 +261,7 @@ func TestNothingIsLeftForLater(t *testing.T) {
 // it does. Methods that only fulfil a well-known interface need no words.
 func TestExportedNamesAreExplained(t *testing.T) {
 	obvious := []string{"Error", "String", "Unwrap", "Close", "Len", "Less", "Swap", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "ServeHTTP"}
-	for _, s := range sources(t) {
+	for _, s := range loadSources(t) {
 		if s.generated || s.test || isMain(s) {
 			continue
 		}
@@ -253,7 +269,7 @@ func TestExportedNamesAreExplained(t *testing.T) {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) && !(d.Recv != nil && slices.Contains(obvious, d.Name.Name)) {
-					t.Errorf("%s: %s is exported and says nothing about itself", s.position(d), d.Name.Name)
+					t.Errorf("%s: %s is exported and says nothing about itself", s.positionOf(d), d.Name.Name)
 				}
 			case *ast.GenDecl:
 				if d.Tok == token.TYPE {
@@ -268,7 +284,7 @@ func explainTypes(t *testing.T, s source, d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		ts := spec.(*ast.TypeSpec)
 		if ts.Name.IsExported() && cmp.Or(d.Doc.Text(), ts.Doc.Text(), ts.Comment.Text()) == "" {
-			t.Errorf("%s: type %s is exported and says nothing about itself", s.position(ts), ts.Name.Name)
+			t.Errorf("%s: type %s is exported and says nothing about itself", s.positionOf(ts), ts.Name.Name)
 		}
 	}
 }

@@ -27,15 +27,15 @@ type source struct {
 	generated bool
 }
 
-// position of a node as "file:line".
-func (s source) position(n ast.Node) string {
+// positionOf of a node as "file:line".
+func (s source) positionOf(n ast.Node) string {
 	p := fileSet.Position(n.Pos())
 	p.Filename, p.Column = s.path, 0
 	return p.String()
 }
 
-// imports lists the import paths of the file.
-func (s source) imports() []string {
+// listImports lists the import paths of the file.
+func (s source) listImports() []string {
 	var paths []string
 	for _, i := range s.syntax.Imports {
 		paths = append(paths, strings.Trim(i.Path.Value, `"`))
@@ -96,8 +96,8 @@ var parsed = sync.OnceValues(func() ([]source, error) {
 	return all, err
 })
 
-// sources parses the whole tree once.
-func sources(t *testing.T) []source {
+// loadSources parses the whole tree once.
+func loadSources(t *testing.T) []source {
 	t.Helper()
 	all, err := parsed()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package charts renders the Helm charts in deploy/charts as Helm does, for tests of them and
-// for the plain manifests that are made of them.
+// Package charts renders the Helm charts in deploy/charts as Helm does, for their tests and
+// for the plain manifests made of them.
 //
-// Contract: rendering asks no cluster for anything. Values that the schema of a chart does not
-// know are refused. What is rendered is the same for the same chart and values.
+// Contract: rendering contacts no cluster but the given one. Values outside the schema of a chart are
+// refused. Equal charts and values give equal results.
 package charts
 
 import (
@@ -22,24 +22,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Release of a chart.
+// Release is a release of a chart.
 type Release struct {
-	// Chart is the directory that it lies in.
+	// Chart is the directory of the chart.
 	Chart string
-	// Name and Namespace of the release.
+	// Name and Namespace are those of the release.
 	Name, Namespace string
-	// Values over those of the chart.
+	// Values override the chart's values.
 	Values map[string]any
+	// Served are the kinds that the cluster serves beyond Helm's default ones, as
+	// "group/version/Kind".
+	Served []string
+	// Cluster is where templates look objects up. Nil: no object exists.
+	Cluster engine.ClientProvider
 }
 
-// Render gives the manifests in the order in which Helm installs them.
-func Render(r Release) (string, error) {
-	files, err := render(r)
+// RenderManifests returns the manifests in the order in which Helm installs them. Hooks are
+// the last ones: those of these charts run after the installation.
+func RenderManifests(r Release) (string, error) {
+	files, err := renderFiles(r)
 	if err != nil {
 		return "", err
 	}
 	maps.DeleteFunc(files, func(name, _ string) bool { return filepath.Ext(name) != ".yaml" })
-	_, sorted, err := release.SortManifests(files, nil, release.InstallOrder)
+	hooks, sorted, err := release.SortManifests(files, nil, release.InstallOrder)
 	if err != nil {
 		return "", fmt.Errorf("sort what chart %s renders: %w", r.Chart, err)
 	}
@@ -47,12 +53,15 @@ func Render(r Release) (string, error) {
 	for _, m := range sorted {
 		out.WriteString("---\n" + strings.TrimSpace(m.Content) + "\n")
 	}
+	for _, h := range hooks {
+		out.WriteString("---\n" + strings.TrimSpace(h.Manifest) + "\n")
+	}
 	return out.String(), nil
 }
 
-// Notes gives what Helm tells whoever has installed the chart.
-func Notes(r Release) (string, error) {
-	files, err := render(r)
+// RenderNotes returns the notes that Helm prints after an installation.
+func RenderNotes(r Release) (string, error) {
+	files, err := renderFiles(r)
 	if err != nil {
 		return "", err
 	}
@@ -64,26 +73,33 @@ func Notes(r Release) (string, error) {
 	return "", fmt.Errorf("chart %s has no templates/NOTES.txt", r.Chart)
 }
 
-// render all files of the chart's templates.
-func render(r Release) (map[string]string, error) {
+// renderFiles renders all files of the chart's templates.
+func renderFiles(r Release) (map[string]string, error) {
 	chart, err := loader.LoadDir(r.Chart)
 	if err != nil {
 		return nil, fmt.Errorf("read chart %s: %w", r.Chart, err)
 	}
 	options := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
-	values, err := util.ToRenderValues(chart, r.Values, options, common.DefaultCapabilities.Copy())
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(capabilities.APIVersions, r.Served...)
+	values, err := util.ToRenderValues(chart, r.Values, options, capabilities)
 	if err != nil {
 		return nil, fmt.Errorf("values for chart %s: %w", r.Chart, err)
 	}
-	files, err := engine.Render(chart, values)
+	var files map[string]string
+	if r.Cluster == nil {
+		files, err = engine.Render(chart, values)
+	} else {
+		files, err = engine.RenderWithClientProvider(chart, values, r.Cluster)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("render chart %s: %w", r.Chart, err)
 	}
 	return files, nil
 }
 
-// Objects of manifests, as they stand there.
-func Objects(manifests string) (out []*unstructured.Unstructured, err error) {
+// ParseObjects returns the objects in manifests, in their order.
+func ParseObjects(manifests string) (out []*unstructured.Unstructured, err error) {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(manifests)), 4096)
 	for {
 		u := &unstructured.Unstructured{}

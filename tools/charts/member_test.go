@@ -25,14 +25,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// cluster is a member of the lab, whose pods kwok runs.
-type cluster struct {
+// memberCluster is a member of the lab, whose pods kwok runs.
+type memberCluster struct {
 	t      *testing.T
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
+	// kubeconfig is the file of its administrator.
+	kubeconfig string
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T) *memberCluster {
 	t.Helper()
 	bin := os.Getenv("ATOLL_BIN_DIR")
 	if bin == "" || testing.Short() {
@@ -62,16 +64,16 @@ func newCluster(t *testing.T) *cluster {
 			t.Logf("the member says:\n%s", text[max(0, len(text)-2000):])
 		}
 	})
-	eventually(t, "the member is ready", func(context.Context) (bool, string) {
+	waitUntil(t, "the member is ready", func(context.Context) (bool, string) {
 		_, err := os.Stat(filepath.Join(dir, "ready"))
 		return err == nil, fmt.Sprint(err)
 	})
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	c := &memberCluster{t: t, kubeconfig: filepath.Join(dir, "kubeconfig")}
+	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	c := &cluster{t: t}
 	if c.client, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-func eventually(t *testing.T, what string, done func(context.Context) (bool, string)) {
+func waitUntil(t *testing.T, what string, done func(context.Context) (bool, string)) {
 	t.Helper()
 	last := ""
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (ok bool, _ error) {
@@ -95,23 +97,28 @@ func eventually(t *testing.T, what string, done func(context.Context) (bool, str
 	}
 }
 
-func (c *cluster) at(u *unstructured.Unstructured) dynamic.ResourceInterface {
+func (c *memberCluster) resourceFor(u *unstructured.Unstructured) dynamic.ResourceInterface {
 	c.t.Helper()
 	gvk := u.GroupVersionKind()
-	m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	var m *meta.RESTMapping
+	// A definition that was just applied is served a moment later.
+	waitUntil(c.t, gvk.Kind+" is served", func(context.Context) (_ bool, why string) {
+		var err error
+		if m, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
+			c.mapper.Reset()
+		}
+		return err == nil, fmt.Sprint(err)
+	})
 	if m.Scope.Name() == meta.RESTScopeNameNamespace {
 		return c.client.Resource(m.Resource).Namespace(u.GetNamespace())
 	}
 	return c.client.Resource(m.Resource)
 }
 
-// apply as Helm 4 does, in its order, with every field known.
-func (c *cluster) apply(manifests string) {
+// apply applies manifests as Helm 4 does, in its order, with strict fields.
+func (c *memberCluster) apply(manifests string) {
 	c.t.Helper()
-	all, err := Objects(manifests)
+	all, err := ParseObjects(manifests)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -120,34 +127,34 @@ func (c *cluster) apply(manifests string) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		_, err = c.at(u).Patch(c.t.Context(), u.GetName(), "application/apply-patch+yaml", body, metav1.PatchOptions{FieldManager: "helm", FieldValidation: "Strict"})
+		_, err = c.resourceFor(u).Patch(c.t.Context(), u.GetName(), "application/apply-patch+yaml", body, metav1.PatchOptions{FieldManager: "helm", FieldValidation: "Strict"})
 		if err != nil {
 			c.t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
 		}
 	}
 }
 
-func (c *cluster) make(apiVersion, kind, namespace, name string, fields map[string]any) {
+func (c *memberCluster) createObject(apiVersion, kind, namespace, name string, fields map[string]any) {
 	c.t.Helper()
 	u := &unstructured.Unstructured{Object: fields}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
 	u.SetNamespace(namespace)
 	u.SetName(name)
-	if _, err := c.at(u).Create(c.t.Context(), u, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := c.resourceFor(u).Create(c.t.Context(), u, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		c.t.Fatal(err)
 	}
 }
 
-// runs waits until the workload has its pods.
-func (c *cluster) runs(kind, namespace, name string, want int64) {
+// waitForPods waits until the workload has its pods.
+func (c *memberCluster) waitForPods(kind, namespace, name string, want int64) {
 	c.t.Helper()
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion("apps/v1")
 	u.SetKind(kind)
 	u.SetNamespace(namespace)
-	at := c.at(u)
-	eventually(c.t, kind+" "+name+" runs", func(ctx context.Context) (bool, string) {
+	at := c.resourceFor(u)
+	waitUntil(c.t, kind+" "+name+" runs", func(ctx context.Context) (bool, string) {
 		live, err := at.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -157,33 +164,33 @@ func (c *cluster) runs(kind, namespace, name string, want int64) {
 	})
 }
 
-// TestTheChartsRun: a cluster takes all that they render, with every value set too, and runs
-// their pods; what is upgraded as well.
+// TestTheChartsRun: a cluster accepts all rendered objects, also with every value set, and
+// runs their pods, also after an upgrade.
 func TestTheChartsRun(t *testing.T) {
 	c := newCluster(t)
 	for _, ns := range []string{"atoll-system", "atoll"} {
-		c.make("v1", "Namespace", "", ns, map[string]any{})
+		c.createObject("v1", "Namespace", "", ns, map[string]any{})
 	}
-	// Nobody makes volumes here.
-	c.make("v1", "PersistentVolume", "", "volume", map[string]any{"spec": map[string]any{
+	// The cluster has no provisioner of volumes.
+	c.createObject("v1", "PersistentVolume", "", "volume", map[string]any{"spec": map[string]any{
 		"capacity": map[string]any{"storage": "50Gi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": map[string]any{"path": "/nowhere"},
 	}})
-	c.make("v1", "Secret", "atoll-system", "joining", map[string]any{"stringData": map[string]any{"name": "a", "hub": "b:1", "caHash": "c", "token": "d"}})
+	c.createObject("v1", "Secret", "atoll-system", "joining", map[string]any{"stringData": map[string]any{"name": "a", "hub": "b:1", "caHash": "c", "token": "d"}})
 	for _, name := range []string{"etcd", "hub-keys", "hub-tls"} {
-		c.make("v1", "Secret", "atoll", name, map[string]any{})
+		c.createObject("v1", "Secret", "atoll", name, map[string]any{})
 	}
-	for i, r := range cases {
+	for i, r := range goldenCases {
 		release := "atoll-" + strconv.Itoa(i)
-		text, err := Render(Release{Chart: filepath.Join(dir, r.chart), Name: release, Namespace: r.namespace, Values: values(t, r.values)})
+		text, err := RenderManifests(Release{Chart: filepath.Join(chartsDir, r.chart), Name: release, Namespace: r.namespace, Values: parseValues(t, r.values)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.apply(text)
 		switch r.name {
 		case "hub":
-			c.runs("StatefulSet", r.namespace, release+"-atoll-hub", 1)
+			c.waitForPods("StatefulSet", r.namespace, release+"-atoll-hub", 1)
 		case "agent", "agent-all":
-			c.runs("Deployment", r.namespace, "atoll-agent", 1)
+			c.waitForPods("Deployment", r.namespace, "atoll-agent", 1)
 		}
 	}
 }
@@ -194,11 +201,11 @@ func TestTheChartsAreOfThisVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []string{"atoll-agent", "atoll-hub"} {
-		chart, err := os.ReadFile(filepath.Join(dir, c, "Chart.yaml"))
+		chart, err := os.ReadFile(filepath.Join(chartsDir, c, "Chart.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		meta := values(t, string(chart))
+		meta := parseValues(t, string(chart))
 		app := fmt.Sprint(meta["appVersion"])
 		if want := fmt.Sprintf("Version = %q", app); !strings.Contains(string(text), want) || app != "v"+fmt.Sprint(meta["version"]) {
 			t.Errorf("chart %s is of %s %v, and internal/atoll/version.go of another", c, app, meta["version"])

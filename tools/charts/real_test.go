@@ -24,15 +24,15 @@ import (
 	"atoll.dev/atoll/tools/images"
 )
 
-// installation is a lab of two clusters that run containers: one for the hub of the chart, one
-// for the agent that it places by.
+// installation is a lab of two clusters that run containers: one for the hub of the chart,
+// one for its agent.
 type installation struct {
 	t                     *testing.T
 	bin, dir              string
 	hub, member1, member2 string // kubeconfigs
 }
 
-// run a built program, with what it reads; its standard output.
+// run runs a built program with an input and returns its standard output.
 func (i *installation) run(stdin, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(i.t.Context(), 3*time.Minute)
 	defer cancel()
@@ -46,7 +46,7 @@ func (i *installation) run(stdin, program string, args ...string) (string, error
 	return string(out), err
 }
 
-func (i *installation) must(stdin, program string, args ...string) string {
+func (i *installation) mustRun(stdin, program string, args ...string) string {
 	i.t.Helper()
 	out, err := i.run(stdin, program, args...)
 	if err != nil {
@@ -55,19 +55,19 @@ func (i *installation) must(stdin, program string, args ...string) string {
 	return out
 }
 
-// kubectl of arguments without blanks.
-func (i *installation) kubectl(kubeconfig, stdin, args string) string {
+// runKubectl runs kubectl; arguments are separated by blanks.
+func (i *installation) runKubectl(kubeconfig, stdin, args string) string {
 	i.t.Helper()
-	return i.must(stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", kubeconfig}, strings.Fields(args)...)...)
+	return i.mustRun(stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", kubeconfig}, strings.Fields(args)...)...)
 }
 
-// atoll at the hub.
-func (i *installation) atoll(args string) string {
+// runAtoll runs atoll against the hub.
+func (i *installation) runAtoll(args string) string {
 	i.t.Helper()
-	return i.must("", "atoll", append([]string{"--kubeconfig", i.hub}, strings.Fields(args)...)...)
+	return i.mustRun("", "atoll", append([]string{"--kubeconfig", i.hub}, strings.Fields(args)...)...)
 }
 
-// newInstallation brings the lab up, with images of the built programs, the agent's under two
+// newInstallation starts the lab, with images of the built programs, the agent's under two
 // tags.
 func newInstallation(t *testing.T) *installation {
 	t.Helper()
@@ -83,8 +83,8 @@ func newInstallation(t *testing.T) *installation {
 			if err != nil {
 				t.Fatal(err)
 			}
-			about := images.About{Version: tag, Time: time.Unix(1_700_000_000, 0)}
-			img, err := images.Image(p, v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, binary, about)
+			about := images.BuildInfo{Version: tag, Time: time.Unix(1_700_000_000, 0)}
+			img, err := images.NewImage(p, v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, binary, about)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,9 +116,9 @@ func newInstallation(t *testing.T) *installation {
 	return i
 }
 
-// balance passes connections on to a port of the pods that are ready for a Service of the hub,
-// as they are then, and gives the port of the machine where. No lab has load balancers.
-func (i *installation) balance(service, port string) string {
+// startBalancer forwards connections to a port of the hub Service's present ready pods, and
+// returns its port on the machine. Labs have no load balancers.
+func (i *installation) startBalancer(service, port string) string {
 	i.t.Helper()
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
@@ -135,7 +135,7 @@ func (i *installation) balance(service, port string) string {
 				defer client.Close()
 				var server net.Conn
 				if wait.PollUntilContextTimeout(i.t.Context(), 100*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-					ip, err := i.ready(service)
+					ip, err := i.readyAddress(service)
 					if err == nil {
 						server, err = net.DialTimeout("tcp", net.JoinHostPort(ip, port), 5*time.Second)
 					}
@@ -152,8 +152,8 @@ func (i *installation) balance(service, port string) string {
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// ready gives the address of one of the pods that are ready for a Service of the hub.
-func (i *installation) ready(service string) (string, error) {
+// readyAddress returns the address of one ready pod of a Service of the hub.
+func (i *installation) readyAddress(service string) (string, error) {
 	out, err := i.run("", "atoll-lab", "kubectl", "--kubeconfig", i.member1, "get", "endpointslices", "-n", "atoll", "-l", "kubernetes.io/service-name="+service,
 		"-o", "jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].addresses[0]}")
 	ips := strings.Fields(out)
@@ -163,18 +163,19 @@ func (i *installation) ready(service string) (string, error) {
 	return ips[rand.IntN(len(ips))], nil
 }
 
-// installHub of the chart in member1, with more values, and waits until it serves.
+// installHub installs a hub of the chart in member1, with more values, and waits until it
+// serves.
 func (i *installation) installHub(address, gateway, more string) {
 	i.t.Helper()
-	text, err := rendered(i.t, "atoll-hub", "atoll", fmt.Sprintf("{gatewayAddress: '%s:%s', tlsSANs: ['%s'], persistence: {storageClass: disk}, image: {tag: this}%s}", address, gateway, address, more))
+	text, err := renderChart(i.t, "atoll-hub", "atoll", fmt.Sprintf("{gatewayAddress: '%s:%s', tlsSANs: ['%s'], persistence: {storageClass: disk}, image: {tag: this}%s}", address, gateway, address, more))
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	i.kubectl(i.member1, text, "apply --server-side -f -")
-	i.kubectl(i.member1, "", "rollout status -n atoll sts/atoll-hub --timeout 90s")
+	i.runKubectl(i.member1, text, "apply --server-side -f -")
+	i.runKubectl(i.member1, "", "rollout status -n atoll sts/atoll-hub --timeout 90s")
 }
 
-const disk = `
+const diskManifests = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: atoll}
@@ -190,17 +191,17 @@ spec:
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}]}}
 `
 
-// disk makes a volume for a hub in member1. Nobody else makes volumes there.
-func (i *installation) disk(name string) {
+// makeDisk makes a volume for a hub in member1, which has no provisioner.
+func (i *installation) makeDisk(name string) {
 	i.t.Helper()
 	volume := filepath.Join(i.dir, name)
 	if err := os.Mkdir(volume, 0o755); err != nil {
 		i.t.Fatal(err)
 	}
-	i.kubectl(i.member1, fmt.Sprintf(disk, name, volume), "apply -f -")
+	i.runKubectl(i.member1, fmt.Sprintf(diskManifests, name, volume), "apply -f -")
 }
 
-const shop = `
+const shopManifests = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
@@ -218,111 +219,123 @@ spec:
       containers: [{name: web, image: "lab.atoll.dev/busybox:1"}]
 `
 
-// running is what runs of the shop in member2: names and UIDs of pods, and of the Deployment.
-func (i *installation) running() string {
+// runningInShop returns the names and UIDs of the shop's pods and Deployment in member2.
+func (i *installation) runningInShop() string {
 	i.t.Helper()
-	return i.kubectl(i.member2, "", "get pods,deploy -n shop -o jsonpath={range.items[*]}{.kind}/{.metadata.uid}/{.status.containerStatuses[0].restartCount}{end}")
+	return i.runKubectl(i.member2, "", "get pods,deploy -n shop -o jsonpath={range.items[*]}{.kind}/{.metadata.uid}/{.status.containerStatuses[0].restartCount}{end}")
 }
 
 // TestTheImagesRun: a hub of its chart in one cluster, the agent of `atoll join --print` in
-// another, from the images, with nothing but what the charts give them. Both are restarted,
-// and given another image, and the shop that they run notices nothing.
+// another, from the images, with the charts' own settings alone. Restarts and another image
+// of both do not affect the shop.
 func TestTheImagesRun(t *testing.T) {
 	i := newInstallation(t)
-	i.disk("disk")
-	address := i.kubectl(i.member1, "", "get nodes -o jsonpath={.items[0].status.addresses[0].address}")
-	api, gateway := i.balance("atoll-hub", "6443"), i.balance("atoll-hub-gateway", "6444")
+	i.makeDisk("disk")
+	address := i.runKubectl(i.member1, "", "get nodes -o jsonpath={.items[0].status.addresses[0].address}")
+	api, gateway := i.startBalancer("atoll-hub", "6443"), i.startBalancer("atoll-hub-gateway", "6444")
 	i.installHub(address, gateway, "")
-	login := func() { t.Helper(); i.login(address, api) }
+	login := func() { t.Helper(); i.logIn(address, api) }
 	login()
 	i.isConfined("member1", "/atoll-hub", 512)
 
 	join := func(image string) {
 		t.Helper()
 		var said struct{ Hub, CAHash, Token string }
-		if err := yaml.Unmarshal([]byte(i.atoll("token create -o json")), &said); err != nil {
+		if err := yaml.Unmarshal([]byte(i.runAtoll("token create -o json")), &said); err != nil {
 			t.Fatal(err)
 		}
-		manifest := i.atoll("join two --print --image " + image + " --hub " + said.Hub + " --ca-hash " + said.CAHash + " --token " + said.Token)
-		i.kubectl(i.member2, manifest, "apply --server-side -f -")
-		i.kubectl(i.member2, "", "rollout status -n atoll-system deploy/atoll-agent --timeout 60s")
+		manifest := i.runAtoll("join two --print --image " + image + " --hub " + said.Hub + " --ca-hash " + said.CAHash + " --token " + said.Token)
+		i.runKubectl(i.member2, manifest, "apply --server-side -f -")
+		i.runKubectl(i.member2, "", "rollout status -n atoll-system deploy/atoll-agent --timeout 60s")
 	}
 	join("atoll:this")
-	eventually(t, "the cluster asks to be let in", func(context.Context) (bool, string) {
+	waitUntil(t, "the cluster asks to be let in", func(context.Context) (bool, string) {
 		_, err := i.run("", "atoll", "--kubeconfig", i.hub, "accept", "two")
 		return err == nil, fmt.Sprint(err)
 	})
-	i.kubectl(i.hub, "", "wait --for=condition=Ready cluster/two --timeout 60s")
-	i.kubectl(i.hub, fmt.Sprintf(shop, 1), "apply --server-side -f -")
-	i.kubectl(i.hub, "", "rollout status -n shop deploy/web --timeout 60s")
+	i.runKubectl(i.hub, "", "wait --for=condition=Ready cluster/two --timeout 60s")
+	i.runKubectl(i.hub, fmt.Sprintf(shopManifests, 1), "apply --server-side -f -")
+	i.runKubectl(i.hub, "", "rollout status -n shop deploy/web --timeout 60s")
 	i.isConfined("member2", "/atoll", 48)
-	before, cluster := i.running(), i.kubectl(i.hub, "", "get cluster two -o jsonpath={.status.uid}")
+	i.removesToken()
+	before, cluster := i.runningInShop(), i.runKubectl(i.hub, "", "get cluster two -o jsonpath={.status.uid}")
 
-	i.kubectl(i.member1, "", "delete pod -n atoll atoll-hub-0 --grace-period 0 --force --wait=false")
-	i.kubectl(i.member2, "", "delete pod -n atoll-system -l app.kubernetes.io/name=atoll-agent")
+	i.runKubectl(i.member1, "", "delete pod -n atoll atoll-hub-0 --grace-period 0 --force --wait=false")
+	i.runKubectl(i.member2, "", "delete pod -n atoll-system -l app.kubernetes.io/name=atoll-agent")
 	i.comesBack(cluster, before)
 
 	join("atoll:next")
-	i.kubectl(i.member1, i.kubectl(i.member1, "", inHub+" keys --data-dir /var/lib/atoll/hub"), "apply -n atoll -f -")
+	i.removesToken()
+	i.runKubectl(i.member1, i.runKubectl(i.member1, "", inHub+" keys --data-dir /var/lib/atoll/hub"), "apply -n atoll -f -")
 	i.installHub(address, gateway, ", keys: {existingSecret: hub-keys}")
 	i.comesBack(cluster, before)
-	i.atoll("ca rotate")
+	i.runAtoll("ca rotate")
 	login()
-	eventually(t, "the CAs are rotated", func(context.Context) (bool, string) {
+	waitUntil(t, "the CAs are rotated", func(context.Context) (bool, string) {
 		_, err := i.run("", "atoll", "--kubeconfig", i.hub, "ca", "finish")
 		return err == nil, fmt.Sprint(err)
 	})
-	i.kubectl(i.hub, fmt.Sprintf(shop, 2), "apply --server-side -f -")
-	eventually(t, "there are two", func(context.Context) (bool, string) {
-		now := i.running()
+	i.runKubectl(i.hub, fmt.Sprintf(shopManifests, 2), "apply --server-side -f -")
+	waitUntil(t, "there are two", func(context.Context) (bool, string) {
+		now := i.runningInShop()
 		return strings.Count(now, "Pod/") == 2, now
 	})
-	left := i.running()
-	i.atoll("remove two --orphan --timeout 60s")
-	if now := i.running(); now != left {
+	left := i.runningInShop()
+	i.runAtoll("remove two --orphan --timeout 60s")
+	if now := i.runningInShop(); now != left {
 		t.Errorf("a cluster that left the fleet ran %s, and now %s", left, now)
 	}
 }
 
-// inHub runs what follows in the first pod of the hub.
+// removesToken waits until the agent, with the rights of its ServiceAccount, has removed the token
+// from its Secret, whose other keys stay.
+func (i *installation) removesToken() {
+	i.t.Helper()
+	waitUntil(i.t, "the agent removes its join token", func(context.Context) (bool, string) {
+		out := i.runKubectl(i.member2, "", "get secret atoll-agent-join -n atoll-system -o go-template={{.data.name|base64decode}}:{{with.data.token}}{{.}}{{end}}")
+		return out == "two:", out
+	})
+}
+
+// inHub runs a command in the first pod of the hub.
 const inHub = "exec -n atoll atoll-hub-0 -- atoll-hub"
 
-// login at the hub as its administrator, by the balancer before its API.
-func (i *installation) login(address, api string) {
+// logIn logs in at the hub as its administrator, by the balancer before its API.
+func (i *installation) logIn(address, api string) {
 	i.t.Helper()
-	kubeconfig := i.kubectl(i.member1, "", inHub+" kubeconfig --data-dir /var/lib/atoll/hub --server https://"+address+":"+api)
+	kubeconfig := i.runKubectl(i.member1, "", inHub+" kubeconfig --data-dir /var/lib/atoll/hub --server https://"+address+":"+api)
 	if err := os.WriteFile(i.hub, []byte(kubeconfig), 0o600); err != nil {
 		i.t.Fatal(err)
 	}
 }
 
-// comesBack waits until the hub reaches the cluster, which has to run what it did.
+// comesBack waits until the hub reaches the cluster, whose pods must be unchanged.
 func (i *installation) comesBack(cluster, before string) {
 	i.t.Helper()
-	eventually(i.t, "the hub and its cluster are back", func(context.Context) (bool, string) {
+	waitUntil(i.t, "the hub and its cluster are back", func(context.Context) (bool, string) {
 		out, err := i.run("", "atoll-lab", "kubectl", "--kubeconfig", i.hub, "get", "cluster", "two", "-o", "jsonpath={.status.uid}")
 		return err == nil && out == cluster, fmt.Sprint(out, err)
 	})
-	i.kubectl(i.hub, "", "wait --for=condition=Ready cluster/two --timeout 60s")
-	i.kubectl(i.hub, "", "rollout status -n shop deploy/web --timeout 60s")
-	if now := i.running(); now != before {
+	i.runKubectl(i.hub, "", "wait --for=condition=Ready cluster/two --timeout 60s")
+	i.runKubectl(i.hub, "", "rollout status -n shop deploy/web --timeout 60s")
+	if now := i.runningInShop(); now != before {
 		i.t.Errorf("in the cluster ran %s, and now %s", before, now)
 	}
 }
 
-// isConfined holds that the program of a pod in the member is nobody, can become nobody else,
-// and has no more memory than its chart requests, in MiB.
+// isConfined checks that the program of a pod in the member runs as an unprivileged user,
+// cannot become another one, and uses no more memory than its chart requests, in MiB.
 func (i *installation) isConfined(member, program string, request int) {
 	i.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	// What kubelets mount into containers says whose they are.
+	// The kubelet's mounts in containers name their pod.
 	node := strings.TrimPrefix(filepath.Join(i.dir, "lab", member, "node"), os.TempDir())
 	found := 0
 	for _, file := range all {
-		command, _ := os.ReadFile(file) // many of them end meanwhile
+		command, _ := os.ReadFile(file) // many of them end in between
 		mounts, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "mountinfo"))
 		if !strings.HasPrefix(string(command), program+"\x00") || !strings.Contains(string(mounts), node) {
 			continue

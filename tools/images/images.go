@@ -1,9 +1,10 @@
-// Package images makes container images of Atoll's programs as OCI image layouts: directories
-// that skopeo, crane, podman and containerd read. No Docker, no base image, no registry.
+// Package images makes container images of Atoll's programs as OCI image layouts:
+// directories that skopeo, crane, podman and containerd read. It needs no Docker, base
+// image or registry.
 //
-// Contract: the same binary, certificates, About and Go version give the same image, byte by
-// byte: times are those of About, files are sorted. An image has its program, which it runs as
-// a user that is not root, the certificates of public CAs, and nothing else.
+// Contract: equal binary, certificates, BuildInfo and Go version give an equal image, byte
+// by byte: times are those of BuildInfo, and files are sorted. An image has its program,
+// which it runs as an unprivileged user, the certificates of public CAs, and nothing else.
 package images
 
 import (
@@ -30,49 +31,50 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user and group that programs run as: nobody that a machine knows.
-const user = 65532
+// userID is the user and group of the programs, unknown to the machine.
+const userID = 65532
 
-// certificates is where programs, Go's too, look for those of public CAs.
-const certificates = "etc/ssl/certs/ca-certificates.crt"
+// certificatesPath is where programs, Go's too, find the certificates of public CAs.
+const certificatesPath = "etc/ssl/certs/ca-certificates.crt"
 
-// Program of which there is an image.
+// Program is a program with an image.
 type Program struct {
-	// Name of the program, its package below cmd, and the image.
+	// Name is the name of the program, of its package below cmd, and of the image.
 	Name string
-	// Description for people.
+	// Description describes it for people.
 	Description string
-	// Tags that it is built with.
+	// Tags are its build tags.
 	Tags string
 }
 
-// Programs that run in clusters.
+// Programs are the programs that run in clusters.
 var Programs = []Program{
 	{Name: "atoll", Description: "The agent of a member of Atoll, and the command line", Tags: "grpcnotrace"},
 	{Name: "atoll-hub", Description: "The hub of Atoll, one Kubernetes API for many clusters"},
 }
 
-// About what the binaries were built of.
-type About struct {
-	// Version of Atoll, also the tag. Revision of its source; empty: not known.
+// BuildInfo describes the source of the binaries.
+type BuildInfo struct {
+	// Version is Atoll's version and the tag. Revision is the revision of the source;
+	// empty if unknown.
 	Version, Revision string
-	// Time of the source.
+	// Time is the time of the source.
 	Time time.Time
 }
 
-// Image of a program for a platform.
-func Image(p Program, on v1.Platform, binary []byte, about About) (v1.Image, error) {
-	public, err := roots()
+// NewImage returns an image of a program for a platform.
+func NewImage(p Program, on v1.Platform, binary []byte, about BuildInfo) (v1.Image, error) {
+	public, err := rootCertificates()
 	if err != nil {
 		return nil, err
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, l := range []struct {
 		what  string
-		files []file
+		files []layerFile
 	}{
-		{"certificates of public CAs", []file{{name: certificates, content: public, mode: 0o644}}},
-		{p.Name, []file{{name: p.Name, content: binary, mode: 0o755}}},
+		{"certificates of public CAs", []layerFile{{name: certificatesPath, content: public, mode: 0o644}}},
+		{p.Name, []layerFile{{name: p.Name, content: binary, mode: 0o755}}},
 	} {
 		layer, err := layerOf(l.files, about.Time)
 		if err != nil {
@@ -93,14 +95,14 @@ func Image(p Program, on v1.Platform, binary []byte, about About) (v1.Image, err
 	config.OS, config.Architecture, config.Variant = on.OS, on.Architecture, on.Variant
 	config.Created = v1.Time{Time: about.Time}
 	config.Config = v1.Config{
-		User: fmt.Sprintf("%d:%d", user, user), Entrypoint: []string{"/" + p.Name}, WorkingDir: "/",
-		Env: []string{"PATH=/"}, Labels: labels(p, about),
+		User: fmt.Sprintf("%d:%d", userID, userID), Entrypoint: []string{"/" + p.Name}, WorkingDir: "/",
+		Env: []string{"PATH=/"}, Labels: imageLabels(p, about),
 	}
 	return mutate.ConfigFile(img, config)
 }
 
-// labels by which people and scanners know an image.
-func labels(p Program, about About) map[string]string {
+// imageLabels are the labels by which people and scanners identify an image.
+func imageLabels(p Program, about BuildInfo) map[string]string {
 	const of = "org.opencontainers.image."
 	out := map[string]string{
 		of + "title": p.Name, of + "description": p.Description, of + "version": about.Version,
@@ -112,9 +114,9 @@ func labels(p Program, about About) map[string]string {
 	return out
 }
 
-// Write one image, for several platforms, as a layout into the directory, in place of
-// what is there.
-func Write(dir string, about About, images []v1.Image) error {
+// Write writes one image, for several platforms, as a layout into the directory, and
+// replaces its content.
+func Write(dir string, about BuildInfo, images []v1.Image) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {
 		config, err := img.ConfigFile()
@@ -134,15 +136,15 @@ func Write(dir string, about About, images []v1.Image) error {
 	if err := at.AppendIndex(index, named); err != nil {
 		return fmt.Errorf("write the layout in %s: %w", dir, err)
 	}
-	if err := readable(dir); err != nil {
+	if err := makeReadable(dir); err != nil {
 		return fmt.Errorf("write the layout in %s: %w", dir, err)
 	}
 	return nil
 }
 
-// readable makes what is in a directory so for everybody, as far as he comes there: who pushes
-// images is often not who made them. The library leaves some files to one user alone.
-func readable(dir string) error {
+// makeReadable makes the files of a directory readable for every user, if the process may:
+// an image is often pushed by another user. The library makes some files private.
+func makeReadable(dir string) error {
 	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -155,20 +157,20 @@ func readable(dir string) error {
 	})
 }
 
-// file of a layer.
-type file struct {
+// layerFile is a file of a layer.
+type layerFile struct {
 	name    string
 	content []byte
 	mode    int64
 }
 
-// layerOf files and the directories that they lie in.
-func layerOf(files []file, at time.Time) (v1.Layer, error) {
+// layerOf returns a layer of files and their directories.
+func layerOf(files []layerFile, at time.Time) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	made := map[string]bool{}
 	for _, f := range files {
-		for _, dir := range parents(f.name) {
+		for _, dir := range parentDirs(f.name) {
 			if made[dir] {
 				continue
 			}
@@ -190,17 +192,17 @@ func layerOf(files []file, at time.Time) (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
 }
 
-// parents of a file, from the root down.
-func parents(name string) (out []string) {
+// parentDirs returns the parents of a file, from the root down.
+func parentDirs(name string) (out []string) {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		out = append([]string{dir}, out...)
 	}
 	return out
 }
 
-// roots are the certificates of public CAs that Go's own library trusts where a machine has
-// none, without those whose trust has conditions that a file cannot say.
-func roots() ([]byte, error) {
+// rootCertificates returns the public CAs that Go's own library trusts on a machine without
+// any, except CAs with conditions that a file cannot express.
+func rootCertificates() ([]byte, error) {
 	var blocks []string
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {

@@ -23,20 +23,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-var about = About{Version: "v9.9.9", Revision: "abc", Time: time.Unix(1_700_000_000, 0).UTC()}
+var testBuildInfo = BuildInfo{Version: "v9.9.9", Revision: "abc", Time: time.Unix(1_700_000_000, 0).UTC()}
 
-// written gives the index of a layout with an image of the program for two platforms.
-func written(t *testing.T, p Program, dir string, binary []byte) v1.ImageIndex {
+// writeLayout returns the index of a layout with an image of the program for two platforms.
+func writeLayout(t *testing.T, p Program, dir string, binary []byte) v1.ImageIndex {
 	t.Helper()
 	var built []v1.Image
 	for _, arch := range []string{runtime.GOARCH, "riscv64"} {
-		img, err := Image(p, v1.Platform{OS: "linux", Architecture: arch}, binary, about)
+		img, err := NewImage(p, v1.Platform{OS: "linux", Architecture: arch}, binary, testBuildInfo)
 		if err != nil {
 			t.Fatal(err)
 		}
 		built = append(built, img)
 	}
-	if err := Write(dir, about, built); err != nil {
+	if err := Write(dir, testBuildInfo, built); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := layout.ImageIndexFromPath(dir)
@@ -44,7 +44,7 @@ func written(t *testing.T, p Program, dir string, binary []byte) v1.ImageIndex {
 		t.Fatal(err)
 	}
 	m, err := whole.IndexManifest()
-	if err != nil || len(m.Manifests) != 1 || m.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != about.Version {
+	if err != nil || len(m.Manifests) != 1 || m.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testBuildInfo.Version {
 		t.Fatalf("the layout has %+v, %v", m, err)
 	}
 	index, err := whole.ImageIndex(m.Manifests[0].Digest)
@@ -54,7 +54,7 @@ func written(t *testing.T, p Program, dir string, binary []byte) v1.ImageIndex {
 	return index
 }
 
-// of this platform.
+// ofHere returns the image of this platform.
 func ofHere(t *testing.T, index v1.ImageIndex) v1.Image {
 	t.Helper()
 	at, err := layout.Write(t.TempDir(), index)
@@ -82,15 +82,15 @@ func ofHere(t *testing.T, index v1.ImageIndex) v1.Image {
 	return nil
 }
 
-// files of an image.
-func files(t *testing.T, img v1.Image) map[string]*tar.Header {
+// imageFiles returns the files of an image.
+func imageFiles(t *testing.T, img v1.Image) map[string]*tar.Header {
 	t.Helper()
 	out := map[string]*tar.Header{}
-	walk(t, img, func(h *tar.Header, _ io.Reader) { out[h.Name] = h })
+	walkFiles(t, img, func(h *tar.Header, _ io.Reader) { out[h.Name] = h })
 	return out
 }
 
-func walk(t *testing.T, img v1.Image, visit func(*tar.Header, io.Reader)) {
+func walkFiles(t *testing.T, img v1.Image, visit func(*tar.Header, io.Reader)) {
 	t.Helper()
 	all := mutate.Extract(img)
 	defer all.Close()
@@ -106,9 +106,9 @@ func walk(t *testing.T, img v1.Image, visit func(*tar.Header, io.Reader)) {
 	}
 }
 
-func TestTheLayoutIsValidAndSaysWhatItIs(t *testing.T) {
+func TestTheLayoutIsValidAndLabelled(t *testing.T) {
 	for _, p := range Programs {
-		index := written(t, p, filepath.Join(t.TempDir(), p.Name), []byte("program"))
+		index := writeLayout(t, p, filepath.Join(t.TempDir(), p.Name), []byte("program"))
 		if err := validate.Index(index); err != nil {
 			t.Error(err)
 		}
@@ -121,7 +121,7 @@ func TestTheLayoutIsValidAndSaysWhatItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := config.Config
-		if c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/"+p.Name || config.Architecture != runtime.GOARCH || !config.Created.Equal(about.Time) {
+		if c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/"+p.Name || config.Architecture != runtime.GOARCH || !config.Created.Equal(testBuildInfo.Time) {
 			t.Errorf("%+v", config)
 		}
 		for label, want := range map[string]string{"title": p.Name, "version": "v9.9.9", "revision": "abc", "description": p.Description, "created": "2023-11-14T22:13:20Z"} {
@@ -129,22 +129,22 @@ func TestTheLayoutIsValidAndSaysWhatItIs(t *testing.T) {
 				t.Errorf("label %s: %q, wanted %q", label, got, want)
 			}
 		}
-		found := files(t, img)
-		if len(found) != 5 || found[p.Name] == nil || found[p.Name].Mode != 0o755 || found[certificates] == nil {
+		found := imageFiles(t, img)
+		if len(found) != 5 || found[p.Name] == nil || found[p.Name].Mode != 0o755 || found[certificatesPath] == nil {
 			t.Errorf("the image has %v", found)
 		}
 		for name, h := range found {
-			if !h.ModTime.Equal(about.Time) || h.Uid != 0 {
+			if !h.ModTime.Equal(testBuildInfo.Time) || h.Uid != 0 {
 				t.Errorf("%s is of %s and user %d", name, h.ModTime, h.Uid)
 			}
 		}
 	}
 }
 
-// TestOthersMayReadTheLayout: who pushes images is often not who made them.
+// TestOthersMayReadTheLayout: an image is often pushed by another user.
 func TestOthersMayReadTheLayout(t *testing.T) {
 	dir, found := t.TempDir(), 0
-	written(t, Programs[0], dir, []byte("program"))
+	writeLayout(t, Programs[0], dir, []byte("program"))
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -163,7 +163,7 @@ func TestOthersMayReadTheLayout(t *testing.T) {
 
 func TestTheSameGivesTheSame(t *testing.T) {
 	digest := func() v1.Hash {
-		h, err := written(t, Programs[0], t.TempDir(), []byte("program")).Digest()
+		h, err := writeLayout(t, Programs[0], t.TempDir(), []byte("program")).Digest()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestTheSameGivesTheSame(t *testing.T) {
 }
 
 func TestPublicCAsAreTrusted(t *testing.T) {
-	text, err := roots()
+	text, err := rootCertificates()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestPublicCAsAreTrusted(t *testing.T) {
 	}
 }
 
-// TestTheProgramOfAnImageRuns: of the binaries that `make build` has made.
+// TestTheProgramOfAnImageRuns: with the binaries of `make build`.
 func TestTheProgramOfAnImageRuns(t *testing.T) {
 	bin := os.Getenv("ATOLL_BIN_DIR")
 	if bin == "" || testing.Short() {
@@ -196,7 +196,7 @@ func TestTheProgramOfAnImageRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), p.Name)
-		walk(t, ofHere(t, written(t, p, t.TempDir(), binary)), func(h *tar.Header, r io.Reader) {
+		walkFiles(t, ofHere(t, writeLayout(t, p, t.TempDir(), binary)), func(h *tar.Header, r io.Reader) {
 			if h.Name != p.Name {
 				return
 			}

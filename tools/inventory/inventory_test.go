@@ -16,12 +16,14 @@ import (
 )
 
 const (
-	ours     = "../../api/crds/multicluster.x-k8s.io_clusterprofiles.yaml"
-	testdata = "../../internal/inventory/profiles/testdata/"
+	ourDefinition   = "../../api/crds/multicluster.x-k8s.io_clusterprofiles.yaml"
+	ourDecisions    = "../../api/crds/multicluster.x-k8s.io_placementdecisions.yaml"
+	profileTestdata = "../../internal/clusterstatus/profiles/testdata/"
 )
 
-// crd as far as it decides what may be stored: without texts for people and columns.
-func crd(t *testing.T, path string) any {
+// readStoredSchema returns the storage-relevant part of a CRD: without texts for people and
+// columns.
+func readStoredSchema(t *testing.T, path string) any {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -33,12 +35,12 @@ func crd(t *testing.T, path string) any {
 	if err := yaml.Unmarshal(text, &o); err != nil {
 		t.Fatal(err)
 	}
-	return facts(o.Spec)
+	return withoutTexts(o.Spec)
 }
 
-// facts without words: what is called description and is no field of that name, what a
-// validation says when it fails, and columns.
-func facts(v any) any {
+// withoutTexts removes descriptions, validation messages and columns from a schema. A field
+// called description stays.
+func withoutTexts(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
@@ -46,21 +48,24 @@ func facts(v any) any {
 			if _, word := e.(string); word && (k == "description" || k == "message") || k == "additionalPrinterColumns" {
 				continue
 			}
-			out[k] = facts(e)
+			if none, ok := e.(map[string]any); ok && k == "subresources" && len(none) == 0 {
+				continue // generators differ in whether they write none
+			}
+			out[k] = withoutTexts(e)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			out[i] = facts(v[i])
+			out[i] = withoutTexts(v[i])
 		}
 		return out
 	}
 	return v
 }
 
-// differ tells where two schemas do.
-func differ(path string, a, b any, tell func(path string, a, b any)) {
+// reportDifferences reports the places where two schemas differ.
+func reportDifferences(path string, a, b any, tell func(path string, a, b any)) {
 	x, ok1 := a.(map[string]any)
 	y, ok2 := b.(map[string]any)
 	if !ok1 || !ok2 {
@@ -68,7 +73,7 @@ func differ(path string, a, b any, tell func(path string, a, b any)) {
 		ys, list2 := b.([]any)
 		if list1 && list2 && len(xs) == len(ys) {
 			for i := range xs {
-				differ(path+"[]", xs[i], ys[i], tell)
+				reportDifferences(path+"[]", xs[i], ys[i], tell)
 			}
 		} else if !reflect.DeepEqual(a, b) {
 			tell(path, a, b)
@@ -76,7 +81,7 @@ func differ(path string, a, b any, tell func(path string, a, b any)) {
 		return
 	}
 	for k := range x {
-		differ(path+"."+k, x[k], y[k], tell)
+		reportDifferences(path+"."+k, x[k], y[k], tell)
 	}
 	for k := range y {
 		if _, both := x[k]; !both {
@@ -91,16 +96,18 @@ func TestTheSchemaIsUpstreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs := filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "bases", filepath.Base(ours))
-	differ("spec", crd(t, ours), crd(t, theirs), func(path string, a, b any) {
-		t.Errorf("%s is %v, and upstream's %v", path, a, b)
-	})
+	for _, ours := range []string{ourDefinition, ourDecisions} {
+		theirs := filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "bases", filepath.Base(ours))
+		reportDifferences("spec", readStoredSchema(t, ours), readStoredSchema(t, theirs), func(path string, a, b any) {
+			t.Errorf("%s: %s is %v, and upstream's %v", filepath.Base(ours), path, a, b)
+		})
+	}
 }
 
-// profile of a file, by upstream's types.
-func profile(t *testing.T, file string) (p v1alpha1.ClusterProfile, text []byte) {
+// readProfile reads the profile of a file, by upstream's types.
+func readProfile(t *testing.T, file string) (p v1alpha1.ClusterProfile, text []byte) {
 	t.Helper()
-	text, err := os.ReadFile(testdata + file)
+	text, err := os.ReadFile(profileTestdata + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +117,11 @@ func profile(t *testing.T, file string) (p v1alpha1.ClusterProfile, text []byte)
 	return p, text
 }
 
-// TestUpstreamsTypesReadAndWriteProfiles: what a hub publishes, and what others may, without
-// loss.
+// TestUpstreamsTypesReadAndWriteProfiles: a hub's profiles, and others' possible ones,
+// without loss.
 func TestUpstreamsTypesReadAndWriteProfiles(t *testing.T) {
 	for _, file := range []string{"published.yaml", "others.yaml"} {
-		p, text := profile(t, file)
+		p, text := readProfile(t, file)
 		var in, out map[string]any
 		if err := yaml.Unmarshal(text, &in); err != nil {
 			t.Fatal(err)
@@ -126,37 +133,37 @@ func TestUpstreamsTypesReadAndWriteProfiles(t *testing.T) {
 		if err := json.Unmarshal(again, &out); err != nil {
 			t.Fatal(err)
 		}
-		if in, out := stored(in), stored(out); !reflect.DeepEqual(in, out) {
+		if in, out := withoutNulls(in), withoutNulls(out); !reflect.DeepEqual(in, out) {
 			t.Errorf("%s came out as\n%v\nand was\n%v", file, out, in)
 		}
 	}
 }
 
-// stored is what an API server keeps of an object: nothing that is null.
-func stored(v any) any {
+// withoutNulls removes null values, as an API server does on storage.
+func withoutNulls(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range v {
 			if e != nil {
-				out[k] = stored(e)
+				out[k] = withoutNulls(e)
 			}
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			out[i] = stored(v[i])
+			out[i] = withoutNulls(v[i])
 		}
 		return out
 	}
 	return v
 }
 
-// TestUpstreamsConfigurationFindsTheWay: a program that goes by upstream's library comes to the
-// hub, with the CA that verifies it and the plugin that it names, by what a hub publishes.
+// TestUpstreamsConfigurationFindsTheWay: a program with upstream's library reaches the hub
+// by its published profile, with the CA that verifies it and the plugin that it names.
 func TestUpstreamsConfigurationFindsTheWay(t *testing.T) {
-	p, _ := profile(t, "published.yaml")
+	p, _ := readProfile(t, "published.yaml")
 	if p.Labels[v1alpha1.LabelClusterManagerKey] != p.Spec.ClusterManager.Name {
 		t.Errorf("the label says %q, and spec %q", p.Labels[v1alpha1.LabelClusterManagerKey], p.Spec.ClusterManager.Name)
 	}

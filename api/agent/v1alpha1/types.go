@@ -1,10 +1,10 @@
-// Package v1alpha1 is what the administrator of a member says to the agent that runs
-// there. Its kinds live in members, beside the agent; no hub serves them, and no agent
-// applies them, nor their definition, for a hub.
+// Package v1alpha1 holds the kinds by which the administrator of a member limits the agent. Its
+// kinds exist in members only. No hub serves them, and no agent applies them, nor their
+// definition, for a hub.
 //
-// Contract: the types hold exactly the fields that agents honour. A field that an agent
-// does not know makes it refuse everything until it knows it or the field is gone, so that
-// a limit is never half kept.
+// Contract: the types hold exactly the fields that agents honour. An agent that finds a field
+// it does not support refuses all changes until the field is gone or the agent is newer. A
+// limit is therefore never enforced in part.
 //
 // +kubebuilder:object:generate=true
 // +groupName=agent.atoll.dev
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion of what is said to agents.
+// GroupVersion of the kinds that limit agents.
 var GroupVersion = schema.GroupVersion{Group: "agent.atoll.dev", Version: "v1alpha1"}
 
 // The kind of an AgentPolicy, the resource that serves it, and the name of the one object
@@ -32,10 +32,11 @@ const (
 // +kubebuilder:validation:MaxLength=253
 type Pattern string
 
-// AgentPolicy is one object, named "agent", by which the administrator of a member limits
-// what its agent does for the hub, within what the member's RBAC allows the agent. Without
-// it RBAC alone is the limit. What it forbids is not applied, and reported with this as its
-// reason; what was applied before stays as it is. It acts as soon as it is written.
+// AgentPolicy is one object, named "agent", by which the administrator of a member limits what
+// its agent does for the hub, within what the member's RBAC allows the agent. Without it RBAC
+// alone is the limit. A forbidden object is not applied, and reported with the reason
+// DeniedByPolicy; objects that were applied before stay unchanged. It takes effect as soon as
+// it is written.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=atoll
@@ -52,8 +53,8 @@ type AgentPolicy struct {
 
 // AgentPolicySpec is the limits. An absent field sets none.
 type AgentPolicySpec struct {
-	// Namespaces in which the hub may apply, and that it may make. Default: all but that
-	// of the agent, which is never the hub's.
+	// Namespaces in which the hub may apply objects, and that it may create. Default: all but
+	// the namespace of the agent, which the hub may never change.
 	// +optional
 	Namespaces *Namespaces `json:"namespaces,omitempty"`
 	// Kinds that the hub may apply. Default: all.
@@ -65,24 +66,25 @@ type AgentPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Allow
 	ClusterScoped ClusterScoped `json:"clusterScoped,omitempty"`
-	// Removal says whether the hub may delete what it applied where it may not apply any
-	// more. Default Allow: what was applied by Atoll goes when its users delete it.
+	// Removal says whether the hub may delete objects that it applied and may no longer apply.
+	// Default Allow: an object that Atoll applied is deleted when its user deletes it.
 	// +optional
 	// +kubebuilder:default=Allow
 	Removal Removal `json:"removal,omitempty"`
-	// ServiceAccounts in whose name the agent writes in namespaces, so that the RBAC of
-	// each says what may be applied there. The first that names the namespace counts. Where
-	// none does, the agent writes as itself.
+	// ServiceAccounts that the agent impersonates when it writes in namespaces, so that the
+	// RBAC of each limits the objects there. The first that names the namespace counts. If none
+	// does, the agent writes as itself.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
-	// Reach limits who comes into this cluster through the hub, and to do what. Default:
-	// whom the agent may impersonate, to do what RBAC allows them.
+	// Reach limits the users that reach this cluster through the hub, and their requests.
+	// Default: all users that the agent may impersonate, with all requests that RBAC allows
+	// them.
 	// +optional
 	Reach *Reach `json:"reach,omitempty"`
 }
 
-// ClusterScoped says what may be applied outside of namespaces.
+// ClusterScoped says which objects outside of namespaces may be applied.
 //
 // +kubebuilder:validation:Enum=Allow;NamespacesOnly;Deny
 type ClusterScoped string
@@ -94,7 +96,7 @@ const (
 	ClusterScopedDeny           ClusterScoped = "Deny"
 )
 
-// Removal says whether what may not be applied may still be deleted.
+// Removal says whether objects that may not be applied may still be deleted.
 //
 // +kubebuilder:validation:Enum=Allow;Deny
 type Removal string
@@ -105,16 +107,16 @@ const (
 	RemovalDeny  Removal = "Deny"
 )
 
-// Namespaces by their names or labels: those that are allowed or selected, without those
-// that are denied. Where neither names nor a selector allow any, all are.
+// Namespaces selects namespaces by names or labels: the allowed or selected ones, without the
+// denied ones. If neither names nor a selector are given, all are allowed.
 type Namespaces struct {
 	// Allowed names.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Allowed []Pattern `json:"allowed,omitempty"`
-	// Selector of namespaces by their labels in this cluster. Namespaces that Atoll made
-	// or took over it selects never: their labels are the hub's.
+	// Selector of namespaces by their labels in this cluster. It never selects namespaces that
+	// Atoll created or adopted, because the hub sets their labels.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Denied names, also where they are allowed.
@@ -123,7 +125,7 @@ type Namespaces struct {
 	Denied []Pattern `json:"denied,omitempty"`
 }
 
-// Kinds that are allowed, without those that are denied. Where none is allowed, all are.
+// Kinds selects the allowed kinds, without the denied ones. If none is given, all are allowed.
 type Kinds struct {
 	// Allowed kinds.
 	// +optional
@@ -147,26 +149,26 @@ type KindRule struct {
 	Kinds []Pattern `json:"kinds,omitempty"`
 }
 
-// ServiceAccount in whose name the agent writes in some namespaces.
+// ServiceAccount that the agent impersonates when it writes in some namespaces.
 type ServiceAccount struct {
-	// Namespaces in which it does.
+	// Namespaces of the impersonation.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Namespaces []Pattern `json:"namespaces"`
-	// Name of the ServiceAccount, in the namespace that is written in.
+	// Name of the ServiceAccount, in the namespace of the written object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// Reach says who comes through the hub, and to do what.
+// Reach limits requests that come through the hub.
 type Reach struct {
-	// Users that may come, by their names in this cluster. Default: all.
+	// Users that may send requests, by their names in this cluster. Default: all.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Users []Pattern `json:"users,omitempty"`
-	// Groups that they bring along; others are left out. Default: all of theirs.
+	// Groups of the users that are passed on; others are dropped. Default: all.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256

@@ -1,6 +1,6 @@
-// Package v1alpha1 is Atoll's own bookkeeping: only Atoll writes these kinds, and
-// only administrators read them. All are cluster-scoped and have no owner
-// references, so that nothing that is deleted around them takes them along.
+// Package v1alpha1 holds the kinds that the engine keeps its state in. Only Atoll writes them,
+// and only administrators read them. All are cluster-scoped and have no owner references, so
+// that the deletion of another object never deletes them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=engine.atoll.dev
@@ -43,9 +43,9 @@ type BundleRef struct {
 	Name string `json:"name"`
 }
 
-// OfNamespace tells whether the ref is no Bundle's, but that of a namespace, by its UID,
-// which stays in clusters where nothing is placed in it any more.
-func (r BundleRef) OfNamespace() bool { return r.Name == "" }
+// IsNamespaceRef reports whether the reference names a namespace by its UID instead of a Bundle.
+// Such a namespace stays in clusters although nothing is placed in it any more.
+func (r BundleRef) IsNamespaceRef() bool { return r.Name == "" }
 
 // Revision is immutable content of a Bundle: items, override rules, tombstones.
 // Its name is <bundle UID>-<keyed hash of the content>.
@@ -64,20 +64,20 @@ type Revision struct {
 	Spec RevisionSpec `json:"spec"`
 }
 
-// RevisionSpec is the content or where it lies.
+// RevisionSpec is the content, or the names of its parts.
 type RevisionSpec struct {
 	// Bundle that the content belongs to.
 	Bundle BundleRef `json:"bundle"`
 	// Number counts the Bundle's revisions from 1.
 	Number int64 `json:"number"`
-	// Base: rows that are at this Bundle's Revision of that number, or a later one, need
-	// not move to this one: only override rules that are applied with the next change
-	// tell them apart. 0: all rows are to move.
+	// Base is the minimum number of a Revision at which rows may stay: between that Revision
+	// and this one, only override rules changed that are applied with the next change. 0: all
+	// rows must move.
 	// +optional
 	Base int64 `json:"base,omitempty"`
 	// Items in the content.
 	Items int32 `json:"items"`
-	// Content is the gzipped JSON of the content without the items that lie in parts.
+	// Content is the gzipped JSON of the content, without the items in parts.
 	Content []byte `json:"content,omitempty"`
 	// Parts that hold further items.
 	// +optional
@@ -88,7 +88,7 @@ type RevisionSpec struct {
 type PartRef struct {
 	// Name of the RevisionPart, or of the Secret in atoll-system.
 	Name string `json:"name"`
-	// Secret tells that the part is a Secret, since it holds Secrets.
+	// Secret: the part is stored as a Secret, since it holds Secrets.
 	// +optional
 	Secret bool `json:"secret,omitempty"`
 }
@@ -123,11 +123,11 @@ type TargetSlice struct {
 	Status TargetSliceStatus `json:"status,omitempty"`
 }
 
-// TargetSliceSpec is written by place and rollout.
+// TargetSliceSpec is written by the placer and the rollout.
 type TargetSliceSpec struct {
 	// Bundle that the rows belong to.
 	Bundle BundleRef `json:"bundle"`
-	// Words that lines of rows name by their place.
+	// Words that lines of rows refer to by index.
 	// +optional
 	// +listType=atomic
 	Words []string `json:"words,omitempty"`
@@ -138,7 +138,7 @@ type TargetSliceSpec struct {
 
 // TargetSliceStatus is written by gateways.
 type TargetSliceStatus struct {
-	// Words that lines of rows name by their place.
+	// Words that lines of rows refer to by index.
 	// +optional
 	// +listType=atomic
 	Words []string `json:"words,omitempty"`
@@ -161,8 +161,8 @@ type APISet struct {
 	APIs []string `json:"apis"`
 }
 
-// HubState is one object, named "hub": the chain of hub starts, by which agents
-// and the hub find out that the store was set back.
+// HubState is one object, named "hub". It holds the chain of hub starts, by which agents and
+// the hub detect that the store was restored from an older state.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -179,8 +179,8 @@ type HubState struct {
 	// GenerationFloor: row generations start above it.
 	// +optional
 	GenerationFloor int64 `json:"generationFloor,omitempty"`
-	// Beginning is the id of a start that is about to be added to the chain; while
-	// it is set, the last link is at its end and no hub gives positions of it.
+	// Beginning is the ID of a start that is about to be added to the chain. While it is set,
+	// no hub issues positions of the last link.
 	// +optional
 	Beginning string `json:"beginning,omitempty"`
 }
@@ -193,31 +193,31 @@ type ChainLink struct {
 	Revision int64 `json:"revision"`
 }
 
-// Rewound says why the hub holds and how it was told to go on.
+// Rewound says why the hub holds, and the decision of the administrator.
 type Rewound struct {
-	// Since when.
+	// Since is when the hub began to hold.
 	Since metav1.Time `json:"since"`
-	// Reason in words.
+	// Reason is a sentence for people.
 	Reason string `json:"reason"`
 	// Accepted is "", "hub" or "members", set by `atoll restore accept`.
 	// +optional
 	// +kubebuilder:validation:Enum="";hub;members
 	Accepted string `json:"accepted,omitempty"`
-	// Told sums up which removals members remember that this hub does not, by those
-	// members that were heard since.
+	// Told counts the removals that members remember and this hub does not, for the members
+	// that connected since.
 	// +optional
-	Told *Told `json:"told,omitempty"`
+	Told *RememberedRemovals `json:"told,omitempty"`
 }
 
-// Told is what members told of removals.
-type Told struct {
-	// Clusters that told what they remember, be it nothing.
+// RememberedRemovals counts the removals that members reported after a restore.
+type RememberedRemovals struct {
+	// Clusters that reported the removals that they remember, none included.
 	Clusters int32 `json:"clusters"`
-	// Templates that are here and were deleted by a user.
+	// Templates that exist on this hub although a user had deleted them.
 	Templates int32 `json:"templates"`
-	// Rows that are here and were removed, because a Bundle left the cluster.
+	// Rows that exist on this hub although their Bundle had left the cluster.
 	Rows int32 `json:"rows"`
-	// Examples of both, in words, at most 10.
+	// Examples of both, as sentences, at most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

@@ -1,9 +1,9 @@
-// Package v1alpha1 is the cluster inventory of Kubernetes' SIG Multicluster, its group
-// multicluster.x-k8s.io as far as a hub serves it: one ClusterProfile for each cluster, by
-// which other tools find the fleet. Names, types and bounds are those of its API of that version
-// (KEP-4322, KEP-5339), to the field, so that managers other than Atoll may keep profiles of
-// theirs here; a test in tools/inventory holds them against upstream's. The hub writes its own
-// with few of them, and others read.
+// Package v1alpha1 is the cluster inventory of Kubernetes' SIG Multicluster: the kinds of its
+// group multicluster.x-k8s.io that a hub serves. There is one ClusterProfile for each cluster,
+// by which other tools find the fleet, and PlacementDecisions list the clusters that a scheduler
+// chose. Names, types and bounds are those of the upstream API (KEP-4322, KEP-5339, KEP-5313), so that other managers can store their profiles here. A test in
+// tools/inventory compares them with upstream's. The hub writes its own profiles with a few of
+// the fields.
 //
 // +kubebuilder:object:generate=true
 // +groupName=multicluster.x-k8s.io
@@ -20,18 +20,24 @@ var GroupVersion = schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: 
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ClusterProfile{}, &ClusterProfileList{})
+	s.AddKnownTypes(GroupVersion, &ClusterProfile{}, &ClusterProfileList{}, &PlacementDecision{}, &PlacementDecisionList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
 
 const (
+	// InventoryNamespace holds the objects that the hub publishes for the whole fleet. Their
+	// readers need no access to the hub's own namespace.
+	InventoryNamespace = "atoll-inventory"
+	// LabelDecisionKey is the same on all PlacementDecisions of one decision. The hub writes the
+	// name of the Placement.
+	LabelDecisionKey = "multicluster.x-k8s.io/decision-key"
 	// LabelClusterManager is on each ClusterProfile: the name of its manager.
 	LabelClusterManager = "x-k8s.io/cluster-manager"
-	// ConditionControlPlaneHealthy tells whether the cluster's API answers.
+	// ConditionControlPlaneHealthy reports whether the cluster's API server answers.
 	ConditionControlPlaneHealthy = "ControlPlaneHealthy"
-	// ConditionJoined tells whether the cluster is in its manager's fleet. It is Atoll's:
-	// upstream has no name for that.
+	// ConditionJoined reports whether the cluster is in its manager's fleet. It is Atoll's own:
+	// upstream has no such condition.
 	ConditionJoined = "Joined"
 )
 
@@ -63,15 +69,15 @@ type ClusterProfileSpec struct {
 	ClusterManager ClusterManager `json:"clusterManager"`
 }
 
-// ClusterManager is who manages the cluster.
+// ClusterManager is the manager of the cluster.
 type ClusterManager struct {
 	// Name of the manager; the label x-k8s.io/cluster-manager says the same.
 	Name string `json:"name"`
 }
 
-// ClusterProfileStatus is what is known of the cluster.
+// ClusterProfileStatus is the observed state of the cluster.
 type ClusterProfileStatus struct {
-	// Conditions: ControlPlaneHealthy, and what else the manager tells.
+	// Conditions: ControlPlaneHealthy, and further ones of the manager.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -84,27 +90,27 @@ type ClusterProfileStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Properties []Property `json:"properties,omitempty"`
-	// CredentialProviders is how AccessProviders were called; of two of one name that among
-	// AccessProviders counts. Atoll writes none.
+	// CredentialProviders is the former name of AccessProviders; an entry of AccessProviders
+	// replaces one of the same name. Atoll writes none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	CredentialProviders []AccessProvider `json:"credentialProviders,omitempty"`
-	// AccessProviders tell how the cluster is reached.
+	// AccessProviders describe how the cluster is reached.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	AccessProviders []AccessProvider `json:"accessProviders,omitempty"`
 }
 
-// ClusterVersion is about what the cluster runs.
+// ClusterVersion holds the versions of the cluster's software.
 type ClusterVersion struct {
 	// Kubernetes' version.
 	// +optional
 	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
-// Property of a cluster; KEP-2149's name and value.
+// Property of a cluster, with the name and value of KEP-2149.
 type Property struct {
 	// Name of the property.
 	// +kubebuilder:validation:MinLength=1
@@ -114,8 +120,8 @@ type Property struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
-	// LastObservedTime is when the manager saw it last. Atoll writes none: it would be a
-	// write for being alive.
+	// LastObservedTime is when the manager observed it last. Atoll writes none, because it
+	// would need a write without a change.
 	// +optional
 	LastObservedTime *metav1.Time `json:"lastObservedTime,omitempty"`
 }
@@ -129,7 +135,7 @@ type AccessProvider struct {
 	Cluster AccessCluster `json:"cluster,omitempty"`
 }
 
-// AccessCluster is where an API server is, in the words of a kubeconfig.
+// AccessCluster is the address of an API server, in the fields of a kubeconfig.
 type AccessCluster struct {
 	// Server is the address of the API.
 	Server string `json:"server"`
@@ -139,7 +145,7 @@ type AccessCluster struct {
 	// InsecureSkipTLSVerify verifies no certificate.
 	// +optional
 	InsecureSkipTLSVerify bool `json:"insecure-skip-tls-verify,omitempty"`
-	// CertificateAuthority is a file at the reader's with the CA.
+	// CertificateAuthority is a file with the CA on the reader's machine.
 	// +optional
 	CertificateAuthority string `json:"certificate-authority,omitempty"`
 	// CertificateAuthorityData is the PEM of the CA that verifies the server.
@@ -156,11 +162,11 @@ type AccessCluster struct {
 	Extensions []AccessExtension `json:"extensions,omitempty"`
 }
 
-// AccessExtension is what a tool knows by that name.
+// AccessExtension is the data of one tool.
 type AccessExtension struct {
 	// Name of the extension.
 	Name string `json:"name"`
-	// Extension in whatever form.
+	// Extension in any form.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Extension runtime.RawExtension `json:"extension"`
 }
@@ -172,4 +178,50 @@ type ClusterProfileList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []ClusterProfile `json:"items"`
+}
+
+// PlacementDecision lists up to 100 of the clusters that a scheduler chose.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced
+// +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.schedulerName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PlacementDecision struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Decisions are the chosen clusters.
+	// +kubebuilder:validation:MinItems=0
+	// +kubebuilder:validation:MaxItems=100
+	Decisions []ClusterDecision `json:"decisions"`
+	// SchedulerName of the scheduler that chose. The hub writes "atoll".
+	// +optional
+	SchedulerName string `json:"schedulerName,omitempty"`
+}
+
+// ClusterDecision is one chosen cluster.
+type ClusterDecision struct {
+	// ClusterProfileRef refers to the ClusterProfile of the cluster.
+	ClusterProfileRef ClusterProfileReference `json:"clusterProfileRef"`
+	// Reason of the choice. The hub writes why a cluster stays chosen that no longer fits.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// ClusterProfileReference names a ClusterProfile.
+type ClusterProfileReference struct {
+	// Name of the ClusterProfile.
+	Name string `json:"name"`
+	// Namespace of the ClusterProfile. Default: that of the PlacementDecision.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// PlacementDecisionList is a list of PlacementDecisions.
+//
+// +kubebuilder:object:root=true
+type PlacementDecisionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PlacementDecision `json:"items"`
 }

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,8 +27,8 @@ import (
 
 var config *rest.Config
 
-// Config of the member that Main started; a copy.
-func Config() *rest.Config { return rest.CopyConfig(config) }
+// MemberConfig returns a copy of the configuration of the member that Main started.
+func MemberConfig() *rest.Config { return rest.CopyConfig(config) }
 
 // Kubeconfig file of the member that Main started.
 var Kubeconfig string
@@ -53,8 +54,8 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Need skips the test in short runs.
-func Need(t testing.TB) {
+// SkipIfShort skips the test in short runs.
+func SkipIfShort(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a real member, which -short leaves out")
@@ -71,7 +72,7 @@ func isShort() bool {
 }
 
 func start(dir string) (stop func(), err error) {
-	binary, err := lab(dir)
+	binary, err := labBinary(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +114,18 @@ func start(dir string) (stop func(), err error) {
 	return stop, nil
 }
 
-// lab gives the path of the lab's binary.
-func lab(dir string) (string, error) {
+// labBinary returns the path of the lab's binary.
+func labBinary(dir string) (string, error) {
 	if at := os.Getenv("ATOLL_BIN_DIR"); at != "" {
 		return filepath.Join(at, "atoll-lab"), nil
 	}
 	binary := filepath.Join(dir, "atoll-lab")
-	build := exec.Command("go", "build", "-o", binary, "atoll.dev/atoll/cmd/atoll-lab")
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	build := exec.Command("go", "build", "-o", binary, "./cmd/atoll-lab")
+	build.Dir = filepath.Join(strings.TrimSpace(string(root)), "lab")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the lab: %w\n%s", err, out)
@@ -127,9 +133,9 @@ func lab(dir string) (string, error) {
 	return binary, nil
 }
 
-// freePort is one that nobody listens on, below those that outgoing connections and
-// listeners that do not care get, so that it is still free when the member takes it.
-// Other tests that look for one do not get it either, until held is closed.
+// freePort returns an unused port below the range of outgoing connections and of listeners without
+// a fixed port, so that it is still free when the member takes it. Other tests do not get it
+// either, until held is closed.
 func freePort() (port int, held io.Closer, err error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("atoll-agent-test-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {

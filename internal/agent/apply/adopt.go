@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -20,10 +20,10 @@ const (
 	conflictMost  = 45 * time.Second
 )
 
-// differs lists where applying the item would change the live object, at most
-// three places; values are not told.
-func (e *Engine) differs(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) ([]string, *Failure) {
-	body, failure := body(p, sending{uid: string(live.GetUID()), left: p.Item.Leave})
+// listDifferences returns at most three paths at which applying the item would change the live
+// object. It returns no values.
+func (e *Engine) listDifferences(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) ([]string, *Failure) {
+	body, failure := applyBody(p, sending{uid: string(live.GetUID()), left: p.Item.MemberOwned})
 	if failure != nil {
 		return nil, failure
 	}
@@ -32,21 +32,21 @@ func (e *Engine) differs(ctx context.Context, p plan, res member.Resource, live 
 		Manager: atoll.FieldManager, Force: true, DryRun: true, Body: body,
 	})
 	if err != nil {
-		return nil, explain(err, p.Key)
+		return nil, failureFromError(err, p.Key)
 	}
 	var out []string
-	differences(bare(live), bare(after), "", &out)
+	collectDifferences(withoutServerFields(live), withoutServerFields(after), "", &out)
 	slices.Sort(out)
 	return out[:min(len(out), 3)], nil
 }
 
-// bare is the object without what an apply changes in any case.
-func bare(obj *unstructured.Unstructured) map[string]any {
+// withoutServerFields is the object without what an apply changes in any case.
+func withoutServerFields(obj *unstructured.Unstructured) map[string]any {
 	c := obj.DeepCopy()
 	labels := c.GetLabels()
 	delete(labels, atoll.LabelBundleUID)
-	delete(labels, claims.LabelTemplateUID)
-	delete(labels, claims.LabelAdopted)
+	delete(labels, ownership.LabelTemplateUID)
+	delete(labels, ownership.LabelAdopted)
 	if len(labels) == 0 {
 		labels = nil
 	}
@@ -57,17 +57,17 @@ func bare(obj *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
-// differences lists the paths at which two values differ.
-func differences(x, y any, path string, out *[]string) {
+// collectDifferences lists the paths at which two values differ.
+func collectDifferences(x, y any, path string, out *[]string) {
 	xm, xok := x.(map[string]any)
 	ym, yok := y.(map[string]any)
 	if xok && yok {
 		for k := range xm {
-			differences(xm[k], ym[k], path+"."+k, out)
+			collectDifferences(xm[k], ym[k], path+"."+k, out)
 		}
 		for k := range ym {
 			if _, both := xm[k]; !both {
-				differences(nil, ym[k], path+"."+k, out)
+				collectDifferences(nil, ym[k], path+"."+k, out)
 			}
 		}
 		return
@@ -76,7 +76,7 @@ func differences(x, y any, path string, out *[]string) {
 	yl, yok := y.([]any)
 	if xok && yok && len(xl) == len(yl) {
 		for i := range xl {
-			differences(xl[i], yl[i], fmt.Sprintf("%s[%d]", path, i), out)
+			collectDifferences(xl[i], yl[i], fmt.Sprintf("%s[%d]", path, i), out)
 		}
 		return
 	}

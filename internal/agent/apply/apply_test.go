@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
 const deployment = `
@@ -27,133 +28,134 @@ metadata: {name: conf}
 data: {a: "1"}
 `
 
-func tombstone(it atoll.Rendered) atoll.Tombstone {
+func tombstoneOf(it atoll.RenderedItem) atoll.Tombstone {
 	return atoll.Tombstone{Key: it.Key, UID: it.UID, Cause: atoll.CauseDeleted}
 }
 
 func TestApplyReportRemove(t *testing.T) {
 	w := newWorld(t)
-	web, conf := w.item("t-web", deployment), w.item("t-conf", configMap)
-	m := manifest("b1", 1, web, conf)
+	web, conf := w.newItem("t-web", deployment), w.newItem("t-conf", configMap)
+	m := newManifest("b1", 1, web, conf)
 	m.Namespaces = map[string]atoll.NamespaceMeta{w.ns: {Labels: map[string]string{"team": "x"}}}
-	w.upsert(m)
-	s := w.ready("b1", 1)
+	w.storeManifest(m)
+	s := w.waitForReady("b1", 1)
 	if s.Total != 2 || s.Ready != 2 {
-		t.Fatalf("status %s", s.Encode())
+		t.Fatalf("status %s", rowcodec.EncodeStatus(s, nil))
 	}
-	obj := w.exists(web.Key)
+	obj := w.expectExists(web.Key)
 	if obj.GetLabels()[atoll.LabelBundleUID] != "b1" {
 		t.Fatalf("labels %v", obj.GetLabels())
 	}
-	if ns := w.exists(claims.Namespace(w.ns)); ns.GetLabels()["team"] != "x" {
+	if ns := w.expectExists(ownership.NamespaceKey(w.ns)); ns.GetLabels()["team"] != "x" {
 		t.Fatalf("namespace labels %v", ns.GetLabels())
 	}
 
-	next := manifest("b1", 2, web)
-	next.Tombstones = []atoll.Tombstone{tombstone(conf)}
-	w.upsert(next)
-	w.absent(conf.Key)
-	s = w.status("b1", func(s atoll.RowStatus) bool { return len(s.Gone) == 1 })
-	if s.Gone[0] != claims.TombstoneID(tombstone(conf)) {
-		t.Fatalf("gone %v", s.Gone)
+	next := newManifest("b1", 2, web)
+	next.Tombstones = []atoll.Tombstone{tombstoneOf(conf)}
+	w.storeManifest(next)
+	w.expectAbsent(conf.Key)
+	s = w.waitForStatus("b1", func(s atoll.RowStatus) bool { return len(s.DoneTombstones) == 1 })
+	if s.DoneTombstones[0] != ownership.TombstoneID(tombstoneOf(conf)) {
+		t.Fatalf("gone %v", s.DoneTombstones)
 	}
-	if again := w.exists(web.Key); again.GetUID() != obj.GetUID() || again.GetGeneration() != obj.GetGeneration() {
+	if again := w.expectExists(web.Key); again.GetUID() != obj.GetUID() || again.GetGeneration() != obj.GetGeneration() {
 		t.Fatal("the deployment was touched")
 	}
 
-	last := manifest("b1", 3)
+	last := newManifest("b1", 3)
 	last.Remove, last.DeletedNamespaces = true, []string{w.ns}
-	w.upsert(last)
-	w.status("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
-	w.absent(web.Key)
-	w.absent(claims.Namespace(w.ns))
+	w.storeManifest(last)
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
+	w.expectAbsent(web.Key)
+	w.expectAbsent(ownership.NamespaceKey(w.ns))
 }
 
-// A namespace outlives what was in it until the hub's is deleted, whoever says so.
+// A namespace outlives its content until the hub's namespace is deleted, whichever Bundle orders
+// it.
 func TestANamespaceGoesByItsOwnTombstone(t *testing.T) {
 	w := newWorld(t)
-	w.upsert(manifest("b1", 1, w.item("t-conf", configMap)))
-	w.ready("b1", 1)
-	last := manifest("b1", 2)
+	w.storeManifest(newManifest("b1", 1, w.newItem("t-conf", configMap)))
+	w.waitForReady("b1", 1)
+	last := newManifest("b1", 2)
 	last.Remove, last.Namespace = true, w.ns
-	w.upsert(last)
-	w.status("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && s.Vacant })
-	w.exists(claims.Namespace(w.ns))
+	w.storeManifest(last)
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && s.NamespaceKept })
+	w.expectExists(ownership.NamespaceKey(w.ns))
 
-	gone := manifest("uid-of-the-namespace", 1)
+	gone := newManifest("uid-of-the-namespace", 1)
 	gone.Remove, gone.Namespace, gone.DeletedNamespaces = true, w.ns, []string{w.ns}
-	w.upsert(gone)
-	w.status("uid-of-the-namespace", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && !s.Vacant })
-	w.absent(claims.Namespace(w.ns))
+	w.storeManifest(gone)
+	w.waitForStatus("uid-of-the-namespace", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && !s.NamespaceKept })
+	w.expectAbsent(ownership.NamespaceKey(w.ns))
 }
 
 func TestMissingItemsAreKept(t *testing.T) {
 	w := newWorld(t)
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.ready("b1", 1)
-	w.upsert(manifest("b1", 2))
-	s := w.status("b1", func(s atoll.RowStatus) bool { return s.Generation == 2 && len(s.Items) == 1 })
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReady("b1", 1)
+	w.storeManifest(newManifest("b1", 2))
+	s := w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Generation == 2 && len(s.Items) == 1 })
 	if s.Items[0].Reason != "Unaccounted" || s.State != atoll.RowReady {
-		t.Fatalf("status %s", s.Encode())
+		t.Fatalf("status %s", rowcodec.EncodeStatus(s, nil))
 	}
 	w.deleteByHand(conf.Key)
-	w.exists(conf.Key)
+	w.expectExists(conf.Key)
 }
 
 func TestDrift(t *testing.T) {
 	w := newWorld(t)
-	web, conf := w.item("t-web", deployment), w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, web, conf))
-	w.ready("b1", 1)
+	web, conf := w.newItem("t-web", deployment), w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, web, conf))
+	w.waitForReady("b1", 1)
 
 	t.Run("field", func(t *testing.T) {
-		w.edit(conf.Key, `{"data":{"a":"2","b":"theirs"}}`)
-		w.eventually("the field is set back", func() (bool, string) {
-			data := w.exists(conf.Key).Object["data"].(map[string]any)
+		w.patchObject(conf.Key, `{"data":{"a":"2","b":"theirs"}}`)
+		w.waitUntil("the field is set back", func() (bool, string) {
+			data := w.expectExists(conf.Key).Object["data"].(map[string]any)
 			return data["a"] == "1" && data["b"] == "theirs", ""
 		})
 	})
 	t.Run("label", func(t *testing.T) {
-		w.edit(conf.Key, `{"metadata":{"labels":{"atoll.dev/bundle-uid":null}}}`)
-		w.eventually("the label is set back", func() (bool, string) {
-			return w.exists(conf.Key).GetLabels()[atoll.LabelBundleUID] == "b1", ""
+		w.patchObject(conf.Key, `{"metadata":{"labels":{"atoll.dev/bundle-uid":null}}}`)
+		w.waitUntil("the label is set back", func() (bool, string) {
+			return w.expectExists(conf.Key).GetLabels()[atoll.LabelBundleUID] == "b1", ""
 		})
 	})
 	t.Run("deletion", func(t *testing.T) {
-		old := w.exists(web.Key).GetUID()
+		old := w.expectExists(web.Key).GetUID()
 		w.deleteByHand(web.Key)
-		w.eventually("it is made again", func() (bool, string) {
+		w.waitUntil("it is made again", func() (bool, string) {
 			obj := w.get(web.Key)
 			return obj != nil && obj.GetUID() != old, ""
 		})
-		w.ready("b1", 1)
+		w.waitForReady("b1", 1)
 	})
 	t.Run("fight", func(t *testing.T) {
-		w.eventually("the fight is seen", func() (bool, string) {
-			if w.exists(conf.Key).Object["data"].(map[string]any)["a"] == "1" {
-				w.edit(conf.Key, `{"data":{"a":"theirs"}}`)
+		w.waitUntil("the fight is seen", func() (bool, string) {
+			if w.expectExists(conf.Key).Object["data"].(map[string]any)["a"] == "1" {
+				w.patchObject(conf.Key, `{"data":{"a":"theirs"}}`)
 			}
-			s, _ := w.Status("b1", nil, testNow)
+			s, _ := w.StatusOf("b1", nil, testNow)
 			return slices.ContainsFunc(s.Items, func(i atoll.ItemStatus) bool {
-				return i.Reason == ReasonDriftFight && i.Message != ""
-			}), s.Encode()
+				return i.Reason == atoll.ReasonDriftFight && i.Message != ""
+			}), rowcodec.EncodeStatus(s, nil)
 		})
 	})
 }
 
 func TestRestartsFromTheStore(t *testing.T) {
 	w := newWorld(t)
-	web, conf := w.item("t-web", deployment), w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, web, conf))
-	w.ready("b1", 1)
-	uid := w.exists(web.Key).GetUID()
+	web, conf := w.newItem("t-web", deployment), w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, web, conf))
+	w.waitForReady("b1", 1)
+	uid := w.expectExists(web.Key).GetUID()
 	w.stop()
 	w.deleteByHand(conf.Key)
 	w.start()
-	w.exists(conf.Key)
-	w.ready("b1", 1)
-	if w.exists(web.Key).GetUID() != uid {
+	w.expectExists(conf.Key)
+	w.waitForReady("b1", 1)
+	if w.expectExists(web.Key).GetUID() != uid {
 		t.Fatal("the deployment was made again")
 	}
 }

@@ -7,13 +7,14 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
-// reason waits until an item of the bundle has the reason.
-func (w *world) reason(bundle, reason string) atoll.ItemStatus {
+// waitForReason waits until an item of the bundle has the reason.
+func (w *world) waitForReason(bundle string, reason atoll.Reason) atoll.ItemStatus {
 	w.t.Helper()
 	var found atoll.ItemStatus
-	w.status(bundle, func(s atoll.RowStatus) bool {
+	w.waitForStatus(bundle, func(s atoll.RowStatus) bool {
 		for _, it := range s.Items {
 			if it.Reason == reason {
 				found = it
@@ -26,14 +27,14 @@ func (w *world) reason(bundle, reason string) atoll.ItemStatus {
 }
 
 func remove(bundle string, generation int64) atoll.Manifest {
-	m := manifest(bundle, generation)
+	m := newManifest(bundle, generation)
 	m.Remove = true
 	return m
 }
 
-func (w *world) removed(bundle string) {
+func (w *world) waitForRemoval(bundle string) {
 	w.t.Helper()
-	w.status(bundle, func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
+	w.waitForStatus(bundle, func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
 }
 
 func TestConflicts(t *testing.T) {
@@ -52,30 +53,30 @@ func TestConflicts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.makeNamespace()
-			uid := w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: " + c.theirs).GetUID()
-			conf := w.item("t-conf", configMap)
-			m := manifest("b1", 1, conf, w.item("t-web", deployment))
+			uid := w.createObject("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: " + c.theirs).GetUID()
+			conf := w.newItem("t-conf", configMap)
+			m := newManifest("b1", 1, conf, w.newItem("t-web", deployment))
 			m.ConflictResolution = c.how
-			w.upsert(m)
+			w.storeManifest(m)
 			if c.adopted {
-				w.ready("b1", 1)
+				w.waitForReady("b1", 1)
 			} else {
-				it := w.reason("b1", ReasonConflict)
-				if !it.Error || !strings.Contains(it.Message, "somebody") || !strings.Contains(it.Message, "conflictResolution") {
+				it := w.waitForReason("b1", atoll.ReasonConflict)
+				if !it.Error || !strings.Contains(it.Message, "some-controller") || !strings.Contains(it.Message, "conflictResolution") {
 					t.Fatalf("item %+v", it)
 				}
-				s := w.status("b1", func(s atoll.RowStatus) bool { return s.Ready == 1 })
+				s := w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Ready == 1 })
 				if s.State != atoll.RowFailed || s.Applied {
-					t.Fatalf("status %s", s.Encode())
+					t.Fatalf("status %s", rowcodec.EncodeStatus(s, nil))
 				}
 			}
-			live := w.exists(conf.Key)
+			live := w.expectExists(conf.Key)
 			if got := live.Object["data"].(map[string]any)["a"]; got != c.want || live.GetUID() != uid {
 				t.Fatalf("a is %v", got)
 			}
-			w.upsert(remove("b1", 2))
-			w.removed("b1")
-			live = w.exists(conf.Key)
+			w.storeManifest(remove("b1", 2))
+			w.waitForRemoval("b1")
+			live = w.expectExists(conf.Key)
 			if live.GetLabels()[atoll.LabelBundleUID] != "" || live.GetUID() != uid {
 				t.Fatalf("labels %v", live.GetLabels())
 			}
@@ -94,25 +95,25 @@ func TestConflicts(t *testing.T) {
 func TestConflictEnds(t *testing.T) {
 	w := newWorld(t)
 	w.makeNamespace()
-	w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: {a: \"9\"}")
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.reason("b1", ReasonConflict)
+	w.createObject("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: {a: \"9\"}")
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReason("b1", atoll.ReasonConflict)
 	w.deleteByHand(conf.Key)
-	w.ready("b1", 1)
+	w.waitForReady("b1", 1)
 }
 
 func TestOrphan(t *testing.T) {
 	w := newWorld(t)
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.ready("b1", 1)
-	uid := w.exists(conf.Key).GetUID()
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReady("b1", 1)
+	uid := w.expectExists(conf.Key).GetUID()
 	m := remove("b1", 2)
 	m.Removal = v1alpha1.RemoveOrphan
-	w.upsert(m)
-	w.removed("b1")
-	live := w.exists(conf.Key)
+	w.storeManifest(m)
+	w.waitForRemoval("b1")
+	live := w.expectExists(conf.Key)
 	if live.GetUID() != uid || len(live.GetLabels()) != 0 || live.Object["data"].(map[string]any)["a"] != "1" {
 		t.Fatalf("%v", live)
 	}
@@ -120,50 +121,50 @@ func TestOrphan(t *testing.T) {
 
 func TestRenderErrorsKeepTheLastGood(t *testing.T) {
 	w := newWorld(t)
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.ready("b1", 1)
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReady("b1", 1)
 	bad := conf
 	bad.Object, bad.Hash, bad.Error = nil, "other", "patch /data/x does not apply"
-	w.upsert(manifest("b1", 2, bad))
-	it := w.reason("b1", "RenderFailed")
+	w.storeManifest(newManifest("b1", 2, bad))
+	it := w.waitForReason("b1", "RenderFailed")
 	if !it.Error || it.Message != bad.Error {
 		t.Fatalf("%+v", it)
 	}
-	w.edit(conf.Key, `{"data":{"a":"2"}}`)
-	w.eventually("the last good content is kept up", func() (bool, string) {
-		return w.exists(conf.Key).Object["data"].(map[string]any)["a"] == "1", ""
+	w.patchObject(conf.Key, `{"data":{"a":"2"}}`)
+	w.waitUntil("the last good content is kept up", func() (bool, string) {
+		return w.expectExists(conf.Key).Object["data"].(map[string]any)["a"] == "1", ""
 	})
 }
 
 func TestFenceStopsDeletions(t *testing.T) {
 	w := newWorld(t)
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.ready("b1", 1)
-	w.fence(false)
-	w.upsert(remove("b1", 2))
-	w.reason("b1", ReasonNotHolder)
-	w.holds("nothing is deleted", 300*time.Millisecond, func() (bool, string) { return w.get(conf.Key) != nil, "it is gone" })
-	w.fence(true)
-	w.removed("b1")
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReady("b1", 1)
+	w.holdFence(false)
+	w.storeManifest(remove("b1", 2))
+	w.waitForReason("b1", atoll.ReasonNotLeaseHolder)
+	w.expectHolds("nothing is deleted", 300*time.Millisecond, func() (bool, string) { return w.get(conf.Key) != nil, "it is gone" })
+	w.holdFence(true)
+	w.waitForRemoval("b1")
 }
 
 func TestRefusedObjectsHoldUpNothing(t *testing.T) {
 	w := newWorld(t)
-	bad := w.item("t-bad", "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 99999999}]}")
-	none := w.item("t-none", "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: none}")
-	secret := w.item("t-secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: 'hunter2!!'}")
-	web := w.item("t-web", deployment)
-	w.upsert(manifest("b1", 1, bad, none, secret, web))
-	if it := w.reason("b1", ReasonInvalid); !it.Error {
+	bad := w.newItem("t-bad", "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 99999999}]}")
+	none := w.newItem("t-none", "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: none}")
+	secret := w.newItem("t-secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: 'hunter2!!'}")
+	web := w.newItem("t-web", deployment)
+	w.storeManifest(newManifest("b1", 1, bad, none, secret, web))
+	if it := w.waitForReason("b1", atoll.ReasonInvalid); !it.Error {
 		t.Fatalf("%+v", it)
 	}
-	if it := w.reason("b1", ReasonNotServed); !strings.Contains(it.Message, "CustomResourceDefinition") {
+	if it := w.waitForReason("b1", atoll.ReasonNotServed); !strings.Contains(it.Message, "CustomResourceDefinition") {
 		t.Fatalf("%+v", it)
 	}
-	s := w.status("b1", func(s atoll.RowStatus) bool { return s.Ready == 1 && len(s.Items) == 4 })
-	if strings.Contains(s.Encode(), "hunter2") {
+	s := w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Ready == 1 && len(s.Items) == 4 })
+	if strings.Contains(rowcodec.EncodeStatus(s, nil), "hunter2") {
 		t.Fatal("a secret's value is in the report")
 	}
 }

@@ -17,9 +17,10 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/agenttest"
-	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
 // line is what the engine and its store reach the member by. It can go dead at a
@@ -38,10 +39,10 @@ type line struct {
 
 var errDead = errors.New("the agent was killed")
 
-func (l *line) wrap(next http.RoundTripper) http.RoundTripper { return &end{l, next} }
+func (l *line) wrapTransport(next http.RoundTripper) http.RoundTripper { return &end{l, next} }
 
-// die before or after the first write that matches; the channel is closed then.
-func (l *line) die(after bool, dies func(*http.Request) bool) <-chan struct{} {
+// cutAfter before or after the first write that matches; the channel is closed then.
+func (l *line) cutAfter(after bool, dies func(*http.Request) bool) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dies, l.after, l.died = dies, after, make(chan struct{})
@@ -53,10 +54,10 @@ func (l *line) dieAt(n int, after bool) {
 	l.mu.Lock()
 	l.writes = 0
 	l.mu.Unlock()
-	l.die(after, func(*http.Request) bool { return l.writes == n })
+	l.cutAfter(after, func(*http.Request) bool { return l.writes == n })
 }
 
-func (l *line) mend() {
+func (l *line) restoreLine() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dies, l.dead = nil, false
@@ -108,12 +109,12 @@ func (l *line) isDead() bool {
 	return l.dead
 }
 
-// runs counts the Jobs that were made for each template, from now until the
+// countRuns counts the Jobs that were made for each template, from now until the
 // function is called.
-func (w *world) runs() func() map[string]int {
+func (w *world) countRuns() func() map[string]int {
 	w.t.Helper()
 	jobs := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	got, err := w.client.Dynamic().Resource(jobs).Namespace(w.ns).Watch(w.t.Context(), metav1.ListOptions{})
+	got, err := w.client.DynamicClient().Resource(jobs).Namespace(w.ns).Watch(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func (w *world) runs() func() map[string]int {
 	running.Go(func() {
 		for event := range got.ResultChan() {
 			if obj, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Added {
-				counts[obj.GetLabels()[claims.LabelTemplateUID]]++
+				counts[obj.GetLabels()[ownership.LabelTemplateUID]]++
 			}
 		}
 	})
@@ -135,59 +136,61 @@ type chapter struct {
 	want     func(atoll.RowStatus) bool
 }
 
-// story of a Bundle's life: made, changed and made anew, partly removed, removed.
-func (w *world) story() []chapter {
-	conf, web, once := w.item("t-conf", configMap), w.item("t-web", deployment), w.item("t-job", job)
-	next, again := w.item("t-conf", strings.ReplaceAll(configMap, `"1"`, `"2"`)), w.item("t-job-2", job)
-	fresh := w.item("t-web-2", deployment)
+// listChapters of a Bundle's life: created, changed and created again, partly removed, removed.
+func (w *world) listChapters() []chapter {
+	conf, web, once := w.newItem("t-conf", configMap), w.newItem("t-web", deployment), w.newItem("t-job", job)
+	next, again := w.newItem("t-conf", strings.ReplaceAll(configMap, `"1"`, `"2"`)), w.newItem("t-job-2", job)
+	fresh := w.newItem("t-web-2", deployment)
 	done := func(generation int64, gone int) func(atoll.RowStatus) bool {
-		return func(s atoll.RowStatus) bool { return s.Generation == generation && s.Applied && len(s.Gone) == gone }
+		return func(s atoll.RowStatus) bool {
+			return s.Generation == generation && s.Applied && len(s.DoneTombstones) == gone
+		}
 	}
 	return []chapter{
-		{manifest("b1", 1, conf, web, once), done(1, 0)},
-		{withTombstones(manifest("b1", 2, next, fresh, again), tombstone(web), tombstone(once)), done(2, 2)},
-		{withTombstones(manifest("b1", 3, fresh), tombstone(conf), tombstone(web), tombstone(once), tombstone(again)), done(3, 4)},
+		{newManifest("b1", 1, conf, web, once), done(1, 0)},
+		{withTombstones(newManifest("b1", 2, next, fresh, again), tombstoneOf(web), tombstoneOf(once)), done(2, 2)},
+		{withTombstones(newManifest("b1", 3, fresh), tombstoneOf(conf), tombstoneOf(web), tombstoneOf(once), tombstoneOf(again)), done(3, 4)},
 		{remove("b1", 4), func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved }},
 	}
 }
 
-// live the story, with a restart after the agent's death. As the hub does, it says
+// runUntilKilled the story, with a restart after the agent's death. As the hub does, it says
 // everything again to an agent that was restarted.
-func (w *world) live() (killed bool) {
+func (w *world) runUntilKilled() (killed bool) {
 	w.t.Helper()
-	for _, c := range w.story() {
+	for _, c := range w.listChapters() {
 		c.manifest.Content = atoll.HashJSON(c.manifest)
 		said := false
-		w.eventually(fmt.Sprintf("generation %d", c.manifest.Generation), func() (bool, string) {
+		w.waitUntil(fmt.Sprintf("generation %d", c.manifest.Generation), func() (bool, string) {
 			if w.line.isDead() {
-				w.rise()
+				w.restartAgent()
 				killed, said = true, false
 			}
 			if !said {
-				said = w.Upsert(w.t.Context(), c.manifest, store.Position{}) == nil
+				said = w.UpsertManifest(w.t.Context(), c.manifest, store.Position{}) == nil
 			}
-			s, told := w.said("b1")
-			return told && c.want(s), s.Encode()
+			s, told := w.lastStatus("b1")
+			return told && c.want(s), rowcodec.EncodeStatus(s, nil)
 		})
 	}
 	return killed
 }
 
-// rise from the dead.
-func (w *world) rise() {
+// restartAgent from the dead.
+func (w *world) restartAgent() {
 	w.t.Helper()
 	w.stop()
-	w.line.mend()
+	w.line.restoreLine()
 	w.start()
 }
 
-// labelled lists what carries the label of the Bundle.
-func (w *world) labelled() (out []string) {
+// listLabelled lists what carries the label of the Bundle.
+func (w *world) listLabelled() (out []string) {
 	w.t.Helper()
 	for _, resource := range []schema.GroupVersionResource{
 		{Version: "v1", Resource: "configmaps"}, {Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "batch", Version: "v1", Resource: "jobs"},
 	} {
-		list, err := w.client.Dynamic().Resource(resource).Namespace(w.ns).List(w.t.Context(), metav1.ListOptions{LabelSelector: atoll.LabelBundleUID})
+		list, err := w.client.DynamicClient().Resource(resource).Namespace(w.ns).List(w.t.Context(), metav1.ListOptions{LabelSelector: atoll.LabelBundleUID})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -198,10 +201,10 @@ func (w *world) labelled() (out []string) {
 	return out
 }
 
-// stored lists what lies in the agent's store, but for the namespace that it made.
-func (w *world) stored() (out []string) {
+// listStored lists what lies in the agent's store, but for the namespace that it made.
+func (w *world) listStored() (out []string) {
 	w.t.Helper()
-	s, err := store.New(agenttest.Config(), w.state, func(context.Context) bool { return true })
+	s, err := store.New(agenttest.MemberConfig(), w.state, func(context.Context) bool { return true })
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -213,7 +216,7 @@ func (w *world) stored() (out []string) {
 		out = append(out, "bundle "+b.Holding.Manifest.Bundle)
 	}
 	for _, r := range contents.Records {
-		if r.Key != claims.Namespace(w.ns) {
+		if r.Key != ownership.NamespaceKey(w.ns) {
 			out = append(out, r.Key.String())
 		}
 	}
@@ -227,7 +230,7 @@ const killStride = 4
 // took it, and started again, the agent ends where it would have ended: with
 // exactly the objects that are wanted, Jobs run once, and nothing left behind.
 func TestKilledAtEveryWrite(t *testing.T) {
-	agenttest.Need(t)
+	agenttest.SkipIfShort(t)
 	for _, after := range []bool{false, true} {
 		for first := range killStride {
 			t.Run(fmt.Sprintf("%s-%d", map[bool]string{false: "before", true: "after"}[after], first+1), func(t *testing.T) {
@@ -241,39 +244,39 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	}
 }
 
-// What was there before stays after the removal, also when the agent is killed when
-// it takes it over, or when its records are lost.
+// An object that existed before stays after the removal, also when the agent is killed during the
+// adoption, or when its records are lost.
 func TestAdoptedStaysWhateverIsLost(t *testing.T) {
 	for name, lose := range map[string]func(*world){"killed": func(*world) {}, "state-lost": (*world).forgetState} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.makeNamespace()
-			uid := w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: {a: \"9\"}").GetUID()
-			conf := w.item("t-conf", configMap)
-			m := manifest("b1", 1, conf)
+			uid := w.createObject("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: {a: \"9\"}").GetUID()
+			conf := w.newItem("t-conf", configMap)
+			m := newManifest("b1", 1, conf)
 			m.ConflictResolution = v1alpha1.ConflictOverwrite
-			taken := w.line.die(true, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/configmaps/conf") })
-			w.upsert(m)
+			taken := w.line.cutAfter(true, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/configmaps/conf") })
+			w.storeManifest(m)
 			<-taken
-			w.rise()
-			w.ready("b1", 1)
+			w.restartAgent()
+			w.waitForReady("b1", 1)
 			w.stop()
 			lose(w)
 			w.start()
-			w.upsert(remove("b1", 2))
-			w.removed("b1")
-			if live := w.exists(conf.Key); live.GetUID() != uid || len(live.GetLabels()) > 0 {
+			w.storeManifest(remove("b1", 2))
+			w.waitForRemoval("b1")
+			if live := w.expectExists(conf.Key); live.GetUID() != uid || len(live.GetLabels()) > 0 {
 				t.Fatalf("labels %v", live.GetLabels())
 			}
 		})
 	}
 }
 
-// forgetState deletes what the agent stored in the member, as somebody might.
+// forgetState deletes the agent's Secrets in the member, as a user might.
 func (w *world) forgetState() {
 	w.t.Helper()
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	err := w.client.Dynamic().Resource(secrets).Namespace(w.state).DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := w.client.DynamicClient().Resource(secrets).Namespace(w.state).DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -282,19 +285,19 @@ func (w *world) forgetState() {
 // killedAt lives a story with a death at the n-th write, if there are so many.
 func killedAt(t *testing.T, n int, after bool) bool {
 	w := newWorld(t)
-	runs := w.runs()
+	runs := w.countRuns()
 	w.line.dieAt(n, after)
-	killed := w.live()
-	if left := w.labelled(); len(left) > 0 {
+	killed := w.runUntilKilled()
+	if left := w.listLabelled(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	w.eventually("the store is empty", func() (bool, string) {
+	w.waitUntil("the store is empty", func() (bool, string) {
 		if w.line.isDead() {
-			w.rise()
+			w.restartAgent()
 			killed = true
 		}
-		_ = w.Forget(t.Context(), "b1", testNow) // once it is removed again
-		left := w.stored()
+		_ = w.ForgetBundle(t.Context(), "b1", testNow) // once it is removed again
+		left := w.listStored()
 		return len(left) == 0 && !w.line.isDead(), fmt.Sprint(left)
 	})
 	for template, n := range runs() {

@@ -8,38 +8,36 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/pause"
 )
 
-// established waits a short while until the CRD is served, so that its objects
+// waitForCRDEstablished waits a short while until the CRD is served, so that its objects
 // can follow in the same pass.
-func (e *Engine) established(ctx context.Context, p plan, res member.Resource) *Failure {
+func (e *Engine) waitForCRDEstablished(ctx context.Context, p plan, res member.Resource) *Failure {
 	for try := range 25 {
 		crd, err := e.o.Client.Get(ctx, res, "", p.Key.Name)
 		switch {
 		case apierrors.IsNotFound(err):
-			e.again(p.Key)
+			e.scheduleRecheck(p.Key)
 			return nil
 		case err != nil:
-			return explain(err, p.Key)
+			return failureFromError(err, p.Key)
 		case isEstablished(crd):
-			v := e.observed(crd)
+			v := e.observeObject(crd)
 			e.mu.Lock()
-			e.took(v)
+			e.recordReply(v)
 			e.mu.Unlock()
-			e.o.Client.Learn(served(crd)...)
-			e.Served()
+			e.o.Client.AddResources(servedVersions(crd)...)
+			e.APIsChanged()
 			return nil
 		}
-		timer := time.NewTimer(time.Duration(20+20*try) * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.WaitFor(ctx, time.Duration(20+20*try)*time.Millisecond) {
 			return nil
-		case <-timer.C:
 		}
 	}
 	return &Failure{
-		Reason: ReasonNotEstablished, Waits: true, Most: 30 * time.Second,
+		Reason: atoll.ReasonNotEstablished, Waits: true, Most: 30 * time.Second,
 		Message: "the member has not established the definition yet; its conditions say why",
 	}
 }

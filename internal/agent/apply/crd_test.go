@@ -5,14 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
-// shells is a CRD whose group is the test's own.
-func (w *world) shells(uid string) (crd atoll.Rendered, group string) {
+// newShellDefinition is a CRD whose group is the test's own.
+func (w *world) newShellDefinition(uid string) (crd atoll.RenderedItem, group string) {
 	group = w.ns + ".example"
-	return w.cluster(uid, strings.ReplaceAll(`
+	return w.newClusterItem(uid, strings.ReplaceAll(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: shells.GROUP}
@@ -31,32 +32,32 @@ spec:
 `, "GROUP", group)), group
 }
 
-func (w *world) shell(uid, group string) atoll.Rendered {
-	return w.item(uid, "apiVersion: "+group+"/v1\nkind: Shell\nmetadata: {name: conch}\nspec: {size: 3}")
+func (w *world) newShell(uid, group string) atoll.RenderedItem {
+	return w.newItem(uid, "apiVersion: "+group+"/v1\nkind: Shell\nmetadata: {name: conch}\nspec: {size: 3}")
 }
 
 func TestRemovalWithADefinitionAsDependencyIsReported(t *testing.T) {
 	w := newWorld(t)
-	crd, group := w.shells("t-crd")
+	crd, group := w.newShellDefinition("t-crd")
 	crd.Dependency = true
-	conch := w.shell("t-conch", group)
-	w.upsert(manifest("b1", 1, crd, conch))
-	w.ready("b1", 1)
-	uid := w.exists(crd.Key).GetUID()
+	conch := w.newShell("t-conch", group)
+	w.storeManifest(newManifest("b1", 1, crd, conch))
+	w.waitForReady("b1", 1)
+	uid := w.expectExists(crd.Key).GetUID()
 
-	w.upsert(remove("b1", 2))
-	w.removed("b1")
-	w.absent(conch.Key)
-	if live := w.exists(crd.Key); live.GetUID() != uid || live.GetLabels()[atoll.LabelBundleUID] != "" {
+	w.storeManifest(remove("b1", 2))
+	w.waitForRemoval("b1")
+	w.expectAbsent(conch.Key)
+	if live := w.expectExists(crd.Key); live.GetUID() != uid || live.GetLabels()[atoll.LabelBundleUID] != "" {
 		t.Fatalf("the definition was to be let go and to stay: %v", live.GetLabels())
 	}
 
-	// The hub's is made anew, and means the same kind.
+	// The hub's definition is created again, and means the same kind.
 	crd.UID = "t-crd-2"
-	w.upsert(manifest("b2", 1, crd, conch))
-	w.ready("b2", 1)
-	if live := w.exists(crd.Key); live.GetUID() != uid {
-		t.Fatal("the definition was made anew")
+	w.storeManifest(newManifest("b2", 1, crd, conch))
+	w.waitForReady("b2", 1)
+	if live := w.expectExists(crd.Key); live.GetUID() != uid {
+		t.Fatal("the definition was created again")
 	}
 }
 
@@ -65,16 +66,16 @@ func TestTheLastActIsReported(t *testing.T) {
 	for name, release := range map[string]bool{"deleted": false, "let-go": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			crd, group := w.shells("t-crd")
+			crd, group := w.newShellDefinition("t-crd")
 			crd.Dependency = release
-			conch := w.shell("t-conch", group)
-			w.upsert(manifest("b1", 1, crd, conch))
-			w.ready("b1", 1)
-			w.fence(false)
-			w.upsert(remove("b1", 2))
-			w.reason("b1", ReasonNotHolder)
-			w.fence(true)
-			w.removed("b1")
+			conch := w.newShell("t-conch", group)
+			w.storeManifest(newManifest("b1", 1, crd, conch))
+			w.waitForReady("b1", 1)
+			w.holdFence(false)
+			w.storeManifest(remove("b1", 2))
+			w.waitForReason("b1", atoll.ReasonNotLeaseHolder)
+			w.holdFence(true)
+			w.waitForRemoval("b1")
 		})
 	}
 }
@@ -83,98 +84,100 @@ func TestTheLastActIsReported(t *testing.T) {
 // that waits for a Bundle which never comes, are reported too.
 func TestClaimsThatEndByOthersAreReported(t *testing.T) {
 	w := newWorld(t)
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.ready("b1", 1)
-	w.upsert(withTombstones(manifest("b1", 2), moved(conf, "b2")))
-	w.status("b1", func(s atoll.RowStatus) bool { return s.Generation == 2 && len(s.Gone) == 0 })
-	w.upsert(remove("b2", 1))
-	w.removed("b2")
-	if err := w.Forget(t.Context(), "b2", time.Now()); err != nil {
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReady("b1", 1)
+	w.storeManifest(withTombstones(newManifest("b1", 2), movedTombstone(conf, "b2")))
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Generation == 2 && len(s.DoneTombstones) == 0 })
+	w.storeManifest(remove("b2", 1))
+	w.waitForRemoval("b2")
+	if err := w.ForgetBundle(t.Context(), "b2", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	w.status("b1", func(s atoll.RowStatus) bool { return len(s.Gone) == 1 && s.Gone[0] == claims.TombstoneID(moved(conf)) })
-	w.absent(conf.Key)
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool {
+		return len(s.DoneTombstones) == 1 && s.DoneTombstones[0] == ownership.TombstoneID(movedTombstone(conf))
+	})
+	w.expectAbsent(conf.Key)
 }
 
 // A definition goes only when nothing would go along that Atoll did not apply.
 func TestDefinitionsOfForeignObjectsStay(t *testing.T) {
 	w := newWorld(t)
 	w.makeNamespace()
-	crd, group := w.shells("t-crd")
-	conch := w.shell("t-conch", group)
-	w.upsert(manifest("b1", 1, crd, conch))
-	w.ready("b1", 1)
-	theirs := w.make("apiVersion: " + group + "/v1\nkind: Shell\nmetadata: {name: theirs}")
-	w.upsert(remove("b1", 2))
-	it := w.reason("b1", ReasonForeign)
+	crd, group := w.newShellDefinition("t-crd")
+	conch := w.newShell("t-conch", group)
+	w.storeManifest(newManifest("b1", 1, crd, conch))
+	w.waitForReady("b1", 1)
+	theirs := w.createObject("apiVersion: " + group + "/v1\nkind: Shell\nmetadata: {name: theirs}")
+	w.storeManifest(remove("b1", 2))
+	it := w.waitForReason("b1", atoll.ReasonForeignObjects)
 	if it.Error || !strings.Contains(it.Message, "theirs") {
 		t.Fatalf("%+v", it)
 	}
-	w.absent(conch.Key)
+	w.expectAbsent(conch.Key)
 	key := conch.Key
 	key.Name = theirs.GetName()
-	w.holds("definition and object stay", time.Second, func() (bool, string) {
+	w.expectHolds("definition and object stay", time.Second, func() (bool, string) {
 		return w.get(crd.Key) != nil && w.get(key) != nil, "one is gone"
 	})
 	w.deleteByHand(key)
-	w.removed("b1")
-	w.absent(crd.Key)
+	w.waitForRemoval("b1")
+	w.expectAbsent(crd.Key)
 }
 
-// A definition that somebody deletes in the member takes its objects along; both
-// are made again, and until then nothing counts as removed.
+// A definition that a user deletes in the member takes its objects along. Both are created again,
+// and until then nothing counts as removed.
 func TestDefinitionDeletedByHand(t *testing.T) {
 	w := newWorld(t)
-	crd, group := w.shells("t-crd")
-	conch, conf := w.shell("t-conch", group), w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, crd, conch, conf))
-	w.ready("b1", 1)
-	before, beside := w.exists(conch.Key).GetUID(), w.exists(conf.Key).GetUID()
-	w.edit(conch.Key, `{"metadata":{"finalizers":["example.com/hold"]}}`)
+	crd, group := w.newShellDefinition("t-crd")
+	conch, conf := w.newShell("t-conch", group), w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, crd, conch, conf))
+	w.waitForReady("b1", 1)
+	before, beside := w.expectExists(conch.Key).GetUID(), w.expectExists(conf.Key).GetUID()
+	w.patchObject(conch.Key, `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	w.deleteByHand(crd.Key)
-	it := w.status("b1", func(s atoll.RowStatus) bool { return s.Ready < 3 })
-	if it.State == atoll.RowRemoved || len(it.Gone) > 0 || len(it.Items) == 0 || it.Items[0].Reason == "" || it.Items[0].Message == "" {
-		t.Fatalf("status while it is missing: %s", it.Encode())
+	it := w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Ready < 3 })
+	if it.State == atoll.RowRemoved || len(it.DoneTombstones) > 0 || len(it.Items) == 0 || it.Items[0].Reason == "" || it.Items[0].Message == "" {
+		t.Fatalf("status while it is missing: %s", rowcodec.EncodeStatus(it, nil))
 	}
-	w.edit(conch.Key, `{"metadata":{"finalizers":null}}`)
-	s := w.ready("b1", 1)
-	if len(s.Gone) > 0 || s.Total != 3 {
-		t.Fatalf("status %s", s.Encode())
+	w.patchObject(conch.Key, `{"metadata":{"finalizers":null}}`)
+	s := w.waitForReady("b1", 1)
+	if len(s.DoneTombstones) > 0 || s.Total != 3 {
+		t.Fatalf("status %s", rowcodec.EncodeStatus(s, nil))
 	}
-	if w.exists(conch.Key).GetUID() == before || w.exists(conf.Key).GetUID() != beside {
-		t.Fatal("the shell was to be made anew, and the other object to be left alone")
+	if w.expectExists(conch.Key).GetUID() == before || w.expectExists(conf.Key).GetUID() != beside {
+		t.Fatal("the shell was to be created again, and the other object to be left alone")
 	}
 
-	w.upsert(withTombstones(manifest("b1", 2, crd, conf), tombstone(conch)))
-	w.status("b1", func(s atoll.RowStatus) bool { return len(s.Gone) == 1 })
-	w.absent(conch.Key)
+	w.storeManifest(withTombstones(newManifest("b1", 2, crd, conf), tombstoneOf(conch)))
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return len(s.DoneTombstones) == 1 })
+	w.expectAbsent(conch.Key)
 }
 
 // Without its state the agent knows its objects by their labels, and what the hub
 // says again makes it whole.
 func TestStateDeletedByHand(t *testing.T) {
 	w := newWorld(t)
-	conf, web := w.item("t-conf", configMap), w.item("t-web", deployment)
-	m := manifest("b1", 1, conf, web)
-	w.upsert(m)
-	w.ready("b1", 1)
-	before := w.exists(web.Key)
+	conf, web := w.newItem("t-conf", configMap), w.newItem("t-web", deployment)
+	m := newManifest("b1", 1, conf, web)
+	w.storeManifest(m)
+	w.waitForReady("b1", 1)
+	before := w.expectExists(web.Key)
 	t.Run("while it runs", func(t *testing.T) {
 		w.forgetState()
-		next := manifest("b1", 2, w.item("t-conf", strings.ReplaceAll(configMap, `"1"`, `"2"`)), web)
-		w.upsert(next)
-		w.ready("b1", 2)
+		next := newManifest("b1", 2, w.newItem("t-conf", strings.ReplaceAll(configMap, `"1"`, `"2"`)), web)
+		w.storeManifest(next)
+		w.waitForReady("b1", 2)
 	})
 	t.Run("while it is down", func(t *testing.T) {
 		w.stop()
 		w.forgetState()
 		w.start()
-		w.holds("nothing is deleted", 300*time.Millisecond, func() (bool, string) { return w.get(conf.Key) != nil, "it is gone" })
-		w.upsert(withTombstones(manifest("b1", 3, web), tombstone(conf)))
-		w.ready("b1", 3)
-		w.absent(conf.Key)
-		if after := w.exists(web.Key); after.GetUID() != before.GetUID() || after.GetGeneration() != before.GetGeneration() {
+		w.expectHolds("nothing is deleted", 300*time.Millisecond, func() (bool, string) { return w.get(conf.Key) != nil, "it is gone" })
+		w.storeManifest(withTombstones(newManifest("b1", 3, web), tombstoneOf(conf)))
+		w.waitForReady("b1", 3)
+		w.expectAbsent(conf.Key)
+		if after := w.expectExists(web.Key); after.GetUID() != before.GetUID() || after.GetGeneration() != before.GetGeneration() {
 			t.Fatal("the deployment was touched")
 		}
 	})
@@ -182,8 +185,8 @@ func TestStateDeletedByHand(t *testing.T) {
 		w.stop()
 		w.forgetState()
 		w.start()
-		w.upsert(remove("b1", 4))
-		w.removed("b1")
-		w.absent(web.Key)
+		w.storeManifest(remove("b1", 4))
+		w.waitForRemoval("b1")
+		w.expectAbsent(web.Key)
 	})
 }

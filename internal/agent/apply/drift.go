@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 const (
@@ -23,17 +24,17 @@ type drift struct {
 	by     string
 }
 
-// note adds a correction and tells whether it is one too many.
-func (d *drift) note(now time.Time, fields []string, by string) bool {
+// recordCorrection adds a correction and reports whether there are too many.
+func (d *drift) recordCorrection(now time.Time, fields []string, by string) bool {
 	d.at = slices.DeleteFunc(d.at, func(t time.Time) bool { return now.Sub(t) > fightWindow })
 	d.at, d.fields, d.by = append(d.at, now), fields, by
 	return len(d.at) > fightAfter
 }
 
-// correct applies the item again because a field of ours was changed.
-func (e *Engine) correct(ctx context.Context, p plan) *Failure {
+// correctDrift applies the item again because a field of ours was changed.
+func (e *Engine) correctDrift(ctx context.Context, p plan) *Failure {
 	before, was := p.view, p.hasView
-	res, failure := e.resource(ctx, p.Key, p.Item.APIVersion)
+	res, failure := e.resourceFor(ctx, p.Key, p.Item.APIVersion)
 	if failure != nil {
 		return failure
 	}
@@ -46,19 +47,19 @@ func (e *Engine) correct(ctx context.Context, p plan) *Failure {
 	if !was || before.Version == after.Version {
 		return nil
 	}
-	fields, by := observe.Lost(after.Fields, before.Fields, 3), "somebody"
+	fields, by := observe.LostFields(after.Fields, before.Fields, 3), "another manager"
 	if n := len(before.Others); n > 0 {
 		by = before.Others[n-1]
 	}
-	e.o.Metrics.corrected()
+	e.o.Metrics.countCorrection()
 	e.o.Log.Info("corrected", "object", p.Key, "fields", fields, "changedBy", by)
-	d := &e.task(p.Key).drift
-	if !d.note(time.Now(), fields, by) {
+	d := &e.ensureTask(p.Key).drift
+	if !d.recordCorrection(time.Now(), fields, by) {
 		return nil
 	}
 	return &Failure{
-		Reason: ReasonDriftFight, Waits: true, First: 15 * time.Second, Most: 5 * time.Minute,
-		Message: cut(fmt.Sprintf("%s changed %s again after each of %d corrections: stop that writer, or take the field out of the template",
+		Reason: atoll.ReasonDriftFight, Waits: true, First: 15 * time.Second, Most: 5 * time.Minute,
+		Message: truncateText(fmt.Sprintf("%s changed %s again after each of %d corrections: stop that writer, or take the field out of the template",
 			d.by, orField(d.fields), len(d.at))),
 	}
 }

@@ -17,33 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
-// The reasons of failures and waits.
-const (
-	ReasonNotServed      = "NotServed"
-	ReasonSilent         = "APISilent"
-	ReasonConflict       = "Conflict"
-	ReasonInvalid        = "Invalid"
-	ReasonDenied         = "AdmissionDenied"
-	ReasonForbidden      = "Forbidden"
-	ReasonPolicy         = atoll.DeniedByPolicy
-	ReasonTooLarge       = "TooLarge"
-	ReasonNoNamespace    = "NamespaceMissing"
-	ReasonNamespaceEnds  = "NamespaceTerminating"
-	ReasonUnavailable    = "MemberUnavailable"
-	ReasonFailed         = "ApplyFailed"
-	ReasonNotEstablished = "NotEstablished"
-	ReasonTerminating    = "Terminating"
-	ReasonForeign        = "ForeignObjects"
-	ReasonWaits          = "WaitsForObjects"
-	ReasonDriftFight     = "DriftFight"
-	ReasonNotHolder      = "NotLeaseHolder"
-)
-
-// Failure says why an object is not as it should be.
+// Failure returns why an object is not as it should be.
 type Failure struct {
-	Reason, Message string
+	Reason  atoll.Reason
+	Message string
 	// Waits: nothing is wrong, something has to happen first.
 	Waits bool
 	// Transport: the member did not answer.
@@ -52,9 +32,9 @@ type Failure struct {
 	First, Most time.Duration
 }
 
-// delay until the next try, after n failures in a row: doubled each time, and
+// retryDelay returns the delay until the next try, after n failures in a row: doubled each time, and
 // spread by a quarter.
-func (f *Failure) delay(n int) time.Duration {
+func (f *Failure) retryDelay(n int) time.Duration {
 	first, most := f.First, f.Most
 	if first == 0 {
 		first = time.Second
@@ -72,42 +52,42 @@ func (f *Failure) delay(n int) time.Duration {
 // maxText bounds messages that go into reports.
 const maxText = 256
 
-// explain turns an error of the member's API into what people read.
-func explain(err error, key atoll.ItemKey) *Failure {
+// failureFromError turns an error of the member's API into what people read.
+func failureFromError(err error, key atoll.ItemKey) *Failure {
 	status := apierrors.APIStatus(nil)
-	f := &Failure{Reason: ReasonFailed}
+	f := &Failure{Reason: atoll.ReasonApplyFailed}
 	switch {
-	case transport(err):
-		f = &Failure{Reason: ReasonUnavailable, Transport: true, Most: 10 * time.Second}
+	case isTransportError(err):
+		f = &Failure{Reason: atoll.ReasonMemberUnavailable, Transport: true, Most: 10 * time.Second}
 	case !errors.As(err, &status):
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		f = &Failure{Reason: ReasonNamespaceEnds, Waits: true, Most: 10 * time.Second}
+		f = &Failure{Reason: atoll.ReasonNamespaceTerminating, Waits: true, Most: 10 * time.Second}
 		f.Message = fmt.Sprintf("namespace %s is being deleted in the member: waiting for its end", key.Namespace)
 		return f
 	case apierrors.IsInvalid(err):
-		f.Reason = ReasonInvalid
+		f.Reason = atoll.ReasonInvalid
 	case strings.Contains(err.Error(), "admission webhook") || strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
-		f.Reason = ReasonDenied
+		f.Reason = atoll.ReasonAdmissionDenied
 	case apierrors.IsForbidden(err):
-		f.Reason = ReasonForbidden
+		f.Reason = atoll.ReasonForbidden
 	case apierrors.IsRequestEntityTooLargeError(err):
-		f.Reason = ReasonTooLarge
+		f.Reason = atoll.ReasonTooLarge
 	case apierrors.IsConflict(err):
-		f.Reason = ReasonConflict
-	case apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces":
-		f.Reason, f.Most = ReasonNoNamespace, 10*time.Second
+		f.Reason = atoll.ReasonConflict
+	case isNamespaceMissing(err, status):
+		f.Reason, f.Most = atoll.ReasonNamespaceMissing, 10*time.Second
 	case apierrors.IsNotFound(err):
-		f.Reason, f.Most = ReasonNotServed, 5*time.Minute
+		f.Reason, f.Most = atoll.ReasonNotServed, 5*time.Minute
 	}
-	f.Message = text(err, status, key)
+	f.Message = errorText(err, status, key)
 	return f
 }
 
-// text of the error. Values of Secrets never get into it.
-func text(err error, status apierrors.APIStatus, key atoll.ItemKey) string {
+// errorText returns the text of the error. Values of Secrets never get into it.
+func errorText(err error, status apierrors.APIStatus, key atoll.ItemKey) string {
 	if apierrors.IsForbidden(err) {
-		if advice := unauthorized(err.Error()); advice != "" {
-			return cut(advice)
+		if advice := missingRightAdvice(err.Error()); advice != "" {
+			return truncateText(advice)
 		}
 	}
 	if key.Group == "" && key.Kind == "Secret" && status != nil {
@@ -117,13 +97,18 @@ func text(err error, status apierrors.APIStatus, key atoll.ItemKey) string {
 				fields = append(fields, c.Field)
 			}
 		}
-		return cut(fmt.Sprintf("the member refuses the Secret: %s %s", status.Status().Reason, strings.Join(fields, ", ")))
+		return truncateText(fmt.Sprintf("the member refuses the Secret: %s %s", status.Status().Reason, strings.Join(fields, ", ")))
 	}
-	return cut(err.Error())
+	return truncateText(err.Error())
 }
 
-// transport tells whether the member did not answer, or not now.
-func transport(err error) bool {
+// isNamespaceMissing reports whether the member has no such namespace.
+func isNamespaceMissing(err error, status apierrors.APIStatus) bool {
+	return apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+// isTransportError reports whether the member did not answer, or refused temporarily.
+func isTransportError(err error) bool {
 	var netErr net.Error
 	var urlErr *url.Error
 	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded) ||
@@ -132,15 +117,11 @@ func transport(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err)
 }
 
-func cut(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) <= maxText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxText-3], "") + "…"
+func truncateText(s string) string {
+	return phrase.TruncateText(strings.Join(strings.Fields(s), " "), maxText)
 }
 
-// isUID tells whether the error says that the object's UID is another one.
+// isUID reports whether the error means that the object has another UID.
 func isUID(err error) bool {
 	if apierrors.IsConflict(err) {
 		return !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/kinds"
 )
 
 // replicas is the field that HPAs own.
@@ -29,17 +29,17 @@ func isHPA(key atoll.ItemKey) bool {
 // far, while an HPA of the namespace that may have scaled the object is not yet
 // gone, or does not yet have its new target: taken back before, they would go to and
 // fro. The caller holds mu.
-func (e *Engine) stillScaled(r *claims.Record, left []string) []string {
+func (e *Engine) stillScaled(r *ownership.Record, left []string) []string {
 	if !slices.Contains(r.Left, replicas) || slices.Contains(left, replicas) {
 		return left
 	}
-	for _, key := range e.book.Inside(r.Key.Namespace) {
+	for _, key := range e.book.KeysInNamespace(r.Key.Namespace) {
 		if !isHPA(key) {
 			continue
 		}
 		switch s := e.book.Next(key); s.Verb {
-		case claims.Delete, claims.Release, claims.Replace, claims.Search:
-		case claims.Apply:
+		case ownership.Delete, ownership.Release, ownership.Replace, ownership.Search:
+		case ownership.Apply:
 			if s.Record.UID == "" {
 				continue
 			}
@@ -56,18 +56,18 @@ func (e *Engine) stillScaled(r *claims.Record, left []string) []string {
 // takeBackFrom lets the fields be looked at that were left in the HPA's namespace,
 // after something was done about the HPA. The caller holds mu.
 func (e *Engine) takeBackFrom(hpa atoll.ItemKey) {
-	for _, key := range e.book.Inside(hpa.Namespace) {
+	for _, key := range e.book.KeysInNamespace(hpa.Namespace) {
 		if r, _ := e.book.Record(key); len(r.Left) > 0 {
-			e.soon(key)
+			e.markDueUnlessBackingOff(key)
 		}
 	}
 }
 
-// left lists the fields of the item that the member owns: those that the hub
+// memberOwnedFields lists the fields of the item that the member owns: those that the hub
 // names, and the replicas of what an HPA of some manifest scales. The caller
 // holds mu.
-func (e *Engine) left(item *atoll.Rendered) []string {
-	out := slices.Clone(item.Leave)
+func (e *Engine) memberOwnedFields(item *atoll.RenderedItem) []string {
+	out := slices.Clone(item.MemberOwned)
 	for _, targets := range e.scaled {
 		if targets[item.Key] && !slices.Contains(out, replicas) {
 			out = append(out, replicas)
@@ -77,15 +77,15 @@ func (e *Engine) left(item *atoll.Rendered) []string {
 	return out
 }
 
-// rescale notes what the HPAs of a holding target, and gives the keys whose left
+// updateAutoscaledFields notes what the HPAs of a holding target, and gives the keys whose left
 // fields may have changed. The caller holds mu.
-func (e *Engine) rescale(h claims.Holding) []atoll.ItemKey {
+func (e *Engine) updateAutoscaledFields(h ownership.Holding) []atoll.ItemKey {
 	uid, now := h.Manifest.Bundle, map[atoll.ItemKey]bool{}
 	for _, key := range e.book.ClaimedBy(uid) {
 		if !isHPA(key) {
 			continue
 		}
-		item := e.book.Content(uid, key)
+		item := e.book.ContentFor(uid, key)
 		if item == nil {
 			continue
 		}
@@ -93,7 +93,7 @@ func (e *Engine) rescale(h claims.Holding) []atoll.ItemKey {
 		if json.Unmarshal(item.Object, &hpa.Object) != nil {
 			continue
 		}
-		if gk, name, ok := interpret.Scaled(&hpa); ok {
+		if gk, name, ok := kinds.AutoscalerTarget(&hpa); ok {
 			now[atoll.ItemKey{Group: gk.Group, Kind: gk.Kind, Namespace: key.Namespace, Name: name}] = true
 		}
 	}
@@ -111,24 +111,24 @@ func (e *Engine) rescale(h claims.Holding) []atoll.ItemKey {
 	return keys
 }
 
-// handOver gives the live values of fields to the handover manager, so that they
+// handOver assigns the live values of fields to the handover manager, so that they
 // stay as they are when we drop the fields. The resource version guards against a
 // value that changes in between.
 func (e *Engine) handOver(ctx context.Context, p plan, res member.Resource, paths []string) *Failure {
 	for range 20 {
 		live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 		if apierrors.IsNotFound(err) || err == nil && string(live.GetUID()) != p.Record.UID {
-			e.again(p.Key)
-			return &Failure{Reason: ReasonFailed, Message: "the object changed while its fields were handed over", First: 100 * time.Millisecond}
+			e.scheduleRecheck(p.Key)
+			return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while its fields were handed over", First: 100 * time.Millisecond}
 		}
 		if err != nil {
-			return explain(err, p.Key)
+			return failureFromError(err, p.Key)
 		}
-		patch := stub(live)
+		patch := identityOnly(live)
 		_ = unstructured.SetNestedField(patch, live.GetResourceVersion(), "metadata", "resourceVersion")
 		found := false
 		for _, path := range paths {
-			found = copyPath(patch, live.Object, pointer(path)) || found
+			found = copyPath(patch, live.Object, splitJSONPointer(path)) || found
 		}
 		if !found {
 			return nil
@@ -139,10 +139,10 @@ func (e *Engine) handOver(ctx context.Context, p plan, res member.Resource, path
 			return nil
 		}
 		if !apierrors.IsConflict(err) {
-			return explain(err, p.Key)
+			return failureFromError(err, p.Key)
 		}
 	}
-	return &Failure{Reason: ReasonConflict, Waits: true, Message: "the object changes too fast to hand its fields over; tried again"}
+	return &Failure{Reason: atoll.ReasonConflict, Waits: true, Message: "the object changes too fast to hand its fields over; tried again"}
 }
 
 // takeBack drops what the handover manager still holds of fields that are ours
@@ -153,12 +153,12 @@ func (e *Engine) takeBack(ctx context.Context, p plan, res member.Resource, obj 
 	if !back || !held {
 		return nil
 	}
-	patch := stub(obj)
+	patch := identityOnly(obj)
 	for _, path := range p.left {
-		copyPath(patch, obj.Object, pointer(path))
+		copyPath(patch, obj.Object, splitJSONPointer(path))
 	}
 	if err := e.handoverApply(ctx, p, res, patch); err != nil {
-		return explain(err, p.Key)
+		return failureFromError(err, p.Key)
 	}
 	return nil
 }
@@ -175,8 +175,8 @@ func (e *Engine) handoverApply(ctx context.Context, p plan, res member.Resource,
 	return err
 }
 
-// stub names the object and says nothing about it.
-func stub(obj *unstructured.Unstructured) map[string]any {
+// identityOnly returns the object with nothing but its identity.
+func identityOnly(obj *unstructured.Unstructured) map[string]any {
 	meta := map[string]any{"name": obj.GetName(), "uid": string(obj.GetUID())}
 	if ns := obj.GetNamespace(); ns != "" {
 		meta["namespace"] = ns
@@ -184,8 +184,8 @@ func stub(obj *unstructured.Unstructured) map[string]any {
 	return map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "metadata": meta}
 }
 
-// pointer splits a JSON Pointer.
-func pointer(path string) []string {
+// splitJSONPointer splits a JSON Pointer.
+func splitJSONPointer(path string) []string {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, p := range parts {
 		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")

@@ -24,15 +24,15 @@ import (
 // theAgent is the ServiceAccount of deploy/agent.yaml.
 const theAgent = "system:serviceaccount:atoll-system:atoll-agent"
 
-// install in the shared member, as `atoll join` does, what of a manifest is about rights and
+// installManifest in the shared member, as `atoll join` does, what of a manifest is about rights and
 // wanted.
-func install(t *testing.T, manifest []byte, want func(*unstructured.Unstructured) bool) {
+func installManifest(t *testing.T, manifest []byte, want func(*unstructured.Unstructured) bool) {
 	t.Helper()
-	client, err := member.New(agenttest.Config())
+	client, err := member.New(agenttest.MemberConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Discover(t.Context()); err != nil {
+	if _, err := client.DiscoverAPIs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
@@ -50,12 +50,12 @@ func install(t *testing.T, manifest []byte, want func(*unstructured.Unstructured
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, ok := client.APIs().Lookup(u.GroupVersionKind())
+		res, ok := client.APIs().LookupKind(u.GroupVersionKind())
 		if !ok {
 			t.Fatalf("the member does not serve %s", u.GroupVersionKind())
 		}
 		yes := true
-		at := client.Dynamic().Resource(res.GroupVersionResource)
+		at := client.DynamicClient().Resource(res.GroupVersionResource)
 		if _, err := at.Namespace(u.GetNamespace()).Patch(t.Context(), u.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "join", Force: &yes}); err != nil {
 			t.Fatal(err)
 		}
@@ -66,40 +66,40 @@ func install(t *testing.T, manifest []byte, want func(*unstructured.Unstructured
 // for them to its end. For what they do not allow it is said which rule to add, and when that
 // is there, it is applied.
 func TestTheRightsOfAnAgentByDefault(t *testing.T) {
-	agenttest.Need(t)
-	install(t, deploy.Agent, func(*unstructured.Unstructured) bool { return true })
+	agenttest.SkipIfShort(t)
+	installManifest(t, deploy.Agent, func(*unstructured.Unstructured) bool { return true })
 	awaitRights(t)
 	w := newWorldAs(t, theAgent)
 	a := w.configMap("a", "x")
-	web := w.item("u1", `
+	web := w.newItem("u1", `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
 spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: web:1}]}}}`)
-	role := w.cluster("u2", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+w.ns+"}\nrules: [{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}]")
-	w.upsert(manifest("b1", 1, a, web, role))
-	w.exists(a.Key)
-	w.exists(web.Key)
-	w.status("b1", func(s atoll.RowStatus) bool {
+	role := w.newClusterItem("u2", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+w.ns+"}\nrules: [{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}]")
+	w.storeManifest(newManifest("b1", 1, a, web, role))
+	w.expectExists(a.Key)
+	w.expectExists(web.Key)
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool {
 		it, ok := saidOf(s, role.Key)
-		return ok && it.Error && it.Reason == ReasonForbidden && strings.Contains(it.Message, "clusterroles.rbac.authorization.k8s.io: its administrator installs it again by atoll join --allow rbac")
+		return ok && it.Error && it.Reason == atoll.ReasonForbidden && strings.Contains(it.Message, "clusterroles.rbac.authorization.k8s.io: its administrator installs it again by atoll join --allow rbac")
 	})
-	install(t, deploy.AgentAllow, func(u *unstructured.Unstructured) bool { return u.GetLabels()[deploy.LabelAllow] == "rbac" })
-	w.exists(role.Key)
+	installManifest(t, deploy.AgentAllow, func(u *unstructured.Unstructured) bool { return u.GetLabels()[deploy.LabelAllow] == "rbac" })
+	w.expectExists(role.Key)
 
-	m := manifest("b1", 2, a, web, role)
+	m := newManifest("b1", 2, a, web, role)
 	m.Remove, m.DeletedNamespaces = true, []string{w.ns}
-	w.upsert(m)
-	w.status("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
+	w.storeManifest(m)
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
 	for _, key := range []atoll.ItemKey{a.Key, web.Key, role.Key, {Kind: "Namespace", Name: w.ns}} {
-		w.absent(key)
+		w.expectAbsent(key)
 	}
 }
 
 // awaitRights until the member has added up what the agent may do.
 func awaitRights(t *testing.T) {
 	t.Helper()
-	config := agenttest.Config()
+	config := agenttest.MemberConfig()
 	config.Impersonate.UserName = theAgent
 	client, err := member.New(config)
 	if err != nil {
@@ -107,8 +107,8 @@ func awaitRights(t *testing.T) {
 	}
 	w := &world{t: t}
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	w.eventually("the agent has its rights", func() (bool, string) {
-		_, err := client.Dynamic().Resource(pods).List(context.WithoutCancel(t.Context()), metav1.ListOptions{Limit: 1})
+	w.waitUntil("the agent has its rights", func() (bool, string) {
+		_, err := client.DynamicClient().Resource(pods).List(context.WithoutCancel(t.Context()), metav1.ListOptions{Limit: 1})
 		return err == nil, ""
 	})
 }

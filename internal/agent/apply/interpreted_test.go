@@ -10,23 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
-// watching notes which kinds are listed and watched anew.
+// watching records which kinds are listed and watched again.
 type watching struct {
 	memory
 	again []string
 }
 
-func (w *watching) Again(_, kind string) { w.again = append(w.again, kind) }
+func (w *watching) RelistKind(_, kind string) { w.again = append(w.again, kind) }
 
-// taught gives what a member gets of an interpreter that says of all objects of the kind that
-// they are as the message says.
-func taught(target v1alpha1.InterpreterTarget, message string) []atoll.Interpreter {
+// newInterpreters returns a member's interpreters for a target, which report every object with
+// that message.
+func newInterpreters(target v1alpha1.InterpreterTarget, message string) []atoll.Interpreter {
 	i := &v1alpha1.ResourceInterpreter{Spec: v1alpha1.ResourceInterpreterSpec{
 		Target: target,
 		Health: &v1alpha1.InterpreterRule{CEL: "{'status': 'Degraded', 'message': '" + message + "'}"},
@@ -36,8 +36,8 @@ func taught(target v1alpha1.InterpreterTarget, message string) []atoll.Interpret
 	return script.ForMember(script.NewLibrary([]*v1alpha1.ResourceInterpreter{i}).ForContent([]schema.GroupVersionKind{gvk}))
 }
 
-// What an interpreter says of the objects of one Bundle costs those objects, not all of the
-// kind: many Bundles may hear of it.
+// New interpreters of one Bundle cost that Bundle's objects, not all objects of the kind: many
+// Bundles may get them.
 func TestInterpretersCostTheObjectsOfTheirBundle(t *testing.T) {
 	key := atoll.ItemKey{Group: "example.io", Kind: "Sprocket", Namespace: "shop", Name: "s"}
 	const path = "/apis/example.io/v1/namespaces/shop/sprockets/s"
@@ -53,28 +53,28 @@ func TestInterpretersCostTheObjectsOfTheirBundle(t *testing.T) {
 			"name": "s", "namespace": "shop", "uid": "o1", "resourceVersion": "7", "labels": map[string]any{atoll.LabelBundleUID: "b1"},
 		}})
 	})
-	item := atoll.Rendered{Key: key, APIVersion: "example.io/v1", UID: "t1", Hash: "h", Object: json.RawMessage(`{"metadata":{}}`)}
-	m := manifest("b1", 1, item)
-	e := engineOn(t, api, claims.Record{
+	item := atoll.RenderedItem{Key: key, APIVersion: "example.io/v1", UID: "t1", Hash: "h", Object: json.RawMessage(`{"metadata":{}}`)}
+	m := newManifest("b1", 1, item)
+	e := engineOn(t, api, ownership.Record{
 		Key: key, APIVersion: "example.io/v1", UID: "o1", Template: "t1", Owner: "b1", Label: "b1", Applied: "h", Chosen: true,
-		Claims: map[string]claims.Claim{"b1": {State: claims.Wanted, Template: "t1"}},
+		Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t1"}},
 	}, m)
 	watch := &watching{}
 	e.o.Watch = watch
 	upsert := func(m atoll.Manifest) {
 		t.Helper()
-		if err := e.Upsert(t.Context(), m, store.Position{}); err != nil {
+		if err := e.UpsertManifest(t.Context(), m, store.Position{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, message := range []string{"first", "second"} {
-		m.Generation, m.Interpreters = int64(2+i), taught(v1alpha1.InterpreterTarget{Group: "example.io", Kinds: []string{"Sprocket"}}, message)
+		m.Generation, m.Interpreters = int64(2+i), newInterpreters(v1alpha1.InterpreterTarget{Group: "example.io", Kinds: []string{"Sprocket"}}, message)
 		upsert(m)
-		keys, _ := e.take(time.Now())
+		keys, _ := e.takeDueKeys(time.Now())
 		if !slices.Contains(keys, key) {
-			t.Fatalf("nobody looks at the object, but at %v", keys)
+			t.Fatalf("the object is not judged, but %v is", keys)
 		}
-		e.finish(t.Context(), key, e.work(t.Context(), key))
+		e.finishWork(t.Context(), key, e.workOnKey(t.Context(), key))
 		if v, ok := e.viewOf(key); !ok || v.Health != atoll.Degraded || v.Message != message {
 			t.Errorf("it is %s (%s), and the interpreter says %s", v.Health, v.Message, message)
 		}
@@ -83,7 +83,7 @@ func TestInterpretersCostTheObjectsOfTheirBundle(t *testing.T) {
 		}
 	}
 	// Bundles that are new have nothing to be looked at.
-	other := manifest("b2", 1, item)
+	other := newManifest("b2", 1, item)
 	other.Items[0].Key.Name, other.Interpreters = "r", m.Interpreters
 	upsert(other)
 	if gets != 2 || len(watch.again) > 0 {
@@ -91,21 +91,21 @@ func TestInterpretersCostTheObjectsOfTheirBundle(t *testing.T) {
 	}
 }
 
-// A kind of which only metadata was watched is watched anew once, whoever hears of it.
+// A kind that was watched by metadata is watched again once, however many Bundles need it.
 func TestWhatIsInterpretedIsWatchedWholeOnce(t *testing.T) {
-	e := engineOn(t, &partial{versions: map[string]bool{}}, claims.Record{}, manifest("b0", 1))
+	e := engineOn(t, &partial{versions: map[string]bool{}}, ownership.Record{}, newManifest("b0", 1))
 	watch := &watching{}
 	e.o.Watch = watch
 	for _, bundle := range []string{"b1", "b2", "b3"} {
-		m := manifest(bundle, 1, atoll.Rendered{
+		m := newManifest(bundle, 1, atoll.RenderedItem{
 			Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: bundle}, APIVersion: "v1", UID: bundle, Hash: "h", Object: json.RawMessage(`{}`),
 		})
-		m.Interpreters = taught(v1alpha1.InterpreterTarget{Kinds: []string{"ConfigMap"}}, "so")
-		if err := e.Upsert(t.Context(), m, store.Position{}); err != nil {
+		m.Interpreters = newInterpreters(v1alpha1.InterpreterTarget{Kinds: []string{"ConfigMap"}}, "so")
+		if err := e.UpsertManifest(t.Context(), m, store.Position{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !slices.Equal(watch.again, []string{"ConfigMap"}) {
-		t.Errorf("watched anew: %v", watch.again)
+		t.Errorf("watched again: %v", watch.again)
 	}
 }

@@ -12,73 +12,71 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/agent/claims"
-	"atoll.dev/atoll/internal/agent/pause"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/pause"
 )
 
 const (
 	// leaveLook is how often Leave looks how far it is.
 	leaveLook = 100 * time.Millisecond
-	// leaveTell is how long something keeps Leave from going on before that is told: most of
-	// what does so is on its way.
+	// leaveTell is how long a blocker keeps ReleaseAll waiting before it is reported: most
+	// blockers end earlier.
 	leaveTell = 2 * time.Second
 )
 
-// waiting tells what keeps Leave from going on, when it has for leaveTell, and when it does
-// not any more; also when nothing has for that long, since of what was told before nobody here
-// knows.
+// waiting reports the blocker of ReleaseAll after leaveTell, and its end. It also reports that
+// nothing blocks for that long, because the reports of an earlier session are unknown here.
 type waiting struct {
 	tell      func(why string)
 	why, told string
-	said      bool // anything was told
+	reported  bool // a report was sent
 	since     time.Time
 }
 
-// on something; "": on nothing.
-func (w *waiting) on(why string) {
+// setReason sets what Leave waits for; "": nothing.
+func (w *waiting) setReason(why string) {
 	if w.since.IsZero() || why != w.why {
 		w.why, w.since = why, time.Now()
 	}
-	if w.said && w.why == w.told {
+	if w.reported && w.why == w.told {
 		return
 	}
-	if w.said && w.why == "" || time.Since(w.since) >= leaveTell {
-		w.told, w.said = w.why, true
+	if w.reported && w.why == "" || time.Since(w.since) >= leaveTell {
+		w.told, w.reported = w.why, true
 		w.tell(w.why)
 	}
 }
 
-// Leave lets go of all that is held, since the hub's cluster leaves the fleet, and forgets
-// it: what the hub ordered to be removed before goes on being removed, all else stays
-// where it is, with a note of its template. Namespaces that the agent made are removed
-// where clean says so and nothing is in them that Atoll did not make; else they stay, too.
-// left lists those, with the reason. waits is told what keeps it, once that lasts, and "" when
-// nothing does any more, or has from the beginning for as long; it must not block. It returns when nothing is held any more, or with
-// the error of ctx or of the member's store; called again it goes on.
-func (e *Engine) Leave(ctx context.Context, clean bool, waits func(why string)) (left []string, err error) {
+// ReleaseAll releases everything that is held, because the hub's cluster leaves the fleet, and
+// forgets it. Ordered removals continue. Everything else stays, with a note of its template. With
+// clean, namespaces that the agent made are deleted when nothing else is in them. Otherwise they
+// stay, and left lists them with the reason. waits is called with a lasting blocker, and with ""
+// at its end or when nothing blocks for as long; it must not block. ReleaseAll returns when
+// nothing is held, or with the error of ctx or of the member's store. A repeated call continues.
+func (e *Engine) ReleaseAll(ctx context.Context, clean bool, waits func(why string)) (left []string, err error) {
 	w := &waiting{tell: waits}
 	for {
-		held := e.claiming()
+		held := e.claimingBundles()
 		if len(held) == 0 {
 			break
 		}
-		w.on(e.hindrance())
+		w.setReason(e.removalBlocker())
 		for _, bundle := range held {
 			if err := e.letGo(ctx, bundle); err != nil {
 				return nil, err
 			}
-			if err := e.Forget(ctx, bundle, time.Now()); err != nil {
+			if err := e.ForgetBundle(ctx, bundle, time.Now()); err != nil {
 				return nil, err
 			}
 		}
-		if !pause.For(ctx, leaveLook) {
+		if !pause.WaitFor(ctx, leaveLook) {
 			return nil, ctx.Err()
 		}
 	}
 	for _, ns := range e.madeNamespaces() {
-		w.on("")
+		w.setReason("")
 		why, err := e.leaveNamespace(ctx, ns, clean, w)
 		if err != nil {
 			return nil, err
@@ -87,19 +85,19 @@ func (e *Engine) Leave(ctx context.Context, clean bool, waits func(why string)) 
 			left = append(left, why)
 		}
 	}
-	w.on("")
+	w.setReason("")
 	return left, e.flush(ctx)
 }
 
-// claiming lists the Bundles that are held, and those of which only claims are.
-func (e *Engine) claiming() []string {
+// claimingBundles lists the Bundles that are held, and those of which only claims are.
+func (e *Engine) claimingBundles() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := map[string]bool{}
-	for _, uid := range e.book.Bundles() {
+	for _, uid := range e.book.BundleUIDs() {
 		all[uid] = true
 	}
-	for _, key := range e.book.Keys() {
+	for _, key := range e.book.RecordedKeys() {
 		r, _ := e.book.Record(key)
 		for uid := range r.Claims {
 			all[uid] = true
@@ -108,38 +106,38 @@ func (e *Engine) claiming() []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// hindrance is what keeps an object from going or being let go; "": nothing does.
-func (e *Engine) hindrance() (why string) {
+// removalBlocker is what keeps an object from going or being let go; "": nothing does.
+func (e *Engine) removalBlocker() (why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first := ""
 	for key, t := range e.tasks {
 		if t.failure != nil && (first == "" || key.String() < first) {
-			first, why = key.String(), key.Kind+" "+name(key)+": "+t.failure.Message
+			first, why = key.String(), key.Kind+" "+displayName(key)+": "+t.failure.Message
 		}
 	}
 	return why
 }
 
-// letGo of a Bundle that nobody ordered to be removed.
+// releaseBundle releases a Bundle without a removal order.
 func (e *Engine) letGo(ctx context.Context, bundle string) error {
 	e.mu.Lock()
 	m := atoll.Manifest{Bundle: bundle, Generation: 1}
-	if h := e.book.Holding(bundle); h != nil {
-		m = h.Manifest.Bare()
+	if h := e.book.HoldingOf(bundle); h != nil {
+		m = h.Manifest.WithoutParts()
 	}
 	e.mu.Unlock()
 	moved := func(t atoll.Tombstone) bool { return len(t.MovedTo) > 0 }
 	m.Tombstones = slices.Clone(m.Tombstones)
 	switch {
 	case !m.Remove:
-		m.Items, m.Remove, m.LeftBehind, m.Removal = nil, true, true, v1alpha1.RemoveOrphan
+		m.Items, m.Remove, m.ClusterDecommissioned, m.Removal = nil, true, true, v1alpha1.RemoveOrphan
 	case !slices.ContainsFunc(m.Tombstones, moved):
 		return nil
 	}
-	// What was to go over to another Bundle, which does not come any more, stays: as all of its
-	// own does, with the note, or though that was to go.
-	if m.LeftBehind {
+	// An object that was to move to another Bundle, which will not come, stays: as all others of
+	// its Bundle, with the note, even if that Bundle was to be removed.
+	if m.ClusterDecommissioned {
 		m.Tombstones = slices.DeleteFunc(m.Tombstones, moved)
 	}
 	for i := range m.Tombstones {
@@ -149,14 +147,14 @@ func (e *Engine) letGo(ctx context.Context, bundle string) error {
 	}
 	m.Interpreters, m.Namespaces, m.DeletedNamespaces = nil, nil, nil
 	m.Content = atoll.HashJSON(m)
-	return e.Upsert(ctx, m, store.Position{})
+	return e.UpsertManifest(ctx, m, store.Position{})
 }
 
 // madeNamespaces lists those that the agent made, sorted.
 func (e *Engine) madeNamespaces() (out []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, key := range e.book.Keys() {
+	for _, key := range e.book.RecordedKeys() {
 		if r, _ := e.book.Record(key); r.Implicit {
 			out = append(out, key.Name)
 		}
@@ -165,19 +163,19 @@ func (e *Engine) madeNamespaces() (out []string) {
 	return out
 }
 
-// leaveNamespace removes or lets go of a namespace that the agent made; why it stays,
-// where it should have gone.
+// leaveNamespace deletes or releases a namespace that the agent created. It returns why a
+// namespace stays that should be gone.
 func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *waiting) (why string, err error) {
-	key := claims.Namespace(ns)
+	key := ownership.NamespaceKey(ns)
 	if clean {
 		e.mu.Lock()
-		e.book.Part(ns, true)
-		e.due(key)
+		e.book.SetNamespaceParting(ns, true)
+		e.markDue(key)
 		e.mu.Unlock()
-		e.nudge()
+		e.wakeRun()
 		if why, err = e.awaitNamespace(ctx, key, w); err != nil {
 			e.mu.Lock()
-			e.book.Part(ns, false) // the hub may have taken it back
+			e.book.SetNamespaceParting(ns, false) // the hub may have taken it back
 			e.mu.Unlock()
 			return "", err
 		}
@@ -186,8 +184,8 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *w
 		}
 	}
 	e.mu.Lock()
-	e.book.Spare(ns)
-	p := plan{Step: claims.Step{Verb: claims.Release, Key: key}}
+	e.book.KeepNamespace(ns)
+	p := plan{Step: ownership.Step{Verb: ownership.Release, Key: key}}
 	p.Record, _ = e.book.Record(key)
 	p.Record.Template = implicitTemplate // the note by which it is known again
 	e.mu.Unlock()
@@ -196,8 +194,8 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *w
 		if failure == nil {
 			break
 		}
-		w.on(failure.Message)
-		if !pause.For(ctx, failure.delay(1)) {
+		w.setReason(failure.Message)
+		if !pause.WaitFor(ctx, failure.retryDelay(1)) {
 			return "", ctx.Err()
 		}
 	}
@@ -207,41 +205,41 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *w
 	return why, nil
 }
 
-// keepsNamespace are the reasons for which a namespace stays unless somebody acts.
-var keepsNamespace = []string{ReasonForeign, ReasonSilent, ReasonPolicy, ReasonForbidden, ReasonDenied}
+// keepsNamespace are the reasons for which a namespace stays until a person acts.
+var keepsNamespace = []atoll.Reason{atoll.ReasonForeignObjects, atoll.ReasonAPISilent, atoll.ReasonDeniedByPolicy, atoll.ReasonForbidden, atoll.ReasonAdmissionDenied}
 
-// awaitNamespace waits until it is gone, or until it is known why it stays.
+// awaitNamespace waits until the namespace is gone, or until the reason is known why it stays.
 func (e *Engine) awaitNamespace(ctx context.Context, key atoll.ItemKey, w *waiting) (why string, err error) {
 	looked, remains := time.Time{}, ""
 	for {
 		e.mu.Lock()
 		_, known := e.book.Record(key)
-		t, hinders, going := e.tasks[key], "", false
-		if t != nil && t.failure != nil {
-			hinders, going = t.failure.Message, t.failure.Reason == ReasonTerminating
-		}
-		if known && t != nil && t.failure != nil && slices.Contains(keepsNamespace, t.failure.Reason) {
-			why = t.failure.Message
+		failure := Failure{}
+		if f := e.failureOf(key); f != nil {
+			failure = *f
 		}
 		e.mu.Unlock()
-		if !known || why != "" {
-			return why, nil
+		if !known {
+			return "", nil
 		}
-		if going && time.Since(looked) >= leaveTell {
-			looked, remains = time.Now(), e.remains(ctx, key)
+		if failure.Message != "" && slices.Contains(keepsNamespace, failure.Reason) {
+			return failure.Message, nil
 		}
-		if hinders != "" {
-			w.on("Namespace " + key.Name + ": " + cmp.Or(remains, hinders))
+		if failure.Reason == atoll.ReasonTerminating && time.Since(looked) >= leaveTell {
+			looked, remains = time.Now(), e.namespaceTerminationReason(ctx, key)
 		}
-		if !pause.For(ctx, leaveLook) {
+		if failure.Message != "" {
+			w.setReason("Namespace " + key.Name + ": " + cmp.Or(remains, failure.Message))
+		}
+		if !pause.WaitFor(ctx, leaveLook) {
 			return "", fmt.Errorf("wait for namespace %s to go: %w", key.Name, ctx.Err())
 		}
 	}
 }
 
-// remains says what the member's namespace controller finds to keep a namespace from going; "":
-// it says nothing.
-func (e *Engine) remains(ctx context.Context, key atoll.ItemKey) string {
+// namespaceTerminationReason returns what blocks the deletion of a namespace, from the member's
+// namespace controller. Empty: the controller gives no reason.
+func (e *Engine) namespaceTerminationReason(ctx context.Context, key atoll.ItemKey) string {
 	live, err := e.o.Client.Get(ctx, namespaces, "", key.Name)
 	if err != nil {
 		return ""
@@ -254,5 +252,5 @@ func (e *Engine) remains(ctx context.Context, key atoll.ItemKey) string {
 			all = append(all, text)
 		}
 	}
-	return cut(strings.Join(all, "; "))
+	return truncateText(strings.Join(all, "; "))
 }

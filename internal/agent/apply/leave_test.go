@@ -8,22 +8,22 @@ import (
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
 var webKey = atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}
 
 // in the test's namespace.
-func (w *world) own(k atoll.ItemKey) atoll.ItemKey {
+func (w *world) claimKey(k atoll.ItemKey) atoll.ItemKey {
 	k.Namespace = w.ns
 	return k
 }
 
-// orphaned as the hub says it of a cluster that leaves the fleet.
-func orphaned(bundle string, generation int64) atoll.Manifest {
+// orphanManifest as the hub says it of a cluster that leaves the fleet.
+func orphanManifest(bundle string, generation int64) atoll.Manifest {
 	m := remove(bundle, generation)
-	m.Removal, m.LeftBehind = v1alpha1.RemoveOrphan, true
+	m.Removal, m.ClusterDecommissioned = v1alpha1.RemoveOrphan, true
 	return m
 }
 
@@ -34,18 +34,18 @@ func TestTakenUpAgain(t *testing.T) {
 		taken            bool
 	}{
 		{"same", "t-web", "", true},
-		{"edited meanwhile", "t-web", "replicas: 3", true},
+		{"edited during the removal", "t-web", "replicas: 3", true},
 		{"another hub", "t-other", "", true},
 		{"another hub differs", "t-other", "replicas: 3", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.upsert(manifest("b1", 1, w.item("t-web", deployment)))
-			w.ready("b1", 1)
-			uid := w.exists(w.own(webKey)).GetUID()
-			w.upsert(orphaned("b1", 2))
-			w.removed("b1")
-			live := w.exists(w.own(webKey))
+			w.storeManifest(newManifest("b1", 1, w.newItem("t-web", deployment)))
+			w.waitForReady("b1", 1)
+			uid := w.expectExists(w.claimKey(webKey)).GetUID()
+			w.storeManifest(orphanManifest("b1", 2))
+			w.waitForRemoval("b1")
+			live := w.expectExists(w.claimKey(webKey))
 			for label := range live.GetLabels() {
 				if strings.Contains(label, "atoll.dev/") {
 					t.Errorf("label %s is left on it", label)
@@ -57,7 +57,7 @@ func TestTakenUpAgain(t *testing.T) {
 					t.Errorf("%s still owns by %s: %s", f.Manager, f.Operation, fields)
 				}
 			}
-			if note := live.GetAnnotations()[claims.AnnotationLeftBehind]; note != "t-web" {
+			if note := live.GetAnnotations()[ownership.AnnotationLeftBehind]; note != "t-web" {
 				t.Errorf("its note is %q", note)
 			}
 			text := deployment
@@ -70,56 +70,56 @@ func TestTakenUpAgain(t *testing.T) {
 					t.Fatalf("the change is none: %s", deployment)
 				}
 			}
-			w.upsert(manifest("b2", 1, w.item(c.template, text)))
+			w.storeManifest(newManifest("b2", 1, w.newItem(c.template, text)))
 			if !c.taken {
-				w.reason("b2", ReasonConflict)
+				w.waitForReason("b2", atoll.ReasonConflict)
 				return
 			}
-			w.ready("b2", 1)
-			live = w.exists(w.own(webKey))
-			if live.GetUID() != uid || live.GetLabels()[atoll.LabelBundleUID] != "b2" || live.GetLabels()[claims.LabelAdopted] != "" || live.GetAnnotations()[claims.AnnotationLeftBehind] != "" {
+			w.waitForReady("b2", 1)
+			live = w.expectExists(w.claimKey(webKey))
+			if live.GetUID() != uid || live.GetLabels()[atoll.LabelBundleUID] != "b2" || live.GetLabels()[ownership.LabelAdopted] != "" || live.GetAnnotations()[ownership.AnnotationLeftBehind] != "" {
 				t.Errorf("taken up as %s, %v, %v; it was %s", live.GetUID(), live.GetLabels(), live.GetAnnotations(), uid)
 			}
 		})
 	}
 }
 
-// What policies orphan is let go of for good.
+// Objects that a policy orphans are released for good.
 func TestWhatAPolicyOrphansHasNoNote(t *testing.T) {
 	w := newWorld(t)
-	w.upsert(manifest("b1", 1, w.item("t-conf", configMap)))
-	w.ready("b1", 1)
+	w.storeManifest(newManifest("b1", 1, w.newItem("t-conf", configMap)))
+	w.waitForReady("b1", 1)
 	m := remove("b1", 2)
 	m.Removal = v1alpha1.RemoveOrphan
-	w.upsert(m)
-	w.removed("b1")
-	if note := w.exists(w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})).GetAnnotations()[claims.AnnotationLeftBehind]; note != "" {
+	w.storeManifest(m)
+	w.waitForRemoval("b1")
+	if note := w.expectExists(w.claimKey(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})).GetAnnotations()[ownership.AnnotationLeftBehind]; note != "" {
 		t.Errorf("its note is %q", note)
 	}
 }
 
-// What was handed over to the member stays as the member has it, and nobody owns it in our name.
+// Fields that were handed over stay as the member has them, without an owner in Atoll's name.
 func TestWhatWasHandedOverIsLetGoOf(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		t.Run(map[bool]string{false: "policy", true: "cluster"}[leaves], func(t *testing.T) {
 			w := newWorld(t)
-			w.upsert(manifest("b1", 1, w.webWith(2, 1)))
-			w.ready("b1", 1)
+			w.storeManifest(newManifest("b1", 1, w.webWith(2, 1)))
+			w.waitForReady("b1", 1)
 			web := w.webWith(2, 2)
-			web.Leave = []string{replicas}
-			w.upsert(manifest("b1", 2, web))
-			w.image(web.Key, "nginx:2")
-			if owns := w.owners(web.Key); !slices.Contains(owns, atoll.HandoverManager) {
+			web.MemberOwned = []string{replicas}
+			w.storeManifest(newManifest("b1", 2, web))
+			w.expectImage(web.Key, "nginx:2")
+			if owns := w.fieldManagers(web.Key); !slices.Contains(owns, atoll.HandoverManager) {
 				t.Fatalf("nothing was handed over: %q", owns)
 			}
-			w.scale(web.Key, 7)
-			m := orphaned("b1", 3)
-			m.LeftBehind = leaves
-			w.upsert(m)
-			w.removed("b1")
+			w.scaleObject(web.Key, 7)
+			m := orphanManifest("b1", 3)
+			m.ClusterDecommissioned = leaves
+			w.storeManifest(m)
+			w.waitForRemoval("b1")
 			w.hasReplicas(web.Key, 7)
-			for _, manager := range w.owners(web.Key) {
-				if manager == atoll.HandoverManager || manager == atoll.FieldManager && !leaves { // who owns the note
+			for _, manager := range w.fieldManagers(web.Key) {
+				if manager == atoll.HandoverManager || manager == atoll.FieldManager && !leaves { // the field manager of the note
 					t.Errorf("%s owns some of it", manager)
 				}
 			}
@@ -127,9 +127,9 @@ func TestWhatWasHandedOverIsLetGoOf(t *testing.T) {
 	}
 }
 
-// owners of the object's fields.
-func (w *world) owners(key atoll.ItemKey) (managers []string) {
-	for _, f := range w.exists(key).GetManagedFields() {
+// fieldManagers of the object's fields.
+func (w *world) fieldManagers(key atoll.ItemKey) (managers []string) {
+	for _, f := range w.expectExists(key).GetManagedFields() {
 		managers = append(managers, f.Manager)
 	}
 	return managers
@@ -148,41 +148,41 @@ func TestLeaving(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.upsert(manifest("b1", 1, w.item("t-conf", configMap)))
-			w.ready("b1", 1)
-			uid := w.exists(claims.Namespace(w.ns)).GetUID()
+			w.storeManifest(newManifest("b1", 1, w.newItem("t-conf", configMap)))
+			w.waitForReady("b1", 1)
+			uid := w.expectExists(ownership.NamespaceKey(w.ns)).GetUID()
 			if c.foreign {
-				w.make("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}")
+				w.createObject("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}")
 			}
 			if c.clean { // as the hub ordered before it says that the agent is to leave
-				w.upsert(remove("b1", 2))
-				w.removed("b1")
+				w.storeManifest(remove("b1", 2))
+				w.waitForRemoval("b1")
 			}
-			behind, err := w.Leave(t.Context(), c.clean, w.waits)
+			behind, err := w.ReleaseAll(t.Context(), c.clean, w.expectWait)
 			if err != nil || len(behind) != c.behind {
 				t.Fatalf("left behind: %q, %v", behind, err)
 			}
-			if held := w.Held(); len(held) > 0 {
+			if held := w.HeldBundles(); len(held) > 0 {
 				t.Errorf("still held: %v", held)
 			}
 			if !c.namespace {
-				w.absent(claims.Namespace(w.ns))
+				w.expectAbsent(ownership.NamespaceKey(w.ns))
 				return
 			}
-			ns := w.exists(claims.Namespace(w.ns))
-			if ns.GetDeletionTimestamp() != nil || ns.GetLabels()[atoll.LabelBundleUID] != "" || ns.GetLabels()[claims.LabelTemplateUID] != "" {
+			ns := w.expectExists(ownership.NamespaceKey(w.ns))
+			if ns.GetDeletionTimestamp() != nil || ns.GetLabels()[atoll.LabelBundleUID] != "" || ns.GetLabels()[ownership.LabelTemplateUID] != "" {
 				t.Errorf("the namespace: %v", ns.Object["metadata"])
 			}
 			if !c.clean {
-				conf := w.exists(w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"}))
+				conf := w.expectExists(w.claimKey(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"}))
 				if conf.GetLabels()[atoll.LabelBundleUID] != "" {
 					t.Errorf("the agent still holds %v", conf.Object["metadata"])
 				}
 			}
 			// It comes back: the namespace is known for the agent's own.
-			w.upsert(manifest("b2", 9, w.item("t-conf", configMap)))
-			w.ready("b2", 9)
-			if ns := w.exists(claims.Namespace(w.ns)); ns.GetUID() != uid || ns.GetLabels()[atoll.LabelBundleUID] != "b2" {
+			w.storeManifest(newManifest("b2", 9, w.newItem("t-conf", configMap)))
+			w.waitForReady("b2", 9)
+			if ns := w.expectExists(ownership.NamespaceKey(w.ns)); ns.GetUID() != uid || ns.GetLabels()[atoll.LabelBundleUID] != "b2" {
 				t.Errorf("the namespace when it is needed again: %v", ns.Object["metadata"])
 			}
 		})
@@ -193,86 +193,86 @@ func TestLeaving(t *testing.T) {
 // knows by labels alone.
 func TestLeavingGoesOnAfterAKill(t *testing.T) {
 	w := newWorld(t)
-	w.upsert(manifest("b1", 1, w.item("t-conf", configMap), w.item("t-web", deployment)))
-	w.ready("b1", 1)
+	w.storeManifest(newManifest("b1", 1, w.newItem("t-conf", configMap), w.newItem("t-web", deployment)))
+	w.waitForReady("b1", 1)
 	if err := w.letGo(t.Context(), "b1"); err != nil {
 		t.Fatal(err)
 	}
 	w.stop()
 	w.start()
-	if behind, err := w.Leave(t.Context(), true, w.waits); err != nil || len(behind) == 0 {
+	if behind, err := w.ReleaseAll(t.Context(), true, w.expectWait); err != nil || len(behind) == 0 {
 		t.Fatalf("left behind: %q, %v", behind, err) // its namespace, with what is orphaned in it
 	}
-	for _, key := range []atoll.ItemKey{w.own(webKey), w.own(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})} {
-		if live := w.exists(key); live.GetLabels()[atoll.LabelBundleUID] != "" || live.GetDeletionTimestamp() != nil {
+	for _, key := range []atoll.ItemKey{w.claimKey(webKey), w.claimKey(atoll.ItemKey{Kind: "ConfigMap", Name: "conf"})} {
+		if live := w.expectExists(key); live.GetLabels()[atoll.LabelBundleUID] != "" || live.GetDeletionTimestamp() != nil {
 			t.Errorf("%s: %v", key, live.Object["metadata"])
 		}
 	}
 	w.stop()
 	w.start()
-	if n := len(w.claiming()); n > 0 {
+	if n := len(w.claimingBundles()); n > 0 {
 		t.Errorf("%d bundles are still claimed after another start", n)
 	}
 }
 
-// What went over to a Bundle that never came stays, whether its own Bundle was to go or not. It is
-// known again where it stays with all that its cluster keeps.
+// An object that moved to a Bundle which never came stays, whether its own Bundle was to be
+// removed or not. It is adopted again where its cluster keeps everything.
 func TestLeavingWaitsForNoMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		then  func(bundle string, generation int64) atoll.Manifest
 		noted bool
 	}{
-		"stays": {func(bundle string, generation int64) atoll.Manifest { return manifest(bundle, generation) }, true},
+		"stays": {func(bundle string, generation int64) atoll.Manifest { return newManifest(bundle, generation) }, true},
 		"goes":  {remove, false},
-		"left":  {orphaned, true},
+		"left":  {orphanManifest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			conf := w.item("t-conf", configMap)
-			w.upsert(manifest("b1", 1, conf))
-			w.ready("b1", 1)
+			conf := w.newItem("t-conf", configMap)
+			w.storeManifest(newManifest("b1", 1, conf))
+			w.waitForReady("b1", 1)
 			m := c.then("b1", 2)
 			m.Tombstones = []atoll.Tombstone{{Key: conf.Key, UID: "t-conf", MovedTo: []string{"never"}}}
-			w.upsert(m)
+			w.storeManifest(m)
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			defer stop()
-			if _, err := w.Leave(ctx, false, w.waits); err != nil {
+			if _, err := w.ReleaseAll(ctx, false, w.expectWait); err != nil {
 				t.Fatal(err)
 			}
-			live := w.exists(conf.Key)
+			live := w.expectExists(conf.Key)
 			if live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
 				t.Errorf("it is left as %v", live.Object["metadata"])
 			}
-			if note := live.GetAnnotations()[claims.AnnotationLeftBehind]; (note == "t-conf") != c.noted {
+			if note := live.GetAnnotations()[ownership.AnnotationLeftBehind]; (note == "t-conf") != c.noted {
 				t.Errorf("its note is %q", note)
 			}
 		})
 	}
 }
 
-// What the hub ordered to be removed before goes, although it had no time to: only the rest stays.
+// An earlier removal order is carried out although it had no time yet: only the rest stays.
 func TestLeavingRemovesWhatWasOrderedBefore(t *testing.T) {
 	w := newWorld(t)
-	conf, web := w.item("t-conf", configMap), w.item("t-web", deployment)
-	w.upsert(manifest("b1", 1, conf, web))
-	w.ready("b1", 1)
-	w.fence(false) // nothing is deleted
-	m := manifest("b1", 2, web)
+	conf, web := w.newItem("t-conf", configMap), w.newItem("t-web", deployment)
+	w.storeManifest(newManifest("b1", 1, conf, web))
+	w.waitForReady("b1", 1)
+	w.holdFence(false) // nothing is deleted
+	m := newManifest("b1", 2, web)
 	m.Tombstones = []atoll.Tombstone{{Key: conf.Key, UID: "t-conf"}}
-	w.upsert(m)
+	w.storeManifest(m)
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	if _, err := w.Leave(ctx, false, w.waits); err == nil {
+	if _, err := w.ReleaseAll(ctx, false, w.expectWait); err == nil {
 		t.Error("it has left although something was still to be removed")
 	}
-	w.fence(true)
-	if _, err := w.Leave(t.Context(), false, w.waits); err != nil {
+	w.holdFence(true)
+	if _, err := w.ReleaseAll(t.Context(), false, w.expectWait); err != nil {
 		t.Fatal(err)
 	}
 	if live := w.get(conf.Key); live != nil {
 		t.Errorf("what was to be removed is left as %v", live.Object["metadata"])
 	}
-	if live := w.exists(web.Key); live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
+	if live := w.expectExists(web.Key); live.GetDeletionTimestamp() != nil || live.GetLabels()[atoll.LabelBundleUID] != "" {
 		t.Errorf("what was not to be removed is left as %v", live.Object["metadata"])
 	}
 }
@@ -280,48 +280,48 @@ func TestLeavingRemovesWhatWasOrderedBefore(t *testing.T) {
 // A removal that is taken back while a namespace waits to go leaves no order to remove it.
 func TestLeavingThatIsTakenBackPartsWithNoNamespace(t *testing.T) {
 	w := newWorld(t)
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.ready("b1", 1)
-	w.upsert(remove("b1", 2))
-	w.removed("b1")
-	ns := claims.Namespace(w.ns)
-	w.fence(false) // nothing is deleted, and nobody says so to Leave
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReady("b1", 1)
+	w.storeManifest(remove("b1", 2))
+	w.waitForRemoval("b1")
+	ns := ownership.NamespaceKey(w.ns)
+	w.holdFence(false) // nothing is deleted, and ReleaseAll is not informed
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	if _, err := w.Leave(ctx, true, w.waits); err == nil {
+	if _, err := w.ReleaseAll(ctx, true, w.expectWait); err == nil {
 		t.Fatal("it went although nothing could be deleted")
 	}
-	w.fence(true)
+	w.holdFence(true)
 	w.stop()
 	w.start()
-	w.holds("the namespace", 2*time.Second, func() (bool, string) {
+	w.expectHolds("the namespace", 2*time.Second, func() (bool, string) {
 		live := w.get(ns)
 		return live != nil && live.GetDeletionTimestamp() == nil, "it goes"
 	})
 }
 
-// What keeps the agent from leaving is told once that lasts, by the name of who must act, and
-// that it is over.
+// A lasting blocker of the agent is reported once, with the person that must act, and so is its
+// end.
 func TestLeavingTellsWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t)
-	conf := w.item("t-conf", configMap)
-	w.upsert(manifest("b1", 1, conf))
-	w.ready("b1", 1)
-	w.upsert(remove("b1", 2))
-	w.removed("b1")
-	ns := claims.Namespace(w.ns)
-	w.edit(ns, `{"metadata":{"finalizers":["example.com/keep"]}}`)
+	conf := w.newItem("t-conf", configMap)
+	w.storeManifest(newManifest("b1", 1, conf))
+	w.waitForReady("b1", 1)
+	w.storeManifest(remove("b1", 2))
+	w.waitForRemoval("b1")
+	ns := ownership.NamespaceKey(w.ns)
+	w.patchObject(ns, `{"metadata":{"finalizers":["example.com/keep"]}}`)
 	told := make(chan string, 16)
 	left := make(chan error, 1)
 	go func() {
-		_, err := w.Leave(t.Context(), true, func(why string) { told <- why })
+		_, err := w.ReleaseAll(t.Context(), true, func(why string) { told <- why })
 		left <- err
 	}()
 	if why := <-told; !strings.Contains(why, "Namespace "+w.ns) || !strings.Contains(why, "example.com/keep") {
 		t.Errorf("it waits for %q", why)
 	}
-	w.edit(ns, `{"metadata":{"finalizers":null}}`)
+	w.patchObject(ns, `{"metadata":{"finalizers":null}}`)
 	for why := range told { // by way of what is on its way
 		if why == "" {
 			break
@@ -330,8 +330,8 @@ func TestLeavingTellsWhatItWaitsFor(t *testing.T) {
 	if err := <-left; err != nil {
 		t.Fatal(err)
 	}
-	w.absent(ns)
+	w.expectAbsent(ns)
 }
 
-// waits for nothing that a test asks about.
-func (w *world) waits(string) {}
+// expectWait for nothing that a test asks about.
+func (w *world) expectWait(string) {}

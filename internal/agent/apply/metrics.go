@@ -1,39 +1,53 @@
 package apply
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"atoll.dev/atoll/internal/metrictable"
+)
 
 // Metrics of an Engine.
 type Metrics struct {
-	applies     *prometheus.CounterVec
-	corrections prometheus.Counter
-	failures    *prometheus.CounterVec
+	applies      *prometheus.CounterVec
+	writes       *prometheus.CounterVec
+	writeSeconds *prometheus.HistogramVec
+	corrections  prometheus.Counter
+	failures     *prometheus.CounterVec
+	queueDepth   prometheus.Gauge
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		applies: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "atoll_agent_applies_total", Help: "Server-side applies sent to the member, by outcome.",
-		}, []string{"outcome"}),
-		corrections: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "atoll_agent_drift_corrections_total", Help: "Objects that were applied again because somebody changed them in the member.",
-		}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "atoll_agent_failures_total", Help: "Times that an object began to fail or to wait, by reason.",
-		}, []string{"reason"}),
+		applies: metrictable.AgentApplies.NewCounterVec(), writes: metrictable.AgentWrites.NewCounterVec(), writeSeconds: metrictable.AgentWriteSeconds.NewHistogramVec(),
+		corrections: metrictable.AgentCorrections.NewCounter(), failures: metrictable.AgentFailures.NewCounterVec(),
+		queueDepth: metrictable.AgentQueueDepth.NewGauge(),
 	}
-	r.MustRegister(m.applies, m.corrections, m.failures)
+	r.MustRegister(m.applies, m.writes, m.writeSeconds, m.corrections, m.failures, m.queueDepth)
 	return m
 }
 
-func (m *Metrics) applied(err error) {
+// The verbs of writes in the member, as metrics label them.
+const (
+	verbApply  = "apply"
+	verbDelete = "delete"
+)
+
+// countWrite counts a write in the member that began at start.
+func (m *Metrics) countWrite(verb string, start time.Time, err error) {
 	outcome := "ok"
 	if err != nil {
 		outcome = "error"
 	}
-	m.applies.WithLabelValues(outcome).Inc()
+	if verb == verbApply {
+		m.applies.WithLabelValues(outcome).Inc()
+	}
+	m.writes.WithLabelValues(verb, outcome).Inc()
+	m.writeSeconds.WithLabelValues(verb).Observe(time.Since(start).Seconds())
 }
 
-func (m *Metrics) corrected() { m.corrections.Inc() }
+func (m *Metrics) countCorrection() { m.corrections.Inc() }
 
-func (m *Metrics) failure(f *Failure) { m.failures.WithLabelValues(f.Reason).Inc() }
+func (m *Metrics) countFailure(f *Failure) { m.failures.WithLabelValues(string(f.Reason)).Inc() }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -39,25 +39,30 @@ func (e *Engine) missingNamespaces(keys []atoll.ItemKey) []string {
 		if ns == "" || e.foreign[ns] || slices.Contains(out, ns) {
 			continue
 		}
-		if r, known := e.book.Record(claims.Namespace(ns)); known && r.Implicit && r.UID == "" && len(r.Claims) == 0 {
+		if r, known := e.book.Record(ownership.NamespaceKey(ns)); known && r.Implicit && r.UID == "" && len(r.Claims) == 0 {
 			out = append(out, ns)
 		}
 	}
 	return out
 }
 
+// isImplicitNamespace reports whether an agent made the namespace for items that were to be in it.
+func isImplicitNamespace(live *metav1.PartialObjectMetadata) bool {
+	return live.Labels[ownership.LabelTemplateUID] == implicitTemplate || live.Annotations[ownership.AnnotationLeftBehind] == implicitTemplate
+}
+
 // keepNamespace makes a namespace, or brings its labels and annotations up to
 // date. One that exists and is not ours is left as it is.
 func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
-	key := claims.Namespace(ns)
+	key := ownership.NamespaceKey(ns)
 	e.mu.Lock()
 	r, _ := e.book.Record(key)
-	meta, owner := e.book.Meta(ns), e.needing(ns)
+	meta, owner := e.book.NamespaceMeta(ns), e.ownerNeedingNamespace(ns)
 	e.mu.Unlock()
 	if r.UID == "" {
-		live, err := e.o.Client.Meta(ctx, namespaces, "", ns)
+		live, err := e.o.Client.GetMetadata(ctx, namespaces, "", ns)
 		switch {
-		case err == nil && live.Labels[claims.LabelTemplateUID] != implicitTemplate && live.Annotations[claims.AnnotationLeftBehind] != implicitTemplate:
+		case err == nil && !isImplicitNamespace(live):
 			e.mu.Lock()
 			e.book.ForeignNamespace(ns)
 			e.foreign[ns] = true
@@ -66,7 +71,7 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 		case err == nil:
 			owner = cmp.Or(live.Labels[atoll.LabelBundleUID], owner)
 		case !apierrors.IsNotFound(err):
-			return explain(err, key)
+			return failureFromError(err, key)
 		}
 	} else {
 		owner = r.Label
@@ -76,19 +81,19 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	}
 	body, err := json.Marshal(namespaceBody(ns, r.UID, owner, meta))
 	if err != nil {
-		return explain(err, key)
+		return failureFromError(err, key)
 	}
 	obj, err := e.o.Client.Apply(ctx, member.Patch{Resource: namespaces, Name: ns, Manager: atoll.FieldManager, Force: true, Body: body})
 	if err != nil {
 		if r.UID != "" && isUID(err) {
-			e.again(key)
+			e.scheduleRecheck(key)
 		}
-		return explain(err, key)
+		return failureFromError(err, key)
 	}
-	v := e.observed(obj)
+	v := e.observeObject(obj)
 	e.mu.Lock()
-	e.book.MadeNamespace(ns, claims.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
-	e.took(v)
+	e.book.MadeNamespace(ns, ownership.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
+	e.recordReply(v)
 	e.mu.Unlock()
 	e.o.Watch.Start(namespaces)
 	if r.UID == "" {
@@ -102,7 +107,7 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 const implicitTemplate = "namespace"
 
 func namespaceBody(ns, uid, owner string, meta atoll.NamespaceMeta) map[string]any {
-	labels := map[string]string{atoll.LabelBundleUID: owner, claims.LabelTemplateUID: implicitTemplate}
+	labels := map[string]string{atoll.LabelBundleUID: owner, ownership.LabelTemplateUID: implicitTemplate}
 	for k, v := range meta.Labels {
 		if k != corev1NameLabel {
 			labels[k] = v
@@ -121,23 +126,23 @@ func namespaceBody(ns, uid, owner string, meta atoll.NamespaceMeta) map[string]a
 // corev1NameLabel is set by the API server itself.
 const corev1NameLabel = "kubernetes.io/metadata.name"
 
-// relabel brings namespaces that the agent made up to date where the manifest says other labels
+// updateNamespaceMeta brings namespaces that the agent made up to date where the manifest says other labels
 // and annotations of them than before. The caller holds mu.
-func (e *Engine) relabel(prev *claims.Holding, m *atoll.Manifest) {
+func (e *Engine) updateNamespaceMeta(prev *ownership.Holding, m *atoll.Manifest) {
 	for ns, meta := range m.Namespaces {
 		if prev != nil && metaHash(prev.Manifest.Namespaces[ns]) == metaHash(meta) {
 			continue
 		}
-		if r, known := e.book.Record(claims.Namespace(ns)); known && r.Implicit && r.UID != "" {
-			e.due(r.Key)
+		if r, known := e.book.Record(ownership.NamespaceKey(ns)); known && r.Implicit && r.UID != "" {
+			e.markDue(r.Key)
 		}
 	}
 }
 
-// needing is the owner of something in the namespace. The caller holds mu.
-func (e *Engine) needing(ns string) string {
+// ownerNeedingNamespace is the owner of something in the namespace. The caller holds mu.
+func (e *Engine) ownerNeedingNamespace(ns string) string {
 	owner := ""
-	for _, key := range e.book.Inside(ns) {
+	for _, key := range e.book.KeysInNamespace(ns) {
 		if r, _ := e.book.Record(key); owner == "" || r.Owner < owner {
 			owner = r.Owner
 		}
@@ -149,26 +154,26 @@ func (e *Engine) needing(ns string) string {
 // along and is not there because of the namespace itself.
 func (e *Engine) guardNamespace(ctx context.Context, p plan) *Failure {
 	e.mu.Lock()
-	inside := len(e.book.Inside(p.Key.Name))
+	inside := len(e.book.KeysInNamespace(p.Key.Name))
 	e.mu.Unlock()
 	if inside > 0 {
 		return &Failure{
-			Reason: ReasonWaits, Waits: true, First: 300 * time.Millisecond, Most: 15 * time.Second,
+			Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 300 * time.Millisecond, Most: 15 * time.Second,
 			Message: "namespace " + p.Key.Name + " goes after what Atoll applied in it",
 		}
 	}
-	if _, err := e.o.Client.Discover(ctx); err != nil {
-		return explain(err, p.Key)
+	if _, err := e.o.Client.DiscoverAPIs(ctx); err != nil {
+		return failureFromError(err, p.Key)
 	}
 	if silent := e.o.Client.APIs().SilentGroups(); len(silent) > 0 {
-		f := unanswered(silent[0])
-		f.Message = cut("namespace " + p.Key.Name + " is kept while it is not known what is in it: " + f.Message)
+		f := discoveryFailure(silent[0])
+		f.Message = truncateText("namespace " + p.Key.Name + " is kept while it is not known what is in it: " + f.Message)
 		return f
 	}
 	var waits *Failure
-	for _, res := range e.o.Client.APIs().Namespaced() {
+	for _, res := range e.o.Client.APIs().NamespacedResources() {
 		f := e.guardKind(ctx, res, p.Key.Name, p.Key)
-		if f != nil && f.Reason != ReasonWaits {
+		if f != nil && f.Reason != atoll.ReasonWaitsForObjects {
 			return f
 		}
 		if f != nil {
@@ -178,22 +183,33 @@ func (e *Engine) guardNamespace(ctx context.Context, p plan) *Failure {
 	return waits
 }
 
-// comesAlong tells whether the object is in its namespace because of the
+// belongsToNamespace reports whether the object is in its namespace because of the
 // namespace, or because of another object in it, which is judged itself.
-func (e *Engine) comesAlong(m *metav1.PartialObjectMetadata, key atoll.ItemKey) bool {
-	switch {
-	case key.Group == "" && key.Kind == "ServiceAccount" && key.Name == "default",
-		key.Group == "" && key.Kind == "ConfigMap" && key.Name == "kube-root-ca.crt",
-		key.Group == "" && key.Kind == "Secret" && m.Annotations["kubernetes.io/service-account.name"] == "default",
-		key.Kind == "Event" && (key.Group == "" || key.Group == "events.k8s.io"),
-		key.Group == "" && key.Kind == "Endpoints", key.Group == "discovery.k8s.io" && key.Kind == "EndpointSlice":
+func (e *Engine) belongsToNamespace(m *metav1.PartialObjectMetadata, key atoll.ItemKey) bool {
+	if isOfKubernetes(m, key) {
 		return true
 	}
 	for _, owner := range m.OwnerReferences {
-		res, served := e.o.Client.APIs().Lookup(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+		res, served := e.o.Client.APIs().LookupKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
 		if !served || !res.Namespaced {
 			return false
 		}
 	}
 	return len(m.OwnerReferences) > 0
+}
+
+// isOfKubernetes reports whether Kubernetes makes the object for its namespace.
+func isOfKubernetes(m *metav1.PartialObjectMetadata, key atoll.ItemKey) bool {
+	switch (schema.GroupKind{Group: key.Group, Kind: key.Kind}) {
+	case schema.GroupKind{Kind: "ServiceAccount"}:
+		return key.Name == "default"
+	case schema.GroupKind{Kind: "ConfigMap"}:
+		return key.Name == "kube-root-ca.crt"
+	case schema.GroupKind{Kind: "Secret"}:
+		return m.Annotations["kubernetes.io/service-account.name"] == "default"
+	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"},
+		schema.GroupKind{Kind: "Endpoints"}, schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
+		return true
+	}
+	return false
 }

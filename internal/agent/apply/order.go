@@ -1,7 +1,7 @@
 package apply
 
 import (
-	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -9,13 +9,13 @@ import (
 // opposite order.
 const tiers = 7
 
-// tier of a key: what others need comes before them, and what watches others
+// applyTier returns the tier of a key: what others need comes before them, and what watches others
 // comes after them.
-func tier(key atoll.ItemKey) int {
+func applyTier(key atoll.ItemKey) int {
 	switch {
-	case claims.IsNamespace(key):
+	case ownership.IsNamespace(key):
 		return 0
-	case claims.IsCRD(key):
+	case ownership.IsCRD(key):
 		return 1
 	case key.Group == "admissionregistration.k8s.io", key.Group == "apiregistration.k8s.io":
 		return tiers - 1

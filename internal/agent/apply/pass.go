@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/crash"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -29,19 +29,19 @@ func (e *Engine) Run(ctx context.Context) {
 	e.watchAll()
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer crash.Recover(ctx) // before what runs is waited for: it is to end
+	defer crash.RecoverContained(ctx) // before what runs is waited for: it is to end
 	for ctx.Err() == nil {
 		var keys []atoll.ItemKey
-		next, held := heldRetry, e.o.Held()
+		next, held := heldRetry, e.o.Lease.IsHeld()
 		if held {
-			keys, next = e.take(time.Now())
+			keys, next = e.takeDueKeys(time.Now())
 		}
 		switch {
 		case len(keys) > 0:
-			e.pass(ctx, keys, &running)
+			e.runPass(ctx, keys, &running)
 			continue
 		case !held:
-		case e.unsaved():
+		case e.hasUnsavedShards():
 			if e.flush(ctx) == nil {
 				continue
 			}
@@ -57,19 +57,20 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// take gives the keys that are due, marked busy, or how long to wait.
-func (e *Engine) take(now time.Time) (keys []atoll.ItemKey, wait time.Duration) {
+// takeDueKeys returns the keys that are due, marked busy, or how long to wait.
+func (e *Engine) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.o.Metrics.queueDepth.Set(float64(len(e.tasks)))
 	wait = time.Hour
 	for key, t := range e.tasks {
 		switch {
 		case !t.due || t.busy:
 		case t.at.After(now):
 			wait = min(wait, t.at.Sub(now))
-		case e.idle(key, t):
+		case e.isIdle(key, t):
 			t.due = false
-			e.drop(key, t)
+			e.dropTask(key, t)
 		default:
 			t.due, t.busy = false, true
 			keys = append(keys, key)
@@ -78,16 +79,16 @@ func (e *Engine) take(now time.Time) (keys []atoll.ItemKey, wait time.Duration) 
 	return keys, wait
 }
 
-// idle tells that nothing is to be done about the key. The caller holds mu.
-func (e *Engine) idle(key atoll.ItemKey, t *task) bool {
+// isIdle reports whether the key needs no work. The caller holds mu.
+func (e *Engine) isIdle(key atoll.ItemKey, t *task) bool {
 	if t.check || t.judge || t.correct || t.weigh || t.failure != nil {
 		return false
 	}
-	return !e.plan(key).acts()
+	return !e.planFor(key).hasAction()
 }
 
-// drop forgets a task that says nothing. The caller holds mu.
-func (e *Engine) drop(key atoll.ItemKey, t *task) {
+// dropTask removes a task that holds no information. The caller holds mu.
+func (e *Engine) dropTask(key atoll.ItemKey, t *task) {
 	if !t.due && !t.busy && t.failure == nil && len(t.drift.at) == 0 {
 		delete(e.tasks, key)
 	}
@@ -96,7 +97,7 @@ func (e *Engine) drop(key atoll.ItemKey, t *task) {
 	}
 	delete(e.views, key)
 	delete(e.forbidden, key)
-	for _, other := range e.book.Keys() {
+	for _, other := range e.book.RecordedKeys() {
 		if other.Group == key.Group && other.Kind == key.Kind {
 			return
 		}
@@ -104,28 +105,34 @@ func (e *Engine) drop(key atoll.ItemKey, t *task) {
 	e.o.Watch.Stop(key.Group, key.Kind)
 }
 
-// pass works on the keys, tier by tier: applies upwards, then deletions downwards.
-func (e *Engine) pass(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
-	up, down := make([][]atoll.ItemKey, tiers), make([][]atoll.ItemKey, tiers)
+// planTiers sorts the keys into the tiers of their applies and deletions. intends: an apply among
+// them has an intent that must be stored first.
+func (e *Engine) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.ItemKey, intends bool) {
+	up, down = make([][]atoll.ItemKey, tiers), make([][]atoll.ItemKey, tiers)
 	e.mu.Lock()
-	intends := false
+	defer e.mu.Unlock()
 	for _, key := range keys {
-		p := e.plan(key)
-		if p.deletes() {
-			down[tiers-1-tier(key)] = append(down[tiers-1-tier(key)], key)
+		p := e.planFor(key)
+		if p.isDeletion() {
+			down[tiers-1-applyTier(key)] = append(down[tiers-1-applyTier(key)], key)
 			continue
 		}
-		up[tier(key)] = append(up[tier(key)], key)
-		if p.Verb == claims.Apply || p.Verb == claims.Replace {
-			intends = intends || p.Record.Label != p.Owner || p.Verb == claims.Replace
+		up[applyTier(key)] = append(up[applyTier(key)], key)
+		if p.Verb == ownership.Apply || p.Verb == ownership.Replace {
+			intends = intends || p.Record.Label != p.Owner || p.Verb == ownership.Replace
 			e.intendNamespace(key)
-			e.task(key).intended = p.Record.UID == ""
+			e.ensureTask(key).intended = p.Record.UID == ""
 		}
 	}
-	e.mu.Unlock()
+	return up, down, intends
+}
+
+// runPass works on the keys, tier by tier: applies upwards, then deletions downwards.
+func (e *Engine) runPass(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
+	up, down, intends := e.planTiers(keys)
 	if intends {
 		if err := e.flush(ctx); err != nil {
-			e.later(keys, explain(err, atoll.ItemKey{}))
+			e.requeueKeys(keys, failureFromError(err, atoll.ItemKey{}))
 			return
 		}
 	}
@@ -145,17 +152,17 @@ func (e *Engine) finishNamespace(ctx context.Context, ns string, failure *Failur
 	if failure == nil {
 		return
 	}
-	key := claims.Namespace(ns)
+	key := ownership.NamespaceKey(ns)
 	e.mu.Lock()
-	t := e.task(key)
+	t := e.ensureTask(key)
 	old := t.failure
 	t.failure = failure
 	if !t.due {
 		t.failures++
-		t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
+		t.due, t.at = true, time.Now().Add(failure.retryDelay(t.failures))
 	}
 	e.mu.Unlock()
-	e.tell(ctx, key, old, failure)
+	e.logFailureChange(ctx, key, old, failure)
 }
 
 func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
@@ -166,16 +173,16 @@ func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *syn
 		running.Go(func() {
 			defer tier.Done()
 			defer func() { <-e.slots }()
-			defer crash.Recover(ctx)
-			failure := e.work(ctx, key)
-			e.finish(ctx, key, failure)
+			defer crash.RecoverContained(ctx)
+			failure := e.workOnKey(ctx, key)
+			e.finishWork(ctx, key, failure)
 		})
 	}
 	if len(keys) == 0 {
 		return
 	}
 	done := make(chan struct{})
-	go func() { defer crash.Recover(ctx); tier.Wait(); close(done) }()
+	go func() { defer crash.RecoverContained(ctx); tier.Wait(); close(done) }()
 	timer := time.NewTimer(tierGrace)
 	defer timer.Stop()
 	select {
@@ -184,10 +191,10 @@ func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *syn
 	}
 }
 
-// finish records the outcome of the work on a key.
-func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure) {
+// finishWork records the outcome of the work on a key.
+func (e *Engine) finishWork(ctx context.Context, key atoll.ItemKey, failure *Failure) {
 	e.mu.Lock()
-	t := e.task(key)
+	t := e.ensureTask(key)
 	t.busy, t.intended = false, false
 	if ctx.Err() != nil {
 		e.mu.Unlock()
@@ -200,43 +207,43 @@ func (e *Engine) finish(ctx context.Context, key atoll.ItemKey, failure *Failure
 	} else {
 		t.failures++
 		if !t.due {
-			t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
+			t.due, t.at = true, time.Now().Add(failure.retryDelay(t.failures))
 		}
 	}
-	told := append(e.concerned(key), e.book.Stirred()...)
+	told := append(e.concernedBundles(key), e.book.TakeChangedBundles()...)
 	if isHPA(key) {
 		e.takeBackFrom(key)
 	}
-	e.drop(key, t)
+	e.dropTask(key, t)
 	e.mu.Unlock()
-	e.tell(ctx, key, old, failure)
-	e.tellAll(told)
-	e.nudge()
+	e.logFailureChange(ctx, key, old, failure)
+	e.reportChanged(told)
+	e.wakeRun()
 }
 
-// concerned are the Bundles whose status the object is part of, now. Those whose
-// claims on it ended meanwhile the book remembers itself. The caller holds mu.
-func (e *Engine) concerned(key atoll.ItemKey) (out []string) {
-	if claims.IsNamespace(key) {
-		for _, uid := range e.book.Bundles() {
-			if slices.Contains(e.book.Holding(uid).Manifest.DeletedNamespaces, key.Name) {
+// concernedBundles returns the Bundles whose status includes the object now. The Book remembers
+// Bundles whose claims ended since. The caller holds mu.
+func (e *Engine) concernedBundles(key atoll.ItemKey) (out []string) {
+	if ownership.IsNamespace(key) {
+		for _, uid := range e.book.BundleUIDs() {
+			if slices.Contains(e.book.HoldingOf(uid).Manifest.DeletedNamespaces, key.Name) {
 				out = append(out, uid)
 			}
 		}
-		for _, inside := range e.book.Inside(key.Name) {
-			out = append(out, e.book.Concerned(inside)...)
+		for _, inside := range e.book.KeysInNamespace(key.Name) {
+			out = append(out, e.book.ConcernedBundles(inside)...)
 		}
 		slices.Sort(out)
 		out = slices.Compact(out)
 	}
-	return append(out, e.book.Concerned(key)...)
+	return append(out, e.book.ConcernedBundles(key)...)
 }
 
-// tell logs what changed.
-func (e *Engine) tell(ctx context.Context, key atoll.ItemKey, old, now *Failure) {
+// logFailureChange logs an item's failure when it is new or different.
+func (e *Engine) logFailureChange(ctx context.Context, key atoll.ItemKey, old, now *Failure) {
 	switch {
 	case now != nil && (old == nil || old.Reason != now.Reason):
-		e.o.Metrics.failure(now)
+		e.o.Metrics.countFailure(now)
 		level := slog.LevelWarn
 		if now.Waits {
 			level = slog.LevelInfo
@@ -247,15 +254,15 @@ func (e *Engine) tell(ctx context.Context, key atoll.ItemKey, old, now *Failure)
 	}
 }
 
-// later puts keys back that a pass could not begin with.
-func (e *Engine) later(keys []atoll.ItemKey, failure *Failure) {
+// requeueKeys puts keys back that a pass could not begin with.
+func (e *Engine) requeueKeys(keys []atoll.ItemKey, failure *Failure) {
 	e.mu.Lock()
 	touched := map[string]bool{}
 	for _, key := range keys {
-		t := e.task(key)
+		t := e.ensureTask(key)
 		t.busy, t.intended, t.failure = false, false, failure
 		t.failures++
-		t.due, t.at = true, time.Now().Add(failure.delay(t.failures))
+		t.due, t.at = true, time.Now().Add(failure.retryDelay(t.failures))
 		r, _ := e.book.Record(key)
 		for uid := range r.Claims {
 			touched[uid] = true
@@ -268,10 +275,10 @@ func (e *Engine) later(keys []atoll.ItemKey, failure *Failure) {
 	}
 }
 
-func (e *Engine) unsaved() bool {
+func (e *Engine) hasUnsavedShards() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.book.Dirty()) > 0
+	return len(e.book.DirtyShards()) > 0
 }
 
 // flush stores the records that changed.
@@ -279,10 +286,10 @@ func (e *Engine) flush(ctx context.Context) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
 	e.mu.Lock()
-	dirty := map[string][]claims.Record{}
-	for _, shard := range e.book.Dirty() {
-		dirty[shard] = e.book.Shards(shard)
-		e.book.Clean(shard)
+	dirty := map[string][]ownership.Record{}
+	for _, shard := range e.book.DirtyShards() {
+		dirty[shard] = e.book.RecordsInShard(shard)
+		e.book.MarkClean(shard)
 	}
 	e.mu.Unlock()
 	var failed error
@@ -290,7 +297,7 @@ func (e *Engine) flush(ctx context.Context) error {
 		if err := e.o.Store.PutRecords(ctx, shard, records); err != nil {
 			failed = err
 			e.mu.Lock()
-			e.book.Soil(shard)
+			e.book.MarkDirty(shard)
 			e.mu.Unlock()
 		}
 	}

@@ -7,63 +7,62 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// What the member's administrator does not allow is not done, and reported. What was applied
-// before stays, with what is said of it; it is kept as it is neither from drift nor by new
-// content.
+// An act that the member's administrator forbids is not done, and is reported. Objects that were
+// applied before stay, with the report. They are protected neither from drift nor by new content.
 
-// Weigh anew what may be done, since the member's policy has changed.
-func (e *Engine) Weigh() {
+// ReevaluatePolicy decides again about all objects, because the member's policy has changed.
+func (e *Engine) ReevaluatePolicy() {
 	e.mu.Lock()
-	for _, key := range e.book.Keys() {
-		e.reweigh(key)
+	for _, key := range e.book.RecordedKeys() {
+		e.reevaluatePermission(key)
 	}
 	e.mu.Unlock()
-	e.nudge()
+	e.wakeRun()
 }
 
-// Relabelled tells that the labels of a namespace have changed, by which the member's policy
-// may go, or that it came or went: what is in it is weighed anew.
-func (e *Engine) Relabelled(namespace string) {
+// NamespaceLabelsChanged decides again about the objects of a namespace whose labels changed, or
+// that was created or deleted.
+func (e *Engine) NamespaceLabelsChanged(namespace string) {
 	e.mu.Lock()
-	concerned := e.book.Inside(namespace)
-	if ns := claims.Namespace(namespace); e.tasks[ns] != nil {
+	concerned := e.book.KeysInNamespace(namespace)
+	if ns := ownership.NamespaceKey(namespace); e.tasks[ns] != nil {
 		concerned = append(concerned, ns)
 	}
 	for _, key := range concerned {
-		e.reweigh(key)
+		e.reevaluatePermission(key)
 	}
 	e.mu.Unlock()
 	if len(concerned) > 0 {
-		e.nudge()
+		e.wakeRun()
 	}
 }
 
-// reweigh what may be done to the key. The caller holds mu.
-func (e *Engine) reweigh(key atoll.ItemKey) {
-	t := e.task(key)
+// reevaluatePermission decides again what may be done to the key. The caller holds mu.
+func (e *Engine) reevaluatePermission(key atoll.ItemKey) {
+	t := e.ensureTask(key)
 	t.weigh = true
-	if t.failure != nil && t.failure.Reason == ReasonPolicy {
+	if t.failure != nil && t.failure.Reason == atoll.ReasonDeniedByPolicy {
 		t.failures = 0
-		e.due(key)
+		e.markDue(key)
 		return
 	}
-	e.soon(key)
+	e.markDueUnlessBackingOff(key)
 }
 
-// permitted tells why the plan's act may not be done; nil: it may.
-func (e *Engine) permitted(ctx context.Context, p plan) *Failure {
+// checkPermitted returns why the policy forbids the plan's operation; nil: it is allowed.
+func (e *Engine) checkPermitted(ctx context.Context, p plan) *Failure {
 	switch p.Verb {
-	case claims.Apply, claims.Replace: // which makes again what it deletes
+	case ownership.Apply, ownership.Replace: // which makes again what it deletes
 		return e.mayApply(ctx, p.Key)
-	case claims.Delete, claims.DeleteNamespace, claims.Release:
-		return e.may(ctx, p.Key, (*policy.Policy).Remove)
-	case claims.Nothing:
+	case ownership.Delete, ownership.DeleteNamespace, ownership.Release:
+		return e.askPolicy(ctx, p.Key, (*policy.Policy).Remove)
+	case ownership.Nothing:
 		if p.correct {
 			return e.mayApply(ctx, p.Key)
 		}
@@ -72,13 +71,13 @@ func (e *Engine) permitted(ctx context.Context, p plan) *Failure {
 }
 
 func (e *Engine) mayApply(ctx context.Context, key atoll.ItemKey) *Failure {
-	return e.may(ctx, key, (*policy.Policy).Apply)
+	return e.askPolicy(ctx, key, (*policy.Policy).Apply)
 }
 
-// may asks the policy by the question.
-func (e *Engine) may(ctx context.Context, key atoll.ItemKey, question func(*policy.Policy, atoll.ItemKey, policy.Namespace) string) *Failure {
+// askPolicy returns the policy's decision.
+func (e *Engine) askPolicy(ctx context.Context, key atoll.ItemKey, question func(*policy.Policy, atoll.ItemKey, policy.Namespace) string) *Failure {
 	p := e.o.Policy()
-	ns, failure := e.namespaceFor(ctx, p, key)
+	ns, failure := e.readPolicyNamespace(ctx, p, key)
 	if failure != nil {
 		return failure
 	}
@@ -86,29 +85,28 @@ func (e *Engine) may(ctx context.Context, key atoll.ItemKey, question func(*poli
 	if why == "" {
 		return nil
 	}
-	return &Failure{Reason: ReasonPolicy, Message: cut(why), First: deniedRest, Most: deniedRest}
+	return &Failure{Reason: atoll.ReasonDeniedByPolicy, Message: truncateText(why), First: deniedRest, Most: deniedRest}
 }
 
-// deniedRest is after how long what is denied is asked about again where nobody told that
-// the policy, or the labels of a namespace, have changed: an agent that may not watch
-// namespaces is told nothing of those.
+// deniedRest is the delay until a denied object is checked again without an event. An agent that
+// may not watch namespaces gets no events of them.
 const deniedRest = 10 * time.Minute
 
-// namespaceFor the policy, as far as it asks for it.
-func (e *Engine) namespaceFor(ctx context.Context, p *policy.Policy, key atoll.ItemKey) (ns policy.Namespace, failure *Failure) {
-	if !p.Asks(key) {
+// readPolicyNamespace reads the namespace if the policy depends on its labels.
+func (e *Engine) readPolicyNamespace(ctx context.Context, p *policy.Policy, key atoll.ItemKey) (ns policy.Namespace, failure *Failure) {
+	if !p.NeedsNamespaceLabels(key) {
 		return ns, nil
 	}
 	name := key.Namespace
-	if claims.IsNamespace(key) {
+	if ownership.IsNamespace(key) {
 		name = key.Name
 	}
-	live, err := e.o.Client.Meta(ctx, namespaces, "", name)
+	live, err := e.o.Client.GetMetadata(ctx, namespaces, "", name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ns, nil
 	case err != nil:
-		return ns, explain(err, claims.Namespace(name))
+		return ns, failureFromError(err, ownership.NamespaceKey(name))
 	}
 	ns.Labels = labels.Set{}
 	for k, v := range live.Labels {
@@ -118,10 +116,10 @@ func (e *Engine) namespaceFor(ctx context.Context, p *policy.Policy, key atoll.I
 	return ns, nil
 }
 
-// weighed notes whether an object that is applied may be.
-func (e *Engine) weighed(ctx context.Context, p plan) *Failure {
+// recordPermission notes whether an object that is applied may be.
+func (e *Engine) recordPermission(ctx context.Context, p plan) *Failure {
 	e.mu.Lock()
-	e.task(p.Key).weigh = false
+	e.ensureTask(p.Key).weigh = false
 	e.mu.Unlock()
 	failure := e.mayApply(ctx, p.Key)
 	e.mu.Lock()
@@ -129,10 +127,10 @@ func (e *Engine) weighed(ctx context.Context, p plan) *Failure {
 	switch {
 	case failure == nil:
 		delete(e.forbidden, p.Key)
-	case failure.Reason == ReasonPolicy:
+	case failure.Reason == atoll.ReasonDeniedByPolicy:
 		e.forbidden[p.Key] = failure.Message
 	default:
-		e.task(p.Key).weigh = true
+		e.ensureTask(p.Key).weigh = true
 		return failure
 	}
 	return nil
@@ -141,19 +139,19 @@ func (e *Engine) weighed(ctx context.Context, p plan) *Failure {
 // withoutNamespace explains that the namespace of an object is not there although it is
 // needed; nil where that is not the administrator's doing. The caller holds mu.
 func (e *Engine) withoutNamespace(ns string) *Failure {
-	t := e.tasks[claims.Namespace(ns)]
-	if t == nil || t.failure == nil || t.failure.Reason != ReasonPolicy {
+	t := e.tasks[ownership.NamespaceKey(ns)]
+	if t == nil || t.failure == nil || t.failure.Reason != atoll.ReasonDeniedByPolicy {
 		return nil
 	}
 	f := *t.failure
-	f.Message = cut("namespace " + ns + " is not there, and " + f.Message)
+	f.Message = truncateText("namespace " + ns + " is not there, and " + f.Message)
 	return &f
 }
 
-// inName of whom is written at the key.
+// inName returns the context of the ServiceAccount in whose name the key is written.
 func (e *Engine) inName(ctx context.Context, key atoll.ItemKey) context.Context {
 	if account := e.o.Policy().ServiceAccount(key.Namespace); account != "" {
-		return member.As(ctx, key.Namespace, account)
+		return member.WithServiceAccount(ctx, key.Namespace, account)
 	}
 	return ctx
 }

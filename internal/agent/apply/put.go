@@ -12,22 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // put applies the plan's item.
 func (e *Engine) put(ctx context.Context, p plan) *Failure {
-	res, failure := e.resource(ctx, p.Key, p.Item.APIVersion)
+	res, failure := e.resourceFor(ctx, p.Key, p.Item.APIVersion)
 	if failure != nil {
 		return failure
 	}
 	if res.Namespaced != (p.Key.Namespace != "") {
-		return &Failure{Reason: ReasonInvalid, Message: fmt.Sprintf("the member serves %s with another scope than the hub", p.Key.Kind)}
+		return &Failure{Reason: atoll.ReasonInvalid, Message: fmt.Sprintf("the member serves %s with another scope than the hub", p.Key.Kind)}
 	}
 	if p.Record.UID == "" {
 		return e.create(ctx, p, res)
@@ -45,93 +45,93 @@ func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failu
 		// handed over right after.
 		return e.send(ctx, p, res, sending{})
 	case err != nil:
-		return explain(err, p.Key)
+		return failureFromError(err, p.Key)
 	}
-	v := e.observed(live)
+	v := e.observeObject(live)
 	if e.adoptOwn(p, v) {
 		return nil
 	}
 	if v.Deleting {
-		return terminating(v)
+		return terminationFailure(v)
 	}
-	note := live.GetAnnotations()[claims.AnnotationLeftBehind]
-	if note == "" && v.Owned != "" && !v.Controlled && !e.holds(v.Label) {
+	note := live.GetAnnotations()[ownership.AnnotationLeftBehind]
+	if note == "" && v.Owned != "" && !v.Controlled && !e.holdsBundle(v.Label) {
 		note = v.Template // of a hub of which the agent knows nothing
 	}
 	if note != "" {
 		return e.takeUp(ctx, p, res, live, note)
 	}
-	return e.resolve(ctx, p, res, live)
+	return e.resolveConflict(ctx, p, res, live)
 }
 
-func (e *Engine) holds(bundle string) bool {
+func (e *Engine) holdsBundle(bundle string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.book.Holding(bundle) != nil
+	return e.book.HoldingOf(bundle) != nil
 }
 
-// takeUp an object that some Atoll made and left behind, which the note tells of: one that
-// was made for another template, as another hub's, where it is what is asked for, and
-// else as anybody's.
+// takeUp adopts an object that an Atoll made and left behind, as its note shows. An object of
+// another template, such as another hub's, is adopted if it is what the item asks for, and
+// otherwise treated as a foreign object.
 func (e *Engine) takeUp(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured, note string) *Failure {
-	if !claims.TakesUp(p.Key, note, p.Item.UID) {
-		if claims.HoldsMore(p.Key) {
-			return e.resolve(ctx, p, res, live)
+	if !ownership.TakesUp(p.Key, note, p.Item.UID) {
+		if ownership.HoldsMore(p.Key) {
+			return e.resolveConflict(ctx, p, res, live)
 		}
-		if diff, failure := e.differs(ctx, p, res, live); failure != nil {
+		if diff, failure := e.listDifferences(ctx, p, res, live); failure != nil {
 			return failure
 		} else if len(diff) > 0 {
-			return e.resolve(ctx, p, res, live)
+			return e.resolveConflict(ctx, p, res, live)
 		}
 	}
-	adopted := live.GetLabels()[claims.LabelAdopted] != ""
-	if failure := e.send(ctx, p, res, sending{uid: string(live.GetUID()), force: true, adopt: adopted, left: p.Item.Leave}); failure != nil {
+	adopted := live.GetLabels()[ownership.LabelAdopted] != ""
+	if failure := e.send(ctx, p, res, sending{uid: string(live.GetUID()), force: true, adopt: adopted, left: p.Item.MemberOwned}); failure != nil {
 		return failure
 	}
-	if live.GetAnnotations()[claims.AnnotationLeftBehind] == "" {
+	if live.GetAnnotations()[ownership.AnnotationLeftBehind] == "" {
 		return nil
 	}
-	// The note is of no use any more. Where it stays it is read by nobody before the object
-	// is let go again, and then written anew.
-	patch := []byte(`{"metadata":{"annotations":{"` + claims.AnnotationLeftBehind + `":null}}}`)
+	// The note has no further use. If it stays, nothing reads it before the object is released
+	// again, which writes it again.
+	patch := []byte(`{"metadata":{"annotations":{"` + ownership.AnnotationLeftBehind + `":null}}}`)
 	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
 		e.o.Log.Info("the note of an object that is taken up again stays on it", "object", p.Key, "err", err)
 	}
 	return nil
 }
 
-// resolve decides about an object that exists and is not ours.
-func (e *Engine) resolve(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) *Failure {
-	how := e.resolution(p.Owner)
-	take := sending{uid: string(live.GetUID()), force: true, adopt: true, left: p.Item.Leave}
+// resolveConflict decides about an object that exists and is not ours.
+func (e *Engine) resolveConflict(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) *Failure {
+	how := e.conflictResolution(p.Owner)
+	take := sending{uid: string(live.GetUID()), force: true, adopt: true, left: p.Item.MemberOwned}
 	switch how {
 	case v1alpha1.ConflictOverwrite:
 		return e.send(ctx, p, res, take)
 	case v1alpha1.ConflictAdoptIfSame:
-		diff, failure := e.differs(ctx, p, res, live)
+		diff, failure := e.listDifferences(ctx, p, res, live)
 		if failure != nil {
 			return failure
 		}
 		if len(diff) == 0 {
 			return e.send(ctx, p, res, take)
 		}
-		return conflict(p.Key, live, "it differs at "+strings.Join(diff, ", ")+": make it equal in the member, delete it there, or set conflictResolution: Overwrite")
+		return conflictFailure(p.Key, live, "it differs at "+strings.Join(diff, ", ")+": make it equal in the member, delete it there, or set conflictResolution: Overwrite")
 	}
-	return conflict(p.Key, live, "delete it in the member, or set conflictResolution: AdoptIfSame or Overwrite")
+	return conflictFailure(p.Key, live, "delete it in the member, or set conflictResolution: AdoptIfSame or Overwrite")
 }
 
-func (e *Engine) resolution(bundle string) v1alpha1.ConflictResolution {
+func (e *Engine) conflictResolution(bundle string) v1alpha1.ConflictResolution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if h := e.book.Holding(bundle); h != nil {
+	if h := e.book.HoldingOf(bundle); h != nil {
 		return h.Manifest.ConflictResolution
 	}
 	return v1alpha1.ConflictAbort
 }
 
-func conflict(key atoll.ItemKey, live *unstructured.Unstructured, advice string) *Failure {
-	v := observe.Of(live, script.Interpreters{})
-	by := "nobody that says so"
+func conflictFailure(key atoll.ItemKey, live *unstructured.Unstructured, advice string) *Failure {
+	v := observe.ViewOf(live, script.Interpreters{})
+	by := "another-controller"
 	if len(v.Others) > 0 {
 		by = strings.Join(slices.Compact(slices.Sorted(slices.Values(v.Others))), ", ")
 	}
@@ -139,13 +139,13 @@ func conflict(key atoll.ItemKey, live *unstructured.Unstructured, advice string)
 		by += ", and by another Atoll (bundle " + v.Label + ")"
 	}
 	return &Failure{
-		Reason: ReasonConflict, First: conflictFirst, Most: conflictMost,
-		Message: cut(fmt.Sprintf("%s %s exists, was not made by Atoll and is left alone; it is managed by %s; %s",
-			key.Kind, name(key), by, advice)),
+		Reason: atoll.ReasonConflict, First: conflictFirst, Most: conflictMost,
+		Message: truncateText(fmt.Sprintf("%s %s exists, was not made by Atoll and is left alone; it is managed by %s; %s",
+			key.Kind, displayName(key), by, advice)),
 	}
 }
 
-func name(key atoll.ItemKey) string {
+func displayName(key atoll.ItemKey) string {
 	if key.Namespace == "" {
 		return key.Name
 	}
@@ -178,37 +178,38 @@ type sending struct {
 func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sending) (failure *Failure) {
 	wanted := p.Item
 	if s.uid != "" {
-		if p, failure = e.retain(ctx, p, res); failure != nil {
+		if p, failure = e.retainMemberFields(ctx, p, res); failure != nil {
 			return failure
 		}
 	}
-	body, failure := body(p, s)
+	body, failure := applyBody(p, s)
 	if failure != nil {
 		return failure
 	}
+	start := time.Now()
 	obj, err := e.o.Client.Apply(ctx, member.Patch{
 		Resource: res, Namespace: p.Key.Namespace, Name: p.Key.Name,
 		Manager: atoll.FieldManager, Force: s.force, Body: body,
 	})
-	e.o.Metrics.applied(err)
+	e.o.Metrics.countWrite(verbApply, start, err)
 	switch {
 	case err != nil && p.Item != wanted && isUID(err):
-		e.again(p.Key)
-		return &Failure{Reason: ReasonFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
+		e.scheduleRecheck(p.Key)
+		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
 	case err != nil:
-		return e.refused(err, p, s)
+		return e.handleApplyError(err, p, s)
 	}
 	if failure := e.takeBack(ctx, p, res, obj); failure != nil {
 		return failure
 	}
-	v := e.observed(obj)
+	v := e.observeObject(obj)
 	e.mu.Lock()
-	e.book.Applied(p.Key, claims.Fact{
+	e.book.RecordApplied(p.Key, ownership.Fact{
 		UID: v.UID, APIVersion: p.Item.APIVersion, Template: p.Item.UID,
 		Hash: p.Item.Hash, Label: p.Owner, Owned: v.Owned, Left: s.left, Adopted: s.adopt,
-		Endless: interpret.NeverEnds(obj),
+		Endless: kinds.NeverEnds(obj),
 	})
-	e.took(v)
+	e.recordReply(v)
 	delete(e.forbidden, p.Key)
 	e.mu.Unlock()
 	e.o.Watch.Start(res)
@@ -217,37 +218,37 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 	} else if p.Record.Applied != p.Item.Hash {
 		e.o.Log.Info("applied", "object", p.Key, "bundle", p.Owner, "adopted", s.adopt)
 	}
-	if claims.IsCRD(p.Key) {
-		return e.established(ctx, p, res)
+	if ownership.IsCRD(p.Key) {
+		return e.waitForCRDEstablished(ctx, p, res)
 	}
 	return nil
 }
 
-// refused explains an apply that failed, and finds out what to do next.
-func (e *Engine) refused(err error, p plan, s sending) *Failure {
+// handleApplyError explains an apply that failed, and finds out what to do next.
+func (e *Engine) handleApplyError(err error, p plan, s sending) *Failure {
 	if s.uid != "" && (isUID(err) || apierrors.IsNotFound(err)) && !s.adopt {
-		e.again(p.Key)
+		e.scheduleRecheck(p.Key)
 	}
 	if apierrors.IsNotFound(err) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.foreign, p.Key.Namespace)
-		if ns := claims.Namespace(p.Key.Namespace); p.Key.Namespace != "" {
-			e.task(ns).check = true
-			e.due(ns)
+		if ns := ownership.NamespaceKey(p.Key.Namespace); p.Key.Namespace != "" {
+			e.ensureTask(ns).check = true
+			e.markDue(ns)
 		}
 		if failure := e.withoutNamespace(p.Key.Namespace); failure != nil {
 			return failure
 		}
 	}
-	return explain(err, p.Key)
+	return failureFromError(err, p.Key)
 }
 
-// body of the apply request.
-func body(p plan, s sending) ([]byte, *Failure) {
+// applyBody returns the body of the apply request.
+func applyBody(p plan, s sending) ([]byte, *Failure) {
 	var obj map[string]any
 	if err := json.Unmarshal(p.Item.Object, &obj); err != nil || obj == nil {
-		return nil, &Failure{Reason: ReasonInvalid, Message: cut(fmt.Sprintf("the hub sent an object that is no JSON object: %v", err))}
+		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(fmt.Sprintf("the hub sent an object that is no JSON object: %v", err))}
 	}
 	u := &unstructured.Unstructured{Object: obj}
 	u.SetAPIVersion(p.Item.APIVersion)
@@ -258,20 +259,20 @@ func body(p plan, s sending) ([]byte, *Failure) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[atoll.LabelBundleUID], labels[claims.LabelTemplateUID] = p.Owner, p.Item.UID
+	labels[atoll.LabelBundleUID], labels[ownership.LabelTemplateUID] = p.Owner, p.Item.UID
 	if s.adopt || p.Record.Adopted {
-		labels[claims.LabelAdopted] = "true"
+		labels[ownership.LabelAdopted] = "true"
 	}
 	u.SetLabels(labels)
 	if s.uid != "" {
 		_ = unstructured.SetNestedField(obj, s.uid, "metadata", "uid")
 	}
 	for _, path := range s.left {
-		removePath(obj, pointer(path))
+		removePath(obj, splitJSONPointer(path))
 	}
 	out, err := json.Marshal(obj)
 	if err != nil {
-		return nil, &Failure{Reason: ReasonInvalid, Message: cut(err.Error())}
+		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}
 	}
 	return out, nil
 }

@@ -6,30 +6,29 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Recover adds to what was stored the records of objects that are in the member and
-// that the store has lost, as when somebody deleted its Secrets. The objects carry
-// what is needed to know them: whose they are, of which template, and whether they
-// were there before. They are kept until the hub speaks of their Bundles again.
+// RecoverRecords adds the records of objects that exist in the member and that the store has lost,
+// for example after a deletion of its Secrets. The objects carry the Bundle, the template, and
+// whether they existed before. They are kept until the hub sends their Bundles again.
 //
-// It costs one request per kind that the member serves, and none when no record is
-// missing. The client must have discovered.
-func Recover(ctx context.Context, client *member.Client, stored *store.Contents) error {
+// It costs one request for each served kind, and none when no record is missing. The client must
+// have discovered the APIs.
+func RecoverRecords(ctx context.Context, client *member.Client, stored *store.Contents) error {
 	known := map[atoll.ItemKey]bool{}
 	for _, r := range stored.Records {
 		known[r.Key] = true
 	}
-	if !lost(stored, known) {
+	if !hasLostRecords(stored, known) {
 		return nil
 	}
-	for _, res := range client.APIs().Listable() {
-		found, err := client.Labelled(ctx, res, atoll.LabelBundleUID)
+	for _, res := range client.APIs().ListableResources() {
+		found, err := client.ListLabelled(ctx, res, atoll.LabelBundleUID)
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), apierrors.IsForbidden(err):
 			continue // what may not be listed was not applied either
@@ -47,8 +46,8 @@ func Recover(ctx context.Context, client *member.Client, stored *store.Contents)
 	return nil
 }
 
-// lost tells whether records may be missing. Every item of a stored Bundle has one.
-func lost(stored *store.Contents, known map[atoll.ItemKey]bool) bool {
+// hasLostRecords reports whether records may be missing. Every item of a stored Bundle has one.
+func hasLostRecords(stored *store.Contents, known map[atoll.ItemKey]bool) bool {
 	for i := range stored.Bundles {
 		for _, it := range stored.Bundles[i].Holding.Manifest.Items {
 			if !known[it.Key] {
@@ -59,20 +58,20 @@ func lost(stored *store.Contents, known map[atoll.ItemKey]bool) bool {
 	return len(known) == 0
 }
 
-// recordOf an object; not ours when but its labels look so, as those of endpoints do
+// recordOf returns the record of an object; not ours when but its labels look so, as those of endpoints do
 // that take over the labels of their Service.
-func recordOf(v observe.View, res member.Resource) (r claims.Record, ours bool) {
+func recordOf(v observe.View, res member.Resource) (r ownership.Record, ours bool) {
 	if v.Owned == "" || v.Label == "" || v.Template == "" || v.Controlled {
 		return r, false
 	}
-	r = claims.Record{Key: v.Key, APIVersion: res.GVK().GroupVersion().String(), UID: v.UID, Label: v.Label}
-	if claims.IsNamespace(v.Key) && v.Template == implicitTemplate {
+	r = ownership.Record{Key: v.Key, APIVersion: res.GVK().GroupVersion().String(), UID: v.UID, Label: v.Label}
+	if ownership.IsNamespace(v.Key) && v.Template == implicitTemplate {
 		r.Implicit = true
 		return r, true
 	}
 	r.Template, r.Adopted, r.Owner = v.Template, v.Adopted, v.Label
-	r.Claims = map[string]claims.Claim{v.Label: {State: claims.Kept, Template: v.Template}}
-	if claims.RunsOnce(v.Key) {
+	r.Claims = map[string]ownership.Claim{v.Label: {State: ownership.Kept, Template: v.Template}}
+	if ownership.RunsOnce(v.Key) {
 		r.Ran = v.Template
 	}
 	return r, true

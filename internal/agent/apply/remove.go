@@ -8,20 +8,21 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// delete takes the plan's object out and confirms that it is gone.
+// delete deletes the plan's object and confirms that it is gone.
 func (e *Engine) delete(ctx context.Context, p plan) *Failure {
-	res, failure := e.existing(ctx, p)
+	res, failure := e.existingResource(ctx, p)
 	if failure != nil {
-		if failure.Reason == ReasonNotServed {
-			e.gone(p)
+		if failure.Reason == atoll.ReasonNotServed {
+			e.recordGone(p)
 			return nil
 		}
 		return failure
@@ -31,77 +32,78 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 			return failure
 		}
 	}
-	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	m, err := e.o.Client.GetMetadata(ctx, res, p.Key.Namespace, p.Key.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(m.UID) != p.Record.UID:
-		e.gone(p)
+		e.recordGone(p)
 		return nil
 	case err != nil:
-		return explain(err, p.Key)
+		return failureFromError(err, p.Key)
 	case p.begun && m.DeletionTimestamp == nil:
 		return e.beginDelete(ctx, p, res)
 	}
-	return terminating(observe.OfMeta(m, p.Key.Group, p.Key.Kind))
+	return terminationFailure(observe.OfMeta(m, p.Key.Group, p.Key.Kind))
 }
 
-// beginDelete asks the member to delete the object, if that is still what is
-// wanted and takes nothing else along.
+// beginDelete requests the deletion of the object, if the deletion is still wanted and deletes
+// nothing else.
 func (e *Engine) beginDelete(ctx context.Context, p plan, res member.Resource) *Failure {
-	if failure := e.guard(ctx, p); failure != nil {
+	if failure := e.guardDeletion(ctx, p); failure != nil {
 		return failure
 	}
-	if !e.o.Fence(ctx) {
-		return &Failure{Reason: ReasonNotHolder, Waits: true, Message: "another agent took over this member; nothing is deleted by this one"}
+	if !e.o.Lease.ConfirmHeld(ctx) {
+		return &Failure{Reason: atoll.ReasonNotLeaseHolder, Waits: true, Message: "another agent took over this member; nothing is deleted by this one"}
 	}
 	e.mu.Lock()
 	still := e.book.Next(p.Key).Verb == p.Verb
-	going := still && e.book.Going(p.Key)
+	going := still && e.book.RecordDeleting(p.Key)
 	e.mu.Unlock()
 	if !still {
-		return &Failure{Reason: ReasonWaits, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
+		return &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
 	}
 	if going {
 		if err := e.flush(ctx); err != nil {
-			return explain(err, p.Key)
+			return failureFromError(err, p.Key)
 		}
 	}
+	start := time.Now()
 	err := e.o.Client.Delete(ctx, res, p.Key.Namespace, p.Key.Name, p.Record.UID)
+	e.o.Metrics.countWrite(verbDelete, start, err)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 	case err != nil:
-		return explain(err, p.Key)
+		return failureFromError(err, p.Key)
 	default:
 		e.o.Log.Info("deleted", "object", p.Key, "uid", p.Record.UID)
 	}
 	return nil
 }
 
-func apiVersion(r claims.Record) string {
-	if r.APIVersion == "" && claims.IsNamespace(r.Key) {
+func apiVersion(r ownership.Record) string {
+	if r.APIVersion == "" && ownership.IsNamespace(r.Key) {
 		return "v1"
 	}
 	return r.APIVersion
 }
 
-// terminating says what holds a deletion up.
-func terminating(v observe.View) *Failure {
-	f := &Failure{Reason: ReasonTerminating, Waits: true, First: 500 * time.Millisecond, Most: 30 * time.Second}
+// terminationFailure returns what blocks a deletion.
+func terminationFailure(v observe.View) *Failure {
+	f := &Failure{Reason: atoll.ReasonTerminating, Waits: true, First: 500 * time.Millisecond, Most: 30 * time.Second}
 	f.Message = "its deletion has begun and is not finished"
 	if len(v.Finalizers) > 0 {
-		f.Message = cut("its deletion waits for the finalizers " + strings.Join(v.Finalizers, ", ") +
-			": whoever set them must finish, or remove them in the member")
+		f.Message = truncateText("its deletion waits for the finalizers " + strings.Join(v.Finalizers, ", ") +
+			": its owner must finish, or remove them in the member")
 	}
 	return f
 }
 
-// release lets go of an object: our labels and our claim to its fields are taken
-// off, and everything else stays. What we made is marked, so that it is taken up
-// again when it comes back.
+// release releases an object: Atoll's labels and field ownership are removed, and everything else
+// stays. An object that Atoll made is marked, so that it can be adopted again.
 func (e *Engine) release(ctx context.Context, p plan) *Failure {
-	res, failure := e.existing(ctx, p)
+	res, failure := e.existingResource(ctx, p)
 	if failure != nil {
-		if failure.Reason == ReasonNotServed {
-			e.gone(p)
+		if failure.Reason == atoll.ReasonNotServed {
+			e.recordGone(p)
 			return nil
 		}
 		return failure
@@ -111,14 +113,38 @@ func (e *Engine) release(ctx context.Context, p plan) *Failure {
 
 // releaseAs is release of an object of a resource that is known.
 func (e *Engine) releaseAs(ctx context.Context, p plan, res member.Resource) *Failure {
-	live, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	live, err := e.o.Client.GetMetadata(ctx, res, p.Key.Namespace, p.Key.Name)
 	if apierrors.IsNotFound(err) || err == nil && string(live.UID) != p.Record.UID {
-		e.gone(p)
+		e.recordGone(p)
 		return nil
 	}
 	if err != nil {
-		return explain(err, p.Key)
+		return failureFromError(err, p.Key)
 	}
+	patch, err := json.Marshal(map[string]any{"metadata": releasedMetadata(p, live)})
+	if err != nil {
+		return failureFromError(err, p.Key)
+	}
+	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
+		f := failureFromError(err, p.Key)
+		f.First = 200 * time.Millisecond
+		return f
+	}
+	e.o.Log.Info("let go", "object", p.Key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, key := range e.book.RecordReleased(p.Key) {
+		if key != p.Key {
+			e.markDue(key)
+		}
+	}
+	delete(e.views, p.Key)
+	return nil
+}
+
+// releasedMetadata returns the patch of the metadata that takes Atoll's labels and field managers
+// off an object.
+func releasedMetadata(p plan, live *metav1.PartialObjectMetadata) map[string]any {
 	fields := []any{}
 	for _, f := range live.ManagedFields {
 		if f.Manager != atoll.FieldManager && f.Manager != atoll.HandoverManager {
@@ -130,38 +156,20 @@ func (e *Engine) releaseAs(ctx context.Context, p plan, res member.Resource) *Fa
 	}
 	metadata := map[string]any{
 		"uid": p.Record.UID, "resourceVersion": live.ResourceVersion, "managedFields": fields,
-		"labels": map[string]any{atoll.LabelBundleUID: nil, claims.LabelTemplateUID: nil, claims.LabelAdopted: nil},
+		"labels": map[string]any{atoll.LabelBundleUID: nil, ownership.LabelTemplateUID: nil, ownership.LabelAdopted: nil},
 	}
 	if p.Record.LeavesBehind() {
-		metadata["annotations"] = map[string]any{claims.AnnotationLeftBehind: p.Record.Template}
+		metadata["annotations"] = map[string]any{ownership.AnnotationLeftBehind: p.Record.Template}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return explain(err, p.Key)
-	}
-	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
-		f := explain(err, p.Key)
-		f.First = 200 * time.Millisecond
-		return f
-	}
-	e.o.Log.Info("let go", "object", p.Key)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, key := range e.book.Released(p.Key) {
-		if key != p.Key {
-			e.due(key)
-		}
-	}
-	delete(e.views, p.Key)
-	return nil
+	return metadata
 }
 
-// guard keeps what a deletion would take along.
-func (e *Engine) guard(ctx context.Context, p plan) *Failure {
+// guardDeletion keeps what a deletion would take along.
+func (e *Engine) guardDeletion(ctx context.Context, p plan) *Failure {
 	switch {
-	case claims.IsNamespace(p.Key):
+	case ownership.IsNamespace(p.Key):
 		return e.guardNamespace(ctx, p)
-	case claims.IsCRD(p.Key):
+	case ownership.IsCRD(p.Key):
 		return e.guardCRD(ctx, p)
 	}
 	return nil
@@ -169,7 +177,7 @@ func (e *Engine) guard(ctx context.Context, p plan) *Failure {
 
 // guardCRD refuses while objects of the kind exist.
 func (e *Engine) guardCRD(ctx context.Context, p plan) *Failure {
-	res, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
+	res, failure := e.resourceFor(ctx, p.Key, apiVersion(p.Record))
 	if failure != nil {
 		return failure
 	}
@@ -178,13 +186,13 @@ func (e *Engine) guardCRD(ctx context.Context, p plan) *Failure {
 		return nil
 	}
 	if err != nil {
-		return explain(err, p.Key)
+		return failureFromError(err, p.Key)
 	}
-	kinds := served(crd)
+	kinds := servedVersions(crd)
 	if len(kinds) == 0 {
 		return &Failure{
-			Reason: ReasonForeign, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
-			Message: cut(fmt.Sprintf("%s %s is kept: it serves no version, so that nobody can see what is stored of its kind: serve one, or delete it in the member",
+			Reason: atoll.ReasonForeignObjects, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
+			Message: truncateText(fmt.Sprintf("%s %s is kept: it serves no version, so the stored objects of its kind cannot be read: serve one, or delete it in the member",
 				p.Key.Kind, p.Key.Name)),
 		}
 	}
@@ -203,17 +211,13 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 	}
 	if apierrors.IsForbidden(err) {
 		return &Failure{
-			Reason: ReasonForeign, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
-			Message: cut(fmt.Sprintf("%s %s is kept: the agent may not list %s, so nobody can see whether others have some there: allow that in a ClusterRole labelled %s=true",
+			Reason: atoll.ReasonForeignObjects, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
+			Message: truncateText(fmt.Sprintf("%s %s is kept: the agent may not list %s, so foreign objects there cannot be seen: allow that in a ClusterRole labelled %s=true",
 				guarded.Kind, guarded.Name, res.GroupResource(), LabelAggregate)),
 		}
 	}
 	if err != nil {
-		return explain(err, guarded)
-	}
-	uids := map[string]bool{}
-	for _, m := range found {
-		uids[string(m.UID)] = true
+		return failureFromError(err, guarded)
 	}
 	var foreign []string
 	ours := 0
@@ -223,31 +227,31 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 		switch {
 		case e.isOurs(key, string(m.UID)):
 			ours++
-		case namespace != "" && e.comesAlong(m, key):
+		case namespace != "" && e.belongsToNamespace(m, key):
 		case m.DeletionTimestamp != nil:
 			ours++
 		default:
-			foreign = append(foreign, res.Kind+" "+name(key))
+			foreign = append(foreign, res.Kind+" "+displayName(key))
 		}
 	}
 	if len(foreign) > 0 {
 		n := len(foreign)
 		return &Failure{
-			Reason: ReasonForeign, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
-			Message: cut(fmt.Sprintf("%s %s is kept: deleting it would take along %d objects that Atoll did not apply (%s): delete those in the member first",
+			Reason: atoll.ReasonForeignObjects, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
+			Message: truncateText(fmt.Sprintf("%s %s is kept: deleting it would take along %d objects that Atoll did not apply (%s): delete those in the member first",
 				guarded.Kind, guarded.Name, n, strings.Join(foreign[:min(3, n)], ", "))),
 		}
 	}
 	if ours > 0 {
 		return &Failure{
-			Reason: ReasonWaits, Waits: true, First: 300 * time.Millisecond, Most: 15 * time.Second,
+			Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 300 * time.Millisecond, Most: 15 * time.Second,
 			Message: fmt.Sprintf("%s %s goes after %d objects that depend on it", guarded.Kind, guarded.Name, ours),
 		}
 	}
 	return nil
 }
 
-// isOurs tells whether the object is recorded.
+// isOurs reports whether the object is recorded.
 func (e *Engine) isOurs(key atoll.ItemKey, uid string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -255,8 +259,8 @@ func (e *Engine) isOurs(key atoll.ItemKey, uid string) bool {
 	return known && r.UID == uid && !r.Adopted
 }
 
-// served lists the versions that a CRD serves.
-func served(crd interface{ UnstructuredContent() map[string]any }) (out []member.Resource) {
+// servedVersions lists the versions that a CRD serves.
+func servedVersions(crd interface{ UnstructuredContent() map[string]any }) (out []member.Resource) {
 	var def struct {
 		Spec struct {
 			Group string `json:"group"`

@@ -10,17 +10,17 @@ import (
 // atoll-agent takes in all that carry it with the value "true".
 const LabelAggregate = "rbac.atoll.dev/aggregate-to-agent"
 
-// refusal is how API servers say what RBAC does not let somebody do.
+// refusal matches the message of API servers for a missing RBAC right.
 var refusal = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"`)
 
-// ungranted is what they say to who grants more than he has.
+// ungranted matches the message for a grant of more rights than the writer has.
 const ungranted = "attempting to grant RBAC permissions not currently held"
 
-// unauthorized says which right is missing and how it is given; empty where the message is
-// about something else.
-func unauthorized(message string) string {
+// missingRightAdvice returns which right is missing and how to grant it; empty for other
+// messages.
+func missingRightAdvice(message string) string {
 	if at := strings.Index(message, ungranted); at >= 0 {
-		return "the agent grants nobody in this cluster what it may not do itself: its administrator gives the agent these rights too, or the verbs escalate and bind: " + message[at:]
+		return "the agent cannot grant rights in this cluster that it does not have: its administrator gives the agent these rights too, or the verbs escalate and bind: " + message[at:]
 	}
 	m := refusal.FindStringSubmatch(message)
 	if m == nil {

@@ -38,15 +38,15 @@ func TestWhoIsForbiddenHearsWhichRuleToAdd(t *testing.T) {
 		},
 		{
 			`clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "` + account + `" (groups=["a"]) is attempting to grant RBAC permissions not currently held: {APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`,
-			`the agent grants nobody in this cluster what it may not do itself`,
+			`the agent cannot grant rights in this cluster that it does not have`,
 		},
 		{`pods "a" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=3, limited: pods=3`, ""},
 	} {
-		got := unauthorized(c.message)
+		got := missingRightAdvice(c.message)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s:\n%s\nwanted %s", c.message, got, c.want)
 		}
-		if c.want != "" && !strings.Contains(c.message, "attempting") && cut(got) != got {
+		if c.want != "" && !strings.Contains(c.message, "attempting") && truncateText(got) != got {
 			t.Errorf("%d bytes do not fit into a report: %s", len(got), got)
 		}
 	}

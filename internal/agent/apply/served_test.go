@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
@@ -43,20 +43,20 @@ func (p *partial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	uid, exists := p.objects[r.URL.Path]
 	switch {
 	case r.URL.Path == "/api":
-		reply(200, discovery(map[string]any{"metadata": map[string]any{"name": ""}, "versions": []any{version("v1", kind("namespaces", "Namespace", "Cluster"))}}))
+		reply(200, discoveryDocument(map[string]any{"metadata": map[string]any{"name": ""}, "versions": []any{discoveryVersion("v1", discoveryKind("namespaces", "Namespace", "Cluster"))}}))
 	case r.URL.Path == "/apis":
 		var versions []any
 		for _, name := range []string{"v1", "v1alpha1"} {
 			switch has, listed := p.versions[name]; {
 			case has:
-				versions = append(versions, version(name, kind("sprockets", "Sprocket", "Namespaced")))
+				versions = append(versions, discoveryVersion(name, discoveryKind("sprockets", "Sprocket", "Namespaced")))
 			case listed:
-				v := version(name)
+				v := discoveryVersion(name)
 				v["freshness"] = "Stale"
 				versions = append(versions, v)
 			}
 		}
-		reply(200, discovery(map[string]any{"metadata": map[string]any{"name": "example.io"}, "versions": versions}))
+		reply(200, discoveryDocument(map[string]any{"metadata": map[string]any{"name": "example.io"}, "versions": versions}))
 	case !exists:
 		reply(404, none)
 	case r.Method == http.MethodDelete:
@@ -74,15 +74,15 @@ func (p *partial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func discovery(groups ...any) map[string]any {
+func discoveryDocument(groups ...any) map[string]any {
 	return map[string]any{"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": groups}
 }
 
-func version(name string, resources ...any) map[string]any {
+func discoveryVersion(name string, resources ...any) map[string]any {
 	return map[string]any{"version": name, "freshness": "Current", "resources": resources}
 }
 
-func kind(resource, kind, scope string) map[string]any {
+func discoveryKind(resource, kind, scope string) map[string]any {
 	return map[string]any{
 		"resource": resource, "scope": scope, "verbs": []string{"list", "delete", "get", "patch", "watch"},
 		"responseKind": map[string]any{"group": "", "version": "", "kind": kind},
@@ -92,15 +92,15 @@ func kind(resource, kind, scope string) map[string]any {
 // memory is a store that keeps nothing.
 type memory struct{}
 
-func (memory) PutBundle(context.Context, store.Bundle) error             { return nil }
-func (memory) DropBundle(context.Context, string) error                  { return nil }
-func (memory) PutRecords(context.Context, string, []claims.Record) error { return nil }
-func (memory) Again(string, string)                                      {}
-func (memory) Start(member.Resource)                                     {}
-func (memory) Stop(string, string)                                       {}
+func (memory) PutBundle(context.Context, store.Bundle) error                { return nil }
+func (memory) DropBundle(context.Context, string) error                     { return nil }
+func (memory) PutRecords(context.Context, string, []ownership.Record) error { return nil }
+func (memory) RelistKind(string, string)                                    {}
+func (memory) Start(member.Resource)                                        {}
+func (memory) Stop(string, string)                                          {}
 
 // engineOn an API server, which has discovered and holds the record.
-func engineOn(t *testing.T, api http.Handler, record claims.Record, m atoll.Manifest) *Engine {
+func engineOn(t *testing.T, api http.Handler, record ownership.Record, m atoll.Manifest) *Engine {
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
@@ -108,42 +108,41 @@ func engineOn(t *testing.T, api http.Handler, record claims.Record, m atoll.Mani
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Discover(t.Context()); err != nil {
+	if _, err := client.DiscoverAPIs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return New(Options{
-		Client: client, Store: memory{}, Watch: memory{}, Held: func() bool { return true }, Fence: func(context.Context) bool { return true },
+		Client: client, Store: memory{}, Watch: memory{}, Lease: heldLease(func() bool { return true }),
 		Policy: func() *policy.Policy { return nil }, Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
-	}, store.Contents{Records: []claims.Record{record}, Bundles: []store.Bundle{{Holding: claims.Holding{Manifest: m}}}})
+	}, store.Contents{Records: []ownership.Record{record}, Bundles: []store.Bundle{{Holding: ownership.Holding{Manifest: m}}}})
 }
 
-// What the member does not say is not taken for what it does not have: an object
-// whose API is silent, or is served in another version than the one that was applied,
-// is not gone, and its tombstone not carried out before it is.
+// An API that does not answer is not a missing API. An object of a silent API, or of another
+// served version than the applied one, is not deleted, and its tombstone is not carried out early.
 func TestAKindThatIsNotListedIsNotGone(t *testing.T) {
 	key := atoll.ItemKey{Group: "example.io", Kind: "Sprocket", Namespace: "shop", Name: "s"}
 	const path = "/apis/example.io/v1/namespaces/shop/sprockets/s"
 	for _, c := range []struct {
 		name     string
 		versions map[string]bool
-		reason   string
+		reason   atoll.Reason
 		deleted  []string
 		done     bool
 	}{
-		{"its API is silent", map[string]bool{"v1": false, "v1alpha1": false}, ReasonSilent, nil, false},
+		{"its API is silent", map[string]bool{"v1": false, "v1alpha1": false}, atoll.ReasonAPISilent, nil, false},
 		{"its version was dropped", map[string]bool{"v1": true}, "", []string{path}, true},
 		{"its definition went", nil, "", nil, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			api := &partial{versions: c.versions, objects: map[string]string{path: "o1"}}
-			record := claims.Record{
+			record := ownership.Record{
 				Key: key, APIVersion: "example.io/v1alpha1", UID: "o1", Template: "t1", Owner: "b1", Label: "b1", Applied: "h", Chosen: true,
-				Claims: map[string]claims.Claim{"b1": {State: claims.Wanted, Template: "t1"}},
+				Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t1"}},
 			}
 			tombstone := atoll.Tombstone{Key: key, UID: "t1", Cause: atoll.CauseDeleted}
-			e := engineOn(t, api, record, withTombstones(manifest("b1", 2), tombstone))
-			reason := ""
-			if f := e.work(t.Context(), key); f != nil {
+			e := engineOn(t, api, record, withTombstones(newManifest("b1", 2), tombstone))
+			reason := atoll.Reason("")
+			if f := e.workOnKey(t.Context(), key); f != nil {
 				reason = f.Reason
 			}
 			if done := len(e.CarriedOut("b1")) == 1; reason != c.reason || done != c.done || !slices.Equal(api.deleted, c.deleted) {
@@ -156,21 +155,21 @@ func TestAKindThatIsNotListedIsNotGone(t *testing.T) {
 // A namespace stays while it is not known what is in it, and the row that made it does
 // not wait for that.
 func TestANamespaceStaysWhileAnAPIIsSilent(t *testing.T) {
-	key := claims.Namespace("shop")
-	for silent, reason := range map[bool]string{true: ReasonSilent, false: ""} {
+	key := ownership.NamespaceKey("shop")
+	for silent, reason := range map[bool]atoll.Reason{true: atoll.ReasonAPISilent, false: ""} {
 		api := &partial{versions: map[string]bool{}, objects: map[string]string{"/api/v1/namespaces/shop": "n1"}}
 		if silent {
 			api.versions["v1"] = false
 		}
-		m := manifest("b1", 1)
+		m := newManifest("b1", 1)
 		m.Remove, m.DeletedNamespaces = true, []string{"shop"}
-		e := engineOn(t, api, claims.Record{Key: key, UID: "n1", Implicit: true, Doomed: true}, m)
-		got, f := "", e.work(t.Context(), key)
+		e := engineOn(t, api, ownership.Record{Key: key, UID: "n1", Implicit: true, Doomed: true}, m)
+		got, f := atoll.Reason(""), e.workOnKey(t.Context(), key)
 		if f != nil {
 			got = f.Reason
 		}
-		e.finish(t.Context(), key, f)
-		if s, _ := e.Status("b1", nil, testNow); s.State != atoll.RowRemoved || silent == (s.Message == "") {
+		e.finishWork(t.Context(), key, f)
+		if s, _ := e.StatusOf("b1", nil, testNow); s.State != atoll.RowRemoved || silent == (s.Message == "") {
 			t.Errorf("silent %t: the row is %s: %s", silent, s.State, s.Message)
 		}
 		if got != reason || silent == (len(api.deleted) > 0) {

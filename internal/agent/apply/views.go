@@ -1,31 +1,32 @@
 package apply
 
 import (
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// What is known of an object comes from two sides: the watch tells what it is, and the
-// reply to an apply tells what that made of it. Either may come first. The watch is
-// believed as it tells; a reply that is older than what the watch has told is not
-// kept, since nothing might come after it: the object would be reported for ever as it
-// was when it was made.
+// Two sources report on an object: the watch, and the reply to an apply. Either may come first.
+// The watch always counts. A reply that is older than the watch's last event is dropped: no later
+// event might follow, and the object would be reported forever as it was when it was made.
 
-// Seen takes the view of an object that carries our label.
-func (e *Engine) Seen(v observe.View) {
-	e.heard(v, false)
+// ObjectSeen takes the view of an object that carries our label.
+func (e *Engine) ObjectSeen(v observe.View) {
+	e.handleView(v, false)
 }
 
-// Left is told that an object left the watch: it is gone, or lost our label. v is the
-// last that was seen of it.
-func (e *Engine) Left(v observe.View) {
-	e.heard(v, true)
+// ObjectLeft takes the last view of an object that left the watch: it is deleted, or lost Atoll's
+// label.
+func (e *Engine) ObjectLeft(v observe.View) {
+	e.handleView(v, true)
 }
 
-func (e *Engine) heard(v observe.View, left bool) {
+func (e *Engine) handleView(v observe.View, left bool) {
 	e.mu.Lock()
 	r, known := e.book.Record(v.Key)
 	if !known {
@@ -34,42 +35,41 @@ func (e *Engine) heard(v observe.View, left bool) {
 	}
 	e.views[v.Key] = view{View: v, left: left}
 	// While it is not known which object a task makes, took weighs what was heard.
-	if r.UID == v.UID || !left && !e.task(v.Key).busy {
-		e.weigh(r, e.views[v.Key])
+	if r.UID == v.UID || !left && !e.ensureTask(v.Key).busy {
+		e.decideWork(r, e.views[v.Key])
 	}
 	e.mu.Unlock()
-	e.changed(r)
-	e.nudge()
+	e.reportChanged(slices.Collect(maps.Keys(r.Claims)))
+	e.wakeRun()
 }
 
-// took keeps what a reply told of the object that is recorded now, unless the watch
-// has told something newer since. The caller holds mu.
-func (e *Engine) took(v observe.View) {
+// recordReply keeps the view from an apply's reply, unless the watch has reported something newer.
+// The caller holds mu.
+func (e *Engine) recordReply(v observe.View) {
 	heard, ok := e.views[v.Key]
-	if !ok || !heard.after(v) {
+	if !ok || !heard.isNewerThan(v) {
 		e.views[v.Key] = view{View: v}
 		return
 	}
 	if r, known := e.book.Record(v.Key); known {
-		e.weigh(r, heard)
+		e.decideWork(r, heard)
 	}
 }
 
-// weigh tells what has to be done about an object that is like this. The caller holds
-// mu.
-func (e *Engine) weigh(r claims.Record, v view) {
+// decideWork decides what must be done about an object in this state. The caller holds mu.
+func (e *Engine) decideWork(r ownership.Record, v view) {
 	switch {
 	case r.UID != v.UID:
-		e.task(v.Key).check = true
-		e.soon(v.Key)
+		e.ensureTask(v.Key).check = true
+		e.markDueUnlessBackingOff(v.Key)
 	case v.left:
-		e.task(v.Key).check = true
-		e.due(v.Key)
+		e.ensureTask(v.Key).check = true
+		e.markDue(v.Key)
 	case v.Deleting:
-		e.soon(v.Key)
+		e.markDueUnlessBackingOff(v.Key)
 	case r.Owned != "" && (v.Owned != r.Owned || v.Label != r.Label):
-		e.task(v.Key).correct = true
-		e.soon(v.Key)
+		e.ensureTask(v.Key).correct = true
+		e.markDueUnlessBackingOff(v.Key)
 	}
 }
 
@@ -79,14 +79,14 @@ type view struct {
 	left bool
 }
 
-// after tells whether the view is of a later time than the other. Versions of API
+// isNewerThan reports whether the view is of a later time than the other. Versions of API
 // servers that do not count upwards are not compared: what came last counts.
-func (v view) after(other observe.View) bool {
+func (v view) isNewerThan(other observe.View) bool {
 	order, err := resourceversion.CompareResourceVersion(v.Version, other.Version)
 	return err == nil && order > 0
 }
 
-// viewOf the object that is recorded. The caller holds mu.
+// viewOf returns the view of the object that is recorded. The caller holds mu.
 func (e *Engine) viewOf(key atoll.ItemKey) (observe.View, bool) {
 	v, ok := e.views[key]
 	r, _ := e.book.Record(key)

@@ -19,9 +19,9 @@ metadata: {name: data}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
-// meanwhile lets do happen once, after the member has applied the object and before
-// the engine is told so, and waits until the watch has told the engine of it.
-func (w *world) meanwhile(key atoll.ItemKey, do func(), heard func(view) bool) {
+// duringApply runs do once, after the member has applied the object and before the engine gets the
+// reply. It waits until the watch has informed the engine.
+func (w *world) duringApply(key atoll.ItemKey, do func(), heard func(view) bool) {
 	w.t.Helper()
 	w.line.mu.Lock()
 	defer w.line.mu.Unlock()
@@ -32,7 +32,7 @@ func (w *world) meanwhile(key atoll.ItemKey, do func(), heard func(view) bool) {
 		}
 		done = true
 		do()
-		w.eventually("the watch tells of "+key.String(), func() (bool, string) {
+		w.waitUntil("the watch tells of "+key.String(), func() (bool, string) {
 			w.Engine.mu.Lock()
 			defer w.Engine.mu.Unlock()
 			return heard(w.views[key]), w.views[key].Version
@@ -40,45 +40,45 @@ func (w *world) meanwhile(key atoll.ItemKey, do func(), heard func(view) bool) {
 	}
 }
 
-// What the watch tells while an apply is under way is newer than the apply's reply: it
-// counts, though the reply comes last and nothing comes after it.
+// A watch event during an apply is newer than the apply's reply: it counts, though the reply comes
+// last and no event follows.
 func TestWhatTheWatchToldBeforeTheReplyCounts(t *testing.T) {
 	w := newWorld(t)
-	other, data := w.item("t-other", strings.ReplaceAll(claim, "name: data", "name: other")), w.item("t-data", claim)
-	w.upsert(manifest("b0", 1, other)) // whose watch runs from now on
-	w.ready("b0", 1)
+	other, data := w.newItem("t-other", strings.ReplaceAll(claim, "name: data", "name: other")), w.newItem("t-data", claim)
+	w.storeManifest(newManifest("b0", 1, other)) // whose watch runs from now on
+	w.waitForReady("b0", 1)
 
 	t.Run("created", func(t *testing.T) {
-		w.meanwhile(data.Key, func() { w.bound(data.Key) }, func(v view) bool { return v.Health == atoll.Healthy })
-		w.upsert(manifest("b1", 1, data))
-		w.ready("b1", 1)
+		w.duringApply(data.Key, func() { w.expectBound(data.Key) }, func(v view) bool { return v.Health == atoll.Healthy })
+		w.storeManifest(newManifest("b1", 1, data))
+		w.waitForReady("b1", 1)
 	})
 	t.Run("changed", func(t *testing.T) {
-		labelled := w.item("t-data", strings.ReplaceAll(claim, "name: data", "name: data, labels: {a: b}"))
-		w.meanwhile(data.Key, func() { w.edit(data.Key, `{"metadata":{"labels":{"a":"theirs"}}}`) },
-			func(v view) bool { return len(v.Others) > 0 && v.Others[len(v.Others)-1] == "somebody" })
-		w.upsert(manifest("b1", 2, labelled))
-		w.eventually("the label is set back", func() (bool, string) {
-			return w.exists(data.Key).GetLabels()["a"] == "b", ""
+		labelled := w.newItem("t-data", strings.ReplaceAll(claim, "name: data", "name: data, labels: {a: b}"))
+		w.duringApply(data.Key, func() { w.patchObject(data.Key, `{"metadata":{"labels":{"a":"theirs"}}}`) },
+			func(v view) bool { return len(v.Others) > 0 && v.Others[len(v.Others)-1] == "some-controller" })
+		w.storeManifest(newManifest("b1", 2, labelled))
+		w.waitUntil("the label is set back", func() (bool, string) {
+			return w.expectExists(data.Key).GetLabels()["a"] == "b", ""
 		})
 	})
 	t.Run("gone", func(t *testing.T) {
-		conf, first := w.item("t-conf", configMap), w.item("t-first", strings.ReplaceAll(configMap, "name: conf", "name: first"))
-		w.upsert(manifest("b2", 1, first))
-		w.ready("b2", 1)
-		w.meanwhile(conf.Key, func() { w.deleteByHand(conf.Key) }, func(v view) bool { return v.left })
-		w.upsert(manifest("b3", 1, conf))
-		w.ready("b3", 1)
-		w.exists(conf.Key)
+		conf, first := w.newItem("t-conf", configMap), w.newItem("t-first", strings.ReplaceAll(configMap, "name: conf", "name: first"))
+		w.storeManifest(newManifest("b2", 1, first))
+		w.waitForReady("b2", 1)
+		w.duringApply(conf.Key, func() { w.deleteByHand(conf.Key) }, func(v view) bool { return v.left })
+		w.storeManifest(newManifest("b3", 1, conf))
+		w.waitForReady("b3", 1)
+		w.expectExists(conf.Key)
 	})
 }
 
-// bound waits until the member has bound the claim.
-func (w *world) bound(key atoll.ItemKey) {
+// expectBound waits until the member has bound the claim.
+func (w *world) expectBound(key atoll.ItemKey) {
 	w.t.Helper()
 	claims := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
-	w.eventually(key.String()+" is bound", func() (bool, string) {
-		obj, err := w.client.Dynamic().Resource(claims).Namespace(key.Namespace).Get(w.t.Context(), key.Name, metav1.GetOptions{})
+	w.waitUntil(key.String()+" is bound", func() (bool, string) {
+		obj, err := w.client.DynamicClient().Resource(claims).Namespace(key.Namespace).Get(w.t.Context(), key.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What keeps an agent is told when it lasts, and that nothing does any more; so it is when somebody
-// was told of something before this try began.
+// A lasting blocker is reported, and so is its end, also when an earlier try had reported
+// something.
 func TestWhatAnAgentWaitsForIsToldWhenItLasts(t *testing.T) {
 	const short = leaveTell / 2
 	for _, tc := range []struct {
@@ -29,11 +29,11 @@ func TestWhatAnAgentWaitsForIsToldWhenItLasts(t *testing.T) {
 				var told []string
 				w := waiting{tell: func(why string) { told = append(told, why) }}
 				for _, why := range tc.on {
-					w.on(why)
+					w.setReason(why)
 					time.Sleep(short)
 				}
 				if !slices.Equal(told, tc.want) {
-					t.Errorf("told %q, want %q", told, tc.want)
+					t.Errorf("reported %q, want %q", told, tc.want)
 				}
 			})
 		})

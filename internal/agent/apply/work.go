@@ -8,19 +8,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
 // keepNamespace is the verb for a namespace that the agent makes, or made,
 // because something needs it.
-const keepNamespace claims.Verb = "KeepNamespace"
+const keepNamespace ownership.Verb = "KeepNamespace"
 
 // plan is what is to be done about a key.
 type plan struct {
-	claims.Step
+	ownership.Step
 	// left are the fields that the member owns.
 	left []string
 	// check, judge, correct and weigh as in task.
@@ -33,49 +33,63 @@ type plan struct {
 	begun bool
 }
 
-func (p plan) acts() bool {
-	return p.Verb != claims.Nothing || p.check || p.judge || p.correct || p.weigh
+func (p plan) hasAction() bool {
+	return p.Verb != ownership.Nothing || p.check || p.judge || p.correct || p.weigh
 }
 
-func (p plan) deletes() bool {
+func (p plan) isDeletion() bool {
 	switch p.Verb {
-	case claims.Delete, claims.Release, claims.Search, claims.DeleteNamespace:
+	case ownership.Delete, ownership.Release, ownership.Search, ownership.DeleteNamespace:
 		return true
 	}
 	return false
 }
 
-// plan for the key. The caller holds mu.
-func (e *Engine) plan(key atoll.ItemKey) plan {
+// planFor returns the plan for of the key. The caller holds mu.
+func (e *Engine) planFor(key atoll.ItemKey) plan {
 	p := plan{Step: e.book.Next(key)}
 	p.view, p.hasView = e.viewOf(key)
 	r := &p.Record
 	if p.Item != nil {
-		p.left = e.stillScaled(r, e.left(p.Item))
-		if p.Verb == claims.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
-			p.Verb = claims.Apply
+		p.left = e.stillScaled(r, e.memberOwnedFields(p.Item))
+		if p.Verb == ownership.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
+			p.Verb = ownership.Apply
 		}
 	}
-	if claims.IsNamespace(key) && r.Implicit && !r.Doomed && len(r.Claims) == 0 && len(e.book.Inside(key.Name)) > 0 {
-		if r.UID == "" || r.Applied != metaHash(e.book.Meta(key.Name)) {
-			p.Verb = keepNamespace
-		}
+	if e.namespaceIsStale(key, r) {
+		p.Verb = keepNamespace
 	}
 	if t := e.tasks[key]; t != nil {
-		p.begun = t.failure != nil && t.failure.Reason == ReasonTerminating
-		p.check, p.judge = t.check && r.UID != "", t.judge && r.UID != ""
-		p.correct = t.correct && r.UID != "" && p.Verb == claims.Nothing
-		p.weigh = t.weigh && r.UID != ""
+		p.begun = t.failure != nil && t.failure.Reason == atoll.ReasonTerminating
+		if r.UID != "" {
+			p.check, p.judge, p.weigh = t.check, t.judge, t.weigh
+			p.correct = t.correct && p.Verb == ownership.Nothing
+		}
 	}
 	return p
 }
 
-// begin gives the plan for a key that is worked on now, and takes its flags.
-func (e *Engine) begin(key atoll.ItemKey) plan {
+// namespaceIsStale reports whether the key is a namespace that items need without a claim on it,
+// and that is missing or has other labels or annotations than the hub's. The caller holds mu.
+func (e *Engine) namespaceIsStale(key atoll.ItemKey, r *ownership.Record) bool {
+	return ownership.IsNamespace(key) && r.Implicit && !r.Doomed && len(r.Claims) == 0 && len(e.book.KeysInNamespace(key.Name)) > 0 &&
+		(r.UID == "" || r.Applied != metaHash(e.book.NamespaceMeta(key.Name)))
+}
+
+// failureOf returns the last failure of work on the key; nil without one. The caller holds mu.
+func (e *Engine) failureOf(key atoll.ItemKey) *Failure {
+	if t := e.tasks[key]; t != nil {
+		return t.failure
+	}
+	return nil
+}
+
+// beginWork returns the plan for a key that is worked on now, and takes its flags.
+func (e *Engine) beginWork(key atoll.ItemKey) plan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := e.plan(key)
-	t := e.task(key)
+	p := e.planFor(key)
+	t := e.ensureTask(key)
 	p.intended = t.intended
 	if !p.weigh { // which comes first, and the others after it
 		t.check, t.judge, t.correct = false, false, false
@@ -86,12 +100,12 @@ func (e *Engine) begin(key atoll.ItemKey) plan {
 // maxSteps bounds what one turn does to a key: look, delete, make, hand over.
 const maxSteps = 6
 
-// work brings one key as far as it goes now.
-func (e *Engine) work(ctx context.Context, key atoll.ItemKey) *Failure {
+// workOnKey brings one key as far as it goes now.
+func (e *Engine) workOnKey(ctx context.Context, key atoll.ItemKey) *Failure {
 	ctx = e.inName(ctx, key)
 	for range maxSteps {
-		p := e.begin(key)
-		failure, again := e.step(ctx, p)
+		p := e.beginWork(key)
+		failure, again := e.runStep(ctx, p)
 		if failure != nil || !again {
 			return failure
 		}
@@ -99,36 +113,41 @@ func (e *Engine) work(ctx context.Context, key atoll.ItemKey) *Failure {
 	return nil
 }
 
-// step does one act. again: another may follow.
-func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool) {
+// runStep does one act. again: another may follow.
+func (e *Engine) runStep(ctx context.Context, p plan) (failure *Failure, again bool) {
 	if p.weigh {
-		return e.weighed(ctx, p), true
+		return e.recordPermission(ctx, p), true
 	}
 	if p.check || p.judge {
-		return e.check(ctx, p), true
+		return e.checkRecorded(ctx, p), true
 	}
-	if failure := e.permitted(ctx, p); failure != nil {
+	if failure := e.checkPermitted(ctx, p); failure != nil {
 		e.stillWrong(p)
 		return failure, false
 	}
+	return e.runVerb(ctx, p)
+}
+
+// runVerb does what the plan's verb says, or else corrects drift. again: another act may follow.
+func (e *Engine) runVerb(ctx context.Context, p plan) (failure *Failure, again bool) {
 	switch p.Verb {
-	case claims.Apply:
+	case ownership.Apply:
 		if p.Record.UID == "" && !p.intended {
 			e.nextPass(p.Key) // which stores the intent first
 			return nil, false
 		}
 		return e.put(ctx, p), true
-	case claims.Replace, claims.Delete, claims.DeleteNamespace:
+	case ownership.Replace, ownership.Delete, ownership.DeleteNamespace:
 		return e.delete(ctx, p), true
-	case claims.Release:
+	case ownership.Release:
 		return e.release(ctx, p), true
-	case claims.Search:
-		return e.search(ctx, p), true
+	case ownership.Search:
+		return e.searchInterruptedApply(ctx, p), true
 	case keepNamespace:
 		return e.keepNamespace(ctx, p.Key.Name), false
 	}
 	if p.correct && p.Item != nil {
-		return e.correct(ctx, p), false
+		return e.correctDrift(ctx, p), false
 	}
 	return nil, false
 }
@@ -137,7 +156,7 @@ func (e *Engine) step(ctx context.Context, p plan) (failure *Failure, again bool
 func (e *Engine) stillWrong(p plan) {
 	if p.correct {
 		e.mu.Lock()
-		e.task(p.Key).correct = true
+		e.ensureTask(p.Key).correct = true
 		e.mu.Unlock()
 	}
 }
@@ -145,58 +164,58 @@ func (e *Engine) stillWrong(p plan) {
 // nextPass goes on with the key there.
 func (e *Engine) nextPass(key atoll.ItemKey) {
 	e.mu.Lock()
-	e.due(key)
+	e.markDue(key)
 	e.mu.Unlock()
 }
 
-// resource of a plan's object in the member, in the version in which it is applied;
+// resourceFor returns the resource of a plan's object in the member, in the version in which it is applied;
 // nil and why not.
-func (e *Engine) resource(ctx context.Context, key atoll.ItemKey, apiVersion string) (member.Resource, *Failure) {
+func (e *Engine) resourceFor(ctx context.Context, key atoll.ItemKey, apiVersion string) (member.Resource, *Failure) {
 	gvk := schema.FromAPIVersionAndKind(apiVersion, key.Kind)
 	find := func() (member.Resource, bool) {
 		if apiVersion == "" {
-			return e.o.Client.APIs().Preferred(gvk.GroupKind())
+			return e.o.Client.APIs().PreferredResource(gvk.GroupKind())
 		}
-		return e.o.Client.APIs().Lookup(gvk)
+		return e.o.Client.APIs().LookupKind(gvk)
 	}
 	if r, ok := find(); ok {
 		return r, nil
 	}
-	if err := e.rediscover(ctx); err != nil {
-		return member.Resource{}, explain(err, key)
+	if err := e.rediscoverAPIs(ctx); err != nil {
+		return member.Resource{}, failureFromError(err, key)
 	}
 	if r, ok := find(); ok {
 		return r, nil
 	}
-	if e.o.Client.APIs().Silent(key.Group) {
-		return member.Resource{}, unanswered(key.Group)
+	if e.o.Client.APIs().IsGroupSilent(key.Group) {
+		return member.Resource{}, discoveryFailure(key.Group)
 	}
 	return member.Resource{}, notServed(apiVersion, key)
 }
 
-// existing is resource for an object that was made: one of which the member has
+// existingResource is resource for an object that was made: one of which the member has
 // dropped the version is there in another.
-func (e *Engine) existing(ctx context.Context, p plan) (member.Resource, *Failure) {
-	r, failure := e.resource(ctx, p.Key, apiVersion(p.Record))
-	if failure != nil && failure.Reason == ReasonNotServed {
-		if other, ok := e.o.Client.APIs().Preferred(schema.GroupKind{Group: p.Key.Group, Kind: p.Key.Kind}); ok {
+func (e *Engine) existingResource(ctx context.Context, p plan) (member.Resource, *Failure) {
+	r, failure := e.resourceFor(ctx, p.Key, apiVersion(p.Record))
+	if failure != nil && failure.Reason == atoll.ReasonNotServed {
+		if other, ok := e.o.Client.APIs().PreferredResource(schema.GroupKind{Group: p.Key.Group, Kind: p.Key.Kind}); ok {
 			return other, nil
 		}
 	}
 	return r, failure
 }
 
-func unanswered(group string) *Failure {
+func discoveryFailure(group string) *Failure {
 	return &Failure{
-		Reason: ReasonSilent, Transport: true, Most: 30 * time.Second,
+		Reason: atoll.ReasonAPISilent, Transport: true, Most: 30 * time.Second,
 		Message: "the member does not say what it serves in the API group " + group + ": what serves that there does not answer",
 	}
 }
 
 func notServed(apiVersion string, key atoll.ItemKey) *Failure {
 	return &Failure{
-		Reason: ReasonNotServed, First: 5 * time.Second, Most: 5 * time.Minute,
-		Message: cut("the member does not serve " + apiVersion + " " + key.Kind +
+		Reason: atoll.ReasonNotServed, First: 5 * time.Second, Most: 5 * time.Minute,
+		Message: truncateText("the member does not serve " + apiVersion + " " + key.Kind +
 			": install its CustomResourceDefinition or API service there, or place it with this bundle; tried again when the member's APIs change"),
 	}
 }
@@ -205,7 +224,7 @@ func notServed(apiVersion string, key atoll.ItemKey) *Failure {
 // because a kind is missing in it.
 const rediscoverAfter = 5 * time.Second
 
-func (e *Engine) rediscover(ctx context.Context) error {
+func (e *Engine) rediscoverAPIs(ctx context.Context) error {
 	e.mu.Lock()
 	fresh := time.Since(e.discovered) < rediscoverAfter
 	if !fresh {
@@ -215,89 +234,94 @@ func (e *Engine) rediscover(ctx context.Context) error {
 	if fresh {
 		return nil
 	}
-	_, err := e.o.Client.Discover(ctx)
+	_, err := e.o.Client.DiscoverAPIs(ctx)
 	return err
 }
 
-// check looks whether a recorded object still exists, and judges it anew where that is asked.
-func (e *Engine) check(ctx context.Context, p plan) (failed *Failure) {
+// checkRecorded reads whether a recorded object still exists, and judges it again on request.
+func (e *Engine) checkRecorded(ctx context.Context, p plan) (failed *Failure) {
 	defer func() {
 		if p.judge && failed != nil {
 			e.mu.Lock()
-			e.task(p.Key).judge = true
+			e.ensureTask(p.Key).judge = true
 			e.mu.Unlock()
 		}
 	}()
-	res, failure := e.existing(ctx, p)
+	res, failure := e.existingResource(ctx, p)
 	if failure != nil {
-		if failure.Reason == ReasonNotServed {
+		if failure.Reason == atoll.ReasonNotServed {
 			// Its definition went, and the object with it.
-			e.gone(p)
+			e.recordGone(p)
 		}
 		return failure
 	}
-	v, err := e.look(ctx, p, res)
+	v, err := e.getObject(ctx, p, res)
 	switch {
 	case apierrors.IsNotFound(err):
-		e.gone(p)
+		e.recordGone(p)
 		return nil
 	case err != nil:
-		e.again(p.Key)
-		return explain(err, p.Key)
+		e.scheduleRecheck(p.Key)
+		return failureFromError(err, p.Key)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p.judge && v.UID == p.Record.UID {
-		e.took(v)
-	}
-	switch {
-	case v.UID != p.Record.UID:
-		e.lost(p)
-	case v.Label != p.Record.Label || p.Record.Owned != "" && v.Owned != p.Record.Owned:
-		e.task(p.Key).correct = true
-	}
+	e.compareRecorded(p, v)
 	return nil
 }
 
-// look at the plan's object: at all of it where it is judged.
-func (e *Engine) look(ctx context.Context, p plan, res member.Resource) (observe.View, error) {
+// compareRecorded compares an object that exists with its record.
+func (e *Engine) compareRecorded(p plan, v observe.View) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.judge && v.UID == p.Record.UID {
+		e.recordReply(v)
+	}
+	switch {
+	case v.UID != p.Record.UID:
+		e.recordGoneLocked(p)
+	case v.Label != p.Record.Label || p.Record.Owned != "" && v.Owned != p.Record.Owned:
+		e.ensureTask(p.Key).correct = true
+	}
+}
+
+// getObject reads the plan's object: at all of it where it is judged.
+func (e *Engine) getObject(ctx context.Context, p plan, res member.Resource) (observe.View, error) {
 	if p.judge {
 		obj, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 		if err != nil {
 			return observe.View{}, err
 		}
-		return e.observed(obj), nil
+		return e.observeObject(obj), nil
 	}
-	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	m, err := e.o.Client.GetMetadata(ctx, res, p.Key.Namespace, p.Key.Name)
 	if err != nil {
 		return observe.View{}, err
 	}
 	return observe.OfMeta(m, p.Key.Group, p.Key.Kind), nil
 }
 
-// again asks for another check after a failed one.
-func (e *Engine) again(key atoll.ItemKey) {
+// scheduleRecheck schedules another check after a failed one.
+func (e *Engine) scheduleRecheck(key atoll.ItemKey) {
 	e.mu.Lock()
-	e.task(key).check = true
+	e.ensureTask(key).check = true
 	e.mu.Unlock()
 }
 
-// gone records that the plan's object does not exist.
-func (e *Engine) gone(p plan) {
+// recordGone records that the plan's object does not exist.
+func (e *Engine) recordGone(p plan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lost(p)
+	e.recordGoneLocked(p)
 }
 
-// lost is gone for a caller that holds mu.
-func (e *Engine) lost(p plan) {
+// recordGoneLocked is gone for a caller that holds mu.
+func (e *Engine) recordGoneLocked(p plan) {
 	var last *atoll.ItemStatus
-	if p.hasView && claims.RunsOnce(p.Key) {
+	if p.hasView && ownership.RunsOnce(p.Key) {
 		last = lastWords(p.view)
 	}
-	for _, key := range e.book.Gone(p.Key, p.Record.UID, last) {
+	for _, key := range e.book.RecordGone(p.Key, p.Record.UID, last) {
 		if key != p.Key {
-			e.due(key)
+			e.markDue(key)
 		}
 	}
 	delete(e.views, p.Key)
@@ -305,43 +329,43 @@ func (e *Engine) lost(p plan) {
 
 // lastWords is what is reported of a run-to-completion object after it went.
 func lastWords(v observe.View) *atoll.ItemStatus {
-	s := &atoll.ItemStatus{Key: v.Key, Health: v.Health, Reason: v.Reason, Message: v.Message, Reflected: v.Reflected}
+	s := &atoll.ItemStatus{Key: v.Key, Health: v.Health, Reason: v.Reason, Message: v.Message, ReflectedStatus: v.Reflected}
 	if !v.Finished {
-		s.Health, s.Reason = atoll.Degraded, "DeletedInMember"
-		s.Message = "it was deleted in the member before it finished and is not run again: delete its template and create it anew to run it"
+		s.Health, s.Reason = atoll.Degraded, atoll.ReasonDeletedInMember
+		s.Message = "it was deleted in the member before it finished and is not run again: delete its template and create it again to run it"
 	}
 	return s
 }
 
-// search looks for an object that an interrupted apply may have made.
-func (e *Engine) search(ctx context.Context, p plan) *Failure {
-	if p.Item == nil && p.Record.APIVersion == "" && e.never(p.Key) {
-		e.gone(p)
+// searchInterruptedApply looks for an object that an interrupted apply may have made.
+func (e *Engine) searchInterruptedApply(ctx context.Context, p plan) *Failure {
+	if p.Item == nil && p.Record.APIVersion == "" && e.isKindUnserved(p.Key) {
+		e.recordGone(p)
 		return nil
 	}
-	res, failure := e.existing(ctx, p)
+	res, failure := e.existingResource(ctx, p)
 	if failure != nil {
-		if failure.Reason == ReasonNotServed {
-			e.gone(p)
+		if failure.Reason == atoll.ReasonNotServed {
+			e.recordGone(p)
 			return nil
 		}
 		return failure
 	}
-	m, err := e.o.Client.Meta(ctx, res, p.Key.Namespace, p.Key.Name)
+	m, err := e.o.Client.GetMetadata(ctx, res, p.Key.Namespace, p.Key.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return explain(err, p.Key)
+		return failureFromError(err, p.Key)
 	}
 	if err != nil || !e.adoptOwn(p, observe.OfMeta(m, p.Key.Group, p.Key.Kind)) {
-		e.gone(p)
+		e.recordGone(p)
 	}
 	return nil
 }
 
-// never tells that the member does not serve the key's kind in any version.
-func (e *Engine) never(key atoll.ItemKey) bool {
+// isKindUnserved reports that the member does not serve the key's kind in any version.
+func (e *Engine) isKindUnserved(key atoll.ItemKey) bool {
 	apis := e.o.Client.APIs()
-	_, served := apis.Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind})
-	return !served && apis != nil && !apis.Silent(key.Group)
+	_, served := apis.PreferredResource(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+	return !served && apis != nil && !apis.IsGroupSilent(key.Group)
 }
 
 // adoptOwn links an object that carries the label of a Bundle which claims it.
@@ -356,6 +380,6 @@ func (e *Engine) adoptOwn(p plan, v observe.View) bool {
 	if !claimed && v.Label != p.Record.Owner {
 		return false
 	}
-	e.book.Found(p.Key, claims.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted})
+	e.book.RecordFound(p.Key, ownership.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted})
 	return true
 }

@@ -23,12 +23,13 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/agenttest"
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
 var testNow = time.Unix(1_800_000_000, 0)
@@ -42,14 +43,14 @@ type world struct {
 	// client is the test's own, which no fault hurts.
 	client *member.Client
 	line   *line  // of the engine to the member
-	as     string // who the engine is in the member; empty: its administrator
+	as     string // the user of the engine in the member; empty: its administrator
 	state  string // namespace of the agent's state
 	ns     string // namespace that the test's objects live in
 	fenced atomic.Bool
 	// policy of the member's administrator; see limit.
 	policy atomic.Pointer[policy.Policy]
-	// told are the Bundles whose status the engine said may have changed; reported
-	// is what the status of each was when that was last said.
+	// changed are the Bundles that the engine reported as changed; reported is the status of each
+	// at its last report.
 	told     chan string
 	mu       sync.Mutex
 	reported map[string]atoll.RowStatus
@@ -66,14 +67,14 @@ func newWorld(t *testing.T) *world {
 // newWorldAs is newWorld with an agent that has the rights of a user of the member only.
 func newWorldAs(t *testing.T, user string) *world {
 	t.Helper()
-	agenttest.Need(t)
+	agenttest.SkipIfShort(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	w := &world{t: t, state: "state-" + name, ns: name, as: user, line: &line{}, told: make(chan string, 10_000)}
-	client, err := member.New(agenttest.Config())
+	client, err := member.New(agenttest.MemberConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Discover(t.Context()); err != nil {
+	if _, err := client.DiscoverAPIs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.client = client
@@ -86,14 +87,14 @@ func newWorldAs(t *testing.T, user string) *world {
 func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	config := agenttest.Config()
+	config := agenttest.MemberConfig()
 	config.Impersonate.UserName = w.as
-	config.Wrap(w.line.wrap)
+	config.Wrap(w.line.wrapTransport)
 	client, err := member.New(config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := client.Discover(ctx); err != nil {
+	if _, err := client.DiscoverAPIs(ctx); err != nil {
 		w.t.Fatal(err)
 	}
 	s, err := store.New(config, w.state, func(context.Context) bool { return true })
@@ -104,16 +105,16 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := Recover(ctx, client, &contents); err != nil {
+	if err := RecoverRecords(ctx, client, &contents); err != nil {
 		w.t.Fatal(err)
 	}
 	// The member is shared by tests, each of which has an agent of its own.
-	contents.Records = slices.DeleteFunc(contents.Records, func(r claims.Record) bool {
+	contents.Records = slices.DeleteFunc(contents.Records, func(r ownership.Record) bool {
 		return r.Key.Namespace != w.ns && r.Key.Name != w.ns && !strings.Contains(r.Key.Name, w.ns+".")
 	})
 	watcher := observe.NewWatcher(client)
 	w.Engine = New(Options{
-		Client: client, Store: s, Held: func() bool { return true }, Fence: func(context.Context) bool { return !w.fenced.Load() },
+		Client: client, Store: s, Lease: heldLease(func() bool { return !w.fenced.Load() }),
 		Policy: w.policy.Load, Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
@@ -122,22 +123,25 @@ func (w *world) start() {
 	running.Go(func() { watcher.Run(ctx, engine) })
 	running.Go(func() { engine.Run(ctx) })
 	w.reported = map[string]atoll.RowStatus{}
-	for _, b := range engine.Bundles() {
+	engine.mu.Lock()
+	held := engine.book.BundleUIDs()
+	engine.mu.Unlock()
+	for _, b := range held {
 		w.told <- b
 	}
-	running.Go(func() { w.report(ctx, engine) })
+	running.Go(func() { w.reportStatuses(ctx, engine) })
 	var once sync.Once
 	w.stop = func() { once.Do(func() { cancel(); running.Wait() }) }
 }
 
-// report as the link does: only what it was told of.
-func (w *world) report(ctx context.Context, engine *Engine) {
+// reportStatuses reports as the link does: only changed Bundles.
+func (w *world) reportStatuses(ctx context.Context, engine *Engine) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case b := <-w.told:
-			s, held := engine.Status(b, nil, time.Now())
+			s, held := engine.StatusOf(b, nil, time.Now())
 			w.mu.Lock()
 			if w.reported[b] = s; !held {
 				delete(w.reported, b)
@@ -147,8 +151,8 @@ func (w *world) report(ctx context.Context, engine *Engine) {
 	}
 }
 
-// fence lets the engine delete, or not.
-func (w *world) fence(holds bool) { w.fenced.Store(!holds) }
+// holdFence lets the engine delete, or not.
+func (w *world) holdFence(holds bool) { w.fenced.Store(!holds) }
 
 type testWriter struct{ t *testing.T }
 
@@ -157,94 +161,94 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// item of a template in YAML, in the test's namespace unless it names one.
-func (w *world) item(uid, text string) atoll.Rendered {
+// newItem of a template in YAML, in the test's namespace unless it names one.
+func (w *world) newItem(uid, text string) atoll.RenderedItem {
 	w.t.Helper()
 	var obj map[string]any
 	if err := yaml.Unmarshal([]byte(text), &obj); err != nil {
 		w.t.Fatal(err)
 	}
 	u := &unstructured.Unstructured{Object: obj}
-	if res, ok := w.client.APIs().Lookup(u.GroupVersionKind()); u.GetNamespace() == "" && (!ok || res.Namespaced) {
+	if res, ok := w.client.APIs().LookupKind(u.GroupVersionKind()); u.GetNamespace() == "" && (!ok || res.Namespaced) {
 		u.SetNamespace(w.ns)
 	}
-	return rendered(w.t, uid, u)
+	return renderItem(w.t, uid, u)
 }
 
-// cluster is an item of a cluster-scoped kind.
-func (w *world) cluster(uid, text string) atoll.Rendered {
+// newClusterItem is an item of a cluster-scoped kind.
+func (w *world) newClusterItem(uid, text string) atoll.RenderedItem {
 	w.t.Helper()
 	var obj map[string]any
 	if err := yaml.Unmarshal([]byte(text), &obj); err != nil {
 		w.t.Fatal(err)
 	}
-	return rendered(w.t, uid, &unstructured.Unstructured{Object: obj})
+	return renderItem(w.t, uid, &unstructured.Unstructured{Object: obj})
 }
 
-func rendered(t *testing.T, uid string, u *unstructured.Unstructured) atoll.Rendered {
+func renderItem(t *testing.T, uid string, u *unstructured.Unstructured) atoll.RenderedItem {
 	t.Helper()
 	body, err := json.Marshal(u.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
 	gvk := u.GroupVersionKind()
-	return atoll.Rendered{
+	return atoll.RenderedItem{
 		Key:        atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()},
-		APIVersion: u.GetAPIVersion(), UID: uid, Object: body, Hash: atoll.Hash(body),
+		APIVersion: u.GetAPIVersion(), UID: uid, Object: body, Hash: atoll.HashParts(body),
 	}
 }
 
-// manifest of a bundle; its content hash follows from what it says.
-func manifest(bundle string, generation int64, items ...atoll.Rendered) atoll.Manifest {
+// newManifest of a bundle; its content hash follows from what it says.
+func newManifest(bundle string, generation int64, items ...atoll.RenderedItem) atoll.Manifest {
 	return atoll.Manifest{
 		Bundle: bundle, Generation: generation, Items: items,
 		ConflictResolution: v1alpha1.ConflictAbort, Removal: v1alpha1.RemoveDelete,
 	}
 }
 
-func (w *world) upsert(m atoll.Manifest) {
+func (w *world) storeManifest(m atoll.Manifest) {
 	w.t.Helper()
 	m.Content = atoll.HashJSON(m)
-	if err := w.Upsert(w.t.Context(), m, store.Position{}); err != nil {
+	if err := w.UpsertManifest(w.t.Context(), m, store.Position{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// status waits until the bundle's reported status is as wanted.
-func (w *world) status(bundle string, want func(atoll.RowStatus) bool) atoll.RowStatus {
+// waitForStatus waits until the bundle's reported status is as wanted.
+func (w *world) waitForStatus(bundle string, want func(atoll.RowStatus) bool) atoll.RowStatus {
 	w.t.Helper()
 	var last atoll.RowStatus
-	w.eventually("status of "+bundle, func() (bool, string) {
-		s, told := w.said(bundle)
+	w.waitUntil("status of "+bundle, func() (bool, string) {
+		s, told := w.lastStatus(bundle)
 		last = s
-		return told && want(s), s.Encode()
+		return told && want(s), rowcodec.EncodeStatus(s, nil)
 	})
 	return last
 }
 
-// said is what was reported of the bundle last.
-func (w *world) said(bundle string) (s atoll.RowStatus, told bool) {
+// lastStatus is what was reported of the bundle last.
+func (w *world) lastStatus(bundle string) (s atoll.RowStatus, told bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, told = w.reported[bundle]
 	return s, told
 }
 
-func (w *world) ready(bundle string, generation int64) atoll.RowStatus {
+func (w *world) waitForReady(bundle string, generation int64) atoll.RowStatus {
 	w.t.Helper()
-	return w.status(bundle, func(s atoll.RowStatus) bool {
+	return w.waitForStatus(bundle, func(s atoll.RowStatus) bool {
 		return s.Generation == generation && s.State == atoll.RowReady && s.Applied
 	})
 }
 
-// applied waits until the member has the content; healthy or not, as autoscalers
+// waitForApplied waits until the member has the content; healthy or not, as autoscalers
 // are in a member without metrics.
-func (w *world) applied(bundle string, generation int64) {
+func (w *world) waitForApplied(bundle string, generation int64) {
 	w.t.Helper()
-	w.status(bundle, func(s atoll.RowStatus) bool { return s.Generation == generation && s.Applied })
+	w.waitForStatus(bundle, func(s atoll.RowStatus) bool { return s.Generation == generation && s.Applied })
 }
 
-func (w *world) eventually(what string, done func() (bool, string)) {
+func (w *world) waitUntil(what string, done func() (bool, string)) {
 	w.t.Helper()
 	last := ""
 	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (ok bool, _ error) {
@@ -256,8 +260,8 @@ func (w *world) eventually(what string, done func() (bool, string)) {
 	}
 }
 
-// holds checks that something stays true for a while.
-func (w *world) holds(what string, d time.Duration, ok func() (bool, string)) {
+// expectHolds checks that something stays true for a while.
+func (w *world) expectHolds(what string, d time.Duration, ok func() (bool, string)) {
 	w.t.Helper()
 	_ = wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, d, true, func(context.Context) (bool, error) {
 		if good, last := ok(); !good {
@@ -267,13 +271,13 @@ func (w *world) holds(what string, d time.Duration, ok func() (bool, string)) {
 	})
 }
 
-func (w *world) resource(key atoll.ItemKey) schema.GroupVersionResource {
-	res, ok := w.client.APIs().Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+func (w *world) resourceOf(key atoll.ItemKey) schema.GroupVersionResource {
+	res, ok := w.client.APIs().PreferredResource(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 	if !ok {
-		if _, err := w.client.Discover(w.t.Context()); err != nil {
+		if _, err := w.client.DiscoverAPIs(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
-		if res, ok = w.client.APIs().Preferred(schema.GroupKind{Group: key.Group, Kind: key.Kind}); !ok {
+		if res, ok = w.client.APIs().PreferredResource(schema.GroupKind{Group: key.Group, Kind: key.Kind}); !ok {
 			w.t.Fatalf("the member does not serve %s", key)
 		}
 	}
@@ -282,7 +286,7 @@ func (w *world) resource(key atoll.ItemKey) schema.GroupVersionResource {
 
 func (w *world) get(key atoll.ItemKey) *unstructured.Unstructured {
 	w.t.Helper()
-	obj, err := w.client.Dynamic().Resource(w.resource(key)).Namespace(key.Namespace).Get(w.t.Context(), key.Name, metav1.GetOptions{})
+	obj, err := w.client.DynamicClient().Resource(w.resourceOf(key)).Namespace(key.Namespace).Get(w.t.Context(), key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -292,34 +296,34 @@ func (w *world) get(key atoll.ItemKey) *unstructured.Unstructured {
 	return obj
 }
 
-func (w *world) exists(key atoll.ItemKey) *unstructured.Unstructured {
+func (w *world) expectExists(key atoll.ItemKey) *unstructured.Unstructured {
 	w.t.Helper()
 	var obj *unstructured.Unstructured
-	w.eventually(key.String()+" exists", func() (bool, string) {
+	w.waitUntil(key.String()+" exists", func() (bool, string) {
 		obj = w.get(key)
 		return obj != nil, "none"
 	})
 	return obj
 }
 
-func (w *world) absent(key atoll.ItemKey) {
+func (w *world) expectAbsent(key atoll.ItemKey) {
 	w.t.Helper()
-	w.eventually(key.String()+" is gone", func() (bool, string) {
+	w.waitUntil(key.String()+" is gone", func() (bool, string) {
 		obj := w.get(key)
 		return obj == nil, fmt.Sprint(obj)
 	})
 }
 
-// make an object by hand, as some other manager would.
-func (w *world) make(text string) *unstructured.Unstructured {
+// createObject an object by hand, as some other manager would.
+func (w *world) createObject(text string) *unstructured.Unstructured {
 	w.t.Helper()
-	it := w.item("", text)
+	it := w.newItem("", text)
 	u := &unstructured.Unstructured{}
 	if err := json.Unmarshal(it.Object, &u.Object); err != nil {
 		w.t.Fatal(err)
 	}
-	out, err := w.client.Dynamic().Resource(w.resource(it.Key)).Namespace(it.Key.Namespace).
-		Create(w.t.Context(), u, metav1.CreateOptions{FieldManager: "somebody"})
+	out, err := w.client.DynamicClient().Resource(w.resourceOf(it.Key)).Namespace(it.Key.Namespace).
+		Create(w.t.Context(), u, metav1.CreateOptions{FieldManager: "some-controller"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -329,23 +333,30 @@ func (w *world) make(text string) *unstructured.Unstructured {
 // makeNamespace by hand.
 func (w *world) makeNamespace() {
 	w.t.Helper()
-	w.make("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + w.ns + "}")
+	w.createObject("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + w.ns + "}")
 }
 
 func (w *world) deleteByHand(key atoll.ItemKey) {
 	w.t.Helper()
-	err := w.client.Dynamic().Resource(w.resource(key)).Namespace(key.Namespace).Delete(w.t.Context(), key.Name, metav1.DeleteOptions{})
+	err := w.client.DynamicClient().Resource(w.resourceOf(key)).Namespace(key.Namespace).Delete(w.t.Context(), key.Name, metav1.DeleteOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// edit by hand with a merge patch.
-func (w *world) edit(key atoll.ItemKey, patch string) {
+// patchObject by hand with a merge patch.
+func (w *world) patchObject(key atoll.ItemKey, patch string) {
 	w.t.Helper()
-	_, err := w.client.Dynamic().Resource(w.resource(key)).Namespace(key.Namespace).
-		Patch(w.t.Context(), key.Name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := w.client.DynamicClient().Resource(w.resourceOf(key)).Namespace(key.Namespace).
+		Patch(w.t.Context(), key.Name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: "some-controller"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 }
+
+// heldLease is held in memory; the function returns whether the member confirms it.
+type heldLease func() bool
+
+func (heldLease) IsHeld() bool { return true }
+
+func (l heldLease) ConfirmHeld(context.Context) bool { return l() }

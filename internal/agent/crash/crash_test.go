@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-func blow(ctx context.Context, value any) {
-	defer Recover(ctx)
+func panicWith(ctx context.Context, value any) {
+	defer RecoverContained(ctx)
 	if value != nil {
 		panic(value)
 	}
@@ -15,21 +15,21 @@ func blow(ctx context.Context, value any) {
 
 func TestAPanicIsContainedWhereThatWasAsked(t *testing.T) {
 	var told []*Panic
-	ctx := Contain(t.Context(), func(p *Panic) { told = append(told, p) })
+	ctx := ContainPanics(t.Context(), func(p *Panic) { told = append(told, p) })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		blow(ctx, "no such thing")
+		panicWith(ctx, "no such thing")
 	}()
 	<-done
-	blow(ctx, nil)
-	if len(told) != 1 || told[0].Error() != "panic: no such thing" || !strings.Contains(told[0].Stack, "crash.blow(") {
-		t.Errorf("told of %+v", told)
+	panicWith(ctx, nil)
+	if len(told) != 1 || told[0].Error() != "panic: no such thing" || !strings.Contains(told[0].Stack, "crash.panicWith(") {
+		t.Errorf("reported %+v", told)
 	}
 	defer func() {
 		if recover() != "no such thing" {
-			t.Error("a panic was swallowed where nobody contains it")
+			t.Error("a panic was swallowed where nothing contains it")
 		}
 	}()
-	blow(t.Context(), "no such thing")
+	panicWith(t.Context(), "no such thing")
 }

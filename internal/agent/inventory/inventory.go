@@ -1,23 +1,24 @@
-// Package inventory knows what the member is: its version, the APIs that it
-// serves, its nodes and what is requested of them. It never keeps or ships nodes
-// or pods, only their sums.
+// Package inventory reports facts of the member: its version, the APIs that it serves, its nodes
+// and the requested resources. It never keeps or sends nodes or pods, only their sums.
 //
 // Contract:
 //
-//   - Nothing is told of the member before all of it was read once, so that an agent
-//     that starts takes nothing back that the hub knows: APIs and version, nodes and
-//     pods as far as the agent may list them, ClusterProperties where they are served.
-//     That the member does not answer is told at once, and alone. What cannot be read for
-//     a minute is not waited for: the rest is told, and as Trouble what is missing.
-//   - Changed is called when Current gives something new, at most every Quiet; a
-//     node that turns ready or not is new at once, sums of requests only when
+//   - Nothing is reported before everything was read once, so that a starting agent
+//     takes nothing back that the hub knows: APIs and version, nodes and pods that the
+//     agent may list, ClusterProperties where they are served. An unreachable member
+//     is reported at once, and alone. A read that fails for a minute is not awaited:
+//     the rest is reported, and Trouble names the missing part.
+//   - Changed is called when CurrentSnapshot returns something new, at most every Quiet.
+//     A node that turns ready or not is new at once, sums of requests only when
 //     their first two digits change.
-//   - The room that nodes have left is told in at most 24 classes, whatever the number
+//   - Free capacity of nodes is reported in at most 24 classes, whatever the number
 //     of nodes, and rounded down. A change of an eighth of some resource, or of the
-//     number of nodes, is told within 5 s, a smaller one that lasts within 30 s.
-//   - Served is called after each discovery that gave other APIs than before.
+//     number of nodes, is reported within 5 s, a smaller lasting one within 30 s.
+//   - Served is called after each discovery that returned other APIs than before.
 //     Discovery runs when CRDs or API services of the member change, and when the
-//     member is back after it was away.
+//     member is reachable again.
+//   - What is kept of a member has bounds. Objects over them are not counted, and Trouble names
+//     them.
 //   - Safe for concurrent use. Run is called once.
 package inventory
 
@@ -37,12 +38,13 @@ import (
 
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/agent/pause"
-	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/freecapacity"
+	"atoll.dev/atoll/internal/pause"
 	"atoll.dev/atoll/internal/session"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
-// Quiet is how long changes are gathered before they are told.
+// Quiet is how long changes are gathered before they are reported.
 const Quiet = time.Second
 
 // Patience is how long an agent that starts waits for all of the member that it tells of.
@@ -61,7 +63,7 @@ type Snapshot struct {
 	// Allocatable of all nodes, and Requested by pods that are not finished, which are counted
 	// among it.
 	Allocatable, Requested map[string]string
-	// Room that nodes have left, in lines of atoll.Room; nil: not counted yet.
+	// Room that nodes have left, in lines of freecapacity.Classes; nil: not counted yet.
 	Room []string
 	// Properties of the member by name, see properties.go.
 	Properties map[string]string
@@ -83,69 +85,71 @@ type Options struct {
 
 // Inventory of one member.
 type Inventory struct {
-	o    Options
-	core rest.Interface
-	wake chan struct{}
-	look chan struct{}
+	o      Options
+	core   rest.Interface
+	wake   chan struct{}
+	rescan chan struct{}
 	// served says that the member serves other APIs than before.
 	served chan struct{}
 
 	mu      sync.Mutex
 	version string
 	// apis is the hash of those that were served when it was asked last.
-	apis    string
-	trouble string
-	nodes   map[string]node
-	pods    map[string]pod
-	used    map[string]*use   // by node
-	total   amounts           // allocatable
-	asked   amounts           // requested
-	stated  map[string]string // by ClusterProperty objects
-	told    Snapshot
-	// counted: the kinds that were listed; read: those, and the ones that may not be listed
-	// or are not served. toldRoom and toldAt are about told.Room.
+	apis         string
+	trouble      string
+	nodes        map[string]node
+	pods         map[string]pod
+	used         map[string]*use   // by node
+	total        amounts           // allocatable
+	requested    amounts           // requested
+	stated       map[string]string // by ClusterProperty objects
+	lastSnapshot Snapshot
+	// counted are the listed kinds. read are these, and the kinds that may not be listed or are
+	// not served.
 	counted map[string]bool
 	read    map[string]bool
-	// failed says why what is not read could not be, as far as anything said so; impatient:
+	// failed is why what is not read could not be, as far as anything said so; impatient:
 	// it is not waited for any more.
-	failed    map[string]string
+	failed map[string]string
+	// excess says, by kind, what is not counted because there is too much of it.
+	excess    map[string]string
 	patience  time.Duration
 	impatient bool
-	toldRoom  atoll.Room
+	toldRoom  freecapacity.Classes
 	toldAt    time.Time
 	again     *time.Timer
 }
 
-// What is counted.
+// The counted nodes and pods.
 const (
 	countNodes      = "nodes"
 	countPods       = "pods"
 	countProperties = "clusterproperties"
 )
 
-// New gives an Inventory that knows nothing yet.
+// New returns an Inventory that knows nothing yet.
 func New(o Options) (*Inventory, error) {
 	core, err := member.TypedClient(o.Config, "")
 	if err != nil {
 		return nil, err
 	}
 	return &Inventory{
-		o: o, core: core, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), served: make(chan struct{}, 1),
-		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{},
-		stated: map[string]string{}, counted: map[string]bool{}, read: map[string]bool{}, failed: map[string]string{}, patience: Patience,
+		o: o, core: core, wake: make(chan struct{}, 1), rescan: make(chan struct{}, 1), served: make(chan struct{}, 1),
+		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, requested: amounts{},
+		stated: map[string]string{}, counted: map[string]bool{}, read: map[string]bool{}, failed: map[string]string{}, excess: map[string]string{}, patience: Patience,
 	}, nil
 }
 
-// Current snapshot.
-func (i *Inventory) Current() Snapshot {
+// CurrentSnapshot returns the current snapshot.
+func (i *Inventory) CurrentSnapshot() Snapshot {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.told
+	return i.lastSnapshot
 }
 
-// Answered is told, again and again, whether the member's API answers. back: it
-// does, and did not before.
-func (i *Inventory) Answered(err error) (back bool) {
+// ReportAPIAnswer takes each result of a request to the member's API. back is true when the API
+// answers and did not before.
+func (i *Inventory) ReportAPIAnswer(err error) (back bool) {
 	i.mu.Lock()
 	was := i.trouble
 	i.trouble = ""
@@ -159,31 +163,31 @@ func (i *Inventory) Answered(err error) (back bool) {
 	changed := (was == "") != (i.trouble == "")
 	i.mu.Unlock()
 	if back {
-		signal(i.look)
+		wakeup.Send(i.rescan)
 	}
 	if changed {
-		signal(i.wake)
+		wakeup.Send(i.wake)
 	}
 	return back
 }
 
-// Run until ctx ends.
+// Run works until ctx ends.
 func (i *Inventory) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer crash.Recover(ctx) // before what runs is waited for: it is to end
-	running.Go(func() { defer crash.Recover(ctx); i.watchNodes(ctx) })
-	running.Go(func() { defer crash.Recover(ctx); i.watchPods(ctx) })
+	defer crash.RecoverContained(ctx) // before what runs is waited for: it is to end
+	running.Go(func() { defer crash.RecoverContained(ctx); i.watchNodes(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); i.watchPods(ctx) })
 	for _, kind := range definitions {
-		running.Go(func() { defer crash.Recover(ctx); i.watchDefinitions(ctx, kind) })
+		running.Go(func() { defer crash.RecoverContained(ctx); i.watchDefinitions(ctx, kind) })
 	}
-	running.Go(func() { defer crash.Recover(ctx); i.watchProperties(ctx) })
-	running.Go(func() { defer crash.Recover(ctx); i.discover(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); i.watchProperties(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); i.discoverPeriodically(ctx) })
 	lost := time.AfterFunc(i.patience, func() {
 		i.mu.Lock()
 		i.impatient = true
 		i.mu.Unlock()
-		signal(i.wake)
+		wakeup.Send(i.wake)
 	})
 	defer lost.Stop()
 	defer func() {
@@ -193,27 +197,27 @@ func (i *Inventory) Run(ctx context.Context) {
 			i.again.Stop()
 		}
 	}()
-	signal(i.look)
+	wakeup.Send(i.rescan)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-i.wake:
 		}
-		if i.tell() {
+		if i.updateSnapshot() {
 			i.o.Changed()
 		}
-		if i.Current().Version == "" {
+		if i.CurrentSnapshot().Version == "" {
 			continue // what is still missing may come at once
 		}
-		if !pause.For(ctx, Quiet) {
+		if !pause.WaitFor(ctx, Quiet) {
 			return
 		}
 	}
 }
 
-// unread says what was not read of the member yet; empty: all was. The caller holds mu.
-func (i *Inventory) unread() string {
+// unreadReason returns what was not read of the member yet; empty: all was. The caller holds mu.
+func (i *Inventory) unreadReason() string {
 	for _, what := range []string{countNodes, countPods, countProperties} {
 		if !i.read[what] {
 			return "the agent cannot read the member's " + what + " and counts none: " + cmp.Or(i.failed[what], "no answer came yet")
@@ -222,25 +226,25 @@ func (i *Inventory) unread() string {
 	return ""
 }
 
-// tell takes a new snapshot and says whether it differs from the last.
-func (i *Inventory) tell() bool {
+// updateSnapshot takes a new snapshot and reports whether it differs from the last.
+func (i *Inventory) updateSnapshot() bool {
 	apis := i.o.Client.APIs()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	unread := i.unread()
+	unread := i.unreadReason()
 	if i.version == "" || unread != "" && !i.impatient {
-		old := i.told
-		i.told = Snapshot{Answers: i.trouble == "", Trouble: i.trouble}
-		return i.told.Trouble != old.Trouble
+		old := i.lastSnapshot
+		i.lastSnapshot = Snapshot{Answers: i.trouble == "", Trouble: i.trouble}
+		return i.lastSnapshot.Trouble != old.Trouble
 	}
 	s := Snapshot{
-		Version: i.version, Nodes: len(i.nodes), Answers: i.trouble == "", Trouble: cmp.Or(i.trouble, unread),
-		Allocatable: i.total.quantities(0), Requested: i.requested(),
+		Version: i.version, Nodes: len(i.nodes), Answers: i.trouble == "", Trouble: cmp.Or(i.trouble, unread, i.excess[countNodes], i.excess[countPods], i.excess[countProperties]),
+		Allocatable: i.total.formatQuantities(0), Requested: i.totalRequested(),
 	}
 	if apis != nil {
 		s.APIs = apis.List()
-		s.APIsHash = i.told.APIsHash
-		if !slices.Equal(s.APIs, i.told.APIs) || s.APIsHash == "" {
+		s.APIsHash = i.lastSnapshot.APIsHash
+		if !slices.Equal(s.APIs, i.lastSnapshot.APIs) || s.APIsHash == "" {
 			s.APIsHash = session.APIsHash(s.APIs)
 		}
 	}
@@ -255,12 +259,17 @@ func (i *Inventory) tell() bool {
 			i.mu.Lock()
 			i.again = nil
 			i.mu.Unlock()
-			signal(i.wake)
+			wakeup.Send(i.wake)
 		})
 	}
-	s.Properties = i.properties()
-	old := i.told
-	i.told = s
+	s.Properties = i.currentProperties()
+	old := i.lastSnapshot
+	i.lastSnapshot = s
+	return s.differsFrom(old)
+}
+
+// differsFrom reports whether the hub has to get the snapshot after the old one.
+func (s Snapshot) differsFrom(old Snapshot) bool {
 	return s.Version != old.Version || s.APIsHash != old.APIsHash || s.Nodes != old.Nodes || s.Ready != old.Ready ||
 		s.Answers != old.Answers || (s.Trouble == "") != (old.Trouble == "") || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested) ||
 		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room) || !maps.Equal(s.Properties, old.Properties)
@@ -273,23 +282,23 @@ var lookAgain = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Se
 // failedAgain is the time after which it is asked again where it did not answer that.
 const failedAgain = 10 * time.Second
 
-// discover asks for version and APIs whenever look says so.
-func (i *Inventory) discover(ctx context.Context) {
+// discoverPeriodically requests version and APIs whenever look says so.
+func (i *Inventory) discoverPeriodically(ctx context.Context) {
 	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-i.look:
+		case <-i.rescan:
 		case <-again:
 		}
 		failed := again != nil
 		again = nil
 		for _, wait := range lookAgain {
-			if !pause.For(ctx, wait) {
+			if !pause.WaitFor(ctx, wait) {
 				return
 			}
-			changed, err := i.ask(ctx)
+			changed, err := i.discoverOnce(ctx)
 			again = nil
 			if err != nil {
 				again = time.After(failedAgain)
@@ -300,25 +309,25 @@ func (i *Inventory) discover(ctx context.Context) {
 			}
 			if changed {
 				i.o.Served()
-				signal(i.served)
-				signal(i.wake)
+				wakeup.Send(i.served)
+				wakeup.Send(i.wake)
 			}
 		}
 	}
 }
 
-// ask once; true when the member serves other APIs, or is of another version,
+// discoverOnce discovers once; true when the member serves other APIs, or is of another version,
 // than before.
-func (i *Inventory) ask(ctx context.Context) (changed bool, err error) {
-	if _, err := i.o.Client.Discover(ctx); err != nil {
+func (i *Inventory) discoverOnce(ctx context.Context) (changed bool, err error) {
+	if _, err := i.o.Client.DiscoverAPIs(ctx); err != nil {
 		return false, err
 	}
-	version, err := i.o.Client.Version(ctx)
+	version, err := i.o.Client.ServerVersion(ctx)
 	// Others discover too: a change that they were the first to see is one all the same.
-	apis := i.o.Client.APIs().Hash()
+	apis := i.o.Client.APIs().ListHash()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	changed = apis != i.apis || i.told.APIsHash == ""
+	changed = apis != i.apis || i.lastSnapshot.APIsHash == ""
 	i.apis = apis
 	if err != nil {
 		return changed, err
@@ -328,25 +337,18 @@ func (i *Inventory) ask(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // amounts of resources: cpu in thousandths, everything else in units.
 type amounts map[corev1.ResourceName]int64
 
 func amountsOf(list corev1.ResourceList) amounts {
 	out := make(amounts, len(list))
 	for name, q := range list {
-		out[name] = amount(name, q)
+		out[name] = quantityAmount(name, q)
 	}
 	return out
 }
 
-func amount(name corev1.ResourceName, q resource.Quantity) int64 {
+func quantityAmount(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return q.MilliValue()
 	}
@@ -361,8 +363,8 @@ func (a amounts) add(b amounts, sign int64) {
 	}
 }
 
-// quantities as text, rounded up to so many digits (0: exact).
-func (a amounts) quantities(digits int) map[string]string {
+// formatQuantities returns the quantities as text, rounded up to so many digits (0: exact).
+func (a amounts) formatQuantities(digits int) map[string]string {
 	out := make(map[string]string, len(a))
 	for name, v := range a {
 		if digits > 0 {
@@ -379,7 +381,7 @@ func (a amounts) quantities(digits int) map[string]string {
 	return out
 }
 
-// roundUp to so many significant decimal digits.
+// roundUp rounds up to so many significant decimal digits.
 func roundUp(v int64, digits int) int64 {
 	unit := int64(1)
 	limit := int64(1)

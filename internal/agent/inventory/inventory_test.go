@@ -21,9 +21,8 @@ import (
 	"atoll.dev/atoll/internal/agent/member"
 )
 
-// TestAChangeThatSomebodyElseSawFirst: the engine discovers, too, when a kind is missing. What
-// follows the member's kinds is told all the same, as an AgentPolicy's definition that was
-// installed has to act.
+// TestAChangeThatTheEngineSawFirst: the engine discovers, too, when a kind is missing. Followers
+// of the member's kinds are informed all the same, as an AgentPolicy's new definition must act.
 func TestAChangeThatSomebodyElseSawFirst(t *testing.T) {
 	var kind atomic.Value
 	kind.Store("Widget")
@@ -50,7 +49,7 @@ func TestAChangeThatSomebodyElseSawFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := func() bool {
-		changed, err := i.ask(t.Context())
+		changed, err := i.discoverOnce(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,16 +59,16 @@ func TestAChangeThatSomebodyElseSawFirst(t *testing.T) {
 		t.Fatal("what is known first is nothing new")
 	}
 	i.read = map[string]bool{countNodes: true, countPods: true, countProperties: true}
-	i.tell()
+	i.updateSnapshot()
 	if asked() {
 		t.Error("the same is something new")
 	}
 	kind.Store("Gadget")
-	if changed, err := client.Discover(t.Context()); err != nil || !changed {
+	if changed, err := client.DiscoverAPIs(t.Context()); err != nil || !changed {
 		t.Fatalf("%t, %v", changed, err)
 	}
 	if !asked() {
-		t.Error("a kind that somebody else discovered is nothing new")
+		t.Error("a kind that the engine discovered is nothing new")
 	}
 }
 
@@ -118,28 +117,28 @@ func TestNothingIsToldBeforeAllIsRead(t *testing.T) {
 			running.Go(func() { i.Run(ctx) })
 			defer running.Wait()
 			defer cancel()
-			for first := true; first || i.Current().Version == ""; {
+			for first := true; first || i.CurrentSnapshot().Version == ""; {
 				select {
 				case <-m.asked:
-					// What fails is asked for again after it is not waited for any more.
-					if got := i.Current(); tc.want.Trouble == "" && (got.Version != "" || got.Nodes != 0 || len(got.Properties) != 0) {
-						t.Fatalf("told before all was read: %+v", got)
+					// A failing read is repeated after it is no longer awaited.
+					if got := i.CurrentSnapshot(); tc.want.Trouble == "" && (got.Version != "" || got.Nodes != 0 || len(got.Properties) != 0) {
+						t.Fatalf("reported before everything was read: %+v", got)
 					}
 					m.answer <- struct{}{}
 				case <-told:
 					first = false
 				}
 			}
-			got := i.Current()
+			got := i.CurrentSnapshot()
 			if got.Version != "v1.36.3" || !got.Answers || got.Nodes != tc.want.Nodes || !maps.Equal(got.Properties, tc.want.Properties) ||
 				!strings.HasPrefix(got.Trouble, tc.want.Trouble) || tc.want.Trouble == "" && got.Trouble != "" {
-				t.Errorf("the first that is told is %+v, not %+v", got, tc.want)
+				t.Errorf("the first report is %+v, not %+v", got, tc.want)
 			}
 		})
 	}
 }
 
-// aMember answers a list once somebody has heard that it is asked for, and has it answered.
+// aMember answers a list after the test has seen the request.
 type aMember struct {
 	// status of lists, by the last word of their path; 0: 200.
 	status map[string]int
@@ -203,12 +202,12 @@ func (m aMember) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestAMemberThatRefusesItsAgentDoesAnswer: what is looked for then is the credentials, not the
 // way.
 func TestAMemberThatRefusesItsAgentDoesAnswer(t *testing.T) {
-	i := &Inventory{look: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
-	i.Answered(apierrors.NewUnauthorized("Unauthorized"))
+	i := &Inventory{rescan: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	i.ReportAPIAnswer(apierrors.NewUnauthorized("Unauthorized"))
 	if want := "the member's API does not accept the agent's credentials: Unauthorized"; i.trouble != want {
 		t.Errorf("%q, want %q", i.trouble, want)
 	}
-	i.Answered(errors.New("connection refused"))
+	i.ReportAPIAnswer(errors.New("connection refused"))
 	if want := "the member's API does not answer the agent: connection refused"; i.trouble != want {
 		t.Errorf("%q, want %q", i.trouble, want)
 	}

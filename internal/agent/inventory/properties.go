@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"atoll.dev/atoll/internal/agent/crash"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // Properties that the agent finds out itself. No object of the member replaces them.
@@ -27,9 +28,9 @@ const (
 	ownProperties = ".atoll.dev"
 )
 
-// properties as they are now; the caller holds the lock. Provider and region are what most
+// currentProperties returns the properties as they are now; the caller holds the lock. Provider and region are what most
 // nodes say.
-func (i *Inventory) properties() map[string]string {
+func (i *Inventory) currentProperties() map[string]string {
 	out := make(map[string]string, len(i.stated)+4)
 	maps.Copy(out, i.stated)
 	if i.version != "" {
@@ -45,24 +46,24 @@ func (i *Inventory) properties() map[string]string {
 		regions[n.region]++
 	}
 	for name, counts := range map[string]map[string]int{propertyProvider: providers, propertyRegion: regions} {
-		if most := most(counts); most != "" {
+		if most := mostFrequentValue(counts); most != "" {
 			out[name] = most
 		}
 	}
 	return out
 }
 
-// most frequent value that is not empty; of several the first by the alphabet.
-func most(counts map[string]int) (most string) {
+// mostFrequentValue returns the most frequent value that is not empty; of several the first by the alphabet.
+func mostFrequentValue(counts map[string]int) (mostFrequentValue string) {
 	for v, n := range counts {
-		if v != "" && (most == "" || n > counts[most] || n == counts[most] && v < most) {
-			most = v
+		if v != "" && (mostFrequentValue == "" || n > counts[mostFrequentValue] || n == counts[mostFrequentValue] && v < mostFrequentValue) {
+			mostFrequentValue = v
 		}
 	}
-	return most
+	return mostFrequentValue
 }
 
-// providerOf a node is the scheme of its provider ID, as in aws:///eu-west-1a/i-0123.
+// providerOf returns the provider of a node is the scheme of its provider ID, as in aws:///eu-west-1a/i-0123.
 func providerOf(n *corev1.Node) string {
 	provider, _, ok := strings.Cut(n.Spec.ProviderID, "://")
 	if !ok {
@@ -87,33 +88,35 @@ func (i *Inventory) watchProperties(ctx context.Context) {
 		if apis == nil {
 			continue
 		}
-		resource, there := apis.Lookup(clusterProperty)
+		resource, there := apis.LookupKind(clusterProperty)
 		switch {
 		case there && !watched:
-			end, watched = i.begin(ctx, resource.GroupVersionResource), true
-		case !there && watched && !apis.Silent(clusterProperty.Group):
+			end, watched = i.beginPropertyWatch(ctx, resource.GroupVersionResource), true
+		case there, apis.IsGroupSilent(clusterProperty.Group):
+		case watched:
 			end()
 			end, watched = func() {}, false
 			i.mu.Lock()
 			clear(i.stated)
+			delete(i.excess, countProperties)
 			i.mu.Unlock()
-			signal(i.wake)
-		case !there && !watched && !apis.Silent(clusterProperty.Group):
+			wakeup.Send(i.wake)
+		default:
 			i.mu.Lock()
 			i.read[countProperties] = true // there are none
 			i.mu.Unlock()
-			signal(i.wake)
+			wakeup.Send(i.wake)
 		}
 	}
 }
 
-// begin to watch; end returns when nothing is noted any more.
-func (i *Inventory) begin(ctx context.Context, resource schema.GroupVersionResource) (end func()) {
+// beginPropertyWatch starts to watch; end returns when nothing is noted any more.
+func (i *Inventory) beginPropertyWatch(ctx context.Context, resource schema.GroupVersionResource) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer crash.Recover(ctx)
+		defer crash.RecoverContained(ctx)
 		i.watchStated(ctx, resource)
 	}()
 	return func() {
@@ -123,21 +126,21 @@ func (i *Inventory) begin(ctx context.Context, resource schema.GroupVersionResou
 }
 
 func (i *Inventory) watchStated(ctx context.Context, resource schema.GroupVersionResource) {
-	at := i.o.Client.Dynamic().Resource(resource)
+	at := i.o.Client.DynamicClient().Resource(resource)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			out, err := at.List(ctx, o)
-			i.refused(countProperties, err)
+			i.recordListRefusal(countProperties, err)
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := at.Watch(ctx, o)
-			i.refused(countProperties, err)
+			i.recordListRefusal(countProperties, err)
 			return w, err
 		},
 	}
 	into := &sums{
-		Inventory: i, what: countProperties, put: i.state,
+		Inventory: i, what: countProperties, put: i.recordProperty,
 		drop:  func(name string) { delete(i.stated, name) },
 		clear: func() { clear(i.stated) },
 	}
@@ -145,8 +148,8 @@ func (i *Inventory) watchStated(ctx context.Context, resource schema.GroupVersio
 		cache.ReflectorOptions{Name: "atoll", TypeDescription: resource.Resource}).RunWithContext(ctx)
 }
 
-// state notes a ClusterProperty; the caller holds the lock.
-func (i *Inventory) state(obj any) {
+// recordProperty notes a ClusterProperty; the caller holds the lock.
+func (i *Inventory) recordProperty(obj any) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok || strings.HasSuffix(u.GetName(), ownProperties) {
 		return
@@ -155,5 +158,8 @@ func (i *Inventory) state(obj any) {
 	if err != nil {
 		return // of another shape than KEP-2149's
 	}
-	i.stated[u.GetName()] = value
+	delete(i.stated, u.GetName())
+	if i.hasRoom(countProperties, len(i.stated), maxProperties, len(u.GetName())+len(value), maxPropertyText) {
+		i.stated[u.GetName()] = value
+	}
 }

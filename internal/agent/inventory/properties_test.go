@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What a member is is guessed from most of its nodes, and stated by its ClusterProperty
-// objects, which do not replace what the agent itself finds out.
+// The facts of a member come from most of its nodes, and from its ClusterProperty objects, which
+// do not replace what the agent finds out itself.
 func TestPropertiesOfAMember(t *testing.T) {
 	nodes := func(list ...node) map[string]node {
 		out := map[string]node{}
@@ -37,13 +37,13 @@ func TestPropertiesOfAMember(t *testing.T) {
 			map[string]string{propertyVersion: "v1", "cluster.clusterset.k8s.io": "tokyo"}},
 	} {
 		i := &Inventory{version: tc.version, nodes: tc.nodes, stated: tc.stated}
-		if got := i.properties(); !maps.Equal(got, tc.want) {
+		if got := i.currentProperties(); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
 	i := &Inventory{stated: map[string]string{}}
 	for name, value := range map[string]any{"good": "yes", propertyNodes: "1000", "number": int64(3)} {
-		i.state(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{"value": value}}})
+		i.recordProperty(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{"value": value}}})
 	}
 	if want := map[string]string{"good": "yes"}; !maps.Equal(i.stated, want) {
 		t.Errorf("stated %v, want %v", i.stated, want)

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/freecapacity"
+	"atoll.dev/atoll/internal/kinds"
 )
 
 const (
@@ -20,29 +20,29 @@ const (
 	// kept; roomPace is how long one that does.
 	roomQuiet = 30 * time.Second
 	roomPace  = 5 * time.Second
-	// mostClasses of nodes are told, whatever the number of nodes.
+	// mostClasses is the number of reported node classes, whatever the number of nodes.
 	mostClasses = 24
-	// leastCPU and leastMemory are what nodes are not told apart by.
+	// leastCPU and leastMemory are the smallest differences that separate node classes.
 	leastCPU, leastMemory = 10, 16 << 20
 )
 
-// room that nodes have left, each of them given as a class of its own, in classes of
+// classifyFreeCapacity classifies the capacity that nodes have left, each of them given as a class of its own, in classes of
 // nodes that have about as much: rounded down to as few digits as it takes to have no
 // more than mostClasses. Nodes without room for a pod are left out.
-func room(nodes []atoll.NodeClass) atoll.Room {
+func classifyFreeCapacity(nodes []freecapacity.NodeClass) freecapacity.Classes {
 	for digits := 4; digits > 0; digits-- {
-		if out := classes(nodes, digits); len(out) <= mostClasses {
+		if out := groupNodeClasses(nodes, digits); len(out) <= mostClasses {
 			return out
 		}
 	}
-	return joined(classes(nodes, 1))
+	return joinSmallClasses(groupNodeClasses(nodes, 1))
 }
 
-func classes(nodes []atoll.NodeClass, digits int) atoll.Room {
+func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.Classes {
 	by := map[string]int{}
-	out := atoll.Room{}
+	out := freecapacity.Classes{}
 	for _, n := range nodes {
-		c := atoll.NodeClass{
+		c := freecapacity.NodeClass{
 			Nodes: 1, CPU: roundDown(n.CPU/leastCPU, digits) * leastCPU, Memory: roundDown(n.Memory/leastMemory, digits) * leastMemory,
 			Pods: roundDown(n.Pods, digits), Taints: n.Taints,
 		}
@@ -70,15 +70,15 @@ func classes(nodes []atoll.NodeClass, digits int) atoll.Room {
 }
 
 // byRoom orders those with more first.
-func byRoom(a, b atoll.NodeClass) int {
+func byRoom(a, b freecapacity.NodeClass) int {
 	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.String(), b.String()))
 }
 
-// joined classes: the largest stay, and of the others, which nothing tells apart by
+// joinSmallClasses classes: the largest stay, and of the others, which nothing tells apart by
 // digits, those that no taint repels become one with what all of them have.
-func joined(all atoll.Room) atoll.Room {
-	slices.SortStableFunc(all, func(a, b atoll.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
-	out, rest := slices.Clone(all[:mostClasses-1]), atoll.NodeClass{}
+func joinSmallClasses(all freecapacity.Classes) freecapacity.Classes {
+	slices.SortStableFunc(all, func(a, b freecapacity.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	out, rest := slices.Clone(all[:mostClasses-1]), freecapacity.NodeClass{}
 	for _, c := range all[mostClasses-1:] {
 		switch {
 		case len(c.Taints) > 0:
@@ -97,7 +97,7 @@ func joined(all atoll.Room) atoll.Room {
 	return out
 }
 
-// roundDown to so many binary digits.
+// roundDown rounds down to so many binary digits.
 func roundDown(v int64, digits int) int64 {
 	if v <= 0 {
 		return 0
@@ -106,21 +106,22 @@ func roundDown(v int64, digits int) int64 {
 	return v >> drop << drop
 }
 
-// room of the member now: of nodes that are ready and take pods. The caller holds mu.
-func (i *Inventory) room() atoll.Room {
-	free := make([]atoll.NodeClass, 0, len(i.nodes))
+// currentFreeCapacity returns the free capacity of the member's ready and schedulable nodes. The
+// caller holds mu.
+func (i *Inventory) currentFreeCapacity() freecapacity.Classes {
+	free := make([]freecapacity.NodeClass, 0, len(i.nodes))
 	for name, n := range i.nodes {
 		if !n.ready || n.cordoned {
 			continue
 		}
 		left := maps.Clone(n.allocatable)
 		if used := i.used[name]; used != nil {
-			left.add(used.asked, -1)
+			left.add(used.requested, -1)
 			left[corev1.ResourcePods] -= used.pods
 		}
-		c := atoll.NodeClass{CPU: left[corev1.ResourceCPU], Memory: left[corev1.ResourceMemory], Pods: left[corev1.ResourcePods], Taints: n.taints}
+		c := freecapacity.NodeClass{CPU: left[corev1.ResourceCPU], Memory: left[corev1.ResourceMemory], Pods: left[corev1.ResourcePods], Taints: n.taints}
 		for resource, v := range left {
-			if interpret.Counted(resource) {
+			if kinds.IsCountedResource(resource) {
 				if c.Other == nil {
 					c.Other = map[string]int64{}
 				}
@@ -129,28 +130,28 @@ func (i *Inventory) room() atoll.Room {
 		}
 		free = append(free, c)
 	}
-	return room(free)
+	return classifyFreeCapacity(free)
 }
 
-// tellRoom decides whether the room as it is now is to be told, and if it is kept,
-// when to look again. The caller holds mu.
+// tellRoom decides whether the present free capacity is reported, and if not, when to decide
+// again. The caller holds mu.
 func (i *Inventory) tellRoom(now time.Time) (tell []string, again time.Duration) {
 	if !i.counted[countNodes] || !i.counted[countPods] {
 		return nil, 0
 	}
-	is := i.room()
-	lines := is.Lines()
-	if i.told.Room != nil && slices.Equal(lines, i.told.Room) {
-		return i.told.Room, 0
+	is := i.currentFreeCapacity()
+	lines := is.EncodeClasses()
+	if i.lastSnapshot.Room != nil && slices.Equal(lines, i.lastSnapshot.Room) {
+		return i.lastSnapshot.Room, 0
 	}
 	wait := roomQuiet
-	if i.told.Room == nil {
+	if i.lastSnapshot.Room == nil {
 		wait = 0
-	} else if is.DiffersFrom(i.toldRoom) {
+	} else if is.DiffersSignificantly(i.toldRoom) {
 		wait = roomPace
 	}
 	if left := i.toldAt.Add(wait).Sub(now); left > 0 {
-		return i.told.Room, left
+		return i.lastSnapshot.Room, left
 	}
 	i.toldRoom, i.toldAt = is, now
 	return lines, 0
@@ -158,46 +159,46 @@ func (i *Inventory) tellRoom(now time.Time) (tell []string, again time.Duration)
 
 // use of a node by pods that are bound to it and not finished.
 type use struct {
-	asked amounts
-	pods  int64
+	requested amounts
+	pods      int64
 }
 
 // pod as far as it is counted.
 type pod struct {
-	node  string
-	asked amounts
+	node      string
+	requested amounts
 }
 
-// count a pod in, or out.
-func (i *Inventory) count(p pod, sign int64) {
+// countPod counts a pod in, or out.
+func (i *Inventory) countPod(p pod, sign int64) {
 	if p.node == "" {
 		return
 	}
-	i.asked.add(p.asked, sign)
+	i.requested.add(p.requested, sign)
 	u := i.used[p.node]
 	if u == nil {
-		u = &use{asked: amounts{}}
+		u = &use{requested: amounts{}}
 		i.used[p.node] = u
 	}
-	u.asked.add(p.asked, sign)
+	u.requested.add(p.requested, sign)
 	if u.pods += sign; u.pods == 0 {
 		delete(i.used, p.node)
 	}
 }
 
-// requested by all pods that are counted, and their number. The caller holds mu.
-func (i *Inventory) requested() map[string]string {
-	asked := maps.Clone(i.asked)
+// totalRequested returns the sum requested by all pods that are counted, and their number. The caller holds mu.
+func (i *Inventory) totalRequested() map[string]string {
+	asked := maps.Clone(i.requested)
 	if i.counted[countPods] {
 		asked[corev1.ResourcePods] = 0
 		for _, u := range i.used {
 			asked[corev1.ResourcePods] += u.pods
 		}
 	}
-	return asked.quantities(2)
+	return asked.formatQuantities(2)
 }
 
-// taintsOf a node that repel pods, sorted.
+// taintsOf returns the taints of a node that repel pods, sorted.
 func taintsOf(n *corev1.Node) (out []v1alpha1.Taint) {
 	for _, t := range n.Spec.Taints {
 		if t.Effect != corev1.TaintEffectPreferNoSchedule {

@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/freecapacity"
 )
 
 func TestClassesOfNodes(t *testing.T) {
 	gpu := []v1alpha1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-	nodes := []atoll.NodeClass{
+	nodes := []freecapacity.NodeClass{
 		{CPU: 3995, Memory: 15 << 30, Pods: 90},
 		{CPU: 3990, Memory: 15<<30 + 5, Pods: 91},
 		{CPU: 100, Memory: 1 << 30, Pods: 3},
@@ -34,10 +34,10 @@ func TestClassesOfNodes(t *testing.T) {
 		"1 cpu=100m memory=1024Mi pods=3",
 		"1 memory=1024Mi pods=5",
 	}
-	if got := room(nodes).Lines(); !slices.Equal(got, want) {
+	if got := classifyFreeCapacity(nodes).EncodeClasses(); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-	if got := room(nil); got == nil || len(got) != 0 {
+	if got := classifyFreeCapacity(nil); got == nil || len(got) != 0 {
 		t.Errorf("no nodes are %v", got)
 	}
 }
@@ -47,35 +47,35 @@ func TestClassesOfNodes(t *testing.T) {
 func TestClassesAreFewAndModest(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	for round := range 24 {
-		nodes := make([]atoll.NodeClass, r.IntN(2000))
+		nodes := make([]freecapacity.NodeClass, r.IntN(2000))
 		for i := range nodes {
-			nodes[i] = atoll.NodeClass{CPU: r.Int64N(64_000), Memory: r.Int64N(1 << 38), Pods: r.Int64N(250)}
+			nodes[i] = freecapacity.NodeClass{CPU: r.Int64N(64_000), Memory: r.Int64N(1 << 38), Pods: r.Int64N(250)}
 			if round%2 == 0 {
 				nodes[i].Other = map[string]int64{fmt.Sprint("x.io/r", r.IntN(20)): 1 + r.Int64N(9)}
 			}
 		}
-		got := room(nodes)
+		got := classifyFreeCapacity(nodes)
 		if len(got) > mostClasses {
 			t.Fatalf("%d classes of %d nodes", len(got), len(nodes))
 		}
-		if back, err := atoll.ParseRoom(got.Lines()); err != nil || !reflect.DeepEqual(back, got) {
+		if back, err := freecapacity.ParseClasses(got.EncodeClasses()); err != nil || !reflect.DeepEqual(back, got) {
 			t.Fatalf("%v does not come back: %v, %v", got, back, err)
 		}
-		is, told := atoll.Room{}, got.Totals()
+		is, told := freecapacity.Classes{}, got.TotalByResource()
 		for _, n := range nodes {
 			n.Nodes = 1
 			if n.Pods > 0 {
 				is = append(is, n)
 			}
 		}
-		for name, v := range is.Totals() {
+		for name, v := range is.TotalByResource() {
 			if told[name] > v || name == "nodes" && told[name] != v {
-				t.Fatalf("%d %s are told of %d", told[name], name, v)
+				t.Fatalf("%d %s are reported of %d", told[name], name, v)
 			}
 		}
 		slices.Reverse(nodes)
-		if again := room(nodes); !reflect.DeepEqual(again, got) {
-			t.Fatalf("the order matters:\n%v\n%v", got.Lines(), again.Lines())
+		if again := classifyFreeCapacity(nodes); !reflect.DeepEqual(again, got) {
+			t.Fatalf("the order matters:\n%v\n%v", got.EncodeClasses(), again.EncodeClasses())
 		}
 	}
 }
@@ -93,17 +93,17 @@ func aPod(name, node, cpu string) *corev1.Pod {
 	}}
 }
 
-// What is told follows nodes and pods: what matters within seconds, what lasts within
-// half a minute, and what comes and goes not at all.
+// Reports follow nodes and pods: large changes within seconds, lasting ones within half a minute,
+// short ones never.
 func TestRoomIsToldWhenItMatters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, asked: amounts{}, counted: map[string]bool{}, read: map[string]bool{countProperties: true}, version: "v1.36.3", wake: make(chan struct{}, 1)}
+		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, requested: amounts{}, counted: map[string]bool{}, read: map[string]bool{countProperties: true}, version: "v1.36.3", wake: make(chan struct{}, 1)}
 		nodes, pods := i.nodeSums(), i.podSums()
 		told := func() string {
 			i.mu.Lock()
 			defer i.mu.Unlock()
 			lines, _ := i.tellRoom(time.Now())
-			i.told.Room = lines
+			i.lastSnapshot.Room = lines
 			return fmt.Sprint(lines)
 		}
 		check := func(when, want string) {
@@ -146,18 +146,18 @@ func TestRoomIsToldWhenItMatters(t *testing.T) {
 
 // TestPodsAreCountedAmongWhatIsRequested once they are known, also those that request nothing.
 func TestPodsAreCountedAmongWhatIsRequested(t *testing.T) {
-	i := &Inventory{asked: amounts{}, used: map[string]*use{}, counted: map[string]bool{}}
-	if got := i.requested(); len(got) != 0 {
+	i := &Inventory{requested: amounts{}, used: map[string]*use{}, counted: map[string]bool{}}
+	if got := i.totalRequested(); len(got) != 0 {
 		t.Errorf("before pods are known, %v", got)
 	}
 	i.counted[countPods] = true
-	if got := i.requested(); !maps.Equal(got, map[string]string{"pods": "0"}) {
+	if got := i.totalRequested(); !maps.Equal(got, map[string]string{"pods": "0"}) {
 		t.Errorf("of no pods, %v", got)
 	}
-	i.count(pod{node: "n1", asked: amounts{corev1.ResourceCPU: 100}}, 1)
-	i.count(pod{node: "n2", asked: amounts{}}, 1)
-	i.count(pod{asked: amounts{corev1.ResourceCPU: 100}}, 1) // on no node yet
-	if got := i.requested(); !maps.Equal(got, map[string]string{"cpu": "100m", "pods": "2"}) {
+	i.countPod(pod{node: "n1", requested: amounts{corev1.ResourceCPU: 100}}, 1)
+	i.countPod(pod{node: "n2", requested: amounts{}}, 1)
+	i.countPod(pod{requested: amounts{corev1.ResourceCPU: 100}}, 1) // on no node yet
+	if got := i.totalRequested(); !maps.Equal(got, map[string]string{"cpu": "100m", "pods": "2"}) {
 		t.Errorf("of two pods, %v", got)
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // node is what is kept of a node.
@@ -45,6 +46,10 @@ func (i *Inventory) nodeSums() *sums {
 			now.ready = now.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}
 		i.total.add(i.nodes[n.Name].allocatable, -1)
+		delete(i.nodes, n.Name)
+		if !i.hasRoom(countNodes, len(i.nodes), maxNodes, nodeText(n.Name, now), maxNodeText) {
+			return
+		}
 		i.total.add(now.allocatable, 1)
 		i.nodes[n.Name] = now
 	}
@@ -56,7 +61,7 @@ func (i *Inventory) nodeSums() *sums {
 		},
 		clear: func() {
 			i.nodes, i.total = map[string]node{}, amounts{}
-			signal(i.look) // the member may have come back as another version
+			wakeup.Send(i.rescan) // the member may have come back as another version
 		},
 	}
 }
@@ -72,22 +77,26 @@ func (i *Inventory) podSums() *sums {
 			return
 		}
 		name := p.Namespace + "/" + p.Name
-		i.count(i.pods[name], -1)
+		i.countPod(i.pods[name], -1)
 		delete(i.pods, name)
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			return
 		}
-		now := pod{node: unique.Make(p.Spec.NodeName).Value(), asked: interpret.PodRequests(&p.Spec)}
-		i.count(now, 1)
+		requested := amounts(kinds.PodRequests(&p.Spec))
+		if !i.hasRoom(countPods, len(i.pods), maxPods, podText(p, requested), maxPodText) {
+			return
+		}
+		now := pod{node: unique.Make(p.Spec.NodeName).Value(), requested: requested}
+		i.countPod(now, 1)
 		i.pods[name] = now
 	}
 	return &sums{
 		Inventory: i, what: countPods, put: put, reduce: reducePod,
 		drop: func(name string) {
-			i.count(i.pods[name], -1)
+			i.countPod(i.pods[name], -1)
 			delete(i.pods, name)
 		},
-		clear: func() { i.pods, i.used, i.asked = map[string]pod{}, map[string]*use{}, amounts{} },
+		clear: func() { i.pods, i.used, i.requested = map[string]pod{}, map[string]*use{}, amounts{} },
 	}
 }
 
@@ -109,28 +118,28 @@ func reducePod(obj any) (any, error) {
 	return small, nil
 }
 
-// watch a core kind into sums.
+// watch reduces a core kind into sums.
 func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime.Object, into *sums) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			out := list.DeepCopyObject()
-			err := i.core.Get().Resource(plural).VersionedParams(&o, member.Codec()).Do(ctx).Into(out)
-			i.refused(plural, err)
+			err := i.core.Get().Resource(plural).VersionedParams(&o, member.ParameterCodec()).Do(ctx).Into(out)
+			i.recordListRefusal(plural, err)
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			w, err := i.core.Get().Resource(plural).VersionedParams(&o, member.Codec()).Watch(ctx)
-			i.refused(plural, err)
+			w, err := i.core.Get().Resource(plural).VersionedParams(&o, member.ParameterCodec()).Watch(ctx)
+			i.recordListRefusal(plural, err)
 			return w, err
 		},
 	}
 	cache.NewReflectorWithOptions(source, kind, into, cache.ReflectorOptions{Name: "atoll", TypeDescription: plural}).RunWithContext(ctx)
 }
 
-// refused notes that what was to be listed cannot be: the agent may not, or it is not served.
+// recordListRefusal notes that what was to be listed cannot be: the agent may not, or it is not served.
 // Nothing of it is waited for then. Another error is no answer, and the reflector tries on.
-func (i *Inventory) refused(what string, err error) {
+func (i *Inventory) recordListRefusal(what string, err error) {
 	if err == nil {
 		return
 	}
@@ -139,7 +148,7 @@ func (i *Inventory) refused(what string, err error) {
 		i.read[what] = true
 	}
 	i.mu.Unlock()
-	signal(i.wake)
+	wakeup.Send(i.wake)
 }
 
 // sums is a reflector's store that keeps sums.
@@ -155,19 +164,19 @@ type sums struct {
 // Transformer reduces objects while the reflector lists.
 func (s *sums) Transformer() cache.TransformFunc { return s.reduce }
 
-// Add an object.
+// Add counts a new object.
 func (s *sums) Add(obj any) error { return s.Update(obj) }
 
-// Update an object.
+// Update counts a changed object.
 func (s *sums) Update(obj any) error {
 	s.mu.Lock()
 	s.put(obj)
 	s.mu.Unlock()
-	signal(s.wake)
+	wakeup.Send(s.wake)
 	return nil
 }
 
-// Delete an object.
+// Delete stops counting an object.
 func (s *sums) Delete(obj any) error {
 	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if err != nil {
@@ -176,37 +185,37 @@ func (s *sums) Delete(obj any) error {
 	s.mu.Lock()
 	s.drop(name)
 	s.mu.Unlock()
-	signal(s.wake)
+	wakeup.Send(s.wake)
 	return nil
 }
 
-// Replace everything.
+// Replace counts the objects of a new list in place of all others.
 func (s *sums) Replace(objs []any, _ string) error {
 	s.mu.Lock()
+	delete(s.excess, s.what)
 	s.clear()
 	for _, obj := range objs {
 		s.put(obj)
 	}
 	s.counted[s.what], s.read[s.what] = true, true
 	s.mu.Unlock()
-	signal(s.wake)
+	wakeup.Send(s.wake)
 	return nil
 }
 
 // Resync does nothing.
 func (s *sums) Resync() error { return nil }
 
-// watchDefinitions looks anew what the member serves when objects of a kind that
-// define APIs change.
+// watchDefinitions discovers again when objects of a kind that define APIs change.
 func (i *Inventory) watchDefinitions(ctx context.Context, kind schema.GroupVersionResource) {
-	at := i.o.Client.Metadata().Resource(kind)
+	at := i.o.Client.MetadataClient().Resource(kind)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return at.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return at.Watch(ctx, o)
 		},
 	}
-	look := func() { signal(i.look) }
+	look := func() { wakeup.Send(i.rescan) }
 	into := &sums{Inventory: i, put: func(any) { look() }, drop: func(string) { look() }, clear: look, reduce: func(obj any) (any, error) {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil

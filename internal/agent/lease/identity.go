@@ -11,20 +11,19 @@ import (
 // runs the agent finds the pod's UID.
 const PodVariable = "ATOLL_POD_UID"
 
-// Identity of one holder: who runs it, by default its host; pod, boot and process namespace, process and when
-// it started, so that another process of the same machine, or of the same pod, can
-// tell whether this one still lives; and a random part, since one process may have
-// several holders.
-func Identity(runner string) string {
+// HolderIdentity returns the identity of one holder: its runner (default: its host), pod, boot and
+// process namespace, process and start time. Another process of the same machine or pod can tell
+// from it whether this one lives. A random part separates several holders of one process.
+func HolderIdentity(runner string) string {
 	if runner == "" {
-		runner = host()
+		runner = hostName()
 	}
 	return strings.Join([]string{
-		runner, pod(), machine(), strconv.Itoa(os.Getpid()), started(os.Getpid()), rand.Text()[:8],
+		runner, podUID(), machineIdentity(), strconv.Itoa(os.Getpid()), processStartTicks(os.Getpid()), rand.Text()[:8],
 	}, "_")
 }
 
-func host() string {
+func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return "unknown"
@@ -32,11 +31,11 @@ func host() string {
 	return name
 }
 
-// pod UID; empty outside a pod.
-func pod() string { return strings.ReplaceAll(os.Getenv(PodVariable), "_", "-") }
+// podUID returns the pod's UID; empty outside a pod.
+func podUID() string { return strings.ReplaceAll(os.Getenv(PodVariable), "_", "-") }
 
-// machine names the boot and the process namespace; empty where there is no /proc.
-func machine() string {
+// machineIdentity names the boot and the process namespace; empty where there is no /proc.
+func machineIdentity() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -49,9 +48,9 @@ func machine() string {
 	return strings.TrimSpace(string(boot)) + "." + namespace
 }
 
-// started gives the start of the process in ticks since boot; empty when there is
+// processStartTicks returns the start of the process in ticks since boot; empty when there is
 // no such process.
-func started(pid int) string {
+func processStartTicks(pid int) string {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return ""
@@ -64,11 +63,10 @@ func started(pid int) string {
 	return fields[19]
 }
 
-// dead tells whether the holder was a process that surely does not exist any more:
-// one of this very machine and process namespace whose process is gone, or one of
-// an earlier run of this pod's container, which the kubelet starts anew only after
-// the end of the run before.
-func dead(identity string) bool {
+// isHolderDead reports whether the holder was a process that certainly does not exist any more. It
+// was one of this machine and process namespace whose process is gone. Or it was one of an earlier
+// run of this pod's container, which the kubelet restarts only after the earlier run ended.
+func isHolderDead(identity string) bool {
 	parts := strings.Split(identity, "_")
 	if len(parts) < 6 {
 		return false
@@ -79,8 +77,8 @@ func dead(identity string) bool {
 	switch {
 	case err != nil || where == "":
 		return false
-	case where == machine():
-		return since != "" && started(pid) != since
+	case where == machineIdentity():
+		return since != "" && processStartTicks(pid) != since
 	}
-	return inPod != "" && inPod == pod()
+	return inPod != "" && inPod == podUID()
 }

@@ -1,20 +1,18 @@
-// Package lease sees to it that one agent at a time applies to a member, by a
-// Lease in the member itself.
+// Package lease lets one agent at a time apply to a member, by a Lease in the member itself.
 //
 // Contract:
 //
-//   - Acquire returns once the Lease is ours. It takes over a Lease that was not
-//     renewed for its duration as seen by this process's own clock (clocks are
-//     never compared), one that its holder gave back, and one whose holder is
-//     surely dead: a process of this very boot and process namespace that is gone
-//     (its number may have been given to another one, but not with the moment of
-//     its start), or an earlier run of the same pod's container, of which the
-//     kubelet never runs two. An agent that was killed therefore waits for nobody
-//     when it starts again, and a holder that may live is always waited for.
-//   - Keep renews it. It ends with ErrLost when another agent holds the Lease, and
-//     gives the Lease back when its context ends.
-//   - Held is true only while a renewal succeeded less than a duration ago: it may
-//     be false while nobody else holds the Lease, never true while somebody does.
+//   - AcquireLease returns once the Lease is ours. It takes over a Lease that was not
+//     renewed for its duration by this process's own clock (clocks are never compared),
+//     and one that its holder returned. It also takes over one whose holder is
+//     certainly dead: a process of this boot and process namespace that is gone, by
+//     number and start time, or an earlier run of the same pod's container, of which
+//     the kubelet never runs two. A killed agent therefore restarts without a wait,
+//     and a holder that may live is always awaited.
+//   - KeepRenewing renews it. It ends with ErrLost when another agent holds the Lease,
+//     and returns the Lease when its context ends.
+//   - IsHeld is true only while a renewal succeeded less than a duration ago. It may
+//     be false while no other agent holds the Lease, never true while one does.
 //   - Safe for concurrent use.
 package lease
 
@@ -33,7 +31,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/agent/pause"
+	"atoll.dev/atoll/internal/pause"
 )
 
 // ErrLost: another agent took the Lease.
@@ -54,7 +52,7 @@ type Lease struct {
 	namespace string
 	identity  string
 	log       *slog.Logger
-	// answers is told whether the member answered, at each renewal.
+	// answers is called at each renewal with the member's error, or nil.
 	answers func(error)
 
 	mu      sync.Mutex
@@ -62,7 +60,7 @@ type Lease struct {
 	lost    bool
 }
 
-// New gives the Lease in a namespace, for a holder of the given identity (see
+// New returns the Lease in a namespace, for a holder of the given identity (see
 // Identity). answers is called at each renewal with the error of the member's API,
 // or nil; it must not block.
 func New(config *rest.Config, namespace, identity string, answers func(error), log *slog.Logger) (*Lease, error) {
@@ -73,76 +71,88 @@ func New(config *rest.Config, namespace, identity string, answers func(error), l
 	return &Lease{client: client, namespace: namespace, identity: identity, answers: answers, log: log}, nil
 }
 
-// Held tells whether the Lease is surely ours now.
-func (l *Lease) Held() bool {
+// IsHeld reports whether the Lease is surely ours now.
+func (l *Lease) IsHeld() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.lost && !l.renewed.IsZero() && time.Since(l.renewed) < duration
 }
 
-// Confirm asks the member whether the Lease is ours.
-func (l *Lease) Confirm(ctx context.Context) bool {
-	if !l.Held() {
+// ConfirmHeld asks the member whether the Lease is ours.
+func (l *Lease) ConfirmHeld(ctx context.Context) bool {
+	if !l.IsHeld() {
 		return false
 	}
 	now, err := l.get(ctx)
-	return err == nil && holder(now) == l.identity && l.Held()
+	return err == nil && holderIdentity(now) == l.identity && l.IsHeld()
 }
 
-// Acquire waits until the Lease is ours, or ctx ends. waits is told for whose end, or
-// by which error it is kept, when that changes; it must not block.
-func (l *Lease) Acquire(ctx context.Context, waits func(holder string, err error)) error {
-	var seen string // version of the Lease that another holds
-	var since time.Time
+// AcquireLease waits until the Lease is ours, or ctx ends. waits is called with the holder or
+// error that is awaited, when that changes; it must not block.
+func (l *Lease) AcquireLease(ctx context.Context, waits func(holder string, err error)) error {
+	var seen sighting
 	told := ""
 	for {
-		begin := time.Now()
-		now, err := l.get(ctx)
-		l.answers(err)
-		switch {
-		case apierrors.IsNotFound(err):
-			if err = l.create(ctx, begin); err == nil {
-				return nil
-			}
-		case err == nil:
-			if now.ResourceVersion != seen {
-				seen, since = now.ResourceVersion, time.Now()
-			}
-			who := holder(now)
-			if who == "" || who == l.identity || time.Since(since) > duration || dead(who) {
-				if err = l.take(ctx, now, begin); err == nil {
-					return nil
-				}
-			} else if told != who {
-				l.log.Info("another agent works on this member; waiting for its lease to end", "holder", who, "lease", l.namespace+"/"+Name)
-				told = who
-				waits(who, nil)
-			}
+		holder, err := l.tryAcquire(ctx, &seen)
+		if holder == "" && err == nil {
+			return nil
+		}
+		if holder != "" && told != holder {
+			l.log.Info("another agent works on this member; waiting for its lease to end", "holder", holder, "lease", l.namespace+"/"+Name)
+			told = holder
+			waits(holder, nil)
 		}
 		if err != nil && !apierrors.IsConflict(err) && told != err.Error() {
 			l.log.Warn("the lease cannot be taken; trying on", "lease", l.namespace+"/"+Name, "err", err)
 			told = err.Error()
 			waits("", err)
 		}
-		if !pause.For(ctx, retry) {
+		if !pause.WaitFor(ctx, retry) {
 			return fmt.Errorf("wait for lease %s/%s in the member: %w", l.namespace, Name, ctx.Err())
 		}
 	}
 }
 
-// Keep renews the Lease until ctx ends or another agent has it.
-func (l *Lease) Keep(ctx context.Context) error {
-	for pause.For(ctx, l.nextRenewal()) {
+// sighting is the version of the Lease that another holds, and since when it is the same.
+type sighting struct {
+	version string
+	since   time.Time
+}
+
+// tryAcquire takes the Lease if it is free or has ended. It returns its holder otherwise.
+func (l *Lease) tryAcquire(ctx context.Context, seen *sighting) (holder string, err error) {
+	begin := time.Now()
+	now, err := l.get(ctx)
+	l.answers(err)
+	if apierrors.IsNotFound(err) {
+		return "", l.create(ctx, begin)
+	}
+	if err != nil {
+		return "", err
+	}
+	if now.ResourceVersion != seen.version {
+		*seen = sighting{now.ResourceVersion, time.Now()}
+	}
+	holder = holderIdentity(now)
+	if holder == "" || holder == l.identity || time.Since(seen.since) > duration || isHolderDead(holder) {
+		return "", l.writeHolder(ctx, now, begin)
+	}
+	return holder, nil
+}
+
+// KeepRenewing renews the Lease until ctx ends or another agent has it.
+func (l *Lease) KeepRenewing(ctx context.Context) error {
+	for pause.WaitFor(ctx, l.nextRenewal()) {
 		begin := time.Now()
 		now, err := l.get(ctx)
 		if err == nil {
-			if who := holder(now); who != l.identity && who != "" {
+			if who := holderIdentity(now); who != l.identity && who != "" {
 				l.mu.Lock()
 				l.lost = true
 				l.mu.Unlock()
 				return fmt.Errorf("%w: %s holds lease %s/%s", ErrLost, who, l.namespace, Name)
 			}
-			err = l.take(ctx, now, begin)
+			err = l.writeHolder(ctx, now, begin)
 		} else if apierrors.IsNotFound(err) {
 			err = l.create(ctx, begin)
 		}
@@ -166,7 +176,7 @@ func (l *Lease) nextRenewal() time.Duration {
 
 func (l *Lease) giveBack(ctx context.Context) {
 	now, err := l.get(ctx)
-	if err != nil || holder(now) != l.identity {
+	if err != nil || holderIdentity(now) != l.identity {
 		return
 	}
 	l.mu.Lock()
@@ -190,27 +200,27 @@ func (l *Lease) get(ctx context.Context) (*coordinationv1.Lease, error) {
 
 func (l *Lease) create(ctx context.Context, begin time.Time) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: l.namespace}}
-	l.fill(lease)
+	l.fillSpec(lease)
 	ctx, cancel := context.WithTimeout(ctx, renewal)
 	defer cancel()
 	err := l.client.Post().Namespace(l.namespace).Resource("leases").Body(lease).Do(ctx).Error()
 	return l.done(err, begin)
 }
 
-// take the Lease over, or renew it, unless it changed since it was read.
-func (l *Lease) take(ctx context.Context, lease *coordinationv1.Lease, begin time.Time) error {
-	if holder(lease) != l.identity {
+// writeHolder takes the Lease over, or renew it, unless it changed since it was read.
+func (l *Lease) writeHolder(ctx context.Context, lease *coordinationv1.Lease, begin time.Time) error {
+	if holderIdentity(lease) != l.identity {
 		lease.Spec.AcquireTime = ptr.To(metav1.NowMicro())
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
-	l.fill(lease)
+	l.fillSpec(lease)
 	ctx, cancel := context.WithTimeout(ctx, renewal)
 	defer cancel()
 	err := l.client.Put().Namespace(l.namespace).Resource("leases").Name(Name).Body(lease).Do(ctx).Error()
 	return l.done(err, begin)
 }
 
-func (l *Lease) fill(lease *coordinationv1.Lease) {
+func (l *Lease) fillSpec(lease *coordinationv1.Lease) {
 	lease.Spec.HolderIdentity = &l.identity
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(duration / time.Second))
 	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
@@ -226,4 +236,4 @@ func (l *Lease) done(err error, begin time.Time) error {
 	return err
 }
 
-func holder(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
+func holderIdentity(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }

@@ -1,14 +1,13 @@
-// Package limits keeps up with the AgentPolicy of a member.
+// Package limits follows the AgentPolicy of a member.
 //
-// Contract: Current is what holds now, never older than the last that the member's API
-// said. A member that does not serve the kind, or has no policy, has none (nil). One that has
-// a policy which may not be read, or followed, or is not understood, has a policy that
-// refuses everything. While the member's API does not answer, what it said last holds.
-// Nothing is watched in a member that does not serve the kind. Of namespaces the labels are,
-// while the policy selects by them.
+// Contract: CurrentPolicy returns the policy in force, never older than the last answer of the
+// member's API. A member that does not serve the kind, or has no policy, has none (nil). A policy
+// that may not be read or watched, or is not understood, counts as one that refuses everything.
+// While the member's API does not answer, its last answer holds. Nothing is watched in a member
+// that does not serve the kind. Labels of namespaces are watched while the policy selects by them.
 //
-// Read has to be called before anything is done to the member, Run once; all methods may be
-// called from any goroutine.
+// Read is called before anything is done to the member, Run once. All methods may be called from
+// any goroutine.
 package limits
 
 import (
@@ -32,6 +31,7 @@ import (
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/policy"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // Options of Limits. All are required.
@@ -52,62 +52,57 @@ type Limits struct {
 	turned chan struct{} // capacity 1: Current did
 
 	mu sync.Mutex
-	// said is the policy as it was read last; blind says why it cannot be followed.
-	said    *policy.Policy
-	blind   error
-	current *policy.Policy
+	// lastReported is the policy as it was read last; blind says why it cannot be followed.
+	lastReported *policy.Policy
+	blind        error
+	current      *policy.Policy
 }
 
 // New gives Limits that are not known yet, so that nothing is allowed.
 func New(o Options) *Limits {
-	closed := policy.Closed("it was not read yet")
-	return &Limits{o: o, served: make(chan struct{}, 1), turned: make(chan struct{}, 1), said: closed, current: closed}
+	closed := policy.ClosedPolicy("it was not read yet")
+	return &Limits{o: o, served: make(chan struct{}, 1), turned: make(chan struct{}, 1), lastReported: closed, current: closed}
 }
 
-// Current policy.
-func (l *Limits) Current() *policy.Policy {
+// CurrentPolicy returns the current policy.
+func (l *Limits) CurrentPolicy() *policy.Policy {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
 }
 
-// Served is told that what the member serves has changed.
-func (l *Limits) Served() {
-	select {
-	case l.served <- struct{}{}:
-	default:
-	}
+// APIsChanged is called when the member serves other APIs than before.
+func (l *Limits) APIsChanged() { wakeup.Send(l.served) }
+
+// policyResource returns the resource that serves policies, if the member does in the version that this agent knows.
+func (l *Limits) policyResource() (member.Resource, bool) {
+	return l.o.Client.APIs().LookupKind(v1alpha1.GroupVersion.WithKind(v1alpha1.AgentPolicyKind))
 }
 
-// resource that serves policies, if the member does in the version that this agent knows.
-func (l *Limits) resource() (member.Resource, bool) {
-	return l.o.Client.APIs().Lookup(v1alpha1.GroupVersion.WithKind(v1alpha1.AgentPolicyKind))
-}
-
-// Read the policy. The error says that the member did not answer; whatever it answers is
+// Read reads the policy. The error says that the member did not answer; whatever it answers is
 // Current. The client must have discovered.
 func (l *Limits) Read(ctx context.Context) error {
-	res, served := l.resource()
+	res, served := l.policyResource()
 	if !served {
-		return l.unserved()
+		return l.unservedError()
 	}
 	obj, err := l.o.Client.Get(ctx, res, "", v1alpha1.AgentPolicyName)
 	switch {
 	case err == nil:
 		l.set(read(obj))
-	case !l.heard(err):
+	case !l.recordWatchError(err):
 		return fmt.Errorf("read AgentPolicy %s of the member: %w", v1alpha1.AgentPolicyName, err)
 	}
 	return nil
 }
 
-// unserved says what holds where the member does not serve the kind as this agent knows it.
-func (l *Limits) unserved() error {
+// unservedError returns what holds where the member does not serve the kind as this agent knows it.
+func (l *Limits) unservedError() error {
 	apis := l.o.Client.APIs()
-	switch _, other := apis.Preferred(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.AgentPolicyKind}); {
+	switch _, other := apis.PreferredResource(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.AgentPolicyKind}); {
 	case other:
-		l.set(policy.Closed("it is served in no version that this agent knows, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
-	case apis.Silent(v1alpha1.GroupVersion.Group):
+		l.set(policy.ClosedPolicy("it is served in no version that this agent knows, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
+	case apis.IsGroupSilent(v1alpha1.GroupVersion.Group):
 		return errors.New("the member does not say whether it serves AgentPolicies")
 	default:
 		l.set(nil)
@@ -115,13 +110,13 @@ func (l *Limits) unserved() error {
 	return nil
 }
 
-// heard takes in an answer that is an error; false where it is none.
-func (l *Limits) heard(err error) bool {
+// recordWatchError takes in an answer that is an error; false where it is none.
+func (l *Limits) recordWatchError(err error) bool {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		l.set(nil) // the object, or its kind, is gone
 	case apierrors.IsForbidden(err):
-		l.change(func() {
+		l.changeAndNotify(func() {
 			l.blind = fmt.Errorf("the agent may not get, list and watch agentpolicies.%s: %w", v1alpha1.GroupVersion.Group, err)
 		})
 	default:
@@ -130,25 +125,25 @@ func (l *Limits) heard(err error) bool {
 	return true
 }
 
-// set what was read, by who could.
-func (l *Limits) set(said *policy.Policy) { l.change(func() { l.said, l.blind = said, nil }) }
+// set stores a policy that a successful read returned.
+func (l *Limits) set(said *policy.Policy) {
+	l.changeAndNotify(func() { l.lastReported, l.blind = said, nil })
+}
 
-// change what is known, and tell of it where something else holds then.
-func (l *Limits) change(how func()) {
+// changeAndNotify applies a change of the known policies, and notifies subscribers when the
+// effective policy differs.
+func (l *Limits) changeAndNotify(how func()) {
 	l.mu.Lock()
 	how()
-	now := l.said
+	now := l.lastReported
 	if l.blind != nil {
-		now = policy.Closed(l.blind.Error())
+		now = policy.ClosedPolicy(l.blind.Error())
 	}
 	changed := !now.Equal(l.current)
 	l.current = now
 	l.mu.Unlock()
 	if changed {
-		select {
-		case l.turned <- struct{}{}:
-		default:
-		}
+		wakeup.Send(l.turned)
 		l.o.Log.Info("what the hub may do in this member has changed", "agentPolicy", now)
 		l.o.Changed()
 	}
@@ -159,18 +154,18 @@ func (l *Limits) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer crash.Recover(ctx)
-		l.selecting(ctx)
+		defer crash.RecoverContained(ctx)
+		l.followSelectedNamespaces(ctx)
 	}()
 	defer func() { <-done }()
-	defer crash.Recover(ctx) // before what runs is waited for: it is to end
+	defer crash.RecoverContained(ctx) // before what runs is waited for: it is to end
 	for ctx.Err() == nil {
-		res, served := l.resource()
+		res, served := l.policyResource()
 		if served {
-			l.follow(ctx, res)
+			l.followPolicy(ctx, res)
 			continue
 		}
-		if err := l.unserved(); err != nil {
+		if err := l.unservedError(); err != nil {
 			l.o.Log.Warn("what the hub may do stays as it was known last", "err", err)
 		}
 		select {
@@ -180,16 +175,16 @@ func (l *Limits) Run(ctx context.Context) {
 	}
 }
 
-// follow the policy while the kind is served.
-func (l *Limits) follow(ctx context.Context, res member.Resource) {
+// followPolicy follows the policy while the kind is served.
+func (l *Limits) followPolicy(ctx context.Context, res member.Resource) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer crash.Recover(ctx)
+		defer crash.RecoverContained(ctx)
 		expected := &unstructured.Unstructured{}
 		expected.SetGroupVersionKind(res.GVK())
-		cache.NewReflectorWithOptions(l.source(res), expected, (*mirror)(l),
+		cache.NewReflectorWithOptions(l.policySource(res), expected, (*mirror)(l),
 			cache.ReflectorOptions{Name: "atoll", TypeDescription: res.GVK().String()}).RunWithContext(ctx)
 	}()
 	defer func() { stop(); <-done }()
@@ -198,16 +193,16 @@ func (l *Limits) follow(ctx context.Context, res member.Resource) {
 		case <-ctx.Done():
 			return
 		case <-l.served:
-			if now, served := l.resource(); !served || now != res {
+			if now, served := l.policyResource(); !served || now != res {
 				return
 			}
 		}
 	}
 }
 
-// source of the one policy that counts.
-func (l *Limits) source(res member.Resource) cache.ListerWatcher {
-	at := l.o.Client.Dynamic().Resource(res.GroupVersionResource)
+// policySource lists and watches objects of the one policy that counts.
+func (l *Limits) policySource(res member.Resource) cache.ListerWatcher {
+	at := l.o.Client.DynamicClient().Resource(res.GroupVersionResource)
 	one := func(o metav1.ListOptions) metav1.ListOptions {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.AgentPolicyName).String()
 		return o
@@ -216,16 +211,16 @@ func (l *Limits) source(res member.Resource) cache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := at.List(ctx, one(o))
 			if err != nil {
-				l.heard(err)
+				l.recordWatchError(err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := at.Watch(ctx, one(o))
 			if err != nil {
-				l.heard(err)
+				l.recordWatchError(err)
 			} else {
-				l.change(func() { l.blind = nil })
+				l.changeAndNotify(func() { l.blind = nil })
 			}
 			return w, err
 		},
@@ -235,39 +230,40 @@ func (l *Limits) source(res member.Resource) cache.ListerWatcher {
 func read(obj any) *policy.Policy {
 	text, err := json.Marshal(obj)
 	if err != nil {
-		return policy.Closed(fmt.Sprintf("it cannot be read: %v", err))
+		return policy.ClosedPolicy(fmt.Sprintf("it cannot be read: %v", err))
 	}
 	return policy.Read(text)
 }
 
-// say what a watch told: it does not prove that it may be followed.
-func (l *Limits) say(said *policy.Policy) { l.change(func() { l.said = said }) }
+// setPolicy stores the policy of a watch event: the event does not prove that the policy may be
+// watched.
+func (l *Limits) setPolicy(said *policy.Policy) { l.changeAndNotify(func() { l.lastReported = said }) }
 
 // mirror is the store of the reflector.
 type mirror Limits
 
-// Add the policy.
+// Add stores a policy.
 func (m *mirror) Add(obj any) error { return m.Update(obj) }
 
-// Update the policy.
+// Update stores a changed policy.
 func (m *mirror) Update(obj any) error {
-	(*Limits)(m).say(read(obj))
+	(*Limits)(m).setPolicy(read(obj))
 	return nil
 }
 
-// Delete the policy.
+// Delete forgets a policy.
 func (m *mirror) Delete(any) error {
-	(*Limits)(m).say(nil)
+	(*Limits)(m).setPolicy(nil)
 	return nil
 }
 
-// Replace all there are: one, or none.
+// Replace replaces all there are: one, or none.
 func (m *mirror) Replace(objs []any, _ string) error {
 	var said *policy.Policy
 	for _, obj := range objs {
 		said = read(obj)
 	}
-	(*Limits)(m).say(said)
+	(*Limits)(m).setPolicy(said)
 	return nil
 }
 

@@ -43,11 +43,11 @@ type world struct {
 	// forbidden is a verb that the agent may not.
 	forbidden string
 	asked     int      // requests of the agent for policies
-	told      []string // namespaces that were relabelled, as it was told
+	told      []string // namespaces with changed labels, as reported
 }
 
 // RoundTrip refuses what is forbidden, as RBAC does.
-func (w *world) wrap(next http.RoundTripper) http.RoundTripper {
+func (w *world) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return round(func(r *http.Request) (*http.Response, error) {
 		if !strings.Contains(r.URL.Path, v1alpha1.AgentPolicyResource) || r.Header.Get("User-Agent") != "agent" {
 			return next.RoundTrip(r)
@@ -78,16 +78,16 @@ func (closer) Close() error { return nil }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	agenttest.Need(t)
+	agenttest.SkipIfShort(t)
 	w := &world{t: t}
-	config := agenttest.Config()
+	config := agenttest.MemberConfig()
 	config.UserAgent = "agent"
-	config.Wrap(w.wrap)
+	config.Wrap(w.wrapTransport)
 	client, err := member.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.client, err = member.New(agenttest.Config()); err != nil {
+	if w.client, err = member.New(agenttest.MemberConfig()); err != nil {
 		t.Fatal(err)
 	}
 	w.Limits = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler), Relabelled: func(ns string) {
@@ -95,19 +95,19 @@ func newWorld(t *testing.T) *world {
 		defer w.mu.Unlock()
 		w.told = append(w.told, ns)
 	}})
-	w.discover()
+	w.refreshDiscovery()
 	return w
 }
 
-// discover as the inventory does when definitions change.
-func (w *world) discover() {
+// refreshDiscovery as the inventory does when definitions change.
+func (w *world) refreshDiscovery() {
 	w.t.Helper()
-	changed, err := w.o.Client.Discover(w.t.Context())
+	changed, err := w.o.Client.DiscoverAPIs(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if changed {
-		w.Served()
+		w.APIsChanged()
 	}
 }
 
@@ -121,8 +121,8 @@ func (w *world) run() {
 	w.t.Cleanup(func() { cancel(); <-done })
 }
 
-// define the kind in the member, as the agent's manifest does, while the test runs.
-func (w *world) define() {
+// createDefinition the kind in the member, as the agent's manifest does, while the test runs.
+func (w *world) createDefinition() {
 	w.t.Helper()
 	text, err := os.ReadFile("../../../deploy/charts/atoll-agent/files/agent.atoll.dev_agentpolicies.yaml")
 	if err != nil {
@@ -132,21 +132,21 @@ func (w *world) define() {
 	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
 		w.t.Fatal(err)
 	}
-	at := w.client.Dynamic().Resource(definitions)
+	at := w.client.DynamicClient().Resource(definitions)
 	if _, err := at.Create(w.t.Context(), crd, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { w.undefine() })
-	w.eventually("the kind is served", func() bool {
-		w.discover()
-		_, served := w.resource()
+	w.t.Cleanup(func() { w.deleteDefinition() })
+	w.waitUntil("the kind is served", func() bool {
+		w.refreshDiscovery()
+		_, served := w.policyResource()
 		return served
 	})
 }
 
-func (w *world) undefine() {
+func (w *world) deleteDefinition() {
 	w.t.Helper()
-	at, ctx := w.client.Dynamic().Resource(definitions), context.WithoutCancel(w.t.Context())
+	at, ctx := w.client.DynamicClient().Resource(definitions), context.WithoutCancel(w.t.Context())
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := at.Delete(ctx, "agentpolicies.agent.atoll.dev", metav1.DeleteOptions{})
 		return apierrors.IsNotFound(err), nil
@@ -156,46 +156,46 @@ func (w *world) undefine() {
 	}
 }
 
-// limit by the spec of a policy; the error is the API's.
-func (w *world) limit(name, spec string) error {
+// createPolicy by the spec of a policy; the error is the API's.
+func (w *world) createPolicy(name, spec string) error {
 	w.t.Helper()
 	text, err := yaml.YAMLToJSON([]byte("apiVersion: agent.atoll.dev/v1alpha1\nkind: AgentPolicy\nmetadata: {name: " + name + "}\nspec: " + spec))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	yes := true
-	_, err = w.client.Dynamic().Resource(policies).Patch(w.t.Context(), name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "admin", Force: &yes, FieldValidation: "Strict"})
+	_, err = w.client.DynamicClient().Resource(policies).Patch(w.t.Context(), name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "admin", Force: &yes, FieldValidation: "Strict"})
 	return err
 }
 
-func (w *world) forbid(verb string) {
+func (w *world) forbidVerb(verb string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forbidden = verb
 }
 
-func (w *world) eventually(what string, done func() bool) {
+func (w *world) waitUntil(what string, done func() bool) {
 	w.t.Helper()
 	err := wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
-		w.t.Fatalf("%s: %v; the policy is %s", what, err, w.Current())
+		w.t.Fatalf("%s: %v; the policy is %s", what, err, w.CurrentPolicy())
 	}
 }
 
-// allows tells whether a ConfigMap may be applied in the namespace shop.
-func (w *world) allows() bool {
-	return w.Current().Apply(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, policy.Namespace{}) == ""
+// isAllowed reports whether a ConfigMap may be applied in the namespace shop.
+func (w *world) isAllowed() bool {
+	return w.CurrentPolicy().Apply(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, policy.Namespace{}) == ""
 }
 
 const notShop = "{namespaces: {denied: [shop]}}"
 
 func TestAPolicyIsFollowed(t *testing.T) {
 	w := newWorld(t)
-	if w.allows() {
+	if w.isAllowed() {
 		t.Fatal("something is allowed before anything was read")
 	}
-	if err := w.Read(t.Context()); err != nil || w.Current() != nil {
-		t.Fatalf("a member that does not serve the kind has the policy %s, %v", w.Current(), err)
+	if err := w.Read(t.Context()); err != nil || w.CurrentPolicy() != nil {
+		t.Fatalf("a member that does not serve the kind has the policy %s, %v", w.CurrentPolicy(), err)
 	}
 	w.run()
 	w.mu.Lock()
@@ -203,61 +203,61 @@ func TestAPolicyIsFollowed(t *testing.T) {
 		t.Errorf("%d requests for policies to a member that does not serve them", w.asked)
 	}
 	w.mu.Unlock()
-	w.define()
-	if err := w.limit("agent", notShop); err != nil {
+	w.createDefinition()
+	if err := w.createPolicy("agent", notShop); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("it is forbidden", func() bool { return !w.allows() })
+	w.waitUntil("it is forbidden", func() bool { return !w.isAllowed() })
 
 	// One that begins now knows it before it does anything.
 	late := New(Options{Client: w.o.Client, Changed: func() {}, Relabelled: func(string) {}, Log: w.o.Log})
-	if err := late.Read(t.Context()); err != nil || !strings.HasPrefix(late.Current().String(), "AgentPolicy agent (generation 1)") {
-		t.Errorf("at its start an agent has the policy %s, %v", late.Current(), err)
+	if err := late.Read(t.Context()); err != nil || !strings.HasPrefix(late.CurrentPolicy().String(), "AgentPolicy agent (generation 1)") {
+		t.Errorf("at its start an agent has the policy %s, %v", late.CurrentPolicy(), err)
 	}
 
-	if err := w.client.Dynamic().Resource(policies).Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
+	if err := w.client.DynamicClient().Resource(policies).Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("it is allowed", w.allows)
-	if err := w.limit("agent", notShop); err != nil {
+	w.waitUntil("it is allowed", w.isAllowed)
+	if err := w.createPolicy("agent", notShop); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("it is forbidden again", func() bool { return !w.allows() })
-	w.undefine()
-	w.eventually("the kind is gone", func() bool { w.discover(); return w.allows() })
+	w.waitUntil("it is forbidden again", func() bool { return !w.isAllowed() })
+	w.deleteDefinition()
+	w.waitUntil("the kind is gone", func() bool { w.refreshDiscovery(); return w.isAllowed() })
 }
 
 // TestAPolicyThatMayNotBeReadForbidsEverything: also where it may be read once and not
 // followed.
 func TestAPolicyThatMayNotBeReadForbidsEverything(t *testing.T) {
 	w := newWorld(t)
-	w.define()
-	w.forbid("get")
-	if err := w.Read(t.Context()); err != nil || w.allows() || !strings.Contains(w.Current().String(), "may not get, list and watch agentpolicies.agent.atoll.dev") {
-		t.Fatalf("%v; the policy is %s", err, w.Current())
+	w.createDefinition()
+	w.forbidVerb("get")
+	if err := w.Read(t.Context()); err != nil || w.isAllowed() || !strings.Contains(w.CurrentPolicy().String(), "may not get, list and watch agentpolicies.agent.atoll.dev") {
+		t.Fatalf("%v; the policy is %s", err, w.CurrentPolicy())
 	}
-	w.forbid("")
-	if err := w.Read(t.Context()); err != nil || !w.allows() {
-		t.Fatalf("%v; the policy is %s", err, w.Current())
+	w.forbidVerb("")
+	if err := w.Read(t.Context()); err != nil || !w.isAllowed() {
+		t.Fatalf("%v; the policy is %s", err, w.CurrentPolicy())
 	}
-	w.forbid("watch")
+	w.forbidVerb("watch")
 	w.run()
-	w.eventually("it is forbidden", func() bool { return !w.allows() })
-	w.forbid("")
-	w.eventually("it is allowed", w.allows)
+	w.waitUntil("it is forbidden", func() bool { return !w.isAllowed() })
+	w.forbidVerb("")
+	w.waitUntil("it is allowed", w.isAllowed)
 }
 
-// TestLabelsOfNamespacesAreFollowedWhileTheyCount: by a watch, of one change one word; nothing is
-// told, nor asked of the member, where the policy selects nothing.
+// TestLabelsOfNamespacesAreFollowedWhileTheyCount: by a watch, with one report for a change.
+// Nothing is reported or requested where the policy selects by no labels.
 func TestLabelsOfNamespacesAreFollowedWhileTheyCount(t *testing.T) {
 	w := newWorld(t)
-	w.define()
-	if err := w.limit("agent", notShop); err != nil {
+	w.createDefinition()
+	if err := w.createPolicy("agent", notShop); err != nil {
 		t.Fatal(err)
 	}
 	w.run()
-	w.eventually("it is forbidden", func() bool { return !w.allows() })
-	at := w.client.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	w.waitUntil("it is forbidden", func() bool { return !w.isAllowed() })
+	at := w.client.DynamicClient().Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	name := "labelled"
 	label := func(value string) {
 		t.Helper()
@@ -278,13 +278,13 @@ func TestLabelsOfNamespacesAreFollowedWhileTheyCount(t *testing.T) {
 	}
 	tells := func(what string, want int) {
 		t.Helper()
-		w.eventually(what, func() bool { return count() >= want })
+		w.waitUntil(what, func() bool { return count() >= want })
 		if n := count(); n != want {
-			t.Errorf("%s: it was told %d times, wanted %d", what, n, want)
+			t.Errorf("%s: it was called %d times, wanted %d", what, n, want)
 		}
 	}
 	label("stranger")
-	if err := w.limit("agent", "{namespaces: {selector: {matchLabels: {hub: welcome}}}}"); err != nil {
+	if err := w.createPolicy("agent", "{namespaces: {selector: {matchLabels: {hub: welcome}}}}"); err != nil {
 		t.Fatal(err)
 	}
 	tells("as it is when the policy begins to select", 1)
@@ -295,12 +295,12 @@ func TestLabelsOfNamespacesAreFollowedWhileTheyCount(t *testing.T) {
 	}
 	label("stranger")
 	tells("annotated, and relabelled", 3)
-	if err := w.limit("agent", notShop); err != nil {
+	if err := w.createPolicy("agent", notShop); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("nothing is selected", func() bool { return !w.Current().Selects() })
+	w.waitUntil("nothing is selected", func() bool { return !w.CurrentPolicy().SelectsByNamespaceLabels() })
 	label("welcome")
-	if err := w.limit("agent", "{namespaces: {selector: {matchLabels: {hub: welcome}}}}"); err != nil {
+	if err := w.createPolicy("agent", "{namespaces: {selector: {matchLabels: {hub: welcome}}}}"); err != nil {
 		t.Fatal(err)
 	}
 	tells("as it is when the policy selects again", 4)
@@ -308,18 +308,18 @@ func TestLabelsOfNamespacesAreFollowedWhileTheyCount(t *testing.T) {
 
 func TestTheDefinitionRefusesWhatMeansNothing(t *testing.T) {
 	w := newWorld(t)
-	w.define()
+	w.createDefinition()
 	for spec, want := range map[string]string{
 		"{what: 1}":                      "field not declared in schema",
 		"{namespaces: {allowed: []}}":    "should have at least 1 items",
 		"{clusterScoped: Perhaps}":       "Unsupported value",
 		"{serviceAccounts: [{name: a}]}": "Required value",
 	} {
-		if err := w.limit("agent", spec); err == nil || !strings.Contains(err.Error(), want) {
+		if err := w.createPolicy("agent", spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", spec, err)
 		}
 	}
-	if err := w.limit("another", "{}"); err == nil || !strings.Contains(err.Error(), "its name is agent") {
+	if err := w.createPolicy("another", "{}"); err == nil || !strings.Contains(err.Error(), "its name is agent") {
 		t.Errorf("another: %v", err)
 	}
 }

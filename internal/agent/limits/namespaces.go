@@ -16,10 +16,10 @@ import (
 	"atoll.dev/atoll/internal/agent/crash"
 )
 
-// selecting follows the labels of namespaces while the policy selects by them, until ctx ends.
-func (l *Limits) selecting(ctx context.Context) {
+// followSelectedNamespaces follows the labels of namespaces while the policy selects by them, until ctx ends.
+func (l *Limits) followSelectedNamespaces(ctx context.Context) {
 	for ctx.Err() == nil {
-		if l.Current().Selects() {
+		if l.CurrentPolicy().SelectsByNamespaceLabels() {
 			l.followLabels(ctx)
 			continue
 		}
@@ -30,20 +30,20 @@ func (l *Limits) selecting(ctx context.Context) {
 	}
 }
 
-// followLabels of namespaces while the policy selects by them.
+// followLabels follows the labels of namespaces while the policy selects by them.
 func (l *Limits) followLabels(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer crash.Recover(ctx)
+		defer crash.RecoverContained(ctx)
 		expected := &metav1.PartialObjectMetadata{}
 		expected.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		cache.NewReflectorWithOptions(l.namespaces(), expected, &labelled{tell: l.o.Relabelled, seed: maphash.MakeSeed(), of: map[string]uint64{}},
+		cache.NewReflectorWithOptions(l.namespaceSource(), expected, &labelled{tell: l.o.Relabelled, seed: maphash.MakeSeed(), of: map[string]uint64{}},
 			cache.ReflectorOptions{Name: "atoll", TypeDescription: "labels of namespaces"}).RunWithContext(ctx)
 	}()
 	defer func() { stop(); <-done }()
-	for l.Current().Selects() {
+	for l.CurrentPolicy().SelectsByNamespaceLabels() {
 		select {
 		case <-ctx.Done():
 			return
@@ -52,14 +52,14 @@ func (l *Limits) followLabels(ctx context.Context) {
 	}
 }
 
-// namespaces of the member, without what is in them.
-func (l *Limits) namespaces() cache.ListerWatcher {
-	at := l.o.Client.Metadata().Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+// namespaceSource lists and watches the namespaces of the member, without what is in them.
+func (l *Limits) namespaceSource() cache.ListerWatcher {
+	at := l.o.Client.MetadataClient().Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
 	told := false
 	blind := func(err error) {
 		if apierrors.IsForbidden(err) && !told {
 			told = true
-			l.o.Log.Warn("the labels of namespaces, by which the AgentPolicy selects, cannot be watched: what it keeps out is asked about every ten minutes meanwhile", "err", err)
+			l.o.Log.Warn("the labels of namespaces, by which the AgentPolicy selects, cannot be watched: namespaces that it excludes are checked every ten minutes instead", "err", err)
 		}
 	}
 	return &cache.ListWatch{
@@ -84,7 +84,7 @@ type labelled struct {
 	of   map[string]uint64
 }
 
-func (s *labelled) sum(o *metav1.PartialObjectMetadata) uint64 {
+func (s *labelled) labelHash(o *metav1.PartialObjectMetadata) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
 	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
@@ -96,24 +96,24 @@ func (s *labelled) sum(o *metav1.PartialObjectMetadata) uint64 {
 	return h.Sum64()
 }
 
-// Add a namespace.
+// Add stores a namespace's labels.
 func (s *labelled) Add(obj any) error { return s.Update(obj) }
 
-// Update a namespace.
+// Update stores a namespace's changed labels.
 func (s *labelled) Update(obj any) error {
 	o, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return nil
 	}
 	was, known := s.of[o.Name]
-	if now := s.sum(o); !known || was != now {
+	if now := s.labelHash(o); !known || was != now {
 		s.of[o.Name] = now
 		s.tell(o.Name)
 	}
 	return nil
 }
 
-// Delete a namespace.
+// Delete forgets a namespace.
 func (s *labelled) Delete(obj any) error {
 	if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		delete(s.of, o.Name)
@@ -122,7 +122,7 @@ func (s *labelled) Delete(obj any) error {
 	return nil
 }
 
-// Replace all there are.
+// Replace replaces all there are.
 func (s *labelled) Replace(objs []any, _ string) error {
 	gone := maps.Clone(s.of)
 	for _, obj := range objs {

@@ -9,16 +9,16 @@ import (
 	"atoll.dev/atoll/internal/agent/crash"
 )
 
-// TestAPanicIsNotKeptByWhatRunsBesideIt: it is told of, and all ends.
+// TestAPanicIsNotKeptByWhatRunsBesideIt: the panic is reported, and everything ends.
 func TestAPanicIsNotKeptByWhatRunsBesideIt(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	ctx = crash.Contain(ctx, func(*crash.Panic) { end() })
+	ctx = crash.ContainPanics(ctx, func(*crash.Panic) { end() })
 	l := New(Options{Changed: func() {}, Log: slog.New(slog.DiscardHandler)}) // it looks for kinds without a client
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		defer crash.Recover(ctx)
+		defer crash.RecoverContained(ctx)
 		l.Run(ctx)
 	}()
 	select {
@@ -26,7 +26,7 @@ func TestAPanicIsNotKeptByWhatRunsBesideIt(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("what panicked waits for what is to end by its panic")
 	}
-	if crash.Of(ctx) == nil {
+	if crash.ContainedPanic(ctx) == nil {
 		t.Error("there was no panic")
 	}
 }

@@ -16,11 +16,11 @@ const (
 	backoffMost = 3 * time.Second
 )
 
-// backoff is the pauses of one agent, which grow as session.CheckIn.Retry says.
+// backoff is the pauses of one agent, which grow as session.CheckIn.RetryDelay says.
 type backoff struct{ current time.Duration }
 
 func (b *backoff) next(rhythm session.CheckIn) time.Duration {
-	b.current = rhythm.Retry(b.current, backoffFirst, backoffMost)
+	b.current = rhythm.RetryDelay(b.current, backoffFirst, backoffMost)
 	return b.current/2 + time.Duration(rand.Int64N(int64(b.current/2)+1))
 }
 

@@ -33,8 +33,8 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// member is a member's store and engine in memory. What it applies becomes Ready when
-// the test says so.
+// member is a member's store and engine in memory. An applied object becomes Ready on the test's
+// command.
 type member struct {
 	mu       sync.Mutex
 	identity store.Identity
@@ -44,7 +44,7 @@ type member struct {
 	changed  func(string)
 }
 
-func (m *member) Identity(context.Context) (*store.Identity, error) {
+func (m *member) LoadIdentity(context.Context) (*store.Identity, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	id := m.identity
@@ -60,14 +60,14 @@ func (m *member) PutIdentity(_ context.Context, id store.Identity) error {
 
 func (m *member) PutReports(context.Context, store.Reports) error { return nil }
 
-func (m *member) Seq(context.Context) (int64, error) {
+func (m *member) NextSequence(context.Context) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seq++
 	return m.seq, nil
 }
 
-func (m *member) Upsert(_ context.Context, order atoll.Manifest, _ store.Position) error {
+func (m *member) UpsertManifest(_ context.Context, order atoll.Manifest, _ store.Position) error {
 	m.mu.Lock()
 	m.held[order.Bundle] = order
 	m.mu.Unlock()
@@ -75,14 +75,14 @@ func (m *member) Upsert(_ context.Context, order atoll.Manifest, _ store.Positio
 	return nil
 }
 
-func (m *member) Forget(context.Context, string, time.Time) error             { return nil }
-func (m *member) Object(string) (json.RawMessage, bool)                       { return nil, false }
-func (m *member) CarriedOut(string) []atoll.Tombstone                         { return nil }
-func (m *member) Held() []apply.Held                                          { return nil }
-func (m *member) Holds(string, *atoll.Tombstone) bool                         { return false }
-func (m *member) Leave(context.Context, bool, func(string)) ([]string, error) { return nil, nil }
+func (m *member) ForgetBundle(context.Context, string, time.Time) error            { return nil }
+func (m *member) ObjectByHash(string) (json.RawMessage, bool)                      { return nil, false }
+func (m *member) CarriedOut(string) []atoll.Tombstone                              { return nil }
+func (m *member) HeldBundles() []apply.Held                                        { return nil }
+func (m *member) HoldsAgain(string, *atoll.Tombstone) bool                         { return false }
+func (m *member) ReleaseAll(context.Context, bool, func(string)) ([]string, error) { return nil, nil }
 
-func (m *member) Status(bundle string, _ *atoll.RowStatus, _ time.Time) (atoll.RowStatus, bool) {
+func (m *member) StatusOf(bundle string, _ *atoll.RowStatus, _ time.Time) (atoll.RowStatus, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	order, held := m.held[bundle]
@@ -122,7 +122,7 @@ type hub struct {
 	begun    []begun
 	ended    int
 	renewed  int
-	// Of the living session.
+	// The living session.
 	tell              func(*pb.FromHub) error
 	inventoried, idle bool
 }
@@ -146,7 +146,7 @@ func (h *hub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) er
 		wants = append(wants, want)
 	}
 	core, out := session.NewHub(hello.GetHello(), wants, false)
-	h.take(rpc, core, out)
+	h.handleOutput(rpc, core, out)
 	h.mu.Unlock()
 	defer func() {
 		h.mu.Lock()
@@ -163,18 +163,18 @@ func (h *hub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) er
 			return err
 		}
 		h.mu.Lock()
-		h.take(rpc, core, core.Frame(f))
+		h.handleOutput(rpc, core, core.HandleFrame(f))
 		h.mu.Unlock()
 	}
 }
 
-func (h *hub) take(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub], core *session.Hub, out session.HubOutput) {
+func (h *hub) handleOutput(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub], core *session.Hub, out session.HubOutput) {
 	for _, f := range out.Frames {
 		_ = rpc.Send(f)
 	}
 	for _, o := range out.Orders {
 		m := h.rows[o.Bundle]
-		body, _ := session.NewParcel(m).Encode(nil)
+		body, _ := session.NewPayload(m).Encode(nil)
 		_ = rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: o.Bundle, Generation: m.Generation, Manifest: body}}})
 	}
 	for _, r := range out.Reports {
@@ -190,13 +190,13 @@ func (h *hub) take(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub], core 
 			_ = rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: &pb.Renewed{Certificate: h.sign(request.Public, h.lifetime)}}})
 		}
 	}
-	if h.inventoried = h.inventoried || out.Inventory != nil; h.inventoried && core.Synced() && !h.idle && h.every > 0 {
+	if h.inventoried = h.inventoried || out.Inventory != nil; h.inventoried && core.IsSynced() && !h.idle && h.every > 0 {
 		h.idle = true
 		_ = rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Idle{Idle: &pb.Idle{CheckInSeconds: h.every}}})
 	}
 }
 
-func (h *hub) want(bundle string, generation int64) {
+func (h *hub) orderBundle(bundle string, generation int64) {
 	m := atoll.Manifest{Bundle: bundle, Generation: generation}
 	m.Content = atoll.HashJSON([]any{bundle, generation})
 	h.mu.Lock()
@@ -205,7 +205,7 @@ func (h *hub) want(bundle string, generation int64) {
 	delete(h.statuses, bundle)
 }
 
-func (h *hub) eventually(what string, cond func() bool) {
+func (h *hub) waitUntil(what string, cond func() bool) {
 	h.t.Helper()
 	err := wait.PollUntilContextTimeout(h.t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		h.mu.Lock()
@@ -217,12 +217,12 @@ func (h *hub) eventually(what string, cond func() bool) {
 	}
 }
 
-func (h *hub) state(bundle string) func() bool {
+func (h *hub) hasState(bundle string) func() bool {
 	return func() bool { return h.statuses[bundle].State == atoll.RowReady }
 }
 
-// keys of a hub that is its own CA.
-func keys(t *testing.T) (ca *x509.Certificate, key *ecdsa.PrivateKey) {
+// newAuthority of a hub that is its own CA.
+func newAuthority(t *testing.T) (ca *x509.Certificate, key *ecdsa.PrivateKey) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -241,8 +241,8 @@ func keys(t *testing.T) (ca *x509.Certificate, key *ecdsa.PrivateKey) {
 	return ca, key
 }
 
-// signed certificate of an agent's key, in PEM.
-func signed(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, public any, from, to time.Time) []byte {
+// signCertificate certificate of an agent's key, in PEM.
+func signCertificate(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey, public any, from, to time.Time) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: from, NotAfter: to,
@@ -270,14 +270,14 @@ func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
 // age of the certificates of the hub of these tests.
 const age = 30 * time.Second
 
-// linked starts a hub and an agent that has joined it, whose certificate lives on for that
+// newLinkedMember starts a hub and an agent that has joined it, whose certificate lives on for that
 // long.
-func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, *Metrics) {
+func newLinkedMember(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, *Metrics) {
 	t.Helper()
-	ca, caKey := keys(t)
+	ca, caKey := newAuthority(t)
 	h := &hub{t: t, every: every, lifetime: time.Hour, rows: map[string]atoll.Manifest{}, statuses: map[string]atoll.RowStatus{}}
 	h.sign = func(public any, lifetime time.Duration) []byte {
-		return signed(t, ca, caKey, public, time.Now().Add(-trust.Backdated-age), time.Now().Add(lifetime))
+		return signCertificate(t, ca, caKey, public, time.Now().Add(-trust.Backdated-age), time.Now().Add(lifetime))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -292,7 +292,7 @@ func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, 
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 
-	_, key := keys(t)
+	_, key := newAuthority(t)
 	m := &member{held: map[string]atoll.Manifest{}, ready: map[string]bool{}, identity: store.Identity{
 		KeyPEM: keyPEM(t, key), CertificatePEM: h.sign(key.Public(), lifetime),
 		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), ClusterUID: "uid", ClusterName: "shop",
@@ -303,10 +303,10 @@ func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, 
 		Hub: listener.Addr().String(), CAHash: trust.CertificateHash(ca), Name: "shop", Version: "test", Store: m,
 		Inventory: func() inventory.Snapshot { return inventory.Snapshot{Version: "v1.36.3", Answers: true} }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}, store.Contents{})
-	m.changed = l.Changed
+	m.changed = l.BundleStatusChanged
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- l.Run(ctx, m) }()
+	go func() { done <- l.Run(ctx, m, m) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -321,16 +321,16 @@ func linked(t *testing.T, every uint32, lifetime time.Duration) (*hub, *member, 
 func TestCheckIns(t *testing.T) {
 	t.Parallel()
 	const every = 2 * time.Second
-	h, m, _ := linked(t, uint32(every/time.Second), time.Hour)
+	h, m, _ := newLinkedMember(t, uint32(every/time.Second), time.Hour)
 	m.ready["web"] = true
-	h.want("web", 1)
+	h.orderBundle("web", 1)
 	first := 0
-	h.eventually("delivered, reported, and over", func() bool {
+	h.waitUntil("delivered, reported, and over", func() bool {
 		first = len(h.begun)
-		return h.state("web")() && h.ended == first
+		return h.hasState("web")() && h.ended == first
 	})
 	// The first that follows is early if the agent did not learn that its report came.
-	h.eventually("four more", func() bool { return h.ended >= first+4 })
+	h.waitUntil("four more", func() bool { return h.ended >= first+4 })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := 1; i < len(h.begun); i++ {
@@ -349,20 +349,20 @@ func TestCheckIns(t *testing.T) {
 	}
 }
 
-// What becomes healthy after its session is told at an early check-in.
+// A row that becomes healthy after its session is reported at an early check-in.
 func TestATurnBringsTheCheckInForward(t *testing.T) {
 	t.Parallel()
 	const every = 10 * time.Second
-	h, m, _ := linked(t, uint32(every/time.Second), time.Hour)
-	h.want("web", 1) // before the first session, or at the next
+	h, m, _ := newLinkedMember(t, uint32(every/time.Second), time.Hour)
+	h.orderBundle("web", 1) // before the first session, or at the next
 	var sessions int
 	var regular time.Time
-	h.eventually("delivered, and the next check-in is a while away", func() bool {
+	h.waitUntil("delivered, and the next check-in is a while away", func() bool {
 		sessions, regular = len(h.begun), h.next()
 		return h.statuses["web"].State == atoll.RowProgressing && h.ended == sessions && time.Until(regular) > every*3/5
 	})
 	m.becomesReady("web")
-	h.eventually("reported", h.state("web"))
+	h.waitUntil("reported", h.hasState("web"))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last := h.begun[len(h.begun)-1]; len(h.begun) != sessions+1 || !last.said.Before(regular) {
@@ -373,10 +373,10 @@ func TestATurnBringsTheCheckInForward(t *testing.T) {
 // A certificate that would be due before the next check-in is renewed at this one.
 func TestCheckInsRenewInTime(t *testing.T) {
 	t.Parallel()
-	h, m, _ := linked(t, 3600, 80*time.Minute)
+	h, m, _ := newLinkedMember(t, 3600, 80*time.Minute)
 	before := m.identity.CertificatePEM
-	h.eventually("renewed and over", func() bool { return h.renewed == 1 && h.ended == 1 })
-	if after, err := m.Identity(t.Context()); err != nil || string(after.CertificatePEM) == string(before) {
+	h.waitUntil("renewed and over", func() bool { return h.renewed == 1 && h.ended == 1 })
+	if after, err := m.LoadIdentity(t.Context()); err != nil || string(after.CertificatePEM) == string(before) {
 		t.Errorf("the certificate is not kept: %v", err)
 	}
 }
@@ -385,8 +385,8 @@ func TestCheckInsRenewInTime(t *testing.T) {
 // by its key.
 func TestACertificateThatDoesNotLastIsNotRenewed(t *testing.T) {
 	t.Parallel()
-	h, _, _ := linked(t, 3600, 10*time.Minute)
-	h.eventually("over", func() bool { return h.ended == 1 })
+	h, _, _ := newLinkedMember(t, 3600, 10*time.Minute)
+	h.waitUntil("over", func() bool { return h.ended == 1 })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renewed != 0 {
@@ -398,8 +398,8 @@ func TestACertificateThatDoesNotLastIsNotRenewed(t *testing.T) {
 func TestARenewedCertificateIsShown(t *testing.T) {
 	t.Parallel()
 	// The first certificate is due before the second check-in; the one after it is not.
-	h, _, _ := linked(t, 2, 25*time.Second)
-	h.eventually("renewed at the first, and two more", func() bool { return h.ended >= 3 })
+	h, _, _ := newLinkedMember(t, 2, 25*time.Second)
+	h.waitUntil("renewed at the first, and two more", func() bool { return h.ended >= 3 })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renewed != 1 || h.begun[1].resumed || !h.begun[2].resumed {
@@ -410,8 +410,8 @@ func TestARenewedCertificateIsShown(t *testing.T) {
 // An agent whose hub changes its mind comes back to its stream, and leaves it again.
 func TestConnectionsChange(t *testing.T) {
 	t.Parallel()
-	h, _, metrics := linked(t, 0, time.Hour)
-	h.eventually("linked", func() bool { return h.tell != nil })
+	h, _, metrics := newLinkedMember(t, 0, time.Hour)
+	h.waitUntil("linked", func() bool { return h.tell != nil })
 	h.mu.Lock()
 	h.every = 1
 	err := h.tell(&pb.FromHub{Frame: &pb.FromHub_Idle{Idle: &pb.Idle{CheckInSeconds: 1}}})
@@ -419,11 +419,11 @@ func TestConnectionsChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("three check-ins", func() bool { return h.ended >= 3 })
+	h.waitUntil("three check-ins", func() bool { return h.ended >= 3 })
 	h.mu.Lock()
 	h.every = 0
 	h.mu.Unlock()
-	h.eventually("a stream that stays", func() bool { return h.tell != nil && time.Since(h.begun[len(h.begun)-1].at) > 3*time.Second })
+	h.waitUntil("a stream that stays", func() bool { return h.tell != nil && time.Since(h.begun[len(h.begun)-1].at) > 3*time.Second })
 	if testutil.ToFloat64(metrics.next) != 0 {
 		t.Error("a next check-in is announced")
 	}

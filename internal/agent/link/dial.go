@@ -24,7 +24,7 @@ const (
 	proxyTimeout = 10 * time.Second
 )
 
-// dialTCP gives a connection to the hub: through the proxy that the environment names for
+// dialTCP returns a connection to the hub: through the proxy that the environment names for
 // its address (HTTPS_PROXY, NO_PROXY and their like, as everywhere), else directly. It
 // gives up early: a host that cannot be reached does not answer later.
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
@@ -36,19 +36,19 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	if proxy == nil {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err == nil {
-			tunnel.Prompt(conn)
+			tunnel.LimitUnsent(conn)
 		}
 		return conn, err
 	}
-	conn, err := through(ctx, dialer, proxy, address)
+	conn, err := dialThroughProxy(ctx, dialer, proxy, address)
 	if err != nil {
 		return nil, fmt.Errorf("through the proxy %s, which the environment names: %w", proxy.Redacted(), err)
 	}
 	return conn, nil
 }
 
-// through a proxy, by CONNECT.
-func through(ctx context.Context, dialer *net.Dialer, proxy *url.URL, address string) (net.Conn, error) {
+// dialThroughProxy dials through a proxy, by CONNECT.
+func dialThroughProxy(ctx context.Context, dialer *net.Dialer, proxy *url.URL, address string) (net.Conn, error) {
 	port := proxy.Port()
 	switch {
 	case proxy.Scheme != "http" && proxy.Scheme != "https":
@@ -62,9 +62,9 @@ func through(ctx context.Context, dialer *net.Dialer, proxy *url.URL, address st
 	if err != nil {
 		return nil, err
 	}
-	tunnel.Prompt(conn)
+	tunnel.LimitUnsent(conn)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // a connection that takes none is closed
-	asked, err := connect(conn, proxy, address)
+	asked, err := connectProxy(conn, proxy, address)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -75,8 +75,8 @@ func through(ctx context.Context, dialer *net.Dialer, proxy *url.URL, address st
 	return asked, nil
 }
 
-// connect asks the proxy at the other end for the address.
-func connect(conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
+// connectProxy sends the CONNECT request for the address to the proxy.
+func connectProxy(conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(proxyTimeout)); err != nil {
 		return nil, err
 	}
@@ -91,20 +91,20 @@ func connect(conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
 	if err := r.Write(conn); err != nil {
 		return nil, err
 	}
-	// What follows the answer is the hub's, which says nothing before it is asked: there
-	// is nothing in the reader that would be lost.
+	// The bytes after the answer are the hub's, which sends nothing before a request: the reader
+	// holds nothing that would be lost.
 	answer, err := http.ReadResponse(bufio.NewReaderSize(conn, 4<<10), r)
 	if err != nil {
 		return nil, fmt.Errorf("read its answer: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answers %q; %s", answer.Status, hint(answer.StatusCode))
+		return nil, fmt.Errorf("it answers %q; %s", answer.Status, statusHint(answer.StatusCode))
 	}
 	return conn, conn.SetDeadline(time.Time{})
 }
 
-// hint at who must act.
-func hint(code int) string {
+// statusHint names the person that must act.
+func statusHint(code int) string {
 	switch code {
 	case http.StatusProxyAuthRequired:
 		return "give it a name and a password in the URL, or leave the hub out by NO_PROXY"

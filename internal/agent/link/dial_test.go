@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// proxy that connects to a hub whatever it is asked for, and tells what that was.
-func proxy(t *testing.T, hub net.Addr, user string) (address *url.URL, asked chan string) {
+// startProxy starts a proxy that connects every request to the hub. It returns the requested
+// addresses.
+func startProxy(t *testing.T, hub net.Addr, user string) (address *url.URL, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,8 +49,8 @@ func proxy(t *testing.T, hub net.Addr, user string) (address *url.URL, asked cha
 	return address, asked
 }
 
-// echoing hub, which says nothing by itself.
-func echoing(t *testing.T) net.Addr {
+// startEchoServer hub, which says nothing by itself.
+func startEchoServer(t *testing.T) net.Addr {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,7 +70,7 @@ func echoing(t *testing.T) net.Addr {
 }
 
 func TestAHubBehindAProxy(t *testing.T) {
-	address, asked := proxy(t, echoing(t), "jane:secret")
+	address, asked := startProxy(t, startEchoServer(t), "jane:secret")
 	address.User = url.UserPassword("jane", "secret")
 	t.Setenv("HTTPS_PROXY", address.String())
 	t.Setenv("NO_PROXY", "inside.example")
@@ -92,15 +93,15 @@ func TestAHubBehindAProxy(t *testing.T) {
 }
 
 func TestAProxyThatDoesNotHelp(t *testing.T) {
-	closed := echoing(t).(*net.TCPAddr)
+	closed := startEchoServer(t).(*net.TCPAddr)
 	gone, err := net.ListenTCP("tcp", &net.TCPAddr{IP: closed.IP})
 	if err != nil {
 		t.Fatal(err)
 	}
 	nobody := gone.Addr()
 	gone.Close()
-	strict, _ := proxy(t, closed, "jane:secret")
-	useless, _ := proxy(t, nobody, "")
+	strict, _ := startProxy(t, closed, "jane:secret")
+	useless, _ := startProxy(t, nobody, "")
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
@@ -138,7 +139,7 @@ func TestAProxyThatDoesNotHelp(t *testing.T) {
 
 func TestAHubThatNoProxyIsFor(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-	hub := echoing(t)
+	hub := startEchoServer(t)
 	conn, err := dialTCP(t.Context(), hub.String()) // loopback is never proxied
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +153,6 @@ func TestAProxyByTLSIsVerified(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", server.URL)
 	_, err := dialTCP(t.Context(), "hub.example:6444")
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a proxy that nobody vouches for: %v", err)
+		t.Errorf("a proxy without a trusted certificate: %v", err)
 	}
 }

@@ -23,41 +23,41 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/pause"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
 )
 
-// identity is who the agent is to its hub.
+// identity is the agent's key and certificate for its hub.
 type identity struct {
 	store.Identity
 	key  crypto.Signer
 	cert *x509.Certificate // nil before the first acceptance
-	// came is when the certificate did, by this end's clock, which may differ from the
+	// issuedAt is when the certificate did, by this end's clock, which may differ from the
 	// hub's; of one that was stored before this process began, the hub's word counts.
-	came time.Time
+	issuedAt time.Time
 	// unsaved: the member has not taken the certificate yet.
 	unsaved bool
-	// known: the hub has accepted the key once, so that it needs no token.
-	known bool
+	// accepted: the hub has accepted the key once, so that it needs no token.
+	accepted bool
 }
 
-// valid tells whether the certificate can be shown now.
-func (id *identity) valid(now time.Time) bool {
-	return id.cert != nil && len(id.HubCAPEM) > 0 && now.Before(id.ends())
+// isValidAt reports whether the certificate is valid at that time.
+func (id *identity) isValidAt(now time.Time) bool {
+	return id.cert != nil && len(id.HubCAPEM) > 0 && now.Before(id.certificateEnd())
 }
 
-// ends is when the certificate does, by this end's clock.
-func (id *identity) ends() time.Time { return id.came.Add(trust.Life(id.cert)) }
+// certificateEnd is when the certificate does, by this end's clock.
+func (id *identity) certificateEnd() time.Time { return id.issuedAt.Add(trust.Lifetime(id.cert)) }
 
 // renewAt is when the certificate is to be renewed, by this end's clock.
-func (id *identity) renewAt() time.Time { return id.came.Add(trust.RenewAfter(id.cert)) }
+func (id *identity) renewAt() time.Time { return id.issuedAt.Add(trust.RenewAfter(id.cert)) }
 
-// loadIdentity gives the stored identity for this hub, or makes a key and stores it.
+// loadIdentity returns the stored identity for this hub, or makes a key and stores it.
 func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
-	stored, err := l.o.Store.Identity(ctx)
+	stored, err := l.o.Store.LoadIdentity(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +80,11 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 		l.o.Log.Warn("the stored identity is for another hub and is replaced once this one accepts the agent; what that hub placed here is kept. If this is the same hub, its CA hash is mistyped",
 			"hub", stored.Hub, "cluster", stored.ClusterName, "caHash", stored.CAHash, "given", l.o.CAHash)
 	}
+	return l.makeIdentity(ctx, stored)
+}
+
+// makeIdentity makes a key for this hub and stores it. stored is for another hub; nil without one.
+func (l *Link) makeIdentity(ctx context.Context, stored *store.Identity) (*identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's key: %w", err)
@@ -101,8 +106,8 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 	return id, l.o.Store.PutIdentity(ctx, id.Identity)
 }
 
-// isFor tells whether an identity is for this hub, also where that has changed its CA since and
-// told the new one.
+// isFor reports whether an identity is for this hub, also where the hub has changed its CA since
+// and announced the new one.
 func (l *Link) isFor(id *store.Identity) bool {
 	return id.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, id.CAHash) || trust.PEMHas(id.HubCAPEM, l.o.CAHash)
 }
@@ -111,7 +116,7 @@ func parseIdentity(stored store.Identity) (*identity, error) {
 	id := &identity{Identity: stored}
 	block, _ := pem.Decode(stored.KeyPEM)
 	if block == nil {
-		return nil, errors.New("the stored key of the agent is damaged: delete Secret atoll-agent-identity in the member to join anew")
+		return nil, errors.New("the stored key of the agent is damaged: delete Secret atoll-agent-identity in the member to join again")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -119,15 +124,15 @@ func parseIdentity(stored store.Identity) (*identity, error) {
 	}
 	id.key = key.(crypto.Signer)
 	if len(stored.CertificatePEM) > 0 {
-		if id.cert, err = leaf(stored.CertificatePEM); err != nil {
+		if id.cert, err = leafCertificate(stored.CertificatePEM); err != nil {
 			return nil, fmt.Errorf("read the stored certificate of the agent: %w", err)
 		}
-		id.known, id.came = true, trust.Issued(id.cert)
+		id.accepted, id.issuedAt = true, trust.IssuedAt(id.cert)
 	}
 	return id, nil
 }
 
-func leaf(certPEM []byte) (*x509.Certificate, error) {
+func leafCertificate(certPEM []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(certPEM)
 	if block == nil {
 		return nil, errors.New("it is no PEM")
@@ -135,9 +140,9 @@ func leaf(certPEM []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// accept a certificate that the hub gave for our key, and store it.
+// accept verifies and stores a certificate that the hub issued for the agent's key.
 func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
-	cert, err := leaf(certPEM)
+	cert, err := leafCertificate(certPEM)
 	if err != nil {
 		return fmt.Errorf("read the certificate that the hub gave: %w", err)
 	}
@@ -152,17 +157,17 @@ func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
 		l.id.HubCAPEM = hubCA
 	}
 	l.mu.Lock()
-	l.id.CertificatePEM, l.id.cert, l.id.known = certPEM, cert, true
-	l.id.came, l.id.unsaved = time.Now().Round(0), true
+	l.id.CertificatePEM, l.id.cert, l.id.accepted = certPEM, cert, true
+	l.id.issuedAt, l.id.unsaved = time.Now().Round(0), true
 	l.mu.Unlock()
-	l.ticket.Drop()
+	l.ticket.DropTicket()
 	l.o.Metrics.certificate.Set(float64(cert.NotAfter.Unix()))
 	return l.storeIdentity(ctx)
 }
 
-// storeIdentity where the member has not taken it yet. A member that does not answer
-// costs nothing: the certificate serves from memory, and who begins anew without it has
-// the key, by which the hub knows it.
+// storeIdentity stores an identity that the member has not taken yet. An unreachable member costs
+// nothing: the certificate serves from memory, and a restarted agent still has the key, by which
+// the hub knows it.
 func (l *Link) storeIdentity(ctx context.Context) error {
 	l.mu.Lock()
 	id, unsaved := l.id.Identity, l.id.unsaved
@@ -179,73 +184,95 @@ func (l *Link) storeIdentity(ctx context.Context) error {
 	return nil
 }
 
-// join asks for a certificate until there is one. It returns an error only when
-// ctx ends or the member's store fails.
-func (l *Link) join(ctx context.Context) error {
+// notifyIfStored reports that the hub has let the agent in, unless the member has not taken the
+// identity yet.
+func (l *Link) notifyIfStored() {
+	l.mu.Lock()
+	stored := !l.id.unsaved
+	l.mu.Unlock()
+	if stored && l.o.Admitted != nil {
+		l.o.Admitted()
+	}
+}
+
+// joinUntilAccepted requests a certificate until the hub issues one. It returns an error only
+// when ctx ends or the member's store fails.
+func (l *Link) joinUntilAccepted(ctx context.Context) error {
 	wait, told := &backoff{}, ""
 	for {
-		reply, err := l.ask(ctx)
+		reply, err := l.requestJoin(ctx)
+		d := 500 * time.Millisecond
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil && reply.GetState() == "Accepted":
-			l.id.ClusterUID, l.id.ClusterName, l.id.Before = reply.GetClusterUid(), reply.GetClusterName(), nil
-			if l.id.Former == l.id.ClusterUID {
-				l.id.Former = "" // the same hub, by another CA
-			}
-			if !l.id.known {
-				l.id.TokenID = tokenID(l.o.Token)
-			}
-			if err := l.accept(ctx, reply.GetCertificate(), reply.GetHubCa()); err != nil {
-				return err
-			}
-			l.o.Log.Info("joined", "hub", l.hub(), "cluster", l.id.ClusterName, "uid", l.id.ClusterUID)
-			return nil
 		case err == nil:
+			if reply.GetState() == "Accepted" {
+				return l.acceptReply(ctx, reply)
+			}
 			if told != reply.GetMessage() {
 				told = reply.GetMessage()
-				l.o.Log.Info("waiting to be accepted by the hub", "hub", l.hub(), "cluster", l.o.Name, "message", told)
+				l.o.Log.Info("waiting to be accepted by the hub", "hub", l.currentHub(), "cluster", l.o.Name, "message", told)
 			}
 			wait.reset()
-			if !pause.For(ctx, 500*time.Millisecond) {
-				return ctx.Err()
-			}
+		case l.id.accepted && status.Code(err) == codes.PermissionDenied && l.newToken():
+			l.o.Log.Info("the hub refuses this agent's key; asking by the new token", "hub", l.currentHub())
+			l.id.accepted = false
 			continue
-		case l.id.known && status.Code(err) == codes.PermissionDenied && l.newToken():
-			l.o.Log.Info("the hub refuses this agent's key; asking by the new token", "hub", l.hub())
-			l.id.known = false
-			continue
-		}
-		d := wait.next(session.CheckIn{})
-		switch status.Code(err) {
-		case codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument:
-			d = l.o.RefusedPause
-			l.o.Log.Error("the hub refuses to let this cluster in", "hub", l.hub(), "cluster", l.o.Name,
-				"reason", status.Code(err), "message", status.Convert(err).Message(), "nextTry", d)
 		default:
-			if told != err.Error() {
-				told = err.Error()
-				l.o.Log.Warn("cannot join; trying on", "hub", l.hub(), "err", err)
+			if d = wait.next(session.CheckIn{}); l.reportRefusal(err) {
+				d = l.o.RefusedPause
+			} else {
+				if told != err.Error() {
+					told = err.Error()
+					l.o.Log.Warn("cannot join; trying on", "hub", l.currentHub(), "err", err)
+				}
+				l.nextHub()
 			}
-			l.nextHub()
 		}
-		if !pause.For(ctx, d) {
+		if !pause.WaitFor(ctx, d) {
 			return ctx.Err()
 		}
 	}
 }
 
-// ask the hub once.
-func (l *Link) ask(ctx context.Context) (*pb.JoinReply, error) {
-	host, _, err := net.SplitHostPort(l.hub())
+// acceptReply stores the certificate and the name that the hub issues.
+func (l *Link) acceptReply(ctx context.Context, reply *pb.JoinReply) error {
+	l.id.ClusterUID, l.id.ClusterName, l.id.Before = reply.GetClusterUid(), reply.GetClusterName(), nil
+	if l.id.Former == l.id.ClusterUID {
+		l.id.Former = "" // the same hub, by another CA
+	}
+	if !l.id.accepted {
+		l.id.TokenID = tokenID(l.o.Token)
+	}
+	if err := l.accept(ctx, reply.GetCertificate(), reply.GetHubCa()); err != nil {
+		return err
+	}
+	l.o.Log.Info("joined", "hub", l.currentHub(), "cluster", l.id.ClusterName, "uid", l.id.ClusterUID)
+	return nil
+}
+
+// reportRefusal logs that the hub refuses the cluster; false: err is no refusal.
+func (l *Link) reportRefusal(err error) bool {
+	code := status.Code(err)
+	refused := slices.Contains([]codes.Code{codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument}, code)
+	if refused {
+		l.o.Log.Error("the hub refuses to let this cluster in", "hub", l.currentHub(), "cluster", l.o.Name,
+			"reason", code, "message", status.Convert(err).Message(), "nextTry", l.o.RefusedPause)
+	}
+	return refused
+}
+
+// requestJoin sends one join request to the hub.
+func (l *Link) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
+	host, _, err := net.SplitHostPort(l.currentHub())
 	if err != nil {
-		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.hub(), err)
+		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.currentHub(), err)
 	}
 	config, err := trust.PinnedConfig(host, l.o.CAHash, func(ca []byte) { l.seenCA(ca) })
 	if err != nil {
 		return nil, err
 	}
-	conn, err := l.dial(config)
+	conn, err := l.dialHub(config)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +282,7 @@ func (l *Link) ask(ctx context.Context) (*pb.JoinReply, error) {
 		return nil, err
 	}
 	token := l.o.Token
-	if l.id.known {
+	if l.id.accepted {
 		token = ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
@@ -263,7 +290,7 @@ func (l *Link) ask(ctx context.Context) (*pb.JoinReply, error) {
 	reply, err := pb.NewRegistrationClient(conn).Join(ctx, &pb.JoinRequest{
 		Token: token, Name: l.o.Name, Csr: csr, AgentVersion: l.o.Version,
 	})
-	l.way().heard(err)
+	l.currentRoute().recordCallError(err)
 	return reply, err
 }
 
@@ -294,15 +321,15 @@ const (
 // connectTimeout of TCP and TLS together.
 const connectTimeout = 20 * time.Second
 
-// dial makes a connection with small buffers that finds half-open links by itself.
-func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
-	w := l.way()
-	conn, err := grpc.NewClient("passthrough:///"+l.hub(),
+// dialHub makes a connection with small buffers that finds half-open links by itself.
+func (l *Link) dialHub(config *tls.Config) (*grpc.ClientConn, error) {
+	w := l.currentRoute()
+	conn, err := grpc.NewClient("passthrough:///"+l.currentHub(),
 		grpc.WithTransportCredentials(wayTLS{credentials.NewTLS(config), w}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true,
 		}),
-		grpc.WithContextDialer(w.dial),
+		grpc.WithContextDialer(w.dialRoute),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer), grpc.WithSharedWriteBuffer(true),
 		grpc.WithStaticStreamWindowSize(tunnelWindow), grpc.WithStaticConnWindowSize(2*tunnelWindow),
@@ -310,16 +337,16 @@ func (l *Link) dial(config *tls.Config) (*grpc.ClientConn, error) {
 		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("dial the hub at %s: %w", l.hub(), err)
+		return nil, fmt.Errorf("dial the hub at %s: %w", l.currentHub(), err)
 	}
 	return conn, nil
 }
 
 // sessionTLS shows our certificate and trusts the hub's CAs.
 func (l *Link) sessionTLS() (*tls.Config, error) {
-	host, _, err := net.SplitHostPort(l.hub())
+	host, _, err := net.SplitHostPort(l.currentHub())
 	if err != nil {
-		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.hub(), err)
+		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.currentHub(), err)
 	}
 	pair, err := tls.X509KeyPair(l.id.CertificatePEM, l.id.KeyPEM)
 	if err != nil {
@@ -331,6 +358,6 @@ func (l *Link) sessionTLS() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots, Certificates: []tls.Certificate{pair},
-		ClientSessionCache: l.ticket.With(l.hub()),
+		ClientSessionCache: l.ticket.CacheForHub(l.currentHub()),
 	}, nil
 }

@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/agent/crash"
-	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/pause"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // departRetry is the pause before letting go is tried again, where the member's store failed.
 const departRetry = time.Second
 
-// leaves begins to let go of the member, once in a session.
-func (l *Link) leaves(ctx context.Context, v *visit, clean bool) {
+// beginLeaving begins to let go of the member, once in a session.
+func (l *Link) beginLeaving(ctx context.Context, v *visit, clean bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.leaving != nil {
@@ -24,17 +25,17 @@ func (l *Link) leaves(ctx context.Context, v *visit, clean bool) {
 	v.leaving = done
 	go func() {
 		defer close(done)
-		defer crash.Recover(ctx)
-		l.depart(ctx, v, clean)
+		defer crash.RecoverContained(ctx)
+		l.leaveFleet(ctx, v, clean)
 	}()
 }
 
-// depart lets go of all that is held and tells the hub, which then ends the session. The
-// key and the certificate stay: by them the hub knows, and tells, that the cluster was
-// removed, and the token by which it joined does not let it in again.
-func (l *Link) depart(ctx context.Context, v *visit, clean bool) {
-	l.o.Log.Info("the hub removes this cluster: letting go of all that it placed here", "hub", l.hub(), "clean", clean)
-	// What the hub was told in an earlier session is not known, so that the first word is news.
+// leaveFleet releases everything in the member and reports that to the hub, which then ends the
+// session. The key and the certificate stay: they prove to the hub that the removed cluster is
+// this one. The join token does not admit the agent again.
+func (l *Link) leaveFleet(ctx context.Context, v *visit, clean bool) {
+	l.o.Log.Info("the hub removes this cluster: letting go of all that it placed here", "hub", l.currentHub(), "clean", clean)
+	// The reports of an earlier session are unknown, so the first one is always sent.
 	told, said := "", false
 	waits := func(why string) {
 		if said && why == told {
@@ -45,34 +46,34 @@ func (l *Link) depart(ctx context.Context, v *visit, clean bool) {
 		}
 		v.out.put(&pb.FromAgent{Frame: &pb.FromAgent_Leaving{Leaving: &pb.Leaving{Waits: why, Since: time.Now().Unix()}}})
 	}
-	behind, err := l.engine.Leave(ctx, clean, waits)
+	behind, err := l.applier.ReleaseAll(ctx, clean, waits)
 	for err != nil {
 		if ctx.Err() != nil {
 			return
 		}
 		waits(err.Error())
-		if !pause.For(ctx, departRetry) {
+		if !pause.WaitFor(ctx, departRetry) {
 			return
 		}
-		behind, err = l.engine.Leave(ctx, clean, waits)
+		behind, err = l.applier.ReleaseAll(ctx, clean, waits)
 	}
 	for _, what := range behind {
 		l.o.Log.Warn("left behind", "what", what)
 	}
-	// Whatever token it was started with lets nobody in again who was removed.
+	// The token of the start does not admit a removed agent again.
 	if used := tokenID(l.o.Token); used != "" && used != l.id.TokenID {
 		l.id.TokenID = used
 		if err := l.o.Store.PutIdentity(ctx, l.id.Identity); err != nil {
-			l.o.Log.Warn("the agent may join again when it is started anew", "err", err)
+			l.o.Log.Warn("the agent may join again when it is restarted", "err", err)
 		}
 	}
 	v.out.put(&pb.FromAgent{Frame: &pb.FromAgent_Left{Left: &pb.Left{Behind: behind}}})
-	l.o.Log.Info("nothing that the hub placed here is held any more", "hub", l.hub())
+	l.o.Log.Info("nothing that the hub placed here is held any more", "hub", l.currentHub())
 }
 
-// departed ends a session in which the agent was to leave: what it still holds is what the
+// finishLeavingSession ends a session in which the agent was to leave: what it still holds is what the
 // next one begins with.
-func (l *Link) departed(v *visit) {
+func (l *Link) finishLeavingSession(v *visit) {
 	l.mu.Lock()
 	leaving := v.leaving
 	l.mu.Unlock()
@@ -80,26 +81,26 @@ func (l *Link) departed(v *visit) {
 		return
 	}
 	<-leaving
-	l.anew()
+	l.restartFromHeld()
 }
 
-// anew begins with what is held, as a process that starts does.
-func (l *Link) anew() {
+// restartFromHeld starts from the held Bundles, as a starting process does.
+func (l *Link) restartFromHeld() {
 	held := map[string]bool{}
-	for _, h := range l.engine.Held() {
+	for _, h := range l.holdings.HeldBundles() {
 		held[h.Bundle] = true
 	}
 	l.mu.Lock()
 	for bundle := range l.memory.Last {
 		if !held[bundle] {
 			delete(l.memory.Last, bundle)
-			delete(l.told, bundle)
+			delete(l.reportedBundles, bundle)
 		}
 	}
 	l.pending, l.out = nil, nil
 	l.mu.Unlock()
-	signal(l.saving)
-	l.begin()
+	wakeup.Send(l.saving)
+	l.newSessionCore()
 }
 
 // leaveFormer lets go of what another hub placed here, now that this one has accepted the
@@ -111,14 +112,14 @@ func (l *Link) leaveFormer(ctx context.Context) error {
 			l.o.Log.Warn("letting go of what another hub placed waits", "for", why)
 		}
 	}
-	if _, err := l.engine.Leave(ctx, false, waits); err != nil {
+	if _, err := l.applier.ReleaseAll(ctx, false, waits); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	l.memory.Gone, l.memory.Tombstones, l.memory.Position = map[string]store.Gone{}, nil, store.Position{Order: l.order + 1}
 	l.order++
 	l.mu.Unlock()
-	l.anew()
+	l.restartFromHeld()
 	if err := l.save(ctx); err != nil {
 		return err
 	}

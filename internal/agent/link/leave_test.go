@@ -13,20 +13,20 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// letting go, try by try: what is told in each, and how it ends.
+// the tries of a release: the reports of each, and its end
 type letting struct {
 	*member
 	tries []func(waits func(string)) error
 }
 
-func (l *letting) Leave(_ context.Context, _ bool, waits func(string)) ([]string, error) {
+func (l *letting) ReleaseAll(_ context.Context, _ bool, waits func(string)) ([]string, error) {
 	try := l.tries[0]
 	l.tries = l.tries[1:]
 	return nil, try(waits)
 }
 
-// The hub hears what the agent waits for, once each, and when that is over; the first word of a
-// session it hears in any case, since an earlier one may have told it something else.
+// The hub gets each blocker of the agent once, and its end. The first report of a session is
+// always sent, because an earlier session may have sent another one.
 func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 	fails := func(waits func(string)) error { return errors.New("the store fails") }
 	says := func(words ...string) func(func(string)) error {
@@ -50,10 +50,10 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.Contents{})
-				l.engine, l.id = &letting{tries: tc.tries}, &identity{}
+				l.applier, l.holdings, l.id = &letting{tries: tc.tries}, &member{}, &identity{}
 				v := &visit{out: &outbox{wake: make(chan struct{}, 1)}}
-				l.depart(t.Context(), v, true)
-				frames, _ := v.out.take()
+				l.leaveFleet(t.Context(), v, true)
+				frames, _ := v.out.takeFrames()
 				var told []string
 				for _, f := range frames {
 					if w := f.GetLeaving(); w != nil {
@@ -61,7 +61,7 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 					}
 				}
 				if !slices.Equal(told, tc.want) || len(frames) == 0 || frames[len(frames)-1].GetLeft() == nil {
-					t.Errorf("told %q, want %q, and that it has left: %v", told, tc.want, frames)
+					t.Errorf("reported %q, want %q, and that it has left: %v", told, tc.want, frames)
 				}
 			})
 		})
@@ -72,17 +72,17 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 // and says nothing of the others any more.
 func TestAfterLeavingTheNextSessionBeginsWithWhatIsHeld(t *testing.T) {
 	l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.Contents{})
-	l.engine, l.id = &member{}, &identity{}
+	l.applier, l.holdings, l.id = &member{}, &member{}, &identity{}
 	l.memory.Last["gone"] = atoll.RowStatus{Generation: 3}
-	l.begin()
+	l.newSessionCore()
 	before := l.core
-	l.departed(&visit{})
+	l.finishLeavingSession(&visit{})
 	if len(l.memory.Last) != 1 || l.core != before {
-		t.Fatal("a session in which nobody left was forgotten")
+		t.Fatal("a session without a release was forgotten")
 	}
 	over := make(chan struct{})
 	close(over)
-	l.departed(&visit{leaving: over})
+	l.finishLeavingSession(&visit{leaving: over})
 	if len(l.memory.Last) != 0 || l.core == before {
 		t.Errorf("it goes on with %v, and with the same core: %t", l.memory.Last, l.core == before)
 	}
@@ -99,9 +99,9 @@ func (k *keeping) PutReports(_ context.Context, r store.Reports) error {
 	return nil
 }
 
-// Of the hub that it belonged to before, an agent keeps nothing, in memory and in the member: what
-// that one removed is not told to the new one, which would take it for removals that it has
-// forgotten, and where it stood neither, by which the new one would take itself for set back.
+// An agent keeps nothing of its former hub, in memory or in the member. Removals by the former hub
+// are not reported to the new one, which would take them for forgotten removals. Its position is
+// not reported either, because the new hub would take itself for restored.
 func TestAnotherHubHearsNothingOfTheFirst(t *testing.T) {
 	first := store.Position{Chain: "first", Revision: 7, Order: 2}
 	m := &keeping{member: &member{}}
@@ -110,7 +110,7 @@ func TestAnotherHubHearsNothingOfTheFirst(t *testing.T) {
 		Gone:       map[string]store.Gone{"b1": {Generation: 4, At: time.Now().Unix()}},
 		Tombstones: []store.Tombstone{{Bundle: "b1"}}, Position: first,
 	}})
-	l.engine, l.id = m, &identity{Identity: store.Identity{Former: "first"}}
+	l.applier, l.holdings, l.id = m, m, &identity{Identity: store.Identity{Former: "first"}}
 	if err := l.leaveFormer(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -18,16 +18,18 @@ import (
 	"atoll.dev/atoll/internal/agent/apply"
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/inventory"
-	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/pause"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 const (
-	// Gather is how long changes of statuses are gathered before they are reported.
+	// Gather is how long changes of statuses are gathered before they are reported. A report before it
+	// would show states that last for a moment, such as those after a restart.
 	Gather = 100 * time.Millisecond
 	// RefusedPause is how long a hub that refuses for good is left alone.
 	RefusedPause = 10 * time.Minute
@@ -44,22 +46,26 @@ const (
 
 // Store is the part of the member's store that the link needs.
 type Store interface {
-	Identity(ctx context.Context) (*store.Identity, error)
+	LoadIdentity(ctx context.Context) (*store.Identity, error)
 	PutIdentity(ctx context.Context, id store.Identity) error
 	PutReports(ctx context.Context, r store.Reports) error
-	Seq(ctx context.Context) (int64, error)
+	NextSequence(ctx context.Context) (int64, error)
 }
 
-// Engine is who makes the member be what the hub wants.
-type Engine interface {
-	Upsert(ctx context.Context, m atoll.Manifest, at store.Position) error
-	Forget(ctx context.Context, bundle string, now time.Time) error
-	Object(hash string) (json.RawMessage, bool)
-	Status(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool)
+// Applier makes the member match the hub's Bundles.
+type Applier interface {
+	UpsertManifest(ctx context.Context, m atoll.Manifest, at store.Position) error
+	ForgetBundle(ctx context.Context, bundle string, now time.Time) error
+	ReleaseAll(ctx context.Context, clean bool, waits func(why string)) (left []string, err error)
+}
+
+// Holdings is what the member holds of the hub's Bundles.
+type Holdings interface {
+	ObjectByHash(hash string) (json.RawMessage, bool)
+	StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool)
 	CarriedOut(bundle string) []atoll.Tombstone
-	Held() []apply.Held
-	Holds(bundle string, t *atoll.Tombstone) bool
-	Leave(ctx context.Context, clean bool, waits func(why string)) (left []string, err error)
+	HeldBundles() []apply.Held
+	HoldsAgain(bundle string, t *atoll.Tombstone) bool
 }
 
 // Options of a Link. Those without a default are required.
@@ -70,7 +76,10 @@ type Options struct {
 	Hub, CAHash, Token, Name string
 	// FormerCAHashes are pins of the same hub by which it was joined before.
 	FormerCAHashes []string
-	Version        string
+	// Admitted is called when the hub has let the agent in, and the member stores its identity: the
+	// token is not needed any more. It must not block. Default: no call.
+	Admitted func()
+	Version  string
 	// BalancerCA verifies, in PEM and beside the system's roots, load balancers that
 	// terminate TLS before the hub; they are trusted with nothing else. Default: none.
 	BalancerCA []byte
@@ -87,12 +96,13 @@ type Options struct {
 
 // Link to the hub.
 type Link struct {
-	o      Options
-	engine Engine
-	id     *identity
-	hubs   []string
-	at     int             // of hubs; only the goroutine of Run uses it, ways and unknown
-	ways   map[string]*way // by address
+	o        Options
+	applier  Applier
+	holdings Holdings
+	id       *identity
+	hubs     []string
+	at       int               // of hubs; only the goroutine of Run uses it, ways and unknown
+	ways     map[string]*route // by address
 	// unknown is the last pause since the hub does not know the cluster; 0: it does.
 	unknown time.Duration
 	ticket  trust.Ticket
@@ -101,26 +111,27 @@ type Link struct {
 	changed   chan struct{} // capacity 1: there are statuses to report
 	saving    chan struct{} // capacity 1: the memory has to be stored
 
-	mu      sync.Mutex
-	core    *session.Agent
-	out     *outbox // of the living session; nil without one
-	pending []atoll.Manifest
-	dirty   map[string]bool
-	told    map[string]bool // reported by this process
-	memory  store.Reports
-	order   int64
-	rhythm  rhythm
+	mu              sync.Mutex
+	core            *session.Agent
+	out             *outbox // of the living session; nil without one
+	pending         []atoll.Manifest
+	dirty           map[string]time.Time
+	timings         applyTimings
+	reportedBundles map[string]bool // reported by this process
+	memory          store.Reports
+	order           int64
+	rhythm          rhythm
 }
 
-// New gives a Link with what the store remembers. Its Engine comes with Run.
+// New returns a Link with what the store remembers. Its Applier and Holdings come with Run.
 func New(o Options, stored store.Contents) *Link {
 	if o.RefusedPause == 0 {
 		o.RefusedPause = RefusedPause
 	}
 	l := &Link{
 		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
-		dirty: map[string]bool{}, told: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
-		ways: map[string]*way{}, rhythm: rhythm{hasten: make(chan struct{}, 1)},
+		dirty: map[string]time.Time{}, reportedBundles: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
+		ways: map[string]*route{}, rhythm: rhythm{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
 	if l.memory.Last == nil {
@@ -132,15 +143,20 @@ func New(o Options, stored store.Contents) *Link {
 	return l
 }
 
-// Changed tells that the status of a Bundle may have changed.
-func (l *Link) Changed(bundle string) {
+// BundleStatusChanged reports that the status of a Bundle may have changed.
+func (l *Link) BundleStatusChanged(bundle string) {
 	l.mu.Lock()
-	l.dirty[bundle] = true
+	if _, waits := l.dirty[bundle]; !waits {
+		l.dirty[bundle] = time.Now()
+	}
+	if len(l.timings) > 0 {
+		l.timings.noteChange(bundle, time.Now())
+	}
 	l.mu.Unlock()
-	signal(l.changed)
+	wakeup.Send(l.changed)
 }
 
-// InventoryChanged tells that the inventory has something new.
+// InventoryChanged reports that the inventory has something new.
 func (l *Link) InventoryChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,15 +167,15 @@ func (l *Link) InventoryChanged() {
 
 // Run serves the hub until ctx ends. It returns an error only when the member's
 // store cannot give or take the agent's identity.
-func (l *Link) Run(ctx context.Context, engine Engine) error {
-	l.engine = engine
-	l.begin()
+func (l *Link) Run(ctx context.Context, applier Applier, holdings Holdings) error {
+	l.applier, l.holdings = applier, holdings
+	l.newSessionCore()
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer crash.Recover(ctx) // before what runs is waited for: it is to end
-	running.Go(func() { defer crash.Recover(ctx); l.storeLoop(ctx) })
-	running.Go(func() { defer crash.Recover(ctx); l.reportLoop(ctx) })
-	running.Go(func() { defer crash.Recover(ctx); l.saveLoop(ctx) })
+	defer crash.RecoverContained(ctx) // before what runs is waited for: it is to end
+	running.Go(func() { defer crash.RecoverContained(ctx); l.storeLoop(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); l.reportLoop(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); l.saveLoop(ctx) })
 	var err error
 	if l.id, err = l.loadIdentity(ctx); err != nil {
 		return err
@@ -171,143 +187,159 @@ func (l *Link) Run(ctx context.Context, engine Engine) error {
 	return nil
 }
 
-// begin makes the core from what is held.
-func (l *Link) begin() {
+// newSessionCore makes the core from what is held.
+func (l *Link) newSessionCore() {
 	now := time.Now()
-	memory := session.Memory{Seqs: map[string]int64{}, Gone: map[string]int64{}}
+	memory := session.Memory{Seqs: map[string]int64{}, RemovedAt: map[string]int64{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, held := range l.engine.Held() {
+	for _, held := range l.holdings.HeldBundles() {
 		entry := session.Entry{Bundle: held.Bundle, Generation: held.Generation, Content: held.Content}
 		if last, ok := l.memory.Last[held.Bundle]; ok {
 			entry.Status = session.StatusHash(last)
 			memory.Seqs[held.Bundle] = last.Seq
 		}
 		memory.Held = append(memory.Held, entry)
-		l.dirty[held.Bundle] = true
+		l.dirty[held.Bundle] = time.Now()
 	}
 	l.forgetOld(now)
 	for uid, gone := range l.memory.Gone {
-		memory.Gone[uid] = gone.Generation
+		memory.RemovedAt[uid] = gone.Generation
 	}
 	if p := l.memory.Position; p.Chain != "" {
 		memory.Position = &pb.Position{ChainId: p.Chain, Revision: p.Revision, Issued: p.Issued, Mac: p.MAC}
 	}
 	l.core = session.NewAgent(session.AgentOptions{
-		Version: l.o.Version, Instance: rand.Text(), Object: l.object, Tunnels: l.o.Tunnel != nil, Leaves: true,
+		Version: l.o.Version, Instance: rand.Text(), Object: l.objectByHash, Tunnels: l.o.Tunnel != nil, Leaves: true,
 	}, memory)
-	signal(l.changed)
+	wakeup.Send(l.changed)
 }
 
-// object looks in what is held and in what is about to be stored. The caller holds
+// objectByHash looks in what is held and in what is about to be stored. The caller holds
 // mu.
-func (l *Link) object(_, hash string) (json.RawMessage, bool) {
+func (l *Link) objectByHash(_, hash string) (json.RawMessage, bool) {
 	for i := range l.pending {
-		if part, ok := l.pending[i].Part(hash); ok {
+		if part, ok := l.pending[i].FindPart(hash); ok {
 			return part, true
 		}
 	}
-	return l.engine.Object(hash)
+	return l.holdings.ObjectByHash(hash)
 }
 
 // connectLoop joins, if need be, and keeps sessions until ctx ends.
 func (l *Link) connectLoop(ctx context.Context) {
 	wait, told := &backoff{}, ""
 	for ctx.Err() == nil {
-		if !l.id.valid(time.Now()) {
-			if err := l.join(ctx); err != nil {
-				if ctx.Err() == nil {
-					l.o.Log.Error("cannot keep the identity that the hub gave; trying on", "err", err)
-					pause.For(ctx, wait.next(session.CheckIn{}))
-				}
-				continue
-			}
-		}
-		if l.id.Former != "" {
-			if err := l.leaveFormer(ctx); err != nil {
-				if ctx.Err() == nil {
-					l.o.Log.Warn("what another hub placed here cannot be let go of yet; trying on", "err", err)
-					pause.For(ctx, wait.next(session.CheckIn{}))
-				}
-				continue
-			}
+		if !l.prepareSession(ctx) {
+			pause.WaitFor(ctx, wait.next(session.CheckIn{}))
+			continue
 		}
 		begin := time.Now()
-		err := l.session(ctx)
+		err := l.runSession(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, errCheckedIn) {
 			wait.reset()
 			told = ""
-			l.rest(ctx, time.Since(begin))
+			l.restUntilCheckIn(ctx, time.Since(begin))
 			continue
 		}
 		l.mu.Lock()
 		rhythm := l.rhythm.CheckIn
 		l.mu.Unlock()
-		if rhythm.Lasted(time.Since(begin), steady) {
+		if rhythm.HasLasted(time.Since(begin), steady) {
 			l.unknown = 0
 			wait.reset()
 			told = ""
 		}
 		var moved *movedError
+		var refused *refusedError
 		if errors.As(err, &moved) {
-			l.moved(moved)
+			l.switchHub(moved)
 			if time.Since(begin) > steady {
 				continue
 			}
 		}
 		d := wait.next(rhythm)
-		var refused *refusedError
 		switch {
 		case moved != nil: // by a hub that it has hardly come to
 		case errors.As(err, &refused):
-			d = l.refused(refused, d)
-		case untrusted(err) && wait.current >= backoffMost/2:
-			l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.hub(), "err", err)
-			l.id.cert = nil
-			l.id.known = true
-		case told != err.Error():
-			told = err.Error()
-			l.o.Log.Warn("no link to the hub; what is placed here is kept as it is; trying on", "hub", l.hub(), "err", err)
-		}
-		if refused == nil && moved == nil {
+			d = l.refusalBackoff(refused, d)
+		default:
+			told = l.reportLostLink(err, told, wait)
 			l.nextHub()
 		}
-		pause.For(ctx, d)
+		pause.WaitFor(ctx, d)
 	}
 }
 
-// hub is the address to dial now.
-func (l *Link) hub() string { return l.hubs[l.at] }
+// prepareSession joins and leaves the former hub, where that is due. It reports whether a session
+// can start.
+func (l *Link) prepareSession(ctx context.Context) bool {
+	if !l.id.isValidAt(time.Now()) {
+		if err := l.joinUntilAccepted(ctx); err != nil {
+			if ctx.Err() == nil {
+				l.o.Log.Error("cannot keep the identity that the hub gave; trying on", "err", err)
+			}
+			return false
+		}
+	}
+	if l.id.Former != "" {
+		if err := l.leaveFormer(ctx); err != nil {
+			if ctx.Err() == nil {
+				l.o.Log.Warn("what another hub placed here cannot be let go of yet; trying on", "err", err)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// reportLostLink logs a new reason why there is no session, and returns the reason that is logged
+// last. A failure of trust that lasts makes the agent ask for a new certificate.
+func (l *Link) reportLostLink(err error, told string, wait *backoff) string {
+	switch {
+	case isTrustError(err) && wait.current >= backoffMost/2:
+		l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.currentHub(), "err", err)
+		l.id.cert = nil
+		l.id.accepted = true
+	case told != err.Error():
+		told = err.Error()
+		l.o.Log.Warn("no link to the hub; what is placed here is kept as it is; trying on", "hub", l.currentHub(), "err", err)
+	}
+	return told
+}
+
+// currentHub is the address to dial now.
+func (l *Link) currentHub() string { return l.hubs[l.at] }
 
 // nextHub goes on to the next address, since this one does not serve.
 func (l *Link) nextHub() { l.at = (l.at + 1) % len(l.hubs) }
 
-// moved goes on to the hub that the one before has named.
-func (l *Link) moved(m *movedError) {
+// switchHub goes on to the hub that the one before has named.
+func (l *Link) switchHub(m *movedError) {
 	if at := slices.Index(l.hubs, m.hub); at >= 0 {
 		l.at = at
 	} else {
 		l.nextHub()
 	}
-	l.o.Log.Info("the hub has more agents than its share, and asks this one to go on to another", "hub", l.hub())
+	l.o.Log.Info("the hub has more agents than its share, and asks this one to go on to another", "hub", l.currentHub())
 }
 
-// refused decides how long to wait after the hub refused a session.
-func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
+// refusalBackoff decides how long to wait after the hub refused a session.
+func (l *Link) refusalBackoff(r *refusedError, d time.Duration) time.Duration {
 	if (r.reason == "Unknown" || r.reason == "Replaced") && l.newToken() {
-		l.o.Log.Info("the hub does not know this cluster any more; joining anew by the new token", "hub", l.hub())
-		l.id.cert, l.id.known = nil, false
+		l.o.Log.Info("the hub does not know this cluster any more; joining again by the new token", "hub", l.currentHub())
+		l.id.cert, l.id.accepted = nil, false
 		return d
 	}
 	switch {
 	case r.final:
 		d = l.o.RefusedPause
 	case r.reason == "Unknown":
-		// As a rule it was removed, and somebody is to uninstall this agent; but a hub may
-		// know later what it does not know yet.
+		// Usually the cluster was removed, and a person must uninstall this agent; but a hub may
+		// learn of the cluster later.
 		d = min(max(2*l.unknown, unknownFirst), l.o.RefusedPause)
 		l.unknown = d
 	case r.reason == "Superseded":
@@ -315,16 +347,16 @@ func (l *Link) refused(r *refusedError, d time.Duration) time.Duration {
 	default:
 		d = max(d, 5*time.Second)
 	}
-	l.o.Log.Error("the hub refuses this agent; what is placed here is kept as it is", "hub", l.hub(),
+	l.o.Log.Error("the hub refuses this agent; what is placed here is kept as it is", "hub", l.currentHub(),
 		"reason", r.reason, "message", r.message, "nextTry", d.String())
 	return d
 }
 
-// newToken tells whether the agent was given a token that it has not joined by.
+// newToken reports whether the agent has a token with which it has not joined.
 func (l *Link) newToken() bool { return l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID }
 
-// untrusted tells whether TLS failed for want of trust, on either side.
-func untrusted(err error) bool {
+// isTrustError reports whether TLS failed for want of trust, on either side.
+func isTrustError(err error) bool {
 	text := err.Error()
 	return status.Code(err) == codes.Unauthenticated || strings.Contains(text, "remote error: tls:") || strings.Contains(text, "x509:")
 }
@@ -350,10 +382,3 @@ type refusedError struct {
 }
 
 func (r *refusedError) Error() string { return r.reason + ": " + r.message }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

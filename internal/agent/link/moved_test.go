@@ -16,14 +16,14 @@ func TestAnAgentGoesOnToTheHubThatItIsToldOf(t *testing.T) {
 		{"elsewhere:1", "a:1"}, // it knows no such hub
 		{"b:1", "b:1"},
 	} {
-		if l.moved(&movedError{hub: step.told}); l.hub() != step.dials {
-			t.Errorf("told of %s it dials %s, want %s", step.told, l.hub(), step.dials)
+		if l.switchHub(&movedError{hub: step.told}); l.currentHub() != step.dials {
+			t.Errorf("redirected to %s it dials %s, want %s", step.told, l.currentHub(), step.dials)
 		}
 	}
 }
 
 func TestTheCoreHandsAMoveOn(t *testing.T) {
-	out := session.NewAgent(session.AgentOptions{}, session.Memory{}).Frame(&pb.FromHub{Frame: &pb.FromHub_Move{Move: &pb.Move{Hub: "b:1"}}})
+	out := session.NewAgent(session.AgentOptions{}, session.Memory{}).HandleFrame(&pb.FromHub{Frame: &pb.FromHub_Move{Move: &pb.Move{Hub: "b:1"}}})
 	if out.Move.GetHub() != "b:1" || len(out.Frames) > 0 {
 		t.Errorf("%+v", out)
 	}

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"atoll.dev/atoll/internal/agent/pause"
+	"atoll.dev/atoll/internal/pause"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
 )
@@ -14,16 +14,17 @@ import (
 // to be renewed has passed: after a hub was away it has company.
 const renewSpread = 10 * time.Minute
 
-// renew asks for a fresh certificate in time, until the session ends. The one before is
-// good until its own end; the session goes on by it.
-func (l *Link) renew(ctx context.Context, out *outbox) {
-	for wait := l.firstRenewal(time.Now()); pause.For(ctx, wait); {
+// renewCertificate requests a new certificate in time, until the session ends. The session
+// continues with the old certificate, which stays valid until its own expiry.
+func (l *Link) renewCertificate(ctx context.Context, out *outbox) {
+	for wait := l.firstRenewal(time.Now()); pause.WaitFor(ctx, wait); {
 		if err := l.storeIdentity(ctx); err != nil {
 			l.o.Log.Warn("the certificate cannot be stored in the member; trying on", "err", err)
 		}
+		l.notifyIfStored()
 		l.mu.Lock()
 		id, now := l.id, time.Now()
-		due, ends, retry := !now.Before(id.renewAt()), id.ends(), trust.RenewRetry(trust.Life(id.cert))
+		due, ends, retry := !now.Before(id.renewAt()), id.certificateEnd(), trust.RenewRetry(trust.Lifetime(id.cert))
 		wait = max(min(id.renewAt().Sub(now), time.Hour), time.Second)
 		if id.unsaved {
 			wait = min(wait, time.Minute)
@@ -32,8 +33,8 @@ func (l *Link) renew(ctx context.Context, out *outbox) {
 		if !due {
 			continue
 		}
-		if now.After(ends.Add(-trust.Life(id.cert) / 4)) {
-			l.o.Log.Warn("the hub has not renewed this agent's certificate, though asked; trying on. When it ends the hub will be asked by the key", "hub", l.hub(), "ends", ends)
+		if now.After(ends.Add(-trust.Lifetime(id.cert) / 4)) {
+			l.o.Log.Warn("the hub has not renewed this agent's certificate, though asked; trying on. When it ends the hub will be asked by the key", "hub", l.currentHub(), "ends", ends)
 		}
 		l.askRenewal(out)
 		wait = max(retry, time.Second)
@@ -50,14 +51,14 @@ func (l *Link) firstRenewal(now time.Time) time.Duration {
 		}
 		return wait
 	}
-	spread := min(renewSpread, l.id.ends().Sub(now)/2)
+	spread := min(renewSpread, l.id.certificateEnd().Sub(now)/2)
 	if spread <= 0 {
 		return 0
 	}
 	return rand.N(spread)
 }
 
-// askRenewal asks for a fresh certificate for the same key.
+// askRenewal requests a new certificate for the same key.
 func (l *Link) askRenewal(out *outbox) (asked bool) {
 	csr, err := trust.NewRequest(l.id.key, l.o.Name)
 	if err != nil {

@@ -21,11 +21,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
 )
 
-// forgetful is a member's store that takes no identity while it is told to fail.
+// forgetful is a member's store that takes no identity on the test's command.
 type forgetful struct {
 	Store
 	mu    sync.Mutex
@@ -49,7 +50,7 @@ func (f *forgetful) fail(fails bool) {
 	f.fails = fails
 }
 
-func (f *forgetful) last() (certificate string, n int) {
+func (f *forgetful) lastCertificate() (certificate string, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.kept) == 0 {
@@ -71,8 +72,8 @@ type renewing struct {
 func newRenewing(t *testing.T) *renewing {
 	t.Helper()
 	r := &renewing{store: &forgetful{}, out: &outbox{wake: make(chan struct{}, 1)}}
-	r.ca, r.caKey = keys(t)
-	_, r.key = keys(t)
+	r.ca, r.caKey = newAuthority(t)
+	_, r.key = newAuthority(t)
 	r.Link = New(Options{
 		Hub: "hub:1", Name: "shop", Store: r.store, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}, store.Contents{})
@@ -80,16 +81,16 @@ func newRenewing(t *testing.T) *renewing {
 	return r
 }
 
-// given a certificate that a hub, whose clock is ahead by skew, signs now.
-func (r *renewing) given(t *testing.T, life, skew time.Duration) error {
+// giveCertificate a certificate that a hub, whose clock is ahead by skew, signs now.
+func (r *renewing) giveCertificate(t *testing.T, life, skew time.Duration) error {
 	t.Helper()
 	now := time.Now().Add(skew)
-	return r.accept(t.Context(), signed(t, r.ca, r.caKey, r.key.Public(), now.Add(-trust.Backdated), now.Add(life)), nil)
+	return r.accept(t.Context(), signCertificate(t, r.ca, r.caKey, r.key.Public(), now.Add(-trust.Backdated), now.Add(life)), nil)
 }
 
-// asked counts requests for certificates since it was called last.
-func (r *renewing) asked() (n int) {
-	frames, _ := r.out.take()
+// countRequests counts requests for certificates since it was called last.
+func (r *renewing) countRequests() (n int) {
+	frames, _ := r.out.takeFrames()
 	for _, f := range frames {
 		if _, ok := f.GetFrame().(*pb.FromAgent_Renew); ok {
 			n++
@@ -98,7 +99,7 @@ func (r *renewing) asked() (n int) {
 	return n
 }
 
-func after(d time.Duration) {
+func advanceClock(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
@@ -110,27 +111,27 @@ func TestRenewsAtHalfOfItsLife(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const life = time.Hour
 			r := newRenewing(t)
-			if err := r.given(t, life, skew); err != nil {
+			if err := r.giveCertificate(t, life, skew); err != nil {
 				t.Fatal(err)
 			}
-			go r.renew(t.Context(), r.out)
+			go r.renewCertificate(t.Context(), r.out)
 			for range 3 {
-				after(life * 44 / 100)
-				if n := r.asked(); n != 0 || !r.id.valid(time.Now()) {
+				advanceClock(life * 44 / 100)
+				if n := r.countRequests(); n != 0 || !r.id.isValidAt(time.Now()) {
 					t.Fatalf("skew %s: asked %d times before it was time", skew, n)
 				}
-				after(life * 12 / 100)
-				if n, most := r.asked(), int(life*12/100/trust.RenewRetry(life)); n == 0 || n > most+1 {
+				advanceClock(life * 12 / 100)
+				if n, most := r.countRequests(), int(life*12/100/trust.RenewRetry(life)); n == 0 || n > most+1 {
 					t.Errorf("skew %s: asked %d times", skew, n)
 				}
-				if err := r.given(t, life, skew); err != nil {
+				if err := r.giveCertificate(t, life, skew); err != nil {
 					t.Fatal(err)
 				}
-				after(life / 10)
-				if n := r.asked(); n > 0 {
+				advanceClock(life / 10)
+				if n := r.countRequests(); n > 0 {
 					t.Errorf("skew %s: asked %d times after it was given another", skew, n)
 				}
-				if err := r.given(t, life, skew); err != nil { // so that the next one begins anew
+				if err := r.giveCertificate(t, life, skew); err != nil { // so that the next session starts from nothing
 					t.Fatal(err)
 				}
 			}
@@ -138,46 +139,45 @@ func TestRenewsAtHalfOfItsLife(t *testing.T) {
 	}
 }
 
-// A member that takes nothing keeps nobody from going on, and gets the newest certificate
-// when it answers again.
+// A member that takes no writes delays nothing, and gets the newest certificate when it answers
+// again.
 func TestACertificateIsStoredWhenTheMemberTakesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRenewing(t)
-		if err := r.given(t, time.Hour, 0); err != nil {
+		if err := r.giveCertificate(t, time.Hour, 0); err != nil {
 			t.Fatal(err)
 		}
-		before, _ := r.store.last()
+		before, _ := r.store.lastCertificate()
 		r.store.fail(true)
-		if err := r.given(t, 2*time.Hour, 0); err == nil {
+		if err := r.giveCertificate(t, 2*time.Hour, 0); err == nil {
 			t.Fatal("nothing is said of a member that takes nothing")
 		}
-		if !r.id.valid(time.Now().Add(90 * time.Minute)) {
+		if !r.id.isValidAt(time.Now().Add(90 * time.Minute)) {
 			t.Error("the new certificate is not used")
 		}
-		go r.renew(t.Context(), r.out)
-		after(5 * time.Minute)
-		if now, _ := r.store.last(); now != before {
+		go r.renewCertificate(t.Context(), r.out)
+		advanceClock(5 * time.Minute)
+		if now, _ := r.store.lastCertificate(); now != before {
 			t.Error("it was stored")
 		}
 		r.store.fail(false)
-		after(2 * time.Minute)
-		now, n := r.store.last()
+		advanceClock(2 * time.Minute)
+		now, n := r.store.lastCertificate()
 		if now != string(r.id.CertificatePEM) || now == before {
 			t.Error("the newest certificate was not stored")
 		}
-		after(10 * time.Minute)
-		if _, m := r.store.last(); m != n {
+		advanceClock(10 * time.Minute)
+		if _, m := r.store.lastCertificate(); m != n {
 			t.Errorf("it was stored %d times more", m-n)
 		}
 	})
 }
 
-// Those who come with a certificate that should have been renewed while the hub was away
-// do not all ask at once.
+// Agents with an overdue certificate after a hub's absence do not all renew at once.
 func TestNoStormOfRenewalsAfterAHubWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRenewing(t)
-		if err := r.given(t, 24*time.Hour, 0); err != nil {
+		if err := r.giveCertificate(t, 24*time.Hour, 0); err != nil {
 			t.Fatal(err)
 		}
 		now := time.Now()
@@ -205,12 +205,12 @@ func TestNoStormOfRenewalsAfterAHubWasAway(t *testing.T) {
 // Another pin of the same hub, whose new CA the agent has learnt over its stream, is no
 // other hub; a strange one is.
 func TestANewPinOfTheSameHub(t *testing.T) {
-	first, firstKey := keys(t)
-	second, _ := keys(t)
-	stranger, _ := keys(t)
-	_, key := keys(t)
+	first, firstKey := newAuthority(t)
+	second, _ := newAuthority(t)
+	stranger, _ := newAuthority(t)
+	_, key := newAuthority(t)
 	stored := store.Identity{
-		KeyPEM: keyPEM(t, key), CertificatePEM: signed(t, first, firstKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
+		KeyPEM: keyPEM(t, key), CertificatePEM: signCertificate(t, first, firstKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
 		HubCAPEM: append(signedPEM(second), signedPEM(first)...), CAHash: trust.CertificateHash(first), ClusterUID: "uid",
 	}
 	for name, c := range map[string]struct {
@@ -231,20 +231,20 @@ func TestANewPinOfTheSameHub(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if same := id.ClusterUID == "uid" && id.known; same != c.same || id.CAHash != c.pin {
+			if same := id.ClusterUID == "uid" && id.accepted; same != c.same || id.CAHash != c.pin {
 				t.Errorf("the same is %t, for %s", same, id.CAHash)
 			}
 		})
 	}
 }
 
-// A pin that nobody can meet costs the agent nothing: with the right one it is who it was, until
-// another hub has accepted it.
+// A wrong pin costs the agent nothing: with the right one it has its identity, until another hub
+// has accepted it.
 func TestAMistypedPinLosesNoKey(t *testing.T) {
-	ca, caKey := keys(t)
-	_, key := keys(t)
+	ca, caKey := newAuthority(t)
+	_, key := newAuthority(t)
 	stored := store.Identity{
-		KeyPEM: keyPEM(t, key), CertificatePEM: signed(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
+		KeyPEM: keyPEM(t, key), CertificatePEM: signCertificate(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
 		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), Hub: "hub:1", ClusterUID: "uid", ClusterName: "shop",
 	}
 	m := &member{identity: stored}
@@ -257,21 +257,21 @@ func TestAMistypedPinLosesNoKey(t *testing.T) {
 		return id
 	}
 	for _, pin := range []string{"sha256:mistyped", "sha256:again", "sha256:again"} {
-		if id := as(pin); id.known || id.ClusterUID != "" || id.Former != "uid" || bytes.Equal(id.KeyPEM, stored.KeyPEM) {
-			t.Errorf("for %s it is %s, known %t, before that %q", pin, id.ClusterUID, id.known, id.Former)
+		if id := as(pin); id.accepted || id.ClusterUID != "" || id.Former != "uid" || bytes.Equal(id.KeyPEM, stored.KeyPEM) {
+			t.Errorf("for %s it is %s, known %t, before that %q", pin, id.ClusterUID, id.accepted, id.Former)
 		}
 	}
-	if id := as(stored.CAHash); !id.known || !bytes.Equal(id.KeyPEM, stored.KeyPEM) || id.Before != nil || !reflect.DeepEqual(m.identity, stored) {
-		t.Errorf("for its own hub it is %s, known %t; stored is %+v", id.ClusterUID, id.known, m.identity)
+	if id := as(stored.CAHash); !id.accepted || !bytes.Equal(id.KeyPEM, stored.KeyPEM) || id.Before != nil || !reflect.DeepEqual(m.identity, stored) {
+		t.Errorf("for its own hub it is %s, known %t; stored is %+v", id.ClusterUID, id.accepted, m.identity)
 	}
 }
 
-// Who starts an agent under a new name waits for nothing that does not come.
+// An agent with a new name does not wait for an answer that cannot come.
 func TestAMemberIsToldThatItKeepsItsName(t *testing.T) {
-	ca, caKey := keys(t)
-	_, key := keys(t)
+	ca, caKey := newAuthority(t)
+	_, key := newAuthority(t)
 	stored := store.Identity{
-		KeyPEM: keyPEM(t, key), CertificatePEM: signed(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
+		KeyPEM: keyPEM(t, key), CertificatePEM: signCertificate(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
 		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), ClusterUID: "uid", ClusterName: "oslo",
 	}
 	for name, told := range map[string]bool{"oslo": false, "rome": true} {
@@ -281,8 +281,32 @@ func TestAMemberIsToldThatItKeepsItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(said.String(), "cluster=oslo name=rome") != told {
-			t.Errorf("as %s it is told: %s", name, said.String())
+			t.Errorf("as %s it gets: %s", name, said.String())
 		}
+	}
+}
+
+// TestATokenIsNeededUntilTheIdentityIsStored: a Welcome reports that the agent is admitted only
+// once the member has taken the certificate, and so does a renewed certificate.
+func TestATokenIsNeededUntilTheIdentityIsStored(t *testing.T) {
+	r, admitted := newRenewing(t), 0
+	r.o.Admitted = func() { admitted++ }
+	r.store.fail(true)
+	if err := r.giveCertificate(t, time.Hour, 0); err == nil {
+		t.Fatal("the member takes the certificate")
+	}
+	welcome := session.AgentOutput{Welcome: &pb.Welcome{}}
+	if err := r.finishOutput(t.Context(), welcome, &visit{out: r.out}); err != nil || admitted != 0 {
+		t.Fatalf("admitted %d times before its identity is stored (%v)", admitted, err)
+	}
+	r.store.fail(false)
+	certificate := signCertificate(t, r.ca, r.caKey, r.key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	renewed := session.AgentOutput{Renewed: &pb.Renewed{Certificate: certificate}}
+	if err := r.finishOutput(t.Context(), renewed, &visit{out: r.out}); err != nil || admitted != 1 {
+		t.Fatalf("admitted %d times after its identity is stored (%v)", admitted, err)
+	}
+	if err := r.finishOutput(t.Context(), welcome, &visit{out: r.out}); err != nil || admitted != 2 {
+		t.Fatalf("admitted %d times after another Welcome (%v)", admitted, err)
 	}
 }
 
@@ -301,7 +325,7 @@ func TestAHubThatForgotTheKeyIsAskedByANewToken(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			ca, caKey := keys(t)
+			ca, caKey := newAuthority(t)
 			h, asked := newBehind(t), []string(nil)
 			h.join = func(r *pb.JoinRequest) (*pb.JoinReply, error) {
 				if asked = append(asked, r.GetToken()); len(asked) == 3 {
@@ -314,14 +338,14 @@ func TestAHubThatForgotTheKeyIsAskedByANewToken(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				cert := signed(t, ca, caKey, request.Public, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+				cert := signCertificate(t, ca, caKey, request.Public, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 				return &pb.JoinReply{State: "Accepted", Certificate: cert, ClusterUid: "new"}, nil
 			}
-			l := before(h, h.address)
+			l := newLinkBefore(h, h.address)
 			l.o.Store, l.o.Token, l.o.RefusedPause = &forgetful{}, token, time.Millisecond
-			l.id.known, l.id.ClusterUID, l.id.TokenID = true, "old", c.joinedBy
+			l.id.accepted, l.id.ClusterUID, l.id.TokenID = true, "old", c.joinedBy
 			l.id.Before = &store.Identity{}
-			if err := l.join(ctx); (err == nil) != (len(c.asked) == 2) {
+			if err := l.joinUntilAccepted(ctx); (err == nil) != (len(c.asked) == 2) {
 				t.Error(err)
 			}
 			if !slices.Equal(asked, c.asked) {

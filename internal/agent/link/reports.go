@@ -6,12 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"atoll.dev/atoll/internal/agent/claims"
-	"atoll.dev/atoll/internal/agent/pause"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/pause"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 const (
@@ -32,30 +33,30 @@ func (l *Link) reportLoop(ctx context.Context) {
 			return
 		case <-l.changed:
 		}
-		if !pause.For(ctx, Gather) {
+		if !pause.WaitFor(ctx, Gather) {
 			return
 		}
 		l.mu.Lock()
 		dirty := l.dirty
-		l.dirty = map[string]bool{}
+		l.dirty = map[string]time.Time{}
 		l.mu.Unlock()
-		for bundle := range dirty {
-			if err := l.report(ctx, bundle); err != nil {
+		for bundle, changed := range dirty {
+			if err := l.reportBundle(ctx, bundle, changed); err != nil {
 				l.o.Log.Warn("a status cannot be numbered, since the member does not store; trying on", "bundle", bundle, "err", err)
 				l.mu.Lock()
-				l.dirty[bundle] = true
+				l.dirty[bundle] = changed
 				l.mu.Unlock()
-				if !pause.For(ctx, time.Second) {
+				if !pause.WaitFor(ctx, time.Second) {
 					return
 				}
-				signal(l.changed)
+				wakeup.Send(l.changed)
 			}
 		}
 	}
 }
 
-// report the Bundle's status, if it says something new.
-func (l *Link) report(ctx context.Context, bundle string) error {
+// reportBundle reports the Bundle's status, which changed at a time, if it differs from the last one.
+func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Time) error {
 	l.mu.Lock()
 	var prev *atoll.RowStatus
 	if last, ok := l.memory.Last[bundle]; ok {
@@ -63,57 +64,64 @@ func (l *Link) report(ctx context.Context, bundle string) error {
 	}
 	l.mu.Unlock()
 	now := time.Now()
-	s, held := l.engine.Status(bundle, prev, now)
+	s, held := l.holdings.StatusOf(bundle, prev, now)
 	if !held {
 		return nil
 	}
 	l.mu.Lock()
-	told := l.told[bundle]
+	told := l.reportedBundles[bundle]
 	l.mu.Unlock()
 	if prev != nil && told && session.StatusHash(*prev) == session.StatusHash(s) {
 		return nil
 	}
-	seq, err := l.o.Store.Seq(ctx)
+	seq, err := l.o.Store.NextSequence(ctx)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if gone, was := l.memory.Gone[bundle]; was && s.Generation <= gone.Generation {
-		return nil // forgotten since it was looked at; nobody would forget it again
+		return nil // forgotten since it was read; no later call would forget it again
 	}
-	out := l.core.Report(bundle, s, seq)
-	s.Seq = l.core.Seq(bundle)
-	l.remember(bundle, prev, s, now)
+	l.timings.noteStatus(bundle, s)
+	out := l.core.ReportStatus(bundle, s, seq)
+	s.Seq = l.core.LastSeq(bundle)
+	l.rememberTombstones(bundle, prev, s, now)
 	l.memory.Last[bundle] = s
-	l.told[bundle] = true
-	l.take(out, l.out)
-	if out.Turned {
-		l.rhythm.turn(now)
+	l.reportedBundles[bundle] = true
+	l.applyOutput(out, l.out)
+	if out.StateChanged {
+		l.rhythm.noteTransition(now)
 	}
-	signal(l.saving)
+	wakeup.Send(l.saving)
 	l.o.Metrics.reports.Inc()
-	if prev == nil || prev.State != s.State || prev.Reason != s.Reason {
-		l.o.Log.Info("status", "bundle", bundle, "state", s.State, "reason", s.Reason, "message", s.Message, "ready", s.Ready, "total", s.Total)
-	}
+	l.o.Metrics.reportDelay.Observe(now.Sub(changed).Seconds())
+	l.logStatus(bundle, prev, &s)
 	return nil
 }
 
-// remember the tombstones that are carried out, also those for which the status has
-// no room, and that the status before did not tell. The caller holds mu.
-func (l *Link) remember(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
-	for _, t := range l.engine.CarriedOut(bundle) {
-		if prev == nil || !slices.Contains(prev.Gone, claims.TombstoneID(t)) && !(prev.AllGone && prev.Content == s.Content) {
-			l.keep(store.Tombstone{Bundle: bundle, Generation: s.Generation, Tombstone: &t, At: now.Unix()})
-		}
-	}
-	if s.State == atoll.RowRemoved && (prev == nil || prev.State != atoll.RowRemoved) {
-		l.keep(store.Tombstone{Bundle: bundle, Generation: s.Generation, At: now.Unix()})
+// logStatus logs a status with another state or reason than the one before.
+func (l *Link) logStatus(bundle string, prev, s *atoll.RowStatus) {
+	if prev == nil || prev.State != s.State || prev.Reason != s.Reason {
+		l.o.Log.Info("status", "bundle", bundle, "state", s.State, "reason", s.Reason, "message", s.Message, "ready", s.Ready, "total", s.Total)
 	}
 }
 
-// keep a removal instead of what was remembered of it before. The caller holds mu.
-func (l *Link) keep(t store.Tombstone) {
+// rememberTombstones remembers the tombstones that are carried out, also those for which the status has
+// no room, and that the status before did not tell. The caller holds mu.
+func (l *Link) rememberTombstones(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
+	for _, t := range l.holdings.CarriedOut(bundle) {
+		if prev == nil || !slices.Contains(prev.DoneTombstones, ownership.TombstoneID(t)) && !(prev.AllTombstonesDone && prev.Content == s.Content) {
+			l.keepTombstone(store.Tombstone{Bundle: bundle, Generation: s.Generation, Tombstone: &t, At: now.Unix()})
+		}
+	}
+	if s.State == atoll.RowRemoved && (prev == nil || prev.State != atoll.RowRemoved) {
+		l.keepTombstone(store.Tombstone{Bundle: bundle, Generation: s.Generation, At: now.Unix()})
+	}
+}
+
+// keepTombstone keeps a removal instead of what was remembered of it before. The caller holds mu.
+func (l *Link) keepTombstone(t store.Tombstone) {
 	at := slices.IndexFunc(l.memory.Tombstones, func(o store.Tombstone) bool {
 		return o.Bundle == t.Bundle && (o.Tombstone == nil) == (t.Tombstone == nil) && (t.Tombstone == nil || o.Tombstone.ID() == t.Tombstone.ID())
 	})
@@ -129,11 +137,11 @@ func (l *Link) keep(t store.Tombstone) {
 	}
 }
 
-// remembered answers Recall with all removals that still hold: what came back since
-// is not gone. The caller holds mu.
-func (l *Link) remembered() (frames []*pb.FromAgent) {
+// recallFrames answers Recall with all removals that still hold. Objects that were created again
+// since are not removals. The caller holds mu.
+func (l *Link) recallFrames() (frames []*pb.FromAgent) {
 	standing := slices.DeleteFunc(slices.Clone(l.memory.Tombstones), func(t store.Tombstone) bool {
-		return l.engine.Holds(t.Bundle, t.Tombstone)
+		return l.holdings.HoldsAgain(t.Bundle, t.Tombstone)
 	})
 	chunks := slices.Collect(slices.Chunk(standing, 500))
 	if len(chunks) == 0 {
@@ -155,14 +163,14 @@ func (l *Link) remembered() (frames []*pb.FromAgent) {
 	return frames
 }
 
-// forget Bundles whose removal the hub has stored.
-func (l *Link) forget(ctx context.Context, bundles map[string]int64) {
+// forgetStoredRemovals Bundles whose removal the hub has stored.
+func (l *Link) forgetStoredRemovals(ctx context.Context, bundles map[string]int64) {
 	now := time.Now()
 	l.mu.Lock()
 	for bundle, generation := range bundles {
 		l.memory.Gone[bundle] = store.Gone{Generation: generation, At: now.Unix()}
 		delete(l.memory.Last, bundle)
-		delete(l.told, bundle)
+		delete(l.reportedBundles, bundle)
 	}
 	l.mu.Unlock()
 	if err := l.save(ctx); err != nil {
@@ -170,7 +178,7 @@ func (l *Link) forget(ctx context.Context, bundles map[string]int64) {
 		return
 	}
 	for bundle := range bundles {
-		if err := l.engine.Forget(ctx, bundle, now); err != nil {
+		if err := l.applier.ForgetBundle(ctx, bundle, now); err != nil {
 			l.o.Log.Warn("a removed bundle stays in the member's store until the next start", "bundle", bundle, "err", err)
 		}
 	}
@@ -193,7 +201,7 @@ func (l *Link) saveLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-l.saving:
-			pause.For(ctx, saveEvery)
+			pause.WaitFor(ctx, saveEvery)
 		}
 		if ctx.Err() != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
@@ -205,7 +213,7 @@ func (l *Link) saveLoop(ctx context.Context) {
 		}
 		if err := l.save(ctx); err != nil && ctx.Err() == nil {
 			l.o.Log.Warn("what was reported is not stored yet", "err", err)
-			signal(l.saving)
+			wakeup.Send(l.saving)
 		}
 	}
 }

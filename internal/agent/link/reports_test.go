@@ -25,16 +25,16 @@ type removing struct {
 	meanwhile func()
 }
 
-func (r *removing) Seq(ctx context.Context) (int64, error) {
+func (r *removing) NextSequence(ctx context.Context) (int64, error) {
 	if happens := r.meanwhile; happens != nil {
 		r.meanwhile = nil
 		happens()
 	}
-	return r.member.Seq(ctx)
+	return r.member.NextSequence(ctx)
 }
 
-func (r *removing) Status(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool) {
-	s, held := r.member.Status(bundle, prev, now)
+func (r *removing) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool) {
+	s, held := r.member.StatusOf(bundle, prev, now)
 	if r.held[bundle].Remove {
 		s.State = atoll.RowRemoved
 	}
@@ -48,46 +48,46 @@ func linkTo(t *testing.T, generation int64) (*Link, *removing) {
 		Name: "shop", Store: m, Inventory: func() inventory.Snapshot { return inventory.Snapshot{} },
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 	}, store.Contents{})
-	m.changed, l.engine = l.Changed, m
-	l.begin()
+	m.changed, l.applier, l.holdings = l.BundleStatusChanged, m, m
+	l.newSessionCore()
 	l.out = &outbox{wake: make(chan struct{}, 1)}
-	l.take(l.core.Frame(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{}}}), l.out)
-	m.order(t, l, atoll.Manifest{Bundle: "web", Generation: generation, Remove: true})
+	l.applyOutput(l.core.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{}}}), l.out)
+	m.orderManifest(t, l, atoll.Manifest{Bundle: "web", Generation: generation, Remove: true})
 	return l, m
 }
 
-// order comes and is stored.
-func (r *removing) order(t *testing.T, l *Link, m atoll.Manifest) {
+// orderManifest comes and is stored.
+func (r *removing) orderManifest(t *testing.T, l *Link, m atoll.Manifest) {
 	t.Helper()
 	m.Content = atoll.HashJSON([]any{m.Bundle, m.Generation})
-	body, err := session.NewParcel(m).Encode(nil)
+	body, err := session.NewPayload(m).Encode(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.take(l.core.Frame(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: m.Bundle, Generation: m.Generation, Manifest: body}}}), l.out)
+	l.applyOutput(l.core.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: m.Bundle, Generation: m.Generation, Manifest: body}}}), l.out)
 	if len(l.pending) != 1 {
 		t.Fatalf("%d manifests are to be stored", len(l.pending))
 	}
 	l.pending = nil
 	r.held[m.Bundle] = m
-	l.take(l.core.Stored(m.Bundle, m.Generation, m.Content), l.out)
+	l.applyOutput(l.core.ManifestStored(m.Bundle, m.Generation, m.Content), l.out)
 }
 
-// hubStored tells that the hub has stored the last report of web, which is forgotten by that.
+// hubStored reports that the hub has stored the last report of web, which is forgotten by that.
 func hubStored(t *testing.T, l *Link) {
-	result := l.core.Frame(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: &pb.ReportStored{Bundle: "web", Seq: l.core.Seq("web")}}})
+	result := l.core.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: &pb.ReportStored{Bundle: "web", Seq: l.core.LastSeq("web")}}})
 	if _, forgets := result.Forget["web"]; !forgets {
 		t.Fatal("the bundle is not forgotten")
 	}
-	if err := l.finish(t.Context(), result, &visit{}); err != nil {
+	if err := l.finishOutput(t.Context(), result, &visit{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// reported gives the states that were sent since it was asked last.
-func reported(t *testing.T, l *Link) (states []string) {
+// reportedStates returns the states that were sent since it was asked last.
+func reportedStates(t *testing.T, l *Link) (states []string) {
 	t.Helper()
-	frames, _ := l.out.take()
+	frames, _ := l.out.takeFrames()
 	for _, f := range frames {
 		if r := f.GetReport(); r != nil {
 			var s atoll.RowStatus
@@ -100,35 +100,35 @@ func reported(t *testing.T, l *Link) (states []string) {
 	return states
 }
 
-// A report that is on its way while its bundle is forgotten must not bring back what was
-// last told of it: nobody would forget that again, and it would be stored for ever.
+// A report under way while its bundle is forgotten must not restore the last reported status: no
+// later call would forget it, and it would be stored forever.
 func TestAReportDoesNotBringBackWhatIsForgotten(t *testing.T) {
 	l, m := linkTo(t, 3)
 	report := func() {
 		t.Helper()
-		if err := l.report(t.Context(), "web"); err != nil {
+		if err := l.reportBundle(t.Context(), "web", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	report()
-	if got := reported(t, l); !slices.Equal(got, []string{string(atoll.RowRemoved)}) {
+	if got := reportedStates(t, l); !slices.Equal(got, []string{string(atoll.RowRemoved)}) {
 		t.Fatalf("reported %v", got)
 	}
-	l.told = map[string]bool{} // as if it had been told by the process before: it is told anew
+	l.reportedBundles = map[string]bool{} // as if an earlier process had reported it: it is reported again
 	m.meanwhile = func() { hubStored(t, l) }
 	report()
 	report() // the member holds it until it is dropped there
-	if got := reported(t, l); len(got) > 0 || len(l.memory.Last) > 0 || len(l.told) > 0 || l.core.Unacknowledged() > 0 {
-		t.Errorf("reported %v; remembered %v, told %v", got, slices.Collect(maps.Keys(l.memory.Last)), l.told)
+	if got := reportedStates(t, l); len(got) > 0 || len(l.memory.Last) > 0 || len(l.reportedBundles) > 0 || l.core.CountUnacknowledged() > 0 {
+		t.Errorf("reported %v; remembered %v, sent %v", got, slices.Collect(maps.Keys(l.memory.Last)), l.reportedBundles)
 	}
 	if l.memory.Gone["web"].Generation != 3 {
 		t.Errorf("gone is %v", l.memory.Gone)
 	}
 
-	// What comes back is reported.
-	m.order(t, l, atoll.Manifest{Bundle: "web", Generation: 4})
+	// An object that returns is reported.
+	m.orderManifest(t, l, atoll.Manifest{Bundle: "web", Generation: 4})
 	report()
-	if got := reported(t, l); !slices.Equal(got, []string{string(atoll.RowProgressing)}) || l.memory.Last["web"].Generation != 4 {
+	if got := reportedStates(t, l); !slices.Equal(got, []string{string(atoll.RowProgressing)}) || l.memory.Last["web"].Generation != 4 {
 		t.Errorf("reported %v; remembered %v", got, l.memory.Last)
 	}
 }

@@ -11,11 +11,12 @@ import (
 
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/inventory"
-	"atoll.dev/atoll/internal/agent/pause"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/pause"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // outbox are the frames that a session is to send. It is not bounded: what goes
@@ -32,10 +33,10 @@ func (o *outbox) put(frames ...*pb.FromAgent) {
 	o.mu.Lock()
 	o.frames = append(o.frames, frames...)
 	o.mu.Unlock()
-	signal(o.wake)
+	wakeup.Send(o.wake)
 }
 
-func (o *outbox) take() (frames []*pb.FromAgent, closed bool) {
+func (o *outbox) takeFrames() (frames []*pb.FromAgent, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	frames, o.frames = o.frames, nil
@@ -47,11 +48,11 @@ func (o *outbox) close() {
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
-	signal(o.wake)
+	wakeup.Send(o.wake)
 }
 
-// touch notes that a frame came or went.
-func (o *outbox) touch() {
+// recordActivity notes that a frame came or went.
+func (o *outbox) recordActivity() {
 	o.mu.Lock()
 	o.active = time.Now()
 	o.mu.Unlock()
@@ -67,14 +68,14 @@ func (o *outbox) lastActive() time.Time {
 	return o.active
 }
 
-// session dials and serves one session. It always ends with an error, errCheckedIn
+// runSession dials and serves one session. It always ends with an error, errCheckedIn
 // when it has come to its end.
-func (l *Link) session(ctx context.Context) error {
+func (l *Link) runSession(ctx context.Context) error {
 	config, err := l.sessionTLS()
 	if err != nil {
 		return err
 	}
-	conn, err := l.dial(config)
+	conn, err := l.dialHub(config)
 	if err != nil {
 		return err
 	}
@@ -83,59 +84,59 @@ func (l *Link) session(ctx context.Context) error {
 	defer cancel()
 	stream, err := pb.NewSessionClient(conn).Connect(ctx)
 	if err != nil {
-		return fmt.Errorf("open a session with the hub at %s: %w", l.hub(), err)
+		return fmt.Errorf("open a session with the hub at %s: %w", l.currentHub(), err)
 	}
 	out := &outbox{active: time.Now(), wake: make(chan struct{}, 1)}
-	v := &visit{out: out, news: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
+	v := &visit{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
 	l.mu.Lock()
-	out.put(l.core.Hello())
+	out.put(l.core.BeginSession())
 	l.out, l.rhythm.turned = out, false
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		l.out = nil
 		l.mu.Unlock()
-		l.o.Metrics.connected.Set(0)
+		l.o.Metrics.setConnected(false)
 	}()
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	defer v.tunnels.running.Wait()
-	defer l.departed(v)
+	defer l.finishLeavingSession(v)
 	defer cancel()
-	sending.Go(func() { defer crash.Recover(ctx); l.send(ctx, stream, v) })
-	sending.Go(func() { defer crash.Recover(ctx); l.renew(ctx, out) })
+	sending.Go(func() { defer crash.RecoverContained(ctx); l.send(ctx, stream, v) })
+	sending.Go(func() { defer crash.RecoverContained(ctx); l.renewCertificate(ctx, out) })
 	sending.Go(func() {
-		defer crash.Recover(ctx)
-		if l.leave(ctx, v) {
+		defer crash.RecoverContained(ctx)
+		if l.requestSessionEnd(ctx, v) {
 			cancel()
 		}
 	})
-	err = l.receive(ctx, stream, v)
-	l.way().heard(err)
+	err = l.receiveFrames(ctx, stream, v)
+	l.currentRoute().recordCallError(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if v.over {
+	if v.ended {
 		return errCheckedIn
 	}
 	return err
 }
 
-// send what is in the outbox until the session ends.
+// send sends what is in the outbox until the session ends.
 func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *visit) {
 	for {
-		frames, closed := v.out.take()
+		frames, closed := v.out.takeFrames()
 		for _, f := range frames {
 			if stream.Send(f) != nil {
 				return // receive tells why
 			}
-			l.o.Metrics.frame("up", f.GetFrame())
-			v.out.touch()
+			l.o.Metrics.countFrame("up", f.GetFrame())
+			v.out.recordActivity()
 		}
 		if closed {
 			_ = stream.CloseSend() // receive tells how that went
 			return
 		}
-		signal(v.news)
+		wakeup.Send(v.activity)
 		select {
 		case <-ctx.Done():
 			return
@@ -144,73 +145,78 @@ func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *vis
 	}
 }
 
-// receive frames until the session ends.
-func (l *Link) receive(ctx context.Context, stream pb.Session_ConnectClient, v *visit) error {
+// receiveFrames frames until the session ends.
+func (l *Link) receiveFrames(ctx context.Context, stream pb.Session_ConnectClient, v *visit) error {
 	for {
 		f, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return errors.New("the hub closed the session")
 		}
 		if err != nil {
-			return fmt.Errorf("session with the hub at %s: %w", l.hub(), err)
+			return fmt.Errorf("session with the hub at %s: %w", l.currentHub(), err)
 		}
-		l.o.Metrics.frame("down", f.GetFrame())
-		v.out.touch()
+		l.o.Metrics.countFrame("down", f.GetFrame())
+		v.out.recordActivity()
 		l.mu.Lock()
-		result := l.core.Frame(f)
+		if u := f.GetUpsert(); u != nil {
+			l.timings.beginApply(u, time.Now())
+		}
+		result := l.core.HandleFrame(f)
 		if w := result.Welcome; w != nil {
 			l.tellMember(v.out, false)
-			l.follow(v, w.GetCheckInSeconds())
+			l.setCheckInInterval(v, w.GetCheckInSeconds())
 			l.renewBefore(v, time.Now())
 		}
 		if i := result.Idle; i != nil {
 			if v.idle.IsZero() {
 				v.idle = time.Now()
 			}
-			l.follow(v, i.GetCheckInSeconds())
+			l.setCheckInInterval(v, i.GetCheckInSeconds())
 		}
-		l.take(result, v.out)
+		l.applyOutput(result, v.out)
 		l.mu.Unlock()
-		if err := l.finish(ctx, result, v); err != nil {
+		if err := l.finishOutput(ctx, result, v); err != nil {
 			return err
 		}
-		signal(v.news)
+		wakeup.Send(v.activity)
 	}
 }
 
-// take what the core says is to be done at once. The caller holds mu.
-func (l *Link) take(result session.AgentOutput, out *outbox) {
+// applyOutput carries out the core's output that needs no waiting. The caller holds mu.
+func (l *Link) applyOutput(result session.AgentOutput, out *outbox) {
 	if p := result.Position; p != nil {
 		l.memory.Position = store.Position{Chain: p.GetChainId(), Revision: p.GetRevision(), Issued: p.GetIssued(), MAC: p.GetMac(), Order: l.order + 1}
 		l.order++
 	}
 	if out != nil {
+		l.timings.addTimings(result.Frames, time.Now())
 		out.put(result.Frames...)
 		if result.SendAPIs {
 			l.tellMember(out, true)
 		}
 		if result.Recall {
-			out.put(l.remembered()...)
+			out.put(l.recallFrames()...)
 		}
 	}
 	if len(result.Store) > 0 {
 		l.pending = append(l.pending, result.Store...)
-		signal(l.manifests)
+		wakeup.Send(l.manifests)
 	}
 }
 
-// finish what takes time, or ends the session.
-func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit) error {
+// finishOutput carries out what takes time, or ends the session.
+func (l *Link) finishOutput(ctx context.Context, result session.AgentOutput, v *visit) error {
 	for _, err := range result.Rejected {
 		l.o.Log.Warn("the hub sent something that cannot be used", "err", err)
 	}
 	if w := result.Welcome; w != nil {
-		l.o.Metrics.connected.Set(1)
+		l.o.Metrics.setConnected(true)
+		l.notifyIfStored()
 		level := slog.LevelInfo
 		if w.GetCheckInSeconds() > 0 {
 			level = slog.LevelDebug // "checked in" follows
 		}
-		l.o.Log.Log(ctx, level, "linked to the hub", "hub", l.hub(), "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
+		l.o.Log.Log(ctx, level, "linked to the hub", "hub", l.currentHub(), "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
 	}
 	if r := result.Renewed; r != nil {
 		if err := l.accept(ctx, r.GetCertificate(), r.GetHubCa()); err != nil {
@@ -218,16 +224,17 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 		} else {
 			l.o.Log.Info("certificate renewed", "until", l.id.cert.NotAfter)
 			l.o.Metrics.renewals.Inc()
+			l.notifyIfStored()
 		}
 		l.mu.Lock()
 		v.renewing = false
 		l.mu.Unlock()
 	}
 	if len(result.Forget) > 0 {
-		l.forget(ctx, result.Forget)
+		l.forgetStoredRemovals(ctx, result.Forget)
 	}
 	if r := result.Leave; r != nil {
-		l.leaves(ctx, v, r.GetClean())
+		l.beginLeaving(ctx, v, r.GetClean())
 	}
 	if d := result.Dial; d != nil {
 		v.tunnels.open(ctx, d.GetId())
@@ -244,8 +251,8 @@ func (l *Link) finish(ctx context.Context, result session.AgentOutput, v *visit)
 // memberRead: something is known of the member, if only that it does not answer.
 func memberRead(s inventory.Snapshot) bool { return s.Version != "" || s.Trouble != "" }
 
-// tellMember tells what the member is. Before it was read nothing is told, since nothing known
-// would read as a member without nodes, properties and APIs. The caller holds mu.
+// tellMember sends the member's inventory. Nothing is sent before the first read, because an empty
+// inventory would mean a member without nodes, properties and APIs. The caller holds mu.
 func (l *Link) tellMember(out *outbox, withAPIs bool) {
 	s := l.o.Inventory()
 	if !memberRead(s) {
@@ -285,12 +292,12 @@ func (l *Link) storeLoop(ctx context.Context) {
 			}
 			continue
 		}
-		if err := l.engine.Upsert(ctx, *m, at); err != nil {
+		if err := l.applier.UpsertManifest(ctx, *m, at); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
 			l.o.Log.Warn("a manifest cannot be stored in the member; trying on", "bundle", m.Bundle, "err", err)
-			if !pause.For(ctx, wait.next(session.CheckIn{})) {
+			if !pause.WaitFor(ctx, wait.next(session.CheckIn{})) {
 				return
 			}
 			continue
@@ -299,7 +306,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 		l.o.Log.Info("took over", "bundle", m.Bundle, "name", m.Namespace+"/"+m.Name, "generation", m.Generation, "items", len(m.Items), "remove", m.Remove)
 		l.mu.Lock()
 		l.pending = l.pending[1:]
-		l.take(l.core.Stored(m.Bundle, m.Generation, m.Content), l.out)
+		l.applyOutput(l.core.ManifestStored(m.Bundle, m.Generation, m.Content), l.out)
 		l.mu.Unlock()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -15,6 +16,15 @@ import (
 	"atoll.dev/atoll/internal/tunnel"
 )
 
+const (
+	// maxTunnels is how many tunnels a hub may have at this agent at a time, those that are being
+	// opened included. A hub opens 1,000 at most, and knows a moment later than the agent of one that
+	// ended.
+	maxTunnels = 1024
+	// maxPieceBytes is the largest message of a tunnel: a piece with what protobuf adds.
+	maxPieceBytes = 2 * tunnel.PieceMost
+)
+
 // tunnels of one session, which end with it.
 type tunnels struct {
 	client  pb.TunnelClient
@@ -22,22 +32,36 @@ type tunnels struct {
 	take    func(net.Conn)
 	log     *slog.Logger
 	running sync.WaitGroup
+	count   atomic.Int64 // of tunnels that are open or being opened
+	refused bool         // a tunnel was refused; only open reads it
 }
 
-// open a tunnel that the hub asked for.
+// open opens a tunnel that the hub asked for, unless the hub has maxTunnels. The session calls it, for
+// one tunnel after the other.
 func (t *tunnels) open(ctx context.Context, id string) {
+	if t.count.Load() >= maxTunnels {
+		if !t.refused {
+			t.refused = true
+			t.log.Warn("the hub asks for more tunnels than a hub may have; further ones are not opened, and this is logged once for the session", "most", maxTunnels)
+		}
+		return
+	}
+	t.count.Add(1)
 	t.running.Go(func() {
-		defer crash.Recover(ctx)
+		defer t.count.Add(-1)
+		defer crash.RecoverContained(ctx)
 		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, session.DialKey, id))
 		defer cancel()
-		stream, err := t.share.Open(func(o ...grpc.CallOption) (tunnel.ClientStream, error) { return t.client.Open(ctx, o...) })
+		stream, err := t.share.Open(func(o ...grpc.CallOption) (tunnel.ClientStream, error) {
+			return t.client.Open(ctx, append(o, grpc.MaxCallRecvMsgSize(maxPieceBytes))...)
+		})
 		if err != nil {
 			t.log.Debug("the hub does not take a tunnel that it asked for", "err", err)
 			return
 		}
 		conn := tunnel.New(stream, cancel, "the hub")
-		t.running.Go(func() { defer crash.Recover(ctx); t.take(conn) })
-		if err := conn.Pump(); err != nil && ctx.Err() == nil {
+		t.running.Go(func() { defer crash.RecoverContained(ctx); t.take(conn) })
+		if err := conn.PumpMessages(); err != nil && ctx.Err() == nil {
 			t.log.Debug("a tunnel broke", "err", err)
 		}
 	})

@@ -23,13 +23,12 @@ import (
 // when it is dialled.
 const directEvery = time.Hour
 
-// way to the hub at one address: directly, or by WebSocket where something stands between
-// that terminates TLS. What is said, and to whom it is proved, is the same. A direct dial
-// that meets something else than the hub goes on by WebSocket at once; what worked is tried
-// first from then on. It is safe for concurrent use.
-type way struct {
+// route to the hub at one address: directly, or by WebSocket where a proxy terminates TLS. The
+// messages and the authentication are the same. A direct dial that meets a proxy continues by
+// WebSocket at once. The working way is tried first from then on. It is safe for concurrent use.
+type route struct {
 	hub     string
-	roots   func() *x509.CertPool // of who may stand between
+	roots   func() *x509.CertPool // roots of proxies
 	metrics *Metrics
 	log     *slog.Logger
 
@@ -39,19 +38,19 @@ type way struct {
 	met    time.Time // when something else than the hub was met last
 }
 
-// way to the hub that is dialled now. Only the goroutine of Run calls it.
-func (l *Link) way() *way {
-	w, known := l.ways[l.hub()]
+// currentRoute returns the route to the hub that is dialled now. Only the goroutine of Run calls it.
+func (l *Link) currentRoute() *route {
+	w, known := l.ways[l.currentHub()]
 	if !known {
-		w = &way{hub: l.hub(), roots: l.between, metrics: l.o.Metrics, log: l.o.Log}
+		w = &route{hub: l.currentHub(), roots: l.intermediaryRoots, metrics: l.o.Metrics, log: l.o.Log}
 		l.ways[w.hub] = w
 	}
 	return w
 }
 
-// between are the roots of who may stand between: the system's, the given, and the hub's
-// own CA.
-func (l *Link) between() *x509.CertPool {
+// intermediaryRoots returns the CAs of proxies: the system's, the given ones, and the hub's own
+// CA.
+func (l *Link) intermediaryRoots() *x509.CertPool {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool() // a system without roots has the given ones
@@ -66,8 +65,8 @@ func (l *Link) between() *x509.CertPool {
 // carried is a connection that a WebSocket carries.
 type carried struct{ net.Conn }
 
-// dial the hub, as what worked last says.
-func (w *way) dial(ctx context.Context, address string) (net.Conn, error) {
+// dialRoute dials the hub by the route that worked last.
+func (w *route) dialRoute(ctx context.Context, address string) (net.Conn, error) {
 	w.mu.Lock()
 	socket, plain := w.socket && time.Since(w.met) < directEvery, w.plain
 	w.mu.Unlock()
@@ -75,14 +74,14 @@ func (w *way) dial(ctx context.Context, address string) (net.Conn, error) {
 		return dialTCP(ctx, address)
 	}
 	conn, err := w.open(ctx, plain)
-	if err != nil && !absent(err) {
-		w.forget()
+	if err != nil && !isHubAbsent(err) {
+		w.forgetWebSocket()
 	}
 	return conn, err
 }
 
-// open a WebSocket.
-func (w *way) open(ctx context.Context, plain bool) (net.Conn, error) {
+// open opens the connection as a WebSocket.
+func (w *route) open(ctx context.Context, plain bool) (net.Conn, error) {
 	d := websocket.Dialer{Dial: dialTCP, Plain: plain}
 	if !plain {
 		d.Roots = w.roots()
@@ -94,8 +93,8 @@ func (w *way) open(ctx context.Context, plain bool) (net.Conn, error) {
 	return carried{conn}, nil
 }
 
-// absent tells of an answer of who stands between: that the hub behind it is not there now.
-func absent(err error) bool {
+// isHubAbsent reports whether a proxy answered that the hub behind it is absent.
+func isHubAbsent(err error) bool {
 	var answer *websocket.StatusError
 	if !errors.As(err, &answer) {
 		return false
@@ -103,8 +102,8 @@ func absent(err error) bool {
 	return answer.Code == http.StatusBadGateway || answer.Code == http.StatusServiceUnavailable || answer.Code == http.StatusGatewayTimeout
 }
 
-// worked notes by what the hub was reached; why is what was met directly.
-func (w *way) worked(socket, plain bool, why error) {
+// recordRoute notes by what the hub was reached; why is what was met directly.
+func (w *route) recordRoute(socket, plain bool, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if why != nil {
@@ -123,16 +122,16 @@ func (w *way) worked(socket, plain bool, why error) {
 	}
 }
 
-// forget the WebSocket: the next dial is a direct one.
-func (w *way) forget() {
+// forgetWebSocket forgets the WebSocket: the next dial is a direct one.
+func (w *route) forgetWebSocket() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.socket = false
 }
 
-// heard how a call ended: HTTP that is not gRPC's has another author than the hub, though
+// recordCallError records how a call ended: HTTP that is not gRPC's has another author than the hub, though
 // it showed a certificate of the hub's CA.
-func (w *way) heard(err error) {
+func (w *route) recordCallError(err error) {
 	if err == nil || !strings.Contains(err.Error(), "unexpected HTTP status code") && !strings.Contains(err.Error(), "unexpected content-type") {
 		return
 	}
@@ -144,10 +143,10 @@ func (w *way) heard(err error) {
 // wayTLS is TLS with the hub, whichever way it is reached.
 type wayTLS struct {
 	credentials.TransportCredentials
-	way *way
+	way *route
 }
 
-// ClientHandshake does TLS with the hub, by WebSocket where somebody else answers.
+// ClientHandshake does TLS with the hub, by WebSocket where a proxy answers.
 func (t wayTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	_, socket := raw.(carried)
@@ -155,19 +154,19 @@ func (t wayTLS) ClientHandshake(ctx context.Context, authority string, raw net.C
 	case err == nil && socket:
 		return conn, info, nil
 	case err == nil:
-		t.way.worked(false, false, nil)
+		t.way.recordRoute(false, false, nil)
 		return conn, info, nil
 	case socket:
-		t.way.forget()
+		t.way.forgetWebSocket()
 		return nil, nil, err
-	case !stranger(err):
+	case !isForeignHandshake(err):
 		return nil, nil, err
 	}
 	_ = raw.Close() // nothing was said on it
 	plain := speaksHTTP(err)
 	raw, failed := t.way.open(ctx, plain)
 	switch {
-	case absent(failed): // that the hub is not trusted is not to be read from this
+	case isHubAbsent(failed): // that the hub is not trusted is not to be read from this
 		return nil, nil, fmt.Errorf("something stands before the hub; %w", failed)
 	case failed != nil:
 		return nil, nil, fmt.Errorf("%w; nor is the hub reached %w", err, failed)
@@ -176,16 +175,16 @@ func (t wayTLS) ClientHandshake(ctx context.Context, authority string, raw net.C
 		_ = raw.Close() // as above
 		return nil, nil, fmt.Errorf("%w; and by WebSocket: %w", err, failed)
 	}
-	t.way.worked(true, plain, err)
+	t.way.recordRoute(true, plain, err)
 	return conn, info, nil
 }
 
-// Clone gives the same: there is one way.
+// Clone returns the same: there is one way.
 func (t wayTLS) Clone() credentials.TransportCredentials { return t }
 
-// stranger tells of a handshake that failed because not the hub answered, or somebody who
-// passes on what he understands.
-func stranger(err error) bool {
+// isForeignHandshake reports whether a handshake failed because another server than the hub
+// answered, or a proxy that inspects traffic.
+func isForeignHandshake(err error) bool {
 	var authority x509.UnknownAuthorityError
 	var record tls.RecordHeaderError
 	if errors.As(err, &authority) || errors.As(err, &record) || errors.Is(err, trust.ErrOtherCA) {
@@ -199,7 +198,7 @@ func stranger(err error) bool {
 	return false
 }
 
-// speaksHTTP tells of an answer in HTTP without TLS.
+// speaksHTTP reports whether the answer is HTTP without TLS.
 func speaksHTTP(err error) bool {
 	var record tls.RecordHeaderError
 	return errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/"

@@ -38,11 +38,11 @@ type behind struct {
 	pb.UnimplementedRegistrationServer
 	address, caHash string
 	socket          *httptest.Server
-	// join answers; default: so that who asks knows that the hub did.
+	// answer of a join; default: one that shows that the hub answered
 	join func(*pb.JoinRequest) (*pb.JoinReply, error)
 }
 
-// Join answers who asks.
+// Join answers a join request.
 func (h *behind) Join(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
 	if h.join != nil {
 		return h.join(r)
@@ -82,15 +82,15 @@ func newBehind(t *testing.T) *behind {
 		go func() { _ = server.Serve(l) }()
 	}
 	h.socket = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if conn, err := websocket.Upgrade(w, r); err == nil {
-			carried.Take(conn)
+		if conn, err := websocket.UpgradeRequest(w, r); err == nil {
+			carried.AcceptConn(conn)
 		}
 	}))
 	t.Cleanup(func() { server.Stop(); h.socket.Close() })
 	return h
 }
 
-// balancer before the hub, which counts those who did not take it for the hub.
+// balancer before the hub, which counts connections to itself.
 type balancer struct {
 	*httptest.Server
 	handshakes atomic.Int64
@@ -127,15 +127,15 @@ func newBalancer(t *testing.T, h *behind, plain bool) *balancer {
 	return b
 }
 
-// before is a Link to the hub at an address.
-func before(h *behind, address string, balancers ...*x509.Certificate) *Link {
+// newLinkBefore is a Link to the hub at an address.
+func newLinkBefore(h *behind, address string, balancers ...*x509.Certificate) *Link {
 	var pool []byte
 	for _, c := range balancers {
 		pool = append(pool, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
 	}
 	l := &Link{o: Options{Name: "tokyo", CAHash: h.caHash, BalancerCA: pool, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	l.hubs, l.ways, l.id = []string{address}, map[string]*way{}, &identity{key: key}
+	l.hubs, l.ways, l.id = []string{address}, map[string]*route{}, &identity{key: key}
 	return l
 }
 
@@ -154,7 +154,7 @@ func TestAHubBehindALoadBalancer(t *testing.T) {
 		{what: "none", says: "this is the hub"},
 		{what: "one with TLS", at: secure.Listener.Addr(), trusts: secure.Certificate(), says: "this is the hub", socket: 1},
 		{what: "one without", at: plain.Listener.Addr(), says: "this is the hub", socket: 1},
-		{what: "one that nobody vouches for", at: secure.Listener.Addr(), says: "nor is the hub reached by WebSocket at wss:"},
+		{what: "one without a trusted certificate", at: secure.Listener.Addr(), says: "nor is the hub reached by WebSocket at wss:"},
 		{what: "one that passes nothing on", at: broken.Listener.Addr(), trusts: secure.Certificate(), answers: 404, says: "does it pass " + websocket.Path + " on to the hub"},
 		{what: "one whose hub is away", at: broken.Listener.Addr(), trusts: secure.Certificate(), answers: 502, says: "the answer is 502 Bad Gateway: does it reach the hub?"},
 	} {
@@ -167,12 +167,12 @@ func TestAHubBehindALoadBalancer(t *testing.T) {
 		if c.trusts != nil {
 			trusted = append(trusted, c.trusts)
 		}
-		l := before(h, address, trusted...)
-		_, err := l.ask(t.Context())
+		l := newLinkBefore(h, address, trusted...)
+		_, err := l.requestJoin(t.Context())
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, wanted %q", c.what, err, c.says)
 		}
-		if c.answers == 502 && untrusted(err) {
+		if c.answers == 502 && isTrustError(err) {
 			t.Errorf("%s: the hub is taken for one that is not trusted: %v", c.what, err)
 		}
 		if got := testutil.ToFloat64(l.o.Metrics.websocket); got != c.socket {
@@ -185,11 +185,11 @@ func TestAHubBehindALoadBalancer(t *testing.T) {
 func TestWhatWorkedIsRemembered(t *testing.T) {
 	h := newBehind(t)
 	b := newBalancer(t, h, false)
-	l := before(h, b.Listener.Addr().String(), b.Certificate())
+	l := newLinkBefore(h, b.Listener.Addr().String(), b.Certificate())
 	dials := func(what string, want int64) {
 		t.Helper()
 		was := b.handshakes.Load()
-		if _, err := l.ask(t.Context()); status.Code(err) != codes.AlreadyExists {
+		if _, err := l.requestJoin(t.Context()); status.Code(err) != codes.AlreadyExists {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if got := b.handshakes.Load() - was; got != want {
@@ -198,26 +198,26 @@ func TestWhatWorkedIsRemembered(t *testing.T) {
 	}
 	dials("the first time", 2)
 	dials("the second time", 1)
-	l.way().met = time.Now().Add(-directEvery)
+	l.currentRoute().met = time.Now().Add(-directEvery)
 	dials("after a while", 2)
 	dials("again", 1)
 	b.answers.Store(502)
-	if _, err := l.ask(t.Context()); status.Code(err) != codes.Unavailable {
+	if _, err := l.requestJoin(t.Context()); status.Code(err) != codes.Unavailable {
 		t.Fatal(err)
 	}
 	b.answers.Store(0)
 	dials("after the hub was away", 1)
 	b.answers.Store(404)
-	if _, err := l.ask(t.Context()); status.Code(err) != codes.Unavailable {
+	if _, err := l.requestJoin(t.Context()); status.Code(err) != codes.Unavailable {
 		t.Fatal(err)
 	}
 	b.answers.Store(0)
 	dials("after the balancer has changed", 2)
 	// The balancer makes way for one that knows nothing of HTTP.
-	l.way().forget()
+	l.currentRoute().forgetWebSocket()
 	l.hubs[0] = h.address
-	l.ways[h.address] = &way{hub: h.address, socket: true, met: time.Now().Add(-directEvery), roots: l.between, metrics: l.o.Metrics, log: l.o.Log}
-	if _, err := l.ask(t.Context()); status.Code(err) != codes.AlreadyExists || l.way().socket {
+	l.ways[h.address] = &route{hub: h.address, socket: true, met: time.Now().Add(-directEvery), roots: l.intermediaryRoots, metrics: l.o.Metrics, log: l.o.Log}
+	if _, err := l.requestJoin(t.Context()); status.Code(err) != codes.AlreadyExists || l.currentRoute().socket {
 		t.Errorf("directly again: %v", err)
 	}
 }
@@ -228,8 +228,8 @@ func TestABalancerWithTheHubsCertificate(t *testing.T) {
 		`rpc error: code = Unavailable desc = unexpected HTTP status code received from server: 502 (Bad Gateway)`: true,
 		"rpc error: code = Unavailable desc = the hub stops":                                                       false,
 	} {
-		w := &way{}
-		w.heard(&refusedError{message: text})
+		w := &route{}
+		w.recordCallError(&refusedError{message: text})
 		if w.socket != want {
 			t.Errorf("%s: %v", text, w.socket)
 		}

@@ -15,10 +15,10 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// forged pods claim the ReplicaSet of a placed Deployment for their controller: by its UID,
+// createForgedPod pods claim the ReplicaSet of a placed Deployment for their controller: by its UID,
 // with something else about it that is not so. They stay, whatever garbage collection thinks
 // of their owners.
-func (w *world) forged(namespace, name string, owner metav1.OwnerReference) {
+func (w *world) createForgedPod(namespace, name string, owner metav1.OwnerReference) {
 	w.t.Helper()
 	owner.Controller = ptr.To(true)
 	_, err := w.kube.CoreV1().Pods(namespace).Create(w.t.Context(), &corev1.Pod{
@@ -30,8 +30,8 @@ func (w *world) forged(namespace, name string, owner metav1.OwnerReference) {
 	}
 }
 
-// touch a pod, so that a watch may tell of it.
-func (w *world) touch(namespace, name string) {
+// touchPod a pod, so that a watch may tell of it.
+func (w *world) touchPod(namespace, name string) {
 	w.t.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`)
 	if _, err := w.kube.CoreV1().Pods(namespace).Patch(w.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -39,13 +39,12 @@ func (w *world) touch(namespace, name string) {
 	}
 }
 
-// TestAUIDAloneOwnsNothing: whoever may write pods, or Events, somewhere in the member can
-// put any UID into them.
+// TestAUIDAloneOwnsNothing: a writer of pods or Events in the member can put any UID into them.
 func TestAUIDAloneOwnsNothing(t *testing.T) {
 	w := newWorld(t, "live-forged-a")
-	key, uid := w.deployment("web")
+	key, uid := w.createDeployment("web")
 	w.book.set(key, uid)
-	web := namesOf(w.running("web", 2))
+	web := namesOf(w.waitForPods("web", 2))
 	pods, err := w.kube.CoreV1().Pods(w.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +75,7 @@ func TestAUIDAloneOwnsNothing(t *testing.T) {
 		{other, "of-the-deployment", deployment},
 	}
 	for _, f := range forged {
-		w.forged(f.namespace, f.name, f.owner)
+		w.createForgedPod(f.namespace, f.name, f.owner)
 	}
 	// An Event names what it is about, as its writer likes.
 	_, err = w.kube.CoreV1().Events(other).Create(t.Context(), &corev1.Event{
@@ -92,19 +91,19 @@ func TestAUIDAloneOwnsNothing(t *testing.T) {
 		t.Errorf("pods of all namespaces: %v, wanted %v", got, web)
 	}
 	if got, _ := w.list("/api/v1/events"); slices.Contains(got, "forged") {
-		t.Errorf("an Event that is about nothing is told of: %v", got)
+		t.Errorf("an Event about nothing is visible: %v", got)
 	}
 	for _, f := range forged {
-		if code, _, body := w.ask(http.MethodGet, "/api/v1/namespaces/"+f.namespace+"/pods/"+f.name); code != http.StatusNotFound {
+		if code, _, body := w.sendRequest(http.MethodGet, "/api/v1/namespaces/"+f.namespace+"/pods/"+f.name); code != http.StatusNotFound {
 			t.Errorf("%s: %d %s", f.name, code, body)
 		}
 	}
 
-	next := w.events("/api/v1/pods", version)
+	next := w.watchEvents("/api/v1/pods", version)
 	for _, f := range forged {
-		w.touch(f.namespace, f.name)
+		w.touchPod(f.namespace, f.name)
 	}
-	w.touch(w.ns, web[0])
+	w.touchPod(w.ns, web[0])
 	for {
 		event, m, err := next()
 		switch {
@@ -112,7 +111,7 @@ func TestAUIDAloneOwnsNothing(t *testing.T) {
 			t.Fatal(err)
 		case event == watch.Bookmark:
 		case !strings.HasPrefix(m.GetName(), "web-"):
-			t.Errorf("%s of %s is told", event, m.GetName())
+			t.Errorf("%s of %s is visible", event, m.GetName())
 		case m.GetAnnotations()["touched"] != "":
 			return
 		}

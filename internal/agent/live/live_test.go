@@ -42,14 +42,14 @@ type book struct {
 	uid map[atoll.ItemKey]string
 }
 
-func (b *book) Applied(key atoll.ItemKey) (string, bool) {
+func (b *book) AppliedUID(key atoll.ItemKey) (string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	uid, ok := b.uid[key]
 	return uid, ok
 }
 
-func (b *book) Namespaces() (out []string) {
+func (b *book) RecordedNamespaces() (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key := range b.uid {
@@ -77,8 +77,8 @@ type world struct {
 
 func newWorld(t *testing.T, ns string) *world {
 	t.Helper()
-	agenttest.Need(t)
-	config := agenttest.Config()
+	agenttest.SkipIfShort(t)
+	config := agenttest.MemberConfig()
 	config.QPS = -1
 	w := &world{t: t, ns: ns, book: &book{uid: map[atoll.ItemKey]string{}}}
 	var err error
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, ns string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Discover(t.Context()); err != nil {
+	if _, err := client.DiscoverAPIs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	transport, err := rest.TransportFor(config)
@@ -108,8 +108,8 @@ func newWorld(t *testing.T, ns string) *world {
 	return w
 }
 
-// deployment that runs two pods, and how it is recorded.
-func (w *world) deployment(name string) (atoll.ItemKey, string) {
+// createDeployment that runs two pods, and how it is recorded.
+func (w *world) createDeployment(name string) (atoll.ItemKey, string) {
 	w.t.Helper()
 	app := map[string]string{"app": name}
 	d, err := w.kube.AppsV1().Deployments(w.ns).Create(w.t.Context(), &appsv1.Deployment{
@@ -125,8 +125,8 @@ func (w *world) deployment(name string) (atoll.ItemKey, string) {
 	return atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: w.ns, Name: name}, string(d.UID)
 }
 
-// running waits for that many pods of a deployment.
-func (w *world) running(name string, want int) []corev1.Pod {
+// waitForPods waits for that many pods of a deployment.
+func (w *world) waitForPods(name string, want int) []corev1.Pod {
 	w.t.Helper()
 	var pods []corev1.Pod
 	for end := time.Now().Add(time.Minute); ; {
@@ -144,8 +144,8 @@ func (w *world) running(name string, want int) []corev1.Pod {
 	}
 }
 
-// gone waits until a Deployment is.
-func (w *world) gone(name string) {
+// waitForAbsence waits until a Deployment is.
+func (w *world) waitForAbsence(name string) {
 	w.t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
 		_, err := w.kube.AppsV1().Deployments(w.ns).Get(w.t.Context(), name, metav1.GetOptions{})
@@ -160,7 +160,7 @@ func (w *world) gone(name string) {
 	}
 }
 
-func (w *world) ask(method, path string) (int, http.Header, []byte) {
+func (w *world) sendRequest(method, path string) (int, http.Header, []byte) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+path, nil)
 	if err != nil {
@@ -178,10 +178,10 @@ func (w *world) ask(method, path string) (int, http.Header, []byte) {
 	return answer.StatusCode, answer.Header, body
 }
 
-// list gives the names, sorted, and the version.
+// list returns the names, sorted, and the version.
 func (w *world) list(path string) (names []string, version string) {
 	w.t.Helper()
-	code, _, body := w.ask(http.MethodGet, path)
+	code, _, body := w.sendRequest(http.MethodGet, path)
 	obj, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil || code != http.StatusOK {
 		w.t.Fatalf("%s: %d %v, %v", path, code, obj, err)
@@ -210,9 +210,9 @@ func namesOf(pods []corev1.Pod) (out []string) {
 
 func TestOnlyWhatIsPlacedIsTold(t *testing.T) {
 	w := newWorld(t, "live-lists")
-	w.book.set(w.deployment("web"))
-	w.deployment("other")
-	web, other := w.running("web", 2), w.running("other", 2)
+	w.book.set(w.createDeployment("web"))
+	w.createDeployment("other")
+	web, other := w.waitForPods("web", 2), w.waitForPods("other", 2)
 	at := "/api/v1/namespaces/" + w.ns
 	single := func(name string, owners ...metav1.OwnerReference) *corev1.Pod {
 		p, err := w.kube.CoreV1().Pods(w.ns).Create(t.Context(), &corev1.Pod{
@@ -229,10 +229,10 @@ func TestOnlyWhatIsPlacedIsTold(t *testing.T) {
 	single("alone")
 	w.book.set(atoll.ItemKey{Kind: "Pod", Namespace: w.ns, Name: "intended"}, "")
 	single("intended")
-	w.book.set(atoll.ItemKey{Kind: "Pod", Namespace: w.ns, Name: "made-anew"}, "of-an-older-one")
-	single("made-anew")
+	w.book.set(atoll.ItemKey{Kind: "Pod", Namespace: w.ns, Name: "created-again"}, "of-an-older-one")
+	single("created-again")
 	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: w.ns, Name: "web"}
-	uid, _ := w.book.Applied(key)
+	uid, _ := w.book.AppliedUID(key)
 	single("no-controller", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "another"})
 
 	for _, c := range []struct {
@@ -255,7 +255,7 @@ func TestOnlyWhatIsPlacedIsTold(t *testing.T) {
 	events, _ := w.list(at + "/events")
 	for _, name := range events {
 		if strings.HasPrefix(name, "other") || strings.HasPrefix(name, "alone") {
-			t.Errorf("an Event is told of: %s", name)
+			t.Errorf("an Event is visible: %s", name)
 		}
 	}
 	if !slices.ContainsFunc(events, func(n string) bool { return strings.HasPrefix(n, web[0].Name) }) ||
@@ -277,26 +277,26 @@ func TestOnlyWhatIsPlacedIsTold(t *testing.T) {
 		"/":                                      http.StatusNotFound,
 		at + "/pods?watch=true":                  http.StatusBadRequest,
 	} {
-		if code, _, body := w.ask(http.MethodGet, path); code != want {
+		if code, _, body := w.sendRequest(http.MethodGet, path); code != want {
 			t.Errorf("%s: %d %q, wanted %d", path, code, body, want)
 		}
 	}
-	if code, _, _ := w.ask(http.MethodDelete, at+"/pods/"+web[0].Name); code != http.StatusMethodNotAllowed {
+	if code, _, _ := w.sendRequest(http.MethodDelete, at+"/pods/"+web[0].Name); code != http.StatusMethodNotAllowed {
 		t.Errorf("a delete: %d", code)
 	}
 	// The API server asks a kubelet that is not there: what it says of that is handed on.
-	if code, _, body := w.ask(http.MethodGet, at+"/pods/"+web[0].Name+"/log?container=c"); code != http.StatusInternalServerError || !strings.Contains(string(body), "containerLogs") {
+	if code, _, body := w.sendRequest(http.MethodGet, at+"/pods/"+web[0].Name+"/log?container=c"); code != http.StatusInternalServerError || !strings.Contains(string(body), "containerLogs") {
 		t.Errorf("the log: %d %s", code, body)
 	}
 	w.book.set(key, "")
 	if got, _ := w.list(at + "/pods"); !slices.Equal(got, []string{"applied"}) {
-		t.Errorf("pods of what is only intended are told of: %v", got)
+		t.Errorf("pods of an intended object are visible: %v", got)
 	}
 	w.book.set(key, uid)
 }
 
-// events of a watch from a version on, until the test ends.
-func (w *world) events(path, version string) func() (watch.EventType, metav1.Object, error) {
+// watchEvents of a watch from a version on, until the test ends.
+func (w *world) watchEvents(path, version string) func() (watch.EventType, metav1.Object, error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	w.t.Cleanup(cancel)
@@ -327,7 +327,7 @@ func (w *world) events(path, version string) func() (watch.EventType, metav1.Obj
 	}
 }
 
-func (w *world) scale(name string, replicas int32) {
+func (w *world) scaleDeployment(name string, replicas int32) {
 	w.t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
 	if _, err := w.kube.AppsV1().Deployments(w.ns).Patch(w.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -337,15 +337,15 @@ func (w *world) scale(name string, replicas int32) {
 
 func TestWatchesTellOfWhatIsPlaced(t *testing.T) {
 	w := newWorld(t, "live-watches")
-	w.book.set(w.deployment("web"))
-	w.deployment("other")
-	w.running("web", 2)
-	w.running("other", 2)
+	w.book.set(w.createDeployment("web"))
+	w.createDeployment("other")
+	w.waitForPods("web", 2)
+	w.waitForPods("other", 2)
 	at := "/api/v1/namespaces/" + w.ns + "/pods"
 	_, version := w.list(at)
-	next := w.events(at, version)
-	w.scale("other", 3)
-	w.scale("web", 3)
+	next := w.watchEvents(at, version)
+	w.scaleDeployment("other", 3)
+	w.scaleDeployment("web", 3)
 	seen := map[string]watch.EventType{}
 	until := func(what string, done func() bool) {
 		t.Helper()
@@ -358,13 +358,13 @@ func TestWatchesTellOfWhatIsPlaced(t *testing.T) {
 				continue
 			}
 			if !strings.HasPrefix(m.GetName(), "web-") && !strings.HasPrefix(m.GetName(), "late-") {
-				t.Fatalf("%s: %s of %s is told", what, event, m.GetName())
+				t.Fatalf("%s: %s of %s is visible", what, event, m.GetName())
 			}
 			seen[m.GetName()] = event
 		}
 	}
 	until("a pod more", func() bool { return len(seen) == 1 })
-	w.scale("web", 0)
+	w.scaleDeployment("web", 0)
 	until("all go", func() bool {
 		gone := 0
 		for _, event := range seen {
@@ -374,14 +374,14 @@ func TestWatchesTellOfWhatIsPlaced(t *testing.T) {
 		}
 		return gone == 3
 	})
-	// What is recorded with its UID a moment after it runs is told of then.
-	key, uid := w.deployment("late")
+	// An object that is recorded with its UID a moment after it runs is visible from then on.
+	key, uid := w.createDeployment("late")
 	w.book.set(key, "")
-	w.running("late", 2)
+	w.waitForPods("late", 2)
 	w.book.set(key, uid)
 	until("what is recorded late", func() bool { return len(seen) == 5 })
-	// What is orphaned is no longer placed.
-	late := w.running("late", 2)
+	// An orphaned object is no longer placed.
+	late := w.waitForPods("late", 2)
 	w.book.mu.Lock()
 	delete(w.book.uid, key)
 	w.book.mu.Unlock()
@@ -394,26 +394,26 @@ func TestWatchesTellOfWhatIsPlaced(t *testing.T) {
 	until("what is orphaned", func() bool { return seen[late[0].Name] == watch.Deleted && seen[late[1].Name] == watch.Deleted })
 }
 
-// TestWhatWentWithItsOwners: while nobody watched. Of that, nobody knows whose it was.
+// TestWhatWentWithItsOwners: without a watch at that time. The owners of such objects are unknown.
 func TestWhatWentWithItsOwners(t *testing.T) {
 	w := newWorld(t, "live-gone")
-	w.book.set(w.deployment("web"))
-	w.running("web", 2)
+	w.book.set(w.createDeployment("web"))
+	w.waitForPods("web", 2)
 	at := "/api/v1/namespaces/" + w.ns + "/pods"
 	_, version := w.list(at)
 	if err := w.kube.AppsV1().Deployments(w.ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}); err != nil {
 		t.Fatal(err)
 	}
-	w.running("web", 0)
-	w.gone("web") // its owners go after it, and tell of it as long as they are there
-	next := w.events(at, version)
+	w.waitForPods("web", 0)
+	w.waitForAbsence("web") // its owners go after it, and tell of it as long as they are there
+	next := w.watchEvents(at, version)
 	for {
 		_, m, err := next()
 		if err == nil {
 			if strings.HasPrefix(m.GetName(), "web-") {
-				continue // it was still to be told whose it was
+				continue // its owner was still to be decided
 			}
-			t.Fatalf("told of %s", m.GetName())
+			t.Fatalf("reported %s", m.GetName())
 		}
 		if !strings.HasPrefix(err.Error(), "410 ") {
 			t.Errorf("the watch ended with %v", err)
@@ -422,20 +422,20 @@ func TestWhatWentWithItsOwners(t *testing.T) {
 	}
 }
 
-// TestWhatGetsAnotherOwnerIsToldOf: a Deployment that is deleted without what it runs, and
-// made anew, takes that up again.
+// TestWhatGetsAnotherOwnerIsToldOf: a Deployment that is deleted without its pods, and created
+// again, adopts them.
 func TestWhatGetsAnotherOwnerIsToldOf(t *testing.T) {
 	w := newWorld(t, "live-adopted")
-	w.book.set(w.deployment("web"))
-	pods := w.running("web", 2)
+	w.book.set(w.createDeployment("web"))
+	pods := w.waitForPods("web", 2)
 	at := "/api/v1/namespaces/" + w.ns + "/pods"
 	_, version := w.list(at)
-	next := w.events(at, version)
+	next := w.watchEvents(at, version)
 	if err := w.kube.AppsV1().Deployments(w.ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
-	w.gone("web")
-	key, uid := w.deployment("web")
+	w.waitForAbsence("web")
+	key, uid := w.createDeployment("web")
 	for end := time.Now().Add(time.Minute); ; {
 		set, err := w.kube.AppsV1().ReplicaSets(w.ns).Get(t.Context(), pods[0].OwnerReferences[0].Name, metav1.GetOptions{})
 		if c := metav1.GetControllerOf(set); err == nil && c != nil && string(c.UID) == uid {
@@ -446,7 +446,7 @@ func TestWhatGetsAnotherOwnerIsToldOf(t *testing.T) {
 		}
 	}
 	w.book.set(key, uid)
-	w.touch(w.ns, pods[0].Name)
+	w.touchPod(w.ns, pods[0].Name)
 	for {
 		event, m, err := next()
 		if err != nil || event == watch.Deleted {

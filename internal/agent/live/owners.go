@@ -17,18 +17,18 @@ import (
 
 // Records tell what Atoll applied in the member.
 type Records interface {
-	// Applied gives the UID of the object that is recorded under a key, empty while it is
+	// AppliedUID gives the UID of the object that is recorded under a key, empty while it is
 	// not known; false where none is.
-	Applied(key atoll.ItemKey) (uid string, ok bool)
-	// Namespaces in which something is recorded, in no order.
-	Namespaces() []string
+	AppliedUID(key atoll.ItemKey) (uid string, ok bool)
+	// RecordedNamespaces in which something is recorded, in no order.
+	RecordedNamespaces() []string
 }
 
 // whose an object is.
 type whose int
 
 const (
-	foreign whose = iota // nobody placed it
+	foreign whose = iota // not placed
 	placed
 	pending // its owner is recorded, but not yet, or not any more, with this UID
 	lost    // its owner is gone, and so is what would tell
@@ -50,21 +50,21 @@ type ref struct {
 	uid             types.UID
 }
 
-func (r ref) key() atoll.ItemKey {
+func (r ref) itemKey() atoll.ItemKey {
 	return atoll.ItemKey{Group: r.gvk.Group, Kind: r.gvk.Kind, Namespace: r.namespace, Name: r.name}
 }
 
-// identity of an object. Whoever can write in the member can name any UID as that of an
-// owner, or of what an Event is about: it counts with the kind, namespace and name alone.
+// identity of an object. A writer in the member can name any UID as an owner's, or an Event's
+// object: it counts with kind, namespace and name.
 type identity struct {
 	key atoll.ItemKey
 	uid types.UID
 }
 
-func (r ref) identity() identity { return identity{r.key(), r.uid} }
+func (r ref) toIdentity() identity { return identity{r.itemKey(), r.uid} }
 
-// controller of an object, nil where it has none.
-func controller(m metav1.Object) *ref {
+// controllerRef returns the controller of an object, nil where it has none.
+func controllerRef(m metav1.Object) *ref {
 	c := metav1.GetControllerOfNoCopy(m)
 	if c == nil {
 		return nil
@@ -96,22 +96,22 @@ func newOwners(c *member.Client, r Records) *owners {
 	return &owners{client: c, records: r, above: map[identity]*ref{}, whole: map[kindIn]bool{}}
 }
 
-// of an object: whose it is.
-func (o *owners) of(ctx context.Context, gvk schema.GroupVersionKind, m metav1.Object) (whose, error) {
+// ownershipOf returns the ownership of an object: whose it is.
+func (o *owners) ownershipOf(ctx context.Context, gvk schema.GroupVersionKind, m metav1.Object) (whose, error) {
 	at, known := start(gvk, m)
 	if known {
-		o.above[at.identity()] = controller(m)
+		o.above[at.toIdentity()] = controllerRef(m)
 	}
-	return o.follow(ctx, at)
+	return o.followControllers(ctx, at)
 }
 
-// follow the chain from an object on.
-func (o *owners) follow(ctx context.Context, at ref) (whose, error) {
+// followControllers follows the chain from an object on.
+func (o *owners) followControllers(ctx context.Context, at ref) (whose, error) {
 	for range deepest {
-		if w := o.recorded(at); w != foreign {
+		if w := o.recordedOwnership(at); w != foreign {
 			return w, nil
 		}
-		up, read := o.above[at.identity()]
+		up, read := o.above[at.toIdentity()]
 		if !read {
 			var err error
 			if up, err = o.read(ctx, at); err != nil {
@@ -129,13 +129,13 @@ func (o *owners) follow(ctx context.Context, at ref) (whose, error) {
 	return foreign, nil
 }
 
-// recorded tells whether Atoll applied that very object.
-func (o *owners) recorded(at ref) whose {
-	key := at.key()
-	uid, ok := o.records.Applied(key)
+// recordedOwnership reports whether Atoll applied exactly that object.
+func (o *owners) recordedOwnership(at ref) whose {
+	key := at.itemKey()
+	uid, ok := o.records.AppliedUID(key)
 	if !ok && key.Namespace != "" { // an owner may be in no namespace
 		key.Namespace = ""
-		uid, ok = o.records.Applied(key)
+		uid, ok = o.records.AppliedUID(key)
 	}
 	switch {
 	case !ok || at.uid == "":
@@ -146,12 +146,12 @@ func (o *owners) recorded(at ref) whose {
 	return pending
 }
 
-// forget who controls an object, and what controls it.
-func (o *owners) forget(gvk schema.GroupVersionKind, m metav1.Object) {
+// forgetObject removes an object's controller, and the objects that it controls.
+func (o *owners) forgetObject(gvk schema.GroupVersionKind, m metav1.Object) {
 	at, _ := start(gvk, m)
 	for range deepest {
-		up := o.above[at.identity()]
-		delete(o.above, at.identity())
+		up := o.above[at.toIdentity()]
+		delete(o.above, at.toIdentity())
 		if up == nil {
 			return
 		}
@@ -161,10 +161,10 @@ func (o *owners) forget(gvk schema.GroupVersionKind, m metav1.Object) {
 
 var errGone = apierrors.NewNotFound(schema.GroupResource{}, "")
 
-// read who controls an object; NotFound where it is gone, nil where the member does not
-// say more of its kind.
+// read returns an object's controller: NotFound where the object is gone, nil where the member
+// serves no such kind.
 func (o *owners) read(ctx context.Context, at ref) (*ref, error) {
-	res, ok := o.client.APIs().Lookup(at.gvk)
+	res, ok := o.client.APIs().LookupKind(at.gvk)
 	if !ok || at.uid == "" {
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func (o *owners) read(ctx context.Context, at ref) (*ref, error) {
 	if !res.Namespaced {
 		namespace = ""
 	}
-	m, err := o.client.Meta(ctx, res, namespace, at.name)
+	m, err := o.client.GetMetadata(ctx, res, namespace, at.name)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, nil
@@ -184,22 +184,22 @@ func (o *owners) read(ctx context.Context, at ref) (*ref, error) {
 	case m.UID != at.uid:
 		return nil, errGone
 	}
-	o.above[at.identity()] = controller(m)
-	return o.above[at.identity()], nil
+	o.above[at.toIdentity()] = controllerRef(m)
+	return o.above[at.toIdentity()], nil
 }
 
-// prepare to be asked for objects of a list: owners of which many are not known are read
+// prefetchOwners prepares the answers to be asked for objects of a list: owners of which many are not known are read
 // together.
-func (o *owners) prepare(ctx context.Context, gvk schema.GroupVersionKind, objects []metav1.Object) error {
+func (o *owners) prefetchOwners(ctx context.Context, gvk schema.GroupVersionKind, objects []metav1.Object) error {
 	for range deepest {
 		missing := map[kindIn]map[identity]bool{}
 		for _, m := range objects {
-			if at, ok := o.unknown(gvk, m); ok {
+			if at, ok := o.firstUnknownOwner(gvk, m); ok {
 				in := kindIn{at.gvk, at.namespace}
 				if missing[in] == nil {
 					missing[in] = map[identity]bool{}
 				}
-				missing[in][at.identity()] = true
+				missing[in][at.toIdentity()] = true
 			}
 		}
 		read := false
@@ -224,17 +224,17 @@ type kindIn struct {
 	namespace string
 }
 
-// unknown gives the first object of a chain of which must be read who controls it.
-func (o *owners) unknown(gvk schema.GroupVersionKind, m metav1.Object) (ref, bool) {
+// firstUnknownOwner returns the first object of a chain whose controller must be read.
+func (o *owners) firstUnknownOwner(gvk schema.GroupVersionKind, m metav1.Object) (ref, bool) {
 	at, known := start(gvk, m)
 	if known {
-		o.above[at.identity()] = controller(m)
+		o.above[at.toIdentity()] = controllerRef(m)
 	}
 	for range deepest {
-		if at.uid == "" || o.recorded(at) != foreign {
+		if at.uid == "" || o.recordedOwnership(at) != foreign {
 			return ref{}, false
 		}
-		up, read := o.above[at.identity()]
+		up, read := o.above[at.toIdentity()]
 		if !read {
 			return at, true
 		}
@@ -246,15 +246,16 @@ func (o *owners) unknown(gvk schema.GroupVersionKind, m metav1.Object) (ref, boo
 	return ref{}, false
 }
 
-// readAll controllers of a kind in a namespace; false where that told nothing new.
+// readAll reads all controllers of a kind in a namespace. It returns false where that added
+// nothing.
 func (o *owners) readAll(ctx context.Context, in kindIn) (bool, error) {
-	res, ok := o.client.APIs().Lookup(in.gvk)
+	res, ok := o.client.APIs().LookupKind(in.gvk)
 	if !ok || !res.Namespaced || !res.Listable {
 		return false, nil
 	}
 	before := len(o.above)
-	err := o.metadata(ctx, res, in.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
-		o.above[ref{in.gvk, m.Namespace, m.Name, m.UID}.identity()] = controller(m)
+	err := o.forEachMetadata(ctx, res, in.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
+		o.above[ref{in.gvk, m.Namespace, m.Name, m.UID}.toIdentity()] = controllerRef(m)
 	})
 	if apierrors.IsForbidden(err) {
 		return false, nil
@@ -263,11 +264,11 @@ func (o *owners) readAll(ctx context.Context, in kindIn) (bool, error) {
 	return len(o.above) > before, err
 }
 
-// metadata of the objects of a resource, page by page.
-func (o *owners) metadata(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions, each func(*metav1.PartialObjectMetadata)) error {
+// forEachMetadata visits the metadata of the objects of a resource, page by page.
+func (o *owners) forEachMetadata(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions, each func(*metav1.PartialObjectMetadata)) error {
 	options.Limit = pageSize
 	for {
-		page, err := o.page(ctx, res, namespace, options)
+		page, err := o.metadataPage(ctx, res, namespace, options)
 		if err != nil {
 			return err
 		}
@@ -283,10 +284,10 @@ func (o *owners) metadata(ctx context.Context, res member.Resource, namespace st
 // pageTimeout ends the reading of one page.
 const pageTimeout = 30 * time.Second
 
-func (o *owners) page(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (o *owners) metadataPage(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	list, err := o.client.Metadata().Resource(res.GroupVersionResource).Namespace(namespace).List(ctx, options)
+	list, err := o.client.MetadataClient().Resource(res.GroupVersionResource).Namespace(namespace).List(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("read the owners of what runs: %w", err)
 	}

@@ -49,7 +49,7 @@ type Server struct {
 	logs    http.Handler
 }
 
-// New gives a Server.
+// New returns a Server.
 func New(o Options) (*Server, error) {
 	target, _, err := rest.DefaultServerUrlFor(o.Config)
 	if err != nil {
@@ -64,11 +64,11 @@ func New(o Options) (*Server, error) {
 	s.logs = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { asAgent(r, target) },
 		Transport:     o.Transport,
-		FlushInterval: -1, // what comes is for somebody who waits for it
+		FlushInterval: -1, // a client waits for each piece
 		BufferPool:    tunnel.Buffers{},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil {
-				refuse(w, err)
+				writeAPIError(w, err)
 			}
 		},
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
@@ -101,7 +101,7 @@ type asked struct {
 
 var errUnknown = apierrors.NewNotFound(schema.GroupResource{}, "")
 
-// parse a request.
+// parse parses the request's path and query.
 func (s *Server) parse(r *http.Request) (a asked, err error) {
 	if r.Method != http.MethodGet {
 		return a, apierrors.NewMethodNotSupported(schema.GroupResource{}, r.Method)
@@ -126,16 +126,8 @@ func (s *Server) parse(r *http.Request) (a asked, err error) {
 		return a, errUnknown
 	}
 	a.client, a.core = s.clients[a.Group], s.clients[""]
-	switch {
-	case len(rest) == 1:
-	case a.namespace == "" || !plainName(rest[1]):
-		return a, errUnknown
-	case len(rest) == 2:
-		a.name = rest[1]
-	case len(rest) == 3 && a.resource == "pods" && rest[2] == "log":
-		a.name, a.log = rest[1], true
-	default:
-		return a, errUnknown
+	if err := a.parseName(rest[1:]); err != nil {
+		return a, err
 	}
 	if !a.log {
 		if err := params.DecodeParameters(r.URL.Query(), schema.GroupVersion{Version: "v1"}, &a.options); err != nil {
@@ -145,7 +137,7 @@ func (s *Server) parse(r *http.Request) (a asked, err error) {
 	return a, nil
 }
 
-// plainName tells of a name that is one part of a path, and stays it.
+// plainName reports whether a name is one path segment that no decoding changes.
 func plainName(name string) bool { return name != "" && name != "." && name != ".." }
 
 // ServeHTTP answers the hub.
@@ -154,7 +146,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		switch {
 		case a.Group == metricsv1.GroupName:
-			err = s.usage(w, r, a)
+			err = s.serveUsage(w, r, a)
 		case a.log:
 			err = s.log(w, r, a)
 		case a.name != "":
@@ -166,12 +158,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil && r.Context().Err() == nil {
-		refuse(w, err)
+		writeAPIError(w, err)
 	}
 }
 
-// placed gives an object, if it is.
-func (s *Server) placed(ctx context.Context, a asked) (runtime.Object, error) {
+// getPlaced returns an object if it is placed.
+func (s *Server) getPlaced(ctx context.Context, a asked) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	obj, err := a.client.Get().Namespace(a.namespace).Resource(a.resource).Name(a.name).Do(ctx).Get()
@@ -182,7 +174,7 @@ func (s *Server) placed(ctx context.Context, a asked) (runtime.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a %s: %w", a.Kind, err)
 	}
-	w, err := newOwners(s.o.Client, s.o.Records).of(ctx, a.GroupVersionKind, m)
+	w, err := newOwners(s.o.Client, s.o.Records).ownershipOf(ctx, a.GroupVersionKind, m)
 	if err != nil {
 		return nil, err
 	}
@@ -193,23 +185,23 @@ func (s *Server) placed(ctx context.Context, a asked) (runtime.Object, error) {
 }
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request, a asked) error {
-	obj, err := s.placed(r.Context(), a)
+	obj, err := s.getPlaced(r.Context(), a)
 	if err != nil {
 		return err
 	}
 	return write(w, a.GroupVersion(), obj)
 }
 
-// log of a pod.
+// log serves the log of a pod.
 func (s *Server) log(w http.ResponseWriter, r *http.Request, a asked) error {
-	if _, err := s.placed(r.Context(), a); err != nil {
+	if _, err := s.getPlaced(r.Context(), a); err != nil {
 		return err
 	}
 	s.logs.ServeHTTP(w, r)
 	return nil
 }
 
-// list what is placed.
+// list serves a list of what is placed.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, a asked) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -224,37 +216,59 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, a asked) error {
 	return write(w, a.GroupVersion(), list)
 }
 
-// read a list, with the version of its first page.
+// parseName parses the path behind the resource: nothing for a list, an object's name, or a log's.
+func (a *asked) parseName(rest []string) error {
+	switch {
+	case len(rest) == 0:
+		return nil
+	case a.namespace == "" || !plainName(rest[0]):
+		return errUnknown
+	case len(rest) == 1:
+		a.name = rest[0]
+		return nil
+	case len(rest) == 2 && a.resource == "pods" && rest[1] == "log":
+		a.name, a.log = rest[0], true
+		return nil
+	}
+	return errUnknown
+}
+
+// listScopes returns the namespaces to list, the empty one for all. versionOnly: no object is
+// placed, and a list of one gives the version.
+func (s *Server) listScopes(a asked) (scopes []string, versionOnly bool) {
+	if a.namespace != "" {
+		return []string{a.namespace}, false
+	}
+	scopes = s.o.Records.RecordedNamespaces()
+	if n := len(scopes); n == 0 || n > fewNamespaces {
+		return []string{""}, n == 0
+	}
+	return scopes, false
+}
+
+// read reads a list, with the version of its first page.
 func (s *Server) read(ctx context.Context, a asked) (runtime.Object, error) {
-	scopes, pages := []string{a.namespace}, -1
-	if a.namespace == "" {
-		if scopes = s.o.Records.Namespaces(); len(scopes) > fewNamespaces {
-			scopes = []string{""}
-		}
-	}
-	if len(scopes) == 0 {
-		scopes, pages = []string{""}, 1 // for the version alone
-	}
+	scopes, versionOnly := s.listScopes(a)
 	who := newOwners(s.o.Client, s.o.Records)
 	var found []runtime.Object
 	version := ""
 	for _, scope := range scopes {
 		options := metav1.ListOptions{LabelSelector: a.options.LabelSelector, FieldSelector: a.options.FieldSelector, Limit: pageSize}
-		if pages == 1 {
+		if versionOnly {
 			options.Limit = 1
 		}
 		for {
-			page, of, err := s.page(ctx, a, scope, options)
+			page, of, err := s.listPage(ctx, a, scope, options)
 			if err != nil {
 				return nil, err
 			}
 			if version == "" {
 				version = of.GetResourceVersion()
 			}
-			if found, err = s.sift(ctx, a, who, page, found); err != nil {
+			if found, err = s.appendPlaced(ctx, a, who, page, found); err != nil {
 				return nil, err
 			}
-			if options.Continue = of.GetContinue(); options.Continue == "" || pages == 1 {
+			if options.Continue = of.GetContinue(); options.Continue == "" || versionOnly {
 				break
 			}
 		}
@@ -271,8 +285,8 @@ func (s *Server) read(ctx context.Context, a asked) (runtime.Object, error) {
 	return out, nil
 }
 
-// page of a list.
-func (s *Server) page(ctx context.Context, a asked, namespace string, options metav1.ListOptions) (runtime.Object, metav1.ListInterface, error) {
+// listPage returns a page of a list.
+func (s *Server) listPage(ctx context.Context, a asked, namespace string, options metav1.ListOptions) (runtime.Object, metav1.ListInterface, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	list := a.list()
@@ -284,8 +298,8 @@ func (s *Server) page(ctx context.Context, a asked, namespace string, options me
 	return list, of, err
 }
 
-// sift what is placed out of a page, and add it to found.
-func (s *Server) sift(ctx context.Context, a asked, who *owners, page runtime.Object, found []runtime.Object) ([]runtime.Object, error) {
+// appendPlaced appends the placed objects of a page to found.
+func (s *Server) appendPlaced(ctx context.Context, a asked, who *owners, page runtime.Object, found []runtime.Object) ([]runtime.Object, error) {
 	objects, err := meta.ExtractList(page)
 	if err != nil {
 		return nil, fmt.Errorf("read a list of %s: %w", a.resource, err)
@@ -296,11 +310,11 @@ func (s *Server) sift(ctx context.Context, a asked, who *owners, page runtime.Ob
 			return nil, fmt.Errorf("read a list of %s: %w", a.resource, err)
 		}
 	}
-	if err := who.prepare(ctx, a.GroupVersionKind, metas); err != nil {
+	if err := who.prefetchOwners(ctx, a.GroupVersionKind, metas); err != nil {
 		return nil, err
 	}
 	for i, m := range metas {
-		w, err := who.of(ctx, a.GroupVersionKind, m)
+		w, err := who.ownershipOf(ctx, a.GroupVersionKind, m)
 		if err != nil {
 			return nil, err
 		}

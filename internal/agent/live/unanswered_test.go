@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// TestAMetricsServerThatDoesNotAnswer is told from none, and where to look is said.
+// TestAMetricsServerThatDoesNotAnswer: it is distinguished from a missing one, and the error says
+// where to look.
 func TestAMetricsServerThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t, "unanswered")
 	for _, what := range []string{"nodes", "pods"} {
-		if code, _, body := w.ask(http.MethodGet, "/apis/metrics.k8s.io/v1beta1/"+what); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "it has no metrics-server") {
+		if code, _, body := w.sendRequest(http.MethodGet, "/apis/metrics.k8s.io/v1beta1/"+what); code != http.StatusServiceUnavailable || !strings.Contains(string(body), "it has no metrics-server") {
 			t.Fatalf("without one, %s are %d: %s", what, code, body)
 		}
 	}
@@ -30,7 +31,7 @@ func TestAMetricsServerThatDoesNotAnswer(t *testing.T) {
 	})
 	for _, what := range []string{"nodes", "pods"} {
 		for end := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
-			code, _, body := w.ask(http.MethodGet, "/apis/metrics.k8s.io/v1beta1/"+what)
+			code, _, body := w.sendRequest(http.MethodGet, "/apis/metrics.k8s.io/v1beta1/"+what)
 			if code == http.StatusServiceUnavailable && strings.Contains(string(body), "does not answer; it says why in the APIService v1beta1.metrics.k8s.io") {
 				break
 			}

@@ -16,9 +16,9 @@ import (
 	"atoll.dev/atoll/internal/agent/member"
 )
 
-// usage answers for what metrics-server measures: of nodes as one sum, whose name is empty,
+// serveUsage answers for what metrics-server measures: of nodes as one sum, whose name is empty,
 // so that however many there are, one is carried; of pods those that are placed.
-func (s *Server) usage(w http.ResponseWriter, r *http.Request, a asked) error {
+func (s *Server) serveUsage(w http.ResponseWriter, r *http.Request, a asked) error {
 	if a.options.Watch || a.log || a.resource == "nodes" && (a.name != "" || a.namespace != "") {
 		return errUnknown
 	}
@@ -27,7 +27,7 @@ func (s *Server) usage(w http.ResponseWriter, r *http.Request, a asked) error {
 	case <-r.Context().Done():
 		return nil
 	}
-	obj, err := s.measure(r.Context(), a)
+	obj, err := s.measureUsage(r.Context(), a)
 	<-s.slots
 	if err != nil {
 		return err
@@ -35,27 +35,27 @@ func (s *Server) usage(w http.ResponseWriter, r *http.Request, a asked) error {
 	return write(w, a.GroupVersion(), obj)
 }
 
-func (s *Server) measure(ctx context.Context, a asked) (runtime.Object, error) {
+func (s *Server) measureUsage(ctx context.Context, a asked) (runtime.Object, error) {
 	switch {
 	case a.resource == "nodes":
 		var all metricsv1.NodeMetricsList
-		if err := s.metrics(ctx, a, metav1.ListOptions{}, &all); err != nil {
+		if err := s.getMemberMetrics(ctx, a, metav1.ListOptions{}, &all); err != nil {
 			return nil, err
 		}
-		return &metricsv1.NodeMetricsList{Items: sum(all.Items)}, nil
+		return &metricsv1.NodeMetricsList{Items: sumNodeMetrics(all.Items)}, nil
 	case a.name != "":
-		if _, err := s.placed(ctx, a.pods()); err != nil {
+		if _, err := s.getPlaced(ctx, a.podRequest()); err != nil {
 			return nil, err
 		}
 		var one metricsv1.PodMetrics
-		return &one, s.metrics(ctx, a, metav1.ListOptions{}, &one)
+		return &one, s.getMemberMetrics(ctx, a, metav1.ListOptions{}, &one)
 	}
-	pods, err := s.read(ctx, a.pods())
+	pods, err := s.read(ctx, a.podRequest())
 	if err != nil {
 		return nil, err
 	}
 	var all metricsv1.PodMetricsList
-	if err := s.metrics(ctx, a, metav1.ListOptions{LabelSelector: a.options.LabelSelector}, &all); err != nil {
+	if err := s.getMemberMetrics(ctx, a, metav1.ListOptions{LabelSelector: a.options.LabelSelector}, &all); err != nil {
 		return nil, err
 	}
 	placed := map[types.NamespacedName]bool{}
@@ -78,15 +78,15 @@ func (s *Server) measure(ctx context.Context, a asked) (runtime.Object, error) {
 	return out, nil
 }
 
-// pods that metrics of pods are asked for of.
-func (a asked) pods() asked {
+// podRequest returns the pods that metrics of pods are asked for of.
+func (a asked) podRequest() asked {
 	a.kind = kinds[[2]string{"/api/v1", "pods"}]
 	a.client = a.core
 	return a
 }
 
-// metrics that the member serves.
-func (s *Server) metrics(ctx context.Context, a asked, options metav1.ListOptions, into runtime.Object) error {
+// getMemberMetrics reads the metrics that the member serves.
+func (s *Server) getMemberMetrics(ctx context.Context, a asked, options metav1.ListOptions, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	request := a.client.Get().NamespaceIfScoped(a.namespace, a.namespace != "").Resource(a.resource)
@@ -108,9 +108,9 @@ func (s *Server) metrics(ctx context.Context, a asked, options metav1.ListOption
 	return err
 }
 
-// sum of what nodes use, since the earliest of the times at which they were measured; none
+// sumNodeMetrics returns the sum of what nodes use, since the earliest of the times at which they were measured; none
 // of none.
-func sum(nodes []metricsv1.NodeMetrics) []metricsv1.NodeMetrics {
+func sumNodeMetrics(nodes []metricsv1.NodeMetrics) []metricsv1.NodeMetrics {
 	if len(nodes) == 0 {
 		return nil
 	}

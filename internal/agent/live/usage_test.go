@@ -32,7 +32,7 @@ func TestNodesAreCarriedAsOneSum(t *testing.T) {
 		for i := range before {
 			before[i] = *before[i].DeepCopy()
 		}
-		if got := sum(x.nodes); !equality.Semantic.DeepEqual(got, x.want) {
+		if got := sumNodeMetrics(x.nodes); !equality.Semantic.DeepEqual(got, x.want) {
 			t.Errorf("%s: %v, want %v", name, got, x.want)
 		}
 		if !equality.Semantic.DeepEqual(x.nodes, before) {

@@ -21,8 +21,8 @@ type watching struct {
 	a    asked
 	who  *owners
 	send func(watch.EventType, runtime.Object) error
-	// told are the objects that are there, and whether who asks has heard of them.
-	told map[types.UID]bool
+	// sent holds the existing objects, and whether the client has received them.
+	shownUIDs map[types.UID]bool
 	// waiting are those whose owner's record is not complete.
 	waiting map[types.UID]late
 }
@@ -33,20 +33,20 @@ type late struct {
 	until time.Time
 }
 
-// watch what is placed from a version on.
+// watch watches what is placed from a version on.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if a.options.ResourceVersion == "" || a.options.ResourceVersion == "0" {
 		return apierrors.NewBadRequest("a watch begins at a version, which a list has")
 	}
-	v := &watching{s: s, a: a, who: newOwners(s.o.Client, s.o.Records), told: map[types.UID]bool{}, waiting: map[types.UID]late{}}
+	v := &watching{s: s, a: a, who: newOwners(s.o.Client, s.o.Records), shownUIDs: map[types.UID]bool{}, waiting: map[types.UID]late{}}
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil
 	}
-	err := v.begin(ctx)
+	err := v.sendInitialOwnership(ctx)
 	<-s.slots
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
 		return err
 	}
 	defer source.Stop()
-	v.send = events(w, a.GroupVersion())
+	v.send = newEventWriter(w, a.GroupVersion())
 	if err := v.run(ctx, source); err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil {
 		s.o.Log.Debug("a watch of what is placed, for the hub, ended early", "resource", a.resource, "namespace", a.namespace, "err", err)
 		_ = v.send(watch.Error, statusOf(err)) // the only error is that the asker has gone
@@ -68,9 +68,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
 	return nil
 }
 
-// begin by telling of all that is there whose it is.
-func (v *watching) begin(ctx context.Context) error {
-	res, ok := v.s.o.Client.APIs().Lookup(v.a.GroupVersionKind)
+// sendInitialOwnership starts by telling of all that is there whose it is.
+func (v *watching) sendInitialOwnership(ctx context.Context) error {
+	res, ok := v.s.o.Client.APIs().LookupKind(v.a.GroupVersionKind)
 	if !ok {
 		return fmt.Errorf("the member does not serve %s", v.a.resource)
 	}
@@ -78,27 +78,27 @@ func (v *watching) begin(ctx context.Context) error {
 		return nil // what an Event is about, metadata does not tell; and that one is gone says nothing
 	}
 	var there []metav1.Object
-	err := v.who.metadata(ctx, res, v.a.namespace, metav1.ListOptions{LabelSelector: v.a.options.LabelSelector}, func(m *metav1.PartialObjectMetadata) {
+	err := v.who.forEachMetadata(ctx, res, v.a.namespace, metav1.ListOptions{LabelSelector: v.a.options.LabelSelector}, func(m *metav1.PartialObjectMetadata) {
 		there = append(there, &metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, OwnerReferences: m.OwnerReferences})
 	})
 	if err != nil {
 		return err
 	}
-	if err := v.who.prepare(ctx, v.a.GroupVersionKind, there); err != nil {
+	if err := v.who.prefetchOwners(ctx, v.a.GroupVersionKind, there); err != nil {
 		return err
 	}
 	for _, m := range there {
-		w, err := v.who.of(ctx, v.a.GroupVersionKind, m)
+		w, err := v.who.ownershipOf(ctx, v.a.GroupVersionKind, m)
 		if err != nil {
 			return err
 		}
-		v.told[m.GetUID()] = w == placed
+		v.shownUIDs[m.GetUID()] = w == placed
 	}
 	clear(v.who.whole) // what comes later was not among them
 	return nil
 }
 
-// run until the member's watch ends, or who asks has gone.
+// run works until the member's watch ends, or the client has gone.
 func (v *watching) run(ctx context.Context, source watch.Interface) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
@@ -107,22 +107,22 @@ func (v *watching) run(ctx context.Context, source watch.Interface) error {
 		case <-ctx.Done():
 			return errEnded
 		case now := <-retry.C:
-			if err := v.retry(ctx, now); err != nil {
+			if err := v.retryPending(ctx, now); err != nil {
 				return err
 			}
 		case e, ok := <-source.ResultChan():
 			if !ok {
 				return errEnded
 			}
-			if err := v.take(ctx, e); err != nil {
+			if err := v.handleEvent(ctx, e); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// take an event of the member's.
-func (v *watching) take(ctx context.Context, e watch.Event) error {
+// handleEvent takes an event of the member's.
+func (v *watching) handleEvent(ctx context.Context, e watch.Event) error {
 	switch e.Type {
 	case watch.Bookmark:
 		return v.send(e.Type, e.Object)
@@ -135,24 +135,24 @@ func (v *watching) take(ctx context.Context, e watch.Event) error {
 	}
 	delete(v.waiting, m.GetUID())
 	if e.Type == watch.Deleted {
-		return v.gone(ctx, e.Object, m)
+		return v.handleDeleted(ctx, e.Object, m)
 	}
-	return v.is(ctx, e.Object, m, time.Now().Add(retryFor))
+	return v.handlePresent(ctx, e.Object, m, time.Now().Add(retryFor))
 }
 
-// is there, as the object says.
-func (v *watching) is(ctx context.Context, obj runtime.Object, m metav1.Object, until time.Time) error {
-	w, err := v.who.of(ctx, v.a.GroupVersionKind, m)
+// handlePresent sends an object that is there, as the object says.
+func (v *watching) handlePresent(ctx context.Context, obj runtime.Object, m metav1.Object, until time.Time) error {
+	w, err := v.who.ownershipOf(ctx, v.a.GroupVersionKind, m)
 	if err != nil {
 		return err
 	}
-	told, known := v.told[m.GetUID()]
+	told, known := v.shownUIDs[m.GetUID()]
 	if w == lost && !known {
 		return nil // when it goes too, it is not known of what
 	}
-	// What was placed and is on its way out is shown until it is gone.
+	// An object that was placed and is terminating is visible until it is gone.
 	if w == placed || told && m.GetDeletionTimestamp() != nil {
-		v.told[m.GetUID()] = true
+		v.shownUIDs[m.GetUID()] = true
 		if told {
 			return v.send(watch.Modified, obj)
 		}
@@ -162,29 +162,29 @@ func (v *watching) is(ctx context.Context, obj runtime.Object, m metav1.Object, 
 		v.waiting[m.GetUID()] = late{obj, until}
 		return nil
 	}
-	v.told[m.GetUID()] = false
+	v.shownUIDs[m.GetUID()] = false
 	if told {
 		return v.send(watch.Deleted, obj)
 	}
 	return nil
 }
 
-// gone is the object.
-func (v *watching) gone(ctx context.Context, obj runtime.Object, m metav1.Object) error {
-	told, known := v.told[m.GetUID()]
-	delete(v.told, m.GetUID())
+// handleDeleted is the object.
+func (v *watching) handleDeleted(ctx context.Context, obj runtime.Object, m metav1.Object) error {
+	told, known := v.shownUIDs[m.GetUID()]
+	delete(v.shownUIDs, m.GetUID())
 	if !known {
-		w, err := v.who.of(ctx, v.a.GroupVersionKind, m)
+		w, err := v.who.ownershipOf(ctx, v.a.GroupVersionKind, m)
 		if err != nil {
 			return err
 		}
 		if w == lost && v.a.resource != "events" {
-			return apierrors.NewResourceExpired("what is gone cannot be told from what was never placed; list again")
+			return apierrors.NewResourceExpired("a deleted object cannot be distinguished from one that was never placed; list again")
 		}
 		told = w == placed
 	}
 	if at, known := start(v.a.GroupVersionKind, m); known {
-		delete(v.who.above, at.identity())
+		delete(v.who.above, at.toIdentity())
 	}
 	if told {
 		return v.send(watch.Deleted, obj)
@@ -192,9 +192,9 @@ func (v *watching) gone(ctx context.Context, obj runtime.Object, m metav1.Object
 	return nil
 }
 
-// retry what waits for the record of its owner. That may have gone meanwhile, and left what
-// it controlled to another one of its name: who controls what is read anew.
-func (v *watching) retry(ctx context.Context, now time.Time) error {
+// retryPending repeats the objects that wait for the record of their owner. The owner may be
+// deleted, and its objects may have a new owner of the same name: the controllers are read again.
+func (v *watching) retryPending(ctx context.Context, now time.Time) error {
 	metas := make(map[types.UID]metav1.Object, len(v.waiting))
 	for uid, l := range v.waiting {
 		m, err := meta.Accessor(l.obj)
@@ -202,18 +202,18 @@ func (v *watching) retry(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, l.obj, err)
 		}
 		metas[uid] = m
-		v.who.forget(v.a.GroupVersionKind, m)
+		v.who.forgetObject(v.a.GroupVersionKind, m)
 	}
 	for uid, l := range v.waiting {
 		delete(v.waiting, uid)
 		if !now.After(l.until) {
-			if err := v.is(ctx, l.obj, metas[uid], l.until); err != nil {
+			if err := v.handlePresent(ctx, l.obj, metas[uid], l.until); err != nil {
 				return err
 			}
 			continue
 		}
-		if v.told[uid] { // as in lists, it is placed no more
-			v.told[uid] = false
+		if v.shownUIDs[uid] { // as in lists, it is placed no more
+			v.shownUIDs[uid] = false
 			if err := v.send(watch.Deleted, l.obj); err != nil {
 				return err
 			}

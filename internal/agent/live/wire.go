@@ -77,7 +77,7 @@ var (
 	}()
 )
 
-// clientsOf the groups of kinds in the member, by group.
+// clientsOf returns the clients of the groups of kinds in the member, by group.
 func clientsOf(config *rest.Config) (map[string]rest.Interface, error) {
 	clients := map[string]rest.Interface{}
 	for _, k := range kinds {
@@ -93,21 +93,21 @@ func clientsOf(config *rest.Config) (map[string]rest.Interface, error) {
 	return clients, nil
 }
 
-// write an object as the answer.
+// write writes an object as the answer.
 func write(w http.ResponseWriter, gv schema.GroupVersion, obj runtime.Object) error {
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	return codecs.EncoderForVersion(protobuf.Serializer, gv).Encode(obj, w)
 }
 
-// refuse with an error of the API.
-func refuse(w http.ResponseWriter, err error) {
+// writeAPIError answers with an error of the API.
+func writeAPIError(w http.ResponseWriter, err error) {
 	status := statusOf(err)
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	w.WriteHeader(int(status.Code))
 	_ = codecs.EncoderForVersion(protobuf.Serializer, schema.GroupVersion{Version: "v1"}).Encode(status, w) // the only error is that the asker has gone
 }
 
-// statusOf an error.
+// statusOf returns the Status of an error.
 func statusOf(err error) *metav1.Status {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
@@ -120,12 +120,12 @@ func statusOf(err error) *metav1.Status {
 	return &status
 }
 
-// events gives what writes a watch's events.
-func events(w http.ResponseWriter, gv schema.GroupVersion) func(watch.EventType, runtime.Object) error {
+// newEventWriter returns the writer of a watch's events.
+func newEventWriter(w http.ResponseWriter, gv schema.GroupVersion) func(watch.EventType, runtime.Object) error {
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
-	_ = flush() // so that who asks knows that the watch has begun; the only error is that he has gone
+	_ = flush() // the client sees that the watch has begun; the only error is that the client has gone
 	frames := protobuf.StreamSerializer.Framer.NewFrameWriter(w)
 	encoder := restwatch.NewEncoder(
 		streaming.NewEncoder(frames, codecs.EncoderForVersion(protobuf.StreamSerializer.Serializer, gv)),

@@ -25,7 +25,7 @@ type Resource struct {
 	Listable bool
 }
 
-// GVK of the resource.
+// GVK returns the kind of the resource.
 func (r Resource) GVK() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 }
@@ -35,14 +35,16 @@ type APIs struct {
 	byKind map[schema.GroupVersionKind]Resource
 	// first is the version of each group kind that the member prefers.
 	first map[schema.GroupKind]Resource
-	list  []string
-	hash  string
+	// byVersion are the kinds of each version of a group.
+	byVersion map[schema.GroupVersion][]Resource
+	list      []string
+	hash      string
 	// silent versions of groups did not answer, and nothing was known of them.
 	silent []schema.GroupVersion
 }
 
-// Lookup the resource of a kind.
-func (a *APIs) Lookup(gvk schema.GroupVersionKind) (Resource, bool) {
+// LookupKind returns the resource of a kind.
+func (a *APIs) LookupKind(gvk schema.GroupVersionKind) (Resource, bool) {
 	if a == nil {
 		return Resource{}, false
 	}
@@ -50,8 +52,8 @@ func (a *APIs) Lookup(gvk schema.GroupVersionKind) (Resource, bool) {
 	return r, ok
 }
 
-// Preferred resource of a kind in whatever version.
-func (a *APIs) Preferred(gk schema.GroupKind) (Resource, bool) {
+// PreferredResource returns the preferred resource of a kind in whatever version.
+func (a *APIs) PreferredResource(gk schema.GroupKind) (Resource, bool) {
 	if a == nil {
 		return Resource{}, false
 	}
@@ -59,17 +61,18 @@ func (a *APIs) Preferred(gk schema.GroupKind) (Resource, bool) {
 	return r, ok
 }
 
-// Silent tells whether the member serves something in the group and has not said
-// what, as while an aggregated API server is down: that a kind of it is not here then
-// means nothing.
-func (a *APIs) Silent(group string) bool {
+// IsGroupSilent reports whether the member serves the group but did not list its kinds, for
+// example while an aggregated API server is down. A missing kind of such a group proves nothing.
+func (a *APIs) IsGroupSilent(group string) bool {
 	return a != nil && slices.ContainsFunc(a.silent, func(gv schema.GroupVersion) bool { return gv.Group == group })
 }
 
 // SilentGroups lists all groups that are Silent, each once.
 func (a *APIs) SilentGroups() (out []string) {
+	seen := map[string]bool{}
 	for _, gv := range a.silent {
-		if !slices.Contains(out, gv.Group) {
+		if !seen[gv.Group] {
+			seen[gv.Group] = true
 			out = append(out, gv.Group)
 		}
 	}
@@ -79,12 +82,12 @@ func (a *APIs) SilentGroups() (out []string) {
 // List gives "group/version/Kind" of all kinds, sorted. Read-only.
 func (a *APIs) List() []string { return a.list }
 
-// Hash over List.
-func (a *APIs) Hash() string { return a.hash }
+// ListHash returns a hash over List.
+func (a *APIs) ListHash() string { return a.hash }
 
-// Namespaced lists the kinds whose objects live in namespaces and can be listed,
+// NamespacedResources lists the kinds whose objects live in namespaces and can be listed,
 // each in one version.
-func (a *APIs) Namespaced() []Resource {
+func (a *APIs) NamespacedResources() []Resource {
 	var out []Resource
 	for _, r := range a.first {
 		if r.Namespaced && r.Listable {
@@ -94,9 +97,9 @@ func (a *APIs) Namespaced() []Resource {
 	return out
 }
 
-// Listable lists all kinds whose objects can be listed and deleted, each in one
+// ListableResources lists all kinds whose objects can be listed and deleted, each in one
 // version.
-func (a *APIs) Listable() []Resource {
+func (a *APIs) ListableResources() []Resource {
 	var out []Resource
 	for _, r := range a.first {
 		if r.Listable {
@@ -107,33 +110,34 @@ func (a *APIs) Listable() []Resource {
 }
 
 func newAPIs(resources []Resource, silent []schema.GroupVersion) *APIs {
-	a := &APIs{byKind: map[schema.GroupVersionKind]Resource{}, first: map[schema.GroupKind]Resource{}, silent: silent}
+	a := &APIs{byKind: map[schema.GroupVersionKind]Resource{}, first: map[schema.GroupKind]Resource{}, byVersion: map[schema.GroupVersion][]Resource{}, silent: silent}
 	for _, r := range resources {
 		gvk := r.GVK()
 		if _, known := a.byKind[gvk]; known {
 			continue
 		}
 		a.byKind[gvk] = r
+		a.byVersion[gvk.GroupVersion()] = append(a.byVersion[gvk.GroupVersion()], r)
 		if _, known := a.first[gvk.GroupKind()]; !known {
 			a.first[gvk.GroupKind()] = r
 		}
 		a.list = append(a.list, r.Group+"/"+r.Version+"/"+r.Kind)
 	}
 	slices.Sort(a.list)
-	a.hash = atoll.Hash([]byte(strings.Join(a.list, "\n")))
+	a.hash = atoll.HashParts([]byte(strings.Join(a.list, "\n")))
 	return a
 }
 
-// with gives a snapshot that also has the resources.
-func (a *APIs) with(more ...Resource) *APIs {
+// withResources returns a snapshot that also has the resources.
+func (a *APIs) withResources(more ...Resource) *APIs {
 	var silent []schema.GroupVersion
 	if a != nil {
 		silent = a.silent
 	}
-	return newAPIs(append(a.all(), more...), silent)
+	return newAPIs(append(a.allResources(), more...), silent)
 }
 
-func (a *APIs) all() []Resource {
+func (a *APIs) allResources() []Resource {
 	if a == nil {
 		return nil
 	}
@@ -143,25 +147,24 @@ func (a *APIs) all() []Resource {
 	return append(out, slices.Collect(maps.Values(a.byKind))...)
 }
 
-// ofGroup lists what is known of a group and version.
-func (a *APIs) ofGroup(group, version string) (out []Resource) {
+// ofGroup lists what is known of a group and version. Read-only.
+func (a *APIs) ofGroup(group, version string) []Resource {
 	if a == nil {
 		return nil
 	}
-	for gvk, r := range a.byKind {
-		if gvk.Group == group && gvk.Version == version {
-			out = append(out, r)
-		}
-	}
-	return out
+	return a.byVersion[schema.GroupVersion{Group: group, Version: version}]
 }
 
 const acceptDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
-// discover asks the member for what it serves. old fills in for groups that do
+// maxServed bounds the kinds that a member may serve, each counted in each version, and the versions
+// that do not answer. The hub takes 10,000 kinds of a member.
+const maxServed = 20_000
+
+// discoverAPIs requests what it serves. old fills in for groups that do
 // not answer.
-func discover(ctx context.Context, client rest.Interface, old *APIs) (*APIs, error) {
+func discoverAPIs(ctx context.Context, client rest.Interface, old *APIs) (*APIs, error) {
 	var resources []Resource
 	var silent []schema.GroupVersion
 	for _, path := range []string{"/api", "/apis"} {
@@ -174,20 +177,23 @@ func discover(ctx context.Context, client rest.Interface, old *APIs) (*APIs, err
 			return nil, fmt.Errorf("the member's answer on %s: %w", path, err)
 		}
 		if list.Kind == "APIGroupDiscoveryList" {
-			found, mute := aggregated(list, old)
+			found, mute := fromAggregatedDiscovery(list, old)
 			resources, silent = append(resources, found...), append(silent, mute...)
 			continue
 		}
-		found, mute, err := unaggregated(ctx, client, path, body, old)
+		found, mute, err := discoverByGroup(ctx, client, path, body, old)
 		if err != nil {
 			return nil, err
 		}
 		resources, silent = append(resources, found...), append(silent, mute...)
 	}
+	if len(resources)+len(silent) > maxServed {
+		return nil, fmt.Errorf("the member serves more than %d kinds, which is more than an agent keeps", maxServed)
+	}
 	return newAPIs(resources, silent), nil
 }
 
-func aggregated(list apidiscovery.APIGroupDiscoveryList, old *APIs) (out []Resource, silent []schema.GroupVersion) {
+func fromAggregatedDiscovery(list apidiscovery.APIGroupDiscoveryList, old *APIs) (out []Resource, silent []schema.GroupVersion) {
 	for _, g := range list.Items {
 		for _, v := range g.Versions {
 			if v.Freshness == apidiscovery.DiscoveryFreshnessStale && len(v.Resources) == 0 {
@@ -213,9 +219,9 @@ func aggregated(list apidiscovery.APIGroupDiscoveryList, old *APIs) (out []Resou
 	return out, silent
 }
 
-// unaggregated asks a member that does not know the aggregated form, group by
+// discoverByGroup asks a member that does not know the aggregated form, group by
 // group.
-func unaggregated(ctx context.Context, client rest.Interface, path string, body []byte, old *APIs) (out []Resource, silent []schema.GroupVersion, err error) {
+func discoverByGroup(ctx context.Context, client rest.Interface, path string, body []byte, old *APIs) (out []Resource, silent []schema.GroupVersion, err error) {
 	var versions []schema.GroupVersion
 	if path == "/api" {
 		versions = []schema.GroupVersion{{Version: "v1"}}
@@ -230,16 +236,11 @@ func unaggregated(ctx context.Context, client rest.Interface, path string, body 
 			}
 		}
 	}
+	if len(versions) > maxServed {
+		return nil, nil, fmt.Errorf("the member's %s names more than %d versions of groups, which is more than an agent keeps", path, maxServed)
+	}
 	for _, gv := range versions {
-		at := "/apis/" + gv.String()
-		if gv.Group == "" {
-			at = "/api/" + gv.Version
-		}
-		var list metav1.APIResourceList
-		body, err := client.Get().AbsPath(at).SetHeader("Accept", "application/json").Do(ctx).Raw()
-		if err == nil {
-			err = json.Unmarshal(body, &list)
-		}
+		list, err := readGroupVersion(ctx, client, gv)
 		if err != nil {
 			known := old.ofGroup(gv.Group, gv.Version)
 			if len(known) == 0 {
@@ -259,4 +260,17 @@ func unaggregated(ctx context.Context, client rest.Interface, path string, body 
 		}
 	}
 	return out, silent, nil
+}
+
+// readGroupVersion reads the resources of one version of a group.
+func readGroupVersion(ctx context.Context, client rest.Interface, gv schema.GroupVersion) (list metav1.APIResourceList, err error) {
+	at := "/apis/" + gv.String()
+	if gv.Group == "" {
+		at = "/api/" + gv.Version
+	}
+	body, err := client.Get().AbsPath(at).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err == nil {
+		err = json.Unmarshal(body, &list)
+	}
+	return list, err
 }

@@ -10,16 +10,16 @@ import (
 // accountKey of a context holds in whose name is written.
 type accountKey struct{}
 
-// As gives a context in which a Client writes in the name of a ServiceAccount, by
-// impersonation. What it reads, it reads as the agent.
-func As(ctx context.Context, namespace, account string) context.Context {
+// WithServiceAccount returns a context in which a Client writes in the name of a ServiceAccount,
+// by impersonation. Reads use the agent's own identity.
+func WithServiceAccount(ctx context.Context, namespace, account string) context.Context {
 	return context.WithValue(ctx, accountKey{}, "system:serviceaccount:"+namespace+":"+account)
 }
 
-// writer is a transport that writes in the name of whom the context says.
+// writer is a transport that writes in the name that the context holds.
 type writer struct{ http.RoundTripper }
 
-// RoundTrip of a request.
+// RoundTrip counts and times a round trip of a request.
 func (w writer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if user, ok := r.Context().Value(accountKey{}).(string); ok && r.Method != http.MethodGet {
 		r = r.Clone(r.Context())

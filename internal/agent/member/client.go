@@ -29,7 +29,7 @@ type Client struct {
 	apis     atomic.Pointer[APIs]
 }
 
-// New gives a Client. config is not changed; its HTTP transport is shared by all
+// New returns a Client. config is not changed; its HTTP transport is shared by all
 // parts of the Client.
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
@@ -59,21 +59,21 @@ func rawClient(config *rest.Config, transport *http.Client) (rest.Interface, err
 	return rest.UnversionedRESTClientForConfigAndClient(c, transport)
 }
 
-// Dynamic gives the client for watches of whole objects.
-func (c *Client) Dynamic() dynamic.Interface { return c.dynamic }
+// DynamicClient returns the client for watches of whole objects.
+func (c *Client) DynamicClient() dynamic.Interface { return c.dynamic }
 
-// Metadata gives the client for watches of metadata.
-func (c *Client) Metadata() metadata.Interface { return c.metadata }
+// MetadataClient returns the client for watches of metadata.
+func (c *Client) MetadataClient() metadata.Interface { return c.metadata }
 
 // APIs is the last snapshot of what the member serves; nil before Discover.
 func (c *Client) APIs() *APIs { return c.apis.Load() }
 
-// Discover asks the member for what it serves, and tells whether that changed.
-func (c *Client) Discover(ctx context.Context) (changed bool, err error) {
+// DiscoverAPIs discovers the APIs that the member serves, and reports whether they changed.
+func (c *Client) DiscoverAPIs(ctx context.Context) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	old := c.apis.Load()
-	now, err := discover(ctx, c.raw, old)
+	now, err := discoverAPIs(ctx, c.raw, old)
 	if err != nil {
 		return false, err
 	}
@@ -81,18 +81,18 @@ func (c *Client) Discover(ctx context.Context) (changed bool, err error) {
 	return old == nil || old.hash != now.hash, nil
 }
 
-// Learn adds kinds that are known to be served before discovery tells it.
-func (c *Client) Learn(resources ...Resource) {
+// AddResources adds kinds that are known to be served before discovery lists them.
+func (c *Client) AddResources(resources ...Resource) {
 	for {
 		old := c.apis.Load()
-		if c.apis.CompareAndSwap(old, old.with(resources...)) {
+		if c.apis.CompareAndSwap(old, old.withResources(resources...)) {
 			return
 		}
 	}
 }
 
-// Version of the member's Kubernetes, such as "v1.36.3".
-func (c *Client) Version(ctx context.Context) (string, error) {
+// ServerVersion returns the version of the member's Kubernetes, such as "v1.36.3".
+func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	return getVersion(ctx, c.raw)
@@ -110,7 +110,7 @@ type Patch struct {
 	Body    []byte
 }
 
-// Apply the patch and return the object after it.
+// Apply applies the patch and returns the object after it.
 func (c *Client) Apply(ctx context.Context, p Patch) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
@@ -118,32 +118,32 @@ func (c *Client) Apply(ctx context.Context, p Patch) (*unstructured.Unstructured
 	if p.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	return c.at(p.Resource, p.Namespace).Patch(ctx, p.Name, types.ApplyPatchType, p.Body, options)
+	return c.resourceClient(p.Resource, p.Namespace).Patch(ctx, p.Name, types.ApplyPatchType, p.Body, options)
 }
 
 // Merge sends a JSON merge patch.
 func (c *Client) Merge(ctx context.Context, r Resource, namespace, name string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
-	_, err := c.at(r, namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: atoll.FieldManager})
+	_, err := c.resourceClient(r, namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: atoll.FieldManager})
 	return err
 }
 
-// Get the object.
+// Get reads the object.
 func (c *Client) Get(ctx context.Context, r Resource, namespace, name string) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
-	return c.at(r, namespace).Get(ctx, name, metav1.GetOptions{})
+	return c.resourceClient(r, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Meta gets the object's metadata.
-func (c *Client) Meta(ctx context.Context, r Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+// GetMetadata gets the object's metadata.
+func (c *Client) GetMetadata(ctx context.Context, r Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	return c.metadata.Resource(r.GroupVersionResource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// List the metadata of objects in a namespace (all, when empty), at most limit of
+// List lists the metadata of objects in a namespace (all, when empty), at most limit of
 // them.
 func (c *Client) List(ctx context.Context, r Resource, namespace string, limit int64) ([]metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
@@ -155,12 +155,12 @@ func (c *Client) List(ctx context.Context, r Resource, namespace string, limit i
 	return list.Items, nil
 }
 
-// Labelled lists the metadata of all objects of a kind that carry a label, in all
+// ListLabelled lists the metadata of all objects of a kind that carry a label, in all
 // namespaces.
-func (c *Client) Labelled(ctx context.Context, r Resource, label string) (out []metav1.PartialObjectMetadata, err error) {
+func (c *Client) ListLabelled(ctx context.Context, r Resource, label string) (out []metav1.PartialObjectMetadata, err error) {
 	options := metav1.ListOptions{LabelSelector: label, Limit: 200}
 	for {
-		list, err := c.labelled(ctx, r, options)
+		list, err := c.listLabelledPage(ctx, r, options)
 		if err != nil {
 			return nil, err
 		}
@@ -171,25 +171,25 @@ func (c *Client) Labelled(ctx context.Context, r Resource, label string) (out []
 	}
 }
 
-func (c *Client) labelled(ctx context.Context, r Resource, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (c *Client) listLabelledPage(ctx context.Context, r Resource, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	return c.metadata.Resource(r.GroupVersionResource).List(ctx, options)
 }
 
-// Delete exactly the object with the UID, in the background. A NotFound error, or
+// Delete deletes exactly the object with the UID, in the background. A NotFound error, or
 // a Conflict (another object has the name), means that it is gone already.
 func (c *Client) Delete(ctx context.Context, r Resource, namespace, name, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	id, policy := types.UID(uid), metav1.DeletePropagationBackground
-	return c.at(r, namespace).Delete(ctx, name, metav1.DeleteOptions{
+	return c.resourceClient(r, namespace).Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &id},
 		PropagationPolicy: &policy,
 	})
 }
 
-func (c *Client) at(r Resource, namespace string) dynamic.ResourceInterface {
+func (c *Client) resourceClient(r Resource, namespace string) dynamic.ResourceInterface {
 	if !r.Namespaced {
 		return c.dynamic.Resource(r.GroupVersionResource)
 	}

@@ -31,8 +31,8 @@ var (
 	params = runtime.NewParameterCodec(scheme)
 )
 
-// Codec of query parameters for TypedClient.
-func Codec() runtime.ParameterCodec { return params }
+// ParameterCodec encodes the of query parameters for TypedClient.
+func ParameterCodec() runtime.ParameterCodec { return params }
 
 // TypedClient speaks protobuf for kinds of the group (core or
 // coordination.k8s.io), version v1.

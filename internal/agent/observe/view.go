@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"atoll.dev/atoll/internal/agent/claims"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // View of an object in the member.
@@ -26,8 +26,7 @@ type View struct {
 	Template string
 	// Adopted: it was there before Atoll.
 	Adopted bool
-	// Owned is a hash over the fields that are ours; it changes when somebody
-	// takes one away from us.
+	// Owned is a hash over Atoll's fields; it changes when another manager takes one.
 	Owned string
 	// Fields that are ours, as the API server tells them. Read-only.
 	Fields json.RawMessage
@@ -39,26 +38,26 @@ type View struct {
 	// Controlled: another object controls it.
 	Controlled bool
 	Health     atoll.Health
-	Reason     string
+	Reason     atoll.Reason
 	Message    string
 	Reflected  json.RawMessage
 	// Finished: it ran to completion.
 	Finished bool
 }
 
-// Of an object, judged by the interpreters.
-func Of(obj *unstructured.Unstructured, known script.Interpreters) View {
+// ViewOf returns the view of an object, judged by the interpreters.
+func ViewOf(obj *unstructured.Unstructured, known script.Interpreters) View {
 	gvk := obj.GroupVersionKind()
 	v := ofMeta(obj, gvk.Group, gvk.Kind)
-	v.Finished = interpret.Finished(obj)
-	j := known.Judge(outcome(obj, v))
-	v.Health, v.Reason, v.Message, v.Reflected = j.Health, j.Reason, j.Message, j.Reflected
+	v.Finished = kinds.HasFinished(obj)
+	j := known.ReportState(finishedOutcome(obj, v))
+	v.Health, v.Reason, v.Message, v.Reflected = j.Health, atoll.Reason(j.Reason), j.Message, j.Reflected
 	return v
 }
 
-// outcome is the object as it ended: what ran to completion keeps its result
+// finishedOutcome is the object as it ended: what ran to completion keeps its result
 // while it is being deleted.
-func outcome(obj *unstructured.Unstructured, v View) *unstructured.Unstructured {
+func finishedOutcome(obj *unstructured.Unstructured, v View) *unstructured.Unstructured {
 	if !v.Finished || !v.Deleting {
 		return obj
 	}
@@ -72,7 +71,7 @@ func OfMeta(m metav1.Object, group, kind string) View {
 	v := ofMeta(m, group, kind)
 	v.Health = atoll.Healthy
 	if v.Deleting {
-		v.Health, v.Reason, v.Message = atoll.Progressing, "Terminating", "the object is being deleted"
+		v.Health, v.Reason, v.Message = atoll.Progressing, atoll.ReasonTerminating, "the object is being deleted"
 	}
 	return v
 }
@@ -83,8 +82,8 @@ func ofMeta(m metav1.Object, group, kind string) View {
 		UID:        string(m.GetUID()),
 		Version:    m.GetResourceVersion(),
 		Label:      m.GetLabels()[atoll.LabelBundleUID],
-		Template:   m.GetLabels()[claims.LabelTemplateUID],
-		Adopted:    m.GetLabels()[claims.LabelAdopted] != "",
+		Template:   m.GetLabels()[ownership.LabelTemplateUID],
+		Adopted:    m.GetLabels()[ownership.LabelAdopted] != "",
 		Deleting:   m.GetDeletionTimestamp() != nil,
 		Finalizers: m.GetFinalizers(),
 		Controlled: metav1.GetControllerOfNoCopy(m) != nil,
@@ -92,8 +91,8 @@ func ofMeta(m metav1.Object, group, kind string) View {
 	for _, f := range m.GetManagedFields() {
 		switch {
 		case f.Manager == atoll.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "":
-			v.Fields = sorted(f.FieldsV1)
-			v.Owned = atoll.Hash(v.Fields)
+			v.Fields = sortFields(f.FieldsV1)
+			v.Owned = atoll.HashParts(v.Fields)
 		case f.Subresource != "status" && f.Manager != atoll.HandoverManager:
 			v.Others = append(v.Others, f.Manager)
 		}
@@ -101,8 +100,8 @@ func ofMeta(m metav1.Object, group, kind string) View {
 	return v
 }
 
-// sorted gives the fields in an order that does not depend on how they came.
-func sorted(f *metav1.FieldsV1) json.RawMessage {
+// sortFields returns the fields in an order that does not depend on how they came.
+func sortFields(f *metav1.FieldsV1) json.RawMessage {
 	if f == nil {
 		return nil
 	}
@@ -117,15 +116,15 @@ func sorted(f *metav1.FieldsV1) json.RawMessage {
 	return out
 }
 
-// Lost lists the fields that are in before and not in after, in dotted form, at
+// LostFields lists the fields that are in before and not in after, in dotted form, at
 // most limit of them.
-func Lost(before, after json.RawMessage, limit int) []string {
+func LostFields(before, after json.RawMessage, limit int) []string {
 	var x, y map[string]any
 	if json.Unmarshal(before, &x) != nil || len(after) > 0 && json.Unmarshal(after, &y) != nil {
 		return nil
 	}
 	var out []string
-	lost(x, y, "", &out)
+	collectLostFields(x, y, "", &out)
 	slices.Sort(out)
 	if len(out) > limit {
 		out = out[:limit]
@@ -133,7 +132,7 @@ func Lost(before, after json.RawMessage, limit int) []string {
 	return out
 }
 
-func lost(x, y map[string]any, path string, out *[]string) {
+func collectLostFields(x, y map[string]any, path string, out *[]string) {
 	for k, v := range x {
 		if k == "." {
 			continue
@@ -147,15 +146,15 @@ func lost(x, y map[string]any, path string, out *[]string) {
 		other, there := y[k].(map[string]any)
 		switch {
 		case len(sub) > 0:
-			lost(sub, other, at, out)
+			collectLostFields(sub, other, at, out)
 		case !there:
 			*out = append(*out, strings.TrimPrefix(at, "."))
 		}
 	}
 }
 
-// MetadataOnly tells whether only metadata of the kind matters where no script reads more: it
+// MetadataOnly reports whether only metadata of the kind matters where no script reads more: it
 // has no status that says anything.
 func MetadataOnly(group, kind string) bool {
-	return interpret.ByExisting(schema.GroupKind{Group: group, Kind: kind})
+	return kinds.IsHealthyByExistence(schema.GroupKind{Group: group, Kind: kind})
 }

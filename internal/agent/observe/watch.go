@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,22 +16,22 @@ import (
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // Sink hears what is observed. It is called from several goroutines and must not
 // block.
 type Sink interface {
-	// Seen: the object exists like this.
-	Seen(v View)
-	// Left: the object left the watch; v is the last that was seen of it.
-	Left(v View)
-	// Listed: a watch of the kind started, and found these.
-	Listed(group, kind string, found map[atoll.ItemKey]bool)
-	// Interpreters by which objects of a Bundle are judged.
-	Interpreters(bundle string) script.Interpreters
-	// Interpreted tells whether scripts judge objects of the kind.
-	Interpreted(group, kind string) bool
+	// ObjectSeen: the object exists like this.
+	ObjectSeen(v View)
+	// ObjectLeft: the object left the watch; v is the last that was seen of it.
+	ObjectLeft(v View)
+	// ReconcileListed: a watch of the kind started, and found these.
+	ReconcileListed(group, kind string, found map[atoll.ItemKey]bool)
+	// InterpretersOf by which objects of a Bundle are judged.
+	InterpretersOf(bundle string) script.Interpreters
+	// IsInterpreted reports whether scripts judge objects of the kind.
+	IsInterpreted(group, kind string) bool
 }
 
 // Watcher runs one watch per kind. Start and Stop may be called from anywhere;
@@ -50,7 +51,7 @@ type oneWatch struct {
 	stop     context.CancelFunc
 }
 
-// NewWatcher gives a Watcher without watches. Sink must be set before Run.
+// NewWatcher returns a Watcher without watches. Sink must be set before Run.
 func NewWatcher(client *member.Client) *Watcher {
 	return &Watcher{client: client, watches: map[schema.GroupKind]*oneWatch{}}
 }
@@ -60,21 +61,24 @@ func (w *Watcher) Run(ctx context.Context, sink Sink) {
 	w.mu.Lock()
 	w.ctx, w.sink = ctx, sink
 	for _, one := range w.watches {
-		w.launch(one)
+		w.startWatch(one)
 	}
 	w.mu.Unlock()
 	<-ctx.Done()
+	w.mu.Lock() // a start that is under way ends first, and later ones start nothing
+	w.ctx = nil
+	w.mu.Unlock()
 	w.running.Wait()
 }
 
-// Start watching the kind. A watch in another version goes on while the member
+// Start starts watching the kind. A watch in another version goes on while the member
 // serves that version.
 func (w *Watcher) Start(res member.Resource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	gk := schema.GroupKind{Group: res.Group, Kind: res.Kind}
 	if old := w.watches[gk]; old != nil {
-		_, served := w.client.APIs().Lookup(old.resource.GVK())
+		_, served := w.client.APIs().LookupKind(old.resource.GVK())
 		if served || old.resource == res {
 			return
 		}
@@ -82,12 +86,11 @@ func (w *Watcher) Start(res member.Resource) {
 	}
 	one := &oneWatch{resource: res, stop: func() {}}
 	w.watches[gk] = one
-	w.launch(one)
+	w.startWatch(one)
 }
 
-// Again looks at all objects of the kind anew, if it is watched: they are judged otherwise
-// now.
-func (w *Watcher) Again(group, kind string) {
+// RelistKind reads all objects of the kind again, if it is watched: their judgement has changed.
+func (w *Watcher) RelistKind(group, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	gk := schema.GroupKind{Group: group, Kind: kind}
@@ -95,11 +98,11 @@ func (w *Watcher) Again(group, kind string) {
 		old.stop()
 		one := &oneWatch{resource: old.resource, stop: func() {}}
 		w.watches[gk] = one
-		w.launch(one)
+		w.startWatch(one)
 	}
 }
 
-// Stop watching the kind.
+// Stop stops watching the kind.
 func (w *Watcher) Stop(group, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,8 +113,8 @@ func (w *Watcher) Stop(group, kind string) {
 	}
 }
 
-// launch the watch, if the Watcher runs. The caller holds mu.
-func (w *Watcher) launch(one *oneWatch) {
+// startWatch starts the watch, if the Watcher runs. The caller holds mu.
+func (w *Watcher) startWatch(one *oneWatch) {
 	if w.ctx == nil || w.ctx.Err() != nil {
 		return
 	}
@@ -119,23 +122,23 @@ func (w *Watcher) launch(one *oneWatch) {
 	one.stop = stop
 	w.running.Go(func() {
 		defer stop()
-		defer crash.Recover(ctx)
+		defer crash.RecoverContained(ctx)
 		res := one.resource
-		source, expected := w.source(res)
+		source, expected := w.kindSource(res)
 		reflector := cache.NewReflectorWithOptions(source, expected, &reducer{res, w.sink},
 			cache.ReflectorOptions{Name: "atoll", TypeDescription: res.GVK().String()})
 		reflector.RunWithContext(ctx)
 	})
 }
 
-// source lists and watches the kind's objects that carry our label.
-func (w *Watcher) source(res member.Resource) (cache.ListerWatcher, runtime.Object) {
+// kindSource lists and watches the kind's objects that carry our label.
+func (w *Watcher) kindSource(res member.Resource) (cache.ListerWatcher, runtime.Object) {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector = atoll.LabelBundleUID
 		return o
 	}
-	if MetadataOnly(res.Group, res.Kind) && !w.sink.Interpreted(res.Group, res.Kind) {
-		at := w.client.Metadata().Resource(res.GroupVersionResource)
+	if MetadataOnly(res.Group, res.Kind) && !w.sink.IsInterpreted(res.Group, res.Kind) {
+		at := w.client.MetadataClient().Resource(res.GroupVersionResource)
 		return &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return at.List(ctx, selected(o))
@@ -145,7 +148,7 @@ func (w *Watcher) source(res member.Resource) (cache.ListerWatcher, runtime.Obje
 			},
 		}, &metav1.PartialObjectMetadata{}
 	}
-	at := w.client.Dynamic().Resource(res.GroupVersionResource)
+	at := w.client.DynamicClient().Resource(res.GroupVersionResource)
 	expected := &unstructured.Unstructured{}
 	expected.SetGroupVersionKind(res.GVK())
 	return &cache.ListWatch{
@@ -173,7 +176,7 @@ type reduced struct {
 // Transformer lets the reflector keep Views instead of objects while it lists.
 func (r *reducer) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		v, err := r.view(obj)
+		v, err := r.reduceToView(obj)
 		if err != nil {
 			return obj, err
 		}
@@ -181,7 +184,7 @@ func (r *reducer) Transformer() cache.TransformFunc {
 	}
 }
 
-func (r *reducer) view(obj any) (View, error) {
+func (r *reducer) reduceToView(obj any) (View, error) {
 	switch o := obj.(type) {
 	case *reduced:
 		return o.view, nil
@@ -189,11 +192,12 @@ func (r *reducer) view(obj any) (View, error) {
 		if o.GetKind() == "" {
 			o.SetGroupVersionKind(r.resource.GVK())
 		}
-		return Of(o, r.sink.Interpreters(o.GetLabels()[atoll.LabelBundleUID])), nil
+		known := r.sink.InterpretersOf(o.GetLabels()[atoll.LabelBundleUID])
+		return ViewOf(o, known.At(time.Now().Unix())), nil
 	case *metav1.PartialObjectMetadata:
 		return OfMeta(o, r.resource.Group, r.resource.Kind), nil
 	case cache.DeletedFinalStateUnknown:
-		return r.view(o.Obj)
+		return r.reduceToView(o.Obj)
 	}
 	return View{}, fmt.Errorf("watch of %s gave a %T", r.resource.GVK(), obj)
 }
@@ -203,18 +207,18 @@ func (r *reducer) Add(obj any) error { return r.Update(obj) }
 
 // Update is called for an object that changed.
 func (r *reducer) Update(obj any) error {
-	v, err := r.view(obj)
+	v, err := r.reduceToView(obj)
 	if err == nil {
-		r.sink.Seen(v)
+		r.sink.ObjectSeen(v)
 	}
 	return err
 }
 
 // Delete is called for an object that left the watch.
 func (r *reducer) Delete(obj any) error {
-	v, err := r.view(obj)
+	v, err := r.reduceToView(obj)
 	if err == nil {
-		r.sink.Left(v)
+		r.sink.ObjectLeft(v)
 	}
 	return err
 }
@@ -223,14 +227,14 @@ func (r *reducer) Delete(obj any) error {
 func (r *reducer) Replace(objs []any, _ string) error {
 	found := map[atoll.ItemKey]bool{}
 	for _, obj := range objs {
-		v, err := r.view(obj)
+		v, err := r.reduceToView(obj)
 		if err != nil {
 			return err
 		}
 		found[v.Key] = true
-		r.sink.Seen(v)
+		r.sink.ObjectSeen(v)
 	}
-	r.sink.Listed(r.resource.Group, r.resource.Kind, found)
+	r.sink.ReconcileListed(r.resource.Group, r.resource.Kind, found)
 	return nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"atoll.dev/atoll/api/agent/v1alpha1"
 )
 
-// match tells whether the name is of the pattern, in which "*" stands for any characters.
+// match reports whether the name matches the pattern, in which "*" stands for any characters.
 func match(pattern, name string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !wild {

@@ -19,22 +19,24 @@ type Namespace struct {
 	Ours bool
 }
 
-// Selects tells whether some of it depends on the labels of namespaces.
-func (p *Policy) Selects() bool { return p != nil && p.closed == "" && p.selector != nil }
+// SelectsByNamespaceLabels reports whether a rule of the policy depends on labels of namespaces.
+func (p *Policy) SelectsByNamespaceLabels() bool {
+	return p != nil && p.closed == "" && p.selector != nil
+}
 
-// Asks tells whether it takes the labels of the object's namespace to decide.
-func (p *Policy) Asks(key atoll.ItemKey) bool {
-	if !p.Selects() {
+// NeedsNamespaceLabels reports whether it takes the labels of the object's namespace to decide.
+func (p *Policy) NeedsNamespaceLabels(key atoll.ItemKey) bool {
+	if !p.SelectsByNamespaceLabels() {
 		return false
 	}
 	ns := namespaceOf(key)
 	return ns != "" && !matchAny(p.spec.Namespaces.Allowed, ns) && !matchAny(p.spec.Namespaces.Denied, ns)
 }
 
-// Apply tells why the object may not be applied; empty: it may. The namespace counts only
-// where the policy Asks for it.
+// Apply returns why the object must not be applied; empty: it may be. The namespace counts only
+// if NeedsNamespaceLabels.
 func (p *Policy) Apply(key atoll.ItemKey, ns Namespace) string {
-	if why := never(key); why != "" {
+	if why := neverAppliedReason(key); why != "" {
 		return why
 	}
 	if p == nil {
@@ -43,7 +45,7 @@ func (p *Policy) Apply(key atoll.ItemKey, ns Namespace) string {
 	if p.closed != "" {
 		return p.closed
 	}
-	for _, why := range []string{p.scope(key), p.namespace(key, ns), p.kind(key)} {
+	for _, why := range []string{p.scopeRefusal(key), p.namespaceRefusal(key, ns), p.kindRefusal(key)} {
 		if why != "" {
 			return why
 		}
@@ -51,8 +53,8 @@ func (p *Policy) Apply(key atoll.ItemKey, ns Namespace) string {
 	return ""
 }
 
-// Remove tells why the object, which Atoll applied, may not be deleted, nor let go; empty: it
-// may.
+// Remove returns why an object that Atoll applied must not be deleted or released; empty: it may
+// be.
 func (p *Policy) Remove(key atoll.ItemKey, ns Namespace) string {
 	switch {
 	case p == nil:
@@ -68,13 +70,13 @@ func (p *Policy) Remove(key atoll.ItemKey, ns Namespace) string {
 	return ""
 }
 
-// never tells of what no hub applies, whatever a policy says: what limits the agent, and
+// neverAppliedReason tells of what no hub applies, whatever a policy says: what limits the agent, and
 // where its own state lies.
-func never(key atoll.ItemKey) string {
+func neverAppliedReason(key atoll.ItemKey) string {
 	group := v1alpha1.GroupVersion.Group
 	switch {
 	case key.Group == group, key.Kind == "CustomResourceDefinition" && key.Name == v1alpha1.AgentPolicyResource+"."+group,
-		key.Kind == "APIService" && strings.HasSuffix(key.Name, "."+group): // by which somebody else would say that there is none
+		key.Kind == "APIService" && strings.HasSuffix(key.Name, "."+group): // by which another server would answer that there is none
 		return "what limits the agent is this cluster's administrator's alone: no hub applies it"
 	case namespaceOf(key) == atoll.SystemNamespace:
 		return "namespace " + atoll.SystemNamespace + " is the agent's own in this cluster: no hub applies anything there"
@@ -82,7 +84,7 @@ func never(key atoll.ItemKey) string {
 	return ""
 }
 
-// namespaceOf the object: that in which it is, or that which it is.
+// namespaceOf returns the namespace of the object: that in which it is, or that which it is.
 func namespaceOf(key atoll.ItemKey) string {
 	if isNamespace(key) {
 		return key.Name
@@ -92,42 +94,42 @@ func namespaceOf(key atoll.ItemKey) string {
 
 func isNamespace(key atoll.ItemKey) bool { return key.Group == "" && key.Kind == "Namespace" }
 
-// refuse in words.
-func (p *Policy) refuse(what, field string) string {
+// refusalText returns the refusal in words.
+func (p *Policy) refusalText(what, field string) string {
 	return fmt.Sprintf("%s does not allow %s (spec.%s): the administrator of this cluster must allow it, or it must be placed elsewhere", p.name, what, field)
 }
 
-func (p *Policy) scope(key atoll.ItemKey) string {
+func (p *Policy) scopeRefusal(key atoll.ItemKey) string {
 	if key.Namespace != "" {
 		return ""
 	}
 	switch p.spec.ClusterScoped {
 	case v1alpha1.ClusterScopedDeny:
-		return p.refuse("objects outside of namespaces", "clusterScoped")
+		return p.refusalText("objects outside of namespaces", "clusterScoped")
 	case v1alpha1.ClusterScopedNamespacesOnly:
 		if !isNamespace(key) {
-			return p.refuse("objects outside of namespaces but namespaces themselves", "clusterScoped")
+			return p.refusalText("objects outside of namespaces but namespaces themselves", "clusterScoped")
 		}
 	}
 	return ""
 }
 
-func (p *Policy) namespace(key atoll.ItemKey, at Namespace) string {
+func (p *Policy) namespaceRefusal(key atoll.ItemKey, at Namespace) string {
 	ns, s := namespaceOf(key), p.spec.Namespaces
 	switch {
 	case ns == "" || s == nil:
 		return ""
 	case matchAny(s.Denied, ns):
-		return p.refuse("namespace "+ns, "namespaces.denied")
+		return p.refusalText("namespace "+ns, "namespaces.denied")
 	case len(s.Allowed) == 0 && p.selector == nil, matchAny(s.Allowed, ns):
 		return ""
 	case p.selector != nil && at.Labels != nil && !at.Ours && p.selector.Matches(at.Labels):
 		return ""
 	}
-	return p.refuse("namespace "+ns, "namespaces")
+	return p.refusalText("namespace "+ns, "namespaces")
 }
 
-func (p *Policy) kind(key atoll.ItemKey) string {
+func (p *Policy) kindRefusal(key atoll.ItemKey) string {
 	s := p.spec.Kinds
 	name := key.Kind
 	if key.Group != "" {
@@ -136,15 +138,15 @@ func (p *Policy) kind(key atoll.ItemKey) string {
 	switch {
 	case s == nil:
 		return ""
-	case among(s.Denied, key):
-		return p.refuse("kind "+name, "kinds.denied")
-	case len(s.Allowed) == 0, among(s.Allowed, key):
+	case matchesKindRule(s.Denied, key):
+		return p.refusalText("kind "+name, "kinds.denied")
+	case len(s.Allowed) == 0, matchesKindRule(s.Allowed, key):
 		return ""
 	}
-	return p.refuse("kind "+name, "kinds.allowed")
+	return p.refusalText("kind "+name, "kinds.allowed")
 }
 
-func among(rules []v1alpha1.KindRule, key atoll.ItemKey) bool {
+func matchesKindRule(rules []v1alpha1.KindRule, key atoll.ItemKey) bool {
 	return slices.ContainsFunc(rules, func(r v1alpha1.KindRule) bool {
 		return match(r.Group, key.Group) && (len(r.Kinds) == 0 || matchAny(r.Kinds, key.Kind))
 	})

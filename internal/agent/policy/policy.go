@@ -1,12 +1,12 @@
-// Package policy decides what the administrator of a member lets its agent do for a hub:
-// the meaning of an AgentPolicy.
+// Package policy decides what the administrator of a member lets its agent do for a hub: the
+// meaning of an AgentPolicy.
 //
-// Contract: a pure core. Given a policy and an object, or a request, it answers nothing, or
-// why not, in words for the status of a row: what is refused, by which field, and who must
-// act. A nil *Policy is that of a member that has none: it refuses only what is never a
-// hub's, which are AgentPolicies, their definition, who serves them, and the agent's own
-// namespace. A policy that cannot be understood refuses everything (Closed). Policies are
-// immutable, and safe for concurrent use.
+// Contract: a pure core. For a policy and an object, or a request, it returns nothing, or a
+// refusal for the status of a row: the refused act, the field, and the person that must act. A nil
+// *Policy is that of a member without one. It refuses only what no hub may apply: AgentPolicies,
+// their definition, APIServices that would serve them, and the agent's own namespace. A policy
+// that cannot be understood refuses everything (ClosedPolicy). Policies are immutable, and safe
+// for concurrent use.
 package policy
 
 import (
@@ -26,31 +26,31 @@ import (
 // Policy that is understood.
 type Policy struct {
 	spec v1alpha1.AgentPolicySpec
-	// name of the policy and its generation, for those who read a refusal.
+	// name of the policy and its generation, for readers of a refusal.
 	name string
 	// selector of namespaces; nil: none.
 	selector labels.Selector
-	// closed says why everything is refused; empty: it is not.
+	// closed is why everything is refused; empty: it is not.
 	closed string
 }
 
-// Read a policy from its JSON. Where it cannot be understood, everything is refused.
+// Read parses a policy from its JSON. A policy that cannot be understood refuses everything.
 func Read(text []byte) *Policy {
 	object, strict, err := decode(text)
 	if err != nil {
-		return Closed(fmt.Sprintf("it cannot be read: %v", err))
+		return ClosedPolicy(fmt.Sprintf("it cannot be read: %v", err))
 	}
 	if len(strict) > 0 {
-		return Closed(fmt.Sprintf("it says what this agent (%s) does not know, %v: update the agent, or take that out", atoll.Version, strict[0]))
+		return ClosedPolicy(fmt.Sprintf("it says what this agent (%s) does not know, %v: update the agent, or take that out", atoll.Version, strict[0]))
 	}
-	p, err := compile(object)
+	p, err := compilePolicy(object)
 	if err != nil {
-		return Closed(err.Error())
+		return ClosedPolicy(err.Error())
 	}
 	return p
 }
 
-// decode strictly all but the metadata, which is Kubernetes' to extend.
+// decode decodes strictly all but the metadata, which is Kubernetes' to extend.
 func decode(text []byte) (object *v1alpha1.AgentPolicy, strict []error, err error) {
 	var meta struct {
 		Metadata v1.ObjectMeta `json:"metadata"`
@@ -72,12 +72,12 @@ func decode(text []byte) (object *v1alpha1.AgentPolicy, strict []error, err erro
 	return object, strict, err
 }
 
-// Closed gives the policy of a member that has one, of which it is not known what it says.
-func Closed(why string) *Policy {
+// ClosedPolicy returns the policy for a member whose own policy exists and could not be read.
+func ClosedPolicy(why string) *Policy {
 	return &Policy{closed: "AgentPolicy " + v1alpha1.AgentPolicyName + " of this cluster is not understood, so nothing is allowed until its administrator mends it: " + why}
 }
 
-func compile(o *v1alpha1.AgentPolicy) (*Policy, error) {
+func compilePolicy(o *v1alpha1.AgentPolicy) (*Policy, error) {
 	p := &Policy{spec: o.Spec, name: fmt.Sprintf("AgentPolicy %s (generation %d)", o.Name, o.Generation)}
 	s := &o.Spec
 	switch {
@@ -92,12 +92,8 @@ func compile(o *v1alpha1.AgentPolicy) (*Policy, error) {
 			return nil, fmt.Errorf("spec.namespaces.selector: %w", err)
 		}
 	}
-	if s.Reach != nil && s.Reach.Requests != nil {
-		for _, r := range *s.Reach.Requests {
-			if !slices.Contains([]v1alpha1.Request{v1alpha1.RequestRead, v1alpha1.RequestLogs, v1alpha1.RequestWrite, v1alpha1.RequestConnect}, r) {
-				return nil, fmt.Errorf("spec.reach.requests: %q has no meaning", r)
-			}
-		}
+	if err := checkRequests(s.Reach); err != nil {
+		return nil, err
 	}
 	for _, a := range s.ServiceAccounts {
 		if a.Name == "" || len(a.Namespaces) == 0 {
@@ -107,7 +103,19 @@ func compile(o *v1alpha1.AgentPolicy) (*Policy, error) {
 	return p, nil
 }
 
-// Equal tells whether both say the same, in the same words.
+func checkRequests(reach *v1alpha1.Reach) error {
+	if reach == nil || reach.Requests == nil {
+		return nil
+	}
+	for _, r := range *reach.Requests {
+		if !slices.Contains([]v1alpha1.Request{v1alpha1.RequestRead, v1alpha1.RequestLogs, v1alpha1.RequestWrite, v1alpha1.RequestConnect}, r) {
+			return fmt.Errorf("spec.reach.requests: %q has no meaning", r)
+		}
+	}
+	return nil
+}
+
+// Equal reports whether both say the same, in the same words.
 func (p *Policy) Equal(other *Policy) bool {
 	if p == nil || other == nil {
 		return p == other
@@ -117,7 +125,7 @@ func (p *Policy) Equal(other *Policy) bool {
 	return err1 == nil && err2 == nil && string(mine) == string(theirs) && p.name == other.name && p.closed == other.closed
 }
 
-// String tells what it is, for logs.
+// String describes the policy for logs.
 func (p *Policy) String() string {
 	switch {
 	case p == nil:
@@ -128,7 +136,7 @@ func (p *Policy) String() string {
 	return p.name
 }
 
-// ServiceAccount in whose name is written in the namespace; empty: in the agent's own.
+// ServiceAccount returns the ServiceAccount in whose name is written in the namespace; empty: in the agent's own.
 func (p *Policy) ServiceAccount(namespace string) string {
 	if p == nil || namespace == "" {
 		return ""

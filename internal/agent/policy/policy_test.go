@@ -20,8 +20,8 @@ func read(t *testing.T, spec string) *Policy {
 	return Read(text)
 }
 
-// key of "group/Kind/namespace/name".
-func key(text string) atoll.ItemKey {
+// parseKey of "group/Kind/namespace/name".
+func parseKey(text string) atoll.ItemKey {
 	p := strings.Split(text, "/")
 	return atoll.ItemKey{Group: p[0], Kind: p[1], Namespace: p[2], Name: p[3]}
 }
@@ -71,8 +71,8 @@ func TestApply(t *testing.T) {
 		{what: "clusterScoped: NamespacesOnly, something else", spec: "{clusterScoped: NamespacesOnly}", object: role, refuse: "but namespaces themselves"},
 		{what: "the agent's limits", spec: "{}", object: "agent.atoll.dev/AgentPolicy//agent", refuse: "administrator's alone"},
 		{what: "their definition", spec: "{}", object: "apiextensions.k8s.io/CustomResourceDefinition//agentpolicies.agent.atoll.dev", refuse: "administrator's alone"},
-		{what: "who serves them", spec: "{}", object: "apiregistration.k8s.io/APIService//v1alpha1.agent.atoll.dev", refuse: "administrator's alone"},
-		{what: "who serves another group", spec: "{}", object: "apiregistration.k8s.io/APIService//v1.example.com"},
+		{what: "the APIService that serves them", spec: "{}", object: "apiregistration.k8s.io/APIService//v1alpha1.agent.atoll.dev", refuse: "administrator's alone"},
+		{what: "the APIService of another group", spec: "{}", object: "apiregistration.k8s.io/APIService//v1.example.com"},
 		{what: "the agent's namespace", spec: `{namespaces: {allowed: ["*"]}}`, object: "/Secret/atoll-system/x", refuse: "the agent's own"},
 		{what: "the agent's namespace itself", spec: "{}", object: "/Namespace//atoll-system", refuse: "the agent's own"},
 		{what: "a field that is not known", spec: "{namespace: [shop]}", object: deployment, refuse: `unknown field "spec.namespace"`},
@@ -84,7 +84,7 @@ func TestApply(t *testing.T) {
 		{what: "a selector that means nothing", spec: "{namespaces: {selector: {matchExpressions: [{key: a, operator: Like}]}}}", object: deployment, refuse: "spec.namespaces.selector"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			got := read(t, c.spec).Apply(key(c.object), c.at)
+			got := read(t, c.spec).Apply(parseKey(c.object), c.at)
 			if (got == "") != (c.refuse == "") || !strings.Contains(got, c.refuse) {
 				t.Errorf("%s: %q; wanted %q", c.object, got, c.refuse)
 			}
@@ -95,11 +95,11 @@ func TestApply(t *testing.T) {
 func TestWithoutAPolicyOnlyWhatIsTheAgentsOwnIsRefused(t *testing.T) {
 	var none *Policy
 	for object, refuse := range map[string]bool{deployment: false, role: false, "agent.atoll.dev/AgentPolicy//agent": true, "/Secret/atoll-system/x": true} {
-		if why := none.Apply(key(object), Namespace{}); (why != "") != refuse {
+		if why := none.Apply(parseKey(object), Namespace{}); (why != "") != refuse {
 			t.Errorf("%s: %q", object, why)
 		}
 	}
-	if why := none.Remove(key("/Secret/atoll-system/x"), Namespace{}); why != "" {
+	if why := none.Remove(parseKey("/Secret/atoll-system/x"), Namespace{}); why != "" {
 		t.Errorf("what lies there from earlier may not go: %s", why)
 	}
 }
@@ -111,7 +111,7 @@ func TestRemove(t *testing.T) {
 		{"removal: Deny, what may not be applied any more", "{namespaces: {denied: [shop]}, removal: Deny}", "nor may it be removed (spec.removal)"},
 		{"a policy that cannot be read", "{what: 1}", "is not understood, so nothing is allowed"},
 	} {
-		if got := read(t, c.spec).Remove(key(deployment), Namespace{}); (got == "") != (c.refuse == "") || !strings.Contains(got, c.refuse) {
+		if got := read(t, c.spec).Remove(parseKey(deployment), Namespace{}); (got == "") != (c.refuse == "") || !strings.Contains(got, c.refuse) {
 			t.Errorf("%s: %q; wanted %q", c.what, got, c.refuse)
 		}
 	}
@@ -129,11 +129,11 @@ func TestServiceAccounts(t *testing.T) {
 func TestAsks(t *testing.T) {
 	selecting := read(t, "{namespaces: {allowed: [shop], selector: {}, denied: [bank]}}")
 	for object, want := range map[string]bool{deployment: false, namespace: false, "/Secret/bank/a": false, "/Secret/other/a": true, "/Namespace//other": true, role: false} {
-		if got := selecting.Asks(key(object)); got != want {
+		if got := selecting.NeedsNamespaceLabels(parseKey(object)); got != want {
 			t.Errorf("%s: %t", object, got)
 		}
 	}
-	if read(t, "{}").Asks(key(deployment)) || (*Policy)(nil).Asks(key(deployment)) {
+	if read(t, "{}").NeedsNamespaceLabels(parseKey(deployment)) || (*Policy)(nil).NeedsNamespaceLabels(parseKey(deployment)) {
 		t.Error("labels are asked for which nothing depends on")
 	}
 }
@@ -152,7 +152,7 @@ func TestReach(t *testing.T) {
 		{what: "a policy that cannot be read", spec: "{what: 1}", refuse: "nothing is allowed"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			who, err := read(t, c.spec).Reach(jane, "GET", "/api/v1/pods", false)
+			who, err := read(t, c.spec).AdmitPerson(jane, "GET", "/api/v1/pods", false)
 			switch {
 			case c.refuse != "" && (err == nil || !strings.Contains(err.Error(), c.refuse)):
 				t.Errorf("%v; wanted %q", err, c.refuse)
@@ -162,7 +162,7 @@ func TestReach(t *testing.T) {
 		})
 	}
 	if jane.Groups[0] != "dev" || len(jane.Groups) != 2 {
-		t.Errorf("who asked was changed: %+v", jane)
+		t.Errorf("the requester was changed: %+v", jane)
 	}
 }
 
@@ -177,12 +177,12 @@ func TestShow(t *testing.T) {
 		{what: "requests, none", spec: "{reach: {requests: []}}", path: pods, refuse: "of the sort Read"},
 		{what: "a policy that cannot be read", spec: "{what: 1}", path: pods, refuse: "nothing is allowed"},
 	} {
-		err := read(t, c.spec).Show("GET", c.path)
+		err := read(t, c.spec).CheckLiveRequest("GET", c.path)
 		if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !strings.Contains(err.Error(), c.refuse)) {
 			t.Errorf("%s: %v; wanted %q", c.what, err, c.refuse)
 		}
 	}
-	if err := (*Policy)(nil).Show("GET", pods); err != nil {
+	if err := (*Policy)(nil).CheckLiveRequest("GET", pods); err != nil {
 		t.Errorf("without a policy: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestMatch(t *testing.T) {
 
 func TestEqual(t *testing.T) {
 	a, b := read(t, "{removal: Deny}"), read(t, "{removal: Allow}")
-	if !a.Equal(read(t, "{removal: Deny}")) || a.Equal(b) || a.Equal(nil) || !(*Policy)(nil).Equal(nil) || Closed("x").Equal(Closed("y")) {
+	if !a.Equal(read(t, "{removal: Deny}")) || a.Equal(b) || a.Equal(nil) || !(*Policy)(nil).Equal(nil) || ClosedPolicy("x").Equal(ClosedPolicy("y")) {
 		t.Error("policies that differ are taken for equal, or the other way round")
 	}
 }

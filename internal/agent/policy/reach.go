@@ -10,9 +10,9 @@ import (
 	"atoll.dev/atoll/internal/trust/person"
 )
 
-// Reach gives who comes in, with the groups that he may bring along, or tells why he does
-// not.
-func (p *Policy) Reach(who person.Person, method, path string, upgrades bool) (person.Person, error) {
+// AdmitPerson returns the person with the groups that may come along, or the reason of the
+// refusal.
+func (p *Policy) AdmitPerson(who person.Person, method, path string, upgrades bool) (person.Person, error) {
 	if p == nil {
 		return who, nil
 	}
@@ -35,10 +35,10 @@ func (p *Policy) Reach(who person.Person, method, path string, upgrades bool) (p
 	return who, nil
 }
 
-// Show tells why what the hub asks in its own name, to show people what runs of what they
-// placed, is not answered; nil: it is. It asks in nobody's name, so that users and groups do
-// not matter: who may see it, the hub's RBAC says.
-func (p *Policy) Show(method, path string) error {
+// CheckLiveRequest returns the refusal of a request in the hub's own name, which shows people the
+// running objects of their workloads; nil: it is permitted. Such a request has no user, so users
+// and groups do not matter: the hub's RBAC decides on the readers.
+func (p *Policy) CheckLiveRequest(method, path string) error {
 	if p == nil {
 		return nil
 	}
@@ -53,9 +53,9 @@ func (p *Policy) Show(method, path string) error {
 	return nil
 }
 
-// Sort of a request by its method and path, and whether it asks to upgrade its connection.
+// Sort returns the sort of a request by its method and path, and whether it asks to upgrade its connection.
 func Sort(method, path string, upgrades bool) v1alpha1.Request {
-	resource, subresource := ends(path)
+	resource, subresource := resourceAndSubresource(path)
 	switch {
 	case upgrades, slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource):
 		return v1alpha1.RequestConnect
@@ -67,9 +67,9 @@ func Sort(method, path string, upgrades bool) v1alpha1.Request {
 	return v1alpha1.RequestRead
 }
 
-// ends of the path of a request to Kubernetes' API: the resource, and the subresource, if it
+// resourceAndSubresource returns the ends of the path of a request to Kubernetes' API: the resource, and the subresource, if it
 // names one.
-func ends(path string) (resource, subresource string) {
+func resourceAndSubresource(path string) (resource, subresource string) {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	switch {
 	case len(parts) > 2 && parts[0] == "api":
@@ -79,10 +79,10 @@ func ends(path string) (resource, subresource string) {
 	default:
 		return "", ""
 	}
-	if parts[0] == "watch" || parts[0] == "proxy" { // the old ways to ask for that
-		if parts[0] == "proxy" {
-			return "", "proxy"
-		}
+	switch parts[0] { // the old ways to ask for that
+	case "proxy":
+		return "", "proxy"
+	case "watch":
 		parts = parts[1:]
 	}
 	if len(parts) > 2 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {

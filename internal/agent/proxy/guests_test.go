@@ -16,8 +16,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// limit who comes in, by the spec of a policy; empty: no limits.
-func (w *world) limit(t *testing.T, reach string) {
+// limitPeople limits users by the spec of a policy; empty: no limits.
+func (w *world) limitAgent(t *testing.T, reach string) {
 	t.Helper()
 	var p *policy.Policy
 	if reach != "" {
@@ -28,11 +28,11 @@ func (w *world) limit(t *testing.T, reach string) {
 		p = policy.Read(text)
 	}
 	w.policy.Store(p)
-	w.server.Weigh()
+	w.server.ReevaluatePolicy()
 }
 
-// refused gives the message of a refusal.
-func refused(t *testing.T, answer *http.Response) string {
+// refusalText returns the message of a refusal.
+func refusalText(t *testing.T, answer *http.Response) string {
 	t.Helper()
 	var status metav1.Status
 	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil || answer.StatusCode != http.StatusForbidden || status.Reason != metav1.StatusReasonForbidden {
@@ -43,7 +43,7 @@ func refused(t *testing.T, answer *http.Response) string {
 
 // TestTheAdministratorSaysWhatIsShown: what the hub asks in its own name is of some sort too.
 func TestTheAdministratorSaysWhatIsShown(t *testing.T) {
-	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it came to the member as somebody's") })
+	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it came to the member with a user") })
 	for _, c := range []struct{ reach, path, refuse string }{
 		{"", "/api/v1/pods", ""},
 		{"{users: [joe]}", "/api/v1/pods", ""},
@@ -51,18 +51,18 @@ func TestTheAdministratorSaysWhatIsShown(t *testing.T) {
 		{"{requests: [Read]}", "/api/v1/namespaces/a/pods/b/log", "of the sort Logs"},
 		{"{requests: []}", "/api/v1/pods", "of the sort Read"},
 	} {
-		w.limit(t, c.reach)
+		w.limitAgent(t, c.reach)
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://member"+c.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Host = atoll.LiveHost
+		r.Host = atoll.FleetViewHost
 		answer, err := w.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.refuse != "" {
-			if got := refused(t, answer); !strings.Contains(got, c.refuse) {
+			if got := refusalText(t, answer); !strings.Contains(got, c.refuse) {
 				t.Errorf("%s of %s: %q; wanted %q", c.path, c.reach, got, c.refuse)
 			}
 		} else if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "live "+c.path {
@@ -84,10 +84,10 @@ func TestTheAdministratorSaysWhoComesInAndToDoWhat(t *testing.T) {
 		{what: "requests, logs", reach: "{requests: [Read]}", path: "/api/v1/namespaces/a/pods/b/log", refuse: "of the sort Logs"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			w.limit(t, c.reach)
-			answer := w.ask(t, t.Context(), c.path, map[string]string{"Impersonate-Group": "dev"})
+			w.limitAgent(t, c.reach)
+			answer := w.sendRequest(t, t.Context(), c.path, map[string]string{"Impersonate-Group": "dev"})
 			if c.refuse != "" {
-				if got := refused(t, answer); !strings.Contains(got, c.refuse) {
+				if got := refusalText(t, answer); !strings.Contains(got, c.refuse) {
 					t.Errorf("%q; wanted %q", got, c.refuse)
 				}
 				return
@@ -107,24 +107,24 @@ func TestWhatIsUnderWayEndsWithItsPermission(t *testing.T) {
 		<-r.Context().Done()
 	})
 	begin := func(user string) *bufio.Reader {
-		lines := bufio.NewReader(w.ask(t, t.Context(), "/api/v1/namespaces/a/pods/b/log", map[string]string{"Impersonate-User": user}).Body)
+		lines := bufio.NewReader(w.sendRequest(t, t.Context(), "/api/v1/namespaces/a/pods/b/log", map[string]string{"Impersonate-User": user}).Body)
 		if line, err := lines.ReadString('\n'); err != nil || line != "first\n" {
 			t.Fatalf("%q, %v", line, err)
 		}
 		return lines
 	}
 	jane, joe := begin("jane"), begin("joe")
-	w.limit(t, "{users: [joe], groups: [dev]}")
+	w.limitAgent(t, "{users: [joe], groups: [dev]}")
 	if _, err := jane.ReadString('\n'); err == nil {
 		t.Error("jane still hears")
 	}
-	w.server.guests.mu.Lock()
-	inside := len(w.server.guests.inside)
-	w.server.guests.mu.Unlock()
+	w.server.requestGuard.mu.Lock()
+	inside := len(w.server.requestGuard.inside)
+	w.server.requestGuard.mu.Unlock()
 	if inside != 1 {
 		t.Errorf("%d requests are under way, want that of joe", inside)
 	}
-	w.limit(t, "{requests: []}")
+	w.limitAgent(t, "{requests: []}")
 	if _, err := joe.ReadString('\n'); err == nil {
 		t.Error("joe still hears")
 	}
@@ -135,13 +135,14 @@ func TestARequestThatWaitsForItsAnswerIsToldThatItEnded(t *testing.T) {
 	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- true
 		<-r.Context().Done()
+		panic(http.ErrAbortHandler) // a return would answer 200, and that may arrive first
 	})
 	go func() {
 		<-arrived
-		w.limit(t, "{users: [joe]}")
+		w.limitAgent(t, "{users: [joe]}")
 	}()
-	answer := w.ask(t, t.Context(), "/api/v1/pods", nil)
-	if got := refused(t, answer); !strings.Contains(got, "does not allow it any more") {
+	answer := w.sendRequest(t, t.Context(), "/api/v1/pods", nil)
+	if got := refusalText(t, answer); !strings.Contains(got, "does not allow it any more") {
 		t.Error(got)
 	}
 	_, _ = io.Copy(io.Discard, answer.Body)

@@ -61,15 +61,15 @@ func newWorld(t *testing.T, api http.HandlerFunc) *world {
 	w.Client = &http.Client{Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			hub, agent := net.Pipe()
-			go s.Take(agent)
+			go s.ServeTunnel(agent)
 			return hub, nil
 		},
 	}}
 	return w
 }
 
-// ask in the name of jane, unless header says otherwise.
-func (w *world) ask(t *testing.T, ctx context.Context, path string, header map[string]string) *http.Response {
+// sendRequest in the name of jane, unless header says otherwise.
+func (w *world) sendRequest(t *testing.T, ctx context.Context, path string, header map[string]string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://member"+path, nil)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestRequestsAreMadeInTheNameOfWhoAsks(t *testing.T) {
 		rw.WriteHeader(http.StatusTeapot)
 		fmt.Fprint(rw, "short and stout")
 	})
-	answer := w.ask(t, t.Context(), "/api/v1/namespaces/a%2Fb/pods?labelSelector=a%3Db&limit=3", map[string]string{
+	answer := w.sendRequest(t, t.Context(), "/api/v1/namespaces/a%2Fb/pods?labelSelector=a%3Db&limit=3", map[string]string{
 		"Impersonate-Group": "dev", "Authorization": "Bearer stolen", "Impersonate-Uid": "0", "X-Remote-User": "root", "Audit-Id": "4711", "User-Agent": "kubectl",
 	})
 	body, err := io.ReadAll(answer.Body)
@@ -122,7 +122,7 @@ func TestNobodyIsImpersonatedWhoMustNotBe(t *testing.T) {
 		{"Impersonate-User": ""}, {"Impersonate-User": "system:admin"}, {"Impersonate-Group": "system:masters"},
 		{"Impersonate-User": "system:serviceaccount:kube-system:default"},
 	} {
-		answer := w.ask(t, t.Context(), "/api", header)
+		answer := w.sendRequest(t, t.Context(), "/api", header)
 		var status metav1.Status
 		if err := json.NewDecoder(answer.Body).Decode(&status); err != nil || answer.StatusCode != http.StatusForbidden || status.Reason != metav1.StatusReasonForbidden {
 			t.Errorf("%v: %d %+v, %v", header, answer.StatusCode, status, err)
@@ -130,8 +130,8 @@ func TestNobodyIsImpersonatedWhoMustNotBe(t *testing.T) {
 	}
 }
 
-// TestOnlyTheHubItselfIsShownWhatRuns: it comes under a host name that people's requests do not
-// have, and in nobody's name.
+// TestOnlyTheHubItselfIsShownWhatRuns: its requests have a host name that people's requests do not
+// have, and no user.
 func TestOnlyTheHubItselfIsShownWhatRuns(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, "people ", r.URL.Path) })
 	for _, c := range []struct {
@@ -140,12 +140,12 @@ func TestOnlyTheHubItselfIsShownWhatRuns(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"the hub", atoll.LiveHost, nil, http.StatusOK, "live /base/x"},
+		{"the hub", atoll.FleetViewHost, nil, http.StatusOK, "live /base/x"},
 		{"a person", "uid", map[string]string{"Impersonate-User": "jane"}, http.StatusOK, "people /base/base/x"},
-		{"a person under the hub's host name", atoll.LiveHost, map[string]string{"Impersonate-User": "jane"}, http.StatusForbidden, "nobody else's"},
-		{"a group under the hub's host name", atoll.LiveHost, map[string]string{"Impersonate-Group": "dev"}, http.StatusForbidden, "nobody else's"},
-		{"nobody under another host name", "uid", nil, http.StatusForbidden, "names nobody"},
-		{"nobody under much the same host name", atoll.LiveHost + ":80", nil, http.StatusForbidden, "names nobody"},
+		{"a person under the hub's host name", atoll.FleetViewHost, map[string]string{"Impersonate-User": "jane"}, http.StatusForbidden, "must have no user"},
+		{"a group under the hub's host name", atoll.FleetViewHost, map[string]string{"Impersonate-Group": "dev"}, http.StatusForbidden, "must have no user"},
+		{"no user under another host name", "uid", nil, http.StatusForbidden, "names nobody"},
+		{"no user under a similar host name", atoll.FleetViewHost + ":80", nil, http.StatusForbidden, "names nobody"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://member/base/x", nil)
 		if err != nil {
@@ -172,7 +172,7 @@ func TestOnlyTheHubItselfIsShownWhatRuns(t *testing.T) {
 func TestNobodyLeavesTheAPI(t *testing.T) {
 	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s came through", r.RequestURI) })
 	for _, path := range []string{"/../admin", "/api/../../admin", "/%2e%2e/admin", "/api/v1/..", "/..%2fadmin"} {
-		if answer := w.ask(t, t.Context(), path, nil); answer.StatusCode != http.StatusForbidden {
+		if answer := w.sendRequest(t, t.Context(), path, nil); answer.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: %d", path, answer.StatusCode)
 		}
 	}
@@ -194,7 +194,7 @@ func TestConnectionsMayBecomeOthers(t *testing.T) {
 		defer conn.Close()
 		_, _ = io.Copy(conn, buffered)
 	})
-	answer := w.ask(t, t.Context(), "/exec", map[string]string{"Connection": "Upgrade", "Upgrade": "SPDY/3.1"})
+	answer := w.sendRequest(t, t.Context(), "/exec", map[string]string{"Connection": "Upgrade", "Upgrade": "SPDY/3.1"})
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != "SPDY/3.1" {
 		t.Fatalf("%d %v", answer.StatusCode, answer.Header)
 	}
@@ -208,7 +208,7 @@ func TestConnectionsMayBecomeOthers(t *testing.T) {
 	duplex.Close()
 }
 
-// TestWhatComesIsHandedOnAtOnce: and a request ends in the member when who asks goes.
+// TestWhatComesIsHandedOnAtOnce: and a request ends in the member when its client goes.
 func TestWhatComesIsHandedOnAtOnce(t *testing.T) {
 	ended := make(chan struct{})
 	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -219,7 +219,7 @@ func TestWhatComesIsHandedOnAtOnce(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	answer := w.ask(t, ctx, "/logs", nil)
+	answer := w.sendRequest(t, ctx, "/logs", nil)
 	if line, err := bufio.NewReader(answer.Body).ReadString('\n'); err != nil || line != "first\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
@@ -227,14 +227,14 @@ func TestWhatComesIsHandedOnAtOnce(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Error("the request goes on in the member although nobody waits for it")
+		t.Error("the request goes on in the member although its client has gone")
 	}
 }
 
 func TestAMemberThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) {})
 	w.member.Close()
-	answer := w.ask(t, t.Context(), "/api", nil)
+	answer := w.sendRequest(t, t.Context(), "/api", nil)
 	var status metav1.Status
 	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil || answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(status.Message, "does not answer its agent") {
 		t.Errorf("%d %+v, %v", answer.StatusCode, status, err)

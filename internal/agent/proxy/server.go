@@ -34,10 +34,10 @@ const (
 
 // Server of tunnels. Make it with New, and Run it.
 type Server struct {
-	log    *slog.Logger
-	server *http.Server
-	conns  *tunnel.Listener
-	guests guests
+	log          *slog.Logger
+	server       *http.Server
+	conns        *tunnel.Listener
+	requestGuard requestGuard
 }
 
 // Options of a Server; all are required.
@@ -53,7 +53,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// New gives a Server.
+// New returns a Server.
 func New(o Options) (*Server, error) {
 	config, log := o.Config, o.Log
 	target, _, err := rest.DefaultServerUrlFor(config)
@@ -61,17 +61,21 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("the member's address: %w", err)
 	}
 	target.Path = strings.TrimSuffix(target.Path, "/")
-	s := &Server{log: log, conns: tunnel.NewListener("the hub"), guests: guests{policy: o.Policy, inside: map[*guest]bool{}}}
+	s := &Server{log: log, conns: tunnel.NewListener("the hub"), requestGuard: requestGuard{policy: o.Policy, inside: map[*guardedRequest]bool{}}}
 	forward := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r, target) },
+		Rewrite:       func(r *httputil.ProxyRequest) { rewriteForMember(r, target) },
 		Transport:     o.Transport,
-		FlushInterval: -1, // what comes is for somebody who waits for it
+		FlushInterval: -1, // a client waits for each piece
 		BufferPool:    tunnel.Buffers{},
-		ErrorHandler:  s.failed,
+		ErrorHandler:  s.writeProxyError,
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ModifyResponse: func(r *http.Response) error {
+			tunnel.KeepUpgraded(r)
+			return nil
+		},
 	}
 	s.server = &http.Server{
-		Handler:           parted(s.guests.limited(o.Live, true), guarded(s.guests.limited(forward, false))),
+		Handler:           splitByOrigin(s.requestGuard.limitByPolicy(o.Live, true), requireImpersonation(s.requestGuard.limitByPolicy(forward, false))),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerMost,
@@ -89,54 +93,54 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// Take a tunnel. It is the server's from then on, which closes it.
-func (s *Server) Take(conn net.Conn) { s.conns.Take(conn) }
+// ServeTunnel serves a tunnel. It is the server's from then on, which closes it.
+func (s *Server) ServeTunnel(conn net.Conn) { s.conns.AcceptConn(conn) }
 
-// parted leads what the hub asks in its own name to live, and all else to people.
-func parted(live, people http.Handler) http.Handler {
+// splitByOrigin leads what the hub asks in its own name to live, and all else to people.
+func splitByOrigin(live, people http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Host != atoll.LiveHost:
+		case r.Host != atoll.FleetViewHost:
 			people.ServeHTTP(w, r)
-		case person.Named(r.Header):
-			refuse(w, http.StatusForbidden, "the cluster's agent refuses: what the hub asks in its own name is asked in nobody else's")
+		case person.HasIdentity(r.Header):
+			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: a request in the hub's own name must have no user")
 		default:
 			live.ServeHTTP(w, r)
 		}
 	})
 }
 
-// guarded lets through what is asked in the name of somebody who may be impersonated.
-func guarded(next http.Handler) http.Handler {
+// requireImpersonation passes on requests of a user that may be impersonated.
+func requireImpersonation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := person.Check(person.From(r.Header)); err != nil {
-			refuse(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
+		if err := person.CheckImpersonation(person.FromHeader(r.Header)); err != nil {
+			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
 			return
 		}
 		if slices.Contains(strings.Split(r.URL.Path, "/"), "..") {
-			refuse(w, http.StatusForbidden, "the cluster's agent refuses: a path with \"..\" may lead out of the member's API")
+			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: a path with \"..\" may lead out of the member's API")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// rewrite a request for the member's API server.
-func rewrite(r *httputil.ProxyRequest, target *url.URL) {
+// rewriteForMember rewrites a request for the member's API server.
+func rewriteForMember(r *httputil.ProxyRequest, target *url.URL) {
 	r.SetURL(target)
 	r.Out.Host = ""
-	person.From(r.In.Header).Replace(r.Out.Header)
+	person.FromHeader(r.In.Header).ReplaceIdentity(r.Out.Header)
 }
 
-// failed answers for an API server that did not.
-func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
+// writeProxyError answers for an API server that did not.
+func (s *Server) writeProxyError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(context.Cause(r.Context()), errLimited) {
-		refuse(w, http.StatusForbidden, "the cluster's agent refuses: "+errLimited.Error())
+		writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+errLimited.Error())
 		return
 	}
 	if r.Context().Err() != nil {
-		return // who asked has gone
+		return // the client has gone
 	}
 	s.log.Debug("a request that came through the hub was not answered by this member's API server", "method", r.Method, "path", r.URL.Path, "err", err)
-	refuse(w, http.StatusServiceUnavailable, "the cluster's API server does not answer its agent: "+err.Error())
+	writeStatus(w, http.StatusServiceUnavailable, "the cluster's API server does not answer its agent: "+err.Error())
 }

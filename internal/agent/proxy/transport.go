@@ -9,25 +9,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewTransport gives a transport to the API server that a configuration reaches. It speaks HTTP/1.1: connections that change their protocol
-// need that, and what of an answer nobody reads yet then waits at the API server, where
-// HTTP/2 would keep megabytes of each in the agent.
+// NewTransport returns a transport to the API server of a configuration. It uses HTTP/1.1:
+// connections that change their protocol need that. Unread parts of an answer then wait at the API
+// server. HTTP/2 would keep megabytes of each in the agent.
 func NewTransport(config *rest.Config) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.DisableCompression = true // what is asked for compressed is handed over so
 	config.NextProtos = []string{"http/1.1"}
 	t, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("reach the member's API for who asks through the hub: %w", err)
+		return nil, fmt.Errorf("reach the member's API for the hub's user: %w", err)
 	}
 	return t, nil
 }
 
-// refuse a request as API servers do.
-func refuse(w http.ResponseWriter, code int, message string) {
+// writeStatus refuses a request as API servers do.
+func writeStatus(w http.ResponseWriter, code int, message string) {
 	reason := metav1.StatusReasonForbidden
-	if code == http.StatusServiceUnavailable {
+	switch code {
+	case http.StatusServiceUnavailable:
 		reason = metav1.StatusReasonServiceUnavailable
+	case http.StatusTooManyRequests:
+		reason = metav1.StatusReasonTooManyRequests
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -3,22 +3,45 @@ package report
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/kinds"
 )
 
-// What a row's items, and its tombstones, take at most, in bytes of JSON. Messages
-// go first: they take the first half of the items' room only.
+// The largest size of a row's items, of its tombstones, and of the large statuses of its items, in
+// bytes of JSON. Messages go first: they take the first half of the items' part only.
 const (
-	itemsRoom = 8 << 10
-	goneRoom  = 8 << 10
+	itemsRoom       = 8 << 10
+	goneRoom        = 8 << 10
+	largeStatusRoom = 17 << 10 // one status of the largest size that scripts join, with its frame
 )
 
-// someGone are as many tombstones as there is room for, the first by name, so that
+// largeStatus is the size, in bytes, above which a status counts in largeStatusRoom.
+const largeStatus = 1 << 10
+
+// dropLargeStatuses leaves out large statuses that do not fit, of the least important items first.
+// The health of an item stays. items are sorted by importance.
+func dropLargeStatuses(items []atoll.ItemStatus) {
+	room := largeStatusRoom
+	for i := range items {
+		it := &items[i]
+		n := largeSize(*it)
+		if n <= room {
+			room -= n
+			continue
+		}
+		it.ReflectedStatus = nil
+		if it.Message == "" {
+			it.Message = fmt.Sprintf("the report leaves out its status of %d bytes: the large statuses of one application have %d bytes at most", n, largeStatusRoom)
+		}
+	}
+}
+
+// someGone returns are as many tombstones as there is room for, the first by name, so that
 // all clusters report the same. The rest is reported when all are carried out, or
 // once the hub has dropped these.
 func someGone(gone []string) []string {
@@ -32,7 +55,7 @@ func someGone(gone []string) []string {
 	return gone
 }
 
-// The ranks of items: the lower, the more somebody needs to see them.
+// The ranks of items: the lower, the more important for readers.
 const (
 	rankError = iota
 	rankDegraded
@@ -45,13 +68,13 @@ const (
 	rankReplicated
 )
 
-func rank(st atoll.ItemStatus, applied bool) int {
+func itemRank(st atoll.ItemStatus, applied bool) int {
 	ready := st.Health == atoll.Healthy || st.Health == atoll.Suspended
-	_, _, replicated := interpret.ReplicaCounts(schema.GroupKind{Group: st.Key.Group, Kind: st.Key.Kind}, st.Reflected)
+	_, _, replicated := kinds.ReplicaCounts(schema.GroupKind{Group: st.Key.Group, Kind: st.Key.Kind}, st.ReflectedStatus)
 	switch {
 	case st.Error:
 		return rankError
-	case !ready && st.Reason == reasonPending && !applied:
+	case !ready && st.Reason == atoll.ReasonPending && !applied:
 		return rankPending
 	case st.Health == atoll.Degraded:
 		return rankDegraded
@@ -63,31 +86,33 @@ func rank(st atoll.ItemStatus, applied bool) int {
 	return rankReflected
 }
 
-// someItems are as many of the items as there is room for, by key; those that
-// somebody needs to see stay. unlisted counts the others that are not ready.
+// someItems returns as many of the items as fit, by key; important ones stay. unlisted counts the
+// others that are not ready.
 func someItems(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus, unlisted int32) {
 	byKey := func(x, y atoll.ItemStatus) int { return cmp.Compare(x.Key.String(), y.Key.String()) }
-	room := itemsRoom
+	room, large := itemsRoom, largeStatusRoom
 	for _, it := range items {
-		room -= size(it)
+		room -= encodedSize(it)
+		large -= largeSize(it)
 	}
-	if room >= 0 {
+	if room >= 0 && large >= 0 {
 		slices.SortFunc(items, byKey)
 		return items, 0
 	}
 	ranks := make(map[atoll.ItemKey]int, len(items))
 	for _, it := range items {
-		ranks[it.Key] = rank(it, applied)
+		ranks[it.Key] = itemRank(it, applied)
 	}
 	slices.SortFunc(items, func(x, y atoll.ItemStatus) int {
 		return cmp.Or(cmp.Compare(ranks[x.Key], ranks[y.Key]), byKey(x, y))
 	})
+	dropLargeStatuses(items)
 	room = itemsRoom
 	for _, it := range items {
 		if room < itemsRoom/2 {
 			it.Message = ""
 		}
-		n := size(it)
+		n := encodedSize(it)
 		if room < n {
 			room = 0 // nothing of a higher rank before this one
 			if r := ranks[it.Key]; r < rankReflected || r == rankPending {
@@ -102,10 +127,19 @@ func someItems(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus,
 	return kept, unlisted
 }
 
-func size(st atoll.ItemStatus) int {
+// largeSize returns the bytes that an item takes of largeStatusRoom.
+func largeSize(st atoll.ItemStatus) int {
+	if n := len(st.ReflectedStatus); n > largeStatus {
+		return n
+	}
+	return 0
+}
+
+// encodedSize returns the bytes that an item takes of itemsRoom.
+func encodedSize(st atoll.ItemStatus) int {
 	text, err := json.Marshal(st)
 	if err != nil {
 		return itemsRoom // what cannot be written is not reported
 	}
-	return len(text) + len(",")
+	return len(text) + len(",") - largeSize(st)
 }

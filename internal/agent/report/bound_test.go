@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,11 +31,14 @@ func TestReportsAreBounded(t *testing.T) {
 		unlisted int32
 		first    string // name of an item that is listed in any case
 	}{
-		"few":                    {items: manyItems(20, "Deployment", healthy), first: "item-0019"},
-		"many that are healthy":  {items: manyItems(2000, "Deployment", healthy)},
-		"not applied":            {items: manyItems(500, "ConfigMap", func(_ int, it *Item) { *it = Item{Key: it.Key} }), unlisted: 1},
-		"not ready":              {items: manyItems(500, "Deployment", func(_ int, it *Item) { it.Health, it.Why, it.Text = atoll.Progressing, "Unavailable", long }), unlisted: 1},
-		"one of many that fails": {items: manyItems(2000, "Deployment", func(i int, it *Item) { it.Error = i == 1999; it.Reason = map[bool]string{true: "Conflict"}[it.Error] }), first: "item-1999"},
+		"few":                   {items: manyItems(20, "Deployment", healthy), first: "item-0019"},
+		"many that are healthy": {items: manyItems(2000, "Deployment", healthy)},
+		"not applied":           {items: manyItems(500, "ConfigMap", func(_ int, it *Item) { *it = Item{Key: it.Key} }), unlisted: 1},
+		"not ready":             {items: manyItems(500, "Deployment", func(_ int, it *Item) { it.Health, it.Why, it.Text = atoll.Progressing, "Unavailable", long }), unlisted: 1},
+		"one of many that fails": {items: manyItems(2000, "Deployment", func(i int, it *Item) {
+			it.Error = i == 1999
+			it.Reason = map[bool]atoll.Reason{true: "Conflict"}[it.Error]
+		}), first: "item-1999"},
 		"Jobs before Deployments": {
 			items: append(manyItems(1000, "Deployment", healthy), manyItems(10, "Job", func(i int, it *Item) { it.Key.Name, it.Reflected = fmt.Sprint("job-", i), json.RawMessage(`{"f":"c"}`) })...),
 			first: "job-9",
@@ -42,7 +46,7 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := Build(Input{Generation: 1, Items: c.items}, nil, 1)
+			s := BuildStatus(Input{Generation: 1, Items: c.items}, nil, 1)
 			text, err := json.Marshal(s)
 			if err != nil || len(text) > 20<<10 {
 				t.Errorf("the status has %d bytes (%v)", len(text), err)
@@ -67,10 +71,10 @@ func TestReportsAreBounded(t *testing.T) {
 			if c.first != "" && !listed[c.first] {
 				t.Errorf("%s is not listed", c.first)
 			}
-			if got := len(c.items) - ready - unready; int(s.Unlisted) != got || (got > 0) != (c.unlisted > 0) {
-				t.Errorf("%d unlisted are told, %d are", s.Unlisted, got)
+			if got := len(c.items) - ready - unready; int(s.UnlistedNotReady) != got || (got > 0) != (c.unlisted > 0) {
+				t.Errorf("%d unlisted are reported, %d are", s.UnlistedNotReady, got)
 			}
-			again := Build(Input{Generation: 1, Items: c.items}, &s, 2)
+			again := BuildStatus(Input{Generation: 1, Items: c.items}, &s, 2)
 			if text2, _ := json.Marshal(again); c.unlisted == 0 && string(text2) != string(text) {
 				t.Errorf("the same again is reported otherwise")
 			}
@@ -85,12 +89,12 @@ func TestTombstonesAreReportedInTurn(t *testing.T) {
 	}
 	turns := 0
 	for left := gone; len(left) > 0; turns++ {
-		s := Build(Input{Generation: 1, Gone: left}, nil, 1)
-		if text, err := json.Marshal(s); err != nil || len(text) > 20<<10 || len(s.Gone) == 0 {
-			t.Fatalf("%d bytes for %d tombstones (%v)", len(text), len(s.Gone), err)
+		s := BuildStatus(Input{Generation: 1, Gone: left}, nil, 1)
+		if text, err := json.Marshal(s); err != nil || len(text) > 20<<10 || len(s.DoneTombstones) == 0 {
+			t.Fatalf("%d bytes for %d tombstones (%v)", len(text), len(s.DoneTombstones), err)
 		}
 		told := map[string]bool{}
-		for _, id := range s.Gone {
+		for _, id := range s.DoneTombstones {
 			told[id] = true
 		}
 		var rest []string
@@ -121,9 +125,64 @@ func TestManyTombstonesAreAllToldAtOnce(t *testing.T) {
 		{"many", Input{Gone: gone, AllGone: true}, true},
 		{"many of more", Input{Gone: gone}, false},
 	} {
-		s := Build(c.in, nil, 1)
-		if s.AllGone != c.all || c.all == (len(s.Gone) > 0) && len(c.in.Gone) > 0 {
-			t.Errorf("%s: %d tombstones are told, all %t; want all %t", c.name, len(s.Gone), s.AllGone, c.all)
+		s := BuildStatus(c.in, nil, 1)
+		if s.AllTombstonesDone != c.all || c.all == (len(s.DoneTombstones) > 0) && len(c.in.Gone) > 0 {
+			t.Errorf("%s: %d tombstones are reported, all %t; want all %t", c.name, len(s.DoneTombstones), s.AllTombstonesDone, c.all)
 		}
+	}
+}
+
+// Large statuses have a bound of their own. One that does not fit is left out, with a message, and
+// the health of its item stays. The largest report is one that a hub takes.
+func TestLargeStatusesAreBounded(t *testing.T) {
+	status := func(n int) json.RawMessage {
+		return json.RawMessage(`{"s":{"x":"` + strings.Repeat("x", n-len(`{"s":{"x":""}}`)) + `"}}`)
+	}
+	for name, c := range map[string]struct {
+		sizes []int
+		worst int   // the item that is Degraded; -1: none
+		kept  []int // the items with a status
+	}{
+		"one of the largest size":     {[]int{16 << 10}, -1, []int{0}},
+		"two, and one fits":           {[]int{16 << 10, 16 << 10}, -1, []int{0}},
+		"the degraded one goes first": {[]int{16 << 10, 16 << 10}, 1, []int{1}},
+		"a smaller one still fits":    {[]int{12 << 10, 12 << 10, 4 << 10}, -1, []int{0, 2}},
+		"small ones count for items":  {[]int{16 << 10, 1 << 10, 1 << 10, 1 << 10}, -1, []int{0, 1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			items := manyItems(len(c.sizes), "Thing", func(i int, it *Item) {
+				it.Reflected = status(c.sizes[i])
+				if i == c.worst {
+					it.Health, it.Why = atoll.Degraded, "Broken"
+				}
+			})
+			s := BuildStatus(Input{Generation: 1, Items: items}, nil, 1)
+			if len(s.Items) != len(items) || s.UnlistedNotReady != 0 {
+				t.Fatalf("%d of %d items are listed, %d are counted", len(s.Items), len(items), s.UnlistedNotReady)
+			}
+			for i, it := range s.Items {
+				if it.Health != items[i].Health {
+					t.Errorf("item %d is %s, want %s", i, it.Health, items[i].Health)
+				}
+				kept := slices.Contains(c.kept, i)
+				if kept != (len(it.ReflectedStatus) == c.sizes[i]) || kept == strings.Contains(it.Message, "leaves out its status") {
+					t.Errorf("item %d has a status of %d bytes, and the message %q", i, len(it.ReflectedStatus), it.Message)
+				}
+			}
+		})
+	}
+	many := manyItems(500, "Deployment", func(i int, it *Item) {
+		it.Health, it.Why, it.Text = atoll.Progressing, "Unavailable", strings.Repeat("\x01", 256)
+		if i < 2 {
+			it.Reflected = status(16 << 10)
+		}
+	})
+	var gone []string
+	for i := range 1000 {
+		gone = append(gone, fmt.Sprintf("/ConfigMap/shop/item-%04d 5f0c3ad0-68a6-4a3e-9c39-%012d", i, i))
+	}
+	text, err := json.Marshal(BuildStatus(Input{Generation: 1, Items: many, Gone: gone}, nil, 1))
+	if err != nil || len(text) > 37<<10 || len(text) <= 32<<10 {
+		t.Errorf("the largest report has %d bytes (%v)", len(text), err)
 	}
 }

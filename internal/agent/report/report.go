@@ -5,16 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // MaxMessage bounds the messages of items.
 const MaxMessage = 256
-
-// reasonPending: the item waits to be applied.
-const reasonPending = "Pending"
 
 // Input is what is known of one Bundle.
 type Input struct {
@@ -22,7 +19,7 @@ type Input struct {
 	Content    string
 	// Remove: the row is to go. Removed: nothing of it is left.
 	Remove, Removed bool
-	// Kept tells what stays in the member for good reason after the row went.
+	// Kept is what stays in the member for good reason after the row went.
 	Kept string
 	// Vacant: the Bundle's namespace stays, with nothing of Atoll's in it.
 	Vacant bool
@@ -42,33 +39,35 @@ type Item struct {
 	// RenderError of the hub.
 	RenderError string
 	// Reason and Message of an apply that failed, or of what is waited for.
-	Reason, Message string
+	Reason  atoll.Reason
+	Message string
 	// Error: it failed. Otherwise it waits.
 	Error bool
 	// Observed: the object was seen, and was like this.
 	Observed  bool
 	Health    atoll.Health
-	Why, Text string
+	Why       atoll.Reason
+	Text      string
 	Reflected json.RawMessage
 }
 
-// Build the status at a Unix second. prev is the status before; nil without one.
-func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
-	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, Gone: someGone(in.Gone), Applied: true, Vacant: in.Vacant}
-	if in.AllGone && len(s.Gone) < len(in.Gone) {
-		s.Gone, s.AllGone = nil, true
+// isReady reports whether an item is as it is wanted.
+func isReady(st atoll.ItemStatus) bool {
+	return !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
+}
+
+// BuildStatus returns the status at a Unix second. prev is the status before; nil without one.
+func BuildStatus(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
+	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, DoneTombstones: someGone(in.Gone), Applied: true, NamespaceKept: in.Vacant}
+	if in.AllGone && len(s.DoneTombstones) < len(in.Gone) {
+		s.DoneTombstones, s.AllTombstonesDone = nil, true
 	}
-	before := map[atoll.ItemKey]atoll.ItemStatus{}
-	if prev != nil {
-		for _, it := range prev.Items {
-			before[it.Key] = it
-		}
-	}
+	before := statusByKey(prev)
 	worst := tally{}
 	for _, item := range in.Items {
-		st := status(item)
-		st.Since = since(st, before, prev, now)
-		ready := !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
+		st := toItemStatus(item)
+		st.Since = healthSince(st, before, prev, now)
+		ready := isReady(st)
 		if !item.Extra {
 			s.Total++
 			s.Applied = s.Applied && item.Applied && !st.Error
@@ -77,23 +76,38 @@ func Build(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
 			}
 		}
 		worst.add(st, ready)
-		if !ready || st.Reason != "" || len(st.Reflected) > 0 {
+		if !ready || st.Reason != "" || len(st.ReflectedStatus) > 0 {
 			s.Items = append(s.Items, st)
 		}
 	}
-	s.Items, s.Unlisted = someItems(s.Items, s.Applied)
-	s.State, s.Reason, s.Message = worst.verdict(in)
-	s.Since = now
-	if prev != nil && prev.State == s.State && prev.Reason == s.Reason {
-		s.Since = prev.Since
-	}
+	s.Items, s.UnlistedNotReady = someItems(s.Items, s.Applied)
+	s.State, s.Reason, s.Message = worst.overallState(in)
+	s.Since = stateSince(&s, prev, now)
 	return s
 }
 
-func status(item Item) atoll.ItemStatus {
-	st := atoll.ItemStatus{Key: item.Key, Health: atoll.Progressing, Reason: reasonPending, Message: "not applied yet"}
+func statusByKey(s *atoll.RowStatus) map[atoll.ItemKey]atoll.ItemStatus {
+	out := map[atoll.ItemKey]atoll.ItemStatus{}
+	if s != nil {
+		for _, it := range s.Items {
+			out[it.Key] = it
+		}
+	}
+	return out
+}
+
+// stateSince returns since when a status has its state and its reason.
+func stateSince(s, prev *atoll.RowStatus, now int64) int64 {
+	if prev != nil && prev.State == s.State && prev.Reason == s.Reason {
+		return prev.Since
+	}
+	return now
+}
+
+func toItemStatus(item Item) atoll.ItemStatus {
+	st := atoll.ItemStatus{Key: item.Key, Health: atoll.Progressing, Reason: atoll.ReasonPending, Message: "not applied yet"}
 	if item.Observed {
-		st.Health, st.Reason, st.Message, st.Reflected = item.Health, item.Why, item.Text, item.Reflected
+		st.Health, st.Reason, st.Message, st.ReflectedStatus = item.Health, item.Why, item.Text, item.Reflected
 	}
 	switch {
 	case item.Reason != "":
@@ -102,20 +116,20 @@ func status(item Item) atoll.ItemStatus {
 			st.Health = atoll.Progressing
 		}
 	case item.RenderError != "":
-		st.Reason, st.Message, st.Error = "RenderFailed", item.RenderError, true
+		st.Reason, st.Message, st.Error = atoll.ReasonRenderFailed, item.RenderError, true
 	case item.Observed && !item.Applied && !item.Extra:
-		st.Health, st.Reason, st.Message = atoll.Progressing, reasonPending, "the new content is not applied yet"
+		st.Health, st.Reason, st.Message = atoll.Progressing, atoll.ReasonPending, "the new content is not applied yet"
 	}
 	if st.Error && !item.Observed {
 		st.Health = atoll.Unknown
 	}
-	st.Message = cut(st.Message)
+	st.Message = phrase.TruncateText(st.Message, MaxMessage)
 	return st
 }
 
-// since is when the item's health began. Healthy items that are not listed date
+// healthSince is when the item's health began. Healthy items that are not listed date
 // from the last report at the latest, so they need no time.
-func since(st atoll.ItemStatus, before map[atoll.ItemKey]atoll.ItemStatus, prev *atoll.RowStatus, now int64) int64 {
+func healthSince(st atoll.ItemStatus, before map[atoll.ItemKey]atoll.ItemStatus, prev *atoll.RowStatus, now int64) int64 {
 	if old, ok := before[st.Key]; ok && old.Health == st.Health && old.Error == st.Error {
 		return old.Since
 	}
@@ -141,27 +155,27 @@ func (t *tally) add(st atoll.ItemStatus, ready bool) {
 	}
 }
 
-func (t *tally) verdict(in Input) (state atoll.RowState, reason, message string) {
+func (t *tally) overallState(in Input) (state atoll.RowState, reason atoll.Reason, message string) {
 	switch {
 	case in.Removed:
 		return atoll.RowRemoved, "", in.Kept
 	case in.Remove && len(t.failed) > 0:
-		return of(atoll.RowFailed, t.failed)
+		return firstItemReason(atoll.RowFailed, t.failed)
 	case in.Remove:
-		_, _, message = of(atoll.RowProgressing, append(t.waiting, t.degraded...))
-		return atoll.RowProgressing, "Removing", message
+		_, _, message = firstItemReason(atoll.RowProgressing, append(t.waiting, t.degraded...))
+		return atoll.RowProgressing, atoll.ReasonRemoving, message
 	case len(t.failed) > 0:
-		return of(atoll.RowFailed, t.failed)
+		return firstItemReason(atoll.RowFailed, t.failed)
 	case len(t.degraded) > 0:
-		return of(atoll.RowDegraded, t.degraded)
+		return firstItemReason(atoll.RowDegraded, t.degraded)
 	case len(t.waiting) > 0:
-		return of(atoll.RowProgressing, t.waiting)
+		return firstItemReason(atoll.RowProgressing, t.waiting)
 	}
 	return atoll.RowReady, "", ""
 }
 
-// of names the first of the items, and how many more there are.
-func of(state atoll.RowState, items []atoll.ItemStatus) (atoll.RowState, string, string) {
+// firstItemReason names the first of the items, and how many more there are.
+func firstItemReason(state atoll.RowState, items []atoll.ItemStatus) (atoll.RowState, atoll.Reason, string) {
 	if len(items) == 0 {
 		return state, "", ""
 	}
@@ -170,12 +184,5 @@ func of(state atoll.RowState, items []atoll.ItemStatus) (atoll.RowState, string,
 	if n := len(items) - 1; n > 0 {
 		message += fmt.Sprintf(" (and %d more)", n)
 	}
-	return state, first.Reason, cut(message)
-}
-
-func cut(s string) string {
-	if len(s) <= MaxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:MaxMessage-3], "") + "…"
+	return state, first.Reason, phrase.TruncateText(message, MaxMessage)
 }

@@ -28,7 +28,7 @@ const (
 	keyParts  = "parts"
 )
 
-// ErrFenced: somebody else wrote what only the holder of the lease may write.
+// ErrFenced: another writer wrote what only the holder of the lease may write.
 var ErrFenced = errors.New("another agent writes to this member: run one agent per member")
 
 // head is what is known of a stored value.
@@ -39,7 +39,7 @@ type head struct {
 
 // put stores the value of a kind under a name.
 func (s *Store) put(ctx context.Context, kind, name string, value any) error {
-	data, err := pack(value)
+	data, err := encodeValue(value)
 	if err != nil {
 		return fmt.Errorf("pack %s: %w", name, err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) put(ctx context.Context, kind, name string, value any) error {
 
 func (s *Store) putParts(ctx context.Context, name string, data []byte) (parts []string, err error) {
 	for chunk := range slices.Chunk(data, maxPart) {
-		part := "atoll-part-" + atoll.Hash([]byte(name), chunk)
+		part := "atoll-part-" + atoll.HashParts([]byte(name), chunk)
 		parts = append(parts, part)
 		if slices.Contains(s.heads[name].parts, part) {
 			continue
@@ -108,7 +108,7 @@ func (s *Store) write(ctx context.Context, secret *corev1.Secret, version string
 			if !s.fence(ctx) {
 				return "", fmt.Errorf("store %s: %w", secret.Name, ErrFenced)
 			}
-			if version, err = s.version(ctx, secret.Name); err != nil {
+			if version, err = s.secretVersion(ctx, secret.Name); err != nil {
 				return "", err
 			}
 		case apierrors.IsNotFound(err):
@@ -137,8 +137,8 @@ func (s *Store) writeOnce(ctx context.Context, secret *corev1.Secret, version st
 	return out.ResourceVersion, err
 }
 
-// version of the Secret as it is now; empty when there is none.
-func (s *Store) version(ctx context.Context, name string) (string, error) {
+// secretVersion returns the version of the Secret as it is now; empty when there is none.
+func (s *Store) secretVersion(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	var out corev1.Secret
@@ -149,8 +149,8 @@ func (s *Store) version(ctx context.Context, name string) (string, error) {
 	return out.ResourceVersion, nil
 }
 
-// drop deletes a stored value; none is no error.
-func (s *Store) drop(ctx context.Context, name string) error {
+// deleteValue deletes a stored value; none is no error.
+func (s *Store) deleteValue(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, known := s.heads[name]
@@ -176,8 +176,8 @@ func (s *Store) delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// assemble gives the packed value of a head, whose parts are among the Secrets.
-func assemble(secret *corev1.Secret, all map[string]*corev1.Secret) (data []byte, parts []string, err error) {
+// assembleParts returns the packed value of a head, whose parts are among the Secrets.
+func assembleParts(secret *corev1.Secret, all map[string]*corev1.Secret) (data []byte, parts []string, err error) {
 	names, split := secret.Data[keyParts]
 	if !split {
 		return secret.Data[keyData], nil, nil
@@ -190,12 +190,15 @@ func assemble(secret *corev1.Secret, all map[string]*corev1.Secret) (data []byte
 		if part == nil {
 			return nil, nil, fmt.Errorf("the Secret %s lacks its part %s", secret.Name, name)
 		}
+		if len(data)+len(part.Data[keyData]) > maxValue {
+			return nil, nil, fmt.Errorf("the parts of Secret %s: %w", secret.Name, errTooLarge)
+		}
 		data = append(data, part.Data[keyData]...)
 	}
 	return data, parts, nil
 }
 
-func pack(value any) ([]byte, error) {
+func encodeValue(value any) ([]byte, error) {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	if err := json.NewEncoder(w).Encode(value); err != nil {
@@ -207,13 +210,20 @@ func pack(value any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func unpack(data []byte, into any) error {
+// decodeValue decodes a packed value, if the allowance suffices.
+func decodeValue(data []byte, into any, left *allowance) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return err
 	}
-	plain, err := io.ReadAll(r)
+	plain, err := io.ReadAll(io.LimitReader(r, maxValue+1))
 	if err != nil {
+		return err
+	}
+	if len(plain) > maxValue {
+		return errTooLarge
+	}
+	if err := left.takeValue(plain); err != nil {
 		return err
 	}
 	return json.Unmarshal(plain, into)

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"atoll.dev/atoll/internal/agent/claims"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -40,8 +40,8 @@ type Position struct {
 
 // Bundle is what is stored of one Bundle.
 type Bundle struct {
-	Holding  claims.Holding `json:"holding"`
-	Position Position       `json:"position"`
+	Holding  ownership.Holding `json:"holding"`
+	Position Position          `json:"position"`
 }
 
 // Reports is what the agent remembers beside Bundles and records.
@@ -96,7 +96,7 @@ type Identity struct {
 // Contents is all that is stored.
 type Contents struct {
 	Bundles []Bundle
-	Records []claims.Record
+	Records []ownership.Record
 	Reports Reports
 	// Position is the newest of all.
 	Position Position
@@ -119,7 +119,7 @@ type Store struct {
 	seqLimit int64
 }
 
-// New gives the Store in a namespace of the member. fence tells whether this
+// New returns the Store in a namespace of the member. fence reports whether this
 // agent still holds the member's lease.
 func New(config *rest.Config, namespace string, fence func(context.Context) bool) (*Store, error) {
 	client, err := member.TypedClient(config, "")
@@ -129,8 +129,8 @@ func New(config *rest.Config, namespace string, fence func(context.Context) bool
 	return &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}}, nil
 }
 
-// Identity that is stored; nil when there is none.
-func (s *Store) Identity(ctx context.Context) (*Identity, error) {
+// LoadIdentity returns the identity that is stored; nil when there is none.
+func (s *Store) LoadIdentity(ctx context.Context) (*Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	var secret corev1.Secret
@@ -142,8 +142,9 @@ func (s *Store) Identity(ctx context.Context) (*Identity, error) {
 		return nil, fmt.Errorf("read the agent's identity from Secret %s/%s in the member: %w", s.namespace, nameIdentity, err)
 	}
 	var id Identity
-	if err := unpack(secret.Data[keyData], &id); err != nil {
-		return nil, fmt.Errorf("the Secret %s/%s in the member is damaged (delete it to join anew): %w", s.namespace, nameIdentity, err)
+	left := allowance(maxDecoded)
+	if err := decodeValue(secret.Data[keyData], &id, &left); err != nil {
+		return nil, fmt.Errorf("the Secret %s/%s in the member is damaged (delete it to join again): %w", s.namespace, nameIdentity, err)
 	}
 	s.mu.Lock()
 	s.heads[nameIdentity] = head{version: secret.ResourceVersion}
@@ -162,21 +163,21 @@ func (s *Store) Open(ctx context.Context) (Contents, error) {
 	if err := s.EnsureNamespace(ctx); err != nil {
 		return Contents{}, err
 	}
-	secrets, err := s.list(ctx)
+	secrets, err := s.list(ctx, maxPacked)
 	if err != nil {
 		return Contents{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out, used := Contents{}, map[string]bool{}
+	out, used, left := Contents{}, map[string]bool{}, allowance(maxDecoded)
 	for name, secret := range secrets {
 		kind := secret.Labels[labelKind]
 		if kind == kindPart {
 			continue
 		}
-		data, parts, err := assemble(secret, secrets)
+		data, parts, err := assembleParts(secret, secrets)
 		if err == nil {
-			err = out.take(s, kind, data)
+			err = out.addValue(s, kind, data, &left)
 		}
 		if err != nil {
 			out.Broken = append(out.Broken, fmt.Sprintf("Secret %s/%s: %v", s.namespace, name, err))
@@ -186,22 +187,32 @@ func (s *Store) Open(ctx context.Context) (Contents, error) {
 			used[p] = true
 		}
 	}
-	for name, secret := range secrets {
-		if secret.Labels[labelKind] == kindPart && !used[name] && len(out.Broken) == 0 {
-			if err := s.delete(ctx, name); err != nil {
-				return Contents{}, err
-			}
-		}
+	if len(out.Broken) > 0 {
+		return out, nil
+	}
+	if err := s.deleteUnusedParts(ctx, secrets, used); err != nil {
+		return Contents{}, err
 	}
 	return out, nil
 }
 
-// take adds one stored value to the contents.
-func (c *Contents) take(s *Store, kind string, data []byte) error {
+func (s *Store) deleteUnusedParts(ctx context.Context, secrets map[string]*corev1.Secret, used map[string]bool) error {
+	for name, secret := range secrets {
+		if secret.Labels[labelKind] == kindPart && !used[name] {
+			if err := s.delete(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addValue adds one stored value to the contents.
+func (c *Contents) addValue(s *Store, kind string, data []byte, left *allowance) error {
 	switch kind {
 	case kindBundle:
 		var b Bundle
-		if err := unpack(data, &b); err != nil {
+		if err := decodeValue(data, &b, left); err != nil {
 			return err
 		}
 		c.Bundles = append(c.Bundles, b)
@@ -209,13 +220,13 @@ func (c *Contents) take(s *Store, kind string, data []byte) error {
 			c.Position = b.Position
 		}
 	case kindRecords:
-		var records []claims.Record
-		if err := unpack(data, &records); err != nil {
+		var records []ownership.Record
+		if err := decodeValue(data, &records, left); err != nil {
 			return err
 		}
 		c.Records = append(c.Records, records...)
 	case kindReports:
-		if err := unpack(data, &c.Reports); err != nil {
+		if err := decodeValue(data, &c.Reports, left); err != nil {
 			return err
 		}
 		if c.Reports.Position.Order > c.Position.Order {
@@ -224,7 +235,7 @@ func (c *Contents) take(s *Store, kind string, data []byte) error {
 	case kindSeq:
 		s.seqMu.Lock()
 		defer s.seqMu.Unlock()
-		if err := unpack(data, &s.seqLimit); err != nil {
+		if err := decodeValue(data, &s.seqLimit, left); err != nil {
 			return err
 		}
 		s.seq = s.seqLimit
@@ -232,17 +243,21 @@ func (c *Contents) take(s *Store, kind string, data []byte) error {
 	return nil
 }
 
-func (s *Store) list(ctx context.Context) (map[string]*corev1.Secret, error) {
-	out, more := map[string]*corev1.Secret{}, ""
+// list returns the Secrets of the state, of at most so many bytes.
+func (s *Store) list(ctx context.Context, most int) (map[string]*corev1.Secret, error) {
+	out, more, left := map[string]*corev1.Secret{}, "", most
 	for {
 		var list corev1.SecretList
 		err := s.client.Get().Namespace(s.namespace).Resource("secrets").
-			VersionedParams(&metav1.ListOptions{LabelSelector: labelKind, Limit: 50, Continue: more}, member.Codec()).
+			VersionedParams(&metav1.ListOptions{LabelSelector: labelKind, Limit: 50, Continue: more}, member.ParameterCodec()).
 			Do(ctx).Into(&list)
 		if err != nil {
 			return nil, fmt.Errorf("list the agent's Secrets in namespace %s of the member: %w", s.namespace, err)
 		}
 		for i := range list.Items {
+			if left -= list.Items[i].Size() + secretCost; left < 0 {
+				return nil, fmt.Errorf("the agent's Secrets in namespace %s of the member have more than %d MiB, which no agent stores; delete those labelled %s that are not its own", s.namespace, most>>20, labelKind)
+			}
 			out[list.Items[i].Name] = &list.Items[i]
 		}
 		if more = list.Continue; more == "" {
@@ -273,16 +288,16 @@ func (s *Store) PutBundle(ctx context.Context, b Bundle) error {
 
 // DropBundle forgets a Bundle.
 func (s *Store) DropBundle(ctx context.Context, uid string) error {
-	return s.drop(ctx, bundleName(uid))
+	return s.deleteValue(ctx, bundleName(uid))
 }
 
 func bundleName(uid string) string { return "atoll-bundle-" + uid }
 
 // PutRecords stores the records of a shard; none drops it.
-func (s *Store) PutRecords(ctx context.Context, shard string, records []claims.Record) error {
+func (s *Store) PutRecords(ctx context.Context, shard string, records []ownership.Record) error {
 	name := "atoll-inventory-" + shard
 	if len(records) == 0 {
-		return s.drop(ctx, name)
+		return s.deleteValue(ctx, name)
 	}
 	return s.put(ctx, kindRecords, name, records)
 }
@@ -295,8 +310,8 @@ func (s *Store) PutReports(ctx context.Context, r Reports) error {
 // seqBlock is how many numbers one write reserves.
 const seqBlock = 10_000
 
-// Seq gives the next number. Every seqBlock-th call, and the first, writes.
-func (s *Store) Seq(ctx context.Context) (int64, error) {
+// NextSequence returns the next number. Every seqBlock-th call, and the first, writes.
+func (s *Store) NextSequence(ctx context.Context) (int64, error) {
 	s.seqMu.Lock()
 	defer s.seqMu.Unlock()
 	if s.seq >= s.seqLimit {
@@ -308,12 +323,4 @@ func (s *Store) Seq(ctx context.Context) (int64, error) {
 	}
 	s.seq++
 	return s.seq, nil
-}
-
-// Above lifts Seq over a number that the hub knows of this agent, which is
-// higher after the member itself was restored from an older state.
-func (s *Store) Above(n int64) {
-	s.seqMu.Lock()
-	defer s.seqMu.Unlock()
-	s.seq = max(s.seq, n)
 }

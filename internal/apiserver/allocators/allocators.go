@@ -1,12 +1,11 @@
-// Package allocators gives the storage of Services something to ask for
-// addresses and ports on a cluster that has none to give.
+// Package allocators gives the storage of Services an allocator of addresses and ports on a
+// cluster that has none.
 //
-// Contract: every address and port that a user asks for is accepted, however
-// many Services ask for the same one, and nothing is stored. A Service that asks
-// for no cluster IP gets one that IANA reserves as a dummy, the same for all:
-// upstream insists on an address, and tools that wait for Services look for one,
-// but it must mean nothing anywhere. A node port that nobody asked for is
-// recognisable by Unasked, because it is no valid port. Safe for concurrent use.
+// Contract: every requested address and port is accepted, however many Services request the same
+// one, and nothing is stored. A Service without a requested cluster IP gets one that IANA reserves
+// as a dummy, the same for all: upstream insists on an address, and tools that wait for Services
+// look for one, but it must mean nothing anywhere. IsAllocatedHere recognises an allocated node
+// port, because it is no valid port. Safe for concurrent use.
 package allocators
 
 import (
@@ -69,12 +68,12 @@ func (i ips) CIDR() net.IPNet {
 	return net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
 }
 
-// Ports returns an allocator of node ports.
-func Ports() portallocator.Interface { return &ports{} }
+// NewPortAllocator returns an allocator of node ports.
+func NewPortAllocator() portallocator.Interface { return &ports{} }
 
-// Unasked tells whether a port came from this allocator rather than from a
+// IsAllocatedHere reports whether a port came from this allocator rather than from a
 // user.
-func Unasked(port int32) bool { return port >= firstUnasked }
+func IsAllocatedHere(port int32) bool { return port >= firstUnasked }
 
 type ports struct {
 	drawn atomic.Uint32

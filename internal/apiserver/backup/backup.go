@@ -1,15 +1,15 @@
 // Package backup saves a hub's state to one file and makes a hub from it again.
 //
-// Contract: a backup is a tar file of mode 0600 with a manifest, the key set,
-// and a consistent snapshot of the embedded etcd, each with its checksum; it is
-// complete or absent. It holds every Secret and every key of the hub, so it is
-// worth as much protection as the hub itself. A running hub goes on while it is
-// saved; a stopped one is locked meanwhile. Restore verifies all of a backup
-// before it makes anything of it, writes only into an empty directory, and
-// leaves one that a hub accepts or one that it refuses by name, whatever the
-// moment of a crash. Revisions go on far above the saved ones and a marker tells
-// the hub that its history was cut. Of a hub on an external etcd only the key
-// set is saved, and the report says so.
+// Contract: a backup is a tar file of mode 0600 with a manifest, the key set, and a consistent
+// snapshot of the embedded etcd, each with its checksum. It is complete or absent. It holds every
+// Secret and every key of the hub, so it needs as much protection as the hub itself, unless it has age
+// recipients: it is then encrypted while it is written, and no plain copy is on a disk at any moment.
+// A running hub goes on while it is saved; a stopped one is locked during the save. Restore verifies
+// all of a backup before it writes, also that an encrypted one is authentic to its end. It writes
+// only into an empty directory, in memory that does not depend on the file. It leaves a directory that
+// a hub accepts or refuses by name, whatever the moment of a crash. Revisions continue far above the saved ones,
+// and a marker shows the hub that its history was cut. A backup of a hub on an external etcd has
+// only the key set, and the report says this.
 package backup
 
 import (
@@ -26,11 +26,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"filippo.io/age"
 
 	"atoll.dev/atoll/internal/apiserver/datadir"
 	"atoll.dev/atoll/internal/apiserver/etcd"
 	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 const (
@@ -39,7 +43,10 @@ const (
 	snapshotName  = "etcd.snapshot"
 	keysPrefix    = "keys/"
 	markerName    = "restored"
-	maxKeyBytes   = 1 << 20
+	// maxEntryBytes bounds every entry but the snapshot, which is the only one that is never in memory.
+	maxEntryBytes = 1 << 20
+	// maxVersionBytes bounds the version in a manifest.
+	maxVersionBytes = 128
 )
 
 // Manifest describes a backup; it is the last entry of the file.
@@ -62,8 +69,10 @@ type Report struct {
 	Manifest
 	// Checksum is the SHA-256 sum of the whole file.
 	Checksum string
-	// Note says what the backup does not hold, or is empty.
+	// Note is what the backup does not hold, or is empty.
 	Note string
+	// Encrypted says that the file is encrypted by age.
+	Encrypted bool
 }
 
 // Marker is what Restore leaves for the hub.
@@ -77,13 +86,17 @@ type Marker struct {
 
 const externalNote = "this hub's etcd is external and not in the backup: save and restore it with etcd's own tools, restoring with a revision bump (etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted)"
 
-// Options are common to Save and Restore. All fields are required but KeysDir.
+// Options are common to Save and Restore. All fields are required but KeysDir, Recipients and Identities.
 type Options struct {
 	// DataDir is the hub's data directory, File the backup.
 	DataDir, File string
 	// KeysDir is where a hub to save has its keys. Default: DataDir/keys, where Restore puts
 	// them.
 	KeysDir string
+	// Recipients are those that a backup is encrypted to. Without them it is plain.
+	Recipients []age.Recipient
+	// Identities open an encrypted backup. A plain one is restored without them.
+	Identities []age.Identity
 	// Version is the version of Atoll that runs.
 	Version string
 	Logger  *slog.Logger
@@ -101,7 +114,7 @@ func Save(ctx context.Context, o Options) (*Report, error) {
 			return nil, fmt.Errorf("%s is no data directory of a hub: %w", o.DataDir, err)
 		}
 	}
-	out, err := os.CreateTemp(filepath.Dir(o.File), ".backup-*")
+	out, err := datadir.CreateTemp(filepath.Dir(o.File), ".atoll-backup-", time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("make backup file: %w", err)
 	}
@@ -123,21 +136,28 @@ func Save(ctx context.Context, o Options) (*Report, error) {
 
 func write(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 	sum := sha256.New()
-	w := &writer{tar: tar.NewWriter(io.MultiWriter(out, sum)), manifest: Manifest{
+	archive, err := encryptTo(io.MultiWriter(out, sum), o.Recipients)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{tar: tar.NewWriter(archive), manifest: Manifest{
 		Format: formatVersion, Time: time.Now().UTC(), Version: o.Version, Files: map[string]string{},
 	}}
-	for _, name := range keys.Files() {
-		if err := w.file(keysPrefix+name, filepath.Join(o.KeysDir, name)); err != nil {
+	for _, name := range keys.KeyFiles() {
+		if err := w.addFile(keysPrefix+name, filepath.Join(o.KeysDir, name)); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.snapshot(ctx, o); err != nil {
+	if err := w.addSnapshot(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := w.finish(); err != nil {
+	if err := w.finishArchive(); err != nil {
 		return nil, err
 	}
-	report := &Report{Manifest: w.manifest, Checksum: hex.EncodeToString(sum.Sum(nil))}
+	if err := archive.Close(); err != nil {
+		return nil, fmt.Errorf("encrypt the backup: %w", err)
+	}
+	report := &Report{Manifest: w.manifest, Checksum: hexSum(sum), Encrypted: len(o.Recipients) > 0}
 	if report.KeysOnly {
 		report.Note = externalNote
 	}
@@ -150,7 +170,7 @@ type writer struct {
 	manifest Manifest
 }
 
-func (w *writer) file(name, path string) error {
+func (w *writer) addFile(name, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("save %s: %w", name, err)
@@ -160,20 +180,26 @@ func (w *writer) file(name, path string) error {
 	if err != nil {
 		return fmt.Errorf("save %s: %w", name, err)
 	}
-	if err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: w.manifest.Time}); err != nil {
-		return fmt.Errorf("save %s: %w", name, err)
-	}
 	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(w.tar, sum), f); err != nil {
+	entry, err := w.beginEntry(name, info.Size(), sum)
+	if err == nil {
+		_, err = io.Copy(entry, f)
+	}
+	if err != nil {
 		return fmt.Errorf("save %s: %w", name, err)
 	}
-	w.manifest.Files[name] = hex.EncodeToString(sum.Sum(nil))
+	w.manifest.Files[name] = hexSum(sum)
 	return nil
 }
 
-// snapshot adds the embedded etcd's, if there is one. It goes through a file
-// beside the backup, because an entry's size is written before it.
-func (w *writer) snapshot(ctx context.Context, o Options) error {
+// beginEntry returns the writer of an entry's content, which it sums, too.
+func (w *writer) beginEntry(name string, size int64, sum hash.Hash) (io.Writer, error) {
+	err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: size, ModTime: w.manifest.Time})
+	return io.MultiWriter(w.tar, sum), err
+}
+
+// addSnapshot adds the embedded etcd's, if there is one.
+func (w *writer) addSnapshot(ctx context.Context, o Options) error {
 	dir := filepath.Join(o.DataDir, "etcd")
 	embedded, err := etcd.HasData(dir)
 	if err != nil {
@@ -182,30 +208,26 @@ func (w *writer) snapshot(ctx context.Context, o Options) error {
 	if w.manifest.KeysOnly = !embedded; w.manifest.KeysOnly {
 		return nil
 	}
-	spool, err := os.CreateTemp(filepath.Dir(o.File), ".snapshot-*")
-	if err != nil {
-		return fmt.Errorf("make snapshot file: %w", err)
-	}
-	defer os.Remove(spool.Name())
-	defer spool.Close()
-	if w.manifest.Revision, err = takeSnapshot(ctx, o, dir, spool); err != nil {
-		return err
-	}
-	return w.file(snapshotName, spool.Name())
+	sum := sha256.New()
+	w.manifest.Revision, err = takeSnapshot(ctx, o, dir, func(size int64) (io.Writer, error) {
+		return w.beginEntry(snapshotName, size, sum)
+	})
+	w.manifest.Files[snapshotName] = hexSum(sum)
+	return err
 }
 
 // takeSnapshot asks the hub that runs in the data directory, or, when none
 // does, its etcd, which is started for the purpose.
-func takeSnapshot(ctx context.Context, o Options, dir string, out io.Writer) (int64, error) {
+func takeSnapshot(ctx context.Context, o Options, dir string, begin func(size int64) (io.Writer, error)) (int64, error) {
 	lock, err := datadir.Open(o.DataDir, o.Version)
 	var inUse *datadir.InUseError
 	if errors.As(err, &inUse) {
-		client, release, err := etcd.Connect(ctx, dir)
+		client, release, err := etcd.ConnectRunning(ctx, dir)
 		if err != nil {
 			return 0, fmt.Errorf("reach the hub that runs in %s: %w", o.DataDir, err)
 		}
 		defer release()
-		return etcd.Snapshot(ctx, client, out)
+		return etcd.WriteSnapshot(ctx, client, begin)
 	}
 	if err != nil {
 		return 0, err
@@ -216,22 +238,22 @@ func takeSnapshot(ctx context.Context, o Options, dir string, out io.Writer) (in
 		return 0, err
 	}
 	defer server.Stop()
-	client, err := server.Client(ctx)
+	client, err := server.NewClient(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer client.Close()
-	return etcd.Snapshot(ctx, client, out)
+	return etcd.WriteSnapshot(ctx, client, begin)
 }
 
-func (w *writer) finish() error {
+func (w *writer) finishArchive() error {
 	content, err := json.MarshalIndent(w.manifest, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the manifest: %w", err)
 	}
-	err = w.tar.WriteHeader(&tar.Header{Name: manifestName, Mode: 0o600, Size: int64(len(content)), ModTime: w.manifest.Time})
+	entry, err := w.beginEntry(manifestName, int64(len(content)), sha256.New())
 	if err == nil {
-		_, err = w.tar.Write(content)
+		_, err = entry.Write(content)
 	}
 	if err == nil {
 		err = w.tar.Close()
@@ -242,9 +264,14 @@ func (w *writer) finish() error {
 	return nil
 }
 
-// Restore makes DataDir, which must be absent or empty, from the backup File.
-func Restore(ctx context.Context, o Options) (*Report, error) {
-	report, err := verify(o)
+// RestoreDataDir makes DataDir, which must be absent or empty, from the backup File.
+func RestoreDataDir(ctx context.Context, o Options) (*Report, error) {
+	file, err := os.Open(o.File)
+	if err != nil {
+		return nil, fmt.Errorf("open backup: %w", err)
+	}
+	defer file.Close()
+	report, err := verifyBackup(o, file)
 	if err != nil {
 		return nil, err
 	}
@@ -252,36 +279,36 @@ func Restore(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, o, dir, report); err != nil {
-		return nil, errors.Join(err, dir.Abandon())
+	if err := fillDataDir(ctx, o, file, dir, report); err != nil {
+		return nil, errors.Join(err, dir.RemoveAll())
 	}
 	defer dir.Close()
-	return report, dir.Finish()
+	return report, dir.MarkComplete()
 }
 
-// fill puts what the backup holds into an empty data directory.
-func fill(ctx context.Context, o Options, dir *datadir.Dir, report *Report) error {
-	if err := extract(o.File, dir); err != nil {
+// fillDataDir puts what the backup holds into an empty data directory.
+func fillDataDir(ctx context.Context, o Options, file io.ReadSeeker, dir *datadir.Dir, report *Report) error {
+	if err := extractEntries(o, file, dir, report.Checksum); err != nil {
 		return err
 	}
-	if _, err := keys.LoadOrCreate(dir.Path("keys"), false); err != nil {
+	if _, err := keys.LoadOrCreate(dir.FilePath("keys"), false); err != nil {
 		return fmt.Errorf("the backup's key set: %w", err)
 	}
 	if report.KeysOnly {
 		report.Note = externalNote
 		return nil
 	}
-	if err := etcd.Restore(ctx, dir.Path(snapshotName), dir.Path("etcd"), o.Logger); err != nil {
+	if err := etcd.RestoreSnapshot(ctx, dir.FilePath(snapshotName), dir.FilePath("etcd"), o.Logger); err != nil {
 		return err
 	}
-	if err := os.Remove(dir.Path(snapshotName)); err != nil {
+	if err := os.Remove(dir.FilePath(snapshotName)); err != nil {
 		return fmt.Errorf("remove the extracted snapshot: %w", err)
 	}
 	marker, err := json.Marshal(Marker{Time: time.Now().UTC(), Source: report.Checksum, BackupTime: report.Time})
 	if err != nil {
 		return fmt.Errorf("encode the marker: %w", err)
 	}
-	return datadir.WriteFile(dir.Path(markerName), append(marker, '\n'), 0o600)
+	return datadir.WriteFile(dir.FilePath(markerName), append(marker, '\n'), 0o600)
 }
 
 // ReadMarker returns what Restore left in a data directory, or nil when there
@@ -310,45 +337,40 @@ func ClearMarker(dataDir string) error {
 	return nil
 }
 
-// verify reads the whole backup and compares every sum.
-func verify(o Options) (*Report, error) {
-	f, err := os.Open(o.File)
-	if err != nil {
-		return nil, fmt.Errorf("open backup: %w", err)
-	}
-	defer f.Close()
-	whole := sha256.New()
-	source := io.TeeReader(f, whole)
-	sums, report := map[string]string{}, &Report{}
-	found := false
-	err = eachEntry(source, func(name string, r io.Reader) error {
+// verifyBackup reads the whole backup and compares every sum.
+func verifyBackup(o Options, file io.ReadSeeker) (*Report, error) {
+	sums, report := map[string]string{}, &Report{Encrypted: len(o.Identities) > 0}
+	checksum, err := readEntries(o, file, func(name string, r io.Reader) error {
 		if name == manifestName {
-			found = true
-			return json.NewDecoder(io.LimitReader(r, maxKeyBytes)).Decode(&report.Manifest)
+			return json.NewDecoder(r).Decode(&report.Manifest)
 		}
 		sum := sha256.New()
 		_, err := io.Copy(sum, r)
 		sums[name] = hexSum(sum)
 		return err
 	})
-	if err == nil {
-		_, err = io.Copy(io.Discard, source)
+	var refused *RefusedError
+	if err != nil && !errors.As(err, &refused) {
+		err = &RefusedError{File: o.File, Reason: Damaged, Err: err}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged or no backup: %w", o.File, err)
+		return nil, err
 	}
-	report.Checksum = hexSum(whole)
-	if !found || report.Format != formatVersion {
+	report.Checksum = checksum
+	if report.Format != formatVersion {
 		return nil, fmt.Errorf("%s is no backup, or one of a format that Atoll %s does not know", o.File, o.Version)
 	}
-	if err := report.check(sums); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", o.File, err)
+	if err := report.verifySums(sums); err != nil {
+		return nil, &RefusedError{File: o.File, Reason: Damaged, Err: err}
+	}
+	if v := report.Version; len(v) > maxVersionBytes || phrase.EscapeLine(v) != v {
+		return nil, &RefusedError{File: o.File, Reason: Damaged, Err: errors.New("its version is none of Atoll")}
 	}
 	return report, datadir.CheckVersion("the backup "+o.File, report.Version, o.Version)
 }
 
-func (m *Manifest) check(sums map[string]string) error {
-	want := keys.Files()
+func (m *Manifest) verifySums(sums map[string]string) error {
+	want := keys.KeyFiles()
 	for i := range want {
 		want[i] = keysPrefix + want[i]
 	}
@@ -366,21 +388,17 @@ func (m *Manifest) check(sums map[string]string) error {
 	return nil
 }
 
-// extract writes the entries of a verified backup.
-func extract(file string, dir *datadir.Dir) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return fmt.Errorf("open backup: %w", err)
-	}
-	defer f.Close()
-	if err := os.Mkdir(dir.Path("keys"), 0o700); err != nil {
+// extractEntries writes the entries of a verified backup, and fails where the file is not the one of
+// the checksum any more.
+func extractEntries(o Options, file io.ReadSeeker, dir *datadir.Dir, checksum string) error {
+	if err := os.Mkdir(dir.FilePath("keys"), 0o700); err != nil {
 		return fmt.Errorf("make key directory: %w", err)
 	}
-	err = eachEntry(f, func(name string, r io.Reader) error {
+	now, err := readEntries(o, file, func(name string, r io.Reader) error {
 		if name == manifestName {
 			return nil
 		}
-		out, err := os.OpenFile(dir.Path(filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		out, err := os.OpenFile(dir.FilePath(filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
 		}
@@ -390,17 +408,37 @@ func extract(file string, dir *datadir.Dir) error {
 		}
 		return out.Sync()
 	})
-	if err != nil {
-		return fmt.Errorf("extract %s: %w", file, err)
+	if err == nil && now != checksum {
+		err = fmt.Errorf("%s was changed during the restore; restore again", o.File)
 	}
-	return datadir.Sync(dir.Path("keys"))
+	if err != nil {
+		return fmt.Errorf("extract the backup: %w", err)
+	}
+	return datadir.Sync(dir.FilePath("keys"))
 }
 
-// eachEntry calls f for every entry, refusing names that are not a backup's.
+// readEntries reads a backup from its beginning to its end, and returns the sum of the file. The content
+// that f gets is not authentic before readEntries returns.
+func readEntries(o Options, file io.ReadSeeker, f func(name string, r io.Reader) error) (checksum string, err error) {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return "", fmt.Errorf("read %s: %w", o.File, err)
+	}
+	whole := sha256.New()
+	archive, err := openArchive(o.File, io.TeeReader(file, whole), o.Identities)
+	if err != nil {
+		return "", err
+	}
+	if err = eachEntry(archive, f); err == nil {
+		_, err = io.Copy(io.Discard, archive)
+	}
+	return hexSum(whole), err
+}
+
+// eachEntry calls f for every entry, refusing those that are not a backup's.
 func eachEntry(r io.Reader, f func(name string, r io.Reader) error) error {
-	known := map[string]bool{manifestName: true, snapshotName: true}
-	for _, name := range keys.Files() {
-		known[keysPrefix+name] = true
+	expected := map[string]bool{manifestName: true, snapshotName: true}
+	for _, name := range keys.KeyFiles() {
+		expected[keysPrefix+name] = true
 	}
 	t := tar.NewReader(r)
 	for {
@@ -411,13 +449,33 @@ func eachEntry(r io.Reader, f func(name string, r io.Reader) error) error {
 		if err != nil {
 			return err
 		}
-		if !known[header.Name] {
-			return fmt.Errorf("unknown entry %q", header.Name)
+		if !expected[header.Name] {
+			return fmt.Errorf("unknown or repeated entry %q", header.Name)
+		}
+		delete(expected, header.Name)
+		if err := checkEntry(header); err != nil {
+			return fmt.Errorf("entry %s: %w", header.Name, err)
 		}
 		if err := f(header.Name, t); err != nil {
 			return fmt.Errorf("entry %s: %w", header.Name, err)
 		}
 	}
+}
+
+// checkEntry refuses an entry of which a few bytes in the file could become many.
+func checkEntry(h *tar.Header) error {
+	if h.Typeflag != tar.TypeReg {
+		return errors.New("it is no regular file")
+	}
+	for record := range h.PAXRecords {
+		if strings.HasPrefix(record, "GNU.sparse.") {
+			return errors.New("it is a sparse file")
+		}
+	}
+	if h.Name != snapshotName && h.Size > maxEntryBytes {
+		return fmt.Errorf("it has %d bytes, and at most %d are allowed", h.Size, maxEntryBytes)
+	}
+	return nil
 }
 
 func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }

@@ -18,7 +18,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func options(dataDir, file string) Options {
+func testOptions(dataDir, file string) Options {
 	return Options{DataDir: dataDir, File: file, Version: "v0.1.0", Logger: quiet}
 }
 
@@ -52,7 +52,7 @@ func withEtcd(t *testing.T, dir string, f func(*clientv3.Client)) {
 		t.Fatal(err)
 	}
 	defer s.Stop()
-	c, err := s.Client(t.Context())
+	c, err := s.NewClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,20 +63,20 @@ func withEtcd(t *testing.T, dir string, f func(*clientv3.Client)) {
 func TestSaveAndRestore(t *testing.T) {
 	dir, revision := newDataDir(t)
 	file := filepath.Join(t.TempDir(), "hub.tar")
-	saved, err := Save(t.Context(), options(dir, file))
+	saved, err := Save(t.Context(), testOptions(dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the backup is not private: %v %v", info.Mode(), err)
 	}
-	if _, err := Save(t.Context(), options(dir, file)); err == nil {
+	if _, err := Save(t.Context(), testOptions(dir, file)); err == nil {
 		t.Error("a backup replaced another")
 	}
 	later := put(t, dir, "later")
 
 	target := filepath.Join(t.TempDir(), "restored")
-	restored, err := Restore(t.Context(), options(target, file))
+	restored, err := RestoreDataDir(t.Context(), testOptions(target, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestSaveAndRestore(t *testing.T) {
 		}
 		watch := <-c.Watch(t.Context(), "key", clientv3.WithRev(later))
 		if watch.CompactRevision == 0 {
-			t.Errorf("a watch from before the restore is not told to read anew: %v", watch)
+			t.Errorf("a watch from before the restore does not get an order to list again: %v", watch)
 		}
 	})
 	old, err := keys.LoadOrCreate(filepath.Join(dir, "keys"), false)
@@ -101,7 +101,7 @@ func TestSaveAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, err := keys.LoadOrCreate(filepath.Join(target, "keys"), false)
-	if err != nil || set.Fingerprint() != old.Fingerprint() {
+	if err != nil || set.KeyFingerprint() != old.KeyFingerprint() {
 		t.Errorf("the key set is another: %v", err)
 	}
 	marker, err := ReadMarker(target)
@@ -114,7 +114,7 @@ func TestSaveAndRestore(t *testing.T) {
 	if marker, err := ReadMarker(target); err != nil || marker != nil {
 		t.Errorf("the marker stays: %v %v", marker, err)
 	}
-	if _, err := Restore(t.Context(), options(target, file)); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := RestoreDataDir(t.Context(), testOptions(target, file)); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("restored over a data directory: %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestSaveAndRestore(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	dir, _ := newDataDir(t)
 	file := filepath.Join(t.TempDir(), "hub.tar")
-	if _, err := Save(t.Context(), options(dir, file)); err != nil {
+	if _, err := Save(t.Context(), testOptions(dir, file)); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(file)
@@ -143,12 +143,12 @@ func TestRestoreRefuses(t *testing.T) {
 		"newer version": {whole, "v0.0.9", "run v0.1.0 or newer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := options(filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "in.tar"))
+			o := testOptions(filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "in.tar"))
 			o.Version = c.version
 			if err := os.WriteFile(o.File, c.content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Restore(t.Context(), o)
+			_, err := RestoreDataDir(t.Context(), o)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("want %q, got %v", c.want, err)
 			}
@@ -177,7 +177,7 @@ func TestExternalEtcdSavesKeysOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "hub.tar")
-	report, err := Save(t.Context(), options(dir, file))
+	report, err := Save(t.Context(), testOptions(dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestExternalEtcdSavesKeysOnly(t *testing.T) {
 		t.Errorf("report %+v", report)
 	}
 	target := t.TempDir()
-	if _, err := Restore(t.Context(), options(target, file)); err != nil {
+	if _, err := RestoreDataDir(t.Context(), testOptions(target, file)); err != nil {
 		t.Fatal(err)
 	}
 	if marker, err := ReadMarker(target); err != nil || marker != nil {
@@ -196,6 +196,6 @@ func TestExternalEtcdSavesKeysOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := keys.LoadOrCreate(filepath.Join(target, "keys"), false); !errors.As(err, &missing) {
-		t.Errorf("a key that data depends on was made anew: %v", err)
+		t.Errorf("a key that data depends on was created again: %v", err)
 	}
 }

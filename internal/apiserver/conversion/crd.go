@@ -3,10 +3,9 @@
 //
 // Contract: such a CRD is stored with strategy None; its own stanza is kept in
 // the annotation atoll.dev/conversion, as JSON of apiextensions.k8s.io/v1, from
-// which render gives it back. Without a webhook an object changes only its
-// apiVersion between versions, so a write in a version that would lose something
-// on its way to the stored version and back is refused, with the path of what
-// would be lost. A CRD with the label atoll.dev/hub: "true" keeps its webhook.
+// which the manifest restores it. Without a webhook an object changes only its
+// apiVersion between versions. A write that would lose a field on its way to the
+// stored version and back is refused, with the path of the field. A CRD with the label atoll.dev/hub: "true" keeps its webhook.
 // Plugins are safe for concurrent use.
 package conversion
 
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/refusal"
 )
 
 const (
@@ -41,16 +41,16 @@ func (definitions) Admit(_ context.Context, a admission.Attributes, _ admission.
 	}
 	crd, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)
 	if !ok {
-		return admission.NewForbidden(a, fmt.Errorf("cannot read a CRD from a %T", a.GetObject()))
+		return refusal.WithReason(atoll.ReasonUnreadable, admission.NewForbidden(a, fmt.Errorf("cannot read a CRD from a %T", a.GetObject())))
 	}
 	var err error
 	if crd.Labels[atoll.LabelHub] == yes {
-		err = restore(crd)
+		err = restoreConversion(crd)
 	} else {
 		err = setAside(crd)
 	}
 	if err != nil {
-		return admission.NewForbidden(a, err)
+		return refusal.WithReason(atoll.ReasonUnreadable, admission.NewForbidden(a, err))
 	}
 	return nil
 }
@@ -83,8 +83,8 @@ func setAside(crd *apiextensions.CustomResourceDefinition) error {
 	return nil
 }
 
-// restore gives a CRD that shall act on the hub its own stanza back.
-func restore(crd *apiextensions.CustomResourceDefinition) error {
+// restoreConversion restores the conversion stanza of a CRD that acts on the hub.
+func restoreConversion(crd *apiextensions.CustomResourceDefinition) error {
 	stanza, kept := crd.Annotations[atoll.AnnotationConversion]
 	if !kept {
 		return nil
@@ -105,7 +105,7 @@ func restore(crd *apiextensions.CustomResourceDefinition) error {
 	return nil
 }
 
-// statedWithout tells whether the CRD's author has stated it without a webhook
+// statedWithout reports whether the CRD's author has stated it without a webhook
 // after having stated it with one. An update that merely sends back what the
 // hub stores must not lose the stanza, so only statements count that are
 // recorded as such: an apply, or kubectl's last-applied annotation.

@@ -1,56 +1,72 @@
 package conversion
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// lost calls report with the path of every value in x, which follows the schema
-// from, that the schema to does not know and that would be pruned. A value that
-// from itself fills in is nobody's statement, and nothing is lost with it.
-func lost(x any, from, to *structuralschema.Structural, isResource bool, path *field.Path, report func(*field.Path)) {
+// reportLostFields calls report with the path of every value in x, which follows the schema from,
+// that the schema to does not know and would prune. A value that from itself fills in is not a
+// user's, and nothing is lost with it. It ends once report returns false, and returns false then.
+func reportLostFields(x any, from, to *structuralschema.Structural, isResource bool, path *field.Path, report func(*field.Path) bool) bool {
 	if to == nil || to.XPreserveUnknownFields {
-		return
+		return true
 	}
 	switch x := x.(type) {
 	case map[string]any:
-		for name, value := range x {
+		for _, name := range slices.Sorted(maps.Keys(x)) {
 			if (isResource || to.XEmbeddedResource) && (name == "apiVersion" || name == "kind" || name == "metadata") {
 				continue
 			}
-			source, target := property(from, name), property(to, name)
-			at := path.Child(name)
-			if _, listed := to.Properties[name]; !listed && to.AdditionalProperties != nil {
-				at = path.Key(name)
-			}
-			switch {
-			case target != nil:
-				lost(value, source, target, false, at, report)
-			case to.AdditionalProperties != nil && to.AdditionalProperties.Bool:
-			case source != nil && source.Default.Object != nil && reflect.DeepEqual(source.Default.Object, value):
-			default:
-				report(at)
+			if !reportLostField(name, x[name], from, to, path, report) {
+				return false
 			}
 		}
 	case []any:
-		for i, value := range x {
-			if to.Items == nil {
-				report(path.Index(i))
-				continue
-			}
-			var source *structuralschema.Structural
-			if from != nil {
-				source = from.Items
-			}
-			lost(value, source, to.Items, false, path.Index(i), report)
-		}
+		return reportLostItems(x, from, to, path, report)
 	}
+	return true
 }
 
-// property returns the schema of a field, or nil when s does not know it.
-func property(s *structuralschema.Structural, name string) *structuralschema.Structural {
+// reportLostItems does the same for the items of a list.
+func reportLostItems(list []any, from, to *structuralschema.Structural, path *field.Path, report func(*field.Path) bool) bool {
+	var source *structuralschema.Structural
+	if from != nil {
+		source = from.Items
+	}
+	for i, value := range list {
+		at := path.Index(i)
+		if to.Items == nil && !report(at) || !reportLostFields(value, source, to.Items, false, at, report) {
+			return false
+		}
+	}
+	return true
+}
+
+// reportLostField does the same for one field of an object.
+func reportLostField(name string, value any, from, to *structuralschema.Structural, path *field.Path, report func(*field.Path) bool) bool {
+	source, target := fieldSchema(from, name), fieldSchema(to, name)
+	at := path.Child(name)
+	if _, listed := to.Properties[name]; !listed && to.AdditionalProperties != nil {
+		at = path.Key(name)
+	}
+	switch {
+	case target != nil:
+		return reportLostFields(value, source, target, false, at, report)
+	case to.AdditionalProperties != nil && to.AdditionalProperties.Bool:
+	case source != nil && source.Default.Object != nil && reflect.DeepEqual(source.Default.Object, value):
+	default:
+		return report(at)
+	}
+	return true
+}
+
+// fieldSchema returns the schema of a field, or nil when s does not know it.
+func fieldSchema(s *structuralschema.Structural, name string) *structuralschema.Structural {
 	if s == nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-func structural(t *testing.T, text string) *structuralschema.Structural {
+func parseStructural(t *testing.T, text string) *structuralschema.Structural {
 	t.Helper()
 	v1, internal := &apiextensionsv1.JSONSchemaProps{}, &apiextensions.JSONSchemaProps{}
 	if err := yaml.Unmarshal([]byte(text), v1); err != nil {
@@ -31,7 +32,7 @@ func structural(t *testing.T, text string) *structuralschema.Structural {
 }
 
 func TestLost(t *testing.T) {
-	from := structural(t, `
+	from := parseStructural(t, `
 type: object
 properties:
   spec:
@@ -43,7 +44,7 @@ properties:
       m: {type: object, additionalProperties: {type: object, properties: {k: {type: string}, l: {type: string}}}}
       list: {type: array, items: {type: object, properties: {k: {type: string}, l: {type: string}}}}
 `)
-	to := structural(t, `
+	to := parseStructural(t, `
 type: object
 properties:
   spec:
@@ -73,12 +74,48 @@ properties:
 				t.Fatal(err)
 			}
 			var got []string
-			lost(obj, from, to, true, nil, func(p *field.Path) { got = append(got, p.String()) })
+			reportLostFields(obj, from, to, true, nil, func(p *field.Path) bool { got = append(got, p.String()); return true })
 			slices.Sort(got)
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestARefusalNamesFewFields: a user's object may lose one for each few of its bytes. The first ones
+// by path are named.
+func TestARefusalNamesFewFields(t *testing.T) {
+	lists := parseStructural(t, `{type: object, properties: {a: {type: array, items: {type: object, properties: {k: {type: string}}}}}}`)
+	narrow := parseStructural(t, `{type: object, properties: {a: {type: array, items: {type: object}}}}`)
+	objects := parseStructural(t, `{type: object, properties: {a: {type: object}}}`)
+	items, fields := []any{}, map[string]any{}
+	for i := range 300_000 {
+		items, fields[fmt.Sprintf("k%06d", i)] = append(items, map[string]any{"k": ""}), ""
+	}
+	for name, c := range map[string]struct {
+		value any
+		to    *structuralschema.Structural
+		first string
+	}{
+		"fields of items":             {items, narrow, "a[0].k"},
+		"items where objects are now": {items, objects, "a[0]"},
+		"fields":                      {fields, objects, "a.k000000"},
+	} {
+		s := &schemas{versions: map[string]*version{"v1": {structural: lists}, "v2": {structural: c.to}}, storage: "v2"}
+		errs := s.checkConversion(map[string]any{"a": c.value}, "v1", "v2", func(string) string { return "lost" })
+		if len(errs) != maxLost || errs[0].Field != c.first {
+			t.Errorf("%s: %d are named", name, len(errs))
+		}
+		further := 0
+		for _, e := range errs {
+			if e.Detail != "lost" {
+				further++
+			}
+		}
+		if further != 1 {
+			t.Errorf("%s: %d of them say that there are others", name, further)
+		}
 	}
 }
 

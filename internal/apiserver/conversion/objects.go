@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/refusal"
 )
 
 // Backend is what the plugin asks the hub.
@@ -67,39 +68,40 @@ func (o *objects) Validate(ctx context.Context, a admission.Attributes, _ admiss
 	if !ok || a.GetSubresource() == "scale" {
 		return nil
 	}
+	errs, err := o.findLosses(ctx, a, obj)
+	if err != nil {
+		return refusal.WithReason(atoll.ReasonUnreadable, admission.NewForbidden(a, err))
+	}
+	if len(errs) > 0 {
+		return refusal.WithReason(atoll.ReasonNotConvertible, apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs))
+	}
+	return nil
+}
+
+// findLosses returns the fields that a write loses between the version of the request and the
+// stored one.
+func (o *objects) findLosses(ctx context.Context, a admission.Attributes, obj *unstructured.Unstructured) (field.ErrorList, error) {
 	backend, err := o.backend(ctx)
 	if err != nil {
-		return admission.NewForbidden(a, err)
+		return nil, err
 	}
 	resource := a.GetResource()
 	crd, err := backend.Definition(ctx, resource.GroupResource())
-	if err != nil {
-		return admission.NewForbidden(a, err)
-	}
-	if crd == nil || crd.Annotations[atoll.AnnotationConversion] == "" || len(crd.Spec.Versions) < 2 {
-		return nil
+	if err != nil || crd == nil || crd.Annotations[atoll.AnnotationConversion] == "" || len(crd.Spec.Versions) < 2 {
+		return nil, err
 	}
 	s, err := o.schemasOf(crd)
-	if err != nil {
-		return admission.NewForbidden(a, err)
+	if err != nil || resource.Version == s.storage {
+		return nil, err
 	}
-	if resource.Version == s.storage {
-		return nil
-	}
-	errs := s.check(obj.Object, resource.Version, s.storage, func(path string) string {
+	errs := s.checkConversion(obj.Object, resource.Version, s.storage, func(path string) string {
 		return fmt.Sprintf("%s stores this kind as version %s, which cannot hold this field as version %s has it, and conversion webhooks do not run on the hub; write the object as %s/%s",
 			crd.Name, s.storage, resource.Version, resource.Group, s.storage)
 	})
-	if a.GetOperation() == admission.Update && len(errs) == 0 {
-		errs, err = o.checkStored(ctx, backend, s, a)
+	if a.GetOperation() != admission.Update || len(errs) > 0 {
+		return errs, nil
 	}
-	if err != nil {
-		return admission.NewForbidden(a, err)
-	}
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
-	}
-	return nil
+	return o.checkStored(ctx, backend, s, a)
 }
 
 // checkStored looks for what the stored object holds that the writer could not
@@ -115,22 +117,31 @@ func (o *objects) checkStored(ctx context.Context, backend Backend, s *schemas, 
 	if err != nil {
 		return nil, fmt.Errorf("read the stored object to see what version %s would lose: %w", seen, err)
 	}
-	return s.check(stored.Object, s.storage, seen, func(string) string {
+	return s.checkConversion(stored.Object, s.storage, seen, func(string) string {
 		return fmt.Sprintf("the stored object has this field, which version %s does not show, and this write would remove it; write the object as %s/%s",
 			seen, resource.Group, s.storage)
 	}), nil
 }
 
-// check reports what obj, an object of version from, loses when it is kept as
+// maxLost bounds the fields that one refusal names. An object of 3 MiB can lose hundreds of thousands,
+// and a refusal takes a thousand bytes for each.
+const maxLost = 20
+
+// checkConversion reports what obj, an object of version from, loses when it is kept as
 // version to.
-func (s *schemas) check(obj map[string]any, from, to string, explain func(path string) string) field.ErrorList {
+func (s *schemas) checkConversion(obj map[string]any, from, to string, explain func(path string) string) field.ErrorList {
 	source, target := s.versions[from], s.versions[to]
 	if source == nil || target == nil {
 		return nil
 	}
 	var errs field.ErrorList
-	lost(obj, source.structural, target.structural, true, nil, func(path *field.Path) {
+	reportLostFields(obj, source.structural, target.structural, true, nil, func(path *field.Path) bool {
+		if len(errs) == maxLost {
+			errs[maxLost-1].Detail += "; further fields would be lost as well"
+			return false
+		}
 		errs = append(errs, field.Forbidden(path, explain(path.String())))
+		return true
 	})
 	if len(errs) > 0 || to != s.storage {
 		slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
@@ -138,7 +149,10 @@ func (s *schemas) check(obj map[string]any, from, to string, explain func(path s
 	}
 	kept := (&unstructured.Unstructured{Object: obj}).DeepCopy().Object
 	defaulting.Default(kept, target.structural)
-	for _, e := range validation.ValidateCustomResource(nil, kept, target.validator) {
+	for i, e := range validation.ValidateCustomResource(nil, kept, target.validator) {
+		if i == maxLost {
+			break
+		}
 		errs = append(errs, field.Invalid(field.NewPath(e.Field), e.BadValue, e.Detail+"; "+explain(e.Field)))
 	}
 	return errs
@@ -152,7 +166,7 @@ func (o *objects) schemasOf(crd *apiextensionsv1.CustomResourceDefinition) (*sch
 	if s := o.schemas[crd.Name]; s != nil && s.uid == crd.UID && s.generation == crd.Generation {
 		return s, nil
 	}
-	s, err := compile(crd)
+	s, err := compileSchemas(crd)
 	if err != nil {
 		return nil, fmt.Errorf("compile the schemas of %s: %w", crd.Name, err)
 	}
@@ -160,7 +174,7 @@ func (o *objects) schemasOf(crd *apiextensionsv1.CustomResourceDefinition) (*sch
 	return s, nil
 }
 
-func compile(crd *apiextensionsv1.CustomResourceDefinition) (*schemas, error) {
+func compileSchemas(crd *apiextensionsv1.CustomResourceDefinition) (*schemas, error) {
 	s := &schemas{uid: crd.UID, generation: crd.Generation, versions: map[string]*version{}}
 	for _, v := range crd.Spec.Versions {
 		if v.Storage {

@@ -1,8 +1,8 @@
 // Package datadir guards the data directory of a hub.
 //
 // Contract: an open Dir holds an exclusive lock that the kernel frees when the
-// process ends in whatever way, so a directory is never used by two processes
-// and never stays locked by a dead one. A directory that a newer version (major
+// process ends in whatever way. A directory is never used by two processes and
+// never stays locked by a dead one. A directory that a newer version (major
 // or minor) has written is refused before anything in it is touched. Dir is not
 // safe for concurrent use except for Path.
 package datadir
@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,7 +35,7 @@ type Dir struct {
 	lock    *os.File
 }
 
-// InUseError tells that another process holds the directory.
+// InUseError reports that another process holds the directory.
 type InUseError struct {
 	// Path is the data directory, PID the holder as it wrote it itself; 0 when
 	// it cannot be read.
@@ -50,9 +51,9 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("the data directory %s is in use by %s; stop that one first or choose another directory", e.Path, holder)
 }
 
-// NewerError tells that something was written by a newer version.
+// NewerError reports that something was written by a newer version.
 type NewerError struct {
-	// What was written, as a noun phrase, by which version, and which one runs.
+	// The written content, as a noun phrase, its version, and the running version.
 	What, Written, Running string
 }
 
@@ -65,13 +66,13 @@ func Open(path, running string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory %s: %w", path, err)
 	}
-	lock, err := acquire(path)
+	lock, err := acquireLock(path)
 	if err != nil {
 		return nil, err
 	}
 	d := &Dir{path: path, version: running, lock: lock}
 	err = d.checkVersion()
-	if _, statErr := os.Stat(d.Path(unfinishedFile)); statErr == nil {
+	if _, statErr := os.Stat(d.FilePath(unfinishedFile)); statErr == nil {
 		err = fmt.Errorf("a restore into the data directory %s was not finished; empty it and restore again", path)
 	}
 	if err != nil {
@@ -81,8 +82,8 @@ func Open(path, running string) (*Dir, error) {
 	return d, nil
 }
 
-// OpenEmpty locks path, which must be absent or empty, and marks it so that
-// nobody opens it before Finish, also after a crash.
+// OpenEmpty locks path, which must be absent or empty, and marks it so that no process opens it
+// before MarkComplete, also after a crash.
 func OpenEmpty(path, running string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory %s: %w", path, err)
@@ -91,35 +92,36 @@ func OpenEmpty(path, running string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look into %s: %w", path, err)
 	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lockFile }) // of a process that was killed before it wrote anything
 	if len(entries) > 0 {
 		return nil, fmt.Errorf("the data directory %s is not empty (it holds %s); restore into an empty one", path, entries[0].Name())
 	}
-	lock, err := acquire(path)
+	lock, err := acquireLock(path)
 	if err != nil {
 		return nil, err
 	}
 	d := &Dir{path: path, version: running, lock: lock}
-	if err := WriteFile(d.Path(unfinishedFile), nil, 0o600); err != nil {
+	if err := WriteFile(d.FilePath(unfinishedFile), nil, 0o600); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// Finish makes a directory from OpenEmpty one that can be opened.
-func (d *Dir) Finish() error {
+// MarkComplete makes a directory from OpenEmpty one that can be opened.
+func (d *Dir) MarkComplete() error {
 	if err := d.Commit(); err != nil {
 		return err
 	}
-	if err := os.Remove(d.Path(unfinishedFile)); err != nil {
+	if err := os.Remove(d.FilePath(unfinishedFile)); err != nil {
 		return fmt.Errorf("finish %s: %w", d.path, err)
 	}
 	return Sync(d.path)
 }
 
-// Abandon removes everything that was put into a directory from OpenEmpty and
+// RemoveAll removes everything that was put into a directory from OpenEmpty and
 // frees it.
-func (d *Dir) Abandon() error {
+func (d *Dir) RemoveAll() error {
 	defer d.Close()
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -129,26 +131,26 @@ func (d *Dir) Abandon() error {
 		if e.Name() == unfinishedFile {
 			continue
 		}
-		if err := os.RemoveAll(d.Path(e.Name())); err != nil {
+		if err := os.RemoveAll(d.FilePath(e.Name())); err != nil {
 			return fmt.Errorf("empty %s: %w", d.path, err)
 		}
 	}
-	return os.Remove(d.Path(unfinishedFile))
+	return os.Remove(d.FilePath(unfinishedFile))
 }
 
-// Path returns the path of a file in the directory.
-func (d *Dir) Path(name ...string) string {
+// FilePath returns the path of a file in the directory.
+func (d *Dir) FilePath(name ...string) string {
 	return filepath.Join(append([]string{d.path}, name...)...)
 }
 
 // Commit records the running version as the one that has written the
 // directory. Call it once the new version has come up.
 func (d *Dir) Commit() error {
-	current, err := os.ReadFile(d.Path(versionFile))
+	current, err := os.ReadFile(d.FilePath(versionFile))
 	if err == nil && strings.TrimSpace(string(current)) == d.version {
 		return nil
 	}
-	return WriteFile(d.Path(versionFile), []byte(d.version+"\n"), 0o600)
+	return WriteFile(d.FilePath(versionFile), []byte(d.version+"\n"), 0o600)
 }
 
 // Close frees the directory.
@@ -157,12 +159,12 @@ func (d *Dir) Close() {
 }
 
 func (d *Dir) checkVersion() error {
-	content, err := os.ReadFile(d.Path(versionFile))
+	content, err := os.ReadFile(d.FilePath(versionFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", d.Path(versionFile), err)
+		return fmt.Errorf("read %s: %w", d.FilePath(versionFile), err)
 	}
 	return CheckVersion("the data directory "+d.path, strings.TrimSpace(string(content)), d.version)
 }
@@ -184,7 +186,7 @@ func CheckVersion(what, written, running string) error {
 	return nil
 }
 
-func acquire(path string) (*os.File, error) {
+func acquireLock(path string) (*os.File, error) {
 	name := filepath.Join(path, lockFile)
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

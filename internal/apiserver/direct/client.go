@@ -20,8 +20,8 @@ type Stores struct {
 	Namespaces string
 }
 
-// of the example's kind; nil without one.
-func (s Stores) of(example runtime.Object) *Store {
+// storeFor returns the Store of the example's kind; nil without one.
+func (s Stores) storeFor(example runtime.Object) *Store {
 	switch example.(type) {
 	case *v1alpha1.Cluster:
 		return s.Clusters
@@ -35,18 +35,18 @@ func (s Stores) of(example runtime.Object) *Store {
 	return nil
 }
 
-// May tells whether a write may happen now; report: it is the status of a TargetSlice.
+// May reports whether a write may happen now; report: it is the status of a TargetSlice.
 type May func(report bool) error
 
-// Living gives the resource version at which a namespace was seen that lives and is not
+// Living returns the resource version at which a namespace was seen that lives and is not
 // being deleted; false where none is known.
 type Living func(namespace string) (resourceVersion string, ok bool)
 
-// Client is c, but for the status of Clusters and Bundles, for Bundles that are made or
+// WrapClient is c, but for the status of Clusters and Bundles, for Bundles that are made or
 // edited, for Revisions that are made, and for TargetSlices, which it writes directly, while
 // it may. Calls with options go the API's way, and so do Bundles that are made in a namespace
 // that living does not know.
-func (s Stores) Client(c client.Client, may May, living Living) client.Client {
+func (s Stores) WrapClient(c client.Client, may May, living Living) client.Client {
 	return writer{c, s, may, living}
 }
 
@@ -57,7 +57,7 @@ type writer struct {
 	living Living
 }
 
-// Create a TargetSlice, a Revision or a Bundle directly, and anything else by the API.
+// Create creates a TargetSlice, a Revision or a Bundle directly, and anything else by the API.
 func (w writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	store, o := (*Store)(nil), Object{}
 	switch obj := obj.(type) {
@@ -97,7 +97,7 @@ func (w writer) createIn(ctx context.Context, store *Store, o Object) (done bool
 	return store.CreateIn(ctx, o, w.stores.Namespaces+o.Meta.Namespace, revision)
 }
 
-// Update spec, labels and annotations of a TargetSlice or a Bundle directly, and anything
+// Update updates spec, labels and annotations of a TargetSlice or a Bundle directly, and anything
 // else by the API.
 func (w writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	store, o := (*Store)(nil), Object{}
@@ -124,7 +124,7 @@ type statuses struct {
 	writer writer
 }
 
-// Update a status.
+// Update writes the object's status.
 func (s statuses) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 	store, o, report := s.writer.stores.Clusters, Object{}, false
 	switch obj := obj.(type) {

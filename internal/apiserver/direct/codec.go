@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stored is an object as it lies in the store, for who writes a part of it.
+// stored is an object in the form of the store, for writers of a part of it.
 type stored struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -30,7 +30,7 @@ func (s *stored) DeepCopyObject() runtime.Object {
 // codec of objects of a kind: the JSON that the API server stores custom resources in.
 type codec struct {
 	kind Kind
-	// unreadable is told why an object cannot be read.
+	// unreadable is called with the reason why an object cannot be read.
 	unreadable func(error)
 }
 
@@ -38,7 +38,7 @@ func (codec) Encode(obj runtime.Object, w io.Writer) error { return json.NewEnco
 
 func (codec) Identifier() runtime.Identifier { return "atoll.dev/direct" }
 
-// Decode for who writes into a *stored, and for who reads into the kind's own type.
+// Decode decodes into a *stored for writers, and into the kind's own type for readers.
 func (c codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o, ok := into.(*stored)
 	if !ok {
@@ -52,7 +52,7 @@ func (c codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Obje
 	return o, &kind, nil
 }
 
-// read an object as the API would give it: by the rules of its clients' decoder, with
+// read reads an object as the API would give it: by the rules of its clients' decoder, with
 // the schema's defaults, and without what the type does not know, which the schema,
 // being made of the type, does not know either.
 func (c codec) read(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {

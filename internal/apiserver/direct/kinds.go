@@ -24,8 +24,8 @@ type Kind struct {
 	Default func(client.Object)
 }
 
-// Clusters are the members.
-func Clusters() Kind {
+// ClusterKind describes Clusters, which are the members.
+func ClusterKind() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion.WithKind("Cluster"), Resource: "clusters",
 		New:     func() client.Object { return &v1alpha1.Cluster{} },
@@ -38,8 +38,8 @@ func Clusters() Kind {
 	}
 }
 
-// Slices hold the rows.
-func Slices() Kind {
+// SliceKind describes TargetSlices, which hold the rows.
+func SliceKind() Kind {
 	return Kind{
 		GroupVersionKind: enginev1.GroupVersion.WithKind("TargetSlice"), Resource: "targetslices",
 		New:     func() client.Object { return &enginev1.TargetSlice{} },
@@ -47,8 +47,8 @@ func Slices() Kind {
 	}
 }
 
-// Revisions hold content.
-func Revisions() Kind {
+// RevisionKind describes Revisions, which hold content.
+func RevisionKind() Kind {
 	return Kind{
 		GroupVersionKind: enginev1.GroupVersion.WithKind("Revision"), Resource: "revisions",
 		New:     func() client.Object { return &enginev1.Revision{} },
@@ -56,8 +56,8 @@ func Revisions() Kind {
 	}
 }
 
-// Bundles say what goes together. Only the hub makes them, always with a placement.
-func Bundles() Kind {
+// BundleKind describes Bundles, which say what goes together. Only the hub makes them, always with a placement.
+func BundleKind() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion.WithKind("Bundle"), Resource: "bundles", Namespaced: true,
 		New:     func() client.Object { return &v1alpha1.Bundle{} },
@@ -66,10 +66,9 @@ func Bundles() Kind {
 	}
 }
 
-// defaultBundle gives what the schema of Bundles gives.
+// defaultBundle returns what the schema of Bundles gives.
 func defaultBundle(spec *v1alpha1.BundleSpec) {
 	scheduling := &spec.Placement.ReplicaScheduling
-	scheduling.ReplicaSchedulingType = cmp.Or(scheduling.ReplicaSchedulingType, v1alpha1.Duplicated)
 	if o := scheduling.Ordinals; o != nil && o.Size == 0 {
 		o.Size = 1000
 	}

@@ -27,42 +27,36 @@ var given = map[string]struct {
 	read   func(client.Object) any
 }{
 	"Cluster .spec.connection.type: Stream": {
-		Clusters(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","spec":{"connection":{}}}`,
+		ClusterKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","spec":{"connection":{}}}`,
 		func(o client.Object) any { return o.(*v1alpha1.Cluster).Spec.Connection.Type },
 	},
 	"Bundle .spec.placement.failback.policy: Never": {
-		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{"failback":{}}}}`,
+		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{"failback":{}}}}`,
 		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Placement.Failback.Policy },
 	},
 	"Bundle .spec.placement.replicaScheduling.ordinals.size: 1000": {
-		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{"replicaScheduling":{"ordinals":{}}}}}`,
+		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{"replicaScheduling":{"ordinals":{}}}}}`,
 		func(o client.Object) any {
 			return fmt.Sprint(o.(*v1alpha1.Bundle).Spec.Placement.ReplicaScheduling.Ordinals.Size)
 		},
 	},
 	"Bundle .spec.placement.replicaScheduling: {}": {
-		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{}}}`,
+		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{}}}`,
 		func(client.Object) any { return "{}" }, // it shows by what is given below it
 	},
-	"Bundle .spec.placement.replicaScheduling.replicaSchedulingType: Duplicated": {
-		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{}}}`,
-		func(o client.Object) any {
-			return o.(*v1alpha1.Bundle).Spec.Placement.ReplicaScheduling.ReplicaSchedulingType
-		},
-	},
 	"Bundle .spec.removal.mode: Delete": {
-		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"removal":{}}}`,
+		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"removal":{}}}`,
 		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Removal.Mode },
 	},
 	"Bundle .spec.removal.budget: 10%": {
-		Bundles(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"removal":{}}}`,
+		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"removal":{}}}`,
 		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Removal.Budget.String() },
 	},
 }
 
 func TestEveryDefaultOfTheSchemaIsRead(t *testing.T) {
 	var found []string
-	for _, kind := range []Kind{Clusters(), Slices(), Revisions(), Bundles()} {
+	for _, kind := range []Kind{ClusterKind(), SliceKind(), RevisionKind(), BundleKind()} {
 		manifest, err := crds.Files.ReadFile(kind.Group + "_" + kind.Resource + ".yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +75,7 @@ func TestEveryDefaultOfTheSchemaIsRead(t *testing.T) {
 		if len(crd.Spec.Versions) != 1 || crd.Spec.Versions[0].Name != kind.Version {
 			t.Errorf("%s has versions that this hub does not read: %+v", kind.Kind, crd.Spec.Versions)
 		}
-		found = append(found, defaults(kind.Kind+" ", crd.Spec.Versions[0].Schema.OpenAPIV3Schema)...)
+		found = append(found, defaultedFields(kind.Kind+" ", crd.Spec.Versions[0].Schema.OpenAPIV3Schema)...)
 	}
 	slices.Sort(found)
 	if known := slices.Sorted(maps.Keys(given)); !slices.Equal(found, known) {
@@ -99,8 +93,8 @@ func TestEveryDefaultOfTheSchemaIsRead(t *testing.T) {
 	}
 }
 
-// defaults below a schema: paths and values.
-func defaults(at string, schema map[string]any) (out []string) {
+// defaultedFields below a schema: paths and values.
+func defaultedFields(at string, schema map[string]any) (out []string) {
 	if value, ok := schema["default"]; ok {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -110,11 +104,11 @@ func defaults(at string, schema map[string]any) (out []string) {
 	}
 	properties, _ := schema["properties"].(map[string]any)
 	for name, below := range properties {
-		out = append(out, defaults(at+"."+name, below.(map[string]any))...)
+		out = append(out, defaultedFields(at+"."+name, below.(map[string]any))...)
 	}
 	for _, every := range []string{"items", "additionalProperties"} {
 		if below, ok := schema[every].(map[string]any); ok {
-			out = append(out, defaults(at+"[]", below)...)
+			out = append(out, defaultedFields(at+"[]", below)...)
 		}
 	}
 	return out
@@ -125,11 +119,11 @@ func TestWhatIsReadHoldsNoneOfItsBytes(t *testing.T) {
 		kind Kind
 		full client.Object
 	}{
-		{Clusters(), sampleCluster("tokyo")}, {Slices(), sampleSlice("b-0")},
-		{Bundles(), &v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: v1alpha1.BundleSpec{
+		{ClusterKind(), sampleCluster("tokyo")}, {SliceKind(), sampleSlice("b-0")},
+		{BundleKind(), &v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: v1alpha1.BundleSpec{
 			Source: v1alpha1.BundleSource{Kind: "Annotation", Name: "web"}, Placement: v1alpha1.PlacementSpec{CELSelector: "true"},
 		}}},
-		{Revisions(), &enginev1.Revision{Spec: enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: "u", Name: "n"}, Content: []byte("content")}}},
+		{RevisionKind(), &enginev1.Revision{Spec: enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: "u", Name: "n"}, Content: []byte("content")}}},
 	} {
 		c.full.GetObjectKind().SetGroupVersionKind(c.kind.GroupVersionKind)
 		c.full.SetAnnotations(map[string]string{"key": "value"})
@@ -143,7 +137,7 @@ func TestWhatIsReadHoldsNoneOfItsBytes(t *testing.T) {
 		}
 		from := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
 		texts := 0
-		walk(reflect.ValueOf(obj), func(p uintptr) {
+		walkPointers(reflect.ValueOf(obj), func(p uintptr) {
 			if texts++; p >= from && p < from+uintptr(cap(data)) {
 				t.Errorf("%s: a text of it lies in what was read", c.kind.Kind)
 			}
@@ -154,8 +148,8 @@ func TestWhatIsReadHoldsNoneOfItsBytes(t *testing.T) {
 	}
 }
 
-// walk tells where every text of a value lies.
-func walk(v reflect.Value, at func(uintptr)) {
+// walkPointers calls at with the address of every text in a value.
+func walkPointers(v reflect.Value, at func(uintptr)) {
 	switch v.Kind() {
 	case reflect.String:
 		if s := v.String(); s != "" {
@@ -163,11 +157,11 @@ func walk(v reflect.Value, at func(uintptr)) {
 		}
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			walk(v.Elem(), at)
+			walkPointers(v.Elem(), at)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			walk(v.Field(i), at)
+			walkPointers(v.Field(i), at)
 		}
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 && v.Len() > 0 {
@@ -175,12 +169,12 @@ func walk(v reflect.Value, at func(uintptr)) {
 			return
 		}
 		for i := range v.Len() {
-			walk(v.Index(i), at)
+			walkPointers(v.Index(i), at)
 		}
 	case reflect.Map:
 		for _, k := range v.MapKeys() {
-			walk(k, at)
-			walk(v.MapIndex(k), at)
+			walkPointers(k, at)
+			walkPointers(v.MapIndex(k), at)
 		}
 	}
 }
@@ -193,11 +187,11 @@ func TestACodecReadsNothingElse(t *testing.T) {
 		"another shape":   `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","metadata":{"name":"c"},"spec":{"region":{"name":"asia"}}}`,
 	} {
 		var told error
-		c := codec{Clusters(), func(err error) { told = err }}
+		c := codec{ClusterKind(), func(err error) { told = err }}
 		var into runtime.Object
 		for _, into = range []runtime.Object{nil, &v1alpha1.Cluster{}} {
 			if obj, _, err := c.Decode([]byte(data), nil, into); err == nil || told == nil || obj != nil {
-				t.Errorf("%s: read %+v, told %v", what, obj, told)
+				t.Errorf("%s: read %+v, reported %v", what, obj, told)
 			}
 			told = nil
 		}

@@ -22,16 +22,15 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// progressEvery is how often a watch is told how far the store is, where nothing
-// happens that it watches: well below a minute, which is the least that a store keeps
-// of its past, so that a watch that ends can begin again where it was.
+// progressEvery is the interval of progress events on a watch without other events. It is well
+// below a minute, the shortest history that a store keeps, so that an ended watch can resume.
 const progressEvery = 20 * time.Second
 
-// Source lists and watches the objects of the example's kind for an informer: directly
+// ListerWatcherFor lists and watches the objects of the example's kind for an informer: directly
 // where there is a store of them, and by api where there is none, or where one of them
 // cannot be read directly.
-func (s Stores) Source(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
-	store := s.of(example)
+func (s Stores) ListerWatcherFor(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
+	store := s.storeFor(example)
 	if store == nil {
 		return api
 	}
@@ -55,15 +54,15 @@ func (s Stores) Source(example runtime.Object, api toolscache.ListerWatcher) too
 	}
 }
 
-// AskProgress lets the watches of Bundles hear how far the store is, for who must know that
-// they have heard everything; false where they do not.
-func (s Stores) AskProgress(ctx context.Context) bool {
+// RequestProgress requests a progress event on the watches of Bundles, for callers that must have
+// seen everything; false where these watches do not have it.
+func (s Stores) RequestProgress(ctx context.Context) bool {
 	return !s.Bundles.byAPI.Load() && s.Bundles.tellProgress(ctx)
 }
 
-// unreadable turns the kind's readers to the API for the rest of this process. A watch
+// switchToAPI turns the kind's readers to the API for the rest of this process. A watch
 // that met the object ends with an error, so that its reader lists again.
-func (s *Store) unreadable(err error) {
+func (s *Store) switchToAPI(err error) {
 	if !s.byAPI.Swap(true) {
 		s.log.Warn("an object in the store is not as this hub writes it: it reads all of that kind by the API from now on, which costs more", "err", err)
 	}
@@ -85,7 +84,7 @@ func (s *Store) List(ctx context.Context, options metav1.ListOptions) (runtime.O
 	return list, nil
 }
 
-// Watch as the API does, and with bookmarks, which that sends only from a cache. A
+// Watch watches as the API does, and with bookmarks, which that sends only from a cache. A
 // watch ends with its time, like the API's.
 func (s *Store) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
@@ -93,7 +92,7 @@ func (s *Store) Watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := within(ctx, options.TimeoutSeconds)
+	ctx, cancel := withRequestTimeout(ctx, options.TimeoutSeconds)
 	w, err := s.storage.Watch(ctx, s.prefix, o)
 	if err != nil {
 		cancel()
@@ -105,17 +104,19 @@ func (s *Store) Watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	return watching{w, cancel}, nil
 }
 
-// Reader gives the storage of the kind, and where in it its objects are, for who selects by
-// more than Watch and List do. Its watches are told how far the store is, if they wish, as
-// those of Watch are, until their context ends. Nobody writes by it.
-func (s *Store) Reader() (from storage.Interface, prefix string) { return told{s.storage, s}, s.prefix }
+// StorageReader returns the storage of the kind, and its prefix, for callers with other selectors
+// than Watch and List have. Its watches can have progress events, as those of Watch, until their
+// context ends. Callers do not write by it.
+func (s *Store) StorageReader() (from storage.Interface, prefix string) {
+	return told{s.storage, s}, s.prefix
+}
 
 type told struct {
 	storage.Interface
 	store *Store
 }
 
-// Watch and ask how far the store is.
+// Watch starts a watch and requests the store's progress.
 func (t told) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
 	o.ProgressNotify = o.Predicate.AllowWatchBookmarks
 	w, err := t.Interface.Watch(ctx, key, o)
@@ -125,8 +126,8 @@ func (t told) Watch(ctx context.Context, key string, o storage.ListOptions) (wat
 	return w, err
 }
 
-// within the time that a request has; nil: no end.
-func within(ctx context.Context, seconds *int64) (context.Context, context.CancelFunc) {
+// withRequestTimeout limits a context to the time that a request has; nil: no end.
+func withRequestTimeout(ctx context.Context, seconds *int64) (context.Context, context.CancelFunc) {
 	if seconds == nil {
 		return context.WithCancel(ctx)
 	}
@@ -139,7 +140,7 @@ type watching struct {
 	cancel context.CancelFunc
 }
 
-// Stop the watch.
+// Stop ends the watch.
 func (w watching) Stop() {
 	w.Interface.Stop()
 	w.cancel()
@@ -159,8 +160,8 @@ func (s *Store) askProgress(ctx context.Context) {
 	}
 }
 
-// tellProgress lets watches hear how far the store is. An etcd that may tell it before
-// events that are older is not asked, and tells nothing.
+// tellProgress sends the store's progress to the watches. An etcd version that may report
+// progress before older events is not used for that.
 func (s *Store) tellProgress(ctx context.Context) bool {
 	if !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
 		return false
@@ -169,7 +170,7 @@ func (s *Store) tellProgress(ctx context.Context) bool {
 	return true
 }
 
-// storageOptions are those that the API's handlers make of a request's.
+// storageOptions returns the options: are those that the API's handlers make of a request's.
 func (s *Store) storageOptions(options metav1.ListOptions) (storage.ListOptions, error) {
 	var o internalversion.ListOptions
 	if err := internalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, &o, nil); err != nil {

@@ -68,7 +68,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{t: t, dir: dir}
 	b.start()
 	t.Cleanup(func() { b.etcd.Stop() })
-	if b.raw, err = b.etcd.Client(t.Context()); err != nil {
+	if b.raw, err = b.etcd.NewClient(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.raw.Close() })
@@ -88,9 +88,9 @@ func (b *bed) start() {
 // open a hub's store.
 func (b *bed) open() (*Store, func()) {
 	b.t.Helper()
-	kind := Clusters()
+	kind := ClusterKind()
 	config := storagebackend.NewDefaultConfig("/registry", nil).ForResource(kind.groupResource())
-	config.Transport.ServerList = []string{b.etcd.Endpoint()}
+	config.Transport.ServerList = []string{b.etcd.ClientEndpoint()}
 	s, closed, err := Open(kind, Access{
 		Options: generic.RESTOptions{StorageConfig: config, ResourcePrefix: "atoll.dev/clusters"},
 		Etcd:    b.raw, Writes: NewWrites(), Log: slog.New(slog.DiscardHandler),
@@ -104,7 +104,7 @@ func (b *bed) open() (*Store, func()) {
 // put an object as the API stores it, and give its revision.
 func (b *bed) put(obj client.Object) int64 {
 	b.t.Helper()
-	obj.GetObjectKind().SetGroupVersionKind(Clusters().GroupVersionKind)
+	obj.GetObjectKind().SetGroupVersionKind(ClusterKind().GroupVersionKind)
 	data, err := json.Marshal(obj)
 	if err != nil {
 		b.t.Fatal(err)
@@ -114,7 +114,7 @@ func (b *bed) put(obj client.Object) int64 {
 
 func (b *bed) putRaw(name, data string) int64 {
 	b.t.Helper()
-	resp, err := b.raw.Put(b.t.Context(), key(name), data)
+	resp, err := b.raw.Put(b.t.Context(), clusterKey(name), data)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -123,13 +123,13 @@ func (b *bed) putRaw(name, data string) int64 {
 
 func (b *bed) remove(name string) {
 	b.t.Helper()
-	if _, err := b.raw.Delete(b.t.Context(), key(name)); err != nil {
+	if _, err := b.raw.Delete(b.t.Context(), clusterKey(name)); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// compact everything that was.
-func (b *bed) compact() {
+// compactStore everything that was.
+func (b *bed) compactStore() {
 	b.t.Helper()
 	now, err := b.raw.Get(b.t.Context(), "/")
 	if err == nil {
@@ -140,9 +140,9 @@ func (b *bed) compact() {
 	}
 }
 
-func key(name string) string { return "/registry/atoll.dev/clusters/" + name }
+func clusterKey(name string) string { return "/registry/atoll.dev/clusters/" + name }
 
-func in(region, name string) *v1alpha1.Cluster {
+func clusterInRegion(region, name string) *v1alpha1.Cluster {
 	c := sampleCluster(name)
 	c.Spec.Region = region
 	return c
@@ -170,8 +170,8 @@ func newTable(t *testing.T, lw toolscache.ListerWatcher) table {
 	return tab
 }
 
-// shows waits until the table has these regions by name, and nothing else.
-func (tab table) shows(want map[string]string) {
+// expectRows waits until the table has these regions by name, and nothing else.
+func (tab table) expectRows(want map[string]string) {
 	tab.t.Helper()
 	var got map[string]string
 	err := wait.PollUntilContextTimeout(tab.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
@@ -202,17 +202,17 @@ func noAPI(t *testing.T) toolscache.ListerWatcher {
 
 func TestATableFollowsTheStoreAndItsRestart(t *testing.T) {
 	b := newBed(t)
-	b.put(in("asia", "a"))
-	tab := newTable(t, Stores{Clusters: b.store}.Source(&v1alpha1.Cluster{}, noAPI(t)))
-	tab.shows(map[string]string{"a": "asia"})
-	b.put(in("europe", "a"))
-	b.put(in("asia", "b"))
-	tab.shows(map[string]string{"a": "europe", "b": "asia"})
+	b.put(clusterInRegion("asia", "a"))
+	tab := newTable(t, Stores{Clusters: b.store}.ListerWatcherFor(&v1alpha1.Cluster{}, noAPI(t)))
+	tab.expectRows(map[string]string{"a": "asia"})
+	b.put(clusterInRegion("europe", "a"))
+	b.put(clusterInRegion("asia", "b"))
+	tab.expectRows(map[string]string{"a": "europe", "b": "asia"})
 	b.etcd.Stop()
 	b.start()
-	b.put(in("africa", "b"))
+	b.put(clusterInRegion("africa", "b"))
 	b.remove("a")
-	tab.shows(map[string]string{"b": "africa"})
+	tab.expectRows(map[string]string{"b": "africa"})
 }
 
 // gate is what lists and watches through it can be cut by.
@@ -240,8 +240,8 @@ func (g *gate) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 	return w, err
 }
 
-// shut ends all watches and lets none begin before what it gives is called.
-func (g *gate) shut() (open func()) {
+// shutGate ends all watches and lets none begin before what it gives is called.
+func (g *gate) shutGate() (open func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	again := make(chan struct{})
@@ -254,21 +254,21 @@ func (g *gate) shut() (open func()) {
 
 func TestATableWhoseWatchWasDownOverACompaction(t *testing.T) {
 	b := newBed(t)
-	b.put(in("asia", "a"))
-	b.put(in("asia", "b"))
+	b.put(clusterInRegion("asia", "a"))
+	b.put(clusterInRegion("asia", "b"))
 	open := make(chan struct{})
 	close(open)
-	g := &gate{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(Stores{Clusters: b.store}.Source(&v1alpha1.Cluster{}, noAPI(t))), open: open}
+	g := &gate{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(Stores{Clusters: b.store}.ListerWatcherFor(&v1alpha1.Cluster{}, noAPI(t))), open: open}
 	tab := newTable(t, &toolscache.ListWatch{ListWithContextFunc: g.ListWithContext, WatchFuncWithContext: g.watch})
-	b.put(in("europe", "b"))
-	tab.shows(map[string]string{"a": "asia", "b": "europe"})
-	reopen := g.shut()
+	b.put(clusterInRegion("europe", "b"))
+	tab.expectRows(map[string]string{"a": "asia", "b": "europe"})
+	reopen := g.shutGate()
 	b.remove("a")
-	b.put(in("africa", "b"))
-	b.put(in("asia", "c"))
-	b.compact()
+	b.put(clusterInRegion("africa", "b"))
+	b.put(clusterInRegion("asia", "c"))
+	b.compactStore()
 	reopen()
-	tab.shows(map[string]string{"b": "africa", "c": "asia"})
+	tab.expectRows(map[string]string{"b": "africa", "c": "asia"})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// The first list is a stream. The watch of the compacted past fails, then one lists again.
@@ -279,10 +279,10 @@ func TestATableWhoseWatchWasDownOverACompaction(t *testing.T) {
 
 func TestWatchOfACompactedPastHasExpired(t *testing.T) {
 	b := newBed(t)
-	first := b.put(in("asia", "a"))
-	b.put(in("europe", "a"))
-	b.put(in("africa", "a"))
-	b.compact()
+	first := b.put(clusterInRegion("asia", "a"))
+	b.put(clusterInRegion("europe", "a"))
+	b.put(clusterInRegion("africa", "a"))
+	b.compactStore()
 	w, err := b.store.Watch(t.Context(), metav1.ListOptions{ResourceVersion: strconv.FormatInt(first, 10)})
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func TestWatchOfACompactedPastHasExpired(t *testing.T) {
 	defer w.Stop()
 	e := <-w.ResultChan()
 	if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) {
-		t.Errorf("told %v", e)
+		t.Errorf("reported %v", e)
 	}
 	_, err = b.store.List(t.Context(), metav1.ListOptions{ResourceVersion: strconv.FormatInt(first, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 	if !apierrors.IsResourceExpired(err) {
@@ -304,8 +304,8 @@ func TestWatchOfACompactedPastHasExpired(t *testing.T) {
 
 func TestAStreamedListThenEvents(t *testing.T) {
 	b := newBed(t)
-	b.put(in("asia", "a"))
-	last := b.put(in("asia", "b"))
+	b.put(clusterInRegion("asia", "a"))
+	last := b.put(clusterInRegion("asia", "b"))
 	yes := true
 	w, err := b.store.Watch(t.Context(), metav1.ListOptions{
 		SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
@@ -319,7 +319,7 @@ func TestAStreamedListThenEvents(t *testing.T) {
 		e := <-w.ResultChan()
 		c, ok := e.Object.(*v1alpha1.Cluster)
 		if !ok || e.Type != kind || c.Name != name {
-			t.Fatalf("told %v, want %s of %q", e, kind, name)
+			t.Fatalf("reported %v, want %s of %q", e, kind, name)
 		}
 		return c
 	}
@@ -329,9 +329,9 @@ func TestAStreamedListThenEvents(t *testing.T) {
 	if end.Annotations[metav1.InitialEventsAnnotationKey] != "true" || end.ResourceVersion != strconv.FormatInt(last, 10) {
 		t.Errorf("the list ends with %+v", end)
 	}
-	b.put(in("europe", "a"))
+	b.put(clusterInRegion("europe", "a"))
 	if got := next(watch.Modified, "a"); got.Spec.Region != "europe" {
-		t.Errorf("told %+v", got)
+		t.Errorf("reported %+v", got)
 	}
 	b.remove("b")
 	next(watch.Deleted, "b")
@@ -340,7 +340,7 @@ func TestAStreamedListThenEvents(t *testing.T) {
 func TestAQuietWatchHearsHowFarTheStoreIs(t *testing.T) {
 	b := newBed(t)
 	b.store.progress = 10 * time.Millisecond
-	from := b.put(in("asia", "a"))
+	from := b.put(clusterInRegion("asia", "a"))
 	w, err := b.store.Watch(t.Context(), metav1.ListOptions{ResourceVersion: strconv.FormatInt(from, 10), AllowWatchBookmarks: true})
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestAQuietWatchHearsHowFarTheStoreIs(t *testing.T) {
 	}
 	for e := range w.ResultChan() {
 		if e.Type != watch.Bookmark {
-			t.Fatalf("told %v", e)
+			t.Fatalf("reported %v", e)
 		}
 		if at, err := strconv.ParseInt(e.Object.(*v1alpha1.Cluster).ResourceVersion, 10, 64); err != nil || at >= other.Header.Revision {
 			return
@@ -369,14 +369,14 @@ func TestAWatchEndsWithItsTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for e := range w.ResultChan() {
-		t.Errorf("told %v", e)
+		t.Errorf("reported %v", e)
 	}
 }
 
 func TestSelectors(t *testing.T) {
 	b := newBed(t)
-	b.put(in("asia", "a"))
-	cloud := in("asia", "b")
+	b.put(clusterInRegion("asia", "a"))
+	cloud := clusterInRegion("asia", "b")
 	cloud.Labels["tier"] = "cloud"
 	b.put(cloud)
 	names := func(o metav1.ListOptions) (out string) {
@@ -417,13 +417,13 @@ func TestSelectors(t *testing.T) {
 	b.put(cloud)
 	for _, want := range []watch.EventType{watch.Added, watch.Deleted} {
 		if e := <-w.ResultChan(); e.Type != want || e.Object.(*v1alpha1.Cluster).Name != "b" {
-			t.Errorf("told %v, want %s of b", e, want)
+			t.Errorf("reported %v, want %s of b", e, want)
 		}
 	}
 }
 
-// fill the store with that many Clusters.
-func (b *bed) fill(n int) {
+// createClusters the store with that many Clusters.
+func (b *bed) createClusters(n int) {
 	b.t.Helper()
 	var puts []clientv3.Op
 	for i := range n {
@@ -431,13 +431,13 @@ func (b *bed) fill(n int) {
 			b.commit(puts)
 			puts = nil
 		}
-		c := in("asia", fmt.Sprintf("c-%05d", i))
-		c.SetGroupVersionKind(Clusters().GroupVersionKind)
+		c := clusterInRegion("asia", fmt.Sprintf("c-%05d", i))
+		c.SetGroupVersionKind(ClusterKind().GroupVersionKind)
 		data, err := json.Marshal(c)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		puts = append(puts, clientv3.OpPut(key(c.Name), string(data)))
+		puts = append(puts, clientv3.OpPut(clusterKey(c.Name), string(data)))
 	}
 	b.commit(puts)
 }
@@ -452,13 +452,13 @@ func (b *bed) commit(puts []clientv3.Op) {
 func TestPages(t *testing.T) {
 	const many = 10_000
 	b := newBed(t)
-	b.fill(many)
+	b.createClusters(many)
 	t.Run("one moment in all", func(t *testing.T) {
 		pages := 0
 		list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			page, err := b.store.List(ctx, o)
 			if pages++; pages == 3 {
-				b.put(in("europe", "c-09999"))
+				b.put(clusterInRegion("europe", "c-09999"))
 			}
 			return page, err
 		}).List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
@@ -474,8 +474,8 @@ func TestPages(t *testing.T) {
 		pages := 0
 		list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if pages++; pages == 3 {
-				b.put(in("africa", "c-00000"))
-				b.compact()
+				b.put(clusterInRegion("africa", "c-00000"))
+				b.compactStore()
 			}
 			return b.store.List(ctx, o)
 		}).List(t.Context(), metav1.ListOptions{})
@@ -500,7 +500,7 @@ func TestPages(t *testing.T) {
 		}
 		next, endNext := b.open()
 		defer endNext()
-		if tab := newTable(t, Stores{Clusters: next}.Source(&v1alpha1.Cluster{}, noAPI(t))); len(tab.has.GetStore().List()) != many {
+		if tab := newTable(t, Stores{Clusters: next}.ListerWatcherFor(&v1alpha1.Cluster{}, noAPI(t))); len(tab.has.GetStore().List()) != many {
 			t.Errorf("the next hub has %d", len(tab.has.GetStore().List()))
 		}
 	})
@@ -533,7 +533,7 @@ func (a *byAPI) list(context.Context, metav1.ListOptions) (runtime.Object, error
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lists++
-	return &v1alpha1.ClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}, Items: []v1alpha1.Cluster{*in("converted", "a"), *in("converted", "b")}}, nil
+	return &v1alpha1.ClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}, Items: []v1alpha1.Cluster{*clusterInRegion("converted", "a"), *clusterInRegion("converted", "b")}}, nil
 }
 
 // watch does not stream lists.
@@ -549,20 +549,20 @@ func TestAnObjectOfAnotherVersionIsLeftToTheAPI(t *testing.T) {
 	for when, later := range map[string]bool{"at the first list": false, "in the watch": true} {
 		t.Run(when, func(t *testing.T) {
 			b := newBed(t)
-			b.put(in("asia", "a"))
+			b.put(clusterInRegion("asia", "a"))
 			api := &byAPI{events: watch.NewFake()}
-			lw := Stores{Clusters: b.store}.Source(&v1alpha1.Cluster{}, &toolscache.ListWatch{ListWithContextFunc: api.list, WatchFuncWithContext: api.watch})
+			lw := Stores{Clusters: b.store}.ListerWatcherFor(&v1alpha1.Cluster{}, &toolscache.ListWatch{ListWithContextFunc: api.list, WatchFuncWithContext: api.watch})
 			if !later {
 				b.putRaw("b", newer)
 			}
 			tab := newTable(t, lw)
 			if later {
-				tab.shows(map[string]string{"a": "asia"})
+				tab.expectRows(map[string]string{"a": "asia"})
 				b.putRaw("b", newer)
 			}
-			tab.shows(map[string]string{"a": "converted", "b": "converted"})
-			api.events.Modify(in("watched", "b"))
-			tab.shows(map[string]string{"a": "converted", "b": "watched"})
+			tab.expectRows(map[string]string{"a": "converted", "b": "converted"})
+			api.events.Modify(clusterInRegion("watched", "b"))
+			tab.expectRows(map[string]string{"a": "converted", "b": "watched"})
 		})
 	}
 }

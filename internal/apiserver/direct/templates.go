@@ -3,8 +3,11 @@ package direct
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -22,6 +25,7 @@ import (
 type Templates struct {
 	etcd   clientv3.KV
 	writes *prometheus.CounterVec
+	audit  Auditor // nil: there is no audit log
 	// place says where a kind's objects lie, and how they are encrypted.
 	place func(schema.GroupVersionKind, schema.GroupResource) (Place, error)
 
@@ -35,16 +39,36 @@ type Place struct {
 	Cipher value.Transformer // nil: nothing is encrypted
 }
 
-// OpenTemplates in etcd; place is asked once for a kind. Writes counts as in NewWrites.
-func OpenTemplates(etcd clientv3.KV, writes *prometheus.CounterVec, place func(schema.GroupVersionKind, schema.GroupResource) (Place, error)) *Templates {
-	return &Templates{etcd: etcd, writes: writes, place: place, places: map[schema.GroupResource]Place{}}
+// decryptData returns stored data in the clear. fresh is false where the data cannot be read, or is to
+// be encrypted by another key.
+func (p Place) decryptData(ctx context.Context, key string, data []byte) (_ []byte, fresh bool) {
+	if p.Cipher == nil {
+		return data, true
+	}
+	data, stale, err := p.Cipher.TransformFromStorage(ctx, data, cipherContext(key))
+	return data, err == nil && !stale
 }
 
-// Finalize puts the finalizer on an object as it was at the resource version of its
+// encryptData returns data as it is stored at the key.
+func (p Place) encryptData(ctx context.Context, key string, data []byte) ([]byte, error) {
+	if p.Cipher == nil {
+		return data, nil
+	}
+	return p.Cipher.TransformToStorage(ctx, data, cipherContext(key))
+}
+
+// OpenTemplates opens the templates in etcd; place is asked once for a kind. Writes counts as in
+// NewWrites. audit reports each write; nil: there is no audit log.
+func OpenTemplates(etcd clientv3.KV, writes *prometheus.CounterVec, audit Auditor, place func(schema.GroupVersionKind, schema.GroupResource) (Place, error)) *Templates {
+	return &Templates{etcd: etcd, writes: writes, audit: audit, place: place, places: map[schema.GroupResource]Place{}}
+}
+
+// AddFinalizer puts the finalizer on an object as it was at the resource version of its
 // metadata. done is false, and nothing was written, where the object is not so any more,
-// has the finalizer or is being deleted, or is not stored as protobuf: the API tells then.
-func (t *Templates) Finalize(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (done bool, err error) {
-	at, err := t.at(gvk, resource)
+// has the finalizer or is being deleted, is not stored as protobuf, or where the audit log does
+// not take the report. The caller then asks the API.
+func (t *Templates) AddFinalizer(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (done bool, err error) {
+	at, err := t.placeOf(gvk, resource)
 	if err != nil {
 		return false, nil // of no built-in kind
 	}
@@ -55,32 +79,61 @@ func (t *Templates) Finalize(ctx context.Context, gvk schema.GroupVersionKind, r
 	if err != nil || len(resp.Kvs) == 0 || strconv.FormatInt(resp.Kvs[0].ModRevision, 10) != obj.GetResourceVersion() {
 		return false, nil
 	}
-	data := resp.Kvs[0].Value
-	if at.Cipher != nil {
-		var stale bool
-		if data, stale, err = at.Cipher.TransformFromStorage(ctx, data, cipherContext(key)); err != nil || stale {
-			return false, nil
-		}
+	data, fresh := at.decryptData(ctx, key, resp.Kvs[0].Value)
+	if !fresh {
+		return false, nil
 	}
 	if data, done = withFinalizer(data, string(obj.GetUID()), finalizer); !done {
 		return false, nil
 	}
-	if at.Cipher != nil {
-		if data, err = at.Cipher.TransformToStorage(ctx, data, cipherContext(key)); err != nil {
-			return false, fmt.Errorf("encrypt %s %s: %w", resource, obj.GetName(), err)
-		}
+	if data, err = at.encryptData(ctx, key, data); err != nil {
+		return false, fmt.Errorf("encrypt %s %s: %w", resource, obj.GetName(), err)
 	}
-	txn, err := t.etcd.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", resp.Kvs[0].ModRevision)).
-		Then(clientv3.OpPut(key, string(data))).Commit()
-	if err != nil || !txn.Succeeded {
-		return false, err
+	end, ok := t.beginAudit(ctx, gvk, resource, obj, finalizer)
+	if !ok {
+		return false, nil // the API refuses the write
 	}
-	t.writes.WithLabelValues("PATCH", resource.Resource, "").Inc()
-	return true, nil
+	done, err = t.replaceObject(ctx, key, resp.Kvs[0].ModRevision, data)
+	switch {
+	case err != nil:
+		end(http.StatusInternalServerError)
+	case !done:
+		end(http.StatusConflict)
+	default:
+		end(http.StatusOK)
+		t.writes.WithLabelValues("PATCH", resource.Resource, "").Inc()
+	}
+	return done, err
 }
 
-func (t *Templates) at(gvk schema.GroupVersionKind, resource schema.GroupResource) (Place, error) {
+// replaceObject puts the data where the object is still of that revision.
+func (t *Templates) replaceObject(ctx context.Context, key string, revision int64, data []byte) (done bool, err error) {
+	txn, err := t.etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+		Then(clientv3.OpPut(key, string(data))).Commit()
+	if err != nil {
+		return false, err
+	}
+	return txn.Succeeded, nil
+}
+
+// beginAudit reports the patch to the audit log. The patch is what the API would get.
+func (t *Templates) beginAudit(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (end func(int32), ok bool) {
+	if t.audit == nil {
+		return func(int32) {}, true
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": obj.GetResourceVersion(), "finalizers": append(slices.Clone(obj.GetFinalizers()), finalizer),
+	}})
+	if err != nil {
+		return nil, false
+	}
+	return t.audit(ctx, AuditedPatch{
+		Kind: gvk, Resource: resource.Resource, Namespace: obj.GetNamespace(), Name: obj.GetName(), Patch: patch,
+	})
+}
+
+func (t *Templates) placeOf(gvk schema.GroupVersionKind, resource schema.GroupResource) (Place, error) {
 	t.mu.RLock()
 	at, ok := t.places[resource]
 	t.mu.RUnlock()
@@ -114,9 +167,9 @@ func withFinalizer(data []byte, uid, finalizer string) (out []byte, done bool) {
 	if !bytes.HasPrefix(data, magic) {
 		return nil, false
 	}
-	out, done = edit(data[len(magic):], unknownRaw, func(object []byte) ([]byte, bool) {
-		return edit(object, objectMetadata, func(meta []byte) ([]byte, bool) {
-			if string(last(meta, metaUID)) != uid || last(meta, metaDeletion) != nil || has(meta, metaFinalizers, finalizer) {
+	out, done = editField(data[len(magic):], unknownRaw, func(object []byte) ([]byte, bool) {
+		return editField(object, objectMetadata, func(meta []byte) ([]byte, bool) {
+			if string(lastField(meta, metaUID)) != uid || lastField(meta, metaDeletion) != nil || has(meta, metaFinalizers, finalizer) {
 				return nil, false
 			}
 			meta = protowire.AppendTag(bytes.Clone(meta), metaFinalizers, protowire.BytesType)
@@ -126,8 +179,8 @@ func withFinalizer(data []byte, uid, finalizer string) (out []byte, done bool) {
 	return append(bytes.Clone(magic), out...), done
 }
 
-// edit the one field of that number in a message.
-func edit(message []byte, number protowire.Number, change func([]byte) ([]byte, bool)) (out []byte, done bool) {
+// editField edits the one field of that number in a message.
+func editField(message []byte, number protowire.Number, change func([]byte) ([]byte, bool)) (out []byte, done bool) {
 	seen := 0
 	ok := eachField(message, func(n protowire.Number, field, value []byte) bool {
 		if n != number {
@@ -144,7 +197,7 @@ func edit(message []byte, number protowire.Number, change func([]byte) ([]byte, 
 	return out, ok && done && seen == 1
 }
 
-// eachField of a message in turn, until visit is false: all of the field, and its value where
+// eachField visits each field of a message in turn, until visit is false: all of the field, and its value where
 // that is bytes; false where not all were visited.
 func eachField(message []byte, visit func(n protowire.Number, field, value []byte) bool) bool {
 	for len(message) > 0 {
@@ -169,8 +222,8 @@ func eachField(message []byte, visit func(n protowire.Number, field, value []byt
 	return true
 }
 
-// last value of a field; nil where there is none.
-func last(message []byte, number protowire.Number) (value []byte) {
+// lastField returns the last value value of a field; nil where there is none.
+func lastField(message []byte, number protowire.Number) (value []byte) {
 	eachField(message, func(n protowire.Number, _, v []byte) bool {
 		if n == number {
 			value = v
@@ -180,7 +233,7 @@ func last(message []byte, number protowire.Number) (value []byte) {
 	return value
 }
 
-// has tells whether one of the values of a field is that one.
+// has reports whether one of the values of a field is that one.
 func has(message []byte, number protowire.Number, value string) (found bool) {
 	eachField(message, func(n protowire.Number, _, v []byte) bool {
 		found = found || n == number && string(v) == value

@@ -2,10 +2,16 @@ package direct
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,7 +40,7 @@ func decodeStored(t *testing.T, data []byte) client.Object {
 	return obj.(client.Object)
 }
 
-// Of every built-in kind, an object with a finalizer more is the same object otherwise.
+// An object of every built-in kind is unchanged except for the added finalizer.
 func TestFinalizerOnEveryBuiltInKind(t *testing.T) {
 	kinds := 0
 	for gvk := range scheme.Scheme.AllKnownTypes() {
@@ -73,7 +79,7 @@ func TestFinalizerOnEveryBuiltInKind(t *testing.T) {
 	}
 }
 
-// What is not as it was seen, or not understood, is left to the API.
+// An object that has changed, or is not understood, is left to the API.
 func TestFinalizerIsLeftToTheAPI(t *testing.T) {
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	object := func(change func(client.Object)) []byte {
@@ -113,4 +119,66 @@ func FuzzWithFinalizer(f *testing.F) {
 			t.Fatal("what was read is changed")
 		}
 	})
+}
+
+// oneObject is an etcd with one object, whose transactions end as they should.
+type oneObject struct {
+	clientv3.KV
+	value  []byte
+	ends   func() (*clientv3.TxnResponse, error)
+	events *[]string
+}
+
+func (e oneObject) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return &clientv3.GetResponse{Kvs: []*mvccpb.KeyValue{{ModRevision: 7, Value: e.value}}}, nil
+}
+
+func (e oneObject) Txn(context.Context) clientv3.Txn { return oneTxn{end: e.ends, events: e.events} }
+
+type oneTxn struct {
+	clientv3.Txn
+	end    func() (*clientv3.TxnResponse, error)
+	events *[]string
+}
+
+func (t oneTxn) If(...clientv3.Cmp) clientv3.Txn  { return t }
+func (t oneTxn) Then(...clientv3.Op) clientv3.Txn { return t }
+func (t oneTxn) Commit() (*clientv3.TxnResponse, error) {
+	*t.events = append(*t.events, "write")
+	return t.end()
+}
+
+// A write is reported before it is tried, and with its end. Without a report there is no write.
+func TestAuditOfFinalizers(t *testing.T) {
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1", Finalizers: []string{"first.example/one"}}}
+	stored := asStored(t, gvk, object)
+	object.ResourceVersion = "7"
+	const report = `report /v1, Kind=ConfigMap configmaps shop/web {"metadata":{"finalizers":["first.example/one","f"],"resourceVersion":"7"}}`
+	for name, c := range map[string]struct {
+		refuses bool
+		ends    func() (*clientv3.TxnResponse, error)
+		want    []string
+		done    bool
+	}{
+		"written":                 {ends: func() (*clientv3.TxnResponse, error) { return &clientv3.TxnResponse{Succeeded: true}, nil }, want: []string{report, "write", "end 200"}, done: true},
+		"changed since":           {ends: func() (*clientv3.TxnResponse, error) { return &clientv3.TxnResponse{}, nil }, want: []string{report, "write", "end 409"}},
+		"the store fails":         {ends: func() (*clientv3.TxnResponse, error) { return nil, errors.New("no quorum") }, want: []string{report, "write", "end 500"}},
+		"the log takes no report": {refuses: true, want: []string{report}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var events []string
+			audit := func(_ context.Context, p AuditedPatch) (func(int32), bool) {
+				events = append(events, fmt.Sprintf("report %v %s %s/%s %s", p.Kind, p.Resource, p.Namespace, p.Name, p.Patch))
+				return func(status int32) { events = append(events, fmt.Sprintf("end %d", status)) }, !c.refuses
+			}
+			templates := OpenTemplates(oneObject{value: stored, ends: c.ends, events: &events}, NewWrites(), audit, func(schema.GroupVersionKind, schema.GroupResource) (Place, error) {
+				return Place{Prefix: "registry/configmaps"}, nil
+			})
+			done, err := templates.AddFinalizer(t.Context(), gvk, schema.GroupResource{Resource: "configmaps"}, object, "f")
+			if done != c.done || (err != nil) != (name == "the store fails") || !slices.Equal(events, c.want) {
+				t.Errorf("done is %t, %v, after %q", done, err, events)
+			}
+		})
+	}
 }

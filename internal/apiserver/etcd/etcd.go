@@ -4,7 +4,8 @@
 // directory, which only the hub's user may enter, and by calls within the process; there
 // is no network listener, neither for clients nor for peers. Writes are on disk before they are
 // acknowledged. History is compacted every minute, and the file is defragmented
-// in quiet moments when that gives back enough. The caller holds the lock of the
+// in quiet moments when that gives back enough. While the store is nearly full, both happen within
+// seconds, and etcd takes writes again as soon as there is room. The caller holds the lock of the
 // data directory; two servers on one directory are not possible to tell apart
 // here. A Server is safe for concurrent use.
 package etcd
@@ -19,13 +20,17 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"atoll.dev/atoll/internal/metrictable"
 )
 
 const (
@@ -36,8 +41,7 @@ const (
 	clientSocket = "client.sock"
 	// httpSocket takes what is not gRPC off the clients' socket.
 	httpSocket = "http.sock"
-	// DefaultQuotaBytes is how large the database may grow before etcd takes
-	// no more writes.
+	// DefaultQuotaBytes is the size from which on etcd takes no more writes.
 	DefaultQuotaBytes = 8 << 30
 	readyTimeout      = time.Minute
 	dialTimeout       = 20 * time.Second
@@ -57,7 +61,8 @@ type Options struct {
 	Dir string
 	// Logger takes etcd's log. Required.
 	Logger *slog.Logger
-	// QuotaBytes is the size limit of the database; 0 means DefaultQuotaBytes.
+	// QuotaBytes is the size limit of the database; 0 means DefaultQuotaBytes. A database that is
+	// nearly as large at the start has some room above it, until the next start.
 	QuotaBytes int64
 	// UnsafeNoFsync loses acknowledged writes when the machine stops. Only for
 	// tests.
@@ -70,13 +75,21 @@ type Server struct {
 	inside   *inside
 	sockets  *socketDir
 	endpoint string
-	quota    int64
+	quota    int64 // as stated
+	limit    int64 // at which etcd refuses writes
 	logger   *zap.Logger
 	stopOnce sync.Once
 	keeper   func()
+
+	unmeasured   bool      // maintenance dropped history after the last defragmentation
+	defragmented time.Time // the last defragmentation
+
+	space   atomic.Pointer[Space]
+	spaceMu sync.Mutex // held while the state changes and is reported
+	onSpace func(Space)
 }
 
-// HasData tells whether an etcd has run in dir before.
+// HasData reports whether an etcd has run in dir before.
 func HasData(dir string) (bool, error) {
 	_, err := os.Stat(filepath.Join(dir, "member"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,25 +101,27 @@ func HasData(dir string) (bool, error) {
 // Start runs etcd and returns once it takes requests, or with an error when it
 // is not ready within a minute or ctx ends.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make etcd directory %s: %w", o.Dir, err)
+	if o.QuotaBytes == 0 {
+		o.QuotaBytes = DefaultQuotaBytes
 	}
-	if err := os.Chmod(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("protect etcd directory %s: %w", o.Dir, err)
+	limit, err := prepareDir(o)
+	if err != nil {
+		return nil, err
 	}
 	sockets, err := openSocketDir(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	logger := zap.New(newCore(ctx, o.Logger))
-	c := config(o, sockets.path, logger)
+	c := embedConfig(o, sockets.path, logger)
+	c.QuotaBackendBytes = limit
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		sockets.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
 	s := &Server{
-		etcd: e, inside: &inside{}, sockets: sockets, quota: c.QuotaBackendBytes,
+		etcd: e, inside: &inside{}, sockets: sockets, quota: o.QuotaBytes, limit: limit,
 		endpoint: "unix://" + filepath.Join(sockets.path, clientSocket), logger: logger,
 	}
 	timer := time.NewTimer(readyTimeout)
@@ -124,19 +139,73 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
 	s.inside.kv = v3rpc.NewQuotaKVServer(e.Server)
+	s.space.Store(&Space{Since: time.Now()})
+	if err := s.openFullStore(ctx); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
+	}
 	return s, nil
 }
 
-// Endpoint is the address for etcd clients in this process.
-func (s *Server) Endpoint() string { return s.endpoint }
+// prepareDir makes the data directory, and returns the quota that etcd gets, by the size of its database.
+func prepareDir(o Options) (limit int64, err error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return 0, fmt.Errorf("make etcd directory %s: %w", o.Dir, err)
+	}
+	if err := os.Chmod(o.Dir, 0o700); err != nil {
+		return 0, fmt.Errorf("protect etcd directory %s: %w", o.Dir, err)
+	}
+	info, err := os.Stat(filepath.Join(o.Dir, "member", "snap", "db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return o.QuotaBytes, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the size of the database in %s: %w", o.Dir, err)
+	}
+	return startQuota(o.QuotaBytes, info.Size()), nil
+}
 
-// Client returns a new client of this server; the caller closes it.
-func (s *Server) Client(ctx context.Context) (*clientv3.Client, error) {
+// openFullStore takes back an alarm of the last run, because this start has room above the database.
+func (s *Server) openFullStore(ctx context.Context) error {
+	if s.hasAlarm() {
+		client, err := s.NewClient(ctx)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		s.clearSpaceAlarm(ctx, client)
+	}
+	s.updateSpace(s.hasAlarm())
+	return nil
+}
+
+// RegisterMetrics registers the sizes of the database and of its quota, and its state.
+func RegisterMetrics(r prometheus.Registerer, space func() Space) error {
+	var errs []error
+	for _, gauge := range []struct {
+		metric metrictable.Definition
+		value  func(Space) int64
+	}{
+		{metrictable.StoreSize, func(now Space) int64 { return now.FileBytes }},
+		{metrictable.StoreUsed, func(now Space) int64 { return now.UsedBytes }},
+		{metrictable.StoreQuota, func(now Space) int64 { return now.QuotaBytes }},
+		{metrictable.StoreSpace, func(now Space) int64 { return int64(now.State) }},
+	} {
+		errs = append(errs, r.Register(gauge.metric.NewGaugeFunc(func() float64 { return float64(gauge.value(space())) })))
+	}
+	return errors.Join(errs...)
+}
+
+// ClientEndpoint is the address for etcd clients in this process.
+func (s *Server) ClientEndpoint() string { return s.endpoint }
+
+// NewClient returns a new client of this server; the caller closes it.
+func (s *Server) NewClient(ctx context.Context) (*clientv3.Client, error) {
 	return newClient(ctx, s.endpoint, s.logger)
 }
 
-// Err reports a failure after which the server does not serve any more.
-func (s *Server) Err() <-chan error { return s.etcd.Err() }
+// Failures reports a failure after which the server does not serve any more.
+func (s *Server) Failures() <-chan error { return s.etcd.Err() }
 
 // Stop ends the server; acknowledged writes are on disk before and after.
 func (s *Server) Stop() {
@@ -150,10 +219,10 @@ func (s *Server) Stop() {
 	})
 }
 
-// Connect returns a client of an etcd that another process of the same user
+// ConnectRunning returns a client of an etcd that another process of the same user
 // runs in dir, or an error that wraps fs.ErrNotExist when none does. close
 // releases it.
-func Connect(ctx context.Context, dir string) (client *clientv3.Client, close func(), err error) {
+func ConnectRunning(ctx context.Context, dir string) (client *clientv3.Client, close func(), err error) {
 	if _, err := os.Stat(filepath.Join(dir, clientSocket)); err != nil {
 		return nil, nil, fmt.Errorf("find the socket of a running etcd: %w", err)
 	}
@@ -183,16 +252,12 @@ func newClient(ctx context.Context, endpoint string, logger *zap.Logger) (*clien
 	return c, nil
 }
 
-func config(o Options, socketPath string, logger *zap.Logger) *embed.Config {
+func embedConfig(o Options, socketPath string, logger *zap.Logger) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = memberName
 	c.Dir = o.Dir
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	c.LogLevel = "warn"
-	c.QuotaBackendBytes = o.QuotaBytes
-	if c.QuotaBackendBytes == 0 {
-		c.QuotaBackendBytes = DefaultQuotaBytes
-	}
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = "1m"
 	c.UnsafeNoFsync = o.UnsafeNoFsync

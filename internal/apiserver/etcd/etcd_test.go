@@ -29,7 +29,7 @@ func TestWritesSurviveRestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, dir)
-			c, err := s.Client(t.Context())
+			c, err := s.NewClient(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +41,7 @@ func TestWritesSurviveRestart(t *testing.T) {
 			s.Stop()
 
 			start(t, dir)
-			other, closeOther, err := Connect(t.Context(), dir)
+			other, closeOther, err := ConnectRunning(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ func (i *inside) stop() {
 	i.stopped = true
 }
 
-func carry[In, Out any](ctx context.Context, i *inside, in In, call func(context.Context, In) (*Out, error)) (*Out, error) {
+func callInProcess[In, Out any](ctx context.Context, i *inside, in In, call func(context.Context, In) (*Out, error)) (*Out, error) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	if i.stopped {
@@ -43,25 +43,25 @@ func carry[In, Out any](ctx context.Context, i *inside, in In, call func(context
 
 // Range implements pb.KVClient.
 func (i *inside) Range(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return carry(ctx, i, in, i.kv.Range)
+	return callInProcess(ctx, i, in, i.kv.Range)
 }
 
 // Put implements pb.KVClient.
 func (i *inside) Put(ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
-	return carry(ctx, i, in, i.kv.Put)
+	return callInProcess(ctx, i, in, i.kv.Put)
 }
 
 // DeleteRange implements pb.KVClient.
 func (i *inside) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	return carry(ctx, i, in, i.kv.DeleteRange)
+	return callInProcess(ctx, i, in, i.kv.DeleteRange)
 }
 
 // Txn implements pb.KVClient.
 func (i *inside) Txn(ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
-	return carry(ctx, i, in, i.kv.Txn)
+	return callInProcess(ctx, i, in, i.kv.Txn)
 }
 
 // Compact implements pb.KVClient.
 func (i *inside) Compact(ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption) (*pb.CompactionResponse, error) {
-	return carry(ctx, i, in, i.kv.Compact)
+	return callInProcess(ctx, i, in, i.kv.Compact)
 }

@@ -10,11 +10,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// What is written within the process is what clients of the socket see, and the other
-// way round.
+// Clients of the socket see writes within the process, and the reverse.
 func TestKVWithinTheProcess(t *testing.T) {
 	s := start(t, t.TempDir())
-	client, err := s.Client(t.Context())
+	client, err := s.NewClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// slogCore hands etcd's log records to a slog handler. What etcd calls info is
-// of interest to its developers, so it becomes debug here, and its debug records,
-// one per request, are dropped.
+// slogCore hands etcd's log records to a slog handler. Records of etcd's level info are for its
+// developers, so they become debug here. Its debug records, one for each request, are dropped.
 type slogCore struct {
 	ctx     context.Context // zap carries none with a record
 	handler slog.Handler
@@ -19,7 +18,7 @@ func newCore(ctx context.Context, logger *slog.Logger) *slogCore {
 	return &slogCore{ctx: context.WithoutCancel(ctx), handler: logger.Handler()}
 }
 
-func level(l zapcore.Level) slog.Level {
+func slogLevel(l zapcore.Level) slog.Level {
 	switch {
 	case l <= zapcore.InfoLevel:
 		return slog.LevelDebug
@@ -31,11 +30,11 @@ func level(l zapcore.Level) slog.Level {
 }
 
 func (c *slogCore) Enabled(l zapcore.Level) bool {
-	return l > zapcore.DebugLevel && c.handler.Enabled(c.ctx, level(l))
+	return l > zapcore.DebugLevel && c.handler.Enabled(c.ctx, slogLevel(l))
 }
 
 func (c *slogCore) With(fields []zapcore.Field) zapcore.Core {
-	return &slogCore{ctx: c.ctx, handler: c.handler.WithAttrs(attrs(fields))}
+	return &slogCore{ctx: c.ctx, handler: c.handler.WithAttrs(slogAttrs(fields))}
 }
 
 func (c *slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -46,14 +45,14 @@ func (c *slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Che
 }
 
 func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	r := slog.NewRecord(e.Time, level(e.Level), e.Message, 0)
-	r.AddAttrs(attrs(fields)...)
+	r := slog.NewRecord(e.Time, slogLevel(e.Level), e.Message, 0)
+	r.AddAttrs(slogAttrs(fields)...)
 	return c.handler.Handle(c.ctx, r)
 }
 
 func (c *slogCore) Sync() error { return nil }
 
-func attrs(fields []zapcore.Field) []slog.Attr {
+func slogAttrs(fields []zapcore.Field) []slog.Attr {
 	enc := zapcore.NewMapObjectEncoder()
 	out := make([]slog.Attr, 0, len(fields))
 	for _, f := range fields {

@@ -1,10 +1,14 @@
 package etcd
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -27,7 +31,7 @@ func TestWorthDefragmenting(t *testing.T) {
 
 func TestDefragmentGivesSpaceBack(t *testing.T) {
 	s := start(t, t.TempDir())
-	c, err := s.Client(t.Context())
+	c, err := s.NewClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,59 +47,95 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 	if _, err := c.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
-	before, err := c.Status(t.Context(), s.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.defragment(t.Context(), c, before)
-	after, err := c.Status(t.Context(), s.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after.DbSize*2 > before.DbSize {
-		t.Errorf("%d bytes before and %d after", before.DbSize, after.DbSize)
+	before := s.Space()
+	s.defragmentFile(t.Context(), c, before.Usage)
+	if after := s.Space(); after.FileBytes*2 > before.FileBytes {
+		t.Errorf("%d bytes before and %d after", before.FileBytes, after.FileBytes)
 	}
 	if got, err := c.Get(t.Context(), "k"); err != nil || len(got.Kvs) != 1 {
 		t.Errorf("the store does not serve: %v", err)
 	}
 }
 
-func TestFullStoreTakesWritesAgain(t *testing.T) {
-	s, err := Start(t.Context(), Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), QuotaBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	c, err := s.Client(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var revision int64
-	for range 64 {
-		put, putErr := c.Put(t.Context(), "k", strings.Repeat("x", 1<<20))
-		if err = putErr; err != nil {
-			break
+// fillStore writes keys until maintenance makes no more room for any, and returns how many it wrote.
+func fillStore(t *testing.T, s *Server, c *clientv3.Client, prefix string) (written int) {
+	t.Helper()
+	for last := -1; last != written; s.maintainSpace(t.Context(), c, s.updateSpace(s.hasAlarm()), 0) {
+		last = written
+		for err := error(nil); err == nil; written++ {
+			if written > 512 {
+				t.Fatal("the quota does not hold")
+			}
+			_, err = c.Put(t.Context(), fmt.Sprint(prefix, written), strings.Repeat("x", 1<<18))
+			if errors.Is(err, rpctypes.ErrNoSpace) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		revision = put.Header.Revision
 	}
-	if err == nil {
-		t.Fatal("the quota does not hold")
+	return written
+}
+
+// A full store refuses writes while maintenance finds no room, and takes them after the next
+// maintenance that follows deletions. A full store that starts takes a few.
+func TestFullStoreTakesWritesAgain(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*Server, *clientv3.Client) {
+		t.Helper()
+		s, err := Start(t.Context(), Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), QuotaBytes: 32 << 20, UnsafeNoFsync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		c, err := s.NewClient(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return s, c
 	}
-	status, err := c.Status(t.Context(), s.Endpoint())
-	if err != nil || !isFull(t.Context(), c) {
-		t.Fatalf("not full: %v %v", status, err)
+	s, c := open()
+	var states []SpaceState
+	s.OnSpaceChange(func(now Space) { states = append(states, now.State) })
+	stored := fillStore(t, s, c, "k")
+	full := s.Space()
+	if full.State != SpaceFull || full.Since.IsZero() {
+		t.Fatalf("the state of a store that refuses writes: %+v", full)
 	}
-	s.reopen(t.Context(), c)
-	if _, err := c.Put(t.Context(), "k", "y"); err == nil {
-		t.Fatal("it took a write with no room for it")
+	if _, err := c.Put(t.Context(), "k0", "y"); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("a write without room for it: %v", err)
 	}
-	if _, err := c.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
+	got, err := c.Get(t.Context(), "k", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || got.Count < int64(stored) { // etcd can store a write that it refuses
+		t.Errorf("a full store shows %v of %d keys, %v", got, stored, err)
 	}
-	s.defragment(t.Context(), c, status)
-	s.reopen(t.Context(), c)
+
+	c.Close()
+	s.Stop()
+	s, c = open()
+	if now := s.Space(); now.State != SpaceReserve || now.QuotaBytes != 32<<20 {
+		t.Errorf("the state of a full store that starts: %+v", now)
+	}
+	if _, err := c.Put(t.Context(), "k0", "y"); err != nil {
+		t.Errorf("a full store that starts takes no write: %v", err)
+	}
+	fillStore(t, s, c, "more")
+	for _, prefix := range []string{"k", "more"} {
+		if _, err := c.Delete(t.Context(), prefix, clientv3.WithPrefix()); err != nil {
+			t.Fatalf("a full store takes no deletion: %v", err)
+		}
+	}
+	s.defragmented = time.Now().Add(-remeasureAfter) // by maintenance, while the store was filled
+	s.maintainSpace(t.Context(), c, s.updateSpace(s.hasAlarm()), 0)
+	if now := s.Space(); now.State != SpaceFree || now.FileBytes > 2<<20 {
+		t.Errorf("the state after deletions: %+v", now)
+	}
 	if _, err := c.Put(t.Context(), "k", "y"); err != nil {
 		t.Errorf("it stays closed: %v", err)
+	}
+	if len(states) < 2 || states[0] != SpaceFree || states[len(states)-1] != SpaceFull {
+		t.Errorf("the states that were reported: %v", states)
 	}
 }

@@ -1,12 +1,10 @@
 // Package inert keeps objects that steer a cluster from steering the hub.
 //
-// Contract: a template is stored on the hub to be delivered, not to act there.
-// Objects of the kinds in this package that anyone but the hub itself creates
-// carry the label atoll.dev/inert unless they say atoll.dev/hub: "true", and
-// follow that label when it changes; the API server's own lists and watches
-// leave inert objects out, so nothing in it ever learns of them. What the hub
-// makes for itself is never labelled. Everything here is safe for concurrent
-// use.
+// Contract: a template is stored on the hub to be delivered, not to act there. Objects of the
+// kinds in this package that the hub itself did not create carry the label atoll.dev/inert unless
+// they have atoll.dev/hub: "true", and follow that label when it changes. The API server's own
+// lists and watches leave inert objects out, so no part of it sees them. The hub's own objects are
+// never labelled. Everything here is safe for concurrent use.
 package inert
 
 import (
@@ -20,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/refusal"
 )
 
 const yes = "true"
@@ -38,9 +37,9 @@ var steering = map[schema.GroupResource]bool{
 	{Group: "", Resource: "limitranges"}:                                                   true,
 }
 
-// Hidden tells whether a request reads a kind of which inert objects have to be
+// NeedsInertFilter reports whether a request reads a kind of which inert objects have to be
 // left out.
-func Hidden(info *request.RequestInfo) bool {
+func NeedsInertFilter(info *request.RequestInfo) bool {
 	return (info.Verb == "list" || info.Verb == "watch") &&
 		steering[schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}]
 }
@@ -69,20 +68,20 @@ func (l labeller) Admit(_ context.Context, a admission.Attributes, _ admission.O
 	}
 	obj, err := meta.Accessor(a.GetObject())
 	if err != nil {
-		return admission.NewForbidden(a, err)
+		return refusal.WithReason(atoll.ReasonUnreadable, admission.NewForbidden(a, err))
 	}
 	var old metav1.Object
 	if a.GetOperation() == admission.Update {
 		if old, err = meta.Accessor(a.GetOldObject()); err != nil {
-			return admission.NewForbidden(a, err)
+			return refusal.WithReason(atoll.ReasonUnreadable, admission.NewForbidden(a, err))
 		}
 	}
-	label(obj, old)
+	updateInertLabel(obj, old)
 	return nil
 }
 
-// label sets or takes off obj's label; old is nil on create.
-func label(obj, old metav1.Object) {
+// updateInertLabel sets or takes off obj's label; old is nil on create.
+func updateInertLabel(obj, old metav1.Object) {
 	labels := obj.GetLabels()
 	switch {
 	case labels[atoll.LabelHub] == yes:

@@ -33,7 +33,7 @@ func TestLabel(t *testing.T) {
 			if c.update {
 				old = &metav1.ObjectMeta{Labels: c.old}
 			}
-			label(obj, old)
+			updateInertLabel(obj, old)
 			if !maps.Equal(obj.Labels, c.want) {
 				t.Errorf("got %v, want %v", obj.Labels, c.want)
 			}
@@ -45,7 +45,7 @@ func TestHiddenAndExcluded(t *testing.T) {
 	list := request.RequestInfo{Verb: "list", APIGroup: "", Resource: "resourcequotas"}
 	get, pods := list, list
 	get.Verb, pods.Resource = "get", "pods"
-	if !Hidden(&list) || Hidden(&get) || Hidden(&pods) {
+	if !NeedsInertFilter(&list) || NeedsInertFilter(&get) || NeedsInertFilter(&pods) {
 		t.Error("lists of quotas, and only those, leave inert objects out")
 	}
 	if got := ExcludeFrom(""); got != "atoll.dev/inert!=true" {

@@ -26,28 +26,28 @@ var errReturned = errors.New("the handler of this request has returned: nothing 
 // exchange is one request and its response: an http.ResponseWriter to the handler, and
 // the response's body to the client.
 type exchange struct {
-	method string
-	upload *upload
-	ctx    context.Context // the handler's
-	cancel context.CancelFunc
-	header http.Header // the handler's until it writes
-	over   *Transport
+	method    string
+	upload    *upload
+	ctx       context.Context // the handler's
+	cancel    context.CancelFunc
+	header    http.Header // the handler's until it writes
+	transport *Transport
 
-	mu       sync.Mutex
-	changed  sync.Cond // of what is below, for both sides
-	status   int       // 0: not written
-	frozen   http.Header
-	declared int64 // length that the handler promised; -1: none
-	written  int64
-	unread   bytes.Buffer
-	flushed  bool
-	given    bool // the client may have the head
-	returned bool
-	err      error // why the exchange ended before the handler returned
+	mu        sync.Mutex
+	changed   sync.Cond // of what is below, for both sides
+	status    int       // 0: not written
+	frozen    http.Header
+	declared  int64 // length that the handler promised; -1: none
+	written   int64
+	unread    bytes.Buffer
+	flushed   bool
+	headReady bool // the client may have the head
+	returned  bool
+	err       error // why the exchange ended before the handler returned
 }
 
 func newExchange(over *Transport, r *http.Request) *exchange {
-	e := &exchange{method: r.Method, header: http.Header{}, over: over, declared: -1, upload: newUpload(r.Body)}
+	e := &exchange{method: r.Method, header: http.Header{}, transport: over, declared: -1, upload: newUpload(r.Body)}
 	if e.method == "" {
 		e.method = http.MethodGet
 	}
@@ -68,19 +68,19 @@ func (e *exchange) serve(h http.Handler, r *http.Request) {
 		e.upload.Close()
 	}()
 	h.ServeHTTP(e, r)
-	e.finish()
+	e.finishResponse()
 	orderly = true
 }
 
-// finish the response of a handler that returned.
-func (e *exchange) finish() {
+// finishResponse finishes the response of a handler that returned.
+func (e *exchange) finishResponse() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.writeHeader(http.StatusOK)
-	if e.declared >= 0 && e.written != e.declared && !e.bodiless() && e.err == nil {
+	if e.declared >= 0 && e.written != e.declared && !e.hasNoBody() && e.err == nil {
 		e.err = io.ErrUnexpectedEOF
 	}
-	e.returned, e.given = true, e.given || e.err == nil
+	e.returned, e.headReady = true, e.headReady || e.err == nil
 	e.changed.Broadcast()
 }
 
@@ -108,8 +108,8 @@ func (e *exchange) writeHeader(status int) {
 	}
 }
 
-// bodiless tells whether the response has no body. The caller holds mu.
-func (e *exchange) bodiless() bool {
+// hasNoBody reports whether the response has no body. The caller holds mu.
+func (e *exchange) hasNoBody() bool {
 	return e.method == http.MethodHead || e.status == http.StatusNoContent || e.status == http.StatusNotModified
 }
 
@@ -126,7 +126,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 	case e.method == http.MethodHead: // a handler need not know
 		e.written += int64(len(p))
 		return len(p), nil
-	case e.bodiless():
+	case e.hasNoBody():
 		return 0, http.ErrBodyNotAllowed
 	}
 	n := 0
@@ -143,10 +143,10 @@ func (e *exchange) Write(p []byte) (int, error) {
 	return n, e.err
 }
 
-// awaitRoom gives the client what there is, and waits until it has read half of it, so
+// awaitRoom passes the client what there is, and waits until it has read half of it, so
 // that the two do not take turns for each small read. The caller holds mu.
 func (e *exchange) awaitRoom() {
-	e.given = true
+	e.headReady = true
 	e.changed.Broadcast()
 	for e.err == nil && e.unread.Len() > unreadLimit/2 {
 		e.changed.Wait()
@@ -160,11 +160,11 @@ func (e *exchange) Flush() {
 	first := !e.flushed
 	e.flushed = true
 	if e.err == nil {
-		e.given = true
+		e.headReady = true
 	}
 	e.changed.Broadcast()
 	e.mu.Unlock()
-	if first && !e.over.streams(e) {
+	if first && !e.transport.markStreaming(e) {
 		e.breakOff(errStopped)
 	}
 }
@@ -191,8 +191,8 @@ func (e *exchange) breakOff(why error) {
 	}
 }
 
-// leave ends the exchange because the client does: nothing more is given to it.
-func (e *exchange) leave(why error) {
+// abandonExchange ends the exchange because the client does: nothing more is given to it.
+func (e *exchange) abandonExchange(why error) {
 	e.mu.Lock()
 	if e.returned && why != http.ErrBodyReadAfterClose {
 		e.mu.Unlock()
@@ -201,40 +201,40 @@ func (e *exchange) leave(why error) {
 	if e.err == nil || e.returned {
 		e.err = why
 	}
-	e.given, e.unread = false, bytes.Buffer{}
+	e.headReady, e.unread = false, bytes.Buffer{}
 	e.changed.Broadcast()
 	e.mu.Unlock()
 	e.cancel()
 	e.upload.Close()
 }
 
-// response waits for the head.
-func (e *exchange) response(r *http.Request) (*http.Response, error) {
+// awaitResponse waits for the head.
+func (e *exchange) awaitResponse(r *http.Request) (*http.Response, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for !e.given && e.err == nil {
+	for !e.headReady && e.err == nil {
 		e.changed.Wait()
 	}
-	if !e.given {
+	if !e.headReady {
 		return nil, e.err
 	}
 	return &http.Response{
 		Status:     strconv.Itoa(e.status) + " " + http.StatusText(e.status),
 		StatusCode: e.status,
 		Proto:      "HTTP/2.0", ProtoMajor: 2,
-		Header: e.frozen, Body: (*body)(e), ContentLength: e.length(),
+		Header: e.frozen, Body: (*body)(e), ContentLength: e.contentLength(),
 		Request: r,
 	}, nil
 }
 
-// length of the response, which is known once the handler returned; -1: unknown. The
+// contentLength returns the length of the response, which is known once the handler returned; -1: unknown. The
 // caller holds mu, and the client has read nothing.
-func (e *exchange) length() int64 {
+func (e *exchange) contentLength() int64 {
 	head := e.method == http.MethodHead
 	switch {
 	case e.declared >= 0 || !e.returned || head && e.written == 0:
 		return e.declared
-	case head || !e.bodiless():
+	case head || !e.hasNoBody():
 		e.frozen.Set("Content-Length", strconv.FormatInt(e.written, 10))
 	}
 	return e.written
@@ -270,7 +270,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close implements io.Closer, and ends a handler that is not done.
 func (b *body) Close() error {
-	(*exchange)(b).leave(http.ErrBodyReadAfterClose)
+	(*exchange)(b).abandonExchange(http.ErrBodyReadAfterClose)
 	return nil
 }
 
@@ -295,7 +295,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return u.ReadCloser.Read(p)
 }
 
-// Close the client's body, once.
+// Close closes the client's body, once.
 func (u *upload) Close() error {
 	if u.closed.Swap(true) {
 		return nil

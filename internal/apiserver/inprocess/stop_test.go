@@ -21,12 +21,12 @@ func TestRequestsWaitUntilOpen(t *testing.T) {
 		c := &http.Client{Transport: tr}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.Do(request(t, "GET", "/", nil).WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.Do(newRequest(t, "GET", "/", nil).WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("before it is open: %v", err)
 		}
 		answered := make(chan int)
 		go func() {
-			response, _ := do(t, c, request(t, "GET", "/", nil))
+			response, _ := sendRequest(t, c, newRequest(t, "GET", "/", nil))
 			answered <- response.StatusCode
 		}()
 		synctest.Wait()
@@ -37,7 +37,7 @@ func TestRequestsWaitUntilOpen(t *testing.T) {
 		never := inprocess.New(t.Context())
 		refused := make(chan error)
 		go func() {
-			_, err := never.RoundTrip(request(t, "GET", "/", nil))
+			_, err := never.RoundTrip(newRequest(t, "GET", "/", nil))
 			refused <- err
 		}()
 		synctest.Wait()
@@ -70,7 +70,7 @@ func TestStopEndsStreamsAndLetsOthersFinish(t *testing.T) {
 		var group sync.WaitGroup
 		for _, path := range []string{"/watch", "/late-watch", "/unary"} {
 			group.Go(func() {
-				end := fetch(c, request(t, "GET", path, nil))
+				end := fetchBody(c, newRequest(t, "GET", path, nil))
 				mu.Lock()
 				defer mu.Unlock()
 				ends[path] = end
@@ -82,7 +82,7 @@ func TestStopEndsStreamsAndLetsOthersFinish(t *testing.T) {
 		if fmt.Sprint(ends) != "map[/watch:reset]" {
 			t.Errorf("at Stop ended %v", ends)
 		}
-		if end := fetch(c, request(t, "GET", "/unary", nil)); end != "refused" {
+		if end := fetchBody(c, newRequest(t, "GET", "/unary", nil)); end != "refused" {
 			t.Errorf("what comes after Stop is %s", end)
 		}
 		close(release)
@@ -102,7 +102,7 @@ func TestCloseEndsAll(t *testing.T) {
 			io.WriteString(w, "late")
 		}))
 		ended := make(chan string, 1)
-		go func() { ended <- fetch(c, request(t, "GET", "/", nil)) }()
+		go func() { ended <- fetchBody(c, newRequest(t, "GET", "/", nil)) }()
 		synctest.Wait()
 		tr.Close()
 		if end := <-ended; end != "reset" {
@@ -112,8 +112,8 @@ func TestCloseEndsAll(t *testing.T) {
 	})
 }
 
-// fetch tells how a request ends.
-func fetch(c *http.Client, r *http.Request) string {
+// fetchBody returns how a request ends.
+func fetchBody(c *http.Client, r *http.Request) string {
 	response, err := c.Do(r)
 	var content []byte
 	if err == nil {

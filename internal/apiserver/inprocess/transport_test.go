@@ -62,7 +62,7 @@ func open(t *testing.T, h http.Handler) (*inprocess.Transport, *http.Client) {
 // deadline ends what hangs.
 const deadline = 20 * time.Second
 
-func request(t *testing.T, method, path string, body io.Reader) *http.Request {
+func newRequest(t *testing.T, method, path string, body io.Reader) *http.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
@@ -73,8 +73,8 @@ func request(t *testing.T, method, path string, body io.Reader) *http.Request {
 	return r
 }
 
-// do a request, and read what comes.
-func do(t *testing.T, c *http.Client, r *http.Request) (*http.Response, string) {
+// sendRequest a request, and read what comes.
+func sendRequest(t *testing.T, c *http.Client, r *http.Request) (*http.Response, string) {
 	t.Helper()
 	response, err := c.Do(r)
 	if err != nil {
@@ -88,7 +88,7 @@ func do(t *testing.T, c *http.Client, r *http.Request) (*http.Response, string) 
 	return response, string(content)
 }
 
-func echo(w http.ResponseWriter, r *http.Request) {
+func echoBody(w http.ResponseWriter, r *http.Request) {
 	content, err := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %s %s %s %d %v %s %v", r.Method, r.URL, r.RequestURI, r.Host, r.Proto, r.ContentLength,
 		r.Header["X-Asked"], content, err)
@@ -104,13 +104,13 @@ var unary = []struct {
 	length             int64
 	header             http.Header
 }{
-	{name: "get", path: "/a%2Fb/c?x=1&y", handler: echo, status: 200, length: ofWant,
+	{name: "get", path: "/a%2Fb/c?x=1&y", handler: echoBody, status: 200, length: ofWant,
 		want: "GET /a%2Fb/c?x=1&y /a%2Fb/c?x=1&y hub.test HTTP/2.0 0 [1 2]  <nil>"},
-	{name: "no path", handler: echo, status: 200, length: ofWant, want: "GET / / hub.test HTTP/2.0 0 [1 2]  <nil>"},
-	{name: "post", method: "POST", path: "/p", body: func() io.Reader { return strings.NewReader("hello") }, handler: echo, status: 200, length: ofWant,
+	{name: "no path", handler: echoBody, status: 200, length: ofWant, want: "GET / / hub.test HTTP/2.0 0 [1 2]  <nil>"},
+	{name: "post", method: "POST", path: "/p", body: func() io.Reader { return strings.NewReader("hello") }, handler: echoBody, status: 200, length: ofWant,
 		want: "POST /p /p hub.test HTTP/2.0 5 [1 2] hello <nil>"},
 	{name: "post of unknown length", method: "POST", path: "/p", body: func() io.Reader { return io.MultiReader(strings.NewReader("hel"), strings.NewReader("lo")) },
-		handler: echo, status: 200, length: ofWant, want: "POST /p /p hub.test HTTP/2.0 -1 [1 2] hello <nil>"},
+		handler: echoBody, status: 200, length: ofWant, want: "POST /p /p hub.test HTTP/2.0 -1 [1 2] hello <nil>"},
 	{name: "the handler says nothing", handler: func(http.ResponseWriter, *http.Request) {}, status: 200},
 	{name: "the head is frozen when written", status: 418, want: "tea", length: 3, handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Answer", "early")
@@ -145,7 +145,7 @@ var unary = []struct {
 			w.WriteHeader(500)
 		}
 	}},
-	{name: "early hints are not told", status: 200, handler: func(w http.ResponseWriter, _ *http.Request) {
+	{name: "early hints are not passed on", status: 200, handler: func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 	}},
 }
@@ -158,9 +158,9 @@ func TestUnary(t *testing.T) {
 				if c.body != nil {
 					sent = c.body()
 				}
-				r := request(t, c.method, c.path, sent)
+				r := newRequest(t, c.method, c.path, sent)
 				r.Header["X-Asked"] = []string{"1", "2"}
-				response, content := do(t, carry(t, c.handler), r)
+				response, content := sendRequest(t, carry(t, c.handler), r)
 				length := c.length
 				if length == ofWant {
 					length = int64(len(c.want))
@@ -193,9 +193,9 @@ func TestTheClientsRequestStaysAsItIs(t *testing.T) {
 				r.Header["X-More"][0] = "changed"
 				r.URL.Path = "/changed"
 			}))
-			r := request(t, "GET", "/path", nil)
+			r := newRequest(t, "GET", "/path", nil)
 			r.Header = http.Header{"Authorization": {"Bearer x"}, "X-Asked": {"1"}, "X-More": {"2"}}
-			do(t, c, r)
+			sendRequest(t, c, r)
 			if fmt.Sprint(r.Header) != "map[Authorization:[Bearer x] X-Asked:[1] X-More:[2]]" || r.URL.Path != "/path" {
 				t.Errorf("it became %v %v", r.URL, r.Header)
 			}
@@ -211,8 +211,8 @@ func TestWhatTheHandlerSeesOfTheClient(t *testing.T) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
 		fmt.Fprint(w, host, err, r.TLS, r.Header["Accept-Encoding"], r.Context().Value(key{}))
 	}))
-	r := request(t, "GET", "/", nil)
-	_, content := do(t, c, r.WithContext(context.WithValue(r.Context(), key{}, "the client's own")))
+	r := newRequest(t, "GET", "/", nil)
+	_, content := sendRequest(t, c, r.WithContext(context.WithValue(r.Context(), key{}, "the client's own")))
 	if want := "127.0.0.1<nil> <nil> [] <nil>"; content != want {
 		t.Errorf("got %q, want %q", content, want)
 	}
@@ -226,7 +226,7 @@ func TestMoreThanPromisedIsRefused(t *testing.T) {
 		_, err := io.WriteString(w, "more")
 		refused <- err
 	}))
-	response, content := do(t, c, request(t, "GET", "/", nil))
+	response, content := sendRequest(t, c, newRequest(t, "GET", "/", nil))
 	if err := <-refused; err != http.ErrContentLength || content != "four" || response.ContentLength != 4 {
 		t.Errorf("the handler hears %v, the client gets %q of length %d", err, content, response.ContentLength)
 	}
@@ -237,7 +237,7 @@ func TestBigBodiesGoBothWays(t *testing.T) {
 	for carrier, carry := range carriers {
 		t.Run(carrier, func(t *testing.T) {
 			c := carry(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }))
-			response, content := do(t, c, request(t, "POST", "/", bytes.NewReader(sent)))
+			response, content := sendRequest(t, c, newRequest(t, "POST", "/", bytes.NewReader(sent)))
 			if response.ContentLength != -1 || content != string(sent) {
 				t.Errorf("%d bytes came back, of a stated length of %d", len(content), response.ContentLength)
 			}
@@ -263,7 +263,7 @@ func TestStreamsAreSeenAsTheyAreFlushed(t *testing.T) {
 					}
 				}
 			}))
-			r := request(t, "GET", "/", nil)
+			r := newRequest(t, "GET", "/", nil)
 			response, err := c.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -279,7 +279,7 @@ func TestStreamsAreSeenAsTheyAreFlushed(t *testing.T) {
 				}
 			}
 			response.Body.Close()
-			within(t, ended, "the handler ends when the body is closed")
+			waitForClose(t, ended, "the handler ends when the body is closed")
 			if _, err := response.Body.Read(make([]byte, 1)); err == nil || err == io.EOF {
 				t.Errorf("a closed body is read with %v", err)
 			}
@@ -287,7 +287,7 @@ func TestStreamsAreSeenAsTheyAreFlushed(t *testing.T) {
 	}
 }
 
-func within(t *testing.T, c <-chan struct{}, what string) {
+func waitForClose(t *testing.T, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
@@ -309,7 +309,7 @@ func TestTheClientLeaves(t *testing.T) {
 					close(came)
 					<-r.Context().Done()
 				}))
-				r := request(t, "GET", "/", nil)
+				r := newRequest(t, "GET", "/", nil)
 				ctx, cancel := context.WithCancel(r.Context())
 				go func() {
 					<-came
@@ -323,7 +323,7 @@ func TestTheClientLeaves(t *testing.T) {
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("the client hears %v", err)
 				}
-				within(t, ended, "the handler's context ends")
+				waitForClose(t, ended, "the handler's context ends")
 			})
 		}
 	}
@@ -339,13 +339,13 @@ func TestTheClientsDeadlineEndsTheHandler(t *testing.T) {
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, err := c.Do(request(t, "GET", "/", nil).WithContext(ctx))
+		_, err := c.Do(newRequest(t, "GET", "/", nil).WithContext(ctx))
 		synctest.Wait()
 		if !errors.Is(err, context.DeadlineExceeded) || lasted != 5*time.Second {
 			t.Errorf("the client hears %v, the handler ended after %v", err, lasted)
 		}
 		c.Timeout = time.Second
-		_, err = c.Do(request(t, "GET", "/", nil))
+		_, err = c.Do(newRequest(t, "GET", "/", nil))
 		synctest.Wait()
 		if !errors.Is(err, context.DeadlineExceeded) || lasted != time.Second {
 			t.Errorf("with a timeout of its own, the client hears %v, the handler ended after %v", err, lasted)
@@ -353,7 +353,7 @@ func TestTheClientsDeadlineEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestAHandlerWaitsForItsClient: what nobody reads is held up to a bound.
+// TestAHandlerWaitsForItsClient: unread output is held up to a bound.
 func TestAHandlerWaitsForItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const chunk = 1000
@@ -367,13 +367,13 @@ func TestAHandlerWaitsForItsClient(t *testing.T) {
 				}
 			}
 		}))
-		response, err := c.Do(request(t, "GET", "/", nil))
+		response, err := c.Do(newRequest(t, "GET", "/", nil))
 		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if held := written.Load(); held > 1<<20 || held < 1<<20-chunk {
-			t.Errorf("%d bytes were written that nobody has read", held)
+			t.Errorf("%d unread bytes were written", held)
 		}
 		n, err := io.Copy(io.Discard, response.Body)
 		if err != nil || n != 5000*chunk {
@@ -382,7 +382,7 @@ func TestAHandlerWaitsForItsClient(t *testing.T) {
 		response.Body.Close()
 
 		written.Store(0)
-		if response, err = c.Do(request(t, "GET", "/", nil)); err != nil {
+		if response, err = c.Do(newRequest(t, "GET", "/", nil)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -421,7 +421,7 @@ func TestPanicsAreBrokenConnections(t *testing.T) {
 					c.first(w)
 					c.ends()
 				}))
-				response, err := client.Do(request(t, "GET", "/", nil))
+				response, err := client.Do(newRequest(t, "GET", "/", nil))
 				var content []byte
 				if err == nil {
 					content, err = io.ReadAll(response.Body)
@@ -470,7 +470,7 @@ func TestBodiesOfRequestsAreClosedOnce(t *testing.T) {
 		}))
 		for _, path := range []string{"/unread", "/panic", "/slow", "/upgrade", "/stopped"} {
 			sent := &closing{Reader: strings.NewReader("content")}
-			r := request(t, "POST", path, sent)
+			r := newRequest(t, "POST", path, sent)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if path == "/upgrade" {
 				r.Header.Set("Upgrade", "SPDY/3.1")
@@ -495,7 +495,7 @@ func TestBodiesOfRequestsAreClosedOnce(t *testing.T) {
 
 func TestNothingIsUpgraded(t *testing.T) {
 	_, c := open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it came to the handler") }))
-	r := request(t, "POST", "/api/v1/namespaces/a/pods/b/exec", nil)
+	r := newRequest(t, "POST", "/api/v1/namespaces/a/pods/b/exec", nil)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "SPDY/3.1")
 	if _, err := c.Do(r); err == nil || !strings.Contains(err.Error(), "has no connection that could become one of SPDY/3.1") {
@@ -515,7 +515,7 @@ func TestManyAtOnce(t *testing.T) {
 				group.Go(func() {
 					for j := range 20 {
 						path := fmt.Sprintf("/%d/%d", i, j)
-						response, content := do(t, c, request(t, "POST", path, strings.NewReader(strings.Repeat(path, 100))))
+						response, content := sendRequest(t, c, newRequest(t, "POST", path, strings.NewReader(strings.Repeat(path, 100))))
 						if response.Header.Get("X-Path") != path || content != strings.Repeat(path, 100) {
 							t.Errorf("%s: got %v %q", path, response.Header, content)
 						}

@@ -10,14 +10,13 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// Authorities are the CAs by which a hub, its users and its agents know each other, as
-// they are at a time. The first are those of the key set's files; each rotation puts new
-// ones in their place. Immutable, and safe for concurrent use.
+// Authorities are the CAs by which a hub, its users and its agents know each other, at one time.
+// The first are those of the key set's files; each rotation replaces them. Immutable, and safe for
+// concurrent use.
 //
-// The cluster CA is what others know the hub by: its new key is also certified by the one
-// before, so that who knows only an older CA can follow the chain that the hub shows,
-// also long after the older key is gone. The agent CA is what the hub knows agents by:
-// the former one counts until the rotation is finished.
+// The cluster CA identifies the hub. Its new key is also certified by the one before, so that a
+// client with an older CA can follow the chain that the hub shows, also long after the older key
+// is gone. The agent CA identifies agents: the former one counts until the rotation is finished.
 type Authorities struct {
 	// Generation counts from 1; each rotation begins the next.
 	Generation int
@@ -46,25 +45,25 @@ var (
 	ErrNotRotating = errors.New("no rotation of the hub's CAs is under way; begin one: atoll ca rotate")
 )
 
-// Authorities that the files of the set hold.
-func (s *Set) Authorities() *Authorities {
+// FileAuthorities returns the authorities that the files of the set hold.
+func (s *Set) FileAuthorities() *Authorities {
 	return &Authorities{Generation: 1, Cluster: s.ClusterCA, Agent: s.AgentCA}
 }
 
-// Rotating tells whether former CAs count beside the new ones.
-func (a *Authorities) Rotating() bool { return !a.Began.IsZero() }
+// IsRotating reports whether former CAs count beside the new ones.
+func (a *Authorities) IsRotating() bool { return !a.Began.IsZero() }
 
-// Edition grows whenever what agents are to trust, or are to be trusted by, changes.
-func (a *Authorities) Edition() int {
-	if a.Rotating() {
+// TrustEdition grows whenever what agents are to trust, or are to be trusted by, changes.
+func (a *Authorities) TrustEdition() int {
+	if a.IsRotating() {
 		return 2*a.Generation - 1
 	}
 	return 2 * a.Generation
 }
 
-// Rotate begins a rotation: new CAs sign from now on, and the former count beside them.
-func (a *Authorities) Rotate(now time.Time) (*Authorities, error) {
-	if a.Rotating() {
+// BeginRotation begins a rotation: new CAs sign from now on, and the former count beside them.
+func (a *Authorities) BeginRotation(now time.Time) (*Authorities, error) {
+	if a.IsRotating() {
 		return nil, ErrRotating
 	}
 	next := &Authorities{Generation: a.Generation + 1, Began: now.UTC().Truncate(time.Second)}
@@ -75,7 +74,7 @@ func (a *Authorities) Rotate(now time.Time) (*Authorities, error) {
 	if next.Agent, err = newAuthority(fmt.Sprintf("atoll-agent-ca-%d", next.Generation), now); err != nil {
 		return nil, err
 	}
-	cross, err := a.Cluster.certify(next.Cluster.Cert)
+	cross, err := a.Cluster.crossCertify(next.Cluster.Cert)
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +87,9 @@ func (a *Authorities) Rotate(now time.Time) (*Authorities, error) {
 	return next, nil
 }
 
-// Finish ends a rotation: the former CAs do not count any more.
-func (a *Authorities) Finish() (*Authorities, error) {
-	if !a.Rotating() {
+// FinishRotation ends a rotation: the former CAs do not count any more.
+func (a *Authorities) FinishRotation() (*Authorities, error) {
+	if !a.IsRotating() {
 		return nil, ErrNotRotating
 	}
 	next := *a
@@ -98,20 +97,20 @@ func (a *Authorities) Finish() (*Authorities, error) {
 	return &next, nil
 }
 
-// ClusterPEM are the CAs, in PEM, by which the hub is known from now on: what agents trust
+// ClusterPEM returns are the CAs, in PEM, by which the hub is known from now on: what agents trust
 // and kubeconfigs hold. While a rotation is under way the former one is among them.
 func (a *Authorities) ClusterPEM() []byte {
 	out := bytes.Clone(a.Cluster.CertPEM)
-	if a.Rotating() {
+	if a.IsRotating() {
 		out = append(out, certificatePEM(a.former[0].cluster)...)
 	}
 	return out
 }
 
-// Chain is what the hub shows after a certificate that the cluster CA has signed, in PEM:
-// it leads to each CA by which somebody may know the hub, and, as who pins a CA by its
-// hash needs it, that CA itself.
-func (a *Authorities) Chain() []byte {
+// ChainPEM is the chain after a certificate that the cluster CA has signed, in PEM. It leads to
+// each CA by which a client may know the hub, and includes that CA itself, for clients that pin a
+// CA by its hash.
+func (a *Authorities) ChainPEM() []byte {
 	out := bytes.Clone(a.Cluster.CertPEM)
 	for _, f := range a.former {
 		out = append(out, certificatePEM(f.cross)...)
@@ -122,8 +121,8 @@ func (a *Authorities) Chain() []byte {
 
 // AgentPool is what agents' certificates are verified by.
 func (a *Authorities) AgentPool() *x509.CertPool {
-	p := a.Agent.Pool()
-	if a.Rotating() {
+	p := a.Agent.CertPool()
+	if a.IsRotating() {
 		p.AddCert(a.former[0].agent)
 	}
 	return p
@@ -131,8 +130,8 @@ func (a *Authorities) AgentPool() *x509.CertPool {
 
 // ClusterPool is what the hub's own certificates are verified by.
 func (a *Authorities) ClusterPool() *x509.CertPool {
-	p := a.Cluster.Pool()
-	if a.Rotating() {
+	p := a.Cluster.CertPool()
+	if a.IsRotating() {
 		p.AddCert(a.former[0].cluster)
 	}
 	return p
@@ -152,19 +151,19 @@ func (a *Authorities) SignedBy(root *x509.Certificate) int {
 	return 0
 }
 
-// EndsWithTheRotation tells whether the former cluster CA has signed a certificate, while it
+// EndsWithTheRotation reports whether the former cluster CA has signed a certificate, while it
 // counts beside the present one.
 func (a *Authorities) EndsWithTheRotation(c *x509.Certificate) bool {
-	if !a.Rotating() {
+	if !a.IsRotating() {
 		return false
 	}
 	by := a.former[0].cluster
 	return bytes.Equal(c.AuthorityKeyId, by.SubjectKeyId) && c.CheckSignatureFrom(by) == nil
 }
 
-// Pins are the hashes by which the cluster CAs may be known that the chain leads to, the
+// CAPins returns are the hashes by which the cluster CAs may be known that the chain leads to, the
 // present one first.
-func (a *Authorities) Pins() []string {
+func (a *Authorities) CAPins() []string {
 	out := []string{trust.CertificateHash(a.Cluster.Cert)}
 	for _, f := range a.former {
 		out = append(out, trust.CertificateHash(f.cluster))
@@ -174,5 +173,5 @@ func (a *Authorities) Pins() []string {
 
 // Equal authorities are of one generation and one stage of its rotation.
 func (a *Authorities) Equal(b *Authorities) bool {
-	return a.Edition() == b.Edition() && a.Cluster.Cert.Equal(b.Cluster.Cert) && a.Agent.Cert.Equal(b.Agent.Cert)
+	return a.TrustEdition() == b.TrustEdition() && a.Cluster.Cert.Equal(b.Cluster.Cert) && a.Agent.Cert.Equal(b.Agent.Cert)
 }

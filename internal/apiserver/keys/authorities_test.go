@@ -13,11 +13,11 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-func rotated(t *testing.T, a *Authorities, finish bool) *Authorities {
+func rotateAuthorities(t *testing.T, a *Authorities, finish bool) *Authorities {
 	t.Helper()
-	next, err := a.Rotate(time.Now())
+	next, err := a.BeginRotation(time.Now())
 	if err == nil && finish {
-		next, err = next.Finish()
+		next, err = next.FinishRotation()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -34,25 +34,25 @@ func newSet(t *testing.T) *Set {
 	return s
 }
 
-// shown by a hub of these authorities: its certificate and what follows it.
-func shown(t *testing.T, a *Authorities) tls.Certificate {
+// shownCertificate by a hub of these authorities: its certificate and what follows it.
+func shownCertificate(t *testing.T, a *Authorities) tls.Certificate {
 	t.Helper()
-	cert, key, err := a.Cluster.Issue(Request{
+	cert, key, err := a.Cluster.IssueCertificate(Request{
 		CommonName: "hub", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		NotBefore: time.Now(), Lifetime: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := tls.X509KeyPair(append(cert, a.Chain()...), key)
+	pair, err := tls.X509KeyPair(append(cert, a.ChainPEM()...), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pair
 }
 
-// greets tells whether a client of that configuration takes the hub for what it is.
-func greets(t *testing.T, hub tls.Certificate, client *tls.Config) error {
+// dialHub reports whether a client of that configuration takes the hub for what it is.
+func dialHub(t *testing.T, hub tls.Certificate, client *tls.Config) error {
 	t.Helper()
 	here, there := net.Pipe()
 	defer here.Close()
@@ -62,37 +62,37 @@ func greets(t *testing.T, hub tls.Certificate, client *tls.Config) error {
 	return tls.Client(here, client).Handshake()
 }
 
-// Who knows the hub by any of its CAs, as a root or by the pin of joining, knows it still
-// after rotations, finished or not; and who knows another hub does not.
+// A client with any of the hub's CAs, as a root or by the pin of joining, recognises it after
+// rotations, finished or not. A client with another hub's CA does not.
 func TestWhoKnewTheHubKnowsItAfterRotations(t *testing.T) {
-	first := newSet(t).Authorities()
-	second := rotated(t, first, true)
-	third := rotated(t, second, false)
-	stranger := newSet(t).Authorities()
-	for name, hub := range map[string]*Authorities{"first": first, "second": second, "third, rotating": third, "third": must(third.Finish())} {
-		pair := shown(t, hub)
+	first := newSet(t).FileAuthorities()
+	second := rotateAuthorities(t, first, true)
+	third := rotateAuthorities(t, second, false)
+	stranger := newSet(t).FileAuthorities()
+	for name, hub := range map[string]*Authorities{"first": first, "second": second, "third, rotating": third, "third": mustAuthorities(third.FinishRotation())} {
+		pair := shownCertificate(t, hub)
 		for _, knows := range []*Authorities{first, second, third} {
 			if knows.Generation > hub.Generation {
 				continue
 			}
-			if err := greets(t, pair, &tls.Config{RootCAs: knows.Cluster.Pool()}); err != nil {
+			if err := dialHub(t, pair, &tls.Config{RootCAs: knows.Cluster.CertPool()}); err != nil {
 				t.Errorf("%s hub, root of generation %d: %v", name, knows.Generation, err)
 			}
 			pinned, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(knows.Cluster.Cert), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := greets(t, pair, pinned); err != nil {
+			if err := dialHub(t, pair, pinned); err != nil {
 				t.Errorf("%s hub, pin of generation %d: %v", name, knows.Generation, err)
 			}
 		}
-		if greets(t, pair, &tls.Config{RootCAs: stranger.Cluster.Pool()}) == nil {
+		if dialHub(t, pair, &tls.Config{RootCAs: stranger.Cluster.CertPool()}) == nil {
 			t.Errorf("%s hub: a stranger's", name)
 		}
 	}
 }
 
-func must(a *Authorities, err error) *Authorities {
+func mustAuthorities(a *Authorities, err error) *Authorities {
 	if err != nil {
 		panic(err)
 	}
@@ -101,9 +101,9 @@ func must(a *Authorities, err error) *Authorities {
 
 // Agents of the former CA count while a rotation is under way, and not after it.
 func TestFormerAgentsCountUntilTheRotationIsFinished(t *testing.T) {
-	first := newSet(t).Authorities()
+	first := newSet(t).FileAuthorities()
 	agent := func(a *Authorities) *x509.Certificate {
-		certPEM, _, err := a.Agent.Issue(Request{CommonName: "agent", NotBefore: time.Now(), Lifetime: time.Hour})
+		certPEM, _, err := a.Agent.IssueCertificate(Request{CommonName: "agent", NotBefore: time.Now(), Lifetime: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,16 +122,16 @@ func TestFormerAgentsCountUntilTheRotationIsFinished(t *testing.T) {
 		return a.SignedBy(chains[0][len(chains[0])-1])
 	}
 	old := agent(first)
-	rotating := rotated(t, first, false)
+	rotating := rotateAuthorities(t, first, false)
 	fresh := agent(rotating)
-	finished := must(rotating.Finish())
+	finished := mustAuthorities(rotating.FinishRotation())
 	for _, c := range []struct {
 		name string
 		a    *Authorities
 		old  int
 		new  int
 		cas  int
-	}{{"before", first, 1, -1, 1}, {"meanwhile", rotating, 1, 2, 2}, {"after", finished, -1, 2, 1}} {
+	}{{"before", first, 1, -1, 1}, {"in between", rotating, 1, 2, 2}, {"after", finished, -1, 2, 1}} {
 		if got := by(c.a, old); got != c.old {
 			t.Errorf("%s: the old agent counts as of generation %d", c.name, got)
 		}
@@ -142,22 +142,22 @@ func TestFormerAgentsCountUntilTheRotationIsFinished(t *testing.T) {
 			t.Errorf("%s: agents are to trust %d CAs", c.name, n)
 		}
 	}
-	if _, err := rotating.Rotate(time.Now()); !errors.Is(err, ErrRotating) {
+	if _, err := rotating.BeginRotation(time.Now()); !errors.Is(err, ErrRotating) {
 		t.Errorf("rotated twice: %v", err)
 	}
-	if _, err := finished.Finish(); !errors.Is(err, ErrNotRotating) {
+	if _, err := finished.FinishRotation(); !errors.Is(err, ErrNotRotating) {
 		t.Errorf("finished twice: %v", err)
 	}
-	if first.Edition() >= rotating.Edition() || rotating.Edition() >= finished.Edition() {
-		t.Errorf("editions %d, %d, %d", first.Edition(), rotating.Edition(), finished.Edition())
+	if first.TrustEdition() >= rotating.TrustEdition() || rotating.TrustEdition() >= finished.TrustEdition() {
+		t.Errorf("editions %d, %d, %d", first.TrustEdition(), rotating.TrustEdition(), finished.TrustEdition())
 	}
 }
 
-// What is sealed comes back whole, and only by the hub key.
+// Sealed authorities are opened whole, and only by the hub key.
 func TestSealedAuthorities(t *testing.T) {
 	set, other := newSet(t), newSet(t)
-	a := rotated(t, rotated(t, set.Authorities(), true), false)
-	sealed, err := set.Seal(a)
+	a := rotateAuthorities(t, rotateAuthorities(t, set.FileAuthorities(), true), false)
+	sealed, err := set.SealAuthorities(a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +170,10 @@ func TestSealedAuthorities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !back.Equal(a) || !back.Began.Equal(a.Began) || !bytes.Equal(back.Chain(), a.Chain()) || !bytes.Equal(back.ClusterPEM(), a.ClusterPEM()) {
+	if !back.Equal(a) || !back.Began.Equal(a.Began) || !bytes.Equal(back.ChainPEM(), a.ChainPEM()) || !bytes.Equal(back.ClusterPEM(), a.ClusterPEM()) {
 		t.Error("it came back as something else")
 	}
-	if err := greets(t, shown(t, back), &tls.Config{RootCAs: set.ClusterCA.Pool()}); err != nil {
+	if err := dialHub(t, shownCertificate(t, back), &tls.Config{RootCAs: set.ClusterCA.CertPool()}); err != nil {
 		t.Errorf("what came back signs nothing that counts: %v", err)
 	}
 	if _, err := other.Open(sealed); err == nil {

@@ -49,8 +49,8 @@ type Request struct {
 	Lifetime  time.Duration
 }
 
-// Issue makes a new key and a certificate for it, both in PEM.
-func (a *Authority) Issue(r Request) (certPEM, keyPEM []byte, err error) {
+// IssueCertificate makes a new key and a certificate for it, both in PEM.
+func (a *Authority) IssueCertificate(r Request) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("generate key for %s: %w", r.CommonName, err)
@@ -58,12 +58,12 @@ func (a *Authority) Issue(r Request) (certPEM, keyPEM []byte, err error) {
 	if keyPEM, err = encodePrivateKey(key); err != nil {
 		return nil, nil, fmt.Errorf("encode key for %s: %w", r.CommonName, err)
 	}
-	certPEM, err = a.Sign(key.Public(), r)
+	certPEM, err = a.SignKey(key.Public(), r)
 	return certPEM, keyPEM, err
 }
 
-// Sign certifies a key that the caller has shown to be its peer's.
-func (a *Authority) Sign(public crypto.PublicKey, r Request) ([]byte, error) {
+// SignKey certifies a key that the caller has shown to be its peer's.
+func (a *Authority) SignKey(public crypto.PublicKey, r Request) ([]byte, error) {
 	if r.Lifetime <= 0 || r.CommonName == "" {
 		return nil, errors.New("a certificate needs a common name and a positive lifetime")
 	}
@@ -97,15 +97,15 @@ func (a *Authority) Sign(public crypto.PublicKey, r Request) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// Pool returns a new pool that trusts this authority alone.
-func (a *Authority) Pool() *x509.CertPool {
+// CertPool returns a new pool that trusts this authority alone.
+func (a *Authority) CertPool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.Cert)
 	return p
 }
 
-// certify the key of another authority, for those who know this one.
-func (a *Authority) certify(other *x509.Certificate) (*x509.Certificate, error) {
+// crossCertify certifies the key of another authority, for clients of this one.
+func (a *Authority) crossCertify(other *x509.Certificate) (*x509.Certificate, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (a *Authority) certify(other *x509.Certificate) (*x509.Certificate, error) 
 	return x509.ParseCertificate(der)
 }
 
-// newAuthority with a key of its own.
+// newAuthority returns an authority with a key of its own.
 func newAuthority(commonName string, now time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -26,6 +26,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"atoll.dev/atoll/internal/apiserver/datadir"
 )
 
 // Names of the files in the key directory. Together they are what a backup has
@@ -65,7 +67,7 @@ type Set struct {
 	HubKey []byte
 }
 
-// MissingError tells that a key is not there that may not be made, since data depends on it
+// MissingError reports that a key is not there that may not be made, since data depends on it
 // or others share it.
 type MissingError struct {
 	// Path is the file that is missing.
@@ -76,9 +78,9 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s is missing, and only a new hub makes keys, in its data directory; restore the key set from a backup or copy it from another hub of the same etcd", e.Path)
 }
 
-// Files returns the paths, relative to the key directory, of everything in a
+// KeyFiles returns the paths, relative to the key directory, of everything in a
 // key set.
-func Files() []string {
+func KeyFiles() []string {
 	return []string{
 		clusterCAName + ".key", clusterCAName + ".crt",
 		agentCAName + ".key", agentCAName + ".crt",
@@ -98,12 +100,12 @@ func LoadOrCreate(dir string, mayCreate bool) (*Set, error) {
 	l := loader{dir: dir, mayCreate: mayCreate}
 	s := &Set{
 		Dir:                   dir,
-		ClusterCA:             l.authority(clusterCAName, "atoll-cluster-ca"),
-		AgentCA:               l.authority(agentCAName, "atoll-agent-ca"),
-		FrontProxyCA:          l.authority(frontProxyCAName, "atoll-front-proxy-ca"),
+		ClusterCA:             l.loadAuthority(clusterCAName, "atoll-cluster-ca"),
+		AgentCA:               l.loadAuthority(agentCAName, "atoll-agent-ca"),
+		FrontProxyCA:          l.loadAuthority(frontProxyCAName, "atoll-front-proxy-ca"),
 		ServiceAccountKeyFile: filepath.Join(dir, serviceAccountFile),
-		EncryptionKey:         l.secret(encryptionFile),
-		HubKey:                l.secret(hubFile),
+		EncryptionKey:         l.loadSecret(encryptionFile),
+		HubKey:                l.loadSecret(hubFile),
 	}
 	l.privateKey(serviceAccountFile)
 	if l.err != nil {
@@ -112,12 +114,12 @@ func LoadOrCreate(dir string, mayCreate bool) (*Set, error) {
 	if !mayCreate {
 		return s, nil
 	}
-	return s, syncDir(dir)
+	return s, datadir.Sync(dir)
 }
 
-// Fingerprint identifies the set without disclosing it: hubs of one etcd have
+// KeyFingerprint identifies the set without disclosing it: hubs of one etcd have
 // equal fingerprints.
-func (s *Set) Fingerprint() string {
+func (s *Set) KeyFingerprint() string {
 	h := sha256.New()
 	h.Write([]byte("atoll key set v1"))
 	for _, a := range []*Authority{s.ClusterCA, s.AgentCA, s.FrontProxyCA} {
@@ -138,16 +140,16 @@ type loader struct {
 	err       error
 }
 
-// file returns the content of name, made by create when it is absent and may
+// loadFile returns the content of name, made by create when it is absent and may
 // be made. It never replaces a file.
-func (l *loader) file(name string, create func() ([]byte, error)) []byte {
+func (l *loader) loadFile(name string, create func() ([]byte, error)) []byte {
 	if l.err != nil {
 		return nil
 	}
 	path := filepath.Join(l.dir, name)
 	content, err := os.ReadFile(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		l.err = wrap("read key", path, err)
+		l.err = wrapError("read key", path, err)
 		return content
 	}
 	if !l.mayCreate {
@@ -155,18 +157,18 @@ func (l *loader) file(name string, create func() ([]byte, error)) []byte {
 		return nil
 	}
 	if content, err = create(); err != nil {
-		l.err = wrap("generate", path, err)
+		l.err = wrapError("generate", path, err)
 		return nil
 	}
 	if err := writeNew(path, content); err != nil {
-		l.err = wrap("write key", path, err)
+		l.err = wrapError("write key", path, err)
 		return nil
 	}
 	return content
 }
 
-func (l *loader) secret(name string) []byte {
-	content := l.file(name, func() ([]byte, error) {
+func (l *loader) loadSecret(name string) []byte {
+	content := l.loadFile(name, func() ([]byte, error) {
 		raw := make([]byte, secretKeyBytes)
 		_, err := rand.Read(raw)
 		return []byte(hex.EncodeToString(raw) + "\n"), err
@@ -183,7 +185,7 @@ func (l *loader) secret(name string) []byte {
 }
 
 func (l *loader) privateKey(name string) *ecdsa.PrivateKey {
-	content := l.file(name, newPrivateKeyPEM)
+	content := l.loadFile(name, newPrivateKeyPEM)
 	if l.err != nil {
 		return nil
 	}
@@ -194,9 +196,9 @@ func (l *loader) privateKey(name string) *ecdsa.PrivateKey {
 	return key
 }
 
-func (l *loader) authority(name, commonName string) *Authority {
+func (l *loader) loadAuthority(name, commonName string) *Authority {
 	key := l.privateKey(name + ".key")
-	certPEM := l.file(name+".crt", func() ([]byte, error) { return selfSign(key, commonName, time.Now()) })
+	certPEM := l.loadFile(name+".crt", func() ([]byte, error) { return selfSign(key, commonName, time.Now()) })
 	if l.err != nil {
 		return nil
 	}
@@ -264,19 +266,7 @@ func writeNew(path string, content []byte) error {
 	return os.Link(f.Name(), path)
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
-}
-
-func wrap(what, path string, err error) error {
+func wrapError(what, path string, err error) error {
 	if err == nil {
 		return nil
 	}

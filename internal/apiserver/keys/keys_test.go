@@ -26,7 +26,7 @@ func TestLoadOrCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := map[string][]byte{}
-	for _, name := range Files() {
+	for _, name := range KeyFiles() {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestLoadOrCreate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.Fingerprint() != second.Fingerprint() || !bytes.Equal(first.HubKey, second.HubKey) {
+	if first.KeyFingerprint() != second.KeyFingerprint() || !bytes.Equal(first.HubKey, second.HubKey) {
 		t.Error("loading made another set")
 	}
 	for name, content := range before {
@@ -46,11 +46,11 @@ func TestLoadOrCreate(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != len(Files()) {
-		t.Errorf("the directory holds %d files, not %d: %v", len(entries), len(Files()), err)
+	if err != nil || len(entries) != len(KeyFiles()) {
+		t.Errorf("the directory holds %d files, not %d: %v", len(entries), len(KeyFiles()), err)
 	}
 	other, err := LoadOrCreate(t.TempDir(), true)
-	if err != nil || other.Fingerprint() == first.Fingerprint() {
+	if err != nil || other.KeyFingerprint() == first.KeyFingerprint() {
 		t.Errorf("two sets are alike: %v", err)
 	}
 }
@@ -71,7 +71,7 @@ func TestCreationIsFinishedAfterACrash(t *testing.T) {
 }
 
 func TestDamagedKeysAreRefused(t *testing.T) {
-	for _, name := range Files() {
+	for _, name := range KeyFiles() {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if _, err := LoadOrCreate(dir, true); err != nil {
@@ -97,7 +97,7 @@ func TestIssue(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	certPEM, keyPEM, err := set.AgentCA.Issue(Request{CommonName: "atoll:cluster:1", Organization: []string{"atoll:agents"}, NotBefore: now, Lifetime: 30 * 365 * 24 * time.Hour})
+	certPEM, keyPEM, err := set.AgentCA.IssueCertificate(Request{CommonName: "atoll:cluster:1", Organization: []string{"atoll:agents"}, NotBefore: now, Lifetime: 30 * 365 * 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,16 +113,16 @@ func TestIssue(t *testing.T) {
 		_, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 		return err
 	}
-	if err := verify(set.AgentCA.Pool()); err != nil {
+	if err := verify(set.AgentCA.CertPool()); err != nil {
 		t.Error(err)
 	}
-	if verify(set.ClusterCA.Pool()) == nil {
+	if verify(set.ClusterCA.CertPool()) == nil {
 		t.Error("an agent's certificate passes at the API server")
 	}
 	if !bytes.Contains(keyPEM, []byte("EC PRIVATE KEY")) {
 		t.Error("no key")
 	}
-	if _, _, err := set.AgentCA.Issue(Request{CommonName: "x"}); err == nil {
+	if _, _, err := set.AgentCA.IssueCertificate(Request{CommonName: "x"}); err == nil {
 		t.Error("issued a certificate without a lifetime")
 	}
 }

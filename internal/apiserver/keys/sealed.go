@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// How rotated authorities are kept
+// Storage of rotated authorities
 //
-// The files of a key set never change, and hubs that share an etcd have copies of them.
-// What a rotation makes is kept in the etcd, where all of them see it, and where it goes
-// into the same backups as the Clusters whose agents it certifies. It is sealed under the
-// hub key, which only the files have: who can read the etcd alone has nothing.
+// The files of a key set never change, and hubs that share an etcd have copies of them. Rotated
+// authorities are in the etcd, visible to all hubs, and in the same backups as the Clusters whose
+// agents they certify. They are sealed under the hub key, which only the files have: a reader of
+// the etcd alone cannot open them.
 
 // record of Authorities that are not those of the files.
 type record struct {
@@ -41,8 +41,8 @@ type formerRecord struct {
 	Cross   []byte `json:"cross"`
 }
 
-// Seal authorities that a rotation made, for the etcd.
-func (s *Set) Seal(a *Authorities) ([]byte, error) {
+// SealAuthorities authorities that a rotation made, for the etcd.
+func (s *Set) SealAuthorities(a *Authorities) ([]byte, error) {
 	r := record{Generation: a.Generation, Began: a.Began}
 	for _, p := range []struct {
 		to   *keyPair
@@ -61,7 +61,7 @@ func (s *Set) Seal(a *Authorities) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the hub's CAs: %w", err)
 	}
-	box, err := s.box()
+	box, err := s.newAEAD()
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,9 @@ func (s *Set) Seal(a *Authorities) ([]byte, error) {
 	return box.Seal(nonce, nonce, plain, nil), nil
 }
 
-// Open what Seal made.
+// Open opens what Seal made.
 func (s *Set) Open(sealed []byte) (*Authorities, error) {
-	box, err := s.box()
+	box, err := s.newAEAD()
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,10 @@ func (s *Set) Open(sealed []byte) (*Authorities, error) {
 		return nil, fmt.Errorf("read the hub's rotated CAs: %w", err)
 	}
 	a := &Authorities{Generation: r.Generation, Began: r.Began}
-	if a.Cluster, err = r.Cluster.authority(); err != nil {
+	if a.Cluster, err = r.Cluster.parseAuthority(); err != nil {
 		return nil, err
 	}
-	if a.Agent, err = r.Agent.authority(); err != nil {
+	if a.Agent, err = r.Agent.parseAuthority(); err != nil {
 		return nil, err
 	}
 	for _, one := range r.Former {
@@ -114,7 +114,7 @@ func (s *Set) Open(sealed []byte) (*Authorities, error) {
 	return a, nil
 }
 
-func (s *Set) box() (cipher.AEAD, error) {
+func (s *Set) newAEAD() (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, s.HubKey, nil, "atoll authorities", secretKeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive the key that the hub's CAs are sealed by: %w", err)
@@ -126,7 +126,7 @@ func (s *Set) box() (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-func (p keyPair) authority() (*Authority, error) {
+func (p keyPair) parseAuthority() (*Authority, error) {
 	cert, err := x509.ParseCertificate(p.Certificate)
 	if err != nil {
 		return nil, fmt.Errorf("read a CA of the hub: %w", err)

@@ -13,39 +13,39 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// refused says why nobody at all may do something.
-func refused(format string, args ...any) error {
+// refusedError is the reason why no user at all may do something.
+func refusedError(format string, args ...any) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
 		Message: fmt.Sprintf(format, args...),
 	}}
 }
 
-// Create no Node: they come with their Clusters.
+// Create creates no Node: they come with their Clusters.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions) (runtime.Object, error) {
-	if r.hub(ctx) {
+	if r.isHubRequest(ctx) {
 		return r.stored.Create(ctx, obj, validate, o)
 	}
-	return nil, refused("nodes of the hub are its clusters, and cannot be created: `atoll token create` says how a cluster joins, and its node is there once it is accepted")
+	return nil, refusedError("nodes of the hub are its clusters, and cannot be created: `atoll token create` says how a cluster joins, and its node is there once it is accepted")
 }
 
-// Delete no Node: they go with their Clusters.
+// Delete deletes no Node: they go with their Clusters.
 func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	if r.hub(ctx) {
+	if r.isHubRequest(ctx) {
 		return r.stored.Delete(ctx, name, validate, o)
 	}
 	if _, err := r.live.Get(ctx, name, &metav1.GetOptions{}); err != nil {
 		return nil, false, err
 	}
-	return nil, false, refused("node %s is a cluster, and cannot be deleted: `atoll remove %s` takes the cluster out of the fleet, `kubectl cordon %s` keeps new work away from it", name, name, name)
+	return nil, false, refusedError("node %s is a cluster, and cannot be deleted: `atoll remove %s` takes the cluster out of the fleet, `kubectl cordon %s` keeps new work away from it", name, name, name)
 }
 
-// DeleteCollection of no Nodes.
+// DeleteCollection deletes collections of no Nodes.
 func (r *REST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions, which *internalversion.ListOptions) (runtime.Object, error) {
-	if r.hub(ctx) {
+	if r.isHubRequest(ctx) {
 		return r.stored.DeleteCollection(ctx, validate, o, which)
 	}
-	return nil, refused("nodes are clusters, and cannot be deleted: `atoll remove NAME` takes one cluster out of the fleet")
+	return nil, refusedError("nodes are clusters, and cannot be deleted: `atoll remove NAME` takes one cluster out of the fleet")
 }
 
 // status of Nodes is what agents report of their clusters.
@@ -55,7 +55,7 @@ var _ rest.Patcher = status{}
 
 func (status) New() runtime.Object { return &api.Node{} }
 
-// Destroy nothing: the storage is that of nodes.
+// Destroy destroys nothing: the storage is that of nodes.
 func (status) Destroy() {}
 
 func (s status) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
@@ -69,7 +69,7 @@ func (s status) ConvertToTable(ctx context.Context, obj, options runtime.Object)
 func (status) Update(_ context.Context, name string, _ rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
 	_ rest.ValidateObjectUpdateFunc, _ bool, _ *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	return nil, false, refused("the status of node %s is what the agent of cluster %s reports, and cannot be written", name, name)
+	return nil, false, refusedError("the status of node %s is what the agent of cluster %s reports, and cannot be written", name, name)
 }
 
 // proxy to nodes there is none: what runs on a Node of the hub is a whole cluster.
@@ -79,7 +79,7 @@ var _ rest.Connecter = proxy{}
 
 func (proxy) New() runtime.Object { return &api.NodeProxyOptions{} }
 
-// Destroy nothing.
+// Destroy destroys nothing.
 func (proxy) Destroy() {}
 
 func (proxy) NewConnectOptions() (runtime.Object, bool, string) {
@@ -91,5 +91,5 @@ func (proxy) ConnectMethods() []string {
 }
 
 func (proxy) Connect(_ context.Context, name string, _ runtime.Object, _ rest.Responder) (http.Handler, error) {
-	return nil, refused("node %s is a cluster, and no kubelet: `atoll kubeconfig --cluster %s` gives a way to its API, and to its nodes", name, name)
+	return nil, refusedError("node %s is a cluster, and no kubelet: `atoll kubeconfig --cluster %s` gives a way to its API, and to its nodes", name, name)
 }

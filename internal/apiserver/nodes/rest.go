@@ -1,12 +1,11 @@
-// Package nodes serves the Clusters of the hub as its Nodes: one for each that is accepted.
+// Package nodes serves the Clusters of the hub as its Nodes: one for each accepted Cluster.
 //
-// Contract: it stands in place of the built-in storage of nodes, so that authorization,
-// admission, audit, tables, selectors, pages and watches are upstream's, with the resource
-// versions of the Clusters. Nothing about nodes is stored. The hub itself, its API server and
-// its controllers, sees and changes what the built-in storage has, which is nothing: Nodes are
-// for people. An edit of a Node edits its Cluster, in the name of who edits, who must be
-// allowed that as well. What no Cluster can take, and creating and deleting, are refused
-// with what to do instead. Safe for concurrent use.
+// Contract: it replaces the built-in storage of nodes, so that authorization, admission, audit,
+// tables, selectors, pages and watches are upstream's, with the resource versions of the Clusters.
+// Nothing about nodes is stored. The hub itself, its API server and its controllers, uses the
+// built-in storage, which is empty: Nodes are for people. An edit of a Node edits its Cluster, in
+// the editor's name and with the editor's rights on both. An edit that a Cluster cannot represent
+// is refused with the alternative, and so are creating and deleting. Safe for concurrent use.
 package nodes
 
 import (
@@ -41,12 +40,12 @@ type Options struct {
 	Prefix   string
 	// Patch changes them.
 	Patch Patch
-	// Own tells who is the hub itself.
+	// Own reports whether the user is the hub itself.
 	Own func(user.Info) bool
 }
 
-// Install the storage in place of the built-in one, among the resources of the core group.
-func Install(resources map[string]rest.Storage, o Options) error {
+// InstallStorage installs the storage in place of the built-in one, among the resources of the core group.
+func InstallStorage(resources map[string]rest.Storage, o Options) error {
 	stored, ok := resources["nodes"].(rest.StandardStorage)
 	if !ok {
 		return fmt.Errorf("storage of nodes is a %T, not the one this was written for", resources["nodes"])
@@ -59,7 +58,7 @@ func Install(resources map[string]rest.Storage, o Options) error {
 		DefaultQualifiedResource:  api.Resource("nodes"),
 		SingularQualifiedResource: api.Resource("node"),
 		KeyRootFunc:               func(context.Context) string { return r.prefix },
-		KeyFunc:                   r.key,
+		KeyFunc:                   r.clusterKey,
 		TableConvertor:            printerstorage.TableConvertor{TableGenerator: printers.NewTableGenerator().With(printersinternal.AddHandlers)},
 		Storage:                   genericregistry.DryRunnableStorage{Storage: r.reader},
 	}
@@ -86,42 +85,42 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// hub tells whether the hub itself asks.
-func (r *REST) hub(ctx context.Context) bool {
+// isHubRequest reports whether the hub itself asks.
+func (r *REST) isHubRequest(ctx context.Context) bool {
 	who, ok := request.UserFrom(ctx)
 	return !ok || r.own(who)
 }
 
-func (r *REST) key(ctx context.Context, name string) (string, error) {
+func (r *REST) clusterKey(ctx context.Context, name string) (string, error) {
 	return genericregistry.NoNamespaceKeyFunc(ctx, r.prefix, name)
 }
 
-// New gives an empty Node.
+// New returns an empty Node.
 func (r *REST) New() runtime.Object { return r.live.New() }
 
-// NewList gives an empty list of them.
+// NewList returns an empty list of them.
 func (r *REST) NewList() runtime.Object { return r.live.NewList() }
 
-// Destroy the built-in storage. That of Clusters is others'.
+// Destroy destroys the built-in storage. The storage of Clusters has another owner.
 func (r *REST) Destroy() { r.stored.Destroy() }
 
-// NamespaceScoped they are not.
+// NamespaceScoped is false: they are not.
 func (r *REST) NamespaceScoped() bool { return false }
 
-// GetSingularName of the resource.
+// GetSingularName returns the singular name of the resource.
 func (r *REST) GetSingularName() string { return r.live.GetSingularName() }
 
-// ShortNames of the resource.
+// ShortNames returns the short names of the resource.
 func (r *REST) ShortNames() []string { return []string{"no"} }
 
-// ConvertToTable as upstream prints Nodes.
+// ConvertToTable converts as upstream prints Nodes.
 func (r *REST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return r.live.ConvertToTable(ctx, obj, options)
 }
 
-// Get a Node.
+// Get returns a Node.
 func (r *REST) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
-	if r.hub(ctx) {
+	if r.isHubRequest(ctx) {
 		return r.stored.Get(ctx, name, o)
 	}
 	return r.live.Get(ctx, name, o)
@@ -129,7 +128,7 @@ func (r *REST) Get(ctx context.Context, name string, o *metav1.GetOptions) (runt
 
 // List Nodes, or a page of them.
 func (r *REST) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
-	if r.hub(ctx) {
+	if r.isHubRequest(ctx) {
 		return r.stored.List(ctx, o)
 	}
 	return r.live.List(ctx, o)
@@ -137,7 +136,7 @@ func (r *REST) List(ctx context.Context, o *internalversion.ListOptions) (runtim
 
 // Watch Nodes.
 func (r *REST) Watch(ctx context.Context, o *internalversion.ListOptions) (watch.Interface, error) {
-	if r.hub(ctx) {
+	if r.isHubRequest(ctx) {
 		return r.stored.Watch(ctx, o)
 	}
 	return r.live.Watch(ctx, o)

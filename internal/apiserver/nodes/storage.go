@@ -39,36 +39,36 @@ func (reader) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *s
 	return errReadOnly
 }
 
-// cluster that has a Node; not found where there is none.
-func (r reader) cluster(ctx context.Context, key string, o storage.GetOptions) (*v1alpha1.Cluster, error) {
+// clusterOfNode returns the cluster that has a Node; not found where there is none.
+func (r reader) clusterOfNode(ctx context.Context, key string, o storage.GetOptions) (*v1alpha1.Cluster, error) {
 	c := &v1alpha1.Cluster{}
 	if err := r.Interface.Get(ctx, key, o, c); err != nil {
 		return nil, err
 	}
-	if c.Name != "" && !clusternode.Shown(c) {
+	if c.Name != "" && !clusternode.IsShown(c) {
 		version, _ := strconv.ParseInt(c.ResourceVersion, 10, 64)
 		return nil, storage.NewKeyNotFoundError(key, version)
 	}
 	return c, nil
 }
 
-// Get the Node of a Cluster.
+// Get returns the Node of a Cluster.
 func (r reader) Get(ctx context.Context, key string, o storage.GetOptions, into runtime.Object) error {
-	c, err := r.cluster(ctx, key, o)
+	c, err := r.clusterOfNode(ctx, key, o)
 	if err != nil {
 		if o.IgnoreNotFound && storage.IsNotFound(err) {
 			return nil
 		}
 		return err
 	}
-	return fill(c, into)
+	return fillNode(c, into)
 }
 
-// atOnce Clusters are read for a list that nobody bounds: as they are stored, and as Clusters,
-// all of a large fleet would take more memory than as Nodes.
+// atOnce is the number of Clusters that are read at once for an unbounded list: all of a large
+// fleet, in stored form and as Clusters, would take more memory than as Nodes.
 const atOnce = 1000
 
-// GetList of the Nodes, or a page of them. A list that is not bounded is of one resource
+// GetList lists of the Nodes, or a page of them. A list that is not bounded is of one resource
 // version too.
 func (r reader) GetList(ctx context.Context, key string, o storage.ListOptions, into runtime.Object) error {
 	list, ok := into.(*api.NodeList)
@@ -89,7 +89,7 @@ func (r reader) GetList(ctx context.Context, key string, o storage.ListOptions, 
 		from := len(list.Items)
 		list.Items = append(list.Items, make([]api.Node, len(page.Items))...)
 		for i := range page.Items {
-			if err := fill(&page.Items[i], &list.Items[from+i]); err != nil {
+			if err := fillNode(&page.Items[i], &list.Items[from+i]); err != nil {
 				return err
 			}
 		}
@@ -101,7 +101,7 @@ func (r reader) GetList(ctx context.Context, key string, o storage.ListOptions, 
 	}
 }
 
-// Watch the Nodes.
+// Watch watches Clusters as Nodes.
 func (r reader) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
 	o.Predicate = ofClusters(o.Predicate)
 	w, err := r.Interface.Watch(ctx, key, o)
@@ -116,7 +116,7 @@ func (r reader) Watch(ctx context.Context, key string, o storage.ListOptions) (w
 		node := &api.Node{}
 		if e.Type == watch.Bookmark {
 			node.ResourceVersion, node.Annotations = c.ResourceVersion, c.Annotations
-		} else if err := fill(c, node); err != nil {
+		} else if err := fillNode(c, node); err != nil {
 			return e, false
 		}
 		e.Object = node
@@ -135,32 +135,32 @@ func ofClusters(p storage.SelectionPredicate) storage.SelectionPredicate {
 		if !ok {
 			return nil, nil, fmt.Errorf("select a cluster by a %T", obj)
 		}
-		return clusternode.Labels(c), fields.Set{
+		return clusternode.NodeLabels(c), fields.Set{
 			metav1.ObjectNameField: c.Name,
-			"spec.unschedulable":   strconv.FormatBool(clusternode.Unschedulable(c)),
-			shown:                  strconv.FormatBool(clusternode.Shown(c)),
+			"spec.unschedulable":   strconv.FormatBool(clusternode.IsUnschedulable(c)),
+			shown:                  strconv.FormatBool(clusternode.IsShown(c)),
 		}, nil
 	}
 	return p
 }
 
-// fill the object, a Node in the version that the API server works in.
-func fill(c *v1alpha1.Cluster, into runtime.Object) error {
+// fillNode fills the object, a Node in the version that the API server works in.
+func fillNode(c *v1alpha1.Cluster, into runtime.Object) error {
 	node, ok := into.(*api.Node)
 	if !ok {
 		return fmt.Errorf("read a node into a %T", into)
 	}
-	if c.Name == "" { // nothing was found, and nobody minds
+	if c.Name == "" { // nothing was found, which is not an error
 		return nil
 	}
-	if err := apiv1.Convert_v1_Node_To_core_Node(clusternode.Node(c), node, nil); err != nil {
+	if err := apiv1.Convert_v1_Node_To_core_Node(clusternode.NodeOf(c), node, nil); err != nil {
 		return fmt.Errorf("convert the node of cluster %s: %w", c.Name, err)
 	}
 	return nil
 }
 
-// versioned gives the Node as clients know it.
-func versioned(node *api.Node) (*corev1.Node, error) {
+// toVersioned returns the Node as clients know it.
+func toVersioned(node *api.Node) (*corev1.Node, error) {
 	out := &corev1.Node{}
 	if err := apiv1.Convert_core_Node_To_v1_Node(node, out, nil); err != nil {
 		return nil, fmt.Errorf("convert node %s: %w", node.Name, err)

@@ -46,8 +46,8 @@ func (p *pages) GetList(_ context.Context, _ string, o storage.ListOptions, into
 	return nil
 }
 
-// TestAListThatNobodyBoundsIsReadInPages: it is whole all the same, and of one version. One
-// that somebody bounds is as long as he says.
+// TestAListThatNobodyBoundsIsReadInPages: it is complete, and of one version. A list with a limit
+// has that length.
 func TestAListThatNobodyBoundsIsReadInPages(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit     int64

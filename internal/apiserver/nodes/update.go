@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// attempts at an edit that states no version, where others edit the Cluster meanwhile.
+	// attempts at an edit without a version, while others edit the Cluster.
 	attempts = 5
-	// manager of the fields that are edited, where who edits names none.
+	// manager of the edited fields, where the editor names none.
 	manager = "atoll-node"
 )
 
@@ -35,11 +35,11 @@ type edit struct {
 	options  *metav1.UpdateOptions
 }
 
-// Update a Node, which is an edit of its Cluster.
+// Update updates a Node, which is an edit of its Cluster.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, forceCreate bool, o *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	if r.hub(ctx) {
+	if r.isHubRequest(ctx) {
 		return r.stored.Update(ctx, name, info, create, update, forceCreate, o)
 	}
 	e := edit{name: name, info: info, validate: update, options: o}
@@ -51,51 +51,29 @@ func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectI
 	}
 }
 
-// update once; again: it failed because the Cluster has changed, and may be tried again.
+// update updates once; again: it failed because the Cluster has changed, and may be tried again.
 func (r *REST) update(ctx context.Context, e edit) (_ runtime.Object, again bool, err error) {
-	key, err := r.key(ctx, e.name)
+	key, err := r.clusterKey(ctx, e.name)
 	if err != nil {
 		return nil, false, err
 	}
-	cluster, err := r.reader.cluster(ctx, key, storage.GetOptions{})
+	cluster, err := r.reader.clusterOfNode(ctx, key, storage.GetOptions{})
 	if err != nil {
 		return nil, false, storeerr.InterpretGetError(err, api.Resource("nodes"), e.name)
 	}
 	old := &api.Node{}
-	if err := fill(cluster, old); err != nil {
+	if err := fillNode(cluster, old); err != nil {
 		return nil, false, err
 	}
-	obj, err := e.info.UpdatedObject(ctx, old.DeepCopy())
+	now, latest, err := e.editedNode(ctx, old)
 	if err != nil {
 		return nil, false, err
 	}
-	now, ok := obj.(*api.Node)
-	if !ok {
-		return nil, false, fmt.Errorf("update node %s to a %T", e.name, obj)
-	}
-	latest := now.ResourceVersion == ""
-	if latest {
-		now.ResourceVersion = old.ResourceVersion
-	}
-	if now.ResourceVersion != old.ResourceVersion {
-		return nil, false, apierrors.NewConflict(api.Resource("nodes"), e.name, errors.New(genericregistry.OptimisticLockErrorMsg))
-	}
-	if applied(now) {
-		return nil, false, refused("node %s is a cluster: nobody owns fields of it, so it is not applied; apply Cluster/%s, or use kubectl cordon, taint, label or annotate", e.name, e.name)
-	}
-	if err := rest.BeforeUpdate(node.Strategy, ctx, now, old); err != nil {
-		return nil, false, err
-	}
-	if e.validate != nil {
-		if err := e.validate(ctx, now.DeepCopy(), old.DeepCopy()); err != nil {
-			return nil, false, err
-		}
-	}
-	v1, err := versioned(now)
+	v1, err := toVersioned(now)
 	if err != nil {
 		return nil, false, err
 	}
-	patch, errs := clusternode.Change(cluster, v1)
+	patch, errs := clusternode.PatchFromNodeEdit(cluster, v1)
 	if len(errs) > 0 {
 		return nil, false, apierrors.NewInvalid(api.Kind("Node"), e.name, errs)
 	}
@@ -106,11 +84,39 @@ func (r *REST) update(ctx context.Context, e edit) (_ runtime.Object, again bool
 		}
 	}
 	out := &api.Node{}
-	return out, false, fill(cluster, out)
+	return out, false, fillNode(cluster, out)
 }
 
-// applied tells whether fields of the Node were applied by server-side apply.
-func applied(n *api.Node) bool {
+// editedNode returns the Node after the edit, which is valid. latest: the edit names no version.
+func (e edit) editedNode(ctx context.Context, old *api.Node) (now *api.Node, latest bool, err error) {
+	obj, err := e.info.UpdatedObject(ctx, old.DeepCopy())
+	if err != nil {
+		return nil, false, err
+	}
+	now, ok := obj.(*api.Node)
+	if !ok {
+		return nil, false, fmt.Errorf("update node %s to a %T", e.name, obj)
+	}
+	if latest = now.ResourceVersion == ""; latest {
+		now.ResourceVersion = old.ResourceVersion
+	}
+	if now.ResourceVersion != old.ResourceVersion {
+		return nil, false, apierrors.NewConflict(api.Resource("nodes"), e.name, errors.New(genericregistry.OptimisticLockErrorMsg))
+	}
+	if isServerSideApplied(now) {
+		return nil, false, refusedError("node %s is a cluster: its fields have no managers, so it is not applied; apply Cluster/%s, or use kubectl cordon, taint, label or annotate", e.name, e.name)
+	}
+	if err := rest.BeforeUpdate(node.Strategy, ctx, now, old); err != nil {
+		return nil, false, err
+	}
+	if e.validate != nil {
+		err = e.validate(ctx, now.DeepCopy(), old.DeepCopy())
+	}
+	return now, latest, err
+}
+
+// isServerSideApplied reports whether fields of the Node were applied by server-side apply.
+func isServerSideApplied(n *api.Node) bool {
 	return slices.ContainsFunc(n.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
 		return e.Operation == metav1.ManagedFieldsOperationApply
 	})

@@ -40,22 +40,22 @@ func TestTheSizeOfTheStoreIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Stop()
-	client, err := server.Client(t.Context())
+	client, err := server.NewClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	Publish(client)
-	status, err := client.Status(t.Context(), server.Endpoint())
+	PublishSize(client)
+	status, err := client.Status(t.Context(), server.ClientEndpoint())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if size, told := read(t); !told || size < float64(status.DbSize) {
-		t.Errorf("the store has %d bytes and is told to have %v, %t", status.DbSize, size, told)
+		t.Errorf("the store has %d bytes and is reported to have %v, %t", status.DbSize, size, told)
 	}
 }
 
-// store says how large it is, or is stuck and says nothing.
+// store returns how large it is, or is stuck and says nothing.
 type store struct {
 	pb.UnimplementedMaintenanceServer
 	stuck atomic.Bool
@@ -69,7 +69,7 @@ func (s *store) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResp
 	return &pb.StatusResponse{DbSize: 4711}, nil
 }
 
-// counting is a listener that counts who comes.
+// counting is a listener that counts connections.
 type counting struct {
 	net.Listener
 	came atomic.Int64
@@ -100,7 +100,7 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	Publish(client)
+	PublishSize(client)
 	// gRPC may dial more than once until the connection is there.
 	dialled := int64(0)
 	for range 3 {
@@ -115,10 +115,10 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if got, err := (monitor{client}).Monitor(ctx); err == nil {
-		t.Errorf("it told %+v", got)
+		t.Errorf("it reported %+v", got)
 	}
 	if size, told := read(t); told {
-		t.Errorf("a store that says nothing is told to have %v bytes", size)
+		t.Errorf("a store without an answer is reported to have %v bytes", size)
 	}
 	if n := listener.came.Load(); n != dialled {
 		t.Errorf("it was dialled %d times for readings", n-dialled)

@@ -1,10 +1,9 @@
-// Package upstreamlog takes what Kubernetes' own code logs.
+// Package upstreamlog redirects the logs of Kubernetes' own code.
 //
-// Contract: klog has one destination per process, and it must not be set while anybody
-// logs. So it is set once, at the first Redirect, and leads to where the last Redirect
-// said; loggers that were derived before stay with what they were derived from. Redirect
-// is safe for concurrent use, also with all that logs, but for the first one, which comes
-// before anything that does.
+// Contract: klog has one destination for each process, and it must not be set while other
+// goroutines log. So it is set once, at the first RedirectLogs, and leads to the handler of the
+// last one. Loggers that were derived before keep their destination. RedirectLogs is safe for
+// concurrent use, also with logging, except the first call, which comes before any logging.
 package upstreamlog
 
 import (
@@ -17,17 +16,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// destination of what klog is told; set before klog is.
+// destination of klog's records; set before klog is.
 var destination atomic.Pointer[slog.Handler]
 
-// take klog's records, from now on. What upstream calls info is of interest to its
-// developers, so it becomes debug here.
+// take klog's records from now on. Upstream's level info is for its developers, so it becomes
+// debug here.
 var take = sync.OnceFunc(func() {
 	klog.SetLoggerWithOptions(logr.FromSlogHandler(redirected{}).V(4), klog.ContextualLogger(true))
 })
 
-// Redirect what upstream logs to a handler.
-func Redirect(to slog.Handler) {
+// RedirectLogs redirects what upstream logs to a handler.
+func RedirectLogs(to slog.Handler) {
 	destination.Store(&to)
 	take()
 }
@@ -35,20 +34,24 @@ func Redirect(to slog.Handler) {
 // redirected is a handler that hands all to the destination of the moment.
 type redirected struct{}
 
-func (redirected) to() slog.Handler { return *destination.Load() }
+func (redirected) currentDestination() slog.Handler { return *destination.Load() }
 
 // Enabled asks the destination.
 func (r redirected) Enabled(ctx context.Context, level slog.Level) bool {
-	return r.to().Enabled(ctx, level)
+	return r.currentDestination().Enabled(ctx, level)
 }
 
 // Handle hands the record on.
 func (r redirected) Handle(ctx context.Context, record slog.Record) error {
-	return r.to().Handle(ctx, record)
+	return r.currentDestination().Handle(ctx, record)
 }
 
-// WithAttrs gives a handler of the destination's.
-func (r redirected) WithAttrs(attrs []slog.Attr) slog.Handler { return r.to().WithAttrs(attrs) }
+// WithAttrs returns a handler of the destination's.
+func (r redirected) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return r.currentDestination().WithAttrs(attrs)
+}
 
-// WithGroup gives a handler of the destination's.
-func (r redirected) WithGroup(name string) slog.Handler { return r.to().WithGroup(name) }
+// WithGroup returns a handler of the destination's.
+func (r redirected) WithGroup(name string) slog.Handler {
+	return r.currentDestination().WithGroup(name)
+}

@@ -13,7 +13,7 @@ import (
 // A server may start while what another one left behind still logs: the race detector
 // sees whether that is safe.
 func TestTheLastDestinationWinsWhileOthersLog(t *testing.T) {
-	Redirect(slog.DiscardHandler)
+	RedirectLogs(slog.DiscardHandler)
 	var logging sync.WaitGroup
 	stop := make(chan struct{})
 	for range 4 {
@@ -32,7 +32,7 @@ func TestTheLastDestinationWinsWhileOthersLog(t *testing.T) {
 	var last *bytes.Buffer
 	for range 100 {
 		last = &bytes.Buffer{}
-		Redirect(slog.NewTextHandler(last, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		RedirectLogs(slog.NewTextHandler(last, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
 	close(stop)
 	logging.Wait()

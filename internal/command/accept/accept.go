@@ -1,8 +1,8 @@
-// Package accept holds the commands `atoll accept` and `atoll deny`, the hub's half
-// of the handshake.
+// Package accept holds the commands `atoll accept` and `atoll deny`, the hub's half of the
+// handshake.
 //
-// Contract: both are idempotent and may be repeated. What a decision changes is the
-// handshake package's to know; here is what a person sees of it.
+// Contract: both are idempotent and may be repeated. The handshake package knows the effects of a
+// decision; this package prints them.
 package accept
 
 import (
@@ -42,7 +42,7 @@ It accepts the Cluster and approves its certificate request, so it needs the
 verb "accept" on clusters and "approve" on the signer of agents' certificates.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := o.flags.Connect()
+			c, err := o.flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -70,12 +70,12 @@ What runs in the cluster goes on running; accepting it again reconnects it. To
 forget the cluster, use "atoll remove".`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
 			for _, name := range names {
-				if err := deny(cmd.Context(), c, name, cmd.OutOrStdout()); err != nil {
+				if err := denyCluster(cmd.Context(), c, name, cmd.OutOrStdout()); err != nil {
 					return err
 				}
 			}
@@ -93,8 +93,8 @@ func (o *options) accept(ctx context.Context, c *client.Cluster, name string, ou
 		return err
 	}
 	var keys []string
-	if err := repeat(func() (err error) { keys, err = admin(c).Accept(ctx, name); return err }); err != nil {
-		return c.Explain(err)
+	if err := retryOnConflict(func() (err error) { keys, err = newAdmin(c).Accept(ctx, name); return err }); err != nil {
+		return c.ExplainError(err)
 	}
 	if cluster.Spec.Accepted && len(keys) == 0 {
 		fmt.Fprintf(out, "cluster %s was accepted already\n", name)
@@ -110,20 +110,20 @@ func (o *options) accept(ctx context.Context, c *client.Cluster, name string, ou
 	return o.waitReady(ctx, c, cluster, out)
 }
 
-func deny(ctx context.Context, c *client.Cluster, name string, out io.Writer) error {
-	if err := repeat(func() error { return admin(c).Deny(ctx, name) }); err != nil {
-		return c.Explain(err)
+func denyCluster(ctx context.Context, c *client.Cluster, name string, out io.Writer) error {
+	if err := retryOnConflict(func() error { return newAdmin(c).DenyCluster(ctx, name) }); err != nil {
+		return c.ExplainError(err)
 	}
 	_, err := fmt.Fprintf(out, "cluster %s denied\n", name)
 	return err
 }
 
-func admin(c *client.Cluster) handshake.Admin {
+func newAdmin(c *client.Cluster) handshake.Admin {
 	return handshake.Admin{Hub: c.Dynamic}
 }
 
-// repeat what lost a race against the hub's own writes.
-func repeat(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }
+// retryOnConflict repeats what lost a race against the hub's own writes.
+func retryOnConflict(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }
 
 func (o *options) waitReady(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, out io.Writer) error {
 	why := "its agent has not been heard of"
@@ -137,7 +137,7 @@ func (o *options) waitReady(ctx context.Context, c *client.Cluster, cluster *v1a
 			return false, nil
 		}
 		if now.UID != cluster.UID {
-			return false, errors.New("it was removed and asked to join anew")
+			return false, errors.New("it was removed and asked to join again")
 		}
 		cond := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterReady)
 		if cond == nil {

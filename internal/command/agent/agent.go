@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,12 +27,17 @@ import (
 	"k8s.io/klog/v2"
 
 	"atoll.dev/atoll/internal/agent"
+	"atoll.dev/atoll/internal/command/jointoken"
+	"atoll.dev/atoll/internal/logging"
 	"atoll.dev/atoll/internal/trust"
 )
 
 type options struct {
 	hubs                      []string
-	token, caHash, name       string
+	token                     jointoken.Flags
+	tokenSecret               string
+	keepToken                 bool
+	caHash, name              string
 	balancerCA                string
 	kubeconfig, kubeContext   string
 	metricsAddress, logFormat string
@@ -41,7 +48,7 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
-		Use:   "agent --name NAME --hub HOST:PORT --ca-hash HASH --token TOKEN [--kubeconfig MEMBER]",
+		Use:   "agent --name NAME --hub HOST:PORT --ca-hash HASH --token-file FILE [--kubeconfig MEMBER]",
 		Short: "Run the agent of a member cluster",
 		Long: `Run the agent of a member cluster.
 
@@ -50,22 +57,28 @@ keeps it so, also while the hub is away, and reports. It keeps its state in the
 member's namespace atoll-system and may be restarted anywhere. "atoll join" runs
 it inside the member.
 
+The join token is needed until the hub has let the agent in. From --token-secret the
+agent then removes it.
+
 Without --kubeconfig the agent uses the service account of the pod that it runs in.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "name of the cluster (required)")
 	f.StringSliceVar(&o.hubs, "hub", nil, "HOST:PORT of the hub's gateway (required); repeated, or by commas, for several hubs on one etcd, each of which serves agents")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required)")
 	f.StringVar(&o.balancerCA, "balancer-ca", "", "file with the CAs, in PEM, of a load balancer that terminates TLS before the hub, beside the system's (default: what $ATOLL_BALANCER_CA holds, in PEM)")
-	f.StringVar(&o.token, "token", os.Getenv("ATOLL_TOKEN"), "join token; not needed once the cluster has joined (default $ATOLL_TOKEN)")
+	o.token.AddTo(f, "Once the cluster has joined, it may be missing or empty")
+	f.StringVar(&o.tokenSecret, "token-secret", "", "Secret in atoll-system of the member with the join token as its key \"token\", which the agent removes once the cluster has joined")
+	f.BoolVar(&o.keepToken, "keep-token", false, "leave the join token in the Secret of --token-secret")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the member (default: in-cluster)")
 	f.StringVar(&o.kubeContext, "context", "", "context in the kubeconfig (default: its current one)")
 	f.StringVar(&o.metricsAddress, "metrics-address", "", "HOST:PORT for /metrics and /healthz (default: none)")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
-	cmd.Flags().Lookup("token").DefValue = ""
 	for _, required := range []string{"name", "hub", "ca-hash"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
 			panic(err)
@@ -74,7 +87,7 @@ Without --kubeconfig the agent uses the service account of the pod that it runs 
 	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context, stdin io.Reader, warnings io.Writer) error {
 	if !trust.ValidHash(o.caHash) {
 		return fmt.Errorf("--ca-hash: %q is no CA hash; it looks like sha256:<64 hexadecimal digits>", o.caHash)
 	}
@@ -83,7 +96,7 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("--hub: %q is not HOST:PORT: %w", hub, err)
 		}
 	}
-	balancerCA, err := o.balancers()
+	balancerCA, err := o.loadBalancerCAs()
 	if err != nil {
 		return err
 	}
@@ -91,12 +104,20 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	frugal()
-	log := o.logger()
+	token, err := o.joinToken(stdin, warnings)
+	if err != nil {
+		return err
+	}
+	log, err := o.newLogger()
+	if err != nil {
+		return err
+	}
+	tuneForMemory()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	go dropPagesRepeatedly(ctx, dropPages)
 	if o.metricsAddress != "" {
 		stop, err := serve(o.metricsAddress, registry, log)
 		if err != nil {
@@ -105,13 +126,32 @@ func (o *options) run(ctx context.Context) error {
 		defer stop()
 	}
 	return agent.Run(ctx, agent.Options{
-		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Token: o.token, Name: o.name,
+		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Name: o.name,
+		Token: token, TokenSecret: o.tokenSecret, KeepToken: o.keepToken,
 		BalancerCA: balancerCA, Registry: registry, Log: log,
 	})
 }
 
-// balancers are the CAs of load balancers, in PEM.
-func (o *options) balancers() ([]byte, error) {
+// joinToken returns the join token of the command line; empty where the agent reads a Secret, and
+// where there is none any more.
+func (o *options) joinToken(stdin io.Reader, warnings io.Writer) (string, error) {
+	switch {
+	case o.tokenSecret == "" && o.keepToken:
+		return "", errors.New("--keep-token goes with --token-secret")
+	case o.tokenSecret != "" && o.token.AreSet():
+		return "", errors.New("--token-secret excludes --token and --token-file")
+	case o.tokenSecret != "":
+		return "", nil
+	}
+	token, err := o.token.Read(stdin, warnings)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return token, err
+}
+
+// loadBalancerCAs returns are the CAs of load balancers, in PEM.
+func (o *options) loadBalancerCAs() ([]byte, error) {
 	from, pem := "$ATOLL_BALANCER_CA", []byte(os.Getenv("ATOLL_BALANCER_CA"))
 	if o.balancerCA != "" {
 		file, err := os.ReadFile(o.balancerCA)
@@ -145,26 +185,48 @@ func (o *options) memberConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// frugal trades a little CPU for memory, unless the environment says otherwise.
-func frugal() {
+// tuneForMemory trades a little CPU for memory, unless the environment says otherwise.
+func tuneForMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(40)
 	}
 	dropPages()
 }
 
-func (o *options) logger() *slog.Logger {
-	level := &slog.HandlerOptions{Level: slog.LevelInfo}
+const (
+	// startTime is when the agent has joined, listed and compared what the member has.
+	startTime = time.Minute
+	// dropEvery is how often pages are dropped that rare work has read since.
+	dropEvery = 10 * time.Minute
+)
+
+// dropPagesRepeatedly drops pages of the program after the start, and again after rare work. It
+// returns with ctx.
+func dropPagesRepeatedly(ctx context.Context, drop func()) {
+	next := time.NewTimer(startTime)
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+			drop()
+			next.Reset(dropEvery)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (o *options) newLogger() (*slog.Logger, error) {
+	level := slog.LevelInfo
 	if o.verbose {
-		level.Level = slog.LevelDebug
+		level = slog.LevelDebug
 	}
-	var handler slog.Handler = slog.NewTextHandler(os.Stderr, level)
-	if o.logFormat == "json" {
-		handler = slog.NewJSONHandler(os.Stderr, level)
+	log, err := logging.New(os.Stderr, o.logFormat, level)
+	if err != nil {
+		return nil, err
 	}
-	log := slog.New(handler)
 	klog.SetSlogLogger(log.With("from", "client-go"))
-	return log
+	return log, nil
 }
 
 // serve metrics and liveness.

@@ -1,8 +1,8 @@
-// Package ca is the command `atoll ca`, which shows and rotates the CAs by which a hub, its
-// users and its agents know each other.
+// Package ca is the command `atoll ca`, which shows and rotates the CAs by which a hub, its users
+// and its agents know each other.
 //
-// Contract: status reads; rotate and finish change one thing at the hub, which refuses what
-// would lock somebody out unless it is forced. Keys never leave the hub.
+// Contract: status reads; rotate and finish change one thing at the hub, which refuses to lock a
+// user or an agent out unless it is forced. Keys never leave the hub.
 package ca
 
 import (
@@ -27,18 +27,17 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 		Long: `Show and rotate the CAs by which a hub, its users and its agents know each other.
 
 A rotation has two steps, and all hubs of one etcd take both at once. "rotate" makes new
-CAs, which sign from then on, while the former ones count beside them: agents that are
-connected are given new certificates, and learn the new CA, within minutes, those that check
-in at their next check-in. "finish" ends the trust in the former CAs, once all agents that
-are in touch have new certificates. An agent that was away comes back by its key; nobody
-has to go to a member.
+CAs, which sign from then on, while the former ones count beside them: connected agents
+get new certificates and the new CA within minutes, agents that check in at their next
+check-in. "finish" ends the trust in the former CAs, once all connected agents have new
+certificates. A disconnected agent comes back by its key; no visit to a member is needed.
 
-Before finishing, give whoever has a copy of the hub's hub.kubeconfig the new one: the client
-certificate in it is signed by the former CA. Kubeconfigs with tokens stay good.`,
+Before finishing, replace all copies of the hub's hub.kubeconfig: the client certificate
+in it is signed by the former CA. Kubeconfigs with tokens stay valid.`,
 	}
 	cmd.AddCommand(
-		subcommand(flags, "status", "Show the hub's CAs and certificates, and which agents have certificates of which CA", "", nil),
-		subcommand(flags, "rotate", "Begin a rotation: new CAs sign, and the former count beside them", standing.ActionRotate, nil),
+		newSubcommand(flags, "status", "Show the hub's CAs and certificates, and which agents have certificates of which CA", "", nil),
+		newSubcommand(flags, "rotate", "Begin a rotation: new CAs sign, and the former count beside them", standing.ActionRotate, nil),
 		finishCommand(flags),
 	)
 	return cmd
@@ -46,29 +45,29 @@ certificate in it is signed by the former CA. Kubeconfigs with tokens stay good.
 
 func finishCommand(flags *client.Flags) *cobra.Command {
 	var force bool
-	cmd := subcommand(flags, "finish", "Finish a rotation: the former CAs do not count any more", standing.ActionFinish, &force)
+	cmd := newSubcommand(flags, "finish", "Finish a rotation: the former CAs do not count any more", standing.ActionFinish, &force)
 	cmd.Flags().BoolVar(&force, "force", false, "though agents that are in touch have certificates of the former CA alone: they come back by their key")
 	return cmd
 }
 
-// subcommand that asks the hub for an action, or, without one, how things stand.
-func subcommand(flags *client.Flags, use, short, action string, force *bool) *cobra.Command {
+// newSubcommand returns a subcommand that asks the hub for an action, or, without one, how things stand.
+func newSubcommand(flags *client.Flags, use, short, action string, force *bool) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
-			s, err := ask(cmd.Context(), c, action, force != nil && *force)
+			s, err := requestStanding(cmd.Context(), c, action, force != nil && *force)
 			if err != nil {
 				return err
 			}
-			if done, err := format.Structured(cmd.OutOrStdout(), s); done {
+			if done, err := format.PrintStructured(cmd.OutOrStdout(), s); done {
 				return err
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), s.Text(false))
+			_, err = fmt.Fprint(cmd.OutOrStdout(), s.FormatText(false))
 			return err
 		},
 	}
@@ -76,18 +75,18 @@ func subcommand(flags *client.Flags, use, short, action string, force *bool) *co
 	return cmd
 }
 
-func ask(ctx context.Context, c *client.Cluster, action string, force bool) (standing.Standing, error) {
+func requestStanding(ctx context.Context, c *client.Cluster, action string, force bool) (standing.Standing, error) {
 	var s standing.Standing
 	request := c.REST.Get().AbsPath(standing.Path)
 	if action != "" {
 		request = c.REST.Post().AbsPath(standing.Path).Param("action", action).Param("force", strconv.FormatBool(force))
 	}
-	reply, err := client.Answer(request.Do(ctx))
+	reply, err := client.ReadAnswer(request.Do(ctx))
 	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
 		return s, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 	}
 	if err != nil {
-		return s, c.Explain(err)
+		return s, c.ExplainError(err)
 	}
 	if err := json.Unmarshal(reply, &s); err != nil {
 		return s, fmt.Errorf("%s answered with something else; is this the kubeconfig of a hub? %w", c.Config.Host, err)

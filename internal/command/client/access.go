@@ -15,6 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // MinLifetime of a token is what the API gives at least; DefaultLifetime is that of those
@@ -24,14 +25,14 @@ const (
 	DefaultLifetime = 30 * 24 * time.Hour
 )
 
-// Access is what a kubeconfig that is handed to somebody else says.
+// Access is the content of a kubeconfig for another user.
 type Access struct {
 	// Name of the context and of the user.
 	Name string
 	// Namespace of the context; empty: none.
 	Namespace string
-	// Account is a ServiceAccount in the hub's own namespace, where those who have its
-	// token cannot make further ones of it, and no placement finds it.
+	// Account is a ServiceAccount in the hub's own namespace, where holders of its token cannot
+	// make further ones of it, and no placement finds it.
 	Account string
 	// Lifetime of the token.
 	Lifetime time.Duration
@@ -39,8 +40,8 @@ type Access struct {
 	Server string
 }
 
-// Token makes a new token of a ServiceAccount.
-func (c *Cluster) Token(ctx context.Context, namespace, account string, lifetime time.Duration) (*authenticationv1.TokenRequestStatus, error) {
+// CreateToken makes a new token of a ServiceAccount.
+func (c *Cluster) CreateToken(ctx context.Context, namespace, account string, lifetime time.Duration) (*authenticationv1.TokenRequestStatus, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": authenticationv1.SchemeGroupVersion.String(), "kind": "TokenRequest",
 		"metadata": map[string]any{"name": account, "namespace": namespace},
@@ -48,9 +49,9 @@ func (c *Cluster) Token(ctx context.Context, namespace, account string, lifetime
 	}}
 	made, err := c.Dynamic.Resource(ServiceAccounts).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{}, "token")
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, c.ExplainError(err)
 	}
-	t, err := As[authenticationv1.TokenRequest](made)
+	t, err := ConvertTo[authenticationv1.TokenRequest](made)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (c *Cluster) Token(ctx context.Context, namespace, account string, lifetime
 // HandOut makes a new token and gives a kubeconfig with it, with the hub's address and CA
 // as in that of the caller, and tells until when it is good.
 func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, until time.Time, err error) {
-	token, err := c.Token(ctx, atoll.SystemNamespace, a.Account, a.Lifetime)
+	token, err := c.CreateToken(ctx, atoll.SystemNamespace, a.Account, a.Lifetime)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("make the token of %s: %w", a.Name, err)
 	}
@@ -86,7 +87,7 @@ func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, unt
 // CheckLifetime refuses one that the API gives no token for.
 func CheckLifetime(lifetime time.Duration) error {
 	if lifetime < MinLifetime {
-		return fmt.Errorf("--lifetime is %s: it must be at least %s", lifetime, atoll.Span(MinLifetime))
+		return fmt.Errorf("--lifetime is %s: it must be at least %s", lifetime, phrase.FormatDuration(MinLifetime))
 	}
 	return nil
 }
@@ -108,13 +109,13 @@ func WriteKubeconfig(out io.Writer, file, name string, kubeconfig []byte) (strin
 	return file, nil
 }
 
-// Make an object of somebody's, or bring it up to date: by server-side apply, against whoever
-// else wrote the fields.
-func (c *Cluster) Make(ctx context.Context, of, manager string, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
+// ApplyOwned creates a labelled object, or brings it up to date: by server-side apply, with force
+// against other managers.
+func (c *Cluster) ApplyOwned(ctx context.Context, of, manager string, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
 	_, err := c.Dynamic.Resource(resource).Namespace(o.GetNamespace()).
 		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {
-		return fmt.Errorf("make %s %s of %s: %w", o.GetKind(), o.GetName(), of, c.Explain(err))
+		return fmt.Errorf("make %s %s of %s: %w", o.GetKind(), o.GetName(), of, c.ExplainError(err))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// What the hub refuses, people read in its own words.
+// A refusal by the hub is printed in the hub's own words.
 func TestTheHubsOwnWordsAreKept(t *testing.T) {
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/good" {
@@ -29,10 +29,10 @@ func TestTheHubsOwnWordsAreKept(t *testing.T) {
 	}))
 	defer hub.Close()
 	at := kubernetes.NewForConfigOrDie(&rest.Config{Host: hub.URL}).CoreV1().RESTClient()
-	if _, err := client.Answer(at.Post().AbsPath("/bad").Do(t.Context())); err == nil || !strings.Contains(err.Error(), "3 agents would be cut off") {
+	if _, err := client.ReadAnswer(at.Post().AbsPath("/bad").Do(t.Context())); err == nil || !strings.Contains(err.Error(), "3 agents would be cut off") {
 		t.Errorf("people read %v", err)
 	}
-	if text, err := client.Answer(at.Get().AbsPath("/good").Do(t.Context())); err != nil || string(text) != "{}" {
+	if text, err := client.ReadAnswer(at.Get().AbsPath("/good").Do(t.Context())); err != nil || string(text) != "{}" {
 		t.Errorf("the answer is %q, %v", text, err)
 	}
 }

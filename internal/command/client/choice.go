@@ -19,14 +19,14 @@ type Choice struct {
 	text string
 }
 
-// AddTo adds --clusters.
+// AddTo defines the flag --clusters.
 func (o *Choice) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.text, "clusters", "", "only these: names with commas between them, or a label selector of Clusters, such as env=prod (default: all)")
 }
 
-// Names of the clusters that are chosen, sorted; nil for all. Names are taken as they are,
+// ChosenNames returns the names of the clusters that are chosen, sorted; nil for all. Names are taken as they are,
 // and a selector is one that finds some.
-func (o *Choice) Names(ctx context.Context, c *Cluster) ([]string, error) {
+func (o *Choice) ChosenNames(ctx context.Context, c *Cluster) ([]string, error) {
 	if o.text == "" {
 		return nil, nil
 	}
@@ -50,9 +50,9 @@ func (o *Choice) Names(ctx context.Context, c *Cluster) ([]string, error) {
 	return names, nil
 }
 
-// Within adds clusters to a label selector of what the hub shows of members; no names are
+// AddClustersToSelector adds clusters to a label selector of what the hub shows of members; no names are
 // all clusters.
-func Within(selector string, clusters []string) string {
+func AddClustersToSelector(selector string, clusters []string) string {
 	if len(clusters) == 0 {
 		return selector
 	}
@@ -63,11 +63,11 @@ func Within(selector string, clusters []string) string {
 	return selector + "," + in
 }
 
-// Endless is the same connection for what lasts: watches, logs that are followed, terminals.
+// WithoutTimeout is the same connection for what lasts: watches, logs that are followed, terminals.
 // Nothing but their context ends its requests.
-func (c *Cluster) Endless() (*Cluster, error) {
+func (c *Cluster) WithoutTimeout() (*Cluster, error) {
 	config := rest.CopyConfig(c.Config)
 	config.Timeout = 0
 	out := &Cluster{Config: config, Namespace: c.Namespace}
-	return out, out.connect()
+	return out, out.createClients()
 }

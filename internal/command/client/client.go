@@ -46,6 +46,7 @@ var (
 	Revisions          = enginev1.GroupVersion.WithResource("revisions")
 	RevisionParts      = enginev1.GroupVersion.WithResource("revisionparts")
 	ClusterSetBindings = v1alpha1.GroupVersion.WithResource("clustersetbindings")
+	HubSettings        = v1alpha1.GroupVersion.WithResource("hubsettings")
 	HubStates          = enginev1.GroupVersion.WithResource("hubstates")
 )
 
@@ -93,8 +94,8 @@ type Cluster struct {
 // requestTimeout bounds a single request. Watches set their own.
 const requestTimeout = 30 * time.Second
 
-// Connect reads the kubeconfig. It dials nothing.
-func (f *Flags) Connect() (*Cluster, error) {
+// ConnectCluster reads the kubeconfig. It dials nothing.
+func (f *Flags) ConnectCluster() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
@@ -115,7 +116,7 @@ func (f *Flags) Connect() (*Cluster, error) {
 			return nil, fmt.Errorf("kubeconfig: %w", err)
 		}
 	}
-	return c, c.connect()
+	return c, c.createClients()
 }
 
 // errorsOnly knows the kinds that an API server answers with where it refuses.
@@ -125,8 +126,8 @@ var errorsOnly = func() serializer.CodecFactory {
 	return serializer.NewCodecFactory(s)
 }()
 
-// connect makes the clients, which share their connections.
-func (c *Cluster) connect() error {
+// createClients makes the clients, which share their connections.
+func (c *Cluster) createClients() error {
 	transport, err := rest.HTTPClientFor(c.Config)
 	if err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
@@ -146,12 +147,12 @@ func (c *Cluster) connect() error {
 func Get[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, namespace, name string) (*T, error) {
 	u, err := c.Dynamic.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, c.ExplainError(err)
 	}
-	return As[T](u)
+	return ConvertTo[T](u)
 }
 
-// Create an object of a kind, which it need not say itself; what comes back is as it was stored.
+// Create creates an object of a kind, which it need not say itself; what comes back is as it was stored.
 func Create[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, kind string, o *T) (*T, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -161,9 +162,9 @@ func Create[T any](ctx context.Context, c *Cluster, resource schema.GroupVersion
 	u.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
 	made, err := c.Dynamic.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, c.ExplainError(err)
 	}
-	return As[T](made)
+	return ConvertTo[T](made)
 }
 
 // List reads all objects of a resource as Ts, in pages.
@@ -173,10 +174,10 @@ func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRe
 	for {
 		page, err := c.Dynamic.Resource(resource).Namespace(namespace).List(ctx, o)
 		if err != nil {
-			return nil, c.Explain(err)
+			return nil, c.ExplainError(err)
 		}
 		for i := range page.Items {
-			one, err := As[T](&page.Items[i])
+			one, err := ConvertTo[T](&page.Items[i])
 			if err != nil {
 				return nil, err
 			}
@@ -188,8 +189,8 @@ func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRe
 	}
 }
 
-// As is what the dynamic client read, as a T.
-func As[T any](u *unstructured.Unstructured) (*T, error) {
+// ConvertTo is what the dynamic client read, as a T.
+func ConvertTo[T any](u *unstructured.Unstructured) (*T, error) {
 	var v T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v); err != nil {
 		return nil, fmt.Errorf("%s %s is not what this version of atoll knows: %w", u.GetKind(), u.GetName(), err)
@@ -197,26 +198,26 @@ func As[T any](u *unstructured.Unstructured) (*T, error) {
 	return &v, nil
 }
 
-// NoHub tells whether the error means that the API server has none of Atoll's
+// NoHub reports whether the error means that the API server has none of Atoll's
 // kinds: the path was not found, not the object.
 func NoHub(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
 
-// Explain adds to an error of the API what a person can do about it. Errors that
+// ExplainError adds to an error of the API what a person can do about it. Errors that
 // speak for themselves, and nil, come back as they are; apierrors still tells them
 // apart.
-func (c *Cluster) Explain(err error) error {
+func (c *Cluster) ExplainError(err error) error {
 	var dial *url.Error
 	var shown *tls.CertificateVerificationError
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &dial) && errors.As(err, &shown):
-		return fmt.Errorf("who answers at %s is not known by the certificate authority in the kubeconfig: %w; is the kubeconfig of another cluster, or older than its certificates?", c.Config.Host, shown.Err)
+		return fmt.Errorf("the server at %s is not known by the certificate authority in the kubeconfig: %w; is the kubeconfig of another cluster, or older than its certificates?", c.Config.Host, shown.Err)
 	case errors.As(err, &dial) && strings.HasPrefix(dial.Err.Error(), "getting credentials"):
-		what, _, _ := strings.Cut(dial.Err.Error(), "\n") // what follows is for whoever makes plugins
+		what, _, _ := strings.Cut(dial.Err.Error(), "\n") // the rest is for authors of plugins
 		return fmt.Errorf("%s was not asked: the kubeconfig logs in by a plugin, and that failed: %s; install it, or log in first, and try again", c.Config.Host, strings.TrimPrefix(what, "getting credentials: "))
 	case errors.As(err, &dial):
 		return fmt.Errorf("%s does not answer: %w; is it running, and is this the right kubeconfig?", c.Config.Host, dial.Err)
@@ -230,9 +231,9 @@ func (c *Cluster) Explain(err error) error {
 	return err
 }
 
-// Answer of one of the hub's own endpoints. An error has the words of the hub, which Raw alone
+// ReadAnswer returns the answer of one of the hub's own endpoints. An error has the words of the hub, which Raw alone
 // leaves out.
-func Answer(result rest.Result) ([]byte, error) {
+func ReadAnswer(result rest.Result) ([]byte, error) {
 	if err := result.Error(); err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ type keyed struct {
 	Key atoll.ItemKey `json:"key"`
 }
 
-// ItemKeys lists what a Revision holds, sorted. Of Secrets it decodes the names
-// only; where who asks may not read even those, they are left out, and hidden says why.
+// ItemKeys returns the items of a Revision, sorted. It decodes only the names of Secrets. When the
+// user may not read even those, they are left out, and hidden names the reason.
 func ItemKeys(ctx context.Context, c *Cluster, revision string) (keys []atoll.ItemKey, hidden, err error) {
 	r, err := Get[enginev1.Revision](ctx, c, Revisions, "", revision)
 	if err != nil {
@@ -31,7 +31,7 @@ func ItemKeys(ctx context.Context, c *Cluster, revision string) (keys []atoll.It
 	var content struct {
 		Items []keyed `json:"items"`
 	}
-	if err := unpack(r.Spec.Content, &content); err != nil {
+	if err := decodeContent(r.Spec.Content, &content); err != nil {
 		return nil, nil, fmt.Errorf("revision %s: %w", revision, err)
 	}
 	items := content.Items
@@ -45,7 +45,7 @@ func ItemKeys(ctx context.Context, c *Cluster, revision string) (keys []atoll.It
 			return nil, nil, fmt.Errorf("part %s of revision %s: %w", p.Name, revision, err)
 		}
 		var more []keyed
-		if err := unpack(data, &more); err != nil {
+		if err := decodeContent(data, &more); err != nil {
 			return nil, nil, fmt.Errorf("part %s of revision %s: %w", p.Name, revision, err)
 		}
 		items = append(items, more...)
@@ -73,7 +73,7 @@ func readPart(ctx context.Context, c *Cluster, p enginev1.PartRef) ([]byte, erro
 	return part.Data, nil
 }
 
-func unpack(data []byte, v any) error {
+func decodeContent(data []byte, v any) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return err

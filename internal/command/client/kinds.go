@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds that a cluster serves. They are asked for when they are needed first, and again
-// where something is not among them: it may have come meanwhile. Kinds may be shared between
-// goroutines.
+// Kinds that a cluster serves. They are read at first use, and again where a kind is not among
+// them: it may be new. Kinds may be shared between goroutines.
 type Kinds struct {
 	c *Cluster
 
@@ -24,24 +23,24 @@ type Kinds struct {
 	known *kinds
 }
 
-// Kinds of the cluster.
-func (c *Cluster) Kinds() *Kinds { return &Kinds{c: c} }
+// ServedKinds returns the kinds of the cluster.
+func (c *Cluster) ServedKinds() *Kinds { return &Kinds{c: c} }
 
-// Mapping of a kind.
-func (k *Kinds) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	return found(ctx, k, func(known *kinds) (*meta.RESTMapping, error) {
+// MappingFor returns the mapping of a kind.
+func (k *Kinds) MappingFor(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	return findWithRefresh(ctx, k, func(known *kinds) (*meta.RESTMapping, error) {
 		return known.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	})
 }
 
-// Named is the mapping of a kind, plural or short name, as people give it: "kind.version.group",
+// MappingByName is the mapping of a kind, plural or short name, as people give it: "kind.version.group",
 // "kind.group", or the bare name, whatever its case.
-func (k *Kinds) Named(ctx context.Context, text string) (*meta.RESTMapping, error) {
-	return found(ctx, k, func(known *kinds) (*meta.RESTMapping, error) { return known.named(strings.ToLower(text)) })
+func (k *Kinds) MappingByName(ctx context.Context, text string) (*meta.RESTMapping, error) {
+	return findWithRefresh(ctx, k, func(known *kinds) (*meta.RESTMapping, error) { return known.mappingByName(strings.ToLower(text)) })
 }
 
-// found is what look finds, with what is served now where it finds nothing at first.
-func found(ctx context.Context, k *Kinds, look func(*kinds) (*meta.RESTMapping, error)) (*meta.RESTMapping, error) {
+// findWithRefresh is what look finds, with what is served now where it finds nothing at first.
+func findWithRefresh(ctx context.Context, k *Kinds, look func(*kinds) (*meta.RESTMapping, error)) (*meta.RESTMapping, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.known != nil {
@@ -49,7 +48,7 @@ func found(ctx context.Context, k *Kinds, look func(*kinds) (*meta.RESTMapping, 
 			return m, err
 		}
 	}
-	known, err := k.c.discover(ctx)
+	known, err := k.c.discoverKinds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +94,7 @@ func newKinds(all []served) *kinds {
 	}
 }
 
-func (k *kinds) named(text string) (*meta.RESTMapping, error) {
+func (k *kinds) mappingByName(text string) (*meta.RESTMapping, error) {
 	full, partial := schema.ParseResourceArg(text)
 	var resource schema.GroupVersionResource
 	err := error(&meta.NoResourceMatchError{PartialResource: schema.GroupVersionResource{Resource: text}})
@@ -103,7 +102,7 @@ func (k *kinds) named(text string) (*meta.RESTMapping, error) {
 		resource, err = k.mapper.ResourceFor(*full)
 	}
 	if err != nil {
-		if resource, err = k.mapper.ResourceFor(k.long(partial).WithVersion("")); err != nil {
+		if resource, err = k.mapper.ResourceFor(k.longName(partial).WithVersion("")); err != nil {
 			return nil, err
 		}
 	}
@@ -114,9 +113,9 @@ func (k *kinds) named(text string) (*meta.RESTMapping, error) {
 	return k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }
 
-// long form of a short name; what is none, or is the name of a resource too, stays as it is.
+// longName returns the long form of a short name; what is none, or is the name of a resource too, stays as it is.
 // A group need only be begun, as for other names.
-func (k *kinds) long(short schema.GroupResource) schema.GroupResource {
+func (k *kinds) longName(short schema.GroupResource) schema.GroupResource {
 	var long *schema.GroupResource
 	for _, s := range k.served {
 		if !strings.HasPrefix(s.Group, short.Group) {
@@ -141,13 +140,13 @@ func (k *kinds) long(short schema.GroupResource) schema.GroupResource {
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
-// discover what the cluster serves now. A group whose own server does not answer has no kinds.
-func (c *Cluster) discover(ctx context.Context) (*kinds, error) {
+// discoverKinds discovers what the cluster serves now. A group whose own server does not answer has no kinds.
+func (c *Cluster) discoverKinds(ctx context.Context) (*kinds, error) {
 	var all []served
 	for _, path := range []string{"/api", "/apis"} {
-		raw, err := Answer(c.REST.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(ctx))
+		raw, err := ReadAnswer(c.REST.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(ctx))
 		if err != nil {
-			return nil, c.Explain(err)
+			return nil, c.ExplainError(err)
 		}
 		var list apidiscovery.APIGroupDiscoveryList
 		if err := json.Unmarshal(raw, &list); err != nil {
@@ -166,7 +165,7 @@ func (c *Cluster) discover(ctx context.Context) (*kinds, error) {
 	return newKinds(all), nil
 }
 
-// inOne answer there are all.
+// inOne returns in answer there are all.
 func inOne(list apidiscovery.APIGroupDiscoveryList) (all []served) {
 	for _, g := range list.Items {
 		for _, v := range g.Versions {
@@ -185,7 +184,7 @@ func inOne(list apidiscovery.APIGroupDiscoveryList) (all []served) {
 	return all
 }
 
-// oneByOne asks for each version of each group, the preferred one of a group first.
+// oneByOne requests each version of each group, the preferred one of a group first.
 func (c *Cluster) oneByOne(ctx context.Context, path string, raw []byte) (all []served, err error) {
 	var list struct {
 		Versions []string          `json:"versions"` // of the group that has no name
@@ -210,7 +209,7 @@ func (c *Cluster) oneByOne(ctx context.Context, path string, raw []byte) (all []
 		}
 	}
 	for _, gv := range versions {
-		s, err := c.version(ctx, path, gv)
+		s, err := c.servedVersion(ctx, path, gv)
 		if err != nil {
 			continue
 		}
@@ -219,8 +218,8 @@ func (c *Cluster) oneByOne(ctx context.Context, path string, raw []byte) (all []
 	return all, ctx.Err()
 }
 
-func (c *Cluster) version(ctx context.Context, path string, gv schema.GroupVersion) (served, error) {
-	raw, err := Answer(c.REST.Get().AbsPath(path, gv.Group, gv.Version).Do(ctx))
+func (c *Cluster) servedVersion(ctx context.Context, path string, gv schema.GroupVersion) (served, error) {
+	raw, err := ReadAnswer(c.REST.Get().AbsPath(path, gv.Group, gv.Version).Do(ctx))
 	if err != nil {
 		return served{}, err
 	}

@@ -43,8 +43,8 @@ var some = []resource{
 // silent is a group whose own server does not answer.
 const silent = "silent.example"
 
-// versions of the resources, in their order.
-func versions(all []resource) (out []schema.GroupVersion) {
+// groupVersions of the resources, in their order.
+func groupVersions(all []resource) (out []schema.GroupVersion) {
 	for _, r := range all {
 		if gv := (schema.GroupVersion{Group: r.group, Version: r.version}); len(out) == 0 || out[len(out)-1] != gv {
 			out = append(out, gv)
@@ -55,7 +55,7 @@ func versions(all []resource) (out []schema.GroupVersion) {
 
 func inOneAnswer(all []resource, legacy bool) apidiscovery.APIGroupDiscoveryList {
 	out := apidiscovery.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}}
-	for _, gv := range versions(all) {
+	for _, gv := range groupVersions(all) {
 		if (gv.Group == "") != legacy {
 			continue
 		}
@@ -84,9 +84,9 @@ func inOneAnswer(all []resource, legacy bool) apidiscovery.APIGroupDiscoveryList
 	return out
 }
 
-// groups as old API servers list them, where the preferred version need not be the first.
-func groups(all []resource) (out metav1.APIGroupList) {
-	for _, gv := range versions(all) {
+// groupList as old API servers list them, where the preferred version need not be the first.
+func groupList(all []resource) (out metav1.APIGroupList) {
+	for _, gv := range groupVersions(all) {
 		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
 		if n := len(out.Groups); gv.Group != "" && n > 0 && out.Groups[n-1].Name == gv.Group {
 			out.Groups[n-1].Versions = append([]metav1.GroupVersionForDiscovery{v}, out.Groups[n-1].Versions...)
@@ -128,7 +128,7 @@ func serve(t *testing.T, old bool, all *atomic.Pointer[[]resource]) (c *Cluster,
 		case r.URL.Path == "/api":
 			answer = metav1.APIVersions{Versions: []string{"v1"}}
 		case r.URL.Path == "/apis":
-			answer = groups(all)
+			answer = groupList(all)
 		default:
 			answer = resourceList(all, r.URL.Path)
 		}
@@ -147,7 +147,7 @@ func connectTo(t *testing.T, url string) *Cluster {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&Flags{Kubeconfig: file}).Connect()
+	c, err := (&Flags{Kubeconfig: file}).ConnectCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,13 +160,13 @@ func TestKindsAreFoundAsKubectlFindsThem(t *testing.T) {
 		var all atomic.Pointer[[]resource]
 		all.Store(&some)
 		c, asked := serve(t, old, &all)
-		kinds := c.Kinds()
+		kinds := c.ServedKinds()
 		want := int32(2)
 		if old {
-			want += int32(len(versions(some)))
+			want += int32(len(groupVersions(some)))
 		}
 		for range 2 {
-			if _, err := kinds.Named(t.Context(), "deploy"); err != nil || asked.Load() != want {
+			if _, err := kinds.MappingByName(t.Context(), "deploy"); err != nil || asked.Load() != want {
 				t.Errorf("old=%t: it asks %d times, wanted %d: %v", old, asked.Load(), want, err)
 			}
 		}
@@ -180,7 +180,7 @@ func TestKindsAreFoundAsKubectlFindsThem(t *testing.T) {
 			"none": "", "svc.apps": "", "deployments/status": "",
 		} {
 			got := ""
-			m, err := kinds.Named(t.Context(), text)
+			m, err := kinds.MappingByName(t.Context(), text)
 			if err == nil {
 				got = m.Resource.GroupVersion().String() + " " + m.Resource.Resource
 			} else if !meta.IsNoMatchError(err) {
@@ -190,7 +190,7 @@ func TestKindsAreFoundAsKubectlFindsThem(t *testing.T) {
 				t.Errorf("old=%t: %q is %q, wanted %q", old, text, got, want)
 			}
 		}
-		m, err := kinds.Mapping(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+		m, err := kinds.MappingFor(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 		if err != nil || m.Scope.Name() != meta.RESTScopeNameRoot {
 			t.Errorf("old=%t: namespaces are %+v, %v", old, m, err)
 		}
@@ -203,13 +203,13 @@ func TestKindsThatComeAreFound(t *testing.T) {
 	few := some[:4]
 	all.Store(&few)
 	c, _ := serve(t, false, &all)
-	kinds := c.Kinds()
+	kinds := c.ServedKinds()
 	hpa := schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
-	if _, err := kinds.Mapping(t.Context(), hpa); !meta.IsNoMatchError(err) {
+	if _, err := kinds.MappingFor(t.Context(), hpa); !meta.IsNoMatchError(err) {
 		t.Fatalf("what is not served is found: %v", err)
 	}
 	all.Store(&some)
-	if m, err := kinds.Mapping(t.Context(), hpa); err != nil || m.Scope.Name() != meta.RESTScopeNameNamespace {
+	if m, err := kinds.MappingFor(t.Context(), hpa); err != nil || m.Scope.Name() != meta.RESTScopeNameNamespace {
 		t.Errorf("it has come, and is %+v, %v", m, err)
 	}
 }
@@ -219,12 +219,12 @@ func TestAServerThatIsAwayIsSaidToBe(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	c := connectTo(t, server.URL)
 	server.Close()
-	if _, err := c.Mapping(t.Context(), "deployments"); err == nil || !strings.Contains(err.Error(), "does not answer") {
+	if _, err := c.MappingFor(t.Context(), "deployments"); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-// TestWhoStopsAskingHasNoKinds: what was told until then is not all.
+// TestWhoStopsAskingHasNoKinds: the kinds read until then are not all.
 func TestWhoStopsAskingHasNoKinds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -235,11 +235,11 @@ func TestWhoStopsAskingHasNoKinds(t *testing.T) {
 			fmt.Fprint(w, `{"groups": [{"name": "apps", "versions": [{"version": "v1"}]}]}`)
 		default:
 			stop()
-			<-r.Context().Done() // who asked has gone
+			<-r.Context().Done() // the client has gone
 		}
 	}))
 	defer server.Close()
-	if _, err := connectTo(t, server.URL).Kinds().Named(ctx, "pods"); !errors.Is(err, context.Canceled) {
+	if _, err := connectTo(t, server.URL).ServedKinds().MappingByName(ctx, "pods"); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
 }

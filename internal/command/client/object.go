@@ -24,7 +24,7 @@ func (c *Cluster) ParseObject(ctx context.Context, argument string) (Object, err
 	if !ok || kind == "" || name == "" || strings.Contains(name, "/") {
 		return Object{}, fmt.Errorf("%q is not of the form KIND/NAME, such as deployment/web", argument)
 	}
-	mapping, err := c.Mapping(ctx, kind)
+	mapping, err := c.MappingFor(ctx, kind)
 	if err != nil {
 		return Object{}, err
 	}
@@ -35,14 +35,14 @@ func (c *Cluster) ParseObject(ctx context.Context, argument string) (Object, err
 	return o, nil
 }
 
-// Mapping of a kind, plural or short name, with ".group" where one name stands for several.
-func (c *Cluster) Mapping(ctx context.Context, kind string) (*meta.RESTMapping, error) {
-	mapping, err := c.Kinds().Named(ctx, kind)
+// MappingFor returns the mapping of a kind, plural or short name, with ".group" where one name stands for several.
+func (c *Cluster) MappingFor(ctx context.Context, kind string) (*meta.RESTMapping, error) {
+	mapping, err := c.ServedKinds().MappingByName(ctx, kind)
 	if meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)
 	}
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, c.ExplainError(err)
 	}
 	return mapping, nil
 }

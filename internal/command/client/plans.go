@@ -22,8 +22,8 @@ type Plan struct {
 	Lines []string
 }
 
-// Answer writes a decision about a plan as an annotation of its Bundle.
-func (c *Cluster) Answer(ctx context.Context, o Object, uid types.UID, annotation, plan string) error {
+// AnswerPlan writes a decision about a plan as an annotation of its Bundle.
+func (c *Cluster) AnswerPlan(ctx context.Context, o Object, uid types.UID, annotation, plan string) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": uid, "annotations": map[string]string{annotation: plan}},
 	})
@@ -32,7 +32,7 @@ func (c *Cluster) Answer(ctx context.Context, o Object, uid types.UID, annotatio
 	}
 	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
 	if err != nil {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
 	return nil
 }
@@ -56,14 +56,14 @@ func (c *Cluster) Remove(ctx context.Context, cluster *v1alpha1.Cluster, removal
 	}
 	_, err = c.Dynamic.Resource(Clusters).Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli", FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
 	return nil
 }
 
-// Plans that rows of one Bundle wait for, by hash, but for those that its annotations
+// PendingPlans returns the plans that rows of one Bundle wait for, by hash, but for those that its annotations
 // have decided already.
-func Plans(annotations map[string]string, rows []Row) map[string]Plan {
+func PendingPlans(annotations map[string]string, rows []Row) map[string]Plan {
 	waiting := map[string]Plan{}
 	for _, r := range rows {
 		reason := atoll.ParseRowReason(r.Spec.Reason)
@@ -71,8 +71,8 @@ func Plans(annotations map[string]string, rows []Row) map[string]Plan {
 			continue
 		}
 		p := waiting[reason.Plan]
-		p.Recalled = p.Recalled || reason.Word == atoll.RowRemovedBefore
-		p.Lines = append(p.Lines, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", r.Cluster, reason.Word, reason.Text), ": "))
+		p.Recalled = p.Recalled || reason.Reason == atoll.ReasonRemovedBeforeRestore
+		p.Lines = append(p.Lines, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", r.Cluster, reason.Reason, reason.Text), ": "))
 		waiting[reason.Plan] = p
 	}
 	return waiting

@@ -11,7 +11,7 @@ func TestPlansAreThoseThatStillWait(t *testing.T) {
 	row := func(cluster, reason string) client.Row {
 		return client.Row{Cluster: cluster, Spec: atoll.RowSpec{Reason: reason}}
 	}
-	got := client.Plans(map[string]string{atoll.AnnotationConfirm: "old", atoll.AnnotationKeep: "kept"}, []client.Row{
+	got := client.PendingPlans(map[string]string{atoll.AnnotationConfirm: "old", atoll.AnnotationKeep: "kept"}, []client.Row{
 		row("a", "RemovalHeld plan=new: PlacementEdited"),
 		row("b", "RemovalHeld plan=new: PlacementEdited"),
 		row("c", "RemovalHeld plan=old"),

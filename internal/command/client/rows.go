@@ -9,6 +9,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
 // Row is one Bundle in one cluster, taken out of its TargetSlice.
@@ -23,16 +24,16 @@ type Row struct {
 	Ref enginev1.BundleRef `json:"-"`
 }
 
-// Rows decodes the TargetSlices that a label selector selects, all if it is empty, and
+// ListRows decodes the TargetSlices that a label selector selects, all if it is empty, and
 // gives the rows to keep, sorted by Bundle and cluster. A line that this version cannot read is an error that names its slice.
-func Rows(ctx context.Context, c *Cluster, selector string, keep func(Row) bool) ([]Row, error) {
+func ListRows(ctx context.Context, c *Cluster, selector string, keep func(Row) bool) ([]Row, error) {
 	all, err := List[enginev1.TargetSlice](ctx, c, TargetSlices, "", metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}
 	rows := []Row{}
 	for _, s := range all {
-		decoded, err := atoll.RowsOf(&s)
+		decoded, err := rowcodec.DecodeSlice(&s)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// Run a command with arguments until it ends, or ctx does. Its kubeconfig leads to the
+// Run runs a command with arguments until it ends, or ctx does. Its kubeconfig leads to the
 // handler, with the namespace "shop".
 func Run(ctx context.Context, t *testing.T, h http.Handler, command func(*client.Flags) *cobra.Command, said Said, args ...string) error {
 	t.Helper()
@@ -43,15 +43,23 @@ func Run(ctx context.Context, t *testing.T, h http.Handler, command func(*client
 	return cmd.ExecuteContext(ctx)
 }
 
+// RunForOutput is Run until the test ends. It returns what the command prints, without its notes.
+func RunForOutput(t *testing.T, h http.Handler, command func(*client.Flags) *cobra.Command, args ...string) (out string, err error) {
+	t.Helper()
+	text := NewText()
+	err = Run(t.Context(), t, h, command, Said{Out: text, Notes: NewText()}, args...)
+	return text.String(), err
+}
+
 // Said is what a command prints.
 type Said struct{ Out, Notes *Text }
 
-// Discovery answers what asks which kinds there are; false: it asks something else. It
+// ServeDiscovery answers what asks which kinds there are; false: it asks something else. It
 // answers group by group, as old API servers do.
-func Discovery(w http.ResponseWriter, r *http.Request, lists ...metav1.APIResourceList) bool {
+func ServeDiscovery(w http.ResponseWriter, r *http.Request, lists ...metav1.APIResourceList) bool {
 	answer := func(v any) bool {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(v) // who asked is gone
+		_ = json.NewEncoder(w).Encode(v) // the client has gone
 		return true
 	}
 	of := metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}
@@ -83,7 +91,7 @@ func Discovery(w http.ResponseWriter, r *http.Request, lists ...metav1.APIResour
 // ErrFull: a Text takes no more.
 var ErrFull = errors.New("no room is left")
 
-// Text that is written and read meanwhile.
+// Text that is written and read concurrently.
 type Text struct {
 	mu      sync.Mutex
 	all     strings.Builder
@@ -100,7 +108,7 @@ func NewText(room ...int) *Text {
 	return t
 }
 
-// Write the data at the end.
+// Write writes the data at the end.
 func (x *Text) Write(data []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package confirm is the command `atoll confirm`, which releases a removal that is
-// over its budget.
+// Package confirm is the command `atoll confirm`, which releases a removal that is over its
+// budget.
 //
-// Contract: it releases exactly the plan that it is given, and only one that the
-// Bundle asks about; a plan that changed meanwhile has another hash and stays held.
+// Contract: it releases exactly the given plan, and only one that the Bundle reports; a plan with
+// other content has another hash and stays held.
 package confirm
 
 import (
@@ -36,7 +36,7 @@ be removed changes, so does the hash.`,
   atoll confirm cluster/tokyo-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ be removed changes, so does the hash.`,
 			if o.Resource != client.Bundles && o.Resource != client.ClusterBundles {
 				return fmt.Errorf("removals are confirmed per Bundle, or of a Cluster, and %s is none: `atoll explain %s` names its Bundle", args[0], args[0])
 			}
-			return confirm(cmd, c, o, plan)
+			return confirmPlan(cmd, c, o, plan)
 		},
 	}
 	flags.AddNamespace(cmd.Flags())
@@ -58,17 +58,17 @@ be removed changes, so does the hash.`,
 	return cmd
 }
 
-func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) error {
+func confirmPlan(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) error {
 	ctx := cmd.Context()
 	bundle, err := client.Get[v1alpha1.Bundle](ctx, c, o.Resource, o.Namespace, o.Name)
 	if err != nil {
 		return err
 	}
-	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
+	rows, err := client.ListRows(ctx, c, "", func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
 	if err != nil {
 		return err
 	}
-	waiting := client.Plans(bundle.Annotations, rows)
+	waiting := client.PendingPlans(bundle.Annotations, rows)
 	switch {
 	case len(waiting) == 0:
 		return fmt.Errorf("%s/%s holds no removal: nothing to confirm", o.Resource.Resource, o.Name)
@@ -78,7 +78,7 @@ func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string
 	case waiting[plan].Lines == nil:
 		return fmt.Errorf("%s/%s does not wait for plan %s; look at what waits now, and release that if it is meant:\n%s", o.Resource.Resource, o.Name, plan, list(waiting))
 	}
-	if err := c.Answer(ctx, o, bundle.UID, atoll.AnnotationConfirm, plan); err != nil {
+	if err := c.AnswerPlan(ctx, o, bundle.UID, atoll.AnnotationConfirm, plan); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "plan %s is released; follow it with: atoll get rows %s -n %s\n", plan, o.Name, o.Namespace)
@@ -86,7 +86,7 @@ func confirm(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string
 }
 
 // confirmCluster releases what goes with a cluster that is to be cleaned. The hub refuses a plan
-// that is not that of what is there now, and says which one that is.
+// that is not that of what is there now, and returns which one that is.
 func confirmCluster(cmd *cobra.Command, c *client.Cluster, name, plan string) error {
 	ctx := cmd.Context()
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", name)
@@ -117,7 +117,7 @@ func confirmCluster(cmd *cobra.Command, c *client.Cluster, name, plan string) er
 // showCluster lists what goes with a cluster by this plan.
 func showCluster(cmd *cobra.Command, c *client.Cluster, cluster *v1alpha1.Cluster, plan string) error {
 	ctx, uid := cmd.Context(), string(cluster.UID)
-	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool { return r.Spec.UID == uid && atoll.Cleanable(r.Ref, r.Spec) })
+	rows, err := client.ListRows(ctx, c, "", func(r client.Row) bool { return r.Spec.UID == uid && atoll.IsCleanable(r.Ref, r.Spec) })
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func showCluster(cmd *cobra.Command, c *client.Cluster, cluster *v1alpha1.Cluste
 		}
 		bundle := strings.TrimPrefix(r.Namespace+"/"+r.Bundle, "/")
 		for _, k := range keys {
-			if r.Spec.Has(k) {
+			if r.Spec.IncludesItem(k) {
 				lines = append(lines, fmt.Sprintf("%s: %s", bundle, k))
 			}
 		}

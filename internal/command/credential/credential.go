@@ -1,12 +1,11 @@
 // Package credential is the command `atoll credential`, by which programs that find clusters as
 // ClusterProfiles log in to them: the exec plugin of KEP-5339's access provider "atoll".
 //
-// Contract: it prints one ExecCredential and nothing else. It gives the hub's credentials to
-// nobody but the hub: a server at another address, or verified by another CA than the hub's, is
-// refused before anything is read, so that a ClusterProfile that somebody else wrote steals
-// nothing. With
-// --service-account it gives a token of that ServiceAccount of the hub, which ends by itself;
-// otherwise what its kubeconfig logs in with. Nothing is written or cached.
+// Contract: it prints one ExecCredential and nothing else. It gives the hub's credentials to the
+// hub alone. A server at another address, or verified by another CA than the hub's, is refused
+// before anything is read, so that a forged ClusterProfile steals nothing. With --service-account
+// it prints a token of that ServiceAccount of the hub, which expires; otherwise the login of its
+// kubeconfig. Nothing is written or cached.
 package credential
 
 import (
@@ -58,7 +57,7 @@ ServiceAccount of the hub, for which the kubeconfig's user needs the verb create
 serviceaccounts/token. It gives it to the hub alone: a profile is refused whose server is at
 neither the kubeconfig's address nor one of --server, or that another CA than the hub's verifies.
 
-Who it is needs clusters/proxy on the hub and its rights in the member, where it is called
+The user needs clusters/proxy on the hub and its rights in the member, where it is called
 "atoll:serviceaccount:NAMESPACE:NAME".`,
 		Example: `  atoll credential --kubeconfig /etc/hub/kubeconfig --service-account kueue-system/kueue`,
 		Args:    cobra.NoArgs,
@@ -75,7 +74,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("this is an exec plugin, which a program runs for itself with provideClusterInfo: true: %w", err)
 	}
-	hub, err := o.flags.Connect()
+	hub, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
@@ -83,10 +82,10 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
-	if err := o.same(asked, config); err != nil {
+	if err := o.checkSameHub(asked, config); err != nil {
 		return err
 	}
-	status, err := o.status(cmd.Context(), hub, config)
+	status, err := o.credentialStatus(cmd.Context(), hub, config)
 	if err != nil {
 		return err
 	}
@@ -96,11 +95,11 @@ func (o *options) run(cmd *cobra.Command) error {
 	})
 }
 
-// same tells whether whoever answers at the server that is asked for has to be the hub: it is at
-// the hub's address, since the kubeconfig may hold the CA of others besides, and no CA but the
-// hub's, of which there are two while one is replaced, verifies it.
-func (o *options) same(asked, hub *rest.Config) error {
-	its, hubs := certificates(asked.CAData), certificates(hub.CAData)
+// checkSameHub returns an error unless the requested server must be the hub. It is at the hub's
+// address, because the kubeconfig may hold other CAs besides. Only the hub's CA verifies it, of
+// which there are two during a rotation.
+func (o *options) checkSameHub(asked, hub *rest.Config) error {
+	its, hubs := parseCertificates(asked.CAData), parseCertificates(hub.CAData)
 	foreign := func(der string) bool { return !slices.Contains(hubs, der) }
 	switch {
 	case asked.Insecure || len(its) == 0:
@@ -110,15 +109,15 @@ func (o *options) same(asked, hub *rest.Config) error {
 	case slices.ContainsFunc(its, foreign):
 		return fmt.Errorf("%s: its ClusterProfile names another CA than the hub's kubeconfig: the hub's credentials are not for it", asked.Host)
 	}
-	known := slices.DeleteFunc(append([]string{address(hub.Host)}, o.servers...), func(at string) bool { return at == "" })
-	if at := address(asked.Host); !slices.Contains(known, at) {
+	known := slices.DeleteFunc(append([]string{serverAddress(hub.Host)}, o.servers...), func(at string) bool { return at == "" })
+	if at := serverAddress(asked.Host); !slices.Contains(known, at) {
 		return fmt.Errorf("%s: the hub is at %s: its credentials are not for another server; if that is the hub too, say so by --server %s", asked.Host, strings.Join(known, ", "), at)
 	}
 	return nil
 }
 
-// address of a server, with its port; "" of what is none.
-func address(server string) string {
+// serverAddress returns the address of a server, with its port; "" of what is none.
+func serverAddress(server string) string {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || u.Scheme != "https":
@@ -129,18 +128,18 @@ func address(server string) string {
 	return u.Host
 }
 
-// certificates in a PEM, as DER.
-func certificates(bundle []byte) (out []string) {
+// parseCertificates returns the certificates in a PEM, as DER.
+func parseCertificates(bundle []byte) (out []string) {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		out = append(out, string(block.Bytes))
 	}
 	return out
 }
 
-// status holds the credentials.
-func (o *options) status(ctx context.Context, hub *client.Cluster, config *rest.Config) (*clientauthentication.ExecCredentialStatus, error) {
+// credentialStatus holds the credentials.
+func (o *options) credentialStatus(ctx context.Context, hub *client.Cluster, config *rest.Config) (*clientauthentication.ExecCredentialStatus, error) {
 	if o.account != "" {
-		return o.token(ctx, hub)
+		return o.requestToken(ctx, hub)
 	}
 	token := config.BearerToken
 	if config.BearerTokenFile != "" {
@@ -158,13 +157,13 @@ func (o *options) status(ctx context.Context, hub *client.Cluster, config *rest.
 	}, nil
 }
 
-// token of a ServiceAccount of the hub.
-func (o *options) token(ctx context.Context, hub *client.Cluster) (*clientauthentication.ExecCredentialStatus, error) {
+// requestToken requests a token of a ServiceAccount of the hub.
+func (o *options) requestToken(ctx context.Context, hub *client.Cluster) (*clientauthentication.ExecCredentialStatus, error) {
 	namespace, name, ok := strings.Cut(o.account, "/")
 	if !ok || namespace == "" || name == "" {
 		return nil, fmt.Errorf("--service-account %s: it must be NAMESPACE/NAME", o.account)
 	}
-	r, err := hub.Token(ctx, namespace, name, o.lifetime)
+	r, err := hub.CreateToken(ctx, namespace, name, o.lifetime)
 	if err != nil {
 		return nil, err
 	}

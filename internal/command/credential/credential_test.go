@@ -20,8 +20,8 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// hub answers as the hub's API would to who asks for a token.
-func hub(t *testing.T) *httptest.Server {
+// startHub answers token requests as the hub's API would.
+func startHub(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -35,9 +35,9 @@ func hub(t *testing.T) *httptest.Server {
 	return s
 }
 
-// What is given out, and to whom.
+// The printed credentials, and their receivers.
 func TestTheHubsCredentialsAreForTheHubAlone(t *testing.T) {
-	s := hub(t)
+	s := startHub(t)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	kubeconfig := func(user clientcmdapi.AuthInfo) string {
 		file := filepath.Join(t.TempDir(), "config")
@@ -71,7 +71,7 @@ func TestTheHubsCredentialsAreForTheHubAlone(t *testing.T) {
 		{"no ServiceAccount", token, ca, []string{"--service-account", "kueue"}, "error: --service-account kueue: it must be NAMESPACE/NAME"},
 		{"another server", token, ca + string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("another")})), nil, "error: " + s.URL + hubs + ": its ClusterProfile names another CA than the hub's kubeconfig"},
 		{"a server that one of the hub's CAs signed", token, ca, nil, "error: https://hub/clusters/tokyo/proxy: the hub is at " + strings.TrimPrefix(s.URL, "https://")},
-		{"a server that nobody verifies", token, "", nil, "error: " + s.URL + hubs + ": its ClusterProfile names no CA"},
+		{"an unverified server", token, "", nil, "error: " + s.URL + hubs + ": its ClusterProfile names no CA"},
 		{"nothing to log in with", clientcmdapi.AuthInfo{Username: "a", Password: "b"}, ca, nil, "error: the kubeconfig logs in with neither"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,8 +2,8 @@
 // one cluster or in one pod of each.
 //
 // Contract: it says which pod it took where it had a choice. The exit code of one command is
-// the error's; with --all, what each one printed goes out by whole lines behind the cluster's
-// name, and a summary tells how each ended, and it is an error where one did not end well.
+// the error's. With --all, the output of each goes out by whole lines behind the cluster's
+// name. A summary has the result of each, and a failed one is an error.
 // The terminal is as it was when the command ends.
 package exec
 
@@ -42,21 +42,21 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 		Short: "Run a command in a container of a workload, in one cluster or in each",
 		Long: `Run a command in a container of a workload, in one cluster or in each.
 
-It runs in a pod that is ready, and says in which. With --all it runs in one pod of
-every cluster at once: each line of what it prints begins with [cluster/pod
-container], and in the end it is told how it ended in each.`,
+It runs in a pod that is ready, and prints its name. With --all it runs in one pod of
+every cluster at once: each line of its output begins with [cluster/pod
+container], and a summary at the end has the result of each.`,
 		Example: `  atoll exec -it deploy/web --cluster tokyo-1 -- sh
   atoll exec web-5d9f.tokyo-1 -- cat /etc/hostname
   atoll exec deploy/web --all -- df -h /data
   atoll exec -l app=web --all --clusters env=prod -- date`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if _, _, err := split(cmd.ArgsLenAtDash(), args); err != nil {
+			if _, _, err := splitArguments(cmd.ArgsLenAtDash(), args); err != nil {
 				return err
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			argument, command, err := split(cmd.ArgsLenAtDash(), args)
+			argument, command, err := splitArguments(cmd.ArgsLenAtDash(), args)
 			if err != nil {
 				return err
 			}
@@ -81,8 +81,8 @@ container], and in the end it is told how it ended in each.`,
 	return cmd
 }
 
-// split the arguments at --: what to run it in, and the command.
-func split(dash int, args []string) (argument string, command []string, err error) {
+// splitArguments splits the arguments at --: what to run it in, and the command.
+func splitArguments(dash int, args []string) (argument string, command []string, err error) {
 	if dash < 0 {
 		return "", nil, errors.New("write the command behind --, as in: atoll exec deploy/web -- date")
 	}
@@ -107,78 +107,92 @@ type asked struct {
 }
 
 func (o *options) run(ctx context.Context, a asked) error {
-	if o.tty && !o.stdin {
-		return errors.New("a terminal needs the standard input: give -it")
+	if err := o.checkTerminal(a.in); err != nil {
+		return err
 	}
-	if o.tty && !output.Terminal(a.in) {
-		return errors.New("the standard input is no terminal: leave out -t")
-	}
-	c, err := o.flags.Connect()
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	clusters := []string{o.cluster}
-	if o.cluster == "" {
-		if clusters, err = o.choice.Names(ctx, c); err != nil {
-			return err
-		}
-	}
-	q, err := pods.Find(ctx, c, a.argument, o.selector, clusters)
+	q, found, err := o.findPods(ctx, c, a.argument)
 	if err != nil {
 		return err
 	}
-	found, _, err := q.List(ctx, c)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 {
-		return q.None()
-	}
-	endless, err := c.Endless()
+	endless, err := c.WithoutTimeout()
 	if err != nil {
 		return err
 	}
 	if o.all {
 		return o.inAll(ctx, endless, a, found)
 	}
-	pod, err := choose(found, q.Of)
+	pod, err := choosePod(found, q.Subject)
 	if err != nil {
 		return err
 	}
-	container, err := pods.Container(pod, o.container)
+	container, err := pods.ChooseContainer(pod, o.container)
 	if err != nil {
 		return err
 	}
 	if !o.quiet && len(found) > 1 {
-		fmt.Fprintf(a.errs, "in pod %s of cluster %s, of %d; another cluster is chosen with --cluster\n", pods.Short(pod), pods.Cluster(pod), len(found))
+		fmt.Fprintf(a.errs, "in pod %s of cluster %s, of %d; another cluster is chosen with --cluster\n", pods.NameInCluster(pod), pods.ClusterOf(pod), len(found))
 	}
 	return o.inOne(ctx, endless, a, pod, container)
 }
 
-// choose the first pod that is ready, of pods sorted by cluster and name. A pod that is alone
+// checkTerminal refuses a terminal without an input that is one.
+func (o *options) checkTerminal(in io.Reader) error {
+	switch {
+	case !o.tty:
+		return nil
+	case !o.stdin:
+		return errors.New("a terminal needs the standard input: give -it")
+	case !output.IsTerminal(in):
+		return errors.New("the standard input is no terminal: leave out -t")
+	}
+	return nil
+}
+
+// findPods lists the pods that the argument or the selector names, at least one.
+func (o *options) findPods(ctx context.Context, c *client.Cluster, argument string) (q pods.Query, found []corev1.Pod, err error) {
+	clusters := []string{o.cluster}
+	if o.cluster == "" {
+		if clusters, err = o.choice.ChosenNames(ctx, c); err != nil {
+			return q, nil, err
+		}
+	}
+	if q, err = pods.Find(ctx, c, argument, o.selector, clusters); err != nil {
+		return q, nil, err
+	}
+	if found, _, err = q.List(ctx, c); err == nil && len(found) == 0 {
+		err = q.NotFoundError()
+	}
+	return q, found, err
+}
+
+// choosePod returns the first pod that is ready, of pods sorted by cluster and name. A pod that is alone
 // need not be.
-func choose(found []corev1.Pod, of string) (*corev1.Pod, error) {
+func choosePod(found []corev1.Pod, of string) (*corev1.Pod, error) {
 	if len(found) == 1 {
 		return &found[0], nil
 	}
 	for i := range found {
-		if pods.Ready(&found[i]) {
+		if pods.IsReady(&found[i]) {
 			return &found[i], nil
 		}
 	}
 	return nil, fmt.Errorf("none of the %d pods of %s is ready; name one of them to run it there all the same, such as %s", len(found), of, found[0].Name)
 }
 
-// chooseEach gives the pod of each cluster, and the clusters that have none that is ready.
+// chooseEach returns the pod of each cluster, and the clusters that have none that is ready.
 func chooseEach(found []corev1.Pod) (chosen []*corev1.Pod, without []string) {
 	var seen []string
 	by := map[string]*corev1.Pod{}
 	for i := range found {
-		name := pods.Cluster(&found[i])
+		name := pods.ClusterOf(&found[i])
 		if _, ok := by[name]; !ok {
 			seen, by[name] = append(seen, name), nil
 		}
-		if by[name] == nil && pods.Ready(&found[i]) {
+		if by[name] == nil && pods.IsReady(&found[i]) {
 			by[name] = &found[i]
 		}
 	}

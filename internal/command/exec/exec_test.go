@@ -12,7 +12,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-func pod(name, cluster string, ready bool) corev1.Pod {
+func newPod(name, cluster string, ready bool) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "." + cluster, Labels: map[string]string{atoll.LabelCluster: cluster}}}
 	if ready {
 		p.Status.Phase = corev1.PodRunning
@@ -22,16 +22,16 @@ func pod(name, cluster string, ready bool) corev1.Pod {
 }
 
 func TestPodsAreChosen(t *testing.T) {
-	all := []corev1.Pod{pod("a", "oslo", false), pod("b", "oslo", true), pod("c", "oslo", true), pod("d", "rome", false), pod("e", "tokyo", true)}
-	if got, err := choose(all, "deployment/web"); err != nil || got.Name != "b.oslo" {
+	all := []corev1.Pod{newPod("a", "oslo", false), newPod("b", "oslo", true), newPod("c", "oslo", true), newPod("d", "rome", false), newPod("e", "tokyo", true)}
+	if got, err := choosePod(all, "deployment/web"); err != nil || got.Name != "b.oslo" {
 		t.Errorf("chosen is %v, %v", got, err)
 	}
-	if got, err := choose(all[:1], "pod/a.oslo"); err != nil || got.Name != "a.oslo" {
+	if got, err := choosePod(all[:1], "pod/a.oslo"); err != nil || got.Name != "a.oslo" {
 		t.Errorf("the only one is not chosen: %v, %v", got, err)
 	}
-	going := []corev1.Pod{pod("a", "oslo", true), pod("d", "rome", false)}
+	going := []corev1.Pod{newPod("a", "oslo", true), newPod("d", "rome", false)}
 	going[0].DeletionTimestamp = &metav1.Time{}
-	if got, err := choose(going, "deployment/web"); err == nil || !strings.Contains(err.Error(), "none of the 2 pods of deployment/web is ready") {
+	if got, err := choosePod(going, "deployment/web"); err == nil || !strings.Contains(err.Error(), "none of the 2 pods of deployment/web is ready") {
 		t.Errorf("chosen is %v, %v", got, err)
 	}
 	chosen, without := chooseEach(all)
@@ -56,7 +56,7 @@ func TestArgumentsAreSplit(t *testing.T) {
 		{1, []string{"web"}, "there is no command"},
 		{2, []string{"a", "b", "ls"}, "name one workload"},
 	} {
-		argument, command, err := split(c.dash, c.args)
+		argument, command, err := splitArguments(c.dash, c.args)
 		got := argument + ": " + strings.Join(command, " ")
 		if err != nil {
 			got = err.Error()
@@ -68,13 +68,13 @@ func TestArgumentsAreSplit(t *testing.T) {
 }
 
 func TestHowItEndedEverywhere(t *testing.T) {
-	a, b, c := pod("a", "oslo", true), pod("b", "rome", true), pod("c", "tokyo", true)
+	a, b, c := newPod("a", "oslo", true), newPod("b", "rome", true), newPod("c", "tokyo", true)
 	ends := []ended{
 		endOf(&a, nil), endOf(&b, utilexec.CodeExitError{Err: errors.New("exit"), Code: 3}), endOf(&c, errors.New("cluster tokyo cannot be reached")),
 		{cluster: "york", err: errors.New("no pod is ready")},
 	}
 	var out strings.Builder
-	err := summarise(&out, ends)
+	err := summariseEnds(&out, ends)
 	if err == nil || err.Error() != "in 3 of 4 clusters it did not end well" {
 		t.Errorf("the error is %v", err)
 	}
@@ -88,7 +88,7 @@ york      -     -      no pod is ready
 	if out.String() != want {
 		t.Errorf("it prints\n%s\nwanted\n%s", out.String(), want)
 	}
-	if err := summarise(&out, ends[:1]); err != nil {
+	if err := summariseEnds(&out, ends[:1]); err != nil {
 		t.Errorf("what ended well is an error: %v", err)
 	}
 }

@@ -17,10 +17,10 @@ type sizes struct {
 }
 
 func newSizes(ctx context.Context, of *os.File) *sizes {
-	return &sizes{ctx: ctx, of: of, changed: resized(ctx)}
+	return &sizes{ctx: ctx, of: of, changed: watchTerminalSize(ctx)}
 }
 
-// Next size; nil when there is none any more.
+// Next returns the next size; nil when there is none any more.
 func (s *sizes) Next() *remotecommand.TerminalSize {
 	for {
 		width, height, err := term.GetSize(int(s.of.Fd()))

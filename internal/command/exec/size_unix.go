@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// resized tells when the terminal has another size.
-func resized(ctx context.Context) <-chan os.Signal {
+// watchTerminalSize returns a channel that signals each change of the terminal's size.
+func watchTerminalSize(ctx context.Context) <-chan os.Signal {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
 	context.AfterFunc(ctx, func() { signal.Stop(changed) })

@@ -5,5 +5,5 @@ import (
 	"os"
 )
 
-// resized is never told there: the command keeps the size that it began with.
-func resized(context.Context) <-chan os.Signal { return nil }
+// watchTerminalSize sends nothing on Windows: the command keeps its first size.
+func watchTerminalSize(context.Context) <-chan os.Signal { return nil }

@@ -23,9 +23,9 @@ import (
 // atOnce is in how many clusters --all runs at a time.
 const atOnce = 20
 
-// executor of a command in a container: by WebSocket, and by SPDY where that is not known, as
+// newExecutor returns the executor of a command in a container: by WebSocket, and by SPDY where that is not known, as
 // kubectl does.
-func executor(c *client.Cluster, pod *corev1.Pod, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
+func newExecutor(c *client.Cluster, pod *corev1.Pod, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
 	request := c.REST.Post().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "exec").Param("container", o.Container)
 	for name, on := range map[string]bool{"stdin": o.Stdin, "stdout": o.Stdout, "stderr": o.Stderr, "tty": o.TTY} {
 		if on {
@@ -51,7 +51,7 @@ func executor(c *client.Cluster, pod *corev1.Pod, o *corev1.PodExecOptions) (rem
 
 // inOne pod the command runs with the streams of this one.
 func (o *options) inOne(ctx context.Context, c *client.Cluster, a asked, pod *corev1.Pod, container string) error {
-	e, err := executor(c, pod, &corev1.PodExecOptions{Container: container, Command: a.command, Stdin: o.stdin, Stdout: true, Stderr: !o.tty, TTY: o.tty})
+	e, err := newExecutor(c, pod, &corev1.PodExecOptions{Container: container, Command: a.command, Stdin: o.stdin, Stdout: true, Stderr: !o.tty, TTY: o.tty})
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (o *options) inOne(ctx context.Context, c *client.Cluster, a asked, pod *co
 		streams.TerminalSizeQueue = sizes
 	}
 	if err := e.StreamWithContext(ctx, streams); err != nil {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
 	return nil
 }
@@ -83,13 +83,13 @@ func (o *options) inOne(ctx context.Context, c *client.Cluster, a asked, pod *co
 type ended struct {
 	cluster, pod string
 	code         int
-	// err: it did not run, or nobody knows how it ended.
+	// err: it did not run, or its result is unknown.
 	err error
 }
 
-// endOf a command.
+// endOf returns the end of a command.
 func endOf(pod *corev1.Pod, err error) ended {
-	out := ended{cluster: pods.Cluster(pod), pod: pods.Short(pod)}
+	out := ended{cluster: pods.ClusterOf(pod), pod: pods.NameInCluster(pod)}
 	var exit utilexec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.Exited():
@@ -104,12 +104,12 @@ func endOf(pod *corev1.Pod, err error) ended {
 func (o *options) inAll(ctx context.Context, c *client.Cluster, a asked, found []corev1.Pod) error {
 	chosen, without := chooseEach(found)
 	ends := make([]ended, len(chosen), len(chosen)+len(without))
-	to := lines{out: output.NewLines(a.out), errs: output.NewLines(a.errs), palette: &output.Palette{On: o.color.On(a.out)}}
+	to := lines{out: output.NewLines(a.out), errs: output.NewLines(a.errs), palette: &output.Palette{On: o.color.IsEnabled(a.out)}}
 	var running errgroup.Group
 	running.SetLimit(atOnce)
 	for i, pod := range chosen {
 		running.Go(func() error {
-			ends[i] = endOf(pod, o.prefixed(ctx, c, a.command, pod, to))
+			ends[i] = endOf(pod, o.runPrefixed(ctx, c, a.command, pod, to))
 			return nil
 		})
 	}
@@ -117,7 +117,7 @@ func (o *options) inAll(ctx context.Context, c *client.Cluster, a asked, found [
 	for _, name := range without {
 		ends = append(ends, ended{cluster: name, err: errors.New("no pod is ready")})
 	}
-	return summarise(a.errs, ends)
+	return summariseEnds(a.errs, ends)
 }
 
 // lines are where what all clusters print goes.
@@ -126,24 +126,24 @@ type lines struct {
 	palette   *output.Palette
 }
 
-// prefixed runs the command in a pod, with each line behind its prefix.
-func (o *options) prefixed(ctx context.Context, c *client.Cluster, command []string, pod *corev1.Pod, to lines) error {
-	container, err := pods.Container(pod, o.container)
+// runPrefixed runs the command in a pod, with each line behind its prefix.
+func (o *options) runPrefixed(ctx context.Context, c *client.Cluster, command []string, pod *corev1.Pod, to lines) error {
+	container, err := pods.ChooseContainer(pod, o.container)
 	if err != nil {
 		return err
 	}
-	e, err := executor(c, pod, &corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true})
+	e, err := newExecutor(c, pod, &corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true})
 	if err != nil {
 		return err
 	}
-	prefix := to.palette.Paint(pods.Cluster(pod), pods.Prefix(pod, container)) + " "
-	stdout, stderr := to.out.Prefixed(prefix), to.errs.Prefixed(prefix)
+	prefix := to.palette.PaintText(pods.ClusterOf(pod), pods.LinePrefix(pod, container)) + " "
+	stdout, stderr := to.out.PrefixWriter(prefix), to.errs.PrefixWriter(prefix)
 	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
 	return errors.Join(err, stdout.Close(), stderr.Close())
 }
 
-// summarise how it ended everywhere.
-func summarise(out io.Writer, ends []ended) error {
+// summariseEnds writes how it ended everywhere.
+func summariseEnds(out io.Writer, ends []ended) error {
 	fmt.Fprintln(out)
 	table := output.NewTable(out, "CLUSTER", "POD", "EXIT", "REASON")
 	bad := 0
@@ -155,7 +155,7 @@ func summarise(out io.Writer, ends []ended) error {
 		if e.err != nil || e.code != 0 {
 			bad++
 		}
-		table.Row(e.cluster, e.pod, exit, why)
+		table.AddRow(e.cluster, e.pod, exit, why)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the summary: %w", err)

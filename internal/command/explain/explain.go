@@ -1,9 +1,9 @@
-// Package explain is the command `atoll explain`: why an object is where it is, what
-// each cluster makes of it, what that waits for and who must act.
+// Package explain is the command `atoll explain`: why an object is where it is, its state in each
+// cluster, what it waits for, and the person or component that must act.
 //
-// Contract: the hub answers, with the functions that act; the command only asks and
-// prints. The text is the hub's own, so that a hub's words are never older than the
-// hub. Who may not get the object is told nothing of it.
+// Contract: the hub answers, with the functions that act; the command only asks and prints. The
+// text is the hub's own, so that it is never older than the hub. A user without the right to get
+// the object gets nothing.
 package explain
 
 import (
@@ -22,8 +22,8 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-// path under which the hub answers.
-const path = "/atoll/v1alpha1/explain"
+// explainPath under which the hub answers.
+const explainPath = "/atoll/v1alpha1/explain"
 
 type options struct {
 	flags   *client.Flags
@@ -38,16 +38,16 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME [-n NAMESPACE]",
 		Short: "Tell why an object is where it is, and what it waits for",
-		Long: `Tell why an object is where it is, and what it waits for.
+		Long: `Explain where an object is and why, and what it waits for.
 
-The answer begins with the verdict. Then it says which policy or annotation won and
-why the others lost, what every cluster makes of the object (its revision, state,
-what it waits for, since when and who must act), why the other clusters are left
-out, and which override rule set which field.
+The answer begins with the verdict. Then it names the policy or annotation that won and
+why the others lost, the object in every cluster (its revision, state, what it waits
+for, since when, and the person or component that must act), why the other clusters are
+left out, and which override rule set which field.
 
 KIND/NAME may be any object on the hub, by kind, plural or short name, a Namespace
 (what its annotation places and leaves out), a Bundle, a policy (what it selects and
-places), or a Placement (what it chooses). You are told of what you may get.`,
+places), or a Placement (what it chooses). You see the objects that you may get.`,
 		Example: `  atoll explain deployment/web -n shop
   atoll explain deploy web
   atoll explain deployments.apps/web --cluster tokyo-1
@@ -71,15 +71,15 @@ places), or a Placement (what it chooses). You are told of what you may get.`,
 }
 
 func (o *options) run(ctx context.Context, out io.Writer, argument string) error {
-	c, err := o.flags.Connect()
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	answer, err := o.answer(ctx, c, argument)
+	answer, err := o.answerObject(ctx, c, argument)
 	if err != nil {
 		return err
 	}
-	if !o.structured() {
+	if !o.isStructured() {
 		_, err := out.Write(answer)
 		return err
 	}
@@ -87,35 +87,35 @@ func (o *options) run(ctx context.Context, out io.Writer, argument string) error
 	if err := json.Unmarshal(answer, &value); err != nil {
 		return fmt.Errorf("%s answered with what is no JSON; is this the kubeconfig of a hub? %w", c.Config.Host, err)
 	}
-	_, err = o.format.Structured(out, value)
+	_, err = o.format.PrintStructured(out, value)
 	return err
 }
 
-func (o *options) structured() bool { return o.format.Is("json") || o.format.Is("yaml") }
+func (o *options) isStructured() bool { return o.format.IsFormat("json") || o.format.IsFormat("yaml") }
 
-// answer of the hub. A policy that is only called policy is one of the namespace, or else a
+// answerObject returns the answer of the hub. A policy that is only called policy is one of the namespace, or else a
 // cluster policy.
-func (o *options) answer(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
+func (o *options) answerObject(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
 	name, short := strings.CutPrefix(argument, "policy/")
 	if !short {
-		return o.ask(ctx, c, argument)
+		return o.requestExplanation(ctx, c, argument)
 	}
-	answer, err := o.ask(ctx, c, "propagationpolicy/"+name)
-	if !errors.Is(err, errNone) {
+	answer, err := o.requestExplanation(ctx, c, "propagationpolicy/"+name)
+	if !errors.Is(err, errNotFound) {
 		return answer, err
 	}
-	if answer, cluster := o.ask(ctx, c, "clusterpropagationpolicy/"+name); !errors.Is(cluster, errNone) {
+	if answer, cluster := o.requestExplanation(ctx, c, "clusterpropagationpolicy/"+name); !errors.Is(cluster, errNotFound) {
 		return answer, cluster
 	}
-	return nil, fmt.Errorf("%w policy %s: neither a PropagationPolicy in namespace %q nor a ClusterPropagationPolicy; another namespace is chosen with -n", errNone, name, c.Namespace)
+	return nil, fmt.Errorf("%w policy %s: neither a PropagationPolicy in namespace %q nor a ClusterPropagationPolicy; another namespace is chosen with -n", errNotFound, name, c.Namespace)
 }
 
-func (o *options) ask(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
+func (o *options) requestExplanation(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
 	object, err := c.ParseObject(ctx, argument)
 	if err != nil {
 		return nil, err
 	}
-	request := c.REST.Get().AbsPath(path).
+	request := c.REST.Get().AbsPath(explainPath).
 		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
 	if object.Namespace != "" {
 		request.Param("namespace", object.Namespace)
@@ -123,12 +123,12 @@ func (o *options) ask(ctx context.Context, c *client.Cluster, argument string) (
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
 	}
-	if !o.structured() {
+	if !o.isStructured() {
 		request.Param("output", "text").Param("all", strconv.FormatBool(o.all))
 	}
 	result := request.Do(ctx)
 	if err := result.Error(); err != nil {
-		return nil, failure(c, object, argument, err)
+		return nil, wrapFailure(c, object, argument, err)
 	}
 	answer, err := result.Raw()
 	if err != nil {
@@ -137,13 +137,13 @@ func (o *options) ask(ctx context.Context, c *client.Cluster, argument string) (
 	return answer, nil
 }
 
-// errNone: the hub has no such object.
-var errNone = errors.New("the hub has no")
+// errNotFound: the hub has no such object.
+var errNotFound = errors.New("the hub has no")
 
-// failure says what to do about the hub's refusal.
-func failure(c *client.Cluster, object client.Object, argument string, err error) error {
+// wrapFailure returns what to do about the hub's refusal.
+func wrapFailure(c *client.Cluster, object client.Object, argument string, err error) error {
 	if !apierrors.IsNotFound(err) {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == object.Name {
@@ -151,7 +151,7 @@ func failure(c *client.Cluster, object client.Object, argument string, err error
 		if object.Namespace != "" {
 			where = fmt.Sprintf(" in namespace %q; another namespace is chosen with -n", object.Namespace)
 		}
-		return fmt.Errorf("%w %s%s", errNone, argument, where)
+		return fmt.Errorf("%w %s%s", errNotFound, argument, where)
 	}
 	return fmt.Errorf("%s does not answer why: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 }

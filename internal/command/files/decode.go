@@ -19,13 +19,13 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// What a URL may send, and how long it may take.
+// The largest answer of a URL, and its longest time.
 const (
 	fetchBytes    = 16 << 20
 	fetchPatience = 30 * time.Second
 )
 
-func fetch(ctx context.Context, url string) ([]byte, error) {
+func fetchURL(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -50,7 +50,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return text, nil
 }
 
-// read the documents of a file.
+// read reads the documents of a file.
 func (r *reader) read(name string, from io.Reader) {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -59,9 +59,9 @@ func (r *reader) read(name string, from io.Reader) {
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
-		if docs, ok := stream(text); ok {
+		if docs, ok := splitJSONStream(text); ok {
 			for i, doc := range docs {
-				r.document(name, fmt.Sprintf("%s, document %d", name, i+1), doc)
+				r.readDocument(name, fmt.Sprintf("%s, document %d", name, i+1), doc)
 			}
 			return
 		}
@@ -83,12 +83,12 @@ func (r *reader) read(name string, from io.Reader) {
 			r.bad = append(r.bad, fmt.Errorf("%s: %w%s", place, err, templateHint(doc)))
 			continue
 		}
-		r.document(name, place, raw)
+		r.readDocument(name, place, raw)
 	}
 }
 
-// stream of JSON values; false where it is none, and YAML may be.
-func stream(text []byte) (docs []json.RawMessage, ok bool) {
+// splitJSONStream splits a stream of JSON values; false where it is none, and YAML may be.
+func splitJSONStream(text []byte) (docs []json.RawMessage, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	for {
 		var raw json.RawMessage
@@ -101,21 +101,21 @@ func stream(text []byte) (docs []json.RawMessage, ok bool) {
 	}
 }
 
-// document as JSON; one that is empty or only comments is none.
-func (r *reader) document(name, place string, raw []byte) {
+// readDocument returns a document as JSON; one that is empty or only comments is none.
+func (r *reader) readDocument(name, place string, raw []byte) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return
 	}
 	var fields map[string]any
 	if err := utiljson.Unmarshal(raw, &fields); err != nil {
-		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, which is a map of fields%s", place, hint(name)))
+		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, which is a map of fields%s", place, formatHint(name)))
 		return
 	}
-	r.take(name, place, fields)
+	r.takeObject(name, place, fields)
 }
 
-// take an object, or those of a List.
-func (r *reader) take(name, place string, fields map[string]any) {
+// takeObject takes an object, or those of a List.
+func (r *reader) takeObject(name, place string, fields map[string]any) {
 	u := &unstructured.Unstructured{Object: fields}
 	var lacks []string
 	for _, f := range []string{"apiVersion", "kind"} {
@@ -125,9 +125,9 @@ func (r *reader) take(name, place string, fields map[string]any) {
 	}
 	switch {
 	case len(lacks) > 0:
-		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, having no %s%s", place, strings.Join(lacks, " and no "), hint(name)))
+		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, having no %s%s", place, strings.Join(lacks, " and no "), formatHint(name)))
 	case u.GroupVersionKind().Group == "kustomize.config.k8s.io":
-		r.bad = append(r.bad, fmt.Errorf("%s: a %s is no object of a cluster%s", place, u.GetKind(), hint("kustomization.yaml")))
+		r.bad = append(r.bad, fmt.Errorf("%s: a %s is no object of a cluster%s", place, u.GetKind(), formatHint("kustomization.yaml")))
 	case !isList(u):
 		r.add(u, place)
 	default:
@@ -142,7 +142,7 @@ func (r *reader) take(name, place string, fields map[string]any) {
 			if kind := strings.TrimSuffix(u.GetKind(), "List"); kind != "" && one["kind"] == nil && one["apiVersion"] == nil {
 				one["apiVersion"], one["kind"] = u.GetAPIVersion(), kind
 			}
-			r.take(name, at, one)
+			r.takeObject(name, at, one)
 		}
 	}
 }
@@ -153,8 +153,8 @@ func isList(u *unstructured.Unstructured) bool {
 	return strings.HasSuffix(u.GetKind(), "List") && items && u.GetName() == ""
 }
 
-// hint what to do about files that other tools read.
-func hint(name string) string {
+// formatHint returns the advice what to do about files that other tools read.
+func formatHint(name string) string {
 	switch strings.ToLower(filepath.Base(name)) {
 	case "kustomization.yaml", "kustomization.yml", "kustomization":
 		return "; give what `kubectl kustomize DIR` prints to -f -"
@@ -164,7 +164,7 @@ func hint(name string) string {
 	return "; name the files that hold objects, or keep others elsewhere"
 }
 
-// templateHint where a document looks like a template.
+// templateHint returns the advice where a document looks like a template.
 func templateHint(doc []byte) string {
 	if bytes.Contains(doc, []byte("{{")) {
 		return "; it looks like a template: give what `helm template NAME DIR` prints to -f -"

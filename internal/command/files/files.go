@@ -42,10 +42,10 @@ func (n *Names) AddAs(flags *pflag.FlagSet, name, usage string) {
 	flags.StringSliceVar(&n.paths, name, nil, usage)
 }
 
-// Given tells whether any file is named.
-func (n *Names) Given() bool { return len(n.paths) > 0 }
+// HasNames reports whether any file is named.
+func (n *Names) HasNames() bool { return len(n.paths) > 0 }
 
-// Read all objects. There must be at least one.
+// Read reads all objects. There must be at least one.
 func (n *Names) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.Unstructured, error) {
 	if len(n.paths) == 0 {
 		return nil, errors.New("name the files with -f; - is the standard input")
@@ -58,24 +58,18 @@ func (n *Names) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.Unst
 		case path == "-":
 			r.read("standard input", stdin)
 		case strings.HasPrefix(path, "http://"), strings.HasPrefix(path, "https://"):
-			text, err := fetch(ctx, path)
+			text, err := fetchURL(ctx, path)
 			if err != nil {
 				return nil, err
 			}
 			r.read(path, bytes.NewReader(text))
 		default:
-			names, err := n.expand(path)
-			if err != nil {
+			if err := n.readPath(r, path); err != nil {
 				return nil, err
-			}
-			for _, name := range names {
-				if err := r.file(name); err != nil {
-					return nil, err
-				}
 			}
 		}
 	}
-	if err := r.err(); err != nil {
+	if err := r.joinedError(); err != nil {
 		return nil, err
 	}
 	if len(r.objects) == 0 {
@@ -84,8 +78,22 @@ func (n *Names) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.Unst
 	return r.objects, nil
 }
 
-// expand a directory into the files in it that hold objects, by name.
-func (n *Names) expand(path string) (names []string, err error) {
+// readPath reads a file, or the files of a directory.
+func (n *Names) readPath(r *reader, path string) error {
+	names, err := n.expandDirectory(path)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := r.readFile(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expandDirectory expands a directory into the files in it that hold objects, by name.
+func (n *Names) expandDirectory(path string) (names []string, err error) {
 	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -120,7 +128,7 @@ type found struct {
 	place  string
 }
 
-func (r *reader) file(name string) error {
+func (r *reader) readFile(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -133,15 +141,15 @@ func (r *reader) file(name string) error {
 // mostTold are how many bad documents an error tells of.
 const mostTold = 10
 
-// err of all documents that cannot be used.
-func (r *reader) err() error {
+// joinedError joins the errors of all documents that cannot be used.
+func (r *reader) joinedError() error {
 	if n := len(r.bad); n > mostTold {
 		return errors.Join(append(slices.Clone(r.bad[:mostTold]), fmt.Errorf("and %d more", n-mostTold))...)
 	}
 	return errors.Join(r.bad...)
 }
 
-// add an object, unless it is there.
+// add adds an object, unless it is there.
 func (r *reader) add(u *unstructured.Unstructured, place string) {
 	gk := u.GroupVersionKind().GroupKind()
 	if u.GetName() == "" {

@@ -98,7 +98,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What cannot be read is told by its place, and never by what stands there.
+// A document that cannot be read is reported by its place, and never by its content.
 func TestErrorsTellNoSecrets(t *testing.T) {
 	for name, text := range map[string]string{
 		"not indented":      config + "---\n" + secret + "  bad: [\n",

@@ -22,7 +22,7 @@ func bundlesCommand(flags *client.Flags) *cobra.Command {
 		Aliases: []string{"bundle", "bdl"},
 		Short:   "Show what goes together, how far it is, and what it waits for",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := o.connect()
+			c, err := o.connectHub()
 			if err != nil {
 				return err
 			}
@@ -30,10 +30,10 @@ func bundlesCommand(flags *client.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if bundles, err = named(bundles, names, func(b v1alpha1.Bundle) string { return b.Name }); err != nil {
+			if bundles, err = selectByName(bundles, names, func(b v1alpha1.Bundle) string { return b.Name }); err != nil {
 				return err
 			}
-			if done, err := o.format.Structured(cmd.OutOrStdout(), list(bundles)); done {
+			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), list(bundles)); done {
 				return err
 			}
 			return o.printBundles(cmd.OutOrStdout(), bundles, c.Namespace)
@@ -44,7 +44,7 @@ func bundlesCommand(flags *client.Flags) *cobra.Command {
 	return cmd
 }
 
-// listBundles of the namespace; of all namespaces with those that are in none,
+// listBundles lists the Bundles of the namespace; of all namespaces with those that are in none,
 // ClusterBundles, in the same shape.
 func listBundles(ctx context.Context, c *client.Cluster, all bool) ([]v1alpha1.Bundle, error) {
 	bundles, err := client.List[v1alpha1.Bundle](ctx, c, client.Bundles, c.Namespace, metav1.ListOptions{})
@@ -61,7 +61,7 @@ func (o *options) printBundles(out io.Writer, bundles []v1alpha1.Bundle, namespa
 		return err
 	}
 	headings := []string{"NAMESPACE", "NAME", "SOURCE", "ITEMS", "CLUSTERS", "AGE", "WAITS FOR"}
-	wide := o.format.Is("wide")
+	wide := o.format.IsFormat("wide")
 	if wide {
 		headings = append(headings, "UPDATED", "AWAY", "REMOVING", "REPLICAS", "REVISION")
 	}
@@ -70,13 +70,13 @@ func (o *options) printBundles(out io.Writer, bundles []v1alpha1.Bundle, namespa
 		s := b.Status
 		cells := []string{
 			b.Namespace, b.Name, b.Spec.Source.Kind + "/" + b.Spec.Source.Name, strconv.Itoa(int(s.Items)),
-			fmt.Sprintf("%d/%d", s.Clusters.Ready, s.Clusters.Desired), output.Age(o.now, b.CreationTimestamp.Time), bundleWait(b),
+			fmt.Sprintf("%d/%d", s.Clusters.Ready, s.Clusters.Desired), output.FormatAge(o.now, b.CreationTimestamp.Time), bundleWait(b),
 		}
 		if wide {
 			cells = append(cells, strconv.Itoa(int(s.Clusters.Updated)), strconv.Itoa(int(s.Clusters.Away)), strconv.Itoa(int(s.Clusters.Removing)),
 				fmt.Sprintf("%d/%d", s.ReadyReplicas, s.Replicas), s.Revision)
 		}
-		table.Row(cells...)
+		table.AddRow(cells...)
 	}
 	return table.Flush()
 }
@@ -94,7 +94,7 @@ func bundleWait(b v1alpha1.Bundle) string {
 		return c.Message
 	}
 	if n := b.Status.Clusters.Away; n > 0 && b.Status.Clusters.Ready < b.Status.Clusters.Desired {
-		return fmt.Sprintf("clusters that are away: %d; nobody waits for them", n)
+		return fmt.Sprintf("disconnected clusters: %d; nothing waits for them", n)
 	}
 	return ""
 }

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/checkin"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/trust/standing"
@@ -27,10 +27,10 @@ func clustersCommand(flags *client.Flags) *cobra.Command {
 	var selector string
 	cmd := &cobra.Command{
 		Use:     "clusters [NAME...]",
-		Aliases: []string{"cluster", "cl"},
+		Aliases: []string{"cluster", "cl", "clu"},
 		Short:   "Show the member clusters, and why those that are not Ready are not",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := o.connect()
+			c, err := o.connectHub()
 			if err != nil {
 				return err
 			}
@@ -38,15 +38,15 @@ func clustersCommand(flags *client.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if clusters, err = named(clusters, names, func(c v1alpha1.Cluster) string { return c.Name }); err != nil {
+			if clusters, err = selectByName(clusters, names, func(c v1alpha1.Cluster) string { return c.Name }); err != nil {
 				return err
 			}
-			if done, err := o.format.Structured(cmd.OutOrStdout(), list(clusters)); done {
+			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), list(clusters)); done {
 				return err
 			}
 			var agents standing.Certificates
-			if o.format.Is("wide") {
-				if agents, err = certificates(cmd.Context(), c); err != nil {
+			if o.format.IsFormat("wide") {
+				if agents, err = agentCertificates(cmd.Context(), c); err != nil {
 					return err
 				}
 			}
@@ -58,9 +58,9 @@ func clustersCommand(flags *client.Flags) *cobra.Command {
 	return cmd
 }
 
-// named keeps those that were asked for; no names ask for all. A name that is not
+// selectByName keeps those that were asked for; no names ask for all. A name that is not
 // there is an error.
-func named[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
+func selectByName[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -75,15 +75,15 @@ func named[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
 	return kept, nil
 }
 
-// certificates of agents, when they end, and how agents' connections come. A hub that is older than this command knows none.
-func certificates(ctx context.Context, c *client.Cluster) (standing.Certificates, error) {
+// agentCertificates returns the certificates of agents, when they end, and how agents' connections come. A hub that is older than this command knows none.
+func agentCertificates(ctx context.Context, c *client.Cluster) (standing.Certificates, error) {
 	var out standing.Certificates
-	reply, err := client.Answer(c.REST.Get().AbsPath(standing.CertificatesPath).Do(ctx))
+	reply, err := client.ReadAnswer(c.REST.Get().AbsPath(standing.CertificatesPath).Do(ctx))
 	if client.NoHub(err) {
 		return out, nil
 	}
 	if err != nil {
-		return out, c.Explain(err)
+		return out, c.ExplainError(err)
 	}
 	if err := json.Unmarshal(reply, &out); err != nil {
 		return out, fmt.Errorf("read when agents' certificates end: %w", err)
@@ -91,17 +91,17 @@ func certificates(ctx context.Context, c *client.Cluster) (standing.Certificates
 	return out, nil
 }
 
-// left of a certificate's life. Of an agent that no hub has heard of since it was started
-// nobody knows.
-func left(ends standing.Certificates, cluster string, now time.Time) string {
+// lifeLeft returns the remaining life of a certificate. It is unknown for an agent that no hub has
+// seen since its start.
+func lifeLeft(ends standing.Certificates, cluster string, now time.Time) string {
 	until, known := ends.Ends[cluster]
 	switch {
 	case !known:
 		return ""
 	case until.After(now):
-		return output.Age(until, now) + " left"
+		return output.FormatAge(until, now) + " left"
 	}
-	return "ended " + output.Age(now, until) + " ago"
+	return "ended " + output.FormatAge(now, until) + " ago"
 }
 
 func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, agents standing.Certificates) error {
@@ -110,36 +110,36 @@ func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, agen
 		return err
 	}
 	headings := []string{"NAME", "ACCEPTED", "READY", "REGION", "VERSION", "NODES", "AGE", "REASON"}
-	wide := o.format.Is("wide")
+	wide := o.format.IsFormat("wide")
 	if wide {
 		headings = append(headings, "MODE", "ZONE", "PROVIDER", "TAINTS", "CAPACITY", "LABELS", "AGENT", "CARRIAGE", "CERTIFICATE", "UID")
 	}
 	table := output.NewTable(out, headings...)
 	for _, c := range clusters {
-		ready, reason := readiness(c, o.now)
+		ready, reason := readinessText(c, o.now)
 		cells := []string{
 			c.Name, output.YesNo(c.Spec.Accepted), ready, c.Spec.Region, c.Status.KubernetesVersion,
-			c.Status.Nodes.Summary, output.Age(o.now, c.CreationTimestamp.Time), reason,
+			c.Status.Nodes.Summary, output.FormatAge(o.now, c.CreationTimestamp.Time), reason,
 		}
 		if wide {
-			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, taints(c.Spec.Taints), capacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, agents.Carriage[c.Name], left(agents, c.Name, o.now), string(c.UID))
+			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, formatTaints(c.Spec.Taints), formatCapacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, agents.Carriage[c.Name], lifeLeft(agents, c.Name, o.now), string(c.UID))
 		}
-		table.Row(cells...)
+		table.AddRow(cells...)
 	}
 	return table.Flush()
 }
 
-// readiness is the cluster's Ready in a word, and what stands in the way; of one that is removed,
+// readinessText is the cluster's Ready in a word, and what stands in the way; of one that is removed,
 // how far that is.
-func readiness(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
-	ready, reason = connected(c, now)
+func readinessText(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
+	ready, reason = connectionText(c, now)
 	if going := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterRemoving); going != nil {
 		reason = "is removed (" + going.Reason + "): " + going.Message
 	}
 	return ready, reason
 }
 
-func connected(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
+func connectionText(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 	if !c.Spec.Accepted {
 		if cond := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterAccepted); cond != nil && cond.Message != "" {
 			return "no", cond.Message
@@ -152,13 +152,7 @@ func connected(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 		case cond == nil:
 			continue
 		case cond.Status == metav1.ConditionTrue && kind == v1alpha1.ClusterReady:
-			if expiring := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring); expiring != nil && expiring.Status == metav1.ConditionTrue {
-				return "yes", v1alpha1.ClusterCertificateExpiring + ": " + expiring.Message
-			}
-			if kept := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed); kept != nil && c.Spec.Mode != v1alpha1.ModePush {
-				return "yes", kept.Reason + ": " + kept.Message
-			}
-			return "yes", checksIn(c, now)
+			return "yes", readyNote(c, now)
 		case cond.Status != metav1.ConditionTrue:
 			ready = "no"
 			if cond.Status == metav1.ConditionUnknown {
@@ -170,16 +164,27 @@ func connected(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 	return "no", "its agent has not been heard of yet"
 }
 
-// checksIn says when a cluster that checks in will, as far as clocks agree.
+// readyNote returns what there is to say about a cluster that is ready.
+func readyNote(c v1alpha1.Cluster, now time.Time) string {
+	if meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring) {
+		return v1alpha1.ClusterCertificateExpiring + ": " + meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring).Message
+	}
+	if kept := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed); kept != nil && c.Spec.Mode != v1alpha1.ModePush {
+		return kept.Reason + ": " + kept.Message
+	}
+	return checksIn(c, now)
+}
+
+// checksIn returns when a cluster that checks in will, as far as clocks agree.
 func checksIn(c v1alpha1.Cluster, now time.Time) string {
-	every := c.Spec.CheckIn()
+	every := c.Spec.CheckInInterval()
 	if every == 0 {
 		return ""
 	}
-	return atoll.NewTurn(every, string(c.UID)).Words(now)
+	return checkin.NewSchedule(every, string(c.UID)).DescribeNext(now)
 }
 
-func taints(all []v1alpha1.Taint) string {
+func formatTaints(all []v1alpha1.Taint) string {
 	var words []string
 	for _, t := range all {
 		word := t.Key
@@ -191,8 +196,8 @@ func taints(all []v1alpha1.Taint) string {
 	return strings.Join(words, ",")
 }
 
-// capacity that is stated.
-func capacity(c *v1alpha1.ClusterCapacity) string {
+// formatCapacity returns the capacity that is stated.
+func formatCapacity(c *v1alpha1.ClusterCapacity) string {
 	if c == nil {
 		return ""
 	}

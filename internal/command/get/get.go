@@ -1,6 +1,5 @@
-// Package get is the command `atoll get`, tables of clusters, Bundles and rows with
-// the reasons that kubectl's columns have no room for, and of any other kind with the
-// clusters that it runs in.
+// Package get is the command `atoll get`: tables of clusters, Bundles and rows with
+// reasons that do not fit kubectl's columns. It also lists any other kind with its clusters.
 //
 // Contract: it reads, and makes sense of rows for people; -o json and yaml give what
 // was read whole.
@@ -53,9 +52,9 @@ func (o *options) addNamespaces(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-func (o *options) connect() (*client.Cluster, error) {
+func (o *options) connectHub() (*client.Cluster, error) {
 	o.now = time.Now()
-	c, err := o.flags.Connect()
+	c, err := o.flags.ConnectCluster()
 	if err == nil && o.all {
 		c.Namespace = ""
 	}

@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+func newCondition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
@@ -26,8 +26,8 @@ func TestReadinessSaysWhatIsInTheWay(t *testing.T) {
 		c.Name = "tokyo-1"
 		return c
 	}
-	joined := condition(v1alpha1.ClusterJoined, metav1.ConditionTrue, "Joined", "")
-	seldom := cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentChecksIn", "fine"))
+	joined := newCondition(v1alpha1.ClusterJoined, metav1.ConditionTrue, "Joined", "")
+	seldom := cluster(true, joined, newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentChecksIn", "fine"))
 	seldom.UID, seldom.Spec.Connection = "u", &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn}
 	for name, c := range map[string]struct {
 		cluster       v1alpha1.Cluster
@@ -36,16 +36,16 @@ func TestReadinessSaysWhatIsInTheWay(t *testing.T) {
 		"checks in": {seldom, "yes", "checks in every 15m, next in about 14m15s"},
 		"pending":   {cluster(false), "no", "waits for `atoll accept tokyo-1`"},
 		"silent":    {cluster(true), "no", "its agent has not been heard of yet"},
-		"ready":     {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine")), "yes", ""},
-		"credentials that nobody uses": {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine"),
-			condition(v1alpha1.ClusterPushed, metav1.ConditionFalse, "CredentialsNotUsed", "drop them")), "yes", "CredentialsNotUsed: drop them"},
-		"lost":     {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost", "40 s ago")), "unknown", "StreamLost: 40 s ago"},
-		"unjoined": {cluster(true, condition(v1alpha1.ClusterJoined, metav1.ConditionFalse, "NoCertificate", "")), "no", "NoCertificate"},
-		"denied":   {cluster(false, condition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "Denied", "denied by ann")), "no", "denied by ann"},
-		"removed":  {cluster(true, joined, condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine"), condition(v1alpha1.ClusterRemoving, metav1.ConditionTrue, "WaitsForMember", "a finalizer")), "yes", "is removed (WaitsForMember): a finalizer"},
+		"ready":     {cluster(true, joined, newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine")), "yes", ""},
+		"unused credentials": {cluster(true, joined, newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine"),
+			newCondition(v1alpha1.ClusterPushed, metav1.ConditionFalse, "CredentialsNotUsed", "drop them")), "yes", "CredentialsNotUsed: drop them"},
+		"lost":     {cluster(true, joined, newCondition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost", "40 s ago")), "unknown", "StreamLost: 40 s ago"},
+		"unjoined": {cluster(true, newCondition(v1alpha1.ClusterJoined, metav1.ConditionFalse, "NoCertificate", "")), "no", "NoCertificate"},
+		"denied":   {cluster(false, newCondition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "Denied", "denied by ann")), "no", "denied by ann"},
+		"removed":  {cluster(true, joined, newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine"), newCondition(v1alpha1.ClusterRemoving, metav1.ConditionTrue, "WaitsForMember", "a finalizer")), "yes", "is removed (WaitsForMember): a finalizer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if ready, reason := readiness(c.cluster, now); ready != c.ready || reason != c.reason {
+			if ready, reason := readinessText(c.cluster, now); ready != c.ready || reason != c.reason {
 				t.Errorf("readiness is %q, %q; want %q, %q", ready, reason, c.ready, c.reason)
 			}
 		})
@@ -86,7 +86,7 @@ func TestBundlesSayWhatTheyWaitFor(t *testing.T) {
 	held := v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Source: v1alpha1.BundleSource{Kind: "PropagationPolicy", Name: "web"}}}
 	held.Name, held.Namespace, held.CreationTimestamp = "web", "shop", metav1.NewTime(now.Add(-time.Hour))
 	held.Status.Items, held.Status.Clusters = 3, v1alpha1.BundleClusters{Desired: 20, Ready: 18}
-	held.Status.Conditions = []metav1.Condition{condition(v1alpha1.BundleRemovalHeld, metav1.ConditionTrue, "OverBudget", "4 of 20 clusters, plan abc")}
+	held.Status.Conditions = []metav1.Condition{newCondition(v1alpha1.BundleRemovalHeld, metav1.ConditionTrue, "OverBudget", "4 of 20 clusters, plan abc")}
 	var out strings.Builder
 	o := &options{now: now}
 	if err := o.printBundles(&out, []v1alpha1.Bundle{held}, "shop"); err != nil {
@@ -100,7 +100,7 @@ shop        web    PropagationPolicy/web   3       18/20      60m   4 of 20 clus
 	}
 }
 
-// TestHowAgentsComeIsShown: to who asks for more, beside what is left of their certificates.
+// TestHowAgentsComeIsShown: in the wide output, after the remaining life of their certificates.
 func TestHowAgentsComeIsShown(t *testing.T) {
 	var out strings.Builder
 	o := &options{now: now}

@@ -42,7 +42,7 @@ var discovery = metav1.APIResourceList{GroupVersion: "apps/v1", APIResources: []
 }}}
 
 func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if clienttest.Discovery(w, r, discovery) {
+	if clienttest.ServeDiscovery(w, r, discovery) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -59,13 +59,13 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.asked[parts[0]]++
 	switch {
 	case parts[0] == "deployments":
-		h.write(w, h.table(h.version, h.rows...))
+		h.write(w, h.newTable(h.version, h.rows...))
 	case len(parts) == 1:
 		h.write(w, map[string]any{"apiVersion": "v1", "kind": "ThingList", "metadata": map[string]any{}, "items": h.objects[parts[0]]})
 	default:
 		for _, obj := range h.objects[parts[0]] {
 			if obj.(metav1.Object).GetName() == parts[1] {
-				h.write(w, h.typed(obj))
+				h.write(w, h.typedObject(obj))
 				return
 			}
 		}
@@ -87,8 +87,8 @@ func (h *hub) watch(w http.ResponseWriter, r *http.Request) {
 	next(w)
 }
 
-// typed is an object as the API gives it.
-func (h *hub) typed(obj any) map[string]any {
+// typedObject is an object as the API gives it.
+func (h *hub) typedObject(obj any) map[string]any {
 	raw, err := json.Marshal(obj)
 	if err != nil {
 		h.t.Error(err)
@@ -107,8 +107,8 @@ func (h *hub) write(w http.ResponseWriter, v any) {
 	}
 }
 
-// table of Deployments, by "name version uid".
-func (h *hub) table(version string, rows ...string) *metav1.Table {
+// newTable of Deployments, by "name version uid".
+func (h *hub) newTable(version string, rows ...string) *metav1.Table {
 	of := &metav1.Table{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "Table"}, ListMeta: metav1.ListMeta{ResourceVersion: version}}
 	of.ColumnDefinitions = []metav1.TableColumnDefinition{{Name: "Name"}, {Name: "Ready"}, {Name: "Age"}}
 	for i, r := range rows {
@@ -125,8 +125,8 @@ func (h *hub) table(version string, rows ...string) *metav1.Table {
 	return of
 }
 
-// event of a watch.
-func (h *hub) event(kind string, of any) string {
+// eventText of a watch.
+func (h *hub) eventText(kind string, of any) string {
 	raw, err := json.Marshal(of)
 	if err != nil {
 		h.t.Error(err)
@@ -136,8 +136,8 @@ func (h *hub) event(kind string, of any) string {
 
 func (h *hub) add(resource string, obj any) { h.objects[resource] = append(h.objects[resource], obj) }
 
-// bundle with rows in some clusters, all at one revision, which holds the keys.
-func (h *hub) bundle(name string, source v1alpha1.BundleSource, clusters []string, keys ...atoll.ItemKey) {
+// addBundle with rows in some clusters, all at one revision, which holds the keys.
+func (h *hub) addBundle(name string, source v1alpha1.BundleSource, clusters []string, keys ...atoll.ItemKey) {
 	h.t.Helper()
 	b := &v1alpha1.Bundle{Spec: v1alpha1.BundleSpec{Source: source}, Status: v1alpha1.BundleStatus{Items: int32(len(keys))}}
 	b.Namespace, b.Name, b.UID = "shop", name, types.UID("bundle-"+name)

@@ -64,22 +64,22 @@ var shown = map[schema.GroupResource]bool{
 	{Group: "discovery.k8s.io", Resource: "endpointslices"}: true, {Group: "metrics.k8s.io", Resource: "pods"}: true,
 }
 
-// live tells whether what is asked for runs in members.
-func (a asked) live() bool { return shown[a.mapping.Resource.GroupResource()] }
+// isLiveKind reports whether what is asked for runs in members.
+func (a asked) isLiveKind() bool { return shown[a.mapping.Resource.GroupResource()] }
 
-// nodes tells whether what is asked for are clusters, seen as nodes.
-func (a asked) nodes() bool {
+// isNodeKind reports whether what is asked for are clusters, seen as nodes.
+func (a asked) isNodeKind() bool {
 	return a.mapping.Resource.Resource == "nodes" && (a.mapping.Resource.Group == "" || a.mapping.Resource.Group == "metrics.k8s.io")
 }
 
-// placed tells whether objects of the kind may run in clusters: what is ours does not.
-func (a asked) placed() bool {
+// canBePlaced reports whether objects of the kind may run in clusters: what is ours does not.
+func (a asked) canBePlaced() bool {
 	g := a.mapping.Resource.Group
-	return !a.live() && !a.nodes() && g != "atoll.dev" && !strings.HasSuffix(g, ".atoll.dev")
+	return !a.isLiveKind() && !a.isNodeKind() && g != "atoll.dev" && !strings.HasSuffix(g, ".atoll.dev")
 }
 
 func (o *objects) run(ctx context.Context, out, notes io.Writer, args []string) error {
-	c, err := o.connect()
+	c, err := o.connectHub()
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (o *objects) run(ctx context.Context, out, notes io.Writer, args []string) 
 	if err != nil {
 		return err
 	}
-	structured := o.format.Is("json") || o.format.Is("yaml")
+	structured := o.format.IsFormat("json") || o.format.IsFormat("yaml")
 	switch {
 	case structured && o.watch:
 		return errors.New("-w shows a table: leave out -o json or yaml")
@@ -96,17 +96,17 @@ func (o *objects) run(ctx context.Context, out, notes io.Writer, args []string) 
 	case structured:
 		return o.printWhole(ctx, c, a, out)
 	}
-	p := &printer{o: o, asked: a, client: c, out: out, notes: notes, palette: &output.Palette{On: o.color.On(out)}}
+	p := &printer{o: o, request: a, client: c, out: out, notes: notes, palette: &output.Palette{On: o.color.IsEnabled(out)}}
 	return p.run(ctx)
 }
 
-// parse KIND [NAME...] or KIND/NAME.
+// parse parses KIND [NAME...] or KIND/NAME.
 func (o *objects) parse(ctx context.Context, c *client.Cluster, args []string) (asked, error) {
 	kind, names := args[0], args[1:]
 	if before, name, ok := strings.Cut(kind, "/"); ok {
 		kind, names = before, append([]string{name}, names...)
 	}
-	mapping, err := c.Mapping(ctx, kind)
+	mapping, err := c.MappingFor(ctx, kind)
 	if err != nil {
 		return asked{}, err
 	}
@@ -117,15 +117,15 @@ func (o *objects) parse(ctx context.Context, c *client.Cluster, args []string) (
 	if len(names) > 0 && (o.selector != "" || o.fields != "" || o.all) {
 		return a, errors.New("name objects, or select them with -l, --field-selector or -A, not both")
 	}
-	a.clusters, err = o.choice.Names(ctx, c)
+	a.clusters, err = o.choice.ChosenNames(ctx, c)
 	return a, err
 }
 
 // list options of what is asked for.
 func (o *objects) list(a asked) metav1.ListOptions {
 	l := metav1.ListOptions{LabelSelector: o.selector, FieldSelector: o.fields}
-	if a.live() {
-		l.LabelSelector = client.Within(o.selector, a.clusters)
+	if a.isLiveKind() {
+		l.LabelSelector = client.AddClustersToSelector(o.selector, a.clusters)
 	}
 	if len(a.names) == 1 {
 		l.FieldSelector = "metadata.name=" + a.names[0]
@@ -141,12 +141,12 @@ func (o *objects) printWhole(ctx context.Context, c *client.Cluster, a asked, ou
 		for _, name := range a.names {
 			one, err := from.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
-				return missing(c, a, name, err)
+				return notFoundError(c, a, name, err)
 			}
 			items = append(items, one.Object)
 		}
 		if len(items) == 1 {
-			_, err := o.format.Structured(out, items[0])
+			_, err := o.format.PrintStructured(out, items[0])
 			return err
 		}
 	} else {
@@ -155,35 +155,35 @@ func (o *objects) printWhole(ctx context.Context, c *client.Cluster, a asked, ou
 			return err
 		}
 		for _, one := range all {
-			if in := a.clusterOf(&one); !a.nodes() && !a.live() || in == "" && a.clusters == nil || a.chosen(in) {
+			if in := a.clusterOf(&one); !a.isNodeKind() && !a.isLiveKind() || in == "" && a.clusters == nil || a.isChosen(in) {
 				items = append(items, one.Object)
 			}
 		}
 	}
-	_, err := o.format.Structured(out, list(items))
+	_, err := o.format.PrintStructured(out, list(items))
 	return err
 }
 
-// missing says what to do about an object that is not there.
-func missing(c *client.Cluster, a asked, name string, err error) error {
+// notFoundError returns what to do about an object that is not there.
+func notFoundError(c *client.Cluster, a asked, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
-	if a.live() {
+	if a.isLiveKind() {
 		return fmt.Errorf("%w; what runs in a cluster is named NAME.CLUSTER, and atoll get %s shows all", err, a.mapping.Resource.Resource)
 	}
 	return err
 }
 
-// clusterOf an object that is shown; empty for what is stored.
+// clusterOf returns the cluster of an object that is shown; empty for what is stored.
 func (a asked) clusterOf(m metav1.Object) string {
-	if a.nodes() {
+	if a.isNodeKind() {
 		return m.GetName()
 	}
 	return m.GetLabels()[atoll.LabelCluster]
 }
 
-// chosen tells whether a cluster is.
-func (a asked) chosen(cluster string) bool {
+// isChosen reports whether a cluster is.
+func (a asked) isChosen(cluster string) bool {
 	return a.clusters == nil || slices.Contains(a.clusters, cluster)
 }

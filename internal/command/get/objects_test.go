@@ -16,15 +16,15 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-func mapping(group, resource, kind string) *meta.RESTMapping {
+func newMapping(group, resource, kind string) *meta.RESTMapping {
 	return &meta.RESTMapping{
 		Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Scope: meta.RESTScopeNamespace,
 		GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind},
 	}
 }
 
-// given table of the hub, with rows "namespace/name@cluster".
-func given(columns string, rows ...string) *metav1.Table {
+// givenTable table of the hub, with rows "namespace/name@cluster".
+func givenTable(columns string, rows ...string) *metav1.Table {
 	var of metav1.Table
 	for _, name := range strings.Split(columns, ",") {
 		d := metav1.TableColumnDefinition{Name: strings.TrimSuffix(name, "+")}
@@ -56,11 +56,11 @@ func given(columns string, rows ...string) *metav1.Table {
 	return &of
 }
 
-// printed is what a table of the hub is printed as.
-func printed(t *testing.T, f frame, of *metav1.Table, w whereabouts) string {
+// printTable is what a table of the hub is printed as.
+func printTable(t *testing.T, f frame, of *metav1.Table, w whereabouts) string {
 	t.Helper()
 	var out strings.Builder
-	p := &printer{o: &objects{}, asked: f.asked, out: &out, frame: f, palette: &output.Palette{}}
+	p := &printer{o: &objects{}, request: f.request, out: &out, frame: f, palette: &output.Palette{}}
 	if err := p.frame.add(&p.table, of, w); err != nil {
 		t.Fatal(err)
 	}
@@ -77,37 +77,37 @@ func TestTablesTellWhereThingsRun(t *testing.T) {
 		web: {{cluster: "oslo", state: atoll.RowReady}, {cluster: "rome", state: atoll.RowDegraded}, {cluster: "york", state: atoll.RowReady, away: true}},
 		db:  {{cluster: "oslo", state: atoll.RowReady}, {cluster: "york", state: atoll.RowReady, leaving: true}},
 	}}
-	pods, deployments := mapping("", "pods", "Pod"), mapping("apps", "deployments", "Deployment")
-	some := given("Name,Ready,Cluster,Node+", "shop/b.rome@rome", "shop/template", "shop/z.oslo@oslo", "shop/a.oslo@oslo")
+	pods, deployments := newMapping("", "pods", "Pod"), newMapping("apps", "deployments", "Deployment")
+	some := givenTable("Name,Ready,Cluster,Node+", "shop/b.rome@rome", "shop/template", "shop/z.oslo@oslo", "shop/a.oslo@oslo")
 	for name, c := range map[string]struct {
 		frame frame
 		of    *metav1.Table
 		want  string
 	}{
-		"live": {frame{asked: asked{mapping: pods}, spaces: true}, some, `CLUSTER   NAMESPACE   NAME       READY
+		"live": {frame{request: asked{mapping: pods}, spaces: true}, some, `CLUSTER   NAMESPACE   NAME       READY
 -         shop        template   1
 oslo      shop        z.oslo     1
 oslo      shop        a.oslo     1
 rome      shop        b.rome     1
 `},
-		"live, wide, in some clusters": {frame{asked: asked{mapping: pods, clusters: []string{"rome"}}, wide: true}, some, `CLUSTER   NAME     READY   NODE
+		"live, wide, in some clusters": {frame{request: asked{mapping: pods, clusters: []string{"rome"}}, wide: true}, some, `CLUSTER   NAME     READY   NODE
 rome      b.rome   1       1
 `},
-		"templates": {frame{asked: asked{mapping: deployments}}, given("Name,Ready", "shop/web", "shop/db", "shop/none"), `NAME   READY   CLUSTERS   STATE
+		"templates": {frame{request: asked{mapping: deployments}}, givenTable("Name,Ready", "shop/web", "shop/db", "shop/none"), `NAME   READY   CLUSTERS   STATE
 web    1       2/3        Degraded, 1 away
 db     1       1/1        Ready, 1 leaving
 none   1       -          -
 `},
-		"templates, wide, in some clusters": {frame{asked: asked{mapping: deployments, clusters: []string{"rome", "york"}}, wide: true}, given("Name,Ready", "shop/web", "shop/none"), `NAME   READY   CLUSTERS   STATE              RUNS IN
+		"templates, wide, in some clusters": {frame{request: asked{mapping: deployments, clusters: []string{"rome", "york"}}, wide: true}, givenTable("Name,Ready", "shop/web", "shop/none"), `NAME   READY   CLUSTERS   STATE              RUNS IN
 web    1       1/2        Degraded, 1 away   rome(Degraded),york(away)
 `},
-		"nodes": {frame{asked: asked{mapping: mapping("", "nodes", "Node"), clusters: []string{"oslo"}}}, given("Name,Status", "/rome", "/oslo"), `CLUSTER   STATUS
+		"nodes": {frame{request: asked{mapping: newMapping("", "nodes", "Node"), clusters: []string{"oslo"}}}, givenTable("Name,Status", "/rome", "/oslo"), `CLUSTER   STATUS
 oslo      1
 `},
-		"ours": {frame{asked: asked{mapping: mapping("atoll.dev", "clustersets", "ClusterSet")}}, given("Name", "/prod"), "NAME\nprod\n"},
+		"ours": {frame{request: asked{mapping: newMapping("atoll.dev", "clustersets", "ClusterSet")}}, givenTable("Name", "/prod"), "NAME\nprod\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := printed(t, c.frame, c.of, w); got != c.want {
+			if got := printTable(t, c.frame, c.of, w); got != c.want {
 				t.Errorf("it prints\n%s\nwanted\n%s", got, c.want)
 			}
 		})
@@ -137,7 +137,7 @@ func TestWhereAnItemIs(t *testing.T) {
 		"refused":              {status: status(1, false, atoll.ItemStatus{Key: key, Error: true}), want: place{state: atoll.RowFailed}},
 		"well, others are not": {status: status(1, false, atoll.ItemStatus{Key: key, Health: atoll.Healthy}), want: place{state: atoll.RowReady}},
 		"leaving":              {spec: atoll.RowSpec{Phase: atoll.RowLeaving}, status: status(1, true), want: place{state: atoll.RowReady, leaving: true}},
-		"kept out":             {spec: atoll.RowSpec{NotHere: []string{key.String()}}, out: true},
+		"kept out":             {spec: atoll.RowSpec{Absent: []string{key.String()}}, out: true},
 		"vacant":               {spec: atoll.RowSpec{Phase: atoll.RowVacant}, out: true},
 	} {
 		if c.spec.Phase == "" {

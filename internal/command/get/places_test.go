@@ -13,30 +13,31 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/clienttest"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
 // rowTexts of clusters that are ready at a revision, but for the first.
 func rowTexts(t *testing.T, clusters []string, revision string) (spec, status string) {
 	t.Helper()
-	var specs, statuses []atoll.Line
+	var specs, statuses []rowcodec.Line
 	for i, c := range clusters {
 		uid := fmt.Sprintf("00000000-0000-0000-0000-%012d", i)
 		s := atoll.RowStatus{UID: uid, Generation: 1, Applied: true, State: atoll.RowReady, Total: 1, Ready: 1}
 		if i == 0 {
 			s.Applied, s.State, s.Ready = false, atoll.RowProgressing, 0
 		}
-		specs = append(specs, atoll.Line{Cluster: c, Text: atoll.RowSpec{UID: uid, Generation: 1, Revision: revision, Phase: atoll.RowActive}.Encode()})
-		statuses = append(statuses, atoll.Line{Cluster: c, Text: s.Encode()})
+		specs = append(specs, rowcodec.Line{Cluster: c, Text: rowcodec.EncodeSpec(atoll.RowSpec{UID: uid, Generation: 1, Revision: revision, Phase: atoll.RowActive}, nil)})
+		statuses = append(statuses, rowcodec.Line{Cluster: c, Text: rowcodec.EncodeStatus(s, nil)})
 	}
-	return atoll.JoinLines(specs), atoll.JoinLines(statuses)
+	return rowcodec.JoinLines(specs), rowcodec.JoinLines(statuses)
 }
 
-func deployment(name string) atoll.ItemKey {
+func deploymentKey(name string) atoll.ItemKey {
 	return atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
 }
 
-// hundred Deployments, in Bundles as they are made.
-func hundred(h *hub, bundle func(names []string)) {
+// addHundredClusters Deployments, in Bundles as they are made.
+func addHundredClusters(h *hub, bundle func(names []string)) {
 	var names []string
 	for i := range 100 {
 		names = append(names, fmt.Sprintf("web-%d", i))
@@ -47,7 +48,7 @@ func hundred(h *hub, bundle func(names []string)) {
 		c := &v1alpha1.Cluster{}
 		c.Name = name
 		if name != "york" {
-			c.Status.Conditions = []metav1.Condition{condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "")}
+			c.Status.Conditions = []metav1.Condition{newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "")}
 		}
 		h.add("clusters", c)
 	}
@@ -64,25 +65,25 @@ func TestWhereAHundredTemplatesRunTakesFewRequests(t *testing.T) {
 		"of one policy": {func(h *hub, names []string) {
 			var keys []atoll.ItemKey
 			for _, name := range names {
-				keys = append(keys, deployment(name))
+				keys = append(keys, deploymentKey(name))
 			}
-			h.bundle("web", v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}, in, keys...)
+			h.addBundle("web", v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}, in, keys...)
 		}, 7},
 		"each annotated": {func(h *hub, names []string) {
 			for _, name := range names {
-				h.bundle(name, v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: name, UID: "uid-" + name}, in, deployment(name))
+				h.addBundle(name, v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: name, UID: "uid-" + name}, in, deploymentKey(name))
 			}
 		}, 6},
 		"of one policy, each by itself": {func(h *hub, names []string) {
 			for _, name := range names {
-				h.bundle(name, v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}, in, deployment(name))
+				h.addBundle(name, v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}, in, deploymentKey(name))
 				h.objects["bundles"][len(h.objects["bundles"])-1].(*v1alpha1.Bundle).Spec.Group = "Deployment.apps/" + name
 			}
 		}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t)
-			hundred(h, func(names []string) { c.bundle(h, names) })
+			addHundredClusters(h, func(names []string) { c.bundle(h, names) })
 			out, notes := clienttest.NewText(), clienttest.NewText()
 			if err := h.run(t.Context(), out, notes, "deployments", "-o", "wide"); err != nil {
 				t.Fatal(err)
@@ -95,29 +96,28 @@ func TestWhereAHundredTemplatesRunTakesFewRequests(t *testing.T) {
 				t.Errorf("it takes %d requests: %v", sum, h.asked)
 			}
 			if n := strings.Count(out.String(), "2/3        Progressing, 1 away   oslo(Progressing),rome,york(away)\n"); n != 100 || notes.String() != "" {
-				t.Errorf("%d of 100 are told right, in\n%.400s\n%s", n, out, notes)
+				t.Errorf("%d of 100 are printed right, in\n%.400s\n%s", n, out, notes)
 			}
 		})
 	}
 }
 
-// TestAWatchGoesOnPastItsEnds: past what the hub no longer knows, its restart, and while it
-// is not there. Nothing is told twice, nothing of it is an error, and revisions are not read
-// again.
+// TestAWatchGoesOnPastItsEnds: past an expired history of the hub, its restart, and its absence.
+// Nothing is printed twice, nothing of it is an error, and revisions are not read again.
 func TestAWatchGoesOnPastItsEnds(t *testing.T) {
 	h := newHub(t)
 	h.rows = []string{"a 1/1", "b 1/1"}
-	h.bundle("web", v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}, []string{"oslo"}, deployment("a"), deployment("b"))
+	h.addBundle("web", v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}, []string{"oslo"}, deploymentKey("a"), deploymentKey("b"))
 	expired := apierrors.NewResourceExpired("of an earlier start of this hub").ErrStatus
 	expired.Kind, expired.APIVersion = "Status", "v1"
 	end := func(events ...string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { fmt.Fprint(w, strings.Join(events, "")) }
 	}
 	h.watches = []func(http.ResponseWriter){
-		end(h.event("MODIFIED", h.table("11", "a 0/1"))),                                       // and it ends
+		end(h.eventText("MODIFIED", h.newTable("11", "a 0/1"))),                                // and it ends
 		func(w http.ResponseWriter) { http.Error(w, "no hub", http.StatusServiceUnavailable) }, // it starts again
-		end(h.event("BOOKMARK", h.table("12"))),
-		func(w http.ResponseWriter) { // what happened meanwhile, it does not know
+		end(h.eventText("BOOKMARK", h.newTable("12"))),
+		func(w http.ResponseWriter) { // it does not know the changes since
 			h.version, h.rows = "20", []string{"a 0/1", "b 0/1", "c 1/1"}
 			h.write(w, map[string]any{"type": "ERROR", "object": expired})
 		},
@@ -126,7 +126,7 @@ func TestAWatchGoesOnPastItsEnds(t *testing.T) {
 			w.WriteHeader(http.StatusGone)
 			h.write(w, expired)
 		},
-		end(h.event("ADDED", h.table("31", "d 1/1"))),
+		end(h.eventText("ADDED", h.newTable("31", "d 1/1"))),
 	}
 	lines, noted := h.watchUntil("d ")
 	var got []string
@@ -146,8 +146,8 @@ func TestAWatchGoesOnPastItsEnds(t *testing.T) {
 	}
 }
 
-// TestAWatchForgetsWhatIsGone: what comes again looks as it did, and is told again, whether it
-// was heard of or missed that it was gone.
+// TestAWatchForgetsWhatIsGone: a returning object looks as it did, and is printed again, whether
+// its deletion was seen or missed.
 func TestAWatchForgetsWhatIsGone(t *testing.T) {
 	h := newHub(t)
 	h.rows = []string{"a 1/1", "b 1/1"}
@@ -160,11 +160,11 @@ func TestAWatchForgetsWhatIsGone(t *testing.T) {
 		}
 	}
 	h.watches = []func(http.ResponseWriter){
-		func(w http.ResponseWriter) { fmt.Fprint(w, h.event("DELETED", h.table("11", "a 1/1"))) },
+		func(w http.ResponseWriter) { fmt.Fprint(w, h.eventText("DELETED", h.newTable("11", "a 1/1"))) },
 		again("20", "a 1/1", "b 1/1"),
 		again("30", "b 1/1"),
 		again("40", "a 1/1", "b 1/1"),
-		func(w http.ResponseWriter) { fmt.Fprint(w, h.event("ADDED", h.table("41", "d 1/1"))) },
+		func(w http.ResponseWriter) { fmt.Fprint(w, h.eventText("ADDED", h.newTable("41", "d 1/1"))) },
 	}
 	lines, _ := h.watchUntil("d ")
 	var got []string
@@ -186,11 +186,11 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	}
 }
 
-// TestAWatchThatCannotBePrintedEnds: the hub is not asked again for what nobody gets.
+// TestAWatchThatCannotBePrintedEnds: the hub is not asked again for output without a reader.
 func TestAWatchThatCannotBePrintedEnds(t *testing.T) {
 	h := newHub(t)
 	h.rows = []string{"a 1/1"}
-	h.watches = []func(http.ResponseWriter){func(w http.ResponseWriter) { fmt.Fprint(w, h.event("MODIFIED", h.table("11", "a 0/1"))) }}
+	h.watches = []func(http.ResponseWriter){func(w http.ResponseWriter) { fmt.Fprint(w, h.eventText("MODIFIED", h.newTable("11", "a 0/1"))) }}
 	out := clienttest.NewText(1)
 	if err := h.run(t.Context(), out, clienttest.NewText(), "deployments", "-w"); !errors.Is(err, clienttest.ErrFull) {
 		t.Errorf("it ends with %v", err)

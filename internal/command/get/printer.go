@@ -29,7 +29,7 @@ const (
 // printer of tables.
 type printer struct {
 	o       *objects
-	asked   asked
+	request asked
 	client  *client.Cluster
 	out     io.Writer
 	notes   io.Writer
@@ -41,7 +41,7 @@ type printer struct {
 	places *finder
 	where  whereabouts
 	at     time.Time // of where
-	blind  bool      // who asks may not read where things run
+	blind  bool      // the user may not read where things run
 
 	// printed are the cells of objects, by namespace and name, but for those that time alone
 	// changes; for what is listed again.
@@ -49,8 +49,8 @@ type printer struct {
 }
 
 func (p *printer) run(ctx context.Context) error {
-	p.frame = frame{asked: p.asked, wide: p.o.format.Is("wide"), spaces: p.o.all && p.asked.namespace == "" && p.asked.mapping.Scope.Name() == "namespace"}
-	if err := p.locate(ctx); err != nil {
+	p.frame = frame{request: p.request, wide: p.o.format.IsFormat("wide"), spaces: p.o.all && p.request.namespace == "" && p.request.mapping.Scope.Name() == "namespace"}
+	if err := p.loadLocations(ctx); err != nil {
 		return err
 	}
 	version, err := p.list(ctx)
@@ -58,28 +58,28 @@ func (p *printer) run(ctx context.Context) error {
 		return err
 	}
 	if len(p.table.rows) == 0 {
-		fmt.Fprintln(p.notes, nothingIn("no "+p.asked.mapping.Resource.Resource, p.asked.namespace))
+		fmt.Fprintln(p.notes, nothingIn("no "+p.request.mapping.Resource.Resource, p.request.namespace))
 	} else if err := p.print(p.table, true); err != nil {
 		return err
 	}
 	if !p.o.watch {
 		return nil
 	}
-	p.remember(p.table)
+	p.rememberPrinted(p.table)
 	return p.watch(ctx, version)
 }
 
-// locate reads where objects run, unless that is known well enough.
-func (p *printer) locate(ctx context.Context) error {
-	if !p.asked.placed() || p.o.format.Is("name") && p.asked.clusters == nil || p.blind || time.Since(p.at) < fresh {
+// loadLocations reads where objects run, unless that is known well enough.
+func (p *printer) loadLocations(ctx context.Context) error {
+	if !p.request.canBePlaced() || p.o.format.IsFormat("name") && p.request.clusters == nil || p.blind || time.Since(p.at) < fresh {
 		return nil
 	}
 	if p.places == nil {
-		p.places = newFinder(p.client, p.asked.namespace, p.o.now)
+		p.places = newFinder(p.client, p.request.namespace, p.o.now)
 	}
 	w, err := p.places.find(ctx)
 	switch {
-	case apierrors.IsForbidden(err) && p.asked.clusters != nil:
+	case apierrors.IsForbidden(err) && p.request.clusters != nil:
 		return fmt.Errorf("which objects run in which clusters is in Bundles, TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME tells it of one: %w", err)
 	case apierrors.IsForbidden(err):
 		p.blind = true
@@ -91,25 +91,25 @@ func (p *printer) locate(ctx context.Context) error {
 	return nil
 }
 
-// request for the kind.
-func (p *printer) request(c *client.Cluster, name string) *rest.Request {
-	at := "/apis/" + p.asked.mapping.Resource.GroupVersion().String()
-	if p.asked.mapping.Resource.Group == "" {
-		at = "/api/" + p.asked.mapping.Resource.Version
+// newRequest returns a request for the kind.
+func (p *printer) newRequest(c *client.Cluster, name string) *rest.Request {
+	at := "/apis/" + p.request.mapping.Resource.GroupVersion().String()
+	if p.request.mapping.Resource.Group == "" {
+		at = "/api/" + p.request.mapping.Resource.Version
 	}
-	if p.asked.namespace != "" {
-		at += "/namespaces/" + p.asked.namespace
+	if p.request.namespace != "" {
+		at += "/namespaces/" + p.request.namespace
 	}
-	at += "/" + p.asked.mapping.Resource.Resource
+	at += "/" + p.request.mapping.Resource.Resource
 	if name != "" {
 		at += "/" + name
 	}
 	return c.REST.Get().AbsPath(at).SetHeader("Accept", asTable)
 }
 
-// selecting adds what is selected to a request.
-func (p *printer) selecting(r *rest.Request) *rest.Request {
-	o := p.o.list(p.asked)
+// addSelectors adds what is selected to a request.
+func (p *printer) addSelectors(r *rest.Request) *rest.Request {
+	o := p.o.list(p.request)
 	if o.LabelSelector != "" {
 		r.Param("labelSelector", o.LabelSelector)
 	}
@@ -119,16 +119,16 @@ func (p *printer) selecting(r *rest.Request) *rest.Request {
 	return r
 }
 
-// list all that is asked for, and tell the version of it.
+// list prints the requested objects and returns their resource version.
 func (p *printer) list(ctx context.Context) (version string, err error) {
-	names := p.asked.names
+	names := p.request.names
 	if p.o.watch {
 		names = nil // a watch goes on from a list
 	}
 	for _, name := range names {
-		page, err := p.page(ctx, p.request(p.client, name))
+		page, err := p.readPage(ctx, p.newRequest(p.client, name))
 		if err != nil {
-			return "", missing(p.client, p.asked, name, err)
+			return "", notFoundError(p.client, p.request, name, err)
 		}
 		version = page.ResourceVersion
 	}
@@ -136,13 +136,13 @@ func (p *printer) list(ctx context.Context) (version string, err error) {
 		return version, nil
 	}
 	for next := ""; ; {
-		r := p.selecting(p.request(p.client, "")).Param("limit", fmt.Sprint(pageOf))
+		r := p.addSelectors(p.newRequest(p.client, "")).Param("limit", fmt.Sprint(pageOf))
 		if next != "" {
 			r.Param("continue", next)
 		}
-		page, err := p.page(ctx, r)
+		page, err := p.readPage(ctx, r)
 		if err != nil {
-			return "", p.client.Explain(err)
+			return "", p.client.ExplainError(err)
 		}
 		if version, next = page.ResourceVersion, page.Continue; next == "" {
 			p.table.sort()
@@ -151,8 +151,8 @@ func (p *printer) list(ctx context.Context) (version string, err error) {
 	}
 }
 
-// page of a table, which is added.
-func (p *printer) page(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
+// readPage reads a page of a table, which is added.
+func (p *printer) readPage(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
 	answer := r.Do(ctx)
 	if err := answer.Error(); err != nil { // which reads what the API says; Raw does not
 		return nil, err
@@ -163,7 +163,7 @@ func (p *printer) page(ctx context.Context, r *rest.Request) (*metav1.Table, err
 	}
 	var page metav1.Table
 	if err := json.Unmarshal(raw, &page); err != nil || page.Kind != "Table" {
-		return nil, fmt.Errorf("%s gives no table of %s (%w); ask for -o json", p.client.Config.Host, p.asked.mapping.Resource.Resource, errors.Join(err))
+		return nil, fmt.Errorf("%s gives no table of %s (%w); ask for -o json", p.client.Config.Host, p.request.mapping.Resource.Resource, errors.Join(err))
 	}
 	return &page, p.frame.add(&p.table, &page, p.where)
 }
@@ -171,25 +171,25 @@ func (p *printer) page(ctx context.Context, r *rest.Request) (*metav1.Table, err
 // print rows; columns are as wide as the widest cell so far.
 func (p *printer) print(t table, headings bool) error {
 	var text strings.Builder
-	if p.o.format.Is("name") {
+	if p.o.format.IsFormat("name") {
 		for _, r := range t.rows {
-			fmt.Fprintf(&text, "%s/%s\n", fullName(p.asked), r.object.Name)
+			fmt.Fprintf(&text, "%s/%s\n", fullName(p.request), r.object.Name)
 		}
 	} else {
-		p.widen(t)
+		p.widenColumns(t)
 		if headings {
-			p.line(&text, t.headings, "")
+			p.writeLine(&text, t.headings, "")
 		}
 		for _, r := range t.rows {
-			p.line(&text, r.cells, r.cluster)
+			p.writeLine(&text, r.cells, r.cluster)
 		}
 	}
 	_, err := io.WriteString(p.out, text.String())
 	return err
 }
 
-// widen the columns to the cells.
-func (p *printer) widen(t table) {
+// widenColumns widens the columns to the cells.
+func (p *printer) widenColumns(t table) {
 	for len(p.widths) < len(t.headings) {
 		p.widths = append(p.widths, 0)
 	}
@@ -204,8 +204,8 @@ func (p *printer) widen(t table) {
 	}
 }
 
-// line of a table, with the first cell in its cluster's colour.
-func (p *printer) line(to *strings.Builder, cells []string, cluster string) {
+// writeLine writes a line of a table, with the first cell in its cluster's colour.
+func (p *printer) writeLine(to *strings.Builder, cells []string, cluster string) {
 	for i, cell := range cells {
 		if cell == "" {
 			cell = "-"
@@ -215,7 +215,7 @@ func (p *printer) line(to *strings.Builder, cells []string, cluster string) {
 			space = ""
 		}
 		if i == 0 {
-			cell = p.palette.Paint(cluster, cell)
+			cell = p.palette.PaintText(cluster, cell)
 		}
 		to.WriteString(cell + space)
 	}

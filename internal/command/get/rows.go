@@ -31,21 +31,21 @@ what the cluster last reported (STATE), and what is in the way.
 
 Rows lie in TargetSlices, which only administrators may read.`,
 		RunE: func(cmd *cobra.Command, bundles []string) error {
-			c, err := o.connect()
+			c, err := o.connectHub()
 			if err != nil {
 				return err
 			}
-			rows, err := client.Rows(cmd.Context(), c, "", func(r client.Row) bool {
+			rows, err := client.ListRows(cmd.Context(), c, "", func(r client.Row) bool {
 				return (o.all || r.Namespace == c.Namespace) && (cluster == "" || r.Cluster == cluster) &&
 					(len(bundles) == 0 || slices.Contains(bundles, r.Bundle))
 			})
 			if err != nil {
 				return err
 			}
-			if done, err := o.format.Structured(cmd.OutOrStdout(), rows); done {
+			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), rows); done {
 				return err
 			}
-			if o.absent, err = absent(cmd.Context(), c, o.now); err != nil {
+			if o.absent, err = absentClusters(cmd.Context(), c, o.now); err != nil {
 				return err
 			}
 			return o.printRows(cmd.OutOrStdout(), rows, c.Namespace)
@@ -63,16 +63,16 @@ type absence struct {
 	checkIn string
 }
 
-// until when nothing can be heard of the cluster.
-func (a absence) until() string {
+// endText returns the time until when nothing can be heard of the cluster.
+func (a absence) endText() string {
 	if a.checkIn == "" {
 		return ""
 	}
 	return ": the cluster " + a.checkIn
 }
 
-// absent are the clusters that are not there, by name.
-func absent(ctx context.Context, c *client.Cluster, now time.Time) (map[string]absence, error) {
+// absentClusters returns are the clusters that are not there, by name.
+func absentClusters(ctx context.Context, c *client.Cluster, now time.Time) (map[string]absence, error) {
 	clusters, err := client.List[v1alpha1.Cluster](ctx, c, client.Clusters, "", metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func absent(ctx context.Context, c *client.Cluster, now time.Time) (map[string]a
 	return out, nil
 }
 
-// absenceOf a cluster; zero where it is there.
+// absenceOf returns the absence of a cluster; zero where it is there.
 func absenceOf(one v1alpha1.Cluster, now time.Time) absence {
 	a := absence{away: !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)}
 	if !a.away {
@@ -101,31 +101,31 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 		return err
 	}
 	headings := []string{"NAMESPACE", "BUNDLE", "CLUSTER", "PHASE", "STATE", "ITEMS", "SINCE", "REASON"}
-	wide := o.format.Is("wide")
+	wide := o.format.IsFormat("wide")
 	if wide {
 		headings = append(headings, "GENERATION", "REPORTED", "REVISION", "ASSIGNED", "SLICE")
 	}
 	table := output.NewTable(out, headings...)
 	for _, r := range rows {
-		cells := []string{r.Namespace, cmp.Or(r.Bundle, "(namespace)"), r.Cluster, string(r.Spec.Phase), "", "", output.Age(o.now, time.Unix(r.Spec.Since, 0)), reason(r, o.absent[r.Cluster])}
+		cells := []string{r.Namespace, cmp.Or(r.Bundle, "(namespace)"), r.Cluster, string(r.Spec.Phase), "", "", output.FormatAge(o.now, time.Unix(r.Spec.Since, 0)), rowReason(r, o.absent[r.Cluster])}
 		reported := ""
 		if r.Status != nil {
 			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
 			if r.Status.Generation >= r.Spec.Generation && r.Spec.Phase == atoll.RowActive {
-				cells[6] = output.Age(o.now, time.Unix(r.Status.Since, 0))
+				cells[6] = output.FormatAge(o.now, time.Unix(r.Status.Since, 0))
 			}
 			reported = fmt.Sprint(r.Status.Generation)
 		}
 		if wide {
-			cells = append(cells, fmt.Sprint(r.Spec.Generation), reported, r.Spec.Revision, assigned(r.Spec.Assigned), r.Slice)
+			cells = append(cells, fmt.Sprint(r.Spec.Generation), reported, r.Spec.Revision, formatAssigned(r.Spec.Assigned), r.Slice)
 		}
-		table.Row(cells...)
+		table.AddRow(cells...)
 	}
 	return table.Flush()
 }
 
-// reason says why the row is not done, the hub's word before the cluster's.
-func reason(r client.Row, a absence) string {
+// rowReason returns why the row is not done, the hub's word before the cluster's.
+func rowReason(r client.Row, a absence) string {
 	var words []string
 	if r.Spec.Reason != "" {
 		words = append(words, r.Spec.Reason)
@@ -137,27 +137,32 @@ func reason(r client.Row, a absence) string {
 	case r.Spec.Phase == atoll.RowVacant:
 		words = append(words, "empty; it goes when it is deleted on the hub")
 	case r.Status == nil:
-		words = append(words, "no report yet"+a.until())
+		words = append(words, "no report yet"+a.endText())
 	case r.Status.Generation < r.Spec.Generation:
-		words = append(words, "no report of the latest change yet"+a.until())
+		words = append(words, "no report of the latest change yet"+a.endText())
 	case r.Status.Reason != "":
-		words = append(words, strings.TrimSuffix(r.Status.Reason+": "+r.Status.Message, ": "))
+		words = append(words, strings.TrimSuffix(string(r.Status.Reason)+": "+r.Status.Message, ": "))
 	}
 	if r.Status != nil {
-		for _, item := range r.Status.Items {
-			if item.Message != "" && strings.HasSuffix(r.Status.Message, item.Message) {
-				break // said already
-			}
-			if item.Error || (item.Health != atoll.Healthy && item.Reason != "") {
-				words = append(words, strings.TrimSuffix(fmt.Sprintf("%s/%s: %s: %s", item.Key.Kind, item.Key.Name, item.Reason, item.Message), ": "))
-				break
-			}
-		}
+		words = append(words, itemReasons(r.Status)...)
 	}
 	return strings.Join(words, "; ")
 }
 
-func assigned(shares map[string]int64) string {
+// itemReasons returns the reason of the first item that is not done, where the row does not say it.
+func itemReasons(s *atoll.RowStatus) []string {
+	for _, item := range s.Items {
+		if item.Message != "" && strings.HasSuffix(s.Message, item.Message) {
+			return nil // said already
+		}
+		if item.Error || (item.Health != atoll.Healthy && item.Reason != "") {
+			return []string{strings.TrimSuffix(fmt.Sprintf("%s/%s: %s: %s", item.Key.Kind, item.Key.Name, item.Reason, item.Message), ": ")}
+		}
+	}
+	return nil
+}
+
+func formatAssigned(shares map[string]int64) string {
 	var words []string
 	for item, n := range shares {
 		name := item

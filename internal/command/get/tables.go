@@ -24,11 +24,11 @@ type tableRow struct {
 	cells   []string
 }
 
-// key of the object, by which it is known again.
-func (r tableRow) key() string { return r.object.Namespace + "/" + r.object.Name }
+// rowKey returns the key of the object, by which it is known again.
+func (r tableRow) rowKey() string { return r.object.Namespace + "/" + r.object.Name }
 
-// columns of a table of the API that are shown, by their index.
-func columns(defs []metav1.TableColumnDefinition, wide bool) []int {
+// shownColumns returns the columns of a table of the API that are shown, by their index.
+func shownColumns(defs []metav1.TableColumnDefinition, wide bool) []int {
 	var out []int
 	for i, d := range defs {
 		// The cluster goes first.
@@ -42,19 +42,19 @@ func columns(defs []metav1.TableColumnDefinition, wide bool) []int {
 // clusterColumn is that of the hub for what runs in members.
 const clusterColumn = "Cluster"
 
-// frame says which columns a table has, and is the same for all rows of a list and the watch
+// frame returns which columns a table has, and is the same for all rows of a list and the watch
 // that follows it.
 type frame struct {
-	asked   asked
+	request asked
 	wide    bool
 	spaces  bool // a column for namespaces
 	defs    []metav1.TableColumnDefinition
 	columns []int
 }
 
-func (f *frame) headings() []string {
+func (f *frame) headingCells() []string {
 	var out []string
-	if f.asked.live() {
+	if f.request.isLiveKind() {
 		out = append(out, "CLUSTER")
 	}
 	if f.spaces {
@@ -62,12 +62,12 @@ func (f *frame) headings() []string {
 	}
 	for _, i := range f.columns {
 		name := strings.ToUpper(f.defs[i].Name)
-		if f.asked.nodes() && name == "NAME" {
+		if f.request.isNodeKind() && name == "NAME" {
 			name = "CLUSTER"
 		}
 		out = append(out, name)
 	}
-	if f.asked.placed() {
+	if f.request.canBePlaced() {
 		out = append(out, "CLUSTERS", "STATE")
 		if f.wide {
 			out = append(out, "RUNS IN")
@@ -76,37 +76,37 @@ func (f *frame) headings() []string {
 	return out
 }
 
-// add the rows of a table of the API that are of chosen clusters.
+// add adds the rows of a table of the API that are of chosen clusters.
 func (f *frame) add(t *table, of *metav1.Table, w whereabouts) error {
 	if len(of.ColumnDefinitions) > 0 {
-		f.defs, f.columns = of.ColumnDefinitions, columns(of.ColumnDefinitions, f.wide)
-		t.headings = f.headings()
+		f.defs, f.columns = of.ColumnDefinitions, shownColumns(of.ColumnDefinitions, f.wide)
+		t.headings = f.headingCells()
 	}
 	for _, r := range of.Rows {
 		var m metav1.PartialObjectMetadata
 		if err := json.Unmarshal(r.Object.Raw, &m); err != nil {
-			return fmt.Errorf("read a table of %s: %w", f.asked.mapping.Resource.Resource, err)
+			return fmt.Errorf("read a table of %s: %w", f.request.mapping.Resource.Resource, err)
 		}
-		row := tableRow{cluster: f.asked.clusterOf(&m), object: m.ObjectMeta}
-		at, placed := w.of(atoll.ItemKey{Group: f.asked.mapping.GroupVersionKind.Group, Kind: f.asked.mapping.GroupVersionKind.Kind, Namespace: m.Namespace, Name: m.Name}, m.UID)
+		row := tableRow{cluster: f.request.clusterOf(&m), object: m.ObjectMeta}
+		at, placed := w.locationOf(atoll.ItemKey{Group: f.request.mapping.GroupVersionKind.Group, Kind: f.request.mapping.GroupVersionKind.Kind, Namespace: m.Namespace, Name: m.Name}, m.UID)
 		switch {
-		case f.asked.clusters == nil:
-		case f.asked.placed():
-			if at = at.within(f.asked.clusters); len(at) == 0 {
+		case f.request.clusters == nil:
+		case f.request.canBePlaced():
+			if at = at.restrictTo(f.request.clusters); len(at) == 0 {
 				continue
 			}
-		case (f.asked.live() || f.asked.nodes()) && !f.asked.chosen(row.cluster):
+		case (f.request.isLiveKind() || f.request.isNodeKind()) && !f.request.isChosen(row.cluster):
 			continue
 		}
-		row.cells = f.cells(row, r.Cells, at, placed)
+		row.cells = f.rowCells(row, r.Cells, at, placed)
 		t.rows = append(t.rows, row)
 	}
 	return nil
 }
 
-func (f *frame) cells(row tableRow, given []any, at places, placed bool) []string {
+func (f *frame) rowCells(row tableRow, given []any, at places, placed bool) []string {
 	var cells []string
-	if f.asked.live() {
+	if f.request.isLiveKind() {
 		cells = append(cells, row.cluster)
 	}
 	if f.spaces {
@@ -119,23 +119,23 @@ func (f *frame) cells(row tableRow, given []any, at places, placed bool) []strin
 		}
 		cells = append(cells, text)
 	}
-	if f.asked.placed() {
+	if f.request.canBePlaced() {
 		clusters, state := "", ""
 		if placed {
-			clusters, state = at.ready(), at.state()
+			clusters, state = at.readyText(), at.stateText()
 		}
 		cells = append(cells, clusters, state)
 		if f.wide {
-			cells = append(cells, at.names())
+			cells = append(cells, at.nameText())
 		}
 	}
 	return cells
 }
 
-// lasting are the cells of a row but for ages.
-func (f *frame) lasting(cells []string) []string {
+// cellsWithoutAge returns are the cells of a row but for ages.
+func (f *frame) cellsWithoutAge(cells []string) []string {
 	out := slices.Clone(cells)
-	for i, heading := range f.headings() {
+	for i, heading := range f.headingCells() {
 		if heading == "AGE" || heading == "LAST SEEN" || heading == "FIRST SEEN" {
 			out[i] = ""
 		}
@@ -143,7 +143,7 @@ func (f *frame) lasting(cells []string) []string {
 	return out
 }
 
-// sort by cluster; what is of one cluster stays in its order, and what is of none comes first.
+// sort sorts by cluster; what is of one cluster stays in its order, and what is of none comes first.
 func (t *table) sort() {
 	slices.SortStableFunc(t.rows, func(a, b tableRow) int { return strings.Compare(a.cluster, b.cluster) })
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/pause"
 )
 
 const (
@@ -23,60 +24,61 @@ const (
 	againMost  = 5 * time.Second
 )
 
-// watch from a version on, until ctx ends. Where a watch ends it goes on from there, and
-// where the hub no longer knows what was then, from another list.
+// watch watches from a version on, until ctx ends. An ended watch resumes, and where the hub no
+// longer has that history, another list begins.
 func (p *printer) watch(ctx context.Context, version string) error {
-	c, err := p.client.Endless()
+	c, err := p.client.WithoutTimeout()
 	if err != nil {
 		return err
 	}
 	told := false
 	for again := againFirst; ; {
-		if version == "" {
-			version, err = p.listAgain(ctx)
-		}
-		if err == nil {
-			version, err = p.follow(ctx, c, version)
-		}
-		if err == nil {
-			told, again = false, againFirst
-		}
+		version, err = p.resumeWatch(ctx, c, version)
 		var said apierrors.APIStatus
 		var out unwritable
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case err == nil:
+			told, again = false, againFirst
 		case errors.As(err, &out):
 			return out.error
-		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
-			version, err = "", nil
-		case errors.As(err, &said) && refusal(said.Status().Code):
-			return p.client.Explain(err)
-		case err != nil && !told:
-			fmt.Fprintf(p.notes, "the watch of %s is asked for again, until it is answered: %v\n", p.asked.mapping.Resource.Resource, p.client.Explain(err))
+		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+			version = ""
+		case errors.As(err, &said) && isFinalStatus(said.Status().Code):
+			return p.client.ExplainError(err)
+		case !told:
+			fmt.Fprintf(p.notes, "the watch of %s is asked for again, until it is answered: %v\n", p.request.mapping.Resource.Resource, p.client.ExplainError(err))
 			told = true
 		}
-		pause := time.NewTimer(again)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if !pause.WaitFor(ctx, again) {
 			return nil
-		case <-pause.C:
 		}
-		again, err = min(2*again, againMost), nil
+		again = min(2*again, againMost)
 	}
+}
+
+// resumeWatch watches until the watch ends. Without a version it begins with a list.
+func (p *printer) resumeWatch(ctx context.Context, c *client.Cluster, version string) (string, error) {
+	if version == "" {
+		var err error
+		if version, err = p.listAgain(ctx); err != nil {
+			return version, err
+		}
+	}
+	return p.followWatch(ctx, c, version)
 }
 
 // unwritable is what was to be printed.
 type unwritable struct{ error }
 
-// refusal tells of a status that asking again does not change.
-func refusal(code int32) bool { return code >= 400 && code < 500 && code != 429 && code != 408 }
+// isFinalStatus tells of a status that asking again does not change.
+func isFinalStatus(code int32) bool { return code >= 400 && code < 500 && code != 429 && code != 408 }
 
-// follow a watch until it ends. It gives the version that it came to, and nil where it was
+// followWatch follows a watch until it ends. It gives the version that it came to, and nil where it was
 // answered and merely ended.
-func (p *printer) follow(ctx context.Context, c *client.Cluster, version string) (string, error) {
-	body, err := p.selecting(p.request(c, "")).Param("watch", "true").Param("allowWatchBookmarks", "true").Param("resourceVersion", version).Stream(ctx)
+func (p *printer) followWatch(ctx context.Context, c *client.Cluster, version string) (string, error) {
+	body, err := p.addSelectors(p.newRequest(c, "")).Param("watch", "true").Param("allowWatchBookmarks", "true").Param("resourceVersion", version).Stream(ctx)
 	if err != nil {
 		return version, err
 	}
@@ -87,14 +89,14 @@ func (p *printer) follow(ctx context.Context, c *client.Cluster, version string)
 			return version, nil // it goes on from there
 		}
 		if e.Type == string(watch.Error) {
-			return version, ended(e.Object.Raw)
+			return version, watchEndError(e.Object.Raw)
 		}
 		var of metav1.Table
 		if err := json.Unmarshal(e.Object.Raw, &of); err != nil {
-			return version, fmt.Errorf("read a change of %s: %w", p.asked.mapping.Resource.Resource, err)
+			return version, fmt.Errorf("read a change of %s: %w", p.request.mapping.Resource.Resource, err)
 		}
 		if e.Type != string(watch.Bookmark) {
-			if err := p.changed(ctx, &of, e.Type == string(watch.Deleted)); err != nil {
+			if err := p.printChange(ctx, &of, e.Type == string(watch.Deleted)); err != nil {
 				return version, err
 			}
 		}
@@ -102,8 +104,8 @@ func (p *printer) follow(ctx context.Context, c *client.Cluster, version string)
 	}
 }
 
-// ended reads why a watch did.
-func ended(raw []byte) error {
+// watchEndError reads why a watch did.
+func watchEndError(raw []byte) error {
 	var s metav1.Status
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return err
@@ -111,9 +113,9 @@ func ended(raw []byte) error {
 	return &apierrors.StatusError{ErrStatus: s}
 }
 
-// changed prints what changed, or is gone.
-func (p *printer) changed(ctx context.Context, of *metav1.Table, gone bool) error {
-	if err := p.locate(ctx); err != nil {
+// printChange prints what changed, or is gone.
+func (p *printer) printChange(ctx context.Context, of *metav1.Table, gone bool) error {
+	if err := p.loadLocations(ctx); err != nil {
 		return err
 	}
 	var t table
@@ -123,7 +125,7 @@ func (p *printer) changed(ctx context.Context, of *metav1.Table, gone bool) erro
 	err := p.printMore(t)
 	if gone {
 		for _, r := range t.rows {
-			delete(p.printed, r.key())
+			delete(p.printed, r.rowKey())
 		}
 	}
 	return err
@@ -135,27 +137,27 @@ func (p *printer) printMore(t table) error {
 		return nil
 	}
 	begins := p.widths == nil
-	t.headings = p.frame.headings()
-	p.remember(t)
+	t.headings = p.frame.headingCells()
+	p.rememberPrinted(t)
 	if err := p.print(t, begins); err != nil {
 		return unwritable{err}
 	}
 	return nil
 }
 
-// remember what was printed of objects.
-func (p *printer) remember(t table) {
+// rememberPrinted remembers what was printed of objects.
+func (p *printer) rememberPrinted(t table) {
 	if p.printed == nil {
 		p.printed = map[string][]string{}
 	}
 	for _, r := range t.rows {
-		p.printed[r.key()] = p.frame.lasting(r.cells)
+		p.printed[r.rowKey()] = p.frame.cellsWithoutAge(r.cells)
 	}
 }
 
 // listAgain, and print what is otherwise than it was printed last.
 func (p *printer) listAgain(ctx context.Context) (version string, err error) {
-	if err := p.locate(ctx); err != nil {
+	if err := p.loadLocations(ctx); err != nil {
 		return "", err
 	}
 	p.table = table{}
@@ -165,10 +167,10 @@ func (p *printer) listAgain(ctx context.Context) (version string, err error) {
 	t := p.table
 	before := p.printed
 	p.printed = nil // what is not there any more is forgotten
-	p.remember(t)
+	p.rememberPrinted(t)
 	t.rows = slices.DeleteFunc(t.rows, func(r tableRow) bool {
-		was, ok := before[r.key()]
-		return ok && slices.Equal(was, p.printed[r.key()])
+		was, ok := before[r.rowKey()]
+		return ok && slices.Equal(was, p.printed[r.rowKey()])
 	})
 	return version, p.printMore(t)
 }

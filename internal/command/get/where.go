@@ -25,7 +25,7 @@ import (
 type place struct {
 	cluster string
 	state   atoll.RowState
-	// away: nobody waits for it.
+	// disconnected: nothing waits for it.
 	away bool
 	// leaving: it is on its way out, and not counted.
 	leaving bool
@@ -42,8 +42,8 @@ type whereabouts struct {
 	away map[string]bool
 }
 
-// of an object; false where it is in no Bundle.
-func (w whereabouts) of(key atoll.ItemKey, uid types.UID) (places, bool) {
+// locationOf returns the location of an object; false where it is in no Bundle.
+func (w whereabouts) locationOf(key atoll.ItemKey, uid types.UID) (places, bool) {
 	rows, alone := w.only[uid]
 	at, ok := w.keys[key]
 	if !alone {
@@ -59,13 +59,13 @@ func (w whereabouts) of(key atoll.ItemKey, uid types.UID) (places, bool) {
 	return at, true
 }
 
-// within some clusters.
-func (p places) within(clusters []string) places {
+// restrictTo restricts to some clusters.
+func (p places) restrictTo(clusters []string) places {
 	return slices.DeleteFunc(slices.Clone(p), func(one place) bool { return !slices.Contains(clusters, one.cluster) })
 }
 
-// ready clusters of those that are to have it.
-func (p places) ready() string {
+// readyText clusters of those that are to have it.
+func (p places) readyText() string {
 	ready, all := 0, 0
 	for _, one := range p {
 		if one.leaving {
@@ -82,8 +82,8 @@ func (p places) ready() string {
 // worst first.
 var severity = []atoll.RowState{atoll.RowFailed, atoll.RowDegraded, atoll.RowProgressing, atoll.RowReady}
 
-// state is the worst of clusters that are there, and how many are not.
-func (p places) state() string {
+// stateText is the worst of clusters that are there, and how many are not.
+func (p places) stateText() string {
 	worst, away, leaving := len(severity), 0, 0
 	for _, one := range p {
 		switch {
@@ -108,8 +108,8 @@ func (p places) state() string {
 	return strings.Join(words, ", ")
 }
 
-// names of the clusters, with what is not ready of them.
-func (p places) names() string {
+// nameText returns the names of the clusters, with what is not ready of them.
+func (p places) nameText() string {
 	var words []string
 	for _, one := range p {
 		word := one.cluster
@@ -126,10 +126,10 @@ func (p places) names() string {
 	return strings.Join(words, ",")
 }
 
-// placeOf an item in a row's cluster; false where the row keeps it out.
+// placeOf returns the place of an item in a row's cluster; false where the row keeps it out.
 func placeOf(key atoll.ItemKey, r client.Row, away bool) (place, bool) {
 	p := place{cluster: r.Cluster, state: atoll.RowProgressing, away: away, leaving: r.Spec.Phase != atoll.RowActive}
-	if r.Spec.Phase == atoll.RowVacant || slices.Contains(r.Spec.NotHere, key.String()) {
+	if r.Spec.Phase == atoll.RowVacant || slices.Contains(r.Spec.Absent, key.String()) {
 		return p, false
 	}
 	s := r.Status
@@ -138,11 +138,15 @@ func placeOf(key atoll.ItemKey, r client.Row, away bool) (place, bool) {
 	}
 	i := slices.IndexFunc(s.Items, func(it atoll.ItemStatus) bool { return it.Key == key })
 	switch {
-	case i >= 0 && s.Items[i].Error:
+	case i < 0:
+		if s.Applied && s.UnlistedNotReady == 0 {
+			p.state = atoll.RowReady
+		}
+	case s.Items[i].Error:
 		p.state = atoll.RowFailed
-	case i >= 0 && s.Items[i].Health == atoll.Degraded:
+	case s.Items[i].Health == atoll.Degraded:
 		p.state = atoll.RowDegraded
-	case i >= 0 && s.Items[i].Health == atoll.Healthy, i < 0 && s.Applied && s.Unlisted == 0:
+	case s.Items[i].Health == atoll.Healthy:
 		p.state = atoll.RowReady
 	}
 	return p, true
@@ -157,7 +161,8 @@ const (
 	fewClusters = 8
 )
 
-// finder of where objects run. What it learns of revisions it keeps, since they never change.
+// finder finds the clusters of objects. It keeps the revisions that it read, because they never
+// change.
 type finder struct {
 	client    *client.Cluster
 	namespace string // empty: all, and what is in none
@@ -175,7 +180,7 @@ type only struct {
 	uid types.UID
 }
 
-// onlyOf a Bundle; false where it may have several, which its revisions tell.
+// onlyOf returns the only revision of a Bundle; false where it may have several, which its revisions tell.
 func onlyOf(b *v1alpha1.Bundle) (o only, ok bool) {
 	if b.Status.Items != 1 {
 		return o, false
@@ -193,28 +198,43 @@ func onlyOf(b *v1alpha1.Bundle) (o only, ok bool) {
 	return o, true
 }
 
-// find where objects run.
+// singleItems returns the items of the Bundles that have one, by namespace and name.
+func singleItems(bundles []v1alpha1.Bundle) map[[2]string]only {
+	out := map[[2]string]only{}
+	for i := range bundles {
+		if o, ok := onlyOf(&bundles[i]); ok {
+			out[[2]string{bundles[i].Namespace, bundles[i].Name}] = o
+		}
+	}
+	return out
+}
+
+// addPlaces adds the places of a row's items.
+func (w whereabouts) addPlaces(keys []atoll.ItemKey, r client.Row) {
+	for _, key := range keys {
+		if p, ok := placeOf(key, r, w.away[r.Cluster]); ok {
+			w.keys[key] = append(w.keys[key], p)
+		}
+	}
+}
+
+// find finds where objects run.
 func (f *finder) find(ctx context.Context) (whereabouts, error) {
 	out := whereabouts{map[atoll.ItemKey]places{}, map[types.UID][]client.Row{}, nil}
-	bundles, err := f.bundles(ctx)
+	bundles, err := f.listBundles(ctx)
 	if err != nil || len(bundles) == 0 {
 		return out, err
 	}
-	rows, err := client.Rows(ctx, f.client, rowsOf(bundles, f.namespace), func(r client.Row) bool {
+	rows, err := client.ListRows(ctx, f.client, rowsOf(bundles, f.namespace), func(r client.Row) bool {
 		return r.Spec.Revision != "" && (f.namespace == "" || r.Namespace == f.namespace)
 	})
 	if err != nil {
 		return out, err
 	}
-	if out.away, err = f.away(ctx, rows); err != nil {
+	if out.away, err = f.disconnectedClusters(ctx, rows); err != nil {
 		return out, err
 	}
-	known := map[[2]string]only{}
-	for i := range bundles {
-		if o, ok := onlyOf(&bundles[i]); ok {
-			known[[2]string{bundles[i].Namespace, bundles[i].Name}] = o
-		}
-	}
+	known := singleItems(bundles)
 	if err := f.read(ctx, rows, known); err != nil {
 		return out, err
 	}
@@ -227,11 +247,7 @@ func (f *finder) find(ctx context.Context) (whereabouts, error) {
 			}
 			keys = []atoll.ItemKey{o.key}
 		}
-		for _, key := range keys {
-			if p, ok := placeOf(key, r, out.away[r.Cluster]); ok {
-				out.keys[key] = append(out.keys[key], p)
-			}
-		}
+		out.addPlaces(keys, r)
 	}
 	for _, p := range out.keys {
 		p.sort()
@@ -243,13 +259,13 @@ func (p places) sort() {
 	slices.SortFunc(p, func(a, b place) int { return cmp.Compare(a.cluster, b.cluster) })
 }
 
-// bundles in the namespace, or all.
-func (f *finder) bundles(ctx context.Context) ([]v1alpha1.Bundle, error) {
+// listBundles lists the Bundles in the namespace, or all.
+func (f *finder) listBundles(ctx context.Context) ([]v1alpha1.Bundle, error) {
 	all, err := client.List[v1alpha1.Bundle](ctx, f.client, client.Bundles, f.namespace, metav1.ListOptions{})
 	if err != nil || f.namespace != "" {
 		return all, err
 	}
-	// Of these, which have the same fields, no namespace is asked for.
+	// These, which have the same fields, have no namespace filter.
 	wide, err := client.List[v1alpha1.Bundle](ctx, f.client, client.ClusterBundles, "", metav1.ListOptions{})
 	return append(all, wide...), err
 }
@@ -266,15 +282,15 @@ func rowsOf(bundles []v1alpha1.Bundle, namespace string) string {
 	return fmt.Sprintf("%s in (%s)", enginev1.LabelBundle, strings.Join(uids, ","))
 }
 
-// away tells which of the rows' clusters are.
-func (f *finder) away(ctx context.Context, rows []client.Row) (map[string]bool, error) {
+// disconnectedClusters returns which of the rows' clusters are.
+func (f *finder) disconnectedClusters(ctx context.Context, rows []client.Row) (map[string]bool, error) {
 	away := map[string]bool{}
 	names := map[string]bool{}
 	for _, r := range rows {
 		names[r.Cluster] = true
 	}
 	if len(names) > fewClusters {
-		all, err := absent(ctx, f.client, f.now)
+		all, err := absentClusters(ctx, f.client, f.now)
 		for name, a := range all {
 			away[name] = a.away
 		}
@@ -292,7 +308,7 @@ func (f *finder) away(ctx context.Context, rows []client.Row) (map[string]bool, 
 	return away, nil
 }
 
-// read what is in revisions of Bundles of which it is not known.
+// read reads what is in revisions of Bundles of which it is not known.
 func (f *finder) read(ctx context.Context, rows []client.Row, known map[[2]string]only) error {
 	var mu sync.Mutex
 	wanted := map[string]bool{}

@@ -13,29 +13,30 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/claim"
-	"atoll.dev/atoll/internal/interpret"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/bundlecontent"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/kinds/script"
+	"atoll.dev/atoll/internal/quantity"
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// question is all that is asked of an object.
-type question struct {
-	object   *unstructured.Unstructured
-	observed *unstructured.Unstructured
-	known    script.Interpreters
-	// told of the template by interpreters; nil: nothing.
-	told     *atoll.Interpreted
-	items    []item
-	replicas *int64
-	// scaled: an autoscaler sets its replicas. divided: clusters share them.
-	scaled, divided bool
-	// asked, by key; one: by --op.
-	asked map[string]bool
-	one   bool
+// objectQuery holds the inputs of all questions about an object.
+type objectQuery struct {
+	object       *unstructured.Unstructured
+	observed     *unstructured.Unstructured
+	interpreters script.Interpreters
+	// templateAnswers of interpreters about the template; nil: none.
+	templateAnswers *atoll.InterpreterAnswers
+	items           []clusterItem
+	replicas        *int64
+	// autoscaled: an autoscaler sets the replicas. divided: clusters share them.
+	autoscaled, divided bool
+	// askedKeys are the keys of the answers. singleQuestion: --op selects one.
+	askedKeys      map[string]bool
+	singleQuestion bool
 }
 
-// answer as it is printed.
+// answer is the output.
 type answer struct {
 	Replicas     *int64         `json:"replicas,omitempty"`
 	Requirements map[string]any `json:"requirements,omitempty"`
@@ -67,13 +68,13 @@ type dependency struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// LabelSelector of several, in place of Name; scripts alone give any.
+	// LabelSelector replaces Name for several objects. Only scripts return one.
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-func (q *question) answer() (*answer, error) {
+func (q *objectQuery) answerAll() (*answer, error) {
 	a := &answer{}
-	for _, step := range []func(*answer) error{q.template, q.pods, q.fields, q.state, q.aggregate, q.references} {
+	for _, step := range []func(*answer) error{q.answerTemplate, q.answerPods, q.answerFields, q.answerState, q.answerAggregate, q.answerDependencies} {
 		if err := step(a); err != nil {
 			return nil, err
 		}
@@ -81,56 +82,56 @@ func (q *question) answer() (*answer, error) {
 	return a, nil
 }
 
-// template asks what a hub asks of a template when it reads it, all at once: where a script
-// fails the hub sends nothing new of the object.
-func (q *question) template(*answer) (err error) {
-	if q.asked["replicas"] || q.asked["requirements"] || q.asked["components"] || q.asked["dependencies"] {
-		q.told, err = q.known.Interpret(q.object)
+// answerTemplate asks what a hub asks about a new template. The hub distributes no change of the
+// object while a script fails.
+func (q *objectQuery) answerTemplate(*answer) (err error) {
+	if q.askedKeys["replicas"] || q.askedKeys["requirements"] || q.askedKeys["components"] || q.askedKeys["dependencies"] {
+		q.templateAnswers, err = q.interpreters.InterpretTemplate(q.object)
 	}
 	return err
 }
 
-func (q *question) pods(a *answer) error {
-	item := &atoll.Item{Interpreted: q.told}
+func (q *objectQuery) answerPods(a *answer) error {
+	item := &atoll.Item{Interpreted: q.templateAnswers}
 	n, stated := schedule.ReplicasOf(item, q.object)
 	times, each := schedule.PodsOf(item, q.object)
 	alike := len(each) == 1 && each[0].Name == ""
 	switch {
-	case !q.asked["replicas"]:
+	case !q.askedKeys["replicas"]:
 	case stated:
 		a.Replicas = &n
 	case alike:
-		total := atoll.Times(times, each[0].Count)
+		total := quantity.MultiplyCapped(times, each[0].Count)
 		a.Replicas = &total
 	}
-	if alike && q.asked["requirements"] {
-		a.Requirements = q.requirements(&each[0])
+	if alike && q.askedKeys["requirements"] {
+		a.Requirements = q.requirementsOf(&each[0])
 	}
 	for i := range each {
-		if s := &each[i]; !alike && q.asked["components"] {
-			a.Components = append(a.Components, component{Name: s.Name, Replicas: atoll.Times(times, s.Count), Requirements: q.requirements(s)})
+		if s := &each[i]; !alike && q.askedKeys["components"] {
+			a.Components = append(a.Components, component{Name: s.Name, Replicas: quantity.MultiplyCapped(times, s.Count), Requirements: q.requirementsOf(s)})
 		}
 	}
 	return nil
 }
 
-// requirements of each pod of the set. Which taints it tolerates is said where interpreters told
-// it, since the object does not show that.
-func (q *question) requirements(set *atoll.PodSet) map[string]any {
+// requirementsOf returns the requests of each pod of the set. Tolerations are included where an
+// interpreter returns them, since the object does not show them.
+func (q *objectQuery) requirementsOf(set *atoll.PodSet) map[string]any {
 	out := make(map[string]any, len(set.Requests))
 	for name, n := range set.Requests {
-		out[string(name)] = schedule.Measure{Name: string(name)}.Text(n)
+		out[string(name)] = schedule.UsageMeasure{Name: string(name)}.FormatQuantity(n)
 	}
-	if q.told != nil && q.told.Pods != nil && len(set.Tolerations) > 0 {
+	if q.templateAnswers != nil && q.templateAnswers.Pods != nil && len(set.Tolerations) > 0 {
 		out["nodeClaim"] = map[string]any{"tolerations": set.Tolerations}
 	}
 	return out
 }
 
-// fields that are set, kept, or cannot be changed.
-func (q *question) fields(a *answer) error {
-	if q.replicas != nil && q.asked["revised"] {
-		revised, err := q.known.Revise(q.object, *q.replicas)
+// answerFields answers revised, retained and immutable.
+func (q *objectQuery) answerFields(a *answer) error {
+	if q.replicas != nil && q.askedKeys["revised"] {
+		revised, err := q.interpreters.ReviseReplicas(q.object, *q.replicas)
 		if err != nil {
 			return fmt.Errorf("--replicas: %w", err)
 		}
@@ -139,75 +140,85 @@ func (q *question) fields(a *answer) error {
 	if q.observed == nil {
 		return nil
 	}
-	if q.asked["immutable"] {
-		a.Immutable = interpret.Changed(q.object, q.observed)
+	if q.askedKeys["immutable"] {
+		a.Immutable = kinds.ChangedImmutableFields(q.object, q.observed)
 	}
-	if !q.asked["retained"] {
+	if !q.askedKeys["retained"] {
 		return nil
 	}
 	wanted := q.object
-	if q.known.Retains(q.kind()) {
+	if q.interpreters.RetainsFields(q.groupVersionKind()) {
 		var err error
-		if wanted, err = q.known.Retain(q.object, q.observed); err != nil {
+		if wanted, err = q.interpreters.RetainFields(q.object, q.observed); err != nil {
 			return err
 		}
 	}
 	var left [][]string
-	if q.scaled {
-		left = append(left, q.scaledAt())
+	if q.autoscaled {
+		left = append(left, q.autoscaledPath())
 	}
-	a.Retained = interpret.Retain(wanted, q.observed, left...).Object
+	a.Retained = kinds.RetainMemberFields(wanted, q.observed, left...).Object
 	return nil
 }
 
-// scaledAt is the field that an autoscaler of the object sets.
-func (q *question) scaledAt() []string {
-	if path, ok := q.known.ReplicasAt(q.object); ok {
+// autoscaledPath returns the field that an autoscaler of the object sets.
+func (q *objectQuery) autoscaledPath() []string {
+	if path, ok := q.interpreters.ReplicasPath(q.object); ok {
 		return path
 	}
-	if _, path, ok := interpret.Replicas(q.object); ok {
+	if _, path, ok := kinds.ReplicasOf(q.object); ok {
 		return path
 	}
 	return []string{"spec", "replicas"}
 }
 
-func (q *question) kind() schema.GroupVersionKind { return q.object.GroupVersionKind() }
+func (q *objectQuery) groupVersionKind() schema.GroupVersionKind { return q.object.GroupVersionKind() }
 
-// state of the object as the member has it, or as the file does.
-func (q *question) state(a *answer) error {
+// answerState answers health, finished and status, of the observed object where there is one.
+func (q *objectQuery) answerState(a *answer) error {
 	obj := q.object
 	if q.observed != nil {
 		obj = q.observed
 	}
 	_, has := obj.Object["status"]
-	j := q.known.Judge(obj)
-	if q.asked["health"] && (has || q.one || q.observed != nil || q.known.Judges(obj.GroupVersionKind())) {
+	j := q.interpreters.ReportState(obj)
+	q.answerHealth(a, obj, j)
+	if !q.askedKeys["status"] || !has {
+		return nil
+	}
+	if _, err := q.interpreters.ReflectStatus(obj); err != nil && q.singleQuestion {
+		return err // otherwise the health shows the error
+	}
+	var err error
+	a.Status, err = q.reportedStatus(obj, j)
+	return err
+}
+
+func (q *objectQuery) answerHealth(a *answer, obj *unstructured.Unstructured, j script.ReportedState) {
+	_, has := obj.Object["status"]
+	if q.askedKeys["health"] && (has || q.singleQuestion || q.observed != nil || q.interpreters.AssessesHealth(obj.GroupVersionKind())) {
 		a.Health = &health{Status: string(j.Health), Reason: j.Reason, Message: j.Message}
 	}
-	if q.asked["finished"] && has && interpret.RunsOnce(obj.GroupVersionKind().GroupKind()) && !interpret.NeverEnds(obj) {
-		done := interpret.Finished(obj)
+	if q.askedKeys["finished"] && has && kinds.RunsOnce(obj.GroupVersionKind().GroupKind()) && !kinds.NeverEnds(obj) {
+		done := kinds.HasFinished(obj)
 		a.Finished = &done
 	}
-	if !q.asked["status"] || !has {
-		return nil
+}
+
+// reportedStatus returns the status that the hub gets of this member. The compact form of a row
+// is shown as the status of a template that runs in this member alone.
+func (q *objectQuery) reportedStatus(obj *unstructured.Unstructured, state script.ReportedState) (map[string]any, error) {
+	if whole := script.DecodeWholeStatus(state.Reflected); whole != nil {
+		return whole, nil
 	}
-	if _, err := q.known.Reflect(obj); err != nil && q.one {
-		return err // else it is told as the object's health
-	}
-	if a.Status = script.Whole(j.Reflected); a.Status != nil {
-		return nil
-	}
-	row, err := q.row(obj, item{cluster: "member", status: statusOf(obj)})
+	row, err := q.buildRow(obj, clusterItem{cluster: "member", status: statusOf(obj)})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// What is reported is a few letters for each row: told as the status that a template
-	// gets of this member alone.
 	template := obj.DeepCopy()
 	delete(template.Object, "status")
-	st, _ := interpret.Aggregate(template, false, []interpret.RowItem{row}, obj.GetGeneration())
-	a.Status = timeless(st)
-	return nil
+	st, _ := kinds.AggregateStatus(template, false, []kinds.RowItem{row}, obj.GetGeneration(), 0)
+	return withoutPlaceholderTimes(st), nil
 }
 
 func statusOf(obj *unstructured.Unstructured) map[string]any {
@@ -215,59 +226,59 @@ func statusOf(obj *unstructured.Unstructured) map[string]any {
 	return st
 }
 
-func (q *question) aggregate(a *answer) error {
-	if q.items == nil || !q.asked["aggregated"] {
+func (q *objectQuery) answerAggregate(a *answer) error {
+	if q.items == nil || !q.askedKeys["aggregated"] {
 		return nil
 	}
 	template := q.object.DeepCopy()
 	if template.GetGeneration() == 0 {
-		template.SetGeneration(1) // as of an object that was just made
+		template.SetGeneration(1) // as in a new object
 	}
 	observed := template.GetGeneration()
-	rows := make([]interpret.RowItem, 0, len(q.items))
+	rows := make([]kinds.RowItem, 0, len(q.items))
 	for _, it := range q.items {
-		row, err := q.row(q.object, it)
+		row, err := q.buildRow(q.object, it)
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", it.cluster, err)
 		}
-		if it.stale && !it.away {
+		if it.stale && !it.disconnected {
 			observed = template.GetGeneration() - 1
 		}
 		rows = append(rows, row)
 	}
-	st, _, err := q.known.Aggregate(template, q.divided, rows, observed)
+	st, _, err := q.interpreters.AggregateStatus(template, q.divided, rows, observed, 0)
 	if err != nil {
 		return err
 	}
-	a.Aggregated = timeless(st)
+	a.Aggregated = withoutPlaceholderTimes(st)
 	return nil
 }
 
-// timeless is a status without the times that are filled in when it is written.
-func timeless(st map[string]any) map[string]any {
+// withoutPlaceholderTimes removes the times that are set when the status is written.
+func withoutPlaceholderTimes(st map[string]any) map[string]any {
 	drop := func(m map[string]any) {
 		maps.DeleteFunc(m, func(key string, v any) bool {
-			return v == interpret.Now && (strings.HasSuffix(key, "Time"))
+			return v == kinds.TimePlaceholder && (strings.HasSuffix(key, "Time"))
 		})
 	}
 	drop(st)
-	for _, c := range interpret.Conditions(st) {
+	for _, c := range kinds.StatusConditions(st) {
 		drop(c)
 	}
 	return st
 }
 
-func (q *question) references(a *answer) error {
-	if !q.asked["dependencies"] {
+func (q *objectQuery) answerDependencies(a *answer) error {
+	if !q.askedKeys["dependencies"] {
 		return nil
 	}
-	for _, k := range claim.Needs(q.told, q.object) {
+	for _, k := range bundlecontent.NamedDependencies(q.templateAnswers, q.object) {
 		a.Dependencies = append(a.Dependencies, dependency{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
 	}
-	if q.told == nil {
+	if q.templateAnswers == nil {
 		return nil
 	}
-	for _, s := range q.told.Selections {
+	for _, s := range q.templateAnswers.Selections {
 		selector, err := metav1.ParseToLabelSelector(s.Labels)
 		if err != nil {
 			return fmt.Errorf("dependencies by labels %q: %w", s.Labels, err)
@@ -277,7 +288,7 @@ func (q *question) references(a *answer) error {
 	return nil
 }
 
-// write the answer for people.
+// write prints the answer as text.
 func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 	b := &strings.Builder{}
 	line := func(key, format string, args ...any) {
@@ -288,10 +299,10 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 		line("replicas", "%d", *a.Replicas)
 	}
 	if len(a.Requirements) > 0 {
-		line("requirements", "%s", amounts(a.Requirements))
+		line("requirements", "%s", formatAmounts(a.Requirements))
 	}
 	for _, c := range a.Components {
-		line("component", "%s: %d of %s", c.Name, c.Replicas, amounts(c.Requirements))
+		line("component", "%s: %d of %s", c.Name, c.Replicas, formatAmounts(c.Requirements))
 	}
 	if h := a.Health; h != nil {
 		line("health", "%s", strings.TrimSuffix(strings.Join(slices.DeleteFunc([]string{h.Status, h.Reason, h.Message}, func(s string) bool { return s == "" }), ", "), "."))
@@ -302,13 +313,25 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 	for _, d := range a.Dependencies {
 		name := d.Name
 		if d.LabelSelector != nil {
-			name = "*" + labelled(d.LabelSelector)
+			name = "*" + selectorSuffix(d.LabelSelector)
 		}
 		line("dependency", "%s %s", d.Kind, strings.TrimPrefix(d.Namespace+"/"+name, "/"))
 	}
 	for _, field := range a.Immutable {
-		line("immutable", "%s differs, and a member would refuse that", field)
+		line("immutable", "%s differs, and a member would refuse the change", field)
 	}
+	if err := a.writeObjects(b); err != nil {
+		return err
+	}
+	if strings.Count(b.String(), "\n") == 1 {
+		b.WriteString("  nothing to show\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// writeObjects prints the answers that are objects, as YAML.
+func (a *answer) writeObjects(b *strings.Builder) error {
 	for _, whole := range []struct {
 		key   string
 		value map[string]any
@@ -325,22 +348,18 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 			b.WriteString("  " + l)
 		}
 	}
-	if strings.Count(b.String(), "\n") == 1 {
-		b.WriteString("  nothing to tell\n")
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return nil
 }
 
-// labelled says in a few words what a selector asks for; nothing where it asks for nothing.
-func labelled(selector *metav1.LabelSelector) string {
+// selectorSuffix describes a selector; empty where it selects everything.
+func selectorSuffix(selector *metav1.LabelSelector) string {
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return ""
 	}
 	return " labelled " + metav1.FormatLabelSelector(selector)
 }
 
-func amounts(of map[string]any) string {
+func formatAmounts(of map[string]any) string {
 	if len(of) == 0 {
 		return "nothing stated"
 	}

@@ -16,14 +16,14 @@ import (
 	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
-// testCase is one question and what should be answered.
+// testCase is one request and the expected answers.
 type testCase struct {
-	name string
-	dir  string // that files are named from
-	bad  error  // the case itself cannot be read
+	name      string
+	dir       string // file names are relative to it
+	readError error  // why the case cannot be read
 
 	fields caseFields
 }
@@ -48,14 +48,14 @@ var (
 	expectFiles   = []string{"expected.json", "expected.yaml", "expected.yml"}
 )
 
-// findCases in a directory and below, by name.
+// findCases returns the cases in a directory and below, sorted by name.
 func findCases(dir string) (cases []*testCase, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if object := firstOf(path, objectFiles); object != "" {
+			if object := firstExistingFile(path, objectFiles); object != "" {
 				cases = append(cases, directoryCase(path, object))
 				return fs.SkipDir
 			}
@@ -69,8 +69,8 @@ func findCases(dir string) (cases []*testCase, err error) {
 	return cases, err
 }
 
-// firstOf the names that is there, or "".
-func firstOf(dir string, names []string) string {
+// firstExistingFile returns the first of the names that exists in the directory, or "".
+func firstExistingFile(dir string, names []string) string {
 	for _, name := range names {
 		if s, err := os.Stat(filepath.Join(dir, name)); err == nil && !s.IsDir() {
 			return name
@@ -81,8 +81,8 @@ func firstOf(dir string, names []string) string {
 
 func directoryCase(dir, object string) *testCase {
 	c := &testCase{name: dir, dir: dir}
-	if ask := firstOf(dir, []string{"ask.yaml", "ask.yml", "ask.json"}); ask != "" {
-		if c.bad = readInto(filepath.Join(dir, ask), &c.fields); c.bad != nil {
+	if ask := firstExistingFile(dir, []string{"ask.yaml", "ask.yml", "ask.json"}); ask != "" {
+		if c.readError = readInto(filepath.Join(dir, ask), &c.fields); c.readError != nil {
 			return c
 		}
 	}
@@ -91,58 +91,58 @@ func directoryCase(dir, object string) *testCase {
 		names []string
 		to    *any
 	}{{observedFiles, &c.fields.Observed}, {itemsFiles, &c.fields.Items}} {
-		if name := firstOf(dir, f.names); name != "" {
+		if name := firstExistingFile(dir, f.names); name != "" {
 			*f.to = name
 		}
 	}
-	if name := firstOf(dir, withFiles); name != "" {
+	if name := firstExistingFile(dir, withFiles); name != "" {
 		c.fields.With = name
 	}
-	if name := firstOf(dir, expectFiles); name != "" {
+	if name := firstExistingFile(dir, expectFiles); name != "" {
 		path := filepath.Join(dir, name)
-		if c.bad = readInto(path, &c.fields.Expect); c.bad == nil {
-			c.bad = misplaced(path, "", "in ask.yaml, without this file", c.fields.Expect)
+		if c.readError = readInto(path, &c.fields.Expect); c.readError == nil {
+			c.readError = checkExpectedKeys(path, "", "in ask.yaml, without this file", c.fields.Expect)
 		}
 	}
 	return c
 }
 
-// fileCase is the case that a file is; nil if it is none.
+// fileCase returns the case in a file; nil where the file is none.
 func fileCase(path string) *testCase {
 	var has map[string]any
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return &testCase{name: path, bad: err}
+		return &testCase{name: path, readError: err}
 	}
 	if yaml.Unmarshal(text, &has) != nil || has["object"] == nil && has["expect"] == nil && has["error"] == nil || has["kind"] != nil {
 		return nil
 	}
 	c := &testCase{name: path, dir: filepath.Dir(path)}
-	if c.bad = readInto(path, &c.fields); c.bad == nil {
-		c.bad = misplaced(path, "expect.", "in place of expect, beside object", c.fields.Expect)
+	if c.readError = readInto(path, &c.fields); c.readError == nil {
+		c.readError = checkExpectedKeys(path, "expect.", "in place of expect, next to object", c.fields.Expect)
 	}
 	return c
 }
 
-// misplaced is an error where something is expected that no answer is called; the file's keys
-// of that begin with prefix, and where says how an error is expected.
-func misplaced(path, prefix, where string, expect map[string]any) error {
+// checkExpectedKeys returns an error where expect has a key that no answer has. prefix is the
+// path of the keys in the file. where describes how to expect an error.
+func checkExpectedKeys(path, prefix, where string, expect map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(expect)) {
 		if key == "error" {
 			return fmt.Errorf("%s: %serror is no answer: an error is expected by error %s", path, prefix, where)
 		}
-		if !slices.Contains(answers, key) {
-			return fmt.Errorf("%s: %s%s is no answer: it is one of %s", path, prefix, key, strings.Join(answers, ", "))
+		if !slices.Contains(answerKeys, key) {
+			return fmt.Errorf("%s: %s%s is no answer: it is one of %s", path, prefix, key, strings.Join(answerKeys, ", "))
 		}
 	}
 	return nil
 }
 
-// answers by their keys, as script's Outcome gives them.
-var answers = []string{"aggregated", "components", "dependencies", "health", "replicas", "requirements", "retained", "revised", "status"}
+// answerKeys are the keys of script.AnswerRequest.
+var answerKeys = []string{"aggregated", "components", "dependencies", "health", "replicas", "requirements", "retained", "revised", "status"}
 
-// readInto a value; fields that it does not have are refused. Whole numbers are int64, as
-// in objects of a cluster.
+// readInto decodes a file and refuses unknown fields. Whole numbers are int64, as in objects of
+// a cluster.
 func readInto(path string, into any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -159,8 +159,8 @@ func readInto(path string, into any) error {
 	return nil
 }
 
-// value of a field that may name a file.
-func (c *testCase) value(field string, v any) (any, error) {
+// resolveField returns the value of a field, or the content of the file that the field names.
+func (c *testCase) resolveField(field string, v any) (any, error) {
 	name, ok := v.(string)
 	if !ok {
 		return v, nil
@@ -180,8 +180,8 @@ func (c *testCase) value(field string, v any) (any, error) {
 	return out, nil
 }
 
-func (c *testCase) objectOf(field string, v any) (map[string]any, error) {
-	v, err := c.value(field, v)
+func (c *testCase) resolveObject(field string, v any) (map[string]any, error) {
+	v, err := c.resolveField(field, v)
 	if v == nil || err != nil {
 		return nil, err
 	}
@@ -192,18 +192,18 @@ func (c *testCase) objectOf(field string, v any) (map[string]any, error) {
 	return m, nil
 }
 
-func (c *testCase) asking() (a script.Asking, err error) {
+func (c *testCase) evaluationRequest() (a script.EvaluationRequest, err error) {
 	a.Op, a.Replicas = c.fields.Op, c.fields.Replicas
-	if a.Object, err = c.objectOf("object", c.fields.Object); err != nil {
+	if a.Object, err = c.resolveObject("object", c.fields.Object); err != nil {
 		return a, err
 	}
 	if a.Object == nil {
 		return a, errors.New("it has no object")
 	}
-	if a.Observed, err = c.objectOf("observed", c.fields.Observed); err != nil {
+	if a.Observed, err = c.resolveObject("observed", c.fields.Observed); err != nil {
 		return a, err
 	}
-	items, err := c.value("items", c.fields.Items)
+	items, err := c.resolveField("items", c.fields.Items)
 	if err != nil || items == nil {
 		return a, err
 	}
@@ -215,7 +215,7 @@ func (c *testCase) asking() (a script.Asking, err error) {
 	return a, nil
 }
 
-func (c *testCase) answer(with string) (map[string]any, error) {
+func (c *testCase) evaluateCase(with string) (map[string]any, error) {
 	if c.fields.With != "" {
 		with = filepath.Join(c.dir, c.fields.With)
 	}
@@ -226,22 +226,22 @@ func (c *testCase) answer(with string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.asking()
+	a, err := c.evaluationRequest()
 	if err != nil {
 		return nil, err
 	}
-	return Evaluate(interpreters, a)
+	return EvaluateScripts(interpreters, a)
 }
 
-// differences between what is answered and what should be, for people.
-func (c *testCase) differences(with string) []string {
-	if c.bad != nil {
-		return []string{c.bad.Error()}
+// findDifferences returns the differences between the answers and the expected ones, as text.
+func (c *testCase) findDifferences(with string) []string {
+	if c.readError != nil {
+		return []string{c.readError.Error()}
 	}
 	if (c.fields.Expect == nil) == (c.fields.Error == "") {
 		return []string{"it needs either what to expect, or an error"}
 	}
-	got, err := c.answer(with)
+	got, err := c.evaluateCase(with)
 	switch {
 	case err != nil && c.fields.Error != "" && strings.Contains(err.Error(), c.fields.Error):
 		return nil
@@ -260,7 +260,7 @@ func (c *testCase) differences(with string) []string {
 	return out
 }
 
-// plainJSON value, as JSON gives it.
+// plainJSON returns the value after a round trip through JSON.
 func plainJSON(v any) (out any) {
 	raw, err := json.Marshal(v)
 	if err != nil || utiljson.Unmarshal(raw, &out) != nil {
@@ -269,8 +269,8 @@ func plainJSON(v any) (out any) {
 	return out
 }
 
-// compareAt a path: each difference is a path, a line - for what is expected and a line +
-// for what is answered.
+// compareAt appends three lines for each difference: its path, a line - for the expected value,
+// and a line + for the answer.
 func compareAt(path string, want, got any, out *[]string) {
 	wantMap, isMap := want.(map[string]any)
 	gotMap, gotIsMap := got.(map[string]any)
@@ -300,7 +300,7 @@ func compareAt(path string, want, got any, out *[]string) {
 	}
 }
 
-// compactJSON of a value; what is not there is "nothing".
+// compactJSON encodes a value; nil is "nothing".
 func compactJSON(v any) string {
 	if v == nil {
 		return "nothing"

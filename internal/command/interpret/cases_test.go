@@ -12,8 +12,8 @@ const lua = `
 if obj.status == nil then return {status = "Progressing", message = "none"} end
 return {status = obj.status.phase}`
 
-// runCases writes the files, runs the command over them, and gives what it prints, with the
-// error at the end.
+// runCases writes the files, runs the command on them, and returns its output, with the error at
+// the end.
 func runCases(t *testing.T, files map[string]string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ error: 6 of 7 cases fail
 		}, flags: []string{"--with", "DIR/h.lua"}, want: `FAIL  DIR/1.yaml
       DIR/1.yaml: unknown field "expct"
 FAIL  DIR/2.yaml
-      DIR/2.yaml: expect.error is no answer: an error is expected by error in place of expect, beside object
+      DIR/2.yaml: expect.error is no answer: an error is expected by error in place of expect, next to object
 FAIL  DIR/3.yaml
       DIR/3.yaml: expect.helth is no answer: it is one of aggregated, components, dependencies, health, replicas, requirements, retained, revised, status
 FAIL  DIR/4.yaml

@@ -11,22 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 type convertOptions struct{ file, kind string }
 
-// NewConvertCommand makes the command that turns others' interpreters into Atoll's.
+// NewConvertCommand returns the command that converts interpreters of other systems.
 func NewConvertCommand() *cobra.Command {
 	o := &convertOptions{}
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE",
-		Short: "Make ResourceInterpreters of what was written for Karmada or Argo CD",
-		Long: `Make ResourceInterpreters of what was written for Karmada or Argo CD.
+		Short: "Convert interpreters of Karmada or Argo CD to ResourceInterpreters",
+		Long: `Convert interpreters of Karmada or Argo CD to ResourceInterpreters.
 
 The file holds Karmada's ResourceInterpreterCustomizations, a ConfigMap with Argo CD's health
-scripts, or one health script, of which --kind says what it is about. The scripts stay as they
-are. What does not compile is told with line and column, and nothing is printed.`,
+scripts, or one health script, whose kind is --kind. The scripts are unchanged. A script that
+does not compile is an error with line and column, and nothing is printed.`,
 		Example: `  atoll interpret convert -f customization.yaml | kubectl apply -f -
   atoll interpret convert -f health.lua --kind flink.apache.org/v1beta1/FlinkDeployment`,
 		Args: cobra.NoArgs,
@@ -35,7 +35,7 @@ are. What does not compile is told with line and column, and nothing is printed.
 		},
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "file to convert; - for standard input")
-	cmd.Flags().StringVar(&o.kind, "kind", "", "APIVERSION/KIND that a health script is about")
+	cmd.Flags().StringVar(&o.kind, "kind", "", "APIVERSION/KIND of a health script")
 	if err := cmd.MarkFlagRequired("filename"); err != nil {
 		panic(fmt.Sprintf("interpret: the flag is there: %v", err))
 	}
@@ -43,21 +43,15 @@ are. What does not compile is told with line and column, and nothing is printed.
 }
 
 func (o *convertOptions) run(in io.Reader, out io.Writer) error {
-	text, err := content(o.file, in)
+	text, err := readContent(o.file, in)
 	if err != nil {
 		return err
 	}
-	var kind *schema.GroupVersionKind
-	if o.kind != "" {
-		i := strings.LastIndex(o.kind, "/")
-		gv, err := schema.ParseGroupVersion(o.kind[:max(i, 0)])
-		if i < 0 || err != nil || gv.Version == "" || o.kind[i+1:] == "" {
-			return fmt.Errorf("--kind %s: give APIVERSION/KIND, such as apps/v1/Deployment or v1/Pod", o.kind)
-		}
-		gvk := gv.WithKind(o.kind[i+1:])
-		kind = &gvk
+	kind, err := parseKind(o.kind)
+	if err != nil {
+		return err
 	}
-	list, err := script.Lower(o.file, text, kind)
+	list, err := script.ConvertFile(o.file, text, kind)
 	if err != nil {
 		return err
 	}
@@ -79,4 +73,18 @@ func (o *convertOptions) run(in io.Reader, out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// parseKind returns nil where there is no text.
+func parseKind(text string) (*schema.GroupVersionKind, error) {
+	if text == "" {
+		return nil, nil
+	}
+	i := strings.LastIndex(text, "/")
+	gv, err := schema.ParseGroupVersion(text[:max(i, 0)])
+	if i < 0 || err != nil || gv.Version == "" || text[i+1:] == "" {
+		return nil, fmt.Errorf("--kind %s: give APIVERSION/KIND, such as apps/v1/Deployment or v1/Pod", text)
+	}
+	gvk := gv.WithKind(text[i+1:])
+	return &gvk, nil
 }

@@ -1,9 +1,8 @@
-// Package interpret is the command `atoll interpret`: what Atoll makes of an object of any
-// kind, by itself or by an interpreter that users wrote, and whether such interpreters say
-// what they should.
+// Package interpret is the command `atoll interpret`. It shows what Atoll knows of an object of
+// any kind, by itself or by the interpreters of users, and tests such interpreters.
 //
-// Contract: no cluster is asked and nothing is written; what answers is what hubs and
-// agents ask. Equal files give equal output, byte for byte.
+// Contract: the command contacts no cluster and writes nothing. It calls the functions that hubs
+// and agents call. Equal files give equal output, byte for byte.
 package interpret
 
 import (
@@ -19,8 +18,8 @@ import (
 
 	"atoll.dev/atoll/internal/command/files"
 	"atoll.dev/atoll/internal/command/output"
-	"atoll.dev/atoll/internal/interpret"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 type options struct {
@@ -33,37 +32,38 @@ type options struct {
 	format          output.Format
 }
 
-// NewCommand makes the command.
+// NewCommand returns the command.
 func NewCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "interpret -f FILE",
-		Short: "Tell what Atoll makes of an object: replicas, pods, health, status, dependencies",
-		Long: `Tell what Atoll makes of an object: replicas, pods, health, status, dependencies.
+		Short: "Show what Atoll knows of an object: replicas, pods, health, status, dependencies",
+		Long: `Show what Atoll knows of an object: replicas, pods, health, status, dependencies.
 
-The functions answer by which hubs and agents divide, judge and sum up objects. No cluster
-is asked. The file holds one object, and may hold the HorizontalPodAutoscalers that scale it.
+Hubs and agents use the same functions to divide, judge and aggregate objects. The command
+contacts no cluster. The file holds one object, and optionally the HorizontalPodAutoscalers
+that scale it.
 
-Without --op everything is told that the kind has and that the files allow:
+Without --op the output has every answer that the kind and the files allow:
 
-  replicas      that it states
-  requirements  of each pod, where all are alike
+  replicas      that the object states
+  requirements  of each pod, where all pods are equal
   components    with their pods, where they are not
   revised       the object with --replicas
-  retained      the object as it is once applied over --observed
+  retained      the object after an apply over --observed
   health        of --observed, or of the object itself where it has a status
-  status        what of that object's status the hub hears of
-  aggregated    the status that the template gets of the clusters in --items
-  dependencies  that go along with it
+  status        the part of that object's status that the hub gets
+  aggregated    the status of the template from the clusters in --items
+  dependencies  that are placed with the object
 
-With --with it is told as by a hub that has the interpreters of that file, and by its agents:
-each question goes to the interpreter that they would ask, what none answers is answered as
-without them, and a script that fails does what it would do there. They are
-ResourceInterpreters, ResourceInterpreterCustomizations of Karmada's, a ConfigMap with Argo
-CD's health scripts, or one such script.
+With --with the answers are those of a hub with the interpreters of that file, and of its
+agents. Each question goes to the interpreter that they would use. Questions without an
+interpreter are answered as without --with, and a script that fails has the same effect as
+there. The file holds ResourceInterpreters, ResourceInterpreterCustomizations of Karmada, a
+ConfigMap with Argo CD's health scripts, or one such script.
 
-Beside these there are finished, of kinds that run to completion, and immutable, the fields
-that the member would refuse to change from what --observed has.`,
+Further answers are finished, for kinds that run to completion, and immutable: the fields that
+differ from --observed and that the member would refuse to change.`,
 		Example: `  atoll interpret -f rollout.yaml
   atoll interpret -f web.yaml --observed live.yaml --op health -o json
   atoll interpret -f web.yaml --items clusters.yaml --divided --op aggregated
@@ -78,44 +78,59 @@ that the member would refuse to change from what --observed has.`,
 	f := cmd.Flags()
 	o.files.AddTo(f)
 	o.observed.AddAs(f, "observed", "the object as a member has it")
-	f.StringVar(&o.items, "items", "", "what clusters say: a list of {cluster, status}, and as need be health, replicas, away, stale")
-	f.StringVar(&o.with, "with", "", "interpreters that answer as on a hub that has them: YAML, or a health script that ends in .lua")
-	f.StringVar(&o.op, "op", "", "tell this alone: "+strings.Join(questions, ", "))
-	f.Int64Var(&o.replicas, "replicas", 0, "revise the object to so many replicas")
+	f.StringVar(&o.items, "items", "", "reports of clusters: a list of {cluster, status}, and as need be health, replicas, away, stale")
+	f.StringVar(&o.with, "with", "", "file with interpreters that answer as on a hub: YAML, or a health script that ends in .lua")
+	f.StringVar(&o.op, "op", "", "show this answer alone: "+strings.Join(questions, ", "))
+	f.Int64Var(&o.replicas, "replicas", 0, "revise the object to this number of replicas")
 	f.BoolVar(&o.divided, "divided", false, "the clusters in --items share the replicas, so that their counts are summed up (default: each has all, and the least finished one counts)")
 	o.format.AddTo(f, "json", "yaml")
 	cmd.AddCommand(NewTestCommand(), NewConvertCommand())
 	return cmd
 }
 
-// questions that --op asks, by the keys of the answers.
+// questions are the values of --op, which are the keys of the answers.
 var questions = []string{
 	"replicas", "requirements", "components", "revised", "retained", "health", "finished",
 	"status", "aggregated", "dependencies", "immutable",
 }
 
 func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
-	asked, err := o.asked()
+	asked, err := o.selectQuestions()
 	if err != nil {
 		return err
 	}
-	q := question{divided: o.divided, asked: asked, one: o.op != ""}
+	q := objectQuery{divided: o.divided, askedKeys: asked, singleQuestion: o.op != ""}
 	if o.revise {
 		q.replicas = &o.replicas
 	}
+	if err := o.readInputs(ctx, in, &q); err != nil {
+		return err
+	}
+	a, err := q.answerAll()
+	if err != nil {
+		return err
+	}
+	if done, err := o.format.PrintStructured(out, a); done || err != nil {
+		return err
+	}
+	return a.write(out, q.object)
+}
+
+// readInputs reads the files of all flags into the query.
+func (o *options) readInputs(ctx context.Context, in io.Reader, q *objectQuery) error {
 	objects, err := o.files.Read(ctx, in)
 	if err != nil {
 		return err
 	}
-	if q.object, q.scaled, err = chosen(objects); err != nil {
+	if q.object, q.autoscaled, err = chooseObject(objects); err != nil {
 		return err
 	}
-	if o.observed.Given() {
+	if o.observed.HasNames() {
 		live, err := o.observed.Read(ctx, in)
 		if err != nil {
 			return fmt.Errorf("--observed: %w", err)
 		}
-		if q.observed, err = counterpart(live, q.object); err != nil {
+		if q.observed, err = observedObject(live, q.object); err != nil {
 			return err
 		}
 	}
@@ -125,33 +140,19 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 	}
 	if o.with != "" {
-		if q.known, err = interpreters(o.with, q.object); err != nil {
+		if q.interpreters, err = readInterpretersFor(o.with, q.object); err != nil {
 			return fmt.Errorf("--with %s: %w", o.with, err)
 		}
 	}
-	a, err := q.answer()
-	if err != nil {
-		return err
-	}
-	if done, err := o.format.Structured(out, a); done || err != nil {
-		return err
-	}
-	return a.write(out, q.object)
+	return nil
 }
 
-// asked questions, by key; an error where one lacks what it needs.
-func (o *options) asked() (map[string]bool, error) {
-	keys := questions
-	if op := strings.ToLower(o.op); slices.Contains(questions, op) {
-		keys = []string{op}
-	} else if op != "" {
-		karmada, err := script.Question(op) // whose names are understood as well
-		if err != nil {
-			return nil, fmt.Errorf("--op %s: there are %s", o.op, strings.Join(questions, ", "))
-		}
-		if keys = []string{karmada}; karmada == "replicas" {
-			keys = append(keys, "requirements")
-		}
+// selectQuestions returns the keys of the answers. It returns an error where the input of one is
+// missing.
+func (o *options) selectQuestions() (map[string]bool, error) {
+	keys, err := o.questionKeys()
+	if err != nil {
+		return nil, err
 	}
 	out := map[string]bool{}
 	for _, k := range keys {
@@ -162,19 +163,36 @@ func (o *options) asked() (map[string]bool, error) {
 		return out, nil
 	case out["revised"] && !o.revise:
 		return nil, fmt.Errorf("--op %s needs --replicas", o.op)
-	case (out["retained"] || out["immutable"]) && !o.observed.Given():
+	case (out["retained"] || out["immutable"]) && !o.observed.HasNames():
 		return nil, fmt.Errorf("--op %s needs --observed: the object as a member has it", o.op)
 	case out["aggregated"] && o.items == "":
-		return nil, fmt.Errorf("--op %s needs --items: what clusters say of the object", o.op)
+		return nil, fmt.Errorf("--op %s needs --items: the reports of clusters about the object", o.op)
 	}
 	return out, nil
 }
 
-// chosen is the object that is asked about, and whether one of the others scales it.
-func chosen(objects []*unstructured.Unstructured) (obj *unstructured.Unstructured, scaled bool, err error) {
+// questionKeys returns the keys that --op selects. Karmada's names are accepted.
+func (o *options) questionKeys() ([]string, error) {
+	keys := questions
+	if op := strings.ToLower(o.op); slices.Contains(questions, op) {
+		keys = []string{op}
+	} else if op != "" {
+		karmada, err := script.ParseQuestion(op)
+		if err != nil {
+			return nil, fmt.Errorf("--op %s: there are %s", o.op, strings.Join(questions, ", "))
+		}
+		if keys = []string{karmada}; karmada == "replicas" {
+			keys = append(keys, "requirements")
+		}
+	}
+	return keys, nil
+}
+
+// chooseObject returns the object of the query, and whether one of the other objects scales it.
+func chooseObject(objects []*unstructured.Unstructured) (obj *unstructured.Unstructured, scaled bool, err error) {
 	var autoscalers []*unstructured.Unstructured
 	for _, o := range objects {
-		_, _, scales := interpret.Scaled(o)
+		_, _, scales := kinds.AutoscalerTarget(o)
 		switch {
 		case scales && len(objects) > 1:
 			autoscalers = append(autoscalers, o)
@@ -188,14 +206,14 @@ func chosen(objects []*unstructured.Unstructured) (obj *unstructured.Unstructure
 		return nil, false, errors.New("the files hold nothing but HorizontalPodAutoscalers: give one at a time, or what they scale too")
 	}
 	for _, a := range autoscalers {
-		gk, name, _ := interpret.Scaled(a)
+		gk, name, _ := kinds.AutoscalerTarget(a)
 		scaled = scaled || gk == obj.GroupVersionKind().GroupKind() && name == obj.GetName() && a.GetNamespace() == obj.GetNamespace()
 	}
 	return obj, scaled, nil
 }
 
-// counterpart of the object as a member has it.
-func counterpart(live []*unstructured.Unstructured, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// observedObject returns the object as the member has it. It must be of the same kind.
+func observedObject(live []*unstructured.Unstructured, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if len(live) != 1 {
 		return nil, errors.New("--observed: give one object")
 	}

@@ -13,22 +13,22 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/interpret"
+	"atoll.dev/atoll/internal/kinds"
 )
 
-// item is what one cluster says.
-type item struct {
+// clusterItem is the report of one cluster.
+type clusterItem struct {
 	cluster string
 	status  map[string]any
 	health  atoll.Health
-	// replicas that the cluster was told to run; nil where that is not said.
-	replicas    *int64
-	away, stale bool
+	// replicas assigned to the cluster; nil where the item does not state them.
+	replicas            *int64
+	disconnected, stale bool
 }
 
-// readItems of a file: a list, as YAML or JSON.
-func readItems(name string, stdin io.Reader) ([]item, error) {
-	text, err := content(name, stdin)
+// readItems reads a list in YAML or JSON from a file.
+func readItems(name string, stdin io.Reader) ([]clusterItem, error) {
+	text, err := readContent(name, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +43,9 @@ func readItems(name string, stdin io.Reader) ([]item, error) {
 	if err := utiljson.Unmarshal(js, &raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out := make([]item, 0, len(raw))
+	out := make([]clusterItem, 0, len(raw))
 	for i, m := range raw {
-		it, err := itemOf(m)
+		it, err := parseItem(m)
 		if err != nil {
 			return nil, fmt.Errorf("%s, item %d: %w", name, i+1, err)
 		}
@@ -54,18 +54,18 @@ func readItems(name string, stdin io.Reader) ([]item, error) {
 	return out, nil
 }
 
-func content(name string, stdin io.Reader) ([]byte, error) {
+func readContent(name string, stdin io.Reader) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(stdin)
 	}
 	return os.ReadFile(name)
 }
 
-// healths that an item may state.
-var healths = []atoll.Health{atoll.Healthy, atoll.Progressing, atoll.Degraded, atoll.Suspended, atoll.Unknown}
+// knownHealths are the values of health in an item.
+var knownHealths = []atoll.Health{atoll.Healthy, atoll.Progressing, atoll.Degraded, atoll.Suspended, atoll.Unknown}
 
-func itemOf(m map[string]any) (item, error) {
-	it := item{}
+func parseItem(m map[string]any) (clusterItem, error) {
+	it := clusterItem{}
 	for key, v := range m {
 		ok := true
 		switch key {
@@ -75,29 +75,21 @@ func itemOf(m map[string]any) (item, error) {
 			it.status, ok = v.(map[string]any)
 			ok = ok || v == nil
 		case "health":
-			said, _ := v.(string)
-			for _, h := range healths {
-				if strings.EqualFold(said, string(h)) {
-					it.health = h
-				}
-			}
-			if strings.EqualFold(said, "Unhealthy") {
-				it.health = atoll.Degraded
-			}
+			it.health = parseHealth(v)
 			ok = it.health != ""
 		case "replicas":
 			var n int64
 			n, ok = v.(int64)
 			it.replicas = &n
 		case "away":
-			it.away, ok = v.(bool)
+			it.disconnected, ok = v.(bool)
 		case "stale":
 			it.stale, ok = v.(bool)
 		default:
 			return it, fmt.Errorf("%s: there are cluster, status, health, replicas, away and stale", key)
 		}
 		if !ok {
-			return it, fmt.Errorf("%s is not what it has to be", key)
+			return it, fmt.Errorf("%s has the wrong type or value", key)
 		}
 	}
 	if it.cluster == "" {
@@ -106,39 +98,58 @@ func itemOf(m map[string]any) (item, error) {
 	return it, nil
 }
 
-// row that the item's agent would report of the template. A member counts generations on
-// its own: where the item does not tell that its controller is behind, it is not.
-func (q *question) row(template *unstructured.Unstructured, it item) (interpret.RowItem, error) {
-	r := interpret.RowItem{Cluster: it.cluster, Health: it.health, Away: it.away, Stale: it.stale, Assigned: it.replicas}
+// parseHealth ignores case and accepts Karmada's Unhealthy; empty for other values.
+func parseHealth(v any) atoll.Health {
+	text, _ := v.(string)
+	for _, h := range knownHealths {
+		if strings.EqualFold(text, string(h)) {
+			return h
+		}
+	}
+	if strings.EqualFold(text, "Unhealthy") {
+		return atoll.Degraded
+	}
+	return ""
+}
+
+// buildRow returns the row that the item's agent would report of the template. A member counts
+// generations on its own: its controller is up to date unless the item shows that it is behind.
+func (q *objectQuery) buildRow(template *unstructured.Unstructured, it clusterItem) (kinds.RowItem, error) {
+	r := kinds.RowItem{Cluster: it.cluster, Health: it.health, Disconnected: it.disconnected, Stale: it.stale, Assigned: it.replicas}
 	if it.status == nil {
 		return r, nil
 	}
 	member := template.DeepCopy()
 	member.Object["status"] = it.status
-	generation, ok := it.status["generation"].(int64)
-	if !ok {
-		generation, _ = it.status["observedGeneration"].(int64)
-	}
-	if generation == 0 { // told in conditions alone
-		generation = interpret.LatestObserved(it.status)
-	}
-	if generation > 0 {
+	if generation := memberGeneration(it.status); generation > 0 {
 		member.SetGeneration(generation)
 	}
-	told := it.replicas
-	if n, ok := it.status["replicas"].(int64); ok && told == nil && q.divided {
-		told = &n
+	assigned := it.replicas
+	if n, ok := it.status["replicas"].(int64); ok && assigned == nil && q.divided {
+		assigned = &n
 	}
-	if _, _, has := interpret.Replicas(member); told != nil && (has || q.known.Revises(q.kind())) {
+	if _, _, has := kinds.ReplicasOf(member); assigned != nil && (has || q.interpreters.RevisesReplicas(q.groupVersionKind())) {
 		var err error
-		if member, err = q.known.Revise(member, *told); err != nil {
+		if member, err = q.interpreters.ReviseReplicas(member, *assigned); err != nil {
 			return r, err
 		}
 	}
-	j := q.known.Judge(member)
+	j := q.interpreters.ReportState(member)
 	if r.Health == "" || r.Health == j.Health {
 		r.Health, r.Reason, r.Message = j.Health, j.Reason, j.Message
 	}
 	r.Reflected = j.Reflected
 	return r, nil
+}
+
+// memberGeneration returns the generation of a status: its generation, or else the one that it has observed.
+func memberGeneration(status map[string]any) int64 {
+	generation, ok := status["generation"].(int64)
+	if !ok {
+		generation, _ = status["observedGeneration"].(int64)
+	}
+	if generation == 0 { // some kinds state it in conditions alone
+		generation = kinds.LatestConditionGeneration(status)
+	}
+	return generation
 }

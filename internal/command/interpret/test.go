@@ -13,28 +13,28 @@ type testOptions struct {
 	verbose bool
 }
 
-// NewTestCommand makes the command that runs cases.
+// NewTestCommand returns the command that runs cases.
 func NewTestCommand() *cobra.Command {
 	o := &testOptions{}
 	cmd := &cobra.Command{
 		Use:   "test DIR",
-		Short: "Run a folder of cases: do interpreters say what they should?",
-		Long: `Run a folder of cases: do interpreters say what they should?
+		Short: "Test interpreters with a folder of cases",
+		Long: `Test interpreters with a folder of cases.
 
 A case is a YAML or JSON file with these fields, or a directory with files of these names:
 
-  object    what is asked about; in a directory object.yaml
+  object    the object; in a directory object.yaml
   observed  the object as a member has it; observed.yaml
   items     statuses of many members, each {clusterName, status}; items.yaml
-  with      the interpreter: a file, from where the case is; with.yaml or with.lua
+  with      the file of the interpreter, relative to the case; with.yaml or with.lua
   op        asks one question alone; in a directory a field of ask.yaml
-  replicas  to revise the object to; likewise
+  replicas  the number to revise the object to; likewise
   expect    the answers; expected.json or expected.yaml
   error     instead of expect: a part of the error
 
-object, observed and items may name files instead. Of the answers those are compared that
-expect has, each as a whole; null expects that there is none. Files that have none of
-object, expect and error are no cases. Directories are gone into.
+object, observed and items can name files instead. The command compares the answers that
+expect has, each as a whole; null expects no answer. Files without object, expect and error
+are no cases. The command descends into directories.
 
 The exit code is 1 if a case fails, and each difference is printed.`,
 		Example: `  atoll interpret test interpreters/
@@ -59,7 +59,7 @@ func (o *testOptions) run(out io.Writer, dir string) error {
 	}
 	failed := 0
 	for _, c := range cases {
-		differences := c.differences(o.with)
+		differences := c.findDifferences(o.with)
 		switch {
 		case len(differences) > 0:
 			failed++
@@ -74,11 +74,11 @@ func (o *testOptions) run(out io.Writer, dir string) error {
 	if failed > 0 {
 		return fmt.Errorf("%d of %d cases fail", failed, len(cases))
 	}
-	fmt.Fprintf(out, "%s\n", passed(len(cases)))
+	fmt.Fprintf(out, "%s\n", passSummary(len(cases)))
 	return nil
 }
 
-func passed(n int) string {
+func passSummary(n int) string {
 	if n == 1 {
 		return "1 case passes"
 	}

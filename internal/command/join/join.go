@@ -1,12 +1,13 @@
-// Package join is the command `atoll join`, the member's half of the handshake: it
-// installs the agent in a cluster, or prints the manifest that does.
+// Package join is the command `atoll join`, the member's half of the handshake: it installs the
+// agent in a cluster, or prints the manifest that does.
 //
-// Contract: with --push there is no agent to install: the member gets a ServiceAccount, and
-// the hub its token and where the member's API is. Otherwise, without --kubeconfig or --context nothing is dialled and the manifest
-// goes to standard output, so that nobody installs an agent in whatever cluster
-// happens to be current. What is applied is deploy/agent.yaml with the image and the
-// join Secret filled in, and what --allow names of deploy/agent-allow.yaml; applying again
-// changes nothing, and takes no right away that was given before.
+// Contract: with --push there is no agent to install: the member gets a ServiceAccount, and the
+// hub its token and the address of the member's API. Otherwise, without --kubeconfig or --context,
+// nothing is dialled and the manifest goes to standard output, so that no agent is installed in a
+// cluster that happens to be current. It applies deploy/agent.yaml with the image and the join
+// Secret filled in, and the parts of deploy/agent-allow.yaml that --allow names. A repeated apply
+// changes nothing, and takes no right away. Before an agent runs, it creates the AgentPolicy of
+// deploy/agent-policy.yaml, where the member has none. It never changes an AgentPolicy.
 package join
 
 import (
@@ -32,6 +33,7 @@ import (
 	"atoll.dev/atoll/deploy"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/jointoken"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -44,9 +46,11 @@ const (
 type options struct {
 	flags                           *client.Flags
 	name, hub, caHash, token, image string
-	balancerCA                      string // file
+	tokenFlags                      jointoken.Flags // where token is read from
+	balancerCA                      string          // file
 	allow                           []string
 	print, force                    bool
+	policy                          bool
 	timeout                         time.Duration
 	push                            push
 }
@@ -55,7 +59,7 @@ type options struct {
 func NewCommand(flags *client.Flags) *cobra.Command {
 	o := &options{flags: flags}
 	cmd := &cobra.Command{
-		Use: `join NAME --hub HOST:PORT --ca-hash HASH --token TOKEN [--kubeconfig MEMBER]
+		Use: `join NAME --hub HOST:PORT --ca-hash HASH --token-file FILE [--kubeconfig MEMBER]
   atoll join NAME --push --kubeconfig MEMBER [--hub-kubeconfig HUB]`,
 		Short: "Install the agent in a member cluster, or print the manifest that does; or let the hub run it",
 		Long: `Install the agent in a member cluster, or print the manifest that does; or let the
@@ -63,7 +67,7 @@ hub run it.
 
 "atoll token create" on the hub prints this command with its values filled in.
 With --kubeconfig or --context of the member the agent is installed there, else
-the manifest is printed, for whoever may apply it. The hub's administrator then
+the manifest is printed, for a user with the right to apply it. The hub's administrator then
 lets the cluster in by "atoll accept NAME".
 
 The agent makes its own key, which never leaves the member; the hub gets no
@@ -72,16 +76,19 @@ credentials of the member. By default the agent may apply workloads and what the
 
   crds           definitions of kinds
   rbac           roles and bindings, of rights that it has itself
-  impersonate    let people in who come through the hub, under their own names
+  impersonate    let people in through the hub, under their own names
   all-kinds      objects of every kind
   cluster-admin  everything
+
+Where the member has no AgentPolicy, one is created that keeps the hub out of namespaces
+kube-*; --policy=false leaves it out. An AgentPolicy that exists is never changed.
 
 For other kinds, add a ClusterRole labelled rbac.atoll.dev/aggregate-to-agent=true; for
 less, print the manifest and edit it, or say it in the member by an AgentPolicy.
 
 With --push the hub runs the agent, for a member whose API it can reach. --kubeconfig
 and --context are the member's then as well, and --hub-kubeconfig and --hub-context
-choose the hub, as who needs both. The member gets a ServiceAccount of the same rights,
+choose the hub, because both are needed. The member gets a ServiceAccount of the same rights,
 and the hub its token, in a Secret; to withdraw it, delete the Secrets labelled
 atoll.dev/push in the member's namespace atoll-system. Repeated, it replaces the token,
 and switches a cluster over whose agent runs in the member: that one's Deployment is
@@ -95,11 +102,12 @@ deleted once the hub may take over, and nothing that is placed is touched.`,
 	f := cmd.Flags()
 	f.StringVar(&o.hub, "hub", "", "HOST:PORT of the hub's gateway, several by commas for several hubs on one etcd (required without --push)")
 	f.StringVar(&o.caHash, "ca-hash", "", "hash of the hub's CA, sha256:... (required without --push)")
-	f.StringVar(&o.token, "token", "", "join token (required without --push)")
+	o.tokenFlags.AddTo(f, "Required without --push")
 	f.StringVar(&o.balancerCA, "balancer-ca", "", "file with the CAs, in PEM, of a load balancer that terminates TLS before the hub")
 	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; make images builds it")
 	f.StringSliceVar(&o.allow, "allow", nil, "what the agent may do beyond workloads: crds, rbac, impersonate, all-kinds, cluster-admin; repeated, or by commas")
 	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is given")
+	f.BoolVar(&o.policy, "policy", true, "create an AgentPolicy that keeps the hub out of namespaces kube-*, where the member has none")
 	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub, or that the hub has under another name")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the agent to run; 0 does not wait")
 	o.push.addTo(f)
@@ -107,38 +115,51 @@ deleted once the hub may take over, and nothing that is placed is touched.`,
 }
 
 func (o *options) run(cmd *cobra.Command) error {
+	if !o.push.on {
+		var err error
+		if o.token, err = o.tokenFlags.Read(cmd.InOrStdin(), cmd.ErrOrStderr()); err != nil {
+			return err
+		}
+	}
 	if err := o.validate(); err != nil {
 		return err
 	}
 	if o.push.on {
 		return o.runPush(cmd.Context(), cmd.OutOrStdout())
 	}
-	objects, err := o.manifest()
+	objects, err := o.agentManifests()
 	if err != nil {
 		return err
 	}
 	if o.print || (o.flags.Kubeconfig == "" && o.flags.Context == "") {
+		if err := o.printPolicyHint(cmd.ErrOrStderr()); err != nil {
+			return err
+		}
 		return printManifest(cmd.OutOrStdout(), objects)
 	}
-	c, err := o.flags.Connect()
+	return o.installAgent(cmd.Context(), objects, cmd.OutOrStdout())
+}
+
+// installAgent applies the agent's objects in the member, and waits until the agent runs.
+func (o *options) installAgent(ctx context.Context, objects []*unstructured.Unstructured, out io.Writer) error {
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	if err := o.checkTarget(cmd.Context(), c); err != nil {
+	if err := o.checkTarget(ctx, c); err != nil {
 		return err
 	}
-	if err := apply(cmd.Context(), c, objects); err != nil {
+	if err := o.installObjects(ctx, c, objects, out); err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "the agent is installed at %s\n", c.Config.Host)
 	if o.timeout > 0 {
-		if err := o.waitRunning(cmd.Context(), c); err != nil {
+		if err := o.waitRunning(ctx, c); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "the agent runs")
 	}
-	if err := o.sayStandby(cmd.Context(), c, out); err != nil {
+	if err := o.sayStandby(ctx, c, out); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "let it in on the hub, unless the token accepts by itself:\n\n  atoll accept %s\n", o.name)
@@ -161,13 +182,13 @@ func (o *options) validate() error {
 	return nil
 }
 
-// manifest is deploy/agent.yaml with what this join needs, and what it allows beyond.
-func (o *options) manifest() ([]*unstructured.Unstructured, error) {
+// agentManifests is deploy/agent.yaml with what this join needs, and what it allows beyond.
+func (o *options) agentManifests() ([]*unstructured.Unstructured, error) {
 	objects, err := decode("agent.yaml", deploy.Agent)
 	if err != nil {
 		return nil, err
 	}
-	balancerCA, err := o.balancers()
+	balancerCA, err := o.loadBalancerCAs()
 	if err != nil {
 		return nil, err
 	}
@@ -176,23 +197,36 @@ func (o *options) manifest() ([]*unstructured.Unstructured, error) {
 		case "Secret":
 			u.Object["stringData"] = map[string]any{"name": o.name, "hub": o.hub, "caHash": o.caHash, "token": o.token, "balancerCA": balancerCA}
 		case "Deployment":
-			containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
-			if err != nil || len(containers) != 1 {
-				return nil, fmt.Errorf("deploy/agent.yaml: want one container, have %d: %w", len(containers), err)
-			}
-			containers[0].(map[string]any)["image"] = o.image
-			if err := unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+			if err := o.fillDeployment(u); err != nil {
 				return nil, fmt.Errorf("deploy/agent.yaml: %w", err)
 			}
 		}
 	}
-	allowed, err := o.allowed()
+	allowed, err := o.allowedObjects()
 	return append(objects, allowed...), err
 }
 
-// balancers are the CAs of load balancers, in PEM; empty: none were given, and none of an
+// fillDeployment sets the image, and the ID of the token. A new token restarts the agent, which
+// reads the join Secret when it starts.
+func (o *options) fillDeployment(u *unstructured.Unstructured) error {
+	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		return fmt.Errorf("want one container, have %d: %w", len(containers), err)
+	}
+	containers[0].(map[string]any)["image"] = o.image
+	if err := unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+		return err
+	}
+	token, err := trust.ParseToken(o.token)
+	if err != nil {
+		return nil // with --push there is none, and no Deployment is applied
+	}
+	return unstructured.SetNestedField(u.Object, token.ID, "spec", "template", "metadata", "annotations", deploy.AnnotationJoinToken)
+}
+
+// loadBalancerCAs returns are the CAs of load balancers, in PEM; empty: none were given, and none of an
 // earlier join are kept.
-func (o *options) balancers() (string, error) {
+func (o *options) loadBalancerCAs() (string, error) {
 	if o.balancerCA == "" {
 		return "", nil
 	}
@@ -201,7 +235,7 @@ func (o *options) balancers() (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("--balancer-ca: %w", err)
 	case bytes.Contains(pem, []byte("PRIVATE KEY")):
-		return "", fmt.Errorf("--balancer-ca: %s holds a private key, which is nobody's but the balancer's: give the certificates alone", o.balancerCA)
+		return "", fmt.Errorf("--balancer-ca: %s holds a private key, which only the balancer may have: give the certificates alone", o.balancerCA)
 	}
 	if _, err := trust.PoolFromPEM(pem); err != nil {
 		return "", fmt.Errorf("--balancer-ca: %s holds no certificate in PEM", o.balancerCA)
@@ -209,8 +243,8 @@ func (o *options) balancers() (string, error) {
 	return string(pem), nil
 }
 
-// allowed are the objects that let the agent do what --allow names.
-func (o *options) allowed() (out []*unstructured.Unstructured, err error) {
+// allowedObjects returns are the objects that let the agent do what --allow names.
+func (o *options) allowedObjects() (out []*unstructured.Unstructured, err error) {
 	all, err := decode("agent-allow.yaml", deploy.AgentAllow)
 	if err != nil {
 		return nil, err
@@ -231,7 +265,7 @@ func (o *options) allowed() (out []*unstructured.Unstructured, err error) {
 	return out, nil
 }
 
-// decode the objects of a file of the directory deploy.
+// decode decodes the objects of a file of the directory deploy.
 func decode(file string, text []byte) (objects []*unstructured.Unstructured, err error) {
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
@@ -284,15 +318,15 @@ func (o *options) checkTarget(ctx context.Context, c *client.Cluster) error {
 }
 
 func apply(ctx context.Context, c *client.Cluster, objects []*unstructured.Unstructured) error {
-	kinds := c.Kinds()
+	kinds := c.ServedKinds()
 	for _, u := range objects {
-		mapping, err := kinds.Mapping(ctx, u.GroupVersionKind())
+		mapping, err := kinds.MappingFor(ctx, u.GroupVersionKind())
 		if err != nil {
-			return c.Explain(err)
+			return c.ExplainError(err)
 		}
 		_, err = c.Dynamic.Resource(mapping.Resource).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "atoll-join", Force: true})
 		if err != nil {
-			return fmt.Errorf("install %s %s: %w", u.GetKind(), u.GetName(), c.Explain(err))
+			return fmt.Errorf("install %s %s: %w", u.GetKind(), u.GetName(), c.ExplainError(err))
 		}
 	}
 	return nil

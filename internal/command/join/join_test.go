@@ -18,7 +18,7 @@ import (
 )
 
 func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
-	o := &options{flags: &client.Flags{}, name: "tokyo-1", hub: "hub:6444", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().Reveal(), image: "registry/atoll:1"}
+	o := &options{flags: &client.Flags{}, name: "tokyo-1", hub: "hub:6444", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().RevealSecret(), image: "registry/atoll:1"}
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.balancerCA = filepath.Join("testdata", "ca.crt")
-	objects, err := o.manifest()
+	objects, err := o.agentManifests()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +53,16 @@ func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
 			if strings.Contains(asYAML(t, u), o.token) {
 				t.Error("the token is in the Deployment")
 			}
+			id := strings.Split(o.token, ".")[1]
+			if !strings.Contains(asYAML(t, u), "agent.atoll.dev/join-token: "+id) || !strings.Contains(asYAML(t, u), "--token-secret="+secretName) {
+				t.Errorf("a new token does not restart the agent, or is not read:\n%s", asYAML(t, u))
+			}
 			if u.GetName() != agentName {
 				t.Errorf("the Deployment is named %s", u.GetName())
 			}
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "Namespace ServiceAccount Secret CustomResourceDefinition ClusterRole ClusterRole ClusterRole ClusterRoleBinding Role RoleBinding Deployment" {
+	if got := strings.Join(kinds, " "); got != "Namespace NetworkPolicy ServiceAccount Secret CustomResourceDefinition ClusterRole ClusterRole ClusterRole ClusterRoleBinding Role RoleBinding Deployment" {
 		t.Errorf("the manifest has %s", got)
 	}
 }
@@ -78,11 +82,11 @@ func TestABalancersCAIsCertificatesAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &options{flags: &client.Flags{}, balancerCA: file}
-		if _, err := o.manifest(); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := o.agentManifests(); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%q: %v", what, err)
 		}
 	}
-	if _, err := (&options{flags: &client.Flags{}, balancerCA: "nowhere"}).manifest(); err == nil {
+	if _, err := (&options{flags: &client.Flags{}, balancerCA: "nowhere"}).agentManifests(); err == nil {
 		t.Error("a file that is not there")
 	}
 }
@@ -96,7 +100,7 @@ func asYAML(t *testing.T, u *unstructured.Unstructured) string {
 }
 
 func TestWhatCannotWorkIsRefusedBeforeAnythingIsDialled(t *testing.T) {
-	good := options{flags: &client.Flags{}, name: "a", hub: "h:1", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().Reveal()}
+	good := options{flags: &client.Flags{}, name: "a", hub: "h:1", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().RevealSecret()}
 	for name, spoil := range map[string]func(*options){
 		"name":                 func(o *options) { o.name = "A_b" },
 		"hash":                 func(o *options) { o.caHash = "sha256:12" },
@@ -152,7 +156,7 @@ func TestHowTheHubReachesAMember(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &options{push: push{on: true, server: c.server}}
-			got, err := o.reached(&c.config)
+			got, err := o.memberCredentials(&c.config)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("%v, want one that says %q", err, c.fails)
@@ -168,12 +172,12 @@ func TestHowTheHubReachesAMember(t *testing.T) {
 
 func TestAllowAddsWhatItNames(t *testing.T) {
 	o := &options{name: "tokyo-1", image: "a"}
-	few, err := o.manifest()
+	few, err := o.agentManifests()
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.allow = []string{"rbac", "cluster-admin"}
-	more, err := o.manifest()
+	more, err := o.agentManifests()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +189,7 @@ func TestAllowAddsWhatItNames(t *testing.T) {
 		t.Errorf("--allow adds %s", added)
 	}
 	o.allow = []string{"rbac", "everything"}
-	if _, err := o.manifest(); err == nil || !strings.Contains(err.Error(), `"everything" is none of crds, rbac, impersonate, all-kinds, cluster-admin`) {
+	if _, err := o.agentManifests(); err == nil || !strings.Contains(err.Error(), `"everything" is none of crds, rbac, impersonate, all-kinds, cluster-admin`) {
 		t.Errorf("an opt-in that does not exist: %v", err)
 	}
 	for _, u := range few {

@@ -50,39 +50,48 @@ func (p *push) addTo(f *pflag.FlagSet) {
 func (o *options) pullOrPush() error {
 	p := o.push
 	switch {
-	case !p.on && (p.hub != client.Flags{} || p.server != "" || p.accept || p.standby):
+	case p.on:
+		return o.checkPush()
+	case p.hub != client.Flags{}, p.server != "", p.accept, p.standby:
 		return errors.New("--hub-kubeconfig, --hub-context, --member-server, --accept and --standby go with --push")
-	case !p.on && (o.hub == "" || o.caHash == "" || o.token == ""):
-		return errors.New("--hub, --ca-hash and --token are needed, as `atoll token create` on the hub prints them; or --push")
-	case p.on && (o.hub != "" || o.caHash != "" || o.token != "" || o.balancerCA != "" || o.print):
+	case o.hub == "", o.caHash == "", o.token == "":
+		return errors.New("--hub, --ca-hash and --token-file are needed, as `atoll token create` on the hub prints them; or --push")
+	}
+	return nil
+}
+
+// checkPush refuses flags that do not go with --push.
+func (o *options) checkPush() error {
+	switch {
+	case o.hub != "", o.caHash != "", o.tokenFlags.AreSet(), o.balancerCA != "", o.print:
 		return errors.New("--hub, --ca-hash, --token, --balancer-ca and --print are for an agent that runs in the member, not for --push")
-	case p.on && o.flags.Kubeconfig == "" && o.flags.Context == "":
+	case o.flags.Kubeconfig == "" && o.flags.Context == "":
 		return errors.New("name the member by --kubeconfig or --context; the hub is chosen by --hub-kubeconfig and --hub-context")
 	}
 	return nil
 }
 
-// runPush gives the hub what its agent needs, and switches the cluster over.
+// runPush stores on the hub what its agent needs, and switches the cluster over.
 func (o *options) runPush(ctx context.Context, out io.Writer) error {
-	member, hub, err := o.ends(ctx)
+	member, hub, err := o.connectBoth(ctx)
 	if err != nil {
 		return err
 	}
-	credentials, err := o.reached(member.Config)
+	credentials, err := o.memberCredentials(member.Config)
 	if err != nil {
 		return err
 	}
 	if err := o.checkWhose(ctx, member, hub); err != nil {
 		return err
 	}
-	minted, err := o.prepareMember(ctx, member)
+	minted, err := o.prepareMember(ctx, member, out)
 	if err != nil {
 		return err
 	}
 	credentials.Token = string(minted.Data[corev1.ServiceAccountTokenKey])
-	cluster, err := o.give(ctx, hub, credentials)
+	cluster, err := o.storeCredentials(ctx, hub, credentials)
 	if err != nil {
-		return fmt.Errorf("%w; the token that was made in the member, Secret %s/%s, is of no use and may be deleted", hub.Explain(err), minted.Namespace, minted.Name)
+		return fmt.Errorf("%w; the token that was made in the member, Secret %s/%s, is of no use and may be deleted", hub.ExplainError(err), minted.Namespace, minted.Name)
 	}
 	fmt.Fprintf(out, "the hub at %s runs the agent of cluster %s, as ServiceAccount %s/%s of %s\n", hub.Config.Host, o.name, atoll.SystemNamespace, agentName, credentials.Server)
 	if err := o.letIn(ctx, hub, cluster); err != nil {
@@ -109,15 +118,15 @@ func (o *options) letIn(ctx context.Context, hub *client.Cluster, cluster *v1alp
 	admin := handshake.Admin{Hub: hub.Dynamic}
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { _, err := admin.Accept(ctx, o.name); return err })
 	cluster.Spec.Accepted = err == nil
-	return hub.Explain(err)
+	return hub.ExplainError(err)
 }
 
-// ends connects to both clusters, and makes sure which is which.
-func (o *options) ends(ctx context.Context) (member, hub *client.Cluster, err error) {
-	if member, err = o.flags.Connect(); err != nil {
+// connectBoth connects to both clusters, and makes sure which is which.
+func (o *options) connectBoth(ctx context.Context) (member, hub *client.Cluster, err error) {
+	if member, err = o.flags.ConnectCluster(); err != nil {
 		return nil, nil, fmt.Errorf("the member: %w", err)
 	}
-	if hub, err = o.push.hub.Connect(); err != nil {
+	if hub, err = o.push.hub.ConnectCluster(); err != nil {
 		return nil, nil, fmt.Errorf("the hub (--hub-kubeconfig): %w", err)
 	}
 	info, err := client.Get[corev1.ConfigMap](ctx, hub, client.ConfigMaps, atoll.SystemNamespace, "hub-info")
@@ -131,14 +140,15 @@ func (o *options) ends(ctx context.Context) (member, hub *client.Cluster, err er
 	return member, hub, o.checkTarget(ctx, member)
 }
 
-// reached is how the hub reaches the member: as the kubeconfig does, but for who it is.
-func (o *options) reached(config *rest.Config) (handshake.Credentials, error) {
+// memberCredentials returns how the hub reaches the member: as the kubeconfig does, except for the
+// user.
+func (o *options) memberCredentials(config *rest.Config) (handshake.Credentials, error) {
 	c := handshake.Credentials{Server: strings.TrimRight(config.Host, "/"), CA: string(config.CAData), ServerName: config.ServerName}
 	if o.push.server != "" {
 		c.Server = strings.TrimRight(o.push.server, "/")
 	}
 	if config.Insecure {
-		return c, errors.New("the member's kubeconfig says insecure-skip-tls-verify: the hub hands its token to nobody whom it does not know; put the certificate-authority of the member's API there")
+		return c, errors.New("the member's kubeconfig says insecure-skip-tls-verify: the hub hands its token only to a verified server; put the certificate-authority of the member's API there")
 	}
 	if c.CA == "" && config.CAFile != "" {
 		ca, err := os.ReadFile(config.CAFile)
@@ -168,21 +178,21 @@ func (o *options) reached(config *rest.Config) (handshake.Credentials, error) {
 // tokenTimeout is for how long the member may take to fill a token in.
 const tokenTimeout = 30 * time.Second
 
-// prepareMember makes the ServiceAccount with the rights of an agent, and a new token.
-func (o *options) prepareMember(ctx context.Context, member *client.Cluster) (*corev1.Secret, error) {
-	objects, err := o.manifest()
+// prepareMember makes the ServiceAccount with the rights of an agent, the AgentPolicy, and a new token.
+func (o *options) prepareMember(ctx context.Context, member *client.Cluster, out io.Writer) (*corev1.Secret, error) {
+	objects, err := o.agentManifests()
 	if err != nil {
 		return nil, err
 	}
 	var needed []*unstructured.Unstructured
 	for _, u := range objects {
 		switch u.GetKind() {
-		case "Secret", "Deployment": // of an agent that runs there
+		case "Secret", "Deployment", "NetworkPolicy": // of an agent that runs there
 		default:
 			needed = append(needed, u)
 		}
 	}
-	if err := apply(ctx, member, needed); err != nil {
+	if err := o.installObjects(ctx, member, needed, out); err != nil {
 		return nil, err
 	}
 	made, err := client.Create(ctx, member, client.Secrets, "Secret", &corev1.Secret{
@@ -208,8 +218,8 @@ func (o *options) prepareMember(ctx context.Context, member *client.Cluster) (*c
 	return made, err
 }
 
-// give the hub the credentials, and the Cluster its mode.
-func (o *options) give(ctx context.Context, hub *client.Cluster, credentials handshake.Credentials) (*v1alpha1.Cluster, error) {
+// storeCredentials stores the credentials on the hub, and sets the Cluster's mode.
+func (o *options) storeCredentials(ctx context.Context, hub *client.Cluster, credentials handshake.Credentials) (*v1alpha1.Cluster, error) {
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
 	if apierrors.IsNotFound(err) && !client.NoHub(err) {
 		cluster, err = o.newCluster(ctx, hub)
@@ -256,7 +266,7 @@ func (o *options) newCluster(ctx context.Context, hub *client.Cluster) (*v1alpha
 	return cluster, nil
 }
 
-// dropTokens that earlier joins made in the member.
+// dropTokens drops the tokens that earlier joins made in the member.
 func dropTokens(ctx context.Context, member *client.Cluster, keep string) error {
 	earlier, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})
 	if err != nil {
@@ -267,14 +277,14 @@ func dropTokens(ctx context.Context, member *client.Cluster, keep string) error 
 			continue
 		}
 		if err := member.Dynamic.Resource(client.Secrets).Namespace(atoll.SystemNamespace).Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("withdraw an earlier token in the member: %w", member.Explain(err))
+			return fmt.Errorf("withdraw an earlier token in the member: %w", member.ExplainError(err))
 		}
 	}
 	return nil
 }
 
-// sayStandby tells who installs an agent in a member that the hub has credentials of who
-// works there.
+// sayStandby prints which agent works in a member, when an agent is installed where the hub has
+// credentials.
 func (o *options) sayStandby(ctx context.Context, member *client.Cluster, out io.Writer) error {
 	given, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})
 	if err != nil || len(given) == 0 {
@@ -299,16 +309,16 @@ func (o *options) takeOver(ctx context.Context, member *client.Cluster, out io.W
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("delete the agent that runs in the member: %w", member.Explain(err))
+		return fmt.Errorf("delete the agent that runs in the member: %w", member.ExplainError(err))
 	}
 	if err := member.Dynamic.Resource(client.Secrets).Namespace(atoll.SystemNamespace).Delete(ctx, secretName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete the agent's join Secret: %w", member.Explain(err))
+		return fmt.Errorf("delete the agent's join Secret: %w", member.ExplainError(err))
 	}
 	_, err = fmt.Fprintln(out, "the agent that ran in the member is deleted; the hub's takes over")
 	return err
 }
 
-// waitReady returns when the hub's agent works, or says what keeps it.
+// waitReady waits until the hub's agent works. The error is what prevents it.
 func (o *options) waitReady(ctx context.Context, hub *client.Cluster, out io.Writer) error {
 	if o.timeout == 0 {
 		return nil

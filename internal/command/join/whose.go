@@ -17,7 +17,7 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// identityName is the Secret in a member that its agent's key is in, whoever runs it.
+// identityName is the Secret in a member with its agent's key, whichever process runs the agent.
 const identityName = "atoll-agent-identity"
 
 // checkWhose refuses a member that the hub has under another name, whose token would be
@@ -65,7 +65,7 @@ func (o *options) checkConnected(ctx context.Context, member, hub *client.Cluste
 	return err
 }
 
-// namesOf a member, by what joins left there.
+// namesOf returns the names of a member, by what joins left there.
 func namesOf(ctx context.Context, member *client.Cluster) (map[string]bool, error) {
 	names := map[string]bool{}
 	pushed, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})

@@ -49,7 +49,7 @@ func TestAMemberIsPushedToUnderOneName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &options{name: c.joins, force: c.force, push: push{on: true}}
-			member := serving(t, func(path string) any {
+			member := startCluster(t, func(path string) any {
 				list := corev1.SecretList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "SecretList"}}
 				for _, s := range c.member {
 					if strings.HasSuffix(path, "/secrets/"+s.Name) {
@@ -64,7 +64,7 @@ func TestAMemberIsPushedToUnderOneName(t *testing.T) {
 				}
 				return nil
 			})
-			hub := serving(t, func(path string) any {
+			hub := startCluster(t, func(path string) any {
 				for _, name := range c.hub {
 					if strings.HasSuffix(path, "/clusters/"+name) {
 						return v1alpha1.Cluster{
@@ -83,8 +83,8 @@ func TestAMemberIsPushedToUnderOneName(t *testing.T) {
 	}
 }
 
-// serving is a cluster that has what get gives by its path.
-func serving(t *testing.T, get func(path string) any) *client.Cluster {
+// startCluster is a cluster that has what get gives by its path.
+func startCluster(t *testing.T, get func(path string) any) *client.Cluster {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -97,7 +97,7 @@ func serving(t *testing.T, get func(path string) any) *client.Cluster {
 				Details: &metav1.StatusDetails{Name: parts[len(parts)-1], Kind: parts[len(parts)-2]},
 			}
 		}
-		_ = json.NewEncoder(w).Encode(found) // who asked has gone
+		_ = json.NewEncoder(w).Encode(found) // the client has gone
 	}))
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL}

@@ -22,6 +22,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 type options struct {
@@ -76,15 +77,15 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.flags.Kubeconfig
-	hub, name, err := o.hub(rules)
+	hub, name, err := o.hubConfig(rules)
 	if err != nil {
 		return err
 	}
-	members, err := o.members(cmd.Context())
+	members, err := o.memberNames(cmd.Context())
 	if err != nil {
 		return err
 	}
-	made := made(hub, name, members, o.prefix)
+	made := buildConfig(hub, name, members, o.prefix)
 	if o.merge {
 		return merge(cmd, rules, made, members, o.prefix)
 	}
@@ -99,8 +100,8 @@ func (o *options) run(cmd *cobra.Command) error {
 	return err
 }
 
-// hub gives the kubeconfig in use and the name of the hub's context in it.
-func (o *options) hub(rules *clientcmd.ClientConfigLoadingRules) (*clientcmdapi.Config, string, error) {
+// hubConfig returns the kubeconfig in use and the name of the hub's context in it.
+func (o *options) hubConfig(rules *clientcmd.ClientConfigLoadingRules) (*clientcmdapi.Config, string, error) {
 	config, err := rules.Load()
 	if err != nil {
 		return nil, "", fmt.Errorf("kubeconfig: %w", err)
@@ -114,17 +115,17 @@ func (o *options) hub(rules *clientcmd.ClientConfigLoadingRules) (*clientcmdapi.
 	case len(config.Contexts) == 0:
 		return nil, "", errors.New("no kubeconfig: name the hub's with --kubeconfig or $KUBECONFIG; the hub writes its administrator's to hub.kubeconfig in its data directory")
 	case c == nil:
-		return nil, "", fmt.Errorf("the kubeconfig has no context %q; it has %s", name, strings.Join(contexts(config), ", "))
+		return nil, "", fmt.Errorf("the kubeconfig has no context %q; it has %s", name, strings.Join(contextNames(config), ", "))
 	case config.Clusters[c.Cluster] == nil:
 		return nil, "", fmt.Errorf("context %q of the kubeconfig names a cluster %q that is not in it", name, c.Cluster)
 	}
-	if server := config.Clusters[c.Cluster].Server; strings.Contains(server, atoll.ProxyPaths) {
+	if server := config.Clusters[c.Cluster].Server; strings.Contains(server, atoll.ClusterProxyPrefix) {
 		return nil, "", fmt.Errorf("context %q is a member's, reached through a hub; choose the hub's own with --context", name)
 	}
 	return config, name, nil
 }
 
-func contexts(c *clientcmdapi.Config) []string {
+func contextNames(c *clientcmdapi.Config) []string {
 	var names []string
 	for name := range c.Contexts {
 		names = append(names, name)
@@ -133,12 +134,12 @@ func contexts(c *clientcmdapi.Config) []string {
 	return names
 }
 
-// members that contexts are asked for, by name.
-func (o *options) members(ctx context.Context) ([]string, error) {
+// memberNames returns the members that contexts are asked for, by name.
+func (o *options) memberNames(ctx context.Context) ([]string, error) {
 	if !o.all && len(o.clusters) == 0 {
 		return nil, nil
 	}
-	c, err := o.flags.Connect()
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func (o *options) members(ctx context.Context) ([]string, error) {
 	}
 	var names []string
 	for i := range all {
-		if all[i].Spec.Accepted && all[i].Spec.CheckIn() == 0 {
+		if all[i].Spec.Accepted && all[i].Spec.CheckInInterval() == 0 {
 			names = append(names, all[i].Name)
 		}
 	}
@@ -167,8 +168,8 @@ func (o *options) members(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// made is a kubeconfig of the members, or of the hub where none is asked for.
-func made(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
+// buildConfig is a kubeconfig of the members, or of the hub where none is asked for.
+func buildConfig(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
 	of := hub.Contexts[context]
 	out := clientcmdapi.NewConfig()
 	if user := hub.AuthInfos[of.AuthInfo]; user != nil {
@@ -181,7 +182,7 @@ func made(hub *clientcmdapi.Config, context string, members []string, prefix str
 	}
 	for _, name := range members {
 		server := hub.Clusters[of.Cluster].DeepCopy()
-		server.Server = strings.TrimSuffix(server.Server, "/") + atoll.ProxyPath(name)
+		server.Server = strings.TrimSuffix(server.Server, "/") + atoll.ClusterProxyPath(name)
 		out.Clusters[prefix+name] = server
 		out.Contexts[prefix+name] = &clientcmdapi.Context{Cluster: prefix + name, AuthInfo: of.AuthInfo}
 	}
@@ -191,7 +192,7 @@ func made(hub *clientcmdapi.Config, context string, members []string, prefix str
 	return out
 }
 
-// merge into the kubeconfig in use. Names that somebody else gave are left to him.
+// merge merges into the kubeconfig in use. Names of other origin are not changed.
 func merge(cmd *cobra.Command, rules *clientcmd.ClientConfigLoadingRules, made *clientcmdapi.Config, members []string, prefix string) error {
 	if len(members) == 0 {
 		return errors.New("--merge adds contexts of members: name them by --cluster, or give --all")
@@ -213,6 +214,6 @@ func merge(cmd *cobra.Command, rules *clientcmd.ClientConfigLoadingRules, made *
 	if err := clientcmd.ModifyConfig(rules, *have, false); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s written to %s; use one with: kubectl --context %s get nodes\n", atoll.Count(len(members), "context"), rules.GetDefaultFilename(), prefix+members[0])
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s written to %s; use one with: kubectl --context %s get nodes\n", phrase.CountNoun(len(members), "context"), rules.GetDefaultFilename(), prefix+members[0])
 	return err
 }

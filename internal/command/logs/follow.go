@@ -15,6 +15,7 @@ import (
 
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/pods"
+	"atoll.dev/atoll/internal/pause"
 )
 
 const (
@@ -35,7 +36,7 @@ type follower struct {
 	*reader
 	query pods.Query
 	stop  context.CancelFunc
-	// failure that ended it; for who waits for running.
+	// failure that ended it; for the goroutine that waits for running.
 	failing sync.Once
 	failure error
 
@@ -53,13 +54,13 @@ type follower struct {
 	read, refused int
 }
 
-// follow the pods that were found, and those that come.
-func (r *reader) follow(ctx context.Context, q pods.Query, found []corev1.Pod, version string) error {
+// followPods follows the pods that were found, and those that come.
+func (r *reader) followPods(ctx context.Context, q pods.Query, found []corev1.Pod, version string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	f := &follower{reader: r, query: q, stop: stop, followed: map[key]bool{}, done: map[key]string{}, away: map[string]bool{}}
 	if len(found) == 0 {
-		r.note("no pod of %s runs yet; waiting for the first", q.Of)
+		r.printNote("no pod of %s runs yet; waiting for the first", q.Subject)
 	}
 	f.start(ctx, found)
 	f.watch(ctx, version)
@@ -76,24 +77,24 @@ func (f *follower) fail(err error) {
 	f.stop()
 }
 
-// watch for pods that come, until the end.
+// watch watches for pods that come, until the end.
 func (f *follower) watch(ctx context.Context, version string) {
 	again := againFirst
 	for ctx.Err() == nil {
-		err := f.events(ctx, version)
+		err := f.watchPods(ctx, version)
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
 			again = againFirst
 		}
-		if !pause(ctx, again) {
+		if !pause.WaitFor(ctx, again) {
 			return
 		}
 		again = min(2*again, againMost)
 		found, now, err := f.query.List(ctx, f.client)
 		if err != nil {
-			if !pods.Away(err) {
+			if !pods.IsTemporary(err) {
 				f.fail(err)
 			}
 			continue
@@ -103,9 +104,9 @@ func (f *follower) watch(ctx context.Context, version string) {
 	}
 }
 
-// events of pods from a version on, until the watch ends. An error is that it did not begin.
-func (f *follower) events(ctx context.Context, version string) error {
-	options := f.query.Options()
+// watchPods watches events of pods from a version on, until the watch ends. An error is that it did not begin.
+func (f *follower) watchPods(ctx context.Context, version string) error {
+	options := f.query.ListOptions()
 	options.ResourceVersion = version
 	w, err := f.client.Dynamic.Resource(client.Pods).Namespace(f.query.Namespace).Watch(ctx, options)
 	if err != nil {
@@ -114,7 +115,7 @@ func (f *follower) events(ctx context.Context, version string) error {
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		if u, ok := e.Object.(*unstructured.Unstructured); ok && (e.Type == watch.Added || e.Type == watch.Modified) {
-			pod, err := client.As[corev1.Pod](u)
+			pod, err := client.ConvertTo[corev1.Pod](u)
 			if err != nil {
 				return err
 			}
@@ -124,9 +125,9 @@ func (f *follower) events(ctx context.Context, version string) error {
 	return nil
 }
 
-// start to follow what is not followed yet, of containers that have said something.
+// start starts to follow what is not followed yet, of containers that have said something.
 func (f *follower) start(ctx context.Context, found []corev1.Pod) {
-	sources, err := f.o.sources(found)
+	sources, err := f.o.selectSources(found)
 	if err != nil {
 		return // pods that come without the container that was named are left out
 	}
@@ -138,25 +139,25 @@ func (f *follower) start(ctx context.Context, found []corev1.Pod) {
 		if !runs || f.followed[k] || f.done[k] == run {
 			continue
 		}
-		if len(f.followed) >= f.o.most {
+		if len(f.followed) >= f.o.maxStreams {
 			if !f.left {
 				f.left = true
-				f.note("%d containers are followed, and no more at once: %s, and others, are not; narrow it with --clusters, -l or -c, or allow more with --max-log-requests", len(f.followed), s.prefix())
+				f.printNote("%d containers are followed, and no more at once: %s, and others, are not; narrow it with --clusters, -l or -c, or allow more with --max-log-requests", len(f.followed), s.linePrefix())
 			}
 			continue
 		}
 		f.followed[k] = true
-		f.running.Go(func() { f.tail(ctx, s) })
+		f.running.Go(func() { f.tailContainer(ctx, s) })
 	}
 }
 
-// runOf tells which run of a container there is to be read; false where it has not begun.
+// runOf returns which run of a container there is to be read; false where it has not begun.
 func runOf(pod *corev1.Pod, container string) (string, bool) {
-	s, ok := pods.State(pod, container)
+	s, ok := pods.ContainerState(pod, container)
 	switch {
 	case !ok:
 		// A template's status may have no containers, and its cluster has.
-		return "", pods.Cluster(pod) == "" && pod.Status.Phase != ""
+		return "", pods.ClusterOf(pod) == "" && pod.Status.Phase != ""
 	case s.State.Running != nil:
 		return s.ContainerID, true
 	case s.State.Terminated != nil:
@@ -165,56 +166,56 @@ func runOf(pod *corev1.Pod, container string) (string, bool) {
 	return "", false
 }
 
-// tail follows one container to its end, through all that breaks off.
-func (f *follower) tail(ctx context.Context, s source) {
+// tailContainer follows one container to its end, through all that breaks off.
+func (f *follower) tailContainer(ctx context.Context, s source) {
 	var seen time.Time
 	again := againFirst
 	for {
-		got, err := f.drain(ctx, s, &seen)
+		got, err := f.readStream(ctx, s, &seen)
 		if ctx.Err() != nil {
 			return
 		}
 		if got {
 			again = againFirst
 		}
-		pod, now, err := f.look(ctx, s, err)
+		pod, now, err := f.checkContainer(ctx, s, err)
 		switch now.what {
 		case over:
-			f.ended(s, now.run)
+			f.markEnded(s, now.run)
 			if pod != nil {
 				f.start(ctx, []corev1.Pod{*pod}) // it may run again already
 			}
 			return
 		case refused:
-			f.note("%s cannot be read: %v", s.prefix(), err)
+			f.printNote("%s cannot be read: %v", s.linePrefix(), err)
 			f.mu.Lock()
 			f.refused++
 			f.mu.Unlock()
-			f.ended(s, now.run)
+			f.markEnded(s, now.run)
 			return
 		case away:
-			f.brokeOff(s.cluster(), err)
+			f.brokeOff(s.clusterName(), err)
 		}
-		if !pause(ctx, again) {
+		if !pause.WaitFor(ctx, again) {
 			return
 		}
 		again = min(2*again, againMost)
 	}
 }
 
-// drain reads what one stream gives, and tells whether it gave anything.
-func (f *follower) drain(ctx context.Context, s source, seen *time.Time) (got bool, err error) {
+// readStream reads what one stream gives, and reports whether it gave anything.
+func (f *follower) readStream(ctx context.Context, s source, seen *time.Time) (got bool, err error) {
 	body, err := f.reader.open(ctx, s, *seen)
 	if err != nil {
 		return false, err
 	}
-	f.opened(s.cluster())
+	f.reportReconnected(s.clusterName())
 	defer body.Close()
-	lines := scan(body, *seen)
+	lines := newScanner(body, *seen)
 	for {
 		l, ok := lines.next()
 		if !ok {
-			return got, lines.err()
+			return got, lines.scanError()
 		}
 		got = true
 		if l.at.After(*seen) {
@@ -236,39 +237,35 @@ type verdict struct {
 const (
 	goesOn  = iota // it runs: the stream broke off
 	over           // it, or its pod, has ended
-	away           // nobody can tell: its cluster is not there
+	away           // unknown: its cluster is disconnected
 	refused        // it is not to be read
 )
 
-// look at what became of a container whose stream ended, with an error or without.
-func (f *follower) look(ctx context.Context, s source, failed error) (*corev1.Pod, verdict, error) {
+// checkContainer looks at what became of a container whose stream ended, with an error or without.
+func (f *follower) checkContainer(ctx context.Context, s source, failed error) (*corev1.Pod, verdict, error) {
 	pod, err := client.Get[corev1.Pod](ctx, f.client, client.Pods, s.pod.Namespace, s.pod.Name)
-	now := judge(s, pod, err, failed)
+	now := decideNext(s, pod, err, failed)
 	if err != nil {
 		return nil, now, cmp.Or(failed, err)
 	}
 	return pod, now, failed
 }
 
-// judge by the pod as it is now, or by why that cannot be told.
-func judge(s source, pod *corev1.Pod, err, failed error) verdict {
+// decideNext decides by the pod as it is now, or by the error that hides it.
+func decideNext(s source, pod *corev1.Pod, err, failed error) verdict {
 	known, _ := runOf(s.pod, s.container)
 	switch {
 	case apierrors.IsNotFound(err):
 		return verdict{over, known}
-	case err != nil && pods.Away(err):
-		return verdict{away, known}
 	case err != nil:
-		return verdict{refused, known}
+		return verdict{failureKind(err), known}
 	case pod.UID != s.pod.UID:
 		return verdict{over, known}
 	}
-	state, ok := pods.State(pod, s.container)
+	state, ok := pods.ContainerState(pod, s.container)
 	switch {
-	case failed != nil && pods.Away(failed):
-		return verdict{away, state.ContainerID}
 	case failed != nil:
-		return verdict{refused, state.ContainerID}
+		return verdict{failureKind(failed), state.ContainerID}
 	case ok && state.State.Running != nil && state.ContainerID == known:
 		return verdict{goesOn, known}
 	case ok && state.State.Terminated == nil:
@@ -277,8 +274,16 @@ func judge(s source, pod *corev1.Pod, err, failed error) verdict {
 	return verdict{over, state.ContainerID}
 }
 
-// ended: the container is followed no more, up to a run.
-func (f *follower) ended(s source, run string) {
+// failureKind returns away for an error that may pass, and refused for others.
+func failureKind(err error) int {
+	if pods.IsTemporary(err) {
+		return away
+	}
+	return refused
+}
+
+// markEnded: the container is followed no more, up to a run.
+func (f *follower) markEnded(s source, run string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	k := key{s.pod.UID, s.container}
@@ -297,34 +302,24 @@ func (f *follower) brokeOff(cluster string, why error) {
 	defer f.mu.Unlock()
 	if !f.away[cluster] {
 		f.away[cluster] = true
-		f.note("%s: its logs broke off, and are asked for again until it is back: %v", place(cluster), why)
+		f.printNote("%s: its logs broke off, and are asked for again until it is back: %v", clusterText(cluster), why)
 	}
 }
 
-// opened says so where it is of a cluster that was away.
-func (f *follower) opened(cluster string) {
+// reportReconnected says so where it is of a cluster that was away.
+func (f *follower) reportReconnected(cluster string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.read++
 	if f.away[cluster] {
 		delete(f.away, cluster)
-		f.note("%s is back: its logs go on", place(cluster))
+		f.printNote("%s is back: its logs go on", clusterText(cluster))
 	}
 }
 
-func place(cluster string) string {
+func clusterText(cluster string) string {
 	if cluster == "" {
 		return "the hub"
 	}
 	return "cluster " + cluster
-}
-
-// pause tells whether the time passed before the end.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

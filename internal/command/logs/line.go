@@ -19,7 +19,7 @@ type line struct {
 	text  []byte
 }
 
-// parse a line that begins with its time. What does not is a line too.
+// parse parses a line that begins with its time. A line without a time is a line too.
 func parse(raw []byte) line {
 	stamp, text, ok := bytes.Cut(raw, []byte(" "))
 	at, err := time.Parse(time.RFC3339Nano, string(stamp))
@@ -41,14 +41,14 @@ type scanner struct {
 	last time.Time
 }
 
-// scan a log, without what was said up to a time.
-func scan(r io.Reader, after time.Time) *scanner {
+// newScanner returns a scanner of a log, without what was said up to a time.
+func newScanner(r io.Reader, after time.Time) *scanner {
 	s := &scanner{lines: bufio.NewScanner(r), after: after, last: after}
 	s.lines.Buffer(make([]byte, 0, 4096), lineMost)
 	return s
 }
 
-// next line, which is the caller's; false at the end, for which err may tell a reason. A line
+// next returns the next line, which is the caller's; false at the end, for which err may tell a reason. A line
 // without a time has that of the one before it.
 func (s *scanner) next() (line, bool) {
 	for s.lines.Scan() {
@@ -66,7 +66,7 @@ func (s *scanner) next() (line, bool) {
 	return line{}, false
 }
 
-func (s *scanner) err() error { return s.lines.Err() }
+func (s *scanner) scanError() error { return s.lines.Err() }
 
 // head is the next line of one log.
 type head struct {

@@ -16,7 +16,7 @@ func TestLinesAreMergedByTheirTimes(t *testing.T) {
 	}
 	var next []func() (line, bool)
 	for _, l := range logs {
-		next = append(next, scan(strings.NewReader(l), time.Time{}).next)
+		next = append(next, newScanner(strings.NewReader(l), time.Time{}).next)
 	}
 	var got []string
 	if err := merge(next, func(of int, l line) error {
@@ -33,19 +33,19 @@ func TestLinesAreMergedByTheirTimes(t *testing.T) {
 
 func TestWhatWasSeenIsNotReadAgain(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 500, time.UTC)
-	s := scan(strings.NewReader("2026-05-01T12:00:00Z old\n2026-05-01T12:00:00.0000005Z last\n2026-05-01T12:00:00.000000501Z new\n2026-05-01T12:00:01Z \n2026-05-01T12:00:02Z\n"), at)
+	s := newScanner(strings.NewReader("2026-05-01T12:00:00Z old\n2026-05-01T12:00:00.0000005Z last\n2026-05-01T12:00:00.000000501Z new\n2026-05-01T12:00:01Z \n2026-05-01T12:00:02Z\n"), at)
 	var got []string
 	for l, ok := s.next(); ok; l, ok = s.next() {
 		got = append(got, string(l.text))
 	}
-	if want := []string{"new", "", ""}; !slices.Equal(got, want) || s.err() != nil {
-		t.Errorf("read are %q (%v), wanted %q", got, s.err(), want)
+	if want := []string{"new", "", ""}; !slices.Equal(got, want) || s.scanError() != nil {
+		t.Errorf("read are %q (%v), wanted %q", got, s.scanError(), want)
 	}
 }
 
 func TestLinesThatAreTooLongEndTheirLog(t *testing.T) {
-	s := scan(strings.NewReader(strings.Repeat("x", lineMost+1)), time.Time{})
-	if l, ok := s.next(); ok || s.err() == nil {
+	s := newScanner(strings.NewReader(strings.Repeat("x", lineMost+1)), time.Time{})
+	if l, ok := s.next(); ok || s.scanError() == nil {
 		t.Errorf("a line of more than %d bytes is read, %d of it", lineMost, len(l.text))
 	}
 }

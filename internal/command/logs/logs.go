@@ -1,11 +1,9 @@
-// Package logs is the command `atoll logs`: what the pods of a workload say in all clusters,
-// merged.
+// Package logs is the command `atoll logs`: the logs of a workload's pods in all clusters, merged.
 //
-// Contract: lines of different containers are never mixed, and each tells by its prefix whose
-// it is. What is read at once is in the order of its times, as the clusters' clocks have them;
-// what is followed, in the order in which it comes. What could not be read is said on the
-// standard error, and it is an error where nothing could. No more streams are open at once
-// than was asked for.
+// Contract: lines of different containers are never mixed, and each has a prefix with its source.
+// Logs that are read at once are in the order of their times, by the clusters' clocks. Followed
+// logs are in the order of arrival. Unreadable logs are reported on standard error, and it is an
+// error where nothing could be read. No more streams are open at once than the limit.
 package logs
 
 import (
@@ -44,7 +42,7 @@ type options struct {
 	noPrefix   bool
 	tail       int64
 	since      time.Duration
-	most       int
+	maxStreams int
 }
 
 // NewCommand makes the command.
@@ -53,12 +51,12 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs TYPE/NAME | POD | -l SELECTOR",
 		Short: "Show what the pods of a workload say in all clusters, merged",
-		Long: `Show what the pods of a workload say in all clusters, merged.
+		Long: `Show the logs of a workload's pods in all clusters, merged.
 
 Each line begins with [cluster/pod container], in one colour for each cluster. Lines
 are in the order of their times, as the clusters' clocks have them; with -f, in the
 order in which they come. With -f, pods that come later are followed too, and a
-cluster that goes away is waited for: what was said meanwhile comes when it is back.`,
+disconnected cluster is awaited: its lines of that time come when it is back.`,
 		Example: `  atoll logs deployment/web -n shop
   atoll logs -f --tail 10 deploy/web
   atoll logs sts/db --clusters tokyo-1,oslo-2 --since 1h
@@ -89,55 +87,60 @@ cluster that goes away is waited for: what was said meanwhile comes when it is b
 	f.BoolVar(&o.noPrefix, "no-prefix", false, "leave out [cluster/pod container]")
 	f.Int64Var(&o.tail, "tail", -1, fmt.Sprintf("the last lines of each container only; -1: all (with -l: %d)", tailSelected))
 	f.DurationVar(&o.since, "since", 0, "only what was said in the last time, such as 5m")
-	f.IntVar(&o.most, "max-log-requests", streamsMost, "containers that are read at once, at most")
+	f.IntVar(&o.maxStreams, "max-log-requests", streamsMost, "containers that are read at once, at most")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.MarkFlagsMutuallyExclusive("follow", "previous")
 	return cmd
 }
 
 func (o *options) run(ctx context.Context, out, notes io.Writer, argument string) error {
-	if o.tail < -1 || o.since < 0 || o.most < 1 {
+	if o.tail < -1 || o.since < 0 || o.maxStreams < 1 {
 		return errors.New("--tail is -1 or more, --since no less than 0, and --max-log-requests no less than 1")
 	}
-	c, err := o.flags.Connect()
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	clusters, err := o.choice.Names(ctx, c)
+	q, found, version, err := o.findPods(ctx, c, argument)
 	if err != nil {
 		return err
 	}
-	q, err := pods.Find(ctx, c, argument, o.selector, clusters)
+	sources, err := o.selectSources(found)
 	if err != nil {
 		return err
 	}
-	found, version, err := q.List(ctx, c)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 && (!o.follow || q.One) {
-		return q.None()
-	}
-	sources, err := o.sources(found)
-	if err != nil {
-		return err
-	}
-	if n := len(sources); n > o.most {
+	if n := len(sources); n > o.maxStreams {
 		return fmt.Errorf("%s: %d containers in %d clusters, and at most %d are read at once; narrow it with --clusters, -l or -c, or allow more with --max-log-requests %d",
-			q.Of, n, clustersOf(sources), o.most, n)
+			q.Subject, n, clustersOf(sources), o.maxStreams, n)
 	}
-	endless, err := c.Endless()
+	endless, err := c.WithoutTimeout()
 	if err != nil {
 		return err
 	}
 	r := &reader{
 		o: o, client: endless, lines: output.NewLines(out), notes: output.NewLines(notes),
-		palette: &output.Palette{On: o.color.On(out)},
+		palette: &output.Palette{On: o.color.IsEnabled(out)},
 	}
 	if o.follow {
-		return r.follow(ctx, q, found, version)
+		return r.followPods(ctx, q, found, version)
 	}
-	return r.once(ctx, sources)
+	return r.readOnce(ctx, sources)
+}
+
+// findPods lists the pods that the argument or the selector names. Without one, pods to come can be followed.
+func (o *options) findPods(ctx context.Context, c *client.Cluster, argument string) (q pods.Query, found []corev1.Pod, version string, err error) {
+	clusters, err := o.choice.ChosenNames(ctx, c)
+	if err != nil {
+		return q, nil, "", err
+	}
+	if q, err = pods.Find(ctx, c, argument, o.selector, clusters); err != nil {
+		return q, nil, "", err
+	}
+	found, version, err = q.List(ctx, c)
+	if err == nil && len(found) == 0 && (!o.follow || q.One) {
+		err = q.NotFoundError()
+	}
+	return q, found, version, err
 }
 
 // source is a container that says something.
@@ -146,31 +149,31 @@ type source struct {
 	container string
 }
 
-func (s source) cluster() string { return pods.Cluster(s.pod) }
+func (s source) clusterName() string { return pods.ClusterOf(s.pod) }
 
-func (s source) prefix() string { return pods.Prefix(s.pod, s.container) }
+func (s source) linePrefix() string { return pods.LinePrefix(s.pod, s.container) }
 
 func clustersOf(all []source) int {
 	names := map[string]bool{}
 	for _, s := range all {
-		names[s.cluster()] = true
+		names[s.clusterName()] = true
 	}
 	return len(names)
 }
 
-// sources of pods, in their order. It is an error where no pod has the container that was
+// selectSources returns the sources of pods, in their order. It is an error where no pod has the container that was
 // named; pods without it are left out.
-func (o *options) sources(all []corev1.Pod) ([]source, error) {
+func (o *options) selectSources(all []corev1.Pod) ([]source, error) {
 	var out []source
 	var none error
 	for i := range all {
 		if o.all {
-			for _, name := range pods.Containers(&all[i]) {
+			for _, name := range pods.ContainerNames(&all[i]) {
 				out = append(out, source{&all[i], name})
 			}
 			continue
 		}
-		name, err := pods.Container(&all[i], o.container)
+		name, err := pods.ChooseContainer(&all[i], o.container)
 		if err != nil {
 			none = err
 			continue

@@ -20,8 +20,8 @@ import (
 	"atoll.dev/atoll/internal/command/clienttest"
 )
 
-// running pod of a cluster.
-func running(name, cluster, run string) *corev1.Pod {
+// newRunningPod pod of a cluster.
+func newRunningPod(name, cluster, run string) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "." + cluster, UID: types.UID(name + cluster), Labels: map[string]string{"app": "web", atoll.LabelCluster: cluster}},
@@ -33,7 +33,7 @@ func running(name, cluster, run string) *corev1.Pod {
 }
 
 func TestContainersAreChosen(t *testing.T) {
-	two := []corev1.Pod{*running("a", "oslo", "1"), *running("b", "tokyo", "1")}
+	two := []corev1.Pod{*newRunningPod("a", "oslo", "1"), *newRunningPod("b", "tokyo", "1")}
 	two[1].Annotations = map[string]string{"kubectl.kubernetes.io/default-container": "side"}
 	for _, c := range []struct {
 		o    options
@@ -44,10 +44,10 @@ func TestContainersAreChosen(t *testing.T) {
 		{options{all: true}, "[oslo/a init] [oslo/a main] [oslo/a side] [tokyo/b init] [tokyo/b main] [tokyo/b side]"},
 		{options{container: "none"}, `pod b.tokyo has no container "none"; it has: init, main, side`},
 	} {
-		sources, err := c.o.sources(two)
+		sources, err := c.o.selectSources(two)
 		var got []string
 		for _, s := range sources {
-			got = append(got, s.prefix())
+			got = append(got, s.linePrefix())
 		}
 		if err != nil {
 			got = append(got, err.Error())
@@ -59,10 +59,10 @@ func TestContainersAreChosen(t *testing.T) {
 }
 
 func TestWhatBecameOfAContainer(t *testing.T) {
-	s := source{running("a", "oslo", "1"), "main"}
-	ended := running("a", "oslo", "1")
+	s := source{newRunningPod("a", "oslo", "1"), "main"}
+	ended := newRunningPod("a", "oslo", "1")
 	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
-	other := running("a", "oslo", "1")
+	other := newRunningPod("a", "oslo", "1")
 	other.UID = "other"
 	pods := schema.GroupResource{Resource: "pods"}
 	away := apierrors.NewServiceUnavailable("away")
@@ -73,7 +73,7 @@ func TestWhatBecameOfAContainer(t *testing.T) {
 	}{
 		"it runs":               {pod: s.pod, want: goesOn},
 		"it ended":              {pod: ended, want: over},
-		"it runs again":         {pod: running("a", "oslo", "2"), want: over},
+		"it runs again":         {pod: newRunningPod("a", "oslo", "2"), want: over},
 		"its pod is gone":       {err: apierrors.NewNotFound(pods, "a"), want: over},
 		"its pod is another":    {pod: other, want: over},
 		"its cluster is away":   {err: away, want: away1},
@@ -83,7 +83,7 @@ func TestWhatBecameOfAContainer(t *testing.T) {
 		"its pod is not shown":  {err: apierrors.NewForbidden(pods, "a", nil), want: refused},
 		"it ended, log refused": {pod: ended, failed: apierrors.NewBadRequest("no"), want: refused},
 	} {
-		if got := judge(s, c.pod, c.err, c.failed); got.what != c.want {
+		if got := decideNext(s, c.pod, c.err, c.failed); got.what != c.want {
 			t.Errorf("%s: the verdict is %d, wanted %d", name, got.what, c.want)
 		}
 	}
@@ -101,7 +101,7 @@ type hub struct {
 	said map[string][]string
 	// asked for logs, with their queries.
 	asked []string
-	// news of pods for who watches.
+	// events of pods for a watch.
 	news chan *corev1.Pod
 }
 
@@ -114,7 +114,7 @@ var discovery = metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav
 }}}
 
 func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if clienttest.Discovery(w, r, discovery) {
+	if clienttest.ServeDiscovery(w, r, discovery) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -129,7 +129,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.asked = append(h.asked, name+"?"+r.URL.RawQuery)
 		lines := h.said[name]
 		if len(lines) == 0 {
-			h.status(w, apierrors.NewServiceUnavailable("cluster of "+name+" cannot be reached").ErrStatus)
+			h.writeStatus(w, apierrors.NewServiceUnavailable("cluster of "+name+" cannot be reached").ErrStatus)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain")
@@ -144,36 +144,36 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			case <-r.Context().Done():
 				return
 			case pod := <-h.news:
-				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", encoded(h.t, pod))
+				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", encodeJSON(h.t, pod))
 				w.(http.Flusher).Flush()
 			}
 		}
 	case name != "":
 		for _, p := range h.pods {
 			if p.Name == name {
-				fmt.Fprint(w, encoded(h.t, p))
+				fmt.Fprint(w, encodeJSON(h.t, p))
 				return
 			}
 		}
-		h.status(w, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name).ErrStatus)
+		h.writeStatus(w, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name).ErrStatus)
 	default:
 		var all []string
 		for _, p := range h.pods {
 			if field := r.URL.Query().Get("fieldSelector"); field == "" || field == "metadata.name="+p.Name {
-				all = append(all, encoded(h.t, p))
+				all = append(all, encodeJSON(h.t, p))
 			}
 		}
 		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}`, strings.Join(all, ","))
 	}
 }
 
-func (h *hub) status(w http.ResponseWriter, s metav1.Status) {
+func (h *hub) writeStatus(w http.ResponseWriter, s metav1.Status) {
 	s.APIVersion, s.Kind = "v1", "Status"
 	w.WriteHeader(int(s.Code))
-	fmt.Fprint(w, encoded(h.t, s))
+	fmt.Fprint(w, encodeJSON(h.t, s))
 }
 
-func encoded(t *testing.T, v any) string {
+func encodeJSON(t *testing.T, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -189,7 +189,7 @@ func (h *hub) run(ctx context.Context, out, notes *clienttest.Text, args ...stri
 }
 
 func TestLogsOfAllClusters(t *testing.T) {
-	h := newHub(t, running("b", "tokyo", "1"), running("a", "oslo", "1"), running("c", "rome", "1"))
+	h := newHub(t, newRunningPod("b", "tokyo", "1"), newRunningPod("a", "oslo", "1"), newRunningPod("c", "rome", "1"))
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:01Z one\n2026-05-01T12:00:03Z three\n"}
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:02Z two\n"}
 	out, notes := clienttest.NewText(), clienttest.NewText()
@@ -221,7 +221,7 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 		"two things are asked for": {[]string{"web", "-l", "a=b"}, "not both"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHub(t, running("a", "oslo", "1"), running("b", "tokyo", "1"))
+			h := newHub(t, newRunningPod("a", "oslo", "1"), newRunningPod("b", "tokyo", "1"))
 			out, notes := clienttest.NewText(), clienttest.NewText()
 			if err := h.run(t.Context(), out, notes, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, wanted %q", err, c.want)
@@ -233,7 +233,7 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 // TestFollowing: a stream that breaks off goes on where it was, pods that come are followed,
 // and it ends cleanly.
 func TestFollowing(t *testing.T) {
-	h := newHub(t, running("a", "oslo", "1"))
+	h := newHub(t, newRunningPod("a", "oslo", "1"))
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:01Z one\n", "2026-05-01T12:00:01Z one\n2026-05-01T12:00:02Z two\n"}
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:09Z late\n"}
 	ctx, stop := context.WithCancel(t.Context())
@@ -241,7 +241,7 @@ func TestFollowing(t *testing.T) {
 	out, notes := clienttest.NewText(), clienttest.NewText()
 	ended := make(chan error, 1)
 	go func() { ended <- h.run(ctx, out, notes, "-l", "app=web", "-f") }()
-	h.news <- running("b", "tokyo", "1")
+	h.news <- newRunningPod("b", "tokyo", "1")
 	for _, want := range []string{"[oslo/a main] one\n", "[oslo/a main] two\n", "[tokyo/b main] late\n"} {
 		out.Has(t, want)
 	}

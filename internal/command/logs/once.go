@@ -24,8 +24,8 @@ type reader struct {
 	palette *output.Palette
 }
 
-// request of a container's log. The times tell in which order lines go, and where to go on.
-func (r *reader) request(s source, from time.Time) *rest.Request {
+// logRequest returns a request of a container's log. The times tell in which order lines go, and where to go on.
+func (r *reader) logRequest(s source, from time.Time) *rest.Request {
 	out := r.client.REST.Get().AbsPath("/api/v1/namespaces", s.pod.Namespace, "pods", s.pod.Name, "log").
 		Param("container", s.container).Param("timestamps", "true")
 	if r.o.follow {
@@ -46,20 +46,20 @@ func (r *reader) request(s source, from time.Time) *rest.Request {
 	return out
 }
 
-// open a container's log.
+// open opens a container's log.
 func (r *reader) open(ctx context.Context, s source, from time.Time) (io.ReadCloser, error) {
-	body, err := r.request(s, from).Stream(ctx)
+	body, err := r.logRequest(s, from).Stream(ctx)
 	if err != nil {
-		return nil, r.client.Explain(err)
+		return nil, r.client.ExplainError(err)
 	}
 	return body, nil
 }
 
-// print a line of a container.
+// print prints a line of a container.
 func (r *reader) print(s source, l line) error {
 	prefix := ""
 	if !r.o.noPrefix {
-		prefix = r.palette.Paint(s.cluster(), s.prefix()) + " "
+		prefix = r.palette.PaintText(s.clusterName(), s.linePrefix()) + " "
 	}
 	if r.o.timestamps && l.stamp != nil {
 		prefix += string(l.stamp) + " "
@@ -67,16 +67,16 @@ func (r *reader) print(s source, l line) error {
 	return r.lines.Print(prefix, l.text)
 }
 
-// note something that is no line of a log.
-func (r *reader) note(format string, args ...any) {
-	_ = r.notes.Print("", fmt.Appendf(nil, format, args...)) // who cannot be told anything cannot be told that either
+// printNote prints something that is no line of a log.
+func (r *reader) printNote(format string, args ...any) {
+	_ = r.notes.Print("", fmt.Appendf(nil, format, args...)) // a broken output cannot show that error either
 }
 
 // errNothing: nothing could be read.
 var errNothing = errors.New("nothing could be read")
 
-// once reads what has been said.
-func (r *reader) once(ctx context.Context, sources []source) error {
+// readOnce reads what has been said.
+func (r *reader) readOnce(ctx context.Context, sources []source) error {
 	bodies, failed := make([]io.ReadCloser, len(sources)), make([]error, len(sources))
 	var opening sync.WaitGroup
 	for i, s := range sources {
@@ -88,12 +88,12 @@ func (r *reader) once(ctx context.Context, sources []source) error {
 	read := 0
 	for i, body := range bodies {
 		if failed[i] != nil {
-			r.note("%s cannot be read: %v", sources[i].prefix(), failed[i])
+			r.printNote("%s cannot be read: %v", sources[i].linePrefix(), failed[i])
 			next[i] = func() (line, bool) { return line{}, false }
 			continue
 		}
 		defer body.Close()
-		scanners[i] = scan(body, time.Time{})
+		scanners[i] = newScanner(body, time.Time{})
 		next[i] = scanners[i].next
 		read++
 	}
@@ -101,8 +101,8 @@ func (r *reader) once(ctx context.Context, sources []source) error {
 		return fmt.Errorf("write what was read: %w", err)
 	}
 	for i, s := range scanners {
-		if s != nil && s.err() != nil && ctx.Err() == nil {
-			r.note("%s: its log breaks off: %v", sources[i].prefix(), s.err())
+		if s != nil && s.scanError() != nil && ctx.Err() == nil {
+			r.printNote("%s: its log breaks off: %v", sources[i].linePrefix(), s.scanError())
 		}
 	}
 	if read == 0 {

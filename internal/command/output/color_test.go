@@ -16,13 +16,13 @@ func TestColorIsForTerminals(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if c.On(&out) != want {
+		if c.IsEnabled(&out) != want {
 			t.Errorf("--color=%s: what is no terminal is coloured: %t", value, !want)
 		}
 	}
 	t.Setenv("NO_COLOR", "1")
 	always := Color{value: "always"}
-	if !always.On(&out) {
+	if !always.IsEnabled(&out) {
 		t.Error("NO_COLOR is stronger than what was asked for")
 	}
 	if err := new(Color).Set("blue"); err == nil {
@@ -32,14 +32,14 @@ func TestColorIsForTerminals(t *testing.T) {
 
 func TestEachClusterHasItsColour(t *testing.T) {
 	p := &Palette{On: true}
-	oslo, tokyo := p.Paint("oslo", "x"), p.Paint("tokyo", "x")
-	if oslo == tokyo || oslo != p.Paint("oslo", "x") || !strings.HasSuffix(oslo, "mx\x1b[0m") {
+	oslo, tokyo := p.PaintText("oslo", "x"), p.PaintText("tokyo", "x")
+	if oslo == tokyo || oslo != p.PaintText("oslo", "x") || !strings.HasSuffix(oslo, "mx\x1b[0m") {
 		t.Errorf("painted are %q and %q", oslo, tokyo)
 	}
-	if got := p.Paint("", "x"); got != "x" {
+	if got := p.PaintText("", "x"); got != "x" {
 		t.Errorf("what is of no cluster is painted: %q", got)
 	}
-	if got := new(Palette).Paint("oslo", "x"); got != "x" {
+	if got := new(Palette).PaintText("oslo", "x"); got != "x" {
 		t.Errorf("it paints, and is off: %q", got)
 	}
 }
@@ -47,7 +47,7 @@ func TestEachClusterHasItsColour(t *testing.T) {
 func TestLinesStayWhole(t *testing.T) {
 	var out bytes.Buffer
 	lines := NewLines(&out)
-	a, b := lines.Prefixed("a "), lines.Prefixed("b ")
+	a, b := lines.PrefixWriter("a "), lines.PrefixWriter("b ")
 	for _, step := range []struct {
 		to   interface{ Write([]byte) (int, error) }
 		text string

@@ -13,10 +13,10 @@ type Lines struct {
 	out io.Writer
 }
 
-// NewLines that go to out.
+// NewLines returns Lines that go to out.
 func NewLines(out io.Writer) *Lines { return &Lines{out: out} }
 
-// Print one line behind its prefix. It may end with a newline, and does when it is written.
+// Print prints one line behind its prefix. It may end with a newline, and does when it is written.
 func (l *Lines) Print(prefix string, line []byte) error {
 	whole := make([]byte, 0, len(prefix)+len(line)+1)
 	whole = append(append(whole, prefix...), bytes.TrimSuffix(line, []byte("\n"))...)
@@ -29,9 +29,9 @@ func (l *Lines) Print(prefix string, line []byte) error {
 // pieceMost of a line is held until its end comes, in bytes; longer ones are broken.
 const pieceMost = 64 << 10
 
-// Prefixed gives a writer of which each line goes out behind a prefix. Close writes what is
+// PrefixWriter returns a writer of which each line goes out behind a prefix. Close writes what is
 // left of the last. It is for one writer at a time.
-func (l *Lines) Prefixed(prefix string) io.WriteCloser { return &prefixed{to: l, prefix: prefix} }
+func (l *Lines) PrefixWriter(prefix string) io.WriteCloser { return &prefixed{to: l, prefix: prefix} }
 
 type prefixed struct {
 	to     *Lines

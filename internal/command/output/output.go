@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // Format is the value of -o. The zero value is the table.
@@ -32,8 +34,8 @@ func (f *Format) AddTo(flags *pflag.FlagSet, allowed ...string) {
 	flags.VarP(f, "output", "o", "format: "+strings.Join(allowed, ", ")+" (default: for people)")
 }
 
-// Is tells whether the format was asked for.
-func (f *Format) Is(name string) bool { return f.value == name }
+// IsFormat reports whether the format was asked for.
+func (f *Format) IsFormat(name string) bool { return f.value == name }
 
 // String is the format's name, for pflag.
 func (f *Format) String() string { return f.value }
@@ -41,7 +43,7 @@ func (f *Format) String() string { return f.value }
 // Type is the word for the value in the help, for pflag.
 func (f *Format) Type() string { return "format" }
 
-// Set the format; the error lists those that the command knows.
+// Set sets the format; the error lists those that the command knows.
 func (f *Format) Set(value string) error {
 	if !slices.Contains(f.allowed, value) {
 		return fmt.Errorf("this command knows %s", strings.Join(f.allowed, ", "))
@@ -50,8 +52,8 @@ func (f *Format) Set(value string) error {
 	return nil
 }
 
-// Structured prints v where JSON or YAML is asked for, and tells whether it did.
-func (f *Format) Structured(out io.Writer, v any) (done bool, err error) {
+// PrintStructured prints v where JSON or YAML is asked for, and reports whether it did.
+func (f *Format) PrintStructured(out io.Writer, v any) (done bool, err error) {
 	switch f.value {
 	case "json":
 		e := json.NewEncoder(out)
@@ -76,14 +78,14 @@ type Table struct {
 // NewTable begins a table with its headings.
 func NewTable(out io.Writer, headings ...string) *Table {
 	t := &Table{out: tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)}
-	t.Row(headings...)
+	t.AddRow(headings...)
 	return t
 }
 
-// Row adds a line. Empty cells become "-".
-func (t *Table) Row(cells ...string) {
+// AddRow adds a line. Empty cells become "-". No cell can break the line or control the terminal.
+func (t *Table) AddRow(cells ...string) {
 	for i, c := range cells {
-		if c == "" {
+		if cells[i] = phrase.EscapeLine(c); c == "" {
 			cells[i] = "-"
 		}
 	}
@@ -93,8 +95,8 @@ func (t *Table) Row(cells ...string) {
 // Flush writes the table.
 func (t *Table) Flush() error { return t.out.Flush() }
 
-// Age is the time between then and now as kubectl writes it; "" if then is zero.
-func Age(now, then time.Time) string {
+// FormatAge is the time between then and now as kubectl writes it; "" if then is zero.
+func FormatAge(now, then time.Time) string {
 	if then.IsZero() || then.Unix() == 0 {
 		return ""
 	}

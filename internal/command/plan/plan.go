@@ -1,10 +1,9 @@
-// Package plan is the command `atoll plan`: what would change if files were applied or
-// deleted.
+// Package plan is the command `atoll plan`: the changes if files were applied or deleted.
 //
-// Contract: nothing is written. With --state live every object is offered to the hub as a
-// dry run, as the user who asks and as kubectl would apply it, so that what would be
-// refused is refused in the hub's words, and the hub then answers with the functions that
-// act. Without, files alone are decided over, as `atoll schedule` does.
+// Contract: nothing is written. With --state live every object is offered to the hub as a dry
+// run, as the user and as kubectl would apply it. A refusal has the hub's words. The hub then
+// answers with the functions that act. Without it, files alone are decided over, as `atoll
+// schedule` does.
 package plan
 
 import (
@@ -23,12 +22,12 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/files"
 	"atoll.dev/atoll/internal/command/output"
-	"atoll.dev/atoll/internal/offline"
-	"atoll.dev/atoll/internal/plan"
+	"atoll.dev/atoll/internal/preview"
+	"atoll.dev/atoll/internal/preview/offline"
 )
 
-// path under which the hub answers.
-const path = "/atoll/v1alpha1/plan"
+// planPath under which the hub answers.
+const planPath = "/atoll/v1alpha1/plan"
 
 // ErrChanges is the error of a plan that changes something, or of which something is
 // refused. It is no failure, and has its own exit code.
@@ -41,6 +40,8 @@ type options struct {
 	format output.Format
 	state  string
 	all    bool
+	// notes on the objects of the files.
+	notes []preview.PolicyNote
 }
 
 // NewCommand makes the command.
@@ -54,11 +55,11 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 The files hold templates, policies, overrides, Placements, Clusters, ClusterSets and
 their bindings, ClusterScores, ResourceInterpreters and HubSettings as they would be. With
 --state live they are laid over what the hub has: each is offered to the hub as a dry run, so that what
-would be refused is told, and the hub answers what would come of the rest, with the
+would be refused is reported, and the hub answers what would come of the rest, with the
 functions that act: rows added (+), removed (-) and changed (~), replicas and fields in
 each cluster, clusters that Placements would choose, and removals that would wait for a
-confirmation. It is foretold as if every cluster that can be reached did what it is told
-and were healthy with it. You are told of what you may get, and only of objects that you
+confirmation. It is planned as if every cluster that can be reached followed its orders
+and were healthy with it. You see the objects that you may get, and only of objects that you
 may write. Values of Secrets are never shown.
 
 Without --state nothing is asked: the plan is that of the files alone, over nothing.
@@ -95,26 +96,27 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	o.notes = preview.ListKarmadaNotes(objects)
 	if o.state == "live" {
-		return o.live(ctx, out, objects, deleted)
+		return o.planLive(ctx, out, objects, deleted)
 	}
 	if len(deleted) > 0 {
 		return errors.New("what would be deleted is planned over what is there: add --state live")
 	}
-	p, err := o.alone(objects)
+	p, err := o.planFiles(objects)
 	if err != nil {
 		return err
 	}
-	return o.print(out, p, func() string { return p.Text(o.all) })
+	return o.printPlan(out, p)
 }
 
 func (o *options) read(ctx context.Context, in io.Reader) (objects, deleted []*unstructured.Unstructured, err error) {
-	if !o.delete.Given() || o.files.Given() {
+	if !o.delete.HasNames() || o.files.HasNames() {
 		if objects, err = o.files.Read(ctx, in); err != nil {
 			return nil, nil, err
 		}
 	}
-	if o.delete.Given() {
+	if o.delete.HasNames() {
 		if deleted, err = o.delete.Read(ctx, in); err != nil {
 			return nil, nil, err
 		}
@@ -130,43 +132,44 @@ func (o *options) read(ctx context.Context, in io.Reader) (objects, deleted []*u
 	return kept, deleted, nil
 }
 
-// alone is the plan of the files over nothing.
-func (o *options) alone(objects []*unstructured.Unstructured) (plan.Plan, error) {
+// planFiles is the plan of the files over nothing.
+func (o *options) planFiles(objects []*unstructured.Unstructured) (preview.Plan, error) {
 	namespace := o.flags.Namespace
 	if namespace == "" {
 		namespace = "default"
 	}
-	w, err := offline.New(objects, namespace)
+	w, err := offline.NewWorld(objects, namespace)
 	if err != nil {
-		return plan.Plan{}, err
+		return preview.Plan{}, err
 	}
-	outcome, err := w.Decide(time.Time{})
+	outcome, err := w.DecidePlacement(time.Time{})
 	if err != nil {
-		return plan.Plan{}, fmt.Errorf("%w; --state live plans over those of the hub", err)
+		return preview.Plan{}, fmt.Errorf("%w; --state live plans over those of the hub", err)
 	}
-	in := plan.Input{ViewsAfter: map[string]atoll.ClusterView{}}
+	in := preview.Input{ViewsAfter: map[string]atoll.ClusterView{}}
 	for _, c := range w.Clusters() {
-		in.ViewsAfter[c.Name] = atoll.ViewOf(c)
+		in.ViewsAfter[c.Name] = atoll.ClusterViewOf(c)
 	}
 	for i := range outcome.Bundles {
-		in.Bundles = append(in.Bundles, changeOf(&outcome.Bundles[i]))
+		in.Bundles = append(in.Bundles, newBundleChange(&outcome.Bundles[i]))
 	}
 	for i := range outcome.Placements {
-		in.Placements = append(in.Placements, placementOf(&outcome.Placements[i]))
+		in.Placements = append(in.Placements, newPlacementPlan(&outcome.Placements[i]))
 	}
 	for _, u := range outcome.Unplaced {
 		if u.Key.Kind != "Namespace" {
-			in.Unplaced = append(in.Unplaced, plan.Unplaced(u))
+			in.Unplaced = append(in.Unplaced, preview.UnplacedTemplate(u))
 		}
 	}
-	return plan.Of(in), nil
+	return preview.BuildPlan(in), nil
 }
 
-// print the plan, and tell by the error whether it changes anything.
-func (o *options) print(out io.Writer, p plan.Plan, text func() string) error {
-	done, err := o.format.Structured(out, p)
+// printPlan prints the plan. Its error shows whether the plan changes anything.
+func (o *options) printPlan(out io.Writer, p preview.Plan) error {
+	p.Notes = o.notes
+	done, err := o.format.PrintStructured(out, p)
 	if !done {
-		_, err = io.WriteString(out, text())
+		_, err = io.WriteString(out, p.FormatText(o.all))
 	}
 	if err == nil && (p.Changes || len(p.Refused) > 0) {
 		return ErrChanges
@@ -174,13 +177,13 @@ func (o *options) print(out io.Writer, p plan.Plan, text func() string) error {
 	return err
 }
 
-// live is the plan over what the hub has.
-func (o *options) live(ctx context.Context, out io.Writer, objects, deleted []*unstructured.Unstructured) error {
-	c, err := o.flags.Connect()
+// planLive is the plan over what the hub has.
+func (o *options) planLive(ctx context.Context, out io.Writer, objects, deleted []*unstructured.Unstructured) error {
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	t, err := newTrial(c, objects)
+	t, err := newDryRun(c, objects)
 	if err != nil {
 		return err
 	}
@@ -192,16 +195,16 @@ func (o *options) live(ctx context.Context, out io.Writer, objects, deleted []*u
 	if err != nil {
 		return fmt.Errorf("ask for the plan: %w", err)
 	}
-	answer, err := client.Answer(c.REST.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
+	answer, err := client.ReadAnswer(c.REST.Post().AbsPath(planPath).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
 	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
 		return fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 	}
 	if err != nil {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
-	var p plan.Plan
+	var p preview.Plan
 	if err := json.Unmarshal(answer, &p); err != nil {
 		return fmt.Errorf("%s answered with what is no plan; is this the kubeconfig of a hub? %w", c.Config.Host, err)
 	}
-	return o.print(out, p, func() string { return p.Text(o.all) })
+	return o.printPlan(out, p)
 }

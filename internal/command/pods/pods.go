@@ -30,8 +30,8 @@ type Query struct {
 	Namespace string
 	// Label and Field selectors, as the API takes them.
 	Label, Field string
-	// Of is what was asked for, for people.
-	Of string
+	// Subject describes the requested objects, for people.
+	Subject string
 	// One pod is meant, by its name.
 	One bool
 }
@@ -46,7 +46,7 @@ func Find(ctx context.Context, c *client.Cluster, argument, selector string, clu
 	case argument == "" && selector == "":
 		return q, fmt.Errorf("name a workload, such as deployment/web, or a pod, or select pods with -l")
 	case argument == "":
-		q.Label, q.Of = client.Within(selector, clusters), "pods with "+selector
+		q.Label, q.Subject = client.AddClustersToSelector(selector, clusters), "pods with "+selector
 		return q, nil
 	}
 	kind, name, typed := strings.Cut(argument, "/")
@@ -57,34 +57,39 @@ func Find(ctx context.Context, c *client.Cluster, argument, selector string, clu
 	if err != nil {
 		return q, err
 	}
-	q.Of = strings.ToLower(object.Kind.Kind) + "/" + object.Name
+	q.Subject = strings.ToLower(object.Kind.Kind) + "/" + object.Name
 	if object.Kind.Group == "" && object.Kind.Kind == "Pod" {
-		q.Field, q.One, q.Label = "metadata.name="+object.Name, true, client.Within("", clusters)
+		q.Field, q.One, q.Label = "metadata.name="+object.Name, true, client.AddClustersToSelector("", clusters)
 		return q, nil
 	}
+	q.Label, err = q.workloadSelector(ctx, c, object, clusters)
+	return q, err
+}
+
+// workloadSelector returns the label selector of a workload's pods.
+func (q Query) workloadSelector(ctx context.Context, c *client.Cluster, object client.Object, clusters []string) (string, error) {
 	u, err := c.Dynamic.Resource(object.Resource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return q, fmt.Errorf("there is no %s in namespace %q; another namespace is chosen with -n: %w", q.Of, object.Namespace, err)
+		return "", fmt.Errorf("there is no %s in namespace %q; another namespace is chosen with -n: %w", q.Subject, object.Namespace, err)
 	}
 	if err != nil {
-		return q, c.Explain(err)
+		return "", c.ExplainError(err)
 	}
 	if object.Namespace == "" {
-		return q, fmt.Errorf("%s is in no namespace, and has no pods; pods are selected with -l", q.Of)
+		return "", fmt.Errorf("%s is in no namespace, and has no pods; pods are selected with -l", q.Subject)
 	}
 	label, err := SelectorOf(u)
 	if err != nil {
-		return q, err
+		return "", err
 	}
-	// What runs in one cluster has its pods there.
+	// A workload that runs in one cluster has its pods there.
 	if in := u.GetLabels()[atoll.LabelCluster]; in != "" {
 		clusters = []string{in}
 	}
-	q.Label = client.Within(label, clusters)
-	return q, nil
+	return client.AddClustersToSelector(label, clusters), nil
 }
 
-// SelectorOf gives the label selector of the pods of a workload or Service.
+// SelectorOf returns the label selector of the pods of a workload or Service.
 func SelectorOf(u *unstructured.Unstructured) (string, error) {
 	what := u.GetKind() + " " + u.GetName()
 	// Every cluster gives its own UID to the pods of a Job; the name is the same in all.
@@ -113,61 +118,61 @@ func SelectorOf(u *unstructured.Unstructured) (string, error) {
 	return parsed.String(), nil
 }
 
-// Options of a list or watch.
-func (q Query) Options() metav1.ListOptions {
+// ListOptions returns the options of a list or watch.
+func (q Query) ListOptions() metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: q.Label, FieldSelector: q.Field}
 }
 
-// List the pods, and the version at which they were.
+// List lists the pods, and the version at which they were.
 func (q Query) List(ctx context.Context, c *client.Cluster) ([]corev1.Pod, string, error) {
-	list, err := c.Dynamic.Resource(client.Pods).Namespace(q.Namespace).List(ctx, q.Options())
+	list, err := c.Dynamic.Resource(client.Pods).Namespace(q.Namespace).List(ctx, q.ListOptions())
 	if err != nil {
-		return nil, "", c.Explain(err)
+		return nil, "", c.ExplainError(err)
 	}
 	found := make([]corev1.Pod, len(list.Items))
 	for i := range list.Items {
-		pod, err := client.As[corev1.Pod](&list.Items[i])
+		pod, err := client.ConvertTo[corev1.Pod](&list.Items[i])
 		if err != nil {
 			return nil, "", err
 		}
 		found[i] = *pod
 	}
 	slices.SortFunc(found, func(a, b corev1.Pod) int {
-		return cmp.Or(cmp.Compare(Cluster(&a), Cluster(&b)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(ClusterOf(&a), ClusterOf(&b)), cmp.Compare(a.Name, b.Name))
 	})
 	return found, list.GetResourceVersion(), nil
 }
 
-// None says that there are no pods, and what to do.
-func (q Query) None() error {
+// NotFoundError says that there are no pods, and what to do.
+func (q Query) NotFoundError() error {
 	if q.One {
-		return fmt.Errorf("there is no %s in namespace %q, or not in the clusters that were chosen; pods of placed workloads are named NAME.CLUSTER: see atoll get pods -n %s", q.Of, q.Namespace, q.Namespace)
+		return fmt.Errorf("there is no %s in namespace %q, or not in the clusters that were chosen; pods of placed workloads are named NAME.CLUSTER: see atoll get pods -n %s", q.Subject, q.Namespace, q.Namespace)
 	}
-	return fmt.Errorf("no pod of %s runs in namespace %q in the clusters that were chosen and that answer; atoll explain tells where it is placed, and why", q.Of, q.Namespace)
+	return fmt.Errorf("no pod of %s runs in namespace %q in the clusters that were chosen and that answer; atoll explain tells where it is placed, and why", q.Subject, q.Namespace)
 }
 
-// Cluster that something runs in; empty for what is stored on the hub.
-func Cluster(o metav1.Object) string { return o.GetLabels()[atoll.LabelCluster] }
+// ClusterOf returns the cluster that something runs in; empty for what is stored on the hub.
+func ClusterOf(o metav1.Object) string { return o.GetLabels()[atoll.LabelCluster] }
 
-// Short is a pod's name in its cluster.
-func Short(o metav1.Object) string {
-	if cluster := Cluster(o); cluster != "" {
+// NameInCluster is a pod's name in its cluster.
+func NameInCluster(o metav1.Object) string {
+	if cluster := ClusterOf(o); cluster != "" {
 		return strings.TrimSuffix(o.GetName(), "."+cluster)
 	}
 	return o.GetName()
 }
 
-// Prefix of what a container says.
-func Prefix(pod *corev1.Pod, container string) string {
-	return "[" + strings.TrimPrefix(Cluster(pod)+"/", "/") + Short(pod) + " " + container + "]"
+// LinePrefix returns the prefix of what a container says.
+func LinePrefix(pod *corev1.Pod, container string) string {
+	return "[" + strings.TrimPrefix(ClusterOf(pod)+"/", "/") + NameInCluster(pod) + " " + container + "]"
 }
 
 // annotationContainer is kubectl's, for the container that is meant where none is named.
 const annotationContainer = "kubectl.kubernetes.io/default-container"
 
-// Container that is meant: the named one, or the pod's default.
-func Container(pod *corev1.Pod, named string) (string, error) {
-	all := Containers(pod)
+// ChooseContainer returns the container that is meant: the named one, or the pod's default.
+func ChooseContainer(pod *corev1.Pod, named string) (string, error) {
+	all := ContainerNames(pod)
 	if named == "" {
 		named = pod.Annotations[annotationContainer]
 		if !slices.Contains(all, named) {
@@ -183,8 +188,8 @@ func Container(pod *corev1.Pod, named string) (string, error) {
 	return named, nil
 }
 
-// Containers of a pod, those that ran first included, by name in their order.
-func Containers(pod *corev1.Pod) []string {
+// ContainerNames returns the containers of a pod, those that ran first included, by name in their order.
+func ContainerNames(pod *corev1.Pod) []string {
 	var names []string
 	for _, c := range pod.Spec.InitContainers {
 		names = append(names, c.Name)
@@ -198,8 +203,8 @@ func Containers(pod *corev1.Pod) []string {
 	return names
 }
 
-// State of a container; false where nothing is known of it yet.
-func State(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
+// ContainerState returns the state of a container; false where nothing is known of it yet.
+func ContainerState(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
 	for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 		for _, s := range all {
 			if s.Name == container {
@@ -210,16 +215,16 @@ func State(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
 	return corev1.ContainerStatus{}, false
 }
 
-// Ready tells whether a pod runs and says that it is ready.
-func Ready(pod *corev1.Pod) bool {
+// IsReady reports whether a pod runs and says that it is ready.
+func IsReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning &&
 		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		})
 }
 
-// Away tells whether an error may pass by itself: the cluster, or the hub, is not there now.
-func Away(err error) bool {
+// IsTemporary reports whether an error may pass by itself: the cluster, or the hub, is not there now.
+func IsTemporary(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)

@@ -38,11 +38,11 @@ func TestSelectorOf(t *testing.T) {
 
 func TestPrefixesNameClusterPodAndContainer(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1.tokyo", Labels: map[string]string{atoll.LabelCluster: "tokyo"}}}
-	if got := Prefix(pod, "main"); got != "[tokyo/web-1 main]" {
+	if got := LinePrefix(pod, "main"); got != "[tokyo/web-1 main]" {
 		t.Errorf("the prefix is %s", got)
 	}
 	pod.Labels = nil
-	if got := Prefix(pod, "main"); got != "[web-1.tokyo main]" {
+	if got := LinePrefix(pod, "main"); got != "[web-1.tokyo main]" {
 		t.Errorf("the prefix of a template is %s", got)
 	}
 }
@@ -56,7 +56,7 @@ func TestContainerThatIsMeant(t *testing.T) {
 		{"", "", "a"}, {"b", "", "b"}, {"gone", "", "a"}, {"b", "a", "a"}, {"", "init", "init"}, {"", "debug", "debug"}, {"", "x", "has no container"},
 	} {
 		pod.Annotations = map[string]string{annotationContainer: c.annotation}
-		got, err := Container(pod, c.named)
+		got, err := ChooseContainer(pod, c.named)
 		if err != nil {
 			got = err.Error()
 		}

@@ -25,34 +25,34 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
-	"atoll.dev/atoll/internal/plan"
+	"atoll.dev/atoll/internal/preview"
 )
 
-// path under which the hub answers.
-const path = "/atoll/v1alpha1/rebalance"
+// rebalancePath under which the hub answers.
+const rebalancePath = "/atoll/v1alpha1/rebalance"
 
 // ErrChanges is the error of a preview in which something would change, or is refused. It is
 // no failure, and has its own exit code.
 var ErrChanges = errors.New("something would change")
 
-// object that the hub is asked about.
-type object struct {
+// rebalanceObject that the hub is asked about.
+type rebalanceObject struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// request as the hub takes it.
-type request struct {
-	Objects   []object `json:"objects,omitempty"`
-	Namespace string   `json:"namespace,omitempty"`
-	All       bool     `json:"all,omitempty"`
-	After     string   `json:"after,omitempty"`
+// rebalanceRequest as the hub takes it.
+type rebalanceRequest struct {
+	Objects   []rebalanceObject `json:"objects,omitempty"`
+	Namespace string            `json:"namespace,omitempty"`
+	All       bool              `json:"all,omitempty"`
+	After     string            `json:"after,omitempty"`
 }
 
-// answer is what the command prints for programs.
-type answer struct {
-	plan.Rebalance
+// rebalanceAnswer is what the command prints for programs.
+type rebalanceAnswer struct {
+	preview.Rebalance
 	// Done lists what was asked of the hub: "bundle/web" with its namespace before it.
 	Done []string `json:"done,omitempty"`
 }
@@ -60,9 +60,9 @@ type answer struct {
 type options struct {
 	flags         *client.Flags
 	format        output.Format
-	everywhere    bool
+	allNamespaces bool
 	dryRun        bool
-	yes, complete bool
+	yes, showAll  bool
 }
 
 // NewCommand makes the command.
@@ -76,7 +76,7 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 What runs stays where it is while clusters come, fill up and empty again. This command
 has it placed as if it ran nowhere: clusters are chosen by their scores alone, the first
 group of fall-back groups that can be had is used, clusters that drifted from their
-placement are left, and replicas that follow room are divided anew. What moves is healthy
+placement are left, and replicas that follow room are divided again. What moves is healthy
 in its new place before the old one goes, removals over the budget wait for a
 confirmation, and nothing moves to a cluster that is away. StatefulSets stay in a cluster
 that goes on holding them.
@@ -98,68 +98,36 @@ refused; with --yes it is 0 if all was asked for. 1 is a failure.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), cmd.OutOrStdout(), args) },
 	}
 	flags.AddNamespace(cmd.Flags())
-	cmd.Flags().BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all Bundles of the hub, and those that are in no namespace")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all Bundles of the hub, and those that are in no namespace")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change, as without --yes")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do it")
-	cmd.Flags().BoolVar(&o.complete, "all", false, "leave nothing of a large fleet to a count")
+	cmd.Flags().BoolVar(&o.showAll, "all", false, "leave nothing of a large fleet to a count")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "yes")
 	o.format.AddTo(cmd.Flags(), "json", "yaml")
 	return cmd
 }
 
 func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
-	named := o.flags.Namespace != ""
-	switch {
-	case o.everywhere && len(args) > 0:
-		return errors.New("-A means all Bundles: name none of them beside it")
-	case len(args) == 0 && !named && !o.everywhere:
-		return errors.New("say what to rebalance: bundle/NAME, policy/NAME or placement/NAME, or -n NAMESPACE or -A for all Bundles there")
+	if err := o.checkArguments(args); err != nil {
+		return err
 	}
-	c, err := o.flags.Connect()
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	ask := request{All: o.everywhere}
-	for _, arg := range args {
-		if name, short := strings.CutPrefix(arg, "policy/"); short {
-			arg = "propagationpolicy/" + name
-		}
-		is, err := c.ParseObject(ctx, arg)
-		if err != nil {
-			return err
-		}
-		if is.Kind.Group != v1alpha1.GroupVersion.Group {
-			return fmt.Errorf("what is placed from scratch is a Bundle, or those of a policy or Placement: `atoll explain %s` names its Bundle", arg)
-		}
-		ask.Objects = append(ask.Objects, object{is.Kind.Kind, is.Namespace, is.Name})
+	ask, err := o.parseRequest(ctx, c, args)
+	if err != nil {
+		return err
 	}
-	if len(args) == 0 && !o.everywhere {
-		ask.Namespace = c.Namespace
-	}
-	var all answer
-	for {
-		more, err := o.ask(ctx, c, ask)
-		if err != nil {
-			return err
-		}
-		all.Add(more)
-		if ask.After = more.Next; ask.After == "" {
-			break
-		}
+	all, err := o.previewAll(ctx, c, ask)
+	if err != nil {
+		return err
 	}
 	if o.yes {
-		return o.act(ctx, out, c, all)
+		return o.requestRebalance(ctx, out, c, all)
 	}
-	if done, err := o.format.Structured(out, all); err != nil {
+	if err := o.printPreview(out, all); err != nil {
 		return err
-	} else if !done {
-		text := all.Text(o.complete)
-		if all.Changes {
-			text += "Nothing is changed yet: --yes does it.\n"
-		}
-		if _, err := io.WriteString(out, text); err != nil {
-			return err
-		}
 	}
 	if all.Changes || len(all.Refused) > 0 {
 		return ErrChanges
@@ -167,19 +135,78 @@ func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
 	return nil
 }
 
-// ask the hub what would come of it.
-func (o *options) ask(ctx context.Context, c *client.Cluster, ask request) (plan.Rebalance, error) {
-	var p plan.Rebalance
-	raw, err := json.Marshal(ask)
+// checkArguments refuses arguments that name nothing, or objects together with all Bundles.
+func (o *options) checkArguments(args []string) error {
+	switch {
+	case o.allNamespaces && len(args) > 0:
+		return errors.New("-A means all Bundles: name none of them beside it")
+	case !o.allNamespaces && len(args) == 0 && o.flags.Namespace == "":
+		return errors.New("say what to rebalance: bundle/NAME, policy/NAME or placement/NAME, or -n NAMESPACE or -A for all Bundles there")
+	}
+	return nil
+}
+
+// parseRequest returns the request for the named objects, or for all Bundles of a namespace or the hub.
+func (o *options) parseRequest(ctx context.Context, c *client.Cluster, args []string) (ask rebalanceRequest, err error) {
+	ask.All = o.allNamespaces
+	for _, arg := range args {
+		if name, short := strings.CutPrefix(arg, "policy/"); short {
+			arg = "propagationpolicy/" + name
+		}
+		is, err := c.ParseObject(ctx, arg)
+		if err != nil {
+			return ask, err
+		}
+		if is.Kind.Group != v1alpha1.GroupVersion.Group {
+			return ask, fmt.Errorf("what is placed from scratch is a Bundle, or those of a policy or Placement: `atoll explain %s` names its Bundle", arg)
+		}
+		ask.Objects = append(ask.Objects, rebalanceObject{is.Kind.Kind, is.Namespace, is.Name})
+	}
+	if len(args) == 0 && !o.allNamespaces {
+		ask.Namespace = c.Namespace
+	}
+	return ask, nil
+}
+
+// previewAll requests all pages of the preview.
+func (o *options) previewAll(ctx context.Context, c *client.Cluster, ask rebalanceRequest) (all rebalanceAnswer, err error) {
+	for {
+		more, err := o.requestPreview(ctx, c, ask)
+		if err != nil {
+			return all, err
+		}
+		all.Add(more)
+		if ask.After = more.Next; ask.After == "" {
+			return all, nil
+		}
+	}
+}
+
+func (o *options) printPreview(out io.Writer, all rebalanceAnswer) error {
+	if done, err := o.format.PrintStructured(out, all); done || err != nil {
+		return err
+	}
+	text := all.FormatText(o.showAll)
+	if all.Changes {
+		text += "Nothing is changed yet: --yes does it.\n"
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// requestPreview asks the hub what would come of it.
+func (o *options) requestPreview(ctx context.Context, c *client.Cluster, requestPreview rebalanceRequest) (preview.Rebalance, error) {
+	var p preview.Rebalance
+	raw, err := json.Marshal(requestPreview)
 	if err != nil {
 		return p, fmt.Errorf("ask for the preview: %w", err)
 	}
-	reply, err := client.Answer(c.REST.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
+	reply, err := client.ReadAnswer(c.REST.Post().AbsPath(rebalancePath).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
 	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
 		return p, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 	}
 	if err != nil {
-		return p, c.Explain(err)
+		return p, c.ExplainError(err)
 	}
 	if err := json.Unmarshal(reply, &p); err != nil {
 		return p, fmt.Errorf("%s answered with what is no preview; is this the kubeconfig of a hub? %w", c.Config.Host, err)
@@ -187,14 +214,14 @@ func (o *options) ask(ctx context.Context, c *client.Cluster, ask request) (plan
 	return p, nil
 }
 
-// act on what was foretold: each object that would change is asked to. What fails is said,
-// and does not keep the others from it.
-func (o *options) act(ctx context.Context, out io.Writer, c *client.Cluster, all answer) error {
+// requestRebalance carries the preview out: each object that would change is annotated. A failure is printed,
+// and does not stop the others.
+func (o *options) requestRebalance(ctx context.Context, out io.Writer, c *client.Cluster, all rebalanceAnswer) error {
 	var failed []error
 	do := func(resource schema.GroupVersionResource, kind, namespace, name string) {
 		target := client.Object{Resource: resource, Namespace: namespace, Name: name}
 		what := strings.TrimPrefix(namespace+"/"+kind+"/"+name, "/")
-		if err := annotate(ctx, c, target, all.Asked); err != nil {
+		if err := annotateObject(ctx, c, target, all.Asked); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", what, err))
 			return
 		}
@@ -209,7 +236,7 @@ func (o *options) act(ctx context.Context, out io.Writer, c *client.Cluster, all
 	}
 	for _, b := range all.Bundles {
 		switch {
-		case !b.Moves():
+		case !b.WouldMove():
 		case b.Namespace == "":
 			do(client.ClusterBundles, "clusterbundle", "", b.Name)
 		default:
@@ -219,20 +246,20 @@ func (o *options) act(ctx context.Context, out io.Writer, c *client.Cluster, all
 	for _, r := range all.Refused {
 		failed = append(failed, fmt.Errorf("%s is not rebalanced: %s", r.Object, r.Why))
 	}
-	if done, err := o.format.Structured(out, all); err != nil {
+	if done, err := o.format.PrintStructured(out, all); err != nil {
 		return err
 	} else if !done {
-		if _, err := io.WriteString(out, all.text(o.complete)); err != nil {
+		if _, err := io.WriteString(out, all.doneText(o.showAll)); err != nil {
 			return err
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// text of what was asked for.
-func (a answer) text(complete bool) string {
+// doneText returns the text of what was asked for.
+func (a rebalanceAnswer) doneText(complete bool) string {
 	if len(a.Done) == 0 {
-		return a.Text(complete)
+		return a.FormatText(complete)
 	}
 	follow := "atoll get rows -A"
 	if len(a.Done) == 1 {
@@ -241,15 +268,15 @@ func (a answer) text(complete bool) string {
 			follow = "atoll explain " + rest + " -n " + ns
 		}
 	}
-	return a.Text(complete) + fmt.Sprintf("%d asked to be placed from scratch; follow it with: %s\n", len(a.Done), follow)
+	return a.FormatText(complete) + fmt.Sprintf("%d asked to be placed from scratch; follow it with: %s\n", len(a.Done), follow)
 }
 
-// annotate one object with the time.
-func annotate(ctx context.Context, c *client.Cluster, o client.Object, asked string) error {
+// annotateObject annotates one object with the time.
+func annotateObject(ctx context.Context, c *client.Cluster, o client.Object, asked string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{atoll.AnnotationRebalance: asked}}})
 	if err != nil {
 		return err
 	}
 	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
-	return c.Explain(err)
+	return c.ExplainError(err)
 }

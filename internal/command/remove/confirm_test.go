@@ -46,24 +46,24 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(thing(s.t, "tokyo", s.asked[0])) // who asked is gone
+	_ = json.NewEncoder(w).Encode(newObject(s.t, "tokyo", s.asked[0])) // the client has gone
 	if r.Method == http.MethodGet && len(s.asked) > 1 {
 		s.asked = s.asked[1:]
 	}
 }
 
-// connected is the Cluster, as it is before.
-func connected() *v1alpha1.Cluster {
+// connectedCluster is the Cluster, as it is before.
+func connectedCluster() *v1alpha1.Cluster {
 	c := &v1alpha1.Cluster{}
 	c.UID, c.Generation = tokyo, 1
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue, Reason: "AgentConnected"})
 	return c
 }
 
-// held is the Cluster whose removal is stated, at a generation, and of which the hub has said at
+// heldCluster is the Cluster whose removal is stated, at a generation, and of which the hub has said at
 // another one that it would remove what that plan says.
-func held(generation, observed int64, plan string) *v1alpha1.Cluster {
-	c := connected()
+func heldCluster(generation, observed int64, plan string) *v1alpha1.Cluster {
+	c := connectedCluster()
 	c.Generation, c.Spec.Removal = generation, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}
 	c.Status.Removal = &v1alpha1.ClusterRemovalStatus{Plan: plan}
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Reason: "WaitsForConfirmation", ObservedGeneration: observed})
@@ -72,14 +72,14 @@ func held(generation, observed int64, plan string) *v1alpha1.Cluster {
 
 const stated = `{"removal":{"confirm":null,"force":null,"mode":"Clean"}}`
 
-// What --yes confirms is the plan that the hub makes of this removal, where the same is listed
-// after that; nothing is stated without it.
+// The plan that --yes confirms is the hub's plan of this removal, where the same objects are
+// listed after that; nothing is stated without it.
 func TestNothingIsConfirmedThatWasNotListed(t *testing.T) {
 	in := placed{"web", "tokyo", atoll.RowSpec{UID: tokyo, Generation: 1, Revision: "r1", Phase: atoll.RowActive}, nil}
 	more := placed{"api", "tokyo", atoll.RowSpec{UID: tokyo, Generation: 1, Revision: "r2", Phase: atoll.RowActive}, nil}
-	anew := held(2, 2, "fedcba9876543210")
+	anew := heldCluster(2, 2, "fedcba9876543210")
 	anew.UID = oslo
-	unknown := held(2, 2, "")
+	unknown := heldCluster(2, 2, "")
 	meta.FindStatusCondition(unknown.Status.Conditions, v1alpha1.ClusterRemoving).Reason = "PlanUnknown"
 	for name, c := range map[string]struct {
 		asked   []*v1alpha1.Cluster
@@ -88,17 +88,17 @@ func TestNothingIsConfirmedThatWasNotListed(t *testing.T) {
 		written string
 		says    string
 	}{
-		"what was listed":          {[]*v1alpha1.Cluster{connected(), held(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
-		"once it was looked at":    {[]*v1alpha1.Cluster{connected(), held(2, 1, "fedcba9876543210"), held(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
-		"once that can be told":    {[]*v1alpha1.Cluster{connected(), unknown, held(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
-		"something else came":      {[]*v1alpha1.Cluster{connected(), held(2, 2, "0123456789abcdef")}, true, "--clean --yes", stated, "something else than what is listed"},
-		"another Cluster":          {[]*v1alpha1.Cluster{connected(), anew}, false, "--clean --yes", stated, ""},
-		"nobody has said yes":      {[]*v1alpha1.Cluster{connected()}, false, "--clean", "", "nothing is done yet"},
-		"nobody has said what to":  {[]*v1alpha1.Cluster{connected()}, false, "", "", "--orphan leaves it, --clean removes it"},
-		"only what is there":       {[]*v1alpha1.Cluster{connected()}, false, "--dry-run", "", ""},
-		"it is under way":          {[]*v1alpha1.Cluster{held(2, 2, "0123456789abcdef")}, false, "--clean", "", ""},
-		"it is under way, as such": {[]*v1alpha1.Cluster{held(2, 2, "0123456789abcdef")}, false, "", "", ""},
-		"it is under way, else":    {[]*v1alpha1.Cluster{held(2, 2, "0123456789abcdef")}, false, "--orphan", `{"removal":{"confirm":null,"force":null,"mode":"Orphan"}}`, ""},
+		"what was listed":          {[]*v1alpha1.Cluster{connectedCluster(), heldCluster(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
+		"once it was looked at":    {[]*v1alpha1.Cluster{connectedCluster(), heldCluster(2, 1, "fedcba9876543210"), heldCluster(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
+		"once the plan is known":   {[]*v1alpha1.Cluster{connectedCluster(), unknown, heldCluster(2, 2, "0123456789abcdef")}, false, "--clean --yes", stated + `{"removal":{"confirm":"0123456789abcdef","force":null,"mode":"Clean"}}`, ""},
+		"something else came":      {[]*v1alpha1.Cluster{connectedCluster(), heldCluster(2, 2, "0123456789abcdef")}, true, "--clean --yes", stated, "something else than what is listed"},
+		"another Cluster":          {[]*v1alpha1.Cluster{connectedCluster(), anew}, false, "--clean --yes", stated, ""},
+		"without --yes":            {[]*v1alpha1.Cluster{connectedCluster()}, false, "--clean", "", "nothing is done yet"},
+		"without a mode":           {[]*v1alpha1.Cluster{connectedCluster()}, false, "", "", "--orphan leaves it, --clean removes it"},
+		"only what is there":       {[]*v1alpha1.Cluster{connectedCluster()}, false, "--dry-run", "", ""},
+		"it is under way":          {[]*v1alpha1.Cluster{heldCluster(2, 2, "0123456789abcdef")}, false, "--clean", "", ""},
+		"it is under way, as such": {[]*v1alpha1.Cluster{heldCluster(2, 2, "0123456789abcdef")}, false, "", "", ""},
+		"it is under way, else":    {[]*v1alpha1.Cluster{heldCluster(2, 2, "0123456789abcdef")}, false, "--orphan", `{"removal":{"confirm":null,"force":null,"mode":"Orphan"}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{t: t, hub: hubWith(t, []placed{in}, "r1"), asked: c.asked}

@@ -26,15 +26,15 @@ type object struct {
 	Only bool `json:"only,omitempty"`
 }
 
-// unread stands for the names of the Secrets of a Bundle, where who asks may not read them.
+// unread stands for the names of the Secrets of a Bundle, where the user may not read them.
 const unread = "(Secrets whose names you may not read)"
 
-// contents lists the items of all rows of the cluster. A revision that is gone already held
+// clusterContents lists the items of all rows of the cluster. A revision that is gone already held
 // nothing that a row still names.
-func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster) (found []object, err error) {
+func clusterContents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster) (found []object, err error) {
 	elsewhere := map[string]bool{} // by Bundle
 	uid := string(cluster.UID)
-	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool {
+	rows, err := client.ListRows(ctx, c, "", func(r client.Row) bool {
 		if r.Spec.UID != uid && r.Spec.Phase == atoll.RowActive {
 			elsewhere[bundleName(r)] = true
 		}
@@ -60,20 +60,26 @@ func contents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster)
 			keys = append(keys, atoll.ItemKey{Kind: "Secret", Namespace: r.Namespace, Name: unread})
 		}
 		for _, k := range keys {
-			if !r.Spec.Has(k) {
+			if !r.Spec.IncludesItem(k) {
 				continue
 			}
 			o := object{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Bundle: bundleName(r), Only: !elsewhere[bundleName(r)]}
-			if r.Status != nil && r.Status.State != atoll.RowRemoved {
-				o.State = r.Status.State
-			}
+			o.State = reportedState(r)
 			// A cluster that has come back may still have the report of its removal.
-			if !r.Spec.Removed(r.Status) {
+			if !r.Spec.IsRemovalConfirmed(r.Status) {
 				found = append(found, o)
 			}
 		}
 	}
 	return found, nil
+}
+
+// reportedState returns the state that a row reports; empty without one, or where it reports its removal.
+func reportedState(r client.Row) atoll.RowState {
+	if r.Status == nil || r.Status.State == atoll.RowRemoved {
+		return ""
+	}
+	return r.Status.State
 }
 
 func bundleName(r client.Row) string {
@@ -83,8 +89,8 @@ func bundleName(r client.Row) string {
 	return r.Namespace + "/" + r.Bundle
 }
 
-// show what was found under a headline.
-func show(out io.Writer, headline string, found []object) error {
+// printObjects prints what was found under a headline.
+func printObjects(out io.Writer, headline string, found []object) error {
 	if _, err := fmt.Fprintln(out, headline); err != nil || len(found) == 0 {
 		return err
 	}
@@ -98,7 +104,7 @@ func show(out io.Writer, headline string, found []object) error {
 		if o.Only {
 			elsewhere = "no"
 		}
-		table.Row(kind, o.Namespace, o.Name, o.Bundle, string(o.State), elsewhere)
+		table.AddRow(kind, o.Namespace, o.Name, o.Bundle, string(o.State), elsewhere)
 	}
 	return table.Flush()
 }

@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/clienttest"
+	"atoll.dev/atoll/internal/rowcodec"
 )
 
 const (
@@ -45,11 +46,11 @@ func (h hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(int(status.Code))
 		v = status
 	}
-	_ = json.NewEncoder(w).Encode(v) // who asked is gone
+	_ = json.NewEncoder(w).Encode(v) // the client has gone
 }
 
-// thing is an object as the API gives it.
-func thing(t *testing.T, name string, of any) map[string]any {
+// newObject is an object as the API gives it.
+func newObject(t *testing.T, name string, of any) map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(of)
 	if err != nil {
@@ -69,7 +70,7 @@ func hubWith(t *testing.T, rows []placed, revisions ...string) hub {
 	t.Helper()
 	c := &v1alpha1.Cluster{}
 	c.UID = tokyo
-	h := hub{"tokyo": thing(t, "tokyo", c)}
+	h := hub{"tokyo": newObject(t, "tokyo", c)}
 	for _, name := range revisions {
 		var packed bytes.Buffer
 		z := gzip.NewWriter(&packed)
@@ -82,17 +83,17 @@ func hubWith(t *testing.T, rows []placed, revisions ...string) hub {
 			rev.Spec.Parts = []enginev1.PartRef{{Name: "unreadable", Secret: true}}
 			h["unreadable"] = metav1.Status{Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden}
 		}
-		h[name] = thing(t, name, rev)
+		h[name] = newObject(t, name, rev)
 	}
 	var all []any
 	for i, p := range rows {
 		s := &enginev1.TargetSlice{}
 		s.Spec.Bundle = enginev1.BundleRef{UID: "b-" + p.bundle, Namespace: "shop", Name: p.bundle}
-		s.Spec.Rows = atoll.JoinLines([]atoll.Line{{Cluster: p.cluster, Text: p.spec.Encode()}})
+		s.Spec.Rows = rowcodec.JoinLines([]rowcodec.Line{{Cluster: p.cluster, Text: rowcodec.EncodeSpec(p.spec, nil)}})
 		if p.status != nil {
-			s.Status.Rows = atoll.JoinLines([]atoll.Line{{Cluster: p.cluster, Text: p.status.Encode()}})
+			s.Status.Rows = rowcodec.JoinLines([]rowcodec.Line{{Cluster: p.cluster, Text: rowcodec.EncodeStatus(*p.status, nil)}})
 		}
-		all = append(all, thing(t, fmt.Sprint("slice-", i), s))
+		all = append(all, newObject(t, fmt.Sprint("slice-", i), s))
 	}
 	h["targetslices"] = map[string]any{"apiVersion": "v1", "kind": "ThingList", "metadata": map[string]any{}, "items": all}
 	return h
@@ -111,8 +112,8 @@ func configMap(name string) atoll.ItemKey {
 	return atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: name}
 }
 
-// What is listed is in the cluster as far as the hub knows: also what a cluster has again whose
-// last report is still that it has removed it.
+// The listed objects are in the cluster as far as the hub knows: also where the last report of a
+// re-added row is still that it is removed.
 func TestWhatIsInACluster(t *testing.T) {
 	in := func(revision string, phase atoll.RowPhase, generation int64) atoll.RowSpec {
 		return atoll.RowSpec{UID: tokyo, Generation: generation, Revision: revision, Phase: phase}
@@ -122,7 +123,7 @@ func TestWhatIsInACluster(t *testing.T) {
 	}
 	away := func(spec atoll.RowSpec) atoll.RowSpec { spec.UID = oslo; return spec }
 	out := in("r1", atoll.RowActive, 1)
-	out.NotHere = []string{configMap("r1").String()}
+	out.Absent = []string{configMap("r1").String()}
 	for name, c := range map[string]struct {
 		rows []placed
 		want string // KIND name STATE ONLY, of each
@@ -139,7 +140,7 @@ func TestWhatIsInACluster(t *testing.T) {
 		"it runs elsewhere alone":      {[]placed{{"web", "oslo", away(in("r1", atoll.RowActive, 1)), nil}}, ""},
 		"a revision that is gone":      {[]placed{{"old", "tokyo", in("r0", atoll.RowRemoving, 1), nil}, {"web", "tokyo", in("r1", atoll.RowActive, 1), nil}}, "ConfigMap r1  true"},
 		"a namespace alone":            {[]placed{{"", "tokyo", atoll.RowSpec{UID: tokyo, Generation: 1, Phase: atoll.RowVacant}, nil}}, "Namespace shop  false"},
-		"Secrets that nobody may read": {[]placed{{"web", "tokyo", in("secret", atoll.RowActive, 1), nil}}, "ConfigMap secret  true, Secret " + unread + "  true"},
+		"unreadable Secrets":           {[]placed{{"web", "tokyo", in("secret", atoll.RowActive, 1), nil}}, "ConfigMap secret  true, Secret " + unread + "  true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := clienttest.NewText()

@@ -45,19 +45,19 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove CLUSTER",
 		Short: "Take a cluster out of the fleet, and follow how far that is",
-		Long: `Take a cluster out of the fleet, and follow how far that is.
+		Long: `Take a cluster out of the fleet, and follow the removal.
 
-Nothing new is placed there from then on. What is there goes once what replaces it in
-other clusters is healthy; then the agent lets go of the member, and the hub forgets
+Nothing new is placed there from then on. Its workloads go once their replacements in
+other clusters are healthy; then the agent releases the member, and the hub forgets
 the cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
 labels and ownership; with --clean it is removed, except what was there before Atoll
 and what policies orphan. The command waits; interrupted, it can be run again, and the
-hub goes on meanwhile. --cancel takes the removal back.
+hub goes on without it. --cancel takes the removal back.
 
-A cluster that does not come back is given up by --force: it keeps what it has, and
-what that is, as far as the hub knows, is listed, and written to the ConfigMap
+A cluster that does not come back is given up by --force: it keeps what it has. Its
+content, as far as the hub knows, is listed, and written to the ConfigMap
 removed-CLUSTER in the hub's namespace atoll-system. Without --orphan and --clean a
-cluster that is away is given up so.`,
+disconnected cluster is given up so.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
@@ -78,7 +78,7 @@ cluster that is away is given up so.`,
 
 func (o *options) run(cmd *cobra.Command, name string) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	c, err := o.flags.Connect()
+	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
@@ -89,52 +89,56 @@ func (o *options) run(cmd *cobra.Command, name string) error {
 	if o.cancel {
 		return o.takeBack(ctx, c, cluster, out)
 	}
-	want, err := o.want(cluster)
+	want, err := o.wantedRemoval(cluster)
 	if err != nil {
 		return err
 	}
-	found, err := contents(ctx, c, cluster)
+	found, err := clusterContents(ctx, c, cluster)
 	if err != nil {
 		return err
 	}
-	structured := false
-	if o.dryRun || o.clean || want.Force {
-		if structured, err = o.format.Structured(out, found); err != nil {
-			return err
+	structured, err := o.printContents(out, name, want, found)
+	if err != nil || o.dryRun {
+		return err
+	}
+	if err := o.requestRemoval(ctx, c, cluster, want, found); err != nil || o.noWait {
+		return err
+	}
+	if structured {
+		out = io.Discard
+	}
+	return o.followRemoval(ctx, c, cluster, *want, out)
+}
+
+// printContents lists what a removal takes along or gives up. structured: as JSON or YAML.
+func (o *options) printContents(out io.Writer, name string, want *v1alpha1.ClusterRemoval, found []object) (structured bool, err error) {
+	if !o.dryRun && !o.clean && !want.Force {
+		return false, nil
+	}
+	if structured, err = o.format.PrintStructured(out, found); structured || err != nil {
+		return structured, err
+	}
+	return false, printObjects(out, o.headlineText(name, want, len(found)), found)
+}
+
+// requestRemoval states the removal on the hub, and with --yes confirms what is listed.
+func (o *options) requestRemoval(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, want *v1alpha1.ClusterRemoval, found []object) error {
+	if !isUnderWay(cluster, *want) {
+		if o.clean && !o.yes && len(found) > 0 {
+			return fmt.Errorf("nothing is done yet: run it again with --yes to remove these %d objects from cluster %s", len(found), cluster.Name)
 		}
-		if !structured {
-			if err := show(out, o.headline(name, want, len(found)), found); err != nil {
-				return err
-			}
-		}
-	}
-	if o.dryRun {
-		return nil
-	}
-	if o.clean && !o.yes && len(found) > 0 && !under(cluster, *want) {
-		return fmt.Errorf("nothing is done yet: run it again with --yes to remove these %d objects from cluster %s", len(found), name)
-	}
-	if !under(cluster, *want) {
 		if err := c.Remove(ctx, cluster, want); err != nil {
 			return err
 		}
 	}
 	if o.clean && o.yes && !o.force {
-		if err := o.confirm(ctx, c, cluster, found); err != nil {
-			return err
-		}
+		return o.confirmListed(ctx, c, cluster, found)
 	}
-	if o.noWait {
-		return nil
-	}
-	if structured {
-		out = io.Discard
-	}
-	return o.follow(ctx, c, cluster, *want, out)
+	return nil
 }
 
-// want gives the removal that the flags ask for of the cluster.
-func (o *options) want(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, error) {
+// wantedRemoval returns the removal that the flags ask for of the cluster.
+func (o *options) wantedRemoval(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, error) {
 	now := cluster.Spec.Removal
 	r := &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: o.force}
 	switch {
@@ -151,8 +155,8 @@ func (o *options) want(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, err
 	return r, nil
 }
 
-// under tells whether the removal is under way already.
-func under(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
+// isUnderWay reports whether the removal is under way already.
+func isUnderWay(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
 	now := cluster.Spec.Removal
 	return now != nil && now.Mode == want.Mode && now.Force == want.Force
 }
@@ -160,33 +164,25 @@ func under(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
 // planWait is how long the hub is given to say what it would remove.
 const planWait = time.Minute
 
-// confirm what was listed, once the hub says under which plan it would remove it.
-func (o *options) confirm(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, listed []object) error {
+// confirmListed confirms what was listed, once the hub says under which plan it would remove it.
+func (o *options) confirmListed(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, listed []object) error {
 	again := fmt.Sprintf("the removal of cluster %s is stated and held: `atoll confirm cluster/%s` shows what would be removed, `atoll remove %s --cancel` takes it back", cluster.Name, cluster.Name, cluster.Name)
 	for end, ticker := time.Now().Add(planWait), time.NewTicker(followEvery); ; {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
-		if apierrors.IsNotFound(err) && !client.NoHub(err) || err == nil && (now.UID != cluster.UID || now.Spec.Removal == nil) {
-			return nil // who follows it says so
+		if hasLeft(cluster, now, err) {
+			return nil // the follower prints it
 		}
 		if err != nil {
 			return err
 		}
-		switch said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving); {
-		case said == nil || said.ObservedGeneration < now.Generation: // not looked at yet
-		case said.Reason == atoll.RemovalPlanUnknown: // it looks again
-		case now.Status.Removal == nil || now.Status.Removal.Plan == "":
-			return nil
-		default:
-			// Read after the plan, so that it has all that the plan is about.
-			is, err := contents(ctx, c, cluster)
-			if err != nil {
-				return err
+		if now.Spec.Removal == nil {
+			return nil // the follower prints it
+		}
+		if plan, known := removalPlan(now); known {
+			if plan == "" {
+				return nil
 			}
-			if !same(is, listed) {
-				return fmt.Errorf("something else than what is listed would be removed by now; %s", again)
-			}
-			now.Spec.Removal.Confirm = now.Status.Removal.Plan
-			if err := c.Remove(ctx, now, now.Spec.Removal); !apierrors.IsInvalid(err) && !apierrors.IsServiceUnavailable(err) || time.Now().After(end) {
+			if retry, err := confirmPlan(ctx, c, now, listed, again); !retry || time.Now().After(end) {
 				return err
 			}
 		}
@@ -201,8 +197,53 @@ func (o *options) confirm(ctx context.Context, c *client.Cluster, cluster *v1alp
 	}
 }
 
-// same tells whether both are the same objects, whatever was reported of them.
-func same(a, b []object) bool {
+// printProgress prints what a removal waits for if that is not printed yet, and returns the last text.
+func printProgress(out io.Writer, now *v1alpha1.Cluster, last string) string {
+	text := progressText(now)
+	if text == "" || text == last {
+		return last
+	}
+	fmt.Fprintln(out, text)
+	return text
+}
+
+// hasLeft reports whether the cluster is gone from the hub, or another has its name. now and err are
+// the hub's answer.
+func hasLeft(cluster, now *v1alpha1.Cluster, err error) bool {
+	return apierrors.IsNotFound(err) && !client.NoHub(err) || err == nil && now.UID != cluster.UID
+}
+
+// removalPlan returns the plan of a cluster's removal, empty where it needs none; false: the hub does
+// not know it yet.
+func removalPlan(now *v1alpha1.Cluster) (plan string, known bool) {
+	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
+	if said == nil || said.ObservedGeneration < now.Generation || said.Reason == string(atoll.ReasonPlanUnknown) {
+		return "", false
+	}
+	if now.Status.Removal == nil {
+		return "", true
+	}
+	return now.Status.Removal.Plan, true
+}
+
+// confirmPlan confirms the plan if the cluster has exactly what was listed. retry: the hub may accept
+// it later.
+func confirmPlan(ctx context.Context, c *client.Cluster, now *v1alpha1.Cluster, listed []object, again string) (retry bool, err error) {
+	// Read after the plan, so that it has all that the plan is about.
+	is, err := clusterContents(ctx, c, now)
+	if err != nil {
+		return false, err
+	}
+	if !sameObjects(is, listed) {
+		return false, fmt.Errorf("something else than what is listed would be removed by now; %s", again)
+	}
+	now.Spec.Removal.Confirm = now.Status.Removal.Plan
+	err = c.Remove(ctx, now, now.Spec.Removal)
+	return apierrors.IsInvalid(err) || apierrors.IsServiceUnavailable(err), err
+}
+
+// sameObjects reports whether both are the same objects, whatever was reported of them.
+func sameObjects(a, b []object) bool {
 	keys := func(all []object) (out []string) {
 		for _, o := range all {
 			out = append(out, o.Group+"/"+o.Kind+"/"+o.Namespace+"/"+o.Name)
@@ -221,12 +262,12 @@ func (o *options) takeBack(ctx context.Context, c *client.Cluster, cluster *v1al
 	if err := c.Remove(ctx, cluster, nil); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "cluster %s stays; its placements are decided anew\n", cluster.Name)
+	_, err := fmt.Fprintf(out, "cluster %s stays; its placements are decided again\n", cluster.Name)
 	return err
 }
 
-// headline over what is in the cluster.
-func (o *options) headline(name string, want *v1alpha1.ClusterRemoval, found int) string {
+// headlineText returns the headline over what is in the cluster.
+func (o *options) headlineText(name string, want *v1alpha1.ClusterRemoval, found int) string {
 	would := ""
 	if o.dryRun {
 		would = "would be "
@@ -249,29 +290,23 @@ func (o *options) headline(name string, want *v1alpha1.ClusterRemoval, found int
 // followEvery is how often the hub is asked how far it is.
 const followEvery = 500 * time.Millisecond
 
-// follow the removal to its end, and print what it waits for whenever that is another.
-func (o *options) follow(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval, out io.Writer) error {
-	end := time.Time{}
-	if o.timeout > 0 {
-		end = time.Now().Add(o.timeout)
-	}
-	told := ""
+// followRemoval follows the removal to its end, and print what it waits for whenever that is another.
+func (o *options) followRemoval(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval, out io.Writer) error {
+	begin, told := time.Now(), ""
 	for ticker := time.NewTicker(followEvery); ; {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
 		switch {
-		case apierrors.IsNotFound(err) && !client.NoHub(err), err == nil && now.UID != cluster.UID:
-			return o.ended(ctx, c, cluster.Name, want, out)
+		case hasLeft(cluster, now, err):
+			return o.printRemaining(ctx, c, cluster.Name, want, out)
 		case apierrors.IsForbidden(err):
 			return err
-		case err == nil && now.Spec.Removal == nil:
+		case err != nil: // it is read again
+		case now.Spec.Removal == nil:
 			return fmt.Errorf("the removal of cluster %s was taken back", cluster.Name)
-		case err == nil && !want.Force:
-			if said := news(now); said != "" && said != told {
-				told = said
-				fmt.Fprintln(out, told)
-			}
+		case !want.Force:
+			told = printProgress(out, now, told)
 		}
-		if !end.IsZero() && time.Now().After(end) {
+		if o.timeout > 0 && time.Since(begin) > o.timeout {
 			return fmt.Errorf("cluster %s has not left the fleet within %s, and the hub goes on: %s", cluster.Name, o.timeout, told)
 		}
 		select {
@@ -282,9 +317,9 @@ func (o *options) follow(ctx context.Context, c *client.Cluster, cluster *v1alph
 	}
 }
 
-// news of a removal: what it waits for; empty where that is said of what was stated before
+// progressText returns the progress of a removal: what it waits for; empty where that is said of what was stated before
 // the present confirmation.
-func news(now *v1alpha1.Cluster) string {
+func progressText(now *v1alpha1.Cluster) string {
 	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
 	if said == nil || said.ObservedGeneration < now.Generation {
 		return ""
@@ -292,14 +327,14 @@ func news(now *v1alpha1.Cluster) string {
 	return said.Message
 }
 
-// ended tells what is left to do for people.
-func (o *options) ended(ctx context.Context, c *client.Cluster, name string, want v1alpha1.ClusterRemoval, out io.Writer) error {
+// printRemaining returns what is left to do for people.
+func (o *options) printRemaining(ctx context.Context, c *client.Cluster, name string, want v1alpha1.ClusterRemoval, out io.Writer) error {
 	if !want.Force {
 		fmt.Fprintf(out, "cluster %s has left the fleet\n", name)
 	}
-	_, err := client.Get[corev1.ConfigMap](ctx, c, client.ConfigMaps, atoll.SystemNamespace, atoll.RemovedRecord(name))
+	_, err := client.Get[corev1.ConfigMap](ctx, c, client.ConfigMaps, atoll.SystemNamespace, atoll.RemovedRecordName(name))
 	if err == nil {
-		fmt.Fprintf(out, "what is left behind is written down on the hub: kubectl get configmap -n %s %s -o yaml\n", atoll.SystemNamespace, atoll.RemovedRecord(name))
+		fmt.Fprintf(out, "what is left behind is written down on the hub: kubectl get configmap -n %s %s -o yaml\n", atoll.SystemNamespace, atoll.RemovedRecordName(name))
 	}
 	if !want.Force {
 		fmt.Fprintln(out, "to uninstall the agent, in the member: kubectl delete namespace atoll-system; kubectl delete clusterrole,clusterrolebinding atoll-agent")

@@ -18,7 +18,7 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// What --yes confirms is the objects that were listed, whatever became of them meanwhile.
+// The objects that --yes confirms are the listed ones, whatever their later state.
 func TestTheSameObjectsAreConfirmed(t *testing.T) {
 	web := object{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web", Bundle: "shop/web", State: atoll.RowReady}
 	conf := object{Kind: "ConfigMap", Namespace: "shop", Name: "web", Bundle: "shop/web"}
@@ -40,7 +40,7 @@ func TestTheSameObjectsAreConfirmed(t *testing.T) {
 		{"nothing any more", []object{web}, nil, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := same(tc.there, tc.listed); got != tc.want {
+			if got := sameObjects(tc.there, tc.listed); got != tc.want {
 				t.Errorf("%t", got)
 			}
 		})
@@ -55,7 +55,7 @@ func TestWhoStopsFollowingIsToldThatTheHubGoesOn(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(cluster) // who asked has gone
+		_ = json.NewEncoder(w).Encode(cluster) // the client has gone
 	}))
 	defer server.Close()
 	dyn, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
@@ -64,25 +64,25 @@ func TestWhoStopsFollowingIsToldThatTheHubGoesOn(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), followEvery)
 	defer cancel()
-	err = (&options{}).follow(ctx, &client.Cluster{Dynamic: dyn}, cluster, *cluster.Spec.Removal, io.Discard)
+	err = (&options{}).followRemoval(ctx, &client.Cluster{Dynamic: dyn}, cluster, *cluster.Spec.Removal, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "the removal goes on") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestWhatWaitedForTheConfirmationIsNoNews: it is given, and who reads that it is asked for
-// gives it again.
+// TestWhatWaitedForTheConfirmationIsNoNews: the confirmation is given, and a reader of the old
+// message gives it again.
 func TestWhatWaitedForTheConfirmationIsNoNews(t *testing.T) {
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Generation: 5}}
-	if said := news(c); said != "" {
+	if said := progressText(c); said != "" {
 		t.Errorf("before anything is said: %q", said)
 	}
 	c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Message: "waits for `atoll confirm`", ObservedGeneration: 4}}
-	if said := news(c); said != "" {
+	if said := progressText(c); said != "" {
 		t.Errorf("of what was stated before: %q", said)
 	}
 	c.Status.Conditions[0].ObservedGeneration, c.Status.Conditions[0].Message = 5, "0 of 3 bundles are gone"
-	if said := news(c); said != "0 of 3 bundles are gone" {
+	if said := progressText(c); said != "0 of 3 bundles are gone" {
 		t.Errorf("of what is stated: %q", said)
 	}
 }

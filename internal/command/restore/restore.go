@@ -23,10 +23,10 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// hubState is the one HubState's name.
-const hubState = "hub"
+// hubStateName is the one HubState's name.
+const hubStateName = "hub"
 
-const stamp = "2006-01-02 15:04:05 MST"
+const timeLayout = "2006-01-02 15:04:05 MST"
 
 // NewCommand makes the command.
 func NewCommand(flags *client.Flags) *cobra.Command {
@@ -64,11 +64,11 @@ each would mean here.`,
 			if members {
 				answer = "members"
 			}
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
-			return accept(cmd, c, answer)
+			return acceptAnswer(cmd, c, answer)
 		},
 	}
 	cmd.Flags().BoolVar(&hub, "hub", false, "what the hub has now counts")
@@ -78,8 +78,8 @@ each would mean here.`,
 	return cmd
 }
 
-func accept(cmd *cobra.Command, c *client.Cluster, answer string) error {
-	state, err := read(cmd.Context(), c)
+func acceptAnswer(cmd *cobra.Command, c *client.Cluster, answer string) error {
+	state, err := readHubState(cmd.Context(), c)
 	switch {
 	case err != nil:
 		return err
@@ -95,20 +95,20 @@ func accept(cmd *cobra.Command, c *client.Cluster, answer string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Dynamic.Resource(client.HubStates).Patch(cmd.Context(), hubState, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	_, err = c.Dynamic.Resource(client.HubStates).Patch(cmd.Context(), hubStateName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
 	if apierrors.IsConflict(err) {
-		return errors.New("the hub's state changed meanwhile: look again, then repeat the command")
+		return errors.New("the hub's state has changed since: look again, then repeat the command")
 	}
 	if err != nil {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the hub goes on; it held since %s because %s\n", state.Rewound.Since.UTC().Format(stamp), state.Rewound.Reason)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the hub goes on; it held since %s because %s\n", state.Rewound.Since.UTC().Format(timeLayout), state.Rewound.Reason)
 	return err
 }
 
-// read the HubState; empty where the hub has none.
-func read(ctx context.Context, c *client.Cluster) (*enginev1.HubState, error) {
-	state, err := client.Get[enginev1.HubState](ctx, c, client.HubStates, "", hubState)
+// readHubState reads the HubState; empty where the hub has none.
+func readHubState(ctx context.Context, c *client.Cluster) (*enginev1.HubState, error) {
+	state, err := client.Get[enginev1.HubState](ctx, c, client.HubStates, "", hubStateName)
 	if apierrors.IsNotFound(err) && !client.NoHub(err) {
 		return &enginev1.HubState{}, nil
 	}
@@ -128,7 +128,7 @@ arguments. The answer is good for exactly that plan.`,
 		Example: "  atoll restore status\n  atoll restore keep bundle/web -n shop --plan 3f9c2a17",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ arguments. The answer is good for exactly that plan.`,
 			if o.Resource != client.Bundles && o.Resource != client.ClusterBundles {
 				return fmt.Errorf("removals are decided per Bundle, and %s is none: `atoll restore status` names the Bundles", args[0])
 			}
-			return keep(cmd, c, o, plan)
+			return keepPlan(cmd, c, o, plan)
 		},
 	}
 	flags.AddNamespace(cmd.Flags())
@@ -150,24 +150,24 @@ arguments. The answer is good for exactly that plan.`,
 	return cmd
 }
 
-func keep(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) error {
+func keepPlan(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) error {
 	ctx := cmd.Context()
 	bundle, err := client.Get[v1alpha1.Bundle](ctx, c, o.Resource, o.Namespace, o.Name)
 	if err != nil {
 		return err
 	}
-	rows, err := client.Rows(ctx, c, "", func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
+	rows, err := client.ListRows(ctx, c, "", func(r client.Row) bool { return r.Namespace == o.Namespace && r.Bundle == o.Name })
 	if err != nil {
 		return err
 	}
-	waiting, ok := client.Plans(bundle.Annotations, rows)[plan]
+	waiting, ok := client.PendingPlans(bundle.Annotations, rows)[plan]
 	switch {
 	case !ok:
 		return fmt.Errorf("%s/%s does not wait for plan %s; `atoll restore status` lists what waits", o.Resource.Resource, o.Name, plan)
 	case !waiting.Recalled:
 		return fmt.Errorf("plan %s is not about removals before a restore: undo the edit that asks for it, or release it with `atoll confirm`", plan)
 	}
-	if err := c.Answer(ctx, o, bundle.UID, atoll.AnnotationKeep, plan); err != nil {
+	if err := c.AnswerPlan(ctx, o, bundle.UID, atoll.AnnotationKeep, plan); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "what plan %s would remove is placed again; follow it with: atoll get rows %s -n %s\n", plan, o.Name, o.Namespace)

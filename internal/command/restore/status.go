@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // Status of a restored hub, as -o json prints it.
@@ -30,12 +32,12 @@ type Status struct {
 	Connected int `json:"connected"`
 	// Rows of the hub that are to be held by a cluster.
 	Rows int `json:"rows"`
-	// Waiting lists removals that members remember and nobody has decided on.
-	Waiting []Waiting `json:"waiting,omitempty"`
+	// Waiting lists removals that members remember and that await a decision.
+	Waiting []WaitingPlan `json:"waiting,omitempty"`
 }
 
-// Waiting is one plan of removals.
-type Waiting struct {
+// WaitingPlan is one plan of removals.
+type WaitingPlan struct {
 	// Bundle as `atoll confirm` takes it, with its namespace.
 	Bundle    string   `json:"bundle"`
 	Namespace string   `json:"namespace,omitempty"`
@@ -50,27 +52,27 @@ func statusCommand(flags *client.Flags) *cobra.Command {
 		Short: "Say whether the hub holds after a restore, why, and what each answer would mean",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
-			s, err := look(cmd, c)
+			s, err := readStatus(cmd, c)
 			if err != nil {
 				return err
 			}
-			if done, err := format.Structured(cmd.OutOrStdout(), s); done {
+			if done, err := format.PrintStructured(cmd.OutOrStdout(), s); done {
 				return err
 			}
-			return s.print(cmd.OutOrStdout(), time.Now())
+			return s.printStatus(cmd.OutOrStdout(), time.Now())
 		},
 	}
 	format.AddTo(cmd.Flags(), "json", "yaml")
 	return cmd
 }
 
-func look(cmd *cobra.Command, c *client.Cluster) (*Status, error) {
+func readStatus(cmd *cobra.Command, c *client.Cluster) (*Status, error) {
 	ctx := cmd.Context()
-	state, err := read(ctx, c)
+	state, err := readHubState(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -82,16 +84,9 @@ func look(cmd *cobra.Command, c *client.Cluster) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range clusters {
-		if clusters[i].Spec.Accepted {
-			s.Clusters++
-			if ready := meta.FindStatusCondition(clusters[i].Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionUnknown {
-				s.Connected++
-			}
-		}
-	}
+	s.countClusters(clusters)
 	byBundle := map[[2]string][]client.Row{}
-	_, err = client.Rows(ctx, c, "", func(r client.Row) bool {
+	_, err = client.ListRows(ctx, c, "", func(r client.Row) bool {
 		if r.Spec.Phase != atoll.RowRemoving {
 			s.Rows++
 		}
@@ -104,95 +99,115 @@ func look(cmd *cobra.Command, c *client.Cluster) (*Status, error) {
 		return nil, err
 	}
 	for id, rows := range byBundle {
-		kind, resource := "bundle", client.Bundles
-		if id[0] == "" {
-			kind, resource = "clusterbundle", client.ClusterBundles
-		}
-		b, err := client.Get[v1alpha1.Bundle](ctx, c, resource, id[0], id[1])
-		if err != nil {
+		if err := s.addPlans(ctx, c, id, rows); err != nil {
 			return nil, err
 		}
-		plans := client.Plans(b.Annotations, rows)
-		for _, hash := range slices.Sorted(maps.Keys(plans)) {
-			if plans[hash].Recalled {
-				s.Waiting = append(s.Waiting, Waiting{kind + "/" + id[1], id[0], hash, plans[hash].Lines})
-			}
-		}
 	}
-	slices.SortFunc(s.Waiting, func(a, b Waiting) int {
+	slices.SortFunc(s.Waiting, func(a, b WaitingPlan) int {
 		return strings.Compare(a.Namespace+"/"+a.Bundle+"/"+a.Plan, b.Namespace+"/"+b.Bundle+"/"+b.Plan)
 	})
 	return s, nil
 }
 
-func (s *Status) print(out io.Writer, now time.Time) error {
-	w := &writer{out: out}
+// countClusters counts the accepted clusters, and the connected ones among them.
+func (s *Status) countClusters(clusters []v1alpha1.Cluster) {
+	for i := range clusters {
+		if clusters[i].Spec.Accepted {
+			s.Clusters++
+			if ready := meta.FindStatusCondition(clusters[i].Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionUnknown {
+				s.Connected++
+			}
+		}
+	}
+}
+
+// addPlans adds the plans of a Bundle, by namespace and name, for which its rows wait after a restore.
+func (s *Status) addPlans(ctx context.Context, c *client.Cluster, id [2]string, rows []client.Row) error {
+	kind, resource := "bundle", client.Bundles
+	if id[0] == "" {
+		kind, resource = "clusterbundle", client.ClusterBundles
+	}
+	b, err := client.Get[v1alpha1.Bundle](ctx, c, resource, id[0], id[1])
+	if err != nil {
+		return err
+	}
+	plans := client.PendingPlans(b.Annotations, rows)
+	for _, hash := range slices.Sorted(maps.Keys(plans)) {
+		if plans[hash].Recalled {
+			s.Waiting = append(s.Waiting, WaitingPlan{kind + "/" + id[1], id[0], hash, plans[hash].Lines})
+		}
+	}
+	return nil
+}
+
+func (s *Status) printStatus(out io.Writer, now time.Time) error {
+	w := &lineWriter{out: out}
 	switch {
 	case s.Rewound == nil:
-		w.line("This hub was not restored from an older state; it holds nothing back.")
+		w.printLine("This hub was not restored from an older state; it holds nothing back.")
 	case s.Holding:
-		s.holding(w, now)
+		s.printHolding(w, now)
 	default:
-		w.line("The hub goes on: --%s was accepted after it was found on %s that %s.", s.Rewound.Accepted, s.Rewound.Since.UTC().Format(stamp), s.Rewound.Reason)
-		s.waiting(w)
+		w.printLine("The hub goes on: --%s was accepted after it was found on %s that %s.", s.Rewound.Accepted, s.Rewound.Since.UTC().Format(timeLayout), s.Rewound.Reason)
+		s.printWaiting(w)
 	}
 	return w.err
 }
 
-func (s *Status) holding(w *writer, now time.Time) {
-	w.line("The hub holds since %s (%s): %s.", s.Rewound.Since.UTC().Format(stamp), output.Age(now, s.Rewound.Since.Time), s.Rewound.Reason)
-	w.line("It serves and observes, and orders nothing of any member; members go on with what they have.")
-	w.line("%d of %d clusters are connected; one that is away tells what it remembers when it comes back.", s.Connected, s.Clusters)
+func (s *Status) printHolding(w *lineWriter, now time.Time) {
+	w.printLine("The hub holds since %s (%s): %s.", s.Rewound.Since.UTC().Format(timeLayout), output.FormatAge(now, s.Rewound.Since.Time), s.Rewound.Reason)
+	w.printLine("It serves and observes, and orders nothing of any member; members go on with what they have.")
+	w.printLine("%d of %d clusters are connected; one that is away tells what it remembers when it comes back.", s.Connected, s.Clusters)
 	told := s.Rewound.Told
 	if told == nil {
-		told = &enginev1.Told{}
+		told = &enginev1.RememberedRemovals{}
 	}
-	w.line("")
-	w.line("%s told what they remember. Removed in them, and here all the same:", atoll.Count(told.Clusters, "cluster"))
-	w.line("  %s that a user deleted", atoll.Count(told.Templates, "template"))
-	w.line("  %s of a Bundle that left its cluster", atoll.Count(told.Rows, "row"))
+	w.printLine("")
+	w.printLine("%s reported what they remember. Removed in them, and here all the same:", phrase.CountNoun(told.Clusters, "cluster"))
+	w.printLine("  %s that a user deleted", phrase.CountNoun(told.Templates, "template"))
+	w.printLine("  %s of a Bundle that left its cluster", phrase.CountNoun(told.Rows, "row"))
 	for _, e := range told.Examples {
-		w.line("    %s", e)
+		w.printLine("    %s", e)
 	}
 	if more := int(told.Templates+told.Rows) - len(told.Examples); more > 0 && len(told.Examples) > 0 {
-		w.line("    and %d more", more)
+		w.printLine("    and %d more", more)
 	}
-	w.line("")
-	w.line("atoll restore accept --hub      The %s of this hub count: these removals are undone, and what members", atoll.Count(int32(s.Rows), "row"))
-	w.line("                                have that this hub does not know stays there, listed as unclaimed.")
-	w.line("atoll restore accept --members  These removals are held: nothing of them is sent, and nothing is deleted, until each is")
-	w.line("                                confirmed or kept. What members have that this hub does not know stays there.")
+	w.printLine("")
+	w.printLine("atoll restore accept --hub      The %s of this hub count: these removals are undone, and what members", phrase.CountNoun(int32(s.Rows), "row"))
+	w.printLine("                                have that this hub does not know stays there, listed as unclaimed.")
+	w.printLine("atoll restore accept --members  These removals are held: nothing of them is sent, and nothing is deleted, until each is")
+	w.printLine("                                confirmed or kept. What members have that this hub does not know stays there.")
 }
 
-func (s *Status) waiting(w *writer) {
+func (s *Status) printWaiting(w *lineWriter) {
 	if len(s.Waiting) == 0 {
-		w.line("No removal from before the restore waits for a decision.")
+		w.printLine("No removal from before the restore waits for a decision.")
 		return
 	}
-	w.line("")
-	w.line("Members remember removals that this hub does not. They are held until you decide:")
+	w.printLine("")
+	w.printLine("Members remember removals that this hub does not. They are held until you decide:")
 	for _, p := range s.Waiting {
 		in := ""
 		if p.Namespace != "" {
 			in = " -n " + p.Namespace
 		}
-		w.line("")
-		w.line("%s%s, plan %s", p.Bundle, in, p.Plan)
+		w.printLine("")
+		w.printLine("%s%s, plan %s", p.Bundle, in, p.Plan)
 		for _, l := range p.Lines {
-			w.line("  %s", l)
+			w.printLine("  %s", l)
 		}
-		w.line("  remove:     atoll confirm %s%s --plan %s", p.Bundle, in, p.Plan)
-		w.line("  take back:  atoll restore keep %s%s --plan %s", p.Bundle, in, p.Plan)
+		w.printLine("  remove:     atoll confirm %s%s --plan %s", p.Bundle, in, p.Plan)
+		w.printLine("  take back:  atoll restore keep %s%s --plan %s", p.Bundle, in, p.Plan)
 	}
 }
 
-// writer keeps the first error.
-type writer struct {
+// lineWriter keeps the first error.
+type lineWriter struct {
 	out io.Writer
 	err error
 }
 
-func (w *writer) line(format string, args ...any) {
+func (w *lineWriter) printLine(format string, args ...any) {
 	if w.err == nil {
 		_, w.err = fmt.Fprintf(w.out, format+"\n", args...)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"atoll.dev/atoll/internal/command/files"
 	"atoll.dev/atoll/internal/command/output"
-	"atoll.dev/atoll/internal/offline"
+	"atoll.dev/atoll/internal/preview/offline"
 )
 
 type options struct {
@@ -39,8 +39,8 @@ can be compared in a pipeline with what was approved.
 
 A Cluster that does not say spec.accepted counts as accepted, and without a ClusterSet
 named default there is the one of a fresh hub, on which every namespace without a binding
-may place. What members report counts as far as it is in the Clusters' status. Who may
-write what is not looked at. Among clusters of equal claims a hub may choose another one,
+may place. What members report counts as far as it is in the Clusters' status. Rights
+of writers are not checked. Among clusters of equal claims a hub may choose another one,
 since it breaks ties by UIDs that files do not have.
 
 The exit code is 0 when all is decided, whether or not a cluster fits, and 1 when the
@@ -72,20 +72,20 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	w, err := offline.New(objects, o.namespace)
+	w, err := offline.NewWorld(objects, o.namespace)
 	if err != nil {
 		return err
 	}
-	outcome, err := w.Decide(now)
+	outcome, err := w.DecidePlacement(now)
 	if err != nil {
 		return err
 	}
-	result := offline.ResultOf(outcome)
-	if !o.format.Is("yaml") {
+	result := offline.NewResult(outcome)
+	if !o.format.IsFormat("yaml") {
 		if err := o.format.Set("json"); err != nil {
 			return err
 		}
 	}
-	_, err = o.format.Structured(out, result)
+	_, err = o.format.PrintStructured(out, result)
 	return err
 }

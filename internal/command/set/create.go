@@ -18,7 +18,7 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// spec of a set and of who looks after it.
+// spec of a set and its admins.
 type spec struct {
 	name          string
 	selector      *metav1.LabelSelector // nil: exclusive, or as it is
@@ -35,10 +35,10 @@ const (
 	rbac         = "rbac.authorization.k8s.io"
 )
 
-// account is the name of the ServiceAccount of a set's admin.
-func account(set string) string { return "set-admin-" + set }
+// accountName is the name of the ServiceAccount of a set's admin.
+func accountName(set string) string { return "set-admin-" + set }
 
-// roleOf gives the name of the ClusterRole that gives the verbs on the set, and of its
+// roleOf returns the name of the ClusterRole that gives the verbs on the set, and of its
 // binding; clustersOf that of the binding to the shipped role.
 func roleOf(set string) string     { return "atoll:set:" + set }
 func clustersOf(set string) string { return "atoll:set-clusters:" + set }
@@ -49,7 +49,7 @@ func (s *spec) validate(selector string) error {
 		errs = append(errs, fmt.Errorf("the set's name %q is malformed: %s", s.name, msg))
 	}
 	if s.name == v1alpha1.DefaultClusterSet {
-		errs = append(errs, fmt.Errorf("the set %s holds all clusters: who is to look after all of them gets the group atoll:fleet-admins", s.name))
+		errs = append(errs, fmt.Errorf("the set %s holds all clusters: an admin of all of them gets the group atoll:fleet-admins", s.name))
 	}
 	if err := client.CheckLifetime(s.lifetime); err != nil {
 		errs = append(errs, err)
@@ -63,22 +63,22 @@ func (s *spec) validate(selector string) error {
 	return errors.Join(errs...)
 }
 
-// create the set, and all that its admins need, in an order in which each part is of use
+// create creates the set, and all that its admins need, in an order in which each part is of use
 // as soon as it is there.
 func create(ctx context.Context, c *client.Cluster, s spec) (kubeconfig []byte, until time.Time, err error) {
 	if err := s.makeSet(ctx, c); err != nil {
 		return nil, time.Time{}, err
 	}
-	for _, o := range s.objects() {
+	for _, o := range s.setObjects() {
 		if err := s.apply(ctx, c, o); err != nil {
 			return nil, time.Time{}, err
 		}
 	}
-	return c.HandOut(ctx, client.Access{Name: s.name, Account: account(s.name), Lifetime: s.lifetime, Server: s.server})
+	return c.HandOut(ctx, client.Access{Name: s.name, Account: accountName(s.name), Lifetime: s.lifetime, Server: s.server})
 }
 
-// makeSet makes the ClusterSet. One that is there keeps its selector unless another is
-// stated: to change what a set holds moves nobody's workload, but shows it as unfit.
+// makeSet makes the ClusterSet. An existing one keeps its selector unless another is stated: a
+// change of the set's content moves no workload, but shows it as unfit.
 func (s *spec) makeSet(ctx context.Context, c *client.Cluster) error {
 	_, err := client.Get[v1alpha1.ClusterSet](ctx, c, client.ClusterSets, "", s.name)
 	there := err == nil
@@ -88,7 +88,7 @@ func (s *spec) makeSet(ctx context.Context, c *client.Cluster) error {
 	if there && s.selector == nil {
 		return nil
 	}
-	o := object(v1alpha1.GroupVersion.String(), "ClusterSet", "", s.name)
+	o := newObject(v1alpha1.GroupVersion.String(), "ClusterSet", "", s.name)
 	o.Object["spec"] = map[string]any{}
 	if s.selector != nil {
 		labels, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s.selector)
@@ -100,13 +100,13 @@ func (s *spec) makeSet(ctx context.Context, c *client.Cluster) error {
 	return s.apply(ctx, c, o)
 }
 
-// objects for the admins, in order.
-func (s *spec) objects() []*unstructured.Unstructured {
-	role := object(rbac+"/v1", "ClusterRole", "", roleOf(s.name))
+// setObjects returns the objects for the admins, in order.
+func (s *spec) setObjects() []*unstructured.Unstructured {
+	role := newObject(rbac+"/v1", "ClusterRole", "", roleOf(s.name))
 	role.Object["rules"] = []any{map[string]any{
 		"apiGroups": []any{v1alpha1.GroupVersion.Group}, "resources": []any{"clustersets"}, "resourceNames": []any{s.name}, "verbs": []any{"manage", "bind"},
 	}}
-	who := []any{map[string]any{"kind": "ServiceAccount", "name": account(s.name), "namespace": atoll.SystemNamespace}}
+	who := []any{map[string]any{"kind": "ServiceAccount", "name": accountName(s.name), "namespace": atoll.SystemNamespace}}
 	for _, u := range s.users {
 		who = append(who, map[string]any{"kind": "User", "name": u, "apiGroup": rbac})
 	}
@@ -114,13 +114,13 @@ func (s *spec) objects() []*unstructured.Unstructured {
 		who = append(who, map[string]any{"kind": "Group", "name": g, "apiGroup": rbac})
 	}
 	binding := func(name, role string) *unstructured.Unstructured {
-		o := object(rbac+"/v1", "ClusterRoleBinding", "", name)
+		o := newObject(rbac+"/v1", "ClusterRoleBinding", "", name)
 		o.Object["roleRef"] = map[string]any{"apiGroup": rbac, "kind": "ClusterRole", "name": role}
 		o.Object["subjects"] = who
 		return o
 	}
 	out := []*unstructured.Unstructured{
-		object("v1", "ServiceAccount", atoll.SystemNamespace, account(s.name)),
+		newObject("v1", "ServiceAccount", atoll.SystemNamespace, accountName(s.name)),
 		role, binding(roleOf(s.name), roleOf(s.name)), binding(clustersOf(s.name), adminRole),
 	}
 	for _, o := range out {
@@ -129,7 +129,7 @@ func (s *spec) objects() []*unstructured.Unstructured {
 	return out
 }
 
-func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+func newObject(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	o.SetName(name)
 	o.SetNamespace(namespace)
@@ -144,18 +144,18 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func (s *spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
-	return c.Make(ctx, "set "+s.name, fieldManager, resources[o.GetKind()], o)
+	return c.ApplyOwned(ctx, "set "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
-// remove what was made for the admins of a set, the bindings first, and with them the set;
-// found tells whether there was any of it.
+// remove removes what was made for the admins of a set, the bindings first, and with them the set;
+// found reports whether there was any of it.
 func remove(ctx context.Context, c *client.Cluster, name string, withSet bool) (found bool, err error) {
 	list := []*unstructured.Unstructured{
-		object("", "ClusterRoleBinding", "", clustersOf(name)), object("", "ClusterRoleBinding", "", roleOf(name)),
-		object("", "ClusterRole", "", roleOf(name)), object("", "ServiceAccount", atoll.SystemNamespace, account(name)),
+		newObject("", "ClusterRoleBinding", "", clustersOf(name)), newObject("", "ClusterRoleBinding", "", roleOf(name)),
+		newObject("", "ClusterRole", "", roleOf(name)), newObject("", "ServiceAccount", atoll.SystemNamespace, accountName(name)),
 	}
 	if withSet {
-		list = append(list, object("", "ClusterSet", "", name))
+		list = append(list, newObject("", "ClusterSet", "", name))
 	}
 	for _, o := range list {
 		err := c.Dynamic.Resource(resources[o.GetKind()]).Namespace(o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{})
@@ -163,7 +163,7 @@ func remove(ctx context.Context, c *client.Cluster, name string, withSet bool) (
 		case err == nil:
 			found = true
 		case !apierrors.IsNotFound(err):
-			return found, fmt.Errorf("take away %s %s of set %s: %w", o.GetKind(), o.GetName(), name, c.Explain(err))
+			return found, fmt.Errorf("take away %s %s of set %s: %w", o.GetKind(), o.GetName(), name, c.ExplainError(err))
 		}
 	}
 	return found, nil

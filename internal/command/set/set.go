@@ -1,10 +1,9 @@
-// Package set holds the commands `atoll set create|delete`: a set of clusters, and who
-// looks after them, made and taken back in one go.
+// Package set holds the commands `atoll set create|delete`: a set of clusters with its admins,
+// made and taken back in one go.
 //
-// Contract: create may be repeated, and makes what it says however much of it is there
-// already; each call gives a new token and takes none back. Which clusters a set holds is
-// changed only where that is stated. What is made for its admins carries the label
-// atoll.dev/set-admins.
+// Contract: create may be repeated, and completes what exists; each call gives a new token and
+// takes none back. The selector of a set changes only where one is stated. Objects for its admins
+// carry the label atoll.dev/set-admins.
 package set
 
 import (
@@ -17,13 +16,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"atoll.dev/atoll/internal/command/client"
+
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // NewCommand makes the command.
 func NewCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Make sets of clusters and hand them to those who look after them",
+		Short: "Make sets of clusters and hand them to their admins",
 	}
 	cmd.AddCommand(createCommand(flags), deleteCommand(flags))
 	return cmd
@@ -35,7 +36,7 @@ func createCommand(flags *client.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a set of clusters, and a kubeconfig for its admin",
-		Long: `Make a set of clusters, and write a kubeconfig for who looks after them.
+		Long: `Make a set of clusters, and write a kubeconfig for its admins.
 
 It makes, or brings up to date: the ClusterSet, which by default holds the Clusters
 that are labelled atoll.dev/set=NAME, and whose selector stays as it is when there
@@ -56,7 +57,7 @@ one, with the same admins: those that are not named any more lose their rights.`
 			if err := s.validate(selector); err != nil {
 				return err
 			}
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -68,12 +69,12 @@ one, with the same admins: those that are not named any more lose their rights.`
 			if err != nil || file == "" {
 				return err
 			}
-			return tell(cmd.OutOrStdout(), s, file, until)
+			return printCreated(cmd.OutOrStdout(), s, file, until)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&selector, "selector", "", "labels of the Clusters that it holds, as in kubectl (default: atoll.dev/set=NAME, and no other set's)")
-	f.StringSliceVar(&s.users, "admin", nil, "users who look after it")
+	f.StringSliceVar(&s.users, "admin", nil, "users that are its admins")
 	f.StringSliceVar(&s.groups, "admin-group", nil, "groups that look after it")
 	f.DurationVar(&s.lifetime, "lifetime", client.DefaultLifetime, "how long the kubeconfig is good for, at least 10m")
 	f.StringVar(&s.server, "server", "", "address of the hub in the kubeconfig (default: as in yours)")
@@ -81,8 +82,8 @@ one, with the same admins: those that are not named any more lose their rights.`
 	return cmd
 }
 
-func tell(out io.Writer, s spec, file string, until time.Time) error {
-	who := "who has it"
+func printCreated(out io.Writer, s spec, file string, until time.Time) error {
+	who := "its holder"
 	if more := append(append([]string{}, s.users...), s.groups...); len(more) > 0 {
 		who += ", and " + strings.Join(more, ", ") + ","
 	}
@@ -91,7 +92,7 @@ func tell(out io.Writer, s spec, file string, until time.Time) error {
 
   atoll token create --set %s        lets a cluster join it
   atoll tenant create NAME --set %s  lets a team place on it
-`, s.name, file, until.UTC().Format(time.RFC3339), who, s.name, s.name)
+`, s.name, file, phrase.FormatTime(until), who, s.name, s.name)
 	return err
 }
 
@@ -102,12 +103,12 @@ func deleteCommand(flags *client.Flags) *cobra.Command {
 		Short: "Take the rights of a set's admins away; its Clusters stay",
 		Long: `Take the rights of a set's admins away: their role and its bindings, and the
 ServiceAccount, so that kubeconfigs end at once. The set and its Clusters stay.
---with-set deletes the ClusterSet too: then no namespace is placed on its Clusters
-anew, and what runs there stays and is shown Unfit, unless its policy says
+--with-set deletes the ClusterSet too: then no namespace is newly placed on its
+Clusters, and what runs there stays and is shown Unfit, unless its policy says
 whenUnfit: Remove.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -116,7 +117,7 @@ whenUnfit: Remove.`,
 			case err != nil:
 				return err
 			case !found:
-				return errors.New("there is nothing to take away: `kubectl get clustersets` lists the sets, and those who look after \"" + args[0] + "\" did not get it by `atoll set create`")
+				return errors.New("there is nothing to take away: `kubectl get clustersets` lists the sets, and the admins of \"" + args[0] + "\" did not get it by `atoll set create`")
 			case withSet:
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "set %s and the rights of its admins are gone; its Clusters stay\n", args[0])
 			default:

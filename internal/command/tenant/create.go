@@ -39,9 +39,9 @@ const (
 	fieldManager  = "atoll-tenant"
 )
 
-// account is the name of the tenant's ServiceAccount in the hub's own namespace, where
+// accountName is the name of the tenant's ServiceAccount in the hub's own namespace, where
 // the tenant itself cannot make further tokens of it, and no placement finds it.
-func account(tenant string) string { return "tenant-" + tenant }
+func accountName(tenant string) string { return atoll.TenantAccountPrefix + tenant }
 
 func (s spec) validate() error {
 	var errs []error
@@ -65,6 +65,8 @@ func (s spec) validate() error {
 type made struct {
 	kubeconfig []byte
 	expires    time.Time
+	// byDefault is a sentence about objects that no policy selects, or empty.
+	byDefault string
 }
 
 // create brings all of a tenant about, in an order in which each part is of use as soon
@@ -73,10 +75,10 @@ func create(ctx context.Context, c *client.Cluster, s spec) (made, error) {
 	if err := s.setsExist(ctx, c); err != nil {
 		return made{}, err
 	}
-	if err := s.free(ctx, c); err != nil {
+	if err := s.checkNamespaceFree(ctx, c); err != nil {
 		return made{}, err
 	}
-	for _, o := range s.objects() {
+	for _, o := range s.tenantObjects() {
 		if err := s.apply(ctx, c, o); err != nil {
 			return made{}, err
 		}
@@ -84,8 +86,11 @@ func create(ctx context.Context, c *client.Cluster, s spec) (made, error) {
 	if err := s.unbindOthers(ctx, c); err != nil {
 		return made{}, err
 	}
-	kubeconfig, until, err := c.HandOut(ctx, client.Access{Name: s.name, Namespace: s.namespace, Account: account(s.name), Lifetime: s.lifetime, Server: s.server})
-	return made{kubeconfig, until}, err
+	kubeconfig, until, err := c.HandOut(ctx, client.Access{Name: s.name, Namespace: s.namespace, Account: accountName(s.name), Lifetime: s.lifetime, Server: s.server})
+	if err != nil {
+		return made{}, err
+	}
+	return made{kubeconfig, until, describeDefaultPlacement(ctx, c)}, nil
 }
 
 func (s spec) setsExist(ctx context.Context, c *client.Cluster) error {
@@ -101,8 +106,8 @@ func (s spec) setsExist(ctx context.Context, c *client.Cluster) error {
 	return nil
 }
 
-// free tells whether the namespace is there to be had.
-func (s spec) free(ctx context.Context, c *client.Cluster) error {
+// checkNamespaceFree reports whether the namespace is there to be had.
+func (s spec) checkNamespaceFree(ctx context.Context, c *client.Cluster) error {
 	ns, err := client.Get[corev1.Namespace](ctx, c, client.Namespaces, "", s.namespace)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -120,8 +125,8 @@ func (s spec) free(ctx context.Context, c *client.Cluster) error {
 		s.namespace, s.namespace, atoll.LabelTenant, s.name)
 }
 
-// objects of the tenant, in order.
-func (s spec) objects() []*unstructured.Unstructured {
+// tenantObjects returns the objects of the tenant, in order.
+func (s spec) tenantObjects() []*unstructured.Unstructured {
 	object := func(apiVersion, kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 		o.SetName(name)
@@ -141,7 +146,7 @@ func (s spec) objects() []*unstructured.Unstructured {
 	role := func(name string) map[string]any {
 		return map[string]any{"apiGroup": rbac, "kind": "ClusterRole", "name": name}
 	}
-	team := []any{map[string]any{"kind": "ServiceAccount", "name": account(s.name), "namespace": atoll.SystemNamespace}}
+	team := []any{map[string]any{"kind": "ServiceAccount", "name": accountName(s.name), "namespace": atoll.SystemNamespace}}
 	for _, u := range s.users {
 		team = append(team, subject("User", u))
 	}
@@ -153,7 +158,7 @@ func (s spec) objects() []*unstructured.Unstructured {
 		viewers = append(viewers, subject("Group", g))
 	}
 	return append(out,
-		object("v1", "ServiceAccount", atoll.SystemNamespace, account(s.name), nil),
+		object("v1", "ServiceAccount", atoll.SystemNamespace, accountName(s.name), nil),
 		object(rbac+"/v1", "RoleBinding", s.namespace, teamBinding, map[string]any{"roleRef": role(teamRole), "subjects": team}),
 		object(rbac+"/v1", "RoleBinding", s.namespace, viewerBinding, map[string]any{"roleRef": role(viewerRole), "subjects": viewers}),
 	)
@@ -167,7 +172,7 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func (s spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
-	return c.Make(ctx, "tenant "+s.name, fieldManager, resources[o.GetKind()], o)
+	return c.ApplyOwned(ctx, "tenant "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
 // unbindOthers takes away bindings that an earlier create made and this one does not
@@ -183,7 +188,7 @@ func (s spec) unbindOthers(ctx context.Context, c *client.Cluster) error {
 		}
 		err := c.Dynamic.Resource(client.ClusterSetBindings).Namespace(s.namespace).Delete(ctx, b.Name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("unbind tenant %s from cluster set %s: %w", s.name, b.Spec.ClusterSet, c.Explain(err))
+			return fmt.Errorf("unbind tenant %s from cluster set %s: %w", s.name, b.Spec.ClusterSet, c.ExplainError(err))
 		}
 	}
 	return nil

@@ -1,9 +1,9 @@
-// Package tenant holds the commands `atoll tenant create|list|delete`: what a team
-// needs to use the hub, made and taken back in one go.
+// Package tenant holds the commands `atoll tenant create|list|delete`: what a team needs to use
+// the hub, made and taken back in one go.
 //
-// Contract: create may be repeated, and makes what it says however much of it is there
-// already; each call gives a new token and takes none back. What is made carries the
-// label atoll.dev/tenant. A namespace that does not is nobody's to take over.
+// Contract: create may be repeated, and completes what exists; each call gives a new token and
+// takes none back. Its objects carry the label atoll.dev/tenant. A namespace without the label is
+// never taken over.
 package tenant
 
 import (
@@ -13,7 +13,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // NewCommand makes the command.
@@ -62,7 +62,7 @@ ends at once with "atoll tenant delete".`,
 			if err := s.validate(); err != nil {
 				return err
 			}
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -74,13 +74,13 @@ ends at once with "atoll tenant delete".`,
 			if err != nil || file == "" {
 				return err
 			}
-			return tell(cmd.OutOrStdout(), s, file, made.expires)
+			return printCreated(cmd.OutOrStdout(), s, file, made)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.namespace, "namespace", "", "the tenant's namespace (default: NAME)")
 	f.StringSliceVar(&s.sets, "set", nil, "cluster sets that it may place on, at least one (required)")
-	f.StringSliceVar(&s.users, "user", nil, "users who may work in it")
+	f.StringSliceVar(&s.users, "user", nil, "users that may work in it")
 	f.StringSliceVar(&s.groups, "group", nil, "groups that may work in it")
 	f.StringSliceVar(&s.viewers, "viewer-group", nil, "groups that may look at it")
 	f.DurationVar(&s.lifetime, "lifetime", client.DefaultLifetime, "how long the kubeconfig is good for, at least 10m")
@@ -89,12 +89,15 @@ ends at once with "atoll tenant delete".`,
 	return cmd
 }
 
-func tell(out io.Writer, s spec, file string, expires time.Time) error {
+func printCreated(out io.Writer, s spec, file string, m made) error {
+	if m.byDefault != "" {
+		m.byDefault += "\n"
+	}
 	_, err := fmt.Fprintf(out, `Tenant %s works in namespace %s and may place on %s.
-
+%s
   %s is its kubeconfig, good until %s.
   "atoll tenant create" with the same arguments makes a new one.
-`, s.name, s.namespace, strings.Join(s.sets, ", "), file, expires.UTC().Format(time.RFC3339))
+`, s.name, s.namespace, strings.Join(s.sets, ", "), m.byDefault, file, phrase.FormatTime(m.expires))
 	return err
 }
 
@@ -114,14 +117,14 @@ func listCommand(flags *client.Flags) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show the tenants, where they may place, and who may work in them",
-		Long: `Show the tenants, where they may place, and who may work in them.
+		Short: "Show the tenants, where they may place, and their users",
+		Long: `Show the tenants, where they may place, and their users.
 
 STATE is Active, NoAccess after "atoll tenant delete", which leaves the namespace and what
 runs, and Terminating while the namespace itself is being deleted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -129,22 +132,35 @@ runs, and Terminating while the namespace itself is being deleted.`,
 			if err != nil {
 				return err
 			}
-			if done, err := format.Structured(cmd.OutOrStdout(), all); done {
+			if done, err := format.PrintStructured(cmd.OutOrStdout(), all); done {
 				return err
 			}
 			if len(all) == 0 {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no tenants; `atoll tenant create` makes one")
 				return err
 			}
-			table := output.NewTable(cmd.OutOrStdout(), "TENANT", "NAMESPACE", "STATE", "SETS", "WHO")
+			table := output.NewTable(cmd.OutOrStdout(), "TENANT", "NAMESPACE", "STATE", "SETS", "USERS")
 			for _, t := range all {
-				table.Row(t.Name, t.Namespace, t.State, strings.Join(t.Sets, ","), strings.Join(t.Subjects, ","))
+				table.AddRow(t.Name, t.Namespace, t.State, strings.Join(t.Sets, ","), strings.Join(t.Subjects, ","))
 			}
 			return table.Flush()
 		},
 	}
 	format.AddTo(cmd.Flags(), "json", "yaml")
 	return cmd
+}
+
+// teamSubjects lists the subjects of a namespace's team.
+func teamSubjects(namespace string, roles []rbacv1.RoleBinding) (out []string) {
+	for _, r := range roles {
+		if r.Namespace != namespace || r.Name != teamBinding {
+			continue
+		}
+		for _, s := range r.Subjects {
+			out = append(out, s.Kind+"/"+s.Name)
+		}
+	}
+	return out
 }
 
 func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
@@ -162,18 +178,10 @@ func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
 	}
 	out := make([]listed, 0, len(namespaces))
 	for _, ns := range namespaces {
-		t := listed{Name: ns.Labels[atoll.LabelTenant], Namespace: ns.Name}
+		t := listed{Name: ns.Labels[atoll.LabelTenant], Namespace: ns.Name, Subjects: teamSubjects(ns.Name, roles)}
 		for _, b := range bindings {
 			if b.Namespace == ns.Name {
 				t.Sets = append(t.Sets, b.Spec.ClusterSet)
-			}
-		}
-		for _, r := range roles {
-			if r.Namespace != ns.Name || r.Name != teamBinding {
-				continue
-			}
-			for _, who := range r.Subjects {
-				t.Subjects = append(t.Subjects, who.Kind+"/"+who.Name)
 			}
 		}
 		slices.Sort(t.Sets)
@@ -201,7 +209,7 @@ once, and its RoleBindings. What it runs stays, and so does its namespace, which
 under the removal budget.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -220,15 +228,15 @@ func remove(ctx context.Context, c *client.Cluster, name string, withNamespace b
 	if len(namespaces) == 0 {
 		return fmt.Errorf("there is no tenant %q; `atoll tenant list` shows them", name)
 	}
-	err = c.Dynamic.Resource(client.ServiceAccounts).Namespace(atoll.SystemNamespace).Delete(ctx, account(name), metav1.DeleteOptions{})
+	err = c.Dynamic.Resource(client.ServiceAccounts).Namespace(atoll.SystemNamespace).Delete(ctx, accountName(name), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return c.Explain(err)
+		return c.ExplainError(err)
 	}
 	var errs []error
 	for _, ns := range namespaces {
 		for _, binding := range []string{teamBinding, viewerBinding} {
 			if err := c.Dynamic.Resource(client.RoleBindings).Namespace(ns.Name).Delete(ctx, binding, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				errs = append(errs, c.Explain(err))
+				errs = append(errs, c.ExplainError(err))
 			}
 		}
 		if !withNamespace {
@@ -236,7 +244,7 @@ func remove(ctx context.Context, c *client.Cluster, name string, withNamespace b
 			continue
 		}
 		if err := c.Dynamic.Resource(client.Namespaces).Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, c.Explain(err))
+			errs = append(errs, c.ExplainError(err))
 			continue
 		}
 		fmt.Fprintf(out, "tenant %s is deleted; what it placed goes with namespace %s\n", name, ns.Name)

@@ -20,6 +20,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/pause"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -66,7 +68,7 @@ Clusters hold a stream to the hub and hear of changes within seconds. With
 			if err := spec.Validate(); err != nil {
 				return err
 			}
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -74,10 +76,10 @@ Clusters hold a stream to the hub and hear of changes within seconds. With
 			if err != nil {
 				return err
 			}
-			if done, err := format.Structured(cmd.OutOrStdout(), made); done {
+			if done, err := format.PrintStructured(cmd.OutOrStdout(), made); done {
 				return err
 			}
-			if format.Is("raw") {
+			if format.IsFormat("raw") {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
 				return err
 			}
@@ -107,9 +109,9 @@ func create(ctx context.Context, c *client.Cluster, spec handshake.TokenSpec) (I
 	}
 	t, err := handshake.Admin{Hub: c.Dynamic}.CreateToken(ctx, spec, time.Now())
 	if err != nil {
-		return Invitation{}, c.Explain(err)
+		return Invitation{}, c.ExplainError(err)
 	}
-	made.Token = t.Reveal()
+	made.Token = t.RevealSecret()
 	return made, nil
 }
 
@@ -134,10 +136,8 @@ func readInfo(ctx context.Context, c *client.Cluster) (info *corev1.ConfigMap, e
 		if time.Since(begin) > limit {
 			return nil, fmt.Errorf("%s is no hub, or does not start up: it has no ConfigMap %s/%s, where a hub says how agents reach it", c.Config.Host, atoll.SystemNamespace, hubInfo)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.WaitFor(ctx, 200*time.Millisecond) {
 			return nil, ctx.Err()
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
@@ -157,12 +157,12 @@ func printInvitation(out io.Writer, made Invitation, spec handshake.TokenSpec) e
 
 In the cluster that is to join, with its administrator's kubeconfig:
 
-  atoll join NAME --kubeconfig MEMBER.kubeconfig \
-    --hub %s \
-    --ca-hash %s \
-    --token %s
+  echo %[3]s | atoll join NAME --kubeconfig MEMBER.kubeconfig \
+    --hub %[4]s \
+    --ca-hash %[5]s \
+    --token-file -
 
-%s`, uses, spec.Lifetime, made.Token, made.Hub, made.CAHash, made.Token, next)
+%[6]s`, uses, spec.Lifetime, made.Token, made.Hub, made.CAHash, next)
 	return err
 }
 
@@ -173,19 +173,19 @@ func listCommand(flags *client.Flags) *cobra.Command {
 		Short: "Show the tokens that the hub knows",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
-			tokens, err := handshake.Admin{Hub: c.Dynamic}.Tokens(cmd.Context())
+			tokens, err := handshake.Admin{Hub: c.Dynamic}.ListTokens(cmd.Context())
 			if err != nil {
-				return c.Explain(err)
+				return c.ExplainError(err)
 			}
 			shown := make([]listed, len(tokens))
 			for i, t := range tokens {
-				shown[i] = listed{t.ID, t.Expires, t.UsesLeft, t.Pattern, t.Labels, t.Set, t.AutoAccept, every(t.CheckIn)}
+				shown[i] = listed{t.ID, t.Expires, t.UsesLeft, t.Pattern, t.Labels, t.Set, t.AutoAccept, formatLifetime(t.CheckIn)}
 			}
-			if done, err := format.Structured(cmd.OutOrStdout(), shown); done {
+			if done, err := format.PrintStructured(cmd.OutOrStdout(), shown); done {
 				return err
 			}
 			return printTokens(cmd.OutOrStdout(), shown, time.Now())
@@ -208,11 +208,11 @@ type listed struct {
 	CheckIn string `json:"checkIn,omitempty"`
 }
 
-func every(d time.Duration) string {
+func formatLifetime(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	return atoll.Span(d)
+	return phrase.FormatDuration(d)
 }
 
 func printTokens(out io.Writer, tokens []listed, now time.Time) error {
@@ -224,9 +224,9 @@ func printTokens(out io.Writer, tokens []listed, now time.Time) error {
 	for _, t := range tokens {
 		expires := "expired"
 		if t.Expires.After(now) {
-			expires = "in " + output.Age(t.Expires, now)
+			expires = "in " + output.FormatAge(t.Expires, now)
 		}
-		table.Row(t.ID, expires, strconv.Itoa(t.UsesLeft), t.NamePattern, t.Set, output.YesNo(t.AutoAccept), t.CheckIn)
+		table.AddRow(t.ID, expires, strconv.Itoa(t.UsesLeft), t.NamePattern, t.Set, output.YesNo(t.AutoAccept), t.CheckIn)
 	}
 	return table.Flush()
 }
@@ -237,7 +237,7 @@ func deleteCommand(flags *client.Flags) *cobra.Command {
 		Short: "Take tokens back; clusters that joined by them stay",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			c, err := flags.Connect()
+			c, err := flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
@@ -250,7 +250,7 @@ func deleteCommand(flags *client.Flags) *cobra.Command {
 					return fmt.Errorf("the hub knows no token %q; `atoll token list` shows them", id)
 				}
 				if err != nil {
-					return c.Explain(err)
+					return c.ExplainError(err)
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "token %s deleted\n", id)
 			}

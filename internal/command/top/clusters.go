@@ -20,7 +20,7 @@ func clustersCommand(flags *client.Flags) *cobra.Command {
 	o := &options{flags: flags}
 	cmd := &cobra.Command{
 		Use:     "clusters",
-		Aliases: []string{"cluster", "cl", "nodes", "node", "no"},
+		Aliases: []string{"cluster", "cl", "clu", "nodes", "node", "no"},
 		Short:   "Show what each cluster uses, what its pods request, and what it has for pods",
 		Long: `Show what each cluster uses, what its pods request, and what it has for pods.
 
@@ -29,11 +29,11 @@ the cluster's own metrics-server, REQUESTED and HAS are what its agent last repo
 of all pods and of the nodes that are ready; percents are of what it has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.flags.Connect()
+			c, err := o.flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
-			names, err := o.choice.Names(cmd.Context(), c)
+			names, err := o.choice.ChosenNames(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -41,12 +41,12 @@ of all pods and of the nodes that are ready; percents are of what it has.`,
 			if err != nil {
 				return err
 			}
-			used, err := measured(cmd.Context(), c, "nodes", "", metav1.ListOptions{LabelSelector: o.selector}, cmd.ErrOrStderr())
+			used, err := listUsage(cmd.Context(), c, "nodes", "", metav1.ListOptions{LabelSelector: o.selector}, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			all := clusterUses(clusters, used, names)
-			if done, err := o.format.Structured(cmd.OutOrStdout(), all); done {
+			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), all); done {
 				return err
 			}
 			return printClusters(cmd.OutOrStdout(), all)
@@ -65,8 +65,8 @@ type room struct {
 	Has       *resource.Quantity `json:"has,omitempty"`
 }
 
-func (r room) plus(o room) room {
-	return room{plus(r.Used, o.Used), plus(r.Requested, o.Requested), plus(r.Has, o.Has)}
+func (r room) addCapacity(o room) room {
+	return room{addQuantities(r.Used, o.Used), addQuantities(r.Requested, o.Requested), addQuantities(r.Has, o.Has)}
 }
 
 // clusterUse is what a cluster uses and has.
@@ -75,11 +75,11 @@ type clusterUse struct {
 	Ready   bool   `json:"ready"`
 	CPU     room   `json:"cpu"`
 	Memory  room   `json:"memory"`
-	// Pods are requested, and had room for; nobody measures them.
+	// Pods are counted by requests and capacity; they have no measurement.
 	Pods room `json:"pods"`
 }
 
-// clusterUses of accepted clusters that are chosen, in their order.
+// clusterUses returns the usage of accepted clusters that are chosen, in their order.
 func clusterUses(clusters []v1alpha1.Cluster, used []usage, chosen []string) []clusterUse {
 	by := map[string]*usage{}
 	for i := range used {
@@ -87,13 +87,13 @@ func clusterUses(clusters []v1alpha1.Cluster, used []usage, chosen []string) []c
 	}
 	out := []clusterUse{}
 	for _, c := range clusters {
-		if !c.Spec.Accepted || !kept(chosen, c.Name) {
+		if !c.Spec.Accepted || !isChosen(chosen, c.Name) {
 			continue
 		}
 		of := func(name corev1.ResourceName) room {
-			r := room{Requested: known(c.Status.Resources.Requested, name), Has: known(c.Status.Resources.Allocatable, name)}
+			r := room{Requested: knownQuantity(c.Status.Resources.Requested, name), Has: knownQuantity(c.Status.Resources.Allocatable, name)}
 			if u := by[c.Name]; u != nil && name != corev1.ResourcePods {
-				r.Used = u.of(name)
+				r.Used = u.usageOf(name)
 			}
 			return r
 		}
@@ -105,7 +105,7 @@ func clusterUses(clusters []v1alpha1.Cluster, used []usage, chosen []string) []c
 	return out
 }
 
-func known(l corev1.ResourceList, name corev1.ResourceName) *resource.Quantity {
+func knownQuantity(l corev1.ResourceList, name corev1.ResourceName) *resource.Quantity {
 	if q, ok := l[name]; ok {
 		return &q
 	}
@@ -119,10 +119,10 @@ func printClusters(out io.Writer, all []clusterUse) error {
 	}
 	table := output.NewTable(out, "CLUSTER", "READY", "CPU USED", "CPU%", "REQUESTED", "HAS", "MEMORY USED", "MEMORY%", "REQUESTED", "HAS", "PODS", "HAS")
 	row := func(name, ready string, c clusterUse) {
-		table.Row(name, ready,
-			cpu(c.CPU.Used), share(c.CPU.Used, c.CPU.Has), cpu(c.CPU.Requested), cpu(c.CPU.Has),
-			memory(c.Memory.Used), share(c.Memory.Used, c.Memory.Has), memory(c.Memory.Requested), memory(c.Memory.Has),
-			count(c.Pods.Requested), count(c.Pods.Has))
+		table.AddRow(name, ready,
+			formatCPU(c.CPU.Used), formatPercent(c.CPU.Used, c.CPU.Has), formatCPU(c.CPU.Requested), formatCPU(c.CPU.Has),
+			formatMemory(c.Memory.Used), formatPercent(c.Memory.Used, c.Memory.Has), formatMemory(c.Memory.Requested), formatMemory(c.Memory.Has),
+			formatCount(c.Pods.Requested), formatCount(c.Pods.Has))
 	}
 	var sum clusterUse
 	ready, silent := 0, 0
@@ -130,7 +130,7 @@ func printClusters(out io.Writer, all []clusterUse) error {
 	var measured clusterUse
 	for _, c := range all {
 		row(c.Cluster, output.YesNo(c.Ready), c)
-		sum.CPU, sum.Memory, sum.Pods = sum.CPU.plus(c.CPU), sum.Memory.plus(c.Memory), sum.Pods.plus(c.Pods)
+		sum.CPU, sum.Memory, sum.Pods = sum.CPU.addCapacity(c.CPU), sum.Memory.addCapacity(c.Memory), sum.Pods.addCapacity(c.Pods)
 		if c.Ready {
 			ready++
 		}
@@ -138,12 +138,12 @@ func printClusters(out io.Writer, all []clusterUse) error {
 			silent++
 			continue
 		}
-		measured.CPU, measured.Memory = measured.CPU.plus(c.CPU), measured.Memory.plus(c.Memory)
+		measured.CPU, measured.Memory = measured.CPU.addCapacity(c.CPU), measured.Memory.addCapacity(c.Memory)
 	}
-	table.Row("TOTAL", fmt.Sprintf("%d/%d", ready, len(all)),
-		cpu(sum.CPU.Used), share(measured.CPU.Used, measured.CPU.Has), cpu(sum.CPU.Requested), cpu(sum.CPU.Has),
-		memory(sum.Memory.Used), share(measured.Memory.Used, measured.Memory.Has), memory(sum.Memory.Requested), memory(sum.Memory.Has),
-		count(sum.Pods.Requested), count(sum.Pods.Has))
+	table.AddRow("TOTAL", fmt.Sprintf("%d/%d", ready, len(all)),
+		formatCPU(sum.CPU.Used), formatPercent(measured.CPU.Used, measured.CPU.Has), formatCPU(sum.CPU.Requested), formatCPU(sum.CPU.Has),
+		formatMemory(sum.Memory.Used), formatPercent(measured.Memory.Used, measured.Memory.Has), formatMemory(sum.Memory.Requested), formatMemory(sum.Memory.Has),
+		formatCount(sum.Pods.Requested), formatCount(sum.Pods.Has))
 	if err := table.Flush(); err != nil || silent == 0 {
 		return err
 	}
@@ -151,7 +151,7 @@ func printClusters(out io.Writer, all []clusterUse) error {
 	return err
 }
 
-func count(q *resource.Quantity) string {
+func formatCount(q *resource.Quantity) string {
 	if q == nil {
 		return ""
 	}

@@ -24,18 +24,18 @@ func podsCommand(flags *client.Flags) *cobra.Command {
 		Short:   "Show what each pod of placed workloads uses, and what they use in each cluster",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.flags.Connect()
+			c, err := o.flags.ConnectCluster()
 			if err != nil {
 				return err
 			}
 			if o.all {
 				c.Namespace = ""
 			}
-			names, err := o.choice.Names(cmd.Context(), c)
+			names, err := o.choice.ChosenNames(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			used, err := measured(cmd.Context(), c, "pods", c.Namespace, metav1.ListOptions{LabelSelector: client.Within(o.selector, names)}, cmd.ErrOrStderr())
+			used, err := listUsage(cmd.Context(), c, "pods", c.Namespace, metav1.ListOptions{LabelSelector: client.AddClustersToSelector(o.selector, names)}, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -56,12 +56,12 @@ type podUse struct {
 	cpu, memory              *resource.Quantity
 }
 
-// podUses by cluster, namespace and name.
+// podUses returns the usage by cluster, namespace and name.
 func podUses(used []usage) []podUse {
 	out := make([]podUse, len(used))
 	for i := range used {
 		u := &used[i]
-		out[i] = podUse{cluster: u.Labels[atoll.LabelCluster], namespace: u.Namespace, name: u.Name, cpu: u.of(corev1.ResourceCPU), memory: u.of(corev1.ResourceMemory)}
+		out[i] = podUse{cluster: u.Labels[atoll.LabelCluster], namespace: u.Namespace, name: u.Name, cpu: u.usageOf(corev1.ResourceCPU), memory: u.usageOf(corev1.ResourceMemory)}
 	}
 	slices.SortFunc(out, byPlace)
 	return out
@@ -77,15 +77,15 @@ func (o *options) printPods(out io.Writer, all []podUse) error {
 	var of, total podUse
 	pods := 0
 	for i, p := range all {
-		table.Row(p.cluster, p.namespace, p.name, cpu(p.cpu), memory(p.memory))
-		of.cpu, of.memory, pods = plus(of.cpu, p.cpu), plus(of.memory, p.memory), pods+1
-		total.cpu, total.memory = plus(total.cpu, p.cpu), plus(total.memory, p.memory)
+		table.AddRow(p.cluster, p.namespace, p.name, formatCPU(p.cpu), formatMemory(p.memory))
+		of.cpu, of.memory, pods = addQuantities(of.cpu, p.cpu), addQuantities(of.memory, p.memory), pods+1
+		total.cpu, total.memory = addQuantities(total.cpu, p.cpu), addQuantities(total.memory, p.memory)
 		if i+1 == len(all) || all[i+1].cluster != p.cluster {
-			sums.Row(p.cluster, strconv.Itoa(pods), cpu(of.cpu), memory(of.memory))
+			sums.AddRow(p.cluster, strconv.Itoa(pods), formatCPU(of.cpu), formatMemory(of.memory))
 			of, pods = podUse{}, 0
 		}
 	}
-	sums.Row("TOTAL", strconv.Itoa(len(all)), cpu(total.cpu), memory(total.memory))
+	sums.AddRow("TOTAL", strconv.Itoa(len(all)), formatCPU(total.cpu), formatMemory(total.memory))
 	if err := table.Flush(); err != nil {
 		return err
 	}

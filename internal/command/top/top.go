@@ -57,22 +57,22 @@ type usage struct {
 	} `json:"containers"`
 }
 
-// of a resource, all containers together; nil where it was not measured.
-func (u *usage) of(name corev1.ResourceName) *resource.Quantity {
+// usageOf returns the usage of a resource, all containers together; nil where it was not measured.
+func (u *usage) usageOf(name corev1.ResourceName) *resource.Quantity {
 	if q, ok := u.Usage[name]; ok {
 		return &q
 	}
 	var sum *resource.Quantity
 	for _, c := range u.Containers {
 		if q, ok := c.Usage[name]; ok {
-			sum = plus(sum, &q)
+			sum = addQuantities(sum, &q)
 		}
 	}
 	return sum
 }
 
-// plus adds what is known; nil is not known.
-func plus(a, b *resource.Quantity) *resource.Quantity {
+// addQuantities adds what is known; nil is not known.
+func addQuantities(a, b *resource.Quantity) *resource.Quantity {
 	switch {
 	case a == nil && b == nil:
 		return nil
@@ -87,8 +87,8 @@ func plus(a, b *resource.Quantity) *resource.Quantity {
 	return &sum
 }
 
-// measured lists what is used. A hub that serves no metrics gives none, which it says.
-func measured(ctx context.Context, c *client.Cluster, what, namespace string, o metav1.ListOptions, notes io.Writer) ([]usage, error) {
+// listUsage lists what is used. A hub that serves no metrics gives none, which it says.
+func listUsage(ctx context.Context, c *client.Cluster, what, namespace string, o metav1.ListOptions, notes io.Writer) ([]usage, error) {
 	all, err := client.List[usage](ctx, c, metricsGroup.WithResource(what), namespace, o)
 	if apierrors.IsNotFound(err) {
 		fmt.Fprintf(notes, "%s serves no metrics.k8s.io: what is used is not known\n", c.Config.Host)
@@ -97,32 +97,32 @@ func measured(ctx context.Context, c *client.Cluster, what, namespace string, o 
 	return all, err
 }
 
-// cpu in thousandths, as kubectl writes it; "" where it is not known.
-func cpu(q *resource.Quantity) string {
+// formatCPU formats CPU in thousandths, as kubectl writes it; "" where it is not known.
+func formatCPU(q *resource.Quantity) string {
 	if q == nil {
 		return ""
 	}
 	return fmt.Sprintf("%dm", q.MilliValue())
 }
 
-// memory in MiB, as kubectl writes it; "" where it is not known.
-func memory(q *resource.Quantity) string {
+// formatMemory formats memory in MiB, as kubectl writes it; "" where it is not known.
+func formatMemory(q *resource.Quantity) string {
 	if q == nil {
 		return ""
 	}
 	return fmt.Sprintf("%dMi", q.Value()>>20)
 }
 
-// share in whole percents, the rest left out as kubectl does; "" where either is not known.
-func share(part, whole *resource.Quantity) string {
+// formatPercent formats a share in whole percents, the rest left out as kubectl does; "" where either is not known.
+func formatPercent(part, whole *resource.Quantity) string {
 	if part == nil || whole == nil || whole.IsZero() {
 		return ""
 	}
 	return fmt.Sprintf("%d%%", int64(100*part.AsApproximateFloat64()/whole.AsApproximateFloat64()))
 }
 
-// kept tells whether a cluster is chosen.
-func kept(chosen []string, cluster string) bool {
+// isChosen reports whether a cluster is chosen.
+func isChosen(chosen []string, cluster string) bool {
 	return chosen == nil || slices.Contains(chosen, cluster)
 }
 

@@ -13,7 +13,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-func cluster(name string, ready bool, requested, has corev1.ResourceList) v1alpha1.Cluster {
+func newCluster(name string, ready bool, requested, has corev1.ResourceList) v1alpha1.Cluster {
 	c := v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSpec{Accepted: true}}
 	c.Status.Resources = v1alpha1.ResourceSummary{Allocatable: has, Requested: requested}
 	if ready {
@@ -22,11 +22,11 @@ func cluster(name string, ready bool, requested, has corev1.ResourceList) v1alph
 	return c
 }
 
-func resources(cpu, memory, pods string) corev1.ResourceList {
+func resourceList(cpu, memory, pods string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse(pods)}
 }
 
-func metrics(t *testing.T, text string) []usage {
+func parseMetrics(t *testing.T, text string) []usage {
 	t.Helper()
 	var all []usage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -36,14 +36,14 @@ func metrics(t *testing.T, text string) []usage {
 }
 
 func TestClustersAreSummed(t *testing.T) {
-	pending := cluster("pending", false, nil, nil)
+	pending := newCluster("pending", false, nil, nil)
 	pending.Spec.Accepted = false
 	clusters := []v1alpha1.Cluster{
-		cluster("oslo", true, resources("500m", "1Gi", "4"), resources("2", "4Gi", "110")), pending,
-		cluster("rome", true, resources("1", "1Gi", "7"), resources("8", "8Gi", "110")),
-		cluster("york", false, nil, nil),
+		newCluster("oslo", true, resourceList("500m", "1Gi", "4"), resourceList("2", "4Gi", "110")), pending,
+		newCluster("rome", true, resourceList("1", "1Gi", "7"), resourceList("8", "8Gi", "110")),
+		newCluster("york", false, nil, nil),
 	}
-	used := metrics(t, `[{"metadata":{"name":"oslo"},"usage":{"cpu":"259m","memory":"1Gi"}}]`)
+	used := parseMetrics(t, `[{"metadata":{"name":"oslo"},"usage":{"cpu":"259m","memory":"1Gi"}}]`)
 	var out strings.Builder
 	if err := printClusters(&out, clusterUses(clusters, used, nil)); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ clusters without metrics, of which what they use is in no sum: 2 of 3
 }
 
 func TestPodsAreSummedPerCluster(t *testing.T) {
-	used := metrics(t, `[
+	used := parseMetrics(t, `[
 		{"metadata":{"namespace":"shop","name":"b.rome","labels":{"atoll.dev/cluster":"rome"}},"containers":[{"usage":{"cpu":"5m","memory":"10Mi"}},{"usage":{"cpu":"7m"}}]},
 		{"metadata":{"namespace":"shop","name":"z.oslo","labels":{"atoll.dev/cluster":"oslo"}},"containers":[]},
 		{"metadata":{"namespace":"shop","name":"a.oslo","labels":{"atoll.dev/cluster":"oslo"}},"containers":[{"usage":{"cpu":"100m","memory":"1Gi"}}]}]`)

@@ -1,6 +1,6 @@
 // Package version is the command `atoll version`.
 //
-// Contract: it talks to nobody.
+// Contract: it makes no connection.
 package version
 
 import (
@@ -22,7 +22,7 @@ func NewCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := map[string]string{"version": atoll.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
-			if done, err := format.Structured(cmd.OutOrStdout(), v); done {
+			if done, err := format.PrintStructured(cmd.OutOrStdout(), v); done {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "atoll %s (%s, %s)\n", v["version"], v["go"], v["platform"])

@@ -1,14 +1,12 @@
-// Package karmada keeps in effect what users bring unchanged who taught Karmada their kinds:
-// for each ResourceInterpreterCustomization it keeps the ResourceInterpreter that says the
-// same, and nothing else of the hub knows of it.
+// Package karmada translates each ResourceInterpreterCustomization of Karmada's to a
+// ResourceInterpreter of the same meaning. No other part of the hub handles Karmada's kind.
 //
-// Contract: one Reconciler per hub writes, while its hub leads. What is to be written is
-// said by script.FromKarmada, as for a preview; an object is created where there is none and
-// updated where it differs, fenced by the resource version that it was computed from, so that
-// a ResourceInterpreter that is not made of the customization is never touched: an Event at
-// the customization says that. Nothing is ever deleted here, whatever the tables lack: the
-// garbage collector follows the controller reference when a user deletes the customization.
-// Run is called once, when the tables are synced.
+// Contract: one Reconciler per hub writes, while its hub leads. script.FromKarmada computes what
+// is written, as for a preview. An object is created or updated, fenced by the resource version
+// that it was computed from. A ResourceInterpreter that was not made from the customization is
+// never touched; an Event at the customization reports it. Nothing is deleted, whatever the
+// tables lack: the garbage collector follows the controller reference of a deleted
+// customization. Run is called once, when the tables are synced.
 package karmada
 
 import (
@@ -25,13 +23,10 @@ import (
 
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/kinds/script"
 	"atoll.dev/atoll/internal/reconcile"
 )
-
-// ReasonNameTaken is the reason of the Event at a customization whose name another
-// ResourceInterpreter has.
-const ReasonNameTaken = "NameTaken"
 
 // Customizations is the table of ResourceInterpreterCustomizations.
 type Customizations interface {
@@ -42,13 +37,13 @@ type Customizations interface {
 
 // Interpreters is the table of ResourceInterpreters, among policies.
 type Interpreters interface {
-	Interpreter(name string) (*v1alpha1.ResourceInterpreter, bool)
+	GetInterpreter(name string) (*v1alpha1.ResourceInterpreter, bool)
 	Subscribe(fn func(kind, namespace, name string))
 }
 
-// Events is told what people should know. It must not block.
+// Events records Events. It must not block.
 type Events interface {
-	Tell(about corev1.ObjectReference, reason, message string)
+	RecordEvent(about corev1.ObjectReference, reason atoll.Reason, message string)
 }
 
 // Config of a Reconciler. All but Log must be set.
@@ -61,13 +56,14 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// owner is the field manager of what is made.
-const owner = client.FieldOwner("atoll-hub")
+// fieldOwner is the field manager of the ResourceInterpreters.
+const fieldOwner = client.FieldOwner(atoll.HubFieldManager)
 
-// errMoved: the tables are behind what is stored; they will tell.
-var errMoved = errors.New("it changed since it was read")
+// errConflict means that the tables lag behind the store; their next event enqueues the object
+// again.
+var errConflict = errors.New("it changed since it was read")
 
-// Reconciler of customizations. Make it with New.
+// Reconciler translates customizations. Make it with New.
 type Reconciler struct {
 	Config
 	loop *reconcile.Loop[string]
@@ -79,53 +75,56 @@ func New(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	r := &Reconciler{Config: cfg}
-	r.loop = reconcile.New("karmada", r.keep, func(name string, err error) {
-		if !errors.Is(err, errMoved) {
-			r.Log.Warn("a customization of Karmada's could not be put into effect, trying again", "customization", name, "err", err)
-		}
+	r.loop = reconcile.New(reconcile.Options[string]{
+		Name: "karmada", Reconcile: r.reconcileCustomization,
+		Failed: func(name string, err error) {
+			if !errors.Is(err, errConflict) {
+				r.Log.Warn("a customization of Karmada's could not be translated, trying again", "customization", name, "err", err)
+			}
+		},
 	})
-	cfg.Customizations.Subscribe(r.loop.Look)
+	cfg.Customizations.Subscribe(r.loop.EnqueueNow)
 	cfg.Interpreters.Subscribe(func(kind, _, name string) {
 		if kind == script.Kind {
-			r.loop.Look(name)
+			r.loop.EnqueueNow(name)
 		}
 	})
 	return r
 }
 
-// Run until ctx ends.
+// Run translates customizations until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) error {
 	r.loop.Run(ctx, func() {
 		for _, name := range r.Customizations.List() {
-			r.loop.Look(name)
+			r.loop.EnqueueNow(name)
 		}
 	})
 	return nil
 }
 
-// keep the interpreter of a customization as that says.
-func (r *Reconciler) keep(ctx context.Context, name string) (again time.Duration, err error) {
+// reconcileCustomization writes the ResourceInterpreter of a customization.
+func (r *Reconciler) reconcileCustomization(ctx context.Context, name string) (again time.Duration, err error) {
 	c, ok := r.Customizations.Get(name)
-	now, there := r.Interpreters.Interpreter(name)
+	now, there := r.Interpreters.GetInterpreter(name)
 	if !ok || c.DeletionTimestamp != nil || there && now.DeletionTimestamp != nil {
 		return 0, nil
 	}
 	want, err := script.FromKarmada(c, now)
 	if err != nil {
-		r.Events.Tell(corev1.ObjectReference{
+		r.Events.RecordEvent(corev1.ObjectReference{
 			APIVersion: karmada.GroupVersion.String(), Kind: karmada.CustomizationKind, Name: name, UID: c.UID,
-		}, ReasonNameTaken, err.Error())
+		}, atoll.ReasonNameTaken, err.Error())
 		return 0, nil
 	}
 	switch {
 	case !there:
-		err = r.Client.Create(ctx, want, owner)
+		err = r.Client.Create(ctx, want, fieldOwner)
 	case !apiequality.Semantic.DeepEqual(now, want):
-		err = r.Client.Update(ctx, want, owner)
+		err = r.Client.Update(ctx, want, fieldOwner)
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		return 0, errMoved
+		return 0, errConflict
 	case err != nil:
 		return 0, fmt.Errorf("write the ResourceInterpreter %s: %w", name, err)
 	}

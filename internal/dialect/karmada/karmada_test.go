@@ -19,7 +19,8 @@ import (
 
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/interpret/script"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // hub is its tables in memory, over a store that tells them what is written.
@@ -30,7 +31,7 @@ type hub struct {
 	customizations map[string]*karmada.ResourceInterpreterCustomization
 	interpreters   map[string]*v1alpha1.ResourceInterpreter
 	writes         int
-	told           []string
+	events         []string
 
 	onCustomization []func(string)
 	onInterpreter   []func(kind, ns, name string)
@@ -55,7 +56,7 @@ func newHub(t *testing.T) *hub {
 		behind := h.behind
 		h.mu.Unlock()
 		if err == nil && !behind {
-			h.hear(o.GetName(), o.(*v1alpha1.ResourceInterpreter).DeepCopy())
+			h.putInterpreter(o.GetName(), o.(*v1alpha1.ResourceInterpreter).DeepCopy())
 		}
 		return err
 	}
@@ -74,8 +75,8 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-// hear of an interpreter, as the watch tells it; nil: it is gone.
-func (h *hub) hear(name string, i *v1alpha1.ResourceInterpreter) {
+// putInterpreter of an interpreter, as the watch tells it; nil: it is gone.
+func (h *hub) putInterpreter(name string, i *v1alpha1.ResourceInterpreter) {
 	h.mu.Lock()
 	if h.interpreters[name] = i; i == nil {
 		delete(h.interpreters, name)
@@ -86,8 +87,8 @@ func (h *hub) hear(name string, i *v1alpha1.ResourceInterpreter) {
 	}
 }
 
-// bring a customization of this health; without one, it is gone.
-func (h *hub) bring(name, health string) {
+// bringObject a customization of this health; without one, it is gone.
+func (h *hub) bringObject(name, health string) {
 	h.mu.Lock()
 	delete(h.customizations, name)
 	if health != "" {
@@ -119,7 +120,7 @@ func (h customizations) List() (names []string) {
 }
 func (h customizations) Subscribe(fn func(string)) { h.onCustomization = append(h.onCustomization, fn) }
 
-func (h interpreters) Interpreter(name string) (*v1alpha1.ResourceInterpreter, bool) {
+func (h interpreters) GetInterpreter(name string) (*v1alpha1.ResourceInterpreter, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i, ok := h.interpreters[name]
@@ -129,14 +130,14 @@ func (h interpreters) Subscribe(fn func(kind, ns, name string)) {
 	h.onInterpreter = append(h.onInterpreter, fn)
 }
 
-func (h *hub) Tell(about corev1.ObjectReference, reason, _ string) {
+func (h *hub) RecordEvent(about corev1.ObjectReference, reason atoll.Reason, _ string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told = append(h.told, about.Kind+"/"+about.Name+" "+string(about.UID)+" "+reason)
+	h.events = append(h.events, about.Kind+"/"+about.Name+" "+string(about.UID)+" "+string(reason))
 }
 
-// stored is the healths in the store, by name, with who is said to have made them.
-func (h *hub) stored(t *testing.T) string {
+// storedText returns the health scripts in the store by name, with the maker of each.
+func (h *hub) storedText(t *testing.T) string {
 	t.Helper()
 	var list v1alpha1.ResourceInterpreterList
 	if err := h.store.List(t.Context(), &list); err != nil {
@@ -144,7 +145,7 @@ func (h *hub) stored(t *testing.T) string {
 	}
 	var out []string
 	for i := range list.Items {
-		out = append(out, fmt.Sprintf("%s: %s of %q", list.Items[i].Name, list.Items[i].Spec.Health.Lua, script.MadeOf(&list.Items[i])))
+		out = append(out, fmt.Sprintf("%s: %s of %q", list.Items[i].Name, list.Items[i].Spec.Health.Lua, script.SourceCustomization(&list.Items[i])))
 	}
 	return strings.Join(slices.Sorted(slices.Values(out)), ", ")
 }
@@ -153,7 +154,7 @@ func (h *hub) stored(t *testing.T) string {
 func run(t *testing.T, fn func(t *testing.T, h *hub)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t)
-		h.bring("early", "x")
+		h.bringObject("early", "x")
 		r := New(Config{Customizations: customizations{h}, Interpreters: interpreters{h}, Client: h.store, Events: h})
 		ctx, stop := context.WithCancel(t.Context())
 		var done sync.WaitGroup
@@ -174,16 +175,16 @@ func TestInterpretersFollowTheirCustomizations(t *testing.T) {
 		want := func(when, stored string, writes int) {
 			t.Helper()
 			synctest.Wait()
-			if got := h.stored(t); got != stored || h.writes != writes {
+			if got := h.storedText(t); got != stored || h.writes != writes {
 				t.Errorf("%s: %s after %d writes, want %s after %d", when, got, h.writes, stored, writes)
 			}
 		}
 		want("what was there before", `early: x of "early"`, 1)
-		h.bring("things", "a")
+		h.bringObject("things", "a")
 		want("one that comes", `early: x of "early", things: a of "things"`, 2)
-		h.bring("things", "a")
+		h.bringObject("things", "a")
 		want("one that stays as it is", `early: x of "early", things: a of "things"`, 2)
-		h.bring("things", "b")
+		h.bringObject("things", "b")
 		want("an edit", `early: x of "early", things: b of "things"`, 3)
 
 		edited := h.interpreters["things"].DeepCopy()
@@ -193,11 +194,11 @@ func TestInterpretersFollowTheirCustomizations(t *testing.T) {
 		}
 		want("an edit of what was made", `early: x of "early", things: b of "things"`, 5)
 
-		h.bring("things", "")
-		h.bring("early", "")
+		h.bringObject("things", "")
+		h.bringObject("early", "")
 		want("tables that are empty", `early: x of "early", things: b of "things"`, 5)
-		if h.told != nil {
-			t.Error(h.told)
+		if h.events != nil {
+			t.Error(h.events)
 		}
 	})
 }
@@ -208,28 +209,29 @@ func TestWhatOthersWroteIsNotTouched(t *testing.T) {
 		if err := h.store.Create(t.Context(), theirs); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // else one reconcile runs for the object and one for its customization
 		writes := h.writes
-		h.bring("things", "a")
+		h.bringObject("things", "a")
 		synctest.Wait()
-		if got := h.stored(t); got != `early: x of "early", things: theirs of ""` || h.writes != writes {
+		if got := h.storedText(t); got != `early: x of "early", things: theirs of ""` || h.writes != writes {
 			t.Errorf("stored: %s", got)
 		}
-		if want := []string{"ResourceInterpreterCustomization/things uid-things NameTaken"}; !slices.Equal(h.told, want) {
-			t.Errorf("told %q, want %q", h.told, want)
+		if want := []string{"ResourceInterpreterCustomization/things uid-things NameTaken"}; !slices.Equal(h.events, want) {
+			t.Errorf("events %q, want %q", h.events, want)
 		}
-		// Where the table has not heard of it yet, the store refuses.
+		// The store refuses, while the table does not have the object yet.
 		h.mu.Lock()
 		delete(h.interpreters, "things")
 		h.mu.Unlock()
-		h.bring("things", "b")
+		h.bringObject("things", "b")
 		synctest.Wait()
-		if got := h.stored(t); got != `early: x of "early", things: theirs of ""` {
+		if got := h.storedText(t); got != `early: x of "early", things: theirs of ""` {
 			t.Errorf("stored: %s", got)
 		}
-		h.hear("things", theirs)
+		h.putInterpreter("things", theirs)
 		synctest.Wait()
-		if len(h.told) != 2 {
-			t.Errorf("once the table has heard of it: told %q", h.told)
+		if len(h.events) != 2 {
+			t.Errorf("once the table has heard of it: events %q", h.events)
 		}
 	})
 }
@@ -241,9 +243,9 @@ func TestAWriteIsFenced(t *testing.T) {
 		h.mu.Lock()
 		h.behind = true
 		h.mu.Unlock()
-		h.bring("early", "y")
+		h.bringObject("early", "y")
 		synctest.Wait()
-		h.bring("early", "z")
+		h.bringObject("early", "z")
 		synctest.Wait()
 		var now v1alpha1.ResourceInterpreter
 		if err := h.store.Get(t.Context(), client.ObjectKey{Name: "early"}, &now); err != nil {
@@ -255,9 +257,9 @@ func TestAWriteIsFenced(t *testing.T) {
 		h.mu.Lock()
 		h.behind = false
 		h.mu.Unlock()
-		h.hear("early", &now)
+		h.putInterpreter("early", &now)
 		synctest.Wait()
-		if got := h.stored(t); got != `early: z of "early"` {
+		if got := h.storedText(t); got != `early: z of "early"` {
 			t.Errorf("stored: %s", got)
 		}
 	})

@@ -22,7 +22,7 @@ func TestTooFewFilesAreSaid(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	err := Enough()
+	err := CheckOpenFileLimit()
 	if err == nil || !strings.Contains(err.Error(), "may open 64 files") || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Errorf("a hub that may open 64 files says: %v", err)
 	}

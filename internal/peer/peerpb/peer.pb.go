@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: peer.proto
 
-// What the hubs of one store tell each other. Each hub dials every other one, at the
-// port of its gateway, and is told which clusters that one holds: all of them first,
-// then what changes. Both ends show a certificate of the shared key set.
+// The protocol between the hubs of one store. Each hub dials every other one, at the port
+// of its gateway, and receives the clusters that are connected there: all of them first,
+// then changes. Both sides present a certificate of the shared key set.
 
 package peerpb
 
@@ -72,14 +72,14 @@ func (x *WatchRequest) GetHub() string {
 	return ""
 }
 
-// Told is a piece of what a hub holds. Of one cluster the latest counts.
+// A piece of the hub's sessions. The latest piece about a cluster counts.
 type Told struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sessions []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	// Clusters that the hub does not hold any more.
 	Gone []*Gone `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
-	// With this piece all has been told that was held when the call began; what was
-	// told by an earlier call and not by this one is not held any more.
+	// The stream now has sent every session that existed when the call began. Sessions of an
+	// earlier call that this one did not send have ended.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Rows that the hub that leads must raise.
 	Ahead []*Ahead `protobuf:"bytes,4,rep,name=ahead,proto3" json:"ahead,omitempty"`
@@ -273,11 +273,10 @@ type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// At is when the session began, by a clock that runs ahead of all sessions that
-	// the hub had been told of by then: of two sessions of one cluster the later one
-	// is the newer one.
+	// the hub had received by then: of two sessions of one cluster, the later one is newer.
 	At int64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
 	// When the certificate of the agent ends, in Unix seconds, and the generation of the CA
-	// that signed it; 0: not known. Renewed ones are told by the same session again.
+	// that signed it; 0: not known. A renewed certificate is sent in the same session again.
 	CertificateEnds int64  `protobuf:"varint,3,opt,name=certificate_ends,json=certificateEnds,proto3" json:"certificate_ends,omitempty"`
 	Generation      uint32 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	// How the agent's connection comes, as people see it; empty: not known yet.

@@ -4,9 +4,9 @@
 // - protoc             (unknown)
 // source: peer.proto
 
-// What the hubs of one store tell each other. Each hub dials every other one, at the
-// port of its gateway, and is told which clusters that one holds: all of them first,
-// then what changes. Both ends show a certificate of the shared key set.
+// The protocol between the hubs of one store. Each hub dials every other one, at the port
+// of its gateway, and receives the clusters that are connected there: all of them first,
+// then changes. Both sides present a certificate of the shared key set.
 
 package peerpb
 
@@ -32,7 +32,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type PeerClient interface {
-	// Watch tells the sessions of the hub that is dialled until one end goes.
+	// Watch streams the sessions of the dialled hub until one side ends.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Told], error)
 	// Tunnel carries one connection to the agent of a cluster that the hub that is dialled
 	// holds, as Tunnel.Open of the session's protocol does. The metadata "atoll-cluster"
@@ -84,7 +84,7 @@ type Peer_TunnelClient = grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapper
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
 type PeerServer interface {
-	// Watch tells the sessions of the hub that is dialled until one end goes.
+	// Watch streams the sessions of the dialled hub until one side ends.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Told]) error
 	// Tunnel carries one connection to the agent of a cluster that the hub that is dialled
 	// holds, as Tunnel.Open of the session's protocol does. The metadata "atoll-cluster"

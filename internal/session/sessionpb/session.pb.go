@@ -7,30 +7,34 @@
 // The protocol between an agent and the hub. The agent dials; the connection is
 // mutual TLS; one Connect stream is one session.
 //
-// Rules that both ends keep: every message is idempotent and free of order;
-// what matters is matched by (bundle, generation). A message is acknowledged
-// only once its receiver has stored it. The certificate says who the agent is;
-// nothing in a message does. Unknown fields and unknown frames are ignored, so
+// Bounds: a frame of an agent has at most 1 MiB. Every string, list, map and number of it has
+// a bound, which session.frameLimits states by field: identifiers, hashes and versions have at most
+// 128 bytes of printable ASCII, numbers are 0 to 2^53-1. A frame over a bound ends the session.
+//
+// Rules that both ends keep: every message is idempotent and independent of
+// order; messages are matched by (bundle, generation). A message is acknowledged
+// only after its receiver has stored it. Only the certificate identifies the
+// agent; no message does. Unknown fields and unknown frames are ignored, so
 // that the ends may be of different versions. Half-open links are found by
 // HTTP/2 keepalive (session.Keepalive* in Go), not by frames.
 //
 // A session, in order:
 //
-//	agent  Hello         what I hold, in one digest
-//	hub    Welcome       who you are, where the hub's store is
+//	agent  Hello         what the agent holds, in one digest
+//	hub    Welcome       the agent's cluster, and the position of the hub's store
 //	agent  Inventory     once per session, then on change
 //	hub    DigestQuery   only if the digests differ; at most four rounds
 //	agent  Digest
-//	hub    Ask           send these reports again: the hub lost or never had them
+//	hub    Ask           requests reports that the hub lost or never had
 //	hub    Upsert        for every bundle that differs, then on every change
 //	agent  Need          objects that the Upsert left out and the agent lacks
 //	hub    Objects
 //	agent  Stored        the manifest is in the member's store
 //	agent  Report        whenever a bundle's status changed
 //	hub    ReportStored  the status is in the hub's store
-//	hub    Idle          only to agents that check in: that is all for now
-//	hub    Dial          whenever somebody wants to talk to the member's API
-//	hub    Leave         once nothing is ordered any more, where the cluster leaves the fleet
+//	hub    Idle          only to agents that check in: nothing more waits
+//	hub    Dial          for each connection to the member's API
+//	hub    Leave         when the cluster leaves the fleet and nothing more is ordered
 //	agent  Left          nothing is held any more
 
 package sessionpb
@@ -55,7 +59,7 @@ type JoinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Token, "atoll1.<id>.<secret>"; may be empty when the Cluster knows the key.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Name that the cluster asks for; the token's pattern must allow it.
+	// Name for the cluster; the token's pattern must allow it.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// PKCS#10 request in DER: proves possession of the agent's own key. Its
 	// subject is ignored.
@@ -125,13 +129,13 @@ func (x *JoinRequest) GetAgentVersion() string {
 
 type JoinReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// State: "Pending" (ask again), "Accepted".
+	// State: "Pending" (call again) or "Accepted".
 	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	// Certificate chain in PEM, when accepted.
 	Certificate []byte `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"`
 	ClusterUid  string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
 	ClusterName string `protobuf:"bytes,4,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
-	// What the agent shows while it waits, such as the command to run on the hub.
+	// Message that the agent shows while it waits, such as the command to run on the hub.
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	// CAs in PEM that the agent trusts for the hub from now on, when accepted.
 	HubCa         []byte `protobuf:"bytes,6,opt,name=hub_ca,json=hubCa,proto3" json:"hub_ca,omitempty"`
@@ -690,10 +694,9 @@ type Hello struct {
 	Held uint32 `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`
 	// The last position of the hub that the agent stored, exactly as received.
 	Position *Position `protobuf:"bytes,5,opt,name=position,proto3" json:"position,omitempty"`
-	// Random id of this agent process: tells a reconnect from a rival.
+	// Random id of this agent process: distinguishes a reconnect from a rival.
 	Instance string `protobuf:"bytes,6,opt,name=instance,proto3" json:"instance,omitempty"`
-	// Highest generation of any bundle that the agent holds or remembers to have
-	// held.
+	// Highest generation of any bundle that the agent holds or held.
 	Highest int64 `protobuf:"varint,7,opt,name=highest,proto3" json:"highest,omitempty"`
 	// The agent answers Dial.
 	Tunnels bool `protobuf:"varint,8,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
@@ -872,14 +875,14 @@ type Welcome struct {
 	ClusterName string                 `protobuf:"bytes,1,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
 	ClusterUid  string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
 	HubVersion  string                 `protobuf:"bytes,3,opt,name=hub_version,json=hubVersion,proto3" json:"hub_version,omitempty"`
-	// Store it unless holding; absent means keep the one you have.
+	// The agent stores it unless holding. Absent: the agent keeps its own.
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
-	// The hub holds after a restore from an older state: no orders will come. Keep
-	// everything, and keep the position that you have.
+	// The hub holds after a restore from an older state: no orders follow. The agent
+	// keeps everything, its position included.
 	Holding bool `protobuf:"varint,5,opt,name=holding,proto3" json:"holding,omitempty"`
-	// The agent is to check in every so many seconds: it ends the session when it is
-	// done, after Idle, and dials again. 0: it holds the stream. An agent that does not
-	// know the field holds the stream too, which is as good.
+	// The agent must check in every so many seconds: it ends the session when it is
+	// done, after Idle, and dials again. 0: it holds the stream. An agent of an older
+	// version holds the stream, too, which is also correct.
 	CheckInSeconds uint32 `protobuf:"varint,6,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -957,9 +960,9 @@ func (x *Welcome) GetCheckInSeconds() uint32 {
 	return 0
 }
 
-// Idle tells that the hub has compared, and has sent all that it has for the agent
-// now. It is sent once in a session of an agent that is to check in, and whenever the
-// interval is not the one that the agent was told last: it replaces that of Welcome.
+// Idle: the hub has compared, and has sent all that it has for the agent now. It is
+// sent once in a session of an agent that checks in, and whenever the interval
+// changes. Its interval replaces that of Welcome.
 type Idle struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	CheckInSeconds uint32                 `protobuf:"varint,1,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"`
@@ -1004,7 +1007,7 @@ func (x *Idle) GetCheckInSeconds() uint32 {
 	return 0
 }
 
-// DigestQuery asks for the children of ranges: all bundles whose hashed UID
+// DigestQuery requests the children of ranges: all bundles whose hashed UID
 // begins with prefix (a string of hexadecimal digits, at most 32).
 type DigestQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1230,23 +1233,25 @@ func (x *Entry) GetStatus() string {
 	return ""
 }
 
-// Upsert tells what the member is to hold of a bundle.
+// Upsert is what the member must hold of a bundle.
 //
-// The agent compares generation with the one that it holds: a lower one is not
-// stored and is answered with Stored that names the higher one; an equal or
-// higher one replaces what it holds and is answered with Stored once it lies in
-// the member's store. (Equal generation and equal content: Stored at once.)
+// The agent compares the generation with the one that it holds. A lower generation
+// is not stored and is answered with Stored that has the higher one. An equal or
+// higher generation replaces what the agent holds, and is answered with Stored once
+// the member's store has it. (Equal generation and equal content: Stored at once.)
 type Upsert struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
 	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	// JSON of atoll.Manifest. Its generation is zero: the frame's is the truth
-	// (equal manifests are encoded once for all clusters). Items whose object the
+	// JSON of atoll.Manifest. Its generation is zero: the frame's counts, because
+	// equal manifests are encoded once for all clusters. Items whose object the
 	// agent should hold already, and objects over the frame's size, have a hash
-	// and no object: the agent takes the object from what it holds, or asks with
+	// and no object: the agent takes the object from what it holds, or sends
 	// Need.
-	Manifest      []byte    `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"`
-	Position      *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
+	Manifest []byte    `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
+	// The hub traces the change: the agent sends Report.timing once for this generation.
+	Timing        bool `protobuf:"varint,5,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1309,8 +1314,15 @@ func (x *Upsert) GetPosition() *Position {
 	return nil
 }
 
-// Need asks for objects that an Upsert left out. The hub ignores a Need for a
-// generation that is no longer the bundle's: a newer Upsert is on its way.
+func (x *Upsert) GetTiming() bool {
+	if x != nil {
+		return x.Timing
+	}
+	return false
+}
+
+// Need requests objects that an Upsert left out. The hub ignores a Need for a
+// generation that is no longer the bundle's: a newer Upsert follows.
 type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
@@ -1433,9 +1445,9 @@ func (x *Objects) GetObjects() map[string][]byte {
 	return nil
 }
 
-// Stored acknowledges an Upsert: it lies in the member's own store. A generation
-// above the one that the hub sent tells the hub that its orders are too old to
-// be obeyed; the hub then raises the row's generation.
+// Stored acknowledges an Upsert: the member's store has it. A generation above the
+// one that the hub sent shows that the hub's orders are too old to be followed; the
+// hub then raises the row's generation.
 type Stored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
@@ -1496,14 +1508,17 @@ func (x *Stored) GetContent() string {
 	return ""
 }
 
-// Report tells what became of a bundle.
+// Report is the status of a bundle.
 type Report struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Bundle string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
 	// Seq grows with every report of the bundle, over restarts of the agent too.
 	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// JSON of atoll.RowStatus.
-	Status        []byte `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Status []byte `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// Set once for an Upsert that requested it, when the manifest is applied, removed or has
+	// failed. At most 14 bytes.
+	Timing        *Timing `protobuf:"bytes,4,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1559,10 +1574,72 @@ func (x *Report) GetStatus() []byte {
 	return nil
 }
 
-// ReportStored acknowledges the bundle's reports up to seq: they lie in the hub's
-// store. A seq above the agent's own means that the agent lost its count: it
-// reports again with a seq above it. After a report of state Removed it lets the
-// agent forget the bundle (but not its generation, see Upsert).
+func (x *Report) GetTiming() *Timing {
+	if x != nil {
+		return x.Timing
+	}
+	return nil
+}
+
+// Timing has durations in place of times, because clocks of member and hub differ.
+type Timing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Milliseconds from the arrival of the Upsert to the end of its apply.
+	ApplyMs uint32 `protobuf:"varint,1,opt,name=apply_ms,json=applyMs,proto3" json:"apply_ms,omitempty"`
+	// Milliseconds from that end until the report was sent.
+	AgeMs         uint32 `protobuf:"varint,2,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timing) Reset() {
+	*x = Timing{}
+	mi := &file_session_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timing) ProtoMessage() {}
+
+func (x *Timing) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timing.ProtoReflect.Descriptor instead.
+func (*Timing) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Timing) GetApplyMs() uint32 {
+	if x != nil {
+		return x.ApplyMs
+	}
+	return 0
+}
+
+func (x *Timing) GetAgeMs() uint32 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+// ReportStored acknowledges the bundle's reports up to seq: the hub's store has them.
+// A seq above the agent's own means that the agent lost its count: it reports again
+// with a higher seq. After a report of state Removed the agent may forget the bundle,
+// but not its generation (see Upsert).
 type ReportStored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
@@ -1573,7 +1650,7 @@ type ReportStored struct {
 
 func (x *ReportStored) Reset() {
 	*x = ReportStored{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1662,7 @@ func (x *ReportStored) String() string {
 func (*ReportStored) ProtoMessage() {}
 
 func (x *ReportStored) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1675,7 @@ func (x *ReportStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStored.ProtoReflect.Descriptor instead.
 func (*ReportStored) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReportStored) GetBundle() string {
@@ -1615,15 +1692,15 @@ func (x *ReportStored) GetSeq() int64 {
 	return 0
 }
 
-// Inventory is what the member is; sent once per session and on change.
+// Inventory describes the member. It is sent once per session and on change.
 type Inventory struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	KubernetesVersion string                 `protobuf:"bytes,1,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
 	AgentVersion      string                 `protobuf:"bytes,2,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	// Sorted "group/version/Kind", core as "/v1/Pod"; only when the hub asked for
+	// Sorted "group/version/Kind", core as "/v1/Pod"; only when the hub requested
 	// them (Ask.apis), since most members serve the same set.
 	Apis []string `protobuf:"bytes,3,rep,name=apis,proto3" json:"apis,omitempty"`
-	// session.APIsHash of the list; empty while the agent does not know it.
+	// session.APIsHash of the list; empty while the agent has no list.
 	ApisHash   string `protobuf:"bytes,4,opt,name=apis_hash,json=apisHash,proto3" json:"apis_hash,omitempty"`
 	NodesTotal int32  `protobuf:"varint,5,opt,name=nodes_total,json=nodesTotal,proto3" json:"nodes_total,omitempty"`
 	NodesReady int32  `protobuf:"varint,6,opt,name=nodes_ready,json=nodesReady,proto3" json:"nodes_ready,omitempty"`
@@ -1633,7 +1710,7 @@ type Inventory struct {
 	// False when the member's API does not answer the agent, with the reason.
 	MemberReady   bool   `protobuf:"varint,9,opt,name=member_ready,json=memberReady,proto3" json:"member_ready,omitempty"`
 	MemberMessage string `protobuf:"bytes,10,opt,name=member_message,json=memberMessage,proto3" json:"member_message,omitempty"`
-	// What nodes have left for pods. Absent: the agent does not count it, or not yet.
+	// Free capacity of nodes for pods. Absent: the agent does not count it, or not yet.
 	Room *Room `protobuf:"bytes,11,opt,name=room,proto3" json:"room,omitempty"`
 	// Properties by name. The hub keeps 64 at most, of up to 256 bytes.
 	Properties    map[string]string `protobuf:"bytes,12,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1643,7 +1720,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1732,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1745,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Inventory) GetKubernetesVersion() string {
@@ -1755,8 +1832,8 @@ func (x *Inventory) GetProperties() map[string]string {
 	return nil
 }
 
-// Room that ready nodes have left, in at most 32 classes of nodes that have about as
-// much, one line each: "3 cpu=3500m memory=12288Mi pods=90 taints=gpu=yes:NoSchedule".
+// Room is the free capacity of ready nodes, in at most 32 classes of nodes with about
+// equal free capacity, one line each: "3 cpu=3500m memory=12288Mi pods=90 taints=gpu=yes:NoSchedule".
 type Room struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Classes       []string               `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"`
@@ -1766,7 +1843,7 @@ type Room struct {
 
 func (x *Room) Reset() {
 	*x = Room{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1855,7 @@ func (x *Room) String() string {
 func (*Room) ProtoMessage() {}
 
 func (x *Room) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1868,7 @@ func (x *Room) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Room.ProtoReflect.Descriptor instead.
 func (*Room) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Room) GetClasses() []string {
@@ -1801,7 +1878,7 @@ func (x *Room) GetClasses() []string {
 	return nil
 }
 
-// Renew asks for a fresh certificate over the living session, with a request
+// Renew requests a new certificate within the session, with a request
 // signed by the same key.
 type Renew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1812,7 +1889,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1901,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1914,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Renew) GetCsr() []byte {
@@ -1859,7 +1936,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1948,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1961,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Renewed) GetCertificate() []byte {
@@ -1915,7 +1992,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2004,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2017,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Refused) GetReason() string {
@@ -1964,12 +2041,12 @@ func (x *Refused) GetFinal() bool {
 	return false
 }
 
-// Move ends the session: the hub has more agents than its share, and asks this one to go
-// on to another hub of the same store at once. An agent that does not know the frame
-// goes on to the next hub that it knows, as when a hub closes a session.
+// Move ends the session: the hub has more agents than its share, and sends this one to
+// another hub of the same store at once. An agent of an older version dials its next
+// hub, as when a hub closes a session.
 type Move struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// HOST:PORT of that hub. An agent that does not know the address takes the next one.
+	// HOST:PORT of that hub. An agent without that address dials its next one.
 	Hub           string `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1977,7 +2054,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2066,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2079,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Move) GetHub() string {
@@ -2012,11 +2089,11 @@ func (x *Move) GetHub() string {
 	return ""
 }
 
-// Dial asks the agent to open a Tunnel at once, for whoever talks to the member's API
-// through the hub.
+// Dial requests that the agent opens a Tunnel at once, for a connection to the
+// member's API through the hub.
 type Dial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id is random and known to nobody else: the agent shows it with Tunnel.Open.
+	// Id is random and secret: the agent sends it with Tunnel.Open.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2024,7 +2101,7 @@ type Dial struct {
 
 func (x *Dial) Reset() {
 	*x = Dial{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2113,7 @@ func (x *Dial) String() string {
 func (*Dial) ProtoMessage() {}
 
 func (x *Dial) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2126,7 @@ func (x *Dial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dial.ProtoReflect.Descriptor instead.
 func (*Dial) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Dial) GetId() string {
@@ -2059,13 +2136,13 @@ func (x *Dial) GetId() string {
 	return ""
 }
 
-// Leave tells that the cluster leaves the fleet: the agent lets go of whatever it still
-// holds, which no row asks for, forgets it, and answers with Left. It is sent again in each
-// session until the hub has forgotten the cluster, or keeps it after all.
+// Leave: the cluster leaves the fleet. The agent releases everything that it still
+// holds without a row, forgets it, and answers with Left. Leave is sent again in each
+// session until the hub has deleted the cluster, or keeps it after all.
 type Leave struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Namespaces that the agent made are removed, where nothing but what Atoll made is in
-	// them; otherwise they stay.
+	// Namespaces that the agent made are removed if everything in them was made by Atoll;
+	// otherwise they stay.
 	Clean         bool `protobuf:"varint,1,opt,name=clean,proto3" json:"clean,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2073,7 +2150,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2162,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2175,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Leave) GetClean() bool {
@@ -2108,11 +2185,11 @@ func (x *Leave) GetClean() bool {
 	return false
 }
 
-// Left answers Leave: the agent holds nothing. The hub then forgets the cluster, and the
+// Left answers Leave: the agent holds nothing. The hub then deletes the cluster, and the
 // session ends with Refused.
 type Left struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What should have gone and stays, with the reason, for people. At most 100.
+	// Objects that stay although they should be gone, with reasons, as text. At most 100.
 	Behind        []string `protobuf:"bytes,1,rep,name=behind,proto3" json:"behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2120,7 +2197,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2209,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2222,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Left) GetBehind() []string {
@@ -2155,13 +2232,14 @@ func (x *Left) GetBehind() []string {
 	return nil
 }
 
-// Leaving tells what keeps the agent from letting go of its member, between Leave and Left,
-// once that lasts, and whenever it is something else. Hubs that do not know it pass it over.
+// Leaving is what keeps the agent from releasing its member, between Leave and Left. It
+// is sent when the release takes time, and whenever the reason changes. Hubs of older
+// versions ignore it.
 type Leaving struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For people; empty: nothing does any more.
+	// Text; empty: nothing does any more.
 	Waits string `protobuf:"bytes,1,opt,name=waits,proto3" json:"waits,omitempty"`
-	// Since when, in seconds of the agent's clock since 1970.
+	// Start of the wait, in Unix seconds by the agent's clock.
 	Since         int64 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2169,7 +2247,7 @@ type Leaving struct {
 
 func (x *Leaving) Reset() {
 	*x = Leaving{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2259,7 @@ func (x *Leaving) String() string {
 func (*Leaving) ProtoMessage() {}
 
 func (x *Leaving) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2272,7 @@ func (x *Leaving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leaving.ProtoReflect.Descriptor instead.
 func (*Leaving) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Leaving) GetWaits() string {
@@ -2211,7 +2289,7 @@ func (x *Leaving) GetSince() int64 {
 	return 0
 }
 
-// Ask wants things again that the agent has sent before or thinks known.
+// Ask requests data again that the agent has sent before or left out.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bundles whose last report the hub does not have.
@@ -2224,7 +2302,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2314,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2327,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ask) GetReports() []string {
@@ -2266,7 +2344,7 @@ func (x *Ask) GetApis() bool {
 	return false
 }
 
-// Recall asks for the tombstones that the agent remembers. Sent after a restore
+// Recall requests the tombstones that the agent remembers. It is sent after a restore
 // from an older state, when the administrator chose that members win.
 type Recall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2276,7 +2354,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2366,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2379,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -2316,7 +2394,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2406,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2419,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -2364,7 +2442,7 @@ type RememberedTombstone struct {
 	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	// JSON of atoll.Tombstone; empty when the whole bundle was removed.
 	Tombstone []byte `protobuf:"bytes,3,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
-	// When the agent carried it out, in Unix seconds.
+	// Time of the removal in the member, in Unix seconds.
 	At            int64 `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2372,7 +2450,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2462,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2475,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -2516,14 +2594,15 @@ const file_session_proto_rawDesc = "" +
 	"generation\x18\x02 \x01(\x03R\n" +
 	"generation\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\tR\acontent\x12\x16\n" +
-	"\x06status\x18\x04 \x01(\tR\x06status\"\x94\x01\n" +
+	"\x06status\x18\x04 \x01(\tR\x06status\"\xac\x01\n" +
 	"\x06Upsert\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x03R\n" +
 	"generation\x12\x1a\n" +
 	"\bmanifest\x18\x03 \x01(\fR\bmanifest\x126\n" +
-	"\bposition\x18\x04 \x01(\v2\x1a.atoll.session.v1.PositionR\bposition\"V\n" +
+	"\bposition\x18\x04 \x01(\v2\x1a.atoll.session.v1.PositionR\bposition\x12\x16\n" +
+	"\x06timing\x18\x05 \x01(\bR\x06timing\"V\n" +
 	"\x04Need\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x1e\n" +
 	"\n" +
@@ -2544,11 +2623,15 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x03R\n" +
 	"generation\x12\x18\n" +
-	"\acontent\x18\x03 \x01(\tR\acontent\"J\n" +
+	"\acontent\x18\x03 \x01(\tR\acontent\"|\n" +
 	"\x06Report\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x16\n" +
-	"\x06status\x18\x03 \x01(\fR\x06status\"8\n" +
+	"\x06status\x18\x03 \x01(\fR\x06status\x120\n" +
+	"\x06timing\x18\x04 \x01(\v2\x18.atoll.session.v1.TimingR\x06timing\":\n" +
+	"\x06Timing\x12\x19\n" +
+	"\bapply_ms\x18\x01 \x01(\rR\aapplyMs\x12\x15\n" +
+	"\x06age_ms\x18\x02 \x01(\rR\x05ageMs\"8\n" +
 	"\fReportStored\x12\x16\n" +
 	"\x06bundle\x18\x01 \x01(\tR\x06bundle\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\"\xec\x05\n" +
@@ -2637,7 +2720,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),           // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),             // 1: atoll.session.v1.JoinReply
@@ -2656,73 +2739,75 @@ var file_session_proto_goTypes = []any{
 	(*Objects)(nil),               // 14: atoll.session.v1.Objects
 	(*Stored)(nil),                // 15: atoll.session.v1.Stored
 	(*Report)(nil),                // 16: atoll.session.v1.Report
-	(*ReportStored)(nil),          // 17: atoll.session.v1.ReportStored
-	(*Inventory)(nil),             // 18: atoll.session.v1.Inventory
-	(*Room)(nil),                  // 19: atoll.session.v1.Room
-	(*Renew)(nil),                 // 20: atoll.session.v1.Renew
-	(*Renewed)(nil),               // 21: atoll.session.v1.Renewed
-	(*Refused)(nil),               // 22: atoll.session.v1.Refused
-	(*Move)(nil),                  // 23: atoll.session.v1.Move
-	(*Dial)(nil),                  // 24: atoll.session.v1.Dial
-	(*Leave)(nil),                 // 25: atoll.session.v1.Leave
-	(*Left)(nil),                  // 26: atoll.session.v1.Left
-	(*Leaving)(nil),               // 27: atoll.session.v1.Leaving
-	(*Ask)(nil),                   // 28: atoll.session.v1.Ask
-	(*Recall)(nil),                // 29: atoll.session.v1.Recall
-	(*Remembered)(nil),            // 30: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil),   // 31: atoll.session.v1.RememberedTombstone
-	nil,                           // 32: atoll.session.v1.Objects.ObjectsEntry
-	nil,                           // 33: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                           // 34: atoll.session.v1.Inventory.RequestedEntry
-	nil,                           // 35: atoll.session.v1.Inventory.PropertiesEntry
-	(*wrapperspb.BytesValue)(nil), // 36: google.protobuf.BytesValue
+	(*Timing)(nil),                // 17: atoll.session.v1.Timing
+	(*ReportStored)(nil),          // 18: atoll.session.v1.ReportStored
+	(*Inventory)(nil),             // 19: atoll.session.v1.Inventory
+	(*Room)(nil),                  // 20: atoll.session.v1.Room
+	(*Renew)(nil),                 // 21: atoll.session.v1.Renew
+	(*Renewed)(nil),               // 22: atoll.session.v1.Renewed
+	(*Refused)(nil),               // 23: atoll.session.v1.Refused
+	(*Move)(nil),                  // 24: atoll.session.v1.Move
+	(*Dial)(nil),                  // 25: atoll.session.v1.Dial
+	(*Leave)(nil),                 // 26: atoll.session.v1.Leave
+	(*Left)(nil),                  // 27: atoll.session.v1.Left
+	(*Leaving)(nil),               // 28: atoll.session.v1.Leaving
+	(*Ask)(nil),                   // 29: atoll.session.v1.Ask
+	(*Recall)(nil),                // 30: atoll.session.v1.Recall
+	(*Remembered)(nil),            // 31: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil),   // 32: atoll.session.v1.RememberedTombstone
+	nil,                           // 33: atoll.session.v1.Objects.ObjectsEntry
+	nil,                           // 34: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                           // 35: atoll.session.v1.Inventory.RequestedEntry
+	nil,                           // 36: atoll.session.v1.Inventory.PropertiesEntry
+	(*wrapperspb.BytesValue)(nil), // 37: google.protobuf.BytesValue
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
 	9,  // 1: atoll.session.v1.FromAgent.digest:type_name -> atoll.session.v1.Digest
 	13, // 2: atoll.session.v1.FromAgent.need:type_name -> atoll.session.v1.Need
 	16, // 3: atoll.session.v1.FromAgent.report:type_name -> atoll.session.v1.Report
-	18, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
+	19, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
 	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
-	20, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	30, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
-	26, // 8: atoll.session.v1.FromAgent.left:type_name -> atoll.session.v1.Left
-	27, // 9: atoll.session.v1.FromAgent.leaving:type_name -> atoll.session.v1.Leaving
+	21, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
+	31, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	27, // 8: atoll.session.v1.FromAgent.left:type_name -> atoll.session.v1.Left
+	28, // 9: atoll.session.v1.FromAgent.leaving:type_name -> atoll.session.v1.Leaving
 	6,  // 10: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
 	8,  // 11: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
 	12, // 12: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
 	14, // 13: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
-	17, // 14: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
-	21, // 15: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
-	22, // 16: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	28, // 17: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	29, // 18: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	18, // 14: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
+	22, // 15: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
+	23, // 16: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
+	29, // 17: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	30, // 18: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
 	7,  // 19: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
-	23, // 20: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
-	24, // 21: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
-	25, // 22: atoll.session.v1.FromHub.leave:type_name -> atoll.session.v1.Leave
+	24, // 20: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
+	25, // 21: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
+	26, // 22: atoll.session.v1.FromHub.leave:type_name -> atoll.session.v1.Leave
 	5,  // 23: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
 	5,  // 24: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
 	10, // 25: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
 	11, // 26: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
 	5,  // 27: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	32, // 28: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
-	33, // 29: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	34, // 30: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
-	19, // 31: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
-	35, // 32: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
-	31, // 33: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 34: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 35: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	36, // 36: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
-	3,  // 37: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 38: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	36, // 39: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
-	37, // [37:40] is the sub-list for method output_type
-	34, // [34:37] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	33, // 28: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	17, // 29: atoll.session.v1.Report.timing:type_name -> atoll.session.v1.Timing
+	34, // 30: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	35, // 31: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	20, // 32: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
+	36, // 33: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
+	32, // 34: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 35: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 36: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	37, // 37: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
+	3,  // 38: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 39: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	37, // 40: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
+	38, // [38:41] is the sub-list for method output_type
+	35, // [35:38] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2763,7 +2848,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

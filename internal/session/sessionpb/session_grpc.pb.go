@@ -7,30 +7,34 @@
 // The protocol between an agent and the hub. The agent dials; the connection is
 // mutual TLS; one Connect stream is one session.
 //
-// Rules that both ends keep: every message is idempotent and free of order;
-// what matters is matched by (bundle, generation). A message is acknowledged
-// only once its receiver has stored it. The certificate says who the agent is;
-// nothing in a message does. Unknown fields and unknown frames are ignored, so
+// Bounds: a frame of an agent has at most 1 MiB. Every string, list, map and number of it has
+// a bound, which session.frameLimits states by field: identifiers, hashes and versions have at most
+// 128 bytes of printable ASCII, numbers are 0 to 2^53-1. A frame over a bound ends the session.
+//
+// Rules that both ends keep: every message is idempotent and independent of
+// order; messages are matched by (bundle, generation). A message is acknowledged
+// only after its receiver has stored it. Only the certificate identifies the
+// agent; no message does. Unknown fields and unknown frames are ignored, so
 // that the ends may be of different versions. Half-open links are found by
 // HTTP/2 keepalive (session.Keepalive* in Go), not by frames.
 //
 // A session, in order:
 //
-//	agent  Hello         what I hold, in one digest
-//	hub    Welcome       who you are, where the hub's store is
+//	agent  Hello         what the agent holds, in one digest
+//	hub    Welcome       the agent's cluster, and the position of the hub's store
 //	agent  Inventory     once per session, then on change
 //	hub    DigestQuery   only if the digests differ; at most four rounds
 //	agent  Digest
-//	hub    Ask           send these reports again: the hub lost or never had them
+//	hub    Ask           requests reports that the hub lost or never had
 //	hub    Upsert        for every bundle that differs, then on every change
 //	agent  Need          objects that the Upsert left out and the agent lacks
 //	hub    Objects
 //	agent  Stored        the manifest is in the member's store
 //	agent  Report        whenever a bundle's status changed
 //	hub    ReportStored  the status is in the hub's store
-//	hub    Idle          only to agents that check in: that is all for now
-//	hub    Dial          whenever somebody wants to talk to the member's API
-//	hub    Leave         once nothing is ordered any more, where the cluster leaves the fleet
+//	hub    Idle          only to agents that check in: nothing more waits
+//	hub    Dial          for each connection to the member's API
+//	hub    Leave         when the cluster leaves the fleet and nothing more is ordered
 //	agent  Left          nothing is held any more
 
 package sessionpb
@@ -161,14 +165,14 @@ const (
 // Registration is served on the same port without a client certificate. An
 // agent whose certificate has expired must dial without it.
 type RegistrationClient interface {
-	// Join asks for a certificate. With a valid token it makes the pending
-	// Cluster and its certificate request; with the key of a Cluster that exists
-	// no token is needed (the agent waits for acceptance, or its certificate
-	// expired while it was away). The call waits up to a minute for acceptance
-	// and then answers Pending: ask again with the same request.
+	// Join requests a certificate. With a valid token it creates the pending
+	// Cluster and its certificate request. With the key of an existing Cluster
+	// no token is needed: the agent waits for acceptance, or its certificate
+	// expired while it was disconnected. The call waits up to a minute for
+	// acceptance and then answers Pending: repeat it with the same request.
 	//
 	// Errors: PermissionDenied (token refused, name not allowed, denied: give up
-	// and tell people), AlreadyExists (another agent has the name: give up),
+	// and show the message), AlreadyExists (another agent has the name: give up),
 	// InvalidArgument (give up), others: try again.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinReply, error)
 }
@@ -198,14 +202,14 @@ func (c *registrationClient) Join(ctx context.Context, in *JoinRequest, opts ...
 // Registration is served on the same port without a client certificate. An
 // agent whose certificate has expired must dial without it.
 type RegistrationServer interface {
-	// Join asks for a certificate. With a valid token it makes the pending
-	// Cluster and its certificate request; with the key of a Cluster that exists
-	// no token is needed (the agent waits for acceptance, or its certificate
-	// expired while it was away). The call waits up to a minute for acceptance
-	// and then answers Pending: ask again with the same request.
+	// Join requests a certificate. With a valid token it creates the pending
+	// Cluster and its certificate request. With the key of an existing Cluster
+	// no token is needed: the agent waits for acceptance, or its certificate
+	// expired while it was disconnected. The call waits up to a minute for
+	// acceptance and then answers Pending: repeat it with the same request.
 	//
 	// Errors: PermissionDenied (token refused, name not allowed, denied: give up
-	// and tell people), AlreadyExists (another agent has the name: give up),
+	// and show the message), AlreadyExists (another agent has the name: give up),
 	// InvalidArgument (give up), others: try again.
 	Join(context.Context, *JoinRequest) (*JoinReply, error)
 	mustEmbedUnimplementedRegistrationServer()
@@ -284,13 +288,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Tunnel is served beside Session, on the same connection.
+// Tunnel is served on the same connection as Session.
 type TunnelClient interface {
-	// Open carries one connection of bytes that the hub asked for with Dial. The
-	// metadata "atoll-dial" says which; a call that nobody asked for, or that another
-	// agent makes, is refused with PermissionDenied. What is said on it is HTTP: the hub
-	// asks, the member's API answers; where one message ends means nothing. It ends when
-	// either end closes it, and with the session.
+	// Open carries one connection of bytes that the hub requested with Dial. The
+	// metadata "atoll-dial" has the id of the Dial. A call without a Dial, or by another
+	// agent, is refused with PermissionDenied. The bytes are HTTP: the hub sends requests,
+	// the member's API answers. Boundaries of messages have no meaning. The tunnel ends
+	// when either end closes it, and with the session.
 	Open(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapperspb.BytesValue], error)
 }
 
@@ -319,13 +323,13 @@ type Tunnel_OpenClient = grpc.BidiStreamingClient[wrapperspb.BytesValue, wrapper
 // All implementations must embed UnimplementedTunnelServer
 // for forward compatibility.
 //
-// Tunnel is served beside Session, on the same connection.
+// Tunnel is served on the same connection as Session.
 type TunnelServer interface {
-	// Open carries one connection of bytes that the hub asked for with Dial. The
-	// metadata "atoll-dial" says which; a call that nobody asked for, or that another
-	// agent makes, is refused with PermissionDenied. What is said on it is HTTP: the hub
-	// asks, the member's API answers; where one message ends means nothing. It ends when
-	// either end closes it, and with the session.
+	// Open carries one connection of bytes that the hub requested with Dial. The
+	// metadata "atoll-dial" has the id of the Dial. A call without a Dial, or by another
+	// agent, is refused with PermissionDenied. The bytes are HTTP: the hub sends requests,
+	// the member's API answers. Boundaries of messages have no meaning. The tunnel ends
+	// when either end closes it, and with the session.
 	Open(grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error
 	mustEmbedUnimplementedTunnelServer()
 }

@@ -22,7 +22,7 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// Admin does what an administrator of the hub does. Its client carries the rights.
+// Admin performs an administrator's operations on the hub, with the rights of its client.
 type Admin struct {
 	Hub dynamic.Interface
 }
@@ -33,8 +33,8 @@ var (
 	requests = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
 )
 
-// encoded as the dynamic client takes it.
-func encoded(o any, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+// toUnstructured encodes an object for the dynamic client.
+func toUnstructured(o any, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return nil, fmt.Errorf("encode a %s: %w", gvk.Kind, err)
@@ -44,14 +44,14 @@ func encoded(o any, gvk schema.GroupVersionKind) (*unstructured.Unstructured, er
 	return u, nil
 }
 
-// CreateToken makes and stores a join token. Only the result knows its secret.
+// CreateToken creates and stores a join token. Only the result holds the secret.
 func (a Admin) CreateToken(ctx context.Context, spec TokenSpec, now time.Time) (trust.Token, error) {
 	t := trust.NewToken()
 	secret, err := NewTokenSecret(t, spec, now)
 	if err != nil {
 		return trust.Token{}, err
 	}
-	u, err := encoded(secret, corev1.SchemeGroupVersion.WithKind("Secret"))
+	u, err := toUnstructured(secret, corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err != nil {
 		return trust.Token{}, err
 	}
@@ -61,8 +61,8 @@ func (a Admin) CreateToken(ctx context.Context, spec TokenSpec, now time.Time) (
 	return t, nil
 }
 
-// Tokens lists the tokens that the hub knows. Damaged ones are left out.
-func (a Admin) Tokens(ctx context.Context) ([]StoredToken, error) {
+// ListTokens lists the hub's tokens. Damaged ones are left out.
+func (a Admin) ListTokens(ctx context.Context) ([]StoredToken, error) {
 	list, err := a.Hub.Resource(secrets).Namespace(atoll.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: LabelToken})
 	if err != nil {
 		return nil, fmt.Errorf("list join tokens: %w", err)
@@ -80,7 +80,7 @@ func (a Admin) Tokens(ctx context.Context) ([]StoredToken, error) {
 	return out, nil
 }
 
-// DeleteToken takes a token back. Clusters that joined by it stay.
+// DeleteToken deletes a token. Clusters that joined with it stay.
 func (a Admin) DeleteToken(ctx context.Context, id string) error {
 	if err := a.Hub.Resource(secrets).Namespace(atoll.SystemNamespace).Delete(ctx, TokenSecretName(id), metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete join token %s: %w", id, err)
@@ -88,15 +88,15 @@ func (a Admin) DeleteToken(ctx context.Context, id string) error {
 	return nil
 }
 
-// Accept a Cluster: its spec.accepted becomes true and the request of its agent is
-// approved. keyHashes lists the keys that were approved, for people to compare
-// with what the agent prints; it is empty when no request waited.
+// Accept accepts a Cluster: it sets spec.accepted to true and approves the request of its agent.
+// keyHashes lists the approved keys, for people to compare with those that the agent prints. It
+// is empty when no request was pending.
 func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err error) {
 	cluster, err := a.Hub.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("find cluster %s: %w", name, err)
 	}
-	waiting, err := a.undecided(ctx, cluster)
+	waiting, err := a.undecidedRequests(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err
 		if err != nil {
 			return keyHashes, fmt.Errorf("request %s of cluster %s: %w", waiting[i].Name, name, err)
 		}
-		if err := a.decide(ctx, &waiting[i], certificatesv1.CertificateApproved, "accepted with its cluster"); err != nil {
+		if err := a.decideRequest(ctx, &waiting[i], certificatesv1.CertificateApproved, "accepted with its cluster"); err != nil {
 			return keyHashes, err
 		}
 		keyHashes = append(keyHashes, r.KeyHash)
@@ -116,9 +116,9 @@ func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err
 	return keyHashes, nil
 }
 
-// Deny a Cluster: its spec.accepted becomes false, which cuts its agent off at
-// once, and requests that wait are denied.
-func (a Admin) Deny(ctx context.Context, name string) error {
+// DenyCluster denies a Cluster: it sets spec.accepted to false, which disconnects the agent at
+// once, and denies pending requests.
+func (a Admin) DenyCluster(ctx context.Context, name string) error {
 	cluster, err := a.Hub.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("find cluster %s: %w", name, err)
@@ -126,20 +126,20 @@ func (a Admin) Deny(ctx context.Context, name string) error {
 	if err := a.setAccepted(ctx, cluster, false); err != nil {
 		return err
 	}
-	waiting, err := a.undecided(ctx, cluster)
+	waiting, err := a.undecidedRequests(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	for i := range waiting {
-		if err := a.decide(ctx, &waiting[i], certificatesv1.CertificateDenied, "denied with its cluster"); err != nil {
+		if err := a.decideRequest(ctx, &waiting[i], certificatesv1.CertificateDenied, "denied with its cluster"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// setAccepted holds only for the Cluster as it was read: what was made anew under
-// the name since is not accepted by mistake.
+// setAccepted changes only the Cluster that was read: a Cluster that was created again under the
+// same name is not accepted by mistake.
 func (a Admin) setAccepted(ctx context.Context, cluster *unstructured.Unstructured, accepted bool) error {
 	if was, _, err := unstructured.NestedBool(cluster.Object, "spec", "accepted"); err == nil && was == accepted {
 		return nil
@@ -158,8 +158,8 @@ func (a Admin) setAccepted(ctx context.Context, cluster *unstructured.Unstructur
 	return nil
 }
 
-// undecided lists requests of the Cluster on which nobody has decided.
-func (a Admin) undecided(ctx context.Context, cluster *unstructured.Unstructured) ([]certificatesv1.CertificateSigningRequest, error) {
+// undecidedRequests lists the Cluster's requests that have no decision.
+func (a Admin) undecidedRequests(ctx context.Context, cluster *unstructured.Unstructured) ([]certificatesv1.CertificateSigningRequest, error) {
 	list, err := a.Hub.Resource(requests).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{LabelCluster: cluster.GetName()}.String(),
 	})
@@ -179,11 +179,11 @@ func (a Admin) undecided(ctx context.Context, cluster *unstructured.Unstructured
 	return out, nil
 }
 
-func (a Admin) decide(ctx context.Context, r *certificatesv1.CertificateSigningRequest, verdict certificatesv1.RequestConditionType, message string) error {
+func (a Admin) decideRequest(ctx context.Context, r *certificatesv1.CertificateSigningRequest, verdict certificatesv1.RequestConditionType, message string) error {
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: verdict, Status: corev1.ConditionTrue, Reason: "Atoll" + string(verdict), Message: message,
 	})
-	u, err := encoded(r, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
+	u, err := toUnstructured(r, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
-// Package handshake is what both sides of joining know about objects on the hub:
-// how join tokens lie in Secrets, what an agent's certificate request looks like,
-// what an administrator does to make tokens, accept and deny, and how credentials of
-// members lie in Secrets whose agents the hub runs.
+// Package handshake defines the objects of joining on the hub, for both sides: the
+// Secrets of join tokens, the certificate request of an agent, and the Secrets with
+// credentials of members whose agents the hub runs. It also holds the administrator's
+// acts: to make tokens, accept and deny.
 //
 // Contract: encoding and decoding are pure; Admin talks to the hub's API with the
 // rights of the clients that it was given and keeps no state. It needs client-go

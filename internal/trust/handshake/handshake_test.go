@@ -25,7 +25,7 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-func admin(t *testing.T, names ...string) Admin {
+func newAdmin(t *testing.T, names ...string) Admin {
 	t.Helper()
 	var objects []runtime.Object
 	for _, n := range names {
@@ -39,7 +39,7 @@ func admin(t *testing.T, names ...string) Admin {
 	}, objects...)}
 }
 
-func (a Admin) request(t *testing.T, cluster, uid string) string {
+func (a Admin) storeRequest(t *testing.T, cluster, uid string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a Admin) request(t *testing.T, cluster, uid string) string {
 		t.Fatal(err)
 	}
 	csr := NewRequest(cluster, uid, r, 3600)
-	u, err := encoded(csr, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
+	u, err := toUnstructured(csr, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,8 @@ func (a Admin) request(t *testing.T, cluster, uid string) string {
 	return csr.Name
 }
 
-// stored object of the hub, read into one of its type.
-func (a Admin) stored(t *testing.T, resource schema.GroupVersionResource, namespace, name string, into any) {
+// getStored reads an object of the hub into a typed one.
+func (a Admin) getStored(t *testing.T, resource schema.GroupVersionResource, namespace, name string, into any) {
 	t.Helper()
 	u, err := a.Hub.Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -76,14 +76,14 @@ func (a Admin) stored(t *testing.T, resource schema.GroupVersionResource, namesp
 	}
 }
 
-func (a Admin) decision(t *testing.T, name string) Decision {
+func (a Admin) getDecision(t *testing.T, name string) Decision {
 	t.Helper()
 	var csr certificatesv1.CertificateSigningRequest
-	a.stored(t, requests, "", name, &csr)
+	a.getStored(t, requests, "", name, &csr)
 	return DecisionOn(&csr)
 }
 
-func (a Admin) accepted(t *testing.T, name string) bool {
+func (a Admin) isAccepted(t *testing.T, name string) bool {
 	t.Helper()
 	c, err := a.Hub.Resource(clusters).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -97,34 +97,35 @@ func (a Admin) accepted(t *testing.T, name string) bool {
 }
 
 func TestAcceptAndDeny(t *testing.T) {
-	a := admin(t, "tokyo")
-	mine, stale := a.request(t, "tokyo", "uid-of-tokyo"), a.request(t, "tokyo", "uid-of-before")
-	other := a.request(t, "oslo", "uid-of-oslo")
+	a := newAdmin(t, "tokyo")
+	mine, stale := a.storeRequest(t, "tokyo", "uid-of-tokyo"), a.storeRequest(t, "tokyo", "uid-of-before")
+	other := a.storeRequest(t, "oslo", "uid-of-oslo")
 	keys, err := a.Accept(t.Context(), "tokyo")
-	if err != nil || len(keys) != 1 || !trust.ValidHash(keys[0]) || !a.accepted(t, "tokyo") {
+	if err != nil || len(keys) != 1 || !trust.ValidHash(keys[0]) || !a.isAccepted(t, "tokyo") {
 		t.Fatalf("accepted %v, %v", keys, err)
 	}
-	if a.decision(t, mine) != Approved || a.decision(t, stale) != Undecided || a.decision(t, other) != Undecided {
-		t.Errorf("decisions %q, %q, %q", a.decision(t, mine), a.decision(t, stale), a.decision(t, other))
+	if a.getDecision(t, mine) != Approved || a.getDecision(t, stale) != Undecided || a.getDecision(t, other) != Undecided {
+		t.Errorf("decisions %q, %q, %q", a.getDecision(t, mine), a.getDecision(t, stale), a.getDecision(t, other))
 	}
 	if keys, err := a.Accept(t.Context(), "tokyo"); err != nil || len(keys) != 0 {
 		t.Errorf("accepted again: %v, %v", keys, err)
 	}
-	later := a.request(t, "tokyo", "uid-of-tokyo")
-	if err := a.Deny(t.Context(), "tokyo"); err != nil || a.accepted(t, "tokyo") || a.decision(t, later) != Denied || a.decision(t, mine) != Approved {
-		t.Errorf("denied: %v, %q, %q", err, a.decision(t, later), a.decision(t, mine))
+	later := a.storeRequest(t, "tokyo", "uid-of-tokyo")
+	if err := a.DenyCluster(t.Context(), "tokyo"); err != nil || a.isAccepted(t, "tokyo") || a.getDecision(t, later) != Denied || a.getDecision(t, mine) != Approved {
+		t.Errorf("denied: %v, %q, %q", err, a.getDecision(t, later), a.getDecision(t, mine))
 	}
 	if _, err := a.Accept(t.Context(), "nowhere"); err == nil {
 		t.Error("accepted a cluster that does not exist")
 	}
 }
 
-// Only what the agents of that Cluster ask of this signer is approved with it: whoever may make
-// requests might else have others signed, by labelling them so.
+// TestNothingElseIsApprovedWithACluster: only requests of that Cluster's agents to this signer
+// are approved. Otherwise a user that can create requests could have others signed by their
+// label.
 func TestNothingElseIsApprovedWithACluster(t *testing.T) {
-	a := admin(t, "tokyo")
-	mine, strange := a.request(t, "tokyo", "uid-of-tokyo"), a.request(t, "oslo", "uid-of-tokyo")
-	foreign := a.request(t, "tokyo", "uid-of-tokyo")
+	a := newAdmin(t, "tokyo")
+	mine, strange := a.storeRequest(t, "tokyo", "uid-of-tokyo"), a.storeRequest(t, "oslo", "uid-of-tokyo")
+	foreign := a.storeRequest(t, "tokyo", "uid-of-tokyo")
 	u, err := a.Hub.Resource(requests).Get(t.Context(), foreign, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -136,18 +137,18 @@ func TestNothingElseIsApprovedWithACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, err := a.Accept(t.Context(), "tokyo")
-	if err != nil || len(keys) != 1 || a.decision(t, mine) != Approved {
+	if err != nil || len(keys) != 1 || a.getDecision(t, mine) != Approved {
 		t.Errorf("accepted %v, %v", keys, err)
 	}
-	if a.decision(t, foreign) != Undecided || a.decision(t, strange) != Undecided {
-		t.Errorf("a request of another signer is %q, one of another cluster %q", a.decision(t, foreign), a.decision(t, strange))
+	if a.getDecision(t, foreign) != Undecided || a.getDecision(t, strange) != Undecided {
+		t.Errorf("a request of another signer is %q, one of another cluster %q", a.getDecision(t, foreign), a.getDecision(t, strange))
 	}
 }
 
-// A Cluster is accepted as it was read, and before its agent's request is approved; it is cut
-// off whatever becomes of requests.
+// TestAcceptedIsWhatWasRead: a Cluster is accepted as it was read, and before its agent's
+// request is approved. It is disconnected even when deciding on requests fails.
 func TestAcceptedIsWhatWasRead(t *testing.T) {
-	a := admin(t, "tokyo")
+	a := newAdmin(t, "tokyo")
 	hub := a.Hub.(*dynamicfake.FakeDynamicClient)
 	var patches []map[string]any
 	changed := false
@@ -162,10 +163,10 @@ func TestAcceptedIsWhatWasRead(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	waiting := a.request(t, "tokyo", "uid-of-tokyo")
+	waiting := a.storeRequest(t, "tokyo", "uid-of-tokyo")
 	changed = true
-	if _, err := a.Accept(t.Context(), "tokyo"); err == nil || a.decision(t, waiting) != Undecided {
-		t.Errorf("of a Cluster that has changed: %v, the request is %q", err, a.decision(t, waiting))
+	if _, err := a.Accept(t.Context(), "tokyo"); err == nil || a.getDecision(t, waiting) != Undecided {
+		t.Errorf("of a Cluster that has changed: %v, the request is %q", err, a.getDecision(t, waiting))
 	}
 	for range 2 { // of which the second has nothing to write
 		changed = false
@@ -184,19 +185,20 @@ func TestAcceptedIsWhatWasRead(t *testing.T) {
 	hub.PrependReactor("update", "certificatesigningrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(requests.GroupResource(), waiting, errors.New("no rule"))
 	})
-	a.request(t, "tokyo", "uid-of-tokyo")
+	a.storeRequest(t, "tokyo", "uid-of-tokyo")
 	if _, err := a.Accept(t.Context(), "tokyo"); !apierrors.IsForbidden(err) {
-		t.Errorf("who may not approve is told: %v", err)
+		t.Errorf("a user without the right to approve gets: %v", err)
 	}
 	hub.PrependReactor("list", "certificatesigningrequests", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(requests.GroupResource(), "", errors.New("no rule"))
 	})
-	if err := a.Deny(t.Context(), "tokyo"); err == nil || a.accepted(t, "tokyo") {
-		t.Errorf("who may not list requests has not cut the agent off: %v", err)
+	if err := a.DenyCluster(t.Context(), "tokyo"); err == nil || a.isAccepted(t, "tokyo") {
+		t.Errorf("a user without the right to list requests has not cut the agent off: %v", err)
 	}
 }
 
-// A Secret is a token's by its type, its name and its hash; any other allows nothing.
+// TestOnlyATokensSecretAllows: a Secret is a token by its type, name and hash; any other Secret
+// allows nothing.
 func TestOnlyATokensSecretAllows(t *testing.T) {
 	token := trust.NewToken()
 	for name, damage := range map[string]func(*corev1.Secret){
@@ -222,26 +224,26 @@ func TestOnlyATokensSecretAllows(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	a := admin(t)
+	a := newAdmin(t)
 	now := time.Now()
 	token, err := a.CreateToken(t.Context(), TokenSpec{Lifetime: time.Hour, Uses: 3, NamePattern: "shop-*", Labels: map[string]string{"env": "prod"}, Set: "edge", AutoAccept: true}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{}
-	a.stored(t, secrets, atoll.SystemNamespace, TokenSecretName(token.ID), secret)
+	a.getStored(t, secrets, atoll.SystemNamespace, TokenSecretName(token.ID), secret)
 	for k, v := range secret.Data {
-		if strings.Contains(string(v), strings.Split(token.Reveal(), ".")[2]) {
+		if strings.Contains(string(v), strings.Split(token.RevealSecret(), ".")[2]) {
 			t.Errorf("%s holds the token's secret", k)
 		}
 	}
-	list, err := a.Tokens(t.Context())
+	list, err := a.ListTokens(t.Context())
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	got := list[0]
-	if !token.Matches(got.Hash) || got.UsesLeft != 3 || got.Labels["env"] != "prod" || got.Set != "edge" || !got.AutoAccept ||
-		!got.Allows("shop-1") || got.Allows("bank") || got.Expires.Sub(now).Round(time.Minute) != time.Hour {
+	if !token.MatchesHash(got.Hash) || got.UsesLeft != 3 || got.Labels["env"] != "prod" || got.Set != "edge" || !got.AutoAccept ||
+		!got.AllowsCluster("shop-1") || got.AllowsCluster("bank") || got.Expires.Sub(now).Round(time.Minute) != time.Hour {
 		t.Errorf("stored %+v", got)
 	}
 	for key := range secret.Data {
@@ -254,7 +256,7 @@ func TestTokens(t *testing.T) {
 	if err := a.DeleteToken(t.Context(), token.ID); err != nil {
 		t.Error(err)
 	}
-	if list, err := a.Tokens(t.Context()); err != nil || len(list) != 0 {
+	if list, err := a.ListTokens(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("after the delete: %v, %v", list, err)
 	}
 	for name, bad := range map[string]TokenSpec{
@@ -264,7 +266,7 @@ func TestTokens(t *testing.T) {
 		"label":       {Lifetime: time.Hour, Uses: 1, Labels: map[string]string{"a b": "c"}},
 		"set":         {Lifetime: time.Hour, Uses: 1, Set: "a b"},
 		"too often":   {Lifetime: time.Hour, Uses: 1, CheckIn: time.Second},
-		"too seldom":  {Lifetime: time.Hour, Uses: 1, CheckIn: 10000 * time.Hour},
+		"too rarely":  {Lifetime: time.Hour, Uses: 1, CheckIn: 10000 * time.Hour},
 	} {
 		if _, err := a.CreateToken(t.Context(), bad, now); err == nil {
 			t.Errorf("%s: made", name)

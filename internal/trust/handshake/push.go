@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,14 +20,14 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// PushSecretType of the Secrets in atoll-system by which the hub reaches members whose
-// agents it runs itself. Nothing places a Secret of this type.
+// PushSecretType is the type of the Secrets in atoll-system with which the hub reaches members
+// whose agents it runs itself. Secrets of this type are never placed.
 const PushSecretType corev1.SecretType = "atoll.dev/push"
 
 // LabelPush is on every such Secret; its value is the Cluster's name.
 const LabelPush = "atoll.dev/push"
 
-// Keys of such a Secret.
+// Keys of the Secret's data.
 const (
 	dataServer     = "server"
 	dataCA         = corev1.ServiceAccountRootCAKey
@@ -35,24 +36,23 @@ const (
 	dataServerName = "tls-server-name"
 )
 
-// Credentials by which the hub reaches a member's API. Equal ones are ==.
+// Credentials are what the hub needs to reach a member's API. They are comparable with ==.
 type Credentials struct {
 	// Server is the https URL of the member's API, as the hub dials it.
 	Server string
-	// CA certificates in PEM by which the server is verified. Default: those of the hub's
-	// machine.
+	// CA holds the certificates in PEM that verify the server. Default: those of the hub's machine.
 	CA string
-	// Token of the ServiceAccount that the agent is in the member.
+	// Token is that of the agent's ServiceAccount in the member.
 	Token string
-	// ProxyURL of the HTTP or SOCKS5 proxy that leads there. Default: what the hub's
-	// environment names for the server.
+	// ProxyURL is that of an HTTP or SOCKS5 proxy to the server. Default: the proxy that the hub's
+	// environment sets for the server.
 	ProxyURL string
-	// ServerName in the server's certificate. Default: the host of Server.
+	// ServerName is the name in the server's certificate. Default: the host of Server.
 	ServerName string
 }
 
-// TokenEnds is when the token is not good any more, and when it was issued, as it says itself;
-// zero where it does not say: long-lived tokens have no end.
+// TokenEnds returns when the token was issued and when it expires, from its claims. A time that
+// the token does not state is zero: long-lived tokens do not expire.
 func (c Credentials) TokenEnds() (issued, ends time.Time) {
 	parts := strings.Split(c.Token, ".")
 	if len(parts) != 3 {
@@ -62,11 +62,11 @@ func (c Credentials) TokenEnds() (issued, ends time.Time) {
 	if err != nil {
 		return issued, ends
 	}
-	var said struct{ Iat, Exp float64 }
-	if json.Unmarshal(payload, &said) != nil {
+	var claims struct{ Iat, Exp float64 }
+	if json.Unmarshal(payload, &claims) != nil {
 		return issued, ends
 	}
-	for at, seconds := range map[*time.Time]float64{&issued: said.Iat, &ends: said.Exp} {
+	for at, seconds := range map[*time.Time]float64{&issued: claims.Iat, &ends: claims.Exp} {
 		if seconds > 0 && seconds < math.MaxInt32*100 {
 			*at = time.Unix(int64(seconds), 0)
 		}
@@ -74,13 +74,15 @@ func (c Credentials) TokenEnds() (issued, ends time.Time) {
 	return issued, ends
 }
 
-// Format makes fmt's verbs leave the token, and what a proxy's URL may hold, out.
+// Format prints the credentials without the token and without the proxy's URL, which may hold a
+// password.
 func (c Credentials) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "credentials for %s", c.Server) }
 
-// Validate says what is wrong with the credentials, without repeating secrets.
+// Validate returns an error that lists what is wrong with the credentials, without their
+// secrets.
 func (c Credentials) Validate() error {
 	var errs []error
-	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if !isServerURL(c.Server) {
 		errs = append(errs, fmt.Errorf("%s: it is no URL such as https://10.0.0.1:6443", dataServer))
 	}
 	if c.Token == "" || strings.ContainsAny(c.Token, " \t\r\n") {
@@ -91,17 +93,26 @@ func (c Credentials) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: there is no certificate in it", dataCA))
 		}
 	}
-	if c.ProxyURL != "" {
-		u, err := url.Parse(c.ProxyURL)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" {
-			errs = append(errs, fmt.Errorf("%s: it is no URL of a proxy of the kinds http, https or socks5", dataProxy))
-		}
+	if c.ProxyURL != "" && !isProxyURL(c.ProxyURL) {
+		errs = append(errs, fmt.Errorf("%s: it is no URL of a proxy of the kinds http, https or socks5", dataProxy))
 	}
 	return errors.Join(errs...)
 }
 
-// NewPushSecret stores credentials of the member that the Cluster is. It gets a name of
-// its own, and goes with the Cluster.
+// isServerURL reports whether s is an https URL without a user, a query or a fragment.
+func isServerURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// isProxyURL reports whether s is the URL of a proxy that Go's dialer supports.
+func isProxyURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" && slices.Contains([]string{"http", "https", "socks5"}, u.Scheme)
+}
+
+// NewPushSecret returns a Secret with the credentials of a Cluster's member. Its name is
+// generated, and the Cluster owns it.
 func NewPushSecret(cluster string, uid types.UID, c Credentials) (*corev1.Secret, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("credentials of cluster %s: %w", cluster, err)
@@ -122,12 +133,12 @@ func NewPushSecret(cluster string, uid types.UID, c Credentials) (*corev1.Secret
 	}, nil
 }
 
-// PushOwner makes a Secret go with its Cluster.
+// PushOwner returns the owner reference by which a Secret is deleted with its Cluster.
 func PushOwner(cluster string, uid types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Cluster", Name: cluster, UID: uid}
 }
 
-// ParsePushSecret reads what NewPushSecret, or an administrator, wrote.
+// ParsePushSecret decodes a Secret that NewPushSecret or an administrator wrote.
 func ParsePushSecret(s *corev1.Secret) (Credentials, error) {
 	text := func(key string) string { return strings.TrimSpace(string(s.Data[key])) }
 	c := Credentials{

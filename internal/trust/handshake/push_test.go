@@ -65,7 +65,7 @@ func TestCredentialsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A token of a ServiceAccount says itself when it ends, if it does.
+// TestWhenATokenEnds: the expiry of a ServiceAccount's token is read from its claims.
 func TestWhenATokenEnds(t *testing.T) {
 	says := func(payload string) string {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".sig"

@@ -18,7 +18,7 @@ const (
 	LabelCluster = "atoll.dev/cluster"
 	// LabelSet, on a Cluster, holds the exclusive set that its token named.
 	LabelSet = v1alpha1.LabelClusterSet
-	// TaintUnreviewed keeps work from a Cluster that no administrator has looked at.
+	// TaintUnreviewed keeps work off a Cluster that no administrator has reviewed.
 	TaintUnreviewed = "atoll.dev/unreviewed"
 
 	// AnnotationUID, on a certificate request, holds the UID of the Cluster.
@@ -30,18 +30,18 @@ const (
 	AnnotationNextKey = "atoll.dev/next-agent-key"
 )
 
-// RequestName of the request for that key under that Cluster.
+// RequestName returns the name of the request for that key under that Cluster.
 func RequestName(cluster, keyHash string) string {
 	_, digits, _ := strings.Cut(keyHash, ":")
 	return "atoll-" + cluster + "-" + digits[:min(12, len(digits))]
 }
 
-// expirationLeast, in seconds, is what Kubernetes takes as the life that a request asks for.
-// Who signs may give less.
+// expirationLeast is the shortest lifetime, in seconds, that Kubernetes accepts in a request.
+// The signer can issue a shorter one.
 const expirationLeast = 600
 
-// NewRequest makes the standard object that an administrator approves. It asks for that
-// lifetime, or for the least that a request may.
+// NewRequest returns the CertificateSigningRequest that an administrator approves. It requests
+// that lifetime, or the shortest that Kubernetes accepts.
 func NewRequest(cluster, uid string, r trust.Request, lifetimeSeconds int32) *certificatesv1.CertificateSigningRequest {
 	lifetimeSeconds = max(lifetimeSeconds, expirationLeast)
 	return &certificatesv1.CertificateSigningRequest{
@@ -59,7 +59,7 @@ func NewRequest(cluster, uid string, r trust.Request, lifetimeSeconds int32) *ce
 	}
 }
 
-// Decision of an administrator about a request.
+// Decision is an administrator's decision about a request.
 type Decision string
 
 // The decisions.
@@ -69,7 +69,7 @@ const (
 	Denied    Decision = "Denied"
 )
 
-// DecisionOn the request. A denial outweighs an approval.
+// DecisionOn returns the decision about a request. A denial outweighs an approval.
 func DecisionOn(r *certificatesv1.CertificateSigningRequest) Decision {
 	d := Undecided
 	for _, c := range r.Status.Conditions {

@@ -9,7 +9,8 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// A request asks for a life that Kubernetes takes, however short those of agents are.
+// TestARequestAsksForALifeThatMayBeAskedFor: a request has a lifetime that Kubernetes accepts,
+// however short the lifetimes of agents are.
 func TestARequestAsksForALifeThatMayBeAskedFor(t *testing.T) {
 	for seconds, want := range map[int32]int32{30: 600, 599: 600, 600: 600, 86400: 86400} {
 		if got := NewRequest("oslo", "u1", trust.Request{}, seconds).Spec.ExpirationSeconds; *got != want {
@@ -18,8 +19,8 @@ func TestARequestAsksForALifeThatMayBeAskedFor(t *testing.T) {
 	}
 }
 
-// Whoever denied a request, in whatever order: it is denied. What a condition says is not so
-// decides nothing.
+// TestADenialOutweighsAnApproval: the order of conditions does not matter, and a condition with
+// status False decides nothing.
 func TestADenialOutweighsAnApproval(t *testing.T) {
 	is := func(what certificatesv1.RequestConditionType, so corev1.ConditionStatus) certificatesv1.CertificateSigningRequestCondition {
 		return certificatesv1.CertificateSigningRequestCondition{Type: what, Status: so}
@@ -29,7 +30,7 @@ func TestADenialOutweighsAnApproval(t *testing.T) {
 		conditions []certificatesv1.CertificateSigningRequestCondition
 		want       Decision
 	}{
-		"nobody has decided":         {nil, Undecided},
+		"without a decision":         {nil, Undecided},
 		"approved":                   {[]certificatesv1.CertificateSigningRequestCondition{approved}, Approved},
 		"approved, by old APIs":      {[]certificatesv1.CertificateSigningRequestCondition{is(certificatesv1.CertificateApproved, "")}, Approved},
 		"denied":                     {[]certificatesv1.CertificateSigningRequestCondition{denied}, Denied},

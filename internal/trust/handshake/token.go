@@ -14,10 +14,11 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/trust"
 )
 
-// TokenSecretType of the Secrets in atoll-system that hold join tokens.
+// TokenSecretType is the type of the Secrets in atoll-system that hold join tokens.
 const TokenSecretType corev1.SecretType = "atoll.dev/join-token"
 
 // LabelToken is on every such Secret.
@@ -35,13 +36,13 @@ const (
 	dataCheckIn    = "checkIn"
 )
 
-// TokenSpec says what a token allows.
+// TokenSpec describes what a token allows.
 type TokenSpec struct {
 	// Lifetime from now; must be positive.
 	Lifetime time.Duration
-	// Uses: how many clusters may join by it; at least 1.
+	// Uses is how many clusters can join with the token; at least 1.
 	Uses int
-	// NamePattern that names of clusters must match, with the wildcards of path.Match
+	// NamePattern is a pattern that names of clusters must match, with the wildcards of path.Match
 	// (`*`, `?`, `[a-z]`). Empty: any name.
 	NamePattern string
 	// Labels that the Clusters get.
@@ -56,7 +57,7 @@ type TokenSpec struct {
 	CheckIn time.Duration
 }
 
-// Validate says what is wrong with the spec, by flag.
+// Validate returns an error that lists what is wrong with the spec.
 func (s TokenSpec) Validate() error {
 	var errs []error
 	if s.Lifetime <= 0 {
@@ -77,12 +78,12 @@ func (s TokenSpec) Validate() error {
 		errs = append(errs, fmt.Errorf("the set %q is malformed: %s", s.Set, m))
 	}
 	if s.CheckIn != 0 && (s.CheckIn < v1alpha1.MinCheckIn || s.CheckIn > v1alpha1.MaxCheckIn) {
-		errs = append(errs, fmt.Errorf("the time between check-ins must be from %s to %s", atoll.Span(v1alpha1.MinCheckIn), atoll.Span(v1alpha1.MaxCheckIn)))
+		errs = append(errs, fmt.Errorf("the time between check-ins must be from %s to %s", phrase.FormatDuration(v1alpha1.MinCheckIn), phrase.FormatDuration(v1alpha1.MaxCheckIn)))
 	}
 	return errors.Join(errs...)
 }
 
-// StoredToken is a token as the hub knows it.
+// StoredToken is a token as the hub stores it.
 type StoredToken struct {
 	ID         string
 	Hash       string
@@ -95,18 +96,19 @@ type StoredToken struct {
 	CheckIn    time.Duration
 }
 
-// Connection of the Clusters that join by the token; nil: the default.
-func (t StoredToken) Connection() *v1alpha1.ClusterConnection {
+// ClusterConnection returns the connection of the Clusters that join with the token; nil: the
+// default.
+func (t StoredToken) ClusterConnection() *v1alpha1.ClusterConnection {
 	if t.CheckIn == 0 {
 		return nil
 	}
 	return &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn, Interval: &metav1.Duration{Duration: t.CheckIn}}
 }
 
-// TokenSecretName of the token with that id.
+// TokenSecretName returns the name of the Secret of the token with that id.
 func TokenSecretName(id string) string { return "join-token-" + id }
 
-// NewTokenSecret stores what the hub must know of a token.
+// NewTokenSecret returns the Secret with the hub's part of a token.
 func NewTokenSecret(t trust.Token, spec TokenSpec, now time.Time) (*corev1.Secret, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -122,7 +124,7 @@ func NewTokenSecret(t trust.Token, spec TokenSpec, now time.Time) (*corev1.Secre
 		},
 		Type: TokenSecretType,
 		Data: map[string][]byte{
-			dataHash:       []byte(t.Hash()),
+			dataHash:       []byte(t.SecretHash()),
 			dataExpires:    []byte(now.Add(spec.Lifetime).UTC().Format(time.RFC3339)),
 			dataUses:       []byte(strconv.Itoa(spec.Uses)),
 			dataPattern:    []byte(spec.NamePattern),
@@ -137,8 +139,7 @@ func NewTokenSecret(t trust.Token, spec TokenSpec, now time.Time) (*corev1.Secre
 	return secret, nil
 }
 
-// ParseTokenSecret reads what NewTokenSecret wrote. A Secret that is damaged in any
-// way allows nothing.
+// ParseTokenSecret decodes the Secret of a token. A damaged Secret allows nothing.
 func ParseTokenSecret(s *corev1.Secret) (StoredToken, error) {
 	t := StoredToken{
 		ID: s.Labels[LabelToken], Hash: string(s.Data[dataHash]),
@@ -171,8 +172,8 @@ func ParseTokenSecret(s *corev1.Secret) (StoredToken, error) {
 	return t, nil
 }
 
-// Allows tells whether a cluster of that name may join by the token.
-func (t StoredToken) Allows(name string) bool {
+// AllowsCluster reports whether a cluster of that name can join with the token.
+func (t StoredToken) AllowsCluster(name string) bool {
 	ok, err := path.Match(t.Pattern, name)
 	return t.Pattern == "" || (err == nil && ok)
 }

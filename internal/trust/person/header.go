@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Of the header by which a request is made as somebody else, as Kubernetes has it.
+// The prefix of the header for impersonation, as in Kubernetes.
 const (
 	headerUser   = "Impersonate-User"
 	headerGroup  = "Impersonate-Group"
@@ -17,13 +17,13 @@ const (
 	tokenProtocol   = "base64url.bearer.authorization.k8s.io."
 )
 
-// From gives in whose name a request is to be made; empty where it says nobody.
-func From(h http.Header) Person {
+// FromHeader returns the person in whose name a request is made; empty where the header has none.
+func FromHeader(h http.Header) Person {
 	return Person{Name: h.Get(headerUser), Groups: h.Values(headerGroup)}
 }
 
-// Named tells whether a header names somebody in whose name a request is to be made.
-func Named(h http.Header) bool {
+// HasIdentity reports whether a header names a person in whose name a request is made.
+func HasIdentity(h http.Header) bool {
 	for field := range h {
 		if strings.HasPrefix(field, headerPrefix) {
 			return true
@@ -32,9 +32,9 @@ func Named(h http.Header) bool {
 	return false
 }
 
-// Replace who asks, as a header says it, by p: credentials, and whatever else says who
-// asks or in whose name, mean something to who receives them, and are not passed on.
-func (p Person) Replace(h http.Header) {
+// ReplaceIdentity replaces the identity in a header by p. Credentials, and other identity headers,
+// have a meaning for the receiver, and are not passed on.
+func (p Person) ReplaceIdentity(h http.Header) {
 	for field := range h {
 		if strings.HasPrefix(field, headerPrefix) || strings.HasPrefix(field, "X-Remote-") || field == "Authorization" || field == "Cookie" {
 			h.Del(field)

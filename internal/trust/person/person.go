@@ -1,14 +1,13 @@
-// Package person says who a user of the hub is in a member: under which name and in
-// which groups a request is made there, and what no agent lets through.
+// Package person defines the identity of a hub's user in a member: the name and the groups of the
+// user's requests there, and the identities that no agent lets through.
 //
-// Contract: names that Kubernetes itself gives a meaning, those that begin with
-// "system:", nobody carries over. ServiceAccounts and administrators of the hub are in a
-// member under names of Atoll's own, which begin with Prefix; a member grants them
-// nothing until its administrator does. What a user of the hub is called under that
-// prefix is not carried, so that nobody comes by such a name but who is meant by it; nor is
-// a name that a header would change, by its blanks, into another one. The
-// hub maps by Of; agents check by Check, so that not even a hub gets further. All
-// functions are pure.
+// Contract: names with a meaning for Kubernetes, those that begin with "system:", are not carried
+// over. ServiceAccounts and administrators of the hub have names of Atoll's own in a member, which
+// begin with Prefix. A member grants them nothing until its administrator does. A user name of the
+// hub under that prefix is not carried over, so that only the intended user has such a name. A
+// name that a header would change, by its blanks, is not carried over either. The hub maps by
+// FromUser; agents check by CheckImpersonation, so that not even a hub gets further. All functions
+// are pure.
 package person
 
 import (
@@ -36,51 +35,62 @@ const (
 	unauthenticateds = system + "unauthenticated"
 )
 
-// Person is who asks.
+// Person is the user of a request.
 type Person struct {
 	Name   string
 	Groups []string
 }
 
-// Of gives who a user of the hub is in members. The error says why he is nobody there.
-func Of(name string, groups []string) (Person, error) {
-	admin := slices.Contains(groups, mastersHere)
-	account, isAccount := strings.CutPrefix(name, accountHere)
+// FromUser returns the identity of a hub's user in members. The error is the reason why the user
+// has none.
+func FromUser(name string, groups []string) (Person, error) {
 	var p Person
-	switch {
-	case name == "" || name == anonymousHere || slices.Contains(groups, unauthenticateds):
-		return p, errors.New("nobody is logged in: members are reached under the name of who asks")
-	case !carries(name):
-		return p, fmt.Errorf("user %q: names that begin or end with blanks, or hold control characters, become others on their way into members; log in under another name", name)
-	case strings.HasPrefix(name, Prefix):
-		return p, fmt.Errorf("user %q: names that begin with %q are Atoll's own, and are not carried into members; log in under another name", name, Prefix)
-	case isAccount:
-		p.Name = accountThere + account
-	case strings.HasPrefix(name, system) && admin:
-		p.Name = Prefix + strings.TrimPrefix(name, system)
-	case strings.HasPrefix(name, system):
-		return p, fmt.Errorf("user %q: names that begin with %q are a cluster's own, and are not carried into another one; ask as a person or a ServiceAccount", name, system)
-	default:
-		p.Name = name
+	var err error
+	if p.Name, err = memberName(name, groups); err != nil {
+		return Person{}, err
 	}
+	isAccount := strings.HasPrefix(name, accountHere)
 	for _, g := range groups {
-		if there, ok := group(g, isAccount); ok && !slices.Contains(p.Groups, there) {
-			p.Groups = append(p.Groups, there)
+		if mapped, ok := mapGroup(g, isAccount); ok && !slices.Contains(p.Groups, mapped) {
+			p.Groups = append(p.Groups, mapped)
 		}
 	}
 	return p, nil
 }
 
-// group that a group of the hub is in members; ok is false where it is none.
-func group(g string, isAccount bool) (there string, ok bool) {
+// memberName returns the name of a hub's user in members.
+func memberName(name string, groups []string) (string, error) {
+	account, isAccount := strings.CutPrefix(name, accountHere)
+	switch {
+	case name == "" || name == anonymousHere || slices.Contains(groups, unauthenticateds):
+		return "", errors.New("the request has no user: members are reached under the user's name")
+	case !isHeaderSafe(name):
+		return "", fmt.Errorf("user %q: names that begin or end with blanks, or hold control characters, cannot be passed to members; log in under another name", name)
+	case strings.HasPrefix(name, Prefix):
+		return "", fmt.Errorf("user %q: names that begin with %q are Atoll's own, and are not passed to members; log in under another name", name, Prefix)
+	case isAccount:
+		return accountThere + account, nil
+	case strings.HasPrefix(name, system) && slices.Contains(groups, mastersHere):
+		return Prefix + strings.TrimPrefix(name, system), nil
+	case strings.HasPrefix(name, system):
+		return "", fmt.Errorf("user %q: names that begin with %q are a cluster's own, and are not passed to another one; use a person's name or a ServiceAccount", name, system)
+	}
+	return name, nil
+}
+
+// mapGroup returns the member's group for a group of the hub. ok is false when the group has no
+// meaning in members.
+func mapGroup(g string, isAccount bool) (there string, ok bool) {
 	namespace, ofNamespace := strings.CutPrefix(g, accountsHere+":")
 	switch {
-	case !carries(g):
+	case !isHeaderSafe(g):
 		return "", false
 	case g == mastersHere:
 		return Masters, true
 	case isAccount && g == accountsHere:
 		return accountsThere, true
+	case isAccount && ofNamespace && strings.HasPrefix(namespace, "atoll-"):
+		return "", false // ServiceAccounts of different tenants lie there
 	case isAccount && ofNamespace:
 		return accountsThere + ":" + namespace, true
 	case strings.HasPrefix(g, system), strings.HasPrefix(g, Prefix):
@@ -89,28 +99,27 @@ func group(g string, isAccount bool) (there string, ok bool) {
 	return g, true
 }
 
-// carries tells whether a header brings a name over as it is: blanks around a value are
-// none of it, and what then remains may be a name of Kubernetes's own, or of Atoll's.
-func carries(name string) bool {
+// isHeaderSafe reports whether a header passes the name on unchanged. Blanks around a value are
+// dropped, and the rest might be a name of Kubernetes or of Atoll.
+func isHeaderSafe(name string) bool {
 	return name != "" && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-// NamesNobody is how the refusal of a request ends that names nobody. By it the hub knows
-// agents that take what it asks in its own name for such a request, since they are of a
-// version before there was any: so it does not change.
+// NamesNobody is the end of the error text for a request without a user. The hub recognises
+// agents of a version before requests in the hub's own name by it, so it does not change.
 const NamesNobody = "the request names nobody to make it as"
 
-// Check refuses who must not be impersonated in a member, whoever asks for it.
-func Check(p Person) error {
+// CheckImpersonation refuses identities that must not be impersonated in a member.
+func CheckImpersonation(p Person) error {
 	if p.Name == "" {
 		return errors.New(NamesNobody)
 	}
 	for _, name := range append([]string{p.Name}, p.Groups...) {
-		if !carries(name) {
-			return fmt.Errorf("%q is no name that a header can carry", name)
+		if !isHeaderSafe(name) {
+			return fmt.Errorf("%q cannot be passed in a header", name)
 		}
 		if strings.HasPrefix(name, system) {
-			return fmt.Errorf("%q is a name of this cluster's own: nobody comes by it from elsewhere", name)
+			return fmt.Errorf("%q is a name of this cluster's own: it is never accepted from another cluster", name)
 		}
 	}
 	return nil

@@ -24,25 +24,29 @@ func TestWhoPeopleAreInMembers(t *testing.T) {
 		{what: "an administrator with a system name", name: "system:admin", groups: []string{"system:masters"}, want: "atoll:admin", in: []string{"atoll:masters"}},
 		{what: "a ServiceAccount", name: "system:serviceaccount:shop:ci", groups: []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"},
 			want: "atoll:serviceaccount:shop:ci", in: []string{"atoll:serviceaccounts", "atoll:serviceaccounts:shop"}},
-		{what: "who says to be in groups of ServiceAccounts", name: "jane", groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "dev"}, want: "jane", in: []string{"dev"}},
+		{what: "a tenant's ServiceAccount", name: "system:serviceaccount:atoll-system:tenant-shop", groups: []string{"system:serviceaccounts", "system:serviceaccounts:atoll-system", "system:authenticated"},
+			want: "atoll:serviceaccount:atoll-system:tenant-shop", in: []string{"atoll:serviceaccounts"}},
+		{what: "a ServiceAccount of a system namespace", name: "system:serviceaccount:kube-system:x", groups: []string{"system:serviceaccounts:kube-system"}, want: "atoll:serviceaccount:kube-system:x", in: []string{"atoll:serviceaccounts:kube-system"}},
+		{what: "a ServiceAccount in a group like a tenant's", name: "system:serviceaccount:shop:ci", groups: []string{"atoll-team", "system:serviceaccounts:atoll-x"}, want: "atoll:serviceaccount:shop:ci", in: []string{"atoll-team"}},
+		{what: "a user that claims groups of ServiceAccounts", name: "jane", groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "dev"}, want: "jane", in: []string{"dev"}},
 		{what: "groups of a cluster's own", name: "jane", groups: []string{"system:nodes", "system:bootstrappers", "", "dev", "dev"}, want: "jane", in: []string{"dev"}},
-		{what: "who was given a group of Atoll's", name: "jane", groups: []string{"atoll:masters", "atoll:serviceaccounts"}, want: "jane"},
+		{what: "a user with a group of Atoll's", name: "jane", groups: []string{"atoll:masters", "atoll:serviceaccounts"}, want: "jane"},
 		{what: "a name that loses a blank on its way", name: " atoll:admin", refuse: "blanks"},
 		{what: "one at its end", name: "jane ", refuse: "blanks"},
 		{what: "a tab", name: "\tsystem:admin", refuse: "blanks"},
 		{what: "a name with the end of a line", name: "jane\r\nImpersonate-Group: ops", refuse: "blanks"},
 		{what: "groups that become others on their way", name: "jane", groups: []string{" atoll:masters", "atoll:masters ", "\tatoll:masters", " system:masters", "dev\nops", "dev ", "our team"}, want: "jane", in: []string{"our team"}},
 		{what: "a ServiceAccount with a blank", name: "system:serviceaccount:shop:ci ", refuse: "blanks"},
-		{what: "nobody", name: "", refuse: "nobody is logged in"},
-		{what: "who is not logged in", name: "system:anonymous", groups: []string{"system:unauthenticated"}, refuse: "nobody is logged in"},
-		{what: "who came by no login", name: "jane", groups: []string{"system:unauthenticated"}, refuse: "nobody is logged in"},
-		{what: "who has a name of Atoll's", name: "atoll:admin", groups: []string{"dev"}, refuse: "Atoll's own"},
-		{what: "who has a ServiceAccount's name as members know it", name: "atoll:serviceaccount:shop:ci", refuse: "Atoll's own"},
+		{what: "no user", name: "", refuse: "the request has no user"},
+		{what: "without a login", name: "system:anonymous", groups: []string{"system:unauthenticated"}, refuse: "the request has no user"},
+		{what: "an unauthenticated user", name: "jane", groups: []string{"system:unauthenticated"}, refuse: "the request has no user"},
+		{what: "a user with a name of Atoll's", name: "atoll:admin", groups: []string{"dev"}, refuse: "Atoll's own"},
+		{what: "a user with a ServiceAccount's name as members know it", name: "atoll:serviceaccount:shop:ci", refuse: "Atoll's own"},
 		{what: "a component", name: "system:kube-scheduler", refuse: "a cluster's own"},
 		{what: "a node", name: "system:node:a", groups: []string{"system:nodes"}, refuse: "a cluster's own"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			got, err := Of(c.name, c.groups)
+			got, err := FromUser(c.name, c.groups)
 			if c.refuse != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refuse) {
 					t.Fatalf("is %+v in members, %v; wanted an error with %q", got, err, c.refuse)
@@ -52,15 +56,15 @@ func TestWhoPeopleAreInMembers(t *testing.T) {
 			if err != nil || got.Name != c.want || !slices.Equal(got.Groups, c.in) {
 				t.Fatalf("is %q in %q, %v; wanted %q in %q", got.Name, got.Groups, err, c.want, c.in)
 			}
-			if err := Check(got); err != nil {
+			if err := CheckImpersonation(got); err != nil {
 				t.Errorf("and no agent lets him in: %v", err)
 			}
 		})
 	}
 }
 
-// FuzzOf: whatever users are called, nobody is carried over under a name that a member's
-// Kubernetes gives a meaning, and nobody but who is meant under one of Atoll's.
+// FuzzOf: whatever users are called, no user is carried over under a name with a meaning for a
+// member's Kubernetes, and only the intended user under one of Atoll's.
 func FuzzOf(f *testing.F) {
 	f.Add("jane", "dev")
 	f.Add("system:serviceaccount:a:b", "system:masters")
@@ -69,13 +73,13 @@ func FuzzOf(f *testing.F) {
 	f.Add(" atoll:x", "\tatoll:masters")
 	f.Add("jane", "dev\r\nImpersonate-Group: atoll:masters")
 	f.Fuzz(func(t *testing.T, name, group string) {
-		p, err := Of(name, []string{group})
+		p, err := FromUser(name, []string{group})
 		if err != nil {
 			return
 		}
 		carried := http.Header{}
-		p.Replace(carried)
-		if p = wired(t, carried); Check(p) != nil {
+		p.ReplaceIdentity(carried)
+		if p = personFromWire(t, carried); CheckImpersonation(p) != nil {
 			t.Fatalf("%q in %q becomes %+v, which no member lets in", name, group, p)
 		}
 		if strings.HasPrefix(p.Name, Prefix) && !strings.HasPrefix(name, "system:") {
@@ -89,8 +93,8 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
-// wired is who a header names at the other end of a connection.
-func wired(t *testing.T, h http.Header) Person {
+// personFromWire is the person of a header at the other end of a connection.
+func personFromWire(t *testing.T, h http.Header) Person {
 	t.Helper()
 	var b bytes.Buffer
 	if err := h.Write(&b); err != nil {
@@ -101,7 +105,7 @@ func wired(t *testing.T, h http.Header) Person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return From(http.Header(read))
+	return FromHeader(http.Header(read))
 }
 
 func TestAgentsCheckWhoIsImpersonated(t *testing.T) {
@@ -110,7 +114,7 @@ func TestAgentsCheckWhoIsImpersonated(t *testing.T) {
 		{Name: "system:serviceaccount:kube-system:default"}, {Name: "jane", Groups: []string{"dev", "system:nodes"}},
 		{Name: " system:admin"}, {Name: "jane", Groups: []string{" system:masters"}}, {Name: "jane", Groups: []string{""}},
 	} {
-		if Check(p) == nil {
+		if CheckImpersonation(p) == nil {
 			t.Errorf("%+v is let in", p)
 		}
 	}
@@ -119,12 +123,12 @@ func TestAgentsCheckWhoIsImpersonated(t *testing.T) {
 // TestTokensAreNotPassedOn: browsers say them among the protocols of a WebSocket.
 func TestTokensAreNotPassedOn(t *testing.T) {
 	h := http.Header{"Sec-Websocket-Protocol": {"v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0", "base64url.bearer.authorization.k8s.io.c2VjcmV0,v4.channel.k8s.io"}}
-	Person{Name: "jane"}.Replace(h)
+	Person{Name: "jane"}.ReplaceIdentity(h)
 	if got := strings.Join(h.Values("Sec-Websocket-Protocol"), ", "); got != "v5.channel.k8s.io, v4.channel.k8s.io" {
 		t.Errorf("passed on: %q", got)
 	}
 	h = http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.c2VjcmV0"}}
-	Person{Name: "jane"}.Replace(h)
+	Person{Name: "jane"}.ReplaceIdentity(h)
 	if got, is := h["Sec-Websocket-Protocol"]; is {
 		t.Errorf("passed on: %q", got)
 	}
@@ -138,7 +142,7 @@ func TestCredentialsAreNotPassedOn(t *testing.T) {
 	} {
 		h.Add(field, "x")
 	}
-	Person{Name: "jane", Groups: []string{"dev", "ops"}}.Replace(h)
+	Person{Name: "jane", Groups: []string{"dev", "ops"}}.ReplaceIdentity(h)
 	want := http.Header{"Accept": {"x"}, "Impersonate-User": {"jane"}, "Impersonate-Group": {"dev", "ops"}}
 	if len(h) != len(want) {
 		t.Errorf("passed on: %v", h)
@@ -148,7 +152,7 @@ func TestCredentialsAreNotPassedOn(t *testing.T) {
 			t.Errorf("%s: %q, wanted %q", field, h[field], values)
 		}
 	}
-	if got := From(h); got.Name != "jane" || !slices.Equal(got.Groups, []string{"dev", "ops"}) {
+	if got := FromHeader(h); got.Name != "jane" || !slices.Equal(got.Groups, []string{"dev", "ops"}) {
 		t.Errorf("read back as %+v", got)
 	}
 }

@@ -6,11 +6,16 @@
 package standing
 
 import (
+	"crypto/x509"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"atoll.dev/atoll/internal/trust"
+
+	"atoll.dev/atoll/internal/phrase"
 )
 
 const (
@@ -52,6 +57,11 @@ type Certificate struct {
 	Issued time.Time `json:"issued"`
 	// Own is what the hub renews by itself, before a quarter of its life is left.
 	Own bool `json:"own,omitempty"`
+}
+
+// NewCertificate returns the form of a certificate. own says that the hub renews it by itself.
+func NewCertificate(name string, c *x509.Certificate, own bool) Certificate {
+	return Certificate{Name: name, Ends: c.NotAfter, Issued: trust.IssuedAt(c), Own: own}
 }
 
 // FormerUser of a client certificate of the former CA.
@@ -98,33 +108,31 @@ const authorityWarn = 365 * 24 * time.Hour
 // most: a quarter of its life, where that is less.
 const othersWarn = 21 * 24 * time.Hour
 
-// Warning about the certificate, empty where there is none. CAs are told by their name.
-func (c Certificate) Warning(now time.Time) string {
+// WarningText is the warning about the certificate, empty where there is none. CAs are named.
+func (c Certificate) WarningText(now time.Time) string {
 	left := c.Ends.Sub(now)
 	switch {
 	case left <= 0:
-		return fmt.Sprintf("%s has ended at %s", c.Name, stamp(c.Ends))
+		return fmt.Sprintf("%s has ended at %s", c.Name, phrase.FormatTime(c.Ends))
 	case c.isCA() && left < authorityWarn:
-		return fmt.Sprintf("%s ends at %s: rotate it, by atoll ca rotate", c.Name, stamp(c.Ends))
+		return fmt.Sprintf("%s ends at %s: rotate it, by atoll ca rotate", c.Name, phrase.FormatTime(c.Ends))
 	case c.isCA():
 		return ""
 	case c.Own && left < c.Ends.Sub(c.Issued)/warnBefore:
-		return fmt.Sprintf("%s ends at %s and the hub has not renewed it; the hub's log says why", c.Name, stamp(c.Ends))
+		return fmt.Sprintf("%s ends at %s and the hub has not renewed it; the hub's log says why", c.Name, phrase.FormatTime(c.Ends))
 	case !c.Own && left < min(othersWarn, c.Ends.Sub(c.Issued)/warnBefore):
-		return fmt.Sprintf("%s, which the hub was given by a flag, ends at %s: replace the files, and the hub takes them up without a restart", c.Name, stamp(c.Ends))
+		return fmt.Sprintf("%s, which the hub was given by a flag, ends at %s: replace the files, and the hub takes them up without a restart", c.Name, phrase.FormatTime(c.Ends))
 	}
 	return ""
 }
 
 func (c Certificate) isCA() bool { return strings.HasSuffix(c.Name, " CA") }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// Text for people.
-func (s Standing) Text(bool) string {
+// FormatText formats it for people.
+func (s Standing) FormatText(bool) string {
 	var b strings.Builder
 	if s.RotatingSince != nil {
-		fmt.Fprintf(&b, "The hub's CAs are being rotated since %s; both the former and the new ones count.\n", stamp(*s.RotatingSince))
+		fmt.Fprintf(&b, "The hub's CAs are being rotated since %s; both the former and the new ones count.\n", phrase.FormatTime(*s.RotatingSince))
 	} else {
 		fmt.Fprintln(&b, "The hub's CAs are not being rotated.")
 	}
@@ -136,44 +144,44 @@ func (s Standing) Text(bool) string {
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "CERTIFICATE\tENDS")
 	for _, c := range s.Certificates {
-		fmt.Fprintf(w, "%s\t%s\n", c.Name, stamp(c.Ends))
+		fmt.Fprintf(w, "%s\t%s\n", c.Name, phrase.FormatTime(c.Ends))
 	}
 	_ = w.Flush() // into memory
 	for _, u := range s.FormerUsers {
-		fmt.Fprintf(&b, "\nuser %s came by a client certificate of the former CA, at %s last, and needs a new one", u.Name, stamp(u.Last))
+		fmt.Fprintf(&b, "\nuser %s came by a client certificate of the former CA, at %s last, and needs a new one", u.Name, phrase.FormatTime(u.Last))
 	}
 	if len(s.FormerUsers) > 0 {
 		fmt.Fprintln(&b)
 	}
-	s.Agents.text(&b, s.RotatingSince != nil)
+	s.Agents.writeText(&b, s.RotatingSince != nil)
 	for _, warning := range s.Warnings {
 		fmt.Fprintf(&b, "WARNING: %s\n", warning)
 	}
 	return b.String()
 }
 
-func (a Agents) text(b io.Writer, rotating bool) {
+func (a Agents) writeText(b io.Writer, rotating bool) {
 	fmt.Fprintf(b, "\nagents with certificates of the present CA  %d\n", a.Current)
 	if rotating || a.Former > 0 {
-		fmt.Fprintf(b, "in touch, and not yet                        %d%s\n", a.Former, examples(a.FormerClusters, a.Former))
+		fmt.Fprintf(b, "in touch, and not yet                        %d%s\n", a.Former, exampleNames(a.FormerClusters, a.Former))
 		fmt.Fprintf(b, "away, and not yet                            %d; they come back by their key\n", a.Away)
 	}
 	if a.Overdue > 0 {
-		fmt.Fprintf(b, "that fail to renew                           %d%s\n", a.Overdue, examples(a.OverdueClusters, a.Overdue))
+		fmt.Fprintf(b, "that fail to renew                           %d%s\n", a.Overdue, exampleNames(a.OverdueClusters, a.Overdue))
 	}
 	if a.Soonest != nil {
-		fmt.Fprintf(b, "the first of them ends at %s\n", stamp(*a.Soonest))
+		fmt.Fprintf(b, "the first of them ends at %s\n", phrase.FormatTime(*a.Soonest))
 	}
 	switch {
 	case rotating && a.Former == 0:
-		fmt.Fprintln(b, "\nAll agents that are in touch have new certificates. When whoever has a copy of hub.kubeconfig has a new one too: atoll ca finish")
+		fmt.Fprintln(b, "\nAll connected agents have new certificates. When all copies of hub.kubeconfig are replaced too: atoll ca finish")
 	case rotating:
 		fmt.Fprintln(b, "\nWait until all that are in touch have new certificates, then: atoll ca finish")
 	}
 }
 
-// examples of clusters of which there are n.
-func examples(names []string, n int) string {
+// exampleNames returns some names of clusters of which there are n.
+func exampleNames(names []string, n int) string {
 	if len(names) == 0 {
 		return ""
 	}

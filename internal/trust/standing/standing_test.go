@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is to be warned of, and when.
+// The certificates to warn about, and the time.
 func TestWarningsAboutCertificates(t *testing.T) {
 	now := time.Now()
 	day := 24 * time.Hour
@@ -26,21 +26,21 @@ func TestWarningsAboutCertificates(t *testing.T) {
 		"ended":                        {Certificate{Name: "gateway", Own: true, Ends: now.Add(-day), Issued: now.Add(-365 * day)}, "has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.is.Warning(now); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			if got := c.is.WarningText(now); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("warned %q", got)
 			}
 		})
 	}
-	if !slices.Contains(strings.Fields(Standing{Warnings: []string{"look"}}.Text(false)), "WARNING:") {
+	if !slices.Contains(strings.Fields(Standing{Warnings: []string{"look"}}.FormatText(false)), "WARNING:") {
 		t.Error("people read of no warning")
 	}
-	former := Standing{FormerUsers: []FormerUser{{"jane", now}, {"joe", now}}}.Text(false)
-	if !strings.Contains(former, "user jane came by a client certificate of the former CA, at "+stamp(now)) || !strings.Contains(former, "user joe ") {
+	former := Standing{FormerUsers: []FormerUser{{"jane", now}, {"joe", now}}}.FormatText(false)
+	if !strings.Contains(former, "user jane came by a client certificate of the former CA, at "+now.UTC().Format(time.RFC3339)) || !strings.Contains(former, "user joe ") {
 		t.Errorf("people read of no users that are to be cut off: %s", former)
 	}
 }
 
-// Nobody is told to end a rotation while it would cut off agents that are in touch.
+// There is no advice to end a rotation while it would cut off connected agents.
 func TestWhenARotationMayEnd(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -48,14 +48,14 @@ func TestWhenARotationMayEnd(t *testing.T) {
 		says, lacks []string
 	}{
 		"nothing is rotated":    {Standing{Agents: Agents{Current: 3}}, []string{"present CA  3"}, []string{"atoll ca finish", "not yet", "fail to renew"}},
-		"some are to come":      {Standing{RotatingSince: &now, Agents: Agents{Current: 3, Former: 2, FormerClusters: []string{"oslo", "lima"}}}, []string{"not yet                        2: oslo, lima\n", "Wait until all"}, []string{"All agents that are in touch"}},
-		"more than are named":   {Standing{RotatingSince: &now, Agents: Agents{Former: 3, FormerClusters: []string{"oslo", "lima"}}}, []string{"3: oslo, lima, …"}, []string{"All agents that are in touch"}},
-		"all have come":         {Standing{RotatingSince: &now, Agents: Agents{Current: 5, Away: 1}}, []string{"All agents that are in touch", "atoll ca finish", "away, and not yet                            1"}, []string{"Wait until all"}},
+		"some are to come":      {Standing{RotatingSince: &now, Agents: Agents{Current: 3, Former: 2, FormerClusters: []string{"oslo", "lima"}}}, []string{"not yet                        2: oslo, lima\n", "Wait until all"}, []string{"All connected agents"}},
+		"more than are named":   {Standing{RotatingSince: &now, Agents: Agents{Former: 3, FormerClusters: []string{"oslo", "lima"}}}, []string{"3: oslo, lima, …"}, []string{"All connected agents"}},
+		"all have come":         {Standing{RotatingSince: &now, Agents: Agents{Current: 5, Away: 1}}, []string{"All connected agents", "atoll ca finish", "away, and not yet                            1"}, []string{"Wait until all"}},
 		"some were left behind": {Standing{Agents: Agents{Former: 1, FormerClusters: []string{"oslo"}}}, []string{"1: oslo"}, []string{"atoll ca finish"}},
 		"some do not renew":     {Standing{Agents: Agents{Overdue: 2, OverdueClusters: []string{"oslo"}}}, []string{"fail to renew                           2: oslo, …"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := c.of.Text(false)
+			text := c.of.FormatText(false)
 			for _, want := range c.says {
 				if !strings.Contains(text, want) {
 					t.Errorf("it does not say %q:\n%s", want, text)

@@ -23,7 +23,7 @@ const (
 	Path = "/atoll.dev/agents"
 	// protocol that is spoken on them.
 	protocol = "v1.agents.atoll.dev"
-	// handshakeTimeout bounds TLS with who stands between, and HTTP.
+	// handshakeTimeout bounds TLS with the proxy, and HTTP.
 	handshakeTimeout = 10 * time.Second
 	// bufferBytes of what is read at a time.
 	bufferBytes = 4 << 10
@@ -39,13 +39,13 @@ var writing = &sync.Pool{}
 type Dialer struct {
 	// Dial gives a connection to an address, as net.Dialer does.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Roots verify who answers.
+	// Roots verify the proxy.
 	Roots *x509.CertPool
 	// Plain speaks HTTP without TLS.
 	Plain bool
 }
 
-// URL of the hub at an address.
+// URL returns the URL of the hub at an address.
 func (d Dialer) URL(address string) string {
 	if d.Plain {
 		return "ws://" + address + Path
@@ -65,7 +65,7 @@ func (e *StatusError) Error() string {
 	return text + ": does it pass " + Path + " on to the hub, with the header Upgrade?"
 }
 
-// Open a connection to the hub at an address.
+// Open opens a connection to the hub at an address.
 func (d Dialer) Open(ctx context.Context, address string) (net.Conn, error) {
 	dialer := &gorilla.Dialer{
 		NetDialContext:   func(ctx context.Context, _, address string) (net.Conn, error) { return d.Dial(ctx, address) },
@@ -81,7 +81,7 @@ func (d Dialer) Open(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("by WebSocket at %s: %w", d.URL(address), err)
 	}
-	return carry(ws, address), nil
+	return carryBytes(ws, address), nil
 }
 
 var upgrader = &gorilla.Upgrader{
@@ -89,22 +89,22 @@ var upgrader = &gorilla.Upgrader{
 	WriteBufferSize: bufferBytes, WriteBufferPool: writing,
 }
 
-// Upgrade makes a connection of a request. It answers requests that are none.
-func Upgrade(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
+// UpgradeRequest makes a connection of a request. It answers requests that are none.
+func UpgradeRequest(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 	ws, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return nil, fmt.Errorf("a WebSocket from %s: %w", r.RemoteAddr, err)
 	}
-	return carry(ws, r.RemoteAddr), nil
+	return carryBytes(ws, r.RemoteAddr), nil
 }
 
-// carry bytes by the WebSocket.
-func carry(ws *gorilla.Conn, name string) net.Conn {
+// carryBytes bytes by the WebSocket.
+func carryBytes(ws *gorilla.Conn, name string) net.Conn {
 	ws.SetReadLimit(messageMost)
 	s := &stream{ws: ws, next: pieceFirst}
-	conn := tunnel.New(s, s.cut, name)
+	conn := tunnel.New(s, s.closeNow, name)
 	go func() {
-		_ = conn.Pump() // who reads is told
+		_ = conn.PumpMessages() // the reader gets an error
 		_ = conn.Close()
 	}()
 	return conn
@@ -117,12 +117,12 @@ type stream struct {
 	next    int       // bytes to read at once
 }
 
-// Send a message.
+// Send sends a message.
 func (s *stream) Send(p *wrapperspb.BytesValue) error {
 	return s.ws.WriteMessage(gorilla.BinaryMessage, p.GetValue())
 }
 
-// Recv a part of a message: whoever is between may have cut and joined them.
+// Recv receives a part of a message: a proxy may have cut and joined them.
 func (s *stream) Recv() (*wrapperspb.BytesValue, error) {
 	for {
 		if s.message == nil {
@@ -154,12 +154,12 @@ func (s *stream) Recv() (*wrapperspb.BytesValue, error) {
 	}
 }
 
-// cut the WebSocket off without a word, which might have to wait: what it carries says how
+// closeNow cuts the WebSocket off without a word, which might have to wait: what it carries says how
 // it ends.
-func (s *stream) cut() {
+func (s *stream) closeNow() {
 	conn := s.ws.NetConn()
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = t.NetConn()
 	}
-	_ = conn.Close() // nobody is told how it ends
+	_ = conn.Close() // its end is not reported
 }

@@ -17,22 +17,22 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-func dial(ctx context.Context, address string) (net.Conn, error) {
+func dialServer(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
-// served gives both ends of a WebSocket.
-func served(t *testing.T) (agent, hub net.Conn, address string) {
+// startServer gives both ends of a WebSocket.
+func startServer(t *testing.T) (agent, hub net.Conn, address string) {
 	t.Helper()
 	came := make(chan net.Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if conn, err := Upgrade(w, r); err == nil {
+		if conn, err := UpgradeRequest(w, r); err == nil {
 			came <- conn
 		}
 	}))
 	t.Cleanup(server.Close)
 	address = server.Listener.Addr().String()
-	agent, err := Dialer{Dial: dial, Plain: true}.Open(t.Context(), address)
+	agent, err := Dialer{Dial: dialServer, Plain: true}.Open(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func served(t *testing.T) (agent, hub net.Conn, address string) {
 }
 
 func TestBytesPassBothWays(t *testing.T) {
-	agent, hub, _ := served(t)
+	agent, hub, _ := startServer(t)
 	go func() { _, _ = io.Copy(hub, hub) }()
 	sent := make([]byte, 3<<20)
 	_, _ = rand.Read(sent)
@@ -53,9 +53,9 @@ func TestBytesPassBothWays(t *testing.T) {
 	}
 }
 
-// TestAReadMayBeBrokenOff: and goes on where it was, as those who serve agents need it.
+// TestAReadMayBeBrokenOff: and goes on where it was, as the agents' server needs it.
 func TestAReadMayBeBrokenOff(t *testing.T) {
-	agent, hub, _ := served(t)
+	agent, hub, _ := startServer(t)
 	_ = hub.SetReadDeadline(time.Unix(1, 0))
 	if _, err := hub.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("after its deadline: %v", err)
@@ -72,12 +72,12 @@ func TestAReadMayBeBrokenOff(t *testing.T) {
 func TestEitherEndEndsIt(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
-		agent, hub, _ := served(t)
+		agent, hub, _ := startServer(t)
 		agent.Close()
 		if _, err := hub.Read(make([]byte, 1)); err == nil {
 			t.Fatal("the other end goes on")
 		}
-		agent, hub, _ = served(t)
+		agent, hub, _ = startServer(t)
 		hub.Close()
 		if _, err := agent.Read(make([]byte, 1)); err == nil {
 			t.Fatal("the other end goes on")
@@ -109,7 +109,7 @@ func TestWhatNoAgentSends(t *testing.T) {
 	} {
 		came := make(chan net.Conn, 1)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if conn, err := Upgrade(w, r); err == nil {
+			if conn, err := UpgradeRequest(w, r); err == nil {
 				came <- conn
 			}
 		}))

@@ -1,5 +1,5 @@
-// Command generate writes the plain manifests of the agent, which are made of its chart, into
-// the directory that it is given: that of the charts.
+// Command generate writes the plain manifests of the agent, made of its chart, into the
+// given directory of charts.
 package main
 
 import (
@@ -21,11 +21,11 @@ func run(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the directory deploy, have %d arguments", len(args))
 	}
-	manifest, optIns, err := charts.Agent(filepath.Join(args[0], "charts", "atoll-agent"))
+	files, err := charts.RenderAgent(filepath.Join(args[0], "charts", "atoll-agent"))
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"agent.yaml": manifest, "agent-allow.yaml": optIns} {
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(args[0], name), []byte(text), 0o644); err != nil {
 			return err
 		}

@@ -19,15 +19,15 @@ import (
 	"atoll.dev/atoll/tools/images"
 )
 
-type options struct {
+type buildOptions struct {
 	root, out, ldflags, platforms, binaries string
-	about                                   images.About
+	about                                   images.BuildInfo
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	var o options
+	var o buildOptions
 	flag.StringVar(&o.root, "root", "..", "directory of the source")
 	flag.StringVar(&o.out, "out", "../bin/images", "directory for the layouts, one for each image")
 	flag.StringVar(&o.ldflags, "ldflags", "-s -w", "flags for the linker")
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o options, seconds string) error {
+func run(ctx context.Context, o buildOptions, seconds string) error {
 	at, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil || o.about.Version == "" {
 		return fmt.Errorf("--version is needed, and --time a number of seconds: %w", err)
@@ -64,11 +64,11 @@ func run(ctx context.Context, o options, seconds string) error {
 			if err != nil {
 				return err
 			}
-			binary, err := o.compile(ctx, p, platform, dir)
+			binary, err := o.compileProgram(ctx, p, platform, dir)
 			if err != nil {
 				return err
 			}
-			img, err := images.Image(p, *platform, binary, o.about)
+			img, err := images.NewImage(p, *platform, binary, o.about)
 			if err != nil {
 				return err
 			}
@@ -83,9 +83,9 @@ func run(ctx context.Context, o options, seconds string) error {
 	return nil
 }
 
-// compile a program for a platform, without cgo and without paths of this machine, unless it
-// is built already.
-func (o options) compile(ctx context.Context, p images.Program, on *v1.Platform, dir string) ([]byte, error) {
+// compileProgram compiles a program for a platform, without cgo and without paths of this
+// machine, unless it is built already.
+func (o buildOptions) compileProgram(ctx context.Context, p images.Program, on *v1.Platform, dir string) ([]byte, error) {
 	if o.binaries != "" {
 		return os.ReadFile(filepath.Join(o.binaries, p.Name))
 	}

@@ -1,6 +1,6 @@
-// Package v1alpha1 is what people bring who taught Karmada their kinds: its group
-// config.karmada.io as far as a hub honours it, under Karmada's names. Each object is a
-// translation away from one of Atoll's own, and nothing but the translation knows of it.
+// Package v1alpha1 holds the kinds of Karmada's group config.karmada.io that a hub honours,
+// under Karmada's names. The hub translates each object to one of Atoll's own; no other code
+// reads it.
 //
 // +kubebuilder:object:generate=true
 // +groupName=config.karmada.io
@@ -28,9 +28,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// ResourceInterpreterCustomization is Karmada's knowledge of a kind. A hub makes a
-// ResourceInterpreter of the same name of it, keeps that as this is, and lets it go when this
-// goes.
+// ResourceInterpreterCustomization is Karmada's interpreter of a kind. A hub translates it to a
+// ResourceInterpreter of the same name, updates that on each change, and deletes it with the
+// customization.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ric,categories=karmada-io
@@ -44,16 +44,15 @@ type ResourceInterpreterCustomization struct {
 	Spec ResourceInterpreterCustomizationSpec `json:"spec"`
 }
 
-// ResourceInterpreterCustomizationSpec says which kind is meant, and answers questions about
-// it.
+// ResourceInterpreterCustomizationSpec names a kind and answers questions about it.
 type ResourceInterpreterCustomizationSpec struct {
 	Target         CustomizationTarget `json:"target"`
 	Customizations CustomizationRules  `json:"customizations"`
 }
 
-// CustomizationTarget is the kind that is meant, in one version.
+// CustomizationTarget is the kind, in one version.
 type CustomizationTarget struct {
-	// APIVersion such as apps/v1; other versions of the group are not meant.
+	// APIVersion such as apps/v1; it excludes other versions of the group.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion"`
@@ -63,9 +62,9 @@ type CustomizationTarget struct {
 	Kind string `json:"kind"`
 }
 
-// CustomizationRules are the answers; what is left out, Atoll answers as it does without.
+// CustomizationRules are the answers; Atoll answers the questions that are left out.
 type CustomizationRules struct {
-	// Retention of what the member has set, before the object is applied there anew.
+	// Retention of fields that the member has set, before the object is applied again.
 	// +optional
 	Retention *LocalValueRetention `json:"retention,omitempty"`
 	// ReplicaResource is how many replicas the object states and what each needs.
@@ -83,11 +82,11 @@ type CustomizationRules struct {
 	// HealthInterpretation is the health of the object in a member.
 	// +optional
 	HealthInterpretation *HealthInterpretation `json:"healthInterpretation,omitempty"`
-	// DependencyInterpretation names what goes where the object goes.
+	// DependencyInterpretation names the objects that are placed with this one.
 	// +optional
 	DependencyInterpretation *DependencyInterpretation `json:"dependencyInterpretation,omitempty"`
-	// ComponentResource is the components of the object, where it has several sorts of pods;
-	// asked where nobody answers replicaResource.
+	// ComponentResource is the components of the object, where it has several sorts of pods. It
+	// is evaluated where replicaResource is not answered.
 	// +optional
 	ComponentResource *ComponentResourceRequirement `json:"componentResource,omitempty"`
 }

@@ -35,4 +35,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and .Values.etcd.existingSecret (not .Values.etcd.servers) -}}
 {{- fail "etcd.existingSecret is for etcd.servers, which are missing" -}}
 {{- end -}}
+{{- if and .Values.etcd.quotaBytes .Values.etcd.servers -}}
+{{- fail "etcd.quotaBytes is for the embedded etcd: set the quota of etcd.servers in that etcd" -}}
+{{- end -}}
 {{- end -}}

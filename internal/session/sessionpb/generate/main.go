@@ -46,15 +46,15 @@ func run(ctx context.Context, file string) error {
 	}
 	files = append(files, protodesc.ToFileDescriptorProto(compiled[0]))
 	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
-		if err := drive(ctx, plugin, file, files); err != nil {
+		if err := runPlugin(ctx, plugin, file, files); err != nil {
 			return fmt.Errorf("%s: %w", plugin, err)
 		}
 	}
 	return nil
 }
 
-// drive hands the file to a plugin as protoc would and writes what it answers.
-func drive(ctx context.Context, plugin, file string, files []*descriptorpb.FileDescriptorProto) error {
+// runPlugin hands the file to a plugin as protoc would and writes what it answers.
+func runPlugin(ctx context.Context, plugin, file string, files []*descriptorpb.FileDescriptorProto) error {
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{file},
 		Parameter:      proto.String("paths=source_relative"),

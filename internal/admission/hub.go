@@ -1,0 +1,94 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+// Hub is what admission reads of the rest of the hub, by subject. A part is nil until it is
+// there.
+type Hub struct {
+	Placed     Placed
+	Templates  Templates
+	Sets       Sets
+	Properties Properties
+	Removals   Removals
+}
+
+// Placed are the objects that the hub places.
+type Placed interface {
+	// IsPlacedOrNeeded reports whether the object is placed, or needed by something that is.
+	IsPlacedOrNeeded(sub policymatch.Subject) bool
+	// IsPlacedByDefault reports whether the hub's default placement places the object.
+	IsPlacedByDefault(sub policymatch.Subject) bool
+	// IsUnplaced reports whether nothing places an object that people place by itself.
+	IsUnplaced(sub policymatch.Subject) bool
+	// CheckItemSize reports whether an object, if it is placed, can be sent: nil, or why it is
+	// too large.
+	CheckItemSize(t *unstructured.Unstructured) error
+}
+
+// Templates are the objects in namespaces.
+type Templates interface {
+	// FirstProtectedTemplate names an object in the namespace that may not be deleted.
+	FirstProtectedTemplate(namespace string) (atoll.ItemKey, bool)
+	// FirstProtectedOfKind names an object of the kind that may not be deleted.
+	FirstProtectedOfKind(kind schema.GroupKind) (atoll.ItemKey, bool)
+	// TemplateKinds lists the kinds that objects in the namespace are of.
+	TemplateKinds(namespace string) []schema.GroupKind
+	// FirstDividedTemplate names an object that the selectors choose and whose replicas its
+	// placement divides. An empty namespace means any.
+	FirstDividedTemplate(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool)
+}
+
+// Properties are those that agents report.
+type Properties interface {
+	// ListedProperties lists those that the hub's admin listed, sorted.
+	ListedProperties() []string
+}
+
+// Removals are the Clusters that leave the fleet.
+type Removals interface {
+	// CleanPlan gives the hash of what a cluster would lose that is cleaned, "" for nothing; an
+	// error where that is not known.
+	CleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error)
+}
+
+// currentHub returns the rest of the hub; false until it is there.
+func (p *Plugin) currentHub() (Hub, bool) {
+	if p.Hub == nil {
+		return Hub{}, false
+	}
+	return p.Hub()
+}
+
+// currentSets returns the table of ClusterSets; false until it is there.
+func (p *Plugin) currentSets() (Sets, bool) {
+	hub, _ := p.currentHub()
+	return hub.Sets, hub.Sets != nil
+}
+
+// listedProperties lists the properties that steer placement; nil until they are known.
+func (p *Plugin) listedProperties() []string {
+	hub, _ := p.currentHub()
+	if hub.Properties == nil {
+		return nil
+	}
+	return hub.Properties.ListedProperties()
+}
+
+// cleanPlan is Removals.CleanPlan, and an error until the tables are there.
+func (p *Plugin) cleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
+	hub, ok := p.currentHub()
+	if !ok {
+		return "", errors.New("the hub has just been started")
+	}
+	return hub.Removals.CleanPlan(ctx, c)
+}

@@ -1,0 +1,47 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+var clusterRoles = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+
+// validateSystemNamespace refuses, in namespaces of the system, what would give its writer the
+// rights of the hub: RoleBindings, Roles, ServiceAccounts and their tokens. Only a user that may
+// escalate writes them, because such a user has all rights already. ServiceAccounts of tenants are
+// the exception: they have no rights in these namespaces.
+func (p *Plugin) validateSystemNamespace(ctx context.Context, a admission.Attributes) error {
+	if !isSystemNamespace(a.GetNamespace()) || !givesRights(a) {
+		return nil
+	}
+	if a.GetNamespace() == atoll.SystemNamespace && a.GetResource().Resource == "serviceaccounts" && strings.HasPrefix(a.GetName(), atoll.TenantAccountPrefix) {
+		return nil
+	}
+	if p.isAllowed(ctx, a.GetUserInfo(), "escalate", access{resource: clusterRoles}) {
+		return nil
+	}
+	return refuseRequest(a, atoll.ReasonSystemNamespace, fmt.Errorf("namespace %s is the system's: only an administrator of the hub writes %s there; use another namespace", a.GetNamespace(), a.GetResource().Resource))
+}
+
+// isSystemNamespace reports whether the namespace belongs to Kubernetes or to Atoll.
+func isSystemNamespace(name string) bool {
+	return strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "atoll-")
+}
+
+// givesRights reports whether the request writes an object by which rights are given.
+func givesRights(a admission.Attributes) bool {
+	switch r := a.GetResource(); r.Group {
+	case "":
+		return r.Resource == "serviceaccounts"
+	case clusterRoles.Group:
+		return r.Resource == "rolebindings" || r.Resource == "roles"
+	}
+	return false
+}

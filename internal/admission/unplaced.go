@@ -1,0 +1,84 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/state"
+)
+
+// keepOnHub keeps a cluster-scoped object on the hub that only the default placement would send to
+// members, where its writer may not place such objects. The annotation that keeps it there stays
+// until a writer with that right removes it.
+func (p *Plugin) keepOnHub(ctx context.Context, a admission.Attributes) {
+	if a.GetNamespace() != "" || p.Own(a.GetUserInfo()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
+		return
+	}
+	now, before, err := objectMetas(a)
+	if err != nil {
+		return // not an object that is stored
+	}
+	if _, stated := now.GetAnnotations()[atoll.AnnotationClusters]; stated || before != nil && !isKeptOnHub(before) {
+		return
+	}
+	hub, ok := p.currentHub()
+	if !ok || !hub.Placed.IsPlacedByDefault(subjectOf(a, now)) {
+		return
+	}
+	missing := p.mayPlaceOutside(ctx, a.GetUserInfo())
+	if missing == nil {
+		return
+	}
+	annotations := map[string]string{atoll.AnnotationClusters: ""}
+	for k, v := range now.GetAnnotations() {
+		annotations[k] = v
+	}
+	now.SetAnnotations(annotations)
+	warning.AddWarning(ctx, "", "it stays on the hub: "+missing.Error())
+}
+
+// isKeptOnHub reports whether an annotation keeps the object on the hub.
+func isKeptOnHub(o metav1.Object) bool {
+	value, stated := policymatch.ClustersAnnotation(o.GetAnnotations())
+	return stated && value == ""
+}
+
+// warnOfUnplaced warns the writer of a new object that nothing places, with the command that does.
+func (p *Plugin) warnOfUnplaced(ctx context.Context, a admission.Attributes) {
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.GetNamespace() == "" || a.GetObject() == nil ||
+		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
+		return
+	}
+	obj, err := meta.Accessor(a.GetObject())
+	if err != nil || slices.Contains(obj.GetFinalizers(), atoll.Finalizer) {
+		return // not an object that is stored, or one that is placed
+	}
+	hub, ok := p.currentHub()
+	if !ok || !hub.Placed.IsUnplaced(subjectOf(a, obj)) {
+		return
+	}
+	warning.AddWarning(ctx, "", "nothing places it, so that it stays on the hub. To place it: "+
+		atoll.PlaceCommand(a.GetResource().GroupResource().String(), a.GetNamespace(), a.GetName()))
+}
+
+// warnOfSystemNamespace warns that the annotation of a system namespace places nothing in it.
+func warnOfSystemNamespace(ctx context.Context, a admission.Attributes, value string) {
+	if kind := a.GetKind(); kind.Group == "" && kind.Kind == "Namespace" && value != "" && policymatch.IsSystemNamespace(a.GetName()) {
+		warning.AddWarning(ctx, "", fmt.Sprintf("%s places nothing in the system namespace %s: annotate the objects in it that are to be placed", atoll.AnnotationClusters, a.GetName()))
+	}
+}
+
+// subjectOf returns the object that is written as policies see it.
+func subjectOf(a admission.Attributes, obj metav1.Object) policymatch.Subject {
+	return policymatch.NewSubject(atoll.ItemKey{
+		Group: a.GetKind().Group, Kind: a.GetKind().Kind, Namespace: a.GetNamespace(), Name: a.GetName(),
+	}, obj, secretType(a.GetObject()))
+}

@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+// defaultPlaces is a hub whose default placement places everything without a namespace, and nothing
+// else.
+type defaultPlaces struct{ Placed }
+
+func (defaultPlaces) IsPlacedByDefault(s policymatch.Subject) bool {
+	_, stated := s.Annotations[atoll.AnnotationClusters]
+	return s.Key.Namespace == "" && !stated
+}
+func (d defaultPlaces) IsPlacedOrNeeded(s policymatch.Subject) bool { return d.IsPlacedByDefault(s) }
+func (defaultPlaces) IsUnplaced(s policymatch.Subject) bool         { return s.Key.Namespace != "" }
+
+func newDefaultPlugin() *Plugin {
+	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Placed: defaultPlaces{}})})
+	p.SetAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == "fleet" && a.GetVerb() == "create" && a.GetResource() == "clusterpropagationpolicies" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	}))
+	return p
+}
+
+func newThing(namespace string, annotations map[string]string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing"}}
+	u.SetNamespace(namespace)
+	u.SetName("t")
+	u.SetAnnotations(annotations)
+	return u
+}
+
+func thingAttributes(who string, now, before *unstructured.Unstructured) admission.Attributes {
+	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
+	op, old := admission.Create, runtime.Object(nil)
+	if before != nil {
+		op, old = admission.Update, before
+	}
+	return admission.NewAttributesRecord(now, old, gvk, now.GetNamespace(), "t", gvk.GroupVersion().WithResource("things"), "", op, nil, false, &user.DefaultInfo{Name: who})
+}
+
+// The default placement sends an object without a namespace to members only where its writer may
+// place such objects. An object that was kept on the hub stays there when such a writer drops the
+// annotation, and one that travels already is changed as with a policy.
+func TestOnlyUsersThatMayPlaceSendClusterScopedObjects(t *testing.T) {
+	kept := map[string]string{atoll.AnnotationClusters: ""}
+	for name, c := range map[string]struct {
+		who         string
+		now, before map[string]string
+		isNew, keep bool
+	}{
+		"a new object, by an administrator":        {who: "fleet", isNew: true},
+		"a new object":                             {who: "ann", isNew: true, keep: true},
+		"a new object with other annotations":      {who: "ann", isNew: true, now: map[string]string{"a": "b"}, keep: true},
+		"the annotation is dropped":                {who: "ann", before: kept, keep: true},
+		"an administrator drops the annotation":    {who: "fleet", before: kept},
+		"a change of an object that travels":       {who: "ann"},
+		"the annotation is there":                  {who: "ann", now: kept, before: kept, keep: true},
+		"the writer keeps a new object on the hub": {who: "ann", now: kept, isNew: true, keep: true},
+	} {
+		var before *unstructured.Unstructured
+		if !c.isNew {
+			before = newThing("", c.before)
+		}
+		now := newThing("", c.now)
+		var h heard
+		if err := newDefaultPlugin().Admit(warning.WithWarningRecorder(t.Context(), &h), thingAttributes(c.who, now, before), nil); err != nil {
+			t.Fatal(err)
+		}
+		if value, stated := now.GetAnnotations()[atoll.AnnotationClusters]; stated != c.keep || value != "" {
+			t.Errorf("%s: the annotation is %q, %t", name, value, stated)
+		}
+		if travels := len(now.GetFinalizers()) > 0; travels == c.keep {
+			t.Errorf("%s: it travels: %t", name, travels)
+		}
+		if _, had := c.now[atoll.AnnotationClusters]; len(h) > 0 != (c.keep && !had) {
+			t.Errorf("%s: warnings %q", name, h)
+		}
+		if c.now["a"] != now.GetAnnotations()["a"] {
+			t.Errorf("%s: another annotation is lost", name)
+		}
+	}
+}
+
+func TestTheWriterOfAnUnplacedObjectIsWarned(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string
+		isUpdate  bool
+		want      int
+	}{
+		"new":      {namespace: "shop", want: 1},
+		"placed":   {want: 0},
+		"a change": {namespace: "shop", isUpdate: true, want: 0},
+	} {
+		now := newThing(c.namespace, nil)
+		var before *unstructured.Unstructured
+		if c.isUpdate {
+			before = now
+		}
+		var h heard
+		newDefaultPlugin().warnOfUnplaced(warning.WithWarningRecorder(t.Context(), &h), thingAttributes("ann", now, before))
+		if len(h) != c.want || c.want > 0 && !strings.Contains(h[0], "kubectl annotate things.example.com/t -n shop atoll.dev/clusters='*'") {
+			t.Errorf("%s: %q", name, h)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package ownership
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Book holds the records of all objects and the Holdings of all Bundles.
+type Book struct {
+	records map[atoll.ItemKey]*Record
+	bundles map[string]*bundle
+	// claimed are the keys that each Bundle has claims on.
+	claimed map[string]map[atoll.ItemKey]bool
+	// inside are the keys of each namespace.
+	inside map[string]map[atoll.ItemKey]bool
+	parked map[atoll.ItemKey]bool
+	// buried are Bundles that were removed here, and when (Unix seconds).
+	buried map[string]int64
+	dirty  map[string]bool
+	// stirred are the Bundles that changes of claims since Stirred concern.
+	stirred map[string]bool
+}
+
+type bundle struct {
+	holding    Holding
+	content    map[atoll.ItemKey]*atoll.RenderedItem // last good, by key
+	listed     map[atoll.ItemKey]*atoll.RenderedItem // the manifest's items
+	tombstones map[atoll.ItemKey][]atoll.Tombstone
+}
+
+// NewBook returns an empty Book.
+func NewBook() *Book {
+	return &Book{
+		records: map[atoll.ItemKey]*Record{},
+		bundles: map[string]*bundle{},
+		claimed: map[string]map[atoll.ItemKey]bool{},
+		inside:  map[string]map[atoll.ItemKey]bool{},
+		parked:  map[atoll.ItemKey]bool{},
+		buried:  map[string]int64{},
+		dirty:   map[string]bool{},
+		stirred: map[string]bool{},
+	}
+}
+
+// RestoreRecord puts a stored record into the Book. Records come before Holdings.
+func (b *Book) RestoreRecord(r Record) {
+	c := r.clone()
+	b.put(&c)
+	for uid, claim := range c.Claims {
+		b.indexClaim(c.Key, uid, &claim)
+	}
+}
+
+// AddTombstone remembers a Bundle that was removed at the given Unix second, so that a
+// late tombstone which moved an item there does not wait for it.
+func (b *Book) AddTombstone(uid string, at int64) { b.buried[uid] = at }
+
+// Record returns the record of the key; false when nothing is known of it. The value is a copy.
+func (b *Book) Record(key atoll.ItemKey) (Record, bool) {
+	if r := b.records[key]; r != nil {
+		return r.clone(), true
+	}
+	return Record{}, false
+}
+
+// UID returns the UID of the key's object, empty while it is not known; false when nothing
+// is known of it.
+func (b *Book) UID(key atoll.ItemKey) (uid string, ok bool) {
+	if r := b.records[key]; r != nil {
+		return r.UID, true
+	}
+	return "", false
+}
+
+// RecordedNamespaces returns the namespaces in which there are records, in no order.
+func (b *Book) RecordedNamespaces() []string { return slices.Collect(maps.Keys(b.inside)) }
+
+// WantsTemplate reports whether a Bundle claims the key's object with that template.
+func (b *Book) WantsTemplate(key atoll.ItemKey, template string) bool {
+	if r := b.records[key]; r != nil {
+		for _, c := range r.Claims {
+			if c.isLive() && c.Template == template {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// RecordedKeys lists the keys of all records, in no order.
+func (b *Book) RecordedKeys() []atoll.ItemKey { return slices.Collect(maps.Keys(b.records)) }
+
+// KeysInNamespace lists the keys of the records of a namespace, in no order.
+func (b *Book) KeysInNamespace(namespace string) []atoll.ItemKey {
+	return slices.Collect(maps.Keys(b.inside[namespace]))
+}
+
+// ClaimedBy lists the keys that the Bundle has claims on, in no order.
+func (b *Book) ClaimedBy(uid string) []atoll.ItemKey {
+	return slices.Collect(maps.Keys(b.claimed[uid]))
+}
+
+// BundleUIDs lists the UIDs of the Bundles that are held, sorted.
+func (b *Book) BundleUIDs() []string { return slices.Sorted(maps.Keys(b.bundles)) }
+
+// HoldingOf returns the Holding of the Bundle; nil when it is not held. Read-only.
+func (b *Book) HoldingOf(uid string) *Holding {
+	if h := b.bundles[uid]; h != nil {
+		return &h.holding
+	}
+	return nil
+}
+
+// ObjectByHash finds the part of that hash in any manifest that is held, and in what is kept of
+// older ones.
+func (b *Book) ObjectByHash(hash string) (json.RawMessage, bool) {
+	for _, h := range b.bundles {
+		for _, m := range []*atoll.Manifest{&h.holding.Manifest, {Items: h.holding.Kept}} {
+			if part, ok := m.FindPart(hash); ok {
+				return part, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// ContentFor is what the Bundle wants to apply for the key; nil when it has no good
+// content of it. Read-only.
+func (b *Book) ContentFor(uid string, key atoll.ItemKey) *atoll.RenderedItem {
+	if h := b.bundles[uid]; h != nil {
+		return h.content[key]
+	}
+	return nil
+}
+
+// NamespaceMeta is what the manifests say about a namespace that the agent may have to
+// make; the lowest Bundle UID that speaks of it wins.
+func (b *Book) NamespaceMeta(namespace string) atoll.NamespaceMeta {
+	for _, uid := range b.BundleUIDs() {
+		if m, ok := b.bundles[uid].holding.Manifest.Namespaces[namespace]; ok {
+			return m
+		}
+	}
+	return atoll.NamespaceMeta{}
+}
+
+// DirtyShards lists the shards whose records changed since Clean.
+func (b *Book) DirtyShards() []string { return slices.Sorted(maps.Keys(b.dirty)) }
+
+// MarkClean marks a shard as stored.
+func (b *Book) MarkClean(shard string) { delete(b.dirty, shard) }
+
+// TakeChangedBundles returns the Bundles whose claims changed since the last call, whichever
+// Bundle changed them: the report of each may have changed.
+func (b *Book) TakeChangedBundles() []string {
+	out := slices.Sorted(maps.Keys(b.stirred))
+	clear(b.stirred)
+	return out
+}
+
+// ConcernedBundles lists the Bundles of whose status the key's object is a part: those
+// that claim it, and those that have a tombstone of it.
+func (b *Book) ConcernedBundles(key atoll.ItemKey) (out []string) {
+	r := b.records[key]
+	for uid, nb := range b.bundles {
+		claimed := false
+		if r != nil {
+			_, claimed = r.Claims[uid]
+		}
+		if claimed || len(nb.tombstones[key]) > 0 {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
+// MarkDirty marks a shard as not stored.
+func (b *Book) MarkDirty(shard string) { b.dirty[shard] = true }
+
+// ShardOf returns the shard that of a key's record is stored in: one per namespace.
+func ShardOf(key atoll.ItemKey) string { return atoll.HashParts([]byte(key.Namespace))[:8] }
+
+// RecordsInShard lists the records of a shard, sorted by key; none means that the shard
+// is empty.
+func (b *Book) RecordsInShard(shard string) []Record {
+	var out []Record
+	for key, r := range b.records {
+		if ShardOf(key) == shard {
+			out = append(out, r.clone())
+		}
+	}
+	slices.SortFunc(out, func(x, y Record) int { return cmp.Compare(x.Key.String(), y.Key.String()) })
+	return out
+}
+
+func (b *Book) put(r *Record) {
+	if r.Claims == nil {
+		r.Claims = map[string]Claim{}
+	}
+	b.records[r.Key] = r
+	if r.Key.Namespace != "" {
+		add(b.inside, r.Key.Namespace, r.Key)
+	}
+}
+
+// ensureRecord returns the record of the key, made if missing.
+func (b *Book) ensureRecord(key atoll.ItemKey) *Record {
+	r := b.records[key]
+	if r == nil {
+		r = &Record{Key: key}
+		b.put(r)
+		b.markDirty(key)
+	}
+	return r
+}
+
+// forgetUnclaimed drops a record that has no claims.
+func (b *Book) forgetUnclaimed(key atoll.ItemKey) {
+	delete(b.records, key)
+	delete(b.parked, key)
+	remove(b.inside, key.Namespace, key)
+	b.markDirty(key)
+}
+
+func (b *Book) markDirty(key atoll.ItemKey) { b.dirty[ShardOf(key)] = true }
+
+// setClaim writes (or, with nil, drops) a claim and its indexes.
+func (b *Book) setClaim(r *Record, uid string, c *Claim) {
+	if c == nil {
+		delete(r.Claims, uid)
+	} else {
+		r.Claims[uid] = *c
+	}
+	b.indexClaim(r.Key, uid, c)
+	b.markDirty(r.Key)
+	b.stirred[uid] = true
+	for _, other := range b.ConcernedBundles(r.Key) {
+		b.stirred[other] = true
+	}
+}
+
+func (b *Book) indexClaim(key atoll.ItemKey, uid string, c *Claim) {
+	if c == nil {
+		remove(b.claimed, uid, key)
+		return
+	}
+	add(b.claimed, uid, key)
+	if c.State == Parked {
+		b.parked[key] = true
+	}
+}
+
+func add(m map[string]map[atoll.ItemKey]bool, at string, key atoll.ItemKey) {
+	if m[at] == nil {
+		m[at] = map[atoll.ItemKey]bool{}
+	}
+	m[at][key] = true
+}
+
+func remove(m map[string]map[atoll.ItemKey]bool, at string, key atoll.ItemKey) {
+	delete(m[at], key)
+	if len(m[at]) == 0 {
+		delete(m, at)
+	}
+}

@@ -1,0 +1,197 @@
+package ownership
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// FoldHolding takes a Holding into the Book and lists the keys whose Next may have
+// changed. One of a lower generation than what is held is ignored.
+func (b *Book) FoldHolding(h Holding) []atoll.ItemKey {
+	m := &h.Manifest
+	if old := b.bundles[m.Bundle]; old != nil && old.holding.Manifest.Generation > m.Generation {
+		return nil
+	}
+	nb := newBundle(h)
+	b.bundles[m.Bundle] = nb
+	delete(b.buried, m.Bundle)
+	touched := maps.Clone(b.parked)
+	for key := range nb.listed {
+		b.addClaim(nb, key, Wanted)
+		touched[key] = true
+	}
+	for key := range nb.content {
+		if nb.listed[key] == nil {
+			b.addClaim(nb, key, Kept)
+			touched[key] = true
+		}
+	}
+	for _, key := range b.ClaimedBy(m.Bundle) {
+		if nb.listed[key] == nil && nb.content[key] == nil {
+			b.leaveClaim(nb, key)
+		}
+		touched[key] = true
+	}
+	for _, ns := range m.DeletedNamespaces {
+		if key := NamespaceKey(ns); b.doomNamespace(key) {
+			touched[key] = true
+		}
+	}
+	for key := range touched {
+		b.settleClaims(key)
+	}
+	return slices.SortedFunc(maps.Keys(touched), CompareKeys)
+}
+
+// doomNamespace marks a namespace that the agent made as deleted on the hub, and reports whether
+// it was not marked before.
+func (b *Book) doomNamespace(key atoll.ItemKey) bool {
+	r := b.records[key]
+	if r == nil || !r.Implicit || r.Doomed {
+		return false
+	}
+	r.Doomed = true
+	b.markDirty(r.Key)
+	return true
+}
+
+// CompareKeys orders keys by their string.
+func CompareKeys(x, y atoll.ItemKey) int { return cmp.Compare(x.String(), y.String()) }
+
+func newBundle(h Holding) *bundle {
+	nb := &bundle{
+		holding:    h,
+		content:    map[atoll.ItemKey]*atoll.RenderedItem{},
+		listed:     map[atoll.ItemKey]*atoll.RenderedItem{},
+		tombstones: map[atoll.ItemKey][]atoll.Tombstone{},
+	}
+	m := &nb.holding.Manifest
+	if m.Remove {
+		m.Items, nb.holding.Kept = nil, nil
+	}
+	for i := range m.Items {
+		it := &m.Items[i]
+		nb.listed[it.Key] = it
+		if it.Error == "" {
+			nb.content[it.Key] = it
+		}
+	}
+	for i := range nb.holding.Kept {
+		nb.content[nb.holding.Kept[i].Key] = &nb.holding.Kept[i]
+	}
+	for _, t := range m.Tombstones {
+		nb.tombstones[t.Key] = append(nb.tombstones[t.Key], t)
+	}
+	return nb
+}
+
+// addClaim records the Bundle's claim on an item that it has.
+func (b *Book) addClaim(nb *bundle, key atoll.ItemKey, state State) {
+	it := nb.listed[key]
+	if it == nil {
+		it = nb.content[key]
+	}
+	r, uid := b.ensureRecord(key), nb.holding.Manifest.Bundle
+	b.endStaleClaims(r, it.UID)
+	old, had := r.Claims[uid]
+	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency}
+	b.updateChosen(r, uid, !now.Dependency, had && !old.Dependency)
+	if !had || !sameClaim(old, now) {
+		b.setClaim(r, uid, &now)
+	}
+	b.keepNamespace(key)
+}
+
+// endStaleClaims ends the claims of unknown Bundles on objects of another template than the
+// requested one. Such Bundles are known only by the objects' labels: they are of another hub, or
+// of another time. The adoption is then decided as for any existing object. An unknown Bundle with
+// the same template may be one of this hub whose manifest is still to come.
+func (b *Book) endStaleClaims(r *Record, template string) {
+	for _, other := range slices.Sorted(maps.Keys(r.Claims)) {
+		if c := r.Claims[other]; b.bundles[other] != nil || c.State != Kept || c.Template == template {
+			continue
+		}
+		b.setClaim(r, other, nil)
+		if r.Template != template {
+			r.UID, r.Template, r.Applied, r.Label, r.Owned, r.Ran, r.RanHash = "", "", "", "", "", "", ""
+			r.Left, r.Adopted = nil, false
+		}
+	}
+}
+
+// updateChosen keeps Record.Chosen: it follows what Bundles say while they claim, and
+// outlives claims that go.
+func (b *Book) updateChosen(r *Record, uid string, chosen, before bool) {
+	switch {
+	case chosen && !r.Chosen:
+		r.Chosen = true
+	case !chosen && before && r.Chosen:
+		r.Chosen = false
+		for other, c := range r.Claims {
+			r.Chosen = r.Chosen || other != uid && !c.Dependency
+		}
+	default:
+		return
+	}
+	b.markDirty(r.Key)
+}
+
+// keepNamespace keeps the namespaces of what is wanted.
+func (b *Book) keepNamespace(key atoll.ItemKey) {
+	ns := b.records[NamespaceKey(key.Namespace)]
+	if IsNamespace(key) {
+		ns = b.records[key]
+	}
+	if ns != nil && (ns.Doomed || ns.Parting) {
+		ns.Doomed, ns.Parting = false, false
+		b.markDirty(ns.Key)
+	}
+}
+
+// leaveClaim turns the claim on an item that the Bundle has no longer. Only a
+// tombstone of the claim's own template, or of the whole row, takes it out.
+func (b *Book) leaveClaim(nb *bundle, key atoll.ItemKey) {
+	r, uid := b.records[key], nb.holding.Manifest.Bundle
+	old := r.Claims[uid]
+	now := old
+	t, dead := nb.tombstoneFor(key, old.Template)
+	switch {
+	case dead:
+		now.State, now.MovedTo, now.Orphan, now.Noted = Leaving, nil, t.Orphan, false
+		if len(t.MovedTo) > 0 {
+			now.State, now.MovedTo = Parked, t.MovedTo
+			if !t.Orphan && nb.holding.Manifest.ClusterDecommissioned { // an object without a successor stays
+				now.Orphan, now.Noted = true, true
+			}
+		}
+	case nb.holding.Manifest.Remove:
+		now.State, now.MovedTo = Leaving, nil
+		now.Orphan = nb.holding.Manifest.Removal == v1alpha1.RemoveOrphan
+		now.Noted = now.Orphan && nb.holding.Manifest.ClusterDecommissioned
+	case old.isLive():
+		now.State = Kept
+	}
+	if !sameClaim(old, now) {
+		b.setClaim(r, uid, &now)
+	}
+}
+
+// tombstoneFor returns the tombstone of the template in the Bundle's manifest. A template that is not
+// known (its record was lost) is any.
+func (nb *bundle) tombstoneFor(key atoll.ItemKey, template string) (atoll.Tombstone, bool) {
+	for _, t := range nb.tombstones[key] {
+		if t.UID == template || template == "" {
+			return t, true
+		}
+	}
+	return atoll.Tombstone{}, false
+}
+
+func sameClaim(x, y Claim) bool {
+	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency &&
+		x.Orphan == y.Orphan && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
+}

@@ -1,0 +1,53 @@
+package ownership
+
+import (
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Holding is what the agent stores of one Bundle.
+type Holding struct {
+	Manifest atoll.Manifest `json:"manifest"`
+	// Kept is the last good content of items whose render failed, and of items
+	// that the manifest lacks without a tombstone.
+	Kept []atoll.RenderedItem `json:"kept,omitempty"`
+}
+
+// TombstoneID is how reports name a tombstone: "key uid".
+func TombstoneID(t atoll.Tombstone) string { return t.Key.String() + " " + t.UID }
+
+// Merge makes the Holding for a newer manifest. prev is nil for a Bundle that is
+// not held yet. Its values are shared with prev and m.
+func Merge(prev *Holding, m atoll.Manifest) Holding {
+	next := Holding{Manifest: m}
+	if prev == nil || m.Remove {
+		return next
+	}
+	items := make(map[atoll.ItemKey]*atoll.RenderedItem, len(m.Items))
+	for i := range m.Items {
+		items[m.Items[i].Key] = &m.Items[i]
+	}
+	dead := map[string]bool{}
+	for _, t := range m.Tombstones {
+		dead[TombstoneID(t)] = true
+	}
+	for _, old := range prev.allContents() {
+		now, listed := items[old.Key]
+		switch {
+		case dead[TombstoneID(atoll.Tombstone{Key: old.Key, UID: old.UID})]:
+		case !listed, now.Error != "" && now.UID == old.UID:
+			next.Kept = append(next.Kept, old)
+		}
+	}
+	return next
+}
+
+// allContents lists every item that has content: the manifest's, and what is kept.
+func (h *Holding) allContents() []atoll.RenderedItem {
+	out := make([]atoll.RenderedItem, 0, len(h.Manifest.Items)+len(h.Kept))
+	for _, it := range h.Manifest.Items {
+		if it.Error == "" {
+			out = append(out, it)
+		}
+	}
+	return append(out, h.Kept...)
+}

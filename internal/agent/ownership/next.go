@@ -1,0 +1,346 @@
+package ownership
+
+import (
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Verb is what is to be done about an object.
+type Verb string
+
+// The verbs.
+const (
+	// Nothing to do.
+	Nothing Verb = "Nothing"
+	// Apply the item: create or change the object.
+	Apply Verb = "Apply"
+	// Replace: delete the object by its UID; once it is gone, Next says Apply.
+	Replace Verb = "Replace"
+	// Delete the object by its UID.
+	Delete Verb = "Delete"
+	// Release the object: take our label and field manager off, and forget it.
+	Release Verb = "Release"
+	// Search: whether the object exists is not known; Found or Gone say it.
+	Search Verb = "Search"
+	// DeleteNamespace that the agent made, once nothing foreign is in it.
+	DeleteNamespace Verb = "DeleteNamespace"
+)
+
+// Step is the next act on one key.
+type Step struct {
+	Verb Verb
+	Key  atoll.ItemKey
+	// Owner and Item, for Apply. Item is read-only.
+	Owner string
+	Item  *atoll.RenderedItem
+	// Record as it was when the step was decided. A copy.
+	Record Record
+}
+
+// Next returns what must be done about the key.
+func (b *Book) Next(key atoll.ItemKey) Step {
+	r := b.records[key]
+	if r == nil {
+		return Step{Verb: Nothing, Key: key}
+	}
+	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone()}
+	leaving, parked := false, false
+	for _, c := range r.Claims {
+		parked = parked || c.State == Parked
+		leaving = leaving || c.State == Leaving
+	}
+	if c := r.Claims[r.Owner]; c.isLive() {
+		s.Item = b.ContentFor(r.Owner, key)
+		s.Verb = applyVerb(r, c, s.Item)
+		if s.Verb == Nothing && leaving && r.UID == "" {
+			s.Verb = Search
+		}
+		return s
+	}
+	s.Verb = endingVerb(r, leaving, parked)
+	return s
+}
+
+// endingVerb returns what ends a record that no live claim owns.
+func endingVerb(r *Record, leaving, parked bool) Verb {
+	switch {
+	case leaving && r.UID == "":
+		return Search
+	case parked:
+		return Nothing
+	case leaving && r.mustStay():
+		return Release
+	case leaving:
+		return Delete
+	case r.Implicit && (r.Doomed || r.Parting) && len(r.Claims) == 0:
+		return DeleteNamespace
+	}
+	return Nothing
+}
+
+func applyVerb(r *Record, c Claim, item *atoll.RenderedItem) Verb {
+	hash, known := "", item != nil && item.UID == c.Template
+	if known {
+		hash = item.Hash
+	}
+	switch {
+	case r.UID == "" && r.HasRun(c.Template, hash):
+		return Nothing
+	case r.needsReplacement(c):
+		return Replace
+	case r.UID != "" && r.Template != c.Template && r.isParked(r.Template):
+		return Nothing
+	case !known:
+		return Nothing
+	case r.UID == "", r.Applied != hash, r.Label != r.Owner, r.Template != c.Template:
+		return Apply
+	}
+	return Nothing
+}
+
+// needsReplacement reports whether the object was made for another template than the
+// claim means, and may be deleted for it. It stays while it is kept for a Bundle
+// that takes it over: then the claim is one of an old manifest.
+func (r *Record) needsReplacement(c Claim) bool {
+	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted || r.isParked(r.Template) {
+		return false
+	}
+	return !IsNamespace(r.Key) && !IsCRD(r.Key) && (r.Chosen || !HoldsMore(r.Key))
+}
+
+// isParked reports whether the object of that template is kept for another Bundle.
+func (r *Record) isParked(template string) bool {
+	for _, c := range r.Claims {
+		if c.State == Parked && c.Template == template {
+			return true
+		}
+	}
+	return false
+}
+
+// mustStay reports whether the object outlives its last claim.
+func (r *Record) mustStay() bool {
+	if r.Adopted || !r.Chosen && HoldsMore(r.Key) {
+		return true
+	}
+	for _, c := range r.Claims {
+		if c.Orphan {
+			return true
+		}
+	}
+	return false
+}
+
+// Fact is what an apply made true.
+type Fact struct {
+	UID, APIVersion, Template string
+	Hash, Label, Owned        string
+	Left                      []string
+	// Adopted: the object was there before, and not ours.
+	Adopted bool
+	// Endless: the object states that it never runs to completion, although others of its
+	// kind do, so that it is made again whenever it is gone.
+	Endless bool
+}
+
+// RecordApplied records that an apply succeeded.
+func (b *Book) RecordApplied(key atoll.ItemKey, f Fact) {
+	r := b.ensureRecord(key)
+	if r.UID != f.UID {
+		r.Adopted = false
+	}
+	r.UID, r.APIVersion, r.Template = f.UID, f.APIVersion, f.Template
+	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
+	r.Adopted = r.Adopted || f.Adopted
+	r.Last, r.Going = nil, false
+	switch {
+	case f.Endless:
+		r.Ran, r.RanHash = "", ""
+	case RunsOnce(key):
+		r.Ran, r.RanHash = f.Template, f.Hash
+	}
+	b.markDirty(key)
+	b.settleClaims(key)
+}
+
+// RecordFound records that an object which an interrupted apply made exists, with the
+// Bundle and the template that its labels name, and whether it was there before.
+func (b *Book) RecordFound(key atoll.ItemKey, f Fact) {
+	r := b.records[key]
+	if r == nil || r.UID == f.UID {
+		return
+	}
+	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
+	r.Applied, r.Owned = "", ""
+	if RunsOnce(key) {
+		r.Ran, r.RanHash = f.Template, ""
+	}
+	b.markDirty(key)
+	b.settleClaims(key)
+}
+
+// IntendNamespace records that the agent is about to make a namespace because
+// something needs it. It does nothing where a record of the namespace exists.
+func (b *Book) IntendNamespace(name string) {
+	if b.records[NamespaceKey(name)] == nil {
+		b.ensureRecord(NamespaceKey(name)).Implicit = true
+	}
+}
+
+// MadeNamespace records such a namespace with its UID, and the hash of the
+// metadata that it was given.
+func (b *Book) MadeNamespace(name string, f Fact) {
+	r := b.ensureRecord(NamespaceKey(name))
+	r.UID, r.Label, r.Applied, r.Owned, r.Implicit = f.UID, f.Label, f.Hash, f.Owned, true
+	b.markDirty(r.Key)
+}
+
+// SetNamespaceParting starts or ends to part with a namespace that the agent made, or not any more: it goes once nothing is in
+// it, unless something needs it again.
+func (b *Book) SetNamespaceParting(name string, parting bool) {
+	if r := b.records[NamespaceKey(name)]; r != nil && r.Implicit {
+		r.Parting = parting
+	}
+}
+
+// KeepNamespace keeps a namespace that was to go.
+func (b *Book) KeepNamespace(name string) {
+	if r := b.records[NamespaceKey(name)]; r != nil && (r.Doomed || r.Parting) {
+		r.Doomed, r.Parting = false, false
+		b.markDirty(r.Key)
+	}
+}
+
+// ForgetNamespace drops the record of a namespace that the agent made and that was let go.
+func (b *Book) ForgetNamespace(name string) {
+	if r := b.records[NamespaceKey(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
+		r.Implicit, r.Doomed, r.Parting, r.UID = false, false, false, ""
+		b.settleClaims(r.Key)
+	}
+}
+
+// ForeignNamespace records that a namespace was there already.
+func (b *Book) ForeignNamespace(name string) {
+	if r := b.records[NamespaceKey(name)]; r != nil && r.Implicit && r.UID == "" {
+		r.Implicit = false
+		b.settleClaims(r.Key)
+	}
+}
+
+// RecordDeleting records that the agent is about to delete the object. When it returns true, the
+// record must be stored first.
+func (b *Book) RecordDeleting(key atoll.ItemKey) bool {
+	r := b.records[key]
+	if r == nil || !RunsOnce(key) || r.Going {
+		return false
+	}
+	r.Going = true
+	b.markDirty(key)
+	return true
+}
+
+// RecordGone records that the object with the UID does not exist any more (any UID, when empty). A
+// removed object is forgotten; a wanted one will be made again. It returns the keys whose Next may
+// have changed.
+func (b *Book) RecordGone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []atoll.ItemKey {
+	r := b.records[key]
+	if r == nil || uid != "" && r.UID != uid {
+		return nil
+	}
+	if r.Going {
+		r.Ran, r.RanHash, r.Going = "", "", false
+	} else if RunsOnce(key) && r.Ran == r.Claims[r.Owner].Template {
+		r.Last = last
+	}
+	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
+	r.Left, r.Adopted = nil, false
+	if r.Implicit && !b.isNamespaceNeeded(key.Name) {
+		r.Implicit, r.Doomed, r.Parting = false, false, false
+	}
+	return b.endLeavingClaims(r)
+}
+
+// isNamespaceNeeded reports whether something in the namespace is recorded.
+func (b *Book) isNamespaceNeeded(namespace string) bool { return len(b.inside[namespace]) > 0 }
+
+// RecordReleased records that the object was let go.
+func (b *Book) RecordReleased(key atoll.ItemKey) []atoll.ItemKey {
+	r := b.records[key]
+	if r == nil {
+		return nil
+	}
+	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
+	r.Left, r.Adopted = nil, false
+	return b.endLeavingClaims(r)
+}
+
+// endLeavingClaims ends leaving claims after the object went.
+func (b *Book) endLeavingClaims(r *Record) []atoll.ItemKey {
+	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
+		if r.Claims[uid].State == Leaving {
+			b.setClaim(r, uid, nil)
+		}
+	}
+	b.markDirty(r.Key)
+	b.settleClaims(r.Key)
+	return []atoll.ItemKey{r.Key, NamespaceKey(r.Key.Namespace)}
+}
+
+// Done lists the tombstones of the Bundle's manifest that are carried out, as
+// TombstoneID gives them, in the manifest's order.
+func (b *Book) Done(uid string) []string {
+	nb := b.bundles[uid]
+	if nb == nil {
+		return nil
+	}
+	var out []string
+	for _, t := range nb.holding.Manifest.Tombstones {
+		if b.carriedOut(uid, t) {
+			out = append(out, TombstoneID(t))
+		}
+	}
+	return out
+}
+
+func (b *Book) carriedOut(uid string, t atoll.Tombstone) bool {
+	r := b.records[t.Key]
+	if r == nil {
+		return true
+	}
+	if it := b.bundles[uid].listed[t.Key]; it != nil && it.UID == t.UID {
+		return true // the item came back: its tombstone is void
+	}
+	if c, ok := r.Claims[uid]; ok && (c.Template == t.UID || c.Template == "") {
+		return false
+	}
+	if r.UID == "" || r.Template != t.UID {
+		return true
+	}
+	for _, c := range r.Claims {
+		if c.Template == t.UID {
+			return true
+		}
+	}
+	return r.Adopted
+}
+
+// IsRemoved reports whether the Bundle's row is being removed and nothing of it is left.
+func (b *Book) IsRemoved(uid string) bool {
+	nb := b.bundles[uid]
+	return nb != nil && nb.holding.Manifest.Remove && len(b.claimed[uid]) == 0
+}
+
+// ForgetBundle drops a Bundle that is Removed, at the given Unix second. It lists the
+// keys whose Next may have changed.
+func (b *Book) ForgetBundle(uid string, at int64) []atoll.ItemKey {
+	delete(b.bundles, uid)
+	delete(b.stirred, uid)
+	b.buried[uid] = at
+	keys := slices.Collect(maps.Keys(b.parked))
+	for _, key := range keys {
+		b.settleClaims(key)
+	}
+	return keys
+}

@@ -1,0 +1,152 @@
+package ownership
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// settleClaims brings the claims on one key to rest: parked ones end when their target
+// came or will not come, leaving ones are released while another claim lives,
+// and an owner is chosen.
+func (b *Book) settleClaims(key atoll.ItemKey) {
+	r := b.records[key]
+	if r == nil {
+		return
+	}
+	b.settleParked(r)
+	live, parked := 0, 0
+	for _, c := range r.Claims {
+		switch {
+		case c.isLive():
+			live++
+		case c.State == Parked:
+			parked++
+		}
+	}
+	// While it is not known whether an object exists, it may carry the label of a
+	// leaving claim; the claim stays until that is known.
+	if r.UID != "" && live+parked > 0 {
+		b.releaseLeaving(r)
+	}
+	if owner := b.pickOwner(r); owner != r.Owner {
+		r.Owner = owner
+		b.markDirty(key)
+	}
+	if parked == 0 {
+		delete(b.parked, key)
+	}
+	if len(r.Claims) == 0 && !r.Implicit && r.UID == "" {
+		b.forgetUnclaimed(key)
+	}
+}
+
+// releaseLeaving ends the leaving claims of a record.
+func (b *Book) releaseLeaving(r *Record) {
+	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
+		if r.Claims[uid].State == Leaving {
+			b.setClaim(r, uid, nil)
+		}
+	}
+}
+
+// settleParked ends the parked claims whose wait is over.
+func (b *Book) settleParked(r *Record) {
+	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
+		c := r.Claims[uid]
+		if c.State != Parked {
+			continue
+		}
+		targets, taken := b.followMoveTargets(r, uid, c)
+		if taken || len(targets) == 0 {
+			c.State, c.MovedTo = Leaving, nil
+			b.setClaim(r, uid, &c)
+		}
+	}
+}
+
+// followMoveTargets follows the moves of a parked claim through the tombstones of the
+// Bundles that it moved to, and lists those that may still take it. taken: one of
+// them claims the object.
+//
+// Moves that lead in a circle mean that one of the manifests is old: the newer one
+// is on its way, and is waited for.
+func (b *Book) followMoveTargets(r *Record, from string, c Claim) (waiting []string, taken bool) {
+	const onPath, done = 1, 2
+	state := map[string]int{from: onPath}
+	var visit func(uid string)
+	visit = func(uid string) {
+		switch {
+		case state[uid] == onPath:
+			waiting = append(waiting, uid)
+			return
+		case state[uid] == done:
+			return
+		case r.Claims[uid].isLive() && r.Claims[uid].Template == c.Template:
+			taken = true
+			return
+		}
+		state[uid] = onPath
+		defer func() { state[uid] = done }()
+		if _, gone := b.buried[uid]; gone {
+			return
+		}
+		nb := b.bundles[uid]
+		if nb == nil {
+			waiting = append(waiting, uid)
+			return
+		}
+		if t, dead := nb.tombstoneFor(r.Key, c.Template); dead {
+			for _, next := range t.MovedTo {
+				visit(next)
+			}
+		} else {
+			// Also a Bundle that is being removed may come back, until the hub has
+			// heard that it is gone.
+			waiting = append(waiting, uid)
+		}
+	}
+	for _, uid := range c.MovedTo {
+		visit(uid)
+	}
+	return waiting, taken
+}
+
+// pickOwner keeps the current owner while its claim exists and its content is known. Otherwise
+// it prefers a claim on the template from which the object was created, then one that is not a
+// mere dependency, then the lowest UID.
+func (b *Book) pickOwner(r *Record) string {
+	if c := r.Claims[r.Owner]; c.State == Wanted || c.State == Kept && b.bundles[r.Owner] != nil {
+		return r.Owner
+	}
+	best, bestScore := "", -1
+	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
+		c := r.Claims[uid]
+		if !c.isLive() {
+			continue
+		}
+		if r.UID != "" && c.Template != r.Template && r.isParked(r.Template) {
+			continue // kept for a Bundle that takes this very object over
+		}
+		if score := r.ownerScore(c); score > bestScore {
+			best, bestScore = uid, score
+		}
+	}
+	return cmp.Or(best, r.Owner)
+}
+
+// ownerScore returns how much a claim is preferred as the owner.
+func (r *Record) ownerScore(c Claim) (score int) {
+	if c.Template == r.Template && r.UID != "" {
+		score += 4
+	}
+	if c.State == Wanted {
+		score += 2
+	}
+	if !c.Dependency {
+		score++
+	}
+	return score
+}

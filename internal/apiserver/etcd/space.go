@@ -1,0 +1,175 @@
+package etcd
+
+import (
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+)
+
+// The bounds, in percent of the quota. Between reservePercent and the quota only the hub itself and
+// writes that shrink the store go on, so that objects with finalizers can still be deleted.
+const (
+	reservePercent = 90 // in use: the reserve begins
+	leavePercent   = 85 // in use: the reserve ends
+	disarmPercent  = 95 // size of the file: below it an alarm ends, above it the reserve begins
+	gainPercent    = 5  // smallest gain of a defragmentation that does not wait for a quiet moment
+	startPercent   = 10 // room above the present file that etcd has at a start
+)
+
+// The bounds of a stated quota.
+const (
+	MinQuotaBytes = 64 << 20
+	MaxQuotaBytes = 32 << 30
+)
+
+// SpaceState is how much room the store has.
+type SpaceState int
+
+// The states, from the best to the worst.
+const (
+	// SpaceFree: every write is taken.
+	SpaceFree SpaceState = iota
+	// SpaceReserve: writes of users that grow the store are refused.
+	SpaceReserve
+	// SpaceFull: etcd refuses every write that is not a deletion.
+	SpaceFull
+)
+
+func (s SpaceState) String() string { return [...]string{"Free", "Reserve", "Full"}[s] }
+
+// Usage is how large the store is.
+type Usage struct {
+	// FileBytes is the size of the database, unused pages included; etcd compares it with the quota.
+	FileBytes int64
+	// UsedBytes is what is left of FileBytes after a defragmentation.
+	UsedBytes int64
+	// QuotaBytes is the stated quota.
+	QuotaBytes int64
+	// LimitBytes is the file size at which etcd refuses writes: the quota, or more after the start of
+	// a full store.
+	LimitBytes int64
+	// Alarm: etcd has raised its alarm NOSPACE.
+	Alarm bool
+}
+
+// ReserveBytes is the number of bytes in use from which on writes that grow the store are refused.
+func (u Usage) ReserveBytes() int64 { return percentOf(u.QuotaBytes, reservePercent) }
+
+// LeaveBytes is the number of bytes in use below which every write is taken again.
+func (u Usage) LeaveBytes() int64 { return percentOf(u.QuotaBytes, leavePercent) }
+
+// Space is the state of the store, and since when it is so.
+type Space struct {
+	Usage
+	State SpaceState
+	Since time.Time
+	// IsExternal is true for an etcd that the hub does not run. A quota of 0 is not known.
+	IsExternal bool
+	// HasUnreachedAlarm: a member of an external etcd that no endpoint reaches has raised its alarm
+	// NOSPACE, so that the hub cannot end the state.
+	HasUnreachedAlarm bool
+}
+
+// nextSpaceState returns the state that follows. A store leaves the reserve at a lower bound than it
+// enters it, so that one object cannot move it back and forth.
+func nextSpaceState(before SpaceState, u Usage) SpaceState {
+	switch {
+	case u.Alarm:
+		return SpaceFull
+	case u.UsedBytes >= u.ReserveBytes(), u.FileBytes >= percentOf(u.LimitBytes, disarmPercent),
+		before != SpaceFree && u.UsedBytes >= u.LeaveBytes():
+		return SpaceReserve
+	}
+	return SpaceFree
+}
+
+// mustDefragment reports whether unused pages take room that the store needs now, however busy it is.
+func mustDefragment(u Usage) bool {
+	if u.FileBytes < percentOf(u.QuotaBytes, disarmPercent) {
+		return false
+	}
+	if u.FileBytes-u.UsedBytes >= percentOf(u.QuotaBytes, gainPercent) {
+		return true
+	}
+	return u.Alarm && !mustDisarm(u) && u.UsedBytes < percentOf(u.LimitBytes, disarmPercent)
+}
+
+// mustDisarm reports whether a store that refuses writes has room for them.
+func mustDisarm(u Usage) bool {
+	return u.Alarm && u.FileBytes <= percentOf(u.LimitBytes, disarmPercent)
+}
+
+// startQuota returns the quota of an etcd that starts with a file of that size. A full store gets some
+// room, because a hub must write to start, and objects with finalizers are written to be deleted.
+func startQuota(stated, file int64) int64 {
+	return max(stated, file+percentOf(stated, startPercent))
+}
+
+func percentOf(n, percent int64) int64 { return n * percent / 100 }
+
+// Space returns the state of the store. It reads sizes in memory, so that each write may call it.
+func (s *Server) Space() Space {
+	u := s.readUsage(s.space.Load().Alarm)
+	if now := s.space.Load(); nextSpaceState(now.State, u) == now.State {
+		return Space{Usage: u, State: now.State, Since: now.Since}
+	}
+	return s.updateSpace(u.Alarm)
+}
+
+// OnSpaceChange has fn called with the state as it is now, and with each new one. Calls follow each
+// other; fn must not block, nor call the Server. Call it once.
+func (s *Server) OnSpaceChange(fn func(Space)) {
+	s.spaceMu.Lock()
+	defer s.spaceMu.Unlock()
+	s.onSpace = fn
+	fn(*s.space.Load())
+}
+
+// readUsage returns the sizes as of the last commit, at most 100 ms ago.
+func (s *Server) readUsage(alarm bool) Usage {
+	backend := s.etcd.Server.Backend()
+	return Usage{FileBytes: backend.Size(), UsedBytes: backend.SizeInUse(), QuotaBytes: s.quota, LimitBytes: s.limit, Alarm: alarm}
+}
+
+// hasAlarm reports whether etcd refuses writes for lack of room.
+func (s *Server) hasAlarm() bool {
+	return slices.ContainsFunc(s.etcd.Server.Alarms(), func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE })
+}
+
+// updateSpace reads the state, and logs and reports it where it is another one.
+func (s *Server) updateSpace(alarm bool) Space {
+	s.spaceMu.Lock()
+	defer s.spaceMu.Unlock()
+	before := s.space.Load()
+	next := &Space{Usage: s.readUsage(alarm), Since: before.Since}
+	if next.State = nextSpaceState(before.State, next.Usage); next.State != before.State {
+		next.Since = time.Now()
+		s.logSpace(next)
+	}
+	s.space.Store(next)
+	if s.onSpace != nil && next.State != before.State {
+		s.onSpace(*next)
+	}
+	return *next
+}
+
+// LogLack logs the state of a store without room, for a caller that dropped the logs of the start.
+func (s *Server) LogLack() {
+	if now := s.space.Load(); now.State != SpaceFree {
+		s.logSpace(now)
+	}
+}
+
+func (s *Server) logSpace(now *Space) {
+	fields := []zap.Field{zap.Int64("usedBytes", now.UsedBytes), zap.Int64("fileBytes", now.FileBytes), zap.Int64("quotaBytes", now.QuotaBytes)}
+	switch now.State {
+	case SpaceFull:
+		s.logger.Error("the store is full: it takes deletions only, and every write again within a minute after there is room; delete what is not needed, or restart the hub with a larger --etcd-quota-bytes", fields...)
+	case SpaceReserve:
+		s.logger.Warn("the store is nearly full: writes that grow it are refused; delete what is not needed, or restart the hub with a larger --etcd-quota-bytes", fields...)
+	default:
+		s.logger.Warn("the store has room again: every write is taken", fields...)
+	}
+}

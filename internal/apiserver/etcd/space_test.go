@@ -1,0 +1,67 @@
+package etcd
+
+import "testing"
+
+func TestNextSpaceState(t *testing.T) {
+	const quota = 1000
+	for name, c := range map[string]struct {
+		before SpaceState
+		usage  Usage
+		want   SpaceState
+	}{
+		"empty":                                     {SpaceFree, Usage{}, SpaceFree},
+		"just below the reserve":                    {SpaceFree, Usage{UsedBytes: 899}, SpaceFree},
+		"the reserve begins":                        {SpaceFree, Usage{UsedBytes: 900}, SpaceReserve},
+		"unused pages do not count":                 {SpaceFree, Usage{FileBytes: 949, UsedBytes: 500}, SpaceFree},
+		"until etcd is about to refuse writes":      {SpaceFree, Usage{FileBytes: 950, UsedBytes: 500}, SpaceReserve},
+		"a little was deleted":                      {SpaceReserve, Usage{UsedBytes: 850}, SpaceReserve},
+		"enough was deleted":                        {SpaceReserve, Usage{UsedBytes: 849}, SpaceFree},
+		"the alarm counts more than sizes":          {SpaceReserve, Usage{UsedBytes: 10, Alarm: true}, SpaceFull},
+		"after the alarm, still in the reserve":     {SpaceFull, Usage{UsedBytes: 860}, SpaceReserve},
+		"after the alarm, with room":                {SpaceFull, Usage{UsedBytes: 100}, SpaceFree},
+		"over the quota, after a start with a full": {SpaceFree, Usage{UsedBytes: 1010}, SpaceReserve},
+	} {
+		c.usage.QuotaBytes, c.usage.LimitBytes = quota, quota
+		if got := nextSpaceState(c.before, c.usage); got != c.want {
+			t.Errorf("%s: %v, wanted %v", name, got, c.want)
+		}
+	}
+}
+
+func TestMustDefragmentAndDisarm(t *testing.T) {
+	for name, c := range map[string]struct {
+		usage              Usage
+		defragment, disarm bool
+	}{
+		"a small file":                     {Usage{FileBytes: 949, UsedBytes: 10}, false, false},
+		"a large file of unused pages":     {Usage{FileBytes: 950, UsedBytes: 900}, true, false},
+		"a large file in use":              {Usage{FileBytes: 950, UsedBytes: 901}, false, false},
+		"an alarm, and any gain is enough": {Usage{FileBytes: 1000, UsedBytes: 949, Alarm: true}, true, false},
+		"an alarm without a gain":          {Usage{FileBytes: 1000, UsedBytes: 951, Alarm: true}, false, false},
+		"an alarm with room":               {Usage{FileBytes: 950, UsedBytes: 940, Alarm: true}, false, true},
+		"room below a raised limit":        {Usage{FileBytes: 1040, UsedBytes: 1040, LimitBytes: 1100, Alarm: true}, false, true},
+		"a gain below a raised limit":      {Usage{FileBytes: 1100, UsedBytes: 1040, LimitBytes: 1100, Alarm: true}, true, false},
+	} {
+		u := c.usage
+		u.QuotaBytes = 1000
+		if u.LimitBytes == 0 {
+			u.LimitBytes = u.QuotaBytes
+		}
+		if got := mustDefragment(u); got != c.defragment {
+			t.Errorf("%s: defragment %v", name, got)
+		}
+		if got := mustDisarm(u); got != c.disarm {
+			t.Errorf("%s: disarm %v", name, got)
+		}
+	}
+}
+
+func TestStartQuota(t *testing.T) {
+	for _, c := range []struct{ stated, file, want int64 }{
+		{1000, 0, 1000}, {1000, 900, 1000}, {1000, 901, 1001}, {1000, 1000, 1100}, {1000, 3000, 3100},
+	} {
+		if got := startQuota(c.stated, c.file); got != c.want {
+			t.Errorf("a quota of %d and a file of %d: %d, wanted %d", c.stated, c.file, got, c.want)
+		}
+	}
+}

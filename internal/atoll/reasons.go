@@ -1,0 +1,285 @@
+package atoll
+
+// Reason is one enumerated reason of a wait, a hold, a refusal or a verdict. Reasons lists all of
+// them. Items can also have the reasons that their own kind reports.
+type Reason string
+
+// Reasons of a row, in RowSpec.Reason.
+const (
+	ReasonUnfit                Reason = "Unfit"
+	ReasonNoClusterFits        Reason = "NoClusterFits"
+	ReasonSpreadUnmet          Reason = "SpreadUnmet"
+	ReasonNoCapacity           Reason = "NoCapacity"
+	ReasonPlacementEdited      Reason = "PlacementEdited"
+	ReasonMovedToBetter        Reason = "MovedToBetter"
+	ReasonGroupLeft            Reason = "GroupLeft"
+	ReasonRebalanced           Reason = "Rebalanced"
+	ReasonEvicted              Reason = "Evicted"
+	ReasonClusterRemoved       Reason = "ClusterRemoved"
+	ReasonBundleDeleted        Reason = "BundleDeleted"
+	ReasonRemovalHeld          Reason = "RemovalHeld"
+	ReasonRemovedBeforeRestore Reason = "RemovedBeforeRestore"
+	ReasonReplacementsNotReady Reason = "ReplacementsNotReady"
+)
+
+// Reasons of a wait, in explain.
+const (
+	ReasonHubHolds             Reason = "HubHolds"
+	ReasonWaitsForConfirmation Reason = "WaitsForConfirmation"
+	ReasonWaitsForReplacements Reason = "WaitsForReplacements"
+	ReasonWaitsForCluster      Reason = "WaitsForCluster"
+	ReasonWaitsForApply        Reason = "WaitsForApply"
+	ReasonWaitsForRemoval      Reason = "WaitsForRemoval"
+)
+
+// ReasonNotDetermined is the reason of any condition that is unknown since the first write of a
+// status.
+const ReasonNotDetermined Reason = "NotDetermined"
+
+// Reasons of the conditions of a Bundle.
+const (
+	ReasonRead              Reason = "Read"
+	ReasonCannotRead        Reason = "CannotRead"
+	ReasonCannotSend        Reason = "CannotSend"
+	ReasonPlaced            Reason = "Placed"
+	ReasonNowhere           Reason = "Nowhere"
+	ReasonDeleting          Reason = "Deleting"
+	ReasonNotScheduled      Reason = "NotScheduled"
+	ReasonAllPlaced         Reason = "AllPlaced"
+	ReasonNoPlace           Reason = "NoPlace"
+	ReasonOverridden        Reason = "Overridden"
+	ReasonInUse             Reason = "InUse"
+	ReasonNoGroups          Reason = "NoGroups"
+	ReasonFallenBack        Reason = "FallenBack"
+	ReasonComesBack         Reason = "ComesBack"
+	ReasonApplied           Reason = "Applied"
+	ReasonApplying          Reason = "Applying"
+	ReasonFailed            Reason = "Failed"
+	ReasonReady             Reason = "Ready"
+	ReasonProgressing       Reason = "Progressing"
+	ReasonDegraded          Reason = "Degraded"
+	ReasonClustersAway      Reason = "ClustersAway"
+	ReasonReleased          Reason = "Released"
+	ReasonQuarantined       Reason = "Quarantined"
+	ReasonReconcilePanicked Reason = "ReconcilePanicked"
+)
+
+// Reasons of the conditions of a policy.
+const (
+	ReasonSelectsNothing   Reason = "SelectsNothing"
+	ReasonPlacementMissing Reason = "PlacementMissing"
+	ReasonNamespaceUnknown Reason = "NamespaceUnknown"
+	ReasonNameTaken        Reason = "NameTaken"
+)
+
+// Reasons of the conditions of an override policy.
+const (
+	ReasonRulesApply  Reason = "RulesApply"
+	ReasonInvalidRule Reason = "InvalidRule"
+)
+
+// Reasons of the conditions of a Placement.
+const (
+	ReasonChosen Reason = "Chosen"
+)
+
+// Reasons of the conditions of a ClusterSetBinding.
+const (
+	ReasonBound             Reason = "Bound"
+	ReasonClusterSetMissing Reason = "ClusterSetMissing"
+)
+
+// Reasons of an item, in ItemStatus.Reason and in Events.
+const (
+	ReasonPending              Reason = "Pending"
+	ReasonRemoving             Reason = "Removing"
+	ReasonMoving               Reason = "Moving"
+	ReasonUnclaimed            Reason = "Unclaimed"
+	ReasonUnnamed              Reason = "Unnamed"
+	ReasonUnaccounted          Reason = "Unaccounted"
+	ReasonGoneUnseen           Reason = "GoneUnseen"
+	ReasonDeletedInMember      Reason = "DeletedInMember"
+	ReasonRenderFailed         Reason = "RenderFailed"
+	ReasonNotServed            Reason = "NotServed"
+	ReasonAPISilent            Reason = "APISilent"
+	ReasonConflict             Reason = "Conflict"
+	ReasonInvalid              Reason = "Invalid"
+	ReasonAdmissionDenied      Reason = "AdmissionDenied"
+	ReasonForbidden            Reason = "Forbidden"
+	ReasonDeniedByPolicy       Reason = "DeniedByPolicy"
+	ReasonTooLarge             Reason = "TooLarge"
+	ReasonNamespaceMissing     Reason = "NamespaceMissing"
+	ReasonNamespaceTerminating Reason = "NamespaceTerminating"
+	ReasonMemberUnavailable    Reason = "MemberUnavailable"
+	ReasonApplyFailed          Reason = "ApplyFailed"
+	ReasonNotEstablished       Reason = "NotEstablished"
+	ReasonTerminating          Reason = "Terminating"
+	ReasonForeignObjects       Reason = "ForeignObjects"
+	ReasonWaitsForObjects      Reason = "WaitsForObjects"
+	ReasonDriftFight           Reason = "DriftFight"
+	ReasonNotLeaseHolder       Reason = "NotLeaseHolder"
+	ReasonInterpreted          Reason = "Interpreted"
+	ReasonInterpreterFailed    Reason = "InterpreterFailed"
+	ReasonNotObserved          Reason = "NotObserved"
+)
+
+// Reasons of the conditions of a Cluster.
+const (
+	ReasonAccepted              Reason = "Accepted"
+	ReasonWaitsForAdministrator Reason = "WaitsForAdministrator"
+	ReasonAgentConnected        Reason = "AgentConnected"
+	ReasonAgentChecksIn         Reason = "AgentChecksIn"
+	ReasonWaitsForAgent         Reason = "WaitsForAgent"
+	ReasonWaitsForAcceptance    Reason = "WaitsForAcceptance"
+	ReasonWaitsForInventory     Reason = "WaitsForInventory"
+	ReasonHeldByMember          Reason = "HeldByMember"
+	ReasonNotRenewed            Reason = "NotRenewed"
+	ReasonNotAccepted           Reason = "NotAccepted"
+	ReasonMemberNotReady        Reason = "MemberNotReady"
+	ReasonCheckInsMissed        Reason = "CheckInsMissed"
+	ReasonStreamLost            Reason = "StreamLost"
+	ReasonNeverConnected        Reason = "NeverConnected"
+	ReasonWellBehaved           Reason = "WellBehaved"
+	ReasonNothingUnclaimed      Reason = "NothingUnclaimed"
+	ReasonNoRenewalOverdue      Reason = "NoRenewalOverdue"
+)
+
+// Reasons of the condition Pushed of a Cluster.
+const (
+	ReasonAgentWorks           Reason = "AgentWorks"
+	ReasonStandsBy             Reason = "StandsBy"
+	ReasonCredentialsExpiring  Reason = "CredentialsExpiring"
+	ReasonCredentialsMissing   Reason = "CredentialsMissing"
+	ReasonCredentialsMalformed Reason = "CredentialsMalformed"
+	ReasonCredentialsRefused   Reason = "CredentialsRefused"
+	ReasonNotAllowedInMember   Reason = "NotAllowedInMember"
+	ReasonMemberUnreachable    Reason = "MemberUnreachable"
+	ReasonMemberNotVerified    Reason = "MemberNotVerified"
+	ReasonAgentFailed          Reason = "AgentFailed"
+	ReasonAgentPanicked        Reason = "AgentPanicked"
+	ReasonCredentialsNotUsed   Reason = "CredentialsNotUsed"
+)
+
+// Reasons of the condition Removing of a Cluster.
+const (
+	ReasonPlanUnknown    Reason = "PlanUnknown"
+	ReasonForced         Reason = "Forced"
+	ReasonNeverJoined    Reason = "NeverJoined"
+	ReasonWaitsForMember Reason = "WaitsForMember"
+	ReasonBundlesLeave   Reason = "BundlesLeave"
+	ReasonAgentLeaves    Reason = "AgentLeaves"
+	ReasonLeft           Reason = "Left"
+)
+
+// Reasons of the conditions of HubSettings.
+const (
+	ReasonExpiring      Reason = "Expiring"
+	ReasonReadyToFinish Reason = "ReadyToFinish"
+	ReasonAgentsFollow  Reason = "AgentsFollow"
+	ReasonNoneExpiring  Reason = "NoneExpiring"
+	ReasonNotRotating   Reason = "NotRotating"
+)
+
+// ReasonMemoryFull is the reason of a refused request, or an ended watch: the hub holds as much memory
+// for its user as it may.
+const ReasonMemoryFull Reason = "MemoryFull"
+
+// Reasons of a refusal of the gateway.
+const (
+	ReasonUnknown     Reason = "Unknown"
+	ReasonReplaced    Reason = "Replaced"
+	ReasonSuperseded  Reason = "Superseded"
+	ReasonElsewhere   Reason = "Elsewhere"
+	ReasonFlooding    Reason = "Flooding"
+	ReasonMisbehaving Reason = "Misbehaving"
+	// ReasonSessionPanicked ends a session or a call that the hub failed to handle by a defect.
+	ReasonSessionPanicked Reason = "SessionPanicked"
+	ReasonReset           Reason = "Reset"
+	ReasonBadHello        Reason = "BadHello"
+	ReasonBadDigest       Reason = "BadDigest"
+	ReasonBadReport       Reason = "BadReport"
+	ReasonNoRow           Reason = "NoRow"
+	ReasonOtherKey        Reason = "OtherKey"
+	ReasonBadRequest      Reason = "BadRequest"
+	ReasonAtollRefused    Reason = "AtollRefused"
+)
+
+// Reasons of Events of a Cluster or a Bundle.
+const (
+	ReasonTakeoverAsked Reason = "TakeoverAsked"
+	ReasonTwoAgents     Reason = "TwoAgents"
+	ReasonGivenUp       Reason = "GivenUp"
+)
+
+// Reasons of an answer of the proxy.
+const (
+	ReasonBadGateway Reason = "BadGateway"
+)
+
+// Reasons of a verdict of the scheduler on a cluster.
+const (
+	ReasonFits              Reason = "Fits"
+	ReasonNotInBoundSet     Reason = "NotInBoundSet"
+	ReasonNotInClusterSet   Reason = "NotInClusterSet"
+	ReasonClusterExcluded   Reason = "ClusterExcluded"
+	ReasonClusterNotNamed   Reason = "ClusterNotNamed"
+	ReasonLabelsDiffer      Reason = "LabelsDiffer"
+	ReasonFieldsDiffer      Reason = "FieldsDiffer"
+	ReasonTaintNotTolerated Reason = "TaintNotTolerated"
+	ReasonAPINotServed      Reason = "APINotServed"
+	ReasonKindNotServed     Reason = "KindNotServed"
+	ReasonExpressionRefuses Reason = "ExpressionRefuses"
+	ReasonNoGroupFits       Reason = "NoGroupFits"
+	ReasonSpreadExcludes    Reason = "SpreadExcludes"
+	ReasonNotChosen         Reason = "NotChosen"
+	ReasonClusterDeleted    Reason = "ClusterDeleted"
+)
+
+// Reasons of a refusal of the hub: of a write, or of a request to one of its endpoints.
+const (
+	ReasonRefused           Reason = "Refused"
+	ReasonPermissionMissing Reason = "PermissionMissing"
+	ReasonInvalidField      Reason = "InvalidField"
+	ReasonInvalidRequest    Reason = "InvalidRequest"
+	ReasonWrittenByHub      Reason = "WrittenByHub"
+	ReasonWrittenByAgent    Reason = "WrittenByAgent"
+	ReasonProtected         Reason = "Protected"
+	ReasonOutsideBoundSets  Reason = "OutsideBoundSets"
+	ReasonSystemNamespace   Reason = "SystemNamespace"
+	ReasonPlanChanged       Reason = "PlanChanged"
+	ReasonUnreadable        Reason = "Unreadable"
+	ReasonNotConvertible    Reason = "NotConvertible"
+	ReasonHubStarting       Reason = "HubStarting"
+	ReasonAnswerTooLarge    Reason = "AnswerTooLarge"
+	ReasonStoreFull         Reason = "StoreFull"
+	ReasonNotFound          Reason = "NotFound"
+	ReasonOtherKind         Reason = "OtherKind"
+	ReasonNotOnHubYet       Reason = "NotOnHubYet"
+)
+
+// Reasons for which a policy or annotation places an object, or none does.
+const (
+	ReasonOnlyCandidate       Reason = "OnlyCandidate"
+	ReasonAnnotationWins      Reason = "AnnotationWins"
+	ReasonRanksHighest        Reason = "RanksHighest"
+	ReasonPreempts            Reason = "Preempts"
+	ReasonHoldsObject         Reason = "HoldsObject"
+	ReasonNotSelected         Reason = "NotSelected"
+	ReasonDefaultPlacement    Reason = "DefaultPlacement"
+	ReasonNeverPlaced         Reason = "NeverPlaced"
+	ReasonMachineMade         Reason = "MachineMade"
+	ReasonAnnotationMalformed Reason = "AnnotationMalformed"
+)
+
+// Reasons for which an item cannot be rendered for a cluster.
+const (
+	ReasonRuleNotApplicable Reason = "RuleNotApplicable"
+	ReasonRuleForbidden     Reason = "RuleForbidden"
+	ReasonRuleTooCostly     Reason = "RuleTooCostly"
+	ReasonRenderPanicked    Reason = "RenderPanicked"
+	ReasonRuleUnknown       Reason = "RuleUnknown"
+	ReasonAtomicRuleFailed  Reason = "AtomicRuleFailed"
+	ReasonReplicasDivided   Reason = "ReplicasDivided"
+	ReasonReplicasNotSet    Reason = "ReplicasNotSet"
+	ReasonContentMalformed  Reason = "ContentMalformed"
+)

@@ -1,0 +1,131 @@
+package binder
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/state"
+)
+
+// canHandOver reports whether Bundle from may release items that Bundle to has taken over. It
+// may at once when to is placed nowhere on purpose, or covers all clusters of from. Otherwise to
+// must be healthy in every cluster that can be reached, as in every move.
+func (b *Binder) canHandOver(from, to policymatch.BundleID) bool {
+	old, ok := b.Bundles.GetByName(from.Namespace, from.Name)
+	if !ok {
+		return true
+	}
+	next, ok := b.Bundles.GetByName(to.Namespace, to.Name)
+	if !ok {
+		return false
+	}
+	latest, ok := b.Revisions.LatestOfBundle(next.Ref.UID)
+	if !ok {
+		return false
+	}
+	return coversOldRows(b.Rows.ListOfBundle(old.Ref.UID), b.Rows.ListOfBundle(next.Ref.UID), successor{
+		latestRevision: latest.Name, minRevision: latest.Spec.Base, isPlacedNowhere: atoll.IsNowhere(next.Spec.Placement), isOnline: b.Clusters.IsOnline,
+	})
+}
+
+// successor is a Bundle that takes items over, without its rows.
+type successor struct {
+	latestRevision  string
+	minRevision     int64 // of latestRevision
+	isPlacedNowhere bool
+	isOnline        func(clusterUID string) bool
+}
+
+// coversOldRows reports whether the successor's rows have replaced the old rows that its release
+// would remove.
+func coversOldRows(old, next []state.Row, s successor) bool {
+	if s.isPlacedNowhere {
+		return true
+	}
+	there := map[string]bool{}
+	ready, unready := 0, 0
+	for _, r := range next {
+		if r.Spec.Phase != atoll.RowActive {
+			continue
+		}
+		there[r.Spec.UID] = true
+		switch {
+		case !s.isOnline(r.Spec.UID):
+		case atoll.IsAcceptableRevision(r.Spec.Revision, s.latestRevision, s.minRevision) && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady:
+			ready++
+		default:
+			unready++
+		}
+	}
+	breaks := slices.ContainsFunc(old, func(r state.Row) bool { return r.Spec.Phase != atoll.RowRemoving && !there[r.Spec.UID] })
+	return !breaks || ready > 0 && unready == 0
+}
+
+// setHandoverTargets records which Bundles have not yet taken items over from a Bundle.
+func (c *ownershipIndex) setHandoverTargets(id policymatch.BundleID, keys []atoll.ItemKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.handoverTargets, id)
+	for _, key := range keys {
+		to, ok := c.placedBy[key]
+		if !ok {
+			continue
+		}
+		addToSet(c.handoverTargets, id, to)
+	}
+}
+
+// bundlesAwaiting lists the Bundles that wait for Bundle to to take items over; zero: for any
+// Bundle.
+func (c *ownershipIndex) bundlesAwaiting(to policymatch.BundleID) []policymatch.BundleID {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := map[policymatch.BundleID]bool{}
+	for id, awaited := range c.handoverTargets {
+		if to == (policymatch.BundleID{}) || awaited[to] {
+			out[id] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(out), policymatch.BundleID.Compare)
+}
+
+// itemsTakenOver returns the interpreted items that other Bundles hold and that are new to this
+// Bundle.
+func (b *Binder) itemsTakenOver(ctx context.Context, id policymatch.BundleID, claimed []atoll.ItemKey, previous *atoll.Content) (map[atoll.ItemKey]*atoll.Item, error) {
+	var out map[atoll.ItemKey]*atoll.Item
+	for _, key := range claimed {
+		if findItem(previous, key) != nil {
+			continue
+		}
+		for _, uid := range b.ownership.otherHolders(id, key) {
+			content, _, err := b.latestContent(ctx, uid)
+			if err != nil {
+				return nil, err
+			}
+			item := findItem(content, key)
+			if item == nil || item.Interpreted == nil || out[key] != nil && out[key].Divided {
+				continue
+			}
+			if out == nil {
+				out = map[atoll.ItemKey]*atoll.Item{}
+			}
+			out[key] = item
+		}
+	}
+	return out, nil
+}
+
+// findItem finds an item in a content, whose items are sorted by key; nil: there is none.
+func findItem(content *atoll.Content, key atoll.ItemKey) *atoll.Item {
+	if content == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(content.Items, key, func(it atoll.Item, key atoll.ItemKey) int { return it.Key.Compare(key) })
+	if !ok {
+		return nil
+	}
+	return &content.Items[i]
+}

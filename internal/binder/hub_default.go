@@ -1,0 +1,88 @@
+package binder
+
+import (
+	"strings"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+// defaultPlacement returns where objects go that nothing else places; nil: they stay on the hub.
+func (b *Binder) defaultPlacement() *v1alpha1.DefaultPlacement {
+	if b.Settings == nil {
+		return nil
+	}
+	return b.Settings.DefaultPlacement()
+}
+
+// hubDefaultSpec returns the spec that the default placement stands for; nil where there is none.
+func (b *Binder) hubDefaultSpec() *v1alpha1.PropagationSpec {
+	return policymatch.HubDefaultSpec(b.defaultPlacement())
+}
+
+// IsPlacedByDefault reports whether the hub's default placement places an object that is being
+// written.
+func (b *Binder) IsPlacedByDefault(sub policymatch.Subject) bool {
+	d, _ := b.decideOwner(sub)
+	return d.Winner != nil && d.Winner.Source.Kind == v1alpha1.SourceHubSettings
+}
+
+// unplacedEventMaxAge is how old a template may be that gets an Event because nothing places it: after
+// a start of the hub, old templates get none.
+const unplacedEventMaxAge = time.Minute
+
+// recordUnplaced records an Event for a new template that nothing places for a while.
+func (b *Binder) recordUnplaced(t *unstructured.Unstructured, sub policymatch.Subject) {
+	if b.ReadOnly || b.Events == nil || time.Since(t.GetCreationTimestamp().Time) > unplacedEventMaxAge || !b.IsUnplaced(sub) {
+		return
+	}
+	time.AfterFunc(reportWaitAfter, func() {
+		if now, ok := b.Templates.Get(sub.Key); ok && string(now.GetUID()) == sub.UID && b.IsUnplaced(policymatch.SubjectFromObject(now)) {
+			b.Events.RecordRefusal(sub.Key, atoll.ReasonNotSelected, "nothing places it, so that it stays on the hub. To place it: "+atoll.PlaceCommand(b.resourceName(sub.Key), sub.Key.Namespace, sub.Key.Name))
+		}
+	})
+}
+
+// resourceName returns the resource of an object as kubectl takes it.
+func (b *Binder) resourceName(key atoll.ItemKey) string {
+	if r, ok := b.Kinds.ResourceOfKey(key); ok {
+		return r.GroupResource().String()
+	}
+	return strings.ToLower(key.Kind)
+}
+
+// IsUnplaced reports whether nothing places an object of a kind that people place by itself, and
+// nothing that is placed needs it.
+func (b *Binder) IsUnplaced(sub policymatch.Subject) bool {
+	if kinds.ServesUnplaced(policymatch.GroupKindOf(sub.Key)) || policymatch.DefaultExclusionReason(sub) != "" {
+		return false
+	}
+	d, _ := b.decideOwner(sub)
+	return d.Winner == nil && !b.isNeeded(sub)
+}
+
+// defaultPlacementChanged decides again what places the objects that the default placement had, and
+// those that nothing placed. It reads all templates, because only people edit the settings.
+func (b *Binder) defaultPlacementChanged() {
+	now := b.defaultPlacement()
+	if apiequality.Semantic.DeepEqual(now, b.lastDefaultPlacement) {
+		return
+	}
+	b.index.setHubDefault(now)
+	for _, ns := range append([]string{""}, b.Namespaces.List()...) {
+		for _, t := range b.Templates.InNamespace(ns) {
+			key := policymatch.ItemKeyOf(t)
+			if _, holder := b.ownership.findHolder(key); holder == nil || holder.Kind == v1alpha1.SourceHubSettings {
+				b.events.put(tableEvent{template: key, force: true})
+			}
+		}
+	}
+	b.touchBundles(b.ownership.bundlesOfSource(v1alpha1.SourceHubSettings, "", v1alpha1.HubSettingsName)...)
+	b.lastDefaultPlacement = now
+}

@@ -1,0 +1,135 @@
+package binder
+
+import (
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+// hubDefault is the settings of a hub.
+type hubDefault struct{ d *v1alpha1.DefaultPlacement }
+
+func (s *hubDefault) DefaultPlacement() *v1alpha1.DefaultPlacement { return s.d }
+func (s *hubDefault) Subscribe(func(string))                       {}
+
+func newUnplacedTemplate(kind, name string, created time.Time) *unstructured.Unstructured {
+	t := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": kind}}
+	t.SetNamespace("shop")
+	t.SetName(name)
+	t.SetUID("uid")
+	t.SetCreationTimestamp(metav1.NewTime(created))
+	return t
+}
+
+// newDefaultBinder returns a Binder over these templates, without policies.
+func newDefaultBinder(settings *hubDefault, events Events, templates ...*unstructured.Unstructured) *Binder {
+	h := &fakeHub{templates: map[atoll.ItemKey]*unstructured.Unstructured{}, byNamespace: map[string][]*unstructured.Unstructured{}, ownPolicies: map[[2]string]*v1alpha1.PropagationPolicy{}}
+	for _, t := range templates {
+		h.templates[policymatch.ItemKeyOf(t)] = t
+		h.byNamespace["shop"] = append(h.byNamespace["shop"], t)
+	}
+	spaces := namespaceMap{}
+	spaces.putNamespace("shop", "ns", "a")
+	return &Binder{
+		Options:   Options{Templates: h, Kinds: h, Policies: fakeHubPolicies{fakeHub: h}, Overrides: fakeHubPolicies{fakeHub: h}, Namespaces: listedNamespaces{spaces}, Settings: settings, Events: events},
+		ownership: newOwnershipIndex(), events: newEventQueue(), touchBundle: func(policymatch.BundleID) {},
+		lastTemplates: map[atoll.ItemKey]templateState{},
+	}
+}
+
+// eventLog collects Events that timers record.
+type eventLog struct {
+	mu     sync.Mutex
+	events recordedRefusals
+}
+
+func (l *eventLog) RecordRefusal(key atoll.ItemKey, reason atoll.Reason, message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events.RecordRefusal(key, reason, message)
+}
+
+func (l *eventLog) copyEvents() recordedRefusals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.events)
+}
+
+type listedNamespaces struct{ namespaceMap }
+
+func (s listedNamespaces) List() []string { return []string{"shop"} }
+
+// A change of the hub's default placement decides again what nothing else places, and only that.
+func TestAChangeOfTheDefaultPlacementDecidesAgain(t *testing.T) {
+	settings := &hubDefault{}
+	free, owned := newUnplacedTemplate("Deployment", "web", time.Now()), newUnplacedTemplate("Deployment", "own", time.Now())
+	b := newDefaultBinder(settings, nil, free, owned)
+	ownedKey := policymatch.ItemKeyOf(owned)
+	byPolicy := policymatch.BundleID{Namespace: "shop", Name: "p"}
+	b.ownership.assignTemplate(ownedKey, byPolicy, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "p"}})
+	b.ownership.setContent(byPolicy, "p-uid", 1, &atoll.Content{Items: []atoll.Item{{Key: ownedKey}}})
+
+	b.defaultPlacementChanged()
+	if e, ok := b.events.takeNext(); ok {
+		t.Fatalf("settings without a change: %+v", e)
+	}
+	if b.IsPlacedByDefault(policymatch.SubjectFromObject(free)) || !b.IsUnplaced(policymatch.SubjectFromObject(free)) {
+		t.Error("without a default, something places the object")
+	}
+	settings.d = &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll}
+	b.defaultPlacementChanged()
+	e, ok := b.events.takeNext()
+	if !ok || e.template != policymatch.ItemKeyOf(free) || !e.force {
+		t.Fatalf("the first event is %+v, %v", e, ok)
+	}
+	if e, ok := b.events.takeNext(); ok {
+		t.Errorf("an object of a policy is decided again: %+v", e)
+	}
+	if sub := policymatch.SubjectFromObject(free); !b.IsPlacedByDefault(sub) || b.IsUnplaced(sub) || !b.IsPlacedOrNeeded(sub) {
+		t.Error("the default does not place the object")
+	}
+	id, origin := policymatch.BundleID{Namespace: "shop", Name: "default"}, bundleOrigin{source: v1alpha1.BundleSource{Kind: v1alpha1.SourceHubSettings, Name: v1alpha1.HubSettingsName}}
+	if intent := b.intentOf(id, origin); intent == nil {
+		t.Error("a Bundle of the default has no intent")
+	}
+	if settings.d = nil; b.intentOf(id, origin) != nil {
+		t.Error("a Bundle of a default that is gone has an intent")
+	}
+}
+
+// A new object that nothing places gets one Event after a while, with the command that places it.
+func TestAnObjectThatNothingPlacesGetsAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &eventLog{events: recordedRefusals{}}
+		now := time.Now()
+		web, old, settings := newUnplacedTemplate("Deployment", "web", now), newUnplacedTemplate("Deployment", "old", now.Add(-time.Hour)), newUnplacedTemplate("Secret", "s", now)
+		settings.SetAPIVersion("v1")
+		deleted := newUnplacedTemplate("Deployment", "deleted", now)
+		b := newDefaultBinder(nil, log, web, old, settings)
+		b.Settings = nil
+		for _, o := range []*unstructured.Unstructured{web, old, settings, deleted} {
+			b.assignOwner(o)
+		}
+		time.Sleep(reportWaitAfter - time.Second)
+		synctest.Wait()
+		if events := log.copyEvents(); len(events) > 0 {
+			t.Errorf("too early: %v", events)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		key, events := policymatch.ItemKeyOf(web), log.copyEvents()
+		if len(events) != 1 || len(events[key]) != 1 || !strings.Contains(events[key][0], "kubectl annotate deployment/web -n shop atoll.dev/clusters='*'") {
+			t.Errorf("%v", events)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package binder
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+func overridesOf(policies ...string) *atoll.Content {
+	c := &atoll.Content{}
+	for _, p := range policies {
+		c.Rules = append(c.Rules, atoll.Rule{Policy: p}, atoll.Rule{Policy: p, Index: 1})
+	}
+	return c
+}
+
+// The status counts the Bundles whose content has rules of the policy.
+func TestBundlesOfOverridePolicies(t *testing.T) {
+	b, _, _ := newTestBinder(t)
+	w := b.policyStatus
+	web, api := policymatch.BundleID{Namespace: "shop", Name: "web"}, policymatch.BundleID{Namespace: "shop", Name: "api"}
+	want := func(when string, all, own int32) {
+		t.Helper()
+		for key, want := range map[PolicyKey]int32{{kindClusterOverridePolicy, "", "all"}: all, {kindOverridePolicy, "shop", "own"}: own} {
+			got := int32(0)
+			if u := w.overrideUses[key]; u != nil {
+				got = u.bundles
+			}
+			if got != want {
+				t.Errorf("%s: %d bundles of %v, want %d", when, got, key, want)
+			}
+		}
+	}
+	w.setOverrides(web, overridesOf("ClusterOverridePolicy/all", "OverridePolicy/shop/own"))
+	want("one bundle", 1, 1)
+	w.setOverrides(api, overridesOf("ClusterOverridePolicy/all"))
+	w.setOverrides(api, overridesOf("ClusterOverridePolicy/all"))
+	want("two bundles", 2, 1)
+	w.setOverrides(web, overridesOf("ClusterOverridePolicy/all"))
+	want("one policy no longer selects", 2, 0)
+	w.setOverrides(web, nil)
+	w.setOverrides(api, overridesOf())
+	want("no bundle", 0, 0)
+	if len(w.overrideUses) != 0 || len(w.overridesOf) != 0 {
+		t.Errorf("memory of policies that are in no content: %v, %v", w.overrideUses, w.overridesOf)
+	}
+}
+
+func TestOverrideStatus(t *testing.T) {
+	spec := v1alpha1.OverrideSpec{OverrideRules: []v1alpha1.RuleWithCluster{{Overriders: v1alpha1.Overriders{
+		Plaintext: []v1alpha1.PlaintextOverrider{{Path: "/metadata/labels/a", Operator: v1alpha1.OverrideRemove}},
+	}}}}
+	broken, unread := *spec.DeepCopy(), *spec.DeepCopy()
+	broken.OverrideRules[0].Overriders.Plaintext[0].Path = "no pointer"
+	unread.ResourceSelectors = []v1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap", LabelSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}},
+	}}}
+	for name, c := range map[string]struct {
+		spec    v1alpha1.OverrideSpec
+		bundles int32
+		status  metav1.ConditionStatus
+		reason  string
+	}{
+		"in use":                     {spec, 2, metav1.ConditionTrue, "RulesApply"},
+		"selects nothing":            {spec, 0, metav1.ConditionFalse, "SelectsNothing"},
+		"an impossible rule":         {broken, 2, metav1.ConditionFalse, "InvalidRule"},
+		"a selector without meaning": {unread, 0, metav1.ConditionFalse, "InvalidRule"},
+	} {
+		old := v1alpha1.OverrideStatus{}
+		got := overrideStatus(old, 7, &c.spec, c.bundles)
+		if got.ObservedGeneration != 7 || got.Bundles != c.bundles || len(got.Conditions) != 1 || len(old.Conditions) != 0 {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		if is := got.Conditions[0]; is.Type != atoll.ConditionTypes["OverridePolicy"][0].Type || is.Status != c.status || is.Reason != c.reason || is.ObservedGeneration != 7 || is.LastTransitionTime.IsZero() || is.Message == "" {
+			t.Errorf("%s: %+v", name, is)
+		}
+	}
+}
+
+// A status alone makes no plan stale.
+func TestAStatusOfAnOverrideMakesNoPlanStale(t *testing.T) {
+	a := &v1alpha1.OverridePolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", Generation: 2}}
+	b := a.DeepCopy()
+	b.Status.Bundles = 3
+	edited := a.DeepCopy()
+	edited.Generation++
+	again := a.DeepCopy()
+	again.UID = "v"
+	if !isSameSpec(a, b) || isSameSpec(a, edited) || isSameSpec(a, again) {
+		t.Error("a policy is the same while its UID and generation are")
+	}
+}

@@ -1,0 +1,160 @@
+package binder
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/bundlecontent"
+	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Placements is the table of Placements.
+type Placements interface {
+	// Get a Placement; an empty namespace means a ClusterPlacement.
+	Get(key types.NamespacedName) (state.Placement, bool)
+	Subscribe(func(key types.NamespacedName))
+}
+
+// intentWithPlacement returns what a policy wants of a Bundle, with the placement that
+// placementRef names. When that Placement does not exist, an existing Bundle keeps its placement
+// and a new Bundle has no intent. A deleted Placement removes nothing.
+func (b *Binder) intentWithPlacement(id policymatch.BundleID, kind string, spec v1alpha1.PropagationSpec) *policymatch.Intent {
+	key, refers := referencedPlacement(kind, id.Namespace, &spec)
+	if !refers {
+		spec.Placement = atoll.WithPlacementDefaults(spec.Placement)
+		return &policymatch.Intent{Spec: spec}
+	}
+	if pl, ok := b.findPlacement(key); ok {
+		spec.Placement = atoll.WithPlacementDefaults(pl.Spec)
+		return &policymatch.Intent{Spec: spec}
+	}
+	bundle, ok := b.Bundles.GetByName(id.Namespace, id.Name)
+	if !ok {
+		return nil
+	}
+	spec.Placement = bundle.Spec.Placement
+	return &policymatch.Intent{Spec: spec}
+}
+
+// referencedPlacement returns the Placement to which a policy refers: in the policy's namespace,
+// or cluster-scoped for a cluster policy and for the hub's default placement.
+func referencedPlacement(kind, namespace string, spec *v1alpha1.PropagationSpec) (key types.NamespacedName, refers bool) {
+	if spec.PlacementRef == nil {
+		return key, false
+	}
+	if kind != v1alpha1.SourcePropagationPolicy {
+		namespace = ""
+	}
+	return types.NamespacedName{Namespace: namespace, Name: spec.PlacementRef.Name}, true
+}
+
+func (b *Binder) findPlacement(key types.NamespacedName) (state.Placement, bool) {
+	if b.Placements == nil {
+		return state.Placement{}, false
+	}
+	return b.Placements.Get(key)
+}
+
+// missingPlacementReason explains, for a policy whose Placement does not exist, the effect and
+// what to do; else it is empty.
+func (b *Binder) missingPlacementReason(kind, namespace string, spec *v1alpha1.PropagationSpec) string {
+	key, refers := referencedPlacement(kind, namespace, spec)
+	if !refers {
+		return ""
+	}
+	if _, ok := b.findPlacement(key); ok {
+		return ""
+	}
+	what := "Placement " + key.String()
+	if key.Namespace == "" {
+		what = "ClusterPlacement " + key.Name
+	}
+	return fmt.Sprintf("%s, which placementRef names, does not exist: what is placed stays in its clusters, and nothing new is placed. Create it, or name another", what)
+}
+
+// missingPlacementOfSource is missingPlacementReason for the source of a Bundle.
+func (b *Binder) missingPlacementOfSource(id policymatch.BundleID, from bundleOrigin) string {
+	switch from.source.Kind {
+	case v1alpha1.SourcePropagationPolicy:
+		if p, ok := b.Policies.GetPropagationPolicy(id.Namespace, from.source.Name); ok {
+			return b.missingPlacementReason(from.source.Kind, id.Namespace, &p.Spec)
+		}
+	case v1alpha1.SourceClusterPropagationPolicy:
+		if p, ok := b.Policies.GetClusterPropagationPolicy(from.source.Name); ok {
+			return b.missingPlacementReason(from.source.Kind, id.Namespace, &p.Spec)
+		}
+	case v1alpha1.SourceHubSettings:
+		if spec := b.hubDefaultSpec(); spec != nil {
+			return b.missingPlacementReason(from.source.Kind, "", spec)
+		}
+	}
+	return ""
+}
+
+// MissingPlacement explains why no Bundle comes from a source: its Placement does not exist. It
+// is empty when the Placement exists or the source refers to none.
+func (b *Binder) MissingPlacement(id policymatch.BundleID, source v1alpha1.BundleSource) string {
+	return b.missingPlacementOfSource(id, bundleOrigin{source: source})
+}
+
+// maxMissingPlacementEvents is how many objects of a Bundle get an Event about their missing
+// Placement. The policy's condition covers all objects.
+const maxMissingPlacementEvents = 100
+
+// awaitPlacement waits for the Placement of a Bundle that does not exist yet. The Placement
+// touches the Bundle when it comes. The policy reports the wait at once and the objects after a
+// while: after a start a Placement can be read after its policies.
+func (b *Binder) awaitPlacement(id policymatch.BundleID, why string, claimed []atoll.ItemKey) (again time.Duration) {
+	if b.ReadOnly {
+		return 0
+	}
+	if len(claimed) == 0 {
+		b.missingPlacements.endWait(id)
+		b.policyStatus.setProblems(id, atoll.ReasonPlacementMissing, nil)
+		return 0
+	}
+	if now := time.Now(); now.Sub(b.missingPlacements.startWait(id, now)) < reportWaitAfter {
+		return reportWaitAfter
+	}
+	problems := make([]bundlecontent.TemplateProblem, 0, min(len(claimed), maxMissingPlacementEvents))
+	for _, key := range claimed[:min(len(claimed), maxMissingPlacementEvents)] {
+		problems = append(problems, bundlecontent.TemplateProblem{Key: key, Err: errors.New(why)})
+	}
+	b.policyStatus.setProblems(id, atoll.ReasonPlacementMissing, problems)
+	return 0
+}
+
+// missingPlacementCondition is the condition of a Bundle whose Placement was deleted.
+func missingPlacementCondition(why string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: string(atoll.ReasonPlacementMissing), Message: why}
+}
+
+// placementChanged touches the Bundles of the policies that refer to a Placement. It reads all
+// policies in scope, because only people edit Placements.
+func (b *Binder) placementChanged(key types.NamespacedName) {
+	refer := func(kind, namespace, name string, spec *v1alpha1.PropagationSpec) {
+		if at, refers := referencedPlacement(kind, namespace, spec); refers && at == key {
+			b.touchBundles(b.ownership.bundlesOfSource(kind, namespace, name)...)
+			b.policyStatus.enqueuePolicy(PolicyKey{kind, namespace, name})
+		}
+	}
+	if key.Namespace == "" {
+		for _, p := range b.Policies.ClusterPropagationPolicies() {
+			refer(v1alpha1.SourceClusterPropagationPolicy, "", p.Name, &p.Spec)
+		}
+		if spec := b.hubDefaultSpec(); spec != nil {
+			refer(v1alpha1.SourceHubSettings, "", v1alpha1.HubSettingsName, spec)
+		}
+		return
+	}
+	for _, p := range b.Policies.PropagationPolicies(key.Namespace) {
+		refer(v1alpha1.SourcePropagationPolicy, p.Namespace, p.Name, &p.Spec)
+	}
+}

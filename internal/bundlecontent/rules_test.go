@@ -1,0 +1,162 @@
+package bundlecontent
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+// newOverrideTest is a Bundle of one Deployment under one policy of overrides, planned.
+func newOverrideTest(t *testing.T, spec string) (b *bundleTest, edit func(spec string)) {
+	t.Helper()
+	m := newFakeHub()
+	b = newBundleTest(t, m, true)
+	m.putTemplate(shopKey("Deployment", "web"), "1")
+	m.placers[shopKey("Deployment", "web")] = PlacedByThis
+	edit = func(spec string) {
+		t.Helper()
+		b.in.NamespaceOverrides = []*v1alpha1.OverridePolicy{{
+			ObjectMeta: metav1.ObjectMeta{Name: "eu", Namespace: "shop"}, Spec: *parseYAML[v1alpha1.OverrideSpec](t, spec),
+		}}
+	}
+	edit(spec)
+	b.planNext()
+	return b, edit
+}
+
+// A hub that renders rules in newer semantics keeps the old semantics of rules that no user edited,
+// and creates no Revision for them. New rules have the newest semantics.
+func TestRulesKeepTheirMeaning(t *testing.T) {
+	const first = "{targetCluster: {clusterNames: [a]}, overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}"
+	b, edit := newOverrideTest(t, "overrideRules: ["+first+"]")
+	prev := b.in.Previous
+	if prev.Rules[0].Semantics != atoll.CurrentRuleSemantics {
+		t.Fatalf("a new rule has the meaning %d", prev.Rules[0].Semantics)
+	}
+	prev.Rules[0].Semantics = 0 // as an older hub has cut it
+	if out := b.planNext(); out.NeedsRevision || out.Content.Rules[0].Semantics != 0 {
+		t.Errorf("another hub: cut %t, meaning %d", out.NeedsRevision, out.Content.Rules[0].Semantics)
+	}
+	edit("overrideRules: [{overriders: {replicas: 1}}, " + first + "]")
+	if out := b.planNext(); !out.NeedsRevision || out.Content.Rules[0].Semantics != atoll.CurrentRuleSemantics || out.Content.Rules[1].Semantics != 0 {
+		t.Errorf("another rule before it: cut %t, rules %+v", out.NeedsRevision, out.Content.Rules)
+	}
+	edit("overrideRules: [{targetCluster: {clusterNames: [b]}, overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]")
+	if out := b.planNext(); !out.NeedsRevision || out.Content.Rules[0].Semantics != atoll.CurrentRuleSemantics {
+		t.Errorf("an edit: cut %t, meaning %d", out.NeedsRevision, out.Content.Rules[0].Semantics)
+	}
+}
+
+// Edits of a policy with apply: WithNextChange make a Revision to which rows that are
+// there need not move; whatever else changes makes one to which all do.
+func TestApplyWithNextChange(t *testing.T) {
+	later := func(n int) string {
+		return fmt.Sprintf("apply: WithNextChange\noverrideRules: [{overriders: {replicas: %d}}]", n)
+	}
+	b, edit := newOverrideTest(t, later(1))
+	number := int64(1)
+	b.in.PreviousNumber = number
+	next := func(what string, base int64) {
+		t.Helper()
+		out := b.planNext()
+		if !out.NeedsRevision || out.Content.MinRevision != base {
+			t.Fatalf("%s: cut %t, base %d, want %d", what, out.NeedsRevision, out.Content.MinRevision, base)
+		}
+		number++
+		b.in.PreviousNumber = number
+		if again := b.planNext(); again.NeedsRevision || again.Content.MinRevision != base {
+			t.Fatalf("%s, and then nothing: cut %t, base %d", what, again.NeedsRevision, again.Content.MinRevision)
+		}
+	}
+	edit(later(2))
+	next("the first edit", 1)
+	edit(later(3))
+	next("another edit", 1)
+	web := b.m.templates[shopKey("Deployment", "web")]
+	web.Object["data"] = map[string]any{"v": "2"}
+	web.SetGeneration(web.GetGeneration() + 1)
+	next("the template's own change", 0)
+	edit(later(4))
+	next("an edit after that", 4)
+	b.in.NamespaceOverrides = nil
+	next("the end of the policy", 4)
+	edit(later(4))
+	next("it comes back", 4)
+	edit("apply: Now\noverrideRules: [{overriders: {replicas: 4}}]")
+	next("Now", 0)
+	edit("overrideRules: [{overriders: {replicas: 5}}]")
+	next("an edit of a policy that does not say", 0)
+	edit(later(6))
+	next("an edit with which it says so", 9)
+}
+
+// A policy of a namespace changes no data of Secrets, and its rule then leaves Secrets out.
+func TestRulesForItemsLeaveOutSecretData(t *testing.T) {
+	secret, config := atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "s"}, shopKey("ConfigMap", "c")
+	other := atoll.ItemKey{Group: "example.com", Kind: "Secret", Namespace: "shop", Name: "s"}
+	const data, labels = "{plaintext: [{path: /data/p, operator: remove}]}", "{labelsOverrider: [{operator: add, value: {a: b}}]}"
+	for _, c := range []struct {
+		name, namespace, overriders string
+		items, want                 []atoll.ItemKey // want nil: no rule
+	}{
+		{"data, by a policy of the namespace", "shop", data, []atoll.ItemKey{config, secret, other}, []atoll.ItemKey{config, other}},
+		{"data of a Secret alone", "shop", data, []atoll.ItemKey{secret}, nil},
+		{"data, by a policy of the cluster", "", data, []atoll.ItemKey{config, secret}, []atoll.ItemKey{config, secret}},
+		{"labels, by a policy of the namespace", "shop", labels, []atoll.ItemKey{config, secret}, []atoll.ItemKey{config, secret}},
+		{"no item", "shop", labels, nil, nil},
+	} {
+		o := policymatch.CompiledOverride{Namespace: c.namespace, Name: "p", Spec: parseYAML[v1alpha1.OverrideSpec](t, "overrideRules: [{overriders: "+c.overriders+"}]")}
+		var items []atoll.Item
+		for _, key := range c.items {
+			items = append(items, atoll.Item{Key: key})
+		}
+		rules := rulesForItems(items, []policymatch.CompiledOverride{o}, nil)
+		var got []atoll.ItemKey
+		if len(rules) == 1 {
+			got = rules[0].Items
+		}
+		if len(rules) > 1 || len(rules) == 1 != (c.want != nil) || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want one of %v", c.name, rules, c.want)
+		}
+	}
+}
+
+// onMissing and atomic take effect at rendering, which sees the content alone.
+func TestRuleFieldsReachTheContent(t *testing.T) {
+	b, _ := newOverrideTest(t, "overrideRules: [{onMissing: Skip, overriders: {replicas: 1}}, {atomic: true, overriders: {replicas: 1}}]")
+	r := b.in.Previous.Rules
+	if r[0].OnMissing != v1alpha1.OnMissingSkip || r[0].Atomic || r[1].OnMissing != "" || !r[1].Atomic || r[0].Deferred {
+		t.Errorf("rules %+v", r)
+	}
+}
+
+// A frozen item has the labels of its content, any other item the labels of its template.
+func TestItemLabels(t *testing.T) {
+	m := newFakeHub()
+	m.putTemplate(shopKey("ConfigMap", "cfg"), "1").SetLabels(map[string]string{"from": "template"})
+	p := &contentBuilder{templates: m}
+	for _, c := range []struct {
+		name  string
+		key   atoll.ItemKey
+		state atoll.ItemState
+		want  string
+	}{
+		{"with a template", shopKey("ConfigMap", "cfg"), "", "template"},
+		{"frozen", shopKey("ConfigMap", "cfg"), atoll.ItemRemovalHeld, "content"},
+		{"without a template", shopKey("ConfigMap", "gone"), atoll.ItemRemovalHeld, "content"},
+	} {
+		item := &atoll.Item{Key: c.key, State: c.state, Object: []byte(`{"metadata":{"labels":{"from":"content"}}}`)}
+		if got := p.itemLabels(item)["from"]; got != c.want {
+			t.Errorf("%s: labels of the %s, want those of the %s", c.name, got, c.want)
+		}
+	}
+	if got := parseItemLabels(&atoll.Item{Object: []byte("{")}); got != nil {
+		t.Errorf("of malformed content: %v", got)
+	}
+}

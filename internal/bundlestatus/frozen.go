@@ -1,0 +1,75 @@
+package bundlestatus
+
+import (
+	"fmt"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// whyFrozen says of an item that does not follow its template why, and what may be
+// done; empty for other items, and for what is only a dependency of such: that one says it.
+func whyFrozen(item *atoll.Item) string {
+	switch {
+	case item.State == atoll.ItemUnreferenced:
+		return "nothing names it as a dependency any more, although no template that did was edited: it stays as it was last sent and edits are not sent; place it by a policy or give it its labels back, or delete it, which removes it"
+	case item.Dependency:
+		return ""
+	case item.State == atoll.ItemUnclaimed:
+		return "nothing places it any more: it stays as it was last sent and edits are not sent; place it again, or delete it, which removes it"
+	case item.State == atoll.ItemUnaccounted:
+		return "its template is gone without a recorded deletion: it stays as it was last sent; apply it again, or delete that, which removes it"
+	}
+	return ""
+}
+
+// frozenWait describes the first such item in few words; its text is empty where there is none. A
+// Secret is not named: a reader of the Bundle may not always list Secrets.
+func frozenWait(content *atoll.Content) wait {
+	if content == nil {
+		return wait{}
+	}
+	text, more, reason := "", 0, atoll.Reason("")
+	for i := range content.Items {
+		item := &content.Items[i]
+		why := whyFrozen(item)
+		switch {
+		case why == "":
+		case text != "":
+			more++
+		case item.Key.IsSecret():
+			text, reason = fmt.Sprintf("a Secret is %s", item.State), frozenReason(item.State)
+		default:
+			text, reason = fmt.Sprintf("%s/%s is %s", item.Key.Kind, item.Key.Name, item.State), frozenReason(item.State)
+		}
+	}
+	switch {
+	case text == "":
+		return wait{}
+	case more > 0:
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return wait{reason: reason, text: text + ": edits are not sent; its owner must act"}
+}
+
+func frozenReason(s atoll.ItemState) atoll.Reason {
+	switch s {
+	case atoll.ItemUnclaimed:
+		return atoll.ReasonUnclaimed
+	case atoll.ItemUnreferenced:
+		return atoll.ReasonUnnamed
+	}
+	return atoll.ReasonUnaccounted
+}
+
+// addFrozenItems adds to what is refused the items that do not follow their templates.
+func addFrozenItems(found map[refusal]refusers, content *atoll.Content) {
+	if content == nil {
+		return
+	}
+	for i := range content.Items {
+		item := &content.Items[i]
+		if why := whyFrozen(item); why != "" && item.State != atoll.ItemUnaccounted {
+			found[refusal{item.Key, frozenReason(item.State)}] = refusers{message: why}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package bundlestatus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// snapshot is all that one look at a Bundle sees.
+type snapshot struct {
+	uid string
+	// bundle; alive is false when its object is gone, and only rows are left.
+	bundle state.Bundle
+	alive  bool
+	// doomed: its namespace is being deleted, which takes Pods first, and the Bundle
+	// itself only when they are gone.
+	doomed bool
+	// rows of which each stands for all that say the same; total counts them all.
+	rows  []Row
+	total int
+	// unused are the slices without rows, of so many slices.
+	unused []*enginev1.TargetSlice
+	slices int
+	// revisions by number.
+	revisions []*enginev1.Revision
+	// content of the latest Revision; nil before the first.
+	content *atoll.Content
+	// contents of the Revisions that rows name: the hash of each item's content.
+	contents map[string]map[atoll.ItemKey]version
+}
+
+// version of an item in a Revision.
+type version struct{ uid, hash string }
+
+// Row of a Bundle and what the hub knows of its cluster.
+type Row struct {
+	state.Row
+	// Reachable: the cluster holds a stream, or lost it so shortly ago that it is
+	// still Ready.
+	Reachable bool
+	// Waited: removals wait for the cluster.
+	Waited bool
+	// Known: the Cluster exists.
+	Known bool
+	// CheckIn is how often the cluster checks in; 0: it holds a stream.
+	CheckIn time.Duration
+	// More rows than this one say the same; this is the first of them by cluster name.
+	More int
+	// Names of their clusters, the first few in order; none where there are no more.
+	Names []string
+}
+
+// isRemoved reports whether the row's removal is confirmed.
+func (r Row) isRemoved() bool { return r.Spec.IsRemovalConfirmed(r.Status) }
+
+// latestRevision Revision's name; empty before the first.
+func (s *snapshot) latestRevision() string {
+	if n := len(s.revisions); n > 0 {
+		return s.revisions[n-1].Name
+	}
+	return ""
+}
+
+func (s *snapshot) isEmpty() bool {
+	return !s.alive && len(s.rows) == 0 && s.slices == 0 && len(s.revisions) == 0
+}
+
+// isDeleting reports whether the Bundle is going or gone.
+func (s *snapshot) isDeleting() bool { return !s.alive || s.bundle.Meta.DeletionTimestamp != nil }
+
+// gatherSnapshot reads the tables, and the contents that rows name.
+func (r *Reconciler) gatherSnapshot(ctx context.Context, uid string) (*snapshot, error) {
+	s := &snapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
+	s.bundle, s.alive = r.Bundles.Get(uid)
+	s.doomed = s.alive && r.isNamespaceDoomed(s.bundle.Ref.Namespace)
+	s.rows, s.total = r.lookAtRows(uid)
+	s.unused, s.slices = r.RowSlices.EmptySlices(uid)
+	s.revisions = r.Revisions.OfBundle(uid)
+	if n := len(s.revisions); n > 0 {
+		latest := s.latestRevision()
+		content := r.index.contentOf(uid, latest)
+		if content == nil {
+			var err error
+			if content, err = r.Revisions.GetContent(ctx, latest); err != nil {
+				return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
+			}
+		}
+		s.content = content
+		s.contents[latest] = r.index.itemVersions(latest, content)
+	}
+	known := map[string]bool{}
+	for _, rev := range s.revisions {
+		known[rev.Name] = true
+	}
+	for _, row := range s.rows {
+		name := row.Spec.Revision
+		if _, have := s.contents[name]; have || !known[name] {
+			continue
+		}
+		content, err := r.Revisions.GetContent(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("look at what clusters report of a bundle: %w", err)
+		}
+		s.contents[name] = r.index.itemVersions(name, content)
+	}
+	r.lookAtUnheld(r.index.set(s))
+	return s, nil
+}
+
+// lookAtUnheld reconciles templates that are being deleted and that the last Bundle has dropped:
+// nothing else would release them.
+func (r *Reconciler) lookAtUnheld(keys []atoll.ItemKey) {
+	for _, key := range keys {
+		if t, ok := r.Templates.Get(key); ok && isTemplateLeaving(t) {
+			r.enqueueTemplate(key)
+		}
+	}
+}
+
+func (r *Reconciler) rowView(row state.Row) Row {
+	_, known := r.Clusters.GetByUID(row.Spec.UID)
+	return Row{
+		Row: row, Known: known, Reachable: r.isReachable(row.Spec.UID), Waited: r.isAwaited(row.Spec.UID), CheckIn: r.checkIn(row.Spec.UID),
+	}
+}
+
+// isReachable is about what is shown: a stream that was lost a moment ago, or that is
+// still to come after a start of the hub, changes nothing yet.
+func (r *Reconciler) isReachable(clusterUID string) bool {
+	return r.Clusters.IsOnline(clusterUID) || r.isClusterReady(clusterUID)
+}
+
+// clusterLinks returns the state of a cluster like this, by its links alone.
+func (r *Reconciler) clusterLinks(clusterUID string) seenCluster {
+	return seenCluster{reachable: r.isReachable(clusterUID), online: r.holdsStream(clusterUID)}
+}
+
+// isAwaited is about what waits for a cluster: one that has no stream is not waited
+// for, nor one that only checks in, but after a start of the hub those that were Ready
+// get time to come back.
+func (r *Reconciler) isAwaited(clusterUID string) bool {
+	return r.holdsStream(clusterUID) || r.isStarting() && r.isClusterReady(clusterUID) && r.checkIn(clusterUID) == 0
+}
+
+// holdsStream reports whether the cluster holds a stream on which it can be waited for.
+func (r *Reconciler) holdsStream(clusterUID string) bool {
+	return r.Clusters.IsOnline(clusterUID) && r.checkIn(clusterUID) == 0
+}
+
+// checkIn is how often the cluster checks in; 0: it holds a stream.
+func (r *Reconciler) checkIn(clusterUID string) time.Duration {
+	c, ok := r.Clusters.GetByUID(clusterUID)
+	if !ok {
+		return 0
+	}
+	return c.Spec.CheckInInterval()
+}
+
+func (r *Reconciler) isStarting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.started) < graceAtStart
+}
+
+func (r *Reconciler) isClusterReady(clusterUID string) bool {
+	c, ok := r.Clusters.GetByUID(clusterUID)
+	if !ok || c.DeletionTimestamp != nil {
+		return false
+	}
+	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
+	return ready != nil && ready.Status != metav1.ConditionUnknown
+}

@@ -1,0 +1,306 @@
+package bundlestatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// The times of letting go.
+const (
+	// unheldAfter is how long a template that is being deleted and that no Bundle
+	// holds is kept: a Revision with it may just be cut.
+	unheldAfter = 4 * time.Second
+	// rowlessAfter is how long a Bundle that is being deleted and has no rows is
+	// kept: rows may just be written.
+	rowlessAfter = 2 * time.Second
+	// collectAfter is how long removed rows wait for further ones, to go in one write.
+	collectAfter = 2 * time.Second
+	// history is how many Revisions are kept though no row names them.
+	history = 10
+)
+
+// isTemplateLeaving reports that a template is being deleted and kept by Atoll's finalizer.
+func isTemplateLeaving(t *unstructured.Unstructured) bool {
+	return t.GetDeletionTimestamp() != nil && slices.Contains(t.GetFinalizers(), atoll.Finalizer)
+}
+
+// release takes finalizers off what the clusters of this Bundle were waited for.
+func (r *Reconciler) release(ctx context.Context, s *snapshot, m *memo) error {
+	var errs []error
+	waits, looked := false, map[string]*held{s.uid: s.heldItems()}
+	for _, key := range s.leavingTemplates() {
+		t, ok := r.Templates.Get(key)
+		if !ok || !isTemplateLeaving(t) {
+			continue
+		}
+		released, err := r.releaseTemplate(ctx, key, t, looked)
+		waits = waits || !released
+		errs = append(errs, err)
+	}
+	waiting, err := r.releaseBundle(ctx, s, m)
+	errs = append(errs, err)
+	waits = waits || waiting
+	r.index.wait(s.uid, waits)
+	if waits {
+		r.wakeAfterGrace(m)
+	}
+	return errors.Join(errs...)
+}
+
+// wakeAfterGrace looks again when clusters are not waited for any more only because
+// the hub has started.
+func (r *Reconciler) wakeAfterGrace(m *memo) {
+	r.mu.Lock()
+	left := time.Until(r.started.Add(graceAtStart))
+	r.mu.Unlock()
+	if left > 0 {
+		m.wake(left)
+	}
+}
+
+// leavingTemplates lists the templates that may be on their way out in this Bundle.
+func (s *snapshot) leavingTemplates() []atoll.ItemKey {
+	if s.content == nil {
+		return nil
+	}
+	var out []atoll.ItemKey
+	for _, t := range s.content.Tombstones {
+		out = append(out, t.Key)
+	}
+	if s.allRemoving() {
+		for i := range s.content.Items {
+			out = append(out, s.content.Items[i].Key)
+		}
+	}
+	return out
+}
+
+// allRemoving reports whether the Bundle, or its namespace, is going and every row has
+// its order to go.
+func (s *snapshot) allRemoving() bool {
+	return (s.isDeleting() || s.doomed) && !slices.ContainsFunc(s.rows, func(r Row) bool { return r.Spec.Phase != atoll.RowRemoving })
+}
+
+// releaseTemplate takes the finalizer off, unless a Bundle still has it in a cluster
+// that is waited for. looked remembers the Bundles that were looked at.
+func (r *Reconciler) releaseTemplate(ctx context.Context, key atoll.ItemKey, t *unstructured.Unstructured, looked map[string]*held) (released bool, err error) {
+	for _, uid := range r.index.templateHolders(key) {
+		h := looked[uid]
+		if h == nil {
+			s, err := r.gatherSnapshot(ctx, uid)
+			if err != nil {
+				return false, err
+			}
+			h = s.heldItems()
+			looked[uid] = h
+		}
+		if h.has(key, string(t.GetUID())) {
+			return false, nil
+		}
+	}
+	if err := r.Writer.Release(ctx, t, atoll.Finalizer); err != nil {
+		return false, fmt.Errorf("release template %s: %w", key, err)
+	}
+	return true, nil
+}
+
+// held is what a Bundle still has in clusters that are waited for.
+type held struct {
+	// items of the latest content, and whether the order that all go is out.
+	items       map[string]bool
+	allRemoving bool
+	tombstones  map[string]bool
+	// waited counts the rows that are waited for, confirmed those of them that have
+	// carried out a tombstone.
+	waited    int
+	confirmed map[string]int
+}
+
+func (s *snapshot) heldItems() *held {
+	h := &held{items: map[string]bool{}, tombstones: map[string]bool{}, confirmed: map[string]int{}, allRemoving: s.allRemoving()}
+	if s.content == nil {
+		return h
+	}
+	for i := range s.content.Items {
+		h.items[s.content.Items[i].Key.String()+" "+s.content.Items[i].UID] = true
+	}
+	for _, t := range s.content.Tombstones {
+		h.tombstones[t.ID()] = true
+	}
+	latest := s.revisions[len(s.revisions)-1].Name
+	for _, row := range s.rows {
+		if !row.Waited || row.isRemoved() {
+			continue
+		}
+		h.waited += int(row.rowCount())
+		for _, t := range s.content.Tombstones {
+			if t.IsConfirmed(latest, row.Spec, row.Status) {
+				h.confirmed[t.ID()] += int(row.rowCount())
+			}
+		}
+	}
+	return h
+}
+
+// has reports whether the Bundle still has the template in a cluster that is waited
+// for, or has not recorded yet that it is to go.
+func (h *held) has(key atoll.ItemKey, uid string) bool {
+	id := key.String() + " " + uid
+	switch {
+	case h.tombstones[id]:
+		return h.confirmed[id] < h.waited
+	case h.items[id]:
+		return !h.allRemoving || h.waited > 0
+	}
+	return false
+}
+
+// releaseUnheld takes the finalizer off a template that no Bundle holds, once it is
+// certain that none does.
+func (r *Reconciler) releaseUnheld(ctx context.Context, key atoll.ItemKey) (again time.Duration, err error) {
+	t, ok := r.Templates.Get(key)
+	if _, holding := r.Hub.HoldReason(); !ok || !isTemplateLeaving(t) || holding {
+		return 0, nil
+	}
+	if len(r.index.templateHolders(key)) > 0 {
+		return 0, nil // its Bundles' turn
+	}
+	if left := unheldAfter - time.Since(t.GetDeletionTimestamp().Time); left > 0 {
+		return left, nil
+	}
+	if !r.index.isComplete() {
+		return settle, nil
+	}
+	if err := r.Writer.Release(ctx, t, atoll.Finalizer); err != nil {
+		return 0, fmt.Errorf("release template %s: %w", key, err)
+	}
+	return 0, nil
+}
+
+// releaseBundle removes the finalizer of a deleted Bundle, once every row has its removal order
+// and every awaited cluster has confirmed. Items in disconnected clusters stay in the slices.
+func (r *Reconciler) releaseBundle(ctx context.Context, s *snapshot, m *memo) (waits bool, err error) {
+	if !s.alive || s.bundle.Meta.DeletionTimestamp == nil || !slices.Contains(s.bundle.Meta.Finalizers, atoll.FinalizerBundle) {
+		return false, nil
+	}
+	if !s.allRemoving() || slices.ContainsFunc(s.rows, func(r Row) bool { return r.Waited && !r.isRemoved() }) {
+		return true, nil
+	}
+	if left := rowlessAfter - time.Since(s.bundle.Meta.DeletionTimestamp.Time); len(s.rows) == 0 && left > 0 {
+		m.wake(left)
+		return true, nil
+	}
+	if err := r.Writer.Release(ctx, s.bundle.ToObject(), atoll.FinalizerBundle); err != nil {
+		return true, fmt.Errorf("release bundle %s/%s: %w", s.bundle.Ref.Namespace, s.bundle.Ref.Name, err)
+	}
+	return false, nil
+}
+
+// collectGarbage deletes objects that are no longer needed.
+func (r *Reconciler) collectGarbage(ctx context.Context, s *snapshot, m *memo) error {
+	return errors.Join(r.doomVacant(ctx, s), r.collectRows(ctx, s, m), r.collectSlices(ctx, s), r.collectRevisions(ctx, s))
+}
+
+// collectRows takes away rows whose removal is confirmed, and those whose Bundle and
+// Cluster are both gone. Rows of one removal go in one write.
+func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) error {
+	if !s.isCollectionDue(m) {
+		return nil
+	}
+	over := r.rowsThat(s.uid, s.isRowFinished)
+	gone, removed := map[string]*atoll.RowSpec{}, []Row(nil)
+	for _, row := range over {
+		if gone[row.Cluster] = nil; row.isRemoved() {
+			removed = append(removed, row)
+			continue
+		}
+		r.Log.Warn("a cluster was given up: what it holds of a deleted bundle is left behind there",
+			"cluster", row.Cluster, "uid", row.Spec.UID, "bundle", row.Bundle.Name, "namespace", row.Bundle.Namespace)
+	}
+	again, err := r.keepVacant(ctx, removed)
+	if err != nil {
+		return err
+	}
+	maps.Copy(gone, again)
+	if err := r.RowSlices.WriteSpecs(ctx, s.rows[0].Bundle, plainRows(over), gone); err != nil {
+		return fmt.Errorf("collect removed rows: %w", err)
+	}
+	return nil
+}
+
+// isCollectionDue reports whether finished rows are to be taken away now. They wait up to
+// collectAfter for rows that are still being removed.
+func (s *snapshot) isCollectionDue(m *memo) bool {
+	pending, finished := false, false
+	for _, row := range s.rows {
+		over := s.isRowFinished(row)
+		finished, pending = finished || over, pending || !over && row.Spec.Phase == atoll.RowRemoving && row.Reachable
+	}
+	if now := time.Now(); finished && pending {
+		if m.collecting.IsZero() {
+			m.collecting = now
+		}
+		if left := m.collecting.Add(collectAfter).Sub(now); left > 0 {
+			m.wake(left)
+			return false
+		}
+	}
+	m.collecting = time.Time{}
+	return finished
+}
+
+// isRowFinished tells of rows that are to be taken away: their removal is confirmed, or Bundle
+// and Cluster are both gone.
+func (s *snapshot) isRowFinished(row Row) bool {
+	return row.isRemoved() && row.Spec.Recall == nil || !s.alive && !row.Known
+}
+
+// collectSlices deletes slices without rows; a living Bundle keeps one.
+func (r *Reconciler) collectSlices(ctx context.Context, s *snapshot) error {
+	left := s.slices
+	for _, slice := range slices.Backward(s.unused) {
+		if left == 1 && !s.isDeleting() {
+			continue
+		}
+		if err := r.Writer.DeleteSlice(ctx, slice); err != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("collect target slice %s: %w", slice.Name, err)
+		}
+		left--
+	}
+	return nil
+}
+
+// collectRevisions deletes Revisions that are past the history and that no row
+// names, and all of them when Bundle and rows are gone.
+func (r *Reconciler) collectRevisions(ctx context.Context, s *snapshot) error {
+	if !s.alive && len(s.rows) == 0 {
+		if len(s.revisions) == 0 {
+			return nil
+		}
+		return r.Revisions.DropAll(ctx, s.uid)
+	}
+	if len(s.revisions) <= history {
+		return nil
+	}
+	named := map[string]bool{}
+	for _, row := range s.rows {
+		named[row.Spec.Revision] = true
+	}
+	var old []*enginev1.Revision
+	for _, rev := range s.revisions[:len(s.revisions)-history] {
+		if !named[rev.Name] {
+			old = append(old, rev)
+		}
+	}
+	return r.Revisions.DropRevisions(ctx, old)
+}

@@ -1,0 +1,127 @@
+package bundlestatus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/pace"
+)
+
+// placing is how long a new Bundle without rows says nothing: place is about to
+// write them.
+const placing = 2 * time.Second
+
+// afterNews is the least time from a write that says something new in kind to the next
+// one of counts: what goes on ends in news, as a rule, or takes longer.
+const afterNews = 5 * time.Second
+
+// templateEvery is the least time between writes of a template's status while only counts change:
+// people watch these. For few rows the gateway limits the rate of reports.
+func templateEvery(rows int) time.Duration {
+	return time.Second + time.Duration(rows)*50*time.Millisecond
+}
+
+// due is when one status may be written of which only counts move.
+type due struct {
+	written     time.Time
+	significant bool // the last write said something new
+	// nextWrite among all that wait for the upkeep's budget; zero: it did not ask for one.
+	nextWrite time.Time
+}
+
+// wait tells for how long such a status waits. Some need not keep the whole pace.
+// Its place among the others is kept until it is written.
+func (d *due) wait(upkeep *pace.Limiter, most time.Duration, now time.Time) time.Duration {
+	every := pace.StatusWriteInterval
+	if d.significant {
+		every = afterNews
+	}
+	if left := d.written.Add(min(every, most)).Sub(now); left > 0 {
+		return left
+	}
+	if d.nextWrite.IsZero() {
+		d.nextWrite = upkeep.ReserveToken(now)
+	}
+	return d.nextWrite.Sub(now)
+}
+
+// The objects whose status is written, as metrics label them.
+const (
+	objectBundle   = "bundle"
+	objectTemplate = "template"
+)
+
+// countWrite counts a written status.
+func (r *Reconciler) countWrite(object string, news bool) {
+	cause := "counts"
+	if news {
+		cause = "news"
+	}
+	r.StatusWrites.WithLabelValues(object, cause).Inc()
+}
+
+// writeBundle writes the Bundle's status if it is due.
+func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) error {
+	if !s.alive {
+		return nil
+	}
+	old, now := s.bundle.Status, time.Now()
+	in := Input{Bundle: s.bundle, Rows: s.rows, Content: s.content, Now: now}
+	if n := len(s.revisions); n > 0 {
+		in.Latest = s.revisions[n-1]
+		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)
+	}
+	in.Quarantine = r.findQuarantine(s, m, now)
+	next := ComputeStatus(in)
+	if age := now.Sub(s.bundle.Meta.CreationTimestamp.Time); len(s.rows) == 0 && len(old.Conditions) == 0 && age < placing {
+		m.wake(placing - age)
+		return nil
+	}
+	r.warnUnplaced(s, m, next.Conditions, now)
+	r.warnQuarantined(s, m, in.Quarantine)
+	if equality.Semantic.DeepEqual(old, next) {
+		return nil
+	}
+	news := progressClass(old) != progressClass(next)
+	if !news {
+		if left := m.due.wait(r.upkeep, afterNews, now); left > 0 {
+			m.wake(left)
+			return nil
+		}
+	}
+	addMissingConditions(in, &next)
+	if err := r.Writer.BundleStatus(ctx, s.bundle, next); err != nil {
+		return fmt.Errorf("write the status of bundle %s/%s: %w", s.bundle.Ref.Namespace, s.bundle.Ref.Name, err)
+	}
+	m.due = due{written: now, significant: news}
+	if news {
+		r.traceStatus(s.bundle.Ref, next, now)
+	}
+	r.countWrite(objectBundle, news)
+	return nil
+}
+
+// progressClass is the rough state of a Bundle: a change of it is written at once. Everything
+// under way is one class, however far it is.
+func progressClass(st v1alpha1.BundleStatus) string {
+	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReady)
+	held := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld)
+	switch {
+	case ready == nil:
+		return ""
+	case held != nil && held.Status == "True":
+		return held.Message
+	case meta.IsStatusConditionTrue(st.Conditions, v1alpha1.BundleQuarantined):
+		return v1alpha1.BundleQuarantined + ready.Reason
+	case ready.Reason == string(ReasonReady) && st.WaitsFor != "":
+		return "Settling"
+	case ready.Reason == string(ReasonReady):
+		return ready.Reason + st.Revision
+	}
+	return ready.Reason
+}

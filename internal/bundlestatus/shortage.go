@@ -1,0 +1,121 @@
+package bundlestatus
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// Reasons of the condition ReplicasPlaced.
+const (
+	ReasonAllPlaced = atoll.ReasonAllPlaced
+	ReasonNoPlace   = atoll.ReasonNoPlace
+	// ReasonOverridden: overrides have clusters run more than templates state.
+	ReasonOverridden = atoll.ReasonOverridden
+)
+
+// shortage of places, as rows tell it: what a workload states and what they are
+// assigned.
+type shortage struct {
+	// known: the rows are about the latest Revision and say what they are assigned.
+	known bool
+	short []schedule.Shortage
+	// surplus are workloads of which overrides have clusters run more than the template
+	// states: Unplaced is how many more, below 0.
+	surplus []schedule.Shortage
+}
+
+// countShortage counts over all rows what each workload was assigned. Rows that are to go
+// count: until they do, what they run has a place. While a rollout moves rows, the shortage is not
+// known, and the condition stays as the last complete count set it.
+func (in Input) countShortage() (s shortage) {
+	if len(in.Workloads) == 0 {
+		s.known = in.Content != nil
+		return s
+	}
+	assigned, complete := in.sumAssigned()
+	if s.known = complete && len(assigned) > 0; !s.known {
+		return s
+	}
+	for _, w := range in.Workloads {
+		one := schedule.Shortage{Key: w.Key, Replicas: w.Replicas, Unplaced: w.Replicas - assigned[w.Key.String()]}
+		switch {
+		case one.Unplaced > 0:
+			s.short = append(s.short, one)
+		case one.Unplaced < 0 && w.HasReplicaOverrides:
+			s.surplus = append(s.surplus, one)
+		}
+	}
+	return s
+}
+
+// sumAssigned sums what rows assign to each workload. complete is false where an Active row is of
+// another Revision, or does not say what it is assigned.
+func (in Input) sumAssigned() (assigned map[string]int64, complete bool) {
+	assigned = map[string]int64{}
+	for _, r := range in.Rows {
+		active := r.Spec.Phase == atoll.RowActive
+		switch {
+		case r.Spec.Phase == atoll.RowRemoving || r.Spec.Phase == atoll.RowVacant:
+			continue
+		case active && (in.Latest == nil || r.Spec.Revision != in.Latest.Name):
+			return assigned, false
+		}
+		for _, w := range in.Workloads {
+			n, has := r.Spec.Assigned[w.Key.String()]
+			if !has && active {
+				return assigned, false
+			}
+			assigned[w.Key.String()] += n * int64(r.rowCount())
+		}
+	}
+	return assigned, true
+}
+
+const byWhom = "the policy's owner must act: with other bounds or weights, or with more clusters"
+
+func (s shortage) placedCondition() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.BundleReplicasPlaced}
+	if len(s.short) == 0 && len(s.surplus) > 0 {
+		var sums []string
+		for _, w := range s.surplus[:min(len(s.surplus), mostNamed)] {
+			sums = append(sums, fmt.Sprintf("%d of %s/%s, whose template states %d", w.Replicas-w.Unplaced, w.Key.Kind, w.Key.Name, w.Replicas))
+		}
+		c.Status, c.Reason = metav1.ConditionTrue, string(ReasonOverridden)
+		c.Message = "overrides set replicas of clusters: all together run " + strings.Join(sums, ", ")
+		return c
+	}
+	if len(s.short) == 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(ReasonAllPlaced), "all replicas of divided workloads have a place"
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, string(ReasonNoPlace)
+	c.Message = fmt.Sprintf("no place for %s: every cluster that fits is at its bounds, `atoll explain` tells at which; %s", s.shortageText(), byWhom)
+	return c
+}
+
+// shortageText returns the count workload by workload, the first few.
+func (s shortage) shortageText() string {
+	var out []string
+	for i, w := range s.short {
+		if i == mostNamed {
+			out = append(out, fmt.Sprintf("and %d more workloads", len(s.short)-mostNamed))
+			break
+		}
+		out = append(out, fmt.Sprintf("%d of %d replicas of %s/%s", w.Unplaced, w.Replicas, w.Key.Kind, w.Key.Name))
+	}
+	return strings.Join(out, ", ")
+}
+
+// waitsFor returns the wait in few words; empty when nothing is short.
+func (s shortage) waitsFor() string {
+	if len(s.short) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a place for %s; %s", s.shortageText(), "the policy's owner must act")
+}

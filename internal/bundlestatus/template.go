@@ -1,0 +1,337 @@
+package bundlestatus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/kinds"
+	"atoll.dev/atoll/internal/kinds/script"
+)
+
+// templateMemo is what is remembered of a template's status between two looks.
+type templateMemo struct {
+	due due
+	// stuck is a status that the server did not take as it is (its schema lacks a
+	// field, or refuses it), and the template's version at which that was found. The
+	// same is not sent twice.
+	stuck   map[string]any
+	version string
+	// states remembers Intent's answer for a version of template and item.
+	statesKey   statesKey
+	states      bool
+	lastWritten said
+	joined      joined
+}
+
+// said is what of a template was last found to be said in its status already, so that
+// in an application of many objects those of which nothing changed cost little.
+type said struct {
+	template *unstructured.Unstructured
+	item     *atoll.Item
+	rows     []kinds.RowItem
+	observed int64
+}
+
+// fewSaid rows are remembered at most.
+const fewSaid = 8
+
+func (s *said) recordWritten(l templateLook, rows []kinds.RowItem, observed int64) {
+	if *s = (said{}); len(rows) <= fewSaid {
+		*s = said{l.template, l.item, rows, observed}
+	}
+}
+
+func (s *said) isAbout(l templateLook, rows []kinds.RowItem, observed int64) bool {
+	return s.template == l.template && s.item == l.item && s.observed == observed && slices.EqualFunc(s.rows, rows, func(a, b kinds.RowItem) bool {
+		return a.Cluster == b.Cluster && a.EqualClusters == b.EqualClusters && sameSaid(a, b)
+	})
+}
+
+// sameSaid reports whether clusters say the same of an item.
+func sameSaid(a, b kinds.RowItem) bool {
+	assigned := a.Assigned == b.Assigned || a.Assigned != nil && b.Assigned != nil && *a.Assigned == *b.Assigned
+	return assigned && bytes.Equal(a.Reflected, b.Reflected) &&
+		a.Health == b.Health && a.Reason == b.Reason && a.Message == b.Message && a.Disconnected == b.Disconnected && a.Stale == b.Stale
+}
+
+type statesKey struct{ version, hash, source string }
+
+// writeTemplates writes the status of every template of the Bundle whose status is
+// due. One that fails does not keep the others from theirs.
+func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) error {
+	if s.content == nil || s.isDeleting() {
+		return nil
+	}
+	reports, known := itemReports(s.rows), script.NewInterpreters(s.content.Interpreters)
+	var single *scatter // rows one by one; nil before they are asked for
+	live := map[string]*templateMemo{}
+	var errs []error
+	for i := range s.content.Items {
+		item := &s.content.Items[i]
+		joins := known.JoinsStatuses(schema.FromAPIVersionAndKind(item.APIVersion, item.Key.Kind))
+		t := r.authoredTemplate(s, item, joins)
+		if t == nil {
+			continue
+		}
+		tm := m.templates[item.UID]
+		if tm == nil {
+			tm = &templateMemo{}
+		}
+		live[item.UID] = tm
+		look := templateLook{item: item, template: t, rows: s.rows, reports: reports[item.Key], memo: tm, interpreters: known, joins: joins}
+		if look.apart = joins || kinds.NamesClusters(t, s.total); look.apart {
+			if single == nil {
+				single = r.scatteredRows(s.uid)
+			}
+			look.rows, look.reports = single.rows, single.reports[item.Key]
+		}
+		if err := r.writeTemplate(ctx, s, m, look); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	m.templates = live
+	r.forgetFailures(m)
+	return errors.Join(errs...)
+}
+
+// authoredTemplate returns the template of an item if the Bundle is to write its status, or nil.
+// joins: a script joins what clusters report of the kind.
+func (r *Reconciler) authoredTemplate(s *snapshot, item *atoll.Item, joins bool) *unstructured.Unstructured {
+	if !joins && !kinds.HasAggregatedStatus(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) || !r.index.isStatusAuthor(item.Key, s.uid) {
+		return nil
+	}
+	t, ok := r.Templates.Get(item.Key)
+	if !ok || string(t.GetUID()) != item.UID || t.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return t
+}
+
+// itemReports sorts what rows report by item and cluster.
+func itemReports(rows []Row) map[atoll.ItemKey]map[string]*atoll.ItemStatus {
+	out := map[atoll.ItemKey]map[string]*atoll.ItemStatus{}
+	for _, row := range rows {
+		if row.Status == nil {
+			continue
+		}
+		for i := range row.Status.Items {
+			it := &row.Status.Items[i]
+			if out[it.Key] == nil {
+				out[it.Key] = map[string]*atoll.ItemStatus{}
+			}
+			out[it.Key][row.Cluster] = it
+		}
+	}
+	return out
+}
+
+// scatter is rows of which each stands for itself.
+type scatter struct {
+	rows    []Row
+	reports map[atoll.ItemKey]map[string]*atoll.ItemStatus
+}
+
+// scatteredRows rows of a Bundle, where a status is joined of what every cluster says by itself. It costs the
+// Bundle's rows at each look.
+func (r *Reconciler) scatteredRows(uid string) *scatter {
+	all := r.rowsThat(uid, func(Row) bool { return true })
+	return &scatter{all, itemReports(all)}
+}
+
+// templateLook is one template, what is said of it and what is remembered.
+type templateLook struct {
+	item         *atoll.Item
+	template     *unstructured.Unstructured
+	rows         []Row
+	reports      map[string]*atoll.ItemStatus
+	memo         *templateMemo
+	interpreters script.Interpreters
+	// joins: a script joins what clusters report.
+	joins bool
+	// apart: each row stands for itself.
+	apart bool
+}
+
+func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l templateLook) error {
+	rows, observed, done := rowItems(s, l, r.isItemStated(l))
+	w := words{rows: rows, observed: observed}
+	if l.joins {
+		w.question = l.interpreters.AggregationHash(l.template, rows, observed)
+	}
+	if l.isStatusSettled(w) {
+		return nil
+	}
+	next, ok, err := r.nextTemplateStatus(l, w)
+	if err != nil {
+		l.markSettled(w)
+		r.fail(m, l.item.UID, err, time.Now())
+		r.recordRefusal(m, refusal{l.item.Key, atoll.ReasonInterpreterFailed}, err.Error(), time.Now())
+		return nil
+	}
+	r.clearFailure(m, l.item.UID)
+	old, _ := l.template.Object["status"].(map[string]any)
+	switch {
+	case !ok:
+		l.markSettled(w)
+		return nil
+	case kinds.Equal(old, next), l.memo.isStuck(l.template, next):
+		l.markSettled(w, l.template.GetResourceVersion())
+		return nil
+	}
+	return r.send(ctx, s, m, l, change{w, old, next, done})
+}
+
+// change of a template's status. done: every reachable cluster is healthy at what the template
+// states.
+type change struct {
+	words
+	old, next map[string]any
+	done      bool
+}
+
+// send sends a template its status, if it is due.
+func (r *Reconciler) send(ctx context.Context, s *snapshot, m *memo, l templateLook, c change) error {
+	now, next := time.Now(), runtime.DeepCopyJSON(c.next)
+	says := c.done || isStatusNews(c.old, next)
+	if !says {
+		if left := l.memo.due.wait(r.upkeep, templateEvery(s.total), now); left > 0 {
+			m.wake(left)
+			return nil
+		}
+	}
+	kinds.FillTimes(next, now)
+	stored, err := r.Writer.TemplateStatus(ctx, l.template, next)
+	switch {
+	case err == nil:
+		l.memo.due = due{written: now, significant: says}
+		r.countWrite(objectTemplate, says)
+		l.memo.rememberStored(stored, next, c.next)
+		if c.question != "" {
+			l.markSettled(c.words, l.template.GetResourceVersion(), stored.GetResourceVersion())
+		}
+		return nil
+	case errors.Is(err, ErrNoStatus), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		if !errors.Is(err, ErrNoStatus) {
+			r.Log.Warn("a template cannot take the status that its clusters report", "template", l.item.Key.String(), "err", err)
+		}
+		l.memo.stuck, l.memo.version = c.next, l.template.GetResourceVersion()
+		l.markSettled(c.words, l.template.GetResourceVersion())
+		return nil
+	case apierrors.IsNotFound(err):
+		return nil
+	}
+	return fmt.Errorf("write the status of template %s: %w", l.item.Key, err)
+}
+
+// isItemStated asks whether the item is what the template states now.
+func (r *Reconciler) isItemStated(l templateLook) bool {
+	key := statesKey{l.template.GetResourceVersion(), l.item.Hash, l.item.SourceFingerprint}
+	if l.memo.statesKey != key {
+		l.memo.statesKey, l.memo.states = key, r.Intent.StatesItem(l.template, l.item)
+	}
+	return l.memo.states
+}
+
+// isStuck reports whether the same status was sent before, in vain.
+func (m *templateMemo) isStuck(t *unstructured.Unstructured, next map[string]any) bool {
+	return m.stuck != nil && m.version == t.GetResourceVersion() && kinds.Equal(m.stuck, next)
+}
+
+// rememberStored remembers a status that the server stored otherwise than it was sent, as it was
+// computed.
+func (m *templateMemo) rememberStored(stored *unstructured.Unstructured, sent, computed map[string]any) {
+	m.stuck, m.version = nil, ""
+	got, _ := stored.Object["status"].(map[string]any)
+	if !kinds.Equal(got, sent) {
+		m.stuck, m.version = computed, stored.GetResourceVersion()
+	}
+}
+
+// rowItems calls back with the item in every row that is to have it; observed is the
+// template's generation if every reachable row has applied it; done reports whether
+// every reachable one is healthy at that.
+func rowItems(s *snapshot, l templateLook, states bool) (rows []kinds.RowItem, observed int64, done bool) {
+	rows, observed, done = make([]kinds.RowItem, 0, len(l.rows)), l.template.GetGeneration(), true
+	for _, row := range l.rows {
+		if row.Spec.Phase != atoll.RowActive {
+			continue
+		}
+		ri := rowItem(row, l.item, l.reports[row.Cluster])
+		ri.EqualClusters = row.More
+		v := s.contents[row.Spec.Revision][l.item.Key]
+		ri.Stale = ri.Stale || !states || v != version{l.item.UID, l.item.Hash}
+		if !ri.Disconnected && ri.Stale {
+			observed = 0
+		}
+		done = done && (ri.Disconnected || !ri.Stale && ri.Health == atoll.Healthy)
+		// Rows that differ in other items may say the same of this one.
+		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o kinds.RowItem) bool { return sameSaid(o, ri) }); i >= 0 && !l.apart {
+			rows[i].EqualClusters += ri.EqualClusters + 1
+			continue
+		}
+		rows = append(rows, ri)
+	}
+	return rows, observed, done
+}
+
+// rowItem is one row's word about an item; report is nil where the row does not
+// list it. Stale tells that the row's revision of the item is not applied.
+func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem {
+	ri := kinds.RowItem{Cluster: row.Cluster, Disconnected: !row.Reachable}
+	if n, ok := row.Spec.Assigned[item.Key.String()]; ok && item.Divided {
+		ri.Assigned = &n
+	}
+	st := row.Status
+	current := st != nil && st.Generation == row.Spec.Generation
+	// A row that failed has tried every item, and lists those that it could not
+	// apply.
+	applied := current && (st.Applied || st.State == atoll.RowFailed)
+	switch {
+	case report != nil:
+		ri.Reflected, ri.Health = report.ReflectedStatus, report.Health
+		ri.Reason, ri.Message = string(report.Reason), report.Message
+		ri.Stale = !applied || report.Error
+	case applied && st.UnlistedNotReady > 0:
+		ri.Health = atoll.Unknown
+	case applied && item.State != atoll.ItemRemovalHeld:
+		ri.Health = atoll.Healthy
+	default:
+		ri.Stale = true
+	}
+	return ri
+}
+
+// isStatusNews reports whether a status says something new in kind: its first words, another
+// generation observed, a condition or a phase turned, an address.
+func isStatusNews(old, next map[string]any) bool {
+	if len(old) == 0 || kinds.Equal(old, nil) {
+		return true
+	}
+	return !reflect.DeepEqual(statusSummary(old), statusSummary(next))
+}
+
+func statusSummary(st map[string]any) map[string]any {
+	conditions := map[string][]any{}
+	out := map[string]any{"conditions": conditions}
+	for _, key := range []string{"observedGeneration", "phase", "loadBalancer", "startTime"} {
+		if v, ok := st[key]; ok {
+			out[key] = v
+		}
+	}
+	for _, c := range kinds.StatusConditions(st) {
+		kind := fmt.Sprint(c["type"])
+		conditions[kind] = append(conditions[kind], c["status"])
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+package bundlestatus
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestTheNewestLookAtAStreamIsRemembered: a stream that goes while something else about
+// its cluster is noted has gone, so that its return is news.
+func TestTheNewestLookAtAStreamIsRemembered(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	m.setReady("a", metav1.ConditionUnknown)
+	r := New(m.newConfig())
+	r.start()
+	defer r.loop.Close()
+	noted := make(chan struct{})
+	m.afterLook = func() {
+		go func() {
+			defer close(noted)
+			m.setStream("a", false)
+		}()
+		select {
+		case <-noted: // it was not to be noted in between
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	m.tellCluster("a")
+	<-noted
+	if reach, stream := r.index.hasLinkChanged("uid-a", func(string) seenCluster { return seenCluster{true, true} }); !reach || !stream {
+		t.Errorf("that the stream is back is no news: reachable %t, stream %t", reach, stream)
+	}
+}

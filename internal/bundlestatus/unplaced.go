@@ -1,0 +1,67 @@
+package bundlestatus
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// unplacedAfter is how long something must have been without a place before an Event says
+// so: what a moment's edit or a cluster that comes back mends is no news.
+const unplacedAfter = 15 * time.Second
+
+// untold is what a memo has of conditions that say that something has no place.
+type untold struct {
+	// reported: when the conditions of earlier Events turned, by type.
+	reportedAt map[string]time.Time
+	// nextReport of its Event; zero: it has not requested one.
+	nextReport time.Time
+}
+
+// warnUnplaced sends an Event that nothing fits, or that replicas have no place: people look at
+// Events first, and the condition alone is on an object that they did not make. It is sent once
+// each time that the condition turns, on whichever hub: a condition that turned before this hub
+// began has another hub's Event.
+func (r *Reconciler) warnUnplaced(s *snapshot, m *memo, conditions []metav1.Condition, now time.Time) {
+	r.mu.Lock()
+	since := r.started.Add(-unplacedAfter).Truncate(time.Second)
+	r.mu.Unlock()
+	u := &m.unplaced
+	for i := range conditions {
+		c := &conditions[i]
+		turned := c.LastTransitionTime.Time
+		if !isUnplaced(c) || turned.Before(since) || u.reportedAt[c.Type].Equal(turned) {
+			continue
+		}
+		left := turned.Add(unplacedAfter).Sub(now)
+		if left <= 0 && u.nextReport.IsZero() {
+			u.nextReport = r.unplacedEvents.ReserveToken(now)
+		}
+		if left = max(left, u.nextReport.Sub(now)); left > 0 {
+			m.wake(left)
+			return
+		}
+		if u.reportedAt == nil {
+			u.reportedAt = map[string]time.Time{}
+		}
+		u.reportedAt[c.Type], u.nextReport = turned, time.Time{}
+		r.Events.Warn(s.bundle.Ref, atoll.Reason(c.Reason), c.Message)
+	}
+	u.nextReport = time.Time{}
+}
+
+func isUnplaced(c *metav1.Condition) bool {
+	if c.Status != metav1.ConditionFalse {
+		return false
+	}
+	switch c.Type {
+	case v1alpha1.BundleScheduled:
+		return atoll.Reason(c.Reason) == ReasonNoClusterFits || atoll.Reason(c.Reason) == ReasonSpreadUnmet
+	case v1alpha1.BundleReplicasPlaced:
+		return atoll.Reason(c.Reason) == ReasonNoPlace
+	}
+	return false
+}

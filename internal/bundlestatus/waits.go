@@ -1,0 +1,161 @@
+package bundlestatus
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+)
+
+// wait is the blocker of one row; a lower rank is reported first.
+type wait struct {
+	rank    int
+	cluster string
+	reason  atoll.Reason
+	text    string
+	// since is when the wait began; zero where that is not known.
+	since time.Time
+}
+
+// The ranks of waits.
+const (
+	rankPlan = iota
+	rankFailed
+	rankDegraded
+	rankBehind
+	rankProgressing
+	rankLeaving
+	rankRemoving
+)
+
+// wait notes what a row waits for. Clusters that are away are counted, not waited
+// for.
+func (t *tally) wait(in Input, r Row, reason atoll.RowReason) {
+	w := wait{cluster: r.Cluster, since: time.Unix(r.Spec.Since, 0)}
+	switch {
+	case in.needsConfirmation(reason):
+		w.rank, w.reason, w.text = rankPlan, atoll.ReasonWaitsForConfirmation, "a confirmation of plan "+reason.Plan
+	case !r.Reachable || r.isRemoved():
+		return
+	case r.Spec.Phase == atoll.RowRemoving:
+		w.rank, w.reason, w.text = rankRemoving, atoll.ReasonWaitsForRemoval, "the removal to be done"+rollout.FormatCheckInNote(r.CheckIn)
+	case r.Spec.Phase != atoll.RowActive:
+		w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
+	default:
+		row := rollout.Row{Spec: r.Spec, Online: true, CheckIn: r.CheckIn}
+		if r.Status != nil {
+			row.Status = redactSecrets(r.Status)
+		}
+		of := rollout.ActiveRowWait(row)
+		if of.For == "" {
+			return
+		}
+		w.rank, w.reason, w.text, w.since = rankOf(r), of.Reason, of.For, of.Since
+	}
+	if t.waits == 0 || compareWaits(w, t.first) < 0 {
+		t.first = w
+	}
+	t.waits += int(r.rowCount())
+}
+
+func compareWaits(a, b wait) int {
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cluster, b.cluster))
+}
+
+func rankOf(r Row) int {
+	switch {
+	case r.Status == nil || r.Status.Generation != r.Spec.Generation:
+		return rankBehind
+	case r.Status.State == atoll.RowFailed:
+		return rankFailed
+	case r.Status.State == atoll.RowDegraded:
+		return rankDegraded
+	}
+	return rankProgressing
+}
+
+// currentWait returns the most important wait, with the person or component that must act in its
+// text; the text is empty when the Bundle is complete.
+func (t *tally) currentWait(in Input) wait {
+	if t.waits == 0 {
+		return t.waitWithoutRow(in)
+	}
+	if in.Quarantine != nil && t.first.rank != rankPlan {
+		return quarantineWait(*in.Quarantine)
+	}
+	w, more := t.first, ""
+	if n := t.waits - 1; n > 0 {
+		more = fmt.Sprintf(" (and %s more)", clusterCount(n))
+	}
+	w.text = fmt.Sprintf("%s: %s%s; %s", w.cluster, w.text, more, actorText(atoll.ActorOf(w.reason)))
+	return w
+}
+
+// waitWithoutRow returns the wait of a Bundle none of whose rows waits.
+func (t *tally) waitWithoutRow(in Input) wait {
+	switch {
+	case in.Bundle.Meta.DeletionTimestamp != nil:
+		return wait{}
+	case t.desired == 0:
+		return in.waitForFirstRow()
+	case t.unfit:
+		return in.waitForFittingCluster()
+	case t.reachable == 0:
+		return wait{reason: ReasonAway, text: "a cluster to come back: all are away; the members' administrators must act"}
+	case len(t.short.short) > 0:
+		return wait{reason: ReasonNoPlace, text: t.short.waitsFor()}
+	}
+	if c := meta.FindStatusCondition(in.Bundle.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
+		return wait{reason: atoll.Reason(c.Reason), text: c.Message, since: c.LastTransitionTime.Time}
+	}
+	return frozenWait(in.Content)
+}
+
+// waitForFirstRow returns the wait of a Bundle that is to be in no cluster yet.
+func (in Input) waitForFirstRow() wait {
+	switch {
+	case atoll.IsNowhere(in.Bundle.Spec.Placement), in.Latest != nil && in.Latest.Spec.Items == 0:
+		return wait{}
+	case in.Latest == nil:
+		return wait{reason: ReasonNotScheduled, text: "its first revision; no person has to act"}
+	}
+	return in.waitForFittingCluster()
+}
+
+func (in Input) waitForFittingCluster() wait {
+	return wait{reason: ReasonNoClusterFits, text: "a cluster that fits its placement; " + atoll.SourceOwner(in.Bundle.Spec.Source) + " must act"}
+}
+
+// newBundleWait returns the wait as values; nil when the Bundle is complete. The time of a member
+// that is ahead of the hub's clock is not believed. A wait without a time keeps the one that it has.
+func (in Input) newBundleWait(w wait) *v1alpha1.BundleWait {
+	if w.text == "" {
+		return nil
+	}
+	out := &v1alpha1.BundleWait{Reason: string(w.reason), Actor: string(atoll.ActorOf(w.reason)), Cluster: w.cluster}
+	switch last := in.Bundle.Status.Wait; {
+	case w.since.Unix() > 0 && !w.since.After(in.Now.Add(clockSkew)):
+		out.Since = metav1.NewTime(w.since.Truncate(time.Second))
+	case last != nil && last.Reason == out.Reason && last.Cluster == out.Cluster:
+		out.Since = last.Since
+	default:
+		out.Since = metav1.NewTime(in.Now.Truncate(time.Second))
+	}
+	return out
+}
+
+func actorText(who atoll.Actor) string {
+	switch who {
+	case atoll.ActorAtoll:
+		return "no person has to act"
+	case atoll.ActorAgent:
+		return "the agent acts"
+	}
+	return string(who) + " must act"
+}

@@ -1,0 +1,62 @@
+package clusterstatus
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// conditionSetter sets conditions of one Cluster.
+type conditionSetter struct {
+	cluster    *v1alpha1.Cluster
+	conditions *[]metav1.Condition
+	now        metav1.Time
+}
+
+func (s conditionSetter) set(kind string, status metav1.ConditionStatus, reason atoll.Reason, message string) {
+	meta.SetStatusCondition(s.conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: string(reason), Message: message,
+		LastTransitionTime: s.now, ObservedGeneration: s.cluster.Generation,
+	})
+}
+
+// clearCondition sets a condition to its normal value. A condition that is missing stays missing until the
+// next write, so that an upgrade of the hub writes no Cluster.
+func (s conditionSetter) clearCondition(kind string) {
+	if meta.FindStatusCondition(*s.conditions, kind) != nil {
+		s.setNormal(kind)
+	}
+}
+
+func (s conditionSetter) setNormal(kind string) {
+	c := normalCondition(kind)
+	s.set(kind, c.Status, atoll.Reason(c.Reason), c.Message)
+}
+
+// addMissing adds each condition type that the status does not have yet.
+func (s conditionSetter) addMissing() {
+	for _, is := range atoll.ConditionTypes["Cluster"] {
+		if !is.Temporary && meta.FindStatusCondition(*s.conditions, is.Type) == nil {
+			s.setNormal(is.Type)
+		}
+	}
+}
+
+// normalCondition returns a condition for which nothing was reported. Messages would only make
+// each Cluster of a large fleet longer, and the reasons have sentences.
+func normalCondition(kind string) metav1.Condition {
+	isFalse := func(reason atoll.Reason) metav1.Condition {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: string(reason)}
+	}
+	switch kind {
+	case v1alpha1.ClusterMisbehaving:
+		return isFalse(atoll.ReasonWellBehaved)
+	case v1alpha1.ClusterUnclaimed:
+		return isFalse(atoll.ReasonNothingUnclaimed)
+	case v1alpha1.ClusterCertificateExpiring:
+		return isFalse(atoll.ReasonNoRenewalOverdue)
+	}
+	return atoll.UnknownCondition(kind)
+}

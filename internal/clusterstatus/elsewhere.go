@@ -1,0 +1,65 @@
+package clusterstatus
+
+import "time"
+
+// incomplete is the interval of checks whether all hubs have sent their lists.
+const incomplete = time.Second
+
+// BecomeLeader reports that this hub decides from now on: it looks at all Clusters, and silence
+// counts from now.
+func (r *Reconciler) BecomeLeader() {
+	r.mu.Lock()
+	r.started = time.Now()
+	r.mu.Unlock()
+	for _, c := range r.o.Clusters.List() {
+		r.loop.EnqueueNow(c.Name)
+	}
+}
+
+// SetRemoteStream records that another hub holds a stream of the member's agent, or that none does
+// any more, and the agent's last sign of life there. Earlier reports to this hub are then
+// outdated.
+func (r *Reconciler) SetRemoteStream(uid string, on bool, heard time.Time) {
+	r.mu.Lock()
+	c, known := r.o.Clusters.GetByUID(uid)
+	m := r.memberByUID(uid)
+	if m.connectedElsewhere == on {
+		r.mu.Unlock()
+		return
+	}
+	m.connectedElsewhere = on
+	var release []string
+	if on {
+		r.markFound(m)
+		m.silent = false
+		if !m.up {
+			m.facts, m.apis = facts{}, nil
+		}
+		release = r.release(uid, time.Now())
+	} else if !m.up && known {
+		r.markLost(m, &c.Spec, heard)
+	} else if !m.up {
+		delete(r.members, uid) // its Cluster is gone
+	}
+	every := m.every
+	r.mu.Unlock()
+	r.enqueue(release...)
+	if !on && known {
+		r.loop.EnqueueAfter(c.Name, r.missedAfter(every))
+	}
+}
+
+func (r *Reconciler) isLeader() bool { return r.o.Leads == nil || r.o.Leads() }
+
+// isWrittenElsewhere' is a member about which another hub writes: the one that holds its stream,
+// or, where none does, the one that leads. How the agent fares that this hub runs, only
+// this one knows. The caller holds the lock.
+func (r *Reconciler) isWrittenElsewhere(m *member) bool {
+	switch {
+	case m.up || m.pushed != nil:
+		return false
+	case m.connectedElsewhere:
+		return true
+	}
+	return !r.isLeader() && m.inventory == nil && len(m.apis) == 0
+}

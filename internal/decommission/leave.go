@@ -1,0 +1,321 @@
+package decommission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/reconcile"
+	"atoll.dev/atoll/internal/state"
+)
+
+// gather is how long further changes of a cluster's rows may join one.
+const gather = 500 * time.Millisecond
+
+// Clusters is the table of members.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	List() []*v1alpha1.Cluster
+	IsOnline(uid string) bool
+	Subscribe(fn func(name string))
+}
+
+// Rows is the table of rows.
+type Rows interface {
+	ListOfCluster(clusterUID string) []state.Row
+	Subscribe(fn func(bundleUID string, clusters []string))
+}
+
+// Revisions is the table of Revisions.
+type Revisions interface {
+	GetContent(ctx context.Context, name string) (*atoll.Content, error)
+}
+
+// Hub reports whether the hub holds.
+type Hub interface {
+	HoldReason() (reason string, holding bool)
+	Subscribe(fn func())
+}
+
+// Config of a Reconciler. All but Log must be set.
+type Config struct {
+	Clusters  Clusters
+	Rows      Rows
+	Revisions Revisions
+	Hub       Hub
+	// Client writes what the leader decides; Serving, what any hub may that is in touch
+	// with the store. Neither reads from a cache.
+	Client, Serving client.Client
+	// Tell people about a Cluster. It must not block.
+	Tell func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
+	// Log; nil: slog's default.
+	Log *slog.Logger
+}
+
+// Reconciler of clusters that leave the fleet. Make it with New.
+type Reconciler struct {
+	Config
+
+	loop *reconcile.Loop[string] // by name
+
+	mu     sync.Mutex
+	leaves map[string]planned // by name: those that do
+}
+
+// planned is the plan of a removal as it was worked out last; empty where it was not.
+type planned struct{ terms, plan string }
+
+// New makes a Reconciler and subscribes it to the tables.
+func New(cfg Config) *Reconciler {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	r := &Reconciler{Config: cfg, leaves: map[string]planned{}}
+	r.loop = reconcile.New(reconcile.Options[string]{
+		Name: "leave", Reconcile: r.reconcileCluster,
+		Failed: func(name string, err error) {
+			if !apierrors.IsConflict(err) { // else the table is about to tell
+				r.Log.Warn("the removal of a cluster does not go on, trying again", "cluster", name, "err", err)
+			}
+		},
+	})
+	cfg.Clusters.Subscribe(r.clusterChanged)
+	cfg.Rows.Subscribe(r.rowsChanged)
+	cfg.Hub.Subscribe(r.enqueueAll)
+	return r
+}
+
+// Run works until ctx ends. It is called once, when the tables are synced.
+func (r *Reconciler) Run(ctx context.Context) error {
+	r.loop.Run(ctx, func() {
+		for _, c := range r.Clusters.List() {
+			r.clusterChanged(c.Name)
+		}
+	})
+	return nil
+}
+
+// clusterChanged looks at a cluster that leaves, or has left off leaving.
+func (r *Reconciler) clusterChanged(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.Clusters.Get(name)
+	if !ok || c.Spec.Removal == nil {
+		delete(r.leaves, name)
+	} else if _, leaves := r.leaves[name]; !leaves {
+		r.leaves[name] = planned{}
+	}
+	if ok && (c.Spec.Removal != nil || removalCondition(c) != nil || c.Status.Removal != nil) {
+		r.loop.EnqueueNow(name)
+	}
+}
+
+func removalCondition(c *v1alpha1.Cluster) *metav1.Condition {
+	return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterRemoving)
+}
+
+func (r *Reconciler) rowsChanged(_ string, clusters []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.leaves) == 0 {
+		return
+	}
+	for _, name := range clusters {
+		if _, leaves := r.leaves[name]; leaves {
+			r.loop.EnqueueAfter(name, gather)
+		}
+	}
+}
+
+// enqueueAll clusters that leave: whether the hub holds has changed.
+func (r *Reconciler) enqueueAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.leaves {
+		r.loop.EnqueueNow(name)
+	}
+}
+
+// reconcileCluster reconciles one Cluster.
+func (r *Reconciler) reconcileCluster(ctx context.Context, name string) (again time.Duration, err error) {
+	c, ok := r.Clusters.Get(name)
+	switch {
+	case !ok || c.DeletionTimestamp != nil:
+		return 0, nil
+	case c.Spec.Removal == nil:
+		return 0, r.clearProgress(ctx, c)
+	}
+	s := r.removalState(ctx, c)
+	v := decideRemoval(s)
+	if v.forget {
+		behind, err := r.itemsLeftBehind(ctx, s.rows)
+		if err != nil {
+			return 0, err
+		}
+		r.Log.Info("a cluster is forgotten", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
+		return 0, r.forgetCluster(ctx, r.Client, c, v.reason, behind)
+	}
+	if err := r.writeProgress(ctx, c, v); err != nil {
+		return 0, err
+	}
+	return 0, s.unknown
+}
+
+// removalState returns the state of a removal, as the tables have it.
+func (r *Reconciler) removalState(ctx context.Context, c *v1alpha1.Cluster) standing {
+	uid := string(c.UID)
+	s := standing{
+		name: c.Name, removal: *c.Spec.Removal, formerStatus: c.Status.Removal, accepted: c.Spec.Accepted,
+		joined: meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined), online: r.Clusters.IsOnline(uid),
+	}
+	s.joined = s.joined || s.online // its status may be about to say so
+	if why, holds := r.Hub.HoldReason(); holds {
+		s.holding = why
+	}
+	for _, row := range r.Rows.ListOfCluster(uid) {
+		s.joined = s.joined || row.Status != nil
+		if !row.Bundle.IsNamespaceRef() {
+			s.rows = append(s.rows, row)
+		}
+	}
+	if c.IsRemovalHeld() && !s.removal.Force {
+		s.plan, s.unknown = r.removalPlan(ctx, c, s.rows)
+	}
+	return s
+}
+
+// removalPlan returns the plan of a held removal, which may be held for days: reports of rows do
+// not change it, and nothing is read for it.
+func (r *Reconciler) removalPlan(ctx context.Context, c *v1alpha1.Cluster, rows []state.Row) (string, error) {
+	terms := planTerms(c, rows)
+	r.mu.Lock()
+	last := r.leaves[c.Name]
+	r.mu.Unlock()
+	if last.terms == terms {
+		return last.plan, nil
+	}
+	plan, err := CleanPlan(ctx, r.Revisions, c, rows)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, leaves := r.leaves[c.Name]; leaves {
+		r.leaves[c.Name] = planned{terms, plan}
+	}
+	return plan, nil
+}
+
+// writeProgress writes how far a removal is, where that is news.
+func (r *Reconciler) writeProgress(ctx context.Context, c *v1alpha1.Cluster, v verdict) error {
+	write := c.DeepCopy()
+	write.Status.Removal = &v.status
+	changed := meta.SetStatusCondition(&write.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Reason: string(v.reason), Message: v.message, ObservedGeneration: c.Generation,
+	})
+	if !changed && apiequality.Semantic.DeepEqual(c.Status.Removal, &v.status) {
+		return nil
+	}
+	if err := r.write(ctx, write); err != nil {
+		return err
+	}
+	if plan := v.status.Plan; plan != "" && (c.Status.Removal == nil || c.Status.Removal.Plan != plan) {
+		r.Tell(c, atoll.ReasonRemovalHeld, v.message)
+	}
+	return nil
+}
+
+// clearProgress: nothing is said any more of a removal that was taken back.
+func (r *Reconciler) clearProgress(ctx context.Context, c *v1alpha1.Cluster) error {
+	if removalCondition(c) == nil && c.Status.Removal == nil {
+		return nil
+	}
+	write := c.DeepCopy()
+	write.Status.Removal = nil
+	meta.RemoveStatusCondition(&write.Status.Conditions, v1alpha1.ClusterRemoving)
+	return r.write(ctx, write)
+}
+
+func (r *Reconciler) write(ctx context.Context, c *v1alpha1.Cluster) error {
+	if err := r.Client.Status().Update(ctx, c); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("say how far the removal of cluster %s is: %w", c.Name, err)
+	}
+	return nil
+}
+
+// ForgetLeft forgets a Cluster whose agent has let go of its member, if it is still as it is
+// given; behind is what the agent says stays there although it should have gone.
+func (r *Reconciler) ForgetLeft(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
+	if c.Spec.Removal == nil {
+		return errors.New("its removal was taken back")
+	}
+	for i := range behind {
+		behind[i] = phrase.TruncateText(behind[i], maxText)
+	}
+	r.Log.Info("a cluster has left the fleet", "cluster", c.Name, "uid", c.UID, "mode", c.Spec.Removal.Mode, "leftBehind", len(behind))
+	return r.forgetCluster(ctx, r.Serving, c, atoll.ReasonLeft, behind)
+}
+
+// RecordLeaving records the blocker of a cluster's agent, and its begin; "": nothing blocks any
+// more. A recorded blocker keeps its time: each session begins with a report. It returns a
+// conflict where the Cluster has changed.
+func (r *Reconciler) RecordLeaving(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
+	before := ""
+	if c.Status.Removal != nil {
+		before = c.Status.Removal.AgentWaitsFor
+	}
+	if waits = phrase.TruncateText(waits, maxText); c.Spec.Removal == nil || waits == before { // or it was taken back
+		return nil
+	}
+	write := c.DeepCopy()
+	if write.Status.Removal == nil {
+		write.Status.Removal = &v1alpha1.ClusterRemovalStatus{}
+	}
+	s := write.Status.Removal
+	if s.AgentWaitsFor, s.AgentWaitsSince = waits, nil; waits != "" {
+		s.AgentWaitsSince = &metav1.Time{Time: credibleTime(since, c.CreationTimestamp.Time, time.Now())}
+	}
+	if err := r.Serving.Status().Update(ctx, write); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("say what the agent of cluster %s waits for: %w", c.Name, err)
+	}
+	return nil
+}
+
+// credibleTime returns an agent's time, which the agent may set as it likes, within the life of
+// its Cluster. A year without four digits would be stored, and then no Cluster could be read.
+func credibleTime(said, from, to time.Time) time.Time {
+	switch {
+	case said.After(to):
+		return to
+	case said.Before(from):
+		return from
+	}
+	return said
+}
+
+// forgetCluster forgets the Cluster as it is given, after what is left behind is written down.
+func (r *Reconciler) forgetCluster(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why atoll.Reason, behind []string) error {
+	if len(behind) > 0 {
+		if err := record(ctx, w, c, string(why), behind, time.Now()); err != nil {
+			return err
+		}
+	}
+	err := w.Delete(ctx, &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c.Name}},
+		client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("forget cluster %s: %w", c.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,22 @@
+package fleetview
+
+import "strings"
+
+// ShownName returns the name under which an object of a cluster is shown.
+func ShownName(name, cluster string) string { return name + "." + cluster }
+
+// SplitName splits a name into an object's own and its cluster's, which has no dot; false where it is
+// not of that form.
+func SplitName(name string) (object, cluster string, ok bool) {
+	at := strings.LastIndexByte(name, '.')
+	if at <= 0 || at == len(name)-1 {
+		return "", "", false
+	}
+	return name[:at], name[at+1:], true
+}
+
+// ownName returns the own part of a name that is shown of a cluster.
+func ownName(name, cluster string) (string, bool) {
+	n, ok := strings.CutSuffix(name, "."+cluster)
+	return n, ok && n != ""
+}

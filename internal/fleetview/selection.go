@@ -1,0 +1,147 @@
+package fleetview
+
+import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// Fields that hold names, of the object, of where it is, or of what it is about.
+const (
+	fieldNode      = "spec.nodeName"
+	fieldName      = "metadata.name"
+	fieldAboutName = "involvedObject.name"
+	fieldAboutUID  = "involvedObject.uid"
+)
+
+// ownerLabels hold the UID of an owner, which is shown otherwise than it is.
+var ownerLabels = []string{batchv1.ControllerUidLabel, "controller-uid"}
+
+// Selection is what a list or watch of what is shown selects. The zero value selects all.
+type Selection struct {
+	labels  labels.Requirements // of the objects in members
+	cluster labels.Requirements // of the clusters' names
+	fields  fields.Requirements
+	nothing bool
+}
+
+// SelectionOf returns the selection by what a request says; either may be nil.
+func SelectionOf(l labels.Selector, f fields.Selector) (s Selection) {
+	if l != nil {
+		all, selectable := l.Requirements()
+		s.nothing = !selectable
+		for _, r := range all {
+			if r.Key() == atoll.LabelCluster {
+				s.cluster = append(s.cluster, r)
+			} else if slices.Contains(ownerLabels, r.Key()) {
+				s.labels = append(s.labels, presenceRequirement(r)...)
+			} else {
+				s.labels = append(s.labels, r)
+			}
+		}
+	}
+	if f != nil {
+		s.fields = f.Requirements()
+	}
+	return s
+}
+
+// presenceRequirement is what can be asked of a label that is shown otherwise than it is: whether it is there.
+func presenceRequirement(r labels.Requirement) []labels.Requirement {
+	switch r.Operator() {
+	case selection.Exists, selection.DoesNotExist:
+		return []labels.Requirement{r}
+	case selection.In, selection.Equals, selection.DoubleEquals:
+		if exists, err := labels.NewRequirement(r.Key(), selection.Exists, nil); err == nil {
+			return []labels.Requirement{*exists}
+		}
+	}
+	return nil
+}
+
+// SingleName is the one name that is selected, empty where there may be several.
+func (s Selection) SingleName() string {
+	for _, r := range s.fields {
+		if r.Field == fieldName && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
+			return r.Value
+		}
+	}
+	return ""
+}
+
+// SelectorsFor returns the selectors by which a cluster is asked; false where nothing there can be
+// selected. They select at least what is selected of the cluster, and of what may change in
+// an object exactly that: names and UIDs that are shown otherwise than they are remain to be
+// compared with what is shown.
+func (s Selection) SelectorsFor(cluster string) (label, field string, ok bool) {
+	if s.nothing {
+		return "", "", false
+	}
+	for _, r := range s.cluster {
+		if !r.Matches(labels.Set{atoll.LabelCluster: cluster}) {
+			return "", "", false
+		}
+	}
+	var there []fields.Selector
+	for _, r := range s.fields {
+		one, ok := memberRequirement(r, cluster)
+		if !ok {
+			return "", "", false
+		}
+		if one != nil {
+			there = append(there, one)
+		}
+	}
+	return labels.NewSelector().Add(s.labels...).String(), fields.AndSelectors(there...).String(), true
+}
+
+// memberRequirement returns a requirement as a cluster is asked for it, nil where it cannot be; false where nothing there
+// meets it.
+func memberRequirement(r fields.Requirement, cluster string) (fields.Selector, bool) {
+	equal := r.Operator != selection.NotEquals
+	name, ofIt := ownName(r.Value, cluster)
+	switch r.Field {
+	case fieldAboutUID:
+		return nil, true
+	case fieldNode:
+		return onNode(r, cluster)
+	case fieldName:
+		if !ofIt {
+			return nil, !equal
+		}
+	case fieldAboutName:
+		if !equal {
+			return nil, true
+		}
+		if !ofIt {
+			name = r.Value // a template's
+		}
+	default:
+		name = r.Value
+	}
+	if equal {
+		return fields.OneTermEqualSelector(r.Field, name), true
+	}
+	return fields.OneTermNotEqualSelector(r.Field, name), true
+}
+
+// onNode requests pods that are on a node, which is their cluster, or on none yet.
+func onNode(r fields.Requirement, cluster string) (fields.Selector, bool) {
+	equal := r.Operator != selection.NotEquals
+	placed := fields.OneTermNotEqualSelector(fieldNode, "")
+	unplaced := fields.OneTermEqualSelector(fieldNode, "")
+	switch {
+	case r.Value == "" && equal, r.Value == cluster && !equal:
+		return unplaced, true
+	case r.Value == "", r.Value == cluster:
+		return placed, true
+	case equal:
+		return nil, false
+	}
+	return nil, true
+}

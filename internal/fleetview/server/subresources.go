@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/apis/policy"
+	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/fleetview"
+)
+
+// part of an object that is changed by itself.
+type part struct {
+	rest.Patcher
+	objects *objects
+	name    string // of the subresource
+	// refused is the reason why it is changed only in the member; empty: it is changed there.
+	refused string
+	// lacks is the missing part of a template, for the error; empty: it has the part.
+	lacks string
+}
+
+// Destroy is upstream's to do.
+func (p *part) Destroy() {}
+
+// GetResetFields returns the fields that upstream does not let the part change.
+func (p *part) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if s, ok := p.Patcher.(rest.ResetFieldsStrategy); ok {
+		return s.GetResetFields()
+	}
+	return nil
+}
+
+// scaling is a part that is of a kind of its own.
+type scaling struct {
+	part
+	rest.GroupVersionKindProvider
+}
+
+// Get returns what the part is of.
+func (p *part) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	m, object, ok := p.objects.runningIn(ctx, name)
+	switch {
+	case !ok:
+		return p.Patcher.Get(ctx, name, options)
+	case p.name == scale:
+		return nil, p.notChangeableError(name, m)
+	}
+	return p.objects.fleet.get(ctx, m, p.objects.kind, request.NamespaceValue(ctx), object)
+}
+
+// Update updates it, in the member where it is.
+func (p *part) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	m, object, ok := p.objects.runningIn(ctx, name)
+	switch {
+	case ok && p.refused != "":
+		return nil, false, p.notChangeableError(name, m)
+	case ok:
+		obj, err := p.objects.changeObject(ctx, change{m: m, name: object, subresource: p.name, info: info, validate: update, options: options})
+		return obj, false, err
+	case p.lacks != "":
+		if _, err := p.objects.Store.Get(ctx, name, &metav1.GetOptions{}); err != nil {
+			return nil, false, err
+		}
+		return nil, false, nothingRunsError(request.NamespaceValue(ctx), name, p.lacks)
+	}
+	return p.Patcher.Update(ctx, name, info, create, update, forceCreate, options)
+}
+
+// notChangeableError returns the error of an object that is not to be changed.
+func (p *part) notChangeableError(name string, m *member) error {
+	return apierrors.NewForbidden(schema.GroupResource{Group: p.objects.kind.Group, Resource: p.objects.kind.resource + "/" + p.name}, name,
+		fmt.Errorf("it runs in cluster %s, %s", m.Name, p.refused))
+}
+
+// ConvertToTable gives upstream's table, or that of the object.
+func (p *part) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	if t, ok := p.Patcher.(rest.TableConvertor); ok {
+		return t.ConvertToTable(ctx, obj, options)
+	}
+	return p.objects.ConvertToTable(ctx, obj, options)
+}
+
+const scale = "scale"
+
+// evictions of pods.
+type evictions struct {
+	*podstore.EvictionREST
+	pods *objects
+}
+
+// mayLeave refuses what drains a cluster that is cordoned: its pods would start there again,
+// one by one, since the member's own nodes take them.
+func mayLeave(c *v1alpha1.Cluster, pod string) error {
+	cordoned := slices.ContainsFunc(c.Spec.Taints, func(t v1alpha1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	if !cordoned {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("pods"), pod, fmt.Errorf(
+		"cluster %[1]s is cordoned, and a pod that is evicted there starts there again: to move what it runs, taint its node with the effect NoExecute: kubectl taint node %[1]s drain=:NoExecute", c.Name))
+}
+
+// Create creates an eviction, in the member where the pod runs.
+func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	m, object, ok := e.pods.runningIn(ctx, name)
+	if !ok {
+		return e.EvictionREST.Create(ctx, name, obj, validate, options)
+	}
+	asked, ok := obj.(*policy.Eviction)
+	if !ok || asked.Name != name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	if err := mayLeave(m.Cluster, name); err != nil {
+		return nil, err
+	}
+	namespace := request.NamespaceValue(ctx)
+	if _, err := e.pods.fleet.get(ctx, m, e.pods.kind, namespace, object); err != nil {
+		return nil, err
+	}
+	if validate != nil {
+		if err := validate(fleetview.WithMemberWrite(ctx), obj); err != nil {
+			return nil, err
+		}
+	}
+	there := policyv1.Eviction{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object}, DeleteOptions: asked.DeleteOptions,
+	}
+	if options != nil && len(options.DryRun) > 0 {
+		if there.DeleteOptions == nil {
+			there.DeleteOptions = &metav1.DeleteOptions{}
+		}
+		there.DeleteOptions.DryRun = options.DryRun
+	}
+	body, err := json.Marshal(there)
+	if err != nil {
+		return nil, fmt.Errorf("write an eviction: %w", err)
+	}
+	return e.pods.fleet.askAsUser(ctx, m, asking{method: http.MethodPost, path: e.pods.kind.memberPath(namespace, object) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
+}

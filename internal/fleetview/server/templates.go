@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	api "k8s.io/kubernetes/pkg/apis/core"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// askedMost members are asked for one stored Pod that is read by itself, or has changed: where
+// more might have it, its stored status is shown, which is what was heard of it last.
+const askedMost = 32
+
+// standingTimeout is the longest wait for these requests: a reader waits no longer for one that
+// hangs.
+const standingTimeout = 2 * time.Second
+
+// standing is the status of a template's Pod in each cluster that was heard of: nil where it is
+// gone.
+type standing map[string]*api.PodStatus
+
+// standings by namespace and name. The zero value holds none.
+type standings map[[2]string]standing
+
+// put puts the status of a Pod of a cluster.
+func (s standings) put(cluster string, obj runtime.Object) {
+	key, ok := keyOf(obj)
+	if !ok {
+		return
+	}
+	if s[key] == nil {
+		s[key] = standing{}
+	}
+	s[key][cluster] = &obj.(*api.Pod).Status
+}
+
+// overlayStatus overlays a stored Pod is the status that it has where it runs: of several clusters, of the
+// first, by name, in which it is not ready, if there is one.
+func (s standing) overlayStatus(obj runtime.Object) {
+	pod, ok := obj.(*api.Pod)
+	if !ok {
+		return
+	}
+	first := true
+	for _, cluster := range slices.Sorted(maps.Keys(s)) {
+		status := s[cluster]
+		if status == nil {
+			continue
+		}
+		if first || !isPodReady(status) {
+			pod.Status = *status
+		}
+		if first = false; !isPodReady(status) {
+			return
+		}
+	}
+}
+
+func isPodReady(s *api.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c api.PodCondition) bool {
+		return c.Type == api.PodReady && c.Status == api.ConditionTrue
+	})
+}
+
+// overAll overlays all stored Pods.
+func (s standings) overAll(objects []runtime.Object) {
+	for _, obj := range objects {
+		if key, ok := keyOf(obj); ok {
+			s[key].overlayStatus(obj) // what runs in members has other names
+		}
+	}
+}
+
+// standingOf returns the status of a stored Pod, from the members of which a row holds it. Unreachable
+// ones are left out.
+func (o *objects) standingOf(ctx context.Context, obj runtime.Object) standing {
+	pod, ok := obj.(*api.Pod)
+	if !ok {
+		return nil
+	}
+	members, _, err := o.fleet.holdersOf(atoll.ItemKey{Group: o.kind.Group, Kind: o.kind.Kind, Namespace: pod.Namespace, Name: pod.Name})
+	if err != nil || len(members) > askedMost {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, standingTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	found := standing{}
+	o.fleet.forEachMember(members, func(m *member) {
+		there, err := o.fleet.get(ctx, m, o.kind, pod.Namespace, pod.Name)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		found[m.Name] = &there.(*api.Pod).Status
+	})
+	return found
+}
+
+// overlayTemplatePod overlays a stored Pod with the status that it has where it runs, as far as that was heard of.
+func (w *watchMerger) overlayTemplatePod(in incoming) runtime.Object {
+	key, ok := keyOf(in.object)
+	if !ok {
+		return in.object
+	}
+	if in.event == watch.Deleted {
+		delete(w.standings, key)
+		return in.object
+	}
+	w.heardOf(key, in.object).overlayStatus(in.object)
+	return in.object
+}
+
+// updateTemplatePod takes a member's event about a template's Pod. It returns the stored Pod with
+// that status; nil where the watch shows no change.
+func (w *watchMerger) updateTemplatePod(in incoming) runtime.Object {
+	key, ok := keyOf(in.object)
+	if !ok {
+		return nil
+	}
+	stored, err := w.o.Store.Get(request.WithNamespace(w.ctx, key[0]), key[1], &metav1.GetOptions{})
+	if err != nil {
+		return nil // the store tells that it is gone
+	}
+	heard := w.heardOf(key, stored)
+	if in.event == watch.Deleted {
+		heard[in.from] = nil
+	} else {
+		heard[in.from] = &in.object.(*api.Pod).Status
+	}
+	return w.podWithStatus(stored)
+}
+
+// podWithStatus returns a stored Pod with its status; nil where the watch does not show it.
+func (w *watchMerger) podWithStatus(stored runtime.Object) runtime.Object {
+	if key, ok := keyOf(stored); ok {
+		w.standings[key].overlayStatus(stored)
+	}
+	if !w.matches(stored) {
+		return nil
+	}
+	return stored
+}
+
+// heardOf reports a stored Pod. Without an event of it the members are asked, outside of the
+// watch: other members' events do not wait.
+func (w *watchMerger) heardOf(key [2]string, stored runtime.Object) standing {
+	if w.standings[key] == nil {
+		w.standings[key] = standing{}
+		if w.unasked = append(w.unasked, stored.DeepCopyObject()); w.questions == nil {
+			w.questions = make(chan runtime.Object)
+			w.running.Go(w.readPodStatuses)
+		}
+	}
+	return w.standings[key]
+}
+
+// readPodStatuses reads where stored Pods run, of one after the other.
+func (w *watchMerger) readPodStatuses() {
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case stored := <-w.questions:
+			if found := w.o.standingOf(w.ctx, stored); len(found) > 0 && !w.enqueueIncoming(incoming{event: watch.Modified, object: stored, standing: found}) {
+				return
+			}
+		}
+	}
+}
+
+// applyPodAnswers takes the members' answers about a stored Pod: their own events since are newer. It
+// returns nil where that changes nothing for the watch.
+func (w *watchMerger) applyPodAnswers(in incoming) runtime.Object {
+	key, ok := keyOf(in.object)
+	heard := w.standings[key]
+	if !ok || heard == nil {
+		return nil // it is gone
+	}
+	stored, err := w.o.Store.Get(request.WithNamespace(w.ctx, key[0]), key[1], &metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	before := stored.DeepCopyObject()
+	heard.overlayStatus(before)
+	for cluster, status := range in.standing {
+		if _, told := heard[cluster]; !told {
+			heard[cluster] = status
+		}
+	}
+	after := w.podWithStatus(stored)
+	if after == nil || equality.Semantic.DeepEqual(before, after) {
+		return nil
+	}
+	return after
+}
+
+func keyOf(obj runtime.Object) ([2]string, bool) {
+	pod, ok := obj.(*api.Pod)
+	if !ok {
+		return [2]string{}, false
+	}
+	return [2]string{pod.Namespace, pod.Name}, true
+}

@@ -1,0 +1,361 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	jsonpatch "github.com/evanphx/json-patch"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/fleetview"
+	"atoll.dev/atoll/internal/memberproxy"
+)
+
+// runningIn returns the member of an object that is not stored; false where it is stored, or the
+// user sees nothing else.
+func (o *objects) runningIn(ctx context.Context, name string) (*member, string, bool) {
+	if o.fleet.isHubIdentity(ctx) {
+		return nil, "", false
+	}
+	m, object, ok := o.fleet.memberOfName(request.NamespaceValue(ctx), name)
+	if !ok {
+		return nil, "", false
+	}
+	if _, err := o.Store.Get(ctx, name, &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return nil, "", false
+	}
+	return m, object, true
+}
+
+// Update updates what is stored, or what runs in a member.
+func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	if m, object, ok := o.runningIn(ctx, name); ok {
+		obj, err := o.changeObject(ctx, change{m: m, name: object, info: info, validate: update, options: options})
+		return obj, false, err
+	}
+	if !o.fleet.isHubIdentity(ctx) {
+		info = versioned{info, o}
+	}
+	obj, created, err := o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	return obj, created, o.refusePastRevision(ctx, name, err)
+}
+
+// versioned is a change of a stored object by a user that may have its version from a watch of
+// members' objects.
+type versioned struct {
+	rest.UpdatedObjectInfo
+	o *objects
+}
+
+// UpdatedObject has the stored object's version, if that is no newer than the watch was.
+func (v versioned) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	obj, err := v.UpdatedObjectInfo.UpdatedObject(ctx, old)
+	if err != nil {
+		return nil, err
+	}
+	now, nerr := meta.Accessor(obj)
+	before, berr := meta.Accessor(old)
+	if nerr == nil && berr == nil && v.o.isUnchangedSince(before.GetResourceVersion(), now.GetResourceVersion(), "") {
+		now.SetResourceVersion(before.GetResourceVersion())
+	}
+	return obj, nil
+}
+
+// isUnchangedSince reports whether an object of a cluster, the hub itself under the name "", that is
+// at a version of its own has been so since a version of what is shown.
+func (o *objects) isUnchangedSince(at, since, cluster string) bool {
+	if !fleetview.IsHistoryVersion(since) {
+		return false
+	}
+	then, ok := o.fleet.history.Find(o.kind.resource, since)
+	if !ok {
+		return false
+	}
+	is, err := strconv.ParseUint(at, 10, 64)
+	was, werr := strconv.ParseUint(then[cluster], 10, 64)
+	return err == nil && werr == nil && is <= was
+}
+
+// change of an object in a member.
+type change struct {
+	m           *member
+	name        string
+	subresource string
+	info        rest.UpdatedObjectInfo
+	validate    rest.ValidateObjectUpdateFunc
+	options     *metav1.UpdateOptions
+}
+
+// changeObject changes an object in a member, as the user. A change of an object that has changed
+// since is a conflict, after which the API server tries a patch again.
+func (o *objects) changeObject(ctx context.Context, c change) (runtime.Object, error) {
+	namespace := request.NamespaceValue(ctx)
+	before, err := o.fleet.get(ctx, c.m, o.kind, namespace, c.name)
+	if err != nil {
+		return nil, err
+	}
+	ctx = fleetview.WithMemberWrite(ctx)
+	after, err := c.info.UpdatedObject(ctx, before.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	if err := o.checkChange(c, before, after); err != nil {
+		return nil, err
+	}
+	if c.validate != nil {
+		if err := c.validate(ctx, after, before); err != nil {
+			return nil, err
+		}
+	}
+	patch, err := o.kind.mergePatch(before, after)
+	if err != nil || patch == nil {
+		return before, err
+	}
+	query := url.Values{}
+	if c.options != nil {
+		set(query, "fieldManager", c.options.FieldManager)
+		set(query, "fieldValidation", c.options.FieldValidation)
+		query["dryRun"] = c.options.DryRun
+	}
+	path := o.kind.memberPath(namespace, c.name)
+	if c.subresource != "" {
+		path += "/" + c.subresource
+	}
+	obj, err := o.fleet.askAsUser(ctx, c.m, asking{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
+	if err != nil {
+		return nil, err
+	}
+	return c.m.showAnswer(o.kind, obj)
+}
+
+// checkChange refuses a change of what only the member, or the hub, says of an object, and of an
+// object that is another one now, or has changed.
+func (o *objects) checkChange(c change, before, after runtime.Object) error {
+	old, err := meta.Accessor(before)
+	if err != nil {
+		return fmt.Errorf("read a %s: %w", o.kind.Kind, err)
+	}
+	now, err := meta.Accessor(after)
+	if err != nil {
+		return fmt.Errorf("read a %s: %w", o.kind.Kind, err)
+	}
+	conflict := func(why string) error {
+		return apierrors.NewConflict(schema.GroupResource{Group: o.kind.Group, Resource: o.kind.resource}, old.GetName(), errors.New(why))
+	}
+	if p := c.info.Preconditions(); p != nil && p.UID != nil && *p.UID != old.GetUID() {
+		return conflict("it is another one now")
+	}
+	if v := now.GetResourceVersion(); v != "" && v != old.GetResourceVersion() && !o.isUnchangedSince(old.GetResourceVersion(), v, c.m.Name) {
+		return conflict("it has been modified; read it again and make your change of that")
+	}
+	now.SetResourceVersion(old.GetResourceVersion())
+	now.SetOwnerReferences(o.kind.asListed(now.GetOwnerReferences(), old.GetOwnerReferences()))
+	if now.GetLabels()[atoll.LabelCluster] != c.m.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, say what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.m.Name, atoll.LabelCluster))
+	}
+	return nil
+}
+
+// mergePatch returns the difference between two states of an object, as a JSON merge patch that is refused of any
+// other one; nil where there is none.
+func (k kind) mergePatch(before, after runtime.Object) ([]byte, error) {
+	var texts [2][]byte
+	for i, obj := range []runtime.Object{before, after} {
+		versioned, err := legacyscheme.Scheme.ConvertToVersion(obj, k.GroupVersion())
+		if err != nil {
+			return nil, fmt.Errorf("write a %s: %w", k.Kind, err)
+		}
+		m, err := meta.Accessor(versioned)
+		if err != nil {
+			return nil, fmt.Errorf("write a %s: %w", k.Kind, err)
+		}
+		m.SetManagedFields(nil)
+		if texts[i], err = json.Marshal(versioned); err != nil {
+			return nil, fmt.Errorf("write a %s: %w", k.Kind, err)
+		}
+	}
+	patch, err := jsonpatch.CreateMergePatch(texts[0], texts[1])
+	if err != nil {
+		return nil, fmt.Errorf("compare two states of a %s: %w", k.Kind, err)
+	}
+	var changes map[string]any
+	if err := json.Unmarshal(patch, &changes); err != nil {
+		return nil, fmt.Errorf("compare two states of a %s: %w", k.Kind, err)
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	m, err := meta.Accessor(before)
+	if err != nil {
+		return nil, fmt.Errorf("write a %s: %w", k.Kind, err)
+	}
+	metadata, _ := changes["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["uid"], metadata["resourceVersion"] = m.GetUID(), m.GetResourceVersion()
+	changes["metadata"] = metadata
+	return json.Marshal(changes)
+}
+
+// asking is a request of a member in the name of a person.
+type asking struct {
+	method, path string
+	query        url.Values
+	kind         string // of the body
+	body         []byte
+}
+
+// askAsUser asks a member as the hub's user.
+func (f *Fleet) askAsUser(ctx context.Context, m *member, a asking) (runtime.Object, error) {
+	u, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewUnauthorized("the request has no user")
+	}
+	ctx, hold := f.withHolding(ctx)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, a.method, (&url.URL{Path: a.path, RawQuery: a.query.Encode()}).String(), bytes.NewReader(a.body))
+	if err != nil {
+		return nil, fmt.Errorf("ask cluster %s: %w", m.Name, err)
+	}
+	r.Header.Set("Content-Type", a.kind)
+	r.Header.Set("Accept", runtime.ContentTypeProtobuf)
+	answer, err := f.o.Reach.DoAs(ctx, u, m.Cluster, r)
+	if err != nil {
+		return nil, timeoutError(ctx, m, err)
+	}
+	defer answer.Body.Close()
+	body, err := hold.readAll(ctx, answer.Body)
+	defer func() { hold.giveBytes(int64(cap(body))) }()
+	if errors.Is(err, errFull) {
+		return nil, memoryFullError(m)
+	}
+	if err != nil {
+		return nil, timeoutError(ctx, m, err)
+	}
+	obj, err := liveAnswers.decode(body, func(weight int) error { return hold.takeBytes(ctx, int64(weight)) })
+	if errors.Is(err, errFull) {
+		return nil, memoryFullError(m)
+	}
+	if err != nil {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s answers %s, and cannot be understood: %v", m.Name, answer.Status, err))
+	}
+	if s, failed := obj.(*metav1.Status); failed && s.Status != metav1.StatusSuccess {
+		if told := memberproxy.WhoRefuses(s.Message); told != s.Message {
+			s.Message = told + "; what is to last is changed on the hub, in the template that this was made of"
+		}
+		return nil, m.translateStatus(s)
+	}
+	return obj, nil
+}
+
+// showAnswer returns what a member answered as it is shown.
+func (m *member) showAnswer(k kind, obj runtime.Object) (runtime.Object, error) {
+	if s, ok := obj.(*metav1.Status); ok {
+		return s, nil
+	}
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of cluster %s: %w", m.Name, err)
+	}
+	return m.showObject(k, obj, o)
+}
+
+// Delete deletes what is stored, or what runs in a member.
+func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	m, object, ok := o.runningIn(ctx, name)
+	if !ok {
+		obj, done, err := o.Store.Delete(ctx, name, validate, options)
+		return obj, done, o.refusePastRevision(ctx, name, err)
+	}
+	namespace := request.NamespaceValue(ctx)
+	obj, err := o.fleet.get(ctx, m, o.kind, namespace, object)
+	if err != nil {
+		return nil, false, err
+	}
+	if validate != nil {
+		if err := validate(fleetview.WithMemberWrite(ctx), obj); err != nil {
+			return nil, false, err
+		}
+	}
+	body, err := o.deletionBody(m, obj, options)
+	if err != nil {
+		return nil, false, err
+	}
+	answer, err := o.fleet.askAsUser(ctx, m, asking{method: http.MethodDelete, path: o.kind.memberPath(namespace, object), kind: runtime.ContentTypeJSON, body: body})
+	if err != nil {
+		return nil, false, err
+	}
+	shown, err := m.showAnswer(o.kind, answer)
+	return shown, false, err
+}
+
+// deletionBody returns the options for a deletion of exactly that object.
+func (o *objects) deletionBody(m *member, obj runtime.Object, options *metav1.DeleteOptions) ([]byte, error) {
+	is, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	d := metav1.DeleteOptions{}
+	if options != nil {
+		d = *options.DeepCopy()
+	}
+	d.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
+	uid := is.GetUID()
+	if d.Preconditions == nil {
+		d.Preconditions = &metav1.Preconditions{}
+	}
+	if d.Preconditions.UID == nil {
+		d.Preconditions.UID = &uid
+	}
+	if v := d.Preconditions.ResourceVersion; v != nil && o.isUnchangedSince(is.GetResourceVersion(), *v, m.Name) {
+		at := is.GetResourceVersion()
+		d.Preconditions.ResourceVersion = &at
+	}
+	return json.Marshal(d)
+}
+
+// DeleteCollection deletes what is stored, and refuses what would take along what runs in
+// members.
+func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, selected *internalversion.ListOptions) (runtime.Object, error) {
+	if o.fleet.isHubIdentity(ctx) {
+		return o.Store.DeleteCollection(ctx, validate, options, selected)
+	}
+	if selected == nil {
+		selected = &internalversion.ListOptions{}
+	}
+	selected, asked, err := parseCompleteOption(selected)
+	if err == nil && asked {
+		err = errNoneDeleted
+	}
+	if err != nil {
+		return nil, err
+	}
+	got, err := o.gatherAll(ctx, selected, fleetview.SelectionOf(selected.LabelSelector, selected.FieldSelector))
+	if err != nil {
+		return nil, err
+	}
+	if got.running != "" {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Group: o.kind.Group, Resource: o.kind.resource}, "",
+			fmt.Errorf("what is selected runs in clusters too, as in %s, and is not deleted as a collection: delete each by its name, as kubectl delete --all does, or select what is stored on the hub alone, by the label selector !%s", got.running, atoll.LabelCluster))
+	}
+	return o.Store.DeleteCollection(ctx, validate, options, selected)
+}

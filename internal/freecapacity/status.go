@@ -1,0 +1,93 @@
+package freecapacity
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// OfResources returns the free capacity in a Cluster's status, which a hub of v0.1.0 may have
+// written as text; known is false when there is none, or one that cannot be read. A class that
+// cannot be read makes the whole unknown: without it the cluster would count as full.
+func OfResources(r *v1alpha1.ResourceSummary) (free Classes, known bool) {
+	switch {
+	case r.FreeCapacity != nil:
+		free = make(Classes, 0, len(r.FreeCapacity.NodeClasses))
+		for i := range r.FreeCapacity.NodeClasses {
+			c, ok := classOf(&r.FreeCapacity.NodeClasses[i])
+			if !ok {
+				return nil, false
+			}
+			free = append(free, c)
+		}
+		return free, true
+	case r.Room != nil:
+		free, err := ParseClasses(r.Room.Classes)
+		return free, err == nil
+	}
+	return nil, false
+}
+
+func classOf(s *v1alpha1.NodeClass) (c NodeClass, ok bool) {
+	c = NodeClass{Nodes: int64(s.Nodes), Taints: s.Taints}
+	if c.Nodes <= 0 {
+		return c, false
+	}
+	for name, q := range s.Free {
+		n := q.Value()
+		if name == corev1.ResourceCPU {
+			n = q.MilliValue()
+		}
+		if n <= 0 || n > maxAmount {
+			return c, false
+		}
+		switch name {
+		case corev1.ResourceCPU:
+			c.CPU = n
+		case corev1.ResourceMemory:
+			c.Memory = n
+		case corev1.ResourcePods:
+			c.Pods = n
+		default:
+			if c.Other == nil {
+				c.Other = map[string]int64{}
+			}
+			c.Other[string(name)] = n
+		}
+	}
+	return c, true
+}
+
+// ToStatus returns the classes as a Cluster's status has them.
+func (r Classes) ToStatus() *v1alpha1.FreeCapacity {
+	out := &v1alpha1.FreeCapacity{}
+	for i := range r {
+		c := &r[i]
+		free := corev1.ResourceList{}
+		put := func(name corev1.ResourceName, n int64, quantityOf func(int64, resource.Format) *resource.Quantity, format resource.Format) {
+			if n > 0 {
+				free[name] = *quantityOf(n, format)
+			}
+		}
+		put(corev1.ResourceCPU, c.CPU, resource.NewMilliQuantity, resource.DecimalSI)
+		put(corev1.ResourceMemory, c.Memory, resource.NewQuantity, resource.BinarySI)
+		put(corev1.ResourcePods, c.Pods, resource.NewQuantity, resource.DecimalSI)
+		for name, n := range c.Other {
+			put(corev1.ResourceName(name), n, resource.NewQuantity, resource.DecimalSI)
+		}
+		out.NodeClasses = append(out.NodeClasses, v1alpha1.NodeClass{Nodes: int32(c.Nodes), Free: free, Taints: c.Taints})
+	}
+	return out
+}
+
+// Equal reports whether two lists of classes are equal.
+func (r Classes) Equal(o Classes) bool {
+	return slices.EqualFunc(r, o, func(a, b NodeClass) bool {
+		return a.Nodes == b.Nodes && a.CPU == b.CPU && a.Memory == b.Memory && a.Pods == b.Pods &&
+			maps.Equal(a.Other, b.Other) && slices.Equal(a.Taints, b.Taints)
+	})
+}

@@ -1,0 +1,128 @@
+package hub
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"atoll.dev/atoll/internal/admission"
+	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/apiserver/respond"
+	"atoll.dev/atoll/internal/fleetview/server"
+	"atoll.dev/atoll/internal/fleetview/tables"
+	"atoll.dev/atoll/internal/memberproxy"
+	previewserver "atoll.dev/atoll/internal/preview/server"
+	"atoll.dev/atoll/internal/trust/castatus"
+	"atoll.dev/atoll/internal/trust/standing"
+)
+
+// apiHooks is what the API server, which is there first, needs of the parts.
+type apiHooks struct {
+	components  componentsRef
+	plugin      *admission.Plugin
+	preview     *previewserver.Server
+	memberProxy *memberproxy.Handler
+	fleetView   *server.Fleet
+	// subscribeOnce: the fleet hears of rows.
+	subscribeOnce sync.Once
+	// authorizer of the API, once it is built.
+	authorizer authorizer.Authorizer
+}
+
+func newAPIHooks(log *slog.Logger, limits memberproxy.Limits) *apiHooks {
+	l := &apiHooks{}
+	l.preview = &previewserver.Server{Sources: l.previewSources}
+	l.plugin = admission.New(admission.Options{
+		Own: apiserver.IsHubUser, Foretell: l.preview.PreviewWrite,
+		Hub: func() (admission.Hub, bool) {
+			p, ok := l.components.Get()
+			if !ok {
+				return admission.Hub{}, false
+			}
+			return admission.Hub{Placed: p.binder, Templates: p.binder, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission}, true
+		},
+	})
+	l.preview.Plugin = l.plugin
+	l.memberProxy = memberproxy.New(memberproxy.Options{Clusters: l, Dial: l.dialAgent, May: l.mayProxy, Refuse: respond.WriteError, Limits: limits, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
+	l.fleetView = server.New(server.Options{Own: apiserver.IsHubUser, Reach: l.memberProxy, Tables: l.fleetTables})
+	l.preview.ReserveMemory = l.fleetView.ReserveMemory
+	return l
+}
+
+// previewSources returns what previews are made from; false until the tables are read.
+func (l *apiHooks) previewSources() (previewserver.Sources, bool) {
+	p, ok := l.components.Get()
+	if !ok {
+		return previewserver.Sources{}, false
+	}
+	return previewserver.Sources{State: p.state, Binder: p.binder, Placer: p.placer, Decisions: p.decisions, BundleStatus: p.bundleStatus}, true
+}
+
+// fleetTables returns what the fleet view reads; false until the tables are read.
+func (l *apiHooks) fleetTables() (server.Tables, bool) {
+	p, ok := l.components.Get()
+	if !ok {
+		return server.Tables{}, false
+	}
+	t := tables.Tables{State: p.state, Binder: p.binder}
+	return server.Tables{Members: t, Placements: t, Templates: t}, true
+}
+
+// caReporter returns the reporter of the hub's certificates; false until the tables are read.
+func (l *apiHooks) caReporter() (*castatus.Reporter, bool) {
+	p, ok := l.components.Get()
+	if !ok {
+		return nil, false
+	}
+	return p.caStatus, true
+}
+
+// setComponents publishes the components to admission and the API's endpoints, once their tables are synced.
+func (l *apiHooks) setComponents(p *components) {
+	l.components.Set(p)
+	l.subscribeOnce.Do(func() { // a leader's components have the same tables
+		p.state.Rows.SubscribeOrders(func(_ string, _, ordered []string) {
+			if len(ordered) > 0 {
+				l.fleetView.RowsChanged()
+			}
+		})
+	})
+}
+
+// admissionPlugins is Atoll's own, which lets templates pass unseen until the parts are there.
+func (l *apiHooks) admissionPlugins() []apiserver.AdmissionPlugin {
+	return []apiserver.AdmissionPlugin{{Name: admission.Name, Handler: l.plugin}}
+}
+
+// wrapHandler adds the hub's own endpoints to the API: it is not ready before the parts
+// are, except in the eyes of its own identities, which wait for the API alone.
+func (l *apiHooks) wrapHandler(next http.Handler) http.Handler {
+	next = server.RequireComplete(server.AbortTruncatedLogs(next))
+	ca := castatus.Endpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
+	endpoints := map[string]http.HandlerFunc{
+		previewserver.ExplainPath: l.preview.ServeExplain, previewserver.PlanPath: l.preview.ServePlan, previewserver.RebalancePath: l.preview.ServeRebalance,
+		standing.Path: ca.ServeStatus, standing.CertificatesPath: ca.ServeCertificates,
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			u, _ := request.UserFrom(r.Context())
+			if _, ready := l.components.Get(); !ready && !apiserver.IsHubUser(u) {
+				http.Error(w, "the API is ready; Atoll's tables are being read", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		if serve := endpoints[r.URL.Path]; serve != nil {
+			serve(w, r)
+			return
+		}
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && memberproxy.IsProxyRequest(info) {
+			l.serveProxy(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,324 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/apiserver/bootstrap"
+	"atoll.dev/atoll/internal/apiserver/direct"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/binder"
+	"atoll.dev/atoll/internal/binder/defaulting"
+	"atoll.dev/atoll/internal/bundlestatus"
+	"atoll.dev/atoll/internal/clusterstatus"
+	"atoll.dev/atoll/internal/clusterstatus/profiles"
+	"atoll.dev/atoll/internal/decommission"
+	"atoll.dev/atoll/internal/delivery"
+	"atoll.dev/atoll/internal/delivery/listener"
+	"atoll.dev/atoll/internal/delivery/payloads"
+	"atoll.dev/atoll/internal/dialect/karmada"
+	"atoll.dev/atoll/internal/leader"
+	"atoll.dev/atoll/internal/peer/streams"
+	"atoll.dev/atoll/internal/placer"
+	"atoll.dev/atoll/internal/placer/decisions"
+	"atoll.dev/atoll/internal/placer/setbindings"
+	"atoll.dev/atoll/internal/placer/sigdecisions"
+	"atoll.dev/atoll/internal/push"
+	"atoll.dev/atoll/internal/quarantine"
+	"atoll.dev/atoll/internal/restore/controller"
+	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/statemetrics"
+	"atoll.dev/atoll/internal/tracing"
+	"atoll.dev/atoll/internal/trust"
+	"atoll.dev/atoll/internal/trust/castatus"
+)
+
+// components is everything that runs over the tables.
+type components struct {
+	haOptions
+	state           *state.State
+	traces          *tracing.Tracer
+	log             *slog.Logger
+	binder          *binder.Binder
+	placer          *placer.Reconciler
+	decisions       *decisions.Publisher
+	setBindings     *setbindings.Writer
+	sigDecisions    *sigdecisions.Publisher
+	karmada         *karmada.Reconciler
+	bundleStatus    *bundlestatus.Reconciler
+	recorder        *bundlestatus.Recorder
+	stateMetrics    *statemetrics.Collector
+	quarantines     *quarantine.Accounts
+	inventory       *clusterstatus.Reconciler
+	decommission    *decommission.Reconciler
+	profiles        *profiles.Publisher
+	restore         *controller.Controller
+	gateway         *delivery.Gateway
+	pushSupervisor  *push.Supervisor
+	gatewayListener *listener.Listener
+	caStatus        *castatus.Reporter
+	// servingClient writes what any hub may, while it is in touch with the store.
+	servingClient client.Client
+	// fingerprints of templates, which bind and summarise ask for.
+	fingerprints *binder.FingerprintCache
+	// addFinalizer puts finalizers on templates of built-in kinds.
+	addFinalizer func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (bool, error)
+}
+
+// newComponents makes all parts and subscribes them to the tables, which are still empty.
+// ctx is the gateway's life. On a hub that does not lead, those that decide are there
+// to be asked.
+func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, error) {
+	cfg := leader.FencedByRole(clientConfig(h.server), t.tenure, t.presence)
+	deciding, err := h.newClient(cfg, func(report bool) error {
+		if report {
+			return t.presence.CheckMayWrite()
+		}
+		return t.tenure.CheckMayWrite()
+	})
+	if err != nil {
+		return nil, err
+	}
+	st, err := state.New(deciding, cfg, h.server.DirectStores(), h.server.KeySet().HubKey, h.log.With("component", "tables"))
+	if err != nil {
+		return nil, err
+	}
+	h.tables.Store(st)
+	p := &components{haOptions: t, state: st, traces: h.traces, log: h.log, gatewayListener: h.gateway, addFinalizer: h.newFinalizer(st, t), fingerprints: &binder.FingerprintCache{}}
+	if p.servingClient, err = h.newClient(t.presence.FencedConfig(clientConfig(h.server)), func(bool) error { return t.presence.CheckMayWrite() }); err != nil {
+		return nil, err
+	}
+	var statusWrites *prometheus.CounterVec
+	p.stateMetrics, statusWrites = newStateMetrics(st, legacyregistry.Registerer())
+	p.quarantines = payloads.NewAccounts(legacyregistry.Registerer(), h.log.With("component", "gateway"))
+	p.restore = controller.New(st, p.servingClient, t.IsLeader, h.log.With("component", "rewind"))
+	p.recorder = bundlestatus.NewRecorder(st.Client, st.Revisions, st.Templates, h.log.With("component", "events"))
+	p.binder = p.newBinder(t.tenure != nil)
+	p.placer = placer.New(placer.Config{
+		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, Say: p.binder.SetBundleCondition, Events: p.recorder,
+		Metrics: placer.NewMetrics(legacyregistry.Registerer()), Traces: h.traces, Log: h.log.With("component", "place"),
+	})
+	p.decisions = decisions.New(decisions.Config{
+		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Sets: st.Sets, Client: st.Client,
+		SetInterest: p.placer.SetInterest, Log: h.log.With("component", "decisions"),
+	})
+	p.sigDecisions = sigdecisions.New(sigdecisions.Config{
+		Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions"),
+	})
+	p.setBindings = setbindings.New(st.Sets, st.Client, h.log.With("component", "setbindings"))
+	p.karmada = karmada.New(karmada.Config{
+		Customizations: st.Customizations, Interpreters: st.Policies, Client: st.Client, Events: p.recorder, Log: h.log.With("component", "karmada"),
+	})
+	p.bundleStatus = bundlestatus.New(bundlestatus.Config{
+		Bundles: st.Bundles, Rows: st.Rows, RowSlices: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
+		Namespaces: st.Namespaces, Hub: st.Hub, Intent: bundlestatus.NewStatedIntent(defaulting.New(st.Templates.FindCRD), p.fingerprints.FingerprintOf), Events: p.recorder, Quarantines: p.quarantines,
+		OnShown: p.stateMetrics.EndChange, StatusWrites: statusWrites,
+		Writer: &bundlestatus.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
+		Traces: h.traces, Log: h.log.With("component", "summarise"),
+	})
+	p.decommission = decommission.New(decommission.Config{
+		Clusters: st.Clusters, Rows: st.Rows, Revisions: st.Revisions, Hub: st.Hub, Client: st.Client, Serving: p.servingClient,
+		Tell: p.recordClusterEvent, Log: h.log.With("component", "leave"),
+	})
+	p.profiles = profiles.New(profiles.Config{
+		Clusters: st.Clusters, Settings: st.Settings, Client: st.Client,
+		Hub: profiles.Hub{Address: cmp.Or(h.options.APIAddress, h.server.AdvertisedAddress()), CA: h.server.KeySet().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
+	})
+	observed := clusterstatus.Options{
+		Clusters: st.Clusters, Client: p.servingClient, Logger: h.log.With("component", "inventory"),
+		Metrics: legacyregistry.Registerer(), Leads: t.IsLeader,
+	}
+	if t.peers != nil {
+		observed.Complete = t.peers.IsComplete
+	}
+	p.inventory = clusterstatus.New(observed)
+	p.caStatus = &castatus.Reporter{
+		Authorities: h.server, Rotation: h.server, Clusters: st.Clusters, Agents: p.inventory,
+		GatewayCertificate: h.gateway.Certificate, IsComplete: func() bool { return t.peers == nil || t.peers.IsComplete() },
+	}
+	if p.pushSupervisor, err = h.newPushSupervisor(p); err != nil {
+		return nil, err
+	}
+	return p, p.newGateway(ctx, h.options, h.server)
+}
+
+// newClient of the hub's API, which writes the hub's own bookkeeping directly while it may.
+func (h *hub) newClient(cfg *rest.Config, may direct.May) (client.Client, error) {
+	c, err := client.New(cfg, client.Options{Scheme: state.NewScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("client of the hub's API: %w", err)
+	}
+	return h.server.DirectStores().WrapClient(c, may, h.livingNamespaceVersion), nil
+}
+
+// livingNamespaceVersion returns the version at which a namespace was seen to live.
+func (h *hub) livingNamespaceVersion(namespace string) (string, bool) {
+	st := h.tables.Load()
+	if st == nil {
+		return "", false
+	}
+	ns, ok := st.Namespaces.Get(namespace)
+	if !ok || ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating {
+		return "", false
+	}
+	return ns.ResourceVersion, true
+}
+
+// newFinalizer puts one on templates of built-in kinds directly, while this hub may decide.
+func (h *hub) newFinalizer(st *state.State, t haOptions) func(context.Context, *unstructured.Unstructured, string) (bool, error) {
+	templates := h.server.DirectStores().Templates
+	return func(ctx context.Context, obj *unstructured.Unstructured, finalizer string) (bool, error) {
+		gvk := obj.GroupVersionKind()
+		gvr, ok := st.Templates.ResourceOfKey(atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()})
+		if !ok {
+			return false, nil
+		}
+		if err := t.tenure.CheckMayWrite(); err != nil {
+			return false, err
+		}
+		return templates.AddFinalizer(ctx, gvk, gvr.GroupResource(), obj, finalizer)
+	}
+}
+
+// IsLeader reports whether this hub decides, as far as it surely knows.
+func (t haOptions) IsLeader() bool { return t.tenure.IsLeading() }
+
+// newBinder returns a Binder over the tables; one that only reads answers which policy places an
+// object.
+func (p *components) newBinder(readOnly bool) *binder.Binder {
+	st := p.state
+	return binder.New(binder.Options{
+		Templates: st.Templates, Kinds: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Overrides: st.Policies, Placements: st.Placements, Settings: st.Settings, Bundles: st.Bundles,
+		Rows: st.Rows, Clusters: st.Clusters, Events: p.recorder, Revisions: st.Revisions, Client: st.Client,
+		PutFinalizer: p.addFinalizer, OnRevision: p.stateMetrics.BeginChange, Defaults: defaulting.New(st.Templates.FindCRD), Fingerprints: p.fingerprints, Log: p.log.With("component", "bind"), ReadOnly: readOnly, Traces: p.traces,
+	})
+}
+
+// asLeader returns the parts of a follower as those of a leader.
+func (p *components) asLeader() *components {
+	l := *p
+	l.binder = p.newBinder(false)
+	return &l
+}
+
+// newGateway makes the gateway; ctx is its life.
+func (p *components) newGateway(ctx context.Context, o Options, server *apiserver.Server) error {
+	kube, err := kubernetes.NewForConfig(p.presence.FencedConfig(server.LoopbackConfig()))
+	if err != nil {
+		return fmt.Errorf("client of certificate requests: %w", err)
+	}
+	options := delivery.Options{
+		Clusters: p.state.Clusters, Rows: p.state.Rows, BundleRows: p.state.Rows, Streams: p.inventory, Inventory: p.inventory,
+		Manifests: payloads.NewHubRenderer(p.state, server.KeySet().HubKey, p.quarantines),
+		Client:    p.servingClient, Requests: kube.CertificatesV1().CertificateSigningRequests(),
+		AgentServer: o.GatewayTransport, PlainListener: p.gatewayListener.WebSockets(), Trust: p.gatewayListener.Trust, CertificateLifetime: o.AgentCertificateLifetime, NotifyAdmin: p.recordClusterEvent,
+		HubKey: server.KeySet().HubKey, Store: p, Restore: p.restore, Departures: p.decommission,
+		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(), Traces: p.traces,
+	}
+	if p.peers != nil {
+		options.Clusters, options.Streams = streams.Clusters{Clusters: p.state.Clusters, Peers: p.peers}, streams.Tracker{StreamTracker: p.inventory, Peers: p.peers}
+		options.HA = delivery.HAOptions{Hub: p, Peers: p.peers}
+	}
+	p.gateway, err = delivery.NewGateway(ctx, options)
+	p.restore.SetAgents(p.gateway)
+	return err
+}
+
+// Position of the store now: the start that is the last one, and the newest slice, as
+// far as no later start is in the store. A hub that surely leads and has written its
+// start is its own witness; another one has what it saw when it last looked. The bound
+// is read first, and the chain last.
+func (p *components) Position() (string, int64) {
+	revision := p.state.Rows.HighestVersion()
+	if p.presence != nil && !(p.startRecorded.Load() && p.tenure.IsLeading()) {
+		revision = min(revision, p.presence.VouchedRevision())
+	}
+	st := p.state.Hub.Get()
+	if st == nil || len(st.Chain) == 0 || st.Beginning != "" || revision == 0 {
+		return "", 0
+	}
+	return st.Chain[len(st.Chain)-1].ID, revision
+}
+
+// HubState returns the state for the gateway, which orders nothing without one.
+func (p *components) HubState() *enginev1.HubState {
+	if !p.presence.IsInTouch() {
+		return nil
+	}
+	return p.state.Hub.Get()
+}
+
+// recordClusterEvent informs the administrator about a Cluster, by an Event. The leader writes
+// Events; another hub logs.
+func (p *components) recordClusterEvent(c *v1alpha1.Cluster, reason atoll.Reason, message string) {
+	if p.IsLeader() {
+		p.recorder.RecordEvent(corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Cluster", Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
+		}, reason, message)
+	}
+}
+
+// recordStoreFull informs the administrator about the state of the store, by an Event.
+func (p *components) recordStoreFull(sentence string) {
+	p.recorder.RecordEvent(corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "HubSettings", Name: v1alpha1.HubSettingsName,
+	}, atoll.ReasonStoreFull, sentence)
+}
+
+// OnRowAhead informs the leader that a row must be raised.
+func (p *components) OnRowAhead(bundle, cluster string, generation int64) {
+	if p.IsLeader() {
+		p.restore.OnRowAhead(bundle, cluster, generation)
+	} else {
+		p.peers.RequestRaise(bundle, cluster, generation)
+	}
+}
+
+// runReconcilers until ctx ends or one part fails.
+func (p *components) runReconcilers(ctx context.Context) error {
+	if err := p.publishHubInfo(ctx); err != nil {
+		return err
+	}
+	p.inventory.BecomeLeader()
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setBindings.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.recorder.Run, p.restore.RunRecall,
+		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
+}
+
+// publishHubInfo writes the address that agents dial and the CA that they pin.
+func (p *components) publishHubInfo(ctx context.Context) error {
+	a := p.caStatus.Authorities.CurrentAuthorities()
+	return bootstrap.PublishHubInfo(ctx, p.state.Client, p.gatewayListener.AdvertisedAddress(), trust.CertificateHash(a.Cluster.Cert), a.ClusterPEM())
+}
+
+// runTrustUpdates applies changes of the hub's CAs until ctx ends: to the gateway, and on the
+// leader to the published address of agents.
+func (p *components) runTrustUpdates(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.gatewayListener.Changed():
+		}
+		p.gateway.TrustChanged()
+		if !p.IsLeader() {
+			continue
+		}
+		if err := p.publishHubInfo(ctx); err != nil && ctx.Err() == nil {
+			p.log.Error("what new clusters are to know the hub by is outdated until this hub is started again", "err", err)
+		}
+	}
+}

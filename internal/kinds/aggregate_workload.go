@@ -1,0 +1,161 @@
+package kinds
+
+import (
+	"fmt"
+
+	"atoll.dev/atoll/internal/quantity"
+)
+
+// relevantRows returns the aggregation with the rows that make up the status: all connected rows
+// where the item is divided, or else the least finished one.
+func (a *aggregation) relevantRows(least clusterRow) *aggregation {
+	if a.divided {
+		return a
+	}
+	one := *a
+	one.rows = []clusterRow{least}
+	return &one
+}
+
+// replicaCounts returns the sums of a divided item, or else the counts of the least finished row
+// plus the replicas that an override took from its cluster.
+func (a *aggregation) replicaCounts(names []string, least clusterRow) []int64 {
+	if a.divided {
+		return a.sumCounts(len(names))
+	}
+	n := least.firstCounts(len(names))
+	if missing := countFieldOr(specOf(a.template), "replicas", 1) - n[0]; missing > 0 && least.isCurrent() {
+		for i := range n {
+			n[i] = quantity.AddCapped(n[i], missing)
+		}
+	}
+	return n
+}
+
+// isCurrent reports whether the row is about the template's present content.
+func (r clusterRow) isCurrent() bool { return r.reported && !r.Stale && !r.hasFlag(flagOutdated) }
+
+// replicaProgress compares by health, then by missing available replicas, then by missing
+// updated ones.
+func replicaProgress(r clusterRow) []int64 {
+	return []int64{healthRank[r.Health], r.countAt(4) - r.countAt(0), r.countAt(2) - r.countAt(0), r.countAt(2) - r.countAt(1), r.countAt(3)}
+}
+
+func aggregateDeployment(a *aggregation) (map[string]any, bool) {
+	if a.hasNothingToWrite() {
+		return nil, false
+	}
+	least := a.leastFinished(replicaProgress)
+	relevant := a.relevantRows(least)
+	n := a.replicaCounts(deploymentCounts, least)
+	st := map[string]any{}
+	setCounts(st, deploymentCounts, n)
+	if n[1] > n[4] {
+		st["unavailableReplicas"] = n[1] - n[4]
+	}
+	if a.observed > 0 {
+		st["observedGeneration"] = a.observed
+	}
+	cs := []any{
+		a.buildCondition(relevant.availableCondition(least.Cluster), true),
+		a.buildCondition(relevant.progressingCondition(least.Cluster), true),
+	}
+	if cluster, ok := relevant.firstClusterWith(flagCreation); ok {
+		cs = append(cs, a.buildCondition(creationFailureCondition(cluster), true))
+	}
+	st["conditions"] = cs
+	return st, true
+}
+
+func (a *aggregation) availableCondition(least string) condition {
+	if a.allRowsHave(flagAvailable) {
+		return condition{conditionType: "Available", status: "True", reason: "MinimumReplicasAvailable",
+			message: "every reachable cluster has its minimum of available replicas"}
+	}
+	return condition{conditionType: "Available", status: "False", reason: "MinimumReplicasUnavailable",
+		message: fmt.Sprintf("cluster %s is the furthest from its minimum of available replicas", least)}
+}
+
+func (a *aggregation) progressingCondition(least string) condition {
+	if cluster, ok := a.firstClusterWith(flagDeadline); ok {
+		return condition{conditionType: "Progressing", status: "False", reason: progressDeadlineExceeded,
+			message: fmt.Sprintf("cluster %s exceeded the progress deadline", cluster)}
+	}
+	if _, ok := a.firstClusterWith(flagPaused); ok {
+		return condition{conditionType: "Progressing", status: "Unknown", reason: "DeploymentPaused", message: "the rollout is paused"}
+	}
+	if a.allRowsHave(flagDone) {
+		return condition{conditionType: "Progressing", status: "True", reason: newReplicaSetAvailable,
+			message: "every reachable cluster has finished the rollout"}
+	}
+	return condition{conditionType: "Progressing", status: "True", reason: "ReplicaSetUpdated",
+		message: fmt.Sprintf("cluster %s is the furthest from finishing the rollout", least)}
+}
+
+func creationFailureCondition(cluster string) condition {
+	return condition{conditionType: "ReplicaFailure", status: "True", reason: "FailedCreate",
+		message: fmt.Sprintf("cluster %s cannot create pods", cluster)}
+}
+
+func aggregateStatefulSet(a *aggregation) (map[string]any, bool) {
+	if a.hasNothingToWrite() {
+		return nil, false
+	}
+	least := a.leastFinished(replicaProgress)
+	st := map[string]any{}
+	setCounts(st, statefulSetCounts, a.replicaCounts(statefulSetCounts, least))
+	if a.observed > 0 {
+		st["observedGeneration"] = a.observed
+	}
+	// Members name revisions on their own; on the hub a revision is a generation.
+	update := fmt.Sprintf("%s-%d", a.template.GetName(), a.observed)
+	current := update
+	if !a.relevantRows(least).allRowsHave(flagDone) {
+		current = stringField(a.templateStatus, "currentRevision")
+		if current == "" || current == update {
+			current = fmt.Sprintf("%s-%d", a.template.GetName(), max(a.observed-1, 0))
+		}
+	}
+	st["updateRevision"], st["currentRevision"] = update, current
+	return st, true
+}
+
+func aggregateReplicaSet(a *aggregation) (map[string]any, bool) {
+	if a.hasNothingToWrite() {
+		return nil, false
+	}
+	least := a.leastFinished(func(r clusterRow) []int64 {
+		return []int64{healthRank[r.Health], r.countAt(4) - r.countAt(0), r.countAt(3) - r.countAt(0), r.countAt(1)}
+	})
+	st := map[string]any{}
+	setCounts(st, replicaSetCounts, a.replicaCounts(replicaSetCounts, least))
+	if a.observed > 0 {
+		st["observedGeneration"] = a.observed
+	}
+	if cluster, ok := a.relevantRows(least).firstClusterWith(flagCreation); ok {
+		st["conditions"] = []any{a.buildCondition(creationFailureCondition(cluster), false)}
+	}
+	return st, true
+}
+
+func aggregateDaemonSet(a *aggregation) (map[string]any, bool) {
+	if a.hasNothingToWrite() {
+		return nil, false
+	}
+	least := a.leastFinished(func(r clusterRow) []int64 {
+		return []int64{healthRank[r.Health], r.countAt(4) - r.countAt(0), r.countAt(2) - r.countAt(0), r.countAt(3)}
+	})
+	n := least.firstCounts(len(daemonSetCounts))
+	if a.divided {
+		n = a.sumCounts(len(daemonSetCounts))
+	}
+	st := map[string]any{}
+	setCounts(st, daemonSetCounts, n)
+	if missing := n[0] - n[4]; missing > 0 {
+		st["numberUnavailable"] = missing
+	}
+	if a.observed > 0 {
+		st["observedGeneration"] = a.observed
+	}
+	return st, true
+}

@@ -1,0 +1,147 @@
+package manifest
+
+import (
+	"maps"
+	"slices"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/kinds/script"
+	"atoll.dev/atoll/internal/userfields"
+)
+
+// ManifestInput is the input of BuildManifest.
+type ManifestInput struct {
+	Bundle  enginev1.BundleRef
+	Row     atoll.RowSpec
+	Content *atoll.Content
+	// Rules that MatchRules returned for the row's cluster. Items that they exclude become
+	// tombstones.
+	Rules []int
+	// Items that RenderItems returned for the row; ignored for a row that is Removing.
+	Items []atoll.RenderedItem
+	// HasActiveRow returns whether the Bundle of that UID has a row in this cluster that is not
+	// Removing. Nil: no Bundle has.
+	HasActiveRow func(bundleUID string) bool
+	// ClusterLeaving: the row's cluster leaves the fleet, and its workloads stay.
+	ClusterLeaving bool
+	// Namespaces of the hub by name; those that no item needs are left out.
+	Namespaces map[string]atoll.NamespaceMeta
+	// DeletedNamespaces that the agent may remove once they are empty.
+	DeletedNamespaces []string
+	// HashKey of the hub, with which the content is hashed. The row's status shows the hash, and a
+	// reader without the key cannot test guesses of a Secret against it.
+	HashKey []byte
+}
+
+// BuildManifest returns what the row's member holds of the Bundle. Equal content hashes mean equal
+// manifests, whatever their generations.
+func BuildManifest(in ManifestInput) atoll.Manifest {
+	m := atoll.Manifest{
+		Bundle: in.Bundle.UID, Namespace: in.Bundle.Namespace, Name: in.Bundle.Name,
+		Generation:         in.Row.Generation,
+		Items:              in.Items,
+		ConflictResolution: in.Content.ConflictResolution,
+		Removal:            in.Content.Removal,
+		DeletedNamespaces:  slices.Sorted(slices.Values(in.DeletedNamespaces)),
+	}
+	if in.Row.Phase == atoll.RowRemoving {
+		m.Remove, m.Items = true, nil
+		if in.Row.Orphan {
+			m.Removal = v1alpha1.RemoveOrphan
+			m.ClusterDecommissioned = IsLeftBehind(in.Row)
+		}
+	} else {
+		m.Namespaces = itemNamespaces(in)
+		m.Interpreters = script.ForMember(in.Content.Interpreters)
+	}
+	for _, t := range in.Content.Tombstones {
+		if in.isLeftBehind(t) {
+			continue
+		}
+		t.MovedTo = slices.DeleteFunc(slices.Clone(t.MovedTo), func(uid string) bool {
+			return in.HasActiveRow == nil || !in.HasActiveRow(uid)
+		})
+		if len(t.MovedTo) == 0 {
+			t.MovedTo = nil
+		}
+		m.Tombstones = append(m.Tombstones, t)
+	}
+	if !m.Remove {
+		m.Tombstones = append(m.Tombstones, excludedTombstones(in)...)
+	}
+	m.Content = hashManifest(in.HashKey, m)
+	return m
+}
+
+// isLeftBehind returns whether the tombstone's item moved to a Bundle that has no place here only
+// because the cluster leaves the fleet with its workloads. The move was no request to delete the
+// item. The row keeps it, and releases it with everything else.
+func (in *ManifestInput) isLeftBehind(t atoll.Tombstone) bool {
+	if len(t.MovedTo) == 0 || in.HasActiveRow != nil && slices.ContainsFunc(t.MovedTo, in.HasActiveRow) {
+		return false
+	}
+	return in.ClusterLeaving || IsLeftBehind(in.Row)
+}
+
+// IsLeftBehind returns whether a row is orphaned because its cluster leaves the fleet, and not
+// because a policy requests it.
+func IsLeftBehind(row atoll.RowSpec) bool {
+	return row.Phase == atoll.RowRemoving && row.Orphan && atoll.ParseRowReason(row.Reason).Reason == atoll.ReasonClusterRemoved
+}
+
+// excludedTombstones returns the tombstones of items that rules exclude from the cluster. An item
+// that is still rendered, because an atomic rule failed, stays.
+func excludedTombstones(in ManifestInput) (out []atoll.Tombstone) {
+	content := in.Content
+	for _, key := range AbsentItems(content, RenderInputOf(in.Row, in.Rules, nil)) {
+		if slices.ContainsFunc(in.Items, func(r atoll.RenderedItem) bool { return r.Key == key }) {
+			continue
+		}
+		for i := range content.Items {
+			if item := &content.Items[i]; item.Key == key && item.State != atoll.ItemRemovalHeld {
+				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: content.Removal == v1alpha1.RemoveOrphan})
+			}
+		}
+	}
+	return out
+}
+
+func itemNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
+	out := map[string]atoll.NamespaceMeta{}
+	for _, item := range in.Items {
+		if ns := item.Key.Namespace; ns != "" {
+			if meta, ok := in.Namespaces[ns]; ok {
+				out[ns] = UserNamespaceMeta(meta.Labels, meta.Annotations)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// UserNamespaceMeta returns a hub namespace's labels and annotations without the hub's own.
+func UserNamespaceMeta(labels, annotations map[string]string) atoll.NamespaceMeta {
+	bare := func(m map[string]string) map[string]string {
+		m = maps.Clone(m)
+		maps.DeleteFunc(m, func(k, _ string) bool { return userfields.IsHubKey(k) || k == "kubernetes.io/metadata.name" })
+		if len(m) == 0 {
+			return nil
+		}
+		return m
+	}
+	return atoll.NamespaceMeta{Labels: bare(labels), Annotations: bare(annotations)}
+}
+
+// hashManifest hashes the manifest without its generation; its parts count by their hashes.
+func hashManifest(key []byte, m atoll.Manifest) string {
+	m = m.WithoutParts()
+	m.Generation, m.Content = 0, ""
+	if m.Items == nil {
+		m.Items = []atoll.RenderedItem{} // nil and empty hash alike
+	}
+	return atoll.KeyedHash(key, []byte(atoll.HashJSON(m)))
+}

@@ -1,0 +1,95 @@
+package manifest
+
+import (
+	"encoding/binary"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// MatchRules returns the indexes of the content's rules that target the cluster, and the variant
+// that names them. Clusters of equal variant get equal items from one content, apart from assigned
+// replicas. The variant is empty when no rule targets the cluster.
+func MatchRules(content *atoll.Content, c atoll.ClusterView) (matching []int, variant string) {
+	var texts []string
+	c.Properties = nil // rules do not read what agents report
+	for i := range content.Rules {
+		r := &content.Rules[i]
+		if schedule.CompileTarget(r.Target).MatchesCluster(&c) {
+			matching = append(matching, i)
+			texts = append(texts, overrides.ListExpressions(&r.Overriders)...)
+		}
+	}
+	return matching, hashVariant(matching, texts, &c)
+}
+
+// VariantCache holds the rules of a content, prepared for many clusters. It parses selectors once,
+// and names a variant once for all its clusters. Not for concurrent use.
+type VariantCache struct {
+	renderer *Renderer
+	variants map[string]string           // by the rules that match
+	replicas map[string]map[string]int64 // by variant
+	excluded map[string][]atoll.ItemKey  // by variant
+	key      []byte
+}
+
+// NewVariantCache returns the cache of a content.
+func NewVariantCache(content *atoll.Content) *VariantCache {
+	return &VariantCache{renderer: NewRenderer(content), variants: map[string]string{}, replicas: map[string]map[string]int64{}, excluded: map[string][]atoll.ItemKey{}}
+}
+
+// VariantOf returns the variant that MatchRules returns for the cluster.
+func (t *VariantCache) VariantOf(c atoll.ClusterView) string {
+	c.Properties = nil // as in MatchRules
+	key := t.key[:0]
+	var texts []string
+	for i := range t.renderer.rules {
+		if rule := &t.renderer.rules[i]; rule.MatchesCluster(&c) {
+			key = binary.AppendUvarint(key, uint64(i))
+			texts = append(texts, rule.Expressions()...)
+		}
+	}
+	if t.key = key; len(key) == 0 {
+		return ""
+	}
+	if len(texts) > 0 {
+		return hashVariant(decodeRuleKey(key), texts, &c)
+	}
+	variant, ok := t.variants[string(key)]
+	if !ok {
+		variant = hashVariant(decodeRuleKey(key), nil, &c)
+		t.variants[string(key)] = variant
+	}
+	return variant
+}
+
+// encodeRuleKey encodes indexes of rules for decodeRuleKey.
+func encodeRuleKey(rules []int) []byte {
+	var key []byte
+	for _, i := range rules {
+		key = binary.AppendUvarint(key, uint64(i))
+	}
+	return key
+}
+
+func decodeRuleKey(key []byte) (matching []int) {
+	for len(key) > 0 {
+		i, n := binary.Uvarint(key)
+		matching, key = append(matching, int(i)), key[n:]
+	}
+	return matching
+}
+
+// hashVariant returns the name of a variant: a hash of the rules that match a cluster, and of the
+// values of their expressions there.
+func hashVariant(matching []int, texts []string, c *atoll.ClusterView) string {
+	if len(matching) == 0 {
+		return ""
+	}
+	if len(texts) == 0 {
+		return atoll.HashJSON(matching)[:16]
+	}
+	v, known := overrides.EvaluateValues(texts, c)
+	return atoll.HashJSON([]any{matching, v.FingerprintValues(known)})[:16]
+}

@@ -1,0 +1,47 @@
+package memberproxy
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Sets tells in which sets a cluster is.
+type Sets interface {
+	OfCluster(name string) []string
+}
+
+// BySet wraps an authorizer so that a user with the right on one of a cluster's sets may also
+// reach the cluster. sets returns false while the sets are unknown.
+func BySet(next authorizer.Authorizer, sets func() (Sets, bool)) authorizer.Authorizer {
+	return bySet{next, sets}
+}
+
+type bySet struct {
+	authorizer.Authorizer
+	sets func() (Sets, bool)
+}
+
+// Authorize asks the authorizer beneath, about the cluster and then about its sets.
+func (b bySet) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := b.Authorizer.Authorize(ctx, a)
+	if decision != authorizer.DecisionNoOpinion || a.GetAPIGroup() != v1alpha1.GroupVersion.Group || a.GetResource() != "clusters" || a.GetSubresource() != "proxy" || a.GetName() == "" {
+		return decision, reason, err
+	}
+	sets, known := b.sets()
+	if !known {
+		return decision, reason, err
+	}
+	for _, set := range sets.OfCluster(a.GetName()) {
+		ofSet, why, failed := b.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User: a.GetUser(), Verb: a.GetVerb(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),
+			Resource: "clustersets", Subresource: "proxy", Name: set, ResourceRequest: true, Path: a.GetPath(),
+		})
+		if failed == nil && ofSet == authorizer.DecisionAllow {
+			return ofSet, why, nil
+		}
+	}
+	return decision, reason, err
+}

@@ -1,0 +1,169 @@
+package placer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Reasons of a Bundle's condition PreferredGroup.
+const (
+	reasonInUse      = atoll.ReasonInUse
+	reasonFallenBack = atoll.ReasonFallenBack
+	reasonComesBack  = atoll.ReasonComesBack
+)
+
+// reconnectGrace is how long after the start of Run a cluster counts as connected that was
+// connected before the hub went down. No Bundle fails back on that ground alone before it ends.
+const reconnectGrace = 2 * time.Minute
+
+// failbackState is the state of a Bundle that is not in its placement's first group. Its
+// condition PreferredGroup holds the same, so that the hold time survives a restart of the hub.
+type failbackState struct {
+	// group in use. awaitsEarlier means that an earlier group is to be used again; earlierIsFull
+	// means that only capacity prevents it.
+	group                        string
+	awaitsEarlier, earlierIsFull bool
+	// better is the earlier group that is healthy, and since when. isRestored means that it
+	// comes from the condition.
+	better     schedule.PendingFailback
+	isRestored bool
+}
+
+func failbackOf(d schedule.Decision, was failbackState) failbackState {
+	return failbackState{group: d.Group, awaitsEarlier: d.AwaitsFailback, earlierIsFull: d.EarlierGroupFull, better: d.PendingFailback, isRestored: was.isRestored && d.PendingFailback == was.better}
+}
+
+// restoredFailback reads the state from a Bundle's condition; empty when the Bundle was edited
+// since.
+func restoredFailback(b state.Bundle) failbackState {
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundlePreferredGroup)
+	if c == nil || c.Reason != string(reasonComesBack) || c.ObservedGeneration != b.Meta.Generation {
+		return failbackState{}
+	}
+	better := schedule.ParsePendingFailback(c.Message)
+	return failbackState{better: better, isRestored: better.Group != ""}
+}
+
+// writeGroupCondition writes the condition PreferredGroup: which group is in use, and since when
+// an earlier group is healthy.
+func (r *Reconciler) writeGroupCondition(ctx context.Context, b state.Bundle, d schedule.Decision) error {
+	if d.Group == "" || r.Say == nil {
+		return nil
+	}
+	c := metav1.Condition{Type: v1alpha1.BundlePreferredGroup, Status: metav1.ConditionFalse, Reason: string(reasonFallenBack)}
+	first := b.Spec.Placement.ClusterAffinities[0].AffinityName
+	switch {
+	case d.Group == first:
+		if last := meta.FindStatusCondition(b.Status.Conditions, c.Type); atoll.IsUndetermined(last) || last.Reason == string(atoll.ReasonNoGroups) {
+			return nil // the first group was always in use; the Bundle's status says so
+		}
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(reasonInUse), fmt.Sprintf("group %s is in use, the first of clusterAffinities", first)
+	case d.PendingFailback.Group != "":
+		c.Status, c.Reason = metav1.ConditionUnknown, string(reasonComesBack)
+		c.Message = fmt.Sprintf("%s; it is used again from %s on if it stays well, and %s until then", d.PendingFailback, phrase.FormatTime(d.FailbackAt), d.Group)
+	default:
+		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` says why none is that comes before", d.Group)
+	}
+	err := r.Say(ctx, b, c)
+	if apierrors.IsConflict(err) { // another writer changed the status
+		r.index.requireAllRows(b.Ref.UID)
+		r.bundleLoop.EnqueueAfter(b.Ref.UID, time.Second)
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// setFailback records the state after a step. The caller holds the lock.
+func (x *bundleIndex) setFailback(e *bundleEntry, is failbackState) {
+	if e.failback = is; is.awaitsEarlier {
+		x.fallenBack[e.uid] = struct{}{}
+	} else {
+		delete(x.fallenBack, e.uid)
+	}
+}
+
+// connectedOrLost records whether the cluster is connected. When that changed, it returns the
+// Bundles that wait for an earlier group with this cluster.
+func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool) (uids []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.connected[c.Name] == well {
+		return nil
+	}
+	if well {
+		x.connected[c.Name] = true
+	} else {
+		delete(x.connected, c.Name)
+	}
+	for uid := range x.fallenBack {
+		if e := x.entries[uid]; e != nil && e.filter != nil && e.filter.FitsEarlierGroup(e.failback.group, c) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// failbackChanged reconciles the Bundles that wait for a cluster to connect or disconnect.
+func (r *Reconciler) failbackChanged(c schedule.Cluster) {
+	for _, uid := range r.index.connectedOrLost(&c, r.Clusters.IsOnline(c.UID)) {
+		r.enqueueNow(uid)
+	}
+}
+
+// isHealthy reports whether a cluster may be failed back to: it is connected or, shortly after
+// the start of Run, was ready.
+func (r *Reconciler) isHealthy(c *schedule.Cluster) bool {
+	if r.Clusters.IsOnline(c.UID) {
+		return true
+	}
+	if !time.Now().Before(r.reconnectDeadline()) {
+		return false
+	}
+	known, ok := r.Clusters.Get(c.Name)
+	return ok && meta.IsStatusConditionTrue(known.Status.Conditions, v1alpha1.ClusterReady)
+}
+
+// reconnectDeadline is when the grace period for agents ends; before Run it is in the past.
+func (r *Reconciler) reconnectDeadline() time.Time {
+	return time.Unix(0, r.startedAt.Load()).Add(reconnectGrace)
+}
+
+// notBackBefore is when a Bundle may go back to an earlier group.
+func (r *Reconciler) notBackBefore(was failbackState) time.Time {
+	if !was.isRestored {
+		return time.Time{}
+	}
+	return r.reconnectDeadline()
+}
+
+// failbackOfBundle returns the state after the last step; without one, the state in the
+// condition.
+func (x *bundleIndex) failbackOfBundle(b state.Bundle) failbackState {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e := x.entries[b.Ref.UID]; e != nil && (e.filter != nil || e.failback != failbackState{}) {
+		return e.failback
+	}
+	return restoredFailback(b)
+}
+
+// awaitsCapacityIn reports whether the Bundle waits for free capacity in the cluster, in an earlier
+// group than the one in use.
+func (x *bundleIndex) awaitsCapacityIn(uid string, c *schedule.Cluster) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.entries[uid]
+	return e != nil && e.filter != nil && e.failback.earlierIsFull && e.filter.FitsEarlierGroup(e.failback.group, c)
+}

@@ -1,0 +1,106 @@
+package placer
+
+import (
+	"context"
+	"slices"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// movesByCluster lists, by cluster, the items that a row's step to the target removes because
+// the Bundles that took them over have no row there. Orphaned items stay.
+func (r *Reconciler) movesByCluster(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
+	if content == nil || !slices.ContainsFunc(content.Tombstones, isMove) {
+		return nil, nil
+	}
+	out, news := map[string][]string{}, map[string][]atoll.Tombstone{}
+	for cluster, row := range rows {
+		if row.Revision == target {
+			continue
+		}
+		if _, looked := news[row.Revision]; !looked {
+			old, err := r.Revisions.GetContent(ctx, row.Revision)
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range content.Tombstones {
+				known := slices.ContainsFunc(old.Tombstones, func(o atoll.Tombstone) bool { return o.ID() == t.ID() })
+				if isMove(t) && !known {
+					news[row.Revision] = append(news[row.Revision], t)
+				}
+			}
+		}
+		for _, t := range news[row.Revision] {
+			if !slices.ContainsFunc(t.MovedTo, func(bundle string) bool { return r.hasStayingRow(bundle, cluster) }) {
+				out[cluster] = append(out[cluster], t.ID())
+			}
+		}
+		slices.Sort(out[cluster])
+	}
+	return out, nil
+}
+
+// excludedByCluster lists, by cluster, the items that override rules of the target exclude, and
+// which of them the row has.
+func (r *Reconciler) excludedByCluster(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec) (map[string][]rollout.ExcludedItem, error) {
+	if content == nil || !slices.ContainsFunc(content.Rules, func(r atoll.Rule) bool { return r.Overriders.NotHere != nil }) {
+		return nil, nil
+	}
+	targets, out := manifest.NewVariantCache(content), map[string][]rollout.ExcludedItem{}
+	for i := range clusters {
+		c := &clusters[i]
+		keys := targets.ExcludedItems(c.ClusterView)
+		if len(keys) == 0 {
+			continue
+		}
+		var uids map[atoll.ItemKey]string
+		if row, has := rows[c.Name]; has && row.UID == c.UID && row.Phase != atoll.RowRemoving && content.Removal != v1alpha1.RemoveOrphan {
+			var err error
+			if uids, err = r.itemUIDsOf(ctx, row, c.ClusterView); err != nil {
+				return nil, err
+			}
+		}
+		for _, key := range keys {
+			out[c.Name] = append(out[c.Name], rollout.ExcludedItem{Key: key.String(), UID: uids[key]})
+		}
+	}
+	return out, nil
+}
+
+// itemUIDsOf returns the UIDs of a row's items, without those that rules exclude, as far as the
+// hub can tell.
+func (r *Reconciler) itemUIDsOf(ctx context.Context, row atoll.RowSpec, c atoll.ClusterView) (map[atoll.ItemKey]string, error) {
+	old, err := r.Revisions.GetContent(ctx, row.Revision)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[atoll.ItemKey]string, len(old.Items))
+	for i := range old.Items {
+		item := &old.Items[i]
+		if !slices.Contains(row.Absent, item.Key.String()) {
+			out[item.Key] = item.UID
+		}
+	}
+	if len(row.Absent)+len(row.ExcludedPending) > 0 {
+		return out, nil
+	}
+	// Rows of an older hub do not list excluded items.
+	if rules, variant := manifest.MatchRules(old, c); variant == row.Variant {
+		for _, key := range manifest.AbsentItems(old, manifest.RenderInputOf(row, rules, nil)) {
+			delete(out, key)
+		}
+	}
+	return out, nil
+}
+
+func isMove(t atoll.Tombstone) bool { return t.Cause == atoll.CauseMoved && !t.Orphan }
+
+// hasStayingRow reports whether the Bundle has a row in the cluster that is not being removed.
+func (r *Reconciler) hasStayingRow(bundle, cluster string) bool {
+	row, ok := r.Rows.Get(bundle, cluster)
+	return ok && row.Spec.Phase != atoll.RowRemoving
+}

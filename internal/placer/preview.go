@@ -1,0 +1,360 @@
+package placer
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// SupposedBundle is a hypothetical Bundle with its content.
+type SupposedBundle struct {
+	Bundle state.Bundle
+	// Revision names the content: the latest revision, or one that does not exist.
+	Revision string
+	Content  *atoll.Content
+}
+
+// PreviewedBundle is the outcome for a Bundle when every connected cluster applies its orders
+// and is healthy.
+type PreviewedBundle struct {
+	SupposedBundle
+	// Before and After are the rows, by cluster.
+	Before, After map[string]atoll.RowSpec
+	// Decision over the whole fleet that leads to After.
+	Decision schedule.Decision
+	// HeldPlan waits for a confirmation; nil: nothing waits.
+	HeldPlan *rollout.PendingRemoval
+	// Waits of rows that remain unfinished.
+	Waits []rollout.RowWait
+	// Shortages lists the workloads whose replicas do not all fit.
+	Shortages []schedule.Shortage
+	// IsHolding means that the hub holds after a restore, and nothing changes.
+	IsHolding bool
+}
+
+// maxPreviewSteps bounds the steps of one Bundle: a row is added, is healthy, another row is
+// removed or shrinks, and is gone.
+const maxPreviewSteps = 12
+
+// SupposedTables are hypothetical tables; nil: the real ones. Values are comparable.
+type SupposedTables struct {
+	Clusters Clusters
+	Views    Views
+	Sets     Sets
+	Scores   Scores
+}
+
+// PreviewBundles returns the outcome for Bundles with hypothetical tables, by the steps that Run
+// takes. It writes nothing and does not change the Reconciler. A nil t means the real tables.
+func (r *Reconciler) PreviewBundles(ctx context.Context, t *SupposedTables, list []SupposedBundle) ([]PreviewedBundle, error) {
+	if t == nil {
+		t = &SupposedTables{}
+	}
+	f, s := r.forkForPreview(*t, list)
+	out := make([]PreviewedBundle, len(list))
+	for i, b := range list {
+		uid := b.Bundle.Ref.UID
+		s.contents[b.Revision], s.latestRevisions[uid], s.rows[uid] = b.Content, b.Revision, map[string]state.Row{}
+		out[i] = PreviewedBundle{SupposedBundle: b, Before: map[string]atoll.RowSpec{}}
+		for _, row := range r.Rows.ListOfBundle(uid) {
+			s.rows[uid][row.Cluster], out[i].Before[row.Cluster] = row, row.Spec
+		}
+	}
+	for changed, n := true, 0; changed && n < maxPreviewSteps; n++ {
+		changed = false
+		for i := range out {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			p, snap, err := f.previewWithInput(ctx, out[i].Bundle)
+			if err != nil {
+				return nil, err
+			}
+			out[i].Decision, out[i].HeldPlan, out[i].Waits, out[i].Shortages = p.Decision, p.Output.PendingRemoval, p.Output.Waits, p.Output.Shortages
+			f.capacity.promiseCapacity(&snap.rollout, p.Output.Changes)
+			changed = s.applyStep(out[i].Bundle.Ref.UID, p, f.Clusters) || changed
+		}
+	}
+	_, holding := r.Hub.HoldReason()
+	for i := range out {
+		out[i].After, out[i].IsHolding = map[string]atoll.RowSpec{}, holding
+		for cluster, row := range s.rows[out[i].Bundle.Ref.UID] {
+			out[i].After[cluster] = row.Spec
+		}
+	}
+	return out, nil
+}
+
+// forkForPreview makes a Reconciler over hypothetical tables, with a copy of what r remembers of
+// these Bundles.
+func (r *Reconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*Reconciler, *supposedState) {
+	s := &supposedState{
+		Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latestRevisions: map[string]string{},
+		rows: map[string]map[string]state.Row{}, podChanges: map[string]int64{},
+	}
+	f := &Reconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage()}
+	f.bundleLoop, f.clusterLoop, f.scoreLoop = idleLoop, idleLoop, idleLoop
+	f.usage.base, s.rowMoved = r, f.usage.markRow
+	f.startedAt.Store(r.startedAt.Load())
+	f.Rows, f.Revisions, f.Bundles = supposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
+	if t.Clusters != nil {
+		f.Clusters = t.Clusters
+	}
+	if t.Views != nil {
+		f.Views = t.Views
+	}
+	if t.Sets != nil {
+		f.Sets = t.Sets
+	}
+	if t.Scores != nil {
+		f.Scores = t.Scores
+	}
+	divides := slices.ContainsFunc(list, func(b SupposedBundle) bool {
+		return b.Bundle.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided
+	})
+	if divides {
+		f.capacity = r.capacity.clone()
+	}
+	for _, c := range f.Clusters.List() {
+		one := f.Views.ViewOf(c)
+		f.fleet, f.index.knownClusters[c.Name] = append(f.fleet, one), one
+		if was, ok := r.Clusters.Get(c.Name); divides && (!ok || was != c) {
+			f.capacity.setReported(c, f.Rows, time.Now())
+		}
+	}
+	slices.SortFunc(f.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
+	for _, b := range list {
+		uid := b.Bundle.Ref.UID
+		f.usage.supposedBundles = append(f.usage.supposedBundles, uid)
+		f.index.ensureEntry(uid).failback = r.index.failbackOfBundle(b.Bundle)
+	}
+	f.copyLedger(r, list)
+	return f, s
+}
+
+// InterestWith is SetInterest with hypothetical tables.
+func (r *Reconciler) InterestWith(t SupposedTables) func(in *schedule.Input, namespace string) {
+	f, _ := r.forkForPreview(t, nil)
+	return f.SetInterest
+}
+
+// BundlesTouchedBy lists the Bundles, by namespace and name, whose placement hypothetical tables
+// may change. It uses the comparisons of Run, and costs the Bundles times the changed clusters.
+func (r *Reconciler) BundlesTouchedBy(ctx context.Context, t SupposedTables) ([]state.Bundle, error) {
+	f, _ := r.forkForPreview(t, nil)
+	changes := r.clusterChanges(f)
+	now := time.Now()
+	var out []state.Bundle
+	for _, b := range r.Bundles.List() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		terms, err := r.termsOf(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		after := terms
+		after.BoundSets = f.boundSets(b)
+		e := bundleEntry{uid: b.Ref.UID, filter: f.index.compileTerms(terms).filter, whenUnfit: b.Spec.WhenUnfit}
+		rated := slices.ContainsFunc(b.Spec.Placement.Scores, func(s v1alpha1.Score) bool { return s.Name == v1alpha1.ScoreCluster })
+		if t.Scores != nil && rated || !equalTerms(terms, after) ||
+			slices.ContainsFunc(changes, func(c clusterChange) bool { return r.mattersTo(&e, c, now) }) {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b state.Bundle) int {
+		return cmp.Or(strings.Compare(a.Ref.Namespace, b.Ref.Namespace), strings.Compare(a.Ref.Name, b.Ref.Name))
+	})
+	return out, nil
+}
+
+// clusterChange is a hypothetical change of a cluster. A cluster that does not exist has only a
+// name.
+type clusterChange struct{ was, is schedule.Cluster }
+
+func (r *Reconciler) clusterChanges(f *Reconciler) (out []clusterChange) {
+	for _, c := range r.Clusters.List() {
+		was := r.Views.ViewOf(c)
+		if is, ok := f.index.knownClusters[c.Name]; !ok {
+			out = append(out, clusterChange{was, schedule.Cluster{ClusterView: atoll.ClusterView{Name: c.Name}}})
+		} else if !reflect.DeepEqual(was, is) {
+			out = append(out, clusterChange{was, is})
+		}
+	}
+	for i := range f.fleet {
+		if is := f.fleet[i]; is.Name != "" {
+			if _, ok := r.Clusters.Get(is.Name); !ok {
+				out = append(out, clusterChange{schedule.Cluster{ClusterView: atoll.ClusterView{Name: is.Name}}, is})
+			}
+		}
+	}
+	return out
+}
+
+// mattersTo reports whether a cluster's change may matter to a Bundle.
+func (r *Reconciler) mattersTo(e *bundleEntry, c clusterChange, now time.Time) bool {
+	row, has := r.Rows.Get(e.uid, c.is.Name)
+	if !has {
+		return e.couldChoose(c.was, c.is)
+	}
+	return e.filter.LimitsClusters() || !reflect.DeepEqual(c.was.ClusterView, c.is.ClusterView) || e.verdictOn(c.was, &row.Spec, now) != e.verdictOn(c.is, &row.Spec, now)
+}
+
+// copyLedger copies the recent removals of these Bundles.
+func (r *Reconciler) copyLedger(from *Reconciler, list []SupposedBundle) {
+	from.ledgerMu.Lock()
+	defer from.ledgerMu.Unlock()
+	now, known := time.Now(), map[string]bool{}
+	for _, b := range list {
+		ref := b.Bundle.Ref
+		r.ledger.RecordRemovedClusters(ref.UID, now, from.ledger.RemovedClusters(ref.UID, now))
+		if !known[ref.Namespace] {
+			r.ledger.RecordDeletes(ref.Namespace, now, from.ledger.CountDeletes(ref.Namespace, now))
+		}
+		known[ref.Namespace] = true
+	}
+}
+
+// supposedState is the hypothetical state of rows and revisions.
+type supposedState struct {
+	Rows
+	Revisions
+	contents        map[string]*atoll.Content
+	latestRevisions map[string]string               // by Bundle UID
+	rows            map[string]map[string]state.Row // by Bundle UID and cluster
+	podChanges      map[string]int64                // pods added, by cluster UID
+	rowMoved        func(bundle, clusterUID string) // called when a row is ordered again or removed
+}
+
+// addPods adds the pods of an active row, by times.
+func (s *supposedState) addPods(row atoll.RowSpec, by int64) {
+	if row.Phase == atoll.RowActive {
+		s.podChanges[row.UID] += by * max(row.RequestedPods, 1)
+	}
+}
+
+// applyStep writes the changes of a step, and the reports of connected clusters.
+func (s *supposedState) applyStep(uid string, p BundlePreview, clusters Clusters) (changed bool) {
+	rows := s.rows[uid]
+	for cluster, spec := range p.Output.Changes {
+		row := rows[cluster]
+		s.addPods(row.Spec, -1)
+		if s.rowMoved(uid, row.Spec.UID); spec != nil {
+			s.rowMoved(uid, spec.UID)
+		}
+		if spec == nil {
+			delete(rows, cluster)
+			changed = true
+			continue
+		}
+		s.addPods(*spec, 1)
+		changed = changed || !row.Spec.Equal(*spec)
+		row.Bundle, row.Cluster, row.Spec = p.Bundle.Ref, cluster, *spec
+		rows[cluster] = row
+	}
+	return s.reportRows(uid, clusters) || changed
+}
+
+// reportRows writes what connected clusters report: removed rows are gone, other rows ready.
+func (s *supposedState) reportRows(uid string, clusters Clusters) (changed bool) {
+	rows := s.rows[uid]
+	for cluster, row := range rows {
+		done := row.Status != nil && row.Status.Generation == row.Spec.Generation && row.Status.State == atoll.RowReady
+		switch {
+		case !clusters.IsOnline(row.Spec.UID) || done:
+		case row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil:
+			delete(rows, cluster)
+			s.rowMoved(uid, row.Spec.UID)
+			changed = true
+		case row.Spec.Phase != atoll.RowRemoving:
+			row.Status = &atoll.RowStatus{UID: row.Spec.UID, Generation: row.Spec.Generation, State: atoll.RowReady, Applied: true, AllTombstonesDone: true, Since: row.Spec.Since}
+			rows[cluster], changed = row, true
+		}
+	}
+	return changed
+}
+
+// supposedBundles overlays the real Bundles with hypothetical ones.
+type supposedBundles struct {
+	Bundles
+	list []SupposedBundle
+}
+
+func (s supposedBundles) InNamespace(ns string) (out []state.Bundle) {
+	mine := map[string]bool{}
+	for _, b := range s.list {
+		if b.Bundle.Ref.Namespace == ns {
+			mine[b.Bundle.Ref.UID] = true
+			out = append(out, b.Bundle)
+		}
+	}
+	for _, b := range s.Bundles.InNamespace(ns) {
+		if !mine[b.Ref.UID] {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+type supposedRows struct{ *supposedState }
+
+func (s supposedRows) Get(uid, cluster string) (state.Row, bool) {
+	rows, ok := s.rows[uid]
+	if !ok {
+		return s.Rows.Get(uid, cluster)
+	}
+	row, ok := rows[cluster]
+	return row, ok
+}
+
+func (s supposedRows) ListOfBundle(uid string) []state.Row {
+	rows, ok := s.rows[uid]
+	if !ok {
+		return s.Rows.ListOfBundle(uid)
+	}
+	return slices.SortedFunc(maps.Values(rows), func(a, b state.Row) int { return strings.Compare(a.Cluster, b.Cluster) })
+}
+
+func (s supposedRows) ListOfCluster(uid string) []state.Row { return s.Rows.ListOfCluster(uid) }
+func (s supposedRows) RequestedPodsOf(uid string) int64 {
+	return s.Rows.RequestedPodsOf(uid) + s.podChanges[uid]
+}
+
+func (s supposedRows) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row, map[string]*atoll.RowSpec) error {
+	panic("place: what is foreseen is never written")
+}
+
+type supposedRevisions struct{ *supposedState }
+
+func (s supposedRevisions) LatestOfBundle(uid string) (*enginev1.Revision, bool) {
+	name, ok := s.latestRevisions[uid]
+	if !ok {
+		return s.Revisions.LatestOfBundle(uid)
+	}
+	r := &enginev1.Revision{}
+	r.Name, r.Spec.Number = name, atoll.RevisionNumber(name)
+	if c := s.contents[name]; c != nil {
+		r.Spec.Base = c.MinRevision
+	}
+	return r, name != ""
+}
+
+func (s supposedRevisions) GetContent(ctx context.Context, name string) (*atoll.Content, error) {
+	if c, ok := s.contents[name]; ok {
+		return c, nil
+	}
+	return s.Revisions.GetContent(ctx, name)
+}
+
+func (s supposedRevisions) Subscribe(func(string)) {}

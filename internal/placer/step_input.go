@@ -1,0 +1,389 @@
+package placer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// stepInput is the whole input of one step.
+type stepInput struct {
+	bundle   state.Bundle
+	baseRows []state.Row
+	rollout  rollout.Input
+	// reserved holds other steps' pods by cluster name, that the decision counted.
+	reserved map[string]int64
+	// podsPerRow is how many pods each row requests, without its shares of divided workloads.
+	podsPerRow int64
+	// hasPromises means that clusters have promises that are not settled.
+	hasPromises bool
+	demand      capacityDemand
+}
+
+// rowsAfter counts the rows after the step.
+func (s *stepInput) rowsAfter(out rollout.Output) int {
+	n := len(s.baseRows)
+	for c, spec := range out.Changes {
+		_, had := s.rollout.Rows[c]
+		switch {
+		case spec == nil && had:
+			n--
+		case spec != nil && !had:
+			n++
+		}
+	}
+	return n
+}
+
+// countPlaced counts the clusters that fit.
+func (s *stepInput) countPlaced() (n int) {
+	for i := range s.rollout.Decision.Verdicts {
+		if s.rollout.Decision.Verdicts[i].Outcome == schedule.OutcomePlaced {
+			n++
+		}
+	}
+	return n
+}
+
+// keepsAllRows reports whether every row stays, or is gone for good, and loses nothing, so that
+// no other row depends on it.
+func (s *stepInput) keepsAllRows() bool {
+	for _, v := range s.rollout.Decision.Verdicts {
+		row, has := s.rollout.Rows[v.Cluster]
+		if v.Outcome == schedule.OutcomeLeaves || has && (row.Spec.Recall != nil || row.Spec.Phase == atoll.RowLeaving || row.Spec.Phase == atoll.RowHeld ||
+			len(row.Spec.ExcludedPending)+len(s.rollout.DeletedItems[row.Spec.Revision])+len(s.rollout.MovedItems[v.Cluster]) > 0 || s.losesItems(v.Cluster)) {
+			return false
+		}
+	}
+	return !s.rollout.Deleting && !s.rollout.Decision.NoFit
+}
+
+// losesItems reports whether override rules exclude items that the cluster's row has.
+func (s *stepInput) losesItems(cluster string) bool {
+	return slices.ContainsFunc(s.rollout.ExcludedItems[cluster], func(u rollout.ExcludedItem) bool { return u.UID != "" })
+}
+
+// gatherStepInput gathers the input of a step. A complete view limits it to clusters that hold a
+// row or were touched, because no other cluster can gain a part.
+func (r *Reconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bundleView) (stepInput, error) {
+	snap := stepInput{bundle: b, baseRows: r.rowsInView(b.Ref.UID, v), reserved: r.index.copyReservations()}
+	rows, specs := r.rolloutRows(snap.baseRows)
+	target, content, err := r.latestContent(ctx, b)
+	if err != nil {
+		return stepInput{}, err
+	}
+	now := time.Now()
+	workloads, err := r.index.workloadsOf(target, content)
+	if err != nil {
+		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	snap.podsPerRow = r.index.fixedPodsOf(target, content)
+	clusters := r.candidateClusters(v, snap.baseRows)
+	if snap.demand, err = r.capacityDemandOf(ctx, clusters, snap.baseRows, target); err != nil {
+		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	facts := r.factsFor(b, snap.reserved)
+	facts.usage = usageReader{r: r, ctx: ctx, demand: &snap.demand, bundle: b.Ref.UID}
+	facts.freeReplicas = func(c *schedule.Cluster) (int64, bool) {
+		return r.capacity.fittingReplicas(c.Name, workloads, specs[c.Name].Assigned)
+	}
+	d := schedule.DecidePlacement(schedule.Input{
+		BundleUID: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
+		Clusters: clusters, AdmittedClusters: v.admittedClusters(clusters), UnlistedHolders: v.placedElsewhere, SkipExplanations: !v.explainAll, Workloads: workloads, Rows: specs, Now: now,
+		Facts: facts, UseFreeCapacity: true, PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
+		OverriddenShares: overriddenShares(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.notBackBefore(v.failback), Demand: snap.demand.demands[target],
+	})
+	if err := facts.usage.err; err != nil {
+		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	items, err := r.leavingItemsOf(ctx, target, content, stepParts{clusters, specs, d}, v)
+	if err != nil {
+		return stepInput{}, err
+	}
+	_, holding := r.Hub.HoldReason()
+	snap.rollout = rollout.Input{
+		BundleUID: b.Ref.UID, Rows: rows, Decision: d, Revision: target, MinRevision: minRevisionOf(content),
+		Variants: variantsOf(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
+		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget,
+		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
+		PlacementHash: v.placementHash, Recalled: recalledDeletions(b.Ref.UID, content),
+		Deleting: r.isDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
+		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
+	}
+	return snap, nil
+}
+
+// rolloutRows returns the rows with what is known of their clusters, and their specs, by cluster.
+func (r *Reconciler) rolloutRows(base []state.Row) (rows map[string]rollout.Row, specs map[string]atoll.RowSpec) {
+	specs = make(map[string]atoll.RowSpec, len(base))
+	rows = make(map[string]rollout.Row, len(base))
+	for _, row := range base {
+		specs[row.Cluster] = row.Spec
+		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.IsOnline(row.Spec.UID)}
+		if c, ok := r.Clusters.Get(row.Cluster); ok {
+			one.CheckIn = c.Spec.CheckInInterval()
+		}
+		rows[row.Cluster] = one
+	}
+	return rows, specs
+}
+
+// leavingItems are the items that a step to the target removes from members, and the variants
+// of rows that may have to stay because of them.
+type leavingItems struct {
+	deleted  map[string][]string // by revision
+	moved    map[string][]string // by cluster
+	excluded map[string][]rollout.ExcludedItem
+	variants map[string]string
+}
+
+func (r *Reconciler) leavingItemsOf(ctx context.Context, target string, content *atoll.Content, p stepParts, v bundleView) (out leavingItems, err error) {
+	if out.deleted, err = r.deletionsByRevision(ctx, target, content, p.rows); err != nil {
+		return out, err
+	}
+	if out.moved, err = r.movesByCluster(ctx, target, content, p.rows); err != nil {
+		return out, err
+	}
+	if out.excluded, err = r.excludedByCluster(ctx, content, p.clusters, p.rows); err != nil {
+		return out, err
+	}
+	out.variants, err = r.ownVariants(ctx, p.clusters, p.rows, func(c string) bool {
+		row := p.rows[c]
+		return len(out.deleted[row.Revision])+len(out.moved[c]) > 0 ||
+			row.Revision != target && rowMayStay(row, target, content) && (!v.isComplete || v.touchedClusters[c])
+	})
+	return out, err
+}
+
+// overriddenShares returns the shares that overrides set, by cluster and item.
+func overriddenShares(content *atoll.Content, clusters []schedule.Cluster) map[string]map[string]int64 {
+	return manifest.OverriddenReplicasByCluster(content, func(yield func(atoll.ClusterView) bool) {
+		for i := range clusters {
+			if !yield(clusters[i].ClusterView) {
+				return
+			}
+		}
+	})
+}
+
+// recalledDeletions returns the deletions that the content holds back.
+func recalledDeletions(bundle string, content *atoll.Content) rollout.RecalledDeletions {
+	plan, items := atoll.PlanRecall(bundle, content)
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		name := item.Key.Kind + " " + item.Key.Name
+		if item.Key.IsSecret() {
+			name = "a Secret"
+		}
+		names = append(names, name+" "+item.RecallNote)
+	}
+	return rollout.RecalledDeletions{PlanHash: plan, Text: strings.Join(names, "; ")}
+}
+
+// latestContent returns the latest revision of the Bundle and its content; empty and nil before
+// the first.
+func (r *Reconciler) latestContent(ctx context.Context, b state.Bundle) (string, *atoll.Content, error) {
+	latest, ok := r.Revisions.LatestOfBundle(b.Ref.UID)
+	if !ok {
+		return "", nil, nil
+	}
+	content, err := r.Revisions.GetContent(ctx, latest.Name)
+	if err != nil {
+		return "", nil, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	return latest.Name, content, nil
+}
+
+func (r *Reconciler) isDeleting(b state.Bundle) bool {
+	if b.Meta.DeletionTimestamp != nil {
+		return true
+	}
+	ns, ok := r.Namespaces.Get(b.Ref.Namespace)
+	return ok && ns.DeletionTimestamp != nil
+}
+
+// rowsInView returns the rows of the Bundle, or the touched rows of a partial view.
+func (r *Reconciler) rowsInView(uid string, v bundleView) []state.Row {
+	if !v.isPartial {
+		return r.Rows.ListOfBundle(uid)
+	}
+	out := make([]state.Row, 0, len(v.touchedClusters))
+	for c := range v.touchedClusters {
+		if row, ok := r.Rows.Get(uid, c); ok {
+			out = append(out, row)
+		}
+	}
+	slices.SortFunc(out, func(a, b state.Row) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return out
+}
+
+// candidateClusters returns the clusters that can have a part in the Bundle, by name.
+func (r *Reconciler) candidateClusters(v bundleView, rows []state.Row) []schedule.Cluster {
+	named := v.filter.NamedClusters()
+	switch {
+	case v.isComplete:
+		named = slices.Collect(maps.Keys(v.touchedClusters))
+	case v.reserve != nil:
+		named = slices.AppendSeq(slices.Clone(v.reserve), maps.Keys(v.touchedClusters))
+	case named == nil || v.explainAll:
+		return v.fleet
+	}
+	for _, row := range rows {
+		named = append(named, row.Cluster)
+	}
+	slices.Sort(named)
+	named = slices.Compact(named)
+	return r.index.clustersNamed(named)
+}
+
+// stepParts are the clusters, rows and verdicts of a step.
+type stepParts struct {
+	clusters []schedule.Cluster
+	rows     map[string]atoll.RowSpec
+	decision schedule.Decision
+}
+
+// variantsOf returns the variants of clusters whose rows may render differently: those below the
+// target, touched clusters and new ones.
+func variantsOf(content *atoll.Content, target string, p stepParts, v bundleView) map[string]string {
+	out := map[string]string{}
+	if content == nil {
+		return out
+	}
+	targets, verdicts := manifest.NewVariantCache(content), p.decision.Verdicts
+	for i := range p.clusters {
+		c := &p.clusters[i]
+		// Both are sorted by name, and verdicts covers more clusters.
+		for len(verdicts) > 0 && verdicts[0].Cluster < c.Name {
+			verdicts = verdicts[1:]
+		}
+		row, has := p.rows[c.Name]
+		if has && v.isUntouched(c, row) && rowMayStay(row, target, content) {
+			continue
+		}
+		if !has && (len(verdicts) == 0 || verdicts[0].Cluster != c.Name || verdicts[0].Outcome == schedule.OutcomeOut) {
+			continue
+		}
+		out[c.Name] = targets.VariantOf(c.ClusterView)
+	}
+	return out
+}
+
+// isUntouched reports whether a complete view has no reason to render the cluster's row again.
+func (v *bundleView) isUntouched(c *schedule.Cluster, row atoll.RowSpec) bool {
+	return v.isComplete && row.UID == c.UID && !v.touchedClusters[c.Name] && !strings.HasPrefix(row.Reason, string(atoll.ReasonRemovalHeld))
+}
+
+// rowMayStay reports whether the row need not move to the target revision.
+func rowMayStay(row atoll.RowSpec, target string, content *atoll.Content) bool {
+	return atoll.IsAcceptableRevision(row.Revision, target, minRevisionOf(content))
+}
+
+func minRevisionOf(content *atoll.Content) int64 {
+	if content == nil {
+		return 0
+	}
+	return content.MinRevision
+}
+
+// ownVariants returns the variants of rows that may have to stay at their revision.
+func (r *Reconciler) ownVariants(ctx context.Context, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, mayStay func(cluster string) bool) (map[string]string, error) {
+	out := map[string]string{}
+	for _, c := range clusters {
+		row, has := rows[c.Name]
+		if !has || !mayStay(c.Name) {
+			continue
+		}
+		content, err := r.Revisions.GetContent(ctx, row.Revision)
+		if err != nil {
+			return nil, err
+		}
+		_, out[c.Name] = manifest.MatchRules(content, c.ClusterView)
+	}
+	return out, nil
+}
+
+// deletionsByRevision lists, by the revisions of rows, what users deleted between them and the
+// target. Orphaned items stay in members.
+func (r *Reconciler) deletionsByRevision(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
+	if content == nil || !slices.ContainsFunc(content.Tombstones, isRemoval) {
+		return nil, nil
+	}
+	out := map[string][]string{}
+	for _, row := range rows {
+		if _, done := out[row.Revision]; done || row.Revision == target {
+			continue
+		}
+		old, err := r.Revisions.GetContent(ctx, row.Revision)
+		if err != nil {
+			return nil, err
+		}
+		known := map[string]bool{}
+		for _, t := range old.Tombstones {
+			known[t.Key.String()+" "+t.UID] = true
+		}
+		list := []string{}
+		for _, t := range content.Tombstones {
+			if id := t.Key.String() + " " + t.UID; isRemoval(t) && !known[id] {
+				list = append(list, id)
+			}
+		}
+		slices.Sort(list)
+		out[row.Revision] = list
+	}
+	return out, nil
+}
+
+func isRemoval(t atoll.Tombstone) bool { return t.Cause == atoll.CauseDeleted && !t.Orphan }
+
+// BundlePreview is the outcome of a step that is not written.
+type BundlePreview struct {
+	Bundle   state.Bundle
+	Rows     []state.Row
+	Decision schedule.Decision
+	Output   rollout.Output
+}
+
+// PreviewBundle returns the outcome for a Bundle as given: the table's, or one with another
+// placement, removal or whenUnfit. It has a verdict on every cluster. Nothing is written.
+func (r *Reconciler) PreviewBundle(ctx context.Context, b state.Bundle) (BundlePreview, error) {
+	p, _, err := r.previewWithInput(ctx, b)
+	return p, err
+}
+
+func (r *Reconciler) previewWithInput(ctx context.Context, b state.Bundle) (BundlePreview, *stepInput, error) {
+	terms, err := r.termsOf(ctx, b)
+	if err != nil {
+		return BundlePreview{}, nil, err
+	}
+	c := r.index.compileTerms(terms)
+	v := bundleView{filter: c.filter, placementHash: c.placementHash, failback: r.index.failbackOfBundle(b), explainAll: true, fleet: r.fleet}
+	if v.fleet == nil {
+		for _, c := range r.Clusters.List() {
+			v.fleet = append(v.fleet, r.Views.ViewOf(c))
+		}
+		slices.SortFunc(v.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
+	}
+	snap, err := r.gatherStepInput(ctx, b, v)
+	if err != nil {
+		return BundlePreview{}, nil, err
+	}
+	r.ledgerMu.Lock()
+	defer r.ledgerMu.Unlock()
+	snap.rollout.ExplainWaits = true
+	snap.rollout.Decision, _ = r.withFreeCapacity(snap.rollout.Decision, snap.rollout.Now)
+	snap.rollout.RecentDeletes = r.ledger.CountDeletes(b.Ref.Namespace, snap.rollout.Now)
+	snap.rollout.RecentlyRemoved = r.ledger.RemovedClusters(b.Ref.UID, snap.rollout.Now)
+	out := rollout.AdvanceRows(snap.rollout)
+	snap.setRowPods(out.Changes)
+	return BundlePreview{Bundle: b, Rows: snap.baseRows, Decision: snap.rollout.Decision, Output: out}, &snap, nil
+}

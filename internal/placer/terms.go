@@ -1,0 +1,120 @@
+package placer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// Views makes placement's view of a Cluster, and reports changes of the view that are no changes
+// of the Cluster.
+type Views interface {
+	ViewOf(c *v1alpha1.Cluster) schedule.Cluster
+	Subscribe(fn func(name string))
+}
+
+// plainViews uses the Cluster object alone.
+type plainViews struct{}
+
+func (plainViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster { return schedule.ClusterOf(c) }
+func (plainViews) Subscribe(func(string))                      {}
+
+// Sets returns the ClusterSets to which a namespace is bound.
+type Sets interface {
+	BoundSets(namespace string) []string
+	// Subscribe to namespaces whose sets changed; "" stands for all namespaces without a
+	// binding.
+	Subscribe(fn func(namespace string))
+}
+
+// boundSets returns the sets that limit a Bundle; nil: none does.
+func (r *Reconciler) boundSets(b state.Bundle) []string {
+	if r.Sets == nil {
+		return nil
+	}
+	return schedule.LimitingSets(b.Ref.Namespace, b.Spec.Source.Kind, r.Sets.BoundSets)
+}
+
+func (r *Reconciler) boundChanged(namespace string) {
+	if namespace == "" {
+		r.enqueueRechecks(r.Bundles.List())
+		return
+	}
+	for _, b := range r.Bundles.InNamespace(namespace) {
+		r.enqueueNow(b.Ref.UID)
+	}
+}
+
+// termsOf returns the current terms of a Bundle.
+func (r *Reconciler) termsOf(ctx context.Context, b state.Bundle) (schedule.FilterTerms, error) {
+	t := schedule.FilterTerms{Placement: b.Spec.Placement, BoundSets: r.boundSets(b), Rebalance: atoll.RebalanceRequestedAt(b.Meta.Annotations)}
+	t.SummedWeights = b.Spec.WeightRule != v1alpha1.WeightLargest
+	latest, ok := r.Revisions.LatestOfBundle(b.Ref.UID)
+	if !ok {
+		return t, nil
+	}
+	if kinds, ok := r.index.kindCache.Get(latest.Name); ok {
+		t.Kinds = kinds.([]string)
+		return t, nil
+	}
+	content, err := r.Revisions.GetContent(ctx, latest.Name)
+	if err != nil {
+		return t, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
+	}
+	t.Kinds = kindsOf(content)
+	r.index.kindCache.Add(latest.Name, t.Kinds)
+	return t, nil
+}
+
+// kindsOf lists the kinds that clusters must serve, without those that the content defines
+// itself. Sorted.
+func kindsOf(content *atoll.Content) []string {
+	kinds, brought := map[string]bool{}, map[string]bool{}
+	for i := range content.Items {
+		item := &content.Items[i]
+		kinds[schedule.FormatKindName(item.APIVersion, item.Key.Kind)] = true
+		for _, k := range kindsDefinedBy(item) {
+			brought[k] = true
+		}
+	}
+	maps.DeleteFunc(kinds, func(k string, _ bool) bool { return brought[k] })
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+// kindsDefinedBy lists the kinds that an item makes a cluster serve.
+func kindsDefinedBy(item *atoll.Item) (kinds []string) {
+	if item.Key.Group != "apiextensions.k8s.io" || item.Key.Kind != "CustomResourceDefinition" {
+		return nil
+	}
+	var def struct {
+		Spec struct {
+			Group string `json:"group"`
+			Names struct {
+				Kind string `json:"kind"`
+			} `json:"names"`
+			Versions []struct {
+				Name string `json:"name"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if utiljson.Unmarshal(item.Object, &def) != nil {
+		return nil // the member's API reports what is wrong
+	}
+	for _, v := range def.Spec.Versions {
+		kinds = append(kinds, schedule.FormatKindName(def.Spec.Group+"/"+v.Name, def.Spec.Names.Kind))
+	}
+	return kinds
+}
+
+func equalTerms(a, b schedule.FilterTerms) bool {
+	return a.Rebalance.Equal(b.Rebalance) && slices.Equal(a.Kinds, b.Kinds) && reflect.DeepEqual(a.BoundSets, b.BoundSets) && reflect.DeepEqual(a.Placement, b.Placement)
+}

@@ -1,0 +1,88 @@
+package placer
+
+import (
+	"encoding/json"
+	"reflect"
+	"sync"
+	"testing"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// fakeViews is a Views that knows what clusters serve.
+type fakeViews struct {
+	mu        sync.Mutex
+	apisOf    map[string]*schedule.ServedAPIs
+	onCluster []func(string)
+}
+
+func (s *fakeViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := schedule.ClusterOf(c)
+	out.APIs = s.apisOf[c.Name]
+	return out
+}
+
+func (s *fakeViews) Subscribe(fn func(string)) { s.onCluster = append(s.onCluster, fn) }
+
+func (s *fakeViews) setServed(cluster string, kinds ...string) {
+	s.mu.Lock()
+	s.apisOf[cluster] = schedule.APIsOf(kinds)
+	s.mu.Unlock()
+	for _, fn := range s.onCluster {
+		fn(cluster)
+	}
+}
+
+// The kinds that clusters serve decide which clusters get a Bundle, by placement and by content;
+// they take nothing away.
+func TestServedAPIsDecide(t *testing.T) {
+	m, s := newFakeHub(), &fakeViews{apisOf: map[string]*schedule.ServedAPIs{}}
+	addClusters(m, "a", "b", "c")
+	s.apisOf["a"] = schedule.APIsOf([]string{"apps/v1/Deployment", "x.io/v1/Thing"})
+	s.apisOf["b"] = schedule.APIsOf([]string{"apps/v1/Deployment"})
+	runWith(t, m, func(c *Config) { c.Views = s }, func(t *testing.T, r *Reconciler) {
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement.APIs = []v1alpha1.ServedAPI{{APIVersion: "apps/v1", Kind: "Deployment"}}
+			b.Spec.WhenUnfit = v1alpha1.UnfitRemove
+		})
+		thing := atoll.Item{Key: atoll.ItemKey{Group: "x.io", Kind: "Thing", Namespace: "shop", Name: "t"}, APIVersion: "x.io/v1", Object: json.RawMessage(`{}`)}
+		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{thing}})
+		expectRows(t, m, "web", "a Active r1, c Active r1") // the kinds that c serves are unknown
+		m.settleRows("web")
+		s.setServed("b", "apps/v1/Deployment", "x.io/v1/Thing")
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		m.settleRows("web")
+		s.setServed("a", "/v1/Pod")
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		b, _ := m.reconcilerConfig().Bundles.Get("web")
+		p, err := r.PreviewBundle(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := p.Decision.FindVerdict("a"); v.Outcome != schedule.OutcomeKept || v.Filter != schedule.FilterAPIs {
+			t.Errorf("a is %s", v)
+		}
+	})
+}
+
+// A content asks for the kinds of its items, but for those that it defines itself.
+func TestKindsOfAContent(t *testing.T) {
+	item := func(apiVersion, group, kind, object string) atoll.Item {
+		return atoll.Item{Key: atoll.ItemKey{Group: group, Kind: kind, Name: "n"}, APIVersion: apiVersion, Object: json.RawMessage(object)}
+	}
+	content := &atoll.Content{Items: []atoll.Item{
+		item("apps/v1", "apps", "Deployment", "{}"), item("v1", "", "Service", "{}"), item("apps/v1", "apps", "Deployment", "{}"),
+		item("x.io/v1", "x.io", "Thing", "{}"), item("x.io/v2", "x.io", "Thing", "{}"), item("x.io/v1", "x.io", "Other", "{}"),
+		item("apiextensions.k8s.io/v1", "apiextensions.k8s.io", "CustomResourceDefinition",
+			`{"spec":{"group":"x.io","names":{"kind":"Thing"},"versions":[{"name":"v1"},{"name":"v2"}]}}`),
+	}}
+	want := []string{"/v1/Service", "apiextensions.k8s.io/v1/CustomResourceDefinition", "apps/v1/Deployment", "x.io/v1/Other"}
+	if got := kindsOf(content); !reflect.DeepEqual(got, want) {
+		t.Errorf("kinds %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,40 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/rollout"
+)
+
+// A row that keeps older overrides until the next change says so; one that is to move does
+// not.
+func TestARowThatKeepsItsOverridesSaysSo(t *testing.T) {
+	name := func(n int64) string { return atoll.RevisionName("b", n, "0123456789abcdef") }
+	b := Bundle{Latest: name(3), Content: &atoll.Content{MinRevision: 2}, Numbers: map[string]int64{}}
+	for n, want := range map[int64]bool{1: false, 2: true, 3: false} {
+		row := rollout.Row{Online: true, Spec: atoll.RowSpec{Revision: name(n), Phase: atoll.RowActive}}
+		r := Input{Now: time.Unix(100, 0)}.explainRow(b, "a", row, true)
+		notes := strings.Join(Explanation{}.rowNotes(BundleExplanation{}, ClusterExplanation{Row: r}), "\n")
+		if r.OverridesWait != want || strings.Contains(notes, "keeps its overrides until the next change") != want {
+			t.Errorf("at revision %d: %t, notes %q", n, r.OverridesWait, notes)
+		}
+	}
+}
+
+// An exclusion by a rule, or of a part, is explained in words.
+func TestOverridesInWords(t *testing.T) {
+	for want, o := range map[string]Override{
+		`/spec/a = 1 by OverridePolicy/shop/p rule 0 ordered[1].plaintext`:                          {Path: "/spec/a", Policy: "OverridePolicy/shop/p", Overrider: "ordered[1].plaintext", Value: 1},
+		`Deployment/web left out OverridePolicy/shop/p rule 2 plaintext[0]: there is no "a" to add`: {Item: "Deployment/web", Policy: "OverridePolicy/shop/p", Rule: 2, Overrider: "plaintext[0]", Skipped: `there is no "a" to add`},
+		`not here, by OverridePolicy/shop/p rule 0`:                                                 {Policy: "OverridePolicy/shop/p", Overrider: "notHere", Value: true},
+		`/spec/replicas = 2 by the placement`:                                                       {Path: "/spec/replicas", Policy: overrides.PolicyPlacement, Value: 2},
+	} {
+		if got := o.String(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/checkin"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/rollout"
+)
+
+// explainRow explains the row of a cluster. all: the user may read the whole Bundle.
+func (in Input) explainRow(b Bundle, cluster string, explainRow rollout.Row, all bool) *RowExplanation {
+	r := &RowExplanation{
+		Phase: explainRow.Spec.Phase, Reason: explainRow.Spec.Reason, Revision: explainRow.Spec.Revision, Number: b.Numbers[explainRow.Spec.Revision],
+		Generation: explainRow.Spec.Generation, Since: time.Unix(explainRow.Spec.Since, 0).UTC(), Orphan: explainRow.Spec.Orphan, Online: explainRow.Online,
+	}
+	reason := atoll.ParseRowReason(r.Reason)
+	if r.ReasonCode = reason.Reason; (reason.Reason == atoll.ReasonRemovalHeld || reason.Reason == atoll.ReasonRemovedBeforeRestore) && !all {
+		reason.Text = ""
+		r.Reason = reason.String()
+	}
+	r.Assigned, r.Ordinals = in.visibleShares(b, explainRow.Spec)
+	if at, away := b.DisconnectedSince[cluster]; away && !explainRow.Online {
+		r.DisconnectedSince = &at
+	}
+	r.AgentProblem = b.AgentProblems[cluster]
+	if explainRow.CheckIn > 0 && explainRow.Online {
+		r.CheckIn = checkin.NewSchedule(explainRow.CheckIn, explainRow.Spec.UID).DescribeNext(in.Now)
+	}
+	if st := explainRow.Status; st != nil {
+		// An earlier version stored later times of members.
+		since := time.Unix(min(max(st.Since, 0), atoll.MaxUnixSeconds), 0).UTC()
+		r.State, r.Reported, r.StateSince = st.State, st.Generation, &since
+		if !in.isAboutBundle(b) {
+			r.Health, r.ProblemReason, r.Problem = in.reportedHealth(st)
+		}
+	}
+	if next, changes := b.Output.Changes[cluster]; changes {
+		r.Next = nextStep(explainRow.Spec, next)
+	} else {
+		r.OverridesWait = b.staysAtRevision(explainRow.Spec)
+	}
+	return r
+}
+
+// staysAtRevision reports whether a row stays at a revision that is acceptable and not the latest.
+func (b Bundle) staysAtRevision(spec atoll.RowSpec) bool {
+	return b.Content != nil && spec.Phase == atoll.RowActive && spec.Revision != b.Latest &&
+		atoll.IsAcceptableRevision(spec.Revision, b.Latest, b.Content.MinRevision)
+}
+
+// visibleShares returns the assigned replicas and first ordinals of the items that are explained and
+// that the user may read; nil where there are none.
+func (in Input) visibleShares(b Bundle, spec atoll.RowSpec) (assigned, ordinals map[string]int64) {
+	for item, n := range spec.Assigned {
+		key, err := atoll.ParseItemKey(item)
+		if err != nil || !in.mayRead(key) || !in.isAboutBundle(b) && key != in.Object {
+			continue
+		}
+		if assigned == nil {
+			assigned, ordinals = map[string]int64{}, map[string]int64{}
+		}
+		assigned[item] = n
+		if start, ranged := spec.OrdinalStarts[item]; ranged {
+			ordinals[item] = start
+		}
+	}
+	if len(ordinals) == 0 {
+		ordinals = nil
+	}
+	return assigned, ordinals
+}
+
+// reportedHealth returns the health of the object as last reported. A report lists what is not healthy, and
+// what has a status to reflect; what it leaves out is healthy once it is applied.
+func (in Input) reportedHealth(st *atoll.RowStatus) (h atoll.Health, reason atoll.Reason, problem string) {
+	if st.State == atoll.RowRemoved {
+		return "", "", ""
+	}
+	for _, i := range st.Items {
+		if i.Key == in.Object {
+			if i.Health == atoll.Healthy && !i.Error && i.Reason != atoll.ReasonDeniedByPolicy {
+				return i.Health, "", ""
+			}
+			return i.Health, i.Reason, strings.TrimSuffix(string(i.Reason)+": "+phrase.EscapeLine(i.Message), ": ")
+		}
+	}
+	if st.Applied || st.State == atoll.RowReady {
+		return atoll.Healthy, "", ""
+	}
+	return "", "", ""
+}
+
+// visibleWait words a wait for a user that may not read all of the Bundle's items.
+func (in Input) visibleWait(row rollout.Row, w rollout.RowWait) string {
+	if row.Spec.Phase != atoll.RowActive || atoll.ParseRowReason(row.Spec.Reason).Plan != "" {
+		if plan := atoll.ParseRowReason(row.Spec.Reason).Plan; plan != "" {
+			return "a confirmation of plan " + plan
+		}
+		return w.For
+	}
+	st := row.Status
+	if st == nil || st.Generation < row.Spec.Generation || !row.Online {
+		return w.For
+	}
+	for _, i := range st.Items {
+		if i.Health != atoll.Healthy && in.mayRead(i.Key) {
+			return i.Key.Kind + "/" + i.Key.Name + " " + strings.TrimSuffix(string(i.Reason)+": "+phrase.EscapeLine(i.Message), ": ")
+		}
+	}
+	return "items that you may not read"
+}
+
+// nextStep words what changes in a row.
+func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
+	switch {
+	case next == nil:
+		return "given up, since its Cluster is gone"
+	case next.UID != is.UID:
+		return "created again for the Cluster that has the name now"
+	case next.Phase != is.Phase:
+		return fmt.Sprintf("becomes %s", next.Phase)
+	case next.Revision != is.Revision:
+		return "moves to the latest revision"
+	case next.Variant != is.Variant:
+		return "gets other overrides"
+	case len(next.ExcludedPending) < len(is.ExcludedPending):
+		return "loses what is not wanted there"
+	case next.Generation != is.Generation:
+		return "gets another share"
+	}
+	return ""
+}

@@ -1,0 +1,41 @@
+package explain
+
+import (
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+)
+
+// A user that may not read all items of a Bundle is shown what a row waits for as far as it is about
+// items that the user may read.
+func TestWaitsNameOnlyWhatAUserMayRead(t *testing.T) {
+	secret := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "Secret", Name: "s"}, Health: atoll.Degraded, Reason: "Bad", Message: "hidden"}
+	web := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "Deployment", Name: "web"}, Health: atoll.Progressing, Reason: "Updating", Message: "1 of 2"}
+	healthy := web
+	healthy.Health = atoll.Healthy
+	active := atoll.RowSpec{Phase: atoll.RowActive, Generation: 2}
+	held := active
+	held.Reason = atoll.RowReason{Reason: atoll.ReasonReplacementsNotReady, Plan: "p1"}.String()
+	status := func(generation int64, items ...atoll.ItemStatus) *atoll.RowStatus {
+		return &atoll.RowStatus{Generation: generation, Items: items}
+	}
+	const awaited = "Secret/s Bad: hidden"
+	in := Input{MayRead: func(k atoll.ItemKey) bool { return k.Kind != "Secret" }}
+	for name, c := range map[string]struct {
+		row  rollout.Row
+		want string
+	}{
+		"an item that may be read":        {rollout.Row{Spec: active, Online: true, Status: status(2, secret, web)}, "Deployment/web Updating: 1 of 2"},
+		"an item that may not be read":    {rollout.Row{Spec: active, Online: true, Status: status(2, secret, healthy)}, "items that you may not read"},
+		"no report":                       {rollout.Row{Spec: active, Online: true}, awaited},
+		"a report of an older generation": {rollout.Row{Spec: active, Online: true, Status: status(1, web)}, awaited},
+		"a disconnected cluster":          {rollout.Row{Spec: active, Status: status(2, web)}, awaited},
+		"a plan":                          {rollout.Row{Spec: held, Online: true, Status: status(2, web)}, "a confirmation of plan p1"},
+		"a row that is removed":           {rollout.Row{Spec: atoll.RowSpec{Phase: atoll.RowRemoving, Generation: 2}, Online: true, Status: status(2, web)}, awaited},
+	} {
+		if got := in.visibleWait(c.row, rollout.RowWait{For: awaited}); got != c.want {
+			t.Errorf("%s: waits for %q, want %q", name, got, c.want)
+		}
+	}
+}

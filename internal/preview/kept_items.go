@@ -1,0 +1,56 @@
+package preview
+
+import (
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// hasLaterOverrides reports whether a row that would stay as it is lacks what newer overrides make of it:
+// those of policies with apply: WithNextChange.
+func (c *bundleComparison) hasLaterOverrides(cluster string) bool {
+	row, has := c.After[cluster]
+	if !c.NewRevision || c.Content == nil || isLeaving(row, has) || row.Revision == c.Revision || !atoll.IsAcceptableRevision(row.Revision, c.Revision, c.Content.MinRevision) {
+		return false
+	}
+	next := row
+	next.Revision = c.Revision
+	items, _ := c.itemChanges(cluster, &row, &next)
+	return len(items) > 0
+}
+
+// frozenItems returns the items that a policy places, or a template names as a dependency, now and
+// not afterwards.
+func (c *bundleComparison) frozenItems() (out []string) {
+	if !c.NewRevision || c.Content == nil {
+		return nil
+	}
+	placed := map[atoll.ItemKey]bool{}
+	for _, content := range c.Contents {
+		if content == nil {
+			continue
+		}
+		for i := range content.Items {
+			if content.Items[i].State == "" {
+				placed[content.Items[i].Key] = true
+			}
+		}
+	}
+	for i := range c.Content.Items {
+		item := &c.Content.Items[i]
+		if (item.State == atoll.ItemUnclaimed || item.State == atoll.ItemUnreferenced) && placed[item.Key] && c.in.mayReadItem(item.Key) {
+			out = append(out, item.Key.Kind+"/"+item.Key.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// unknownClusters clusters that the placement would name.
+func (c *bundleComparison) unknownClusters() []string {
+	return slices.DeleteFunc(schedule.NamedClusters(&c.Placement), func(name string) bool {
+		_, known := c.in.ViewsAfter[name]
+		return known
+	})
+}

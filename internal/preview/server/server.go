@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"atoll.dev/atoll/internal/admission"
+	"atoll.dev/atoll/internal/apiserver/respond"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/binder"
+	"atoll.dev/atoll/internal/bundlestatus"
+	"atoll.dev/atoll/internal/placer"
+	"atoll.dev/atoll/internal/placer/decisions"
+	"atoll.dev/atoll/internal/preview/explain"
+	"atoll.dev/atoll/internal/refusal"
+	"atoll.dev/atoll/internal/state"
+)
+
+// ExplainPath answers GET with why an object is where it is, as JSON, or with
+// output=text as text for people. Which object, the parameters group, kind,
+// namespace and name say; cluster narrows the answer to one cluster, all=true leaves
+// nothing of a fleet to a count. The API's own timeout parameter is honoured by the
+// API server around it.
+const ExplainPath = "/atoll/v1alpha1/explain"
+
+// userQuery answers one request.
+type userQuery struct {
+	sources Sources
+	plugin  *admission.Plugin
+	user    user.Info
+	now     time.Time
+	// readable remembers what the user may read: by kind and namespace, then by key.
+	readable map[atoll.ItemKey]bool
+}
+
+// Sources are the tables and the functions that act, of which the Server asks.
+type Sources struct {
+	State        *state.State
+	Binder       *binder.Binder
+	Placer       *placer.Reconciler
+	Decisions    *decisions.Publisher
+	BundleStatus *bundlestatus.Reconciler
+}
+
+// Server answers the requests. Its fields are set before the first request.
+type Server struct {
+	// Sources is false until the tables have their first lists.
+	Sources func() (Sources, bool)
+	Plugin  *admission.Plugin
+	// ReserveMemory counts the bytes that a user's request is about to take, until release is called.
+	// It refuses while the hub holds too much for the user. Nil: nothing is counted.
+	ReserveMemory func(user, what string, n int64) (release func(), err error)
+}
+
+// newQuery returns the query of the user of the request.
+func (s *Server) newQuery(r *http.Request) (*userQuery, error) {
+	u, known := request.UserFrom(r.Context())
+	if !known {
+		return nil, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewUnauthorized("the request has no user"))
+	}
+	x, ready := s.queryOf(u)
+	if !ready {
+		return nil, respond.StillStarting("its tables are being read")
+	}
+	return x, nil
+}
+
+// queryOf returns the query of a user; false until the tables are read and bound.
+func (s *Server) queryOf(u user.Info) (*userQuery, bool) {
+	sources, ready := s.Sources()
+	if !ready || !sources.Binder.IsLoaded() {
+		return nil, false
+	}
+	return &userQuery{sources: sources, plugin: s.Plugin, user: u, now: time.Now(), readable: map[atoll.ItemKey]bool{}}, true
+}
+
+// badRequest refuses a malformed request.
+func badRequest(format string, args ...any) error {
+	return refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewBadRequest(fmt.Sprintf(format, args...)))
+}
+
+// otherMethod refuses a method that an endpoint does not have.
+func otherMethod(endpoint, method string) error {
+	return refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: endpoint}, method))
+}
+
+// decodeBody reads the JSON of a POST, of so many bytes at most.
+func decodeBody(w http.ResponseWriter, r *http.Request, endpoint string, maxBytes int64, into any) error {
+	if r.Method != http.MethodPost {
+		return otherMethod(endpoint, r.Method)
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBytes))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// ServeExplain answers, or refuses with a Status as the API does.
+func (s *Server) ServeExplain(w http.ResponseWriter, r *http.Request) {
+	e, err := s.answerExplain(r)
+	respond.WriteAnswer(w, e, r.URL.Query(), err)
+}
+
+func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
+	none, q := explain.Explanation{}, r.URL.Query()
+	if r.Method != http.MethodGet {
+		return none, otherMethod("explain", r.Method)
+	}
+	if err := respond.CheckParameters(q, "explain", "group", "kind", "namespace", "name", "cluster", "output", "all"); err != nil {
+		return none, err
+	}
+	x, err := s.newQuery(r)
+	if err != nil {
+		return none, err
+	}
+	key, err := x.checkSubject(r.Context(), atoll.ItemKey{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")})
+	if err != nil {
+		return none, err
+	}
+	e, err := x.explainObject(r.Context(), key)
+	if cluster := q.Get("cluster"); err == nil && cluster != "" {
+		found := false
+		if e, found = e.FilterCluster(cluster); !found {
+			return none, refusal.WithReason(atoll.ReasonNotFound, apierrors.NewBadRequest(fmt.Sprintf("the hub has no cluster %q that could have a part in %s/%s; `atoll get clusters` lists them", cluster, key.Kind, key.Name)))
+		}
+	}
+	return e, err
+}
+
+// checkSubject checks the requested object and the user's right to read it. A user without the
+// right learns nothing else: neither whether it exists nor the state of its kind.
+func (x *userQuery) checkSubject(ctx context.Context, key atoll.ItemKey) (atoll.ItemKey, error) {
+	if key.Kind == "" || key.Name == "" {
+		return key, badRequest("say what to explain: kind, name, and for kinds outside of the core group, group")
+	}
+	namespaced, known := x.isNamespacedKind(key)
+	if !known {
+		return key, refusal.WithReason(atoll.ReasonOtherKind, apierrors.NewBadRequest(whyNotExplainable(key)))
+	}
+	if !namespaced {
+		key.Namespace = ""
+	} else if key.Namespace == "" {
+		return key, badRequest("a %s is in a namespace: say which", key.Kind)
+	}
+	if !x.plugin.MayGet(ctx, x.user, key) {
+		where := ""
+		if namespaced {
+			where = fmt.Sprintf(" in namespace %q", key.Namespace)
+		}
+		why := fmt.Errorf("explained to users that may get it, and %q may not%s", x.user.GetName(), where)
+		return key, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(schema.GroupResource{Group: key.Group, Resource: strings.ToLower(key.Kind)}, key.Name, why))
+	}
+	return key, nil
+}

@@ -1,0 +1,325 @@
+package preview
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// The lengths of a text without all: Bundles, lines of refusals, unchecked or unplaced objects,
+// held removals of a Bundle, names, fields of an item, and the length of a value.
+const (
+	maxBundles     = 100
+	maxLines       = 20
+	maxRows        = 50
+	maxNames       = 8
+	maxFieldsShown = 40
+	maxValueLength = 120
+)
+
+// FormatText formats the rebalance for people: what would be refused first, then each Bundle that would change, with
+// clusters that change alike in one line, and the sum at the end. With all, nothing is
+// left to a count.
+func (p Plan) FormatText(all bool) string {
+	var b strings.Builder
+	writeLimited(&b, all, len(p.Refused), "! and %d more would be refused", func(i int) string {
+		return fmt.Sprintf("! %s would be refused: %s", p.Refused[i].Object, p.Refused[i].Why)
+	})
+	writeLimited(&b, all, len(p.Unchecked), "? and %d more were not checked by the hub", func(i int) string {
+		return fmt.Sprintf("? %s was not checked by the hub: %s", p.Unchecked[i].Object, p.Unchecked[i].Why)
+	})
+	writeLimited(&b, all, len(p.Notes), "and %d more notes", func(i int) string { return "note: " + p.Notes[i].Object + ": " + p.Notes[i].Note })
+	writeLimited(&b, all, len(p.Unplaced), "? and %d more would be placed nowhere", func(i int) string {
+		return fmt.Sprintf("? %s/%s would be placed nowhere: %s", p.Unplaced[i].Key.Kind, p.Unplaced[i].Key.Name, p.Unplaced[i].Why)
+	})
+	for i, x := range p.Bundles {
+		if i == maxBundles && !all {
+			fmt.Fprintf(&b, "and %d more Bundles; --all shows them\n", len(p.Bundles)-i)
+			break
+		}
+		x.writeText(&b, all)
+	}
+	for _, pl := range p.Placements {
+		pl.writeText(&b, all)
+	}
+	if p.Hidden > 0 {
+		fmt.Fprintf(&b, "%d more Bundles would be affected that you may not read.\n", p.Hidden)
+	}
+	if p.More > 0 {
+		fmt.Fprintf(&b, "%d more Bundles were not looked at.\n", p.More)
+	}
+	if p.Holding != "" {
+		fmt.Fprintf(&b, "The hub holds and would send nothing now: %s. `atoll restore accept` ends that.\n", p.Holding)
+	}
+	b.WriteString(p.Summary() + "\n")
+	return b.String()
+}
+
+// writeLimited writes lines up to a readable number, and the number of the others.
+func writeLimited(b *strings.Builder, all bool, n int, more string, line func(i int) string) {
+	for i := range n {
+		if i == maxLines && !all {
+			fmt.Fprintf(b, more+"\n", n-i)
+			return
+		}
+		b.WriteString(line(i) + "\n")
+	}
+}
+
+// Summary returns the sum in a sentence.
+func (p Plan) Summary() string {
+	n := map[ChangeKind]int{}
+	held := 0
+	for _, x := range p.Bundles {
+		for _, r := range x.Rows {
+			n[r.Change] += len(r.Clusters)
+		}
+		held += len(x.Held)
+	}
+	if !p.Changes {
+		if len(p.Refused) > 0 {
+			return "Nothing would change in any cluster: what is refused changes nothing."
+		}
+		return "Nothing would change in any cluster."
+	}
+	var out []string
+	if bundles := len(p.Bundles) + p.Hidden; bundles > 0 {
+		out = append(out, fmt.Sprintf("%s: %d added, %d removed, %d changed.", phrase.CountNoun(bundles, "Bundle"), n[ChangeAdded], n[ChangeRemoved], n[ChangeChanged]))
+	}
+	if len(p.Placements) > 0 {
+		out = append(out, phrase.CountNoun(len(p.Placements), "Placement")+" would choose others.")
+	}
+	if held > 0 {
+		out = append(out, phrase.CountNoun(held, "removal")+" would wait for a confirmation.")
+	}
+	return strings.Join(out, " ")
+}
+
+func (x BundlePlan) writeText(b *strings.Builder, all bool) {
+	fmt.Fprintf(b, "Bundle %s (%s)", strings.TrimPrefix(x.Namespace+"/"+x.Name, "/"), x.Source)
+	if x.New {
+		b.WriteString(", new")
+	}
+	if to, from := x.clustersWith(ChangeAdded), x.clustersWith(ChangeRemoved); len(to) > 0 && len(from) > 0 {
+		fmt.Fprintf(b, ", moves from %s to %s", abbreviateNames(from, all), abbreviateNames(to, all))
+	}
+	b.WriteString("\n")
+	if x.Waits != "" {
+		fmt.Fprintf(b, "  Nothing would be sent: %s.\n", x.Waits)
+	}
+	if x.NoFit {
+		why := ""
+		if x.Unmet != "" {
+			why = ": " + x.Unmet
+		}
+		fmt.Fprintf(b, "  No cluster would fit%s; what runs is kept.\n", why)
+	}
+	x.writeShortages(b, all)
+	for _, p := range x.Problems {
+		fmt.Fprintf(b, "  ! %s could not be sent: %s\n", p.Object, p.Why)
+	}
+	for _, r := range x.Rows {
+		r.writeText(b, all)
+	}
+	x.writeHeld(b, all)
+}
+
+// writeHeld lists the removals that would wait for a confirmation.
+func (x BundlePlan) writeHeld(b *strings.Builder, all bool) {
+	if len(x.Held) == 0 {
+		return
+	}
+	b.WriteString("  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n")
+	for i, line := range x.Held {
+		if i == maxRows && !all {
+			fmt.Fprintf(b, "    and %d more\n", len(x.Held)-i)
+			return
+		}
+		fmt.Fprintf(b, "    %s\n", line)
+	}
+}
+
+// writeShortages writes what has no place: clusters that are full, alike ones together, and
+// replicas.
+func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
+	by, order := map[string][]string{}, []string{}
+	for _, f := range x.Full {
+		line := "would be left out: "
+		if f.RowStays {
+			line = "would stay as it is there: "
+		}
+		if line += f.Why; by[line] == nil {
+			order = append(order, line)
+		}
+		by[line] = append(by[line], f.Cluster)
+	}
+	for i, line := range order {
+		if i == maxRows && !all {
+			fmt.Fprintf(b, "  and more that are full\n")
+			break
+		}
+		fmt.Fprintf(b, "  %s %s\n", abbreviateNames(by[line], all), line)
+	}
+	if len(x.Unknown) > 0 {
+		fmt.Fprintf(b, "  There is no cluster %s, which the placement names.\n", abbreviateNames(x.Unknown, all))
+	}
+	x.writeWeightRule(b)
+	if len(x.OverridesLater) > 0 {
+		fmt.Fprintf(b, "  %s would keep their overrides until the next change of what is sent there: the newer ones are of a policy with apply: WithNextChange.\n", abbreviateNames(x.OverridesLater, all))
+	}
+	if len(x.Frozen) > 0 {
+		fmt.Fprintf(b, "  %s would have no policy any more: what runs stays as it is, and edits would not be sent.\n", abbreviateNames(x.Frozen, all))
+	}
+	for _, s := range x.Short {
+		fmt.Fprintf(b, "  %d of %d replicas of %s would have no place.\n", s.Unplaced, s.Replicas, s.Item)
+	}
+}
+
+func (x BundlePlan) clustersWith(change ChangeKind) (out []string) {
+	for _, r := range x.Rows {
+		if r.Change == change {
+			out = append(out, r.Clusters...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (p PlacementPlan) writeText(b *strings.Builder, all bool) {
+	kind := "Placement"
+	if p.Namespace == "" {
+		kind = "ClusterPlacement"
+	}
+	fmt.Fprintf(b, "%s %s would choose %s\n", kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), phrase.CountNoun(p.Chosen, "cluster"))
+	if p.NoFit {
+		why := ""
+		if p.Unmet != "" {
+			why = ": " + p.Unmet
+		}
+		fmt.Fprintf(b, "  No cluster would fit%s; what is chosen stays.\n", why)
+	}
+	if len(p.Added) > 0 {
+		fmt.Fprintf(b, "  + %s\n", abbreviateNames(p.Added, all))
+	}
+	if len(p.Removed) > 0 {
+		fmt.Fprintf(b, "  - %s\n", abbreviateNames(p.Removed, all))
+	}
+}
+
+var changeSigns = map[ChangeKind]string{ChangeAdded: "+", ChangeRemoved: "-", ChangeChanged: "~"}
+
+func (r RowGroup) writeText(b *strings.Builder, all bool) {
+	fmt.Fprintf(b, "  %s %s", changeSigns[r.Change], abbreviateNames(r.Clusters, all))
+	var notes []string
+	for _, item := range slices.Sorted(maps.Keys(r.Replicas)) {
+		if r.isUndivided(item) {
+			notes = append(notes, shortItem(item)+" would be divided no more")
+			continue
+		}
+		notes = append(notes, fmt.Sprintf("%s %s", shortItem(item), r.Replicas[item]))
+	}
+	if r.Why != "" {
+		notes = append(notes, r.Why)
+	}
+	if r.Orphaned {
+		notes = append(notes, "what runs there is left running")
+	}
+	if r.Waits != "" {
+		notes = append(notes, "waits for "+r.Waits)
+	}
+	if len(notes) > 0 {
+		b.WriteString(": " + strings.Join(notes, "; "))
+	}
+	b.WriteString("\n")
+	for _, i := range r.Items {
+		i.writeText(b, all)
+	}
+}
+
+// isUndivided reports whether an item that stays would have no share any more, but the replicas
+// that its template states.
+func (r RowGroup) isUndivided(item string) bool {
+	return r.Change == ChangeChanged && r.Replicas[item].After == nil &&
+		!slices.ContainsFunc(r.Items, func(i ItemChange) bool { return i.Change == ChangeRemoved && i.Key.String() == item })
+}
+
+func (i ItemChange) writeText(b *strings.Builder, all bool) {
+	fmt.Fprintf(b, "      %s %s/%s", changeSigns[i.Change], i.Key.Kind, i.Key.Name)
+	switch {
+	case i.Error != "" && i.Change == ChangeAdded:
+		fmt.Fprintf(b, " could not be rendered, and would not be sent: %s", i.Error)
+	case i.Error != "":
+		fmt.Fprintf(b, " could not be rendered, and stays as it is there: %s", i.Error)
+	}
+	b.WriteString("\n")
+	for n, f := range i.Fields {
+		if n == maxFieldsShown && !all {
+			fmt.Fprintf(b, "          and %d more fields\n", len(i.Fields)-n)
+			break
+		}
+		switch {
+		case f.Hidden:
+			fmt.Fprintf(b, "          %s: (not shown)\n", f.Path)
+		case f.Before == nil:
+			fmt.Fprintf(b, "          %s: + %s\n", f.Path, formatValue(f.After, all))
+		case f.After == nil:
+			fmt.Fprintf(b, "          %s: - %s\n", f.Path, formatValue(f.Before, all))
+		default:
+			fmt.Fprintf(b, "          %s: %s -> %s\n", f.Path, formatValue(f.Before, all), formatValue(f.After, all))
+		}
+	}
+}
+
+// String returns text such as "2 -> 5 replicas".
+func (r ReplicaChange) String() string {
+	switch {
+	case r.Before == nil:
+		return phrase.CountNoun(int(*r.After), "replica")
+	case r.After == nil:
+		return fmt.Sprintf("%d -> no replicas", *r.Before)
+	}
+	return fmt.Sprintf("%d -> %s", *r.Before, phrase.CountNoun(int(*r.After), "replica"))
+}
+
+func shortItem(item string) string {
+	key, err := atoll.ParseItemKey(item)
+	if err != nil {
+		return item
+	}
+	return key.Kind + "/" + key.Name
+}
+
+func formatValue(v any, all bool) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if len(text) > maxValueLength && !all {
+		return string(text[:maxValueLength]) + "…"
+	}
+	return string(text)
+}
+
+// abbreviateNames returns some of the names.
+func abbreviateNames(names []string, all bool) string {
+	if len(names) <= maxNames || all {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+}
+
+// writeWeightRule writes what becomes of replicas where no static weight would count.
+func (x *BundlePlan) writeWeightRule(b *strings.Builder) {
+	const none = "  No entry of staticWeightList would match a cluster that is chosen: "
+	switch {
+	case x.Unweighed:
+		b.WriteString(none + "each would keep the replicas that it has.\n")
+	case x.EvenDivision:
+		b.WriteString(none + "replicas would be divided evenly.\n")
+	}
+}

@@ -1,0 +1,135 @@
+package push
+
+import (
+	"fmt"
+	"sync"
+)
+
+// allAnswersMost bounds what the answers of all members take of the hub's memory at a time, in bytes.
+// The bounds of one member hold as well.
+const allAnswersMost = 1 << 30
+
+// answerBudget is what the answers of all members share. When it is spent, the member that holds the
+// most is refused first: its answers fail, and the others go on. It is safe for concurrent use.
+type answerBudget struct {
+	mu      sync.Mutex
+	most    int
+	used    int                           // by members that are not being refused
+	holders map[*answerLimit]*budgetShare // without shares of 0
+}
+
+// budgetShare is what one member holds of the budget.
+type budgetShare struct {
+	bytes int
+	// refused is true from when the member is refused until it has given back all that it held.
+	refused bool
+}
+
+func newAnswerBudget(most int) *answerBudget {
+	return &answerBudget{most: most, holders: map[*answerLimit]*budgetShare{}}
+}
+
+// takeBytes takes bytes for a member. It refuses members that hold more than this one until there is
+// room. It returns false when this member would hold the most, or is being refused. The caller may
+// hold the lock of its own member.
+func (g *answerBudget) takeBytes(l *answerLimit, n int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	own := g.holders[l]
+	if own == nil {
+		own = &budgetShare{}
+	}
+	if own.refused {
+		return false
+	}
+	for g.used+n > g.most {
+		largest, share := g.findLargest()
+		if largest == nil || share.bytes <= own.bytes+n {
+			return false
+		}
+		share.refused = true
+		g.used -= share.bytes
+		go largest.refuseAnswers()
+	}
+	own.bytes += n
+	g.used += n
+	g.holders[l] = own
+	return true
+}
+
+// findLargest returns the member with the largest share among those that are not being refused. The
+// caller holds the lock.
+func (g *answerBudget) findLargest() (largest *answerLimit, most *budgetShare) {
+	for l, share := range g.holders {
+		if !share.refused && (most == nil || share.bytes > most.bytes) {
+			largest, most = l, share
+		}
+	}
+	return largest, most
+}
+
+// giveBytes gives back bytes of a member.
+func (g *answerBudget) giveBytes(l *answerLimit, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	share := g.holders[l]
+	if share == nil {
+		return // the member is forgotten
+	}
+	if share.bytes -= n; !share.refused {
+		g.used -= n
+	}
+	if share.bytes <= 0 {
+		delete(g.holders, l)
+	}
+}
+
+// forgetMember gives back all that a member holds, when its agent has ended.
+func (g *answerBudget) forgetMember(l *answerLimit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if share := g.holders[l]; share != nil && !share.refused {
+		g.used -= share.bytes
+	}
+	delete(g.holders, l)
+}
+
+// errBudget is the error of an answer that the shared budget refuses.
+func (l *answerLimit) errBudget() error {
+	return newRefusal(fmt.Errorf("the answers of all members take more than %d MiB of memory, and those of this member the most", l.budget.most>>20))
+}
+
+// takeShare takes bytes of the shared budget for an answer, until the answer is closed.
+func (l *answerLimit) takeShare(b *body, n int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.closed || b.isRefused || !l.budget.takeBytes(l, n) {
+		return l.errBudget()
+	}
+	b.shared += n
+	l.open[b] = struct{}{}
+	return nil
+}
+
+// refuseAnswers ends the answers that hold something of the budget. The pages of lists are given
+// back, and their further pages fail.
+func (l *answerLimit) refuseAnswers() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for b := range l.open {
+		b.isRefused = true
+		go func() { _ = b.from.Close() }() // a reader that waits for the member returns
+	}
+	for _, p := range l.pages {
+		l.returnKept(p.held)
+		p.held, p.isRefused = 0, true
+	}
+}
+
+// returnKept gives back bytes of what is kept. The caller holds mu.
+func (l *answerLimit) returnKept(n int) {
+	if n > 0 {
+		l.kept -= n
+		l.budget.giveBytes(l, n)
+	}
+}

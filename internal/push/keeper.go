@@ -1,0 +1,304 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/internal/agent"
+	"atoll.dev/atoll/internal/agent/crash"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/clusterstatus"
+	"atoll.dev/atoll/internal/pause"
+	"atoll.dev/atoll/internal/trust/handshake"
+)
+
+// keeper keeps the agent of one Cluster as it is wanted. mu guards what is below it.
+type keeper struct {
+	s       *Supervisor
+	cluster string
+	changed chan struct{} // capacity 1: Cluster or Secrets did
+
+	mu     sync.Mutex
+	reason atoll.Reason // that the gauge counts it under; empty: none
+}
+
+// run works until there is nothing to keep, or ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	defer k.setReasonMetric("")
+	told := ""
+	for ctx.Err() == nil {
+		w, any := k.s.wantedState(k.cluster)
+		if told != "" && told != w.uid {
+			k.s.o.Inventory.SetPushed(told, nil)
+		}
+		told = w.uid
+		if !any {
+			if k.s.stopKeeping(k.cluster) {
+				return
+			}
+			continue
+		}
+		k.updateSecretOwners(ctx)
+		if w.runs {
+			k.keepRunning(ctx, w)
+		} else {
+			k.reportPushed(w.uid, w.instead)
+			k.waitForChange(ctx, w)
+		}
+	}
+}
+
+// waitForChange returns false once something else is wanted, or ctx ended.
+func (k *keeper) waitForChange(ctx context.Context, w want) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-k.changed:
+		}
+		if now, any := k.s.wantedState(k.cluster); !any || now != w {
+			return false
+		}
+	}
+}
+
+// keepRunning keeps an agent running until something else is wanted, or ctx ends.
+func (k *keeper) keepRunning(ctx context.Context, w want) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		k.restartWithBackoff(ctx, w)
+	}()
+	k.waitForChange(ctx, w)
+	end()
+	<-over
+}
+
+// restartWithBackoff restarts the agent, ever less often, until ctx ends.
+func (k *keeper) restartWithBackoff(ctx context.Context, w want) {
+	log := k.s.o.Log.With("cluster", k.cluster)
+	for wait := backoffLeast; ; wait = min(2*wait, backoffMost) {
+		if k.s.starts.Wait(ctx) != nil {
+			return
+		}
+		begin := time.Now()
+		err := k.runAgent(ctx, w)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begin) > backoffMost {
+			wait = backoffLeast
+		}
+		log.Error("the agent that the hub runs for a cluster ended; it is started again", "after", wait, "err", err)
+		k.reportPushed(w.uid, agentFailed(err))
+		if !pause.WaitFor(ctx, wait/2+rand.N(wait/2)) {
+			return
+		}
+	}
+}
+
+// runAgent runs the agent until it ends.
+func (k *keeper) runAgent(ctx context.Context, w want) error {
+	member, err := memberConfig(w.credentials)
+	if err != nil {
+		return err
+	}
+	defer closeIdleConnections(member)
+	answers := k.s.answers.newLimit()
+	defer k.s.answers.forgetMember(answers)
+	stages := &stages{keeper: k, want: w}
+	if due := warnFrom(w.credentials); !due.IsZero() {
+		timer := time.AfterFunc(time.Until(due), stages.reportAgain)
+		defer timer.Stop()
+	}
+	defer stages.endReports()
+	pins := k.s.o.Credentials.CAPins()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ctx = crash.ContainPanics(ctx, func(p *crash.Panic) { k.handlePanic(p); stop(p) })
+	return k.runContained(ctx, agent.Options{
+		MemberConfig: member, GuardAnswers: answers.guardAnswers, HubAddress: k.s.o.Hub, CAHash: pins[0], FormerCAHashes: pins[1:],
+		Token: k.s.o.Credentials.NewVoucher(k.cluster, w.uid), Name: k.cluster, Runner: k.s.o.Runner,
+		Whose: func(name, uid string) error { return k.checkMemberOwner(w, name, uid) },
+		Log:   slog.New(quiet{k.s.o.Log.With("cluster", k.cluster).Handler()}),
+		Stage: func(s agent.Stage) {
+			if ctx.Err() == nil {
+				stages.setStage(s)
+			}
+		},
+	})
+}
+
+// checkMemberOwner refuses a member that is another Cluster of this hub, for which the agent would
+// answer in this one's name. One that was such a Cluster joins again.
+func (k *keeper) checkMemberOwner(w want, name, uid string) error {
+	other, ok := k.s.o.Clusters.Get(name)
+	if !ok || string(other.UID) != uid || uid == w.uid {
+		return nil
+	}
+	return fmt.Errorf("the member at %s is cluster %s of this hub, and one member is one cluster: give this one credentials of its own member (%s), or take it out (atoll remove %s)",
+		w.credentials.Server, name, joinAgain(k.cluster), k.cluster)
+}
+
+// runContained runs the agent in a context that contains panics and ends by one. The rest of an
+// agent that panicked is awaited for a short time: it may hold what the rest waits for. The Lease
+// in the member, which is not renewed for it, keeps it from working.
+func (k *keeper) runContained(ctx context.Context, o agent.Options) error {
+	over := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { over <- err }()
+		defer crash.RecoverContained(ctx)
+		err = k.s.o.Run(ctx, o)
+	}()
+	var err error
+	select {
+	case err = <-over:
+	case <-crash.PanicContained(ctx): // also while it ends by itself
+		timer := time.NewTimer(leaveBehind)
+		defer timer.Stop()
+		select {
+		case <-over:
+		case <-timer.C:
+			k.s.o.Log.Error("what is left of an agent that panicked does not end, and takes memory until the hub is started again; it does nothing to the member", "cluster", k.cluster, "after", leaveBehind)
+		}
+	}
+	if p := crash.ContainedPanic(ctx); p != nil {
+		return p
+	}
+	return err
+}
+
+// handlePanic takes a panic of the agent.
+func (k *keeper) handlePanic(p *crash.Panic) {
+	k.s.panics.Inc()
+	k.s.o.Log.Error("a panic in the agent that the hub runs for a cluster: it ends, and others go on", "cluster", k.cluster, "panic", p.Value, "stack", p.Stack)
+	if c, ok := k.s.o.Clusters.Get(k.cluster); ok && k.s.o.Tell != nil {
+		k.s.o.Tell(c, atoll.ReasonAgentPanicked, agentFailed(p).Message)
+	}
+}
+
+// stages of an agent, as people see them.
+type stages struct {
+	*keeper
+	want want
+
+	mu           sync.Mutex
+	last         agent.Stage
+	lastReported clusterstatus.Pushed // zero: nothing as yet
+	ended        bool
+}
+
+// setStage records the agent's stage.
+func (s *stages) setStage(stage agent.Stage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.s.isSisterHolder(stage.Holder) {
+		s.lastReported = clusterstatus.Pushed{}
+		s.setReasonMetric(atoll.ReasonStandsBy)
+		s.s.o.Inventory.SetPushed(s.want.uid, nil)
+		return
+	}
+	s.last = stage
+	s.reportStage()
+}
+
+// reportAgain reports the last stage again.
+func (s *stages) reportAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastReported.Reason != "" && !s.ended {
+		s.reportStage()
+	}
+}
+
+func (s *stages) endReports() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+// reportStage reports the meaning of the last stage. A blocker has one text and one start time,
+// however its errors vary. The caller holds the lock.
+func (s *stages) reportStage() {
+	now := stageCondition(s.cluster, s.want.credentials, s.last, time.Now())
+	if now.Reason == s.lastReported.Reason {
+		return
+	}
+	s.lastReported = now
+	if now.OK {
+		s.s.o.Log.Info(string("the agent that the hub runs for a cluster: "+now.Reason), "cluster", s.cluster, "member", s.want.credentials.Server, "message", now.Message)
+	}
+	s.reportPushed(s.want.uid, now)
+}
+
+// quiet logs the daily work of an agent only at level debug.
+type quiet struct{ slog.Handler }
+
+// Enabled reports whether records of that level are.
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	if level == slog.LevelInfo {
+		level = slog.LevelDebug
+	}
+	return q.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps it quiet.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup keeps it quiet.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+
+// reportPushed reports how the agent fares.
+func (k *keeper) reportPushed(uid string, p clusterstatus.Pushed) {
+	k.setReasonMetric(p.Reason)
+	k.s.o.Inventory.SetPushed(uid, &p)
+}
+
+// setReasonMetric counts the Cluster under a reason; empty: under none.
+func (k *keeper) setReasonMetric(reason atoll.Reason) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.reason != "" {
+		k.s.gauge.WithLabelValues(string(k.reason)).Dec()
+	}
+	if k.reason = reason; reason != "" {
+		k.s.gauge.WithLabelValues(string(reason)).Inc()
+	}
+}
+
+// updateSecretOwners makes the Secret's life follow its Cluster, and deletes older ones. A failure
+// is retried at the next change.
+func (k *keeper) updateSecretOwners(ctx context.Context) {
+	c, ok := k.s.o.Clusters.Get(k.cluster)
+	if !ok {
+		return
+	}
+	has := k.s.chooseFor(c)
+	if has.secret == nil {
+		return
+	}
+	log := k.s.o.Log.With("cluster", k.cluster)
+	if has.unowned {
+		mine := has.secret.DeepCopy()
+		mine.OwnerReferences = append(mine.OwnerReferences, handshake.PushOwner(c.Name, c.UID))
+		if _, err := k.s.o.Secrets.Update(ctx, mine, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+			log.Warn("credentials of a cluster cannot be bound to it; delete them by hand with it", "secret", mine.Name, "err", err)
+		}
+	}
+	for _, old := range has.outdated {
+		err := k.s.o.Secrets.Delete(ctx, old.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(old.UID))})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
+			log.Warn("outdated credentials of a cluster cannot be deleted", "secret", old.Name, "err", err)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package rollout
+
+import "atoll.dev/atoll/internal/atoll"
+
+// gateMovedItems keeps rows at their revision when the next one gives items to Bundles
+// elsewhere in more clusters than an edit may take out. An edit that shrinks a placement and
+// an edit that hands an object to a smaller one take the same from members.
+func (s *rolloutStep) gateMovedItems() {
+	var losing []string
+	sticky := false
+	for c, spec := range s.nextSpecs {
+		old := s.Rows[c].Spec
+		if len(s.MovedItems[c]) == 0 || !s.changesRevision(c) || spec.Phase != atoll.RowActive || old.Phase != atoll.RowActive {
+			continue
+		}
+		losing = append(losing, c)
+		sticky = sticky || atoll.ParseRowReason(old.Reason).Reason == atoll.ReasonRemovalHeld
+	}
+	if len(losing) == 0 || s.confirmed || s.isOrphanRemoval() {
+		return
+	}
+	if s.spendBudget(losing, newClusterSet(s.RecentlyRemoved), sticky) {
+		return
+	}
+	for _, c := range losing {
+		s.holdAtRevision(c, s.MovedItems[c])
+	}
+}
+
+// changesRevision reports whether a row of the cluster is about to go to another revision,
+// and is not a tombstone before or after.
+func (s *rolloutStep) changesRevision(c string) bool {
+	row, has := s.Rows[c]
+	spec := s.nextSpecs[c]
+	return has && spec != nil && row.Spec.UID == spec.UID && row.Spec.Phase != atoll.RowRemoving && spec.Phase != atoll.RowRemoving &&
+		row.Spec.Revision != spec.Revision
+}

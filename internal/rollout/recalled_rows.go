@@ -1,0 +1,53 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// isRecalled reports whether the row must not come back by itself: its member remembers to
+// have removed it, and the restored hub did not. This holds while the placement is the one
+// that the hub was restored to, until an administrator keeps the row.
+func (s *rolloutStep) isRecalled(spec atoll.RowSpec) bool {
+	r := spec.Recall
+	return r != nil && r.Placement == s.PlacementHash && (r.Confirmed || !s.restoreRecalled)
+}
+
+// setRecalledSpec sets the spec of a recalled row: the row stays as it is and requests a
+// confirmation.
+func (s *rolloutStep) setRecalledSpec(c string) {
+	spec := s.Rows[c].Spec
+	if s.confirmed && !spec.Recall.Confirmed {
+		confirmed := *spec.Recall
+		confirmed.Confirmed = true
+		spec.Recall = &confirmed
+	}
+	at := phrase.FormatTime(time.Unix(spec.Recall.RemovedAt, 0))
+	spec.Reason = atoll.RowReason{Reason: atoll.ReasonRemovedBeforeRestore, Text: "the member removed it at " + at + "; editing the placement ends this"}.String()
+	s.nextSpecs[c] = &spec
+	if !spec.Recall.Confirmed {
+		s.pendingRemoval.add(pendingRemovalEntry{
+			cluster: c, reasonCode: atoll.ReasonRemovedBeforeRestore, reasonText: "the member removed it at " + at + ", before the hub was restored",
+			hashedText:  fmt.Sprintf("recalled %s %s %d %d", c, spec.UID, spec.Since, spec.Recall.RemovedAt),
+			displayLine: fmt.Sprintf("leave %s without the Bundle, which it removed at %s, before the hub was restored", c, at),
+		})
+	}
+}
+
+// annotateRecalledRows adds the deletions that the revision holds back to the reason of
+// every row that has no other reason.
+func (s *rolloutStep) annotateRecalledRows() {
+	r := s.Recalled
+	if r.PlanHash == "" || r.PlanHash == s.ConfirmedPlan || r.PlanHash == s.KeptPlan {
+		return
+	}
+	for _, c := range s.staying {
+		if spec := s.nextSpecs[c]; spec.Reason == "" {
+			spec.Reason = atoll.RowReason{Reason: atoll.ReasonRemovedBeforeRestore, Plan: r.PlanHash, Text: r.Text}.String()
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package schedule
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Whose policies sets limit, and that no set is not the same as none.
+func TestLimits(t *testing.T) {
+	bound := func(ns string) []string { return map[string][]string{"shop": {"asia"}}[ns] }
+	for _, tc := range []struct {
+		namespace, source string
+		want              []string
+	}{
+		{"shop", v1alpha1.SourcePropagationPolicy, []string{"asia"}},
+		{"shop", v1alpha1.SourceAnnotation, []string{"asia"}},
+		{"shop", v1alpha1.SourceClusterPropagationPolicy, nil},
+		{"blog", v1alpha1.SourcePropagationPolicy, []string{}},
+		{"", v1alpha1.SourceAnnotation, nil},
+	} {
+		if got := LimitingSets(tc.namespace, tc.source, bound); !slices.Equal(got, tc.want) || (got == nil) != (tc.want == nil) {
+			t.Errorf("%s in %q: %q, want %q", tc.source, tc.namespace, got, tc.want)
+		}
+	}
+}
+
+// Clones change apart.
+func TestClonesOfGrants(t *testing.T) {
+	g := NewGrants()
+	g.Set("default", NewDefaultSet())
+	g.BindNamespace("shop", "asia", true)
+	c := g.Clone()
+	c.BindNamespace("shop", "prod", true)
+	c.Set("default", nil)
+	if !slices.Equal(g.SetsOfNamespace("shop"), []string{"asia"}) || !slices.Equal(g.SetsOfNamespace("blog"), []string{"default"}) || !g.IncludesAllClusters([]string{"default"}) {
+		t.Error("the original changed")
+	}
+	if !slices.Equal(c.SetsOfNamespace("shop"), []string{"asia", "prod"}) || len(c.OpenSets()) != 0 || c.IncludesAllClusters([]string{"default"}) {
+		t.Error("the clone did not")
+	}
+}
+
+// A cluster is in the set that its label names, and in those whose selector matches.
+func TestClustersAreInTheSetsThatMatchTheirLabels(t *testing.T) {
+	byLabel := func(key, value string) *v1alpha1.ClusterSetSelector {
+		return &v1alpha1.ClusterSetSelector{SelectorType: v1alpha1.SelectByLabels, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}
+	}
+	m := NewMembership()
+	m.DefineSet("edge", byLabel("size", "small"))
+	m.DefineSet("asia", &v1alpha1.ClusterSetSelector{})
+	m.DefineSet("prod", byLabel("env", "prod"))
+	m.DefineSet("broken", &v1alpha1.ClusterSetSelector{SelectorType: v1alpha1.SelectByLabels, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Operator: "Other"}}}})
+	for name, c := range map[string]struct {
+		labels map[string]string
+		want   []string
+	}{
+		"no label":             {nil, nil},
+		"a set's label":        {map[string]string{v1alpha1.LabelClusterSet: "asia"}, []string{"asia"}},
+		"an unknown set":       {map[string]string{v1alpha1.LabelClusterSet: "africa"}, nil},
+		"a set with selector":  {map[string]string{v1alpha1.LabelClusterSet: "prod"}, nil},
+		"a selector":           {map[string]string{"env": "prod"}, []string{"prod"}},
+		"another value":        {map[string]string{"env": "test"}, nil},
+		"a label and a choice": {map[string]string{v1alpha1.LabelClusterSet: "asia", "env": "prod", "size": "small"}, []string{"asia", "edge", "prod"}},
+	} {
+		if got := m.SetsForLabels(c.labels); !slices.Equal(got, c.want) {
+			t.Errorf("%s: in %q, want %q", name, got, c.want)
+		}
+	}
+	prod := map[string]string{"env": "prod"}
+	for i, c := range []struct {
+		labels  map[string]string
+		changed bool
+		want    []string
+	}{{prod, true, []string{"prod"}}, {prod, false, []string{"prod"}}, {nil, true, nil}, {nil, false, nil}} {
+		if changed := m.PutCluster("oslo", c.labels); changed != c.changed || !slices.Equal(m.SetsOf("oslo"), c.want) {
+			t.Errorf("write %d: changed %t, in %q", i, changed, m.SetsOf("oslo"))
+		}
+	}
+	m.PutCluster("oslo", prod)
+	other := m.Clone()
+	other.DefineSet("prod", nil)
+	if !other.PutCluster("oslo", prod) || len(other.SetsOf("oslo")) > 0 || len(m.SetsOf("oslo")) != 1 || len(m.SetsForLabels(prod)) != 1 {
+		t.Errorf("without the set prod: %q, and its original %q", other.SetsOf("oslo"), m.SetsOf("oslo"))
+	}
+	m.RemoveCluster("oslo")
+	if len(m.SetsOf("oslo")) > 0 {
+		t.Error("a removed cluster is in sets")
+	}
+}

@@ -1,0 +1,67 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
+)
+
+// Namespaces is the table of the hub's namespaces.
+type Namespaces struct{ namedTable[*corev1.Namespace] }
+
+// Customizations is the table of Karmada's ResourceInterpreterCustomizations.
+type Customizations struct {
+	namedTable[*karmada.ResourceInterpreterCustomization]
+}
+
+func newNamespaces() *Namespaces {
+	return &Namespaces{namedTable[*corev1.Namespace]{byName: map[string]*corev1.Namespace{}}}
+}
+
+func newCustomizations() *Customizations {
+	return &Customizations{namedTable[*karmada.ResourceInterpreterCustomization]{byName: map[string]*karmada.ResourceInterpreterCustomization{}}}
+}
+
+// namedTable is the table of a cluster-scoped kind.
+type namedTable[T client.Object] struct {
+	mu     sync.RWMutex
+	byName map[string]T
+	notifier[string]
+}
+
+// Get returns the object of that name.
+func (t *namedTable[T]) Get(name string) (T, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	o, ok := t.byName[name]
+	return o, ok
+}
+
+// List lists the names of all.
+func (t *namedTable[T]) List() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.byName))
+}
+
+// Subscribe subscribes to names of those that changed, came or went.
+func (t *namedTable[T]) Subscribe(fn func(name string)) { t.addSubscriber(fn) }
+
+func (t *namedTable[T]) put(obj client.Object) {
+	t.mu.Lock()
+	t.byName[obj.GetName()] = obj.(T)
+	t.mu.Unlock()
+	t.notifyAll(obj.GetName())
+}
+
+func (t *namedTable[T]) removeObject(obj client.Object) {
+	t.mu.Lock()
+	delete(t.byName, obj.GetName())
+	t.mu.Unlock()
+	t.notifyAll(obj.GetName())
+}

@@ -1,0 +1,98 @@
+package statemetrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/metrictable"
+	"atoll.dev/atoll/internal/rowcodec"
+	"atoll.dev/atoll/internal/state"
+)
+
+// labelNone is the label of a row that waits for nothing.
+const labelNone = "None"
+
+type rowKey struct{ phase, reason string }
+
+// rowCounts counts rows by phase and reason.
+type rowCounts struct {
+	counts map[rowKey]int
+	waits  map[string]*waitAges // by reason
+
+	total, oldest *prometheus.Desc
+}
+
+func newRowCounts() rowCounts {
+	return rowCounts{counts: map[rowKey]int{}, waits: map[string]*waitAges{}, total: metrictable.Rows.NewDesc(), oldest: metrictable.RowOldestWait.NewDesc()}
+}
+
+// moveCounted counts a row where it is now and no longer where it was.
+func (r *rowCounts) moveCounted(change state.RowTransition) {
+	r.countRow(change.Before, -1)
+	r.countRow(change.After, 1)
+}
+
+func (r *rowCounts) countRow(row rowcodec.Summary, n int) {
+	if row.Phase == "" {
+		return
+	}
+	reason, start := waitOfRow(row)
+	r.counts[rowKey{boundPhase(row.Phase), reason}] += n
+	if start == 0 {
+		return
+	}
+	if r.waits[reason] == nil {
+		r.waits[reason] = newWaitAges()
+	}
+	if n > 0 {
+		r.waits[reason].addStart(start)
+	} else {
+		r.waits[reason].removeStart(start)
+	}
+}
+
+func (r *rowCounts) collectGauges(out chan<- prometheus.Metric, now time.Time) {
+	for key, n := range r.counts {
+		out <- prometheus.MustNewConstMetric(r.total, prometheus.GaugeValue, float64(n), key.phase, key.reason)
+	}
+	for reason, ages := range r.waits {
+		out <- prometheus.MustNewConstMetric(r.oldest, prometheus.GaugeValue, ages.oldestAge(now), reason)
+	}
+}
+
+func boundPhase(p atoll.RowPhase) string {
+	switch p {
+	case atoll.RowActive, atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving, atoll.RowVacant:
+		return string(p)
+	}
+	return labelOther
+}
+
+// waitOfRow returns the reason of a row's wait and when the wait began, in Unix seconds; 0 when no
+// such time is stored. It knows the row alone, not whether its cluster is connected.
+func waitOfRow(row rowcodec.Summary) (reason string, start int64) {
+	isCurrent := row.IsReported && row.ReportedGeneration == row.Generation
+	switch {
+	case atoll.ParseRowReason(row.Reason).Plan != "", row.Phase == atoll.RowHeld:
+		return string(atoll.ReasonWaitsForConfirmation), row.Since
+	case row.Phase == atoll.RowLeaving:
+		return string(atoll.ReasonWaitsForReplacements), row.Since
+	case row.Phase == atoll.RowRemoving && !(isCurrent && row.State == atoll.RowRemoved):
+		return string(atoll.ReasonWaitsForRemoval), row.Since
+	case row.Phase != atoll.RowActive:
+		return labelNone, 0
+	case !isCurrent:
+		return string(atoll.ReasonWaitsForApply), 0
+	}
+	switch row.State {
+	case atoll.RowProgressing:
+		return string(atoll.ReasonProgressing), row.StateTime
+	case atoll.RowDegraded:
+		return string(atoll.ReasonDegraded), row.StateTime
+	case atoll.RowFailed:
+		return string(atoll.ReasonFailed), row.StateTime
+	}
+	return labelNone, 0
+}

@@ -1,0 +1,74 @@
+package castatus
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/trust/standing"
+)
+
+// A hub makes its HubSettings when a condition turns true. From then on both conditions are there,
+// and are written when they change.
+func TestHubConditions(t *testing.T) {
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(state.NewScheme()).WithStatusSubresource(&v1alpha1.HubSettings{}).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			writes++
+			return c.Create(ctx, o, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			writes++
+			return c.SubResource(sub).Update(ctx, o, opts...)
+		},
+	}).Build()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tell := func(s standing.Standing, wantWrites int) []metav1.Condition {
+		t.Helper()
+		writes = 0
+		now = now.Add(time.Minute)
+		if err := UpdateStatus(t.Context(), c, s, metav1.NewTime(now)); err != nil {
+			t.Fatal(err)
+		}
+		if writes != wantWrites {
+			t.Errorf("%d writes, not %d", writes, wantWrites)
+		}
+		hub := &v1alpha1.HubSettings{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.HubSettingsName}, hub); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		return hub.Status.Conditions
+	}
+	began := now
+	if got := tell(standing.Standing{}, 0); len(got) != 0 {
+		t.Errorf("nothing to report: %+v", got)
+	}
+	tell(standing.Standing{RotatingSince: &began, Agents: standing.Agents{Current: 1, Former: 2}}, 2)
+	got := tell(standing.Standing{RotatingSince: &began, Agents: standing.Agents{Current: 1, Former: 2}}, 0)
+	if one := meta.FindStatusCondition(got, v1alpha1.HubRotatingCAs); one == nil || one.Reason != "AgentsFollow" || !strings.HasPrefix(one.Message, "1 agents have certificates of the new CA, 2 ") || !meta.IsStatusConditionFalse(got, v1alpha1.HubCertificatesExpiring) {
+		t.Errorf("%+v", got)
+	}
+	got = tell(standing.Standing{RotatingSince: &began, Agents: standing.Agents{Current: 3, Away: 1}, Warnings: []string{"a", "b"}}, 1)
+	if one := meta.FindStatusCondition(got, v1alpha1.HubRotatingCAs); one == nil || one.Reason != "ReadyToFinish" || !strings.Contains(one.Message, "atoll ca finish") {
+		t.Errorf("%+v", got)
+	}
+	if one := meta.FindStatusCondition(got, v1alpha1.HubCertificatesExpiring); one == nil || one.Message != "a; b" {
+		t.Errorf("%+v", got)
+	}
+	got = tell(standing.Standing{}, 1)
+	for _, is := range atoll.ConditionTypes["HubSettings"] {
+		if c := meta.FindStatusCondition(got, is.Type); c == nil || c.Status != metav1.ConditionFalse || c.Reason == "" || c.Message != "" || !c.LastTransitionTime.Equal(&metav1.Time{Time: now}) {
+			t.Errorf("%s in the end: %+v", is.Type, c)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package coreperf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// AllCases returns all cases, in the order of the report.
+func AllCases() []Case {
+	return slices.Concat(placingCases(), dividingCases(), renderingCases())
+}
+
+// choosingPolicy is the placement of the number: labels, a toleration, a spread over
+// regions and zones, and the two resource scores.
+const choosingPolicy = `{clusterAffinity: {labelSelector: {matchExpressions: [{key: env, operator: In, values: [prod, dev]}]}},
+  clusterTolerations: [{key: dedicated, operator: Equal, value: tpu}], maxClusters: 50,
+  spreadConstraints: [{spreadByField: region, minGroups: 3, maxGroups: 5}, {spreadByField: zone, maxSkew: 2}],
+  scores: [{name: ResourceAvailable, resource: cpu}, {name: ResourceAvailable, resource: memory, full: 256Gi}]}`
+
+const chosenCount = 50
+
+// makeFleet returns n clusters in 10 regions and 40 zones; every seventh has a taint.
+func makeFleet(n int) []schedule.Cluster {
+	out := make([]schedule.Cluster, n)
+	for i := range out {
+		name := fmt.Sprintf("cluster-%05d", i)
+		out[i] = schedule.Cluster{
+			ClusterView: atoll.ClusterView{
+				Name: name, Region: fmt.Sprint("region-", i%10), Zone: fmt.Sprint("zone-", i%40), Provider: "p",
+				Labels: map[string]string{"env": []string{"prod", "dev"}[i%2], "country": fmt.Sprint(i % 50)},
+			},
+			UID: "uid-" + name, Accepted: true,
+			Resources: []schedule.ResourceAmount{{Name: "cpu", Total: 64_000, Free: int64(i*7919%64_000) + 1}, {Name: "memory", Total: 1 << 40, Free: int64(i*104729%1000+1) << 30}},
+		}
+		if i%7 == 0 {
+			out[i].Taints = []v1alpha1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	return out
+}
+
+func chooseAmong(n int) (schedule.Input, error) {
+	in := schedule.Input{BundleUID: "0b6e5a1c-7f0e-4c1d-9d55-3f1f7c0c6f7a", Clusters: makeFleet(n), SkipExplanations: true, Now: time.Now()}
+	if err := yaml.UnmarshalStrict([]byte(choosingPolicy), &in.Placement); err != nil {
+		return in, fmt.Errorf("placement: %w", err)
+	}
+	in.Filter = schedule.CompilePlacement(in.Placement)
+	return in, nil
+}
+
+// inputAfterDecision returns the input after the decision is carried out, without some
+// clusters.
+func inputAfterDecision(in schedule.Input, d schedule.Decision, without ...string) schedule.Input {
+	in.Rows = map[string]atoll.RowSpec{}
+	for _, v := range d.Verdicts {
+		if !slices.Contains(without, v.Cluster) {
+			in.Rows[v.Cluster] = atoll.RowSpec{UID: v.UID, Phase: atoll.RowActive, PlacementFingerprint: v.PlacementFingerprint}
+		}
+	}
+	return in
+}
+
+func expectChosen(d schedule.Decision) error {
+	if len(d.Verdicts) != chosenCount || d.WantsMore {
+		return fmt.Errorf("%d clusters were chosen: %s", len(d.Verdicts), d.UnmetSpread)
+	}
+	return nil
+}
+
+func placingCases() []Case {
+	const size = 10_000
+	return []Case{
+		{
+			Name: "place", What: "place one Bundle", Goal: "< 5 ms, < 1 MB",
+			How: "50 of 10,000 clusters by labels, taints, a spread over regions and zones, and two resource scores",
+			Prepare: func() (func() error, error) {
+				in, err := chooseAmong(size)
+				return func() error { return expectChosen(schedule.DecidePlacement(in)) }, err
+			},
+		}, {
+			Name: "cluster-changed", What: "a cluster changed, nothing follows", Goal: "< 50 µs",
+			How: "one of the 50 reported: does it still fit, and does anything move",
+			Prepare: func() (func() error, error) {
+				in, err := chooseAmong(size)
+				if err != nil {
+					return nil, err
+				}
+				d := schedule.DecidePlacement(in)
+				in = inputAfterDecision(in, d)
+				name := d.Verdicts[len(d.Verdicts)/2].Cluster
+				c := &in.Clusters[slices.IndexFunc(in.Clusters, func(c schedule.Cluster) bool { return c.Name == name })]
+				row := in.Rows[name]
+				return func() error {
+					if !in.Filter.AdmitsCluster(c) || in.Filter.JudgeCluster(c, &row, v1alpha1.UnfitKeep, in.Now).Outcome != schedule.OutcomePlaced || in.Filter.CanMove(c, &row, &in, d.ScoreThresholds) {
+						return fmt.Errorf("cluster %s is not as it was", name)
+					}
+					return nil
+				}, nil
+			},
+		}, {
+			Name: "cluster-replaced", What: "a cluster went, another takes its place", Goal: "< 50 µs",
+			How: "one of the 50 does not fit any more; the new one is found among the reserve of the last decision",
+			Prepare: func() (func() error, error) {
+				in, err := chooseAmong(size)
+				if err != nil {
+					return nil, err
+				}
+				d := schedule.DecidePlacement(in)
+				in = inputAfterDecision(in, d, d.Verdicts[0].Cluster)
+				in.Clusters = slices.DeleteFunc(in.Clusters, func(c schedule.Cluster) bool {
+					_, has := in.Rows[c.Name]
+					return !has && !slices.Contains(d.ReserveClusters, c.Name)
+				})
+				return func() error { return expectChosen(schedule.DecidePlacement(in)) }, nil
+			},
+		},
+	}
+}

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"atoll.dev/atoll/lab/bench/coreperf"
+)
+
+// coresCommand measures the cores alone, which takes seconds.
+func coresCommand() *cobra.Command {
+	var o benchOptions
+	cmd := &cobra.Command{
+		Use: "cores", Aliases: []string{"brain"}, Short: "Measure the deciding cores, without a hub: placement, division, rendering", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			numbers, err := coresNumbers()
+			if err != nil {
+				return err
+			}
+			return o.writeNumbers(cmd.OutOrStdout(), numbers)
+		},
+	}
+	o.addFormats(cmd)
+	return cmd
+}
+
+// coresNumbers returns the cost of the cores.
+func coresNumbers() (numbers []benchNumber, err error) {
+	for _, c := range coreperf.AllCases() {
+		cost, err := c.MeasureCost()
+		if err != nil {
+			return nil, err
+		}
+		n := benchNumber{What: c.What, Goal: c.Goal, How: c.How, Allocations: &cost.Allocations, Bytes: &cost.Bytes}
+		n.Value, n.Unit = inUnits(cost.Time)
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+func inUnits(d time.Duration) (float64, string) {
+	switch {
+	case d >= time.Second:
+		return d.Seconds(), "s"
+	case d >= time.Millisecond:
+		return float64(d) / float64(time.Millisecond), "ms"
+	}
+	return float64(d) / float64(time.Microsecond), "µs"
+}
