@@ -81,16 +81,18 @@ test = $(call each,$(1),$(2) $(TEST) --packages="$$packages" -- $(QUICK) -count=
 gotestsum:
 	cd tools && $(GO) build -ldflags "-s -w" -o $(BIN)/gotestsum gotest.tools/gotestsum
 
-test: build nodes helm gotestsum ## run what decides: with the race detector where code is linked in, against real clusters where not
+test: build gotestsum ## run what decides whether a change is right: cores, shells, and an end-to-end test for each promise
 	$(call test,race,CGO_ENABLED=1,-race -timeout 15m)
 	$(call test,pure plain decides,CGO_ENABLED=0,-p 2 -timeout 25m)
-	$(call test,alone,CGO_ENABLED=0,-p 1 -timeout 40m)
+	cd lab && CGO_ENABLED=0 ATOLL_E2E_PROMISES=1 $(TEST) --packages=./test/e2e -- $(QUICK) -count=1 -timeout 25m
+	cd lab && CGO_ENABLED=0 $(TEST) --packages=./test/e2e/tenancy -- $(QUICK) -count=1 -timeout 25m -run TestTenantFromBeginToEnd
 	cd api && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1
+
+test-all: test nodes helm ## run every test: also all end-to-end tests, real containers, attacks, budgets, charts and images
+	$(call test,labs,CGO_ENABLED=0,-p 2 -timeout 25m)
+	$(call test,alone,CGO_ENABLED=0,-p 1 -timeout 40m)
 	cd tools && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1 -timeout 15m
 	cd test/monitoring && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1
-
-test-all: test ## as test, and all attacks at once, and small runs of the benchmarks held to their budgets
-	$(call test,budgets,CGO_ENABLED=0,-p 1 -timeout 25m)
 
 test-short: ## run what needs no cluster, in under three minutes
 	$(call each,race pure decides,$(GO) test $(QUICK) -short -timeout 3m $$packages)

@@ -9,20 +9,20 @@
 #           race detector, or drive built binaries, of which it sees nothing
 #   decides as plain, but the packages decide what happens to users' objects: make
 #           test-short runs their tests, too
-#   alone   as plain, but they keep the whole machine busy by themselves, and hold times:
-#           run them beside no others
-#   budgets as alone, but they hold attacks and small runs of the benchmarks to budgets:
-#           make test-all runs them
+#   labs    as plain, but they bring up clusters: make test-all runs them, and make test
+#           one test for each promise of the product
+#   alone   as labs, but they keep the whole machine busy by themselves, and hold times and
+#           budgets: run them beside no others
 set -euo pipefail
 
 for kind in "$@"; do
 	case "$kind" in
-	race | pure | plain | decides | alone | budgets) ;;
+	race | pure | plain | decides | labs | alone) ;;
 	*) set -- ;;
 	esac
 done
 if (($# == 0)); then
-	echo "usage: $0 race|pure|plain|decides|alone|budgets..." >&2
+	echo "usage: $0 race|pure|plain|decides|labs|alone..." >&2
 	exit 2
 fi
 
@@ -34,8 +34,8 @@ CGO_ENABLED=0 go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... |
 			if ($1 ~ /\/internal\/(atoll|checkin|clustermatch|freecapacity|phrase|quantity|rowcodec|writebudget|bundlecontent|manifest|overrides|policymatch|userfields|expr|preview|preview\/explain|preview\/offline|restore|rollout|schedule|session|agent\/ownership)\.test$/) kind = "pure"
 			if ($0 ~ / k8s\.io\/(kubernetes|apiserver)\// || $1 ~ /\/test\/(e2e|script|bench|attack)(\/|\.)/) kind = "plain"
 			if (kind == "plain" && $1 ~ /\/internal\/(admission|binder|kinds|userfields|preview\/server)\.test$/) kind = "decides"
-			if ($1 ~ /\/test\/e2e\.test$/) kind = "alone"
-			if ($1 ~ /\/test\/(bench|attack)\.test$/) kind = "budgets"
+			if ($1 ~ /\/test\/(script|e2e\/tenancy)\.test$/) kind = "labs"
+			if ($1 ~ /\/test\/(e2e|bench|attack)\.test$/) kind = "alone"
 			sub(/\.test$/, "", $1)
 			if (index(want, " " kind " ")) print $1
 		}'

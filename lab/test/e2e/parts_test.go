@@ -126,7 +126,7 @@ func runParts() int {
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	code, places := 0, make(chan struct{}, partsAtOnce)
-	for _, p := range testParts {
+	for _, p := range chosenParts() {
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
@@ -159,7 +159,7 @@ func knownTests() error {
 		listed[strings.TrimSpace(string(line))] = true
 	}
 	var errs []error
-	for _, p := range testParts {
+	for _, p := range chosenParts() {
 		for _, name := range p.tests {
 			if !listed[name] {
 				errs = append(errs, fmt.Errorf("part %q names %s, and there is no such test", p.name, name))
