@@ -172,7 +172,7 @@ func TestAFullStoreChangesNoMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	etcd = f.etcdClient()
-	waitUntil(t, time.Minute, "what was written past the API is deleted", func(ctx context.Context) string {
+	waitUntil(t, convergeLimit, "what was written past the API is deleted", func(ctx context.Context) string {
 		_, err := etcd.Delete(ctx, "/filler/", clientv3.WithPrefix())
 		if errors.Is(err, rpctypes.ErrTimeout) {
 			return "etcd is in a defragmentation"
@@ -182,7 +182,7 @@ func TestAFullStoreChangesNoMember(t *testing.T) {
 		}
 		return ""
 	})
-	waitUntil(t, time.Minute, "the hub takes writes again", func(ctx context.Context) string {
+	waitUntil(t, convergeLimit, "the hub takes writes again", func(ctx context.Context) string {
 		if err := f.hub.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fullNamespace, Name: "again"}}); err != nil {
 			return err.Error()
 		}
