@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes helm release images gotestsum test test-all test-short mutants lint generate demo attack bench bench-quick soak clean
+.PHONY: help build nodes helm release images testrun test test-all test-short mutants lint generate demo attack bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -18,16 +18,6 @@ export ATOLL_BIN_DIR := $(BIN)
 # Binaries, and tests that link the API server, are built without cgo: with the
 # same settings, they share the compiled Kubernetes.
 GO := CGO_ENABLED=0 go
-PACKAGES := test/packages.sh
-
-# The modules whose tests test/packages.sh sorts. Every test of tools/ runs in one go.
-MODULES := . lab
-# $(call each,KINDS,COMMAND) runs the command in each module. $$packages are the module's packages
-# of these kinds.
-each = @set -e; for module in $(MODULES); do \
-	packages=$$(cd $$module && $(CURDIR)/$(PACKAGES) $(1)); \
-	if [ -n "$$packages" ]; then (cd $$module && set -x && $(2)); fi; \
-done
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,42 +53,18 @@ images: ## write bin/images/atoll and bin/images/atoll-hub, OCI image layouts, w
 	cd tools && go run ./images/build -root .. -out $(BIN)/images -platforms $(PLATFORMS) -ldflags "$(LDFLAGS)" \
 		-version $(VERSION) -revision $$(git rev-parse HEAD) -time $$(git log -1 --format=%ct)
 
-# Test binaries are linked anew each time: without tables for debuggers in two thirds of
-# the time. Stacks and races are told as ever.
-#
-# Of what links Kubernetes, or drives binaries, two packages run at once, whatever the
-# number of processors: most of them wait, and each has servers that take memory.
-QUICK := -ldflags "-s -w"
+# tools/testrun lists what each level runs.
+testrun:
+	cd tools && $(GO) build -ldflags "-s -w" -o $(BIN)/ gotest.tools/gotestsum ./testrun
 
-# A test that fails runs once more, alone, with its whole root test. It stays failed after a data
-# race or a panic, and when more than three tests of a phase fail.
-TEST := $(BIN)/gotestsum --format pkgname --format-hide-empty-pkg --rerun-fails=1 --rerun-fails-max-failures=3 \
-	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race
+test: build testrun ## run what decides whether a change is right: cores, shells, and an end-to-end test for each promise
+	$(BIN)/testrun test
 
-# $(call test,KINDS,ENVIRONMENT,FLAGS) tests each module's packages of these kinds.
-test = $(call each,$(1),$(2) $(TEST) --packages="$$packages" -- $(QUICK) -count=1 $(3))
+test-all: build nodes helm testrun ## run every test: also all end-to-end tests, real containers, attacks, budgets, charts and images
+	$(BIN)/testrun all
 
-gotestsum:
-	cd tools && $(GO) build -ldflags "-s -w" -o $(BIN)/gotestsum gotest.tools/gotestsum
-
-test: build gotestsum ## run what decides whether a change is right: cores, shells, and an end-to-end test for each promise
-	$(call test,race,CGO_ENABLED=1,-race -timeout 15m)
-	$(call test,pure plain decides,CGO_ENABLED=0,-p 2 -timeout 25m)
-	cd lab && CGO_ENABLED=0 ATOLL_E2E_PROMISES=1 $(TEST) --packages=./test/e2e -- $(QUICK) -count=1 -timeout 25m
-	cd lab && CGO_ENABLED=0 $(TEST) --packages=./test/e2e/tenancy -- $(QUICK) -count=1 -timeout 25m -run TestTenantFromBeginToEnd
-	cd api && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1
-
-test-all: test nodes helm ## run every test: also all end-to-end tests, real containers, attacks, budgets, charts and images
-	$(call test,labs,CGO_ENABLED=0,-p 2 -timeout 25m)
-	$(call test,alone,CGO_ENABLED=0,-p 1 -timeout 40m)
-	cd tools && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1 -timeout 15m
-	cd test/monitoring && CGO_ENABLED=0 $(TEST) --packages=./... -- -count=1
-
-test-short: ## run what needs no cluster, in under three minutes
-	$(call each,race pure decides,$(GO) test $(QUICK) -short -timeout 3m $$packages)
-	cd api && $(GO) test -short ./...
-	cd tools && $(GO) test -short -timeout 3m ./...
-	cd test/monitoring && $(GO) test -short ./...
+test-short: testrun ## run what needs no cluster, in under three minutes
+	$(BIN)/testrun short
 
 # A mutant is a small fault in a package that decides: N are drawn by SEED.
 N ?= 300

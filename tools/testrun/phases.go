@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// phase is one call of gotestsum.
+type phase struct {
+	name string
+	// level is the lowest level that runs the phase.
+	level level
+	// dir is the module, relative to the root.
+	dir string
+	// kinds are those of test/packages.sh. Without kinds, packages are the patterns to test.
+	kinds, packages []string
+	// flags are for go test.
+	flags []string
+	// env is added to the environment.
+	env []string
+}
+
+// level is a set of phases: each level runs those of the levels before it.
+type level int
+
+const (
+	levelShort level = iota // no cluster, no server
+	levelTest               // decides whether a change is right
+	levelAll                // everything
+)
+
+// levelNames are the words of the command line.
+var levelNames = map[string]level{"short": levelShort, "test": levelTest, "all": levelAll}
+
+// modules are those whose packages test/packages.sh sorts.
+var modules = []string{".", "lab"}
+
+// Test binaries are linked without tables for debuggers, in two thirds of the time. Of the packages
+// that link Kubernetes or drive binaries, two run at once, because each has servers that take memory.
+var (
+	quick    = []string{"-ldflags", "-s -w"}
+	withRace = []string{"CGO_ENABLED=1"}
+	plain    = []string{"CGO_ENABLED=0"}
+)
+
+// phasesOf returns the phases of a level in their order.
+func phasesOf(l level) []phase {
+	if l == levelShort {
+		return shortPhases()
+	}
+	return slices.DeleteFunc(allPhases(), func(p phase) bool { return p.level > l })
+}
+
+// shortPhases run what needs no cluster and no server.
+func shortPhases() []phase {
+	short := slices.Concat(quick, []string{"-short", "-timeout", "3m"})
+	phases := perModule(phase{name: "short", kinds: []string{"race", "pure", "decides"}, flags: short, env: plain})
+	for _, dir := range []string{"api", "tools", "test/monitoring"} {
+		phases = append(phases, phase{name: "short", dir: dir, packages: []string{"./..."}, flags: short, env: plain})
+	}
+	return phases
+}
+
+func allPhases() []phase {
+	promises := append(slices.Clone(plain), "ATOLL_E2E_PROMISES=1")
+	return slices.Concat(
+		perModule(phase{name: "race", level: levelTest, kinds: []string{"race"}, flags: with("-race", "-timeout", "15m"), env: withRace}),
+		perModule(phase{name: "plain", level: levelTest, kinds: []string{"pure", "plain", "decides"}, flags: with("-p", "2", "-timeout", "25m"), env: plain}),
+		[]phase{
+			{name: "promises", level: levelTest, dir: "lab", packages: []string{"./test/e2e"}, flags: with("-timeout", "25m"), env: promises},
+			{name: "promise of tenancy", level: levelTest, dir: "lab", packages: []string{"./test/e2e/tenancy"}, flags: with("-timeout", "25m", "-run", "^TestTenantFromBeginToEnd$"), env: plain},
+			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: with(), env: plain},
+			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: with(), env: plain},
+		},
+		perModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: with("-p", "2", "-timeout", "25m"), env: plain}),
+		perModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: with("-p", "1", "-timeout", "40m"), env: plain}),
+		[]phase{
+			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: with("-timeout", "15m"), env: plain},
+			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: with(), env: plain},
+		},
+	)
+}
+
+func with(flags ...string) []string {
+	return slices.Concat(quick, []string{"-count=1"}, flags)
+}
+
+func perModule(p phase) (out []phase) {
+	for _, dir := range modules {
+		p.dir = dir
+		out = append(out, p)
+	}
+	return out
+}
+
+// gotestsumArgs are the arguments of gotestsum for the phase. reruns is the number of failed tests
+// that may still be run again.
+func (p phase) gotestsumArgs(packages []string, record string, reruns int) []string {
+	args := []string{"--format", "pkgname", "--format-hide-empty-pkg", "--jsonfile", record}
+	if reruns > 0 {
+		args = append(args, "--rerun-fails=1", fmt.Sprintf("--rerun-fails-max-failures=%d", reruns), "--rerun-fails-run-root-test",
+			"--rerun-fails-abort-on-data-race")
+	}
+	return slices.Concat(args, []string{"--packages", strings.Join(packages, " "), "--"}, p.flags)
+}
