@@ -76,12 +76,16 @@ type Options struct {
 	HubArgs, AgentArgs []string
 	// Progress receives a line per step; nil means none.
 	Progress io.Writer
+	// EndsWithStarter ends the components that this process starts when it ends in any way, also
+	// when it is killed. Otherwise they stay up until StopAll.
+	EndsWithStarter bool
 }
 
 // Lab is a handle; it holds no resource and needs no closing.
 type Lab struct {
-	dir      string
-	progress io.Writer
+	dir             string
+	progress        io.Writer
+	endsWithStarter bool
 }
 
 // BringUp creates or restarts the lab, and returns when all of it is ready and every member
@@ -91,7 +95,7 @@ func BringUp(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{dir: dir, progress: o.Progress}
+	l := &Lab{dir: dir, progress: o.Progress, endsWithStarter: o.EndsWithStarter}
 	if l.progress == nil {
 		l.progress = io.Discard
 	}
@@ -203,6 +207,7 @@ func (l *Lab) start(ctx context.Context, c component) error {
 		if state, _ := c.process.CurrentState(); state == process.Running {
 			return nil
 		}
+		c.process.EndsWithStarter = l.endsWithStarter
 		return c.process.Start()
 	})
 }

@@ -33,7 +33,7 @@ func TestMemberRunsWorkloadsAndSurvivesKill(t *testing.T) {
 	t.Parallel()
 	bin := labtest.Binaries(t, "atoll-lab")
 	l, err := lab.BringUp(t.Context(), lab.Options{
-		Dir: t.TempDir(), Members: 1, Nodes: 2, Hubless: true, Regions: []string{"eu"},
+		Dir: t.TempDir(), EndsWithStarter: true, Members: 1, Nodes: 2, Hubless: true, Regions: []string{"eu"},
 		Binaries: lab.Binaries{Lab: filepath.Join(bin, "atoll-lab")},
 		Progress: t.Output(),
 	})

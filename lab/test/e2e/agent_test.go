@@ -223,6 +223,7 @@ func TestASecondAgentWaitsForTheFirst(t *testing.T) {
 	first := leaseHolder(t, "member3")
 	args := agentArgs(t, "member3")
 	second := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	endWithTest(second)
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
 	}

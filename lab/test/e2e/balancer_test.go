@@ -107,6 +107,7 @@ func throughProducts(t *testing.T, i tokenInvitation, kubeconfig, via string) {
 			product := exec.Command(path, run[1:]...)
 			said := &bytes.Buffer{}
 			product.Dir, product.Stdout, product.Stderr = dir, said, said
+			endWithTest(product)
 			if err := product.Start(); err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,7 @@ func newOwnLab(t *testing.T, members int, hubArgs ...string) *ownLab {
 		}
 	})
 	l, err := lab.BringUp(t.Context(), lab.Options{
-		Dir: dir, Members: members, Nodes: 1, Progress: t.Output(), HubArgs: hubArgs,
+		Dir: dir, EndsWithStarter: true, Members: members, Nodes: 1, Progress: t.Output(), HubArgs: hubArgs,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -45,6 +45,7 @@ func runProgram(t *testing.T, log, name string, args ...string) *testProgram {
 	defer out.Close()
 	p := &testProgram{cmd: exec.Command(builtBinary(name), args...), log: log, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	endWithTest(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func hubsAndMembers(t *testing.T) *hubPair {
 	var up sync.WaitGroup
 	up.Go(func() {
 		var err error
-		h.lab, err = lab.BringUp(t.Context(), lab.Options{Dir: filepath.Join(h.dir, "lab"), Members: 2, Nodes: 1, Hubless: true})
+		h.lab, err = lab.BringUp(t.Context(), lab.Options{EndsWithStarter: true, Dir: filepath.Join(h.dir, "lab"), Members: 2, Nodes: 1, Hubless: true})
 		members <- err
 	})
 	t.Cleanup(func() {

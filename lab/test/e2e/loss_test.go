@@ -43,7 +43,7 @@ type hubTrio struct {
 func newTrio(t *testing.T) *hubTrio {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "l")
-	l, err := lab.BringUp(t.Context(), lab.Options{Dir: dir, Hubs: 3, Progress: t.Output()})
+	l, err := lab.BringUp(t.Context(), lab.Options{EndsWithStarter: true, Dir: dir, Hubs: 3, Progress: t.Output()})
 	t.Cleanup(func() {
 		if l, err := lab.OpenExisting(dir); err == nil {
 			for _, hub := range []string{"hub", "hub2", "hub3"} {

@@ -71,7 +71,7 @@ func run(m *testing.M) int {
 	}
 	sharedWorld.lab, err = lab.BringUp(ctx, lab.Options{
 		Dir: dir, HubArgs: audit, Members: len(memberNames), RealNodes: ownPart().realNodes && lab.CannotRunContainers() == nil,
-		Regions: []string{"eu", "us", "ap"}, Progress: os.Stderr,
+		Regions: []string{"eu", "us", "ap"}, Progress: os.Stderr, EndsWithStarter: true,
 	})
 	defer func() {
 		if sharedWorld.lab == nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -132,6 +133,7 @@ func runParts() int {
 			defer func() { <-places }()
 			cmd := exec.Command(os.Args[0], p.testFlags()...)
 			cmd.Env = append(os.Environ(), partVariable+"="+p.name)
+			endWithTest(cmd)
 			begin := time.Now()
 			out, err := cmd.CombinedOutput()
 			out = fmt.Appendf(out, "part %q took %s\n", p.name, time.Since(begin).Round(time.Second))
@@ -146,6 +148,14 @@ func runParts() int {
 	}
 	running.Wait()
 	return code
+}
+
+// endWithTest makes the kernel kill the command when this process ends in any way.
+func endWithTest(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
 // knownTests checks that every test that a part names is there.

@@ -82,7 +82,7 @@ func newProxied(t *testing.T, members ...string) *proxiedHub {
 	var coming sync.WaitGroup
 	coming.Go(func() {
 		var err error
-		p.lab, err = lab.BringUp(t.Context(), lab.Options{Dir: filepath.Join(dir, "lab"), Members: len(members), Nodes: 1, Hubless: true, RealNodes: lab.CannotRunContainers() == nil})
+		p.lab, err = lab.BringUp(t.Context(), lab.Options{EndsWithStarter: true, Dir: filepath.Join(dir, "lab"), Members: len(members), Nodes: 1, Hubless: true, RealNodes: lab.CannotRunContainers() == nil})
 		up <- err
 	})
 	t.Cleanup(func() {
@@ -158,6 +158,7 @@ func (x *proxyProgram) start() {
 	if os.Geteuid() == 0 {
 		x.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
+	endWithTest(x.cmd)
 	if err := x.cmd.Start(); err != nil {
 		x.t.Fatal(err)
 	}

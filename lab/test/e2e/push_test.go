@@ -136,7 +136,7 @@ func pushInstead(t *testing.T, member string) {
 // end.
 func TestAMemberIsJoinedByPush(t *testing.T) {
 	ns, name := createNamespace(t, "push-new"), "reef"
-	other, err := lab.BringUp(t.Context(), lab.Options{Dir: filepath.Join(t.TempDir(), "reef"), Members: 1, Hubless: true, Progress: os.Stderr})
+	other, err := lab.BringUp(t.Context(), lab.Options{EndsWithStarter: true, Dir: filepath.Join(t.TempDir(), "reef"), Members: 1, Hubless: true, Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}

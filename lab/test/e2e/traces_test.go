@@ -139,7 +139,7 @@ func TestAChangeIsOneTrace(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200") // the hub of the lab inherits it
 	dir := filepath.Join(t.TempDir(), "lab")
 	l, err := lab.BringUp(t.Context(), lab.Options{
-		Dir: dir, Members: 2, Nodes: 1, HubArgs: []string{"--tracing-endpoint=" + address, "--tracing-sampling-rate-per-million=1000000"},
+		Dir: dir, EndsWithStarter: true, Members: 2, Nodes: 1, HubArgs: []string{"--tracing-endpoint=" + address, "--tracing-sampling-rate-per-million=1000000"},
 	})
 	t.Cleanup(func() {
 		if opened, err := lab.OpenExisting(dir); err == nil {

@@ -44,6 +44,7 @@ func start(t *testing.T, name string, args ...string) (log func() string, stop f
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(lab.BinDirVariable), name), args...)
 	cmd.Stdout, cmd.Stderr = file, file
 	cmd.WaitDelay = 10 * time.Second
+	endWithTest(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 	}
 	bin := labtest.Binaries(t, "atoll", "atoll-hub", "atoll-lab")
 	l, err := lab.BringUp(t.Context(), lab.Options{
-		Dir: t.TempDir(), Members: 1, Regions: []string{"eu"}, Progress: t.Output(),
+		Dir: t.TempDir(), EndsWithStarter: true, Members: 1, Regions: []string{"eu"}, Progress: t.Output(),
 		Binaries: lab.Binaries{Lab: filepath.Join(bin, "atoll-lab"), Hub: filepath.Join(bin, "atoll-hub"), Atoll: filepath.Join(bin, "atoll")},
 	})
 	if l != nil {
