@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes helm release images testrun test test-all test-short mutants lint generate demo attack bench bench-quick soak clean
+.PHONY: help build nodes helm release images testrun test test-all test-short flakes mutants lint generate demo attack bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -65,6 +65,13 @@ test-all: build nodes helm testrun ## run every test: also all end-to-end tests,
 
 test-short: testrun ## run what needs no cluster, in under three minutes
 	$(BIN)/testrun short
+
+# RUNS runs beside LOAD processes that only compute, of the level test, or of one package by IN and its
+# tests by RUN. An interrupted call goes on at the run that was interrupted.
+RUNS ?= 10
+LOAD ?= 0
+flakes: build testrun ## count how often each test fails: RUNS=10 LOAD=2 IN=./internal/placer RUN=TestX
+	$(BIN)/testrun -runs $(RUNS) -load $(LOAD) $(if $(IN),-package $(IN) $(if $(RUN),-run '$(RUN)'),test)
 
 # A mutant is a small fault in a package that decides: N are drawn by SEED.
 N ?= 300

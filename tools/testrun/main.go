@@ -1,5 +1,6 @@
 // Command testrun runs the tests of a level, phase by phase, and reports what failed. `make test`,
-// `make test-all` and `make test-short` call it.
+// `make test-all` and `make test-short` call it. With -runs it runs them again and again beside a load,
+// and prints how often each test failed; `make flakes` calls that.
 //
 // Contract: every phase runs, also after another one failed. gotestsum runs a failed test once more,
 // alone; at most maxReruns tests in all phases. The last line is "N passed, N failed, N skipped". The
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,16 +28,19 @@ const maxReruns = 3
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := flag.String("root", ".", "the root of the tree")
-	flag.Parse()
-	l, ok := levelNames[flag.Arg(0)]
-	if !ok || flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: testrun [-root DIR] short|test|all")
+	if len(os.Args) == 2 && os.Args[1] == burnArgument {
+		burn()
+	}
+	o, err := parseOptions(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
 	}
-	abs, err := filepath.Abs(*root)
-	if err == nil {
-		err = runLevel(ctx, abs, l)
+	phases, err := o.phases(ctx)
+	if err == nil && o.runs > 0 {
+		err = o.findFlakes(ctx, phases)
+	} else if err == nil {
+		err = runOnce(ctx, o.root, phases)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
@@ -43,25 +48,92 @@ func main() {
 	}
 }
 
-// runLevel runs all phases of the level and prints the report.
-func runLevel(ctx context.Context, root string, l level) error {
+// options are the command line.
+type options struct {
+	root string
+	// level is the name of the level; with a package, the package's tests run instead.
+	level string
+	// pkg is a package pattern relative to root, and run the expression of go test's -run.
+	pkg, run string
+	// runs is the number of runs for a table of flaky tests, and load the number of processes that
+	// only compute beside them. Without runs, the tests run once and are reported.
+	runs, load int
+}
+
+func parseOptions(args []string) (o options, err error) {
+	f := flag.NewFlagSet("testrun", flag.ContinueOnError)
+	f.StringVar(&o.root, "root", ".", "the root of the tree")
+	f.StringVar(&o.pkg, "package", "", "test this package, such as ./internal/placer, in place of a level")
+	f.StringVar(&o.run, "run", "", "run only these tests of the package, as go test does")
+	f.IntVar(&o.runs, "runs", 0, "run this often and print how often each test failed")
+	f.IntVar(&o.load, "load", 0, "compute in this many processes beside the runs")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	o.level = f.Arg(0)
+	if _, ok := levelNames[o.level]; f.NArg() > 1 || ok == (o.pkg != "") || o.run != "" && o.pkg == "" {
+		return o, errors.New("name one level of short, test and all, or a package by -package")
+	}
+	o.root, err = filepath.Abs(o.root)
+	return o, err
+}
+
+// phases are those of the level, or one for the package.
+func (o options) phases(ctx context.Context) ([]phase, error) {
+	if o.pkg == "" {
+		return phasesOf(levelNames[o.level]), nil
+	}
+	dir, pattern := ".", o.pkg
+	for _, module := range []string{"lab", "tools", "api", "test/monitoring"} {
+		if rest, ok := strings.CutPrefix(filepath.Clean(o.pkg), module+"/"); ok {
+			dir, pattern = module, "./"+rest
+		}
+	}
+	p := phase{name: o.pkg, dir: dir, packages: []string{pattern}, flags: with("-timeout", "40m"), env: plain}
+	if o.run != "" {
+		p.flags = append(p.flags, "-run", o.run)
+	}
+	raced, err := packagesOf(ctx, o.root, phase{dir: dir, kinds: []string{"race"}})
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(raced, func(path string) bool { return strings.HasSuffix(path, strings.TrimPrefix(pattern, ".")) }) {
+		p.flags, p.env = append(p.flags, "-race"), withRace
+	}
+	return []phase{p}, nil
+}
+
+// runOnce runs the phases and prints the report.
+func runOnce(ctx context.Context, root string, phases []phase) error {
 	warnOfLeftovers(ctx)
 	records, err := os.MkdirTemp("", "atoll-testrun-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(records)
-	total := newRecord()
-	var failed []string
-	for i, p := range phasesOf(l) {
+	total, failed, err := runPhases(ctx, root, phases, records)
+	if err != nil {
+		return err
+	}
+	if n := total.printReport(os.Stdout); n > 0 || len(failed) > 0 {
+		return fmt.Errorf("%d tests failed, in the phases %s", n, strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// runPhases runs all phases, also after one that failed, with one file of records for each. It returns
+// the record of all tests and the names of failed phases.
+func runPhases(ctx context.Context, root string, phases []phase, records string) (total *record, failed []string, err error) {
+	total = newRecord()
+	for i, p := range phases {
 		begin := time.Now()
 		file := filepath.Join(records, fmt.Sprint(i))
 		err := runPhase(ctx, root, p, file, maxReruns-total.flakyTests())
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted in phase %q of %s", p.name, p.dir)
+			return nil, nil, fmt.Errorf("interrupted in phase %q of %s", p.name, p.dir)
 		}
 		if err := total.readFile(file); err != nil {
-			return err
+			return nil, nil, err
 		}
 		outcome := "passed"
 		if err != nil {
@@ -70,30 +142,31 @@ func runLevel(ctx context.Context, root string, l level) error {
 		}
 		fmt.Printf("phase %q of %s %s after %s\n\n", p.name, p.dir, outcome, time.Since(begin).Round(time.Second))
 	}
-	if n := total.printReport(os.Stdout); n > 0 || len(failed) > 0 {
-		return fmt.Errorf("%d tests failed, in the phases %s", n, strings.Join(failed, ", "))
+	return total, failed, nil
+}
+
+// packagesOf lists the packages that the phase tests.
+func packagesOf(ctx context.Context, root string, p phase) ([]string, error) {
+	if len(p.kinds) == 0 {
+		return p.packages, nil
 	}
-	return nil
+	list := exec.CommandContext(ctx, filepath.Join(root, "test", "packages.sh"), p.kinds...)
+	list.Dir, list.Stderr = filepath.Join(root, p.dir), os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the packages of %s: %w", p.dir, err)
+	}
+	return strings.Fields(string(out)), nil
 }
 
 // runPhase runs gotestsum, which writes its record to the file. A phase without packages does nothing.
 func runPhase(ctx context.Context, root string, p phase, file string, reruns int) error {
-	dir := filepath.Join(root, p.dir)
-	packages := p.packages
-	if len(p.kinds) > 0 {
-		list := exec.CommandContext(ctx, filepath.Join(root, "test", "packages.sh"), p.kinds...)
-		list.Dir, list.Stderr = dir, os.Stderr
-		out, err := list.Output()
-		if err != nil {
-			return fmt.Errorf("list the packages of %s: %w", p.dir, err)
-		}
-		packages = strings.Fields(string(out))
-	}
-	if len(packages) == 0 {
-		return nil
+	packages, err := packagesOf(ctx, root, p)
+	if err != nil || len(packages) == 0 {
+		return err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "gotestsum"), p.gotestsumArgs(packages, file, reruns)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(root, p.dir), os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
