@@ -100,7 +100,7 @@ func bothLogsName(t *testing.T, ns, cluster, memberLog, via string) {
 		out := kubectlAt(t, hub, "", "get pods -n "+ns+" -o jsonpath={.items[0].metadata.name}:{.items[0].status.phase}")
 		shown, running := strings.CutSuffix(out, ":Running")
 		if name, _ = strings.CutSuffix(shown, "."+cluster); !running {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -52,7 +52,7 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	waitUntil(t, convergeLimit, "it joins", logSays(log, "by WebSocket", "joined"))
 	waitUntil(t, convergeLimit, "it is in", func(ctx context.Context) string {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "balanced", "Ready"); !strings.HasPrefix(c, "True") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -61,7 +61,7 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	apply(t, ns, selectingPolicy("web", "", "balanced")+"---"+settingsObject)
 	waitUntil(t, convergeLimit, "delivery", func(context.Context) string {
 		if out := kubectlAt(t, kubeconfig, "", "get configmap -n "+ns+" web -o jsonpath={.data.colour}"); out != "blue" {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -165,7 +165,7 @@ func TestAChartConvergesWhateverComesFirst(t *testing.T) {
 				t.Helper()
 				waitUntil(t, convergeLimit, "kubectl apply", func(context.Context) string {
 					if out := kubectlOutput(t, "", "apply", "-f", dir); strings.Contains(out, "exit status") {
-						return out
+						return "the output is: " + out
 					}
 					return ""
 				})

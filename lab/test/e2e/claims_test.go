@@ -171,7 +171,7 @@ spec:
 				}
 			}
 			if ready != 2 {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})

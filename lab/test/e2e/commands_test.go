@@ -22,7 +22,7 @@ func TestGetShowsWhereThingsRun(t *testing.T) {
 	waitUntil(t, convergeLimit, "the Deployment is ready in all clusters", func(context.Context) string {
 		out := onHub(t, ns, "get deployments")
 		if !strings.Contains(out, "CLUSTERS   STATE") || !strings.Contains(out, "3/3        Ready") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -49,7 +49,7 @@ func TestLogsAndExecInAllClusters(t *testing.T) {
 	waitUntil(t, convergeLimit, "both clusters say something", func(context.Context) string {
 		out := onHub(t, ns, "logs deploy/shell --tail 2")
 		if !strings.Contains(out, "[member1/shell-") || !strings.Contains(out, "[member2/shell-") || !strings.Contains(out, " shell] line ") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

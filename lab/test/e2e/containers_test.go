@@ -167,7 +167,7 @@ func checkDebug(t *testing.T, via, ns, pod string) {
 	runKubectl(t, via, "debug "+pod+" -n "+ns+" --image lab.atoll.dev/busybox:1 --target shell -c looks -- ps")
 	waitUntil(t, convergeLimit, "a debugging container sees the other's processes", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "logs "+pod+" -c looks -n "+ns); !strings.Contains(out, "nc -ll") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -202,7 +202,7 @@ func checkCopy(t *testing.T, via, ns, pod string, size int) {
 	// too. So a slow machine may need several tries, but none may end well with less than all.
 	waitUntil(t, convergeLimit, "the file is copied back", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "cp -n "+ns+" "+pod+":/tmp/there "+back); strings.Contains(out, "exit status") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -326,7 +326,7 @@ func TestTheAgentIsKilledDuringExec(t *testing.T) {
 		back(t.Context())
 		waitUntil(t, convergeLimit, "the container can be reached again", func(context.Context) string {
 			if out := inShell(t, via, ns, "echo again"); out != "again\n" {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})
@@ -448,7 +448,7 @@ func TestTheLinkIsCutDuringACopy(t *testing.T) {
 	}
 	waitUntil(t, convergeLimit, "the member is back", func(context.Context) string {
 		if out := inShell(t, via, ns, "echo again"); out != "again\n" {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -486,7 +486,7 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 	}
 	waitUntil(t, convergeLimit, "logs are there again", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "logs --tail 1 deploy/shell -c shell -n "+ns); !strings.HasPrefix(out, "line ") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -116,7 +116,7 @@ func (l *ownLab) waitConnected(members ...string) {
 				f := strings.Fields(line)
 				return len(f) > 2 && f[0] == m && f[2] == "yes" && strings.Contains(line, " left ")
 			}) {
-				return out
+				return "the output is: " + out
 			}
 		}
 		return ""

@@ -65,7 +65,7 @@ func TestPlacementByDefault(t *testing.T) {
 	has := func(kubeconfig, query, want string) func(context.Context) string {
 		return func(context.Context) string {
 			if out := kubectlAt(t, kubeconfig, "", query); !strings.Contains(out, want) {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		}

@@ -56,7 +56,7 @@ func TestAThousandFollowers(t *testing.T) {
 		waitUntil(t, convergeLimit, "the pod is there", func(context.Context) string {
 			pods[m] = strings.TrimSpace(strings.TrimPrefix(kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get pods -o name -l app=shouts -n "+ns), "pod/"))
 			if !strings.HasPrefix(pods[m], "shouts-") || strings.Contains(pods[m], " ") {
-				return pods[m]
+				return "the output is: " + pods[m]
 			}
 			return ""
 		})

@@ -281,7 +281,7 @@ func (s *sharedHub) awaitReady(t *testing.T) {
 		}
 		out, err := exec.CommandContext(ctx, builtBinary("atoll-lab"), "kubectl", "--kubeconfig", s.kubeconfig, "get", "--raw", "/readyz").CombinedOutput()
 		if err != nil {
-			return string(out)
+			return "the output is: " + string(out)
 		}
 		return ""
 	})
@@ -305,7 +305,7 @@ func (h *hubPair) joinMembers(t *testing.T, names ...string) {
 		waitUntil(t, convergeLimit, "accept "+name, func(ctx context.Context) string {
 			out, err := exec.CommandContext(ctx, builtBinary("atoll"), "--kubeconfig", h.a.kubeconfig, "accept", name).CombinedOutput()
 			if err != nil {
-				return string(out)
+				return "the output is: " + string(out)
 			}
 			return ""
 		})

@@ -322,7 +322,7 @@ spec: {policyName: $NS, validationActions: [Deny], matchResources: {namespaceSel
 		t.Helper()
 		waitUntil(t, convergeLimit, what, func(context.Context) string {
 			if out := kubectlOutput(t, "", strings.Fields(args)...); !strings.Contains(out, says) {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})

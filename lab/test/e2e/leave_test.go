@@ -56,7 +56,7 @@ func (l *leavingMember) admit() {
 	l.t.Helper()
 	waitUntil(l.t, convergeLimit, l.name+" is in", func(ctx context.Context) string {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", l.name, "Ready"); !strings.HasPrefix(c, "True") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -93,7 +93,7 @@ func (l *leavingMember) holdsDeployment(ns string, want bool) func(context.Conte
 			}
 		}
 		if err := json.Unmarshal([]byte(out), &d); err != nil {
-			return out
+			return "the output is: " + out
 		}
 		applies := false
 		for _, f := range d.Metadata.ManagedFields {
@@ -208,7 +208,7 @@ func TestAClusterIsCleaned(t *testing.T) {
 	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "clean-1", `{"spec":{"removal":{"mode":"Clean"}}}`)
 	waitUntil(t, convergeLimit, "it asks for a confirmation", func(ctx context.Context) string {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "clean-1", "Removing"); !strings.Contains(c, "atoll confirm cluster/clean-1 --plan") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -220,7 +220,7 @@ func TestAClusterIsCleaned(t *testing.T) {
 	}
 	waitUntil(t, convergeLimit, "an Event says so", func(context.Context) string {
 		if out := kubectlOutput(t, "", "events", "--for", "cluster/clean-1", "-A"); !strings.Contains(out, "RemovalHeld") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -278,7 +278,7 @@ func asksForExactlyThat(t *testing.T, l *leavingMember, ns string) {
 	kubectlOutput(t, "", "-n", ns, "patch", "configmap", "web", "--type=merge", "-p", `{"data":{"colour":"red"}}`)
 	waitUntil(t, convergeLimit, "an edit arrives", func(context.Context) string {
 		if out := l.runKubectl("get", "configmap", "web", "-n", ns, "-o", "jsonpath={.data.colour}"); !strings.Contains(out, "red") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -338,7 +338,7 @@ func TestARemovalIsTakenBack(t *testing.T) {
 	runCLI(t, "remove", "back-1", "--clean", "--yes", "--no-wait")
 	waitUntil(t, convergeLimit, "it says what it waits for", func(ctx context.Context) string {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "back-1", "Removing"); !strings.Contains(c, "0 of 1 bundles are gone") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -347,7 +347,7 @@ func TestARemovalIsTakenBack(t *testing.T) {
 	}
 	waitUntil(t, convergeLimit, "nothing is said of it any more", func(ctx context.Context) string {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "back-1", "Removing"); c != "no condition Removing" {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -383,7 +383,7 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 		}
 		out := other("", "atoll", "token", "create", "--auto-accept", "-o", "json")
 		if err := json.Unmarshal([]byte(out), &i); err != nil {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -398,7 +398,7 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 	other("", "atoll-lab", "kubectl", "patch", "cluster", "second-1", "--type", "merge", "-p", `{"spec":{"taints":null}}`)
 	waitUntil(t, convergeLimit, "the other hub holds it", func(ctx context.Context) string {
 		if out := other("", "atoll", "get", "rows", "-n", ns); !strings.Contains(out, "Ready") || strings.Contains(out, "Conflict") {
-			return out
+			return "the output is: " + out
 		}
 		return l.holdsDeployment(ns, true)(ctx)
 	})
@@ -418,7 +418,7 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 	l.admit()
 	waitUntil(t, convergeLimit, "the first hub holds it again", func(ctx context.Context) string {
 		if out := runCLI(t, "get", "rows", "-n", ns); !strings.Contains(out, "third-1") || !strings.Contains(out, "Ready") || strings.Contains(out, "Conflict") {
-			return out
+			return "the output is: " + out
 		}
 		return l.holdsDeployment(ns, true)(ctx)
 	})

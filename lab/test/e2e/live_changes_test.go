@@ -187,14 +187,14 @@ func TestRunningObjectsAreChangedOnTheHub(t *testing.T) {
 	apply(t, ns, "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web, namespace: $NS, annotations: {atoll.dev/clusters: member1}}\nspec: {minAvailable: 1, selector: {matchLabels: {app: web}}}\n")
 	waitUntil(t, convergeLimit, "a budget forbids it", func(context.Context) string {
 		if out := evict(`,"deleteOptions":{"dryRun":["All"]}`); !strings.Contains(out, "disruption budget") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
 	mustKubectl(t, "", "delete pdb web"+in)
 	waitUntil(t, convergeLimit, "the eviction is done", func(context.Context) string {
 		if out := evict(""); !strings.Contains(out, `"status":"Success"`) && !strings.Contains(out, "not found") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -203,7 +203,7 @@ func TestRunningObjectsAreChangedOnTheHub(t *testing.T) {
 	mustKubectl(t, "", "scale deploy/web --replicas 2"+in)
 	waitUntil(t, convergeLimit, "the watch tells of what the slices have now", func(context.Context) string {
 		if out := printedSoFar(t, slices); strings.Count(out, "MODIFIED") == before {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

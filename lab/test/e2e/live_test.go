@@ -35,7 +35,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 		out := mustKubectl(t, "", "get pods -n "+ns+" --no-headers -l app=web")
 		for _, m := range memberNames {
 			if strings.Count(out, "."+m+" ") != 2 || strings.Count(out, "Running") != 2*len(memberNames) {
-				return out
+				return "the output is: " + out
 			}
 		}
 		return ""
@@ -68,7 +68,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	as := " --as lila -n " + ns + " " // with all rights in the namespace on the hub, and none in the member yet
 	waitUntil(t, convergeLimit, "what the member does not grant is refused there", func(context.Context) string {
 		if out := kubectlAt(t, hub, "", "exec"+as+pod+" -- ls"); !strings.Contains(out, `User "lila" cannot create resource "pods/exec"`) {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -79,7 +79,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	grantRole(t, "member1", "live-lila", "--clusterrole cluster-admin --user lila")
 	waitUntil(t, convergeLimit, "what the member grants is done there", func(context.Context) string {
 		if out := kubectlAt(t, hub, "", "label pod"+as+pod+" touched=yes --overwrite"); !strings.Contains(out, "labeled") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -95,7 +95,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	waitUntil(t, convergeLimit, "the watch shows what goes and what comes", func(context.Context) string {
 		out := printedSoFar(t, events)
 		if !strings.Contains(out, "DELETED") || strings.Count(out, "ADDED") < 2*len(memberNames)+1 {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -130,7 +130,7 @@ func fallsBack(t *testing.T, ns, pod string) {
  clusters: [{name: b, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: b, user: {token: %s}}]}`, between.URL, token))
 	waitUntil(t, convergeLimit, "atoll exec by SPDY", func(context.Context) string {
 		if out := binaryOutput(t, "across\n", "atoll", "exec", "--kubeconfig", config, "-i", pod, "-n", ns, "--", "cat"); out != "across\n" {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -150,19 +150,19 @@ func TestJobsOfTheFleet(t *testing.T) {
 	hub, direct := sharedWorld.lab.Kubeconfig("hub"), sharedWorld.lab.Kubeconfig("member1")
 	waitUntil(t, convergeLimit, "the pods of a Job are found", func(context.Context) string {
 		if out := kubectlAt(t, hub, "", "logs job/once -n "+ns); !strings.Contains(out, "Found 2 pods") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
 	waitUntil(t, convergeLimit, "the CronJob is in a member", func(context.Context) string {
 		if out := kubectlAt(t, direct, "", "create job now --from cronjob/often -n "+ns); !strings.Contains(out, "created") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
 	waitUntil(t, convergeLimit, "its Job is seen", func(context.Context) string {
 		if out := kubectlAt(t, hub, "", "get jobs --no-headers -n "+ns); strings.Count(out, "once") != 1 || strings.Count(out, "now.member1") != 1 {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -181,7 +181,7 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 		waitUntil(t, convergeLimit, what, func(context.Context) string {
 			out := kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "get pods -n "+ns+" --no-headers")
 			if !strings.Contains(out, want) || strings.Contains(out, "Pending") {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})
@@ -199,7 +199,7 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 	mustKubectl(t, "", "scale deploy web -n "+ns+" --replicas 3")
 	waitUntil(t, convergeLimit, "the watch goes on with the others", func(context.Context) string {
 		if out := printedSoFar(t, events); strings.Count(out, ".member1 ") < 3 {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -212,7 +212,7 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 	waitUntil(t, convergeLimit, "the watch catches up, or ends for another list", func(context.Context) string {
 		out := printedSoFar(t, events)
 		if strings.Count(out, "DELETED") < 2 && !strings.Contains(out, "list again") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -113,7 +113,7 @@ func TestUpstreamsMetricsServer(t *testing.T) {
 	waitUntil(t, convergeLimit, "both are measured", func(context.Context) string {
 		out := kubectlOutput(t, "", "top", "nodes")
 		if strings.Count(out, "<unknown>") != 4 || !strings.Contains(out, "cluster member3: it serves no metrics.k8s.io/v1beta1: it has no metrics-server") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -125,7 +125,7 @@ func TestUpstreamsMetricsServer(t *testing.T) {
 		out := kubectlOutput(t, "", "top", "pods", "-A")
 		for _, m := range []string{"member1", "member2"} {
 			if !strings.Contains(out, "cluster "+m+": its metrics-server does not answer") {
-				return out
+				return "the output is: " + out
 			}
 		}
 		return ""

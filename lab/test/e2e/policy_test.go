@@ -24,7 +24,7 @@ func limitMember(t *testing.T, member string) (by func(spec string)) {
 		file := writeManifest(t, "policy.yaml", "", "apiVersion: agent.atoll.dev/v1alpha1\nkind: AgentPolicy\nmetadata: {name: agent}\nspec: "+spec)
 		waitUntil(t, convergeLimit, "the policy is written", func(context.Context) string {
 			if out := kubectlAt(t, direct, "", "apply --server-side -f "+file); !strings.Contains(out, "serverside-applied") {
-				return out
+				return "the output is: " + out
 			}
 			return ""
 		})
@@ -44,7 +44,7 @@ func TestAMemberLimitsWhatTheHubApplies(t *testing.T) {
 	// and an agent looks what a member serves within seconds of a change.
 	waitUntil(t, convergeLimit, "the agent has heard of the policy", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "get --raw /api"); !strings.Contains(out, "does not allow requests of the sort Read through the hub (spec.reach.requests)") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

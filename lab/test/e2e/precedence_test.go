@@ -253,7 +253,7 @@ data: {colour: blue}
 	waitUntil(t, convergeLimit, "Remove takes it away", existsIn("v1", "ConfigMap", ns, "go", "member1"))
 	waitUntil(t, convergeLimit, "Keep says so", func(context.Context) string {
 		if out := runCLI(t, "get", "rows", "keep", "-n", ns); !strings.Contains(out, "Unfit: labels do not match") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -263,7 +263,7 @@ data: {colour: blue}
 	waitUntil(t, convergeLimit, "it fits again", existsIn("v1", "ConfigMap", ns, "go", both...))
 	waitUntil(t, convergeLimit, "and does not show it any more", func(context.Context) string {
 		if out := runCLI(t, "get", "rows", "-n", ns); strings.Contains(out, "Unfit") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -347,7 +347,7 @@ func TestANamespaceGoesAfterItsContent(t *testing.T) {
 	waitUntil(t, convergeLimit, "it goes where it was away", existsIn("v1", "Namespace", "", ns))
 	waitUntil(t, convergeLimit, "nothing is left of it on the hub", func(context.Context) string {
 		if out := runCLI(t, "get", "rows", "-n", ns); !strings.HasPrefix(out, "no rows") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -104,7 +104,7 @@ func newProxied(t *testing.T, members ...string) *proxiedHub {
 	waitUntil(t, convergeLimit, "a token", func(ctx context.Context) string {
 		out, err := exec.CommandContext(ctx, builtBinary("atoll"), "--kubeconfig", p.hub.kubeconfig, "token", "create", "--auto-accept", "--uses", strconv.Itoa(len(members)), "-o", "json").Output()
 		if err != nil || json.Unmarshal(out, &p.invite) != nil {
-			return string(out)
+			return "the output is: " + string(out)
 		}
 		return ""
 	})
@@ -209,7 +209,7 @@ func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 	host, _, _ := net.SplitHostPort(p.invite.Hub)
 	waitUntil(t, convergeLimit, "its profile says where others reach the hub, too", func(context.Context) string {
 		if out := kubectlAt(t, p.hub.kubeconfig, "", "get clusterprofile -n atoll-inventory "+member+" -o jsonpath={.status.accessProviders[0].cluster.server}"); !strings.HasPrefix(out, "https://"+host+":") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -241,7 +241,7 @@ func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 	x.killProxy()
 	waitUntil(t, convergeLimit, "the answer is that it is disconnected", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "get namespaces --request-timeout 30s"); !strings.Contains(out, "its agent is not connected") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -261,7 +261,7 @@ func (p *proxiedHub) isBack(t *testing.T, via, member, value string) {
 	ns := "proxied-" + member
 	waitUntil(t, convergeLimit, "it is reached again", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "get namespaces"); !strings.Contains(out, "kube-system") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -238,7 +238,7 @@ func (p *pushedMember) leaveEachWay() {
 	p.runCLI("remove", name, "--orphan", "--no-wait")
 	waitUntil(t, convergeLimit, "it says how far that is", func(ctx context.Context) string {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", name, "Removing"); !strings.Contains(c, "bundles are gone") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -300,7 +300,7 @@ func (p *pushedMember) comesBack() {
 	})
 	waitUntil(p.t, convergeLimit, "the hub knows of it", func(context.Context) string {
 		if out := p.runCLI("remove", p.name, "--clean", "--dry-run"); !strings.Contains(out, "Deployment.apps") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -319,7 +319,7 @@ func (p *pushedMember) credentialsGone() {
 	p.t.Helper()
 	waitUntil(p.t, convergeLimit, "the credentials went with the Cluster", func(context.Context) string {
 		if out := mustKubectl(p.t, "", "get secrets -n atoll-system -l atoll.dev/push="+p.name+" -o name"); strings.Contains(out, "secret/") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -426,7 +426,7 @@ func TestSwitchingBetweenPullAndPush(t *testing.T) {
 	go func() { started <- sharedWorld.lab.Start(t.Context(), "agent/"+member) }() // it waits for a link to the hub
 	waitUntil(t, convergeLimit, "the agent in the member is there", func(context.Context) string {
 		if log := fileTail(filepath.Join(sharedWorld.lab.Dir(), "logs", "agent-"+member+".log")); !strings.Contains(log, "waiting for its lease to end") {
-			return log
+			return "the output is: " + log
 		}
 		return ""
 	})

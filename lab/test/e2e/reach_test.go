@@ -165,7 +165,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: tokyo-team}]
 	grantRole(t, "member3", "reach-viewers", "--clusterrole view --user jane --group tokyo-team --user atoll:serviceaccount:default:ci")
 	waitUntil(t, convergeLimit, "jane reaches the cluster that is hers", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "get namespaces --as jane"); !strings.Contains(out, "kube-system") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -195,7 +195,7 @@ func TestADisconnectedMemberIsReported(t *testing.T) {
 		began := time.Now()
 		out := kubectlAt(t, via, "", "get namespaces --request-timeout 30s")
 		if !strings.Contains(out, "cluster member2 cannot be reached: its agent is not connected to the hub") {
-			return out
+			return "the output is: " + out
 		}
 		if took := time.Since(began); took > 5*time.Second {
 			return "it took " + took.String() + " to say so"
@@ -207,7 +207,7 @@ func TestADisconnectedMemberIsReported(t *testing.T) {
 	}
 	waitUntil(t, convergeLimit, "it is reached again", func(context.Context) string {
 		if out := kubectlAt(t, via, "", "get namespaces"); !strings.Contains(out, "kube-system") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

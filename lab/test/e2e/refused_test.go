@@ -395,13 +395,13 @@ data: {colour: blue}
 	gadget := strings.ReplaceAll("apiVersion: $NS.example.com/v1\nkind: Gadget\nmetadata: {name: one, namespace: $NS}\nspec: {size: 1}", "$NS", ns)
 	waitUntil(t, convergeLimit, "the hub serves the kind", func(context.Context) string {
 		if out := kubectlOutput(t, gadget, "apply", "-f", "-"); strings.Contains(out, "exit status") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
 	waitUntil(t, convergeLimit, "the kind is missing there", func(context.Context) string {
 		if out := kubectlRow(t, ns, "member1"); !strings.Contains(out, "Gadget") || !strings.Contains(out, "NotServed") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -435,7 +435,7 @@ data: {colour: blue}
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"ConfigMap"}]}}`)
 	waitUntil(t, convergeLimit, "the policy shows the reason", func(context.Context) string {
 		if out := kubectlOutput(t, "", "get", "events", "-n", ns); !strings.Contains(out, "too large") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -74,7 +74,7 @@ func heldPlan(t *testing.T, kind, ns, name, other string) (hash string) {
 		c := conditionText(ctx, "atoll.dev/v1alpha1", kind, ns, name, "RemovalHeld")
 		found := planHash.FindStringSubmatch(c)
 		if !strings.HasPrefix(c, "True") || found == nil || found[1] == other {
-			return c
+			return "the output is: " + c
 		}
 		hash = found[1]
 		return ""
@@ -135,7 +135,7 @@ func TestARemovalOverItsBudgetWaitsForItsPlan(t *testing.T) {
 	waitUntil(t, convergeLimit, "what was confirmed goes", has("member1"))
 	waitUntil(t, convergeLimit, "nothing waits any more", func(ctx context.Context) string {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Bundle", ns, "web", "RemovalHeld"); !strings.HasPrefix(c, "False") {
-			return c
+			return "the output is: " + c
 		}
 		return ""
 	})
@@ -306,7 +306,7 @@ metadata: {name: owner, namespace: $NS}
 	waitUntil(t, convergeLimit, "a protected custom resource", func(ctx context.Context) string {
 		out := kubectlOutput(t, strings.ReplaceAll("apiVersion: $NS.example.com/v1\nkind: Keep\nmetadata: {name: one, namespace: $NS, labels: {atoll.dev/deletion-protected: 'true'}}", "$NS", ns), "apply", "-f", "-")
 		if strings.Contains(out, "exit status") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -341,7 +341,7 @@ metadata:
 	refused("namespace", ns)
 	waitUntil(t, convergeLimit, "the hub knows the new kind", func(ctx context.Context) string {
 		if out := kubectlOutput(t, "", "delete", "crd", "keeps."+ns+".example.com", "--dry-run=server"); !strings.Contains(out, "atoll.dev/deletion-protected") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -447,7 +447,7 @@ spec:
 	}
 	waitUntil(t, convergeLimit, "nothing is waited for any more", func(context.Context) string {
 		if out := runCLI(t, "get", "rows", "-n", ns); strings.Contains(out, ns+"-") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -157,7 +157,7 @@ spec:
 	waitUntil(t, convergeLimit, "delivery", allChecks(inCluster("member1", "v1", "Secret", ns, "pass", true), inCluster("member2", "v1", "Secret", ns, "clash", true)))
 	waitUntil(t, convergeLimit, "a patch that does not apply to a Secret is shown", func(context.Context) string {
 		if out := runCLI(t, "get", "rows", "-n", ns); !strings.Contains(out, "Failed") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -294,7 +294,7 @@ func TestStatusOfACustomResource(t *testing.T) {
 		t.Helper()
 		waitUntil(t, convergeLimit, want, func(ctx context.Context) string {
 			if got := conditionText(ctx, ns+".example/v1", "Widget", ns, "w", "Ready"); !strings.HasPrefix(got, want) {
-				return got
+				return "the output is: " + got
 			}
 			return ""
 		})
@@ -409,7 +409,7 @@ func TestFailingRolloutIsShown(t *testing.T) {
 	apply(t, ns, strings.NewReplacer("name: web,", "name: never,", "app: web", "app: never", "spec: {containers", "spec: {nodeSelector: {disk: none}, containers").Replace(slowDeployment))
 	waitUntil(t, convergeLimit, "one that never was available", func(ctx context.Context) string {
 		if got := conditionText(ctx, "apps/v1", "Deployment", ns, "never", "Available"); !strings.HasPrefix(got, "False MinimumReplicasUnavailable") {
-			return got
+			return "the output is: " + got
 		}
 		return ""
 	})
@@ -426,7 +426,7 @@ func TestRolloutStatusWithAClusterAway(t *testing.T) {
 	// After a test that took the hub down, agents are on their way back, and away until then.
 	waitUntil(t, convergeLimit, "no cluster is disconnected", func(context.Context) string {
 		if out := away(); !strings.Contains(out, `"ready":3`) || strings.Contains(out, `"away"`) {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -94,7 +94,7 @@ containers: [{name: web, usage: {cpu: 250m, memory: 64Mi}}]`, p, ns), "apply -f 
 	waitUntil(t, convergeLimit, "it is measured", func(context.Context) string {
 		out := kubectlOutput(t, "", "top", "pods", "-n", ns)
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), pod+".member1 250m 64Mi") || !strings.Contains(out, "cluster member2: it serves no") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

@@ -229,7 +229,7 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	giveUp(t, ns, "leaver")
 	waitUntil(t, convergeLimit, "its rows go", func(context.Context) string {
 		if out := runCLI(t, "get", "rows", "-n", ns); strings.Contains(out, "leaver ") && !strings.Contains(out, "no rows") {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})
@@ -274,7 +274,7 @@ func checkTokenGone(t *testing.T, kubeconfig string, i tokenInvitation) {
 		out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", kubeconfig, "get", "secret", joinSecret, "-n", "atoll-system",
 			"-o", `go-template={{range $key, $value := .data}}{{$key}} {{end}}{{index .metadata.annotations "agent.atoll.dev/removed-token"}}`)
 		if out != "balancerCA caHash hub name "+id {
-			return out
+			return "the output is: " + out
 		}
 		return ""
 	})

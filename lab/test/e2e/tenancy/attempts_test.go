@@ -435,7 +435,7 @@ func explainNamesNoNeighbours(t *testing.T) {
 	waitUntil(t, "it is placed and explained", func(ctx context.Context) string {
 		out, err := atollAs(ctx, asMallory, "explain", "configmap/seen", "-n", "acme")
 		if err == nil && !strings.Contains(out, "acme-1") {
-			return out
+			return "the output is: " + out
 		}
 		return errorText(err)
 	})
