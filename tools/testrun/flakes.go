@@ -21,8 +21,8 @@ const burnArgument = "burn"
 // doneFile marks the records of a run that reached its end.
 const doneFile = "done"
 
-// burn computes until the process is killed.
-func burn() {
+// computeForever computes until the process is killed.
+func computeForever() {
 	for n := uint(1); ; n = n*3 | 1 {
 	}
 }

@@ -29,14 +29,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) == 2 && os.Args[1] == burnArgument {
-		burn()
+		computeForever()
 	}
 	o, err := parseOptions(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(2)
 	}
-	phases, err := o.phases(ctx)
+	phases, err := o.choosePhases(ctx)
 	if err == nil && o.runs > 0 {
 		err = o.findFlakes(ctx, phases)
 	} else if err == nil {
@@ -78,8 +78,8 @@ func parseOptions(args []string) (o options, err error) {
 	return o, err
 }
 
-// phases are those of the level, or one for the package.
-func (o options) phases(ctx context.Context) ([]phase, error) {
+// choosePhases returns the phases of the level, or one for the package.
+func (o options) choosePhases(ctx context.Context) ([]phase, error) {
 	if o.pkg == "" {
 		return phasesOf(levelNames[o.level]), nil
 	}
@@ -89,7 +89,7 @@ func (o options) phases(ctx context.Context) ([]phase, error) {
 			dir, pattern = module, "./"+rest
 		}
 	}
-	p := phase{name: o.pkg, dir: dir, packages: []string{pattern}, flags: with("-timeout", "40m"), env: plain}
+	p := phase{name: o.pkg, dir: dir, packages: []string{pattern}, flags: withQuick("-timeout", "40m"), env: plain}
 	if o.run != "" {
 		p.flags = append(p.flags, "-run", o.run)
 	}

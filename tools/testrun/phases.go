@@ -36,8 +36,7 @@ var levelNames = map[string]level{"short": levelShort, "test": levelTest, "all":
 // modules are those whose packages test/packages.sh sorts.
 var modules = []string{".", "lab"}
 
-// Test binaries are linked without tables for debuggers, in two thirds of the time. Of the packages
-// that link Kubernetes or drive binaries, two run at once, because each has servers that take memory.
+// Test binaries are linked without tables for debuggers, in two thirds of the time.
 var (
 	quick    = []string{"-ldflags", "-s -w"}
 	withRace = []string{"CGO_ENABLED=1"}
@@ -62,27 +61,29 @@ func shortPhases() []phase {
 	return phases
 }
 
+// allPhases lists every phase, those of levelTest first. Packages that link Kubernetes or bring up
+// clusters run at most two at once, because each has servers that take memory.
 func allPhases() []phase {
 	promises := append(slices.Clone(plain), "ATOLL_E2E_PROMISES=1")
 	return slices.Concat(
-		perModule(phase{name: "race", level: levelTest, kinds: []string{"race"}, flags: with("-race", "-timeout", "15m"), env: withRace}),
-		perModule(phase{name: "plain", level: levelTest, kinds: []string{"pure", "plain", "decides"}, flags: with("-p", "2", "-timeout", "25m"), env: plain}),
+		perModule(phase{name: "race", level: levelTest, kinds: []string{"race"}, flags: withQuick("-race", "-timeout", "15m"), env: withRace}),
+		perModule(phase{name: "plain", level: levelTest, kinds: []string{"pure", "plain", "decides"}, flags: withQuick("-p", "2", "-timeout", "25m"), env: plain}),
 		[]phase{
-			{name: "promises", level: levelTest, dir: "lab", packages: []string{"./test/e2e"}, flags: with("-timeout", "25m"), env: promises},
-			{name: "promise of tenancy", level: levelTest, dir: "lab", packages: []string{"./test/e2e/tenancy"}, flags: with("-timeout", "25m", "-run", "^TestTenantFromBeginToEnd$"), env: plain},
-			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: with(), env: plain},
-			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: with(), env: plain},
+			{name: "promises", level: levelTest, dir: "lab", packages: []string{"./test/e2e"}, flags: withQuick("-timeout", "25m"), env: promises},
+			{name: "promise of tenancy", level: levelTest, dir: "lab", packages: []string{"./test/e2e/tenancy"}, flags: withQuick("-timeout", "25m", "-run", "^TestTenantFromBeginToEnd$"), env: plain},
+			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: withQuick(), env: plain},
+			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: withQuick(), env: plain},
 		},
-		perModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: with("-p", "2", "-timeout", "25m"), env: plain}),
-		perModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: with("-p", "1", "-timeout", "40m"), env: plain}),
+		perModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withQuick("-p", "2", "-timeout", "25m"), env: plain}),
+		perModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withQuick("-p", "1", "-timeout", "40m"), env: plain}),
 		[]phase{
-			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: with("-timeout", "15m"), env: plain},
-			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: with(), env: plain},
+			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: withQuick("-timeout", "15m"), env: plain},
+			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: withQuick(), env: plain},
 		},
 	)
 }
 
-func with(flags ...string) []string {
+func withQuick(flags ...string) []string {
 	return slices.Concat(quick, []string{"-count=1"}, flags)
 }
 

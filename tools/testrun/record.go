@@ -75,9 +75,9 @@ func (r *record) add(e event) {
 	}
 }
 
-// verdict of a test: passed, skipped, flaky or failed. A test is flaky when it failed and passed at
+// verdictOf returns the outcome of a test: passed, skipped, flaky or failed. A test is flaky when it failed and passed at
 // its rerun. A rerun that is skipped leaves it failed.
-func verdict(runs []*testRun) string {
+func verdictOf(runs []*testRun) string {
 	first, last := runs[0].verdict, runs[len(runs)-1].verdict
 	switch {
 	case first == "pass":
@@ -98,12 +98,12 @@ func (r *record) inTests() map[testName]string {
 		if name.test == "" {
 			continue
 		}
-		v := verdict(runs)
+		v := verdictOf(runs)
 		verdicts[name] = v
 		failing[name.pkg] = failing[name.pkg] || v == "failed" || v == "flaky"
 	}
 	for name, runs := range r.runs {
-		if name.test == "" && !failing[name.pkg] && verdict(runs) == "failed" {
+		if name.test == "" && !failing[name.pkg] && verdictOf(runs) == "failed" {
 			verdicts[name] = "failed"
 		}
 	}

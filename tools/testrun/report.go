@@ -26,7 +26,7 @@ func (r *record) printReport(out io.Writer) int {
 			if verdicts[name] != title {
 				continue
 			}
-			fmt.Fprintf(out, "\n%s %s\n%s", strings.ToUpper(title), name, indent(r.runs[name][0].output.String()))
+			fmt.Fprintf(out, "\n%s %s\n%s", strings.ToUpper(title), name, indentLines(r.runs[name][0].output.String()))
 		}
 	}
 	// A flaky test has passed at last.
@@ -60,7 +60,7 @@ func (n testName) String() string {
 	return n.pkg + " " + n.test
 }
 
-func indent(text string) string {
+func indentLines(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		b.WriteString("    " + line)

@@ -196,7 +196,7 @@ func (p testPart) namesAll(tests []string) bool {
 }
 
 // chosenTests returns the names in -test.run, which is of the form TestA, ^TestA$, ^(TestA|TestB)$ or
-// ^TestA$/^subtest$. Of any other form it returns names that no part has.
+// ^TestA$/^subtest$. For any other form it returns names that no part has.
 func chosenTests() []string {
 	run, _, _ := strings.Cut(flagOf("test.run"), "/")
 	run = strings.TrimSuffix(strings.TrimPrefix(run, "^"), "$")
