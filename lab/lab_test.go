@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab/process"
 	"atoll.dev/atoll/lab/relay"
 )
@@ -60,14 +62,10 @@ func statusOf(t *testing.T, l *Lab, name string) ComponentStatus {
 // waitForStatus waits until the component's status pleases.
 func waitForStatus(t *testing.T, l *Lab, name string, pleases func(ComponentStatus) bool) {
 	t.Helper()
-	var last ComponentStatus
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = statusOf(t, l, name)
-		return pleases(last), nil
+	testwait.Until(t, name, func(context.Context) (bool, string) {
+		last := statusOf(t, l, name)
+		return pleases(last), fmt.Sprintf("%+v", last)
 	})
-	if err != nil {
-		t.Fatalf("%s stays %+v", name, last)
-	}
 }
 
 func isReady(c ComponentStatus) bool  { return c.Ready }

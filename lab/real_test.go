@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,11 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 	"atoll.dev/atoll/lab/labtest"
 )
@@ -131,15 +130,10 @@ func newClient(t *testing.T, l *lab.Lab) kubernetes.Interface {
 
 func waitForStatus(t *testing.T, what string, holds func(context.Context) (bool, error)) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	testwait.Until(t, what, func(ctx context.Context) (bool, string) {
 		ok, err := holds(ctx)
-		last = err
-		return ok && err == nil, nil
+		return ok && err == nil, fmt.Sprint(err)
 	})
-	if err != nil {
-		t.Fatalf("no %s within a minute; last error: %v", what, last)
-	}
 }
 
 func podUIDs(t *testing.T, client kubernetes.Interface) map[string]string {

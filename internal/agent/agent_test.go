@@ -20,13 +20,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"atoll.dev/atoll/internal/agent/agenttest"
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/freecapacity"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
@@ -109,14 +109,11 @@ func (f *fixture) run(stage func(Stage), change func(*Options)) func() error {
 
 func (f *fixture) waitFor(what string, ok func() bool) {
 	f.t.Helper()
-	err := wait.PollUntilContextTimeout(f.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+	testwait.UntilTrue(f.t, what, func() bool {
 		f.hub.mu.Lock()
 		defer f.hub.mu.Unlock()
-		return ok(), nil
+		return ok()
 	})
-	if err != nil {
-		f.t.Fatalf("%s: %v", what, err)
-	}
 }
 
 func (f *fixture) configMap(ns, name string) map[string]any {

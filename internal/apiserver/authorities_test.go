@@ -20,6 +20,7 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // shownBy the address, to a client that trusts these CAs.
@@ -60,7 +61,7 @@ func TestRotation(t *testing.T) {
 	if _, err := s.RotateAuthorities(t.Context()); !errors.Is(err, keys.ErrRotating) {
 		t.Errorf("rotated twice: %v", err)
 	}
-	waitUntil(t, "the new CA's certificate is shown, to clients of either CA", func(context.Context) (bool, string) {
+	testwait.Until(t, "the new CA's certificate is shown, to clients of either CA", func(context.Context) (bool, string) {
 		for _, a := range []*keys.Authorities{first, second} {
 			c, err := shownBy(s.LocalAddress(), a.Cluster.CertPool())
 			if err != nil {
@@ -78,7 +79,7 @@ func TestRotation(t *testing.T) {
 	if after == before {
 		t.Error("hub.kubeconfig is the old one")
 	}
-	waitUntil(t, "both kubeconfigs are good", func(context.Context) (bool, string) {
+	testwait.Until(t, "both kubeconfigs are good", func(context.Context) (bool, string) {
 		err := errors.Join(asks(before), asks(after))
 		return err == nil, errText(err)
 	})
@@ -87,7 +88,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the old kubeconfig is good no more", func(context.Context) (bool, string) {
+	testwait.Until(t, "the old kubeconfig is good no more", func(context.Context) (bool, string) {
 		err := asks(before)
 		return err != nil && (strings.Contains(err.Error(), "Unauthorized") || strings.Contains(err.Error(), "provide credentials") || strings.Contains(err.Error(), "forbidden")), errText(err)
 	})
@@ -116,7 +117,7 @@ func handedOut(t *testing.T, s *apiserver.Server) func(*keys.Authorities) {
 	token := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken}
 	token.Name, token.Annotations = "token-with-ca", map[string]string{corev1.ServiceAccountNameKey: "default"}
 	core := newAdmin(t, s).kube.CoreV1()
-	waitUntil(t, "a token is asked for", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "a token is asked for", func(ctx context.Context) (bool, string) {
 		if _, err := core.ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return false, err.Error() // a token without a ServiceAccount is deleted
 		}
@@ -126,7 +127,7 @@ func handedOut(t *testing.T, s *apiserver.Server) func(*keys.Authorities) {
 	return func(want *keys.Authorities) {
 		t.Helper()
 		core := newAdmin(t, s).kube.CoreV1() // whose certificate is a new one each time
-		waitUntil(t, "the CAs are handed out", func(ctx context.Context) (bool, string) {
+		testwait.Until(t, "the CAs are handed out", func(ctx context.Context) (bool, string) {
 			published, err := core.ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 			if err != nil {
 				return false, err.Error()
@@ -241,7 +242,7 @@ func TestCertificatesRenewWithoutARestart(t *testing.T) {
 		t.Fatalf("shown at first: %q and %q", ownFirst, theirFirst)
 	}
 	provide()
-	waitUntil(t, "both are others", func(context.Context) (bool, string) {
+	testwait.Until(t, "both are others", func(context.Context) (bool, string) {
 		own, their := serial(s.CurrentAuthorities().Cluster.CertPool(), inner), serial(other.ClusterCA.CertPool(), "127.0.0.1")
 		return own != "" && own != ownFirst && their != "" && their != theirFirst, own + " and " + their
 	})

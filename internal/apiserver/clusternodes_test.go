@@ -27,6 +27,7 @@ import (
 
 	"atoll.dev/atoll/api/crds"
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // cohort is a number of Clusters of one test, which a label tells.
@@ -264,9 +265,9 @@ func TestInformersOfNodesSync(t *testing.T) {
 	lister := factory.Core().V1().Nodes().Lister()
 	informer := factory.Core().V1().Nodes().Informer()
 	factory.Start(t.Context().Done())
-	waitUntil(t, "sync", func(context.Context) (bool, string) { return informer.HasSynced(), "not synced" })
+	testwait.Until(t, "sync", func(context.Context) (bool, string) { return informer.HasSynced(), "not synced" })
 	f.patchCluster("new", `{"spec":{"accepted":true}}`)
-	waitUntil(t, "see the new one", func(context.Context) (bool, string) {
+	testwait.Until(t, "see the new one", func(context.Context) (bool, string) {
 		_, err := lister.Get(f.fullName("new"))
 		return err == nil, fmt.Sprint(err)
 	})
@@ -331,7 +332,7 @@ func TestWhoEditsANodeMayEditItsCluster(t *testing.T) {
 		t.Errorf("without any right: %v", err)
 	}
 	f.grantRules(name, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}})
-	waitUntil(t, "refuse a user with the right to patch nodes alone", func(context.Context) (bool, string) {
+	testwait.Until(t, "refuse a user with the right to patch nodes alone", func(context.Context) (bool, string) {
 		err := f.cordonNode(jane, "a", metav1.PatchOptions{})
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `User "`+name+`" cannot patch resource "clusters"`), fmt.Sprint(err)
 	})
@@ -339,7 +340,7 @@ func TestWhoEditsANodeMayEditItsCluster(t *testing.T) {
 		t.Errorf("a dry run of it: %v", err)
 	}
 	f.grantRules(name, rbacv1.PolicyRule{APIGroups: []string{"atoll.dev"}, Resources: []string{"clusters"}, Verbs: []string{"patch"}, ResourceNames: []string{f.fullName("a")}})
-	waitUntil(t, "a dry run by a user with both rights", func(context.Context) (bool, string) {
+	testwait.Until(t, "a dry run by a user with both rights", func(context.Context) (bool, string) {
 		err := f.cordonNode(jane, "a", metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil, fmt.Sprint(err)
 	})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 const complete = atoll.LabelComplete + "=true"
@@ -89,12 +90,12 @@ func TestACompleteInformerTakesNobodyForGone(t *testing.T) {
 	// It has to list again, for what it does not hear of.
 	fleet.removeMember("voss")
 	fleet.withAgent("voss", func(a *agent) { a.oldest, a.away = a.version+1, false })
-	waitUntil(t, "it lists again", func(context.Context) (bool, string) {
+	testwait.Until(t, "it lists again", func(context.Context) (bool, string) {
 		asked := fleet.takeRequests()
 		return slices.ContainsFunc(asked, func(r string) bool { return strings.HasPrefix(r, "uid-voss GET") && !strings.Contains(r, "watch=true") }), fmt.Sprint(asked)
 	})
 	fleet.withAgent("ueno", func(a *agent) { a.put(watch.Added, newPod(ns, "c", nil)); a.away = false })
-	waitUntil(t, "it has all", func(context.Context) (bool, string) {
+	testwait.Until(t, "it has all", func(context.Context) (bool, string) {
 		var got []string
 		for _, obj := range informer.GetStore().List() {
 			got = append(got, obj.(*corev1.Pod).Name)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func testRowResource(group string) schema.GroupVersionResource {
@@ -164,7 +166,7 @@ func TestLossyVersionsAreRefused(t *testing.T) {
 	if _, err := stable.Update(t.Context(), seen, metav1.UpdateOptions{}); err != nil {
 		t.Fatalf("the stored version is refused: %v", err)
 	}
-	waitUntil(t, "an edit in the old version is refused", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "an edit in the old version is refused", func(ctx context.Context) (bool, string) {
 		old, err := beta.Get(ctx, "fine", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()

@@ -23,6 +23,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/direct"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // bundleEncryption encrypts what is written in both ways here.
@@ -97,7 +98,7 @@ func directFinalizerAudit(t *testing.T, s *apiserver.Server, u *user, log string
 		t.Fatal(err)
 	}
 	var directly, asked []auditv1.Event
-	waitUntil(t, "the API's patch is logged", func(context.Context) (bool, string) {
+	testwait.Until(t, "the API's patch is logged", func(context.Context) (bool, string) {
 		directly, asked = readAudit(t, log, "audited"), readAudit(t, log, "audited-api")
 		return len(asked) == 2, fmt.Sprint(asked)
 	})

@@ -28,6 +28,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/direct"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // storedObjects are objects as hubs have stored them over time, by their keys.
@@ -293,7 +294,7 @@ func TestTablesAreFedDirectly(t *testing.T) {
 		t.Errorf("a table that has caught up shows %d of 5 Bundles", n)
 	}
 	last := ""
-	waitUntil(t, "both tables show everything", func(context.Context) (bool, string) {
+	testwait.Until(t, "both tables show everything", func(context.Context) (bool, string) {
 		a, b := byAPI.Clusters.List(), directly.Clusters.List()
 		last = fmt.Sprintf("%d and %d clusters, slices up to %d and %d", len(a), len(b), byAPI.Rows.HighestVersion(), directly.Rows.HighestVersion())
 		return len(a) == 15 && len(b) == 15 && reflect.DeepEqual(byAPI.Bundles.List(), directly.Bundles.List()) && byAPI.Rows.HighestVersion() == directly.Rows.HighestVersion() && slices.EqualFunc(a, b, func(a, b *v1alpha1.Cluster) bool {

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // charts is what an ingress controller, a certificate manager, a metrics server
@@ -142,7 +144,7 @@ func TestTemplatesDoNotAct(t *testing.T) {
 	if err := u.kube.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
 		got, err := u.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(got.Status, err)
 	})
@@ -187,7 +189,7 @@ func TestLabelledForTheHub(t *testing.T) {
 	})
 	for i, acts := range []bool{true, false, true} {
 		u.mustApply(fmt.Sprintf(hubWebhook, ns, fmt.Sprint(acts)))
-		waitUntil(t, fmt.Sprintf("the webhook acts: %v", acts), func(context.Context) (bool, string) {
+		testwait.Until(t, fmt.Sprintf("the webhook acts: %v", acts), func(context.Context) (bool, string) {
 			err := u.kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), "probe", metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return false, err.Error()
@@ -215,7 +217,7 @@ kind: ResourceQuota
 metadata: {name: few, namespace: %s, labels: {atoll.dev/hub: "true"}}
 spec: {hard: {count/secrets: "2"}}
 `, ns))
-		waitUntil(t, "the quota is counted", func(ctx context.Context) (bool, string) {
+		testwait.Until(t, "the quota is counted", func(ctx context.Context) (bool, string) {
 			q, err := u.kube.CoreV1().ResourceQuotas(ns).Get(ctx, "few", metav1.GetOptions{})
 			return err == nil && len(q.Status.Used) == 1, fmt.Sprint(q, err)
 		})
@@ -228,7 +230,7 @@ spec: {hard: {count/secrets: "2"}}
 	quota(ns)
 	secrets := u.kube.CoreV1().Secrets(ns)
 	made := 0
-	waitUntil(t, "two Secrets and no third", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "two Secrets and no third", func(ctx context.Context) (bool, string) {
 		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s-", made)}}, metav1.CreateOptions{})
 		if err == nil {
 			made++
@@ -241,7 +243,7 @@ spec: {hard: {count/secrets: "2"}}
 	if err := secrets.Delete(t.Context(), "s-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "room for another", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "room for another", func(ctx context.Context) (bool, string) {
 		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "again"}}, metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // recorder is an extra admission plugin: it labels ConfigMaps and refuses one
@@ -190,7 +192,7 @@ metadata: {name: jane, namespace: %s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 `, ns))
-	waitUntil(t, "jane may edit", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "jane may edit", func(ctx context.Context) (bool, string) {
 		_, err := jane.kube.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -201,7 +203,7 @@ kind: ClusterRole
 metadata: {name: extra-edit, labels: {rbac.authorization.k8s.io/aggregate-to-edit: "true"}}
 rules: [{apiGroups: [example.com], resources: [widgets], verbs: [get]}]
 `)
-	waitUntil(t, "the role is aggregated", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "the role is aggregated", func(ctx context.Context) (bool, string) {
 		role, err := u.kube.RbacV1().ClusterRoles().Get(ctx, "edit", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -225,7 +227,7 @@ func TestNamespaceLife(t *testing.T) {
 	t.Parallel()
 	u := newAdmin(t, hub)
 	ns := u.createNamespace("life")
-	waitUntil(t, "a namespace gets its account and CA", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "a namespace gets its account and CA", func(ctx context.Context) (bool, string) {
 		_, err := u.kube.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
 		if err == nil {
 			_, err = u.kube.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
@@ -256,7 +258,7 @@ spec: {hard: {pods: "0", configmaps: "0"}}
 	if err := u.kube.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
 		got, err := u.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(got.Status, err)
 	})
@@ -282,7 +284,7 @@ func TestOwnersAreCollected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
 		_, ownedErr := u.kube.CoreV1().LimitRanges(ns).Get(ctx, "owned", metav1.GetOptions{})
 		_, ownerErr := u.kube.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
 		return apierrors.IsNotFound(ownedErr) && apierrors.IsNotFound(ownerErr), fmt.Sprint(ownedErr, ownerErr)
@@ -303,7 +305,7 @@ metadata: {name: robot-token, namespace: %[1]s, annotations: {kubernetes.io/serv
 type: kubernetes.io/service-account-token
 `, ns))
 	var token string
-	waitUntil(t, "the token is filled in", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "the token is filled in", func(ctx context.Context) (bool, string) {
 		s, err := u.kube.CoreV1().Secrets(ns).Get(ctx, "robot-token", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()

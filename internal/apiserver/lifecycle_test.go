@@ -22,6 +22,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/datadir"
 	"atoll.dev/atoll/internal/apiserver/etcd"
 	"atoll.dev/atoll/internal/apiserver/keys"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func TestNewerDataDirIsRefused(t *testing.T) {
@@ -265,7 +266,7 @@ func TestOperatorsFiles(t *testing.T) {
 	if err := newUser(t, s.LoopbackConfig()).createConfigMap("default", "audited-inside"); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the writes are audited", func(context.Context) (bool, string) {
+	testwait.Until(t, "the writes are audited", func(context.Context) (bool, string) {
 		content, err := os.ReadFile(o.AuditLogPath)
 		return strings.Contains(string(content), `"name":"audited"`) && strings.Contains(string(content), `"name":"audited-inside"`), string(content) + errText(err)
 	})

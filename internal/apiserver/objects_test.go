@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // The garbage collector reads Clusters from the store.
@@ -43,7 +44,7 @@ func TestClustersAreCollected(t *testing.T) {
 	if err := api.Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "what was owned is gone, then its owner", func(ctx context.Context) (bool, string) {
 		var c v1alpha1.Cluster
 		owned, owner := api.Get(ctx, client.ObjectKey{Name: "owned"}, &c), api.Get(ctx, client.ObjectKey{Name: "owner"}, &c)
 		return apierrors.IsNotFound(owned) && apierrors.IsNotFound(owner), fmt.Sprint(owned, owner)

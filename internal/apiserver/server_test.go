@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -213,26 +212,6 @@ func (u *user) mustApply(manifests string) {
 
 func (u *user) resourceClient(group, version, resource string) dynamic.NamespaceableResourceInterface {
 	return u.objects.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
-}
-
-// hangLimit only ends what hangs. No test depends on its length.
-const hangLimit = 3 * time.Minute
-
-// waitUntil waits until f holds. If f never holds, the test fails with what f reported last
-// before hangLimit; a request that the limit itself ended is not reported.
-func waitUntil(t testing.TB, what string, f func(context.Context) (bool, string)) {
-	t.Helper()
-	last := "nothing was observed"
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, hangLimit, true, func(ctx context.Context) (bool, error) {
-		ok, seen := f(ctx)
-		if ctx.Err() == nil {
-			last = seen
-		}
-		return ok, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v; last: %s", what, err, last)
-	}
 }
 
 // createConfigMap writes a ConfigMap, the simplest proof that the hub takes writes.

@@ -22,6 +22,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/fleetview"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func newPod(namespace, name string, labels map[string]string) *corev1.Pod {
@@ -175,7 +176,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 	c := rest.CopyConfig(u.config)
 	c.Impersonate = rest.ImpersonationConfig{UserName: "jane"}
 	jane := newUser(t, c)
-	waitUntil(t, "jane may read hers", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "jane may read hers", func(ctx context.Context) (bool, string) {
 		list, err := jane.kube.CoreV1().Pods(mine).List(ctx, metav1.ListOptions{})
 		return err == nil && slices.Equal(podNames(list), []string{"web-1.narrow"}), fmt.Sprint(list, err)
 	})
@@ -355,7 +356,7 @@ func TestInformersSeeOneCluster(t *testing.T) {
 	}
 	has := func(want ...string) {
 		t.Helper()
-		waitUntil(t, fmt.Sprintf("the informer has %v", want), func(context.Context) (bool, string) {
+		testwait.Until(t, fmt.Sprintf("the informer has %v", want), func(context.Context) (bool, string) {
 			var got []string
 			for _, obj := range informer.GetStore().List() {
 				got = append(got, obj.(*corev1.Pod).Name)
@@ -411,7 +412,7 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 		if err := own.kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), "owner", metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 			t.Fatal(err)
 		}
-		waitUntil(t, "garbage collection, "+string(policy), func(ctx context.Context) (bool, string) {
+		testwait.Until(t, "garbage collection, "+string(policy), func(ctx context.Context) (bool, string) {
 			_, owned := own.kube.CoreV1().ConfigMaps(ns).Get(ctx, "owner", metav1.GetOptions{})
 			got, err := own.kube.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
 			if policy == metav1.DeletePropagationOrphan {
@@ -429,7 +430,7 @@ func TestTheHubItselfAsksNoMember(t *testing.T) {
 	if err := u.kube.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "the namespace is gone", func(ctx context.Context) (bool, string) {
 		_, err := own.kube.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
@@ -451,7 +452,7 @@ func awaitGarbageCollector(t *testing.T, own *user, ns string) {
 	if _, err := own.kube.CoreV1().Pods(ns).Create(t.Context(), last, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the garbage collector deletes a Pod without its owner", func(ctx context.Context) (bool, string) {
+	testwait.Until(t, "the garbage collector deletes a Pod without its owner", func(ctx context.Context) (bool, string) {
 		_, err := own.kube.CoreV1().Pods(ns).Get(ctx, last.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})

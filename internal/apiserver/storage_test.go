@@ -20,6 +20,7 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/allocators"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func TestServicesNeverConflict(t *testing.T) {
@@ -155,7 +156,7 @@ func (u *user) createDefinition(manifest, name string) {
 	u.t.Cleanup(func() {
 		u.resourceClient("apiextensions.k8s.io", "v1", "customresourcedefinitions").Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-	waitUntil(u.t, name+" is established", func(ctx context.Context) (bool, string) {
+	testwait.Until(u.t, name+" is established", func(ctx context.Context) (bool, string) {
 		crd, err := u.resourceClient("apiextensions.k8s.io", "v1", "customresourcedefinitions").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -216,7 +217,7 @@ func TestEngineObjectsAreStoredSlim(t *testing.T) {
 	if err != nil || len(raw.Kvs) != 1 || bytes.Contains(raw.Kvs[0].Value, []byte("managedFields")) {
 		t.Errorf("stored as %v %v", raw, err)
 	}
-	waitUntil(t, "the informer hears of it", func(context.Context) (bool, string) {
+	testwait.Until(t, "the informer hears of it", func(context.Context) (bool, string) {
 		obj, ok, err := informer.GetStore().GetByKey("a")
 		return ok && obj.(*unstructured.Unstructured).GetResourceVersion() == updated.GetResourceVersion(), fmt.Sprint(obj, err)
 	})

@@ -19,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // follower is a client that lists, and applies to that what watches tell: it goes on from the
@@ -244,7 +246,7 @@ func comesTo(t *testing.T, seed uint64) {
 	}
 	u.awaitQuiet()
 	began := time.Now()
-	waitUntil(t, fmt.Sprintf("with seed %d, the watch comes to what the list gives", seed), func(ctx context.Context) (bool, string) {
+	testwait.Until(t, fmt.Sprintf("with seed %d, the watch comes to what the list gives", seed), func(ctx context.Context) (bool, string) {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -392,7 +394,7 @@ func watchedAtOnce(t *testing.T, u *user, ns string, all []string) {
 	}
 	defer w.Stop()
 	opened := 0
-	waitUntil(t, "all members are watched", func(context.Context) (bool, string) {
+	testwait.Until(t, "all members are watched", func(context.Context) (bool, string) {
 		opened += streams()
 		return opened >= len(all), fmt.Sprint(opened)
 	})
@@ -404,7 +406,7 @@ func watchedAtOnce(t *testing.T, u *user, ns string, all []string) {
 		t.Errorf("%d members are watched by %d streams", len(all), opened)
 	}
 	w.Stop()
-	waitUntil(t, "nothing of the watch stays", func(context.Context) (bool, string) {
+	testwait.Until(t, "nothing of the watch stays", func(context.Context) (bool, string) {
 		after := runtime.NumGoroutine()
 		return after < before+len(all)/20, fmt.Sprintf("%d goroutines, of %d before and %d during the watch", after, before, during)
 	})

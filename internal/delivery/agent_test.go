@@ -13,9 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"google.golang.org/grpc"
 
@@ -239,21 +236,6 @@ func (a *testAgent) holdsManifest(bundle, content string, generation int64) func
 			m, ok := a.stored[bundle]
 			return ok && m.Content == content && m.Generation == generation
 		})
-	}
-}
-
-// waitUntil polls until the condition holds, for at most a minute. The minute is for slow
-// machines, not a promise.
-func waitUntil(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	waitWithin(t, time.Minute, what, cond)
-}
-
-func waitWithin(t testing.TB, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, limit, true, func(context.Context) (bool, error) { return cond(), nil })
-	if err != nil {
-		t.Fatalf("%s: not within %s", what, limit)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -51,17 +52,17 @@ func TestIdleIsSentLast(t *testing.T) {
 	h.rows.setRows("web", map[string]atoll.RowSpec{"shop": activeSpec(uid, "r1", 1)})
 	a := h.newAgent(id, "one")
 	a.connectSession()
-	waitUntil(t, "the order", a.holdsManifest("web", "r1", 1))
+	testwait.UntilTrue(t, "the order", a.holdsManifest("web", "r1", 1))
 	if a.welcome.GetCheckInSeconds() != 90 || !a.hasReceived("Idle", 0)() {
 		t.Errorf("before its inventory the agent got %v and %v", a.welcome, a.frames)
 	}
 	a.sendInventory()
-	waitUntil(t, "Idle", a.hasReceived("Idle", 1))
+	testwait.UntilTrue(t, "Idle", a.hasReceived("Idle", 1))
 	h.rows.setRows("db", map[string]atoll.RowSpec{"shop": activeSpec(uid, "r1", 1)})
-	waitUntil(t, "a change during the session", a.holdsManifest("db", "r1", 1))
+	testwait.UntilTrue(t, "a change during the session", a.holdsManifest("db", "r1", 1))
 	a.reportReady("web")
 	a.reportReady("db")
-	waitUntil(t, "acknowledged", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
+	testwait.UntilTrue(t, "acknowledged", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
 	if err := a.stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestIdleIsSentLast(t *testing.T) {
 	if a.refused != nil || !a.hasReceived("Idle", 1)() {
 		t.Errorf("the session ended with %v, %v; frames %v", a.refused, a.err, a.frames)
 	}
-	waitUntil(t, "the hub sees the end", func() bool { return h.sessions.getByUID(uid) == nil })
+	testwait.UntilTrue(t, "the hub sees the end", func() bool { return h.sessions.getByUID(uid) == nil })
 }
 
 // An order that cannot be made keeps an agent connected for a few seconds only.
@@ -82,9 +83,9 @@ func TestIdleDespiteAnOrderThatCannotBeMade(t *testing.T) {
 	a := h.newAgent(id, "one")
 	begin := time.Now()
 	a.connectSession()
-	waitUntil(t, "welcome", a.hasReceived("Welcome", 1))
+	testwait.UntilTrue(t, "welcome", a.hasReceived("Welcome", 1))
 	a.sendInventory()
-	waitUntil(t, "Idle", a.hasReceived("Idle", 1))
+	testwait.UntilTrue(t, "Idle", a.hasReceived("Idle", 1))
 	if d := time.Since(begin); d < 2*time.Second {
 		t.Errorf("the agent got Idle after %s, while the order was about to be tried again", d)
 	}
@@ -100,11 +101,11 @@ func TestConnectionChangesDuringASession(t *testing.T) {
 	}
 	for i, every := range []time.Duration{time.Minute, time.Hour, 0} {
 		h.setCheckIn("shop", every)
-		waitUntil(t, "the interval "+every.String(), a.hasReceived("Idle", i+1))
+		testwait.UntilTrue(t, "the interval "+every.String(), a.hasReceived("Idle", i+1))
 	}
 	h.setCheckIn("shop", 0)
 	h.setCheckIn("shop", time.Hour)
-	waitUntil(t, "the interval of an hour again", a.hasReceived("Idle", 4))
+	testwait.UntilTrue(t, "the interval of an hour again", a.hasReceived("Idle", 4))
 }
 
 // A change before the inventory is recorded is sent, too, even if everything else was sent
@@ -119,7 +120,7 @@ func TestConnectionChangesBeforeTheInventory(t *testing.T) {
 	_, a := h.connectAgent("shop")
 	h.setCheckIn("shop", time.Minute)
 	a.sendInventory()
-	waitUntil(t, "the interval of a minute", a.hasReceived("Idle", 1))
+	testwait.UntilTrue(t, "the interval of a minute", a.hasReceived("Idle", 1))
 }
 
 // Check-ins write nothing while nothing changes.
@@ -131,19 +132,19 @@ func TestCheckInsWriteNothing(t *testing.T) {
 	a := h.newAgent(id, "one")
 	visit := func(work func()) {
 		a.connectSession()
-		waitUntil(t, "welcome", a.hasReceived("Welcome", 1))
+		testwait.UntilTrue(t, "welcome", a.hasReceived("Welcome", 1))
 		a.sendInventory()
-		waitUntil(t, "Idle", a.hasReceived("Idle", 1))
+		testwait.UntilTrue(t, "Idle", a.hasReceived("Idle", 1))
 		work()
 		if err := a.stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}
 		<-a.closed
-		waitUntil(t, "the hub sees the end", func() bool { return h.sessions.getByUID(uid) == nil })
+		testwait.UntilTrue(t, "the hub sees the end", func() bool { return h.sessions.getByUID(uid) == nil })
 	}
 	visit(func() {
 		a.reportReady("web")
-		waitUntil(t, "stored", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
+		testwait.UntilTrue(t, "stored", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
 	})
 	var before, after v1alpha1.Cluster
 	if err := h.client.Get(t.Context(), client.ObjectKey{Name: "shop"}, &before); err != nil {

@@ -16,6 +16,7 @@ import (
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -61,7 +62,7 @@ func TestAPanicEndsTheSessionThatCausesIt(t *testing.T) {
 			uid, a := h.connectAgent("tokyo")
 			otherUID, other := h.connectAgent("oslo")
 			h.rows.setRows("web", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1), "oslo": activeSpec(otherUID, "r1", 1)})
-			waitUntil(t, "the orders", func() bool { return a.holdsManifest("web", "r1", 1)() && other.holdsManifest("web", "r1", 1)() })
+			testwait.UntilTrue(t, "the orders", func() bool { return a.holdsManifest("web", "r1", 1)() && other.holdsManifest("web", "r1", 1)() })
 			h.inventory.setHooks(nil, func(of string) {
 				if of == uid {
 					panic("a defect of the inventory")
@@ -79,9 +80,9 @@ func TestAPanicEndsTheSessionThatCausesIt(t *testing.T) {
 			if log := h.log.String(); !strings.Contains(log, "cluster=tokyo reason=SessionPanicked") || !strings.Contains(log, "a defect of the ") {
 				t.Errorf("the log does not have the panic:\n%s", log)
 			}
-			waitUntil(t, "the session is down", func() bool { return h.sessions.getByUID(uid) == nil && !h.clusters.isOnline(uid) })
+			testwait.UntilTrue(t, "the session is down", func() bool { return h.sessions.getByUID(uid) == nil && !h.clusters.isOnline(uid) })
 			h.rows.setRows("web", map[string]atoll.RowSpec{"oslo": activeSpec(otherUID, "r2", 2)})
-			waitUntil(t, "an order of another cluster", other.holdsManifest("web", "r2", 2))
+			testwait.UntilTrue(t, "an order of another cluster", other.holdsManifest("web", "r2", 2))
 		})
 	}
 }
@@ -95,7 +96,7 @@ func TestAPanicOfHelloEndsTheSession(t *testing.T) {
 	a.core = session.NewAgent(session.AgentOptions{Instance: "one", Object: a.storedObject}, session.Memory{Held: []session.Entry{{Bundle: "b", Generation: 7, Content: "new"}}})
 	a.connectSession()
 	<-a.closed
-	waitUntil(t, "the session is down", func() bool { return h.sessions.getByUID(uid) == nil })
+	testwait.UntilTrue(t, "the session is down", func() bool { return h.sessions.getByUID(uid) == nil })
 	if h.connectAgent("oslo"); !strings.Contains(h.log.String(), "a defect of the store") {
 		t.Error("the log does not have the panic")
 	}

@@ -26,6 +26,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/pace"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -48,14 +49,14 @@ func parseCertificate(t *testing.T, certPEM []byte) *x509.Certificate {
 func (a *testAgent) awaitWelcome() {
 	a.h.t.Helper()
 	a.connectSession()
-	waitUntil(a.h.t, "the agent is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(a.h.t, "the agent is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 }
 
 // awaitRenewal waits for a certificate and returns the last one.
 func (a *testAgent) awaitRenewal() *pb.Renewed {
 	a.h.t.Helper()
 	var r *pb.Renewed
-	waitUntil(a.h.t, "a certificate comes", func() bool {
+	testwait.UntilTrue(a.h.t, "a certificate comes", func() bool {
 		return a.checkLocked(func() bool { r, a.renewed = a.renewed, nil; return r != nil })
 	})
 	return r
@@ -112,7 +113,7 @@ func TestRenewalOverlapsAndWritesNothing(t *testing.T) {
 	fresh := h.newAgent(newKeyPair(t, r.GetCertificate(), privateKeyOf(id)), "one")
 	for name, agent := range map[string]*testAgent{"the old certificate": a, "the new one": fresh} {
 		agent.connectSession()
-		waitUntil(t, name+" is good", func() bool { return agent.checkLocked(func() bool { return agent.welcome != nil }) })
+		testwait.UntilTrue(t, name+" is good", func() bool { return agent.checkLocked(func() bool { return agent.welcome != nil }) })
 		agent.cutStream()
 	}
 	if n := h.countWrites(h.kube) - before; n != 0 {
@@ -159,7 +160,7 @@ func TestCertificateRotation(t *testing.T) {
 	checking := h.newAgent(seldomID, "three")
 	checking.connectSession()
 	checking.sendInventory()
-	waitUntil(t, "the agent that checks in gets Idle", checking.hasReceived("Idle", 1))
+	testwait.UntilTrue(t, "the agent that checks in gets Idle", checking.hasReceived("Idle", 1))
 	if !checking.hasReceived("Renewed", 1)() {
 		t.Fatal("the agent that checks in got Idle without a new certificate")
 	}
@@ -315,7 +316,7 @@ func TestDeniedAgentGetsNoCertificate(t *testing.T) {
 	if err := h.client.Update(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the table shows it", func() bool { c, _ := h.clusters.Get("tokyo"); return !c.Spec.Accepted })
+	testwait.UntilTrue(t, "the table shows it", func() bool { c, _ := h.clusters.Get("tokyo"); return !c.Spec.Accepted })
 	s.renewCertificate(&pb.Renew{Csr: csrSigner{a.key}.createCSR(t)})
 	if n := testutil.ToFloat64(h.metrics.issued.WithLabelValues("renewal")); n != 0 {
 		t.Errorf("%v certificates were given", n)
@@ -329,7 +330,7 @@ func TestDeniedAgentGetsNoCertificate(t *testing.T) {
 	if err := h.client.Update(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the table shows that it is accepted", func() bool { c, _ := h.clusters.Get("tokyo"); return c.Spec.Accepted })
+	testwait.UntilTrue(t, "the table shows that it is accepted", func() bool { c, _ := h.clusters.Get("tokyo"); return c.Spec.Accepted })
 	s.renewCertificate(&pb.Renew{Csr: csrSigner{a.key}.createCSR(t)})
 	if n := testutil.ToFloat64(h.metrics.issued.WithLabelValues("renewal")); n != 1 {
 		t.Errorf("%v certificates were issued to an accepted agent", n)
@@ -407,7 +408,7 @@ func TestTakenNamesAreReported(t *testing.T) {
 		}
 	}
 	a.cutStream()
-	waitUntil(t, "the stream is down", func() bool { return !h.clusters.isOnline(string(mustGetCluster(t, h, "tokyo").UID)) })
+	testwait.UntilTrue(t, "the stream is down", func() bool { return !h.clusters.isOnline(string(mustGetCluster(t, h, "tokyo").UID)) })
 	if _, err := h.pinnedClient().Join(t.Context(), joinRequest(t, token.RevealSecret(), "tokyo", other)); err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +510,7 @@ func TestReplayedAndForgedFrames(t *testing.T) {
 	uid, a := h.connectAgent("tokyo")
 	otherUID, other := h.connectAgent("oslo")
 	h.rows.setRows("web", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1), "oslo": activeSpec(otherUID, "r1", 1)})
-	waitUntil(t, "the orders", func() bool { return a.holdsManifest("web", "r1", 1)() && other.holdsManifest("web", "r1", 1)() })
+	testwait.UntilTrue(t, "the orders", func() bool { return a.holdsManifest("web", "r1", 1)() && other.holdsManifest("web", "r1", 1)() })
 	report := func(seq int64, state atoll.RowState) *pb.FromAgent {
 		raw, err := json.Marshal(atoll.RowStatus{Generation: 1, Content: "r1", Seq: seq, State: state, Applied: true})
 		if err != nil {
@@ -527,9 +528,9 @@ func TestReplayedAndForgedFrames(t *testing.T) {
 	}
 	old, newest := report(1000, atoll.RowProgressing), report(2000, atoll.RowReady)
 	send(old)
-	waitUntil(t, "the first report", says("tokyo", atoll.RowProgressing))
+	testwait.UntilTrue(t, "the first report", says("tokyo", atoll.RowProgressing))
 	send(newest)
-	waitUntil(t, "the newest report", says("tokyo", atoll.RowReady))
+	testwait.UntilTrue(t, "the newest report", says("tokyo", atoll.RowReady))
 	written := h.rows.countWrites()
 	var hello *pb.FromAgent
 	a.checkLocked(func() bool { hello = a.core.BeginSession(); return true })
@@ -539,8 +540,8 @@ func TestReplayedAndForgedFrames(t *testing.T) {
 	}
 	send(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: []byte("garbage")}}})
 	other.reportReady("web")
-	waitUntil(t, "another agent's report", says("oslo", atoll.RowReady))
-	waitUntil(t, "a certificate", func() bool { return a.checkLocked(func() bool { return a.renewed != nil }) })
+	testwait.UntilTrue(t, "another agent's report", says("oslo", atoll.RowReady))
+	testwait.UntilTrue(t, "a certificate", func() bool { return a.checkLocked(func() bool { return a.renewed != nil }) })
 	if !says("tokyo", atoll.RowReady)() || h.rows.countWrites()-written > 1 {
 		t.Errorf("tokyo's row, after %d writes: %+v", h.rows.countWrites()-written, h.rows.rows["web"]["tokyo"].Status)
 	}

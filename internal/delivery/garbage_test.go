@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/tunnel/websocket"
 )
 
@@ -140,7 +141,7 @@ func TestGarbageConnectionsLeaveNothingBehind(t *testing.T) {
 		send(c)
 		c.Close()
 	}
-	waitUntil(t, "only the agent is connected", func() bool { return h.metrics.connections.Load() == 1 })
+	testwait.UntilTrue(t, "only the agent is connected", func() bool { return h.metrics.connections.Load() == 1 })
 	runtime.GC()
 	goroutines, files, heap := runtime.NumGoroutine(), openFiles(t), currentResources().heap
 
@@ -150,7 +151,7 @@ func TestGarbageConnectionsLeaveNothingBehind(t *testing.T) {
 	for generation := int64(1); ; generation++ {
 		began := time.Now()
 		h.rows.setRows("web", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", generation)})
-		waitUntil(t, "an order passes", a.holdsManifest("web", "r1", generation))
+		testwait.UntilTrue(t, "an order passes", a.holdsManifest("web", "r1", generation))
 		took = append(took, time.Since(began))
 		select {
 		case <-done:
@@ -172,12 +173,12 @@ func TestGarbageConnectionsLeaveNothingBehind(t *testing.T) {
 		}
 		c.Close()
 	}
-	waitUntil(t, "only the agent is connected", func() bool { return h.metrics.connections.Load() == 1 && h.metrics.websockets.Load() == 0 })
+	testwait.UntilTrue(t, "only the agent is connected", func() bool { return h.metrics.connections.Load() == 1 && h.metrics.websockets.Load() == 0 })
 	left := func() string {
 		return fmt.Sprintf("%d goroutines, from %d; %d files, from %d; %d KiB, from %d", runtime.NumGoroutine(), goroutines, openFiles(t), files, currentResources().heap>>10, heap>>10)
 	}
 	last := ""
-	waitUntil(t, "nothing is left", func() bool {
+	testwait.UntilTrue(t, "nothing is left", func() bool {
 		last = left()
 		return runtime.NumGoroutine() <= goroutines+5 && openFiles(t) <= files+5 && currentResources().heap < heap+4<<20
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -28,21 +29,21 @@ func TestJoinAndReceiveOrders(t *testing.T) {
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
 	a := h.newAgent(newKeyPair(t, reply.GetCertificate(), key), "one")
 	a.connectSession()
-	waitUntil(t, "the agent holds r1", a.holdsManifest("b1", "r1", 1))
+	testwait.UntilTrue(t, "the agent holds r1", a.holdsManifest("b1", "r1", 1))
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r2", 2)})
-	waitUntil(t, "the agent holds r2", a.holdsManifest("b1", "r2", 2))
+	testwait.UntilTrue(t, "the agent holds r2", a.holdsManifest("b1", "r2", 2))
 	a.reportReady("b1")
-	waitUntil(t, "the report is in the row and acknowledged", func() bool {
+	testwait.UntilTrue(t, "the report is in the row and acknowledged", func() bool {
 		r, _ := h.rows.Get("b1", "tokyo")
 		return r.Status != nil && r.Status.State == atoll.RowReady && a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 })
 	})
 	removing := activeSpec(uid, "r2", 3)
 	removing.Phase = atoll.RowRemoving
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": removing})
-	waitUntil(t, "the row says that it is removed and the agent forgets", func() bool {
+	testwait.UntilTrue(t, "the row says that it is removed and the agent forgets", func() bool {
 		r, _ := h.rows.Get("b1", "tokyo")
 		return r.Status.State == atoll.RowRemoved && a.checkLocked(func() bool { return len(a.stored) == 0 })
 	})
 	a.cutStream()
-	waitUntil(t, "the cluster is offline", func() bool { return !h.clusters.isOnline(uid) })
+	testwait.UntilTrue(t, "the cluster is offline", func() bool { return !h.clusters.isOnline(uid) })
 }

@@ -13,6 +13,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -97,10 +98,10 @@ func TestDisconnectedHubRedirectsAgents(t *testing.T) {
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("an agent that joins gets %v", err)
 	}
-	waitUntil(t, "it is offline", func() bool { return !h.clusters.isOnline(uid) })
+	testwait.UntilTrue(t, "it is offline", func() bool { return !h.clusters.isOnline(uid) })
 	b.serves.Store(true)
 	a.connectSession()
-	waitUntil(t, "it is back", func() bool { return h.clusters.isOnline(uid) })
+	testwait.UntilTrue(t, "it is back", func() bool { return h.clusters.isOnline(uid) })
 }
 
 func TestNewerSessionAtAnotherHubWins(t *testing.T) {
@@ -113,7 +114,7 @@ func TestNewerSessionAtAnotherHubWins(t *testing.T) {
 			t.Errorf("the agent gets %v, want %s", a.refused, reason)
 		}
 		a.connectSession()
-		waitUntil(t, "it is back", func() bool { return h.sessions.getByUID(uid) != nil })
+		testwait.UntilTrue(t, "it is back", func() bool { return h.sessions.getByUID(uid) != nil })
 	}
 	if !strings.Contains(h.log.String(), "agents at two hubs take the stream") {
 		t.Error("the log does not tell that the identity was copied")
@@ -128,7 +129,7 @@ func TestComparisonWaitsForNewerRows(t *testing.T) {
 	b.table.Store(9)
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
 	a.connectSession()
-	waitUntil(t, "it is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "it is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 	if b.looks.Load() == 0 {
 		t.Error("the table was not checked for the rows that the agent was sent")
 	}
@@ -163,9 +164,9 @@ func TestAnEarlyReportWaitsForItsRow(t *testing.T) {
 	h, _ := newHAHub(t)
 	uid, a := h.connectAgent("tokyo")
 	a.reportStatus("b1", atoll.RowStatus{Generation: 3, Content: "c", State: atoll.RowReady, Applied: true})
-	waitUntil(t, "it came", func() bool { return strings.Contains(h.log.String(), "no row of the bundle") })
+	testwait.UntilTrue(t, "it came", func() bool { return strings.Contains(h.log.String(), "no row of the bundle") })
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 3)})
-	waitUntil(t, "it is stored", func() bool {
+	testwait.UntilTrue(t, "it is stored", func() bool {
 		row, ok := h.rows.Get("b1", "tokyo")
 		return ok && row.Status != nil && row.Status.State == atoll.RowReady && row.Status.Generation == 3
 	})

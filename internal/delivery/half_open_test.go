@@ -7,15 +7,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // blackHole forwards TCP until it swallows: connections then live on and carry nothing.
@@ -104,9 +103,9 @@ func TestHalfOpenLinksAreFound(t *testing.T) {
 	if err := stream.Send(h.newAgent(id, "one").core.BeginSession()); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the stream is up", func() bool { return h.clusters.isOnline(uid) })
+	testwait.UntilTrue(t, "the stream is up", func() bool { return h.clusters.isOnline(uid) })
 	relay.swallow.Store(true)
-	waitWithin(t, session.KeepaliveHubTime+session.KeepaliveHubTimeout+10*time.Second, "the half-open link is found", func() bool { return !h.clusters.isOnline(uid) })
+	testwait.UntilTrue(t, "the half-open link is found", func() bool { return !h.clusters.isOnline(uid) })
 }
 
 // A stream that does not begin with Hello is ended.

@@ -13,6 +13,7 @@ import (
 
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/tunnel"
 )
 
@@ -32,7 +33,7 @@ func TestTunnelMessagesAreBounded(t *testing.T) {
 		}
 	}
 	a.connectSession()
-	waitUntil(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 	conn, err := h.DialCluster(t.Context(), uid)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestUnusedTunnelsAreForgotten(t *testing.T) {
 			})
 		}
 		all.Wait()
-		waitUntil(t, "all tunnels are forgotten", func() bool {
+		testwait.UntilTrue(t, "all tunnels are forgotten", func() bool {
 			s := h.sessions.getByUID(uid)
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -98,7 +99,7 @@ func TestUnusedTunnelsAreForgotten(t *testing.T) {
 	for range 4 {
 		round()
 	}
-	waitUntil(t, "no goroutine is left of them", func() bool { return runtime.NumGoroutine() <= before+10 })
+	testwait.UntilTrue(t, "no goroutine is left of them", func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
 // An agent that keeps opening tunnels without requests is disconnected. Other agents are
@@ -108,7 +109,7 @@ func TestFloodOfUnrequestedTunnels(t *testing.T) {
 	otherUID, otherID := h.createCluster("oslo")
 	other := h.newAgent(otherID, "other")
 	other.connectSession()
-	waitUntil(t, "the other session begins", func() bool { return other.checkLocked(func() bool { return other.welcome != nil }) })
+	testwait.UntilTrue(t, "the other session begins", func() bool { return other.checkLocked(func() bool { return other.welcome != nil }) })
 	opened := 0
 	for ; opened < 3000 && !isClosed(a.closed); opened++ {
 		if _, pump, err := a.openTunnel("made-up"); err == nil {

@@ -37,6 +37,7 @@ import (
 	"atoll.dev/atoll/internal/delivery/payloads"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -141,7 +142,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 		}
 	})
 	// A write between the list and the watch of the store in memory is missed.
-	waitUntil(t, "requests are watched", func() bool {
+	testwait.UntilTrue(t, "requests are watched", func() bool {
 		return slices.ContainsFunc(h.kube.Actions(), func(a ktesting.Action) bool { return a.GetVerb() == "watch" })
 	})
 	return h

@@ -28,6 +28,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // Environment of the benchmarks: idleClients marks the process that plays the agents,
@@ -64,7 +65,7 @@ func benchmarkIdle(b *testing.B, agents int) {
 		cpu := cpuTime()
 		stopProfile := profileCPU(b, "connect")
 		stop := fleet.startHub(b)
-		waitUntil(b, "all streams are up", func() bool { return len(h.sessions.listAll()) == agents })
+		testwait.UntilTrue(b, "all streams are up", func() bool { return len(h.sessions.listAll()) == agents })
 		stopProfile()
 		b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(agents), "cpu-µs/connect")
 		after := currentResources()
@@ -153,7 +154,7 @@ func TestIdleStreamsAreOneGoroutine(t *testing.T) {
 		h.newAgent(id, "one").connectSession()
 	}
 	all := make([]byte, 8<<20)
-	waitUntil(t, "each stream has the goroutine of its connection and no other", func() bool {
+	testwait.UntilTrue(t, "each stream has the goroutine of its connection and no other", func() bool {
 		stacks := string(all[:runtime.Stack(all, true)])
 		return strings.Count(stacks, "h2.(*conn).serve(") == agents && strings.Count(stacks, functionName((*agentSession).receiveFrames)+"(") == agents &&
 			!strings.Contains(stacks, functionName((*agentSession).runSender)+"(") && !strings.Contains(stacks, "transport.(*http2Server)")

@@ -18,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/pace"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -73,7 +74,7 @@ func TestPendingUntilAccepted(t *testing.T) {
 		answers <- answer{r, err}
 	}()
 	var csr *certificatesv1.CertificateSigningRequest
-	waitUntil(t, "the request waits", func() bool {
+	testwait.UntilTrue(t, "the request waits", func() bool {
 		list, err := h.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
 			return false
@@ -89,13 +90,13 @@ func TestPendingUntilAccepted(t *testing.T) {
 	if a.err != nil || a.reply.GetState() != stateAccepted {
 		t.Fatalf("joined: %v, %v", a.reply, a.err)
 	}
-	waitUntil(t, "the request is signed", func() bool {
+	testwait.UntilTrue(t, "the request is signed", func() bool {
 		r, err := h.kube.CertificatesV1().CertificateSigningRequests().Get(t.Context(), csr.Name, metav1.GetOptions{})
 		return err == nil && len(r.Status.Certificate) > 0
 	})
 	agent := h.newAgent(newKeyPair(t, a.reply.GetCertificate(), key), "one")
 	agent.connectSession()
-	waitUntil(t, "welcome", func() bool {
+	testwait.UntilTrue(t, "welcome", func() bool {
 		return agent.checkLocked(func() bool { return agent.welcome.GetClusterName() == "tokyo" })
 	})
 
@@ -225,12 +226,12 @@ func TestSameNameOtherKey(t *testing.T) {
 	}
 	agent := h.newAgent(newKeyPair(t, reply.GetCertificate(), first), "one")
 	agent.connectSession()
-	waitUntil(t, "the first is connected", func() bool { return h.clusters.isOnline(reply.GetClusterUid()) })
+	testwait.UntilTrue(t, "the first is connected", func() bool { return h.clusters.isOnline(reply.GetClusterUid()) })
 	if _, err := join(2, token.RevealSecret()); status.Code(err) != codes.AlreadyExists {
 		t.Fatalf("while the first is connected: %v", err)
 	}
 	agent.cutStream()
-	waitUntil(t, "the first is gone", func() bool { return h.sessions.getByUID(reply.GetClusterUid()) == nil })
+	testwait.UntilTrue(t, "the first is gone", func() bool { return h.sessions.getByUID(reply.GetClusterUid()) == nil })
 	if _, err := join(2, ""); status.Code(err) != codes.PermissionDenied {
 		t.Fatalf("without a token: %v", err)
 	}
@@ -242,7 +243,7 @@ func TestSameNameOtherKey(t *testing.T) {
 		t.Fatalf("a third while the second waits: %v", err)
 	}
 	h.acceptCluster("tokyo")
-	waitUntil(t, "the second is in", func() bool { r, err = join(2, ""); return err == nil && r.GetState() == stateAccepted })
+	testwait.UntilTrue(t, "the second is in", func() bool { r, err = join(2, ""); return err == nil && r.GetState() == stateAccepted })
 	if r.GetClusterUid() != reply.GetClusterUid() {
 		t.Error("the cluster changed its identity")
 	}
@@ -269,7 +270,7 @@ func TestAnotherClusterUnderTheName(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.decideRequest("tokyo", certificatesv1.CertificateApproved)
-	waitUntil(t, "the old request fails", func() bool { return strings.Contains(h.log.String(), "is gone") })
+	testwait.UntilTrue(t, "the old request fails", func() bool { return strings.Contains(h.log.String(), "is gone") })
 	r, err := h.pinnedClient().Join(t.Context(), joinRequest(t, token.RevealSecret(), "tokyo", key))
 	if err != nil || r.GetState() != statePending || r.GetClusterUid() == string(c.UID) {
 		t.Errorf("%v, %v", r, err)

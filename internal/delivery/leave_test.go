@@ -9,6 +9,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // setRemoval states how a cluster leaves the fleet; nil: it stays.
@@ -32,7 +33,7 @@ func (a *testAgent) awaitSettled(cluster string, every time.Duration) {
 	idle := 0
 	a.checkLocked(func() bool { idle = a.frames["Idle"]; return true })
 	a.h.setCheckIn(cluster, every)
-	waitUntil(a.h.t, "the hub has said all", func() bool {
+	testwait.UntilTrue(a.h.t, "the hub has said all", func() bool {
 		return a.checkLocked(func() bool { return a.leave != nil || a.frames["Idle"] > idle })
 	})
 }
@@ -48,21 +49,21 @@ func TestAgentLeavesAfterItsLastRow(t *testing.T) {
 	h := newTestHub(t)
 	uid, a := h.connectAgent("tokyo")
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r", 1)})
-	waitUntil(t, "the order is stored", a.holdsManifest("b1", "r", 1))
+	testwait.UntilTrue(t, "the order is stored", a.holdsManifest("b1", "r", 1))
 	a.sendInventory()
 	h.setRemoval("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
 	a.awaitSettled("tokyo", time.Minute)
 	a.sendLeft() // without a request
 	a.reportReady("b1")
-	waitUntil(t, "what was said is heard", func() bool { return h.rows.countWrites() > 0 })
+	testwait.UntilTrue(t, "what was said is heard", func() bool { return h.rows.countWrites() > 0 })
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": {UID: uid, Generation: 2, Revision: "r", Phase: atoll.RowRemoving}})
-	waitUntil(t, "the removal is stored", a.holdsManifest("b1", "remove-r", 2))
+	testwait.UntilTrue(t, "the removal is stored", a.holdsManifest("b1", "remove-r", 2))
 	a.awaitSettled("tokyo", 2*time.Minute)
 	if a.isToldToLeave() {
 		t.Fatal("ordered to leave while a row exists")
 	}
 	h.rows.removeRow("b1", "tokyo")
-	waitUntil(t, "the agent is ordered to leave", a.isToldToLeave)
+	testwait.UntilTrue(t, "the agent is ordered to leave", a.isToldToLeave)
 	if !a.checkLocked(func() bool { return a.leave.GetClean() }) {
 		t.Error("not ordered to remove namespaces")
 	}
@@ -92,21 +93,21 @@ func TestRevokedRemovalEndsTheSession(t *testing.T) {
 	h := newTestHub(t)
 	_, a := h.connectAgent("tokyo")
 	h.setRemoval("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
-	waitUntil(t, "ordered to leave", a.isToldToLeave)
+	testwait.UntilTrue(t, "ordered to leave", a.isToldToLeave)
 	h.setRemoval("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan})
 	<-a.closed
 	a.connectSession()
-	waitUntil(t, "ordered to leave again", a.isToldToLeave)
+	testwait.UntilTrue(t, "ordered to leave again", a.isToldToLeave)
 	if a.checkLocked(func() bool { return a.leave.GetClean() }) {
 		t.Error("ordered to remove namespaces")
 	}
 	h.setRemoval("tokyo", nil)
 	<-a.closed
 	a.connectSession()
-	waitUntil(t, "it is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "it is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 	a.sendLeft()
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(h.uidOf("tokyo"), "r", 5)})
-	waitUntil(t, "orders come again", a.holdsManifest("b1", "r", 5))
+	testwait.UntilTrue(t, "orders come again", a.holdsManifest("b1", "r", 5))
 	if a.isToldToLeave() || len(h.departed) > 0 {
 		t.Errorf("ordered %t, deleted %d", a.isToldToLeave(), len(h.departed))
 	}
@@ -120,11 +121,11 @@ func TestForcedRemovalDoesNotInvolveTheAgent(t *testing.T) {
 	h.setRemoval("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean, Force: true})
 	a.awaitSettled("tokyo", time.Minute)
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(h.uidOf("tokyo"), "r", 1)})
-	waitUntil(t, "orders still come", a.holdsManifest("b1", "r", 1))
+	testwait.UntilTrue(t, "orders still come", a.holdsManifest("b1", "r", 1))
 	h.rows.removeRow("b1", "tokyo")
 	a.reportStatus("none", atoll.RowStatus{Generation: 1, State: atoll.RowReady})
 	h.rows.setRows("b2", map[string]atoll.RowSpec{"tokyo": activeSpec(h.uidOf("tokyo"), "r", 1)})
-	waitUntil(t, "and others", a.holdsManifest("b2", "r", 1))
+	testwait.UntilTrue(t, "and others", a.holdsManifest("b2", "r", 1))
 	if a.isToldToLeave() {
 		t.Error("ordered to leave")
 	}
@@ -140,13 +141,13 @@ func TestReasonOfABlockedLeaveIsReported(t *testing.T) {
 		a.send(a.stream, []*pb.FromAgent{{Frame: &pb.FromAgent_Leaving{Leaving: &pb.Leaving{Waits: waits, Since: 7}}}})
 	}
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(h.uidOf("tokyo"), "r", 1)})
-	waitUntil(t, "the order is stored", a.holdsManifest("b1", "r", 1))
+	testwait.UntilTrue(t, "the order is stored", a.holdsManifest("b1", "r", 1))
 	says("unasked")
 	a.reportReady("b1")
-	waitUntil(t, "what was said is heard", func() bool { return h.rows.countWrites() > 0 })
+	testwait.UntilTrue(t, "what was said is heard", func() bool { return h.rows.countWrites() > 0 })
 	h.rows.removeRow("b1", "tokyo")
 	h.setRemoval("tokyo", &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean})
-	waitUntil(t, "ordered to leave", a.isToldToLeave)
+	testwait.UntilTrue(t, "ordered to leave", a.isToldToLeave)
 	says("a finalizer")
 	if got := <-h.waits; got != "tokyo a finalizer 7" {
 		t.Errorf("reported: %q", got)

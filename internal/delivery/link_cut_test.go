@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestLinksAreCutUnderTunnels: in the middle of what they carry both ways, of an upgraded
@@ -44,7 +46,7 @@ func TestLinksAreCutUnderTunnels(t *testing.T) {
 			})
 		}
 		a.connectSession()
-		waitUntil(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+		testwait.UntilTrue(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 		var users, reading sync.WaitGroup
 		for range 20 {
 			conn, err := h.DialCluster(t.Context(), uid)
@@ -78,12 +80,12 @@ func TestLinksAreCutUnderTunnels(t *testing.T) {
 		a.stop()
 		a.conn.Close()
 		agents.Wait()
-		waitUntil(t, "the hub has seen it", func() bool { return h.sessions.getByUID(uid) == nil && h.metrics.connections.Load() == 0 })
+		testwait.UntilTrue(t, "the hub has seen it", func() bool { return h.sessions.getByUID(uid) == nil && h.metrics.connections.Load() == 0 })
 	}
 	round()
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	for range 4 {
 		round()
 	}
-	waitUntil(t, "nothing is left", func() bool { return runtime.NumGoroutine() <= goroutines+3 && openFiles(t) <= files+3 })
+	testwait.UntilTrue(t, "nothing is left", func() bool { return runtime.NumGoroutine() <= goroutines+3 && openFiles(t) <= files+3 })
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // isQuiet reports whether the cluster's session could be moved.
@@ -23,7 +24,7 @@ func TestAgentsMoveToAnotherHub(t *testing.T) {
 	h, _ := newHAHub(t)
 	tokyo, a := h.connectAgent("tokyo")
 	oslo, b := h.connectAgent("oslo")
-	waitUntil(t, "all is compared", func() bool { return h.isQuiet(tokyo) && h.isQuiet(oslo) })
+	testwait.UntilTrue(t, "all is compared", func() bool { return h.isQuiet(tokyo) && h.isQuiet(oslo) })
 	if n := h.MoveAgents(1, "10.0.0.2:6444", func(cluster string) bool { return cluster == "oslo" }); n != 1 {
 		t.Fatalf("%d agents are asked", n)
 	}
@@ -32,7 +33,7 @@ func TestAgentsMoveToAnotherHub(t *testing.T) {
 		t.Errorf("the agent that prefers the other hub gets %v, and is refused with %v", b.frames, b.refused)
 	}
 	b.connectSession() // it does not reach the other hub, and is let be for a while
-	waitUntil(t, "it is back", func() bool { return h.isQuiet(oslo) })
+	testwait.UntilTrue(t, "it is back", func() bool { return h.isQuiet(oslo) })
 	if n := h.MoveAgents(5, "10.0.0.2:6444", func(string) bool { return true }); n != 1 {
 		t.Errorf("%d agents are asked, with the one that came back", n)
 	}
@@ -49,10 +50,10 @@ func TestAgentsMoveToAnotherHub(t *testing.T) {
 func TestBusyAgentsDoNotMove(t *testing.T) {
 	h, _ := newHAHub(t)
 	uid, a := h.connectAgent("tokyo")
-	waitUntil(t, "all is compared", func() bool { return h.isQuiet(uid) })
+	testwait.UntilTrue(t, "all is compared", func() bool { return h.isQuiet(uid) })
 	a.reportStatus("b1", atoll.RowStatus{Generation: 3, Content: "c", State: atoll.RowReady, Applied: true})
 	s := h.sessions.getByUID(uid)
-	waitUntil(t, "the report waits for its row", func() bool {
+	testwait.UntilTrue(t, "the report waits for its row", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.earlyReports) == 1

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/tunnel"
 )
 
@@ -109,7 +110,7 @@ func BenchmarkOrdersDuringTunnelTraffic(b *testing.B) {
 				writeForever(c)
 			})
 			a.connectSession()
-			waitUntil(b, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+			testwait.UntilTrue(b, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 			for range c.tunnels {
 				conn, err := h.DialCluster(b.Context(), uid)
 				if err != nil {
@@ -134,11 +135,11 @@ func BenchmarkOrdersDuringTunnelTraffic(b *testing.B) {
 				generation++
 				began := time.Now()
 				h.rows.setRows("web", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", generation)})
-				waitUntil(b, "the order passes", a.holdsManifest("web", "r1", generation))
+				testwait.UntilTrue(b, "the order passes", a.holdsManifest("web", "r1", generation))
 				down = append(down, time.Since(began))
 				began = time.Now()
 				a.reportReady("web")
-				waitUntil(b, "its report passes", func() bool {
+				testwait.UntilTrue(b, "its report passes", func() bool {
 					row, ok := h.rows.Get("web", "tokyo")
 					return ok && row.Status != nil && row.Status.Generation == generation
 				})

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -46,7 +47,7 @@ func TestVoucherAdmitsOneAgent(t *testing.T) {
 	if err != nil || again.GetState() != stateAccepted {
 		t.Errorf("the same agent: %v, %v", again, err)
 	}
-	waitUntil(t, "its stream is up", func() bool { c, _ := h.clusters.Get("oslo"); return h.sessions.getByUID(string(c.UID)) != nil })
+	testwait.UntilTrue(t, "its stream is up", func() bool { c, _ := h.clusters.Get("oslo"); return h.sessions.getByUID(string(c.UID)) != nil })
 	if _, err := h.pinnedClient().Join(t.Context(), joinRequest(t, h.voucherFor("oslo"), "oslo", newKey(t))); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("another key while the first is connected: %v", err)
 	}

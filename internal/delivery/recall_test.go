@@ -9,6 +9,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // sendRemembered what the agent remembers, in two frames.
@@ -31,7 +32,7 @@ func TestOrdersWaitForRememberedRemovals(t *testing.T) {
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
 	a := h.newAgent(id, "one")
 	a.connectSession()
-	waitUntil(t, "it is asked", func() bool { return a.checkLocked(func() bool { return a.frames["Recall"] == 1 }) })
+	testwait.UntilTrue(t, "it is asked", func() bool { return a.checkLocked(func() bool { return a.frames["Recall"] == 1 }) })
 	a.sendRemembered("x", "y")
 	r := <-remembered
 	if r.Cluster != "tokyo" || r.UID != uid || len(r.Tombstones) != 2 || r.Settled == nil {
@@ -39,17 +40,17 @@ func TestOrdersWaitForRememberedRemovals(t *testing.T) {
 	}
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r2", 2)})
 	a.reportStatus("nothing", atoll.RowStatus{State: atoll.RowRemoved}) // answered, so the stream lives
-	waitUntil(t, "it is heard", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
+	testwait.UntilTrue(t, "it is heard", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
 	if a.checkLocked(func() bool { return a.frames["Upsert"]+a.frames["DigestQuery"] > 0 }) {
 		t.Error("orders flow before it is settled")
 	}
 	r.Settled()
-	waitUntil(t, "orders flow", a.holdsManifest("b", "r2", 2))
+	testwait.UntilTrue(t, "orders flow", a.holdsManifest("b", "r2", 2))
 	a.sendRemembered("z") // without a request
 	r.Settled()
 	a.cutStream()
 	a.connectSession()
-	waitUntil(t, "it is asked again", func() bool { return a.checkLocked(func() bool { return a.frames["Recall"] == 1 }) })
+	testwait.UntilTrue(t, "it is asked again", func() bool { return a.checkLocked(func() bool { return a.frames["Recall"] == 1 }) })
 	a.sendRemembered()
 	if again := <-remembered; len(again.Tombstones) != 0 {
 		t.Errorf("an answer without a request counts: %+v", again)
@@ -68,7 +69,7 @@ func TestHoldingHubRecallsRemovals(t *testing.T) {
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
 	a := h.newAgent(id, "one")
 	a.connectSession()
-	waitUntil(t, "it is asked", func() bool { return a.checkLocked(func() bool { return a.frames["Recall"] == 1 }) })
+	testwait.UntilTrue(t, "it is asked", func() bool { return a.checkLocked(func() bool { return a.frames["Recall"] == 1 }) })
 	a.sendRemembered("x")
 	if r := <-remembered; len(r.Tombstones) != 1 || r.Settled != nil {
 		t.Errorf("remembered %+v", r)
@@ -78,12 +79,12 @@ func TestHoldingHubRecallsRemovals(t *testing.T) {
 	h.hub.Store(accepted)
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r2", 2)})
 	a.reportStatus("nothing", atoll.RowStatus{State: atoll.RowRemoved})
-	waitUntil(t, "it is heard", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
+	testwait.UntilTrue(t, "it is heard", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
 	if a.checkLocked(func() bool { return a.frames["Upsert"] > 0 }) {
 		t.Error("a session from before the decision gets orders")
 	}
 	h.Reset("the hub goes on")
 	<-a.closed
 	a.connectSession()
-	waitUntil(t, "orders flow in the next", a.holdsManifest("b", "r2", 2))
+	testwait.UntilTrue(t, "orders flow in the next", a.holdsManifest("b", "r2", 2))
 }

@@ -12,6 +12,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -54,7 +55,7 @@ func TestChangesDuringSessionStartCount(t *testing.T) {
 			uid, id := h.createCluster("tokyo")
 			a := h.newAgent(id, "one")
 			a.connectSession()
-			waitUntil(t, "it is over", func() bool {
+			testwait.UntilTrue(t, "it is over", func() bool {
 				select {
 				case <-a.closed:
 					return true
@@ -65,7 +66,7 @@ func TestChangesDuringSessionStartCount(t *testing.T) {
 			if a.refused.GetReason() != reason || reason == "" && status.Code(a.err) != codes.Unavailable {
 				t.Errorf("it ends with %v, %v", a.refused, a.err)
 			}
-			waitUntil(t, "it is down", func() bool { return h.sessions.getByUID(uid) == nil && !h.clusters.isOnline(uid) })
+			testwait.UntilTrue(t, "it is down", func() bool { return h.sessions.getByUID(uid) == nil && !h.clusters.isOnline(uid) })
 		})
 	}
 }

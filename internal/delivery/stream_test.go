@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -29,7 +30,7 @@ func (h *testHub) connectAgent(name string) (uid string, a *testAgent) {
 	uid, id := h.createCluster(name)
 	a = h.newAgent(id, name+"-1")
 	a.connectSession()
-	waitUntil(h.t, name+" is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(h.t, name+" is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 	return uid, a
 }
 
@@ -96,7 +97,7 @@ func TestNewestWinsAndRivalsAreLogged(t *testing.T) {
 	uid, id := h.createCluster("tokyo")
 	first, second := h.newAgent(id, "first"), h.newAgent(id, "second")
 	first.connectSession()
-	waitUntil(t, "the first is up", func() bool { return h.sessions.getByUID(uid) != nil })
+	testwait.UntilTrue(t, "the first is up", func() bool { return h.sessions.getByUID(uid) != nil })
 	for range 2 {
 		second.connectSession()
 		<-first.closed
@@ -106,7 +107,7 @@ func TestNewestWinsAndRivalsAreLogged(t *testing.T) {
 		first.connectSession()
 		<-second.closed
 	}
-	waitUntil(t, "the log tells of rivals", func() bool { return strings.Contains(h.log.String(), "two agents take the stream") })
+	testwait.UntilTrue(t, "the log tells of rivals", func() bool { return strings.Contains(h.log.String(), "two agents take the stream") })
 	if !h.clusters.isOnline(uid) {
 		t.Error("the cluster is offline though an agent is connected")
 	}
@@ -135,17 +136,17 @@ func TestNewSessionDuringTheEndOfAnOldOne(t *testing.T) {
 	})
 	old, a := h.newAgent(id, "one"), h.newAgent(id, "one")
 	old.connectSession()
-	waitUntil(t, "it is welcome", func() bool { return old.checkLocked(func() bool { return old.welcome != nil }) })
+	testwait.UntilTrue(t, "it is welcome", func() bool { return old.checkLocked(func() bool { return old.welcome != nil }) })
 	old.cutStream()
 	<-goes
 	a.connectSession()
-	waitUntil(t, "the next is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
-	waitUntil(t, "and the only one", func() bool { return streams(uid) == 1 })
+	testwait.UntilTrue(t, "the next is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "and the only one", func() bool { return streams(uid) == 1 })
 	if !h.clusters.isOnline(uid) {
 		t.Error("the cluster is offline though an agent is connected")
 	}
 	a.cutStream()
-	waitUntil(t, "it is gone", func() bool { return streams(uid) == 0 && !h.clusters.isOnline(uid) })
+	testwait.UntilTrue(t, "it is gone", func() bool { return streams(uid) == 0 && !h.clusters.isOnline(uid) })
 }
 
 // A new stream of the same process is no rival.
@@ -156,7 +157,7 @@ func TestSameAgentReconnects(t *testing.T) {
 		old := a.closed
 		a.connectSession()
 		<-old
-		waitUntil(t, "welcome again", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+		testwait.UntilTrue(t, "welcome again", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 	}
 	if strings.Contains(h.log.String(), "two agents") {
 		t.Error("a reconnect counts as a rival")
@@ -170,7 +171,7 @@ func TestReportsOfOtherClustersAreRefused(t *testing.T) {
 	_, a := h.connectAgent("tokyo")
 	h.rows.setRows("b1", map[string]atoll.RowSpec{"oslo": activeSpec(oslo, "r1", 1)})
 	a.reportStatus("b1", atoll.RowStatus{UID: oslo, Generation: 1, Content: "r1", State: atoll.RowReady})
-	waitUntil(t, "the log tells", func() bool { return strings.Contains(h.log.String(), "this cluster has no row") })
+	testwait.UntilTrue(t, "the log tells", func() bool { return strings.Contains(h.log.String(), "this cluster has no row") })
 	if r, _ := h.rows.Get("b1", "oslo"); r.Status != nil && r.Status.State == atoll.RowReady {
 		t.Error("tokyo spoke for oslo")
 	}
@@ -180,7 +181,7 @@ func TestReportsOfOtherClustersAreRefused(t *testing.T) {
 	// A row that is left of an earlier Cluster of the same name is not this one's.
 	h.rows.setRows("b2", map[string]atoll.RowSpec{"tokyo": activeSpec("uid-of-before", "r1", 1)})
 	a.reportStatus("b2", atoll.RowStatus{Generation: 1, State: atoll.RowReady})
-	waitUntil(t, "the log tells again", func() bool { return strings.Count(h.log.String(), "this cluster has no row") == 2 })
+	testwait.UntilTrue(t, "the log tells again", func() bool { return strings.Count(h.log.String(), "this cluster has no row") == 2 })
 }
 
 func TestUnclaimedIsKeptAndListed(t *testing.T) {
@@ -191,8 +192,8 @@ func TestUnclaimedIsKeptAndListed(t *testing.T) {
 	a.core = session.NewAgent(session.AgentOptions{Instance: "one", Object: a.storedObject}, session.Memory{Held: []session.Entry{{Bundle: "lost", Generation: 3, Content: "x"}}})
 	a.stored["lost"] = atoll.Manifest{Bundle: "lost", Generation: 3, Content: "x"}
 	a.connectSession()
-	waitUntil(t, "b1 arrives", a.holdsManifest("b1", "r1", 1))
-	waitUntil(t, "lost is listed", func() bool { return strings.Join(h.inventory.unclaimedOf(uid), ",") == "lost" })
+	testwait.UntilTrue(t, "b1 arrives", a.holdsManifest("b1", "r1", 1))
+	testwait.UntilTrue(t, "lost is listed", func() bool { return strings.Join(h.inventory.unclaimedOf(uid), ",") == "lost" })
 	if n := testutil.ToFloat64(h.metrics.unclaimed); n != 1 || !strings.Contains(h.log.String(), "without a row") {
 		t.Errorf("metric %v", n)
 	}
@@ -200,10 +201,10 @@ func TestUnclaimedIsKeptAndListed(t *testing.T) {
 		t.Error("what the hub does not know was removed")
 	}
 	h.rows.setRows("lost", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r9", 4)})
-	waitUntil(t, "lost is claimed", func() bool { return len(h.inventory.unclaimedOf(uid)) == 0 })
-	waitUntil(t, "and follows", a.holdsManifest("lost", "r9", 4))
+	testwait.UntilTrue(t, "lost is claimed", func() bool { return len(h.inventory.unclaimedOf(uid)) == 0 })
+	testwait.UntilTrue(t, "and follows", a.holdsManifest("lost", "r9", 4))
 	a.cutStream()
-	waitUntil(t, "the metric goes", func() bool { return testutil.ToFloat64(h.metrics.unclaimed) == 0 })
+	testwait.UntilTrue(t, "the metric goes", func() bool { return testutil.ToFloat64(h.metrics.unclaimed) == 0 })
 }
 
 // A thousand clusters of equal content cost one rendering and one encoding. A second
@@ -261,17 +262,17 @@ func TestHeldObjectsAreNotSentAgain(t *testing.T) {
 	h.content.Store("r3", content("l2*50000", "other"))
 	uid, a := h.connectAgent("tokyo")
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
-	waitUntil(t, "r1", a.holdsManifest("b", "r1", 1))
+	testwait.UntilTrue(t, "r1", a.holdsManifest("b", "r1", 1))
 	before := a.receivedBytes()
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r2", 2)})
-	waitUntil(t, "r2", a.holdsManifest("b", "r2", 2))
+	testwait.UntilTrue(t, "r2", a.holdsManifest("b", "r2", 2))
 	if n := a.receivedBytes() - before; n > 2000 {
 		t.Errorf("%d bytes for a change of a few", n)
 	}
 	a.cutStream()
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r3", 3)})
 	a.connectSession()
-	waitUntil(t, "r3", a.holdsManifest("b", "r3", 3))
+	testwait.UntilTrue(t, "r3", a.holdsManifest("b", "r3", 3))
 	a.checkLocked(func() bool {
 		if a.bytes > 2000 || a.frames["Objects"] != 1 {
 			t.Errorf("%d bytes after the reconnect, frames %v", a.bytes, a.frames)
@@ -281,11 +282,11 @@ func TestHeldObjectsAreNotSentAgain(t *testing.T) {
 	a.cutStream()
 	a.reportReady("b")
 	a.connectSession() // unequal: the report is not stored yet
-	waitUntil(t, "the report is stored", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
+	testwait.UntilTrue(t, "the report is stored", func() bool { return a.checkLocked(func() bool { return a.core.CountUnacknowledged() == 0 }) })
 	a.cutStream()
 	a.connectSession()
-	waitUntil(t, "welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
-	waitUntil(t, "the streams compared equal", func() bool { return testutil.ToFloat64(h.metrics.resyncs.WithLabelValues("true")) >= 1 })
+	testwait.UntilTrue(t, "welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "the streams compared equal", func() bool { return testutil.ToFloat64(h.metrics.resyncs.WithLabelValues("true")) >= 1 })
 	a.checkLocked(func() bool {
 		if len(a.frames) != 1 {
 			t.Errorf("a reconnect of equal ends took %v", a.frames)
@@ -307,12 +308,12 @@ func TestSlowAgentGetsTheLatest(t *testing.T) {
 		h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, name, int64(i+1))})
 		if i%50 == 0 {
 			a.mu.Unlock()
-			waitUntil(t, "it reads once in a while", func() bool { return a.checkLocked(func() bool { return a.stored["b"].Generation > 0 }) })
+			testwait.UntilTrue(t, "it reads once in a while", func() bool { return a.checkLocked(func() bool { return a.stored["b"].Generation > 0 }) })
 			a.mu.Lock()
 		}
 	}
 	a.mu.Unlock()
-	waitUntil(t, "the last", a.holdsManifest("b", "r299", 300))
+	testwait.UntilTrue(t, "the last", a.holdsManifest("b", "r299", 300))
 	a.checkLocked(func() bool {
 		if n := a.frames["Upsert"]; n > 250 {
 			t.Errorf("%d of 300 changes were sent to an agent that did not read", n)
@@ -336,7 +337,7 @@ func TestRenderErrorsAreRetried(t *testing.T) {
 	})
 	uid, a := h.connectAgent("tokyo")
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
-	waitUntil(t, "the order comes in the end", a.holdsManifest("b", "r1", 1))
+	testwait.UntilTrue(t, "the order comes in the end", a.holdsManifest("b", "r1", 1))
 	if !strings.Contains(h.log.String(), fails.Error()) {
 		t.Error("the log does not say why it waited")
 	}
@@ -354,14 +355,14 @@ func TestSetBackStoreIsDetected(t *testing.T) {
 		a := h.newAgent(id, "one")
 		a.core = session.NewAgent(session.AgentOptions{Instance: "one", Object: a.storedObject}, session.Memory{Position: p, Held: []session.Entry{{Bundle: "new", Generation: 70, Content: "y"}}})
 		a.connectSession()
-		waitUntil(t, "welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+		testwait.UntilTrue(t, "welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 		return a
 	}
 	a := withPosition(forged)
 	if h.IsHolding() || a.welcome.GetHolding() {
 		t.Fatal("a forged position makes the hub hold")
 	}
-	waitUntil(t, "orders flow", a.holdsManifest("b", "r1", 1))
+	testwait.UntilTrue(t, "orders flow", a.holdsManifest("b", "r1", 1))
 	a.cutStream()
 	a = withPosition(position)
 	if reason := <-h.rewinds; !strings.Contains(reason, "a-start-that-was-lost") {
@@ -372,7 +373,7 @@ func TestSetBackStoreIsDetected(t *testing.T) {
 	}
 	h.rows.setRows("b2", map[string]atoll.RowSpec{"oslo": activeSpec(other, "r2", 1)})
 	bystander.reportStatus("nothing", atoll.RowStatus{State: atoll.RowRemoved}) // answered, so the stream lives
-	waitUntil(t, "the bystander is heard", func() bool {
+	testwait.UntilTrue(t, "the bystander is heard", func() bool {
 		return bystander.checkLocked(func() bool { return bystander.core.CountUnacknowledged() == 0 })
 	})
 	if bystander.checkLocked(func() bool { return len(bystander.stored) > 0 }) {
@@ -387,8 +388,8 @@ func TestSetBackStoreIsDetected(t *testing.T) {
 	<-bystander.closed
 	a.connectSession()
 	bystander.connectSession()
-	waitUntil(t, "orders flow again", bystander.holdsManifest("b2", "r2", 1))
-	waitUntil(t, "orders flow to the agent that proved the restore, too", a.holdsManifest("b", "r1", 1))
+	testwait.UntilTrue(t, "orders flow again", bystander.holdsManifest("b2", "r2", 1))
+	testwait.UntilTrue(t, "orders flow to the agent that proved the restore, too", a.holdsManifest("b", "r1", 1))
 	select {
 	case reason := <-h.rewinds:
 		t.Errorf("the same rewind is found again: %s", reason)
@@ -408,7 +409,7 @@ func TestGenerationAheadIsReported(t *testing.T) {
 		t.Errorf("reported %q", got)
 	}
 	h.rows.setRows("b", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "old", 8)})
-	waitUntil(t, "the raised row counts", a.holdsManifest("b", "old", 8))
+	testwait.UntilTrue(t, "the raised row counts", a.holdsManifest("b", "old", 8))
 }
 
 func TestCertificateRenewal(t *testing.T) {
@@ -420,7 +421,7 @@ func TestCertificateRenewal(t *testing.T) {
 		a.send(a.stream, []*pb.FromAgent{{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: key.createCSR(t)}}}})
 	}
 	renew(csrSigner{a.key})
-	waitUntil(t, "a certificate", func() bool { return a.checkLocked(func() bool { return len(a.renewed.GetCertificate()) > 0 }) })
+	testwait.UntilTrue(t, "a certificate", func() bool { return a.checkLocked(func() bool { return len(a.renewed.GetCertificate()) > 0 }) })
 	pool, err := trust.PoolFromPEM(a.renewed.GetHubCa())
 	if err != nil || pool == nil {
 		t.Errorf("the hub's CA: %v", err)
@@ -428,7 +429,7 @@ func TestCertificateRenewal(t *testing.T) {
 	h2 := newTestHub(t)
 	_, a = h2.connectAgent("tokyo")
 	renew(csrSigner{newKey(t)})
-	waitUntil(t, "the log tells of the other key", func() bool { return strings.Contains(h2.log.String(), "another key") })
+	testwait.UntilTrue(t, "the log tells of the other key", func() bool { return strings.Contains(h2.log.String(), "another key") })
 	if a.checkLocked(func() bool { return a.renewed != nil }) {
 		t.Error("a certificate for another key")
 	}
@@ -445,14 +446,14 @@ func TestInventoryAndAPIs(t *testing.T) {
 	}
 	first, a := h.connectAgent("tokyo")
 	send(a, &pb.Inventory{KubernetesVersion: "v1.36.3", ApisHash: hash})
-	waitUntil(t, "the hub asks for the APIs", func() bool { return a.checkLocked(func() bool { return a.sendAPI }) })
+	testwait.UntilTrue(t, "the hub asks for the APIs", func() bool { return a.checkLocked(func() bool { return a.sendAPI }) })
 	send(a, &pb.Inventory{KubernetesVersion: "v1.36.3", ApisHash: hash, Apis: apis})
-	waitUntil(t, "they arrive", func() bool { return len(h.inventory.inventoriesOf(first)) == 2 })
+	testwait.UntilTrue(t, "they arrive", func() bool { return len(h.inventory.inventoriesOf(first)) == 2 })
 	second, b := h.connectAgent("oslo")
 	send(b, &pb.Inventory{KubernetesVersion: "v1.36.3", ApisHash: hash})
-	waitUntil(t, "the second's arrives", func() bool { return len(h.inventory.inventoriesOf(second)) == 1 })
+	testwait.UntilTrue(t, "the second's arrives", func() bool { return len(h.inventory.inventoriesOf(second)) == 1 })
 	b.reportStatus("nothing", atoll.RowStatus{State: atoll.RowRemoved})
-	waitUntil(t, "the stream went on", func() bool { return b.checkLocked(func() bool { return b.core.CountUnacknowledged() == 0 }) })
+	testwait.UntilTrue(t, "the stream went on", func() bool { return b.checkLocked(func() bool { return b.core.CountUnacknowledged() == 0 }) })
 	if b.checkLocked(func() bool { return b.sendAPI }) {
 		t.Error("a set that the hub knows is asked for")
 	}
@@ -465,15 +466,15 @@ func TestResyncsArePaced(t *testing.T) {
 	uid, id := h.createCluster("tokyo")
 	a := h.newAgent(id, "one")
 	a.connectSession()
-	waitUntil(t, "the stream is up", func() bool { return h.clusters.isOnline(uid) })
+	testwait.UntilTrue(t, "the stream is up", func() bool { return h.clusters.isOnline(uid) })
 	a.mu.Lock()
 	a.send(a.stream, []*pb.FromAgent{{Frame: &pb.FromAgent_Inventory{Inventory: &pb.Inventory{KubernetesVersion: "v1"}}}})
 	a.mu.Unlock()
-	waitUntil(t, "its inventory is heard", func() bool { return len(h.inventory.inventoriesOf(uid)) == 1 })
+	testwait.UntilTrue(t, "its inventory is heard", func() bool { return len(h.inventory.inventoriesOf(uid)) == 1 })
 	if a.checkLocked(func() bool { return a.welcome != nil }) {
 		t.Error("it compares out of turn")
 	}
 	<-h.resyncSlots
-	waitUntil(t, "its turn comes", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
-	waitUntil(t, "and it gives its place back", func() bool { return len(h.resyncSlots) == 0 })
+	testwait.UntilTrue(t, "its turn comes", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "and it gives its place back", func() bool { return len(h.resyncSlots) == 0 })
 }

@@ -13,6 +13,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -52,7 +53,7 @@ func TestTicketResumesOnlyTheSameAgent(t *testing.T) {
 	for i := range 3 {
 		for _, agent := range []*testAgent{a, other} {
 			agent.connectSession()
-			waitUntil(t, "it is welcome", func() bool { return agent.checkLocked(func() bool { return agent.welcome != nil }) })
+			testwait.UntilTrue(t, "it is welcome", func() bool { return agent.checkLocked(func() bool { return agent.welcome != nil }) })
 			if agent.resumed.Load() != (i > 0) {
 				t.Errorf("time %d: resumed is %t", i+1, agent.resumed.Load())
 			}
@@ -98,7 +99,7 @@ func TestTicketsEndWithAcceptance(t *testing.T) {
 			a := h.newAgent(id, "one")
 			a.tickets = tls.NewLRUClientSessionCache(0)
 			a.connectSession()
-			waitUntil(t, "it is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+			testwait.UntilTrue(t, "it is welcome", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 			a.cutStream()
 			var c v1alpha1.Cluster
 			if err := h.client.Get(t.Context(), client.ObjectKey{Name: "tokyo"}, &c); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/tracing"
 )
 
@@ -47,7 +48,7 @@ func TestOrderAndReportAreTraced(t *testing.T) {
 	begin := time.Now()
 	a := h.newAgent(id, "one")
 	a.connectSession()
-	waitUntil(t, "the manifest is stored", a.holdsManifest("b", "r1", 1))
+	testwait.UntilTrue(t, "the manifest is stored", a.holdsManifest("b", "r1", 1))
 	if !a.requestsTiming("b") {
 		t.Error("the order requests no timing")
 	}
@@ -60,9 +61,9 @@ func TestOrderAndReportAreTraced(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	waitUntil(t, "the report is recorded", func() bool { return slices.Contains(names(), "report") })
+	testwait.UntilTrue(t, "the report is recorded", func() bool { return slices.Contains(names(), "report") })
 	a.reportTimed("b", atoll.RowStatus{Generation: 1, Content: "r1", State: atoll.RowFailed, Reason: "Forbidden", Message: "again"}, forever)
-	waitUntil(t, "the second report is written", func() bool { row, _ := h.rows.Get("b", "a"); return row.Status != nil && row.Status.Message == "again" })
+	testwait.UntilTrue(t, "the second report is written", func() bool { row, _ := h.rows.Get("b", "a"); return row.Status != nil && row.Status.Message == "again" })
 	if got := names(); !slices.Equal(got, []string{"apply", "deliver", "render", "report"}) {
 		t.Fatalf("spans %v", got)
 	}
@@ -85,12 +86,12 @@ func TestUntracedOrderIsAsBefore(t *testing.T) {
 		h.rows.setRows("b", map[string]atoll.RowSpec{"a": activeSpec(uid, "r1", 1)})
 		a := h.newAgent(id, "one")
 		a.connectSession()
-		waitUntil(t, "the manifest is stored", a.holdsManifest("b", "r1", 1))
+		testwait.UntilTrue(t, "the manifest is stored", a.holdsManifest("b", "r1", 1))
 		if a.requestsTiming("b") {
 			t.Errorf("%s: the order requests a timing", name)
 		}
 		a.reportTimed("b", atoll.RowStatus{Generation: 1, Content: "r1", State: atoll.RowReady, Applied: true}, &pb.Timing{ApplyMs: 1})
-		waitUntil(t, "the report is written", func() bool { row, _ := h.rows.Get("b", "a"); return row.Status != nil })
+		testwait.UntilTrue(t, "the report is written", func() bool { row, _ := h.rows.Get("b", "a"); return row.Status != nil })
 	}
 	if n := len(spans.GetSpans()); n != 0 {
 		t.Errorf("%d spans of a change that is not sampled", n)

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // BenchmarkTunnel compares what one tunnel carries, from the agent to the hub, with what
@@ -30,7 +32,7 @@ func BenchmarkTunnel(b *testing.B) {
 				}
 			})
 			a.connectSession()
-			waitUntil(b, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+			testwait.UntilTrue(b, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 			var c net.Conn
 			for range beside + 1 {
 				var err error

@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/tunnel"
 )
 
@@ -62,7 +63,7 @@ func newTunnelledHub(t *testing.T, serve func(net.Conn), adjust ...func(*Options
 	a = h.newAgent(id, "one")
 	a.serveTunnels(serve)
 	a.connectSession()
-	waitUntil(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 	return h, a, uid
 }
 
@@ -87,7 +88,7 @@ func TestTunnelsCarryBothWaysAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	waitUntil(t, "all tunnels are forgotten", func() bool {
+	testwait.UntilTrue(t, "all tunnels are forgotten", func() bool {
 		s := h.sessions.getByUID(uid)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -123,9 +124,9 @@ func TestUnreadTunnelBlocksNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.rows.setRows("web", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
-	waitUntil(t, "an order passes", a.holdsManifest("web", "r1", 1))
+	testwait.UntilTrue(t, "an order passes", a.holdsManifest("web", "r1", 1))
 	a.reportReady("web")
-	waitUntil(t, "its report passes", func() bool {
+	testwait.UntilTrue(t, "its report passes", func() bool {
 		row, ok := h.rows.Get("web", "tokyo")
 		return ok && row.Status != nil && row.Status.Applied
 	})
@@ -217,7 +218,7 @@ func TestIdleTunnelsAreClosed(t *testing.T) {
 	if _, err := quiet.Read(said); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("at the hub it is open: %v", err)
 	}
-	waitUntil(t, "it is forgotten", func() bool {
+	testwait.UntilTrue(t, "it is forgotten", func() bool {
 		s := h.sessions.getByUID(uid)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -234,7 +235,7 @@ func TestErrorsOfTunnelRequests(t *testing.T) {
 	a := h.newAgent(id, "old")
 	a.core = session.NewAgent(session.AgentOptions{Version: "old", Instance: "old", Object: a.storedObject}, session.Memory{})
 	a.connectSession()
-	waitUntil(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
+	testwait.UntilTrue(t, "the session begins", func() bool { return a.checkLocked(func() bool { return a.welcome != nil }) })
 	if _, err := h.DialCluster(t.Context(), uid); status.Code(err) != codes.Unimplemented {
 		t.Errorf("of an agent that knows none: %v", err)
 	}
@@ -243,7 +244,7 @@ func TestErrorsOfTunnelRequests(t *testing.T) {
 	// One that is asked and does nothing.
 	b := h.newAgent(id, "slow")
 	b.connectSession()
-	waitUntil(t, "the session begins", func() bool { return b.checkLocked(func() bool { return b.welcome != nil }) })
+	testwait.UntilTrue(t, "the session begins", func() bool { return b.checkLocked(func() bool { return b.welcome != nil }) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	for range maxTunnels {
@@ -253,7 +254,7 @@ func TestErrorsOfTunnelRequests(t *testing.T) {
 			}
 		})
 	}
-	waitUntil(t, "the agent is asked", func() bool { return b.checkLocked(func() bool { return b.frames["Dial"] == maxTunnels }) })
+	testwait.UntilTrue(t, "the agent is asked", func() bool { return b.checkLocked(func() bool { return b.frames["Dial"] == maxTunnels }) })
 	if _, err := h.DialCluster(t.Context(), uid); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("of an agent with many requests: %v", err)
 	}
@@ -271,7 +272,7 @@ func TestUnrequestedTunnelsAreRefused(t *testing.T) {
 	ids := make(chan string, 1)
 	a.dialled = func(id string) { ids <- id }
 	other.connectSession()
-	waitUntil(t, "the other session begins", func() bool { return other.checkLocked(func() bool { return other.welcome != nil }) })
+	testwait.UntilTrue(t, "the other session begins", func() bool { return other.checkLocked(func() bool { return other.welcome != nil }) })
 
 	refused := func(what string, by *testAgent, id string) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 	"atoll.dev/atoll/internal/tunnel/websocket"
@@ -74,18 +75,18 @@ func TestAgentsBehindBalancers(t *testing.T) {
 			t.Fatalf("joins by a token: %v, %v", reply, err)
 		}
 		uid := reply.GetClusterUid()
-		waitUntil(t, "the hub knows it", func() bool { _, known := h.clusters.GetByUID(uid); return known })
+		testwait.UntilTrue(t, "the hub knows it", func() bool { _, known := h.clusters.GetByUID(uid); return known })
 		a := h.newAgent(newKeyPair(t, reply.GetCertificate(), key), "one")
 		a.by = []grpc.DialOption{by}
 		a.serveTunnels(echoBytes)
 		a.connectSession()
 		h.rows.setRows("web", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
-		waitUntil(t, "an order passes", a.holdsManifest("web", "r1", 1))
+		testwait.UntilTrue(t, "an order passes", a.holdsManifest("web", "r1", 1))
 		if how := h.inventory.transportOf(uid); how != TransportWebSocket {
 			t.Errorf("it comes by %q", how)
 		}
 		a.reportReady("web")
-		waitUntil(t, "its report passes", func() bool {
+		testwait.UntilTrue(t, "its report passes", func() bool {
 			row, ok := h.rows.Get("web", "tokyo")
 			return ok && row.Status != nil && row.Status.Applied
 		})

@@ -21,10 +21,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // authority signs what hubs show.
@@ -210,10 +211,7 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 
 func (f *fleet) waitUntil(what string, holds func() bool) {
 	f.t.Helper()
-	err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
-	if err != nil {
-		f.t.Fatalf("%s: not within a minute", what)
-	}
+	testwait.UntilTrue(f.t, what, holds)
 }
 
 func TestHubsKnowOfEachOthersStreams(t *testing.T) {

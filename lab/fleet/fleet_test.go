@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // held returns all holdings by name, over the socket.
@@ -37,7 +38,7 @@ func TestFleet(t *testing.T) {
 	c := h.fleetConfig(t, agents)
 	_, stop := run(t, c)
 	control := NewControl(c.Dir, "sim")
-	waitUntil(t, "all hold both", fleetHasSettled(t, control, agents, 2*agents))
+	testwait.UntilTrue(t, "all hold both", fleetHasSettled(t, control, agents, 2*agents))
 	for name, holding := range heldBy(t, control) {
 		want := map[string]Held{}
 		for _, m := range webBundles(2) {
@@ -57,8 +58,8 @@ func TestFleet(t *testing.T) {
 	rows[0] = webBundle(rows[0].Bundle, 2, 5)
 	rows[1] = atoll.Manifest{Bundle: rows[1].Bundle, Generation: 2, Remove: true, Content: "gone", Namespace: "shop"}
 	h.orderRows(rows...)
-	waitUntil(t, "all hold the new ones", fleetHasSettled(t, control, agents, 2*agents))
-	waitUntil(t, "all reported the removal", func() bool { return h.reportedStatus("sim-00", rows[1].Bundle).State == atoll.RowRemoved })
+	testwait.UntilTrue(t, "all hold the new ones", fleetHasSettled(t, control, agents, 2*agents))
+	testwait.UntilTrue(t, "all reported the removal", func() bool { return h.reportedStatus("sim-00", rows[1].Bundle).State == atoll.RowRemoved })
 	for name, holding := range heldBy(t, control) {
 		if got := holding.Bundles[rows[0].Bundle]; got.Generation != 2 || got.Content != rows[0].Content || len(holding.Bundles) != 2 {
 			t.Errorf("%s holds %v", name, holding.Bundles)
@@ -75,7 +76,7 @@ func TestFleet(t *testing.T) {
 	stop()
 	joins := h.joins.Load()
 	run(t, c)
-	waitUntil(t, "all are back", fleetHasSettled(t, control, agents, 2*agents))
+	testwait.UntilTrue(t, "all are back", fleetHasSettled(t, control, agents, 2*agents))
 	if n := h.joins.Load(); n != joins || n != agents {
 		t.Errorf("%d joins for %d agents, then %d", joins, agents, n)
 	}
@@ -90,7 +91,7 @@ func TestFaults(t *testing.T) {
 	c := h.fleetConfig(t, agents)
 	s, _ := run(t, c)
 	control := NewControl(c.Dir, "sim")
-	waitUntil(t, "all hold both", fleetHasSettled(t, control, agents, 2*agents))
+	testwait.UntilTrue(t, "all hold both", fleetHasSettled(t, control, agents, 2*agents))
 	for _, silent := range []bool{false, true} {
 		was := mustSucceed(control.ReadStats(t.Context()))
 		if err := control.DropLinks(t.Context(), DropOrder{Names: []string{"sim-3", "sim-4"}, Share: 0, For: time.Second, Silent: silent}); err != nil {
@@ -100,7 +101,7 @@ func TestFaults(t *testing.T) {
 		if now := mustSucceed(control.ReadStats(t.Context())); now.Connected != agents-2 && now.Connects == was.Connects {
 			t.Errorf("silent %t: %d are connected after two were dropped", silent, now.Connected)
 		}
-		waitUntil(t, "they are back", fleetHasSettled(t, control, agents, 2*agents))
+		testwait.UntilTrue(t, "they are back", fleetHasSettled(t, control, agents, 2*agents))
 		if now := mustSucceed(control.ReadStats(t.Context())); now.Connects != was.Connects+2 || now.Upserts != was.Upserts {
 			t.Errorf("silent %t: from %+v to %+v", silent, was, now)
 		}
@@ -110,8 +111,8 @@ func TestFaults(t *testing.T) {
 		t.Error("no agent came back by a ticket")
 	}
 	s.agents[5].restartProcess()
-	waitUntil(t, "it is back", func() bool { return mustSucceed(control.ReadStats(t.Context())).Connects == was.Connects+1 })
-	waitUntil(t, "and in step", fleetHasSettled(t, control, agents, 2*agents))
+	testwait.UntilTrue(t, "it is back", func() bool { return mustSucceed(control.ReadStats(t.Context())).Connects == was.Connects+1 })
+	testwait.UntilTrue(t, "and in step", fleetHasSettled(t, control, agents, 2*agents))
 	if now := mustSucceed(control.ReadStats(t.Context())); now.Upserts != was.Upserts || now.Reports != was.Reports {
 		t.Errorf("a restart costs orders or reports: from %+v to %+v", was, now)
 	}
@@ -121,19 +122,19 @@ func TestFaults(t *testing.T) {
 	if err := control.SetRates(t.Context(), Rates{FlipsPerMinute: 60}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "all have flipped twice", func() bool { return mustSucceed(control.ReadStats(t.Context())).Reports >= was.Reports+4*agents })
+	testwait.UntilTrue(t, "all have flipped twice", func() bool { return mustSucceed(control.ReadStats(t.Context())).Reports >= was.Reports+4*agents })
 	if err := control.SetRates(t.Context(), Rates{}); err != nil {
 		t.Fatal(err)
 	}
 	h.server.Stop()
-	waitUntil(t, "all are away", func() bool { return mustSucceed(control.ReadStats(t.Context())).Connected == 0 })
+	testwait.UntilTrue(t, "all are away", func() bool { return mustSucceed(control.ReadStats(t.Context())).Connected == 0 })
 	h.startListening(h.Address)
 	for _, a := range s.agents {
 		for row := range 2 {
 			a.changeRow(row, func(_ *agent, h *holding) { h.setMood(moodReady, time.Now()) })
 		}
 	}
-	waitUntil(t, "all are back and have the changes", func() bool {
+	testwait.UntilTrue(t, "all are back and have the changes", func() bool {
 		for _, a := range s.agents {
 			for _, m := range webBundles(2) {
 				if h.reportedStatus(a.clusterName(), m.Bundle).State != atoll.RowReady {
@@ -156,7 +157,7 @@ func TestCheckIns(t *testing.T) {
 	c.CheckIn, c.Rates = time.Second, Rates{HealthDelay: time.Second}
 	run(t, c)
 	control := NewControl(c.Dir, "sim")
-	waitUntil(t, "all have checked in three times and are well", func() bool {
+	testwait.UntilTrue(t, "all have checked in three times and are well", func() bool {
 		s := mustSucceed(control.ReadStats(t.Context()))
 		return s.CheckIns >= 3*agents && s.RowsHealthy == 2*agents
 	})
@@ -167,7 +168,7 @@ func TestCheckIns(t *testing.T) {
 	if resumed := h.resumed.Load(); resumed < s.CheckIns-agents {
 		t.Errorf("%d of %d check-ins were by a ticket: all are but an agent's first", resumed, s.CheckIns)
 	}
-	waitUntil(t, "no agent stays", func() bool { return h.streams.Load() == 0 })
+	testwait.UntilTrue(t, "no agent stays", func() bool { return h.streams.Load() == 0 })
 }
 
 // TestCrews: several processes answer as one.
@@ -188,7 +189,7 @@ func TestCrews(t *testing.T) {
 	defer cancel()
 	go func() { _ = serveControl(ctx, whole.Socket, all) }()
 	control := NewControl(whole.Dir, "")
-	waitUntil(t, "all hold", fleetHasSettled(t, control, 7, 7))
+	testwait.UntilTrue(t, "all hold", fleetHasSettled(t, control, 7, 7))
 	var names []string
 	if err := control.EachHolding(t.Context(), func(h Holding) error { names = append(names, h.Name); return nil }); err != nil || len(names) != 7 || !slices.IsSorted(names) {
 		t.Errorf("holdings of %v: %v", names, err)
@@ -208,7 +209,7 @@ func TestShapedLinks(t *testing.T) {
 	c.ShapeLinks = true
 	run(t, c)
 	control := NewControl(c.Dir, "sim")
-	waitUntil(t, "all hold", fleetHasSettled(t, control, 3, 3))
+	testwait.UntilTrue(t, "all hold", fleetHasSettled(t, control, 3, 3))
 	if s := mustSucceed(control.ReadStats(t.Context())); s.ConnectTime.P50 < 3*linkRTT || s.ConnectTime.P50 > 200*linkRTT {
 		t.Errorf("connected in %v: three round trips are %v", s.ConnectTime.P50, 3*linkRTT)
 	}
@@ -225,7 +226,7 @@ func TestARepeatedJoinShowsTheSameKey(t *testing.T) {
 	c := h.fleetConfig(t, agents)
 	s, _ := run(t, c)
 	control := NewControl(c.Dir, "sim")
-	waitUntil(t, "all are there", fleetHasSettled(t, control, agents, 0))
+	testwait.UntilTrue(t, "all are there", fleetHasSettled(t, control, agents, 0))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, keys := range h.keys {

@@ -32,6 +32,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -326,7 +327,7 @@ func run(t testing.TB, c processConfig) (s *simulator, stop func()) {
 		})
 	}
 	t.Cleanup(stop)
-	waitUntil(t, "the simulator listens", func() bool {
+	testwait.UntilTrue(t, "the simulator listens", func() bool {
 		conn, err := dialSocket(ctx, c.Socket)
 		if err == nil {
 			conn.Close()

@@ -5,9 +5,8 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestMemory measures agents with ten Bundles each, while they wait at their streams and
@@ -28,7 +27,7 @@ func TestMemory(t *testing.T) {
 			h := hubProcess(t, 10, c.checkIn)
 			before := memoryInUse()
 			s, stop := run(t, h.fleetConfig(t, agents))
-			waitUntil(t, "all hold all and sleep", func() bool {
+			testwait.UntilTrue(t, "all hold all and sleep", func() bool {
 				stats := mustSucceed(s.readStats(t.Context()))
 				return stats.Connected == c.connected && stats.RowsHealthy == 10*agents && s.countSleeping() == agents
 			})
@@ -73,13 +72,4 @@ func (s *simulator) countSleeping() (n int) {
 		a.mu.Unlock()
 	}
 	return n
-}
-
-func waitUntil(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true, wait.ConditionFunc(func() (bool, error) {
-		return ok(), nil
-	}).WithContext()); err != nil {
-		t.Fatalf("waited in vain until %s: %v", what, err)
-	}
 }

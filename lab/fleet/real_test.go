@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab/labtest"
 )
 
@@ -93,18 +94,18 @@ func TestRealHub(t *testing.T) {
 		}
 		return s
 	}
-	waitUntil(t, "all have joined", func() bool { return stats().Connected == 20 })
+	testwait.UntilTrue(t, "all have joined", func() bool { return stats().Connected == 20 })
 	hub := hubClient(t, dir)
 	for _, text := range applicationManifests {
 		create(t, hub, text)
 	}
-	waitUntil(t, "half of them hold it", func() bool { return stats().RowsHealthy == 10 })
-	waitUntil(t, "the template says so", func() bool { return readyReplicas(t, hub) == 2 })
+	testwait.UntilTrue(t, "half of them hold it", func() bool { return stats().RowsHealthy == 10 })
+	testwait.UntilTrue(t, "the template says so", func() bool { return readyReplicas(t, hub) == 2 })
 	uid, content := checkHoldings(t, control, hub, "")
 
 	stop()
 	stop = realFleet(t, bin, dir, args...)
-	waitUntil(t, "all are back", func() bool { s := stats(); return s.Connected == 20 && s.RowsHealthy == 10 })
+	testwait.UntilTrue(t, "all are back", func() bool { s := stats(); return s.Connected == 20 && s.RowsHealthy == 10 })
 	if s := stats(); s.Joins != 0 || s.Refusals != 0 {
 		t.Errorf("the same fleet, started again: %+v", s)
 	}
@@ -117,7 +118,7 @@ func TestRealHub(t *testing.T) {
 	if _, err := hub.Resource(resourcesByKind["Deployment"]).Namespace("shop").Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the template says the new number", func() bool { return readyReplicas(t, hub) == 5 })
+	testwait.UntilTrue(t, "the template says the new number", func() bool { return readyReplicas(t, hub) == 5 })
 	if _, now := checkHoldings(t, control, hub, ""); now == content {
 		t.Error("the agents hold the old content")
 	}
@@ -126,8 +127,8 @@ func TestRealHub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitUntil(t, "no agent holds anything", func() bool { s := stats(); return s.Connected == 20 && s.Rows == 0 && s.Unacknowledged == 0 })
-	waitUntil(t, "the templates are gone", func() bool {
+	testwait.UntilTrue(t, "no agent holds anything", func() bool { s := stats(); return s.Connected == 20 && s.Rows == 0 && s.Unacknowledged == 0 })
+	testwait.UntilTrue(t, "the templates are gone", func() bool {
 		list, err := hub.Resource(resourcesByKind["Deployment"]).Namespace("shop").List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0
 	})

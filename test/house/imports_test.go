@@ -61,6 +61,10 @@ var layers = []layer{
 		why: "what Go's runtime lacks knows nothing of Atoll, so every package may import it",
 	},
 	{
+		name: "test wait", packages: []string{"internal/testwait"},
+		why: "the tests of every package wait by it",
+	},
+	{
 		name:     "cores",
 		packages: []string{"internal/schedule", "internal/rollout", "internal/userfields", "internal/overrides", "internal/manifest", "internal/kinds/...", "internal/session", "internal/restore", "internal/expr"},
 		below:    []string{"api", "vocabulary", "wire"},

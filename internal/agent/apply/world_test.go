@@ -30,6 +30,7 @@ import (
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rowcodec"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 var testNow = time.Unix(1_800_000_000, 0)
@@ -250,14 +251,7 @@ func (w *world) waitForApplied(bundle string, generation int64) {
 
 func (w *world) waitUntil(what string, done func() (bool, string)) {
 	w.t.Helper()
-	last := ""
-	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (ok bool, _ error) {
-		ok, last = done()
-		return ok, nil
-	})
-	if err != nil {
-		w.t.Fatalf("%s: %v; last: %s", what, err, last)
-	}
+	testwait.Until(w.t, what, func(context.Context) (bool, string) { return done() })
 }
 
 // expectHolds checks that something stays true for a while.

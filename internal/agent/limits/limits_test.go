@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
@@ -176,10 +178,7 @@ func (w *world) forbidVerb(verb string) {
 
 func (w *world) waitUntil(what string, done func() bool) {
 	w.t.Helper()
-	err := wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
-	if err != nil {
-		w.t.Fatalf("%s: %v; the policy is %s", what, err, w.CurrentPolicy())
-	}
+	testwait.Until(w.t, what, func(context.Context) (bool, string) { return done(), fmt.Sprint("the policy is ", w.CurrentPolicy()) })
 }
 
 // isAllowed reports whether a ConfigMap may be applied in the namespace shop.

@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"atoll.dev/atoll/internal/agent/apply"
 	"atoll.dev/atoll/internal/agent/inventory"
@@ -30,6 +29,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 )
 
@@ -207,14 +207,11 @@ func (h *hub) orderBundle(bundle string, generation int64) {
 
 func (h *hub) waitUntil(what string, cond func() bool) {
 	h.t.Helper()
-	err := wait.PollUntilContextTimeout(h.t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	testwait.UntilTrue(h.t, what, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return cond(), nil
+		return cond()
 	})
-	if err != nil {
-		h.t.Fatalf("%s: %v", what, err)
-	}
 }
 
 func (h *hub) hasState(bundle string) func() bool {

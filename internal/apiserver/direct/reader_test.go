@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -28,6 +27,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver/etcd"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func sampleCluster(name string) *v1alpha1.Cluster {
@@ -173,17 +173,13 @@ func newTable(t *testing.T, lw toolscache.ListerWatcher) table {
 // expectRows waits until the table has these regions by name, and nothing else.
 func (tab table) expectRows(want map[string]string) {
 	tab.t.Helper()
-	var got map[string]string
-	err := wait.PollUntilContextTimeout(tab.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-		got = map[string]string{}
+	testwait.Until(tab.t, fmt.Sprint("the table is ", want), func(context.Context) (bool, string) {
+		got := map[string]string{}
 		for _, o := range tab.has.GetStore().List() {
 			got[o.(*v1alpha1.Cluster).Name] = o.(*v1alpha1.Cluster).Spec.Region
 		}
-		return fmt.Sprint(got) == fmt.Sprint(want), nil
+		return fmt.Sprint(got) == fmt.Sprint(want), fmt.Sprint("the table has ", got)
 	})
-	if err != nil {
-		tab.t.Fatalf("the table has %v, want %v", got, want)
-	}
 }
 
 // noAPI fails the test when it is asked.
