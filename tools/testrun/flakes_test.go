@@ -11,7 +11,7 @@ func TestFlakesAreCounted(t *testing.T) {
 	for r, text := range map[*record]string{good: events, bad: `{"Action":"run","Package":"p","Test":"TestGood"}
 {"Action":"fail","Package":"p","Test":"TestGood","Elapsed":9}
 `} {
-		if err := r.read(strings.NewReader(text)); err != nil {
+		if err := r.read("0", strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -173,7 +173,8 @@ func runPhase(ctx context.Context, root string, p phase, file string, reruns int
 	return cmd.Run()
 }
 
-// readFile reads the record of a phase. A phase that ran no test has none.
+// readFile reads the record of a phase, by whose number the file is named. A phase that ran no test has
+// none.
 func (r *record) readFile(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -183,7 +184,7 @@ func (r *record) readFile(name string) error {
 		return err
 	}
 	defer f.Close()
-	return r.read(f)
+	return r.read(filepath.Base(name), f)
 }
 
 // warnOfLeftovers prints the hubs and members of an earlier run that still run: they take the

@@ -18,8 +18,9 @@ type event struct {
 	Elapsed                       float64
 }
 
-// testName names a test that is not a subtest. An empty test stands for the package itself.
-type testName struct{ pkg, test string }
+// testName names a test that is not a subtest, in one phase: a level may run a test in two phases, and
+// each run counts. An empty test stands for the package itself.
+type testName struct{ phase, pkg, test string }
 
 // testRun is one execution of a test, with the output of its subtests.
 type testRun struct {
@@ -36,8 +37,8 @@ type record struct {
 
 func newRecord() *record { return &record{runs: map[testName][]*testRun{}} }
 
-// read adds the events of one file of gotestsum.
-func (r *record) read(from io.Reader) error {
+// read adds the events of gotestsum in a phase.
+func (r *record) read(phase string, from io.Reader) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
@@ -45,16 +46,16 @@ func (r *record) read(from io.Reader) error {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return fmt.Errorf("read a test event %.80q: %w", lines.Text(), err)
 		}
-		r.add(e)
+		r.add(phase, e)
 	}
 	return lines.Err()
 }
 
 // add assigns an event to the current run of its test. A test that begins after its end has
 // another run.
-func (r *record) add(e event) {
+func (r *record) add(phase string, e event) {
 	root, _, _ := strings.Cut(e.Test, "/")
-	name := testName{e.Package, root}
+	name := testName{phase, e.Package, root}
 	own := e.Test == root
 	runs := r.runs[name]
 	if len(runs) == 0 || runs[len(runs)-1].verdict != "" && own && (e.Action == "run" || e.Action == "start") {
@@ -93,17 +94,18 @@ func verdictOf(runs []*testRun) string {
 // inTests returns the verdicts of all tests. A package counts as a test of its own only where it
 // failed and none of its tests did.
 func (r *record) inTests() map[testName]string {
-	verdicts, failing := map[testName]string{}, map[string]bool{}
+	verdicts, failing := map[testName]string{}, map[testName]bool{}
 	for name, runs := range r.runs {
 		if name.test == "" {
 			continue
 		}
 		v := verdictOf(runs)
 		verdicts[name] = v
-		failing[name.pkg] = failing[name.pkg] || v == "failed" || v == "flaky"
+		pkg := testName{phase: name.phase, pkg: name.pkg}
+		failing[pkg] = failing[pkg] || v == "failed" || v == "flaky"
 	}
 	for name, runs := range r.runs {
-		if name.test == "" && !failing[name.pkg] && verdictOf(runs) == "failed" {
+		if name.test == "" && !failing[name] && verdictOf(runs) == "failed" {
 			verdicts[name] = "failed"
 		}
 	}

@@ -41,7 +41,7 @@ const events = `{"Action":"start","Package":"p"}
 
 func TestReport(t *testing.T) {
 	r := newRecord()
-	if err := r.read(strings.NewReader(events)); err != nil {
+	if err := r.read("0", strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
@@ -76,7 +76,7 @@ FAILED q
 // TestAnUnfinishedTestFails: a test that a panic or a timeout ends has no verdict.
 func TestAnUnfinishedTestFails(t *testing.T) {
 	r := newRecord()
-	if err := r.read(strings.NewReader(`{"Action":"start","Package":"p"}
+	if err := r.read("0", strings.NewReader(`{"Action":"start","Package":"p"}
 {"Action":"run","Package":"p","Test":"TestHangs"}
 `)); err != nil {
 		t.Fatal(err)
@@ -86,8 +86,24 @@ func TestAnUnfinishedTestFails(t *testing.T) {
 	}
 }
 
+// TestATestOfTwoPhases: a test that passed in one phase and failed in another has failed.
+func TestATestOfTwoPhases(t *testing.T) {
+	r := newRecord()
+	for phase, action := range map[string]string{"0": "pass", "1": "fail"} {
+		if err := r.read(phase, strings.NewReader(`{"Action":"run","Package":"p","Test":"TestTwice"}
+{"Action":"`+action+`","Package":"p","Test":"TestTwice","Elapsed":1}
+`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if n := r.printReport(&out); n != 1 || !strings.HasSuffix(out.String(), "\n1 passed, 1 failed, 0 skipped\n") {
+		t.Errorf("%d failed:\n%s", n, out.String())
+	}
+}
+
 func TestARecordThatIsNoJSON(t *testing.T) {
-	if err := newRecord().read(strings.NewReader("{\n")); err == nil || !strings.Contains(err.Error(), "test event") {
+	if err := newRecord().read("0", strings.NewReader("{\n")); err == nil || !strings.Contains(err.Error(), "test event") {
 		t.Errorf("got %v", err)
 	}
 }
