@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes helm release images testrun test test-all test-short flakes mutants lint generate demo attack bench bench-quick soak clean
+.PHONY: help build nodes helm images testrun test test-all test-short flakes mutants lint generate demo attack bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -14,6 +14,9 @@ LDFLAGS := -s -w $(call version,k8s.io/component-base/version) $(call version,k8
 
 # Tests that drive the built binaries find them here.
 export ATOLL_BIN_DIR := $(BIN)
+
+# Without the paths of this folder in them, compiled packages serve every other clone.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 # Binaries, and tests that link the API server, are built without cgo: with the
 # same settings, they share the compiled Kubernetes.
@@ -27,9 +30,9 @@ help: ## list the targets
 LIGHT := -tags grpcnotrace
 
 build: ## build bin/atoll, bin/atoll-hub and bin/atoll-lab
-	$(GO) build $(TRIM) $(LIGHT) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll
-	$(GO) build $(TRIM) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-hub
-	$(GO) build -C lab $(TRIM) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-lab
+	$(GO) build $(LIGHT) -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll
+	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-hub
+	$(GO) build -C lab -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/atoll-lab
 
 nodes: ## build bin/nodes, with which atoll-lab up --real-nodes runs containers
 	cd lab/realnode/parts && $(GO) build -ldflags "-s -w" -o $(BIN)/nodes/ tool
@@ -40,9 +43,6 @@ nodes: ## build bin/nodes, with which atoll-lab up --real-nodes runs containers
 # most of it is compiled already.
 helm: ## build bin/helm, upstream's, which tests drive
 	cd tools && $(GO) build -ldflags "-s -w" -o $(BIN)/helm helm.sh/helm/v4/cmd/helm
-
-release: TRIM := -trimpath
-release: build ## as build, without any path of this machine in the binaries
 
 # Image layouts, each for all PLATFORMS. The time in them is that of the commit, so that
 # the same commit gives the same images.

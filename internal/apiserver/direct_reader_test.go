@@ -247,7 +247,7 @@ func startState(t testing.TB, s *apiserver.Server, directly bool) *state.State {
 	})
 	select {
 	case <-ready:
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.HangLimit):
 		t.Fatal("the tables have no lists")
 	}
 	return st

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // holdOnly places a Pod's template in those clusters only, of those of its namespace.
@@ -78,7 +79,7 @@ func TestOnlyAHolderSpeaksOfATemplate(t *testing.T) {
 		var e watch.Event
 		select {
 		case e = <-w.ResultChan():
-		case <-time.After(20 * time.Second):
+		case <-time.After(testwait.HangLimit):
 			t.Fatalf("the watch shows %v, and nothing more", seen)
 		}
 		p, ok := e.Object.(*corev1.Pod)

@@ -22,6 +22,7 @@ import (
 	"atoll.dev/atoll/api/crds"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func TestClientsInside(t *testing.T) {
@@ -116,7 +117,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 	select {
 	case event := <-w.ResultChan():
 		return event
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.HangLimit):
 		t.Fatal("a watch neither tells nor ends")
 		return watch.Event{}
 	}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // hub is the server that the tests of this package share; each test keeps to
@@ -80,7 +81,7 @@ func run(m *testing.M) int {
 }
 
 func stop(s *apiserver.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testwait.HangLimit)
 	defer cancel()
 	return s.Stop(ctx)
 }

@@ -222,7 +222,7 @@ func expectEvents(t *testing.T, w watch.Interface, want ...string) (last *corev1
 			if got := string(e.Type) + " " + name; got != one {
 				t.Fatalf("heard %s, wanted %s", got, one)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(testwait.HangLimit):
 			t.Fatalf("nothing was heard, instead of %s", one)
 		}
 	}
@@ -244,7 +244,7 @@ func heardAgain(t *testing.T, w watch.Interface, want ...string) {
 				t.Fatalf("heard %s %s, wanted %v", e.Type, p.Name, want)
 			}
 			want = slices.Delete(want, at, at+1)
-		case <-time.After(time.Minute):
+		case <-time.After(testwait.HangLimit):
 			t.Fatalf("not heard: %v", want)
 		}
 	}

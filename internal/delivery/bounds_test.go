@@ -18,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/pace"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // sendFrame sends a frame on the agent's session and waits until the hub has ended it.
@@ -29,7 +30,7 @@ func (a *testAgent) sendFrame(t *testing.T, f *pb.FromAgent) {
 	_ = stream.Send(f) // the hub may have ended the stream
 	select {
 	case <-closed:
-	case <-time.After(30 * time.Second):
+	case <-time.After(testwait.HangLimit):
 		t.Fatal("the session goes on")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // recordHellos returns a listener that a client can dial, and the first record of each connection
@@ -52,7 +54,7 @@ func TestTicketsInClientHellos(t *testing.T) {
 		select {
 		case record := <-records:
 			return record
-		case <-time.After(10 * time.Second):
+		case <-time.After(testwait.HangLimit):
 			t.Fatal("no ClientHello comes")
 			return nil
 		}

@@ -167,7 +167,7 @@ func TestGarbageConnectionsLeaveNothingBehind(t *testing.T) {
 		t.Errorf("half of the orders took more than %v", half)
 	}
 	for _, c := range stays {
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_ = c.SetDeadline(time.Now().Add(testwait.HangLimit))
 		if _, err := io.Copy(io.Discard, c); err != nil && os.IsTimeout(err) {
 			t.Errorf("the hub keeps a connection of garbage")
 		}

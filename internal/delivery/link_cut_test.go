@@ -53,7 +53,7 @@ func TestLinksAreCutUnderTunnels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			_ = conn.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 			users.Go(func() { writeForever(conn) })
 			reading.Add(1)
 			users.Go(func() {

@@ -169,7 +169,7 @@ func TestTunnelsEndWithTheSession(t *testing.T) {
 			}
 			defer conn.Close()
 			end(h, a)
-			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			_ = conn.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 			if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the tunnel lives: %v", err)
 			}
@@ -214,7 +214,7 @@ func TestIdleTunnelsAreClosed(t *testing.T) {
 	if took := closed.Sub(began); took < idle*9/10 {
 		t.Errorf("a tunnel is closed after %s, on which nothing may be said for %s", took, idle)
 	}
-	_ = quiet.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = quiet.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 	if _, err := quiet.Read(said); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("at the hub it is open: %v", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // The options of both servers.
@@ -418,7 +419,7 @@ func TestAPeerThatReadsNothingIsCutOff(t *testing.T) {
 			openSession(t, t.Context(), cc)
 			select {
 			case <-ended:
-			case <-time.After(time.Minute):
+			case <-time.After(testwait.HangLimit):
 				t.Error("its handler waits on")
 			}
 		})

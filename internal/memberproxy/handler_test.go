@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 type table map[string]*v1alpha1.Cluster
@@ -406,7 +407,7 @@ func TestWhoWatchesSomethingQuietIsAnsweredAtOnce(t *testing.T) {
 		<-r.Context().Done()
 	})
 	h := startHub(t, member, func(string) error { return nil }, true)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.HangLimit)
 	defer cancel()
 	for range 20 {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/apis/atoll.dev/v1alpha1/clusters/tokyo/proxy/api/v1/pods?watch=true", nil)

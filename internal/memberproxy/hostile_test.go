@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestAnAgentThatAnswersGarbage: its connection is closed, and the client gets an error.
@@ -53,7 +54,7 @@ func hijackAnswer(t *testing.T, answer string, closed chan<- error) http.Handler
 			return
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		_ = conn.SetDeadline(time.Now().Add(testwait.HangLimit))
 		_, _ = io.WriteString(conn, answer)
 		_, err = io.Copy(io.Discard, conn)
 		if e, ok := err.(net.Error); !ok || !e.Timeout() {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // hangsUp is at the end of an answer after which the agent closes the connection.
@@ -52,7 +54,7 @@ func answeringBy(t *testing.T, answers ...string) (h *hops, asked, made *atomic.
 // readBody so many bytes of the answer to a request, all where that is 0, and closes it.
 func readBody(t *testing.T, h *hops, bytes int) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.HangLimit)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://uid/x", nil)
 	if err != nil {

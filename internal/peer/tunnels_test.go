@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestAHubLeadsToAnothersAgents: what one hub is asked for it gets by way of the one that
@@ -57,7 +59,7 @@ func TestAHubLeadsToAnothersAgents(t *testing.T) {
 		t.Fatalf("what came back differs: %v", err)
 	}
 	conn.Close()
-	_ = agent.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = agent.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 	if _, err := agent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("the agent's end, when the client has gone: %v", err)
 	}
@@ -66,7 +68,7 @@ func TestAHubLeadsToAnothersAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	(<-agents).Close()
-	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the client, when the agent has gone: %v", err)
 	}

@@ -26,6 +26,7 @@ import (
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/clusterstatus"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -87,7 +88,7 @@ func TestAPanicInWhateverTheAgentAsksIsContained(t *testing.T) {
 			}()
 			select {
 			case <-over:
-			case <-time.After(time.Minute):
+			case <-time.After(testwait.HangLimit):
 				t.Errorf("request %d: the agent still runs", n)
 			}
 			if at.Load() == nil {

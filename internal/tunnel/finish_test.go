@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // dialTunnel serves a tunnel over gRPC: the agent's end and the hub's.
@@ -72,7 +73,7 @@ func TestWhatWasWrittenArrivesAlthoughTheConnectionIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = agent.Close(), agent.Close()
-		_ = hub.SetReadDeadline(time.Now().Add(time.Minute))
+		_ = hub.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 		got, err := io.ReadAll(hub)
 		if err != nil || !bytes.Equal(got, said) {
 			t.Fatalf("%d of %d bytes came, %v", len(got), len(said), err)
@@ -97,7 +98,7 @@ func TestAConnectionIsClosedAlthoughNobodyReads(t *testing.T) {
 		if err == nil {
 			t.Error("all was written without a reader")
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.HangLimit):
 		t.Error("Close does not free a writer")
 	}
 }
@@ -116,13 +117,13 @@ func TestWhatWasWrittenCountsNoMore(t *testing.T) {
 		defer share.mu.Unlock()
 		return share.used
 	}
-	for until := time.Now().Add(time.Minute); counts() > 0; <-time.After(time.Millisecond) {
+	for until := time.Now().Add(testwait.HangLimit); counts() > 0; <-time.After(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("%d bytes count, and all was read", counts())
 		}
 	}
 	go func() { _, _ = agent.Write(make([]byte, 8<<20)) }()
-	for until := time.Now().Add(time.Minute); counts() == 0; <-time.After(time.Millisecond) {
+	for until := time.Now().Add(testwait.HangLimit); counts() == 0; <-time.After(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("unread data does not count")
 		}

@@ -10,6 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 var webKey = atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}
@@ -234,7 +235,7 @@ func TestLeavingWaitsForNoMove(t *testing.T) {
 			m := c.then("b1", 2)
 			m.Tombstones = []atoll.Tombstone{{Key: conf.Key, UID: "t-conf", MovedTo: []string{"never"}}}
 			w.storeManifest(m)
-			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), testwait.HangLimit)
 			defer stop()
 			if _, err := w.ReleaseAll(ctx, false, w.expectWait); err != nil {
 				t.Fatal(err)

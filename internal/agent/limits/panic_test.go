@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/agent/crash"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestAPanicIsNotKeptByWhatRunsBesideIt: the panic is reported, and everything ends.
@@ -23,7 +24,7 @@ func TestAPanicIsNotKeptByWhatRunsBesideIt(t *testing.T) {
 	}()
 	select {
 	case <-over:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testwait.HangLimit):
 		t.Fatal("what panicked waits for what is to end by its panic")
 	}
 	if crash.ContainedPanic(ctx) == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // startProxy starts a proxy that connects every request to the hub. It returns the requested
@@ -85,7 +87,7 @@ func TestAHubBehindAProxy(t *testing.T) {
 	if _, err := io.WriteString(conn, "hello"); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "hello" {
 		t.Errorf("%q, %v", got, err)

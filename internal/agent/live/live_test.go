@@ -32,6 +32,7 @@ import (
 	"atoll.dev/atoll/internal/agent/agenttest"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
@@ -129,7 +130,7 @@ func (w *world) createDeployment(name string) (atoll.ItemKey, string) {
 func (w *world) waitForPods(name string, want int) []corev1.Pod {
 	w.t.Helper()
 	var pods []corev1.Pod
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(testwait.HangLimit); ; {
 		list, err := w.kube.CoreV1().Pods(w.ns).List(w.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
 			w.t.Fatal(err)
@@ -147,7 +148,7 @@ func (w *world) waitForPods(name string, want int) []corev1.Pod {
 // waitForAbsence waits until a Deployment is.
 func (w *world) waitForAbsence(name string) {
 	w.t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(testwait.HangLimit); ; {
 		_, err := w.kube.AppsV1().Deployments(w.ns).Get(w.t.Context(), name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -298,7 +299,7 @@ func TestOnlyWhatIsPlacedIsTold(t *testing.T) {
 // watchEvents of a watch from a version on, until the test ends.
 func (w *world) watchEvents(path, version string) func() (watch.EventType, metav1.Object, error) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testwait.HangLimit)
 	w.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.http.URL+path+"?watch=true&resourceVersion="+version, nil)
 	if err != nil {
@@ -436,7 +437,7 @@ func TestWhatGetsAnotherOwnerIsToldOf(t *testing.T) {
 	}
 	w.waitForAbsence("web")
 	key, uid := w.createDeployment("web")
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(testwait.HangLimit); ; {
 		set, err := w.kube.AppsV1().ReplicaSets(w.ns).Get(t.Context(), pods[0].OwnerReferences[0].Name, metav1.GetOptions{})
 		if c := metav1.GetControllerOf(set); err == nil && c != nil && string(c.UID) == uid {
 			break

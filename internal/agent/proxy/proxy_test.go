@@ -22,6 +22,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // world is a Server before an API server, and a client that comes by tunnels.
@@ -226,7 +227,7 @@ func TestWhatComesIsHandedOnAtOnce(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.HangLimit):
 		t.Error("the request goes on in the member although its client has gone")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestALogThatBreaksOffIsNotTheWholeLog: its reader gets an error.
@@ -97,7 +99,7 @@ func (a awaiting) Read([]byte) (int, error) {
 	select {
 	case <-a:
 		return 0, io.EOF
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.HangLimit):
 		return 0, errors.New("nothing happens")
 	}
 }

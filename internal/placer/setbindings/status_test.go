@@ -15,6 +15,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 var key = types.NamespacedName{Namespace: "shop", Name: "eu"}
@@ -107,7 +108,7 @@ func TestRunWritesAll(t *testing.T) {
 		}}).Build()
 	x := &table{binding: newBinding(v1alpha1.ClusterSetBindingStatus{})}
 	w := New(x, c, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.HangLimit)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	gorilla "github.com/gorilla/websocket"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 func dialServer(ctx context.Context, address string) (net.Conn, error) {
@@ -121,7 +123,7 @@ func TestWhatNoAgentSends(t *testing.T) {
 			t.Logf("%s: %v", what, err)
 		}
 		hub := <-came
-		_ = hub.SetReadDeadline(time.Now().Add(time.Minute))
+		_ = hub.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 		if n, err := io.Copy(io.Discard, hub); errors.Is(err, os.ErrDeadlineExceeded) || n > 4*messageMost {
 			t.Errorf("%s: %d bytes were taken, and %v", what, n, err)
 		}

@@ -10,6 +10,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // dialQuietEtcd runs an etcd that serves the test alone, and commits nothing by itself.
@@ -30,7 +32,7 @@ func dialQuietEtcd(t *testing.T) *EtcdClient {
 	t.Cleanup(server.Close)
 	select {
 	case <-server.Server.ReadyNotify():
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.HangLimit):
 		t.Fatal("etcd is not ready after a minute")
 	}
 	e, err := dialEtcd(clientv3.Config{Context: t.Context(), Endpoints: []string{"unix:" + filepath.Join(dir, client.Host)}})
