@@ -46,7 +46,7 @@ const (
 )
 
 func controllerUsers() []string {
-	return []string{namespaceController, garbageCollector, sharedController, quotaController}
+	return []string{namespaceController, garbageCollector, sharedController, quotaController, finishedJobsController}
 }
 
 // controllers builds and runs upstream's controllers over shared informers. A
@@ -75,7 +75,7 @@ func (s *Server) RunControllers(ctx context.Context) error {
 	defer cancel()
 	for _, add := range []func(context.Context) error{
 		c.addNamespaces, c.addGarbageCollector, c.addServiceAccounts, c.addTokens,
-		c.addCleaners, c.addClusterRoles, c.addRootCA, c.addQuotas,
+		c.addCleaners, c.addClusterRoles, c.addRootCA, c.addQuotas, c.addFinishedJobs,
 	} {
 		if err := add(run); err != nil {
 			return err

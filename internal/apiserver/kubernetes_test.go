@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -289,6 +290,49 @@ func TestOwnersAreCollected(t *testing.T) {
 		_, ownerErr := u.kube.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
 		return apierrors.IsNotFound(ownedErr) && apierrors.IsNotFound(ownerErr), fmt.Sprint(ownedErr, ownerErr)
 	})
+}
+
+// TestFinishedJobsAreDeleted: a Job goes when its time after the end has passed. One that runs, and one
+// that states no time, stay.
+func TestFinishedJobsAreDeleted(t *testing.T) {
+	t.Parallel()
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("finished")
+	jobs := u.kube.BatchV1().Jobs(ns)
+	for name, c := range map[string]struct {
+		ttl   *int32
+		ended bool
+	}{"runs": {ttl: ptr.To[int32](0)}, "kept": {ended: true}, "goes": {ttl: ptr.To[int32](1), ended: true}} {
+		job, err := jobs.Create(t.Context(), &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: batchv1.JobSpec{TTLSecondsAfterFinished: c.ttl, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.ended {
+			continue
+		}
+		now := metav1.Now()
+		job.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1}
+		for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+		}
+		if _, err := jobs.UpdateStatus(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testwait.Until(t, "the Job that finished is gone", func(ctx context.Context) (bool, string) {
+		_, err := jobs.Get(ctx, "goes", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	for _, name := range []string{"runs", "kept"} {
+		if job, err := jobs.Get(t.Context(), name, metav1.GetOptions{}); err != nil || job.DeletionTimestamp != nil {
+			t.Errorf("the Job %q is deleted: %v", name, err)
+		}
+	}
 }
 
 func TestServiceAccountTokens(t *testing.T) {

@@ -18,10 +18,15 @@ func (r clusterRow) completionRank() int64 {
 }
 
 // lowestCompletion returns the lowest completion rank; 0 unless every connected row has the
-// template's content.
+// template's content. A template that is deleted after its end waits for disconnected rows, too: its
+// deletion would end what still runs there.
 func (a *aggregation) lowestCompletion() int64 {
+	rows := a.rows
+	if _, ok := integerField(nestedMap(a.template.Object, "spec"), "ttlSecondsAfterFinished"); ok {
+		rows = slices.Concat(rows, a.disconnected)
+	}
 	lowest := int64(2)
-	for _, r := range a.rows {
+	for _, r := range rows {
 		if !r.reported || r.Stale {
 			return 0
 		}

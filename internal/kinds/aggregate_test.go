@@ -51,8 +51,18 @@ func (c aggregateCase) buildRows(t *testing.T) []kinds.RowItem {
 	return rows
 }
 
+// lastIsDisconnected marks the last row.
+func lastIsDisconnected(rows []kinds.RowItem) { rows[len(rows)-1].Disconnected = true }
+
 const (
-	jobHead = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, namespace: shop, generation: 1}\nspec: {completions: 2, parallelism: 2}\n"
+	jobHead       = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, namespace: shop, generation: 1}\nspec: {completions: 2, parallelism: 2}\n"
+	jobHeadTTL    = jobHead[:len(jobHead)-2] + ", ttlSecondsAfterFinished: 0}\n"
+	jobRuns       = jobHead + "status: {startTime: '2026-01-01T00:00:05Z', active: 1, ready: 1, succeeded: 1}"
+	jobDone       = jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}"
+	jobDoneStatus = "{startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: SuccessCriteriaMet, status: 'True', reason: CompletionsReached}, {type: Complete, status: 'True', reason: CompletionsReached}]}"
+
+	quotaHead = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: team, namespace: shop}\nspec: {hard: {pods: '4', requests.cpu: '2'}}\n"
+
 	stsHead = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db, namespace: shop, generation: 1}\nspec: {replicas: 2}\n"
 	toyHead = "apiVersion: example.com/v1\nkind: Toy\nmetadata: {name: bear, namespace: shop, generation: 1}\n"
 	lbHead  = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {type: LoadBalancer}\n"
@@ -133,6 +143,19 @@ var aggregateCases = []aggregateCase{
 		jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}",
 		jobHead + "status: {startTime: '2026-01-01T00:00:05Z', failed: 3, conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded}]}"},
 		want: "{startTime: '2026-01-01T00:00:00Z', failed: 3, conditions: [{type: FailureTarget, status: 'True', reason: BackoffLimitExceeded}, {type: Failed, status: 'True', reason: BackoffLimitExceeded}]}"},
+	{name: "a job without a time to live does not wait for the disconnected", template: jobHead, observed: 1, members: []string{jobDone, jobRuns}, change: lastIsDisconnected,
+		want: jobDoneStatus},
+	{name: "a job with a time to live waits for the disconnected", template: jobHeadTTL, observed: 1, members: []string{jobDone, jobRuns}, change: lastIsDisconnected,
+		want: "{startTime: '2026-01-01T00:00:00Z', succeeded: 2}"},
+	{name: "a job with a time to live ends with what the disconnected reported last", template: jobHeadTTL, observed: 1, members: []string{jobDone, jobDone}, change: lastIsDisconnected,
+		want: jobDoneStatus},
+	{name: "quotas are summed, as far as the template limits", template: quotaHead, members: []string{
+		quotaHead + "status: {hard: {pods: '4', requests.cpu: 1500m}, used: {pods: '1', requests.cpu: 250m}}",
+		quotaHead + "status: {hard: {pods: '4', requests.cpu: '2', secrets: '3'}, used: {pods: '3', requests.cpu: '1', secrets: '1'}}"},
+		want: "{hard: {pods: '8', requests.cpu: 3500m}, used: {pods: '4', requests.cpu: 1250m}}"},
+	{name: "an amount that cannot be read is left out", template: quotaHead, members: []string{
+		quotaHead + "status: {hard: {pods: '-4', requests.cpu: '2'}, used: {pods: '1', requests.cpu: 1e-99999}}", quotaHead + "status: {hard: {pods: '4'}, used: {pods: '1'}}"},
+		change: func(rows []kinds.RowItem) { rows[1].EqualClusters = 9 }, want: "{hard: {pods: '40'}, used: {pods: '10'}}"},
 	{name: "finished job stays", template: jobHead + "status: {conditions: [{type: Complete, status: 'True'}]}", observed: 1,
 		members: []string{jobHead + "status: {active: 1}"}, want: "none"},
 	{name: "cronjob", template: "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: tidy}", observed: 1, members: []string{

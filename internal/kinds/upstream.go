@@ -50,7 +50,7 @@ var upstreamKinds = map[schema.GroupKind]kindTraits{
 	{Kind: "Secret"}:                                            statuslessKind("type"),
 	{Kind: "ServiceAccount"}:                                    {health: existenceHealth, healthyByExistence: true, memberFields: parsePaths("secrets", "imagePullSecrets")},
 	{Kind: "LimitRange"}:                                        statuslessKind(),
-	{Kind: "ResourceQuota"}:                                     {health: existenceHealth},
+	{Kind: "ResourceQuota"}:                                     {health: existenceHealth, reflect: reflectQuota, aggregate: aggregateQuota},
 	{Kind: "PodTemplate"}:                                       statuslessKind(),
 	{Kind: "Event"}:                                             {health: existenceHealth},
 	{Group: "events.k8s.io", Kind: "Event"}:                     {health: existenceHealth},

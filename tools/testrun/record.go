@@ -14,6 +14,7 @@ const maxEvent = 16 << 20
 
 // event is a line that `go test -json` prints.
 type event struct {
+	Time                          time.Time
 	Action, Package, Test, Output string
 	Elapsed                       float64
 }
@@ -25,6 +26,7 @@ type testName struct{ phase, pkg, test string }
 // testRun is one execution of a test, with the output of its subtests.
 type testRun struct {
 	verdict string // pass, fail or skip; empty when it did not end
+	begun   time.Time
 	took    time.Duration
 	output  strings.Builder
 }
@@ -69,9 +71,14 @@ func (r *record) add(phase string, e event) {
 	switch e.Action {
 	case "output":
 		run.output.WriteString(e.Output)
+	case "run", "cont":
+		if own {
+			run.begun = e.Time
+		}
 	case "pass", "fail", "skip":
 		if own {
-			run.verdict, run.took = e.Action, time.Duration(e.Elapsed*float64(time.Second))
+			// go test leaves the time of parallel subtests out.
+			run.verdict, run.took = e.Action, max(time.Duration(e.Elapsed*float64(time.Second)), e.Time.Sub(run.begun))
 		}
 	}
 }

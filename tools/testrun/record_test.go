@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// events of two packages: p has a test that passes, one that fails and passes at its rerun with its
+// events of two packages: p has a test that waits a minute and passes after three seconds in subtests, one that fails and passes at its rerun with its
 // subtest, one whose rerun is skipped, and a skipped one. q fails outside its tests.
 const events = `{"Action":"start","Package":"p"}
-{"Action":"run","Package":"p","Test":"TestGood"}
+{"Time":"2026-01-02T03:00:00Z","Action":"run","Package":"p","Test":"TestGood"}
+{"Time":"2026-01-02T03:01:00Z","Action":"cont","Package":"p","Test":"TestGood"}
 {"Action":"output","Package":"p","Test":"TestGood","Output":"quiet\n"}
-{"Action":"pass","Package":"p","Test":"TestGood","Elapsed":3}
+{"Time":"2026-01-02T03:01:03Z","Action":"pass","Package":"p","Test":"TestGood","Elapsed":0}
 {"Action":"run","Package":"p","Test":"TestOnce"}
 {"Action":"run","Package":"p","Test":"TestOnce/sub"}
 {"Action":"output","Package":"p","Test":"TestOnce/sub","Output":"once bad\n"}
