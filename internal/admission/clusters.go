@@ -83,7 +83,7 @@ func (p *Plugin) validateConfirm(ctx context.Context, a admission.Attributes, no
 	if is.Confirm == "" || was != nil && was.Confirm == is.Confirm && (was.Mode == is.Mode || is.Mode == v1alpha1.ClusterOrphan) {
 		return nil
 	}
-	plan, err := p.cleanPlan(ctx, now)
+	plan, err := p.hashCleanPlan(ctx, now)
 	at := field.NewPath("spec", "removal", "confirm")
 	switch {
 	case err != nil:

@@ -56,9 +56,9 @@ type Properties interface {
 
 // Removals are the Clusters that leave the fleet.
 type Removals interface {
-	// CleanPlan gives the hash of what a cluster would lose that is cleaned, "" for nothing; an
+	// HashCleanPlan gives the hash of what a cluster would lose that is cleaned, "" for nothing; an
 	// error where that is not known.
-	CleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error)
+	HashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error)
 }
 
 // currentHub returns the rest of the hub; false until it is there.
@@ -84,11 +84,11 @@ func (p *Plugin) listedProperties() []string {
 	return hub.Properties.ListedProperties()
 }
 
-// cleanPlan is Removals.CleanPlan, and an error until the tables are there.
-func (p *Plugin) cleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
+// hashCleanPlan is Removals.HashCleanPlan, and an error until the tables are there.
+func (p *Plugin) hashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
 	hub, ok := p.currentHub()
 	if !ok {
 		return "", errors.New("the hub has just been started")
 	}
-	return hub.Removals.CleanPlan(ctx, c)
+	return hub.Removals.HashCleanPlan(ctx, c)
 }

@@ -12,4 +12,6 @@ func readyHub(h Hub) func() (Hub, bool) { return func() (Hub, bool) { return h, 
 // cleanPlanFunc returns the plans of removals.
 type cleanPlanFunc func(c *v1alpha1.Cluster) (string, error)
 
-func (f cleanPlanFunc) CleanPlan(_ context.Context, c *v1alpha1.Cluster) (string, error) { return f(c) }
+func (f cleanPlanFunc) HashCleanPlan(_ context.Context, c *v1alpha1.Cluster) (string, error) {
+	return f(c)
+}

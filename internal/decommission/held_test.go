@@ -122,7 +122,7 @@ func TestWhatMakesAnotherPlan(t *testing.T) {
 		c.UID, c.Annotations = "u", map[string]string{atoll.AnnotationRemovalRequested: "at first"}
 		c.rows[1].Spec.Absent = []string{deployment.String()}
 		change(c)
-		plan, err := CleanPlan(t.Context(), memRevisions{m}, &c.Cluster, c.rows)
+		plan, err := HashCleanPlan(t.Context(), memRevisions{m}, &c.Cluster, c.rows)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -206,7 +206,7 @@ func (r *Reconciler) removalPlan(ctx context.Context, c *v1alpha1.Cluster, rows 
 	if last.terms == terms {
 		return last.plan, nil
 	}
-	plan, err := CleanPlan(ctx, r.Revisions, c, rows)
+	plan, err := HashCleanPlan(ctx, r.Revisions, c, rows)
 	if err != nil {
 		return "", err
 	}

@@ -300,7 +300,7 @@ func TestThePlanIsOfWhatIsThere(t *testing.T) {
 		t.Helper()
 		web := newRow("web", atoll.RowActive, "", nil)
 		web.Spec.Absent = notHere
-		plan, err := CleanPlan(t.Context(), memRevisions{m}, m.getCluster(t), []state.Row{web})
+		plan, err := HashCleanPlan(t.Context(), memRevisions{m}, m.getCluster(t), []state.Row{web})
 		if err != nil {
 			t.Fatal(err)
 		}

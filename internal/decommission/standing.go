@@ -104,15 +104,15 @@ func (s *standing) confirmationRequest() string {
 		phrase.CountNoun(n, "bundle"), such, s.name, s.plan, other, s.name)
 }
 
-// CleanPlan is the function CleanPlan with the tables of the Reconciler.
-func (r *Reconciler) CleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
-	return CleanPlan(ctx, r.Revisions, c, r.Rows.ListOfCluster(string(c.UID)))
+// HashCleanPlan is the function HashCleanPlan with the tables of the Reconciler.
+func (r *Reconciler) HashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
+	return HashCleanPlan(ctx, r.Revisions, c, r.Rows.ListOfCluster(string(c.UID)))
 }
 
-// CleanPlan returns the hash of the loss of a cluster with these rows when it is cleaned; "" for
+// HashCleanPlan returns the hash of the loss of a cluster with these rows when it is cleaned; "" for
 // nothing. A missing Revision of a row, as in lagging tables, is an error, and nothing counts as
 // confirmed.
-func CleanPlan(ctx context.Context, revisions Revisions, c *v1alpha1.Cluster, rows []state.Row) (string, error) {
+func HashCleanPlan(ctx context.Context, revisions Revisions, c *v1alpha1.Cluster, rows []state.Row) (string, error) {
 	var items []atoll.ItemKey
 	some := false
 	for _, r := range rows {
@@ -148,7 +148,7 @@ func SupposeWrite(c *v1alpha1.Cluster, before *unstructured.Unstructured) {
 	}
 }
 
-// planTerms returns terms that tell whether CleanPlan gives the same as before: Revisions never change.
+// planTerms returns terms that tell whether HashCleanPlan gives the same as before: Revisions never change.
 func planTerms(c *v1alpha1.Cluster, rows []state.Row) string {
 	var there []string
 	for _, r := range rows {

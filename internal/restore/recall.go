@@ -83,10 +83,10 @@ func ParseMemory(told []*pb.RememberedTombstone) (m MemberMemory, unread int) {
 	return m, unread
 }
 
-// IsForgotten reports whether the store has forgotten that the member removed the row:
+// IsRemovalForgotten reports whether the store has forgotten that the member removed the row:
 // the row is from before the rewind, and the removal is younger than what the row
 // says. since is when the hub found out that it was set back.
-func IsForgotten(row atoll.RowSpec, r RemovedRow, since time.Time) bool {
+func IsRemovalForgotten(row atoll.RowSpec, r RemovedRow, since time.Time) bool {
 	switch {
 	case row.Phase == atoll.RowRemoving || row.Recall != nil:
 		return false

@@ -90,7 +90,7 @@ func TestForgottenRemovals(t *testing.T) {
 		{"going anyway", with(func(r *atoll.RowSpec) { r.Phase = atoll.RowRemoving }), restore.RemovedRow{Generation: 8, RemovedAt: 500}, false},
 		{"held already", with(func(r *atoll.RowSpec) { r.Recall = &atoll.Recall{} }), restore.RemovedRow{Generation: 8, RemovedAt: 500}, false},
 	} {
-		if got := restore.IsForgotten(c.row, c.removed, since); got != c.want {
+		if got := restore.IsRemovalForgotten(c.row, c.removed, since); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

@@ -45,7 +45,7 @@ func (p plan) isDeletion() bool {
 	return false
 }
 
-// planFor returns the plan for of the key. The caller holds mu.
+// planFor returns what is to be done with the object of the key. The caller holds mu.
 func (e *Engine) planFor(key atoll.ItemKey) plan {
 	p := plan{Step: e.book.Next(key)}
 	p.view, p.hasView = e.viewOf(key)

@@ -77,13 +77,6 @@ func (h *Hub) Object(path string) map[string]any {
 	return nil
 }
 
-// Paths returns the paths of all objects, in order.
-func (h *Hub) Paths() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Sorted(maps.Keys(h.objects))
-}
-
 // Writes returns the writes, in order.
 func (h *Hub) Writes() []string {
 	h.mu.Lock()

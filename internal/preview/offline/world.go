@@ -251,7 +251,7 @@ func (w *World) translateKarmada() error {
 	return nil
 }
 
-// scriptErrors scripts.
+// scriptErrors returns the errors of scripts as errors of fields.
 func scriptErrors(found []*script.Error) (errs field.ErrorList) {
 	for _, e := range found {
 		errs = append(errs, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, e.Error()))

@@ -165,7 +165,7 @@ func (r *Controller) findForgotten(ctx context.Context, cluster string, memory r
 	}
 	for bundle, removed := range memory.Rows {
 		row, ok := r.state.Rows.Get(bundle, cluster)
-		if !ok || row.Bundle.IsNamespaceRef() || !restore.IsForgotten(row.Spec, removed, since) {
+		if !ok || row.Bundle.IsNamespaceRef() || !restore.IsRemovalForgotten(row.Spec, removed, since) {
 			continue
 		}
 		content, err := r.state.Revisions.GetContent(ctx, row.Spec.Revision)
