@@ -23,10 +23,11 @@ import (
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/refusal"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // spaceTimeout is longer than the minute within which a store takes writes after deletions.
-const spaceTimeout = time.Minute
+const spaceTimeout = testwait.HangLimit
 
 // fullTest is a server with the smallest quota, and what fills it.
 type fullTest struct {

@@ -56,7 +56,7 @@ func lastIsDisconnected(rows []kinds.RowItem) { rows[len(rows)-1].Disconnected =
 
 const (
 	jobHead       = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, namespace: shop, generation: 1}\nspec: {completions: 2, parallelism: 2}\n"
-	jobHeadTTL    = jobHead[:len(jobHead)-2] + ", ttlSecondsAfterFinished: 0}\n"
+	jobHeadTTL    = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, namespace: shop, generation: 1}\nspec: {completions: 2, parallelism: 2, ttlSecondsAfterFinished: 0}\n"
 	jobRuns       = jobHead + "status: {startTime: '2026-01-01T00:00:05Z', active: 1, ready: 1, succeeded: 1}"
 	jobDone       = jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}"
 	jobDoneStatus = "{startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: SuccessCriteriaMet, status: 'True', reason: CompletionsReached}, {type: Complete, status: 'True', reason: CompletionsReached}]}"
@@ -154,8 +154,8 @@ var aggregateCases = []aggregateCase{
 		quotaHead + "status: {hard: {pods: '4', requests.cpu: '2', secrets: '3'}, used: {pods: '3', requests.cpu: '1', secrets: '1'}}"},
 		want: "{hard: {pods: '8', requests.cpu: 3500m}, used: {pods: '4', requests.cpu: 1250m}}"},
 	{name: "an amount that cannot be read is left out", template: quotaHead, members: []string{
-		quotaHead + "status: {hard: {pods: '-4', requests.cpu: '2'}, used: {pods: '1', requests.cpu: 1e-99999}}", quotaHead + "status: {hard: {pods: '4'}, used: {pods: '1'}}"},
-		change: func(rows []kinds.RowItem) { rows[1].EqualClusters = 9 }, want: "{hard: {pods: '40'}, used: {pods: '10'}}"},
+		quotaHead + "status: {hard: {pods: '-4', requests.cpu: '2'}, used: {pods: '1', requests.cpu: '1'}}", quotaHead + "status: {hard: {pods: '4', requests.cpu: '2'}, used: {pods: '1', requests.cpu: 1e-99999}}"},
+		change: func(rows []kinds.RowItem) { rows[1].EqualClusters = 9 }, want: "{hard: {pods: '40', requests.cpu: '2'}, used: {pods: '10', requests.cpu: '1'}}"},
 	{name: "finished job stays", template: jobHead + "status: {conditions: [{type: Complete, status: 'True'}]}", observed: 1,
 		members: []string{jobHead + "status: {active: 1}"}, want: "none"},
 	{name: "cronjob", template: "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: tidy}", observed: 1, members: []string{

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // silenceWindow is how long a test listens to be convinced that nothing comes. A
@@ -18,7 +20,7 @@ import (
 const silenceWindow = 150 * time.Millisecond
 
 // waitLimit bounds everything that should happen.
-const waitLimit = time.Minute
+const waitLimit = testwait.HangLimit
 
 // farEnd is the target of a link: it hands its side of every connection out.
 type farEnd struct {
