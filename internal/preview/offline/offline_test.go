@@ -434,6 +434,9 @@ func TestRefusals(t *testing.T) {
 		"a patch":        {objectHeader + "OverridePolicy\nmetadata: {name: o, namespace: shop}\nspec: {overrideRules: [{overriders: {plaintext: [{path: nowhere, operator: add, value: 1}]}}]}", "OverridePolicy shop/o: spec.overrideRules[0].overriders.plaintext[0]"},
 		"a kind":         {objectHeader + "Placment\nmetadata: {name: p}", "atoll.dev/Placment//p: atoll.dev has no kind Placment"},
 		"a set":          {objectHeader + "ClusterSet\nmetadata: {name: s}\nspec: {clusterSelector: {selectorType: Some}}", "ClusterSet s: spec.clusterSelector.selectorType in body should be one of [ExclusiveClusterSetLabel LabelSelector]"},
+		"a rule":         {policyYAML("p", "shop", "spreadConstraints: [{spreadByField: zone, minGroups: 3, maxGroups: 2}]"), "PropagationPolicy shop/p: spec.placement.spreadConstraints[0]: Invalid value: minGroups is more than maxGroups"},
+		"a rule on text": {objectHeader + "Cluster\nmetadata: {name: c}\nspec: {connection: {type: CheckIn, interval: 5s}}", "Cluster c: spec.connection.interval: Invalid value: interval must be a duration from 10s to 24h"},
+		"a name":         {objectHeader + "HubSettings\nmetadata: {name: other}", "HubSettings other: there is one HubSettings"},
 		"a score":        {objectHeader + "ClusterScore\nmetadata: {name: s, namespace: shop}\nspec: {clusterName: a, scores: [{name: m, value: 1001}]}", "ClusterScore shop/s: spec.scores[0].value in body should be less than or equal to 1000"},
 	} {
 		_, err := NewWorld(parseObjects(t, tc.text), "default")

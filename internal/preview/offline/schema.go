@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,63 +21,94 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Schemas of the hub's own kinds that people write, by kind, as the hub installs them.
-// Read-only.
-type Schemas map[string]kindSchema
-
-type kindSchema struct {
+// definition is what the hub installs of a kind of Atoll's API.
+type definition struct {
 	namespaced bool
 	schema     spec.Schema
 }
 
-// ReadSchemas returns the schemas that this program brings along.
-func ReadSchemas() (Schemas, error) {
-	var files []string
+// readDefinitions caches definitions by kind: to read one takes milliseconds.
+var readDefinitions sync.Map
+
+// kindPrefix comes before spec.names.kind in a generated definition.
+const kindPrefix = "\n    kind: "
+
+// definitionFiles returns the file of each kind of Atoll's API that people write.
+var definitionFiles = sync.OnceValues(func() (map[string]string, error) {
+	files := map[string]string{}
 	for _, group := range []string{v1alpha1.GroupVersion.Group, karmada.GroupVersion.Group} {
 		found, err := fs.Glob(crds.Files, group+"_*.yaml")
 		if err != nil {
-			return nil, fmt.Errorf("read Atoll's schemas: %w", err)
+			return nil, fmt.Errorf("find Atoll's schemas: %w", err)
 		}
-		files = append(files, found...)
+		for _, f := range found {
+			text, err := crds.Files.ReadFile(f)
+			if err != nil {
+				return nil, fmt.Errorf("read Atoll's schema %s: %w", f, err)
+			}
+			_, rest, _ := strings.Cut(string(text), kindPrefix)
+			kind, _, _ := strings.Cut(rest, "\n")
+			files[kind] = f
+		}
 	}
-	out := Schemas{}
-	for _, f := range files {
-		var crd struct {
-			Spec struct {
-				Names    struct{ Kind string }
-				Scope    string
-				Versions []struct {
-					Schema struct {
-						OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
-					}
+	return files, nil
+})
+
+// findDefinition returns the definition of a kind of Atoll's API; nil where there is none. It is
+// read-only.
+func findDefinition(kind string) (*definition, error) {
+	if known, ok := readDefinitions.Load(kind); ok {
+		return known.(*definition), nil
+	}
+	files, err := definitionFiles()
+	if err != nil || files[kind] == "" {
+		return nil, err
+	}
+	read, err := readDefinition(files[kind])
+	if err != nil {
+		return nil, fmt.Errorf("read Atoll's schema %s: %w", files[kind], err)
+	}
+	readDefinitions.Store(kind, read)
+	return read, nil
+}
+
+func readDefinition(file string) (*definition, error) {
+	var crd struct {
+		Spec struct {
+			Scope    string
+			Versions []struct {
+				Schema struct {
+					OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
 				}
 			}
 		}
-		text, err := crds.Files.ReadFile(f)
-		if err == nil {
-			err = yaml.Unmarshal(text, &crd)
-		}
-		if err != nil || len(crd.Spec.Versions) != 1 {
-			return nil, fmt.Errorf("read Atoll's schema %s: %d versions, %w", f, len(crd.Spec.Versions), err)
-		}
-		one := kindSchema{namespaced: crd.Spec.Scope == "Namespaced"}
-		raw, err := utiljson.Marshal(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
-		if err == nil {
-			err = utiljson.Unmarshal(raw, &one.schema)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read Atoll's schema %s: %w", f, err)
-		}
-		out[crd.Spec.Names.Kind] = one
 	}
-	return out, nil
+	text, err := crds.Files.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		return nil, err
+	}
+	if n := len(crd.Spec.Versions); n != 1 {
+		return nil, fmt.Errorf("it has %d versions", n)
+	}
+	raw, err := utiljson.Marshal(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	if err != nil {
+		return nil, err
+	}
+	k := &definition{namespaced: crd.Spec.Scope == "Namespaced"}
+	return k, utiljson.Unmarshal(raw, &k.schema)
 }
 
-// ReadTyped reads an object of Atoll's API as a T, as the hub would store it: with defaults,
-// and with an error that names every field that is unknown or has no valid value.
-func ReadTyped[T any](s Schemas, u *unstructured.Unstructured) (*T, error) {
-	k, ok := s[u.GetKind()]
-	if !ok {
+// ReadTyped reads an object of Atoll's API as a T, as the hub would store it: with defaults, and with
+// an error that names every field that is unknown, has no valid value, or breaks a rule of the schema.
+func ReadTyped[T any](u *unstructured.Unstructured) (*T, error) {
+	k, err := findDefinition(u.GetKind())
+	if err != nil {
+		return nil, err
+	}
+	if k == nil {
 		return nil, fmt.Errorf("atoll.dev has no kind %s", u.GetKind())
 	}
 	obj := runtime.DeepCopyJSON(u.Object)
@@ -87,6 +119,7 @@ func ReadTyped[T any](s Schemas, u *unstructured.Unstructured) (*T, error) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj, &out, true); err != nil {
 			errs = append(errs, err)
 		}
+		errs = append(errs, findBrokenRules(obj, &k.schema, nil)...)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if err := errors.Join(errs...); err != nil {

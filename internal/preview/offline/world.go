@@ -24,7 +24,6 @@ import (
 
 // World is what files say. Make it with New.
 type World struct {
-	schemas    Schemas
 	namespace  string
 	templates  map[atoll.ItemKey]*unstructured.Unstructured
 	namespaces map[string]*unstructured.Unstructured
@@ -52,12 +51,8 @@ type World struct {
 // one. The error names the first object that a hub would refuse, or that is there twice. Objects
 // are not kept: they may be changed afterwards.
 func NewWorld(objects []*unstructured.Unstructured, namespace string) (*World, error) {
-	s, err := ReadSchemas()
-	if err != nil {
-		return nil, err
-	}
 	w := &World{
-		schemas: s, namespace: namespace,
+		namespace: namespace,
 		templates: map[atoll.ItemKey]*unstructured.Unstructured{}, namespaces: map[string]*unstructured.Unstructured{},
 		scopes: map[schema.GroupKind]bool{}, definitions: map[schema.GroupKind]atoll.ItemKey{},
 	}
@@ -124,7 +119,8 @@ var clusterScopedKinds = map[schema.GroupKind]bool{
 
 func (w *World) isNamespaced(gk schema.GroupKind) bool {
 	if atoll.IsOwnKind(gk) {
-		return w.schemas[gk.Kind].namespaced
+		d, err := findDefinition(gk.Kind)
+		return err == nil && d != nil && d.namespaced
 	}
 	if scoped, known := w.scopes[gk]; known {
 		return scoped
@@ -139,7 +135,7 @@ func (w *World) add(key atoll.ItemKey, u *unstructured.Unstructured) error {
 	if read, ok := ownKinds[key.Kind]; ok {
 		return read(w, key, u)
 	}
-	if _, known := w.schemas[key.Kind]; !known && key.Group == v1alpha1.GroupVersion.Group {
+	if d, err := findDefinition(key.Kind); err == nil && d == nil && key.Group == v1alpha1.GroupVersion.Group {
 		return fmt.Errorf("%s: atoll.dev has no kind %s", key, key.Kind)
 	}
 	return fmt.Errorf("%s: a hub writes every %s itself: leave it out", key, key.Kind)
@@ -162,49 +158,49 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured) error{
 	"Cluster": (*World).addCluster,
 	"ClusterSet": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.sets, w.schemas, u, nil)
+		return readInto(&w.sets, u, nil)
 	},
 	"ClusterSetBinding": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.bindings, w.schemas, u, nil)
+		return readInto(&w.bindings, u, nil)
 	},
 	"ClusterScore": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.scores, w.schemas, u, nil)
+		return readInto(&w.scores, u, nil)
 	},
 	"HubSettings": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) (err error) {
-		w.settings, err = ReadTyped[v1alpha1.HubSettings](w.schemas, u)
+		w.settings, err = ReadTyped[v1alpha1.HubSettings](u)
 		return err
 	},
 	"PropagationPolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.propagation, w.schemas, u, func(p *v1alpha1.PropagationPolicy) field.ErrorList {
+		return readInto(&w.propagation, u, func(p *v1alpha1.PropagationPolicy) field.ErrorList {
 			return checkPlacement(&p.Spec.Placement, field.NewPath("spec", "placement"))
 		})
 	},
 	"ClusterPropagationPolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.clusterPropagation, w.schemas, u, func(p *v1alpha1.ClusterPropagationPolicy) field.ErrorList {
+		return readInto(&w.clusterPropagation, u, func(p *v1alpha1.ClusterPropagationPolicy) field.ErrorList {
 			return checkPlacement(&p.Spec.Placement, field.NewPath("spec", "placement"))
 		})
 	},
 	"Placement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.placements, w.schemas, u, func(p *v1alpha1.Placement) field.ErrorList { return checkPlacement(&p.Spec, field.NewPath("spec")) })
+		return readInto(&w.placements, u, func(p *v1alpha1.Placement) field.ErrorList { return checkPlacement(&p.Spec, field.NewPath("spec")) })
 	},
 	"ClusterPlacement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.clusterPlacements, w.schemas, u, func(p *v1alpha1.ClusterPlacement) field.ErrorList {
+		return readInto(&w.clusterPlacements, u, func(p *v1alpha1.ClusterPlacement) field.ErrorList {
 			return checkPlacement(&p.Spec, field.NewPath("spec"))
 		})
 	},
 	"ResourceInterpreter": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.interpreters, w.schemas, u, func(i *v1alpha1.ResourceInterpreter) field.ErrorList { return scriptErrors(script.CheckSpec(i.Spec)) })
+		return readInto(&w.interpreters, u, func(i *v1alpha1.ResourceInterpreter) field.ErrorList { return scriptErrors(script.CheckSpec(i.Spec)) })
 	},
 	karmada.CustomizationKind: func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.customizations, w.schemas, u, func(c *karmada.ResourceInterpreterCustomization) field.ErrorList {
+		return readInto(&w.customizations, u, func(c *karmada.ResourceInterpreterCustomization) field.ErrorList {
 			return scriptErrors(script.CheckKarmada(c.Spec))
 		})
 	},
 	"OverridePolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.overrides, w.schemas, u, func(p *v1alpha1.OverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
+		return readInto(&w.overrides, u, func(p *v1alpha1.OverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
 	},
 	"ClusterOverridePolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.clusterOverrides, w.schemas, u, func(p *v1alpha1.ClusterOverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
+		return readInto(&w.clusterOverrides, u, func(p *v1alpha1.ClusterOverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
 	},
 }
 
@@ -215,14 +211,14 @@ func (w *World) addCluster(key atoll.ItemKey, u *unstructured.Unstructured) erro
 			return fmt.Errorf("%s: spec: %w", key, err)
 		}
 	}
-	return readInto(&w.clusters, w.schemas, u, func(c *v1alpha1.Cluster) field.ErrorList {
+	return readInto(&w.clusters, u, func(c *v1alpha1.Cluster) field.ErrorList {
 		return schedule.CheckCapacity(c.Spec.Capacity, field.NewPath("spec", "capacity"))
 	})
 }
 
 // readInto reads the list, unless the schema or check refuses it.
-func readInto[T any](list *[]*T, s Schemas, u *unstructured.Unstructured, check func(*T) field.ErrorList) error {
-	v, err := ReadTyped[T](s, u)
+func readInto[T any](list *[]*T, u *unstructured.Unstructured, check func(*T) field.ErrorList) error {
+	v, err := ReadTyped[T](u)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,8 +112,8 @@ func isOwnObject(o *unstructured.Unstructured) bool {
 	return atoll.IsOwnKind(o.GroupVersionKind().GroupKind())
 }
 
-// ownKindReaders are the hub's own kinds that do.
-var ownKindReaders = map[string]func(schemas offline.Schemas, o *unstructured.Unstructured) (client.Object, error){
+// ownKindReaders read the hub's own kinds that people write.
+var ownKindReaders = map[string]func(o *unstructured.Unstructured, fills bool) (client.Object, error){
 	"Cluster":                  readObjectAs[v1alpha1.Cluster],
 	"ClusterSet":               readObjectAs[v1alpha1.ClusterSet],
 	"ClusterSetBinding":        readObjectAs[v1alpha1.ClusterSetBinding],
@@ -130,13 +129,14 @@ var ownKindReaders = map[string]func(schemas offline.Schemas, o *unstructured.Un
 	karmada.CustomizationKind:  readObjectAs[karmada.ResourceInterpreterCustomization],
 }
 
-// readObjectAs reads an object a T: an object that the API server gave as it is, another by the schema.
+// readObjectAs reads an object as a T. fills adds the defaults of the schema, and refuses what a hub
+// refuses; an object that the API server gave has both.
 func readObjectAs[T any, P interface {
 	*T
 	client.Object
-}](schemas offline.Schemas, o *unstructured.Unstructured) (client.Object, error) {
-	if schemas != nil {
-		v, err := offline.ReadTyped[T](schemas, o)
+}](o *unstructured.Unstructured, fills bool) (client.Object, error) {
+	if fills {
+		v, err := offline.ReadTyped[T](o)
 		return P(v), err
 	}
 	v := new(T)
@@ -145,8 +145,6 @@ func readObjectAs[T any, P interface {
 	}
 	return P(v), nil
 }
-
-var loadOwnSchemas = sync.OnceValues(offline.ReadSchemas)
 
 // readOwnObject reads an object of Atoll's API; a deleted one as it is stored. An object that no
 // dry run has seen gets the API server's defaults.
@@ -157,15 +155,11 @@ func readOwnObject(w *admission.Supposed) (client.Object, error) {
 	}
 	switch {
 	case w.Deleted && w.Before != nil:
-		return as(nil, w.Before)
+		return as(w.Before, false)
 	case w.Deleted || w.Object.GetUID() != "":
-		return as(nil, w.Object)
+		return as(w.Object, false)
 	}
-	schemas, err := loadOwnSchemas()
-	if err != nil {
-		return nil, err
-	}
-	v, err := as(schemas, w.Object)
+	v, err := as(w.Object, true)
 	if err != nil {
 		return nil, err
 	}
