@@ -2,6 +2,7 @@ package testwait
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -63,6 +64,64 @@ func TestUntilReportsWhatItSawLast(t *testing.T) {
 			t.Errorf("it reports %q", message)
 		}
 	})
+}
+
+// TestUntilNilTakesNoEmptyTextForSuccess: an error without a text is an error.
+func TestUntilNilTakesNoEmptyTextForSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		UntilNil(t, "five looks", func(context.Context) error {
+			if looks++; looks < 5 {
+				return errors.New("")
+			}
+			return nil
+		})
+		if looks != 5 {
+			t.Errorf("it looked %d times", looks)
+		}
+	})
+}
+
+// TestUntilNilWithinShowsTheLastErrorBeforeItsLimit: an error of the limit itself shows only when there
+// was no other.
+func TestUntilNilWithinShowsTheLastErrorBeforeItsLimit(t *testing.T) {
+	untilLimit := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, c := range map[string]struct {
+		errors []func(context.Context) error
+		want   string
+	}{
+		"a request that the limit ends": {[]func(context.Context) error{
+			func(context.Context) error { return errors.New("no row") },
+			func(context.Context) error { return errors.New("two rows") },
+			untilLimit,
+		}, "two rows"},
+		"a request that a rate limiter refuses": {[]func(context.Context) error{
+			func(context.Context) error { return errors.New("no row") },
+			func(context.Context) error {
+				return errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")
+			},
+			untilLimit,
+		}, "no row"},
+		"nothing else": {[]func(context.Context) error{untilLimit}, "context deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin, looks := time.Now(), 0
+				message := failureOf(t, func(t testing.TB) {
+					UntilNilWithin(t, 5*time.Second, "a row", func(ctx context.Context) error {
+						looks++
+						return c.errors[looks-1](ctx)
+					})
+				})
+				if want := "a row: not within 5s; last seen: " + c.want; message != want {
+					t.Errorf("it reports %q, want %q", message, want)
+				}
+				if took := time.Since(begin); took != 5*time.Second {
+					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
 }
 
 func TestReceive(t *testing.T) {
