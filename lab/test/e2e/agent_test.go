@@ -17,6 +17,7 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/rowcodec"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // pearlDefinition is a kind of the test's own with one object of it, which takes its
@@ -76,13 +77,13 @@ func rowClusters(ctx context.Context, ns string) (string, error) {
 	return strings.Join(out, ","), nil
 }
 
-func rowsAre(ns, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func rowsAre(ns, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		got, err := rowClusters(ctx, ns)
 		if err != nil || got != want {
-			return fmt.Sprintf("rows in %s: %q (%v), want %q", ns, got, err, want)
+			return fmt.Errorf("rows in %s: %q (%v), want %q", ns, got, err, want)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -103,19 +104,19 @@ func TestADefinitionTravelsAndIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "pearls")
 	kind, crd := ns+".example/v1", "pearls."+ns+".example"
-	definition := func(cluster string, want bool) func(ctx context.Context) string {
+	definition := func(cluster string, want bool) func(ctx context.Context) error {
 		return inCluster(cluster, "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", crd, want)
 	}
 	apply(t, ns, pearlDefinition)
-	waitUntil(t, convergeLimit, "the hub serves the kind", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the hub serves the kind", func(ctx context.Context) error {
 		for _, o := range decodeObjects(t, ns, onePearl) {
 			if err := hubClient().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl")); err != nil {
-				return err.Error()
+				return err
 			}
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "delivery with the definition", allChecks(
+	testwait.UntilNil(t, "delivery with the definition", allChecks(
 		definition("member1", true), definition("member2", false),
 		inCluster("member1", kind, "Pearl", ns, "first", true), rowsAre(ns, "member1"),
 	))
@@ -128,33 +129,33 @@ func TestADefinitionTravelsAndIsMadeAgain(t *testing.T) {
 	if err := sharedWorld.clients["member1"].Delete(t.Context(), &o); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "definition and object are made again", func(ctx context.Context) string {
+	testwait.UntilNil(t, "definition and object are made again", func(ctx context.Context) error {
 		o, err := get(ctx, "member1", kind, "Pearl", ns, "first")
 		if err != nil || o == nil || string(o.GetUID()) == first {
-			return fmt.Sprintf("not made again (%v)", err)
+			return fmt.Errorf("not made again (%v)", err)
 		}
-		return ""
+		return nil
 	})
-	if why := allChecks(rowsAre(ns, "member1"), inCluster("hub", kind, "Pearl", ns, "first", true))(t.Context()); why != "" {
-		t.Fatal("what was deleted in a member counts as removed: " + why)
+	if err := allChecks(rowsAre(ns, "member1"), inCluster("hub", kind, "Pearl", ns, "first", true))(t.Context()); err != nil {
+		t.Fatalf("what was deleted in a member counts as removed: %v", err)
 	}
 
 	placeOn(t, ns, "web", "member2")
-	waitUntil(t, convergeLimit, "the move", allChecks(
+	testwait.UntilNil(t, "the move", allChecks(
 		inCluster("member2", kind, "Pearl", ns, "first", true), inCluster("member1", kind, "Pearl", ns, "first", false), rowsAre(ns, "member2"),
 	))
-	if why := definition("member1", true)(t.Context()); why != "" {
-		t.Fatal("a definition went as a dependency: " + why)
+	if err := definition("member1", true)(t.Context()); err != nil {
+		t.Fatalf("a definition went as a dependency: %v", err)
 	}
 	remove(t, kind, "Pearl", ns, "first")
-	waitUntil(t, convergeLimit, "removal", allChecks(inCluster("hub", kind, "Pearl", ns, "first", false), inCluster("member2", kind, "Pearl", ns, "first", false)))
+	testwait.UntilNil(t, "removal", allChecks(inCluster("hub", kind, "Pearl", ns, "first", false), inCluster("member2", kind, "Pearl", ns, "first", false)))
 }
 
 // A killed agent that starts again works at once: its own lease does not delay it.
 func TestAKilledAgentWorksAtOnce(t *testing.T) {
 	ns := createNamespace(t, "reborn")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	testwait.UntilNil(t, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 	for range 3 {
 		takeDown(t, "agent/member1")
 		o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
@@ -167,7 +168,7 @@ func TestAKilledAgentWorksAtOnce(t *testing.T) {
 		begin := time.Now()
 		bringBack(t, "agent/member1")
 		// Its lease lasts 15 seconds; on an idle machine this takes less than one.
-		waitUntil(t, 12*time.Second, "the new agent heals", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+		testwait.UntilNilWithin(t, 12*time.Second, "the new agent heals", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 		t.Logf("healed %s after the start", time.Since(begin).Round(time.Millisecond))
 	}
 }
@@ -177,14 +178,14 @@ func TestAKilledAgentWorksAtOnce(t *testing.T) {
 func TestTheAgentsStateIsDeletedByHand(t *testing.T) {
 	ns := createNamespace(t, "amnesia")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
+	testwait.UntilNil(t, "delivery", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
 	before := uidIn(t, "member2", "apps/v1", "Deployment", ns, "web")
 	takeDown(t, "agent/member2")
 	forgetState(t, "member2")
 	remove(t, "v1", "ConfigMap", ns, "web")
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":3}}`)
 	bringBack(t, "agent/member2")
-	waitUntil(t, convergeLimit, "the agent goes on where it was", allChecks(
+	testwait.UntilNil(t, "the agent goes on where it was", allChecks(
 		fieldIs("member2", ns, "web", "status.availableReplicas", 3), inCluster("member2", "v1", "ConfigMap", ns, "web", false),
 	))
 	if after := uidIn(t, "member2", "apps/v1", "Deployment", ns, "web"); after != before {
@@ -195,7 +196,7 @@ func TestTheAgentsStateIsDeletedByHand(t *testing.T) {
 	forgetState(t, "member2")
 	remove(t, "v1", "Namespace", "", ns)
 	bringBack(t, "agent/member2")
-	waitUntil(t, convergeLimit, "nothing is left behind", inCluster("member2", "v1", "Namespace", "", ns, false))
+	testwait.UntilNil(t, "nothing is left behind", inCluster("member2", "v1", "Namespace", "", ns, false))
 }
 
 // forgetState deletes the state of a member's agent, without its identity.
@@ -219,7 +220,7 @@ func forgetState(t *testing.T, member string) {
 func TestASecondAgentWaitsForTheFirst(t *testing.T) {
 	ns := createNamespace(t, "twins")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", inCluster("member3", "v1", "ConfigMap", ns, "web", true))
+	testwait.UntilNil(t, "delivery", inCluster("member3", "v1", "ConfigMap", ns, "web", true))
 	first := leaseHolder(t, "member3")
 	args := agentArgs(t, "member3")
 	second := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -236,7 +237,7 @@ func TestASecondAgentWaitsForTheFirst(t *testing.T) {
 	})
 	for n := range 3 {
 		patch(t, "v1", "ConfigMap", ns, "web", fmt.Sprintf(`{"data":{"colour":"c%d"}}`, n))
-		waitUntil(t, convergeLimit, "edits arrive", colourIs("member3", ns, fmt.Sprintf("c%d", n)))
+		testwait.UntilNil(t, "edits arrive", colourIs("member3", ns, fmt.Sprintf("c%d", n)))
 	}
 	if now := leaseHolder(t, "member3"); now != first {
 		t.Fatalf("%s works on the member, and %s did; the first one lives", now, first)
@@ -245,22 +246,22 @@ func TestASecondAgentWaitsForTheFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	patch(t, "v1", "ConfigMap", ns, "web", `{"data":{"colour":"last"}}`)
-	waitUntil(t, convergeLimit, "the second one takes over", colourIs("member3", ns, "last"))
+	testwait.UntilNil(t, "the second one takes over", colourIs("member3", ns, "last"))
 	if pid := "_" + strconv.Itoa(second.Process.Pid) + "_"; !strings.Contains(leaseHolder(t, "member3"), pid) {
 		t.Fatalf("%s works on the member, not process %s", leaseHolder(t, "member3"), pid)
 	}
 }
 
-func colourIs(cluster, ns, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func colourIs(cluster, ns, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, cluster, "v1", "ConfigMap", ns, "web")
 		if err != nil || o == nil {
-			return fmt.Sprintf("%s has no ConfigMap (%v)", cluster, err)
+			return fmt.Errorf("%s has no ConfigMap (%v)", cluster, err)
 		}
 		if got, _, _ := unstructured.NestedString(o.Object, "data", "colour"); got != want {
-			return fmt.Sprintf("%s: colour is %s, want %s", cluster, got, want)
+			return fmt.Errorf("%s: colour is %s, want %s", cluster, got, want)
 		}
-		return ""
+		return nil
 	}
 }
 

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vocabulary "atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestAMemberAsAnArgoCDCluster: docs/reach.md describes the setup for Argo CD, a
@@ -54,11 +56,11 @@ subjects: [{kind: ServiceAccount, namespace: $NS, name: argocd}]
 		grantRole(t, m, ns, "--clusterrole cluster-admin --user atoll:serviceaccount:"+ns+":argocd")
 	}
 	var token corev1.Secret
-	waitUntil(t, convergeLimit, "the token is made", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the token is made", func(ctx context.Context) error {
 		if err := hubClient().Get(ctx, client.ObjectKey{Namespace: ns, Name: "argocd-token"}, &token); err != nil || len(token.Data["token"]) == 0 || len(token.Data["ca.crt"]) == 0 {
-			return "no token"
+			return errors.New("no token")
 		}
-		return ""
+		return nil
 	})
 	door, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
 	if err != nil {
@@ -117,13 +119,13 @@ subjects: [{kind: ServiceAccount, namespace: $NS, name: argocd}]
 func listsAndWatchesAll(t *testing.T, config *rest.Config, all dynamic.Interface) (kinds int) {
 	t.Helper()
 	var served []*metav1.APIResourceList
-	waitUntil(t, convergeLimit, "the member is discovered", func(context.Context) string {
+	testwait.UntilNil(t, "the member is discovered", func(context.Context) error {
 		found, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		served = found
-		return ""
+		return nil
 	})
 	for _, list := range served {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)

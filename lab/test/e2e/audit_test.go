@@ -3,12 +3,15 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // auditReached is what hubs of these tests log: what leads to members.
@@ -67,24 +70,24 @@ type tracedRequest struct{ what, verb, onHub, inMember string }
 
 // sameAudit returns a check that the logs of the hub and of a member name a person for a request
 // there and there, under one audit ID.
-func sameAudit(t *testing.T, memberLog, person string, r tracedRequest) func(context.Context) string {
+func sameAudit(t *testing.T, memberLog, person string, r tracedRequest) func(context.Context) error {
 	hubLog := hubAudit(sharedWorld.lab.Dir())
-	return func(context.Context) string {
+	return func(context.Context) error {
 		there := readAuditLog(t, memberLog)
-		why := fmt.Sprintf("the hub's log has no %s of %s by %s", r.verb, r.onHub, person)
+		missing := fmt.Errorf("the hub's log has no %s of %s by %s", r.verb, r.onHub, person)
 		for _, here := range readAuditLog(t, hubLog) {
 			if here.Verb != r.verb || !strings.Contains(here.RequestURI, r.onHub) || here.User.Username != person {
 				continue
 			}
-			why = fmt.Sprintf("the member's log has no %s of %s by %s with the audit ID %s", r.verb, r.inMember, person, here.AuditID)
+			missing = fmt.Errorf("the member's log has no %s of %s by %s with the audit ID %s", r.verb, r.inMember, person, here.AuditID)
 			if slices.ContainsFunc(there, func(e auditEvent) bool {
 				return e.AuditID == here.AuditID && e.Verb == r.verb && strings.Contains(e.RequestURI, r.inMember) &&
 					e.User.Username != person && e.ImpersonatedUser.Username == person && slices.Contains(e.ImpersonatedUser.Groups, "atoll:masters")
 			}) {
-				return ""
+				return nil
 			}
 		}
-		return why
+		return missing
 	}
 }
 
@@ -96,13 +99,13 @@ func bothLogsName(t *testing.T, ns, cluster, memberLog, via string) {
 	hub := sharedWorld.lab.Kubeconfig("hub")
 	apply(t, ns, strings.Replace(undoneDeployment, "member1,member2", cluster, 1))
 	name := "" // of the pod, in the member
-	waitUntil(t, convergeLimit, "its pod is seen", func(context.Context) string {
+	testwait.UntilNil(t, "its pod is seen", func(context.Context) error {
 		out := kubectlAt(t, hub, "", "get pods -n "+ns+" -o jsonpath={.items[0].metadata.name}:{.items[0].status.phase}")
 		shown, running := strings.CutSuffix(out, ":Running")
 		if name, _ = strings.CutSuffix(shown, "."+cluster); !running {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	expectOutput(t, "a label", kubectlAt(t, hub, "", "label pod "+name+"."+cluster+" seen=yes -n "+ns), "labeled")
 	// Its node has no kubelet: how far it comes is what counts here.
@@ -116,6 +119,6 @@ func bothLogsName(t *testing.T, ns, cluster, memberLog, via string) {
 		{"a write through the proxy", "patch", proxy + pods, pods},
 		{"exec through the proxy", "get", proxy + pods + "/exec", pods + "/exec"},
 	} {
-		waitUntil(t, convergeLimit, c.what+" is in both logs", sameAudit(t, memberLog, person, c))
+		testwait.UntilNil(t, c.what+" is in both logs", sameAudit(t, memberLog, person, c))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,6 +20,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestAMemberBehindALoadBalancer: the balancer terminates TLS by a CA of its own and speaks
@@ -42,28 +45,28 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	}
 	args := []string{"agent", "--name", "balanced", "--hub", balancer.Listener.Addr().String(), "--ca-hash", i.CAHash, "--token", i.Token, "--kubeconfig", kubeconfig}
 	log, stop := start(t, "atoll", args...)
-	waitUntil(t, convergeLimit, "it says what is wrong", logSays(log, "nor is the hub reached by WebSocket at wss://", "unknown authority"))
+	testwait.UntilNil(t, "it says what is wrong", logSays(log, "nor is the hub reached by WebSocket at wss://", "unknown authority"))
 	stop()
 
 	log, stop = start(t, "atoll", append(args, "--balancer-ca", ca)...)
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "cluster", "balanced", "--ignore-not-found")
 	})
-	waitUntil(t, convergeLimit, "it joins", logSays(log, "by WebSocket", "joined"))
-	waitUntil(t, convergeLimit, "it is in", func(ctx context.Context) string {
+	testwait.UntilNil(t, "it joins", logSays(log, "by WebSocket", "joined"))
+	testwait.UntilNil(t, "it is in", func(ctx context.Context) error {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "balanced", "Ready"); !strings.HasPrefix(c, "True") {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
-		return ""
+		return nil
 	})
 	expectOutput(t, "get", runCLI(t, "get", "clusters", "balanced", "-o", "wide"), "CARRIAGE", "WebSocket")
 	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "balanced", `{"spec":{"taints":null}}`) // the taint of an unreviewed cluster
 	apply(t, ns, selectingPolicy("web", "", "balanced")+"---"+settingsObject)
-	waitUntil(t, convergeLimit, "delivery", func(context.Context) string {
+	testwait.UntilNil(t, "delivery", func(context.Context) error {
 		if out := kubectlAt(t, kubeconfig, "", "get configmap -n "+ns+" web -o jsonpath={.data.colour}"); out != "blue" {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if out := kubectlAt(t, kubeconfig, "", "create clusterrolebinding reach --clusterrole cluster-admin --group atoll:masters"); strings.Contains(out, "exit status") {
 		t.Fatal(out)
@@ -71,9 +74,9 @@ func TestAMemberBehindALoadBalancer(t *testing.T) {
 	via := proxiedKubeconfig(t, "balanced")
 	expectOutput(t, "get", kubectlAt(t, via, "", "get nodes -o name"), "node/")
 	sees := watchConfigMaps(t, via)
-	waitUntil(t, convergeLimit, "the watch begins", sees("configmap/kube-root-ca.crt"))
+	testwait.UntilNil(t, "the watch begins", sees("configmap/kube-root-ca.crt"))
 	expectOutput(t, "create", kubectlAt(t, via, "", "create configmap seen -n default"), "created")
-	waitUntil(t, convergeLimit, "the watch shows what is new", sees("configmap/seen"))
+	testwait.UntilNil(t, "the watch shows what is new", sees("configmap/seen"))
 	bothLogsName(t, ns, "balanced", auditLog, via)
 	stop()
 	throughProducts(t, i, kubeconfig, via)
@@ -120,12 +123,12 @@ func throughProducts(t *testing.T, i tokenInvitation, kubeconfig, via string) {
 			})
 			log, stop := start(t, "atoll", "agent", "--name", "balanced", "--hub", "127.0.0.1:"+port, "--ca-hash", i.CAHash, "--kubeconfig", kubeconfig, "--balancer-ca", ca)
 			defer stop()
-			waitUntil(t, convergeLimit, "the agent comes back", logSays(log, "by WebSocket", "linked to the hub"))
+			testwait.UntilNil(t, "the agent comes back", logSays(log, "by WebSocket", "linked to the hub"))
 			expectOutput(t, "get", kubectlAt(t, via, "", "get nodes -o name"), "node/")
 			sees := watchConfigMaps(t, via)
-			waitUntil(t, convergeLimit, "a watch begins", sees("configmap/kube-root-ca.crt"))
+			testwait.UntilNil(t, "a watch begins", sees("configmap/kube-root-ca.crt"))
 			expectOutput(t, "create", kubectlAt(t, via, "", "create configmap seen-through-"+name+" -n default"), "created")
-			waitUntil(t, convergeLimit, "the watch shows what is new", sees("configmap/seen-through-"+name))
+			testwait.UntilNil(t, "the watch shows what is new", sees("configmap/seen-through-"+name))
 		})
 	}
 }

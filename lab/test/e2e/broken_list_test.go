@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -9,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 const widgetsAndGadgets = `
@@ -90,16 +93,16 @@ func (s *sharedHub) boundStateOf(ctx context.Context, ns, policy string) (boundS
 }
 
 // has checks the latest Revision of a policy's Bundle.
-func (s *sharedHub) has(ns, policy string, number, items int64) func(context.Context) string {
-	return func(ctx context.Context) string {
+func (s *sharedHub) has(ns, policy string, number, items int64) func(context.Context) error {
+	return func(ctx context.Context) error {
 		b, err := s.boundStateOf(ctx, ns, policy)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if b.number != number || b.items != items {
-			return fmt.Sprintf("the Bundle of %s has revision %d of %d items, want %d of %d", policy, b.number, b.items, number, items)
+			return fmt.Errorf("the Bundle of %s has revision %d of %d items, want %d of %d", policy, b.number, b.items, number, items)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -118,7 +121,7 @@ func TestOneKindThatCannotBeListed(t *testing.T) {
 	widgets, gadgets := h.placeBoth(t, ns)
 
 	h.a.sendSignal(t, syscall.SIGTERM)
-	if code := h.a.waitExit(t, convergeLimit); code != 0 {
+	if code := h.a.waitExit(t); code != 0 {
 		t.Errorf("the hub ended with exit code %d after SIGTERM", code)
 	}
 	store := h.etcdClient(t)
@@ -131,25 +134,25 @@ func TestOneKindThatCannotBeListed(t *testing.T) {
 
 	h.a.patch(t, configMap(ns, "with-widgets"), `{"data":{"value":"2"}}`)
 	h.a.patch(t, configMap(ns, "with-gadgets"), `{"data":{"value":"2"}}`)
-	waitUntil(t, convergeLimit, "other kinds go on", h.a.has(ns, "gadgets", gadgets.number+1, 2))
+	testwait.UntilNil(t, "other kinds go on", h.a.has(ns, "gadgets", gadgets.number+1, 2))
 	h.saysCannotRead(t, ns)
-	if why := h.a.has(ns, "widgets", widgets.number, 2)(t.Context()); why != "" {
-		t.Errorf("a Revision was cut while its source could not be read: %s", why)
+	if err := h.a.has(ns, "widgets", widgets.number, 2)(t.Context()); err != nil {
+		t.Errorf("a Revision was cut while its source could not be read: %s", err)
 	}
 
 	if _, err := store.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "what waited is made up for", h.a.has(ns, "widgets", widgets.number+1, 2))
-	waitUntil(t, convergeLimit, "the Bundle takes it back", func(ctx context.Context) string {
+	testwait.UntilNil(t, "what waited is made up for", h.a.has(ns, "widgets", widgets.number+1, 2))
+	testwait.UntilNil(t, "the Bundle takes it back", func(ctx context.Context) error {
 		b, err := h.a.boundStateOf(ctx, ns, "widgets")
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if status := conditionOf(b.bundle, "Bound"); status != "True" {
-			return "condition Bound is " + status
+			return errors.New("condition Bound is " + status)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -170,24 +173,24 @@ func (h *hubPair) placeBoth(t *testing.T, ns string) (widgets, gadgets boundStat
 	for kind, name := range map[string]string{"Widget": "widgets", "Gadget": "gadgets"} {
 		text := strings.NewReplacer("$KIND", kind, "$NAME", name).Replace(mixedPolicy)
 		text = strings.Replace(text, "metadata: {name: "+kind, "metadata: {name: "+name, 1)
-		waitUntil(t, convergeLimit, "the CRD is served", func(ctx context.Context) string {
+		testwait.UntilNil(t, "the CRD is served", func(ctx context.Context) error {
 			list := &unstructured.UnstructuredList{}
 			list.SetAPIVersion("broken.example/v1")
 			list.SetKind(kind + "List")
 			if err := h.a.client.List(ctx, list); err != nil {
-				return err.Error()
+				return err
 			}
-			return ""
+			return nil
 		})
 		h.a.apply(t, ns, text)
 	}
-	waitUntil(t, convergeLimit, "first revisions", func(ctx context.Context) string {
+	testwait.UntilNil(t, "first revisions", func(ctx context.Context) error {
 		for _, policy := range []string{"widgets", "gadgets"} {
 			if b, err := h.a.boundStateOf(ctx, ns, policy); err != nil || b.items != 2 {
-				return fmt.Sprintf("%s: %d items: %v", policy, b.items, err)
+				return fmt.Errorf("%s: %d items: %v", policy, b.items, err)
 			}
 		}
-		return ""
+		return nil
 	})
 	var err error
 	if widgets, err = h.a.boundStateOf(t.Context(), ns, "widgets"); err != nil {
@@ -202,31 +205,31 @@ func (h *hubPair) placeBoth(t *testing.T, ns string) (widgets, gadgets boundStat
 // saysCannotRead: Bundle, policy and log show the waiting parts and their cause.
 func (h *hubPair) saysCannotRead(t *testing.T, ns string) {
 	t.Helper()
-	waitUntil(t, convergeLimit, "the Bundle says what it waits for", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the Bundle says what it waits for", func(ctx context.Context) error {
 		b, err := h.a.boundStateOf(ctx, ns, "widgets")
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		said := messageOf(b.bundle, "Bound")
 		for _, want := range []string{"Widget.broken.example cannot be read since", "repair or remove"} {
 			if !strings.Contains(said, want) {
-				return fmt.Sprintf("condition Bound says %q, which lacks %q", said, want)
+				return fmt.Errorf("condition Bound says %q, which lacks %q", said, want)
 			}
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "the policy says so too", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the policy says so too", func(ctx context.Context) error {
 		p := configMap(ns, "widgets")
 		p.SetAPIVersion("atoll.dev/v1alpha1")
 		p.SetKind("PropagationPolicy")
 		o, err := getIfExists(ctx, h.a.client, p)
 		if err != nil || o == nil {
-			return fmt.Sprint("no policy: ", err)
+			return fmt.Errorf("no policy: %v", err)
 		}
 		if said := messageOf(o, "Applied"); !strings.Contains(said, "cannot be read since") {
-			return fmt.Sprintf("condition Applied says %q", said)
+			return fmt.Errorf("condition Applied says %q", said)
 		}
-		return ""
+		return nil
 	})
 	h.a.waitForLog(t, "a kind cannot be read")
 }

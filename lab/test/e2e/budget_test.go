@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab/bench"
 )
 
@@ -36,22 +37,22 @@ var writeBudgets = []struct {
 	what   string
 	writes float64
 	change func(t *testing.T, ns string)
-	done   func(ns string) func(ctx context.Context) string
+	done   func(ns string) func(ctx context.Context) error
 }{
 	{
 		what: "apply to all healthy", writes: 12,
 		change: func(t *testing.T, ns string) { apply(t, ns, plainDeployment) },
-		done:   func(ns string) func(ctx context.Context) string { return healthyEverywhere(ns, 2) },
+		done:   func(ns string) func(ctx context.Context) error { return healthyEverywhere(ns, 2) },
 	}, {
 		what: "scale by edit", writes: 9,
 		change: func(t *testing.T, ns string) {
 			patch(t, "apps/v1", "Deployment", ns, "plain", `{"spec":{"replicas":3}}`)
 		},
-		done: func(ns string) func(ctx context.Context) string { return healthyEverywhere(ns, 3) },
+		done: func(ns string) func(ctx context.Context) error { return healthyEverywhere(ns, 3) },
 	}, {
 		what: "delete", writes: 21,
 		change: func(t *testing.T, ns string) { remove(t, "apps/v1", "Deployment", ns, "plain") },
-		done: func(ns string) func(ctx context.Context) string {
+		done: func(ns string) func(ctx context.Context) error {
 			return inCluster("hub", "apps/v1", "Deployment", ns, "plain", false)
 		},
 	},
@@ -69,7 +70,7 @@ spec:
     spec: {containers: [{name: app, image: "registry.example/app:1"}]}
 `
 
-func healthyEverywhere(ns string, replicas int64) func(ctx context.Context) string {
+func healthyEverywhere(ns string, replicas int64) func(ctx context.Context) error {
 	return allChecks(
 		fieldIs("hub", ns, "plain", "status.availableReplicas", replicas),
 		fieldIs("hub", ns, "plain", "status.updatedReplicas", replicas),
@@ -104,7 +105,7 @@ spec:
 	for _, budget := range writeBudgets {
 		begin := time.Now()
 		budget.change(t, ns)
-		waitUntil(t, convergeLimit, budget.what, budget.done(ns))
+		testwait.UntilNil(t, budget.what, budget.done(ns))
 		took := time.Since(begin)
 		allowed := budget.writes + 2*math.Ceil(max(0, (took-swiftLimit).Seconds()))
 		after := waitUntilIdle(t, server, countDelay)
@@ -123,7 +124,7 @@ func waitUntilIdle(t *testing.T, server rest.Interface, length time.Duration) ma
 	t.Helper()
 	var last map[string]float64
 	since, late := time.Now(), ""
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 2*convergeLimit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 2*testwait.HangLimit, true, func(ctx context.Context) (bool, error) {
 		now, err := bench.ReadWriteRequests(ctx, server)
 		if err != nil {
 			return false, err

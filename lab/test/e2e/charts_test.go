@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // chartFiles is a directory of manifests as charts render them: by kind, a definition in
@@ -163,11 +166,11 @@ func TestAChartConvergesWhateverComesFirst(t *testing.T) {
 			// cluster.
 			install := func() {
 				t.Helper()
-				waitUntil(t, convergeLimit, "kubectl apply", func(context.Context) string {
+				testwait.UntilNil(t, "kubectl apply", func(context.Context) error {
 					if out := kubectlOutput(t, "", "apply", "-f", dir); strings.Contains(out, "exit status") {
-						return "the output is: " + out
+						return errors.New("the output is: " + out)
 					}
-					return ""
+					return nil
 				})
 			}
 			install()
@@ -177,7 +180,7 @@ func TestAChartConvergesWhateverComesFirst(t *testing.T) {
 			there := func(want bool) {
 				t.Helper()
 				for _, m := range memberNames {
-					waitUntil(t, convergeLimit, "the chart", deliveredAsStated(m, list, want))
+					testwait.UntilNil(t, "the chart", deliveredAsStated(m, list, want))
 				}
 			}
 			there(true)
@@ -188,8 +191,8 @@ func TestAChartConvergesWhateverComesFirst(t *testing.T) {
 
 			mustKubectl(t, "", "delete --timeout=90s -f "+dir)
 			there(false)
-			if why := deliveredAsStated("hub", list, false)(t.Context()); why != "" {
-				t.Errorf("kubectl delete returned early: %s", why)
+			if err := deliveredAsStated("hub", list, false)(t.Context()); err != nil {
+				t.Errorf("kubectl delete returned early: %s", err)
 			}
 			install()
 			there(true)
@@ -228,12 +231,14 @@ func TestManyObjectsOfOnePolicy(t *testing.T) {
 		mustKubectl(t, manyObjects(ns, value, configMaps, deployments), "apply --server-side -f -")
 		took("kubectl apply")
 		for _, m := range memberNames {
-			waitUntil(t, 2*convergeLimit, "all have "+value, func(ctx context.Context) string { return allHave(ctx, m, ns, value, configMaps, deployments) })
+			testwait.UntilNilWithin(t, 2*testwait.HangLimit, "all have "+value, func(ctx context.Context) error { return allHave(ctx, m, ns, value, configMaps, deployments) })
 		}
 		took("in all members")
-		waitUntil(t, 2*convergeLimit, "the Bundle is ready", func(ctx context.Context) string {
-			got := conditionText(ctx, "atoll.dev/v1alpha1", "Bundle", ns, "all", "Ready")
-			return strings.TrimPrefix(got[:min(4, len(got))], "True")
+		testwait.UntilNilWithin(t, 2*testwait.HangLimit, "the Bundle is ready", func(ctx context.Context) error {
+			if got := conditionText(ctx, "atoll.dev/v1alpha1", "Bundle", ns, "all", "Ready"); !strings.HasPrefix(got, "True") {
+				return fmt.Errorf("its condition Ready is: %s", got)
+			}
+			return nil
 		})
 		took("Bundle ready")
 	}
@@ -265,13 +270,13 @@ func TestManyObjectsOfOnePolicy(t *testing.T) {
 	mustKubectl(t, manyObjects(ns, "2", configMaps, deployments), "delete --wait=false -f -")
 	took("kubectl delete")
 	for _, c := range append([]string{"hub"}, memberNames...) {
-		waitUntil(t, 2*convergeLimit, "all is gone", func(ctx context.Context) string { return allHave(ctx, c, ns, "", 0, 0) })
+		testwait.UntilNilWithin(t, 2*testwait.HangLimit, "all is gone", func(ctx context.Context) error { return allHave(ctx, c, ns, "", 0, 0) })
 	}
 	took("gone everywhere")
 }
 
-// allHave reports whether the cluster has that many objects with the value.
-func allHave(ctx context.Context, cluster, ns, value string, configMaps, deployments int) string {
+// allHave checks that the cluster has that many objects with the value.
+func allHave(ctx context.Context, cluster, ns, value string, configMaps, deployments int) error {
 	count := func(apiVersion, kind string, says func(o *unstructured.Unstructured) bool) int {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind+"List"))
@@ -295,9 +300,9 @@ func allHave(ctx context.Context, cluster, ns, value string, configMaps, deploym
 		return len(cs) == 1 && cs[0].(map[string]any)["image"] == "registry.example/m:"+value
 	})
 	if c != configMaps || d != deployments {
-		return fmt.Sprintf("%s has %d ConfigMaps and %d Deployments, want %d and %d", cluster, c, d, configMaps, deployments)
+		return fmt.Errorf("%s has %d ConfigMaps and %d Deployments, want %d and %d", cluster, c, d, configMaps, deployments)
 	}
-	return ""
+	return nil
 }
 
 var residentLine = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)

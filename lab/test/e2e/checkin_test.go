@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab/relay"
 )
 
@@ -26,30 +28,30 @@ const (
 )
 
 // readyFor returns a check of the reason of the condition Ready of a Cluster.
-func readyFor(cluster, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func readyFor(cluster, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", cluster)
 		if err != nil || o == nil {
-			return fmt.Sprintf("no Cluster %s: %v", cluster, err)
+			return fmt.Errorf("no Cluster %s: %v", cluster, err)
 		}
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, c := range conditions {
 			if m, ok := c.(map[string]any); ok && m["type"] == "Ready" && m["reason"] == want {
-				return ""
+				return nil
 			}
 		}
-		return fmt.Sprintf("Ready of cluster %s is not for %s: %v", cluster, want, conditions)
+		return fmt.Errorf("the condition Ready of Cluster %s is not for %s: %v", cluster, want, conditions)
 	}
 }
 
 // connectionCountIs returns a check of how many the member's agent has to the hub.
-func connectionCountIs(member string, want int) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func connectionCountIs(member string, want int) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		links, err := relay.Client{Dir: sharedWorld.lab.Dir()}.ReadStatus(ctx)
 		if err != nil || links[member].Connections != want {
-			return fmt.Sprintf("%s has %d connections, want %d (%v)", member, links[member].Connections, want, err)
+			return fmt.Errorf("%s has %d connections, want %d (%v)", member, links[member].Connections, want, err)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -65,9 +67,9 @@ func checksIn(t *testing.T, member string) {
 		return strings.Count(string(text), "checked in")
 	}
 	before := done()
-	waitUntil(t, 3*checkInEvery, "a check-in", func(context.Context) string {
+	testwait.UntilNilWithin(t, 3*checkInEvery, "a check-in", func(context.Context) error {
 		if done() == before {
-			return "none has come and gone"
+			return errors.New("none has come and gone")
 		}
 		return connectionCountIs(member, 0)(t.Context())
 	})
@@ -86,8 +88,8 @@ func restsWithoutWrites(t *testing.T, member string) {
 	before := version()
 	for range 3 {
 		checksIn(t, member)
-		if why := readyIs(member, "True")(t.Context()); why != "" {
-			t.Error(why)
+		if err := readyIs(member, "True")(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 	if after := version(); after != before {
@@ -100,46 +102,46 @@ func restsWithoutWrites(t *testing.T, member string) {
 // ones, and returns to its stream.
 func TestAClusterThatChecksIn(t *testing.T) {
 	const member = "member2"
-	waitUntil(t, 2*convergeLimit, "the member holds its stream", readyFor(member, "AgentConnected"))
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "the member holds its stream", readyFor(member, "AgentConnected"))
 	ns := createNamespace(t, "check-in")
 	kubectlFor(t.Context(), t, "patch", "cluster", member, "--type=merge", "-p", `{"spec": {"connection": {"type": "CheckIn", "interval": "10s"}}}`)
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "patch", "cluster", member, "--type=merge", "-p", `{"spec": {"connection": null}}`)
 	})
-	waitUntil(t, convergeLimit, "the agent checks in", allChecks(readyFor(member, "AgentChecksIn"), connectionCountIs(member, 0)))
+	testwait.UntilNil(t, "the agent checks in", allChecks(readyFor(member, "AgentChecksIn"), connectionCountIs(member, 0)))
 
 	begin := time.Now()
 	apply(t, ns, webDeployment)
 	apply(t, ns, strings.ReplaceAll(everywherePolicy, "[member1, member2, member3]", "["+member+"]"))
-	waitUntil(t, 2*checkInEvery, "delivered at the next check-in", inCluster(member, "apps/v1", "Deployment", ns, "web", true))
+	testwait.UntilNilWithin(t, 2*checkInEvery, "delivered at the next check-in", inCluster(member, "apps/v1", "Deployment", ns, "web", true))
 	t.Logf("delivered after %s", time.Since(begin).Round(100*time.Millisecond))
-	waitUntil(t, 4*checkInEvery, "its status comes back", fieldIs("hub", ns, "web", "status.readyReplicas", 2))
+	testwait.UntilNilWithin(t, 4*checkInEvery, "its status comes back", fieldIs("hub", ns, "web", "status.readyReplicas", 2))
 	t.Logf("shown ready after %s", time.Since(begin).Round(100*time.Millisecond))
 
 	restsWithoutWrites(t, member)
 	apply(t, ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: $NS}\ndata: {colour: red}")
-	waitUntil(t, beforeNextCheckIn, "explain says when", explanationMatches("configmap/web -n "+ns, "checks in every 10s, next in about"))
+	testwait.UntilNilWithin(t, beforeNextCheckIn, "explain says when", explanationMatches("configmap/web -n "+ns, "checks in every 10s, next in about"))
 
 	remove(t, "apps/v1", "Deployment", ns, "web")
-	waitUntil(t, beforeNextCheckIn, "its deletion waits for no check-in", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
-	waitUntil(t, 2*checkInEvery, "and gets there with the next", inCluster(member, "apps/v1", "Deployment", ns, "web", false))
+	testwait.UntilNilWithin(t, beforeNextCheckIn, "its deletion waits for no check-in", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
+	testwait.UntilNilWithin(t, 2*checkInEvery, "and gets there with the next", inCluster(member, "apps/v1", "Deployment", ns, "web", false))
 
 	checksIn(t, member)
 	takeDown(t, "agent/"+member)
 	begin = time.Now()
-	waitUntil(t, missedAfter+checkInEvery, "two missed check-ins are shown", readyFor(member, "CheckInsMissed"))
+	testwait.UntilNilWithin(t, missedAfter+checkInEvery, "two missed check-ins are shown", readyFor(member, "CheckInsMissed"))
 	if d := time.Since(begin); d < missedAfter-checkInEvery {
 		t.Errorf("Unknown after %s already", d)
 	} else {
 		t.Logf("Unknown after %s", d.Round(100*time.Millisecond))
 	}
 	bringBack(t, "agent/"+member)
-	waitUntil(t, beforeNextCheckIn, "an agent that starts checks in at once", readyFor(member, "AgentChecksIn"))
+	testwait.UntilNilWithin(t, beforeNextCheckIn, "an agent that starts checks in at once", readyFor(member, "AgentChecksIn"))
 
 	kubectlFor(t.Context(), t, "patch", "cluster", member, "--type=merge", "-p", `{"spec": {"connection": {"type": "Stream", "interval": null}}}`)
-	waitUntil(t, 2*checkInEvery, "the agent holds its stream again", allChecks(readyFor(member, "AgentConnected"), connectionCountIs(member, 1)))
+	testwait.UntilNilWithin(t, 2*checkInEvery, "the agent holds its stream again", allChecks(readyFor(member, "AgentConnected"), connectionCountIs(member, 1)))
 	apply(t, ns, strings.ReplaceAll(confInMember, "$MEMBER", member))
-	waitUntil(t, convergeLimit, "delivered", inCluster(member, "v1", "ConfigMap", ns, "at-once", true))
+	testwait.UntilNil(t, "delivered", inCluster(member, "v1", "ConfigMap", ns, "at-once", true))
 }
 
 const confInMember = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: at-once, namespace: $NS, annotations: {atoll.dev/clusters: $MEMBER}}"
@@ -157,25 +159,25 @@ func TestClustersThatCheckInLeave(t *testing.T) {
 		patch(t, "atoll.dev/v1alpha1", "Cluster", "", l.name, `{"spec":{"connection":{"type":"CheckIn","interval":"10s"}}}`)
 	}
 	for how, l := range leavers {
-		waitUntil(t, convergeLimit, l.name+" checks in", readyFor(l.name, "AgentChecksIn"))
+		testwait.UntilNil(t, l.name+" checks in", readyFor(l.name, "AgentChecksIn"))
 		runCLI(t, "remove", l.name, how, "--yes", "--no-wait")
 	}
 	begin := time.Now()
 	for how, l := range leavers {
-		waitUntil(t, 6*checkInEvery, l.name+" has left", func(ctx context.Context) string {
+		testwait.UntilNilWithin(t, 6*checkInEvery, l.name+" has left", func(ctx context.Context) error {
 			if o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", l.name); err != nil || o != nil {
-				return fmt.Sprintf("%s (%v)", conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", l.name, "Removing"), err)
+				return fmt.Errorf("%s (%v)", conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", l.name, "Removing"), err)
 			}
-			return ""
+			return nil
 		})
 		t.Logf("%s: left after %s", how, time.Since(begin).Round(100*time.Millisecond))
-		waitUntil(t, 2*checkInEvery, "its agent logs the removal", logSays(l.log, "this cluster was removed from the hub"))
+		testwait.UntilNilWithin(t, 2*checkInEvery, "its agent logs the removal", logSays(l.log, "this cluster was removed from the hub"))
 	}
 	if now := leavers["--orphan"].runningPods(ns); now != pods["--orphan"] {
 		t.Errorf("pods are %s, were %s", now, pods["--orphan"])
 	}
-	if why := leavers["--orphan"].holdsDeployment(ns, false)(t.Context()); why != "" {
-		t.Errorf("Atoll's marks are left: %s", why)
+	if err := leavers["--orphan"].holdsDeployment(ns, false)(t.Context()); err != nil {
+		t.Errorf("Atoll's marks are left: %s", err)
 	}
 	if out := leavers["--clean"].runKubectl("get", "namespace", ns); !strings.Contains(out, "NotFound") && !strings.Contains(out, "not found") {
 		t.Errorf("what was to be removed is there:\n%s", out)

@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // needyDeployment is a Deployment that needs all kinds of dependencies.
@@ -53,7 +56,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
 // dependenciesAre returns a check of which copies of what is shared a member has.
-func dependenciesAre(cluster, ns string, config, volume bool) func(ctx context.Context) string {
+func dependenciesAre(cluster, ns string, config, volume bool) func(ctx context.Context) error {
 	return allChecks(
 		inCluster(cluster, "v1", "ConfigMap", ns, "shared", config),
 		inCluster(cluster, "v1", "Secret", ns, "shared", config),
@@ -101,19 +104,19 @@ spec:
 `, name, name, clusters)
 	}
 	apply(t, ns, policy("a", "member1, member2")+"---"+policy("b", "member2, member3")+"---"+a+"---"+b+"---"+sharedObjects)
-	ready := func(m, name string) func(ctx context.Context) string {
+	ready := func(m, name string) func(ctx context.Context) error {
 		return fieldIs(m, ns, name, "status.availableReplicas", 1)
 	}
-	waitUntil(t, convergeLimit, "both run, with what they need", allChecks(
+	testwait.UntilNil(t, "both run, with what they need", allChecks(
 		ready("member1", "a"), ready("member2", "a"), ready("member2", "b"), ready("member3", "b"),
 		dependenciesAre("member1", ns, true, true), dependenciesAre("member2", ns, true, true), dependenciesAre("member3", ns, true, true),
 	))
 	patch(t, "v1", "ConfigMap", ns, "shared", `{"data":{"colour":"red"}}`)
-	waitUntil(t, convergeLimit, "an edit reaches all", allChecks(colourIn("member1", ns, "shared", "red"), colourIn("member2", ns, "shared", "red"), colourIn("member3", ns, "shared", "red")))
+	testwait.UntilNil(t, "an edit reaches all", allChecks(colourIn("member1", ns, "shared", "red"), colourIn("member2", ns, "shared", "red"), colourIn("member3", ns, "shared", "red")))
 
 	before := objectUIDs(t.Context(), t, "member2", ns, sharedKinds[1:]...)
 	remove(t, "apps/v1", "Deployment", ns, "a")
-	waitUntil(t, convergeLimit, "one user goes", allChecks(
+	testwait.UntilNil(t, "one user goes", allChecks(
 		existsIn("apps/v1", "Deployment", ns, "a"),
 		dependenciesAre("member1", ns, false, true), dependenciesAre("member2", ns, true, true), dependenciesAre("member3", ns, true, true),
 	))
@@ -124,7 +127,7 @@ spec:
 		}
 	}
 	remove(t, "apps/v1", "Deployment", ns, "b")
-	waitUntil(t, convergeLimit, "the last user goes", allChecks(
+	testwait.UntilNil(t, "the last user goes", allChecks(
 		existsIn("apps/v1", "Deployment", ns, "b"),
 		dependenciesAre("member2", ns, false, true), dependenciesAre("member3", ns, false, true), dependenciesAre("hub", ns, true, true),
 		inCluster("member2", "v1", "Namespace", "", ns, true),
@@ -146,7 +149,7 @@ spec:
 `)
 	running := allChecks(fieldIs("member1", ns, "web", "status.availableReplicas", 1), fieldIs("member2", ns, "web", "status.availableReplicas", 1),
 		dependenciesAre("member1", ns, true, true), dependenciesAre("member2", ns, true, true))
-	waitUntil(t, convergeLimit, "delivery", running)
+	testwait.UntilNil(t, "delivery", running)
 	before := objectUIDs(t.Context(), t, "member1", ns, sharedKinds...) + objectUIDs(t.Context(), t, "member2", ns, sharedKinds...)
 
 	// To a policy that preempts, then to an annotation, then back.
@@ -163,7 +166,7 @@ spec:
 `)
 	holds := func(bundle, image string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, bundle+" holds it", func(ctx context.Context) string {
+		testwait.UntilNil(t, bundle+" holds it", func(ctx context.Context) error {
 			out, ready := runCLI(t, "get", "rows", "-n", ns), 0
 			for line := range strings.Lines(out) {
 				if strings.Contains(line, bundle) && strings.Contains(line, " Ready ") && strings.Contains(line, " 5/5 ") {
@@ -171,19 +174,19 @@ spec:
 				}
 			}
 			if ready != 2 {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
-			return ""
+			return nil
 		})
 		patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"labels":{"by":"`+image+`"}}}`)
-		waitUntil(t, convergeLimit, "its edits arrive", func(ctx context.Context) string {
+		testwait.UntilNil(t, "its edits arrive", func(ctx context.Context) error {
 			for _, m := range []string{"member1", "member2"} {
 				o, err := get(ctx, m, "apps/v1", "Deployment", ns, "web")
 				if err != nil || o == nil || o.GetLabels()["by"] != image {
-					return fmt.Sprintf("%s: %v (%v)", m, o, err)
+					return fmt.Errorf("%s: %v (%v)", m, o, err)
 				}
 			}
-			return ""
+			return nil
 		})
 		if after := objectUIDs(t.Context(), t, "member1", ns, sharedKinds...) + objectUIDs(t.Context(), t, "member2", ns, sharedKinds...); after != before {
 			t.Fatalf("the move replaced an object: before\n%safter\n%s", before, after)
@@ -210,10 +213,10 @@ spec:
   propagateDeps: true
   placement: {clusterAffinity: {clusterNames: [member1]}}
 `)
-	waitUntil(t, convergeLimit, "first place", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
+	testwait.UntilNil(t, "first place", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
 	least, stop := leastHealthy(t, ns)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member2"}}}`)
-	waitUntil(t, convergeLimit, "second place", allChecks(
+	testwait.UntilNil(t, "second place", allChecks(
 		fieldIs("member2", ns, "web", "status.availableReplicas", 2),
 		existsIn("apps/v1", "Deployment", ns, "web", "member2"),
 		existsIn("v1", "ConfigMap", ns, "web", "member2"),
@@ -226,9 +229,9 @@ spec:
 	// If the new place does not become healthy, the old one stays.
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"nowhere-yet"}}}`)
 	apply(t, ns, strings.Replace(settingsObject, "name: web", "name: later, annotations: {atoll.dev/clusters: member2}", 1))
-	waitUntil(t, convergeLimit, "a later object", colourIn("member2", ns, "later", "blue"))
-	if why := existsIn("apps/v1", "Deployment", ns, "web", "member2")(t.Context()); why != "" {
-		t.Fatalf("the old place went without a new one: %s", why)
+	testwait.UntilNil(t, "a later object", colourIn("member2", ns, "later", "blue"))
+	if err := existsIn("apps/v1", "Deployment", ns, "web", "member2")(t.Context()); err != nil {
+		t.Fatalf("the old place went without a new one: %s", err)
 	}
 }
 
@@ -239,14 +242,14 @@ func TestHandingOverIsUnderTheBudget(t *testing.T) {
 	ns := createNamespace(t, "handed-budget")
 	apply(t, ns, budgetedPolicy)
 	three := existsIn("v1", "ConfigMap", ns, "web", "member1", "member2", "member3")
-	waitUntil(t, convergeLimit, "delivery", three)
+	testwait.UntilNil(t, "delivery", three)
 	patch(t, "v1", "ConfigMap", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1"}}}`)
 	plan := heldPlan(t, "Bundle", ns, "web", "")
-	if why := three(t.Context()); why != "" {
-		t.Fatalf("what is held is gone: %s", why)
+	if err := three(t.Context()); err != nil {
+		t.Fatalf("what is held is gone: %s", err)
 	}
 	if out := runCLI(t, "confirm", "bundle/web", "-n", ns, "--plan", plan); !strings.Contains(out, "is released") {
 		t.Fatalf("confirm: %s", out)
 	}
-	waitUntil(t, convergeLimit, "what was confirmed goes", existsIn("v1", "ConfigMap", ns, "web", "member1"))
+	testwait.UntilNil(t, "what was confirmed goes", existsIn("v1", "ConfigMap", ns, "web", "member1"))
 }

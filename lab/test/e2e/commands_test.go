@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // onHub runs atoll against the hub and gives all that it printed, whatever its exit status.
@@ -19,12 +22,12 @@ func TestGetShowsWhereThingsRun(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "shown")
 	apply(t, ns, webDeployment+"---"+everywherePolicy)
-	waitUntil(t, convergeLimit, "the Deployment is ready in all clusters", func(context.Context) string {
+	testwait.UntilNil(t, "the Deployment is ready in all clusters", func(context.Context) error {
 		out := onHub(t, ns, "get deployments")
 		if !strings.Contains(out, "CLUSTERS   STATE") || !strings.Contains(out, "3/3        Ready") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	expectOutput(t, "wide", onHub(t, ns, "get deploy web -o wide"), "RUNS IN", "member1,member2,member3")
 	pods := onHub(t, ns, "get pods --clusters member2")
@@ -46,12 +49,12 @@ func TestLogsAndExecInAllClusters(t *testing.T) {
 	}
 	apply(t, ns, strings.ReplaceAll(shellDeployment, "atoll.dev/clusters: member1", `atoll.dev/clusters: "member1,member2"`))
 	mustKubectl(t, "", "rollout status deploy/shell --timeout 60s -n "+ns)
-	waitUntil(t, convergeLimit, "both clusters say something", func(context.Context) string {
+	testwait.UntilNil(t, "both clusters say something", func(context.Context) error {
 		out := onHub(t, ns, "logs deploy/shell --tail 2")
 		if !strings.Contains(out, "[member1/shell-") || !strings.Contains(out, "[member2/shell-") || !strings.Contains(out, " shell] line ") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if out := onHub(t, ns, "logs deploy/shell --clusters member2"); strings.Contains(out, "[member1/") || !strings.Contains(out, " shell] begun") {
 		t.Errorf("of member2 alone it prints\n%s", out)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -113,12 +115,12 @@ func runKubectl(t *testing.T, kubeconfig, args string, script ...string) *backgr
 // waitForOutput waits until kubectl has printed the words.
 func (b *backgroundKubectl) waitForOutput(t *testing.T, words string) {
 	t.Helper()
-	waitUntil(t, convergeLimit, "kubectl prints "+words, func(context.Context) string {
+	testwait.UntilNil(t, "kubectl prints "+words, func(context.Context) error {
 		data, err := os.ReadFile(b.out)
 		if err != nil || !bytes.Contains(data, []byte(words)) {
-			return fmt.Sprintf("it printed %q (%v)", fileTail(b.out), err)
+			return fmt.Errorf("it printed %q (%v)", fileTail(b.out), err)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -127,7 +129,7 @@ func (b *backgroundKubectl) endsBadly(t *testing.T, why string) {
 	t.Helper()
 	select {
 	case <-b.ended:
-	case <-time.After(convergeLimit):
+	case <-time.After(testwait.HangLimit):
 		t.Fatalf("kubectl goes on although %s: %s", why, fileTail(b.out))
 	}
 	if b.cmd.ProcessState.Success() {
@@ -153,11 +155,11 @@ func TestContainersThroughTheHub(t *testing.T) {
 	bySPDY(t, via, ns)
 
 	before := fileTail(follow.out)
-	waitUntil(t, convergeLimit, "what is logged comes on", func(context.Context) string {
+	testwait.UntilNil(t, "what is logged comes on", func(context.Context) error {
 		if now := fileTail(follow.out); now == before {
-			return "no line since: " + now
+			return errors.New("no line since: " + now)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -165,11 +167,11 @@ func TestContainersThroughTheHub(t *testing.T) {
 func checkDebug(t *testing.T, via, ns, pod string) {
 	t.Helper()
 	runKubectl(t, via, "debug "+pod+" -n "+ns+" --image lab.atoll.dev/busybox:1 --target shell -c looks -- ps")
-	waitUntil(t, convergeLimit, "a debugging container sees the other's processes", func(context.Context) string {
+	testwait.UntilNil(t, "a debugging container sees the other's processes", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "logs "+pod+" -c looks -n "+ns); !strings.Contains(out, "nc -ll") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -200,11 +202,11 @@ func checkCopy(t *testing.T, via, ns, pod string, size int) {
 	// A kubelet closes once it has written all, and resets the connection at the next heartbeat of
 	// kubectl, five seconds later. A client that has not read all by then fails, on a plain cluster
 	// too. So a slow machine may need several tries, but none may end well with less than all.
-	waitUntil(t, convergeLimit, "the file is copied back", func(context.Context) string {
+	testwait.UntilNil(t, "the file is copied back", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "cp -n "+ns+" "+pod+":/tmp/there "+back); strings.Contains(out, "exit status") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes came back of %d, or others (%v)", len(got), len(content), err)
@@ -227,7 +229,7 @@ func checkPortForward(t *testing.T, via, ns string) {
 			t.Fatal(err)
 		}
 		heard := make([]byte, len(said))
-		if err := conn.SetReadDeadline(time.Now().Add(convergeLimit)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(testwait.HangLimit)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(conn, heard); err != nil || !bytes.Equal(heard, said) {
@@ -272,7 +274,7 @@ func checkTerminal(t *testing.T, via, ns string) {
 	// is not reported.
 	ask := func(line, want string) {
 		t.Helper()
-		deadline := time.After(convergeLimit)
+		deadline := time.After(testwait.HangLimit)
 		again := time.NewTicker(500 * time.Millisecond)
 		defer again.Stop()
 		for !strings.Contains(all.String(), want) {
@@ -324,11 +326,11 @@ func TestTheAgentIsKilledDuringExec(t *testing.T) {
 	for round := range rounds {
 		left := killDuringExec(t, ns, via)
 		back(t.Context())
-		waitUntil(t, convergeLimit, "the container can be reached again", func(context.Context) string {
+		testwait.UntilNil(t, "the container can be reached again", func(context.Context) error {
 			if out := inShell(t, via, ns, "echo again"); out != "again\n" {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
-			return ""
+			return nil
 		})
 		if left == "" {
 			return
@@ -368,12 +370,12 @@ func killDuringExec(t *testing.T, ns, via string) (left string) {
 			if err == nil {
 				t.Fatal("a log ends as if that were all, although its cluster has gone")
 			}
-		case <-time.After(convergeLimit):
+		case <-time.After(testwait.HangLimit):
 			t.Fatal("a log goes on although its cluster has gone")
 		}
 	}
 	expectOutput(t, "the cluster without its agent", kubectlAt(t, via, "", "get pods -n "+ns), "cannot be reached: its agent is not connected")
-	for until := time.Now().Add(convergeLimit / 2); ; <-time.After(time.Second) {
+	for until := time.Now().Add(testwait.HangLimit / 2); ; <-time.After(time.Second) {
 		after := hubGoroutines(t)
 		if after <= before+20 {
 			return ""
@@ -446,11 +448,11 @@ func TestTheLinkIsCutDuringACopy(t *testing.T) {
 	if err := sharedWorld.lab.HealLink(t.Context(), "member1"); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "the member is back", func(context.Context) string {
+	testwait.UntilNil(t, "the member is back", func(context.Context) error {
 		if out := inShell(t, via, ns, "echo again"); out != "again\n" {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	checkCopy(t, via, ns, pod, 20<<20)
 }
@@ -472,7 +474,7 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 	if err := sharedWorld.lab.KillComponent(t.Context(), "hub"); err != nil {
 		t.Fatal(err)
 	}
-	late, cancel := context.WithTimeout(t.Context(), convergeLimit)
+	late, cancel := context.WithTimeout(t.Context(), testwait.HangLimit)
 	defer cancel()
 	for what, b := range under {
 		select {
@@ -484,10 +486,10 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 	if err := sharedWorld.lab.Start(t.Context(), "hub"); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "logs are there again", func(context.Context) string {
+	testwait.UntilNil(t, "logs are there again", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "logs --tail 1 deploy/shell -c shell -n "+ns); !strings.HasPrefix(out, "line ") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/keys"
 	vocabulary "atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust/standing"
 	"atoll.dev/atoll/lab"
 )
@@ -106,20 +108,20 @@ func (l *ownLab) hubClient() client.Client {
 // waitConnected waits until these agents are.
 func (l *ownLab) waitConnected(members ...string) {
 	l.t.Helper()
-	waitUntil(l.t, 2*convergeLimit, strings.Join(members, " and ")+" are connected", func(context.Context) string {
+	testwait.UntilNilWithin(l.t, 2*testwait.HangLimit, strings.Join(members, " and ")+" are connected", func(context.Context) error {
 		out, err := l.runCLI("get", "clusters", "-o", "wide")
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		for _, m := range members {
 			if !slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
 				f := strings.Fields(line)
 				return len(f) > 2 && f[0] == m && f[2] == "yes" && strings.Contains(line, " left ")
 			}) {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -140,7 +142,7 @@ func TestCredentialsTakeCareOfThemselves(t *testing.T) {
 	l.waitConnected("member1", "member2")
 	// Far apart: between two of them, however long what follows takes, it is in touch.
 	l.checksIn("member2", `{"type": "CheckIn", "interval": "10m"}`)
-	waitUntil(t, convergeLimit, "member2 checks in", logSays(func() string { return l.readLog("agent/member2") }, "checked in"))
+	testwait.UntilNil(t, "member2 checks in", logSays(func() string { return l.readLog("agent/member2") }, "checked in"))
 	l.mustDo(l.KillComponent, "agent/member2")
 	l.wasAwayForMonths("member2")
 	l.waitForRenewal("member1")
@@ -157,11 +159,11 @@ func TestCredentialsTakeCareOfThemselves(t *testing.T) {
 	l.checksIn("member2", "null")
 	before := l.sessionCount("member2")
 	l.mustDo(l.Start, "agent/member2")
-	waitUntil(t, convergeLimit, "the agent that was away comes back", func(context.Context) string {
+	testwait.UntilNil(t, "the agent that was away comes back", func(context.Context) error {
 		if l.sessionCount("member2") == before {
-			return fileTail(filepath.Join(l.Dir(), "logs", "agent-member2.log"))
+			return fmt.Errorf("it has no new session; its log is:\n%s", fileTail(filepath.Join(l.Dir(), "logs", "agent-member2.log")))
 		}
-		return ""
+		return nil
 	})
 
 	l.mustDo(l.KillComponent, "hub")
@@ -245,21 +247,21 @@ func (l *ownLab) waitForRenewal(member string) {
 	renewals := func() int { return strings.Count(l.readLog("agent/"+member), "certificate renewed") }
 	had, before := renewals(), ""
 	ended := l.certificateEnd(member)
-	waitUntil(t, convergeLimit, "a renewal", func(ctx context.Context) string {
+	testwait.UntilNil(t, "a renewal", func(ctx context.Context) error {
 		if err := look(ctx); err != nil {
-			return err.Error()
+			return err
 		}
 		if renewals() > had {
-			return ""
+			return nil
 		}
 		before = cluster.ResourceVersion
-		return "none"
+		return errors.New("it has renewed none")
 	})
-	waitUntil(t, convergeLimit, "the hub tells of the new certificate", func(context.Context) string {
+	testwait.UntilNil(t, "the hub tells of the new certificate", func(context.Context) error {
 		if ends := l.certificateEnd(member); !ends.After(ended) {
-			return "it ends at " + ends.String()
+			return errors.New("it ends at " + ends.String())
 		}
-		return ""
+		return nil
 	})
 	if err := look(t.Context()); err != nil || cluster.ResourceVersion != before {
 		t.Errorf("something was written of the Cluster (%v): version %s became %+v", err, before, cluster)
@@ -296,11 +298,11 @@ func (l *ownLab) rotateCAs() {
 	if s := l.trustStatus("rotate"); s.Generation != 2 || s.RotatingSince == nil || s.CAHash == first.CAHash || !slices.Contains(s.FormerHashes, first.CAHash) {
 		t.Errorf("after the beginning: %+v", s)
 	}
-	waitUntil(t, convergeLimit, "the agent that is there follows", func(context.Context) string {
+	testwait.UntilNil(t, "the agent that is there follows", func(context.Context) error {
 		if s := l.trustStatus("status"); s.Agents.Current != 1 || !slices.Equal(s.Agents.FormerClusters, []string{"member2"}) {
-			return fmt.Sprintf("%+v", s.Agents)
+			return fmt.Errorf("the agents are %+v", s.Agents)
 		}
-		return ""
+		return nil
 	})
 	var made tokenInvitation
 	out, err := l.runCLI("token", "create", "-o", "json")

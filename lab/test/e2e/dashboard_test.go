@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // dashboard is a program like k9s: it discovers the served kinds, and follows many kinds in
@@ -159,8 +161,8 @@ func (d *dashboard) recordEvent(resource, what string, obj any) {
 
 // has returns a check of the names that are known of a resource: how many, and that each has one of
 // the words.
-func (d *dashboard) has(resource string, many int, words ...string) func(context.Context) string {
-	return func(context.Context) string {
+func (d *dashboard) has(resource string, many int, words ...string) func(context.Context) error {
+	return func(context.Context) error {
 		var got []string
 		for _, obj := range d.stores[resource].List() {
 			if o := obj.(*unstructured.Unstructured); o.GetNamespace() == d.namespace {
@@ -169,13 +171,13 @@ func (d *dashboard) has(resource string, many int, words ...string) func(context
 		}
 		for _, w := range words {
 			if !slices.ContainsFunc(got, func(name string) bool { return strings.Contains(name, w) }) {
-				return fmt.Sprintf("of %s none is of %s: %v", resource, w, got)
+				return fmt.Errorf("of %s none is of %s: %v", resource, w, got)
 			}
 		}
 		if len(got) != many {
-			return fmt.Sprintf("%d %s, wanted %d: %v", len(got), resource, many, got)
+			return fmt.Errorf("%d %s, wanted %d: %v", len(got), resource, many, got)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -188,7 +190,7 @@ func TestDashboardsSeeOneCluster(t *testing.T) {
 	d := newDashboard(t, ns)
 	d.discoverAPIs(t)
 	apply(t, ns, webDeployment+"---"+everywherePolicy+"---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: $NS, annotations: {atoll.dev/clusters: \"member1,member2,member3\"}}\nspec: {selector: {app: web}, ports: [{port: 80}]}\n")
-	waitUntil(t, convergeLimit, "all that runs is seen", allChecks(
+	testwait.UntilNil(t, "all that runs is seen", allChecks(
 		d.has("pods", 6, ".member1", ".member2", ".member3"), d.has("replicasets", 3, ".member1", ".member2", ".member3"),
 		d.has("deployments", 1, "web"), d.has("endpointslices", 3, ".member1", ".member2", ".member3"),
 	))
@@ -215,7 +217,7 @@ func TestDashboardsSeeOneCluster(t *testing.T) {
 		}
 	}
 	mustKubectl(t, "", "scale deploy/web --replicas 1 -n "+ns)
-	waitUntil(t, convergeLimit, "fewer are seen", d.has("pods", 3, ".member1", ".member2", ".member3"))
+	testwait.UntilNil(t, "fewer are seen", d.has("pods", 3, ".member1", ".member2", ".member3"))
 	d.checkEvents(t)
 }
 
@@ -235,13 +237,13 @@ func (d *dashboard) forgetEvents() {
 // repeated lists and their reasons, and then deletes the recorded events.
 func (d *dashboard) breakConnections(t *testing.T, ns string) (again []string) {
 	t.Helper()
-	waitUntil(t, convergeLimit, "all watches last for a second: client-go lists again after a shorter one without events", func(context.Context) string {
+	testwait.UntilNil(t, "all watches last for a second: client-go lists again after a shorter one without events", func(context.Context) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if lasts := time.Since(d.began); lasts < 1100*time.Millisecond {
-			return fmt.Sprintf("one began %s ago", lasts)
+			return fmt.Errorf("one began %s ago", lasts)
 		}
-		return ""
+		return nil
 	})
 	d.mu.Lock()
 	before := maps.Clone(d.lists)
@@ -251,12 +253,12 @@ func (d *dashboard) breakConnections(t *testing.T, ns string) (again []string) {
 	gone := strings.TrimPrefix(strings.Fields(kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "get pods -o name -n "+ns))[0], "pod/")
 	expectOutput(t, "delete", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "delete pod "+gone+" --now -n "+ns), "deleted")
 	key := "pods/" + gone + ".member1"
-	waitUntil(t, convergeLimit, "removed and new objects are reported", func(ctx context.Context) string {
+	testwait.UntilNil(t, "removed and new objects are reported", func(ctx context.Context) error {
 		d.mu.Lock()
 		events := slices.Clone(d.heard[key])
 		d.mu.Unlock()
 		if !slices.Contains(events, "deleted") && !slices.Contains(events, "lost") {
-			return fmt.Sprintf("the events of %s were %v", key, events)
+			return fmt.Errorf("the events of %s were %v", key, events)
 		}
 		return d.has("pods", 6)(ctx)
 	})

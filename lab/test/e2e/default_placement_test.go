@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // installation is an unmodified manifest of several kinds, in no particular order.
@@ -62,20 +65,20 @@ func TestPlacementByDefault(t *testing.T) {
 	kubectlAt(t, hub, "", "annotate namespace quiet atoll.dev/clusters=")
 	kubectlAt(t, hub, installation, "apply -f -")
 	kubectlAt(t, hub, "", "create configmap stays -n quiet")
-	has := func(kubeconfig, query, want string) func(context.Context) string {
-		return func(context.Context) string {
+	has := func(kubeconfig, query, want string) func(context.Context) error {
+		return func(context.Context) error {
 			if out := kubectlAt(t, kubeconfig, "", query); !strings.Contains(out, want) {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
-			return ""
+			return nil
 		}
 	}
-	waitUntil(t, convergeLimit, "the hub shows the application as available", has(hub, "get deployment web -n shop -o jsonpath={.status.availableReplicas}", "1"))
-	waitUntil(t, convergeLimit, "the member has the kind", has(member, "get crd offers.shop.example -o name", "offers.shop.example"))
-	waitUntil(t, convergeLimit, "the member has the role", has(member, "get clusterrole shop-reader -o name", "shop-reader"))
-	waitUntil(t, convergeLimit, "the member has the addresses of a Service without a selector", has(member, "get endpointslice legacy-1 -n shop -o jsonpath={.endpoints[0].addresses[0]}", "192.0.2.7"))
+	testwait.UntilNil(t, "the hub shows the application as available", has(hub, "get deployment web -n shop -o jsonpath={.status.availableReplicas}", "1"))
+	testwait.UntilNil(t, "the member has the kind", has(member, "get crd offers.shop.example -o name", "offers.shop.example"))
+	testwait.UntilNil(t, "the member has the role", has(member, "get clusterrole shop-reader -o name", "shop-reader"))
+	testwait.UntilNil(t, "the member has the addresses of a Service without a selector", has(member, "get endpointslice legacy-1 -n shop -o jsonpath={.endpoints[0].addresses[0]}", "192.0.2.7"))
 	kubectlAt(t, hub, "{apiVersion: shop.example/v1, kind: Offer, metadata: {name: half, namespace: shop}}", "apply -f -")
-	waitUntil(t, convergeLimit, "the member has an object of the new kind", has(member, "get offers -n shop -o name", "half"))
+	testwait.UntilNil(t, "the member has an object of the new kind", has(member, "get offers -n shop -o name", "half"))
 
 	now := sets.New(strings.Fields(kubectlAt(t, member, "", "get clusterroles,crds,clusterrolebindings,validatingwebhookconfigurations,priorityclasses -o name"))...)
 	want := sets.New("clusterrole.rbac.authorization.k8s.io/shop-reader", "customresourcedefinition.apiextensions.k8s.io/offers.shop.example")
@@ -94,7 +97,7 @@ func TestPlacementByDefault(t *testing.T) {
 
 	kubectlAt(t, hub, "", `patch hubsettings hub --type=merge -p {"spec":{"defaultPlacement":{"type":"None"}}}`)
 	expectOutput(t, "a new object", kubectlAt(t, hub, "", "create deployment late -n shop --image registry.example/late:1"), "Warning: nothing places it", "deployment.apps/late created")
-	waitUntil(t, convergeLimit, "the object has an Event", has(hub, "get events -n shop --field-selector involvedObject.name=late,reason=NotSelected", "kubectl annotate deployments.apps/late -n shop"))
+	testwait.UntilNil(t, "the object has an Event", has(hub, "get events -n shop --field-selector involvedObject.name=late,reason=NotSelected", "kubectl annotate deployments.apps/late -n shop"))
 	if out := kubectlAt(t, member, "", "get deployments -n shop -o name"); strings.TrimSpace(out) != "deployment.apps/web" {
 		t.Errorf("the member has %s", out)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // albumInterpreter defines the dependencies of an Album; $RULE is the rule.
@@ -67,7 +69,7 @@ func TestDependenciesByLabels(t *testing.T) {
 		t.Helper()
 		apply(t, ns, strings.ReplaceAll(albumInterpreter, "$RULE", rule))
 	}
-	has := func(name string, clusters ...string) func(context.Context) string {
+	has := func(name string, clusters ...string) func(context.Context) error {
 		return existsIn("v1", "ConfigMap", ns, name, clusters...)
 	}
 	label := func(name, of string) {
@@ -77,35 +79,35 @@ func TestDependenciesByLabels(t *testing.T) {
 
 	teach(albumByLabels)
 	apply(t, ns, albumObjects)
-	waitUntil(t, convergeLimit, "what matches goes along", allChecks(has("tabby", "member1"), has("rex")))
+	testwait.UntilNil(t, "what matches goes along", allChecks(has("tabby", "member1"), has("rex")))
 	apply(t, ns, "\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: felix, namespace: $NS, labels: {of: cats}}\n")
-	waitUntil(t, convergeLimit, "what comes later, too", allChecks(has("felix", "member1"), has("rex")))
+	testwait.UntilNil(t, "what comes later, too", allChecks(has("felix", "member1"), has("rex")))
 
 	// An object that stops matching stays with its last content, and its status shows it.
 	label("felix", "of-")
-	waitUntil(t, convergeLimit, "it says so", explanationMatches("configmap/felix -n "+ns, "Unnamed"))
+	testwait.UntilNil(t, "it says so", explanationMatches("configmap/felix -n "+ns, "Unnamed"))
 	patch(t, "v1", "ConfigMap", ns, "felix", `{"data":{"age":"9"}}`)
 	patch(t, "v1", "ConfigMap", ns, "tabby", `{"data":{"age":"9"}}`)
-	waitUntil(t, convergeLimit, "edits of what matches are sent, and of what does not are not", allChecks(
+	testwait.UntilNil(t, "edits of what matches are sent, and of what does not are not", allChecks(
 		fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, "tabby"}, "data.age", "9"),
 		fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, "felix"}, "data.age", "<nil>"),
 	))
 	label("felix", "of=cats")
-	waitUntil(t, convergeLimit, "and it follows again", fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, "felix"}, "data.age", "9"))
+	testwait.UntilNil(t, "and it follows again", fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, "felix"}, "data.age", "9"))
 
 	// Another edition of the interpreter takes nothing away, nor does one that is refused.
 	teach("")
-	waitUntil(t, convergeLimit, "they stay", allChecks(
+	testwait.UntilNil(t, "they stay", allChecks(
 		explanationMatches("configmap/felix -n "+ns, "Unnamed"), explanationMatches("configmap/tabby -n "+ns, "Unnamed"), has("felix", "member1"), has("tabby", "member1"),
 	))
 	teach(albumOfRights)
-	waitUntil(t, convergeLimit, "rights are not sent along", allChecks(explanationMatches("album/mine -n "+ns, "it gives rights"), has("felix", "member1"), has("tabby", "member1")))
+	testwait.UntilNil(t, "rights are not sent along", allChecks(explanationMatches("album/mine -n "+ns, "it gives rights"), has("felix", "member1"), has("tabby", "member1")))
 	teach(albumByLabels)
-	waitUntil(t, convergeLimit, "they follow again", explanationMatches("configmap/felix -n "+ns, "a dependency"))
+	testwait.UntilNil(t, "they follow again", explanationMatches("configmap/felix -n "+ns, "a dependency"))
 
 	// The user of the template selects others: the previous objects are removed.
 	mustKubectl(t, "", "patch album mine -n "+ns+` --type=merge -p {"spec":{"of":"dogs"}}`)
-	waitUntil(t, convergeLimit, "others", allChecks(has("rex", "member1"), has("felix"), has("tabby")))
+	testwait.UntilNil(t, "others", allChecks(has("rex", "member1"), has("felix"), has("tabby")))
 	mustKubectl(t, "", "delete album mine -n "+ns)
-	waitUntil(t, convergeLimit, "they go with it", has("rex"))
+	testwait.UntilNil(t, "they go with it", has("rex"))
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -32,18 +33,18 @@ func runExplain(ctx context.Context, args ...string) (stdout, stderr string, err
 }
 
 // explanationMatches returns a check that the explanation matches the expressions, line by line.
-func explanationMatches(args string, patterns ...string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func explanationMatches(args string, patterns ...string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		text, errs, err := runExplain(ctx, strings.Fields(args)...)
 		if err != nil {
-			return fmt.Sprintf("explain %s: %v: %s", args, err, errs)
+			return fmt.Errorf("explain %s: %w: %s", args, err, errs)
 		}
 		for _, p := range patterns {
 			if !regexp.MustCompile("(?m)" + p).MatchString(text) {
-				return fmt.Sprintf("explain %s does not match %q:\n%s", args, p, text)
+				return fmt.Errorf("explain %s does not match %q:\n%s", args, p, text)
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -76,7 +77,7 @@ spec:
   resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]
   placement: {clusterAffinity: {clusterNames: [member1]}}
 `)
-	waitUntil(t, convergeLimit, "the whole story", explanationMatches("deploy/web -n "+ns,
+	testwait.UntilNil(t, "the whole story", explanationMatches("deploy/web -n "+ns,
 		`^Deployment/web in namespace explained is in 3 clusters and ready in all of them`,
 		`^Placed by PropagationPolicy web \(by name\)`,
 		`Also selected by PropagationPolicy zz-wide \(by kind\), which lost: the winner is ahead by specificity`,
@@ -86,12 +87,12 @@ spec:
 	))
 	// Every way of naming it.
 	for _, args := range []string{"deployment web", "deployments.apps/web", "deployments web", "bundle/web", "propagationpolicy/web"} {
-		if why := explanationMatches(args+" -n "+ns, "is in 3 clusters")(t.Context()); why != "" {
-			t.Error(why)
+		if err := explanationMatches(args+" -n "+ns, "is in 3 clusters")(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
-	if why := explanationMatches("deploy/web --cluster member2 -o yaml -n "+ns, "rule: 1", "value: us.example/web:1", "verdict: Placed")(t.Context()); why != "" {
-		t.Error(why)
+	if err := explanationMatches("deploy/web --cluster member2 -o yaml -n "+ns, "rule: 1", "value: us.example/web:1", "verdict: Placed")(t.Context()); err != nil {
+		t.Error(err)
 	}
 	dependencyIsExplainedWithoutItsValue(t, ns)
 	strangersLearnNothing(t, ns)
@@ -135,12 +136,12 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dora}]
 `)
 	ask := asUser(t, "dora")
 	var text string
-	waitUntil(t, convergeLimit, "the developer's view", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the developer's view", func(ctx context.Context) error {
 		code := 0
 		if code, text = ask(ctx, "group=apps&kind=Deployment&name=web&namespace="+ns); code != 200 {
-			return fmt.Sprint(code, text)
+			return fmt.Errorf("the hub answers %d: %s", code, text)
 		}
-		return ""
+		return nil
 	})
 	if strings.Contains(text, `"db"`) || strings.Contains(text, "Secret") || strings.Contains(text, "hunter22") {
 		t.Errorf("a user without the right to get Secrets sees one: %s", text)
@@ -208,15 +209,15 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: named, namespace: $NS, annotations: {atoll.dev/clusters: "member1"}}
 `)
-	waitUntil(t, convergeLimit, "no cluster fits", explanationMatches("cm/eu -n "+ns,
+	testwait.UntilNil(t, "no cluster fits", explanationMatches("cm/eu -n "+ns,
 		`^ConfigMap/eu in namespace unfit is in no cluster: none fits its placement`,
 		`^ +member1, member2, member3: labels do not match "none-has=this" \[labelSelector\]$`,
 	))
-	waitUntil(t, convergeLimit, "no policy places it", explanationMatches("cm/lonely -n "+ns,
+	testwait.UntilNil(t, "no policy places it", explanationMatches("cm/lonely -n "+ns,
 		`^ConfigMap/lonely in namespace unfit is in no cluster: no policy and no annotation selects it`,
 		`kubectl annotate configmap/lonely -n unfit atoll.dev/clusters=`,
 	))
-	waitUntil(t, convergeLimit, "named by an annotation", explanationMatches("cm/named -n "+ns,
+	testwait.UntilNil(t, "named by an annotation", explanationMatches("cm/named -n "+ns,
 		`is in 1 cluster and ready there`, `^Placed by its own annotation`, `^ +member2, member3: not named in clusterNames`,
 	))
 	if _, errs, err := runExplain(t.Context(), "cm/none", "-n", ns); err == nil || !strings.Contains(errs, `the hub has no cm/none in namespace "unfit"`) {
@@ -229,15 +230,15 @@ func TestExplainANamespacesScope(t *testing.T) {
 	ns := "scoped"
 	apply(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS, annotations: {atoll.dev/clusters: \"member1\"}}")
 	apply(t, ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine, namespace: $NS}")
-	waitUntil(t, convergeLimit, "what the annotation places and leaves out", explanationMatches("namespace/"+ns,
+	testwait.UntilNil(t, "what the annotation places and leaves out", explanationMatches("namespace/"+ns,
 		`^What the annotation of Namespace/scoped places is in 1 cluster`,
 		`^Left out by the annotation of namespace scoped \(atoll.dev/clusters: "member1"\):$`,
 		`^ +ConfigMap/kube-root-ca.crt: made by the hub in every namespace$`,
 		`^ +ServiceAccount/default: made by the hub in every namespace$`,
 	))
-	waitUntil(t, convergeLimit, "one that is left out", explanationMatches("cm/kube-root-ca.crt -n "+ns,
+	testwait.UntilNil(t, "one that is left out", explanationMatches("cm/kube-root-ca.crt -n "+ns,
 		`is in no cluster: the annotation of its namespace leaves it out \(made by the hub in every namespace\)`))
-	waitUntil(t, convergeLimit, "one that is placed", explanationMatches("cm/mine -n "+ns,
+	testwait.UntilNil(t, "one that is placed", explanationMatches("cm/mine -n "+ns,
 		`^Placed by the annotation of namespace scoped`, "`atoll explain namespace/scoped` lists them"))
 }
 
@@ -245,31 +246,31 @@ func TestExplainAHeldRemoval(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "heldback")
 	apply(t, ns, strings.Replace(everywherePolicy, "spec:", "spec:\n  removal: {budget: 0}", 1)+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", explanationMatches("deploy/web -n "+ns, "ready in all of them"))
+	testwait.UntilNil(t, "delivery", explanationMatches("deploy/web -n "+ns, "ready in all of them"))
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"placement":{"clusterAffinity":{"clusterNames":["member1","member2"]}}}}`)
-	waitUntil(t, convergeLimit, "a removal waits", explanationMatches("deploy/web -n "+ns,
+	testwait.UntilNil(t, "a removal waits", explanationMatches("deploy/web -n "+ns,
 		`a removal waits for a confirmation in 1 cluster`,
 		"`atoll confirm bundle/web -n heldback --plan [0-9a-f]+` releases exactly these",
 		`^ +member3 +not named in clusterNames +Held`,
 		`waits for a confirmation of plan .*; for \d+[smh]; to act: a person that may confirm removals$`,
 	))
 	// Holds are also Events on the template.
-	waitUntil(t, convergeLimit, "an Event on the template", eventOf(ns, "Deployment", "web", "RemovalHeld"))
+	testwait.UntilNil(t, "an Event on the template", eventOf(ns, "Deployment", "web", "RemovalHeld"))
 }
 
 // eventOf returns a check that there is a Warning about the object.
-func eventOf(ns, kind, name, reason string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func eventOf(ns, kind, name, reason string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		var events corev1.EventList
 		if err := hubClient().List(ctx, &events, client.InNamespace(ns)); err != nil {
-			return err.Error()
+			return err
 		}
 		for _, e := range events.Items {
 			if e.InvolvedObject.Kind == kind && e.InvolvedObject.Name == name && e.Reason == reason && e.Type == corev1.EventTypeWarning {
-				return ""
+				return nil
 			}
 		}
-		return fmt.Sprintf("no Event %s on %s/%s", reason, kind, name)
+		return fmt.Errorf("no Event %s on %s/%s", reason, kind, name)
 	}
 }
 
@@ -298,23 +299,23 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: clash, namespace: $NS, annotations: {atoll.dev/clusters: "member1,member3"}}
 `)
-	waitUntil(t, convergeLimit, "a patch that does not apply", explanationMatches("deploy/web -n "+ns,
+	testwait.UntilNil(t, "a patch that does not apply", explanationMatches("deploy/web -n "+ns,
 		`ready in 2; not done in member2`,
 		`^    - RenderFailed: .*OverridePolicy/mishaps/bad rule 0 plaintext\[0\].*there is no element 3.*; for \d+[smh]; to act: the application's owner$`,
 	))
-	waitUntil(t, convergeLimit, "an Event on the template", eventOf(ns, "Deployment", "web", "RenderFailed"))
-	waitUntil(t, convergeLimit, "a name clash", explanationMatches("cm/clash -n "+ns,
+	testwait.UntilNil(t, "an Event on the template", eventOf(ns, "Deployment", "web", "RenderFailed"))
+	testwait.UntilNil(t, "a name clash", explanationMatches("cm/clash -n "+ns,
 		`not done in member1`, `was not made by Atoll and is left alone.*set conflictResolution`,
 	))
-	waitUntil(t, convergeLimit, "an Event on the template", eventOf(ns, "ConfigMap", "clash", "Conflict"))
+	testwait.UntilNil(t, "an Event on the template", eventOf(ns, "ConfigMap", "clash", "Conflict"))
 
 	// A foreign object does not block the removal, and stays.
 	remove(t, "v1", "Namespace", "", ns)
-	waitUntil(t, convergeLimit, "the namespace goes", allChecks(
+	testwait.UntilNil(t, "the namespace goes", allChecks(
 		inCluster("hub", "v1", "Namespace", "", ns, false), inCluster("member1", "apps/v1", "Deployment", ns, "web", false),
 	))
-	if why := inCluster("member1", "v1", "ConfigMap", ns, "clash", true)(t.Context()); why != "" {
-		t.Error(why)
+	if err := inCluster("member1", "v1", "ConfigMap", ns, "clash", true)(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -325,7 +326,7 @@ func TestExplainATaint(t *testing.T) {
 		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: $NS, annotations: {atoll.dev/clusters: \"*\"}}"
 	}
 	apply(t, ns, placed("before"))
-	waitUntil(t, convergeLimit, "delivery", explanationMatches("cm/before -n "+ns, "is in 3 clusters and ready in all of them"))
+	testwait.UntilNil(t, "delivery", explanationMatches("cm/before -n "+ns, "is in 3 clusters and ready in all of them"))
 	t.Cleanup(func() {
 		o := &unstructured.Unstructured{}
 		o.SetAPIVersion("atoll.dev/v1alpha1")
@@ -336,16 +337,16 @@ func TestExplainATaint(t *testing.T) {
 		}
 	})
 	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "member3", `{"spec":{"taints":[{"key":"maintenance","effect":"NoSchedule"}]}}`)
-	waitUntil(t, convergeLimit, "what runs is kept", explanationMatches("cm/before -n "+ns, `^ +member3 +kept: taint maintenance:NoSchedule is not tolerated +Active`))
+	testwait.UntilNil(t, "what runs is kept", explanationMatches("cm/before -n "+ns, `^ +member3 +kept: taint maintenance:NoSchedule is not tolerated +Active`))
 	apply(t, ns, placed("after"))
-	waitUntil(t, convergeLimit, "what comes later stays out", explanationMatches("cm/after -n "+ns,
+	testwait.UntilNil(t, "what comes later stays out", explanationMatches("cm/after -n "+ns,
 		"is in 2 clusters and ready in all of them", `^ +member3: taint maintenance:NoSchedule is not tolerated \[taints\]$`))
 }
 
 func TestExplainADisconnectedCluster(t *testing.T) {
 	ns := createNamespace(t, "faraway")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", explanationMatches("deploy/web -n "+ns, "ready in all of them"))
+	testwait.UntilNil(t, "delivery", explanationMatches("deploy/web -n "+ns, "ready in all of them"))
 	if err := sharedWorld.lab.CutLink(t.Context(), "member3"); err != nil {
 		t.Fatal(err)
 	}
@@ -355,14 +356,14 @@ func TestExplainADisconnectedCluster(t *testing.T) {
 		}
 	})
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":3}}`)
-	waitUntil(t, convergeLimit, "a disconnected cluster", explanationMatches("deploy/web -n "+ns,
+	testwait.UntilNil(t, "a disconnected cluster", explanationMatches("deploy/web -n "+ns,
 		`ready in 2; not done in member3`,
 		`^ +member3 +fits +Active .*away`,
 		`waits for the cluster to come back; for \d+[smh]; to act: the member's administrator$`,
 	))
 	remove(t, "apps/v1", "Deployment", ns, "web")
-	waitUntil(t, convergeLimit, "it is gone where the hub reaches", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
-	waitUntil(t, convergeLimit, "what is gone and yet there", explanationMatches("deploy/web -n "+ns,
+	testwait.UntilNil(t, "it is gone where the hub reaches", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
+	testwait.UntilNil(t, "what is gone and yet there", explanationMatches("deploy/web -n "+ns,
 		`^Deployment/web in namespace faraway is deleted, and on its way out of member3`,
 	))
 }

@@ -13,8 +13,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // The seed and the number of user actions of a random run.
@@ -80,7 +81,7 @@ func faultRun(t *testing.T, seed uint64) {
 		u.actOnce()
 	}
 	end()
-	waitUntil(t, convergeLimit, "every member is as users want it", u.firstDifference)
+	testwait.UntilNil(t, "every member is as users want it", u.firstDifference)
 }
 
 // actOnce does one user action, again and again until the hub has taken it.
@@ -144,27 +145,23 @@ func (u *randomUser) apply(ctx context.Context, name string, w *wantedObject) er
 
 func (u *randomUser) retryUntilDone(what string, do func(ctx context.Context) error) {
 	u.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(u.t.Context(), 50*time.Millisecond, 3*convergeLimit, true, func(ctx context.Context) (bool, error) {
-		last = do(ctx)
-		if apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
-			return false, last
+	testwait.UntilNilWithin(u.t, 3*testwait.HangLimit, what, func(ctx context.Context) error {
+		err := do(ctx)
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			u.t.Fatalf("%s: %v", what, err)
 		}
-		return last == nil, nil
+		return err
 	})
-	if err != nil {
-		u.t.Fatalf("%s: %v", what, last)
-	}
 }
 
-// firstDifference returns the first difference between what users want and what members have.
-func (u *randomUser) firstDifference(ctx context.Context) string {
+// firstDifference returns an error with the first difference between what users want and what members have.
+func (u *randomUser) firstDifference(ctx context.Context) error {
 	for _, m := range memberNames {
 		var list unstructured.UnstructuredList
 		list.SetAPIVersion("v1")
 		list.SetKind("ConfigMapList")
 		if err := sharedWorld.clients[m].List(ctx, &list, client.InNamespace(u.ns)); err != nil {
-			return fmt.Sprintf("%s: %v", m, err)
+			return fmt.Errorf("%s: %w", m, err)
 		}
 		have := map[string]string{}
 		for _, o := range list.Items {
@@ -177,15 +174,15 @@ func (u *randomUser) firstDifference(ctx context.Context) string {
 			value, there := have[name]
 			switch {
 			case wanted && !there:
-				return fmt.Sprintf("%s lost %s", m, name)
+				return fmt.Errorf("%s lost %s", m, name)
 			case wanted && value != w.value:
-				return fmt.Sprintf("%s has %s at %s, want %s", m, name, value, w.value)
+				return fmt.Errorf("%s has %s at %s, want %s", m, name, value, w.value)
 			case !wanted && there:
-				return fmt.Sprintf("%s still has %s", m, name)
+				return fmt.Errorf("%s still has %s", m, name)
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // breakThings breaks one thing after the other and mends it a moment later, until

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // followerCount is the number of `logs -f`, and followersMost bounds their cost for the
@@ -53,12 +56,12 @@ func TestAThousandFollowers(t *testing.T) {
 		grantRole(t, m, "followers", "--clusterrole view --user atoll-admin")
 		port := kubelet.Listener.Addr().String()[strings.LastIndexByte(kubelet.Listener.Addr().String(), ':')+1:]
 		expectOutput(t, "a kubelet's port", kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", `patch node node-1 --subresource=status --type=merge -p {"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":`+port+`}}}}`), "patched")
-		waitUntil(t, convergeLimit, "the pod is there", func(context.Context) string {
+		testwait.UntilNil(t, "the pod is there", func(context.Context) error {
 			pods[m] = strings.TrimSpace(strings.TrimPrefix(kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get pods -o name -l app=shouts -n "+ns), "pod/"))
 			if !strings.HasPrefix(pods[m], "shouts-") || strings.Contains(pods[m], " ") {
-				return "the output is: " + pods[m]
+				return errors.New("the output is: " + pods[m])
 			}
-			return ""
+			return nil
 		})
 	}
 	path := func(i int) string {
@@ -146,7 +149,7 @@ const lookApart = 24 * time.Second
 // what it has in memory then, in bytes.
 func quietMemory(t *testing.T) map[string]float64 {
 	t.Helper()
-	for until := time.Now().Add(2 * convergeLimit); ; <-time.After(lookApart) {
+	for until := time.Now().Add(2 * testwait.HangLimit); ; <-time.After(lookApart) {
 		found := hubMemory(t)
 		if found["garbage"] <= 20 { // as internal/hub/memory has it of a quiet hub
 			return found

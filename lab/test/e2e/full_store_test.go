@@ -22,6 +22,7 @@ import (
 	vocabulary "atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/refusal"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 const fullNamespace = "full"
@@ -103,12 +104,12 @@ func (f *fullStore) fillEtcd(c *clientv3.Client) {
 // waitMember waits until the member has the object, or has it no more.
 func (f *fullStore) waitMember(what string, o client.Object, name string, want bool) {
 	f.t.Helper()
-	waitUntil(f.t, 2*convergeLimit, what, func(ctx context.Context) string {
+	testwait.UntilNilWithin(f.t, 2*testwait.HangLimit, what, func(ctx context.Context) error {
 		err := f.member.Get(ctx, client.ObjectKey{Namespace: fullNamespace, Name: name}, o)
 		if want == (err == nil) && (want || apierrors.IsNotFound(err)) {
-			return ""
+			return nil
 		}
-		return fmt.Sprintf("the member answers %v", err)
+		return fmt.Errorf("the member answers %v", err)
 	})
 }
 
@@ -172,20 +173,20 @@ func TestAFullStoreChangesNoMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	etcd = f.etcdClient()
-	waitUntil(t, convergeLimit, "what was written past the API is deleted", func(ctx context.Context) string {
+	testwait.UntilNil(t, "what was written past the API is deleted", func(ctx context.Context) error {
 		_, err := etcd.Delete(ctx, "/filler/", clientv3.WithPrefix())
 		if errors.Is(err, rpctypes.ErrTimeout) {
-			return "etcd is in a defragmentation"
+			return errors.New("etcd is in a defragmentation")
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "the hub takes writes again", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the hub takes writes again", func(ctx context.Context) error {
 		if err := f.hub.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fullNamespace, Name: "again"}}); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 }

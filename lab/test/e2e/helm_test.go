@@ -89,11 +89,11 @@ func TestHelmTakesTheFleetForOneCluster(t *testing.T) {
 	has := func(what string, replicas int64, colour string) {
 		t.Helper()
 		for _, m := range in {
-			if why := allChecks(
+			if err := allChecks(
 				fieldIs(m, ns, "shop", "status.availableReplicas", replicas), fieldIs(m, ns, "shop", "status.updatedReplicas", replicas),
 				fieldIs(m, ns, "shop", "status.replicas", replicas), fieldShows([]string{m}, objectName{"v1", "ConfigMap", ns, "shop"}, "data.colour", colour),
-			)(t.Context()); why != "" {
-				t.Errorf("helm %s --wait returned although %s", what, why)
+			)(t.Context()); err != nil {
+				t.Errorf("helm %s --wait returned although %s", what, err)
 			}
 		}
 	}
@@ -113,8 +113,8 @@ func TestHelmTakesTheFleetForOneCluster(t *testing.T) {
 	}
 	h.run("uninstall shop -n " + ns + " --wait --timeout 60s")
 	for _, o := range []objectName{{"apps/v1", "Deployment", ns, "shop"}, {"v1", "Service", ns, "shop"}, {"v1", "ConfigMap", ns, "shop"}} {
-		if why := allChecks(existsIn(o.apiVersion, o.kind, ns, "shop"), inCluster("hub", o.apiVersion, o.kind, ns, "shop", false))(t.Context()); why != "" {
-			t.Errorf("helm uninstall --wait returned although %s", why)
+		if err := allChecks(existsIn(o.apiVersion, o.kind, ns, "shop"), inCluster("hub", o.apiVersion, o.kind, ns, "shop", false))(t.Context()); err != nil {
+			t.Errorf("helm uninstall --wait returned although %s", err)
 		}
 	}
 }
@@ -134,16 +134,16 @@ func TestHelmInAMemberThroughTheHub(t *testing.T) {
 	h := newHelm(t, writeManifest(t, "all.kubeconfig", ns, string(out)))
 	to := " --kube-context member2 -n " + ns
 	expectOutput(t, "install", h.run("install shop "+h.chart+to+" --create-namespace --wait --timeout 60s"), "STATUS: deployed")
-	if why := fieldIs("member2", ns, "shop", "status.availableReplicas", 2)(t.Context()); why != "" {
-		t.Errorf("helm install --wait returned although %s", why)
+	if err := fieldIs("member2", ns, "shop", "status.availableReplicas", 2)(t.Context()); err != nil {
+		t.Errorf("helm install --wait returned although %s", err)
 	}
 	h.run("upgrade shop " + h.chart + to + " --wait --timeout 60s --set replicas=1")
-	if why := fieldIs("member2", ns, "shop", "status.replicas", 1)(t.Context()); why != "" {
-		t.Errorf("helm upgrade --wait returned although %s", why)
+	if err := fieldIs("member2", ns, "shop", "status.replicas", 1)(t.Context()); err != nil {
+		t.Errorf("helm upgrade --wait returned although %s", err)
 	}
 	expectOutput(t, "list", h.run("list"+to), "shop-1.2.3", "deployed")
 	h.run("uninstall shop" + to + " --wait --timeout 60s")
-	if why := inCluster("member2", "apps/v1", "Deployment", ns, "shop", false)(t.Context()); why != "" {
-		t.Errorf("helm uninstall --wait returned although %s", why)
+	if err := inCluster("member2", "apps/v1", "Deployment", ns, "shop", false)(t.Context()); err != nil {
+		t.Errorf("helm uninstall --wait returned although %s", err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 const autoscalerManifest = `
@@ -91,14 +93,14 @@ func (g *replicaGauge) noteAsked(values ...int64) {
 	}
 }
 
-// checkLast returns the first error until the last value is as wanted.
-func (g *replicaGauge) checkLast(last int64) string {
+// checkLast checks that the last value is as wanted.
+func (g *replicaGauge) checkLast(last int64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n := len(g.seen); n == 0 || g.seen[n-1] != last {
-		return fmt.Sprintf("replicas were %v, want %d at last", g.seen, last)
+		return fmt.Errorf("replicas were %v, want %d at last", g.seen, last)
 	}
-	return ""
+	return nil
 }
 
 // unaskedValues lists the values that were not requested.
@@ -129,11 +131,11 @@ func scaleIn(ctx context.Context, member, ns string, replicas int64) error {
 }
 
 // handedOver returns a check that the member alone sets the replicas there.
-func handedOver(member, ns string, want bool) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func handedOver(member, ns string, want bool) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, member, "apps/v1", "Deployment", ns, "web")
 		if err != nil || o == nil {
-			return fmt.Sprintf("%s has no Deployment (%v)", member, err)
+			return fmt.Errorf("%s has no Deployment (%v)", member, err)
 		}
 		for _, f := range o.GetManagedFields() {
 			if f.Manager != "atoll" || f.Subresource != "" {
@@ -143,13 +145,13 @@ func handedOver(member, ns string, want bool) func(ctx context.Context) string {
 				Spec map[string]any `json:"f:spec"`
 			}
 			if err := json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields); err != nil {
-				return err.Error()
+				return err
 			}
 			if _, owned := fields.Spec["f:replicas"]; owned == want {
-				return fmt.Sprintf("%s: atoll owns the replicas: %v", member, owned)
+				return fmt.Errorf("%s: atoll owns the replicas: %v", member, owned)
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -159,14 +161,14 @@ func TestReplicasNeverJump(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "autoscaled")
 	apply(t, ns, webDeployment+"---"+autoscaledPolicy)
-	waitUntil(t, convergeLimit, "delivery", allChecks(fieldIs("member1", ns, "web", "status.availableReplicas", 2), fieldIs("member2", ns, "web", "status.availableReplicas", 2)))
+	testwait.UntilNil(t, "delivery", allChecks(fieldIs("member1", ns, "web", "status.availableReplicas", 2), fieldIs("member2", ns, "web", "status.availableReplicas", 2)))
 	gauges := map[string]*replicaGauge{}
 	for _, m := range memberNames[:2] {
 		gauges[m] = newGauge(t, m, ns, 2)
 	}
 
 	apply(t, ns, autoscalerManifest)
-	waitUntil(t, convergeLimit, "the replicas are handed over", allChecks(
+	testwait.UntilNil(t, "the replicas are handed over", allChecks(
 		handedOver("member1", ns, true), handedOver("member2", ns, true),
 		inCluster("member1", "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web", true),
 		inCluster("member2", "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web", true),
@@ -186,21 +188,21 @@ func TestReplicasNeverJump(t *testing.T) {
 		patch(t, "apps/v1", "Deployment", ns, "web", fmt.Sprintf(
 			`{"spec":{"replicas":%d,"template":{"metadata":{"annotations":{"edition":"%d"}}}}}`, 20+n, n))
 	}
-	edition := func(m, want string) func(ctx context.Context) string {
-		return func(ctx context.Context) string {
+	edition := func(m, want string) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
 			o, err := get(ctx, m, "apps/v1", "Deployment", ns, "web")
 			if err != nil || o == nil {
-				return fmt.Sprintf("%s: %v", m, err)
+				return fmt.Errorf("%s: %v", m, err)
 			}
 			if got, _, _ := unstructured.NestedString(o.Object, "spec", "template", "metadata", "annotations", "edition"); got != want {
-				return fmt.Sprintf("%s has edition %s, want %s", m, got, want)
+				return fmt.Errorf("%s has edition %s, want %s", m, got, want)
 			}
-			return ""
+			return nil
 		}
 	}
 	for m, g := range gauges {
-		waitUntil(t, convergeLimit, "the last edit", edition(m, "24"))
-		waitUntil(t, convergeLimit, "the autoscaler's word", func(context.Context) string { return g.checkLast(lastly[m]) })
+		testwait.UntilNil(t, "the last edit", edition(m, "24"))
+		testwait.UntilNil(t, "the autoscaler's word", func(context.Context) error { return g.checkLast(lastly[m]) })
 	}
 
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":4}}`)
@@ -209,10 +211,10 @@ func TestReplicasNeverJump(t *testing.T) {
 	}
 	remove(t, "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web")
 	for m, g := range gauges {
-		waitUntil(t, convergeLimit, "the replicas are taken back", allChecks(
+		testwait.UntilNil(t, "the replicas are taken back", allChecks(
 			handedOver(m, ns, false), fieldIs(m, ns, "web", "status.availableReplicas", 4),
 			inCluster(m, "autoscaling/v2", "HorizontalPodAutoscaler", ns, "web", false),
-			func(context.Context) string { return g.checkLast(4) },
+			func(context.Context) error { return g.checkLast(4) },
 		))
 		g.stop()
 		if wrong := g.unaskedValues(); len(wrong) > 0 {
@@ -226,9 +228,9 @@ func TestScalingInAMemberIsDrift(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "scaled-by-hand")
 	apply(t, ns, webDeployment+"---"+autoscaledPolicy)
-	waitUntil(t, convergeLimit, "delivery", fieldIs("member1", ns, "web", "status.availableReplicas", 2))
+	testwait.UntilNil(t, "delivery", fieldIs("member1", ns, "web", "status.availableReplicas", 2))
 	if err := scaleIn(t.Context(), "member1", ns, 9); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "the replicas are corrected", fieldIs("member1", ns, "web", "spec.replicas", 2))
+	testwait.UntilNil(t, "the replicas are corrected", fieldIs("member1", ns, "web", "spec.replicas", 2))
 }

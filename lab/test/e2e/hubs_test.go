@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -81,30 +81,25 @@ func (p *testProgram) sendSignal(t *testing.T, s syscall.Signal) {
 }
 
 // waitExit waits for a program to end and returns its exit code.
-func (p *testProgram) waitExit(t *testing.T, within time.Duration) int {
+func (p *testProgram) waitExit(t *testing.T) int {
 	t.Helper()
-	select {
-	case <-p.done:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(within):
-		t.Fatalf("%s still runs after %s", p.log, within)
-		return 0
-	}
+	testwait.Receive(t, p.log+" ends", p.done)
+	return p.cmd.ProcessState.ExitCode()
 }
 
 // waitForLog waits until the program has logged the words.
 func (p *testProgram) waitForLog(t *testing.T, words string) {
 	t.Helper()
-	waitUntil(t, convergeLimit, fmt.Sprintf("%s says %q", filepath.Base(p.log), words), func(context.Context) string {
+	testwait.UntilNil(t, fmt.Sprintf("%s says %q", filepath.Base(p.log), words), func(context.Context) error {
 		raw, err := os.ReadFile(p.log)
 		if err == nil && bytes.Contains(raw, []byte(words)) {
-			return ""
+			return nil
 		}
 		select {
 		case <-p.done:
-			return "it ended"
+			return errors.New("it ended without it")
 		default:
-			return "it does not"
+			return errors.New("it does not")
 		}
 	})
 }
@@ -221,11 +216,11 @@ func (h *hubPair) startEtcd(t *testing.T) {
 	t.Helper()
 	dir, port := filepath.Join(h.dir, "store"), freePort(t)
 	runProgram(t, filepath.Join(h.dir, "store.log"), "atoll-lab", "etcd", "--dir", dir, "--port", strconv.Itoa(port))
-	waitUntil(t, convergeLimit, "etcd", func(context.Context) string {
+	testwait.UntilNil(t, "etcd", func(context.Context) error {
 		if _, err := os.Stat(filepath.Join(dir, lab.MemberReady)); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 	h.etcd = []string{
 		"--etcd-servers", "https://" + loopbackPort(port), "--etcd-cafile", filepath.Join(dir, "ca.crt"),
@@ -270,20 +265,20 @@ func (h *hubPair) startHub(t *testing.T, name, door string) *sharedHub {
 
 func (s *sharedHub) awaitReady(t *testing.T) {
 	t.Helper()
-	waitUntil(t, 3*convergeLimit, s.log+" is ready", func(ctx context.Context) string {
+	testwait.UntilNilWithin(t, 3*testwait.HangLimit, s.log+" is ready", func(ctx context.Context) error {
 		cfg, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		cfg.QPS = -1
 		if s.client, err = client.New(cfg, client.Options{}); err != nil {
-			return err.Error()
+			return err
 		}
 		out, err := exec.CommandContext(ctx, builtBinary("atoll-lab"), "kubectl", "--kubeconfig", s.kubeconfig, "get", "--raw", "/readyz").CombinedOutput()
 		if err != nil {
-			return "the output is: " + string(out)
+			return errors.New("the output is: " + string(out))
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -302,12 +297,12 @@ func (h *hubPair) joinMembers(t *testing.T, names ...string) {
 			"--hub", h.doors[1], "--hub", h.doors[0], "--ca-hash", made.CAHash, "--token", made.Token, "--kubeconfig", kubeconfig)
 	}
 	for _, name := range names {
-		waitUntil(t, convergeLimit, "accept "+name, func(ctx context.Context) string {
+		testwait.UntilNil(t, "accept "+name, func(ctx context.Context) error {
 			out, err := exec.CommandContext(ctx, builtBinary("atoll"), "--kubeconfig", h.a.kubeconfig, "accept", name).CombinedOutput()
 			if err != nil {
-				return "the output is: " + string(out)
+				return errors.New("the output is: " + string(out))
 			}
-			return ""
+			return nil
 		})
 	}
 }

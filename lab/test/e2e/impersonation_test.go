@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	vocabulary "atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // impersonator is a ServiceAccount of the hub that may reach member2 and do everything in
@@ -70,11 +72,11 @@ subjects: [{kind: ServiceAccount, name: mallory, namespace: $NS}]
 `)
 	kubectlAtEnd(t, "hub", "delete clusterrole,clusterrolebinding arrive")
 	m := &impersonator{t: t, hub: config, host: at.Host, ns: ns, token: strings.TrimSpace(mustKubectl(t, "", "create token mallory -n "+ns))}
-	waitUntil(t, convergeLimit, "the hub lets mallory in", func(context.Context) string {
+	testwait.UntilNil(t, "the hub lets mallory in", func(context.Context) error {
 		if a := m.answersTo(m.whoAmI("member2"))[0]; a.code != http.StatusCreated {
-			return a.body
+			return fmt.Errorf("the hub answers %d: %s", a.code, a.body)
 		}
-		return ""
+		return nil
 	})
 	return m
 }
@@ -119,7 +121,7 @@ func (m *impersonator) answersOver(config *tls.Config, requests ...string) (out 
 		m.t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(convergeLimit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testwait.HangLimit)); err != nil {
 		m.t.Fatal(err)
 	}
 	for _, r := range requests {
@@ -315,8 +317,8 @@ subjects:
 	asked := func(as string) string {
 		return kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "{}", "create --raw "+vocabulary.ClusterProxyPath(member)+whoAmI+" -f - "+as)
 	}
-	waitUntil(t, convergeLimit, "the hub lets them in", func(context.Context) string {
-		return missingIn(asked("--as system:serviceaccount:kube-system:default"), `"atoll:serviceaccount:kube-system:default"`)
+	testwait.UntilNil(t, "the hub lets them in", func(context.Context) error {
+		return outputContains(asked("--as system:serviceaccount:kube-system:default"), `"atoll:serviceaccount:kube-system:default"`)
 	})
 	for as, want := range map[string]string{
 		"--as system:admin --as-group system:masters":                 "atoll:admin atoll:masters,system:authenticated",
@@ -351,12 +353,12 @@ subjects:
 func (m *impersonator) byPods(t *testing.T) {
 	apply(t, m.ns, strings.ReplaceAll(pushedWeb, "$CLUSTERS", "member2"))
 	pod := ""
-	waitUntil(t, convergeLimit, "a pod of member2 is seen", func(context.Context) string {
+	testwait.UntilNil(t, "a pod of member2 is seen", func(context.Context) error {
 		out := mustKubectl(t, "", "get pods -n "+m.ns+" -o name -l atoll.dev/cluster=member2")
 		if pod = strings.TrimPrefix(strings.SplitN(out, "\n", 2)[0], "pod/"); pod == "" {
-			return "there is none"
+			return errors.New("there is none")
 		}
-		return ""
+		return nil
 	})
 	refusal := fmt.Sprintf("User \\%q cannot ", m.ownUserInfo().Username)
 	refusal = strings.Replace(refusal, `mallory"`, `mallory\"`, 1)

@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // addonObjects is what charts of ingress controllers, certificate managers and metrics
@@ -174,58 +177,58 @@ func addonPolicies(t *testing.T, ns string) string {
 	return strings.ReplaceAll(cluster+"---\n"+inside, "$NS", ns)
 }
 
-// statedDifference returns the first place at which live differs from stated; "" for none.
-func statedDifference(stated, live any, path string) string {
+// statedDifference returns an error with the first place at which live differs from stated.
+func statedDifference(stated, live any, path string) error {
 	switch s := stated.(type) {
 	case map[string]any:
 		l, _ := live.(map[string]any)
 		for k, v := range s {
-			if why := statedDifference(v, l[k], path+"."+k); why != "" {
-				return why
+			if err := statedDifference(v, l[k], path+"."+k); err != nil {
+				return err
 			}
 		}
-		return ""
+		return nil
 	case []any:
 		l, _ := live.([]any)
 		if len(s) != len(l) {
-			return fmt.Sprintf("%s: %v, want %v", path, live, stated)
+			return fmt.Errorf("%s: %v, want %v", path, live, stated)
 		}
 		for i := range s {
-			if why := statedDifference(s[i], l[i], fmt.Sprintf("%s[%d]", path, i)); why != "" {
-				return why
+			if err := statedDifference(s[i], l[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
 			}
 		}
-		return ""
+		return nil
 	}
 	if !reflect.DeepEqual(fmt.Sprint(stated), fmt.Sprint(live)) {
-		return fmt.Sprintf("%s: %v, want %v", path, live, stated)
+		return fmt.Errorf("%s: %v, want %v", path, live, stated)
 	}
-	return ""
+	return nil
 }
 
 // deliveredAsStated returns a check that the cluster has each object as it is stated, or none
 // of them.
-func deliveredAsStated(cluster string, list []*unstructured.Unstructured, want bool) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func deliveredAsStated(cluster string, list []*unstructured.Unstructured, want bool) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		for _, o := range list {
-			if why := inCluster(cluster, o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName(), want)(ctx); why != "" || !want {
-				if why != "" {
-					return why
-				}
+			if err := inCluster(cluster, o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName(), want)(ctx); err != nil {
+				return err
+			}
+			if !want {
 				continue
 			}
 			live, err := get(ctx, cluster, o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName())
 			if err != nil || live == nil {
-				return fmt.Sprintf("%s: %s %s: %v", cluster, o.GetKind(), o.GetName(), err)
+				return fmt.Errorf("%s: %s %s: %v", cluster, o.GetKind(), o.GetName(), err)
 			}
-			if why := statedDifference(o.Object, live.Object, ""); why != "" {
-				return fmt.Sprintf("%s: %s %s%s", cluster, o.GetKind(), o.GetName(), why)
+			if err := statedDifference(o.Object, live.Object, ""); err != nil {
+				return fmt.Errorf("%s: %s %s%w", cluster, o.GetKind(), o.GetName(), err)
 			}
 			if live.GetLabels()["atoll.dev/inert"] != "" {
-				return fmt.Sprintf("%s: %s %s is labelled inert", cluster, o.GetKind(), o.GetName())
+				return fmt.Errorf("%s: %s %s is labelled inert", cluster, o.GetKind(), o.GetName())
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -260,11 +263,11 @@ func TestTemplatesDoNotActOnTheHub(t *testing.T) {
 		t.Error("a template's APIService is in the hub's discovery")
 	}
 	for _, m := range memberNames[:2] {
-		waitUntil(t, convergeLimit, "delivery as stated", deliveredAsStated(m, stated, true))
+		testwait.UntilNil(t, "delivery as stated", deliveredAsStated(m, stated, true))
 	}
-	waitUntil(t, convergeLimit, "the claim is bound, and the hub says so", fieldShows([]string{"hub", "member1", "member2"}, objectName{"v1", "PersistentVolumeClaim", ns, "data"}, "status.phase", "Bound"))
-	if why := deliveredAsStated("member3", stated, false)(t.Context()); why != "" {
-		t.Error(why)
+	testwait.UntilNil(t, "the claim is bound, and the hub says so", fieldShows([]string{"hub", "member1", "member2"}, objectName{"v1", "PersistentVolumeClaim", ns, "data"}, "status.phase", "Bound"))
+	if err := deliveredAsStated("member3", stated, false)(t.Context()); err != nil {
+		t.Error(err)
 	}
 
 	mustKubectl(t, "", "delete -n "+ns+" deploy hook --timeout=60s")
@@ -275,7 +278,7 @@ func TestTemplatesDoNotActOnTheHub(t *testing.T) {
 	mustKubectl(t, "", "delete --ignore-not-found --timeout=90s -f "+file)
 	mustKubectl(t, "", "wait --for=delete ns/"+ns+" --timeout=90s")
 	for _, c := range []string{"hub", "member1", "member2"} {
-		waitUntil(t, 2*convergeLimit, "all is gone", allChecks(deliveredAsStated(c, stated, false), inCluster(c, "v1", "Namespace", "", ns, false)))
+		testwait.UntilNilWithin(t, 2*testwait.HangLimit, "all is gone", allChecks(deliveredAsStated(c, stated, false), inCluster(c, "v1", "Namespace", "", ns, false)))
 	}
 }
 
@@ -320,11 +323,11 @@ spec: {policyName: $NS, validationActions: [Deny], matchResources: {namespaceSel
 	// tried retries the command until its answer holds the text.
 	tried := func(what, says, args string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, what, func(context.Context) string {
+		testwait.UntilNil(t, what, func(context.Context) error {
 			if out := kubectlOutput(t, "", strings.Fields(args)...); !strings.Contains(out, says) {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
-			return ""
+			return nil
 		})
 	}
 	tried("the webhook acts", "failed calling webhook", "create cm -n "+ns+" c --dry-run=server")

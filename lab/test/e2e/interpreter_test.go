@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // trainerInterpreter defines all operations of an operator's kind; $HEALTH is its health.
@@ -110,16 +112,16 @@ const (
 // reportRunning reports, as the operator of a member, that the trainer runs.
 func reportRunning(t *testing.T, cluster string, which objectName, ready, loss int64) {
 	t.Helper()
-	waitUntil(t, convergeLimit, "the operator of "+cluster, func(ctx context.Context) string {
+	testwait.UntilNil(t, "the operator of "+cluster, func(ctx context.Context) error {
 		o, err := get(ctx, cluster, which.apiVersion, which.kind, which.namespace, which.name)
 		if err != nil || o == nil {
-			return fmt.Sprint(o, err)
+			return fmt.Errorf("%s has no %s (%v)", cluster, which.kind, err)
 		}
 		o.Object["status"] = map[string]any{"phase": "Running", "ready": ready, "loss": loss, "noise": strings.Repeat("x", 4000)}
 		if err := sharedWorld.clients[cluster].Status().Update(ctx, o, client.FieldOwner("operator")); err != nil {
-			return err.Error()
+			return err
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -147,7 +149,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 
 	api := ns + ".example/v1"
 	cats := objectName{api, "Trainer", ns, "cats"}
-	waitUntil(t, convergeLimit, "replicas by weight, the image by override, what it needs along with it", allChecks(
+	testwait.UntilNil(t, "replicas by weight, the image by override, what it needs along with it", allChecks(
 		fieldShows([]string{"member1"}, cats, "spec.workers", "4"), fieldShows([]string{"member2"}, cats, "spec.workers", "2"),
 		fieldShows([]string{"member1"}, cats, "spec.image", "trainer:1"), fieldShows([]string{"member2"}, cats, "spec.image", "mirror/trainer:1"),
 		existsIn("v1", "ConfigMap", ns, "pictures", "member1", "member2"),
@@ -156,7 +158,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 
 	reportRunning(t, "member1", cats, 4, 5)
 	reportRunning(t, "member2", cats, 2, 1)
-	waitUntil(t, convergeLimit, "health and one status of both", allChecks(
+	testwait.UntilNil(t, "health and one status of both", allChecks(
 		fieldShows([]string{"hub"}, cats, "status.ready", "6"), fieldShows([]string{"hub"}, cats, "status.at", "member1=Running member2=Running "),
 		explanationMatches("trainer/cats -n "+ns, "ready in all of them"),
 		explanationMatches("trainer/cats -n "+ns, "ResourceInterpreter "+ns+" tells its replicas, .*judges its health, .* and joins its status"),
@@ -166,24 +168,24 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 	binaryOutput(t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("member1")},
 		strings.Fields(`patch trainer cats -n `+ns+` --type=merge -p {"spec":{"seed":7}}`)...)...)
 	mustKubectl(t, "", "patch trainer cats -n "+ns+" --type=merge -p {\"spec\":{\"workers\":9}}")
-	waitUntil(t, convergeLimit, "an edit", allChecks(
+	testwait.UntilNil(t, "an edit", allChecks(
 		fieldShows([]string{"member1"}, cats, "spec.workers", "6"), fieldShows([]string{"member2"}, cats, "spec.workers", "3"),
 		fieldShows([]string{"member1"}, cats, "spec.seed", "7"),
 	))
 
 	// Another opinion of health counts at once, about what already runs.
 	teach(lossHealth)
-	waitUntil(t, convergeLimit, "another opinion", explanationMatches("trainer/cats -n "+ns, "the loss is 5"))
+	testwait.UntilNil(t, "another opinion", explanationMatches("trainer/cats -n "+ns, "the loss is 5"))
 
 	// One that loops ends in a reason, and stops nothing else.
 	teach(loopHealth)
-	waitUntil(t, convergeLimit, "a reason", explanationMatches("trainer/cats -n "+ns, "InterpreterFailed.*more than 500000 steps.*the hub.s administrator"))
+	testwait.UntilNil(t, "a reason", explanationMatches("trainer/cats -n "+ns, "InterpreterFailed.*more than 500000 steps.*the hub.s administrator"))
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":6}}`)
-	waitUntil(t, convergeLimit, "the Deployment goes on", allChecks(fieldIs("member1", ns, "web", "spec.replicas", 4), fieldIs("hub", ns, "web", "status.readyReplicas", 6)))
+	testwait.UntilNil(t, "the Deployment goes on", allChecks(fieldIs("member1", ns, "web", "spec.replicas", 4), fieldIs("hub", ns, "web", "status.readyReplicas", 6)))
 
 	// Without the interpreter its last results stay, until a user edits the template.
 	mustKubectl(t, "", "delete resourceinterpreter "+ns)
-	waitUntil(t, convergeLimit, "nothing is scaled or taken away", allChecks(
+	testwait.UntilNil(t, "nothing is scaled or taken away", allChecks(
 		explanationMatches("trainer/cats -n "+ns, "A ResourceInterpreter that is gone tells its replicas"),
 		fieldShows([]string{"member1"}, cats, "spec.workers", "6"), existsIn("v1", "ConfigMap", ns, "pictures", "member1", "member2"),
 	))

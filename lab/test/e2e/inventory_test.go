@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // A program finds clusters by the inventory of SIG Multicluster (KEP-5339), with nothing of
@@ -53,14 +56,14 @@ subjects: [{kind: ServiceAccount, namespace: $NS, name: finder}]
 	plugin := configured.Providers[0]
 	hubConfig := sharedWorld.lab.Kubeconfig("hub")
 
-	list := func(ctx context.Context, member string) string {
+	list := func(ctx context.Context, member string) error {
 		o, err := get(ctx, "hub", "multicluster.x-k8s.io/v1alpha1", "ClusterProfile", "atoll-inventory", member)
 		if err != nil || o == nil {
-			return "no profile"
+			return errors.New("no profile")
 		}
 		raw, err := json.Marshal(o.Object["status"])
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		var status struct {
 			AccessProviders []struct {
@@ -69,7 +72,7 @@ subjects: [{kind: ServiceAccount, namespace: $NS, name: finder}]
 			}
 		}
 		if err := json.Unmarshal(raw, &status); err != nil {
-			return err.Error()
+			return err
 		}
 		for _, p := range status.AccessProviders {
 			if p.Name != plugin.Name {
@@ -85,24 +88,24 @@ subjects: [{kind: ServiceAccount, namespace: $NS, name: finder}]
 				},
 			})
 			if err != nil {
-				return err.Error()
+				return err
 			}
 			found, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 			if err != nil {
-				return err.Error()
+				return err
 			}
 			for _, one := range found.Items {
 				if one.Name == "kube-system" {
-					return ""
+					return nil
 				}
 			}
-			return "no namespace kube-system"
+			return errors.New("no namespace kube-system")
 		}
-		return "no access provider"
+		return errors.New("no access provider")
 	}
 	expectOutput(t, "the profile, as the ServiceAccount", kubectlAt(t, hubConfig, "", "get clusterprofile member1 -n atoll-inventory -o name --as system:serviceaccount:"+ns+":finder"), "clusterprofile.multicluster.x-k8s.io/member1")
-	waitUntil(t, convergeLimit, "namespaces of the member are listed", func(ctx context.Context) string { return list(ctx, "member1") })
-	if why := list(t.Context(), "member2"); !strings.Contains(why, "clusters/proxy") {
-		t.Errorf("a member that it may not reach: %q", why)
+	testwait.UntilNil(t, "namespaces of the member are listed", func(ctx context.Context) error { return list(ctx, "member1") })
+	if err := list(t.Context(), "member2"); err == nil || !strings.Contains(err.Error(), "clusters/proxy") {
+		t.Errorf("a member that it may not reach: %v", err)
 	}
 }

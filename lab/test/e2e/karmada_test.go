@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // tutorCustomization is what Karmada's users have for an operator's kind; $HEALTH is its
@@ -80,14 +82,14 @@ func TestACustomizationOfKarmadasTeachesAKind(t *testing.T) {
 	apply(t, ns, strings.ReplaceAll(trainedObjects, "Trainer", "Tutor"))
 
 	cats := objectName{ns + ".example/v1", "Tutor", ns, "cats"}
-	waitUntil(t, convergeLimit, "replicas by weight, and what it needs along with it", allChecks(
+	testwait.UntilNil(t, "replicas by weight, and what it needs along with it", allChecks(
 		fieldShows([]string{"member1"}, cats, "spec.workers", "4"), fieldShows([]string{"member2"}, cats, "spec.workers", "2"),
 		existsIn("v1", "ConfigMap", ns, "pictures", "member1", "member2"),
 		explanationMatches("tutor/cats -n "+ns, "its interpreter reports that it is not healthy"),
 	))
 	reportRunning(t, "member1", cats, 4, 5)
 	reportRunning(t, "member2", cats, 2, 1)
-	waitUntil(t, convergeLimit, "health and one status of both", allChecks(
+	testwait.UntilNil(t, "health and one status of both", allChecks(
 		fieldShows([]string{"hub"}, cats, "status.ready", "6"), explanationMatches("tutor/cats -n "+ns, "ready in all of them"),
 	))
 
@@ -102,26 +104,26 @@ func TestACustomizationOfKarmadasTeachesAKind(t *testing.T) {
 	}
 	other := saying("observedObj.status.loss ~= nil and observedObj.status.loss < 3")
 	mustKubectl(t, other, "apply -f -")
-	waitUntil(t, convergeLimit, "another opinion", explanationMatches("tutor/cats -n "+ns, "its interpreter reports that it is not healthy"))
+	testwait.UntilNil(t, "another opinion", explanationMatches("tutor/cats -n "+ns, "its interpreter reports that it is not healthy"))
 	kubectlFails(t, "", "patch resourceinterpreter "+ns+` --type=merge -p {"spec":{"health":{"lua":"return_true"}}}`, "ResourceInterpreterCustomization "+ns+": edit that")
 	mustKubectl(t, "", "delete resourceinterpreter "+ns)
-	waitUntil(t, convergeLimit, "what was deleted by hand is there again", interpreterThere(ns, true))
+	testwait.UntilNil(t, "what was deleted by hand is there again", interpreterThere(ns, true))
 
 	// A name that another has stays theirs, and it is said.
 	theirs := strings.NewReplacer("$NS", ns+"-taken", "$HEALTH", phaseHealth).Replace(trainerInterpreter)
 	mustKubectl(t, theirs, "apply -f -")
 	mustKubectl(t, strings.Replace(saying(runs), "{name: "+ns+"}", "{name: "+ns+"-taken}", 1), "apply -f -")
-	waitUntil(t, convergeLimit, "an Event", eventOf("default", "ResourceInterpreterCustomization", ns+"-taken", "NameTaken"))
+	testwait.UntilNil(t, "an Event", eventOf("default", "ResourceInterpreterCustomization", ns+"-taken", "NameTaken"))
 	if out := mustKubectl(t, "", "get resourceinterpreter "+ns+"-taken -o yaml"); strings.Contains(out, "ownerReferences") || !strings.Contains(out, "it warms up") {
 		t.Errorf("what another wrote was touched:\n%s", out)
 	}
 	mustKubectl(t, "", "delete resourceinterpreter "+ns+"-taken")
-	waitUntil(t, convergeLimit, "the name is free", interpreterThere(ns+"-taken", true))
+	testwait.UntilNil(t, "the name is free", interpreterThere(ns+"-taken", true))
 	mustKubectl(t, "", "delete ric "+ns+"-taken")
 
 	// Without the customization its interpreter goes, and what runs stays.
 	mustKubectl(t, "", "delete ric "+ns)
-	waitUntil(t, convergeLimit, "nothing is scaled or taken away", allChecks(
+	testwait.UntilNil(t, "nothing is scaled or taken away", allChecks(
 		interpreterThere(ns, false), interpreterThere(ns+"-taken", false),
 		explanationMatches("tutor/cats -n "+ns, "cats"),
 		fieldShows([]string{"member1"}, cats, "spec.workers", "4"), existsIn("v1", "ConfigMap", ns, "pictures", "member1", "member2"),
@@ -140,6 +142,6 @@ func refusesCustomizations(t *testing.T, saying func(health string) string) {
 }
 
 // interpreterThere returns a check whether the hub has that ResourceInterpreter.
-func interpreterThere(name string, want bool) func(ctx context.Context) string {
+func interpreterThere(name string, want bool) func(ctx context.Context) error {
 	return inCluster("hub", "atoll.dev/v1alpha1", "ResourceInterpreter", "", name, want)
 }

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -81,19 +82,19 @@ type objectName struct{ apiVersion, kind, namespace, name string }
 
 // fieldShows returns a check that a field of an object, by its dotted path, prints as want
 // in each of the clusters.
-func fieldShows(clusters []string, o objectName, path, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func fieldShows(clusters []string, o objectName, path, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		for _, c := range clusters {
 			live, err := get(ctx, c, o.apiVersion, o.kind, o.namespace, o.name)
 			if err != nil || live == nil {
-				return fmt.Sprintf("%s: no %s %s/%s (%v)", c, o.kind, o.namespace, o.name, err)
+				return fmt.Errorf("%s: no %s %s/%s (%v)", c, o.kind, o.namespace, o.name, err)
 			}
 			got, _, _ := unstructured.NestedFieldNoCopy(live.Object, strings.Split(path, ".")...)
 			if fmt.Sprint(got) != want {
-				return fmt.Sprintf("%s: %s %s/%s has %s=%v, want %s", c, o.kind, o.namespace, o.name, path, got, want)
+				return fmt.Errorf("%s: %s %s/%s has %s=%v, want %s", c, o.kind, o.namespace, o.name, path, got, want)
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -139,7 +140,7 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	mustKubectl(t, "", "apply -f "+file)
 	in := func(path, want string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, path, fieldShows(memberNames, objectName{"apps/v1", "Deployment", ns, "web"}, path, want))
+		testwait.UntilNil(t, path, fieldShows(memberNames, objectName{"apps/v1", "Deployment", ns, "web"}, path, want))
 	}
 	in("spec.replicas", "2")
 	if out := mustKubectl(t, "", "apply -f "+file); !strings.Contains(out, "deployment.apps/web unchanged") {
@@ -152,8 +153,8 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	kubectlFails(t, "", "diff -f "+three, "-  replicas: 2", "+  replicas: 3")
 	mustKubectl(t, "", "apply --dry-run=server -f "+three)
 	mustKubectl(t, "", "delete --dry-run=server -f "+three)
-	if why := fieldShows([]string{"hub"}, objectName{"apps/v1", "Deployment", ns, "web"}, "spec.replicas", "2")(t.Context()); why != "" {
-		t.Errorf("a dry run was stored: %s", why)
+	if err := fieldShows([]string{"hub"}, objectName{"apps/v1", "Deployment", ns, "web"}, "spec.replicas", "2")(t.Context()); err != nil {
+		t.Errorf("a dry run was stored: %s", err)
 	}
 	mustKubectl(t, "", "apply -f "+three)
 	in("spec.replicas", "3")
@@ -166,9 +167,9 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	mustKubectl(t, "", "patch -n "+ns+` deploy web --type=json -p [{"op":"replace","path":"/spec/replicas","value":1}]`)
 	in("spec.replicas", "1")
 	mustKubectl(t, "", "patch -n "+ns+` deploy web -p {"spec":{"template":{"spec":{"containers":[{"name":"web","env":[{"name":"A","value":"b"}]}]}}}}`)
-	waitUntil(t, convergeLimit, "a strategic merge", containerField(ns, "env", "[map[name:A value:b]]"))
+	testwait.UntilNil(t, "a strategic merge", containerField(ns, "env", "[map[name:A value:b]]"))
 	mustKubectl(t, "", "set env -n "+ns+" deploy/web A-")
-	waitUntil(t, convergeLimit, "a field that is stated no more", containerField(ns, "env", "<nil>"))
+	testwait.UntilNil(t, "a field that is stated no more", containerField(ns, "env", "<nil>"))
 	mustKubectl(t, "", "label -n "+ns+" deploy web tier=front")
 	in("metadata.labels.tier", "front")
 	mustKubectl(t, "", "label -n "+ns+" deploy web tier-")
@@ -183,37 +184,37 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	if out, err := edit.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl edit: %v\n%s", err, out)
 	}
-	waitUntil(t, convergeLimit, "edit", containerField(ns, "image", "registry.example/web:7"))
+	testwait.UntilNil(t, "edit", containerField(ns, "image", "registry.example/web:7"))
 	was, err := get(t.Context(), "member1", "apps/v1", "Deployment", ns, "web")
 	if err != nil || was == nil {
 		t.Fatal(was, err)
 	}
 	mustKubectl(t, "", "replace --force -f "+file)
 	in("spec.replicas", "2")
-	waitUntil(t, convergeLimit, "the object is a new one everywhere", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the object is a new one everywhere", func(ctx context.Context) error {
 		o, err := get(ctx, "member1", "apps/v1", "Deployment", ns, "web")
 		if err != nil || o == nil || o.GetUID() == was.GetUID() {
-			return fmt.Sprintf("member1 has %v (%v)", o != nil, err)
+			return fmt.Errorf("member1 has %v (%v)", o != nil, err)
 		}
-		return ""
+		return nil
 	})
 }
 
 // containerField returns a check of a field of the first container of Deployment web in
 // every member.
-func containerField(ns, field, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func containerField(ns, field, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		for _, m := range memberNames {
 			o, err := get(ctx, m, "apps/v1", "Deployment", ns, "web")
 			if err != nil || o == nil {
-				return fmt.Sprintf("%s: no Deployment (%v)", m, err)
+				return fmt.Errorf("%s: no Deployment (%v)", m, err)
 			}
 			cs, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 			if got := fmt.Sprint(cs[0].(map[string]any)[field]); got != want {
-				return fmt.Sprintf("%s: %s is %s, want %s", m, field, got, want)
+				return fmt.Errorf("%s: %s is %s, want %s", m, field, got, want)
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -224,11 +225,11 @@ func TestPruneDeletesObjectsMissingInTheDirectory(t *testing.T) {
 	const one = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: $NS, labels: {set: prune}}\ndata: {a: b}\n"
 	const two = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: two, namespace: $NS, labels: {set: prune}}\nstringData: {a: b}\n"
 	mustKubectl(t, "", "apply --prune -n "+ns+" -l set=prune -f "+writeManifest(t, "both.yaml", ns, one+two))
-	waitUntil(t, convergeLimit, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "one", memberNames...), existsIn("v1", "Secret", ns, "two", memberNames...)))
+	testwait.UntilNil(t, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "one", memberNames...), existsIn("v1", "Secret", ns, "two", memberNames...)))
 	if out := mustKubectl(t, "", "apply --prune -n "+ns+" -l set=prune -f "+writeManifest(t, "one.yaml", ns, one)); !strings.Contains(out, "secret/two pruned") {
 		t.Errorf("nothing was pruned:\n%s", out)
 	}
-	waitUntil(t, convergeLimit, "pruning", allChecks(existsIn("v1", "ConfigMap", ns, "one", memberNames...), existsIn("v1", "Secret", ns, "two")))
+	testwait.UntilNil(t, "pruning", allChecks(existsIn("v1", "ConfigMap", ns, "one", memberNames...), existsIn("v1", "Secret", ns, "two")))
 }
 
 // An owner on the hub takes what it owns along, there and in the members; orphaned,
@@ -244,16 +245,16 @@ func TestOwnersTakeTheirOwnAlong(t *testing.T) {
 			t.Fatal(owner, err)
 		}
 		apply(t, ns, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned-%s, namespace: $NS, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner-%s, uid: %s, blockOwnerDeletion: true}]}", mode, mode, owner.GetUID()))
-		waitUntil(t, convergeLimit, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "owned-"+mode, memberNames...), existsIn("v1", "ConfigMap", ns, "owner-"+mode, memberNames...)))
+		testwait.UntilNil(t, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "owned-"+mode, memberNames...), existsIn("v1", "ConfigMap", ns, "owner-"+mode, memberNames...)))
 		mustKubectl(t, "", fmt.Sprintf("delete -n %s cm owner-%s --cascade=%s --timeout=60s", ns, mode, mode))
-		if why := inCluster("hub", "v1", "ConfigMap", ns, "owner-"+mode, false)(t.Context()); why != "" {
-			t.Errorf("kubectl delete returned early: %s", why)
+		if err := inCluster("hub", "v1", "ConfigMap", ns, "owner-"+mode, false)(t.Context()); err != nil {
+			t.Errorf("kubectl delete returned early: %s", err)
 		}
 		left := memberNames
 		if mode != "orphan" {
 			left = nil
 		}
-		waitUntil(t, convergeLimit, mode, allChecks(
+		testwait.UntilNil(t, mode, allChecks(
 			existsIn("v1", "ConfigMap", ns, "owner-"+mode),
 			existsIn("v1", "ConfigMap", ns, "owned-"+mode, left...),
 			inCluster("hub", "v1", "ConfigMap", ns, "owned-"+mode, mode == "orphan"),
@@ -268,8 +269,11 @@ func TestRolesActOnTheHub(t *testing.T) {
 	mustKubectl(t, "", "create -n "+ns+" rolebinding editor --role=editor --user=ann")
 	mustKubectl(t, "", "create -n "+ns+" sa robot")
 	mustKubectl(t, "", "create -n "+ns+" rolebinding robot --role=editor --serviceaccount="+ns+":robot")
-	waitUntil(t, convergeLimit, "the binding acts", func(context.Context) string {
-		return strings.TrimPrefix(strings.TrimSpace(kubectlOutput(t, "", "auth", "can-i", "create", "deploy", "-n", ns, "--as=ann")), "yes")
+	testwait.UntilNil(t, "the binding acts", func(context.Context) error {
+		if out := strings.TrimSpace(kubectlOutput(t, "", "auth", "can-i", "create", "deploy", "-n", ns, "--as=ann")); out != "yes" {
+			return fmt.Errorf("the output is: %s", out)
+		}
+		return nil
 	})
 	file := writeManifest(t, "web.yaml", ns, webDeployment)
 	mustKubectl(t, "", "apply --as=ann -f "+file)
@@ -300,8 +304,8 @@ func TestWatchAndWaitAndDescribe(t *testing.T) {
 	apply(t, ns, policyForKinds("apps/v1 Deployment")+"---\n"+webDeployment)
 	mustKubectl(t, "", "wait -n "+ns+" --for=condition=Available deploy/web --timeout=60s")
 	for _, m := range memberNames {
-		if why := fieldIs(m, ns, "web", "status.availableReplicas", 2)(t.Context()); why != "" {
-			t.Errorf("the hub said Available too early: %s", why)
+		if err := fieldIs(m, ns, "web", "status.availableReplicas", 2)(t.Context()); err != nil {
+			t.Errorf("the hub said Available too early: %s", err)
 		}
 	}
 	lines := watchLines(t, "get", "-n", ns, "deploy", "web", "-w", "--no-headers")
@@ -328,8 +332,8 @@ func TestWatchAndWaitAndDescribe(t *testing.T) {
 	if out := <-gone; strings.Contains(out, "exit status") {
 		t.Errorf("wait --for=delete:\n%s", out)
 	}
-	if why := existsIn("apps/v1", "Deployment", ns, "web")(t.Context()); why != "" {
-		t.Errorf("the template went before what it placed: %s", why)
+	if err := existsIn("apps/v1", "Deployment", ns, "web")(t.Context()); err != nil {
+		t.Errorf("the template went before what it placed: %s", err)
 	}
 }
 

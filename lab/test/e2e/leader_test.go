@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	vocabulary "atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rowcodec"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // configMap returns a ConfigMap that users place by the annotation.
@@ -41,24 +43,24 @@ data: {value: %q}
 
 // membersHold checks what users want of ConfigMaps: by member and name, the value, or ""
 // for one that must not be there.
-func (h *hubPair) membersHold(ns string, want map[string]map[string]string) func(context.Context) string {
-	return func(ctx context.Context) string {
+func (h *hubPair) membersHold(ns string, want map[string]map[string]string) func(context.Context) error {
+	return func(ctx context.Context) error {
 		for member, values := range want {
 			for name, value := range values {
 				o, err := getIfExists(ctx, h.at[member], configMap(ns, name))
 				if err != nil {
-					return err.Error()
+					return err
 				}
 				has := ""
 				if o != nil {
 					has, _, _ = unstructured.NestedString(o.Object, "data", "value")
 				}
 				if has != value {
-					return fmt.Sprintf("%s has %s=%q, want %q", member, name, has, value)
+					return fmt.Errorf("%s has %s=%q, want %q", member, name, has, value)
 				}
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -132,29 +134,29 @@ func (s *sharedHub) leaseHolder(ctx context.Context) (string, error) {
 // waitUntilLeading waits until the hub holds the lease and serves agents.
 func (h *hubPair) waitUntilLeading(t *testing.T, s *sharedHub) {
 	t.Helper()
-	waitUntil(t, 2*convergeLimit, s.gateway+" leads", func(ctx context.Context) string {
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, s.gateway+" leads", func(ctx context.Context) error {
 		holder, err := s.leaseHolder(ctx)
 		switch {
 		case err != nil:
-			return err.Error()
+			return err
 		case !strings.HasPrefix(holder, s.gateway+"_"):
-			return "the lease is held by " + holder
+			return errors.New("the lease is held by " + holder)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, 2*convergeLimit, "agents are with "+s.gateway, func(ctx context.Context) string {
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "agents are with "+s.gateway, func(ctx context.Context) error {
 		for member := range h.at {
 			c := &unstructured.Unstructured{}
 			c.SetAPIVersion("atoll.dev/v1alpha1")
 			c.SetKind("Cluster")
 			if err := s.client.Get(ctx, client.ObjectKey{Name: member}, c); err != nil {
-				return err.Error()
+				return err
 			}
 			if ready := conditionOf(c, "Ready"); ready != "True" {
-				return member + " is Ready=" + ready
+				return errors.New(member + " is Ready=" + ready)
 			}
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -183,7 +185,7 @@ func TestAStaleLeaderAndItsGatewayWriteNothing(t *testing.T) {
 		h.a.apply(t, ns, annotatedConfigMap(name, clusters, "1"))
 	}
 	h.b.apply(t, ns, strings.Replace(webDeployment, "labels: {app: web}}\nspec", "labels: {app: web}, annotations: {atoll.dev/clusters: member1}}\nspec", 1))
-	waitUntil(t, convergeLimit, "delivery", allChecks(
+	testwait.UntilNil(t, "delivery", allChecks(
 		h.membersHold(ns, map[string]map[string]string{
 			"member1": {"stays": "1", "gone": "1", "moves": "1", "edited": "1", "again": "1"},
 			"member2": {"stays": "1", "gone": "1", "moves": "", "edited": "1", "again": ""},
@@ -203,18 +205,18 @@ func TestAStaleLeaderAndItsGatewayWriteNothing(t *testing.T) {
 	h.b.patch(t, configMap(ns, "moves"), `{"metadata":{"annotations":{"atoll.dev/clusters":"member2"}}}`)
 	h.b.patch(t, configMap(ns, "edited"), `{"data":{"value":"2"}}`)
 	h.b.apply(t, ns, annotatedConfigMap("new", "member2", "1"))
-	waitUntil(t, convergeLimit, "the old object is gone", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the old object is gone", func(ctx context.Context) error {
 		if o, err := getIfExists(ctx, h.b.client, configMap(ns, "again")); err != nil || o != nil {
-			return fmt.Sprint("still there ", err)
+			return fmt.Errorf("it is still there (%v)", err)
 		}
-		return ""
+		return nil
 	})
 	h.b.apply(t, ns, annotatedConfigMap("again", "member2", "3"))
 	now := map[string]map[string]string{
 		"member1": {"stays": "1", "gone": "", "moves": "", "edited": "2", "again": "", "new": ""},
 		"member2": {"stays": "1", "gone": "", "moves": "1", "edited": "2", "again": "3", "new": "1"},
 	}
-	waitUntil(t, convergeLimit, "the second hub's orders", allChecks(h.membersHold(ns, now), h.b.availableIs(ns, 2)))
+	testwait.UntilNil(t, "the second hub's orders", allChecks(h.membersHold(ns, now), h.b.availableIs(ns, 2)))
 	h.waitUntilSettled(t)
 	specs, seqs, err := h.b.storedRows(t.Context())
 	if err != nil {
@@ -222,7 +224,7 @@ func TestAStaleLeaderAndItsGatewayWriteNothing(t *testing.T) {
 	}
 
 	h.a.sendSignal(t, syscall.SIGCONT)
-	if code := h.a.waitExit(t, convergeLimit); code != 1 {
+	if code := h.a.waitExit(t); code != 1 {
 		t.Errorf("the stale leader ended with exit code %d, want 1", code)
 	}
 	h.a.waitForLog(t, "this hub lost its lease kube-system/atoll-hub")
@@ -237,17 +239,17 @@ func TestAStaleLeaderAndItsGatewayWriteNothing(t *testing.T) {
 		}
 		h.a.patch(t, configMap(ns, "edited"), `{"data":{"value":"4"}}`)
 		now["member1"]["edited"], now["member2"]["edited"] = "4", "4"
-		waitUntil(t, convergeLimit, "what users write through a follower", h.membersHold(ns, now))
+		testwait.UntilNil(t, "what users write through a follower", h.membersHold(ns, now))
 	})
 	t.Run("a leader that stops hands over", func(t *testing.T) {
 		h.b.sendSignal(t, syscall.SIGTERM)
-		if code := h.b.waitExit(t, convergeLimit); code != 0 {
+		if code := h.b.waitExit(t); code != 0 {
 			t.Errorf("the leader ended with exit code %d", code)
 		}
 		h.waitUntilLeading(t, h.a)
 		h.a.patch(t, configMap(ns, "edited"), `{"data":{"value":"5"}}`)
 		now["member1"]["edited"], now["member2"]["edited"] = "5", "5"
-		waitUntil(t, convergeLimit, "the first hub's orders", allChecks(h.membersHold(ns, now), h.a.availableIs(ns, 2)))
+		testwait.UntilNil(t, "the first hub's orders", allChecks(h.membersHold(ns, now), h.a.availableIs(ns, 2)))
 	})
 	if raw, err := os.ReadFile(h.a.log); err != nil || strings.Contains(string(raw), "set back") {
 		t.Errorf("taking turns looks like a restore: %v", err)
@@ -255,19 +257,19 @@ func TestAStaleLeaderAndItsGatewayWriteNothing(t *testing.T) {
 }
 
 // availableIs checks the status of Deployment web on the hub.
-func (s *sharedHub) availableIs(ns string, want int64) func(context.Context) string {
-	return func(ctx context.Context) string {
+func (s *sharedHub) availableIs(ns string, want int64) func(context.Context) error {
+	return func(ctx context.Context) error {
 		d := configMap(ns, "web")
 		d.SetAPIVersion("apps/v1")
 		d.SetKind("Deployment")
 		o, err := getIfExists(ctx, s.client, d)
 		if err != nil || o == nil {
-			return fmt.Sprint("no Deployment: ", err)
+			return fmt.Errorf("no Deployment: %v", err)
 		}
 		if n, _, _ := unstructured.NestedInt64(o.Object, "status", "availableReplicas"); n != want {
-			return fmt.Sprintf("%d replicas are available, want %d", n, want)
+			return fmt.Errorf("%d replicas are available, want %d", n, want)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -313,18 +315,18 @@ func (h *hubPair) waitUntilSettled(t *testing.T) {
 	t.Helper()
 	var last string
 	same := time.Now()
-	waitUntil(t, convergeLimit, "rows come to rest", func(ctx context.Context) string {
+	testwait.UntilNil(t, "rows come to rest", func(ctx context.Context) error {
 		specs, seqs, err := h.b.storedRows(ctx)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		if now := fmt.Sprint(specs, seqs); now != last {
 			last, same = now, time.Now()
 		}
 		if time.Since(same) < 3*time.Second {
-			return "they still change"
+			return errors.New("they still change")
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -348,10 +350,7 @@ func (h *hubPair) checkUnchanged(t *testing.T, ns string, want map[string]map[st
 				return false, fmt.Errorf("the report of row %s went back from %d to %d", row, seq, nowSeqs[row])
 			}
 		}
-		if wrong != "" {
-			return false, fmt.Errorf("%s", wrong)
-		}
-		return false, nil
+		return false, wrong
 	})
 	if !wait.Interrupted(err) {
 		t.Fatalf("after the stale leader went on: %v", err)

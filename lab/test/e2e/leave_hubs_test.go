@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -13,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // clusterOn returns a check that a Cluster's removal status on a hub has the words; without
 // words, that the Cluster is gone.
-func clusterOn(s *sharedHub, name string, words ...string) func(context.Context) string {
-	return func(ctx context.Context) string {
+func clusterOn(s *sharedHub, name string, words ...string) func(context.Context) error {
+	return func(ctx context.Context) error {
 		c := &unstructured.Unstructured{}
 		c.SetAPIVersion("atoll.dev/v1alpha1")
 		c.SetKind("Cluster")
@@ -26,11 +29,11 @@ func clusterOn(s *sharedHub, name string, words ...string) func(context.Context)
 		found, err := getIfExists(ctx, s.client, c)
 		switch {
 		case err != nil:
-			return err.Error()
+			return err
 		case found == nil && len(words) == 0:
-			return ""
+			return nil
 		case found == nil:
-			return "it is gone"
+			return errors.New("it is gone")
 		}
 		removal, _, _ := unstructured.NestedMap(found.Object, "status", "removal")
 		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
@@ -42,13 +45,13 @@ func clusterOn(s *sharedHub, name string, words ...string) func(context.Context)
 		}
 		for _, w := range words {
 			if !strings.Contains(said, w) {
-				return fmt.Sprintf("%s; %v", said, removal)
+				return fmt.Errorf("%s; %v", said, removal)
 			}
 		}
 		if len(words) == 0 {
-			return "it is there: " + said
+			return errors.New("it is there: " + said)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -65,7 +68,7 @@ func TestTheLeadingHubIsKilledWhileClustersLeave(t *testing.T) {
 	cleaned, orphaned := h.at["member1"], h.at["member2"]
 	for ns, member := range map[string]string{"cleaned": "member1", "orphaned": "member2"} {
 		h.a.apply(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}\n---"+strings.Replace(serviceManifests, "$CLUSTERS", member, 1))
-		waitUntil(t, 2*convergeLimit, "what is placed runs in "+member, twoPods(h.at[member], ns))
+		testwait.UntilNilWithin(t, 2*testwait.HangLimit, "what is placed runs in "+member, twoPods(h.at[member], ns))
 	}
 	pods, err := podsOf(t.Context(), orphaned, "orphaned")
 	if err != nil {
@@ -89,23 +92,23 @@ func TestTheLeadingHubIsKilledWhileClustersLeave(t *testing.T) {
 	runCommand(t, "atoll", "--kubeconfig", h.b.kubeconfig, "remove", "member1", "--clean", "--yes", "--no-wait")
 	runCommand(t, "atoll", "--kubeconfig", h.b.kubeconfig, "remove", "member2", "--orphan", "--no-wait")
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "cleaned", Name: "web"}}
-	waitUntil(t, convergeLimit, "the one is in the middle", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the one is in the middle", func(ctx context.Context) error {
 		if err := cleaned.Get(ctx, client.ObjectKeyFromObject(web), &appsv1.Deployment{}); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Sprintf("its Deployment is there (%v)", err)
+			return fmt.Errorf("its Deployment is there (%v)", err)
 		}
 		return clusterOn(h.b, "member1", "WaitsForMember", "lab.atoll.dev/stays")(ctx)
 	})
-	waitUntil(t, convergeLimit, "so is the other", clusterOn(h.b, "member2", "0 of 1 bundles are gone"))
+	testwait.UntilNil(t, "so is the other", clusterOn(h.b, "member2", "0 of 1 bundles are gone"))
 
 	h.a.sendSignal(t, syscall.SIGKILL)
-	waitUntil(t, convergeLimit, "the other hub leads", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the other hub leads", func(ctx context.Context) error {
 		if holder, err := h.b.leaseHolder(ctx); err != nil || !strings.HasPrefix(holder, h.b.gateway+"_") {
-			return fmt.Sprintf("held by %s (%v)", holder, err)
+			return fmt.Errorf("held by %s (%v)", holder, err)
 		}
-		return ""
+		return nil
 	})
 	h.agents["member2"].sendSignal(t, syscall.SIGCONT)
-	waitUntil(t, 2*convergeLimit, "the orphaned cluster has left", clusterOn(h.b, "member2"))
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "the orphaned cluster has left", clusterOn(h.b, "member2"))
 	if now, err := podsOf(t.Context(), orphaned, "orphaned"); err != nil || now != pods {
 		t.Errorf("pods are %s (%v), were %s", now, err, pods)
 	}
@@ -113,9 +116,9 @@ func TestTheLeadingHubIsKilledWhileClustersLeave(t *testing.T) {
 	if err := orphaned.Get(t.Context(), client.ObjectKey{Namespace: "orphaned", Name: "web"}, &left); err != nil || left.Labels["atoll.dev/bundle-uid"] != "" || left.Labels["atoll.dev/template-uid"] != "" {
 		t.Errorf("Atoll's marks are left: %v (%v)", left.Labels, err)
 	}
-	waitUntil(t, convergeLimit, "the new leader says what the other waits for", clusterOn(h.b, "member1", "WaitsForMember", "lab.atoll.dev/stays"))
+	testwait.UntilNil(t, "the new leader says what the other waits for", clusterOn(h.b, "member1", "WaitsForMember", "lab.atoll.dev/stays"))
 	finalizers("null")
-	waitUntil(t, convergeLimit, "the cleaned cluster has left", clusterOn(h.b, "member1"))
+	testwait.UntilNil(t, "the cleaned cluster has left", clusterOn(h.b, "member1"))
 	for _, o := range []client.Object{web, conf} {
 		if err := cleaned.Get(t.Context(), client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil || err == nil {
 			t.Errorf("%T %s is there (%v)", o, o.GetName(), err)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // leavingMember is a member of its own, its agent, and what of it stays when it leaves.
@@ -54,11 +57,11 @@ func (l *leavingMember) run() {
 // admit accepts Bundles: a token alone admits a cluster without review.
 func (l *leavingMember) admit() {
 	l.t.Helper()
-	waitUntil(l.t, convergeLimit, l.name+" is in", func(ctx context.Context) string {
+	testwait.UntilNil(l.t, l.name+" is in", func(ctx context.Context) error {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", l.name, "Ready"); !strings.HasPrefix(c, "True") {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
-		return ""
+		return nil
 	})
 	patch(l.t, "atoll.dev/v1alpha1", "Cluster", "", l.name, `{"spec":{"taints":null}}`)
 }
@@ -71,19 +74,19 @@ func (l *leavingMember) runKubectl(args ...string) string {
 // runningPods returns the UIDs of the pods, when two are running.
 func (l *leavingMember) runningPods(ns string) (uids string) {
 	l.t.Helper()
-	waitUntil(l.t, 2*convergeLimit, "two pods run in "+l.name, func(context.Context) string {
+	testwait.UntilNilWithin(l.t, 2*testwait.HangLimit, "two pods run in "+l.name, func(context.Context) error {
 		out := l.runKubectl("get", "pods", "-n", ns, "-o", `jsonpath={range .items[?(@.status.phase=="Running")]}{.metadata.uid}{" "}{end}`)
 		if uids = strings.TrimSpace(out); len(strings.Fields(uids)) != 2 {
-			return fmt.Sprintf("pods that run: %q", out)
+			return fmt.Errorf("pods that run: %q", out)
 		}
-		return ""
+		return nil
 	})
 	return uids
 }
 
 // holdsDeployment checks the labels of the Deployment in the member.
-func (l *leavingMember) holdsDeployment(ns string, want bool) func(context.Context) string {
-	return func(context.Context) string {
+func (l *leavingMember) holdsDeployment(ns string, want bool) func(context.Context) error {
+	return func(context.Context) error {
 		out := l.runKubectl("get", "deployment", "web", "-n", ns, "--show-managed-fields", "-o", "json")
 		var d struct {
 			Metadata struct {
@@ -93,7 +96,7 @@ func (l *leavingMember) holdsDeployment(ns string, want bool) func(context.Conte
 			}
 		}
 		if err := json.Unmarshal([]byte(out), &d); err != nil {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
 		applies := false
 		for _, f := range d.Metadata.ManagedFields {
@@ -101,9 +104,9 @@ func (l *leavingMember) holdsDeployment(ns string, want bool) func(context.Conte
 		}
 		labelled := d.Metadata.Labels["atoll.dev/bundle-uid"] != "" || d.Metadata.Labels["atoll.dev/template-uid"] != ""
 		if labelled != want || applies != want || len(d.Metadata.Finalizers) > 0 {
-			return fmt.Sprintf("labels %v, finalizers %v, managers %v", d.Metadata.Labels, d.Metadata.Finalizers, d.Metadata.ManagedFields)
+			return fmt.Errorf("labels %v, finalizers %v, managers %v", d.Metadata.Labels, d.Metadata.Finalizers, d.Metadata.ManagedFields)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -134,11 +137,11 @@ spec:
 
 func checkGone(t *testing.T, cluster string) {
 	t.Helper()
-	waitUntil(t, convergeLimit, cluster+" is gone from the hub", func(ctx context.Context) string {
+	testwait.UntilNil(t, cluster+" is gone from the hub", func(ctx context.Context) error {
 		if o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", cluster); err != nil || o != nil {
-			return fmt.Sprintf("it is there (%v)", err)
+			return fmt.Errorf("it is there (%v)", err)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -152,7 +155,7 @@ func TestAClusterIsOrphanedAndComesBackUnderAnotherName(t *testing.T) {
 	l.admit()
 	apply(t, ns, strings.Replace(serviceManifests, "$CLUSTERS", "orphan-1, orphan-2", 1))
 	pods := l.runningPods(ns)
-	waitUntil(t, convergeLimit, "Atoll holds it", l.holdsDeployment(ns, true))
+	testwait.UntilNil(t, "Atoll holds it", l.holdsDeployment(ns, true))
 
 	l.stop()
 	out := runCLI(t, "remove", "orphan-1", "--orphan", "--timeout", "3s")
@@ -164,18 +167,18 @@ func TestAClusterIsOrphanedAndComesBackUnderAnotherName(t *testing.T) {
 		t.Fatalf("followed again:\n%s", out)
 	}
 	checkGone(t, "orphan-1")
-	if why := l.holdsDeployment(ns, false)(t.Context()); why != "" {
-		t.Errorf("Atoll's marks are left: %s", why)
+	if err := l.holdsDeployment(ns, false)(t.Context()); err != nil {
+		t.Errorf("Atoll's marks are left: %s", err)
 	}
 	if now := l.runningPods(ns); now != pods {
 		t.Errorf("pods are %s, were %s", now, pods)
 	}
-	waitUntil(t, convergeLimit, "its agent logs the removal", logSays(l.log, "this cluster was removed from the hub"))
+	testwait.UntilNil(t, "its agent logs the removal", logSays(l.log, "this cluster was removed from the hub"))
 
 	l.joinAs("orphan-2", createToken(t, "--auto-accept"))
 	l.admit()
-	waitUntil(t, convergeLimit, "Atoll holds it again", l.holdsDeployment(ns, true))
-	waitUntil(t, convergeLimit, "and says so", wantPhases(t, ns, map[string]int{"Active": 1}))
+	testwait.UntilNil(t, "Atoll holds it again", l.holdsDeployment(ns, true))
+	testwait.UntilNil(t, "and says so", wantPhases(t, ns, map[string]int{"Active": 1}))
 	if now := l.runningPods(ns); now != pods {
 		t.Errorf("pods are %s, were %s", now, pods)
 	}
@@ -206,11 +209,11 @@ func TestAClusterIsCleaned(t *testing.T) {
 	// Stated by whatever else writes Clusters, it is held.
 	pods := l.runningPods(ns)
 	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "clean-1", `{"spec":{"removal":{"mode":"Clean"}}}`)
-	waitUntil(t, convergeLimit, "it asks for a confirmation", func(ctx context.Context) string {
+	testwait.UntilNil(t, "it asks for a confirmation", func(ctx context.Context) error {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "clean-1", "Removing"); !strings.Contains(c, "atoll confirm cluster/clean-1 --plan") {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
-		return ""
+		return nil
 	})
 	if out := kubectlOutput(t, "", "patch", "cluster", "clean-1", "--type=merge", "-p", `{"spec":{"removal":{"confirm":"0123456789abcdef"}}}`); !strings.Contains(out, "another plan now") {
 		t.Errorf("another plan was confirmed:\n%s", out)
@@ -218,11 +221,11 @@ func TestAClusterIsCleaned(t *testing.T) {
 	if out := runCLI(t, "confirm", "cluster/clean-1"); !strings.Contains(out, ns+"/web: apps/Deployment/"+ns+"/web") || !strings.Contains(out, "release it with --plan") {
 		t.Errorf("what waits is not listed:\n%s", out)
 	}
-	waitUntil(t, convergeLimit, "an Event says so", func(context.Context) string {
+	testwait.UntilNil(t, "an Event says so", func(context.Context) error {
 		if out := kubectlOutput(t, "", "events", "--for", "cluster/clean-1", "-A"); !strings.Contains(out, "RemovalHeld") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	asksForExactlyThat(t, l, ns)
 	if now := l.runningPods(ns); now != pods {
@@ -259,11 +262,11 @@ func asksForExactlyThat(t *testing.T, l *leavingMember, ns string) {
 	}
 	asks := func(what string, than ...string) (now string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, what+" makes another plan", func(context.Context) string {
+		testwait.UntilNil(t, what+" makes another plan", func(context.Context) error {
 			if now = plan(); now == "" || slices.Contains(than, now) {
-				return "the plan is " + now
+				return errors.New("the plan is " + now)
 			}
-			return ""
+			return nil
 		})
 		return now
 	}
@@ -276,11 +279,11 @@ func asksForExactlyThat(t *testing.T, l *leavingMember, ns string) {
 	}
 	first := plan()
 	kubectlOutput(t, "", "-n", ns, "patch", "configmap", "web", "--type=merge", "-p", `{"data":{"colour":"red"}}`)
-	waitUntil(t, convergeLimit, "an edit arrives", func(context.Context) string {
+	testwait.UntilNil(t, "an edit arrives", func(context.Context) error {
 		if out := l.runKubectl("get", "configmap", "web", "-n", ns, "-o", "jsonpath={.data.colour}"); !strings.Contains(out, "red") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if now := plan(); now != first {
 		t.Errorf("after an edit the plan is %s, was %s", now, first)
@@ -317,12 +320,12 @@ func TestADeadClusterIsGivenUpAndComesBack(t *testing.T) {
 		t.Errorf("what is left behind is not written down: %v, %v", record, err)
 	}
 	l.run()
-	waitUntil(t, convergeLimit, "its agent logs the removal on its return", logSays(l.log, "this cluster was removed from the hub", "what runs in it stays"))
+	testwait.UntilNil(t, "its agent logs the removal on its return", logSays(l.log, "this cluster was removed from the hub", "what runs in it stays"))
 	if now := l.runningPods(ns); now != pods {
 		t.Errorf("pods are %s, were %s", now, pods)
 	}
-	if why := l.holdsDeployment(ns, true)(t.Context()); why != "" {
-		t.Errorf("its agent let go unasked: %s", why)
+	if err := l.holdsDeployment(ns, true)(t.Context()); err != nil {
+		t.Errorf("its agent let go unasked: %s", err)
 	}
 }
 
@@ -336,24 +339,24 @@ func TestARemovalIsTakenBack(t *testing.T) {
 	pods := l.runningPods(ns)
 	l.stop()
 	runCLI(t, "remove", "back-1", "--clean", "--yes", "--no-wait")
-	waitUntil(t, convergeLimit, "it says what it waits for", func(ctx context.Context) string {
+	testwait.UntilNil(t, "it says what it waits for", func(ctx context.Context) error {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "back-1", "Removing"); !strings.Contains(c, "0 of 1 bundles are gone") {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
-		return ""
+		return nil
 	})
 	if out := runCLI(t, "remove", "back-1", "--cancel"); !strings.Contains(out, "cluster back-1 stays") {
 		t.Fatal(out)
 	}
-	waitUntil(t, convergeLimit, "nothing is said of it any more", func(ctx context.Context) string {
+	testwait.UntilNil(t, "nothing is said of it any more", func(ctx context.Context) error {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "back-1", "Removing"); c != "no condition Removing" {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "its row stays", wantPhases(t, ns, map[string]int{"Active": 1}))
+	testwait.UntilNil(t, "its row stays", wantPhases(t, ns, map[string]int{"Active": 1}))
 	l.run()
-	waitUntil(t, convergeLimit, "its agent is back", logSays(l.log, "linked to the hub"))
+	testwait.UntilNil(t, "its agent is back", logSays(l.log, "linked to the hub"))
 	if now := l.runningPods(ns); now != pods {
 		t.Errorf("pods are %s, were %s", now, pods)
 	}
@@ -377,15 +380,15 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 		return binaryOutput(t, stdin, args[0], append(args[1:], "--kubeconfig", admin)...)
 	}
 	var i tokenInvitation
-	waitUntil(t, 3*convergeLimit, "the other hub is there", func(context.Context) string {
+	testwait.UntilNilWithin(t, 3*testwait.HangLimit, "the other hub is there", func(context.Context) error {
 		if _, err := os.Stat(admin); err != nil {
-			return err.Error()
+			return err
 		}
 		out := other("", "atoll", "token", "create", "--auto-accept", "-o", "json")
 		if err := json.Unmarshal([]byte(out), &i); err != nil {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	text := strings.NewReplacer("metadata: {name: web, namespace: $NS}\nspec:\n  resourceSelectors", "metadata: {name: sea, namespace: "+ns+"}\nspec:\n  resourceSelectors", "$CLUSTERS", "second-1", "$NS", ns).Replace("apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}\n---" + serviceManifests)
 	if out := other(text, "atoll-lab", "kubectl", "apply", "-f", "-"); strings.Contains(out, "rror") {
@@ -394,11 +397,11 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 	l.stop()
 	l.name, l.tokenInvitation = "second-1", i
 	l.run()
-	waitUntil(t, convergeLimit, "it is in", logSays(l.log, "letting go of what another hub placed here", "linked to the hub"))
+	testwait.UntilNil(t, "it is in", logSays(l.log, "letting go of what another hub placed here", "linked to the hub"))
 	other("", "atoll-lab", "kubectl", "patch", "cluster", "second-1", "--type", "merge", "-p", `{"spec":{"taints":null}}`)
-	waitUntil(t, convergeLimit, "the other hub holds it", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the other hub holds it", func(ctx context.Context) error {
 		if out := other("", "atoll", "get", "rows", "-n", ns); !strings.Contains(out, "Ready") || strings.Contains(out, "Conflict") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
 		return l.holdsDeployment(ns, true)(ctx)
 	})
@@ -416,9 +419,9 @@ func TestAMemberGoesOnToAnotherHub(t *testing.T) {
 	apply(t, ns, strings.NewReplacer("metadata: {name: web, namespace: $NS}\nspec:\n  resourceSelectors", "metadata: {name: land, namespace: $NS}\nspec:\n  resourceSelectors", "$CLUSTERS", "third-1").Replace(serviceManifests))
 	l.joinAs("third-1", createToken(t, "--auto-accept"))
 	l.admit()
-	waitUntil(t, convergeLimit, "the first hub holds it again", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the first hub holds it again", func(ctx context.Context) error {
 		if out := runCLI(t, "get", "rows", "-n", ns); !strings.Contains(out, "third-1") || !strings.Contains(out, "Ready") || strings.Contains(out, "Conflict") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
 		return l.holdsDeployment(ns, true)(ctx)
 	})
@@ -441,16 +444,16 @@ func TestClustersAreInTheInventory(t *testing.T) {
 		}
 		return string(text)
 	}
-	waitUntil(t, convergeLimit, "the members are published", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the members are published", func(ctx context.Context) error {
 		for _, m := range memberNames {
 			p := profile(ctx, m)
 			for _, want := range []string{`"x-k8s.io/cluster-manager":"atoll"`, `"clusterManager":{"name":"atoll"}`, `"type":"ControlPlaneHealthy"`, `"kubernetes":"v`, "/apis/atoll.dev/v1alpha1/clusters/" + m + "/proxy"} {
 				if !strings.Contains(p, want) {
-					return fmt.Sprintf("%s lacks %s: %s", m, want, p)
+					return fmt.Errorf("%s lacks %s: %s", m, want, p)
 				}
 			}
 		}
-		return ""
+		return nil
 	})
 	if p := profile(t.Context(), memberNames[0]); len(p) > 2560 { // of which the CA is most
 		t.Errorf("a profile has %d bytes: %s", len(p), p)
@@ -465,17 +468,17 @@ func TestClustersAreInTheInventory(t *testing.T) {
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "cluster", "profiled", "--ignore-not-found")
 	})
-	waitUntil(t, convergeLimit, "one that is accepted comes", func(ctx context.Context) string {
+	testwait.UntilNil(t, "one that is accepted comes", func(ctx context.Context) error {
 		if p := profile(ctx, "profiled"); !strings.Contains(p, `"displayName":"profiled"`) {
-			return p
+			return fmt.Errorf("its profile is: %s", p)
 		}
-		return ""
+		return nil
 	})
 	patch(t, "atoll.dev/v1alpha1", "Cluster", "", "profiled", `{"spec":{"accepted":false}}`)
-	waitUntil(t, convergeLimit, "and goes when it is denied", func(ctx context.Context) string {
+	testwait.UntilNil(t, "and goes when it is denied", func(ctx context.Context) error {
 		if p := profile(ctx, "profiled"); p != "none (<nil>)" {
-			return p
+			return fmt.Errorf("its profile is: %s", p)
 		}
-		return ""
+		return nil
 	})
 }

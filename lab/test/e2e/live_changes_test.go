@@ -2,8 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // undoneDeployment runs in two clusters by its own annotation.
@@ -72,13 +76,13 @@ func TestRollingBackOnTheHub(t *testing.T) {
 	apply(t, ns, undoneOtherwise+"---"+undoneDeployment+"---"+undoneToo)
 	runs := func(what, name, tag string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, what+" runs "+tag, func(ctx context.Context) string {
+		testwait.UntilNil(t, what+" runs "+tag, func(ctx context.Context) error {
 			for _, m := range []string{"member1", "member2"} {
 				if out := kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get "+what+in+" -o jsonpath={.spec.template.spec.containers[0].image}"); out != m+".example/"+name+":"+tag {
-					return m + ": " + out
+					return fmt.Errorf("%s: the image is %q", m, out)
 				}
 			}
-			return ""
+			return nil
 		})
 		mustKubectl(t, "", "rollout status "+what+in+" --timeout 60s")
 	}
@@ -93,7 +97,7 @@ func TestRollingBackOnTheHub(t *testing.T) {
 		mustKubectl(t, "", "annotate "+what+in+" kubernetes.io/change-cause=second")
 		runs(what, name, "2")
 		for _, m := range []string{"member1", "member2"} { // whose Revision is not to count among those of going back
-			waitUntil(t, convergeLimit, "the annotation is in "+m, logSays(func() string { return kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get "+what+in+" -o yaml") }, "change-cause: second"))
+			testwait.UntilNil(t, "the annotation is in "+m, logSays(func() string { return kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get "+what+in+" -o yaml") }, "change-cause: second"))
 		}
 		second := stated(what)
 		history := mustKubectl(t, "", "rollout history "+what+in)
@@ -161,13 +165,13 @@ func TestRunningObjectsAreChangedOnTheHub(t *testing.T) {
 	slices.waitForOutput(t, ".member1")
 	slices.waitForOutput(t, ".member2")
 	var pod, there string
-	waitUntil(t, convergeLimit, "its pod is seen", func(context.Context) string {
+	testwait.UntilNil(t, "its pod is seen", func(context.Context) error {
 		pod = strings.TrimPrefix(strings.TrimSpace(kubectlAt(t, hub, "", "get pods -o name -l app=web,atoll.dev/cluster=member1"+in)), "pod/")
 		name, ok := strings.CutSuffix(pod, ".member1")
 		if there = name; !ok {
-			return pod
+			return fmt.Errorf("the first pod is %q", pod)
 		}
-		return ""
+		return nil
 	})
 	member := sharedWorld.lab.Kubeconfig("member1")
 
@@ -185,27 +189,27 @@ func TestRunningObjectsAreChangedOnTheHub(t *testing.T) {
 	expectOutput(t, "the pod that was not evicted", kubectlAt(t, member, "", "get pod "+there+in+" -o name"), there)
 	expectOutput(t, "a pod of another UID", evict(`,"deleteOptions":{"preconditions":{"uid":"no"}}`), "Conflict")
 	apply(t, ns, "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web, namespace: $NS, annotations: {atoll.dev/clusters: member1}}\nspec: {minAvailable: 1, selector: {matchLabels: {app: web}}}\n")
-	waitUntil(t, convergeLimit, "a budget forbids it", func(context.Context) string {
+	testwait.UntilNil(t, "a budget forbids it", func(context.Context) error {
 		if out := evict(`,"deleteOptions":{"dryRun":["All"]}`); !strings.Contains(out, "disruption budget") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	mustKubectl(t, "", "delete pdb web"+in)
-	waitUntil(t, convergeLimit, "the eviction is done", func(context.Context) string {
+	testwait.UntilNil(t, "the eviction is done", func(context.Context) error {
 		if out := evict(""); !strings.Contains(out, `"status":"Success"`) && !strings.Contains(out, "not found") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	mustKubectl(t, "", "wait --for=delete pod/"+pod+" --timeout 60s"+in)
 	before := strings.Count(printedSoFar(t, slices), "MODIFIED")
 	mustKubectl(t, "", "scale deploy/web --replicas 2"+in)
-	waitUntil(t, convergeLimit, "the watch tells of what the slices have now", func(context.Context) string {
+	testwait.UntilNil(t, "the watch tells of what the slices have now", func(context.Context) error {
 		if out := printedSoFar(t, slices); strings.Count(out, "MODIFIED") == before {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	mustKubectl(t, "", "wait --for=condition=Ready pod -l app=web --timeout 60s"+in)
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // printedSoFar is all that kubectl has printed so far.
@@ -31,14 +34,14 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	ns := createNamespace(t, "live")
 	apply(t, ns, webDeployment+"---"+everywherePolicy)
 	hub := sharedWorld.lab.Kubeconfig("hub")
-	waitUntil(t, convergeLimit, "two pods of each member are seen", func(context.Context) string {
+	testwait.UntilNil(t, "two pods of each member are seen", func(context.Context) error {
 		out := mustKubectl(t, "", "get pods -n "+ns+" --no-headers -l app=web")
 		for _, m := range memberNames {
 			if strings.Count(out, "."+m+" ") != 2 || strings.Count(out, "Running") != 2*len(memberNames) {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
 		}
-		return ""
+		return nil
 	})
 	direct := sharedWorld.lab.Kubeconfig("member1")
 	expectOutput(t, "a pod without a policy", kubectlAt(t, direct, "", "run -n "+ns+" stray --image=registry.example/stray:1"), "created")
@@ -52,7 +55,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	}
 	expectOutput(t, "get rs", mustKubectl(t, "", "get rs -n "+ns), ".member1", ".member2", ".member3")
 	// Members write events when they come to it.
-	waitUntil(t, convergeLimit, "get events", logSays(func() string { return mustKubectl(t, "", "get events -n "+ns) }, "ScalingReplicaSet", "deployment/web", ".member2", "Scheduled"))
+	testwait.UntilNil(t, "get events", logSays(func() string { return mustKubectl(t, "", "get events -n "+ns) }, "ScalingReplicaSet", "deployment/web", ".member2", "Scheduled"))
 	expectOutput(t, "rollout history", mustKubectl(t, "", "rollout history deploy/web -n "+ns), "REVISION", "1")
 	expectOutput(t, "describe deploy", mustKubectl(t, "", "describe deploy web -n "+ns), "NewReplicaSet:", "ScalingReplicaSet")
 	expectOutput(t, "a complete list of what is stored", mustKubectl(t, "", "get deploy -o name -l atoll.dev/complete=true -n "+ns), "deployment.apps/web")
@@ -66,22 +69,22 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	expectOutput(t, "logs of a pod without a policy", kubectlAt(t, hub, "", "logs -n "+ns+" stray.member1"), `"stray.member1" not found`)
 	mustKubectl(t, "", "create rolebinding lila -n "+ns+" --clusterrole cluster-admin --user lila")
 	as := " --as lila -n " + ns + " " // with all rights in the namespace on the hub, and none in the member yet
-	waitUntil(t, convergeLimit, "what the member does not grant is refused there", func(context.Context) string {
+	testwait.UntilNil(t, "what the member does not grant is refused there", func(context.Context) error {
 		if out := kubectlAt(t, hub, "", "exec"+as+pod+" -- ls"); !strings.Contains(out, `User "lila" cannot create resource "pods/exec"`) {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	expectOutput(t, "delete", kubectlAt(t, hub, "", "delete pod"+as+pod), `User "lila" cannot delete resource "pods"`)
 	expectOutput(t, "a collection", kubectlAt(t, hub, "", "delete --raw /api/v1/namespaces/"+ns+"/pods"), "not deleted as a collection")
 	expectOutput(t, "scale of what its controller scales", kubectlAt(t, hub, "", "scale rs -n "+ns+" "+strings.TrimPrefix(strings.Fields(mustKubectl(t, "", "get rs -n "+ns+" -o name"))[0], "replicaset.apps/")+" --replicas 3"), "its controller says how many")
 
 	grantRole(t, "member1", "live-lila", "--clusterrole cluster-admin --user lila")
-	waitUntil(t, convergeLimit, "what the member grants is done there", func(context.Context) string {
+	testwait.UntilNil(t, "what the member grants is done there", func(context.Context) error {
 		if out := kubectlAt(t, hub, "", "label pod"+as+pod+" touched=yes --overwrite"); !strings.Contains(out, "labeled") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	expectOutput(t, "the label in the member", kubectlAt(t, direct, "", "get pods -n "+ns+" -o name -l touched=yes"), strings.TrimSuffix(pod, ".member1"))
 	if out := kubectlAt(t, hub, "", "debug"+as+pod+" --image=registry.example/tool:1 -c tool"); strings.Contains(out, "exit status") {
@@ -92,12 +95,12 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	events := runKubectl(t, hub, "get pods -n "+ns+" -w --output-watch-events --no-headers")
 	events.waitForOutput(t, pod)
 	expectOutput(t, "delete", kubectlAt(t, hub, "", "delete pod"+as+pod+" --wait=false"), "deleted")
-	waitUntil(t, convergeLimit, "the watch shows what goes and what comes", func(context.Context) string {
+	testwait.UntilNil(t, "the watch shows what goes and what comes", func(context.Context) error {
 		out := printedSoFar(t, events)
 		if !strings.Contains(out, "DELETED") || strings.Count(out, "ADDED") < 2*len(memberNames)+1 {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -128,11 +131,11 @@ func fallsBack(t *testing.T, ns, pod string) {
 	t.Cleanup(between.Close)
 	config := writeManifest(t, "between.kubeconfig", ns, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: b, contexts: [{name: b, context: {cluster: b, user: b}}],
  clusters: [{name: b, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: b, user: {token: %s}}]}`, between.URL, token))
-	waitUntil(t, convergeLimit, "atoll exec by SPDY", func(context.Context) string {
+	testwait.UntilNil(t, "atoll exec by SPDY", func(context.Context) error {
 		if out := binaryOutput(t, "across\n", "atoll", "exec", "--kubeconfig", config, "-i", pod, "-n", ns, "--", "cat"); out != "across\n" {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if refused.Load() == 0 {
 		t.Error("no WebSocket was tried")
@@ -148,23 +151,23 @@ func TestJobsOfTheFleet(t *testing.T) {
 	mustKubectl(t, "", "create job once -n "+ns+" --image registry.example/once:1")
 	mustKubectl(t, "", "create cronjob often -n "+ns+" --image registry.example/often:1 --schedule=@yearly")
 	hub, direct := sharedWorld.lab.Kubeconfig("hub"), sharedWorld.lab.Kubeconfig("member1")
-	waitUntil(t, convergeLimit, "the pods of a Job are found", func(context.Context) string {
+	testwait.UntilNil(t, "the pods of a Job are found", func(context.Context) error {
 		if out := kubectlAt(t, hub, "", "logs job/once -n "+ns); !strings.Contains(out, "Found 2 pods") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "the CronJob is in a member", func(context.Context) string {
+	testwait.UntilNil(t, "the CronJob is in a member", func(context.Context) error {
 		if out := kubectlAt(t, direct, "", "create job now --from cronjob/often -n "+ns); !strings.Contains(out, "created") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "its Job is seen", func(context.Context) string {
+	testwait.UntilNil(t, "its Job is seen", func(context.Context) error {
 		if out := kubectlAt(t, hub, "", "get jobs --no-headers -n "+ns); strings.Count(out, "once") != 1 || strings.Count(out, "now.member1") != 1 {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	mustKubectl(t, "", "wait job/now.member1 --for=condition=Complete --timeout=60s -n "+ns)
 	expectOutput(t, "whose it is", mustKubectl(t, "", "describe job now.member1 -n "+ns), "CronJob/often")
@@ -178,12 +181,12 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 	apply(t, ns, webDeployment+"---"+everywherePolicy)
 	sees := func(what, want string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, what, func(context.Context) string {
+		testwait.UntilNil(t, what, func(context.Context) error {
 			out := kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "get pods -n "+ns+" --no-headers")
 			if !strings.Contains(out, want) || strings.Contains(out, "Pending") {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
-			return ""
+			return nil
 		})
 	}
 	sees("pods of member3 are seen", ".member3 ")
@@ -197,11 +200,11 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 	direct := sharedWorld.lab.Kubeconfig("member3")
 	expectOutput(t, "delete", kubectlAt(t, direct, "", "delete pods -n "+ns+" --all --wait=true"), "deleted")
 	mustKubectl(t, "", "scale deploy web -n "+ns+" --replicas 3")
-	waitUntil(t, convergeLimit, "the watch goes on with the others", func(context.Context) string {
+	testwait.UntilNil(t, "the watch goes on with the others", func(context.Context) error {
 		if out := printedSoFar(t, events); strings.Count(out, ".member1 ") < 3 {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if out := printedSoFar(t, events); strings.Contains(out, "DELETED") {
 		t.Errorf("a disconnected cluster shows as deletions:\n%s", out)
@@ -209,12 +212,12 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 	if err := sharedWorld.lab.HealLink(t.Context(), "member3"); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "the watch catches up, or ends for another list", func(context.Context) string {
+	testwait.UntilNil(t, "the watch catches up, or ends for another list", func(context.Context) error {
 		out := printedSoFar(t, events)
 		if strings.Count(out, "DELETED") < 2 && !strings.Contains(out, "list again") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	sees("no cluster is missing", ".member3 ")
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vocabulary "atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 	simulated "atoll.dev/atoll/lab/fleet"
 )
@@ -108,20 +109,20 @@ func (h *hubTrio) leaderName(ctx context.Context) string {
 	return ""
 }
 
-func (h *hubTrio) connectedIs(want int) func(context.Context) string {
-	return func(ctx context.Context) string {
+func (h *hubTrio) connectedIs(want int) func(context.Context) error {
+	return func(ctx context.Context) error {
 		s, err := h.fleet.ReadStats(ctx)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		n := 0
 		for _, hub := range h.hubs {
 			n += max(0, h.gaugeValue(ctx, hub, "atoll_gateway_streams"))
 		}
 		if s.Connected != want || n != want {
-			return fmt.Sprintf("%d agents say that they are connected, hubs that %d are; last failure %q, last refusal %q", s.Connected, n, s.LastFailure, s.LastRefusal)
+			return fmt.Errorf("%d agents say that they are connected, hubs that %d are; last failure %q, last refusal %q", s.Connected, n, s.LastFailure, s.LastRefusal)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -216,33 +217,33 @@ func (h *hubTrio) watch(ctx context.Context, looks *atomic.Int64) error {
 }
 
 // allReported checks that every agent holds the content of its rows, and has reported it.
-func (h *hubTrio) allReported(ctx context.Context) string {
+func (h *hubTrio) allReported(ctx context.Context) error {
 	rows, err := h.storedRows(ctx)
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	if len(rows) != lossAgents*lossApps {
-		return fmt.Sprintf("%d rows, want %d", len(rows), lossAgents*lossApps)
+		return fmt.Errorf("%d rows, want %d", len(rows), lossAgents*lossApps)
 	}
-	contents, wrong := map[string]string{}, ""
+	contents, wrong := map[string]string{}, error(nil)
 	err = h.fleet.EachHolding(ctx, func(agent simulated.Holding) error {
 		if len(agent.Bundles) != lossApps {
-			wrong = fmt.Sprintf("%s holds %d bundles", agent.Name, len(agent.Bundles))
+			wrong = fmt.Errorf("%s holds %d bundles", agent.Name, len(agent.Bundles))
 		}
 		for bundle, held := range agent.Bundles {
 			row := rows[bundle+" "+agent.Name]
 			if held.Generation != row.wanted || row.reported != row.wanted || held.State != vocabulary.RowReady {
-				wrong = fmt.Sprintf("%s holds generation %d of %s and says %s; its row is %+v", agent.Name, held.Generation, bundle, held.State, row)
+				wrong = fmt.Errorf("%s holds generation %d of %s and says %s; its row is %+v", agent.Name, held.Generation, bundle, held.State, row)
 			}
 			if other, known := contents[bundle]; known && other != held.Content {
-				wrong = fmt.Sprintf("agents hold different contents of %s", bundle)
+				wrong = fmt.Errorf("agents hold different contents of %s", bundle)
 			}
 			contents[bundle] = held.Content
 		}
 		return nil
 	})
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	return wrong
 }
@@ -260,7 +261,7 @@ func TestHubsAreLost(t *testing.T) {
 	for app := range lossApps {
 		first.apply(t, "loss", annotatedConfigMap(fmt.Sprint("app", app), "*", "0"))
 	}
-	waitUntil(t, 2*convergeLimit, "the fleet is there and served", allChecks(h.connectedIs(lossAgents), h.allReported))
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "the fleet is there and served", allChecks(h.connectedIs(lossAgents), h.allReported))
 	// A third is the mean: which hub an agent dials follows from the ports, which are drawn.
 	for _, hub := range h.hubs {
 		if n := h.gaugeValue(t.Context(), hub, "atoll_gateway_streams"); n < lossAgents/12 {
@@ -284,11 +285,11 @@ func TestHubsAreLost(t *testing.T) {
 	}
 	h.loseHub(t, follower, h.lab.KillComponent, false)
 	h.loseHub(t, leader, h.lab.KillComponent, true)
-	waitUntil(t, convergeLimit, "a hub leads", func(ctx context.Context) string {
+	testwait.UntilNil(t, "a hub leads", func(ctx context.Context) error {
 		if leader = h.leaderName(ctx); leader == "" {
-			return "no hub decides"
+			return errors.New("no hub decides")
 		}
-		return ""
+		return nil
 	})
 	h.loseHub(t, leader, h.lab.Stop, true)
 
@@ -305,7 +306,7 @@ func TestHubsAreLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitUntil(t, 2*convergeLimit, "every agent holds what is wanted", h.allReported)
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "every agent holds what is wanted", h.allReported)
 	for _, hub := range h.hubs {
 		if log, err := os.ReadFile(filepath.Join(h.lab.Dir(), "logs", hub+".log")); err != nil || strings.Contains(string(log), "set back") {
 			t.Errorf("to %s taking turns looks like a restore: %v", hub, err)
@@ -317,16 +318,16 @@ func TestHubsAreLost(t *testing.T) {
 func (h *hubTrio) ledSince(t *testing.T) time.Time {
 	t.Helper()
 	var lease coordinationv1.Lease
-	waitUntil(t, convergeLimit, "the lease is read", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the lease is read", func(ctx context.Context) error {
 		var errs []error
 		for _, hub := range h.hubs {
 			err := h.shared[hub].client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "atoll-hub"}, &lease)
 			if err == nil && lease.Spec.AcquireTime != nil {
-				return ""
+				return nil
 			}
 			errs = append(errs, err)
 		}
-		return fmt.Sprint(errs)
+		return fmt.Errorf("no hub has a lease with an acquire time: %v", errs)
 	})
 	return lease.Spec.AcquireTime.Time
 }
@@ -340,11 +341,11 @@ func (h *hubTrio) loseHub(t *testing.T, hub string, lose func(context.Context, s
 		t.Fatal(err)
 	}
 	if led {
-		waitUntil(t, convergeLimit, "another hub leads", func(ctx context.Context) string {
+		testwait.UntilNil(t, "another hub leads", func(ctx context.Context) error {
 			if l := h.leaderName(ctx); l == "" || l == hub {
-				return "no hub decides"
+				return errors.New("no other hub decides")
 			}
-			return ""
+			return nil
 		})
 		// By the lease: an ending hub takes time after its release, and so does the
 		// reader.
@@ -354,7 +355,7 @@ func (h *hubTrio) loseHub(t *testing.T, hub string, lose func(context.Context, s
 			t.Errorf("for %s no hub decided; at most %s may pass", took, handOver)
 		}
 	}
-	waitUntil(t, convergeLimit, "the agents of "+hub+" are with the others", h.connectedIs(lossAgents))
+	testwait.UntilNil(t, "the agents of "+hub+" are with the others", h.connectedIs(lossAgents))
 	t.Logf("all agents were connected %s after %s was lost", time.Since(asked).Round(10*time.Millisecond), hub)
 	if err := h.lab.Start(t.Context(), hub); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,9 +24,6 @@ var memberNames = []string{"member1", "member2", "member3"}
 // labVariable names the directory of a running lab with three members in regions eu, us and
 // ap. The tests leave it running: for authors of tests.
 const labVariable = "ATOLL_E2E_LAB"
-
-// convergeLimit only ends what hangs: no test depends on its length.
-const convergeLimit = 3 * time.Minute
 
 var sharedWorld struct {
 	lab     *lab.Lab
@@ -180,69 +176,45 @@ func get(ctx context.Context, cluster, apiVersion, kind, ns, name string) (*unst
 	return nil, err
 }
 
-// waitUntil waits until check gives "", and otherwise fails with what it last said. A
-// look that takes long is followed by as long a pause, so that looking leaves the
-// machine to what it looks at.
-func waitUntil(t *testing.T, within time.Duration, what string, check func(ctx context.Context) string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	for last := "it was never looked at"; ; {
-		begin := time.Now()
-		why := check(ctx)
-		if why == "" {
-			return
-		}
-		if end := ctx.Err() != nil || strings.Contains(why, "would exceed context deadline"); !end {
-			last = why
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %s", what, within, last)
-		case <-time.After(max(100*time.Millisecond, time.Since(begin))):
-		}
-	}
-}
-
 // inCluster returns a check that the object is in the cluster, or is not.
-func inCluster(cluster, apiVersion, kind, ns, name string, want bool) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func inCluster(cluster, apiVersion, kind, ns, name string, want bool) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, cluster, apiVersion, kind, ns, name)
 		switch {
 		case err != nil:
-			return fmt.Sprintf("%s: %v", cluster, err)
+			return fmt.Errorf("%s: %w", cluster, err)
 		case want && o == nil:
-			return fmt.Sprintf("%s has no %s %s/%s", cluster, kind, ns, name)
+			return fmt.Errorf("%s has no %s %s/%s", cluster, kind, ns, name)
 		case !want && o != nil:
-			return fmt.Sprintf("%s still has %s %s/%s", cluster, kind, ns, name)
+			return fmt.Errorf("%s still has %s %s/%s", cluster, kind, ns, name)
 		}
-		return ""
+		return nil
 	}
 }
 
 // allChecks joins checks.
-func allChecks(checks ...func(ctx context.Context) string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func allChecks(checks ...func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		for _, c := range checks {
-			if why := c(ctx); why != "" {
-				return why
+			if err := c(ctx); err != nil {
+				return err
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
 // fieldIs returns a check of one integer field, such as "status.replicas", of a Deployment.
-func fieldIs(cluster, ns, name, path string, want int64) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func fieldIs(cluster, ns, name, path string, want int64) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, cluster, "apps/v1", "Deployment", ns, name)
 		if err != nil || o == nil {
-			return fmt.Sprintf("%s: no Deployment %s/%s (%v)", cluster, ns, name, err)
+			return fmt.Errorf("%s: no Deployment %s/%s (%v)", cluster, ns, name, err)
 		}
 		got, _, err := unstructured.NestedInt64(o.Object, strings.Split(path, ".")...)
 		if err != nil || got != want {
-			return fmt.Sprintf("%s: Deployment %s/%s has %s=%d, want %d", cluster, ns, name, path, got, want)
+			return fmt.Errorf("%s: Deployment %s/%s has %s=%d, want %d", cluster, ns, name, path, got, want)
 		}
-		return ""
+		return nil
 	}
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"reflect"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // metricsServerPolicies place upstream's manifests in two clusters. The kubelets of a lab have
@@ -80,16 +83,16 @@ func readUsage(t *testing.T, kubeconfig, path string) (metricsUsage, error) {
 // saysTheSame waits until hub and member say the same of what was measured at the same time.
 func saysTheSame(t *testing.T, via, here, there string) {
 	t.Helper()
-	waitUntil(t, convergeLimit, "the hub says of "+here+" what the member says", func(context.Context) string {
+	testwait.UntilNil(t, "the hub says of "+here+" what the member says", func(context.Context) error {
 		is, err := readUsage(t, via, there)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		shown, err := readUsage(t, sharedWorld.lab.Kubeconfig("hub"), here)
 		if err != nil || is.Timestamp == "" || !reflect.DeepEqual(shown, is) {
-			return fmt.Sprintf("it says %+v (%v), and the member %+v", shown, err, is)
+			return fmt.Errorf("it says %+v (%v), and the member %+v", shown, err, is)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -110,29 +113,29 @@ func TestUpstreamsMetricsServer(t *testing.T) {
 	pod := kubectlAt(t, via, "", "get pods -l app=shell -o jsonpath={.items[0].metadata.name} -n "+ns)
 	saysTheSame(t, via, "namespaces/"+ns+"/pods/"+pod+".member1", "namespaces/"+ns+"/pods/"+pod)
 	saysTheSame(t, via, "nodes/member1", "nodes")
-	waitUntil(t, convergeLimit, "both are measured", func(context.Context) string {
+	testwait.UntilNil(t, "both are measured", func(context.Context) error {
 		out := kubectlOutput(t, "", "top", "nodes")
 		if strings.Count(out, "<unknown>") != 4 || !strings.Contains(out, "cluster member3: it serves no metrics.k8s.io/v1beta1: it has no metrics-server") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	topOfTheFleet(t, ns, pod+".member1")
 
 	// To none, although the manifests leave open how many there are.
 	mustKubectl(t, "", "scale deploy/metrics-server -n kube-system --replicas 0")
-	waitUntil(t, convergeLimit, "the answer names the silent ones", func(context.Context) string {
+	testwait.UntilNil(t, "the answer names the silent ones", func(context.Context) error {
 		out := kubectlOutput(t, "", "top", "pods", "-A")
 		for _, m := range []string{"member1", "member2"} {
 			if !strings.Contains(out, "cluster "+m+": its metrics-server does not answer") {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
 		}
-		return ""
+		return nil
 	})
 	mustKubectl(t, "", "delete -f "+manifests)
 	for _, m := range []string{"member1", "member2"} {
-		waitUntil(t, convergeLimit, "it is gone", allChecks(
+		testwait.UntilNil(t, "it is gone", allChecks(
 			inCluster(m, "apiregistration.k8s.io/v1", "APIService", "", "v1beta1.metrics.k8s.io", false),
 			inCluster(m, "apps/v1", "Deployment", "kube-system", "metrics-server", false),
 			inCluster(m, "rbac.authorization.k8s.io/v1", "ClusterRole", "", "system:metrics-server", false),

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestClustersAreNodes: kubectl sees a node for each cluster, and what it does to the node is
@@ -36,12 +38,12 @@ func TestClustersAreNodes(t *testing.T) {
 	}
 	ns := createNamespace(t, "nodes")
 	apply(t, ns, settingsObject+"---"+selectingPolicy("web", "", "member1", "member2", "member3"))
-	waitUntil(t, convergeLimit, "it is placed where nothing is cordoned", allChecks(colourIn("member1", ns, "web", "blue"), colourIn("member3", ns, "web", "blue")))
+	testwait.UntilNil(t, "it is placed where nothing is cordoned", allChecks(colourIn("member1", ns, "web", "blue"), colourIn("member3", ns, "web", "blue")))
 	if o, err := get(t.Context(), "member2", "v1", "ConfigMap", ns, "web"); err != nil || o != nil {
 		t.Errorf("a cordoned cluster has got it (%v)", err)
 	}
 	mustKubectl(t, "", "uncordon member2")
-	waitUntil(t, convergeLimit, "it is placed there too", colourIn("member2", ns, "web", "blue"))
+	testwait.UntilNil(t, "it is placed there too", colourIn("member2", ns, "web", "blue"))
 
 	t.Cleanup(func() { kubectlFor(context.WithoutCancel(t.Context()), t, "taint", "node", "member2", "quiet-") })
 	mustKubectl(t, "", "taint node member2 quiet=yes:PreferNoSchedule")

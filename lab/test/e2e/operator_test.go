@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -28,6 +29,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // oidcProvider is an OpenID Connect provider of one key.
@@ -145,12 +148,12 @@ func TestOperatorsFlags(t *testing.T) {
 	h.a = h.startHub(t, "a", h.doors[0])
 	h.a.awaitReady(t)
 	h.a.apply(t, "operated", secretShop)
-	waitUntil(t, convergeLimit, "a Revision with a Secret", func(ctx context.Context) string {
+	testwait.UntilNil(t, "a Revision with a Secret", func(ctx context.Context) error {
 		b, err := h.a.boundStateOf(ctx, "operated", "shop")
 		if err != nil || b.items != 2 {
-			return fmt.Sprintf("%d items: %v", b.items, err)
+			return fmt.Errorf("%d items: %v", b.items, err)
 		}
-		return ""
+		return nil
 	})
 	t.Run("OpenID Connect", func(t *testing.T) { h.a.checkUsers(t, oidc) })
 	t.Run("audit", func(t *testing.T) { checkAuditLog(t, audit) })
@@ -163,7 +166,7 @@ func TestOperatorsFlags(t *testing.T) {
 
 	began := time.Now()
 	h.a.sendSignal(t, syscall.SIGTERM)
-	if code := h.a.waitExit(t, convergeLimit); code != 0 {
+	if code := h.a.waitExit(t); code != 0 {
 		t.Errorf("after SIGTERM the hub ended with exit code %d", code)
 	}
 	t.Logf("stopped within %s of SIGTERM", time.Since(began).Round(10*time.Millisecond))
@@ -238,17 +241,17 @@ func (s *sharedHub) checkUsers(t *testing.T, p *oidcProvider) {
 // writes, such as Bundles and Revisions, are not logged.
 func checkAuditLog(t *testing.T, file string) {
 	var raw []byte
-	waitUntil(t, convergeLimit, "the audit log", func(context.Context) string {
+	testwait.UntilNil(t, "the audit log", func(context.Context) error {
 		var err error
 		if raw, err = os.ReadFile(file); err != nil {
-			return err.Error()
+			return err
 		}
 		for _, want := range []string{`"resource":"secrets"`, `"username":"atoll-admin"`} {
 			if !bytes.Contains(raw, []byte(want)) {
-				return "it lacks " + want
+				return errors.New("it lacks " + want)
 			}
 		}
-		return ""
+		return nil
 	})
 	for _, value := range []string{secretValue, base64.StdEncoding.EncodeToString([]byte(secretValue))} {
 		if i := bytes.Index(raw, []byte(value)); i >= 0 {
@@ -318,7 +321,7 @@ func (s *sharedHub) checkEndpoints(t *testing.T) {
 // refusesToStart checks that the hub does not start, and prints the reason.
 func refusesToStart(t *testing.T, args []string, words ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), convergeLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.HangLimit)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, builtBinary("atoll-hub"), args...).CombinedOutput()
 	if err == nil || ctx.Err() != nil {

@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // limitMember limits a member by an AgentPolicy, while the test runs. The definition is the
@@ -22,11 +25,11 @@ func limitMember(t *testing.T, member string) (by func(spec string)) {
 	return func(spec string) {
 		t.Helper()
 		file := writeManifest(t, "policy.yaml", "", "apiVersion: agent.atoll.dev/v1alpha1\nkind: AgentPolicy\nmetadata: {name: agent}\nspec: "+spec)
-		waitUntil(t, convergeLimit, "the policy is written", func(context.Context) string {
+		testwait.UntilNil(t, "the policy is written", func(context.Context) error {
 			if out := kubectlAt(t, direct, "", "apply --server-side -f "+file); !strings.Contains(out, "serverside-applied") {
-				return "the output is: " + out
+				return errors.New("the output is: " + out)
 			}
-			return ""
+			return nil
 		})
 	}
 }
@@ -42,11 +45,11 @@ func TestAMemberLimitsWhatTheHubApplies(t *testing.T) {
 	by(`{kinds: {denied: [{group: "", kinds: [PodTemplate]}]}, reach: {requests: []}}`)
 	// The agent's own manifest has the definition before the agent runs. Here it comes later,
 	// and an agent looks what a member serves within seconds of a change.
-	waitUntil(t, convergeLimit, "the agent has heard of the policy", func(context.Context) string {
+	testwait.UntilNil(t, "the agent has heard of the policy", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "get --raw /api"); !strings.Contains(out, "does not allow requests of the sort Read through the hub (spec.reach.requests)") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	apply(t, ns, strings.Replace(everywherePolicy, "name: web}]", "name: web}, {apiVersion: v1, kind: PodTemplate, name: web}]", 1)+"---\n"+webDeployment+`---
 apiVersion: v1
@@ -54,29 +57,29 @@ kind: PodTemplate
 metadata: {name: web, namespace: $NS}
 template: {spec: {containers: [{name: web, image: web:1}]}}
 `)
-	waitUntil(t, convergeLimit, "what is allowed is there, and all of it elsewhere", allChecks(
+	testwait.UntilNil(t, "what is allowed is there, and all of it elsewhere", allChecks(
 		inCluster("member1", "apps/v1", "Deployment", ns, "web", true),
 		inCluster("member2", "v1", "PodTemplate", ns, "web", true),
 		inCluster("member3", "v1", "PodTemplate", ns, "web", true),
 	))
-	waitUntil(t, convergeLimit, "the refusal is explained", explanationMatches("podtemplate/web -n "+ns,
+	testwait.UntilNil(t, "the refusal is explained", explanationMatches("podtemplate/web -n "+ns,
 		`DeniedByPolicy: .*AgentPolicy agent \(generation 1\) does not allow kind PodTemplate \(spec\.kinds\.denied\): the administrator of this cluster must allow it`))
-	if why := inCluster("member1", "v1", "PodTemplate", ns, "web", false)(t.Context()); why != "" {
-		t.Error(why)
+	if err := inCluster("member1", "v1", "PodTemplate", ns, "web", false)(t.Context()); err != nil {
+		t.Error(err)
 	}
 
 	by(`{namespaces: {denied: [` + ns + `]}, reach: {requests: [Read]}}`)
-	waitUntil(t, convergeLimit, "what is there stays, and that is said", explanationMatches("deploy/web -n "+ns, `DeniedByPolicy: .*it stays as it is: AgentPolicy agent \(generation 2\) does not allow namespace `+ns))
-	if why := inCluster("member1", "apps/v1", "Deployment", ns, "web", true)(t.Context()); why != "" {
-		t.Error(why)
+	testwait.UntilNil(t, "what is there stays, and that is said", explanationMatches("deploy/web -n "+ns, `DeniedByPolicy: .*it stays as it is: AgentPolicy agent \(generation 2\) does not allow namespace `+ns))
+	if err := inCluster("member1", "apps/v1", "Deployment", ns, "web", true)(t.Context()); err != nil {
+		t.Error(err)
 	}
 	expectOutput(t, "a read through the hub", kubectlAt(t, via, "", "get nodes"), "Ready")
 	expectOutput(t, "a write through the hub", kubectlAt(t, via, "", "create configmap x -n default"), "AgentPolicy agent (generation 2) does not allow requests of the sort Write through the hub (spec.reach.requests)")
 
 	by(`{serviceAccounts: [{namespaces: [` + ns + `], name: deployer}]}`)
-	waitUntil(t, convergeLimit, "whose rights are missing is said", explanationMatches("podtemplate/web -n "+ns,
+	testwait.UntilNil(t, "whose rights are missing is said", explanationMatches("podtemplate/web -n "+ns,
 		`Forbidden: .*this cluster's RBAC forbids ServiceAccount `+ns+`/deployer, as which the agent writes there, to patch podtemplates`))
 	expectOutput(t, "grant them", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "create rolebinding deployer -n "+ns+" --clusterrole admin --serviceaccount "+ns+":deployer"), "created")
 	expectOutput(t, "grant more", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "create rolebinding deployer-all -n "+ns+" --clusterrole cluster-admin --serviceaccount "+ns+":deployer"), "created")
-	waitUntil(t, convergeLimit, "all is there", inCluster("member1", "v1", "PodTemplate", ns, "web", true))
+	testwait.UntilNil(t, "all is there", inCluster("member1", "v1", "PodTemplate", ns, "web", true))
 }

@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // settingsObject is a ConfigMap without users.
@@ -32,16 +35,16 @@ spec:
 }
 
 // colourIn returns a check of a ConfigMap's colour in a member.
-func colourIn(cluster, ns, name, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func colourIn(cluster, ns, name, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, cluster, "v1", "ConfigMap", ns, name)
 		if err != nil || o == nil {
-			return fmt.Sprintf("%s: no ConfigMap %s/%s (%v)", cluster, ns, name, err)
+			return fmt.Errorf("%s: no ConfigMap %s/%s (%v)", cluster, ns, name, err)
 		}
 		if got, _, _ := unstructured.NestedString(o.Object, "data", "colour"); got != want {
-			return fmt.Sprintf("%s: ConfigMap %s/%s is %s, want %s", cluster, ns, name, got, want)
+			return fmt.Errorf("%s: ConfigMap %s/%s is %s, want %s", cluster, ns, name, got, want)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -95,31 +98,31 @@ func TestObjectsWithoutAPolicyAreFrozen(t *testing.T) {
 			t.Parallel()
 			ns := createNamespace(t, "ends-"+name)
 			end.begin(t, ns)
-			waitUntil(t, convergeLimit, "delivery", colourIn("member1", ns, "web", "blue"))
+			testwait.UntilNil(t, "delivery", colourIn("member1", ns, "web", "blue"))
 			end.end(t, ns)
-			waitUntil(t, convergeLimit, "a Bundle says so", bundleSays(ns, "ConfigMap/web is Unclaimed"))
+			testwait.UntilNil(t, "a Bundle says so", bundleSays(ns, "ConfigMap/web is Unclaimed"))
 			patch(t, "v1", "ConfigMap", ns, "web", `{"data":{"colour":"red"}}`)
 			// Something later that arrives shows that the edit has had its time.
 			apply(t, ns, strings.Replace(settingsObject, "name: web", "name: later, annotations: {atoll.dev/clusters: member1}", 1))
-			waitUntil(t, convergeLimit, "a later object", colourIn("member1", ns, "later", "blue"))
-			if why := colourIn("member1", ns, "web", "blue")(t.Context()); why != "" {
-				t.Fatalf("the edit was sent: %s", why)
+			testwait.UntilNil(t, "a later object", colourIn("member1", ns, "later", "blue"))
+			if err := colourIn("member1", ns, "web", "blue")(t.Context()); err != nil {
+				t.Fatalf("the edit was sent: %s", err)
 			}
 			remove(t, "v1", "ConfigMap", ns, "web")
-			waitUntil(t, convergeLimit, "its deletion removes it", allChecks(
+			testwait.UntilNil(t, "its deletion removes it", allChecks(
 				inCluster("member1", "v1", "ConfigMap", ns, "web", false), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
 		})
 	}
 }
 
 // bundleSays returns a check that some Bundle of the namespace, or Event there, has the words.
-func bundleSays(ns, words string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func bundleSays(ns, words string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		var list unstructured.UnstructuredList
 		list.SetAPIVersion("atoll.dev/v1alpha1")
 		list.SetKind("BundleList")
 		if err := hubClient().List(ctx, &list); err != nil {
-			return err.Error()
+			return err
 		}
 		said := ""
 		for _, b := range list.Items {
@@ -129,9 +132,9 @@ func bundleSays(ns, words string) func(ctx context.Context) string {
 			said += fmt.Sprintln(b.Object["status"])
 		}
 		if !strings.Contains(said, words) {
-			return fmt.Sprintf("no Bundle says %q:\n%s", words, said)
+			return fmt.Errorf("no Bundle says %q:\n%s", words, said)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -141,16 +144,16 @@ func TestAnEmptyAnnotationRemoves(t *testing.T) {
 	apply(t, ns, settingsObject+"---"+strings.Replace(settingsObject, "name: web", "name: other", 1))
 	patch(t, "v1", "ConfigMap", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1,member2"}}}`)
 	patch(t, "v1", "Namespace", "", ns, `{"metadata":{"annotations":{"atoll.dev/clusters":"member3"}}}`)
-	waitUntil(t, convergeLimit, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "web", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "other", "member3")))
+	testwait.UntilNil(t, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "web", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "other", "member3")))
 	patch(t, "v1", "ConfigMap", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":""}}}`)
-	waitUntil(t, convergeLimit, "an empty annotation takes it away", existsIn("v1", "ConfigMap", ns, "web"))
+	testwait.UntilNil(t, "an empty annotation takes it away", existsIn("v1", "ConfigMap", ns, "web"))
 	patch(t, "v1", "Namespace", "", ns, `{"metadata":{"annotations":{"atoll.dev/clusters":""}}}`)
-	waitUntil(t, convergeLimit, "so does the namespace's", existsIn("v1", "ConfigMap", ns, "other"))
-	if why := allChecks(inCluster("hub", "v1", "ConfigMap", ns, "web", true), inCluster("hub", "v1", "ConfigMap", ns, "other", true))(t.Context()); why != "" {
-		t.Fatal(why)
+	testwait.UntilNil(t, "so does the namespace's", existsIn("v1", "ConfigMap", ns, "other"))
+	if err := allChecks(inCluster("hub", "v1", "ConfigMap", ns, "web", true), inCluster("hub", "v1", "ConfigMap", ns, "other", true))(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	patch(t, "v1", "ConfigMap", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member2"}}}`)
-	waitUntil(t, convergeLimit, "it comes back", existsIn("v1", "ConfigMap", ns, "web", "member2"))
+	testwait.UntilNil(t, "it comes back", existsIn("v1", "ConfigMap", ns, "web", "member2"))
 }
 
 // The order of precedence, from the weakest; each new one takes the object over to its own
@@ -167,43 +170,43 @@ func TestOrderOfPrecedence(t *testing.T) {
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "cppol", "wins-cluster", "--ignore-not-found")
 	})
-	at := func(m string) func(ctx context.Context) string { return existsIn("v1", "ConfigMap", ns, "web", m) }
+	at := func(m string) func(ctx context.Context) error { return existsIn("v1", "ConfigMap", ns, "web", m) }
 
 	apply(t, ns, cpp("wins-cluster", "", "member1")+"---"+settingsObject)
-	waitUntil(t, convergeLimit, "a cluster policy places it", at("member1"))
+	testwait.UntilNil(t, "a cluster policy places it", at("member1"))
 	mustKubectl(t, "", "wait -n "+ns+" --for=condition=Ready bundle --all --timeout=60s")
 
 	// A policy of the namespace has precedence, but content that an agent has reported as
 	// placed stays.
 	apply(t, ns, selectingPolicy("plain", "", "member2"))
 	apply(t, ns, strings.Replace(settingsObject, "name: web", "name: web2", 1))
-	waitUntil(t, convergeLimit, "new objects go by the namespace's policy", existsIn("v1", "ConfigMap", ns, "web2", "member2"))
-	if why := at("member1")(t.Context()); why != "" {
-		t.Fatalf("a claim was not sticky: %s", why)
+	testwait.UntilNil(t, "new objects go by the namespace's policy", existsIn("v1", "ConfigMap", ns, "web2", "member2"))
+	if err := at("member1")(t.Context()); err != nil {
+		t.Fatalf("a claim was not sticky: %s", err)
 	}
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "plain", `{"spec":{"preemption":"Always"}}`)
-	waitUntil(t, convergeLimit, "preemption takes it over", at("member2"))
+	testwait.UntilNil(t, "preemption takes it over", at("member2"))
 
 	// Among policies: priority, then specificity, then age.
 	apply(t, ns, selectingPolicy("prior", "  priority: 5", "member3"))
 	apply(t, ns, strings.Replace(selectingPolicy("named", "  priority: 5", "member1"), "labelSelector: {matchLabels: {app: web}}", "name: web3", 1))
 	apply(t, ns, selectingPolicy("younger", "  priority: 5", "member2"))
 	apply(t, ns, strings.Replace(settingsObject, "name: web", "name: web3", 1)+"---"+strings.Replace(settingsObject, "name: web", "name: web4", 1))
-	waitUntil(t, convergeLimit, "the most specific of the highest priority wins", existsIn("v1", "ConfigMap", ns, "web3", "member1"))
-	waitUntil(t, convergeLimit, "the oldest of equals wins", existsIn("v1", "ConfigMap", ns, "web4", "member3"))
-	if why := at("member2")(t.Context()); why != "" {
-		t.Fatalf("priority without preemption took it over: %s", why)
+	testwait.UntilNil(t, "the most specific of the highest priority wins", existsIn("v1", "ConfigMap", ns, "web3", "member1"))
+	testwait.UntilNil(t, "the oldest of equals wins", existsIn("v1", "ConfigMap", ns, "web4", "member3"))
+	if err := at("member2")(t.Context()); err != nil {
+		t.Fatalf("priority without preemption took it over: %s", err)
 	}
 
 	// Annotations are ahead of all policies, and the object's of the namespace's.
 	patch(t, "v1", "Namespace", "", ns, `{"metadata":{"annotations":{"atoll.dev/clusters":"member3"}}}`)
-	waitUntil(t, convergeLimit, "the namespace's annotation wins", allChecks(at("member3"), existsIn("v1", "ConfigMap", ns, "web3", "member3")))
+	testwait.UntilNil(t, "the namespace's annotation wins", allChecks(at("member3"), existsIn("v1", "ConfigMap", ns, "web3", "member3")))
 	patch(t, "v1", "ConfigMap", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1"}}}`)
-	waitUntil(t, convergeLimit, "the object's annotation wins", allChecks(at("member1"), existsIn("v1", "ConfigMap", ns, "web3", "member3")))
+	testwait.UntilNil(t, "the object's annotation wins", allChecks(at("member1"), existsIn("v1", "ConfigMap", ns, "web3", "member3")))
 	patch(t, "v1", "ConfigMap", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":null}}}`)
-	waitUntil(t, convergeLimit, "then the namespace's again", at("member3"))
+	testwait.UntilNil(t, "then the namespace's again", at("member3"))
 	patch(t, "v1", "Namespace", "", ns, `{"metadata":{"annotations":{"atoll.dev/clusters":null}}}`)
-	waitUntil(t, convergeLimit, "then policies again", existsIn("v1", "ConfigMap", ns, "web3", "member1"))
+	testwait.UntilNil(t, "then policies again", existsIn("v1", "ConfigMap", ns, "web3", "member1"))
 }
 
 // kubectlFor is kubectl with a context of its own, for cleaning up.
@@ -247,25 +250,25 @@ data: {colour: blue}
 	mark("member2", `{"metadata":{"labels":{"unfit":"yes"}}}`)
 	apply(t, ns, policy("keep", "")+"---"+policy("go", "  whenUnfit: Remove"))
 	both := []string{"member1", "member2"}
-	waitUntil(t, convergeLimit, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "keep", both...), existsIn("v1", "ConfigMap", ns, "go", both...)))
+	testwait.UntilNil(t, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "keep", both...), existsIn("v1", "ConfigMap", ns, "go", both...)))
 
 	mark("member2", `{"metadata":{"labels":{"unfit":"no"}}}`)
-	waitUntil(t, convergeLimit, "Remove takes it away", existsIn("v1", "ConfigMap", ns, "go", "member1"))
-	waitUntil(t, convergeLimit, "Keep says so", func(context.Context) string {
+	testwait.UntilNil(t, "Remove takes it away", existsIn("v1", "ConfigMap", ns, "go", "member1"))
+	testwait.UntilNil(t, "Keep says so", func(context.Context) error {
 		if out := runCLI(t, "get", "rows", "keep", "-n", ns); !strings.Contains(out, "Unfit: labels do not match") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	patch(t, "v1", "ConfigMap", ns, "keep", `{"data":{"colour":"red"}}`)
-	waitUntil(t, convergeLimit, "what is kept is kept up to date", allChecks(colourIn("member1", ns, "keep", "red"), colourIn("member2", ns, "keep", "red")))
+	testwait.UntilNil(t, "what is kept is kept up to date", allChecks(colourIn("member1", ns, "keep", "red"), colourIn("member2", ns, "keep", "red")))
 	mark("member2", `{"metadata":{"labels":{"unfit":"yes"}}}`)
-	waitUntil(t, convergeLimit, "it fits again", existsIn("v1", "ConfigMap", ns, "go", both...))
-	waitUntil(t, convergeLimit, "and does not show it any more", func(context.Context) string {
+	testwait.UntilNil(t, "it fits again", existsIn("v1", "ConfigMap", ns, "go", both...))
+	testwait.UntilNil(t, "and does not show it any more", func(context.Context) error {
 		if out := runCLI(t, "get", "rows", "-n", ns); strings.Contains(out, "Unfit") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -287,25 +290,25 @@ spec:
     - {key: fleet, operator: Exists}
     - {key: maintenance, operator: Exists, effect: NoExecute, tolerationSeconds: 4}
 `)
-	waitUntil(t, convergeLimit, "delivery", allChecks(colourIn("member1", ns, "web", "blue"), wantPhases(t, ns, map[string]int{"Active": 3})))
+	testwait.UntilNil(t, "delivery", allChecks(colourIn("member1", ns, "web", "blue"), wantPhases(t, ns, map[string]int{"Active": 3})))
 	taint := func(m, more string) {
 		patch(t, "atoll.dev/v1alpha1", "Cluster", "", m, `{"spec":{"taints":[{"key":"fleet","value":"`+ns+`","effect":"NoSchedule"}`+more+`]}}`)
 	}
-	row := func(m, words string) func(context.Context) string {
-		return func(context.Context) string {
+	row := func(m, words string) func(context.Context) error {
+		return func(context.Context) error {
 			out := runCLI(t, "get", "rows", "-n", ns)
 			for line := range strings.Lines(out) {
 				if strings.Contains(line, m) && strings.Contains(line, words) {
-					return ""
+					return nil
 				}
 			}
-			return fmt.Sprintf("%s is not %q:\n%s", m, words, out)
+			return fmt.Errorf("%s is not %q:\n%s", m, words, out)
 		}
 	}
 	taint(ns+"-0", `,{"key":"full","effect":"NoSchedule"}`)
-	waitUntil(t, convergeLimit, "NoSchedule keeps what is there, and says so", row(ns+"-0", "Unfit: taint full:NoSchedule is not tolerated"))
-	if why := row(ns+"-0", "Active")(t.Context()); why != "" {
-		t.Error(why)
+	testwait.UntilNil(t, "NoSchedule keeps what is there, and says so", row(ns+"-0", "Unfit: taint full:NoSchedule is not tolerated"))
+	if err := row(ns+"-0", "Active")(t.Context()); err != nil {
+		t.Error(err)
 	}
 
 	begun := time.Now()
@@ -314,15 +317,15 @@ spec:
 	if err != nil || o == nil || !strings.Contains(fmt.Sprint(o.Object["spec"]), "timeAdded") {
 		t.Errorf("since when the taint is there is not noted: %v (%v)", o, err)
 	}
-	waitUntil(t, convergeLimit, "NoExecute evicts", row(ns+"-1", "Removing"))
+	testwait.UntilNil(t, "NoExecute evicts", row(ns+"-1", "Removing"))
 	if took := time.Since(begun); took < 3*time.Second {
 		t.Errorf("evicted after %s, tolerated for 4 s", took)
 	}
-	if why := row(ns+"-1", "Evicted")(t.Context()); why != "" {
-		t.Error(why)
+	if err := row(ns+"-1", "Evicted")(t.Context()); err != nil {
+		t.Error(err)
 	}
 	taint(ns+"-1", "")
-	waitUntil(t, convergeLimit, "without the taint it is back", row(ns+"-1", "Active"))
+	testwait.UntilNil(t, "without the taint it is back", row(ns+"-1", "Active"))
 }
 
 // Applications are deleted, or move away, and their namespace long after them: it goes
@@ -330,25 +333,25 @@ spec:
 func TestANamespaceGoesAfterItsContent(t *testing.T) {
 	ns := createNamespace(t, "outlived")
 	apply(t, ns, settingsObject+"---"+selectingPolicy("web", "", memberNames...))
-	waitUntil(t, convergeLimit, "delivery", existsIn("v1", "ConfigMap", ns, "web", memberNames...))
+	testwait.UntilNil(t, "delivery", existsIn("v1", "ConfigMap", ns, "web", memberNames...))
 	placeOn(t, ns, "web", "member1", "member2")
-	waitUntil(t, convergeLimit, "it moves away from one", existsIn("v1", "ConfigMap", ns, "web", "member1", "member2"))
+	testwait.UntilNil(t, "it moves away from one", existsIn("v1", "ConfigMap", ns, "web", "member1", "member2"))
 	remove(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web")
 	remove(t, "v1", "ConfigMap", ns, "web")
-	waitUntil(t, convergeLimit, "it is deleted", allChecks(existsIn("v1", "ConfigMap", ns, "web"), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
-	waitUntil(t, convergeLimit, "the hub knows where the namespace stays", wantPhases(t, ns, map[string]int{"Vacant": 3}))
-	if why := existsIn("v1", "Namespace", "", ns, memberNames...)(t.Context()); why != "" {
-		t.Fatalf("the namespace was not deleted: %s", why)
+	testwait.UntilNil(t, "it is deleted", allChecks(existsIn("v1", "ConfigMap", ns, "web"), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
+	testwait.UntilNil(t, "the hub knows where the namespace stays", wantPhases(t, ns, map[string]int{"Vacant": 3}))
+	if err := existsIn("v1", "Namespace", "", ns, memberNames...)(t.Context()); err != nil {
+		t.Fatalf("the namespace was not deleted: %s", err)
 	}
 	cutLink(t, "member2")
 	remove(t, "v1", "Namespace", "", ns)
-	waitUntil(t, convergeLimit, "the namespace goes", existsIn("v1", "Namespace", "", ns, "member2"))
+	testwait.UntilNil(t, "the namespace goes", existsIn("v1", "Namespace", "", ns, "member2"))
 	healLink(t, "member2")
-	waitUntil(t, convergeLimit, "it goes where it was away", existsIn("v1", "Namespace", "", ns))
-	waitUntil(t, convergeLimit, "nothing is left of it on the hub", func(context.Context) string {
+	testwait.UntilNil(t, "it goes where it was away", existsIn("v1", "Namespace", "", ns))
+	testwait.UntilNil(t, "nothing is left of it on the hub", func(context.Context) error {
 		if out := runCLI(t, "get", "rows", "-n", ns); !strings.HasPrefix(out, "no rows") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 const webDeployment = `
@@ -72,19 +75,19 @@ func TestApplyReachesEveryMemberAndReportsBack(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "spine")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", allChecks(
+	testwait.UntilNil(t, "delivery", allChecks(
 		inCluster("member1", "apps/v1", "Deployment", ns, "web", true),
 		inCluster("member2", "apps/v1", "Deployment", ns, "web", true),
 		inCluster("member3", "apps/v1", "Deployment", ns, "web", true),
 		inCluster("member3", "v1", "ConfigMap", ns, "web", true),
 	))
-	waitUntil(t, convergeLimit, "status on the hub", allChecks(
+	testwait.UntilNil(t, "status on the hub", allChecks(
 		fieldIs("hub", ns, "web", "status.availableReplicas", 2),
 		fieldIs("hub", ns, "web", "status.observedGeneration", 1),
 	))
 
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":3}}`)
-	waitUntil(t, convergeLimit, "scale", allChecks(
+	testwait.UntilNil(t, "scale", allChecks(
 		fieldIs("member1", ns, "web", "status.availableReplicas", 3),
 		fieldIs("hub", ns, "web", "status.availableReplicas", 3),
 		fieldIs("hub", ns, "web", "status.observedGeneration", 2),
@@ -92,9 +95,9 @@ func TestApplyReachesEveryMemberAndReportsBack(t *testing.T) {
 
 	remove(t, "apps/v1", "Deployment", ns, "web")
 	for _, c := range append([]string{"hub"}, memberNames...) {
-		waitUntil(t, convergeLimit, "removal", inCluster(c, "apps/v1", "Deployment", ns, "web", false))
+		testwait.UntilNil(t, "removal", inCluster(c, "apps/v1", "Deployment", ns, "web", false))
 	}
-	waitUntil(t, convergeLimit, "the dependency follows its last user", inCluster("member1", "v1", "ConfigMap", ns, "web", false))
+	testwait.UntilNil(t, "the dependency follows its last user", inCluster("member1", "v1", "ConfigMap", ns, "web", false))
 	if o, err := get(t.Context(), "hub", "v1", "ConfigMap", ns, "web"); err != nil || o == nil {
 		t.Fatalf("the hub's own ConfigMap was to stay: %v", err)
 	}
@@ -120,7 +123,7 @@ spec:
         - {targetCluster: {clusterNames: [member2]}, weight: 1}
 ---`+webDeployment)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"replicas":6}}`)
-	waitUntil(t, convergeLimit, "shares", allChecks(
+	testwait.UntilNil(t, "shares", allChecks(
 		fieldIs("member1", ns, "web", "status.readyReplicas", 4),
 		fieldIs("member2", ns, "web", "status.readyReplicas", 2),
 		fieldIs("hub", ns, "web", "status.readyReplicas", 6),
@@ -132,11 +135,11 @@ func TestMovingIsEditingOneAttribute(t *testing.T) {
 	ns := createNamespace(t, "moving")
 	apply(t, ns, webDeployment)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member1"}}}`)
-	waitUntil(t, convergeLimit, "first place", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
+	testwait.UntilNil(t, "first place", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
 
 	least, stop := leastHealthy(t, ns)
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"metadata":{"annotations":{"atoll.dev/clusters":"member2"}}}`)
-	waitUntil(t, convergeLimit, "second place", allChecks(
+	testwait.UntilNil(t, "second place", allChecks(
 		fieldIs("member2", ns, "web", "status.availableReplicas", 2),
 		inCluster("member1", "apps/v1", "Deployment", ns, "web", false),
 		inCluster("member1", "v1", "ConfigMap", ns, "web", false),
@@ -193,30 +196,30 @@ spec:
   - targetCluster: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [us]}]}}
     overriders: {imageOverrider: [{component: Registry, operator: replace, value: us.example}]}
 `)
-	image := func(cluster, want string) func(ctx context.Context) string {
-		return func(ctx context.Context) string {
+	image := func(cluster, want string) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
 			o, err := get(ctx, cluster, "apps/v1", "Deployment", ns, "web")
 			if err != nil || o == nil {
-				return fmt.Sprintf("%s: no Deployment (%v)", cluster, err)
+				return fmt.Errorf("%s: no Deployment (%v)", cluster, err)
 			}
 			cs, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 			if len(cs) != 1 || cs[0].(map[string]any)["image"] != want {
-				return fmt.Sprintf("%s: containers %v, want image %s", cluster, cs, want)
+				return fmt.Errorf("%s: containers %v, want image %s", cluster, cs, want)
 			}
-			return ""
+			return nil
 		}
 	}
-	waitUntil(t, convergeLimit, "images", allChecks(
+	testwait.UntilNil(t, "images", allChecks(
 		image("member1", "registry.example/web:1"), image("member2", "us.example/web:1"), image("member3", "registry.example/web:1"),
 	))
 	remove(t, "atoll.dev/v1alpha1", "OverridePolicy", ns, "us")
-	waitUntil(t, convergeLimit, "images without the policy", image("member2", "registry.example/web:1"))
+	testwait.UntilNil(t, "images without the policy", image("member2", "registry.example/web:1"))
 }
 
 func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
 	ns := createNamespace(t, "away")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", allChecks(fieldIs("hub", ns, "web", "status.availableReplicas", 2), fieldIs("member3", ns, "web", "status.availableReplicas", 2)))
+	testwait.UntilNil(t, "delivery", allChecks(fieldIs("hub", ns, "web", "status.availableReplicas", 2), fieldIs("member3", ns, "web", "status.availableReplicas", 2)))
 	was, err := get(t.Context(), "member3", "apps/v1", "Deployment", ns, "web")
 	if err != nil || was == nil {
 		t.Fatalf("member3: %v", err)
@@ -230,7 +233,7 @@ func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
 		}
 	})
 	remove(t, "apps/v1", "Deployment", ns, "web")
-	waitUntil(t, convergeLimit, "the hub does not wait for a disconnected cluster", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
+	testwait.UntilNil(t, "the hub does not wait for a disconnected cluster", inCluster("hub", "apps/v1", "Deployment", ns, "web", false))
 	if o, err := get(t.Context(), "member3", "apps/v1", "Deployment", ns, "web"); err != nil || o == nil {
 		t.Fatalf("member3 lost its Deployment while it was cut off: %v", err)
 	}
@@ -238,15 +241,15 @@ func TestDeletingWhileAwayEndsWithTheNewObject(t *testing.T) {
 	if err := sharedWorld.lab.HealLink(t.Context(), "member3"); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "exactly the new object", func(ctx context.Context) string {
+	testwait.UntilNil(t, "exactly the new object", func(ctx context.Context) error {
 		o, err := get(ctx, "member3", "apps/v1", "Deployment", ns, "web")
 		switch {
 		case err != nil || o == nil:
-			return fmt.Sprintf("member3 has no Deployment: %v", err)
+			return fmt.Errorf("member3 has no Deployment: %v", err)
 		case o.GetUID() == was.GetUID():
-			return "member3 still has the old one"
+			return errors.New("member3 still has the old one")
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -254,10 +257,10 @@ func TestNamespaceDeletedOnTheHub(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "doomed")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
+	testwait.UntilNil(t, "delivery", fieldIs("hub", ns, "web", "status.availableReplicas", 2))
 	remove(t, "v1", "Namespace", "", ns)
 	for _, c := range append([]string{"hub"}, memberNames...) {
-		waitUntil(t, convergeLimit, "namespace gone", inCluster(c, "v1", "Namespace", "", ns, false))
+		testwait.UntilNil(t, "namespace gone", inCluster(c, "v1", "Namespace", "", ns, false))
 	}
 }
 
@@ -265,7 +268,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "drift")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	testwait.UntilNil(t, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 	o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
 	if err != nil {
 		t.Fatal(err)
@@ -276,26 +279,26 @@ func TestDriftIsCorrected(t *testing.T) {
 	if err := sharedWorld.clients["member1"].Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "an edit is undone", func(ctx context.Context) string {
+	testwait.UntilNil(t, "an edit is undone", func(ctx context.Context) error {
 		o, err := get(ctx, "member1", "v1", "ConfigMap", ns, "web")
 		if err != nil || o == nil {
-			return fmt.Sprint("no ConfigMap: ", err)
+			return fmt.Errorf("no ConfigMap: %v", err)
 		}
 		if v, _, _ := unstructured.NestedString(o.Object, "data", "colour"); v != "blue" {
-			return "colour is " + v
+			return errors.New("colour is " + v)
 		}
-		return ""
+		return nil
 	})
 	if err := sharedWorld.clients["member1"].Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "a delete is undone", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	testwait.UntilNil(t, "a delete is undone", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 }
 
 func TestMembersHealThemselvesWithoutTheHub(t *testing.T) {
 	ns := createNamespace(t, "hubless")
 	apply(t, ns, everywherePolicy+"---\n"+webDeployment)
-	waitUntil(t, convergeLimit, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	testwait.UntilNil(t, "delivery", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 	takeDown(t, "hub")
 	takeDown(t, "agent/member1")
 	bringBack(t, "agent/member1")
@@ -306,5 +309,5 @@ func TestMembersHealThemselvesWithoutTheHub(t *testing.T) {
 	if err := sharedWorld.clients["member1"].Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "a restarted agent heals without the hub", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
+	testwait.UntilNil(t, "a restarted agent heals without the hub", inCluster("member1", "v1", "ConfigMap", ns, "web", true))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -101,12 +103,12 @@ func newProxied(t *testing.T, members ...string) *proxiedHub {
 	if err := <-up; err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "a token", func(ctx context.Context) string {
+	testwait.UntilNil(t, "a token", func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, builtBinary("atoll"), "--kubeconfig", p.hub.kubeconfig, "token", "create", "--auto-accept", "--uses", strconv.Itoa(len(members)), "-o", "json").Output()
 		if err != nil || json.Unmarshal(out, &p.invite) != nil {
-			return "the output is: " + string(out)
+			return errors.New("the output is: " + string(out))
 		}
-		return ""
+		return nil
 	})
 	if host, _, err := net.SplitHostPort(p.invite.Hub); err != nil || net.ParseIP(host).IsLoopback() {
 		t.Fatalf("agents dial a hub that listens on all addresses at %q (%v)", p.invite.Hub, err)
@@ -162,13 +164,13 @@ func (x *proxyProgram) start() {
 	if err := x.cmd.Start(); err != nil {
 		x.t.Fatal(err)
 	}
-	waitUntil(x.t, convergeLimit, x.name+" listens", func(ctx context.Context) string {
+	testwait.UntilNil(x.t, x.name+" listens", func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", x.port))
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		conn.Close()
-		return ""
+		return nil
 	})
 }
 
@@ -198,20 +200,20 @@ func (p *proxiedHub) startAgent(t *testing.T, member, url, noProxy string) (log 
 func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 	t.Helper()
 	log, stop := p.startAgent(t, member, x.proxyURL(nil), "")
-	waitUntil(t, convergeLimit, "without a password it says what is wrong", logSays(log, "through the proxy http://127.0.0.1:"+x.port, "give it a name and a password in the URL"))
+	testwait.UntilNil(t, "without a password it says what is wrong", logSays(log, "through the proxy http://127.0.0.1:"+x.port, "give it a name and a password in the URL"))
 	stop()
 	log, stop = p.startAgent(t, member, x.proxyURL(url.UserPassword("edge", "secret")), "")
-	waitUntil(t, convergeLimit, "it joins", logSays(log, "joined"))
+	testwait.UntilNil(t, "it joins", logSays(log, "joined"))
 	// The taint marks an unreviewed cluster.
 	if out := kubectlAt(t, p.hub.kubeconfig, "", `patch cluster `+member+` --type merge -p {"spec":{"taints":null}}`); !strings.Contains(out, "patched") {
 		t.Fatal(out)
 	}
 	host, _, _ := net.SplitHostPort(p.invite.Hub)
-	waitUntil(t, convergeLimit, "its profile says where others reach the hub, too", func(context.Context) string {
+	testwait.UntilNil(t, "its profile says where others reach the hub, too", func(context.Context) error {
 		if out := kubectlAt(t, p.hub.kubeconfig, "", "get clusterprofile -n atoll-inventory "+member+" -o jsonpath={.status.accessProviders[0].cluster.server}"); !strings.HasPrefix(out, "https://"+host+":") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if text := log(); strings.Contains(text, "secret@") {
 		t.Errorf("the agent logs the password:\n%s", text)
@@ -227,11 +229,11 @@ func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 	if err := os.WriteFile(via, runCommand(t, "atoll", "--kubeconfig", p.hub.kubeconfig, "kubeconfig", "--cluster", member), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "what is placed runs", func(context.Context) string {
+	testwait.UntilNil(t, "what is placed runs", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "get deploy shell -n "+ns+" -o jsonpath={.status.readyReplicas}"); out != "1" {
-			return "ready: " + out
+			return errors.New("ready: " + out)
 		}
-		return ""
+		return nil
 	})
 	if lab.CannotRunContainers() == nil {
 		expectOutput(t, "logs", kubectlAt(t, via, "", "logs deploy/shell -n "+ns), "begun\nline 1\n")
@@ -239,11 +241,11 @@ func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 	}
 
 	x.killProxy()
-	waitUntil(t, convergeLimit, "the answer is that it is disconnected", func(context.Context) string {
+	testwait.UntilNil(t, "the answer is that it is disconnected", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "get namespaces --request-timeout 30s"); !strings.Contains(out, "its agent is not connected") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	x.start()
 	p.isBack(t, via, member, "red")
@@ -259,17 +261,17 @@ func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 func (p *proxiedHub) isBack(t *testing.T, via, member, value string) {
 	t.Helper()
 	ns := "proxied-" + member
-	waitUntil(t, convergeLimit, "it is reached again", func(context.Context) string {
+	testwait.UntilNil(t, "it is reached again", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "get namespaces"); !strings.Contains(out, "kube-system") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	p.hub.apply(t, ns, "{apiVersion: v1, kind: ConfigMap, metadata: {name: colour, namespace: $NS, annotations: {atoll.dev/clusters: "+member+"}}, data: {colour: "+value+"}}")
-	waitUntil(t, convergeLimit, "an edit arrives", func(context.Context) string {
+	testwait.UntilNil(t, "an edit arrives", func(context.Context) error {
 		if out := kubectlAt(t, p.lab.Kubeconfig(member), "", "get configmap -n "+ns+" colour -o jsonpath={.data.colour}"); out != value {
-			return "it has: " + out
+			return errors.New("it has: " + out)
 		}
-		return ""
+		return nil
 	})
 }

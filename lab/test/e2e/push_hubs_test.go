@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/internal/session"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // TestHubsShareTheMembersThatTheyPushTo: each runs the agent of its own member. When one is
@@ -35,13 +36,13 @@ func TestHubsShareTheMembersThatTheyPushTo(t *testing.T) {
 	}
 	worksAt := func(member, door string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, "the agent of "+member+" is that of the hub at "+door, func(ctx context.Context) string {
+		testwait.UntilNil(t, "the agent of "+member+" is that of the hub at "+door, func(ctx context.Context) error {
 			var lease coordinationv1.Lease
 			err := h.at[member].Get(ctx, client.ObjectKey{Namespace: "atoll-system", Name: "atoll-agent"}, &lease)
 			if err != nil || lease.Spec.HolderIdentity == nil || !strings.Contains(*lease.Spec.HolderIdentity, "@"+door+"_") {
-				return fmt.Sprintf("held by %v (%v)", lease.Spec.HolderIdentity, err)
+				return fmt.Errorf("held by %v (%v)", lease.Spec.HolderIdentity, err)
 			}
-			return ""
+			return nil
 		})
 	}
 	edit := func(value string) {
@@ -52,12 +53,12 @@ kind: ConfigMap
 metadata: {name: web, namespace: $NS, annotations: {atoll.dev/clusters: "*"}}
 data: {colour: `+value+`}`)
 		for member, c := range h.at {
-			waitUntil(t, convergeLimit, "an edit arrives in "+member, func(ctx context.Context) string {
+			testwait.UntilNil(t, "an edit arrives in "+member, func(ctx context.Context) error {
 				var got corev1.ConfigMap
 				if err := c.Get(ctx, client.ObjectKey{Namespace: "pushed", Name: "web"}, &got); err != nil || got.Data["colour"] != value {
-					return fmt.Sprintf("%v (%v)", got.Data, err)
+					return fmt.Errorf("%v (%v)", got.Data, err)
 				}
-				return ""
+				return nil
 			})
 		}
 	}
@@ -66,11 +67,11 @@ data: {colour: `+value+`}`)
 	worksAt("member2", h.doors[1])
 	edit("blue")
 	var before string
-	waitUntil(t, convergeLimit, "it is ready", func(context.Context) string {
+	testwait.UntilNil(t, "it is ready", func(context.Context) error {
 		if before = conditionTurns(t, h.a.client, names["member2"]); !strings.Contains(before, "ReadyTrue") {
-			return before
+			return fmt.Errorf("the conditions are:\n%s", before)
 		}
-		return ""
+		return nil
 	})
 	h.b.sendSignal(t, syscall.SIGKILL)
 	worksAt("member2", h.doors[0])

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -58,11 +60,11 @@ func joinPush(t *testing.T, name, kubeconfig string, more ...string) string {
 }
 
 // clusterCondition returns a check of a condition of a Cluster, by its status and reason.
-func clusterCondition(cluster, kind, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func clusterCondition(cluster, kind, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", cluster)
 		if err != nil || o == nil {
-			return fmt.Sprintf("no Cluster %s: %v", cluster, err)
+			return fmt.Errorf("no Cluster %s: %v", cluster, err)
 		}
 		got := "none"
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
@@ -72,9 +74,9 @@ func clusterCondition(cluster, kind, want string) func(ctx context.Context) stri
 			}
 		}
 		if got != want {
-			return fmt.Sprintf("%s of %s is %q, want %q", kind, cluster, got, want)
+			return fmt.Errorf("%s of %s is %q, want %q", kind, cluster, got, want)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -99,13 +101,13 @@ func podsOf(ctx context.Context, c client.Client, ns string) (string, error) {
 }
 
 // twoPods returns a check that the Deployment's pods are there.
-func twoPods(c client.Client, ns string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func twoPods(c client.Client, ns string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		got, err := podsOf(ctx, c, ns)
 		if err != nil || strings.Count(got, "=") != 2 {
-			return fmt.Sprintf("pods of %s: %q (%v)", ns, got, err)
+			return fmt.Errorf("pods of %s: %q (%v)", ns, got, err)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -129,7 +131,7 @@ func pushInstead(t *testing.T, member string) {
 		}
 	})
 	joinPush(t, member, sharedWorld.lab.Kubeconfig(member))
-	waitUntil(t, convergeLimit, "the hub's agent works", clusterCondition(member, "Pushed", "True AgentWorks"))
+	testwait.UntilNil(t, "the hub's agent works", clusterCondition(member, "Pushed", "True AgentWorks"))
 }
 
 // TestAMemberIsJoinedByPush: a member without any earlier agent, from its joining to its
@@ -157,8 +159,8 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 	others := pushedNow(t)
 	kubectlAtEnd(t, "hub", "delete cluster "+name)
 	expectOutput(t, "join", joinPush(t, name, kubeconfig), "atoll accept "+name)
-	if why := clusterCondition(name, "Pushed", "none")(t.Context()); why != "" {
-		t.Errorf("before it is accepted: %s", why)
+	if err := clusterCondition(name, "Pushed", "none")(t.Context()); err != nil {
+		t.Errorf("before it is accepted: %s", err)
 	}
 	if out := kubectlAt(t, kubeconfig, "", "get leases -n atoll-system -o name"); strings.Contains(out, "atoll-agent") {
 		t.Errorf("an agent came to the member before its cluster was accepted: %s", out)
@@ -167,7 +169,7 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 	expectOutput(t, "get", atollOn(t, "get", "clusters", name, "-o", "wide", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")), "Push", "yes")
 
 	pushedTo(t, ns, name, "1")
-	waitUntil(t, convergeLimit, "what is placed runs", twoPods(member, ns))
+	testwait.UntilNil(t, "what is placed runs", twoPods(member, ns))
 	before, err := podsOf(t.Context(), member, ns)
 	if err != nil {
 		t.Fatal(err)
@@ -175,20 +177,20 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 	credentialsAreTheHubsAlone(t, name, member)
 	// The agent may what it may by default, other than those of the lab.
 	for what, say := range map[string]string{"pods": "." + name, "rs": "." + name, "events": "Scheduled", "controllerrevisions": "No resources found"} {
-		waitUntil(t, convergeLimit, "what runs is shown", logSays(func() string { return mustKubectl(t, "", "get "+what+" -n "+ns) }, say))
+		testwait.UntilNil(t, "what runs is shown", logSays(func() string { return mustKubectl(t, "", "get "+what+" -n "+ns) }, say))
 	}
 	// Its nodes are imagined: that they have no logs is all that stands in the way.
 	expectOutput(t, "logs", kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "logs deploy/web --tail 1 -n "+ns), "Found 2 pods", "containerLogs/"+ns+"/web-")
 	// The member lets the hub's agent impersonate every user, and the agent does not.
 	expectOutput(t, "grant", kubectlAt(t, kubeconfig, "", "create clusterrolebinding test-agent-admin --clusterrole cluster-admin --serviceaccount atoll-system:atoll-agent"), "created")
-	waitUntil(t, convergeLimit, "the user arrives", func(context.Context) string {
-		return missingIn(kubectlAt(t, proxiedKubeconfig(t, name), "", "auth whoami"), "atoll:masters")
+	testwait.UntilNil(t, "the user arrives", func(context.Context) error {
+		return outputContains(kubectlAt(t, proxiedKubeconfig(t, name), "", "auth whoami"), "atoll:masters")
 	})
 	expectNoMemberIdentity(t, name)
 
 	restartHub(t)
-	waitUntil(t, convergeLimit, "the hub's agent works again", clusterCondition(name, "Pushed", "True AgentWorks"))
-	waitUntil(t, convergeLimit, "the cluster is Ready again", readyIs(name, "True"))
+	testwait.UntilNil(t, "the hub's agent works again", clusterCondition(name, "Pushed", "True AgentWorks"))
+	testwait.UntilNil(t, "the cluster is Ready again", readyIs(name, "True"))
 	if after, err := podsOf(t.Context(), member, ns); err != nil || after != before {
 		t.Errorf("pods after the hub was restarted: %s (%v), before: %s", after, err, before)
 	}
@@ -236,11 +238,11 @@ func (p *pushedMember) leaveEachWay() {
 	t.Helper()
 	goOn := hangIn(t, p.lab, "member1")
 	p.runCLI("remove", name, "--orphan", "--no-wait")
-	waitUntil(t, convergeLimit, "it says how far that is", func(ctx context.Context) string {
+	testwait.UntilNil(t, "it says how far that is", func(ctx context.Context) error {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", name, "Removing"); !strings.Contains(c, "bundles are gone") {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
-		return ""
+		return nil
 	})
 	restartHub(t)
 	goOn()
@@ -256,13 +258,16 @@ func (p *pushedMember) leaveEachWay() {
 	p.runCLI("remove", name, "--clean", "--yes", "--no-wait")
 	restartHub(t)
 	p.checkLeft("cleaned")
-	waitUntil(t, convergeLimit, "what was placed there is gone", func(ctx context.Context) string {
+	testwait.UntilNil(t, "what was placed there is gone", func(ctx context.Context) error {
 		after, err := podsOf(ctx, p.member, p.ns)
-		return strings.TrimSpace(after + errorText(err))
+		if err == nil && after != "" {
+			err = fmt.Errorf("pods are %s", after)
+		}
+		return err
 	})
 
 	p.comesBack()
-	waitUntil(t, convergeLimit, "what is placed runs again", twoPods(p.member, p.ns))
+	testwait.UntilNil(t, "what is placed runs again", twoPods(p.member, p.ns))
 	var err error
 	if p.pods, err = podsOf(t.Context(), p.member, p.ns); err != nil {
 		t.Fatal(err)
@@ -271,11 +276,11 @@ func (p *pushedMember) leaveEachWay() {
 	expectOutput(t, "remove --force", p.runCLI("remove", name, "--force", "--timeout", "30s"), "is given up", "Deployment.apps")
 	checkGone(t, name)
 	p.credentialsGone()
-	waitUntil(t, convergeLimit, "the hub runs one agent less", func(context.Context) string {
+	testwait.UntilNil(t, "the hub runs one agent less", func(context.Context) error {
 		if now := pushedNow(t); now != p.before {
-			return fmt.Sprintf("the hub counts %v, and %v before the cluster came", now, p.before)
+			return fmt.Errorf("the hub counts %v, and %v before the cluster came", now, p.before)
 		}
-		return ""
+		return nil
 	})
 	goOn()
 	p.checkNoAgent()
@@ -291,18 +296,18 @@ func (p *pushedMember) comesBack() {
 	p.t.Helper()
 	joinPush(p.t, p.name, p.lab.Kubeconfig("member1"))
 	p.runCLI("accept", p.name, "--wait")
-	waitUntil(p.t, convergeLimit, "Atoll holds what is there", func(ctx context.Context) string {
+	testwait.UntilNil(p.t, "Atoll holds what is there", func(ctx context.Context) error {
 		var web appsv1.Deployment
 		if err := p.member.Get(ctx, client.ObjectKey{Namespace: p.ns, Name: "web"}, &web); err != nil || web.Labels["atoll.dev/bundle-uid"] == "" {
-			return fmt.Sprintf("labels %v (%v)", web.Labels, err)
+			return fmt.Errorf("labels %v (%v)", web.Labels, err)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(p.t, convergeLimit, "the hub knows of it", func(context.Context) string {
+	testwait.UntilNil(p.t, "the hub knows of it", func(context.Context) error {
 		if out := p.runCLI("remove", p.name, "--clean", "--dry-run"); !strings.Contains(out, "Deployment.apps") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -317,11 +322,11 @@ func (p *pushedMember) checkLeft(how string) {
 
 func (p *pushedMember) credentialsGone() {
 	p.t.Helper()
-	waitUntil(p.t, convergeLimit, "the credentials went with the Cluster", func(context.Context) string {
+	testwait.UntilNil(p.t, "the credentials went with the Cluster", func(context.Context) error {
 		if out := mustKubectl(p.t, "", "get secrets -n atoll-system -l atoll.dev/push="+p.name+" -o name"); strings.Contains(out, "secret/") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -329,16 +334,16 @@ func (p *pushedMember) credentialsGone() {
 // release it has not renewed it for its duration.
 func (p *pushedMember) checkNoAgent() {
 	p.t.Helper()
-	waitUntil(p.t, convergeLimit, "no agent works in the member", func(ctx context.Context) string {
+	testwait.UntilNil(p.t, "no agent works in the member", func(ctx context.Context) error {
 		var l coordinationv1.Lease
 		if err := p.member.Get(ctx, client.ObjectKey{Namespace: "atoll-system", Name: "atoll-agent"}, &l); err != nil {
-			return err.Error()
+			return err
 		}
 		s := l.Spec
 		if s.HolderIdentity == nil || *s.HolderIdentity == "" || time.Since(s.RenewTime.Time) > time.Duration(*s.LeaseDurationSeconds)*time.Second {
-			return ""
+			return nil
 		}
-		return fmt.Sprintf("held by %s, renewed at %s", *s.HolderIdentity, s.RenewTime)
+		return fmt.Errorf("held by %s, renewed at %s", *s.HolderIdentity, s.RenewTime)
 	})
 }
 
@@ -364,27 +369,20 @@ func credentialsAreTheHubsAlone(t *testing.T, cluster string, member client.Clie
 	mustKubectl(t, "", "annotate secret -n atoll-system "+secret+" atoll.dev/clusters="+cluster)
 	expectOutput(t, "explain", atollOn(t, "explain", "secret/"+secret, "-n", "atoll-system", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")), "the hub's own")
 	apply(t, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: push-after, namespace: push-new, annotations: {atoll.dev/clusters: "+cluster+"}}\ndata: {a: b}")
-	waitUntil(t, convergeLimit, "what was placed later is there", func(ctx context.Context) string {
-		return errorText(member.Get(ctx, client.ObjectKey{Namespace: "push-new", Name: "push-after"}, &corev1.ConfigMap{}))
+	testwait.UntilNil(t, "what was placed later is there", func(ctx context.Context) error {
+		return member.Get(ctx, client.ObjectKey{Namespace: "push-new", Name: "push-after"}, &corev1.ConfigMap{})
 	})
 	if err := member.Get(t.Context(), client.ObjectKey{Namespace: "atoll-system", Name: secret}, &corev1.Secret{}); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the credentials in the member: %v", err)
 	}
 }
 
-func errorText(err error) string {
-	if err != nil {
-		return err.Error()
+// outputContains returns an error with the output of a command that lacks the words.
+func outputContains(out, words string) error {
+	if !strings.Contains(out, words) {
+		return fmt.Errorf("%q is not in the output: %s", words, out)
 	}
-	return ""
-}
-
-// missingIn returns the text where it lacks words.
-func missingIn(text, words string) string {
-	if strings.Contains(text, words) {
-		return ""
-	}
-	return text
+	return nil
 }
 
 func restartHub(t *testing.T) {
@@ -397,7 +395,7 @@ func restartHub(t *testing.T) {
 func TestSwitchingBetweenPullAndPush(t *testing.T) {
 	ns, member := createNamespace(t, "push-switch"), "member3"
 	pushedTo(t, ns, member, "1")
-	waitUntil(t, convergeLimit, "what is placed runs", twoPods(sharedWorld.clients[member], ns))
+	testwait.UntilNil(t, "what is placed runs", twoPods(sharedWorld.clients[member], ns))
 	before, err := podsOf(t.Context(), sharedWorld.clients[member], ns)
 	if err != nil {
 		t.Fatal(err)
@@ -416,7 +414,7 @@ func TestSwitchingBetweenPullAndPush(t *testing.T) {
 	edited := func(value string) {
 		t.Helper()
 		mustKubectl(t, "", "label deployment web -n "+ns+" by="+value+" --overwrite")
-		waitUntil(t, convergeLimit, "an edit arrives", fieldShows([]string{member}, objectName{"apps/v1", "Deployment", ns, "web"}, "metadata.labels.by", value))
+		testwait.UntilNil(t, "an edit arrives", fieldShows([]string{member}, objectName{"apps/v1", "Deployment", ns, "web"}, "metadata.labels.by", value))
 	}
 	pushInstead(t, member)
 	edited("push")
@@ -424,18 +422,18 @@ func TestSwitchingBetweenPullAndPush(t *testing.T) {
 
 	started := make(chan error, 1)
 	go func() { started <- sharedWorld.lab.Start(t.Context(), "agent/"+member) }() // it waits for a link to the hub
-	waitUntil(t, convergeLimit, "the agent in the member is there", func(context.Context) string {
+	testwait.UntilNil(t, "the agent in the member is there", func(context.Context) error {
 		if log := fileTail(filepath.Join(sharedWorld.lab.Dir(), "logs", "agent-"+member+".log")); !strings.Contains(log, "waiting for its lease to end") {
-			return "the output is: " + log
+			return errors.New("the output is: " + log)
 		}
-		return ""
+		return nil
 	})
 	edited("push-beside-pull")
-	if why := clusterCondition(member, "Pushed", "True AgentWorks")(t.Context()); why != "" {
-		t.Errorf("the agent in the member is to stand by: %s", why)
+	if err := clusterCondition(member, "Pushed", "True AgentWorks")(t.Context()); err != nil {
+		t.Errorf("the agent in the member is to stand by: %s", err)
 	}
 	setMode(t, member, v1alpha1.ModePull)
-	waitUntil(t, convergeLimit, "the hub's agent is gone", clusterCondition(member, "Pushed", "False CredentialsNotUsed"))
+	testwait.UntilNil(t, "the hub's agent is gone", clusterCondition(member, "Pushed", "False CredentialsNotUsed"))
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
@@ -443,12 +441,12 @@ func TestSwitchingBetweenPullAndPush(t *testing.T) {
 	same("pulled again")
 
 	setMode(t, member, v1alpha1.ModePush)
-	waitUntil(t, convergeLimit, "the hub's agent stands by", clusterCondition(member, "Pushed", "True StandsBy"))
+	testwait.UntilNil(t, "the hub's agent stands by", clusterCondition(member, "Pushed", "True StandsBy"))
 	edited("pull-beside-push")
 	if err := sharedWorld.lab.KillComponent(t.Context(), "agent/"+member); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "the hub's agent takes over", clusterCondition(member, "Pushed", "True AgentWorks"))
+	testwait.UntilNil(t, "the hub's agent takes over", clusterCondition(member, "Pushed", "True AgentWorks"))
 	edited("push-again")
 	same("after all that")
 }
@@ -463,9 +461,9 @@ func TestAMemberThatHangsDelaysNoOther(t *testing.T) {
 	restartHub(t)
 	begin := time.Now()
 	pushedTo(t, ns, "member2,member3", "1")
-	waitUntil(t, 10*time.Second, "the other one gets what is placed", twoPods(sharedWorld.clients["member3"], ns))
+	testwait.UntilNilWithin(t, 10*time.Second, "the other one gets what is placed", twoPods(sharedWorld.clients["member3"], ns))
 	t.Logf("the other one has what is placed after %s", time.Since(begin).Round(100*time.Millisecond))
-	waitUntil(t, convergeLimit, "it is said of the one that hangs", clusterCondition("member2", "Pushed", "False MemberUnreachable"))
+	testwait.UntilNil(t, "it is said of the one that hangs", clusterCondition("member2", "Pushed", "False MemberUnreachable"))
 	expectOutput(t, "explain", atollOn(t, "explain", "deployment/web", "-n", ns, "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")), "the agent that the hub runs for the cluster: MemberUnreachable")
 }
 

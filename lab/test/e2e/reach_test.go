@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // proxiedKubeconfig returns a kubeconfig by which a member is reached through the hub.
@@ -86,7 +89,7 @@ func TestAMemberIsReachedThroughTheHub(t *testing.T) {
 
 // watchConfigMaps has kubectl watch the ConfigMaps of the namespace default, and gives a check of
 // what it has shown.
-func watchConfigMaps(t *testing.T, via string) (sees func(name string) func(context.Context) string) {
+func watchConfigMaps(t *testing.T, via string) (sees func(name string) func(context.Context) error) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "watched")
 	file, err := os.Create(out)
@@ -103,12 +106,12 @@ func watchConfigMaps(t *testing.T, via string) (sees func(name string) func(cont
 		_ = watch.Process.Kill() // it may have ended
 		_ = watch.Wait()
 	})
-	return func(name string) func(context.Context) string {
-		return func(context.Context) string {
+	return func(name string) func(context.Context) error {
+		return func(context.Context) error {
 			if seen := fileTail(out); !strings.Contains(seen, name) {
-				return "the watch shows: " + seen
+				return errors.New("the watch shows: " + seen)
 			}
-			return ""
+			return nil
 		}
 	}
 }
@@ -120,10 +123,10 @@ func TestWatchesThroughTheHub(t *testing.T) {
 	via, direct := proxiedKubeconfig(t, "member2"), sharedWorld.lab.Kubeconfig("member2")
 	grantRole(t, "member2", "reach-watchers", "--clusterrole view --user atoll-admin")
 	sees := watchConfigMaps(t, via)
-	waitUntil(t, convergeLimit, "the watch begins", sees("configmap/kube-root-ca.crt"))
+	testwait.UntilNil(t, "the watch begins", sees("configmap/kube-root-ca.crt"))
 	expectOutput(t, "create", kubectlAt(t, direct, "", "create configmap reach-watched -n default"), "created")
 	kubectlAtEnd(t, "member2", "delete configmap reach-watched -n default")
-	waitUntil(t, convergeLimit, "the watch shows what is new", sees("configmap/reach-watched"))
+	testwait.UntilNil(t, "the watch shows what is new", sees("configmap/reach-watched"))
 }
 
 // TestTheRightToReachAMember: the hub's RBAC decides about the access, for a cluster or its
@@ -163,19 +166,19 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: tokyo-team}]
 	mustKubectl(t, "", "label cluster member3 reach-set=yes --overwrite")
 	kubectlAtEnd(t, "hub", "label cluster member3 reach-set-")
 	grantRole(t, "member3", "reach-viewers", "--clusterrole view --user jane --group tokyo-team --user atoll:serviceaccount:default:ci")
-	waitUntil(t, convergeLimit, "jane reaches the cluster that is hers", func(context.Context) string {
+	testwait.UntilNil(t, "jane reaches the cluster that is hers", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "get namespaces --as jane"); !strings.Contains(out, "kube-system") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	const raw = "get --raw /api/v1/namespaces" // a user without access cannot list the served kinds
 	expectOutput(t, "jane, another cluster", kubectlAt(t, other, "", raw+" --as jane"), "Forbidden", `cannot get resource "clusters/proxy"`)
 	expectOutput(t, "jane, a write", kubectlAt(t, via, "", "create configmap x -n default --as jane"), "is forbidden", `cannot create resource "clusters/proxy"`)
 	expectOutput(t, "a ServiceAccount that reads", kubectlAt(t, via, "", "get namespaces --as system:serviceaccount:default:ci"), "kube-system")
 	expectOutput(t, "a component's name, as an administrator", kubectlAt(t, via, "", "get namespaces --as system:kube-scheduler --as-group system:masters"), `User "atoll:kube-scheduler" cannot list`)
-	waitUntil(t, convergeLimit, "a user of a team reads", func(context.Context) string { // when the hub sees the cluster in the set
-		return missingIn(kubectlAt(t, via, "", "get namespaces --as joe --as-group tokyo-team"), "kube-system")
+	testwait.UntilNil(t, "a user of a team reads", func(context.Context) error { // when the hub sees the cluster in the set
+		return outputContains(kubectlAt(t, via, "", "get namespaces --as joe --as-group tokyo-team"), "kube-system")
 	})
 	expectOutput(t, "a user of a team writes", kubectlAt(t, via, "", "create configmap x -n default --as joe --as-group tokyo-team"), `User "joe" cannot create resource "configmaps"`)
 	expectOutput(t, "a user of a team, elsewhere", kubectlAt(t, other, "", raw+" --as joe --as-group tokyo-team"), "Forbidden", `cannot get resource "clusters/proxy"`)
@@ -191,24 +194,24 @@ func TestADisconnectedMemberIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sharedWorld.lab.HealLink(context.WithoutCancel(t.Context()), "member2") })
-	waitUntil(t, convergeLimit, "the answer is that it is disconnected", func(context.Context) string {
+	testwait.UntilNil(t, "the answer is that it is disconnected", func(context.Context) error {
 		began := time.Now()
 		out := kubectlAt(t, via, "", "get namespaces --request-timeout 30s")
 		if !strings.Contains(out, "cluster member2 cannot be reached: its agent is not connected to the hub") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			return "it took " + took.String() + " to say so"
+			return errors.New("it took " + took.String() + " to say so")
 		}
-		return ""
+		return nil
 	})
 	if err := sharedWorld.lab.HealLink(t.Context(), "member2"); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "it is reached again", func(context.Context) string {
+	testwait.UntilNil(t, "it is reached again", func(context.Context) error {
 		if out := kubectlAt(t, via, "", "get namespaces"); !strings.Contains(out, "kube-system") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }

@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // The times within which Ready of a Cluster follows its link.
@@ -16,22 +19,22 @@ const (
 )
 
 // readyIs returns a check of the condition Ready of a Cluster.
-func readyIs(cluster, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func readyIs(cluster, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", cluster)
 		if err != nil || o == nil {
-			return fmt.Sprintf("no Cluster %s: %v", cluster, err)
+			return fmt.Errorf("no Cluster %s: %v", cluster, err)
 		}
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, c := range conditions {
 			if m, ok := c.(map[string]any); ok && m["type"] == "Ready" {
 				if m["status"] == want {
-					return ""
+					return nil
 				}
-				return fmt.Sprintf("Cluster %s is Ready=%s (%s), want %s", cluster, m["status"], m["reason"], want)
+				return fmt.Errorf("the Cluster %s is Ready=%s (%s), want %s", cluster, m["status"], m["reason"], want)
 			}
 		}
-		return "Cluster " + cluster + " has no condition Ready"
+		return errors.New("the Cluster " + cluster + " has no condition Ready")
 	}
 }
 
@@ -39,7 +42,7 @@ func readyIs(cluster, want string) func(ctx context.Context) string {
 // half open, which neither end notices; and True again in time.
 func TestReadyFollowsTheLink(t *testing.T) {
 	// The hub writes no silence before its own uptime is as long.
-	waitUntil(t, 2*convergeLimit, "the lab is whole", allChecks(readyIs("member1", "True"), readyIs("member2", "True"), readyIs("member3", "True")))
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "the lab is whole", allChecks(readyIs("member1", "True"), readyIs("member2", "True"), readyIs("member3", "True")))
 	injuries := map[string]func(context.Context, string) error{"member2": sharedWorld.lab.CutLink, "member3": sharedWorld.lab.HalfOpen}
 	t.Cleanup(func() {
 		for m := range injuries {
@@ -55,11 +58,11 @@ func TestReadyFollowsTheLink(t *testing.T) {
 		}
 	}
 	for _, m := range []string{"member2", "member3"} {
-		waitUntil(t, unknownWithin-time.Since(begin), "silence is shown", readyIs(m, "Unknown"))
+		testwait.UntilNilWithin(t, unknownWithin-time.Since(begin), "silence is shown", readyIs(m, "Unknown"))
 		t.Logf("%s Unknown after %s", m, time.Since(begin).Round(100*time.Millisecond))
 	}
-	if why := readyIs("member1", "True")(t.Context()); why != "" {
-		t.Error(why)
+	if err := readyIs("member1", "True")(t.Context()); err != nil {
+		t.Error(err)
 	}
 	for m, injure := range injuries {
 		// These times include other load of the machine: one that keeps the promise shows
@@ -69,7 +72,7 @@ func TestReadyFollowsTheLink(t *testing.T) {
 			if err := injure(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			waitUntil(t, convergeLimit, "silence is shown again", readyIs(m, "Unknown"))
+			testwait.UntilNil(t, "silence is shown again", readyIs(m, "Unknown"))
 			took = min(took, healAndTime(t, m))
 		}
 		if took > readyWithin {
@@ -83,7 +86,7 @@ func healAndTime(t *testing.T, member string) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	healLink(t, member)
-	waitUntil(t, convergeLimit, "the return is shown", readyIs(member, "True"))
+	testwait.UntilNil(t, "the return is shown", readyIs(member, "True"))
 	took := time.Since(begin)
 	t.Logf("%s True after %s", member, took.Round(100*time.Millisecond))
 	return took

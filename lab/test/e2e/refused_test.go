@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -237,7 +239,7 @@ func kubectlOutput(t *testing.T, stdin string, args ...string) string {
 }
 
 // longLimit bounds a command: a longer one hangs.
-const longLimit = 5 * convergeLimit
+const longLimit = 5 * testwait.HangLimit
 
 // binaryOutput runs a built binary and gives all that it printed, whatever its exit status.
 func binaryOutput(t *testing.T, stdin, name string, args ...string) string {
@@ -311,43 +313,43 @@ spec:
   - targetCluster: {clusterNames: [member2]}
     overriders: {plaintext: [{path: /data/there/is/none, operator: replace, value: a}]}
 `+"---"+selectingPolicy("web", "", "member1", "member2", "member3"))
-	row := func(m string, words ...string) func(context.Context) string {
-		return func(context.Context) string {
+	row := func(m string, words ...string) func(context.Context) error {
+		return func(context.Context) error {
 			out := kubectlRow(t, ns, m)
 			for _, w := range words {
 				if !strings.Contains(out, w) {
-					return m + " does not contain " + w + ":\n" + out
+					return errors.New(m + " does not contain " + w + ":\n" + out)
 				}
 			}
-			return ""
+			return nil
 		}
 	}
-	waitUntil(t, convergeLimit, "the clash is shown", row("member1", "Failed", "2/3", "ConfigMap", "web", "Conflict", "managed by", "conflictResolution"))
-	waitUntil(t, convergeLimit, "the patch that does not apply is shown", row("member2", "Failed", "2/3", "patched", "OverridePolicy/"+ns+"/broken", "/data/there"))
-	waitUntil(t, convergeLimit, "others go on", allChecks(row("member3", "Ready", "3/3"),
+	testwait.UntilNil(t, "the clash is shown", row("member1", "Failed", "2/3", "ConfigMap", "web", "Conflict", "managed by", "conflictResolution"))
+	testwait.UntilNil(t, "the patch that does not apply is shown", row("member2", "Failed", "2/3", "patched", "OverridePolicy/"+ns+"/broken", "/data/there"))
+	testwait.UntilNil(t, "others go on", allChecks(row("member3", "Ready", "3/3"),
 		colourIn("member1", ns, "fine", "blue"), colourIn("member1", ns, "patched", "blue"), colourIn("member2", ns, "web", "blue"), colourIn("member2", ns, "fine", "blue"),
 		inCluster("member2", "v1", "ConfigMap", ns, "patched", false), colourIn("member1", ns, "web", "theirs")))
-	waitUntil(t, convergeLimit, "Events on the templates", func(context.Context) string {
+	testwait.UntilNil(t, "Events on the templates", func(context.Context) error {
 		out := kubectlOutput(t, "", "get", "events", "-n", ns)
 		for _, want := range []string{"configmap/web", "Conflict", "configmap/patched", "broken"} {
 			if !strings.Contains(out, want) {
-				return "no Event says " + want + ":\n" + out
+				return errors.New("no Event says " + want + ":\n" + out)
 			}
 		}
-		return ""
+		return nil
 	})
 
 	// The next edit of one item is not held up by the other.
 	patch(t, "v1", "ConfigMap", ns, "fine", `{"data":{"colour":"red"}}`)
-	waitUntil(t, convergeLimit, "edits go on", allChecks(colourIn("member1", ns, "fine", "red"), colourIn("member2", ns, "fine", "red"), colourIn("member3", ns, "fine", "red")))
+	testwait.UntilNil(t, "edits go on", allChecks(colourIn("member1", ns, "fine", "red"), colourIn("member2", ns, "fine", "red"), colourIn("member3", ns, "fine", "red")))
 	remove(t, "atoll.dev/v1alpha1", "OverridePolicy", ns, "broken")
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"conflictResolution":"AdoptIfSame"}}`)
-	waitUntil(t, convergeLimit, "the patch is gone", allChecks(row("member2", "Ready", "3/3"), colourIn("member2", ns, "patched", "blue")))
-	waitUntil(t, convergeLimit, "it is not the same", row("member1", "Failed", "data.colour"))
+	testwait.UntilNil(t, "the patch is gone", allChecks(row("member2", "Ready", "3/3"), colourIn("member2", ns, "patched", "blue")))
+	testwait.UntilNil(t, "it is not the same", row("member1", "Failed", "data.colour"))
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"conflictResolution":"Overwrite"}}`)
-	waitUntil(t, convergeLimit, "Overwrite takes it over", allChecks(row("member1", "Ready", "3/3"), colourIn("member1", ns, "web", "blue")))
+	testwait.UntilNil(t, "Overwrite takes it over", allChecks(row("member1", "Ready", "3/3"), colourIn("member1", ns, "web", "blue")))
 	remove(t, "v1", "ConfigMap", ns, "web")
-	waitUntil(t, convergeLimit, "what was taken over is kept on removal", allChecks(inCluster("hub", "v1", "ConfigMap", ns, "web", false),
+	testwait.UntilNil(t, "what was taken over is kept on removal", allChecks(inCluster("hub", "v1", "ConfigMap", ns, "web", false),
 		inCluster("member2", "v1", "ConfigMap", ns, "web", false), inCluster("member1", "v1", "ConfigMap", ns, "web", true)))
 }
 
@@ -393,21 +395,21 @@ data: {colour: blue}
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "crd", "gadgets."+ns+".example.com", "--ignore-not-found")
 	})
 	gadget := strings.ReplaceAll("apiVersion: $NS.example.com/v1\nkind: Gadget\nmetadata: {name: one, namespace: $NS}\nspec: {size: 1}", "$NS", ns)
-	waitUntil(t, convergeLimit, "the hub serves the kind", func(context.Context) string {
+	testwait.UntilNil(t, "the hub serves the kind", func(context.Context) error {
 		if out := kubectlOutput(t, gadget, "apply", "-f", "-"); strings.Contains(out, "exit status") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "the kind is missing there", func(context.Context) string {
+	testwait.UntilNil(t, "the kind is missing there", func(context.Context) error {
 		if out := kubectlRow(t, ns, "member1"); !strings.Contains(out, "Gadget") || !strings.Contains(out, "NotServed") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "the other item is there", colourIn("member1", ns, "web", "blue"))
+	testwait.UntilNil(t, "the other item is there", colourIn("member1", ns, "web", "blue"))
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"propagateDeps":true}}`)
-	waitUntil(t, convergeLimit, "with its definition it is there", inCluster("member1", ns+".example.com/v1", "Gadget", ns, "one", true))
+	testwait.UntilNil(t, "with its definition it is there", inCluster("member1", ns+".example.com/v1", "Gadget", ns, "one", true))
 
 	// Bytes that no compression makes smaller, close to what etcd takes at all.
 	noise := make([]byte, 1_020_000)
@@ -433,10 +435,10 @@ data: {colour: blue}
 	large.SetAnnotations(map[string]string{"atoll.dev/clusters": "member1"})
 	tooLarge("placing it by an annotation", hubClient().Update(t.Context(), large))
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"ConfigMap"}]}}`)
-	waitUntil(t, convergeLimit, "the policy shows the reason", func(context.Context) string {
+	testwait.UntilNil(t, "the policy shows the reason", func(context.Context) error {
 		if out := kubectlOutput(t, "", "get", "events", "-n", ns); !strings.Contains(out, "too large") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }

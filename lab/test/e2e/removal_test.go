@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // The settings of one ConfigMap that a policy with a budget places.
@@ -41,8 +44,8 @@ func placeOn(t *testing.T, ns, policy string, clusters ...string) {
 }
 
 // existsIn returns a check of which members have an object.
-func existsIn(apiVersion, kind, ns, name string, want ...string) func(ctx context.Context) string {
-	var checks []func(ctx context.Context) string
+func existsIn(apiVersion, kind, ns, name string, want ...string) func(ctx context.Context) error {
+	var checks []func(ctx context.Context) error
 	for _, m := range memberNames {
 		checks = append(checks, inCluster(m, apiVersion, kind, ns, name, strings.Contains(strings.Join(want, " "), m)))
 	}
@@ -70,14 +73,14 @@ var planHash = regexp.MustCompile(`--plan ([0-9a-f]{16})`)
 // plan than the given one, and returns its hash.
 func heldPlan(t *testing.T, kind, ns, name, other string) (hash string) {
 	t.Helper()
-	waitUntil(t, convergeLimit, "the removal is held", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the removal is held", func(ctx context.Context) error {
 		c := conditionText(ctx, "atoll.dev/v1alpha1", kind, ns, name, "RemovalHeld")
 		found := planHash.FindStringSubmatch(c)
 		if !strings.HasPrefix(c, "True") || found == nil || found[1] == other {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
 		hash = found[1]
-		return ""
+		return nil
 	})
 	return hash
 }
@@ -86,35 +89,35 @@ func TestARemovalOverItsBudgetWaitsForItsPlan(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "budget")
 	apply(t, ns, budgetedPolicy)
-	has := func(clusters ...string) func(ctx context.Context) string {
+	has := func(clusters ...string) func(ctx context.Context) error {
 		return existsIn("v1", "ConfigMap", ns, "web", clusters...)
 	}
-	waitUntil(t, convergeLimit, "delivery", has("member1", "member2", "member3"))
+	testwait.UntilNil(t, "delivery", has("member1", "member2", "member3"))
 
 	placeOn(t, ns, "web", "member1")
 	first := heldPlan(t, "Bundle", ns, "web", "")
-	waitUntil(t, convergeLimit, "an Event on the template says so", func(ctx context.Context) string {
+	testwait.UntilNil(t, "an Event on the template says so", func(ctx context.Context) error {
 		var events unstructured.UnstructuredList
 		events.SetAPIVersion("v1")
 		events.SetKind("EventList")
 		if err := hubClient().List(ctx, &events, client.InNamespace(ns)); err != nil {
-			return err.Error()
+			return err
 		}
 		for _, e := range events.Items {
 			about, _, _ := unstructured.NestedString(e.Object, "involvedObject", "kind")
 			if message, _, _ := unstructured.NestedString(e.Object, "message"); about == "ConfigMap" && strings.Contains(message, first) {
-				return ""
+				return nil
 			}
 		}
-		return fmt.Sprintf("none of %d events names plan %s", len(events.Items), first)
+		return fmt.Errorf("none of %d events names plan %s", len(events.Items), first)
 	})
-	if why := has("member1", "member2", "member3")(t.Context()); why != "" {
-		t.Fatalf("what is held is gone: %s", why)
+	if err := has("member1", "member2", "member3")(t.Context()); err != nil {
+		t.Fatalf("what is held is gone: %s", err)
 	}
 
 	// An edit that takes back part of it lets the rest pass.
 	placeOn(t, ns, "web", "member1", "member2")
-	waitUntil(t, convergeLimit, "the rest is within the budget", has("member1", "member2"))
+	testwait.UntilNil(t, "the rest is within the budget", has("member1", "member2"))
 
 	// The next edit adds up with it, and has another plan.
 	placeOn(t, ns, "web", "member1")
@@ -126,18 +129,18 @@ func TestARemovalOverItsBudgetWaitsForItsPlan(t *testing.T) {
 	if out := runCLI(t, "confirm", "bundle/web", "-n", ns); !strings.Contains(out, second) || !strings.Contains(out, "member2") {
 		t.Fatalf("what waits is not shown:\n%s", out)
 	}
-	if why := has("member1", "member2")(t.Context()); why != "" {
-		t.Fatalf("the stale plan released something: %s", why)
+	if err := has("member1", "member2")(t.Context()); err != nil {
+		t.Fatalf("the stale plan released something: %s", err)
 	}
 	if out := runCLI(t, "confirm", "bundle/web", "-n", ns, "--plan", second); !strings.Contains(out, "is released") {
 		t.Fatalf("confirm: %s", out)
 	}
-	waitUntil(t, convergeLimit, "what was confirmed goes", has("member1"))
-	waitUntil(t, convergeLimit, "nothing waits any more", func(ctx context.Context) string {
+	testwait.UntilNil(t, "what was confirmed goes", has("member1"))
+	testwait.UntilNil(t, "nothing waits any more", func(ctx context.Context) error {
 		if c := conditionText(ctx, "atoll.dev/v1alpha1", "Bundle", ns, "web", "RemovalHeld"); !strings.HasPrefix(c, "False") {
-			return "the output is: " + c
+			return errors.New("the output is: " + c)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -190,12 +193,12 @@ func rowPhases(t *testing.T, ns string) map[string]int {
 	return count
 }
 
-func wantPhases(t *testing.T, ns string, want map[string]int) func(ctx context.Context) string {
-	return func(context.Context) string {
+func wantPhases(t *testing.T, ns string, want map[string]int) func(ctx context.Context) error {
+	return func(context.Context) error {
 		if got := rowPhases(t, ns); fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Sprintf("rows are %v, want %v", got, want)
+			return fmt.Errorf("rows are %v, want %v", got, want)
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -205,7 +208,7 @@ func TestTheDefaultBudgetIsATenth(t *testing.T) {
 	ns := createNamespace(t, "tenth")
 	registerFleet(t, ns, 20)
 	apply(t, ns, strings.ReplaceAll(toFleet, "$FLEET", ns)+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: $NS, labels: {app: web}}")
-	waitUntil(t, convergeLimit, "twenty rows", wantPhases(t, ns, map[string]int{"Active": 20}))
+	testwait.UntilNil(t, "twenty rows", wantPhases(t, ns, map[string]int{"Active": 20}))
 	exclude := func(n int) {
 		var names []string
 		for i := range n {
@@ -214,12 +217,12 @@ func TestTheDefaultBudgetIsATenth(t *testing.T) {
 		patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"placement":{"clusterAffinity":{"exclude":[`+strings.Join(names, ",")+`]}}}}`)
 	}
 	exclude(2)
-	waitUntil(t, convergeLimit, "two of twenty pass", wantPhases(t, ns, map[string]int{"Active": 18, "Removing": 2}))
+	testwait.UntilNil(t, "two of twenty pass", wantPhases(t, ns, map[string]int{"Active": 18, "Removing": 2}))
 	exclude(3)
 	heldPlan(t, "Bundle", ns, "web", "")
-	waitUntil(t, convergeLimit, "the third is held", wantPhases(t, ns, map[string]int{"Active": 17, "Held": 1, "Removing": 2}))
+	testwait.UntilNil(t, "the third is held", wantPhases(t, ns, map[string]int{"Active": 17, "Held": 1, "Removing": 2}))
 	exclude(2)
-	waitUntil(t, convergeLimit, "it is taken back", wantPhases(t, ns, map[string]int{"Active": 18, "Removing": 2}))
+	testwait.UntilNil(t, "it is taken back", wantPhases(t, ns, map[string]int{"Active": 18, "Removing": 2}))
 }
 
 // Direct deletes hold above 1,000 rows in ten minutes, per namespace.
@@ -236,13 +239,13 @@ func TestMassDeletesAreHeldPerNamespace(t *testing.T) {
 	apply(t, ns, text)
 	apply(t, other, text)
 	for _, n := range []string{ns, other} {
-		waitUntil(t, 2*convergeLimit, "all rows", wantPhases(t, n, map[string]int{"Active": 10 * clusters}))
+		testwait.UntilNilWithin(t, 2*testwait.HangLimit, "all rows", wantPhases(t, n, map[string]int{"Active": 10 * clusters}))
 	}
 	for i := range 10 {
 		remove(t, "v1", "ConfigMap", ns, fmt.Sprintf("web%d", i))
 	}
 	held := ""
-	waitUntil(t, convergeLimit, "the tenth is held", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the tenth is held", func(ctx context.Context) error {
 		out := runCLI(t, "get", "bundles", "-n", ns)
 		held = ""
 		for line := range strings.Lines(out) {
@@ -251,12 +254,12 @@ func TestMassDeletesAreHeldPerNamespace(t *testing.T) {
 			}
 		}
 		if len(strings.Fields(held)) != 1 {
-			return "held: " + held + "\n" + out
+			return errors.New("held: " + held + "\n" + out)
 		}
-		return ""
+		return nil
 	})
 	remove(t, "v1", "ConfigMap", other, "web0")
-	waitUntil(t, convergeLimit, "another namespace's delete passes", func(ctx context.Context) string {
+	testwait.UntilNil(t, "another namespace's delete passes", func(ctx context.Context) error {
 		out := runCLI(t, "get", "bundles", "-n", other)
 		if strings.Contains(out, "confirmation of plan") {
 			t.Fatalf("one tenant's deletes are held for another's:\n%s", out)
@@ -268,17 +271,17 @@ func TestMassDeletesAreHeldPerNamespace(t *testing.T) {
 	if out := runCLI(t, "confirm", "bundle/"+name, "-n", ns, "--plan", plan); !strings.Contains(out, "is released") {
 		t.Fatalf("confirm: %s", out)
 	}
-	waitUntil(t, convergeLimit, "what was confirmed goes", func(ctx context.Context) string {
+	testwait.UntilNil(t, "what was confirmed goes", func(ctx context.Context) error {
 		var left unstructured.UnstructuredList
 		left.SetAPIVersion("v1")
 		left.SetKind("ConfigMapList")
 		if err := hubClient().List(ctx, &left, client.InNamespace(ns), client.MatchingLabels{"app": "web"}); err != nil {
-			return err.Error()
+			return err
 		}
 		if len(left.Items) > 0 {
-			return fmt.Sprintf("%d templates are left", len(left.Items))
+			return fmt.Errorf("%d templates are left", len(left.Items))
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -302,13 +305,13 @@ metadata: {name: owner, namespace: $NS}
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "crd", "keeps."+ns+".example.com", "--ignore-not-found")
 	})
-	waitUntil(t, convergeLimit, "delivery", colourIn("member1", ns, "web", "blue"))
-	waitUntil(t, convergeLimit, "a protected custom resource", func(ctx context.Context) string {
+	testwait.UntilNil(t, "delivery", colourIn("member1", ns, "web", "blue"))
+	testwait.UntilNil(t, "a protected custom resource", func(ctx context.Context) error {
 		out := kubectlOutput(t, strings.ReplaceAll("apiVersion: $NS.example.com/v1\nkind: Keep\nmetadata: {name: one, namespace: $NS, labels: {atoll.dev/deletion-protected: 'true'}}", "$NS", ns), "apply", "-f", "-")
 		if strings.Contains(out, "exit status") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	owner, err := get(t.Context(), "hub", "v1", "ConfigMap", ns, "owner")
 	if err != nil || owner == nil {
@@ -339,11 +342,11 @@ metadata:
 	refused("configmap", "web", "-n", ns)
 	refused("configmap", "web", "-n", ns, "--force", "--grace-period=0")
 	refused("namespace", ns)
-	waitUntil(t, convergeLimit, "the hub knows the new kind", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the hub knows the new kind", func(ctx context.Context) error {
 		if out := kubectlOutput(t, "", "delete", "crd", "keeps."+ns+".example.com", "--dry-run=server"); !strings.Contains(out, "atoll.dev/deletion-protected") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	refused("crd", "keeps."+ns+".example.com")
 	var all unstructured.Unstructured
@@ -353,17 +356,17 @@ metadata:
 		t.Errorf("deleting a collection is not refused: %v", err)
 	}
 	remove(t, "v1", "ConfigMap", ns, "owner")
-	waitUntil(t, convergeLimit, "what is not protected goes with its owner", inCluster("hub", "v1", "ConfigMap", ns, "unprotected", false))
-	if why := inCluster("hub", "v1", "ConfigMap", ns, "owned", true)(t.Context()); why != "" {
-		t.Error(why)
+	testwait.UntilNil(t, "what is not protected goes with its owner", inCluster("hub", "v1", "ConfigMap", ns, "unprotected", false))
+	if err := inCluster("hub", "v1", "ConfigMap", ns, "owned", true)(t.Context()); err != nil {
+		t.Error(err)
 	}
-	if why := colourIn("member1", ns, "web", "blue")(t.Context()); why != "" {
-		t.Error(why)
+	if err := colourIn("member1", ns, "web", "blue")(t.Context()); err != nil {
+		t.Error(err)
 	}
 	for _, o := range []string{"configmap/web", "configmap/owned", "keep/one"} {
 		kubectlOutput(t, "", "label", "-n", ns, o, "atoll.dev/deletion-protected-")
 	}
-	waitUntil(t, convergeLimit, "without the label it goes", func(ctx context.Context) string {
+	testwait.UntilNil(t, "without the label it goes", func(ctx context.Context) error {
 		kubectlOutput(t, "", "delete", "namespace", ns, "--wait=false")
 		return inCluster("member1", "v1", "ConfigMap", ns, "web", false)(ctx)
 	})
@@ -374,28 +377,28 @@ func TestOrphansStay(t *testing.T) {
 	ns := createNamespace(t, "orphans")
 	apply(t, ns, settingsObject+"---"+strings.Replace(settingsObject, "name: web", "name: other", 1)+"---"+selectingPolicy("web", "  removal: {mode: Orphan}", "member1", "member2"))
 	both := []string{"member1", "member2"}
-	waitUntil(t, convergeLimit, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "web", both...), existsIn("v1", "ConfigMap", ns, "other", both...)))
-	released := func(m, name string) func(ctx context.Context) string {
-		return func(ctx context.Context) string {
+	testwait.UntilNil(t, "delivery", allChecks(existsIn("v1", "ConfigMap", ns, "web", both...), existsIn("v1", "ConfigMap", ns, "other", both...)))
+	released := func(m, name string) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
 			o, err := get(ctx, m, "v1", "ConfigMap", ns, name)
 			if err != nil || o == nil {
 				t.Fatalf("%s lost the orphan %s (%v)", m, name, err)
 			}
 			for label := range o.GetLabels() {
 				if strings.HasPrefix(label, "atoll.dev/") {
-					return fmt.Sprintf("%s: %s still has %s", m, name, label)
+					return fmt.Errorf("%s: %s still has %s", m, name, label)
 				}
 			}
-			return ""
+			return nil
 		}
 	}
 	placeOn(t, ns, "web", "member1")
-	waitUntil(t, convergeLimit, "a cluster that is out keeps them", allChecks(released("member2", "web"), released("member2", "other")))
+	testwait.UntilNil(t, "a cluster that is out keeps them", allChecks(released("member2", "web"), released("member2", "other")))
 	remove(t, "v1", "ConfigMap", ns, "web")
-	waitUntil(t, convergeLimit, "a template that is deleted leaves its copy", allChecks(released("member1", "web"), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
+	testwait.UntilNil(t, "a template that is deleted leaves its copy", allChecks(released("member1", "web"), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
 	remove(t, "v1", "Namespace", "", ns)
-	waitUntil(t, convergeLimit, "so does a namespace", inCluster("hub", "v1", "Namespace", "", ns, false))
-	waitUntil(t, convergeLimit, "the rest is let go", released("member1", "other"))
+	testwait.UntilNil(t, "so does a namespace", inCluster("hub", "v1", "Namespace", "", ns, false))
+	testwait.UntilNil(t, "the rest is let go", released("member1", "other"))
 }
 
 // A template's deletion waits for reachable clusters only.
@@ -413,7 +416,7 @@ spec:
     clusterAffinity: {clusterNames: [member1, $NS-0, $NS-1]}
     clusterTolerations: [{key: fleet, operator: Exists}]
 `)
-	waitUntil(t, convergeLimit, "delivery", colourIn("member1", ns, "web", "blue"))
+	testwait.UntilNil(t, "delivery", colourIn("member1", ns, "web", "blue"))
 	o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
 	if err != nil || o == nil {
 		t.Fatal(err)
@@ -423,9 +426,9 @@ spec:
 		t.Fatal(err)
 	}
 	remove(t, "v1", "ConfigMap", ns, "web")
-	waitUntil(t, convergeLimit, "the deletion says what holds it up", bundleSays(ns, "example.com/hold"))
-	if why := inCluster("hub", "v1", "ConfigMap", ns, "web", true)(t.Context()); why != "" {
-		t.Fatalf("the template did not wait for a reachable cluster: %s", why)
+	testwait.UntilNil(t, "the deletion says what holds it up", bundleSays(ns, "example.com/hold"))
+	if err := inCluster("hub", "v1", "ConfigMap", ns, "web", true)(t.Context()); err != nil {
+		t.Fatalf("the template did not wait for a reachable cluster: %s", err)
 	}
 	o, err = get(t.Context(), "member1", "v1", "ConfigMap", ns, "web")
 	if err != nil || o == nil {
@@ -435,8 +438,8 @@ spec:
 	if err := sharedWorld.clients["member1"].Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "then it goes, with clusters disconnected", inCluster("hub", "v1", "ConfigMap", ns, "web", false))
-	waitUntil(t, convergeLimit, "the rows of disconnected clusters wait for them", wantPhases(t, ns, map[string]int{"Active": 3}))
+	testwait.UntilNil(t, "then it goes, with clusters disconnected", inCluster("hub", "v1", "ConfigMap", ns, "web", false))
+	testwait.UntilNil(t, "the rows of disconnected clusters wait for them", wantPhases(t, ns, map[string]int{"Active": 3}))
 
 	out := runCLI(t, "remove", ns+"-0")
 	if !strings.Contains(out, "is given up") {
@@ -445,10 +448,10 @@ spec:
 	if out := runCLI(t, "remove", ns+"-1"); !strings.Contains(out, "is given up") {
 		t.Fatal(out)
 	}
-	waitUntil(t, convergeLimit, "nothing is waited for any more", func(context.Context) string {
+	testwait.UntilNil(t, "nothing is waited for any more", func(context.Context) error {
 		if out := runCLI(t, "get", "rows", "-n", ns); strings.Contains(out, ns+"-") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 }

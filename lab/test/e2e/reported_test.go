@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,17 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // applyIn applies YAML to a member.
 func applyIn(t *testing.T, member, text string) {
 	t.Helper()
 	for _, o := range decodeObjects(t, "", text) {
-		waitUntil(t, convergeLimit, "apply "+o.GetName()+" in "+member, func(ctx context.Context) string {
+		testwait.UntilNil(t, "apply "+o.GetName()+" in "+member, func(ctx context.Context) error {
 			if err := sharedWorld.clients[member].Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
-				return err.Error() // the kind may not be served yet
+				return err // the kind may not be served yet
 			}
-			return ""
+			return nil
 		})
 	}
 }
@@ -65,18 +68,18 @@ kind: ClusterProperty
 metadata: {name: accelerator.example.com}
 spec: {value: h100}
 `)
-	waitUntil(t, convergeLimit, "the agent's report", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the agent's report", func(ctx context.Context) error {
 		c, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", "member2")
 		if err != nil || c == nil {
-			return fmt.Sprint("no member2: ", err)
+			return fmt.Errorf("no Cluster member2: %v", err)
 		}
 		properties, _, _ := unstructured.NestedSlice(c.Object, "status", "properties")
 		for _, p := range properties {
 			if fmt.Sprint(p) == "map[name:accelerator.example.com value:h100]" {
-				return ""
+				return nil
 			}
 		}
-		return fmt.Sprintf("member2 has the properties %v", properties)
+		return fmt.Errorf("member2 has the properties %v", properties)
 	})
 	for _, o := range decodeObjects(t, ns, policy) {
 		err := hubClient().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl"))
@@ -90,15 +93,15 @@ kind: HubSettings
 metadata: {name: hub}
 spec: {placementProperties: [accelerator.example.com]}
 `)
-	waitUntil(t, convergeLimit, "a policy by the property", func(ctx context.Context) string {
+	testwait.UntilNil(t, "a policy by the property", func(ctx context.Context) error {
 		for _, o := range decodeObjects(t, ns, policy) {
 			if err := hubClient().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl")); err != nil {
-				return err.Error() // the list may not have come round yet
+				return err // the list may not have come round yet
 			}
 		}
-		return ""
+		return nil
 	})
-	waitUntil(t, convergeLimit, "placed where the property is", allChecks(
+	testwait.UntilNil(t, "placed where the property is", allChecks(
 		inCluster("member2", "v1", "ConfigMap", ns, "model", true), inCluster("member1", "v1", "ConfigMap", ns, "model", false),
 		inCluster("member3", "v1", "ConfigMap", ns, "model", false),
 		explanationMatches("configmap/model -n "+ns, `^ +member2 +fits`, `member1, .*member3.*: .*accelerator.example.com`),
@@ -122,22 +125,22 @@ func TestRoomOfMembersDividesReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reported := func(ctx context.Context) string {
+	reported := func(ctx context.Context) error {
 		for member, widgets := range map[string]string{"member1": "6", "member2": "3"} {
 			c, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", member)
 			if err != nil || c == nil {
-				return fmt.Sprintf("no %s: %v", member, err)
+				return fmt.Errorf("no %s: %v", member, err)
 			}
 			if n, _, _ := unstructured.NestedString(c.Object, "status", "resources", "allocatable", "example.com/widget"); n != widgets {
-				return fmt.Sprintf("%s is reported with %q widgets", member, n)
+				return fmt.Errorf("%s is reported with %q widgets", member, n)
 			}
 			if _, known, _ := unstructured.NestedMap(c.Object, "status", "resources", "freeCapacity"); !known {
-				return member + " reports no free capacity"
+				return errors.New(member + " reports no free capacity")
 			}
 		}
-		return ""
+		return nil
 	}
-	waitUntil(t, convergeLimit, "reports of the agents", reported)
+	testwait.UntilNil(t, "reports of the agents", reported)
 	ns := createNamespace(t, "room")
 	const widgets = `
 apiVersion: apps/v1
@@ -161,13 +164,13 @@ spec:
     clusterAffinity: {clusterNames: [member1, member2, member3]}
     replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {dynamicWeight: AvailableReplicas}}
 `
-	share := func(member string, n int64) func(context.Context) string {
+	share := func(member string, n int64) func(context.Context) error {
 		return fieldIs(member, ns, "widgets", "spec.replicas", n)
 	}
 	apply(t, ns, fmt.Sprintf(widgets, 9))
-	waitUntil(t, convergeLimit, "shares by room", allChecks(share("member1", 6), share("member2", 3), explanationMatches("deploy/widgets -n "+ns, `^ +member1 +fits, room for 0 more of widgets`)))
+	testwait.UntilNil(t, "shares by room", allChecks(share("member1", 6), share("member2", 3), explanationMatches("deploy/widgets -n "+ns, `^ +member1 +fits, room for 0 more of widgets`)))
 	apply(t, ns, fmt.Sprintf(widgets, 11))
-	waitUntil(t, convergeLimit, "two without a place", explanationMatches("deploy/widgets -n "+ns, `2 of 11 replicas of Deployment/widgets have no place for \d+s: .*; to act: `))
+	testwait.UntilNil(t, "two without a place", explanationMatches("deploy/widgets -n "+ns, `2 of 11 replicas of Deployment/widgets have no place for \d+s: .*; to act: `))
 	ignore := func(ctx context.Context, is string) error {
 		o := decodeObjects(t, ns, "apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: member3}\nspec: {reportedRoom: "+is+"}")[0]
 		return hubClient().Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("room-test"), client.ForceOwnership)
@@ -180,6 +183,6 @@ spec:
 			t.Error(err)
 		}
 	})
-	waitUntil(t, convergeLimit, "the rest is in the cluster of unknown capacity", allChecks(share("member1", 6), share("member2", 3), share("member3", 2),
+	testwait.UntilNil(t, "the rest is in the cluster of unknown capacity", allChecks(share("member1", 6), share("member2", 3), share("member3", 2),
 		explanationMatches("deploy/widgets -n "+ns, `^ +member3 +fits, room unknown`)))
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -130,29 +131,29 @@ func lookAtRestore(ctx context.Context) (s restoreStatus, err error) {
 
 // hubHolds returns a check that the hub holds, and that the given number of members
 // reported their memory: of that many templates and rows.
-func hubHolds(reason string, clusters, templates, rows int) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func hubHolds(reason string, clusters, templates, rows int) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		s, err := lookAtRestore(ctx)
 		switch {
 		case err != nil:
-			return err.Error()
+			return err
 		case !s.Holding || !strings.Contains(s.Rewound.Reason, reason):
-			return fmt.Sprintf("the hub does not hold because of %q: %+v", reason, s.Rewound)
+			return fmt.Errorf("the hub does not hold because of %q: %+v", reason, s.Rewound)
 		case s.Rewound.Told == nil && clusters > 0:
-			return "no member reported its memory"
+			return errors.New("no member reported its memory")
 		case clusters > 0 && (s.Rewound.Told.Clusters != clusters || s.Rewound.Told.Templates != templates || s.Rewound.Told.Rows != rows):
-			return fmt.Sprintf("reported: %+v, want %d clusters, %d templates, %d rows", *s.Rewound.Told, clusters, templates, rows)
+			return fmt.Errorf("reported: %+v, want %d clusters, %d templates, %d rows", *s.Rewound.Told, clusters, templates, rows)
 		}
-		return ""
+		return nil
 	}
 }
 
 // waitsFor returns a check that exactly these Bundles of the namespace wait for a decision.
-func waitsFor(ns string, plans map[string]string, bundles ...string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func waitsFor(ns string, plans map[string]string, bundles ...string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		s, err := lookAtRestore(ctx)
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		clear(plans)
 		for _, w := range s.Waiting {
@@ -161,16 +162,16 @@ func waitsFor(ns string, plans map[string]string, bundles ...string) func(ctx co
 			}
 		}
 		if len(plans) != len(bundles) {
-			return fmt.Sprintf("waiting: %v, want %v", plans, bundles)
+			return fmt.Errorf("waiting: %v, want %v", plans, bundles)
 		}
 		for _, b := range bundles {
 			if !slices.ContainsFunc(s.Waiting, func(w struct{ Bundle, Namespace, Plan string }) bool {
 				return w.Namespace == ns && strings.Contains(w.Bundle, b)
 			}) {
-				return fmt.Sprintf("waiting: %v, want %v", plans, bundles)
+				return fmt.Errorf("waiting: %v, want %v", plans, bundles)
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -193,26 +194,26 @@ func applyConfigMap(t *testing.T, ns, name, clusters, value string) {
 }
 
 // valueIs returns a check of a ConfigMap's value; "": the member is not to have it.
-func valueIs(cluster, ns, name, want string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func valueIs(cluster, ns, name, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, cluster, "v1", "ConfigMap", ns, name)
 		if err != nil {
-			return fmt.Sprintf("%s: %v", cluster, err)
+			return fmt.Errorf("%s: %w", cluster, err)
 		}
 		got := ""
 		if o != nil {
 			got, _, _ = unstructured.NestedString(o.Object, "data", "value")
 		}
 		if got != want {
-			return fmt.Sprintf("%s has ConfigMap %s at %q, want %q", cluster, name, got, want)
+			return fmt.Errorf("%s has ConfigMap %s at %q, want %q", cluster, name, got, want)
 		}
-		return ""
+		return nil
 	}
 }
 
 // valueInAll returns a check in all of these members.
-func valueInAll(clusters []string, ns, name, want string) func(ctx context.Context) string {
-	var checks []func(ctx context.Context) string
+func valueInAll(clusters []string, ns, name, want string) func(ctx context.Context) error {
+	var checks []func(ctx context.Context) error
 	for _, c := range clusters {
 		checks = append(checks, valueIs(c, ns, name, want))
 	}
@@ -221,8 +222,8 @@ func valueInAll(clusters []string, ns, name, want string) func(ctx context.Conte
 
 // hasWeb returns a check that Deployment web and its ConfigMap are in the members, or
 // are not.
-func hasWeb(clusters []string, ns string, want bool) func(ctx context.Context) string {
-	var checks []func(ctx context.Context) string
+func hasWeb(clusters []string, ns string, want bool) func(ctx context.Context) error {
+	var checks []func(ctx context.Context) error
 	for _, c := range clusters {
 		checks = append(checks, inCluster(c, "apps/v1", "Deployment", ns, "web", want), inCluster(c, "v1", "ConfigMap", ns, "web", want))
 	}
@@ -230,14 +231,11 @@ func hasWeb(clusters []string, ns string, want bool) func(ctx context.Context) s
 }
 
 // staysTrue checks that something goes on to be true for a while.
-func staysTrue(t *testing.T, what string, check func(ctx context.Context) string) {
+func staysTrue(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 3*time.Second, true, func(context.Context) (bool, error) {
 		// A look may last longer than the time that is left.
-		if why := check(t.Context()); why != "" {
-			return false, errors.New(why)
-		}
-		return false, nil
+		return false, check(t.Context())
 	})
 	if err != nil && !wait.Interrupted(err) {
 		t.Fatalf("%s: %v", what, err)
@@ -246,13 +244,13 @@ func staysTrue(t *testing.T, what string, check func(ctx context.Context) string
 
 // bundlesReady returns a check that all Bundles of the namespace but some are Ready, or
 // are on their way out.
-func bundlesReady(ns string, but ...string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func bundlesReady(ns string, but ...string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		var list unstructured.UnstructuredList
 		list.SetAPIVersion("atoll.dev/v1alpha1")
 		list.SetKind("BundleList")
 		if err := hubClient().List(ctx, &list, client.InNamespace(ns)); err != nil {
-			return err.Error()
+			return err
 		}
 		for _, b := range list.Items {
 			if b.GetDeletionTimestamp() != nil || slices.ContainsFunc(but, func(part string) bool { return strings.Contains(b.GetName(), part) }) {
@@ -261,11 +259,11 @@ func bundlesReady(ns string, but ...string) func(ctx context.Context) string {
 			conditions, _, _ := unstructured.NestedSlice(b.Object, "status", "conditions")
 			for _, c := range conditions {
 				if c := c.(map[string]any); c["type"] == "Ready" && c["status"] != "True" || c["type"] == "RemovalHeld" && c["status"] == "True" {
-					return fmt.Sprintf("Bundle %s: %v is %v: %v", b.GetName(), c["type"], c["status"], c["message"])
+					return fmt.Errorf("the Bundle %s: %v is %v: %v", b.GetName(), c["type"], c["status"], c["message"])
 				}
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -278,7 +276,7 @@ func prepareBefore(t *testing.T, name string) (ns string) {
 		applyConfigMap(t, ns, name, "*", "1")
 	}
 	applyConfigMap(t, ns, "moved", "member1,member2", "1")
-	waitUntil(t, convergeLimit, "delivery", allChecks(
+	testwait.UntilNil(t, "delivery", allChecks(
 		hasWeb(memberNames, ns, true), valueInAll(memberNames, ns, "edited", "1"), valueInAll(memberNames, ns, "lone", "1"), valueInAll(memberNames, ns, "same", "1"),
 		valueIs("member1", ns, "moved", "1"), valueIs("member2", ns, "moved", "1"),
 		fieldIs("hub", ns, "web", "status.availableReplicas", 2), bundlesReady(ns),
@@ -295,7 +293,7 @@ func changeAfter(t *testing.T, ns string, reached ...string) {
 	applyConfigMap(t, ns, "edited", "*", "2")
 	applyConfigMap(t, ns, "late", "*", "1")
 	applyConfigMap(t, ns, "moved", "member2", "1")
-	waitUntil(t, convergeLimit, "what users did", allChecks(
+	testwait.UntilNil(t, "what users did", allChecks(
 		hasWeb(reached, ns, false), valueInAll(reached, ns, "lone", ""), valueInAll(reached, ns, "edited", "2"), valueInAll(reached, ns, "late", "1"),
 		valueIs("member1", ns, "moved", ""), valueIs("member2", ns, "moved", "1"),
 		inCluster("hub", "apps/v1", "Deployment", ns, "web", false),
@@ -303,7 +301,7 @@ func changeAfter(t *testing.T, ns string, reached ...string) {
 }
 
 // membersUnchanged is how members stay while the hub holds: as users left them.
-func membersUnchanged(ns string, reached ...string) func(ctx context.Context) string {
+func membersUnchanged(ns string, reached ...string) func(ctx context.Context) error {
 	return allChecks(
 		hasWeb(reached, ns, false), valueInAll(reached, ns, "lone", ""), valueInAll(reached, ns, "edited", "2"), valueInAll(reached, ns, "late", "1"),
 		valueInAll(reached, ns, "during", ""), valueIs("member1", ns, "moved", ""), valueIs("member2", ns, "moved", "1"),
@@ -348,7 +346,7 @@ func TestARestoredHubIsTrusted(t *testing.T) {
 	changeAfter(t, ns, "member1", "member2")
 	acceptAtLast(t)
 	s.restoreHub(true)
-	waitUntil(t, convergeLimit, "the hub holds", hubHolds("restored at", 2, 2, 1))
+	testwait.UntilNil(t, "the hub holds", hubHolds("restored at", 2, 2, 1))
 	if text := mustCLI(t, "restore", "status"); !strings.Contains(text, "The hub holds since") || !strings.Contains(text, "Deployment "+ns+"/web was deleted") {
 		t.Errorf("restore status says:\n%s", text)
 	}
@@ -357,31 +355,31 @@ func TestARestoredHubIsTrusted(t *testing.T) {
 
 	mustCLI(t, "restore", "accept", "--hub")
 	healLink(t, "member3")
-	waitUntil(t, convergeLimit, "what the hub has is everywhere", allChecks(
+	testwait.UntilNil(t, "what the hub has is everywhere", allChecks(
 		hasWeb(memberNames, ns, true), valueInAll(memberNames, ns, "lone", "1"), valueInAll(memberNames, ns, "edited", "1"),
 		valueInAll(memberNames, ns, "same", "1"), valueInAll(memberNames, ns, "during", "1"),
 		valueIs("member1", ns, "moved", "1"), valueIs("member2", ns, "moved", "1"),
 	))
-	waitUntil(t, convergeLimit, "statuses", allChecks(fieldIs("hub", ns, "web", "status.availableReplicas", 2), bundlesReady(ns)))
-	waitUntil(t, convergeLimit, "what the hub does not know is kept and listed", allChecks(
+	testwait.UntilNil(t, "statuses", allChecks(fieldIs("hub", ns, "web", "status.availableReplicas", 2), bundlesReady(ns)))
+	testwait.UntilNil(t, "what the hub does not know is kept and listed", allChecks(
 		valueIs("member1", ns, "late", "1"), valueIs("member2", ns, "late", "1"), listsUnclaimed("member1"), listsUnclaimed("member2"),
 	))
 }
 
 // listsUnclaimed returns a check that the Cluster lists content without a row.
-func listsUnclaimed(cluster string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func listsUnclaimed(cluster string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		o, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", cluster)
 		if err != nil || o == nil {
-			return fmt.Sprintf("no Cluster %s (%v)", cluster, err)
+			return fmt.Errorf("no Cluster %s (%v)", cluster, err)
 		}
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, c := range conditions {
 			if c := c.(map[string]any); c["type"] == "Unclaimed" && c["status"] == "True" {
-				return ""
+				return nil
 			}
 		}
-		return fmt.Sprintf("Cluster %s lists nothing as unclaimed", cluster)
+		return fmt.Errorf("the Cluster %s lists nothing as unclaimed", cluster)
 	}
 }
 
@@ -393,13 +391,13 @@ func TestARestoredHubTrustsItsMembers(t *testing.T) {
 	cutLink(t, "member2")
 	acceptAtLast(t)
 	s.restoreHub(false)
-	waitUntil(t, convergeLimit, "the hub holds", hubHolds("an agent saw revision", 1, 2, 1))
+	testwait.UntilNil(t, "the hub holds", hubHolds("an agent saw revision", 1, 2, 1))
 	applyConfigMap(t, ns, "during", "*", "1")
 	staysTrue(t, "nothing is issued", membersUnchanged(ns, "member1", "member2"))
 
 	mustCLI(t, "restore", "accept", "--members")
 	plans := map[string]string{}
-	waitUntil(t, convergeLimit, "removals are held", allChecks(
+	testwait.UntilNil(t, "removals are held", allChecks(
 		valueInAll([]string{"member1"}, ns, "during", "1"), valueInAll([]string{"member1"}, ns, "edited", "1"),
 		waitsFor(ns, plans, "web", "lone", "moved"),
 	))
@@ -412,20 +410,20 @@ func TestARestoredHubTrustsItsMembers(t *testing.T) {
 		hasWeb(both, ns, false), valueInAll(both, ns, "lone", ""), hasWeb([]string{"member3"}, ns, true), valueIs("member3", ns, "lone", "1"),
 		valueIs("member1", ns, "moved", ""), valueIs("member2", ns, "moved", "1"), valueIs("member3", ns, "moved", ""),
 	)
-	waitUntil(t, convergeLimit, "members catch up", allChecks(settled, bundlesReady(ns, "web", "lone", "moved")))
+	testwait.UntilNil(t, "members catch up", allChecks(settled, bundlesReady(ns, "web", "lone", "moved")))
 	staysTrue(t, "it waits", settled)
 
 	for _, name := range []string{"web", "lone", "moved"} {
 		bundle, plan := planOf(t, plans, name)
 		mustCLI(t, "confirm", bundle, "-n", ns, "--plan", plan)
 	}
-	waitUntil(t, convergeLimit, "what was confirmed is gone", allChecks(
+	testwait.UntilNil(t, "what was confirmed is gone", allChecks(
 		hasWeb(memberNames, ns, false), valueInAll(memberNames, ns, "lone", ""), valueIs("member1", ns, "moved", ""), valueIs("member2", ns, "moved", "1"),
 		inCluster("hub", "apps/v1", "Deployment", ns, "web", false), inCluster("hub", "v1", "ConfigMap", ns, "lone", false),
 		waitsFor(ns, plans), bundlesReady(ns),
 	))
 	applyConfigMap(t, ns, "moved", "member1", "2")
-	waitUntil(t, convergeLimit, "a new placement is a new word", allChecks(valueIs("member1", ns, "moved", "2"), valueIs("member2", ns, "moved", "")))
+	testwait.UntilNil(t, "a new placement is a new word", allChecks(valueIs("member1", ns, "moved", "2"), valueIs("member2", ns, "moved", "")))
 }
 
 func TestAStoreRestoredWithABumpedRevision(t *testing.T) {
@@ -438,19 +436,19 @@ func TestAStoreRestoredWithABumpedRevision(t *testing.T) {
 	acceptAtLast(t)
 	s.restoreHub(false)
 	// The hub holds by itself: no agent is connected, and there is no marker.
-	waitUntil(t, convergeLimit, "the hub holds", hubHolds("revision bump", 0, 0, 0))
+	testwait.UntilNil(t, "the hub holds", hubHolds("revision bump", 0, 0, 0))
 	mustCLI(t, "restore", "accept", "--members")
 	for _, m := range memberNames {
 		healLink(t, m)
 	}
 	plans := map[string]string{}
-	waitUntil(t, convergeLimit, "removals are held", allChecks(waitsFor(ns, plans, "web", "lone", "moved"), valueInAll(memberNames, ns, "edited", "1")))
+	testwait.UntilNil(t, "removals are held", allChecks(waitsFor(ns, plans, "web", "lone", "moved"), valueInAll(memberNames, ns, "edited", "1")))
 	staysTrue(t, "nothing comes back", allChecks(hasWeb(memberNames, ns, false), valueInAll(memberNames, ns, "lone", ""), valueIs("member1", ns, "moved", "")))
 	for _, name := range []string{"web", "lone", "moved"} {
 		bundle, plan := planOf(t, plans, name)
 		mustCLI(t, "restore", "keep", bundle, "-n", ns, "--plan", plan)
 	}
-	waitUntil(t, convergeLimit, "what was kept is back", allChecks(
+	testwait.UntilNil(t, "what was kept is back", allChecks(
 		hasWeb(memberNames, ns, true), valueInAll(memberNames, ns, "lone", "1"), valueIs("member1", ns, "moved", "1"), valueIs("member2", ns, "moved", "1"),
 		fieldIs("hub", ns, "web", "status.availableReplicas", 2), waitsFor(ns, plans), bundlesReady(ns),
 	))
@@ -458,7 +456,7 @@ func TestAStoreRestoredWithABumpedRevision(t *testing.T) {
 	cutLink(t, "member1")
 	healLink(t, "member1")
 	applyConfigMap(t, ns, "same", "*", "2")
-	waitUntil(t, convergeLimit, "member1 is back", valueInAll(memberNames, ns, "same", "2"))
+	testwait.UntilNil(t, "member1 is back", valueInAll(memberNames, ns, "same", "2"))
 	staysTrue(t, "what was kept stays", allChecks(hasWeb(memberNames, ns, true), valueIs("member1", ns, "moved", "1"), waitsFor(ns, plans)))
 }
 
@@ -481,7 +479,7 @@ func TestTheHubRestartsWhileMembersAreAway(t *testing.T) {
 	for _, m := range memberNames {
 		healLink(t, m)
 	}
-	waitUntil(t, convergeLimit, "members catch up", allChecks(
+	testwait.UntilNil(t, "members catch up", allChecks(
 		hasWeb(memberNames, ns, true), valueInAll(memberNames, ns, "lone", ""), valueInAll(memberNames, ns, "edited", "2"), valueInAll(memberNames, ns, "same", "1"),
 		valueIs("member1", ns, "moved", ""), valueIs("member2", ns, "moved", "1"), valueIs("member3", ns, "moved", "1"),
 		inCluster("hub", "v1", "ConfigMap", ns, "lone", false), fieldIs("hub", ns, "web", "status.availableReplicas", 2), bundlesReady(ns),

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/base64"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // limitedRole is a tenant with all rights in one namespace except reading Secrets.
@@ -154,12 +157,12 @@ spec:
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "copol", "hidden-"+ns, "--ignore-not-found")
 	})
-	waitUntil(t, convergeLimit, "delivery", allChecks(inCluster("member1", "v1", "Secret", ns, "pass", true), inCluster("member2", "v1", "Secret", ns, "clash", true)))
-	waitUntil(t, convergeLimit, "a patch that does not apply to a Secret is shown", func(context.Context) string {
+	testwait.UntilNil(t, "delivery", allChecks(inCluster("member1", "v1", "Secret", ns, "pass", true), inCluster("member2", "v1", "Secret", ns, "clash", true)))
+	testwait.UntilNil(t, "a patch that does not apply to a Secret is shown", func(context.Context) error {
 		if out := runCLI(t, "get", "rows", "-n", ns); !strings.Contains(out, "Failed") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 
 	encoded := base64.StdEncoding.EncodeToString([]byte(value))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 const kindObjects = `
@@ -146,28 +149,28 @@ func statusField(o *unstructured.Unstructured, field string) string {
 
 // sameEverywhere returns a check that the hub shows the state that every member has, and
 // that it is done.
-func sameEverywhere(ns, kind, name string, fields []string, done string) func(ctx context.Context) string {
+func sameEverywhere(ns, kind, name string, fields []string, done string) func(ctx context.Context) error {
 	apiVersion, kind, _ := strings.Cut(kind, " ")
-	return func(ctx context.Context) string {
+	return func(ctx context.Context) error {
 		hubs, err := get(ctx, "hub", apiVersion, kind, ns, name)
 		if err != nil || hubs == nil {
-			return fmt.Sprintf("hub: no %s (%v)", kind, err)
+			return fmt.Errorf("hub: no %s (%v)", kind, err)
 		}
 		if key, want, _ := strings.Cut(done, "="); statusField(hubs, key) != want {
-			return fmt.Sprintf("hub: %s %s has %s %s, want %s", kind, name, key, statusField(hubs, key), want)
+			return fmt.Errorf("hub: %s %s has %s %s, want %s", kind, name, key, statusField(hubs, key), want)
 		}
 		for _, m := range memberNames {
 			o, err := get(ctx, m, apiVersion, kind, ns, name)
 			if err != nil || o == nil {
-				return fmt.Sprintf("%s: no %s (%v)", m, kind, err)
+				return fmt.Errorf("%s: no %s (%v)", m, kind, err)
 			}
 			for _, f := range fields {
 				if x, y := statusField(hubs, f), statusField(o, f); x != y {
-					return fmt.Sprintf("%s %s: %s is %s on the hub, %s in %s", kind, name, f, x, y, m)
+					return fmt.Errorf("%s %s: %s is %s on the hub, %s in %s", kind, name, f, x, y, m)
 				}
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -184,36 +187,36 @@ func TestStatusOfEveryKindMatchesTheMembers(t *testing.T) {
 	mustKubectl(t, "", "wait -n "+ns+" --for=condition=complete job/job --timeout=60s")
 	mustKubectl(t, "", "wait -n "+ns+" --for=condition=Ready pod/pod --timeout=60s")
 	for _, k := range shownStatuses {
-		waitUntil(t, convergeLimit, k.kind, sameEverywhere(ns, k.kind, k.name, k.fields, k.done))
+		testwait.UntilNil(t, k.kind, sameEverywhere(ns, k.kind, k.name, k.fields, k.done))
 	}
 	for _, kind := range []string{"v1 Service lb", "networking.k8s.io/v1 Ingress ing"} {
-		waitUntil(t, convergeLimit, kind, addressesShown(ns, strings.Fields(kind)))
+		testwait.UntilNil(t, kind, addressesShown(ns, strings.Fields(kind)))
 	}
 	for _, m := range memberNames {
-		if why := fieldIs(m, ns, "scaled", "spec.replicas", 2)(t.Context()); why != "" {
-			t.Errorf("an autoscaled Deployment did not start as stated: %s", why)
+		if err := fieldIs(m, ns, "scaled", "spec.replicas", 2)(t.Context()); err != nil {
+			t.Errorf("an autoscaled Deployment did not start as stated: %s", err)
 		}
 	}
 	// The first run comes with the next minute.
-	waitUntil(t, 60*time.Second+convergeLimit, "CronJob", func(ctx context.Context) string {
+	testwait.UntilNilWithin(t, 60*time.Second+testwait.HangLimit, "CronJob", func(ctx context.Context) error {
 		o, err := get(ctx, "hub", "batch/v1", "CronJob", ns, "cron")
 		if err != nil || o == nil || statusField(o, "lastScheduleTime") == "0" || statusField(o, "lastSuccessfulTime") == "0" {
-			return fmt.Sprintf("hub: CronJob %v (%v)", o, err)
+			return fmt.Errorf("hub: CronJob %v (%v)", o, err)
 		}
-		return ""
+		return nil
 	})
 	// A namespace takes Pods first, and the rest only when they are gone.
 	mustKubectl(t, "", "delete ns "+ns+" --timeout=90s")
 }
 
 // addressesShown returns a check that the hub shows the addresses of all members, and whose each is.
-func addressesShown(ns string, what []string) func(ctx context.Context) string {
-	return func(ctx context.Context) string {
+func addressesShown(ns string, what []string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		var shown []any
 		for _, c := range append([]string{"hub"}, memberNames...) {
 			o, err := get(ctx, c, what[0], what[1], ns, what[2])
 			if err != nil || o == nil {
-				return fmt.Sprintf("%s: no %v (%v)", c, what, err)
+				return fmt.Errorf("%s: no %v (%v)", c, what, err)
 			}
 			list, _, _ := unstructured.NestedSlice(o.Object, "status", "loadBalancer", "ingress")
 			if c == "hub" {
@@ -224,10 +227,10 @@ func addressesShown(ns string, what []string) func(ctx context.Context) string {
 				is, member := a.(map[string]any), list[0].(map[string]any)
 				return is["ip"] == member["ip"] && is["hostname"] == c
 			}) {
-				return fmt.Sprintf("%s has %v, the hub shows %v", c, list, shown)
+				return fmt.Errorf("%s has %v, the hub shows %v", c, list, shown)
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -276,27 +279,27 @@ func TestStatusOfACustomResource(t *testing.T) {
 	apply(t, ns, kindDefinition("Widget", "widgets"))
 	mustKubectl(t, "", "wait --for=condition=Established crd/widgets."+ns+".example --timeout=60s")
 	apply(t, ns, policyForKinds(ns+".example/v1 Widget")+"  propagateDeps: true\n---\n"+widgetObject)
-	waitUntil(t, convergeLimit, "delivery, with the definition as a dependency", existsIn(ns+".example/v1", "Widget", ns, "w", memberNames...))
+	testwait.UntilNil(t, "delivery, with the definition as a dependency", existsIn(ns+".example/v1", "Widget", ns, "w", memberNames...))
 	speak := func(cluster, status string, generation int64) {
 		t.Helper()
-		waitUntil(t, convergeLimit, "the operator of "+cluster, func(ctx context.Context) string { // the agent may write at the same time
+		testwait.UntilNil(t, "the operator of "+cluster, func(ctx context.Context) error { // the agent may write at the same time
 			o, err := get(ctx, cluster, ns+".example/v1", "Widget", ns, "w")
 			if err != nil || o == nil {
-				return fmt.Sprint(o, err)
+				return fmt.Errorf("%s has no Widget (%v)", cluster, err)
 			}
 			o.Object["status"] = map[string]any{"observedGeneration": generation, "conditions": []any{map[string]any{
 				"type": "Ready", "status": status, "reason": "Because", "message": "so says " + cluster, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
 			}}}
-			return errorText(sharedWorld.clients[cluster].Status().Update(ctx, o, client.FieldOwner("operator")))
+			return sharedWorld.clients[cluster].Status().Update(ctx, o, client.FieldOwner("operator"))
 		})
 	}
 	ready := func(want string) {
 		t.Helper()
-		waitUntil(t, convergeLimit, want, func(ctx context.Context) string {
+		testwait.UntilNil(t, want, func(ctx context.Context) error {
 			if got := conditionText(ctx, ns+".example/v1", "Widget", ns, "w", "Ready"); !strings.HasPrefix(got, want) {
-				return "the output is: " + got
+				return errors.New("the output is: " + got)
 			}
-			return ""
+			return nil
 		})
 	}
 	speak("member1", "True", 1)
@@ -308,17 +311,17 @@ func TestStatusOfACustomResource(t *testing.T) {
 	mustKubectl(t, "", "wait -n "+ns+" --for=condition=Ready widgets."+ns+".example/w --timeout=60s")
 	patch(t, ns+".example/v1", "Widget", ns, "w", `{"spec":{"size":2}}`)
 	for _, m := range memberNames {
-		waitUntil(t, convergeLimit, "an edit", fieldShows([]string{m}, objectName{ns + ".example/v1", "Widget", ns, "w"}, "spec.size", "2"))
+		testwait.UntilNil(t, "an edit", fieldShows([]string{m}, objectName{ns + ".example/v1", "Widget", ns, "w"}, "spec.size", "2"))
 		if m == "member3" {
 			break
 		}
 		speak(m, "True", 2)
 	}
-	if why := fieldShows([]string{"hub"}, objectName{ns + ".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "1")(t.Context()); why != "" {
-		t.Errorf("the hub says that member3's operator has seen what it has not: %s", why)
+	if err := fieldShows([]string{"hub"}, objectName{ns + ".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "1")(t.Context()); err != nil {
+		t.Errorf("the hub says that member3's operator has seen what it has not: %s", err)
 	}
 	speak("member3", "True", 2)
-	waitUntil(t, convergeLimit, "all operators have seen it", fieldShows([]string{"hub"}, objectName{ns + ".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "2"))
+	testwait.UntilNil(t, "all operators have seen it", fieldShows([]string{"hub"}, objectName{ns + ".example/v1", "Widget", ns, "w"}, "status.observedGeneration", "2"))
 }
 
 // slowDeployment is a Deployment whose pods take a second to be ready.
@@ -334,21 +337,21 @@ spec:
     spec: {containers: [{name: web, image: "registry.example/web:1"}]}
 `
 
-// rolledOut returns what is not yet true of Deployment web in a member, if anything:
+// rolledOut returns an error with what is not yet true of Deployment web in a member, if anything:
 // its own controller has rolled this image out to as many replicas as it is to have.
-func rolledOut(ctx context.Context, member, ns, image string) string {
+func rolledOut(ctx context.Context, member, ns, image string) error {
 	o, err := get(ctx, member, "apps/v1", "Deployment", ns, "web")
 	if err != nil || o == nil {
-		return fmt.Sprintf("%s: no Deployment (%v)", member, err)
+		return fmt.Errorf("%s: no Deployment (%v)", member, err)
 	}
 	n, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	cs, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	want := fmt.Sprint(image, " ", o.GetGeneration(), " ", n, " ", n, " ", n)
 	got := fmt.Sprint(cs[0].(map[string]any)["image"], " ", statusField(o, "observedGeneration"), " ", statusField(o, "updatedReplicas"), " ", statusField(o, "availableReplicas"), " ", statusField(o, "replicas"))
 	if got != want {
-		return fmt.Sprintf("%s: image, observedGeneration, updated, available, all are %s, want %s", member, got, want)
+		return fmt.Errorf("%s: image, observedGeneration, updated, available, all are %s, want %s", member, got, want)
 	}
-	return ""
+	return nil
 }
 
 func TestRolloutStatusEndsWhenTheMembersHaveDone(t *testing.T) {
@@ -363,8 +366,8 @@ func TestRolloutStatusEndsWhenTheMembersHaveDone(t *testing.T) {
 				t.Helper()
 				mustKubectl(t, "", "rollout status -n "+ns+" deploy/web --timeout=90s")
 				for _, m := range memberNames {
-					if why := rolledOut(t.Context(), m, ns, image); why != "" {
-						t.Errorf("rollout status ended early: %s", why)
+					if err := rolledOut(t.Context(), m, ns, image); err != nil {
+						t.Errorf("rollout status ended early: %s", err)
 					}
 				}
 			}
@@ -379,8 +382,8 @@ func TestRolloutStatusEndsWhenTheMembersHaveDone(t *testing.T) {
 			done("registry.example/web:3")
 			total := map[string]int64{"duplicated": 6, "divided": 2}[mode]
 			for _, m := range memberNames {
-				if why := fieldIs(m, ns, "web", "status.readyReplicas", total)(t.Context()); why != "" {
-					t.Error(why)
+				if err := fieldIs(m, ns, "web", "status.readyReplicas", total)(t.Context()); err != nil {
+					t.Error(err)
 				}
 			}
 		})
@@ -407,11 +410,11 @@ func TestFailingRolloutIsShown(t *testing.T) {
 	patch(t, "apps/v1", "Deployment", ns, "web", `{"spec":{"template":{"spec":{"nodeSelector":null}}}}`)
 	mustKubectl(t, "", "rollout status -n "+ns+" deploy/web --timeout=60s")
 	apply(t, ns, strings.NewReplacer("name: web,", "name: never,", "app: web", "app: never", "spec: {containers", "spec: {nodeSelector: {disk: none}, containers").Replace(slowDeployment))
-	waitUntil(t, convergeLimit, "one that never was available", func(ctx context.Context) string {
+	testwait.UntilNil(t, "one that never was available", func(ctx context.Context) error {
 		if got := conditionText(ctx, "apps/v1", "Deployment", ns, "never", "Available"); !strings.HasPrefix(got, "False MinimumReplicasUnavailable") {
-			return "the output is: " + got
+			return errors.New("the output is: " + got)
 		}
-		return ""
+		return nil
 	})
 	kubectlFails(t, "", "wait -n "+ns+" --for=condition=Available deploy/never --timeout=1s", "timed out")
 }
@@ -424,11 +427,11 @@ func TestRolloutStatusWithAClusterAway(t *testing.T) {
 		return kubectlOutput(t, "", "get", "bundle", "-n", ns, "all", "-o", "jsonpath={.status.clusters}")
 	}
 	// After a test that took the hub down, agents are on their way back, and away until then.
-	waitUntil(t, convergeLimit, "no cluster is disconnected", func(context.Context) string {
+	testwait.UntilNil(t, "no cluster is disconnected", func(context.Context) error {
 		if out := away(); !strings.Contains(out, `"ready":3`) || strings.Contains(out, `"away"`) {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	mustKubectl(t, "", "rollout status -n "+ns+" deploy/web --timeout=60s")
 	if err := sharedWorld.lab.CutLink(t.Context(), "member3"); err != nil {
@@ -442,8 +445,8 @@ func TestRolloutStatusWithAClusterAway(t *testing.T) {
 	mustKubectl(t, "", "set image -n "+ns+" deploy/web web=registry.example/web:2")
 	mustKubectl(t, "", "rollout status -n "+ns+" deploy/web --timeout=90s")
 	for _, m := range memberNames[:2] {
-		if why := rolledOut(t.Context(), m, ns, "registry.example/web:2"); why != "" {
-			t.Errorf("rollout status ended early: %s", why)
+		if err := rolledOut(t.Context(), m, ns, "registry.example/web:2"); err != nil {
+			t.Errorf("rollout status ended early: %s", err)
 		}
 	}
 	if out := away(); !strings.Contains(out, `"away":1`) {
@@ -452,7 +455,7 @@ func TestRolloutStatusWithAClusterAway(t *testing.T) {
 	if err := sharedWorld.lab.HealLink(t.Context(), "member3"); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, convergeLimit, "it catches up", func(ctx context.Context) string {
+	testwait.UntilNil(t, "it catches up", func(ctx context.Context) error {
 		return rolledOut(ctx, "member3", ns, "registry.example/web:2")
 	})
 	mustKubectl(t, "", "rollout status -n "+ns+" deploy/web --timeout=60s")

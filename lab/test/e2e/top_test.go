@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // metricsAPI stands in for metrics-server: it serves what is written.
@@ -73,13 +76,13 @@ spec:
     spec: {containers: [{name: web, image: registry.example/web}]}
 `)
 	pod := ""
-	waitUntil(t, convergeLimit, "a pod runs", func(context.Context) string {
+	testwait.UntilNil(t, "a pod runs", func(context.Context) error {
 		out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("member1"), "get", "pods", "-n", ns, "-l", "app=web", "-o", "name")
 		pod = strings.TrimPrefix(strings.TrimSpace(out), "pod/")
 		if !strings.HasPrefix(pod, "web-") {
-			return "there are: " + out
+			return errors.New("there are: " + out)
 		}
-		return ""
+		return nil
 	})
 	inMember(t, "member1", "", "run foreign -n "+ns+" --image=registry.example/foreign")
 	for _, p := range []string{pod, "foreign"} {
@@ -91,12 +94,12 @@ timestamp: "2026-03-01T12:00:00Z"
 window: 30s
 containers: [{name: web, usage: {cpu: 250m, memory: 64Mi}}]`, p, ns), "apply -f -")
 	}
-	waitUntil(t, convergeLimit, "it is measured", func(context.Context) string {
+	testwait.UntilNil(t, "it is measured", func(context.Context) error {
 		out := kubectlOutput(t, "", "top", "pods", "-n", ns)
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), pod+".member1 250m 64Mi") || !strings.Contains(out, "cluster member2: it serves no") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if out := mustKubectl(t, "", "top pods -A"); !strings.Contains(out, pod+".member1") || strings.Contains(out, "foreign") {
 		t.Errorf("kubectl top pods -A says\n%s", out)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -154,21 +156,21 @@ func TestAChangeIsOneTrace(t *testing.T) {
 	kubeconfig := l.Kubeconfig("hub")
 	expectOutput(t, "apply", kubectlAt(t, kubeconfig, tracedApplication, "apply -f -"), "secret/traced created")
 	var trace string
-	waitUntil(t, convergeLimit, "a trace without traceparent is complete", func(context.Context) string {
+	testwait.UntilNil(t, "a trace without traceparent is complete", func(context.Context) error {
 		trace = spans.completeTrace()
 		if trace == "" {
-			return "none is"
+			return errors.New("none is")
 		}
-		return ""
+		return nil
 	})
 	checkTrace(t, spans.spansOf(trace), "")
 
 	patchWithTraceparent(t, kubeconfig, "00-"+tracedTraceID+"-"+tracedUsersSpan+"-01")
-	waitUntil(t, convergeLimit, "the user's trace is complete", func(context.Context) string {
+	testwait.UntilNil(t, "the user's trace is complete", func(context.Context) error {
 		if got := spans.spansOf(tracedTraceID); !isComplete(got) {
-			return fmt.Sprint(len(got), " spans")
+			return fmt.Errorf("it has %d spans", len(got))
 		}
-		return ""
+		return nil
 	})
 	checkTrace(t, spans.spansOf(tracedTraceID), tracedUsersSpan)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
 
@@ -72,25 +74,25 @@ func startStranger(t *testing.T, flags ...string) string {
 	dir, port := t.TempDir(), strconv.Itoa(freePort(t))
 	log, _ := start(t, "atoll-lab", append([]string{"member", "--dir", dir, "--name", "stranger", "--port", port, "--nodes", "1"}, flags...)...)
 	ready := filepath.Join(dir, "ready")
-	waitUntil(t, 2*convergeLimit, "one more member", func(context.Context) string {
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "one more member", func(context.Context) error {
 		if _, err := os.Stat(ready); err != nil {
-			return "it is not ready: " + log()
+			return errors.New("it is not ready: " + log())
 		}
-		return ""
+		return nil
 	})
 	return filepath.Join(dir, "kubeconfig")
 }
 
 // logSays returns a check that a log has all the words.
-func logSays(log func() string, words ...string) func(context.Context) string {
-	return func(context.Context) string {
+func logSays(log func() string, words ...string) func(context.Context) error {
+	return func(context.Context) error {
 		text := log()
 		for _, w := range words {
 			if !strings.Contains(text, w) {
-				return fmt.Sprintf("%q is not in:\n%s", w, text)
+				return fmt.Errorf("%q is not in:\n%s", w, text)
 			}
 		}
-		return ""
+		return nil
 	}
 }
 
@@ -118,10 +120,10 @@ func TestARefusedAgentLogsTheRemedy(t *testing.T) {
 	refused := func(name string, i tokenInvitation, cause string, logged ...string) {
 		t.Helper()
 		log, stop := run(name, i)
-		waitUntil(t, convergeLimit, name+" logs the remedy", logSays(log, logged...))
+		testwait.UntilNil(t, name+" logs the remedy", logSays(log, logged...))
 		stop()
 		if cause != "" {
-			waitUntil(t, convergeLimit, "the hub's log says why", logSays(hubLog, "refused a join", name, cause))
+			testwait.UntilNil(t, "the hub's log says why", logSays(hubLog, "refused a join", name, cause))
 		}
 		if o, err := get(t.Context(), "hub", "atoll.dev/v1alpha1", "Cluster", "", name); err != nil || o != nil && name != "member1" {
 			t.Errorf("%s got a Cluster although it was refused (%v)", name, err)
@@ -142,31 +144,31 @@ func TestARefusedAgentLogsTheRemedy(t *testing.T) {
 	refused("wrong-token", wrong, "no such token", "token is refused", "atoll token create")
 	refused("wrong-name", createToken(t, "--name-pattern", "shop-*"), "shop-*", "token is refused")
 	short, made := createToken(t, "--ttl", "1s"), time.Now()
-	waitUntil(t, convergeLimit, "a token expires", func(context.Context) string {
+	testwait.UntilNil(t, "a token expires", func(context.Context) error {
 		if time.Since(made) < time.Second {
-			return "it is young"
+			return errors.New("it is young")
 		}
-		return ""
+		return nil
 	})
 	refused("too-late", short, "expired", "token is refused", "atoll token create")
 	refused("member1", good, "another agent", "another agent is connected as member1", "choose another name")
-	waitUntil(t, convergeLimit, "the hub's administrator reads of it", func(context.Context) string {
+	testwait.UntilNil(t, "the hub's administrator reads of it", func(context.Context) error {
 		events := kubectlOutput(t, "", "get", "events.v1.events.k8s.io", "-n", "default", "-o", "jsonpath={range .items[?(@.reason==\"NameTaken\")]}{.regarding.name}: {.note}{end}")
 		if !strings.Contains(events, "member1: ") || !strings.Contains(events, "good token") { // other names may be taken too
-			return events
+			return fmt.Errorf("the Events are: %s", events)
 		}
-		return ""
+		return nil
 	})
 
 	// A token that lets one in lets in no second.
 	one := createToken(t)
 	log, stop := run("guest", one)
-	waitUntil(t, convergeLimit, "the guest waits", logSays(log, "atoll accept guest"))
+	testwait.UntilNil(t, "the guest waits", logSays(log, "atoll accept guest"))
 	stop()
 	forget()
 	refused("second", one, "uses are spent", "token is refused", "atoll token create")
 	refused2, stop2 := run("guest", createToken(t))
-	waitUntil(t, convergeLimit, "another agent of that name logs it", logSays(refused2, "another agent has asked for the name guest"))
+	testwait.UntilNil(t, "another agent of that name logs it", logSays(refused2, "another agent has asked for the name guest"))
 	stop2()
 }
 
@@ -185,29 +187,29 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	t.Cleanup(func() {
 		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "cluster", "leaver", "--ignore-not-found")
 	})
-	colour := func(want string) func(context.Context) string {
-		return func(context.Context) string {
+	colour := func(want string) func(context.Context) error {
+		return func(context.Context) error {
 			out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", kubeconfig, "get", "configmap", "-n", ns, "web", "-o", "jsonpath={.data.colour}")
 			if out != want {
-				return "the member has: " + out
+				return errors.New("the member has: " + out)
 			}
-			return ""
+			return nil
 		}
 	}
 	log, stop := run()
-	waitUntil(t, convergeLimit, "it asks", logSays(log, "atoll accept leaver"))
+	testwait.UntilNil(t, "it asks", logSays(log, "atoll accept leaver"))
 	if out := runCLI(t, "accept", "leaver"); !strings.Contains(out, "accepted") {
 		t.Fatal(out)
 	}
-	waitUntil(t, convergeLimit, "it is in", readyIs("leaver", "True"))
+	testwait.UntilNil(t, "it is in", readyIs("leaver", "True"))
 	apply(t, ns, selectingPolicy("web", "", "leaver")+"---"+settingsObject)
-	waitUntil(t, convergeLimit, "delivery", colour("blue"))
+	testwait.UntilNil(t, "delivery", colour("blue"))
 	checkTokenGone(t, kubeconfig, i)
 	stop()
 	log, stop = run() // without a token
 	for _, next := range []string{"green", "blue"} {
 		patch(t, "v1", "ConfigMap", ns, "web", `{"data":{"colour":"`+next+`"}}`)
-		waitUntil(t, convergeLimit, "delivery after a restart", colour(next))
+		testwait.UntilNil(t, "delivery after a restart", colour(next))
 	}
 
 	if out := runCLI(t, "deny", "leaver"); !strings.Contains(out, "denied") {
@@ -215,41 +217,42 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	}
 	patch(t, "v1", "ConfigMap", ns, "web", `{"data":{"colour":"red"}}`)
 	// Sooner than the hub would find out that it is gone.
-	waitUntil(t, cutOffWithin, "it is cut off at once, and logs the reason", logSays(log, "refuses this agent", "atoll accept leaver"))
-	waitUntil(t, cutOffWithin, "the hub shows it", func(ctx context.Context) string {
-		if readyIs("leaver", "True")(ctx) == "" {
-			return "it is Ready"
+	testwait.UntilNilWithin(t, cutOffWithin, "it is cut off at once, and logs the reason", logSays(log, "refuses this agent", "atoll accept leaver"))
+	testwait.UntilNilWithin(t, cutOffWithin, "the hub shows it", func(ctx context.Context) error {
+		got := conditionText(ctx, "atoll.dev/v1alpha1", "Cluster", "", "leaver", "Ready")
+		if !strings.HasPrefix(got, "False") && !strings.HasPrefix(got, "Unknown") {
+			return fmt.Errorf("its condition Ready is: %s", got)
 		}
-		return ""
+		return nil
 	})
-	if why := colour("blue")(t.Context()); why != "" {
-		t.Errorf("what was sent after the denial arrived, or was removed: %s", why)
+	if err := colour("blue")(t.Context()); err != nil {
+		t.Errorf("what was sent after the denial arrived, or was removed: %s", err)
 	}
 
 	giveUp(t, ns, "leaver")
-	waitUntil(t, convergeLimit, "its rows go", func(context.Context) string {
+	testwait.UntilNil(t, "its rows go", func(context.Context) error {
 		if out := runCLI(t, "get", "rows", "-n", ns); strings.Contains(out, "leaver ") && !strings.Contains(out, "no rows") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	stop()
 	back, stop := run()
 	defer stop()
-	waitUntil(t, convergeLimit, "it comes back and is refused", func(ctx context.Context) string {
+	testwait.UntilNil(t, "it comes back and is refused", func(ctx context.Context) error {
 		text := back()
 		for _, w := range []string{"removed", "denied", "refuse"} {
 			if strings.Contains(text, w) {
-				return ""
+				return nil
 			}
 		}
-		return "it does not log it:\n" + text
+		return errors.New("it does not log it:\n" + text)
 	})
 	if o, err := get(t.Context(), "hub", "atoll.dev/v1alpha1", "Cluster", "", "leaver"); err != nil || o != nil {
 		t.Errorf("it is back on the hub (%v)", err)
 	}
-	if why := colour("blue")(t.Context()); why != "" {
-		t.Errorf("the member lost what it had: %s", why)
+	if err := colour("blue")(t.Context()); err != nil {
+		t.Errorf("the member lost what it had: %s", err)
 	}
 }
 
@@ -270,13 +273,13 @@ func installAgent(t *testing.T, kubeconfig, name string, i tokenInvitation) {
 func checkTokenGone(t *testing.T, kubeconfig string, i tokenInvitation) {
 	t.Helper()
 	id := strings.Split(i.Token, ".")[1]
-	waitUntil(t, convergeLimit, "the token is removed from the member", func(context.Context) string {
+	testwait.UntilNil(t, "the token is removed from the member", func(context.Context) error {
 		out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", kubeconfig, "get", "secret", joinSecret, "-n", "atoll-system",
 			"-o", `go-template={{range $key, $value := .data}}{{$key}} {{end}}{{index .metadata.annotations "agent.atoll.dev/removed-token"}}`)
 		if out != "balancerCA caHash hub name "+id {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return ""
+		return nil
 	})
 	if out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", kubeconfig, "get", "secrets", "-A", "-o", "json"); strings.Contains(out, base64.StdEncoding.EncodeToString([]byte(i.Token))) {
 		t.Error("the token is in another Secret of the member")
@@ -301,7 +304,7 @@ func TestAMemberJoinsAgainByANewToken(t *testing.T) {
 			t.Errorf("the agent's pod is of token %q", out)
 		}
 		_, stop := start(t, "atoll", "agent", "--name", "returner", "--hub", i.Hub, "--ca-hash", i.CAHash, "--token-secret", joinSecret, "--kubeconfig", kubeconfig)
-		waitUntil(t, convergeLimit, "it is in", readyIs("returner", "True"))
+		testwait.UntilNil(t, "it is in", readyIs("returner", "True"))
 		checkTokenGone(t, kubeconfig, i)
 		if out := runCLI(t, "remove", "returner", "--orphan", "--timeout", "1m"); !strings.Contains(out, "has left the fleet") {
 			t.Fatal(out)
