@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -337,7 +339,7 @@ func createNeighbours(t *testing.T) {
 		{"", "mallory", "create", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: try}, value: 1}", ""},
 		{"", "ella", "create", set("ellas", "{}"), ""},
 	} {
-		waitUntil(t, "the hub knows the neighbours", func(context.Context) string { return refusalDiffers(tryAs(t, a.user, a.verb, a.object), a.refused) })
+		testwait.UntilNil(t, "the hub knows the neighbours", func(context.Context) error { return refusalDiffers(tryAs(t, a.user, a.verb, a.object), a.refused) })
 	}
 }
 
@@ -365,7 +367,7 @@ func selectorsStayInTheSets(t *testing.T) {
 			apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: acme}}\n---\n"+
 				strings.NewReplacer("name: try", "name: "+name, "kind: ConfigMap}", "kind: ConfigMap, name: "+name+"}").Replace(acmePlacement(placement)))
 			var mine []string
-			waitUntil(t, "it is placed", func(context.Context) string {
+			testwait.UntilNil(t, "it is placed", func(context.Context) error {
 				mine = nil
 				for line := range strings.Lines(rowsOutput(t, "acme")) {
 					if strings.Contains(line, name+"-") || strings.Contains(line, name+" ") {
@@ -373,9 +375,9 @@ func selectorsStayInTheSets(t *testing.T) {
 					}
 				}
 				if len(mine) == 0 {
-					return "it has no row yet"
+					return errors.New("it has no row yet")
 				}
-				return ""
+				return nil
 			})
 			playAttempts(t, []userAttempt{{"all rows deleted", "ella", "deletecollection", engineObject("TargetSlice", ""), "only the hub writes a TargetSlice"}})
 			if len(mine) != 1 || !strings.Contains(mine[0], "acme-1") {
@@ -400,8 +402,8 @@ spec:
   names: {kind: Reef, plural: reefs, singular: reef, listKind: ReefList}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `)
-	waitUntil(t, "the kind is served", func(ctx context.Context) string {
-		return errorText(client.IgnoreAlreadyExists(clientAs(t, "").Create(ctx, reef)))
+	testwait.UntilNil(t, "the kind is served", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(clientAs(t, "").Create(ctx, reef))
 	})
 	t.Cleanup(func() { _ = clientAs(t, "").Delete(context.WithoutCancel(t.Context()), reef) })
 	// Once something placed of that kind has a Bundle, the other would have one too.
@@ -414,11 +416,11 @@ spec:
 		}
 		return o.GetFinalizers()
 	}
-	waitUntil(t, "the other reef is placed", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the other reef is placed", func(ctx context.Context) error {
 		if len(finalizers(ctx, "small")) == 0 {
-			return "it is not"
+			return errors.New("it is not")
 		}
-		return ""
+		return nil
 	})
 	if got := finalizers(t.Context(), "great"); len(got) > 0 {
 		t.Errorf("a tenant's policy holds what is in no namespace: %q", got)
@@ -432,12 +434,12 @@ func explainNamesNoNeighbours(t *testing.T) {
 		strings.NewReplacer("name: try", "name: seen", "kind: ConfigMap}", "kind: ConfigMap, name: seen}").Replace(acmePlacement("clusterAffinity: {labelSelector: {matchExpressions: [{key: owner, operator: Exists}]}}")))
 	asMallory := filepath.Join(t.TempDir(), "mallory")
 	writeImpersonation(t, asMallory, "mallory")
-	waitUntil(t, "it is placed and explained", func(ctx context.Context) string {
+	testwait.UntilNil(t, "it is placed and explained", func(ctx context.Context) error {
 		out, err := atollAs(ctx, asMallory, "explain", "configmap/seen", "-n", "acme")
 		if err == nil && !strings.Contains(out, "acme-1") {
-			return "the output is: " + out
+			return errors.New("the output is: " + out)
 		}
-		return errorText(err)
+		return err
 	})
 	for _, args := range [][]string{
 		{"explain", "configmap/seen", "-n", "acme"},
@@ -509,7 +511,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: cass}]
 		}
 		t.Cleanup(func() { _ = clientAs(t, "").Delete(context.WithoutCancel(t.Context()), r) })
 	}
-	waitUntil(t, "the request of a cluster in the set is answered", func(ctx context.Context) string { return errorText(answer(ctx, "acme-1")) })
+	testwait.UntilNil(t, "the request of a cluster in the set is answered", func(ctx context.Context) error { return answer(ctx, "acme-1") })
 	for _, cluster := range []string{"rival-1", "nosuch"} {
 		if err := answer(t.Context(), cluster); !apierrors.IsForbidden(err) || !strings.Contains(errorText(err), "is in no set that") {
 			t.Errorf("the request of %s: %v", cluster, err)

@@ -31,9 +31,6 @@ var testHub struct {
 	config     *rest.Config
 }
 
-// waitLimit only ends what hangs: no test depends on its length.
-const waitLimit = 3 * time.Minute
-
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -148,17 +145,4 @@ func apply(t *testing.T, text string) {
 // put writes an object unchanged, by server-side apply.
 func put(ctx context.Context, c client.Client, o *unstructured.Unstructured) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner("test"), client.ForceOwnership)
-}
-
-// waitUntil waits until check has nothing to say any more.
-func waitUntil(t *testing.T, what string, check func(ctx context.Context) string) {
-	t.Helper()
-	last := "nothing was tried"
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitLimit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %s", what, last)
-	}
 }

@@ -2,8 +2,11 @@ package tenancy
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // Scores, distances and rated objects belong to the namespace: a placement shows neither
@@ -18,23 +21,23 @@ func nothingIsNearOthers(t *testing.T) {
 ---
 {apiVersion: atoll.dev/v1alpha1, kind: ClusterScore, metadata: {name: rivals, namespace: rival}, spec: {clusterName: acme-2, scores: [{name: price, value: 1000}]}}
 `)
-	waitUntil(t, "the rival's is placed", func(context.Context) string {
+	testwait.UntilNil(t, "the rival's is placed", func(context.Context) error {
 		if !strings.Contains(rowsOutput(t, "rival"), "rival-1") {
-			return "it has no row yet"
+			return errors.New("it has no row yet")
 		}
-		return ""
+		return nil
 	})
 	on := func(name, scores string) (clusters string) {
 		apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: acme}}\n---\n"+
 			strings.NewReplacer("name: try", "name: "+name, "kind: ConfigMap}", "kind: ConfigMap, name: "+name+"}").Replace(acmePlacement("maxClusters: 1, scores: ["+scores+"]")))
-		waitUntil(t, "it is placed", func(context.Context) string {
+		testwait.UntilNil(t, "it is placed", func(context.Context) error {
 			for line := range strings.Lines(rowsOutput(t, "acme")) {
 				if strings.Contains(line, name+"-") || strings.Contains(line, name+" ") {
 					clusters = map[bool]string{true: "acme-1", false: "acme-2"}[strings.Contains(line, "acme-1")]
-					return ""
+					return nil
 				}
 			}
-			return "it has no row yet"
+			return errors.New("it has no row yet")
 		})
 		return clusters
 	}

@@ -3,6 +3,7 @@ package tenancy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/preview"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // previewAs requests from the hub as that user, without earlier dry runs, a preview of the
@@ -135,15 +137,15 @@ func plansNameNoNeighbours(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "a dry run foretells", func(ctx context.Context) string {
+	testwait.UntilNil(t, "a dry run foretells", func(ctx context.Context) error {
 		said.clearWarnings()
 		if err := c.Create(ctx, own.DeepCopy(), client.DryRunAll); err != nil {
-			return err.Error()
+			return err
 		}
 		if !strings.Contains(said.allWarnings(), "acme-1") {
-			return "it says " + said.allWarnings()
+			return errors.New("it says " + said.allWarnings())
 		}
-		return ""
+		return nil
 	})
 	if strings.Contains(said.allWarnings(), "rival") {
 		t.Errorf("a warning names a neighbour:\n%s", said.allWarnings())
@@ -181,10 +183,10 @@ const propagateSecrets = "{apiVersion: atoll.dev/v1alpha1, kind: PropagationPoli
 // A Placement publishes what its namespace may place on, and nothing else.
 func placementsStayInTheSets(t *testing.T) {
 	apply(t, "{apiVersion: atoll.dev/v1alpha1, kind: Placement, metadata: {name: anywhere, namespace: acme}}")
-	waitUntil(t, "the Placement publishes the set's cluster alone", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the Placement publishes the set's cluster alone", func(ctx context.Context) error {
 		var list v1alpha1.PlacementDecisionList
 		if err := clientAs(t, "mallory").List(ctx, &list, client.InNamespace("acme")); err != nil {
-			return err.Error()
+			return err
 		}
 		var names []string
 		for _, d := range list.Items {
@@ -193,9 +195,9 @@ func placementsStayInTheSets(t *testing.T) {
 			}
 		}
 		if !slices.Equal(names, []string{"acme-1"}) {
-			return fmt.Sprintf("it publishes %q", names)
+			return fmt.Errorf("it publishes %q", names)
 		}
-		return ""
+		return nil
 	})
 }
 

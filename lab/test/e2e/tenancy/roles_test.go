@@ -2,6 +2,7 @@ package tenancy
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // roleObjects give each shipped role to a user, in namespace roles and, for roles of the
@@ -185,13 +187,13 @@ func TestRoles(t *testing.T) {
 
 // Every verb on every kind and subresource of Atoll's, for each shipped role.
 func rolesMayWhatTheirTableSays(t *testing.T) {
-	waitUntil(t, "roles are aggregated", func(ctx context.Context) string {
+	testwait.UntilNil(t, "roles are aggregated", func(ctx context.Context) error {
 		for _, h := range []roleHolder{roleRights[0], roleRights[2], roleRights[4]} {
 			if !h.isAllowed(t, resourceAttributes("list", "bundles.atoll.dev", "", h.where)) || !h.isAllowed(t, resourceAttributes("list", "overridepolicies.atoll.dev", "", h.where)) {
-				return h.user + " may not list bundles and override policies"
+				return errors.New(h.user + " may not list bundles and override policies")
 			}
 		}
-		return ""
+		return nil
 	})
 	resources := atollResources(t)
 	for _, h := range roleRights {
@@ -220,11 +222,11 @@ func rolesMayWhatTheirTableSays(t *testing.T) {
 
 // The rights that the walk over whole kinds does not cover.
 func rolesReachNoFurther(t *testing.T) {
-	waitUntil(t, "roles are bound", func(ctx context.Context) string {
+	testwait.UntilNil(t, "roles are bound", func(ctx context.Context) error {
 		if !(roleHolder{user: "role-cluster-admin"}).isAllowed(t, resourceAttributes("manage", "clustersets.atoll.dev", "asia", "")) {
-			return "the cluster admin does not manage asia"
+			return errors.New("the cluster admin does not manage asia")
 		}
-		return ""
+		return nil
 	})
 	fleet, admin, team := roleHolder{user: "f", group: "atoll:fleet-admins"}, roleHolder{user: "role-cluster-admin"}, roleHolder{user: "role-team"}
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // Two sets with a cluster each, a namespace that is bound to one of them, one that is
@@ -83,22 +84,22 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: sam}]
 // waitSettled waits until RBAC and the tables know what apply wrote.
 func waitSettled(t *testing.T) {
 	t.Helper()
-	waitUntil(t, "the hub knows the sets", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the hub knows the sets", func(ctx context.Context) error {
 		return refusalDiffers(tryAs(t, "sam", "create", placingPolicy("shop", "{clusterAffinity: {clusterNames: [tokyo]}}")), "")
 	})
-	waitUntil(t, "the hub knows the bindings", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the hub knows the bindings", func(ctx context.Context) error {
 		return refusalDiffers(tryAs(t, "sam", "create", placingPolicy("shop", "{clusterAffinity: {clusterNames: [oslo]}}")), `no cluster "oslo"`)
 	})
-	waitUntil(t, "RBAC knows aiko", func(ctx context.Context) string {
+	testwait.UntilNil(t, "RBAC knows aiko", func(ctx context.Context) error {
 		return refusalDiffers(tryAs(t, "aiko", "create", "{apiVersion: atoll.dev/v1alpha1, kind: ClusterSetBinding, metadata: {name: asia, namespace: blog}, spec: {clusterSet: asia}}"), "")
 	})
 }
 
-func refusalDiffers(message, want string) string {
+func refusalDiffers(message, want string) error {
 	if want == "" && message == "" || want != "" && strings.Contains(message, want) {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("it says %q, not %q", message, want)
+	return fmt.Errorf("it says %q, not %q", message, want)
 }
 
 // placingPolicy returns a policy that places the namespace's ConfigMaps so.
@@ -160,8 +161,8 @@ func playAttempts(t *testing.T, list []userAttempt) {
 	t.Helper()
 	for _, a := range list {
 		t.Run(strings.ReplaceAll(a.name, " ", "_"), func(t *testing.T) {
-			if wrong := refusalDiffers(tryAs(t, a.user, a.verb, a.object), a.refused); wrong != "" {
-				t.Error(wrong)
+			if err := refusalDiffers(tryAs(t, a.user, a.verb, a.object), a.refused); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -267,10 +268,10 @@ func TestSets(t *testing.T) {
 	t.Run("what was there and drifted", func(t *testing.T) {
 		apply(t, clusterOf("osaka", ", labels: {atoll.dev/set: asia}}"))
 		old := strings.Replace(placingPolicy("shop", "{clusterAffinity: {clusterNames: [osaka]}}"), "name: try", "name: old", 1)
-		waitUntil(t, "osaka is in asia", func(context.Context) string { return refusalDiffers(tryAs(t, "sam", "create", old), "") })
+		testwait.UntilNil(t, "osaka is in asia", func(context.Context) error { return refusalDiffers(tryAs(t, "sam", "create", old), "") })
 		apply(t, old)
 		apply(t, clusterOf("osaka", ", labels: {atoll.dev/set: europe}}"))
-		waitUntil(t, "osaka is in europe", func(context.Context) string {
+		testwait.UntilNil(t, "osaka is in europe", func(context.Context) error {
 			return refusalDiffers(tryAs(t, "sam", "create", strings.Replace(old, "name: old", "name: another", 1)), `no cluster "osaka"`)
 		})
 		playAttempts(t, []userAttempt{
@@ -280,7 +281,7 @@ func TestSets(t *testing.T) {
 	})
 	t.Run("strict", func(t *testing.T) {
 		makeStrict(t)
-		waitUntil(t, "the switch is known", func(context.Context) string {
+		testwait.UntilNil(t, "the switch is known", func(context.Context) error {
 			return refusalDiffers(tryAs(t, "sam", "create", placingPolicy("blog", "{}")), "may place on no cluster")
 		})
 		playAttempts(t, reachesOfStrict)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +23,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/command"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // atollAs runs the CLI with a kubeconfig and gives what it printed.
@@ -90,11 +93,11 @@ func TestTenantFromBeginToEnd(t *testing.T) {
 	crew := clientOf(t, file)
 	here := &corev1.ConfigMap{}
 	here.Name, here.Namespace = "log", "crew"
-	waitUntil(t, "the kubeconfig works in its namespace", func(ctx context.Context) string {
-		return errorText(client.IgnoreAlreadyExists(crew.Create(ctx, here)))
+	testwait.UntilNil(t, "the kubeconfig works in its namespace", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(crew.Create(ctx, here))
 	})
 	p := decodeObjects(t, placingPolicy("crew", "{}"))[0]
-	waitUntil(t, "it places there", func(ctx context.Context) string { return errorText(crew.Create(ctx, p, client.DryRunAll)) })
+	testwait.UntilNil(t, "it places there", func(ctx context.Context) error { return crew.Create(ctx, p, client.DryRunAll) })
 	for name, o := range map[string]client.Object{
 		"another namespace":      &corev1.ConfigMap{},
 		"the hub's namespace":    &corev1.Secret{},
@@ -130,22 +133,22 @@ func TestTenantFromBeginToEnd(t *testing.T) {
 	if out := atollOK(t, "tenant", "delete", "crew"); !strings.Contains(out, "namespace crew and what it placed stay") {
 		t.Errorf("it does not name the remaining objects: %s", out)
 	}
-	waitUntil(t, "the kubeconfig ends", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the kubeconfig ends", func(ctx context.Context) error {
 		if err := crew.Get(ctx, client.ObjectKeyFromObject(here), here); !apierrors.IsUnauthorized(err) {
-			return "it is answered " + errorText(err)
+			return fmt.Errorf("it is answered: %v", err)
 		}
-		return ""
+		return nil
 	})
 	if err := clientAs(t, "").Get(t.Context(), client.ObjectKeyFromObject(here), here); err != nil {
 		t.Errorf("what the tenant wrote is gone: %v", err)
 	}
 	atollOK(t, "tenant", "delete", "crew", "--with-namespace")
-	waitUntil(t, "the namespace goes", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the namespace goes", func(ctx context.Context) error {
 		err := clientAs(t, "").Get(ctx, client.ObjectKey{Name: "crew"}, &corev1.Namespace{})
 		if !apierrors.IsNotFound(err) {
-			return "it is there: " + errorText(err)
+			return fmt.Errorf("it is there: %v", err)
 		}
-		return ""
+		return nil
 	})
 }
 
@@ -179,9 +182,9 @@ func TestFleetAdminMakesTenants(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = atollAs(context.WithoutCancel(t.Context()), testHub.kubeconfig, "tenant", "delete", "fleet", "--with-namespace")
 	})
-	waitUntil(t, "a fleet admin makes a tenant", func(ctx context.Context) string {
+	testwait.UntilNil(t, "a fleet admin makes a tenant", func(ctx context.Context) error {
 		_, err := atollAs(ctx, file, "tenant", "create", "fleet", "--set", "fleet-a", "--out", filepath.Join(t.TempDir(), "fleet.kubeconfig"))
-		return errorText(err)
+		return err
 	})
 	for _, args := range [][]string{{"tenant", "list"}, {"token", "create", "--set", "fleet-a"}, {"get", "clusters"}, {"tenant", "delete", "fleet", "--with-namespace"}} {
 		if out, err := atollAs(t.Context(), file, args...); err != nil && !strings.Contains(err.Error(), "hub-info") {
@@ -245,8 +248,8 @@ func TestSetFromBeginToEnd(t *testing.T) {
 	}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`))
 	for user, admin := range map[string]client.Client{"the kubeconfig": clientOf(t, file), "sandy": clientAs(t, "sandy")} {
-		waitUntil(t, user+" edits a Cluster of the set", func(ctx context.Context) string {
-			return errorText(admin.Patch(ctx, taint("beach"), patch, client.DryRunAll))
+		testwait.UntilNil(t, user+" edits a Cluster of the set", func(ctx context.Context) error {
+			return admin.Patch(ctx, taint("beach"), patch, client.DryRunAll)
 		})
 		binding := &v1alpha1.ClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Name: "shore", Namespace: "ashore"}, Spec: v1alpha1.ClusterSetBindingSpec{ClusterSet: "shore"}}
 		for name, err := range map[string]error{
@@ -267,21 +270,21 @@ func TestSetFromBeginToEnd(t *testing.T) {
 	if err := clientAs(t, "").Get(t.Context(), client.ObjectKey{Name: "shore"}, &shore); err != nil || shore.Spec.ClusterSelector.LabelSelector.MatchLabels["coast"] != "sandy" {
 		t.Errorf("the set is %+v (%v)", shore.Spec, err)
 	}
-	waitUntil(t, "sandy has no rights any more", func(ctx context.Context) string {
+	testwait.UntilNil(t, "sandy has no rights any more", func(ctx context.Context) error {
 		if (roleHolder{user: "sandy"}).isAllowed(t, resourceAttributes("manage", "clustersets.atoll.dev", "shore", "")) {
-			return "she has"
+			return errors.New("she has")
 		}
-		return ""
+		return nil
 	})
 	atollOK(t, "set", "delete", "shore")
 	if err := clientAs(t, "").Get(t.Context(), client.ObjectKey{Name: "shore"}, &shore); err != nil {
 		t.Errorf("the set went with its admins: %v", err)
 	}
-	waitUntil(t, "the kubeconfig ends", func(ctx context.Context) string {
+	testwait.UntilNil(t, "the kubeconfig ends", func(ctx context.Context) error {
 		if err := clientOf(t, file).Get(ctx, client.ObjectKey{Name: "beach"}, &v1alpha1.Cluster{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
-			return "it does not: " + errorText(err)
+			return fmt.Errorf("it does not: %v", err)
 		}
-		return ""
+		return nil
 	})
 	atollOK(t, "set", "delete", "shore", "--with-set")
 	for name, c := range map[string]struct {
