@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 	"atoll.dev/atoll/lab/attack"
 	"atoll.dev/atoll/lab/bench/measure"
@@ -28,8 +29,6 @@ import (
 const (
 	memoryLimit = 2 << 30
 	agents      = 1000
-	// readyTimeout bounds the start of the hub, and the joins of the agents.
-	readyTimeout = 5 * time.Minute
 	// togetherFor is how many times as long as one attack all of them last at once.
 	togetherFor = 15
 )
@@ -174,7 +173,7 @@ func (g group) addProcess(pid int) error {
 func openTarget(t *testing.T, kubeconfig string) *attack.Target {
 	t.Helper()
 	var target *attack.Target
-	waitUntil(t, "the hub publishes its gateway", func(ctx context.Context) (err error) {
+	testwait.UntilNil(t, "the hub publishes its gateway", func(ctx context.Context) (err error) {
 		target, err = attack.OpenTarget(ctx, kubeconfig)
 		return err
 	})
@@ -192,28 +191,11 @@ func startAgents(t *testing.T, dir string) *fleet.Control {
 // waitForAgents waits until all agents are connected.
 func waitForAgents(t *testing.T, control *fleet.Control) {
 	t.Helper()
-	waitUntil(t, "all agents are connected", func(ctx context.Context) error {
+	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "all agents are connected", func(ctx context.Context) error {
 		stats, err := control.ReadStats(ctx)
 		if err == nil && stats.Connected != agents {
 			err = fmt.Errorf("%d of %d agents are connected", stats.Connected, agents)
 		}
 		return err
 	})
-}
-
-func waitUntil(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
-	defer cancel()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, readyTimeout, err)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }

@@ -17,12 +17,10 @@ import (
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 	"atoll.dev/atoll/lab/labtest"
 )
-
-// waitLimit bounds every "until".
-const waitLimit = 60 * time.Second
 
 // scriptPlayer runs one script.
 type scriptPlayer struct {
@@ -179,16 +177,20 @@ func (p *scriptPlayer) repeatUntil(ctx context.Context, tail string) error {
 	command, pattern, _ := strings.Cut(tail, " ~ ")
 	command, fails := strings.CutPrefix(command, "! ")
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, waitLimit, true, func(ctx context.Context) (bool, error) {
-		if last = p.run(ctx, command); fails && last == nil {
-			last = errors.New("it was to fail")
-		} else if (last != nil) == fails {
-			last = matchOutput("standard output", pattern, p.stdout, true)
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, testwait.HangLimit, true, func(ctx context.Context) (bool, error) {
+		err := p.run(ctx, command)
+		if fails && err == nil {
+			err = errors.New("it was to fail")
+		} else if (err != nil) == fails {
+			err = matchOutput("standard output", pattern, p.stdout, true)
 		}
-		return last == nil, nil
+		if last == nil || ctx.Err() == nil { // the limit kills the command
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("not within %s: %w", waitLimit, last)
+		return fmt.Errorf("not within %s; last seen: %w", testwait.HangLimit, last)
 	}
 	return nil
 }
@@ -213,7 +215,7 @@ func (p *scriptPlayer) run(ctx context.Context, line string) error {
 	default:
 		return fmt.Errorf("a script knows no command %q", name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	ctx, cancel := context.WithTimeout(ctx, testwait.HangLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, args[0]), args[1:]...)
 	cmd.Dir = p.dir
