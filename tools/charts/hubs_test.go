@@ -2,6 +2,7 @@ package charts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -39,9 +40,9 @@ func (i *installation) startEtcd(address string) string {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()         // the kill is its end
 	})
-	waitUntil(i.t, "etcd is ready", func(context.Context) (bool, string) {
+	waitUntil(i.t, "etcd is ready", func(context.Context) error {
 		_, err := os.Stat(filepath.Join(dir, "ready"))
-		return err == nil, fmt.Sprint(err)
+		return err
 	})
 	i.runKubectl(i.member1, "", "create secret generic etcd -n atoll --from-file ca.crt="+dir+"/ca.crt --from-file tls.crt="+dir+"/client.crt --from-file tls.key="+dir+"/client.key")
 	return "https://" + net.JoinHostPort(address, port)
@@ -91,7 +92,12 @@ func TestHubsOfTheChartShareAnEtcd(t *testing.T) {
 	i.runKubectl(i.member1, i.runKubectl(i.member1, "", inHub+" keys --data-dir /var/lib/atoll/hub"), "apply -n atoll -f -")
 	i.runHelm(i.member1, "upgrade "+hub+"--reuse-values --set replicas=2,keys.existingSecret=hub-keys")
 	i.logIn(address, api)
-	waitUntil(t, "one of them leads", func(context.Context) (bool, string) { return i.leaderPod() != "", "no hub leads" })
+	waitUntil(t, "one of them leads", func(context.Context) error {
+		if i.leaderPod() == "" {
+			return errors.New("no hub leads")
+		}
+		return nil
+	})
 
 	var said struct{ Hub, CAHash, Token string }
 	if err := yaml.Unmarshal([]byte(i.runAtoll("token create -o json")), &said); err != nil {
@@ -99,9 +105,9 @@ func TestHubsOfTheChartShareAnEtcd(t *testing.T) {
 	}
 	agent := "atoll-agent " + filepath.Join(chartsDir, "atoll-agent") + " -n atoll-system --wait --timeout 90s "
 	i.runHelm(i.member2, "install "+agent+"--create-namespace --set image.tag=this,join.name=two,join.hub="+said.Hub+",join.caHash="+said.CAHash+",join.token="+said.Token)
-	waitUntil(t, "the cluster asks to be let in", func(context.Context) (bool, string) {
+	waitUntil(t, "the cluster asks to be let in", func(context.Context) error {
 		_, err := i.run("", "atoll", "--kubeconfig", i.hub, "accept", "two")
-		return err == nil, fmt.Sprint(err)
+		return err
 	})
 	i.runKubectl(i.hub, "", "wait --for=condition=Ready cluster/two --timeout 60s")
 	i.runKubectl(i.hub, fmt.Sprintf(shopManifests, 1), "apply --server-side -f -")
@@ -112,10 +118,12 @@ func TestHubsOfTheChartShareAnEtcd(t *testing.T) {
 
 	led := i.leaderPod()
 	i.runKubectl(i.member1, "", "delete pod -n atoll "+led+" --grace-period 0 --force --wait=false")
-	waitUntil(t, "what is ordered arrives", func(context.Context) (bool, string) {
+	waitUntil(t, "what is ordered arrives", func(context.Context) error {
 		_, err := i.run(fmt.Sprintf(shopManifests, 2), "atoll-lab", "kubectl", "--kubeconfig", i.hub, "apply", "--server-side", "-f", "-")
-		now := i.runningInShop()
-		return strings.Count(now, "Pod/") == 2, fmt.Sprint(now, err)
+		if now := i.runningInShop(); strings.Count(now, "Pod/") != 2 {
+			return fmt.Errorf("in the cluster run: %s (the hub: %v)", now, err)
+		}
+		return nil
 	})
 	i.runKubectl(i.member1, "", "rollout status -n atoll sts/atoll-hub --timeout 90s")
 	before := i.runningInShop()

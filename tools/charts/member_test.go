@@ -64,9 +64,9 @@ func newCluster(t *testing.T) *memberCluster {
 			t.Logf("the member says:\n%s", text[max(0, len(text)-2000):])
 		}
 	})
-	waitUntil(t, "the member is ready", func(context.Context) (bool, string) {
+	waitUntil(t, "the member is ready", func(context.Context) error {
 		_, err := os.Stat(filepath.Join(dir, "ready"))
-		return err == nil, fmt.Sprint(err)
+		return err
 	})
 	c := &memberCluster{t: t, kubeconfig: filepath.Join(dir, "kubeconfig")}
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
@@ -85,15 +85,23 @@ func newCluster(t *testing.T) *memberCluster {
 	return c
 }
 
-func waitUntil(t *testing.T, what string, done func(context.Context) (bool, string)) {
+// hangLimit only ends what hangs: no test depends on its length.
+const hangLimit = 3 * time.Minute
+
+// waitUntil waits until the check returns nil. After hangLimit the test fails with the error that the
+// check returned last before the limit.
+func waitUntil(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (ok bool, _ error) {
-		ok, last = done(ctx)
-		return ok, nil
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, hangLimit, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %v; last: %s", what, err, last)
+		t.Fatalf("%s: not within %s; last seen: %v", what, hangLimit, last)
 	}
 }
 
@@ -102,12 +110,11 @@ func (c *memberCluster) resourceFor(u *unstructured.Unstructured) dynamic.Resour
 	gvk := u.GroupVersionKind()
 	var m *meta.RESTMapping
 	// A definition that was just applied is served a moment later.
-	waitUntil(c.t, gvk.Kind+" is served", func(context.Context) (_ bool, why string) {
-		var err error
+	waitUntil(c.t, gvk.Kind+" is served", func(context.Context) (err error) {
 		if m, err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
 			c.mapper.Reset()
 		}
-		return err == nil, fmt.Sprint(err)
+		return err
 	})
 	if m.Scope.Name() == meta.RESTScopeNameNamespace {
 		return c.client.Resource(m.Resource).Namespace(u.GetNamespace())
@@ -154,13 +161,15 @@ func (c *memberCluster) waitForPods(kind, namespace, name string, want int64) {
 	u.SetKind(kind)
 	u.SetNamespace(namespace)
 	at := c.resourceFor(u)
-	waitUntil(c.t, kind+" "+name+" runs", func(ctx context.Context) (bool, string) {
+	waitUntil(c.t, kind+" "+name+" runs", func(ctx context.Context) error {
 		live, err := at.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return false, err.Error()
+			return err
 		}
-		ready, _, _ := unstructured.NestedInt64(live.Object, "status", "readyReplicas")
-		return ready == want, fmt.Sprint(live.Object["status"])
+		if ready, _, _ := unstructured.NestedInt64(live.Object, "status", "readyReplicas"); ready != want {
+			return fmt.Errorf("%d replicas are ready, want %d; its status is %v", ready, want, live.Object["status"])
+		}
+		return nil
 	})
 }
 

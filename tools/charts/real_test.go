@@ -249,9 +249,9 @@ func TestTheImagesRun(t *testing.T) {
 		i.runKubectl(i.member2, "", "rollout status -n atoll-system deploy/atoll-agent --timeout 60s")
 	}
 	join("atoll:this")
-	waitUntil(t, "the cluster asks to be let in", func(context.Context) (bool, string) {
+	waitUntil(t, "the cluster asks to be let in", func(context.Context) error {
 		_, err := i.run("", "atoll", "--kubeconfig", i.hub, "accept", "two")
-		return err == nil, fmt.Sprint(err)
+		return err
 	})
 	i.runKubectl(i.hub, "", "wait --for=condition=Ready cluster/two --timeout 60s")
 	i.runKubectl(i.hub, fmt.Sprintf(shopManifests, 1), "apply --server-side -f -")
@@ -271,14 +271,16 @@ func TestTheImagesRun(t *testing.T) {
 	i.comesBack(cluster, before)
 	i.runAtoll("ca rotate")
 	login()
-	waitUntil(t, "the CAs are rotated", func(context.Context) (bool, string) {
+	waitUntil(t, "the CAs are rotated", func(context.Context) error {
 		_, err := i.run("", "atoll", "--kubeconfig", i.hub, "ca", "finish")
-		return err == nil, fmt.Sprint(err)
+		return err
 	})
 	i.runKubectl(i.hub, fmt.Sprintf(shopManifests, 2), "apply --server-side -f -")
-	waitUntil(t, "there are two", func(context.Context) (bool, string) {
-		now := i.runningInShop()
-		return strings.Count(now, "Pod/") == 2, now
+	waitUntil(t, "there are two", func(context.Context) error {
+		if now := i.runningInShop(); strings.Count(now, "Pod/") != 2 {
+			return fmt.Errorf("in the cluster run: %s", now)
+		}
+		return nil
 	})
 	left := i.runningInShop()
 	i.runAtoll("remove two --orphan --timeout 60s")
@@ -291,9 +293,12 @@ func TestTheImagesRun(t *testing.T) {
 // from its Secret, whose other keys stay.
 func (i *installation) removesToken() {
 	i.t.Helper()
-	waitUntil(i.t, "the agent removes its join token", func(context.Context) (bool, string) {
+	waitUntil(i.t, "the agent removes its join token", func(context.Context) error {
 		out := i.runKubectl(i.member2, "", "get secret atoll-agent-join -n atoll-system -o go-template={{.data.name|base64decode}}:{{with.data.token}}{{.}}{{end}}")
-		return out == "two:", out
+		if out != "two:" {
+			return fmt.Errorf("name and token are %q", out)
+		}
+		return nil
 	})
 }
 
@@ -312,9 +317,12 @@ func (i *installation) logIn(address, api string) {
 // comesBack waits until the hub reaches the cluster, whose pods must be unchanged.
 func (i *installation) comesBack(cluster, before string) {
 	i.t.Helper()
-	waitUntil(i.t, "the hub and its cluster are back", func(context.Context) (bool, string) {
+	waitUntil(i.t, "the hub and its cluster are back", func(context.Context) error {
 		out, err := i.run("", "atoll-lab", "kubectl", "--kubeconfig", i.hub, "get", "cluster", "two", "-o", "jsonpath={.status.uid}")
-		return err == nil && out == cluster, fmt.Sprint(out, err)
+		if err == nil && out != cluster {
+			err = fmt.Errorf("the Cluster has the UID %q, want %q", out, cluster)
+		}
+		return err
 	})
 	i.runKubectl(i.hub, "", "wait --for=condition=Ready cluster/two --timeout 60s")
 	i.runKubectl(i.hub, "", "rollout status -n shop deploy/web --timeout 60s")
