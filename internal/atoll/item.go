@@ -28,6 +28,15 @@ func (k ItemKey) String() string {
 // list Secrets, so that messages name none.
 func (k ItemKey) IsSecret() bool { return k.Group == "" && k.Kind == "Secret" }
 
+// IsOfAPIVersion reports whether the API version, such as "apps/v1", is of the key's group.
+func (k ItemKey) IsOfAPIVersion(apiVersion string) bool {
+	group, _, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		group = ""
+	}
+	return group == k.Group
+}
+
 // MarshalText gives String, so that keys can be keys of JSON maps.
 func (k ItemKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 

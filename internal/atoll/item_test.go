@@ -26,3 +26,17 @@ func TestContentIdentityLeavesSourceOut(t *testing.T) {
 		t.Errorf("another object did not change the identity")
 	}
 }
+
+// A key is of the group of its API version.
+func TestKeysHaveTheGroupOfTheirAPIVersion(t *testing.T) {
+	for group, versions := range map[string]map[string]bool{
+		"apps": {"apps/v1": true, "v1": false, "apps.example/v1": false, "/v1": false, "apps": false},
+		"":     {"v1": true, "/v1": true, "apps/v1": false},
+	} {
+		for version, want := range versions {
+			if got := (atoll.ItemKey{Group: group, Kind: "Deployment"}).IsOfAPIVersion(version); got != want {
+				t.Errorf("%q is of the group %q: %t", version, group, got)
+			}
+		}
+	}
+}

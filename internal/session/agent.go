@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -231,7 +232,14 @@ func (a *Agent) recordPosition(p *pb.Position, out *AgentOutput) {
 func (a *Agent) handleUpsert(u *pb.Upsert, out *AgentOutput) {
 	bundle, generation := u.GetBundle(), u.GetGeneration()
 	m, err := decodeManifest(u)
-	if err != nil || bundle == "" || generation <= 0 {
+	switch _, held := a.accepted[bundle]; {
+	case err != nil:
+	case generation <= 0:
+		err = errors.New("its generation is not positive")
+	case !held && len(a.accepted)+len(a.incomplete) >= maxHeldBundles:
+		err = fmt.Errorf("an agent holds at most %d bundles", maxHeldBundles)
+	}
+	if err != nil {
 		out.Rejected = append(out.Rejected, fmt.Errorf("refuse an order of generation %d for bundle %q, which changes nothing: %w", generation, bundle, err))
 		return
 	}

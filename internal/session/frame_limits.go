@@ -15,6 +15,9 @@ const MaxAgentFrameBytes = 1 << 20
 const (
 	// maxGeneration is the largest generation and sequence number: JSON numbers are exact up to it.
 	maxGeneration = 1<<53 - 1
+	// maxStoredSeq is the largest number of a report that a hub may claim to have stored. The agent
+	// continues above it, so that the numbers below maxGeneration are not used up.
+	maxStoredSeq = 1 << 52
 	// maxUnknownBytes bounds the fields of a message that this version does not have.
 	maxUnknownBytes = 4 << 10
 )
@@ -36,12 +39,17 @@ type fieldLimit struct {
 }
 
 const (
-	idBytes      = 128 // a UID, a hash, a name of a version
-	versionBytes = 128
-	messageBytes = 32 << 10 // a text that the agent writes for people; the hub stores its beginning
+	idBytes          = 128 // a UID, a hash, a name of a version
+	versionBytes     = 128
+	nameBytes        = 253      // the name of an object
+	messageBytes     = 32 << 10 // a text for people; the hub stores its beginning
+	certificateBytes = 64 << 10 // certificates in PEM
 )
 
-// frameLimits bounds every field that an agent sends. A field without an entry fails a test.
+// maxCheckInSeconds is the longest interval that a hub may order. The API allows a day.
+const maxCheckInSeconds = 7 * 24 * 60 * 60
+
+// frameLimits bounds every field that either end sends. A field without an entry fails a test.
 var frameLimits = map[protoreflect.FullName]fieldLimit{
 	"JoinRequest.token":         {bytes: idBytes},
 	"JoinRequest.name":          {bytes: 63},
@@ -104,6 +112,40 @@ var frameLimits = map[protoreflect.FullName]fieldLimit{
 	"RememberedTombstone.tombstone":  {bytes: 8 << 10},
 	"RememberedTombstone.at":         {max: atoll.MaxUnixSeconds},
 
+	"JoinReply.state":        {bytes: idBytes},
+	"JoinReply.certificate":  {bytes: certificateBytes},
+	"JoinReply.cluster_uid":  {bytes: idBytes},
+	"JoinReply.cluster_name": {bytes: nameBytes},
+	"JoinReply.message":      {bytes: messageBytes, text: true},
+	"JoinReply.hub_ca":       {bytes: certificateBytes},
+
+	"Welcome.cluster_name":     {bytes: nameBytes},
+	"Welcome.cluster_uid":      {bytes: idBytes},
+	"Welcome.hub_version":      {bytes: versionBytes},
+	"Welcome.check_in_seconds": {max: maxCheckInSeconds},
+	"Idle.check_in_seconds":    {max: maxCheckInSeconds},
+
+	"DigestQuery.prefixes": {count: queryPrefixes, bytes: prefixLimit},
+
+	"Upsert.bundle":      {bytes: idBytes},
+	"Upsert.generation":  {max: maxGeneration},
+	"Upsert.manifest":    {bytes: MaxFrameBytes},
+	"Objects.bundle":     {bytes: idBytes},
+	"Objects.generation": {max: maxGeneration},
+	"Objects.objects":    {count: 10_000, keyBytes: idBytes, bytes: MaxFrameBytes}, // as many as Need.hashes
+
+	"ReportStored.bundle": {bytes: idBytes},
+	"ReportStored.seq":    {max: maxStoredSeq},
+	"Ask.reports":         {count: 100_000, bytes: idBytes},
+
+	"Renewed.certificate": {bytes: certificateBytes},
+	"Renewed.hub_ca":      {bytes: certificateBytes},
+
+	"Refused.reason":  {bytes: idBytes},
+	"Refused.message": {bytes: messageBytes, text: true},
+	"Move.hub":        {bytes: 512},
+	"Dial.id":         {bytes: idBytes},
+
 	"Left.behind":   {count: 1000, bytes: messageBytes, text: true},
 	"Leaving.waits": {bytes: messageBytes, text: true},
 	"Leaving.since": {max: atoll.MaxUnixSeconds},
@@ -123,7 +165,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return fmt.Sprintf("field %s %s", e.Field, e.Problem) }
 
-// CheckLimits checks a message of an agent against the bounds of its fields. The error is a
+// CheckLimits checks a message of either end against the bounds of its fields. The error is a
 // *LimitError. Nothing of a message that fails may be parsed further, stored or logged.
 func CheckLimits(m proto.Message) error { return checkMessage(m.ProtoReflect()) }
 
@@ -136,7 +178,7 @@ func checkMessage(m protoreflect.Message) (err error) {
 		limit := frameLimits[name]
 		switch {
 		case f.IsMap():
-			err = limit.checkMap(name, v.Map())
+			err = limit.checkMap(name, f, v.Map())
 		case f.IsList():
 			err = limit.checkList(name, f, v.List())
 		default:
@@ -152,14 +194,14 @@ func limitKey(d protoreflect.Descriptor) protoreflect.FullName {
 	return d.FullName()[len(d.ParentFile().Package())+1:]
 }
 
-func (l fieldLimit) checkMap(name protoreflect.FullName, m protoreflect.Map) (err error) {
+func (l fieldLimit) checkMap(name protoreflect.FullName, f protoreflect.FieldDescriptor, m protoreflect.Map) (err error) {
 	if err := l.checkCount(name, m.Len()); err != nil {
 		return err
 	}
 	key := fieldLimit{bytes: l.keyBytes}
 	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 		if err = key.checkText(name, k.String()); err == nil {
-			err = l.checkText(name, v.String())
+			err = l.checkValue(name, f.MapValue().Kind(), v)
 		}
 		return err == nil
 	})

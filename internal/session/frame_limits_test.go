@@ -11,8 +11,8 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// fromAgents lists the fields of all messages that agents send.
-func fromAgents() map[protoreflect.FullName]protoreflect.FieldDescriptor {
+// messageFields lists the fields of all messages of the protocol.
+func messageFields() map[protoreflect.FullName]protoreflect.FieldDescriptor {
 	out := map[protoreflect.FullName]protoreflect.FieldDescriptor{}
 	var walk func(m protoreflect.MessageDescriptor)
 	walk = func(m protoreflect.MessageDescriptor) {
@@ -27,14 +27,15 @@ func fromAgents() map[protoreflect.FullName]protoreflect.FieldDescriptor {
 			}
 		}
 	}
-	walk((&pb.FromAgent{}).ProtoReflect().Descriptor())
-	walk((&pb.JoinRequest{}).ProtoReflect().Descriptor())
+	for _, m := range []proto.Message{&pb.FromAgent{}, &pb.JoinRequest{}, &pb.FromHub{}, &pb.JoinReply{}} {
+		walk(m.ProtoReflect().Descriptor())
+	}
 	return out
 }
 
 // Every field that can take memory or be stored has a bound, and the table has no other fields.
-func TestEveryFieldOfAnAgentIsBounded(t *testing.T) {
-	fields := fromAgents()
+func TestEveryFieldIsBounded(t *testing.T) {
+	fields := messageFields()
 	for name, f := range fields {
 		l, has := frameLimits[name]
 		bounded := true
@@ -55,7 +56,7 @@ func TestEveryFieldOfAnAgentIsBounded(t *testing.T) {
 	}
 	for name := range frameLimits {
 		if fields[name] == nil {
-			t.Errorf("%s has a bound and is no field of an agent's message", name)
+			t.Errorf("%s has a bound and is no field of a message", name)
 		}
 	}
 }
@@ -91,6 +92,27 @@ func TestValuesBeyondTheirBoundAreRefused(t *testing.T) {
 		var e *LimitError
 		if err := CheckLimits(c.bad); !errors.As(err, &e) || e.Field != c.field || strings.Contains(err.Error(), "xxx") || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %v, want one about %s", name, err, c.field)
+		}
+	}
+	for name, c := range map[string]struct {
+		good, bad proto.Message
+		field     protoreflect.FullName
+	}{
+		"prefixes":    {&pb.DigestQuery{Prefixes: make([]string, queryPrefixes)}, &pb.DigestQuery{Prefixes: make([]string, queryPrefixes+1)}, "DigestQuery.prefixes"},
+		"generation":  {&pb.Upsert{Generation: maxGeneration}, &pb.Upsert{Generation: maxGeneration + 1}, "Upsert.generation"},
+		"position":    {&pb.Upsert{Position: &pb.Position{Mac: make([]byte, idBytes)}}, &pb.Upsert{Position: &pb.Position{Mac: make([]byte, idBytes+1)}}, "Position.mac"},
+		"object":      {&pb.Objects{Objects: map[string][]byte{"h": make([]byte, 5<<20)}}, &pb.Objects{Objects: map[string][]byte{long: nil}}, "Objects.objects"},
+		"stored":      {&pb.ReportStored{Seq: maxStoredSeq}, &pb.ReportStored{Seq: maxStoredSeq + 1}, "ReportStored.seq"},
+		"certificate": {&pb.Renewed{Certificate: make([]byte, certificateBytes)}, &pb.Renewed{Certificate: make([]byte, certificateBytes+1)}, "Renewed.certificate"},
+		"join":        {&pb.JoinReply{Message: "wait a moment\n"}, &pb.JoinReply{ClusterUid: "wait a moment"}, "JoinReply.cluster_uid"},
+		"check-in":    {&pb.Idle{CheckInSeconds: maxCheckInSeconds}, &pb.Idle{CheckInSeconds: maxCheckInSeconds + 1}, "Idle.check_in_seconds"},
+	} {
+		if err := CheckLimits(c.good); err != nil {
+			t.Errorf("%s of a hub at the bound: %v", name, err)
+		}
+		var e *LimitError
+		if err := CheckLimits(c.bad); !errors.As(err, &e) || e.Field != c.field {
+			t.Errorf("%s of a hub: %v, want one about %s", name, err, c.field)
 		}
 	}
 	unknown := helloFrame(&pb.Hello{})

@@ -87,13 +87,19 @@ func (p *Payload) AnswerNeed(need *pb.Need) []*pb.FromHub {
 	return frames
 }
 
-// decodeManifest decodes the manifest of an Upsert.
+// decodeManifest decodes the manifest of an Upsert, and checks its form.
 func decodeManifest(u *pb.Upsert) (atoll.Manifest, error) {
 	var m atoll.Manifest
+	if countValues(u.GetManifest(), manifestDepth) > maxManifestValues {
+		return m, fmt.Errorf("the manifest of bundle %s has more than %d values", u.GetBundle(), maxManifestValues)
+	}
 	if err := json.Unmarshal(u.GetManifest(), &m); err != nil {
 		return m, fmt.Errorf("read the manifest of bundle %s: %w", u.GetBundle(), err)
 	}
 	m.Bundle, m.Generation = u.GetBundle(), u.GetGeneration()
+	if err := checkManifestForm(&m); err != nil {
+		return m, fmt.Errorf("the manifest of bundle %s is malformed: %w", u.GetBundle(), err)
+	}
 	return m, nil
 }
 

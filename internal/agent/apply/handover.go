@@ -251,7 +251,10 @@ func copyElement(to map[string]any, field string, from []any, path []string) boo
 		return false
 	}
 	list, _ := to[field].([]any)
-	at := slices.IndexFunc(list, func(x any) bool { return x.(map[string]any)["name"] == element["name"] })
+	at := slices.IndexFunc(list, func(x any) bool {
+		other, isObject := x.(map[string]any) // a path of the whole list may have put other values there
+		return isObject && other["name"] == element["name"]
+	})
 	if at < 0 {
 		list, at = append(list, map[string]any{"name": element["name"]}), len(list)
 	}

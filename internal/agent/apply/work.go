@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -169,14 +170,17 @@ func (e *Engine) nextPass(key atoll.ItemKey) {
 }
 
 // resourceFor returns the resource of a plan's object in the member, in the version in which it is applied;
-// nil and why not.
+// nil and why not. The resource is of the key's group and kind, by which the member's administrator
+// permits it.
 func (e *Engine) resourceFor(ctx context.Context, key atoll.ItemKey, apiVersion string) (member.Resource, *Failure) {
-	gvk := schema.FromAPIVersionAndKind(apiVersion, key.Kind)
+	if apiVersion != "" && !key.IsOfAPIVersion(apiVersion) {
+		return member.Resource{}, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(fmt.Sprintf("the hub names it %s, and sent an object of %s", key, apiVersion))}
+	}
 	find := func() (member.Resource, bool) {
 		if apiVersion == "" {
-			return e.o.Client.APIs().PreferredResource(gvk.GroupKind())
+			return e.o.Client.APIs().PreferredResource(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 		}
-		return e.o.Client.APIs().LookupKind(gvk)
+		return e.o.Client.APIs().LookupKind(schema.FromAPIVersionAndKind(apiVersion, key.Kind))
 	}
 	if r, ok := find(); ok {
 		return r, nil

@@ -55,6 +55,7 @@ type visit struct {
 	activity chan struct{} // capacity 1: a frame came or went
 	tunnels  tunnels
 	leaving  chan struct{} // closed when the release is over; nil: no release was requested
+	rejected int           // orders of the hub that could not be followed; only receiveFrames counts
 }
 
 // setCheckInInterval takes the interval that the hub gave. The caller holds mu.

@@ -140,7 +140,8 @@ func leafCertificate(certPEM []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// accept verifies and stores a certificate that the hub issued for the agent's key.
+// accept verifies and stores a certificate that the hub issued for the agent's key. Nothing is stored
+// with which no session could begin.
 func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
 	cert, err := leafCertificate(certPEM)
 	if err != nil {
@@ -150,13 +151,18 @@ func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
 	if !ok || !public.Equal(l.id.key.Public()) {
 		return errors.New("the hub gave a certificate for another key")
 	}
+	if pair, err := tls.X509KeyPair(certPEM, l.id.KeyPEM); err != nil || !cert.Equal(pair.Leaf) {
+		return fmt.Errorf("the hub gave a certificate by which no session can begin: %v", err)
+	}
 	if len(hubCA) > 0 {
 		if _, err := trust.PoolFromPEM(hubCA); err != nil {
 			return err
 		}
-		l.id.HubCAPEM = hubCA
 	}
 	l.mu.Lock()
+	if len(hubCA) > 0 {
+		l.id.HubCAPEM = hubCA
+	}
 	l.id.CertificatePEM, l.id.cert, l.id.accepted = certPEM, cert, true
 	l.id.issuedAt, l.id.unsaved = time.Now().Round(0), true
 	l.mu.Unlock()
@@ -291,6 +297,9 @@ func (l *Link) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 		Token: token, Name: l.o.Name, Csr: csr, AgentVersion: l.o.Version,
 	})
 	l.currentRoute().recordCallError(err)
+	if err == nil {
+		err = session.CheckLimits(reply)
+	}
 	return reply, err
 }
 

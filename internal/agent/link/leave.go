@@ -97,7 +97,8 @@ func (l *Link) restartFromHeld() {
 			delete(l.reportedBundles, bundle)
 		}
 	}
-	l.pending, l.out = nil, nil
+	l.pending.Clear()
+	l.out = nil
 	l.mu.Unlock()
 	wakeup.Send(l.saving)
 	l.newSessionCore()

@@ -51,7 +51,7 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.Contents{})
 				l.applier, l.holdings, l.id = &letting{tries: tc.tries}, &member{}, &identity{}
-				v := &visit{out: &outbox{wake: make(chan struct{}, 1)}}
+				v := &visit{out: newOutbox(func(error) {})}
 				l.leaveFleet(t.Context(), v, true)
 				frames, _ := v.out.takeFrames()
 				var told []string

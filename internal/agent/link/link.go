@@ -114,7 +114,7 @@ type Link struct {
 	mu              sync.Mutex
 	core            *session.Agent
 	out             *outbox // of the living session; nil without one
-	pending         []atoll.Manifest
+	pending         manifestQueue
 	dirty           map[string]time.Time
 	timings         applyTimings
 	reportedBundles map[string]bool // reported by this process
@@ -218,10 +218,8 @@ func (l *Link) newSessionCore() {
 // objectByHash looks in what is held and in what is about to be stored. The caller holds
 // mu.
 func (l *Link) objectByHash(_, hash string) (json.RawMessage, bool) {
-	for i := range l.pending {
-		if part, ok := l.pending[i].FindPart(hash); ok {
-			return part, true
-		}
+	if part, ok := l.pending.FindPart(hash); ok {
+		return part, true
 	}
 	return l.holdings.ObjectByHash(hash)
 }

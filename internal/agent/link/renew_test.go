@@ -71,13 +71,13 @@ type renewing struct {
 
 func newRenewing(t *testing.T) *renewing {
 	t.Helper()
-	r := &renewing{store: &forgetful{}, out: &outbox{wake: make(chan struct{}, 1)}}
+	r := &renewing{store: &forgetful{}, out: newOutbox(func(error) {})}
 	r.ca, r.caKey = newAuthority(t)
 	_, r.key = newAuthority(t)
 	r.Link = New(Options{
 		Hub: "hub:1", Name: "shop", Store: r.store, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}, store.Contents{})
-	r.id = &identity{key: r.key, Identity: store.Identity{HubCAPEM: []byte("x")}}
+	r.id = &identity{key: r.key, Identity: store.Identity{KeyPEM: keyPEM(t, r.key), HubCAPEM: []byte("x")}}
 	return r
 }
 

@@ -50,7 +50,7 @@ func linkTo(t *testing.T, generation int64) (*Link, *removing) {
 	}, store.Contents{})
 	m.changed, l.applier, l.holdings = l.BundleStatusChanged, m, m
 	l.newSessionCore()
-	l.out = &outbox{wake: make(chan struct{}, 1)}
+	l.out = newOutbox(func(error) {})
 	l.applyOutput(l.core.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{}}}), l.out)
 	m.orderManifest(t, l, atoll.Manifest{Bundle: "web", Generation: generation, Remove: true})
 	return l, m
@@ -65,10 +65,10 @@ func (r *removing) orderManifest(t *testing.T, l *Link, m atoll.Manifest) {
 		t.Fatal(err)
 	}
 	l.applyOutput(l.core.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: m.Bundle, Generation: m.Generation, Manifest: body}}}), l.out)
-	if len(l.pending) != 1 {
-		t.Fatalf("%d manifests are to be stored", len(l.pending))
+	if n := len(l.pending.list); n != 1 {
+		t.Fatalf("%d manifests are to be stored", n)
 	}
-	l.pending = nil
+	l.pending.Clear()
 	r.held[m.Bundle] = m
 	l.applyOutput(l.core.ManifestStored(m.Bundle, m.Generation, m.Content), l.out)
 }

@@ -12,61 +12,12 @@ import (
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/inventory"
 	"atoll.dev/atoll/internal/agent/store"
-	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/pause"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/wakeup"
 )
-
-// outbox are the frames that a session is to send. It is not bounded: what goes
-// into it is bounded by what the agent holds.
-type outbox struct {
-	mu     sync.Mutex
-	frames []*pb.FromAgent
-	active time.Time // when something came or went
-	closed bool
-	wake   chan struct{}
-}
-
-func (o *outbox) put(frames ...*pb.FromAgent) {
-	o.mu.Lock()
-	o.frames = append(o.frames, frames...)
-	o.mu.Unlock()
-	wakeup.Send(o.wake)
-}
-
-func (o *outbox) takeFrames() (frames []*pb.FromAgent, closed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	frames, o.frames = o.frames, nil
-	return frames, o.closed
-}
-
-// close: what is in it is sent, and then the session ends.
-func (o *outbox) close() {
-	o.mu.Lock()
-	o.closed = true
-	o.mu.Unlock()
-	wakeup.Send(o.wake)
-}
-
-// recordActivity notes that a frame came or went.
-func (o *outbox) recordActivity() {
-	o.mu.Lock()
-	o.active = time.Now()
-	o.mu.Unlock()
-}
-
-// lastActive is when a frame came or went; now, while some wait.
-func (o *outbox) lastActive() time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.frames) > 0 {
-		return time.Now()
-	}
-	return o.active
-}
 
 // runSession dials and serves one session. It always ends with an error, errCheckedIn
 // when it has come to its end.
@@ -80,13 +31,14 @@ func (l *Link) runSession(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	cancel := func() { end(nil) }
 	defer cancel()
 	stream, err := pb.NewSessionClient(conn).Connect(ctx)
 	if err != nil {
 		return fmt.Errorf("open a session with the hub at %s: %w", l.currentHub(), err)
 	}
-	out := &outbox{active: time.Now(), wake: make(chan struct{}, 1)}
+	out := newOutbox(func(why error) { end(why) })
 	v := &visit{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
 	l.mu.Lock()
 	out.put(l.core.BeginSession())
@@ -112,6 +64,9 @@ func (l *Link) runSession(ctx context.Context) error {
 		}
 	})
 	err = l.receiveFrames(ctx, stream, v)
+	if cause := context.Cause(ctx); errors.Is(cause, errUnsent) {
+		err = fmt.Errorf("session with the hub at %s: %w", l.currentHub(), cause)
+	}
 	l.currentRoute().recordCallError(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +85,7 @@ func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *vis
 				return // receive tells why
 			}
 			l.o.Metrics.countFrame("up", f.GetFrame())
-			v.out.recordActivity()
+			v.out.recordActivity(f)
 		}
 		if closed {
 			_ = stream.CloseSend() // receive tells how that went
@@ -155,8 +110,11 @@ func (l *Link) receiveFrames(ctx context.Context, stream pb.Session_ConnectClien
 		if err != nil {
 			return fmt.Errorf("session with the hub at %s: %w", l.currentHub(), err)
 		}
+		if err := session.CheckLimits(f); err != nil {
+			return fmt.Errorf("the hub at %s sent a message over its bounds, which ends the session: %w", l.currentHub(), err)
+		}
 		l.o.Metrics.countFrame("down", f.GetFrame())
-		v.out.recordActivity()
+		v.out.recordActivity(nil)
 		l.mu.Lock()
 		if u := f.GetUpsert(); u != nil {
 			l.timings.beginApply(u, time.Now())
@@ -190,7 +148,11 @@ func (l *Link) applyOutput(result session.AgentOutput, out *outbox) {
 	}
 	if out != nil {
 		l.timings.addTimings(result.Frames, time.Now())
-		out.put(result.Frames...)
+		if result.Welcome != nil {
+			out.putWelcomed(result.Frames...)
+		} else {
+			out.put(result.Frames...)
+		}
 		if result.SendAPIs {
 			l.tellMember(out, true)
 		}
@@ -199,16 +161,16 @@ func (l *Link) applyOutput(result session.AgentOutput, out *outbox) {
 		}
 	}
 	if len(result.Store) > 0 {
-		l.pending = append(l.pending, result.Store...)
+		for _, m := range result.Store {
+			l.pending.Put(m)
+		}
 		wakeup.Send(l.manifests)
 	}
 }
 
 // finishOutput carries out what takes time, or ends the session.
 func (l *Link) finishOutput(ctx context.Context, result session.AgentOutput, v *visit) error {
-	for _, err := range result.Rejected {
-		l.o.Log.Warn("the hub sent something that cannot be used", "err", err)
-	}
+	l.logRejected(v, result.Rejected)
 	if w := result.Welcome; w != nil {
 		l.o.Metrics.setConnected(true)
 		l.notifyIfStored()
@@ -248,6 +210,24 @@ func (l *Link) finishOutput(ctx context.Context, result session.AgentOutput, v *
 	return nil
 }
 
+const (
+	// maxRejectedLogged is the number of refused orders of a session that are logged.
+	maxRejectedLogged = 20
+	maxRejectedText   = 1 << 10
+)
+
+// logRejected logs orders of the hub that cannot be followed: the first ones of a session.
+func (l *Link) logRejected(v *visit, rejected []error) {
+	for _, err := range rejected {
+		switch v.rejected++; {
+		case v.rejected <= maxRejectedLogged:
+			l.o.Log.Warn("the hub sent something that cannot be used", "err", phrase.TruncateText(err.Error(), maxRejectedText))
+		case v.rejected == maxRejectedLogged+1:
+			l.o.Log.Warn("the hub sent more that cannot be used, which is not logged any more in this session", "most", maxRejectedLogged)
+		}
+	}
+}
+
 // memberRead: something is known of the member, if only that it does not answer.
 func memberRead(s inventory.Snapshot) bool { return s.Version != "" || s.Trouble != "" }
 
@@ -278,13 +258,10 @@ func (l *Link) storeLoop(ctx context.Context) {
 	wait := &backoff{}
 	for {
 		l.mu.Lock()
-		var m *atoll.Manifest
-		if len(l.pending) > 0 {
-			m = &l.pending[0]
-		}
+		m, waits := l.pending.First()
 		at := l.memory.Position
 		l.mu.Unlock()
-		if m == nil {
+		if !waits {
 			select {
 			case <-ctx.Done():
 				return
@@ -292,7 +269,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 			}
 			continue
 		}
-		if err := l.applier.UpsertManifest(ctx, *m, at); err != nil {
+		if err := l.applier.UpsertManifest(ctx, m, at); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
@@ -305,7 +282,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 		wait.reset()
 		l.o.Log.Info("took over", "bundle", m.Bundle, "name", m.Namespace+"/"+m.Name, "generation", m.Generation, "items", len(m.Items), "remove", m.Remove)
 		l.mu.Lock()
-		l.pending = l.pending[1:]
+		l.pending.Remove(&m)
 		l.applyOutput(l.core.ManifestStored(m.Bundle, m.Generation, m.Content), l.out)
 		l.mu.Unlock()
 	}

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"atoll.dev/atoll/internal/agent/store"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/tunnel"
@@ -135,7 +136,8 @@ func newLinkBefore(h *behind, address string, balancers ...*x509.Certificate) *L
 	}
 	l := &Link{o: Options{Name: "tokyo", CAHash: h.caHash, BalancerCA: pool, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	l.hubs, l.ways, l.id = []string{address}, map[string]*route{}, &identity{key: key}
+	der, _ := x509.MarshalPKCS8PrivateKey(key) // never fails for such a key
+	l.hubs, l.ways, l.id = []string{address}, map[string]*route{}, &identity{key: key, Identity: store.Identity{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}}
 	return l
 }
 

@@ -1,0 +1,110 @@
+package link
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/wakeup"
+)
+
+// maxUnsentBytes bounds the frames that a hub has not taken yet, beside those that are sent at its Welcome:
+// one frame of a hub can request many.
+const maxUnsentBytes = 64 << 20
+
+// errUnsent ends the session of a hub that requests more than it takes.
+var errUnsent = fmt.Errorf("the hub does not take what the agent sends, which is more than %d MiB by now", maxUnsentBytes>>20)
+
+// outbox are the frames that a session is to send.
+type outbox struct {
+	mu     sync.Mutex
+	frames []*pb.FromAgent
+	active time.Time // when something came or went
+	closed bool
+	wake   chan struct{}
+	// unsent is the size of the frames that are not sent yet, and allowed how large that may be before
+	// overflow is called. The frames of an outbox that overflowed are dropped.
+	unsent, allowed int
+	overflow        func(error)
+	welcomed        bool // the first Welcome came; Link.mu guards it
+}
+
+func newOutbox(overflow func(error)) *outbox {
+	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: maxUnsentBytes, overflow: overflow}
+}
+
+func (o *outbox) put(frames ...*pb.FromAgent) { o.putAllowing(0, frames...) }
+
+// putWelcomed puts the frames that the agent sends at the first Welcome, which count in addition to the
+// allowed size: reports that the hub has not acknowledged, of which there is one for each bundle.
+func (o *outbox) putWelcomed(frames ...*pb.FromAgent) {
+	more := 0
+	if !o.welcomed {
+		o.welcomed = true
+		more = sizeOf(frames)
+	}
+	o.putAllowing(more, frames...)
+}
+
+func sizeOf(frames []*pb.FromAgent) (bytes int) {
+	for _, f := range frames {
+		bytes += proto.Size(f)
+	}
+	return bytes
+}
+
+func (o *outbox) putAllowing(more int, frames ...*pb.FromAgent) {
+	o.mu.Lock()
+	o.allowed += more
+	o.unsent += sizeOf(frames)
+	overflows := o.unsent > o.allowed
+	if overflows {
+		o.frames = nil
+	} else {
+		o.frames = append(o.frames, frames...)
+	}
+	o.mu.Unlock()
+	if overflows {
+		o.overflow(errUnsent)
+		return
+	}
+	wakeup.Send(o.wake)
+}
+
+func (o *outbox) takeFrames() (frames []*pb.FromAgent, closed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	frames, o.frames = o.frames, nil
+	return frames, o.closed
+}
+
+// close: what is in it is sent, and then the session ends.
+func (o *outbox) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	wakeup.Send(o.wake)
+}
+
+// recordActivity notes that a frame came, or that one was sent.
+func (o *outbox) recordActivity(sent *pb.FromAgent) {
+	o.mu.Lock()
+	if sent != nil {
+		o.unsent -= proto.Size(sent)
+	}
+	o.active = time.Now()
+	o.mu.Unlock()
+}
+
+// lastActive is when a frame came or went; now, while some wait.
+func (o *outbox) lastActive() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.frames) > 0 {
+		return time.Now()
+	}
+	return o.active
+}

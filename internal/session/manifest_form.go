@@ -1,0 +1,105 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+const (
+	// maxManifestValues is the number of values of a manifest, counted down to manifestDepth, that an agent
+	// decodes. An item counts about 16, and Need.hashes permits 10,000 items. The contents of objects lie
+	// deeper, and are kept as bytes.
+	maxManifestValues = 400_000
+	manifestDepth     = 4
+	// maxKeyPart is the longest part of an object's key.
+	maxKeyPart = 253
+)
+
+// countValues counts the elements, fields and containers of JSON down to a depth, without decoding it.
+// A text that is no JSON has a count, too.
+func countValues(text []byte, depth int) int {
+	n, level := 0, 0
+	quoted, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted:
+			escaped, quoted = c == '\\', c != '"'
+		case c == '"':
+			quoted = true
+		case c == '}' || c == ']':
+			level--
+		case c == ',' || c == '{' || c == '[':
+			if c != ',' {
+				level++
+			}
+			if level <= depth {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// checkManifestForm returns the first part of a manifest that no hub sends. The agent's administrator
+// permits kinds and namespaces by the keys of items, so that a key must name the object that is applied.
+func checkManifestForm(m *atoll.Manifest) error {
+	if !isSecretNamePart(m.Bundle) {
+		return errors.New("the UID of the bundle has a form that no UID has")
+	}
+	for i := range m.Items {
+		it := &m.Items[i]
+		if err := checkKeyForm(it.Key); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+		if it.APIVersion != "" && !it.Key.IsOfAPIVersion(it.APIVersion) {
+			return fmt.Errorf("item %d: its key and its apiVersion are of different groups", i)
+		}
+	}
+	for i := range m.Tombstones {
+		if err := checkKeyForm(m.Tombstones[i].Key); err != nil {
+			return fmt.Errorf("tombstone %d: %w", i, err)
+		}
+	}
+	for namespace := range m.Namespaces {
+		if !isPathSegment(namespace) {
+			return errors.New("a namespace with labels has a name that no namespace has")
+		}
+	}
+	for _, namespace := range m.DeletedNamespaces {
+		if !isPathSegment(namespace) {
+			return errors.New("a deleted namespace has a name that no namespace has")
+		}
+	}
+	return nil
+}
+
+// checkKeyForm returns an error for a key that names no object of an API.
+func checkKeyForm(key atoll.ItemKey) error {
+	switch {
+	case !isPathSegment(key.Kind), key.Group != "" && !isPathSegment(key.Group):
+		return errors.New("its key has no kind of an API")
+	case !isPathSegment(key.Name), key.Namespace != "" && !isPathSegment(key.Namespace):
+		return errors.New("its key has a name that no object has")
+	}
+	return nil
+}
+
+// isPathSegment reports whether a text is one segment of the path of an API. Names of Kubernetes have
+// at most 253 bytes.
+func isPathSegment(text string) bool {
+	return text != "" && text != "." && text != ".." && len(text) <= maxKeyPart && !strings.ContainsAny(text, "/%")
+}
+
+// isSecretNamePart reports whether a text may end the name of a Secret, in which the agent stores the
+// bundle.
+func isSecretNamePart(text string) bool {
+	if text == "" || len(text) > idBytes || strings.Trim(text, "-") != text {
+		return false
+	}
+	return strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}

@@ -1,0 +1,89 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	pb "atoll.dev/atoll/internal/session/sessionpb"
+)
+
+func upsertFrame(bundle, manifest string) *pb.FromHub {
+	return &pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: bundle, Generation: 1, Manifest: []byte(manifest)}}}
+}
+
+// A manifest that no hub sends is refused as a whole, and nothing of it is stored.
+func TestMalformedManifestsAreRefused(t *testing.T) {
+	const uid = "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
+	item := func(key, apiVersion string) string {
+		return `{"items":[{"key":"` + key + `","apiVersion":"` + apiVersion + `","hash":"h","object":{"a":1}}]}`
+	}
+	for what, c := range map[string]struct {
+		bundle, manifest string
+		good             bool
+	}{
+		"a core kind":                           {uid, item("/ConfigMap/shop/a", "v1"), true},
+		"a kind of a group":                     {uid, item("apps/Deployment/shop/a", "apps/v1"), true},
+		"a name with colons, in no namespace":   {uid, item("rbac.authorization.k8s.io/ClusterRole//system:a", "rbac.authorization.k8s.io/v1"), true},
+		"no version":                            {uid, item("/ConfigMap/shop/a", ""), true},
+		"no items":                              {uid, `{"content":"c","remove":true}`, true},
+		"a group of another kind's":             {uid, item("x/Secret/shop/a", "v1"), false},
+		"a core key of a kind of a group":       {uid, item("/ClusterRole//a", "rbac.authorization.k8s.io/v1"), false},
+		"a group that is a part of another one": {uid, item("apps/Deployment/shop/a", "apps.example/v1"), false},
+		"a name that is a path":                 {uid, item("/ConfigMap/shop/../../kube-system/configmaps/a", "v1"), false},
+		"a namespace that is a path":            {uid, item("/ConfigMap/../a", "v1"), false},
+		"a name of an encoded path":             {uid, item("/ConfigMap/shop/%2e%2e", "v1"), false},
+		"a long name":                           {uid, item("/ConfigMap/shop/"+strings.Repeat("a", 254), "v1"), false},
+		"a group that is a path":                {uid, item("../ConfigMap/shop/a", "../v1"), false},
+		"a tombstone of a path":                 {uid, `{"tombstones":[{"key":"/ConfigMap/shop/.."}]}`, false},
+		"labels of a path":                      {uid, `{"namespaces":{"..":{}}}`, false},
+		"a deleted namespace that is a path":    {uid, `{"deletedNamespaces":["a/b"]}`, false},
+		"a bundle in capitals":                  {"UID", item("/ConfigMap/shop/a", "v1"), false},
+		"a bundle that is a path":               {"../a", item("/ConfigMap/shop/a", "v1"), false},
+		"a bundle that ends with a dash":        {"a-", item("/ConfigMap/shop/a", "v1"), false},
+		"a long bundle":                         {strings.Repeat("a", idBytes+1), item("/ConfigMap/shop/a", "v1"), false},
+		"no bundle":                             {"", item("/ConfigMap/shop/a", "v1"), false},
+		"no JSON":                               {uid, `{`, false},
+		"many items":                            {uid, `{"items":[` + strings.Repeat("{},", maxManifestValues/2) + `{}]}`, false},
+		"large objects of many values":          {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":[` + strings.Repeat("1,", maxManifestValues) + `1]}}]}`, true},
+	} {
+		out := NewAgent(AgentOptions{}, Memory{}).HandleFrame(upsertFrame(c.bundle, c.manifest))
+		if stores := len(out.Store) == 1; stores != c.good || stores == (len(out.Rejected) == 1) || len(out.Frames) > 0 {
+			t.Errorf("%s: %d manifests are stored, and refused %v", what, len(out.Store), out.Rejected)
+		}
+	}
+}
+
+// An agent holds as many bundles as a hub lets it report. Further ones are refused, and orders for those that
+// it holds are followed.
+func TestBundlesOfAnAgentAreBounded(t *testing.T) {
+	var m Memory
+	for i := range maxHeldBundles {
+		m.Held = append(m.Held, Entry{Bundle: fmt.Sprint("b", i), Generation: 1})
+	}
+	a := NewAgent(AgentOptions{}, m)
+	if out := a.HandleFrame(upsertFrame("further", `{}`)); len(out.Store) != 0 || len(out.Rejected) != 1 {
+		t.Errorf("a further bundle: %d are stored, refused %v", len(out.Store), out.Rejected)
+	}
+	if out := a.HandleFrame(upsertFrame("b7", `{"content":"new"}`)); len(out.Store) != 1 || len(out.Rejected) != 0 {
+		t.Errorf("a bundle that is held: %d are stored, refused %v", len(out.Store), out.Rejected)
+	}
+}
+
+// The count has the containers, fields and elements down to the depth, and none within texts.
+func TestCountValues(t *testing.T) {
+	for text, want := range map[string]int{
+		``:                          0,
+		`1`:                         0,
+		`{"a":1,"b":2}`:             2,
+		`[{},{}]`:                   4,
+		`["a,{","\",[",[]]`:         4,
+		`{"a":[{"b":{"c":[1,2]}}]}`: 4,
+		`[[[[[[0,0],0],0],0],0],0]`: 8,
+		`}}}[[`:                     2,
+	} {
+		if got := countValues([]byte(text), 4); got != want {
+			t.Errorf("%s: %d values, want %d", text, got, want)
+		}
+	}
+}
