@@ -174,12 +174,25 @@ type Rule struct {
 // was keeps its own.
 const CurrentRuleSemantics = 1
 
+// RuleOrder orders rules of policies of equal priority.
+type RuleOrder int
+
+const (
+	// RuleOrderByName orders by the policies' names. Hubs before v0.2.0 did so, and what they stored
+	// keeps its order until its rules change.
+	RuleOrderByName RuleOrder = iota
+	// RuleOrderBySelector orders by how specifically policies select the object, then by name.
+	RuleOrderBySelector
+)
+
 // Content of a Revision.
 type Content struct {
 	// Items, sorted by key.
 	Items []Item `json:"items"`
 	// Rules, in the order of application.
 	Rules []Rule `json:"rules,omitempty"`
+	// RuleOrder is how the rules of policies of equal priority are ordered.
+	RuleOrder RuleOrder `json:"ruleOrder,omitempty"`
 	// Interpreters of objects of the items' kinds, by name.
 	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// Tombstones that some row has not confirmed yet, sorted by key and UID.

@@ -448,10 +448,7 @@ func (p *contentBuilder) finishContent() Output {
 		delete(p.tombstones, atoll.Tombstone{Key: key, UID: item.UID}.ID())
 	}
 	c.Interpreters = p.in.Interpreters.ForContent(itemKinds(c.Items))
-	c.Rules = rulesForItems(c.Items, policymatch.SortOverrides(p.in.ClusterOverrides, p.in.NamespaceOverrides), p.itemLabels)
-	if p.in.Previous != nil {
-		keepRuleMeaning(c.Rules, p.in.Previous.Rules)
-	}
+	p.setRules(c)
 	for _, k := range slices.Sorted(maps.Keys(p.tombstones)) {
 		c.Tombstones = append(c.Tombstones, p.tombstones[k])
 	}

@@ -3,6 +3,7 @@ package bundlecontent
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +125,104 @@ func TestRulesForItemsLeaveOutSecretData(t *testing.T) {
 		if len(rules) > 1 || len(rules) == 1 != (c.want != nil) || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want one of %v", c.name, rules, c.want)
 		}
+	}
+}
+
+// namedOverride is an OverridePolicy of the namespace shop that sets a label to its own name.
+func namedOverride(t *testing.T, name, selectors string) *v1alpha1.OverridePolicy {
+	t.Helper()
+	spec := "overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {by: " + name + "}}]}}]\nresourceSelectors: " + selectors
+	return &v1alpha1.OverridePolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: *parseYAML[v1alpha1.OverrideSpec](t, spec)}
+}
+
+// formatRules returns which policies change which items, in order.
+func formatRules(rules []atoll.Rule) string {
+	var out []string
+	for _, r := range rules {
+		line := strings.TrimPrefix(r.Policy, "OverridePolicy/shop/") + ":"
+		for _, key := range r.Items {
+			line += key.Name
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, " ")
+}
+
+const (
+	selectsAll     = "[{apiVersion: apps/v1, kind: Deployment}]"
+	selectsLabels  = "[{apiVersion: apps/v1, kind: Deployment, labelSelector: {matchLabels: {app: x}}}]"
+	selectsW       = "[{apiVersion: apps/v1, kind: Deployment, name: w}]"
+	selectsWAndAll = "[{apiVersion: apps/v1, kind: Deployment, name: w}, {apiVersion: apps/v1, kind: Deployment}]"
+)
+
+// Policies of equal priority apply by how specifically they select each object, then by name.
+func TestRulesAreOrderedBySelector(t *testing.T) {
+	w, x := shopKey("Deployment", "w"), shopKey("Deployment", "x")
+	items := []atoll.Item{{Key: w}, {Key: x}}
+	labelsOf := func(*atoll.Item) map[string]string { return map[string]string{"app": "x"} }
+	for name, c := range map[string]struct {
+		policies []*v1alpha1.OverridePolicy
+		want     string
+	}{
+		"by selector":                         {[]*v1alpha1.OverridePolicy{namedOverride(t, "a", selectsW), namedOverride(t, "b", selectsLabels), namedOverride(t, "c", selectsAll)}, "c:wx b:wx a:w"},
+		"by name":                             {[]*v1alpha1.OverridePolicy{namedOverride(t, "b", selectsAll), namedOverride(t, "a", selectsAll)}, "a:wx b:wx"},
+		"without selectors":                   {[]*v1alpha1.OverridePolicy{namedOverride(t, "a", selectsLabels), namedOverride(t, "b", "[]")}, "b:wx a:wx"},
+		"the most specific selector":          {[]*v1alpha1.OverridePolicy{namedOverride(t, "a", selectsWAndAll), namedOverride(t, "b", selectsLabels)}, "a:x b:wx a:w"},
+		"one policy is there once for itself": {[]*v1alpha1.OverridePolicy{namedOverride(t, "a", selectsWAndAll)}, "a:wx"},
+	} {
+		if got := formatRules(rulesForItems(items, policymatch.SortOverrides(nil, c.policies), labelsOf)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	high := namedOverride(t, "a", selectsAll)
+	high.Spec.Priority = 900
+	if got := formatRules(rulesForItems(items, policymatch.SortOverrides(nil, []*v1alpha1.OverridePolicy{high, namedOverride(t, "b", selectsW)}), labelsOf)); got != "b:w a:wx" {
+		t.Errorf("of another priority: %s", got)
+	}
+}
+
+// A Bundle that an older hub stored keeps its order by name, through edits of templates, until its
+// rules change.
+func TestStoredRulesKeepTheirOrder(t *testing.T) {
+	m := newFakeHub()
+	b := newBundleTest(t, m, true)
+	place := func(name string) {
+		m.putTemplate(shopKey("Deployment", name), "1")
+		m.placers[shopKey("Deployment", name)] = PlacedByThis
+	}
+	place("w")
+	b.in.NamespaceOverrides = []*v1alpha1.OverridePolicy{namedOverride(t, "a", selectsW), namedOverride(t, "b", selectsAll)}
+	if out := b.planNext(); formatRules(out.Content.Rules) != "b:w a:w" || out.Content.RuleOrder != atoll.RuleOrderBySelector {
+		t.Fatalf("a new Bundle: %s, order %d", formatRules(out.Content.Rules), out.Content.RuleOrder)
+	}
+	slices.Reverse(b.in.Previous.Rules) // as an older hub stored it
+	b.in.Previous.RuleOrder = atoll.RuleOrderByName
+	for i := range b.in.Previous.Rules {
+		b.in.Previous.Rules[i].Semantics = 1
+	}
+	if out := b.planNext(); out.NeedsRevision || formatRules(out.Content.Rules) != "a:w b:w" {
+		t.Errorf("an upgrade: cut %t, %s", out.NeedsRevision, formatRules(out.Content.Rules))
+	}
+	place("x")
+	if out := b.planNext(); !out.NeedsRevision || formatRules(out.Content.Rules) != "a:w b:wx" || out.Content.RuleOrder != atoll.RuleOrderByName {
+		t.Errorf("another template: cut %t, %s, order %d", out.NeedsRevision, formatRules(out.Content.Rules), out.Content.RuleOrder)
+	}
+	b.in.NamespaceOverrides = append(b.in.NamespaceOverrides, namedOverride(t, "c", selectsW))
+	if out := b.planNext(); !out.NeedsRevision || formatRules(out.Content.Rules) != "b:wx a:w c:w" || out.Content.RuleOrder != atoll.RuleOrderBySelector {
+		t.Errorf("another policy: cut %t, %s, order %d", out.NeedsRevision, formatRules(out.Content.Rules), out.Content.RuleOrder)
+	}
+	if again := b.planNext(); again.NeedsRevision {
+		t.Error("the same once more needs a Revision")
+	}
+	if out := b.planNext(); out.Content.Rules[1].Semantics != 1 {
+		t.Errorf("a rule that was not edited has the meaning %d", out.Content.Rules[1].Semantics)
+	}
+	// Without the order of an older hub, an edit of selectors alone reorders.
+	b.in.NamespaceOverrides = []*v1alpha1.OverridePolicy{namedOverride(t, "a", selectsAll), namedOverride(t, "b", selectsAll)}
+	b.planNext()
+	b.in.NamespaceOverrides = []*v1alpha1.OverridePolicy{namedOverride(t, "a", "[{apiVersion: apps/v1, kind: Deployment, name: w}, {apiVersion: apps/v1, kind: Deployment, name: x}]"), namedOverride(t, "b", selectsAll)}
+	if out := b.planNext(); !out.NeedsRevision || formatRules(out.Content.Rules) != "b:wx a:wx" {
+		t.Errorf("an edit of a selector: cut %t, %s", out.NeedsRevision, formatRules(out.Content.Rules))
 	}
 }
 

@@ -47,9 +47,9 @@ const (
 	stageEnforced
 )
 
-// SortOverrides returns the policies in the order in which they apply: ClusterOverridePolicies,
-// OverridePolicies of the namespace, enforced ClusterOverridePolicies; within each by priority,
-// then name.
+// SortOverrides returns the policies by stage (ClusterOverridePolicies, OverridePolicies of the
+// namespace, enforced ClusterOverridePolicies), then priority, then name. Policies of equal priority
+// apply to one object by how specifically they select it, before their names (MatchItem).
 func SortOverrides(cluster []*v1alpha1.ClusterOverridePolicy, namespaced []*v1alpha1.OverridePolicy) []CompiledOverride {
 	out := make([]CompiledOverride, 0, len(cluster)+len(namespaced))
 	for _, p := range cluster {
@@ -79,19 +79,55 @@ func (o CompiledOverride) String() string {
 	return o.Kind + "/" + o.Namespace + "/" + o.Name
 }
 
-// SelectsItem returns whether the policy selects the item. A policy without selectors selects all
-// items that it may change.
+// HasEqualPriority returns whether only selectors and names order the two policies.
+func (o CompiledOverride) HasEqualPriority(other CompiledOverride) bool {
+	return o.stage == other.stage && o.priority == other.priority
+}
+
+// Specificity is how specifically an override policy selects an item. Of policies of equal priority,
+// the more specific one applies later.
+type Specificity int
+
+// The degrees of Specificity, in the order of application.
+const (
+	NotSelected Specificity = iota
+	// SelectedWithAll: the policy selects all objects, or all of the kind.
+	SelectedWithAll
+	SelectedByLabels
+	SelectedByName
+)
+
+// SelectsItem returns whether the policy selects the item.
 func (o CompiledOverride) SelectsItem(item *atoll.Item, labelsOf func(*atoll.Item) map[string]string) bool {
+	return o.MatchItem(item, labelsOf) != NotSelected
+}
+
+// MatchItem returns how the most specific selector of the policy selects the item. A policy without
+// selectors selects all items that it may change.
+func (o CompiledOverride) MatchItem(item *atoll.Item, labelsOf func(*atoll.Item) map[string]string) Specificity {
 	if o.Namespace != "" && (item.Key.Namespace != o.Namespace || overrides.IsClusterPolicyOnly(GroupKindOf(item.Key))) {
-		return false
+		return NotSelected
 	}
 	if len(o.Spec.ResourceSelectors) == 0 {
-		return true
+		return SelectedWithAll
 	}
-	return slices.ContainsFunc(o.selectors, func(s overrideSelector) bool {
-		return s.kind == GroupKindOf(item.Key) &&
-			(s.namespace == "" || s.namespace == item.Key.Namespace) &&
-			(s.name == "" || s.name == item.Key.Name) &&
-			(s.labels == nil || s.labels.Matches(labels.Set(labelsOf(item))))
-	})
+	most := NotSelected
+	for _, s := range o.selectors {
+		most = max(most, s.matchItem(item, labelsOf))
+	}
+	return most
+}
+
+func (s overrideSelector) matchItem(item *atoll.Item, labelsOf func(*atoll.Item) map[string]string) Specificity {
+	switch {
+	case s.kind != GroupKindOf(item.Key), s.namespace != "" && s.namespace != item.Key.Namespace, s.name != "" && s.name != item.Key.Name:
+		return NotSelected
+	case s.name != "":
+		return SelectedByName
+	case s.labels == nil:
+		return SelectedWithAll
+	case s.labels.Matches(labels.Set(labelsOf(item))):
+		return SelectedByLabels
+	}
+	return NotSelected
 }
