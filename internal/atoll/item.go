@@ -161,7 +161,9 @@ type Rule struct {
 	// Semantics in which the overriders are rendered, so that a newer hub does not render
 	// them otherwise. 0: labelsOverrider and annotationsOverrider add only keys that are
 	// absent, and what is merged or set above a divided object's replicas is not looked
-	// at. 1 (CurrentRuleSemantics): as api/v1alpha1 says.
+	// at. 1: they leave no empty map of labels or annotations, into which a later overrider of
+	// the object could add. 2 (CurrentRuleSemantics): as api/v1alpha1 says. A higher one is of a
+	// newer hub, and the rule stops its objects.
 	Semantics int `json:"meaning,omitempty"`
 	// OnMissing and Atomic as the rule states them.
 	OnMissing v1alpha1.OnMissing `json:"onMissing,omitempty"`
@@ -172,7 +174,7 @@ type Rule struct {
 
 // CurrentRuleSemantics is the meaning of rules that are new or were edited; a rule that stays as it
 // was keeps its own.
-const CurrentRuleSemantics = 1
+const CurrentRuleSemantics = 2
 
 // RuleOrder orders rules of policies of equal priority.
 type RuleOrder int

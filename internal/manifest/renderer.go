@@ -127,6 +127,8 @@ type sharedItem struct {
 type sharedResult struct {
 	obj   map[string]any // not to be changed
 	notes []overrides.Provenance
+	// emptiedMaps are those of the ObjectPatcher.
+	emptiedMaps []string
 	// statedReplicas and statedOrdinals are what the template states.
 	statedReplicas int64
 	statedOrdinals any
@@ -230,7 +232,7 @@ func (it *sharedItem) computeResult() *sharedResult {
 		b.failedRule, err = o.ApplyRules(it.rules[:it.sharedRules])
 	}
 	if err == nil && it.variesByCluster() {
-		b.obj, b.notes = o.Object, o.Notes
+		b.obj, b.notes, b.emptiedMaps = o.Object, o.Notes, o.EmptiedMaps
 		return b
 	}
 	whole := it.finishRendering(o, b, RenderInput{}, err)
@@ -254,7 +256,7 @@ func (it *sharedItem) renderForCluster(in RenderInput) (r atoll.RenderedItem, no
 	if b.complete != nil {
 		return *b.complete, b.notes, b.failedRule
 	}
-	o := &overrides.ObjectPatcher{Item: it.item, Object: runtime.DeepCopyJSON(b.obj), Notes: slices.Grow(slices.Clone(b.notes), typicalNotes), Values: in.clusterValues, ScriptedPath: b.scriptedPath}
+	o := &overrides.ObjectPatcher{Item: it.item, Object: runtime.DeepCopyJSON(b.obj), Notes: slices.Grow(slices.Clone(b.notes), typicalNotes), Values: in.clusterValues, ScriptedPath: b.scriptedPath, EmptiedMaps: slices.Clip(b.emptiedMaps)}
 	failed, err := o.ApplyRules(it.rules[it.sharedRules:])
 	if r = it.finishRendering(o, b, in, err); r.Error == "" {
 		notes = o.Notes
@@ -282,6 +284,7 @@ func (it *sharedItem) newRendered() atoll.RenderedItem {
 // not apply.
 func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResult, in RenderInput, err error) atoll.RenderedItem {
 	r := it.newRendered()
+	o.DropEmptiedMaps()
 	if err == nil {
 		err = it.applyShare(o, b, in)
 	}

@@ -23,6 +23,7 @@ var overriderTypes = []overriderType{
 			return singleSource(im.ValueFrom, im.Value != "")
 		},
 		resolve:   ClusterValues.resolveImage,
+		unknown:   unknownImagePart,
 		isRemoval: func(im *v1alpha1.ImageOverrider) bool { return im.Operator == v1alpha1.OverrideRemove },
 		canChangeSecretData: func(im *v1alpha1.ImageOverrider) bool {
 			return im.Predicate != nil && isDataPath(im.Predicate.Path)
@@ -50,6 +51,7 @@ var overriderTypes = []overriderType{
 		check:               checkDocument,
 		sources:             documentSources,
 		resolve:             ClusterValues.resolveField,
+		unknown:             unknownDocumentPart,
 		canChangeSecretData: func(f *v1alpha1.FieldOverrider) bool { return isDataPath(f.FieldPath) },
 	},
 	&overriderSpec[v1alpha1.EnvOverrider]{
@@ -60,6 +62,7 @@ var overriderTypes = []overriderType{
 		check:     checkEnv,
 		sources:   envSources,
 		resolve:   ClusterValues.resolveEnv,
+		unknown:   func(e *v1alpha1.EnvOverrider) string { return unknownOperator(e.Operator, keyOperators) },
 		isRemoval: func(e *v1alpha1.EnvOverrider) bool { return e.Operator == v1alpha1.OverrideRemove },
 	},
 	&overriderSpec[v1alpha1.ResourcesOverrider]{
@@ -68,6 +71,9 @@ var overriderTypes = []overriderType{
 		field: func(o *v1alpha1.OrderedOverrider) **v1alpha1.ResourcesOverrider { return &o.ResourcesOverrider },
 		apply: (*ObjectPatcher).overrideResources,
 		check: checkResources,
+		unknown: func(r *v1alpha1.ResourcesOverrider) string {
+			return unknownOperator(r.Operator, keyOperators)
+		},
 	},
 	&overriderSpec[int32]{
 		name:           "replicas",
@@ -104,7 +110,10 @@ var overriderTypes = []overriderType{
 		sources: func(p *v1alpha1.PlaintextOverrider) []valueSource {
 			return singleSource(p.ValueFrom, p.Value != nil)
 		},
-		resolve:             ClusterValues.resolvePlaintext,
+		resolve: ClusterValues.resolvePlaintext,
+		unknown: func(p *v1alpha1.PlaintextOverrider) string {
+			return unknownOperator(p.Operator, plaintextOperators)
+		},
 		isRemoval:           func(p *v1alpha1.PlaintextOverrider) bool { return p.Operator == v1alpha1.OverrideRemove },
 		canChangeSecretData: func(p *v1alpha1.PlaintextOverrider) bool { return isDataPath(p.Path) },
 		canSetReplicas: func(p *v1alpha1.PlaintextOverrider) bool {
@@ -123,6 +132,9 @@ func newCommandArgsType(name, container string, list func(*v1alpha1.Overriders) 
 		},
 		sources: func(c *v1alpha1.CommandArgsOverrider) []valueSource { return singleSource(c.ValueFrom, false) },
 		resolve: ClusterValues.resolveCommandArgs,
+		unknown: func(c *v1alpha1.CommandArgsOverrider) string {
+			return unknownOperator(c.Operator, listOperators)
+		},
 	}
 }
 
@@ -141,6 +153,7 @@ func newKeysType(name, metadata string, validate func(string) []string, list fun
 		written: func(l *v1alpha1.LabelAnnotationOverrider, report problemReporter) {
 			checkKeySyntax(l, validate, report)
 		},
+		unknown:   func(l *v1alpha1.LabelAnnotationOverrider) string { return unknownOperator(l.Operator, keyOperators) },
 		isRemoval: func(l *v1alpha1.LabelAnnotationOverrider) bool { return l.Operator == v1alpha1.OverrideRemove },
 	}
 }
@@ -161,6 +174,8 @@ type overriderType interface {
 	listSources(do *v1alpha1.OrderedOverrider) []valueSource
 	// resolveValues replaces the overrider by a copy with the cluster's values in place of its sources.
 	resolveValues(v ClusterValues, do *v1alpha1.OrderedOverrider) error
+	// unknownPart returns the part of the overrider that only a newer hub knows; empty: there is none.
+	unknownPart(do *v1alpha1.OrderedOverrider) string
 	// has returns whether the overrider has the trait.
 	has(t overriderTrait, do *v1alpha1.OrderedOverrider) bool
 	describeOverrider(do *v1alpha1.OrderedOverrider) string
@@ -198,6 +213,8 @@ type overriderSpec[T any] struct {
 	sources func(*T) []valueSource
 	// resolve changes a copy.
 	resolve func(ClusterValues, *T) error
+	// unknown returns the part of an overrider that this hub does not know; nil: there can be none.
+	unknown func(*T) string
 
 	isRemoval, canChangeSecretData, canSetReplicas func(*T) bool
 
@@ -258,6 +275,13 @@ func (s *overriderSpec[T]) resolveValues(v ClusterValues, do *v1alpha1.OrderedOv
 	resolved := **at
 	*at = &resolved
 	return s.resolve(v, &resolved)
+}
+
+func (s *overriderSpec[T]) unknownPart(do *v1alpha1.OrderedOverrider) string {
+	if s.unknown == nil {
+		return ""
+	}
+	return s.unknown(*s.field(do))
 }
 
 func (s *overriderSpec[T]) has(t overriderTrait, do *v1alpha1.OrderedOverrider) bool {

@@ -49,6 +49,8 @@ type ObjectPatcher struct {
 	Values ClusterValues
 	// overrider of the rule that is applied.
 	overrider string
+	// EmptiedMaps are labels and annotations whose last key an overrider removed.
+	EmptiedMaps []string
 	// ScriptedPath is the field in which a script sets replicas; nil: no script does.
 	ScriptedPath []string
 
@@ -87,6 +89,9 @@ func (o *ObjectPatcher) ApplyRules(rules []*CompiledRule) (failed *atoll.Rule, e
 // applyRule applies one rule. The error names the part that does not apply, and why.
 func (o *ObjectPatcher) applyRule(r *CompiledRule) error {
 	o.rule = r.Rule
+	if r.Semantics > atoll.CurrentRuleSemantics {
+		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, newerHubError("this rule"))
+	}
 	if err := o.checkPermitted(); err != nil {
 		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, err)
 	}
@@ -134,7 +139,10 @@ func (o *ObjectPatcher) applyStep(s overrideStep) error {
 // applyOverrider carries out the overrider of a step, with the cluster's values.
 func (o *ObjectPatcher) applyOverrider(s overrideStep) error {
 	if s.kind == nil {
-		return refusal.WithReason(atoll.ReasonRuleUnknown, errors.New("a newer hub wrote this overrider, which this one does not know"))
+		return newerHubError("this overrider")
+	}
+	if part := s.kind.unknownPart(&s.overrider); part != "" {
+		return newerHubError(part)
 	}
 	do := s.overrider
 	if s.usesValues {
@@ -143,6 +151,11 @@ func (o *ObjectPatcher) applyOverrider(s overrideStep) error {
 		}
 	}
 	return s.kind.applyTo(o, &do)
+}
+
+// newerHubError is the refusal to guess the meaning of what this hub does not know.
+func newerHubError(part string) error {
+	return refusal.WithReason(atoll.ReasonRuleUnknown, fmt.Errorf("a newer hub wrote %s, which this one does not know", part))
 }
 
 // checkPermitted applies the checks of admission to content that was stored without them.
@@ -202,6 +215,10 @@ func (o *ObjectPatcher) overrideImageAt(im *v1alpha1.ImageOverrider, path []stri
 	return nil
 }
 
+// keepsEmptyMaps is the first meaning of rules in which labels and annotations stay as an empty map
+// when their last key is removed.
+const keepsEmptyMaps = 2
+
 // overrideKeys changes labels or annotations of the object itself.
 func (o *ObjectPatcher) overrideKeys(field string, l *v1alpha1.LabelAnnotationOverrider) error {
 	meta := userfields.ChildMap(o.Object, "metadata")
@@ -209,24 +226,49 @@ func (o *ObjectPatcher) overrideKeys(field string, l *v1alpha1.LabelAnnotationOv
 	if m == nil {
 		m = map[string]any{}
 	}
+	removes := false
 	for _, key := range slices.Sorted(maps.Keys(l.Value)) {
 		if userfields.IsHubKey(key) {
 			return fmt.Errorf("%s is Atoll's own", key)
 		}
-		_, there := m[key]
-		switch {
-		case l.Operator == v1alpha1.OverrideRemove && there:
-			delete(m, key)
-			o.noteChange(nil, "metadata", field, key)
-		case l.Operator == v1alpha1.OverrideAdd && (!there || o.rule.Semantics > 0), l.Operator == v1alpha1.OverrideReplace && there:
-			m[key] = l.Value[key]
-			o.noteChange(l.Value[key], "metadata", field, key)
+		removes = o.overrideKey(m, field, key, l) || removes
+	}
+	meta[field] = m
+	if len(m) > 0 {
+		return nil
+	}
+	if removes && o.rule.Semantics >= keepsEmptyMaps {
+		o.EmptiedMaps = append(o.EmptiedMaps, field)
+		return nil
+	}
+	delete(meta, field)
+	return nil
+}
+
+// overrideKey changes one key of labels or annotations. It returns whether it removed the key.
+func (o *ObjectPatcher) overrideKey(m map[string]any, field, key string, l *v1alpha1.LabelAnnotationOverrider) (removed bool) {
+	_, there := m[key]
+	switch {
+	case l.Operator == v1alpha1.OverrideRemove && there:
+		delete(m, key)
+		o.noteChange(nil, "metadata", field, key)
+		return true
+	case l.Operator == v1alpha1.OverrideAdd && (!there || o.rule.Semantics > 0), l.Operator == v1alpha1.OverrideReplace && there:
+		m[key] = l.Value[key]
+		o.noteChange(l.Value[key], "metadata", field, key)
+	}
+	return false
+}
+
+// DropEmptiedMaps ends the rules of an object. The empty maps that removed keys left, into which later
+// overriders may add, go: an API server stores none, and the rendered object is as if there were none.
+func (o *ObjectPatcher) DropEmptiedMaps() {
+	meta := userfields.ChildMap(o.Object, "metadata")
+	for _, field := range o.EmptiedMaps {
+		if m, ok := meta[field].(map[string]any); ok && len(m) == 0 {
+			delete(meta, field)
 		}
 	}
-	if meta[field] = m; len(m) == 0 {
-		delete(meta, field)
-	}
-	return nil
 }
 
 var errReplicasDivided = refusal.WithReason(atoll.ReasonReplicasDivided, errors.New("the placement divides this object's replicas, so that no override can set them"))
