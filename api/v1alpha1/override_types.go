@@ -408,8 +408,9 @@ type DocumentPatch struct {
 	// Operator, as of a JSON Patch.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
-	// Value for add and replace.
+	// Value for add and replace; null is a value.
 	// +optional
+	// +nullable
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
 	// ValueFrom gives the value per cluster, in place of value.
 	// +optional
@@ -481,8 +482,9 @@ type PlaintextOverrider struct {
 	// Operator of the patch.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
-	// Value for add and replace.
+	// Value for add and replace; null is a value.
 	// +optional
+	// +nullable
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
 	// ValueFrom gives the value per cluster, in place of value.
 	// +optional

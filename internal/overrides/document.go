@@ -43,7 +43,7 @@ func (o *ObjectPatcher) overrideDocument(f *v1alpha1.FieldOverrider) error {
 		if err != nil {
 			return err
 		}
-		o.noteChangeAt(f.FieldPath+"#"+p.SubPath, value)
+		o.noteChangeAt(f.FieldPath+"#"+p.SubPath, provenanceValue(p.Operator, value))
 	}
 	return nil
 }

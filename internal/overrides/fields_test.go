@@ -68,6 +68,7 @@ func TestOperatorFields(t *testing.T) {
 		{"annotationsOverrider remove", "{annotationsOverrider: [{operator: remove, value: {a: ''}}]}", with(`"labels":{"a":"1"},`, paused)},
 		{"plaintext add", "{plaintext: [{path: /spec/minReadySeconds, operator: add, value: 5}]}", with(both, `"minReadySeconds":5,"paused":true`)},
 		{"plaintext replace", "{plaintext: [{path: /spec/paused, operator: replace, value: false}]}", with(both, `"paused":false`)},
+		{"plaintext replace by null", "{plaintext: [{path: /spec/paused, operator: replace, value: null}]}", with(both, `"paused":null`)},
 		{"plaintext remove", "{plaintext: [{path: /spec/paused, operator: remove}]}", with(both, "")},
 	} {
 		t.Run(tc.field, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package overrides_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,7 +36,11 @@ func yamlToJSON(t testing.TB, text string) string {
 func formatNotes(notes []overrides.Provenance) string {
 	var out []string
 	for _, n := range notes {
-		out = append(out, fmt.Sprintf("%s=%v", n.Path, n.Value))
+		value := n.Value
+		if raw, ok := value.(json.RawMessage); ok {
+			value = string(raw)
+		}
+		out = append(out, fmt.Sprintf("%s=%v", n.Path, value))
 	}
 	return strings.Join(out, " ")
 }
@@ -140,6 +145,8 @@ func TestOverriderFields(t *testing.T) {
 			`host: \"no\" # where\nbig: 12345678901234567890\ntags:\n  - x\n\"on\": \"1:30\"\n"`, ""},
 		{"fieldOverrider yaml remove", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/db.yaml, yaml: [{subPath: /db, operator: remove}]}]}`,
 			`"db.yaml":"big: 12345678901234567890\ntags:\n  - x\n"`, "/data/db.yaml#/db=<nil>"},
+		{"fieldOverrider with null", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/one.json, json: [{subPath: /b, operator: replace, value: null}]}, {fieldPath: /data/db.yaml, yaml: [{subPath: /db/host, operator: add, value: null}]}]}`,
+			`"db.yaml":"# the database\ndb:\n  url: a\u0026b\n  host: null # where\n`, "/data/one.json#/b=null /data/db.yaml#/db/host=null"},
 		{"ordered", "Deployment", deploymentYAML, `{ordered: [{plaintext: {path: /spec/paused, operator: add, value: true}}, {plaintext: {path: /spec/paused, operator: remove}}, {mergePatch: {spec: {paused: false}}}]}`,
 			`"paused":false`, "/spec/paused=true /spec/paused=<nil> /spec/paused=false"},
 	} {

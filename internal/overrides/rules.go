@@ -1,6 +1,7 @@
 package overrides
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -341,6 +342,14 @@ func (o *ObjectPatcher) applyPlaintext(p *v1alpha1.PlaintextOverrider) error {
 	if _, err := patchJSONValue(o.Object, p.Operator, path, value); err != nil {
 		return err
 	}
-	o.noteChange(value, path...)
+	o.noteChange(provenanceValue(p.Operator, value), path...)
 	return nil
+}
+
+// provenanceValue returns the value of an operation for its Provenance, in which nil is a removal.
+func provenanceValue(op v1alpha1.OverriderOperator, value any) any {
+	if value == nil && op != v1alpha1.OverrideRemove {
+		return json.RawMessage("null")
+	}
+	return value
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,8 @@ func TestOverridesInWords(t *testing.T) {
 	for want, o := range map[string]Override{
 		`/spec/a = 1 by OverridePolicy/shop/p rule 0 ordered[1].plaintext`:                          {Path: "/spec/a", Policy: "OverridePolicy/shop/p", Overrider: "ordered[1].plaintext", Value: 1},
 		`Deployment/web left out OverridePolicy/shop/p rule 2 plaintext[0]: there is no "a" to add`: {Item: "Deployment/web", Policy: "OverridePolicy/shop/p", Rule: 2, Overrider: "plaintext[0]", Skipped: `there is no "a" to add`},
+		`/spec/a = null by OverridePolicy/shop/p rule 0 plaintext[0]`:                               {Path: "/spec/a", Policy: "OverridePolicy/shop/p", Overrider: "plaintext[0]", Value: json.RawMessage("null")},
+		`/spec/a taken away by OverridePolicy/shop/p rule 0 plaintext[0]`:                           {Path: "/spec/a", Policy: "OverridePolicy/shop/p", Overrider: "plaintext[0]"},
 		`not here, by OverridePolicy/shop/p rule 0`:                                                 {Policy: "OverridePolicy/shop/p", Overrider: "notHere", Value: true},
 		`/spec/replicas = 2 by the placement`:                                                       {Path: "/spec/replicas", Policy: overrides.PolicyPlacement, Value: 2},
 	} {

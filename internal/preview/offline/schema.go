@@ -121,11 +121,39 @@ func ReadTyped[T any](u *unstructured.Unstructured) (*T, error) {
 		}
 		errs = append(errs, findBrokenRules(obj, &k.schema, nil)...)
 	}
+	if len(errs) == 0 {
+		errs = unknownFields(nil, "", obj, &k.schema)
+	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", u.GetKind(), strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), err)
 	}
 	return &out, nil
+}
+
+// unknownFields returns an error for each field that the schema does not have. Types that decode
+// themselves report none.
+func unknownFields(errs []error, path string, v any, s *spec.Schema) []error {
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			below := strings.TrimPrefix(path+"."+name, ".")
+			if p, known := s.Properties[name]; known {
+				errs = unknownFields(errs, below, v[name], &p)
+			} else if a := s.AdditionalProperties; a != nil && a.Schema != nil {
+				errs = unknownFields(errs, below, v[name], a.Schema)
+			} else if keeps, _ := s.Extensions.GetBool("x-kubernetes-preserve-unknown-fields"); !keeps && len(s.Properties) > 0 {
+				errs = append(errs, fmt.Errorf("unknown field %q", below))
+			}
+		}
+	case []any:
+		for i := range v {
+			if s.Items != nil && s.Items.Schema != nil {
+				errs = unknownFields(errs, fmt.Sprintf("%s[%d]", path, i), v[i], s.Items.Schema)
+			}
+		}
+	}
+	return errs
 }
 
 // fillDefaults fills in in what the schema says is there when it is not stated.
