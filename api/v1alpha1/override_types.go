@@ -292,14 +292,20 @@ type OrderedOverrider struct {
 
 // ImageOverrider changes one component of images.
 type ImageOverrider struct {
-	// Predicate narrows the change to one field. Without one: every container and
-	// init container of the pod template.
+	// Predicate narrows the change to one field. Without one and without containerName: every
+	// container and init container of the pod template.
 	// +optional
 	Predicate *ImagePredicate `json:"predicate,omitempty"`
-	// Component of the image that changes.
-	// +kubebuilder:validation:Enum=Registry;Repository;Tag
+	// ContainerName narrows the change to the container or init container of that name. Not
+	// together with predicate. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	ContainerName string `json:"containerName,omitempty"`
+	// Component of the image that changes. Digest is not in Karmada.
+	// +kubebuilder:validation:Enum=Registry;Repository;Tag;Digest
 	Component ImageComponent `json:"component"`
-	// Operator: add appends the value, remove empties the component, replace sets it.
+	// Operator: add appends the value, remove empties the component, replace sets it. For a
+	// Digest, add sets it, too; the tag stays.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"operator"`
 	// Value for add and replace.
@@ -327,6 +333,7 @@ const (
 	ImageRegistry   ImageComponent = "Registry"
 	ImageRepository ImageComponent = "Repository"
 	ImageTag        ImageComponent = "Tag"
+	ImageDigest     ImageComponent = "Digest"
 )
 
 // OverriderOperator is what an overrider does.

@@ -1,6 +1,7 @@
 package overrides
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,7 +64,12 @@ func checkStep(s overrideStep) (out []OverriderProblem) {
 	return out
 }
 
+var errImageTwice = errors.New("it has either a predicate or a containerName")
+
 func checkImage(im *v1alpha1.ImageOverrider, report problemReporter) {
+	if im.Predicate != nil && im.ContainerName != "" {
+		report(".containerName", errImageTwice.Error())
+	}
 	if p := im.Predicate; p != nil {
 		if _, err := parseAllowedPath(p.Path, nil); err != nil {
 			report(".predicate.path", err.Error())
@@ -183,10 +189,14 @@ func checkImageValue(o v1alpha1.ImageOverrider) string {
 	if o.Value == "" {
 		return fmt.Sprintf("operator %s needs a value", o.Operator)
 	}
-	if o.Operator == v1alpha1.OverrideAdd {
+	if o.Operator == v1alpha1.OverrideAdd && o.Component != v1alpha1.ImageDigest {
 		return ""
 	}
 	switch o.Component {
+	case v1alpha1.ImageDigest:
+		if !digestPattern.MatchString(o.Value) {
+			return fmt.Sprintf("%q is not a digest", o.Value)
+		}
 	case v1alpha1.ImageRegistry:
 		if !isRegistryValue(o.Value) {
 			return fmt.Sprintf("%q is not a registry: it needs a host with a dot or a port, such as registry.example.com", o.Value)

@@ -75,13 +75,8 @@ func (im *imageReference) overrideTag(o v1alpha1.ImageOverrider) {
 	im.tag, im.digest = applyImageOperator(im.tag, o), ""
 }
 
-// overrideImageReference changes one component. Replacing a tag removes the digest, which would
-// otherwise still decide what runs.
-func overrideImageReference(ref string, o v1alpha1.ImageOverrider) (string, error) {
-	im, err := parseImage(ref)
-	if err != nil {
-		return "", err
-	}
+// overrideComponent changes one component, without a check of what results.
+func (im *imageReference) overrideComponent(o v1alpha1.ImageOverrider) error {
 	switch o.Component {
 	case v1alpha1.ImageRegistry:
 		im.registry = applyImageOperator(im.registry, o)
@@ -89,11 +84,26 @@ func overrideImageReference(ref string, o v1alpha1.ImageOverrider) (string, erro
 		im.repository = applyImageOperator(im.repository, o)
 	case v1alpha1.ImageTag:
 		if o.Operator == v1alpha1.OverrideAdd && im.digest != "" {
-			return "", fmt.Errorf("cannot add %q to the tag of %q: it has a digest, which decides what runs", o.Value, ref)
+			return fmt.Errorf("cannot add %q to the tag of %q: it has a digest, which decides what runs", o.Value, im)
 		}
 		im.overrideTag(o)
+	case v1alpha1.ImageDigest:
+		im.digest = applyImageOperator("", o)
 	default:
-		return "", fmt.Errorf("images have no component %q", o.Component)
+		return fmt.Errorf("images have no component %q", o.Component)
+	}
+	return nil
+}
+
+// overrideImageReference changes one component. Replacing a tag removes the digest, which would
+// otherwise still decide what runs.
+func overrideImageReference(ref string, o v1alpha1.ImageOverrider) (string, error) {
+	im, err := parseImage(ref)
+	if err != nil {
+		return "", err
+	}
+	if err := im.overrideComponent(o); err != nil {
+		return "", err
 	}
 	changed := im.String()
 	back, err := parseImage(changed)

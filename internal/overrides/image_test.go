@@ -9,6 +9,8 @@ import (
 
 const testDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
+const otherDigest = "sha256:0123456789012345678901234567890101234567890123456789012345678901"
+
 func TestParseImage(t *testing.T) {
 	for ref, want := range map[string]imageReference{
 		"nginx":                                 {repository: "nginx"},
@@ -41,7 +43,7 @@ func TestParseImage(t *testing.T) {
 
 func TestOverrideImage(t *testing.T) {
 	const add, remove, replace = v1alpha1.OverrideAdd, v1alpha1.OverrideRemove, v1alpha1.OverrideReplace
-	const registry, repository, tag = v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag
+	const registry, repository, tag, digest = v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag, v1alpha1.ImageDigest
 	for _, tc := range []struct {
 		ref  string
 		c    v1alpha1.ImageComponent
@@ -68,6 +70,13 @@ func TestOverrideImage(t *testing.T) {
 		{"r.io/a:v1", tag, replace, "no tag", ""},
 		{"r.io/a:v1", registry, replace, "no registry", ""},
 		{"Not An Image", tag, replace, "v2", ""},
+		{"r.io/a:v1", digest, add, testDigest, "r.io/a:v1@" + testDigest},
+		{"r.io/a:v1@" + otherDigest, digest, add, testDigest, "r.io/a:v1@" + testDigest},
+		{"r.io/a@" + otherDigest, digest, replace, testDigest, "r.io/a@" + testDigest},
+		{"r.io/a", digest, replace, testDigest, "r.io/a@" + testDigest},
+		{"r.io/a:v1@" + testDigest, digest, remove, "", "r.io/a:v1"},
+		{"r.io/a:v1", digest, remove, "", "r.io/a:v1"},
+		{"r.io/a:v1", digest, replace, "v2", ""},
 		{"r.io/a:v1", "Colour", replace, "v2", ""},
 	} {
 		got, err := overrideImageReference(tc.ref, v1alpha1.ImageOverrider{Component: tc.c, Operator: tc.op, Value: tc.v})
@@ -89,11 +98,12 @@ func FuzzOverrideImage(f *testing.F) {
 	for _, ref := range []string{"nginx", "r.io:443/a/b:t@" + testDigest, "localhost/x", "host:5000", "[::1]:5/a", "a/b.c/d:e"} {
 		f.Add(ref, "m.example.com:80", byte(0), byte(2))
 		f.Add(ref, "v2", byte(2), byte(0))
+		f.Add(ref, otherDigest, byte(3), byte(2))
 	}
-	components := []v1alpha1.ImageComponent{v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag}
+	components := []v1alpha1.ImageComponent{v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag, v1alpha1.ImageDigest}
 	operators := []v1alpha1.OverriderOperator{v1alpha1.OverrideAdd, v1alpha1.OverrideRemove, v1alpha1.OverrideReplace}
 	f.Fuzz(func(t *testing.T, ref, value string, c, op byte) {
-		o := v1alpha1.ImageOverrider{Component: components[int(c)%3], Operator: operators[int(op)%3], Value: value}
+		o := v1alpha1.ImageOverrider{Component: components[int(c)%len(components)], Operator: operators[int(op)%3], Value: value}
 		before, err := parseImage(ref)
 		if err == nil && before.String() != ref {
 			t.Fatalf("%q came back as %q", ref, before)
@@ -111,6 +121,9 @@ func FuzzOverrideImage(f *testing.F) {
 		}
 		if o.Component == v1alpha1.ImageRepository && (after.tag != before.tag || after.digest != before.digest) {
 			t.Fatalf("%+v of %q gave %q: the tag changed", o, ref, got)
+		}
+		if after.digest = before.digest; o.Component == v1alpha1.ImageDigest && after != before {
+			t.Fatalf("%+v of %q gave %q: more than the digest changed", o, ref, got)
 		}
 	})
 }

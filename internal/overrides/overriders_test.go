@@ -124,6 +124,11 @@ func TestOverriderFields(t *testing.T) {
 		{"resourcesOverrider of an init container by containerName", "Deployment", deploymentYAML, `{resourcesOverrider: [{containerName: init, operator: add, limits: {cpu: 2}}]}`,
 			`"resources":{"limits":{"cpu":"2"}}`, pod + "initContainers/0/resources/limits/cpu=2"},
 		{"replicas of a custom kind", "Widget", widgetYAML, `{replicas: 5}`, `"replicas":5`, "/spec/replicas=5"},
+		{"imageOverrider of one containerName", "Deployment", deploymentYAML, `{imageOverrider: [{containerName: log, component: Tag, operator: replace, value: "2"}]}`,
+			`"image":"fluent:2"`, pod + "containers/1/image=fluent:2"},
+		{"imageOverrider of an init container by containerName", "Deployment", deploymentYAML, `{imageOverrider: [{containerName: init, component: Tag, operator: replace, value: "2"}]}`,
+			`"image":"busybox:2"`, pod + "initContainers/0/image=busybox:2"},
+		{"imageOverrider of another containerName", "Deployment", deploymentYAML, `{imageOverrider: [{containerName: none, component: Tag, operator: replace, value: "2"}]}`, ``, ``},
 		{"imageOverrider in a custom kind", "Widget", widgetYAML, `{imageOverrider: [{component: Registry, operator: replace, value: m.io}]}`,
 			`"m.io/a:1"`, "/spec/parts/0/pod/containers/0/image=m.io/a:1 /spec/server/containers/0/image=m.io/b:1 /spec/server/containers/1/image=m.io/c:1"},
 		{"mergePatch", "Deployment", deploymentYAML, `{mergePatch: {metadata: {labels: {a: null, b: "2"}}, spec: {paused: true, template: {spec: {initContainers: null}}}}}`,
@@ -356,6 +361,8 @@ func TestOnlyClusterPoliciesChangeSecretData(t *testing.T) {
 // An overrider that can never apply is refused at admission, with its path.
 func TestCheckOverridersReportsImpossibleOverriders(t *testing.T) {
 	for _, tc := range []struct{ over, path, reason string }{
+		{`{imageOverrider: [{containerName: web, predicate: {path: /spec/image}, component: Tag, operator: remove}]}`, "imageOverrider[0].containerName", "either a predicate or a containerName"},
+		{`{imageOverrider: [{component: Digest, operator: add, value: v1}]}`, "imageOverrider[0].value", "is not a digest"},
 		{`{mergePatch: {status: {}}}`, "mergePatch", "never touch /status"},
 		{`{mergePatch: "text"}`, "mergePatch", "has to be an object"},
 		{`{mergePatch: ` + strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100) + `}`, "mergePatch", "more than 64 deep"},

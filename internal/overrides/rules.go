@@ -175,6 +175,9 @@ func (o *ObjectPatcher) checkPermitted() error {
 }
 
 func (o *ObjectPatcher) overrideImages(im *v1alpha1.ImageOverrider) error {
+	if im.Predicate != nil && im.ContainerName != "" {
+		return errImageTwice
+	}
 	if im.Predicate != nil {
 		path, err := parseAllowedPath(im.Predicate.Path, nil)
 		if err != nil {
@@ -182,7 +185,7 @@ func (o *ObjectPatcher) overrideImages(im *v1alpha1.ImageOverrider) error {
 		}
 		return o.overrideImageAt(im, path)
 	}
-	for _, c := range o.findContainers("", true) {
+	for _, c := range o.findContainers(im.ContainerName, true) {
 		if c.fields["image"] == nil {
 			continue
 		}

@@ -13,7 +13,7 @@ var (
 	keyOperators       = []v1alpha1.OverriderOperator{v1alpha1.OverrideAdd, v1alpha1.OverrideRemove, v1alpha1.OverrideReplace}
 	listOperators      = []v1alpha1.OverriderOperator{v1alpha1.OverrideAdd, v1alpha1.OverrideRemove}
 	plaintextOperators = keyOperators
-	imageComponents    = []v1alpha1.ImageComponent{v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag}
+	imageComponents    = []v1alpha1.ImageComponent{v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag, v1alpha1.ImageDigest}
 )
 
 // unknownOperator returns the operator in words if it is none of those known; empty otherwise.
