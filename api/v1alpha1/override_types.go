@@ -344,6 +344,9 @@ const (
 	OverrideAdd     OverriderOperator = "add"
 	OverrideRemove  OverriderOperator = "remove"
 	OverrideReplace OverriderOperator = "replace"
+	OverrideMove    OverriderOperator = "move"
+	OverrideCopy    OverriderOperator = "copy"
+	OverrideTest    OverriderOperator = "test"
 )
 
 // CommandArgsOverrider changes the command or the args of a container.
@@ -486,10 +489,18 @@ type PlaintextOverrider struct {
 	// +kubebuilder:validation:Pattern=`^/`
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path"`
-	// Operator of the patch.
-	// +kubebuilder:validation:Enum=add;remove;replace
+	// Operator of the patch: add, remove, replace; move takes the value away from the path from
+	// and sets it at path; copy sets it there without taking it away; test changes nothing, and
+	// does not apply when path has another value than the given one. Move, copy and test are
+	// not in Karmada.
+	// +kubebuilder:validation:Enum=add;remove;replace;move;copy;test
 	Operator OverriderOperator `json:"operator"`
-	// Value for add and replace; null is a value.
+	// From is the path, a JSON Pointer, from which move and copy take the value. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^/`
+	// +kubebuilder:validation:MaxLength=1024
+	From string `json:"from,omitempty"`
+	// Value for add, replace and test; null is a value.
 	// +optional
 	// +nullable
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`

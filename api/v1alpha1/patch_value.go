@@ -29,7 +29,7 @@ func (p *DocumentPatch) UnmarshalJSON(data []byte) error {
 // keepNullValue returns the value of an operation, which encoding/json reads as absent where it is
 // null. Operations that take no value keep none, so that what earlier versions stored stays equal.
 func keepNullValue(data []byte, value *apiextensionsv1.JSON, op OverriderOperator, from *ValueSource) *apiextensionsv1.JSON {
-	if value != nil || from != nil || op != OverrideAdd && op != OverrideReplace {
+	if value != nil || from != nil || op != OverrideAdd && op != OverrideReplace && op != OverrideTest {
 		return value
 	}
 	var stated struct {

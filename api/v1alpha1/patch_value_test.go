@@ -12,6 +12,8 @@ func TestNullIsAValue(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"path":"/a","operator":"add","value":null}`:                             "null",
 		`{"path":"/a","operator":"replace","value":null}`:                         "null",
+		`{"path":"/a","operator":"test","value":null}`:                            "null",
+		`{"path":"/a","operator":"move","from":"/b","value":null}`:                "",
 		`{"path":"/a","operator":"add","value":{"b":null}}`:                       `{"b":null}`,
 		`{"path":"/a","operator":"add"}`:                                          "",
 		`{"path":"/a","operator":"remove","value":null}`:                          "",

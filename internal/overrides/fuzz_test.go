@@ -17,7 +17,7 @@ import (
 func FuzzPatches(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"/spec/replicas", "1"}, {"/spec/template/spec/containers/-", `{"name":"x"}`}, {"/metadata/labels/a~1b", `"c"`}, {"/metadata", `{"name":"x"}`},
-		{"/spec", `{"$patch":"replace"}`}, {"/", "null"}, {"/spec/template/spec/containers/99999999999999999999", "{}"},
+		{"/spec", `{"$patch":"replace"}`}, {"/metadata/labels/x", `"/spec/replicas"`}, {"/spec/template/spec/containers/-", `"/spec/template/spec/containers/0"`}, {"/spec/replicas", `3`}, {"/", "null"}, {"/spec/template/spec/containers/99999999999999999999", "{}"},
 		{"/x", `{"metadata":{"labels":{"$patch":"replace"}},"spec":{"template":{"spec":{"containers":[{"name":"web","$patch":"delete"}]}}}}`},
 		{"/x", `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"log"}],"$retainKeys":["containers"]}}}}`},
 		{"/a", strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)},
@@ -25,6 +25,12 @@ func FuzzPatches(f *testing.F) {
 		f.Add(seed[0], []byte(seed[1]))
 	}
 	object := yamlToJSON(f, deploymentYAML)
+	from := func(value []byte) (path string) {
+		if json.Unmarshal(value, &path) != nil {
+			path = "/spec/template"
+		}
+		return path
+	}
 	f.Fuzz(func(t *testing.T, path string, value []byte) {
 		if len(path)+len(value) > 1<<12 || !json.Valid(value) {
 			return
@@ -34,6 +40,9 @@ func FuzzPatches(f *testing.F) {
 			{Plaintext: &v1alpha1.PlaintextOverrider{Path: path, Operator: v1alpha1.OverrideAdd, Value: v}},
 			{Plaintext: &v1alpha1.PlaintextOverrider{Path: path, Operator: v1alpha1.OverrideReplace, Value: v}},
 			{Plaintext: &v1alpha1.PlaintextOverrider{Path: path, Operator: v1alpha1.OverrideRemove}},
+			{Plaintext: &v1alpha1.PlaintextOverrider{Path: path, From: from(value), Operator: v1alpha1.OverrideMove}},
+			{Plaintext: &v1alpha1.PlaintextOverrider{Path: path, From: from(value), Operator: v1alpha1.OverrideCopy}},
+			{Plaintext: &v1alpha1.PlaintextOverrider{Path: path, Operator: v1alpha1.OverrideTest, Value: v}},
 			{MergePatch: v}, {StrategicMerge: v},
 		}
 		for i := range one {

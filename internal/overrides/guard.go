@@ -92,18 +92,6 @@ func checkMergePatch(p *apiextensionsv1.JSON, report problemReporter) {
 	}
 }
 
-func checkPlaintext(p *v1alpha1.PlaintextOverrider, report problemReporter) {
-	value, err := decodePatchValue(*p)
-	if err != nil && p.ValueFrom == nil {
-		report(".value", err.Error())
-	} else if isDeeperThan(value, maxDepth) {
-		report(".value", tooDeepReason)
-	}
-	if _, err := parseAllowedPath(p.Path, value); err != nil {
-		report(".path", err.Error())
-	}
-}
-
 func checkKeys(l *v1alpha1.LabelAnnotationOverrider, report problemReporter) {
 	for _, key := range sortedKeys(l.Value) {
 		if userfields.IsHubKey(key) {

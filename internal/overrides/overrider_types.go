@@ -115,11 +115,9 @@ var overriderTypes = []overriderType{
 			return unknownOperator(p.Operator, plaintextOperators)
 		},
 		isRemoval:           func(p *v1alpha1.PlaintextOverrider) bool { return p.Operator == v1alpha1.OverrideRemove },
-		canChangeSecretData: func(p *v1alpha1.PlaintextOverrider) bool { return isDataPath(p.Path) },
-		canSetReplicas: func(p *v1alpha1.PlaintextOverrider) bool {
-			return p.Path == "/spec" || p.Path == "/spec/replicas"
-		},
-		describe: func(p *v1alpha1.PlaintextOverrider) string { return fmt.Sprintf("%s %s", p.Operator, p.Path) },
+		canChangeSecretData: touchesSecretData,
+		canSetReplicas:      setsReplicas,
+		describe:            describePlaintext,
 	},
 }
 
@@ -187,7 +185,7 @@ type overriderTrait int
 const (
 	// traitRemoval takes something away, and takes no value.
 	traitRemoval overriderTrait = iota
-	// traitSecretData may change the data of a Secret.
+	// traitSecretData may read or change the data of a Secret.
 	traitSecretData
 	// traitReplicas may change the number of replicas.
 	traitReplicas

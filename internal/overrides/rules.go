@@ -1,7 +1,6 @@
 package overrides
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -328,31 +327,4 @@ func (o *ObjectPatcher) setField(value any, path []string) error {
 	}
 	o.noteChange(value, path...)
 	return nil
-}
-
-func (o *ObjectPatcher) applyPlaintext(p *v1alpha1.PlaintextOverrider) error {
-	value, err := decodePatchValue(*p)
-	if err != nil {
-		return err
-	}
-	path, err := parseAllowedPath(p.Path, value)
-	if err != nil {
-		return err
-	}
-	if o.hasPlacementReplicas() && slices.Equal(path, o.placementReplicasPath()) {
-		return errReplicasDivided
-	}
-	if _, err := patchJSONValue(o.Object, p.Operator, path, value); err != nil {
-		return err
-	}
-	o.noteChange(provenanceValue(p.Operator, value), path...)
-	return nil
-}
-
-// provenanceValue returns the value of an operation for its Provenance, in which nil is a removal.
-func provenanceValue(op v1alpha1.OverriderOperator, value any) any {
-	if value == nil && op != v1alpha1.OverrideRemove {
-		return json.RawMessage("null")
-	}
-	return value
 }

@@ -12,7 +12,7 @@ import (
 var (
 	keyOperators       = []v1alpha1.OverriderOperator{v1alpha1.OverrideAdd, v1alpha1.OverrideRemove, v1alpha1.OverrideReplace}
 	listOperators      = []v1alpha1.OverriderOperator{v1alpha1.OverrideAdd, v1alpha1.OverrideRemove}
-	plaintextOperators = keyOperators
+	plaintextOperators = slices.Concat(keyOperators, []v1alpha1.OverriderOperator{v1alpha1.OverrideMove, v1alpha1.OverrideCopy, v1alpha1.OverrideTest})
 	imageComponents    = []v1alpha1.ImageComponent{v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag, v1alpha1.ImageDigest}
 )
 
