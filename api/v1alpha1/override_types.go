@@ -387,7 +387,7 @@ type LabelAnnotationOverrider struct {
 }
 
 // FieldOverrider changes a document that a text field holds: parts that it does not name stay.
-// Exactly one of json and yaml.
+// Exactly one of json, yaml and mergePatch.
 //
 // +kubebuilder:validation:MinProperties=2
 // +kubebuilder:validation:MaxProperties=2
@@ -407,6 +407,10 @@ type FieldOverrider struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	YAML []DocumentPatch `json:"yaml,omitempty"`
+	// MergePatch is a JSON merge patch (RFC 7386) of the document, which is a map in JSON or in
+	// YAML. A text that is JSON is written as with json, any other as with yaml. Not in Karmada.
+	// +optional
+	MergePatch *apiextensionsv1.JSON `json:"mergePatch,omitempty"`
 }
 
 // DocumentPatch is one operation on a document.

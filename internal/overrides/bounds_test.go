@@ -55,6 +55,8 @@ func TestADocumentDoesNotGrowBeyondItsBound(t *testing.T) {
 	}{
 		"its indentation": {wide, v1alpha1.FieldOverrider{FieldPath: "/data/d", JSON: documentPatch("/b", "1")}},
 		"its depth":       {deep, v1alpha1.FieldOverrider{FieldPath: "/data/d", JSON: documentPatch("/b", "1")}},
+		"by a merge":      {wide, v1alpha1.FieldOverrider{FieldPath: "/data/d", MergePatch: &apiextensionsv1.JSON{Raw: []byte(`{"b":1}`)}}},
+		"YAML by a merge": {deepYAML, v1alpha1.FieldOverrider{FieldPath: "/data/d", MergePatch: &apiextensionsv1.JSON{Raw: []byte(`{"b":1}`)}}},
 		"YAML":            {deepYAML, v1alpha1.FieldOverrider{FieldPath: "/data/d", YAML: documentPatch("/b", "1")}},
 	} {
 		item, allocated := renderDocument(t, c.document, v1alpha1.Overriders{FieldOverrider: []v1alpha1.FieldOverrider{c.patch}})

@@ -38,29 +38,50 @@ func (o *ObjectPatcher) overrideDocument(f *v1alpha1.FieldOverrider) error {
 	if _, err := patchJSONValue(o.Object, v1alpha1.OverrideReplace, path, changed); err != nil {
 		return err
 	}
-	for _, p := range list {
-		value, err := decodePatchValue(v1alpha1.PlaintextOverrider{Operator: p.Operator, Value: p.Value})
-		if err != nil {
-			return err
-		}
-		o.noteChangeAt(f.FieldPath+"#"+p.SubPath, provenanceValue(p.Operator, value))
+	for _, c := range list {
+		o.noteChangeAt(f.FieldPath+"#"+c.path, c.value)
 	}
 	return nil
 }
 
-// patchDocument patches a document, and counts what that costs. It also returns the operations.
-func (o *ObjectPatcher) patchDocument(f *v1alpha1.FieldOverrider, text string) (changed string, list []v1alpha1.DocumentPatch, err error) {
-	patchText, list := patchYAML, f.YAML
-	if len(f.JSON) > 0 {
-		patchText, list = patchJSON, f.JSON
-	}
+// documentChange is what an operation sets in a document, for its Provenance.
+type documentChange struct {
+	path  string
+	value any
+}
+
+// patchDocument patches a document, and counts what that costs. It also returns the changes.
+func (o *ObjectPatcher) patchDocument(f *v1alpha1.FieldOverrider, text string) (changed string, list []documentChange, err error) {
 	if err := o.countBytes(len(text)); err != nil {
-		return "", list, err
+		return "", nil, err
 	}
-	if changed, err = patchText(text, list); err == nil {
+	switch {
+	case f.MergePatch != nil:
+		changed, list, err = mergeDocument(text, f.MergePatch.Raw)
+	case len(f.JSON) > 0:
+		if changed, err = patchJSON(text, f.JSON); err == nil {
+			list, err = listChanges(f.JSON)
+		}
+	default:
+		if changed, err = patchYAML(text, f.YAML); err == nil {
+			list, err = listChanges(f.YAML)
+		}
+	}
+	if err == nil {
 		err = o.countBytes(len(changed))
 	}
 	return changed, list, err
+}
+
+func listChanges(patches []v1alpha1.DocumentPatch) (out []documentChange, err error) {
+	for _, p := range patches {
+		value, err := decodePatchValue(v1alpha1.PlaintextOverrider{Operator: p.Operator, Value: p.Value})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, documentChange{p.SubPath, provenanceValue(p.Operator, value)})
+	}
+	return out, nil
 }
 
 // decodeDocumentValue decodes the value of an operation, and keeps numbers as they are written.
@@ -104,6 +125,11 @@ func patchJSON(text string, list []v1alpha1.DocumentPatch) (string, error) {
 			return "", fmt.Errorf("%s %s: %w", p.Operator, p.SubPath, err)
 		}
 	}
+	return encodeJSONLike(text, doc)
+}
+
+// encodeJSONLike writes a document with the indentation and the end of the text.
+func encodeJSONLike(text string, doc any) (string, error) {
 	out, err := encodeDocument(doc, detectIndent(text))
 	if err != nil {
 		return "", err
@@ -126,16 +152,9 @@ func detectIndent(text string) *string {
 // patchYAML patches a YAML document. It keeps comments and the order of keys. It expands no alias,
 // because what an alias refers to cannot change in one place only.
 func patchYAML(text string, list []v1alpha1.DocumentPatch) (string, error) {
-	var doc yaml.Node
-	d := yaml.NewDecoder(strings.NewReader(text))
-	if err := d.Decode(&doc); err != nil {
-		return "", fmt.Errorf("it is not YAML: %w", err)
-	}
-	if len(doc.Content) != 1 {
-		return "", errors.New("it is no YAML document")
-	}
-	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return "", errors.New("it is more than one YAML document")
+	doc, err := decodeYAML(text)
+	if err != nil {
+		return "", err
 	}
 	for _, p := range list {
 		path, err := parsePointer(p.SubPath)
@@ -150,10 +169,31 @@ func patchYAML(text string, list []v1alpha1.DocumentPatch) (string, error) {
 			return "", fmt.Errorf("%s %s: %w", p.Operator, p.SubPath, err)
 		}
 	}
+	return encodeYAMLLike(text, doc)
+}
+
+// decodeYAML returns the only document of a text.
+func decodeYAML(text string) (*yaml.Node, error) {
+	var doc yaml.Node
+	d := yaml.NewDecoder(strings.NewReader(text))
+	if err := d.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("it is not YAML: %w", err)
+	}
+	if len(doc.Content) != 1 {
+		return nil, errors.New("it is no YAML document")
+	}
+	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it is more than one YAML document")
+	}
+	return &doc, nil
+}
+
+// encodeYAMLLike writes a document with the end of the text.
+func encodeYAMLLike(text string, doc *yaml.Node) (string, error) {
 	out := limitedBuffer{limit: MaxObjectBytes}
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
-	if err := e.Encode(&doc); err != nil {
+	if err := e.Encode(doc); err != nil {
 		return "", fmt.Errorf("write it: %w", err)
 	}
 	if err := yaml.Unmarshal(out.bytes, &yaml.Node{}); err != nil {

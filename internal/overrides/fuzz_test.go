@@ -88,6 +88,7 @@ func FuzzDocuments(f *testing.F) {
 	for _, seed := range []struct{ doc, path, value string }{
 		{"a: 1\n", "/a", "2"}, {"# c\na: &x {b: 1}\nc: *x\n", "/c", "null"}, {"- 1\n- 2\n", "/-", `{"a":"b\nc"}`}, {`{"a":[1,2]}`, "/a/0", "1e400"},
 		{"a: &a [*a]", "/a", "1"}, {"a: !!binary x\n? {k: v}\n: 1\n", "/a", `"~"`}, {"<<: {a: 1}\na: |\n  x\n", "/a", `"- x"`}, {"\ufeffa: 1", "/a", "true"},
+		{"# c\na: {b: 1} # d\nc: 2\n", "/a", `{"a":{"b":null,"d":[1,null]},"c":"no","e":{"f":null,"g":1.50}}`}, {`{"a":{"b":1}}`, "/a", `{"a":{"b":null,"c":1e400}}`},
 		{"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]\n", "/e", "1"},
 	} {
 		f.Add(seed.doc, seed.path, []byte(seed.value))
@@ -102,6 +103,7 @@ func FuzzDocuments(f *testing.F) {
 		}
 		key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}
 		v := &apiextensionsv1.JSON{Raw: value}
+		checkDocumentMerge(t, key, string(object), v)
 		for _, yaml := range []bool{false, true} {
 			for _, op := range []v1alpha1.OverriderOperator{"add", "replace", "remove"} {
 				p := v1alpha1.DocumentPatch{SubPath: path, Operator: op, Value: v}
@@ -134,4 +136,20 @@ func FuzzDocuments(f *testing.F) {
 			}
 		}
 	})
+}
+
+// checkDocumentMerge checks that a merge into a document ends, and that the same merge changes nothing
+// afterwards.
+func checkDocumentMerge(t *testing.T, key atoll.ItemKey, object string, patch *apiextensionsv1.JSON) {
+	t.Helper()
+	o := v1alpha1.Overriders{FieldOverrider: []v1alpha1.FieldOverrider{{FieldPath: "/data/d", MergePatch: patch}}}
+	c := &atoll.Content{Items: []atoll.Item{newItem(key, object)}, Rules: []atoll.Rule{newRule("ClusterOverridePolicy/p", o, key)}}
+	first, _ := manifest.RenderItems(c, manifest.RenderInput{Rules: []int{0}})
+	if first[0].Error != "" {
+		return
+	}
+	c.Items[0] = newItem(key, string(first[0].Object))
+	if again, _ := manifest.RenderItems(c, manifest.RenderInput{Rules: []int{0}}); again[0].Error != "" || string(again[0].Object) != string(first[0].Object) {
+		t.Fatalf("merge %s into %s:\nfirst %s\nagain %s%s", patch.Raw, object, first[0].Object, again[0].Error, again[0].Object)
+	}
 }

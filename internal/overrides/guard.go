@@ -133,8 +133,13 @@ func checkDocument(f *v1alpha1.FieldOverrider, report problemReporter) {
 	if _, err := parseAllowedPath(f.FieldPath, nil); err != nil {
 		report(".fieldPath", err.Error())
 	}
-	if (len(f.JSON) > 0) == (len(f.YAML) > 0) {
-		report("", "it has to have either json or yaml")
+	if countDocumentFormats(f) != 1 {
+		report("", "it has to have either json, yaml or mergePatch")
+	}
+	if f.MergePatch != nil {
+		if _, err := parseDocumentMerge(f.MergePatch.Raw); err != nil {
+			report(".mergePatch", err.Error())
+		}
 	}
 	for name, list := range map[string][]v1alpha1.DocumentPatch{"json": f.JSON, "yaml": f.YAML} {
 		for i, p := range list {
@@ -148,6 +153,16 @@ func checkDocument(f *v1alpha1.FieldOverrider, report problemReporter) {
 			}
 		}
 	}
+}
+
+// countDocumentFormats returns how many of the fields are set of which a fieldOverrider has one.
+func countDocumentFormats(f *v1alpha1.FieldOverrider) (n int) {
+	for _, set := range []bool{len(f.JSON) > 0, len(f.YAML) > 0, f.MergePatch != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 func checkEnv(e *v1alpha1.EnvOverrider, report problemReporter) {

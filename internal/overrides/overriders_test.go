@@ -150,6 +150,14 @@ func TestOverriderFields(t *testing.T) {
 			`host: \"no\" # where\nbig: 12345678901234567890\ntags:\n  - x\n\"on\": \"1:30\"\n"`, ""},
 		{"fieldOverrider yaml remove", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/db.yaml, yaml: [{subPath: /db, operator: remove}]}]}`,
 			`"db.yaml":"big: 12345678901234567890\ntags:\n  - x\n"`, "/data/db.yaml#/db=<nil>"},
+		{"fieldOverrider mergePatch of JSON", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/db.json, mergePatch: {db: {host: eu, url: null, none: null}, tags: null, n: {a: 1, b: null}}}]}`,
+			`"db.json":"{\n  \"big\": 12345678901234567890,\n  \"db\": {\n    \"host\": \"eu\"\n  },\n  \"n\": {\n    \"a\": 1\n  }\n}\n"`,
+			"/data/db.json#/db/host=eu /data/db.json#/db/url=<nil> /data/db.json#/n=map[a:1] /data/db.json#/tags=<nil>"},
+		{"fieldOverrider mergePatch of YAML", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/db.yaml, mergePatch: {db: {host: "no", port: 5432, none: null}, big: null, tags: [null, y], new: {a: 1, b: null}}}]}`,
+			`"db.yaml":"# the database\ndb:\n  url: a\u0026b\n  host: \"no\" # where\n  port: 5432\ntags:\n  - null\n  - y\nnew:\n  a: 1\n"`,
+			"/data/db.yaml#/big=<nil> /data/db.yaml#/db/host=no /data/db.yaml#/db/port=5432 /data/db.yaml#/new=map[a:1] /data/db.yaml#/tags=[<nil> y]"},
+		{"fieldOverrider mergePatch that changes nothing", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/db.json, mergePatch: {}}]}`, `"big\": 12345678901234567890`, ""},
+		{"fieldOverrider mergePatch in place of a text", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/db.yaml, mergePatch: {db: {host: {name: eu}}}}]}`, `host: # where\n    name: eu\n`, "/data/db.yaml#/db/host=map[name:eu]"},
 		{"fieldOverrider with null", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/one.json, json: [{subPath: /b, operator: replace, value: null}]}, {fieldPath: /data/db.yaml, yaml: [{subPath: /db/host, operator: add, value: null}]}]}`,
 			`"db.yaml":"# the database\ndb:\n  url: a\u0026b\n  host: null # where\n`, "/data/one.json#/b=null /data/db.yaml#/db/host=null"},
 		{"ordered", "Deployment", deploymentYAML, `{ordered: [{plaintext: {path: /spec/paused, operator: add, value: true}}, {plaintext: {path: /spec/paused, operator: remove}}, {mergePatch: {spec: {paused: false}}}]}`,
@@ -235,6 +243,13 @@ func TestOverriderRefusals(t *testing.T) {
 		{"an index past the end", "ConfigMap", configYAML, yamlAt("db.yaml", "/tags/2", "add"), "there is no element 2 in a list of 1"},
 		{"the element after the last to remove", "ConfigMap", configYAML, yamlAt("db.yaml", "/tags/-", "remove"), `"-" is not an index`},
 		{"below a text", "ConfigMap", configYAML, yamlAt("db.yaml", "/big/a", "add"), "neither a map nor a list"},
+		{"a merge below an alias", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/alias.yaml, mergePatch: {other: {host: eu}}}]}`, `"/other" is what *base stands for`},
+		{"a merge below an anchor", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/alias.yaml, mergePatch: {base: {host: eu}}}]}`, `"/base" is in what &base names`},
+		{"a merge of an anchor that is used", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/alias.yaml, mergePatch: {base: null}}]}`, "what remains is not YAML"},
+		{"a merge of a key that is there twice", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/alias.yaml, mergePatch: {twice: 3}}]}`, `"twice" is there twice`},
+		{"a merge into a text", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/text, mergePatch: {a: 1}}]}`, "in the document at /data/text: it is not YAML"},
+		{"a merge into several documents", "ConfigMap", configYAML, `{fieldOverrider: [{fieldPath: /data/many.yaml, mergePatch: {a: 1}}]}`, "more than one YAML document"},
+		{"a merge into a list", "ConfigMap", strings.Replace(configYAML, "one.json: '", "one.json: '[1]' #", 1), `{fieldOverrider: [{fieldPath: /data/one.json, mergePatch: {a: 1}}]}`, "it is no map"},
 		{"strategicMerge of a custom kind", "Widget", widgetYAML, `{strategicMerge: {spec: {parts: []}}}`, "a Widget of example.com/v1 is no built-in kind"},
 		{"mergePatch of a name", "Deployment", deploymentYAML, `{mergePatch: {metadata: {name: x}}}`, "never touch /metadata/name"},
 		{"mergePatch of finalizers", "Deployment", deploymentYAML, `{mergePatch: {metadata: {finalizers: null}}}`, "never touch /metadata/finalizers"},
@@ -335,6 +350,7 @@ func TestOnlyClusterPoliciesChangeSecretData(t *testing.T) {
 	for _, over := range []string{
 		`{mergePatch: {data: {p: eQ==}}}`, `{strategicMerge: {stringData: {p: y}}}`, `{fieldOverrider: [{fieldPath: /data/p, json: [{subPath: /a, operator: remove}]}]}`,
 		`{ordered: [{plaintext: {path: /data/p, operator: remove}}]}`, `{ordered: [{mergePatch: {data: null}}]}`,
+		`{fieldOverrider: [{fieldPath: /data/p, mergePatch: {a: b}}]}`,
 		`{imageOverrider: [{component: Tag, operator: remove, predicate: {path: /data/p}}]}`,
 	} {
 		o := parseOverriders(t, over)
@@ -349,6 +365,7 @@ func TestOnlyClusterPoliciesChangeSecretData(t *testing.T) {
 	// An error on a Secret does not quote it.
 	for _, over := range []string{
 		`{fieldOverrider: [{fieldPath: /data/p, json: [{subPath: /a, operator: remove}]}]}`,
+		`{fieldOverrider: [{fieldPath: /data/p, mergePatch: {a: b}}]}`,
 		`{imageOverrider: [{component: Tag, operator: remove, predicate: {path: /data/p}}]}`,
 	} {
 		r, _ := renderedItem(t, newContent(newRule("ClusterOverridePolicy/p", parseOverriders(t, over), secretKey)), manifest.RenderInput{Rules: []int{0}}, secretKey)
@@ -372,8 +389,12 @@ func TestCheckOverridersReportsImpossibleOverriders(t *testing.T) {
 		{`{fieldOverrider: [{fieldPath: /metadata/name, yaml: [{subPath: /a, operator: remove}]}]}`, "fieldOverrider[0].fieldPath", "never touch"},
 		{`{fieldOverrider: [{fieldPath: /data/a, yaml: [{subPath: "/~", operator: remove}]}]}`, "fieldOverrider[0].yaml[0].subPath", "~ has to be"},
 		{`{fieldOverrider: [{fieldPath: /data/a, json: [{subPath: /a, operator: add}]}]}`, "fieldOverrider[0].json[0].value", "needs a value"},
-		{`{fieldOverrider: [{fieldPath: /data/a, json: [{subPath: /a, operator: remove}], yaml: [{subPath: /a, operator: remove}]}]}`, "fieldOverrider[0]", "either json or yaml"},
-		{`{fieldOverrider: [{fieldPath: /data/a}]}`, "fieldOverrider[0]", "either json or yaml"},
+		{`{fieldOverrider: [{fieldPath: /data/a, json: [{subPath: /a, operator: remove}], yaml: [{subPath: /a, operator: remove}]}]}`, "fieldOverrider[0]", "either json, yaml or mergePatch"},
+		{`{fieldOverrider: [{fieldPath: /data/a}]}`, "fieldOverrider[0]", "either json, yaml or mergePatch"},
+		{`{fieldOverrider: [{fieldPath: /data/a, mergePatch: {a: 1}, yaml: [{subPath: /a, operator: remove}]}]}`, "fieldOverrider[0]", "either json, yaml or mergePatch"},
+		{`{fieldOverrider: [{fieldPath: /data/a, mergePatch: [1]}]}`, "fieldOverrider[0].mergePatch", "has to be an object"},
+		{`{fieldOverrider: [{fieldPath: /data/a, mergePatch: ` + strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100) + `}]}`, "fieldOverrider[0].mergePatch", "more than 64 deep"},
+		{`{fieldOverrider: [{fieldPath: /metadata/name, mergePatch: {a: 1}}]}`, "fieldOverrider[0].fieldPath", "never touch"},
 		{`{envOverrider: [{operator: remove, value: [{name: A, value: b}]}]}`, "envOverrider[0].value[0].value", "takes no value"},
 		{`{envOverrider: [{operator: add, value: [{name: "A=", value: b}]}]}`, "envOverrider[0].value[0].name", "no ="},
 		{`{resourcesOverrider: [{operator: add}]}`, "resourcesOverrider[0]", "neither requests nor limits"},

@@ -37,7 +37,7 @@ func unknownDocumentPart(f *v1alpha1.FieldOverrider) string {
 			return part
 		}
 	}
-	if len(f.JSON)+len(f.YAML) == 0 {
+	if len(f.JSON)+len(f.YAML) == 0 && f.MergePatch == nil {
 		return "the change of the document"
 	}
 	return ""
