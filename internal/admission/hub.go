@@ -15,11 +15,13 @@ import (
 // Hub is what admission reads of the rest of the hub, by subject. A part is nil until it is
 // there.
 type Hub struct {
-	Placed     Placed
-	Templates  Templates
-	Sets       Sets
-	Properties Properties
-	Removals   Removals
+	Placed    Placed
+	Templates Templates
+	// Definitions tell which fields a custom kind has.
+	Definitions Definitions
+	Sets        Sets
+	Properties  Properties
+	Removals    Removals
 }
 
 // Placed are the objects that the hub places.

@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -60,3 +63,43 @@ func TestOverridesOfDividedReplicas(t *testing.T) {
 		}
 	}
 }
+
+// A field that a selected kind does not have is refused when it is written. A rule that was there
+// before stays.
+func TestUnknownFieldsAreRefusedWhenWritten(t *testing.T) {
+	p := New(Options{Own: func(user.Info) bool { return false }})
+	p.Hub = func() (Hub, bool) { return Hub{Definitions: noDefinitions{}}, true }
+	at := field.NewPath("spec", "overrideRules")
+	parse := func(text string) *v1alpha1.OverridePolicy {
+		var o v1alpha1.OverridePolicy
+		if err := yaml.UnmarshalStrict([]byte("spec: "+text), &o); err != nil {
+			t.Fatal(err)
+		}
+		return &o
+	}
+	const selectors = "resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]"
+	const typo = "{overriders: {mergePatch: {spec: {resourcez: 1}}}}"
+	bad := parse("{" + selectors + ", overrideRules: [" + typo + "]}")
+	errs := p.checkKnownFields(&bad.Spec, nil, at)
+	if len(errs) != 1 || errs[0].Field != "spec.overrideRules[0].overriders.mergePatch" || !strings.Contains(errs[0].Detail, "Deployment.apps have no field /spec/resourcez") {
+		t.Errorf("when created: %v", errs)
+	}
+	edited := parse("{" + selectors + ", overrideRules: [{overriders: {replicas: 1}}, " + typo + "]}")
+	if errs := p.checkKnownFields(&edited.Spec, bad, at); len(errs) > 0 {
+		t.Errorf("a rule that was there before: %v", errs)
+	}
+	edited.Spec.ResourceSelectors[0].Name = "web"
+	if errs := p.checkKnownFields(&edited.Spec, bad, at); len(errs) != 1 || errs[0].Field != "spec.overrideRules[1].overriders.mergePatch" {
+		t.Errorf("with other selectors: %v", errs)
+	}
+	p.Hub = nil
+	custom := parse("{resourceSelectors: [{apiVersion: example.com/v1, kind: Widget}], overrideRules: [" + typo + "]}")
+	if errs := p.checkKnownFields(&custom.Spec, nil, at); len(errs) > 0 {
+		t.Errorf("of an unknown kind, while the hub starts: %v", errs)
+	}
+}
+
+// noDefinitions is a hub without custom kinds.
+type noDefinitions struct{}
+
+func (noDefinitions) FindCRD(schema.GroupKind) *unstructured.Unstructured { return nil }

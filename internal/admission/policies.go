@@ -174,6 +174,9 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
+	if errs := p.checkKnownFields(spec, before, at.Child("overrideRules")); len(errs) > 0 {
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
+	}
 	var had []reach
 	if before != nil {
 		had = reachOfRules(before.Spec.OverrideRules, at.Child("overrideRules"))

@@ -24,6 +24,7 @@ var overriderTypes = []overriderType{
 		},
 		resolve:   ClusterValues.resolveImage,
 		unknown:   unknownImagePart,
+		fields:    imageFields,
 		isRemoval: func(im *v1alpha1.ImageOverrider) bool { return im.Operator == v1alpha1.OverrideRemove },
 		canChangeSecretData: func(im *v1alpha1.ImageOverrider) bool {
 			return im.Predicate != nil && isDataPath(im.Predicate.Path)
@@ -52,6 +53,7 @@ var overriderTypes = []overriderType{
 		sources:             documentSources,
 		resolve:             ClusterValues.resolveField,
 		unknown:             unknownDocumentPart,
+		fields:              func(f *v1alpha1.FieldOverrider) []namedField { return namedPath(".fieldPath", f.FieldPath, nil) },
 		canChangeSecretData: func(f *v1alpha1.FieldOverrider) bool { return isDataPath(f.FieldPath) },
 	},
 	&overriderSpec[v1alpha1.EnvOverrider]{
@@ -88,6 +90,7 @@ var overriderTypes = []overriderType{
 		field:               func(o *v1alpha1.OrderedOverrider) **apiextensionsv1.JSON { return &o.MergePatch },
 		apply:               (*ObjectPatcher).applyMergePatch,
 		check:               checkMergePatch,
+		fields:              mergedFields,
 		canChangeSecretData: patchesSecretData,
 		canSetReplicas:      patchesReplicas,
 	},
@@ -97,6 +100,7 @@ var overriderTypes = []overriderType{
 		field:               func(o *v1alpha1.OrderedOverrider) **apiextensionsv1.JSON { return &o.StrategicMerge },
 		apply:               (*ObjectPatcher).applyStrategicMerge,
 		check:               checkMergePatch,
+		fields:              mergedFields,
 		canChangeSecretData: patchesSecretData,
 		canSetReplicas:      patchesReplicas,
 		builtInOnly:         true,
@@ -115,6 +119,7 @@ var overriderTypes = []overriderType{
 			return unknownOperator(p.Operator, plaintextOperators)
 		},
 		isRemoval:           func(p *v1alpha1.PlaintextOverrider) bool { return p.Operator == v1alpha1.OverrideRemove },
+		fields:              plaintextFields,
 		canChangeSecretData: touchesSecretData,
 		canSetReplicas:      setsReplicas,
 		describe:            describePlaintext,
@@ -172,6 +177,8 @@ type overriderType interface {
 	listSources(do *v1alpha1.OrderedOverrider) []valueSource
 	// resolveValues replaces the overrider by a copy with the cluster's values in place of its sources.
 	resolveValues(v ClusterValues, do *v1alpha1.OrderedOverrider) error
+	// listNamedFields returns the fields of objects that the overrider names.
+	listNamedFields(do *v1alpha1.OrderedOverrider) []namedField
 	// unknownPart returns the part of the overrider that only a newer hub knows; empty: there is none.
 	unknownPart(do *v1alpha1.OrderedOverrider) string
 	// has returns whether the overrider has the trait.
@@ -211,6 +218,8 @@ type overriderSpec[T any] struct {
 	sources func(*T) []valueSource
 	// resolve changes a copy.
 	resolve func(ClusterValues, *T) error
+	// fields returns the fields of objects that an overrider names; nil: it names none.
+	fields func(*T) []namedField
 	// unknown returns the part of an overrider that this hub does not know; nil: there can be none.
 	unknown func(*T) string
 
@@ -273,6 +282,13 @@ func (s *overriderSpec[T]) resolveValues(v ClusterValues, do *v1alpha1.OrderedOv
 	resolved := **at
 	*at = &resolved
 	return s.resolve(v, &resolved)
+}
+
+func (s *overriderSpec[T]) listNamedFields(do *v1alpha1.OrderedOverrider) []namedField {
+	if s.fields == nil {
+		return nil
+	}
+	return s.fields(*s.field(do))
 }
 
 func (s *overriderSpec[T]) unknownPart(do *v1alpha1.OrderedOverrider) string {

@@ -423,6 +423,23 @@ func TestAWorldNeedsClusters(t *testing.T) {
 	}
 }
 
+// A field that the definition of a custom kind among the files does not have is refused, in whatever
+// order the files come.
+func TestUnknownFieldsOfCustomKinds(t *testing.T) {
+	const definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.example.com}\nspec: {group: example.com, scope: Namespaced, names: {kind: Widget, plural: widgets}, versions: [{name: v1, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}]}"
+	policy := func(field string) string {
+		return objectHeader + "OverridePolicy\nmetadata: {name: o, namespace: shop}\nspec: {resourceSelectors: [{apiVersion: example.com/v1, kind: Widget}], overrideRules: [{overriders: {plaintext: [{path: /spec/" + field + ", operator: add, value: 1}]}}]}"
+	}
+	if _, err := NewWorld(parseObjects(t, policy("siz"), definition), "default"); err == nil || !strings.Contains(err.Error(), "spec.overrideRules[0].overriders.plaintext[0].path: Invalid value: objects of the kind Widget.example.com have no field /spec/siz") {
+		t.Errorf("an unknown field: %v", err)
+	}
+	for _, texts := range [][]string{{policy("size"), definition}, {policy("siz")}} {
+		if _, err := NewWorld(parseObjects(t, texts...), "default"); err != nil {
+			t.Errorf("a known field, or an unknown kind: %v", err)
+		}
+	}
+}
+
 // A refusal by a hub is a refusal with its path, for expressions with line and column.
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
@@ -438,6 +455,10 @@ func TestRefusals(t *testing.T) {
 		"a rule on text": {objectHeader + "Cluster\nmetadata: {name: c}\nspec: {connection: {type: CheckIn, interval: 5s}}", "Cluster c: spec.connection.interval: Invalid value: interval must be a duration from 10s to 24h"},
 		"a name":         {objectHeader + "HubSettings\nmetadata: {name: other}", "HubSettings other: there is one HubSettings"},
 		"a score":        {objectHeader + "ClusterScore\nmetadata: {name: s, namespace: shop}\nspec: {clusterName: a, scores: [{name: m, value: 1001}]}", "ClusterScore shop/s: spec.scores[0].value in body should be less than or equal to 1000"},
+		"a field": {objectHeader + "OverridePolicy\nmetadata: {name: o, namespace: shop}\nspec: {resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}], overrideRules: [{overriders: {mergePatch: {spec: {resourcez: 1}}}}]}",
+			"OverridePolicy shop/o: spec.overrideRules[0].overriders.mergePatch: Invalid value: objects of the kind Deployment.apps have no field /spec/resourcez"},
+		"a field of an operation": {objectHeader + "OverridePolicy\nmetadata: {name: o, namespace: shop}\nspec: {overrideRules: [{overriders: {plaintext: [{path: /spec/a, operator: remove, vale: 1}]}}]}",
+			"OverridePolicy shop/o: unknown field \"spec.overrideRules[0].overriders.plaintext[0].vale\""},
 	} {
 		_, err := NewWorld(parseObjects(t, tc.text), "default")
 		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {

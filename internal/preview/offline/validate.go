@@ -2,12 +2,16 @@ package offline
 
 import (
 	"fmt"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/expr"
 	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/policymatch"
 )
 
 // checkPlacement refuses expressions that a hub would refuse, with their place.
@@ -29,16 +33,27 @@ func checkCEL(text string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// checkOverrides refuses patches and expressions that a hub would refuse, with their path.
-func checkOverrides(rules []v1alpha1.RuleWithCluster) (errs field.ErrorList) {
+// checkOverrides refuses patches, fields and expressions that a hub would refuse, with their path.
+func (w *World) checkOverrides(spec *v1alpha1.OverrideSpec) (errs field.ErrorList) {
 	at := field.NewPath("spec", "overrideRules")
-	for i := range rules {
-		in := at.Index(i).Child("overriders")
-		for _, problem := range overrides.CheckOverriders(rules[i].Overriders) {
-			errs = append(errs, field.Invalid(in.Child(problem.Path), field.OmitValueType{}, problem.Reason))
+	var selected []schema.GroupKind
+	for _, rs := range spec.ResourceSelectors {
+		if gk := policymatch.SelectorKind(rs); !slices.Contains(selected, gk) {
+			selected = append(selected, gk)
 		}
 	}
-	if cost, over := overrides.SumExpressionCost(rules); over {
+	definitionOf := func(gk schema.GroupKind) *unstructured.Unstructured { return w.customKinds[gk] }
+	for i := range spec.OverrideRules {
+		rule := &spec.OverrideRules[i]
+		problems := overrides.CheckOverriders(rule.Overriders)
+		if len(problems) == 0 {
+			problems = overrides.UnknownFields(rule, selected, definitionOf)
+		}
+		for _, problem := range problems {
+			errs = append(errs, field.Invalid(at.Index(i).Child("overriders").Child(problem.Path), field.OmitValueType{}, problem.Reason))
+		}
+	}
+	if cost, over := overrides.SumExpressionCost(spec.OverrideRules); over {
 		errs = append(errs, field.Forbidden(at, fmt.Sprintf("their expressions may cost %d units together, and at most %d are allowed in a cluster", cost, overrides.MaxRowCost)))
 	}
 	return errs

@@ -28,9 +28,10 @@ type World struct {
 	templates  map[atoll.ItemKey]*unstructured.Unstructured
 	namespaces map[string]*unstructured.Unstructured
 	// scopes of the kinds that definitions among the files bring along, and which
-	// definitions those are.
+	// definitions those are, by key and as objects.
 	scopes      map[schema.GroupKind]bool
 	definitions map[schema.GroupKind]atoll.ItemKey
+	customKinds map[schema.GroupKind]*unstructured.Unstructured
 
 	clusters           []*v1alpha1.Cluster
 	propagation        []*v1alpha1.PropagationPolicy
@@ -55,6 +56,7 @@ func NewWorld(objects []*unstructured.Unstructured, namespace string) (*World, e
 		namespace: namespace,
 		templates: map[atoll.ItemKey]*unstructured.Unstructured{}, namespaces: map[string]*unstructured.Unstructured{},
 		scopes: map[schema.GroupKind]bool{}, definitions: map[schema.GroupKind]atoll.ItemKey{},
+		customKinds: map[schema.GroupKind]*unstructured.Unstructured{},
 	}
 	for _, u := range objects {
 		w.addDefinition(u)
@@ -92,7 +94,7 @@ func (w *World) addDefinition(u *unstructured.Unstructured) {
 	scope, _, _ := unstructured.NestedString(u.Object, "spec", "scope")
 	gk := schema.GroupKind{Group: group, Kind: kind}
 	w.scopes[gk] = scope != string(meta.RESTScopeNameRoot) && scope != "Cluster"
-	w.definitions[gk] = policymatch.ItemKeyOf(u)
+	w.definitions[gk], w.customKinds[gk] = policymatch.ItemKeyOf(u), u
 }
 
 // clusterScopedKinds are the built-in kinds that are in no namespace, but for those of groups that
@@ -197,10 +199,10 @@ var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured
 		})
 	},
 	"OverridePolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.overrides, u, func(p *v1alpha1.OverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
+		return readInto(&w.overrides, u, func(p *v1alpha1.OverridePolicy) field.ErrorList { return w.checkOverrides(&p.Spec) })
 	},
 	"ClusterOverridePolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.clusterOverrides, u, func(p *v1alpha1.ClusterOverridePolicy) field.ErrorList { return checkOverrides(p.Spec.OverrideRules) })
+		return readInto(&w.clusterOverrides, u, func(p *v1alpha1.ClusterOverridePolicy) field.ErrorList { return w.checkOverrides(&p.Spec.OverrideSpec) })
 	},
 }
 
