@@ -66,7 +66,23 @@ type HubSettingsSpec struct {
 	// its own. Default: such objects stay on the hub.
 	// +optional
 	DefaultPlacement *DefaultPlacement `json:"defaultPlacement,omitempty"`
+	// ChildPlacement places the objects that a controller on the hub makes of a placed object, its
+	// parent, and that no policy and no annotation places. An owner reference with controller
+	// true names the parent. Parent sends them where the parent goes, in its Bundle. None leaves
+	// them on the hub. A new hub has Parent. Without the field: None.
+	// +optional
+	ChildPlacement ChildPlacement `json:"childPlacement,omitempty"`
 }
+
+// ChildPlacement says where objects go that controllers on the hub make of placed objects.
+// +kubebuilder:validation:Enum=Parent;None
+type ChildPlacement string
+
+// The child placements.
+const (
+	ChildPlacementParent ChildPlacement = "Parent"
+	ChildPlacementNone   ChildPlacement = "None"
+)
 
 // DefaultPlacement names the clusters of objects that nothing else places.
 //

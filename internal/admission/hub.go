@@ -28,8 +28,12 @@ type Hub struct {
 type Placed interface {
 	// IsPlacedOrNeeded reports whether the object is placed, or needed by something that is.
 	IsPlacedOrNeeded(sub policymatch.Subject) bool
-	// IsPlacedByDefault reports whether the hub's default placement places the object.
-	IsPlacedByDefault(sub policymatch.Subject) bool
+	// IsPlacedFromOutside reports whether nothing in the object's namespace places the object, and
+	// the hub's default placement or a parent without a namespace does.
+	IsPlacedFromOutside(sub policymatch.Subject) bool
+	// TwoControllersWarning warns of an object that a controller on the hub makes of a parent on
+	// which a controller in members may act, too; empty: there is nothing to warn of.
+	TwoControllersWarning(sub policymatch.Subject) string
 	// IsUnplaced reports whether nothing places an object that people place by itself.
 	IsUnplaced(sub policymatch.Subject) bool
 	// CheckItemSize reports whether an object, if it is placed, can be sent: nil, or why it is

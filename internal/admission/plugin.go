@@ -110,6 +110,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 	}
 	p.warnOfPlan(ctx, a)
 	p.warnOfUnplaced(ctx, a)
+	p.warnOfTwoControllers(ctx, a)
 	return nil
 }
 
@@ -136,6 +137,9 @@ func (p *Plugin) validateWrite(ctx context.Context, a admission.Attributes, o ad
 	}
 	if err := p.validateAnnotation(ctx, a); err != nil {
 		return err // also through a subresource, since some let annotations be written
+	}
+	if err := validateHubOnly(a); err != nil {
+		return err
 	}
 	if a.GetSubresource() == "approval" {
 		return p.validateApproval(ctx, a)

@@ -172,6 +172,22 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 	return p.mayAnnotate(ctx, a, &placement, before, path)
 }
 
+// validateHubOnly checks a new value of atoll.dev/hub-only.
+func validateHubOnly(a admission.Attributes) error {
+	if a.GetObject() == nil {
+		return nil
+	}
+	now, before, err := objectMetas(a)
+	if err != nil {
+		return nil // not an object that is stored
+	}
+	err = policymatch.CheckHubOnly(now.GetLabels(), now.GetAnnotations())
+	if err == nil || before != nil && policymatch.CheckHubOnly(before.GetLabels(), before.GetAnnotations()) != nil {
+		return nil // what was stored before is no new statement
+	}
+	return refuseRequest(a, atoll.ReasonInvalidField, err)
+}
+
 // mayAnnotate reports whether the writer may read what the annotation places, and the
 // namespace may place where it says.
 func (p *Plugin) mayAnnotate(ctx context.Context, a admission.Attributes, placement *v1alpha1.PlacementSpec, before metav1.Object, path *field.Path) error {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/warning"
 
@@ -15,22 +16,19 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// keepOnHub keeps a cluster-scoped object on the hub that only the default placement would send to
-// members, where its writer may not place such objects. The annotation that keeps it there stays
-// until a writer with that right removes it.
+// keepOnHub keeps an object on the hub that only the default placement, or a parent without a
+// namespace, would send to members, where its writer may not place objects without a namespace. The
+// annotation that keeps it there stays until a writer with that right removes it.
 func (p *Plugin) keepOnHub(ctx context.Context, a admission.Attributes) {
-	if a.GetNamespace() != "" || p.Own(a.GetUserInfo()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
+	if p.Own(a.GetUserInfo()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return
 	}
 	now, before, err := objectMetas(a)
-	if err != nil {
-		return // not an object that is stored
-	}
-	if _, stated := now.GetAnnotations()[atoll.AnnotationClusters]; stated || before != nil && !isKeptOnHub(before) {
-		return
+	if err != nil || !mayComeFromOutside(a, now, before) {
+		return // not an object that is stored, or no new placement
 	}
 	hub, ok := p.currentHub()
-	if !ok || !hub.Placed.IsPlacedByDefault(subjectOf(a, now)) {
+	if !ok || !hub.Placed.IsPlacedFromOutside(subjectOf(a, now)) {
 		return
 	}
 	missing := p.mayPlaceOutside(ctx, a.GetUserInfo())
@@ -43,6 +41,23 @@ func (p *Plugin) keepOnHub(ctx context.Context, a admission.Attributes) {
 	}
 	now.SetAnnotations(annotations)
 	warning.AddWarning(ctx, "", "it stays on the hub: "+missing.Error())
+}
+
+// mayComeFromOutside reports whether a write can begin to place the object from outside of its
+// namespace, and states nothing about that itself.
+func mayComeFromOutside(a admission.Attributes, now, before metav1.Object) bool {
+	if _, stated := now.GetAnnotations()[atoll.AnnotationClusters]; stated || a.GetNamespace() != "" && parentUID(now) == "" {
+		return false
+	}
+	return before == nil || isKeptOnHub(before) || parentUID(before) != parentUID(now)
+}
+
+// parentUID returns the UID in an object's controller reference.
+func parentUID(o metav1.Object) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
+		return ref.UID
+	}
+	return ""
 }
 
 // isKeptOnHub reports whether an annotation keeps the object on the hub.
@@ -67,6 +82,26 @@ func (p *Plugin) warnOfUnplaced(ctx context.Context, a admission.Attributes) {
 	}
 	warning.AddWarning(ctx, "", "nothing places it, so that it stays on the hub. To place it: "+
 		atoll.PlaceCommand(a.GetResource().GroupResource().String(), a.GetNamespace(), a.GetName()))
+}
+
+// warnOfTwoControllers warns the controller that makes an object of a parent on which a controller in
+// members may act, too.
+func (p *Plugin) warnOfTwoControllers(ctx context.Context, a admission.Attributes) {
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.GetObject() == nil ||
+		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
+		return
+	}
+	obj, err := meta.Accessor(a.GetObject())
+	if err != nil || metav1.GetControllerOfNoCopy(obj) == nil {
+		return
+	}
+	hub, ok := p.currentHub()
+	if !ok {
+		return
+	}
+	if text := hub.Placed.TwoControllersWarning(subjectOf(a, obj)); text != "" {
+		warning.AddWarning(ctx, "", text)
+	}
 }
 
 // warnOfSystemNamespace warns that the annotation of a system namespace places nothing in it.

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -17,16 +19,19 @@ import (
 	"atoll.dev/atoll/internal/policymatch"
 )
 
-// defaultPlaces is a hub whose default placement places everything without a namespace, and nothing
-// else.
+// defaultPlaces is a hub whose default placement places everything without a namespace. In namespaces,
+// only children of Tenants, which have no namespace, are placed.
 type defaultPlaces struct{ Placed }
 
-func (defaultPlaces) IsPlacedByDefault(s policymatch.Subject) bool {
+func (defaultPlaces) IsPlacedFromOutside(s policymatch.Subject) bool {
 	_, stated := s.Annotations[atoll.AnnotationClusters]
-	return s.Key.Namespace == "" && !stated
+	return (s.Key.Namespace == "" || s.Parent.Key.Kind == "Tenant") && !stated
 }
-func (d defaultPlaces) IsPlacedOrNeeded(s policymatch.Subject) bool { return d.IsPlacedByDefault(s) }
+func (d defaultPlaces) IsPlacedOrNeeded(s policymatch.Subject) bool { return d.IsPlacedFromOutside(s) }
 func (defaultPlaces) IsUnplaced(s policymatch.Subject) bool         { return s.Key.Namespace != "" }
+func (defaultPlaces) TwoControllersWarning(s policymatch.Subject) string {
+	return "two controllers act on " + s.Controller
+}
 
 func newDefaultPlugin() *Plugin {
 	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Placed: defaultPlaces{}})})
@@ -118,6 +123,77 @@ func TestTheWriterOfAnUnplacedObjectIsWarned(t *testing.T) {
 		newDefaultPlugin().warnOfUnplaced(warning.WithWarningRecorder(t.Context(), &h), thingAttributes("ann", now, before))
 		if len(h) != c.want || c.want > 0 && !strings.Contains(h[0], "kubectl annotate things.example.com/t -n shop atoll.dev/clusters='*'") {
 			t.Errorf("%s: %q", name, h)
+		}
+	}
+}
+
+// newChildThing returns an object that a controller made of another one.
+func newChildThing(namespace, parentKind string) *unstructured.Unstructured {
+	u, yes := newThing(namespace, nil), true
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: parentKind, Name: "p", UID: types.UID(parentKind), Controller: &yes}})
+	return u
+}
+
+// A parent without a namespace places objects in namespaces only where their writer may place outside of
+// namespaces. An edit that names such a parent counts as a new object.
+func TestAParentWithoutANamespaceNeedsTheRightToPlaceOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		who         string
+		now, before *unstructured.Unstructured
+		keep        bool
+	}{
+		"a new child, by an administrator":     {who: "fleet", now: newChildThing("shop", "Tenant")},
+		"a new child":                          {who: "ann", now: newChildThing("shop", "Tenant"), keep: true},
+		"an edit names the parent":             {who: "ann", now: newChildThing("shop", "Tenant"), before: newThing("shop", nil), keep: true},
+		"an edit of a child":                   {who: "ann", now: newChildThing("shop", "Tenant"), before: newChildThing("shop", "Tenant")},
+		"an edit changes the parent":           {who: "ann", now: newChildThing("shop", "Tenant"), before: newChildThing("shop", "Shop"), keep: true},
+		"a child of a parent in its namespace": {who: "ann", now: newChildThing("shop", "Shop")},
+		"no child":                             {who: "ann", now: newThing("shop", nil)},
+	} {
+		var h heard
+		if err := newDefaultPlugin().Admit(warning.WithWarningRecorder(t.Context(), &h), thingAttributes(c.who, c.now, c.before), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, stated := c.now.GetAnnotations()[atoll.AnnotationClusters]; stated != c.keep || len(h) > 0 != c.keep {
+			t.Errorf("%s: the annotation is there: %t; warnings %q", name, stated, h)
+		}
+	}
+}
+
+func TestTheControllerOfAChildIsWarned(t *testing.T) {
+	for name, c := range map[string]struct {
+		now, before *unstructured.Unstructured
+		want        int
+	}{
+		"new":      {now: newChildThing("shop", "Shop"), want: 1},
+		"no child": {now: newThing("shop", nil)},
+		"an edit":  {now: newChildThing("shop", "Shop"), before: newChildThing("shop", "Shop")},
+	} {
+		var h heard
+		newDefaultPlugin().warnOfTwoControllers(warning.WithWarningRecorder(t.Context(), &h), thingAttributes("ann", c.now, c.before))
+		if len(h) != c.want || c.want > 0 && h[0] != "two controllers act on Shop/p" {
+			t.Errorf("%s: %q", name, h)
+		}
+	}
+}
+
+// The only value that keeps an object on the hub is "true". A former value is no new statement.
+func TestOtherValuesOfHubOnlyAreRefused(t *testing.T) {
+	hubOnly := func(value string) *unstructured.Unstructured {
+		return newThing("shop", map[string]string{atoll.KeyHubOnly: value})
+	}
+	for name, c := range map[string]struct {
+		now, before *unstructured.Unstructured
+		refused     bool
+	}{
+		"true":          {now: hubOnly("true")},
+		"false":         {now: hubOnly("false"), refused: true},
+		"it is dropped": {now: newThing("shop", nil), before: hubOnly("true")},
+		"an edit":       {now: hubOnly("yes"), before: hubOnly("true"), refused: true},
+		"it was there":  {now: hubOnly("yes"), before: hubOnly("yes")},
+	} {
+		if err := validateHubOnly(thingAttributes("ann", c.now, c.before)); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -140,6 +140,8 @@ const (
 	CauseMoved TombstoneCause = "Moved"
 	// CauseUnused: the last item that needed the dependency went or stopped needing it.
 	CauseUnused TombstoneCause = "Unused"
+	// CauseHubOnly: a user stated that the object stays on the hub.
+	CauseHubOnly TombstoneCause = "HubOnly"
 	// CauseExcluded: an override rule excludes the item from the cluster. Only manifests have
 	// such tombstones, never a content.
 	CauseExcluded TombstoneCause = "NotHere"

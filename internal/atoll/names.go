@@ -52,6 +52,10 @@ const (
 
 	// LabelHub makes an object that is otherwise inert act on the hub: "true".
 	LabelHub = "atoll.dev/hub"
+	// KeyHubOnly, as an annotation or a label with the value "true", keeps an object on the hub. On
+	// a CRD it counts for the objects of the kind, too. Objects that controllers on the hub make of
+	// it go where its placement says.
+	KeyHubOnly = "atoll.dev/hub-only"
 	// LabelInert marks what is stored on the hub without acting there: "true".
 	LabelInert = "atoll.dev/inert"
 	// LabelProtected refuses deletes of the object: "true".

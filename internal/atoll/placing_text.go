@@ -26,3 +26,13 @@ func PlaceCommand(resource, namespace, name string) string {
 	}
 	return fmt.Sprintf("kubectl annotate %s/%s%s %s='*'", resource, name, in, AnnotationClusters)
 }
+
+// HubOnlyCommand returns the command that keeps an object on the hub. resource is as kubectl takes it;
+// an empty namespace stands for none.
+func HubOnlyCommand(resource, namespace, name string) string {
+	in := ""
+	if namespace != "" {
+		in = " -n " + namespace
+	}
+	return fmt.Sprintf("kubectl annotate %s/%s%s %s=true", resource, name, in, KeyHubOnly)
+}

@@ -269,6 +269,11 @@ const (
 	ReasonNeverPlaced         Reason = "NeverPlaced"
 	ReasonMachineMade         Reason = "MachineMade"
 	ReasonAnnotationMalformed Reason = "AnnotationMalformed"
+	ReasonJoinsParent         Reason = "JoinsParent"
+	ReasonParentMissing       Reason = "ParentMissing"
+	ReasonParentUnplaced      Reason = "ParentUnplaced"
+	ReasonHubOnly             Reason = "HubOnly"
+	ReasonTwoControllers      Reason = "TwoControllers"
 )
 
 // Reasons for which an item cannot be rendered for a cluster.

@@ -85,6 +85,8 @@ type Rows interface {
 type Settings interface {
 	// DefaultPlacement is where objects go that nothing else places; nil: they stay on the hub.
 	DefaultPlacement() *v1alpha1.DefaultPlacement
+	// ChildPlacement is where objects go that controllers on the hub make of placed objects.
+	ChildPlacement() v1alpha1.ChildPlacement
 	Subscribe(func(name string))
 }
 
@@ -176,6 +178,8 @@ type Binder struct {
 	overrideSelections     map[PolicyKey]objectSet         // what override policies select
 	lastInterpreters       *script.Library                 // interpreters at the last event
 	lastDefaultPlacement   *v1alpha1.DefaultPlacement      // of the hub, at the last event
+	lastChildPlacement     v1alpha1.ChildPlacement         // of the hub, at the last event
+	warnedParents          map[atoll.ItemKey]string        // UIDs of parents with an Event about two controllers
 	lastClustersAnnotation map[string]string               // by namespace, at the last event
 	lastNamespaceMeta      map[string]string               // namespaceFingerprint by namespace, at the last event
 	lastTemplates          map[atoll.ItemKey]templateState // templates at the last event
@@ -194,7 +198,7 @@ func New(o Options) *Binder {
 	b := &Binder{
 		Options: o, ownership: newOwnershipIndex(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](), touched: newPendingSince[policymatch.BundleID](),
 		overrideSelections: map[PolicyKey]objectSet{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{},
-		lastRecallDecision: map[string]string{}, eventPauses: map[tableEvent]time.Duration{},
+		lastRecallDecision: map[string]string{}, warnedParents: map[atoll.ItemKey]string{}, eventPauses: map[tableEvent]time.Duration{},
 	}
 	b.bundleQueue = reconcile.New(reconcile.Options[policymatch.BundleID]{
 		Name: "bind", Reconcile: b.reconcileBundle, Failed: b.logFailure, Panicked: b.reportPanic, Workers: bundleWorkers, Debounce: debounceDelay, MaxDebounce: debounceMaximum,
@@ -269,7 +273,7 @@ func (b *Binder) loadTables(ctx context.Context) error {
 		b.events.putRechecks(tableEvent{bundleUID: bundle.Ref.UID})
 	}
 	b.index.setClusterPolicies(b.Policies.ClusterPropagationPolicies())
-	b.lastDefaultPlacement = b.defaultPlacement()
+	b.lastDefaultPlacement, b.lastChildPlacement = b.defaultPlacement(), b.childPlacement()
 	b.index.setHubDefault(b.lastDefaultPlacement)
 	for _, p := range b.Overrides.ClusterOverridePolicies() {
 		b.overrideSelections[PolicyKey{kindClusterOverridePolicy, "", p.Name}] = selectedByOverride(&p.Spec.OverrideSpec)

@@ -34,6 +34,10 @@ func (w bundleWorld) DefinitionOf(key atoll.ItemKey) (atoll.ItemKey, bool) {
 	return w.definitionOf(key)
 }
 
+func (w bundleWorld) IsHubOnly(t *unstructured.Unstructured) bool {
+	return w.isHubOnly(policymatch.ItemKeyOf(t), t.GetLabels(), t.GetAnnotations())
+}
+
 func (w bundleWorld) SelectedKeys(s atoll.Selection) []atoll.ItemKey {
 	return w.ownership.selections.findMatching(s, w.id, w.Templates)
 }

@@ -32,7 +32,7 @@ func (b *Binder) handleEvent(e tableEvent) {
 	case e.clustersChanged:
 		b.touchBundles(b.ownership.bundlesAwaiting(policymatch.BundleID{})...)
 	case e.settingsChanged:
-		b.defaultPlacementChanged()
+		b.settingsChanged()
 	case e.kindsSynced:
 		b.touchBundles(b.ownership.bundlesWaitingForSync()...)
 	}
@@ -52,18 +52,18 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 	if ok {
 		now = b.templateStateOf(t)
 	}
-	if before, known := b.lastTemplates[key]; known && now.isUnchangedSince(before) && !force {
+	before, known := b.lastTemplates[key]
+	if known && now.isUnchangedSince(before) && !force {
 		b.lastTemplates[key] = now
 		return
 	}
 	if b.lastTemplates[key] = now; !ok {
-		delete(b.lastTemplates, key)
-		b.ownership.selections.templateDeleted(key)
-		b.Fingerprints.removeTemplate(key)
+		b.forgetTemplate(key)
 	}
-	touched := b.ownership.bundlesTouchedBy(key)
+	touched, placing := b.ownership.bundlesTouchedBy(key), b.ownership.placingBundle(key)
 	if ok {
 		touched = append(touched, b.ownership.selections.templateChanged(t)...)
+		b.ownership.setParent(key, now.parentUID)
 	}
 	switch {
 	case !ok:
@@ -78,24 +78,41 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 	}
 	b.touchBundles(touched...)
 	b.touchBundles(b.ownership.bundlesTouchedBy(key)...)
+	if ok {
+		b.parentChanged(t, known, placing)
+		b.definitionChanged(t, before, now)
+	}
+}
+
+// forgetTemplate forgets what is known of a template that is gone.
+func (b *Binder) forgetTemplate(key atoll.ItemKey) {
+	delete(b.lastTemplates, key)
+	delete(b.warnedParents, key)
+	b.ownership.setParent(key, "")
+	b.ownership.selections.templateDeleted(key)
+	b.Fingerprints.removeTemplate(key)
 }
 
 // templateState is the part of a template that a Binder depends on.
 type templateState struct {
 	content      string
-	hasFinalizer bool // it has the finalizer
+	parentUID    string // of the controller reference
+	isHubOnly    bool   // by its own labels or annotations
+	hasFinalizer bool   // it has the finalizer
 }
 
 // isUnchangedSince reports whether a template needs no handling. A new finalizer of Atoll counts
 // as no change, because the Binder adds it itself.
 func (l templateState) isUnchangedSince(before templateState) bool {
-	return l.content == before.content && (l.hasFinalizer || !before.hasFinalizer)
+	return l.content == before.content && l.parentUID == before.parentUID && l.isHubOnly == before.isHubOnly && (l.hasFinalizer || !before.hasFinalizer)
 }
 
 func (b *Binder) templateStateOf(t *unstructured.Unstructured) templateState {
 	clusters, annotated := policymatch.ClustersAnnotation(t.GetAnnotations())
 	return templateState{
 		content:      fmt.Sprint(t.GetUID(), b.Fingerprints.FingerprintOf(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled], t.GetDeletionTimestamp() != nil),
+		isHubOnly:    policymatch.IsHubOnly(t.GetLabels(), t.GetAnnotations()),
+		parentUID:    policymatch.SubjectFromObject(t).Parent.UID,
 		hasFinalizer: slices.Contains(t.GetFinalizers(), atoll.Finalizer),
 	}
 }
@@ -103,17 +120,22 @@ func (b *Binder) templateStateOf(t *unstructured.Unstructured) templateState {
 func (b *Binder) assignOwner(t *unstructured.Unstructured) {
 	sub := policymatch.SubjectFromObject(t)
 	d, held := b.decideOwner(sub)
+	if held && d.Winner == nil && d.IsParentMissing {
+		b.ownership.keepWithHolder(sub.Key)
+		return
+	}
 	if d.Winner == nil || !held && atoll.IsNowhere(d.Winner.Spec.Placement) {
 		b.ownership.unassignTemplate(sub.Key)
 		b.recordUnplaced(t, sub)
 		return
 	}
-	id, group := policymatch.BundleForSubject(*d.Winner, sub)
+	id, group := d.BundleOf(sub)
 	o := bundleOrigin{source: d.Winner.Source, group: group}
 	if d.Winner.Source.Kind == v1alpha1.SourceAnnotation {
-		o.annotatedObject = sub.Key
+		o.annotatedObject = d.PlacedSubject(sub).Key
 	}
 	b.ownership.assignTemplate(sub.Key, id, o)
+	b.recordTwoControllers(t, d)
 }
 
 func (b *Binder) namespaceOf(name string) policymatch.Namespace {

@@ -26,11 +26,18 @@ func (b *Binder) hubDefaultSpec() *v1alpha1.PropagationSpec {
 	return policymatch.HubDefaultSpec(b.defaultPlacement())
 }
 
-// IsPlacedByDefault reports whether the hub's default placement places an object that is being
-// written.
-func (b *Binder) IsPlacedByDefault(sub policymatch.Subject) bool {
+// IsPlacedFromOutside reports whether an object that is being written, and that nothing in its
+// namespace places, goes to members: by the hub's default placement when it has no namespace, or by a
+// parent without a namespace.
+func (b *Binder) IsPlacedFromOutside(sub policymatch.Subject) bool {
 	d, _ := b.decideOwner(sub)
-	return d.Winner != nil && d.Winner.Source.Kind == v1alpha1.SourceHubSettings
+	switch {
+	case d.Winner == nil:
+		return false
+	case d.Root != nil:
+		return d.Root.Key.Namespace == ""
+	}
+	return sub.Key.Namespace == "" && d.Winner.Source.Kind == v1alpha1.SourceHubSettings
 }
 
 // unplacedEventMaxAge is how old a template may be that gets an Event because nothing places it: after
@@ -60,11 +67,16 @@ func (b *Binder) resourceName(key atoll.ItemKey) string {
 // IsUnplaced reports whether nothing places an object of a kind that people place by itself, and
 // nothing that is placed needs it.
 func (b *Binder) IsUnplaced(sub policymatch.Subject) bool {
-	if kinds.ServesUnplaced(policymatch.GroupKindOf(sub.Key)) || policymatch.DefaultExclusionReason(sub) != "" {
+	if kinds.ServesUnplaced(policymatch.GroupKindOf(sub.Key)) || policymatch.DefaultExclusionReason(sub) != "" || b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
 		return false
 	}
 	d, _ := b.decideOwner(sub)
 	return d.Winner == nil && !b.isNeeded(sub)
+}
+
+func (b *Binder) settingsChanged() {
+	b.defaultPlacementChanged()
+	b.childPlacementChanged()
 }
 
 // defaultPlacementChanged decides again what places the objects that the default placement had, and

@@ -20,6 +20,7 @@ import (
 type hubDefault struct{ d *v1alpha1.DefaultPlacement }
 
 func (s *hubDefault) DefaultPlacement() *v1alpha1.DefaultPlacement { return s.d }
+func (*hubDefault) ChildPlacement() v1alpha1.ChildPlacement        { return v1alpha1.ChildPlacementNone }
 func (s *hubDefault) Subscribe(func(string))                       {}
 
 func newUnplacedTemplate(kind, name string, created time.Time) *unstructured.Unstructured {
@@ -83,7 +84,7 @@ func TestAChangeOfTheDefaultPlacementDecidesAgain(t *testing.T) {
 	if e, ok := b.events.takeNext(); ok {
 		t.Fatalf("settings without a change: %+v", e)
 	}
-	if b.IsPlacedByDefault(policymatch.SubjectFromObject(free)) || !b.IsUnplaced(policymatch.SubjectFromObject(free)) {
+	if b.IsPlacedOrNeeded(policymatch.SubjectFromObject(free)) || !b.IsUnplaced(policymatch.SubjectFromObject(free)) {
 		t.Error("without a default, something places the object")
 	}
 	settings.d = &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll}
@@ -95,7 +96,7 @@ func TestAChangeOfTheDefaultPlacementDecidesAgain(t *testing.T) {
 	if e, ok := b.events.takeNext(); ok {
 		t.Errorf("an object of a policy is decided again: %+v", e)
 	}
-	if sub := policymatch.SubjectFromObject(free); !b.IsPlacedByDefault(sub) || b.IsUnplaced(sub) || !b.IsPlacedOrNeeded(sub) {
+	if sub := policymatch.SubjectFromObject(free); b.IsPlacedFromOutside(sub) || b.IsUnplaced(sub) || !b.IsPlacedOrNeeded(sub) {
 		t.Error("the default does not place the object")
 	}
 	id, origin := policymatch.BundleID{Namespace: "shop", Name: "default"}, bundleOrigin{source: v1alpha1.BundleSource{Kind: v1alpha1.SourceHubSettings, Name: v1alpha1.HubSettingsName}}

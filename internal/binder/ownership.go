@@ -27,6 +27,7 @@ type ownershipIndex struct {
 	deletedUIDs     map[atoll.ItemKey]map[string]bool
 	handoverTargets map[policymatch.BundleID]map[policymatch.BundleID]bool // Bundles that are yet to take items over
 
+	family     childIndex
 	selections *labelSelections
 }
 
@@ -71,7 +72,7 @@ func newOwnershipIndex() *ownershipIndex {
 		holders: keyIndex{}, dependents: keyIndex{}, byUID: map[string]policymatch.BundleID{}, deletedUIDs: map[atoll.ItemKey]map[string]bool{},
 		handoverTargets: map[policymatch.BundleID]map[policymatch.BundleID]bool{},
 		byNamespace:     map[string]map[policymatch.BundleID]bool{}, bySource: map[sourceName]map[policymatch.BundleID]bool{},
-		selections: newLabelSelections(),
+		family: newChildIndex(), selections: newLabelSelections(),
 	}
 }
 
@@ -165,7 +166,7 @@ func (c *ownershipIndex) adoptBundle(id policymatch.BundleID, source v1alpha1.Bu
 		return
 	}
 	for key, h := range b.items {
-		if h.isOwn && key.Name == source.Name {
+		if h.isOwn && policymatch.IsBundleOfAnnotation(id, key) {
 			b.origin.annotatedObject = key
 		}
 	}

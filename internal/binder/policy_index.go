@@ -40,16 +40,25 @@ func (x *policyIndex) setHubDefault(d *v1alpha1.DefaultPlacement) {
 }
 
 // decideOwner returns the source that places an object, and whether a Bundle holds it already.
-// Policies and templates come by separate watches, in any order. A claim that no cluster has
-// received yet is therefore decided as if there were none. One `kubectl apply` then ends with
-// the same owner in either order.
 func (b *Binder) decideOwner(sub policymatch.Subject) (d policymatch.Decision, held bool) {
 	_, holder := b.ownership.findHolder(sub.Key)
-	d = b.decideWithHolder(sub, holder)
-	if !d.IsOutranked() || b.wasDelivered(sub.Key) {
-		return d, holder != nil
+	if sub.Controller != "" && b.joinsParents() {
+		return policymatch.DecideWithParents(parentTables{b}, sub), holder != nil
 	}
-	return b.decideWithHolder(sub, nil), true
+	return b.decideAlone(sub), holder != nil
+}
+
+// decideAlone returns the source that places an object, without regard to its parent. Policies and
+// templates come by separate watches, in any order. A claim that no cluster has received yet is
+// therefore decided as if there were none. One `kubectl apply` then ends with the same owner in
+// either order.
+func (b *Binder) decideAlone(sub policymatch.Subject) policymatch.Decision {
+	_, holder := b.ownership.findHolder(sub.Key)
+	d := b.decideWithHolder(sub, holder)
+	if !d.IsOutranked() || b.wasDelivered(sub.Key) {
+		return d
+	}
+	return b.decideWithHolder(sub, nil)
 }
 
 // wasDelivered reports whether an agent has received the object from a Bundle that holds it.

@@ -97,7 +97,7 @@ func (b *Binder) replayChanges(f *Binder, s SupposedTables) {
 		f.handleEvent(tableEvent{policy: p})
 	}
 	if s.Settings != nil {
-		f.defaultPlacementChanged()
+		f.settingsChanged()
 	}
 	for _, key := range s.ChangedPlacements {
 		f.placementChanged(key)
@@ -126,7 +126,7 @@ func (b *Binder) forkForPreview(s SupposedTables) (f *Binder, touched map[policy
 	o.Fingerprints = &FingerprintCache{} // keeps hypothetical templates out of the shared cache
 	f = &Binder{
 		Options: o, ownership: b.ownership.clone(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](), touched: newPendingSince[policymatch.BundleID](),
-		overrideSelections: map[PolicyKey]objectSet{}, lastInterpreters: b.Overrides.InterpreterLibrary(), lastDefaultPlacement: b.defaultPlacement(), lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{}, lastRecallDecision: map[string]string{},
+		overrideSelections: map[PolicyKey]objectSet{}, lastInterpreters: b.Overrides.InterpreterLibrary(), lastDefaultPlacement: b.defaultPlacement(), lastChildPlacement: b.childPlacement(), warnedParents: map[atoll.ItemKey]string{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{}, lastRecallDecision: map[string]string{},
 		touchBundle: func(id policymatch.BundleID) { touched[id] = true },
 	}
 	f.policyStatus = newPolicyStatusWriter(f)
@@ -213,7 +213,7 @@ func (b *Binder) waitReason(id policymatch.BundleID, p bundlePlan, exists bool) 
 	if p.isNamespaceMissing() {
 		return atoll.ReasonNamespaceUnknown, fmt.Sprintf("namespace %s is not there", id.Namespace)
 	}
-	if kind, unread := b.firstUnsyncedInput(p.input); unread {
+	if kind, unread := b.firstUnsyncedInput(p); unread {
 		return atoll.ReasonCannotRead, fmt.Sprintf("objects of kind %s are not read yet", kind)
 	}
 	return "", ""
@@ -248,7 +248,7 @@ func (c *ownershipIndex) clone() *ownershipIndex {
 	cloneSets(out.dependents, c.dependents)
 	cloneSets(out.deletedUIDs, c.deletedUIDs)
 	cloneSets(out.handoverTargets, c.handoverTargets)
-	out.selections = c.selections.clone()
+	out.family, out.selections = c.family.clone(), c.selections.clone()
 	return out
 }
 

@@ -23,6 +23,8 @@ type Explanation struct {
 	NeededBy []policymatch.BundleID
 	// Losses is why each of Others did not win.
 	Losses []Loss
+	// HubOnly is why the template stays on the hub wherever it is placed; empty: it does not.
+	HubOnly string
 }
 
 // Loss is why a candidate did not win.
@@ -46,13 +48,14 @@ func (b *Binder) ExplainTemplate(key atoll.ItemKey) (Explanation, bool) {
 	d, _ := b.decideOwner(sub)
 	e := Explanation{Decision: d}
 	if e.Winner != nil {
-		e.Bundle, _ = policymatch.BundleForSubject(*e.Winner, sub)
+		e.Bundle, _ = d.BundleOf(sub)
 		for _, o := range e.Others {
 			code, reason := policymatch.ExplainLoss(*e.Winner, o)
 			e.Losses = append(e.Losses, Loss{code, reason})
 		}
 	}
 	e.NeededBy = b.ownership.bundlesDependingOn(key)
+	e.HubOnly = b.hubOnlyReason(key, sub.Labels, sub.Annotations)
 	return e, true
 }
 
@@ -80,9 +83,15 @@ func (b *Binder) SkippedTemplates(namespace string) []SkippedTemplate {
 	}
 	var out []SkippedTemplate
 	for _, t := range b.Templates.InNamespace(namespace) {
-		if why := policymatch.NamespaceExclusionReason(policymatch.SubjectFromObject(t)); why != "" {
-			out = append(out, SkippedTemplate{policymatch.ItemKeyOf(t), why})
+		sub := policymatch.SubjectFromObject(t)
+		why := policymatch.NamespaceExclusionReason(sub)
+		if why == "" {
+			continue
 		}
+		if d, _ := b.decideOwner(sub); d.Root != nil {
+			continue // it joins its parent
+		}
+		out = append(out, SkippedTemplate{sub.Key, why})
 	}
 	return out
 }
@@ -90,6 +99,9 @@ func (b *Binder) SkippedTemplates(namespace string) []SkippedTemplate {
 // IsPlacedOrNeeded reports whether an object that is being written is placed, or is a dependency
 // of a placed object.
 func (b *Binder) IsPlacedOrNeeded(sub policymatch.Subject) bool {
+	if b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
+		return len(b.ownership.bundlesWithItem(sub.Key)) > 0
+	}
 	d, held := b.decideOwner(sub)
 	if d.Winner != nil && (held || !atoll.IsNowhere(d.Winner.Spec.Placement)) {
 		return true

@@ -56,7 +56,7 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 		return b.awaitNamespace(ctx, id, bundle, p.origin, p.input.Chosen)
 	}
 	b.missingNamespaces.endWait(id)
-	if kind, unread := b.firstUnsyncedInput(p.input); unread {
+	if kind, unread := b.firstUnsyncedInput(p); unread {
 		return b.awaitKind(ctx, id, bundle, p.origin, kind)
 	}
 	b.ownership.setWaitsForSync(id, false)
@@ -253,7 +253,7 @@ func (b *Binder) intentOf(id policymatch.BundleID, from bundleOrigin) *policymat
 			return b.intentWithPlacement(id, from.source.Kind, *spec)
 		}
 	case v1alpha1.SourceAnnotation:
-		if t, ok := b.Templates.Get(from.annotatedObject); ok {
+		if t, ok := b.Templates.Get(b.annotatedObject(id, from)); ok {
 			return policymatch.IntentFromAnnotation(t.GetAnnotations())
 		}
 	}
@@ -262,15 +262,16 @@ func (b *Binder) intentOf(id policymatch.BundleID, from bundleOrigin) *policymat
 
 // firstUnsyncedInput returns a kind without which the plan could be wrong; false when there is
 // none.
-func (b *Binder) firstUnsyncedInput(in bundlecontent.Input) (schema.GroupKind, bool) {
-	kinds := map[schema.GroupKind]bool{crdKind: true}
-	for _, key := range in.Chosen {
-		kinds[policymatch.GroupKindOf(key)] = true
-	}
+func (b *Binder) firstUnsyncedInput(p bundlePlan) (schema.GroupKind, bool) {
+	in := p.input
+	kinds, keys := map[schema.GroupKind]bool{crdKind: true}, slices.Clone(in.Chosen)
 	if in.Previous != nil {
-		for _, item := range in.Previous.Items {
-			kinds[policymatch.GroupKindOf(item.Key)] = true
+		for i := range in.Previous.Items {
+			keys = append(keys, in.Previous.Items[i].Key)
 		}
+	}
+	for _, key := range keys {
+		kinds[policymatch.GroupKindOf(key)] = true
 	}
 	if in.Intent != nil {
 		for _, rs := range in.Intent.Spec.ResourceSelectors {
@@ -284,7 +285,11 @@ func (b *Binder) firstUnsyncedInput(in bundlecontent.Input) (schema.GroupKind, b
 			}
 		}
 	}
-	return b.firstUnsyncedKind(kinds)
+	gk, unread := b.firstUnsyncedKind(kinds)
+	if !unread && p.intent == nil && p.origin.source.Kind == v1alpha1.SourceAnnotation {
+		return b.unsyncedParentKind(keys) // the annotated object may be a parent that is no item
+	}
+	return gk, unread
 }
 
 // dependencyKinds lists the kinds of the plan's dependencies that the hub serves.

@@ -8,12 +8,12 @@ func TestOwnFinalizerIsNoNews(t *testing.T) {
 		before, now templateState
 		same        bool
 	}{
-		{templateState{"a", false}, templateState{"a", true}, true},
-		{templateState{"a", true}, templateState{"a", true}, true},
-		{templateState{"a", false}, templateState{"a", false}, true},
-		{templateState{"a", true}, templateState{"a", false}, false},
-		{templateState{"a", false}, templateState{"b", true}, false},
-		{templateState{"a", true}, templateState{"b", true}, false},
+		{templateState{content: "a", hasFinalizer: false}, templateState{content: "a", hasFinalizer: true}, true},
+		{templateState{content: "a", hasFinalizer: true}, templateState{content: "a", hasFinalizer: true}, true},
+		{templateState{content: "a", hasFinalizer: false}, templateState{content: "a", hasFinalizer: false}, true},
+		{templateState{content: "a", hasFinalizer: true}, templateState{content: "a", hasFinalizer: false}, false},
+		{templateState{content: "a", hasFinalizer: false}, templateState{content: "b", hasFinalizer: true}, false},
+		{templateState{content: "a", hasFinalizer: true}, templateState{content: "b", hasFinalizer: true}, false},
 	} {
 		if got := tc.now.isUnchangedSince(tc.before); got != tc.same {
 			t.Errorf("%+v after %+v: the same is %t", tc.now, tc.before, got)

@@ -43,6 +43,8 @@ type Templates interface {
 	SelectedKeys(atoll.Selection) []atoll.ItemKey
 	// DefinitionOf returns the key of a custom resource's CRD; false for other kinds.
 	DefinitionOf(key atoll.ItemKey) (atoll.ItemKey, bool)
+	// IsHubOnly returns whether the template, or the CRD of its kind, is stated to stay on the hub.
+	IsHubOnly(t *unstructured.Unstructured) bool
 }
 
 // Holders are the Bundles that hold or place templates, in memory.
@@ -115,8 +117,8 @@ type Output struct {
 }
 
 // Next returns the next content of a Bundle. An item of the previous content goes only by a
-// tombstone, and only for a cause: a user deleted its template, another Bundle holds it, or it was
-// a dependency that nothing needs.
+// tombstone, and only for a cause: a user deleted its template or stated that it stays on the hub,
+// another Bundle holds it, or it was a dependency that nothing needs.
 func Next(in Input) Output {
 	if in.Fingerprint == nil {
 		in.Fingerprint = userfields.FingerprintUserFields
@@ -194,7 +196,7 @@ func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCau
 }
 
 // findTemplate returns the item's template if it lives under the UID that the item was made from.
-// Otherwise it decides the item: deleted, or kept without a template.
+// Otherwise it decides the item: deleted, kept on the hub, or kept without a template.
 func (p *contentBuilder) findTemplate(key atoll.ItemKey) (t *unstructured.Unstructured, ok bool) {
 	prev := p.previous[key]
 	t, exists := p.templates.TemplateOf(key)
@@ -216,13 +218,21 @@ func (p *contentBuilder) findTemplate(key atoll.ItemKey) (t *unstructured.Unstru
 		prev = nil
 	}
 	if t.GetDeletionTimestamp() != nil {
-		if prev != nil {
-			p.addTombstone(prev, atoll.CauseDeleted)
-		}
-		p.dropped[key] = true
-		return nil, false
+		return nil, p.dropItem(key, prev, atoll.CauseDeleted)
+	}
+	if p.templates.IsHubOnly(t) {
+		return nil, p.dropItem(key, prev, atoll.CauseHubOnly)
 	}
 	return t, true
+}
+
+// dropItem decides that the content has no such item. It returns false.
+func (p *contentBuilder) dropItem(key atoll.ItemKey, prev *atoll.Item, cause atoll.TombstoneCause) bool {
+	if prev != nil {
+		p.addTombstone(prev, cause)
+	}
+	p.dropped[key] = true
+	return false
 }
 
 func (p *contentBuilder) freezeItem(key atoll.ItemKey, state atoll.ItemState) {

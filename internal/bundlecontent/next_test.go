@@ -24,6 +24,7 @@ type fakeHub struct {
 	deleted   map[string]bool
 	holders   map[atoll.ItemKey][]string
 	crds      map[atoll.ItemKey]atoll.ItemKey
+	hubOnly   map[atoll.ItemKey]bool
 }
 
 func newFakeHub() *fakeHub {
@@ -47,6 +48,9 @@ func (m *fakeHub) SelectedKeys(s atoll.Selection) (out []atoll.ItemKey) {
 		}
 	}
 	return out
+}
+func (m *fakeHub) IsHubOnly(t *unstructured.Unstructured) bool {
+	return m.hubOnly[policymatch.ItemKeyOf(t)]
 }
 func (m *fakeHub) DefinitionOf(key atoll.ItemKey) (atoll.ItemKey, bool) {
 	crd, ok := m.crds[key]

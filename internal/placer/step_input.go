@@ -312,8 +312,8 @@ func (r *Reconciler) ownVariants(ctx context.Context, clusters []schedule.Cluste
 	return out, nil
 }
 
-// deletionsByRevision lists, by the revisions of rows, what users deleted between them and the
-// target. Orphaned items stay in members.
+// deletionsByRevision lists, by the revisions of rows, what users deleted, or took back to the hub,
+// between them and the target. Orphaned items stay in members.
 func (r *Reconciler) deletionsByRevision(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
 	if content == nil || !slices.ContainsFunc(content.Tombstones, isRemoval) {
 		return nil, nil
@@ -343,7 +343,9 @@ func (r *Reconciler) deletionsByRevision(ctx context.Context, target string, con
 	return out, nil
 }
 
-func isRemoval(t atoll.Tombstone) bool { return t.Cause == atoll.CauseDeleted && !t.Orphan }
+func isRemoval(t atoll.Tombstone) bool {
+	return (t.Cause == atoll.CauseDeleted || t.Cause == atoll.CauseHubOnly) && !t.Orphan
+}
 
 // BundlePreview is the outcome of a step that is not written.
 type BundlePreview struct {

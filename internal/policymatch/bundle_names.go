@@ -43,6 +43,11 @@ func IsOneObject(src v1alpha1.BundleSource, group string) bool {
 	return src.Kind == v1alpha1.SourceAnnotation || strings.Contains(group, "/")
 }
 
+// IsBundleOfAnnotation reports whether the Bundle is the one of the object's own annotation.
+func IsBundleOfAnnotation(id BundleID, key atoll.ItemKey) bool {
+	return id.Name == bundleName(v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: key.Name}, "", key)
+}
+
 func objectName(key atoll.ItemKey) string { return key.Kind + "." + key.Group + "/" + key.Name }
 
 func bundleName(src v1alpha1.BundleSource, group string, key atoll.ItemKey) string {

@@ -19,6 +19,13 @@ type Decision struct {
 	Others []Candidate
 	// SkippedReason is why the namespace's annotation leaves the object out.
 	SkippedReason string
+	// Parent is the object that the object joins, or would join; nil for none.
+	Parent *Subject
+	// Root is the uppermost of the parents, which the winner selects; nil when it selects the object.
+	Root *Subject
+	// IsParentMissing: the object has a parent that the hub does not have, and joins none. A
+	// Bundle that holds the object keeps it.
+	IsParentMissing bool
 }
 
 // DecidePolicy returns what places an object: its own annotation, its namespace's annotation, a

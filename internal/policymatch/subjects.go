@@ -18,6 +18,8 @@ type Subject struct {
 	SecretType string
 	// Controller that created the object, as Kind/name; empty for what users wrote.
 	Controller string
+	// Parent is the object of the controller reference; zero without one.
+	Parent ParentRef
 }
 
 // Namespace is the part of a Subject's namespace that places objects; zero for cluster-scoped
@@ -36,6 +38,7 @@ func NewSubject(key atoll.ItemKey, obj metav1.Object, secretType string) Subject
 	}
 	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
 		s.Controller = ref.Kind + "/" + ref.Name
+		s.Parent = newParentRef(ref, key.Namespace)
 	}
 	return s
 }

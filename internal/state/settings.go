@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"reflect"
 	"sync"
 
@@ -16,6 +17,7 @@ type Settings struct {
 	mu        sync.RWMutex
 	profiles  v1alpha1.ClusterProfilesPolicy
 	byDefault *v1alpha1.DefaultPlacement
+	children  v1alpha1.ChildPlacement
 	notifier[string]
 }
 
@@ -34,6 +36,20 @@ func (s *Settings) DefaultPlacement() *v1alpha1.DefaultPlacement {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byDefault
+}
+
+// ChildPlacement returns where objects go that controllers on the hub make of placed objects.
+func (s *Settings) ChildPlacement() v1alpha1.ChildPlacement {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return cmp.Or(s.children, v1alpha1.ChildPlacementNone)
+}
+
+// IsStated reports whether the HubSettings state a placement.
+func (s *Settings) IsStated() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byDefault != nil || s.children != ""
 }
 
 // Subscribe subscribes to changes; the name is that of the settings.
@@ -58,7 +74,7 @@ func (s *Settings) removeObject(obj client.Object) {
 // the original.
 func (s *Settings) WithWritten(written ...client.Object) *Settings {
 	s.mu.RLock()
-	out := &Settings{profiles: s.profiles, byDefault: s.byDefault}
+	out := &Settings{profiles: s.profiles, byDefault: s.byDefault, children: s.children}
 	s.mu.RUnlock()
 	applyWritten(written, func(o *v1alpha1.HubSettings) { out.setSpec(o.Spec) }, func(*v1alpha1.HubSettings) { out.setSpec(v1alpha1.HubSettingsSpec{}) })
 	return out
@@ -66,8 +82,8 @@ func (s *Settings) WithWritten(written ...client.Object) *Settings {
 
 func (s *Settings) setSpec(spec v1alpha1.HubSettingsSpec) {
 	s.mu.Lock()
-	changed := s.profiles != spec.ClusterProfiles || !reflect.DeepEqual(s.byDefault, spec.DefaultPlacement)
-	s.profiles, s.byDefault = spec.ClusterProfiles, spec.DefaultPlacement
+	changed := s.profiles != spec.ClusterProfiles || !reflect.DeepEqual(s.byDefault, spec.DefaultPlacement) || s.children != spec.ChildPlacement
+	s.profiles, s.byDefault, s.children = spec.ClusterProfiles, spec.DefaultPlacement, spec.ChildPlacement
 	s.mu.Unlock()
 	if changed {
 		s.notifyAll(v1alpha1.HubSettingsName)

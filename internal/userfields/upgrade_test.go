@@ -32,6 +32,7 @@ func (s servedTemplates) PlacedBy(atoll.ItemKey) (bundlecontent.PlacedBy, bool) 
 func (s servedTemplates) WasDeleted(atoll.ItemKey, string) bool                   { return false }
 func (s servedTemplates) HolderUIDs(atoll.ItemKey) []string                       { return nil }
 func (s servedTemplates) SelectedKeys(atoll.Selection) []atoll.ItemKey            { return nil }
+func (servedTemplates) IsHubOnly(*unstructured.Unstructured) bool                 { return false }
 func (s servedTemplates) DefinitionOf(atoll.ItemKey) (key atoll.ItemKey, ok bool) { return key, false }
 
 // nextContent the Bundle on a hub with these defaults, from the content of its last Revision.

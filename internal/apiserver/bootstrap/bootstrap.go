@@ -1,5 +1,5 @@
 // Package bootstrap installs what a hub needs in its own API: CRDs, its namespace, the roles of
-// users, the set of all clusters, and the default placement of a new hub.
+// users, the set of all clusters, and the placements of a new hub.
 //
 // Contract: Install returns when every CRD is served. An unchanged object costs no write, and
 // what an administrator made of the set of all clusters stays. A repeated call after a failure
@@ -49,13 +49,13 @@ func Install(ctx context.Context, c client.Client, byDefault *v1alpha1.DefaultPl
 	return installSettings(ctx, c, byDefault)
 }
 
-// installSettings writes what only a new hub gets: its default placement, and then the set of all
+// installSettings writes what only a new hub gets: its default placement, its child placement, and then the set of all
 // clusters that namespaces without bindings may place on. A hub that has the set is not new.
 func installSettings(ctx context.Context, c client.Client, byDefault *v1alpha1.DefaultPlacement) error {
 	set := schedule.NewDefaultSet()
 	err := c.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.ClusterSet{})
 	if apierrors.IsNotFound(err) {
-		if err := installDefaultPlacement(ctx, c, byDefault); err != nil {
+		if err := installPlacements(ctx, c, byDefault); err != nil {
 			return err
 		}
 		err = c.Create(ctx, set, fieldOwner)

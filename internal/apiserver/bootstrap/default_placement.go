@@ -33,15 +33,13 @@ func ParseDefaultPlacement(text string) (*v1alpha1.DefaultPlacement, error) {
 	return nil, fmt.Errorf("a default placement is None, All, ClusterSet/NAME or ClusterPlacement/NAME, and not %q", text)
 }
 
-// installDefaultPlacement writes the default placement of a new hub. HubSettings that exist stay.
-func installDefaultPlacement(ctx context.Context, c client.Client, d *v1alpha1.DefaultPlacement) error {
-	if d == nil {
-		return nil
-	}
+// installPlacements writes the default placement and the child placement of a new hub. HubSettings
+// that exist stay.
+func installPlacements(ctx context.Context, c client.Client, d *v1alpha1.DefaultPlacement) error {
 	settings := &v1alpha1.HubSettings{}
-	settings.Name, settings.Spec.DefaultPlacement = v1alpha1.HubSettingsName, d
+	settings.Name, settings.Spec.DefaultPlacement, settings.Spec.ChildPlacement = v1alpha1.HubSettingsName, d, v1alpha1.ChildPlacementParent
 	if err := c.Create(ctx, settings, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("install the default placement: %w", err)
+		return fmt.Errorf("install the hub's settings: %w", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 func TestParseDefaultPlacement(t *testing.T) {
@@ -28,8 +29,8 @@ func TestParseDefaultPlacement(t *testing.T) {
 	}
 }
 
-// Only a new hub gets the default placement of the flag: one with the set of all clusters is not new,
-// and HubSettings that exist stay.
+// Only a new hub gets the default placement of the flag, and the child placement: one with the set of
+// all clusters is not new, and HubSettings that exist stay.
 func TestOnlyANewHubGetsTheDefaultPlacement(t *testing.T) {
 	all, prod := &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll}, &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementClusterSet, Name: "prod"}
 	settings := func(c client.Client) (*v1alpha1.HubSettings, error) {
@@ -42,11 +43,11 @@ func TestOnlyANewHubGetsTheDefaultPlacement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s, err := settings(fresh); err != nil || s.Spec.DefaultPlacement == nil || *s.Spec.DefaultPlacement != *all {
+	if s, err := settings(fresh); err != nil || s.Spec.DefaultPlacement == nil || *s.Spec.DefaultPlacement != *all || s.Spec.ChildPlacement != v1alpha1.ChildPlacementParent {
 		t.Errorf("a new hub has %+v, %v", s.Spec, err)
 	}
 	upgraded := newRecorder()
-	if err := Install(t.Context(), upgraded, nil); err != nil {
+	if err := upgraded.Create(t.Context(), schedule.NewDefaultSet()); err != nil {
 		t.Fatal(err)
 	}
 	if err := Install(t.Context(), upgraded, all); err != nil {

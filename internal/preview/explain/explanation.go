@@ -69,6 +69,10 @@ type PolicyMatch struct {
 	SkippedReason atoll.Reason `json:"skippedReason,omitempty"`
 	// NeededBy names the Bundles that take the object along as a dependency.
 	NeededBy []string `json:"neededBy,omitempty"`
+	// Parent is the object for which a controller made this one, such as "Shop/a".
+	Parent string `json:"parent,omitempty"`
+	// HubOnly is why the object stays on the hub wherever it is placed; empty: it does not.
+	HubOnly string `json:"hubOnly,omitempty"`
 }
 
 // Candidate is a policy or annotation that selects the object.
@@ -78,6 +82,8 @@ type Candidate struct {
 	Priority int32  `json:"priority,omitempty"`
 	// Matched says by what it selects the object.
 	Matched string `json:"matched,omitempty"`
+	// Selects is the object that it selects, where that is a parent of the explained object.
+	Selects string `json:"selects,omitempty"`
 	// LostBecause is why it did not win.
 	LostBecause string       `json:"lost,omitempty"`
 	LostReason  atoll.Reason `json:"lostReason,omitempty"`

@@ -82,7 +82,14 @@ func (e Explanation) writePolicyMatch(b *strings.Builder) {
 // writeWinner writes which policy or dependency places the object.
 func (e Explanation) writeWinner(b *strings.Builder) {
 	c := e.PolicyMatch
-	if c.Winner != nil {
+	if c.HubOnly != "" {
+		fmt.Fprintf(b, "\nIt stays on the hub: %s.\n", c.HubOnly)
+	}
+	if c.Winner != nil && c.Parent != "" {
+		fmt.Fprintf(b, "\nPlaced with its parent %s, by %s: %s.\n", c.Parent, c.Winner, c.Why)
+	} else if c.Winner != nil && c.HubOnly != "" {
+		fmt.Fprintf(b, "What controllers on the hub make of it is placed by %s: %s.\n", c.Winner, c.Why)
+	} else if c.Winner != nil {
 		fmt.Fprintf(b, "\nPlaced by %s: %s.\n", c.Winner, c.Why)
 	} else if along := e.bundlesNeedingObject(); len(along) > 0 {
 		fmt.Fprintf(b, "\nPlaced along with what needs it, in %s; by no policy itself: %s.\n", strings.Join(along, ", "), c.Why)
@@ -138,6 +145,9 @@ lists, has to bind it to one first:
 func (c Candidate) shortName() string {
 	switch c.Kind {
 	case v1alpha1.SourceAnnotation:
+		if c.Selects != "" {
+			return "the annotation of " + c.Selects
+		}
 		return "its own annotation"
 	case v1alpha1.SourceNamespaceAnnotation:
 		return "the annotation of namespace " + c.Name

@@ -96,23 +96,36 @@ func (e Explanation) verdictSentence() string {
 		holders = append(holders, b.Holders...)
 	}
 	slices.Sort(holders)
-	switch holders = slices.Compact(holders); {
-	case !e.Exists && len(holders) > 0:
-		return fmt.Sprintf("%s is deleted, and on its way out of %s.", s, abbreviateNames(holders, 3))
-	case !e.Exists && e.Group != v1alpha1.GroupVersion.Group:
-		return s + " is not on the hub."
-	case e.DeletedAt != nil && len(holders) > 0:
-		return fmt.Sprintf("%s is being deleted: it goes once %s let go of it.", s, abbreviateNames(holders, 3))
-	case e.DeletedAt != nil:
-		return s + " is being deleted."
+	if deleted := e.deletionSentence(s, slices.Compact(holders)); deleted != "" {
+		return deleted
+	}
+	switch {
 	case e.Chosen != nil:
 		return s + " " + e.Chosen.choiceSentence() + "."
+	case e.isKeptOnHub():
+		return s + " stays on the hub: " + e.PolicyMatch.HubOnly + "."
 	case len(e.Bundles) == 0:
 		return s + " " + e.unplacedReason() + "."
 	case e.isUnsent():
 		return s + " is in no cluster: the latest revision of its Bundle does not have it yet" + e.unsentReason() + "."
 	}
 	return e.placedSubject() + " " + e.rowsSentence() + "."
+}
+
+// deletionSentence is the verdict on an object that is not on the hub, or is being deleted there; empty for
+// another one. holders are the clusters that still have it.
+func (e Explanation) deletionSentence(subject string, holders []string) string {
+	switch {
+	case !e.Exists && len(holders) > 0:
+		return fmt.Sprintf("%s is deleted, and on its way out of %s.", subject, abbreviateNames(holders, 3))
+	case !e.Exists && e.Group != v1alpha1.GroupVersion.Group:
+		return subject + " is not on the hub."
+	case e.DeletedAt != nil && len(holders) > 0:
+		return fmt.Sprintf("%s is being deleted: it goes once %s let go of it.", subject, abbreviateNames(holders, 3))
+	case e.DeletedAt != nil:
+		return subject + " is being deleted."
+	}
+	return ""
 }
 
 // placedSubject names the objects that rows are about.
@@ -131,6 +144,11 @@ func (e Explanation) placedSubject() string {
 // of these do says nothing of it.
 func (e Explanation) isUnsent() bool {
 	return !slices.ContainsFunc(e.Bundles, func(b BundleExplanation) bool { return b.Item != unsentItem })
+}
+
+// isKeptOnHub reports whether the object is stated to stay on the hub, and no Bundle has it.
+func (e Explanation) isKeptOnHub() bool {
+	return e.PolicyMatch != nil && e.PolicyMatch.HubOnly != "" && (len(e.Bundles) == 0 || e.isUnsent())
 }
 
 // unsentReason returns the reason: of which failure the object is not sent; empty where none is known.

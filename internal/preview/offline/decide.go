@@ -139,16 +139,19 @@ func (w *World) idlePolicies(bundles []Bundle) (out []IdlePolicy) {
 
 // bindTemplates binds the templates into Bundles, by name.
 func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
-	index, byID := w.policyIndex(), map[policymatch.BundleID]*Bundle{}
+	parents, byID := worldParents{w, w.policyIndex()}, map[policymatch.BundleID]*Bundle{}
 	placed := map[atoll.ItemKey]policymatch.BundleID{}
 	for _, key := range slices.SortedFunc(maps.Keys(w.templates), atoll.ItemKey.Compare) {
 		sub := policymatch.SubjectFromObject(w.templates[key])
-		d := policymatch.DecidePolicy(index, sub, w.namespaceOf(key.Namespace), nil)
+		d := parents.decideOwner(sub)
 		if d.Winner == nil || atoll.IsNowhere(d.Winner.Spec.Placement) {
 			unplaced = append(unplaced, newUnplaced(key, d))
 			continue
 		}
-		id, _ := policymatch.BundleForSubject(*d.Winner, sub)
+		if w.isHubOnly(key) {
+			unplaced = append(unplaced, Unplaced{Key: key, Why: "it is stated to stay on the hub", Reason: atoll.ReasonHubOnly})
+		}
+		id, _ := d.BundleOf(sub)
 		spec, missing := w.resolvePlacement(d.Winner, key.Namespace)
 		if missing != "" {
 			unplaced = append(unplaced, Unplaced{Key: key, Why: missing, Reason: atoll.ReasonPlacementMissing})
@@ -168,6 +171,9 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 			Interpreters: library, Templates: bundleView{w, id, placed}, Holders: bundleView{w, id, placed},
 		})
 		b.Content, b.Problems = &p.Content, p.Problems
+		if len(p.Content.Items)+len(p.Problems) == 0 {
+			continue // all of it stays on the hub
+		}
 		for i := range p.Content.Items {
 			along[p.Content.Items[i].Key] = true
 		}

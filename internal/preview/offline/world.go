@@ -152,6 +152,9 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 			return fmt.Errorf("%s: its annotation %s: %w", key, atoll.AnnotationClusters, err)
 		}
 	}
+	if err := policymatch.CheckHubOnly(u.GetLabels(), u.GetAnnotations()); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
 	w.templates[key] = u
 	return nil
 }

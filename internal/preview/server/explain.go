@@ -247,12 +247,18 @@ func (x *userQuery) hasTombstone(ctx context.Context, b state.Bundle, key atoll.
 }
 
 func (x *userQuery) explainMatch(ctx context.Context, key atoll.ItemKey, why binder.Explanation) *explain.PolicyMatch {
-	c := &explain.PolicyMatch{Why: why.Reason, ReasonCode: why.ReasonCode, Skipped: why.SkippedReason}
+	c := &explain.PolicyMatch{Why: why.Reason, ReasonCode: why.ReasonCode, Skipped: why.SkippedReason, HubOnly: why.HubOnly}
+	if why.Parent != nil {
+		c.Parent = why.Parent.Key.Kind + "/" + why.Parent.Key.Name
+	}
 	if c.Skipped != "" {
 		c.SkippedReason = atoll.ReasonMachineMade
 	}
 	if why.Winner != nil {
 		winner := explainCandidate(*why.Winner)
+		if why.Root != nil {
+			winner.Selects = why.Root.Key.Kind + "/" + why.Root.Key.Name
+		}
 		c.Winner = &winner
 		if c.WaitsFor = x.sources.Binder.NamespaceMissing(why.Bundle); c.WaitsFor != "" {
 			c.WaitsReason = atoll.ReasonNamespaceUnknown

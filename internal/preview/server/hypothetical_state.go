@@ -275,7 +275,7 @@ func (s *hypotheticalState) existingOwnObject(o *unstructured.Unstructured, key 
 	case "ClusterScore":
 		return nil, st.Scores.HasObject(key.Namespace, key.Name)
 	case "HubSettings":
-		return nil, key.Name == v1alpha1.HubSettingsName && (len(st.Views.ListedProperties()) > 0 || st.Settings.DefaultPlacement() != nil)
+		return nil, key.Name == v1alpha1.HubSettingsName && (len(st.Views.ListedProperties()) > 0 || st.Settings.IsStated())
 	case "Placement", "ClusterPlacement":
 		if p, ok := st.Placements.Get(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}); ok {
 			return p.ToObject(), true

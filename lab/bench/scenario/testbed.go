@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -234,8 +234,8 @@ func disableClusterProfiles(ctx context.Context, kube kubernetes.Interface) erro
 	const settings = `{"apiVersion":"atoll.dev/v1alpha1","kind":"HubSettings","metadata":{"name":"hub"},"spec":{"clusterProfiles":"None"}}`
 	last := error(nil)
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, hubPatience, true, func(ctx context.Context) (bool, error) {
-		last = kube.Discovery().RESTClient().Post().AbsPath("/apis/atoll.dev/v1alpha1/hubsettings").Body([]byte(settings)).SetHeader("Content-Type", "application/json").Do(ctx).Error()
-		return last == nil || apierrors.IsAlreadyExists(last), nil // the kind may not be served yet
+		last = kube.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath("/apis/atoll.dev/v1alpha1/hubsettings/hub").Param("fieldManager", "atoll-lab").Body([]byte(settings)).Do(ctx).Error()
+		return last == nil, nil // the kind may not be served yet
 	})
 	if err != nil {
 		return fmt.Errorf("turn the hub's ClusterProfiles off: %w (last: %v)", err, last)

@@ -1,0 +1,40 @@
+package state
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Children stay on the hub unless the HubSettings state otherwise, and each change is notified.
+func TestChildPlacementOfTheSettings(t *testing.T) {
+	s := newSettings(newViews(newClusters()))
+	notified := 0
+	s.Subscribe(func(string) { notified++ })
+	hub := &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName}}
+	check := func(what string, want v1alpha1.ChildPlacement, isStated bool, changes int) {
+		t.Helper()
+		if s.ChildPlacement() != want || s.IsStated() != isStated || notified != changes {
+			t.Errorf("%s: %s, stated %t, %d changes", what, s.ChildPlacement(), s.IsStated(), notified)
+		}
+	}
+	check("without settings", v1alpha1.ChildPlacementNone, false, 0)
+	s.put(hub)
+	check("settings without the field", v1alpha1.ChildPlacementNone, false, 0)
+	hub.Spec.ChildPlacement = v1alpha1.ChildPlacementParent
+	s.put(hub)
+	check("Parent", v1alpha1.ChildPlacementParent, true, 1)
+	s.put(hub)
+	check("the same again", v1alpha1.ChildPlacementParent, true, 1)
+	now := metav1.Now()
+	if out := s.WithWritten(); out.ChildPlacement() != v1alpha1.ChildPlacementParent {
+		t.Errorf("a copy has %s", out.ChildPlacement())
+	}
+	if out := s.WithWritten(&v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName, DeletionTimestamp: &now}}); out.ChildPlacement() != v1alpha1.ChildPlacementNone {
+		t.Errorf("a copy without settings has %s", out.ChildPlacement())
+	}
+	s.removeObject(hub)
+	check("deleted", v1alpha1.ChildPlacementNone, false, 2)
+}
