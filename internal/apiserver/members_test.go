@@ -51,7 +51,9 @@ type members struct {
 	placed   map[string][]string // clusters by namespace
 	// held are the clusters of templates that are not held wherever their namespace is placed; false
 	// where the template is to leave.
-	held   map[atoll.ItemKey]map[string]bool
+	held map[atoll.ItemKey]map[string]bool
+	// likely are the clusters with a template, by its name.
+	likely map[string][]string
 	agents map[string]*agent // by UID
 	asked  []string
 	// workloads by namespace, and what was stated of them by their keys and UIDs.
@@ -89,7 +91,7 @@ type namedConn struct {
 }
 
 func newMembers() *members {
-	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, held: map[atoll.ItemKey]map[string]bool{}, agents: map[string]*agent{},
+	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, held: map[atoll.ItemKey]map[string]bool{}, likely: map[string][]string{}, agents: map[string]*agent{},
 		workloads: map[string][]*unstructured.Unstructured{}, stated: map[string][]server.Stated{}}
 	m.server = &http.Server{Handler: m, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, uidKey{}, c.(namedConn).uid)
@@ -188,6 +190,20 @@ func (m *members) HoldersOf(key atoll.ItemKey) (map[string]bool, error) {
 		out[c] = true
 	}
 	return out, nil
+}
+
+func (m *members) LikelyHolders(_ string, fits func(string) bool) map[string]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string]bool{}
+	for template, clusters := range m.likely {
+		for _, c := range clusters {
+			if fits(template) {
+				out[c] = true
+			}
+		}
+	}
+	return out
 }
 
 func (m *members) OfKind(gk schema.GroupKind, namespace string) (out []*unstructured.Unstructured) {

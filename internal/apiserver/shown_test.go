@@ -132,7 +132,7 @@ func TestPeopleSeeWhatRuns(t *testing.T) {
 	if own, err := newUser(t, hub.LoopbackConfig()).kube.CoreV1().Pods(ns).Get(t.Context(), "solo", metav1.GetOptions{}); err != nil || own.Status.Phase != corev1.PodPending {
 		t.Errorf("to the hub itself it is %v, %v", own.Status, err)
 	}
-	for _, name := range []string{"web-1", "web-1.tokyo", "web-9.oslo", "web-3.tokyo", "web-1.mars"} {
+	for _, name := range []string{"web-3", "web-1.tokyo", "web-9.oslo", "web-3.tokyo", "web-1.mars"} {
 		if _, err := pods.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: %v", name, err)
 		}

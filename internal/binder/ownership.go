@@ -375,6 +375,18 @@ func (c *ownershipIndex) bundlesWithKinds(kinds func(schema.GroupKind) bool) []p
 	})
 }
 
+// bundlesWithAny lists the Bundles of a namespace whose content has an item that matches.
+func (c *ownershipIndex) bundlesWithAny(ns string, matches func(atoll.ItemKey) bool) []policymatch.BundleID {
+	return c.bundlesWhere(ns, func(_ policymatch.BundleID, b *bundleEntry) bool {
+		for key := range b.items {
+			if matches(key) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // bundlesHolding lists the Bundles of a namespace whose content has one of the names, in that
 // namespace or cluster-scoped.
 func (c *ownershipIndex) bundlesHolding(ns string, names map[atoll.ItemKey]bool) []policymatch.BundleID {

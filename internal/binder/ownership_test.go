@@ -100,3 +100,26 @@ func TestBundlesHolding(t *testing.T) {
 		}
 	}
 }
+
+// The Bundles of one namespace are found by any of their items.
+func TestBundlesWithAny(t *testing.T) {
+	shop, other, club := policymatch.BundleID{Namespace: "shop", Name: "a"}, policymatch.BundleID{Namespace: "shop", Name: "b"}, policymatch.BundleID{Namespace: "club", Name: "a"}
+	c := newOwnershipIndex()
+	c.setContent(shop, "u1", 1, &atoll.Content{Items: []atoll.Item{{Key: newKey("Service", "web")}, {Key: newKey("StatefulSet", "db")}}})
+	c.setContent(other, "u2", 1, &atoll.Content{Items: []atoll.Item{{Key: newKey("Deployment", "web")}}})
+	c.setContent(club, "u3", 1, &atoll.Content{Items: []atoll.Item{{Key: newKey("StatefulSet", "db")}}})
+	for _, tc := range []struct {
+		namespace, name string
+		want            []policymatch.BundleID
+	}{
+		{"shop", "db", []policymatch.BundleID{shop}},
+		{"shop", "web", []policymatch.BundleID{shop, other}},
+		{"club", "db", []policymatch.BundleID{club}},
+		{"club", "web", nil},
+		{"none", "db", nil},
+	} {
+		if got := c.bundlesWithAny(tc.namespace, func(key atoll.ItemKey) bool { return key.Name == tc.name }); !slices.Equal(got, tc.want) {
+			t.Errorf("%s in %s: %v, want %v", tc.name, tc.namespace, got, tc.want)
+		}
+	}
+}

@@ -70,6 +70,12 @@ func (b *Binder) BundlesHolding(key atoll.ItemKey) []policymatch.BundleID {
 	return b.ownership.bundlesWithItem(key)
 }
 
+// BundlesHoldingAny lists the Bundles of a namespace whose contents hold an object that matches; it
+// need not exist.
+func (b *Binder) BundlesHoldingAny(namespace string, matches func(atoll.ItemKey) bool) []policymatch.BundleID {
+	return b.ownership.bundlesWithAny(namespace, matches)
+}
+
 // SkippedTemplate is a template that the annotation of its namespace excludes.
 type SkippedTemplate struct {
 	Key    atoll.ItemKey

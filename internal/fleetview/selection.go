@@ -28,6 +28,9 @@ type Selection struct {
 	cluster labels.Requirements // of the clusters' names
 	fields  fields.Requirements
 	nothing bool
+	// ownIn is the one cluster whose objects are selected, and shown, by their own names; empty: all
+	// are by their full names.
+	ownIn string
 }
 
 // SelectionOf returns the selection by what a request says; either may be nil.
@@ -65,21 +68,34 @@ func presenceRequirement(r labels.Requirement) []labels.Requirement {
 }
 
 // SingleName is the one name that is selected, empty where there may be several.
-func (s Selection) SingleName() string {
+func (s Selection) SingleName() string { return s.equalValue(fieldName) }
+
+// equalValue returns the value that a field must have, empty where it may have several.
+func (s Selection) equalValue(field string) string {
 	for _, r := range s.fields {
-		if r.Field == fieldName && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
+		if r.Field == field && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
 			return r.Value
 		}
 	}
 	return ""
 }
 
+// ByOwnName returns the selection in which names are those that objects have in one cluster, of
+// objects there alone.
+func (s Selection) ByOwnName(cluster string) Selection {
+	s.ownIn = cluster
+	return s
+}
+
+// IsByOwnName reports whether names are those of one cluster.
+func (s Selection) IsByOwnName() bool { return s.ownIn != "" }
+
 // SelectorsFor returns the selectors by which a cluster is asked; false where nothing there can be
 // selected. They select at least what is selected of the cluster, and of what may change in
 // an object exactly that: names and UIDs that are shown otherwise than they are remain to be
 // compared with what is shown.
 func (s Selection) SelectorsFor(cluster string) (label, field string, ok bool) {
-	if s.nothing {
+	if s.nothing || s.ownIn != "" && s.ownIn != cluster {
 		return "", "", false
 	}
 	for _, r := range s.cluster {
@@ -89,6 +105,10 @@ func (s Selection) SelectorsFor(cluster string) (label, field string, ok bool) {
 	}
 	var there []fields.Selector
 	for _, r := range s.fields {
+		if s.ownIn != "" && r.Field == fieldName {
+			there = append(there, fieldSelector(r, r.Value))
+			continue
+		}
 		one, ok := memberRequirement(r, cluster)
 		if !ok {
 			return "", "", false
@@ -124,11 +144,20 @@ func memberRequirement(r fields.Requirement, cluster string) (fields.Selector, b
 	default:
 		name = r.Value
 	}
-	if equal {
-		return fields.OneTermEqualSelector(r.Field, name), true
-	}
-	return fields.OneTermNotEqualSelector(r.Field, name), true
+	return fieldSelector(r, name), true
 }
+
+// fieldSelector returns the selector of a requirement with another value.
+func fieldSelector(r fields.Requirement, value string) fields.Selector {
+	if r.Operator == selection.NotEquals {
+		return fields.OneTermNotEqualSelector(r.Field, value)
+	}
+	return fields.OneTermEqualSelector(r.Field, value)
+}
+
+// aboutName is the one name of objects that selected Events are about, empty where there may be
+// several.
+func (s Selection) aboutName() string { return s.equalValue(fieldAboutName) }
 
 // onNode requests pods that are on a node, which is their cluster, or on none yet.
 func onNode(r fields.Requirement, cluster string) (fields.Selector, bool) {

@@ -66,6 +66,22 @@ func (m Member) ShowObject(obj metav1.Object) {
 	obj.SetOwnerReferences(owners)
 }
 
+// ShowSelected changes an object of the member to its form in a selection. An object that is
+// selected by its own name keeps that name, and so does the pod that a selected Event is about:
+// clients compare what they get with what they asked for.
+func (m Member) ShowSelected(obj metav1.Object, s Selection) {
+	own := obj.GetName()
+	m.ShowObject(obj)
+	if s.ownIn == m.Cluster {
+		obj.SetName(own)
+	}
+	if e, ok := obj.(*corev1.Event); ok && e.InvolvedObject.Kind == "Pod" {
+		if about := s.aboutName(); about != "" && e.InvolvedObject.Name == ShownName(about, m.Cluster) {
+			e.InvolvedObject.Name = about
+		}
+	}
+}
+
 // onNode shows a pod on the node that its cluster is on the hub: nodes of several members
 // may have one name, and that of a cluster besides.
 func (m Member) onNode(pod *corev1.Pod) {

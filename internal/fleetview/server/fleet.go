@@ -345,9 +345,9 @@ func (m *member) isTemplate(k kind, o metav1.Object) bool {
 	return is
 }
 
-// showObject shows an object of a member as storage would have it.
-func (m *member) showObject(k kind, obj runtime.Object, o metav1.Object) (runtime.Object, error) {
-	m.ShowObject(o)
+// showObject shows a selected object of a member as storage would have it.
+func (m *member) showObject(k kind, obj runtime.Object, o metav1.Object, by fleetview.Selection) (runtime.Object, error) {
+	m.ShowSelected(o, by)
 	return k.toInternal(obj, k.newObject())
 }
 

@@ -33,7 +33,7 @@ func TestBesideAHistory(t *testing.T) {
 	}
 	is := replicaSet("web-2", "bergen", "web")
 	o := &objects{kind: kinds["replicasets"]}
-	c := change{m: &member{Member: fleetview.Member{Cluster: "bergen"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "bergen"}}}, info: noPreconditions{}}
+	c := change{at: &running{member: &member{Member: fleetview.Member{Cluster: "bergen"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "bergen"}}}}, info: noPreconditions{}}
 	if err := o.checkChange(c, is, web); err != nil || !reflect.DeepEqual(web.OwnerReferences, is.OwnerReferences) {
 		t.Errorf("one of a list is written with owners %v: %v", web.OwnerReferences, err)
 	}

@@ -52,15 +52,17 @@ func (o *objects) Get(ctx context.Context, name string, options *metav1.GetOptio
 		}
 		return stored, err
 	}
-	namespace := request.NamespaceValue(ctx)
-	m, object, ok := o.fleet.memberOfName(namespace, name)
-	if !ok {
+	at, failed := o.findRunning(ctx, name, false)
+	if failed != nil {
+		return nil, failed
+	}
+	if at == nil {
 		if past, failed := o.pastNamed(ctx, name); past != nil || failed != nil {
 			return past, failed
 		}
 		return nil, err
 	}
-	obj, failed := o.fleet.get(ctx, m, o.kind, namespace, object)
+	obj, failed := o.getRunning(ctx, at)
 	if apierrors.IsNotFound(failed) {
 		return nil, err
 	}
@@ -78,6 +80,11 @@ func (f *Fleet) has(ctx context.Context, m *member, k kind, namespace, name stri
 
 // get returns an object of a member, as it is shown.
 func (f *Fleet) get(ctx context.Context, m *member, k kind, namespace, name string) (runtime.Object, error) {
+	return f.getShown(ctx, m, k, namespace, name, fleetview.Selection{})
+}
+
+// getShown returns an object of a member, as a selection shows it.
+func (f *Fleet) getShown(ctx context.Context, m *member, k kind, namespace, name string, by fleetview.Selection) (runtime.Object, error) {
 	obj, err := f.read(ctx, m, k.memberPath(namespace, name), nil)
 	if err != nil {
 		return nil, err
@@ -86,7 +93,7 @@ func (f *Fleet) get(ctx context.Context, m *member, k kind, namespace, name stri
 	if err != nil || o.GetNamespace() != namespace || o.GetName() != name {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with something else than was asked for", m.Name))
 	}
-	return m.showObject(k, obj, o)
+	return m.showObject(k, obj, o, by)
 }
 
 // scope is what a list or watch is of.
@@ -112,11 +119,9 @@ func (o *objects) requestScope(ctx context.Context, options *internalversion.Lis
 	}
 	s.selected = fleetview.SelectionOf(s.options.LabelSelector, s.options.FieldSelector)
 	if name := s.selected.SingleName(); name != "" {
-		_, _, shown := o.fleet.memberOfName(request.NamespaceValue(ctx), name)
-		s.stored = !shown
-	}
-	if s.stored && fleetview.IsHistoryVersion(s.options.ResourceVersion) {
-		return s, errExpired
+		if _, _, full := o.fleet.memberOfName(request.NamespaceValue(ctx), name); !full {
+			return o.narrowToOwnName(ctx, s, name)
+		}
 	}
 	return s, nil
 }
@@ -259,7 +264,7 @@ func (o *objects) listMember(ctx context.Context, m *member, s fleetview.Selecti
 			put(there)
 			return nil, err
 		}
-		return m.showObject(o.kind, obj, of)
+		return m.showObject(o.kind, obj, of, s)
 	})
 	if unknown {
 		version = ""

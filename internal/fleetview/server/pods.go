@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -30,8 +29,8 @@ import (
 )
 
 // memberRunning returns the member in which a pod runs, and its name there: that of what is shown, or
-// of a template that runs in one member.
-func (o *objects) memberRunning(ctx context.Context, name, lacks string) (*member, string, error) {
+// of a template that runs in one member. acts is false of a request that only reads.
+func (o *objects) memberRunning(ctx context.Context, name, lacks string, acts bool) (*member, string, error) {
 	namespace := request.NamespaceValue(ctx)
 	_, err := o.Store.Get(ctx, name, &metav1.GetOptions{})
 	switch {
@@ -42,17 +41,22 @@ func (o *objects) memberRunning(ctx context.Context, name, lacks string) (*membe
 	case !apierrors.IsNotFound(err) || o.fleet.isHubIdentity(ctx):
 		return nil, "", err
 	}
-	m, object, ok := o.fleet.memberOfName(namespace, name)
-	if !ok {
+	at, failed := o.findRunning(ctx, name, acts)
+	switch {
+	case failed != nil:
+		return nil, "", failed
+	case at == nil:
 		return nil, "", err
+	case at.by.IsByOwnName(): // which was found there
+		return at.member, at.own, nil
 	}
-	switch failed := o.fleet.has(ctx, m, o.kind, namespace, object); {
+	switch failed := o.fleet.has(ctx, at.member, o.kind, namespace, at.own); {
 	case apierrors.IsNotFound(failed):
 		return nil, "", err
 	case failed != nil:
 		return nil, "", failed
 	}
-	return m, object, nil
+	return at.member, at.own, nil
 }
 
 // placedIn returns the one member in which a template runs, of those of which a row holds it. No
@@ -88,10 +92,9 @@ func (o *objects) placedIn(ctx context.Context, namespace, name, lacks string) (
 	case len(found) > 1:
 		names := make([]string, len(found))
 		for i, m := range found {
-			names[i] = fleetview.ShownName(name, m.Name)
+			names[i] = m.Name
 		}
-		slices.Sort(names)
-		return nil, "", apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s runs in %d clusters; name one of: %s", namespace, name, len(names), strings.Join(names, ", ")))
+		return nil, "", fleetview.AmbiguousNameError(namespace, name, names)
 	case away != nil:
 		return nil, "", away
 	}
@@ -122,7 +125,7 @@ func (l *logs) Get(ctx context.Context, name string, options runtime.Object) (ru
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	m, object, err := l.pods.memberRunning(ctx, name, "has no logs")
+	m, object, err := l.pods.memberRunning(ctx, name, "has no logs", false)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +184,7 @@ func (c *connecting) Connect(ctx context.Context, name string, _ runtime.Object,
 	if c.name == "proxy" {
 		pod, as = splitPort(name)
 	}
-	m, object, err := c.pods.memberRunning(ctx, pod, c.lacks)
+	m, object, err := c.pods.memberRunning(ctx, pod, c.lacks, true)
 	if err != nil {
 		return nil, err
 	}

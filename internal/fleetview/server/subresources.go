@@ -53,24 +53,28 @@ type scaling struct {
 
 // Get returns what the part is of.
 func (p *part) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	m, object, ok := p.objects.runningIn(ctx, name)
+	at, err := p.objects.runningIn(ctx, name, false)
 	switch {
-	case !ok:
+	case err != nil:
+		return nil, err
+	case at == nil:
 		return p.Patcher.Get(ctx, name, options)
 	case p.name == scale:
-		return nil, p.notChangeableError(name, m)
+		return nil, p.notChangeableError(name, at.member)
 	}
-	return p.objects.fleet.get(ctx, m, p.objects.kind, request.NamespaceValue(ctx), object)
+	return p.objects.getRunning(ctx, at)
 }
 
 // Update updates it, in the member where it is.
 func (p *part) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	m, object, ok := p.objects.runningIn(ctx, name)
+	at, err := p.objects.runningIn(ctx, name, true)
 	switch {
-	case ok && p.refused != "":
-		return nil, false, p.notChangeableError(name, m)
-	case ok:
-		obj, err := p.objects.changeObject(ctx, change{m: m, name: object, subresource: p.name, info: info, validate: update, options: options})
+	case err != nil:
+		return nil, false, err
+	case at != nil && p.refused != "":
+		return nil, false, p.notChangeableError(name, at.member)
+	case at != nil:
+		obj, err := p.objects.changeObject(ctx, change{at: at, subresource: p.name, info: info, validate: update, options: options})
 		return obj, false, err
 	case p.lacks != "":
 		if _, err := p.objects.Store.Get(ctx, name, &metav1.GetOptions{}); err != nil {
@@ -116,19 +120,22 @@ func mayLeave(c *v1alpha1.Cluster, pod string) error {
 
 // Create creates an eviction, in the member where the pod runs.
 func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	m, object, ok := e.pods.runningIn(ctx, name)
-	if !ok {
+	at, err := e.pods.runningIn(ctx, name, true)
+	if err != nil {
+		return nil, err
+	}
+	if at == nil {
 		return e.EvictionREST.Create(ctx, name, obj, validate, options)
 	}
 	asked, ok := obj.(*policy.Eviction)
 	if !ok || asked.Name != name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	if err := mayLeave(m.Cluster, name); err != nil {
+	if err := mayLeave(at.Cluster, name); err != nil {
 		return nil, err
 	}
 	namespace := request.NamespaceValue(ctx)
-	if _, err := e.pods.fleet.get(ctx, m, e.pods.kind, namespace, object); err != nil {
+	if _, err := e.pods.getRunning(ctx, at); err != nil {
 		return nil, err
 	}
 	if validate != nil {
@@ -136,9 +143,18 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 			return nil, err
 		}
 	}
+	body, err := evictionBody(namespace, at.own, asked.DeleteOptions, options)
+	if err != nil {
+		return nil, err
+	}
+	return e.pods.fleet.askAsUser(ctx, at.member, asking{method: http.MethodPost, path: e.pods.kind.memberPath(namespace, at.own) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
+}
+
+// evictionBody returns an eviction of a pod by its name in a member.
+func evictionBody(namespace, own string, deletion *metav1.DeleteOptions, options *metav1.CreateOptions) ([]byte, error) {
 	there := policyv1.Eviction{
 		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object}, DeleteOptions: asked.DeleteOptions,
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: own}, DeleteOptions: deletion,
 	}
 	if options != nil && len(options.DryRun) > 0 {
 		if there.DeleteOptions == nil {
@@ -150,5 +166,5 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 	if err != nil {
 		return nil, fmt.Errorf("write an eviction: %w", err)
 	}
-	return e.pods.fleet.askAsUser(ctx, m, asking{method: http.MethodPost, path: e.pods.kind.memberPath(namespace, object) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
+	return body, nil
 }

@@ -65,6 +65,8 @@ func (measuring) IsHeldAt(atoll.ItemKey, string) bool { return false }
 
 func (measuring) HoldersOf(atoll.ItemKey) (map[string]bool, error) { return nil, nil }
 
+func (measuring) LikelyHolders(string, func(string) bool) map[string]bool { return nil }
+
 func (measuring) OfKind(schema.GroupKind, string) []*unstructured.Unstructured { return nil }
 
 func (measuring) Stated(context.Context, atoll.ItemKey, types.UID) ([]Stated, int64, error) {

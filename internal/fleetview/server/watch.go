@@ -319,6 +319,9 @@ func (w *watchMerger) handleIncoming(in incoming) bool {
 	case in.template:
 		stored := w.updateTemplatePod(in)
 		return stored == nil || w.sendEvent(watch.Modified, stored, version)
+	case in.from == "" && w.selected.IsByOwnName():
+		w.fail(expiredError("the name is that of an object on the hub now; list again"))
+		return false
 	case in.from == "":
 		in.object = w.overlayTemplatePod(in)
 	}
@@ -473,7 +476,7 @@ func (w *watchMerger) shownObject(m *member, event watch.EventType, obj runtime.
 	if goes := event == watch.Deleted && w.begun[m.Name]; !goes && !w.isTrustedMember(m, o.GetNamespace()) {
 		return nil, nil
 	}
-	shown, err := m.showObject(w.o.kind, obj, o)
+	shown, err := m.showObject(w.o.kind, obj, o, w.selected)
 	if err != nil || !w.matches(shown) {
 		return nil, err
 	}

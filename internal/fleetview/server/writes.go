@@ -28,32 +28,35 @@ import (
 	"atoll.dev/atoll/internal/memberproxy"
 )
 
-// runningIn returns the member of an object that is not stored; false where it is stored, or the
-// user sees nothing else.
-func (o *objects) runningIn(ctx context.Context, name string) (*member, string, bool) {
-	if o.fleet.isHubIdentity(ctx) {
-		return nil, "", false
-	}
-	m, object, ok := o.fleet.memberOfName(request.NamespaceValue(ctx), name)
-	if !ok {
-		return nil, "", false
+// runningIn returns an object in a member that is not stored; nil where it is stored, or the user
+// sees nothing else. NotFound is a pod that is neither stored nor in a member.
+func (o *objects) runningIn(ctx context.Context, name string, acts bool) (*running, error) {
+	if o.fleet.isHubIdentity(ctx) || !o.mayRun(request.NamespaceValue(ctx), name) {
+		return nil, nil
 	}
 	if _, err := o.Store.Get(ctx, name, &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return nil, "", false
+		return nil, nil
 	}
-	return m, object, true
+	return o.findRunning(ctx, name, acts)
 }
 
 // Update updates what is stored, or what runs in a member.
 func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	if m, object, ok := o.runningIn(ctx, name); ok {
-		obj, err := o.changeObject(ctx, change{m: m, name: object, info: info, validate: update, options: options})
+	at, absent := o.runningIn(ctx, name, true)
+	switch {
+	case at != nil:
+		obj, err := o.changeObject(ctx, change{at: at, info: info, validate: update, options: options})
 		return obj, false, err
+	case absent != nil && !apierrors.IsNotFound(absent):
+		return nil, false, absent
 	}
 	if !o.fleet.isHubIdentity(ctx) {
 		info = versioned{info, o}
 	}
 	obj, created, err := o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	if absent != nil && apierrors.IsNotFound(err) {
+		err = absent
+	}
 	return obj, created, o.refusePastRevision(ctx, name, err)
 }
 
@@ -95,8 +98,7 @@ func (o *objects) isUnchangedSince(at, since, cluster string) bool {
 
 // change of an object in a member.
 type change struct {
-	m           *member
-	name        string
+	at          *running
 	subresource string
 	info        rest.UpdatedObjectInfo
 	validate    rest.ValidateObjectUpdateFunc
@@ -107,7 +109,7 @@ type change struct {
 // since is a conflict, after which the API server tries a patch again.
 func (o *objects) changeObject(ctx context.Context, c change) (runtime.Object, error) {
 	namespace := request.NamespaceValue(ctx)
-	before, err := o.fleet.get(ctx, c.m, o.kind, namespace, c.name)
+	before, err := o.getRunning(ctx, c.at)
 	if err != nil {
 		return nil, err
 	}
@@ -134,15 +136,15 @@ func (o *objects) changeObject(ctx context.Context, c change) (runtime.Object, e
 		set(query, "fieldValidation", c.options.FieldValidation)
 		query["dryRun"] = c.options.DryRun
 	}
-	path := o.kind.memberPath(namespace, c.name)
+	path := o.kind.memberPath(namespace, c.at.own)
 	if c.subresource != "" {
 		path += "/" + c.subresource
 	}
-	obj, err := o.fleet.askAsUser(ctx, c.m, asking{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
+	obj, err := o.fleet.askAsUser(ctx, c.at.member, asking{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
 	if err != nil {
 		return nil, err
 	}
-	return c.m.showAnswer(o.kind, obj)
+	return c.at.showAnswer(o.kind, obj)
 }
 
 // checkChange refuses a change of what only the member, or the hub, says of an object, and of an
@@ -162,13 +164,13 @@ func (o *objects) checkChange(c change, before, after runtime.Object) error {
 	if p := c.info.Preconditions(); p != nil && p.UID != nil && *p.UID != old.GetUID() {
 		return conflict("it is another one now")
 	}
-	if v := now.GetResourceVersion(); v != "" && v != old.GetResourceVersion() && !o.isUnchangedSince(old.GetResourceVersion(), v, c.m.Name) {
+	if v := now.GetResourceVersion(); v != "" && v != old.GetResourceVersion() && !o.isUnchangedSince(old.GetResourceVersion(), v, c.at.Name) {
 		return conflict("it has been modified; read it again and make your change of that")
 	}
 	now.SetResourceVersion(old.GetResourceVersion())
 	now.SetOwnerReferences(o.kind.asListed(now.GetOwnerReferences(), old.GetOwnerReferences()))
-	if now.GetLabels()[atoll.LabelCluster] != c.m.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, say what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.m.Name, atoll.LabelCluster))
+	if now.GetLabels()[atoll.LabelCluster] != c.at.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, say what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.at.Name, atoll.LabelCluster))
 	}
 	return nil
 }
@@ -268,26 +270,28 @@ func (f *Fleet) askAsUser(ctx context.Context, m *member, a asking) (runtime.Obj
 }
 
 // showAnswer returns what a member answered as it is shown.
-func (m *member) showAnswer(k kind, obj runtime.Object) (runtime.Object, error) {
+func (r *running) showAnswer(k kind, obj runtime.Object) (runtime.Object, error) {
 	if s, ok := obj.(*metav1.Status); ok {
 		return s, nil
 	}
 	o, err := meta.Accessor(obj)
 	if err != nil {
-		return nil, fmt.Errorf("read the answer of cluster %s: %w", m.Name, err)
+		return nil, fmt.Errorf("read the answer of cluster %s: %w", r.Name, err)
 	}
-	return m.showObject(k, obj, o)
+	return r.showObject(k, obj, o, r.by)
 }
 
 // Delete deletes what is stored, or what runs in a member.
 func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	m, object, ok := o.runningIn(ctx, name)
-	if !ok {
+	at, err := o.runningIn(ctx, name, true)
+	if err != nil {
+		return nil, false, err
+	}
+	if at == nil {
 		obj, done, err := o.Store.Delete(ctx, name, validate, options)
 		return obj, done, o.refusePastRevision(ctx, name, err)
 	}
-	namespace := request.NamespaceValue(ctx)
-	obj, err := o.fleet.get(ctx, m, o.kind, namespace, object)
+	obj, err := o.getRunning(ctx, at)
 	if err != nil {
 		return nil, false, err
 	}
@@ -296,15 +300,16 @@ func (o *objects) Delete(ctx context.Context, name string, validate rest.Validat
 			return nil, false, err
 		}
 	}
-	body, err := o.deletionBody(m, obj, options)
+	body, err := o.deletionBody(at.member, obj, options)
 	if err != nil {
 		return nil, false, err
 	}
-	answer, err := o.fleet.askAsUser(ctx, m, asking{method: http.MethodDelete, path: o.kind.memberPath(namespace, object), kind: runtime.ContentTypeJSON, body: body})
+	path := o.kind.memberPath(request.NamespaceValue(ctx), at.own)
+	answer, err := o.fleet.askAsUser(ctx, at.member, asking{method: http.MethodDelete, path: path, kind: runtime.ContentTypeJSON, body: body})
 	if err != nil {
 		return nil, false, err
 	}
-	shown, err := m.showAnswer(o.kind, answer)
+	shown, err := at.showAnswer(o.kind, answer)
 	return shown, false, err
 }
 

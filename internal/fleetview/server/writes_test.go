@@ -25,7 +25,7 @@ func TestOwnersAreTheMembersToSay(t *testing.T) {
 	pod.Name, pod.Labels = "web-1.oslo", map[string]string{atoll.LabelCluster: "oslo"}
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: fleetview.OwnerGroupVersion, Kind: "ReplicaSet", Name: "web.oslo", UID: "rs", Controller: &yes}}
 	o := &objects{kind: kinds["pods"]}
-	c := change{m: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}, info: noPreconditions{}}
+	c := change{at: &running{member: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}}, info: noPreconditions{}}
 	if err := o.checkChange(c, pod, pod.DeepCopy()); err != nil {
 		t.Errorf("owners that are as they were: %v", err)
 	}
@@ -71,7 +71,7 @@ func newRunningPod(t *testing.T) (o *objects, pod *api.Pod, listed string) {
 }
 
 func inOslo(info rest.UpdatedObjectInfo) change {
-	return change{m: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}, info: info}
+	return change{at: &running{member: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}}, info: info}
 }
 
 // TestAChangeIsOfWhatWasRead: not of another object under the name, nor of one that has changed
@@ -121,7 +121,7 @@ func TestWhatIsWrittenIsOfThatObjectAlone(t *testing.T) {
 		t.Errorf("a change is written as %s, %v", patch, err)
 	}
 	other, version, seconds := types.UID("u0"), "10", int64(5)
-	m := inOslo(nil).m
+	m := inOslo(nil).at.member
 	for what, c := range map[string]struct {
 		asked *metav1.DeleteOptions
 		want  string

@@ -28,6 +28,7 @@ type Binder interface {
 	IsLoaded() bool
 	BundlesInvolving(key atoll.ItemKey) []policymatch.BundleID
 	BundlesHolding(key atoll.ItemKey) []policymatch.BundleID
+	BundlesHoldingAny(namespace string, matches func(atoll.ItemKey) bool) []policymatch.BundleID
 	ExplainTemplate(key atoll.ItemKey) (binder.Explanation, bool)
 }
 
@@ -78,6 +79,23 @@ func (t Tables) HoldersOf(key atoll.ItemKey) (map[string]bool, error) {
 		}
 	}
 	return out, nil
+}
+
+// LikelyHolders returns the clusters that have a row of a Bundle in the namespace that holds a
+// template whose name fits. It costs the items of the Bundles of the namespace.
+func (t Tables) LikelyHolders(namespace string, fits func(template string) bool) map[string]bool {
+	out := map[string]bool{}
+	matches := func(key atoll.ItemKey) bool { return fits(key.Name) }
+	for _, id := range t.Binder.BundlesHoldingAny(namespace, matches) {
+		b, ok := t.State.Bundles.GetByName(id.Namespace, id.Name)
+		if !ok {
+			continue
+		}
+		for _, row := range t.State.Rows.ListOfBundle(b.Ref.UID) {
+			out[row.Cluster] = true
+		}
+	}
+	return out
 }
 
 // OfKind lists the templates of a kind.

@@ -1,0 +1,115 @@
+package fleetview
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	// namedMost names, or reasons, are in one error.
+	namedMost = 10
+	// leadingMost is the part of a template's name that the names of its pods begin with: a controller
+	// that appends to a longer name cuts it first.
+	leadingMost = 40
+)
+
+// MayLeadName reports whether a template with a name may have pods of a name: controllers begin
+// the name of a pod with the name of the pod's owner.
+func MayLeadName(template, pod string) bool {
+	if len(template) > leadingMost {
+		return strings.HasPrefix(pod, template[:leadingMost])
+	}
+	return pod == template || strings.HasPrefix(pod, template+"-")
+}
+
+// Lookup is the answer of clusters about a pod by its own name.
+type Lookup struct {
+	// Holders are the clusters that have a pod of the name.
+	Holders []string
+	// Unknown are the errors of clusters that may have one.
+	Unknown []error
+	// Unasked is the number of clusters that may have one and are too many to ask.
+	Unasked int
+}
+
+// Resolve returns the one cluster of a pod. A name that no cluster is known to have is NotFound.
+// An unknown answer is no absence: a request that acts is refused where another cluster may have a
+// pod of the name too.
+func (l Lookup) Resolve(namespace, name string, acts bool) (cluster string, err error) {
+	switch {
+	case len(l.Holders) > 1:
+		return "", AmbiguousNameError(namespace, name, l.Holders)
+	case len(l.Holders) == 0:
+		return "", l.notFoundError(name)
+	case acts && len(l.Unknown) > 0:
+		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("pod %s/%s runs in cluster %s, and more clusters may have a pod of this name: %s; to act on the first, name it %s",
+			namespace, name, l.Holders[0], joinReasons(l.Unknown), ShownName(name, l.Holders[0])))
+	}
+	return l.Holders[0], nil
+}
+
+// Warning is for the reader of an answer about one cluster, or about none; empty where it is
+// complete.
+func (l Lookup) Warning(name string) string {
+	missing := l.Missing()
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("more clusters may have a pod %s: %s", name, joinReasons(missing))
+}
+
+// Missing are the reasons why the answer is not complete.
+func (l Lookup) Missing() []error {
+	if l.Unasked == 0 {
+		return l.Unknown
+	}
+	return append(slices.Clone(l.Unknown), errors.New(l.unaskedReason()))
+}
+
+// notFoundError is upstream's, with the reason why the pod may be there all the same.
+func (l Lookup) notFoundError(name string) error {
+	err := apierrors.NewNotFound(corev1.Resource("pods"), name)
+	if len(l.Unknown) > 0 {
+		err.ErrStatus.Message += "; it may be where the hub cannot look: " + joinReasons(l.Unknown)
+	}
+	if l.Unasked > 0 {
+		err.ErrStatus.Message += fmt.Sprintf("; %s: name it %s", l.unaskedReason(), ShownName(name, "CLUSTER"))
+	}
+	return err
+}
+
+func (l Lookup) unaskedReason() string {
+	return fmt.Sprintf("%d clusters may have it, which is too many to ask for a name without a cluster", l.Unasked)
+}
+
+func joinReasons(errs []error) string {
+	why := make([]string, len(errs))
+	for i, err := range errs {
+		why[i] = err.Error()
+	}
+	return joinFirst(why, "; ")
+}
+
+// AmbiguousNameError refuses a name that pods of several clusters have.
+func AmbiguousNameError(namespace, name string, clusters []string) error {
+	full := make([]string, len(clusters))
+	for i, cluster := range clusters {
+		full[i] = ShownName(name, cluster)
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s runs in %d clusters; name one of: %s", namespace, name, len(full), joinFirst(full, ", ")))
+}
+
+// joinFirst joins the first texts in order, and counts the others.
+func joinFirst(texts []string, separator string) string {
+	texts = slices.Sorted(slices.Values(texts))
+	more := len(texts) - namedMost
+	if more <= 0 {
+		return strings.Join(texts, separator)
+	}
+	return strings.Join(texts[:namedMost], separator) + fmt.Sprintf("%sand %d more", separator, more)
+}
