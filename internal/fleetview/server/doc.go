@@ -19,6 +19,10 @@
 // of the free part. A list without memory names the missing members; a watch without all its
 // clusters is refused, or ends.
 //
+// A pod that is not stored is found by its full name, or by its own name where one cluster has it.
+// At most 128 clusters with rows in the namespace are asked for an own name. A cluster that does not
+// answer may have the name: reads go on with a warning, and changes are refused.
+//
 // A template is shown as it is stored, once; its status has its state in members.
 //
 // The history of a workload, its stated templates in the kept Revisions, is shown to lists of
