@@ -7,6 +7,7 @@ replace atoll.dev/atoll => ../
 require (
 	atoll.dev/atoll v0.0.0-00010101000000-000000000000
 	github.com/creack/pty v1.1.24
+	github.com/go-logr/logr v1.4.3
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.67.5
 	github.com/schollz/progressbar/v3 v3.19.1
@@ -41,13 +42,13 @@ require (
 
 require (
 	github.com/Microsoft/hnslib v0.1.2 // indirect
-	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/zapr v1.3.0 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
 	github.com/prometheus/client_golang v1.23.2 // indirect
 	github.com/yuin/gopher-lua v1.1.2 // indirect
 	go.opentelemetry.io/contrib/instrumentation/github.com/emicklei/go-restful/otelrestful v0.69.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
+	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
 	k8s.io/apiserver v0.36.3 // indirect
 	k8s.io/controller-manager v0.36.3 // indirect
 	k8s.io/cri-streaming v0.36.3 // indirect
