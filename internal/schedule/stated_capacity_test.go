@@ -215,10 +215,12 @@ func newCapacityClasses(t testing.TB) freecapacity.Classes {
 // overrides set is kept within the bound too.
 func TestStatedCapacityOfSeveralWorkloads(t *testing.T) {
 	p := parsePlacement(t, "{replicaScheduling: {replicaSchedulingType: Divided}}")
-	in := inputFor(t, p, contentOf(t, "/"+deploymentJSON(4, "cpu: 1"), "/"+deploymentJSON(4, "cpu: 2")), nil, newCluster("a", statesCapacity(t, "{resources: {cpu: 7}}")))
+	in := inputFor(t, p, contentOf(t, "/"+deploymentJSON(4, "cpu: 1"), "/"+deploymentJSON(4, "cpu: 2"), "/"+deploymentJSON(4, "cpu: 1")), nil, newCluster("a", statesCapacity(t, "{resources: {cpu: 7}}")))
 	d := DecidePlacement(in)
-	if first, second := formatShares(d, in.Workloads[0]), formatShares(d, in.Workloads[1]); first != "a=4" || second != "a=1" {
-		t.Errorf("%s and %s", first, second)
+	for i, want := range []string{"a=4", "a=1", "a=1"} {
+		if got := formatShares(d, in.Workloads[i]); got != want {
+			t.Errorf("workload %d: %s, want %s", i, got, want)
+		}
 	}
 	const set = "/{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 5, template: {spec: {containers: [{name: c}]}}}}"
 	in = inputFor(t, p, contentOf(t, set), nil, newCluster("a", statesCapacity(t, "{replicas: 4}")), newCluster("b", statesCapacity(t, "{replicas: 5}")))
@@ -400,7 +402,7 @@ func TestCapacityIsNeverExceeded(t *testing.T) {
 				w.bundles[id] = &fleetBundle{parsePlacement(t, k.placement), k.divided, map[string]atoll.RowSpec{}, map[string]ResourceUsage{}}
 			}
 			var objects []string
-			for range 1 + r.IntN(2) {
+			for range 1 + r.IntN(3) {
 				objects = append(objects, w.bundles[id].divided+deploymentJSON(r.Int64N(12), fmt.Sprintf("cpu: %d", r.IntN(4))))
 			}
 			w.placeBundle(id, contentOf(t, objects...))
