@@ -3,6 +3,7 @@ package manifest
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +80,43 @@ func BenchmarkVariants(b *testing.B) {
 		targets := NewVariantCache(content)
 		for _, c := range clusters {
 			targets.VariantOf(c)
+		}
+	}
+}
+
+// Clusters under the same rules are of one variant only while the values that the rules take are
+// equal. Each cluster gets its own values from a shared cache.
+func TestVariantsTellValuesApart(t *testing.T) {
+	key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "conf"}
+	content := &atoll.Content{
+		Items: []atoll.Item{{Key: key, APIVersion: "v1", Object: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"conf","namespace":"shop"}}`)}},
+		Rules: []atoll.Rule{{Policy: "ClusterOverridePolicy/p", Items: []atoll.ItemKey{key}, Semantics: atoll.CurrentRuleSemantics, Overriders: v1alpha1.Overriders{
+			LabelsOverrider: []v1alpha1.LabelAnnotationOverrider{{Operator: v1alpha1.OverrideAdd, ValueFrom: map[string]v1alpha1.ValueSource{"dns": {CEL: "cluster.labels['dns']"}}}},
+		}}},
+	}
+	at := func(name string, labels map[string]string) atoll.ClusterView {
+		return atoll.ClusterView{Name: name, Labels: labels}
+	}
+	first := at("a", map[string]string{"dns": "one"})
+	variants, renderer := NewVariantCache(content), NewRenderer(content)
+	for _, c := range []struct {
+		view   atoll.ClusterView
+		shares bool   // the variant of the first
+		want   string // in the object; empty: it is not rendered
+	}{
+		{first, true, `"dns":"one"`},
+		{at("b", map[string]string{"dns": "one"}), true, `"dns":"one"`},
+		{at("a", map[string]string{"dns": "two"}), false, `"dns":"two"`},
+		{at("c", nil), false, ""},
+		{at("a", map[string]string{"dns": "one", "other": "x"}), true, `"dns":"one"`},
+	} {
+		_, of := MatchRules(content, first)
+		items, _, variant := renderer.RenderRow(atoll.RowSpec{}, c.view)
+		if (variant == of) != c.shares || variants.VariantOf(c.view) != variant {
+			t.Errorf("%+v: variant %q and from the cache %q, that of the first is %q", c.view, variant, variants.VariantOf(c.view), of)
+		}
+		if (c.want == "") != (items[0].Error != "") || !strings.Contains(string(items[0].Object), c.want) {
+			t.Errorf("%+v gets %s%s, want %s", c.view, items[0].Object, items[0].Error, c.want)
 		}
 	}
 }
