@@ -62,6 +62,9 @@ func TestConnectionsAreBoundedByFiles(t *testing.T) {
 	if _, err := third.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatalf("the third read %v; want that it is refused", err)
 	}
+	if open := r.openCount.Load(); open != 2 {
+		t.Fatalf("%d are open after the third is refused; want 2", open)
+	}
 	first.Close()
 	first.Close() // a second Close does not count
 	fourth := r.dialListener(t)

@@ -172,6 +172,35 @@ func TestFailedWritesAreRetried(t *testing.T) {
 	})
 }
 
+// interruptedRows fail their first write after something else has happened.
+type interruptedRows struct {
+	*memRows
+	meanwhile func() // nil: writes succeed
+}
+
+func (r *interruptedRows) WriteStatuses(ctx context.Context, bundle string, reports map[string]atoll.RowStatus) error {
+	if happens := r.meanwhile; happens != nil {
+		r.meanwhile = nil
+		happens()
+		return errors.New("etcd is away")
+	}
+	return r.memRows.WriteStatuses(ctx, bundle, reports)
+}
+
+// A report that comes during a write that fails is newer than what the write had, and stays.
+func TestReportDuringAFailedWriteIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newReportDesk(t)
+		d.rows.setRows("b", map[string]atoll.RowSpec{"0": activeSpec("uid-0", "r1", 1)})
+		d.reportWriter.rows = &interruptedRows{d.rows, func() { d.reportRow("0", statusAt(1, atoll.RowReady, 1)) }}
+		d.reportRow("0", statusAt(1, atoll.RowProgressing, 1))
+		passTime(maxRetryDelay)
+		if s := d.rowState("0"); s != atoll.RowReady || d.ackedSeq("0") != 2 {
+			t.Errorf("the row is %s, acknowledged %d of 2", s, d.ackedSeq("0"))
+		}
+	})
+}
+
 // An agent that restarts reports what is stored.
 func TestEqualReportIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
