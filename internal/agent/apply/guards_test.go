@@ -57,6 +57,47 @@ func TestNamespaceIsDeletedOnlyWithWhatCameAlong(t *testing.T) {
 	}
 }
 
+// A definition is deleted only when no object of its kind is left, and when that can be seen.
+func TestDefinitionIsDeletedOnlyWithoutObjects(t *testing.T) {
+	key := atoll.ItemKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "shells.example.io"}
+	definition := func(served string) string {
+		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: shells.example.io}\n" +
+			"spec: {group: example.io, scope: Cluster, names: {kind: Shell, plural: shells}, versions: [{name: v1alpha1, served: false}, {name: v1, served: " + served + "}]}"
+	}
+	shell := func(more string) string {
+		return "apiVersion: example.io/v1\nkind: Shell\nmetadata: {name: conch" + more + "}"
+	}
+	for name, c := range map[string]struct {
+		objects []string
+		want    atoll.Reason
+	}{
+		"no object":                       {[]string{definition("true")}, ""},
+		"an object":                       {[]string{definition("true"), shell("")}, atoll.ReasonForeignObjects},
+		"an object that is being deleted": {[]string{definition("true"), shell(", deletionTimestamp: 2026-01-01T00:00:00Z")}, atoll.ReasonWaitsForObjects},
+		"no version is served":            {[]string{definition("false")}, atoll.ReasonForeignObjects},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newMemoryMember(t, c.objects...)
+			tombstone := atoll.Tombstone{Key: key, UID: "t", Cause: atoll.CauseDeleted}
+			e := engineOn(t, api, ownership.Record{
+				Key: key, APIVersion: "apiextensions.k8s.io/v1", UID: "live", Template: "t", Owner: "b1", Label: "b1", Applied: "h", Chosen: true,
+				Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}},
+			}, withTombstones(newManifest("b1", 2), tombstone))
+			if f := e.workOnKey(t.Context(), key); reasonOf(f) != c.want {
+				t.Fatalf("it fails for %q, want %q: %+v", reasonOf(f), c.want, f)
+			}
+			if c.want == "" {
+				api.expectWrites(t, "DELETE shells.example.io")
+			} else {
+				api.expectWrites(t)
+			}
+			if done := len(e.CarriedOut("b1")) == 1; done != (c.want == "") {
+				t.Errorf("the tombstone is carried out: %t", done)
+			}
+		})
+	}
+}
+
 func reasonOf(f *Failure) atoll.Reason {
 	if f == nil {
 		return ""

@@ -36,9 +36,11 @@ var memberKinds = map[string][]map[string]any{
 		discoveryKind("serviceaccounts", "ServiceAccount", "Namespaced"), discoveryKind("events", "Event", "Namespaced"), discoveryKind("endpoints", "Endpoints", "Namespaced"),
 		discoveryKind("pods", "Pod", "Namespaced"), discoveryKind("nodes", "Node", "Cluster"),
 	},
-	"apps":             {discoveryKind("deployments", "Deployment", "Namespaced"), discoveryKind("replicasets", "ReplicaSet", "Namespaced")},
-	"events.k8s.io":    {discoveryKind("events", "Event", "Namespaced")},
-	"discovery.k8s.io": {discoveryKind("endpointslices", "EndpointSlice", "Namespaced")},
+	"apps":                 {discoveryKind("deployments", "Deployment", "Namespaced"), discoveryKind("replicasets", "ReplicaSet", "Namespaced")},
+	"apiextensions.k8s.io": {discoveryKind("customresourcedefinitions", "CustomResourceDefinition", "Cluster")},
+	"example.io":           {discoveryKind("shells", "Shell", "Cluster")},
+	"events.k8s.io":        {discoveryKind("events", "Event", "Namespaced")},
+	"discovery.k8s.io":     {discoveryKind("endpointslices", "EndpointSlice", "Namespaced")},
 }
 
 // newMemoryMember holds the namespace "shop", which the agent made, and the objects.

@@ -1,0 +1,47 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"atoll.dev/atoll/internal/agent/ownership"
+)
+
+// refusingStore refuses to store records, or remembers them.
+type refusingStore struct {
+	memory
+	refuses bool
+	records map[string]ownership.Record // by key
+}
+
+func (s *refusingStore) PutRecords(_ context.Context, _ string, records []ownership.Record) error {
+	if s.refuses {
+		return errors.New("the member refuses the Secret")
+	}
+	for _, r := range records {
+		s.records[r.Key.String()] = r
+	}
+	return nil
+}
+
+// Records that the member refused to store are stored by a later flush. A restarted agent would not
+// know their objects otherwise.
+func TestRefusedRecordsAreStoredLater(t *testing.T) {
+	e := engineOn(t, newMemoryMember(t), shopNamespace, newManifest("b1", 1, confItem("x")))
+	stored := &refusingStore{refuses: true, records: map[string]ownership.Record{}}
+	e.o.Store = stored
+	if f := settleKey(t, e, confKey); f != nil {
+		t.Fatalf("%+v", f)
+	}
+	if err := e.flush(t.Context()); err == nil || !e.hasUnsavedShards() {
+		t.Fatalf("the store refuses, and flush reports %v; records wait: %t", err, e.hasUnsavedShards())
+	}
+	stored.refuses = false
+	if err := e.flush(t.Context()); err != nil || e.hasUnsavedShards() {
+		t.Fatalf("flush reports %v; records wait: %t", err, e.hasUnsavedShards())
+	}
+	if r := stored.records[confKey.String()]; r.UID == "" || r.Applied != "hx" {
+		t.Errorf("stored is %+v", r)
+	}
+}
