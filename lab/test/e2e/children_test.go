@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // shelfDefinition is the kind of an operator that runs against the hub: the test is the operator.
@@ -56,11 +59,11 @@ func TestChildrenGoWithTheirParent(t *testing.T) {
 	member := map[string]string{"member1": sharedWorld.lab.Kubeconfig("member1"), "member2": sharedWorld.lab.Kubeconfig("member2")}
 	awaitOutput := func(what, kubeconfig, query string, isWanted func(string) bool) {
 		t.Helper()
-		waitUntil(t, convergeLimit, what, func(context.Context) string {
+		testwait.UntilNil(t, what, func(context.Context) error {
 			if out := strings.TrimSpace(kubectlAt(t, kubeconfig, "", query)); !isWanted(out) {
-				return "the output is: " + out
+				return fmt.Errorf("the output is: %s", out)
 			}
-			return ""
+			return nil
 		})
 	}
 	is := func(want string) func(string) bool { return func(out string) bool { return out == want } }

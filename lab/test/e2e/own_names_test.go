@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // namedSets run in one cluster and in two.
@@ -37,17 +40,17 @@ func TestPodsByTheirOwnNames(t *testing.T) {
 	apply(t, ns, namedSets)
 	grantRole(t, "member1", ns+"-admin", "--clusterrole cluster-admin --user atoll-admin")
 	hub, in := sharedWorld.lab.Kubeconfig("hub"), " -n "+ns
-	waitUntil(t, convergeLimit, "the pods run", func(context.Context) string {
+	testwait.UntilNil(t, "the pods run", func(context.Context) error {
 		out := mustKubectl(t, "", "get pods --no-headers"+in)
 		if strings.Count(out, "Running") != 3 || !strings.Contains(out, "db-0.member1 ") || !strings.Contains(out, "twin-0.member2 ") {
-			return "the output is: " + out
+			return fmt.Errorf("the output is: %s", out)
 		}
-		return ""
+		return nil
 	})
 	expectOutput(t, "wait", mustKubectl(t, "", "wait --for=condition=Ready pod/db-0 --timeout 60s"+in), "pod/db-0 condition met")
 	expectOutput(t, "get", mustKubectl(t, "", "get pod db-0 -o jsonpath={.metadata.name}/{.metadata.labels.atoll\\.dev/cluster}"+in), "db-0/member1")
-	waitUntil(t, convergeLimit, "describe", logSays(func() string { return mustKubectl(t, "", "describe pod db-0"+in) }, "StatefulSet/db", "Scheduled"))
-	waitUntil(t, convergeLimit, "annotate", logSays(func() string { return kubectlAt(t, hub, "", "annotate pod db-0 touched=yes --overwrite"+in) }, "pod/db-0 annotated"))
+	testwait.UntilNil(t, "describe", logSays(func() string { return mustKubectl(t, "", "describe pod db-0"+in) }, "StatefulSet/db", "Scheduled"))
+	testwait.UntilNil(t, "annotate", logSays(func() string { return kubectlAt(t, hub, "", "annotate pod db-0 touched=yes --overwrite"+in) }, "pod/db-0 annotated"))
 	expectOutput(t, "the annotation in the member", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "get pod db-0 -o jsonpath={.metadata.annotations.touched}"+in), "yes")
 
 	// Members' nodes have no kubelets: how far a request comes is what their API servers say.
@@ -55,11 +58,11 @@ func TestPodsByTheirOwnNames(t *testing.T) {
 	expectOutput(t, "exec", kubectlAt(t, hub, "", "exec db-0"+in+" -- ls"), "/exec/"+ns+"/db-0")
 	before := mustKubectl(t, "", "get pod db-0 -o jsonpath={.metadata.uid}"+in)
 	expectOutput(t, "delete, which waits", mustKubectl(t, "", "delete pod db-0 --timeout 60s"+in), `pod "db-0" deleted`)
-	waitUntil(t, convergeLimit, "another pod of the name runs", func(context.Context) string {
+	testwait.UntilNil(t, "another pod of the name runs", func(context.Context) error {
 		if out := kubectlAt(t, hub, "", "get pod db-0 -o jsonpath={.metadata.uid}:{.status.phase}"+in); strings.HasPrefix(out, before) || !strings.HasSuffix(out, ":Running") {
-			return "the output is: " + out
+			return fmt.Errorf("the output is: %s", out)
 		}
-		return ""
+		return nil
 	})
 
 	both := "pod " + ns + "/twin-0 runs in 2 clusters; name one of: twin-0.member1, twin-0.member2"
