@@ -69,7 +69,7 @@ type OverrideSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	OverrideRules []RuleWithCluster `json:"overrideRules"`
-	// Priority from 0 to 1000. Low is applied first, so that high overrides low. Of equal
+	// Priority from 0 to 1000. Low is applied first, so that high overrides low. With equal
 	// priorities, a policy that selects the object by name is applied after one that selects it
 	// by labels, and both after one that selects all; then by the policies' names. Default 500.
 	// Not in Karmada.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -128,6 +129,11 @@ func mergeYAMLValue(list []documentChange, at string, n *yaml.Node, i int, v any
 	} else {
 		old := n.Content[i+1]
 		node.HeadComment, node.LineComment, node.FootComment = old.HeadComment, old.LineComment, old.FootComment
+		if node.Kind != yaml.ScalarNode && node.LineComment != "" { // it would come after the last line of the value
+			key := n.Content[i]
+			key.HeadComment = strings.TrimPrefix(key.HeadComment+"\n"+node.LineComment, "\n")
+			node.LineComment = ""
+		}
 		n.Content[i+1] = node
 	}
 	return append(list, documentChange{at, plainNumbers(value)}), nil

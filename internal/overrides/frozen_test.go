@@ -33,6 +33,12 @@ func TestRenderingsOfOldRevisionsStay(t *testing.T) {
   {fieldPath: /data/db.yaml, yaml: [{subPath: /db/host, operator: replace, value: "no"}, {subPath: /new, operator: add, value: {list: [1, "2", 3.5, null, true, "a: b\nc"]}}]},
   {fieldPath: /data/db.json, json: [{subPath: /db/host, operator: replace, value: "<eu>"}, {subPath: /n, operator: add, value: 1.50}]}]}`, 1},
 		"1 valueFrom": {webKey, deploymentYAML, `{plaintext: [{path: /spec/x, operator: add, valueFrom: {cel: "{'i': int(cluster.labels['n']), 'd': 0.5, 's': cluster.labels['dns'], 'l': [true, null]}"}}]}`, 1},
+		"2 labels":    {webKey, deploymentYAML, `{labelsOverrider: [{operator: remove, value: {a: ""}}]}`, 2},
+		"2 digest":    {webKey, deploymentYAML, `{imageOverrider: [{containerName: log, component: Digest, operator: add, value: "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}]}`, 2},
+		"2 plaintext": {webKey, deploymentYAML, `{plaintext: [{path: /spec/template/spec/containers/1/args, from: /spec/template/spec/containers/0/args, operator: move}, {path: /spec/template/spec/containers/1/args/-, from: /metadata/labels/a, operator: copy}, {path: /spec/x, operator: add, value: null}, {path: /spec/x, operator: test, value: null}]}`, 2},
+		"2 fieldOverrider": {atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}, configYAML, `{fieldOverrider: [
+  {fieldPath: /data/db.yaml, mergePatch: {db: {host: "no", url: null}, big: 1.50, new: {list: [1, null, "a: b\nc"], gone: null}}},
+  {fieldPath: /data/db.json, mergePatch: {db: {host: <eu>, url: null}, num: 1.50}}]}`, 2},
 	} {
 		c := &atoll.Content{Items: []atoll.Item{newItem(tc.key, yamlToJSON(t, tc.object))}, Rules: []atoll.Rule{newRule("ClusterOverridePolicy/p", parseOverriders(t, tc.over), tc.key)}}
 		c.Rules[0].Semantics = tc.meaning

@@ -195,25 +195,29 @@ func checkImageValue(o v1alpha1.ImageOverrider) string {
 	if o.Operator == v1alpha1.OverrideAdd && o.Component != v1alpha1.ImageDigest {
 		return ""
 	}
-	switch o.Component {
-	case v1alpha1.ImageDigest:
-		if !digestPattern.MatchString(o.Value) {
-			return fmt.Sprintf("%q is not a digest", o.Value)
-		}
-	case v1alpha1.ImageRegistry:
-		if !isRegistryValue(o.Value) {
-			return fmt.Sprintf("%q is not a registry: it needs a host with a dot or a port, such as registry.example.com", o.Value)
-		}
-	case v1alpha1.ImageRepository:
-		if !repositoryPattern.MatchString(o.Value) {
-			return fmt.Sprintf("%q is not a repository", o.Value)
-		}
-	case v1alpha1.ImageTag:
-		if !tagPattern.MatchString(o.Value) && !digestPattern.MatchString(o.Value) {
-			return fmt.Sprintf("%q is neither a tag nor a digest", o.Value)
+	return checkWholeComponent(o)
+}
+
+// checkWholeComponent returns why the value cannot be a component of an image.
+func checkWholeComponent(o v1alpha1.ImageOverrider) string {
+	for _, form := range imageForms {
+		if form.component == o.Component && !form.matches(o.Value) {
+			return fmt.Sprintf("%q is %s", o.Value, form.refusal)
 		}
 	}
 	return ""
+}
+
+// imageForms are the forms of the values that replace a component of an image.
+var imageForms = []struct {
+	component v1alpha1.ImageComponent
+	matches   func(value string) bool
+	refusal   string
+}{
+	{v1alpha1.ImageDigest, digestPattern.MatchString, "not a digest"},
+	{v1alpha1.ImageRegistry, isRegistryValue, "not a registry: it needs a host with a dot or a port, such as registry.example.com"},
+	{v1alpha1.ImageRepository, repositoryPattern.MatchString, "not a repository"},
+	{v1alpha1.ImageTag, func(value string) bool { return tagPattern.MatchString(value) || digestPattern.MatchString(value) }, "neither a tag nor a digest"},
 }
 
 // parseAllowedPath parses the path of a field, and refuses fields that overrides never change.

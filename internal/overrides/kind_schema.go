@@ -14,9 +14,9 @@ import (
 
 // schemaNode is the schema of a value. nil is the schema of any value.
 type schemaNode interface {
-	// child returns the schema of a key of the value or of an element. known is false when the value has
+	// lookupChild returns the schema of a key of the value or of an element. known is false when the value has
 	// none of that name.
-	child(part string) (below schemaNode, known bool)
+	lookupChild(part string) (below schemaNode, known bool)
 }
 
 // schemaOfKind returns the schema of a kind, over all of its versions; known is false when there is
@@ -58,10 +58,10 @@ func schemasOfDefinition(definition *unstructured.Unstructured) (out versionNode
 // versionNodes are the schemas of a value in several versions of its kind. It has what one of them has.
 type versionNodes []schemaNode
 
-func (n versionNodes) child(part string) (below schemaNode, known bool) {
+func (n versionNodes) lookupChild(part string) (below schemaNode, known bool) {
 	var all versionNodes
 	for _, version := range n {
-		b, has := version.child(part)
+		b, has := version.lookupChild(part)
 		if has && b == nil {
 			return nil, true
 		}
@@ -77,7 +77,7 @@ type typeNode struct{ reflect.Type }
 
 var unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 
-func (n typeNode) child(part string) (below schemaNode, known bool) {
+func (n typeNode) lookupChild(part string) (below schemaNode, known bool) {
 	switch n.Kind() {
 	case reflect.Map, reflect.Slice:
 		return newTypeNode(n.Elem()), true
@@ -125,11 +125,11 @@ func findJSONField(t reflect.Type, name string) reflect.Type {
 // customRoot is the schema of an object of a custom kind, which has metadata besides.
 type customRoot struct{ propsNode }
 
-func (n customRoot) child(part string) (below schemaNode, known bool) {
+func (n customRoot) lookupChild(part string) (below schemaNode, known bool) {
 	if slices.Contains([]string{"apiVersion", "kind", "metadata"}, part) {
 		return nil, true
 	}
-	return n.propsNode.child(part)
+	return n.propsNode.lookupChild(part)
 }
 
 // propsNode is the schema of a value of a custom kind.
@@ -137,7 +137,7 @@ type propsNode struct {
 	*apiextensionsv1.JSONSchemaProps
 }
 
-func (n propsNode) child(part string) (below schemaNode, known bool) {
+func (n propsNode) lookupChild(part string) (below schemaNode, known bool) {
 	if p, has := n.Properties[part]; has {
 		return propsNode{&p}, true
 	}

@@ -69,7 +69,7 @@ func findUnknownField(n schemaNode, f namedField) []string {
 		if n == nil {
 			return nil
 		}
-		below, known := n.child(part)
+		below, known := n.lookupChild(part)
 		if !known {
 			return f.path[:i+1]
 		}
@@ -91,7 +91,7 @@ func findUnknownValue(n schemaNode, path []string, value any) []string {
 			if strings.HasPrefix(name, "$") {
 				continue
 			}
-			below, known := n.child(name)
+			below, known := n.lookupChild(name)
 			if !known {
 				return append(path, name)
 			}
@@ -100,7 +100,7 @@ func findUnknownValue(n schemaNode, path []string, value any) []string {
 			}
 		}
 	case []any:
-		below, known := n.child("0")
+		below, known := n.lookupChild("0")
 		if !known {
 			return nil // it is no list, and another error
 		}

@@ -89,7 +89,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// Of several kinds, each has to have the field; under onMissing Skip, one of them.
+// Each of several kinds has to have the field; under onMissing Skip, one of them.
 func TestUnknownFieldsOfSeveralKinds(t *testing.T) {
 	none := func(schema.GroupKind) *unstructured.Unstructured { return nil }
 	both := []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Kind: "Service"}}

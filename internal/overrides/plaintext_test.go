@@ -70,7 +70,7 @@ func TestPlaintextTransfersAreProtected(t *testing.T) {
 			t.Errorf("%s is rendered: %s", tc.over, got)
 		}
 	}
-	// What a map that is moved holds counts, too.
+	// The keys of a map that is moved count, too.
 	object := strings.Replace(deploymentYAML, "replicas: 3", "replicas: 3\n  x: {atoll.dev/bundle-uid: theirs}", 1)
 	if got, _, failed := overrideObject(t, "Deployment", object, `{plaintext: [{path: /metadata/labels, from: /spec/x, operator: move}]}`); !strings.Contains(failed, "Atoll's own") {
 		t.Errorf("a map with keys of Atoll became labels: %s%s", failed, got)

@@ -84,8 +84,8 @@ func (o CompiledOverride) HasEqualPriority(other CompiledOverride) bool {
 	return o.stage == other.stage && o.priority == other.priority
 }
 
-// Specificity is how specifically an override policy selects an item. Of policies of equal priority,
-// the more specific one applies later.
+// Specificity is how specifically an override policy selects an item. The more specific one of two
+// policies of equal priority applies later.
 type Specificity int
 
 // The degrees of Specificity, in the order of application.

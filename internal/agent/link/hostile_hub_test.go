@@ -19,7 +19,7 @@ import (
 )
 
 // sendUntilEnded sends a frame of the hub again and again, until the agent ends the session. The hub takes
-// nothing meanwhile, because the caller holds its lock.
+// nothing of it, because the caller holds its lock.
 func sendUntilEnded(t *testing.T, h *hub, f *pb.FromHub, most int) {
 	t.Helper()
 	for range most {

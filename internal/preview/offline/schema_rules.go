@@ -26,7 +26,7 @@ var compiledRules sync.Map
 // change are left out, because files have no earlier object.
 func findBrokenRules(v any, s *spec.Schema, at *field.Path) (errs []error) {
 	for _, r := range rulesOf(s) {
-		if err := r.check(v, at); err != nil {
+		if err := r.checkValue(v, at); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -61,8 +61,8 @@ func rulesOf(s *spec.Schema) (rules []schemaRule) {
 	return slices.DeleteFunc(rules, func(r schemaRule) bool { return strings.Contains(r.rule, "oldSelf") })
 }
 
-func (r schemaRule) check(v any, at *field.Path) error {
-	compiled, err := r.compile()
+func (r schemaRule) checkValue(v any, at *field.Path) error {
+	compiled, err := r.compileRule()
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (r schemaRule) check(v any, at *field.Path) error {
 	return field.Invalid(at, field.OmitValueType{}, why)
 }
 
-func (r schemaRule) compile() (*expr.Document, error) {
+func (r schemaRule) compileRule() (*expr.Document, error) {
 	if known, ok := compiledRules.Load(r.rule); ok {
 		return known.(*expr.Document), nil
 	}

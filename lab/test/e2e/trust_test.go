@@ -190,10 +190,7 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	colour := func(want string) func(context.Context) error {
 		return func(context.Context) error {
 			out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", kubeconfig, "get", "configmap", "-n", ns, "web", "-o", "jsonpath={.data.colour}")
-			if out != want {
-				return errors.New("the member has: " + out)
-			}
-			return nil
+			return requireEqualText("the member", out, want)
 		}
 	}
 	log, stop := run()
@@ -254,6 +251,13 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	if err := colour("blue")(t.Context()); err != nil {
 		t.Errorf("the member lost what it had: %s", err)
 	}
+}
+
+func requireEqualText(where, got, want string) error {
+	if got != want {
+		return fmt.Errorf("%s has: %s", where, got)
+	}
+	return nil
 }
 
 // joinSecret is the Secret in which "atoll join" puts the token in a member.

@@ -68,7 +68,7 @@ func neighboursIn(p preview.Plan) (found []string) {
 // An object that the hub would refuse has no part in a preview either, even without a dry
 // run.
 func plansOfWhatIsRefused(t *testing.T) {
-	for _, list := range [][]attemptField{outOfNamespace, outOfSets, beyondRights} {
+	for _, list := range [][]attemptField{outOfNamespace, outOfPatches, outOfSets, beyondRights} {
 		for _, a := range list {
 			o := decodeObjects(t, a.object)[0]
 			if a.refused == "" || a.verb == "patch" && o.GetKind() == "PropagationPolicy" {
