@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes helm images testrun test test-all test-short flakes mutants lint generate demo attack bench bench-quick soak clean
+.PHONY: help build nodes helm images testrun test test-all test-short flakes mutants lint generate demo attack corpus bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -100,6 +100,9 @@ demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE
 
 attack: build ## attack the hub of the lab in DIR by every attack, a minute each
 	$(BIN)/atoll-lab attack all --for 60s $(if $(DIR),--dir $(DIR))
+
+corpus: build helm ## apply each manifest of the corpus to a hub and to a plain cluster, and print the differences; ONLY=REGEX
+	$(BIN)/atoll-lab corpus lab/test/corpus/testdata $(if $(ONLY),--only '$(ONLY)')
 
 bench: build ## measure the numbers of the README
 	$(BIN)/atoll-lab bench

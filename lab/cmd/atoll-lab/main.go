@@ -18,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/profile"
 	"atoll.dev/atoll/lab/attack"
 	"atoll.dev/atoll/lab/bench"
+	"atoll.dev/atoll/lab/corpus"
 	"atoll.dev/atoll/lab/demo"
 	"atoll.dev/atoll/lab/fleet"
 )
@@ -61,6 +62,6 @@ Everything listens on loopback, lives in one directory and needs no network.
 	for _, c := range fleet.NewCommands() {
 		root.AddCommand(profile.AddFlag(c))
 	}
-	root.AddCommand(demo.NewCommand(), bench.NewCommand(), attack.NewCommand())
+	root.AddCommand(demo.NewCommand(), bench.NewCommand(), attack.NewCommand(), corpus.NewCommand())
 	return root
 }

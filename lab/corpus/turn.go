@@ -1,0 +1,207 @@
+package corpus
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/lab/corpus/compare"
+)
+
+// The phases of a turn, each with an equal part of the manifest's time.
+const phases = 4
+
+// pollPause is the pause between two looks at the clusters.
+const pollPause = 100 * time.Millisecond
+
+// turn is the time that a manifest has the clusters for itself.
+type turn struct {
+	*installation
+	manifest manifest
+	dir      string // a directory for each cluster that kubectl writes to is below
+	limit    time.Duration
+	expected []compare.Expected
+
+	mode    writeMode
+	objects []*unstructured.Unstructured // as the user wrote them
+	// unreadable is the error of a stream whose objects cannot be compared.
+	unreadable error
+	before     map[string]contents // of the clusters before the turn
+	last       map[string]contents // at the last look; nil where the clusters may have changed
+	// names are the generated names by cluster, in the order of objects; other objects have none.
+	names map[string][]string
+	found []compare.Difference
+}
+
+// phase does a part of the turn within its time.
+type phase func(ctx context.Context) error
+
+// playTurn does the whole turn. The clusters are cleaned in any case.
+func (t *turn) playTurn(ctx context.Context) error {
+	if err := t.runBounded(ctx, t.prepareFiles); err != nil {
+		return err
+	}
+	err := t.playPhases(ctx)
+	if cleanErr := t.runBounded(ctx, t.sweepRest); err == nil {
+		err = cleanErr
+	}
+	return err
+}
+
+func (t *turn) playPhases(ctx context.Context) error {
+	for _, one := range []phase{t.apply, t.compareLive, t.delete} {
+		if err := t.runBounded(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *turn) runBounded(ctx context.Context, one phase) error {
+	ctx, cancel := context.WithTimeout(ctx, t.limit/phases)
+	defer cancel()
+	return one(ctx)
+}
+
+// writtenClusters returns the clusters that kubectl writes to.
+func (t *turn) writtenClusters() []*cluster { return []*cluster{t.hub, t.control} }
+
+// prepareFiles renders the manifest and lists what the clusters hold.
+func (t *turn) prepareFiles(ctx context.Context) error {
+	stream, err := renderManifest(ctx, t.manifest)
+	if err != nil {
+		return err
+	}
+	if t.mode, err = modeOf(stream); err != nil {
+		return err
+	}
+	// kubectl reports the error, too: both clusters have to give the same answer.
+	t.objects, t.unreadable = parseObjects(stream)
+	t.names = map[string][]string{}
+	for _, c := range t.writtenClusters() {
+		if err := os.MkdirAll(t.dirOf(c), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(t.dirOf(c), streamFile), stream, 0o600); err != nil {
+			return err
+		}
+	}
+	if t.before == nil {
+		t.before, err = t.listAll(ctx)
+	}
+	return err
+}
+
+// streamFile is the manifest as kubectl reads it.
+const streamFile = "manifest.yaml"
+
+func (t *turn) dirOf(c *cluster) string { return filepath.Join(t.dir, c.name) }
+
+// listAll lists the contents of all clusters at once.
+func (t *turn) listAll(ctx context.Context) (map[string]contents, error) {
+	all := t.allClusters()
+	found := make([]contents, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, c := range all {
+		group.Go(func() (err error) {
+			found[i], err = c.listContents(ctx)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	out := map[string]contents{}
+	for i, c := range all {
+		out[c.name] = found[i]
+	}
+	return out, nil
+}
+
+// askBoth runs kubectl with the same arguments against the hub and the control.
+func (t *turn) askBoth(ctx context.Context, args ...string) (hub, control compare.Answer, err error) {
+	answers := map[*cluster]*compare.Answer{t.hub: &hub, t.control: &control}
+	group, ctx := errgroup.WithContext(ctx)
+	for c, answer := range answers {
+		group.Go(func() (err error) {
+			*answer, err = t.runAt(ctx, c, args...)
+			return err
+		})
+	}
+	return hub, control, group.Wait()
+}
+
+func (t *turn) runAt(ctx context.Context, c *cluster, args ...string) (compare.Answer, error) {
+	// All turns share the cache of a cluster.
+	cache := filepath.Join(filepath.Dir(t.dir), "cache-"+c.name)
+	all := append(slices.Clone(args), "--kubeconfig", c.kubeconfig, "--cache-dir", cache)
+	answer, err := runKubectl(ctx, t.dirOf(c), all...)
+	if err != nil {
+		return answer, fmt.Errorf("%s: %w", c.name, err)
+	}
+	return answer, nil
+}
+
+// add appends differences to those of the turn.
+func (t *turn) add(found ...compare.Difference) { t.found = append(t.found, found...) }
+
+// owningKinds are kinds whose deletion takes along other objects, at a time of its own.
+var owningKinds = []string{"Namespace", "CustomResourceDefinition", "ServiceAccount"}
+
+// hasOwners reports whether the manifest has objects of owningKinds.
+func (t *turn) hasOwners() bool {
+	return slices.ContainsFunc(t.objects, func(o *unstructured.Unstructured) bool { return slices.Contains(owningKinds, o.GetKind()) })
+}
+
+// awaitExpected polls until look returns only expected differences, and all entries for this manifest
+// alone that isDue selects have occurred. At the end of ctx it returns the differences of the last look.
+// The result of look does not count while settled is false.
+func (t *turn) awaitExpected(ctx context.Context, isDue func(compare.Expected) bool, look func(context.Context) (found []compare.Difference, settled bool, err error)) ([]compare.Difference, error) {
+	var last []compare.Difference
+	lastErr := fmt.Errorf("the clusters were not read in time")
+	for {
+		found, settled, err := look(ctx)
+		switch {
+		case err == nil:
+			last, lastErr = found, nil
+			if settled && t.isExpected(found, isDue) {
+				return found, nil
+			}
+		case ctx.Err() == nil && lastErr != nil:
+			lastErr = err
+		}
+		select {
+		case <-ctx.Done():
+			return last, lastErr
+		case <-time.After(pollPause):
+		}
+	}
+}
+
+func (t *turn) isExpected(found []compare.Difference, isDue func(compare.Expected) bool) bool {
+	explained, used := compare.Explain(t.manifest.name, slices.Concat(t.found, found), t.expected)
+	if compare.HasUnexpected(explained[len(t.found):]) {
+		return false
+	}
+	for i, e := range t.expected {
+		if !used[i] && e.IsForOne() && e.IsForManifest(t.manifest.name) && isDue(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// isLeftEntry selects the entries about objects that stay behind.
+func isLeftEntry(e compare.Expected) bool { return e.Path == compare.PathLeft }
+
+// isLiveEntry selects the entries about objects while they exist.
+func isLiveEntry(e compare.Expected) bool {
+	return !isLeftEntry(e) && !strings.HasPrefix(e.Path, answerDelete) && !strings.HasPrefix(e.Path, answerGet+" -o")
+}
