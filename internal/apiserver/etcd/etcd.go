@@ -84,9 +84,10 @@ type Server struct {
 	unmeasured   bool      // maintenance dropped history after the last defragmentation
 	defragmented time.Time // the last defragmentation
 
-	space   atomic.Pointer[Space]
-	spaceMu sync.Mutex // held while the state changes and is reported
-	onSpace func(Space)
+	space     atomic.Pointer[Space]
+	committed atomic.Int64 // revision at which Space last made a commit
+	spaceMu   sync.Mutex   // held while the state changes and is reported
+	onSpace   func(Space)
 }
 
 // HasData reports whether an etcd has run in dir before.

@@ -16,7 +16,11 @@ const (
 	disarmPercent  = 95 // size of the file: below it an alarm ends, above it the reserve begins
 	gainPercent    = 5  // smallest gain of a defragmentation that does not wait for a quiet moment
 	startPercent   = 10 // room above the present file that etcd has at a start
+	watchPercent   = 50 // in use: writes wait for a commit before they could fill the reserve unseen
 )
+
+// largestWrite is the number of bytes that one write adds at most: the bound of the API server's requests.
+const largestWrite = 3 << 20
 
 // The bounds of a stated quota.
 const (
@@ -109,9 +113,20 @@ func startQuota(stated, file int64) int64 {
 
 func percentOf(n, percent int64) int64 { return n * percent / 100 }
 
+// mustCommit reports whether writes since the last commit may have filled half of the reserve: sizes are
+// those of a commit, which a busy machine makes late.
+func mustCommit(u Usage, writes int64) bool {
+	return u.UsedBytes >= percentOf(u.QuotaBytes, watchPercent) && writes*largestWrite >= (u.QuotaBytes-u.ReserveBytes())/2
+}
+
 // Space returns the state of the store. It reads sizes in memory, so that each write may call it.
 func (s *Server) Space() Space {
 	u := s.readUsage(s.space.Load().Alarm)
+	revision, committed := s.etcd.Server.KV().Rev(), s.committed.Load()
+	if mustCommit(u, revision-committed) && s.committed.CompareAndSwap(committed, revision) {
+		s.etcd.Server.Backend().ForceCommit()
+		u = s.readUsage(u.Alarm)
+	}
 	if now := s.space.Load(); nextSpaceState(now.State, u) == now.State {
 		return Space{Usage: u, State: now.State, Since: now.Since}
 	}

@@ -65,3 +65,16 @@ func TestStartQuota(t *testing.T) {
 		}
 	}
 }
+
+// TestMustCommit: a quota of 100 MiB has a reserve of 10 MiB, half of which two writes can fill.
+func TestMustCommit(t *testing.T) {
+	for _, c := range []struct {
+		used   int64
+		writes int64
+		want   bool
+	}{{used: 49, writes: 1000}, {used: 50, writes: 1}, {used: 50, writes: 2, want: true}, {used: 95, writes: 2, want: true}} {
+		if got := mustCommit(Usage{UsedBytes: c.used << 20, QuotaBytes: 100 << 20}, c.writes); got != c.want {
+			t.Errorf("%d MiB in use and %d writes: %t", c.used, c.writes, got)
+		}
+	}
+}
