@@ -63,7 +63,7 @@ func (t *turn) restNames(cluster string, now map[string]contents) map[string]boo
 // sweepRest removes what the turn left in the namespaces of the manifest, and its own objects, from
 // all clusters, and waits until it is gone.
 func (t *turn) sweepRest(ctx context.Context) error {
-	for {
+	for pause := pollPause; ; pause = min(2*pause, maxPollPause) {
 		now, err := t.last, error(nil)
 		if now == nil {
 			now, err = t.listAll(ctx)
@@ -80,7 +80,7 @@ func (t *turn) sweepRest(ctx context.Context) error {
 			return nil
 		}
 		t.last = nil
-		if pauseFor(ctx, pollPause); ctx.Err() != nil {
+		if pauseFor(ctx, pause); ctx.Err() != nil {
 			return fmt.Errorf("not removed in time: %s", strings.Join(left[:min(len(left), 5)], ", "))
 		}
 	}

@@ -18,8 +18,12 @@ import (
 // The phases of a turn, each with an equal part of the manifest's time.
 const phases = 4
 
-// pollPause is the pause between two looks at the clusters.
-const pollPause = 100 * time.Millisecond
+// pollPause is the first pause between two looks at the clusters. Each pause is twice the one before, up
+// to maxPollPause: a look that lists everything would take the machine from the clusters.
+const (
+	pollPause    = 100 * time.Millisecond
+	maxPollPause = 800 * time.Millisecond
+)
 
 // turn is the time that a manifest has the clusters for itself.
 type turn struct {
@@ -166,7 +170,7 @@ func (t *turn) hasOwners() bool {
 func (t *turn) awaitExpected(ctx context.Context, isDue func(compare.Expected) bool, look func(context.Context) (found []compare.Difference, settled bool, err error)) ([]compare.Difference, error) {
 	var last []compare.Difference
 	lastErr := fmt.Errorf("the clusters were not read in time")
-	for {
+	for pause := pollPause; ; pause = min(2*pause, maxPollPause) {
 		found, settled, err := look(ctx)
 		switch {
 		case err == nil:
@@ -180,7 +184,7 @@ func (t *turn) awaitExpected(ctx context.Context, isDue func(compare.Expected) b
 		select {
 		case <-ctx.Done():
 			return last, lastErr
-		case <-time.After(pollPause):
+		case <-time.After(pause):
 		}
 	}
 }

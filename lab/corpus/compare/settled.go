@@ -27,7 +27,7 @@ var settledChecks = map[string]func(*unstructured.Unstructured) string{
 	"Service":                  balancerUnsettled,
 	"Ingress":                  balancerUnsettled,
 	"PodDisruptionBudget":      conditionsUnsettled,
-	"HorizontalPodAutoscaler":  conditionsUnsettled,
+	"HorizontalPodAutoscaler":  autoscalerUnsettled,
 	"CustomResourceDefinition": definitionUnsettled,
 	"ResourceQuota":            quotaUnsettled,
 }
@@ -125,6 +125,14 @@ func conditionsUnsettled(live *unstructured.Unstructured) string {
 		return "it has no conditions"
 	}
 	return ""
+}
+
+// autoscalerUnsettled reads version 1 also, which has its conditions in an annotation.
+func autoscalerUnsettled(live *unstructured.Unstructured) string {
+	if live.GetAnnotations()["autoscaling.alpha.kubernetes.io/conditions"] != "" {
+		return ""
+	}
+	return conditionsUnsettled(live)
 }
 
 func definitionUnsettled(live *unstructured.Unstructured) string {

@@ -22,7 +22,7 @@ import (
 // minManifests guards against a corpus that is not found.
 const minManifests = 40
 
-// TestManifestsAreTheSameOnAHub: a user that applies a manifest to a hub sees what a plain cluster shows.
+// TestManifestsAreTheSameOnAHub: the user of a hub sees what a plain cluster shows.
 func TestManifestsAreTheSameOnAHub(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts clusters")
