@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
@@ -119,10 +120,10 @@ func ReadTyped[T any](u *unstructured.Unstructured) (*T, error) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj, &out, true); err != nil {
 			errs = append(errs, err)
 		}
-		errs = append(errs, findBrokenRules(obj, &k.schema, nil)...)
+		errs = append(errs, findBrokenRules(obj, &k.schema)...)
 	}
 	if len(errs) == 0 {
-		errs = unknownFields(nil, "", obj, &k.schema)
+		errs = findUnknownFields(obj, &k.schema)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if err := errors.Join(errs...); err != nil {
@@ -131,58 +132,63 @@ func ReadTyped[T any](u *unstructured.Unstructured) (*T, error) {
 	return &out, nil
 }
 
-// unknownFields returns an error for each field that the schema does not have. Types that decode
+// findUnknownFields returns an error for each field that the schema does not have. Types that decode
 // themselves report none.
-func unknownFields(errs []error, path string, v any, s *spec.Schema) []error {
-	switch v := v.(type) {
-	case map[string]any:
-		for name := range v {
-			below := strings.TrimPrefix(path+"."+name, ".")
-			if p, known := s.Properties[name]; known {
-				errs = unknownFields(errs, below, v[name], &p)
-			} else if a := s.AdditionalProperties; a != nil && a.Schema != nil {
-				errs = unknownFields(errs, below, v[name], a.Schema)
-			} else if keeps, _ := s.Extensions.GetBool("x-kubernetes-preserve-unknown-fields"); !keeps && len(s.Properties) > 0 {
-				errs = append(errs, fmt.Errorf("unknown field %q", below))
+func findUnknownFields(obj map[string]any, root *spec.Schema) (errs []error) {
+	walkSchema(obj, root, nil, func(v any, s *spec.Schema, at *field.Path) {
+		m, isMap := v.(map[string]any)
+		keeps, _ := s.Extensions.GetBool("x-kubernetes-preserve-unknown-fields")
+		if !isMap || keeps || len(s.Properties) == 0 {
+			return
+		}
+		for name := range m {
+			if schemaBelow(s, name) == nil {
+				errs = append(errs, fmt.Errorf("unknown field %q", at.Child(name)))
 			}
 		}
-	case []any:
-		for i := range v {
-			if s.Items != nil && s.Items.Schema != nil {
-				errs = unknownFields(errs, fmt.Sprintf("%s[%d]", path, i), v[i], s.Items.Schema)
-			}
-		}
-	}
+	})
 	return errs
 }
 
-// fillDefaults fills in in what the schema says is there when it is not stated.
-func fillDefaults(v any, s *spec.Schema) {
+// fillDefaults adds the fields that the schema adds where they are not stated.
+func fillDefaults(obj map[string]any, root *spec.Schema) {
+	walkSchema(obj, root, nil, func(v any, s *spec.Schema, _ *field.Path) {
+		m, isMap := v.(map[string]any)
+		for name, p := range s.Properties {
+			if _, has := m[name]; isMap && !has && p.Default != nil {
+				m[name] = runtime.DeepCopyJSONValue(p.Default)
+			}
+		}
+	})
+}
+
+// walkSchema calls visit with a value and its schema, and then with each value below that has a schema.
+// visit may add to a map.
+func walkSchema(v any, s *spec.Schema, at *field.Path, visit func(v any, s *spec.Schema, at *field.Path)) {
+	visit(v, s, at)
 	switch v := v.(type) {
 	case map[string]any:
-		fillProperties(v, s.Properties)
-		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-			for name := range v {
-				fillDefaults(v[name], s.AdditionalProperties.Schema)
+		for name, child := range v {
+			if below := schemaBelow(s, name); below != nil {
+				walkSchema(child, below, at.Child(name), visit)
 			}
 		}
 	case []any:
-		if s.Items == nil || s.Items.Schema == nil {
-			return
-		}
-		for i := range v {
-			fillDefaults(v[i], s.Items.Schema)
+		if s.Items != nil && s.Items.Schema != nil {
+			for i, e := range v {
+				walkSchema(e, s.Items.Schema, at.Index(i), visit)
+			}
 		}
 	}
 }
 
-func fillProperties(v map[string]any, properties map[string]spec.Schema) {
-	for name, p := range properties {
-		if _, has := v[name]; !has && p.Default != nil {
-			v[name] = runtime.DeepCopyJSONValue(p.Default)
-		}
-		if child, has := v[name]; has {
-			fillDefaults(child, &p)
-		}
+// schemaBelow returns the schema of a field or of a key; nil where there is none.
+func schemaBelow(s *spec.Schema, name string) *spec.Schema {
+	if p, ok := s.Properties[name]; ok {
+		return &p
 	}
+	if s.AdditionalProperties != nil {
+		return s.AdditionalProperties.Schema
+	}
+	return nil
 }

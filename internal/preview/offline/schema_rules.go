@@ -22,30 +22,16 @@ type schemaRule struct{ rule, message string }
 // compiledRules caches rules by their text.
 var compiledRules sync.Map
 
-// findBrokenRules returns an error for each rule of the schema that the value breaks. Rules about a
-// change are left out, because files have no earlier object.
-func findBrokenRules(v any, s *spec.Schema, at *field.Path) (errs []error) {
-	for _, r := range rulesOf(s) {
-		if err := r.checkValue(v, at); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		for name, child := range v {
-			if p, ok := s.Properties[name]; ok {
-				errs = append(errs, findBrokenRules(child, &p, at.Child(name))...)
-			} else if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-				errs = append(errs, findBrokenRules(child, s.AdditionalProperties.Schema, at.Key(name))...)
+// findBrokenRules returns an error for each rule of the schema that a part of the object breaks. Rules
+// about a change are left out, because files have no earlier object.
+func findBrokenRules(obj map[string]any, root *spec.Schema) (errs []error) {
+	walkSchema(obj, root, nil, func(v any, s *spec.Schema, at *field.Path) {
+		for _, r := range rulesOf(s) {
+			if err := r.checkValue(v, at); err != nil {
+				errs = append(errs, err)
 			}
 		}
-	case []any:
-		if s.Items != nil && s.Items.Schema != nil {
-			for i, e := range v {
-				errs = append(errs, findBrokenRules(e, s.Items.Schema, at.Index(i))...)
-			}
-		}
-	}
+	})
 	return errs
 }
 
