@@ -107,14 +107,7 @@ func (b *Binder) isServed(gk schema.GroupKind) bool {
 	if _, known := b.Kinds.IsNamespaced(gk.Group, gk.Kind); known {
 		return !atoll.IsOwnKind(gk)
 	}
-	return slices.ContainsFunc(b.Templates.ListOfKind(crdKind, ""), func(crd *unstructured.Unstructured) bool { return definedKind(crd) == gk })
-}
-
-// definedKind returns the kind that a CRD defines.
-func definedKind(crd *unstructured.Unstructured) schema.GroupKind {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	return schema.GroupKind{Group: group, Kind: kind}
+	return slices.ContainsFunc(b.Templates.ListOfKind(crdKind, ""), func(crd *unstructured.Unstructured) bool { return kinds.DefinedKind(crd) == gk })
 }
 
 // parentChanged decides again about the children of an object that is new, or in another Bundle than
@@ -171,7 +164,7 @@ func (b *Binder) definitionChanged(crd *unstructured.Unstructured, before, now t
 		return
 	}
 	for _, ns := range append([]string{""}, b.Namespaces.List()...) {
-		for _, t := range b.Templates.ListOfKind(definedKind(crd), ns) {
+		for _, t := range b.Templates.ListOfKind(kinds.DefinedKind(crd), ns) {
 			b.events.put(tableEvent{template: policymatch.ItemKeyOf(t), force: true})
 		}
 	}

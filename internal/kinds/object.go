@@ -144,3 +144,9 @@ func findCondition(cs []condition, kind string) condition {
 	}
 	return condition{}
 }
+
+// DefinedKind returns the kind that a CustomResourceDefinition defines.
+func DefinedKind(crd *unstructured.Unstructured) schema.GroupKind {
+	spec := specOf(crd)
+	return schema.GroupKind{Group: stringField(spec, "group"), Kind: stringField(nestedMap(spec, "names"), "kind")}
+}

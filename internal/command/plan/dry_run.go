@@ -25,6 +25,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/overrides"
 	"atoll.dev/atoll/internal/preview"
 	"atoll.dev/atoll/internal/refusal"
@@ -82,9 +83,7 @@ func newDryRun(cluster *client.Cluster, objects []*unstructured.Unstructured) (*
 		case "Namespace":
 			t.namespaces[u.GetName()] = true
 		case "CustomResourceDefinition":
-			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
-			t.kinds[schema.GroupKind{Group: group, Kind: kind}] = true
+			t.kinds[kinds.DefinedKind(u)] = true
 		case "Cluster", "ClusterSet", "ClusterSetBinding", "HubSettings":
 			t.settings = t.settings || u.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
 		}

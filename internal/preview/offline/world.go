@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bundlecontent"
+	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/kinds/script"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/schedule"
@@ -89,10 +90,8 @@ func (w *World) addDefinition(u *unstructured.Unstructured) {
 	if u.GetKind() != "CustomResourceDefinition" {
 		return
 	}
-	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
 	scope, _, _ := unstructured.NestedString(u.Object, "spec", "scope")
-	gk := schema.GroupKind{Group: group, Kind: kind}
+	gk := kinds.DefinedKind(u)
 	w.scopes[gk] = scope != string(meta.RESTScopeNameRoot) && scope != "Cluster"
 	w.definitions[gk], w.customKinds[gk] = policymatch.ItemKeyOf(u), u
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -190,7 +191,10 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	colour := func(want string) func(context.Context) error {
 		return func(context.Context) error {
 			out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", kubeconfig, "get", "configmap", "-n", ns, "web", "-o", "jsonpath={.data.colour}")
-			return requireEqualText("the member", out, want)
+			if out != want {
+				return errors.New("the member has: " + out)
+			}
+			return nil
 		}
 	}
 	log, stop := run()
@@ -238,10 +242,8 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	defer stop()
 	testwait.UntilNil(t, "it comes back and is refused", func(ctx context.Context) error {
 		text := back()
-		for _, w := range []string{"removed", "denied", "refuse"} {
-			if strings.Contains(text, w) {
-				return nil
-			}
+		if slices.ContainsFunc([]string{"removed", "denied", "refuse"}, func(w string) bool { return strings.Contains(text, w) }) {
+			return nil
 		}
 		return errors.New("it does not log it:\n" + text)
 	})
@@ -251,13 +253,6 @@ func TestDeniedAndRemovedAgentsAreCutOff(t *testing.T) {
 	if err := colour("blue")(t.Context()); err != nil {
 		t.Errorf("the member lost what it had: %s", err)
 	}
-}
-
-func requireEqualText(where, got, want string) error {
-	if got != want {
-		return fmt.Errorf("%s has: %s", where, got)
-	}
-	return nil
 }
 
 // joinSecret is the Secret in which "atoll join" puts the token in a member.
