@@ -107,6 +107,13 @@ type PropagationSpec struct {
 	// +kubebuilder:default=Keep
 	// +kubebuilder:validation:Enum=Keep;Remove
 	WhenUnfit WhenUnfit `json:"whenUnfit,omitempty"`
+
+	// ItemRules say how members treat objects. For each field, the first rule counts that selects
+	// the object and states the field. Annotations of the object win over rules:
+	// atoll.dev/update, atoll.dev/ignore-fields and atoll.dev/removal. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	ItemRules []ItemRule `json:"itemRules,omitempty"`
 }
 
 // PreemptionBehavior of a policy.

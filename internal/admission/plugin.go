@@ -138,7 +138,7 @@ func (p *Plugin) validateWrite(ctx context.Context, a admission.Attributes, o ad
 	if err := p.validateAnnotation(ctx, a); err != nil {
 		return err // also through a subresource, since some let annotations be written
 	}
-	if err := validateHubOnly(a); err != nil {
+	if err := validateOwnKeys(a); err != nil {
 		return err
 	}
 	if a.GetSubresource() == "approval" {

@@ -83,6 +83,10 @@ func (p *Plugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, namespace 
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
 		}
 	}
+	errs = append(errs, policymatch.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
+	for i, rule := range spec.ItemRules {
+		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)
+	}
 	return append(errs, checkBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
 }
 

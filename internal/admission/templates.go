@@ -172,8 +172,8 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 	return p.mayAnnotate(ctx, a, &placement, before, path)
 }
 
-// validateHubOnly checks a new value of atoll.dev/hub-only.
-func validateHubOnly(a admission.Attributes) error {
+// validateOwnKeys checks new values of labels and annotations that state how Atoll treats an object.
+func validateOwnKeys(a admission.Attributes) error {
 	if a.GetObject() == nil {
 		return nil
 	}
@@ -181,8 +181,8 @@ func validateHubOnly(a admission.Attributes) error {
 	if err != nil {
 		return nil // not an object that is stored
 	}
-	err = policymatch.CheckHubOnly(now.GetLabels(), now.GetAnnotations())
-	if err == nil || before != nil && policymatch.CheckHubOnly(before.GetLabels(), before.GetAnnotations()) != nil {
+	err = policymatch.CheckOwnKeys(now.GetLabels(), now.GetAnnotations())
+	if err == nil || before != nil && policymatch.CheckOwnKeys(before.GetLabels(), before.GetAnnotations()) != nil {
 		return nil // what was stored before is no new statement
 	}
 	return refuseRequest(a, atoll.ReasonInvalidField, err)

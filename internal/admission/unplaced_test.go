@@ -192,7 +192,7 @@ func TestOtherValuesOfHubOnlyAreRefused(t *testing.T) {
 		"an edit":       {now: hubOnly("yes"), before: hubOnly("true"), refused: true},
 		"it was there":  {now: hubOnly("yes"), before: hubOnly("yes")},
 	} {
-		if err := validateHubOnly(thingAttributes("ann", c.now, c.before)); (err != nil) != c.refused {
+		if err := validateOwnKeys(thingAttributes("ann", c.now, c.before)); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

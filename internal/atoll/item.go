@@ -93,6 +93,8 @@ type Item struct {
 	// RecallNote, with ItemRemovalHeld, is the note of the template's annotation about its
 	// deletion; empty for a dependency that only such items need.
 	RecallNote string `json:"recalled,omitempty"`
+	// Treatment in members; nil: as all others.
+	Treatment *Treatment `json:"treatment,omitempty"`
 }
 
 // CurrentReplicaKinds is what items of custom kinds have that state replicas to share out.

@@ -108,9 +108,11 @@ func (l templateState) isUnchangedSince(before templateState) bool {
 }
 
 func (b *Binder) templateStateOf(t *unstructured.Unstructured) templateState {
-	clusters, annotated := policymatch.ClustersAnnotation(t.GetAnnotations())
+	annotations := t.GetAnnotations()
+	clusters, annotated := policymatch.ClustersAnnotation(annotations)
 	return templateState{
-		content:      fmt.Sprint(t.GetUID(), b.Fingerprints.FingerprintOf(t), annotated, clusters, t.GetAnnotations()[atoll.AnnotationRecalled], t.GetDeletionTimestamp() != nil),
+		content: fmt.Sprint(t.GetUID(), b.Fingerprints.FingerprintOf(t), annotated, clusters, annotations[atoll.AnnotationRecalled],
+			policymatch.TreatmentAnnotations(annotations), t.GetDeletionTimestamp() != nil),
 		isHubOnly:    policymatch.IsHubOnly(t.GetLabels(), t.GetAnnotations()),
 		parentUID:    policymatch.SubjectFromObject(t).Parent.UID,
 		hasFinalizer: slices.Contains(t.GetFinalizers(), atoll.Finalizer),

@@ -156,6 +156,7 @@ type contentBuilder struct {
 	out        Output
 
 	labelCache labelCache
+	itemRules  policymatch.ItemRules
 }
 
 func (p *contentBuilder) loadPrevious() {
@@ -178,6 +179,7 @@ func (p *contentBuilder) loadPrevious() {
 	}
 	if p.in.Intent != nil {
 		c.ConflictResolution, c.Removal = p.in.Intent.Spec.ConflictResolution, p.in.Intent.Spec.Removal.Mode
+		p.itemRules = policymatch.CompileItemRules(p.in.Intent.Spec.ItemRules)
 	}
 }
 
@@ -187,7 +189,7 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 }
 
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
-	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: p.out.Content.Removal == v1alpha1.RemoveOrphan}
+	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.IsOrphaned(&p.out.Content)}
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.HolderUIDs(item.Key)))
 	}
@@ -264,7 +266,11 @@ func (p *contentBuilder) addItem(key atoll.ItemKey, t *unstructured.Unstructured
 	if unedited != nil && unedited.SourceFingerprint != item.SourceFingerprint {
 		unedited = nil
 	}
-	if err := p.fillItem(&item, t, unedited); err != nil {
+	err := p.fillItem(&item, t, unedited)
+	if err == nil {
+		item.Treatment, err = p.itemRules.TreatmentOf(policymatch.SubjectFromObject(t))
+	}
+	if err != nil {
 		p.reportProblem(key, err)
 		return
 	}

@@ -68,7 +68,9 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		}
 		m.Tombstones = append(m.Tombstones, t)
 	}
-	if !m.Remove {
+	if m.Remove {
+		m.Tombstones = append(m.Tombstones, ownRemovals(in)...)
+	} else {
 		m.Tombstones = append(m.Tombstones, excludedTombstones(in)...)
 	}
 	m.Content = hashManifest(in.HashKey, m)
@@ -91,6 +93,21 @@ func IsLeftBehind(row atoll.RowSpec) bool {
 	return row.Phase == atoll.RowRemoving && row.Orphan && atoll.ParseRowReason(row.Reason).Reason == atoll.ReasonClusterRemoved
 }
 
+// ownRemovals returns tombstones of the items of a row that goes, where they are removed in another
+// mode than all others. A row that is orphaned as a whole has none.
+func ownRemovals(in ManifestInput) (out []atoll.Tombstone) {
+	if in.Row.Orphan {
+		return nil
+	}
+	for i := range in.Content.Items {
+		item := &in.Content.Items[i]
+		if orphan := item.IsOrphaned(in.Content); orphan != (in.Content.Removal == v1alpha1.RemoveOrphan) {
+			out = append(out, atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: orphan})
+		}
+	}
+	return out
+}
+
 // excludedTombstones returns the tombstones of items that rules exclude from the cluster. An item
 // that is still rendered, because an atomic rule failed, stays.
 func excludedTombstones(in ManifestInput) (out []atoll.Tombstone) {
@@ -101,7 +118,7 @@ func excludedTombstones(in ManifestInput) (out []atoll.Tombstone) {
 		}
 		for i := range content.Items {
 			if item := &content.Items[i]; item.Key == key && item.State != atoll.ItemRemovalHeld {
-				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: content.Removal == v1alpha1.RemoveOrphan})
+				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: item.IsOrphaned(content)})
 			}
 		}
 	}

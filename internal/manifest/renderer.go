@@ -190,14 +190,25 @@ func (r *Renderer) newRuleSet(rules []int) (p *ruleSet, bytes int) {
 		for it.sharedRules < len(it.rules) && len(it.rules[it.sharedRules].Expressions()) == 0 {
 			it.sharedRules++
 		}
-		switch bytes += sharedItemBytes; {
-		case it.variesByCluster():
-			bytes += decodedBytes * len(item.Object)
-		case len(it.rules) > 0 || it.autoscaled:
-			bytes += len(item.Object)
-		}
+		bytes += it.countBytes()
 	}
 	return p, bytes
+}
+
+// countBytes returns about how many bytes the item's shared result keeps.
+func (it *sharedItem) countBytes() int {
+	switch {
+	case it.variesByCluster():
+		return sharedItemBytes + decodedBytes*len(it.item.Object)
+	case it.isUnchanged():
+		return sharedItemBytes
+	}
+	return sharedItemBytes + len(it.item.Object)
+}
+
+// isUnchanged reports whether every cluster gets the item's object as it is.
+func (it *sharedItem) isUnchanged() bool {
+	return len(it.rules) == 0 && !it.variesByCluster() && !it.autoscaled && it.item.Treatment == nil
 }
 
 // variesByCluster returns whether clusters of one set of rules may have different results.
@@ -215,7 +226,7 @@ func (it *sharedItem) ensureResult() *sharedResult {
 
 func (it *sharedItem) computeResult() *sharedResult {
 	b, o := &sharedResult{}, &overrides.ObjectPatcher{Item: it.item}
-	if len(it.rules) == 0 && !it.variesByCluster() && !it.autoscaled {
+	if it.isUnchanged() {
 		whole := it.newRendered()
 		whole.Object = it.item.Object
 		whole = withHash(whole)
@@ -291,6 +302,9 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 	if err == nil && it.autoscaled {
 		_, assigned := in.Assigned[it.item.Key.String()]
 		r.MemberOwned = memberOwnedReplicas(o.Object, o.ScriptedPath, assigned || !it.item.Divided)
+	}
+	if err == nil && it.item.Treatment != nil {
+		r.MemberOwned, err = withTreatment(r.MemberOwned, it.item.Treatment, o.Object)
 	}
 	if err == nil {
 		r.Object, err = encodeObject(o.Object, len(it.item.Object)+len(it.item.Object)/4+64)

@@ -113,7 +113,7 @@ func patchJSON(text string, list []v1alpha1.DocumentPatch) (string, error) {
 		return "", fmt.Errorf("it is not JSON: %w", err)
 	}
 	for _, p := range list {
-		path, err := parsePointer(p.SubPath)
+		path, err := ParsePointer(p.SubPath)
 		if err != nil {
 			return "", err
 		}
@@ -157,7 +157,7 @@ func patchYAML(text string, list []v1alpha1.DocumentPatch) (string, error) {
 		return "", err
 	}
 	for _, p := range list {
-		path, err := parsePointer(p.SubPath)
+		path, err := ParsePointer(p.SubPath)
 		if err != nil {
 			return "", err
 		}
@@ -332,7 +332,7 @@ func findListIndex(length int, op v1alpha1.OverriderOperator, part string, last 
 	if adds && part == "-" {
 		return length, nil
 	}
-	i, err := parseListIndex(part)
+	i, err := ParseListIndex(part)
 	if err != nil {
 		return 0, err
 	}

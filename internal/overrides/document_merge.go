@@ -121,7 +121,7 @@ func mergeYAMLValue(list []documentChange, at string, n *yaml.Node, i int, v any
 	value := withoutNulls(v)
 	node := newYAMLNode(value)
 	if i < 0 {
-		parts, err := parsePointer(at)
+		parts, err := ParsePointer(at)
 		if err != nil {
 			return nil, err
 		}

@@ -143,7 +143,7 @@ func checkDocument(f *v1alpha1.FieldOverrider, report problemReporter) {
 	}
 	for name, list := range map[string][]v1alpha1.DocumentPatch{"json": f.JSON, "yaml": f.YAML} {
 		for i, p := range list {
-			if _, err := parsePointer(p.SubPath); err != nil {
+			if _, err := ParsePointer(p.SubPath); err != nil {
 				report(fmt.Sprintf(".%s[%d].subPath", name, i), err.Error())
 			}
 			if v, err := decodeDocumentValue(p); err != nil && p.ValueFrom == nil {
@@ -223,7 +223,7 @@ var imageForms = []struct {
 // parseAllowedPath parses the path of a field, and refuses fields that overrides never change.
 // value is the new value.
 func parseAllowedPath(path string, value any) ([]string, error) {
-	parts, err := parsePointer(path)
+	parts, err := ParsePointer(path)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func BuiltInOnlyOverriders(o v1alpha1.Overriders) (paths []string) {
 func isSecretDataField(field string) bool { return field == "data" || field == "stringData" }
 
 func isDataPath(path string) bool {
-	parts, err := parsePointer(path)
+	parts, err := ParsePointer(path)
 	return err == nil && isSecretDataField(parts[0])
 }
 

@@ -115,7 +115,7 @@ func findUnknownValue(n schemaNode, path []string, value any) []string {
 
 // namedPath returns the field at a JSON Pointer; none for a malformed one, which other checks report.
 func namedPath(below, path string, value any) []namedField {
-	parts, err := parsePointer(path)
+	parts, err := ParsePointer(path)
 	if err != nil {
 		return nil
 	}

@@ -142,7 +142,7 @@ func lookupPointer(v any, path []string) (any, bool) {
 			}
 			v = below
 		case []any:
-			i, err := parseListIndex(part)
+			i, err := ParseListIndex(part)
 			if err != nil || i >= len(at) {
 				return nil, false
 			}
@@ -182,8 +182,8 @@ func checkTransfer(p *v1alpha1.PlaintextOverrider) error {
 
 // isBelow returns whether the path is below the other one.
 func isBelow(path, other string) bool {
-	parts, err := parsePointer(path)
-	above, otherErr := parsePointer(other)
+	parts, err := ParsePointer(path)
+	above, otherErr := ParsePointer(other)
 	return err == nil && otherErr == nil && len(parts) > len(above) && slices.Equal(parts[:len(above)], above)
 }
 

@@ -10,8 +10,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// parsePointer splits a JSON Pointer (RFC 6901).
-func parsePointer(path string) ([]string, error) {
+// ParsePointer splits a JSON Pointer (RFC 6901).
+func ParsePointer(path string) ([]string, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, fmt.Errorf("%q is not a JSON Pointer: it has to begin with /", path)
 	}
@@ -30,7 +30,7 @@ func parsePointer(path string) ([]string, error) {
 	return parts, nil
 }
 
-// FormatPointer joins the parts that parsePointer splits.
+// FormatPointer joins the parts that ParsePointer splits.
 func FormatPointer(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -78,7 +78,7 @@ func patchList(l []any, op v1alpha1.OverriderOperator, path []string, value any)
 	if last && op == v1alpha1.OverrideAdd && path[0] == "-" {
 		return append(slices.Clip(l), value), nil
 	}
-	i, err := parseListIndex(path[0])
+	i, err := ParseListIndex(path[0])
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,8 @@ func patchList(l []any, op v1alpha1.OverriderOperator, path []string, value any)
 	return l, nil
 }
 
-func parseListIndex(s string) (int, error) {
+// ParseListIndex returns the index of a list that a part of a JSON Pointer names.
+func ParseListIndex(s string) (int, error) {
 	i, err := strconv.Atoi(s)
 	if err != nil || i < 0 || strconv.Itoa(i) != s {
 		return 0, fmt.Errorf("%q is not an index of a list", s)

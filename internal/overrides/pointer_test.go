@@ -19,17 +19,17 @@ func TestParsePointer(t *testing.T) {
 		"/":          {""},
 		"/a//b":      {"a", "", "b"},
 	} {
-		got, err := parsePointer(path)
+		got, err := ParsePointer(path)
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("parsePointer(%q) = %q, %v; want %q", path, got, err, want)
+			t.Errorf("ParsePointer(%q) = %q, %v; want %q", path, got, err, want)
 		}
 		if back := FormatPointer(got...); back != path {
 			t.Errorf("%q came back as %q", path, back)
 		}
 	}
 	for _, path := range []string{"", "a", "/a~", "/a~2"} {
-		if got, err := parsePointer(path); err == nil {
-			t.Errorf("parsePointer(%q) = %q, want an error", path, got)
+		if got, err := ParsePointer(path); err == nil {
+			t.Errorf("ParsePointer(%q) = %q, want an error", path, got)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func applyPatch(t *testing.T, doc, op, path, value string) (string, error) {
 			t.Fatal(err)
 		}
 	}
-	parts, err := parsePointer(path)
+	parts, err := ParsePointer(path)
 	if err != nil {
 		return "", err
 	}

@@ -12,12 +12,13 @@ func IsHubOnly(labels, annotations map[string]string) bool {
 	return labels[atoll.KeyHubOnly] == "true" || annotations[atoll.KeyHubOnly] == "true"
 }
 
-// CheckHubOnly returns an error for a value without a meaning.
-func CheckHubOnly(labels, annotations map[string]string) error {
+// CheckOwnKeys returns an error for a label or an annotation of Atoll with a value without a meaning.
+func CheckOwnKeys(labels, annotations map[string]string) error {
 	for _, m := range []map[string]string{labels, annotations} {
 		if value, stated := m[atoll.KeyHubOnly]; stated && value != "true" {
 			return fmt.Errorf("%s is \"true\" or absent, and not %q", atoll.KeyHubOnly, value)
 		}
 	}
-	return nil
+	_, err := annotatedTreatment(annotations)
+	return err
 }

@@ -168,14 +168,14 @@ func TestHubOnly(t *testing.T) {
 		if IsHubOnly(m, nil) != want || IsHubOnly(nil, m) != want {
 			t.Errorf("%q keeps it on the hub: %t", value, !want)
 		}
-		if err := CheckHubOnly(m, nil); (err == nil) != want {
+		if err := CheckOwnKeys(m, nil); (err == nil) != want {
 			t.Errorf("the label %q: %v", value, err)
 		}
-		if err := CheckHubOnly(nil, m); (err == nil) != want {
+		if err := CheckOwnKeys(nil, m); (err == nil) != want {
 			t.Errorf("the annotation %q: %v", value, err)
 		}
 	}
-	if IsHubOnly(nil, nil) || CheckHubOnly(nil, nil) != nil {
+	if IsHubOnly(nil, nil) || CheckOwnKeys(nil, nil) != nil {
 		t.Error("nothing is stated")
 	}
 }

@@ -21,6 +21,8 @@ type FieldChange struct {
 	After  any `json:"after,omitempty"`
 	// Hidden: the values are a Secret's and not shown.
 	Hidden bool `json:"hidden,omitempty"`
+	// MemberOwned: the field belongs to the member, so that only a new object gets the value.
+	MemberOwned bool `json:"memberOwned,omitempty"`
 }
 
 // maxFields of an item are listed.
@@ -35,12 +37,22 @@ func changedFields(was, now *atoll.RenderedItem) (out []FieldChange) {
 	if len(out) > maxFields {
 		out = out[:maxFields]
 	}
+	for i := range out {
+		out[i].MemberOwned = slices.ContainsFunc(now.MemberOwned, func(path string) bool {
+			return out[i].Path == path || strings.HasPrefix(out[i].Path, path+"/")
+		})
+	}
 	if now.Key.IsSecret() {
 		for i := range out {
 			out[i].Before, out[i].After, out[i].Hidden = nil, nil, true
 		}
 	}
 	return out
+}
+
+// missingFrom returns the paths that are not in the others.
+func missingFrom(paths, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return slices.Contains(others, path) })
 }
 
 // appendDifferences lists where two values differ, as deep down as both have the same shape. Lists of

@@ -20,6 +20,19 @@ func (c *bundleComparison) hasLaterOverrides(cluster string) bool {
 	return len(items) > 0
 }
 
+// orphanedItems returns the items that stay in clusters that the Bundle leaves.
+func (c *bundleComparison) orphanedItems() (out []string) {
+	if c.Content == nil {
+		return nil
+	}
+	for i := range c.Content.Items {
+		if item := &c.Content.Items[i]; item.IsOrphaned(c.Content) && c.in.mayReadItem(item.Key) {
+			out = append(out, item.Key.Kind+"/"+item.Key.Name)
+		}
+	}
+	return out
+}
+
 // frozenItems returns the items that a policy places, or a template names as a dependency, now and
 // not afterwards.
 func (c *bundleComparison) frozenItems() (out []string) {

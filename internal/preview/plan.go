@@ -189,6 +189,8 @@ type RowGroup struct {
 	Reason atoll.Reason `json:"reason,omitempty"`
 	// Orphaned: what is removed is only forgotten.
 	Orphaned bool `json:"orphaned,omitempty"`
+	// Stays lists what is only forgotten of a row whose other objects are deleted.
+	Stays []string `json:"stays,omitempty"`
 	// Waits is true when something waits even if all connected clusters follow their orders.
 	Waits       string       `json:"waits,omitempty"`
 	WaitsReason atoll.Reason `json:"waitsReason,omitempty"`
@@ -209,6 +211,10 @@ type ItemChange struct {
 	Key    atoll.ItemKey `json:"key"`
 	Change ChangeKind    `json:"change"`
 	Fields []FieldChange `json:"fields,omitempty"`
+	// Released lists fields that would be left to the member, and Corrected those that would no longer
+	// be, as JSON Pointers.
+	Released  []string `json:"released,omitempty"`
+	Corrected []string `json:"corrected,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
 	Error       string       `json:"error,omitempty"`
 	ErrorReason atoll.Reason `json:"errorReason,omitempty"`
@@ -410,6 +416,9 @@ func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items strin
 		return out, "", false
 	case goes:
 		out.Change, out.Orphaned = ChangeRemoved, c.Content != nil && c.Content.Removal == v1alpha1.RemoveOrphan
+		if !out.Orphaned {
+			out.Stays = c.orphanedItems()
+		}
 		out.Replicas = c.replicaChanges(was, atoll.RowSpec{})
 		return out, "", true
 	case gone:
@@ -514,7 +523,10 @@ func (c *bundleComparison) compareItems(before, after []atoll.RenderedItem) (out
 		case now.Error != "":
 			out = append(out, ItemChange{Key: now.Key, Change: ChangeChanged, Error: now.Error, ErrorReason: now.ErrorReason})
 		default:
-			out = append(out, ItemChange{Key: now.Key, Change: ChangeChanged, Fields: changedFields(was, now)})
+			out = append(out, ItemChange{
+				Key: now.Key, Change: ChangeChanged, Fields: changedFields(was, now),
+				Released: missingFrom(now.MemberOwned, was.MemberOwned), Corrected: missingFrom(was.MemberOwned, now.MemberOwned),
+			})
 		}
 	}
 	for key := range old {

@@ -69,6 +69,46 @@ func TestText(t *testing.T) {
           /spec/paused: + true
 1 Bundle: 0 added, 0 removed, 2 changed.
 `},
+		"a field is left to the member": {func(c *BundleChange, _ *Input) {
+			web := c.Content.Items[1]
+			web.Treatment = &atoll.Treatment{IgnoreFields: []string{"/spec/containers"}}
+			*c = withRevision(*c, testContent(c.Content.Items[0], web))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      ~ Deployment/web
+          left to the member: /spec/containers
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
+		"an edit of a field that belongs to the member, with one of another field": {func(c *BundleChange, _ *Input) {
+			c.Content.Items[1].Treatment = &atoll.Treatment{IgnoreFields: []string{"/spec/replicas"}}
+			web := testItem(webKey, `{"spec":{"replicas":2,"paused":true}}`)
+			web.Treatment = c.Content.Items[1].Treatment
+			c.Content.Items[1].Object = []byte(`{"spec":{"replicas":1}}`)
+			*c = withRevision(*c, testContent(c.Content.Items[0], web))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      ~ Deployment/web
+          /spec/paused: + true
+          /spec/replicas: 1 -> 2 (only in new objects: the field belongs to the member)
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
+		"a field is corrected again": {func(c *BundleChange, _ *Input) {
+			web := c.Content.Items[1]
+			c.Content.Items[1].Treatment = &atoll.Treatment{Update: v1alpha1.UpdateCreateOnly}
+			*c = withRevision(*c, testContent(c.Content.Items[0], web))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      ~ Deployment/web
+          corrected from now on: /spec
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
+		"an item stays where the Bundle goes": {func(c *BundleChange, _ *Input) {
+			c.Content.Items[0].Treatment = &atoll.Treatment{Removal: v1alpha1.RemoveOrphan}
+			c.After = map[string]atoll.RowSpec{"oslo": c.Before["oslo"]}
+		}, `Bundle shop/web (PropagationPolicy web)
+  - tokyo: left running: Secret/key
+1 Bundle: 0 added, 1 removed, 0 changed.
+`},
 		"values of Secrets are not shown": {func(c *BundleChange, _ *Input) {
 			*c = withRevision(*c, testContent(testItem(secretKey, `{"data":{"token":"c2VjcmV0"}}`), c.Content.Items[1]))
 		}, `Bundle shop/web (PropagationPolicy web)

@@ -229,6 +229,9 @@ func (r RowGroup) writeText(b *strings.Builder, all bool) {
 	if r.Orphaned {
 		notes = append(notes, "what runs there is left running")
 	}
+	if len(r.Stays) > 0 {
+		notes = append(notes, "left running: "+abbreviateNames(r.Stays, all))
+	}
 	if r.Waits != "" {
 		notes = append(notes, "waits for "+r.Waits)
 	}
@@ -257,22 +260,37 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 		fmt.Fprintf(b, " could not be rendered, and stays as it is there: %s", i.Error)
 	}
 	b.WriteString("\n")
+	if len(i.Released) > 0 {
+		fmt.Fprintf(b, "          left to the member: %s\n", abbreviateNames(i.Released, all))
+	}
+	if len(i.Corrected) > 0 {
+		fmt.Fprintf(b, "          corrected from now on: %s\n", abbreviateNames(i.Corrected, all))
+	}
 	for n, f := range i.Fields {
 		if n == maxFieldsShown && !all {
 			fmt.Fprintf(b, "          and %d more fields\n", len(i.Fields)-n)
 			break
 		}
-		switch {
-		case f.Hidden:
-			fmt.Fprintf(b, "          %s: (not shown)\n", f.Path)
-		case f.Before == nil:
-			fmt.Fprintf(b, "          %s: + %s\n", f.Path, formatValue(f.After, all))
-		case f.After == nil:
-			fmt.Fprintf(b, "          %s: - %s\n", f.Path, formatValue(f.Before, all))
-		default:
-			fmt.Fprintf(b, "          %s: %s -> %s\n", f.Path, formatValue(f.Before, all), formatValue(f.After, all))
-		}
+		fmt.Fprintf(b, "          %s: %s\n", f.Path, f.valuesText(all))
 	}
+}
+
+// valuesText returns the values of a field, such as "4 -> 8".
+func (f FieldChange) valuesText(all bool) (text string) {
+	switch {
+	case f.Hidden:
+		text = "(not shown)"
+	case f.Before == nil:
+		text = "+ " + formatValue(f.After, all)
+	case f.After == nil:
+		text = "- " + formatValue(f.Before, all)
+	default:
+		text = formatValue(f.Before, all) + " -> " + formatValue(f.After, all)
+	}
+	if f.MemberOwned {
+		text += " (only in new objects: the field belongs to the member)"
+	}
+	return text
 }
 
 // String returns text such as "2 -> 5 replicas".

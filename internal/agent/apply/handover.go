@@ -3,8 +3,6 @@ package apply
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,12 +124,9 @@ func (e *Engine) handOver(ctx context.Context, p plan, res member.Resource, path
 		}
 		patch := identityOnly(live)
 		_ = unstructured.SetNestedField(patch, live.GetResourceVersion(), "metadata", "resourceVersion")
-		found := false
-		for _, path := range paths {
-			found = copyPath(patch, live.Object, splitJSONPointer(path)) || found
-		}
-		if !found {
-			return nil
+		found, failure := copyMemberFields(patch, p.Item, live, paths)
+		if failure != nil || !found {
+			return failure
 		}
 		err = e.handoverApply(ctx, p, res, patch)
 		if err == nil {
@@ -154,8 +149,8 @@ func (e *Engine) takeBack(ctx context.Context, p plan, res member.Resource, obj 
 		return nil
 	}
 	patch := identityOnly(obj)
-	for _, path := range p.left {
-		copyPath(patch, obj.Object, splitJSONPointer(path))
+	if _, failure := copyMemberFields(patch, p.Item, obj, p.left); failure != nil {
+		return failure
 	}
 	if err := e.handoverApply(ctx, p, res, patch); err != nil {
 		return failureFromError(err, p.Key)
@@ -182,85 +177,4 @@ func identityOnly(obj *unstructured.Unstructured) map[string]any {
 		meta["namespace"] = ns
 	}
 	return map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "metadata": meta}
-}
-
-// splitJSONPointer splits a JSON Pointer.
-func splitJSONPointer(path string) []string {
-	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	for i, p := range parts {
-		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")
-	}
-	return parts
-}
-
-// removePath takes the field out, if it is there.
-func removePath(obj any, path []string) {
-	switch at := obj.(type) {
-	case map[string]any:
-		if len(path) == 1 {
-			delete(at, path[0])
-			return
-		}
-		removePath(at[path[0]], path[1:])
-	case []any:
-		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(at) && len(path) > 1 {
-			removePath(at[i], path[1:])
-		}
-	}
-}
-
-// copyPath puts the field of from into the same place of to. Elements of lists
-// are named by their "name", as server-side apply wants it.
-func copyPath(to map[string]any, from any, path []string) bool {
-	source, ok := from.(map[string]any)
-	if !ok {
-		return false
-	}
-	value, ok := source[path[0]]
-	if !ok {
-		return false
-	}
-	if len(path) == 1 {
-		to[path[0]] = value
-		return true
-	}
-	switch inner := value.(type) {
-	case map[string]any:
-		next, ok := to[path[0]].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-		}
-		if !copyPath(next, inner, path[1:]) {
-			return false
-		}
-		to[path[0]] = next
-		return true
-	case []any:
-		return copyElement(to, path[0], inner, path[1:])
-	}
-	return false
-}
-
-func copyElement(to map[string]any, field string, from []any, path []string) bool {
-	i, err := strconv.Atoi(path[0])
-	if err != nil || i < 0 || i >= len(from) || len(path) < 2 {
-		return false
-	}
-	element, ok := from[i].(map[string]any)
-	if !ok || element["name"] == nil {
-		return false
-	}
-	list, _ := to[field].([]any)
-	at := slices.IndexFunc(list, func(x any) bool {
-		other, isObject := x.(map[string]any) // a path of the whole list may have put other values there
-		return isObject && other["name"] == element["name"]
-	})
-	if at < 0 {
-		list, at = append(list, map[string]any{"name": element["name"]}), len(list)
-	}
-	if !copyPath(list[at].(map[string]any), element, path[1:]) {
-		return false
-	}
-	to[field] = list
-	return true
 }

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"reflect"
 	"testing"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -34,20 +33,5 @@ func TestAnObjectOfAnotherGroupThanItsKeyIsNotApplied(t *testing.T) {
 		if w.get(key) != nil {
 			t.Errorf("%s was made, although the policy denies it", key)
 		}
-	}
-}
-
-// Paths of a whole list and of a field of its element may both be the member's. Elements that are no objects
-// have no name.
-func TestFieldsOfListsThatAreHandedOver(t *testing.T) {
-	live := parseJSON(t, `{"spec":{"l":["a",{"name":"b","x":1}]}}`)
-	to := map[string]any{}
-	for _, path := range []string{"/spec/l", "/spec/l/1/x"} {
-		if !copyPath(to, live, splitJSONPointer(path)) {
-			t.Errorf("%s is not copied", path)
-		}
-	}
-	if want := parseJSON(t, `{"spec":{"l":["a",{"name":"b","x":1}]}}`); !reflect.DeepEqual(any(to), want) {
-		t.Errorf("handed over is %v, want %v", to, want)
 	}
 }

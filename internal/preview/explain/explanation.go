@@ -177,6 +177,8 @@ type BundleExplanation struct {
 	Items int `json:"items"`
 	// Item is what the object is to the Bundle: empty for a whole Bundle.
 	Item string `json:"item,omitempty"`
+	// Treatment of the object in members; nil: as all others.
+	Treatment *atoll.Treatment `json:"treatment,omitempty"`
 	// Interpreters that say something of the object, by name.
 	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// WaitsFor is the Bundle's wait with the person or component that must act, and the time since
@@ -381,7 +383,7 @@ func (in Input) explainBundle(b Bundle) BundleExplanation {
 		Namespace: b.Ref.Namespace, Name: b.Ref.Name, UID: b.Ref.UID, Source: b.Spec.Source,
 		Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit, Removal: b.Spec.Removal,
 		Revision: b.Latest, Number: b.Numbers[b.Latest], NoFit: b.Decision.NoFit, Item: in.describeItem(b),
-		Rebalance: explainRebalance(b), Interpreters: in.itemInterpreters(b),
+		Rebalance: explainRebalance(b), Interpreters: in.itemInterpreters(b), Treatment: in.itemTreatment(b),
 	}
 	out.Nowhere = atoll.IsNowhere(b.Spec.Placement)
 	out.Group, out.FailsBack, out.Better = b.Decision.Group, b.Decision.AwaitsFailback, b.Decision.PendingFailback.Group

@@ -191,6 +191,7 @@ func (e Explanation) writeBundle(b *strings.Builder, x BundleExplanation, all bo
 	if to := e.movesTo(x); to != "" {
 		fmt.Fprintf(b, "  It is to go to the Bundle of %s, and stays in this one until it is healthy there.\n", to)
 	}
+	writeTreatment(b, x.Treatment)
 	x.writeInterpreters(b)
 	e.writeWaits(b, x)
 	e.writeRebalance(b, x.Rebalance)

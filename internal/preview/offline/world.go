@@ -151,11 +151,17 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 			return fmt.Errorf("%s: its annotation %s: %w", key, atoll.AnnotationClusters, err)
 		}
 	}
-	if err := policymatch.CheckHubOnly(u.GetLabels(), u.GetAnnotations()); err != nil {
+	if err := policymatch.CheckOwnKeys(u.GetLabels(), u.GetAnnotations()); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	w.templates[key] = u
 	return nil
+}
+
+// checkPropagation returns the fields of a propagation policy that a hub refuses.
+func checkPropagation(spec *v1alpha1.PropagationSpec) field.ErrorList {
+	at := field.NewPath("spec")
+	return append(checkPlacement(&spec.Placement, at.Child("placement")), policymatch.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
 }
 
 // ownKinds read the objects of Atoll's API that people write.
@@ -175,14 +181,10 @@ var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured
 		return err
 	},
 	"PropagationPolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.propagation, u, func(p *v1alpha1.PropagationPolicy) field.ErrorList {
-			return checkPlacement(&p.Spec.Placement, field.NewPath("spec", "placement"))
-		})
+		return readInto(&w.propagation, u, func(p *v1alpha1.PropagationPolicy) field.ErrorList { return checkPropagation(&p.Spec) })
 	},
 	"ClusterPropagationPolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.clusterPropagation, u, func(p *v1alpha1.ClusterPropagationPolicy) field.ErrorList {
-			return checkPlacement(&p.Spec.Placement, field.NewPath("spec", "placement"))
-		})
+		return readInto(&w.clusterPropagation, u, func(p *v1alpha1.ClusterPropagationPolicy) field.ErrorList { return checkPropagation(&p.Spec) })
 	},
 	"Placement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
 		return readInto(&w.placements, u, func(p *v1alpha1.Placement) field.ErrorList { return checkPlacement(&p.Spec, field.NewPath("spec")) })

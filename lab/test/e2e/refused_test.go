@@ -179,7 +179,7 @@ var badOverrides = []refusedObject{
 	{"no tag", withOverriders("{imageOverrider: [{component: Tag, operator: replace, value: 'a b'}]}"), "imageOverrider[0].value", "neither a tag nor a digest"},
 	{"an image without a repository", withOverriders("{imageOverrider: [{component: Repository, operator: remove}]}"), "imageOverrider[0].value", "replace it instead"},
 	{"an image of nothing", withOverriders("{imageOverrider: [{component: Tag, operator: replace}]}"), "imageOverrider[0].value", "needs a value"},
-	{"an unknown part of an image", withOverriders("{imageOverrider: [{component: Digest, operator: remove}]}"), "imageOverrider[0].component", "Unsupported value"},
+	{"an unknown part of an image", withOverriders("{imageOverrider: [{component: Layer, operator: remove}]}"), "imageOverrider[0].component", "Unsupported value"},
 	{"an image that is the name", withOverriders("{imageOverrider: [{predicate: {path: /metadata/name}, component: Tag, operator: remove}]}"), "imageOverrider[0].predicate.path", "never touch"},
 	{"RBAC", overridePrefix + "resourceSelectors: [{apiVersion: rbac.authorization.k8s.io/v1, kind: Role}]\n  overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]", "spec.resourceSelectors[0]", "only a ClusterOverridePolicy"},
 	{"data of Secrets", overridePrefix + "resourceSelectors: [{apiVersion: v1, kind: Secret}]\n  overrideRules: [{overriders: {plaintext: [{path: /data/a, operator: add, value: Yg==}]}}]", "spec.overrideRules[0].overriders", "data of Secrets"},
@@ -206,7 +206,7 @@ var badFields = []refusedObject{
 func TestBadInputIsRefusedWithPathAndReason(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "refused")
-	for group, list := range map[string][]refusedObject{"selectors": badSelectors, "placements": badPlacements, "overrides": badOverrides, "fields": badFields} {
+	for group, list := range map[string][]refusedObject{"selectors": badSelectors, "placements": badPlacements, "overrides": badOverrides, "item rules": badItemRules, "fields": badFields} {
 		for _, r := range list {
 			t.Run(group+"/"+strings.ReplaceAll(r.name, " ", "_"), func(t *testing.T) {
 				message := tryCreate(t.Context(), t, strings.ReplaceAll(r.object, "$NS", ns))

@@ -1,0 +1,43 @@
+package v1alpha1
+
+// ItemRule says how members treat objects that a policy places.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.removal)",message="a rule says something of update, ignoreFields or removal"
+type ItemRule struct {
+	// ResourceSelectors select objects among those that the policy places, with their dependencies.
+	// Empty: all of them.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	ResourceSelectors []ResourceSelector `json:"resourceSelectors,omitempty"`
+	// Update says what members do with an object after they created it. Apply corrects every field
+	// that the template states, and sends each edit of the template. CreateOnly leaves the object to
+	// the member: neither edits of the template nor overrides reach it any more, and what changes it
+	// there is not corrected. Without Update in any rule: Apply.
+	// +optional
+	// +kubebuilder:validation:Enum=Apply;CreateOnly
+	Update UpdateMode `json:"update,omitempty"`
+	// IgnoreFields are JSON Pointers of fields that belong to the member, such as "/spec/replicas".
+	// A new object starts with the value of the template. From then on the member's value stays,
+	// and neither edits nor overrides of the field reach the object. A pointer to an element of a
+	// list leads on to a field of it, and the list must be one that Kubernetes merges by a key.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=2
+	// +kubebuilder:validation:items:MaxLength=512
+	// +listType=set
+	IgnoreFields []string `json:"ignoreFields,omitempty"`
+	// Removal says what happens to the object in a member when it is taken out there. It replaces
+	// removal.mode of the policy.
+	// +optional
+	// +kubebuilder:validation:Enum=Delete;Orphan
+	Removal RemovalMode `json:"removal,omitempty"`
+}
+
+// UpdateMode is what members do with an object that they created.
+type UpdateMode string
+
+// The update modes.
+const (
+	UpdateApply      UpdateMode = "Apply"
+	UpdateCreateOnly UpdateMode = "CreateOnly"
+)

@@ -1,0 +1,32 @@
+package atoll
+
+import "atoll.dev/atoll/api/v1alpha1"
+
+// Treatment is how members treat an item, where that is not how they treat all others.
+type Treatment struct {
+	// Update is UpdateCreateOnly, or empty for UpdateApply.
+	Update v1alpha1.UpdateMode `json:"update,omitempty"`
+	// IgnoreFields lists JSON Pointers of fields that belong to the member. Sorted.
+	IgnoreFields []string `json:"ignoreFields,omitempty"`
+	// Removal of the item; empty: that of its content.
+	Removal v1alpha1.RemovalMode `json:"removal,omitempty"`
+}
+
+// IsCreateOnly reports whether members own the item's object as soon as they created it.
+func (t *Treatment) IsCreateOnly() bool { return t != nil && t.Update == v1alpha1.UpdateCreateOnly }
+
+// IgnoredFields returns the fields that belong to the member. Read-only.
+func (t *Treatment) IgnoredFields() []string {
+	if t == nil {
+		return nil
+	}
+	return t.IgnoreFields
+}
+
+// IsOrphaned reports whether the item stays in a member that it is taken out of. c is its content.
+func (it *Item) IsOrphaned(c *Content) bool {
+	if it.Treatment != nil && it.Treatment.Removal != "" {
+		return it.Treatment.Removal == v1alpha1.RemoveOrphan
+	}
+	return c.Removal == v1alpha1.RemoveOrphan
+}

@@ -1,0 +1,83 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/overrides"
+)
+
+// withTreatment returns the paths of fields that belong to the member, with those that the item's
+// treatment leaves to it. Fields that the object lacks need no path. It fails for an element of a list,
+// which the API does not assign to a manager as a whole.
+func withTreatment(owned []string, t *atoll.Treatment, obj map[string]any) ([]string, error) {
+	if t.IsCreateOnly() {
+		return allFields(obj), nil
+	}
+	for _, path := range t.IgnoredFields() {
+		parts, err := overrides.ParsePointer(path)
+		if err != nil || slices.Contains(owned, path) {
+			continue
+		}
+		switch above, has := lookupField(obj, parts); above.(type) {
+		case []any:
+			return nil, fmt.Errorf("ignoreFields: %s is an element of a list: name the whole list, or a field of the element", path)
+		default:
+			if has {
+				owned = append(owned, path)
+			}
+		}
+	}
+	return owned, nil
+}
+
+// identityFields of metadata name the object, and belong to no member.
+var identityFields = []string{"name", "namespace", "uid"}
+
+// allFields returns the paths of all that the object states apart from its identity. Labels and
+// annotations have a path each, since Atoll keeps its own beside them.
+func allFields(obj map[string]any) (paths []string) {
+	for _, field := range slices.Sorted(maps.Keys(obj)) {
+		if field != "apiVersion" && field != "kind" && field != "metadata" {
+			paths = append(paths, overrides.FormatPointer(field))
+		}
+	}
+	meta, _ := obj["metadata"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(meta)) {
+		switch {
+		case slices.Contains(identityFields, field):
+		case field == "labels" || field == "annotations":
+			keys, _ := meta[field].(map[string]any)
+			for _, key := range slices.Sorted(maps.Keys(keys)) {
+				paths = append(paths, overrides.FormatPointer("metadata", field, key))
+			}
+		default:
+			paths = append(paths, overrides.FormatPointer("metadata", field))
+		}
+	}
+	return paths
+}
+
+// lookupField reports whether a document has a field, and returns the map or list that holds it.
+func lookupField(doc any, path []string) (above any, has bool) {
+	for _, part := range path {
+		above = doc
+		switch at := doc.(type) {
+		case map[string]any:
+			doc, has = at[part]
+		case []any:
+			i, err := overrides.ParseListIndex(part)
+			if has = err == nil && i < len(at); has {
+				doc = at[i]
+			}
+		default:
+			has = false
+		}
+		if !has {
+			return nil, false
+		}
+	}
+	return above, has
+}

@@ -1,0 +1,75 @@
+package manifest_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
+)
+
+func TestFieldsThatATreatmentLeavesToTheMember(t *testing.T) {
+	for name, c := range map[string]struct {
+		treatment *atoll.Treatment
+		want      []string
+	}{
+		"none":          {},
+		"removal alone": {treatment: &atoll.Treatment{Removal: v1alpha1.RemoveOrphan}},
+		"fields":        {&atoll.Treatment{IgnoreFields: []string{"/metadata/labels/app", "/spec/replicas"}}, []string{"/metadata/labels/app", "/spec/replicas"}},
+		"of an element": {&atoll.Treatment{IgnoreFields: []string{"/spec/template/spec/containers/1/image"}}, []string{"/spec/template/spec/containers/1/image"}},
+		"absent fields": {treatment: &atoll.Treatment{IgnoreFields: []string{"/spec/paused", "/spec/template/spec/containers/2/image", "/spec/replicas/x"}}},
+		"create only":   {&atoll.Treatment{Update: v1alpha1.UpdateCreateOnly, IgnoreFields: []string{"/spec/replicas"}}, []string{"/spec", "/metadata/labels/app"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := newContent()
+			plain, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+			content.Items[1].Treatment = c.treatment
+			got, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+			if !reflect.DeepEqual(got.MemberOwned, c.want) {
+				t.Errorf("left to the member: %q, want %q", got.MemberOwned, c.want)
+			}
+			if string(got.Object) != string(plain.Object) || got.Error != "" {
+				t.Errorf("a new object would not have all values: %s %s", got.Object, got.Error)
+			}
+			if (got.Hash == plain.Hash) != (len(c.want) == 0) {
+				t.Error("the hash does not follow what is left to the member")
+			}
+		})
+	}
+}
+
+func TestAnElementOfAListBelongsToNoMember(t *testing.T) {
+	content := newContent()
+	content.Items[1].Treatment = &atoll.Treatment{IgnoreFields: []string{"/spec/template/spec/containers/1"}}
+	got, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+	if !strings.Contains(got.Error, "/spec/template/spec/containers/1 is an element of a list") || got.Object != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A row that goes removes each item as the item states, and all others as the policy does.
+func TestRemovalOfItemsOfARowThatGoes(t *testing.T) {
+	content := newContent()
+	content.Items[1].Treatment = &atoll.Treatment{Removal: v1alpha1.RemoveOrphan}
+	build := func(row atoll.RowSpec) atoll.Manifest {
+		return manifest.BuildManifest(manifest.ManifestInput{Row: row, Content: content})
+	}
+	m := build(atoll.RowSpec{Phase: atoll.RowRemoving})
+	if len(m.Tombstones) != 1 || m.Tombstones[0].Key != webKey || !m.Tombstones[0].Orphan || m.Removal != v1alpha1.RemoveDelete {
+		t.Errorf("%+v, removal %s", m.Tombstones, m.Removal)
+	}
+	if m = build(atoll.RowSpec{Phase: atoll.RowRemoving, Orphan: true}); len(m.Tombstones) != 0 || m.Removal != v1alpha1.RemoveOrphan {
+		t.Errorf("a row that is orphaned as a whole: %+v, removal %s", m.Tombstones, m.Removal)
+	}
+	if m = build(atoll.RowSpec{Phase: atoll.RowActive}); len(m.Tombstones) != 0 {
+		t.Errorf("a row that stays: %+v", m.Tombstones)
+	}
+	content.Removal = v1alpha1.RemoveOrphan
+	content.Items[0].Treatment = &atoll.Treatment{Removal: v1alpha1.RemoveDelete}
+	m = build(atoll.RowSpec{Phase: atoll.RowRemoving})
+	if len(m.Tombstones) != 1 || m.Tombstones[0].Key != secretKey || m.Tombstones[0].Orphan || m.Removal != v1alpha1.RemoveOrphan {
+		t.Errorf("one item deleted of a Bundle that is orphaned: %+v, removal %s", m.Tombstones, m.Removal)
+	}
+}

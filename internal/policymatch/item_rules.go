@@ -1,0 +1,171 @@
+package policymatch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/overrides"
+)
+
+// MaxIgnoredFields is the number of fields that an object's annotation may list, as a rule may.
+const MaxIgnoredFields = 64
+
+// ItemRules are the rules of a source with parsed selectors.
+type ItemRules []itemRule
+
+type itemRule struct {
+	*v1alpha1.ItemRule
+	// selectors without the malformed ones, which admission rejects.
+	selectors []overrideSelector
+}
+
+// CompileItemRules parses the selectors of the rules.
+func CompileItemRules(rules []v1alpha1.ItemRule) ItemRules {
+	out := make(ItemRules, len(rules))
+	for i := range rules {
+		out[i].ItemRule = &rules[i]
+		for _, rs := range rules[i].ResourceSelectors {
+			if s, ok := compileSelector(rs); ok {
+				out[i].selectors = append(out[i].selectors, overrideSelector{s, SelectorKind(rs)})
+			}
+		}
+	}
+	return out
+}
+
+// TreatmentOf returns how members treat the object: by its annotations, then by the first rule that
+// states a field. Nil: as all others. The error describes an annotation without a meaning.
+func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
+	t, err := annotatedTreatment(s.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r {
+		if rule := &r[i]; rule.selectsSubject(s) {
+			if t.Update == "" {
+				t.Update = rule.Update
+			}
+			if t.IgnoreFields == nil {
+				t.IgnoreFields = slices.Sorted(slices.Values(rule.IgnoreFields))
+			}
+			if t.Removal == "" {
+				t.Removal = rule.Removal
+			}
+		}
+	}
+	if t.Update == v1alpha1.UpdateApply {
+		t.Update = ""
+	}
+	if t.Update == "" && len(t.IgnoreFields) == 0 && t.Removal == "" {
+		return nil, nil
+	}
+	return &t, nil
+}
+
+func (r *itemRule) selectsSubject(s Subject) bool {
+	if len(r.ResourceSelectors) == 0 {
+		return true
+	}
+	kinds := selectingKinds(GroupKindOf(s.Key))
+	return slices.ContainsFunc(r.selectors, func(sel overrideSelector) bool {
+		return slices.Contains(kinds[:], sel.kind) && sel.selectsName(s.Key) &&
+			(sel.labels == nil || sel.labels.Matches(labels.Set(s.Labels)))
+	})
+}
+
+// selectsName reports whether the selector is for objects of the key's namespace and name.
+func (s selector) selectsName(key atoll.ItemKey) bool {
+	return (s.namespace == "" || s.namespace == key.Namespace) && (s.name == "" || s.name == key.Name)
+}
+
+// annotatedTreatment returns what annotations of an object state. An empty list of fields overrules
+// the lists of rules.
+func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err error) {
+	if value, stated := annotations[atoll.AnnotationUpdate]; stated {
+		t.Update = v1alpha1.UpdateMode(value)
+		if t.Update != v1alpha1.UpdateApply && t.Update != v1alpha1.UpdateCreateOnly {
+			return t, fmt.Errorf("annotation %s is %s or %s, and not %q", atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly, value)
+		}
+	}
+	if value, stated := annotations[atoll.AnnotationRemoval]; stated {
+		t.Removal = v1alpha1.RemovalMode(value)
+		if t.Removal != v1alpha1.RemoveDelete && t.Removal != v1alpha1.RemoveOrphan {
+			return t, fmt.Errorf("annotation %s is %s or %s, and not %q", atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, value)
+		}
+	}
+	if value, stated := annotations[atoll.AnnotationIgnoreFields]; stated {
+		if t.IgnoreFields, err = parseIgnoredFields(value); err != nil {
+			return t, fmt.Errorf("annotation %s: %w", atoll.AnnotationIgnoreFields, err)
+		}
+	}
+	return t, nil
+}
+
+func parseIgnoredFields(value string) ([]string, error) {
+	out := []string{}
+	for path := range strings.SplitSeq(value, ",") {
+		if path = strings.TrimSpace(path); path == "" {
+			continue
+		}
+		if len(out) == MaxIgnoredFields {
+			return nil, fmt.Errorf("more than %d fields", MaxIgnoredFields)
+		}
+		if err := CheckIgnoredField(path); err != nil {
+			return nil, err
+		}
+		out = append(out, path)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// hubFields are those by which an object is the same on the hub and in a member.
+var hubFields = []string{"/apiVersion", "/kind", "/metadata", "/metadata/name", "/metadata/namespace", "/metadata/labels", "/metadata/annotations"}
+
+// CheckItemRules returns the ignored fields of rules that no member can own.
+func CheckItemRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
+	for i := range rules {
+		for j, path := range rules[i].IgnoreFields {
+			if err := CheckIgnoredField(path); err != nil {
+				errs = append(errs, field.Invalid(at.Index(i).Child("ignoreFields").Index(j), path, err.Error()))
+			}
+		}
+	}
+	return errs
+}
+
+// CheckIgnoredField returns an error for a path that no member can own.
+func CheckIgnoredField(path string) error {
+	parts, err := overrides.ParsePointer(path)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(parts, ""):
+		return fmt.Errorf("%q has a part without a name", path)
+	case slices.Contains(hubFields, path):
+		return fmt.Errorf("%q cannot belong to a member: name a field below spec or data, a label or an annotation", path)
+	case parts[0] == "status":
+		return fmt.Errorf("%q belongs to the member without a rule", path)
+	}
+	return nil
+}
+
+// TreatmentAnnotations returns those of the annotations that state how members treat an object.
+func TreatmentAnnotations(annotations map[string]string) map[string]string {
+	var out map[string]string
+	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationRemoval} {
+		if value, stated := annotations[name]; stated {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[name] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package policymatch
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func TestTreatmentOfAnObject(t *testing.T) {
+	selector := func(apiVersion, kind string) v1alpha1.ResourceSelector {
+		return v1alpha1.ResourceSelector{APIVersion: apiVersion, Kind: kind}
+	}
+	named := selector("v1", "ConfigMap")
+	named.Name = "other"
+	labelled := selector("v1", "*")
+	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+	elsewhere := selector("v1", "ConfigMap")
+	elsewhere.Namespace = "elsewhere"
+	rule := func(update v1alpha1.UpdateMode, selectors ...v1alpha1.ResourceSelector) v1alpha1.ItemRule {
+		return v1alpha1.ItemRule{ResourceSelectors: selectors, Update: update}
+	}
+	createOnly := &atoll.Treatment{Update: v1alpha1.UpdateCreateOnly}
+	for name, c := range map[string]struct {
+		rules       []v1alpha1.ItemRule
+		annotations map[string]string
+		want        *atoll.Treatment
+	}{
+		"nothing stated":         {},
+		"for all":                {rules: []v1alpha1.ItemRule{rule("CreateOnly")}, want: createOnly},
+		"by kind":                {rules: []v1alpha1.ItemRule{rule("CreateOnly", selector("v1", "ConfigMap"))}, want: createOnly},
+		"by all kinds of groups": {rules: []v1alpha1.ItemRule{rule("CreateOnly", selector("*", "*"))}, want: createOnly},
+		"by labels":              {rules: []v1alpha1.ItemRule{rule("CreateOnly", labelled)}, want: createOnly},
+		"another kind, name or namespace": {rules: []v1alpha1.ItemRule{
+			rule("CreateOnly", selector("apps/v1", "Deployment"), named, elsewhere),
+		}},
+		"the first rule with the field counts": {
+			rules: []v1alpha1.ItemRule{
+				{Removal: "Orphan"}, rule("Apply", selector("v1", "ConfigMap")), rule("CreateOnly"),
+				{Removal: "Delete", IgnoreFields: []string{"/data/z", "/data/a"}},
+			},
+			want: &atoll.Treatment{Removal: "Orphan", IgnoreFields: []string{"/data/a", "/data/z"}},
+		},
+		"annotations win": {
+			rules: []v1alpha1.ItemRule{{Update: "CreateOnly", Removal: "Orphan", IgnoreFields: []string{"/data/a"}}},
+			annotations: map[string]string{
+				"atoll.dev/update": "Apply", "atoll.dev/removal": "Delete", "atoll.dev/ignore-fields": " /data/c, /data/b,/data/c",
+			},
+			want: &atoll.Treatment{Removal: "Delete", IgnoreFields: []string{"/data/b", "/data/c"}},
+		},
+		"an annotation without fields": {
+			rules:       []v1alpha1.ItemRule{{IgnoreFields: []string{"/data/a"}}},
+			annotations: map[string]string{"atoll.dev/ignore-fields": ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Subject{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "conf"}, Labels: map[string]string{"tier": "edge"}, Annotations: c.annotations}
+			got, err := CompileItemRules(c.rules).TreatmentOf(s)
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
+	for annotation, value := range map[string]string{
+		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/ignore-fields": "spec.replicas",
+	} {
+		annotations := map[string]string{annotation: value}
+		if err := CheckOwnKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {
+			t.Errorf("%s: %q: %v", annotation, value, err)
+		}
+		if _, err := CompileItemRules(nil).TreatmentOf(Subject{Annotations: annotations}); err == nil {
+			t.Errorf("%s: %q has a meaning", annotation, value)
+		}
+	}
+	many := strings.Repeat("/data/a,", MaxIgnoredFields+1)
+	if err := CheckOwnKeys(nil, map[string]string{"atoll.dev/ignore-fields": many}); err == nil {
+		t.Error("the number of fields has no bound")
+	}
+}
+
+func TestFieldsThatNoMemberCanOwn(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/spec": true, "/spec/replicas": true, "/data/a~1b": true, "/metadata/labels/app": true, "/spec/ports/0/nodePort": true,
+		"spec": false, "": false, "/": false, "/spec/": false, "/spec//a": false, "/a~2": false, "/kind": false, "/metadata": false,
+		"/metadata/name": false, "/metadata/labels": false, "/status": false, "/status/phase": false,
+	} {
+		if err := CheckIgnoredField(path); (err == nil) != want {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+func TestItemRulesThatAreRefused(t *testing.T) {
+	errs := CheckItemRules([]v1alpha1.ItemRule{{IgnoreFields: []string{"/spec/a"}}, {IgnoreFields: []string{"/spec/a", "/kind"}}}, field.NewPath("spec", "itemRules"))
+	if len(errs) != 1 || errs[0].Field != "spec.itemRules[1].ignoreFields[1]" {
+		t.Errorf("%v", errs)
+	}
+}

@@ -1,0 +1,41 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// itemTreatment returns how members treat the object; nil: as all others, or it is no item of the
+// Bundle.
+func (in Input) itemTreatment(b Bundle) *atoll.Treatment {
+	if in.isAboutBundle(b) || b.Content == nil {
+		return nil
+	}
+	for i := range b.Content.Items {
+		if item := &b.Content.Items[i]; item.Key == in.Object {
+			return item.Treatment
+		}
+	}
+	return nil
+}
+
+// writeTreatment writes a line for each part of a treatment.
+func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
+	if t == nil {
+		return
+	}
+	if t.IsCreateOnly() {
+		b.WriteString("  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n")
+	} else if len(t.IgnoreFields) > 0 {
+		fmt.Fprintf(b, "  Each cluster keeps its own values of %s (ignoreFields).\n", strings.Join(t.IgnoreFields, ", "))
+	}
+	switch t.Removal {
+	case v1alpha1.RemoveOrphan:
+		b.WriteString("  It stays in clusters that it is taken out of (removal: Orphan).\n")
+	case v1alpha1.RemoveDelete:
+		b.WriteString("  It is deleted in clusters that it is taken out of (removal: Delete).\n")
+	}
+}

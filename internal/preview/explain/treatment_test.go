@@ -1,0 +1,47 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+func TestHowMembersTreatAnObject(t *testing.T) {
+	for name, c := range map[string]struct {
+		treatment *atoll.Treatment
+		want      []string
+	}{
+		"as all others": {},
+		"create only": {&atoll.Treatment{Update: v1alpha1.UpdateCreateOnly, Removal: v1alpha1.RemoveDelete}, []string{
+			"Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.",
+			"It is deleted in clusters that it is taken out of (removal: Delete).",
+		}},
+		"fields": {&atoll.Treatment{IgnoreFields: []string{"/data/a", "/data/b"}, Removal: v1alpha1.RemoveOrphan}, []string{
+			"Each cluster keeps its own values of /data/a, /data/b (ignoreFields).",
+			"It stays in clusters that it is taken out of (removal: Orphan).",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := shopBundle()
+			i := slices.IndexFunc(b.Content.Items, func(i atoll.Item) bool { return i.Key == webKey })
+			b.Content.Items = slices.Clone(b.Content.Items)
+			b.Content.Items[i].Treatment = c.treatment
+			e := Explain(explainInput(webKey, b))
+			if e.Bundles[0].Treatment != c.treatment {
+				t.Errorf("treatment %+v, want %+v", e.Bundles[0].Treatment, c.treatment)
+			}
+			text := e.FormatText(false)
+			for _, line := range c.want {
+				if !strings.Contains(text, "\n  "+line+"\n") {
+					t.Errorf("lacks %q:\n%s", line, text)
+				}
+			}
+			if len(c.want) == 0 && (strings.Contains(text, "ignoreFields") || strings.Contains(text, "update:")) {
+				t.Errorf("says something of a treatment:\n%s", text)
+			}
+		})
+	}
+}
