@@ -147,7 +147,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	}
 	p.inventory = clusterstatus.New(observed)
 	p.caStatus = &castatus.Reporter{
-		Authorities: h.server, Rotation: h.server, Clusters: st.Clusters, Agents: p.inventory,
+		Authorities: h.server, Rotation: h.server, Clusters: st.Clusters, Agents: p.inventory, Settings: st.Settings,
 		GatewayCertificate: h.gateway.Certificate, IsComplete: func() bool { return t.peers == nil || t.peers.IsComplete() },
 	}
 	if p.pushSupervisor, err = h.newPushSupervisor(p); err != nil {

@@ -21,3 +21,17 @@ func TestWaitFor(t *testing.T) {
 		}
 	})
 }
+
+func TestWaitForWakeup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{}, 1)
+		wake <- struct{}{}
+		began := time.Now()
+		if !WaitForWakeup(t.Context(), wake, time.Minute) || time.Since(began) != 0 {
+			t.Errorf("it is false, or returned after %s; want true at once", time.Since(began))
+		}
+		if !WaitForWakeup(t.Context(), wake, time.Minute) || time.Since(began) != time.Minute {
+			t.Errorf("it is false, or returned after %s; want true after 1m", time.Since(began))
+		}
+	})
+}

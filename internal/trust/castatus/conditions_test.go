@@ -2,8 +2,10 @@ package castatus
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -71,4 +73,39 @@ func TestHubConditions(t *testing.T) {
 			t.Errorf("%s in the end: %+v", is.Type, c)
 		}
 	}
+}
+
+// settingsFeed notifies of changes of the HubSettings.
+type settingsFeed struct{ notify func(name string) }
+
+func (f *settingsFeed) Subscribe(fn func(name string)) { f.notify = fn }
+
+// HubSettings that come after the first check have their conditions at once, and not at the next check.
+func TestConditionsOfNewHubSettings(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(state.NewScheme()).WithStatusSubresource(&v1alpha1.HubSettings{}).Build()
+	hub := newFakeHub(t)
+	synctest.Test(t, func(t *testing.T) {
+		feed := &settingsFeed{}
+		r := hub.newReporter()
+		r.Settings = feed
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.RunConditions(ctx, c, slog.New(slog.DiscardHandler)) }()
+		synctest.Wait()
+		settings := &v1alpha1.HubSettings{}
+		settings.Name = v1alpha1.HubSettingsName
+		if err := c.Create(t.Context(), settings); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		feed.notify(settings.Name)
+		synctest.Wait()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(settings), settings); err != nil || len(settings.Status.Conditions) != 2 || time.Since(began) != 0 {
+			t.Errorf("conditions %+v after %s, %v", settings.Status.Conditions, time.Since(began), err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

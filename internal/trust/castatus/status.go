@@ -23,6 +23,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/keys"
 	"atoll.dev/atoll/internal/pause"
 	"atoll.dev/atoll/internal/trust/standing"
+	"atoll.dev/atoll/internal/wakeup"
 )
 
 // maxExampleClusters is how many clusters a Standing names of a kind.
@@ -61,12 +62,19 @@ type Agents interface {
 	CarriageOf(uid string) string
 }
 
+// Settings are the HubSettings in memory.
+type Settings interface {
+	Subscribe(fn func(name string))
+}
+
 // Reporter reports on the certificates of a hub.
 type Reporter struct {
 	Authorities Authorities
 	Rotation    Rotation
 	Clusters    Clusters
 	Agents      Agents
+	// Settings, when they change, need their conditions at once.
+	Settings Settings
 	// GatewayCertificate returns the certificate of the gateway.
 	GatewayCertificate func() standing.Certificate
 	// IsComplete reports whether every other hub has sent the list of its agents.
@@ -155,8 +163,11 @@ func (r *Reporter) listCertificates() standing.Certificates {
 	return out
 }
 
-// RunConditions keeps the conditions of the HubSettings true until ctx ends.
+// RunConditions keeps the conditions of the HubSettings true until ctx ends. New or edited HubSettings
+// get theirs at once.
 func (r *Reporter) RunConditions(ctx context.Context, c client.Client, log *slog.Logger) error {
+	edited := make(chan struct{}, 1)
+	r.Settings.Subscribe(func(string) { wakeup.Send(edited) })
 	var logged []string
 	for {
 		s := r.currentStatus(time.Now())
@@ -169,7 +180,7 @@ func (r *Reporter) RunConditions(ctx context.Context, c client.Client, log *slog
 		if err := UpdateStatus(ctx, c, s, metav1.Now()); err != nil && ctx.Err() == nil {
 			log.Error("cannot write the hub's conditions; the hub tries again", "after", conditionsInterval, "err", err)
 		}
-		if !pause.WaitFor(ctx, conditionsInterval) {
+		if !pause.WaitForWakeup(ctx, edited, conditionsInterval) {
 			return nil
 		}
 	}

@@ -93,14 +93,18 @@ func TestStormWrites(t *testing.T) {
 	}
 }
 
-// TestPerCluster: a step over the fleet that allocates once for each cluster is found, and
-// two more writes of 10,000 allocations each are no such step.
+// TestPerCluster: a step over the fleet that allocates four times for each of 4,000 clusters, or twice
+// for each of 10,000, is found. Two more writes of 10,000 allocations each are no such step.
 func TestPerCluster(t *testing.T) {
 	small := touchCost{size: 100, writes: 5.7, allocations: 67_000}
-	for swept, fine := range map[float64]bool{0: true, 0.3: true, 1: false, 4: false} {
-		big := touchCost{size: 4000, writes: 7.7, allocations: small.allocations + 20_000 + 3900*swept}
-		if got, most := perCluster(small, big); got <= most != fine {
-			t.Errorf("%v allocations for each cluster: %v, at most %v", swept, got, most)
+	for _, c := range []struct {
+		size  int
+		swept float64
+		fine  bool
+	}{{4000, 0, true}, {4000, 1.7, true}, {4000, 4, false}, {10_000, 1, true}, {10_000, 2, false}} {
+		big := touchCost{size: c.size, writes: 7.7, allocations: small.allocations + 20_000 + float64(c.size-small.size)*c.swept}
+		if got, most := perCluster(small, big); got <= most != c.fine {
+			t.Errorf("%v allocations for each of %d clusters: %v, at most %v", c.swept, c.size, got, most)
 		}
 	}
 }
