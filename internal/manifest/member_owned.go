@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/jsonpointer"
 )
 
 // withTreatment returns the paths of fields that belong to the member, with those that the item's
@@ -17,11 +17,11 @@ func withTreatment(owned []string, t *atoll.Treatment, obj map[string]any) ([]st
 		return allFields(obj), nil
 	}
 	for _, path := range t.IgnoredFields() {
-		parts, err := overrides.ParsePointer(path)
+		parts, err := jsonpointer.Parse(path)
 		if err != nil || slices.Contains(owned, path) {
 			continue
 		}
-		switch above, has := lookupField(obj, parts); above.(type) {
+		switch above, has := jsonpointer.Lookup(obj, parts); above.(type) {
 		case []any:
 			return nil, fmt.Errorf("ignoreFields: %s is an element of a list: name the whole list, or a field of the element", path)
 		default:
@@ -41,7 +41,7 @@ var identityFields = []string{"name", "namespace", "uid"}
 func allFields(obj map[string]any) (paths []string) {
 	for _, field := range slices.Sorted(maps.Keys(obj)) {
 		if field != "apiVersion" && field != "kind" && field != "metadata" {
-			paths = append(paths, overrides.FormatPointer(field))
+			paths = append(paths, jsonpointer.Format(field))
 		}
 	}
 	meta, _ := obj["metadata"].(map[string]any)
@@ -51,33 +51,11 @@ func allFields(obj map[string]any) (paths []string) {
 		case field == "labels" || field == "annotations":
 			keys, _ := meta[field].(map[string]any)
 			for _, key := range slices.Sorted(maps.Keys(keys)) {
-				paths = append(paths, overrides.FormatPointer("metadata", field, key))
+				paths = append(paths, jsonpointer.Format("metadata", field, key))
 			}
 		default:
-			paths = append(paths, overrides.FormatPointer("metadata", field))
+			paths = append(paths, jsonpointer.Format("metadata", field))
 		}
 	}
 	return paths
-}
-
-// lookupField reports whether a document has a field, and returns the map or list that holds it.
-func lookupField(doc any, path []string) (above any, has bool) {
-	for _, part := range path {
-		above = doc
-		switch at := doc.(type) {
-		case map[string]any:
-			doc, has = at[part]
-		case []any:
-			i, err := overrides.ParseListIndex(part)
-			if has = err == nil && i < len(at); has {
-				doc = at[i]
-			}
-		default:
-			has = false
-		}
-		if !has {
-			return nil, false
-		}
-	}
-	return above, has
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/overrides"
 )
@@ -96,5 +97,5 @@ func memberOwnedReplicas(obj map[string]any, scripted []string, own bool) []stri
 			delete(m, path[len(path)-1])
 		}
 	}
-	return []string{overrides.FormatPointer(path...)}
+	return []string{jsonpointer.Format(path...)}
 }

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
 )
 
@@ -113,7 +114,7 @@ func patchJSON(text string, list []v1alpha1.DocumentPatch) (string, error) {
 		return "", fmt.Errorf("it is not JSON: %w", err)
 	}
 	for _, p := range list {
-		path, err := ParsePointer(p.SubPath)
+		path, err := jsonpointer.Parse(p.SubPath)
 		if err != nil {
 			return "", err
 		}
@@ -157,7 +158,7 @@ func patchYAML(text string, list []v1alpha1.DocumentPatch) (string, error) {
 		return "", err
 	}
 	for _, p := range list {
-		path, err := ParsePointer(p.SubPath)
+		path, err := jsonpointer.Parse(p.SubPath)
 		if err != nil {
 			return "", err
 		}
@@ -332,7 +333,7 @@ func findListIndex(length int, op v1alpha1.OverriderOperator, part string, last 
 	if adds && part == "-" {
 		return length, nil
 	}
-	i, err := ParseListIndex(part)
+	i, err := jsonpointer.ParseIndex(part)
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"atoll.dev/atoll/internal/jsonpointer"
 )
 
 // mergeDocument merges a JSON merge patch (RFC 7386) into a document, which is a map in JSON or YAML.
@@ -63,7 +65,7 @@ func parseDocumentMerge(raw []byte) (map[string]any, error) {
 // mergeDocumentMap merges a patch into m, the map at the path, and appends the changes.
 func mergeDocumentMap(list []documentChange, path string, m, patch map[string]any) []documentChange {
 	for _, name := range sortedKeys(patch) {
-		at := path + FormatPointer(name)
+		at := path + jsonpointer.Format(name)
 		old, there := m[name]
 		sub, isMap := patch[name].(map[string]any)
 		into, wasMap := old.(map[string]any)
@@ -88,7 +90,7 @@ func mergeYAMLMap(list []documentChange, path string, n *yaml.Node, patch map[st
 		return nil, fmt.Errorf("%q is in what &%s names, which other places of the document use too", path, n.Anchor)
 	}
 	for _, name := range sortedKeys(patch) {
-		at := path + FormatPointer(name)
+		at := path + jsonpointer.Format(name)
 		i, err := findKeyIndex(n, name)
 		if err != nil {
 			return nil, err
@@ -121,7 +123,7 @@ func mergeYAMLValue(list []documentChange, at string, n *yaml.Node, i int, v any
 	value := withoutNulls(v)
 	node := newYAMLNode(value)
 	if i < 0 {
-		parts, err := ParsePointer(at)
+		parts, err := jsonpointer.Parse(at)
 		if err != nil {
 			return nil, err
 		}

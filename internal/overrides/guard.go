@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/userfields"
 )
@@ -143,7 +144,7 @@ func checkDocument(f *v1alpha1.FieldOverrider, report problemReporter) {
 	}
 	for name, list := range map[string][]v1alpha1.DocumentPatch{"json": f.JSON, "yaml": f.YAML} {
 		for i, p := range list {
-			if _, err := ParsePointer(p.SubPath); err != nil {
+			if _, err := jsonpointer.Parse(p.SubPath); err != nil {
 				report(fmt.Sprintf(".%s[%d].subPath", name, i), err.Error())
 			}
 			if v, err := decodeDocumentValue(p); err != nil && p.ValueFrom == nil {
@@ -223,7 +224,7 @@ var imageForms = []struct {
 // parseAllowedPath parses the path of a field, and refuses fields that overrides never change.
 // value is the new value.
 func parseAllowedPath(path string, value any) ([]string, error) {
-	parts, err := ParsePointer(path)
+	parts, err := jsonpointer.Parse(path)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +305,7 @@ func BuiltInOnlyOverriders(o v1alpha1.Overriders) (paths []string) {
 func isSecretDataField(field string) bool { return field == "data" || field == "stringData" }
 
 func isDataPath(path string) bool {
-	parts, err := ParsePointer(path)
+	parts, err := jsonpointer.Parse(path)
 	return err == nil && isSecretDataField(parts[0])
 }
 

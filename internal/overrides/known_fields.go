@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/jsonpointer"
 )
 
 // DefinitionFinder returns the CustomResourceDefinition of a kind; nil: it has none.
@@ -46,7 +47,7 @@ func unknownFieldsOfKind(o *v1alpha1.Overriders, gk schema.GroupKind, definition
 		}
 		for _, f := range s.kind.listNamedFields(&s.overrider) {
 			if path := findUnknownField(root, f); path != nil {
-				out = append(out, OverriderProblem{s.name + f.below, fmt.Sprintf("objects of the kind %s have no field %s", gk, FormatPointer(path...))})
+				out = append(out, OverriderProblem{s.name + f.below, fmt.Sprintf("objects of the kind %s have no field %s", gk, jsonpointer.Format(path...))})
 			}
 		}
 	}
@@ -115,7 +116,7 @@ func findUnknownValue(n schemaNode, path []string, value any) []string {
 
 // namedPath returns the field at a JSON Pointer; none for a malformed one, which other checks report.
 func namedPath(below, path string, value any) []namedField {
-	parts, err := ParsePointer(path)
+	parts, err := jsonpointer.Parse(path)
 	if err != nil {
 		return nil
 	}

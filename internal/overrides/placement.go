@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/kinds/script"
 	"atoll.dev/atoll/internal/userfields"
@@ -78,7 +79,7 @@ func (o *ObjectPatcher) OverriddenReplicas(stated int64) (n int64, ok bool) {
 	if !has || !o.Item.ReplicaOverrides {
 		return 0, false
 	}
-	at := FormatPointer(path...)
+	at := jsonpointer.Format(path...)
 	for i := range o.Notes {
 		ok = ok || o.Notes[i].Path == at && o.Notes[i].Policy != PolicyPlacement
 	}

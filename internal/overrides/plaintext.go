@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/userfields"
 )
 
@@ -142,7 +143,7 @@ func lookupPointer(v any, path []string) (any, bool) {
 			}
 			v = below
 		case []any:
-			i, err := ParseListIndex(part)
+			i, err := jsonpointer.ParseIndex(part)
 			if err != nil || i >= len(at) {
 				return nil, false
 			}
@@ -182,8 +183,8 @@ func checkTransfer(p *v1alpha1.PlaintextOverrider) error {
 
 // isBelow returns whether the path is below the other one.
 func isBelow(path, other string) bool {
-	parts, err := ParsePointer(path)
-	above, otherErr := ParsePointer(other)
+	parts, err := jsonpointer.Parse(path)
+	above, otherErr := jsonpointer.Parse(other)
 	return err == nil && otherErr == nil && len(parts) > len(above) && slices.Equal(parts[:len(above)], above)
 }
 

@@ -3,42 +3,10 @@ package overrides
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/jsonpointer"
 )
-
-// ParsePointer splits a JSON Pointer (RFC 6901).
-func ParsePointer(path string) ([]string, error) {
-	if !strings.HasPrefix(path, "/") {
-		return nil, fmt.Errorf("%q is not a JSON Pointer: it has to begin with /", path)
-	}
-	if !utf8.ValidString(path) {
-		return nil, fmt.Errorf("%q is not a JSON Pointer: it is no UTF-8", path)
-	}
-	parts := strings.Split(path[1:], "/")
-	for i, p := range parts {
-		for j := range len(p) {
-			if p[j] == '~' && (j+1 == len(p) || p[j+1] != '0' && p[j+1] != '1') {
-				return nil, fmt.Errorf("%q is not a JSON Pointer: ~ has to be followed by 0 or 1", path)
-			}
-		}
-		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")
-	}
-	return parts, nil
-}
-
-// FormatPointer joins the parts that ParsePointer splits.
-func FormatPointer(parts ...string) string {
-	var b strings.Builder
-	for _, p := range parts {
-		b.WriteByte('/')
-		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(p, "~", "~0"), "/", "~1"))
-	}
-	return b.String()
-}
 
 // patchJSONValue carries out one operation of a JSON Patch (RFC 6902) and returns the changed
 // document. It changes maps in place; doc is undefined after an error.
@@ -78,7 +46,7 @@ func patchList(l []any, op v1alpha1.OverriderOperator, path []string, value any)
 	if last && op == v1alpha1.OverrideAdd && path[0] == "-" {
 		return append(slices.Clip(l), value), nil
 	}
-	i, err := ParseListIndex(path[0])
+	i, err := jsonpointer.ParseIndex(path[0])
 	if err != nil {
 		return nil, err
 	}
@@ -101,13 +69,4 @@ func patchList(l []any, op v1alpha1.OverriderOperator, path []string, value any)
 	}
 	l[i] = value
 	return l, nil
-}
-
-// ParseListIndex returns the index of a list that a part of a JSON Pointer names.
-func ParseListIndex(s string) (int, error) {
-	i, err := strconv.Atoi(s)
-	if err != nil || i < 0 || strconv.Itoa(i) != s {
-		return 0, fmt.Errorf("%q is not an index of a list", s)
-	}
-	return i, nil
 }

@@ -2,37 +2,14 @@ package overrides
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/jsonpointer"
 )
-
-func TestParsePointer(t *testing.T) {
-	for path, want := range map[string][]string{
-		"/a/b":       {"a", "b"},
-		"/a~1b/c~0d": {"a/b", "c~d"},
-		"/~01":       {"~1"},
-		"/":          {""},
-		"/a//b":      {"a", "", "b"},
-	} {
-		got, err := ParsePointer(path)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("ParsePointer(%q) = %q, %v; want %q", path, got, err, want)
-		}
-		if back := FormatPointer(got...); back != path {
-			t.Errorf("%q came back as %q", path, back)
-		}
-	}
-	for _, path := range []string{"", "a", "/a~", "/a~2"} {
-		if got, err := ParsePointer(path); err == nil {
-			t.Errorf("ParsePointer(%q) = %q, want an error", path, got)
-		}
-	}
-}
 
 func TestPatch(t *testing.T) {
 	const doc = `{"a":{"b":1},"l":[1,2,3],"m":[{"x":1}],"n":null}`
@@ -79,7 +56,7 @@ func applyPatch(t *testing.T, doc, op, path, value string) (string, error) {
 			t.Fatal(err)
 		}
 	}
-	parts, err := ParsePointer(path)
+	parts, err := jsonpointer.Parse(path)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/refusal"
 	"atoll.dev/atoll/internal/userfields"
@@ -59,7 +60,7 @@ type ObjectPatcher struct {
 }
 
 func (o *ObjectPatcher) noteChange(value any, path ...string) {
-	o.noteChangeAt(FormatPointer(path...), value)
+	o.noteChangeAt(jsonpointer.Format(path...), value)
 }
 
 func (o *ObjectPatcher) noteChangeAt(path string, value any) {
@@ -199,14 +200,14 @@ func (o *ObjectPatcher) overrideImageAt(im *v1alpha1.ImageOverrider, path []stri
 	v, ok := kinds.LookupPath(o.Object, path)
 	ref, isText := v.(string)
 	if !ok || !isText {
-		return fmt.Errorf("there is no image at %s", FormatPointer(path...))
+		return fmt.Errorf("there is no image at %s", jsonpointer.Format(path...))
 	}
 	changed, err := overrideImageReference(ref, *im)
 	if err != nil && o.Item.Key.IsSecret() {
-		return fmt.Errorf("there is no image at %s", FormatPointer(path...)) // the other error quotes it
+		return fmt.Errorf("there is no image at %s", jsonpointer.Format(path...)) // the other error quotes it
 	}
 	if err != nil {
-		return fmt.Errorf("image at %s: %w", FormatPointer(path...), err)
+		return fmt.Errorf("image at %s: %w", jsonpointer.Format(path...), err)
 	}
 	if changed == ref {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/jsonpointer"
 )
 
 // MaxIgnoredFields is the number of fields that an object's annotation may list, as a rule may.
@@ -142,7 +142,7 @@ func CheckItemRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.Error
 
 // CheckIgnoredField returns an error for a path that no member can own.
 func CheckIgnoredField(path string) error {
-	parts, err := overrides.ParsePointer(path)
+	parts, err := jsonpointer.Parse(path)
 	switch {
 	case err != nil:
 		return err

@@ -2,16 +2,14 @@ package apply
 
 import (
 	"context"
-	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/objectdiff"
 )
 
 // A foreign object is not watched; it is looked at again now and then.
@@ -35,52 +33,9 @@ func (e *Engine) listDifferences(ctx context.Context, p plan, res member.Resourc
 		return nil, failureFromError(err, p.Key)
 	}
 	var out []string
-	collectDifferences(withoutServerFields(live), withoutServerFields(after), "", &out)
+	for _, d := range objectdiff.Compare(objectdiff.WithoutServerFields(live), objectdiff.WithoutServerFields(after)) {
+		out = append(out, d.Path)
+	}
 	slices.Sort(out)
 	return out[:min(len(out), 3)], nil
-}
-
-// withoutServerFields is the object without what an apply changes in any case.
-func withoutServerFields(obj *unstructured.Unstructured) map[string]any {
-	c := obj.DeepCopy()
-	labels := c.GetLabels()
-	delete(labels, atoll.LabelBundleUID)
-	delete(labels, ownership.LabelTemplateUID)
-	delete(labels, ownership.LabelAdopted)
-	if len(labels) == 0 {
-		labels = nil
-	}
-	c.SetLabels(labels)
-	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
-		unstructured.RemoveNestedField(c.Object, "metadata", field)
-	}
-	return c.Object
-}
-
-// collectDifferences lists the paths at which two values differ.
-func collectDifferences(x, y any, path string, out *[]string) {
-	xm, xok := x.(map[string]any)
-	ym, yok := y.(map[string]any)
-	if xok && yok {
-		for k := range xm {
-			collectDifferences(xm[k], ym[k], path+"."+k, out)
-		}
-		for k := range ym {
-			if _, both := xm[k]; !both {
-				collectDifferences(nil, ym[k], path+"."+k, out)
-			}
-		}
-		return
-	}
-	xl, xok := x.([]any)
-	yl, yok := y.([]any)
-	if xok && yok && len(xl) == len(yl) {
-		for i := range xl {
-			collectDifferences(xl[i], yl[i], fmt.Sprintf("%s[%d]", path, i), out)
-		}
-		return
-	}
-	if !reflect.DeepEqual(x, y) {
-		*out = append(*out, path[min(1, len(path)):])
-	}
 }

@@ -3,39 +3,11 @@ package apply
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 	"testing"
 
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
-
-// The differences between two objects are paths, of which each names the smallest part that
-// differs.
-func TestDifferencesAreTheSmallestPaths(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		live, after string
-		want        []string
-	}{
-		{"equal", `{"a":{"b":[1,{"c":2}]}}`, `{"a":{"b":[1,{"c":2}]}}`, nil},
-		{"a field", `{"a":{"b":1,"c":2}}`, `{"a":{"b":1,"c":3}}`, []string{"a.c"}},
-		{"a field that is added", `{"a":{}}`, `{"a":{"b":1}}`, []string{"a.b"}},
-		{"a field that is removed", `{"a":{"b":1}}`, `{"a":{}}`, []string{"a.b"}},
-		{"an element of a list", `{"l":[1,{"b":1,"c":1},3]}`, `{"l":[1,{"b":2,"c":1},3]}`, []string{"l[1].b"}},
-		{"two elements", `{"l":[1,2,3]}`, `{"l":[4,2,5]}`, []string{"l[0]", "l[2]"}},
-		{"the length of a list", `{"l":[1,2]}`, `{"l":[1]}`, []string{"l"}},
-		{"a list in place of a map", `{"l":{"a":1}}`, `{"l":[1]}`, []string{"l"}},
-		{"a value in place of a list", `{"l":[1]}`, `{"l":1}`, []string{"l"}},
-	} {
-		var got []string
-		collectDifferences(parseJSON(t, c.live), parseJSON(t, c.after), "", &got)
-		slices.Sort(got)
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
 
 func parseJSON(t *testing.T, text string) (v any) {
 	t.Helper()

@@ -134,7 +134,7 @@ func TestExistingObjectsAreLeftAdoptedOrOverwritten(t *testing.T) {
 		"none exists":                                  {"", v1alpha1.ConflictAbort, "", "", []string{apply}, false},
 		"one exists":                                   {live("", "x"), v1alpha1.ConflictAbort, atoll.ReasonConflict, "set conflictResolution: AdoptIfSame or Overwrite", nil, false},
 		"an equal one exists":                          {live("", "x"), v1alpha1.ConflictAdoptIfSame, "", "", []string{apply}, true},
-		"another one exists":                           {live("", "y"), v1alpha1.ConflictAdoptIfSame, atoll.ReasonConflict, "differs at data.a", nil, false},
+		"another one exists":                           {live("", "y"), v1alpha1.ConflictAdoptIfSame, atoll.ReasonConflict, "differs at /data/a", nil, false},
 		"another one is overwritten":                   {live("", "y"), v1alpha1.ConflictOverwrite, "", "", []string{apply}, true},
 		"one is being deleted":                         {live(", deletionTimestamp: 2026-01-01T00:00:00Z, finalizers: [x.dev/f]", "x"), v1alpha1.ConflictOverwrite, atoll.ReasonTerminating, "x.dev/f", nil, false},
 		"one was left behind":                          {live(note("t"), "y"), v1alpha1.ConflictAbort, "", "", []string{apply, dropNote}, false},

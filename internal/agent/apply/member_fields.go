@@ -3,7 +3,6 @@ package apply
 import (
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,37 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/jsonpointer"
 )
-
-// splitJSONPointer splits a JSON Pointer.
-func splitJSONPointer(path string) []string {
-	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	for i, p := range parts {
-		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")
-	}
-	return parts
-}
-
-// removePath takes the field out, if it is there.
-func removePath(obj any, path []string) {
-	switch at := obj.(type) {
-	case map[string]any:
-		if len(path) == 1 {
-			delete(at, path[0])
-			return
-		}
-		removePath(at[path[0]], path[1:])
-	case []any:
-		if i, ok := listIndex(at, path[0]); ok && len(path) > 1 {
-			removePath(at[i], path[1:])
-		}
-	}
-}
-
-func listIndex(list []any, text string) (int, bool) {
-	i, err := strconv.Atoi(text)
-	return i, err == nil && i >= 0 && i < len(list)
-}
 
 // copyMemberFields copies fields of the item from the live object into the body of an apply. found is
 // false when the live object has none of them. It fails for a field that the API cannot assign to
@@ -53,7 +23,11 @@ func copyMemberFields(to map[string]any, item *atoll.RenderedItem, live *unstruc
 	}
 	fields := ownFields(live)
 	for _, path := range paths {
-		copied, err := copyField(to, sent, live.Object, fields, splitJSONPointer(path))
+		parts, err := jsonpointer.Parse(path)
+		copied := false
+		if err == nil {
+			copied, err = copyField(to, sent, live.Object, fields, parts)
+		}
 		if err != nil {
 			return false, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(fmt.Sprintf("%s cannot belong to the member: %v", path, err))}
 		}
@@ -105,8 +79,8 @@ func copyField(to map[string]any, sent, live any, fields map[string]any, path []
 		return copied, err
 	case []any:
 		list, _ := wanted[path[0]].([]any)
-		i, ok := listIndex(list, path[1])
-		if !ok || len(path) < 3 {
+		i, err := jsonpointer.ParseIndex(path[1])
+		if err != nil || i >= len(list) || len(path) < 3 {
 			return false, nil
 		}
 		return copyElement(to, path[0], list[i], inner, inside, path[2:])

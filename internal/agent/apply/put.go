@@ -16,6 +16,7 @@ import (
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/kinds/script"
 )
@@ -268,7 +269,11 @@ func applyBody(p plan, s sending) ([]byte, *Failure) {
 		_ = unstructured.SetNestedField(obj, s.uid, "metadata", "uid")
 	}
 	for _, path := range s.left {
-		removePath(obj, splitJSONPointer(path))
+		parts, err := jsonpointer.Parse(path)
+		if err != nil {
+			return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}
+		}
+		jsonpointer.Remove(obj, parts)
 	}
 	out, err := json.Marshal(obj)
 	if err != nil {

@@ -1,0 +1,200 @@
+// Package diff is the command `atoll diff`: how an object in its clusters differs from what the hub
+// sends to them.
+//
+// Contract: nothing is written. The hub renders the object with the functions that act, and each
+// cluster's API computes the apply as a dry run, with the rights of the user there. Values of Secrets
+// are never shown.
+package diff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/preview"
+)
+
+// renderPath under which the hub answers.
+const renderPath = "/atoll/v1alpha1/render"
+
+const (
+	// maxParallelMembers are compared at the same time.
+	maxParallelMembers = 16
+	// maxFieldsShown of a cluster are printed without --all, and maxValueLength bytes of a value.
+	maxFieldsShown = 40
+	maxValueLength = 120
+)
+
+// ErrDifferences is the error of an object that differs somewhere. It is no failure, and has its own
+// exit code.
+var ErrDifferences = errors.New("the object differs in a cluster")
+
+type options struct {
+	flags   *client.Flags
+	format  output.Format
+	cluster string
+	all     bool
+}
+
+// NewCommand makes the command.
+func NewCommand(flags *client.Flags) *cobra.Command {
+	o := &options{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "diff KIND/NAME [-n NAMESPACE] [--cluster NAME]",
+		Short: "Tell how an object in its clusters differs from what they get",
+		Long: `Tell how an object in its clusters differs from what they get.
+
+The hub renders the object for each cluster that has it, and each cluster's API computes what an
+apply would change, as a dry run. Listed are the fields that Atoll would correct, with the value in
+the cluster, the value that the cluster gets, and the managers of the cluster's value. Fields that
+the template does not state, and fields that belong to the cluster, are no differences.
+
+Nothing is written. You need the rights to get and patch the object in the clusters. Values of
+Secrets are never shown.
+
+The exit code is 0 if nothing differs, 2 if something does, and 1 if a cluster could not be
+compared.`,
+		Example: `  atoll diff deployment/web -n shop
+  atoll diff cm/settings --cluster tokyo-1
+  atoll diff deploy/web -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), args[0])
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "only this cluster")
+	cmd.Flags().BoolVar(&o.all, "all", false, "print all fields, and values as a whole")
+	o.format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, out io.Writer, argument string) error {
+	c, err := o.flags.ConnectCluster()
+	if err != nil {
+		return err
+	}
+	object, err := c.ParseObject(ctx, argument)
+	if err != nil {
+		return err
+	}
+	rendered, err := o.requestContents(ctx, c, object)
+	if err != nil {
+		return err
+	}
+	diffs, err := compareMembers(ctx, c, object, rendered)
+	if err != nil {
+		return err
+	}
+	done, err := o.format.PrintStructured(out, diffs)
+	if !done {
+		_, err = io.WriteString(out, formatDiffs(diffs, o.all))
+	}
+	if err != nil {
+		return err
+	}
+	return summarizeDiffs(diffs, rendered.More)
+}
+
+// requestContents asks the hub what the clusters get of the object.
+func (o *options) requestContents(ctx context.Context, c *client.Cluster, object client.Object) (*preview.Rendered, error) {
+	request := c.REST.Get().AbsPath(renderPath).
+		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
+	if object.Namespace != "" {
+		request.Param("namespace", object.Namespace)
+	}
+	if o.cluster != "" {
+		request.Param("cluster", o.cluster)
+	}
+	answer, err := client.ReadAnswer(request.Do(ctx))
+	if client.NoHub(err) {
+		return nil, fmt.Errorf("%s does not render objects: it is no hub, or one older than this command (%w)", c.Config.Host, err)
+	}
+	if err != nil {
+		return nil, c.ExplainError(err)
+	}
+	out := &preview.Rendered{}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return nil, fmt.Errorf("%s answered with what is no JSON; is this the kubeconfig of a hub? %w", c.Config.Host, err)
+	}
+	return out, nil
+}
+
+// compareMembers compares the object in each of its clusters, in the order of their names.
+func compareMembers(ctx context.Context, c *client.Cluster, object client.Object, rendered *preview.Rendered) ([]ClusterDiff, error) {
+	key := atoll.ItemKey{Group: object.Kind.Group, Kind: object.Kind.Kind, Namespace: object.Namespace, Name: object.Name}
+	type task struct {
+		member  member
+		content *preview.RenderedContent
+	}
+	var tasks []task
+	for i := range rendered.Contents {
+		content := &rendered.Contents[i]
+		_, version, grouped := strings.Cut(content.APIVersion, "/")
+		if !grouped {
+			version = content.APIVersion
+		}
+		for _, name := range content.Clusters {
+			config := rest.CopyConfig(c.Config)
+			config.Host = strings.TrimSuffix(config.Host, "/") + atoll.ClusterProxyPath(name)
+			dynamicClient, err := dynamic.NewForConfig(config)
+			if err != nil {
+				return nil, fmt.Errorf("kubeconfig: %w", err)
+			}
+			resource := object.Resource
+			resource.Version = version
+			m := member{name: name, client: dynamicClient.Resource(resource)}
+			if object.Namespace != "" {
+				m.client = dynamicClient.Resource(resource).Namespace(object.Namespace)
+			}
+			tasks = append(tasks, task{m, content})
+		}
+	}
+	slices.SortFunc(tasks, func(a, b task) int { return strings.Compare(a.member.name, b.member.name) })
+	out := make([]ClusterDiff, len(tasks))
+	var group errgroup.Group
+	group.SetLimit(maxParallelMembers)
+	for i, t := range tasks {
+		group.Go(func() error {
+			out[i] = t.member.compareObject(ctx, key, t.content)
+			return nil
+		})
+	}
+	_ = group.Wait() // failures are in out
+	return out, ctx.Err()
+}
+
+// summarizeDiffs returns the error that decides the exit code.
+func summarizeDiffs(diffs []ClusterDiff, more int) error {
+	failed, differ := 0, 0
+	for _, d := range diffs {
+		switch {
+		case d.Error != "":
+			failed++
+		case d.Absent || len(d.Fields) > 0:
+			differ++
+		}
+	}
+	switch {
+	case more > 0:
+		return fmt.Errorf("%s more were not compared: name one by --cluster", phrase.CountNoun(more, "cluster"))
+	case failed > 0:
+		return fmt.Errorf("%s could not be compared", phrase.CountNoun(failed, "cluster"))
+	case differ > 0:
+		return ErrDifferences
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+// Package jsonpointer reads and follows JSON Pointers (RFC 6901) in decoded JSON.
+//
+// Contract: functions change nothing but what Remove is called for. All may be called concurrently.
+package jsonpointer
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Parse splits a JSON Pointer (RFC 6901).
+func Parse(path string) ([]string, error) {
+	if !strings.HasPrefix(path, "/") {
+		return nil, fmt.Errorf("%q is not a JSON Pointer: it has to begin with /", path)
+	}
+	if !utf8.ValidString(path) {
+		return nil, fmt.Errorf("%q is not a JSON Pointer: it is no UTF-8", path)
+	}
+	parts := strings.Split(path[1:], "/")
+	for i, p := range parts {
+		for j := range len(p) {
+			if p[j] == '~' && (j+1 == len(p) || p[j+1] != '0' && p[j+1] != '1') {
+				return nil, fmt.Errorf("%q is not a JSON Pointer: ~ has to be followed by 0 or 1", path)
+			}
+		}
+		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")
+	}
+	return parts, nil
+}
+
+// Format joins the parts that Parse splits.
+func Format(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteByte('/')
+		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(p, "~", "~0"), "/", "~1"))
+	}
+	return b.String()
+}
+
+// ParseIndex returns the index of a list that a part of a JSON Pointer names.
+func ParseIndex(s string) (int, error) {
+	i, err := strconv.Atoi(s)
+	if err != nil || i < 0 || strconv.Itoa(i) != s {
+		return 0, fmt.Errorf("%q is not an index of a list", s)
+	}
+	return i, nil
+}
+
+// Lookup reports whether a document has the field, and returns the map or list that holds it.
+func Lookup(doc any, path []string) (above any, has bool) {
+	for _, part := range path {
+		above = doc
+		switch at := doc.(type) {
+		case map[string]any:
+			doc, has = at[part]
+		case []any:
+			i, err := ParseIndex(part)
+			if has = err == nil && i < len(at); has {
+				doc = at[i]
+			}
+		default:
+			has = false
+		}
+		if !has {
+			return nil, false
+		}
+	}
+	return above, has
+}
+
+// Remove removes a field from a document, if the document has it. An element of a list stays.
+func Remove(doc any, path []string) {
+	above, has := Lookup(doc, path)
+	if m, isMap := above.(map[string]any); has && isMap {
+		delete(m, path[len(path)-1])
+	}
+}
