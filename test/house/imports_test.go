@@ -19,7 +19,7 @@ type layer struct {
 
 // valuePackages are pure functions on values of the vocabulary.
 var valuePackages = []string{
-	"internal/rowcodec", "internal/quantity", "internal/freecapacity", "internal/clustermatch", "internal/checkin", "internal/phrase", "internal/refusal",
+	"internal/rowcodec", "internal/quantity", "internal/freecapacity", "internal/clustermatch", "internal/checkin", "internal/phrase", "internal/refusal", "internal/jsonpointer", "internal/objectdiff",
 }
 
 // Imports run one way: vocabulary, cores, state, shells, hub, commands.
@@ -241,7 +241,7 @@ var layers = []layer{
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
+		name: "planning commands", packages: []string{"internal/command/diff", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
