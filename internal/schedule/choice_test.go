@@ -15,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-func parsePlacement(t *testing.T, text string) v1alpha1.PlacementSpec {
+func parsePlacement(t testing.TB, text string) v1alpha1.PlacementSpec {
 	t.Helper()
 	var p v1alpha1.PlacementSpec
 	if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {

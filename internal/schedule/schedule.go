@@ -218,18 +218,19 @@ func (f *Filter) decideSingleGroup(in Input) Decision {
 	d := &groupDecider{filter: f, input: &in, weigh: compileWeights(in.Placement.ReplicaScheduling, f.summedWeights), placed: in.UnlistedHolders}
 	d.Decision = Decision{
 		tieSeed: in.BundleUID, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads,
-		overriddenShares: in.OverriddenShares, demand: in.Demand, summedWeights: f.summedWeights, Verdicts: make([]Verdict, 0, len(in.Rows)+1),
+		overriddenShares: in.OverriddenShares, demand: in.Demand, summedWeights: f.summedWeights,
 	}
 	if f.summedWeights {
 		d.weighByLargest = compileWeights(in.Placement.ReplicaScheduling, false)
 	}
 	if len(in.Workloads) > 0 {
-		d.allRows = in.Rows
+		d.allRows, d.storedRows = in.Rows, make([]atoll.RowSpec, 0, len(in.Rows))
 	}
 	if f.choice != nil {
 		in.Clusters = sortClusters(in.Clusters)
 		d.pool = newCandidatePool(f, &in)
 	}
+	d.Verdicts = make([]Verdict, 0, d.countVerdicts())
 	for i := range in.Clusters {
 		d.decideCluster(i)
 	}
@@ -262,6 +263,31 @@ type groupDecider struct {
 	pool *candidatePool
 	// placed counts the clusters that fit, rowsFound the rows whose clusters are listed.
 	placed, rowsFound int
+	// storedRows are the rows of the verdicts. Their memory is allocated at once.
+	storedRows []atoll.RowSpec
+}
+
+// countVerdicts returns for how many verdicts there is to be memory. A Bundle without rows asks the
+// filter about all clusters first, so that no list grows to the size of the fleet step by step.
+func (d *groupDecider) countVerdicts() (n int) {
+	in := d.input
+	switch {
+	case !in.SkipExplanations:
+		return len(in.Clusters) + 1
+	case d.pool != nil || len(in.Rows) > 0:
+		return len(in.Rows) + 1
+	case in.AdmittedClusters == nil:
+		in.AdmittedClusters = make([]bool, len(in.Clusters))
+		for i := range in.Clusters {
+			in.AdmittedClusters[i] = d.filter.AdmitsCluster(&in.Clusters[i])
+		}
+	}
+	for _, admitted := range in.AdmittedClusters {
+		if admitted {
+			n++
+		}
+	}
+	return n
 }
 
 // decideCluster adds the verdict on one of the input's clusters, or offers the cluster to
@@ -280,8 +306,8 @@ func (d *groupDecider) decideCluster(at int) {
 	}
 	v := d.filter.judgeByUsedGroup(c, row, in.WhenUnfit, in.Now)
 	if d.allRows != nil {
-		kept := r // r itself stays on the stack
-		v.storedRow, v.holdsRow = &kept, row != nil
+		d.storedRows = append(d.storedRows, r)
+		v.storedRow, v.holdsRow = &d.storedRows[len(d.storedRows)-1], row != nil
 	}
 	d.applyCapacityFilter(c, row, &v)
 	if d.pool == nil || !d.pool.offerCluster(at, row, &v, &d.Decision) {

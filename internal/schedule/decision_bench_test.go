@@ -1,0 +1,86 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/freecapacity"
+)
+
+// decisionKinds are the kinds of placements, each with the replicas that it divides.
+var decisionKinds = []struct {
+	name, placement string
+	replicas        int64
+}{
+	{"all", "{}", 0},
+	{"labels", "{clusterAffinity: {labelSelector: {matchLabels: {env: prod, country: '6'}}}}", 0},
+	{"fields", "{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [region-1, region-2]}]}}}", 0},
+	{"max", "{maxClusters: 50}", 0},
+	{"spread", "{maxClusters: 50, spreadConstraints: [{spreadByField: region, minGroups: 3, maxGroups: 5}]}", 0},
+	{"zones", "{maxClusters: 50, spreadConstraints: [{spreadByField: region, minGroups: 3, maxGroups: 5}, {spreadByField: zone, maxSkew: 2}], scores: [{name: ResourceAvailable, resource: cpu}, {name: ResourceAvailable, resource: memory, full: 256Gi}]}", 0},
+	{"wide-spread", "{spreadConstraints: [{spreadByField: region, minGroups: 3, maxGroups: 5}]}", 0},
+	{"weights", "{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {labelSelector: {matchLabels: {env: prod}}}, weight: 3}, {targetCluster: {labelSelector: {matchLabels: {env: dev}}}, weight: 1}]}}}", 50_000},
+	{"bounds", "{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {labelSelector: {matchLabels: {env: prod}}}, weight: 3, minReplicas: 2, maxReplicas: 6}, {targetCluster: {labelSelector: {matchLabels: {env: dev}}}, weight: 1}]}}}", 50_000},
+	{"available", "{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {dynamicWeight: AvailableReplicas}}}", 50_000},
+	{"aggregated", "{replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}", 50_000},
+	{"chosen-available", "{maxClusters: 50, scores: [{name: ResourceAvailable, resource: cpu}], replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {dynamicWeight: AvailableReplicas}}}", 1000},
+	{"groups", "{clusterAffinities: [{affinityName: a, labelSelector: {matchLabels: {country: '99'}}}, {affinityName: b, labelSelector: {matchLabels: {env: prod}}}]}", 0},
+}
+
+// decisionInput is the input of a decision over n clusters of which each reports its capacity.
+func decisionInput(tb testing.TB, placement string, n int, replicas int64) (Input, knownRoom) {
+	p := parsePlacement(tb, placement)
+	in := Input{BundleUID: "b", Placement: p, Filter: CompilePlacement(p), Clusters: spreadFleet(n), Now: now, SkipExplanations: true, UseFreeCapacity: true}
+	rooms := knownRoom{}
+	if replicas == 0 {
+		return in, rooms
+	}
+	w := Workload{Key: web.Key, Replicas: replicas, Requests: freecapacity.ReplicaRequests{CPU: 250, Memory: 1 << 28}}
+	in.Workloads = []Workload{w}
+	for i := range in.Clusters {
+		rooms[in.Clusters[i].Name] = freecapacity.Classes{
+			{Nodes: int64(1 + i%9), CPU: 3500, Memory: 12 << 30, Pods: 90}, {Nodes: 3, CPU: 1500, Memory: 2 << 30, Pods: 60}, {Nodes: 1, CPU: 250, Memory: 1 << 29, Pods: 9},
+		}
+	}
+	in.Facts = fakeFacts{replicas: func(c *Cluster) (int64, bool) {
+		return CountFittingWorkloads(rooms[c.Name], in.Workloads, in.Rows[c.Name].Assigned), true
+	}}
+	return in, rooms
+}
+
+// decide makes the whole decision, with the division.
+func decide(in Input, rooms knownRoom) (Decision, ReplicaAssignment) {
+	d := DecidePlacement(in)
+	if len(rooms) > 0 {
+		d = d.WithFreeCapacity(rooms.lookUp)
+	}
+	return d, d.AssignReplicas(nil)
+}
+
+// applyDecision returns the input after the decision is carried out.
+func applyDecision(in Input, d Decision, a ReplicaAssignment) Input {
+	in.Rows = make(map[string]atoll.RowSpec, len(d.Verdicts))
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.IsHolder() {
+			in.Rows[v.Cluster] = atoll.RowSpec{UID: v.UID, Phase: atoll.RowActive, PlacementFingerprint: v.PlacementFingerprint, Assigned: a.ShareOf(v.Cluster).AssignedReplicas()}
+		}
+	}
+	return in
+}
+
+// The decision over 10,000 clusters, from nothing and again once it is carried out.
+func BenchmarkDecision10000(b *testing.B) {
+	for _, kind := range decisionKinds {
+		in, rooms := decisionInput(b, kind.placement, 10_000, kind.replicas)
+		d, a := decide(in, rooms)
+		for name, in := range map[string]Input{"new": in, "again": applyDecision(in, d, a)} {
+			b.Run(fmt.Sprintf("%s/%s", kind.name, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					decide(in, rooms)
+				}
+			})
+		}
+	}
+}
