@@ -2,7 +2,7 @@ package v1alpha1
 
 // ReplicaScheduling says how replicas are assigned to the chosen clusters.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.replicaSchedulingType) || self.replicaSchedulingType == 'Divided' || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals) || has(self.replicaOverrides))",message="replicaDivisionPreference, weightPreference, onShortage, ordinals and replicaOverrides need replicaSchedulingType Divided"
+// +kubebuilder:validation:XValidation:rule="!has(self.replicaSchedulingType) || self.replicaSchedulingType == 'Divided' || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals) || has(self.replicaOverrides) || has(self.overflow))",message="replicaDivisionPreference, weightPreference, onShortage, ordinals, replicaOverrides and overflow need replicaSchedulingType Divided"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || !has(self.weightPreference.dynamicWeight)",message="Aggregated goes by available replicas anyway: dynamicWeight is for Weighted"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || !((has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight)) || self.weightPreference.staticWeightList.all(e, !has(e.weight))",message="Aggregated and dynamicWeight take no weights: entries of staticWeightList may only state minReplicas and maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight) || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
@@ -33,6 +33,17 @@ type ReplicaScheduling struct {
 	// +optional
 	// +kubebuilder:validation:Enum=PlaceWhatFits;PlaceNothing
 	OnShortage OnShortage `json:"onShortage,omitempty"`
+	// Overflow, for Divided: where replicas go that have no place in the chosen clusters, by free
+	// capacity, stated capacity or maxReplicas. None (default): nowhere. Allow: with
+	// clusterAffinities, to the groups after the one in use, in their order; else to the fitting
+	// clusters beyond maxClusters and maxGroups, the best first. Running replicas stay until the
+	// clusters before have places for all replicas. The last that was used leaves first, after its
+	// replacements are healthy. A smaller number takes from the last one first. Disconnected
+	// clusters get nothing new. StatefulSets stay in the chosen clusters. (Karmada has
+	// overflowAffinities.)
+	// +optional
+	// +kubebuilder:validation:Enum=None;Allow
+	Overflow Overflow `json:"overflow,omitempty"`
 	// Ordinals, for Divided: StatefulSets are divided too. Each cluster of a StatefulSet has
 	// its own range of ordinals: it gets spec.replicas and spec.ordinals.start. A range stays
 	// as long as the cluster is placed. Without this field (default), a StatefulSet goes whole
@@ -96,6 +107,15 @@ type OnShortage string
 const (
 	PlaceWhatFits OnShortage = "PlaceWhatFits"
 	PlaceNothing  OnShortage = "PlaceNothing"
+)
+
+// Overflow is whether replicas go beyond the chosen clusters.
+type Overflow string
+
+// The treatments of replicas without a place.
+const (
+	OverflowNone  Overflow = "None"
+	OverflowAllow Overflow = "Allow"
 )
 
 // ClusterPreferences holds weights and bounds.

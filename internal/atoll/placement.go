@@ -20,7 +20,7 @@ func IsNowhere(p v1alpha1.PlacementSpec) bool {
 func WithPlacementDefaults(p v1alpha1.PlacementSpec) v1alpha1.PlacementSpec {
 	if r := &p.ReplicaScheduling; r.ReplicaSchedulingType == "" {
 		r.ReplicaSchedulingType = v1alpha1.Divided
-		if r.ReplicaDivisionPreference == "" && r.WeightPreference == nil && r.OnShortage == "" && r.Ordinals == nil && r.ReplicaOverrides == "" {
+		if r.ReplicaDivisionPreference == "" && r.WeightPreference == nil && r.OnShortage == "" && r.Ordinals == nil && r.ReplicaOverrides == "" && r.Overflow == "" {
 			r.ReplicaSchedulingType = v1alpha1.Duplicated
 		}
 	}

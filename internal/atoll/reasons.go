@@ -13,6 +13,7 @@ const (
 	ReasonPlacementEdited      Reason = "PlacementEdited"
 	ReasonMovedToBetter        Reason = "MovedToBetter"
 	ReasonGroupLeft            Reason = "GroupLeft"
+	ReasonOverflowReturned     Reason = "OverflowReturned"
 	ReasonRebalanced           Reason = "Rebalanced"
 	ReasonEvicted              Reason = "Evicted"
 	ReasonClusterRemoved       Reason = "ClusterRemoved"
@@ -219,6 +220,7 @@ const (
 // Reasons of a verdict of the scheduler on a cluster.
 const (
 	ReasonFits              Reason = "Fits"
+	ReasonTakesOverflow     Reason = "TakesOverflow"
 	ReasonNotInBoundSet     Reason = "NotInBoundSet"
 	ReasonNotInClusterSet   Reason = "NotInClusterSet"
 	ReasonClusterExcluded   Reason = "ClusterExcluded"

@@ -35,7 +35,7 @@ type bundleIndex struct {
 	kindCache     *lru.Cache // revision → []string, the kinds that clusters must serve
 	termsCache    *lru.Cache // hash of terms → compiledTerms
 	demandCache   *lru.Cache // revision → *schedule.Demand
-	// fallenBack holds the Bundles that go back to an earlier group. connected holds the
+	// fallenBack holds the Bundles that go back to an earlier group, or overflow. connected holds the
 	// clusters that are connected, as last compared.
 	fallenBack map[string]struct{}
 	connected  map[string]bool

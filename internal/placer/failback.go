@@ -28,13 +28,17 @@ const (
 // connected before the hub went down. No Bundle fails back on that ground alone before it ends.
 const reconnectGrace = 2 * time.Minute
 
-// failbackState is the state of a Bundle that is not in its placement's first group. Its
-// condition PreferredGroup holds the same, so that the hold time survives a restart of the hub.
+// failbackState is the state of a Bundle that may return to other clusters. For a Bundle that is not
+// in its placement's first group, its condition PreferredGroup holds the same, so that the hold time
+// survives a restart of the hub.
 type failbackState struct {
 	// group in use. awaitsEarlier means that an earlier group is to be used again; earlierIsFull
 	// means that only capacity prevents it.
 	group                        string
 	awaitsEarlier, earlierIsFull bool
+	// overflows means that replicas lack a place in the chosen clusters, so that any fitting cluster
+	// matters.
+	overflows bool
 	// better is the earlier group that is healthy, and since when. isRestored means that it
 	// comes from the condition.
 	better     schedule.PendingFailback
@@ -42,7 +46,7 @@ type failbackState struct {
 }
 
 func failbackOf(d schedule.Decision, was failbackState) failbackState {
-	return failbackState{group: d.Group, awaitsEarlier: d.AwaitsFailback, earlierIsFull: d.EarlierGroupFull, better: d.PendingFailback, isRestored: was.isRestored && d.PendingFailback == was.better}
+	return failbackState{group: d.Group, awaitsEarlier: d.AwaitsFailback, earlierIsFull: d.EarlierGroupFull, overflows: d.Overflows, better: d.PendingFailback, isRestored: was.isRestored && d.PendingFailback == was.better}
 }
 
 // restoredFailback reads the state from a Bundle's condition; empty when the Bundle was edited
@@ -87,7 +91,7 @@ func (r *Reconciler) writeGroupCondition(ctx context.Context, b state.Bundle, d 
 
 // setFailback records the state after a step. The caller holds the lock.
 func (x *bundleIndex) setFailback(e *bundleEntry, is failbackState) {
-	if e.failback = is; is.awaitsEarlier {
+	if e.failback = is; is.awaitsEarlier || is.overflows {
 		x.fallenBack[e.uid] = struct{}{}
 	} else {
 		delete(x.fallenBack, e.uid)
@@ -95,7 +99,7 @@ func (x *bundleIndex) setFailback(e *bundleEntry, is failbackState) {
 }
 
 // connectedOrLost records whether the cluster is connected. When that changed, it returns the
-// Bundles that wait for an earlier group with this cluster.
+// Bundles that wait for an earlier group with this cluster, or that overflow.
 func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool) (uids []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,7 +112,7 @@ func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool) (uids []st
 		delete(x.connected, c.Name)
 	}
 	for uid := range x.fallenBack {
-		if e := x.entries[uid]; e != nil && e.filter != nil && e.filter.FitsEarlierGroup(e.failback.group, c) {
+		if e := x.entries[uid]; e != nil && e.filter != nil && e.failback.concernsCluster(e.filter, c) {
 			uids = append(uids, uid)
 		}
 	}
@@ -159,11 +163,16 @@ func (x *bundleIndex) failbackOfBundle(b state.Bundle) failbackState {
 	return restoredFailback(b)
 }
 
+// concernsCluster reports whether the Bundle may return to the cluster, or overflow to it.
+func (s *failbackState) concernsCluster(f *schedule.Filter, c *schedule.Cluster) bool {
+	return f.FitsEarlierGroup(s.group, c) || s.overflows && f.AdmitsCluster(c)
+}
+
 // awaitsCapacityIn reports whether the Bundle waits for free capacity in the cluster, in an earlier
-// group than the one in use.
+// group than the one in use, or in any place of an overflow.
 func (x *bundleIndex) awaitsCapacityIn(uid string, c *schedule.Cluster) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entries[uid]
-	return e != nil && e.filter != nil && e.failback.earlierIsFull && e.filter.FitsEarlierGroup(e.failback.group, c)
+	return e != nil && e.filter != nil && (e.failback.earlierIsFull || e.failback.overflows) && e.failback.concernsCluster(e.filter, c)
 }

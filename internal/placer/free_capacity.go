@@ -34,7 +34,7 @@ type capacityLedger struct {
 	mu      sync.Mutex
 	members map[string]*memberCapacity // by cluster name
 	// shortBundles holds the Bundles with replicas that did not fit in their group (true), or in
-	// an earlier group (false).
+	// an earlier group or the chosen clusters (false).
 	shortBundles map[string]bool
 }
 
@@ -289,7 +289,7 @@ func (r *Reconciler) withFreeCapacity(d schedule.Decision, now time.Time) (out s
 // promises settle.
 func (r *Reconciler) awaitFreeCapacity(s stepInput, out rollout.Output) {
 	short := s.rollout.Decision.UsesFreeCapacity() && len(out.Shortages) > 0
-	r.capacity.setShortage(s.bundle.Ref.UID, short, s.rollout.Decision.EarlierGroupFull)
+	r.capacity.setShortage(s.bundle.Ref.UID, short, s.rollout.Decision.EarlierGroupFull || s.rollout.Decision.Overflows)
 	if short && s.hasPromises {
 		r.bundleLoop.EnqueueAfter(s.bundle.Ref.UID, promiseSettleTime)
 	}

@@ -423,6 +423,9 @@ func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items strin
 		return out, "", true
 	case gone:
 		out.Change, out.Why, out.Reason, out.Replicas = ChangeAdded, "", "", c.replicaChanges(atoll.RowSpec{}, is)
+		if v, _ := c.Decision.FindVerdict(cluster); v.OverflowStep > 0 {
+			out.Why, out.Reason = "it takes replicas that have no place in the chosen clusters", v.ReasonCode()
+		}
 		out.Items, items = c.itemChanges(cluster, nil, &is)
 		return out, items, true
 	}

@@ -247,6 +247,26 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// A row that would be added for overflow has its reason.
+func TestRowsThatTakeOverflow(t *testing.T) {
+	c := shopChange()
+	c.Before, c.After = map[string]atoll.RowSpec{}, map[string]atoll.RowSpec{}
+	for _, cluster := range []string{"lima", "oslo"} {
+		c.After[cluster] = atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}
+	}
+	c.Decision = schedule.Decision{Verdicts: []schedule.Verdict{{Cluster: "lima", Outcome: schedule.OutcomePlaced, OverflowStep: 1}, {Cluster: "oslo", Outcome: schedule.OutcomePlaced}}}
+	p := BuildPlan(Input{Bundles: []BundleChange{c}})
+	reasons := map[string]atoll.Reason{}
+	for _, row := range p.Bundles[0].Rows {
+		for _, cluster := range row.Clusters {
+			reasons[cluster] = row.Reason
+		}
+	}
+	if reasons["lima"] != atoll.ReasonTakesOverflow || reasons["oslo"] != "" || !strings.Contains(p.FormatText(false), "+ lima: it takes replicas that have no place in the chosen clusters") {
+		t.Errorf("reasons %v:\n%s", reasons, p.FormatText(false))
+	}
+}
+
 // A rule that does not apply any more keeps the cluster at what it has, and returns why.
 func TestARuleThatDoesNotApply(t *testing.T) {
 	c := shopChange()

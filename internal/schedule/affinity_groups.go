@@ -145,7 +145,7 @@ func (t *groupTrial) isUsable() bool { return !t.decision.NoFit && !t.short }
 // measureCapacity adds up the free capacity of the clusters that would hold the Bundle. A
 // cluster without a report takes all that the others cannot, so that nothing is short.
 func (t *groupTrial) measureCapacity(in *Input) {
-	if !in.UseFreeCapacity || methodOf(in.Placement.ReplicaScheduling) == ByWeight {
+	if !in.usesReportedCapacity() {
 		return
 	}
 	if t.needs = countDividedReplicas(in.Workloads); t.needs == 0 {
@@ -182,6 +182,7 @@ func (f *Filter) decideByGroups(in Input) Decision {
 		used = t.firstUsable(used)
 	}
 	d := t.decideGroup(used).decision
+	overflow := t.overflowToGroups(&d, used, p.isHeld)
 	d.CapacityBlocked = t.listCapacityBlocked()
 	_, back := in.Placement.Failback.HoldDuration()
 	d.Group, d.PendingFailback, d.FailbackAt, d.AwaitsFailback = f.affinityGroups[used].groupName, p.pendingFailback, p.failbackAt, back && used > 0
@@ -192,7 +193,7 @@ func (f *Filter) decideByGroups(in Input) Decision {
 		d.RecheckAt = p.failbackAt
 	}
 	if !in.SkipExplanations {
-		d.Groups = t.explainGroups(used, p)
+		d.Groups = t.explainGroups(used, overflow, p)
 	}
 	return d
 }
@@ -207,11 +208,12 @@ func (t *groupTrials) listCapacityBlocked() (names []string) {
 	return append(names, t.in.capacityBlocked...)
 }
 
-// firstUsable returns the first usable group, starting at from.
+// firstUsable returns the first usable group, starting at from. With overflow, a group need not
+// have free capacity for all replicas.
 func (t *groupTrials) firstUsable(from int) int {
 	fits := -1
 	for g := from; g < len(t.byGroup); g++ {
-		if one := t.decideGroup(g); one.isUsable() {
+		if one := t.decideGroup(g); one.isUsable() || one.decision.allowsOverflow() {
 			return g
 		} else if fits < 0 && !one.decision.NoFit {
 			fits = g

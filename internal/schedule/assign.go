@@ -175,8 +175,8 @@ type shareAssigner struct {
 	rangeLimits []int64
 	// hasFromScratch: some shares are divided from scratch.
 	hasFromScratch bool
-	// statedMax is the maximum that the placement states for each candidate; nil where no
-	// cluster states a capacity. capacityLimits is the maximum of the workload in work that
+	// statedMax is the maximum that the placement states for each candidate; nil where the maximum is
+	// the same for all workloads. capacityLimits is the maximum of the workload in work that
 	// each cluster's stated capacity admits, Unbounded where it sets none; nil: no capacity
 	// limits it. givenUsage is what was given away of that capacity, by cluster; nil:
 	// nothing.
@@ -201,7 +201,7 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		at := len(s.assignment.Shares)
-		c := ShareCandidate{Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.maxReplicas(), FreeCapacity: -1, shareIndex: int32(at)}
+		c := ShareCandidate{Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.maxReplicas(), FreeCapacity: -1, shareIndex: int32(at), overflowStep: v.OverflowStep}
 		switch {
 		case v.Outcome == OutcomePlaced:
 			placed = append(placed, c)
@@ -216,7 +216,7 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 		s.addShare(i, items, replicas[at*len(items):(at+1)*len(items):(at+1)*len(items)])
 	}
 	s.splitCandidates(placed, kept)
-	if len(d.statedCapacity) > 0 {
+	if len(d.statedCapacity)+len(d.disconnected) > 0 {
 		s.statedMax = make([]int64, len(s.candidates))
 		for i := range s.candidates {
 			s.statedMax[i] = s.candidates[i].Max
@@ -333,7 +333,7 @@ func (s *shareAssigner) assignWorkload(item int) {
 	total := max(w.Replicas, 0)
 	s.setCapacityLimits(item)
 	// Weights alone do not depend on current shares.
-	looks := s.method != ByWeight || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
+	looks := s.method != ByWeight || s.disconnected != nil || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
 	for i := range s.candidates {
 		c := &s.candidates[i]
 		if looks {
@@ -341,6 +341,9 @@ func (s *shareAssigner) assignWorkload(item int) {
 		}
 		if s.statedMax != nil {
 			c.Max = s.limitByCapacity(c.shareIndex, s.statedMax[i])
+		}
+		if s.disconnected[c.Cluster] {
+			c.Max = min(c.Max, c.Current)
 		}
 		if s.remainingCapacity != nil && s.remainingCapacity[c.shareIndex] != nil {
 			c.FreeCapacity = CountFittingReplicas(s.remainingCapacity[c.shareIndex], w.Requests)
@@ -375,7 +378,10 @@ func (s *shareAssigner) setReplicas(at int32, item int, n int64) {
 func (s *shareAssigner) assignDivided(item int) (left int64) {
 	rest := s.pinCurrentShares(item, max(s.workloads[item].Replicas, 0))
 	free, rest := s.applyOverriddenShares(item, rest)
-	shares, left := DivideReplicas(rest, s.clearCurrentShares(item, free), s.method, s.tieSeed)
+	if s.disconnected != nil && s.workloads[item].isUndivided() {
+		free = withoutOverflow(free)
+	}
+	shares, left := divideBySteps(rest, s.clearCurrentShares(item, free), s.method, s.tieSeed)
 	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		shares, left = s.divideAsBefore(free, rest)
 	}
@@ -504,7 +510,7 @@ func (s *shareAssigner) findHome(key string, total int64) (at int32, most int64)
 			return at, Unbounded
 		}
 	}
-	able := slices.DeleteFunc(slices.Clone(s.candidates), func(c ShareCandidate) bool {
+	able := slices.DeleteFunc(withoutOverflow(s.candidates), func(c ShareCandidate) bool {
 		n, handed := s.overriddenShares[c.Cluster][key]
 		return handed && n == 0
 	})

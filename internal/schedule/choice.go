@@ -317,6 +317,8 @@ type choiceResult struct {
 	isTaken []bool
 	move    *clusterMove
 	why     *choiceComparison
+	// overflowSteps of further options, by option.
+	overflowSteps map[int32]int32
 }
 
 // applyChoice chooses among the clusters of the pool, completes the verdicts, and counts
@@ -327,7 +329,7 @@ func (d *groupDecider) applyChoice() (fit int) {
 	r := choiceResult{poolChoice: p.chooseOptions()}
 	r.move, d.RecheckAt = p.findBestMove(r.poolChoice, &d.Decision)
 	d.WantsMore = !r.isFull || r.unmetReason != ""
-	if p.input.SkipExplanations && !d.WantsMore && !p.needsCapacity() && !p.fromScratch {
+	if p.input.SkipExplanations && !d.WantsMore && !p.needsCapacity() && !p.fromScratch && d.scheduling.Overflow != v1alpha1.OverflowAllow {
 		d.ReserveClusters = p.selectReserve(r.options)
 	}
 	r.isTaken = p.markOptions(r.options)
@@ -335,6 +337,12 @@ func (d *groupDecider) applyChoice() (fit int) {
 		r.isTaken[r.move.to] = true
 	}
 	r.why = d.explainChoice(p, r.poolChoice, r.isTaken)
+	if r.unmetReason == "" {
+		r.overflowSteps = map[int32]int32{}
+		for step, i := range d.overflowToOptions(r.options) {
+			r.overflowSteps[i], r.isTaken[i] = int32(step)+1, true
+		}
+	}
 	for i := range p.options {
 		at := p.options[i].verdictIndex
 		if at == noVerdict {
@@ -371,6 +379,9 @@ func (d *groupDecider) judgeRunningOption(i int32, r *choiceResult) {
 		row := d.input.Rows[d.input.Clusters[o.clusterIndex].Name]
 		v.setNotChosen(r.unmetReason, &row)
 	}
+	if step := r.overflowSteps[i]; step > 0 {
+		v.OverflowStep, v.PlacementFingerprint = step, markOverflow(v.PlacementFingerprint)
+	}
 	if r.move != nil && r.move.from == i {
 		v.setLeaving(FilterRescheduling, atoll.ReasonMovedToBetter, r.move.formatReason(d.pool, d.input))
 	}
@@ -388,6 +399,9 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 	switch {
 	case take:
 		v.Outcome, v.PlacementFingerprint = OutcomePlaced, d.filter.placementFingerprint
+		if v.OverflowStep = r.overflowSteps[i]; v.OverflowStep > 0 {
+			v.PlacementFingerprint = markOverflow(v.PlacementFingerprint)
+		}
 		d.completeHolder(&v, c)
 	case r.unmetReason != "":
 		v.Filter, v.Reason = FilterSpread, r.unmetReason
@@ -408,6 +422,8 @@ func (v *Verdict) setNotChosen(unmet string, row *atoll.RowSpec) {
 		v.FromScratch = false
 	case v.FromScratch && row.Phase == atoll.RowActive:
 		v.leaveForRebalance()
+	case row.Phase == atoll.RowActive && cameByOverflow(row):
+		v.setLeaving(FilterMost, atoll.ReasonOverflowReturned, "the chosen clusters have places for all replicas again")
 	case row.Phase == atoll.RowActive:
 		v.setLeaving(FilterMost, atoll.ReasonPlacementEdited, "maxClusters and spreadConstraints choose others since they were edited")
 	default:

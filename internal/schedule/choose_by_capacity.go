@@ -19,28 +19,37 @@ func countDividedReplicas(workloads []Workload) (sum int64) {
 
 // needsCapacity reports whether the free capacity of the chosen clusters matters.
 func (p *candidatePool) needsCapacity() bool {
-	return (p.usesReportedCapacity() || p.hasStatedCapacity) && countDividedReplicas(p.input.Workloads) > 0
+	return (p.input.usesReportedCapacity() || p.hasStatedCapacity) && countDividedReplicas(p.input.Workloads) > 0
 }
 
 // usesReportedCapacity reports whether the capacity that agents report counts.
-func (p *candidatePool) usesReportedCapacity() bool {
-	return p.input.UseFreeCapacity && methodOf(p.input.Placement.ReplicaScheduling) != ByWeight
+func (in *Input) usesReportedCapacity() bool {
+	return in.UseFreeCapacity && methodOf(in.Placement.ReplicaScheduling) != ByWeight
 }
 
 // countFittingReplicas returns how many of the needed replicas a cluster takes: by the
-// capacity that its agent reports, where this counts, and by the capacity that it states.
-func (p *candidatePool) countFittingReplicas(c *Cluster, need int64) int64 {
-	n := need
-	if p.usesReportedCapacity() {
-		reported, known := p.input.resolveFacts().FreeReplicas(c)
-		if n = min(n, max(reported, 0)); !known {
-			n = 0
+// capacity that its agent reports, where this counts, and by the capacity that it states. Not
+// known: the agent's report counts, and there is none.
+func (in *Input) countFittingReplicas(c *Cluster, need int64) (n int64, known bool) {
+	n, known = need, true
+	if in.usesReportedCapacity() {
+		var reported int64
+		if reported, known = in.resolveFacts().FreeReplicas(c); known {
+			n = min(n, max(reported, 0))
 		}
 	}
-	if len(c.Capacity) > 0 && p.input.Demand != nil {
-		n = min(n, p.input.countSpareReplicas(c))
+	if len(c.Capacity) > 0 && in.Demand != nil {
+		n = min(n, in.countSpareReplicas(c))
 	}
-	return n
+	return n, known
+}
+
+// countKnownFitting is countFittingReplicas, and 0 where it is not known.
+func (in *Input) countKnownFitting(c *Cluster, need int64) int64 {
+	if n, known := in.countFittingReplicas(c, need); known {
+		return n
+	}
+	return 0
 }
 
 // maxCapacityWeightings bounds how many weights of capacity against scores are tried before
@@ -59,7 +68,7 @@ func (p *candidatePool) chooseWithCapacity(first []int32, short []int) ([]int32,
 	free, scores := make([]int64, len(p.options)), make([]int64, len(p.options))
 	for i := range p.options {
 		scores[i] = p.options[i].score
-		free[i] = p.countFittingReplicas(&p.input.Clusters[p.options[i].clusterIndex], need)
+		free[i] = p.input.countKnownFitting(&p.input.Clusters[p.options[i].clusterIndex], need)
 	}
 	weighed := false
 	defer func() {

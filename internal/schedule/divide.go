@@ -21,8 +21,8 @@ type ShareCandidate struct {
 	// FreeCapacity is how many more replicas fit, for ByFreeCapacity and Aggregated;
 	// negative: not known.
 	FreeCapacity int64
-	// shareIndex is where the caller keeps the share.
-	shareIndex int32
+	// shareIndex is where the caller keeps the share, overflowStep for divideBySteps.
+	shareIndex, overflowStep int32
 }
 
 // MaxWeight is far above what the API admits (1,000 entries of 1,000,000), and low

@@ -360,7 +360,7 @@ func (w *choiceComparison) explainRival(i, rival int32) string {
 		return fmt.Sprintf("it fits and scores %s of 1000, more than %s with %s, which stays: %s", mine, w.clusterName(rival), theirs, w.explainStay(o.score-r.score, rival))
 	case w.capacityScores != nil && w.comparedScore(i) < w.comparedScore(rival):
 		need := countDividedReplicas(w.input.Workloads)
-		mine, theirs := w.countFittingReplicas(&w.input.Clusters[o.clusterIndex], need), w.countFittingReplicas(&w.input.Clusters[r.clusterIndex], need)
+		mine, theirs := w.input.countKnownFitting(&w.input.Clusters[o.clusterIndex], need), w.input.countKnownFitting(&w.input.Clusters[r.clusterIndex], need)
 		return fmt.Sprintf("it fits and scores %s of 1000; %d replicas need room, which counts beside the scores: it has room for %d, %s for %d with a score of %s",
 			FormatScore(o.score), need, mine, w.clusterName(rival), theirs, FormatScore(r.score))
 	case o.score < r.score:

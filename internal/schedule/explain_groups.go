@@ -14,6 +14,8 @@ import (
 type AffinityGroup struct {
 	Name  string `json:"name"`
 	InUse bool   `json:"inUse,omitempty"`
+	// TakesOverflow: it takes replicas that have no place in the group in use.
+	TakesOverflow bool `json:"takesOverflow,omitempty"`
 	// Fit counts the clusters that fit in it, Healthy those of them that are connected.
 	Fit     int `json:"fit"`
 	Healthy int `json:"healthy"`
@@ -38,7 +40,7 @@ type RefusalCount struct {
 }
 
 // explainGroups explains the groups as the decision found them.
-func (t *groupTrials) explainGroups(used int, p groupPick) []AffinityGroup {
+func (t *groupTrials) explainGroups(used int, overflow []bool, p groupPick) []AffinityGroup {
 	out := make([]AffinityGroup, len(t.byGroup))
 	for g, f := range t.f.affinityGroups {
 		out[g] = AffinityGroup{Name: f.groupName, InUse: g == used}
@@ -50,6 +52,7 @@ func (t *groupTrials) explainGroups(used int, p groupPick) []AffinityGroup {
 		if one != nil {
 			out[g].Needs, out[g].Room = one.needs, one.capacity
 		}
+		out[g].TakesOverflow = overflow != nil && overflow[g]
 		if g != used {
 			out[g].Why = t.explainUnused(g, used, &out[g])
 		}
@@ -111,6 +114,8 @@ func (t *groupTrials) explainUnused(g, used int, is *AffinityGroup) string {
 func (t *groupTrials) explainLaterGroup(g, used int, is *AffinityGroup) string {
 	name, one := t.f.affinityGroups[used].groupName, t.byGroup[g]
 	switch {
+	case is.TakesOverflow:
+		return fmt.Sprintf("it takes the replicas that have no place in %s", name)
 	case is.Fit == 0:
 		return fmt.Sprintf("it comes after %s, and no cluster fits in it", name)
 	case one != nil && one.short:

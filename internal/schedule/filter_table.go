@@ -81,6 +81,8 @@ func (v *Verdict) ReasonCode() atoll.Reason {
 	switch {
 	case v.RowReason != "":
 		return v.RowReason
+	case v.OverflowStep > 0:
+		return atoll.ReasonTakesOverflow
 	case v.Filter == "":
 		return atoll.ReasonFits
 	}

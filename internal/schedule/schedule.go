@@ -125,6 +125,9 @@ type Verdict struct {
 	// SkipExplanations. Both are empty where all that fit are taken.
 	Score          int64
 	ScoreBreakdown *ScoreBreakdown
+	// OverflowStep of a cluster that takes replicas which have no place in the chosen ones, from 1;
+	// 0: it is chosen.
+	OverflowStep int32
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.
 	CapacityReason string
@@ -171,6 +174,9 @@ type Decision struct {
 	PendingFailback PendingFailback
 	FailbackAt      time.Time
 	AwaitsFailback  bool
+	// Overflows: replicas lack a place in the chosen clusters, and overflow is allowed. The decision
+	// may differ with more capacity in any cluster that fits.
+	Overflows bool
 	// EarlierGroupFull: an earlier group fits, and lacks free capacity for all replicas.
 	EarlierGroupFull bool
 	// Choice explains the choice among the clusters that fit, Groups why each of the
@@ -198,6 +204,8 @@ type Decision struct {
 	// name.
 	demand         *Demand
 	statedCapacity map[string]statedCapacity
+	// disconnected clusters get nothing new, by name; nil where nothing overflows.
+	disconnected map[string]bool
 }
 
 // DecidePlacement decides which clusters hold a Bundle. It is pure: it changes no argument,

@@ -147,6 +147,37 @@ func TestAffinityGroupsAreTold(t *testing.T) {
 	}
 }
 
+// Groups and clusters that take overflow are shown as such.
+func TestExplainOverflow(t *testing.T) {
+	p := v1alpha1.PlacementSpec{MaxClusters: 1, Scores: cpuScores, ReplicaScheduling: v1alpha1.ReplicaScheduling{
+		ReplicaSchedulingType: v1alpha1.Divided, ReplicaDivisionPreference: v1alpha1.DivideAggregated, Overflow: v1alpha1.OverflowAllow,
+	}}
+	beyond := func(in *schedule.Input) {
+		in.Workloads = []schedule.Workload{{Key: webKey, Replicas: 10}}
+		in.UseFreeCapacity, in.Facts = true, fleetLoad{free: map[string]int64{"a1": 8, "b1": 3, "c1": 9}}
+	}
+	clusters := []schedule.Cluster{freeCluster("a1", "a", 50), freeCluster("b1", "b", 40), freeCluster("c1", "c", 1)}
+	e := explainWholeBundle(chosenBundle(p, clusters, beyond))
+	var steps []string
+	for _, c := range e.Bundles[0].Clusters {
+		steps = append(steps, fmt.Sprint(c.Cluster, " ", c.OverflowStep, " ", c.ReasonCode))
+	}
+	if got, want := strings.Join(steps, ", "), "a1 1 TakesOverflow, b1 0 NotChosen, c1 0 Fits"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if text := e.FormatText(false); !strings.Contains(text, "takes overflow (step 1)") {
+		t.Errorf("no overflow in\n%s", text)
+	}
+	p.MaxClusters, p.Scores = 0, nil
+	for _, zone := range []string{"a", "b"} {
+		p.ClusterAffinities = append(p.ClusterAffinities, v1alpha1.ClusterAffinityTerm{AffinityName: "in-" + zone, ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"at": zone}}}})
+	}
+	text := explainWholeBundle(chosenBundle(p, clusters, beyond)).FormatText(false)
+	if line := "    in-b: takes overflow: it takes the replicas that have no place in in-a; 1 cluster fits"; !strings.Contains(text, line) {
+		t.Errorf("lacks %q:\n%s", line, text)
+	}
+}
+
 // An unfinished object has its wait, the time since then and the person that must act, also
 // without a row.
 func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {

@@ -81,7 +81,10 @@ func writeAffinities(b *strings.Builder, groups []schedule.AffinityGroup) {
 	b.WriteString("  Groups of clusterAffinities, the most preferred first:\n")
 	for _, g := range groups {
 		s := "in use"
-		if !g.InUse {
+		switch {
+		case g.TakesOverflow:
+			s = "takes overflow: " + g.Why
+		case !g.InUse:
 			s = "not in use: " + g.Why
 		}
 		if g.Since != nil {
@@ -268,13 +271,17 @@ func formatPoints(of1000 float64) string {
 	return schedule.FormatScore(int64(math.Round(of1000 * 1000)))
 }
 
-// rankText returns the rank of a cluster among those that were chosen from, and its decision group.
+// rankText returns the rank of a cluster among those that were chosen from, its decision group, and its
+// step of overflow.
 func (c ClusterExplanation) rankText() (text string) {
 	if c.Score != nil {
 		text += ", scores " + formatPoints(c.Score.Total)
 	}
 	if c.Group != "" {
 		text += ", decision group " + c.Group
+	}
+	if c.OverflowStep > 0 {
+		text += fmt.Sprintf(", takes overflow (step %d)", c.OverflowStep)
 	}
 	return text
 }

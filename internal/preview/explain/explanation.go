@@ -259,6 +259,9 @@ type ClusterExplanation struct {
 	// nil and empty where none was chosen, or it is in none.
 	Score *Score `json:"score,omitempty"`
 	Group string `json:"group,omitempty"`
+	// OverflowStep is the step of overflow by which it takes replicas that have no place in the
+	// chosen clusters; 0: it is chosen.
+	OverflowStep int32 `json:"overflowStep,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
 	// Overrides that set fields of the object (of all items, for a whole Bundle).
@@ -438,7 +441,7 @@ func (in Input) visibleShortages(b Bundle) (out []Shortage) {
 // explainCluster explains the verdict on a cluster, and its row. all: the user may read the whole Bundle.
 func (in Input) explainCluster(b Bundle, v schedule.Verdict, w rollout.RowWait, all bool) ClusterExplanation {
 	c := ClusterExplanation{
-		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group,
+		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
 		Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}

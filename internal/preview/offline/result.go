@@ -90,6 +90,9 @@ type ClusterResult struct {
 	Score int64 `json:"score,omitempty"`
 	// Group among the placement's decision groups.
 	Group string `json:"group,omitempty"`
+	// OverflowStep by which it takes replicas that have no place in the chosen clusters; 0: it is
+	// chosen.
+	OverflowStep int32 `json:"overflowStep,omitempty"`
 	// Replicas by item, of items whose replicas are divided.
 	Replicas map[string]int64 `json:"replicas,omitempty"`
 }
@@ -127,7 +130,7 @@ func clusterResults(d *schedule.Decision, shares schedule.ReplicaAssignment) []C
 	out := []ClusterResult{}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		c := ClusterResult{Cluster: v.Cluster, Outcome: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: v.Score, Group: v.Group}
+		c := ClusterResult{Cluster: v.Cluster, Outcome: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: v.Score, Group: v.Group, OverflowStep: v.OverflowStep}
 		if v.Outcome == schedule.OutcomePlaced {
 			c.Replicas, c.Capacity = shares.ShareOf(v.Cluster).AssignedReplicas(), d.CapacityBounds(v.Cluster)
 		}
