@@ -30,7 +30,7 @@ func (p *Plugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.
 	return errs
 }
 
-// checkGroups checks the groups of fall-back, and that there is something to overflow to.
+// checkGroups checks the groups of fall-back and of overflow.
 func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	in := at.Child("clusterAffinities")
@@ -52,10 +52,15 @@ func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 	} else if !back && pl.Failback != nil && pl.Failback.HoldTime != nil {
 		errs = append(errs, field.Forbidden(at.Child("failback", "holdTime"), "is for policy WhenHealthy"))
 	}
-	if pl.ReplicaScheduling.Overflow == v1alpha1.OverflowAllow && len(pl.ClusterAffinities) < 2 && pl.MaxClusters == 0 && len(pl.SpreadConstraints) == 0 {
-		errs = append(errs, field.Forbidden(at.Child("replicaScheduling", "overflow"), "all fitting clusters are chosen anyway: it needs two or more clusterAffinities, maxClusters or spreadConstraints"))
+	return append(errs, checkOverflow(pl, at)...)
+}
+
+// checkOverflow checks that there is something to overflow to.
+func checkOverflow(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	if pl.ReplicaScheduling.Overflow != v1alpha1.OverflowAllow || len(pl.ClusterAffinities) > 1 || pl.MaxClusters > 0 || len(pl.SpreadConstraints) > 0 {
+		return nil
 	}
-	return errs
+	return field.ErrorList{field.Forbidden(at.Child("replicaScheduling", "overflow"), "all fitting clusters are chosen anyway: it needs two or more clusterAffinities, maxClusters or spreadConstraints")}
 }
 
 func checkSets(names []string, at *field.Path) field.ErrorList {

@@ -332,18 +332,14 @@ func (s *shareAssigner) assignWorkload(item int) {
 	w, key := &s.workloads[item], s.assignment.itemKey(item)
 	total := max(w.Replicas, 0)
 	s.setCapacityLimits(item)
-	// Weights alone do not depend on current shares.
-	looks := s.method != ByWeight || s.disconnected != nil || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
+	looks := s.needsCurrentShares(w)
 	for i := range s.candidates {
 		c := &s.candidates[i]
 		if looks {
 			c.Current = s.currentShare(c.shareIndex, key)
 		}
 		if s.statedMax != nil {
-			c.Max = s.limitByCapacity(c.shareIndex, s.statedMax[i])
-		}
-		if s.disconnected[c.Cluster] {
-			c.Max = min(c.Max, c.Current)
+			c.Max = s.maxShare(c, s.statedMax[i])
 		}
 		if s.remainingCapacity != nil && s.remainingCapacity[c.shareIndex] != nil {
 			c.FreeCapacity = CountFittingReplicas(s.remainingCapacity[c.shareIndex], w.Requests)
@@ -361,6 +357,21 @@ func (s *shareAssigner) assignWorkload(item int) {
 	if left > 0 {
 		s.assignment.Shortages = append(s.assignment.Shortages, Shortage{Key: w.Key, Replicas: total, Unplaced: left})
 	}
+}
+
+// needsCurrentShares reports whether the division of a workload depends on current shares. One by
+// weights alone does not.
+func (s *shareAssigner) needsCurrentShares(w *Workload) bool {
+	return s.method != ByWeight || s.disconnected != nil || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
+}
+
+// maxShare returns the maximum of a candidate for the workload in work.
+func (s *shareAssigner) maxShare(c *ShareCandidate, stated int64) int64 {
+	most := s.limitByCapacity(c.shareIndex, stated)
+	if s.disconnected[c.Cluster] {
+		return min(most, c.Current)
+	}
+	return most
 }
 
 // itemKey returns the key of a workload; empty where no cluster has a share.

@@ -329,7 +329,7 @@ func (d *groupDecider) applyChoice() (fit int) {
 	r := choiceResult{poolChoice: p.chooseOptions()}
 	r.move, d.RecheckAt = p.findBestMove(r.poolChoice, &d.Decision)
 	d.WantsMore = !r.isFull || r.unmetReason != ""
-	if p.input.SkipExplanations && !d.WantsMore && !p.needsCapacity() && !p.fromScratch && d.scheduling.Overflow != v1alpha1.OverflowAllow {
+	if p.input.SkipExplanations && !d.WantsMore && !p.needsCapacity() && !p.fromScratch && !d.statesOverflow() {
 		d.ReserveClusters = p.selectReserve(r.options)
 	}
 	r.isTaken = p.markOptions(r.options)
@@ -337,12 +337,7 @@ func (d *groupDecider) applyChoice() (fit int) {
 		r.isTaken[r.move.to] = true
 	}
 	r.why = d.explainChoice(p, r.poolChoice, r.isTaken)
-	if r.unmetReason == "" {
-		r.overflowSteps = map[int32]int32{}
-		for step, i := range d.overflowToOptions(r.options) {
-			r.overflowSteps[i], r.isTaken[i] = int32(step)+1, true
-		}
-	}
+	d.addOverflow(&r)
 	for i := range p.options {
 		at := p.options[i].verdictIndex
 		if at == noVerdict {

@@ -49,8 +49,8 @@ func decisionInput(tb testing.TB, placement string, n int, replicas int64) (Inpu
 	return in, rooms
 }
 
-// decide makes the whole decision, with the division.
-func decide(in Input, rooms knownRoom) (Decision, ReplicaAssignment) {
+// decideWhole makes the whole decision, with the division.
+func decideWhole(in Input, rooms knownRoom) (Decision, ReplicaAssignment) {
 	d := DecidePlacement(in)
 	if len(rooms) > 0 {
 		d = d.WithFreeCapacity(rooms.lookUp)
@@ -73,12 +73,12 @@ func applyDecision(in Input, d Decision, a ReplicaAssignment) Input {
 func BenchmarkDecision10000(b *testing.B) {
 	for _, kind := range decisionKinds {
 		in, rooms := decisionInput(b, kind.placement, 10_000, kind.replicas)
-		d, a := decide(in, rooms)
+		d, a := decideWhole(in, rooms)
 		for name, in := range map[string]Input{"new": in, "again": applyDecision(in, d, a)} {
 			b.Run(fmt.Sprintf("%s/%s", kind.name, name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					decide(in, rooms)
+					decideWhole(in, rooms)
 				}
 			})
 		}

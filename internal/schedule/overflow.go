@@ -34,8 +34,10 @@ func cameByOverflow(row *atoll.RowSpec) bool {
 // allowsOverflow reports whether replicas without a place go to further clusters. By static weights
 // they do not where no chosen cluster has a weight, since all weigh the same then.
 func (d *Decision) allowsOverflow() bool {
-	return d.scheduling.Overflow == v1alpha1.OverflowAllow && countDividedReplicas(d.workloads) > 0 && !d.NoFit && !d.lacksWeights()
+	return d.statesOverflow() && countDividedReplicas(d.workloads) > 0 && !d.NoFit && !d.lacksWeights()
 }
+
+func (d *Decision) statesOverflow() bool { return d.scheduling.Overflow == v1alpha1.OverflowAllow }
 
 // overflowDemand compares the divided replicas with the places for them.
 type overflowDemand struct {
@@ -54,9 +56,9 @@ func newOverflowDemand(in *Input) *overflowDemand {
 
 func (o *overflowDemand) isMet() bool { return o.placed >= o.needed }
 
-// wants reports whether a cluster is used for overflow: something runs there that has no other
+// wantsMore reports whether a cluster is used for overflow: something runs there that has no other
 // place, or places are known to lack.
-func (o *overflowDemand) wants(holdsRow bool) bool { return !o.isMet() && (holdsRow || !o.unknown) }
+func (o *overflowDemand) wantsMore(holdsRow bool) bool { return !o.isMet() && (holdsRow || !o.unknown) }
 
 // addCluster adds the places in a cluster that is to hold the Bundle.
 func (o *overflowDemand) addCluster(c *Cluster, v *Verdict) {
@@ -97,6 +99,12 @@ func (o *overflowDemand) countPlaces(c *Cluster, v *Verdict) (places int64, know
 	return places, known
 }
 
+// canTake reports whether a cluster of overflow holds a row, or is connected and may have a place.
+func (o *overflowDemand) canTake(c *Cluster, v *Verdict) bool {
+	places, known := o.countPlaces(c, v)
+	return o.in.heldRow(c) != nil || !o.disconnected[c.Name] && (places > 0 || !known)
+}
+
 // overflowToGroups adds the clusters of later groups to the decision by the group in use, while
 // replicas lack places. It returns which groups take some. isHeld: the Bundle ran in the group
 // before.
@@ -118,7 +126,7 @@ func (t *groupTrials) overflowToGroups(d *Decision, used int, isHeld bool) (take
 	hasRows := t.groupsWithRows()
 	d.Verdicts = slices.Clone(d.Verdicts)
 	for g, step := used+1, int32(1); g < len(t.byGroup) && !o.isMet(); g++ {
-		if o.wants(hasRows[g]) && d.addGroup(&t.decideGroup(g).decision, o, step, clusters) {
+		if o.wantsMore(hasRows[g]) && d.addGroup(&t.decideGroup(g).decision, o, step, clusters) {
 			takes[g] = true
 			step++
 		}
@@ -153,34 +161,32 @@ func (d *Decision) addGroup(other *Decision, o *overflowDemand, step int32, clus
 			continue
 		}
 		at, found := slices.BinarySearchFunc(d.Verdicts[:listed], v.Cluster, func(v Verdict, name string) int { return strings.Compare(v.Cluster, name) })
-		if found && d.Verdicts[at].IsHolder() {
-			continue
-		}
-		places, known := o.countPlaces(c, &v)
-		if o.in.heldRow(c) == nil && (o.disconnected[c.Name] || known && places == 0) {
+		if found && d.Verdicts[at].IsHolder() || !o.canTake(c, &v) {
 			continue
 		}
 		o.addCluster(c, &v)
-		v.OverflowStep, any = step, true
-		if found {
-			d.Verdicts[at] = v
-		} else {
-			d.Verdicts = append(d.Verdicts, v)
+		if v.OverflowStep, any = step, true; !found {
+			at, d.Verdicts = len(d.Verdicts), append(d.Verdicts, Verdict{})
 		}
-		if s, stated := other.statedCapacity[v.Cluster]; stated {
-			d.statedCapacity = maps.Clone(d.statedCapacity)
-			if d.statedCapacity == nil {
-				d.statedCapacity = map[string]statedCapacity{}
-			}
-			d.statedCapacity[v.Cluster] = s
-		}
-		if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
-			d.EvictAt = v.EvictAt
-		}
+		d.Verdicts[at] = v
+		d.copyHolderFacts(other, &v)
 	}
 	d.hasSummedWeight = d.hasSummedWeight || any && other.hasSummedWeight
 	sortVerdicts(d.Verdicts)
 	return any
+}
+
+// copyHolderFacts copies what another decision holds beside the verdict on a cluster.
+func (d *Decision) copyHolderFacts(other *Decision, v *Verdict) {
+	if s, stated := other.statedCapacity[v.Cluster]; stated {
+		if d.statedCapacity = maps.Clone(d.statedCapacity); d.statedCapacity == nil {
+			d.statedCapacity = map[string]statedCapacity{}
+		}
+		d.statedCapacity[v.Cluster] = s
+	}
+	if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
+		d.EvictAt = v.EvictAt
+	}
 }
 
 // explainReturns gives the rows that leave since their step of overflow ended their reason.
@@ -192,7 +198,7 @@ func (d *Decision) explainReturns() {
 	}
 }
 
-// finishOverflow numbers the verdicts anew, and records the clusters that get nothing new.
+// finishOverflow numbers the verdicts, and records the clusters that get nothing new.
 func (d *Decision) finishOverflow(o *overflowDemand) {
 	for i := range d.Verdicts {
 		d.Verdicts[i].capacityIndex = int32(i)
@@ -206,6 +212,19 @@ func (d *Decision) finishOverflow(o *overflowDemand) {
 // where their volumes are.
 func withoutOverflow(candidates []ShareCandidate) []ShareCandidate {
 	return slices.DeleteFunc(slices.Clone(candidates), func(c ShareCandidate) bool { return c.overflowStep > 0 })
+}
+
+// addOverflow takes the further options that overflow needs.
+func (d *groupDecider) addOverflow(r *choiceResult) {
+	if r.unmetReason != "" {
+		return
+	}
+	for step, i := range d.overflowToOptions(r.options) {
+		if r.overflowSteps == nil {
+			r.overflowSteps = map[int32]int32{}
+		}
+		r.overflowSteps[i], r.isTaken[i] = int32(step)+1, true
+	}
 }
 
 // overflowToOptions returns the further options that take replicas, in the order of their steps.
@@ -222,13 +241,10 @@ func (d *groupDecider) overflowToOptions(chosen []int32) (further []int32) {
 	if !o.isMet() {
 		for _, i := range d.sortByAge(p.problem.orderFurtherOptions(chosen)) {
 			c, v := d.optionCluster(i), d.optionVerdict(i)
-			holds := d.input.heldRow(c) != nil
-			places, known := o.countPlaces(c, v)
-			if !o.wants(holds) || !holds && (o.disconnected[c.Name] || known && places == 0) {
-				continue
+			if o.wantsMore(d.input.heldRow(c) != nil) && o.canTake(c, v) {
+				o.addCluster(c, v)
+				further = append(further, i)
 			}
-			o.addCluster(c, v)
-			further = append(further, i)
 		}
 	}
 	d.finishOverflow(o)
@@ -237,7 +253,7 @@ func (d *groupDecider) overflowToOptions(chosen []int32) (further []int32) {
 
 // allowsOverflowOf is allowsOverflow before the options have their verdicts.
 func (d *groupDecider) allowsOverflowOf(chosen []int32) bool {
-	if d.scheduling.Overflow != v1alpha1.OverflowAllow || countDividedReplicas(d.workloads) == 0 {
+	if !d.statesOverflow() || countDividedReplicas(d.workloads) == 0 {
 		return false
 	}
 	return !hasStaticWeights(d.scheduling) || slices.ContainsFunc(chosen, func(i int32) bool { return d.optionVerdict(i).Weight > 0 })

@@ -27,7 +27,7 @@ type overflowWorld struct {
 	age int64
 }
 
-func (w *overflowWorld) input() Input {
+func (w *overflowWorld) buildInput() Input {
 	return Input{
 		BundleUID: "b", Placement: w.placement, Clusters: w.clusters, Rows: maps.Clone(w.rows), Now: now, UseFreeCapacity: true,
 		Workloads: []Workload{{Key: web.Key, Replicas: w.desired}},
@@ -46,14 +46,14 @@ func (w *overflowWorld) freeCapacity(cluster string) (freecapacity.Classes, bool
 	return freecapacity.Classes{{Nodes: max(n-w.rows[cluster].Assigned[web.Key.String()], 0), Pods: 1}}, known
 }
 
-func (w *overflowWorld) decide() (Decision, ReplicaAssignment) {
-	d := DecidePlacement(w.input()).WithFreeCapacity(w.freeCapacity)
+func (w *overflowWorld) decideOnce() (Decision, ReplicaAssignment) {
+	d := DecidePlacement(w.buildInput()).WithFreeCapacity(w.freeCapacity)
 	return d, d.AssignReplicas(nil)
 }
 
-// step decides, carries the decision out, and returns the replicas of each cluster with a row.
-func (w *overflowWorld) step() string {
-	d, a := w.decide()
+// applyStep decides, carries the decision out, and returns the replicas of each cluster with a row.
+func (w *overflowWorld) applyStep() string {
+	d, a := w.decideOnce()
 	rows := map[string]atoll.RowSpec{}
 	w.age++
 	for i := range d.Verdicts {
@@ -117,10 +117,10 @@ func TestOverflowToGroups(t *testing.T) {
 		{"more than there are places", func() { w.desired = 100; w.places["b"] = 6 }, "a=6 b=6 m=3 z=50 lacking 35"},
 	} {
 		c.change()
-		if got := w.step(); got != c.want {
+		if got := w.applyStep(); got != c.want {
 			t.Fatalf("%s: %s, want %s", c.name, got, c.want)
 		}
-		if got := w.step(); got != c.want {
+		if got := w.applyStep(); got != c.want {
 			t.Fatalf("%s: then %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestOverflowBeyondTheChoice(t *testing.T) {
 		} {
 			c.change()
 			for range 2 {
-				if got := w.step(); got != c.want {
+				if got := w.applyStep(); got != c.want {
 					t.Fatalf("%s: %s: %s, want %s", choice, c.name, got, c.want)
 				}
 			}
@@ -160,15 +160,15 @@ func TestOverflowBeyondTheChoice(t *testing.T) {
 	}
 }
 
-// A step is not ended by the number alone: who returns leaves with a reason of its own.
+// A row that returns leaves with a reason of its own.
 func TestOverflowReturnsWithAReason(t *testing.T) {
 	for _, w := range []*overflowWorld{
 		{clusters: overflowFleet(), placement: overflowGroups(t, aggregated+", overflow: Allow")},
 		{clusters: overflowFleet(), placement: parsePlacement(t, "{maxClusters: 1, replicaScheduling: {"+aggregated+", overflow: Allow}}")},
 	} {
 		w.places, w.desired = map[string]int64{"a": 4, "b": 4, "m": 4, "z": 4}, 9
-		w.step()
-		d, _ := w.decide()
+		w.applyStep()
+		d, _ := w.decideOnce()
 		steps := 0
 		for _, v := range d.Verdicts {
 			steps += int(min(v.OverflowStep, 1))
@@ -177,7 +177,7 @@ func TestOverflowReturnsWithAReason(t *testing.T) {
 			t.Fatalf("no step of overflow in %s", w)
 		}
 		w.desired = 4
-		d, _ = w.decide()
+		d, _ = w.decideOnce()
 		returned := 0
 		for _, v := range d.Verdicts {
 			if v.Outcome == OutcomeLeaves && v.RowReason == atoll.ReasonOverflowReturned {
@@ -196,7 +196,7 @@ func TestOverflowOfWeights(t *testing.T) {
 	for at, want := range map[string]string{"own": "a=3 b=3 m=4", "nowhere": "a=5 b=5"} {
 		w := &overflowWorld{clusters: overflowFleet(), placement: overflowGroups(t, fmt.Sprintf(list, at)), desired: 10}
 		for range 2 {
-			if got := w.step(); got != want {
+			if got := w.applyStep(); got != want {
 				t.Errorf("%s: %s, want %s", at, got, want)
 			}
 		}
@@ -206,7 +206,7 @@ func TestOverflowOfWeights(t *testing.T) {
 // A workload that stays whole does not overflow.
 func TestStatefulSetsDoNotOverflow(t *testing.T) {
 	w := &overflowWorld{clusters: overflowFleet(), placement: overflowGroups(t, aggregated+", overflow: Allow, ordinals: {size: 9}"), desired: 9, places: map[string]int64{"a": 4, "b": 4, "m": 9, "z": 9}}
-	in := w.input()
+	in := w.buildInput()
 	db := web
 	db.Key.Kind, db.Replicas = "StatefulSet", 3
 	in.Workloads = append(in.Workloads, db)
@@ -258,7 +258,7 @@ func randomOverflowWorld(t *testing.T, r *rand.Rand) *overflowWorld {
 func (w *overflowWorld) checkOverflow(t *testing.T, round int) {
 	t.Helper()
 	before, had := w.rows, w.String()
-	d, a := w.decide()
+	d, a := w.decideOnce()
 	fail := func(text string) {
 		t.Errorf("round %d, %d replicas, places %v, down %v: %s -> %s: %s", round, w.desired, w.places, w.down, had, w, text)
 	}
@@ -275,21 +275,21 @@ func (w *overflowWorld) checkOverflow(t *testing.T, round int) {
 	if !d.Overflows && len(before) == 0 {
 		plain := *w
 		plain.placement.ReplicaScheduling.Overflow = v1alpha1.OverflowNone
-		if _, other := plain.decide(); formatAssignment(other) != formatAssignment(a) && missingReplicas(other) == 0 && plain.chooses(d) {
+		if _, other := plain.decideOnce(); formatAssignment(other) != formatAssignment(a) && missingReplicas(other) == 0 && plain.isInGroupOf(d) {
 			fail("without overflow " + formatAssignment(other))
 		}
 	}
-	w.step()
+	w.applyStep()
 	is := w.String()
-	if w.step(); w.String() != is {
+	if w.applyStep(); w.String() != is {
 		fail("and then it changes from " + is)
 	}
 	w.checkGrowth(fail)
 }
 
-// chooses reports whether the decision without overflow is in the same group.
-func (w *overflowWorld) chooses(d Decision) bool {
-	other, _ := w.decide()
+// isInGroupOf reports whether the decision without overflow is in the same group.
+func (w *overflowWorld) isInGroupOf(d Decision) bool {
+	other, _ := w.decideOnce()
 	return other.Group == d.Group
 }
 
@@ -297,7 +297,7 @@ func (w *overflowWorld) chooses(d Decision) bool {
 func (w *overflowWorld) checkGrowth(fail func(string)) {
 	more := *w
 	more.desired++
-	more.step()
+	more.applyStep()
 	for name, row := range w.rows {
 		if n := more.rows[name].Assigned[web.Key.String()]; n < row.Assigned[web.Key.String()] {
 			fail("one more takes from " + name + ": " + more.String())
