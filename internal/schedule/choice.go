@@ -338,6 +338,9 @@ func (d *groupDecider) applyChoice() (fit int) {
 	}
 	r.why = d.explainChoice(p, r.poolChoice, r.isTaken)
 	d.addOverflow(&r)
+	if p.input.SkipExplanations {
+		d.Verdicts = slices.Grow(d.Verdicts, len(r.options))
+	}
 	for i := range p.options {
 		at := p.options[i].verdictIndex
 		if at == noVerdict {

@@ -386,6 +386,9 @@ func (d *replicaDivision) settleRemainder(total uint64) {
 	for _, n := range d.roundShare {
 		given += n
 	}
+	if given < total && d.moveOneEach(total-given, true) || given > total && d.moveOneEach(given-total, false) {
+		given = total
+	}
 	if given < total {
 		for h := newNumberHeap(len(d.roundShare), d.isNextBefore); given < total; given++ {
 			d.roundShare[h.numbers[0]]++

@@ -201,8 +201,17 @@ func (f *Filter) AdmitsCluster(c *Cluster) bool {
 	if f.HasGroups() {
 		return slices.ContainsFunc(f.affinityGroups, func(g *Filter) bool { return g.AdmitsCluster(c) })
 	}
-	_, refused := f.firstRefusal(c, false)
-	return !refused
+	return f.admitsNewcomer(c)
+}
+
+// admitsNewcomer reports whether no filter refuses a cluster that does not hold the Bundle.
+func (f *Filter) admitsNewcomer(c *Cluster) bool {
+	for i := range f.requested {
+		if f.requested[i].refusesNewcomer(f, c) {
+			return false
+		}
+	}
+	return true
 }
 
 // NamedClusters lists the clusters that the placement names; nil when it names none, so that

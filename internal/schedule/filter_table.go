@@ -194,6 +194,16 @@ func (a *askedFilter) askCluster(f *Filter, c *Cluster, q question) (r refusal, 
 	return r, refused
 }
 
+// refusesNewcomer reports whether one filter refuses a cluster that does not hold the Bundle.
+func (a *askedFilter) refusesNewcomer(f *Filter, c *Cluster) (refused bool) {
+	if a.refuseView != nil {
+		_, refused = a.refuseView(a.selectors, &c.ClusterView, false)
+	} else {
+		_, refused = a.refuseCluster(f, c, question{newcomer: true})
+	}
+	return refused
+}
+
 // firstRefusal returns the first refusal of a cluster that does not hold the Bundle yet. It
 // has a reason only where say is set.
 func (f *Filter) firstRefusal(c *Cluster, say bool) (refusal, bool) {
@@ -209,7 +219,7 @@ func (f *Filter) firstRefusal(c *Cluster, say bool) (refusal, bool) {
 // NoExecute taints.
 func (f *Filter) listRefusals(c *Cluster) (out []refusal) {
 	// A filter that refuses no newcomer refuses no cluster that holds the Bundle.
-	if _, refused := f.firstRefusal(c, false); !refused {
+	if f.admitsNewcomer(c) {
 		return nil
 	}
 	for i := range f.requested {

@@ -27,8 +27,10 @@ func CountFittingReplicas(free freecapacity.Classes, r freecapacity.ReplicaReque
 func CountFittingWorkloads(free freecapacity.Classes, workloads []Workload, assigned map[string]int64) (replicas int64) {
 	for i := range workloads {
 		w := &workloads[i]
-		needs := max(w.Replicas, 0)
-		has := min(max(assigned[w.Key.String()], 0), needs)
+		needs, has := max(w.Replicas, 0), int64(0)
+		if len(assigned) > 0 {
+			has = min(max(assigned[w.Key.String()], 0), needs)
+		}
 		more := min(CountFittingReplicas(free, w.Requests), needs-has)
 		if replicas = quantity.AddCapped(replicas, has+more); i < len(workloads)-1 && more > 0 {
 			free = TakeCapacity(free, w.Requests, more)

@@ -8,10 +8,7 @@ type numberHeap struct {
 
 // newNumberHeap returns a heap of the numbers from 0 below n.
 func newNumberHeap(n int, isBefore func(a, b int32) bool) *numberHeap {
-	h := &numberHeap{numbers: make([]int32, n), isBefore: isBefore}
-	for i := range h.numbers {
-		h.numbers[i] = int32(i)
-	}
+	h := &numberHeap{numbers: countUp(n), isBefore: isBefore}
 	h.buildHeap()
 	return h
 }
@@ -19,6 +16,18 @@ func newNumberHeap(n int, isBefore func(a, b int32) bool) *numberHeap {
 func (h *numberHeap) buildHeap() {
 	for i := len(h.numbers)/2 - 1; i >= 0; i-- {
 		h.siftDown(i)
+	}
+}
+
+// keepFirst exchanges the numbers of the heap for those of others that do not come before the top, so
+// that it has as many as before.
+func (h *numberHeap) keepFirst(others []int32) {
+	h.buildHeap()
+	for _, x := range others {
+		if len(h.numbers) > 0 && h.isBefore(h.numbers[0], x) {
+			h.numbers[0] = x
+			h.siftDown(0)
+		}
 	}
 }
 

@@ -319,7 +319,7 @@ func (d *groupDecider) decideCluster(at int) {
 	}
 	d.applyCapacityFilter(c, row, &v)
 	if d.pool == nil || !d.pool.offerCluster(at, row, &v, &d.Decision) {
-		d.addVerdict(v, c)
+		d.addVerdict(&v, c)
 	}
 }
 
@@ -337,14 +337,14 @@ func (d *groupDecider) decideNewcomer(at int, c *Cluster) {
 		return
 	}
 	if d.pool == nil || !d.pool.offerCluster(at, nil, &v, &d.Decision) {
-		d.addVerdict(v, c)
+		d.addVerdict(&v, c)
 	}
 }
 
 // addVerdict adds a verdict that the choice, if there is one, does not decide.
-func (d *groupDecider) addVerdict(v Verdict, c *Cluster) {
+func (d *groupDecider) addVerdict(v *Verdict, c *Cluster) {
 	if v.IsHolder() {
-		d.completeHolder(&v, c)
+		d.completeHolder(v, c)
 	}
 	if v.Outcome == OutcomePlaced && d.pool == nil {
 		d.placed++
@@ -352,7 +352,7 @@ func (d *groupDecider) addVerdict(v Verdict, c *Cluster) {
 	if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
 		d.EvictAt = v.EvictAt
 	}
-	d.Verdicts = append(d.Verdicts, v)
+	d.Verdicts = append(d.Verdicts, *v)
 }
 
 // completeHolder adds to the verdict on a cluster that is to hold the Bundle what divisions

@@ -95,11 +95,14 @@ func (p *choiceProblem) chooseOptions() (chosen []int32, short []int) {
 		return p.chooseBestScores(), nil
 	}
 	s := newSolver(p)
-	if len(p.rules) > 1 && len(p.options)-len(s.locked) <= maxExhaustiveOptions {
+	if len(p.rules) > 1 && s.isSmall() {
 		return s.searchExhaustively()
 	}
 	return s.searchGreedily()
 }
+
+// isSmall reports whether all choices can be tried.
+func (s *choiceSolver) isSmall() bool { return len(s.options)-len(s.locked) <= maxExhaustiveOptions }
 
 // searchGreedily solves problems that are too large for searchExhaustively.
 func (s *choiceSolver) searchGreedily() (chosen []int32, short []int) {
@@ -114,10 +117,7 @@ func (s *choiceSolver) searchGreedily() (chosen []int32, short []int) {
 
 // chooseBestScores chooses where only the number of options is bounded.
 func (p *choiceProblem) chooseBestScores() []int32 {
-	order := make([]int32, len(p.options))
-	for i := range order {
-		order[i] = int32(i)
-	}
+	order := countUp(len(p.options))
 	if p.maxChosen >= len(order) {
 		return order
 	}
@@ -130,13 +130,7 @@ func (p *choiceProblem) chooseBestScores() []int32 {
 	// The worst of the chosen ones is on top.
 	worse := func(a, b int32) bool { return p.options[a].compareOption(&p.options[b]) > 0 }
 	top := numberHeap{numbers: order[:max(p.maxChosen, locked)], isBefore: worse}
-	top.buildHeap()
-	for _, at := range order[len(top.numbers):] {
-		if len(top.numbers) > 0 && worse(top.numbers[0], at) {
-			top.numbers[0] = at
-			top.siftDown(0)
-		}
-	}
+	top.keepFirst(order[len(top.numbers):])
 	return top.numbers
 }
 
@@ -212,9 +206,22 @@ func (s *choiceSolver) classifyOptions() {
 			s.optionsByClass[o.class] = append(s.optionsByClass[o.class], int32(at))
 		}
 	}
-	for _, list := range s.optionsByClass {
-		slices.SortFunc(list, func(a, b int32) int { return s.options[a].compareOption(&s.options[b]) })
+	for c, list := range s.optionsByClass {
+		s.optionsByClass[c] = s.sortBest(list)
 	}
+}
+
+// sortBest returns the best options of a class, the best first: no choice has more than maxChosen. An
+// exhaustive search gets all of them.
+func (s *choiceSolver) sortBest(list []int32) []int32 {
+	if most := s.maxChosen; most < len(list)/2 && !s.isSmall() {
+		// The worst of the best ones is on top.
+		top := numberHeap{numbers: list[:most], isBefore: func(a, b int32) bool { return s.options[a].compareOption(&s.options[b]) > 0 }}
+		top.keepFirst(list[most:])
+		list = top.numbers
+	}
+	slices.SortFunc(list, func(a, b int32) int { return s.options[a].compareOption(&s.options[b]) })
+	return list
 }
 
 // maxTableCells is how many combinations of classes and groups are looked up in a table.
