@@ -338,9 +338,7 @@ func (d *groupDecider) applyChoice() (fit int) {
 	}
 	r.why = d.explainChoice(p, r.poolChoice, r.isTaken)
 	d.addOverflow(&r)
-	if p.input.SkipExplanations {
-		d.Verdicts = slices.Grow(d.Verdicts, len(r.options))
-	}
+	d.Verdicts = slices.Grow(d.Verdicts, p.countNew(r.options))
 	for i := range p.options {
 		at := p.options[i].verdictIndex
 		if at == noVerdict {
@@ -357,6 +355,16 @@ func (d *groupDecider) applyChoice() (fit int) {
 		d.UnmetSpread, fit = r.unmetReason, 0
 	}
 	return fit
+}
+
+// countNew counts the listed options that have no verdict yet.
+func (p *candidatePool) countNew(list []int32) (n int) {
+	for _, i := range list {
+		if p.options[i].verdictIndex == noVerdict {
+			n++
+		}
+	}
+	return n
 }
 
 // markOptions returns, by option, whether it is listed.

@@ -107,8 +107,6 @@ type Verdict struct {
 	Reason string
 	// RowReason for kept and leaving rows: one of atoll.ReasonUnfit and so on.
 	RowReason atoll.Reason
-	// Orphan: the cluster leaves the fleet, and what it has stays there.
-	Orphan bool
 	// PlacementFingerprint that the row is to remember.
 	PlacementFingerprint string
 	// EvictAt is when a NoExecute taint will evict the Bundle; zero: never.
@@ -118,13 +116,15 @@ type Verdict struct {
 	Bounds ReplicaBounds
 	// Group among the decision groups, for placed and kept clusters; empty: none.
 	Group string
-	// FromScratch: this decision takes the row through a rebalance, so that its share is
-	// divided from scratch.
-	FromScratch bool
 	// Score of an option, of 1,000,000, and its parts, which are left out with
 	// SkipExplanations. Both are empty where all that fit are taken.
 	Score          int64
 	ScoreBreakdown *ScoreBreakdown
+	// Orphan: the cluster leaves the fleet, and what it has stays there.
+	Orphan bool
+	// FromScratch: this decision takes the row through a rebalance, so that its share is
+	// divided from scratch.
+	FromScratch bool
 	// OverflowStep of a cluster that takes replicas which have no place in the chosen ones, from 1;
 	// 0: it is chosen.
 	OverflowStep int32

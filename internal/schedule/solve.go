@@ -206,8 +206,27 @@ func (s *choiceSolver) classifyOptions() {
 			s.optionsByClass[o.class] = append(s.optionsByClass[o.class], int32(at))
 		}
 	}
+	isOrdered := s.needsOrder()
 	for c, list := range s.optionsByClass {
-		s.optionsByClass[c] = s.sortBest(list)
+		if isOrdered {
+			s.optionsByClass[c] = s.sortBest(list)
+		} else {
+			s.putBestFirst(list)
+		}
+	}
+}
+
+// needsOrder reports whether a choice can take some options of a class and leave others. If not, only
+// the best one of each class matters, by which its groups are compared.
+func (s *choiceSolver) needsOrder() bool {
+	return s.maxChosen < unlimited || s.hasRunning || slices.ContainsFunc(s.rules, func(r spreadRule) bool { return r.skew > 0 })
+}
+
+func (s *choiceSolver) putBestFirst(list []int32) {
+	for i := range list {
+		if s.options[list[i]].compareOption(&s.options[list[0]]) < 0 {
+			list[0], list[i] = list[i], list[0]
+		}
 	}
 }
 
