@@ -52,3 +52,34 @@ func TestOverflowAndReturn(t *testing.T) {
 		expectRows(t, m, "web", "a Active r2 7, b Active r2 2")
 	})
 }
+
+// A cluster that joins, or reports more, takes what has no place in the chosen one.
+func TestOverflowToANewCluster(t *testing.T) {
+	m := newFakeHub()
+	m.changeCluster("a", withFreeCPUs(4))
+	p := byFreeCapacity
+	p.MaxClusters, p.ReplicaScheduling.Overflow = 1, v1alpha1.OverflowAllow
+	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+		m.placeBundle("web", p, contentAsking("web", 6))
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1 4")
+		time.Sleep(time.Minute)
+		m.changeCluster("a", withFreeCPUs(0))
+		m.changeCluster("b", withFreeCPUs(1))
+		time.Sleep(2 * freeCapacityDebounce)
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1 4, b Active r1 1")
+		m.changeCluster("b", withFreeCPUs(0))
+		m.changeCluster("c", withFreeCPUs(0))
+		time.Sleep(time.Minute)
+		m.changeCluster("c", withFreeCPUs(9))
+		time.Sleep(2 * freeCapacityDebounce)
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1 4, b Active r1 1, c Active r1 1")
+		time.Sleep(time.Minute)
+		m.changeCluster("a", withFreeCPUs(2))
+		time.Sleep(2 * freeCapacityDebounce)
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1 6")
+	})
+}

@@ -429,7 +429,7 @@ func (v *Verdict) setNotChosen(unmet string, row *atoll.RowSpec) {
 	case v.FromScratch && row.Phase == atoll.RowActive:
 		v.leaveForRebalance()
 	case row.Phase == atoll.RowActive && cameByOverflow(row):
-		v.setLeaving(FilterMost, atoll.ReasonOverflowReturned, "the chosen clusters have places for all replicas again")
+		v.setLeaving(FilterMost, atoll.ReasonOverflowReturned, "the replicas that overflowed to it return to the chosen clusters")
 	case row.Phase == atoll.RowActive:
 		v.setLeaving(FilterMost, atoll.ReasonPlacementEdited, "maxClusters and spreadConstraints choose others since they were edited")
 	default:

@@ -193,7 +193,7 @@ func (d *Decision) copyHolderFacts(other *Decision, v *Verdict) {
 func (d *Decision) explainReturns() {
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Outcome == OutcomeLeaves && v.RowReason == atoll.ReasonGroupLeft {
-			v.RowReason, v.Reason = atoll.ReasonOverflowReturned, "the groups before it have places for all replicas again"
+			v.RowReason, v.Reason = atoll.ReasonOverflowReturned, "the replicas that overflowed to it return to the groups before it"
 		}
 	}
 }
@@ -225,6 +225,7 @@ func (d *groupDecider) addOverflow(r *choiceResult) {
 		}
 		r.overflowSteps[i], r.isTaken[i] = int32(step)+1, true
 	}
+	d.WantsMore = d.WantsMore || d.Overflows
 }
 
 // overflowToOptions returns the further options that take replicas, in the order of their steps.

@@ -96,6 +96,8 @@ var badPlacements = []refusedObject{
 	{"overrides of what is duplicated", withPlacement("{replicaScheduling: {replicaSchedulingType: Duplicated, replicaOverrides: Allow}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},
 	{"ordinals of what is duplicated", withPlacement("{replicaScheduling: {replicaSchedulingType: Duplicated, ordinals: {size: 10}}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},
 	{"ranges of nothing", withPlacement("{replicaScheduling: {replicaSchedulingType: Divided, ordinals: {size: 0}}}"), "spec.placement.replicaScheduling.ordinals.size", "greater than or equal to 1"},
+	{"overflow of what is duplicated", withPlacement("{maxClusters: 1, replicaScheduling: {replicaSchedulingType: Duplicated, overflow: Allow}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},
+	{"overflow of all clusters", withPlacement("{replicaScheduling: {overflow: Allow}}"), "spec.placement.replicaScheduling.overflow", "all fitting clusters are chosen anyway"},
 	{"a shortage of what is duplicated", withPlacement("{replicaScheduling: {replicaSchedulingType: Duplicated, onShortage: PlaceNothing}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},
 	{"a field in nothing", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: []}]}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].values", "needs at least one"},
 	{"no expressions on fields", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: []}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions", "at least 1"},
