@@ -1,5 +1,7 @@
 package schedule
 
+import "slices"
+
 // minUnitsAtOnce is from how many units on they are moved at once.
 const minUnitsAtOnce = 16
 
@@ -26,18 +28,19 @@ func (d *replicaDivision) moveOneEach(n uint64, give bool) bool {
 	if !d.canMove(last, give) {
 		return false
 	}
+	d.addToShares(numbers, step)
+	if slices.ContainsFunc(numbers, func(i int32) bool { return i != last && d.canMove(i, give) && d.movesTwice(i, last, give) }) {
+		d.addToShares(numbers, -step)
+		return false
+	}
+	return true
+}
+
+// addToShares adds to the shares of the round; a step of ^0 subtracts one.
+func (d *replicaDivision) addToShares(numbers []int32, step uint64) {
 	for _, i := range numbers {
 		d.roundShare[i] += step
 	}
-	for _, i := range numbers {
-		if i != last && d.canMove(i, give) && d.movesTwice(i, last, give) {
-			for _, i := range numbers {
-				d.roundShare[i] -= step
-			}
-			return false
-		}
-	}
-	return true
 }
 
 // canMove reports whether the bounds of a cluster let it get or lose a unit.

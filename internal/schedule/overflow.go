@@ -99,10 +99,10 @@ func (o *overflowDemand) countPlaces(c *Cluster, v *Verdict) (places int64, know
 	return places, known
 }
 
-// canTake reports whether a cluster of overflow holds a row, or is connected and may have a place.
-func (o *overflowDemand) canTake(c *Cluster, v *Verdict) bool {
+// canTake reports whether a cluster of overflow holds a row or, unless onlyHolders, may have a place.
+func (o *overflowDemand) canTake(c *Cluster, v *Verdict, onlyHolders bool) bool {
 	places, known := o.countPlaces(c, v)
-	return o.in.heldRow(c) != nil || !o.disconnected[c.Name] && (places > 0 || !known)
+	return o.in.heldRow(c) != nil || !onlyHolders && (places > 0 || !known)
 }
 
 // overflowToGroups adds the clusters of later groups to the decision by the group in use, while
@@ -153,7 +153,7 @@ func (t *groupTrials) groupsWithRows() []bool {
 // addGroup adds the clusters that another group chose as a step of overflow, except new clusters
 // without a place. It reports whether there were any.
 func (d *Decision) addGroup(other *Decision, o *overflowDemand, step int32, clusters map[string]*Cluster) (any bool) {
-	listed := len(d.Verdicts)
+	listed, onlyHolders := len(d.Verdicts), o.unknown
 	for i := range other.Verdicts {
 		v := other.Verdicts[i]
 		c := clusters[v.Cluster]
@@ -161,7 +161,7 @@ func (d *Decision) addGroup(other *Decision, o *overflowDemand, step int32, clus
 			continue
 		}
 		at, found := slices.BinarySearchFunc(d.Verdicts[:listed], v.Cluster, func(v Verdict, name string) int { return strings.Compare(v.Cluster, name) })
-		if found && d.Verdicts[at].IsHolder() || !o.canTake(c, &v) {
+		if found && d.Verdicts[at].IsHolder() || !o.canTake(c, &v, onlyHolders) {
 			continue
 		}
 		o.addCluster(c, &v)
@@ -242,7 +242,7 @@ func (d *groupDecider) overflowToOptions(chosen []int32) (further []int32) {
 	if !o.isMet() {
 		for _, i := range d.sortByAge(p.problem.orderFurtherOptions(chosen)) {
 			c, v := d.optionCluster(i), d.optionVerdict(i)
-			if o.wantsMore(d.input.heldRow(c) != nil) && o.canTake(c, v) {
+			if o.wantsMore(d.input.heldRow(c) != nil) && o.canTake(c, v, o.unknown) {
 				o.addCluster(c, v)
 				further = append(further, i)
 			}

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -203,6 +206,50 @@ func TestOverflowOfWeights(t *testing.T) {
 	}
 }
 
+// Some clusters have no places for more: one that drifted, one without a weight, and those beyond the
+// maximum of clusters in a group.
+func TestOverflowPassesClustersWithoutPlaces(t *testing.T) {
+	w := &overflowWorld{clusters: overflowFleet(), placement: overflowGroups(t, aggregated+", overflow: Allow"), places: map[string]int64{"a": 4, "b": 1, "m": 9}, desired: 5}
+	w.applyStep()
+	full(&w.clusters[0])
+	w.places["a"], w.desired = 9, 6
+	if got := w.applyStep(); got != "a=4 b=1 m=1" {
+		t.Errorf("beside a cluster that drifted: %s", got)
+	}
+	w = &overflowWorld{clusters: overflowFleet(), desired: 9}
+	w.placement = overflowGroups(t, "replicaSchedulingType: Divided, overflow: Allow, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a, b, z]}, weight: 1, maxReplicas: 3}]}")
+	if got := w.applyStep(); got != "a=3 b=3 z=3" {
+		t.Errorf("beside a cluster without a weight: %s", got)
+	}
+	w = &overflowWorld{clusters: overflowFleet(), placement: overflowGroups(t, aggregated+", overflow: Allow"), places: map[string]int64{"a": 4, "b": 4, "m": 9}, desired: 5}
+	w.placement.MaxClusters = 1
+	if got := w.applyStep(); got != "a=4 m=1" && got != "b=4 m=1" {
+		t.Errorf("one cluster of each group: %s", got)
+	}
+}
+
+// A row of overflow that a taint evicts later has its time, and a group that is left by failback has
+// the reason of failback.
+func TestOverflowRowsBeyondReturns(t *testing.T) {
+	w := &overflowWorld{clusters: overflowFleet(), placement: overflowGroups(t, aggregated+", overflow: Allow"), places: map[string]int64{"a": 4, "b": 4, "m": 9}, desired: 9}
+	w.placement.ClusterTolerations = []corev1.Toleration{{Key: "down", Operator: corev1.TolerationOpExists, TolerationSeconds: secondsPointer(300)}}
+	w.applyStep()
+	withTaint("down", "", corev1.TaintEffectNoExecute, time.Minute)(&w.clusters[2])
+	if d, _ := w.decideOnce(); d.EvictAt.IsZero() {
+		t.Error("no eviction is due")
+	}
+	p := w.placement
+	p.Failback = failbackAfter(time.Minute)
+	in := w.buildInput()
+	in.Placement, in.PendingFailback = p, PendingFailback{"own", now.Add(-time.Hour)}
+	in.Workloads[0].Replicas = 5
+	m := overflowFleet()[2]
+	in.Clusters, in.Rows = overflowFleet(), map[string]atoll.RowSpec{"m": inGroup(p, "near", m)}
+	if v, _ := DecidePlacement(in).FindVerdict("m"); v.Outcome != OutcomeLeaves || v.RowReason != atoll.ReasonGroupLeft {
+		t.Errorf("after a failback %s with the reason %s", v, v.RowReason)
+	}
+}
+
 // A workload that stays whole does not overflow.
 func TestStatefulSetsDoNotOverflow(t *testing.T) {
 	w := &overflowWorld{clusters: overflowFleet(), placement: overflowGroups(t, aggregated+", overflow: Allow, ordinals: {size: 9}"), desired: 9, places: map[string]int64{"a": 4, "b": 4, "m": 9, "z": 9}}
@@ -213,6 +260,10 @@ func TestStatefulSetsDoNotOverflow(t *testing.T) {
 	a := DecidePlacement(in).WithFreeCapacity(w.freeCapacity).AssignReplicas(nil)
 	if got := a.ShareOf("m").Replicas; got[0] != 1 || got[1] != 0 {
 		t.Errorf("the cluster of overflow has %v", got)
+	}
+	in.Placement = overflowGroups(t, "replicaSchedulingType: Divided, overflow: Allow, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a, b]}, weight: 1, maxReplicas: 4}, {targetCluster: {clusterNames: [m]}, weight: 1}]}")
+	if got := DecidePlacement(in).AssignReplicas(nil); got.ShareOf("m").Replicas[0] != 1 {
+		t.Errorf("at the bounds, %s", formatAssignment(got))
 	}
 }
 

@@ -206,6 +206,11 @@ func (s *choiceSolver) classifyOptions() {
 			s.optionsByClass[o.class] = append(s.optionsByClass[o.class], int32(at))
 		}
 	}
+	s.orderClasses()
+}
+
+// orderClasses puts the options of each class in the order in which they are chosen.
+func (s *choiceSolver) orderClasses() {
 	isOrdered := s.needsOrder()
 	for c, list := range s.optionsByClass {
 		if isOrdered {
