@@ -238,11 +238,9 @@ func (s *choiceSolver) putBestFirst(list []int32) {
 // sortBest returns the best options of a class, the best first: no choice has more than maxChosen. An
 // exhaustive search gets all of them.
 func (s *choiceSolver) sortBest(list []int32) []int32 {
-	if most := s.maxChosen; most < len(list)/2 && !s.isSmall() {
-		// The worst of the best ones is on top.
-		top := numberHeap{numbers: list[:most], isBefore: func(a, b int32) bool { return s.options[a].compareOption(&s.options[b]) > 0 }}
-		top.keepFirst(list[most:])
-		list = top.numbers
+	if s.maxChosen < len(list) && !s.isSmall() {
+		selectFirst(list, s.maxChosen, func(a, b int32) bool { return s.options[a].compareOption(&s.options[b]) < 0 })
+		list = list[:s.maxChosen]
 	}
 	slices.SortFunc(list, func(a, b int32) int { return s.options[a].compareOption(&s.options[b]) })
 	return list
