@@ -129,6 +129,12 @@ type Tombstone struct {
 	// MovedTo lists the UIDs of other Bundles that hold the item now: a member
 	// with a row of one of them keeps the object for it.
 	MovedTo []string `json:"movedTo,omitempty"`
+	// Finalizers were sent with the item, and the template that is being deleted still has
+	// them. Only contents have them, never a manifest.
+	Finalizers []string `json:"finalizers,omitempty"`
+	// ReleasedFinalizers were sent with the item, and were removed from the template while it
+	// is being deleted. Members remove them from the object that they delete.
+	ReleasedFinalizers []string `json:"releasedFinalizers,omitempty"`
 }
 
 // TombstoneCause is the user's act behind a tombstone.

@@ -23,6 +23,7 @@ type ownershipIndex struct {
 	bySource        map[sourceName]map[policymatch.BundleID]bool
 	holders         keyIndex // by items of contents
 	dependents      keyIndex // by dependencies
+	releasing       keyIndex // by tombstones with finalizers that their templates still have
 	byUID           map[string]policymatch.BundleID
 	deletedUIDs     map[atoll.ItemKey]map[string]bool
 	handoverTargets map[policymatch.BundleID]map[policymatch.BundleID]bool // Bundles that are yet to take items over
@@ -45,6 +46,7 @@ type bundleEntry struct {
 	uid          string
 	items        map[atoll.ItemKey]heldItem
 	dependencies []atoll.ItemKey
+	releasing    []atoll.ItemKey // tombstones with finalizers that their templates still have
 	waitsForSync bool
 }
 
@@ -69,7 +71,7 @@ type bundleOrigin struct {
 func newOwnershipIndex() *ownershipIndex {
 	return &ownershipIndex{
 		placedBy: map[atoll.ItemKey]policymatch.BundleID{}, bundles: map[policymatch.BundleID]*bundleEntry{},
-		holders: keyIndex{}, dependents: keyIndex{}, byUID: map[string]policymatch.BundleID{}, deletedUIDs: map[atoll.ItemKey]map[string]bool{},
+		holders: keyIndex{}, dependents: keyIndex{}, releasing: keyIndex{}, byUID: map[string]policymatch.BundleID{}, deletedUIDs: map[atoll.ItemKey]map[string]bool{},
 		handoverTargets: map[policymatch.BundleID]map[policymatch.BundleID]bool{},
 		byNamespace:     map[string]map[policymatch.BundleID]bool{}, bySource: map[sourceName]map[policymatch.BundleID]bool{},
 		family: newChildIndex(), selections: newLabelSelections(),
@@ -203,6 +205,7 @@ func (c *ownershipIndex) bundlesTouchedBy(key atoll.ItemKey) []policymatch.Bundl
 		out = map[policymatch.BundleID]bool{}
 	}
 	maps.Copy(out, c.dependents[key])
+	maps.Copy(out, c.releasing[key])
 	if id, ok := c.placedBy[key]; ok {
 		out[id] = true
 	}
@@ -243,7 +246,23 @@ func (c *ownershipIndex) setContent(id policymatch.BundleID, uid string, number 
 	delete(c.byUID, b.uid)
 	c.byUID[uid] = id
 	b.uid, b.items = uid, items
+	c.setReleasing(id, content.Tombstones)
 	return added
+}
+
+// setReleasing records the tombstones of a Bundle whose templates still have finalizers that were sent.
+func (c *ownershipIndex) setReleasing(id policymatch.BundleID, tombstones []atoll.Tombstone) {
+	b := c.bundles[id]
+	for _, key := range b.releasing {
+		removeFromSet(c.releasing, key, id)
+	}
+	b.releasing = nil
+	for _, t := range tombstones {
+		if len(t.Finalizers) > 0 {
+			addToSet(c.releasing, t.Key, id)
+			b.releasing = append(b.releasing, t.Key)
+		}
+	}
 }
 
 // findByUID finds a Bundle by its UID.
@@ -291,6 +310,7 @@ func (c *ownershipIndex) forgetBundle(id policymatch.BundleID, uid string) {
 	for _, key := range b.dependencies {
 		removeFromSet(c.dependents, key, id)
 	}
+	c.setReleasing(id, nil)
 	c.selections.setBundleSelections(id, nil)
 	delete(c.byUID, uid)
 	b.uid, b.items, b.dependencies = "", nil, nil
@@ -475,11 +495,11 @@ func (c *ownershipIndex) wasDeleted(key atoll.ItemKey, uid string) bool {
 	return c.deletedUIDs[key][uid]
 }
 
-// forgetDeletions forgets the deletions of a key that no content holds any more.
+// forgetDeletions forgets the deletions of a key that no content holds or releases any more.
 func (c *ownershipIndex) forgetDeletions(key atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.holders[key]) == 0 {
+	if len(c.holders[key]) == 0 && len(c.releasing[key]) == 0 {
 		delete(c.deletedUIDs, key)
 	}
 }

@@ -41,6 +41,26 @@ func TestAClaimIsStickyOnceItHasComeToSomething(t *testing.T) {
 	holds("it is needed by something else", "")
 }
 
+// A template that is being deleted touches its Bundle while it has finalizers that members have, too.
+// Its deletion is remembered as long.
+func TestATemplateWithSentFinalizersTouchesTheBundleOfItsTombstone(t *testing.T) {
+	key, id := newKey("ConfigMap", "a"), policymatch.BundleID{Namespace: "shop", Name: "all"}
+	c := newOwnershipIndex()
+	expect := func(what string, touches bool) {
+		t.Helper()
+		if got := slices.Contains(c.bundlesTouchedBy(key), id); got != touches || c.wasDeleted(key, "u") != touches {
+			t.Errorf("%s: touches the Bundle %t, is remembered as deleted %t", what, got, c.wasDeleted(key, "u"))
+		}
+	}
+	c.recordDeletion(key, "u")
+	c.setContent(id, "b", 1, &atoll.Content{Tombstones: []atoll.Tombstone{{Key: key, UID: "u", Finalizers: []string{"x.dev/f"}}}})
+	c.forgetDeletions(key)
+	expect("the template has a finalizer", true)
+	c.setContent(id, "b", 2, &atoll.Content{Tombstones: []atoll.Tombstone{{Key: key, UID: "u", ReleasedFinalizers: []string{"x.dev/f"}}}})
+	c.forgetDeletions(key)
+	expect("it has none", false)
+}
+
 // A forgotten Bundle leaves no key behind, as holder or by its dependencies.
 func TestForgetBundle(t *testing.T) {
 	web, cfg := newKey("Deployment", "web"), newKey("ConfigMap", "cfg")

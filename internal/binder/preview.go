@@ -239,13 +239,14 @@ func (c *ownershipIndex) clone() *ownershipIndex {
 	maps.Copy(out.byUID, c.byUID)
 	for id, b := range c.bundles {
 		one := *b
-		one.placedKeys = maps.Clone(b.placedKeys) // items and dependencies are replaced, never changed
+		one.placedKeys = maps.Clone(b.placedKeys) // items, dependencies and releasing are replaced, never changed
 		out.bundles[id] = &one
 	}
 	cloneSets(out.byNamespace, c.byNamespace)
 	cloneSets(out.bySource, c.bySource)
 	cloneSets(out.holders, c.holders)
 	cloneSets(out.dependents, c.dependents)
+	cloneSets(out.releasing, c.releasing)
 	cloneSets(out.deletedUIDs, c.deletedUIDs)
 	cloneSets(out.handoverTargets, c.handoverTargets)
 	out.family, out.selections = c.family.clone(), c.selections.clone()

@@ -223,6 +223,9 @@ func (b *Binder) recordCut(id policymatch.BundleID, uid string, p bundlePlan) {
 		for _, item := range p.input.Previous.Items {
 			b.ownership.forgetDeletions(item.Key)
 		}
+		for _, t := range p.input.Previous.Tombstones {
+			b.ownership.forgetDeletions(t.Key)
+		}
 	}
 	b.policyStatus.enqueuePolicy(PolicyKey{p.origin.source.Kind, policyNamespace(p.origin.source.Kind, id), p.origin.source.Name})
 }

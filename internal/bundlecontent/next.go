@@ -192,6 +192,8 @@ func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCau
 	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.IsOrphaned(&p.out.Content)}
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.HolderUIDs(item.Key)))
+	} else {
+		t.Finalizers = sentFinalizers(item)
 	}
 	p.tombstones[t.ID()] = t
 	p.dropped[item.Key] = true
@@ -466,7 +468,7 @@ func (p *contentBuilder) finishContent() Output {
 	c.Interpreters = p.in.Interpreters.ForContent(itemKinds(c.Items))
 	p.setRules(c)
 	for _, k := range slices.Sorted(maps.Keys(p.tombstones)) {
-		c.Tombstones = append(c.Tombstones, p.tombstones[k])
+		c.Tombstones = append(c.Tombstones, p.releaseFinalizers(p.tombstones[k]))
 	}
 	slices.SortFunc(c.Tombstones, func(a, b atoll.Tombstone) int {
 		if n := a.Key.Compare(b.Key); n != 0 {
@@ -505,17 +507,21 @@ func (p *contentBuilder) needsRevision(next atoll.Content, prev *atoll.Content) 
 		return len(next.Items) > 0
 	}
 	type grave struct {
-		key    atoll.ItemKey
-		uid    string
-		cause  atoll.TombstoneCause
-		orphan bool
+		key      atoll.ItemKey
+		uid      string
+		cause    atoll.TombstoneCause
+		orphan   bool
+		released string
+	}
+	graveOf := func(t atoll.Tombstone) grave {
+		return grave{t.Key, t.UID, t.Cause, t.Orphan, strings.Join(t.ReleasedFinalizers, " ")}
 	}
 	known := make(map[grave]bool, len(prev.Tombstones))
 	for _, t := range prev.Tombstones {
-		known[grave{t.Key, t.UID, t.Cause, t.Orphan}] = true
+		known[graveOf(t)] = true
 	}
 	for _, t := range next.Tombstones {
-		if !known[grave{t.Key, t.UID, t.Cause, t.Orphan}] {
+		if !known[graveOf(t)] {
 			return true
 		}
 	}

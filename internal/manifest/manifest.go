@@ -66,6 +66,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		if len(t.MovedTo) == 0 {
 			t.MovedTo = nil
 		}
+		t.Finalizers = nil
 		m.Tombstones = append(m.Tombstones, t)
 	}
 	if m.Remove {

@@ -42,7 +42,38 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 	case p.begun && m.DeletionTimestamp == nil:
 		return e.beginDelete(ctx, p, res)
 	}
+	if left := withoutFinalizers(m.Finalizers, p.ReleasedFinalizers); len(left) < len(m.Finalizers) {
+		if failure := e.releaseFinalizers(ctx, p, res, m, left); failure != nil {
+			return failure
+		}
+		m.Finalizers = left
+	}
 	return terminationFailure(observe.OfMeta(m, p.Key.Group, p.Key.Kind))
+}
+
+func withoutFinalizers(all, released []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(f string) bool { return slices.Contains(released, f) })
+}
+
+// releaseFinalizers leaves the object that is being deleted only the finalizers left. The hub sent the
+// others, and its template lost them.
+func (e *Engine) releaseFinalizers(ctx context.Context, p plan, res member.Resource, live *metav1.PartialObjectMetadata, left []string) *Failure {
+	if live.DeletionTimestamp == nil {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": p.Record.UID, "resourceVersion": live.ResourceVersion, "finalizers": left,
+	}})
+	if err != nil {
+		return failureFromError(err, p.Key)
+	}
+	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil && !apierrors.IsNotFound(err) {
+		f := failureFromError(err, p.Key)
+		f.First = 200 * time.Millisecond
+		return f
+	}
+	e.o.Log.Info("removed the finalizers that the template lost", "object", p.Key, "uid", p.Record.UID)
+	return nil
 }
 
 // beginDelete requests the deletion of the object, if the deletion is still wanted and deletes
@@ -92,7 +123,7 @@ func terminationFailure(v observe.View) *Failure {
 	f.Message = "its deletion has begun and is not finished"
 	if len(v.Finalizers) > 0 {
 		f.Message = truncateText("its deletion waits for the finalizers " + strings.Join(v.Finalizers, ", ") +
-			": its owner must finish, or remove them in the member")
+			": their owner must finish, or remove them in the member; the hub removes those that it sent once its template lacks them")
 	}
 	return f
 }

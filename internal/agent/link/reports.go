@@ -112,6 +112,7 @@ func (l *Link) logStatus(bundle string, prev, s *atoll.RowStatus) {
 func (l *Link) rememberTombstones(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
 	for _, t := range l.holdings.CarriedOut(bundle) {
 		if prev == nil || !slices.Contains(prev.DoneTombstones, ownership.TombstoneID(t)) && !(prev.AllTombstonesDone && prev.Content == s.Content) {
+			t.ReleasedFinalizers = nil // which have no bound, and do nothing more
 			l.keepTombstone(store.Tombstone{Bundle: bundle, Generation: s.Generation, Tombstone: &t, At: now.Unix()})
 		}
 	}

@@ -35,6 +35,8 @@ type Step struct {
 	// Owner and Item, for Apply. Item is read-only.
 	Owner string
 	Item  *atoll.RenderedItem
+	// ReleasedFinalizers, for Delete: they were removed from the template while it is being deleted.
+	ReleasedFinalizers []string
 	// Record as it was when the step was decided. A copy.
 	Record Record
 }
@@ -59,8 +61,24 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 		}
 		return s
 	}
-	s.Verb = endingVerb(r, leaving, parked)
+	if s.Verb = endingVerb(r, leaving, parked); s.Verb == Delete {
+		s.ReleasedFinalizers = b.releasedFinalizers(r)
+	}
 	return s
+}
+
+// releasedFinalizers returns the finalizers that the tombstones of the record's leaving claims release.
+func (b *Book) releasedFinalizers(r *Record) (out []string) {
+	for uid, c := range r.Claims {
+		nb := b.bundles[uid]
+		if nb == nil || c.State != Leaving || c.Template == "" {
+			continue
+		}
+		if t, dead := nb.tombstoneFor(r.Key, c.Template); dead {
+			out = append(out, t.ReleasedFinalizers...)
+		}
+	}
+	return out
 }
 
 // endingVerb returns what ends a record that no live claim owns.

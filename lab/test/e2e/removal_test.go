@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/testwait"
 )
 
@@ -454,4 +455,25 @@ spec:
 		}
 		return nil
 	})
+}
+
+// A finalizer that was sent holds the object in members. Removing it from the template that is being
+// deleted ends the deletion there and on the hub.
+func TestRemovingAFinalizerOnTheHubEndsTheDeletion(t *testing.T) {
+	t.Parallel()
+	ns := createNamespace(t, "finalized")
+	apply(t, ns, `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, namespace: $NS, finalizers: [example.com/hold], annotations: {atoll.dev/clusters: "member1,member2"}}
+data: {colour: blue}
+`)
+	testwait.UntilNil(t, "delivery", allChecks(colourIn("member1", ns, "web", "blue"), colourIn("member2", ns, "web", "blue")))
+	remove(t, "v1", "ConfigMap", ns, "web")
+	testwait.UntilNil(t, "the deletion says what holds it up", bundleSays(ns, "example.com/hold"))
+	if err := allChecks(inCluster("hub", "v1", "ConfigMap", ns, "web", true), existsIn("v1", "ConfigMap", ns, "web", "member1", "member2"))(t.Context()); err != nil {
+		t.Fatalf("the finalizer holds nothing: %s", err)
+	}
+	patch(t, "v1", "ConfigMap", ns, "web", fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, atoll.Finalizer))
+	testwait.UntilNil(t, "the object goes everywhere", allChecks(existsIn("v1", "ConfigMap", ns, "web"), inCluster("hub", "v1", "ConfigMap", ns, "web", false)))
 }
