@@ -212,8 +212,17 @@ func cleanJobSpec(job, spec map[string]any) {
 	}
 	delete(spec, "selector")
 	for _, m := range []map[string]any{ChildMap(job, "metadata"), ChildMap(spec, "template", "metadata")} {
+		name, isNamed := m["name"]
 		labels := ChildMap(m, "labels")
-		deleteKeys(labels, "controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+		removeMatchingKeys(labels, func(key string) bool {
+			switch key {
+			case "controller-uid", "batch.kubernetes.io/controller-uid":
+				return true
+			case "job-name", "batch.kubernetes.io/job-name":
+				return !isNamed || labels[key] != name
+			}
+			return false
+		})
 		if labels != nil && len(labels) == 0 {
 			delete(m, "labels")
 		}
@@ -244,6 +253,20 @@ func cleanClusterRole(obj map[string]any, _ bool) {
 
 func cleanAPIService(obj map[string]any, _ bool) {
 	deleteKeys(ChildMap(obj, "metadata", "labels"), "kube-aggregator.kubernetes.io/automanaged")
+}
+
+// addLabelOwners counts the labels of kinds that the API server labels by their pods as written by a user.
+// It does so only where there is no label. In a member there always is one, of Atoll.
+func addLabelOwners(live *unstructured.Unstructured, tree *owners) {
+	switch live.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
+	default:
+		return
+	}
+	labels := tree.ensureField("metadata").ensureField("labels")
+	for key := range ChildMap(live.Object, "metadata", "labels") {
+		labels.ensureField(key).applied = true
+	}
 }
 
 // addAliasOwners transfers ownership to fields that the API server stores under another name than

@@ -25,6 +25,7 @@ func ExtractUserFields(obj *unstructured.Unstructured, defaults Defaulter) (json
 	addScaleOwner(live, tree)
 	removeSystemFields(live, loose)
 	removeForeignFinalizers(live, obj)
+	addLabelOwners(live, tree)
 
 	at := ownership{owners: tree, isOwnedAbove: loose, last: last, hasLast: last != nil}
 	root := &field{kind: mapField, explicit: true, children: map[string]*field{}}
