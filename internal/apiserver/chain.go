@@ -22,6 +22,7 @@ import (
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 
+	"atoll.dev/atoll/internal/apiserver/allocators"
 	"atoll.dev/atoll/internal/apiserver/inprocess"
 	"atoll.dev/atoll/internal/apiserver/storesize"
 )
@@ -180,10 +181,14 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 	if err != nil {
 		return nil, fmt.Errorf("build storage of built-in kinds: %w", err)
 	}
+	addresses := allocators.NewAddresses()
+	if err := addresses.FollowServices(config.ControlPlane.VersionedInformers.Core().V1().Services().Informer()); err != nil {
+		return nil, fmt.Errorf("follow the addresses of Services: %w", err)
+	}
 	for i, p := range providers {
 		switch p.GroupName() {
 		case "":
-			p = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodes()}
+			p = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodes(), addresses: addresses}
 		case rbacv1.GroupName:
 			p = leastBindings{p, s.options.Logger}
 		}

@@ -27,13 +27,14 @@ import (
 )
 
 // nodeless provides the core group for a cluster without nodes of its own, in whose place
-// are Clusters, and without a network: addresses and ports of Services are accepted and never given out,
+// are Clusters, and without a network: ports of Services are accepted and never given out, addresses mean nothing,
 // and Pods are deleted without waiting for a kubelet. It has no hook that runs
 // repair loops after start, which the provider that it wraps has.
 type nodeless struct {
 	provider       controlplaneapiserver.RESTStorageProvider
 	proxyTransport http.RoundTripper
 	nodes          nodes.Options // what people see as nodes
+	addresses      *allocators.Addresses
 }
 
 func (n nodeless) GroupName() string { return n.provider.GroupName() }
@@ -54,7 +55,7 @@ func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, g
 	if !ok {
 		return info, fmt.Errorf("storage of endpoints is a %T, not the one this was written for", resources["endpoints"])
 	}
-	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, allocators.IPs(), allocators.NewPortAllocator(), endpoints, pods, n.proxyTransport)
+	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, n.addresses.Allocators(), allocators.NewPortAllocator(), endpoints, pods, n.proxyTransport)
 	if err != nil {
 		return info, fmt.Errorf("build storage of services: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/allocators"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/testwait"
 )
 
@@ -50,11 +51,13 @@ func TestServicesNeverConflict(t *testing.T) {
 	odd.Ports = []corev1.ServicePort{{Port: 80, NodePort: 80}}
 	create("outside-of-any-range", odd)
 
+	drawn := map[string]bool{}
 	for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer} {
 		got := create("plain-"+strings.ToLower(string(kind)), corev1.ServiceSpec{Type: kind})
-		if got.Spec.ClusterIP != allocators.DummyIPv4 {
-			t.Errorf("%s: cluster IP %q", kind, got.Spec.ClusterIP)
+		if !atoll.IsDummyAddress(got.Spec.ClusterIP) || drawn[got.Spec.ClusterIP] {
+			t.Errorf("%s: cluster IP %q, after %v", kind, got.Spec.ClusterIP, drawn)
 		}
+		drawn[got.Spec.ClusterIP] = true
 		for _, p := range got.Spec.Ports {
 			if p.NodePort != 0 {
 				t.Errorf("%s: an unrequested node port %d", kind, p.NodePort)
@@ -66,11 +69,20 @@ func TestServicesNeverConflict(t *testing.T) {
 		t.Errorf("health check port %d", local.Spec.HealthCheckNodePort)
 	}
 	dual := create("dual", corev1.ServiceSpec{IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack)})
-	if len(dual.Spec.ClusterIPs) != 2 || dual.Spec.ClusterIPs[1] != allocators.DummyIPv6 {
+	if ips := dual.Spec.ClusterIPs; len(ips) != 2 || !atoll.IsDummyAddress(ips[0]) || !atoll.IsDummyAddress(ips[1]) || !strings.Contains(ips[1], ":") {
 		t.Errorf("dual-stack: %v", dual.Spec.ClusterIPs)
 	}
 	create("six", corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}})
-	create("headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone})
+	if headless := create("headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}); headless.Spec.ClusterIP != corev1.ClusterIPNone {
+		t.Errorf("headless: %v", headless.Spec.ClusterIPs)
+	}
+	for _, name := range []string{"former-a", "former-b"} { // as a hub before v0.2.0 stored them
+		create(name, corev1.ServiceSpec{ClusterIP: atoll.DummyIPv4})
+		got, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"step":"after"}}}`), metav1.PatchOptions{})
+		if err != nil || got.Spec.ClusterIP != atoll.DummyIPv4 {
+			t.Errorf("%s: %v, %v", name, got.Spec.ClusterIPs, err)
+		}
+	}
 	create("name", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"})
 
 	// Changes of type and back, and updates that state nothing, keep working.
@@ -80,16 +92,18 @@ func TestServicesNeverConflict(t *testing.T) {
 		if err != nil {
 			t.Fatalf("to %s: %v", kind, err)
 		}
-		if got.Spec.Ports[0].NodePort != 0 {
-			t.Errorf("to %s: node port %d", kind, got.Spec.Ports[0].NodePort)
+		if got.Spec.Ports[0].NodePort != 0 || !drawn[got.Spec.ClusterIP] {
+			t.Errorf("to %s: node port %d, cluster IP %s", kind, got.Spec.Ports[0].NodePort, got.Spec.ClusterIP)
 		}
 	}
 	list, err := u.resourceClient("networking.k8s.io", "v1", "ipaddresses").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 0 {
 		t.Errorf("addresses are stored: %v %v", list, err)
 	}
-	if err := services.Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"first", "former-a"} {
+		if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -108,7 +108,10 @@ func cleanService(obj map[string]any, loose bool) {
 // cleanDummyAddresses removes the addresses that the hub gives a Service because it has none. An
 // object that a user applies as the hub returned it states them, and no member receives them.
 func cleanDummyAddresses(spec map[string]any) {
-	dummy := func(v any) bool { return v == atoll.DummyIPv4 || v == atoll.DummyIPv6 }
+	dummy := func(v any) bool {
+		text, _ := v.(string)
+		return atoll.IsDummyAddress(text)
+	}
 	if dummy(spec["clusterIP"]) {
 		delete(spec, "clusterIP")
 	}

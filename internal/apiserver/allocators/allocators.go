@@ -2,16 +2,21 @@
 // cluster that has none.
 //
 // Contract: every requested address and port is accepted, however many Services request the same
-// one, and nothing is stored. A Service without a requested cluster IP gets one that IANA reserves
-// as a dummy, the same for all: upstream insists on an address, and tools that wait for Services
-// look for one, but it must mean nothing anywhere. IsAllocatedHere recognises an allocated node
+// one, and nothing is stored. A Service without a requested cluster IP gets one of its own, of a
+// range that means nothing in any network: upstream insists on an address, and tools that wait for
+// Services look for one. IsAllocatedHere recognises an allocated node
 // port, because it is no valid port. Safe for concurrent use.
 package allocators
 
 import (
+	"crypto/rand"
 	"net"
+	"net/netip"
+	"sync"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/registry/core/service/ipallocator"
 	"k8s.io/kubernetes/pkg/registry/core/service/portallocator"
@@ -20,10 +25,6 @@ import (
 )
 
 const (
-	// DummyIPv4 is the IPv4 dummy address of RFC 7600.
-	DummyIPv4 = atoll.DummyIPv4
-	// DummyIPv6 lies in the dummy IPv6 prefix of RFC 9780.
-	DummyIPv6 = atoll.DummyIPv6
 	// DummyHealthCheckPort is the discard service's port, which no Service can
 	// mean: upstream insists on a port where it checks health by one.
 	DummyHealthCheckPort = atoll.DummyHealthCheckPort
@@ -33,38 +34,133 @@ const (
 	unaskedCount = 1 << 20
 )
 
-// IPs returns an allocator for each address family, so that Services of either
+// Addresses are the addresses of the hub's ranges that Services have. They are in memory only: Services
+// themselves hold them, also those that another hub of the same store makes.
+type Addresses struct {
+	mu   sync.Mutex
+	used map[netip.Addr]struct{}
+}
+
+// NewAddresses returns Addresses of which none is used.
+func NewAddresses() *Addresses { return &Addresses{used: map[netip.Addr]struct{}{}} }
+
+// FollowServices records the addresses of all Services that the informer shows.
+func (a *Addresses) FollowServices(informer cache.SharedInformer) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { a.record(addressesOf(obj), nil) },
+		UpdateFunc: func(old, obj any) {
+			was, is := addressesOf(old), addressesOf(obj)
+			a.record(is, was)
+		},
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			a.record(nil, addressesOf(obj))
+		},
+	})
+	return err
+}
+
+func addressesOf(obj any) []string {
+	if service, ok := obj.(*corev1.Service); ok {
+		return service.Spec.ClusterIPs
+	}
+	return nil
+}
+
+// record records which addresses are used and which are not any more.
+func (a *Addresses) record(used, released []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, text := range released {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			delete(a.used, ip)
+		}
+	}
+	for _, text := range used {
+		if ip, err := netip.ParseAddr(text); err == nil && atoll.IsDummyAddress(text) {
+			a.used[ip] = struct{}{}
+		}
+	}
+}
+
+// draw returns an address of the range that no Service has, and records it as used.
+func (a *Addresses) draw(within netip.Prefix) netip.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		ip := randomAddress(within)
+		if _, used := a.used[ip]; !used {
+			a.used[ip] = struct{}{}
+			return ip
+		}
+	}
+}
+
+// randomAddress returns an address of the range that is neither its first nor its last.
+func randomAddress(within netip.Prefix) netip.Addr {
+	for {
+		ip := within.Addr().AsSlice()
+		_, _ = rand.Read(ip[within.Bits()/8:]) // which never fails
+		addr, _ := netip.AddrFromSlice(ip)
+		if addr != within.Addr() && within.Contains(addr) && within.Contains(addr.Next()) {
+			return addr
+		}
+	}
+}
+
+// Allocators returns an allocator for each address family, so that Services of either
 // or both are accepted.
-func IPs() map[api.IPFamily]ipallocator.Interface {
+func (a *Addresses) Allocators() map[api.IPFamily]ipallocator.Interface {
 	return map[api.IPFamily]ipallocator.Interface{
-		api.IPv4Protocol: ips{family: api.IPv4Protocol, dummy: net.ParseIP(DummyIPv4)},
-		api.IPv6Protocol: ips{family: api.IPv6Protocol, dummy: net.ParseIP(DummyIPv6)},
+		api.IPv4Protocol: ips{addresses: a, family: api.IPv4Protocol, within: atoll.DummyIPv4Range},
+		api.IPv6Protocol: ips{addresses: a, family: api.IPv6Protocol, within: atoll.DummyIPv6Range},
 	}
 }
 
 type ips struct {
-	family api.IPFamily
-	dummy  net.IP
+	addresses *Addresses
+	family    api.IPFamily
+	within    netip.Prefix
+	isDryRun  bool
 }
 
 var _ ipallocator.Interface = ips{}
 
-func (ips) Allocate(net.IP) error           { return nil }
-func (i ips) AllocateNext() (net.IP, error) { return i.dummy, nil }
-func (ips) Release(net.IP) error            { return nil }
+// Allocate accepts an address that a user states. A range of a member is not known here.
+func (i ips) Allocate(ip net.IP) error {
+	if !i.isDryRun {
+		i.addresses.record([]string{ip.String()}, nil)
+	}
+	return nil
+}
+
+// AllocateNext returns the first address of the range for a dry run, as upstream does.
+func (i ips) AllocateNext() (net.IP, error) {
+	if i.isDryRun {
+		return i.within.Addr().AsSlice(), nil
+	}
+	return i.addresses.draw(i.within).AsSlice(), nil
+}
+
+func (i ips) Release(ip net.IP) error {
+	if !i.isDryRun {
+		i.addresses.record(nil, []string{ip.String()})
+	}
+	return nil
+}
+
 func (ips) ForEach(func(net.IP))            {}
 func (ips) Has(net.IP) bool                 { return false }
 func (ips) Destroy()                        {}
 func (ips) EnableMetrics()                  {}
-func (i ips) DryRun() ipallocator.Interface { return i }
+func (i ips) DryRun() ipallocator.Interface { i.isDryRun = true; return i }
 func (i ips) IPFamily() api.IPFamily        { return i.family }
 
 // CIDR is the whole address space of the family.
 func (i ips) CIDR() net.IPNet {
-	bits := 8 * net.IPv4len
-	if i.family == api.IPv6Protocol {
-		bits = 8 * net.IPv6len
-	}
+	bits := i.within.Addr().BitLen()
 	return net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
 }
 

@@ -1,38 +1,77 @@
 package allocators_test
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	cachetest "k8s.io/client-go/tools/cache/testing"
 	api "k8s.io/kubernetes/pkg/apis/core"
 
 	"atoll.dev/atoll/internal/apiserver/allocators"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
-// Each requested address is accepted, as often as it is requested; others are the family's dummy.
+// Each requested address is accepted, as often as it is requested; others are of the hub's range, and
+// differ.
 func TestAddressesMeanNothing(t *testing.T) {
-	for family, c := range map[api.IPFamily]struct{ dummy, asked string }{
-		api.IPv4Protocol: {allocators.DummyIPv4, "10.0.0.1"}, api.IPv6Protocol: {allocators.DummyIPv6, "fd00::1"},
-	} {
-		ips := allocators.IPs()[family]
+	for family, asked := range map[api.IPFamily]string{api.IPv4Protocol: "10.0.0.1", api.IPv6Protocol: "fd00::1"} {
+		ips := allocators.NewAddresses().Allocators()[family]
 		if ips == nil || ips.IPFamily() != family {
 			t.Fatalf("%s has no allocator of its own", family)
 		}
-		asked := net.ParseIP(c.asked)
-		for range 2 {
-			if err := ips.Allocate(asked); err != nil {
+		drawn := map[string]bool{}
+		for range 1000 {
+			if err := ips.Allocate(net.ParseIP(asked)); err != nil {
 				t.Errorf("%s: %v", asked, err)
 			}
-			if got, err := ips.AllocateNext(); err != nil || got.String() != net.ParseIP(c.dummy).String() {
+			got, err := ips.AllocateNext()
+			if err != nil || !atoll.IsDummyAddress(got.String()) || drawn[got.String()] {
 				t.Errorf("the next %s is %s, %v", family, got, err)
 			}
+			drawn[got.String()] = true
+			if whole := ips.CIDR(); !whole.Contains(got) || !whole.Contains(net.ParseIP(asked)) {
+				t.Errorf("%s or %s lies outside of %s", asked, got, &whole)
+			}
 		}
-		if ips.Has(asked) {
-			t.Errorf("%s is stored", asked)
+		if got, err := ips.DryRun().AllocateNext(); err != nil || !atoll.IsDummyAddress(got.String()) {
+			t.Errorf("a dry run: %s, %v", got, err)
 		}
-		if whole := ips.CIDR(); !whole.Contains(asked) || !whole.Contains(net.ParseIP(c.dummy)) {
-			t.Errorf("%s lies outside of %s", asked, &whole)
-		}
+	}
+}
+
+// An address that a Service has is not drawn again before the Service is gone, whichever hub made it. Other
+// addresses are not remembered.
+func TestAddressesOfServicesAreNotDrawnAgain(t *testing.T) {
+	within := netip.MustParsePrefix("255.1.2.248/29")
+	services := cachetest.NewFakeControllerSource()
+	informer := cache.NewSharedInformer(services, &corev1.Service{}, 0)
+	addresses := allocators.NewAddresses()
+	if err := addresses.FollowServices(informer); err != nil {
+		t.Fatal(err)
+	}
+	service := func(n int) *corev1.Service {
+		ip := fmt.Sprintf("255.1.2.%d", 248+n)
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(n)}, Spec: corev1.ServiceSpec{ClusterIPs: []string{ip, "10.0.0.1"}}}
+	}
+	for n := 1; n < 6; n++ {
+		services.Add(service(n))
+	}
+	go informer.Run(t.Context().Done())
+	testwait.Until(t, "all are seen", func(context.Context) (bool, string) { return addresses.Count() == 5, fmt.Sprint(addresses.Count()) })
+	if got := addresses.Draw(within); got.String() != "255.1.2.254" {
+		t.Errorf("drew %s, and only 255.1.2.254 is free", got)
+	}
+	services.Delete(service(3))
+	testwait.Until(t, "it is gone", func(context.Context) (bool, string) { return addresses.Count() == 5, fmt.Sprint(addresses.Count()) })
+	if got := addresses.Draw(within); got.String() != "255.1.2.251" {
+		t.Errorf("drew %s, and only 255.1.2.251 is free", got)
 	}
 }
 
