@@ -61,11 +61,15 @@ const (
 	jobDone       = jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}"
 	jobDoneStatus = "{startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: SuccessCriteriaMet, status: 'True', reason: CompletionsReached}, {type: Complete, status: 'True', reason: CompletionsReached}]}"
 
+	indexedHead = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: seed, namespace: shop, generation: 1}\nspec: {completions: 4, parallelism: 2, completionMode: Indexed, backoffLimitPerIndex: 1}\n"
+
 	quotaHead = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: team, namespace: shop}\nspec: {hard: {pods: '4', requests.cpu: '2'}}\n"
 
 	stsHead = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db, namespace: shop, generation: 1}\nspec: {replicas: 2}\n"
 	toyHead = "apiVersion: example.com/v1\nkind: Toy\nmetadata: {name: bear, namespace: shop, generation: 1}\n"
 	lbHead  = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {type: LoadBalancer}\n"
+
+	policyHead = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: limits, generation: 2}\n"
 
 	routeHead = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web, namespace: shop, generation: 2}\n"
 
@@ -119,6 +123,9 @@ var aggregateCases = []aggregateCase{
 	{name: "deadline", template: web2, members: []string{web2Done, web2 + "status: {observedGeneration: 2, replicas: 2, conditions: [{type: Available, status: 'False'}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}]}"}, observed: 2,
 		want: "{observedGeneration: 2, replicas: 2, unavailableReplicas: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}]}"},
 
+	{name: "replicas without a pod are unavailable", template: web2, members: []string{web2 + "status: {observedGeneration: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}, {type: ReplicaFailure, status: 'True', reason: FailedCreate}]}"}, observed: 2,
+		want: "{observedGeneration: 2, unavailableReplicas: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}, {type: ReplicaFailure, status: 'True', reason: FailedCreate}]}"},
+
 	{name: "statefulset done", template: stsHead, members: []string{stsHead + "status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: a, updateRevision: a}"}, observed: 1,
 		want: "{observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: db-1, updateRevision: db-1}"},
 	{name: "statefulset in ranges sums", template: strings.Replace(stsHead, "replicas: 2", "replicas: 5", 1), divided: true, observed: 1, members: []string{
@@ -143,6 +150,22 @@ var aggregateCases = []aggregateCase{
 		jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}",
 		jobHead + "status: {startTime: '2026-01-01T00:00:05Z', failed: 3, conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded}]}"},
 		want: "{startTime: '2026-01-01T00:00:00Z', failed: 3, conditions: [{type: FailureTarget, status: 'True', reason: BackoffLimitExceeded}, {type: Failed, status: 'True', reason: BackoffLimitExceeded}]}"},
+	{name: "the indexes of the cluster that is the furthest behind", template: indexedHead, observed: 1, members: []string{
+		indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', succeeded: 3, completedIndexes: '0,2-3'}",
+		indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', active: 1, succeeded: 2, failed: 1, completedIndexes: 0-1, failedIndexes: '3'}"},
+		want: "{startTime: '2026-01-01T00:00:00Z', active: 1, succeeded: 2, failed: 1, completedIndexes: 0-1, failedIndexes: '3'}"},
+	{name: "failed indexes that the template does not count", template: strings.Replace(indexedHead, ", backoffLimitPerIndex: 1", "", 1), observed: 1, members: []string{
+		indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', succeeded: 2, failed: 1, completedIndexes: 0-1, failedIndexes: '3'}"},
+		want: "{startTime: '2026-01-01T00:00:00Z', succeeded: 2, failed: 1, completedIndexes: 0-1}"},
+	{name: "no indexes of a divided job", template: indexedHead, observed: 1, divided: true, members: []string{
+		indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', succeeded: 2, completedIndexes: 0-1}", indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', succeeded: 1, completedIndexes: '0'}"},
+		want: "{startTime: '2026-01-01T00:00:00Z', succeeded: 3}"},
+	{name: "the indexes of a divided job in one cluster", template: indexedHead, observed: 1, divided: true,
+		members: []string{indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', succeeded: 2, completedIndexes: 0-1}"},
+		want:    "{startTime: '2026-01-01T00:00:00Z', succeeded: 2, completedIndexes: 0-1}"},
+	{name: "indexes go with the count that never decreases", template: indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', succeeded: 2, completedIndexes: 0-1}", observed: 1,
+		members: []string{indexedHead + "status: {startTime: '2026-01-01T00:00:00Z', succeeded: 1, completedIndexes: '0'}"},
+		want:    "{startTime: '2026-01-01T00:00:00Z', succeeded: 2, completedIndexes: 0-1}"},
 	{name: "a job without a time to live does not wait for the disconnected", template: jobHead, observed: 1, members: []string{jobDone, jobRuns}, change: lastIsDisconnected,
 		want: jobDoneStatus},
 	{name: "a job with a time to live waits for the disconnected", template: jobHeadTTL, observed: 1, members: []string{jobDone, jobRuns}, change: lastIsDisconnected,
@@ -239,6 +262,13 @@ var aggregateCases = []aggregateCase{
 	{name: "policies of backends: ancestors", template: strings.Replace(routeHead, "HTTPRoute", "BackendTLSPolicy", 1), observed: 2, members: []string{
 		strings.NewReplacer("HTTPRoute", "BackendTLSPolicy", "parents:", "ancestors:", "parentRef:", "ancestorRef:").Replace(routeHead + parentsYAML("edge", "Accepted=False=Invalid"))},
 		want: strings.NewReplacer("parents:", "ancestors:", "parentRef:", "ancestorRef:").Replace("{parents: [" + parentEntryYAML("edge", "2", "Accepted=False=Invalid") + "]}")},
+	{name: "the type check of the cluster with the most warnings", template: policyHead, observed: 2, members: []string{
+		policyHead + "status: {observedGeneration: 2, typeChecking: {}}",
+		policyHead + "status: {observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}]}}"},
+		want: "{observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}]}}"},
+	{name: "a policy that one cluster has not checked", template: policyHead, observed: 2, members: []string{
+		policyHead + "status: {observedGeneration: 2, typeChecking: {}}", strings.Replace(policyHead, "generation: 2", "generation: 3", 1) + "status: {observedGeneration: 2}"},
+		want: "{}"},
 	{name: "kinds that the hub keeps itself", template: "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: toys.example.com}", observed: 1,
 		members: []string{"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: toys.example.com}\nstatus: {conditions: [{type: Established, status: 'True'}]}"}, want: "none"},
 	{name: "kinds without status", template: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}", members: []string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}"}, observed: 1, want: "none"},
@@ -448,5 +478,19 @@ func TestTheFirstClusterWhoseJobFailedGivesTheReason(t *testing.T) {
 	}
 	if n := len(kinds.StatusConditions(got)); n != 2 {
 		t.Errorf("%d conditions, want FailureTarget and Failed", n)
+	}
+}
+
+// The API server refuses a status with indexes of another form, and so all of the status.
+func TestIndexesOfAnotherFormAreLeftOut(t *testing.T) {
+	for text, accepted := range map[string]bool{
+		"0": true, "0-3": true, "0,2-3": true, "": false, "4": false, "2-4": false, "1-1": false, "3-2": false, "2,1": false, "0-2,2": false,
+		"x": false, "0,": false, "-1": false, "0-": false, "0-1-2": false,
+	} {
+		rows := []kinds.RowItem{{Cluster: "a", Reflected: json.RawMessage(`{"n":[0,0,1],"t":[1767225600],"l":["` + text + `"]}`)}}
+		got, ok := kinds.AggregateStatus(parseObject(t, indexedHead), false, rows, 1, 0)
+		if _, has := got["completedIndexes"]; !ok || has != accepted {
+			t.Errorf("%q: %v, %t", text, got, ok)
+		}
 	}
 }

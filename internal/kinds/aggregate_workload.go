@@ -50,8 +50,8 @@ func aggregateDeployment(a *aggregation) (map[string]any, bool) {
 	n := a.replicaCounts(deploymentCounts, least)
 	st := map[string]any{}
 	setCounts(st, deploymentCounts, n)
-	if n[1] > n[4] {
-		st["unavailableReplicas"] = n[1] - n[4]
+	if wanted := max(n[0], n[1]); wanted > n[4] { // those without a pod, too
+		st["unavailableReplicas"] = wanted - n[4]
 	}
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed

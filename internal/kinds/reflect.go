@@ -24,7 +24,7 @@ type reflectedStatus struct {
 	T []int64 `json:"t,omitempty"`
 	// P is the phase.
 	P string `json:"p,omitempty"`
-	// L holds addresses or quantities.
+	// L holds addresses, quantities, names or other texts.
 	L []string `json:"l,omitempty"`
 	// C holds conditions: "Type=T:Reason", status T, F or U; "Type=T*:Reason" when
 	// the condition has an observedGeneration of its own.
@@ -172,7 +172,7 @@ func reflectDaemonSet(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 func reflectJob(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
 	cs := conditionsOf(st)
-	r := reflectedStatus{N: readCounts(st, jobCounts), T: []int64{unixSecondsOf(st, "startTime"), unixSecondsOf(st, "completionTime")}}
+	r := reflectedStatus{N: readCounts(st, jobCounts), T: []int64{unixSecondsOf(st, "startTime"), unixSecondsOf(st, "completionTime")}, L: reflectIndexes(st)}
 	failed := findCondition(cs, "Failed")
 	r.setFlag(findCondition(cs, "Complete").hasStatus("True"), flagComplete)
 	r.setFlag(failed.hasStatus("True"), flagFailed)

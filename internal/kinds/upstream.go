@@ -84,7 +84,7 @@ var upstreamKinds = map[schema.GroupKind]kindTraits{
 
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:     webhookTraits,
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   webhookTraits,
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        {health: genericHealth},
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        {health: genericHealth, reflect: reflectAdmissionPolicy, aggregate: aggregateAdmissionPolicy},
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: {health: existenceHealth},
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:          {health: existenceHealth},
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   {health: existenceHealth},
