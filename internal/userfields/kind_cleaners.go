@@ -49,6 +49,9 @@ func removeSystemFields(obj *unstructured.Unstructured, loose bool) {
 		if v, ok := kinds.LookupPath(obj.Object, path); ok {
 			if spec, ok := v.(map[string]any); ok {
 				cleanPodSpec(spec)
+				if !kinds.IsCustomKind(obj.GroupVersionKind().GroupKind()) {
+					removeDuplicates(spec)
+				}
 			}
 		}
 	}
