@@ -126,6 +126,13 @@ var aggregateCases = []aggregateCase{
 	{name: "replicas without a pod are unavailable", template: web2, members: []string{web2 + "status: {observedGeneration: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}, {type: ReplicaFailure, status: 'True', reason: FailedCreate}]}"}, observed: 2,
 		want: "{observedGeneration: 2, unavailableReplicas: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}, {type: ReplicaFailure, status: 'True', reason: FailedCreate}]}"},
 
+	{name: "terminating replicas are summed", template: deploymentHeadYAML + "spec: {replicas: 4}", divided: true, observed: 2, members: []string{
+		strings.Replace(web2Done, "replicas: 2, updated", "replicas: 2, terminatingReplicas: 3, updated", 1), strings.Replace(web2Done, "replicas: 2, updated", "replicas: 2, terminatingReplicas: 1, updated", 1)},
+		want: strings.Replace(doneStatusYAML("4", "2"), "{", "{terminatingReplicas: 4, ", 1)},
+	{name: "terminating replicas of one cluster", template: deploymentHeadYAML + "spec: {replicas: 5}", observed: 2,
+		members: []string{strings.Replace(web2Done, "replicas: 2, updated", "replicas: 2, terminatingReplicas: 1, updated", 1)},
+		want:    strings.Replace(doneStatusYAML("5", "2"), "{", "{terminatingReplicas: 1, ", 1)},
+
 	{name: "statefulset done", template: stsHead, members: []string{stsHead + "status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: a, updateRevision: a}"}, observed: 1,
 		want: "{observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, updatedReplicas: 2, currentReplicas: 2, currentRevision: db-1, updateRevision: db-1}"},
 	{name: "statefulset in ranges sums", template: strings.Replace(stsHead, "replicas: 2", "replicas: 5", 1), divided: true, observed: 1, members: []string{

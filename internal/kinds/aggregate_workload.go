@@ -50,6 +50,7 @@ func aggregateDeployment(a *aggregation) (map[string]any, bool) {
 	n := a.replicaCounts(deploymentCounts, least)
 	st := map[string]any{}
 	setCounts(st, deploymentCounts, n)
+	a.setTerminating(st, least)
 	if wanted := max(n[0], n[1]); wanted > n[4] { // those without a pod, too
 		st["unavailableReplicas"] = wanted - n[4]
 	}
@@ -65,6 +66,17 @@ func aggregateDeployment(a *aggregation) (map[string]any, bool) {
 	}
 	st["conditions"] = cs
 	return st, true
+}
+
+// setTerminating writes the pods that are being deleted, which no other count has.
+func (a *aggregation) setTerminating(st map[string]any, least clusterRow) {
+	n := least.countAt(terminatingAt)
+	if a.divided {
+		n = a.sumCounts(terminatingAt + 1)[terminatingAt]
+	}
+	if n != 0 {
+		st["terminatingReplicas"] = n
+	}
 }
 
 func (a *aggregation) availableCondition(least string) condition {
@@ -129,6 +141,7 @@ func aggregateReplicaSet(a *aggregation) (map[string]any, bool) {
 	})
 	st := map[string]any{}
 	setCounts(st, replicaSetCounts, a.replicaCounts(replicaSetCounts, least))
+	a.setTerminating(st, least)
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}

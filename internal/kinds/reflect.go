@@ -61,6 +61,10 @@ var (
 	autoscalerCounts  = []string{"currentReplicas", "desiredReplicas"}
 )
 
+// terminatingAt is the place of terminatingReplicas in the counts of a Deployment and of a ReplicaSet. It
+// is behind those of assumeHealthyStatus.
+const terminatingAt = 6
+
 const (
 	maxConditions = 8
 	maxReason     = 48
@@ -132,7 +136,7 @@ func readCounts(st map[string]any, names []string) []int64 {
 
 func reflectDeployment(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
-	r := reflectedStatus{N: readCounts(st, deploymentCounts)}
+	r := reflectedStatus{N: append(readCounts(st, deploymentCounts), 0, countField(st, "terminatingReplicas"))}
 	r.N[0] = countFieldOr(specOf(obj), "replicas", 1)
 	cs := conditionsOf(st)
 	progressing := findCondition(cs, "Progressing")
@@ -156,7 +160,7 @@ func reflectStatefulSet(obj *unstructured.Unstructured) (reflectedStatus, bool) 
 
 func reflectReplicaSet(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
-	r := reflectedStatus{N: readCounts(st, replicaSetCounts)}
+	r := reflectedStatus{N: append(readCounts(st, replicaSetCounts), 0, countField(st, "terminatingReplicas"))}
 	r.N[0] = countFieldOr(specOf(obj), "replicas", 1)
 	r.setFlag(observedGenerationLags(obj), flagOutdated)
 	r.setFlag(findCondition(conditionsOf(st), "ReplicaFailure").hasStatus("True"), flagCreation)
