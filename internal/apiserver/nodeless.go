@@ -50,6 +50,7 @@ func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, g
 		return info, fmt.Errorf("storage of pods is a %T, not the one this was written for", resources["pods"])
 	}
 	pods.DeleteStrategy = immediate{pods.DeleteStrategy}
+	acceptMissingAccounts(pods.Store)
 
 	endpoints, ok := resources["endpoints"].(servicestore.EndpointsStorage)
 	if !ok {

@@ -40,7 +40,6 @@ var disabledAdmission = []string{
 	"PodGroupProtection",
 	"PodGroupWorkloadExists",
 	"PodResizeValidator",
-	"PodSecurity",
 	"PodTopologyLabels",
 	"Priority",
 	"RuntimeClass",

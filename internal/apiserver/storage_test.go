@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,6 +122,71 @@ spec: {nodeName: some-node, terminationGracePeriodSeconds: 3600, containers: [{n
 	}
 	if _, err := u.kube.CoreV1().Pods(ns).Get(t.Context(), "bound", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod waits for a kubelet: %v", err)
+	}
+}
+
+// A cluster gives a Pod its service account before it validates a projected token. The hub stores no account
+// that the user did not state.
+func TestAProjectedTokenNeedsNoStatedAccount(t *testing.T) {
+	u := newAdmin(t, hub)
+	ns := u.createNamespace("projected")
+	pods := u.kube.CoreV1().Pods(ns)
+	pod := newTemplate(ns, "projected")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "vault"}}}}}}}
+	got, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil || got.Spec.ServiceAccountName != "" {
+		t.Fatalf("created with the account %q: %v", got.Spec.ServiceAccountName, err)
+	}
+	got, err = pods.Patch(t.Context(), "projected", types.MergePatchType, []byte(`{"metadata":{"labels":{"step":"after"}}}`), metav1.PatchOptions{})
+	if err != nil || got.Spec.ServiceAccountName != "" {
+		t.Fatalf("changed with the account %q: %v", got.Spec.ServiceAccountName, err)
+	}
+}
+
+// The levels of a namespace warn and refuse as in a cluster. What was stored before the level came stays
+// writable.
+func TestPodSecurityOfNamespaces(t *testing.T) {
+	u, warned := newAdmin(t, hub).withWarnings()
+	ns := u.createNamespace("levels")
+	pods := u.kube.CoreV1().Pods(ns)
+	privileged := func(name string) *corev1.Pod {
+		p := newTemplate(ns, name)
+		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		return p
+	}
+	if _, err := pods.Create(t.Context(), privileged("before"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	warned.takeText()
+	patch := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"restricted"}}}`)
+	if _, err := u.kube.CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if text := warned.takeText(); !strings.Contains(text, "existing pods in namespace") || !strings.Contains(text, "before: privileged") {
+		t.Errorf("the level warned of %q", text)
+	}
+	testwait.UntilNil(t, "the level is known", func(ctx context.Context) error {
+		_, err := pods.Create(ctx, privileged("after"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity") {
+			return fmt.Errorf("a privileged pod: %v", err)
+		}
+		return nil
+	})
+	warned.takeText()
+	template := privileged("web")
+	template.Labels = map[string]string{"app": "web"}
+	_, err := u.kube.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels}, Spec: template.Spec},
+	}}, metav1.CreateOptions{})
+	if text := warned.takeText(); err != nil || !strings.Contains(text, "would violate PodSecurity") {
+		t.Errorf("a template of privileged pods: %v, warned of %q", err, text)
+	}
+	if _, err := pods.Patch(t.Context(), "before", types.MergePatchType, []byte(`{"metadata":{"labels":{"step":"after"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("a label of a pod that was there before: %v", err)
+	}
+	if err := pods.Delete(t.Context(), "before", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 
