@@ -77,13 +77,6 @@ func TestServicesNeverConflict(t *testing.T) {
 	if headless := create("headless", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}); headless.Spec.ClusterIP != corev1.ClusterIPNone {
 		t.Errorf("headless: %v", headless.Spec.ClusterIPs)
 	}
-	for _, name := range []string{"former-a", "former-b"} { // as a hub before v0.2.0 stored them
-		create(name, corev1.ServiceSpec{ClusterIP: atoll.DummyIPv4})
-		got, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"step":"after"}}}`), metav1.PatchOptions{})
-		if err != nil || got.Spec.ClusterIP != atoll.DummyIPv4 {
-			t.Errorf("%s: %v, %v", name, got.Spec.ClusterIPs, err)
-		}
-	}
 	create("name", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"})
 
 	// Changes of type and back, and updates that state nothing, keep working.
@@ -101,9 +94,29 @@ func TestServicesNeverConflict(t *testing.T) {
 	if err != nil || len(list.Items) != 0 {
 		t.Errorf("addresses are stored: %v %v", list, err)
 	}
-	for _, name := range []string{"first", "former-a"} {
-		if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := services.Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All Services that a hub before v0.2.0 stored have the same address. They keep it, and can be changed and
+// deleted.
+func TestServicesKeepTheFormerAddress(t *testing.T) {
+	u := newAdmin(t, hub)
+	services := u.kube.CoreV1().Services(u.createNamespace("former"))
+	for _, name := range []string{"a", "b"} {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: atoll.DummyIPv4, Ports: []corev1.ServicePort{{Port: 80}}}}
+		if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
+		}
+		got, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"type":"NodePort"}}`), metav1.PatchOptions{})
+		if err != nil || got.Spec.ClusterIP != atoll.DummyIPv4 {
+			t.Errorf("%s: %v, %v", name, got.Spec.ClusterIPs, err)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -144,8 +157,7 @@ func TestAProjectedTokenNeedsNoStatedAccount(t *testing.T) {
 	}
 }
 
-// The levels of a namespace warn and refuse as in a cluster. What was stored before the level came stays
-// writable.
+// The levels of a namespace warn and refuse as in a cluster. Pods that were stored before stay writable.
 func TestPodSecurityOfNamespaces(t *testing.T) {
 	u, warned := newAdmin(t, hub).withWarnings()
 	ns := u.createNamespace("levels")

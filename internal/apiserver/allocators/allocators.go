@@ -47,16 +47,16 @@ func NewAddresses() *Addresses { return &Addresses{used: map[netip.Addr]struct{}
 // FollowServices records the addresses of all Services that the informer shows.
 func (a *Addresses) FollowServices(informer cache.SharedInformer) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { a.record(addressesOf(obj), nil) },
+		AddFunc: func(obj any) { a.recordAddresses(addressesOf(obj), nil) },
 		UpdateFunc: func(old, obj any) {
 			was, is := addressesOf(old), addressesOf(obj)
-			a.record(is, was)
+			a.recordAddresses(is, was)
 		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
-			a.record(nil, addressesOf(obj))
+			a.recordAddresses(nil, addressesOf(obj))
 		},
 	})
 	return err
@@ -69,8 +69,8 @@ func addressesOf(obj any) []string {
 	return nil
 }
 
-// record records which addresses are used and which are not any more.
-func (a *Addresses) record(used, released []string) {
+// recordAddresses records which addresses are used and which are not any more.
+func (a *Addresses) recordAddresses(used, released []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, text := range released {
@@ -85,8 +85,8 @@ func (a *Addresses) record(used, released []string) {
 	}
 }
 
-// draw returns an address of the range that no Service has, and records it as used.
-func (a *Addresses) draw(within netip.Prefix) netip.Addr {
+// drawAddress returns an address of the range that no Service has, and records it as used.
+func (a *Addresses) drawAddress(within netip.Prefix) netip.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
@@ -131,7 +131,7 @@ var _ ipallocator.Interface = ips{}
 // Allocate accepts an address that a user states. A range of a member is not known here.
 func (i ips) Allocate(ip net.IP) error {
 	if !i.isDryRun {
-		i.addresses.record([]string{ip.String()}, nil)
+		i.addresses.recordAddresses([]string{ip.String()}, nil)
 	}
 	return nil
 }
@@ -141,12 +141,12 @@ func (i ips) AllocateNext() (net.IP, error) {
 	if i.isDryRun {
 		return i.within.Addr().AsSlice(), nil
 	}
-	return i.addresses.draw(i.within).AsSlice(), nil
+	return i.addresses.drawAddress(i.within).AsSlice(), nil
 }
 
 func (i ips) Release(ip net.IP) error {
 	if !i.isDryRun {
-		i.addresses.record(nil, []string{ip.String()})
+		i.addresses.recordAddresses(nil, []string{ip.String()})
 	}
 	return nil
 }

@@ -9,5 +9,5 @@ func (a *Addresses) Count() int {
 	return len(a.used)
 }
 
-// Draw is draw.
-func (a *Addresses) Draw(within netip.Prefix) netip.Addr { return a.draw(within) }
+// Draw is drawAddress.
+func (a *Addresses) Draw(within netip.Prefix) netip.Addr { return a.drawAddress(within) }
