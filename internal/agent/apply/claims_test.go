@@ -145,25 +145,33 @@ func TestFinalizersAreWaitedFor(t *testing.T) {
 }
 
 // A finalizer that the hub sent leaves an object that is being deleted once the hub's template lost it.
-// Another one holds the object on.
+// Another one holds the object on, and one of the member's stays even if the hub releases it.
 func TestReleasedFinalizersLeaveAnObjectThatIsBeingDeleted(t *testing.T) {
 	w := newWorld(t)
 	conf := w.newItem("t-conf", "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/sent, example.com/other]}}")
 	w.storeManifest(newManifest("b1", 1, conf))
 	w.waitForReady("b1", 1)
+	w.patchObject(conf.Key, `{"metadata":{"finalizers":["example.com/sent","example.com/other","example.com/member"]}}`)
 	gone := tombstoneOf(conf)
 	w.storeManifest(withTombstones(newManifest("b1", 2), gone))
 	w.waitForReason("b1", atoll.ReasonTerminating)
-	gone.ReleasedFinalizers = []string{"example.com/sent"}
+	gone.ReleasedFinalizers = []string{"example.com/member", "example.com/sent"}
 	w.storeManifest(withTombstones(newManifest("b1", 3), gone))
 	testwait.UntilNil(t, "the finalizer that the hub released is gone", func(context.Context) error {
-		if live := w.expectExists(conf.Key); !slices.Equal(live.GetFinalizers(), []string{"example.com/other"}) {
+		if live := w.expectExists(conf.Key); !slices.Equal(live.GetFinalizers(), []string{"example.com/other", "example.com/member"}) {
 			return fmt.Errorf("finalizers %q", live.GetFinalizers())
 		}
 		return nil
 	})
-	gone.ReleasedFinalizers = []string{"example.com/other", "example.com/sent"}
+	gone.ReleasedFinalizers = []string{"example.com/member", "example.com/other", "example.com/sent"}
 	w.storeManifest(withTombstones(newManifest("b1", 4), gone))
+	testwait.UntilNil(t, "the other one is gone", func(context.Context) error {
+		if live := w.expectExists(conf.Key); !slices.Equal(live.GetFinalizers(), []string{"example.com/member"}) {
+			return fmt.Errorf("finalizers %q", live.GetFinalizers())
+		}
+		return nil
+	})
+	w.patchObject(conf.Key, `{"metadata":{"finalizers":null}}`)
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return len(s.DoneTombstones) == 1 })
 	w.expectAbsent(conf.Key)
 }

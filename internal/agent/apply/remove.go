@@ -42,21 +42,37 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 	case p.begun && m.DeletionTimestamp == nil:
 		return e.beginDelete(ctx, p, res)
 	}
-	if left := withoutFinalizers(m.Finalizers, p.ReleasedFinalizers); len(left) < len(m.Finalizers) {
+	v := observe.OfMeta(m, p.Key.Group, p.Key.Kind)
+	if left := withoutReleased(v, p.ReleasedFinalizers); len(left) < len(v.Finalizers) {
 		if failure := e.releaseFinalizers(ctx, p, res, m, left); failure != nil {
 			return failure
 		}
-		m.Finalizers = left
+		v.Finalizers = left
 	}
-	return terminationFailure(observe.OfMeta(m, p.Key.Group, p.Key.Kind))
+	return terminationFailure(v)
 }
 
-func withoutFinalizers(all, released []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(f string) bool { return slices.Contains(released, f) })
+// withoutReleased returns the object's finalizers without those that are released. A finalizer that Atoll
+// did not apply stays, whatever the hub says.
+func withoutReleased(v observe.View, released []string) []string {
+	if len(released) == 0 {
+		return v.Finalizers
+	}
+	var own struct {
+		Metadata struct {
+			Finalizers map[string]any `json:"f:finalizers"`
+		} `json:"f:metadata"`
+	}
+	if json.Unmarshal(v.Fields, &own) != nil {
+		return v.Finalizers
+	}
+	return slices.DeleteFunc(slices.Clone(v.Finalizers), func(f string) bool {
+		_, applied := own.Metadata.Finalizers[fmt.Sprintf("v:%q", f)]
+		return applied && slices.Contains(released, f)
+	})
 }
 
-// releaseFinalizers leaves the object that is being deleted only the finalizers left. The hub sent the
-// others, and its template lost them.
+// releaseFinalizers leaves only the finalizers left on the object that is being deleted.
 func (e *Engine) releaseFinalizers(ctx context.Context, p plan, res member.Resource, live *metav1.PartialObjectMetadata, left []string) *Failure {
 	if live.DeletionTimestamp == nil {
 		return nil
