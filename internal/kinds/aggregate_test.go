@@ -123,9 +123,12 @@ var aggregateCases = []aggregateCase{
 	{name: "deadline", template: web2, members: []string{web2Done, web2 + "status: {observedGeneration: 2, replicas: 2, conditions: [{type: Available, status: 'False'}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}]}"}, observed: 2,
 		want: "{observedGeneration: 2, replicas: 2, unavailableReplicas: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}]}"},
 
-	{name: "replicas without a pod are unavailable", template: web2, members: []string{web2 + "status: {observedGeneration: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}, {type: ReplicaFailure, status: 'True', reason: FailedCreate}]}"}, observed: 2,
+	{name: "replicas without a pod are unavailable", template: web2, members: []string{web2 + "status: {observedGeneration: 2, unavailableReplicas: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}, {type: ReplicaFailure, status: 'True', reason: FailedCreate}]}"}, observed: 2,
 		want: "{observedGeneration: 2, unavailableReplicas: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: 'False', reason: ProgressDeadlineExceeded}, {type: ReplicaFailure, status: 'True', reason: FailedCreate}]}"},
 
+	{name: "a paused deployment without a replica set has no unavailable replicas", template: web2, observed: 2,
+		members: []string{strings.Replace(web2, "replicas: 2", "replicas: 2, paused: true", 1) + "status: {observedGeneration: 2, conditions: [{type: Progressing, status: Unknown, reason: DeploymentPaused}]}"},
+		want:    "{observedGeneration: 2, conditions: [{type: Available, status: 'False', reason: MinimumReplicasUnavailable}, {type: Progressing, status: Unknown, reason: DeploymentPaused}]}"},
 	{name: "terminating replicas are summed", template: deploymentHeadYAML + "spec: {replicas: 4}", divided: true, observed: 2, members: []string{
 		strings.Replace(web2Done, "replicas: 2, updated", "replicas: 2, terminatingReplicas: 3, updated", 1), strings.Replace(web2Done, "replicas: 2, updated", "replicas: 2, terminatingReplicas: 1, updated", 1)},
 		want: strings.Replace(doneStatusYAML("4", "2"), "{", "{terminatingReplicas: 4, ", 1)},

@@ -50,10 +50,7 @@ func aggregateDeployment(a *aggregation) (map[string]any, bool) {
 	n := a.replicaCounts(deploymentCounts, least)
 	st := map[string]any{}
 	setCounts(st, deploymentCounts, n)
-	a.setTerminating(st, least)
-	if wanted := max(n[0], n[1]); wanted > n[4] { // those without a pod, too
-		st["unavailableReplicas"] = wanted - n[4]
-	}
+	setCounts(st, []string{"terminatingReplicas", "unavailableReplicas"}, []int64{a.furtherCount(terminatingAt, least), max(n[1]-n[4], a.furtherCount(unavailableAt, least))})
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
@@ -68,15 +65,12 @@ func aggregateDeployment(a *aggregation) (map[string]any, bool) {
 	return st, true
 }
 
-// setTerminating writes the pods that are being deleted, which no other count has.
-func (a *aggregation) setTerminating(st map[string]any, least clusterRow) {
-	n := least.countAt(terminatingAt)
+// furtherCount returns a count to which replicas that an override took add nothing.
+func (a *aggregation) furtherCount(at int, least clusterRow) int64 {
 	if a.divided {
-		n = a.sumCounts(terminatingAt + 1)[terminatingAt]
+		return a.sumCounts(at + 1)[at]
 	}
-	if n != 0 {
-		st["terminatingReplicas"] = n
-	}
+	return least.countAt(at)
 }
 
 func (a *aggregation) availableCondition(least string) condition {
@@ -141,7 +135,7 @@ func aggregateReplicaSet(a *aggregation) (map[string]any, bool) {
 	})
 	st := map[string]any{}
 	setCounts(st, replicaSetCounts, a.replicaCounts(replicaSetCounts, least))
-	a.setTerminating(st, least)
+	setCounts(st, []string{"terminatingReplicas"}, []int64{a.furtherCount(terminatingAt, least)})
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}

@@ -61,9 +61,12 @@ var (
 	autoscalerCounts  = []string{"currentReplicas", "desiredReplicas"}
 )
 
-// terminatingAt is the place of terminatingReplicas in the counts of a Deployment and of a ReplicaSet. It
-// is behind those of assumeHealthyStatus.
-const terminatingAt = 6
+// Places of further counts of a Deployment, and of the first one of a ReplicaSet. They are behind those of
+// assumeHealthyStatus.
+const (
+	terminatingAt = 6
+	unavailableAt = 7
+)
 
 const (
 	maxConditions = 8
@@ -136,7 +139,7 @@ func readCounts(st map[string]any, names []string) []int64 {
 
 func reflectDeployment(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
-	r := reflectedStatus{N: append(readCounts(st, deploymentCounts), 0, countField(st, "terminatingReplicas"))}
+	r := reflectedStatus{N: append(readCounts(st, deploymentCounts), 0, countField(st, "terminatingReplicas"), countField(st, "unavailableReplicas"))}
 	r.N[0] = countFieldOr(specOf(obj), "replicas", 1)
 	cs := conditionsOf(st)
 	progressing := findCondition(cs, "Progressing")
