@@ -3,6 +3,7 @@ package state
 import (
 	linked "container/list"
 	"encoding/json"
+	"slices"
 	"sync"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -81,6 +82,9 @@ func estimateContentSize(c *atoll.Content) int {
 	}
 	for i := range c.Tombstones {
 		n += len(c.Tombstones[i].Key.Name) + len(c.Tombstones[i].UID)
+		for _, f := range slices.Concat(c.Tombstones[i].Finalizers, c.Tombstones[i].ReleasedFinalizers) {
+			n += len(f)
+		}
 	}
 	for i := range c.Interpreters {
 		n += len(c.Interpreters[i].Spec)
