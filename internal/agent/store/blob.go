@@ -35,16 +35,23 @@ var ErrFenced = errors.New("another agent writes to this member: run one agent p
 type head struct {
 	version string
 	parts   []string
+	cost    memoryCost
 }
 
 // put stores the value of a kind under a name.
 func (s *Store) put(ctx context.Context, kind, name string, value any) error {
-	data, err := encodeValue(value)
+	data, weight, err := encodeValue(value)
 	if err != nil {
 		return fmt.Errorf("pack %s: %w", name, err)
 	}
+	cost := memoryCostOf(value, weight)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if kind == kindBundle {
+		if err := s.memory.check(s.heads[name].cost, cost); err != nil {
+			return err
+		}
+	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace, Labels: map[string]string{labelKind: kind}},
 		Data:       map[string][]byte{keyData: data},
@@ -65,7 +72,8 @@ func (s *Store) put(ctx context.Context, kind, name string, value any) error {
 	if err != nil {
 		return err
 	}
-	s.heads[name] = head{version: version, parts: parts}
+	s.memory.replace(old.cost, cost)
+	s.heads[name] = head{version: version, parts: parts, cost: cost}
 	for _, part := range old.parts {
 		if !slices.Contains(parts, part) {
 			// A part that stays behind is collected at the next start.
@@ -162,6 +170,7 @@ func (s *Store) deleteValue(ctx context.Context, name string) error {
 			return err
 		}
 	}
+	s.memory.replace(old.cost, memoryCost{})
 	delete(s.heads, name)
 	return nil
 }
@@ -198,19 +207,24 @@ func assembleParts(secret *corev1.Secret, all map[string]*corev1.Secret) (data [
 	return data, parts, nil
 }
 
-func encodeValue(value any) ([]byte, error) {
+// encodeValue packs a value, and returns about how much memory it takes when it is decoded.
+func encodeValue(value any) (packed []byte, weight int, err error) {
+	plain, err := json.Marshal(value)
+	if err != nil {
+		return nil, 0, err
+	}
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	if err := json.NewEncoder(w).Encode(value); err != nil {
-		return nil, err
+	if _, err := w.Write(plain); err != nil {
+		return nil, 0, err
 	}
 	if err := w.Close(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), weighValue(plain), nil
 }
 
-// decodeValue decodes a packed value, if the allowance suffices.
+// decodeValue decodes a packed value, if the allowance suffices. Its memory is subtracted from the allowance.
 func decodeValue(data []byte, into any, left *allowance) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

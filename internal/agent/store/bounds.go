@@ -13,9 +13,11 @@ const (
 	maxDecoded = 512 << 20
 	// secretCost is what a Secret takes beside its bytes.
 	secretCost = 1 << 10
-	// valueCost is what an element or a field takes that is decoded to one of the agent's types.
-	// These end at typedDepth: below that are users' objects, which stay bytes.
+	// valueCost is what a container, an element of an array or a null takes that is decoded to one of the
+	// agent's types, and fieldCost a further field of an object. These types end at typedDepth: below that
+	// are users' objects, which stay bytes.
 	valueCost  = 400
+	fieldCost  = 100
 	typedDepth = 5
 )
 
@@ -30,6 +32,7 @@ var (
 // no JSON has a weight, too.
 func weighValue(plain []byte) int {
 	weight, depth := len(plain), 0
+	var arrays [typedDepth + 1]bool
 	text, escaped := false, false
 	for _, c := range plain {
 		switch {
@@ -41,13 +44,16 @@ func weighValue(plain []byte) int {
 			text = true
 		case c == '}' || c == ']':
 			depth--
-		case c == ',' || c == '{' || c == '[':
-			if c != ',' {
-				depth++
-			}
-			if depth <= typedDepth {
+		case c == '{' || c == '[':
+			if depth++; depth <= typedDepth {
 				weight += valueCost
+				arrays[max(depth, 0)] = c == '['
 			}
+		case depth > typedDepth:
+		case c == 'n', c == ',' && arrays[max(depth, 0)]:
+			weight += valueCost
+		case c == ',':
+			weight += fieldCost
 		}
 	}
 	return weight

@@ -17,16 +17,19 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// The weight is the length, and 400 for each container and comma down to a depth of 5.
+// The weight is the length, and down to a depth of 5 it is 400 more for each container, each comma in an array and
+// each null, and 100 for each comma in an object.
 func TestAValueHasAWeight(t *testing.T) {
 	for text, want := range map[string]int{
 		`1`:                  1,
-		`{"a":1,"b":2}`:      13 + 2*400,
+		`{"a":1,"b":2}`:      13 + 400 + 100,
+		`{"n":null,"b":[1]}`: 18 + 400 + 400 + 100 + 400,
 		`[{},{}]`:            7 + 4*400,
-		`["a,{","\",["]`:     14 + 2*400,
+		`["a,{n","\",["]`:    15 + 2*400,
 		`[[[[[0,0]]]]]`:      13 + 6*400,
 		`[[[[[[0,0,[]]]]]]]`: 18 + 5*400,
 		`}}}}}}[`:            7 + 400,
+		`}}}}}},n`:           8 + 100 + 400,
 	} {
 		if got := weighValue([]byte(text)); got != want {
 			t.Errorf("%s: weight %d, want %d", text, got, want)
@@ -56,7 +59,7 @@ func TestSmallValuesThatDecodeToManyAreRefused(t *testing.T) {
 // newStateSecret returns a Secret of the state with a plain value.
 func newStateSecret(t *testing.T, name, kind string, plain []byte) *corev1.Secret {
 	t.Helper()
-	data, err := encodeValue(json.RawMessage(plain))
+	data, _, err := encodeValue(json.RawMessage(plain))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,8 +111,9 @@ type Store struct {
 	namespace string
 	fence     func(context.Context) bool
 
-	mu    sync.Mutex
-	heads map[string]head
+	mu     sync.Mutex
+	heads  map[string]head
+	memory memoryBudget
 
 	seqMu    sync.Mutex
 	seq      int64
@@ -126,7 +127,15 @@ func New(config *rest.Config, namespace string, fence func(context.Context) bool
 	if err != nil {
 		return nil, err
 	}
-	return &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}}, nil
+	return &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}, memory: memoryBudget{most: DefaultMemoryBytes}}, nil
+}
+
+// LimitMemory bounds the memory of what is stored, in bytes, by less than DefaultMemoryBytes. It is called
+// before Open.
+func (s *Store) LimitMemory(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memory.most = min(most, DefaultMemoryBytes)
 }
 
 // LoadIdentity returns the identity that is stored; nil when there is none.
@@ -175,14 +184,16 @@ func (s *Store) Open(ctx context.Context) (Contents, error) {
 		if kind == kindPart {
 			continue
 		}
+		var cost memoryCost
 		data, parts, err := assembleParts(secret, secrets)
 		if err == nil {
-			err = out.addValue(s, kind, data, &left)
+			cost, err = out.addValue(s, kind, data, &left)
 		}
 		if err != nil {
 			out.Broken = append(out.Broken, fmt.Sprintf("Secret %s/%s: %v", s.namespace, name, err))
 		}
-		s.heads[name] = head{version: secret.ResourceVersion, parts: parts}
+		s.memory.replace(memoryCost{}, cost)
+		s.heads[name] = head{version: secret.ResourceVersion, parts: parts, cost: cost}
 		for _, p := range parts {
 			used[p] = true
 		}
@@ -207,40 +218,44 @@ func (s *Store) deleteUnusedParts(ctx context.Context, secrets map[string]*corev
 	return nil
 }
 
-// addValue adds one stored value to the contents.
-func (c *Contents) addValue(s *Store, kind string, data []byte, left *allowance) error {
+// addValue adds one stored value to the contents, and returns the memory that it takes.
+func (c *Contents) addValue(s *Store, kind string, data []byte, left *allowance) (memoryCost, error) {
+	before := *left
+	var value any
+	var err error
 	switch kind {
 	case kindBundle:
 		var b Bundle
-		if err := decodeValue(data, &b, left); err != nil {
-			return err
+		if err = decodeValue(data, &b, left); err == nil {
+			c.Bundles = append(c.Bundles, b)
+			c.sawPosition(b.Position)
 		}
-		c.Bundles = append(c.Bundles, b)
-		if b.Position.Order > c.Position.Order {
-			c.Position = b.Position
-		}
+		value = b
 	case kindRecords:
 		var records []ownership.Record
-		if err := decodeValue(data, &records, left); err != nil {
-			return err
+		if err = decodeValue(data, &records, left); err == nil {
+			c.Records = append(c.Records, records...)
 		}
-		c.Records = append(c.Records, records...)
+		value = records
 	case kindReports:
-		if err := decodeValue(data, &c.Reports, left); err != nil {
-			return err
-		}
-		if c.Reports.Position.Order > c.Position.Order {
-			c.Position = c.Reports.Position
+		if err = decodeValue(data, &c.Reports, left); err == nil {
+			c.sawPosition(c.Reports.Position)
 		}
 	case kindSeq:
 		s.seqMu.Lock()
 		defer s.seqMu.Unlock()
-		if err := decodeValue(data, &s.seqLimit, left); err != nil {
-			return err
+		if err = decodeValue(data, &s.seqLimit, left); err == nil {
+			s.seq = s.seqLimit
 		}
-		s.seq = s.seqLimit
 	}
-	return nil
+	return memoryCostOf(value, int(before-*left)), err
+}
+
+// sawPosition keeps the newest position.
+func (c *Contents) sawPosition(p Position) {
+	if p.Order > c.Position.Order {
+		c.Position = p
+	}
 }
 
 // list returns the Secrets of the state, of at most so many bytes.
@@ -281,9 +296,17 @@ func (s *Store) EnsureNamespace(ctx context.Context) error {
 	return nil
 }
 
-// PutBundle stores what the agent holds of a Bundle.
+// PutBundle stores what the agent holds of a Bundle. The error is a *MemoryFullError where that would take
+// more memory than before, and more than there is.
 func (s *Store) PutBundle(ctx context.Context, b Bundle) error {
 	return s.put(ctx, kindBundle, bundleName(b.Holding.Manifest.Bundle), b)
+}
+
+// HasMemory reports whether there is memory for what a *MemoryFullError missed.
+func (s *Store) HasMemory(missed *MemoryFullError) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.memory.used()+missed.more <= s.memory.most
 }
 
 // DropBundle forgets a Bundle.
