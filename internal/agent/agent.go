@@ -68,6 +68,9 @@ type Options struct {
 	// Runner names the program that runs the agent. The holder identity in the member's Lease
 	// begins with it. Default: the machine's name.
 	Runner string
+	// HubMemory is the most memory, in bytes, that what the agent stores of its hub may take. Default and
+	// maximum: store.DefaultMemoryBytes.
+	HubMemory int
 	// Version of the agent; default atoll.Version.
 	Version string
 	// Registry takes the metrics; default: a new one.
@@ -211,6 +214,9 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	stored, err := store.New(o.MemberConfig, atoll.SystemNamespace, p.lease.ConfirmHeld)
 	if err != nil {
 		return err
+	}
+	if o.HubMemory > 0 {
+		stored.LimitMemory(o.HubMemory)
 	}
 	if err := o.untilAnswers(ctx, stored.EnsureNamespace); err != nil {
 		return err

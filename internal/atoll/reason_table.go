@@ -123,6 +123,7 @@ var Reasons = []ReasonInfo{
 	{ReasonForbidden, "item", ActorMember, "The agent has no permission for the object in the member."},
 	{ReasonDeniedByPolicy, "item", ActorMember, "The AgentPolicy of the member does not allow the object."},
 	{ReasonTooLarge, "item", ActorUser, "The object is too large for the member."},
+	{ReasonAgentMemoryFull, "item", ActorMember, "The agent has no memory for the application; the member keeps what it has. Place less there, or raise the pod's memory limit."},
 	{ReasonNamespaceMissing, "item", ActorUser, "The namespace of the object does not exist in the member."},
 	{ReasonNamespaceTerminating, "item", ActorMember, "The namespace of the object is being deleted in the member."},
 	{ReasonMemberUnavailable, "item", ActorMember, "The member's API server does not answer."},

@@ -109,6 +109,7 @@ const (
 	ReasonForbidden            Reason = "Forbidden"
 	ReasonDeniedByPolicy       Reason = "DeniedByPolicy"
 	ReasonTooLarge             Reason = "TooLarge"
+	ReasonAgentMemoryFull      Reason = "AgentMemoryFull"
 	ReasonNamespaceMissing     Reason = "NamespaceMissing"
 	ReasonNamespaceTerminating Reason = "NamespaceTerminating"
 	ReasonMemberUnavailable    Reason = "MemberUnavailable"

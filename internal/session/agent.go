@@ -22,8 +22,10 @@ type Agent struct {
 	reports    map[string]*sentReport
 	seqs       map[string]int64
 	incomplete map[string]*incompleteManifest
-	position   *pb.Position
-	inSession  bool // between Welcome and the end of the stream
+	// incompleteBytes is the memory of incomplete.
+	incompleteBytes int
+	position        *pb.Position
+	inSession       bool // between Welcome and the end of the stream
 }
 
 // AgentOptions configure the Agent of one process.
@@ -73,6 +75,7 @@ type incompleteManifest struct {
 	manifest atoll.Manifest
 	missing  []string
 	objects  map[string]json.RawMessage
+	bytes    int
 }
 
 // AgentOutput is what the agent's shell must do.
@@ -82,6 +85,13 @@ type AgentOutput struct {
 	// Store these manifests, which have all objects, then call ManifestStored. A manifest
 	// replaces an earlier one of the same bundle that is still being stored.
 	Store []atoll.Manifest
+	// StoreBytes is the memory of the manifests in Store, without what the agent held before.
+	StoreBytes int
+	// Postponed: an order was dropped because others wait for objects. The hub sends the order again in
+	// the next session.
+	Postponed bool
+	// Oversized orders were dropped because each alone has more than MaxIncompleteBytes.
+	Oversized []OversizedOrder
 	// Forget bundles whose removal the hub has stored. Only their generation must be kept, in
 	// Memory.RemovedAt.
 	Forget map[string]int64
@@ -109,6 +119,12 @@ type AgentOutput struct {
 	Rejected []error
 }
 
+// OversizedOrder is an order for which an agent never has memory.
+type OversizedOrder struct {
+	Bundle     string
+	Generation int64
+}
+
 // NewAgent returns an Agent with what the process found in the member. The memory belongs
 // to the Agent.
 func NewAgent(o AgentOptions, m Memory) *Agent {
@@ -133,7 +149,7 @@ func NewAgent(o AgentOptions, m Memory) *Agent {
 // being stored stay.
 func (a *Agent) BeginSession() *pb.FromAgent {
 	a.inSession = false
-	a.incomplete = map[string]*incompleteManifest{}
+	a.incomplete, a.incompleteBytes = map[string]*incompleteManifest{}, 0
 	highest := int64(0)
 	for _, e := range a.accepted {
 		highest = max(highest, e.generation)
@@ -249,7 +265,7 @@ func (a *Agent) handleUpsert(u *pb.Upsert, out *AgentOutput) {
 	if w := a.incomplete[bundle]; w != nil && w.manifest.Generation > generation {
 		return
 	}
-	delete(a.incomplete, bundle)
+	a.dropIncomplete(bundle)
 	a.recordPosition(u.GetPosition(), out)
 	missing := fillObjects(&m, func(hash string) (json.RawMessage, bool) {
 		if a.options.Object == nil {
@@ -258,10 +274,13 @@ func (a *Agent) handleUpsert(u *pb.Upsert, out *AgentOutput) {
 		return a.options.Object(bundle, hash)
 	})
 	if len(missing) == 0 {
-		a.acceptManifest(m, out)
+		a.acceptManifest(m, manifestMemory(u.GetManifest()), out)
 		return
 	}
-	a.incomplete[bundle] = &incompleteManifest{m, missing, map[string]json.RawMessage{}}
+	a.incomplete[bundle] = &incompleteManifest{manifest: m, missing: missing, objects: map[string]json.RawMessage{}}
+	if !a.growIncomplete(bundle, manifestMemory(u.GetManifest()), out) {
+		return
+	}
 	out.Frames = append(out.Frames, &pb.FromAgent{Frame: &pb.FromAgent_Need{Need: &pb.Need{Bundle: bundle, Generation: generation, Hashes: missing}}})
 }
 
@@ -295,25 +314,56 @@ func (a *Agent) handleObjects(o *pb.Objects, out *AgentOutput) {
 	if w == nil || w.manifest.Generation != o.GetGeneration() {
 		return
 	}
+	bytes := 0
 	for hash, object := range o.GetObjects() {
 		if _, ok := slices.BinarySearch(w.missing, hash); ok {
+			bytes += len(object) - len(w.objects[hash])
 			w.objects[hash] = object
 		}
 	}
-	if len(w.objects) < len(w.missing) {
+	if !a.growIncomplete(o.GetBundle(), bytes, out) || len(w.objects) < len(w.missing) {
 		return
 	}
 	m := w.manifest
 	if still := fillObjects(&m, func(hash string) (json.RawMessage, bool) { v, ok := w.objects[hash]; return v, ok }); len(still) > 0 {
 		return
 	}
-	delete(a.incomplete, o.GetBundle())
-	a.acceptManifest(m, out)
+	a.dropIncomplete(o.GetBundle())
+	a.acceptManifest(m, w.bytes, out)
 }
 
-func (a *Agent) acceptManifest(m atoll.Manifest, out *AgentOutput) {
+// growIncomplete counts the memory of an order that waits for objects. It drops the order, and returns false,
+// where the order alone, or with the others, takes more than MaxIncompleteBytes.
+func (a *Agent) growIncomplete(bundle string, bytes int, out *AgentOutput) bool {
+	w := a.incomplete[bundle]
+	w.bytes += bytes
+	a.incompleteBytes += bytes
+	switch {
+	case w.bytes > MaxIncompleteBytes:
+		out.Oversized = append(out.Oversized, OversizedOrder{bundle, w.manifest.Generation})
+	case a.incompleteBytes > MaxIncompleteBytes:
+		out.Postponed = true
+	default:
+		return true
+	}
+	a.dropIncomplete(bundle)
+	return false
+}
+
+func (a *Agent) dropIncomplete(bundle string) {
+	if w := a.incomplete[bundle]; w != nil {
+		a.incompleteBytes -= w.bytes
+		delete(a.incomplete, bundle)
+	}
+}
+
+// CountIncomplete returns how many orders wait for objects.
+func (a *Agent) CountIncomplete() int { return len(a.incomplete) }
+
+func (a *Agent) acceptManifest(m atoll.Manifest, bytes int, out *AgentOutput) {
 	a.accepted[m.Bundle] = acceptedManifest{m.Generation, m.Content, false}
 	out.Store = append(out.Store, m)
+	out.StoreBytes += bytes
 }
 
 // ManifestStored notes that a manifest in Store is stored in the member.
@@ -330,6 +380,27 @@ func (a *Agent) ManifestStored(bundle string, generation int64, content string) 
 		out.Frames = append(out.Frames, storedFrame(bundle, generation, content))
 	}
 	return out
+}
+
+// ManifestRefused notes that the member does not store a manifest in Store: the stored one, if any, is what the
+// agent holds of the bundle.
+func (a *Agent) ManifestRefused(bundle string, generation int64, content string) {
+	acc := a.accepted[bundle]
+	if acc.generation != generation || acc.content != content {
+		return // a newer one is being stored
+	}
+	if e, held := a.tree.Get(bundle); held {
+		a.accepted[bundle] = acceptedManifest{e.Generation, e.Content, true}
+	} else {
+		delete(a.accepted, bundle)
+	}
+}
+
+// ForgetRemovals forgets that the bundles were removed.
+func (a *Agent) ForgetRemovals(bundles []string) {
+	for _, bundle := range bundles {
+		delete(a.removedAt, bundle)
+	}
 }
 
 // ReportStatus reports a bundle's status. Seq of the status is set here. A report equal to

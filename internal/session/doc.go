@@ -39,6 +39,8 @@ const (
 const (
 	// MaxFrameBytes is the largest frame that either end accepts.
 	MaxFrameBytes = 32 << 20
+	// MaxIncompleteBytes bounds the memory of an agent's orders that wait for objects, together.
+	MaxIncompleteBytes = 64 << 20
 	// InlineBytes is how many bytes of objects one Upsert or Objects carries. A single larger
 	// object is sent alone.
 	InlineBytes = 1 << 20

@@ -14,6 +14,8 @@ const (
 	// deeper, and are kept as bytes.
 	maxManifestValues = 400_000
 	manifestDepth     = 4
+	// valueMemory is the memory of a value beside its text, in bytes.
+	valueMemory = 64
 	// maxKeyPart is the longest part of an object's key.
 	maxKeyPart = 253
 )
@@ -44,6 +46,9 @@ func countValues(text []byte, depth int) int {
 	}
 	return n
 }
+
+// manifestMemory returns about how much memory an encoded manifest takes when it is decoded, in bytes.
+func manifestMemory(text []byte) int { return len(text) + valueMemory*countValues(text, manifestDepth) }
 
 // checkManifestForm returns the first part of a manifest that no hub sends. The agent's administrator
 // permits kinds and namespaces by the keys of items, so that a key must name the object that is applied.

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,9 +40,12 @@ type member struct {
 	mu       sync.Mutex
 	identity store.Identity
 	seq      int64
-	held     map[string]atoll.Manifest
-	ready    map[string]bool
-	changed  func(string)
+	// full refuses to store, and hasMemory reports that this would work now.
+	full      atomic.Pointer[store.MemoryFullError]
+	hasMemory atomic.Bool
+	held      map[string]atoll.Manifest
+	ready     map[string]bool
+	changed   func(string)
 }
 
 func (m *member) LoadIdentity(context.Context) (*store.Identity, error) {
@@ -68,6 +72,9 @@ func (m *member) NextSequence(context.Context) (int64, error) {
 }
 
 func (m *member) UpsertManifest(_ context.Context, order atoll.Manifest, _ store.Position) error {
+	if full := m.full.Load(); full != nil {
+		return full
+	}
 	m.mu.Lock()
 	m.held[order.Bundle] = order
 	m.mu.Unlock()
@@ -75,6 +82,7 @@ func (m *member) UpsertManifest(_ context.Context, order atoll.Manifest, _ store
 	return nil
 }
 
+func (m *member) HasMemory(*store.MemoryFullError) bool                            { return m.hasMemory.Load() }
 func (m *member) ForgetBundle(context.Context, string, time.Time) error            { return nil }
 func (m *member) ObjectByHash(string) (json.RawMessage, bool)                      { return nil, false }
 func (m *member) CarriedOut(string) []atoll.Tombstone                              { return nil }

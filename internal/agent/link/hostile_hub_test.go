@@ -105,23 +105,26 @@ func TestTheQueueHoldsOneManifestOfABundle(t *testing.T) {
 		do   func()
 		want []string
 	}{
-		{func() { q.Put(manifest("a", 1)) }, []string{"a1"}},
-		{func() { q.Put(manifest("a", 2)) }, []string{"a1", "a2"}},
-		{func() { q.Put(manifest("b", 1)) }, []string{"a1", "a2", "b1"}},
-		{func() { q.Put(manifest("a", 3)) }, []string{"a1", "b1", "a3"}},
-		{func() { q.Put(manifest("b", 2)) }, []string{"a1", "a3", "b2"}},
+		{func() { q.Put(manifest("a", 1), 10) }, []string{"a1"}},
+		{func() { q.Put(manifest("a", 2), 10) }, []string{"a1", "a2"}},
+		{func() { q.Put(manifest("b", 1), 10) }, []string{"a1", "a2", "b1"}},
+		{func() { q.Put(manifest("a", 3), 10) }, []string{"a1", "b1", "a3"}},
+		{func() { q.Put(manifest("b", 2), 10) }, []string{"a1", "a3", "b2"}},
 		{func() { m := manifest("b", 2); q.Remove(&m) }, []string{"a1", "a3", "b2"}},
 		{func() { m := manifest("a", 1); q.Remove(&m) }, []string{"a3", "b2"}},
 		{func() { m := manifest("a", 1); q.Remove(&m) }, []string{"a3", "b2"}},
 		{func() { m := manifest("a", 3); q.Remove(&m) }, []string{"b2"}},
-		{func() { q.Put(manifest("a", 4)); q.Put(manifest("a", 5)) }, []string{"b2", "a5"}},
+		{func() { q.Put(manifest("a", 4), 10); q.Put(manifest("a", 5), 10) }, []string{"b2", "a5"}},
 		{func() { q.Clear() }, nil},
 		{func() { m := manifest("b", 2); q.Remove(&m) }, nil},
-		{func() { q.Put(manifest("b", 3)) }, []string{"b3"}},
+		{func() { q.Put(manifest("b", 3), 10) }, []string{"b3"}},
 	} {
 		step.do()
 		if got := state(); !slices.Equal(got, step.want) {
 			t.Fatalf("the queue holds %q, want %q", got, step.want)
+		}
+		if q.bytes != 10*len(step.want) {
+			t.Errorf("%d bytes are counted of %q", q.bytes, step.want)
 		}
 		if m, waits := q.First(); waits != (len(step.want) > 0) || waits && fmt.Sprint(m.Bundle, m.Generation) != step.want[0] {
 			t.Errorf("the first of %q is %s%d, %t", step.want, m.Bundle, m.Generation, waits)

@@ -98,8 +98,10 @@ func (l *Link) restartFromHeld() {
 		}
 	}
 	l.pending.Clear()
+	clear(l.declined)
 	l.out = nil
 	l.mu.Unlock()
+	wakeup.Send(l.stored)
 	wakeup.Send(l.saving)
 	l.newSessionCore()
 }

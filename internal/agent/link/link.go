@@ -50,6 +50,7 @@ type Store interface {
 	PutIdentity(ctx context.Context, id store.Identity) error
 	PutReports(ctx context.Context, r store.Reports) error
 	NextSequence(ctx context.Context) (int64, error)
+	HasMemory(missed *store.MemoryFullError) bool
 }
 
 // Applier makes the member match the hub's Bundles.
@@ -110,11 +111,14 @@ type Link struct {
 	manifests chan struct{} // capacity 1: there are manifests to store
 	changed   chan struct{} // capacity 1: there are statuses to report
 	saving    chan struct{} // capacity 1: the memory has to be stored
+	stored    chan struct{} // capacity 1: fewer manifests wait to be stored
 
 	mu              sync.Mutex
 	core            *session.Agent
 	out             *outbox // of the living session; nil without one
 	pending         manifestQueue
+	declined        map[string]declinedOrder // by Bundle
+	postponed       bool                     // the hub is to send orders of this session again
 	dirty           map[string]time.Time
 	timings         applyTimings
 	reportedBundles map[string]bool // reported by this process
@@ -129,8 +133,8 @@ func New(o Options, stored store.Contents) *Link {
 		o.RefusedPause = RefusedPause
 	}
 	l := &Link{
-		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1),
-		dirty: map[string]time.Time{}, reportedBundles: map[string]bool{}, memory: stored.Reports, order: stored.Position.Order,
+		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1), stored: make(chan struct{}, 1),
+		dirty: map[string]time.Time{}, reportedBundles: map[string]bool{}, declined: map[string]declinedOrder{}, memory: stored.Reports, order: stored.Position.Order,
 		ways: map[string]*route{}, rhythm: rhythm{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
@@ -262,6 +266,8 @@ func (l *Link) connectLoop(ctx context.Context) {
 		d := wait.next(rhythm)
 		switch {
 		case moved != nil: // by a hub that it has hardly come to
+		case errors.Is(err, errOrdersFit):
+			l.o.Log.Info("a new session with the hub begins", "why", err)
 		case errors.As(err, &refused):
 			d = l.refusalBackoff(refused, d)
 		default:

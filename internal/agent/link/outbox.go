@@ -26,14 +26,14 @@ type outbox struct {
 	closed bool
 	wake   chan struct{}
 	// unsent is the size of the frames that are not sent yet, and allowed how large that may be before
-	// overflow is called. The frames of an outbox that overflowed are dropped.
+	// end is called, which ends the session. The frames of an outbox that overflowed are dropped.
 	unsent, allowed int
-	overflow        func(error)
+	end             func(error)
 	welcomed        bool // the first Welcome came; Link.mu guards it
 }
 
-func newOutbox(overflow func(error)) *outbox {
-	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: maxUnsentBytes, overflow: overflow}
+func newOutbox(end func(error)) *outbox {
+	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: maxUnsentBytes, end: end}
 }
 
 func (o *outbox) put(frames ...*pb.FromAgent) { o.putAllowing(0, frames...) }
@@ -68,7 +68,7 @@ func (o *outbox) putAllowing(more int, frames ...*pb.FromAgent) {
 	}
 	o.mu.Unlock()
 	if overflows {
-		o.overflow(errUnsent)
+		o.end(errUnsent)
 		return
 	}
 	wakeup.Send(o.wake)

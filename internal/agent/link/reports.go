@@ -23,6 +23,8 @@ const (
 	rememberFor = 30 * 24 * time.Hour
 	// rememberMost bounds the tombstones that are remembered.
 	rememberMost = 5000
+	// rememberGone bounds the removed Bundles that are remembered.
+	rememberGone = 10_000
 )
 
 // reportLoop reports statuses that changed.
@@ -65,12 +67,17 @@ func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Tim
 	l.mu.Unlock()
 	now := time.Now()
 	s, held := l.holdings.StatusOf(bundle, prev, now)
-	if !held {
-		return nil
-	}
 	l.mu.Lock()
+	declined, isDeclined := l.declined[bundle]
 	told := l.reportedBundles[bundle]
 	l.mu.Unlock()
+	if !held && !isDeclined {
+		return nil
+	}
+	actual := s
+	if isDeclined && declined.generation > s.Generation {
+		s = declined.statusOfDeclined(s)
+	}
 	if prev != nil && told && session.StatusHash(*prev) == session.StatusHash(s) {
 		return nil
 	}
@@ -86,9 +93,11 @@ func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Tim
 	l.timings.noteStatus(bundle, s)
 	out := l.core.ReportStatus(bundle, s, seq)
 	s.Seq = l.core.LastSeq(bundle)
-	l.rememberTombstones(bundle, prev, s, now)
-	l.memory.Last[bundle] = s
-	l.reportedBundles[bundle] = true
+	if held {
+		l.rememberTombstones(bundle, prev, actual, now)
+		l.memory.Last[bundle] = s
+		l.reportedBundles[bundle] = true
+	}
 	l.applyOutput(out, l.out)
 	if out.StateChanged {
 		l.rhythm.noteTransition(now)
@@ -173,6 +182,7 @@ func (l *Link) forgetStoredRemovals(ctx context.Context, bundles map[string]int6
 		delete(l.memory.Last, bundle)
 		delete(l.reportedBundles, bundle)
 	}
+	l.core.ForgetRemovals(l.forgetOld(now))
 	l.mu.Unlock()
 	if err := l.save(ctx); err != nil {
 		l.o.Log.Warn("removed bundles stay in the member's store until the next start", "err", err)
@@ -183,17 +193,29 @@ func (l *Link) forgetStoredRemovals(ctx context.Context, bundles map[string]int6
 			l.o.Log.Warn("a removed bundle stays in the member's store until the next start", "bundle", bundle, "err", err)
 		}
 	}
+	wakeup.Send(l.manifests) // for orders that fit now
 }
 
-// forgetOld drops what is remembered for too long. The caller holds mu.
-func (l *Link) forgetOld(now time.Time) {
+// forgetOld drops what is remembered for too long, and the oldest removals over rememberGone. It returns the
+// Bundles of dropped removals. The caller holds mu.
+func (l *Link) forgetOld(now time.Time) (forgotten []string) {
 	before := now.Add(-rememberFor).Unix()
+	l.memory.Tombstones = slices.DeleteFunc(l.memory.Tombstones, func(t store.Tombstone) bool { return t.At < before })
+	if len(l.memory.Gone) > rememberGone {
+		times := make([]int64, 0, len(l.memory.Gone))
+		for _, gone := range l.memory.Gone {
+			times = append(times, gone.At)
+		}
+		slices.Sort(times)
+		before = max(before, times[len(times)-rememberGone*9/10]) // and some more, so that this is rare
+	}
 	for bundle, gone := range l.memory.Gone {
 		if gone.At < before {
 			delete(l.memory.Gone, bundle)
+			forgotten = append(forgotten, bundle)
 		}
 	}
-	l.memory.Tombstones = slices.DeleteFunc(l.memory.Tombstones, func(t store.Tombstone) bool { return t.At < before })
+	return forgotten
 }
 
 // saveLoop stores what was reported now and then, and at the end.

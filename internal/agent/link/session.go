@@ -42,7 +42,7 @@ func (l *Link) runSession(ctx context.Context) error {
 	v := &visit{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
 	l.mu.Lock()
 	out.put(l.core.BeginSession())
-	l.out, l.rhythm.turned = out, false
+	l.out, l.rhythm.turned, l.postponed = out, false, false
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -64,7 +64,7 @@ func (l *Link) runSession(ctx context.Context) error {
 		}
 	})
 	err = l.receiveFrames(ctx, stream, v)
-	if cause := context.Cause(ctx); errors.Is(cause, errUnsent) {
+	if cause := context.Cause(ctx); errors.Is(cause, errUnsent) || errors.Is(cause, errOrdersFit) {
 		err = fmt.Errorf("session with the hub at %s: %w", l.currentHub(), cause)
 	}
 	l.currentRoute().recordCallError(err)
@@ -103,6 +103,7 @@ func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *vis
 // receiveFrames frames until the session ends.
 func (l *Link) receiveFrames(ctx context.Context, stream pb.Session_ConnectClient, v *visit) error {
 	for {
+		l.waitForStore(ctx)
 		f, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return errors.New("the hub closed the session")
@@ -160,11 +161,29 @@ func (l *Link) applyOutput(result session.AgentOutput, out *outbox) {
 			out.put(l.recallFrames()...)
 		}
 	}
-	if len(result.Store) > 0 {
-		for _, m := range result.Store {
-			l.pending.Put(m)
-		}
+	for _, m := range result.Store { // at most one
+		l.pending.Put(m, result.StoreBytes)
+	}
+	l.postponed = l.postponed || result.Postponed
+	l.declineOversized(result.Oversized)
+	if len(result.Store) > 0 || result.Postponed {
 		wakeup.Send(l.manifests)
+	}
+}
+
+// waitForStore waits until few enough manifests wait to be stored, or ctx ends.
+func (l *Link) waitForStore(ctx context.Context) {
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		full := l.pending.bytes > maxQueuedBytes
+		l.mu.Unlock()
+		if !full {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-l.stored:
+		}
 	}
 }
 
@@ -262,6 +281,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 		at := l.memory.Position
 		l.mu.Unlock()
 		if !waits {
+			l.takeDeclined()
 			select {
 			case <-ctx.Done():
 				return
@@ -269,7 +289,13 @@ func (l *Link) storeLoop(ctx context.Context) {
 			}
 			continue
 		}
-		if err := l.applier.UpsertManifest(ctx, m, at); err != nil {
+		err := l.applier.UpsertManifest(ctx, m, at)
+		if full := (*store.MemoryFullError)(nil); errors.As(err, &full) {
+			l.declineManifest(&m, full)
+			wakeup.Send(l.stored)
+			continue
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
@@ -283,7 +309,11 @@ func (l *Link) storeLoop(ctx context.Context) {
 		l.o.Log.Info("took over", "bundle", m.Bundle, "name", m.Namespace+"/"+m.Name, "generation", m.Generation, "items", len(m.Items), "remove", m.Remove)
 		l.mu.Lock()
 		l.pending.Remove(&m)
+		if l.declined[m.Bundle].generation <= m.Generation {
+			delete(l.declined, m.Bundle)
+		}
 		l.applyOutput(l.core.ManifestStored(m.Bundle, m.Generation, m.Content), l.out)
 		l.mu.Unlock()
+		wakeup.Send(l.stored)
 	}
 }

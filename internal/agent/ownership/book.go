@@ -55,9 +55,20 @@ func (b *Book) RestoreRecord(r Record) {
 	}
 }
 
+// maxBuried bounds the removed Bundles that the Book remembers.
+const maxBuried = 10_000
+
 // AddTombstone remembers a Bundle that was removed at the given Unix second, so that a
-// late tombstone which moved an item there does not wait for it.
-func (b *Book) AddTombstone(uid string, at int64) { b.buried[uid] = at }
+// late tombstone which moved an item there does not wait for it. Of too many the oldest are forgotten.
+func (b *Book) AddTombstone(uid string, at int64) {
+	b.buried[uid] = at
+	if len(b.buried) <= maxBuried {
+		return
+	}
+	times := slices.Sorted(maps.Values(b.buried))
+	oldest := times[maxBuried/10]
+	maps.DeleteFunc(b.buried, func(_ string, at int64) bool { return at < oldest })
+}
 
 // Record returns the record of the key; false when nothing is known of it. The value is a copy.
 func (b *Book) Record(key atoll.ItemKey) (Record, bool) {

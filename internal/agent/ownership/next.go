@@ -355,7 +355,7 @@ func (b *Book) IsRemoved(uid string) bool {
 func (b *Book) ForgetBundle(uid string, at int64) []atoll.ItemKey {
 	delete(b.bundles, uid)
 	delete(b.stirred, uid)
-	b.buried[uid] = at
+	b.AddTombstone(uid, at)
 	keys := slices.Collect(maps.Keys(b.parked))
 	for _, key := range keys {
 		b.settleClaims(key)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"sync"
 
 	"atoll.dev/atoll/internal/agent/ownership"
 )
@@ -46,17 +47,40 @@ func memoryCostOf(value any, weight int) memoryCost {
 // memoryBudget counts the memory of all stored values. Only Bundles are refused: the agent must store what it
 // did in the member.
 type memoryBudget struct {
+	mu   sync.Mutex
 	most int
 	sum  memoryCost
 }
 
 // used returns the memory of all values. Records take what is reserved for objects first.
-func (m *memoryBudget) used() int { return m.sum.total() }
+func (m *memoryBudget) used() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sum.total()
+}
 
 func (c memoryCost) total() int { return c.bytes + max(c.objects*objectCost, c.records) }
 
+// setMost changes the most that all values may take.
+func (m *memoryBudget) setMost(most int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.most = most
+}
+
+// hasRoom reports whether all values may take so much more.
+func (m *memoryBudget) hasRoom(more int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sum.total()+more <= m.most
+}
+
 // replace counts a value in place of an earlier one.
-func (m *memoryBudget) replace(old, by memoryCost) { m.sum = m.sum.replaced(old, by) }
+func (m *memoryBudget) replace(old, by memoryCost) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sum = m.sum.replaced(old, by)
+}
 
 func (c memoryCost) replaced(old, by memoryCost) memoryCost {
 	return memoryCost{c.bytes - old.bytes + by.bytes, c.objects - old.objects + by.objects, c.records - old.records + by.records}
@@ -64,7 +88,9 @@ func (c memoryCost) replaced(old, by memoryCost) memoryCost {
 
 // check returns an error when a value would take more memory than the earlier one, and there is not so much.
 func (m *memoryBudget) check(old, by memoryCost) error {
-	used := m.used()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	used := m.sum.total()
 	more := m.sum.replaced(old, by).total() - used
 	if more <= 0 || used+more <= m.most {
 		return nil

@@ -111,8 +111,9 @@ type Store struct {
 	namespace string
 	fence     func(context.Context) bool
 
-	mu     sync.Mutex
-	heads  map[string]head
+	mu    sync.Mutex
+	heads map[string]head
+
 	memory memoryBudget
 
 	seqMu    sync.Mutex
@@ -127,15 +128,15 @@ func New(config *rest.Config, namespace string, fence func(context.Context) bool
 	if err != nil {
 		return nil, err
 	}
-	return &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}, memory: memoryBudget{most: DefaultMemoryBytes}}, nil
+	s := &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}}
+	s.memory.setMost(DefaultMemoryBytes)
+	return s, nil
 }
 
 // LimitMemory bounds the memory of what is stored, in bytes, by less than DefaultMemoryBytes. It is called
 // before Open.
 func (s *Store) LimitMemory(most int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.memory.most = min(most, DefaultMemoryBytes)
+	s.memory.setMost(min(most, DefaultMemoryBytes))
 }
 
 // LoadIdentity returns the identity that is stored; nil when there is none.
@@ -304,9 +305,7 @@ func (s *Store) PutBundle(ctx context.Context, b Bundle) error {
 
 // HasMemory reports whether there is memory for what a *MemoryFullError missed.
 func (s *Store) HasMemory(missed *MemoryFullError) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.memory.used()+missed.more <= s.memory.most
+	return s.memory.hasRoom(missed.more)
 }
 
 // DropBundle forgets a Bundle.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,6 +29,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"atoll.dev/atoll/internal/agent"
+	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/command/jointoken"
 	"atoll.dev/atoll/internal/logging"
 	"atoll.dev/atoll/internal/trust"
@@ -112,7 +115,11 @@ func (o *options) run(ctx context.Context, stdin io.Reader, warnings io.Writer) 
 	if err != nil {
 		return err
 	}
-	tuneForMemory()
+	limit, err := memlimit.FromCgroup()
+	if err != nil {
+		limit = 0 // no cgroup bounds the agent
+	}
+	tuneForMemory(limit)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ctx, cancel := context.WithCancel(ctx)
@@ -128,7 +135,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, warnings io.Writer) 
 	return agent.Run(ctx, agent.Options{
 		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Name: o.name,
 		Token: token, TokenSecret: o.tokenSecret, KeepToken: o.keepToken,
-		BalancerCA: balancerCA, Registry: registry, Log: log,
+		BalancerCA: balancerCA, HubMemory: hubMemory(limit), Registry: registry, Log: log,
 	})
 }
 
@@ -185,10 +192,18 @@ func (o *options) memberConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// tuneForMemory trades a little CPU for memory, unless the environment says otherwise.
-func tuneForMemory() {
+// hubMemory returns how much of the memory limit of the pod what the agent stores of its hub may take. The rest is
+// for frames and manifests on their way, the member's answers and the program. Without a limit it returns 0.
+func hubMemory(limit uint64) int { return int(min(limit/8*3, store.DefaultMemoryBytes)) }
+
+// tuneForMemory trades a little CPU for memory, and more of it near the memory limit of the pod, unless the
+// environment says otherwise. The limit is 0 where there is none.
+func tuneForMemory(limit uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(40)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && limit > 0 {
+		debug.SetMemoryLimit(int64(min(limit/10*9, math.MaxInt64)))
 	}
 	dropPages()
 }
