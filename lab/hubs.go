@@ -82,6 +82,7 @@ func (r *record) hubNamed(name string) component {
 		"--data-dir", data,
 		"--port", strconv.Itoa(port),
 		"--gateway-port", strconv.Itoa(gateway),
+		"--push-allowed-cidrs", "127.0.0.0/8", // where members are
 	}
 	if r.EtcdPort > 0 {
 		var all []string

@@ -157,6 +157,7 @@ const (
 	ReasonNotAllowedInMember   Reason = "NotAllowedInMember"
 	ReasonMemberUnreachable    Reason = "MemberUnreachable"
 	ReasonMemberNotVerified    Reason = "MemberNotVerified"
+	ReasonAddressRefused       Reason = "AddressRefused"
 	ReasonAgentFailed          Reason = "AgentFailed"
 	ReasonAgentPanicked        Reason = "AgentPanicked"
 	ReasonCredentialsNotUsed   Reason = "CredentialsNotUsed"

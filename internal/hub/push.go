@@ -26,6 +26,10 @@ func (h *hub) newPushSupervisor(p *components) (*push.Supervisor, error) {
 		return nil, fmt.Errorf("client of members' credentials: %w", err)
 	}
 	key := h.server.KeySet().HubKey
+	allowed, err := push.ParseNetworks(h.options.PushAllowedCIDRs)
+	if err != nil {
+		return nil, fmt.Errorf("--push-allowed-cidrs: %w", err)
+	}
 	self := ""
 	if h.sharesEtcd() {
 		self = h.gateway.SelfAddress()
@@ -33,7 +37,7 @@ func (h *hub) newPushSupervisor(p *components) (*push.Supervisor, error) {
 	return push.New(push.Options{
 		Self: self, Runner: push.FleetName(key) + "@" + h.gateway.SelfAddress(),
 		Clusters: p.state.Clusters, Secrets: kube.CoreV1().Secrets(atoll.SystemNamespace),
-		Hub: h.gateway.LocalAddress(), Credentials: pushCredentials{h.server}, Inventory: p.inventory, Tell: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "push"),
+		Hub: h.gateway.LocalAddress(), Credentials: pushCredentials{h.server}, AllowedNetworks: allowed, Inventory: p.inventory, Tell: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "push"),
 	}), nil
 }
 

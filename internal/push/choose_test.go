@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -98,6 +99,8 @@ func TestWhatIsToldOfAStage(t *testing.T) {
 			[]string{"https://10.0.0.1:6443", "signed by unknown authority", "atoll join oslo --push", "another server"}},
 		"another name": {agent.Stage{Err: acceptError(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"lima"}}, Host: "oslo"}})}, atoll.ReasonMemberNotVerified, false,
 			[]string{"valid for lima, not oslo"}},
+		"an address that is not dialled": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &refusedAddressError{netip.MustParseAddr("127.0.0.1"), "loopback"}})}, atoll.ReasonAddressRefused, false,
+			[]string{"the loopback address 127.0.0.1", "--push-allowed-cidrs", "--member-server"}},
 		"no such host": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "oslo.example", IsNotFound: true}})}, atoll.ReasonMemberUnreachable, false,
 			[]string{"lookup oslo.example: no such host", "--member-server"}},
 	} {
@@ -135,11 +138,10 @@ func TestAMemberLeadsTheHubNowhere(t *testing.T) {
 		http.Redirect(w, r, inner.URL, http.StatusFound)
 	}))
 	defer member.Close()
-	c, err := memberConfig(handshake.Credentials{Server: member.URL, Token: "hush"})
+	c, err := memberConfig(handshake.Credentials{Server: member.URL, Token: "hush", CA: caOf(member)}, loopbackAllowed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Insecure = true // of the test's certificates
 	client, err := rest.HTTPClientFor(c)
 	if err != nil {
 		t.Fatal(err)
@@ -163,18 +165,21 @@ func TestAMemberLeadsTheHubNowhere(t *testing.T) {
 // TestAMemberIsReachedAsItsCredentialsSay: by the proxy, under the name and with the CA that they
 // name.
 func TestAMemberIsReachedAsItsCredentialsSay(t *testing.T) {
-	c, err := memberConfig(handshake.Credentials{Server: "https://10.0.0.1:6443", Token: "hush", CA: "pem", ProxyURL: "http://proxy:3128", ServerName: "kube"})
+	member := httptest.NewTLSServer(http.NotFoundHandler())
+	defer member.Close()
+	c, err := memberConfig(handshake.Credentials{Server: "https://10.0.0.1:6443", Token: "hush", CA: caOf(member), ProxyURL: "http://proxy:3128", ServerName: "kube"}, addressGuard{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Host != "https://10.0.0.1:6443" || c.BearerToken != "hush" || string(c.CAData) != "pem" || c.ServerName != "kube" || c.Insecure {
+	own := c.Transport.(*http.Transport)
+	if c.Host != "https://10.0.0.1:6443" || c.BearerToken != "hush" || own.TLSClientConfig.RootCAs == nil || own.TLSClientConfig.ServerName != "kube" || own.TLSClientConfig.InsecureSkipVerify {
 		t.Errorf("it is reached by %v", c)
 	}
-	if at, err := c.Proxy(httptest.NewRequest(http.MethodGet, "https://10.0.0.1:6443/api", nil)); err != nil || at.String() != "http://proxy:3128" {
+	if at, err := own.Proxy(httptest.NewRequest(http.MethodGet, "https://10.0.0.1:6443/api", nil)); err != nil || at.String() != "http://proxy:3128" {
 		t.Errorf("its proxy is %v, %v", at, err)
 	}
-	for _, bad := range []handshake.Credentials{{Server: "https://%zz"}, {Server: "https://a", ProxyURL: "http://%zz"}} {
-		if c, err := memberConfig(bad); err == nil {
+	for _, bad := range []handshake.Credentials{{Server: "https://%zz"}, {Server: "https://a", ProxyURL: "http://%zz"}, {Server: "https://a", CA: "pem"}} {
+		if c, err := memberConfig(bad, addressGuard{}); err == nil {
 			t.Errorf("it is reached by %v", c)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (k *keeper) restartWithBackoff(ctx context.Context, w want) {
 
 // runAgent runs the agent until it ends.
 func (k *keeper) runAgent(ctx context.Context, w want) error {
-	member, err := memberConfig(w.credentials)
+	member, err := memberConfig(w.credentials, addressGuard{k.s.o.AllowedNetworks, http.ProxyFromEnvironment})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 // memberConfig returns the configuration that reaches the member. Redirects are not followed: the
 // hub's administrators decide about its peers, not members.
-func memberConfig(c handshake.Credentials) (*rest.Config, error) {
+func memberConfig(c handshake.Credentials, guard addressGuard) (*rest.Config, error) {
 	server, err := url.Parse(c.Server)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -29,12 +29,15 @@ func memberConfig(c handshake.Credentials) (*rest.Config, error) {
 		}
 		out.Proxy = http.ProxyURL(proxy)
 	}
+	if out.Transport, err = guard.newTransport(out); err != nil {
+		return nil, err
+	}
+	out.TLSClientConfig, out.Proxy = rest.TLSClientConfig{}, nil // the transport has them
 	out.Wrap(func(next http.RoundTripper) http.RoundTripper { return &oneHost{next: next, host: server.Host} })
 	return out, nil
 }
 
 // closeIdleConnections closes unused connections to the member, which would be kept for a minute and a half.
-// Agents of members with one CA share the connection pool.
 func closeIdleConnections(member *rest.Config) {
 	if transport, err := rest.TransportFor(member); err == nil { // the agent had it, too
 		utilnet.CloseIdleConnectionsFor(transport)

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,9 @@ type Options struct {
 	Runner      string
 	Credentials Credentials
 	Inventory   Inventory
+	// AllowedNetworks are dialled although they have loopback, link-local or other addresses that are
+	// refused. Default: none.
+	AllowedNetworks []netip.Prefix
 	// Tell sends the administrator of a Cluster an Event; it must not block. Default: no Event.
 	Tell func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
 	// Run an agent until ctx ends; default agent.Run.

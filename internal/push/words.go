@@ -75,7 +75,11 @@ func memberUnreachable(cluster string, c handshake.Credentials, from string, err
 	}
 	var shown *tls.CertificateVerificationError
 	var name *net.DNSError
+	var refused *refusedAddressError
 	switch {
+	case errors.As(err, &refused):
+		return clusterstatus.Pushed{Reason: atoll.ReasonAddressRefused, Message: from + refused.Error() + ", which the server " + c.Server +
+			", or its proxy-url, stands for. Give an address of the member: " + joinAgain(cluster) + " --member-server URL; or the hub's operator allows the address with --push-allowed-cidrs. What runs in the member goes on running"}
 	case errors.As(err, &shown):
 		return clusterstatus.Pushed{Reason: atoll.ReasonMemberNotVerified, Message: from + "the server at " + c.Server + " is not known by the CA that the hub was given as the member's, so the hub shows no token there: " +
 			shown.Err.Error() + ". Either the member has another CA or address now, and the hub needs those: " + joinAgain(cluster) + "; or another server answers there. What runs in the member goes on running"}

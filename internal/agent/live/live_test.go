@@ -74,6 +74,8 @@ type world struct {
 	kube *kubernetes.Clientset
 	book *book
 	http *httptest.Server
+	// watches is the memory of the server's watches.
+	watches *watchMemory
 }
 
 func newWorld(t *testing.T, ns string) *world {
@@ -101,6 +103,7 @@ func newWorld(t *testing.T, ns string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.watches = s.watches
 	w.http = httptest.NewServer(s)
 	t.Cleanup(w.http.Close)
 	if _, err := w.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {

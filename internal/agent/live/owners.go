@@ -90,6 +90,9 @@ type owners struct {
 	above map[identity]*ref
 	// whole are kinds of which all were read: what was not among them is gone.
 	whole map[kindIn]bool
+	// grown is called after each page of metadata that is read. Its error ends the reading; nil: it is not
+	// called.
+	grown func() error
 }
 
 func newOwners(c *member.Client, r Records) *owners {
@@ -274,6 +277,11 @@ func (o *owners) forEachMetadata(ctx context.Context, res member.Resource, names
 		}
 		for i := range page.Items {
 			each(&page.Items[i])
+		}
+		if o.grown != nil {
+			if err := o.grown(); err != nil {
+				return err
+			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
 			return nil

@@ -46,6 +46,7 @@ type Server struct {
 	o       Options
 	clients map[string]rest.Interface
 	slots   chan struct{}
+	watches *watchMemory
 	logs    http.Handler
 }
 
@@ -60,7 +61,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, clients: clients, slots: make(chan struct{}, atOnce)}
+	s := &Server{o: o, clients: clients, slots: make(chan struct{}, atOnce), watches: &watchMemory{most: maxWatchBytes, shares: map[*watchShare]bool{}}}
 	s.logs = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { asAgent(r, target) },
 		Transport:     o.Transport,

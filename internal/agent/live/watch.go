@@ -25,22 +25,47 @@ type watching struct {
 	shownUIDs map[types.UID]bool
 	// waiting are those whose owner's record is not complete.
 	waiting map[types.UID]late
+	// share is the memory of all this, waitingBytes that of waiting, and listed the number of objects that
+	// are being listed.
+	share                *watchShare
+	waitingBytes, listed int
 }
 
 // late is an object that may turn out to be placed.
 type late struct {
 	obj   runtime.Object
 	until time.Time
+	bytes int
+}
+
+// countMemory counts the memory of the watch. The error is errWatchMemory when the watch is to end.
+func (v *watching) countMemory() error {
+	return v.share.resize(identityBytes*(len(v.who.above)+v.listed) + shownBytes*len(v.shownUIDs) + v.waitingBytes)
+}
+
+// keepWaiting keeps an object until its owner's record is complete.
+func (v *watching) keepWaiting(uid types.UID, l late) {
+	l.bytes = objectBytes(l.obj)
+	v.waitingBytes += l.bytes
+	v.waiting[uid] = l
+}
+
+// dropWaiting drops an object that waits, if it does.
+func (v *watching) dropWaiting(uid types.UID) {
+	v.waitingBytes -= v.waiting[uid].bytes
+	delete(v.waiting, uid)
 }
 
 // watch watches what is placed from a version on.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
 	if a.options.ResourceVersion == "" || a.options.ResourceVersion == "0" {
 		return apierrors.NewBadRequest("a watch begins at a version, which a list has")
 	}
-	v := &watching{s: s, a: a, who: newOwners(s.o.Client, s.o.Records), shownUIDs: map[types.UID]bool{}, waiting: map[types.UID]late{}}
+	v := &watching{s: s, a: a, who: newOwners(s.o.Client, s.o.Records), shownUIDs: map[types.UID]bool{}, waiting: map[types.UID]late{}, share: s.watches.beginShare(end)}
+	defer v.share.release()
+	v.who.grown = v.countMemory
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -49,7 +74,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
 	err := v.sendInitialOwnership(ctx)
 	<-s.slots
 	if err != nil {
-		return err
+		return endOfWatch(ctx, err)
 	}
 	options := metav1.ListOptions{
 		Watch: true, AllowWatchBookmarks: true, ResourceVersion: a.options.ResourceVersion, TimeoutSeconds: a.options.TimeoutSeconds,
@@ -57,15 +82,23 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
 	}
 	source, err := a.client.Get().NamespaceIfScoped(a.namespace, a.namespace != "").Resource(a.resource).VersionedParams(&options, params).Watch(ctx)
 	if err != nil {
-		return err
+		return endOfWatch(ctx, err)
 	}
 	defer source.Stop()
 	v.send = newEventWriter(w, a.GroupVersion())
-	if err := v.run(ctx, source); err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil {
+	if err := endOfWatch(ctx, v.run(ctx, source)); !errors.Is(err, errEnded) && r.Context().Err() == nil {
 		s.o.Log.Debug("a watch of what is placed, for the hub, ended early", "resource", a.resource, "namespace", a.namespace, "err", err)
 		_ = v.send(watch.Error, statusOf(err)) // the only error is that the asker has gone
 	}
 	return nil
+}
+
+// endOfWatch returns why a watch ends: errWatchMemory where its memory did, otherwise err.
+func endOfWatch(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errWatchMemory) {
+		return errWatchMemory
+	}
+	return err
 }
 
 // sendInitialOwnership starts by telling of all that is there whose it is.
@@ -79,6 +112,7 @@ func (v *watching) sendInitialOwnership(ctx context.Context) error {
 	}
 	var there []metav1.Object
 	err := v.who.forEachMetadata(ctx, res, v.a.namespace, metav1.ListOptions{LabelSelector: v.a.options.LabelSelector}, func(m *metav1.PartialObjectMetadata) {
+		v.listed++
 		there = append(there, &metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, OwnerReferences: m.OwnerReferences})
 	})
 	if err != nil {
@@ -95,7 +129,8 @@ func (v *watching) sendInitialOwnership(ctx context.Context) error {
 		v.shownUIDs[m.GetUID()] = w == placed
 	}
 	clear(v.who.whole) // what comes later was not among them
-	return nil
+	v.listed = 0
+	return v.countMemory()
 }
 
 // run works until the member's watch ends, or the client has gone.
@@ -110,11 +145,17 @@ func (v *watching) run(ctx context.Context, source watch.Interface) error {
 			if err := v.retryPending(ctx, now); err != nil {
 				return err
 			}
+			if err := v.countMemory(); err != nil {
+				return err
+			}
 		case e, ok := <-source.ResultChan():
 			if !ok {
 				return errEnded
 			}
 			if err := v.handleEvent(ctx, e); err != nil {
+				return err
+			}
+			if err := v.countMemory(); err != nil {
 				return err
 			}
 		}
@@ -133,7 +174,7 @@ func (v *watching) handleEvent(ctx context.Context, e watch.Event) error {
 	if err != nil {
 		return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, e.Object, err)
 	}
-	delete(v.waiting, m.GetUID())
+	v.dropWaiting(m.GetUID())
 	if e.Type == watch.Deleted {
 		return v.handleDeleted(ctx, e.Object, m)
 	}
@@ -159,7 +200,7 @@ func (v *watching) handlePresent(ctx context.Context, obj runtime.Object, m meta
 		return v.send(watch.Added, obj)
 	}
 	if w == pending {
-		v.waiting[m.GetUID()] = late{obj, until}
+		v.keepWaiting(m.GetUID(), late{obj: obj, until: until})
 		return nil
 	}
 	v.shownUIDs[m.GetUID()] = false
@@ -205,7 +246,7 @@ func (v *watching) retryPending(ctx context.Context, now time.Time) error {
 		v.who.forgetObject(v.a.GroupVersionKind, m)
 	}
 	for uid, l := range v.waiting {
-		delete(v.waiting, uid)
+		v.dropWaiting(uid)
 		if !now.After(l.until) {
 			if err := v.handlePresent(ctx, l.obj, metas[uid], l.until); err != nil {
 				return err

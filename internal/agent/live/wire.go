@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"net/http"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -103,6 +104,9 @@ func write(w http.ResponseWriter, gv schema.GroupVersion, obj runtime.Object) er
 func writeAPIError(w http.ResponseWriter, err error) {
 	status := statusOf(err)
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
 	w.WriteHeader(int(status.Code))
 	_ = codecs.EncoderForVersion(protobuf.Serializer, schema.GroupVersion{Version: "v1"}).Encode(status, w) // the only error is that the asker has gone
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -16,11 +17,25 @@ func NewTransport(config *rest.Config) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.DisableCompression = true // what is asked for compressed is handed over so
 	config.NextProtos = []string{"http/1.1"}
+	if own, ok := config.Transport.(*http.Transport); ok { // to which these settings do not apply
+		config.Transport = newHTTP1Transport(own)
+	}
 	t, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach the member's API for the hub's user: %w", err)
 	}
 	return t, nil
+}
+
+// newHTTP1Transport returns a transport as own is, for HTTP/1.1, that compresses nothing.
+func newHTTP1Transport(own *http.Transport) *http.Transport {
+	own = own.Clone()
+	own.DisableCompression, own.ForceAttemptHTTP2 = true, false
+	own.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	if own.TLSClientConfig != nil {
+		own.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	}
+	return own
 }
 
 // writeStatus refuses a request as API servers do.

@@ -254,7 +254,7 @@ func (h *hubPair) startHub(t *testing.T, name, door string) *sharedHub {
 		t.Fatal(err)
 	}
 	args := append([]string{
-		"--data-dir", s.dir, "--gateway-port", port, "--gateway-address", strings.Join(h.doors, ","),
+		"--data-dir", s.dir, "--gateway-port", port, "--gateway-address", strings.Join(h.doors, ","), "--push-allowed-cidrs", "127.0.0.0/8",
 	}, append(h.etcd, h.more...)...)
 	if _, err := os.Stat(filepath.Join(s.dir, "port")); err != nil {
 		args = append(args, "--port", strconv.Itoa(freePort(t)))
