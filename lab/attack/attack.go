@@ -51,7 +51,7 @@ var ErrSlow = errors.New("the hub answers too late")
 // Attacks lists every attack, by caller.
 var Attacks = func() []Attack {
 	var all []Attack
-	for _, some := range [][]Attack{strangerAttacks, frameAttacks, rowAttacks, viewAttacks, tenantAttacks, personAttacks} {
+	for _, some := range [][]Attack{strangerAttacks, frameAttacks, rowAttacks, viewAttacks, tenantAttacks, personAttacks, pushAttacks} {
 		all = append(all, some...)
 	}
 	return all
