@@ -5,20 +5,24 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/internal/atoll"
 )
 
+// leaderLease is the name of the Lease that package leader holds.
+const leaderLease = "atoll-hub"
+
 var clusterRoles = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 
 // validateSystemNamespace refuses, in namespaces of the system, what would give its writer the
-// rights of the hub: RoleBindings, Roles, ServiceAccounts and their tokens. Only a user that may
-// escalate writes them, because such a user has all rights already. ServiceAccounts of tenants are
+// rights of the hub: RoleBindings, Roles, ServiceAccounts and their tokens; and the Lease of the hub that
+// leads, by which another writer would make two hubs lead. Only a user that may escalate writes them, because such a user has all rights already. ServiceAccounts of tenants are
 // the exception: they have no rights in these namespaces.
 func (p *Plugin) validateSystemNamespace(ctx context.Context, a admission.Attributes) error {
-	if !isSystemNamespace(a.GetNamespace()) || !givesRights(a) {
+	if !isSystemNamespace(a.GetNamespace()) || !givesRights(a) && !isLeaderLease(a) {
 		return nil
 	}
 	if a.GetNamespace() == atoll.SystemNamespace && a.GetResource().Resource == "serviceaccounts" && strings.HasPrefix(a.GetName(), atoll.TenantAccountPrefix) {
@@ -33,6 +37,12 @@ func (p *Plugin) validateSystemNamespace(ctx context.Context, a admission.Attrib
 // isSystemNamespace reports whether the namespace belongs to Kubernetes or to Atoll.
 func isSystemNamespace(name string) bool {
 	return strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, "atoll-")
+}
+
+// isLeaderLease reports whether the request writes the Lease of the hub that leads.
+func isLeaderLease(a admission.Attributes) bool {
+	r := a.GetResource()
+	return r.Group == "coordination.k8s.io" && r.Resource == "leases" && a.GetNamespace() == metav1.NamespaceSystem && a.GetName() == leaderLease
 }
 
 // givesRights reports whether the request writes an object by which rights are given.

@@ -36,6 +36,9 @@ func TestRightsInSystemNamespacesAreForAdministrators(t *testing.T) {
 		{"atoll-system", "", "serviceaccounts", "token", "tenant-shop", false},
 		{"kube-system", "", "serviceaccounts", "token", "tenant-shop", true},
 		{"kube-system", "", "configmaps", "", "mine", false},
+		{"kube-system", "coordination.k8s.io", "leases", "", "atoll-hub", true},
+		{"kube-system", "coordination.k8s.io", "leases", "", "mine", false},
+		{"shop", "coordination.k8s.io", "leases", "", "atoll-hub", false},
 		{"shop", rbac, "rolebindings", "", "mine", false},
 		{"kubernetes-apps", rbac, "rolebindings", "", "mine", false},
 	} {
@@ -48,6 +51,9 @@ func TestRightsInSystemNamespacesAreForAdministrators(t *testing.T) {
 				t.Errorf("%s writes %s %s/%s %s in %s: %v, refused should be %t", name, c.resource, c.namespace, c.name, c.subresource, c.namespace, err, want)
 			}
 			wantReason(t, err)
+			if deletes := p.validateDelete(t.Context(), a); c.resource == "leases" && (deletes != nil) != (err != nil) {
+				t.Errorf("%s deletes the Lease %s/%s: %v", name, c.namespace, c.name, deletes)
+			}
 		}
 	}
 }

@@ -61,6 +61,9 @@ func (p *Plugin) validateDelete(ctx context.Context, a admission.Attributes) err
 	if isWrittenByHub(a) {
 		return p.validateEngine(ctx, a)
 	}
+	if isLeaderLease(a) {
+		return p.validateSystemNamespace(ctx, a)
+	}
 	if a.GetSubresource() != "" || a.GetOldObject() == nil {
 		return nil
 	}

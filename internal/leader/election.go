@@ -150,6 +150,15 @@ type tenureLease struct {
 	tenure *Tenure
 }
 
+// Get reads the lease. Where another hub holds it, whoever gave it the lease, this hub leads no more.
+func (l *tenureLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() && l.tenure.IsLeading() {
+		l.tenure.endTenure()
+	}
+	return record, raw, err
+}
+
 // Create creates the lease and records that this hub holds it.
 func (l *tenureLease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	asked := time.Now()

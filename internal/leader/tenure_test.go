@@ -95,6 +95,36 @@ func TestReleaseEndsTheTenureFirst(t *testing.T) {
 	}
 }
 
+// heldBy is a lease of that holder.
+type heldBy struct {
+	lockFunc
+	holder string
+}
+
+func (h heldBy) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: h.holder}, nil, nil
+}
+
+// A leader that sees another holder of its lease stops at once. One that has not been elected waits on.
+func TestALeaseOfAnotherHubEndsTheTenure(t *testing.T) {
+	for _, c := range []struct {
+		holder         string
+		elected, leads bool
+	}{{"me", true, true}, {"", true, true}, {"other", true, false}, {"other", false, true}} {
+		tn := newTenure(time.Minute)
+		if c.elected {
+			tn.extendFrom(time.Now())
+		}
+		l := &tenureLease{tenure: tn, Interface: heldBy{func() {}, c.holder}}
+		if _, _, err := l.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if tn.extendFrom(time.Now()); tn.IsLeading() != c.leads {
+			t.Errorf("held by %q, elected %t: leads=%t", c.holder, c.elected, tn.IsLeading())
+		}
+	}
+}
+
 type lockFunc func()
 
 func (f lockFunc) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
