@@ -215,9 +215,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	if o.HubMemory > 0 {
-		stored.LimitMemory(o.HubMemory)
-	}
+	stored.LimitMemory(o.HubMemory)
 	if err := o.untilAnswers(ctx, stored.EnsureNamespace); err != nil {
 		return err
 	}

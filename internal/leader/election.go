@@ -150,7 +150,7 @@ type tenureLease struct {
 	tenure *Tenure
 }
 
-// Get reads the lease. Where another hub holds it, whoever gave it the lease, this hub leads no more.
+// Get reads the lease. This hub leads no more when another one holds the lease.
 func (l *tenureLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() && l.tenure.IsLeading() {

@@ -86,8 +86,8 @@ func (g addressGuard) checkAddress(a netip.Addr) error {
 	return &refusedAddressError{a, kind}
 }
 
-// dial dials a name or an address. Each address is checked after the name is resolved.
-func (g addressGuard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dialAddress dials a name or an address. Each address is checked after the name is resolved.
+func (g addressGuard) dialAddress(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout, Control: func(_, resolved string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(resolved)
 		if err != nil {
@@ -105,7 +105,7 @@ func (g addressGuard) newTransport(c *rest.Config) (*http.Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ca.crt: %w", err)
 	}
-	dial, proxy := g.dial, c.Proxy
+	dial, proxy := g.dialAddress, c.Proxy
 	if proxy == nil && g.ownProxy != nil {
 		server, err := url.Parse(c.Host)
 		if err != nil {

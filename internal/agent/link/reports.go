@@ -66,17 +66,13 @@ func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Tim
 	}
 	l.mu.Unlock()
 	now := time.Now()
-	s, held := l.holdings.StatusOf(bundle, prev, now)
+	actual, held := l.holdings.StatusOf(bundle, prev, now)
 	l.mu.Lock()
-	declined, isDeclined := l.declined[bundle]
+	s, known := l.statusWithDeclined(bundle, actual, held)
 	told := l.reportedBundles[bundle]
 	l.mu.Unlock()
-	if !held && !isDeclined {
+	if !known {
 		return nil
-	}
-	actual := s
-	if isDeclined && declined.generation > s.Generation {
-		s = declined.statusOfDeclined(s)
 	}
 	if prev != nil && told && session.StatusHash(*prev) == session.StatusHash(s) {
 		return nil
@@ -107,6 +103,16 @@ func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Tim
 	l.o.Metrics.reportDelay.Observe(now.Sub(changed).Seconds())
 	l.logStatus(bundle, prev, &s)
 	return nil
+}
+
+// statusWithDeclined returns the status of a Bundle with the order that was declined, if there is one; false where
+// there is nothing to report. The caller holds mu.
+func (l *Link) statusWithDeclined(bundle string, actual atoll.RowStatus, held bool) (s atoll.RowStatus, known bool) {
+	d, declined := l.declined[bundle]
+	if declined && d.generation > actual.Generation {
+		return d.statusOfDeclined(actual), true
+	}
+	return actual, held || declined
 }
 
 // logStatus logs a status with another state or reason than the one before.

@@ -40,7 +40,7 @@ type late struct {
 
 // countMemory counts the memory of the watch. The error is errWatchMemory when the watch is to end.
 func (v *watching) countMemory() error {
-	return v.share.resize(identityBytes*(len(v.who.above)+v.listed) + shownBytes*len(v.shownUIDs) + v.waitingBytes)
+	return v.share.resizeShare(identityBytes*(len(v.who.above)+v.listed) + shownBytes*len(v.shownUIDs) + v.waitingBytes)
 }
 
 // keepWaiting keeps an object until its owner's record is complete.

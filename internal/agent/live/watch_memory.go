@@ -32,7 +32,7 @@ var errWatchMemory = func() error {
 	return err
 }()
 
-// watchMemory is what all watches may keep. Where that is exceeded, the largest watch ends.
+// watchMemory is what all watches may keep. The largest watch ends when that is exceeded.
 type watchMemory struct {
 	most int
 
@@ -57,8 +57,8 @@ func (m *watchMemory) beginShare(end context.CancelCauseFunc) *watchShare {
 	return s
 }
 
-// resize counts what the watch keeps now. The error is errWatchMemory when the watch is to end.
-func (s *watchShare) resize(bytes int) error {
+// resizeShare counts what the watch keeps now. The error is errWatchMemory when the watch is to end.
+func (s *watchShare) resizeShare(bytes int) error {
 	m := s.of
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Where all watches keep too much, the largest one ends, whichever grows.
+// The largest watch ends when all keep too much, and not the one that grows.
 func TestTheLargestWatchEnds(t *testing.T) {
 	m := &watchMemory{most: 100, shares: map[*watchShare]bool{}}
 	begin := func() (*watchShare, context.Context) {
@@ -25,17 +25,17 @@ func TestTheLargestWatchEnds(t *testing.T) {
 	isEnded := func(ctx context.Context) bool { return errors.Is(endOfWatch(ctx, errEnded), errWatchMemory) }
 	large, largeCtx := begin()
 	small, smallCtx := begin()
-	if err := errors.Join(large.resize(70), small.resize(30), large.resize(60), large.resize(70)); err != nil {
+	if err := errors.Join(large.resizeShare(70), small.resizeShare(30), large.resizeShare(60), large.resizeShare(70)); err != nil {
 		t.Fatalf("watches within the bound: %v", err)
 	}
 	newest, newestCtx := begin()
-	if err := newest.resize(71); !errors.Is(err, errWatchMemory) || !isEnded(newestCtx) || isEnded(largeCtx) {
+	if err := newest.resizeShare(71); !errors.Is(err, errWatchMemory) || !isEnded(newestCtx) || isEnded(largeCtx) {
 		t.Errorf("the newest watch, which is the largest, goes on: %v", err)
 	}
-	if err := newest.resize(1); !errors.Is(err, errWatchMemory) {
+	if err := newest.resizeShare(1); !errors.Is(err, errWatchMemory) {
 		t.Errorf("a watch that ended counts again: %v", err)
 	}
-	if err := small.resize(31); err != nil || isEnded(smallCtx) || !isEnded(largeCtx) {
+	if err := small.resizeShare(31); err != nil || isEnded(smallCtx) || !isEnded(largeCtx) {
 		t.Errorf("the largest watch goes on while a small one grows: %v", err)
 	}
 	large.release()

@@ -59,7 +59,7 @@ func (b *Book) RestoreRecord(r Record) {
 const maxBuried = 10_000
 
 // AddTombstone remembers a Bundle that was removed at the given Unix second, so that a
-// late tombstone which moved an item there does not wait for it. Of too many the oldest are forgotten.
+// late tombstone which moved an item there does not wait for it. The oldest ones over maxBuried are forgotten.
 func (b *Book) AddTombstone(uid string, at int64) {
 	b.buried[uid] = at
 	if len(b.buried) <= maxBuried {

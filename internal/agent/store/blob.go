@@ -48,7 +48,7 @@ func (s *Store) put(ctx context.Context, kind, name string, value any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if kind == kindBundle {
-		if err := s.memory.check(s.heads[name].cost, cost); err != nil {
+		if err := s.memory.checkCost(s.heads[name].cost, cost); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Store) put(ctx context.Context, kind, name string, value any) error {
 	if err != nil {
 		return err
 	}
-	s.memory.replace(old.cost, cost)
+	s.memory.replaceCost(old.cost, cost)
 	s.heads[name] = head{version: version, parts: parts, cost: cost}
 	for _, part := range old.parts {
 		if !slices.Contains(parts, part) {
@@ -170,7 +170,7 @@ func (s *Store) deleteValue(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	s.memory.replace(old.cost, memoryCost{})
+	s.memory.replaceCost(old.cost, memoryCost{})
 	delete(s.heads, name)
 	return nil
 }

@@ -43,20 +43,28 @@ func weighValue(plain []byte) int {
 		case c == '"':
 			text = true
 		case c == '}' || c == ']':
-			depth--
+			depth = max(depth-1, 0)
 		case c == '{' || c == '[':
 			if depth++; depth <= typedDepth {
 				weight += valueCost
-				arrays[max(depth, 0)] = c == '['
+				arrays[depth] = c == '['
 			}
-		case depth > typedDepth:
-		case c == 'n', c == ',' && arrays[max(depth, 0)]:
-			weight += valueCost
-		case c == ',':
-			weight += fieldCost
+		case depth <= typedDepth:
+			weight += weighToken(c, arrays[depth])
 		}
 	}
 	return weight
+}
+
+// weighToken returns the weight of what begins with c, in an array or in an object.
+func weighToken(c byte, array bool) int {
+	switch {
+	case c == 'n', c == ',' && array:
+		return valueCost
+	case c == ',':
+		return fieldCost
+	}
+	return 0
 }
 
 // allowance is the memory that values may still take, in bytes.

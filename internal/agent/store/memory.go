@@ -52,14 +52,14 @@ type memoryBudget struct {
 	sum  memoryCost
 }
 
-// used returns the memory of all values. Records take what is reserved for objects first.
-func (m *memoryBudget) used() int {
+// usedBytes returns the memory of all values. Records take what is reserved for objects first.
+func (m *memoryBudget) usedBytes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.sum.total()
+	return m.sum.totalBytes()
 }
 
-func (c memoryCost) total() int { return c.bytes + max(c.objects*objectCost, c.records) }
+func (c memoryCost) totalBytes() int { return c.bytes + max(c.objects*objectCost, c.records) }
 
 // setMost changes the most that all values may take.
 func (m *memoryBudget) setMost(most int) {
@@ -72,26 +72,26 @@ func (m *memoryBudget) setMost(most int) {
 func (m *memoryBudget) hasRoom(more int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.sum.total()+more <= m.most
+	return m.sum.totalBytes()+more <= m.most
 }
 
-// replace counts a value in place of an earlier one.
-func (m *memoryBudget) replace(old, by memoryCost) {
+// replaceCost counts a value in place of an earlier one.
+func (m *memoryBudget) replaceCost(old, by memoryCost) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sum = m.sum.replaced(old, by)
+	m.sum = m.sum.withReplaced(old, by)
 }
 
-func (c memoryCost) replaced(old, by memoryCost) memoryCost {
+func (c memoryCost) withReplaced(old, by memoryCost) memoryCost {
 	return memoryCost{c.bytes - old.bytes + by.bytes, c.objects - old.objects + by.objects, c.records - old.records + by.records}
 }
 
-// check returns an error when a value would take more memory than the earlier one, and there is not so much.
-func (m *memoryBudget) check(old, by memoryCost) error {
+// checkCost returns an error when a value would take more memory than the earlier one, and there is not so much.
+func (m *memoryBudget) checkCost(old, by memoryCost) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	used := m.sum.total()
-	more := m.sum.replaced(old, by).total() - used
+	used := m.sum.totalBytes()
+	more := m.sum.withReplaced(old, by).totalBytes() - used
 	if more <= 0 || used+more <= m.most {
 		return nil
 	}

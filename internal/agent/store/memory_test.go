@@ -24,7 +24,7 @@ func heldBundle(uid string, objects, size int) Bundle {
 	return b
 }
 
-// What is stored counts until it is dropped, in this process and in the next one. A Bundle that would exceed the
+// A stored value counts until it is dropped, in this process and in the next one. A Bundle that would exceed the
 // memory is refused, and what becomes smaller is not.
 func TestStoredBundlesHaveOneBudget(t *testing.T) {
 	_, config := newMember(t)
@@ -35,7 +35,7 @@ func TestStoredBundlesHaveOneBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := s.memory.used()
+	used := s.memory.usedBytes()
 	for _, process := range []string{"the same process", "the next process"} {
 		var full *MemoryFullError
 		err := s.PutBundle(t.Context(), heldBundle("more", 1, 250<<10))
@@ -51,8 +51,8 @@ func TestStoredBundlesHaveOneBudget(t *testing.T) {
 		if err := s.PutBundle(t.Context(), heldBundle("0", 1, 200<<10)); err != nil {
 			t.Errorf("%s: a Bundle that becomes smaller is refused: %v", process, err)
 		}
-		if s.memory.used() != used {
-			t.Errorf("%s: %d bytes are counted, %d before", process, s.memory.used(), used)
+		if s.memory.usedBytes() != used {
+			t.Errorf("%s: %d bytes are counted, %d before", process, s.memory.usedBytes(), used)
 		}
 		s, _ = openStore(t, config, true)
 		s.LimitMemory(1 << 20)
@@ -87,13 +87,13 @@ func TestRecordsCountBeyondTheObjects(t *testing.T) {
 		}
 		return out
 	}
-	before := s.memory.used()
-	if err := s.PutRecords(t.Context(), "1", records(100)); err != nil || s.memory.used() != before {
-		t.Errorf("records of the objects count in addition: %d bytes, %d before; %v", s.memory.used(), before, err)
+	before := s.memory.usedBytes()
+	if err := s.PutRecords(t.Context(), "1", records(100)); err != nil || s.memory.usedBytes() != before {
+		t.Errorf("records of the objects count in addition: %d bytes, %d before; %v", s.memory.usedBytes(), before, err)
 	}
 	s.LimitMemory(before + 1)
-	if err := s.PutRecords(t.Context(), "1", records(1000)); err != nil || s.memory.used() < before+1000*1024 {
-		t.Errorf("%d bytes with a thousand records, %d before; %v", s.memory.used(), before, err)
+	if err := s.PutRecords(t.Context(), "1", records(1000)); err != nil || s.memory.usedBytes() < before+1000*1024 {
+		t.Errorf("%d bytes with a thousand records, %d before; %v", s.memory.usedBytes(), before, err)
 	}
 	again, _ := openStore(t, config, true)
 	if again.memory.sum != s.memory.sum {
@@ -120,7 +120,7 @@ func TestTheBudgetIsTheMemoryOfContents(t *testing.T) {
 		runtime.GC()
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		took, counted := int(after.HeapAlloc)-int(before.HeapAlloc), memoryCostOf(b, weight).total()
+		took, counted := int(after.HeapAlloc)-int(before.HeapAlloc), memoryCostOf(b, weight).totalBytes()
 		if took > counted || took < counted/20 {
 			t.Errorf("objects of %d bytes: %d bytes are counted, and %d taken", size, counted, took)
 		}

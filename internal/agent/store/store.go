@@ -129,13 +129,15 @@ func New(config *rest.Config, namespace string, fence func(context.Context) bool
 		return nil, err
 	}
 	s := &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}}
-	s.memory.setMost(DefaultMemoryBytes)
+	s.LimitMemory(0)
 	return s, nil
 }
 
-// LimitMemory bounds the memory of what is stored, in bytes, by less than DefaultMemoryBytes. It is called
-// before Open.
+// LimitMemory bounds the memory of what is stored, in bytes, by DefaultMemoryBytes or less; 0 is the default.
 func (s *Store) LimitMemory(most int) {
+	if most == 0 {
+		most = DefaultMemoryBytes
+	}
 	s.memory.setMost(min(most, DefaultMemoryBytes))
 }
 
@@ -193,7 +195,7 @@ func (s *Store) Open(ctx context.Context) (Contents, error) {
 		if err != nil {
 			out.Broken = append(out.Broken, fmt.Sprintf("Secret %s/%s: %v", s.namespace, name, err))
 		}
-		s.memory.replace(memoryCost{}, cost)
+		s.memory.replaceCost(memoryCost{}, cost)
 		s.heads[name] = head{version: secret.ResourceVersion, parts: parts, cost: cost}
 		for _, p := range parts {
 			used[p] = true
