@@ -54,6 +54,7 @@ var testParts = []testPart{
 		"TestCredentialsTakeCareOfThemselves", "TestHubsShareTheMembersThatTheyPushTo",
 		"TestTheLeadingHubIsKilledWhileClustersLeave",
 		"TestMembersBehindAnHTTPProxy", "TestAFullStoreChangesNoMember",
+		"TestTheHubIsKilledInEveryPhase", "TestANewLeaderIsKilledAtOnce",
 	}},
 	{name: "containers", realNodes: true, tests: []string{
 		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",
