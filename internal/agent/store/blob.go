@@ -47,8 +47,8 @@ func (s *Store) put(ctx context.Context, kind, name string, value any) error {
 	cost := memoryCostOf(value, weight)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if kind == kindBundle {
-		if err := s.memory.checkCost(s.heads[name].cost, cost); err != nil {
+	if b, ok := value.(Bundle); ok {
+		if err := s.memory.checkCost(s.heads[name].cost, cost, b.Holding.Manifest.Remove); err != nil {
 			return err
 		}
 	}

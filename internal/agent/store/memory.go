@@ -87,13 +87,18 @@ func (c memoryCost) withReplaced(old, by memoryCost) memoryCost {
 }
 
 // checkCost returns an error when a value would take more memory than the earlier one, and there is not so much.
-func (m *memoryBudget) checkCost(old, by memoryCost) error {
+// Removals have an eighth more: a Bundle that was refused must be removable.
+func (m *memoryBudget) checkCost(old, by memoryCost, removes bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	used := m.sum.totalBytes()
 	more := m.sum.withReplaced(old, by).totalBytes() - used
-	if more <= 0 || used+more <= m.most {
+	most := m.most
+	if removes {
+		most += most / 8
+	}
+	if more <= 0 || used+more <= most {
 		return nil
 	}
-	return &MemoryFullError{more: more, used: used, most: m.most}
+	return &MemoryFullError{more: more, used: used, most: most}
 }

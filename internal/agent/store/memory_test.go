@@ -70,6 +70,31 @@ func TestStoredBundlesHaveOneBudget(t *testing.T) {
 	}
 }
 
+// The removal of a Bundle that was refused is stored while the budget is full, up to a bound of its own.
+func TestRemovalsHaveMemoryOfTheirOwn(t *testing.T) {
+	_, config := newMember(t)
+	s, _ := openStore(t, config, true)
+	if err := s.PutBundle(t.Context(), heldBundle("a", 100, 10)); err != nil {
+		t.Fatal(err)
+	}
+	s.LimitMemory(s.memory.usedBytes())
+	removal := func(i int) Bundle {
+		b := heldBundle(fmt.Sprint(i), 0, 0)
+		b.Holding.Manifest.Remove = true
+		return b
+	}
+	var full *MemoryFullError
+	if err := s.PutBundle(t.Context(), heldBundle("b", 0, 0)); !errors.As(err, &full) {
+		t.Errorf("a Bundle is taken over the budget: %v", err)
+	}
+	stored := 0
+	for ; stored < 1000 && s.PutBundle(t.Context(), removal(stored)) == nil; stored++ {
+	}
+	if stored < 10 || stored == 1000 {
+		t.Errorf("%d removals are stored", stored)
+	}
+}
+
 // Records are never refused. They take what is reserved for the objects of Bundles, and count beyond it.
 func TestRecordsCountBeyondTheObjects(t *testing.T) {
 	_, config := newMember(t)
