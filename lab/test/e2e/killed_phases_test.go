@@ -74,7 +74,7 @@ func TestTheHubIsKilledInEveryPhase(t *testing.T) {
 		{"it places", w.writeAll(), w.changeOf(func() client.ObjectList { return &enginev1.TargetSliceList{} })},
 		{"it delivers", w.writeAll(), w.someMemberHas(true)},
 		{"it removes", w.deleteHalf(), w.someMemberHas(false)},
-		{"its CAs are rotated", w.rotate, w.rotationBegins},
+		{"its CAs are rotated", w.rotateOnce, w.rotationBegins},
 	} {
 		w.killWhile(phase.name, phase.act, phase.begun())
 	}
@@ -225,8 +225,8 @@ func (w *phaseWorld) deleteHalf() func(context.Context) error {
 	}
 }
 
-// rotate begins to rotate the CAs, once: the hub may be killed before it answers.
-func (w *phaseWorld) rotate(ctx context.Context) error {
+// rotateOnce begins to rotate the CAs, once: the hub may be killed before it answers.
+func (w *phaseWorld) rotateOnce(ctx context.Context) error {
 	return repeatUntilTaken(ctx, func() error {
 		out, err := w.runCLI("ca", "status", "-o", "json")
 		if err != nil || strings.Contains(out, `"generation": 2`) || strings.Contains(out, `"generation":2`) {
