@@ -104,6 +104,7 @@ func (w *phaseWorld) killWhile(phase string, act, begun func(context.Context) er
 // killWhileItStarts kills the hub at stages of its start, while changes wait for it.
 func (w *phaseWorld) killWhileItStarts() {
 	w.t.Helper()
+	w.hub = w.hubClient() // with a certificate of the new CA
 	config, err := clientcmd.BuildConfigFromFlags("", w.hubKubeconfig())
 	if err != nil {
 		w.t.Fatal(err)
