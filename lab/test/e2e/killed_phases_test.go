@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -84,6 +87,7 @@ func TestTheHubIsKilledInEveryPhase(t *testing.T) {
 	w.waitConnected("member1", "member2")
 	w.killWhileItStarts()
 	testwait.UntilNil(t, "after kills while it starts", w.firstDifference)
+	w.killWhileItRestores()
 }
 
 // killWhile kills the hub when a phase has begun, while users act, and compares the members with what users want. Users
@@ -120,19 +124,67 @@ func (w *phaseWorld) killWhileItStarts() {
 		if err := w.writeAll()(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
-		w.mustDo(w.KillComponent, "hub")
-		started := make(chan error, 1)
-		go func() { started <- w.Start(w.t.Context(), "hub") }()
-		testwait.UntilNil(w.t, stage.name, func(ctx context.Context) error {
-			if err := w.hubRuns(); err != nil {
-				return err
-			}
-			return stage.begun(ctx)
-		})
-		w.mustDo(w.KillComponent, "hub")
-		<-started // it may have become ready, or not
+		w.killDuringStart(stage.name, stage.begun)
 		w.mustDo(w.Start, "hub")
 	}
+}
+
+// killDuringStart starts the hub, and kills it at a stage of the start.
+func (w *phaseWorld) killDuringStart(stage string, begun func(context.Context) error) {
+	w.t.Helper()
+	w.mustDo(w.KillComponent, "hub")
+	started := make(chan error, 1)
+	go func() { started <- w.Start(w.t.Context(), "hub") }()
+	testwait.UntilNil(w.t, stage, func(ctx context.Context) error {
+		if err := w.hubRuns(); err != nil {
+			return err
+		}
+		return begun(ctx)
+	})
+	w.mustDo(w.KillComponent, "hub")
+	<-started // it may have become ready, or not
+}
+
+// killWhileItRestores restores an older backup, and kills the hub before and while it waits for a decision. It waits
+// for one after its next start as well, and members keep what users wanted last.
+func (w *phaseWorld) killWhileItRestores() {
+	w.t.Helper()
+	backup := hubSnapshot{t: w.t, data: w.data, dir: w.t.TempDir()}
+	if _, err := runBinary(w.t.Context(), "atoll-hub", "backup", "--data-dir", w.data, "--file", backup.filePath()); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := errors.Join(w.writeAll()(w.t.Context()), w.deleteHalf()(w.t.Context())); err != nil {
+		w.t.Fatal(err)
+	}
+	testwait.UntilNil(w.t, "the newest wishes are in the members", w.firstDifference)
+	w.mustDo(w.KillComponent, "hub")
+	if err := os.Rename(w.data, filepath.Join(backup.dir, "old")); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := runBinary(w.t.Context(), "atoll-hub", "restore", "--data-dir", w.data, "--file", backup.filePath()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.killDuringStart("the restored hub runs", func(context.Context) error { return nil })
+	w.killDuringStart("the restored hub holds", w.hubHolds)
+	w.mustDo(w.Start, "hub")
+	testwait.UntilNil(w.t, "the restored hub holds again", w.hubHolds)
+	w.waitConnected("member1", "member2")
+	if err := w.firstDifference(w.t.Context()); err != nil {
+		w.t.Errorf("a restored hub that was killed changed a member: %v", err)
+	}
+}
+
+// hubHolds returns an error unless the restored hub waits for a decision.
+func (w *phaseWorld) hubHolds(context.Context) error {
+	out, err := w.runCLI("restore", "status", "-o", "json")
+	var s restoreStatus
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &s)
+	}
+	if err == nil && !s.Holding {
+		err = errors.New("the hub does not hold: " + out)
+	}
+	return err
 }
 
 // hubRuns returns an error while the process of the hub does not run.
