@@ -113,7 +113,9 @@ func warnOfSystemNamespace(ctx context.Context, a admission.Attributes, value st
 
 // subjectOf returns the object that is written as policies see it.
 func subjectOf(a admission.Attributes, obj metav1.Object) policymatch.Subject {
-	return policymatch.NewSubject(atoll.ItemKey{
-		Group: a.GetKind().Group, Kind: a.GetKind().Kind, Namespace: a.GetNamespace(), Name: a.GetName(),
-	}, obj, secretType(a.GetObject()))
+	key := atoll.ItemKey{Group: a.GetKind().Group, Kind: a.GetKind().Kind, Namespace: a.GetNamespace(), Name: a.GetName()}
+	if key.IsNamespace() {
+		key.Namespace = "" // a request names it twice
+	}
+	return policymatch.NewSubject(key, obj, secretType(a.GetObject()))
 }

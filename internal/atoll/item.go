@@ -28,6 +28,12 @@ func (k ItemKey) String() string {
 // list Secrets, so that messages name none.
 func (k ItemKey) IsSecret() bool { return k.Group == "" && k.Kind == "Secret" }
 
+// IsNamespace reports whether the key names a Namespace.
+func (k ItemKey) IsNamespace() bool { return k.Group == "" && k.Kind == "Namespace" }
+
+// NamespaceKey returns the key of a Namespace.
+func NamespaceKey(name string) ItemKey { return ItemKey{Kind: "Namespace", Name: name} }
+
 // IsOfAPIVersion reports whether the API version, such as "apps/v1", is of the key's group.
 func (k ItemKey) IsOfAPIVersion(apiVersion string) bool {
 	group, _, grouped := strings.Cut(apiVersion, "/")
@@ -216,11 +222,16 @@ type Content struct {
 	// Namespace is what the hub's namespace of the items carries, for members where it
 	// has to be made. Nil for cluster-scoped items.
 	Namespace *NamespaceMeta `json:"namespace,omitempty"`
+	// NamespaceAlone: there are no items, and members get the namespace nevertheless.
+	NamespaceAlone bool `json:"namespaceAlone,omitempty"`
 	// MinRevision is the number of the Bundle's Revision from which on all differ in rules
 	// alone that are applied with the next change: rows that are at one of those need
 	// not move. 0: all rows are to have this content.
 	MinRevision int64 `json:"base,omitempty"`
 }
+
+// HoldsNothing reports whether members get neither an item nor a namespace by the content.
+func (c *Content) HoldsNothing() bool { return len(c.Items) == 0 && !c.NamespaceAlone }
 
 // EncodeContentIdentity returns the bytes that name a Revision of the content: all of it
 // but the fingerprints.
@@ -284,7 +295,7 @@ type Manifest struct {
 	// Interpreters by which the agent judges objects of the items' kinds, by name.
 	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// Namespaces' labels and annotations as on the hub, for namespaces that the
-	// agent must make.
+	// agent must make, for an item or for themselves.
 	Namespaces map[string]NamespaceMeta `json:"namespaces,omitempty"`
 	// Remove: the row is Removing. Items are then empty; everything that the
 	// member holds of the Bundle goes (Removal says how).

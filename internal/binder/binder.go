@@ -145,8 +145,8 @@ const (
 	// bundleWorkers reconcile Bundles at the same time; they mostly wait for the store.
 	bundleWorkers = 32
 	// debounceDelay is how long a Bundle stays untouched before it is reconciled. A Bundle that was
-	// untouched before is reconciled at once when it is one object, or has a Revision: clusters of a new
-	// Bundle are chosen for the whole of it.
+	// untouched before is reconciled at once when it is one object, or has a Revision with objects: clusters
+	// of a new Bundle are chosen for the whole of it.
 	// debounceMaximum is the longest that a Bundle waits although it keeps being touched.
 	debounceDelay   = 200 * time.Millisecond
 	debounceMaximum = 2 * time.Second
@@ -205,7 +205,7 @@ func New(o Options) *Binder {
 	})
 	b.touchBundle = func(id policymatch.BundleID) {
 		b.touched.startWait(id, time.Now())
-		if b.ownership.isOneObject(id) || b.hasRevision(id) {
+		if b.ownership.isOneObject(id) || b.hasRevision(id) && !b.ownership.holdsNamespaceAlone(id) {
 			b.bundleQueue.EnqueueAtOnce(id)
 		} else {
 			b.bundleQueue.EnqueueDebounced(id)

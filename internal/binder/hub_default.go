@@ -37,7 +37,7 @@ func (b *Binder) IsPlacedFromOutside(sub policymatch.Subject) bool {
 	case d.Root != nil:
 		return d.Root.Key.Namespace == ""
 	}
-	return sub.Key.Namespace == "" && d.Winner.Source.Kind == v1alpha1.SourceHubSettings
+	return sub.Key.Namespace == "" && !sub.Key.IsNamespace() && d.Winner.Source.Kind == v1alpha1.SourceHubSettings
 }
 
 // unplacedEventMaxAge is how old a template may be that gets an Event because nothing places it: after

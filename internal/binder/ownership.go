@@ -238,6 +238,11 @@ func (c *ownershipIndex) setContent(id policymatch.BundleID, uid string, number 
 		}
 		addToSet(c.holders, item.Key, id)
 	}
+	if content.NamespaceAlone {
+		key := id.OwnNamespace()
+		items[key] = heldItem{isOwn: true, sinceRevision: number}
+		addToSet(c.holders, key, id)
+	}
 	for key := range b.items {
 		if _, has := items[key]; !has {
 			removeFromSet(c.holders, key, id)
@@ -279,6 +284,18 @@ func (c *ownershipIndex) hasNoItems(id policymatch.BundleID) bool {
 	defer c.mu.RUnlock()
 	b := c.bundles[id]
 	return b == nil || len(b.items) == 0
+}
+
+// holdsNamespaceAlone reports whether the Bundle's content is its namespace without an object.
+func (c *ownershipIndex) holdsNamespaceAlone(id policymatch.BundleID) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b := c.bundles[id]
+	if b == nil || len(b.items) != 1 {
+		return false
+	}
+	_, holds := b.items[id.OwnNamespace()]
+	return holds
 }
 
 // setDependencies records the dependencies of a Bundle, by key and by label selection.

@@ -183,7 +183,7 @@ func (b *Binder) previewContent(id policymatch.BundleID, bundle state.Bundle, ex
 	world := previewWorld{bundleWorld{b, id}, waits}
 	p.input.Templates, p.input.Holders = world, world
 	p.output = bundlecontent.Next(p.input)
-	if !exists && len(p.output.Content.Items) == 0 {
+	if !exists && p.output.Content.HoldsNothing() {
 		return one, false, nil
 	}
 	one.Content, one.Problems = &p.output.Content, p.output.Problems

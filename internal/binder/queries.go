@@ -102,13 +102,16 @@ func (b *Binder) SkippedTemplates(namespace string) []SkippedTemplate {
 	return out
 }
 
-// IsPlacedOrNeeded reports whether an object that is being written is placed, or is a dependency
-// of a placed object.
+// IsPlacedOrNeeded reports whether an object that is being written is placed as an item, or is a
+// dependency of a placed object.
 func (b *Binder) IsPlacedOrNeeded(sub policymatch.Subject) bool {
 	if b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
 		return len(b.ownership.bundlesWithItem(sub.Key)) > 0
 	}
 	d, held := b.decideOwner(sub)
+	if d.PlacesNamespace(sub) {
+		return false // its Bundle is in the namespace, which does not go before the Bundle
+	}
 	if d.Winner != nil && (held || !atoll.IsNowhere(d.Winner.Spec.Placement)) {
 		return true
 	}

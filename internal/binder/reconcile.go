@@ -115,7 +115,7 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 	from, claimed := b.ownership.originAndPlacedKeys(id)
 	intent := b.intentOf(id, from)
 	in := bundlecontent.Input{
-		Chosen: claimed, Intent: intent, Defaulter: b.Defaults, Fingerprint: b.Fingerprints.FingerprintOf, Templates: bundleWorld{b, id}, Holders: bundleWorld{b, id}, SizeLimits: storeLimits{},
+		Chosen: claimed, Intent: intent, Defaulter: b.Defaults, Fingerprint: b.Fingerprints.FingerprintOf, Templates: bundleWorld{b, id}, Holders: bundleWorld{b, id}, SizeLimits: storeLimits{}, OwnNamespace: id.OwnNamespace(),
 		ClusterOverrides: b.Overrides.ClusterOverridePolicies(), Interpreters: b.Overrides.InterpreterLibrary(),
 	}
 	if id.Namespace != "" {
@@ -184,7 +184,7 @@ func (p bundlePlan) bundleSpec(old v1alpha1.BundleSpec) v1alpha1.BundleSpec {
 }
 
 func (b *Binder) applyPlan(ctx context.Context, id policymatch.BundleID, bundle state.Bundle, exists bool, p bundlePlan) error {
-	if !exists && len(p.output.Content.Items) == 0 {
+	if !exists && p.output.Content.HoldsNothing() {
 		return nil
 	}
 	if err := b.addFinalizers(ctx, p.output.NeedFinalizer); err != nil {
@@ -202,7 +202,7 @@ func (b *Binder) applyPlan(ctx context.Context, id policymatch.BundleID, bundle 
 		}
 		b.recordCut(id, bundle.Ref.UID, p)
 	}
-	if len(p.output.Content.Items) == 0 && len(p.output.Content.Tombstones) == 0 {
+	if p.output.Content.HoldsNothing() && len(p.output.Content.Tombstones) == 0 {
 		return b.deleteEmptyBundle(ctx, bundle)
 	}
 	return nil

@@ -68,6 +68,8 @@ type Input struct {
 	// Namespace is the metadata with which members create the items' namespace; nil where there is
 	// none, or none is known.
 	Namespace *atoll.NamespaceMeta
+	// OwnNamespace is the key of that namespace, which the Bundle can carry without items; zero for a ClusterBundle.
+	OwnNamespace atoll.ItemKey
 	// Overrides that may select items of the Bundle.
 	ClusterOverrides   []*v1alpha1.ClusterOverridePolicy
 	NamespaceOverrides []*v1alpha1.OverridePolicy
@@ -129,7 +131,9 @@ func Next(in Input) Output {
 	}
 	p.loadPrevious()
 	for _, key := range in.Chosen {
-		p.addChosen(key)
+		if key != in.OwnNamespace {
+			p.addChosen(key)
+		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(p.previous), atoll.ItemKey.Compare) {
 		if !p.previous[key].Dependency && !p.isDecided(key) {
@@ -465,6 +469,7 @@ func (p *contentBuilder) finishContent() Output {
 		c.Items = append(c.Items, item)
 		delete(p.tombstones, atoll.Tombstone{Key: key, UID: item.UID}.ID())
 	}
+	c.NamespaceAlone = p.isNamespaceAlone()
 	c.Interpreters = p.in.Interpreters.ForContent(itemKinds(c.Items))
 	p.setRules(c)
 	for _, k := range slices.Sorted(maps.Keys(p.tombstones)) {
@@ -491,6 +496,20 @@ func (p *contentBuilder) finishContent() Output {
 	return p.out
 }
 
+// isNamespaceAlone returns whether the content is the namespace without an item. Where nothing places the namespace any
+// more, it stays as an item would.
+func (p *contentBuilder) isNamespaceAlone() bool {
+	if len(p.next) > 0 || p.out.Content.Namespace == nil || p.in.OwnNamespace == (atoll.ItemKey{}) {
+		return false
+	}
+	if t, ok := p.templates.TemplateOf(p.in.OwnNamespace); ok && p.templates.IsHubOnly(t) {
+		return false
+	}
+	was := p.in.Previous != nil && p.in.Previous.NamespaceAlone
+	by, _ := p.holders.PlacedBy(p.in.OwnNamespace)
+	return by == PlacedByThis || was && by == PlacedByNone
+}
+
 // itemLabels returns an item's labels: those of its template, or those of the content where the
 // item is frozen.
 func (p *contentBuilder) itemLabels(item *atoll.Item) map[string]string {
@@ -504,7 +523,7 @@ func (p *contentBuilder) itemLabels(item *atoll.Item) map[string]string {
 // none: the next Revision drops them.
 func (p *contentBuilder) needsRevision(next atoll.Content, prev *atoll.Content) bool {
 	if prev == nil {
-		return len(next.Items) > 0
+		return !next.HoldsNothing()
 	}
 	type grave struct {
 		key      atoll.ItemKey

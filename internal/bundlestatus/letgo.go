@@ -235,7 +235,26 @@ func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) erro
 	if err := r.RowSlices.WriteSpecs(ctx, s.rows[0].Bundle, plainRows(over), gone); err != nil {
 		return fmt.Errorf("collect removed rows: %w", err)
 	}
+	r.recordKeptNamespace(removed)
 	return nil
+}
+
+// recordKeptNamespace reports which clusters keep the namespace of removed rows, which a user deleted on the hub, and for
+// which objects. The Event is about the Namespace: Events in the namespace go with it.
+func (r *Reconciler) recordKeptNamespace(removed []Row) {
+	kept := refusers{more: -1}
+	for _, row := range removed {
+		if row.Bundle.Namespace == "" || row.Status.Message == "" {
+			continue
+		}
+		if kept.cluster == "" {
+			kept.cluster, kept.message = row.Cluster, row.Status.Message
+		}
+		kept.more += int(row.rowCount())
+	}
+	if kept.cluster != "" {
+		r.Events.RecordRefusal(atoll.NamespaceKey(removed[0].Bundle.Namespace), atoll.ReasonForeignObjects, kept.refusersText())
+	}
 }
 
 // isCollectionDue reports whether finished rows are to be taken away now. They wait up to

@@ -26,7 +26,7 @@ type ManifestInput struct {
 	HasActiveRow func(bundleUID string) bool
 	// ClusterLeaving: the row's cluster leaves the fleet, and its workloads stay.
 	ClusterLeaving bool
-	// Namespaces of the hub by name; those that no item needs are left out.
+	// Namespaces of the hub by name; those that nothing needs are left out.
 	Namespaces map[string]atoll.NamespaceMeta
 	// DeletedNamespaces that the agent may remove once they are empty.
 	DeletedNamespaces []string
@@ -53,7 +53,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 			m.ClusterDecommissioned = IsLeftBehind(in.Row)
 		}
 	} else {
-		m.Namespaces = itemNamespaces(in)
+		m.Namespaces = neededNamespaces(in)
 		m.Interpreters = script.ForMember(in.Content.Interpreters)
 	}
 	for _, t := range in.Content.Tombstones {
@@ -126,14 +126,19 @@ func excludedTombstones(in ManifestInput) (out []atoll.Tombstone) {
 	return out
 }
 
-func itemNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
+// neededNamespaces returns the namespaces of the items, and that of a content without items that is its namespace.
+func neededNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
 	out := map[string]atoll.NamespaceMeta{}
-	for _, item := range in.Items {
-		if ns := item.Key.Namespace; ns != "" {
-			if meta, ok := in.Namespaces[ns]; ok {
-				out[ns] = UserNamespaceMeta(meta.Labels, meta.Annotations)
-			}
+	add := func(ns string) {
+		if meta, ok := in.Namespaces[ns]; ok && ns != "" {
+			out[ns] = UserNamespaceMeta(meta.Labels, meta.Annotations)
 		}
+	}
+	for _, item := range in.Items {
+		add(item.Key.Namespace)
+	}
+	if in.Content.NamespaceAlone {
+		add(in.Bundle.Namespace)
 	}
 	if len(out) == 0 {
 		return nil

@@ -14,6 +14,14 @@ type BundleID struct{ Namespace, Name string }
 
 func (id BundleID) String() string { return id.Namespace + "/" + id.Name }
 
+// OwnNamespace returns the key of the Bundle's namespace; zero for a ClusterBundle.
+func (id BundleID) OwnNamespace() atoll.ItemKey {
+	if id.Namespace == "" {
+		return atoll.ItemKey{}
+	}
+	return atoll.NamespaceKey(id.Namespace)
+}
+
 const (
 	suffixDigits  = 10
 	maxNameLength = 200

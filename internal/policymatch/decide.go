@@ -38,7 +38,10 @@ func DecidePolicy(x *PolicyIndex, sub Subject, ns Namespace, holder *v1alpha1.Bu
 		return Decision{ReasonCode: atoll.ReasonNeverPlaced, Reason: "it holds what is the hub's own, and is never placed"}
 	}
 	all := x.findCandidates(sub)
-	if value, ok := ClustersAnnotation(ns.Annotations); ok && sub.Key.Namespace != "" {
+	if sub.Key.IsNamespace() {
+		ns = Namespace{Name: sub.Key.Name, UID: sub.UID, Annotations: sub.Annotations}
+	}
+	if value, ok := ClustersAnnotation(ns.Annotations); ok && ns.Name != "" {
 		if d.SkippedReason = NamespaceExclusionReason(sub); d.SkippedReason == "" {
 			c, err := annotationCandidate(value, levelNamespace)
 			if err != nil {
@@ -48,7 +51,7 @@ func DecidePolicy(x *PolicyIndex, sub Subject, ns Namespace, holder *v1alpha1.Bu
 			all = slices.Insert(all, 0, c)
 		}
 	}
-	if value, ok := ClustersAnnotation(sub.Annotations); ok && isPlacedByAnnotation(sub.Key) {
+	if value, ok := ClustersAnnotation(sub.Annotations); ok && !sub.Key.IsNamespace() {
 		c, err := annotationCandidate(value, levelObject)
 		if err != nil {
 			return Decision{ReasonCode: atoll.ReasonAnnotationMalformed, Reason: fmt.Sprintf("its annotation is malformed: %v", err), Others: all}
@@ -65,12 +68,6 @@ func DecidePolicy(x *PolicyIndex, sub Subject, ns Namespace, holder *v1alpha1.Bu
 	d.Winner, d.ReasonCode, d.Reason = &all[i], code, why
 	d.Others = slices.Concat(all[:i], all[i+1:])
 	return d
-}
-
-// isPlacedByAnnotation returns whether an annotation places the object itself. On a Namespace it
-// places the objects in it.
-func isPlacedByAnnotation(key atoll.ItemKey) bool {
-	return !(key.Group == "" && key.Kind == "Namespace")
 }
 
 func annotationCandidate(value string, level int) (Candidate, error) {

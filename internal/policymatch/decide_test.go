@@ -253,10 +253,45 @@ func TestNamespaceAnnotationScope(t *testing.T) {
 	}
 }
 
-func TestNamespaceAnnotationDoesNotPlaceTheNamespace(t *testing.T) {
-	sub := Subject{Key: atoll.ItemKey{Kind: "Namespace", Name: "shop"}, Annotations: map[string]string{atoll.AnnotationClusters: "*"}}
-	if d := DecidePolicy(&PolicyIndex{}, sub, Namespace{}, nil); d.Winner != nil {
-		t.Errorf("the annotation placed the Namespace itself: %+v", d.Winner)
+// What places the objects of a namespace places the Namespace in their Bundle. A policy that selects Namespaces by name or
+// by kind has them in a ClusterBundle.
+func TestANamespaceIsInTheBundleOfItsObjects(t *testing.T) {
+	everything := policySpec(0, v1alpha1.ResourceSelector{APIVersion: AllKinds, Kind: AllKinds})
+	kind := policySpec(0, v1alpha1.ResourceSelector{APIVersion: "v1", Kind: "Namespace"})
+	for name, c := range map[string]struct {
+		index      *PolicyIndex
+		namespace  string
+		annotation string
+		want       string // namespace of the Bundle, and the kind of its source
+	}{
+		"its annotation":              {newIndex(), "shop", "*", "shop/" + v1alpha1.SourceNamespaceAnnotation},
+		"a policy for all kinds":      {newIndex(clusterPolicy("all", 0, everything)), "shop", "", "shop/" + v1alpha1.SourceClusterPropagationPolicy},
+		"a policy for Namespaces":     {newIndex(clusterPolicy("spaces", 0, kind)), "shop", "", "/" + v1alpha1.SourceClusterPropagationPolicy},
+		"no source":                   {newIndex(), "shop", "", "none"},
+		"annotated, of the system":    {newIndex(), "kube-system", "*", "none"},
+		"annotated, in every cluster": {newIndex(), "default", "*", "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sub := Subject{Key: atoll.NamespaceKey(c.namespace)}
+			if c.annotation != "" {
+				sub.Annotations = map[string]string{atoll.AnnotationClusters: c.annotation}
+			}
+			d, got := DecidePolicy(c.index, sub, Namespace{}, nil), "none"
+			if d.Winner != nil {
+				id, _ := d.BundleOf(sub)
+				got = id.Namespace + "/" + d.Winner.Source.Kind
+				object := Subject{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: c.namespace, Name: "c"}}
+				with := DecidePolicy(c.index, object, Namespace{Name: c.namespace, Annotations: sub.Annotations}, nil)
+				if d.PlacesNamespace(sub) {
+					if of, _ := with.BundleOf(object); of != id {
+						t.Errorf("the Namespace is in %s, and an object in %s", id, of)
+					}
+				}
+			}
+			if got != c.want {
+				t.Errorf("placed in %s, want %s: %s", got, c.want, d.Reason)
+			}
+		})
 	}
 }
 

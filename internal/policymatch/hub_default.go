@@ -83,8 +83,8 @@ func createdByHubReason(s Subject) string {
 		return "made by the hub's API server"
 	case s.Labels[atoll.LabelHub] == "true":
 		return "labelled " + atoll.LabelHub + "=true: it is for the hub"
-	case s.Key.Group == "" && s.Key.Kind == "Namespace":
-		return "made in a member where something in it is placed"
+	case s.Key.IsNamespace() && everyMemberHas(s.Key.Name):
+		return "made in every member"
 	case isInstalledByHub(s.Key):
 		return "made by the hub"
 	case s.Controller != "":

@@ -45,7 +45,11 @@ func TestTheHubDefaultPlacesWhatNothingElsePlaces(t *testing.T) {
 		"a flow schema of the API server": {byDefault: all, sub: Subject{Key: atoll.ItemKey{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema", Name: "probes"}, Annotations: map[string]string{"apf.kubernetes.io/autoupdate-spec": "true"}}, reason: atoll.ReasonMachineMade},
 		"a CRD of the hub":                {byDefault: all, sub: Subject{Key: atoll.ItemKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "bundles.atoll.dev"}}, reason: atoll.ReasonMachineMade},
 		"a user's CRD":                    {byDefault: all, sub: Subject{Key: atoll.ItemKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "shops.example.com"}}, want: v1alpha1.SourceHubSettings, reason: atoll.ReasonDefaultPlacement},
-		"a namespace":                     {byDefault: all, sub: Subject{Key: atoll.ItemKey{Kind: "Namespace", Name: "shop"}}, reason: atoll.ReasonMachineMade},
+		"a namespace":                     {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("shop")}, want: v1alpha1.SourceHubSettings, reason: atoll.ReasonDefaultPlacement},
+		"a namespace of every cluster":    {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("default")}, reason: atoll.ReasonMachineMade},
+		"a namespace that a system has":   {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("kube-public")}, reason: atoll.ReasonMachineMade},
+		"a namespace of a controller":     {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("shop"), Controller: "Tenant/a"}, reason: atoll.ReasonMachineMade},
+		"a namespace for the hub":         {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("shop"), Labels: map[string]string{atoll.LabelHub: "true"}}, reason: atoll.ReasonMachineMade},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newIndex(c.policies...)

@@ -289,7 +289,9 @@ type Candidate struct {
 
 	level       int
 	specificity int
-	created     time.Time
+	// isWide: a selector of all kinds matched.
+	isWide  bool
+	created time.Time
 }
 
 // The levels, in the order in which they win.
@@ -352,7 +354,7 @@ func (p *CompiledPolicy) MatchSubject(sub Subject) (best Candidate, ok bool) {
 		for _, list := range [][]selector{of.unnamed, of.byName[sub.Key.Name]} {
 			for _, s := range list {
 				if n, why, ok := s.matchSubject(sub, gk); ok && n > best.specificity {
-					best.specificity, best.MatchedBy = n, why
+					best.specificity, best.MatchedBy, best.isWide = n, why, gk.Kind == AllKinds && s.name == ""
 				}
 			}
 		}

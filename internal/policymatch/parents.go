@@ -82,7 +82,17 @@ func (d Decision) BundleOf(sub Subject) (BundleID, string) {
 	placed := d.PlacedSubject(sub)
 	id, group := BundleForSubject(*d.Winner, placed)
 	id.Namespace = sub.Key.Namespace
+	if d.PlacesNamespace(sub) {
+		id.Namespace = sub.Key.Name
+	}
 	return id, group
+}
+
+// PlacesNamespace returns whether a Namespace is placed by what places the objects in it, so that their Bundle carries
+// it. A policy that selects Namespaces by name or by kind has them as items of a ClusterBundle.
+func (d Decision) PlacesNamespace(sub Subject) bool {
+	w := d.Winner
+	return w != nil && sub.Key.IsNamespace() && (w.isWide || w.level == levelHubDefault || w.level == levelNamespace)
 }
 
 // PlacedSubject returns the object that the winner selects: sub itself, or the uppermost of its parents.
@@ -100,6 +110,9 @@ func childExclusionReason(s Subject) string {
 	}
 	if memberGroups[s.Parent.Key.Group] && memberKinds[GroupKindOf(s.Key)] {
 		return "made by a controller of every member"
+	}
+	if s.Key.IsNamespace() {
+		return "placed by itself alone"
 	}
 	s.Controller = ""
 	return DefaultExclusionReason(s)

@@ -72,6 +72,11 @@ var systemNamespaces = map[string]bool{
 // IsSystemNamespace returns whether a namespace holds objects that clusters create for themselves.
 func IsSystemNamespace(name string) bool { return systemNamespaces[name] }
 
+// everyMemberHas returns whether every cluster makes the namespace for itself.
+func everyMemberHas(namespace string) bool {
+	return namespace == metav1.NamespaceDefault || systemNamespaces[namespace]
+}
+
 // IsHubSecret returns whether nothing can place the Secret, not even as a dependency.
 func IsHubSecret(s Subject) bool { return s.Key.IsSecret() && atoll.IsOwnSecretType(s.SecretType) }
 
@@ -102,8 +107,11 @@ func NamespaceExclusionReason(s Subject) string {
 	return namespacedExclusionReason(s)
 }
 
-// namespacedExclusionReason returns why an object in a namespace is not a user's to place.
+// namespacedExclusionReason returns why an object in a namespace, or the Namespace itself, is not a user's to place.
 func namespacedExclusionReason(s Subject) string {
+	if s.Key.IsNamespace() {
+		return DefaultExclusionReason(s)
+	}
 	if why := UnselectableReason(s); why != "" {
 		return why
 	}

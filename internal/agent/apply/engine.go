@@ -165,6 +165,11 @@ func (e *Engine) UpsertManifest(ctx context.Context, m atoll.Manifest, at store.
 // foldHolding takes the holding into the book and gives the keys that it touched.
 func (e *Engine) foldHolding(h ownership.Holding) []atoll.ItemKey {
 	keys := e.book.FoldHolding(h)
+	for _, key := range keys {
+		if ownership.IsNamespace(key) && len(e.book.BundlesWithNamespace(key.Name)) > 0 {
+			e.intendNamespaceAlone(key.Name)
+		}
+	}
 	e.setInterpreters(h.Manifest.Bundle, h.Manifest.Interpreters)
 	return append(keys, e.updateAutoscaledFields(h)...)
 }

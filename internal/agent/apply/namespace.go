@@ -24,8 +24,15 @@ var namespaces = member.Resource{Kind: "Namespace", GroupVersionResource: schema
 // intendNamespace notes that the object's namespace may have to be made. The
 // caller holds mu.
 func (e *Engine) intendNamespace(key atoll.ItemKey) {
-	if key.Namespace != "" && !e.foreign[key.Namespace] {
-		e.book.IntendNamespace(key.Namespace)
+	if key.Namespace != "" {
+		e.intendNamespaceAlone(key.Namespace)
+	}
+}
+
+// intendNamespaceAlone notes that the namespace may have to be made. The caller holds mu.
+func (e *Engine) intendNamespaceAlone(ns string) {
+	if !e.foreign[ns] {
+		e.book.IntendNamespace(ns)
 	}
 }
 
@@ -139,9 +146,15 @@ func (e *Engine) updateNamespaceMeta(prev *ownership.Holding, m *atoll.Manifest)
 	}
 }
 
-// ownerNeedingNamespace is the owner of something in the namespace. The caller holds mu.
+// ownerNeedingNamespace is the owner of something in the namespace, or a Bundle that has the namespace alone. The caller
+// holds mu.
 func (e *Engine) ownerNeedingNamespace(ns string) string {
 	owner := ""
+	if len(e.book.KeysInNamespace(ns)) == 0 {
+		for _, uid := range e.book.BundlesWithNamespace(ns) {
+			return uid
+		}
+	}
 	for _, key := range e.book.KeysInNamespace(ns) {
 		if r, _ := e.book.Record(key); owner == "" || r.Owner < owner {
 			owner = r.Owner

@@ -230,6 +230,7 @@ func (e *Engine) concernedBundles(key atoll.ItemKey) (out []string) {
 				out = append(out, uid)
 			}
 		}
+		out = append(out, e.book.BundlesWithNamespace(key.Name)...)
 		for _, inside := range e.book.KeysInNamespace(key.Name) {
 			out = append(out, e.book.ConcernedBundles(inside)...)
 		}

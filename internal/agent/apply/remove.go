@@ -98,6 +98,9 @@ func (e *Engine) beginDelete(ctx context.Context, p plan, res member.Resource) *
 	if failure := e.guardDeletion(ctx, p); failure != nil {
 		return failure
 	}
+	if failure := e.noteSetClaims(ctx, p, res); failure != nil {
+		return failure
+	}
 	if !e.o.Lease.ConfirmHeld(ctx) {
 		return &Failure{Reason: atoll.ReasonNotLeaseHolder, Waits: true, Message: "another agent took over this member; nothing is deleted by this one"}
 	}
@@ -266,6 +269,10 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 	if err != nil {
 		return failureFromError(err, guarded)
 	}
+	setClaims := e.setClaimsIn(res, namespace)
+	if len(setClaims) > 0 && len(found) >= guardLimit {
+		return tooManyClaims(guarded)
+	}
 	var foreign []string
 	ours := 0
 	for i := range found {
@@ -274,7 +281,7 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 		switch {
 		case e.isOurs(key, string(m.UID)):
 			ours++
-		case namespace != "" && e.belongsToNamespace(m, key):
+		case namespace != "" && (e.belongsToNamespace(m, key) || slices.Contains(setClaims, string(m.UID))):
 		case m.DeletionTimestamp != nil:
 			ours++
 		default:

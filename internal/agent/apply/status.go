@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ func (e *Engine) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (
 		listed[m.Items[i].Key] = true
 		in.Items = append(in.Items, e.itemStatus(bundle, &m.Items[i], prev))
 	}
+	in.Items = append(in.Items, e.emptyNamespaces(m)...)
 	e.noteNamespaceFailures(in.Items)
 	for _, key := range e.book.ClaimedBy(bundle) {
 		if !listed[key] {
@@ -95,6 +97,26 @@ func (e *Engine) noteNamespaceFailures(items []report.Item) {
 	}
 }
 
+// emptyNamespaces returns the status of each namespace that the manifest has without an item in it. The caller holds mu.
+func (e *Engine) emptyNamespaces(m *atoll.Manifest) (out []report.Item) {
+	if m.Remove {
+		return nil
+	}
+	for _, ns := range slices.Sorted(maps.Keys(m.Namespaces)) {
+		if slices.ContainsFunc(m.Items, func(it atoll.RenderedItem) bool { return it.Key.Namespace == ns }) {
+			continue
+		}
+		key := ownership.NamespaceKey(ns)
+		r, _ := e.book.Record(key)
+		item := report.Item{Key: key, Applied: r.UID != "" || e.foreign[ns], Observed: r.UID != "" || e.foreign[ns], Health: atoll.Healthy}
+		if f := e.failureOf(key); f != nil {
+			item.Reason, item.Message, item.Error = f.Reason, f.Message, !f.Waits
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
 // reportFinishedRun reports a run-to-completion object that is gone.
 func (e *Engine) reportFinishedRun(out *report.Item, r ownership.Record, prev *atoll.RowStatus) {
 	out.Observed, out.Applied, out.Health = true, true, atoll.Healthy
@@ -155,7 +177,7 @@ func (e *Engine) namespacesDone(m *atoll.Manifest) (done bool, kept string) {
 // isNamespaceVacant reports whether the namespace of a removed Bundle was made by the agent, is
 // not deleted on the hub, and is needed by nothing. The caller holds mu.
 func (e *Engine) isNamespaceVacant(m *atoll.Manifest) bool {
-	if m.Namespace == "" || slices.Contains(m.DeletedNamespaces, m.Namespace) || len(e.book.KeysInNamespace(m.Namespace)) > 0 {
+	if m.Namespace == "" || slices.Contains(m.DeletedNamespaces, m.Namespace) || e.book.NeedsNamespace(m.Namespace) {
 		return false
 	}
 	r, known := e.book.Record(ownership.NamespaceKey(m.Namespace))

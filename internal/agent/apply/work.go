@@ -70,10 +70,10 @@ func (e *Engine) planFor(key atoll.ItemKey) plan {
 	return p
 }
 
-// namespaceIsStale reports whether the key is a namespace that items need without a claim on it,
-// and that is missing or has other labels or annotations than the hub's. The caller holds mu.
+// namespaceIsStale reports whether the key is a namespace that is needed without a claim on it, and
+// that is missing or has other labels or annotations than the hub's. The caller holds mu.
 func (e *Engine) namespaceIsStale(key atoll.ItemKey, r *ownership.Record) bool {
-	return ownership.IsNamespace(key) && r.Implicit && !r.Doomed && len(r.Claims) == 0 && len(e.book.KeysInNamespace(key.Name)) > 0 &&
+	return ownership.IsNamespace(key) && r.Implicit && !r.Doomed && len(r.Claims) == 0 && e.book.NeedsNamespace(key.Name) &&
 		(r.UID == "" || r.Applied != metaHash(e.book.NamespaceMeta(key.Name)))
 }
 

@@ -18,6 +18,8 @@ type Book struct {
 	// inside are the keys of each namespace.
 	inside map[string]map[atoll.ItemKey]bool
 	parked map[atoll.ItemKey]bool
+	// sent are the Bundles whose manifests have each namespace.
+	sent map[string]map[string]bool
 	// buried are Bundles that were removed here, and when (Unix seconds).
 	buried map[string]int64
 	dirty  map[string]bool
@@ -40,6 +42,7 @@ func NewBook() *Book {
 		claimed: map[string]map[atoll.ItemKey]bool{},
 		inside:  map[string]map[atoll.ItemKey]bool{},
 		parked:  map[atoll.ItemKey]bool{},
+		sent:    map[string]map[string]bool{},
 		buried:  map[string]int64{},
 		dirty:   map[string]bool{},
 		stirred: map[string]bool{},
@@ -110,6 +113,16 @@ func (b *Book) KeysInNamespace(namespace string) []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.inside[namespace]))
 }
 
+// NeedsNamespace reports whether something in the namespace is recorded, or a manifest has the namespace.
+func (b *Book) NeedsNamespace(namespace string) bool {
+	return len(b.inside[namespace]) > 0 || len(b.sent[namespace]) > 0
+}
+
+// BundlesWithNamespace lists the Bundles whose manifests have the namespace, sorted.
+func (b *Book) BundlesWithNamespace(namespace string) []string {
+	return slices.Sorted(maps.Keys(b.sent[namespace]))
+}
+
 // ClaimedBy lists the keys that the Bundle has claims on, in no order.
 func (b *Book) ClaimedBy(uid string) []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.claimed[uid]))
@@ -151,10 +164,8 @@ func (b *Book) ContentFor(uid string, key atoll.ItemKey) *atoll.RenderedItem {
 // NamespaceMeta is what the manifests say about a namespace that the agent may have to
 // make; the lowest Bundle UID that speaks of it wins.
 func (b *Book) NamespaceMeta(namespace string) atoll.NamespaceMeta {
-	for _, uid := range b.BundleUIDs() {
-		if m, ok := b.bundles[uid].holding.Manifest.Namespaces[namespace]; ok {
-			return m
-		}
+	for _, uid := range b.BundlesWithNamespace(namespace) {
+		return b.bundles[uid].holding.Manifest.Namespaces[namespace]
 	}
 	return atoll.NamespaceMeta{}
 }
@@ -265,14 +276,14 @@ func (b *Book) indexClaim(key atoll.ItemKey, uid string, c *Claim) {
 	}
 }
 
-func add(m map[string]map[atoll.ItemKey]bool, at string, key atoll.ItemKey) {
+func add[K comparable](m map[string]map[K]bool, at string, key K) {
 	if m[at] == nil {
-		m[at] = map[atoll.ItemKey]bool{}
+		m[at] = map[K]bool{}
 	}
 	m[at][key] = true
 }
 
-func remove(m map[string]map[atoll.ItemKey]bool, at string, key atoll.ItemKey) {
+func remove[K comparable](m map[string]map[K]bool, at string, key K) {
 	delete(m[at], key)
 	if len(m[at]) == 0 {
 		delete(m, at)

@@ -17,6 +17,7 @@ func (b *Book) FoldHolding(h Holding) []atoll.ItemKey {
 		return nil
 	}
 	nb := newBundle(h)
+	b.forgetNamespaces(m.Bundle)
 	b.bundles[m.Bundle] = nb
 	delete(b.buried, m.Bundle)
 	touched := maps.Clone(b.parked)
@@ -36,6 +37,9 @@ func (b *Book) FoldHolding(h Holding) []atoll.ItemKey {
 		}
 		touched[key] = true
 	}
+	for _, key := range b.keepNamespaces(m) {
+		touched[key] = true
+	}
 	for _, ns := range m.DeletedNamespaces {
 		if key := NamespaceKey(ns); b.doomNamespace(key) {
 			touched[key] = true
@@ -45,6 +49,30 @@ func (b *Book) FoldHolding(h Holding) []atoll.ItemKey {
 		b.settleClaims(key)
 	}
 	return slices.SortedFunc(maps.Keys(touched), CompareKeys)
+}
+
+// keepNamespaces notes the namespaces of a manifest, and lists those that may have to be made without an item in them.
+func (b *Book) keepNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
+	if m.Remove {
+		return nil
+	}
+	for ns := range m.Namespaces {
+		add(b.sent, ns, m.Bundle)
+		b.KeepNamespace(ns)
+		if len(b.inside[ns]) == 0 {
+			alone = append(alone, NamespaceKey(ns))
+		}
+	}
+	return alone
+}
+
+// forgetNamespaces forgets the namespaces of the manifest that a Bundle had.
+func (b *Book) forgetNamespaces(uid string) {
+	if old := b.bundles[uid]; old != nil {
+		for ns := range old.holding.Manifest.Namespaces {
+			remove(b.sent, ns, uid)
+		}
+	}
 }
 
 // doomNamespace marks a namespace that the agent made as deleted on the hub, and reports whether
@@ -147,7 +175,7 @@ func (b *Book) keepNamespace(key atoll.ItemKey) {
 		ns = b.records[key]
 	}
 	if ns != nil && (ns.Doomed || ns.Parting) {
-		ns.Doomed, ns.Parting = false, false
+		ns.Doomed, ns.Parting, ns.SetClaims = false, false, nil
 		b.markDirty(ns.Key)
 	}
 }

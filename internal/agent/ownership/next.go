@@ -226,7 +226,15 @@ func (b *Book) SetNamespaceParting(name string, parting bool) {
 // KeepNamespace keeps a namespace that was to go.
 func (b *Book) KeepNamespace(name string) {
 	if r := b.records[NamespaceKey(name)]; r != nil && (r.Doomed || r.Parting) {
-		r.Doomed, r.Parting = false, false
+		r.Doomed, r.Parting, r.SetClaims = false, false, nil
+		b.markDirty(r.Key)
+	}
+}
+
+// NoteSetClaims records volume claims that go along with a namespace that was deleted on the hub.
+func (b *Book) NoteSetClaims(namespace string, uids []string) {
+	if r := b.records[NamespaceKey(namespace)]; r != nil && r.Doomed {
+		r.SetClaims = slices.Compact(slices.Sorted(slices.Values(append(r.SetClaims, uids...))))
 		b.markDirty(r.Key)
 	}
 }
@@ -234,7 +242,7 @@ func (b *Book) KeepNamespace(name string) {
 // ForgetNamespace drops the record of a namespace that the agent made and that was let go.
 func (b *Book) ForgetNamespace(name string) {
 	if r := b.records[NamespaceKey(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
-		r.Implicit, r.Doomed, r.Parting, r.UID = false, false, false, ""
+		r.Implicit, r.Doomed, r.Parting, r.SetClaims, r.UID = false, false, false, nil, ""
 		b.settleClaims(r.Key)
 	}
 }
@@ -274,14 +282,14 @@ func (b *Book) RecordGone(key atoll.ItemKey, uid string, last *atoll.ItemStatus)
 	}
 	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
 	r.Left, r.Adopted = nil, false
-	if r.Implicit && !b.isNamespaceNeeded(key.Name) {
+	if r.Implicit && !b.NeedsNamespace(key.Name) {
 		r.Implicit, r.Doomed, r.Parting = false, false, false
+	}
+	if IsNamespace(key) {
+		r.SetClaims = nil
 	}
 	return b.endLeavingClaims(r)
 }
-
-// isNamespaceNeeded reports whether something in the namespace is recorded.
-func (b *Book) isNamespaceNeeded(namespace string) bool { return len(b.inside[namespace]) > 0 }
 
 // RecordReleased records that the object was let go.
 func (b *Book) RecordReleased(key atoll.ItemKey) []atoll.ItemKey {
@@ -353,6 +361,7 @@ func (b *Book) IsRemoved(uid string) bool {
 // ForgetBundle drops a Bundle that is Removed, at the given Unix second. It lists the
 // keys whose Next may have changed.
 func (b *Book) ForgetBundle(uid string, at int64) []atoll.ItemKey {
+	b.forgetNamespaces(uid)
 	delete(b.bundles, uid)
 	delete(b.stirred, uid)
 	b.AddTombstone(uid, at)

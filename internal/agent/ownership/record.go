@@ -78,6 +78,9 @@ type Record struct {
 	// Doomed: its namespace on the hub was deleted.
 	Implicit bool `json:"n,omitempty"`
 	Doomed   bool `json:"x,omitempty"`
+	// SetClaims, with Doomed, are the UIDs of volume claims in the namespace that StatefulSets made which were deleted
+	// with the namespace. They go along with it.
+	SetClaims []string `json:"sc,omitempty"`
 	// Parting: the agent leaves the member, and the namespace is deleted if nothing foreign is in
 	// it. It is not stored, and ends with the session in which the hub ordered it.
 	Parting bool `json:"-"`
@@ -87,7 +90,7 @@ type Record struct {
 func (r *Record) clone() Record {
 	c := *r
 	c.Claims = maps.Clone(r.Claims)
-	c.Left = slices.Clone(r.Left)
+	c.Left, c.SetClaims = slices.Clone(r.Left), slices.Clone(r.SetClaims)
 	return c
 }
 
@@ -143,10 +146,10 @@ func (r *Record) HasRun(template, hash string) bool {
 }
 
 // NamespaceKey is the key of a namespace.
-func NamespaceKey(name string) atoll.ItemKey { return atoll.ItemKey{Kind: "Namespace", Name: name} }
+func NamespaceKey(name string) atoll.ItemKey { return atoll.NamespaceKey(name) }
 
 // IsNamespace reports whether the key is a namespace's.
-func IsNamespace(key atoll.ItemKey) bool { return key.Group == "" && key.Kind == "Namespace" }
+func IsNamespace(key atoll.ItemKey) bool { return key.IsNamespace() }
 
 // IsCRD reports whether the key is a CustomResourceDefinition's.
 func IsCRD(key atoll.ItemKey) bool {

@@ -134,7 +134,7 @@ func (e Explanation) placedSubject() string {
 	if e.Kind != "Bundle" && e.Kind != "ClusterBundle" && e.Group == v1alpha1.GroupVersion.Group {
 		return "What " + s + " places"
 	}
-	if e.isNamespace() {
+	if e.isNamespace() && e.Annotation != "" {
 		return "What the annotation of " + s + " places"
 	}
 	return s

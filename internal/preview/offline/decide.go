@@ -167,11 +167,11 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 		b := byID[id]
 		p := bundlecontent.Next(bundlecontent.Input{
 			Chosen: slices.SortedFunc(maps.Keys(b.Why), atoll.ItemKey.Compare), Intent: &policymatch.Intent{Spec: b.Spec},
-			Namespace: w.namespaceMetadata(id.Namespace), ClusterOverrides: w.clusterOverrides, NamespaceOverrides: w.namespaceOverrides(id.Namespace),
+			OwnNamespace: id.OwnNamespace(), Namespace: w.namespaceMetadata(id.Namespace), ClusterOverrides: w.clusterOverrides, NamespaceOverrides: w.namespaceOverrides(id.Namespace),
 			Interpreters: library, Templates: bundleView{w, id, placed}, Holders: bundleView{w, id, placed},
 		})
 		b.Content, b.Problems = &p.Content, p.Problems
-		if len(p.Content.Items)+len(p.Problems) == 0 {
+		if p.Content.HoldsNothing() && len(p.Problems) == 0 {
 			continue // all of it stays on the hub
 		}
 		for i := range p.Content.Items {

@@ -1,0 +1,67 @@
+package apply
+
+import (
+	"testing"
+	"time"
+
+	"atoll.dev/atoll/internal/agent/ownership"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// A manifest with a namespace and without an item makes the namespace, makes it again when it is gone, and reports it.
+func TestANamespaceIsMadeWithoutAnItem(t *testing.T) {
+	key := ownership.NamespaceKey("shop")
+	const path = "/api/v1/namespaces/shop"
+	m := newManifest("b1", 1)
+	m.Namespace, m.Namespaces = "shop", map[string]atoll.NamespaceMeta{"shop": {Labels: map[string]string{"team": "web"}}}
+	status := func(e *Engine) atoll.RowStatus {
+		s, _ := e.StatusOf("b1", nil, time.Now())
+		return s
+	}
+	api := newMemoryMember(t)
+	delete(api.objects, path)
+	e := engineOn(t, api, ownership.Record{Key: atoll.NamespaceKey("other"), Implicit: true, UID: "o"}, m)
+	if s := status(e); s.Applied || s.Total != 1 || s.State == atoll.RowReady {
+		t.Errorf("before it is made: %+v", s)
+	}
+	for _, when := range []string{"at first", "after a deletion in the member"} {
+		if delete(api.objects, path); when != "at first" {
+			e.ensureTask(key).check = true
+		}
+		if f := e.workOnKey(t.Context(), key); f != nil {
+			t.Fatalf("%s: %+v", when, f)
+		}
+		api.expectWrites(t, "APPLY shop "+atoll.FieldManager)
+		if s := status(e); !s.Applied || s.Ready != 1 || s.State != atoll.RowReady {
+			t.Errorf("%s: %+v", when, s)
+		}
+	}
+	m.Generation, m.Remove, m.Namespaces = 2, true, nil
+	e.foldHolding(ownership.Holding{Manifest: m})
+	if f := e.workOnKey(t.Context(), key); f != nil {
+		t.Fatalf("%+v", f)
+	}
+	if s := status(e); s.State != atoll.RowRemoved || !s.NamespaceKept {
+		t.Errorf("the row is removed, and the namespace is not deleted on the hub: %+v", s)
+	}
+	m.Generation, m.DeletedNamespaces = 3, []string{"shop"}
+	e.foldHolding(ownership.Holding{Manifest: m})
+	api.expectWrites(t)
+	e.workOnKey(t.Context(), key)
+	api.expectWrites(t, "DELETE shop")
+}
+
+// A foreign namespace counts as made.
+func TestAForeignNamespaceIsEnough(t *testing.T) {
+	m := newManifest("b1", 1)
+	m.Namespaces = map[string]atoll.NamespaceMeta{"shop": {}}
+	api := newMemoryMember(t)
+	e := engineOn(t, api, ownership.Record{Key: atoll.NamespaceKey("other"), Implicit: true, UID: "o"}, m)
+	if f := e.workOnKey(t.Context(), atoll.NamespaceKey("shop")); f != nil {
+		t.Fatalf("%+v", f)
+	}
+	api.expectWrites(t)
+	if s, _ := e.StatusOf("b1", nil, time.Now()); !s.Applied || s.State != atoll.RowReady {
+		t.Errorf("%+v", s)
+	}
+}

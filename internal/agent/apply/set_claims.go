@@ -1,0 +1,141 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/ownership"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// A StatefulSet leaves the volume claims of its templates behind, and they outlive it. They go with the namespace when a
+// user deletes the namespace on the hub, as they do in a cluster without Atoll. The agent records their UIDs before it
+// deletes the StatefulSet: later, nothing shows that a claim was made for it.
+
+// volumeClaims as a resource, which every member serves.
+var volumeClaims = member.Resource{Kind: "PersistentVolumeClaim", Namespaced: true, Listable: true, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}}
+
+// noteSetClaims records the claims of a StatefulSet that is deleted because its namespace was deleted on the hub.
+func (e *Engine) noteSetClaims(ctx context.Context, p plan, res member.Resource) *Failure {
+	if p.Key.Group != "apps" || p.Key.Kind != "StatefulSet" || p.Record.Adopted || !e.isNamespaceDoomed(p.Key.Namespace) {
+		return nil
+	}
+	set, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
+	if apierrors.IsNotFound(err) || err == nil && string(set.GetUID()) != p.Record.UID {
+		return nil
+	}
+	if err != nil {
+		return failureFromError(err, p.Key)
+	}
+	found, err := e.o.Client.List(ctx, volumeClaims, p.Key.Namespace, guardLimit)
+	if apierrors.IsForbidden(err) {
+		return nil // the guard of the namespace reports it
+	}
+	if err != nil {
+		return failureFromError(err, p.Key)
+	}
+	of, uids := newSetOfClaims(set), []string(nil)
+	for i := range found {
+		if of.made(&found[i]) {
+			uids = append(uids, string(found[i].UID))
+		}
+	}
+	if len(uids) == 0 {
+		return nil
+	}
+	e.mu.Lock()
+	e.book.NoteSetClaims(p.Key.Namespace, uids)
+	e.mu.Unlock()
+	if err := e.flush(ctx); err != nil {
+		return failureFromError(err, p.Key)
+	}
+	return nil
+}
+
+// isNamespaceDoomed reports whether the agent made the namespace, and the namespace was deleted on the hub.
+func (e *Engine) isNamespaceDoomed(namespace string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, known := e.book.Record(ownership.NamespaceKey(namespace))
+	return known && r.Implicit && r.Doomed
+}
+
+// setClaimsIn returns the UIDs of the volume claims that go along with a namespace; nil for other resources.
+func (e *Engine) setClaimsIn(res member.Resource, namespace string) []string {
+	if namespace == "" || res.Resource != volumeClaims.Resource || res.Group != "" {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, _ := e.book.Record(ownership.NamespaceKey(namespace))
+	return r.SetClaims
+}
+
+// tooManyClaims is why a namespace stays of which the guard does not see all volume claims.
+func tooManyClaims(guarded atoll.ItemKey) *Failure {
+	return &Failure{
+		Reason: atoll.ReasonForeignObjects, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
+		Message: fmt.Sprintf("%s %s is kept: it has %d volume claims or more, and the agent looks at fewer: delete the claims in the member first", guarded.Kind, guarded.Name, guardLimit),
+	}
+}
+
+// setOfClaims is what of a StatefulSet identifies the claims that were made for it.
+type setOfClaims struct {
+	prefixes []string // of names, before the ordinal
+	selector labels.Selector
+	// controller is the field manager that writes the status of the StatefulSet.
+	controller string
+}
+
+func newSetOfClaims(set *unstructured.Unstructured) setOfClaims {
+	out := setOfClaims{selector: labels.Nothing()}
+	templates, _, _ := unstructured.NestedSlice(set.Object, "spec", "volumeClaimTemplates")
+	for _, t := range templates {
+		if m, ok := t.(map[string]any); ok {
+			name, _, _ := unstructured.NestedString(m, "metadata", "name")
+			out.prefixes = append(out.prefixes, name+"-"+set.GetName()+"-")
+		}
+	}
+	matched, _, _ := unstructured.NestedStringMap(set.Object, "spec", "selector", "matchLabels")
+	if len(matched) > 0 {
+		out.selector = labels.SelectorFromSet(matched)
+	}
+	for _, f := range set.GetManagedFields() {
+		if f.Subresource == "status" {
+			out.controller = f.Manager
+		}
+	}
+	return out
+}
+
+// made reports whether the controller of the StatefulSet made the claim for it: by the claim's name, its labels, and the
+// field manager that stated what the claim asks for. A claim that another made under such a name stays.
+func (s setOfClaims) made(claim *metav1.PartialObjectMetadata) bool {
+	if s.controller == "" || !s.selector.Matches(labels.Set(claim.Labels)) || !s.isNameOfClaim(claim.Name) {
+		return false
+	}
+	for _, f := range claim.ManagedFields {
+		if f.FieldsV1 != nil && f.Subresource == "" && strings.Contains(string(f.FieldsV1.Raw), `"f:accessModes"`) {
+			return f.Manager == s.controller
+		}
+	}
+	return false
+}
+
+func (s setOfClaims) isNameOfClaim(name string) bool {
+	for _, prefix := range s.prefixes {
+		if ordinal, ok := strings.CutPrefix(name, prefix); ok && ordinal != "" && strings.Trim(ordinal, "0123456789") == "" {
+			return true
+		}
+	}
+	return false
+}
