@@ -197,3 +197,28 @@ func TestOtherValuesOfHubOnlyAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The annotation of a system namespace is not ignored in silence. It places nothing, and its writer is told what does.
+func TestTheAnnotationOfASystemNamespaceIsAnsweredWithAWarning(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace, value string
+		want             int
+	}{
+		"a system namespace":                     {"kube-system", "*", 1},
+		"that of Atoll":                          {atoll.SystemNamespace, "member1", 1},
+		"an empty annotation, which is honoured": {"kube-system", "", 0},
+		"another namespace":                      {"shop", "*", 0},
+	} {
+		space := &unstructured.Unstructured{}
+		gvk := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+		a := admission.NewAttributesRecord(space, nil, gvk, c.namespace, c.namespace, gvk.GroupVersion().WithResource("namespaces"), "", admission.Update, nil, false, &user.DefaultInfo{Name: "ann"})
+		var h heard
+		warnOfSystemNamespace(warning.WithWarningRecorder(t.Context(), &h), a, c.value)
+		if len(h) != c.want || c.want > 0 && !strings.Contains(h[0], "annotate the objects in it") {
+			t.Errorf("%s: %q", name, h)
+		}
+		if key := subjectOf(a, space).Key; key != atoll.NamespaceKey(c.namespace) {
+			t.Errorf("%s: the Namespace has the key %s", name, key)
+		}
+	}
+}

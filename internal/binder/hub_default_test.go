@@ -134,3 +134,36 @@ func TestAnObjectThatNothingPlacesGetsAnEvent(t *testing.T) {
 		}
 	})
 }
+
+// A Namespace that the default places is in the Bundle of its objects. It needs neither a finalizer nor the right to place
+// objects without a namespace, and one that nothing places is no news.
+func TestTheDefaultPlacesANamespaceWithItsObjects(t *testing.T) {
+	settings := &hubDefault{d: &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll}}
+	shop := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	shop.SetName("shop")
+	shop.SetUID("n")
+	web := newUnplacedTemplate("Deployment", "web", time.Now())
+	b := newDefaultBinder(settings, nil, shop, web)
+	sub := policymatch.SubjectFromObject(shop)
+	if b.IsUnplaced(sub) {
+		t.Error("a namespace that nothing places is reported")
+	}
+	b.defaultPlacementChanged()
+	if b.IsPlacedFromOutside(sub) || b.IsPlacedOrNeeded(sub) {
+		t.Error("the namespace is placed as an item")
+	}
+	b.assignOwner(shop)
+	b.assignOwner(web)
+	id := b.ownership.placingBundle(policymatch.ItemKeyOf(web))
+	if id.Namespace != "shop" || b.ownership.placingBundle(sub.Key) != id {
+		t.Errorf("the namespace is in %s, and its object in %s", b.ownership.placingBundle(sub.Key), id)
+	}
+	b.ownership.setContent(id, "u", 1, &atoll.Content{NamespaceAlone: true})
+	if by, source := b.ownership.findHolder(sub.Key); by != id || source == nil || b.ownership.hasNoItems(id) || !b.ownership.holdsNamespaceAlone(id) {
+		t.Errorf("the Bundle does not hold the namespace: %v", by)
+	}
+	b.ownership.setContent(id, "u", 2, &atoll.Content{Items: []atoll.Item{{Key: policymatch.ItemKeyOf(web)}}})
+	if b.ownership.holdsNamespaceAlone(id) || len(b.ownership.bundlesWithItem(sub.Key)) > 0 {
+		t.Error("the Bundle holds the namespace beside its object")
+	}
+}

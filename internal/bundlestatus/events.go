@@ -245,11 +245,15 @@ func (r *Recorder) involvedObjects(ctx context.Context, n notice) []corev1.Objec
 	return append(out, r.templateReferences(keys[:min(len(keys), mostTemplates)])...)
 }
 
-// templateReferences returns references to the templates that exist.
+// templateReferences returns references to the templates that exist, and to Namespaces also after their deletion.
 func (r *Recorder) templateReferences(keys []atoll.ItemKey) []corev1.ObjectReference {
 	var out []corev1.ObjectReference
 	for _, key := range keys {
-		if t, ok := r.templates.Get(key); ok {
+		t, ok := r.templates.Get(key)
+		switch {
+		case !ok && key.IsNamespace():
+			out = append(out, corev1.ObjectReference{APIVersion: "v1", Kind: key.Kind, Name: key.Name})
+		case ok:
 			out = append(out, corev1.ObjectReference{
 				APIVersion: t.GetAPIVersion(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(), UID: t.GetUID(),
 			})

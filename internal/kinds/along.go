@@ -37,7 +37,7 @@ func ServesUnplaced(gk schema.GroupKind) bool {
 
 var unplacedKinds = map[schema.GroupKind]bool{
 	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "ServiceAccount"}: true, {Kind: "PersistentVolumeClaim"}: true,
-	{Kind: "ResourceQuota"}: true, {Kind: "LimitRange"}: true,
+	{Kind: "ResourceQuota"}: true, {Kind: "LimitRange"}: true, {Kind: "Namespace"}: true,
 }
 
 var dependencyRefusalsByGroup = map[string]string{
@@ -48,7 +48,7 @@ var dependencyRefusalsByGroup = map[string]string{
 }
 
 var dependencyRefusalsByKind = map[schema.GroupKind]string{
-	{Kind: "Namespace"}: "goes where what is in it is placed",
+	{Kind: "Namespace"}: "is made where something in it is placed",
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: "goes with the objects of its kind",
 	{Group: "apps", Kind: "ReplicaSet"}:                               "is made from a Deployment",
 	{Group: "apps", Kind: "ControllerRevision"}:                       "is made from a workload",

@@ -214,6 +214,14 @@ func TestBuildManifest(t *testing.T) {
 	if fmt.Sprint(m.Namespaces) != "map[shop:{map[team:a] map[]}]" {
 		t.Errorf("namespaces %v", m.Namespaces)
 	}
+	alone := in
+	alone.Items, alone.Content = nil, &atoll.Content{NamespaceAlone: true}
+	if next := manifest.BuildManifest(alone); fmt.Sprint(next.Namespaces) != "map[shop:{map[team:a] map[]}]" {
+		t.Errorf("a content that is its namespace has the namespaces %v", next.Namespaces)
+	}
+	if alone.Content = (&atoll.Content{}); manifest.BuildManifest(alone).Namespaces != nil {
+		t.Error("a content without items needs a namespace")
+	}
 	if len(c.Tombstones[0].MovedTo) != 2 {
 		t.Error("BuildManifest changed the content")
 	}

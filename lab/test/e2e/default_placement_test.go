@@ -54,7 +54,8 @@ spec:
 `
 
 // TestPlacementByDefault: on a hub with a default placement, an unmodified installation runs in the
-// members, and nothing else does. A namespace turns the default off. Without the default, members keep
+// members, and nothing else does. An empty namespace is in the members, too, and an Event reports what keeps it there
+// after its deletion. A namespace turns the default off. Without the default, members keep
 // what they have, and a new object gets an Event.
 func TestPlacementByDefault(t *testing.T) {
 	l := newOwnLab(t, 1, "--default-placement", "All")
@@ -94,6 +95,25 @@ func TestPlacementByDefault(t *testing.T) {
 	if out, err := l.runCLI("explain", "deployment/web", "-n", "shop"); err != nil || !strings.Contains(out, "the default placement of the hub") {
 		t.Errorf("explain: %v\n%s", err, out)
 	}
+
+	kubectlAt(t, hub, "{apiVersion: v1, kind: Namespace, metadata: {name: vacant, labels: {team: web}}}", "create -f -")
+	testwait.UntilNil(t, "the member has the empty namespace", has(member, "get namespace vacant -o jsonpath={.metadata.labels.team}", "web"))
+	kubectlAt(t, hub, "", "label namespace vacant team=shop --overwrite")
+	testwait.UntilNil(t, "the member has the namespace's new label", has(member, "get namespace vacant -o jsonpath={.metadata.labels.team}", "shop"))
+	testwait.UntilNil(t, "the Bundle is complete", has(hub, "get bundles -n vacant -o jsonpath={.items[0].status.conditions[?(@.type=='Ready')].status}", "True"))
+	if out, err := l.runCLI("explain", "namespace/vacant"); err != nil || !strings.Contains(out, "the default placement of the hub") {
+		t.Errorf("explain: %v\n%s", err, out)
+	}
+	kubectlAt(t, member, "", "create configmap mine -n vacant")
+	kubectlAt(t, hub, "", "delete namespace vacant")
+	testwait.UntilNil(t, "an Event reports what keeps the namespace", has(hub, "get events -n default --field-selector involvedObject.name=vacant,reason=ForeignObjects", "cluster member1: Namespace vacant is kept"))
+	kubectlAt(t, member, "", "delete configmap mine -n vacant")
+	testwait.UntilNil(t, "the namespace goes with the last foreign object", func(context.Context) error {
+		if out := kubectlAt(t, member, "", "get namespaces -o name"); strings.Contains(out, "vacant") {
+			return errors.New(out)
+		}
+		return nil
+	})
 
 	kubectlAt(t, hub, "", `patch hubsettings hub --type=merge -p {"spec":{"defaultPlacement":{"type":"None"}}}`)
 	expectOutput(t, "a new object", kubectlAt(t, hub, "", "create deployment late -n shop --image registry.example/late:1"), "Warning: nothing places it", "deployment.apps/late created")
