@@ -273,21 +273,8 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 	if len(setClaims) > 0 && len(found) >= guardLimit {
 		return tooManyClaims(guarded)
 	}
-	var foreign []string
-	ours := 0
-	for i := range found {
-		m := &found[i]
-		key := atoll.ItemKey{Group: res.Group, Kind: res.Kind, Namespace: m.Namespace, Name: m.Name}
-		switch {
-		case e.isOurs(key, string(m.UID)):
-			ours++
-		case namespace != "" && (e.belongsToNamespace(m, key) || slices.Contains(setClaims, string(m.UID))):
-		case m.DeletionTimestamp != nil:
-			ours++
-		default:
-			foreign = append(foreign, res.Kind+" "+displayName(key))
-		}
-	}
+	found = slices.DeleteFunc(found, func(m metav1.PartialObjectMetadata) bool { return slices.Contains(setClaims, string(m.UID)) })
+	foreign, ours := e.sortFound(found, res, namespace)
 	if len(foreign) > 0 {
 		n := len(foreign)
 		return &Failure{
@@ -303,6 +290,25 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 		}
 	}
 	return nil
+}
+
+// sortFound names the objects that are not ours to delete, and counts those that go first. What came with the namespace
+// is neither.
+func (e *Engine) sortFound(found []metav1.PartialObjectMetadata, res member.Resource, namespace string) (foreign []string, ours int) {
+	for i := range found {
+		m := &found[i]
+		key := atoll.ItemKey{Group: res.Group, Kind: res.Kind, Namespace: m.Namespace, Name: m.Name}
+		switch {
+		case e.isOurs(key, string(m.UID)):
+			ours++
+		case namespace != "" && e.belongsToNamespace(m, key):
+		case m.DeletionTimestamp != nil:
+			ours++
+		default:
+			foreign = append(foreign, res.Kind+" "+displayName(key))
+		}
+	}
+	return foreign, ours
 }
 
 // isOurs reports whether the object is recorded.

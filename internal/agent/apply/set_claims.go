@@ -29,28 +29,9 @@ func (e *Engine) noteSetClaims(ctx context.Context, p plan, res member.Resource)
 	if p.Key.Group != "apps" || p.Key.Kind != "StatefulSet" || p.Record.Adopted || !e.isNamespaceDoomed(p.Key.Namespace) {
 		return nil
 	}
-	set, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
-	if apierrors.IsNotFound(err) || err == nil && string(set.GetUID()) != p.Record.UID {
-		return nil
-	}
-	if err != nil {
-		return failureFromError(err, p.Key)
-	}
-	found, err := e.o.Client.List(ctx, volumeClaims, p.Key.Namespace, guardLimit)
-	if apierrors.IsForbidden(err) {
-		return nil // the guard of the namespace reports it
-	}
-	if err != nil {
-		return failureFromError(err, p.Key)
-	}
-	of, uids := newSetOfClaims(set), []string(nil)
-	for i := range found {
-		if of.made(&found[i]) {
-			uids = append(uids, string(found[i].UID))
-		}
-	}
-	if len(uids) == 0 {
-		return nil
+	uids, failure := e.findSetClaims(ctx, p, res)
+	if failure != nil || len(uids) == 0 {
+		return failure
 	}
 	e.mu.Lock()
 	e.book.NoteSetClaims(p.Key.Namespace, uids)
@@ -59,6 +40,31 @@ func (e *Engine) noteSetClaims(ctx context.Context, p plan, res member.Resource)
 		return failureFromError(err, p.Key)
 	}
 	return nil
+}
+
+// findSetClaims returns the UIDs of the claims that the templates of the plan's StatefulSet made.
+func (e *Engine) findSetClaims(ctx context.Context, p plan, res member.Resource) (uids []string, failure *Failure) {
+	set, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
+	if apierrors.IsNotFound(err) || err == nil && string(set.GetUID()) != p.Record.UID {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failureFromError(err, p.Key)
+	}
+	found, err := e.o.Client.List(ctx, volumeClaims, p.Key.Namespace, guardLimit)
+	if apierrors.IsForbidden(err) {
+		return nil, nil // the guard of the namespace reports it
+	}
+	if err != nil {
+		return nil, failureFromError(err, p.Key)
+	}
+	of := newSetOfClaims(set)
+	for i := range found {
+		if of.made(&found[i]) {
+			uids = append(uids, string(found[i].UID))
+		}
+	}
+	return uids, nil
 }
 
 // isNamespaceDoomed reports whether the agent made the namespace, and the namespace was deleted on the hub.
