@@ -3,6 +3,7 @@ package policymatch
 import (
 	"strings"
 
+	multicluster "atoll.dev/atoll/api/multicluster/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -108,6 +109,8 @@ func isInstalledByHub(key atoll.ItemKey) bool {
 	switch {
 	case key.Group == "rbac.authorization.k8s.io":
 		return strings.HasPrefix(key.Name, "atoll:") || strings.HasPrefix(key.Name, "system:")
+	case key.IsNamespace():
+		return key.Name == multicluster.InventoryNamespace
 	case key.Group == "apiextensions.k8s.io" && key.Kind == "CustomResourceDefinition":
 		return strings.HasSuffix(key.Name, ".atoll.dev") || hubCRDs[key.Name]
 	}

@@ -48,6 +48,7 @@ func TestTheHubDefaultPlacesWhatNothingElsePlaces(t *testing.T) {
 		"a namespace":                     {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("shop")}, want: v1alpha1.SourceHubSettings, reason: atoll.ReasonDefaultPlacement},
 		"a namespace of every cluster":    {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("default")}, reason: atoll.ReasonMachineMade},
 		"a namespace that a system has":   {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("kube-public")}, reason: atoll.ReasonMachineMade},
+		"the inventory's namespace":       {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("atoll-inventory")}, reason: atoll.ReasonMachineMade},
 		"a namespace of a controller":     {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("shop"), Controller: "Tenant/a"}, reason: atoll.ReasonMachineMade},
 		"a namespace for the hub":         {byDefault: all, sub: Subject{Key: atoll.NamespaceKey("shop"), Labels: map[string]string{atoll.LabelHub: "true"}}, reason: atoll.ReasonMachineMade},
 	} {
