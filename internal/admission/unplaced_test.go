@@ -198,7 +198,7 @@ func TestOtherValuesOfHubOnlyAreRefused(t *testing.T) {
 	}
 }
 
-// The annotation of a system namespace is not ignored in silence. It places nothing, and its writer is told what does.
+// The annotation of a system namespace is not ignored in silence. The warning names what places objects there.
 func TestTheAnnotationOfASystemNamespaceIsAnsweredWithAWarning(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace, value string

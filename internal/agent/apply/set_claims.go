@@ -17,8 +17,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// A StatefulSet leaves the volume claims of its templates behind, and they outlive it. They go with the namespace when a
-// user deletes the namespace on the hub, as they do in a cluster without Atoll. The agent records their UIDs before it
+// The volume claims of its templates outlive a StatefulSet. They go with the namespace when a user deletes the namespace on
+// the hub, as they do in a cluster without Atoll. The agent records their UIDs before it
 // deletes the StatefulSet: later, nothing shows that a claim was made for it.
 
 // volumeClaims as a resource, which every member serves.
