@@ -496,8 +496,8 @@ func (p *contentBuilder) finishContent() Output {
 	return p.out
 }
 
-// isNamespaceAlone returns whether the content is the namespace without an item. Where nothing places the namespace any
-// more, it stays as an item would.
+// isNamespaceAlone returns whether the content is the namespace without an item. It stays, as an item would, when
+// nothing places it any more.
 func (p *contentBuilder) isNamespaceAlone() bool {
 	if len(p.next) > 0 || p.out.Content.Namespace == nil || p.in.OwnNamespace == (atoll.ItemKey{}) {
 		return false

@@ -253,7 +253,7 @@ func TestNamespaceAnnotationScope(t *testing.T) {
 	}
 }
 
-// What places the objects of a namespace places the Namespace in their Bundle. A policy that selects Namespaces by name or
+// The source of the objects of a namespace places the Namespace in their Bundle. A policy that selects Namespaces by name or
 // by kind has them in a ClusterBundle.
 func TestANamespaceIsInTheBundleOfItsObjects(t *testing.T) {
 	everything := policySpec(0, v1alpha1.ResourceSelector{APIVersion: AllKinds, Kind: AllKinds})

@@ -292,8 +292,8 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 	return nil
 }
 
-// sortFound names the objects that are not ours to delete, and counts those that go first. What came with the namespace
-// is neither.
+// sortFound names the objects that are not ours to delete, and counts those that go first. An object that came with the
+// namespace is neither.
 func (e *Engine) sortFound(found []metav1.PartialObjectMetadata, res member.Resource, namespace string) (foreign []string, ours int) {
 	for i := range found {
 		m := &found[i]

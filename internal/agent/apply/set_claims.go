@@ -60,7 +60,7 @@ func (e *Engine) findSetClaims(ctx context.Context, p plan, res member.Resource)
 	}
 	of := newSetOfClaims(set)
 	for i := range found {
-		if of.made(&found[i]) {
+		if of.hasMade(&found[i]) {
 			uids = append(uids, string(found[i].UID))
 		}
 	}
@@ -123,9 +123,9 @@ func newSetOfClaims(set *unstructured.Unstructured) setOfClaims {
 	return out
 }
 
-// made reports whether the controller of the StatefulSet made the claim for it: by the claim's name, its labels, and the
+// hasMade reports whether the controller of the StatefulSet made the claim for it: by the claim's name, its labels, and the
 // field manager that stated what the claim asks for. A claim that another made under such a name stays.
-func (s setOfClaims) made(claim *metav1.PartialObjectMetadata) bool {
+func (s setOfClaims) hasMade(claim *metav1.PartialObjectMetadata) bool {
 	if s.controller == "" || !s.selector.Matches(labels.Set(claim.Labels)) || !s.isNameOfClaim(claim.Name) {
 		return false
 	}

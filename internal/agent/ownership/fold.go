@@ -37,13 +37,8 @@ func (b *Book) FoldHolding(h Holding) []atoll.ItemKey {
 		}
 		touched[key] = true
 	}
-	for _, key := range b.keepNamespaces(m) {
+	for _, key := range append(b.keepNamespaces(m), b.doomNamespaces(m)...) {
 		touched[key] = true
-	}
-	for _, ns := range m.DeletedNamespaces {
-		if key := NamespaceKey(ns); b.doomNamespace(key) {
-			touched[key] = true
-		}
 	}
 	for key := range touched {
 		b.settleClaims(key)
@@ -64,6 +59,16 @@ func (b *Book) keepNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
 		}
 	}
 	return alone
+}
+
+// doomNamespaces marks the namespaces that a manifest names as deleted on the hub, and lists those that were not marked.
+func (b *Book) doomNamespaces(m *atoll.Manifest) (doomed []atoll.ItemKey) {
+	for _, ns := range m.DeletedNamespaces {
+		if key := NamespaceKey(ns); b.doomNamespace(key) {
+			doomed = append(doomed, key)
+		}
+	}
+	return doomed
 }
 
 // forgetNamespaces forgets the namespaces of the manifest that a Bundle had.
