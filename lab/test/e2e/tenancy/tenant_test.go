@@ -68,6 +68,18 @@ func clientOf(t *testing.T, file string) client.Client {
 	return newClient(t, config)
 }
 
+// expectGoodForAnHour checks until when a kubeconfig is good, as a command prints that began at a time.
+// Times are printed in seconds.
+func expectGoodForAnHour(t *testing.T, out string, began time.Time) {
+	t.Helper()
+	_, text, _ := strings.Cut(out, "good until ")
+	text, _, _ = strings.Cut(text, "Z")
+	until, err := time.Parse(time.RFC3339, text+"Z")
+	if err != nil || until.Before(began.Add(time.Hour-time.Second)) || until.After(time.Now().Add(time.Hour+time.Second)) {
+		t.Errorf("good until %s (%v), and not an hour from %s on:\n%s", until, err, began.UTC(), out)
+	}
+}
+
 func TestTenantFromBeginToEnd(t *testing.T) {
 	apply(t, set("tenant-a", "{}")+"\n---\n"+set("tenant-b", "{}"))
 	t.Cleanup(func() {
@@ -76,8 +88,10 @@ func TestTenantFromBeginToEnd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "crew.kubeconfig")
 	made := []string{"tenant", "create", "crew", "--set", "tenant-a", "--group", "sailors", "--out", file, "--lifetime", "1h"}
 	for range 2 { // it may be repeated
+		began := time.Now()
 		out := atollOK(t, made...)
-		for _, want := range []string{"namespace crew", "tenant-a", file, "good until " + time.Now().UTC().Format("2006-01-02T")} {
+		expectGoodForAnHour(t, out, began)
+		for _, want := range []string{"namespace crew", "tenant-a", file} {
 			if !strings.Contains(out, want) {
 				t.Errorf("it does not contain %q:\n%s", want, out)
 			}
@@ -232,8 +246,10 @@ func TestSetFromBeginToEnd(t *testing.T) {
 	})
 	file := filepath.Join(t.TempDir(), "shore.kubeconfig")
 	for range 2 { // it may be repeated
+		began := time.Now()
 		out := atollOK(t, "set", "create", "shore", "--admin", "sandy", "--out", file, "--lifetime", "1h")
-		for _, want := range []string{"Set shore", file, "sandy", "atoll tenant create NAME --set shore", "good until " + time.Now().UTC().Format("2006-01-02T")} {
+		expectGoodForAnHour(t, out, began)
+		for _, want := range []string{"Set shore", file, "sandy", "atoll tenant create NAME --set shore"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("it does not contain %q:\n%s", want, out)
 			}
