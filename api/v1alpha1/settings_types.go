@@ -72,7 +72,22 @@ type HubSettingsSpec struct {
 	// them on the hub. A new hub has Parent. Without the field: None.
 	// +optional
 	ChildPlacement ChildPlacement `json:"childPlacement,omitempty"`
+	// EmptyNamespaces says whether a placed namespace appears in its clusters when it has no objects.
+	// Create makes it there. None makes it with its first object. A new hub has Create. Without the
+	// field: None.
+	// +optional
+	EmptyNamespaces EmptyNamespaces `json:"emptyNamespaces,omitempty"`
 }
+
+// EmptyNamespaces says what becomes of placed namespaces without objects.
+// +kubebuilder:validation:Enum=Create;None
+type EmptyNamespaces string
+
+// The treatments of empty namespaces.
+const (
+	EmptyNamespacesCreate EmptyNamespaces = "Create"
+	EmptyNamespacesNone   EmptyNamespaces = "None"
+)
 
 // ChildPlacement says where objects go that controllers on the hub make of placed objects.
 // +kubebuilder:validation:Enum=Parent;None

@@ -87,6 +87,8 @@ type Settings interface {
 	DefaultPlacement() *v1alpha1.DefaultPlacement
 	// ChildPlacement is where objects go that controllers on the hub make of placed objects.
 	ChildPlacement() v1alpha1.ChildPlacement
+	// CreatesEmptyNamespaces reports whether placed namespaces without objects appear in their clusters.
+	CreatesEmptyNamespaces() bool
 	Subscribe(func(name string))
 }
 
@@ -179,6 +181,7 @@ type Binder struct {
 	lastInterpreters       *script.Library                 // interpreters at the last event
 	lastDefaultPlacement   *v1alpha1.DefaultPlacement      // of the hub, at the last event
 	lastChildPlacement     v1alpha1.ChildPlacement         // of the hub, at the last event
+	lastEmptyNamespaces    bool                            // created by the hub, at the last event
 	warnedParents          map[atoll.ItemKey]string        // UIDs of parents with an Event about two controllers
 	lastClustersAnnotation map[string]string               // by namespace, at the last event
 	lastNamespaceMeta      map[string]string               // namespaceFingerprint by namespace, at the last event
@@ -273,7 +276,7 @@ func (b *Binder) loadTables(ctx context.Context) error {
 		b.events.putRechecks(tableEvent{bundleUID: bundle.Ref.UID})
 	}
 	b.index.setClusterPolicies(b.Policies.ClusterPropagationPolicies())
-	b.lastDefaultPlacement, b.lastChildPlacement = b.defaultPlacement(), b.childPlacement()
+	b.lastDefaultPlacement, b.lastChildPlacement, b.lastEmptyNamespaces = b.defaultPlacement(), b.childPlacement(), b.createsEmptyNamespaces()
 	b.index.setHubDefault(b.lastDefaultPlacement)
 	for _, p := range b.Overrides.ClusterOverridePolicies() {
 		b.overrideSelections[PolicyKey{kindClusterOverridePolicy, "", p.Name}] = selectedByOverride(&p.Spec.OverrideSpec)

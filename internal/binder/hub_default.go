@@ -77,6 +77,7 @@ func (b *Binder) IsUnplaced(sub policymatch.Subject) bool {
 func (b *Binder) settingsChanged() {
 	b.defaultPlacementChanged()
 	b.childPlacementChanged()
+	b.emptyNamespacesChanged()
 }
 
 // defaultPlacementChanged decides again what places the objects that the default placement had, and

@@ -126,7 +126,7 @@ func (b *Binder) forkForPreview(s SupposedTables) (f *Binder, touched map[policy
 	o.Fingerprints = &FingerprintCache{} // keeps hypothetical templates out of the shared cache
 	f = &Binder{
 		Options: o, ownership: b.ownership.clone(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](), touched: newPendingSince[policymatch.BundleID](),
-		overrideSelections: map[PolicyKey]objectSet{}, lastInterpreters: b.Overrides.InterpreterLibrary(), lastDefaultPlacement: b.defaultPlacement(), lastChildPlacement: b.childPlacement(), warnedParents: map[atoll.ItemKey]string{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{}, lastRecallDecision: map[string]string{},
+		overrideSelections: map[PolicyKey]objectSet{}, lastInterpreters: b.Overrides.InterpreterLibrary(), lastDefaultPlacement: b.defaultPlacement(), lastChildPlacement: b.childPlacement(), lastEmptyNamespaces: b.createsEmptyNamespaces(), warnedParents: map[atoll.ItemKey]string{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{}, lastRecallDecision: map[string]string{},
 		touchBundle: func(id policymatch.BundleID) { touched[id] = true },
 	}
 	f.policyStatus = newPolicyStatusWriter(f)

@@ -70,6 +70,8 @@ type Input struct {
 	Namespace *atoll.NamespaceMeta
 	// OwnNamespace is the key of that namespace, which the Bundle can carry without items; zero for a ClusterBundle.
 	OwnNamespace atoll.ItemKey
+	// CreatesEmptyNamespace: the Bundle carries its namespace without items, if it places the namespace.
+	CreatesEmptyNamespace bool
 	// Overrides that may select items of the Bundle.
 	ClusterOverrides   []*v1alpha1.ClusterOverridePolicy
 	NamespaceOverrides []*v1alpha1.OverridePolicy
@@ -507,7 +509,7 @@ func (p *contentBuilder) isNamespaceAlone() bool {
 	}
 	was := p.in.Previous != nil && p.in.Previous.NamespaceAlone
 	by, _ := p.holders.PlacedBy(p.in.OwnNamespace)
-	return by == PlacedByThis || was && by == PlacedByNone
+	return by == PlacedByThis && (was || p.in.CreatesEmptyNamespace) || was && by == PlacedByNone
 }
 
 // itemLabels returns an item's labels: those of its template, or those of the content where the

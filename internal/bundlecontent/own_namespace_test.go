@@ -13,7 +13,7 @@ func TestANamespaceIsCarriedWithoutItems(t *testing.T) {
 	m.putTemplate(shop, "n")
 	m.placers[shop] = PlacedByThis
 	b := newBundleTest(t, m, true)
-	b.in.OwnNamespace, b.in.Namespace = shop, &atoll.NamespaceMeta{Labels: map[string]string{"team": "web"}}
+	b.in.OwnNamespace, b.in.Namespace, b.in.CreatesEmptyNamespace = shop, &atoll.NamespaceMeta{Labels: map[string]string{"team": "web"}}, true
 	want := func(what string, alone, revision bool) {
 		t.Helper()
 		out := b.planNext()
@@ -23,6 +23,9 @@ func TestANamespaceIsCarriedWithoutItems(t *testing.T) {
 	}
 	want("placed", true, true)
 	want("unchanged", true, false)
+	b.in.CreatesEmptyNamespace = false
+	want("the hub creates none any more", true, false)
+	b.in.CreatesEmptyNamespace = true
 	m.putTemplate(conf, "u1")
 	m.placers[conf] = PlacedByThis
 	want("with an object", false, true)
@@ -44,13 +47,14 @@ func TestWhichNamespacesAreNotCarried(t *testing.T) {
 		"it stays on the hub":   func(m *fakeHub, _ *Input) { m.hubOnly = map[atoll.ItemKey]bool{shop: true} },
 		"it is not read yet":    func(_ *fakeHub, in *Input) { in.Namespace = nil },
 		"another Bundle has it": func(m *fakeHub, _ *Input) { m.placers[shop] = PlacedByOther },
+		"the hub creates none":  func(_ *fakeHub, in *Input) { in.CreatesEmptyNamespace = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newFakeHub()
 			m.putTemplate(shop, "n")
 			m.placers[shop] = PlacedByThis
 			b := newBundleTest(t, m, true)
-			b.in.OwnNamespace, b.in.Namespace = shop, &atoll.NamespaceMeta{}
+			b.in.OwnNamespace, b.in.Namespace, b.in.CreatesEmptyNamespace = shop, &atoll.NamespaceMeta{}, true
 			arrange(m, &b.in)
 			if out := b.planNext(); out.Content.NamespaceAlone || out.NeedsRevision {
 				t.Errorf("%+v", out.Content)

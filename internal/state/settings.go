@@ -18,6 +18,7 @@ type Settings struct {
 	profiles  v1alpha1.ClusterProfilesPolicy
 	byDefault *v1alpha1.DefaultPlacement
 	children  v1alpha1.ChildPlacement
+	empty     v1alpha1.EmptyNamespaces
 	notifier[string]
 }
 
@@ -43,6 +44,13 @@ func (s *Settings) ChildPlacement() v1alpha1.ChildPlacement {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return cmp.Or(s.children, v1alpha1.ChildPlacementNone)
+}
+
+// CreatesEmptyNamespaces reports whether placed namespaces without objects appear in their clusters.
+func (s *Settings) CreatesEmptyNamespaces() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.empty == v1alpha1.EmptyNamespacesCreate
 }
 
 // IsStated reports whether the HubSettings state a placement.
@@ -74,7 +82,7 @@ func (s *Settings) removeObject(obj client.Object) {
 // the original.
 func (s *Settings) WithWritten(written ...client.Object) *Settings {
 	s.mu.RLock()
-	out := &Settings{profiles: s.profiles, byDefault: s.byDefault, children: s.children}
+	out := &Settings{profiles: s.profiles, byDefault: s.byDefault, children: s.children, empty: s.empty}
 	s.mu.RUnlock()
 	applyWritten(written, func(o *v1alpha1.HubSettings) { out.setSpec(o.Spec) }, func(*v1alpha1.HubSettings) { out.setSpec(v1alpha1.HubSettingsSpec{}) })
 	return out
@@ -82,8 +90,9 @@ func (s *Settings) WithWritten(written ...client.Object) *Settings {
 
 func (s *Settings) setSpec(spec v1alpha1.HubSettingsSpec) {
 	s.mu.Lock()
-	changed := s.profiles != spec.ClusterProfiles || !reflect.DeepEqual(s.byDefault, spec.DefaultPlacement) || s.children != spec.ChildPlacement
-	s.profiles, s.byDefault, s.children = spec.ClusterProfiles, spec.DefaultPlacement, spec.ChildPlacement
+	changed := s.profiles != spec.ClusterProfiles || !reflect.DeepEqual(s.byDefault, spec.DefaultPlacement) ||
+		s.children != spec.ChildPlacement || s.empty != spec.EmptyNamespaces
+	s.profiles, s.byDefault, s.children, s.empty = spec.ClusterProfiles, spec.DefaultPlacement, spec.ChildPlacement, spec.EmptyNamespaces
 	s.mu.Unlock()
 	if changed {
 		s.notifyAll(v1alpha1.HubSettingsName)

@@ -38,3 +38,21 @@ func TestChildPlacementOfTheSettings(t *testing.T) {
 	s.removeObject(hub)
 	check("deleted", v1alpha1.ChildPlacementNone, false, 2)
 }
+
+// An empty namespace is created only where the HubSettings state it, and each change is notified.
+func TestEmptyNamespacesOfTheSettings(t *testing.T) {
+	s := newSettings(newViews(newClusters()))
+	notified := 0
+	s.Subscribe(func(string) { notified++ })
+	hub := &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName}}
+	for i, step := range []struct {
+		of      v1alpha1.EmptyNamespaces
+		creates bool
+	}{{v1alpha1.EmptyNamespacesCreate, true}, {v1alpha1.EmptyNamespacesNone, false}, {"", false}} {
+		hub.Spec.EmptyNamespaces = step.of
+		s.put(hub)
+		if s.CreatesEmptyNamespaces() != step.creates || s.WithWritten().CreatesEmptyNamespaces() != step.creates || notified != i+1 {
+			t.Errorf("%q: creates %t, %d changes", step.of, s.CreatesEmptyNamespaces(), notified)
+		}
+	}
+}

@@ -33,11 +33,14 @@ func ParseDefaultPlacement(text string) (*v1alpha1.DefaultPlacement, error) {
 	return nil, fmt.Errorf("a default placement is None, All, ClusterSet/NAME or ClusterPlacement/NAME, and not %q", text)
 }
 
-// installPlacements writes the default placement and the child placement of a new hub. HubSettings
-// that exist stay.
+// installPlacements writes the default placement of a new hub, and what an upgraded hub leaves to its
+// administrator. HubSettings that exist stay.
 func installPlacements(ctx context.Context, c client.Client, d *v1alpha1.DefaultPlacement) error {
 	settings := &v1alpha1.HubSettings{}
-	settings.Name, settings.Spec.DefaultPlacement, settings.Spec.ChildPlacement = v1alpha1.HubSettingsName, d, v1alpha1.ChildPlacementParent
+	settings.Name = v1alpha1.HubSettingsName
+	settings.Spec = v1alpha1.HubSettingsSpec{
+		DefaultPlacement: d, ChildPlacement: v1alpha1.ChildPlacementParent, EmptyNamespaces: v1alpha1.EmptyNamespacesCreate,
+	}
 	if err := c.Create(ctx, settings, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("install the hub's settings: %w", err)
 	}

@@ -43,7 +43,7 @@ func TestOnlyANewHubGetsTheDefaultPlacement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s, err := settings(fresh); err != nil || s.Spec.DefaultPlacement == nil || *s.Spec.DefaultPlacement != *all || s.Spec.ChildPlacement != v1alpha1.ChildPlacementParent {
+	if s, err := settings(fresh); err != nil || s.Spec.DefaultPlacement == nil || *s.Spec.DefaultPlacement != *all || s.Spec.ChildPlacement != v1alpha1.ChildPlacementParent || s.Spec.EmptyNamespaces != v1alpha1.EmptyNamespacesCreate {
 		t.Errorf("a new hub has %+v, %v", s.Spec, err)
 	}
 	upgraded := newRecorder()

@@ -167,7 +167,7 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 		b := byID[id]
 		p := bundlecontent.Next(bundlecontent.Input{
 			Chosen: slices.SortedFunc(maps.Keys(b.Why), atoll.ItemKey.Compare), Intent: &policymatch.Intent{Spec: b.Spec},
-			OwnNamespace: id.OwnNamespace(), Namespace: w.namespaceMetadata(id.Namespace), ClusterOverrides: w.clusterOverrides, NamespaceOverrides: w.namespaceOverrides(id.Namespace),
+			OwnNamespace: id.OwnNamespace(), CreatesEmptyNamespace: w.settings != nil && w.settings.Spec.EmptyNamespaces == v1alpha1.EmptyNamespacesCreate, Namespace: w.namespaceMetadata(id.Namespace), ClusterOverrides: w.clusterOverrides, NamespaceOverrides: w.namespaceOverrides(id.Namespace),
 			Interpreters: library, Templates: bundleView{w, id, placed}, Holders: bundleView{w, id, placed},
 		})
 		b.Content, b.Problems = &p.Content, p.Problems

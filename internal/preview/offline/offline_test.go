@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 		"nowhere to go": {policy("  placement: {clusterAffinity: {clusterNames: [lima]}}"), "shop/web[apps/Deployment/shop/web]:; " + rest},
 		"a namespace's annotation": {"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, annotations: {atoll.dev/clusters: 'tokyo'}}",
 			"shop/shop-6942f3496a[/Secret/shop/key apps/Deployment/shop/web]: tokyo"},
-		"an empty namespace": {"apiVersion: v1\nkind: Namespace\nmetadata: {name: empty, annotations: {atoll.dev/clusters: 'tokyo'}}",
+		"an empty namespace": {"apiVersion: v1\nkind: Namespace\nmetadata: {name: empty, annotations: {atoll.dev/clusters: 'tokyo'}}\n---\napiVersion: atoll.dev/v1alpha1\nkind: HubSettings\nmetadata: {name: hub}\nspec: {emptyNamespaces: Create}",
 			"empty/empty-128536070a[]: tokyo; " + rest + "; not apps/Deployment/shop/web (no policy and no annotation selects it)"},
 		"without a namespace": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {atoll.dev/clusters: '*'}}",
 			"default/configmap-c-7f012519d4[/ConfigMap/default/c]: tokyo; " + rest + "; not apps/Deployment/shop/web (no policy and no annotation selects it)"},
