@@ -72,10 +72,11 @@ func clientOf(t *testing.T, file string) client.Client {
 // Times are printed in seconds.
 func expectGoodForAnHour(t *testing.T, out string, began time.Time) {
 	t.Helper()
+	const lifetime = time.Hour
 	_, text, _ := strings.Cut(out, "good until ")
 	text, _, _ = strings.Cut(text, "Z")
 	until, err := time.Parse(time.RFC3339, text+"Z")
-	if err != nil || until.Unix() < began.Add(time.Hour).Unix() || until.Unix() > time.Now().Add(time.Hour).Unix() {
+	if err != nil || until.Unix() < began.Add(lifetime).Unix() || until.Unix() > time.Now().Add(lifetime).Unix() {
 		t.Errorf("good until %s (%v), and not an hour from %s on:\n%s", until, err, began.UTC(), out)
 	}
 }
