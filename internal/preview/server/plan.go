@@ -104,11 +104,16 @@ func (s *Server) reservePlan(r *http.Request) (release func(), err error) {
 	if length < 0 { // it is not known
 		length = maxPlanBytes
 	}
+	return s.reserveMemory(r, "the plan", planCost*length)
+}
+
+// reserveMemory counts the bytes that an answer takes for the user of the request.
+func (s *Server) reserveMemory(r *http.Request, what string, n int64) (release func(), err error) {
 	u, known := request.UserFrom(r.Context())
 	if !known || s.ReserveMemory == nil {
 		return func() {}, nil
 	}
-	return s.ReserveMemory(u.GetName(), "the plan", planCost*length)
+	return s.ReserveMemory(u.GetName(), what, n)
 }
 
 // decodePlan reads the body of a plan.

@@ -26,6 +26,8 @@ const (
 	maxRenderedClusters = 1000
 	// maxRenderedBytes of objects are answered at once. The last one may exceed them.
 	maxRenderedBytes = 8 << 20
+	// renderedMemory is about what an answer takes: the objects, and their JSON twice.
+	renderedMemory = 3 * maxRenderedBytes
 )
 
 // ServeRender answers, or refuses with a Status as the API does.
@@ -46,6 +48,11 @@ func (s *Server) answerRender(r *http.Request) (*preview.Rendered, error) {
 	if err := respond.CheckParameters(q, "render", "group", "kind", "namespace", "name", "cluster"); err != nil {
 		return nil, err
 	}
+	release, err := s.reserveMemory(r, "the rendering", renderedMemory)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	x, err := s.newQuery(r)
 	if err != nil {
 		return nil, err
