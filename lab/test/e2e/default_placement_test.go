@@ -62,8 +62,7 @@ func TestPlacementByDefault(t *testing.T) {
 	hub, member := l.Kubeconfig("hub"), l.Kubeconfig("member1")
 	before := sets.New(strings.Fields(kubectlAt(t, member, "", "get clusterroles,crds,clusterrolebindings,validatingwebhookconfigurations,priorityclasses -o name"))...)
 	kubectlAt(t, hub, "", "create namespace shop")
-	kubectlAt(t, hub, "", "create namespace quiet")
-	kubectlAt(t, hub, "", "annotate namespace quiet atoll.dev/clusters=")
+	kubectlAt(t, hub, "{apiVersion: v1, kind: Namespace, metadata: {name: quiet, annotations: {atoll.dev/clusters: ''}}}", "create -f -")
 	kubectlAt(t, hub, installation, "apply -f -")
 	kubectlAt(t, hub, "", "create configmap stays -n quiet")
 	has := func(kubeconfig, query, want string) func(context.Context) error {
