@@ -351,7 +351,7 @@ spec:
 	remove(t, "atoll.dev/v1alpha1", "OverridePolicy", ns, "broken")
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"conflictResolution":"AdoptIfSame"}}`)
 	testwait.UntilNil(t, "the patch is gone", allChecks(row("member2", "Ready", "3/3"), colourIn("member2", ns, "patched", "blue")))
-	testwait.UntilNil(t, "it is not the same", row("member1", "Failed", "data.colour"))
+	testwait.UntilNil(t, "it is not the same", row("member1", "Failed", "/data/colour"))
 	patch(t, "atoll.dev/v1alpha1", "PropagationPolicy", ns, "web", `{"spec":{"conflictResolution":"Overwrite"}}`)
 	testwait.UntilNil(t, "Overwrite takes it over", allChecks(row("member1", "Ready", "3/3"), colourIn("member1", ns, "web", "blue")))
 	remove(t, "v1", "ConfigMap", ns, "web")
