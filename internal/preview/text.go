@@ -281,11 +281,11 @@ func (f FieldChange) valuesText(all bool) (text string) {
 	case f.Hidden:
 		text = "(not shown)"
 	case f.Before == nil:
-		text = "+ " + formatValue(f.After, all)
+		text = "+ " + FormatValue(f.After, all)
 	case f.After == nil:
-		text = "- " + formatValue(f.Before, all)
+		text = "- " + FormatValue(f.Before, all)
 	default:
-		text = formatValue(f.Before, all) + " -> " + formatValue(f.After, all)
+		text = FormatValue(f.Before, all) + " -> " + FormatValue(f.After, all)
 	}
 	if f.MemberOwned {
 		text += " (only in new objects: the field belongs to the member)"
@@ -312,13 +312,14 @@ func shortItem(item string) string {
 	return key.Kind + "/" + key.Name
 }
 
-func formatValue(v any, all bool) string {
+// FormatValue formats a value of a field as JSON. Without all, it cuts a long value.
+func FormatValue(v any, all bool) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
 	if len(text) > maxValueLength && !all {
-		return string(text[:maxValueLength]) + "…"
+		return strings.ToValidUTF8(string(text[:maxValueLength]), "") + "…"
 	}
 	return string(text)
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 // Object is an argument KIND/NAME that the cluster's discovery made sense of.
@@ -33,6 +34,15 @@ func (c *Cluster) ParseObject(ctx context.Context, argument string) (Object, err
 		o.Namespace = c.Namespace
 	}
 	return o, nil
+}
+
+// RequestAbout returns a request for what a hub answers about the object under a path.
+func (c *Cluster) RequestAbout(path string, o Object) *rest.Request {
+	request := c.REST.Get().AbsPath(path).Param("group", o.Kind.Group).Param("kind", o.Kind.Kind).Param("name", o.Name)
+	if o.Namespace != "" {
+		request.Param("namespace", o.Namespace)
+	}
+	return request
 }
 
 // MappingFor returns the mapping of a kind, plural or short name, with ".group" where one name stands for several.

@@ -33,9 +33,8 @@ const renderPath = "/atoll/v1alpha1/render"
 const (
 	// maxParallelMembers are compared at the same time.
 	maxParallelMembers = 16
-	// maxFieldsShown of a cluster are printed without --all, and maxValueLength bytes of a value.
+	// maxFieldsShown of a cluster are printed without --all.
 	maxFieldsShown = 40
-	maxValueLength = 120
 )
 
 // ErrDifferences is the error of an object that differs somewhere. It is no failure, and has its own
@@ -111,11 +110,7 @@ func (o *options) run(ctx context.Context, out io.Writer, argument string) error
 
 // requestContents asks the hub what the clusters get of the object.
 func (o *options) requestContents(ctx context.Context, c *client.Cluster, object client.Object) (*preview.Rendered, error) {
-	request := c.REST.Get().AbsPath(renderPath).
-		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
-	if object.Namespace != "" {
-		request.Param("namespace", object.Namespace)
-	}
+	request := c.RequestAbout(renderPath, object)
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
 	}

@@ -1,11 +1,11 @@
 package diff
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/preview"
 )
 
 // formatDiffs formats differences for people. Clusters without one share a line.
@@ -58,12 +58,5 @@ func formatValue(v any, all bool) string {
 	if v == nil {
 		return "none"
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	if len(text) > maxValueLength && !all {
-		return strings.ToValidUTF8(string(text[:maxValueLength]), "") + "…"
-	}
-	return string(text)
+	return preview.FormatValue(v, all)
 }

@@ -115,11 +115,7 @@ func (o *options) requestExplanation(ctx context.Context, c *client.Cluster, arg
 	if err != nil {
 		return nil, err
 	}
-	request := c.REST.Get().AbsPath(explainPath).
-		Param("group", object.Kind.Group).Param("kind", object.Kind.Kind).Param("name", object.Name)
-	if object.Namespace != "" {
-		request.Param("namespace", object.Namespace)
-	}
+	request := c.RequestAbout(explainPath, object)
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
 	}
