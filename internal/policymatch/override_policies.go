@@ -120,7 +120,7 @@ func (o CompiledOverride) MatchItem(item *atoll.Item, labelsOf func(*atoll.Item)
 
 func (s overrideSelector) matchItem(item *atoll.Item, labelsOf func(*atoll.Item) map[string]string) Specificity {
 	switch {
-	case s.kind != GroupKindOf(item.Key), s.namespace != "" && s.namespace != item.Key.Namespace, s.name != "" && s.name != item.Key.Name:
+	case s.kind != GroupKindOf(item.Key), !s.selectsName(item.Key):
 		return NotSelected
 	case s.name != "":
 		return SelectedByName

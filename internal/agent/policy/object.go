@@ -86,13 +86,11 @@ func neverAppliedReason(key atoll.ItemKey) string {
 
 // namespaceOf returns the namespace of the object: that in which it is, or that which it is.
 func namespaceOf(key atoll.ItemKey) string {
-	if isNamespace(key) {
+	if key.IsNamespace() {
 		return key.Name
 	}
 	return key.Namespace
 }
-
-func isNamespace(key atoll.ItemKey) bool { return key.Group == "" && key.Kind == "Namespace" }
 
 // refusalText returns the refusal in words.
 func (p *Policy) refusalText(what, field string) string {
@@ -107,7 +105,7 @@ func (p *Policy) scopeRefusal(key atoll.ItemKey) string {
 	case v1alpha1.ClusterScopedDeny:
 		return p.refusalText("objects outside of namespaces", "clusterScoped")
 	case v1alpha1.ClusterScopedNamespacesOnly:
-		if !isNamespace(key) {
+		if !key.IsNamespace() {
 			return p.refusalText("objects outside of namespaces but namespaces themselves", "clusterScoped")
 		}
 	}

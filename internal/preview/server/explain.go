@@ -193,7 +193,7 @@ func (x *userQuery) bundlesOfTemplate(ctx context.Context, key atoll.ItemKey, in
 	for _, b := range st.Bundles.List() {
 		id := policymatch.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}
 		mine := slices.Contains(ids, id) || b.Ref.Namespace == key.Namespace && x.hasTombstone(ctx, b, key, in)
-		if isNamespace(key) && b.Ref.Namespace == key.Name && b.Spec.Source.Kind == v1alpha1.SourceNamespaceAnnotation {
+		if key.IsNamespace() && b.Ref.Namespace == key.Name && b.Spec.Source.Kind == v1alpha1.SourceNamespaceAnnotation {
 			mine = true
 		}
 		if mine && x.mayKnowBundle(ctx, key, b.Ref.Namespace, b.Ref.Name) {
@@ -204,7 +204,7 @@ func (x *userQuery) bundlesOfTemplate(ctx context.Context, key atoll.ItemKey, in
 	case key.Namespace != "":
 		x.noteNamespaceScope(key.Namespace, in)
 		in.NamespaceBarred = len(st.Sets.BoundSets(key.Namespace)) == 0
-	case isNamespace(key):
+	case key.IsNamespace():
 		x.noteNamespaceScope(key.Name, in)
 	}
 	return out, nil
@@ -229,8 +229,6 @@ func (x *userQuery) matchTemplate(ctx context.Context, key atoll.ItemKey, in *ex
 	}
 	return ids
 }
-
-func isNamespace(key atoll.ItemKey) bool { return key.Group == "" && key.Kind == "Namespace" }
 
 // hasTombstone reports whether the Bundle still has a tombstone for a template that is
 // deleted. A content that cannot be read is as good as none here.

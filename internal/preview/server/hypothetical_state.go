@@ -229,7 +229,7 @@ func (s *hypotheticalState) writeTemplate(w admission.Supposed) error {
 	} else {
 		s.setIdentity(o, w, key)
 	}
-	if isNamespace(key) {
+	if key.IsNamespace() {
 		ns := &corev1.Namespace{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, ns); err != nil {
 			return fmt.Errorf("read it: %w", err)

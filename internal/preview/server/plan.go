@@ -369,7 +369,7 @@ func (x *userQuery) unplacedUnchanged(unchanged []*unstructured.Unstructured) (o
 			continue
 		}
 		key := policymatch.ItemKeyOf(o)
-		if isNamespace(key) || state.IsNeverTemplate(policymatch.GroupKindOf(key)) {
+		if key.IsNamespace() || state.IsNeverTemplate(policymatch.GroupKindOf(key)) {
 			continue
 		}
 		if why, ok := x.sources.Binder.ExplainTemplate(key); ok && why.Winner == nil && len(x.sources.Binder.BundlesInvolving(key)) == 0 {
