@@ -1,6 +1,6 @@
 // Package jsonpointer reads and follows JSON Pointers (RFC 6901) in decoded JSON.
 //
-// Contract: functions change nothing but what Remove is called for. All may be called concurrently.
+// Contract: functions change nothing but what Remove and RemoveAll are called for. All may be called concurrently.
 package jsonpointer
 
 import (
@@ -49,10 +49,9 @@ func ParseIndex(s string) (int, error) {
 	return i, nil
 }
 
-// Lookup reports whether a document has the field, and returns the map or list that holds it.
-func Lookup(doc any, path []string) (above any, has bool) {
+// Get returns the value at a path of a document; false where the document has none.
+func Get(doc any, path []string) (value any, has bool) {
 	for _, part := range path {
-		above = doc
 		switch at := doc.(type) {
 		case map[string]any:
 			doc, has = at[part]
@@ -68,7 +67,20 @@ func Lookup(doc any, path []string) (above any, has bool) {
 			return nil, false
 		}
 	}
-	return above, has
+	return doc, true
+}
+
+// Lookup reports whether a document has the field at a path, which is not empty, and returns the map or
+// list that holds the field.
+func Lookup(doc any, path []string) (above any, has bool) {
+	last := len(path) - 1
+	if above, has = Get(doc, path[:last]); has {
+		_, has = Get(above, path[last:])
+	}
+	if !has {
+		return nil, false
+	}
+	return above, true
 }
 
 // Remove removes a field from a document, if the document has it. An element of a list stays.
@@ -77,4 +89,16 @@ func Remove(doc any, path []string) {
 	if m, isMap := above.(map[string]any); has && isMap {
 		delete(m, path[len(path)-1])
 	}
+}
+
+// RemoveAll removes the fields at JSON Pointers from a document, as Remove does.
+func RemoveAll(doc any, pointers []string) error {
+	for _, pointer := range pointers {
+		path, err := Parse(pointer)
+		if err != nil {
+			return err
+		}
+		Remove(doc, path)
+	}
+	return nil
 }

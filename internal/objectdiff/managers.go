@@ -10,19 +10,35 @@ import (
 	"atoll.dev/atoll/internal/jsonpointer"
 )
 
-// ManagersOf returns the managers of a field of an object, as its managedFields list them, sorted. For
-// an element of a list they are the managers of the list. It returns none for a field without a
-// manager.
-func ManagersOf(obj *unstructured.Unstructured, path string) []string {
-	parts, err := jsonpointer.Parse(path)
+// Managers are the managers of an object with their fields, decoded.
+type Managers []managedFields
+
+type managedFields struct {
+	manager string
+	fields  map[string]any
+}
+
+// ManagersOf returns the managers that managedFields of an object list.
+func ManagersOf(obj *unstructured.Unstructured) (out Managers) {
+	for _, f := range obj.GetManagedFields() {
+		var fields map[string]any
+		if f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil {
+			out = append(out, managedFields{f.Manager, fields})
+		}
+	}
+	return out
+}
+
+// OfField returns the managers of the field at a JSON Pointer, sorted. For an element of a list they are
+// the managers of the list. It returns none for a field without a manager.
+func (m Managers) OfField(pointer string) (out []string) {
+	path, err := jsonpointer.Parse(pointer)
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for _, f := range obj.GetManagedFields() {
-		var fields map[string]any
-		if f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && hasManagedField(fields, parts) {
-			out = append(out, f.Manager)
+	for _, one := range m {
+		if hasManagedField(one.fields, path) {
+			out = append(out, one.manager)
 		}
 	}
 	slices.Sort(out)

@@ -21,7 +21,7 @@ func TestManagersOf(t *testing.T) {
 		"/spec/replicas": {"kubectl", "scaler"}, "/spec": {"kubectl", "scaler"}, "/metadata/labels/a~1b": {"kubectl"},
 		"/spec/ports/0/name": {"kubectl"}, "/spec/ports/name=a": {"kubectl"}, "/spec/paused": nil, "/data/a": nil, "spec": nil,
 	} {
-		if got := ManagersOf(obj, path); !slices.Equal(got, want) {
+		if got := ManagersOf(obj).OfField(path); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}

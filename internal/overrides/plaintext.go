@@ -58,7 +58,7 @@ func (o *ObjectPatcher) transferValue(p *v1alpha1.PlaintextOverrider) error {
 	if err != nil {
 		return fmt.Errorf("from: %w", err)
 	}
-	value, ok := lookupPointer(o.Object, from)
+	value, ok := jsonpointer.Get(o.Object, from)
 	if !ok {
 		return fmt.Errorf("there is nothing at %s to %s", p.From, p.Operator)
 	}
@@ -98,7 +98,7 @@ func (o *ObjectPatcher) testValue(p *v1alpha1.PlaintextOverrider) error {
 	if err != nil {
 		return err
 	}
-	is, ok := lookupPointer(o.Object, path)
+	is, ok := jsonpointer.Get(o.Object, path)
 	switch {
 	case !ok:
 		return fmt.Errorf("the test fails: there is nothing at %s", p.Path)
@@ -130,29 +130,6 @@ func (o *ObjectPatcher) countValue(v any) error {
 		return o.countBytes(len(v) + 2)
 	}
 	return o.countBytes(8)
-}
-
-// lookupPointer returns the value at a path through maps and lists.
-func lookupPointer(v any, path []string) (any, bool) {
-	for _, part := range path {
-		switch at := v.(type) {
-		case map[string]any:
-			below, ok := at[part]
-			if !ok {
-				return nil, false
-			}
-			v = below
-		case []any:
-			i, err := jsonpointer.ParseIndex(part)
-			if err != nil || i >= len(at) {
-				return nil, false
-			}
-			v = at[i]
-		default:
-			return nil, false
-		}
-	}
-	return v, true
 }
 
 // provenanceValue returns the value of an operation for its Provenance, in which nil is a removal.

@@ -234,7 +234,7 @@ func (e *Engine) handleApplyError(err error, p plan, s sending) *Failure {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.foreign, p.Key.Namespace)
-		if ns := ownership.NamespaceKey(p.Key.Namespace); p.Key.Namespace != "" {
+		if ns := atoll.NamespaceKey(p.Key.Namespace); p.Key.Namespace != "" {
 			e.ensureTask(ns).check = true
 			e.markDue(ns)
 		}
@@ -268,12 +268,8 @@ func applyBody(p plan, s sending) ([]byte, *Failure) {
 	if s.uid != "" {
 		_ = unstructured.SetNestedField(obj, s.uid, "metadata", "uid")
 	}
-	for _, path := range s.left {
-		parts, err := jsonpointer.Parse(path)
-		if err != nil {
-			return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}
-		}
-		jsonpointer.Remove(obj, parts)
+	if err := jsonpointer.RemoveAll(obj, s.left); err != nil {
+		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}
 	}
 	out, err := json.Marshal(obj)
 	if err != nil {

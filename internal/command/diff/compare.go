@@ -93,8 +93,9 @@ func (m member) listDifferences(ctx context.Context, key atoll.ItemKey, c *previ
 		return nil, fmt.Errorf("apply the object as a dry run, which needs the right to patch it in the cluster: %w", err)
 	}
 	var out []FieldDiff
+	managers := objectdiff.ManagersOf(live)
 	for _, d := range objectdiff.Compare(objectdiff.WithoutServerFields(live), objectdiff.WithoutServerFields(after)) {
-		f := FieldDiff{Path: d.Path, Live: d.Before, Wanted: d.After, Managers: objectdiff.ManagersOf(live, d.Path)}
+		f := FieldDiff{Path: d.Path, Live: d.Before, Wanted: d.After, Managers: managers.OfField(d.Path)}
 		if key.IsSecret() {
 			f.Live, f.Wanted, f.Hidden = nil, nil, true
 		}
@@ -122,12 +123,8 @@ func wantedObject(key atoll.ItemKey, c *preview.RenderedContent, live *unstructu
 		}
 		wanted = kept
 	}
-	for _, path := range c.MemberOwned {
-		parts, err := jsonpointer.Parse(path)
-		if err != nil {
-			return nil, fmt.Errorf("the hub answered with a path that is none: %w", err)
-		}
-		jsonpointer.Remove(wanted.Object, parts)
+	if err := jsonpointer.RemoveAll(wanted.Object, c.MemberOwned); err != nil {
+		return nil, fmt.Errorf("the hub answered with a path that is none: %w", err)
 	}
 	return wanted, nil
 }
