@@ -7,12 +7,10 @@ package ca
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
@@ -81,15 +79,6 @@ func requestStanding(ctx context.Context, c *client.Cluster, action string, forc
 	if action != "" {
 		request = c.REST.Post().AbsPath(standing.Path).Param("action", action).Param("force", strconv.FormatBool(force))
 	}
-	reply, err := client.ReadAnswer(request.Do(ctx))
-	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
-		return s, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
-	}
-	if err != nil {
-		return s, c.ExplainError(err)
-	}
-	if err := json.Unmarshal(reply, &s); err != nil {
-		return s, fmt.Errorf("%s answered with something else; is this the kubeconfig of a hub? %w", c.Config.Host, err)
-	}
-	return s, nil
+	err := c.DecodeAnswer(request.Do(ctx), "something else", &s)
+	return s, err
 }

@@ -9,6 +9,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -229,6 +230,21 @@ func (c *Cluster) ExplainError(err error) error {
 		return fmt.Errorf("%s does not accept these credentials: %w", c.Config.Host, err)
 	}
 	return err
+}
+
+// DecodeAnswer reads the JSON answer of one of the hub's own endpoints. malformed names an answer that is none, such as "what is no plan".
+func (c *Cluster) DecodeAnswer(result rest.Result, malformed string, into any) error {
+	answer, err := ReadAnswer(result)
+	if NoHub(err) || apierrors.IsMethodNotSupported(err) {
+		return fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
+	}
+	if err != nil {
+		return c.ExplainError(err)
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%s answered with %s; is this the kubeconfig of a hub? %w", c.Config.Host, malformed, err)
+	}
+	return nil
 }
 
 // ReadAnswer returns the answer of one of the hub's own endpoints. An error has the words of the hub, which Raw alone

@@ -8,7 +8,6 @@ package diff
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -114,16 +114,9 @@ func (o *options) requestContents(ctx context.Context, c *client.Cluster, object
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
 	}
-	answer, err := client.ReadAnswer(request.Do(ctx))
-	if client.NoHub(err) {
-		return nil, fmt.Errorf("%s does not render objects: it is no hub, or one older than this command (%w)", c.Config.Host, err)
-	}
-	if err != nil {
-		return nil, c.ExplainError(err)
-	}
 	out := &preview.Rendered{}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("%s answered with what is no JSON; is this the kubeconfig of a hub? %w", c.Config.Host, err)
+	if err := c.DecodeAnswer(request.Do(ctx), "what is no JSON", out); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -138,10 +131,8 @@ func compareMembers(ctx context.Context, c *client.Cluster, object client.Object
 	var tasks []task
 	for i := range rendered.Contents {
 		content := &rendered.Contents[i]
-		_, version, grouped := strings.Cut(content.APIVersion, "/")
-		if !grouped {
-			version = content.APIVersion
-		}
+		resource := object.Resource
+		resource.Version = schema.FromAPIVersionAndKind(content.APIVersion, object.Kind.Kind).Version
 		for _, name := range content.Clusters {
 			config := rest.CopyConfig(c.Config)
 			config.Host = strings.TrimSuffix(config.Host, "/") + atoll.ClusterProxyPath(name)
@@ -149,12 +140,7 @@ func compareMembers(ctx context.Context, c *client.Cluster, object client.Object
 			if err != nil {
 				return nil, fmt.Errorf("kubeconfig: %w", err)
 			}
-			resource := object.Resource
-			resource.Version = version
-			m := member{name: name, client: dynamicClient.Resource(resource)}
-			if object.Namespace != "" {
-				m.client = dynamicClient.Resource(resource).Namespace(object.Namespace)
-			}
+			m := member{name: name, client: dynamicClient.Resource(resource).Namespace(object.Namespace)}
 			tasks = append(tasks, task{m, content})
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -195,16 +194,10 @@ func (o *options) planLive(ctx context.Context, out io.Writer, objects, deleted 
 	if err != nil {
 		return fmt.Errorf("ask for the plan: %w", err)
 	}
-	answer, err := client.ReadAnswer(c.REST.Post().AbsPath(planPath).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
-	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
-		return fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
-	}
-	if err != nil {
-		return c.ExplainError(err)
-	}
 	var p preview.Plan
-	if err := json.Unmarshal(answer, &p); err != nil {
-		return fmt.Errorf("%s answered with what is no plan; is this the kubeconfig of a hub? %w", c.Config.Host, err)
+	request := c.REST.Post().AbsPath(planPath).SetHeader("Content-Type", "application/json").Body(raw)
+	if err := c.DecodeAnswer(request.Do(ctx), "what is no plan", &p); err != nil {
+		return err
 	}
 	return o.printPlan(out, p)
 }

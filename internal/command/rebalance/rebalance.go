@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -201,17 +200,9 @@ func (o *options) requestPreview(ctx context.Context, c *client.Cluster, request
 	if err != nil {
 		return p, fmt.Errorf("ask for the preview: %w", err)
 	}
-	reply, err := client.ReadAnswer(c.REST.Post().AbsPath(rebalancePath).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx))
-	if client.NoHub(err) || apierrors.IsMethodNotSupported(err) {
-		return p, fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
-	}
-	if err != nil {
-		return p, c.ExplainError(err)
-	}
-	if err := json.Unmarshal(reply, &p); err != nil {
-		return p, fmt.Errorf("%s answered with what is no preview; is this the kubeconfig of a hub? %w", c.Config.Host, err)
-	}
-	return p, nil
+	request := c.REST.Post().AbsPath(rebalancePath).SetHeader("Content-Type", "application/json").Body(raw)
+	err = c.DecodeAnswer(request.Do(ctx), "what is no preview", &p)
+	return p, err
 }
 
 // requestRebalance carries the preview out: each object that would change is annotated. A failure is printed,
