@@ -46,7 +46,7 @@ func TestApplyReportRemove(t *testing.T) {
 	if obj.GetLabels()[atoll.LabelBundleUID] != "b1" {
 		t.Fatalf("labels %v", obj.GetLabels())
 	}
-	if ns := w.expectExists(ownership.NamespaceKey(w.ns)); ns.GetLabels()["team"] != "x" {
+	if ns := w.expectExists(atoll.NamespaceKey(w.ns)); ns.GetLabels()["team"] != "x" {
 		t.Fatalf("namespace labels %v", ns.GetLabels())
 	}
 
@@ -67,7 +67,7 @@ func TestApplyReportRemove(t *testing.T) {
 	w.storeManifest(last)
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved })
 	w.expectAbsent(web.Key)
-	w.expectAbsent(ownership.NamespaceKey(w.ns))
+	w.expectAbsent(atoll.NamespaceKey(w.ns))
 }
 
 // A namespace outlives its content until the hub's namespace is deleted, whichever Bundle orders
@@ -80,13 +80,13 @@ func TestANamespaceGoesByItsOwnTombstone(t *testing.T) {
 	last.Remove, last.Namespace = true, w.ns
 	w.storeManifest(last)
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && s.NamespaceKept })
-	w.expectExists(ownership.NamespaceKey(w.ns))
+	w.expectExists(atoll.NamespaceKey(w.ns))
 
 	gone := newManifest("uid-of-the-namespace", 1)
 	gone.Remove, gone.Namespace, gone.DeletedNamespaces = true, w.ns, []string{w.ns}
 	w.storeManifest(gone)
 	w.waitForStatus("uid-of-the-namespace", func(s atoll.RowStatus) bool { return s.State == atoll.RowRemoved && !s.NamespaceKept })
-	w.expectAbsent(ownership.NamespaceKey(w.ns))
+	w.expectAbsent(atoll.NamespaceKey(w.ns))
 }
 
 func TestMissingItemsAreKept(t *testing.T) {

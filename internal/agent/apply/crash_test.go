@@ -216,7 +216,7 @@ func (w *world) listStored() (out []string) {
 		out = append(out, "bundle "+b.Holding.Manifest.Bundle)
 	}
 	for _, r := range contents.Records {
-		if r.Key != ownership.NamespaceKey(w.ns) {
+		if r.Key != atoll.NamespaceKey(w.ns) {
 			out = append(out, r.Key.String())
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // A manifest with a namespace and without an item makes the namespace, makes it again when it is gone, and reports it.
 func TestANamespaceIsMadeWithoutAnItem(t *testing.T) {
-	key := ownership.NamespaceKey("shop")
+	key := atoll.NamespaceKey("shop")
 	const path = "/api/v1/namespaces/shop"
 	m := newManifest("b1", 1)
 	m.Namespace, m.Namespaces = "shop", map[string]atoll.NamespaceMeta{"shop": {Labels: map[string]string{"team": "web"}}}

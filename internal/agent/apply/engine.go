@@ -166,8 +166,8 @@ func (e *Engine) UpsertManifest(ctx context.Context, m atoll.Manifest, at store.
 func (e *Engine) foldHolding(h ownership.Holding) []atoll.ItemKey {
 	keys := e.book.FoldHolding(h)
 	for _, key := range keys {
-		if ownership.IsNamespace(key) && len(e.book.BundlesWithNamespace(key.Name)) > 0 {
-			e.intendNamespaceAlone(key.Name)
+		if key.IsNamespace() && len(e.book.BundlesWithNamespace(key.Name)) > 0 {
+			e.intendNamespace(key.Name)
 		}
 	}
 	e.setInterpreters(h.Manifest.Bundle, h.Manifest.Interpreters)

@@ -180,7 +180,7 @@ func TestNamespacesAreMadeForWhatIsPlacedInThem(t *testing.T) {
 		m.Namespaces = map[string]atoll.NamespaceMeta{"shop": {Labels: labels, Annotations: map[string]string{"a": "1"}}}
 		return m
 	}
-	key := ownership.NamespaceKey("shop")
+	key := atoll.NamespaceKey("shop")
 	const path = "/api/v1/namespaces/shop"
 	for name, c := range map[string]struct {
 		live   string // empty: none

@@ -166,7 +166,7 @@ func (e *Engine) madeNamespaces() (out []string) {
 // leaveNamespace deletes or releases a namespace that the agent created. It returns why a
 // namespace stays that should be gone.
 func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *waiting) (why string, err error) {
-	key := ownership.NamespaceKey(ns)
+	key := atoll.NamespaceKey(ns)
 	if clean {
 		e.mu.Lock()
 		e.book.SetNamespaceParting(ns, true)

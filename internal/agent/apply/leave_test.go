@@ -151,7 +151,7 @@ func TestLeaving(t *testing.T) {
 			w := newWorld(t)
 			w.storeManifest(newManifest("b1", 1, w.newItem("t-conf", configMap)))
 			w.waitForReady("b1", 1)
-			uid := w.expectExists(ownership.NamespaceKey(w.ns)).GetUID()
+			uid := w.expectExists(atoll.NamespaceKey(w.ns)).GetUID()
 			if c.foreign {
 				w.createObject("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}")
 			}
@@ -167,10 +167,10 @@ func TestLeaving(t *testing.T) {
 				t.Errorf("still held: %v", held)
 			}
 			if !c.namespace {
-				w.expectAbsent(ownership.NamespaceKey(w.ns))
+				w.expectAbsent(atoll.NamespaceKey(w.ns))
 				return
 			}
-			ns := w.expectExists(ownership.NamespaceKey(w.ns))
+			ns := w.expectExists(atoll.NamespaceKey(w.ns))
 			if ns.GetDeletionTimestamp() != nil || ns.GetLabels()[atoll.LabelBundleUID] != "" || ns.GetLabels()[ownership.LabelTemplateUID] != "" {
 				t.Errorf("the namespace: %v", ns.Object["metadata"])
 			}
@@ -183,7 +183,7 @@ func TestLeaving(t *testing.T) {
 			// It comes back: the namespace is known for the agent's own.
 			w.storeManifest(newManifest("b2", 9, w.newItem("t-conf", configMap)))
 			w.waitForReady("b2", 9)
-			if ns := w.expectExists(ownership.NamespaceKey(w.ns)); ns.GetUID() != uid || ns.GetLabels()[atoll.LabelBundleUID] != "b2" {
+			if ns := w.expectExists(atoll.NamespaceKey(w.ns)); ns.GetUID() != uid || ns.GetLabels()[atoll.LabelBundleUID] != "b2" {
 				t.Errorf("the namespace when it is needed again: %v", ns.Object["metadata"])
 			}
 		})
@@ -286,7 +286,7 @@ func TestLeavingThatIsTakenBackPartsWithNoNamespace(t *testing.T) {
 	w.waitForReady("b1", 1)
 	w.storeManifest(remove("b1", 2))
 	w.waitForRemoval("b1")
-	ns := ownership.NamespaceKey(w.ns)
+	ns := atoll.NamespaceKey(w.ns)
 	w.holdFence(false) // nothing is deleted, and ReleaseAll is not informed
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
@@ -311,7 +311,7 @@ func TestLeavingTellsWhatItWaitsFor(t *testing.T) {
 	w.waitForReady("b1", 1)
 	w.storeManifest(remove("b1", 2))
 	w.waitForRemoval("b1")
-	ns := ownership.NamespaceKey(w.ns)
+	ns := atoll.NamespaceKey(w.ns)
 	w.patchObject(ns, `{"metadata":{"finalizers":["example.com/keep"]}}`)
 	told := make(chan string, 16)
 	left := make(chan error, 1)

@@ -5,10 +5,10 @@ import (
 	"reflect"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/jsonpointer"
 )
@@ -39,7 +39,7 @@ func copyMemberFields(to map[string]any, item *atoll.RenderedItem, live *unstruc
 // ownFields returns the fields of Atoll's manager, in the form of fieldsV1.
 func ownFields(obj *unstructured.Unstructured) map[string]any {
 	for _, f := range obj.GetManagedFields() {
-		if f.Manager == atoll.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" && f.FieldsV1 != nil {
+		if observe.IsOwnEntry(&f) && f.FieldsV1 != nil {
 			var fields map[string]any
 			if json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil {
 				return fields

@@ -234,7 +234,7 @@ func (m *memoryMember) expectWrites(t *testing.T, want ...string) {
 }
 
 // shopNamespace is the record of the namespace that the agent made.
-var shopNamespace = ownership.Record{Key: ownership.NamespaceKey("shop"), UID: "n1", Label: "b1", Implicit: true}
+var shopNamespace = ownership.Record{Key: atoll.NamespaceKey("shop"), UID: "n1", Label: "b1", Implicit: true}
 
 // settleKey works on a key as often as passes do that store its intent first.
 func settleKey(t *testing.T, e *Engine, key atoll.ItemKey) *Failure {

@@ -21,17 +21,9 @@ func metaHash(m atoll.NamespaceMeta) string { return atoll.HashJSON(m) }
 // namespaces as a resource, which every member serves.
 var namespaces = member.Resource{Kind: "Namespace", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
 
-// intendNamespace notes that the object's namespace may have to be made. The
-// caller holds mu.
-func (e *Engine) intendNamespace(key atoll.ItemKey) {
-	if key.Namespace != "" {
-		e.intendNamespaceAlone(key.Namespace)
-	}
-}
-
-// intendNamespaceAlone notes that the namespace may have to be made. The caller holds mu.
-func (e *Engine) intendNamespaceAlone(ns string) {
-	if !e.foreign[ns] {
+// intendNamespace notes that a namespace may have to be made; an empty name is none. The caller holds mu.
+func (e *Engine) intendNamespace(ns string) {
+	if ns != "" && !e.foreign[ns] {
 		e.book.IntendNamespace(ns)
 	}
 }
@@ -46,7 +38,7 @@ func (e *Engine) missingNamespaces(keys []atoll.ItemKey) []string {
 		if ns == "" || e.foreign[ns] || slices.Contains(out, ns) {
 			continue
 		}
-		if r, known := e.book.Record(ownership.NamespaceKey(ns)); known && r.Implicit && r.UID == "" && len(r.Claims) == 0 {
+		if r, known := e.book.Record(atoll.NamespaceKey(ns)); known && r.Implicit && r.UID == "" && len(r.Claims) == 0 {
 			out = append(out, ns)
 		}
 	}
@@ -61,7 +53,7 @@ func isImplicitNamespace(live *metav1.PartialObjectMetadata) bool {
 // keepNamespace makes a namespace, or brings its labels and annotations up to
 // date. One that exists and is not ours is left as it is.
 func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
-	key := ownership.NamespaceKey(ns)
+	key := atoll.NamespaceKey(ns)
 	e.mu.Lock()
 	r, _ := e.book.Record(key)
 	meta, owner := e.book.NamespaceMeta(ns), e.ownerNeedingNamespace(ns)
@@ -140,7 +132,7 @@ func (e *Engine) updateNamespaceMeta(prev *ownership.Holding, m *atoll.Manifest)
 		if prev != nil && metaHash(prev.Manifest.Namespaces[ns]) == metaHash(meta) {
 			continue
 		}
-		if r, known := e.book.Record(ownership.NamespaceKey(ns)); known && r.Implicit && r.UID != "" {
+		if r, known := e.book.Record(atoll.NamespaceKey(ns)); known && r.Implicit && r.UID != "" {
 			e.markDue(r.Key)
 		}
 	}

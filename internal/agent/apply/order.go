@@ -13,7 +13,7 @@ const tiers = 7
 // comes after them.
 func applyTier(key atoll.ItemKey) int {
 	switch {
-	case ownership.IsNamespace(key):
+	case key.IsNamespace():
 		return 0
 	case ownership.IsCRD(key):
 		return 1

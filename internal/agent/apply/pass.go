@@ -120,7 +120,7 @@ func (e *Engine) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.ItemKey, in
 		up[applyTier(key)] = append(up[applyTier(key)], key)
 		if p.Verb == ownership.Apply || p.Verb == ownership.Replace {
 			intends = intends || p.Record.Label != p.Owner || p.Verb == ownership.Replace
-			e.intendNamespace(key)
+			e.intendNamespace(key.Namespace)
 			e.ensureTask(key).intended = p.Record.UID == ""
 		}
 	}
@@ -152,7 +152,7 @@ func (e *Engine) finishNamespace(ctx context.Context, ns string, failure *Failur
 	if failure == nil {
 		return
 	}
-	key := ownership.NamespaceKey(ns)
+	key := atoll.NamespaceKey(ns)
 	e.mu.Lock()
 	t := e.ensureTask(key)
 	old := t.failure
@@ -224,7 +224,7 @@ func (e *Engine) finishWork(ctx context.Context, key atoll.ItemKey, failure *Fai
 // concernedBundles returns the Bundles whose status includes the object now. The Book remembers
 // Bundles whose claims ended since. The caller holds mu.
 func (e *Engine) concernedBundles(key atoll.ItemKey) (out []string) {
-	if ownership.IsNamespace(key) {
+	if key.IsNamespace() {
 		for _, uid := range e.book.BundleUIDs() {
 			if slices.Contains(e.book.HoldingOf(uid).Manifest.DeletedNamespaces, key.Name) {
 				out = append(out, uid)

@@ -31,7 +31,7 @@ func (e *Engine) ReevaluatePolicy() {
 func (e *Engine) NamespaceLabelsChanged(namespace string) {
 	e.mu.Lock()
 	concerned := e.book.KeysInNamespace(namespace)
-	if ns := ownership.NamespaceKey(namespace); e.tasks[ns] != nil {
+	if ns := atoll.NamespaceKey(namespace); e.tasks[ns] != nil {
 		concerned = append(concerned, ns)
 	}
 	for _, key := range concerned {
@@ -98,7 +98,7 @@ func (e *Engine) readPolicyNamespace(ctx context.Context, p *policy.Policy, key 
 		return ns, nil
 	}
 	name := key.Namespace
-	if ownership.IsNamespace(key) {
+	if key.IsNamespace() {
 		name = key.Name
 	}
 	live, err := e.o.Client.GetMetadata(ctx, namespaces, "", name)
@@ -106,7 +106,7 @@ func (e *Engine) readPolicyNamespace(ctx context.Context, p *policy.Policy, key 
 	case apierrors.IsNotFound(err):
 		return ns, nil
 	case err != nil:
-		return ns, failureFromError(err, ownership.NamespaceKey(name))
+		return ns, failureFromError(err, atoll.NamespaceKey(name))
 	}
 	ns.Labels = labels.Set{}
 	for k, v := range live.Labels {
@@ -139,7 +139,7 @@ func (e *Engine) recordPermission(ctx context.Context, p plan) *Failure {
 // withoutNamespace explains that the namespace of an object is not there although it is
 // needed; nil where that is not the administrator's doing. The caller holds mu.
 func (e *Engine) withoutNamespace(ns string) *Failure {
-	t := e.tasks[ownership.NamespaceKey(ns)]
+	t := e.tasks[atoll.NamespaceKey(ns)]
 	if t == nil || t.failure == nil || t.failure.Reason != atoll.ReasonDeniedByPolicy {
 		return nil
 	}

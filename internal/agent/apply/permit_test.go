@@ -7,7 +7,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -150,7 +149,7 @@ func TestLabelsOfANamespaceThatMayNotChangeAreSaid(t *testing.T) {
 		return ok && s.State == atoll.RowReady && it.Reason == atoll.ReasonDeniedByPolicy &&
 			strings.HasPrefix(it.Message, "labels and annotations of namespace "+w.ns+" stay as they are: AgentPolicy agent")
 	})
-	ns := ownership.NamespaceKey(w.ns)
+	ns := atoll.NamespaceKey(w.ns)
 	if got := w.get(ns).GetLabels()["team"]; got != "x" {
 		t.Errorf("the namespace is of team %s", got)
 	}

@@ -65,7 +65,7 @@ func recordOf(v observe.View, res member.Resource) (r ownership.Record, ours boo
 		return r, false
 	}
 	r = ownership.Record{Key: v.Key, APIVersion: res.GVK().GroupVersion().String(), UID: v.UID, Label: v.Label}
-	if ownership.IsNamespace(v.Key) && v.Template == implicitTemplate {
+	if v.Key.IsNamespace() && v.Template == implicitTemplate {
 		r.Implicit = true
 		return r, true
 	}

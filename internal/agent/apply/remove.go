@@ -130,7 +130,7 @@ func (e *Engine) beginDelete(ctx context.Context, p plan, res member.Resource) *
 }
 
 func apiVersion(r ownership.Record) string {
-	if r.APIVersion == "" && ownership.IsNamespace(r.Key) {
+	if r.APIVersion == "" && r.Key.IsNamespace() {
 		return "v1"
 	}
 	return r.APIVersion
@@ -217,7 +217,7 @@ func releasedMetadata(p plan, live *metav1.PartialObjectMetadata) map[string]any
 // guardDeletion keeps what a deletion would take along.
 func (e *Engine) guardDeletion(ctx context.Context, p plan) *Failure {
 	switch {
-	case ownership.IsNamespace(p.Key):
+	case p.Key.IsNamespace():
 		return e.guardNamespace(ctx, p)
 	case ownership.IsCRD(p.Key):
 		return e.guardCRD(ctx, p)

@@ -155,7 +155,7 @@ func TestAKindThatIsNotListedIsNotGone(t *testing.T) {
 // A namespace stays while it is not known what is in it, and the row that made it does
 // not wait for that.
 func TestANamespaceStaysWhileAnAPIIsSilent(t *testing.T) {
-	key := ownership.NamespaceKey("shop")
+	key := atoll.NamespaceKey("shop")
 	for silent, reason := range map[bool]atoll.Reason{true: atoll.ReasonAPISilent, false: ""} {
 		api := &partial{versions: map[string]bool{}, objects: map[string]string{"/api/v1/namespaces/shop": "n1"}}
 		if silent {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/agent/member"
-	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -71,7 +70,7 @@ func (e *Engine) findSetClaims(ctx context.Context, p plan, res member.Resource)
 func (e *Engine) isNamespaceDoomed(namespace string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, known := e.book.Record(ownership.NamespaceKey(namespace))
+	r, known := e.book.Record(atoll.NamespaceKey(namespace))
 	return known && r.Implicit && r.Doomed
 }
 
@@ -82,7 +81,7 @@ func (e *Engine) setClaimsIn(res member.Resource, namespace string) []string {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, _ := e.book.Record(ownership.NamespaceKey(namespace))
+	r, _ := e.book.Record(atoll.NamespaceKey(namespace))
 	return r.SetClaims
 }
 

@@ -56,8 +56,7 @@ func (e *Engine) itemStatus(bundle string, it *atoll.RenderedItem, prev *atoll.R
 	} else if r.HasRun(it.UID, it.Hash) {
 		e.reportFinishedRun(&out, r, prev)
 	}
-	if f := e.failureOf(it.Key); f != nil {
-		out.Reason, out.Message, out.Error = f.Reason, f.Message, !f.Waits
+	if e.addFailure(&out) {
 		return out
 	}
 	if why := e.forbidden[it.Key]; why != "" && isPlainlyHealthy(&out) {
@@ -68,6 +67,15 @@ func (e *Engine) itemStatus(bundle string, it *atoll.RenderedItem, prev *atoll.R
 		out.Message = "another bundle still holds the object that this one replaces: bundle " + r.Owner
 	}
 	return out
+}
+
+// addFailure adds the last failure of work on the item, if there is one. The caller holds mu.
+func (e *Engine) addFailure(it *report.Item) (fails bool) {
+	f := e.failureOf(it.Key)
+	if f != nil {
+		it.Reason, it.Message, it.Error = f.Reason, f.Message, !f.Waits
+	}
+	return f != nil
 }
 
 // isPlainlyHealthy reports whether an item is healthy, with nothing to say about that.
@@ -87,7 +95,7 @@ func (e *Engine) noteNamespaceFailures(items []report.Item) {
 			continue
 		}
 		noted[ns] = true
-		key := ownership.NamespaceKey(ns)
+		key := atoll.NamespaceKey(ns)
 		if r, known := e.book.Record(key); !known || !r.Implicit || r.UID == "" {
 			continue
 		}
@@ -102,16 +110,16 @@ func (e *Engine) emptyNamespaces(m *atoll.Manifest) (out []report.Item) {
 	if m.Remove {
 		return nil
 	}
-	for _, ns := range slices.Sorted(maps.Keys(m.Namespaces)) {
-		if slices.ContainsFunc(m.Items, func(it atoll.RenderedItem) bool { return it.Key.Namespace == ns }) {
-			continue
-		}
-		key := ownership.NamespaceKey(ns)
+	empty := maps.Clone(m.Namespaces)
+	for i := 0; i < len(m.Items) && len(empty) > 0; i++ {
+		delete(empty, m.Items[i].Key.Namespace)
+	}
+	for _, ns := range slices.Sorted(maps.Keys(empty)) {
+		key := atoll.NamespaceKey(ns)
 		r, _ := e.book.Record(key)
-		item := report.Item{Key: key, Applied: r.UID != "" || e.foreign[ns], Observed: r.UID != "" || e.foreign[ns], Health: atoll.Healthy}
-		if f := e.failureOf(key); f != nil {
-			item.Reason, item.Message, item.Error = f.Reason, f.Message, !f.Waits
-		}
+		exists := r.UID != "" || e.foreign[ns]
+		item := report.Item{Key: key, Applied: exists, Observed: exists, Health: atoll.Healthy}
+		e.addFailure(&item)
 		out = append(out, item)
 	}
 	return out
@@ -150,9 +158,7 @@ func (e *Engine) unlistedItemStatus(bundle string, key atoll.ItemKey) report.Ite
 	default:
 		out.Why, out.Text = atoll.ReasonRemoving, "it is being removed"
 	}
-	if f := e.failureOf(key); f != nil {
-		out.Reason, out.Message, out.Error = f.Reason, f.Message, !f.Waits
-	}
+	e.addFailure(&out)
 	return out
 }
 
@@ -160,7 +166,7 @@ func (e *Engine) unlistedItemStatus(bundle string, key atoll.ItemKey) report.Ite
 // deleted are gone here too, or stay for a reason. The caller holds mu.
 func (e *Engine) namespacesDone(m *atoll.Manifest) (done bool, kept string) {
 	for _, ns := range m.DeletedNamespaces {
-		key := ownership.NamespaceKey(ns)
+		key := atoll.NamespaceKey(ns)
 		r, known := e.book.Record(key)
 		if !known || !r.Doomed || len(e.book.KeysInNamespace(ns)) > 0 {
 			continue // not ours, needed again, or the last one in it turns off the light
@@ -180,6 +186,6 @@ func (e *Engine) isNamespaceVacant(m *atoll.Manifest) bool {
 	if m.Namespace == "" || slices.Contains(m.DeletedNamespaces, m.Namespace) || e.book.NeedsNamespace(m.Namespace) {
 		return false
 	}
-	r, known := e.book.Record(ownership.NamespaceKey(m.Namespace))
+	r, known := e.book.Record(atoll.NamespaceKey(m.Namespace))
 	return known && r.Implicit && r.UID != "" && len(r.Claims) == 0
 }

@@ -73,7 +73,7 @@ func (e *Engine) planFor(key atoll.ItemKey) plan {
 // namespaceIsStale reports whether the key is a namespace that is needed without a claim on it, and
 // that is missing or has other labels or annotations than the hub's. The caller holds mu.
 func (e *Engine) namespaceIsStale(key atoll.ItemKey, r *ownership.Record) bool {
-	return ownership.IsNamespace(key) && r.Implicit && !r.Doomed && len(r.Claims) == 0 && e.book.NeedsNamespace(key.Name) &&
+	return key.IsNamespace() && r.Implicit && !r.Doomed && len(r.Claims) == 0 && e.book.NeedsNamespace(key.Name) &&
 		(r.UID == "" || r.Applied != metaHash(e.book.NamespaceMeta(key.Name)))
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
@@ -121,11 +122,11 @@ func TestPostponedOrdersBeginASession(t *testing.T) {
 func TestRememberedRemovalsAreBounded(t *testing.T) {
 	now := time.Now()
 	remembered := store.Reports{Gone: map[string]store.Gone{"ancient": {At: now.Add(-rememberFor - time.Hour).Unix()}}}
-	for i := range rememberGone {
+	for i := range ownership.MaxRemoved {
 		remembered.Gone[fmt.Sprint(i)] = store.Gone{Generation: 1, At: now.Unix() - int64(i)}
 	}
 	l := newLink(t, remembered)
-	if len(l.memory.Gone) != rememberGone*9/10 {
+	if len(l.memory.Gone) != ownership.MaxRemoved*9/10 {
 		t.Errorf("%d removals are remembered after a start", len(l.memory.Gone))
 	}
 	if _, newest := l.memory.Gone["0"]; !newest {

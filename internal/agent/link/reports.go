@@ -23,8 +23,6 @@ const (
 	rememberFor = 30 * 24 * time.Hour
 	// rememberMost bounds the tombstones that are remembered.
 	rememberMost = 5000
-	// rememberGone bounds the removed Bundles that are remembered.
-	rememberGone = 10_000
 )
 
 // reportLoop reports statuses that changed.
@@ -202,18 +200,17 @@ func (l *Link) forgetStoredRemovals(ctx context.Context, bundles map[string]int6
 	wakeup.Send(l.manifests) // for orders that fit now
 }
 
-// forgetOld drops what is remembered for too long, and the oldest removals over rememberGone. It returns the
+// forgetOld drops what is remembered for too long, and the oldest removals over ownership.MaxRemoved. It returns the
 // Bundles of dropped removals. The caller holds mu.
 func (l *Link) forgetOld(now time.Time) (forgotten []string) {
 	before := now.Add(-rememberFor).Unix()
 	l.memory.Tombstones = slices.DeleteFunc(l.memory.Tombstones, func(t store.Tombstone) bool { return t.At < before })
-	if len(l.memory.Gone) > rememberGone {
+	if len(l.memory.Gone) > ownership.MaxRemoved {
 		times := make([]int64, 0, len(l.memory.Gone))
 		for _, gone := range l.memory.Gone {
 			times = append(times, gone.At)
 		}
-		slices.Sort(times)
-		before = max(before, times[len(times)-rememberGone*9/10]) // and some more, so that this is rare
+		before = max(before, ownership.RememberedSince(times))
 	}
 	for bundle, gone := range l.memory.Gone {
 		if gone.At < before {

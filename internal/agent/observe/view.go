@@ -90,7 +90,7 @@ func ofMeta(m metav1.Object, group, kind string) View {
 	}
 	for _, f := range m.GetManagedFields() {
 		switch {
-		case f.Manager == atoll.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "":
+		case IsOwnEntry(&f):
 			v.Fields = sortFields(f.FieldsV1)
 			v.Owned = atoll.HashParts(v.Fields)
 		case f.Subresource != "status" && f.Manager != atoll.HandoverManager:
@@ -98,6 +98,11 @@ func ofMeta(m metav1.Object, group, kind string) View {
 		}
 	}
 	return v
+}
+
+// IsOwnEntry reports whether an entry of managedFields has the fields that Atoll applied.
+func IsOwnEntry(f *metav1.ManagedFieldsEntry) bool {
+	return f.Manager == atoll.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
 }
 
 // sortFields returns the fields in an order that does not depend on how they came.

@@ -58,18 +58,24 @@ func (b *Book) RestoreRecord(r Record) {
 	}
 }
 
-// maxBuried bounds the removed Bundles that the Book remembers.
-const maxBuried = 10_000
+// MaxRemoved bounds the removed Bundles that an agent remembers.
+const MaxRemoved = 10_000
+
+// RememberedSince returns from when on removals are remembered, of more than MaxRemoved times: the newest
+// nine tenths of MaxRemoved, so that few removals are forgotten at a time. It sorts the times.
+func RememberedSince(times []int64) int64 {
+	slices.Sort(times)
+	return times[len(times)-MaxRemoved*9/10]
+}
 
 // AddTombstone remembers a Bundle that was removed at the given Unix second, so that a
-// late tombstone which moved an item there does not wait for it. The oldest ones over maxBuried are forgotten.
+// late tombstone which moved an item there does not wait for it. The oldest ones over MaxRemoved are forgotten.
 func (b *Book) AddTombstone(uid string, at int64) {
 	b.buried[uid] = at
-	if len(b.buried) <= maxBuried {
+	if len(b.buried) <= MaxRemoved {
 		return
 	}
-	times := slices.Sorted(maps.Values(b.buried))
-	oldest := times[maxBuried/10]
+	oldest := RememberedSince(slices.Collect(maps.Values(b.buried)))
 	maps.DeleteFunc(b.buried, func(_ string, at int64) bool { return at < oldest })
 }
 

@@ -55,7 +55,7 @@ func (b *Book) keepNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
 		add(b.sent, ns, m.Bundle)
 		b.KeepNamespace(ns)
 		if len(b.inside[ns]) == 0 {
-			alone = append(alone, NamespaceKey(ns))
+			alone = append(alone, atoll.NamespaceKey(ns))
 		}
 	}
 	return alone
@@ -64,7 +64,7 @@ func (b *Book) keepNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
 // doomNamespaces marks the namespaces that a manifest names as deleted on the hub, and lists those that were not marked.
 func (b *Book) doomNamespaces(m *atoll.Manifest) (doomed []atoll.ItemKey) {
 	for _, ns := range m.DeletedNamespaces {
-		if key := NamespaceKey(ns); b.doomNamespace(key) {
+		if key := atoll.NamespaceKey(ns); b.doomNamespace(key) {
 			doomed = append(doomed, key)
 		}
 	}
@@ -175,13 +175,10 @@ func (b *Book) updateChosen(r *Record, uid string, chosen, before bool) {
 
 // keepNamespace keeps the namespaces of what is wanted.
 func (b *Book) keepNamespace(key atoll.ItemKey) {
-	ns := b.records[NamespaceKey(key.Namespace)]
-	if IsNamespace(key) {
-		ns = b.records[key]
-	}
-	if ns != nil && (ns.Doomed || ns.Parting) {
-		ns.Doomed, ns.Parting, ns.SetClaims = false, false, nil
-		b.markDirty(ns.Key)
+	if key.IsNamespace() {
+		b.KeepNamespace(key.Name)
+	} else {
+		b.KeepNamespace(key.Namespace)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	shop     = NamespaceKey("shop")
+	shop     = atoll.NamespaceKey("shop")
 	shopItem = atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
 )
 

@@ -125,7 +125,7 @@ func (r *Record) needsReplacement(c Claim) bool {
 	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted || r.isParked(r.Template) {
 		return false
 	}
-	return !IsNamespace(r.Key) && !IsCRD(r.Key) && (r.Chosen || !HoldsMore(r.Key))
+	return !r.Key.IsNamespace() && !IsCRD(r.Key) && (r.Chosen || !HoldsMore(r.Key))
 }
 
 // isParked reports whether the object of that template is kept for another Bundle.
@@ -202,15 +202,15 @@ func (b *Book) RecordFound(key atoll.ItemKey, f Fact) {
 // IntendNamespace records that the agent is about to make a namespace because
 // something needs it. It does nothing where a record of the namespace exists.
 func (b *Book) IntendNamespace(name string) {
-	if b.records[NamespaceKey(name)] == nil {
-		b.ensureRecord(NamespaceKey(name)).Implicit = true
+	if b.records[atoll.NamespaceKey(name)] == nil {
+		b.ensureRecord(atoll.NamespaceKey(name)).Implicit = true
 	}
 }
 
 // MadeNamespace records such a namespace with its UID, and the hash of the
 // metadata that it was given.
 func (b *Book) MadeNamespace(name string, f Fact) {
-	r := b.ensureRecord(NamespaceKey(name))
+	r := b.ensureRecord(atoll.NamespaceKey(name))
 	r.UID, r.Label, r.Applied, r.Owned, r.Implicit = f.UID, f.Label, f.Hash, f.Owned, true
 	b.markDirty(r.Key)
 }
@@ -218,14 +218,14 @@ func (b *Book) MadeNamespace(name string, f Fact) {
 // SetNamespaceParting starts or ends to part with a namespace that the agent made, or not any more: it goes once nothing is in
 // it, unless something needs it again.
 func (b *Book) SetNamespaceParting(name string, parting bool) {
-	if r := b.records[NamespaceKey(name)]; r != nil && r.Implicit {
+	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit {
 		r.Parting = parting
 	}
 }
 
 // KeepNamespace keeps a namespace that was to go.
 func (b *Book) KeepNamespace(name string) {
-	if r := b.records[NamespaceKey(name)]; r != nil && (r.Doomed || r.Parting) {
+	if r := b.records[atoll.NamespaceKey(name)]; r != nil && (r.Doomed || r.Parting) {
 		r.Doomed, r.Parting, r.SetClaims = false, false, nil
 		b.markDirty(r.Key)
 	}
@@ -233,7 +233,7 @@ func (b *Book) KeepNamespace(name string) {
 
 // NoteSetClaims records volume claims that go along with a namespace that was deleted on the hub.
 func (b *Book) NoteSetClaims(namespace string, uids []string) {
-	if r := b.records[NamespaceKey(namespace)]; r != nil && r.Doomed {
+	if r := b.records[atoll.NamespaceKey(namespace)]; r != nil && r.Doomed {
 		r.SetClaims = slices.Compact(slices.Sorted(slices.Values(append(r.SetClaims, uids...))))
 		b.markDirty(r.Key)
 	}
@@ -241,7 +241,7 @@ func (b *Book) NoteSetClaims(namespace string, uids []string) {
 
 // ForgetNamespace drops the record of a namespace that the agent made and that was let go.
 func (b *Book) ForgetNamespace(name string) {
-	if r := b.records[NamespaceKey(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
+	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
 		r.Implicit, r.Doomed, r.Parting, r.SetClaims, r.UID = false, false, false, nil, ""
 		b.settleClaims(r.Key)
 	}
@@ -249,7 +249,7 @@ func (b *Book) ForgetNamespace(name string) {
 
 // ForeignNamespace records that a namespace was there already.
 func (b *Book) ForeignNamespace(name string) {
-	if r := b.records[NamespaceKey(name)]; r != nil && r.Implicit && r.UID == "" {
+	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit && r.UID == "" {
 		r.Implicit = false
 		b.settleClaims(r.Key)
 	}
@@ -285,7 +285,7 @@ func (b *Book) RecordGone(key atoll.ItemKey, uid string, last *atoll.ItemStatus)
 	if r.Implicit && !b.NeedsNamespace(key.Name) {
 		r.Implicit, r.Doomed, r.Parting = false, false, false
 	}
-	if IsNamespace(key) {
+	if key.IsNamespace() {
 		r.SetClaims = nil
 	}
 	return b.endLeavingClaims(r)
@@ -311,7 +311,7 @@ func (b *Book) endLeavingClaims(r *Record) []atoll.ItemKey {
 	}
 	b.markDirty(r.Key)
 	b.settleClaims(r.Key)
-	return []atoll.ItemKey{r.Key, NamespaceKey(r.Key.Namespace)}
+	return []atoll.ItemKey{r.Key, atoll.NamespaceKey(r.Key.Namespace)}
 }
 
 // Done lists the tombstones of the Bundle's manifest that are carried out, as

@@ -145,12 +145,6 @@ func (r *Record) HasRun(template, hash string) bool {
 	return !again || hash == "" || r.RanHash == "" || r.RanHash == hash
 }
 
-// NamespaceKey is the key of a namespace.
-func NamespaceKey(name string) atoll.ItemKey { return atoll.NamespaceKey(name) }
-
-// IsNamespace reports whether the key is a namespace's.
-func IsNamespace(key atoll.ItemKey) bool { return key.IsNamespace() }
-
 // IsCRD reports whether the key is a CustomResourceDefinition's.
 func IsCRD(key atoll.ItemKey) bool {
 	return key.Group == "apiextensions.k8s.io" && key.Kind == "CustomResourceDefinition"
@@ -160,5 +154,5 @@ func IsCRD(key atoll.ItemKey) bool {
 // other objects along, so that it never goes as a mere dependency.
 func HoldsMore(key atoll.ItemKey) bool {
 	volume := key.Group == "" && (key.Kind == "PersistentVolumeClaim" || key.Kind == "PersistentVolume")
-	return volume || IsNamespace(key) || IsCRD(key)
+	return volume || key.IsNamespace() || IsCRD(key)
 }

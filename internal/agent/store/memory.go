@@ -52,13 +52,7 @@ type memoryBudget struct {
 	sum  memoryCost
 }
 
-// usedBytes returns the memory of all values. Records take what is reserved for objects first.
-func (m *memoryBudget) usedBytes() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.sum.totalBytes()
-}
-
+// totalBytes returns the memory of all values. Records take what is reserved for objects first.
 func (c memoryCost) totalBytes() int { return c.bytes + max(c.objects*objectCost, c.records) }
 
 // setMost changes the most that all values may take.

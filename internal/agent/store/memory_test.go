@@ -35,7 +35,7 @@ func TestStoredBundlesHaveOneBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := s.memory.usedBytes()
+	used := s.memory.sum.totalBytes()
 	for _, process := range []string{"the same process", "the next process"} {
 		var full *MemoryFullError
 		err := s.PutBundle(t.Context(), heldBundle("more", 1, 250<<10))
@@ -51,8 +51,8 @@ func TestStoredBundlesHaveOneBudget(t *testing.T) {
 		if err := s.PutBundle(t.Context(), heldBundle("0", 1, 200<<10)); err != nil {
 			t.Errorf("%s: a Bundle that becomes smaller is refused: %v", process, err)
 		}
-		if s.memory.usedBytes() != used {
-			t.Errorf("%s: %d bytes are counted, %d before", process, s.memory.usedBytes(), used)
+		if s.memory.sum.totalBytes() != used {
+			t.Errorf("%s: %d bytes are counted, %d before", process, s.memory.sum.totalBytes(), used)
 		}
 		s, _ = openStore(t, config, true)
 		s.LimitMemory(1 << 20)
@@ -77,7 +77,7 @@ func TestRemovalsHaveMemoryOfTheirOwn(t *testing.T) {
 	if err := s.PutBundle(t.Context(), heldBundle("a", 100, 10)); err != nil {
 		t.Fatal(err)
 	}
-	s.LimitMemory(s.memory.usedBytes())
+	s.LimitMemory(s.memory.sum.totalBytes())
 	removal := func(i int) Bundle {
 		b := heldBundle(fmt.Sprint(i), 0, 0)
 		b.Holding.Manifest.Remove = true
@@ -112,13 +112,13 @@ func TestRecordsCountBeyondTheObjects(t *testing.T) {
 		}
 		return out
 	}
-	before := s.memory.usedBytes()
-	if err := s.PutRecords(t.Context(), "1", records(100)); err != nil || s.memory.usedBytes() != before {
-		t.Errorf("records of the objects count in addition: %d bytes, %d before; %v", s.memory.usedBytes(), before, err)
+	before := s.memory.sum.totalBytes()
+	if err := s.PutRecords(t.Context(), "1", records(100)); err != nil || s.memory.sum.totalBytes() != before {
+		t.Errorf("records of the objects count in addition: %d bytes, %d before; %v", s.memory.sum.totalBytes(), before, err)
 	}
 	s.LimitMemory(before + 1)
-	if err := s.PutRecords(t.Context(), "1", records(1000)); err != nil || s.memory.usedBytes() < before+1000*1024 {
-		t.Errorf("%d bytes with a thousand records, %d before; %v", s.memory.usedBytes(), before, err)
+	if err := s.PutRecords(t.Context(), "1", records(1000)); err != nil || s.memory.sum.totalBytes() < before+1000*1024 {
+		t.Errorf("%d bytes with a thousand records, %d before; %v", s.memory.sum.totalBytes(), before, err)
 	}
 	again, _ := openStore(t, config, true)
 	if again.memory.sum != s.memory.sum {
