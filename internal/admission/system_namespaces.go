@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/leader"
 )
-
-// leaderLease is the name of the Lease that package leader holds.
-const leaderLease = "atoll-hub"
 
 var clusterRoles = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 
@@ -42,7 +39,7 @@ func isSystemNamespace(name string) bool {
 // isLeaderLease reports whether the request writes the Lease of the hub that leads.
 func isLeaderLease(a admission.Attributes) bool {
 	r := a.GetResource()
-	return r.Group == "coordination.k8s.io" && r.Resource == "leases" && a.GetNamespace() == metav1.NamespaceSystem && a.GetName() == leaderLease
+	return r.Group == "coordination.k8s.io" && r.Resource == "leases" && a.GetNamespace() == leader.LeaseNamespace && a.GetName() == leader.LeaseName
 }
 
 // givesRights reports whether the request writes an object by which rights are given.

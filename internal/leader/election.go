@@ -27,8 +27,8 @@ import (
 
 // The leader of the hubs on one etcd is the holder of this lease.
 const (
-	leaseNamespace = metav1.NamespaceSystem
-	leaseName      = "atoll-hub"
+	LeaseNamespace = metav1.NamespaceSystem
+	LeaseName      = "atoll-hub"
 	// leaseDuration is how long others wait for a leader that says nothing.
 	leaseDuration = 9 * time.Second
 	// TakeoverTime is how long at most it takes others to begin when a leader vanishes.
@@ -62,14 +62,14 @@ func NewElection(cfg *rest.Config, address string, log *slog.Logger) (*Election,
 	e := &Election{log: log, tenure: newTenure(tenureLength), elected: make(chan struct{})}
 	lock := &tenureLease{
 		Interface: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaseName},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: LeaseNamespace, Name: LeaseName},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: address + "_" + strings.ToLower(rand.Text()[:8])},
 		},
 		tenure: e.tenure,
 	}
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: leaseName, Lock: lock, ReleaseOnCancel: true,
+		Name: LeaseName, Lock: lock, ReleaseOnCancel: true,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: renewInterval,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(e.elected) },
@@ -137,7 +137,7 @@ func (e *Election) leadUntilLost(ctx context.Context, leadUntilLost func(context
 				return nil
 			}
 			return fmt.Errorf("this hub lost its lease %s/%s to lead: it stops at once, so that nothing that it decides is late; started again it follows",
-				leaseNamespace, leaseName)
+				LeaseNamespace, LeaseName)
 		}
 	}
 }
