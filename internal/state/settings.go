@@ -14,11 +14,8 @@ import (
 type Settings struct {
 	views *ClusterViews
 
-	mu        sync.RWMutex
-	profiles  v1alpha1.ClusterProfilesPolicy
-	byDefault *v1alpha1.DefaultPlacement
-	children  v1alpha1.ChildPlacement
-	empty     v1alpha1.EmptyNamespaces
+	mu   sync.RWMutex
+	spec v1alpha1.HubSettingsSpec
 	notifier[string]
 }
 
@@ -28,7 +25,7 @@ func newSettings(views *ClusterViews) *Settings { return &Settings{views: views}
 func (s *Settings) PublishesProfiles() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.profiles != v1alpha1.ProfilesNone
+	return s.spec.ClusterProfiles != v1alpha1.ProfilesNone
 }
 
 // DefaultPlacement returns where objects go that nothing else places; nil: they stay on the hub.
@@ -36,28 +33,28 @@ func (s *Settings) PublishesProfiles() bool {
 func (s *Settings) DefaultPlacement() *v1alpha1.DefaultPlacement {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.byDefault
+	return s.spec.DefaultPlacement
 }
 
 // ChildPlacement returns where objects go that controllers on the hub make of placed objects.
 func (s *Settings) ChildPlacement() v1alpha1.ChildPlacement {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return cmp.Or(s.children, v1alpha1.ChildPlacementNone)
+	return cmp.Or(s.spec.ChildPlacement, v1alpha1.ChildPlacementNone)
 }
 
 // CreatesEmptyNamespaces reports whether placed namespaces without objects appear in their clusters.
 func (s *Settings) CreatesEmptyNamespaces() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.empty == v1alpha1.EmptyNamespacesCreate
+	return s.spec.EmptyNamespaces == v1alpha1.EmptyNamespacesCreate
 }
 
 // IsStated reports whether the HubSettings state a placement.
 func (s *Settings) IsStated() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.byDefault != nil || s.children != ""
+	return s.spec.DefaultPlacement != nil || s.spec.ChildPlacement != ""
 }
 
 // Subscribe subscribes to changes; the name is that of the settings.
@@ -82,17 +79,17 @@ func (s *Settings) removeObject(obj client.Object) {
 // the original.
 func (s *Settings) WithWritten(written ...client.Object) *Settings {
 	s.mu.RLock()
-	out := &Settings{profiles: s.profiles, byDefault: s.byDefault, children: s.children, empty: s.empty}
+	out := &Settings{spec: s.spec}
 	s.mu.RUnlock()
 	applyWritten(written, func(o *v1alpha1.HubSettings) { out.setSpec(o.Spec) }, func(*v1alpha1.HubSettings) { out.setSpec(v1alpha1.HubSettingsSpec{}) })
 	return out
 }
 
 func (s *Settings) setSpec(spec v1alpha1.HubSettingsSpec) {
+	spec.PlacementProperties = nil // which Views keeps
 	s.mu.Lock()
-	changed := s.profiles != spec.ClusterProfiles || !reflect.DeepEqual(s.byDefault, spec.DefaultPlacement) ||
-		s.children != spec.ChildPlacement || s.empty != spec.EmptyNamespaces
-	s.profiles, s.byDefault, s.children, s.empty = spec.ClusterProfiles, spec.DefaultPlacement, spec.ChildPlacement, spec.EmptyNamespaces
+	changed := !reflect.DeepEqual(s.spec, spec)
+	s.spec = spec
 	s.mu.Unlock()
 	if changed {
 		s.notifyAll(v1alpha1.HubSettingsName)
