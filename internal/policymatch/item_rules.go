@@ -29,12 +29,7 @@ type itemRule struct {
 func CompileItemRules(rules []v1alpha1.ItemRule) ItemRules {
 	out := make(ItemRules, len(rules))
 	for i := range rules {
-		out[i].ItemRule = &rules[i]
-		for _, rs := range rules[i].ResourceSelectors {
-			if s, ok := compileSelector(rs); ok {
-				out[i].selectors = append(out[i].selectors, overrideSelector{s, SelectorKind(rs)})
-			}
-		}
+		out[i] = itemRule{&rules[i], compileSelectors(rules[i].ResourceSelectors)}
 	}
 	return out
 }
@@ -87,17 +82,11 @@ func (s selector) selectsName(key atoll.ItemKey) bool {
 // annotatedTreatment returns what annotations of an object state. An empty list of fields overrules
 // the lists of rules.
 func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err error) {
-	if value, stated := annotations[atoll.AnnotationUpdate]; stated {
-		t.Update = v1alpha1.UpdateMode(value)
-		if t.Update != v1alpha1.UpdateApply && t.Update != v1alpha1.UpdateCreateOnly {
-			return t, fmt.Errorf("annotation %s is %s or %s, and not %q", atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly, value)
-		}
+	if t.Update, err = annotatedMode(annotations, atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly); err != nil {
+		return t, err
 	}
-	if value, stated := annotations[atoll.AnnotationRemoval]; stated {
-		t.Removal = v1alpha1.RemovalMode(value)
-		if t.Removal != v1alpha1.RemoveDelete && t.Removal != v1alpha1.RemoveOrphan {
-			return t, fmt.Errorf("annotation %s is %s or %s, and not %q", atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, value)
-		}
+	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan); err != nil {
+		return t, err
 	}
 	if value, stated := annotations[atoll.AnnotationIgnoreFields]; stated {
 		if t.IgnoreFields, err = parseIgnoredFields(value); err != nil {
@@ -105,6 +94,15 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 		}
 	}
 	return t, nil
+}
+
+// annotatedMode returns the value of an annotation that is one of two modes; empty without the annotation.
+func annotatedMode[M ~string](annotations map[string]string, name string, one, other M) (M, error) {
+	value, stated := annotations[name]
+	if mode := M(value); stated && mode != one && mode != other {
+		return mode, fmt.Errorf("annotation %s is %s or %s, and not %q", name, one, other, value)
+	}
+	return M(value), nil
 }
 
 func parseIgnoredFields(value string) ([]string, error) {

@@ -32,12 +32,18 @@ type overrideSelector struct {
 
 // CompileOverride parses the policy's selectors.
 func CompileOverride(o CompiledOverride) CompiledOverride {
-	for _, rs := range o.Spec.ResourceSelectors {
+	o.selectors = compileSelectors(o.Spec.ResourceSelectors)
+	return o
+}
+
+// compileSelectors parses selectors, and leaves out the malformed ones.
+func compileSelectors(list []v1alpha1.ResourceSelector) (out []overrideSelector) {
+	for _, rs := range list {
 		if s, ok := compileSelector(rs); ok {
-			o.selectors = append(o.selectors, overrideSelector{s, SelectorKind(rs)})
+			out = append(out, overrideSelector{s, SelectorKind(rs)})
 		}
 	}
-	return o
+	return out
 }
 
 // The stages, in the order of application.
