@@ -510,15 +510,24 @@ var itemStateTexts = map[atoll.ItemState]string{
 	atoll.ItemRemovalHeld:  "held back: members remember that it was removed before the hub was restored; `atoll restore status` lists what waits for a decision",
 }
 
+// itemOf returns the item of the Bundle's content that the object is; nil where it is none.
+func (in Input) itemOf(b Bundle) *atoll.Item {
+	if in.isAboutBundle(b) || b.Content == nil {
+		return nil
+	}
+	at := slices.IndexFunc(b.Content.Items, func(i atoll.Item) bool { return i.Key == in.Object })
+	if at < 0 {
+		return nil
+	}
+	return &b.Content.Items[at]
+}
+
 // describeItem returns what the object is to the Bundle.
 func (in Input) describeItem(b Bundle) string {
 	if in.isAboutBundle(b) || b.Content == nil {
 		return ""
 	}
-	for _, i := range b.Content.Items {
-		if i.Key != in.Object {
-			continue
-		}
+	if i := in.itemOf(b); i != nil {
 		text, inState := itemStateTexts[i.State]
 		switch {
 		case inState:

@@ -11,13 +11,8 @@ import (
 // itemTreatment returns how members treat the object; nil: as all others, or it is no item of the
 // Bundle.
 func (in Input) itemTreatment(b Bundle) *atoll.Treatment {
-	if in.isAboutBundle(b) || b.Content == nil {
-		return nil
-	}
-	for i := range b.Content.Items {
-		if item := &b.Content.Items[i]; item.Key == in.Object {
-			return item.Treatment
-		}
+	if item := in.itemOf(b); item != nil {
+		return item.Treatment
 	}
 	return nil
 }
