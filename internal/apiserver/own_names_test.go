@@ -189,6 +189,11 @@ func TestAPodIsChangedByItsOwnName(t *testing.T) {
 	fleet.setLikely(t, "db", "rauma")
 	did("a delete where the other has no fitting template", pods.Delete(t.Context(), "db-0", metav1.DeleteOptions{}), "DELETE"+at)
 	did("a delete by the full name", pods.Delete(t.Context(), "db-0.rauma", metav1.DeleteOptions{}), "DELETE"+at)
+	// A server-side apply creates a template. No cluster gets it by claiming to have a pod of the name.
+	answer, err = pods.Patch(t.Context(), "db-0", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db-0"},"spec":{"containers":[{"name":"c","image":"i"}]}}`), metav1.PatchOptions{FieldManager: "test"})
+	if got := fleet.takeWrites("rauma"); err != nil || answer.UID == "uid-db-0" || got != "" {
+		t.Errorf("an apply of a name that a cluster has: UID %s, %v; the cluster was asked %q", answer.UID, err, got)
+	}
 	// A new template is not held up.
 	if _, err := pods.Patch(t.Context(), "new-0", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"new-0"},"spec":{"containers":[{"name":"c","image":"i"}]}}`), metav1.PatchOptions{FieldManager: "test"}); err != nil {
 		t.Errorf("a new template is applied: %v", err)

@@ -170,13 +170,18 @@ func TestPodSecurityOfNamespaces(t *testing.T) {
 	if _, err := pods.Create(t.Context(), privileged("before"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	warned.takeText()
 	patch := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"restricted"}}}`)
+	// The admission lists pods from a cache, which may not have the new one yet.
+	testwait.UntilNil(t, "the level warns of a pod that was there before", func(ctx context.Context) error {
+		warned.takeText()
+		_, err := u.kube.CoreV1().Namespaces().Patch(ctx, ns, types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if text := warned.takeText(); err != nil || !strings.Contains(text, "existing pods in namespace") || !strings.Contains(text, "before: privileged") {
+			return fmt.Errorf("warned of %q: %w", text, err)
+		}
+		return nil
+	})
 	if _, err := u.kube.CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
-	}
-	if text := warned.takeText(); !strings.Contains(text, "existing pods in namespace") || !strings.Contains(text, "before: privileged") {
-		t.Errorf("the level warned of %q", text)
 	}
 	testwait.UntilNil(t, "the level is known", func(ctx context.Context) error {
 		_, err := pods.Create(ctx, privileged("after"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

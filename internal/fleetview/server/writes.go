@@ -40,9 +40,18 @@ func (o *objects) runningIn(ctx context.Context, name string, acts bool) (*runni
 	return o.findRunning(ctx, name, acts)
 }
 
+// runningToUpdate is runningIn for an update. A server-side apply, which creates what does not exist, changes
+// an object in a member by its full name alone: no member decides where the object of another name goes.
+func (o *objects) runningToUpdate(ctx context.Context, name string, forceCreate bool) (*running, error) {
+	if _, _, full := o.fleet.memberOfName(request.NamespaceValue(ctx), name); forceCreate && !full {
+		return nil, nil
+	}
+	return o.runningIn(ctx, name, true)
+}
+
 // Update updates what is stored, or what runs in a member.
 func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	at, absent := o.runningIn(ctx, name, true)
+	at, absent := o.runningToUpdate(ctx, name, forceCreate)
 	switch {
 	case at != nil:
 		obj, err := o.changeObject(ctx, change{at: at, info: info, validate: update, options: options})
