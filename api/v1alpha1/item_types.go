@@ -2,7 +2,7 @@ package v1alpha1
 
 // ItemRule says how members treat objects that a policy places.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.removal)",message="a rule says something of update, ignoreFields or removal"
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.removal)",message="a rule says something of update, ignoreFields, drift or removal"
 type ItemRule struct {
 	// ResourceSelectors select objects among those that the policy places, with their dependencies.
 	// Empty: all of them.
@@ -12,9 +12,10 @@ type ItemRule struct {
 	// Update says what members do with an object after they created it. Apply corrects every field
 	// that the template states, and sends each edit of the template. CreateOnly leaves the object to
 	// the member: neither edits of the template nor overrides reach it any more, and what changes it
-	// there is not corrected. Without Update in any rule: Apply.
+	// there is not corrected. ReadOnly writes nothing: the member's object, which something else owns,
+	// is read for its health and status alone. Without Update in any rule: Apply.
 	// +optional
-	// +kubebuilder:validation:Enum=Apply;CreateOnly
+	// +kubebuilder:validation:Enum=Apply;CreateOnly;ReadOnly
 	Update UpdateMode `json:"update,omitempty"`
 	// IgnoreFields are JSON Pointers of fields that belong to the member, such as "/spec/replicas".
 	// A new object starts with the value of the template. From then on the member's value stays,
@@ -26,6 +27,12 @@ type ItemRule struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +listType=set
 	IgnoreFields []string `json:"ignoreFields,omitempty"`
+	// Drift says what members do where an object differs from what Atoll would apply. Correct applies
+	// it. Report writes nothing, neither a new object nor an edit of the template, and reports the
+	// fields that differ and objects that are missing. Without Drift in any rule: Correct.
+	// +optional
+	// +kubebuilder:validation:Enum=Correct;Report
+	Drift DriftMode `json:"drift,omitempty"`
 	// Removal says what happens to the object in a member when it is taken out there. It replaces
 	// removal.mode of the policy.
 	// +optional
@@ -40,4 +47,14 @@ type UpdateMode string
 const (
 	UpdateApply      UpdateMode = "Apply"
 	UpdateCreateOnly UpdateMode = "CreateOnly"
+	UpdateReadOnly   UpdateMode = "ReadOnly"
+)
+
+// DriftMode is what members do where an object differs from what Atoll would apply.
+type DriftMode string
+
+// The drift modes.
+const (
+	DriftCorrect DriftMode = "Correct"
+	DriftReport  DriftMode = "Report"
 )

@@ -323,7 +323,7 @@ func (p *parts) run(ctx context.Context) error {
 	}()
 	runs := []func(context.Context){
 		p.inventory.Run, p.limits.Run, p.engine.Run, p.proxy.Run,
-		func(ctx context.Context) { p.watcher.Run(ctx, p.engine) },
+		func(ctx context.Context) { p.watcher.Run(ctx, p.engine, p.engine) },
 	}
 	if p.joining != nil {
 		runs = append(runs, p.joining.Run)

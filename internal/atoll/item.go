@@ -271,11 +271,32 @@ type RenderedItem struct {
 	// initialise a new object, and are not applied to an existing one.
 	MemberOwned []string `json:"leave,omitempty"`
 	// Error is why the item could not be rendered: the member keeps its last good content and
-	// reports the error.
+	// reports the error. An observed item has UnknownObservation here, by which agents that do not
+	// know Observe do not apply it either.
 	Error string `json:"error,omitempty"`
+	// Observe is what the member reports of the object instead of writing it; empty: it writes it.
+	Observe Observation `json:"observe,omitempty"`
 	// ErrorReason is the enumerated reason of Error, for previews. A member reports RenderFailed.
 	ErrorReason Reason `json:"-"`
 }
+
+// Failed reports whether the item could not be rendered.
+func (it *RenderedItem) Failed() bool { return it.Error != "" && it.Observe == "" }
+
+// Observation is what a member reports of an object that it does not write.
+type Observation string
+
+// The observations.
+const (
+	// ObserveHealth: health and status.
+	ObserveHealth Observation = "Health"
+	// ObserveDrift: also where the object differs from the item.
+	ObserveDrift Observation = "Drift"
+)
+
+// UnknownObservation is the error of an observed item, which agents report that do not know Observe. It
+// must never change: newer agents find by it what older ones stored.
+const UnknownObservation = "the agent is older than update: ReadOnly and drift: Report, and keeps the content that it had: upgrade the agent"
 
 // Manifest is all that one member is to hold of one Bundle.
 type Manifest struct {

@@ -15,7 +15,7 @@ func (m *Manifest) HashedParts() iter.Seq2[string, *json.RawMessage] {
 		for i := range m.Items {
 			it := &m.Items[i]
 			hash := it.Hash
-			if it.Error != "" {
+			if it.Failed() {
 				hash = ""
 			}
 			if !yield(hash, &it.Object) {

@@ -50,10 +50,12 @@ const (
 	// hub stores as None and render gives back.
 	AnnotationConversion = "atoll.dev/conversion"
 
-	// AnnotationUpdate, AnnotationIgnoreFields and AnnotationRemoval, on a template, are update,
-	// ignoreFields (JSON Pointers, separated by commas) and removal of an ItemRule for the object.
+	// AnnotationUpdate, AnnotationIgnoreFields, AnnotationDrift and AnnotationRemoval, on a template,
+	// are update, ignoreFields (JSON Pointers, separated by commas), drift and removal of an ItemRule
+	// for the object.
 	AnnotationUpdate       = "atoll.dev/update"
 	AnnotationIgnoreFields = "atoll.dev/ignore-fields"
+	AnnotationDrift        = "atoll.dev/drift"
 	AnnotationRemoval      = "atoll.dev/removal"
 
 	// LabelHub makes an object that is otherwise inert act on the hub: "true".

@@ -133,6 +133,8 @@ var Reasons = []ReasonInfo{
 	{ReasonForeignObjects, "item", ActorMember, "The namespace holds objects that Atoll did not apply; it is not deleted."},
 	{ReasonWaitsForObjects, "item", ActorAtoll, "The object waits for objects that it needs."},
 	{ReasonDriftFight, "item", ActorMember, "Another client in the member changes the same fields again and again."},
+	{ReasonDrifted, "item", ActorUser, "The object is only observed, and differs from what Atoll would apply."},
+	{ReasonMissing, "item", ActorUser, "The object is only observed, and the member does not have it."},
 	{ReasonNotLeaseHolder, "item", ActorMember, "Another agent holds the member's lease; this one applies nothing."},
 	{ReasonInterpreted, "item", ActorUser, "The script of a ResourceInterpreter reports that the object is not healthy."},
 	{ReasonInterpreterFailed, "item", ActorHub, "The script of a ResourceInterpreter failed to answer."},

@@ -119,6 +119,8 @@ const (
 	ReasonForeignObjects       Reason = "ForeignObjects"
 	ReasonWaitsForObjects      Reason = "WaitsForObjects"
 	ReasonDriftFight           Reason = "DriftFight"
+	ReasonDrifted              Reason = "Drifted"
+	ReasonMissing              Reason = "Missing"
 	ReasonNotLeaseHolder       Reason = "NotLeaseHolder"
 	ReasonInterpreted          Reason = "Interpreted"
 	ReasonInterpreterFailed    Reason = "InterpreterFailed"

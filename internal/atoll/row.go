@@ -189,6 +189,9 @@ type RowStatus struct {
 	// UnlistedNotReady counts items that are not ready and had no room in Items. Without any,
 	// an item that is not in Items is healthy once the content is applied.
 	UnlistedNotReady int32 `json:"o,omitempty"`
+	// Drifted counts observed items that differ from the content or are missing, also those that had no
+	// room in Items.
+	Drifted int32 `json:"r,omitempty"`
 	// DoneTombstones lists tombstones that the agent has carried out: "key uid". If there are
 	// more than fit, the first ones by name.
 	DoneTombstones []string `json:"x,omitempty"`
@@ -223,6 +226,9 @@ type ItemStatus struct {
 	Since int64 `json:"s,omitempty"`
 	// Error: the item could not be applied or rendered; Reason is the cause.
 	Error bool `json:"e,omitempty"`
+	// Drift is how an observed object differs from the item. It is nil where nothing differs, and for
+	// objects that the member writes.
+	Drift *Drift `json:"r,omitempty"`
 	// ReflectedStatus status, in interpret's compact form.
 	ReflectedStatus json.RawMessage `json:"f,omitempty"`
 }

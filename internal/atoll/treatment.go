@@ -4,16 +4,32 @@ import "atoll.dev/atoll/api/v1alpha1"
 
 // Treatment is how members treat an item, where that is not how they treat all others.
 type Treatment struct {
-	// Update is UpdateCreateOnly, or empty for UpdateApply.
+	// Update is UpdateCreateOnly or UpdateReadOnly, or empty for UpdateApply.
 	Update v1alpha1.UpdateMode `json:"update,omitempty"`
 	// IgnoreFields lists JSON Pointers of fields that belong to the member. Sorted.
 	IgnoreFields []string `json:"ignoreFields,omitempty"`
+	// Drift is DriftReport, or empty for DriftCorrect.
+	Drift v1alpha1.DriftMode `json:"drift,omitempty"`
 	// Removal of the item; empty: that of its content.
 	Removal v1alpha1.RemovalMode `json:"removal,omitempty"`
 }
 
 // IsCreateOnly reports whether members own the item's object as soon as they created it.
 func (t *Treatment) IsCreateOnly() bool { return t != nil && t.Update == v1alpha1.UpdateCreateOnly }
+
+// Observation returns what members report of the item's object instead of writing it; empty where they
+// write it.
+func (t *Treatment) Observation() Observation {
+	switch {
+	case t == nil:
+		return ""
+	case t.Update == v1alpha1.UpdateReadOnly:
+		return ObserveHealth
+	case t.Drift == v1alpha1.DriftReport:
+		return ObserveDrift
+	}
+	return ""
+}
 
 // IgnoredFields returns the fields that belong to the member. Read-only.
 func (t *Treatment) IgnoredFields() []string {

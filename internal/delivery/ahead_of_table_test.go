@@ -1,6 +1,9 @@
 package delivery
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
@@ -96,6 +100,34 @@ func TestEarlyReportsAreBounded(t *testing.T) {
 	s.keepEarlyReport(&pb.Report{Bundle: "b", Seq: 2})
 	if s.earlyReports["b"].GetSeq() != 4 {
 		t.Errorf("an older report replaces a newer: %v", s.earlyReports["b"])
+	}
+}
+
+// A drift is stored in its bounds, and without values of Secrets, whatever the agent sends.
+func TestReportedDriftIsLimited(t *testing.T) {
+	h := newTestHub(t)
+	uid, _ := h.connectAgent("tokyo")
+	h.rows.setRows("b1", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "r1", 1)})
+	st := atoll.RowStatus{Generation: 1, State: atoll.RowReady, Drifted: -3, Items: []atoll.ItemStatus{
+		{Key: atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "s"}, Health: atoll.Healthy, Drift: &atoll.Drift{Total: 1, Fields: []atoll.DriftField{{Path: "/data/a", Live: "secret", Wanted: "other"}}}},
+		{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}, Health: atoll.Healthy, Drift: &atoll.Drift{Total: 1, Fields: []atoll.DriftField{{Path: "/data/a", Live: strings.Repeat("x", 9000)}}}},
+	}}
+	text, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.sessions.getByUID(uid).handleReport(&pb.Report{Bundle: "b1", Seq: 1, Status: text})
+	var stored *atoll.RowStatus
+	testwait.UntilNil(t, "the report is stored", func(context.Context) error {
+		row, _ := h.rows.Get("b1", "tokyo")
+		if stored = row.Status; stored == nil {
+			return errors.New("no report")
+		}
+		return nil
+	})
+	secret, conf := stored.Items[0].Drift.Fields[0], stored.Items[1].Drift.Fields[0]
+	if stored.Drifted != 0 || secret.Live != "" || secret.Wanted != "" || len(conf.Live) > atoll.MaxDriftValue {
+		t.Errorf("stored: %d drifted, %+v and %+v", stored.Drifted, secret, conf)
 	}
 }
 

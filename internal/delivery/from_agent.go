@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/drift"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/state"
@@ -13,6 +14,10 @@ import (
 
 // maxComplaints is how many refused reports of one session are logged.
 const maxComplaints = 10
+
+// maxReportedObjects bounds the number of drifted objects that one report counts, so that an agent cannot
+// make the sum of a fleet meaningless.
+const maxReportedObjects = 1 << 20
 
 // checkFrame checks a frame against the bounds of its fields. It returns why the session ends, and
 // records that the agent misbehaves.
@@ -45,6 +50,10 @@ func (s *agentSession) handleReport(r *pb.Report) {
 	}
 	st.UID, st.Seq = s.id.uid, r.GetSeq()
 	st.Since = min(max(st.Since, 0), atoll.MaxUnixSeconds)
+	st.Drifted = min(max(st.Drifted, 0), maxReportedObjects)
+	for i := range st.Items {
+		st.Items[i].Drift = drift.Limit(st.Items[i].Key, st.Items[i].Drift)
+	}
 	var spec *atoll.RowSpec
 	var stored session.Reported
 	row, ok := s.ownRow(r.GetBundle())

@@ -126,7 +126,7 @@ func excludedTombstones(in ManifestInput) (out []atoll.Tombstone) {
 	return out
 }
 
-// neededNamespaces returns the namespaces of the items, and that of a content without items that is its namespace.
+// neededNamespaces returns the namespaces of the items that are written, and that of a content without items that is its namespace.
 func neededNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
 	out := map[string]atoll.NamespaceMeta{}
 	add := func(ns string) {
@@ -135,7 +135,9 @@ func neededNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
 		}
 	}
 	for _, item := range in.Items {
-		add(item.Key.Namespace)
+		if item.Observe == "" {
+			add(item.Key.Namespace)
+		}
 	}
 	if in.Content.NamespaceAlone {
 		add(in.Bundle.Namespace)

@@ -73,3 +73,43 @@ func TestRemovalOfItemsOfARowThatGoes(t *testing.T) {
 		t.Errorf("one item deleted of a Bundle that is orphaned: %+v, removal %s", m.Tombstones, m.Removal)
 	}
 }
+
+// An observed item has its content, and an error for agents that would apply it otherwise.
+func TestObservedItems(t *testing.T) {
+	for name, c := range map[string]struct {
+		treatment *atoll.Treatment
+		want      atoll.Observation
+	}{
+		"written":               {&atoll.Treatment{Removal: v1alpha1.RemoveOrphan}, ""},
+		"read only":             {&atoll.Treatment{Update: v1alpha1.UpdateReadOnly}, atoll.ObserveHealth},
+		"drift is reported":     {&atoll.Treatment{Drift: v1alpha1.DriftReport}, atoll.ObserveDrift},
+		"read only comes first": {&atoll.Treatment{Update: v1alpha1.UpdateReadOnly, Drift: v1alpha1.DriftReport}, atoll.ObserveHealth},
+	} {
+		content := newContent()
+		plain, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+		content.Items[1].Treatment = c.treatment
+		got, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+		if got.Observe != c.want || (got.Error == atoll.UnknownObservation) != (c.want != "") || got.Failed() || string(got.Object) != string(plain.Object) {
+			t.Errorf("%s: observed %q, error %q, %s", name, got.Observe, got.Error, got.Object)
+		}
+		if (got.Hash == plain.Hash) != (c.want == "") {
+			t.Errorf("%s: the hash does not follow what is observed", name)
+		}
+	}
+}
+
+// Nothing is made for observed items, so their namespace is not needed.
+func TestTheNamespaceOfObservedItems(t *testing.T) {
+	in := manifest.ManifestInput{
+		Row: atoll.RowSpec{Phase: atoll.RowActive}, Content: newContent(),
+		Items:      []atoll.RenderedItem{{Key: webKey, Observe: atoll.ObserveDrift}},
+		Namespaces: map[string]atoll.NamespaceMeta{webKey.Namespace: {}},
+	}
+	if m := manifest.BuildManifest(in); len(m.Namespaces) != 0 {
+		t.Errorf("namespaces %v", m.Namespaces)
+	}
+	in.Items = append(in.Items, atoll.RenderedItem{Key: jobKey})
+	if m := manifest.BuildManifest(in); len(m.Namespaces) != 1 {
+		t.Errorf("with an item that is written: namespaces %v", m.Namespaces)
+	}
+}

@@ -40,8 +40,8 @@ func RenderItems(content *atoll.Content, in RenderInput) ([]atoll.RenderedItem, 
 // failAllItems sets the error of an atomic rule that does not apply to one of the items.
 func failAllItems(items []atoll.RenderedItem, r *atoll.Rule) []atoll.RenderedItem {
 	for i := range items {
-		if it := &items[i]; it.Error == "" {
-			it.Object, it.MemberOwned = nil, nil
+		if it := &items[i]; !it.Failed() {
+			it.Object, it.MemberOwned, it.Observe = nil, nil, ""
 			it.ErrorReason = atoll.ReasonAtomicRuleFailed
 			it.Error = fmt.Sprintf("%s rule %d, which is atomic, does not apply to another object of the Bundle", r.Policy, r.Index)
 			*it = withHash(*it)
@@ -55,7 +55,11 @@ func withHash(r atoll.RenderedItem) atoll.RenderedItem {
 	if err != nil {
 		panic(fmt.Sprintf("render: a list of strings has JSON: %v", err))
 	}
-	r.Hash = atoll.HashParts(r.Object, leave, []byte(r.Error))
+	parts := [][]byte{r.Object, leave, []byte(r.Error)}
+	if r.Observe != "" {
+		parts = append(parts, []byte(r.Observe))
+	}
+	r.Hash = atoll.HashParts(parts...)
 	return r
 }
 

@@ -247,7 +247,7 @@ func (it *sharedItem) computeResult() *sharedResult {
 		return b
 	}
 	whole := it.finishRendering(o, b, RenderInput{}, err)
-	if b.complete = &whole; whole.Error == "" {
+	if b.complete = &whole; !whole.Failed() {
 		b.notes = o.Notes
 	}
 	return b
@@ -269,7 +269,7 @@ func (it *sharedItem) renderForCluster(in RenderInput) (r atoll.RenderedItem, no
 	}
 	o := &overrides.ObjectPatcher{Item: it.item, Object: runtime.DeepCopyJSON(b.obj), Notes: slices.Grow(slices.Clone(b.notes), typicalNotes), Values: in.clusterValues, ScriptedPath: b.scriptedPath, EmptiedMaps: slices.Clip(b.emptiedMaps)}
 	failed, err := o.ApplyRules(it.rules[it.sharedRules:])
-	if r = it.finishRendering(o, b, in, err); r.Error == "" {
+	if r = it.finishRendering(o, b, in, err); !r.Failed() {
 		notes = o.Notes
 	}
 	return r, notes, failed
@@ -312,6 +312,8 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 	if err != nil {
 		r.Object, r.MemberOwned, r.Error = nil, nil, err.Error()
 		r.ErrorReason = refusal.ReasonOf(err, atoll.ReasonRuleNotApplicable)
+	} else if r.Observe = it.item.Treatment.Observation(); r.Observe != "" {
+		r.Error = atoll.UnknownObservation
 	}
 	return withHash(r)
 }

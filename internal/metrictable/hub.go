@@ -13,6 +13,7 @@ var (
 	BundleClusters    = hub.addGauge("atoll_bundle_clusters", "Sum over all Bundles of the clusters in their status: Desired, Updated, Ready, Disconnected and Removing.", "state")
 	Rows              = hub.addGauge("atoll_rows", "Rows, each one Bundle in one cluster, by phase and by the reason of their wait; None: the row waits for nothing. Rows in disconnected clusters are among them.", "phase", "reason")
 	RowOldestWait     = hub.addGauge("atoll_row_oldest_wait_seconds", "Age of the oldest wait of a row, by reason: since its phase or its reported state began. It is absent for WaitsForApply, where no such time is stored.", "reason")
+	DriftedObjects    = hub.addGauge("atoll_drifted_objects", "Sum over all rows of the objects that their clusters only observe, and that differ from their templates or are missing, by the last reports.")
 	Clusters          = hub.addGauge("atoll_clusters", "Clusters by condition, its status and its reason.", "condition", "status", "reason")
 	ClusterOldestWait = hub.addGauge("atoll_cluster_oldest_wait_seconds", "Age of the oldest condition of a Cluster that is not as it should be, since the status of the condition last changed.", "condition", "reason")
 	ChangeSeconds     = hub.addHistogram("atoll_change_seconds", "Time from the moment at which the leading hub sees a user's write. It is observed once a Bundle when the Revision is bound and when its status is shown, and once a row when the row is ordered, applied and healthy. Rows that come after the Bundle was shown are not observed.", secondsOfChange, "stage")

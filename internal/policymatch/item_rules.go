@@ -1,6 +1,7 @@
 package policymatch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,21 +44,19 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	}
 	for i := range r {
 		if rule := &r[i]; rule.selectsSubject(s) {
-			if t.Update == "" {
-				t.Update = rule.Update
-			}
+			t.Update, t.Drift, t.Removal = cmp.Or(t.Update, rule.Update), cmp.Or(t.Drift, rule.Drift), cmp.Or(t.Removal, rule.Removal)
 			if t.IgnoreFields == nil {
 				t.IgnoreFields = slices.Sorted(slices.Values(rule.IgnoreFields))
-			}
-			if t.Removal == "" {
-				t.Removal = rule.Removal
 			}
 		}
 	}
 	if t.Update == v1alpha1.UpdateApply {
 		t.Update = ""
 	}
-	if t.Update == "" && len(t.IgnoreFields) == 0 && t.Removal == "" {
+	if t.Drift == v1alpha1.DriftCorrect {
+		t.Drift = ""
+	}
+	if t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.Removal == "" {
 		return nil, nil
 	}
 	return &t, nil
@@ -82,7 +81,10 @@ func (s selector) selectsName(key atoll.ItemKey) bool {
 // annotatedTreatment returns what annotations of an object state. An empty list of fields overrules
 // the lists of rules.
 func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err error) {
-	if t.Update, err = annotatedMode(annotations, atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly); err != nil {
+	if t.Update, err = annotatedMode(annotations, atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly, v1alpha1.UpdateReadOnly); err != nil {
+		return t, err
+	}
+	if t.Drift, err = annotatedMode(annotations, atoll.AnnotationDrift, v1alpha1.DriftCorrect, v1alpha1.DriftReport); err != nil {
 		return t, err
 	}
 	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan); err != nil {
@@ -96,13 +98,17 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	return t, nil
 }
 
-// annotatedMode returns the value of an annotation that is one of two modes; empty without the annotation.
-func annotatedMode[M ~string](annotations map[string]string, name string, one, other M) (M, error) {
+// annotatedMode returns the value of an annotation that is one of the modes; empty without the annotation.
+func annotatedMode[M ~string](annotations map[string]string, name string, modes ...M) (M, error) {
 	value, stated := annotations[name]
-	if mode := M(value); stated && mode != one && mode != other {
-		return mode, fmt.Errorf("annotation %s is %s or %s, and not %q", name, one, other, value)
+	if !stated || slices.Contains(modes, M(value)) {
+		return M(value), nil
 	}
-	return M(value), nil
+	names := make([]string, len(modes))
+	for i, mode := range modes {
+		names[i] = string(mode)
+	}
+	return M(value), fmt.Errorf("annotation %s is one of %s, and not %q", name, strings.Join(names, ", "), value)
 }
 
 func parseIgnoredFields(value string) ([]string, error) {
@@ -157,7 +163,7 @@ func CheckIgnoredField(path string) error {
 // TreatmentAnnotations returns those of the annotations that state how members treat an object.
 func TreatmentAnnotations(annotations map[string]string) map[string]string {
 	var out map[string]string
-	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationRemoval} {
+	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationRemoval} {
 		if value, stated := annotations[name]; stated {
 			if out == nil {
 				out = map[string]string{}

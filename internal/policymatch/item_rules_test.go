@@ -53,6 +53,16 @@ func TestTreatmentOfAnObject(t *testing.T) {
 			},
 			want: &atoll.Treatment{Removal: "Delete", IgnoreFields: []string{"/data/b", "/data/c"}},
 		},
+		"drift is reported": {
+			rules: []v1alpha1.ItemRule{{Drift: "Report"}, {Drift: "Correct"}}, want: &atoll.Treatment{Drift: "Report"},
+		},
+		"nothing is written": {rules: []v1alpha1.ItemRule{rule("ReadOnly")}, want: &atoll.Treatment{Update: "ReadOnly"}},
+		"drift by an annotation": {
+			rules: []v1alpha1.ItemRule{{Drift: "Report"}}, annotations: map[string]string{"atoll.dev/drift": "Correct"},
+		},
+		"nothing is written, by an annotation": {
+			annotations: map[string]string{"atoll.dev/update": "ReadOnly", "atoll.dev/drift": "Report"}, want: &atoll.Treatment{Update: "ReadOnly", Drift: "Report"},
+		},
 		"an annotation without fields": {
 			rules:       []v1alpha1.ItemRule{{IgnoreFields: []string{"/data/a"}}},
 			annotations: map[string]string{"atoll.dev/ignore-fields": ""},
@@ -70,7 +80,7 @@ func TestTreatmentOfAnObject(t *testing.T) {
 
 func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 	for annotation, value := range map[string]string{
-		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/ignore-fields": "spec.replicas",
+		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/ignore-fields": "spec.replicas",
 	} {
 		annotations := map[string]string{annotation: value}
 		if err := CheckOwnKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {

@@ -215,6 +215,10 @@ type ItemChange struct {
 	// be, as JSON Pointers.
 	Released  []string `json:"released,omitempty"`
 	Corrected []string `json:"corrected,omitempty"`
+	// Observe is what the cluster would report of the object instead of writing it. Written: it would
+	// write an object that it only observes now.
+	Observe atoll.Observation `json:"observe,omitempty"`
+	Written bool              `json:"written,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
 	Error       string       `json:"error,omitempty"`
 	ErrorReason atoll.Reason `json:"errorReason,omitempty"`
@@ -510,6 +514,22 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	return out
 }
 
+// changeOfItem returns the change of an item that is new, with nil for was, or of another hash.
+func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
+	out := ItemChange{Key: now.Key, Change: ChangeChanged, Observe: now.Observe}
+	if was == nil {
+		out.Change = ChangeAdded
+	}
+	switch {
+	case now.Failed():
+		out.Error, out.ErrorReason = now.Error, now.ErrorReason
+	case was != nil:
+		out.Fields, out.Written = changedFields(was, now), was.Observe != "" && now.Observe == ""
+		out.Released, out.Corrected = missingFrom(now.MemberOwned, was.MemberOwned), missingFrom(was.MemberOwned, now.MemberOwned)
+	}
+	return out
+}
+
 func (c *bundleComparison) compareItems(before, after []atoll.RenderedItem) (out []ItemChange) {
 	old := map[atoll.ItemKey]*atoll.RenderedItem{}
 	for i := range before {
@@ -519,17 +539,8 @@ func (c *bundleComparison) compareItems(before, after []atoll.RenderedItem) (out
 		now := &after[i]
 		was := old[now.Key]
 		delete(old, now.Key)
-		switch {
-		case !c.in.mayReadItem(now.Key) || was != nil && was.Hash == now.Hash:
-		case was == nil:
-			out = append(out, ItemChange{Key: now.Key, Change: ChangeAdded, Error: now.Error, ErrorReason: now.ErrorReason})
-		case now.Error != "":
-			out = append(out, ItemChange{Key: now.Key, Change: ChangeChanged, Error: now.Error, ErrorReason: now.ErrorReason})
-		default:
-			out = append(out, ItemChange{
-				Key: now.Key, Change: ChangeChanged, Fields: changedFields(was, now),
-				Released: missingFrom(now.MemberOwned, was.MemberOwned), Corrected: missingFrom(was.MemberOwned, now.MemberOwned),
-			})
+		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash) {
+			out = append(out, changeOfItem(was, now))
 		}
 	}
 	for key := range old {

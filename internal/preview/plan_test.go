@@ -102,6 +102,33 @@ func TestText(t *testing.T) {
           corrected from now on: /spec
 1 Bundle: 0 added, 0 removed, 2 changed.
 `},
+		"drift is only reported": {func(c *BundleChange, _ *Input) {
+			web := c.Content.Items[1]
+			web.Treatment = &atoll.Treatment{Drift: v1alpha1.DriftReport}
+			*c = withRevision(*c, testContent(c.Content.Items[0], web))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      ~ Deployment/web would not be written, and differences would be reported
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
+		"an object is written again": {func(c *BundleChange, _ *Input) {
+			web := c.Content.Items[1]
+			c.Content.Items[1].Treatment = &atoll.Treatment{Update: v1alpha1.UpdateReadOnly}
+			*c = withRevision(*c, testContent(c.Content.Items[0], web))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      ~ Deployment/web would be written from now on
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
+		"a new object is read only": {func(c *BundleChange, _ *Input) {
+			conf := testItem(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}, `{}`)
+			conf.Treatment = &atoll.Treatment{Update: v1alpha1.UpdateReadOnly}
+			*c = withRevision(*c, testContent(c.Content.Items[0], c.Content.Items[1], conf))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      + ConfigMap/c would not be written, and its health would be reported
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
 		"an item stays where the Bundle goes": {func(c *BundleChange, _ *Input) {
 			c.Content.Items[0].Treatment = &atoll.Treatment{Removal: v1alpha1.RemoveOrphan}
 			c.After = map[string]atoll.RowSpec{"oslo": c.Before["oslo"]}

@@ -258,6 +258,12 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 		fmt.Fprintf(b, " could not be rendered, and would not be sent: %s", i.Error)
 	case i.Error != "":
 		fmt.Fprintf(b, " could not be rendered, and stays as it is there: %s", i.Error)
+	case i.Observe == atoll.ObserveDrift:
+		b.WriteString(" would not be written, and differences would be reported")
+	case i.Observe != "":
+		b.WriteString(" would not be written, and its health would be reported")
+	case i.Written:
+		b.WriteString(" would be written from now on")
 	}
 	b.WriteString("\n")
 	if len(i.Released) > 0 {

@@ -138,6 +138,8 @@ func findStatusWait(st *atoll.RowStatus, since time.Time) RowWait {
 	switch {
 	case isInterpreterFailure(st):
 		return newRowWait(atoll.ReasonInterpreterFailed, describeFailure(st, "a ResourceInterpreter to answer"), since)
+	case st.State == atoll.RowProgressing && st.Reason == atoll.ReasonMissing:
+		return newRowWait(atoll.ReasonMissing, describeFailure(st, "objects that the member does not have"), since)
 	case st.State == atoll.RowProgressing:
 		return newRowWait(atoll.ReasonProgressing, describeFailure(st, "items to become healthy"), since)
 	case st.State == atoll.RowDegraded:

@@ -25,3 +25,11 @@ func TestFailureNamesItsActor(t *testing.T) {
 		})
 	}
 }
+
+// Atoll makes no object that is only observed.
+func TestAMissingObjectNamesItsActor(t *testing.T) {
+	st := &atoll.RowStatus{State: atoll.RowProgressing, Reason: atoll.ReasonMissing, Message: "ConfigMap a: the member does not have the object"}
+	if w := ActiveRowWait(Row{Status: st, Online: true}); w.Reason != atoll.ReasonMissing || w.Actor != atoll.ActorUser {
+		t.Errorf("%+v", w)
+	}
+}

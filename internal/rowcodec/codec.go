@@ -1,13 +1,15 @@
 package rowcodec
 
 import (
-	"atoll.dev/atoll/internal/atoll"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // The rows of a TargetSlice are a text with a line for each, by cluster name, and so
@@ -128,6 +130,7 @@ func EncodeStatus(r atoll.RowStatus, words *Dictionary) string {
 		l.writeNested(func() { writeItem(&l, &r.Items[i], r.Since) })
 	}
 	l.writeNumber('o', int64(r.UnlistedNotReady), 0)
+	l.writeNumber('r', int64(r.Drifted), 0)
 	l.writeList('x', r.DoneTombstones)
 	l.writeFlag('z', r.AllTombstonesDone)
 	l.writeFlag('v', r.NamespaceKept)
@@ -144,6 +147,9 @@ func writeItem(l *lineWriter, it *atoll.ItemStatus, since int64) {
 	l.writeNumber('s', it.Since, since)
 	l.writeFlag('e', it.Error)
 	l.writeText('f', string(it.ReflectedStatus))
+	if it.Drift != nil {
+		l.writeText('r', encodeDrift(it.Drift))
+	}
 }
 
 // DecodeSpec reads what EncodeSpec wrote, with the words of its dictionary.
@@ -300,6 +306,8 @@ func readItemsField(f *lineReader, r *atoll.RowStatus) (isReady bool) {
 		r.Items = append(r.Items, f.readItem(r.Since))
 	case 'o':
 		r.UnlistedNotReady = f.readInt32()
+	case 'r':
+		r.Drifted = f.readInt32()
 	case 'x':
 		r.DoneTombstones = f.readList()
 	case 'z':
@@ -333,6 +341,8 @@ func (l *lineReader) readItem(since int64) atoll.ItemStatus {
 			it.Error = true
 		case 'f':
 			it.ReflectedStatus = []byte(f.decodeText(f.value))
+		case 'r':
+			it.Drift = f.readDrift()
 		}
 	}
 	if it.Key == (atoll.ItemKey{}) {
@@ -340,6 +350,23 @@ func (l *lineReader) readItem(since int64) atoll.ItemStatus {
 	}
 	l.err = errors.Join(l.err, f.err)
 	return it
+}
+
+// encodeDrift returns a Drift as JSON, which few rows have.
+func encodeDrift(d *atoll.Drift) string {
+	text, err := json.Marshal(d)
+	if err != nil {
+		panic(fmt.Sprintf("rowcodec: a structure of texts and numbers has JSON: %v", err))
+	}
+	return string(text)
+}
+
+func (l *lineReader) readDrift() *atoll.Drift {
+	d := &atoll.Drift{}
+	if json.Unmarshal([]byte(l.decodeText(l.value)), d) != nil {
+		l.fail()
+	}
+	return d
 }
 
 func (l *lineReader) readRecall() *atoll.Recall {

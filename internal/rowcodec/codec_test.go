@@ -41,6 +41,15 @@ var someStatuses = []atoll.RowStatus{
 		},
 	},
 	{State: "R", Ready: 1},
+	{
+		UID: lineUID, Generation: 2, Seq: 3, State: atoll.RowReady, Applied: true, Since: 9, Total: 3, Ready: 2, Drifted: 70,
+		Items: []atoll.ItemStatus{
+			{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, Health: atoll.Healthy, Reason: atoll.ReasonDrifted, Since: 9, Drift: &atoll.Drift{
+				Total: 9, Fields: []atoll.DriftField{{Path: "/data/a b;c", Live: `"x;y"`, Wanted: `"~1 z"`, Managers: []string{"kubectl-edit", "m"}, Since: 8}, {Path: "/data/d"}},
+			}},
+			{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "b"}, Health: atoll.Unknown, Reason: atoll.ReasonMissing, Since: 9, Drift: &atoll.Drift{Missing: true, Since: 7}},
+		},
+	},
 }
 
 func checkSpec(t *testing.T, r atoll.RowSpec) {
@@ -136,7 +145,7 @@ func TestUnknownAndDamagedLines(t *testing.T) {
 			t.Errorf("%q was read", line)
 		}
 	}
-	for _, line := range []string{"tx", "t99999999999", "i", "ikbad", "ihP", "i;", "x~7"} {
+	for _, line := range []string{"tx", "t99999999999", "i", "ikbad", "ihP", "i;", "x~7", "ikConfigMap/a;r{", "rx"} {
 		if r, err := DecodeStatus(line, "u"); err == nil {
 			t.Errorf("%q was read as %+v", line, r)
 		}

@@ -15,6 +15,8 @@ type Summary struct {
 	ReportedGeneration, StateTime int64
 	State                         atoll.RowState
 	Applied                       bool
+	// Drifted is RowStatus.Drifted.
+	Drifted int32
 }
 
 // Summarize reads the lines of a row; an empty status is none. It skips lists and counts. A
@@ -37,9 +39,12 @@ func Summarize(spec, status string, specWords, statusWords []string) Summary {
 	report := atoll.RowStatus{Generation: 1, State: atoll.RowReady, Applied: true}
 	f = lineReader{rest: status, separator: ' ', words: statusWords}
 	for f.next() {
-		if f.tag == 's' {
+		switch f.tag {
+		case 's':
 			report.Since = f.readNumber()
-		} else {
+		case 'r':
+			report.Drifted = f.readInt32()
+		default:
 			readStateField(&f, &report)
 		}
 	}
@@ -47,5 +52,6 @@ func Summarize(spec, status string, specWords, statusWords []string) Summary {
 		return out
 	}
 	out.IsReported, out.ReportedGeneration, out.StateTime, out.State, out.Applied = true, report.Generation, report.Since, report.State, report.Applied
+	out.Drifted = report.Drifted
 	return out
 }

@@ -15,6 +15,7 @@ func TestASummaryIsOfTheRow(t *testing.T) {
 			want := Summary{Phase: spec.Phase, Reason: spec.Reason, Revision: spec.Revision, Generation: spec.Generation, Since: spec.Since}
 			if uidSuffix(status.UID) == uidSuffix(spec.UID) {
 				want.IsReported, want.ReportedGeneration, want.StateTime, want.State, want.Applied = true, status.Generation, status.Since, status.State, status.Applied
+				want.Drifted = status.Drifted
 			}
 			if got != want {
 				t.Errorf("%+v with %+v:\n%+v, want\n%+v", spec, status, got, want)

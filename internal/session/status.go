@@ -14,7 +14,7 @@ func StatusHash(s atoll.RowStatus) string {
 	s.Seq, s.Since, s.UID = 0, 0, ""
 	s.Items = slices.Clone(s.Items)
 	for i := range s.Items {
-		s.Items[i].Since = 0
+		s.Items[i].Since, s.Items[i].Drift = 0, s.Items[i].Drift.WithoutTimes()
 	}
 	return atoll.HashJSON(s)
 }

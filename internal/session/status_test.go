@@ -22,3 +22,21 @@ func TestHashOfALargeStatus(t *testing.T) {
 		t.Error("another status counts as the same report")
 	}
 }
+
+// The times of a drift are no news, and its fields are.
+func TestHashOfADrift(t *testing.T) {
+	report := func(value string, since int64) atoll.RowStatus {
+		d := &atoll.Drift{Total: 1, Since: since, Fields: []atoll.DriftField{{Path: "/data/a", Live: value, Since: since}}}
+		return atoll.RowStatus{Generation: 1, Items: []atoll.ItemStatus{{Health: atoll.Healthy, Drift: d}}}
+	}
+	first := report("1", 5)
+	if StatusHash(first) != StatusHash(report("1", 9)) {
+		t.Error("a later time counts as another report")
+	}
+	if StatusHash(first) == StatusHash(report("2", 5)) {
+		t.Error("another value counts as the same report")
+	}
+	if f := first.Items[0].Drift; f.Since != 5 || f.Fields[0].Since != 5 {
+		t.Errorf("the report changed: %+v", f)
+	}
+}

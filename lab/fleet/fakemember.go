@@ -14,7 +14,7 @@ import (
 func fakeObjectViews(it *atoll.RenderedItem) *objectViews {
 	s := &objectViews{}
 	var object map[string]any
-	if it.Error != "" || json.Unmarshal(it.Object, &object) != nil || object == nil {
+	if it.Failed() || json.Unmarshal(it.Object, &object) != nil || object == nil {
 		object = map[string]any{}
 	}
 	s.objectsMark = markOf(object)

@@ -126,7 +126,10 @@ func (t *shapeTable) buildShape(m *atoll.Manifest) *shape {
 	}
 	for i := range m.Items {
 		it := &m.Items[i]
-		p := shapeItem{key: it.Key, hash: it.Hash, error: it.Error}
+		p := shapeItem{key: it.Key, hash: it.Hash}
+		if it.Failed() {
+			p.error = it.Error
+		}
 		if p.views = t.viewsByHash[it.Hash]; p.views == nil {
 			p.views = fakeObjectViews(it)
 			p.views.contentHash = maphash.Bytes(t.seed, it.Object)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/atoll"
@@ -21,7 +22,22 @@ const (
 // listDifferences returns at most three paths at which applying the item would change the live
 // object. It returns no values.
 func (e *Engine) listDifferences(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) ([]string, *Failure) {
-	body, failure := applyBody(p, sending{uid: string(live.GetUID()), left: p.Item.MemberOwned})
+	differences, failure := e.compareWithLive(ctx, p, res, live, p.Item.MemberOwned)
+	var out []string
+	for _, d := range differences {
+		out = append(out, d.Path)
+	}
+	slices.Sort(out)
+	return out[:min(len(out), 3)], failure
+}
+
+// compareWithLive returns what applying the item without the fields in left would change of the live
+// object. The apply is one that the member's API does not carry out.
+func (e *Engine) compareWithLive(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured, left []string) ([]objectdiff.Difference, *Failure) {
+	body, failure := applyBody(p, sending{uid: string(live.GetUID()), left: left})
+	if failure == nil && p.Record.UID == string(live.GetUID()) {
+		body, failure = withNewlyLeftFields(body, p, live, left)
+	}
 	if failure != nil {
 		return nil, failure
 	}
@@ -32,10 +48,26 @@ func (e *Engine) listDifferences(ctx context.Context, p plan, res member.Resourc
 	if err != nil {
 		return nil, failureFromError(err, p.Key)
 	}
-	var out []string
-	for _, d := range objectdiff.Compare(objectdiff.WithoutServerFields(live), objectdiff.WithoutServerFields(after)) {
-		out = append(out, d.Path)
+	return objectdiff.Compare(objectdiff.WithoutServerFields(live), objectdiff.WithoutServerFields(after)), nil
+}
+
+// withNewlyLeftFields adds the live values of fields to the body of an apply that are Atoll's and will be left
+// to the member: without them the apply would remove the fields.
+func withNewlyLeftFields(body []byte, p plan, live *unstructured.Unstructured, left []string) ([]byte, *Failure) {
+	newly := slices.DeleteFunc(slices.Clone(left), func(path string) bool { return slices.Contains(p.Record.Left, path) })
+	if len(newly) == 0 {
+		return body, nil
 	}
-	slices.Sort(out)
-	return out[:min(len(out), 3)], nil
+	var sent map[string]any
+	if err := json.Unmarshal(body, &sent); err != nil {
+		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}
+	}
+	if _, failure := copyMemberFields(sent, p.Item, live, newly); failure != nil {
+		return nil, failure
+	}
+	body, err := json.Marshal(sent)
+	if err != nil {
+		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}
+	}
+	return body, nil
 }

@@ -29,6 +29,11 @@ type Store interface {
 type Watch interface {
 	// Start watching a kind; calling it again costs nothing.
 	Start(member.Resource)
+	// StartUnlabelled starts watching all objects of a kind, with Atoll's label and without it; calling
+	// it again costs nothing.
+	StartUnlabelled(member.Resource)
+	// StopUnlabelled stops watching the objects of a kind without Atoll's label.
+	StopUnlabelled(group, kind string)
 	// RelistKind lists all objects of a kind again, if the kind is watched.
 	RelistKind(group, kind string)
 	// Stop watching a kind of which nothing is left.
@@ -75,6 +80,9 @@ type Engine struct {
 	scaled map[string]map[atoll.ItemKey]bool
 	// interpreters are the interpreters of each Bundle that has some.
 	interpreters map[string]script.Interpreters
+	// observed is what was read of the objects that are observed instead of written.
+	observed        map[atoll.ItemKey]*observation
+	observeInterval time.Duration
 	// foreign are namespaces that exist and are not ours.
 	foreign map[string]bool
 	// forbidden says of objects that are applied why they may not be any more.
@@ -95,10 +103,10 @@ type task struct {
 	// applied.
 	check, judge, correct bool
 	// weigh whether the member's administrator allows it.
-	weigh    bool
-	failures int
-	failure  *Failure
-	drift    drift
+	weigh       bool
+	failures    int
+	failure     *Failure
+	corrections correctionHistory
 }
 
 // New returns an Engine that holds what was stored.
@@ -106,8 +114,9 @@ func New(o Options, stored store.Contents) *Engine {
 	e := &Engine{
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: ownership.NewBook(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
-		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{}, foreign: map[string]bool{},
-		forbidden: map[atoll.ItemKey]string{},
+		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{},
+		observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
+		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{},
 	}
 	for _, r := range stored.Records {
 		e.book.RestoreRecord(r)
@@ -164,12 +173,14 @@ func (e *Engine) UpsertManifest(ctx context.Context, m atoll.Manifest, at store.
 
 // foldHolding takes the holding into the book and gives the keys that it touched.
 func (e *Engine) foldHolding(h ownership.Holding) []atoll.ItemKey {
+	before := e.observedBy(h.Manifest.Bundle)
 	keys := e.book.FoldHolding(h)
 	for _, key := range keys {
 		if key.IsNamespace() && len(e.book.BundlesWithNamespace(key.Name)) > 0 {
 			e.intendNamespace(key.Name)
 		}
 	}
+	e.dropObserved(before, keys)
 	e.setInterpreters(h.Manifest.Bundle, h.Manifest.Interpreters)
 	return append(keys, e.updateAutoscaledFields(h)...)
 }
@@ -252,14 +263,22 @@ func (e *Engine) HoldsAgain(bundle string, t *atoll.Tombstone) bool {
 	return e.book.WantsTemplate(t.Key, t.UID)
 }
 
-// HeldBundles lists every Bundle that is held, with its generation and content hash.
+// incompleteContent takes the place of a content hash: no manifest has it, so that the hub sends another one.
+const incompleteContent = "incomplete"
+
+// HeldBundles lists every Bundle that is held, with its generation and content hash. The hash is
+// incompleteContent where an older agent stored the manifest without a part.
 func (e *Engine) HeldBundles() []Held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []Held
 	for _, uid := range e.book.BundleUIDs() {
-		m := &e.book.HoldingOf(uid).Manifest
-		out = append(out, Held{Bundle: uid, Generation: m.Generation, Content: m.Content})
+		h := e.book.HoldingOf(uid)
+		held := Held{Bundle: uid, Generation: h.Manifest.Generation, Content: h.Manifest.Content}
+		if h.LacksObservations() {
+			held.Content = incompleteContent
+		}
+		out = append(out, held)
 	}
 	return out
 }

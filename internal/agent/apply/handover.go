@@ -83,7 +83,7 @@ func (e *Engine) updateAutoscaledFields(h ownership.Holding) []atoll.ItemKey {
 		if !isHPA(key) {
 			continue
 		}
-		item := e.book.ContentFor(uid, key)
+		item := e.book.ItemFor(uid, key)
 		if item == nil {
 			continue
 		}

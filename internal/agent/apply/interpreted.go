@@ -45,6 +45,7 @@ func (e *Engine) judgeAnew(before, now *ownership.Holding) (whole []schema.Group
 		if !then.AnswersGroupKind(gk) && !is.AnswersGroupKind(gk) {
 			continue
 		}
+		e.markObservationStale(key)
 		if r, _ := e.book.Record(key); r.UID != "" { // else it is judged when it is made
 			e.ensureTask(key).judge = true
 			e.markDue(key)

@@ -16,6 +16,7 @@ type Metrics struct {
 	corrections  prometheus.Counter
 	failures     *prometheus.CounterVec
 	queueDepth   prometheus.Gauge
+	drifted      prometheus.Gauge
 }
 
 // NewMetrics registers the metrics.
@@ -23,9 +24,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		applies: metrictable.AgentApplies.NewCounterVec(), writes: metrictable.AgentWrites.NewCounterVec(), writeSeconds: metrictable.AgentWriteSeconds.NewHistogramVec(),
 		corrections: metrictable.AgentCorrections.NewCounter(), failures: metrictable.AgentFailures.NewCounterVec(),
-		queueDepth: metrictable.AgentQueueDepth.NewGauge(),
+		queueDepth: metrictable.AgentQueueDepth.NewGauge(), drifted: metrictable.AgentDrifted.NewGauge(),
 	}
-	r.MustRegister(m.applies, m.writes, m.writeSeconds, m.corrections, m.failures, m.queueDepth)
+	r.MustRegister(m.applies, m.writes, m.writeSeconds, m.corrections, m.failures, m.queueDepth, m.drifted)
 	return m
 }
 

@@ -35,7 +35,7 @@ func (e *Engine) missingNamespaces(keys []atoll.ItemKey) []string {
 	var out []string
 	for _, key := range keys {
 		ns := key.Namespace
-		if ns == "" || e.foreign[ns] || slices.Contains(out, ns) {
+		if _, observed := e.book.ObservedItem(key); ns == "" || observed != nil || e.foreign[ns] || slices.Contains(out, ns) {
 			continue
 		}
 		if r, known := e.book.Record(atoll.NamespaceKey(ns)); known && r.Implicit && r.UID == "" && len(r.Claims) == 0 {

@@ -89,7 +89,7 @@ func (e *Engine) isIdle(key atoll.ItemKey, t *task) bool {
 
 // dropTask removes a task that holds no information. The caller holds mu.
 func (e *Engine) dropTask(key atoll.ItemKey, t *task) {
-	if !t.due && !t.busy && t.failure == nil && len(t.drift.at) == 0 {
+	if !t.due && !t.busy && t.failure == nil && len(t.corrections.at) == 0 {
 		delete(e.tasks, key)
 	}
 	if _, known := e.book.Record(key); known {

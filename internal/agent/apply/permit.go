@@ -47,6 +47,7 @@ func (e *Engine) NamespaceLabelsChanged(namespace string) {
 func (e *Engine) reevaluatePermission(key atoll.ItemKey) {
 	t := e.ensureTask(key)
 	t.weigh = true
+	e.markObservationStale(key)
 	if t.failure != nil && t.failure.Reason == atoll.ReasonDeniedByPolicy {
 		t.failures = 0
 		e.markDue(key)
@@ -58,7 +59,7 @@ func (e *Engine) reevaluatePermission(key atoll.ItemKey) {
 // checkPermitted returns why the policy forbids the plan's operation; nil: it is allowed.
 func (e *Engine) checkPermitted(ctx context.Context, p plan) *Failure {
 	switch p.Verb {
-	case ownership.Apply, ownership.Replace: // which makes again what it deletes
+	case ownership.Apply, ownership.Replace, observeItem: // Replace makes again what it deletes
 		return e.mayApply(ctx, p.Key)
 	case ownership.Delete, ownership.DeleteNamespace, ownership.Release:
 		return e.askPolicy(ctx, p.Key, (*policy.Policy).Remove)

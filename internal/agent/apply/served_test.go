@@ -96,6 +96,8 @@ func (memory) PutBundle(context.Context, store.Bundle) error                { re
 func (memory) DropBundle(context.Context, string) error                     { return nil }
 func (memory) PutRecords(context.Context, string, []ownership.Record) error { return nil }
 func (memory) RelistKind(string, string)                                    {}
+func (memory) StartUnlabelled(member.Resource)                              {}
+func (memory) StopUnlabelled(string, string)                                {}
 func (memory) Start(member.Resource)                                        {}
 func (memory) Stop(string, string)                                          {}
 

@@ -46,16 +46,11 @@ func (e *Engine) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (
 
 // itemStatus returns the status of an item of the manifest. The caller holds mu.
 func (e *Engine) itemStatus(bundle string, it *atoll.RenderedItem, prev *atoll.RowStatus) report.Item {
-	out := report.Item{Key: it.Key, RenderError: it.Error}
 	r, _ := e.book.Record(it.Key)
-	if v, seen := e.viewOf(it.Key); seen {
-		out.Observed, out.Health, out.Why, out.Text, out.Reflected = true, v.Health, v.Reason, v.Message, v.Reflected
+	if o := e.observed[it.Key]; it.Observe != "" && (r.Owner == bundle || o != nil) {
+		return e.observedStatus(it, o, r.Owner == bundle, prev)
 	}
-	if r.UID != "" {
-		out.Applied = r.Template == it.UID && (r.Owner != bundle || r.Applied == it.Hash)
-	} else if r.HasRun(it.UID, it.Hash) {
-		e.reportFinishedRun(&out, r, prev)
-	}
+	out := e.writtenStatus(bundle, it, r, prev)
 	if e.addFailure(&out) {
 		return out
 	}
@@ -65,6 +60,23 @@ func (e *Engine) itemStatus(bundle string, it *atoll.RenderedItem, prev *atoll.R
 	if r.Owner != bundle && r.UID != "" && r.Template != it.UID {
 		out.Reason = atoll.ReasonWaitsForObjects
 		out.Message = "another bundle still holds the object that this one replaces: bundle " + r.Owner
+	}
+	return out
+}
+
+// writtenStatus returns what is known of an item's object from its record and its view. The caller holds mu.
+func (e *Engine) writtenStatus(bundle string, it *atoll.RenderedItem, r ownership.Record, prev *atoll.RowStatus) report.Item {
+	out := report.Item{Key: it.Key}
+	if it.Failed() {
+		out.RenderError = it.Error
+	}
+	if v, seen := e.viewOf(it.Key); seen {
+		out.Observed, out.Health, out.Why, out.Text, out.Reflected = true, v.Health, v.Reason, v.Message, v.Reflected
+	}
+	if r.UID != "" {
+		out.Applied = r.Template == it.UID && (r.Owner != bundle || r.Applied == it.Hash)
+	} else if r.HasRun(it.UID, it.Hash) {
+		e.reportFinishedRun(&out, r, prev)
 	}
 	return out
 }

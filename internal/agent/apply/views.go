@@ -33,10 +33,16 @@ func (e *Engine) handleView(v observe.View, left bool) {
 		e.mu.Unlock()
 		return
 	}
-	e.views[v.Key] = view{View: v, left: left}
-	// While it is not known which object a task makes, took weighs what was heard.
-	if r.UID == v.UID || !left && !e.ensureTask(v.Key).busy {
-		e.decideWork(r, e.views[v.Key])
+	_, observed := e.book.ObservedItem(v.Key)
+	if observed != nil {
+		e.noteObserved(v, left)
+	}
+	if observed == nil || r.UID != "" {
+		e.views[v.Key] = view{View: v, left: left}
+		// While it is not known which object a task makes, took weighs what was heard.
+		if r.UID == v.UID || !left && !e.ensureTask(v.Key).busy {
+			e.decideWork(r, e.views[v.Key])
+		}
 	}
 	e.mu.Unlock()
 	e.reportChanged(slices.Collect(maps.Keys(r.Claims)))

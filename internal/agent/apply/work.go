@@ -51,12 +51,7 @@ func (e *Engine) planFor(key atoll.ItemKey) plan {
 	p := plan{Step: e.book.Next(key)}
 	p.view, p.hasView = e.viewOf(key)
 	r := &p.Record
-	if p.Item != nil {
-		p.left = e.stillScaled(r, e.memberOwnedFields(p.Item))
-		if p.Verb == ownership.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
-			p.Verb = ownership.Apply
-		}
-	}
+	e.planForItem(&p)
 	if e.namespaceIsStale(key, r) {
 		p.Verb = keepNamespace
 	}
@@ -64,10 +59,28 @@ func (e *Engine) planFor(key atoll.ItemKey) plan {
 		p.begun = t.failure != nil && t.failure.Reason == atoll.ReasonTerminating
 		if r.UID != "" {
 			p.check, p.judge, p.weigh = t.check, t.judge, t.weigh
-			p.correct = t.correct && p.Verb == ownership.Nothing
+			p.correct = t.correct && p.Verb == ownership.Nothing && p.Observed == nil
 		}
 	}
 	return p
+}
+
+// planForItem adds the fields that the member owns, and what else is to be done for the item than the Book
+// knows. The caller holds mu.
+func (e *Engine) planForItem(p *plan) {
+	r := &p.Record
+	switch {
+	case p.Observed != nil:
+		p.left = e.memberOwnedFields(p.Observed)
+		if p.Verb == ownership.Nothing && e.needsObservation(p) {
+			p.Verb = observeItem
+		}
+	case p.Item != nil:
+		p.left = e.stillScaled(r, e.memberOwnedFields(p.Item))
+		if p.Verb == ownership.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
+			p.Verb = ownership.Apply
+		}
+	}
 }
 
 // namespaceIsStale reports whether the key is a namespace that is needed without a claim on it, and
@@ -146,6 +159,8 @@ func (e *Engine) runVerb(ctx context.Context, p plan) (failure *Failure, again b
 		return e.searchInterruptedApply(ctx, p), true
 	case keepNamespace:
 		return e.keepNamespace(ctx, p.Key.Name), false
+	case observeItem:
+		return e.observeObjectOf(ctx, p), false
 	}
 	if p.correct && p.Item != nil {
 		return e.correctDrift(ctx, p), false

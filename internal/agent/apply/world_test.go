@@ -119,9 +119,10 @@ func (w *world) start() {
 		Policy: w.policy.Load, Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
+	w.observeInterval = 50 * time.Millisecond
 	var running sync.WaitGroup
 	engine := w.Engine
-	running.Go(func() { watcher.Run(ctx, engine) })
+	running.Go(func() { watcher.Run(ctx, engine, engine) })
 	running.Go(func() { engine.Run(ctx) })
 	w.reported = map[string]atoll.RowStatus{}
 	engine.mu.Lock()

@@ -2,7 +2,9 @@ package observe
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +45,31 @@ type View struct {
 	Reflected  json.RawMessage
 	// Finished: it ran to completion.
 	Finished bool
+	// Edit changes with everything but the status. Only watches of all objects of a kind set it.
+	Edit string
+}
+
+// EditOf returns the Edit of an object. The generation stands for the spec of kinds that have one.
+func EditOf(obj *unstructured.Unstructured) string {
+	if obj.GetGeneration() != 0 {
+		return EditOfMetadata(obj)
+	}
+	content := maps.Clone(obj.Object)
+	delete(content, "status")
+	meta := maps.Clone(obj.Object["metadata"].(map[string]any))
+	delete(meta, "managedFields")
+	delete(meta, "resourceVersion")
+	content["metadata"] = meta
+	return atoll.HashJSON(content)
+}
+
+// EditOfMetadata returns the Edit of an object of which the metadata alone are watched. Without a generation
+// it changes with each version.
+func EditOfMetadata(m metav1.Object) string {
+	if m.GetGeneration() == 0 {
+		return m.GetResourceVersion()
+	}
+	return strconv.FormatInt(m.GetGeneration(), 10) + " " + atoll.HashJSON([]any{m.GetLabels(), m.GetAnnotations(), m.GetFinalizers(), m.GetOwnerReferences(), m.GetDeletionTimestamp()})
 }
 
 // ViewOf returns the view of an object, judged by the interpreters.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -142,6 +143,9 @@ func TestLostFieldsAreNamed(t *testing.T) {
 type recordingSink struct {
 	seen, left []string
 	listed     map[atoll.ItemKey]bool
+	// observed are the names of observed objects.
+	observed       map[string]bool
+	observedListed map[atoll.ItemKey]bool
 }
 
 func (s *recordingSink) ObjectSeen(v View) { s.seen = append(s.seen, v.Key.Name) }
@@ -149,8 +153,89 @@ func (s *recordingSink) ObjectLeft(v View) { s.left = append(s.left, v.Key.Name)
 func (s *recordingSink) ReconcileListed(_, _ string, found map[atoll.ItemKey]bool) {
 	s.listed = found
 }
+func (s *recordingSink) ObserverOf(key atoll.ItemKey) string {
+	if s.observed[key.Name] {
+		return "b1"
+	}
+	return ""
+}
+func (s *recordingSink) ObservedListed(_, _ string, found map[atoll.ItemKey]bool) {
+	s.observedListed = found
+}
 func (s *recordingSink) InterpretersOf(string) script.Interpreters { return script.Interpreters{} }
 func (s *recordingSink) IsInterpreted(string, string) bool         { return false }
+
+// A watch of all objects passes on those that are observed, with what changes by edits.
+func TestTheReducerOfAllObjectsPassesObservedOnesOn(t *testing.T) {
+	sink := &recordingSink{observed: map[string]bool{"mine": true}}
+	r := &reducer{resource: member.Resource{Kind: "ConfigMap"}, sink: sink, observers: sink, unlabelled: true}
+	named := func(name string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	}
+	transformed, err := r.Transformer()(named("others"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		r.Replace([]any{transformed, named("mine")}, "1"), r.Add(named("others")), r.Update(named("mine")), r.Delete(named("others")), r.Delete(named("mine")),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(sink.seen, []string{"mine", "mine"}) || !slices.Equal(sink.left, []string{"mine"}) || len(sink.observedListed) != 1 || sink.listed != nil {
+		t.Errorf("seen %q, left %q, listed %v and %v", sink.seen, sink.left, sink.observedListed, sink.listed)
+	}
+}
+
+// A status is no edit. Objects without a generation change with each version.
+func TestTheEditOfAnObject(t *testing.T) {
+	at := func(generation int64, version string, change func(*metav1.ObjectMeta)) string {
+		m := &metav1.ObjectMeta{Generation: generation, ResourceVersion: version, Labels: map[string]string{"a": "b"}}
+		change(m)
+		return EditOfMetadata(m)
+	}
+	none := func(*metav1.ObjectMeta) {}
+	if at(1, "5", none) != at(1, "6", none) {
+		t.Error("a status is an edit")
+	}
+	if at(0, "5", none) == at(0, "6", none) {
+		t.Error("a version of an object without a generation is no edit")
+	}
+	seen := map[string]bool{at(1, "5", none): true, at(2, "5", none): true}
+	for _, change := range []func(*metav1.ObjectMeta){
+		func(m *metav1.ObjectMeta) { m.Labels = nil },
+		func(m *metav1.ObjectMeta) { m.Annotations = map[string]string{"a": "b"} },
+		func(m *metav1.ObjectMeta) { m.Finalizers = []string{"a/b"} },
+		func(m *metav1.ObjectMeta) { m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}} },
+		func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+	} {
+		seen[at(1, "5", change)] = true
+	}
+	if len(seen) != 7 {
+		t.Errorf("%d edits differ, want 7", len(seen))
+	}
+}
+
+// The status of a kind without generations is no edit, where the whole object is watched.
+func TestTheEditOfAnObjectWithoutAGeneration(t *testing.T) {
+	edit := func(text string) string {
+		obj := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &obj.Object); err != nil {
+			t.Fatal(err)
+		}
+		return EditOf(obj)
+	}
+	first := edit(`{"metadata":{"name":"a","resourceVersion":"1","managedFields":[{"manager":"a"}]},"spec":{"a":1},"status":{"b":1}}`)
+	if first != edit(`{"metadata":{"name":"a","resourceVersion":"2","managedFields":[{"manager":"b"}]},"spec":{"a":1},"status":{"b":2}}`) {
+		t.Error("a status is an edit")
+	}
+	for _, text := range []string{`{"metadata":{"name":"a"},"spec":{"a":2}}`, `{"metadata":{"name":"a","labels":{"a":"b"}},"spec":{"a":1}}`} {
+		if first == edit(text) {
+			t.Errorf("%s is no edit", text)
+		}
+	}
+}
 
 // Every event reaches the sink as a View; what a list finds is named as a whole.
 func TestTheReducerPassesEventsOn(t *testing.T) {

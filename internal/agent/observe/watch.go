@@ -34,32 +34,48 @@ type Sink interface {
 	IsInterpreted(group, kind string) bool
 }
 
-// Watcher runs one watch per kind. Start and Stop may be called from anywhere;
-// watches run between Run's begin and its end.
+// Observers are the Bundles that observe objects which they do not write.
+type Observers interface {
+	// ObserverOf returns the Bundle that observes an object; empty without one.
+	ObserverOf(key atoll.ItemKey) (bundle string)
+	// ObservedListed: a watch of all objects of the kind started, and found these of the observed ones.
+	ObservedListed(group, kind string, found map[atoll.ItemKey]bool)
+}
+
+// Watcher runs one watch per kind, and another one for kinds of which objects without Atoll's label are
+// observed. Start and Stop may be called from anywhere. Watches run between Run's begin and its end.
 type Watcher struct {
-	client *member.Client
-	sink   Sink
+	client    *member.Client
+	sink      Sink
+	observers Observers
 
 	mu      sync.Mutex
 	ctx     context.Context
 	running sync.WaitGroup
-	watches map[schema.GroupKind]*oneWatch
+	watches map[watchKey]*oneWatch
+}
+
+// watchKey distinguishes the watch of a kind's objects with Atoll's label from the watch of all.
+type watchKey struct {
+	schema.GroupKind
+	unlabelled bool
 }
 
 type oneWatch struct {
-	resource member.Resource
-	stop     context.CancelFunc
+	resource   member.Resource
+	unlabelled bool
+	stop       context.CancelFunc
 }
 
 // NewWatcher returns a Watcher without watches. Sink must be set before Run.
 func NewWatcher(client *member.Client) *Watcher {
-	return &Watcher{client: client, watches: map[schema.GroupKind]*oneWatch{}}
+	return &Watcher{client: client, watches: map[watchKey]*oneWatch{}}
 }
 
-// Run runs the watches that were or will be started, for the sink, until ctx ends.
-func (w *Watcher) Run(ctx context.Context, sink Sink) {
+// Run runs the watches that were or will be started, for the sink and the observers, until ctx ends.
+func (w *Watcher) Run(ctx context.Context, sink Sink, observers Observers) {
 	w.mu.Lock()
-	w.ctx, w.sink = ctx, sink
+	w.ctx, w.sink, w.observers = ctx, sink, observers
 	for _, one := range w.watches {
 		w.startWatch(one)
 	}
@@ -73,43 +89,64 @@ func (w *Watcher) Run(ctx context.Context, sink Sink) {
 
 // Start starts watching the kind. A watch in another version goes on while the member
 // serves that version.
-func (w *Watcher) Start(res member.Resource) {
+func (w *Watcher) Start(res member.Resource) { w.start(res, false) }
+
+// StartUnlabelled starts watching all objects of the kind for those that are observed, as Start does for
+// objects with Atoll's label.
+func (w *Watcher) StartUnlabelled(res member.Resource) { w.start(res, true) }
+
+func (w *Watcher) start(res member.Resource, unlabelled bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gk := schema.GroupKind{Group: res.Group, Kind: res.Kind}
-	if old := w.watches[gk]; old != nil {
+	key := watchKey{schema.GroupKind{Group: res.Group, Kind: res.Kind}, unlabelled}
+	if old := w.watches[key]; old != nil {
 		_, served := w.client.APIs().LookupKind(old.resource.GVK())
 		if served || old.resource == res {
 			return
 		}
 		old.stop()
 	}
-	one := &oneWatch{resource: res, stop: func() {}}
-	w.watches[gk] = one
+	one := &oneWatch{resource: res, unlabelled: unlabelled, stop: func() {}}
+	w.watches[key] = one
 	w.startWatch(one)
+}
+
+// bothWatches returns the keys of the watches that a kind may have.
+func bothWatches(group, kind string) [2]watchKey {
+	gk := schema.GroupKind{Group: group, Kind: kind}
+	return [2]watchKey{{gk, false}, {gk, true}}
 }
 
 // RelistKind reads all objects of the kind again, if it is watched: their judgement has changed.
 func (w *Watcher) RelistKind(group, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gk := schema.GroupKind{Group: group, Kind: kind}
-	if old := w.watches[gk]; old != nil {
-		old.stop()
-		one := &oneWatch{resource: old.resource, stop: func() {}}
-		w.watches[gk] = one
-		w.startWatch(one)
+	for _, key := range bothWatches(group, kind) {
+		if old := w.watches[key]; old != nil {
+			old.stop()
+			one := &oneWatch{resource: old.resource, unlabelled: old.unlabelled, stop: func() {}}
+			w.watches[key] = one
+			w.startWatch(one)
+		}
 	}
 }
 
 // Stop stops watching the kind.
 func (w *Watcher) Stop(group, kind string) {
+	for _, key := range bothWatches(group, kind) {
+		w.stopWatch(key)
+	}
+}
+
+// StopUnlabelled stops watching the objects of the kind without Atoll's label.
+func (w *Watcher) StopUnlabelled(group, kind string) { w.stopWatch(bothWatches(group, kind)[1]) }
+
+func (w *Watcher) stopWatch(key watchKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gk := schema.GroupKind{Group: group, Kind: kind}
-	if one := w.watches[gk]; one != nil {
+	if one := w.watches[key]; one != nil {
 		one.stop()
-		delete(w.watches, gk)
+		delete(w.watches, key)
 	}
 }
 
@@ -124,17 +161,20 @@ func (w *Watcher) startWatch(one *oneWatch) {
 		defer stop()
 		defer crash.RecoverContained(ctx)
 		res := one.resource
-		source, expected := w.kindSource(res)
-		reflector := cache.NewReflectorWithOptions(source, expected, &reducer{res, w.sink},
+		source, expected := w.kindSource(one)
+		reflector := cache.NewReflectorWithOptions(source, expected, &reducer{resource: res, sink: w.sink, observers: w.observers, unlabelled: one.unlabelled},
 			cache.ReflectorOptions{Name: "atoll", TypeDescription: res.GVK().String()})
 		reflector.RunWithContext(ctx)
 	})
 }
 
-// kindSource lists and watches the kind's objects that carry our label.
-func (w *Watcher) kindSource(res member.Resource) (cache.ListerWatcher, runtime.Object) {
+// kindSource lists and watches the kind's objects, all of them or those that carry our label.
+func (w *Watcher) kindSource(one *oneWatch) (cache.ListerWatcher, runtime.Object) {
+	res := one.resource
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
-		o.LabelSelector = atoll.LabelBundleUID
+		if !one.unlabelled {
+			o.LabelSelector = atoll.LabelBundleUID
+		}
 		return o
 	}
 	if MetadataOnly(res.Group, res.Kind) && !w.sink.IsInterpreted(res.Group, res.Kind) {
@@ -165,41 +205,76 @@ func (w *Watcher) kindSource(res member.Resource) (cache.ListerWatcher, runtime.
 type reducer struct {
 	resource member.Resource
 	sink     Sink
+	// observers decide which objects count in a watch of all objects.
+	observers Observers
+	// unlabelled: only objects that are observed count.
+	unlabelled bool
 }
 
 // reduced is a View on its way through a reflector, which needs a name.
 type reduced struct {
 	metav1.ObjectMeta
 	view View
+	// skipped: nothing observes the object, and the view has its key alone.
+	skipped bool
 }
 
 // Transformer lets the reflector keep Views instead of objects while it lists.
 func (r *reducer) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		v, err := r.reduceToView(obj)
+		v, counts, err := r.reduceToView(obj)
 		if err != nil {
 			return obj, err
 		}
-		return &reduced{ObjectMeta: metav1.ObjectMeta{Namespace: v.Key.Namespace, Name: v.Key.Name}, view: v}, nil
+		return &reduced{ObjectMeta: metav1.ObjectMeta{Namespace: v.Key.Namespace, Name: v.Key.Name}, view: v, skipped: !counts}, nil
 	}
 }
 
-func (r *reducer) reduceToView(obj any) (View, error) {
+// reduceToView returns the view of an object. counts is false for an object that nothing observes, of
+// which the view has the key alone.
+func (r *reducer) reduceToView(obj any) (v View, counts bool, err error) {
 	switch o := obj.(type) {
 	case *reduced:
-		return o.view, nil
+		return o.view, !o.skipped, nil
 	case *unstructured.Unstructured:
 		if o.GetKind() == "" {
 			o.SetGroupVersionKind(r.resource.GVK())
 		}
-		known := r.sink.InterpretersOf(o.GetLabels()[atoll.LabelBundleUID])
-		return ViewOf(o, known.At(time.Now().Unix())), nil
+		bundle, counts := r.bundleOf(o)
+		if !counts {
+			return r.keyOf(o), false, nil
+		}
+		v = ViewOf(o, r.sink.InterpretersOf(bundle).At(time.Now().Unix()))
+		if r.unlabelled {
+			v.Edit = EditOf(o)
+		}
+		return v, true, nil
 	case *metav1.PartialObjectMetadata:
-		return OfMeta(o, r.resource.Group, r.resource.Kind), nil
+		if _, counts := r.bundleOf(o); !counts {
+			return r.keyOf(o), false, nil
+		}
+		v = OfMeta(o, r.resource.Group, r.resource.Kind)
+		if r.unlabelled {
+			v.Edit = EditOfMetadata(o)
+		}
+		return v, true, nil
 	case cache.DeletedFinalStateUnknown:
 		return r.reduceToView(o.Obj)
 	}
-	return View{}, fmt.Errorf("watch of %s gave a %T", r.resource.GVK(), obj)
+	return View{}, false, fmt.Errorf("watch of %s gave a %T", r.resource.GVK(), obj)
+}
+
+func (r *reducer) keyOf(m metav1.Object) View {
+	return View{Key: atoll.ItemKey{Group: r.resource.Group, Kind: r.resource.Kind, Namespace: m.GetNamespace(), Name: m.GetName()}}
+}
+
+// bundleOf returns the Bundle that writes or observes the object, and whether the object counts.
+func (r *reducer) bundleOf(m metav1.Object) (bundle string, counts bool) {
+	if !r.unlabelled {
+		return m.GetLabels()[atoll.LabelBundleUID], true
+	}
+	bundle = r.observers.ObserverOf(r.keyOf(m).Key)
+	return bundle, bundle != ""
 }
 
 // Add is called for an object that is new to the watch.
@@ -207,8 +282,8 @@ func (r *reducer) Add(obj any) error { return r.Update(obj) }
 
 // Update is called for an object that changed.
 func (r *reducer) Update(obj any) error {
-	v, err := r.reduceToView(obj)
-	if err == nil {
+	v, counts, err := r.reduceToView(obj)
+	if counts {
 		r.sink.ObjectSeen(v)
 	}
 	return err
@@ -216,8 +291,8 @@ func (r *reducer) Update(obj any) error {
 
 // Delete is called for an object that left the watch.
 func (r *reducer) Delete(obj any) error {
-	v, err := r.reduceToView(obj)
-	if err == nil {
+	v, counts, err := r.reduceToView(obj)
+	if counts {
 		r.sink.ObjectLeft(v)
 	}
 	return err
@@ -227,14 +302,20 @@ func (r *reducer) Delete(obj any) error {
 func (r *reducer) Replace(objs []any, _ string) error {
 	found := map[atoll.ItemKey]bool{}
 	for _, obj := range objs {
-		v, err := r.reduceToView(obj)
+		v, counts, err := r.reduceToView(obj)
 		if err != nil {
 			return err
 		}
-		found[v.Key] = true
-		r.sink.ObjectSeen(v)
+		if counts {
+			found[v.Key] = true
+			r.sink.ObjectSeen(v)
+		}
 	}
-	r.sink.ReconcileListed(r.resource.Group, r.resource.Kind, found)
+	if r.unlabelled {
+		r.observers.ObservedListed(r.resource.Group, r.resource.Kind, found)
+	} else {
+		r.sink.ReconcileListed(r.resource.Group, r.resource.Kind, found)
+	}
 	return nil
 }
 

@@ -119,9 +119,18 @@ func (b *Book) KeysInNamespace(namespace string) []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.inside[namespace]))
 }
 
-// NeedsNamespace reports whether something in the namespace is recorded, or a manifest has the namespace.
+// NeedsNamespace reports whether something in the namespace is recorded that is not only observed, or a
+// manifest has the namespace.
 func (b *Book) NeedsNamespace(namespace string) bool {
-	return len(b.inside[namespace]) > 0 || len(b.sent[namespace]) > 0
+	if len(b.sent[namespace]) > 0 {
+		return true
+	}
+	for key := range b.inside[namespace] {
+		if _, observed := b.ObservedItem(key); observed == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // BundlesWithNamespace lists the Bundles whose manifests have the namespace, sorted.
@@ -156,6 +165,15 @@ func (b *Book) ObjectByHash(hash string) (json.RawMessage, bool) {
 		}
 	}
 	return nil, false
+}
+
+// ItemFor returns what the Bundle wants to apply for the key, or observes; nil when it has no good content of
+// it. Read-only.
+func (b *Book) ItemFor(uid string, key atoll.ItemKey) *atoll.RenderedItem {
+	if b.isObserver(uid, key) {
+		return b.bundles[uid].listed[key]
+	}
+	return b.ContentFor(uid, key)
 }
 
 // ContentFor is what the Bundle wants to apply for the key; nil when it has no good

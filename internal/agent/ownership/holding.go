@@ -1,6 +1,8 @@
 package ownership
 
 import (
+	"slices"
+
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -34,11 +36,19 @@ func Merge(prev *Holding, m atoll.Manifest) Holding {
 		now, listed := items[old.Key]
 		switch {
 		case dead[TombstoneID(atoll.Tombstone{Key: old.Key, UID: old.UID})]:
-		case !listed, now.Error != "" && now.UID == old.UID:
+		case !listed, now.Failed() && now.UID == old.UID:
 			next.Kept = append(next.Kept, old)
 		}
 	}
 	return next
+}
+
+// LacksObservations reports whether an agent stored the holding that did not know observed items, and dropped
+// which items are.
+func (h *Holding) LacksObservations() bool {
+	return slices.ContainsFunc(h.Manifest.Items, func(it atoll.RenderedItem) bool {
+		return it.Error == atoll.UnknownObservation && it.Observe == ""
+	})
 }
 
 // allContents lists every item that has content: the manifest's, and what is kept.

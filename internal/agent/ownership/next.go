@@ -35,6 +35,8 @@ type Step struct {
 	// Owner and Item, for Apply. Item is read-only.
 	Owner string
 	Item  *atoll.RenderedItem
+	// Observed is the item where the owner observes the object instead of writing it. Read-only.
+	Observed *atoll.RenderedItem
 	// ReleasedFinalizers, for Delete: they were removed from the template while it is being deleted.
 	ReleasedFinalizers []string
 	// Record as it was when the step was decided. A copy.
@@ -55,7 +57,9 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 	}
 	if c := r.Claims[r.Owner]; c.isLive() {
 		s.Item = b.ContentFor(r.Owner, key)
-		s.Verb = applyVerb(r, c, s.Item)
+		if _, s.Observed = b.ObservedItem(key); s.Observed == nil {
+			s.Verb = applyVerb(r, c, s.Item)
+		}
 		if s.Verb == Nothing && leaving && r.UID == "" {
 			s.Verb = Search
 		}
@@ -65,6 +69,16 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 		s.ReleasedFinalizers = b.releasedFinalizers(r)
 	}
 	return s
+}
+
+// ObservedItem returns the Bundle that observes the key's object, with its item; nil where the object is
+// written, or no Bundle has it.
+func (b *Book) ObservedItem(key atoll.ItemKey) (bundle string, item *atoll.RenderedItem) {
+	r := b.records[key]
+	if r == nil || !r.Claims[r.Owner].isLive() || !b.isObserver(r.Owner, key) {
+		return "", nil
+	}
+	return r.Owner, b.bundles[r.Owner].listed[key]
 }
 
 // releasedFinalizers returns the finalizers that the tombstones of the record's leaving claims release.
@@ -335,8 +349,8 @@ func (b *Book) carriedOut(uid string, t atoll.Tombstone) bool {
 	if r == nil {
 		return true
 	}
-	if it := b.bundles[uid].listed[t.Key]; it != nil && it.UID == t.UID {
-		return true // the item came back: its tombstone is void
+	if it := b.bundles[uid].listed[t.Key]; it != nil && (it.UID == t.UID || it.Observe != "") {
+		return true // the item came back, or nothing is written of the key: its tombstone is void
 	}
 	if c, ok := r.Claims[uid]; ok && (c.Template == t.UID || c.Template == "") {
 		return false

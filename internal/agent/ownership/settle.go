@@ -114,11 +114,11 @@ func (b *Book) followMoveTargets(r *Record, from string, c Claim) (waiting []str
 	return waiting, taken
 }
 
-// pickOwner keeps the current owner while its claim exists and its content is known. Otherwise
-// it prefers a claim on the template from which the object was created, then one that is not a
-// mere dependency, then the lowest UID.
+// pickOwner keeps the current owner while its claim exists, its content is known, and it writes. Otherwise
+// it prefers a claim that writes, then one on the template from which the object was created, then one that
+// is not a mere dependency, then the lowest UID.
 func (b *Book) pickOwner(r *Record) string {
-	if c := r.Claims[r.Owner]; c.State == Wanted || c.State == Kept && b.bundles[r.Owner] != nil {
+	if c := r.Claims[r.Owner]; (c.State == Wanted || c.State == Kept && b.bundles[r.Owner] != nil) && !b.isObserver(r.Owner, r.Key) {
 		return r.Owner
 	}
 	best, bestScore := "", -1
@@ -130,11 +130,21 @@ func (b *Book) pickOwner(r *Record) string {
 		if r.UID != "" && c.Template != r.Template && r.isParked(r.Template) {
 			continue // kept for a Bundle that takes this very object over
 		}
-		if score := r.ownerScore(c); score > bestScore {
+		score := r.ownerScore(c)
+		if !b.isObserver(uid, r.Key) {
+			score += 8
+		}
+		if score > bestScore {
 			best, bestScore = uid, score
 		}
 	}
 	return cmp.Or(best, r.Owner)
+}
+
+// isObserver reports whether the Bundle observes the key's object instead of writing it.
+func (b *Book) isObserver(uid string, key atoll.ItemKey) bool {
+	nb := b.bundles[uid]
+	return nb != nil && nb.listed[key] != nil && nb.listed[key].Observe != ""
 }
 
 // ownerScore returns how much a claim is preferred as the owner.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/drift"
 	"atoll.dev/atoll/internal/kinds"
 )
 
@@ -60,6 +61,8 @@ const (
 	rankError = iota
 	rankDegraded
 	rankUnready
+	// rankDrifted: healthy, and observed to differ.
+	rankDrifted
 	// rankReflected: healthy, and only its status tells how it ended.
 	rankReflected
 	// rankPending: not applied yet, as the row says already.
@@ -69,7 +72,7 @@ const (
 )
 
 func itemRank(st atoll.ItemStatus, applied bool) int {
-	ready := st.Health == atoll.Healthy || st.Health == atoll.Suspended
+	ready := isReady(st)
 	_, _, replicated := kinds.ReplicaCounts(schema.GroupKind{Group: st.Key.Group, Kind: st.Key.Kind}, st.ReflectedStatus)
 	switch {
 	case st.Error:
@@ -80,6 +83,8 @@ func itemRank(st atoll.ItemStatus, applied bool) int {
 		return rankDegraded
 	case !ready:
 		return rankUnready
+	case st.Drift != nil:
+		return rankDrifted
 	case replicated:
 		return rankReplicated
 	}
@@ -110,12 +115,12 @@ func someItems(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus,
 	room = itemsRoom
 	for _, it := range items {
 		if room < itemsRoom/2 {
-			it.Message = ""
+			it.Message, it.Drift = "", drift.FirstField(it.Drift)
 		}
 		n := encodedSize(it)
 		if room < n {
 			room = 0 // nothing of a higher rank before this one
-			if r := ranks[it.Key]; r < rankReflected || r == rankPending {
+			if !isReady(it) {
 				unlisted++
 			}
 			continue

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/drift"
 	"atoll.dev/atoll/internal/phrase"
 )
 
@@ -49,11 +50,18 @@ type Item struct {
 	Why       atoll.Reason
 	Text      string
 	Reflected json.RawMessage
+	// Drift, of an object that is observed.
+	Drift *atoll.Drift
 }
 
 // isReady reports whether an item is as it is wanted.
 func isReady(st atoll.ItemStatus) bool {
 	return !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
+}
+
+// isListed reports whether a report says something of an item that its counts do not say.
+func isListed(st atoll.ItemStatus) bool {
+	return !isReady(st) || st.Reason != "" || len(st.ReflectedStatus) > 0 || st.Drift != nil
 }
 
 // BuildStatus returns the status at a Unix second. prev is the status before; nil without one.
@@ -76,7 +84,10 @@ func BuildStatus(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
 			}
 		}
 		worst.add(st, ready)
-		if !ready || st.Reason != "" || len(st.ReflectedStatus) > 0 {
+		if st.Drift = drift.WithTimes(st.Drift, before[st.Key].Drift, now); st.Drift != nil {
+			s.Drifted++
+		}
+		if isListed(st) {
 			s.Items = append(s.Items, st)
 		}
 	}
@@ -107,7 +118,7 @@ func stateSince(s, prev *atoll.RowStatus, now int64) int64 {
 func toItemStatus(item Item) atoll.ItemStatus {
 	st := atoll.ItemStatus{Key: item.Key, Health: atoll.Progressing, Reason: atoll.ReasonPending, Message: "not applied yet"}
 	if item.Observed {
-		st.Health, st.Reason, st.Message, st.ReflectedStatus = item.Health, item.Why, item.Text, item.Reflected
+		st.Health, st.Reason, st.Message, st.ReflectedStatus, st.Drift = item.Health, item.Why, item.Text, item.Reflected, item.Drift
 	}
 	switch {
 	case item.Reason != "":

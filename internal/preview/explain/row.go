@@ -82,7 +82,7 @@ func (in Input) reportedHealth(st *atoll.RowStatus) (h atoll.Health, reason atol
 	}
 	for _, i := range st.Items {
 		if i.Key == in.Object {
-			if i.Health == atoll.Healthy && !i.Error && i.Reason != atoll.ReasonDeniedByPolicy {
+			if i.Health == atoll.Healthy && !i.Error && i.Reason != atoll.ReasonDeniedByPolicy && i.Reason != atoll.ReasonDrifted {
 				return i.Health, "", ""
 			}
 			return i.Health, i.Reason, strings.TrimSuffix(string(i.Reason)+": "+phrase.EscapeLine(i.Message), ": ")

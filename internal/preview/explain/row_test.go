@@ -39,3 +39,17 @@ func TestWaitsNameOnlyWhatAUserMayRead(t *testing.T) {
 		}
 	}
 }
+
+// Drift is said of a healthy object.
+func TestTheDriftOfAnObject(t *testing.T) {
+	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	in := Input{Object: key}
+	st := &atoll.RowStatus{Items: []atoll.ItemStatus{{Key: key, Health: atoll.Healthy, Reason: atoll.ReasonDrifted, Message: "1 field differs: /spec/replicas"}}}
+	if h, reason, problem := in.reportedHealth(st); h != atoll.Healthy || reason != atoll.ReasonDrifted || problem != "Drifted: 1 field differs: /spec/replicas" {
+		t.Errorf("%s, %s, %q", h, reason, problem)
+	}
+	r := RowExplanation{State: atoll.RowReady, Health: atoll.Healthy, ProblemReason: atoll.ReasonDrifted, Problem: "Drifted: 1 field differs: /spec/replicas"}
+	if text := r.stateText(); text != "Ready" {
+		t.Errorf("the state is %q", text)
+	}
+}

@@ -349,7 +349,7 @@ func (e Explanation) rowCells(r *RowExplanation) string {
 // stateText returns the state that the cluster reported, and the assigned replicas.
 func (r *RowExplanation) stateText() string {
 	state := cmp.Or(string(r.State), "not reported")
-	if r.Health == atoll.Healthy && r.Problem != "" {
+	if r.Health == atoll.Healthy && r.Problem != "" && r.ProblemReason != atoll.ReasonDrifted {
 		state += " (its last good content: Healthy)"
 	} else if r.Health != "" && r.Health != atoll.Unknown && string(r.Health) != state && r.State != atoll.RowReady {
 		state += fmt.Sprintf(" (this: %s)", r.Health)

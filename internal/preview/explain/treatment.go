@@ -22,9 +22,17 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
 		return
 	}
-	if t.IsCreateOnly() {
+	switch t.Observation() {
+	case atoll.ObserveDrift:
+		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
+	case atoll.ObserveHealth:
+		b.WriteString("  Clusters write nothing of it, and report its health (update: ReadOnly).\n")
+	}
+	switch {
+	case t.Observation() == atoll.ObserveHealth:
+	case t.IsCreateOnly() && t.Observation() == "":
 		b.WriteString("  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n")
-	} else if len(t.IgnoreFields) > 0 {
+	case len(t.IgnoreFields) > 0:
 		fmt.Fprintf(b, "  Each cluster keeps its own values of %s (ignoreFields).\n", strings.Join(t.IgnoreFields, ", "))
 	}
 	switch t.Removal {

@@ -19,6 +19,12 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 			"Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.",
 			"It is deleted in clusters that it is taken out of (removal: Delete).",
 		}},
+		"drift is reported": {&atoll.Treatment{Drift: v1alpha1.DriftReport}, []string{
+			"Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.",
+		}},
+		"read only": {&atoll.Treatment{Update: v1alpha1.UpdateReadOnly}, []string{
+			"Clusters write nothing of it, and report its health (update: ReadOnly).",
+		}},
 		"fields": {&atoll.Treatment{IgnoreFields: []string{"/data/a", "/data/b"}, Removal: v1alpha1.RemoveOrphan}, []string{
 			"Each cluster keeps its own values of /data/a, /data/b (ignoreFields).",
 			"It stays in clusters that it is taken out of (removal: Orphan).",

@@ -120,11 +120,12 @@ func TestClustersTreatObjectsAsStated(t *testing.T) {
 var badItemRules = []refusedObject{
 	{"a rule that says nothing", withItemRule("{}"), "spec.itemRules[0]", "a rule says something"},
 	{"an unknown update", withItemRule("{update: Replace}"), "spec.itemRules[0].update", "Unsupported value"},
+	{"an unknown drift", withItemRule("{drift: Ignore}"), "spec.itemRules[0].drift", "Unsupported value"},
 	{"an unknown removal", withItemRule("{removal: Keep}"), "spec.itemRules[0].removal", "Unsupported value"},
 	{"a path with dots", withItemRule("{ignoreFields: [spec.replicas]}"), "spec.itemRules[0].ignoreFields[0]", "is not a JSON Pointer"},
 	{"the name for the member", withItemRule("{ignoreFields: [/metadata/name]}"), "spec.itemRules[0].ignoreFields[0]", "cannot belong to a member"},
 	{"a rule for another scope", withItemRule("{removal: Delete, resourceSelectors: [{apiVersion: v1, kind: Namespace, name: a}]}"), "spec.itemRules[0].resourceSelectors[0].kind", "only a cluster policy"},
-	{"an annotation without a meaning", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, namespace: $NS, annotations: {atoll.dev/update: Never}}", "atoll.dev/update", "Apply or CreateOnly"},
+	{"an annotation without a meaning", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, namespace: $NS, annotations: {atoll.dev/update: Never}}", "atoll.dev/update", "one of Apply, CreateOnly, ReadOnly"},
 }
 
 func withItemRule(rule string) string {

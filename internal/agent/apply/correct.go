@@ -17,15 +17,15 @@ const (
 	fightWindow = 10 * time.Minute
 )
 
-// drift is the history of an object's corrections.
-type drift struct {
+// correctionHistory is the history of an object's corrections.
+type correctionHistory struct {
 	at     []time.Time
 	fields []string
 	by     string
 }
 
 // recordCorrection adds a correction and reports whether there are too many.
-func (d *drift) recordCorrection(now time.Time, fields []string, by string) bool {
+func (d *correctionHistory) recordCorrection(now time.Time, fields []string, by string) bool {
 	d.at = slices.DeleteFunc(d.at, func(t time.Time) bool { return now.Sub(t) > fightWindow })
 	d.at, d.fields, d.by = append(d.at, now), fields, by
 	return len(d.at) > fightAfter
@@ -53,7 +53,7 @@ func (e *Engine) correctDrift(ctx context.Context, p plan) *Failure {
 	}
 	e.o.Metrics.countCorrection()
 	e.o.Log.Info("corrected", "object", p.Key, "fields", fields, "changedBy", by)
-	d := &e.ensureTask(p.Key).drift
+	d := &e.ensureTask(p.Key).corrections
 	if !d.recordCorrection(time.Now(), fields, by) {
 		return nil
 	}
