@@ -20,6 +20,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/drift"
 	"atoll.dev/atoll/internal/phrase"
 )
 
@@ -127,13 +128,11 @@ func collectRefusals(rows []Row) map[refusal]refusers {
 			continue
 		}
 		listed := false
-		for _, it := range row.Status.Items {
-			switch {
-			case it.Error:
-				listed = true
-				add(refusal{it.Key, cmp.Or(it.Reason, ReasonFailed)}, row, cmp.Or(it.Message, "it could not be applied"))
-			case it.Reason == atoll.ReasonInterpreterFailed: // it is applied, and its health is unknown
-				add(refusal{it.Key, it.Reason}, row, it.Message)
+		for i := range row.Status.Items {
+			it := &row.Status.Items[i]
+			listed = listed || it.Error
+			if reason, message := refusalOfItem(it); reason != "" {
+				add(refusal{it.Key, reason}, row, message)
 			}
 		}
 		if row.Status.State == atoll.RowFailed && !listed {
@@ -141,6 +140,21 @@ func collectRefusals(rows []Row) map[refusal]refusers {
 		}
 	}
 	return found
+}
+
+// refusalOfItem returns what an Event says of a reported item; an empty reason: nothing.
+func refusalOfItem(it *atoll.ItemStatus) (reason atoll.Reason, message string) {
+	switch {
+	case it.Error:
+		return cmp.Or(it.Reason, ReasonFailed), cmp.Or(it.Message, "it could not be applied")
+	case it.Drift != nil && it.Drift.Missing:
+		return atoll.ReasonMissing, drift.Describe(it.Drift)
+	case it.Drift != nil:
+		return atoll.ReasonDrifted, drift.Describe(it.Drift)
+	case it.Reason == atoll.ReasonInterpreterFailed, it.Reason == atoll.ReasonMissing: // it is not healthy, and nothing failed
+		return it.Reason, it.Message
+	}
+	return "", ""
 }
 
 // Recorder writes Events: about templates and other objects, and for what concerns a whole

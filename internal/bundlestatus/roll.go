@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"atoll.dev/atoll/internal/drift"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -231,6 +232,9 @@ func (l *roll) rowSignature(r *Row) []byte {
 				text(s)
 			}
 			b = append(binary.AppendUvarint(b, uint64(len(it.ReflectedStatus))), it.ReflectedStatus...)
+			if it.Drift != nil {
+				text(drift.Describe(it.Drift))
+			}
 		}
 	}
 	l.key = b

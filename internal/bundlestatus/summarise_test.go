@@ -414,6 +414,29 @@ func TestAnInterpreterThatFailsInAMemberIsAnEvent(t *testing.T) {
 	}
 }
 
+// Drift is an Event of its template, once for all clusters, and so is an object that a cluster does not have.
+func TestDriftIsAnEvent(t *testing.T) {
+	says := func(reason atoll.Reason, d *atoll.Drift) *atoll.RowStatus {
+		st := readyStatus()
+		st.Items = []atoll.ItemStatus{{Key: webKey, Health: atoll.Healthy, Reason: reason, Message: "cut", Drift: d}}
+		return st
+	}
+	fields := &atoll.Drift{Total: 2, Fields: []atoll.DriftField{{Path: "/spec/a"}, {Path: "/spec/b"}}}
+	got := map[refusal]string{}
+	for key, by := range collectRefusals([]Row{
+		newRow("a", says(atoll.ReasonDrifted, fields)), newRow("b", says(atoll.ReasonDrifted, fields)),
+		newRow("c", says(atoll.ReasonMissing, &atoll.Drift{Missing: true})), newRow("d", says(atoll.ReasonMissing, nil)),
+	}) {
+		got[key] = by.refusersText()
+	}
+	if want := map[refusal]string{
+		{webKey, atoll.ReasonDrifted}: "cluster a: 2 fields differ: /spec/a, /spec/b (and 1 cluster more)",
+		{webKey, atoll.ReasonMissing}: "cluster c: the member does not have the object (and 1 cluster more)",
+	}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // A row that failed as a whole is reported once: by its items where they say why, else by itself.
 func TestCollectRefusalsOfFailedRows(t *testing.T) {
 	failed := func(reason atoll.Reason, message string, items ...atoll.ItemStatus) *atoll.RowStatus {

@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/command/confirm"
 	"atoll.dev/atoll/internal/command/credential"
 	"atoll.dev/atoll/internal/command/diff"
+	"atoll.dev/atoll/internal/command/drift"
 	"atoll.dev/atoll/internal/command/exec"
 	"atoll.dev/atoll/internal/command/explain"
 	"atoll.dev/atoll/internal/command/get"
@@ -43,7 +44,7 @@ import (
 // IsAnswer reports whether the error is none, but an answer that has been printed and has
 // an exit code of its own, 2: something would change, or differs.
 func IsAnswer(err error) bool {
-	return errors.Is(err, plan.ErrChanges) || errors.Is(err, rebalance.ErrChanges) || errors.Is(err, diff.ErrDifferences)
+	return errors.Is(err, plan.ErrChanges) || errors.Is(err, rebalance.ErrChanges) || errors.Is(err, diff.ErrDifferences) || errors.Is(err, drift.ErrDrift)
 }
 
 // ExitCode returns the exit code for an error: that of a command that ran in a container, and 1 for all others.
@@ -86,7 +87,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
+		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},

@@ -104,7 +104,7 @@ func (l *apiHooks) wrapHandler(next http.Handler) http.Handler {
 	next = server.RequireComplete(server.AbortTruncatedLogs(next))
 	ca := castatus.Endpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
 	endpoints := map[string]http.HandlerFunc{
-		previewserver.ExplainPath: l.preview.ServeExplain, previewserver.PlanPath: l.preview.ServePlan, previewserver.RenderPath: l.preview.ServeRender, previewserver.RebalancePath: l.preview.ServeRebalance,
+		previewserver.ExplainPath: l.preview.ServeExplain, previewserver.PlanPath: l.preview.ServePlan, previewserver.RenderPath: l.preview.ServeRender, previewserver.RebalancePath: l.preview.ServeRebalance, previewserver.DriftPath: l.preview.ServeDrift,
 		standing.Path: ca.ServeStatus, standing.CertificatesPath: ca.ServeCertificates,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

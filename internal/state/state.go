@@ -42,6 +42,7 @@ type State struct {
 	Settings   *Settings
 	Bundles    *Bundles
 	Rows       *Rows
+	Drifted    *DriftedRows
 	Revisions  *Revisions
 	Templates  *Templates
 	Namespaces *Namespaces
@@ -121,6 +122,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, l
 	}
 	s.Client, s.cache, s.Revisions = c, ch, revisions
 	s.Clusters, s.Bundles, s.Rows, s.Templates = newClusters(), newBundles(), newRows(c), newTemplates(dyn, disco, log)
+	s.Drifted = newDriftedRows(s.Rows)
 	s.Views, s.Sets = newViews(s.Clusters), newSets(s.Clusters)
 	s.Settings = newSettings(s.Views)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()

@@ -114,7 +114,7 @@ func (c *Collector) updateRows(changes []state.RowTransition) {
 // Describe is prometheus.Collector's.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	c.seconds.Describe(out)
-	for _, d := range []*prometheus.Desc{c.sums, c.bundles.total, c.bundles.oldest, c.clusters.total, c.clusters.oldest, c.rows.total, c.rows.oldest} {
+	for _, d := range []*prometheus.Desc{c.sums, c.bundles.total, c.bundles.oldest, c.clusters.total, c.clusters.oldest, c.rows.total, c.rows.oldest, c.rows.driftedTotal} {
 		out <- d
 	}
 }

@@ -155,6 +155,16 @@ func TestRowsAreCountedByPhaseAndReason(t *testing.T) {
 		}
 		expectValues(t, c, "atoll_rows", "Active Degraded 1\nActive Failed 1\nActive None 1\nActive Progressing 2\nActive WaitsForApply 2\nHeld WaitsForConfirmation 1\nLeaving WaitsForReplacements 1\nOther None 1\nRemoving None 1\nRemoving WaitsForRemoval 1")
 		expectValues(t, c, "atoll_row_oldest_wait_seconds", "Degraded 60\nFailed 120\nProgressing 7\nWaitsForConfirmation 3600\nWaitsForRemoval 3600\nWaitsForReplacements 3600")
+		drifted := reported(atoll.RowReady, 0)
+		drifted.Drifted = 7
+		tab.putRow("a", "drifted", drifted)
+		tab.putRow("b", "drifted", drifted)
+		expectValues(t, c, "atoll_drifted_objects", "14")
+		drifted.Drifted = 0
+		tab.putRow("a", "drifted", drifted)
+		tab.putRow("b", "drifted", rowcodec.Summary{})
+		expectValues(t, c, "atoll_drifted_objects", "")
+		tab.putRow("a", "drifted", rowcodec.Summary{})
 		for i := range 12 {
 			tab.putRow("a", fmt.Sprint(i), rowcodec.Summary{})
 		}

@@ -20,12 +20,14 @@ type rowKey struct{ phase, reason string }
 type rowCounts struct {
 	counts map[rowKey]int
 	waits  map[string]*waitAges // by reason
+	// drifted is the sum of RowStatus.Drifted.
+	drifted int
 
-	total, oldest *prometheus.Desc
+	total, oldest, driftedTotal *prometheus.Desc
 }
 
 func newRowCounts() rowCounts {
-	return rowCounts{counts: map[rowKey]int{}, waits: map[string]*waitAges{}, total: metrictable.Rows.NewDesc(), oldest: metrictable.RowOldestWait.NewDesc()}
+	return rowCounts{counts: map[rowKey]int{}, waits: map[string]*waitAges{}, total: metrictable.Rows.NewDesc(), oldest: metrictable.RowOldestWait.NewDesc(), driftedTotal: metrictable.DriftedObjects.NewDesc()}
 }
 
 // moveCounted counts a row where it is now and no longer where it was.
@@ -38,6 +40,7 @@ func (r *rowCounts) countRow(row rowcodec.Summary, n int) {
 	if row.Phase == "" {
 		return
 	}
+	r.drifted += n * int(row.Drifted)
 	reason, start := waitOfRow(row)
 	r.counts[rowKey{boundPhase(row.Phase), reason}] += n
 	if start == 0 {
@@ -54,6 +57,7 @@ func (r *rowCounts) countRow(row rowcodec.Summary, n int) {
 }
 
 func (r *rowCounts) collectGauges(out chan<- prometheus.Metric, now time.Time) {
+	out <- prometheus.MustNewConstMetric(r.driftedTotal, prometheus.GaugeValue, float64(r.drifted))
 	for key, n := range r.counts {
 		out <- prometheus.MustNewConstMetric(r.total, prometheus.GaugeValue, float64(n), key.phase, key.reason)
 	}

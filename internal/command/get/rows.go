@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 func rowsCommand(flags *client.Flags) *cobra.Command {
@@ -145,6 +146,9 @@ func rowReason(r client.Row, a absence) string {
 	}
 	if r.Status != nil {
 		words = append(words, itemReasons(r.Status)...)
+		if r.Status.Drifted > 0 {
+			words = append(words, phrase.CountNoun(r.Status.Drifted, "observed object")+" with drift, which atoll drift lists")
+		}
 	}
 	return strings.Join(words, "; ")
 }

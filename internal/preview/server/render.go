@@ -128,10 +128,14 @@ func (b *renderedObject) addRow(renderer *manifest.Renderer, row state.Row, view
 	for i := range items {
 		if it := &items[i]; it.Key == b.key {
 			b.byContent[name] = len(b.out.Contents)
-			b.out.Contents = append(b.out.Contents, preview.RenderedContent{
-				Clusters: []string{row.Cluster}, APIVersion: it.APIVersion, Object: it.Object, MemberOwned: it.MemberOwned, Error: it.Error,
+			one := preview.RenderedContent{
+				Clusters: []string{row.Cluster}, APIVersion: it.APIVersion, Object: it.Object, MemberOwned: it.MemberOwned,
 				Interpreters: script.ForMember(content.Interpreters),
-			})
+			}
+			if it.Failed() {
+				one.Error = it.Error
+			}
+			b.out.Contents = append(b.out.Contents, one)
 			b.clusters++
 			b.bytes += len(it.Object)
 		}
