@@ -487,3 +487,16 @@ func TestNoCapacityIsAnEvent(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// A cluster with drift does not have what the template states, so that no rollout is done there.
+func TestARowWithDriftIsStale(t *testing.T) {
+	report := &atoll.ItemStatus{Key: webKey, Health: atoll.Healthy}
+	row := newRow("a", readyStatus())
+	if rowItem(row, &atoll.Item{Key: webKey}, report).Stale {
+		t.Error("a row without drift is stale")
+	}
+	report.Drift = &atoll.Drift{Total: 1}
+	if !rowItem(row, &atoll.Item{Key: webKey}, report).Stale {
+		t.Error("a row with drift is not stale")
+	}
+}

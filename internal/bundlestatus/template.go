@@ -285,6 +285,9 @@ func rowItems(s *snapshot, l templateLook, states bool) (rows []kinds.RowItem, o
 	return rows, observed, done
 }
 
+// hasOtherContent reports whether the cluster reports that the object does not have the item's content.
+func hasOtherContent(report *atoll.ItemStatus) bool { return report.Error || report.Drift != nil }
+
 // rowItem is one row's word about an item; report is nil where the row does not
 // list it. Stale tells that the row's revision of the item is not applied.
 func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem {
@@ -301,7 +304,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem 
 	case report != nil:
 		ri.Reflected, ri.Health = report.ReflectedStatus, report.Health
 		ri.Reason, ri.Message = string(report.Reason), report.Message
-		ri.Stale = !applied || report.Error
+		ri.Stale = !applied || hasOtherContent(report)
 	case applied && st.UnlistedNotReady > 0:
 		ri.Health = atoll.Unknown
 	case applied && item.State != atoll.ItemRemovalHeld:

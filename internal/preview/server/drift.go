@@ -113,46 +113,44 @@ func (x *userQuery) addDrifts(ctx context.Context, d *driftQuery) {
 }
 
 // countNotCompared counts the rows of the query that have no comparison with their latest content. It reads
-// the contents of Bundles alone that are not ready everywhere.
+// the contents of Bundles alone that are not ready everywhere at their latest revision.
 func (x *userQuery) countNotCompared(ctx context.Context, d *driftQuery) error {
 	st := x.sources.State
 	for _, b := range st.Bundles.List() {
-		if n := b.Status.Clusters; n.Desired > 0 && n.Ready == n.Desired || !x.isDriftOf(ctx, d, b) {
+		latest, ok := st.Revisions.LatestOfBundle(b.Ref.UID)
+		if !ok || isReadyAt(b, latest.Name) || !x.isDriftOf(ctx, d, b) {
 			continue
 		}
-		observed, err := x.observesLatest(ctx, d, b)
+		content, err := st.Revisions.GetContent(ctx, latest.Name)
 		if err != nil {
-			return err
+			return fmt.Errorf("read revision %s of bundle %s/%s: %w", latest.Name, b.Ref.Namespace, b.Ref.Name, err)
 		}
-		if !observed {
-			continue
-		}
-		for _, row := range st.Rows.ListOfBundle(b.Ref.UID) {
-			c, known := st.Clusters.Get(row.Cluster)
-			if d.isOfCluster(row.Cluster) && known && isConnected(c) && !isCompared(row) {
-				d.out.NotCompared++
-			}
+		if d.isObservedIn(content) {
+			x.countRowsNotCompared(d, b, latest.Name)
 		}
 	}
 	return nil
 }
 
-// observesLatest reports whether clusters report the drift of objects of the query in the Bundle's latest content.
-func (x *userQuery) observesLatest(ctx context.Context, d *driftQuery, b state.Bundle) (bool, error) {
-	latest, ok := x.sources.State.Revisions.LatestOfBundle(b.Ref.UID)
-	if !ok {
-		return false, nil
-	}
-	content, err := x.sources.State.Revisions.GetContent(ctx, latest.Name)
-	if err != nil {
-		return false, fmt.Errorf("read revision %s of bundle %s/%s: %w", latest.Name, b.Ref.Namespace, b.Ref.Name, err)
-	}
-	return d.isObservedIn(content), nil
+// isReadyAt reports whether all clusters of a Bundle were ready at the revision when its status was written.
+func isReadyAt(b state.Bundle, revision string) bool {
+	n := b.Status.Clusters
+	return n.Desired > 0 && n.Ready == n.Desired && b.Status.Revision == revision
 }
 
-// isCompared reports whether a row's cluster has compared, or applied, each object of its latest content.
-func isCompared(row state.Row) bool {
-	return row.Spec.Phase != atoll.RowActive || row.Status != nil && row.Status.Generation >= row.Spec.Generation && row.Status.Applied
+func (x *userQuery) countRowsNotCompared(d *driftQuery, b state.Bundle, revision string) {
+	st := x.sources.State
+	for _, row := range st.Rows.ListOfBundle(b.Ref.UID) {
+		c, known := st.Clusters.Get(row.Cluster)
+		if d.isOfCluster(row.Cluster) && known && isConnected(c) && !isCompared(row, revision) {
+			d.out.NotCompared++
+		}
+	}
+}
+
+// isCompared reports whether a row's cluster has compared, or applied, each object of the revision.
+func isCompared(row state.Row, revision string) bool {
+	return row.Spec.Phase != atoll.RowActive || row.Spec.Revision == revision && row.Status != nil && row.Status.Generation >= row.Spec.Generation && row.Status.Applied
 }
 
 func isConnected(c *v1alpha1.Cluster) bool {

@@ -66,7 +66,7 @@ func TestTheDriftOfARow(t *testing.T) {
 // A row without a report of its latest content says nothing of drift.
 func TestRowsWithoutAComparison(t *testing.T) {
 	row := func(phase atoll.RowPhase, st *atoll.RowStatus) state.Row {
-		return state.Row{Spec: atoll.RowSpec{Phase: phase, Generation: 2}, Status: st}
+		return state.Row{Spec: atoll.RowSpec{Phase: phase, Generation: 2, Revision: "r2"}, Status: st}
 	}
 	for name, c := range map[string]struct {
 		row  state.Row
@@ -78,9 +78,17 @@ func TestRowsWithoutAComparison(t *testing.T) {
 		"all objects are compared":       {row(atoll.RowActive, &atoll.RowStatus{Generation: 2, Applied: true}), true},
 		"a row that goes has no content": {row(atoll.RowRemoving, nil), true},
 	} {
-		if got := isCompared(c.row); got != c.want {
+		if got := isCompared(c.row, "r2"); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+	if isCompared(row(atoll.RowActive, &atoll.RowStatus{Generation: 2, Applied: true}), "r3") {
+		t.Error("a row of an older revision is compared with the latest")
+	}
+	ready := state.Bundle{}
+	ready.Status.Revision, ready.Status.Clusters.Desired, ready.Status.Clusters.Ready = "r2", 3, 3
+	if !isReadyAt(ready, "r2") || isReadyAt(ready, "r3") {
+		t.Error("a status of an older revision counts for the latest")
 	}
 	key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}
 	content := &atoll.Content{Items: []atoll.Item{{Key: key, Treatment: &atoll.Treatment{Drift: "Report"}}, {Key: atoll.ItemKey{Name: "other"}, Treatment: &atoll.Treatment{Update: "ReadOnly"}}}}

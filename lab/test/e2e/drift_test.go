@@ -322,15 +322,16 @@ func checkDriftAsJSON(t *testing.T, ns string) {
 	}
 }
 
-// checkDriftIsShown checks the Events of drift, the explanations, and the rights that a list of drift needs.
-func checkDriftIsShown(t *testing.T, ns string) {
+// checkReports checks what the hub says of the drift at first in other ways than atoll drift for the namespace.
+func checkReports(t *testing.T, ns string) {
 	t.Helper()
+	checkDriftAsJSON(t, ns)
+	testwait.UntilNil(t, "one object", driftIs(t, "cm/conf -n "+ns+" --cluster member2", "ConfigMap "+ns+"/conf\n  member2: missing\n\nexit status 2"))
 	testwait.UntilNil(t, "Events on the templates", allChecks(
 		eventOf(ns, "ConfigMap", "conf", "Drifted"), eventOf(ns, "ConfigMap", "conf", "Missing"), eventOf(ns, "Deployment", "web", "Drifted"),
 		eventOf(ns, "Secret", "key", "Drifted"), eventOf(ns, "ConfigMap", "watched", "Missing"),
 	))
-	testwait.UntilNil(t, "explained, and the status of the owner's object", allChecks(
-		fieldIs("hub", ns, "web", "status.readyReplicas", 2),
+	testwait.UntilNil(t, "explained", allChecks(
 		explanationMatches("cm/conf -n "+ns, `drift: Report`, `^ +member1 .* Ready +\w+\n +- this: Drifted: 2 fields differ: /data/added, /data/colour$`,
 			`^ +member2 .* Progressing +\w+\n +- Missing: .*; to act: the application's owner$`),
 		explanationMatches("cm/watched -n "+ns, `update: ReadOnly`, `^ +member1 .* Ready +\w+$`, `^ +- Missing: `),
@@ -367,9 +368,7 @@ func TestObjectsBesideAnotherOwner(t *testing.T) {
 	mustKubectl(t, policy, "apply -f -")
 
 	testwait.UntilNil(t, "all drift is listed", driftIs(t, "-n "+ns, strings.ReplaceAll(driftAtFirst, "$NS", ns)))
-	checkDriftAsJSON(t, ns)
-	testwait.UntilNil(t, "one object", driftIs(t, "cm/conf -n "+ns+" --cluster member2", "ConfigMap "+ns+"/conf\n  member2: missing\n\nexit status 2"))
-	checkDriftIsShown(t, ns)
+	checkReports(t, ns)
 
 	// Edits on the hub and in the member change the report alone.
 	ofConf := func(live, wanted string) string {
@@ -396,7 +395,9 @@ func TestObjectsBesideAnotherOwner(t *testing.T) {
 	}
 	second.setManifest(t, ns, agreed)
 	testwait.UntilNil(t, "no drift", driftIs(t, "-n "+ns, "no drift\n"))
-	testwait.UntilNil(t, "ready", explanationMatches("cm/conf -n "+ns, "ready in all of them", "drift: Report"))
+	testwait.UntilNil(t, "ready, with the status of the owners' objects", allChecks(
+		explanationMatches("cm/conf -n "+ns, "ready in all of them", "drift: Report"), fieldIs("hub", ns, "web", "status.readyReplicas", 3),
+	))
 
 	// Without a policy the Bundle stays as it is, and without templates it goes.
 	unchanged := func(context.Context) error {
@@ -410,7 +411,7 @@ func TestObjectsBesideAnotherOwner(t *testing.T) {
 	mustKubectl(t, "", "delete -n "+ns+" cm/conf cm/watched secret/key deploy/web")
 	testwait.UntilNil(t, "no row is left", rowsAre(ns, ""))
 	staysTrue(t, "the owner's objects stay without the templates", unchanged)
-	testwait.UntilNil(t, "neither drift", driftIs(t, "-n "+ns, "no drift\n"))
+	testwait.UntilNil(t, "no drift is left", driftIs(t, "-n "+ns, "no drift\n"))
 	first.checkAlone(t, ns)
 	second.checkAlone(t, ns)
 }
