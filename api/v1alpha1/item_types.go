@@ -2,7 +2,7 @@ package v1alpha1
 
 // ItemRule says how members treat objects that a policy places.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.removal)",message="a rule says something of update, ignoreFields, drift or removal"
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal)",message="a rule says something of update, ignoreFields, drift, conflictResolution or removal"
 type ItemRule struct {
 	// ResourceSelectors select objects among those that the policy places, with their dependencies.
 	// Empty: all of them.
@@ -13,9 +13,11 @@ type ItemRule struct {
 	// that the template states, and sends each edit of the template. CreateOnly leaves the object to
 	// the member: neither edits of the template nor overrides reach it any more, and what changes it
 	// there is not corrected. ReadOnly writes nothing: the member's object, which something else owns,
-	// is read for its health and status alone. Without Update in any rule: Apply.
+	// is read for its health and status alone. Recreate is Apply where the member accepts the edit. An
+	// edit of a field that cannot change there deletes the object and creates it again; namespaces,
+	// CustomResourceDefinitions, volumes and claims of them are never deleted for an edit. Without Update in any rule: Apply.
 	// +optional
-	// +kubebuilder:validation:Enum=Apply;CreateOnly;ReadOnly
+	// +kubebuilder:validation:Enum=Apply;CreateOnly;ReadOnly;Recreate
 	Update UpdateMode `json:"update,omitempty"`
 	// IgnoreFields are JSON Pointers of fields that belong to the member, such as "/spec/replicas".
 	// A new object starts with the value of the template. From then on the member's value stays,
@@ -33,6 +35,11 @@ type ItemRule struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Correct;Report
 	Drift DriftMode `json:"drift,omitempty"`
+	// ConflictResolution says what happens in a member where an object of the same name exists that
+	// Atoll did not create. It replaces conflictResolution of the policy.
+	// +optional
+	// +kubebuilder:validation:Enum=Abort;AdoptIfSame;Overwrite
+	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
 	// Removal says what happens to the object in a member when it is taken out there. It replaces
 	// removal.mode of the policy.
 	// +optional
@@ -48,6 +55,7 @@ const (
 	UpdateApply      UpdateMode = "Apply"
 	UpdateCreateOnly UpdateMode = "CreateOnly"
 	UpdateReadOnly   UpdateMode = "ReadOnly"
+	UpdateRecreate   UpdateMode = "Recreate"
 )
 
 // DriftMode is what members do where an object differs from what Atoll would apply.

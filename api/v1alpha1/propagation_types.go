@@ -110,7 +110,8 @@ type PropagationSpec struct {
 
 	// ItemRules say how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
-	// atoll.dev/update, atoll.dev/ignore-fields and atoll.dev/removal. Not in Karmada.
+	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and
+	// atoll.dev/removal. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	ItemRules []ItemRule `json:"itemRules,omitempty"`

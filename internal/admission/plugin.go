@@ -135,11 +135,8 @@ func (p *Plugin) validateWrite(ctx context.Context, a admission.Attributes, o ad
 	if isWrittenByHub(a) {
 		return p.validateEngine(ctx, a)
 	}
-	if err := p.validateAnnotation(ctx, a); err != nil {
+	if err := p.validateAnnotations(ctx, a); err != nil {
 		return err // also through a subresource, since some let annotations be written
-	}
-	if err := validateOwnKeys(a); err != nil {
-		return err
 	}
 	if a.GetSubresource() == "approval" {
 		return p.validateApproval(ctx, a)
@@ -151,6 +148,17 @@ func (p *Plugin) validateWrite(ctx context.Context, a admission.Attributes, o ad
 		return p.validateSize(a, o)
 	}
 	return p.validateOurs(ctx, a)
+}
+
+// validateAnnotations checks the annotations and labels by which Atoll treats an object.
+func (p *Plugin) validateAnnotations(ctx context.Context, a admission.Attributes) error {
+	if err := p.validateAnnotation(ctx, a); err != nil {
+		return err
+	}
+	if err := validateOwnKeys(a); err != nil {
+		return err
+	}
+	return p.validateOverwriteOfObject(ctx, a)
 }
 
 // validateOurs is for what people write of the hub's own kinds.

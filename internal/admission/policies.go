@@ -48,7 +48,7 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	if err := p.validateReach(a, reachOf(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
 		return err
 	}
-	if err := p.mayTakeOver(ctx, a, spec.ConflictResolution); err != nil {
+	if err := p.validateOverwriteOfPolicy(ctx, a, spec); err != nil {
 		return err
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.propagationAccess(spec, a.GetNamespace())); err != nil {

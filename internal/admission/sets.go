@@ -310,19 +310,6 @@ func findReferences(v reflect.Value, at *field.Path) (out []reach) {
 	return out
 }
 
-// mayTakeOver: taking over what others made in members needs a right of its own, also
-// to widen what an existing policy takes over.
-func (p *Plugin) mayTakeOver(ctx context.Context, a admission.Attributes, c v1alpha1.ConflictResolution) error {
-	if c != v1alpha1.ConflictOverwrite {
-		return nil
-	}
-	resource := a.GetResource().GroupResource()
-	if p.isAllowed(ctx, a.GetUserInfo(), "takeover", access{resource: resource, namespace: a.GetNamespace(), name: a.GetName()}) {
-		return nil
-	}
-	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.conflictResolution: Overwrite takes over what others made in members: the verb takeover on %s is needed, which %q lacks", resource, a.GetUserInfo().GetName()))
-}
-
 // mayPlaceOutside: what is in no namespace is limited by no set, so that its annotation
 // needs the right that a cluster policy needs.
 func (p *Plugin) mayPlaceOutside(ctx context.Context, u user.Info) error {

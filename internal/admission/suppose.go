@@ -63,7 +63,7 @@ func (p *Plugin) RefusalFor(ctx context.Context, u user.Info, s Supposed) error 
 	case isWrittenByHub(a):
 		return refuseRequest(a, atoll.ReasonWrittenByHub, errors.New("only the hub writes it"))
 	}
-	if err := p.validateAnnotation(ctx, a); err != nil || !atoll.IsOwnKind(gvk.GroupKind()) {
+	if err := p.validateAnnotations(ctx, a); err != nil || !atoll.IsOwnKind(gvk.GroupKind()) {
 		return err
 	}
 	return p.validateOurs(ctx, a)

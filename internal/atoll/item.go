@@ -276,6 +276,11 @@ type RenderedItem struct {
 	Error string `json:"error,omitempty"`
 	// Observe is what the member reports of the object instead of writing it; empty: it writes it.
 	Observe Observation `json:"observe,omitempty"`
+	// Recreate: where the member refuses an edit that it would accept in a new object, the object is deleted and
+	// created again.
+	Recreate bool `json:"recreate,omitempty"`
+	// ConflictResolution for the object; empty: that of the content, and in a manifest that of the manifest.
+	ConflictResolution v1alpha1.ConflictResolution `json:"conflict,omitempty"`
 	// ErrorReason is the enumerated reason of Error, for previews. A member reports RenderFailed.
 	ErrorReason Reason `json:"-"`
 }

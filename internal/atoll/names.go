@@ -50,12 +50,13 @@ const (
 	// hub stores as None and render gives back.
 	AnnotationConversion = "atoll.dev/conversion"
 
-	// AnnotationUpdate, AnnotationIgnoreFields, AnnotationDrift and AnnotationRemoval, on a template,
-	// are update, ignoreFields (JSON Pointers, separated by commas), drift and removal of an ItemRule
-	// for the object.
+	// AnnotationUpdate, AnnotationIgnoreFields, AnnotationDrift, AnnotationConflict and
+	// AnnotationRemoval, on a template, are update, ignoreFields (JSON Pointers, separated by commas),
+	// drift, conflictResolution and removal of an ItemRule for the object.
 	AnnotationUpdate       = "atoll.dev/update"
 	AnnotationIgnoreFields = "atoll.dev/ignore-fields"
 	AnnotationDrift        = "atoll.dev/drift"
+	AnnotationConflict     = "atoll.dev/conflict-resolution"
 	AnnotationRemoval      = "atoll.dev/removal"
 
 	// LabelHub makes an object that is otherwise inert act on the hub: "true".

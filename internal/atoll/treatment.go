@@ -4,12 +4,14 @@ import "atoll.dev/atoll/api/v1alpha1"
 
 // Treatment is how members treat an item, where that is not how they treat all others.
 type Treatment struct {
-	// Update is UpdateCreateOnly or UpdateReadOnly, or empty for UpdateApply.
+	// Update is UpdateCreateOnly, UpdateReadOnly or UpdateRecreate, or empty for UpdateApply.
 	Update v1alpha1.UpdateMode `json:"update,omitempty"`
 	// IgnoreFields lists JSON Pointers of fields that belong to the member. Sorted.
 	IgnoreFields []string `json:"ignoreFields,omitempty"`
 	// Drift is DriftReport, or empty for DriftCorrect.
 	Drift v1alpha1.DriftMode `json:"drift,omitempty"`
+	// ConflictResolution of the item; empty: that of its content.
+	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution,omitempty"`
 	// Removal of the item; empty: that of its content.
 	Removal v1alpha1.RemovalMode `json:"removal,omitempty"`
 }
@@ -29,6 +31,17 @@ func (t *Treatment) Observation() Observation {
 		return ObserveDrift
 	}
 	return ""
+}
+
+// IsRecreated reports whether members delete and create the object again where they refuse an edit.
+func (t *Treatment) IsRecreated() bool { return t != nil && t.Update == v1alpha1.UpdateRecreate }
+
+// OwnResolution returns the item's own resolution of conflicts; empty: that of its content.
+func (t *Treatment) OwnResolution() v1alpha1.ConflictResolution {
+	if t == nil {
+		return ""
+	}
+	return t.ConflictResolution
 }
 
 // IgnoredFields returns the fields that belong to the member. Read-only.

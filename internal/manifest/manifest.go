@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -53,6 +54,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 			m.ClusterDecommissioned = IsLeftBehind(in.Row)
 		}
 	} else {
+		m.Items, m.ConflictResolution = resolveConflicts(in)
 		m.Namespaces = neededNamespaces(in)
 		m.Interpreters = script.ForMember(in.Content.Interpreters)
 	}
@@ -76,6 +78,33 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 	}
 	m.Content = hashManifest(in.HashKey, m)
 	return m
+}
+
+// conflictOrder has the resolution first that takes over least.
+var conflictOrder = []v1alpha1.ConflictResolution{v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite}
+
+// resolveConflicts returns the items with the resolutions that differ from that of all others, which it
+// returns, too. The least resolution of an item or the content is that of all others: agents that do not know
+// items' resolutions take over nothing that an item forbids.
+func resolveConflicts(in ManifestInput) ([]atoll.RenderedItem, v1alpha1.ConflictResolution) {
+	least, stated := in.Content.ConflictResolution, false
+	for i := range in.Items {
+		r := in.Items[i].ConflictResolution
+		if stated = stated || r != ""; r != "" && slices.Index(conflictOrder, r) < slices.Index(conflictOrder, least) {
+			least = r
+		}
+	}
+	if !stated {
+		return in.Items, least
+	}
+	items := slices.Clone(in.Items)
+	for i := range items {
+		r := cmp.Or(items[i].ConflictResolution, in.Content.ConflictResolution)
+		if items[i].ConflictResolution = ""; r != least {
+			items[i].ConflictResolution = r
+		}
+	}
+	return items, least
 }
 
 // isLeftBehind returns whether the tombstone's item moved to a Bundle that has no place here only

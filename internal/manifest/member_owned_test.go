@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,5 +112,54 @@ func TestTheNamespaceOfObservedItems(t *testing.T) {
 	in.Items = append(in.Items, atoll.RenderedItem{Key: jobKey})
 	if m := manifest.BuildManifest(in); len(m.Namespaces) != 1 {
 		t.Errorf("with an item that is written: namespaces %v", m.Namespaces)
+	}
+}
+
+// Items state a resolution of conflicts where it is not that of all others. An agent that knows only the one of
+// all others takes over nothing that an item forbids.
+func TestConflictResolutionsOfItems(t *testing.T) {
+	for name, c := range map[string]struct {
+		content, web       v1alpha1.ConflictResolution
+		ofAll, ofWeb, rest v1alpha1.ConflictResolution
+	}{
+		"none stated":          {content: v1alpha1.ConflictAdoptIfSame, ofAll: v1alpha1.ConflictAdoptIfSame},
+		"an item takes more":   {content: v1alpha1.ConflictAbort, web: v1alpha1.ConflictOverwrite, ofAll: v1alpha1.ConflictAbort, ofWeb: v1alpha1.ConflictOverwrite},
+		"an item takes less":   {content: v1alpha1.ConflictOverwrite, web: v1alpha1.ConflictAbort, ofAll: v1alpha1.ConflictAbort, rest: v1alpha1.ConflictOverwrite},
+		"an item takes as all": {content: v1alpha1.ConflictOverwrite, web: v1alpha1.ConflictOverwrite, ofAll: v1alpha1.ConflictOverwrite},
+	} {
+		content := newContent()
+		content.ConflictResolution = c.content
+		plain, _ := manifest.RenderItems(content, manifest.RenderInput{})
+		if c.web != "" {
+			content.Items[1].Treatment = &atoll.Treatment{ConflictResolution: c.web}
+		}
+		items, _ := manifest.RenderItems(content, manifest.RenderInput{})
+		m := manifest.BuildManifest(manifest.ManifestInput{Row: atoll.RowSpec{Phase: atoll.RowActive}, Content: content, Items: items})
+		if m.ConflictResolution != c.ofAll {
+			t.Errorf("%s: %s for all, want %s", name, m.ConflictResolution, c.ofAll)
+		}
+		for i, it := range m.Items {
+			want := c.rest
+			if it.Key == webKey {
+				want = c.ofWeb
+			}
+			if it.ConflictResolution != want || it.Hash != plain[i].Hash {
+				t.Errorf("%s: %s has %q, want %q", name, it.Key, it.ConflictResolution, want)
+			}
+		}
+		if c.web != "" && items[slices.IndexFunc(items, func(it atoll.RenderedItem) bool { return it.Key == webKey })].ConflictResolution != c.web {
+			t.Errorf("%s: the rendered items changed", name)
+		}
+	}
+}
+
+// An item is recreated by its own statement alone, which is no part of its hash.
+func TestRecreatedItems(t *testing.T) {
+	content := newContent()
+	plain, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+	content.Items[1].Treatment = &atoll.Treatment{Update: v1alpha1.UpdateRecreate}
+	got, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+	if plain.Recreate || !got.Recreate || got.Hash != plain.Hash || len(got.MemberOwned) != 0 {
+		t.Errorf("%+v, without a statement %+v", got, plain)
 	}
 }

@@ -288,7 +288,10 @@ func (it *sharedItem) firstAtomicRule() *atoll.Rule {
 // newRendered returns the item's result without an object.
 func (it *sharedItem) newRendered() atoll.RenderedItem {
 	item := it.item
-	return atoll.RenderedItem{Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency}
+	return atoll.RenderedItem{
+		Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency, ConflictResolution: item.Treatment.OwnResolution(),
+		Recreate: item.Treatment.IsRecreated(),
+	}
 }
 
 // finishRendering applies what the placement sets, and encodes the object. err is why the rules did

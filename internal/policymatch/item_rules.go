@@ -45,6 +45,7 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	for i := range r {
 		if rule := &r[i]; rule.selectsSubject(s) {
 			t.Update, t.Drift, t.Removal = cmp.Or(t.Update, rule.Update), cmp.Or(t.Drift, rule.Drift), cmp.Or(t.Removal, rule.Removal)
+			t.ConflictResolution = cmp.Or(t.ConflictResolution, rule.ConflictResolution)
 			if t.IgnoreFields == nil {
 				t.IgnoreFields = slices.Sorted(slices.Values(rule.IgnoreFields))
 			}
@@ -56,7 +57,7 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	if t.Drift == v1alpha1.DriftCorrect {
 		t.Drift = ""
 	}
-	if t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.Removal == "" {
+	if len(t.IgnoreFields) == 0 && t.Update == "" && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" {
 		return nil, nil
 	}
 	return &t, nil
@@ -81,13 +82,16 @@ func (s selector) selectsName(key atoll.ItemKey) bool {
 // annotatedTreatment returns what annotations of an object state. An empty list of fields overrules
 // the lists of rules.
 func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err error) {
-	if t.Update, err = annotatedMode(annotations, atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly, v1alpha1.UpdateReadOnly); err != nil {
+	if t.Update, err = annotatedMode(annotations, atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly, v1alpha1.UpdateReadOnly, v1alpha1.UpdateRecreate); err != nil {
 		return t, err
 	}
 	if t.Drift, err = annotatedMode(annotations, atoll.AnnotationDrift, v1alpha1.DriftCorrect, v1alpha1.DriftReport); err != nil {
 		return t, err
 	}
 	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan); err != nil {
+		return t, err
+	}
+	if t.ConflictResolution, err = annotatedMode(annotations, atoll.AnnotationConflict, v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite); err != nil {
 		return t, err
 	}
 	if value, stated := annotations[atoll.AnnotationIgnoreFields]; stated {
@@ -163,7 +167,7 @@ func CheckIgnoredField(path string) error {
 // TreatmentAnnotations returns those of the annotations that state how members treat an object.
 func TreatmentAnnotations(annotations map[string]string) map[string]string {
 	var out map[string]string
-	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationRemoval} {
+	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationConflict, atoll.AnnotationRemoval} {
 		if value, stated := annotations[name]; stated {
 			if out == nil {
 				out = map[string]string{}

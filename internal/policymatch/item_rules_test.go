@@ -53,9 +53,17 @@ func TestTreatmentOfAnObject(t *testing.T) {
 			},
 			want: &atoll.Treatment{Removal: "Delete", IgnoreFields: []string{"/data/b", "/data/c"}},
 		},
+		"a resolution of conflicts": {
+			rules: []v1alpha1.ItemRule{{ConflictResolution: "AdoptIfSame"}, {ConflictResolution: "Overwrite"}}, want: &atoll.Treatment{ConflictResolution: "AdoptIfSame"},
+		},
+		"a resolution of conflicts by an annotation": {
+			rules: []v1alpha1.ItemRule{{ConflictResolution: "Overwrite"}}, annotations: map[string]string{"atoll.dev/conflict-resolution": "Abort"},
+			want: &atoll.Treatment{ConflictResolution: "Abort"},
+		},
 		"drift is reported": {
 			rules: []v1alpha1.ItemRule{{Drift: "Report"}, {Drift: "Correct"}}, want: &atoll.Treatment{Drift: "Report"},
 		},
+		"recreated":          {annotations: map[string]string{"atoll.dev/update": "Recreate"}, want: &atoll.Treatment{Update: "Recreate"}},
 		"nothing is written": {rules: []v1alpha1.ItemRule{rule("ReadOnly")}, want: &atoll.Treatment{Update: "ReadOnly"}},
 		"drift by an annotation": {
 			rules: []v1alpha1.ItemRule{{Drift: "Report"}}, annotations: map[string]string{"atoll.dev/drift": "Correct"},
@@ -80,7 +88,7 @@ func TestTreatmentOfAnObject(t *testing.T) {
 
 func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 	for annotation, value := range map[string]string{
-		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/ignore-fields": "spec.replicas",
+		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/conflict-resolution": "overwrite", "atoll.dev/ignore-fields": "spec.replicas",
 	} {
 		annotations := map[string]string{annotation: value}
 		if err := CheckOwnKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {

@@ -219,6 +219,12 @@ type ItemChange struct {
 	// write an object that it only observes now.
 	Observe atoll.Observation `json:"observe,omitempty"`
 	Written bool              `json:"written,omitempty"`
+	// ConflictBefore and ConflictAfter are the item's own resolutions of conflicts, where they differ; empty: that
+	// of the policy.
+	ConflictBefore v1alpha1.ConflictResolution `json:"conflictBefore,omitempty"`
+	ConflictAfter  v1alpha1.ConflictResolution `json:"conflictAfter,omitempty"`
+	// Recreate: a cluster that refuses the edit deletes the object and creates it again.
+	Recreate bool `json:"recreate,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
 	Error       string       `json:"error,omitempty"`
 	ErrorReason atoll.Reason `json:"errorReason,omitempty"`
@@ -505,9 +511,9 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 		return known
 	}
 	items, _ := renderer.RenderItems(manifest.RenderInputOf(*row, rules, &view))
-	hashes := make([]string, 0, 2*len(items))
+	hashes := make([]string, 0, 4*len(items))
 	for i := range items {
-		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error)
+		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution))
 	}
 	out := renderedRow{items, atoll.HashJSON(hashes)}
 	c.rendered[key] = out
@@ -524,6 +530,10 @@ func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 	case now.Failed():
 		out.Error, out.ErrorReason = now.Error, now.ErrorReason
 	case was != nil:
+		if was.ConflictResolution != now.ConflictResolution {
+			out.ConflictBefore, out.ConflictAfter = was.ConflictResolution, now.ConflictResolution
+		}
+		out.Recreate = now.Recreate && was.Hash != now.Hash
 		out.Fields, out.Written = changedFields(was, now), was.Observe != "" && now.Observe == ""
 		out.Released, out.Corrected = missingFrom(now.MemberOwned, was.MemberOwned), missingFrom(was.MemberOwned, now.MemberOwned)
 	}
@@ -539,7 +549,7 @@ func (c *bundleComparison) compareItems(before, after []atoll.RenderedItem) (out
 		now := &after[i]
 		was := old[now.Key]
 		delete(old, now.Key)
-		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash) {
+		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash || was.ConflictResolution != now.ConflictResolution) {
 			out = append(out, changeOfItem(was, now))
 		}
 	}

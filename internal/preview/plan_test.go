@@ -102,6 +102,26 @@ func TestText(t *testing.T) {
           corrected from now on: /spec
 1 Bundle: 0 added, 0 removed, 2 changed.
 `},
+		"an edit that may recreate": {func(c *BundleChange, _ *Input) {
+			web := testItem(webKey, `{"spec":{"containers":[{"name":"web","image":"web:2"},{"name":"log","image":"log:1"}]}}`)
+			web.Treatment = &atoll.Treatment{Update: v1alpha1.UpdateRecreate}
+			*c = withRevision(*c, testContent(c.Content.Items[0], web))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      ~ Deployment/web (deleted and created again where the cluster refuses the edit)
+          /spec/containers/name=web/image: "web:1" -> "web:2"
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
+		"existing objects are overwritten": {func(c *BundleChange, _ *Input) {
+			web := c.Content.Items[1]
+			web.Treatment = &atoll.Treatment{ConflictResolution: v1alpha1.ConflictOverwrite}
+			*c = withRevision(*c, testContent(c.Content.Items[0], web))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      ~ Deployment/web
+          objects that are not Atoll's: as the policy says -> Overwrite
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
 		"drift is only reported": {func(c *BundleChange, _ *Input) {
 			web := c.Content.Items[1]
 			web.Treatment = &atoll.Treatment{Drift: v1alpha1.DriftReport}

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -251,21 +252,30 @@ func (r RowGroup) isUndivided(item string) bool {
 		!slices.ContainsFunc(r.Items, func(i ItemChange) bool { return i.Change == ChangeRemoved && i.Key.String() == item })
 }
 
-func (i ItemChange) writeText(b *strings.Builder, all bool) {
-	fmt.Fprintf(b, "      %s %s/%s", changeSigns[i.Change], i.Key.Kind, i.Key.Name)
+// noteText returns what a cluster would do with the item, after its name; empty: it would apply it.
+func (i ItemChange) noteText() string {
 	switch {
 	case i.Error != "" && i.Change == ChangeAdded:
-		fmt.Fprintf(b, " could not be rendered, and would not be sent: %s", i.Error)
+		return fmt.Sprintf(" could not be rendered, and would not be sent: %s", i.Error)
 	case i.Error != "":
-		fmt.Fprintf(b, " could not be rendered, and stays as it is there: %s", i.Error)
+		return fmt.Sprintf(" could not be rendered, and stays as it is there: %s", i.Error)
 	case i.Observe == atoll.ObserveDrift:
-		b.WriteString(" would not be written, and differences would be reported")
+		return " would not be written, and differences would be reported"
 	case i.Observe != "":
-		b.WriteString(" would not be written, and its health would be reported")
+		return " would not be written, and its health would be reported"
+	case i.Recreate:
+		return " (deleted and created again where the cluster refuses the edit)"
 	case i.Written:
-		b.WriteString(" would be written from now on")
+		return " would be written from now on"
 	}
-	b.WriteString("\n")
+	return ""
+}
+
+func (i ItemChange) writeText(b *strings.Builder, all bool) {
+	fmt.Fprintf(b, "      %s %s/%s%s\n", changeSigns[i.Change], i.Key.Kind, i.Key.Name, i.noteText())
+	if i.ConflictBefore != i.ConflictAfter {
+		fmt.Fprintf(b, "          objects that are not Atoll's: %s -> %s\n", cmp.Or(string(i.ConflictBefore), "as the policy says"), cmp.Or(string(i.ConflictAfter), "as the policy says"))
+	}
 	if len(i.Released) > 0 {
 		fmt.Fprintf(b, "          left to the member: %s\n", abbreviateNames(i.Released, all))
 	}

@@ -41,20 +41,24 @@ func TestConflicts(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		how     v1alpha1.ConflictResolution
+		own     v1alpha1.ConflictResolution // of the item
 		theirs  string
 		adopted bool
 		want    string
 	}{
-		{"abort", v1alpha1.ConflictAbort, `{a: "1"}`, false, "1"},
-		{"same", v1alpha1.ConflictAdoptIfSame, `{a: "1", extra: x}`, true, "1"},
-		{"different", v1alpha1.ConflictAdoptIfSame, `{a: "2"}`, false, "2"},
-		{"overwrite", v1alpha1.ConflictOverwrite, `{a: "2"}`, true, "1"},
+		{"abort", v1alpha1.ConflictAbort, "", `{a: "1"}`, false, "1"},
+		{"same", v1alpha1.ConflictAdoptIfSame, "", `{a: "1", extra: x}`, true, "1"},
+		{"different", v1alpha1.ConflictAdoptIfSame, "", `{a: "2"}`, false, "2"},
+		{"overwrite", v1alpha1.ConflictOverwrite, "", `{a: "2"}`, true, "1"},
+		{"abort for the item", v1alpha1.ConflictOverwrite, v1alpha1.ConflictAbort, `{a: "2"}`, false, "2"},
+		{"overwrite for the item", v1alpha1.ConflictAbort, v1alpha1.ConflictOverwrite, `{a: "2"}`, true, "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.makeNamespace()
 			uid := w.createObject("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf}\ndata: " + c.theirs).GetUID()
 			conf := w.newItem("t-conf", configMap)
+			conf.ConflictResolution = c.own
 			m := newManifest("b1", 1, conf, w.newItem("t-web", deployment))
 			m.ConflictResolution = c.how
 			w.storeManifest(m)

@@ -102,6 +102,8 @@ type task struct {
 	// check reads whether the object exists, judges it again, and corrects it even though it was
 	// applied.
 	check, judge, correct bool
+	// recreate is the hash of the item for which the object is deleted and created again; empty: none.
+	recreate string
 	// weigh whether the member's administrator allows it.
 	weigh       bool
 	failures    int

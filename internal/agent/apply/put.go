@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -103,7 +104,7 @@ func (e *Engine) takeUp(ctx context.Context, p plan, res member.Resource, live *
 
 // resolveConflict decides about an object that exists and is not ours.
 func (e *Engine) resolveConflict(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) *Failure {
-	how := e.conflictResolution(p.Owner)
+	how := cmp.Or(p.Item.ConflictResolution, e.conflictResolution(p.Owner))
 	take := sending{uid: string(live.GetUID()), force: true, adopt: true, left: p.Item.MemberOwned}
 	switch how {
 	case v1alpha1.ConflictOverwrite:
@@ -198,7 +199,7 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 		e.scheduleRecheck(p.Key)
 		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
 	case err != nil:
-		return e.handleApplyError(err, p, s)
+		return e.handleApplyError(ctx, err, p, res, s)
 	}
 	if failure := e.takeBack(ctx, p, res, obj); failure != nil {
 		return failure
@@ -211,6 +212,7 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 		Endless: kinds.NeverEnds(obj),
 	})
 	e.recordReply(v)
+	e.ensureTask(p.Key).recreate = ""
 	delete(e.forbidden, p.Key)
 	e.mu.Unlock()
 	e.o.Watch.Start(res)
@@ -226,7 +228,10 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 }
 
 // handleApplyError explains an apply that failed, and finds out what to do next.
-func (e *Engine) handleApplyError(err error, p plan, s sending) *Failure {
+func (e *Engine) handleApplyError(ctx context.Context, err error, p plan, res member.Resource, s sending) *Failure {
+	if isRefusedEdit(err, p, s) {
+		return e.recreateObject(ctx, p, res, err)
+	}
 	if s.uid != "" && (isUID(err) || apierrors.IsNotFound(err)) && !s.adopt {
 		e.scheduleRecheck(p.Key)
 	}

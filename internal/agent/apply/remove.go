@@ -105,7 +105,7 @@ func (e *Engine) beginDelete(ctx context.Context, p plan, res member.Resource) *
 		return &Failure{Reason: atoll.ReasonNotLeaseHolder, Waits: true, Message: "another agent took over this member; nothing is deleted by this one"}
 	}
 	e.mu.Lock()
-	still := e.book.Next(p.Key).Verb == p.Verb
+	still := e.planFor(p.Key).Verb == p.Verb
 	going := still && e.book.RecordDeleting(p.Key)
 	e.mu.Unlock()
 	if !still {

@@ -80,6 +80,9 @@ func (e *Engine) planForItem(p *plan) {
 		if p.Verb == ownership.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
 			p.Verb = ownership.Apply
 		}
+		if t := e.tasks[p.Key]; t != nil && t.recreate == p.Item.Hash && p.Verb == ownership.Apply && r.UID != "" {
+			p.Verb = ownership.Replace
+		}
 	}
 }
 

@@ -17,23 +17,31 @@ func (in Input) itemTreatment(b Bundle) *atoll.Treatment {
 	return nil
 }
 
+// conflictTexts say what happens to an object that Atoll did not create.
+var conflictTexts = map[v1alpha1.ConflictResolution]string{
+	v1alpha1.ConflictAbort: "left alone", v1alpha1.ConflictAdoptIfSame: "adopted if it has the same fields", v1alpha1.ConflictOverwrite: "adopted and overwritten",
+}
+
 // writeTreatment writes a line for each part of a treatment.
 func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
 		return
 	}
-	switch t.Observation() {
-	case atoll.ObserveDrift:
-		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
-	case atoll.ObserveHealth:
-		b.WriteString("  Clusters write nothing of it, and report its health (update: ReadOnly).\n")
-	}
 	switch {
+	case t.Observation() == atoll.ObserveDrift:
+		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
 	case t.Observation() == atoll.ObserveHealth:
-	case t.IsCreateOnly() && t.Observation() == "":
+		b.WriteString("  Clusters write nothing of it, and report its health (update: ReadOnly).\n")
+	case t.IsCreateOnly():
 		b.WriteString("  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n")
-	case len(t.IgnoreFields) > 0:
+	case t.IsRecreated():
+		b.WriteString("  Clusters delete it and create it again where they refuse an edit (update: Recreate).\n")
+	}
+	if len(t.IgnoreFields) > 0 && t.Update != v1alpha1.UpdateReadOnly && t.Update != v1alpha1.UpdateCreateOnly {
 		fmt.Fprintf(b, "  Each cluster keeps its own values of %s (ignoreFields).\n", strings.Join(t.IgnoreFields, ", "))
+	}
+	if t.ConflictResolution != "" {
+		fmt.Fprintf(b, "  An object of this name that is not Atoll's is %s (conflictResolution: %s).\n", conflictTexts[t.ConflictResolution], t.ConflictResolution)
 	}
 	switch t.Removal {
 	case v1alpha1.RemoveOrphan:

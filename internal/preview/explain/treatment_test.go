@@ -25,6 +25,13 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		"read only": {&atoll.Treatment{Update: v1alpha1.UpdateReadOnly}, []string{
 			"Clusters write nothing of it, and report its health (update: ReadOnly).",
 		}},
+		"recreated": {&atoll.Treatment{Update: v1alpha1.UpdateRecreate, IgnoreFields: []string{"/data/a"}}, []string{
+			"Clusters delete it and create it again where they refuse an edit (update: Recreate).",
+			"Each cluster keeps its own values of /data/a (ignoreFields).",
+		}},
+		"a resolution of conflicts": {&atoll.Treatment{ConflictResolution: v1alpha1.ConflictOverwrite}, []string{
+			"An object of this name that is not Atoll's is adopted and overwritten (conflictResolution: Overwrite).",
+		}},
 		"fields": {&atoll.Treatment{IgnoreFields: []string{"/data/a", "/data/b"}, Removal: v1alpha1.RemoveOrphan}, []string{
 			"Each cluster keeps its own values of /data/a, /data/b (ignoreFields).",
 			"It stays in clusters that it is taken out of (removal: Orphan).",

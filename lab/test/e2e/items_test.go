@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,4 +131,117 @@ var badItemRules = []refusedObject{
 
 func withItemRule(rule string) string {
 	return propagationPrefix + deploymentSelector + "itemRules: [" + rule + "]"
+}
+
+const existingObjects = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: left, namespace: $NS}
+data: {a: theirs}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: same, namespace: $NS}
+data: {a: ours, b: theirs}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: taken, namespace: $NS}
+data: {a: theirs}
+`
+
+const objectsThatExist = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: existing, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: ConfigMap}, {apiVersion: apps/v1, kind: StatefulSet}]
+  placement: {clusterAffinity: {clusterNames: [member1]}}
+  itemRules:
+  - {resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: taken}], conflictResolution: Overwrite}
+  - {resourceSelectors: [{apiVersion: apps/v1, kind: StatefulSet}], update: Recreate}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: left, namespace: $NS}
+data: {a: ours}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: same, namespace: $NS, annotations: {atoll.dev/conflict-resolution: AdoptIfSame}}
+data: {a: ours}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: taken, namespace: $NS}
+data: {a: ours}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: $NS}
+spec:
+  replicas: 1
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: db, image: "registry.example/db:1"}]}
+`
+
+const otherServiceName = `
+apiVersion: atoll.dev/v1alpha1
+kind: OverridePolicy
+metadata: {name: db, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: StatefulSet, name: db}]
+  overrideRules: [{overriders: {plaintext: [{path: /spec/serviceName, operator: replace, value: other}]}}]
+`
+
+// Single objects that exist in a cluster are left alone, adopted or overwritten as their rule or annotation says.
+// An override of a field that cannot change creates an object again whose rule says so.
+func TestObjectsThatExistAreTreatedAsStated(t *testing.T) {
+	t.Parallel()
+	ns := createNamespace(t, "existing")
+	kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "create namespace "+ns)
+	kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), strings.ReplaceAll(existingObjects, "$NS", ns), "apply -f -")
+	names := []string{"left", "same", "taken"}
+	uids := func() (all []string) {
+		for _, name := range names {
+			all = append(all, uidIn(t, "member1", "v1", "ConfigMap", ns, name))
+		}
+		return all
+	}
+	before := uids()
+	mustKubectl(t, strings.ReplaceAll(objectsThatExist, "$NS", ns), "apply -f -")
+	shows := func(name, path, want string) func(context.Context) error {
+		return fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, name}, path, want)
+	}
+	adopted := func(ctx context.Context) error {
+		o, err := get(ctx, "member1", "v1", "ConfigMap", ns, "same")
+		if err != nil || o == nil || o.GetLabels()["atoll.dev/adopted"] == "" {
+			return fmt.Errorf("not adopted: %v (%w)", o, err)
+		}
+		return nil
+	}
+	db := func(path, want string) func(context.Context) error {
+		return fieldShows([]string{"member1"}, objectName{"apps/v1", "StatefulSet", ns, "db"}, path, want)
+	}
+	testwait.UntilNil(t, "conflicts are resolved", allChecks(
+		shows("left", "data.a", "theirs"), eventOf(ns, "ConfigMap", "left", "Conflict"),
+		shows("same", "data", "map[a:ours b:theirs]"), adopted,
+		shows("taken", "data.a", "ours"), db("spec.serviceName", "db"),
+	))
+	if after := uids(); !slices.Equal(before, after) {
+		t.Errorf("UIDs %v, before %v", after, before)
+	}
+	expectOutput(t, "explain", runCLI(t, "explain", "cm/taken", "-n", ns), "conflictResolution: Overwrite")
+
+	first := uidIn(t, "member1", "apps/v1", "StatefulSet", ns, "db")
+	override := strings.ReplaceAll(otherServiceName, "$NS", ns)
+	expectOutput(t, "the plan of the override", runCLI(t, "plan", "--state", "live", "-f", writeManifest(t, "override.yaml", ns, otherServiceName)), "deleted and created again where the cluster refuses the edit")
+	mustKubectl(t, override, "apply -f -")
+	testwait.UntilNil(t, "created again", db("spec.serviceName", "other"))
+	if again := uidIn(t, "member1", "apps/v1", "StatefulSet", ns, "db"); again == first {
+		t.Error("a field that cannot change has changed")
+	}
 }
