@@ -40,11 +40,11 @@ func TestAnEventThatPanicsIsHandledAgain(t *testing.T) {
 		for i, pause := range []time.Duration{10 * time.Second, 20 * time.Second} {
 			b.handleContained(e)
 			b.handleContained(tableEvent{kindsSynced: true})
-			time.Sleep(pause - 1)
+			time.Sleep(pause - time.Nanosecond)
 			if early, ok := b.events.takeNext(); ok {
 				t.Fatalf("try %d: %+v is handled again before %s", i, early, pause)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			again, ok := b.events.takeNext()
 			if !ok || again != (tableEvent{template: key, force: true}) {

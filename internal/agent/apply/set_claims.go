@@ -129,7 +129,7 @@ func (s setOfClaims) hasMade(claim *metav1.PartialObjectMetadata) bool {
 		return false
 	}
 	for _, f := range claim.ManagedFields {
-		if f.FieldsV1 != nil && f.Subresource == "" && strings.Contains(string(f.FieldsV1.Raw), `"f:accessModes"`) {
+		if f.FieldsV1 != nil && f.Subresource == "" && strings.Contains(f.FieldsV1.GetRawString(), `"f:accessModes"`) {
 			return f.Manager == s.controller
 		}
 	}
