@@ -17,11 +17,11 @@ type DriftedRows struct {
 // newDriftedRows subscribes an index to a table without rows.
 func newDriftedRows(rows *Rows) *DriftedRows {
 	d := &DriftedRows{counts: map[string]map[string]int32{}}
-	rows.SubscribeTransitions(d.update)
+	rows.SubscribeTransitions(d.countTransitions)
 	return d
 }
 
-func (d *DriftedRows) update(changes []RowTransition) {
+func (d *DriftedRows) countTransitions(changes []RowTransition) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range changes {

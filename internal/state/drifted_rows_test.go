@@ -10,7 +10,7 @@ import (
 func TestDriftedRows(t *testing.T) {
 	d := &DriftedRows{counts: map[string]map[string]int32{}}
 	put := func(bundle, cluster string, n int32) {
-		d.update([]RowTransition{{Bundle: bundle, Cluster: cluster, After: rowcodec.Summary{Drifted: n}}})
+		d.countTransitions([]RowTransition{{Bundle: bundle, Cluster: cluster, After: rowcodec.Summary{Drifted: n}}})
 	}
 	put("b", "oslo", 3)
 	put("b", "lima", 1)
@@ -24,7 +24,7 @@ func TestDriftedRows(t *testing.T) {
 		t.Errorf("clusters %q", got)
 	}
 	put("b", "lima", 0)
-	d.update([]RowTransition{{Bundle: "a", Cluster: "oslo", Before: rowcodec.Summary{Drifted: 1}}})
+	d.countTransitions([]RowTransition{{Bundle: "a", Cluster: "oslo", Before: rowcodec.Summary{Drifted: 1}}})
 	if got := d.Bundles(); !slices.Equal(got, []string{"b"}) || len(d.ClustersOf("a")) != 0 || len(d.counts) != 1 {
 		t.Errorf("Bundles %q, %d kept", got, len(d.counts))
 	}

@@ -89,13 +89,13 @@ func (w *Watcher) Run(ctx context.Context, sink Sink, observers Observers) {
 
 // Start starts watching the kind. A watch in another version goes on while the member
 // serves that version.
-func (w *Watcher) Start(res member.Resource) { w.start(res, false) }
+func (w *Watcher) Start(res member.Resource) { w.startKind(res, false) }
 
 // StartUnlabelled starts watching all objects of the kind for those that are observed, as Start does for
 // objects with Atoll's label.
-func (w *Watcher) StartUnlabelled(res member.Resource) { w.start(res, true) }
+func (w *Watcher) StartUnlabelled(res member.Resource) { w.startKind(res, true) }
 
-func (w *Watcher) start(res member.Resource, unlabelled bool) {
+func (w *Watcher) startKind(res member.Resource, unlabelled bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := watchKey{schema.GroupKind{Group: res.Group, Kind: res.Kind}, unlabelled}

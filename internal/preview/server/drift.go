@@ -47,25 +47,15 @@ func (s *Server) ServeDrift(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) answerDrift(r *http.Request) (*preview.Drifts, error) {
 	q := r.URL.Query()
-	if r.Method != http.MethodGet {
-		return nil, otherMethod("drift", r.Method)
-	}
-	if err := respond.CheckParameters(q, "drift", "group", "kind", "namespace", "name", "cluster"); err != nil {
-		return nil, err
-	}
-	release, err := s.reserveMemory(r, "the list of drift", driftMemory)
+	x, release, err := s.beginReading(r, "drift", "the list of drift", driftMemory, "group", "kind", "namespace", "name", "cluster")
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	x, err := s.newQuery(r)
-	if err != nil {
-		return nil, err
-	}
 	ctx := r.Context()
 	d := driftQuery{namespace: q.Get("namespace"), cluster: q.Get("cluster"), out: preview.Drifts{Objects: []preview.DriftedObject{}}, mayGet: func(key atoll.ItemKey) bool { return x.mayGet(ctx, key) }}
 	if q.Get("kind") != "" || q.Get("name") != "" {
-		key, err := x.checkSubject(ctx, atoll.ItemKey{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: d.namespace, Name: q.Get("name")})
+		key, err := x.checkSubject(ctx, subjectOf(q))
 		if err != nil {
 			return nil, err
 		}

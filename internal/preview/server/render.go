@@ -42,22 +42,12 @@ func (s *Server) ServeRender(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) answerRender(r *http.Request) (*preview.Rendered, error) {
 	q := r.URL.Query()
-	if r.Method != http.MethodGet {
-		return nil, otherMethod("render", r.Method)
-	}
-	if err := respond.CheckParameters(q, "render", "group", "kind", "namespace", "name", "cluster"); err != nil {
-		return nil, err
-	}
-	release, err := s.reserveMemory(r, "the rendering", renderedMemory)
+	x, release, err := s.beginReading(r, "render", "the rendering", renderedMemory, "group", "kind", "namespace", "name", "cluster")
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	x, err := s.newQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	key, err := x.checkSubject(r.Context(), atoll.ItemKey{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")})
+	key, err := x.checkSubject(r.Context(), subjectOf(q))
 	if err != nil {
 		return nil, err
 	}

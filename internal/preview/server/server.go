@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -74,6 +75,30 @@ func (s *Server) newQuery(r *http.Request) (*userQuery, error) {
 	return x, nil
 }
 
+// beginReading checks the method and the parameters of a GET, counts the memory of its answer, and returns the
+// query of its user. The caller releases the memory; release is nil with an error.
+func (s *Server) beginReading(r *http.Request, endpoint, what string, memory int64, parameters ...string) (x *userQuery, release func(), err error) {
+	if r.Method != http.MethodGet {
+		return nil, nil, otherMethod(endpoint, r.Method)
+	}
+	if err := respond.CheckParameters(r.URL.Query(), endpoint, parameters...); err != nil {
+		return nil, nil, err
+	}
+	if release, err = s.reserveMemory(r, what, memory); err != nil {
+		return nil, nil, err
+	}
+	if x, err = s.newQuery(r); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return x, release, nil
+}
+
+// subjectOf returns the object that the parameters name.
+func subjectOf(q url.Values) atoll.ItemKey {
+	return atoll.ItemKey{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
+}
+
 // queryOf returns the query of a user; false until the tables are read and bound.
 func (s *Server) queryOf(u user.Info) (*userQuery, bool) {
 	sources, ready := s.Sources()
@@ -121,7 +146,7 @@ func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
 	if err != nil {
 		return none, err
 	}
-	key, err := x.checkSubject(r.Context(), atoll.ItemKey{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")})
+	key, err := x.checkSubject(r.Context(), subjectOf(q))
 	if err != nil {
 		return none, err
 	}
