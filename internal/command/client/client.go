@@ -95,14 +95,23 @@ type Cluster struct {
 // requestTimeout bounds a single request. Watches set their own.
 const requestTimeout = 30 * time.Second
 
-// ConnectCluster reads the kubeconfig. It dials nothing.
+// NamesCluster reports whether the flags, or $KUBECONFIG, name a cluster.
+func (f *Flags) NamesCluster() bool {
+	return f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
+}
+
+// ErrNoKubeconfig is the error of ConnectCluster where no file names a cluster.
+var ErrNoKubeconfig = errors.New("no kubeconfig: name one with --kubeconfig or $KUBECONFIG; the hub writes its administrator's to hub.kubeconfig in its data directory")
+
+// ConnectCluster reads the kubeconfig. It dials nothing. Without a kubeconfig it fails with
+// ErrNoKubeconfig.
 func (f *Flags) ConnectCluster() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no kubeconfig: name one with --kubeconfig or $KUBECONFIG; the hub writes its administrator's to hub.kubeconfig in its data directory")
+		return nil, ErrNoKubeconfig
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)

@@ -1,9 +1,9 @@
 // Package plan is the command `atoll plan`: the changes if files were applied or deleted.
 //
-// Contract: nothing is written. With --state live every object is offered to the hub as a dry
+// Contract: nothing is written. Every object is offered to the hub of the kubeconfig as a dry
 // run, as the user and as kubectl would apply it. A refusal has the hub's words. The hub then
-// answers with the functions that act. Without it, files alone are decided over, as `atoll
-// schedule` does.
+// answers with the functions that act. With --offline, and without a kubeconfig, the plan is
+// that of the files alone, as `atoll schedule` decides.
 package plan
 
 import (
@@ -37,8 +37,10 @@ type options struct {
 	files  files.Names
 	delete files.Names
 	format output.Format
-	state  string
-	all    bool
+	// offline: no hub is asked. state is "live" to require a hub, or empty.
+	offline bool
+	state   string
+	all     bool
 	// notes on the objects of the files.
 	notes []preview.PolicyNote
 }
@@ -47,47 +49,51 @@ type options struct {
 func NewCommand(flags *client.Flags) *cobra.Command {
 	o := &options{flags: flags}
 	cmd := &cobra.Command{
-		Use:   "plan -f FILE|DIR... [--state live]",
+		Use:   "plan -f FILE|DIR... [--offline]",
 		Short: "Tell what would change in which cluster, before anything is written",
 		Long: `Tell what would change in which cluster, before anything is written.
 
 The files hold templates, policies, overrides, Placements, Clusters, ClusterSets and
-their bindings, ClusterScores, ResourceInterpreters and HubSettings as they would be. With
---state live they are laid over what the hub has: each is offered to the hub as a dry run, so that what
-would be refused is reported, and the hub answers what would come of the rest, with the
-functions that act: rows added (+), removed (-) and changed (~), replicas and fields in
+their bindings, ClusterScores, ResourceInterpreters and HubSettings as they would be. They
+are laid over what the hub has: each is offered to the hub as a dry run, so that what would
+be refused is reported, and the hub answers what would come of the rest, with the functions
+that act: rows added (+), removed (-) and changed (~), replicas and fields in
 each cluster, clusters that Placements would choose, and removals that would wait for a
 confirmation. It is planned as if every cluster that can be reached followed its orders
 and were healthy with it. You see the objects that you may get, and only of objects that you
 may write. Values of Secrets are never shown.
 
-Without --state nothing is asked: the plan is that of the files alone, over nothing.
+--offline asks no hub: the plan is that of the files alone, over nothing. So it is without
+a kubeconfig, and the command says so.
 
 --delete names objects that would be deleted, in files as for -f; an object in -f that
 has a metadata.deletionTimestamp counts as deleted too.
 
 The exit code is 0 if nothing would change, 2 if something would or is refused, and 1 if
 the plan could not be made.`,
-		Example: `  atoll plan -f shop/ --state live
-  atoll plan -f policy.yaml --state live -o json
-  helm template shop ./chart | atoll plan -f - --state live
-  atoll plan --delete old.yaml --state live
-  atoll plan -f fleet/ -R`,
+		Example: `  atoll plan -f shop/
+  atoll plan -f policy.yaml -o json
+  helm template shop ./chart | atoll plan -f -
+  atoll plan --delete old.yaml
+  atoll plan -f fleet/ -R --offline`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags.AddNamespace(cmd.Flags())
 	o.files.AddTo(cmd.Flags())
 	o.delete.AddAs(cmd.Flags(), "delete", "files or directories of objects that would be deleted; may be given more than once")
-	cmd.Flags().StringVar(&o.state, "state", "", "live: over what the hub has (default: over nothing)")
+	cmd.Flags().BoolVar(&o.offline, "offline", false, "ask no hub: plan the files alone, over nothing")
+	cmd.Flags().StringVar(&o.state, "state", "", "live: fail without a hub")
+	_ = cmd.Flags().MarkHidden("state") // it fails for an unknown flag alone
+	cmd.MarkFlagsMutuallyExclusive("offline", "state")
 	cmd.Flags().BoolVar(&o.all, "all", false, "leave nothing of a large fleet to a count")
 	o.format.AddTo(cmd.Flags(), "json", "yaml")
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (o *options) run(ctx context.Context, in io.Reader, out, notices io.Writer) error {
 	if o.state != "" && o.state != "live" {
 		return fmt.Errorf("--state %s: it is live, or left out", o.state)
 	}
@@ -96,17 +102,47 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	o.notes = preview.ListKarmadaNotes(objects)
-	if o.state == "live" {
-		return o.planLive(ctx, out, objects, deleted)
+	hub, err := o.connectHub()
+	if err != nil {
+		return err
 	}
+	if hub != nil {
+		err := o.planLive(ctx, out, hub, objects, deleted)
+		if err != nil && !errors.Is(err, ErrChanges) && len(deleted) == 0 {
+			return fmt.Errorf("%w; --offline plans the files alone", err)
+		}
+		return err
+	}
+	return o.planAlone(out, notices, objects, deleted)
+}
+
+// planAlone is the plan without a hub.
+func (o *options) planAlone(out, notices io.Writer, objects, deleted []*unstructured.Unstructured) error {
 	if len(deleted) > 0 {
-		return errors.New("what would be deleted is planned over what is there: add --state live")
+		return errors.New("what would be deleted is planned over what a hub has: name one with --kubeconfig or $KUBECONFIG, without --offline")
+	}
+	if !o.offline {
+		if _, err := fmt.Fprintln(notices, "No kubeconfig: the plan is that of the files alone. Name a hub with --kubeconfig or $KUBECONFIG, or say --offline."); err != nil {
+			return err
+		}
 	}
 	p, err := o.planFiles(objects)
 	if err != nil {
 		return err
 	}
 	return o.printPlan(out, p)
+}
+
+// connectHub returns the hub to plan over; nil: the files alone are planned.
+func (o *options) connectHub() (*client.Cluster, error) {
+	if o.offline {
+		return nil, nil
+	}
+	hub, err := o.flags.ConnectCluster()
+	if errors.Is(err, client.ErrNoKubeconfig) && o.state == "" && !o.flags.NamesCluster() {
+		return nil, nil
+	}
+	return hub, err
 }
 
 func (o *options) read(ctx context.Context, in io.Reader) (objects, deleted []*unstructured.Unstructured, err error) {
@@ -143,7 +179,7 @@ func (o *options) planFiles(objects []*unstructured.Unstructured) (preview.Plan,
 	}
 	outcome, err := w.DecidePlacement(time.Time{})
 	if err != nil {
-		return preview.Plan{}, fmt.Errorf("%w; --state live plans over those of the hub", err)
+		return preview.Plan{}, fmt.Errorf("%w; without --offline, those of the hub count", err)
 	}
 	in := preview.Input{ViewsAfter: map[string]atoll.ClusterView{}}
 	for _, c := range w.Clusters() {
@@ -177,11 +213,7 @@ func (o *options) printPlan(out io.Writer, p preview.Plan) error {
 }
 
 // planLive is the plan over what the hub has.
-func (o *options) planLive(ctx context.Context, out io.Writer, objects, deleted []*unstructured.Unstructured) error {
-	c, err := o.flags.ConnectCluster()
-	if err != nil {
-		return err
-	}
+func (o *options) planLive(ctx context.Context, out io.Writer, c *client.Cluster, objects, deleted []*unstructured.Unstructured) error {
 	t, err := newDryRun(c, objects)
 	if err != nil {
 		return err

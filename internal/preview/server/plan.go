@@ -165,7 +165,7 @@ func (s *Server) PreviewWrite(ctx context.Context, u user.Info, o *unstructured.
 	}
 	out, err := x.planObjects(ctx, in, true)
 	if err != nil {
-		return []string{fmt.Sprintf("no preview of this change can be made here: %v; `atoll plan -f FILE --state live` may make one", err)}
+		return []string{fmt.Sprintf("no preview of this change can be made here: %v; `atoll plan -f FILE` may make one", err)}
 	}
 	lines := strings.Split(strings.TrimSpace(out.FormatText(false)), "\n")
 	return append(lines[len(lines)-1:], lines[:len(lines)-1]...)

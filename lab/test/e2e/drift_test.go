@@ -363,7 +363,7 @@ func TestObjectsBesideAnotherOwner(t *testing.T) {
 
 	policy := strings.ReplaceAll(observingPolicy, "$NS", ns)
 	previews := []string{"Deployment/web would not be written, and differences would be reported", "ConfigMap/watched would not be written, and its health would be reported"}
-	expectOutput(t, "the plan of the policy", runCLI(t, "plan", "--state", "live", "-f", writeManifest(t, "policy.yaml", ns, policy)), previews...)
+	expectOutput(t, "the plan of the policy", runCLI(t, "plan", "-f", writeManifest(t, "policy.yaml", ns, policy)), previews...)
 	expectOutput(t, "a dry run of the policy", mustKubectl(t, policy, "apply --dry-run=server -f -"), "would not be written")
 	mustKubectl(t, policy, "apply -f -")
 

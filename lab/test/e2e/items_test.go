@@ -94,7 +94,7 @@ func TestClustersTreatObjectsAsStated(t *testing.T) {
 	kubectlAt(t, member, "", "set image deployment/web web=registry.example/web:member -n "+ns)
 
 	edited := strings.NewReplacer(`"1"`, `"2"`, "replicas: 1", "replicas: 2", "web:1", "web:2").Replace(treatedObjects)
-	expectOutput(t, "the plan of the edit", runCLI(t, "plan", "--state", "live", "-f", writeManifest(t, "edited.yaml", ns, edited)), "only in new objects")
+	expectOutput(t, "the plan of the edit", runCLI(t, "plan", "-f", writeManifest(t, "edited.yaml", ns, edited)), "only in new objects")
 	applied(edited)
 	testwait.UntilNil(t, "edits of what is not left to the member", allChecks(shows("annotated", "data.b", "2"), shows("stays", "data.a", "2"), image("2", "member")))
 	if err := allChecks(shows("only-created", "data.a", "member"), shows("only-created", "metadata.labels.edition", "1"), shows("annotated", "data.a", "member"), fieldIs("member1", ns, "web", "spec.replicas", 3))(t.Context()); err != nil {
@@ -110,7 +110,7 @@ func TestClustersTreatObjectsAsStated(t *testing.T) {
 	_, rules, _ := strings.Cut(edited, "  itemRules:")
 	rules, _, _ = strings.Cut(rules, "---")
 	plain := strings.NewReplacer("  itemRules:"+rules, "", ", annotations: {atoll.dev/ignore-fields: /data/a}", "").Replace(edited)
-	expectOutput(t, "the plan without rules", runCLI(t, "plan", "--state", "live", "-f", writeManifest(t, "plain.yaml", ns, plain)), "corrected from now on")
+	expectOutput(t, "the plan without rules", runCLI(t, "plan", "-f", writeManifest(t, "plain.yaml", ns, plain)), "corrected from now on")
 	applied(plain)
 	testwait.UntilNil(t, "the template's values are back", allChecks(
 		shows("only-created", "data.a", "2"), shows("only-created", "metadata.labels.edition", "2"), shows("annotated", "data.a", "2"),
@@ -238,7 +238,7 @@ func TestObjectsThatExistAreTreatedAsStated(t *testing.T) {
 
 	first := uidIn(t, "member1", "apps/v1", "StatefulSet", ns, "db")
 	override := strings.ReplaceAll(otherServiceName, "$NS", ns)
-	expectOutput(t, "the plan of the override", runCLI(t, "plan", "--state", "live", "-f", writeManifest(t, "override.yaml", ns, otherServiceName)), "deleted and created again where the cluster refuses the edit")
+	expectOutput(t, "the plan of the override", runCLI(t, "plan", "-f", writeManifest(t, "override.yaml", ns, otherServiceName)), "deleted and created again where the cluster refuses the edit")
 	mustKubectl(t, override, "apply -f -")
 	testwait.UntilNil(t, "created again", db("spec.serviceName", "other"))
 	if again := uidIn(t, "member1", "apps/v1", "StatefulSet", ns, "db"); again == first {

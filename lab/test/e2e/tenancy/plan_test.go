@@ -157,7 +157,7 @@ func plansNameNoNeighbours(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, format := range []string{"json", "yaml", ""} {
-		args := []string{"plan", "-f", file, "--state", "live", "--all"}
+		args := []string{"plan", "-f", file, "--all"}
 		if format != "" {
 			args = append(args, "-o", format)
 		}
