@@ -216,6 +216,7 @@ var Reasons = []ReasonInfo{
 	{ReasonNoGroupFits, "verdict", ActorUser, "The cluster is in no group of clusterAffinities that is in use."},
 	{ReasonSpreadExcludes, "verdict", ActorUser, "The spread constraints leave out the cluster."},
 	{ReasonNotChosen, "verdict", ActorUser, "The cluster fits, and maxClusters prefers others."},
+	{ReasonClusterDisconnected, "verdict", ActorMember, "The cluster fits, is disconnected, and gets nothing new until it connects."},
 	{ReasonClusterDeleted, "verdict", ActorNone, "The Cluster is deleted; no agent acts on its row any more."},
 	{ReasonRefused, "refusal", ActorUser, "The API server refuses the object for a reason of Kubernetes; the message states it."},
 	{ReasonPermissionMissing, "refusal", ActorHub, "The user lacks a right that the request needs; the message names it."},

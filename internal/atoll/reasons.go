@@ -238,7 +238,9 @@ const (
 	ReasonNoGroupFits       Reason = "NoGroupFits"
 	ReasonSpreadExcludes    Reason = "SpreadExcludes"
 	ReasonNotChosen         Reason = "NotChosen"
-	ReasonClusterDeleted    Reason = "ClusterDeleted"
+	// ReasonClusterDisconnected: the cluster is disconnected, and gets nothing new.
+	ReasonClusterDisconnected Reason = "ClusterDisconnected"
+	ReasonClusterDeleted      Reason = "ClusterDeleted"
 )
 
 // Reasons of a refusal of the hub: of a write, or of a request to one of its endpoints.

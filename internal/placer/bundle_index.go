@@ -35,10 +35,11 @@ type bundleIndex struct {
 	kindCache     *lru.Cache // revision → []string, the kinds that clusters must serve
 	termsCache    *lru.Cache // hash of terms → compiledTerms
 	demandCache   *lru.Cache // revision → *schedule.Demand
-	// fallenBack holds the Bundles that go back to an earlier group, or overflow. connected holds the
-	// clusters that are connected, as last compared.
-	fallenBack map[string]struct{}
-	connected  map[string]bool
+	// connectionWaits holds the Bundles whose decision may differ when a cluster connects or is lost.
+	// connected holds the clusters that are connected, as last compared.
+	connectionWaits map[string]struct{}
+	connected       map[string]bool
+	losses          massLoss
 }
 
 type bundleEntry struct {
@@ -119,7 +120,7 @@ func newBundleIndex() *bundleIndex {
 	return &bundleIndex{
 		entries: map[string]*bundleEntry{}, knownClusters: map[string]schedule.Cluster{}, stepsUnderway: map[string]bool{},
 		workloadCache: lru.New(1024), fixedPodCache: lru.New(4096), kindCache: lru.New(4096), termsCache: lru.New(1024), demandCache: lru.New(4096), reserved: newPodReservations(), movable: newMovableBundles(),
-		fallenBack: map[string]struct{}{}, connected: map[string]bool{},
+		connectionWaits: map[string]struct{}{}, connected: map[string]bool{},
 	}
 }
 
@@ -420,7 +421,7 @@ func (x *bundleIndex) removeBundle(uid string) {
 	defer x.mu.Unlock()
 	delete(x.entries, uid)
 	x.movable.removeBundle(uid)
-	delete(x.fallenBack, uid)
+	delete(x.connectionWaits, uid)
 }
 
 // replaceCluster records a cluster, and returns the one that it replaces.
@@ -438,6 +439,7 @@ func (x *bundleIndex) removeCluster(name string) (was schedule.Cluster, known bo
 	defer x.mu.Unlock()
 	was, known = x.knownClusters[name]
 	delete(x.knownClusters, name)
+	delete(x.connected, name)
 	x.fleet.markChanged(name)
 	return was, known
 }

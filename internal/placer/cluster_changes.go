@@ -32,7 +32,7 @@ func (r *Reconciler) compareCluster(ctx context.Context, name string) {
 	}
 	r.capacityChanged(was, is)
 	r.connectionChanged(is)
-	r.failbackChanged(is)
+	r.availabilityChanged(is)
 	if known && isSameForPlacement(was, is) {
 		if !slices.Equal(was.Resources, is.Resources) {
 			r.scoresChanged(name)

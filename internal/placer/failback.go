@@ -24,10 +24,6 @@ const (
 	reasonComesBack  = atoll.ReasonComesBack
 )
 
-// reconnectGrace is how long after the start of Run a cluster counts as connected that was
-// connected before the hub went down. No Bundle fails back on that ground alone before it ends.
-const reconnectGrace = 2 * time.Minute
-
 // failbackState is the state of a Bundle that may return to other clusters. For a Bundle that is not
 // in its placement's first group, its condition PreferredGroup holds the same, so that the hold time
 // survives a restart of the hub.
@@ -39,6 +35,9 @@ type failbackState struct {
 	// overflows means that replicas lack a place in the chosen clusters, so that any fitting cluster
 	// matters.
 	overflows bool
+	// awaitsConnection means that a disconnected cluster got nothing new, so that a fitting cluster
+	// that connects matters.
+	awaitsConnection bool
 	// better is the earlier group that is healthy, and since when. isRestored means that it
 	// comes from the condition.
 	better     schedule.PendingFailback
@@ -46,7 +45,7 @@ type failbackState struct {
 }
 
 func failbackOf(d schedule.Decision, was failbackState) failbackState {
-	return failbackState{group: d.Group, awaitsEarlier: d.AwaitsFailback, earlierIsFull: d.EarlierGroupFull, overflows: d.Overflows, better: d.PendingFailback, isRestored: was.isRestored && d.PendingFailback == was.better}
+	return failbackState{group: d.Group, awaitsEarlier: d.AwaitsFailback, earlierIsFull: d.EarlierGroupFull, overflows: d.Overflows, awaitsConnection: d.AwaitsConnection, better: d.PendingFailback, isRestored: was.isRestored && d.PendingFailback == was.better}
 }
 
 // restoredFailback reads the state from a Bundle's condition; empty when the Bundle was edited
@@ -87,69 +86,6 @@ func (r *Reconciler) writeGroupCondition(ctx context.Context, b state.Bundle, d 
 		return nil
 	}
 	return client.IgnoreNotFound(err)
-}
-
-// setFailback records the state after a step. The caller holds the lock.
-func (x *bundleIndex) setFailback(e *bundleEntry, is failbackState) {
-	if e.failback = is; is.awaitsEarlier || is.overflows {
-		x.fallenBack[e.uid] = struct{}{}
-	} else {
-		delete(x.fallenBack, e.uid)
-	}
-}
-
-// connectedOrLost records whether the cluster is connected. When that changed, it returns the
-// Bundles that wait for an earlier group with this cluster, or that overflow.
-func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool) (uids []string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.connected[c.Name] == well {
-		return nil
-	}
-	if well {
-		x.connected[c.Name] = true
-	} else {
-		delete(x.connected, c.Name)
-	}
-	for uid := range x.fallenBack {
-		if e := x.entries[uid]; e != nil && e.filter != nil && e.failback.concernsCluster(e.filter, c) {
-			uids = append(uids, uid)
-		}
-	}
-	return uids
-}
-
-// failbackChanged reconciles the Bundles that wait for a cluster to connect or disconnect.
-func (r *Reconciler) failbackChanged(c schedule.Cluster) {
-	for _, uid := range r.index.connectedOrLost(&c, r.Clusters.IsOnline(c.UID)) {
-		r.enqueueNow(uid)
-	}
-}
-
-// isHealthy reports whether a cluster may be failed back to: it is connected or, shortly after
-// the start of Run, was ready.
-func (r *Reconciler) isHealthy(c *schedule.Cluster) bool {
-	if r.Clusters.IsOnline(c.UID) {
-		return true
-	}
-	if !time.Now().Before(r.reconnectDeadline()) {
-		return false
-	}
-	known, ok := r.Clusters.Get(c.Name)
-	return ok && meta.IsStatusConditionTrue(known.Status.Conditions, v1alpha1.ClusterReady)
-}
-
-// reconnectDeadline is when the grace period for agents ends; before Run it is in the past.
-func (r *Reconciler) reconnectDeadline() time.Time {
-	return time.Unix(0, r.startedAt.Load()).Add(reconnectGrace)
-}
-
-// notBackBefore is when a Bundle may go back to an earlier group.
-func (r *Reconciler) notBackBefore(was failbackState) time.Time {
-	if !was.isRestored {
-		return time.Time{}
-	}
-	return r.reconnectDeadline()
 }
 
 // failbackOfBundle returns the state after the last step; without one, the state in the

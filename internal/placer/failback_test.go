@@ -25,7 +25,7 @@ func TestConnectedOrLost(t *testing.T) {
 	for _, uid := range []string{"waits", "placed"} {
 		x.entries[uid] = &bundleEntry{uid: uid, filter: schedule.FilterTerms{Placement: placement}.CompileFilter(), failback: failbackState{group: "in-b"}}
 	}
-	x.fallenBack["waits"], x.fallenBack["gone"] = struct{}{}, struct{}{}
+	x.connectionWaits["waits"], x.connectionWaits["gone"] = struct{}{}, struct{}{}
 	for i, step := range []struct {
 		cluster   string
 		connected bool
@@ -39,7 +39,7 @@ func TestConnectedOrLost(t *testing.T) {
 		{"a", false, nil},
 	} {
 		c := &schedule.Cluster{ClusterView: atoll.ClusterView{Name: step.cluster}, UID: "uid-" + step.cluster, Accepted: true}
-		if got := x.connectedOrLost(c, step.connected); !slices.Equal(got, step.want) {
+		if got := x.connectedOrLost(c, step.connected, time.Now()); !slices.Equal(got, step.want) {
 			t.Errorf("%d: %v, want %v", i, got, step.want)
 		}
 	}

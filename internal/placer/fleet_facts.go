@@ -49,5 +49,5 @@ func (f *fleetFacts) UsageOf(c *schedule.Cluster) (others, own schedule.Resource
 	return f.usage.usageOf(c)
 }
 
-// IsConnected reports whether a cluster may be failed back to.
-func (f *fleetFacts) IsConnected(c *schedule.Cluster) bool { return f.r.isHealthy(c) }
+// IsConnected reports whether a cluster counts as connected.
+func (f *fleetFacts) IsConnected(c *schedule.Cluster) bool { return f.r.isConnected(c) }

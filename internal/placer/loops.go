@@ -51,7 +51,9 @@ func (r *Reconciler) openLoops() {
 	r.clusterLoop.AcceptKeys()
 	r.scoreLoop.AcceptKeys()
 	for _, c := range r.Clusters.List() {
-		r.index.replaceCluster(r.Views.ViewOf(c))
+		is := r.Views.ViewOf(c)
+		r.index.replaceCluster(is)
+		r.index.connectedOrLost(&is, r.Clusters.IsOnline(is.UID), time.Now())
 		r.capacity.setReported(c, r.Rows, time.Now())
 	}
 }

@@ -107,6 +107,7 @@ func (r *Reconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*R
 	f.bundleLoop, f.clusterLoop, f.scoreLoop = idleLoop, idleLoop, idleLoop
 	f.usage.base, s.rowMoved = r, f.usage.markRow
 	f.startedAt.Store(r.startedAt.Load())
+	f.previewed = r
 	f.Rows, f.Revisions, f.Bundles = supposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters

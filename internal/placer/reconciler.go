@@ -138,8 +138,10 @@ type Reconciler struct {
 	fleetLoads *fleetLoads // nil: clusters are read one by one
 	// startedAt is when Run was called, in Unix nanoseconds; 0 before.
 	startedAt atomic.Int64
-	// fleet in order, for a preview; nil: the real fleet.
-	fleet []schedule.Cluster
+	// fleet in order, for a preview; nil: the real fleet. previewed is the Reconciler that a preview
+	// was forked from; nil: this is none.
+	fleet     []schedule.Cluster
+	previewed *Reconciler
 
 	ledgerMu sync.Mutex
 	ledger   rollout.RemovalLedger

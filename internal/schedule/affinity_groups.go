@@ -127,20 +127,23 @@ type groupTrial struct {
 	// capacity of all clusters is known.
 	needs, capacity int64
 	short           bool
+	// isDisconnected: only disconnected clusters would hold the Bundle, and they get nothing new.
+	isDisconnected bool
 }
 
 func (t *groupTrials) decideGroup(g int) *groupTrial {
 	if t.byGroup[g] == nil {
 		one := &groupTrial{decision: t.f.affinityGroups[g].decideSingleGroup(*t.in)}
 		one.measureCapacity(t.in)
+		one.isDisconnected = t.in.AvoidDisconnected && !one.decision.hasConnectedHolder(t.in)
 		t.byGroup[g] = one
 	}
 	return t.byGroup[g]
 }
 
-// isUsable reports whether clusters of the group can be chosen, and have free capacity for
-// all replicas.
-func (t *groupTrial) isUsable() bool { return !t.decision.NoFit && !t.short }
+// isUsable reports whether clusters of the group can be chosen, are not all disconnected, and have
+// free capacity for all replicas.
+func (t *groupTrial) isUsable() bool { return !t.decision.NoFit && !t.short && !t.isDisconnected }
 
 // measureCapacity adds up the free capacity of the clusters that would hold the Bundle. A
 // cluster without a report takes all that the others cannot, so that nothing is short.

@@ -173,8 +173,9 @@ type shareAssigner struct {
 	// rangeLimits bound the workload in work by its ordinal ranges, by cluster; nil: it has
 	// none.
 	rangeLimits []int64
-	// hasFromScratch: some shares are divided from scratch.
-	hasFromScratch bool
+	// hasFromScratch: some shares are divided from scratch. holdsDisconnected: some candidates get
+	// nothing new.
+	hasFromScratch, holdsDisconnected bool
 	// statedMax is the maximum that the placement states for each candidate; nil where the maximum is
 	// the same for all workloads. capacityLimits is the maximum of the workload in work that
 	// each cluster's stated capacity admits, Unbounded where it sets none; nil: no capacity
@@ -216,7 +217,8 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 		s.addShare(i, items, replicas[at*len(items):(at+1)*len(items):(at+1)*len(items)])
 	}
 	s.splitCandidates(placed, kept)
-	if len(d.statedCapacity)+len(d.disconnected) > 0 {
+	s.holdsDisconnected = slices.ContainsFunc(s.candidates, s.getsNothingNew)
+	if len(d.statedCapacity) > 0 || s.holdsDisconnected {
 		s.statedMax = make([]int64, len(s.candidates))
 		for i := range s.candidates {
 			s.statedMax[i] = s.candidates[i].Max
@@ -362,16 +364,20 @@ func (s *shareAssigner) assignWorkload(item int) {
 // needsCurrentShares reports whether the division of a workload depends on current shares. One by
 // weights alone does not.
 func (s *shareAssigner) needsCurrentShares(w *Workload) bool {
-	return s.method != ByWeight || s.disconnected != nil || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
+	return s.method != ByWeight || s.Overflows || s.holdsDisconnected || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
 }
 
 // maxShare returns the maximum of a candidate for the workload in work.
 func (s *shareAssigner) maxShare(c *ShareCandidate, stated int64) int64 {
 	most := s.limitByCapacity(c.shareIndex, stated)
-	if s.disconnected[c.Cluster] {
+	if s.getsNothingNew(*c) {
 		return min(most, c.Current)
 	}
 	return most
+}
+
+func (s *shareAssigner) getsNothingNew(c ShareCandidate) bool {
+	return s.Verdicts[s.verdicts[c.shareIndex]].GetsNothingNew
 }
 
 // itemKey returns the key of a workload; empty where no cluster has a share.
@@ -389,7 +395,7 @@ func (s *shareAssigner) setReplicas(at int32, item int, n int64) {
 func (s *shareAssigner) assignDivided(item int) (left int64) {
 	rest := s.pinCurrentShares(item, max(s.workloads[item].Replicas, 0))
 	free, rest := s.applyOverriddenShares(item, rest)
-	if s.disconnected != nil && s.workloads[item].isUndivided() {
+	if s.Overflows && s.workloads[item].isUndivided() {
 		free = withoutOverflow(free)
 	}
 	shares, left := divideBySteps(rest, s.clearCurrentShares(item, free), s.method, s.tieSeed)
@@ -523,7 +529,7 @@ func (s *shareAssigner) findHome(key string, total int64) (at int32, most int64)
 	}
 	able := slices.DeleteFunc(withoutOverflow(s.candidates), func(c ShareCandidate) bool {
 		n, handed := s.overriddenShares[c.Cluster][key]
-		return handed && n == 0
+		return handed && n == 0 || s.getsNothingNew(c)
 	})
 	for _, c := range able {
 		most = max(most, min(total, s.maxReplicasOf(c)))

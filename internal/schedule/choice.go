@@ -210,7 +210,7 @@ func (p *candidatePool) offerCluster(at int, row *atoll.RowSpec, v *Verdict, d *
 			v.Filter, v.Reason = FilterSpread, fmt.Sprintf("it has no %s, over which spreadConstraints[%d] spreads", spreadFieldName(&p.spread[i]), i)
 			return in.SkipExplanations
 		}
-		if p.refuseDisconnected(c, v) {
+		if p.refuseDisconnected(c, v, d) {
 			return in.SkipExplanations
 		}
 	} else if p.fromScratch && f.needsRebalance(row) {
@@ -225,6 +225,8 @@ func (p *candidatePool) offerCluster(at int, row *atoll.RowSpec, v *Verdict, d *
 	if row != nil {
 		o.priority = p.rowPriority(row, v.Outcome)
 		o.verdictIndex = int32(len(d.Verdicts))
+	} else {
+		p.penalizeDisconnected(&o, c)
 	}
 	p.addOption(c, o, about)
 	return row == nil
@@ -232,7 +234,7 @@ func (p *candidatePool) offerCluster(at int, row *atoll.RowSpec, v *Verdict, d *
 
 // addOption adds a cluster that may be chosen.
 func (p *candidatePool) addOption(c *Cluster, o candidateOption, about clusterFacts) {
-	o.score, o.rank = p.scores.scoreCluster(c, about), mixHash(p.bundleHash^hashText(c.Name))
+	o.score, o.rank = p.scores.scoreCluster(c, about)-o.penalty, mixHash(p.bundleHash^hashText(c.Name))
 	p.hasStatedCapacity = p.hasStatedCapacity || len(c.Capacity) > 0 && p.input.Demand != nil
 	p.options = append(p.options, o)
 	if !p.input.SkipExplanations {
@@ -401,9 +403,10 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 	if !take && d.input.SkipExplanations {
 		return
 	}
-	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Score: o.score, ScoreBreakdown: d.pool.explainScore(int(i))}
+	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Score: o.score + o.penalty, ScoreBreakdown: d.pool.explainScore(int(i))}
 	switch {
 	case take:
+		d.readChosen(c)
 		v.Outcome, v.PlacementFingerprint = OutcomePlaced, d.filter.placementFingerprint
 		if v.OverflowStep = r.overflowSteps[i]; v.OverflowStep > 0 {
 			v.PlacementFingerprint = markOverflow(v.PlacementFingerprint)
@@ -411,6 +414,8 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 		d.completeHolder(&v, c)
 	case r.unmetReason != "":
 		v.Filter, v.Reason = FilterSpread, r.unmetReason
+	case o.penalty > 0:
+		v.Filter, v.Reason = FilterConnection, disconnectedReason
 	default:
 		v.Filter, v.Reason = r.why.explainNotChosen(i)
 	}

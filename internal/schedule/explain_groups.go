@@ -86,6 +86,8 @@ func (g *AffinityGroup) countClusters(f *Filter, in *Input) {
 	})
 }
 
+const notInTouchReason = "none of its clusters that fit is in touch"
+
 // explainUnused returns why the group is not in use, and another one is.
 func (t *groupTrials) explainUnused(g, used int, is *AffinityGroup) string {
 	if g > used {
@@ -96,6 +98,8 @@ func (t *groupTrials) explainUnused(g, used int, is *AffinityGroup) string {
 	switch {
 	case is.Fit == 0:
 		return "no cluster fits in it"
+	case one.isDisconnected && is.Healthy == 0:
+		return notInTouchReason
 	case one.decision.UnmetSpread != "":
 		return one.decision.UnmetSpread
 	case one.decision.NoFit:
@@ -105,7 +109,7 @@ func (t *groupTrials) explainUnused(g, used int, is *AffinityGroup) string {
 	case !back:
 		return fmt.Sprintf("it could be used, and what runs stays in %s: failback.policy is %s", name, v1alpha1.FailbackNever)
 	case is.Healthy == 0:
-		return "none of its clusters that fit is in touch"
+		return notInTouchReason
 	}
 	return fmt.Sprintf("it is used again once it could be for %s without a break", hold)
 }

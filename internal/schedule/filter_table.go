@@ -93,7 +93,8 @@ func (v *Verdict) ReasonCode() atoll.Reason {
 var reasonByFilter = func() map[string]atoll.Reason {
 	out := map[string]atoll.Reason{
 		FilterGroups: atoll.ReasonNoGroupFits, FilterCapacity: atoll.ReasonNoCapacity, FilterSpread: atoll.ReasonSpreadExcludes,
-		FilterMost: atoll.ReasonNotChosen, FilterWeights: atoll.ReasonNotChosen, FilterRebalance: atoll.ReasonRebalanced, FilterRescheduling: atoll.ReasonMovedToBetter,
+		FilterMost: atoll.ReasonNotChosen, FilterWeights: atoll.ReasonNotChosen, FilterConnection: atoll.ReasonClusterDisconnected,
+		FilterRebalance: atoll.ReasonRebalanced, FilterRescheduling: atoll.ReasonMovedToBetter,
 	}
 	for i := range filterTable {
 		out[filterTable[i].name] = filterTable[i].reason

@@ -18,7 +18,7 @@ type FleetFacts interface {
 	// UsageOf returns what other Bundles and this one use of a cluster that states its
 	// capacity.
 	UsageOf(c *Cluster) (others, own ResourceUsage)
-	// IsConnected reports whether a fitting cluster is connected, for failback.
+	// IsConnected reports whether a fitting cluster is connected, for failback and for new work.
 	IsConnected(c *Cluster) bool
 }
 

@@ -74,17 +74,21 @@ func TestFactsAreReadWhereTheyCount(t *testing.T) {
 	for _, tc := range []struct {
 		name, placement string
 		division        v1alpha1.ReplicaScheduling
+		avoids          bool
 		want            countingFacts
 	}{
-		{"all that fit", "{" + few + "}", byCapacity, countingFacts{}},
-		{"the best by default", "{" + few + ", maxClusters: 3}", v1alpha1.ReplicaScheduling{}, countingFacts{pods: 10}},
-		{"the best rated", "{" + few + ", maxClusters: 3, scores: [{name: ClusterScore, measure: price}]}", v1alpha1.ReplicaScheduling{}, countingFacts{ratings: 10}},
-		{"the best with capacity", "{" + few + ", maxClusters: 3, scores: [{name: Steady}]}", byCapacity, countingFacts{replicas: 10}},
+		{"all that fit", "{" + few + "}", byCapacity, false, countingFacts{}},
+		{"the connected ones of all", "{" + few + "}", byCapacity, true, countingFacts{connections: 10}},
+		{"a copy for all", "{" + few + "}", v1alpha1.ReplicaScheduling{}, true, countingFacts{}},
+		{"the best by default", "{" + few + ", maxClusters: 3}", v1alpha1.ReplicaScheduling{}, false, countingFacts{pods: 10}},
+		{"the best connected ones", "{" + few + ", maxClusters: 3}", v1alpha1.ReplicaScheduling{}, true, countingFacts{pods: 10, connections: 3}},
+		{"the best rated", "{" + few + ", maxClusters: 3, scores: [{name: ClusterScore, measure: price}]}", v1alpha1.ReplicaScheduling{}, false, countingFacts{ratings: 10}},
+		{"the best with capacity", "{" + few + ", maxClusters: 3, scores: [{name: Steady}]}", byCapacity, false, countingFacts{replicas: 10}},
 	} {
 		facts := &countingFacts{}
 		p := parsePlacement(t, tc.placement)
 		p.ReplicaScheduling = tc.division
-		in := Input{BundleUID: "b", Placement: p, Clusters: fleet, SkipExplanations: true, Now: now, Facts: facts, UseFreeCapacity: true, Rows: map[string]atoll.RowSpec{}}
+		in := Input{BundleUID: "b", Placement: p, Clusters: fleet, SkipExplanations: true, Now: now, Facts: facts, UseFreeCapacity: true, AvoidDisconnected: tc.avoids, Rows: map[string]atoll.RowSpec{}}
 		if tc.division != (v1alpha1.ReplicaScheduling{}) {
 			in.Workloads = []Workload{{Key: web.Key, Replicas: 10}}
 		}

@@ -46,12 +46,10 @@ type overflowDemand struct {
 	needed, placed int64
 	// unknown: some cluster may have more places than are known.
 	unknown bool
-	// disconnected clusters, which get nothing new.
-	disconnected map[string]bool
 }
 
 func newOverflowDemand(in *Input) *overflowDemand {
-	return &overflowDemand{in: in, needed: countDividedReplicas(in.Workloads), disconnected: map[string]bool{}}
+	return &overflowDemand{in: in, needed: countDividedReplicas(in.Workloads)}
 }
 
 func (o *overflowDemand) isMet() bool { return o.placed >= o.needed }
@@ -86,11 +84,7 @@ func (o *overflowDemand) countPlaces(c *Cluster, v *Verdict) (places int64, know
 	if methodOf(in.Placement.ReplicaScheduling) == ByWeight && v.Weight <= 0 {
 		return 0, true
 	}
-	connected := in.resolveFacts().IsConnected(c)
-	if !connected {
-		o.disconnected[c.Name] = true
-	}
-	if !connected || v.Outcome == OutcomeKept {
+	if v.Outcome == OutcomeKept || !in.resolveFacts().IsConnected(c) {
 		return runs, true
 	}
 	if places, known = in.countFittingReplicas(c, most); !known {
@@ -134,7 +128,7 @@ func (t *groupTrials) overflowToGroups(d *Decision, used int, isHeld bool) (take
 	if isHeld {
 		d.explainReturns()
 	}
-	d.finishOverflow(o)
+	d.numberVerdicts()
 	return takes
 }
 
@@ -198,13 +192,10 @@ func (d *Decision) explainReturns() {
 	}
 }
 
-// finishOverflow numbers the verdicts, and records the clusters that get nothing new.
-func (d *Decision) finishOverflow(o *overflowDemand) {
+// numberVerdicts gives each verdict its index of the free capacity.
+func (d *Decision) numberVerdicts() {
 	for i := range d.Verdicts {
 		d.Verdicts[i].capacityIndex = int32(i)
-	}
-	if d.Overflows {
-		d.disconnected = o.disconnected
 	}
 }
 
@@ -248,7 +239,6 @@ func (d *groupDecider) overflowToOptions(chosen []int32) (further []int32) {
 			}
 		}
 	}
-	d.finishOverflow(o)
 	return further
 }
 

@@ -28,12 +28,14 @@ type overflowWorld struct {
 	desired int64
 	// age counts the steps, for rows to have a time.
 	age int64
+	// avoids: disconnected clusters get nothing new, also without overflow.
+	avoids bool
 }
 
 func (w *overflowWorld) buildInput() Input {
 	return Input{
 		BundleUID: "b", Placement: w.placement, Clusters: w.clusters, Rows: maps.Clone(w.rows), Now: now, UseFreeCapacity: true,
-		Workloads: []Workload{{Key: web.Key, Replicas: w.desired}},
+		AvoidDisconnected: w.avoids, Workloads: []Workload{{Key: web.Key, Replicas: w.desired}},
 		Facts: fakeFacts{
 			connected: func(c *Cluster) bool { return !w.down[c.Name] },
 			replicas: func(c *Cluster) (int64, bool) {
@@ -295,7 +297,7 @@ func randomOverflowWorld(t *testing.T, r *rand.Rand) *overflowWorld {
 	if r.IntN(2) == 0 {
 		p = parsePlacement(t, fmt.Sprintf("{maxClusters: %d, replicaScheduling: {%s, overflow: Allow}}", 1+r.IntN(3), how))
 	}
-	w := &overflowWorld{placement: p, places: map[string]int64{}, down: map[string]bool{}, rows: map[string]atoll.RowSpec{}}
+	w := &overflowWorld{placement: p, places: map[string]int64{}, down: map[string]bool{}, rows: map[string]atoll.RowSpec{}, avoids: r.IntN(2) == 0}
 	for i := range 3 + r.IntN(6) {
 		name := fmt.Sprint("c", i)
 		w.clusters = append(w.clusters, newCluster(name, withLabel("at", []string{"own", "near", "far"}[r.IntN(3)])))
@@ -314,9 +316,10 @@ func (w *overflowWorld) checkOverflow(t *testing.T, round int) {
 		t.Errorf("round %d, %d replicas, places %v, down %v: %s -> %s: %s", round, w.desired, w.places, w.down, had, w, text)
 	}
 	placed := int64(0)
+	othersConnected := slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == OutcomePlaced && !w.down[v.Cluster] })
 	for _, s := range a.Shares {
 		placed += s.Replicas[0]
-		if was := before[s.Cluster].Assigned[web.Key.String()]; d.Overflows && w.down[s.Cluster] && s.Replicas[0] > was {
+		if was := before[s.Cluster].Assigned[web.Key.String()]; (d.Overflows || w.avoids && othersConnected) && w.down[s.Cluster] && s.Replicas[0] > was {
 			fail(s.Cluster + " is disconnected and grows")
 		}
 	}

@@ -68,17 +68,6 @@ func (p *candidatePool) offerFromScratch(at int, row *atoll.RowSpec, v *Verdict,
 	p.options[len(p.options)-1].rank = 0
 }
 
-// refuseDisconnected refuses a newcomer in a rebalance that is not connected, and sets its
-// verdict.
-func (p *candidatePool) refuseDisconnected(c *Cluster, v *Verdict) bool {
-	if !p.fromScratch || p.input.resolveFacts().IsConnected(c) {
-		return false
-	}
-	v.Outcome, v.PlacementFingerprint = OutcomeOut, ""
-	v.Filter, v.Reason = FilterRebalance, "it is away, and a rebalance moves nothing to a cluster that is"
-	return true
-}
-
 // leaveForRebalance sets the verdict on a cluster that runs the Bundle when others were
 // chosen from scratch.
 func (v *Verdict) leaveForRebalance() {

@@ -36,6 +36,9 @@ type Input struct {
 	// NearbyBundles has, by index of the scores Affinity and AntiAffinity in
 	// Placement.Scores, the selected Bundles. This Bundle is never among them.
 	NearbyBundles [][]BundleClusters
+	// AvoidDisconnected: disconnected clusters get nothing new where connected ones can have it.
+	// Without it, connections matter to failback, overflow and rebalances alone.
+	AvoidDisconnected bool
 	// UseFreeCapacity: Facts.FreeReplicas counts where replicas are divided by capacity, and
 	// not all fitting clusters are chosen or there are groups to fall back to.
 	UseFreeCapacity bool
@@ -57,6 +60,7 @@ type Input struct {
 	FailbackNotBefore time.Time
 	Now               time.Time
 
+	newcomers newcomerRule
 	// capacityBlocked clusters fit in groups that were tried, and have no capacity left.
 	capacityBlocked []string
 }
@@ -128,6 +132,8 @@ type Verdict struct {
 	// OverflowStep of a cluster that takes replicas which have no place in the chosen ones, from 1;
 	// 0: it is chosen.
 	OverflowStep int32
+	// GetsNothingNew: the cluster is disconnected, and its share of replicas does not grow.
+	GetsNothingNew bool
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.
 	CapacityReason string
@@ -138,6 +144,8 @@ type Verdict struct {
 	storedRow     *atoll.RowSpec
 	holdsRow      bool
 	capacityIndex int32
+	// isDisconnected is read where divided replicas depend on it.
+	isDisconnected bool
 }
 
 // IsHolder reports whether the cluster is to hold the Bundle.
@@ -177,6 +185,9 @@ type Decision struct {
 	// Overflows: replicas lack a place in the chosen clusters, and overflow is allowed. The decision
 	// may differ with more capacity in any cluster that fits.
 	Overflows bool
+	// AwaitsConnection: a disconnected cluster gets nothing new, and the decision may differ when a
+	// fitting cluster connects.
+	AwaitsConnection bool
 	// EarlierGroupFull: an earlier group fits, and lacks free capacity for all replicas.
 	EarlierGroupFull bool
 	// Choice explains the choice among the clusters that fit, Groups why each of the
@@ -204,8 +215,9 @@ type Decision struct {
 	// name.
 	demand         *Demand
 	statedCapacity map[string]statedCapacity
-	// disconnected clusters get nothing new, by name; nil where nothing overflows.
-	disconnected map[string]bool
+	// leftOutDisconnected: a disconnected cluster fits, and was left out. choseDisconnected: one was
+	// chosen that holds nothing yet.
+	leftOutDisconnected, choseDisconnected bool
 }
 
 // DecidePlacement decides which clusters hold a Bundle. It is pure: it changes no argument,
@@ -215,10 +227,7 @@ func DecidePlacement(in Input) Decision {
 	if f == nil {
 		f = CompilePlacement(in.Placement)
 	}
-	if f.HasGroups() {
-		return f.decideByGroups(in)
-	}
-	return f.decideSingleGroup(in)
+	return f.decideByConnection(in)
 }
 
 // decideSingleGroup decides by a placement without groups, or by one of its groups.
@@ -249,9 +258,7 @@ func (f *Filter) decideSingleGroup(in Input) Decision {
 		d.addVanishedClusters()
 	}
 	sortVerdicts(d.Verdicts)
-	for i := range d.Verdicts {
-		d.Verdicts[i].capacityIndex = int32(i)
-	}
+	d.numberVerdicts()
 	if d.placed == 0 && !atoll.IsNowhere(in.Placement) {
 		d.NoFit = true
 		d.keepLeavingRows()
@@ -364,6 +371,7 @@ func (d *groupDecider) completeHolder(v *Verdict, c *Cluster) {
 		d.hasSummedWeight = d.hasSummedWeight || largest < v.Weight
 	}
 	v.Group = d.filter.decisionGroupOf(c)
+	d.readConnection(v, c)
 	d.recordCapacity(v, c)
 }
 

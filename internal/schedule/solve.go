@@ -15,8 +15,9 @@ type candidateOption struct {
 	// verdictIndex is the caller's index of the verdict on a cluster that runs the Bundle,
 	// or noVerdict.
 	verdictIndex int32
-	score        int64
-	rank         uint64
+	// score, less the penalty of a disconnected newcomer.
+	score, penalty int64
+	rank           uint64
 }
 
 // The priorities of clusters that run the Bundle, where the user edited how clusters are

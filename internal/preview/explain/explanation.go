@@ -252,6 +252,8 @@ type ClusterExplanation struct {
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and is unknown.
 	RoomUnknown bool `json:"roomUnknown,omitempty"`
+	// GetsNothingNew: it is disconnected, and its share of replicas does not grow.
+	GetsNothingNew bool `json:"getsNothingNew,omitempty"`
 	// Capacity that the cluster states, and what of it Bundles use, this one among them;
 	// of clusters that hold it or are to.
 	Capacity []schedule.CapacityBound `json:"capacity,omitempty"`
@@ -443,7 +445,7 @@ func (in Input) explainCluster(b Bundle, v schedule.Verdict, w rollout.RowWait, 
 	c := ClusterExplanation{
 		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
-		Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
+		GetsNothingNew: v.GetsNothingNew, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
 	if !v.EvictAt.IsZero() {
 		c.EvictAt = &v.EvictAt

@@ -322,6 +322,9 @@ func (c ClusterExplanation) divisionText() (text string) {
 	if c.RoomUnknown {
 		text += ", room unknown"
 	}
+	if c.GetsNothingNew {
+		text += ", disconnected (gets no new replicas)"
+	}
 	return text + c.capacityText()
 }
 
