@@ -19,7 +19,8 @@ const massLossWindow = 10 * time.Minute
 // massLoss recognizes that more than half of the connected clusters were lost at once. The hub itself may
 // be cut off then, and silence says nothing about the clusters.
 type massLoss struct {
-	// since is the first loss that counts, last the last one. connectedBefore the first one.
+	// since is the first loss that counts, last the last one. connectedBefore is the most that were
+	// connected since then.
 	since, last     time.Time
 	connectedBefore int
 }
@@ -29,7 +30,14 @@ func (m *massLoss) recordLoss(now time.Time, connectedBefore int) {
 	if now.Sub(m.last) > massLossWindow || now.Sub(m.since) > massLossWindow && !m.isUnderway(now, connectedBefore) {
 		m.since, m.connectedBefore = now, connectedBefore
 	}
-	m.last = now
+	m.last, m.connectedBefore = now, max(m.connectedBefore, connectedBefore)
+}
+
+// recordStart counts the clusters that were ready before the hub started as lost, until they connect.
+func (x *bundleIndex) recordStart(now time.Time, wereReady int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.losses = massLoss{since: now, last: now, connectedBefore: wereReady}
 }
 
 // isUnderway reports whether decisions cannot tell which clusters are disconnected.
@@ -116,7 +124,11 @@ func (r *Reconciler) isConnected(c *schedule.Cluster) bool {
 		return false
 	}
 	known, ok := r.Clusters.Get(c.Name)
-	return ok && meta.IsStatusConditionTrue(known.Status.Conditions, v1alpha1.ClusterReady)
+	return ok && isReady(known)
+}
+
+func isReady(c *v1alpha1.Cluster) bool {
+	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterReady)
 }
 
 // reconnectDeadline is when the grace period for agents ends; before Run it is in the past.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
@@ -77,6 +79,7 @@ func TestLostFleetIsNotAvoided(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			m.setOnline(name, false)
 		}
+		time.Sleep(time.Second)
 		m.placeBundle("early", v1alpha1.PlacementSpec{MaxClusters: 4}, &atoll.Content{})
 		expectRows(t, m, "early", "a Active r1, b Active r1, c Active r1, d Active r1")
 		time.Sleep(massLossWindow + time.Second)
@@ -84,6 +87,27 @@ func TestLostFleetIsNotAvoided(t *testing.T) {
 		expectRows(t, m, "late", "d Active r1")
 		m.setOnline("a", true)
 		expectRows(t, m, "late", "a Active r1, d Active r1")
+	})
+}
+
+// TestStartedHubCountsOnReadyClusters checks that a hub that sees few of the clusters which were ready
+// before its start counts on all of them for a while.
+func TestStartedHubCountsOnReadyClusters(t *testing.T) {
+	m := newFakeHub()
+	for _, name := range []string{"a", "b", "c"} {
+		m.changeCluster(name, func(c *v1alpha1.Cluster) {
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue}}
+		})
+		m.online["uid-"+name] = name == "a"
+	}
+	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+		time.Sleep(reconnectGrace + time.Minute)
+		m.placeBundle("early", v1alpha1.PlacementSpec{MaxClusters: 3}, &atoll.Content{})
+		expectRows(t, m, "early", "a Active r1, b Active r1, c Active r1")
+		m.setOnline("b", true)
+		expectRows(t, m, "early", "a Active r1, b Active r1, c Active r1")
+		m.placeBundle("late", v1alpha1.PlacementSpec{MaxClusters: 3}, &atoll.Content{})
+		expectRows(t, m, "late", "a Active r1, b Active r1")
 	})
 }
 
