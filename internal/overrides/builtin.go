@@ -36,7 +36,7 @@ func newBuiltInScheme() *runtime.Scheme {
 		rbacv1.AddToScheme, resourcev1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
-			panic("render: types of Kubernetes: " + err.Error())
+			panic("overrides: types of Kubernetes: " + err.Error())
 		}
 	}
 	return s

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -51,5 +52,30 @@ func TestClustersAreNodes(t *testing.T) {
 		t.Errorf("the tainted cluster has the taints %s", taints)
 	}
 	kubectlFails(t, "", "delete node member2", "atoll remove member2")
+	taintByExample(t)
 	kubectlFails(t, `{"apiVersion":"v1","kind":"Node","metadata":{"name":"x"}}`, "create -f -", "atoll token create")
+}
+
+// taintByExample taints a node with the rights that docs/extend.md gives to its program.
+func taintByExample(t *testing.T) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/extend.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "**1. Rights on the hub.**")
+	_, rest, opened := strings.Cut(rest, "```yaml\n")
+	rights, _, closed := strings.Cut(rest, "```\n")
+	if !found || !opened || !closed {
+		t.Fatal("docs/extend.md has no rights for its program")
+	}
+	mustKubectl(t, rights, "apply -f -")
+	t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "clusterrole/alert-taints", "clusterrolebinding/alert-taints")
+		kubectlFor(context.WithoutCancel(t.Context()), t, "delete", "-n", "atoll-system", "serviceaccount/alert-taints")
+	})
+	const asProgram = " --as system:serviceaccount:atoll-system:alert-taints"
+	mustKubectl(t, "", "get nodes -o name"+asProgram)
+	mustKubectl(t, "", "taint node member2 example.com/NodeDiskFull=firing:PreferNoSchedule"+asProgram)
+	mustKubectl(t, "", "taint node member2 example.com/NodeDiskFull:PreferNoSchedule-"+asProgram)
 }
