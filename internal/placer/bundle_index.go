@@ -39,7 +39,7 @@ type bundleIndex struct {
 	// connected holds the clusters that are connected, as last compared.
 	connectionWaits map[string]struct{}
 	connected       map[string]bool
-	losses          massLoss
+	losses          recentLosses
 }
 
 type bundleEntry struct {
@@ -79,6 +79,7 @@ type bundleEntry struct {
 	reportedRecall    string
 	intent            *placementIntent
 	failback          failbackState
+	connectionWait    connectionWait
 }
 
 // placementIntent is the part of a Bundle that decides its placement.
@@ -120,7 +121,7 @@ func newBundleIndex() *bundleIndex {
 	return &bundleIndex{
 		entries: map[string]*bundleEntry{}, knownClusters: map[string]schedule.Cluster{}, stepsUnderway: map[string]bool{},
 		workloadCache: lru.New(1024), fixedPodCache: lru.New(4096), kindCache: lru.New(4096), termsCache: lru.New(1024), demandCache: lru.New(4096), reserved: newPodReservations(), movable: newMovableBundles(),
-		connectionWaits: map[string]struct{}{}, connected: map[string]bool{},
+		connectionWaits: map[string]struct{}{}, connected: map[string]bool{}, losses: recentLosses{at: map[string]time.Time{}},
 	}
 }
 
@@ -266,6 +267,7 @@ type stepResult struct {
 	bundle    state.Bundle
 	reserve   []string
 	failback  failbackState
+	waits     connectionWait
 }
 
 // recordStep records a written step over all rows. again means that an awaited row changed
@@ -287,6 +289,7 @@ func (x *bundleIndex) recordStep(v bundleView, w stepResult) (after time.Duratio
 	if v.reserve == nil && !e.filter.HasGroups() {
 		e.reserve, e.reserveAt = w.reserve, time.Now()
 	}
+	e.connectionWait = w.waits
 	x.setFailback(e, w.failback)
 	if e.needsAllRows = e.wholeCount != v.wholeCount || !w.canComplete || !w.output.RowsIndependent; w.canComplete {
 		e.removeTouchesBefore(v)
@@ -440,6 +443,7 @@ func (x *bundleIndex) removeCluster(name string) (was schedule.Cluster, known bo
 	was, known = x.knownClusters[name]
 	delete(x.knownClusters, name)
 	delete(x.connected, name)
+	delete(x.losses.at, name)
 	x.fleet.markChanged(name)
 	return was, known
 }

@@ -1,6 +1,8 @@
 package placer
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,53 +15,56 @@ import (
 // connected before the hub went down. No Bundle fails back on that ground alone before it ends.
 const reconnectGrace = 2 * time.Minute
 
-// massLossWindow is how long after a loss of many clusters decisions still count on the lost ones.
-const massLossWindow = 10 * time.Minute
+// lossWindow is how long a lost cluster may count as one that the hub cannot tell about.
+const lossWindow = 10 * time.Minute
 
-// massLoss recognizes that more than half of the connected clusters were lost at once. The hub itself may
-// be cut off then, and silence says nothing about the clusters.
-type massLoss struct {
-	// since is the first loss that counts, last the last one. connectedBefore is the most that were
-	// connected since then.
-	since, last     time.Time
-	connectedBefore int
+// recentLosses are the clusters that were lost within lossWindow and are not back. While they outnumber
+// the connected ones, the hub itself may be cut off, and silence says nothing about them.
+type recentLosses struct {
+	at map[string]time.Time
+	// queue holds the losses in their order, also of clusters that are back.
+	queue []clusterLoss
 }
 
-// recordLoss records that a cluster was lost. connectedBefore includes it.
-func (m *massLoss) recordLoss(now time.Time, connectedBefore int) {
-	if now.Sub(m.last) > massLossWindow || now.Sub(m.since) > massLossWindow && !m.isUnderway(now, connectedBefore) {
-		m.since, m.connectedBefore = now, connectedBefore
+type clusterLoss struct {
+	cluster string
+	at      time.Time
+}
+
+func (l *recentLosses) add(cluster string, now time.Time) {
+	l.removeOld(now)
+	l.at[cluster] = now
+	l.queue = append(l.queue, clusterLoss{cluster, now})
+}
+
+func (l *recentLosses) removeOld(now time.Time) {
+	for len(l.queue) > 0 && now.Sub(l.queue[0].at) > lossWindow {
+		if old := l.queue[0]; l.at[old.cluster].Equal(old.at) {
+			delete(l.at, old.cluster)
+		}
+		l.queue = l.queue[1:]
 	}
-	m.last, m.connectedBefore = now, max(m.connectedBefore, connectedBefore)
 }
 
-// recordStart counts the clusters that were ready before the hub started as lost, until they connect.
-func (x *bundleIndex) recordStart(now time.Time, wereReady int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.losses = massLoss{since: now, last: now, connectedBefore: wereReady}
+// includesLoss reports whether the loss of the cluster may be one of the hub's own connection.
+func (l *recentLosses) includesLoss(cluster string, connected int, now time.Time) bool {
+	l.removeOld(now)
+	_, lost := l.at[cluster]
+	return lost && len(l.at) > connected
 }
 
-// isUnderway reports whether decisions cannot tell which clusters are disconnected.
-func (m *massLoss) isUnderway(now time.Time, connected int) bool {
-	return now.Sub(m.last) <= massLossWindow && 2*connected < m.connectedBefore
+// connectionWait is for which connections a Bundle waits.
+type connectionWait struct {
+	// newcomers: fitting clusters without a row. held are clusters whose shares may change, by name.
+	newcomers bool
+	held      []string
 }
 
-// avoidsDisconnected reports whether disconnected clusters get nothing new. They do while most of the
-// fleet was lost at once.
-func (r *Reconciler) avoidsDisconnected(now time.Time) bool {
-	x := r.index
-	if r.previewed != nil {
-		x = r.previewed.index
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return !x.losses.isUnderway(now, len(x.connected))
-}
+func (w connectionWait) isEmpty() bool { return !w.newcomers && len(w.held) == 0 }
 
 // setFailback records the state after a step. The caller holds the lock.
 func (x *bundleIndex) setFailback(e *bundleEntry, is failbackState) {
-	if e.failback = is; is.awaitsEarlier || is.overflows || is.awaitsConnection {
+	if e.failback = is; is.awaitsEarlier || is.overflows || !e.connectionWait.isEmpty() {
 		x.connectionWaits[e.uid] = struct{}{}
 	} else {
 		delete(x.connectionWaits, e.uid)
@@ -75,9 +80,9 @@ func (r *Reconciler) notBackBefore(was failbackState) time.Time {
 }
 
 // connectedOrLost records whether the cluster is connected. When that changed, it returns the
-// Bundles whose decision may differ: those that wait for an earlier group with this cluster, that
-// overflow, or that left out a disconnected cluster.
-func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool, now time.Time) (uids []string) {
+// Bundles whose decision may differ: those that wait for this cluster, that overflow, and those whose
+// step may have read the connection before. holds reports whether a Bundle has a row on the cluster.
+func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool, now time.Time, holds func(uid string) bool) (uids []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.connected[c.Name] == well {
@@ -85,28 +90,72 @@ func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool, now time.T
 	}
 	if well {
 		x.connected[c.Name] = true
+		delete(x.losses.at, c.Name)
 	} else {
-		x.losses.recordLoss(now, len(x.connected))
 		delete(x.connected, c.Name)
+		x.losses.add(c.Name, now)
 	}
+	uids = slices.Collect(maps.Keys(x.stepsUnderway))
 	for uid := range x.connectionWaits {
-		if e := x.entries[uid]; e != nil && e.filter != nil && e.failback.concernsConnection(e.filter, c, well) {
+		if e := x.entries[uid]; e != nil && e.filter != nil && e.concernsConnection(c, well, holds) && !x.stepsUnderway[uid] {
 			uids = append(uids, uid)
 		}
 	}
 	return uids
 }
 
+// recordStart records the connections at the start of the hub. A cluster that was ready before counts as
+// lost now.
+func (x *bundleIndex) recordStart(c *schedule.Cluster, connected, wasReady bool, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if connected {
+		x.connected[c.Name] = true
+	} else if wasReady {
+		x.losses.add(c.Name, now)
+	}
+}
+
+// countsOnLost reports whether decisions count on a cluster although it is not connected.
+func (x *bundleIndex) countsOnLost(cluster string, now time.Time) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.losses.includesLoss(cluster, len(x.connected), now)
+}
+
 // concernsConnection reports whether it matters to the Bundle that the cluster connected, or was lost.
-func (s *failbackState) concernsConnection(f *schedule.Filter, c *schedule.Cluster, connected bool) bool {
-	return s.concernsCluster(f, c) || connected && s.awaitsConnection && f.AdmitsCluster(c)
+func (e *bundleEntry) concernsConnection(c *schedule.Cluster, connected bool, holds func(uid string) bool) bool {
+	if e.failback.concernsCluster(e.filter, c) {
+		return true
+	}
+	_, held := slices.BinarySearch(e.connectionWait.held, c.Name)
+	return connected && (held || e.connectionWait.newcomers && e.filter.AdmitsCluster(c) && !holds(e.uid))
 }
 
 // availabilityChanged reconciles the Bundles that wait for a cluster to connect or disconnect.
 func (r *Reconciler) availabilityChanged(c schedule.Cluster) {
-	for _, uid := range r.index.connectedOrLost(&c, r.Clusters.IsOnline(c.UID), time.Now()) {
+	holds := func(uid string) bool {
+		_, has := r.Rows.Get(uid, c.Name)
+		return has
+	}
+	for _, uid := range r.index.connectedOrLost(&c, r.Clusters.IsOnline(c.UID), time.Now(), holds) {
 		r.enqueueNow(uid)
 	}
+}
+
+// connectionOf returns what decisions know of the connection of a cluster.
+func (r *Reconciler) connectionOf(c *schedule.Cluster) schedule.Connection {
+	of := r
+	if r.previewed != nil {
+		of = r.previewed
+	}
+	switch {
+	case r.isConnected(c):
+		return schedule.Connected
+	case of.index.countsOnLost(c.Name, time.Now()):
+		return schedule.Uncertain
+	}
+	return schedule.Disconnected
 }
 
 // isConnected reports whether a cluster counts as connected: it is or, shortly after the start of

@@ -1,9 +1,12 @@
 package placer
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -82,7 +85,7 @@ func TestLostFleetIsNotAvoided(t *testing.T) {
 		time.Sleep(time.Second)
 		m.placeBundle("early", v1alpha1.PlacementSpec{MaxClusters: 4}, &atoll.Content{})
 		expectRows(t, m, "early", "a Active r1, b Active r1, c Active r1, d Active r1")
-		time.Sleep(massLossWindow + time.Second)
+		time.Sleep(lossWindow + time.Second)
 		m.placeBundle("late", v1alpha1.PlacementSpec{MaxClusters: 4}, &atoll.Content{})
 		expectRows(t, m, "late", "d Active r1")
 		m.setOnline("a", true)
@@ -111,37 +114,196 @@ func TestStartedHubCountsOnReadyClusters(t *testing.T) {
 	})
 }
 
-// TestMassLoss checks what counts as a loss of most clusters at once.
-func TestMassLoss(t *testing.T) {
+// TestRecentLosses checks which lost clusters decisions count on.
+func TestRecentLosses(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	type loss struct {
-		after  time.Duration
-		before int
+		after   time.Duration
+		cluster string
 	}
 	for name, tc := range map[string]struct {
 		losses    []loss
 		at        time.Duration
 		connected int
-		want      bool
+		want      string
 	}{
-		"no loss":                  {nil, 0, 0, false},
-		"one of two":               {[]loss{{0, 2}}, 0, 1, false},
-		"two of three":             {[]loss{{0, 3}, {time.Second, 2}}, time.Second, 1, true},
-		"one of many":              {[]loss{{0, 1000}}, 0, 999, false},
-		"most are back":            {[]loss{{0, 4}, {0, 3}, {0, 2}}, time.Minute, 2, false},
-		"long ago":                 {[]loss{{0, 4}, {0, 3}, {0, 2}}, massLossWindow + 1, 1, false},
-		"it goes on":               {[]loss{{0, 9}, {0, 8}, {0, 5}, {massLossWindow, 4}}, 2 * massLossWindow, 3, true},
-		"few at a time, for long":  {[]loss{{0, 8}, {6 * time.Minute, 7}, {12 * time.Minute, 6}, {18 * time.Minute, 5}, {24 * time.Minute, 4}}, 24 * time.Minute, 3, false},
-		"the window is over first": {[]loss{{0, 100}, {massLossWindow + 1, 99}, {massLossWindow + 2, 98}}, massLossWindow + 2, 40, true},
+		"no loss":                    {nil, 0, 0, ""},
+		"one of two":                 {[]loss{{0, "a"}}, 0, 1, ""},
+		"two of three":               {[]loss{{0, "a"}, {time.Second, "b"}}, time.Second, 1, "a b"},
+		"half of them":               {[]loss{{0, "a"}, {0, "b"}}, 0, 2, ""},
+		"long ago":                   {[]loss{{0, "a"}, {0, "b"}}, lossWindow + 1, 1, ""},
+		"some long ago":              {[]loss{{0, "a"}, {1, "b"}, {2, "c"}}, lossWindow + 1, 1, "b c"},
+		"some are too few":           {[]loss{{0, "a"}, {1, "b"}, {2, "c"}}, lossWindow + 2, 1, ""},
+		"lost again":                 {[]loss{{0, "a"}, {lossWindow, "a"}, {lossWindow, "b"}}, lossWindow + 1, 1, "a b"},
+		"few at a time and for long": {[]loss{{0, "a"}, {lossWindow + 1, "b"}, {2*lossWindow + 2, "c"}}, 2*lossWindow + 2, 2, ""},
 	} {
-		var m massLoss
-		for _, l := range tc.losses {
-			m.recordLoss(start.Add(l.after), l.before)
+		l := recentLosses{at: map[string]time.Time{}}
+		for _, one := range tc.losses {
+			l.add(one.cluster, start.Add(one.after))
 		}
-		if got := m.isUnderway(start.Add(tc.at), tc.connected); got != tc.want {
-			t.Errorf("%s: %t", name, got)
+		var got []string
+		for _, cluster := range []string{"a", "b", "c", "d"} {
+			if l.includesLoss(cluster, tc.connected, start.Add(tc.at)) {
+				got = append(got, cluster)
+			}
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: counts on %v", name, got)
 		}
 	}
+}
+
+// TestLongDisconnectedClusterGetsNothing checks that the loss of most of the fleet, and a restart of the
+// hub, give nothing to clusters that were disconnected before.
+func TestLongDisconnectedClusterGetsNothing(t *testing.T) {
+	m := newFakeHub()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		m.changeCluster(name, func(c *v1alpha1.Cluster) {
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue}}
+		})
+	}
+	m.changeCluster("never", nil)
+	m.online["uid-never"] = false
+	p := placementNamed("a", "b")
+	p.ReplicaScheduling = dividedPlacement.ReplicaScheduling
+	expectUnchanged := func(t *testing.T) {
+		t.Helper()
+		for range 6 {
+			m.settleRows("web")
+			time.Sleep(10 * time.Minute)
+		}
+		expectRows(t, m, "web", "a Active r3 2, b Active r3 8")
+		expectRows(t, m, "four", "b Active r1, c Active r1, d Active r1")
+		if held := m.takeWarnings(); len(held) > 0 {
+			t.Errorf("warnings: %v", held)
+		}
+	}
+	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+		m.placeBundle("web", p, contentAsking("web", 4))
+		m.settleRows("web")
+		m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Status.Conditions[0].Status = metav1.ConditionUnknown })
+		m.setOnline("a", false)
+		time.Sleep(24 * time.Hour)
+		m.cutRevision("web", contentAsking("web", 10))
+		m.placeBundle("four", v1alpha1.PlacementSpec{MaxClusters: 4}, &atoll.Content{})
+		m.settleRows("web")
+		for _, name := range []string{"b", "c"} {
+			m.setOnline(name, false)
+		}
+		time.Sleep(time.Second)
+		m.cutRevision("web", contentAsking("web", 10)) // another image
+		m.settleRows("web")
+		for _, name := range []string{"b", "c"} {
+			m.setOnline(name, true)
+		}
+		expectUnchanged(t)
+	})
+	m.onBundle, m.onRows, m.onCluster, m.onRevision, m.onNamespace, m.onHub = nil, nil, nil, nil, nil, nil
+	for _, name := range []string{"b", "c", "d"} {
+		m.online["uid-"+name] = false // until they come back a moment later
+	}
+	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+		time.Sleep(5 * time.Second)
+		for _, name := range []string{"b", "c", "d"} {
+			m.setOnline(name, true)
+		}
+		expectUnchanged(t)
+	})
+}
+
+// TestDeletedClustersAreNotLost checks that a cluster is disconnected although others were deleted.
+func TestDeletedClustersAreNotLost(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b", "c", "d", "e", "f")
+	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+		m.setOnline("a", false)
+		for _, name := range []string{"c", "d", "e"} {
+			m.deleteCluster(name)
+		}
+		time.Sleep(time.Second)
+		m.placeBundle("three", v1alpha1.PlacementSpec{MaxClusters: 3}, &atoll.Content{})
+		expectRows(t, m, "three", "b Active r1, f Active r1")
+	})
+}
+
+// TestConnectionDuringStepIsNotLost checks that a cluster which connects while a step leaves it out gets its
+// part.
+func TestConnectionDuringStepIsNotLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		placement v1alpha1.PlacementSpec
+		content   *atoll.Content
+		want      string
+	}{
+		"a choice":   {v1alpha1.PlacementSpec{MaxClusters: 2}, &atoll.Content{}, "a Active r1, b Active r1"},
+		"a division": {dividedPlacement, contentAsking("web", 10), "a Active r1 5, b Active r1 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newFakeHub()
+			addClusters(m, "a", "b")
+			m.online["uid-a"] = false
+			runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+				m.beforeWrite = func() {
+					m.setOnline("a", true)
+					time.Sleep(time.Second) // it is compared
+				}
+				m.placeBundle("web", tc.placement, tc.content)
+				for range 3 {
+					m.settleRows("web")
+					time.Sleep(time.Hour)
+				}
+				expectRows(t, m, "web", tc.want)
+			})
+		})
+	}
+}
+
+// TestConnectionOfClusterThatAdmitsNoNewcomers checks that a cluster which may only keep what it has gets its
+// share again.
+func TestConnectionOfClusterThatAdmitsNoNewcomers(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b")
+	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+		day := int64(90000)
+		p := dividedPlacement
+		p.ClusterTolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists, TolerationSeconds: &day}}
+		m.placeBundle("web", p, contentAsking("web", 4))
+		m.settleRows("web")
+		now := metav1.NewTime(time.Now())
+		m.changeCluster("a", func(c *v1alpha1.Cluster) {
+			c.Spec.Taints = []v1alpha1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &now}}
+		})
+		m.settleRows("web")
+		m.setOnline("a", false)
+		m.cutRevision("web", contentAsking("web", 10))
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r2 2, b Active r2 8")
+		m.setOnline("a", true)
+		m.settleRows("web")
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r2 5, b Active r2 5")
+	})
+}
+
+// TestOtherConnectionsCostNothing counts the steps of Bundles that wait for a cluster while another one
+// is lost and connects.
+func TestOtherConnectionsCostNothing(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b", "c", "d", "e")
+	m.online["uid-a"] = false
+	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+		for i := range 50 {
+			m.placeBundle(fmt.Sprint("web", i), dividedPlacement, contentAsking("web", 10))
+			m.settleRows(fmt.Sprint("web", i))
+		}
+		time.Sleep(time.Minute)
+		_, before := m.countsAfterWait()
+		m.setOnline("b", false)
+		m.setOnline("b", true)
+		time.Sleep(time.Minute)
+		if _, after := m.countsAfterWait(); after != before {
+			t.Errorf("they made %d steps", after-before)
+		}
+	})
 }
 
 // TestSupposedClusterCountsAsConnected checks that a preview gives replicas to a cluster that does not

@@ -35,9 +35,6 @@ type failbackState struct {
 	// overflows means that replicas lack a place in the chosen clusters, so that any fitting cluster
 	// matters.
 	overflows bool
-	// awaitsConnection means that a disconnected cluster got nothing new, so that a fitting cluster
-	// that connects matters.
-	awaitsConnection bool
 	// better is the earlier group that is healthy, and since when. isRestored means that it
 	// comes from the condition.
 	better     schedule.PendingFailback
@@ -45,7 +42,7 @@ type failbackState struct {
 }
 
 func failbackOf(d schedule.Decision, was failbackState) failbackState {
-	return failbackState{group: d.Group, awaitsEarlier: d.AwaitsFailback, earlierIsFull: d.EarlierGroupFull, overflows: d.Overflows, awaitsConnection: d.AwaitsConnection, better: d.PendingFailback, isRestored: was.isRestored && d.PendingFailback == was.better}
+	return failbackState{group: d.Group, awaitsEarlier: d.AwaitsFailback, earlierIsFull: d.EarlierGroupFull, overflows: d.Overflows, better: d.PendingFailback, isRestored: was.isRestored && d.PendingFailback == was.better}
 }
 
 // restoredFailback reads the state from a Bundle's condition; empty when the Bundle was edited

@@ -49,5 +49,7 @@ func (f *fleetFacts) UsageOf(c *schedule.Cluster) (others, own schedule.Resource
 	return f.usage.usageOf(c)
 }
 
-// IsConnected reports whether a cluster counts as connected.
-func (f *fleetFacts) IsConnected(c *schedule.Cluster) bool { return f.r.isConnected(c) }
+// ConnectionOf returns what is known of the connection of a cluster.
+func (f *fleetFacts) ConnectionOf(c *schedule.Cluster) schedule.Connection {
+	return f.r.connectionOf(c)
+}

@@ -50,17 +50,13 @@ func (r *Reconciler) openLoops() {
 	r.bundleLoop.AcceptKeys()
 	r.clusterLoop.AcceptKeys()
 	r.scoreLoop.AcceptKeys()
-	now, wereReady := time.Now(), 0
+	now := time.Now()
 	for _, c := range r.Clusters.List() {
 		is := r.Views.ViewOf(c)
 		r.index.replaceCluster(is)
-		r.index.connectedOrLost(&is, r.Clusters.IsOnline(is.UID), now)
-		if isReady(c) {
-			wereReady++
-		}
+		r.index.recordStart(&is, r.Clusters.IsOnline(is.UID), isReady(c), now)
 		r.capacity.setReported(c, r.Rows, now)
 	}
-	r.index.recordStart(now, wereReady)
 }
 
 // logFailure reports why a Bundle was not reconciled; rows that changed are no failure.

@@ -323,6 +323,7 @@ func (r *Reconciler) stepOverAllRows(ctx context.Context, b state.Bundle, terms 
 	w := stepResult{
 		output: out, rowCount: snap.rowsAfter(out), placedClusters: snap.countPlaced(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
+		waits: connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders},
 	}
 	if after, again := r.index.recordStep(view, w); again {
 		r.bundleLoop.EnqueueAfter(uid, after)

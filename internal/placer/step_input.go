@@ -99,7 +99,7 @@ func (r *Reconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bund
 	d := schedule.DecidePlacement(schedule.Input{
 		BundleUID: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, AdmittedClusters: v.admittedClusters(clusters), UnlistedHolders: v.placedElsewhere, SkipExplanations: !v.explainAll, Workloads: workloads, Rows: specs, Now: now,
-		Facts: facts, UseFreeCapacity: true, AvoidDisconnected: r.avoidsDisconnected(now), PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
+		Facts: facts, UseFreeCapacity: true, AvoidDisconnected: true, PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
 		OverriddenShares: overriddenShares(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.notBackBefore(v.failback), Demand: snap.demand.demands[target],
 	})
 	if err := facts.usage.err; err != nil {

@@ -127,23 +127,25 @@ type groupTrial struct {
 	// capacity of all clusters is known.
 	needs, capacity int64
 	short           bool
-	// isDisconnected: only disconnected clusters would hold the Bundle, and they get nothing new.
-	isDisconnected bool
+	// needsDisconnected: connected clusters are not enough, or there are none.
+	needsDisconnected bool
 }
 
 func (t *groupTrials) decideGroup(g int) *groupTrial {
 	if t.byGroup[g] == nil {
-		one := &groupTrial{decision: t.f.affinityGroups[g].decideSingleGroup(*t.in)}
+		one := &groupTrial{decision: t.f.affinityGroups[g].decideByConnection(*t.in)}
 		one.measureCapacity(t.in)
-		one.isDisconnected = t.in.AvoidDisconnected && !one.decision.hasConnectedHolder(t.in)
+		one.needsDisconnected = one.decision.needsDisconnectedClusters(t.in)
 		t.byGroup[g] = one
 	}
 	return t.byGroup[g]
 }
 
-// isUsable reports whether clusters of the group can be chosen, are not all disconnected, and have
-// free capacity for all replicas.
-func (t *groupTrial) isUsable() bool { return !t.decision.NoFit && !t.short && !t.isDisconnected }
+// isUsable reports whether connected clusters of the group are enough, and have free capacity for all
+// replicas.
+func (t *groupTrial) isUsable() bool {
+	return !t.decision.NoFit && !t.short && !t.needsDisconnected
+}
 
 // measureCapacity adds up the free capacity of the clusters that would hold the Bundle. A
 // cluster without a report takes all that the others cannot, so that nothing is short.
@@ -336,7 +338,7 @@ func (f *Filter) fitsAnyCluster(in *Input) bool {
 func (f *Filter) fitsConnectedCluster(in *Input) bool {
 	for i := range in.Clusters {
 		c := &in.Clusters[i]
-		if in.admitsWithCapacity(f, c) && in.resolveFacts().IsConnected(c) {
+		if in.admitsWithCapacity(f, c) && in.isConnected(c) {
 			return true
 		}
 	}

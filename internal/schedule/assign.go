@@ -335,13 +335,14 @@ func (s *shareAssigner) assignWorkload(item int) {
 	total := max(w.Replicas, 0)
 	s.setCapacityLimits(item)
 	looks := s.needsCurrentShares(w)
+	whole, ranged := s.divisionOf(item)
 	for i := range s.candidates {
 		c := &s.candidates[i]
 		if looks {
 			c.Current = s.currentShare(c.shareIndex, key)
 		}
 		if s.statedMax != nil {
-			c.Max = s.maxShare(c, s.statedMax[i])
+			c.Max = s.maxShare(c, s.statedMax[i], whole)
 		}
 		if s.remainingCapacity != nil && s.remainingCapacity[c.shareIndex] != nil {
 			c.FreeCapacity = CountFittingReplicas(s.remainingCapacity[c.shareIndex], w.Requests)
@@ -349,28 +350,40 @@ func (s *shareAssigner) assignWorkload(item int) {
 	}
 	var left int64
 	switch {
-	case !w.isUndivided(), s.isSplitBeforeVolumes(item):
-		left = s.assignDivided(item)
-	case s.scheduling.Ordinals != nil && w.canRangeOrdinals():
+	case whole:
+		left = s.assignWhole(item, total)
+	case ranged:
 		left = s.assignRanged(item)
 	default:
-		left = s.assignWhole(item, total)
+		left = s.assignDivided(item)
 	}
 	if left > 0 {
 		s.assignment.Shortages = append(s.assignment.Shortages, Shortage{Key: w.Key, Replicas: total, Unplaced: left})
 	}
 }
 
+// divisionOf reports whether a workload goes whole to one cluster, or by ranges of ordinals; neither: it is
+// divided.
+func (s *shareAssigner) divisionOf(item int) (whole, ranged bool) {
+	w := &s.workloads[item]
+	if !w.isUndivided() || s.isSplitBeforeVolumes(item) {
+		return false, false
+	}
+	ranged = s.scheduling.Ordinals != nil && w.canRangeOrdinals()
+	return !ranged, ranged
+}
+
 // needsCurrentShares reports whether the division of a workload depends on current shares. One by
 // weights alone does not.
 func (s *shareAssigner) needsCurrentShares(w *Workload) bool {
-	return s.method != ByWeight || s.Overflows || s.holdsDisconnected || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
+	return s.method != ByWeight || s.Overflows || s.holdsDisconnected || s.keepsShares || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
 }
 
-// maxShare returns the maximum of a candidate for the workload in work.
-func (s *shareAssigner) maxShare(c *ShareCandidate, stated int64) int64 {
+// maxShare returns the maximum of a candidate for the workload in work. A whole workload may grow where
+// it is.
+func (s *shareAssigner) maxShare(c *ShareCandidate, stated int64, whole bool) int64 {
 	most := s.limitByCapacity(c.shareIndex, stated)
-	if s.getsNothingNew(*c) {
+	if !whole && s.getsNothingNew(*c) {
 		return min(most, c.Current)
 	}
 	return most
@@ -398,7 +411,11 @@ func (s *shareAssigner) assignDivided(item int) (left int64) {
 	if s.Overflows && s.workloads[item].isUndivided() {
 		free = withoutOverflow(free)
 	}
-	shares, left := divideBySteps(rest, s.clearCurrentShares(item, free), s.method, s.tieSeed)
+	dividing := s.clearCurrentShares(item, free)
+	if s.keepsShares {
+		dividing = withCurrentMinimum(dividing, rest)
+	}
+	shares, left := divideBySteps(rest, dividing, s.method, s.tieSeed)
 	if left > 0 && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		shares, left = s.divideAsBefore(free, rest)
 	}
@@ -529,8 +546,11 @@ func (s *shareAssigner) findHome(key string, total int64) (at int32, most int64)
 	}
 	able := slices.DeleteFunc(withoutOverflow(s.candidates), func(c ShareCandidate) bool {
 		n, handed := s.overriddenShares[c.Cluster][key]
-		return handed && n == 0 || s.getsNothingNew(c)
+		return handed && n == 0
 	})
+	if slices.ContainsFunc(able, func(c ShareCandidate) bool { return !s.getsNothingNew(c) }) {
+		able = slices.DeleteFunc(able, s.getsNothingNew)
+	}
 	for _, c := range able {
 		most = max(most, min(total, s.maxReplicasOf(c)))
 	}

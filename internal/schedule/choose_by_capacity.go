@@ -68,7 +68,7 @@ func (p *candidatePool) chooseWithCapacity(first []int32, short []int) ([]int32,
 	free, scores := make([]int64, len(p.options)), make([]int64, len(p.options))
 	for i := range p.options {
 		scores[i] = p.options[i].score
-		free[i] = p.input.countKnownFitting(&p.input.Clusters[p.options[i].clusterIndex], need)
+		free[i] = p.countOptionFitting(&p.options[i], need)
 	}
 	weighed := false
 	defer func() {
@@ -93,6 +93,14 @@ func (p *candidatePool) chooseWithCapacity(first []int32, short []int) ([]int32,
 		}
 	}
 	return first, short
+}
+
+// countOptionFitting is countKnownFitting of an option, and 0 of a disconnected newcomer.
+func (p *candidatePool) countOptionFitting(o *candidateOption, need int64) int64 {
+	if o.penalty > 0 {
+		return 0
+	}
+	return p.input.countKnownFitting(&p.input.Clusters[o.clusterIndex], need)
 }
 
 // isEnough reports whether the chosen options have the free capacity that is needed.

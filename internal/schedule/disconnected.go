@@ -10,8 +10,8 @@ const disconnectedReason = "it is disconnected, and gets nothing new"
 // A disconnected cluster gets nothing new while connected clusters can have it. A placement that limits
 // its clusters chooses others, and divided replicas grow elsewhere. The cluster keeps all that it has. A
 // placement that takes all fitting clusters takes disconnected ones, too, because nothing else could
-// hold their copy. Disconnected clusters count like all others where no other fits, or a hard minimum of
-// the spread needs one, so that they block nothing.
+// hold their copy. Disconnected clusters count behind all others where no other fits, or a hard minimum
+// of the spread needs one, so that they block nothing.
 
 // newcomerRule is how disconnected newcomers count in a choice.
 type newcomerRule int
@@ -22,27 +22,31 @@ const (
 	preferConnected
 )
 
-// decideByConnection decides. If a disconnected newcomer is chosen, it decides again without such
-// clusters, and with them at last where others are not enough. So a decision in a connected fleet reads
-// the connections of what it chooses alone.
+// decideByConnection decides by a placement without groups, or by one of its groups. If a disconnected
+// newcomer is chosen, it decides again without such clusters, and with them at last where others are not
+// enough. So a decision in a connected fleet reads the connections of what it chooses alone.
 func (f *Filter) decideByConnection(in Input) Decision {
-	d := f.decideOnce(in)
-	if d.choseDisconnected {
-		in.newcomers = refuseDisconnected
-		if d = f.decideOnce(in); d.NoFit && d.leftOutDisconnected {
-			in.newcomers = preferConnected
-			d = f.decideOnce(in)
-		}
+	d := f.decideSingleGroup(in)
+	if !d.choseDisconnected {
+		return d
 	}
-	d.holdDisconnected(in.AvoidDisconnected)
+	in.newcomers = refuseDisconnected
+	if d = f.decideSingleGroup(in); d.NoFit {
+		in.newcomers = preferConnected
+		d = f.decideSingleGroup(in)
+		d.needsDisconnected = true
+		return d
+	}
+	d.AwaitsConnection = d.leftOutDisconnected && (d.WantsMore || f.choice.moveRule != nil)
 	return d
 }
 
-func (f *Filter) decideOnce(in Input) Decision {
-	if f.HasGroups() {
-		return f.decideByGroups(in)
-	}
-	return f.decideSingleGroup(in)
+// isConnected reports whether a cluster is surely connected.
+func (in *Input) isConnected(c *Cluster) bool { return in.resolveFacts().ConnectionOf(c) == Connected }
+
+// isDisconnected reports whether a cluster is surely disconnected.
+func (in *Input) isDisconnected(c *Cluster) bool {
+	return in.resolveFacts().ConnectionOf(c) == Disconnected
 }
 
 // disconnectedPenalty is more than any score. A disconnected newcomer that a minimum may need has so much
@@ -52,32 +56,33 @@ const disconnectedPenalty = 4 * fullScore
 // readChosen records whether a chosen newcomer is disconnected.
 func (d *groupDecider) readChosen(c *Cluster) {
 	if d.input.AvoidDisconnected && d.input.newcomers == countAll && !d.choseDisconnected {
-		d.choseDisconnected = !d.input.resolveFacts().IsConnected(c)
+		d.choseDisconnected = d.input.isDisconnected(c)
 	}
 }
 
 // penalizeDisconnected puts a disconnected newcomer behind all others.
 func (p *candidatePool) penalizeDisconnected(o *candidateOption, c *Cluster) {
-	if p.input.newcomers == preferConnected && !p.input.resolveFacts().IsConnected(c) {
+	if p.input.newcomers == preferConnected && p.input.isDisconnected(c) {
 		o.penalty = disconnectedPenalty
 	}
 }
 
-// hasConnectedHolder reports whether the decision gives the Bundle to a connected cluster, or leaves it
-// where it runs.
-func (d *Decision) hasConnectedHolder(in *Input) bool {
-	for i := range in.Clusters {
-		c := &in.Clusters[i]
-		if v, ok := d.FindVerdict(c.Name); ok && v.IsHolder() && (in.heldRow(c) != nil || in.resolveFacts().IsConnected(c)) {
-			return true
-		}
+// needsDisconnectedClusters reports whether the group would hold the Bundle in disconnected newcomers
+// alone, or needs one.
+func (d *Decision) needsDisconnectedClusters(in *Input) bool {
+	if !in.AvoidDisconnected || d.needsDisconnected {
+		return d.needsDisconnected
 	}
-	return false
+	return !slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
+		v, ok := d.FindVerdict(c.Name)
+		return ok && v.IsHolder() && (in.heldRow(&c) != nil || !in.isDisconnected(&c))
+	})
 }
 
 // refuseDisconnected refuses a disconnected newcomer, and sets its verdict.
 func (p *candidatePool) refuseDisconnected(c *Cluster, v *Verdict, d *Decision) bool {
-	if !p.fromScratch && p.input.newcomers != refuseDisconnected || p.input.resolveFacts().IsConnected(c) {
+	refuses := p.input.newcomers == refuseDisconnected && p.input.isDisconnected(c)
+	if !refuses && !(p.fromScratch && !p.input.isConnected(c)) {
 		return false
 	}
 	v.Outcome, v.PlacementFingerprint = OutcomeOut, ""
@@ -89,28 +94,28 @@ func (p *candidatePool) refuseDisconnected(c *Cluster, v *Verdict, d *Decision) 
 	return true
 }
 
-// readConnection records in the verdict whether the cluster is disconnected, where divided replicas
-// depend on it.
+// readConnection records the connection in the verdict, where divided replicas depend on it.
 func (d *groupDecider) readConnection(v *Verdict, c *Cluster) {
 	if len(d.workloads) > 0 && (d.input.AvoidDisconnected || d.statesOverflow()) {
-		v.isDisconnected = !d.input.resolveFacts().IsConnected(c)
+		v.connection = d.input.resolveFacts().ConnectionOf(c)
 	}
 }
 
-// holdDisconnected keeps new replicas from disconnected clusters: always where replicas overflow, and
-// with avoid where a connected cluster divides them, too.
+// holdDisconnected keeps new replicas from disconnected clusters. With overflow they get none. With avoid
+// they get none while a connected cluster takes part in the division, and keep their share otherwise.
 func (d *Decision) holdDisconnected(avoid bool) {
-	d.AwaitsConnection = avoid && d.leftOutDisconnected && d.WantsMore
-	if len(d.workloads) == 0 {
+	if len(d.workloads) == 0 || !avoid && !d.Overflows {
 		return
 	}
-	if !d.Overflows && !(avoid && d.dividesToConnected()) {
-		return
-	}
+	holds := d.Overflows || d.dividesToConnected()
+	d.keepsShares = !holds
 	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.isDisconnected && v.IsHolder() {
-			v.GetsNothingNew = true
-			d.AwaitsConnection = d.AwaitsConnection || avoid
+		v := &d.Verdicts[i]
+		if v.connection == Connected || v.connection == Uncertain && !d.Overflows || !v.IsHolder() {
+			continue
+		}
+		if v.GetsNothingNew = holds; avoid {
+			d.DisconnectedHolders = append(d.DisconnectedHolders, v.Cluster)
 		}
 	}
 }
@@ -119,6 +124,20 @@ func (d *Decision) holdDisconnected(avoid bool) {
 func (d *Decision) dividesToConnected() bool {
 	all := methodOf(d.scheduling) != ByWeight || d.DividesEvenly()
 	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool {
-		return v.Outcome == OutcomePlaced && !v.isDisconnected && (all || v.Weight > 0)
+		return v.Outcome == OutcomePlaced && v.connection != Disconnected && (all || v.Weight > 0)
 	})
+}
+
+// withCurrentMinimum returns the candidates with their current shares as minimum, where the total reaches
+// for them: more replicas are divided, and none moves. A stated minimum would move some.
+func withCurrentMinimum(candidates []ShareCandidate, total int64) []ShareCandidate {
+	out := slices.Clone(candidates)
+	for i := range out {
+		has := min(out[i].Current, out[i].Max)
+		if total -= has; total < 0 {
+			return candidates
+		}
+		out[i].Min = has
+	}
+	return out
 }

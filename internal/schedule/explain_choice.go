@@ -205,8 +205,8 @@ func (w *choiceComparison) findLowest(c *ChoiceExplanation) {
 			continue
 		}
 		c.Chosen++
-		if o := &w.options[i]; c.Lowest == "" || o.score < c.LowestScore {
-			c.Lowest, c.LowestScore = w.clusterName(int32(i)), o.score
+		if score := w.options[i].score + w.options[i].penalty; c.Lowest == "" || score < c.LowestScore {
+			c.Lowest, c.LowestScore = w.clusterName(int32(i)), score
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (g *AffinityGroup) countClusters(f *Filter, in *Input) {
 			by[r.filter]++
 		} else if _, full := in.exceedsCapacity(c); full && in.heldRow(c) == nil {
 			by[FilterCapacity]++
-		} else if g.Fit++; in.resolveFacts().IsConnected(c) {
+		} else if g.Fit++; in.isConnected(c) {
 			g.Healthy++
 		}
 	}
@@ -98,8 +98,10 @@ func (t *groupTrials) explainUnused(g, used int, is *AffinityGroup) string {
 	switch {
 	case is.Fit == 0:
 		return "no cluster fits in it"
-	case one.isDisconnected && is.Healthy == 0:
+	case one.needsDisconnected && is.Healthy == 0:
 		return notInTouchReason
+	case one.needsDisconnected:
+		return "its connected clusters are not enough"
 	case one.decision.UnmetSpread != "":
 		return one.decision.UnmetSpread
 	case one.decision.NoFit:

@@ -18,9 +18,21 @@ type FleetFacts interface {
 	// UsageOf returns what other Bundles and this one use of a cluster that states its
 	// capacity.
 	UsageOf(c *Cluster) (others, own ResourceUsage)
-	// IsConnected reports whether a fitting cluster is connected, for failback and for new work.
-	IsConnected(c *Cluster) bool
+	// ConnectionOf returns whether a fitting cluster is connected, for failback and for new work.
+	ConnectionOf(c *Cluster) Connection
 }
+
+// Connection is what is known of the connection of a cluster.
+type Connection int
+
+// The connections.
+const (
+	Connected Connection = iota
+	// Uncertain: it was lost together with so many others that the hub itself may be cut off. Nothing
+	// moves to it, and it gets its part of new work.
+	Uncertain
+	Disconnected
+)
 
 // NoFacts are the facts about an unused fleet that is connected. Other FleetFacts embed it.
 type NoFacts struct{}
@@ -37,8 +49,8 @@ func (NoFacts) FreeReplicas(*Cluster) (int64, bool) { return 0, false }
 // UsageOf returns no usage.
 func (NoFacts) UsageOf(*Cluster) (others, own ResourceUsage) { return nil, nil }
 
-// IsConnected returns true.
-func (NoFacts) IsConnected(*Cluster) bool { return true }
+// ConnectionOf returns Connected.
+func (NoFacts) ConnectionOf(*Cluster) Connection { return Connected }
 
 // BundleClusters are the clusters that one Bundle runs in.
 type BundleClusters []atoll.ClusterView

@@ -45,7 +45,12 @@ func (f fakeFacts) UsageOf(c *Cluster) (others, own ResourceUsage) {
 	return f.usage(c)
 }
 
-func (f fakeFacts) IsConnected(c *Cluster) bool { return f.connected == nil || f.connected(c) }
+func (f fakeFacts) ConnectionOf(c *Cluster) Connection {
+	if f.connected == nil || f.connected(c) {
+		return Connected
+	}
+	return Disconnected
+}
 
 // countingFacts count what decisions read.
 type countingFacts struct {
@@ -61,7 +66,7 @@ func (f *countingFacts) FreeReplicas(*Cluster) (int64, bool) { f.replicas++; ret
 
 func (f *countingFacts) UsageOf(*Cluster) (others, own ResourceUsage) { f.usages++; return nil, nil }
 
-func (f *countingFacts) IsConnected(*Cluster) bool { f.connections++; return true }
+func (f *countingFacts) ConnectionOf(*Cluster) Connection { f.connections++; return Connected }
 
 // Ten of 1,000 clusters fit. A decision reads facts of at most these.
 func TestFactsAreReadWhereTheyCount(t *testing.T) {

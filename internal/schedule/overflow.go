@@ -84,7 +84,7 @@ func (o *overflowDemand) countPlaces(c *Cluster, v *Verdict) (places int64, know
 	if methodOf(in.Placement.ReplicaScheduling) == ByWeight && v.Weight <= 0 {
 		return 0, true
 	}
-	if v.Outcome == OutcomeKept || !in.resolveFacts().IsConnected(c) {
+	if v.Outcome == OutcomeKept || !in.isConnected(c) {
 		return runs, true
 	}
 	if places, known = in.countFittingReplicas(c, most); !known {

@@ -144,8 +144,8 @@ type Verdict struct {
 	storedRow     *atoll.RowSpec
 	holdsRow      bool
 	capacityIndex int32
-	// isDisconnected is read where divided replicas depend on it.
-	isDisconnected bool
+	// connection is read where divided replicas depend on it.
+	connection Connection
 }
 
 // IsHolder reports whether the cluster is to hold the Bundle.
@@ -185,9 +185,11 @@ type Decision struct {
 	// Overflows: replicas lack a place in the chosen clusters, and overflow is allowed. The decision
 	// may differ with more capacity in any cluster that fits.
 	Overflows bool
-	// AwaitsConnection: a disconnected cluster gets nothing new, and the decision may differ when a
-	// fitting cluster connects.
-	AwaitsConnection bool
+	// AwaitsConnection: a disconnected cluster was left out, and the decision may differ when a fitting
+	// cluster without a row connects. DisconnectedHolders may get other shares when they connect. By
+	// name.
+	AwaitsConnection    bool
+	DisconnectedHolders []string
 	// EarlierGroupFull: an earlier group fits, and lacks free capacity for all replicas.
 	EarlierGroupFull bool
 	// Choice explains the choice among the clusters that fit, Groups why each of the
@@ -216,8 +218,10 @@ type Decision struct {
 	demand         *Demand
 	statedCapacity map[string]statedCapacity
 	// leftOutDisconnected: a disconnected cluster fits, and was left out. choseDisconnected: one was
-	// chosen that holds nothing yet.
-	leftOutDisconnected, choseDisconnected bool
+	// chosen that holds nothing yet. needsDisconnected: without such clusters, none could be chosen.
+	leftOutDisconnected, choseDisconnected, needsDisconnected bool
+	// keepsShares: only disconnected clusters divide replicas, and no share gets smaller.
+	keepsShares bool
 }
 
 // DecidePlacement decides which clusters hold a Bundle. It is pure: it changes no argument,
@@ -227,7 +231,14 @@ func DecidePlacement(in Input) Decision {
 	if f == nil {
 		f = CompilePlacement(in.Placement)
 	}
-	return f.decideByConnection(in)
+	var d Decision
+	if f.HasGroups() {
+		d = f.decideByGroups(in)
+	} else {
+		d = f.decideByConnection(in)
+	}
+	d.holdDisconnected(in.AvoidDisconnected)
+	return d
 }
 
 // decideSingleGroup decides by a placement without groups, or by one of its groups.
