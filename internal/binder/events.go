@@ -128,7 +128,7 @@ func (b *Binder) assignOwner(t *unstructured.Unstructured) {
 	}
 	if d.Winner == nil || !held && atoll.IsNowhere(d.Winner.Spec.Placement) {
 		b.ownership.unassignTemplate(sub.Key)
-		b.recordUnplaced(t, sub)
+		b.recordUnplacedEvent(t, sub)
 		return
 	}
 	id, group := d.BundleOf(sub)

@@ -44,8 +44,8 @@ func (b *Binder) IsPlacedFromOutside(sub policymatch.Subject) bool {
 // a start of the hub, old templates get none.
 const unplacedEventMaxAge = time.Minute
 
-// recordUnplaced records an Event for a new template that nothing places for a while.
-func (b *Binder) recordUnplaced(t *unstructured.Unstructured, sub policymatch.Subject) {
+// recordUnplacedEvent records an Event for a new template that nothing places for a while.
+func (b *Binder) recordUnplacedEvent(t *unstructured.Unstructured, sub policymatch.Subject) {
 	if b.ReadOnly || b.Events == nil || time.Since(t.GetCreationTimestamp().Time) > unplacedEventMaxAge || !b.IsUnplaced(sub) {
 		return
 	}

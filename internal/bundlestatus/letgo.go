@@ -217,7 +217,7 @@ func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) erro
 	if !s.isCollectionDue(m) {
 		return nil
 	}
-	over := r.rowsThat(s.uid, s.isRowFinished)
+	over := r.listRowsOf(s.uid, s.isRowFinished)
 	gone, removed := map[string]*atoll.RowSpec{}, []Row(nil)
 	for _, row := range over {
 		if gone[row.Cluster] = nil; row.isRemoved() {

@@ -281,10 +281,10 @@ func (r *Reconciler) lookAtRows(uid string) (rows []Row, total int) {
 	})
 }
 
-// rowsThat returns the rows that are as asked, every one, by cluster name.
-func (r *Reconciler) rowsThat(uid string, are func(Row) bool) (rows []Row) {
-	for _, c := range r.rollOf(uid, true).groupMembers(are) {
-		if row, ok := r.Rows.Get(uid, c); ok {
+// listRowsOf lists the rows of a Bundle for which the condition holds, by cluster name.
+func (r *Reconciler) listRowsOf(bundleUID string, are func(Row) bool) (rows []Row) {
+	for _, c := range r.rollOf(bundleUID, true).groupMembers(are) {
+		if row, ok := r.Rows.Get(bundleUID, c); ok {
 			if view := r.rowView(row); are(view) {
 				rows = append(rows, view)
 			}

@@ -145,7 +145,7 @@ type scatter struct {
 // scatteredRows rows of a Bundle, where a status is joined of what every cluster says by itself. It costs the
 // Bundle's rows at each look.
 func (r *Reconciler) scatteredRows(uid string) *scatter {
-	all := r.rowsThat(uid, func(Row) bool { return true })
+	all := r.listRowsOf(uid, func(Row) bool { return true })
 	return &scatter{all, itemReports(all)}
 }
 

@@ -88,7 +88,7 @@ func (r *Reconciler) doomVacant(ctx context.Context, s *snapshot) error {
 	} else if ns.DeletionTimestamp == nil {
 		return nil
 	}
-	all, changes := r.rowsThat(s.uid, vacant), map[string]*atoll.RowSpec{}
+	all, changes := r.listRowsOf(s.uid, vacant), map[string]*atoll.RowSpec{}
 	for _, row := range all {
 		changes[row.Cluster] = r.reissueRemoval(row.Spec, string(atoll.ReasonBundleDeleted))
 	}

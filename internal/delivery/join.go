@@ -272,7 +272,7 @@ func (g *Gateway) joinNewCluster(ctx context.Context, j *joinCall) (*pb.JoinRepl
 	if err != nil {
 		return nil, fmt.Errorf("make cluster %s: %w", j.GetName(), err)
 	}
-	g.tokenUses.forgetReserved(j.shownToken, j.request.KeyHash)
+	g.tokenUses.dropSpentUse(j.shownToken, j.request.KeyHash)
 	g.log.Info("a cluster asks to join", "cluster", c.Name, "uid", c.UID, "token", j.token.ID, "from", j.peer, "key", j.request.KeyHash, "accepted", c.Spec.Accepted)
 	return g.replyDecision(ctx, j, c)
 }
@@ -307,7 +307,7 @@ func (g *Gateway) joinExistingCluster(ctx context.Context, j *joinCall, c *v1alp
 	} else if err != nil {
 		return nil, fmt.Errorf("note the new key of cluster %s: %w", c.Name, err)
 	}
-	g.tokenUses.forgetReserved(j.shownToken, j.request.KeyHash)
+	g.tokenUses.dropSpentUse(j.shownToken, j.request.KeyHash)
 	g.log.Warn("an agent with a new key asks to take over a cluster that exists", "cluster", c.Name, "uid", c.UID, "from", j.peer, "key", j.request.KeyHash)
 	g.notifyAdmin(c, atoll.ReasonTakeoverAsked, fmt.Sprintf("an agent at %s, with the key %s, asks to replace the cluster's present one; if the member was installed again: atoll accept %s; if not, a token has leaked: atoll token list", j.peer, j.request.KeyHash, c.Name))
 	return g.replyPending(ctx, j, c)

@@ -136,7 +136,7 @@ func TestUsesReservedAheadAreReturned(t *testing.T) {
 		join := func(name string) error {
 			passTime(apart)
 			_, err := desk.reserveUse(t.Context(), useOf(token, name, "key of "+name))
-			desk.forgetReserved(token, "key of "+name)
+			desk.dropSpentUse(token, "key of "+name)
 			return err
 		}
 		left := func() int {

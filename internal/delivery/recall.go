@@ -25,8 +25,8 @@ func (s *agentSession) isHeld() bool {
 	return s.gateway.IsHolding() || s.restoreEpoch != s.gateway.restoreEpoch()
 }
 
-// handleRemembered takes a frame of the answer. Answers without a question are ignored.
-func (s *agentSession) handleRemembered(r *pb.Remembered) {
+// handleRememberedRemovals takes a frame of the answer. Answers without a question are ignored.
+func (s *agentSession) handleRememberedRemovals(r *pb.Remembered) {
 	s.mu.Lock()
 	if !s.recallPending || s.done {
 		s.mu.Unlock()

@@ -323,7 +323,7 @@ func (s *agentSession) dispatchOutput(out session.HubOutput) {
 		s.renewCertificate(out.Renew)
 	}
 	if out.Remembered != nil {
-		s.handleRemembered(out.Remembered)
+		s.handleRememberedRemovals(out.Remembered)
 	}
 	if out.Leaving != nil {
 		s.handleLeaveBlocked(out.Leaving)

@@ -58,7 +58,7 @@ func TestReservedUseBelongsToItsKey(t *testing.T) {
 			{"under a name that is not allowed", token, "bank", "k1", false, 8, nil},
 			{"another key", token, "shop-1", "k2", true, 7, nil},
 			{"the same, later", token, "shop-1", "k1", true, 7, func() { time.Sleep(reservedUseLifetime + time.Second) }},
-			{"the same, after that", token, "shop-1", "k1", true, 6, func() { desk.forgetReserved(token, "k1") }},
+			{"the same, after that", token, "shop-1", "k1", true, 6, func() { desk.dropSpentUse(token, "k1") }},
 			{"the same, after it was spent", token, "shop-1", "k1", true, 5, func() { time.Sleep(time.Hour) }},
 			{"the same, after the token's end", token, "shop-1", "k1", false, 5, nil},
 		} {

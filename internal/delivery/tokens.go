@@ -64,7 +64,7 @@ func newTokenUses(ctx context.Context, c client.Client, log *slog.Logger) *token
 	return &tokenUses{ctx: ctx, client: c, log: log, waiting: map[string][]*useRequest{}, reserved: map[string]reservedUse{}, ahead: map[string]*aheadUses{}, usesToReturn: map[string]int{}}
 }
 
-// reserveUse reserves one use of the request's token. Call forgetReserved when the Cluster is
+// reserveUse reserves one use of the request's token. Call dropSpentUse when the Cluster is
 // written.
 func (d *tokenUses) reserveUse(ctx context.Context, r *useRequest) (handshake.StoredToken, error) {
 	r.done = make(chan error, 1)
@@ -92,8 +92,8 @@ func (d *tokenUses) reserveUse(ctx context.Context, r *useRequest) (handshake.St
 	}
 }
 
-// forgetReserved forgets a use that is spent.
-func (d *tokenUses) forgetReserved(token trust.Token, keyHash string) {
+// dropSpentUse forgets a use that is spent.
+func (d *tokenUses) dropSpentUse(token trust.Token, keyHash string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.reserved, token.ID+keyHash)

@@ -49,7 +49,7 @@ func TestTokenHasOneWriter(t *testing.T) {
 				if _, err := desk.reserveUse(t.Context(), useOf(token, "c"+key, key)); err != nil {
 					t.Error(err)
 				}
-				desk.forgetReserved(token, key)
+				desk.dropSpentUse(token, key)
 			}()
 			<-time.After(every)
 		}

@@ -42,7 +42,7 @@ func (r *Reconciler) removeRows(ctx context.Context, b state.Bundle) error {
 	if err := r.writeStep(ctx, a); err != nil {
 		return err
 	}
-	r.reportStep(b, rollout.RecalledDeletions{}, a.output)
+	r.reportStep(b, rollout.HeldBackDeletions{}, a.output)
 	return nil
 }
 

@@ -472,7 +472,7 @@ func (r *Reconciler) advanceStep(a *stepAttempt) (full map[string]string) {
 }
 
 // reportStep records warnings: a held plan, once, and rows of deleted clusters.
-func (r *Reconciler) reportStep(b state.Bundle, recalled rollout.RecalledDeletions, out rollout.Output) {
+func (r *Reconciler) reportStep(b state.Bundle, recalled rollout.HeldBackDeletions, out rollout.Output) {
 	if len(out.AbandonedRows) > 0 {
 		r.recordWarning(b, atoll.ReasonGivenUp, givenUpText(out.AbandonedRows))
 	}

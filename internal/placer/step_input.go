@@ -115,7 +115,7 @@ func (r *Reconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bund
 		Variants: variantsOf(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget,
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
-		PlacementHash: v.placementHash, Recalled: recalledDeletions(b.Ref.UID, content),
+		PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content),
 		Deleting: r.isDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
@@ -175,8 +175,8 @@ func overriddenShares(content *atoll.Content, clusters []schedule.Cluster) map[s
 	})
 }
 
-// recalledDeletions returns the deletions that the content holds back.
-func recalledDeletions(bundle string, content *atoll.Content) rollout.RecalledDeletions {
+// heldBackDeletions returns the deletions that the content holds back.
+func heldBackDeletions(bundle string, content *atoll.Content) rollout.HeldBackDeletions {
 	plan, items := atoll.PlanRecall(bundle, content)
 	names := make([]string, 0, len(items))
 	for _, item := range items {
@@ -186,7 +186,7 @@ func recalledDeletions(bundle string, content *atoll.Content) rollout.RecalledDe
 		}
 		names = append(names, name+" "+item.RecallNote)
 	}
-	return rollout.RecalledDeletions{PlanHash: plan, Text: strings.Join(names, "; ")}
+	return rollout.HeldBackDeletions{PlanHash: plan, Text: strings.Join(names, "; ")}
 }
 
 // latestContent returns the latest revision of the Bundle and its content; empty and nil before

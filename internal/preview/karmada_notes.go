@@ -29,7 +29,7 @@ func ListKarmadaNotes(objects []*unstructured.Unstructured) (out []PolicyNote) {
 		switch gk := u.GroupVersionKind().GroupKind(); {
 		case gk.Group == karmadaPolicyGroup:
 			note = "it is of Karmada's API, which places nothing here; write apiVersion: " + v1alpha1.GroupVersion.String()
-		case isPropagationPolicy(gk) && cameFromKarmada(u) && lacksSchedulingType(u):
+		case isPropagationPolicy(gk) && cameFromKarmada(u) && hasEmptyScheduling(u):
 			note = "replicaScheduling has no type: Karmada divides replicas, and Atoll gives each cluster all of them; to divide, state replicaSchedulingType: Divided"
 		}
 		if note != "" {
@@ -57,9 +57,9 @@ func cameFromKarmada(u *unstructured.Unstructured) bool {
 	return strings.Contains(u.GetAnnotations()[lastApplied], `"`+karmadaPolicyGroup+"/")
 }
 
-// lacksSchedulingType reports whether a policy states replicaScheduling, without a type and without
+// hasEmptyScheduling reports whether a policy states replicaScheduling, without a type and without
 // a field that divides replicas.
-func lacksSchedulingType(u *unstructured.Unstructured) bool {
+func hasEmptyScheduling(u *unstructured.Unstructured) bool {
 	stated, found, err := unstructured.NestedMap(u.Object, "spec", "placement", "replicaScheduling")
 	return err == nil && found && len(stated) == 0
 }

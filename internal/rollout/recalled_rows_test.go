@@ -123,7 +123,7 @@ func TestRecalledDeletionsShowAtActiveRows(t *testing.T) {
 	in := recalledInput()
 	delete(in.Rows, "b")
 	in.Decision.Verdicts = in.Decision.Verdicts[:1]
-	in.Recalled = RecalledDeletions{PlanHash: "h1", Text: "Deployment web"}
+	in.Recalled = HeldBackDeletions{PlanHash: "h1", Text: "Deployment web"}
 	in.ExplainWaits = true
 	out := AdvanceRows(in)
 	spec := out.Changes["a"]
@@ -135,7 +135,7 @@ func TestRecalledDeletionsShowAtActiveRows(t *testing.T) {
 	}
 	// The deletion that follows a confirmation is not held by what its row says.
 	in = applyOutput(in, out)
-	in.ConfirmedPlan, in.Recalled, in.Revision = "h1", RecalledDeletions{}, "r2"
+	in.ConfirmedPlan, in.Recalled, in.Revision = "h1", HeldBackDeletions{}, "r2"
 	in.DeletedItems = map[string][]string{"r1": {"apps/Deployment/shop/web u1"}}
 	if got := AdvanceRows(in); got.Changes["a"] == nil || got.Changes["a"].Revision != "r2" || got.Changes["a"].Reason != "" {
 		t.Errorf("after the confirmation: %+v", got.Changes["a"])

@@ -71,7 +71,7 @@ type Input struct {
 	PlacementHash string
 	// Recalled are deletions that the target revision holds back, since members remember
 	// them and the restored hub does not. The caller carries out the decision.
-	Recalled RecalledDeletions
+	Recalled HeldBackDeletions
 	// Deleting: the Bundle is deleted, or the namespace of its templates.
 	Deleting bool
 	// DeletedItems lists, by the revision that a row is at, the items that users deleted
@@ -130,9 +130,9 @@ type Output struct {
 	CapacityBlocked []string
 }
 
-// RecalledDeletions are deletions that a restored hub holds back, and the hash by which they
+// HeldBackDeletions are deletions that a restored hub holds back, and the hash by which they
 // are confirmed or kept; zero: there are none.
-type RecalledDeletions struct {
+type HeldBackDeletions struct {
 	PlanHash, Text string
 }
 

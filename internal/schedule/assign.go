@@ -366,7 +366,7 @@ func (s *shareAssigner) assignWorkload(item int) {
 // divided.
 func (s *shareAssigner) divisionOf(item int) (whole, ranged bool) {
 	w := &s.workloads[item]
-	if !w.isUndivided() || s.isSplitBeforeVolumes(item) {
+	if !w.needsOneCluster() || s.isSplitBeforeVolumes(item) {
 		return false, false
 	}
 	ranged = s.scheduling.Ordinals != nil && w.canRangeOrdinals()
@@ -376,7 +376,7 @@ func (s *shareAssigner) divisionOf(item int) (whole, ranged bool) {
 // needsCurrentShares reports whether the division of a workload depends on current shares. One by
 // weights alone does not.
 func (s *shareAssigner) needsCurrentShares(w *Workload) bool {
-	return s.method != ByWeight || s.Overflows || s.holdsDisconnected || s.keepsShares || w.isUndivided() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
+	return s.method != ByWeight || s.Overflows || s.holdsDisconnected || s.keepsShares || w.needsOneCluster() || s.scheduling.OnShortage == v1alpha1.PlaceNothing
 }
 
 // maxShare returns the maximum of a candidate for the workload in work. A whole workload may grow where
@@ -408,7 +408,7 @@ func (s *shareAssigner) setReplicas(at int32, item int, n int64) {
 func (s *shareAssigner) assignDivided(item int) (left int64) {
 	rest := s.pinCurrentShares(item, max(s.workloads[item].Replicas, 0))
 	free, rest := s.applyOverriddenShares(item, rest)
-	if s.Overflows && s.workloads[item].isUndivided() {
+	if s.Overflows && s.workloads[item].needsOneCluster() {
 		free = withoutOverflow(free)
 	}
 	dividing := s.clearCurrentShares(item, free)

@@ -10,7 +10,7 @@ import (
 // capacity.
 func countDividedReplicas(workloads []Workload) (sum int64) {
 	for _, w := range workloads {
-		if !w.isUndivided() {
+		if !w.needsOneCluster() {
 			sum = quantity.AddCapped(sum, w.Replicas)
 		}
 	}

@@ -331,7 +331,7 @@ func (w *choiceComparison) explainNotChosen(i int32) (filter, reason string) {
 	l, score := w.explainClass(i), w.options[i].score
 	switch {
 	case l.rule != "" && l.rival != noClass:
-		return FilterSpread, l.rule + ": " + w.explainRival(i, l.rival)
+		return FilterSpread, l.rule + ": " + w.explainLossTo(i, l.rival)
 	case l.rule != "":
 		return FilterSpread, fmt.Sprintf("it fits and scores %s of 1000; %s", FormatScore(score), l.rule)
 	case l.rival == noClass && w.chosen.isFull:
@@ -343,11 +343,11 @@ func (w *choiceComparison) explainNotChosen(i int32) (filter, reason string) {
 	if w.maxClusters > 0 && w.maxClusters <= w.problem.maxChosen {
 		filter = FilterMost
 	}
-	return filter, w.explainRival(i, l.rival)
+	return filter, w.explainLossTo(i, l.rival)
 }
 
-// explainRival compares the option with a rival that was chosen.
-func (w *choiceComparison) explainRival(i, rival int32) string {
+// explainLossTo compares the option with a rival that was chosen.
+func (w *choiceComparison) explainLossTo(i, rival int32) string {
 	o, r := &w.options[i], &w.options[rival]
 	mine, theirs, than := FormatScore(o.score, r.score), FormatScore(r.score, o.score), "the lowest that was chosen"
 	if len(w.problem.rules) > 0 {

@@ -72,7 +72,7 @@ func (o *overflowDemand) countPlaces(c *Cluster, v *Verdict) (places int64, know
 	row := in.heldRow(c)
 	for i := range in.Workloads {
 		w := &in.Workloads[i]
-		if w.isUndivided() {
+		if w.needsOneCluster() {
 			continue
 		}
 		limit := min(max(w.Replicas, 0), v.Bounds.maxReplicas())

@@ -91,7 +91,7 @@ func (f *Filter) findRebalanceGroup(in *Input, current int) (group int, found bo
 // clearCurrentShares returns the candidates without current shares, where the workload is
 // divided from scratch. Running replicas of it count as free capacity.
 func (s *shareAssigner) clearCurrentShares(item int, candidates []ShareCandidate) []ShareCandidate {
-	if !s.hasFromScratch || s.workloads[item].isUndivided() {
+	if !s.hasFromScratch || s.workloads[item].needsOneCluster() {
 		return candidates
 	}
 	out, key := make([]ShareCandidate, len(candidates)), s.assignment.itemKey(item)

@@ -243,7 +243,7 @@ func (in *Input) countSpareReplicas(c *Cluster) (sum int64) {
 	used := others.AddTimes(in.Demand.UsageFor(has), 1)
 	for i := range in.Workloads {
 		w := &in.Workloads[i]
-		if w.isUndivided() {
+		if w.needsOneCluster() {
 			continue
 		}
 		key := w.Key.String()

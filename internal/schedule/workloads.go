@@ -29,8 +29,8 @@ type Workload struct {
 	Requests freecapacity.ReplicaRequests
 }
 
-// isUndivided reports whether all replicas go to one cluster, unless ordinals are ranged.
-func (w Workload) isUndivided() bool {
+// needsOneCluster reports whether all replicas go to one cluster, unless ordinals are ranged.
+func (w Workload) needsOneCluster() bool {
 	return w.OwnVolumes || kinds.NeedsOneCluster(schema.GroupKind{Group: w.Key.Group, Kind: w.Key.Kind})
 }
 

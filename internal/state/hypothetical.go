@@ -14,10 +14,10 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// WithWritten returns a copy of the table as it would be if the policies among the objects were
+// SupposeWritten returns a copy of the table as it would be if the policies among the objects were
 // written: objects with a deletion timestamp are deleted. It notifies no subscriber and does
 // not follow the original.
-func (p *Policies) WithWritten(written ...client.Object) *Policies {
+func (p *Policies) SupposeWritten(written ...client.Object) *Policies {
 	out := newPolicies()
 	p.mu.RLock()
 	for scope, all := range p.byScope {
@@ -47,9 +47,9 @@ func IsPolicy(o client.Object) bool {
 	return false
 }
 
-// WithWritten returns a copy of the table as it would be if the namespaces were written. It
+// SupposeWritten returns a copy of the table as it would be if the namespaces were written. It
 // notifies no subscriber and does not follow the original.
-func (t *Namespaces) WithWritten(written ...*corev1.Namespace) *Namespaces {
+func (t *Namespaces) SupposeWritten(written ...*corev1.Namespace) *Namespaces {
 	out := newNamespaces()
 	t.mu.RLock()
 	out.byName = maps.Clone(t.byName)
@@ -66,9 +66,9 @@ type HypotheticalTemplates struct {
 	overlay map[atoll.ItemKey]*unstructured.Unstructured
 }
 
-// WithWritten returns the table as it would be if the templates were written; those that a user
+// SupposeWritten returns the table as it would be if the templates were written; those that a user
 // deletes have a deletion timestamp. It notifies no subscriber.
-func (t *Templates) WithWritten(written map[atoll.ItemKey]*unstructured.Unstructured) HypotheticalTemplates {
+func (t *Templates) SupposeWritten(written map[atoll.ItemKey]*unstructured.Unstructured) HypotheticalTemplates {
 	return HypotheticalTemplates{t, written}
 }
 
@@ -145,10 +145,10 @@ func applyWritten[T client.Object](written []client.Object, put, drop func(T)) {
 	}
 }
 
-// WithWritten returns a copy of the table as it would be if the Placements among the objects
+// SupposeWritten returns a copy of the table as it would be if the Placements among the objects
 // were written: objects with a deletion timestamp are deleted. It notifies no subscriber and
 // does not follow the original.
-func (t *Placements) WithWritten(written ...client.Object) *Placements {
+func (t *Placements) SupposeWritten(written ...client.Object) *Placements {
 	out := newPlacements()
 	t.mu.RLock()
 	out.byKey = maps.Clone(t.byKey)
@@ -166,10 +166,10 @@ func (t *Placements) WithWritten(written ...client.Object) *Placements {
 	return out
 }
 
-// WithWritten returns a copy of the table as it would be if the ClusterScores among the objects
+// SupposeWritten returns a copy of the table as it would be if the ClusterScores among the objects
 // were written: objects with a deletion timestamp are deleted. It notifies no subscriber and
 // does not follow the original.
-func (s *ClusterScores) WithWritten(written ...client.Object) *ClusterScores {
+func (s *ClusterScores) SupposeWritten(written ...client.Object) *ClusterScores {
 	s.mu.RLock()
 	out := &ClusterScores{ratings: s.ratings.Clone()}
 	s.mu.RUnlock()
@@ -177,11 +177,11 @@ func (s *ClusterScores) WithWritten(written ...client.Object) *ClusterScores {
 	return out
 }
 
-// WithWritten returns a copy of the table as it would be if the Clusters and ClusterSets among
+// SupposeWritten returns a copy of the table as it would be if the Clusters and ClusterSets among
 // the objects were written: objects with a deletion timestamp are deleted. A new Cluster counts
 // as online. It notifies no subscriber and does not follow the original. Its cost grows with
 // the fleet.
-func (c *Clusters) WithWritten(written ...client.Object) *Clusters {
+func (c *Clusters) SupposeWritten(written ...client.Object) *Clusters {
 	c.mu.RLock()
 	out := &Clusters{
 		byName: maps.Clone(c.byName), byUID: maps.Clone(c.byUID), online: maps.Clone(c.online), expectedOnline: map[string]bool{}, membership: c.membership.Clone(),
@@ -209,11 +209,11 @@ func (c *Clusters) WithWritten(written ...client.Object) *Clusters {
 	return out
 }
 
-// WithWritten returns a copy of the table as it would be if the ClusterSets and
+// SupposeWritten returns a copy of the table as it would be if the ClusterSets and
 // ClusterSetBindings among the objects were written, over clusters, which must hold the
 // ClusterSets: objects with a deletion timestamp are deleted. It notifies no subscriber and
 // does not follow the original.
-func (t *ClusterSets) WithWritten(clusters *Clusters, written ...client.Object) *ClusterSets {
+func (t *ClusterSets) SupposeWritten(clusters *Clusters, written ...client.Object) *ClusterSets {
 	t.mu.RLock()
 	out := &ClusterSets{clusters: clusters, grants: t.grants.Clone()}
 	t.mu.RUnlock()
@@ -223,10 +223,10 @@ func (t *ClusterSets) WithWritten(clusters *Clusters, written ...client.Object) 
 	return out
 }
 
-// WithWritten returns the views of these clusters as they would be if the HubSettings among the
+// SupposeWritten returns the views of these clusters as they would be if the HubSettings among the
 // objects were written, or, with a deletion timestamp, deleted. It notifies no subscriber and
 // does not follow the original.
-func (v *ClusterViews) WithWritten(clusters *Clusters, written ...client.Object) *ClusterViews {
+func (v *ClusterViews) SupposeWritten(clusters *Clusters, written ...client.Object) *ClusterViews {
 	v.mu.RLock()
 	out := &ClusterViews{clusters: clusters, apisByHash: maps.Clone(v.apisByHash), listedProperties: v.listedProperties}
 	v.mu.RUnlock()

@@ -49,8 +49,8 @@ func TestSupposedSetsAndClusters(t *testing.T) {
 		deletedObject(setBinding("shop", "asia")),
 		&v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: "hub"}, Spec: v1alpha1.HubSettingsSpec{PlacementProperties: []string{"price"}}},
 	}
-	c := clusters.WithWritten(written...)
-	s, v := sets.WithWritten(c, written...), views.WithWritten(c, written...)
+	c := clusters.SupposeWritten(written...)
+	s, v := sets.SupposeWritten(c, written...), views.SupposeWritten(c, written...)
 	var names []string
 	for _, one := range c.List() {
 		names = append(names, one.Name)
@@ -106,10 +106,10 @@ func TestSupposedScoresAndPlacements(t *testing.T) {
 		n, _ := s.RatingOf("shop", "oslo", "price", time.Now())
 		return n
 	}
-	if got := of(s.WithWritten(rate("a", 30))); got != 30 {
+	if got := of(s.SupposeWritten(rate("a", 30))); got != 30 {
 		t.Errorf("an edit: %d", got)
 	}
-	if got := of(s.WithWritten(deletedObject(rate("a", 10)))); got != 20 || of(s) != 10 {
+	if got := of(s.SupposeWritten(deletedObject(rate("a", 10)))); got != 20 || of(s) != 10 {
 		t.Errorf("one that is gone: %d, and %d as it is", got, of(s))
 	}
 	if !s.HasObject("shop", "a") || s.HasObject("shop", "c") {
@@ -124,7 +124,7 @@ func TestSupposedScoresAndPlacements(t *testing.T) {
 	}
 	p.put(at("shop", 1))
 	p.put(at("", 1))
-	next := p.WithWritten(at("shop", 2), at("blog", 3), deletedObject(at("", 1)), rate("a", 1))
+	next := p.SupposeWritten(at("shop", 2), at("blog", 3), deletedObject(at("", 1)), rate("a", 1))
 	most := func(t *Placements, ns string) int32 {
 		one, ok := t.Get(types.NamespacedName{Namespace: ns, Name: "near"})
 		if !ok {
@@ -154,7 +154,7 @@ func TestTemplatesOfAKind(t *testing.T) {
 		}
 	}
 	changed, come := object(kinds[0], "shop", "a"), object(kinds[0], "shop", "b")
-	supposed := table.WithWritten(map[atoll.ItemKey]*unstructured.Unstructured{
+	supposed := table.SupposeWritten(map[atoll.ItemKey]*unstructured.Unstructured{
 		itemKeyOf(kinds[0], changed): changed, itemKeyOf(kinds[0], come): come, {Kind: "Secret", Namespace: "shop", Name: "c"}: object(kinds[2], "shop", "c"),
 	})
 	for _, ns := range []string{"", "shop", "till"} {

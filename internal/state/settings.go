@@ -74,10 +74,10 @@ func (s *Settings) removeObject(obj client.Object) {
 	}
 }
 
-// WithWritten returns a copy of the settings as they would be if the HubSettings among the objects
+// SupposeWritten returns a copy of the settings as they would be if the HubSettings among the objects
 // were written, or, with a deletion timestamp, deleted. It notifies no subscriber and does not follow
 // the original.
-func (s *Settings) WithWritten(written ...client.Object) *Settings {
+func (s *Settings) SupposeWritten(written ...client.Object) *Settings {
 	s.mu.RLock()
 	out := &Settings{spec: s.spec}
 	s.mu.RUnlock()

@@ -29,10 +29,10 @@ func TestChildPlacementOfTheSettings(t *testing.T) {
 	s.put(hub)
 	check("the same again", v1alpha1.ChildPlacementParent, true, 1)
 	now := metav1.Now()
-	if out := s.WithWritten(); out.ChildPlacement() != v1alpha1.ChildPlacementParent {
+	if out := s.SupposeWritten(); out.ChildPlacement() != v1alpha1.ChildPlacementParent {
 		t.Errorf("a copy has %s", out.ChildPlacement())
 	}
-	if out := s.WithWritten(&v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName, DeletionTimestamp: &now}}); out.ChildPlacement() != v1alpha1.ChildPlacementNone {
+	if out := s.SupposeWritten(&v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName, DeletionTimestamp: &now}}); out.ChildPlacement() != v1alpha1.ChildPlacementNone {
 		t.Errorf("a copy without settings has %s", out.ChildPlacement())
 	}
 	s.removeObject(hub)
@@ -51,7 +51,7 @@ func TestEmptyNamespacesOfTheSettings(t *testing.T) {
 	}{{v1alpha1.EmptyNamespacesCreate, true}, {v1alpha1.EmptyNamespacesNone, false}, {"", false}} {
 		hub.Spec.EmptyNamespaces = step.of
 		s.put(hub)
-		if s.CreatesEmptyNamespaces() != step.creates || s.WithWritten().CreatesEmptyNamespaces() != step.creates || notified != i+1 {
+		if s.CreatesEmptyNamespaces() != step.creates || s.SupposeWritten().CreatesEmptyNamespaces() != step.creates || notified != i+1 {
 			t.Errorf("%q: creates %t, %d changes", step.of, s.CreatesEmptyNamespaces(), notified)
 		}
 	}

@@ -31,9 +31,9 @@ type Conn struct {
 	end    func()
 	name   addr
 
-	incoming chan []byte   // from Pump, without a buffer
+	incoming chan []byte   // from PumpMessages, without a buffer
 	finished chan struct{} // closed when nothing more comes
-	why      error         // valid once over is closed
+	why      error         // valid once finished is closed
 
 	reading sync.Mutex
 	unread  []byte // of the piece that is being read

@@ -40,7 +40,7 @@ func newReport(expected []compare.Expected) *Report {
 }
 
 func newResult(manifest string, found []compare.Difference, err error, expected []compare.Expected, took time.Duration) Result {
-	explained, used := compare.Explain(manifest, found, expected)
+	explained, used := compare.SetReasons(manifest, found, expected)
 	for i := range explained {
 		d := &explained[i]
 		d.Object, d.Path = phrase.EscapeLine(d.Object), phrase.EscapeLine(d.Path)

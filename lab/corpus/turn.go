@@ -190,7 +190,7 @@ func (t *turn) awaitExpected(ctx context.Context, isDue func(compare.Expected) b
 }
 
 func (t *turn) isExpected(found []compare.Difference, isDue func(compare.Expected) bool) bool {
-	explained, used := compare.Explain(t.manifest.name, slices.Concat(t.found, found), t.expected)
+	explained, used := compare.SetReasons(t.manifest.name, slices.Concat(t.found, found), t.expected)
 	if compare.HasUnexpected(explained[len(t.found):]) {
 		return false
 	}

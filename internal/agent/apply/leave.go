@@ -184,7 +184,7 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *w
 		}
 	}
 	e.mu.Lock()
-	e.book.KeepNamespace(ns)
+	e.book.CancelNamespaceRemoval(ns)
 	p := plan{Step: ownership.Step{Verb: ownership.Release, Key: key}}
 	p.Record, _ = e.book.Record(key)
 	p.Record.Template = implicitTemplate // the note by which it is known again

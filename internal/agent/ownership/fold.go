@@ -53,7 +53,7 @@ func (b *Book) keepNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
 	}
 	for ns := range m.Namespaces {
 		add(b.sent, ns, m.Bundle)
-		b.KeepNamespace(ns)
+		b.CancelNamespaceRemoval(ns)
 		if len(b.inside[ns]) == 0 {
 			alone = append(alone, atoll.NamespaceKey(ns))
 		}
@@ -176,9 +176,9 @@ func (b *Book) updateChosen(r *Record, uid string, chosen, before bool) {
 // keepNamespace keeps the namespaces of what is wanted.
 func (b *Book) keepNamespace(key atoll.ItemKey) {
 	if key.IsNamespace() {
-		b.KeepNamespace(key.Name)
+		b.CancelNamespaceRemoval(key.Name)
 	} else {
-		b.KeepNamespace(key.Namespace)
+		b.CancelNamespaceRemoval(key.Namespace)
 	}
 }
 

@@ -49,8 +49,8 @@ func TestNamespaceIsDeletedOnlyForAReason(t *testing.T) {
 		{"the hub deleted it", []func(*Book){doom}, DeleteNamespace},
 		{"the agent parts with it", []func(*Book){part}, DeleteNamespace},
 		{"the parting ends", []func(*Book){part, func(b *Book) { b.SetNamespaceParting("shop", false) }}, Nothing},
-		{"it is kept after the hub deleted it", []func(*Book){doom, func(b *Book) { b.KeepNamespace("shop") }}, Nothing},
-		{"it is kept while the agent parts with it", []func(*Book){part, func(b *Book) { b.KeepNamespace("shop") }}, Nothing},
+		{"it is kept after the hub deleted it", []func(*Book){doom, func(b *Book) { b.CancelNamespaceRemoval("shop") }}, Nothing},
+		{"it is kept while the agent parts with it", []func(*Book){part, func(b *Book) { b.CancelNamespaceRemoval("shop") }}, Nothing},
 		{"an item in it arrives", []func(*Book){doom, func(b *Book) { b.FoldHolding(Holding{Manifest: manifestOf("b2", 1, shopItem)}) }}, Nothing},
 		{"an item in it arrives while the agent parts", []func(*Book){part, func(b *Book) { b.FoldHolding(Holding{Manifest: manifestOf("b2", 1, shopItem)}) }}, Nothing},
 		{"an item elsewhere arrives", []func(*Book){doom, func(b *Book) {
@@ -104,7 +104,7 @@ func TestForeignNamespaceIsNotTheAgents(t *testing.T) {
 func TestOnlyTheAgentsNamespacesArePartedWith(t *testing.T) {
 	b := NewBook()
 	b.SetNamespaceParting("shop", true)
-	b.KeepNamespace("shop")
+	b.CancelNamespaceRemoval("shop")
 	b.ForgetNamespace("shop")
 	if len(b.RecordedKeys()) > 0 {
 		t.Errorf("records of an unknown namespace: %v", b.RecordedKeys())
@@ -167,8 +167,8 @@ func TestNamespaceRecordsAreStoredWhenTheyChange(t *testing.T) {
 		{"made", func() {}, true},
 		{"doomed", func() { b.FoldHolding(Holding{Manifest: doomed}) }, true},
 		{"doomed again", func() { b.FoldHolding(Holding{Manifest: again}) }, false},
-		{"kept", func() { b.KeepNamespace("shop") }, true},
-		{"kept again", func() { b.KeepNamespace("shop") }, false},
+		{"kept", func() { b.CancelNamespaceRemoval("shop") }, true},
+		{"kept again", func() { b.CancelNamespaceRemoval("shop") }, false},
 		{"forgotten", func() { b.ForgetNamespace("shop") }, true},
 	} {
 		c.act()

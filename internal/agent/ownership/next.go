@@ -237,8 +237,8 @@ func (b *Book) SetNamespaceParting(name string, parting bool) {
 	}
 }
 
-// KeepNamespace keeps a namespace that was to go.
-func (b *Book) KeepNamespace(name string) {
+// CancelNamespaceRemoval keeps a namespace that was to go.
+func (b *Book) CancelNamespaceRemoval(name string) {
 	if r := b.records[atoll.NamespaceKey(name)]; r != nil && (r.Doomed || r.Parting) {
 		r.Doomed, r.Parting, r.SetClaims = false, false, nil
 		b.markDirty(r.Key)

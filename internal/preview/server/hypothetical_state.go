@@ -315,16 +315,16 @@ func (s *hypotheticalState) buildTables() {
 	s.clusters, s.sets, s.views, s.scores = s.state.Clusters, s.state.Sets, s.state.Views, s.state.Scores
 	moved := containsType[*v1alpha1.Cluster, *v1alpha1.ClusterSet](s.ownObjects)
 	if moved {
-		s.clusters = s.clusters.WithWritten(s.ownObjects...)
+		s.clusters = s.clusters.SupposeWritten(s.ownObjects...)
 	}
 	if moved || containsType[*v1alpha1.ClusterSetBinding, *v1alpha1.ClusterSetBinding](s.ownObjects) {
-		s.sets = s.sets.WithWritten(s.clusters, s.ownObjects...)
+		s.sets = s.sets.SupposeWritten(s.clusters, s.ownObjects...)
 	}
 	if moved || containsType[*v1alpha1.HubSettings, *v1alpha1.HubSettings](s.ownObjects) {
-		s.views = s.views.WithWritten(s.clusters, s.ownObjects...)
+		s.views = s.views.SupposeWritten(s.clusters, s.ownObjects...)
 	}
 	if containsType[*v1alpha1.ClusterScore, *v1alpha1.ClusterScore](s.ownObjects) {
-		s.scores = s.scores.WithWritten(s.ownObjects...)
+		s.scores = s.scores.SupposeWritten(s.ownObjects...)
 	}
 }
 
@@ -358,16 +358,16 @@ func (s *hypotheticalState) writtenPlacements() (keys []types.NamespacedName) {
 
 // bindInput is what bind is asked.
 func (s *hypotheticalState) bindInput() binder.SupposedTables {
-	templates, policies := s.state.Templates.WithWritten(s.templates), s.state.Policies.WithWritten(s.ownObjects...)
+	templates, policies := s.state.Templates.SupposeWritten(s.templates), s.state.Policies.SupposeWritten(s.ownObjects...)
 	out := binder.SupposedTables{
-		Templates: templates, Kinds: templates, Namespaces: s.state.Namespaces.WithWritten(s.namespaces...),
+		Templates: templates, Kinds: templates, Namespaces: s.state.Namespaces.SupposeWritten(s.namespaces...),
 		Policies: policies, Overrides: policies, ChangedPlacements: s.writtenPlacements(),
 	}
 	if containsType[*v1alpha1.HubSettings, *v1alpha1.HubSettings](s.ownObjects) {
-		out.Settings = s.state.Settings.WithWritten(s.ownObjects...)
+		out.Settings = s.state.Settings.SupposeWritten(s.ownObjects...)
 	}
 	if len(out.ChangedPlacements) > 0 {
-		out.Placements = s.state.Placements.WithWritten(s.ownObjects...)
+		out.Placements = s.state.Placements.SupposeWritten(s.ownObjects...)
 	}
 	for key := range s.templates {
 		out.ChangedTemplates = append(out.ChangedTemplates, key)

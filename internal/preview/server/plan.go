@@ -295,7 +295,7 @@ func (x *userQuery) changedPlacements(ctx context.Context, s *hypotheticalState,
 		return nil
 	}
 	d := decisions.SupposedTables{
-		Placements: x.sources.State.Placements.WithWritten(s.ownObjects...), Clusters: t.Clusters, Views: t.Views, Sets: t.Sets, SetInterest: x.sources.Placer.InterestWith(t),
+		Placements: x.sources.State.Placements.SupposeWritten(s.ownObjects...), Clusters: t.Clusters, Views: t.Views, Sets: t.Sets, SetInterest: x.sources.Placer.InterestWith(t),
 	}
 	for _, f := range x.sources.Decisions.PreviewPlacements(d, keys[:min(len(keys), maxPlannedPlacements)]) {
 		// An unwritten one without a place is no news.

@@ -292,7 +292,7 @@ func (s *testbed) loseHub(ctx context.Context, what string, lost *hubProcess, ap
 	killed := time.Now()
 	rows.beginWatch(ctx)
 	if _, err := s.findLeader(ctx); err != nil {
-		return nil, errors.Join(err, rows.endWatch(ctx, what))
+		return nil, errors.Join(err, rows.finishRowCheck(ctx, what))
 	}
 	led := time.Since(killed)
 	s.report.MarkNow("led")
@@ -300,15 +300,15 @@ func (s *testbed) loseHub(ctx context.Context, what string, lost *hubProcess, ap
 	s.report.CheckTimedAtMost("leader hand-over ("+what+" lost)", led.Seconds(), handOver.Seconds(), "s")
 	extra := s.makeApps("after-"+what, 1)
 	if err := s.applyAndWait(ctx, "applying a new application", extra); err != nil {
-		return nil, errors.Join(err, rows.endWatch(ctx, what))
+		return nil, errors.Join(err, rows.finishRowCheck(ctx, what))
 	}
 	s.report.AddTime("new_apply_ready_after_"+what+"_lost", time.Since(killed))
 	err = s.awaitAgents(ctx, s.fleets[0], "its agents go to the others", 5*time.Minute, connectedAndAcknowledged)
 	if err != nil {
-		return nil, errors.Join(err, rows.endWatch(ctx, what))
+		return nil, errors.Join(err, rows.finishRowCheck(ctx, what))
 	}
 	s.report.AddTime("agents_with_the_others_after_"+what+"_lost", time.Since(killed))
-	if err := rows.endWatch(ctx, what); err != nil {
+	if err := rows.finishRowCheck(ctx, what); err != nil {
 		return nil, err
 	}
 	if err := s.noteSpread(ctx, "after "+what+" lost"); err != nil {
@@ -368,7 +368,7 @@ func (w *rowWatch) checkRows(ctx context.Context) error {
 	})
 }
 
-// beginWatch checks the rows repeatedly, until endWatch.
+// beginWatch checks the rows repeatedly, until finishRowCheck.
 func (w *rowWatch) beginWatch(ctx context.Context) {
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.done.Go(func() {
@@ -381,8 +381,8 @@ func (w *rowWatch) beginWatch(ctx context.Context) {
 	})
 }
 
-// endWatch ends the watch, checks once more, and reports the result.
-func (w *rowWatch) endWatch(ctx context.Context, what string) error {
+// finishRowCheck ends the watch, checks once more, and reports the result.
+func (w *rowWatch) finishRowCheck(ctx context.Context, what string) error {
 	w.cancel()
 	w.done.Wait()
 	s := w.stage

@@ -307,7 +307,7 @@ func TestExpectedDifferences(t *testing.T) {
 		{Object: "Pod a/token", Path: "status.a"},
 		{Path: "apply"},
 	}
-	explained, used := Explain("tokens", found, list)
+	explained, used := SetReasons("tokens", found, list)
 	var reasons []string
 	for _, d := range explained {
 		reasons = append(reasons, d.Reason)

@@ -58,9 +58,9 @@ func matchPattern(pattern, text string) bool {
 	return regexp.MustCompile(`(?s)^` + quoted + `$`).MatchString(text)
 }
 
-// Explain sets the reasons of the differences of a manifest. used has an entry for each entry of the
+// SetReasons sets the reasons of the differences of a manifest. used has an entry for each entry of the
 // list, which is true if the entry explains a difference.
-func Explain(manifest string, found []Difference, list []Expected) (explained []Difference, used []bool) {
+func SetReasons(manifest string, found []Difference, list []Expected) (annotated []Difference, used []bool) {
 	used = make([]bool, len(list))
 	for _, d := range found {
 		d.Reason = ""
@@ -72,9 +72,9 @@ func Explain(manifest string, found []Difference, list []Expected) (explained []
 				d.Reason = e.Reason
 			}
 		}
-		explained = append(explained, d)
+		annotated = append(annotated, d)
 	}
-	return explained, used
+	return annotated, used
 }
 
 // HasUnexpected reports whether a difference has no reason.
