@@ -68,10 +68,13 @@ func (p *candidatePool) penalizeDisconnected(o *candidateOption, c *Cluster) {
 }
 
 // needsDisconnectedClusters reports whether the group would hold the Bundle in disconnected newcomers
-// alone, or needs one.
+// alone, or needs one. It is false for a group that holds it in no cluster.
 func (d *Decision) needsDisconnectedClusters(in *Input) bool {
-	if !in.AvoidDisconnected || d.needsDisconnected {
-		return d.needsDisconnected
+	if d.NoFit || !in.AvoidDisconnected {
+		return false
+	}
+	if d.needsDisconnected {
+		return true
 	}
 	return !slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
 		v, ok := d.FindVerdict(c.Name)

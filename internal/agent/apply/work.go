@@ -17,7 +17,7 @@ import (
 
 // keepNamespace is the verb for a namespace that the agent makes, or made,
 // because something needs it.
-const keepNamespace ownership.Verb = "CancelNamespaceRemoval"
+const keepNamespace ownership.Verb = "KeepNamespace"
 
 // plan is what is to be done about a key.
 type plan struct {
