@@ -146,10 +146,13 @@ var frameLimits = map[protoreflect.FullName]fieldLimit{
 	"Move.hub":        {bytes: 512},
 	"Dial.id":         {bytes: idBytes},
 
-	"Left.behind":   {count: 1000, bytes: messageBytes, text: true},
+	"Left.behind":   {count: 10 * MaxLeftBehind, bytes: messageBytes, text: true}, // agents of v0.1 send all
 	"Leaving.waits": {bytes: messageBytes, text: true},
 	"Leaving.since": {max: atoll.MaxUnixSeconds},
 }
+
+// MaxLeftBehind is how many objects that stay in the member an agent lists when it leaves.
+const MaxLeftBehind = 100
 
 // MaxStatusBytes is the largest status of a bundle that an agent may report, as JSON. It has room for
 // one status of 16 KiB that a script on the hub joins, with all items and tombstones.

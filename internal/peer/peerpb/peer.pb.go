@@ -7,6 +7,11 @@
 // The protocol between the hubs of one store. Each hub dials every other one, at the port
 // of its gateway, and receives the clusters that are connected there: all of them first,
 // then changes. Both sides present a certificate of the shared key set.
+//
+// Bounds: a message has at most 4 MiB. Package peer leaves an entry out, and logs an error, when the
+// entry has a value over the bound that the comment behind the field states: the entries of a broken
+// hub would otherwise count for longer than the hub runs. Numbers without a smaller bound are at
+// least 0.
 
 package peerpb
 
@@ -30,7 +35,7 @@ type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Hub that is meant, as its Lease names it; another process is refused, though it
 	// is at the address now.
-	Hub           string `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`
+	Hub           string `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"` // compared with the name of this hub alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -82,7 +87,7 @@ type Told struct {
 	// earlier call that this one did not send have ended.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Rows that the hub that leads must raise.
-	Ahead []*Ahead `protobuf:"bytes,4,rep,name=ahead,proto3" json:"ahead,omitempty"`
+	Ahead []*Ahead `protobuf:"bytes,4,rep,name=ahead,proto3" json:"ahead,omitempty"` // at most 4,096; further ones are left out
 	// Agents are served now.
 	Serves        bool `protobuf:"varint,5,opt,name=serves,proto3" json:"serves,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -156,10 +161,10 @@ func (x *Told) GetServes() bool {
 
 type Gone struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"` // at most 512 bytes, not empty
 	// Milliseconds since the agent was heard of last, which may be long before its
 	// stream was known to be lost.
-	Quiet         int64 `protobuf:"varint,2,opt,name=quiet,proto3" json:"quiet,omitempty"`
+	Quiet         int64 `protobuf:"varint,2,opt,name=quiet,proto3" json:"quiet,omitempty"` // within what a duration of nanoseconds holds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -211,8 +216,8 @@ func (x *Gone) GetQuiet() int64 {
 // Ahead is a row of which the cluster holds a higher generation than the store has.
 type Ahead struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`   // at most 512 bytes, not empty
+	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"` // at most 512 bytes, not empty
 	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -271,16 +276,16 @@ func (x *Ahead) GetGeneration() int64 {
 
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"` // at most 512 bytes, not empty
 	// At is when the session began, by a clock that runs ahead of all sessions that
 	// the hub had received by then: of two sessions of one cluster, the later one is newer.
-	At int64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	At int64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // at most 2^62; more than a day ahead counts as a day ahead
 	// When the certificate of the agent ends, in Unix seconds, and the generation of the CA
 	// that signed it; 0: not known. A renewed certificate is sent in the same session again.
-	CertificateEnds int64  `protobuf:"varint,3,opt,name=certificate_ends,json=certificateEnds,proto3" json:"certificate_ends,omitempty"`
+	CertificateEnds int64  `protobuf:"varint,3,opt,name=certificate_ends,json=certificateEnds,proto3" json:"certificate_ends,omitempty"` // at most the last second of the year 9999
 	Generation      uint32 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	// How the agent's connection comes, as people see it; empty: not known yet.
-	Carriage      string `protobuf:"bytes,5,opt,name=carriage,proto3" json:"carriage,omitempty"`
+	Carriage      string `protobuf:"bytes,5,opt,name=carriage,proto3" json:"carriage,omitempty"` // at most 1 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -7,6 +7,11 @@
 // The protocol between the hubs of one store. Each hub dials every other one, at the port
 // of its gateway, and receives the clusters that are connected there: all of them first,
 // then changes. Both sides present a certificate of the shared key set.
+//
+// Bounds: a message has at most 4 MiB. Package peer leaves an entry out, and logs an error, when the
+// entry has a value over the bound that the comment behind the field states: the entries of a broken
+// hub would otherwise count for longer than the hub runs. Numbers without a smaller bound are at
+// least 0.
 
 package peerpb
 

@@ -7,9 +7,10 @@
 // The protocol between an agent and the hub. The agent dials; the connection is
 // mutual TLS; one Connect stream is one session.
 //
-// Bounds: a frame of an agent has at most 1 MiB. Every string, list, map and number of it has
-// a bound, which session.frameLimits states by field: identifiers, hashes and versions have at most
-// 128 bytes of printable ASCII, numbers are 0 to 2^53-1. A frame over a bound ends the session.
+// Bounds: a frame of an agent has at most 1 MiB, one of the hub 32 MiB. The comment behind each
+// field states its bound, which session.frameLimits has and a test compares. Numbers are at least 0.
+// Strings are printable ASCII without spaces, except texts for people. A frame over a bound ends the
+// session before anything of the frame is parsed further, stored or logged.
 //
 // Rules that both ends keep: every message is idempotent and independent of
 // order; messages are matched by (bundle, generation). A message is acknowledged
@@ -58,13 +59,13 @@ const (
 type JoinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Token, "atoll1.<id>.<secret>"; may be empty when the Cluster knows the key.
-	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // at most 128 bytes
 	// Name for the cluster; the token's pattern must allow it.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // at most 63 bytes
 	// PKCS#10 request in DER: proves possession of the agent's own key. Its
 	// subject is ignored.
-	Csr           []byte `protobuf:"bytes,3,opt,name=csr,proto3" json:"csr,omitempty"`
-	AgentVersion  string `protobuf:"bytes,4,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	Csr           []byte `protobuf:"bytes,3,opt,name=csr,proto3" json:"csr,omitempty"`                                       // at most 4 KiB
+	AgentVersion  string `protobuf:"bytes,4,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"` // at most 128 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -130,15 +131,15 @@ func (x *JoinRequest) GetAgentVersion() string {
 type JoinReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// State: "Pending" (call again) or "Accepted".
-	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // at most 128 bytes
 	// Certificate chain in PEM, when accepted.
-	Certificate []byte `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	ClusterUid  string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	ClusterName string `protobuf:"bytes,4,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
+	Certificate []byte `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"`                    // at most 64 KiB
+	ClusterUid  string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`    // at most 128 bytes
+	ClusterName string `protobuf:"bytes,4,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"` // at most 253 bytes
 	// Message that the agent shows while it waits, such as the command to run on the hub.
-	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"` // at most 32 KiB
 	// CAs in PEM that the agent trusts for the hub from now on, when accepted.
-	HubCa         []byte `protobuf:"bytes,6,opt,name=hub_ca,json=hubCa,proto3" json:"hub_ca,omitempty"`
+	HubCa         []byte `protobuf:"bytes,6,opt,name=hub_ca,json=hubCa,proto3" json:"hub_ca,omitempty"` // at most 64 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -685,19 +686,19 @@ func (*FromHub_Leave) isFromHub_Frame() {}
 
 type Hello struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
-	AgentVersion string                 `protobuf:"bytes,1,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	AgentVersion string                 `protobuf:"bytes,1,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"` // at most 128 bytes
 	// Protocol version; 1.
-	Protocol uint32 `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Protocol uint32 `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"` // at most 2^20
 	// Digest over everything that the agent holds (session.Tree).
-	Digest []byte `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest []byte `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"` // at most 16 bytes
 	// Number of bundles that the agent holds.
-	Held uint32 `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`
+	Held uint32 `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"` // at most 2^32
 	// The last position of the hub that the agent stored, exactly as received.
 	Position *Position `protobuf:"bytes,5,opt,name=position,proto3" json:"position,omitempty"`
 	// Random id of this agent process: distinguishes a reconnect from a rival.
-	Instance string `protobuf:"bytes,6,opt,name=instance,proto3" json:"instance,omitempty"`
+	Instance string `protobuf:"bytes,6,opt,name=instance,proto3" json:"instance,omitempty"` // at most 128 bytes
 	// Highest generation of any bundle that the agent holds or held.
-	Highest int64 `protobuf:"varint,7,opt,name=highest,proto3" json:"highest,omitempty"`
+	Highest int64 `protobuf:"varint,7,opt,name=highest,proto3" json:"highest,omitempty"` // at most 2^53-1
 	// The agent answers Dial.
 	Tunnels bool `protobuf:"varint,8,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
 	// The agent answers Leave.
@@ -802,12 +803,12 @@ func (x *Hello) GetLeaves() bool {
 // Position is a point in the life of the hub's store.
 type Position struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
-	ChainId  string                 `protobuf:"bytes,1,opt,name=chain_id,json=chainId,proto3" json:"chain_id,omitempty"`
-	Revision int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	ChainId  string                 `protobuf:"bytes,1,opt,name=chain_id,json=chainId,proto3" json:"chain_id,omitempty"` // at most 128 bytes
+	Revision int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`             // at most 2^63-1
 	// MAC over the other fields under the hub's key.
-	Mac []byte `protobuf:"bytes,3,opt,name=mac,proto3" json:"mac,omitempty"`
+	Mac []byte `protobuf:"bytes,3,opt,name=mac,proto3" json:"mac,omitempty"` // at most 128 bytes
 	// When the hub issued it, in Unix seconds.
-	Issued        int64 `protobuf:"varint,4,opt,name=issued,proto3" json:"issued,omitempty"`
+	Issued        int64 `protobuf:"varint,4,opt,name=issued,proto3" json:"issued,omitempty"` // at most the end of the year 9999
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -872,9 +873,9 @@ func (x *Position) GetIssued() int64 {
 
 type Welcome struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
-	ClusterName string                 `protobuf:"bytes,1,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
-	ClusterUid  string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	HubVersion  string                 `protobuf:"bytes,3,opt,name=hub_version,json=hubVersion,proto3" json:"hub_version,omitempty"`
+	ClusterName string                 `protobuf:"bytes,1,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"` // at most 253 bytes
+	ClusterUid  string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`    // at most 128 bytes
+	HubVersion  string                 `protobuf:"bytes,3,opt,name=hub_version,json=hubVersion,proto3" json:"hub_version,omitempty"`    // at most 128 bytes
 	// The agent stores it unless holding. Absent: the agent keeps its own.
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
 	// The hub holds after a restore from an older state: no orders follow. The agent
@@ -883,7 +884,7 @@ type Welcome struct {
 	// The agent must check in every so many seconds: it ends the session when it is
 	// done, after Idle, and dials again. 0: it holds the stream. An agent of an older
 	// version holds the stream, too, which is also correct.
-	CheckInSeconds uint32 `protobuf:"varint,6,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"`
+	CheckInSeconds uint32 `protobuf:"varint,6,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"` // at most 604800
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -965,7 +966,7 @@ func (x *Welcome) GetCheckInSeconds() uint32 {
 // changes. Its interval replaces that of Welcome.
 type Idle struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	CheckInSeconds uint32                 `protobuf:"varint,1,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"`
+	CheckInSeconds uint32                 `protobuf:"varint,1,opt,name=check_in_seconds,json=checkInSeconds,proto3" json:"check_in_seconds,omitempty"` // at most 604800
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1011,7 +1012,7 @@ func (x *Idle) GetCheckInSeconds() uint32 {
 // begins with prefix (a string of hexadecimal digits, at most 32).
 type DigestQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prefixes      []string               `protobuf:"bytes,1,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	Prefixes      []string               `protobuf:"bytes,1,rep,name=prefixes,proto3" json:"prefixes,omitempty"` // at most 256, of 32 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1056,7 +1057,7 @@ func (x *DigestQuery) GetPrefixes() []string {
 // Digest answers a DigestQuery.
 type Digest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ranges        []*Range               `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	Ranges        []*Range               `protobuf:"bytes,1,rep,name=ranges,proto3" json:"ranges,omitempty"` // at most 256
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1100,11 +1101,11 @@ func (x *Digest) GetRanges() []*Range {
 
 type Range struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
-	Prefix string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Prefix string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // at most 32 bytes
 	// Digests of the 16 child ranges, where the range holds more than 16 bundles.
-	Children [][]byte `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"`
+	Children [][]byte `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"` // at most 16, of 16 bytes
 	// Otherwise the bundles themselves.
-	Entries       []*Entry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	Entries       []*Entry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"` // at most 64
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1164,13 +1165,13 @@ func (x *Range) GetEntries() []*Entry {
 // and carried out are not held.
 type Entry struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
-	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
+	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
 	// Content hash of the manifest that is stored in the member.
-	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"` // at most 128 bytes
 	// session.StatusHash of the status that the agent reported last; empty when it
 	// has none yet.
-	Status        string `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	Status        string `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"` // at most 128 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1241,14 +1242,14 @@ func (x *Entry) GetStatus() string {
 // the member's store has it. (Equal generation and equal content: Stored at once.)
 type Upsert struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
-	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
+	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
 	// JSON of atoll.Manifest. Its generation is zero: the frame's counts, because
 	// equal manifests are encoded once for all clusters. Items whose object the
 	// agent should hold already, and objects over the frame's size, have a hash
 	// and no object: the agent takes the object from what it holds, or sends
 	// Need.
-	Manifest []byte    `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	Manifest []byte    `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"` // at most 32 MiB
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
 	// The hub traces the change: the agent sends Report.timing once for this generation.
 	Timing        bool `protobuf:"varint,5,opt,name=timing,proto3" json:"timing,omitempty"`
@@ -1325,9 +1326,9 @@ func (x *Upsert) GetTiming() bool {
 // generation that is no longer the bundle's: a newer Upsert follows.
 type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	Hashes        []string               `protobuf:"bytes,3,rep,name=hashes,proto3" json:"hashes,omitempty"`
+	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
+	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
+	Hashes        []string               `protobuf:"bytes,3,rep,name=hashes,proto3" json:"hashes,omitempty"`          // at most 10000, of 128 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1386,10 +1387,10 @@ func (x *Need) GetHashes() []string {
 // Objects answers Need, in as many frames as the size takes.
 type Objects struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
-	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
+	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
 	// JSON of objects by hash.
-	Objects       map[string][]byte `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Objects       map[string][]byte `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 10000; keys of 128 bytes, values of 32 MiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1450,9 +1451,9 @@ func (x *Objects) GetObjects() map[string][]byte {
 // hub then raises the row's generation.
 type Stored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	Content       string                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
+	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
+	Content       string                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`        // at most 128 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1511,11 +1512,11 @@ func (x *Stored) GetContent() string {
 // Report is the status of a bundle.
 type Report struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
-	Bundle string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
+	Bundle string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"` // at most 128 bytes
 	// Seq grows with every report of the bundle, over restarts of the agent too.
-	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"` // at most 2^53-1
 	// JSON of atoll.RowStatus.
-	Status []byte `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Status []byte `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"` // at most 48 KiB
 	// Set once for an Upsert that requested it, when the manifest is applied, removed or has
 	// failed. At most 14 bytes.
 	Timing        *Timing `protobuf:"bytes,4,opt,name=timing,proto3" json:"timing,omitempty"`
@@ -1585,9 +1586,9 @@ func (x *Report) GetTiming() *Timing {
 type Timing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Milliseconds from the arrival of the Upsert to the end of its apply.
-	ApplyMs uint32 `protobuf:"varint,1,opt,name=apply_ms,json=applyMs,proto3" json:"apply_ms,omitempty"`
+	ApplyMs uint32 `protobuf:"varint,1,opt,name=apply_ms,json=applyMs,proto3" json:"apply_ms,omitempty"` // at most 2^32-1
 	// Milliseconds from that end until the report was sent.
-	AgeMs         uint32 `protobuf:"varint,2,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	AgeMs         uint32 `protobuf:"varint,2,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"` // at most 2^32-1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1642,8 +1643,8 @@ func (x *Timing) GetAgeMs() uint32 {
 // but not its generation (see Upsert).
 type ReportStored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Seq           int64                  `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"` // at most 128 bytes
+	Seq           int64                  `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`      // at most 2^52
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1695,25 +1696,25 @@ func (x *ReportStored) GetSeq() int64 {
 // Inventory describes the member. It is sent once per session and on change.
 type Inventory struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
-	KubernetesVersion string                 `protobuf:"bytes,1,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
-	AgentVersion      string                 `protobuf:"bytes,2,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	KubernetesVersion string                 `protobuf:"bytes,1,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"` // at most 128 bytes
+	AgentVersion      string                 `protobuf:"bytes,2,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`                // at most 128 bytes
 	// Sorted "group/version/Kind", core as "/v1/Pod"; only when the hub requested
 	// them (Ask.apis), since most members serve the same set.
-	Apis []string `protobuf:"bytes,3,rep,name=apis,proto3" json:"apis,omitempty"`
+	Apis []string `protobuf:"bytes,3,rep,name=apis,proto3" json:"apis,omitempty"` // at most 10000, of 512 bytes
 	// session.APIsHash of the list; empty while the agent has no list.
-	ApisHash   string `protobuf:"bytes,4,opt,name=apis_hash,json=apisHash,proto3" json:"apis_hash,omitempty"`
-	NodesTotal int32  `protobuf:"varint,5,opt,name=nodes_total,json=nodesTotal,proto3" json:"nodes_total,omitempty"`
-	NodesReady int32  `protobuf:"varint,6,opt,name=nodes_ready,json=nodesReady,proto3" json:"nodes_ready,omitempty"`
+	ApisHash   string `protobuf:"bytes,4,opt,name=apis_hash,json=apisHash,proto3" json:"apis_hash,omitempty"`        // at most 128 bytes
+	NodesTotal int32  `protobuf:"varint,5,opt,name=nodes_total,json=nodesTotal,proto3" json:"nodes_total,omitempty"` // at most 2^20
+	NodesReady int32  `protobuf:"varint,6,opt,name=nodes_ready,json=nodesReady,proto3" json:"nodes_ready,omitempty"` // at most 2^20
 	// Quantities by resource name.
-	Allocatable map[string]string `protobuf:"bytes,7,rep,name=allocatable,proto3" json:"allocatable,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Requested   map[string]string `protobuf:"bytes,8,rep,name=requested,proto3" json:"requested,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Allocatable map[string]string `protobuf:"bytes,7,rep,name=allocatable,proto3" json:"allocatable,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 256; keys of 512 bytes, values of 128 bytes
+	Requested   map[string]string `protobuf:"bytes,8,rep,name=requested,proto3" json:"requested,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`     // at most 256; keys of 512 bytes, values of 128 bytes
 	// False when the member's API does not answer the agent, with the reason.
 	MemberReady   bool   `protobuf:"varint,9,opt,name=member_ready,json=memberReady,proto3" json:"member_ready,omitempty"`
-	MemberMessage string `protobuf:"bytes,10,opt,name=member_message,json=memberMessage,proto3" json:"member_message,omitempty"`
+	MemberMessage string `protobuf:"bytes,10,opt,name=member_message,json=memberMessage,proto3" json:"member_message,omitempty"` // at most 32 KiB
 	// Free capacity of nodes for pods. Absent: the agent does not count it, or not yet.
 	Room *Room `protobuf:"bytes,11,opt,name=room,proto3" json:"room,omitempty"`
 	// Properties by name. The hub keeps 64 at most, of up to 256 bytes.
-	Properties    map[string]string `protobuf:"bytes,12,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Properties    map[string]string `protobuf:"bytes,12,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 1000; keys of 512 bytes, values of 4 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1832,11 +1833,12 @@ func (x *Inventory) GetProperties() map[string]string {
 	return nil
 }
 
-// Room is the free capacity of ready nodes, in at most 32 classes of nodes with about
-// equal free capacity, one line each: "3 cpu=3500m memory=12288Mi pods=90 taints=gpu=yes:NoSchedule".
+// Room is the free capacity of ready nodes, in classes of nodes with about equal free capacity,
+// one line each: "3 cpu=3500m memory=12288Mi pods=90 taints=gpu=yes:NoSchedule". Agents make 32
+// classes at most.
 type Room struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Classes       []string               `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"`
+	Classes       []string               `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"` // at most 64, of 4 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1882,7 +1884,7 @@ func (x *Room) GetClasses() []string {
 // signed by the same key.
 type Renew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Csr           []byte                 `protobuf:"bytes,1,opt,name=csr,proto3" json:"csr,omitempty"`
+	Csr           []byte                 `protobuf:"bytes,1,opt,name=csr,proto3" json:"csr,omitempty"` // at most 4 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1927,9 +1929,9 @@ func (x *Renew) GetCsr() []byte {
 type Renewed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Certificate chain in PEM.
-	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // at most 64 KiB
 	// CAs in PEM that the agent trusts for the hub from now on.
-	HubCa         []byte `protobuf:"bytes,2,opt,name=hub_ca,json=hubCa,proto3" json:"hub_ca,omitempty"`
+	HubCa         []byte `protobuf:"bytes,2,opt,name=hub_ca,json=hubCa,proto3" json:"hub_ca,omitempty"` // at most 64 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1982,8 +1984,8 @@ func (x *Renewed) GetHubCa() []byte {
 type Refused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One CamelCase word.
-	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`   // at most 128 bytes
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // at most 32 KiB
 	// The agent must not dial again by itself for a long time (ten minutes).
 	Final         bool `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2047,7 +2049,7 @@ func (x *Refused) GetFinal() bool {
 type Move struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// HOST:PORT of that hub. An agent without that address dials its next one.
-	Hub           string `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`
+	Hub           string `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"` // at most 512 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2094,7 +2096,7 @@ func (x *Move) GetHub() string {
 type Dial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id is random and secret: the agent sends it with Tunnel.Open.
-	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // at most 128 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2189,8 +2191,9 @@ func (x *Leave) GetClean() bool {
 // session ends with Refused.
 type Left struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Objects that stay although they should be gone, with reasons, as text. At most 100.
-	Behind        []string `protobuf:"bytes,1,rep,name=behind,proto3" json:"behind,omitempty"`
+	// Objects that stay although they should be gone, with reasons, as text. Agents list 100 at
+	// most, the last of which counts the rest.
+	Behind        []string `protobuf:"bytes,1,rep,name=behind,proto3" json:"behind,omitempty"` // at most 1000, of 32 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2238,9 +2241,9 @@ func (x *Left) GetBehind() []string {
 type Leaving struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Text; empty: nothing does any more.
-	Waits string `protobuf:"bytes,1,opt,name=waits,proto3" json:"waits,omitempty"`
+	Waits string `protobuf:"bytes,1,opt,name=waits,proto3" json:"waits,omitempty"` // at most 32 KiB
 	// Start of the wait, in Unix seconds by the agent's clock.
-	Since         int64 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	Since         int64 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"` // at most the end of the year 9999
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2293,7 +2296,7 @@ func (x *Leaving) GetSince() int64 {
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bundles whose last report the hub does not have.
-	Reports []string `protobuf:"bytes,1,rep,name=reports,proto3" json:"reports,omitempty"`
+	Reports []string `protobuf:"bytes,1,rep,name=reports,proto3" json:"reports,omitempty"` // at most 100000, of 128 bytes
 	// The list of APIs under the hash that the agent sent.
 	Apis          bool `protobuf:"varint,2,opt,name=apis,proto3" json:"apis,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2385,7 +2388,7 @@ func (*Recall) Descriptor() ([]byte, []int) {
 // Remembered answers Recall, in as many frames as the size takes.
 type Remembered struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
-	Tombstones []*RememberedTombstone `protobuf:"bytes,1,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
+	Tombstones []*RememberedTombstone `protobuf:"bytes,1,rep,name=tombstones,proto3" json:"tombstones,omitempty"` // at most 500
 	// The last frame of the answer.
 	Complete      bool `protobuf:"varint,2,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2438,12 +2441,12 @@ func (x *Remembered) GetComplete() bool {
 
 type RememberedTombstone struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
-	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`
-	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
+	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
 	// JSON of atoll.Tombstone; empty when the whole bundle was removed.
-	Tombstone []byte `protobuf:"bytes,3,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
+	Tombstone []byte `protobuf:"bytes,3,opt,name=tombstone,proto3" json:"tombstone,omitempty"` // at most 8 KiB
 	// Time of the removal in the member, in Unix seconds.
-	At            int64 `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"`
+	At            int64 `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"` // at most the end of the year 9999
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -7,9 +7,10 @@
 // The protocol between an agent and the hub. The agent dials; the connection is
 // mutual TLS; one Connect stream is one session.
 //
-// Bounds: a frame of an agent has at most 1 MiB. Every string, list, map and number of it has
-// a bound, which session.frameLimits states by field: identifiers, hashes and versions have at most
-// 128 bytes of printable ASCII, numbers are 0 to 2^53-1. A frame over a bound ends the session.
+// Bounds: a frame of an agent has at most 1 MiB, one of the hub 32 MiB. The comment behind each
+// field states its bound, which session.frameLimits has and a test compares. Numbers are at least 0.
+// Strings are printable ASCII without spaces, except texts for people. A frame over a bound ends the
+// session before anything of the frame is parsed further, stored or logged.
 //
 // Rules that both ends keep: every message is idempotent and independent of
 // order; messages are matched by (bundle, generation). A message is acknowledged
