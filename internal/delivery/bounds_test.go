@@ -53,11 +53,11 @@ func TestAFrameOverItsBoundsEndsTheSession(t *testing.T) {
 			if a.refused.GetReason() != string(atoll.ReasonMisbehaving) || !a.refused.GetFinal() {
 				t.Errorf("the session ends with %v", a.refused)
 			}
-			h.inventory.mu.Lock()
-			defer h.inventory.mu.Unlock()
-			if what := h.inventory.misbehaviours[uid]; !strings.HasPrefix(what, "field ") {
+			if what := h.inventory.misbehaviourOf(uid); !strings.HasPrefix(what, "field ") {
 				t.Errorf("recorded is %q", what)
 			}
+			h.inventory.mu.Lock()
+			defer h.inventory.mu.Unlock()
 			for _, i := range h.inventory.seen[uid] {
 				if strings.Contains(i.GetKubernetesVersion()+i.GetAgentVersion(), "evil") {
 					t.Error("the inventory was taken")
@@ -73,18 +73,53 @@ func TestAFrameOverItsBoundsEndsTheSession(t *testing.T) {
 // A message over the bound of agents is refused by its length, before it is read.
 func TestAFrameOverTheLargestIsNotRead(t *testing.T) {
 	h := newTestHub(t)
-	_, a := h.connectAgent("tokyo")
+	uid, a := h.connectAgent("tokyo")
 	a.sendFrame(t, &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Bundle: "b1", Status: make([]byte, session.MaxAgentFrameBytes+1)}}})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if status.Code(a.err) != codes.ResourceExhausted {
 		t.Errorf("the stream ends with %v", a.err)
 	}
+	if what := h.inventory.misbehaviourOf(uid); !strings.Contains(what, "more than 1048576 bytes") {
+		t.Errorf("recorded is %q", what)
+	}
+}
+
+// An agent that answers a recall with more removals than agents keep is cut off, and the hub keeps
+// none of them.
+func TestRememberedRemovalsAreBounded(t *testing.T) {
+	remembered := make(chan Remembered, 1)
+	h := newTestHub(t, func(o *Options) { o.Restore = &testRestore{recalling: true, remembered: remembered} })
+	uid, a := h.connectAgent("tokyo")
+	testwait.UntilTrue(t, "it is asked", func() bool { return a.checkLocked(func() bool { return a.frames["Recall"] == 1 }) })
+	full := &pb.Remembered{Tombstones: make([]*pb.RememberedTombstone, 500)}
+	for i := range full.Tombstones {
+		full.Tombstones[i] = &pb.RememberedTombstone{Bundle: "b"}
+	}
+	a.mu.Lock()
+	for range maxRemembered / len(full.Tombstones) {
+		a.send(a.stream, []*pb.FromAgent{{Frame: &pb.FromAgent_Remembered{Remembered: full}}})
+	}
+	a.mu.Unlock()
+	a.sendFrame(t, &pb.FromAgent{Frame: &pb.FromAgent_Remembered{Remembered: &pb.Remembered{Tombstones: full.Tombstones[:1], Complete: true}}})
+	if a.refused.GetReason() != string(atoll.ReasonMisbehaving) || !a.refused.GetFinal() {
+		t.Errorf("the session ends with %v", a.refused)
+	}
+	if what := h.inventory.misbehaviourOf(uid); !strings.Contains(what, "removals") {
+		t.Errorf("recorded is %q", what)
+	}
+	select {
+	case r := <-remembered:
+		t.Errorf("%d removals are taken", len(r.Tombstones))
+	default:
+	}
 }
 
 // Acknowledgements and needs that an agent causes without reading are bounded.
 func TestWhatAnAgentMakesTheHubKeepIsBounded(t *testing.T) {
-	s := &agentSession{senderRunning: true, ended: make(chan struct{}), cancelCall: func() {}} // the sender is stuck
+	inventory := &memInventory{}
+	s := &agentSession{gateway: &Gateway{options: Options{Inventory: inventory}}, id: identity{uid: "u"},
+		senderRunning: true, ended: make(chan struct{}), cancelCall: func() {}} // the sender is stuck
 	for i := range ackMargin {
 		s.queueAck(fmt.Sprint(i), 1)
 	}
@@ -93,6 +128,9 @@ func TestWhatAnAgentMakesTheHubKeepIsBounded(t *testing.T) {
 	}
 	if s.queueAck("one more", 1); !s.done || len(s.queue.acks) != ackMargin {
 		t.Errorf("done: %t, %d acknowledgements wait", s.done, len(s.queue.acks))
+	}
+	if what := inventory.misbehaviourOf("u"); !strings.Contains(what, "reads answers") {
+		t.Errorf("recorded is %q", what)
 	}
 	var q sendQueue
 	need := func(bundle string) *pb.Need { return &pb.Need{Bundle: bundle, Hashes: make([]string, 10_000)} }

@@ -327,6 +327,12 @@ func (t *memInventory) RecordMisbehaviour(uid, what string) {
 	t.misbehaviours[uid] = what
 }
 
+func (t *memInventory) misbehaviourOf(uid string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.misbehaviours[uid]
+}
+
 func (t *memInventory) RecordUnclaimed(uid string, bundles []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,7 +2,11 @@ package delivery
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/drift"
@@ -27,6 +31,14 @@ func (s *agentSession) checkFrame(f *pb.FromAgent) *pb.Refused {
 		return nil
 	}
 	return s.recordMisbehaviour(err.Error())
+}
+
+// recordOversizedFrame records on the Cluster that Recv refused a frame by its length. Any other
+// error is the connection's.
+func (s *agentSession) recordOversizedFrame(err error) {
+	if status.Code(err) == codes.ResourceExhausted {
+		s.gateway.options.Inventory.RecordMisbehaviour(s.id.uid, fmt.Sprintf("the agent sends a frame of more than %d bytes", session.MaxAgentFrameBytes))
+	}
 }
 
 // recordMisbehaviour records on the Cluster what its agent did that no agent may do, and returns

@@ -1,7 +1,8 @@
 package delivery
 
 import (
-	"atoll.dev/atoll/internal/atoll"
+	"fmt"
+
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
@@ -33,7 +34,7 @@ func (s *agentSession) handleRememberedRemovals(r *pb.Remembered) {
 		return
 	}
 	if s.rememberedTombstones = append(s.rememberedTombstones, r.GetTombstones()...); len(s.rememberedTombstones) > maxRemembered {
-		s.endLocked(&pb.Refused{Reason: string(atoll.ReasonFlooding), Message: "the agent remembers more removals than an agent keeps; its version may be damaged", Final: true})
+		s.endLocked(s.recordMisbehaviour(fmt.Sprintf("more than %d remembered removals", maxRemembered)))
 		s.mu.Unlock()
 		return
 	}

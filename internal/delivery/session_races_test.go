@@ -95,7 +95,9 @@ func TestFramesAfterTheEndAreIgnored(t *testing.T) {
 
 // Answers that an agent does not read are bounded.
 func TestFloodingAgentIsDisconnected(t *testing.T) {
-	s := &agentSession{senderRunning: true, ended: make(chan struct{}), cancelCall: func() {}} // the sender is stuck
+	inventory := &memInventory{}
+	s := &agentSession{gateway: &Gateway{options: Options{Inventory: inventory}}, id: identity{uid: "u"},
+		senderRunning: true, ended: make(chan struct{}), cancelCall: func() {}} // the sender is stuck
 	for range maxControlFrames {
 		s.queueControl(&pb.FromHub{})
 	}
@@ -107,6 +109,9 @@ func TestFloodingAgentIsDisconnected(t *testing.T) {
 	}
 	if !s.done || s.closeFrame.GetRefused().GetReason() != "Flooding" || len(s.queue.control) != maxControlFrames {
 		t.Errorf("done: %t, last frame %v, %d answers wait", s.done, s.closeFrame, len(s.queue.control))
+	}
+	if inventory.misbehaviourOf("u") == "" {
+		t.Error("the Cluster does not show it")
 	}
 }
 

@@ -131,6 +131,7 @@ func (s *agentSession) receiveHello() (*pb.Hello, error) {
 		return nil, status.Error(codes.DeadlineExceeded, "no Hello came in time")
 	}
 	if err != nil {
+		s.recordOversizedFrame(err)
 		return nil, err
 	}
 	s.gateway.metrics.countFrame("up", f)
@@ -243,6 +244,7 @@ func (s *agentSession) receiveFrames() error {
 	for {
 		f, err := s.grpc.Recv()
 		if err != nil {
+			s.recordOversizedFrame(err)
 			return s.closeStatus(err)
 		}
 		s.gateway.metrics.countFrame("up", f)
@@ -361,9 +363,13 @@ func (s *agentSession) maxAcks() int {
 	return 2*s.core.CountBundles() + ackMargin
 }
 
-// endFlooding ends the session of an agent that makes the hub keep more than it may. The caller
-// holds the lock.
+// endFlooding ends the session of an agent that makes the hub keep more than it may, and records it
+// on the Cluster. The caller holds the lock.
 func (s *agentSession) endFlooding(message string) {
+	if s.done {
+		return
+	}
+	s.gateway.options.Inventory.RecordMisbehaviour(s.id.uid, message)
 	s.endLocked(&pb.Refused{Reason: string(atoll.ReasonFlooding), Message: message})
 }
 
