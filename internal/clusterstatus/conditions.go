@@ -6,6 +6,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // conditionSetter sets conditions of one Cluster.
@@ -17,7 +18,7 @@ type conditionSetter struct {
 
 func (s conditionSetter) set(kind string, status metav1.ConditionStatus, reason atoll.Reason, message string) {
 	meta.SetStatusCondition(s.conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: string(reason), Message: message,
+		Type: kind, Status: status, Reason: string(reason), Message: phrase.EscapeLine(message),
 		LastTransitionTime: s.now, ObservedGeneration: s.cluster.Generation,
 	})
 }

@@ -2,11 +2,15 @@ package link
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"atoll.dev/atoll/internal/agent/crash"
+	"atoll.dev/atoll/internal/agent/report"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/pause"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/wakeup"
 )
@@ -67,8 +71,21 @@ func (l *Link) leaveFleet(ctx context.Context, v *visit, clean bool) {
 			l.o.Log.Warn("the agent may join again when it is restarted", "err", err)
 		}
 	}
-	v.out.put(&pb.FromAgent{Frame: &pb.FromAgent_Left{Left: &pb.Left{Behind: behind}}})
+	v.out.put(&pb.FromAgent{Frame: &pb.FromAgent_Left{Left: &pb.Left{Behind: shortenLeftBehind(behind)}}})
 	l.o.Log.Info("nothing that the hub placed here is held any more", "hub", l.currentHub())
+}
+
+// shortenLeftBehind returns what the hub takes of a list of objects that stay: the first
+// session.MaxLeftBehind texts, the last of which counts the rest.
+func shortenLeftBehind(all []string) []string {
+	out := make([]string, 0, min(len(all), session.MaxLeftBehind))
+	for _, what := range all[:min(len(all), session.MaxLeftBehind)] {
+		out = append(out, phrase.TruncateText(what, report.MaxMessage))
+	}
+	if rest := len(all) - len(out); rest > 0 {
+		out[len(out)-1] = fmt.Sprintf("%d more: the agent's log in the member lists all", rest+1)
+	}
+	return out
 }
 
 // finishLeavingSession ends a session in which the agent was to leave: what it still holds is what the

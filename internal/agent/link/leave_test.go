@@ -3,14 +3,18 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
+	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
 // the tries of a release: the reports of each, and its end
@@ -124,5 +128,26 @@ func TestAnotherHubHearsNothingOfTheFirst(t *testing.T) {
 	}
 	if l.id.Former != "" || m.identity.Former != "" {
 		t.Error("it lets go of the first hub again and again")
+	}
+}
+
+// A list of objects that stay is within what the hub takes, however many there are, and says how
+// many are not in it.
+func TestTheListOfWhatStaysIsBounded(t *testing.T) {
+	var all []string
+	for i := range 3 * session.MaxLeftBehind {
+		all = append(all, fmt.Sprintf("namespace %d stays: %s", i, strings.Repeat("x", 1<<16)))
+	}
+	for _, n := range []int{0, 1, session.MaxLeftBehind, session.MaxLeftBehind + 1, len(all)} {
+		out := shortenLeftBehind(all[:n])
+		if len(out) != min(n, session.MaxLeftBehind) {
+			t.Fatalf("of %d, %d are listed", n, len(out))
+		}
+		if err := session.CheckLimits(&pb.FromAgent{Frame: &pb.FromAgent_Left{Left: &pb.Left{Behind: out}}}); err != nil {
+			t.Errorf("%d: %v", n, err)
+		}
+		if rest := n - session.MaxLeftBehind; rest > 0 && !strings.HasPrefix(out[len(out)-1], fmt.Sprintf("%d more: ", rest+1)) {
+			t.Errorf("of %d, the last is %q", n, out[len(out)-1])
+		}
 	}
 }
