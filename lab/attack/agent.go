@@ -30,7 +30,7 @@ type agentClient struct {
 
 	mu      sync.Mutex
 	core    *session.Agent
-	orders  []atoll.Manifest // in the order of arrival, without their objects
+	orders  []atoll.Manifest // in the order of arrival, their items without the objects
 	arrived chan struct{}
 	ended   chan struct{} // closed when the hub ended the session
 	why     error         // valid once ended is closed
@@ -120,7 +120,7 @@ func (a *agentClient) holdOrders(f *pb.FromHub) {
 	for i := range out.Store {
 		m := &out.Store[i]
 		frames = append(frames, a.core.ManifestStored(m.Bundle, m.Generation, m.Content).Frames...)
-		a.orders = append(a.orders, atoll.Manifest{Bundle: m.Bundle, Generation: m.Generation, Content: m.Content})
+		a.orders = append(a.orders, atoll.Manifest{Bundle: m.Bundle, Generation: m.Generation, Content: m.Content, Items: withoutObjects(m.Items)})
 		select {
 		case a.arrived <- struct{}{}:
 		default:
@@ -131,6 +131,15 @@ func (a *agentClient) holdOrders(f *pb.FromHub) {
 	}
 }
 
+// withoutObjects returns the keys and the errors of items.
+func withoutObjects(items []atoll.RenderedItem) []atoll.RenderedItem {
+	out := make([]atoll.RenderedItem, len(items))
+	for i, it := range items {
+		out[i] = atoll.RenderedItem{Key: it.Key, Error: it.Error}
+	}
+	return out
+}
+
 // sendFrame sends one frame.
 func (a *agentClient) sendFrame(f *pb.FromAgent) error {
 	a.mu.Lock()
@@ -138,37 +147,69 @@ func (a *agentClient) sendFrame(f *pb.FromAgent) error {
 	return a.stream.Send(f)
 }
 
+// sessionCounts is what became of the frames of an attack.
+type sessionCounts struct {
+	sent, ended int
+	last        error // why the hub ended the last session; nil: it ended none
+}
+
+func (c sessionCounts) String() string {
+	if c.ended == 0 {
+		return fmt.Sprintf("%d frames sent, no session ended", c.sent)
+	}
+	return fmt.Sprintf("%d frames sent, %d sessions ended or refused, the last with: %v", c.sent, c.ended, c.last)
+}
+
 // sendAnyway sends frames for that time, and opens another session each time that the hub ends
-// one. It returns how often the hub ended a session, and why it did so last.
-func (t *Target) sendAnyway(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (string, error) {
+// one.
+func (t *Target) sendAnyway(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (c sessionCounts, err error) {
 	if _, _, err := t.agentIdentity(ctx); err != nil {
-		return "", err
+		return c, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	sent, ended, last := 0, 0, error(nil)
 	for ctx.Err() == nil {
 		a, err := t.connectAgent(ctx)
 		if err != nil {
-			if last = err; ctx.Err() == nil {
-				ended++
+			if ctx.Err() == nil {
+				c.ended, c.last = c.ended+1, err
 				_ = lab.PauseFor(ctx, 100*time.Millisecond)
 			}
 			continue
 		}
-		for ctx.Err() == nil && a.sendFrame(next(sent)) == nil {
-			sent++
+		for ctx.Err() == nil && a.sendFrame(next(c.sent)) == nil {
+			c.sent++
 		}
 		if ctx.Err() == nil {
 			<-a.ended // a failed send means that the stream has ended
-			ended, last = ended+1, a.why
+			c.ended, c.last = c.ended+1, a.why
 		}
 		a.closeSession()
 	}
-	if ended == 0 {
-		return fmt.Sprintf("%d frames sent, no session ended", sent), nil
+	return c, nil
+}
+
+// sendForbidden sends frames that no agent may send. The hub must end the sessions, and report it on
+// the Cluster.
+func (t *Target) sendForbidden(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (string, error) {
+	c, err := t.sendAnyway(ctx, lasts, next)
+	if err == nil && c.ended == 0 {
+		err = errors.New("the hub ended no session of an agent that sends what no agent may send")
 	}
-	return fmt.Sprintf("%d frames sent, %d sessions ended or refused, the last with: %v", sent, ended, last), nil
+	if err == nil {
+		err = t.waitForMisbehaving(ctx)
+	}
+	return c.String(), err
+}
+
+// sendAllowed sends frames that an agent may send, at another time or about other bundles. The hub may
+// keep none of them: its memory is judged.
+func (t *Target) sendAllowed(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (string, error) {
+	c, err := t.sendAnyway(ctx, lasts, next)
+	if err == nil && c.sent == 0 {
+		err = fmt.Errorf("no frame could be sent: %w", c.last)
+	}
+	return c.String(), err
 }
 
 // openTunnel opens a tunnel that the hub asked for.
@@ -184,18 +225,28 @@ func (a *agentClient) openTunnel(ctx context.Context, id string) {
 	_ = conn.PumpMessages() // the hub ends a tunnel when it has what it wanted
 }
 
-// waitForOrder returns the manifest that this Cluster received last, without its objects.
+// waitForOrder returns the manifest that this Cluster received last, its items without their objects.
 func (a *agentClient) waitForOrder(ctx context.Context) (atoll.Manifest, error) {
+	return a.waitForOrderThat(ctx, func(atoll.Manifest) bool { return true })
+}
+
+// orderTimeout is how long the hub may take until an order reaches the attacker's Cluster.
+const orderTimeout = 30 * time.Second
+
+// waitForOrderThat waits until the last manifest that this Cluster received fits, and returns it.
+func (a *agentClient) waitForOrderThat(ctx context.Context, fits func(atoll.Manifest) bool) (atoll.Manifest, error) {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
 	for {
 		a.mu.Lock()
-		if n := len(a.orders); n > 0 {
+		if n := len(a.orders); n > 0 && fits(a.orders[n-1]) {
 			defer a.mu.Unlock()
 			return a.orders[n-1], nil
 		}
 		a.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return atoll.Manifest{}, errors.New("the attacker's Cluster received no Bundle: give the attack more time")
+			return atoll.Manifest{}, fmt.Errorf("the attacker's Cluster received no such Bundle within %s", orderTimeout)
 		case <-a.ended:
 			return atoll.Manifest{}, fmt.Errorf("the hub ended the session: %w", a.why)
 		case <-a.arrived:

@@ -8,13 +8,18 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
+	"atoll.dev/atoll/lab"
 )
 
 // frameAttacks need a certificate, and no row.
@@ -39,7 +44,7 @@ func sendAPISets(ctx context.Context, t *Target, lasts time.Duration) (string, e
 	if err != nil {
 		return "", err
 	}
-	answer, err := t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	sent, err := t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
 		apis := make([]string, 4000)
 		for n := range apis {
 			apis[n] = fmt.Sprintf("group%d.example.com/v1/Kind%d", i, n)
@@ -50,13 +55,13 @@ func sendAPISets(ctx context.Context, t *Target, lasts time.Duration) (string, e
 		return inventoryFrame(inventory)
 	})
 	if err != nil {
-		return answer, err
+		return sent.String(), err
 	}
 	after, err := t.countObjects(ctx, sets)
 	if err == nil && after-before > 10 {
 		err = fmt.Errorf("the hub stored %d sets of kinds of one agent", after-before)
 	}
-	return fmt.Sprintf("%s; %d sets stored", answer, after-before), err
+	return fmt.Sprintf("%s; %d sets stored", sent, after-before), err
 }
 
 // countObjects counts the objects of a cluster-scoped resource.
@@ -78,7 +83,7 @@ func inventoryFrame(i *pb.Inventory) *pb.FromAgent {
 
 func sendHugeInventory(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	text := strings.Repeat("x", 1<<20-1<<10)
-	answer, err := t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	answer, err := t.sendForbidden(ctx, lasts, func(i int) *pb.FromAgent {
 		inventory := honestInventory()
 		switch i % 3 {
 		case 0:
@@ -112,7 +117,7 @@ func (t *Target) checkClusterWritable(ctx context.Context) error {
 
 func sendForgedTexts(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	const forged = "\x1b[2J\x1b]0;owned\x07ok\r\nmember1   Ready   \u202edaer\u202c"
-	return t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	answer, err := t.sendForbidden(ctx, lasts, func(i int) *pb.FromAgent {
 		inventory := honestInventory()
 		inventory.MemberReady, inventory.MemberMessage = false, fmt.Sprint(forged, i)
 		if i%2 == 1 {
@@ -120,6 +125,57 @@ func sendForgedTexts(ctx context.Context, t *Target, lasts time.Duration) (strin
 		}
 		return inventoryFrame(inventory)
 	})
+	if err != nil {
+		return answer, err
+	}
+	cluster, err := t.readCluster(ctx)
+	if err != nil {
+		return answer, err
+	}
+	for _, c := range cluster.Status.Conditions {
+		if phrase.EscapeLine(c.Message) != c.Message {
+			return answer, fmt.Errorf("the condition %s of the Cluster has control characters: %q", c.Type, c.Message)
+		}
+	}
+	return answer, nil
+}
+
+// readCluster returns the attacker's Cluster.
+func (t *Target) readCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
+	_, name, err := t.agentIdentity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u, err := t.dynamic.Resource(clusterResource).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the Cluster of the attacker: %w", err)
+	}
+	var out v1alpha1.Cluster
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &out); err != nil {
+		return nil, fmt.Errorf("the Cluster of the attacker: %w", err)
+	}
+	return &out, nil
+}
+
+// conditionTimeout is how long the hub may take until a Cluster shows a condition. A Cluster that
+// changes often is written every 10 seconds.
+const conditionTimeout = 30 * time.Second
+
+// waitForMisbehaving waits until the attacker's Cluster has the condition Misbehaving.
+func (t *Target) waitForMisbehaving(ctx context.Context) error {
+	for end := time.Now().Add(conditionTimeout); ; {
+		cluster, err := t.readCluster(ctx)
+		if err != nil {
+			return err
+		}
+		if meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterMisbehaving) {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the Cluster of the attacker does not show after %s that its agent misbehaves", conditionTimeout)
+		}
+		_ = lab.PauseFor(ctx, 100*time.Millisecond)
+	}
 }
 
 func sendHugeReports(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
@@ -128,19 +184,19 @@ func sendHugeReports(ctx context.Context, t *Target, lasts time.Duration) (strin
 		[]byte(`{"i":` + strings.Repeat("[", 16<<10) + strings.Repeat("]", 16<<10) + `}`),
 		[]byte(`{"x":[` + strings.Repeat(`"a",`, 200_000) + `"a"]}`),
 	}
-	return t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendForbidden(ctx, lasts, func(i int) *pb.FromAgent {
 		return &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Bundle: "b", Seq: int64(i + 1), Status: bodies[i%len(bodies)]}}}
 	})
 }
 
 func sendStoredFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
 		return &pb.FromAgent{Frame: &pb.FromAgent_Stored{Stored: &pb.Stored{Bundle: fmt.Sprintf("%0120d", i), Generation: 1, Content: "c"}}}
 	})
 }
 
 func sendDigestFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
 		d := &pb.Digest{}
 		for n := range 16 {
 			r := &pb.Range{Prefix: fmt.Sprintf("%x", n)}
@@ -154,7 +210,7 @@ func sendDigestFlood(ctx context.Context, t *Target, lasts time.Duration) (strin
 }
 
 func sendNeedFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
 		hashes := make([]string, 5000)
 		for n := range hashes {
 			hashes[n] = fmt.Sprintf("%064d", i*len(hashes)+n)
@@ -164,7 +220,7 @@ func sendNeedFlood(ctx context.Context, t *Target, lasts time.Duration) (string,
 }
 
 func sendTombstoneFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
 		r := &pb.Remembered{}
 		for n := range 400 {
 			r.Tombstones = append(r.Tombstones, &pb.RememberedTombstone{
@@ -183,11 +239,11 @@ func churnSessions(ctx context.Context, t *Target, lasts time.Duration) (string,
 		}
 		a.closeSession()
 		return nil
-	}), nil
+	}).String(), nil
 }
 
 func sendGarbage(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendForbidden(ctx, lasts, func(i int) *pb.FromAgent {
 		f := &pb.FromAgent{}
 		if i%2 == 0 {
 			f.ProtoReflect().SetUnknown(append([]byte{0xfa, 0x3e, 0x80, 0x80, 0x20}, make([]byte, 512<<10)...))

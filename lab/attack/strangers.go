@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -44,12 +45,32 @@ var strangerAttacks = []Attack{
 // workers is how many goroutines send in an attack that sends as fast as the hub answers.
 const workers = 32
 
+// repeatRefused repeats calls that the hub must refuse.
+func repeatRefused(ctx context.Context, lasts time.Duration, n int, send func(ctx context.Context) error) (string, error) {
+	answers := repeatCalls(ctx, lasts, n, send)
+	if accepted := answers[acceptedAnswer]; accepted > 0 {
+		return answers.String(), fmt.Errorf("the hub accepted %d calls that it must refuse", accepted)
+	}
+	return answers.String(), nil
+}
+
+// answerCounts is how often each answer came.
+type answerCounts map[string]int
+
+func (c answerCounts) String() string {
+	var parts []string
+	for _, answer := range sortedKeys(c) {
+		parts = append(parts, fmt.Sprintf("%d %s", c[answer], answer))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // repeatCalls calls send in some goroutines for that time, and returns how often each answer came.
-func repeatCalls(ctx context.Context, lasts time.Duration, n int, send func(ctx context.Context) error) string {
+func repeatCalls(ctx context.Context, lasts time.Duration, n int, send func(ctx context.Context) error) answerCounts {
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
 	var mu sync.Mutex
-	answers := map[string]int{}
+	answers := answerCounts{}
 	var running sync.WaitGroup
 	for range n {
 		running.Go(func() {
@@ -65,26 +86,21 @@ func repeatCalls(ctx context.Context, lasts time.Duration, n int, send func(ctx 
 		})
 	}
 	running.Wait()
-	return summarizeAnswers(answers)
+	return answers
 }
+
+// acceptedAnswer is the answer of a call without an error.
+const acceptedAnswer = "accepted"
 
 func answerOf(err error) string {
 	switch code := status.Code(err); {
 	case err == nil:
-		return "accepted"
+		return acceptedAnswer
 	case code != codes.Unknown:
 		return code.String()
 	default:
 		return "disconnected"
 	}
-}
-
-func summarizeAnswers(answers map[string]int) string {
-	var parts []string
-	for _, answer := range sortedKeys(answers) {
-		parts = append(parts, fmt.Sprintf("%d %s", answers[answer], answer))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // tryJoin sends one Join on a connection of its own.
@@ -98,9 +114,9 @@ func sendHugeKeys(ctx context.Context, t *Target, lasts time.Duration) (string, 
 	if err != nil {
 		return "", err
 	}
-	return repeatCalls(ctx, lasts, 4, func(ctx context.Context) error {
+	return repeatRefused(ctx, lasts, 4, func(ctx context.Context) error {
 		return t.tryJoin(ctx, &pb.JoinRequest{Token: trust.NewToken().RevealSecret(), Name: t.name, Csr: csr})
-	}), nil
+	})
 }
 
 // hugeKeyRequest returns a certificate request with an RSA key of that many bytes. The signature
@@ -146,9 +162,9 @@ func hugeKeyRequest(size int) ([]byte, error) {
 
 func sendLogNames(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	name := strings.Repeat("\x1b[31m\r\nlevel=ERROR msg=forged ", 2000)
-	return repeatCalls(ctx, lasts, workers, func(ctx context.Context) error {
+	return repeatRefused(ctx, lasts, workers, func(ctx context.Context) error {
 		return t.tryJoin(ctx, &pb.JoinRequest{Token: "v1.a.b", Name: name})
-	}), nil
+	})
 }
 
 func sendTokenGuesses(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
@@ -156,9 +172,9 @@ func sendTokenGuesses(ctx context.Context, t *Target, lasts time.Duration) (stri
 	if err != nil {
 		return "", err
 	}
-	return repeatCalls(ctx, lasts, workers, func(ctx context.Context) error {
+	return repeatRefused(ctx, lasts, workers, func(ctx context.Context) error {
 		return t.tryJoin(ctx, &pb.JoinRequest{Token: trust.NewToken().RevealSecret(), Name: t.name, Csr: csr, AgentVersion: atoll.Version})
-	}), nil
+	})
 }
 
 // rawHTTP2 opens a TLS connection, sends the preface, and returns a framer for it. The hub's
@@ -200,9 +216,17 @@ func joinHeaders(more ...hpack.HeaderField) []byte {
 }
 
 // floodHTTP2 opens connections for that time, and calls send for each stream of each connection
-// until it fails.
+// until it fails. An agent with a certificate must get its session during the flood.
 func floodHTTP2(ctx context.Context, t *Target, lasts time.Duration, connections int, send func(f *http2.Framer, stream uint32) error) (string, error) {
+	if _, _, err := t.agentIdentity(ctx); err != nil {
+		return "", err
+	}
 	var sent, closed atomic.Int64
+	var running errgroup.Group
+	running.Go(func() error {
+		_ = lab.PauseFor(ctx, lasts/4)
+		return t.checkSessionOpens(ctx)
+	})
 	answer := repeatCalls(ctx, lasts, connections, func(ctx context.Context) error {
 		conn, framer, err := t.rawHTTP2(ctx)
 		if err != nil {
@@ -221,7 +245,7 @@ func floodHTTP2(ctx context.Context, t *Target, lasts time.Duration, connections
 		}
 		return nil
 	})
-	return fmt.Sprintf("%d calls sent, %d connections ended by the hub; %s", sent.Load(), closed.Load(), answer), nil
+	return fmt.Sprintf("%d calls sent, %d connections ended by the hub; %s", sent.Load(), closed.Load(), answer), running.Wait()
 }
 
 func openUnsentCalls(ctx context.Context, t *Target, lasts time.Duration) (string, error) {

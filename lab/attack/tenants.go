@@ -15,12 +15,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/lab"
 )
 
 var tenantAttacks = []Attack{
 	{Name: "indented-json", Caller: Tenant, Summary: "let a fieldOverrider write JSON with an indentation of 2,000 characters", run: writeIndentedJSON},
-	{Name: "many-overriders", Caller: Tenant, Summary: "let 10 policies of 5,000 overriders each change one object", run: writeManyOverriders},
+	{Name: "many-overriders", Caller: Tenant, Summary: "let 10 policies of 256 overriders each change one object", run: writeManyOverriders},
 	{Name: "huge-plan", Caller: Person, Summary: "ask for plans of 15 MB", run: askHugePlans},
 }
 
@@ -46,8 +47,37 @@ func writeIndentedJSON(ctx context.Context, t *Target, lasts time.Duration) (str
 	written := t.applyObject(ctx, overridePolicy, `{"apiVersion":"atoll.dev/v1alpha1","kind":"OverridePolicy","metadata":{"name":"indented","namespace":"$NAME"},"spec":{
 		"resourceSelectors":[{"apiVersion":"v1","kind":"ConfigMap","name":"indented"}],
 		"overrideRules":[{"overriders":{"fieldOverrider":[{"fieldPath":"/data/d","json":[{"subPath":"/c","operator":"add","value":1}]}]}}]}}`)
+	if written != nil {
+		return "the policy was " + acceptedOr(written), nil
+	}
+	failure, err := t.holdUnrendered(ctx, lasts, "indented")
+	return "the policy was accepted, and its object was not rendered: " + failure, err
+}
+
+// holdUnrendered is the attacker's agent for that time. Its order must have an error in place of the
+// ConfigMap of that name, which is returned.
+func (t *Target) holdUnrendered(ctx context.Context, lasts time.Duration, name string) (failure string, err error) {
+	a, err := t.connectAgent(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer a.closeSession()
+	if err := a.sendFrame(inventoryFrame(honestInventory())); err != nil {
+		return "", err
+	}
+	_, err = a.waitForOrderThat(ctx, func(m atoll.Manifest) bool {
+		for _, it := range m.Items {
+			if it.Key.Name == name {
+				failure = it.Error
+			}
+		}
+		return failure != ""
+	})
+	if err != nil {
+		return "", fmt.Errorf("the ConfigMap %s is not stopped by a bound of its rendering: %w", name, err)
+	}
 	_ = lab.PauseFor(ctx, lasts)
-	return "the policy was " + acceptedOr(written), nil
+	return failure, nil
 }
 
 func acceptedOr(err error) string {
@@ -56,6 +86,9 @@ func acceptedOr(err error) string {
 	}
 	return "refused: " + err.Error()
 }
+
+// maxOverriders is how many overriders of one type a rule may have.
+const maxOverriders = 256
 
 func writeManyOverriders(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	if err := t.placeOnAttacker(ctx); err != nil {
@@ -67,13 +100,13 @@ func writeManyOverriders(ctx context.Context, t *Target, lasts time.Duration) (s
 	one := `{"path":"/data/d","operator":"replace","value":"` + strings.Repeat("x", 100) + `"}`
 	for i := range 10 {
 		written := t.applyObject(ctx, overridePolicy, fmt.Sprintf(`{"apiVersion":"atoll.dev/v1alpha1","kind":"OverridePolicy","metadata":{"name":"many-%d","namespace":"$NAME"},"spec":{
-			"resourceSelectors":[{"apiVersion":"v1","kind":"ConfigMap","name":"many"}],"overrideRules":[{"overriders":{"plaintext":[%s]}}]}}`, i, one+strings.Repeat(","+one, 4999)))
+			"resourceSelectors":[{"apiVersion":"v1","kind":"ConfigMap","name":"many"}],"overrideRules":[{"overriders":{"plaintext":[%s]}}]}}`, i, one+strings.Repeat(","+one, maxOverriders-1)))
 		if written != nil {
-			return "a policy was " + acceptedOr(written), nil
+			return "", written
 		}
 	}
-	_ = lab.PauseFor(ctx, lasts)
-	return "all policies were accepted", nil
+	failure, err := t.holdUnrendered(ctx, lasts, "many")
+	return "all policies were accepted, and their object was not rendered: " + failure, err
 }
 
 func askHugePlans(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
@@ -87,9 +120,9 @@ func askHugePlans(ctx context.Context, t *Target, lasts time.Duration) (string, 
 	}
 	list.WriteString(`]}`)
 	body := []byte(list.String())
-	return repeatCalls(ctx, lasts, 4, func(ctx context.Context) error {
+	return repeatRefused(ctx, lasts, 4, func(ctx context.Context) error {
 		return t.kube.CoreV1().RESTClient().Post().AbsPath("/atoll/v1alpha1/plan").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
-	}), nil
+	})
 }
 
 // takeSystemAccount tries what leads from a fleet administrator to the hub's administrator.

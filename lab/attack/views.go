@@ -196,7 +196,7 @@ func answerForOthers(ctx context.Context, t *Target, lasts time.Duration) (strin
 	mu.Lock()
 	defer mu.Unlock()
 	if len(asked) > 0 {
-		return answer, fmt.Errorf("the attacker's cluster was asked about a Pod that is not placed in it: %v", sortedKeys(asked))
+		return answer.String(), fmt.Errorf("the attacker's cluster was asked about a Pod that is not placed in it: %v", sortedKeys(asked))
 	}
-	return "the attacker's cluster was not asked; " + answer, nil
+	return "the attacker's cluster was not asked; " + answer.String(), nil
 }

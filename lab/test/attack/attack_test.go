@@ -8,6 +8,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,10 +16,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 	"atoll.dev/atoll/lab/attack"
@@ -64,6 +67,35 @@ func TestTheHubHolds(t *testing.T) {
 		t.Errorf("the hub had %.0f MiB; %d are the most", usage.Peak/(1<<20), memoryLimit>>20)
 	}
 	waitForAgents(t, control)
+	checkLog(t, hub.Stdout.(*os.File).Name())
+}
+
+const (
+	// maxLogBytes bounds the hub's log of the whole test: strangers send 100 times as much in names.
+	maxLogBytes = 16 << 20
+	// maxLogLine bounds a line, which has several values of 2 KiB at most.
+	maxLogLine = 16 << 10
+)
+
+// checkLog checks that the hub's log has no line and no control character of an attacker, and little of
+// what attackers sent.
+func checkLog(t *testing.T, path string) {
+	t.Helper()
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the hub's log has %d KiB", len(log)>>10)
+	if len(log) > maxLogBytes {
+		t.Errorf("the hub's log has %d MiB; %d are the most", len(log)>>20, maxLogBytes>>20)
+	}
+	for line := range bytes.Lines(log) {
+		text := strings.TrimSuffix(string(line), "\n")
+		if len(text) > maxLogLine || strings.HasPrefix(text, "level=ERROR msg=forged") || phrase.EscapeText(text) != text {
+			t.Errorf("the log has a line of %d bytes that an attacker wrote, or unescaped characters of one: %.200q", len(text), text)
+			return
+		}
+	}
 }
 
 // reportResult fails the test if the hub did not hold. On processors that the attackers take from
