@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 )
 
 // RowPhase is what the hub wants of a row.
@@ -201,6 +202,11 @@ type RowStatus struct {
 	// NamespaceKept, when Removed: the namespace that the agent made for the Bundle stays,
 	// and nothing of Atoll's is in it.
 	NamespaceKept bool `json:"v,omitempty"`
+}
+
+// SinceTime returns Since as a time of the years 1970 to 9999, whatever was stored.
+func (s *RowStatus) SinceTime() time.Time {
+	return time.Unix(min(max(s.Since, 0), MaxUnixSeconds), 0)
 }
 
 // Health of an object.

@@ -175,7 +175,7 @@ func (m *memberCapacity) settlePromises(rows Rows, now time.Time) {
 // isReported reports whether a new report of the cluster counts the pods of the promise.
 func (p *capacityPromise) isReported(rows Rows, now time.Time) bool {
 	row, ok := rows.Get(p.bundle, p.cluster)
-	return ok && p.isApplied(row) && row.Status.State == atoll.RowReady && now.Sub(time.Unix(row.Status.Since, 0)) >= reportSettleTime
+	return ok && p.isApplied(row) && row.Status.State == atoll.RowReady && now.Sub(row.Status.SinceTime()) >= reportSettleTime
 }
 
 // isApplied reports whether the agent has applied the row of the promise.
@@ -194,7 +194,7 @@ func (p *capacityPromise) isExpired(rows Rows, every time.Duration, now time.Tim
 		return false
 	}
 	// The agent's clock may differ from the hub's.
-	acted := time.Unix(row.Status.Since, 0)
+	acted := row.Status.SinceTime()
 	if acted.Before(p.madeAt) {
 		acted = p.madeAt
 	}

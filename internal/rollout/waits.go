@@ -114,7 +114,7 @@ func ActiveRowWait(row Row) RowWait {
 	st, since := row.Status, time.Unix(row.Spec.Since, 0)
 	behind := st == nil || st.Generation < row.Spec.Generation
 	if st != nil && !behind {
-		since = time.Unix(st.Since, 0)
+		since = st.SinceTime()
 	}
 	switch {
 	case !row.Online && st == nil:

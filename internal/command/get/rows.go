@@ -113,7 +113,7 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 		if r.Status != nil {
 			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
 			if r.Status.Generation >= r.Spec.Generation && r.Spec.Phase == atoll.RowActive {
-				cells[6] = output.FormatAge(o.now, time.Unix(r.Status.Since, 0))
+				cells[6] = output.FormatAge(o.now, r.Status.SinceTime())
 			}
 			reported = fmt.Sprint(r.Status.Generation)
 		}

@@ -32,7 +32,7 @@ func (in Input) explainRow(b Bundle, cluster string, explainRow rollout.Row, all
 	}
 	if st := explainRow.Status; st != nil {
 		// An earlier version stored later times of members.
-		since := time.Unix(min(max(st.Since, 0), atoll.MaxUnixSeconds), 0).UTC()
+		since := st.SinceTime().UTC()
 		r.State, r.Reported, r.StateSince = st.State, st.Generation, &since
 		if !in.isAboutBundle(b) {
 			r.Health, r.ProblemReason, r.Problem = in.reportedHealth(st)
