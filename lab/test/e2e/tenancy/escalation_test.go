@@ -46,7 +46,8 @@ var escalations = []struct {
 	{"impersonate: any user", isAllowedTo("impersonate", "users", "")},
 	{"escalate: any ClusterRole", isAllowedTo("escalate", "clusterroles.rbac.authorization.k8s.io", "")},
 	{"bind: any ClusterRole", isAllowedTo("bind", "clusterroles.rbac.authorization.k8s.io", "")},
-	{"nodes/proxy", isAllowedTo("create", "nodes/proxy", "")},
+	{"nodes/proxy: reads", isAllowedTo("get", "nodes/proxy", "")},
+	{"nodes/proxy: writes", isAllowedTo("create", "nodes/proxy", "")},
 }
 
 // TestNoDefaultRoleEscalates tries each way for each default role that a person may hold.

@@ -93,7 +93,7 @@ var roleRights = []roleHolder{
 		"clusterbundles":                    readVerbs + " update patch",
 		"targetslices":                      readVerbs,
 		"revisions":                         readVerbs,
-		"apisets":                           readVerbs,
+		"apisets":                           readVerbs + " delete",
 		"hubstates":                         readVerbs + " update patch",
 	}},
 	{user: "role-cluster-admin", can: map[string]string{
