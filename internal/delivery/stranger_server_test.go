@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,9 @@ import (
 
 // stranger is a caller without a certificate, on a connection of its own.
 type stranger struct {
-	framer *http2.Framer
-	begin  time.Time
+	writing sync.Mutex // of the framer
+	framer  *http2.Framer
+	begin   time.Time
 	// streams is how many calls the server allows at a time. streamsEnded has the time until each call
 	// ended, closed the time until the server closed the connection. They are valid after done is closed.
 	streams      uint32
@@ -39,10 +41,17 @@ func connectStranger(t *testing.T, g *Gateway) *stranger {
 	if _, err := io.WriteString(client, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.framer.WriteSettings(); err != nil {
+	if err := s.writeFrame(func(f *http2.Framer) error { return f.WriteSettings() }); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// writeFrame writes a frame while no other goroutine does.
+func (s *stranger) writeFrame(write func(*http2.Framer) error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return write(s.framer)
 }
 
 func (s *stranger) receiveFrames() {
@@ -60,7 +69,7 @@ func (s *stranger) receiveFrames() {
 			}
 		case *http2.PingFrame:
 			if !f.IsAck() {
-				_ = s.framer.WritePing(true, f.Data) // the next read has the error
+				_ = s.writeFrame(func(w *http2.Framer) error { return w.WritePing(true, f.Data) }) // the next read has the error
 			}
 		case *http2.HeadersFrame:
 			if f.StreamEnded() {
@@ -82,7 +91,9 @@ func (s *stranger) call(stream uint32, path string) error {
 	} {
 		_ = encoder.WriteField(f) // a bytes.Buffer takes everything
 	}
-	return s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+	return s.writeFrame(func(w *http2.Framer) error {
+		return w.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+	})
 }
 
 // strangerGateway is as much of a gateway as the server of callers without a certificate needs.
