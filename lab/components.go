@@ -73,8 +73,8 @@ type component struct {
 	graceful bool
 }
 
-// completeStart finishes the first start of the component after it is ready.
-func (c component) completeStart() error {
+// linkPublishedFile finishes the first start of the component after it is ready.
+func (c component) linkPublishedFile() error {
 	if c.publish[0] == "" {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (c component) completeStart() error {
 
 // newComponent describes a component. Its log and identity are in DIR/logs and DIR/run
 // under the component's name, with / as -.
-func (r *record) newComponent(name string, command ...string) component {
+func (r *labRecord) newComponent(name string, command ...string) component {
 	file := strings.ReplaceAll(name, "/", "-")
 	return component{
 		name:    name,
@@ -113,7 +113,7 @@ func (r *record) newComponent(name string, command ...string) component {
 }
 
 // allComponents lists all components, in the order of dependence.
-func (r *record) allComponents() []component {
+func (r *labRecord) allComponents() []component {
 	var all []component
 	if r.EtcdPort > 0 {
 		all = append(all, r.etcdComponent())
@@ -136,7 +136,7 @@ func (r *record) allComponents() []component {
 }
 
 // find returns the component of that name; the error lists the names.
-func (r *record) find(name string) (component, error) {
+func (r *labRecord) find(name string) (component, error) {
 	var names []string
 	for _, c := range r.allComponents() {
 		if c.name == name {
@@ -147,7 +147,7 @@ func (r *record) find(name string) (component, error) {
 	return component{}, fmt.Errorf("this lab has no component %q; it has %s", name, strings.Join(names, ", "))
 }
 
-func (r *record) relayComponent() component {
+func (r *labRecord) relayComponent() component {
 	command := []string{r.Binaries.Lab, "relay", "--dir", r.dir}
 	for _, m := range r.Members {
 		for i, port := range m.linkPorts() {
@@ -156,13 +156,13 @@ func (r *record) relayComponent() component {
 	}
 	c := r.newComponent(relayName, command...)
 	c.ready = func(ctx context.Context) error {
-		_, err := relay.Client{Dir: r.dir}.ReadStatus(ctx)
+		_, err := relay.LinkClient{Dir: r.dir}.ReadStatus(ctx)
 		return err
 	}
 	return c
 }
 
-func (r *record) memberComponent(m *memberRecord) component {
+func (r *labRecord) memberComponent(m *memberRecord) component {
 	dir := filepath.Join(r.dir, m.Name)
 	command := []string{
 		r.Binaries.Lab, "member",
@@ -175,7 +175,7 @@ func (r *record) memberComponent(m *memberRecord) component {
 		command = append(command, "--region", m.Region)
 	}
 	if r.RealNodes {
-		command = append(command, "--services", realnode.ServiceRange(m.Port).String())
+		command = append(command, "--services", realnode.MemberServiceRange(m.Port).String())
 	}
 	c := r.newComponent(m.Name, command...)
 	kubeconfig := filepath.Join(dir, MemberKubeconfig)
@@ -187,14 +187,14 @@ func (r *record) memberComponent(m *memberRecord) component {
 		if err != nil || string(data) != strconv.Itoa(pid) {
 			return errors.New("it is not ready yet")
 		}
-		return apiReady(ctx, kubeconfig)
+		return checkAPIReady(ctx, kubeconfig)
 	}
 	c.publish = [2]string{kubeconfig, r.kubeconfigPath(m.Name)}
 	return c
 }
 
 // memberAndNode returns a member and its real node, if it has one.
-func (r *record) memberAndNode(m *memberRecord) []component {
+func (r *labRecord) memberAndNode(m *memberRecord) []component {
 	if !r.RealNodes {
 		return []component{r.memberComponent(m)}
 	}
@@ -203,7 +203,7 @@ func (r *record) memberAndNode(m *memberRecord) []component {
 
 // nodeComponent describes the member's real node. The node ends with its process in every
 // case.
-func (r *record) nodeComponent(m *memberRecord) component {
+func (r *labRecord) nodeComponent(m *memberRecord) component {
 	command := []string{
 		r.Binaries.Lab, "node",
 		"--dir", filepath.Join(r.dir, m.Name, "node"),
@@ -211,21 +211,21 @@ func (r *record) nodeComponent(m *memberRecord) component {
 		"--kubeconfig", r.kubeconfigPath(m.Name),
 		"--ca", filepath.Join(r.dir, m.Name, "pki", "ca.crt"),
 		"--port", strconv.Itoa(m.Port),
-		"--programs", r.Binaries.nodePrograms(),
+		"--programs", r.Binaries.nodeProgramDir(),
 		"--region", m.Region,
 	}
 	for _, image := range r.Images {
 		command = append(command, "--image", image)
 	}
 	c := r.newComponent(nodePrefix+m.Name, command...)
-	c.ready = func(ctx context.Context) error { return nodeReady(ctx, r.kubeconfigPath(m.Name), m.Port) }
+	c.ready = func(ctx context.Context) error { return checkNodeReady(ctx, r.kubeconfigPath(m.Name), m.Port) }
 	return c
 }
 
 // tokenFile returns the file with the join token of the agents.
-func (r *record) tokenFile() string { return filepath.Join(r.dir, "join-token") }
+func (r *labRecord) tokenFile() string { return filepath.Join(r.dir, "join-token") }
 
-func (r *record) agentComponent(m *memberRecord) component {
+func (r *labRecord) agentComponent(m *memberRecord) component {
 	command := []string{
 		r.Binaries.Atoll, "agent",
 		"--name", m.Name,
@@ -237,14 +237,14 @@ func (r *record) agentComponent(m *memberRecord) component {
 		command = append(command, "--hub", loopbackAddress(port))
 	}
 	c := r.newComponent(agentPrefix+m.Name, append(command, r.AgentArgs...)...)
-	c.ready = func(ctx context.Context) error { return r.agentReady(ctx, m) }
+	c.ready = func(ctx context.Context) error { return r.checkAgentReady(ctx, m) }
 	c.graceful = true
 	return c
 }
 
-// nodeReady returns nil when a member's real node takes pods. The API's answer may come
+// checkNodeReady returns nil when a member's real node takes pods. The API's answer may come
 // from an earlier process, so the kubelet must listen as well.
-func nodeReady(ctx context.Context, kubeconfig string, port int) error {
+func checkNodeReady(ctx context.Context, kubeconfig string, port int) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", realnode.KubeletAddress(port))
 	if err != nil {
@@ -273,7 +273,7 @@ func nodeReady(ctx context.Context, kubeconfig string, port int) error {
 	return errors.New("it has no condition Ready yet")
 }
 
-func (r *record) kubeconfigPath(name string) string {
+func (r *labRecord) kubeconfigPath(name string) string {
 	return filepath.Join(r.dir, name+".kubeconfig")
 }
 
@@ -281,8 +281,8 @@ func loopbackAddress(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// apiReady checks /readyz of the API server in a kubeconfig.
-func apiReady(ctx context.Context, kubeconfig string) error {
+// checkAPIReady checks /readyz of the API server in a kubeconfig.
+func checkAPIReady(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("no kubeconfig yet: %w", err)
@@ -295,9 +295,9 @@ func apiReady(ctx context.Context, kubeconfig string) error {
 	return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// agentReady checks that a started agent works. While all hubs, its member or the link are
+// checkAgentReady checks that a started agent works. While all hubs, its member or the link are
 // down, a running process is enough.
-func (r *record) agentReady(ctx context.Context, m *memberRecord) error {
+func (r *labRecord) checkAgentReady(ctx context.Context, m *memberRecord) error {
 	if state, _ := r.memberComponent(m).process.CurrentState(); state != process.Running {
 		return nil
 	}
@@ -305,7 +305,7 @@ func (r *record) agentReady(ctx context.Context, m *memberRecord) error {
 	if !ok {
 		return nil
 	}
-	links, err := relay.Client{Dir: r.dir}.ReadStatus(ctx)
+	links, err := relay.LinkClient{Dir: r.dir}.ReadStatus(ctx)
 	if err != nil || links[m.Name].Mode != relay.Up {
 		return nil
 	}
@@ -318,21 +318,21 @@ func (r *record) agentReady(ctx context.Context, m *memberRecord) error {
 	if connections == 0 {
 		return errors.New("it has no connection to the hub")
 	}
-	return clusterReady(ctx, r.kubeconfigPath(hub), m.Name)
+	return checkClusterReady(ctx, r.kubeconfigPath(hub), m.Name)
 }
 
-// clusterReady returns nil when the hub shows the cluster as Ready.
-func clusterReady(ctx context.Context, hubKubeconfig, name string) error {
-	cluster, err := clusterOf(ctx, hubKubeconfig, name)
+// checkClusterReady returns nil when the hub shows the cluster as Ready.
+func checkClusterReady(ctx context.Context, hubKubeconfig, name string) error {
+	cluster, err := getHubCluster(ctx, hubKubeconfig, name)
 	if err != nil {
 		return err
 	}
-	return conditionTrue(cluster, "Ready")
+	return checkConditionTrue(cluster, "Ready")
 }
 
-// clusterOf returns the hub's Cluster of that name.
-func clusterOf(ctx context.Context, hubKubeconfig, name string) (*unstructured.Unstructured, error) {
-	clusters, err := clusterClient(hubKubeconfig)
+// getHubCluster returns the hub's Cluster of that name.
+func getHubCluster(ctx context.Context, hubKubeconfig, name string) (*unstructured.Unstructured, error) {
+	clusters, err := newHubClustersClient(hubKubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ func (l *Lab) KillComponent(ctx context.Context, name string) error {
 	return c.process.KillProcess(ctx)
 }
 
-// Stop asks a component to end, and kills it after a limit. A stopped one stays stopped.
-func (l *Lab) Stop(ctx context.Context, name string) error {
+// StopComponent asks a component to end, and kills it after a limit. A stopped one stays stopped.
+func (l *Lab) StopComponent(ctx context.Context, name string) error {
 	c, err := l.findComponent(name)
 	if err != nil {
 		return err
@@ -29,10 +29,10 @@ func (l *Lab) Stop(ctx context.Context, name string) error {
 // stopPatience is the time in which a component must end by itself in Stop: hubs hand over.
 const stopPatience = 30 * time.Second
 
-// Start starts a component with the same ports and data, and returns when it works. An
+// StartComponent starts a component with the same ports and data, and returns when it works. An
 // agent only has to run while its hub, member or link is down. For a running component it
 // only waits.
-func (l *Lab) Start(ctx context.Context, name string) error {
+func (l *Lab) StartComponent(ctx context.Context, name string) error {
 	c, err := l.findComponent(name)
 	if err != nil {
 		return err
@@ -55,13 +55,13 @@ func (l *Lab) CutLink(ctx context.Context, member string) error {
 	return l.setLink(ctx, member, relay.Cut)
 }
 
-// HalfOpen keeps the connections between a member's agent and the hub established, and
+// DiscardLinkTraffic keeps the connections between a member's agent and the hub established, and
 // discards all bytes both ways.
-func (l *Lab) HalfOpen(ctx context.Context, member string) error {
+func (l *Lab) DiscardLinkTraffic(ctx context.Context, member string) error {
 	return l.setLink(ctx, member, relay.HalfOpen)
 }
 
-// HealLink undoes CutLink and HalfOpen. Connections that lost bytes are reset.
+// HealLink undoes CutLink and DiscardLinkTraffic. Connections that lost bytes are reset.
 func (l *Lab) HealLink(ctx context.Context, member string) error {
 	return l.setLink(ctx, member, relay.Up)
 }

@@ -22,7 +22,7 @@ func ReadGateway(ctx context.Context, hub kubernetes.Interface) (addresses []str
 		return nil, "", err
 	}
 	addresses, caHash = strings.Split(info.Data["gateway"], ","), info.Data["caHash"]
-	if addresses[0] == "" || !trust.ValidHash(caHash) {
+	if addresses[0] == "" || !trust.IsValidKeyHash(caHash) {
 		return nil, "", ErrNoGateway
 	}
 	return addresses, caHash, nil

@@ -28,7 +28,7 @@ func (o Options) hubCount() int {
 }
 
 // hubNames lists the hubs: none, "hub", or "hub", "hub2" and so on.
-func (r *record) hubNames() (names []string) {
+func (r *labRecord) hubNames() (names []string) {
 	if r.Hubless {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (r *record) hubNames() (names []string) {
 }
 
 // gatewayPorts lists the ports of the hubs' gateways.
-func (r *record) gatewayPorts() []int {
+func (r *labRecord) gatewayPorts() []int {
 	ports := []int{r.GatewayPort}
 	for _, h := range r.MoreHubs {
 		ports = append(ports, h.GatewayPort)
@@ -60,7 +60,7 @@ func linkName(member string, hub int) string {
 }
 
 // runningHub returns the name of a running hub.
-func (r *record) runningHub() (string, bool) {
+func (r *labRecord) runningHub() (string, bool) {
 	for _, name := range r.hubNames() {
 		if state, _ := r.hubNamed(name).process.CurrentState(); state == process.Running {
 			return name, true
@@ -69,9 +69,9 @@ func (r *record) runningHub() (string, bool) {
 	return "", false
 }
 
-func (r *record) hubComponent() component { return r.hubNamed(hubName) }
+func (r *labRecord) hubComponent() component { return r.hubNamed(hubName) }
 
-func (r *record) hubNamed(name string) component {
+func (r *labRecord) hubNamed(name string) component {
 	port, gateway := r.HubPort, r.GatewayPort
 	if i := slices.Index(r.hubNames(), name); i > 0 {
 		port, gateway = r.MoreHubs[i-1].Port, r.MoreHubs[i-1].GatewayPort
@@ -97,14 +97,14 @@ func (r *record) hubNamed(name string) component {
 	c := r.newComponent(name, append(command, r.HubArgs...)...)
 	kubeconfig := filepath.Join(data, "hub.kubeconfig")
 	c.port = port
-	c.ready = func(ctx context.Context) error { return apiReady(ctx, kubeconfig) }
+	c.ready = func(ctx context.Context) error { return checkAPIReady(ctx, kubeconfig) }
 	c.publish = [2]string{kubeconfig, r.kubeconfigPath(name)}
 	c.graceful = true
 	return c
 }
 
 // etcdComponent describes the etcd that the hubs share.
-func (r *record) etcdComponent() component {
+func (r *labRecord) etcdComponent() component {
 	dir := filepath.Join(r.dir, etcdName)
 	c := r.newComponent(etcdName, r.Binaries.Lab, "etcd", "--dir", dir, "--port", strconv.Itoa(r.EtcdPort))
 	c.port = r.EtcdPort
@@ -119,9 +119,9 @@ func (r *record) etcdComponent() component {
 	return c
 }
 
-// bringHubs starts the relay and the hubs. The first hub starts alone, because it makes the
+// startHubs starts the relay and the hubs. The first hub starts alone, because it makes the
 // keys of all.
-func (l *Lab) bringHubs(ctx context.Context, r *record) error {
+func (l *Lab) startHubs(ctx context.Context, r *labRecord) error {
 	if r.EtcdPort > 0 {
 		if err := l.startComponents(ctx, r.etcdComponent()); err != nil {
 			return err
@@ -132,7 +132,7 @@ func (l *Lab) bringHubs(ctx context.Context, r *record) error {
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, name := range r.hubNames()[1:] {
-		if err := r.shareKeys(ctx, name); err != nil {
+		if err := r.copyFirstHubKeys(ctx, name); err != nil {
 			return err
 		}
 		group.Go(func() error { return l.startComponents(groupCtx, r.hubNamed(name)) })
@@ -141,8 +141,8 @@ func (l *Lab) bringHubs(ctx context.Context, r *record) error {
 	return group.Wait()
 }
 
-// shareKeys copies the key set of the first hub by its commands, unless the hub has one.
-func (r *record) shareKeys(ctx context.Context, name string) error {
+// copyFirstHubKeys copies the key set of the first hub by its commands, unless the hub has one.
+func (r *labRecord) copyFirstHubKeys(ctx context.Context, name string) error {
 	data := filepath.Join(r.dir, name)
 	if _, err := os.Stat(data); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -29,7 +29,7 @@ const (
 
 // joinMembers starts the agents. New ones go through the handshake by the commands of the
 // CLI.
-func (l *Lab) joinMembers(ctx context.Context, r *record) error {
+func (l *Lab) joinMembers(ctx context.Context, r *labRecord) error {
 	fresh := 0
 	for _, m := range r.Members {
 		if !m.Joined {
@@ -38,11 +38,11 @@ func (l *Lab) joinMembers(ctx context.Context, r *record) error {
 	}
 	if fresh > 0 {
 		l.reportProgress("joining %d members", fresh)
-		invited, err := r.createToken(ctx, fresh)
+		invited, err := r.createJoinToken(ctx, fresh)
 		if err != nil {
 			return err
 		}
-		if r, err = l.update(ctx, func(r *record) { r.Invitation = invited }); err != nil {
+		if r, err = l.updateRecord(ctx, func(r *labRecord) { r.Invitation = invited }); err != nil {
 			return err
 		}
 		if err := os.WriteFile(r.tokenFile(), []byte(invited.Token), 0o600); err != nil {
@@ -57,7 +57,7 @@ func (l *Lab) joinMembers(ctx context.Context, r *record) error {
 }
 
 // joinMember starts one agent and waits until its cluster is Ready.
-func (l *Lab) joinMember(ctx context.Context, r *record, i int) error {
+func (l *Lab) joinMember(ctx context.Context, r *labRecord, i int) error {
 	m := r.Members[i]
 	agent := r.agentComponent(&m)
 	if m.Joined {
@@ -73,19 +73,19 @@ func (l *Lab) joinMember(ctx context.Context, r *record, i int) error {
 	if err := r.acceptMember(ctx, agent, m.Name); err != nil {
 		return err
 	}
-	if err := r.describeCluster(ctx, m); err != nil {
+	if err := r.setHubClusterFields(ctx, m); err != nil {
 		return err
 	}
 	if err := l.startComponents(ctx, agent); err != nil {
 		return err
 	}
-	_, err := l.update(ctx, func(r *record) { r.Members[i].Joined = true })
+	_, err := l.updateRecord(ctx, func(r *labRecord) { r.Members[i].Joined = true })
 	return err
 }
 
-// createToken creates a join token for that many uses. A hub needs a moment after its start
+// createJoinToken creates a join token for that many uses. A hub needs a moment after its start
 // until it has its gateway address.
-func (r *record) createToken(ctx context.Context, uses int) (invitation, error) {
+func (r *labRecord) createJoinToken(ctx context.Context, uses int) (invitation, error) {
 	var made invitation
 	err := r.hubComponent().process.WaitReady(ctx, inviteTimeout, func(ctx context.Context) error {
 		out, err := r.runCLI(ctx, "token", "create", "--ttl", "1h", "--uses", strconv.Itoa(uses), "-o", "json")
@@ -101,19 +101,19 @@ func (r *record) createToken(ctx context.Context, uses int) (invitation, error) 
 }
 
 // acceptMember accepts the cluster when its request arrives. It fails when the agent ends.
-func (r *record) acceptMember(ctx context.Context, agent component, name string) error {
+func (r *labRecord) acceptMember(ctx context.Context, agent component, name string) error {
 	return agent.process.WaitReady(ctx, acceptTimeout, func(ctx context.Context) error {
 		_, err := r.runCLI(ctx, "accept", name)
 		return err
 	})
 }
 
-// describeCluster sets the hub's fields of a member's Cluster.
-func (r *record) describeCluster(ctx context.Context, m memberRecord) error {
+// setHubClusterFields sets the hub's fields of a member's Cluster.
+func (r *labRecord) setHubClusterFields(ctx context.Context, m memberRecord) error {
 	if m.Region == "" {
 		return nil
 	}
-	clusters, err := clusterClient(r.kubeconfigPath(hubName))
+	clusters, err := newHubClustersClient(r.kubeconfigPath(hubName))
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (r *record) describeCluster(ctx context.Context, m memberRecord) error {
 
 // runCLI runs the CLI against the hub and returns the output. It pauses after a failure,
 // because the caller retries.
-func (r *record) runCLI(ctx context.Context, args ...string) ([]byte, error) {
+func (r *labRecord) runCLI(ctx context.Context, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, r.Binaries.Atoll, append([]string{"--kubeconfig", r.kubeconfigPath(hubName)}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -146,8 +146,8 @@ func (r *record) runCLI(ctx context.Context, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// clusterClient returns a client of the hub's Clusters.
-func clusterClient(kubeconfig string) (dynamic.ResourceInterface, error) {
+// newHubClustersClient returns a client of the hub's Clusters.
+func newHubClustersClient(kubeconfig string) (dynamic.ResourceInterface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
@@ -160,8 +160,8 @@ func clusterClient(kubeconfig string) (dynamic.ResourceInterface, error) {
 	return client.Resource(schema.GroupVersionResource{Group: "atoll.dev", Version: "v1alpha1", Resource: "clusters"}), nil
 }
 
-// conditionTrue returns nil if the condition is True, else its state.
-func conditionTrue(obj *unstructured.Unstructured, kind string) error {
+// checkConditionTrue returns nil if the condition is True, else its state.
+func checkConditionTrue(obj *unstructured.Unstructured, kind string) error {
 	conditions, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	if err != nil {
 		return err

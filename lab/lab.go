@@ -14,7 +14,7 @@
 //     "etcd", "hub2", "hub3" and so on, each hub with its own kubeconfig. An agent's link
 //     leads to all of them.
 //   - Methods return when their effect is complete: Start when the component is ready,
-//     KillComponent and Stop when the process is gone, CutLink, HalfOpen and HealLink when
+//     KillComponent and Stop when the process is gone, CutLink, DiscardLinkTraffic and HealLink when
 //     the link has changed. They may be called concurrently, from several programs too.
 //   - StopAll ends every process of the lab, also processes that a crash of BringUp left
 //     without a record, and no other process.
@@ -99,14 +99,14 @@ func BringUp(ctx context.Context, o Options) (*Lab, error) {
 	if l.progress == nil {
 		l.progress = io.Discard
 	}
-	r, err := l.recordFor(ctx, o)
+	r, err := l.loadOrCreateRecord(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	l.reportProgress("bringing up %d member clusters in %s", len(r.Members), dir)
 	group, groupCtx := errgroup.WithContext(ctx)
 	if !r.Hubless {
-		group.Go(func() error { return l.bringHubs(groupCtx, r) })
+		group.Go(func() error { return l.startHubs(groupCtx, r) })
 	}
 	for i := range r.Members {
 		group.Go(func() error { return l.startComponents(groupCtx, r.memberAndNode(&r.Members[i])...) })
@@ -139,8 +139,8 @@ func OpenExisting(dir string) (*Lab, error) {
 // Dir is the lab's directory, absolute.
 func (l *Lab) Dir() string { return l.dir }
 
-// Kubeconfig is the path of the admin kubeconfig of "hub" or "memberN".
-func (l *Lab) Kubeconfig(name string) string {
+// KubeconfigPath is the path of the admin kubeconfig of "hub" or "memberN".
+func (l *Lab) KubeconfigPath(name string) string {
 	return filepath.Join(l.dir, name+".kubeconfig")
 }
 
@@ -165,7 +165,7 @@ func (l *Lab) StopAll(ctx context.Context) error {
 		}
 	}
 	err = group.Wait()
-	_, ownedErr := process.KillOwned(ctx, l.dir)
+	_, ownedErr := process.KillOwnedProcesses(ctx, l.dir)
 	return errors.Join(err, ownedErr)
 }
 
@@ -193,7 +193,7 @@ func (l *Lab) startComponents(ctx context.Context, components ...component) erro
 		if err := c.process.WaitReady(ctx, c.timeout, c.ready); err != nil {
 			return err
 		}
-		if err := c.completeStart(); err != nil {
+		if err := c.linkPublishedFile(); err != nil {
 			return err
 		}
 		l.reportProgress("%s is ready (%.1fs)", c.name, time.Since(begin).Seconds())
@@ -216,7 +216,7 @@ func (l *Lab) reportProgress(format string, args ...any) {
 	fmt.Fprintf(l.progress, format+"\n", args...)
 }
 
-func (l *Lab) relayClient() relay.Client { return relay.Client{Dir: l.dir} }
+func (l *Lab) relayClient() relay.LinkClient { return relay.LinkClient{Dir: l.dir} }
 
 // canonicalDir returns one absolute path for all spellings of a directory.
 func canonicalDir(dir string) (string, error) {

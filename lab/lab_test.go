@@ -92,11 +92,11 @@ func TestUpJoinsAllMembers(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"hub", "member1", "member3"} {
-		if _, err := os.Stat(l.Kubeconfig(name)); err != nil {
+		if _, err := os.Stat(l.KubeconfigPath(name)); err != nil {
 			t.Error(err)
 		}
 	}
-	clusters, err := clusterClient(l.Kubeconfig("hub"))
+	clusters, err := newHubClustersClient(l.KubeconfigPath("hub"))
 	failOnError(t, err)
 	third, err := clusters.Get(t.Context(), "member3", metav1.GetOptions{})
 	failOnError(t, err)
@@ -114,14 +114,14 @@ func TestKilledComponentsComeBackOnTheirPorts(t *testing.T) {
 		if got := statusOf(t, l, name); got.State != process.Stopped || got.Ready {
 			t.Fatalf("killed %s is %+v", name, got)
 		}
-		failOnError(t, l.Start(t.Context(), name))
+		failOnError(t, l.StartComponent(t.Context(), name))
 		after := statusOf(t, l, name)
 		if after.State != process.Running || after.PID == before.PID || after.Port != before.Port {
 			t.Fatalf("%s came back as %+v; it was %+v", name, after, before)
 		}
 	}
 	waitForStatus(t, l, "agent/member1", isReady)
-	failOnError(t, l.Start(t.Context(), "hub")) // what runs already is no error
+	failOnError(t, l.StartComponent(t.Context(), "hub")) // what runs already is no error
 }
 
 func TestStartOfAnAgentWithoutItsHubReturns(t *testing.T) {
@@ -129,15 +129,15 @@ func TestStartOfAnAgentWithoutItsHubReturns(t *testing.T) {
 	l := upFake(t, Options{Members: 1})
 	failOnError(t, l.KillComponent(t.Context(), "agent/member1"))
 	failOnError(t, l.KillComponent(t.Context(), "hub"))
-	failOnError(t, l.Start(t.Context(), "agent/member1"))
-	failOnError(t, l.Start(t.Context(), "hub"))
+	failOnError(t, l.StartComponent(t.Context(), "agent/member1"))
+	failOnError(t, l.StartComponent(t.Context(), "hub"))
 	waitForStatus(t, l, "agent/member1", isReady)
 }
 
 func TestLinksBreakAndHeal(t *testing.T) {
 	t.Parallel()
 	l := upFake(t, Options{Members: 2})
-	clusterIsReady := func(name string) error { return clusterReady(t.Context(), l.Kubeconfig("hub"), name) }
+	clusterIsReady := func(name string) error { return checkClusterReady(t.Context(), l.KubeconfigPath("hub"), name) }
 
 	failOnError(t, l.CutLink(t.Context(), "member1"))
 	if got := statusOf(t, l, "agent/member1").Link; got != relay.Cut {
@@ -153,7 +153,7 @@ func TestLinksBreakAndHeal(t *testing.T) {
 	failOnError(t, l.HealLink(t.Context(), "member1"))
 	waitForStatus(t, l, "agent/member1", isReady)
 
-	failOnError(t, l.HalfOpen(t.Context(), "member1"))
+	failOnError(t, l.DiscardLinkTraffic(t.Context(), "member1"))
 	if got := statusOf(t, l, "agent/member1").Link; got != relay.HalfOpen {
 		t.Errorf("link is %s; want %s", got, relay.HalfOpen)
 	}
@@ -182,7 +182,7 @@ func TestDownEndsEverythingAndUpResumes(t *testing.T) {
 			t.Errorf("%s still runs as %d", c.name, pid)
 		}
 	}
-	if killed, err := process.KillOwned(t.Context(), l.Dir()); err != nil || len(killed) > 0 {
+	if killed, err := process.KillOwnedProcesses(t.Context(), l.Dir()); err != nil || len(killed) > 0 {
 		t.Errorf("down left processes %v, %v", killed, err)
 	}
 
@@ -246,14 +246,14 @@ func TestPortsAreNotSharedBetweenLabs(t *testing.T) {
 	}
 	// Once old, a reservation of a lab that is gone does not count.
 	for port := range seen {
-		file := filepath.Join(reservationDir(), strconv.Itoa(port))
+		file := filepath.Join(portReservationDir(), strconv.Itoa(port))
 		old := time.Now().Add(-time.Hour)
 		failOnError(t, os.Chtimes(file, old, old))
-		if held, err := isHeld(file); err != nil || held {
+		if held, err := isReservationHeld(file); err != nil || held {
 			t.Fatalf("held %t, %v for a lab that is gone", held, err)
 		}
 		failOnError(t, os.WriteFile(filepath.Join(dir, recordName), nil, 0o600))
-		if held, err := isHeld(file); err != nil || !held {
+		if held, err := isReservationHeld(file); err != nil || !held {
 			t.Fatalf("held %t, %v for a lab that exists", held, err)
 		}
 		break

@@ -32,7 +32,7 @@ func (p *portPicker) pickPort() int {
 		if p.err != nil {
 			return 0
 		}
-		port, err := FreePort()
+		port, err := FindFreePort()
 		if err != nil {
 			p.err = err
 			return 0
@@ -50,8 +50,8 @@ func (p *portPicker) pickPort() int {
 	return 0
 }
 
-// FreePort returns a port of 127.0.0.1 without a listener.
-func FreePort() (int, error) {
+// FindFreePort returns a port of 127.0.0.1 without a listener.
+func FindFreePort() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -65,7 +65,7 @@ func FreePort() (int, error) {
 
 // reservePort reserves the port for the lab in dir, unless it is held.
 func reservePort(port int, dir string) (bool, error) {
-	folder := reservationDir()
+	folder := portReservationDir()
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return false, err
 	}
@@ -79,7 +79,7 @@ func reservePort(port int, dir string) (bool, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
-		held, err := isHeld(file)
+		held, err := isReservationHeld(file)
 		if err != nil || held {
 			return false, err
 		}
@@ -90,9 +90,9 @@ func reservePort(port int, dir string) (bool, error) {
 	return false, nil
 }
 
-// isHeld reports whether a reservation counts: while its lab has a record, and for a minute
+// isReservationHeld reports whether a reservation counts: while its lab has a record, and for a minute
 // in any case, because the record is written after the ports.
-func isHeld(file string) (bool, error) {
+func isReservationHeld(file string) (bool, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -112,7 +112,7 @@ func isHeld(file string) (bool, error) {
 }
 
 // releasePorts releases the reservations of a lab before its removal.
-func releasePorts(r *record) {
+func releasePorts(r *labRecord) {
 	ports := []int{r.HubPort, r.GatewayPort, r.EtcdPort}
 	for _, h := range r.MoreHubs {
 		ports = append(ports, h.Port, h.GatewayPort)
@@ -122,10 +122,10 @@ func releasePorts(r *record) {
 	}
 	for _, port := range ports {
 		// Remaining reservations expire with the lab's record.
-		_ = os.Remove(filepath.Join(reservationDir(), strconv.Itoa(port)))
+		_ = os.Remove(filepath.Join(portReservationDir(), strconv.Itoa(port)))
 	}
 }
 
-func reservationDir() string {
+func portReservationDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("atoll-lab-ports-%d", os.Getuid()))
 }

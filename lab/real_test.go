@@ -30,7 +30,7 @@ func TestMemberRunsWorkloadsAndSurvivesKill(t *testing.T) {
 		t.Skip("starts a cluster")
 	}
 	t.Parallel()
-	bin := labtest.Binaries(t, "atoll-lab")
+	bin := labtest.BuildBinaries(t, "atoll-lab")
 	l, err := lab.BringUp(t.Context(), lab.Options{
 		Dir: t.TempDir(), EndsWithStarter: true, Members: 1, Nodes: 2, Hubless: true, Regions: []string{"eu"},
 		Binaries: lab.Binaries{Lab: filepath.Join(bin, "atoll-lab")},
@@ -68,7 +68,7 @@ func TestMemberRunsWorkloadsAndSurvivesKill(t *testing.T) {
 	if err := l.KillComponent(t.Context(), "member1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Start(t.Context(), "member1"); err != nil {
+	if err := l.StartComponent(t.Context(), "member1"); err != nil {
 		t.Fatal(err)
 	}
 	client = newClient(t, l)
@@ -117,7 +117,7 @@ func checkNodesAndVersion(t *testing.T, client kubernetes.Interface) {
 
 func newClient(t *testing.T, l *lab.Lab) kubernetes.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig("member1"))
+	config, err := clientcmd.BuildConfigFromFlags("", l.KubeconfigPath("member1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,9 @@ const (
 // errNoLab means that a directory holds no lab.
 var errNoLab = errors.New("no lab there")
 
-// record is the stored description of a lab. The state of its processes is not in it: it is
+// labRecord is the stored description of a lab. The state of its processes is not in it: it is
 // read from the processes.
-type record struct {
+type labRecord struct {
 	Version     int            `json:"version"`
 	Hubless     bool           `json:"hubless,omitempty"`
 	Nodes       int            `json:"nodes"`
@@ -73,20 +73,20 @@ type invitation struct {
 	CAHash string `json:"caHash"`
 }
 
-// recordFor loads the directory's record, or creates it from the options. The binaries
+// loadOrCreateRecord loads the directory's record, or creates it from the options. The binaries
 // always come from the options, so that a rebuilt program in another place takes over an
 // existing lab.
-func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
+func (l *Lab) loadOrCreateRecord(ctx context.Context, o Options) (*labRecord, error) {
 	binaries, err := o.Binaries.find(o.Hubless)
 	if err != nil {
 		return nil, err
 	}
 	if o.RealNodes {
-		if err := realnode.MissingRequirements(binaries.nodePrograms()); err != nil {
+		if err := realnode.MissingRequirements(binaries.nodeProgramDir()); err != nil {
 			return nil, err
 		}
 	}
-	images, err := o.imageDirs()
+	images, err := o.resolveImageDirs()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("lab directory: %w", err)
 	}
-	var r *record
+	var r *labRecord
 	err = l.withLock(ctx, func() error {
 		r, err = l.loadRecord()
 		if errors.Is(err, errNoLab) {
@@ -105,7 +105,7 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 		if err != nil {
 			return err
 		}
-		if err := l.checkRecord(r, o); err != nil {
+		if err := l.checkOptionsMatchRecord(r, o); err != nil {
 			return err
 		}
 		r.Binaries, r.HubArgs, r.AgentArgs, r.Images = binaries, o.HubArgs, o.AgentArgs, images
@@ -114,8 +114,8 @@ func (l *Lab) recordFor(ctx context.Context, o Options) (*record, error) {
 	return r, err
 }
 
-// checkRecord refuses options for another lab than the recorded one.
-func (l *Lab) checkRecord(r *record, o Options) error {
+// checkOptionsMatchRecord refuses options for another lab than the recorded one.
+func (l *Lab) checkOptionsMatchRecord(r *labRecord, o Options) error {
 	if r.RealNodes != o.RealNodes {
 		return fmt.Errorf("%s holds a lab with other nodes (real: %t); bring up the same, or remove it with: atoll-lab down --delete --dir %s", l.dir, r.RealNodes, l.dir)
 	}
@@ -126,8 +126,8 @@ func (l *Lab) checkRecord(r *record, o Options) error {
 	return nil
 }
 
-// imageDirs returns the layouts' directories, which must exist.
-func (o Options) imageDirs() (out []string, err error) {
+// resolveImageDirs returns the layouts' directories, which must exist.
+func (o Options) resolveImageDirs() (out []string, err error) {
 	if len(o.Images) > 0 && !o.RealNodes {
 		return nil, errors.New("images are for nodes that run them: give --real-nodes, too")
 	}
@@ -144,8 +144,8 @@ func (o Options) imageDirs() (out []string, err error) {
 }
 
 // newRecord describes a new lab and reserves its ports.
-func (l *Lab) newRecord(o Options) (*record, error) {
-	r := &record{Version: recordVersion, Hubless: o.Hubless, Nodes: o.Nodes, RealNodes: o.RealNodes, dir: l.dir}
+func (l *Lab) newRecord(o Options) (*labRecord, error) {
+	r := &labRecord{Version: recordVersion, Hubless: o.Hubless, Nodes: o.Nodes, RealNodes: o.RealNodes, dir: l.dir}
 	if o.RealNodes {
 		r.Nodes = 0
 	} else if r.Nodes == 0 {
@@ -178,13 +178,13 @@ func (l *Lab) newRecord(o Options) (*record, error) {
 }
 
 // loadRecord reads the record; errNoLab if the directory has none.
-func (l *Lab) loadRecord() (*record, error) {
+func (l *Lab) loadRecord() (*labRecord, error) {
 	file := filepath.Join(l.dir, recordName)
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s; make one with: atoll-lab up --dir %s --members 3", errNoLab, file, l.dir)
 	}
-	r := &record{dir: l.dir}
+	r := &labRecord{dir: l.dir}
 	if err == nil {
 		err = json.Unmarshal(data, r)
 	}
@@ -198,7 +198,7 @@ func (l *Lab) loadRecord() (*record, error) {
 }
 
 // saveRecord writes the record completely or not at all. The caller holds the lab's lock.
-func (r *record) saveRecord() error {
+func (r *labRecord) saveRecord() error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -213,10 +213,10 @@ func (r *record) saveRecord() error {
 	return nil
 }
 
-// update changes the record on disk and returns the changed record. Records in memory are
+// updateRecord changes the record on disk and returns the changed record. Records in memory are
 // immutable, because goroutines share them.
-func (l *Lab) update(ctx context.Context, change func(*record)) (*record, error) {
-	var r *record
+func (l *Lab) updateRecord(ctx context.Context, change func(*labRecord)) (*labRecord, error) {
+	var r *labRecord
 	err := l.withLock(ctx, func() error {
 		var err error
 		if r, err = l.loadRecord(); err != nil {
@@ -229,7 +229,7 @@ func (l *Lab) update(ctx context.Context, change func(*record)) (*record, error)
 }
 
 // memberNamed returns a member; the error lists the existing ones.
-func (r *record) memberNamed(name string) (*memberRecord, error) {
+func (r *labRecord) memberNamed(name string) (*memberRecord, error) {
 	i := slices.IndexFunc(r.Members, func(m memberRecord) bool { return m.Name == name })
 	if i < 0 {
 		all := "none"
@@ -274,18 +274,18 @@ func ProgramPath(name string) (string, error) {
 	return filepath.Join(filepath.Dir(self), name), nil
 }
 
-// CannotRunContainers returns the requirements of Options.RealNodes that this machine
+// MissingContainerRequirements returns the requirements of Options.RealNodes that this machine
 // lacks, with their remedies; nil if it lacks none.
-func CannotRunContainers() error {
+func MissingContainerRequirements() error {
 	binaries, err := Binaries{}.find(true)
 	if err != nil {
 		return err
 	}
-	return realnode.MissingRequirements(binaries.nodePrograms())
+	return realnode.MissingRequirements(binaries.nodeProgramDir())
 }
 
-// nodePrograms is the directory of the real nodes' programs.
-func (b Binaries) nodePrograms() string { return filepath.Join(filepath.Dir(b.Lab), "nodes") }
+// nodeProgramDir is the directory of the real nodes' programs.
+func (b Binaries) nodeProgramDir() string { return filepath.Join(filepath.Dir(b.Lab), "nodes") }
 
 // find completes the paths and checks that the files exist.
 func (b Binaries) find(hubless bool) (Binaries, error) {

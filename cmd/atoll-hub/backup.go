@@ -16,7 +16,7 @@ import (
 func newBackupCommand() *cobra.Command {
 	var keysDir, recipientsFile string
 	var recipients []string
-	cmd := newCopyCommand("backup --data-dir DIR --file FILE [--recipient age1...]", "Save a hub, running or not, to one file",
+	cmd := newBackupFileCommand("backup --data-dir DIR --file FILE [--recipient age1...]", "Save a hub, running or not, to one file",
 		`Save a hub, running or not, to one file: a snapshot of its etcd and its keys. The
 file is as secret as the hub itself. With an external etcd the file holds the keys
 alone; save the etcd with its own tools at the same time.
@@ -30,15 +30,15 @@ With --file - it goes to standard output, by way of a file in $TMPDIR:
     --recipient age1... > hub.backup.age`,
 		func(cmd *cobra.Command, o backup.Options) (err error) {
 			o.KeysDir = keysDir
-			o.Recipients, err = backup.ParseRecipients(recipients, givenFile(cmd, "recipients-file", recipientsFile), cmd.InOrStdin())
+			o.Recipients, err = backup.ParseRecipients(recipients, changedFlagValue(cmd, "recipients-file", recipientsFile), cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
 			if o.File == "-" {
-				return saveTo(cmd, o)
+				return saveToStdout(cmd, o)
 			}
-			r, err := backup.Save(cmd.Context(), o)
-			return printReport(cmd.OutOrStdout(), "saved "+o.DataDir+" to "+o.File, r, err)
+			r, err := backup.SaveBackup(cmd.Context(), o)
+			return printBackupReport(cmd.OutOrStdout(), "saved "+o.DataDir+" to "+o.File, r, err)
 		})
 	cmd.Flags().StringVar(&keysDir, "keys-dir", "", "where the hub has its keys, if not in DIR/keys")
 	cmd.Flags().StringArrayVar(&recipients, "recipient", nil, "encrypt to this public key: age1..., or the line of an SSH key (ssh-ed25519, ssh-rsa); may be repeated")
@@ -46,24 +46,24 @@ With --file - it goes to standard output, by way of a file in $TMPDIR:
 	return cmd
 }
 
-// givenFile returns the value of a flag that names a file, also an empty one, or nil where the flag
+// changedFlagValue returns the value of a flag that names a file, also an empty one, or nil where the flag
 // is not given.
-func givenFile(cmd *cobra.Command, flag, value string) *string {
+func changedFlagValue(cmd *cobra.Command, flag, value string) *string {
 	if !cmd.Flags().Changed(flag) {
 		return nil
 	}
 	return &value
 }
 
-// saveTo saves to standard output, where nothing else goes then.
-func saveTo(cmd *cobra.Command, o backup.Options) error {
+// saveToStdout saves to standard output, where nothing else goes then.
+func saveToStdout(cmd *cobra.Command, o backup.Options) error {
 	dir, err := os.MkdirTemp("", "atoll-hub-backup-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	o.File = filepath.Join(dir, "backup")
-	r, err := backup.Save(cmd.Context(), o)
+	r, err := backup.SaveBackup(cmd.Context(), o)
 	if err != nil {
 		return err
 	}
@@ -73,12 +73,12 @@ func saveTo(cmd *cobra.Command, o backup.Options) error {
 	}
 	defer f.Close()
 	_, err = io.Copy(cmd.OutOrStdout(), f)
-	return printReport(cmd.ErrOrStderr(), "saved "+o.DataDir, r, err)
+	return printBackupReport(cmd.ErrOrStderr(), "saved "+o.DataDir, r, err)
 }
 
 func newRestoreCommand() *cobra.Command {
 	var identityFile string
-	cmd := newCopyCommand("restore --data-dir DIR --file FILE [--identity-file FILE]", "Make a hub's data directory from a backup",
+	cmd := newBackupFileCommand("restore --data-dir DIR --file FILE [--identity-file FILE]", "Make a hub's data directory from a backup",
 		`Make a hub's data directory, which must be absent or empty, from a backup. The hub
 then starts holding: it serves and observes, and orders nothing of any member until
 `+"`atoll restore accept --hub|--members`"+` says whose word counts where they differ.
@@ -88,19 +88,19 @@ restored before the whole file is decrypted once and verified:
 
   age --decrypt identity.age | atoll-hub restore --data-dir DIR --file hub.backup.age --identity-file -`,
 		func(cmd *cobra.Command, o backup.Options) (err error) {
-			if file := givenFile(cmd, "identity-file", identityFile); file != nil {
+			if file := changedFlagValue(cmd, "identity-file", identityFile); file != nil {
 				if o.Identities, err = backup.ParseIdentities(*file, cmd.InOrStdin()); err != nil {
 					return err
 				}
 			}
 			r, err := backup.RestoreDataDir(cmd.Context(), o)
-			return printReport(cmd.OutOrStdout(), "restored "+o.DataDir+" from "+o.File, r, err)
+			return printBackupReport(cmd.OutOrStdout(), "restored "+o.DataDir+" from "+o.File, r, err)
 		})
 	cmd.Flags().StringVar(&identityFile, "identity-file", "", "file with age identities (AGE-SECRET-KEY-1...) or one SSH private key, without a passphrase, - for standard input")
 	return cmd
 }
 
-func printReport(w io.Writer, what string, r *backup.Report, err error) error {
+func printBackupReport(w io.Writer, what string, r *backup.Report, err error) error {
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func printReport(w io.Writer, what string, r *backup.Report, err error) error {
 	return nil
 }
 
-func newCopyCommand(use, short, long string, run func(*cobra.Command, backup.Options) error) *cobra.Command {
+func newBackupFileCommand(use, short, long string, run func(*cobra.Command, backup.Options) error) *cobra.Command {
 	o := backup.Options{Version: atoll.Version}
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
@@ -125,7 +125,7 @@ func newCopyCommand(use, short, long string, run func(*cobra.Command, backup.Opt
 			return run(cmd, o)
 		},
 	}
-	dataDirFlag(cmd, &o.DataDir)
+	addDataDirFlag(cmd, &o.DataDir)
 	cmd.Flags().StringVar(&o.File, "file", "", "the backup (required)")
 	if err := cmd.MarkFlagRequired("file"); err != nil {
 		panic(err)

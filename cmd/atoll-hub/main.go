@@ -28,13 +28,13 @@ func main() {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	if err := newHubCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "atoll-hub:", err)
 		os.Exit(1)
 	}
 }
 
-func newCommand() *cobra.Command {
+func newHubCommand() *cobra.Command {
 	var o hub.Options
 	var verbose bool
 	var logFormat string
@@ -65,7 +65,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 				return err
 			}
 			o.API.Logger, o.API.Version = log, atoll.Version
-			return hub.Run(cmd.Context(), o)
+			return hub.RunHub(cmd.Context(), o)
 		},
 	}
 	f, a := cmd.Flags(), &o.API
@@ -108,9 +108,9 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 		panic(err)
 	}
 	cmd.MarkFlagsMutuallyExclusive("etcd-servers", "etcd-quota-bytes")
-	profile.AddFlag(cmd)
+	profile.AddProfileFlag(cmd)
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newKubeconfigCommand(), newKeysCommand(), newVersionCommand())
+	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newPrintKubeconfigCommand(), newPrintKeysCommand(), newVersionCommand())
 	return cmd
 }
 

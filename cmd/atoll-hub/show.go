@@ -17,7 +17,7 @@ import (
 // The content of a hub's data directory, for administrators that cannot copy files out of it: its
 // image has no shell and no tar.
 
-func newKubeconfigCommand() *cobra.Command {
+func newPrintKubeconfigCommand() *cobra.Command {
 	var dir, server string
 	cmd := &cobra.Command{
 		Use: "kubeconfig --data-dir DIR [--server https://HOST:PORT]", Short: "Print DIR/hub.kubeconfig, the administrator's", Args: cobra.NoArgs,
@@ -44,12 +44,12 @@ address by which it is reached from where they are used.
 			return err
 		},
 	}
-	dataDirFlag(cmd, &dir)
+	addDataDirFlag(cmd, &dir)
 	cmd.Flags().StringVar(&server, "server", "", "https://HOST:PORT of the hub's API (default: as in the file, which is for the machine, or the pod, of the hub)")
 	return cmd
 }
 
-func newKeysCommand() *cobra.Command {
+func newPrintKeysCommand() *cobra.Command {
 	var dir, name, namespace string
 	cmd := &cobra.Command{
 		Use: "keys --data-dir DIR [--name NAME]", Short: "Print the hub's key set as the manifest of a Secret", Args: cobra.NoArgs,
@@ -82,14 +82,14 @@ as keys.existingSecret of the chart. A holder of the key set can act as the hub.
 			return err
 		},
 	}
-	dataDirFlag(cmd, &dir)
+	addDataDirFlag(cmd, &dir)
 	cmd.Flags().StringVar(&name, "name", "hub-keys", "name of the Secret")
 	cmd.Flags().StringVar(&namespace, "namespace", "", "its namespace (default: none is said)")
 	return cmd
 }
 
-// dataDirFlag adds the flag that all commands need.
-func dataDirFlag(cmd *cobra.Command, dir *string) {
+// addDataDirFlag adds the flag that all commands need.
+func addDataDirFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "data-dir", "", "the hub's data directory (required)")
 	if err := cmd.MarkFlagRequired("data-dir"); err != nil {
 		panic(err)

@@ -18,9 +18,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	switch err := command.New().ExecuteContext(ctx); {
+	switch err := command.NewRootCommand().ExecuteContext(ctx); {
 	case err == nil:
-	case command.IsAnswer(err):
+	case command.IsPrintedAnswer(err):
 		os.Exit(2)
 	default:
 		fmt.Fprintln(os.Stderr, "atoll: "+phrase.EscapeText(err.Error()))

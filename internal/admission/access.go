@@ -17,21 +17,21 @@ import (
 	"atoll.dev/atoll/internal/policymatch"
 )
 
-// access is reading that a writer must be allowed, since it places what it selects.
-type access struct {
+// requiredRead is reading that a writer must be allowed, since it places what it selects.
+type requiredRead struct {
 	kind      schema.GroupKind
 	resource  schema.GroupResource // looked up from kind when empty
 	namespace string               // empty: everywhere, or cluster-scoped
 	name      string               // empty: all
 }
 
-// dependencyAccess returns the access to the kinds that objects take along.
-func dependencyAccess(namespace string) []access {
-	var out []access
+// requiredDependencyReads returns the access to the kinds that objects take along.
+func requiredDependencyReads(namespace string) []requiredRead {
+	var out []requiredRead
 	for kind, resource := range map[string]string{
 		"ConfigMap": "configmaps", "Secret": "secrets", "ServiceAccount": "serviceaccounts", "PersistentVolumeClaim": "persistentvolumeclaims",
 	} {
-		out = append(out, access{kind: schema.GroupKind{Kind: kind}, resource: schema.GroupResource{Resource: resource}, namespace: namespace})
+		out = append(out, requiredRead{kind: schema.GroupKind{Kind: kind}, resource: schema.GroupResource{Resource: resource}, namespace: namespace})
 	}
 	return out
 }
@@ -47,8 +47,8 @@ var inNamespaces = []schema.GroupKind{
 	{Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
 }
 
-// namespaceAccess returns the access to everything in a namespace: the built-in kinds, and those of what is there.
-func (p *Plugin) namespaceAccess(namespace string) []access {
+// requiredNamespaceReads returns the access to everything in a namespace: the built-in kinds, and those of what is there.
+func (p *AdmissionPlugin) requiredNamespaceReads(namespace string) []requiredRead {
 	kinds := slices.Clone(inNamespaces)
 	if hub, ok := p.currentHub(); ok {
 		for _, gk := range hub.Templates.TemplateKinds(namespace) {
@@ -57,27 +57,27 @@ func (p *Plugin) namespaceAccess(namespace string) []access {
 			}
 		}
 	}
-	out := make([]access, 0, len(kinds))
+	out := make([]requiredRead, 0, len(kinds))
 	for _, gk := range kinds {
-		out = append(out, access{kind: gk, namespace: namespace})
+		out = append(out, requiredRead{kind: gk, namespace: namespace})
 	}
 	return out
 }
 
-// selectorAccess is what selectors choose; namespace is that of the policy, empty for a
+// requiredSelectorReads is what selectors choose; namespace is that of the policy, empty for a
 // cluster policy.
-func (p *Plugin) selectorAccess(namespace string, selectors []v1alpha1.ResourceSelector) []access {
-	var out []access
+func (p *AdmissionPlugin) requiredSelectorReads(namespace string, selectors []v1alpha1.ResourceSelector) []requiredRead {
+	var out []requiredRead
 	for _, rs := range selectors {
 		if rs.Kind == policymatch.AllKinds {
-			out = append(out, p.allKindsAccess(cmp.Or(namespace, rs.Namespace), policymatch.SelectorKind(rs))...)
+			out = append(out, p.requiredReadsOfAllKinds(cmp.Or(namespace, rs.Namespace), policymatch.SelectorKind(rs))...)
 			continue
 		}
 		gv, err := schema.ParseGroupVersion(rs.APIVersion)
 		if err != nil {
 			continue
 		}
-		x := access{kind: schema.GroupKind{Group: gv.Group, Kind: rs.Kind}, namespace: namespace, name: rs.Name}
+		x := requiredRead{kind: schema.GroupKind{Group: gv.Group, Kind: rs.Kind}, namespace: namespace, name: rs.Name}
 		if namespace == "" {
 			x.namespace = rs.Namespace
 		}
@@ -86,18 +86,18 @@ func (p *Plugin) selectorAccess(namespace string, selectors []v1alpha1.ResourceS
 	return out
 }
 
-// allKindsAccess is what a selector of all kinds chooses, of one group or of all.
-func (p *Plugin) allKindsAccess(namespace string, kind schema.GroupKind) []access {
+// requiredReadsOfAllKinds is what a selector of all kinds chooses, of one group or of all.
+func (p *AdmissionPlugin) requiredReadsOfAllKinds(namespace string, kind schema.GroupKind) []requiredRead {
 	if namespace != "" && kind.Group == policymatch.AllKinds {
-		return p.namespaceAccess(namespace)
+		return p.requiredNamespaceReads(namespace)
 	}
-	return []access{{kind: kind, resource: schema.GroupResource{Group: kind.Group, Resource: "*"}, namespace: namespace}}
+	return []requiredRead{{kind: kind, resource: schema.GroupResource{Group: kind.Group, Resource: "*"}, namespace: namespace}}
 }
 
 // mayRead refuses with the first kind that the user may not read, in words that tell
 // which right is missing.
-func (p *Plugin) mayRead(ctx context.Context, u user.Info, need []access) error {
-	slices.SortFunc(need, func(a, b access) int { return strings.Compare(a.kind.String()+a.name, b.kind.String()+b.name) })
+func (p *AdmissionPlugin) mayRead(ctx context.Context, u user.Info, need []requiredRead) error {
+	slices.SortFunc(need, func(a, b requiredRead) int { return strings.Compare(a.kind.String()+a.name, b.kind.String()+b.name) })
 	for _, x := range need {
 		if x.resource.Resource == "" {
 			x.resource = p.resourceOf(x.kind)
@@ -119,13 +119,13 @@ func (p *Plugin) mayRead(ctx context.Context, u user.Info, need []access) error 
 
 // MayGet reports whether the API server's authorizer lets the user read an object, or,
 // without a name, every object of the kind in the namespace.
-func (p *Plugin) MayGet(ctx context.Context, u user.Info, key atoll.ItemKey) bool {
-	x := access{kind: schema.GroupKind{Group: key.Group, Kind: key.Kind}, namespace: key.Namespace, name: key.Name}
+func (p *AdmissionPlugin) MayGet(ctx context.Context, u user.Info, key atoll.ItemKey) bool {
+	x := requiredRead{kind: schema.GroupKind{Group: key.Group, Kind: key.Kind}, namespace: key.Namespace, name: key.Name}
 	x.resource = p.resourceOf(x.kind)
 	return p.isAllowed(ctx, u, "get", x)
 }
 
-func (p *Plugin) isAllowed(ctx context.Context, u user.Info, verb string, x access) bool {
+func (p *AdmissionPlugin) isAllowed(ctx context.Context, u user.Info, verb string, x requiredRead) bool {
 	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: u, Verb: verb, Namespace: x.namespace, APIGroup: x.resource.Group, APIVersion: "*",
 		Resource: x.resource.Resource, Name: x.name, ResourceRequest: true,
@@ -134,7 +134,7 @@ func (p *Plugin) isAllowed(ctx context.Context, u user.Info, verb string, x acce
 }
 
 // resourceOf returns the resource of a kind; a guess for kinds that the hub does not serve yet.
-func (p *Plugin) resourceOf(gk schema.GroupKind) schema.GroupResource {
+func (p *AdmissionPlugin) resourceOf(gk schema.GroupKind) schema.GroupResource {
 	if m, err := p.mapper.RESTMapping(gk); err == nil {
 		return m.Resource.GroupResource()
 	}
@@ -144,7 +144,7 @@ func (p *Plugin) resourceOf(gk schema.GroupKind) schema.GroupResource {
 
 // isNamespaced reports whether objects of the kind live in namespaces; known is false
 // for kinds that the hub does not serve yet.
-func (p *Plugin) isNamespaced(gk schema.GroupKind) (isNamespaced, known bool) {
+func (p *AdmissionPlugin) isNamespaced(gk schema.GroupKind) (isNamespaced, known bool) {
 	m, err := p.mapper.RESTMapping(gk)
 	if err != nil {
 		return false, false

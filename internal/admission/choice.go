@@ -10,8 +10,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// checkChoice checks the choice of the clusters that fit: what the schema cannot say.
-func (p *Plugin) checkChoice(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+// checkSpreadScoresAndGroups checks the choice of the clusters that fit: what the schema cannot say.
+func (p *AdmissionPlugin) checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := append(checkSpread(pl, at), p.checkScores(pl, at)...)
 	names := map[string]bool{}
 	for i, g := range pl.DecisionGroups {
@@ -64,7 +64,7 @@ func checkSpread(p *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	scores := map[string]int{}
 	for i := range pl.Scores {
@@ -89,7 +89,7 @@ func (p *Plugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 }
 
 // checkScoredProperty refuses a property that steers no placement, and a range without a middle.
-func (p *Plugin) checkScoredProperty(property *v1alpha1.PropertyScore, at *field.Path) (errs field.ErrorList) {
+func (p *AdmissionPlugin) checkScoredProperty(property *v1alpha1.PropertyScore, at *field.Path) (errs field.ErrorList) {
 	if why := p.unlistedPropertyReason(property.Name); why != "" {
 		errs = append(errs, field.Invalid(at.Child("name"), property.Name, why))
 	}

@@ -41,7 +41,7 @@ func TestCheckChoice(t *testing.T) {
 			t.Fatal(err)
 		}
 		var at []string
-		for _, e := range plugin.checkChoice(&p, field.NewPath("p")) {
+		for _, e := range plugin.checkSpreadScoresAndGroups(&p, field.NewPath("p")) {
 			at = append(at, e.Field)
 		}
 		if got := strings.Join(at, " "); got != tc.want {

@@ -22,7 +22,7 @@ import (
 
 // validateCluster refuses malformed taints and capacity, and writes by users that manage no set of
 // the Cluster or may not accept.
-func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.Cluster](a)
 	if err != nil {
 		return err
@@ -41,16 +41,16 @@ func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) er
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	if err := p.validateMembership(ctx, a, now, before); err != nil {
+	if err := p.validateSetMembership(ctx, a, now, before); err != nil {
 		return err
 	}
-	if err := p.validateRemoval(ctx, a, now, before); err != nil {
+	if err := p.validateClusterRemoval(ctx, a, now, before); err != nil {
 		return err
 	}
 	if !now.Spec.Accepted || before != nil && before.Spec.Accepted {
 		return nil
 	}
-	if p.isAllowed(ctx, a.GetUserInfo(), "accept", access{resource: clusters, name: a.GetName()}) {
+	if p.isAllowed(ctx, a.GetUserInfo(), "accept", requiredRead{resource: clusters, name: a.GetName()}) {
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
@@ -58,24 +58,24 @@ func (p *Plugin) validateCluster(ctx context.Context, a admission.Attributes) er
 
 var clusters = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters"}
 
-// validateRemoval refuses a removal from the fleet by a user that may not delete the Cluster,
+// validateClusterRemoval refuses a removal from the fleet by a user that may not delete the Cluster,
 // because its effect is the same. A user that may update the Cluster may take a removal back.
-func (p *Plugin) validateRemoval(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
+func (p *AdmissionPlugin) validateClusterRemoval(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
 	is := now.Spec.Removal
 	if is == nil || before != nil && before.Spec.Removal != nil && *before.Spec.Removal == *is {
 		return nil
 	}
-	if !p.isAllowed(ctx, a.GetUserInfo(), "delete", access{resource: clusters, name: a.GetName()}) {
+	if !p.isAllowed(ctx, a.GetUserInfo(), "delete", requiredRead{resource: clusters, name: a.GetName()}) {
 		return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.removal: %q may not remove clusters: the verb delete on %s is needed", a.GetUserInfo().GetName(), clusters))
 	}
-	return p.validateConfirm(ctx, a, now, before)
+	return p.validateRemovalConfirmation(ctx, a, now, before)
 }
 
-// validateConfirm refuses a confirmation of anything else than what is in the cluster now, as
+// validateRemovalConfirmation refuses a confirmation of anything else than what is in the cluster now, as
 // far as this hub's tables tell: they may lag, and whether anything goes the leading hub's decide
 // (internal/decommission). One that stands may stay while the removal goes on, by which there is ever less, and when what is
 // left is to stay after all.
-func (p *Plugin) validateConfirm(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
+func (p *AdmissionPlugin) validateRemovalConfirmation(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
 	is, was := now.Spec.Removal, (*v1alpha1.ClusterRemoval)(nil)
 	if before != nil {
 		was = before.Spec.Removal
@@ -97,10 +97,10 @@ func (p *Plugin) validateConfirm(ctx context.Context, a admission.Attributes, no
 	return nil
 }
 
-// removalAsked records when the removal of the Cluster was requested, whatever the writer states.
+// stampRemovalTime records when the removal of the Cluster was requested, whatever the writer states.
 // The time distinguishes this removal from an earlier one, whose confirmation may still exist
 // somewhere.
-func (p *Plugin) removalAsked(a admission.Attributes) error {
+func (p *AdmissionPlugin) stampRemovalTime(a admission.Attributes) error {
 	u, ok := a.GetObject().(*unstructured.Unstructured)
 	if !ok {
 		return nil
@@ -132,9 +132,9 @@ func (p *Plugin) removalAsked(a admission.Attributes) error {
 	return nil
 }
 
-// taintTimes notes since when NoExecute taints are there, from which tolerations
+// stampTaintTimes notes since when NoExecute taints are there, from which tolerations
 // count.
-func (p *Plugin) taintTimes(a admission.Attributes) error {
+func (p *AdmissionPlugin) stampTaintTimes(a admission.Attributes) error {
 	u, ok := a.GetObject().(*unstructured.Unstructured)
 	if !ok {
 		return nil

@@ -71,7 +71,7 @@ func TestOnlyWhatIsThereIsConfirmed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = p.validateRemoval(t.Context(), a, now, before)
+			err = p.validateClusterRemoval(t.Context(), a, now, before)
 			if err == nil && tc.want != "" || err != nil && (tc.want == "" || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}

@@ -21,23 +21,23 @@ func isBundle(a admission.Attributes) bool {
 	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "Bundle" || k.Kind == "ClusterBundle")
 }
 
-// isDecision tells of what the hub publishes for a Placement.
-func isDecision(a admission.Attributes) bool {
+// isPlacementDecision tells of what the hub publishes for a Placement.
+func isPlacementDecision(a admission.Attributes) bool {
 	k := a.GetKind()
 	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "PlacementDecision" || k.Kind == "ClusterPlacementDecision")
 }
 
 // isWrittenByHub reports whether the hub itself writes objects of the kind.
 func isWrittenByHub(a admission.Attributes) bool {
-	return a.GetKind().Group == engineGroup || isBundle(a) || isDecision(a)
+	return a.GetKind().Group == engineGroup || isBundle(a) || isPlacementDecision(a)
 }
 
-// validateEngine refuses users' writes to what the hub itself writes. On a Bundle, users may
+// validateHubWrittenKinds refuses users' writes to what the hub itself writes. On a Bundle, users may
 // confirm or withdraw a removal and request a new placement. On the HubState, they may answer
 // after a restore.
-func (p *Plugin) validateEngine(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateHubWrittenKinds(ctx context.Context, a admission.Attributes) error {
 	kind := a.GetKind().Kind
-	if isDecision(a) {
+	if isPlacementDecision(a) {
 		if isGarbageCollection(a) {
 			return nil // with its Placement
 		}
@@ -47,31 +47,31 @@ func (p *Plugin) validateEngine(ctx context.Context, a admission.Attributes) err
 		return nil // the hub keeps what it read of the set, and an agent sends it again
 	}
 	if a.GetOperation() == admission.Update {
-		if decided, err := p.validateAnswer(ctx, a); decided {
+		if decided, err := p.validateAnswerToHub(ctx, a); decided {
 			return err
 		}
 	}
 	return refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the hub writes a %s: edit the policy, annotation or object that it comes from", kind))
 }
 
-// validateAnswer decides about an update by which users answer the hub. decided is false for
+// validateAnswerToHub decides about an update by which users answer the hub. decided is false for
 // objects that take no answer.
-func (p *Plugin) validateAnswer(ctx context.Context, a admission.Attributes) (decided bool, err error) {
+func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.Attributes) (decided bool, err error) {
 	kind := a.GetKind().Kind
 	switch {
 	case isBundle(a) && a.GetSubresource() == "":
 		for _, answer := range []string{atoll.AnnotationConfirm, atoll.AnnotationKeep} {
-			if onlyDiffers(a, []string{"metadata", "annotations", answer}) {
+			if changesOnlyField(a, []string{"metadata", "annotations", answer}) {
 				return true, nil
 			}
 		}
-		if onlyDiffers(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
+		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
 			return true, p.validateRebalance(ctx, a)
 		}
 		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s or %s of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
 			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, kind))
 	case kind == "HubState":
-		if onlyDiffers(a, []string{"rewound", "accepted"}) {
+		if changesOnlyField(a, []string{"rewound", "accepted"}) {
 			return true, nil
 		}
 		return true, refuseRequest(a, atoll.ReasonWrittenByHub, errors.New("only rewound.accepted of the hub's state may be changed, by: atoll restore accept"))
@@ -79,8 +79,8 @@ func (p *Plugin) validateAnswer(ctx context.Context, a admission.Attributes) (de
 	return false, nil
 }
 
-// onlyDiffers reports whether an update changes nothing but the field.
-func onlyDiffers(a admission.Attributes, path []string) bool {
+// changesOnlyField reports whether an update changes nothing but the field.
+func changesOnlyField(a admission.Attributes, path []string) bool {
 	now, ok := a.GetObject().(*unstructured.Unstructured)
 	before, ok2 := a.GetOldObject().(*unstructured.Unstructured)
 	if !ok || !ok2 {

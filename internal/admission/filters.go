@@ -19,19 +19,19 @@ import (
 
 // checkFilters checks the filters of a placement that are not in an affinity, and which properties all of
 // them read.
-func (p *Plugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
-	errs := checkSets(pl.ClusterSets, at.Child("clusterSets"))
+func (p *AdmissionPlugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+	errs := checkClusterSetNames(pl.ClusterSets, at.Child("clusterSets"))
 	errs = append(errs, checkCEL(pl.CELSelector, at.Child("celSelector"), p.unlistedPropertyReason)...)
 	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)
-	errs = append(errs, p.checkGroups(pl, at)...)
+	errs = append(errs, p.checkAffinityGroups(pl, at)...)
 	if pl.ClusterAffinity != nil {
 		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), p.unlistedPropertyReason)...)
 	}
 	return errs
 }
 
-// checkGroups checks the groups of fall-back and of overflow.
-func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+// checkAffinityGroups checks the groups of fall-back and of overflow.
+func (p *AdmissionPlugin) checkAffinityGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	in := at.Child("clusterAffinities")
 	if pl.ClusterAffinity != nil && len(pl.ClusterAffinities) > 0 {
@@ -41,7 +41,7 @@ func (p *Plugin) checkGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.E
 		g, one := &pl.ClusterAffinities[i], in.Index(i)
 		errs = append(errs, checkAffinity(&g.ClusterAffinity, one)...)
 		errs = append(errs, checkFieldKeys(g.FieldSelector, one.Child("fieldSelector"), p.unlistedPropertyReason)...)
-		errs = append(errs, checkSets(g.ClusterSets, one.Child("clusterSets"))...)
+		errs = append(errs, checkClusterSetNames(g.ClusterSets, one.Child("clusterSets"))...)
 		errs = append(errs, checkCEL(g.CELSelector, one.Child("celSelector"), p.unlistedPropertyReason)...)
 	}
 	if pl.Failback != nil && len(pl.ClusterAffinities) < 2 {
@@ -63,7 +63,7 @@ func checkOverflow(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Forbidden(at.Child("replicaScheduling", "overflow"), "all fitting clusters are chosen anyway: it needs two or more clusterAffinities, maxClusters or spreadConstraints")}
 }
 
-func checkSets(names []string, at *field.Path) field.ErrorList {
+func checkClusterSetNames(names []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, n := range names {
 		for _, msg := range validation.IsDNS1123Subdomain(n) {
@@ -79,9 +79,9 @@ func checkTarget(t *v1alpha1.ClusterTarget, at *field.Path) field.ErrorList {
 		return nil
 	}
 	errs := checkAffinity(&t.ClusterAffinity, at)
-	errs = append(errs, checkFieldKeys(t.FieldSelector, at.Child("fieldSelector"), unseenPropertyReason)...)
-	errs = append(errs, checkSets(t.ClusterSets, at.Child("clusterSets"))...)
-	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), unseenPropertyReason)...)
+	errs = append(errs, checkFieldKeys(t.FieldSelector, at.Child("fieldSelector"), overridePropertyRefusal)...)
+	errs = append(errs, checkClusterSetNames(t.ClusterSets, at.Child("clusterSets"))...)
+	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), overridePropertyRefusal)...)
 }
 
 // checkCEL compiles the expression, as schedule does, and asks for the properties that
@@ -90,7 +90,7 @@ func checkCEL(text string, at *field.Path, refused func(key string) string) fiel
 	if text == "" {
 		return nil
 	}
-	sel, err := expr.CompileSelector(text)
+	sel, err := expr.CompileClusterSelector(text)
 	if err != nil {
 		return field.ErrorList{field.Invalid(at, text, err.Error())}
 	}
@@ -118,7 +118,7 @@ func checkAPIs(list []v1alpha1.ServedAPI, at *field.Path) field.ErrorList {
 }
 
 // unlistedPropertyReason returns why a property steers no placement; empty if it does.
-func (p *Plugin) unlistedPropertyReason(key string) string {
+func (p *AdmissionPlugin) unlistedPropertyReason(key string) string {
 	list := p.listedProperties()
 	switch {
 	case slices.Contains(list, key):
@@ -129,8 +129,8 @@ func (p *Plugin) unlistedPropertyReason(key string) string {
 	return fmt.Sprintf("is a property that the hub's admin did not list: placement is steered by %s", strings.Join(list, ", "))
 }
 
-// unseenPropertyReason returns why overrides may not ask for a property.
-func unseenPropertyReason(string) string {
+// overridePropertyRefusal returns why overrides may not ask for a property.
+func overridePropertyRefusal(string) string {
 	return "is a property that agents report, and overrides go by what is set on the hub: label the Cluster instead"
 }
 
@@ -158,12 +158,12 @@ func checkFields(s *v1alpha1.FieldSelector, at *field.Path) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
-	keys := map[string]*constraint{}
+	keys := map[string]*keyConstraint{}
 	for i, r := range s.MatchExpressions {
 		one := at.Child("matchExpressions").Index(i)
 		c := keys[r.Key]
 		if c == nil {
-			c = &constraint{}
+			c = &keyConstraint{}
 			keys[r.Key] = c
 		}
 		errs = append(errs, checkValues(r, one)...)

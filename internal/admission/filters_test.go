@@ -69,7 +69,7 @@ func TestFiltersAreRefused(t *testing.T) {
 // Overrides do not see properties, whichever are listed.
 func TestOverridesSeeNoProperties(t *testing.T) {
 	s := &v1alpha1.FieldSelector{MatchExpressions: []v1alpha1.FieldRequirement{{Key: "zone", Operator: "Exists"}, {Key: "nodes", Operator: "Exists"}}}
-	errs := checkFieldKeys(s, field.NewPath("fieldSelector"), unseenPropertyReason)
+	errs := checkFieldKeys(s, field.NewPath("fieldSelector"), overridePropertyRefusal)
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "fieldSelector.matchExpressions[1].key") || !strings.Contains(errs[0].Error(), "label the Cluster") {
 		t.Errorf("errors %v", errs)
 	}
@@ -83,7 +83,7 @@ func TestReachOfGroups(t *testing.T) {
 		{AffinityName: "cloud", ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo"}}, ClusterSets: []string{"burst"}},
 	}}
 	var got []string
-	for _, r := range reachOf(&pl, field.NewPath("placement")) {
+	for _, r := range placementReferences(&pl, field.NewPath("placement")) {
 		if r.path != nil {
 			got = append(got, r.kind+r.name+" "+r.path.String())
 		}

@@ -47,15 +47,15 @@ func isPlanDryRun(a admission.Attributes) bool {
 	return false
 }
 
-// isForetold reports whether the request is a dry run that is answered with its plan.
-func (p *Plugin) isForetold(a admission.Attributes) bool {
+// answersDryRunWithPlan reports whether the request is a dry run that is answered with its plan.
+func (p *AdmissionPlugin) answersDryRunWithPlan(a admission.Attributes) bool {
 	kind := a.GetKind().GroupKind()
 	return p.Foretell != nil && a.IsDryRun() && !isPlanDryRun(a) && a.GetSubresource() == "" && atoll.IsOwnKind(kind) && slices.Contains(foretold, kind.Kind)
 }
 
-// warnOfPlan answers the dry run of what decides with warnings that say what would change.
-func (p *Plugin) warnOfPlan(ctx context.Context, a admission.Attributes) {
-	if !p.isForetold(a) {
+// warnWithDryRunPlan answers the dry run of what decides with warnings that say what would change.
+func (p *AdmissionPlugin) warnWithDryRunPlan(ctx context.Context, a admission.Attributes) {
+	if !p.answersDryRunWithPlan(a) {
 		return
 	}
 	deleted := a.GetOperation() == admission.Delete

@@ -85,7 +85,7 @@ func TestDryRunsForetell(t *testing.T) {
 			}
 			gvk := schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: kind}
 			a := admission.NewAttributesRecord(obj, old, gvk, "shop", "web", schema.GroupVersionResource{}, tc.sub, op, options, !tc.real, &user.DefaultInfo{Name: "ann"})
-			p.warnOfPlan(warning.WithWarningRecorder(t.Context(), &h), a)
+			p.warnWithDryRunPlan(warning.WithWarningRecorder(t.Context(), &h), a)
 			if len(h) != tc.want {
 				t.Fatalf("%d warnings, want %d", len(h), tc.want)
 			}

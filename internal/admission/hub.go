@@ -28,9 +28,9 @@ type Hub struct {
 type Placed interface {
 	// IsPlacedOrNeeded reports whether the object is placed, or needed by something that is.
 	IsPlacedOrNeeded(sub policymatch.Subject) bool
-	// IsPlacedFromOutside reports whether nothing in the object's namespace places the object, and
+	// IsPlacedFromOutsideNamespace reports whether nothing in the object's namespace places the object, and
 	// the hub's default placement or a parent without a namespace does.
-	IsPlacedFromOutside(sub policymatch.Subject) bool
+	IsPlacedFromOutsideNamespace(sub policymatch.Subject) bool
 	// TwoControllersWarning warns of an object that a controller on the hub makes of a parent on
 	// which a controller in members may act, too; empty: there is nothing to warn of.
 	TwoControllersWarning(sub policymatch.Subject) string
@@ -56,8 +56,8 @@ type Templates interface {
 
 // Properties are those that agents report.
 type Properties interface {
-	// ListedProperties lists those that the hub's admin listed, sorted.
-	ListedProperties() []string
+	// PlacementPropertyNames lists those that the hub's admin listed, sorted.
+	PlacementPropertyNames() []string
 }
 
 // Removals are the Clusters that leave the fleet.
@@ -68,7 +68,7 @@ type Removals interface {
 }
 
 // currentHub returns the rest of the hub; false until it is there.
-func (p *Plugin) currentHub() (Hub, bool) {
+func (p *AdmissionPlugin) currentHub() (Hub, bool) {
 	if p.Hub == nil {
 		return Hub{}, false
 	}
@@ -76,22 +76,22 @@ func (p *Plugin) currentHub() (Hub, bool) {
 }
 
 // currentSets returns the table of ClusterSets; false until it is there.
-func (p *Plugin) currentSets() (Sets, bool) {
+func (p *AdmissionPlugin) currentSets() (Sets, bool) {
 	hub, _ := p.currentHub()
 	return hub.Sets, hub.Sets != nil
 }
 
 // listedProperties lists the properties that steer placement; nil until they are known.
-func (p *Plugin) listedProperties() []string {
+func (p *AdmissionPlugin) listedProperties() []string {
 	hub, _ := p.currentHub()
 	if hub.Properties == nil {
 		return nil
 	}
-	return hub.Properties.ListedProperties()
+	return hub.Properties.PlacementPropertyNames()
 }
 
 // hashCleanPlan is Removals.HashCleanPlan, and an error until the tables are there.
-func (p *Plugin) hashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
+func (p *AdmissionPlugin) hashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
 	hub, ok := p.currentHub()
 	if !ok {
 		return "", errors.New("the hub has just been started")

@@ -24,14 +24,14 @@ func validateInterpreter(a admission.Attributes) error {
 	if now.DeletionTimestamp != nil || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
-	if of := script.SourceCustomization(now); of != "" {
+	if of := script.KarmadaSourceName(now); of != "" {
 		return refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("the hub makes it of the %s %s: edit that", karmada.CustomizationKind, of))
 	}
-	return compileErrors(a, script.CheckSpec(now.Spec))
+	return refuseScriptErrors(a, script.CheckSpec(now.Spec))
 }
 
-// validateCustomization refuses what would be refused as a ResourceInterpreter.
-func validateCustomization(a admission.Attributes) error {
+// validateKarmadaCustomization refuses what would be refused as a ResourceInterpreter.
+func validateKarmadaCustomization(a admission.Attributes) error {
 	now, before, err := typedObjects[karmada.ResourceInterpreterCustomization](a)
 	if err != nil {
 		return err
@@ -39,11 +39,11 @@ func validateCustomization(a admission.Attributes) error {
 	if now.DeletionTimestamp != nil || before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
-	return compileErrors(a, script.CheckKarmada(now.Spec))
+	return refuseScriptErrors(a, script.CheckKarmada(now.Spec))
 }
 
-// compileErrors refuses with field, line and column.
-func compileErrors(a admission.Attributes, found []*script.Error) error {
+// refuseScriptErrors refuses with field, line and column.
+func refuseScriptErrors(a admission.Attributes, found []*script.Error) error {
 	var errs field.ErrorList
 	for _, e := range found {
 		at, why := e.Script, *e

@@ -52,7 +52,7 @@ func TestInterpretersThatAreRefused(t *testing.T) {
 				before, op = unstructuredOf(t, tc.before), admission.Update
 			}
 			p := New(Options{Own: func(user.Info) bool { return false }})
-			err := p.validateOurs(t.Context(), admission.NewAttributesRecord(now, before, now.GroupVersionKind(), "", "try", schema.GroupVersionResource{}, "", op, nil, false, &user.DefaultInfo{Name: "ann"}))
+			err := p.validateAtollKinds(t.Context(), admission.NewAttributesRecord(now, before, now.GroupVersionKind(), "", "try", schema.GroupVersionResource{}, "", op, nil, false, &user.DefaultInfo{Name: "ann"}))
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}

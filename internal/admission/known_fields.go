@@ -20,7 +20,7 @@ type Definitions interface {
 
 // checkKnownFields refuses fields that objects of the selected kinds do not have. Rules that are as they
 // were before, under the same selectors, stay.
-func (p *Plugin) checkKnownFields(spec *v1alpha1.OverrideSpec, before *v1alpha1.OverridePolicy, at *field.Path) (errs field.ErrorList) {
+func (p *AdmissionPlugin) checkKnownFields(spec *v1alpha1.OverrideSpec, before *v1alpha1.OverridePolicy, at *field.Path) (errs field.ErrorList) {
 	hub, _ := p.currentHub()
 	definitionOf := func(gk schema.GroupKind) *unstructured.Unstructured {
 		if hub.Definitions == nil {
@@ -30,7 +30,7 @@ func (p *Plugin) checkKnownFields(spec *v1alpha1.OverrideSpec, before *v1alpha1.
 	}
 	var selected []schema.GroupKind
 	for _, rs := range spec.ResourceSelectors {
-		if gk := kindOf(rs); !slices.Contains(selected, gk) {
+		if gk := selectorKind(rs); !slices.Contains(selected, gk) {
 			selected = append(selected, gk)
 		}
 	}

@@ -34,7 +34,7 @@ func TestOverridePoliciesThatCannotBe(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(tc.spec), &spec); err != nil {
 				t.Fatal(err)
 			}
-			errs := append(checkTouches(&spec, at), checkMergeable(&spec, spec.OverrideRules[0].Overriders, at.Child("overrideRules").Index(0).Child("overriders"))...)
+			errs := append(forbidClusterOnlyOverrides(&spec, at), checkStrategicMergeSupport(&spec, spec.OverrideRules[0].Overriders, at.Child("overrideRules").Index(0).Child("overriders"))...)
 			switch {
 			case tc.path == "" && len(errs) > 0:
 				t.Errorf("refused: %v", errs)
@@ -58,7 +58,7 @@ func TestOverridesOfDividedReplicas(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(overriders), &o); err != nil {
 			t.Fatal(err)
 		}
-		if got := NotDivided(o, atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}, field.NewPath("o")).Error(); !strings.HasPrefix(got, want) {
+		if got := DividedReplicasError(o, atoll.ItemKey{Group: "apps", Kind: "Deployment", Name: "web"}, field.NewPath("o")).Error(); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", overriders, got, want)
 		}
 	}

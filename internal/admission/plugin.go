@@ -37,8 +37,8 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Plugin is Atoll's admission.
-type Plugin struct {
+// AdmissionPlugin is Atoll's admission.
+type AdmissionPlugin struct {
 	*admission.Handler
 	Options
 	authorizer authorizer.Authorizer
@@ -46,29 +46,29 @@ type Plugin struct {
 }
 
 var (
-	_ admission.MutationInterface       = &Plugin{}
-	_ admission.ValidationInterface     = &Plugin{}
-	_ initializer.WantsAuthorizer       = &Plugin{}
-	_ initializer.WantsRESTMapper       = &Plugin{}
-	_ admission.InitializationValidator = &Plugin{}
+	_ admission.MutationInterface       = &AdmissionPlugin{}
+	_ admission.ValidationInterface     = &AdmissionPlugin{}
+	_ initializer.WantsAuthorizer       = &AdmissionPlugin{}
+	_ initializer.WantsRESTMapper       = &AdmissionPlugin{}
+	_ admission.InitializationValidator = &AdmissionPlugin{}
 )
 
 // New makes the plugin. The API server gives it its authorizer and REST mapper.
-func New(o Options) *Plugin {
+func New(o Options) *AdmissionPlugin {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), Options: o}
+	return &AdmissionPlugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), Options: o}
 }
 
 // SetAuthorizer is for the API server.
-func (p *Plugin) SetAuthorizer(a authorizer.Authorizer) { p.authorizer = a }
+func (p *AdmissionPlugin) SetAuthorizer(a authorizer.Authorizer) { p.authorizer = a }
 
 // SetRESTMapper is for the API server.
-func (p *Plugin) SetRESTMapper(m meta.RESTMapper) { p.mapper = m }
+func (p *AdmissionPlugin) SetRESTMapper(m meta.RESTMapper) { p.mapper = m }
 
 // ValidateInitialization reports whether the API server gave all that is needed.
-func (p *Plugin) ValidateInitialization() error {
+func (p *AdmissionPlugin) ValidateInitialization() error {
 	if p.authorizer == nil || p.mapper == nil {
 		return errors.New("admission: the API server gave no authorizer or no REST mapper")
 	}
@@ -76,8 +76,8 @@ func (p *Plugin) ValidateInitialization() error {
 }
 
 // Admit fills in what users need not write.
-func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if fleetview.IsMarked(ctx) {
+func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if fleetview.IsMemberWrite(ctx) {
 		return nil // it is the member's, and no template
 	}
 	if a.GetSubresource() != "" || a.GetOperation() == admission.Delete || a.GetObject() == nil {
@@ -86,39 +86,39 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	switch a.GetKind().Group {
 	case v1alpha1.GroupVersion.Group:
 		if a.GetKind().Kind == "Cluster" {
-			if err := p.removalAsked(a); err != nil {
+			if err := p.stampRemovalTime(a); err != nil {
 				return err
 			}
-			return p.taintTimes(a)
+			return p.stampTaintTimes(a)
 		}
 		return nil
 	case engineGroup:
 		return nil
 	}
 	p.keepOnHub(ctx, a)
-	return p.holdFinalizer(a)
+	return p.ensureTemplateFinalizer(a)
 }
 
 // Validate refuses what could not be honoured, and what the writer may not do. The dry
 // run of a policy that passes says what would change.
-func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if fleetview.IsMarked(ctx) {
+func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if fleetview.IsMemberWrite(ctx) {
 		return nil
 	}
 	if err := p.validate(ctx, a, o); err != nil {
 		return err
 	}
-	p.warnOfPlan(ctx, a)
+	p.warnWithDryRunPlan(ctx, a)
 	p.warnOfUnplaced(ctx, a)
 	p.warnOfTwoControllers(ctx, a)
 	return nil
 }
 
-func (p *Plugin) validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+func (p *AdmissionPlugin) validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if p.Own(a.GetUserInfo()) && !isGarbageCollection(a) {
 		return nil
 	}
-	if slices.Contains(a.GetUserInfo().GetGroups(), atoll.GroupAgents) && !ownReview(a) {
+	if slices.Contains(a.GetUserInfo().GetGroups(), atoll.GroupAgents) && !isAuthReview(a) {
 		return refuseRequest(a, atoll.ReasonWrittenByAgent, errors.New("agents write nothing on the hub: they report over their stream"))
 	}
 	if a.GetOperation() == admission.Delete {
@@ -128,18 +128,18 @@ func (p *Plugin) validate(ctx context.Context, a admission.Attributes, o admissi
 }
 
 // validateWrite is for what users create and update.
-func (p *Plugin) validateWrite(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+func (p *AdmissionPlugin) validateWrite(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if err := p.validateSystemNamespace(ctx, a); err != nil {
 		return err
 	}
 	if isWrittenByHub(a) {
-		return p.validateEngine(ctx, a)
+		return p.validateHubWrittenKinds(ctx, a)
 	}
 	if err := p.validateAnnotations(ctx, a); err != nil {
 		return err // also through a subresource, since some let annotations be written
 	}
 	if a.GetSubresource() == "approval" {
-		return p.validateApproval(ctx, a)
+		return p.validateCertificateApproval(ctx, a)
 	}
 	if a.GetSubresource() != "" {
 		return nil
@@ -147,22 +147,22 @@ func (p *Plugin) validateWrite(ctx context.Context, a admission.Attributes, o ad
 	if !atoll.IsOwnKind(a.GetKind().GroupKind()) {
 		return p.validateSize(a, o)
 	}
-	return p.validateOurs(ctx, a)
+	return p.validateAtollKinds(ctx, a)
 }
 
 // validateAnnotations checks the annotations and labels by which Atoll treats an object.
-func (p *Plugin) validateAnnotations(ctx context.Context, a admission.Attributes) error {
-	if err := p.validateAnnotation(ctx, a); err != nil {
+func (p *AdmissionPlugin) validateAnnotations(ctx context.Context, a admission.Attributes) error {
+	if err := p.validateClustersAnnotation(ctx, a); err != nil {
 		return err
 	}
-	if err := validateOwnKeys(a); err != nil {
+	if err := validateAtollKeys(a); err != nil {
 		return err
 	}
-	return p.validateOverwriteOfObject(ctx, a)
+	return p.validateObjectOverwriteRight(ctx, a)
 }
 
-// validateOurs is for what people write of the hub's own kinds.
-func (p *Plugin) validateOurs(ctx context.Context, a admission.Attributes) error {
+// validateAtollKinds is for what people write of the hub's own kinds.
+func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.Attributes) error {
 	switch a.GetKind().Kind {
 	case "Cluster":
 		return p.validateCluster(ctx, a)
@@ -175,18 +175,18 @@ func (p *Plugin) validateOurs(ctx context.Context, a admission.Attributes) error
 	case "ResourceInterpreter":
 		return validateInterpreter(a)
 	case karmada.CustomizationKind:
-		return validateCustomization(a)
+		return validateKarmadaCustomization(a)
 	case "ClusterSet":
-		return p.validateSet(ctx, a)
+		return p.validateClusterSet(ctx, a)
 	case "ClusterSetBinding":
-		return p.validateBinding(ctx, a)
+		return p.validateSetBinding(ctx, a)
 	}
 	return nil
 }
 
-// ownReview tells of requests that store nothing, such as a review of what the
+// isAuthReview tells of requests that store nothing, such as a review of what the
 // caller itself may do.
-func ownReview(a admission.Attributes) bool {
+func isAuthReview(a admission.Attributes) bool {
 	g := a.GetKind().Group
 	return g == "authorization.k8s.io" || g == "authentication.k8s.io"
 }

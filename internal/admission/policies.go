@@ -22,8 +22,8 @@ import (
 )
 
 // validatePropagation is for both propagation policies: they share their fields.
-func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
-	if errs := checkBudgetSize(a.GetObject()); len(errs) > 0 {
+func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
+	if errs := checkRemovalBudgetSize(a.GetObject()); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	now, before, err := typedObjects[v1alpha1.PropagationPolicy](a)
@@ -41,35 +41,35 @@ func (p *Plugin) validatePropagation(ctx context.Context, a admission.Attributes
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
-	var had []reach
+	var had []placementReference
 	if before != nil {
-		had = reachOf(&before.Spec.Placement, at.Child("placement"))
+		had = placementReferences(&before.Spec.Placement, at.Child("placement"))
 	}
-	if err := p.validateReach(a, reachOf(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
+	if err := p.validatePlacementReferences(a, placementReferences(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
 		return err
 	}
-	if err := p.validateOverwriteOfPolicy(ctx, a, spec); err != nil {
+	if err := p.validatePolicyOverwriteRight(ctx, a, spec); err != nil {
 		return err
 	}
-	if err := p.mayRead(ctx, a.GetUserInfo(), p.propagationAccess(spec, a.GetNamespace())); err != nil {
+	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {
 		return refuseRequest(a, atoll.ReasonPermissionMissing, err)
 	}
 	return nil
 }
 
-// propagationAccess is what a propagation policy places: what it selects, and what that takes along.
-func (p *Plugin) propagationAccess(spec *v1alpha1.PropagationSpec, namespace string) []access {
-	need := p.selectorAccess(namespace, spec.ResourceSelectors)
+// requiredPropagationReads is what a propagation policy places: what it selects, and what that takes along.
+func (p *AdmissionPlugin) requiredPropagationReads(spec *v1alpha1.PropagationSpec, namespace string) []requiredRead {
+	need := p.requiredSelectorReads(namespace, spec.ResourceSelectors)
 	if spec.PropagateDeps {
-		for _, ns := range namespacesOf(namespace, spec.ResourceSelectors) {
-			need = append(need, dependencyAccess(ns)...)
+		for _, ns := range selectedNamespaces(namespace, spec.ResourceSelectors) {
+			need = append(need, requiredDependencyReads(ns)...)
 		}
 	}
 	return need
 }
 
 // checkPropagationSpec returns the fields of a propagation policy's spec that are invalid.
-func (p *Plugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, namespace string, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, namespace string, at *field.Path) field.ErrorList {
 	errs := checkSpecSize(spec, at)
 	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, namespace, at.Child("resourceSelectors"))...)
 	errs = append(errs, p.checkPlacement(&spec.Placement, at.Child("placement"))...)
@@ -87,13 +87,13 @@ func (p *Plugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, namespace 
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)
 	}
-	return append(errs, checkBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
+	return append(errs, checkRemovalBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
 }
 
 // validatePlacement is for both kinds of Placement: they may hold what a policy's placement may
 // hold. A writer of one may steer the policies that refer to it, which are of its namespace, or
 // cluster policies.
-func (p *Plugin) validatePlacement(a admission.Attributes) error {
+func (p *AdmissionPlugin) validatePlacement(a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.Placement](a)
 	if err != nil {
 		return err
@@ -111,16 +111,16 @@ func (p *Plugin) validatePlacement(a admission.Attributes) error {
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
-	var had []reach
+	var had []placementReference
 	if before != nil {
-		had = reachOf(&before.Spec, at)
+		had = placementReferences(&before.Spec, at)
 	}
-	return p.validateReach(a, reachOf(&now.Spec, at), had, at)
+	return p.validatePlacementReferences(a, placementReferences(&now.Spec, at), had, at)
 }
 
-// namespacesOf returns the namespaces that a policy reaches: its own, or those that
+// selectedNamespaces returns the namespaces that a policy reaches: its own, or those that
 // its selectors name, "" standing for all.
-func namespacesOf(own string, selectors []v1alpha1.ResourceSelector) []string {
+func selectedNamespaces(own string, selectors []v1alpha1.ResourceSelector) []string {
 	if own != "" {
 		return []string{own}
 	}
@@ -131,9 +131,9 @@ func namespacesOf(own string, selectors []v1alpha1.ResourceSelector) []string {
 	return out
 }
 
-// checkBudgetSize refuses a budget that the typed object could not hold, which the
+// checkRemovalBudgetSize refuses a budget that the typed object could not hold, which the
 // schema of a number or a percentage lets through.
-func checkBudgetSize(obj runtime.Object) field.ErrorList {
+func checkRemovalBudgetSize(obj runtime.Object) field.ErrorList {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil
@@ -147,7 +147,7 @@ func checkBudgetSize(obj runtime.Object) field.ErrorList {
 
 var percentage = regexp.MustCompile(`^[0-9]{1,3}%$`)
 
-func checkBudget(b *intstr.IntOrString, at *field.Path) field.ErrorList {
+func checkRemovalBudget(b *intstr.IntOrString, at *field.Path) field.ErrorList {
 	switch {
 	case b == nil:
 	case b.Type == intstr.Int && b.IntVal < 0:
@@ -162,7 +162,7 @@ func checkBudget(b *intstr.IntOrString, at *field.Path) field.ErrorList {
 }
 
 // validateOverride is for both override policies; enforced has nothing to check.
-func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateOverride(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.OverridePolicy](a)
 	if err != nil {
 		return err
@@ -181,16 +181,16 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 	if errs := p.checkKnownFields(spec, before, at.Child("overrideRules")); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	var had []reach
+	var had []placementReference
 	if before != nil {
-		had = reachOfRules(before.Spec.OverrideRules, at.Child("overrideRules"))
+		had = ruleReferences(before.Spec.OverrideRules, at.Child("overrideRules"))
 	}
-	if err := p.validateReach(a, reachOfRules(spec.OverrideRules, at.Child("overrideRules")), had, at); err != nil {
+	if err := p.validatePlacementReferences(a, ruleReferences(spec.OverrideRules, at.Child("overrideRules")), had, at); err != nil {
 		return err
 	}
-	need := p.selectorAccess(a.GetNamespace(), spec.ResourceSelectors)
+	need := p.requiredSelectorReads(a.GetNamespace(), spec.ResourceSelectors)
 	if len(spec.ResourceSelectors) == 0 {
-		need = p.namespaceAccess(a.GetNamespace())
+		need = p.requiredNamespaceReads(a.GetNamespace())
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), need); err != nil {
 		return refuseRequest(a, atoll.ReasonPermissionMissing, err)
@@ -199,12 +199,12 @@ func (p *Plugin) validateOverride(ctx context.Context, a admission.Attributes) e
 }
 
 // checkOverrideSpec returns the fields of an override policy's spec that are invalid.
-func (p *Plugin) checkOverrideSpec(a admission.Attributes, spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkOverrideSpec(a admission.Attributes, spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 	errs := checkSpecSize(spec, at)
 	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, a.GetNamespace(), at.Child("resourceSelectors"))...)
-	errs = append(errs, checkNamedKinds(spec, at)...)
+	errs = append(errs, forbidAllKindsSelectors(spec, at)...)
 	if a.GetKind().Kind == "OverridePolicy" {
-		errs = append(errs, checkTouches(spec, at)...)
+		errs = append(errs, forbidClusterOnlyOverrides(spec, at)...)
 	}
 	if cost, over := overrides.SumExpressionCost(spec.OverrideRules); over {
 		errs = append(errs, field.Forbidden(at.Child("overrideRules"),
@@ -216,8 +216,8 @@ func (p *Plugin) checkOverrideSpec(a admission.Attributes, spec *v1alpha1.Overri
 	return errs
 }
 
-// checkNamedKinds refuses selectors of all kinds: what an override changes is known by its kind.
-func checkNamedKinds(spec *v1alpha1.OverrideSpec, at *field.Path) (errs field.ErrorList) {
+// forbidAllKindsSelectors refuses selectors of all kinds: what an override changes is known by its kind.
+func forbidAllKindsSelectors(spec *v1alpha1.OverrideSpec, at *field.Path) (errs field.ErrorList) {
 	for i, rs := range spec.ResourceSelectors {
 		if rs.Kind == policymatch.AllKinds {
 			errs = append(errs, field.Forbidden(at.Child("resourceSelectors").Index(i).Child("kind"), "an override policy names its kinds; without resourceSelectors it selects everything"))
@@ -226,12 +226,12 @@ func checkNamedKinds(spec *v1alpha1.OverrideSpec, at *field.Path) (errs field.Er
 	return errs
 }
 
-// checkTouches refuses what only a ClusterOverridePolicy may change.
-func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
+// forbidClusterOnlyOverrides refuses what only a ClusterOverridePolicy may change.
+func forbidClusterOnlyOverrides(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, rs := range spec.ResourceSelectors {
-		gk := kindOf(rs)
-		if overrides.IsClusterPolicyOnly(gk) {
+		gk := selectorKind(rs)
+		if overrides.RequiresClusterOverridePolicy(gk) {
 			errs = append(errs, field.Forbidden(at.Child("resourceSelectors").Index(i),
 				fmt.Sprintf("only a ClusterOverridePolicy may change a %s", rs.Kind)))
 		}
@@ -248,7 +248,7 @@ func checkTouches(spec *v1alpha1.OverrideSpec, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, i int, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, i int, at *field.Path) field.ErrorList {
 	r := &spec.OverrideRules[i]
 	errs := checkTarget(r.TargetCluster, at.Child("targetCluster"))
 	o := &r.Overriders
@@ -256,25 +256,25 @@ func (p *Plugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, 
 	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {
 		errs = append(errs, field.Required(in, "a rule without overriders does nothing"))
 	}
-	for _, problem := range overrides.CheckWritten(*o) {
+	for _, problem := range overrides.CheckWrittenOverriders(*o) {
 		errs = append(errs, field.Invalid(in.Child(problem.Path), field.OmitValueType{}, problem.Reason))
 	}
-	errs = append(errs, checkMergeable(spec, *o, in)...)
+	errs = append(errs, checkStrategicMergeSupport(spec, *o, in)...)
 	// A plan asks once it knows what all of its files come to: one of them may hand replicas
 	// over.
 	if overrides.CanSetReplicas(*o) && !(a.IsDryRun() && isPlanDryRun(a)) {
 		if hub, ok := p.currentHub(); ok {
 			if key, divided := hub.Templates.FirstDividedTemplate(a.GetNamespace(), spec.ResourceSelectors); divided {
-				errs = append(errs, NotDivided(*o, key, in))
+				errs = append(errs, DividedReplicasError(*o, key, in))
 			}
 		}
 	}
 	return errs
 }
 
-// NotDivided says that overriders set the replicas of an object whose placement does that,
+// DividedReplicasError says that overriders set the replicas of an object whose placement does that,
 // and what to write instead.
-func NotDivided(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field.Error {
+func DividedReplicasError(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field.Error {
 	rest, why := o, "so that no override can set them"
 	rest.NotHere = nil
 	switch {
@@ -286,13 +286,13 @@ func NotDivided(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field
 	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling says replicaOverrides: Allow", key.Kind, key.Name, why))
 }
 
-// checkMergeable refuses strategic merge patches of kinds that say nothing of how their
+// checkStrategicMergeSupport refuses strategic merge patches of kinds that say nothing of how their
 // lists are merged.
-func checkMergeable(spec *v1alpha1.OverrideSpec, o v1alpha1.Overriders, at *field.Path) field.ErrorList {
+func checkStrategicMergeSupport(spec *v1alpha1.OverrideSpec, o v1alpha1.Overriders, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, path := range overrides.BuiltInOnlyOverriders(o) {
 		for _, rs := range spec.ResourceSelectors {
-			if gk := kindOf(rs); !overrides.SupportsStrategicMerge(gk) {
+			if gk := selectorKind(rs); !overrides.SupportsStrategicMerge(gk) {
 				errs = append(errs, field.Forbidden(at.Child(path), fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch", gk)))
 			}
 		}

@@ -23,7 +23,7 @@ const (
 )
 
 // validateRebalance checks the rebalance of a Bundle: a user that may write its policy may have it placed from scratch.
-func (p *Plugin) validateRebalance(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateRebalance(ctx context.Context, a admission.Attributes) error {
 	if errs := p.checkRebalance(a); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
@@ -39,12 +39,12 @@ func (p *Plugin) validateRebalance(ctx context.Context, a admission.Attributes) 
 
 // MayRebalance returns why the user may not have a Bundle of such a source placed from
 // scratch; nil: it may.
-func (p *Plugin) MayRebalance(ctx context.Context, u user.Info, namespace, name string, source v1alpha1.BundleSource) error {
+func (p *AdmissionPlugin) MayRebalance(ctx context.Context, u user.Info, namespace, name string, source v1alpha1.BundleSource) error {
 	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "bundles"}
 	if namespace == "" {
 		resource.Resource = "clusterbundles"
 	}
-	if !p.isAllowed(ctx, u, "patch", access{resource: resource, namespace: namespace, name: name}) {
+	if !p.isAllowed(ctx, u, "patch", requiredRead{resource: resource, namespace: namespace, name: name}) {
 		return fmt.Errorf("the verb patch on %s is needed, which %q lacks", resource, u.GetName())
 	}
 	return p.mayWriteSource(ctx, u, namespace, source)
@@ -52,8 +52,8 @@ func (p *Plugin) MayRebalance(ctx context.Context, u user.Info, namespace, name 
 
 // mayWriteSource: a Bundle that is placed from scratch goes where its policy says, and the
 // policy's author decides when. For an annotation, the right on the Bundle is enough.
-func (p *Plugin) mayWriteSource(ctx context.Context, u user.Info, namespace string, source v1alpha1.BundleSource) error {
-	x := access{resource: schema.GroupResource{Group: v1alpha1.GroupVersion.Group}, name: source.Name}
+func (p *AdmissionPlugin) mayWriteSource(ctx context.Context, u user.Info, namespace string, source v1alpha1.BundleSource) error {
+	x := requiredRead{resource: schema.GroupResource{Group: v1alpha1.GroupVersion.Group}, name: source.Name}
 	switch source.Kind {
 	case v1alpha1.SourcePropagationPolicy:
 		x.resource.Resource, x.namespace = "propagationpolicies", namespace
@@ -71,7 +71,7 @@ func (p *Plugin) mayWriteSource(ctx context.Context, u user.Info, namespace stri
 }
 
 // checkRebalance refuses a time of a rebalance that rows could not tell from others.
-func (p *Plugin) checkRebalance(a admission.Attributes) field.ErrorList {
+func (p *AdmissionPlugin) checkRebalance(a admission.Attributes) field.ErrorList {
 	now, before, err := objectMetas(a)
 	if err != nil {
 		return nil // reported to the reader of the object
@@ -99,7 +99,7 @@ func (p *Plugin) checkRebalance(a admission.Attributes) field.ErrorList {
 }
 
 // MayUpdate reports whether the API server's authorizer lets the user update an object.
-func (p *Plugin) MayUpdate(ctx context.Context, u user.Info, key atoll.ItemKey) bool {
+func (p *AdmissionPlugin) MayUpdate(ctx context.Context, u user.Info, key atoll.ItemKey) bool {
 	gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
-	return p.isAllowed(ctx, u, "update", access{kind: gk, resource: p.resourceOf(gk), namespace: key.Namespace, name: key.Name})
+	return p.isAllowed(ctx, u, "update", requiredRead{kind: gk, resource: p.resourceOf(gk), namespace: key.Namespace, name: key.Name})
 }

@@ -26,14 +26,14 @@ var kindForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 // not serve there is a typing error.
 var closedGroups = map[string]bool{"": true, "apps": true, "autoscaling": true, "batch": true, "policy": true}
 
-func kindOf(rs v1alpha1.ResourceSelector) schema.GroupKind {
+func selectorKind(rs v1alpha1.ResourceSelector) schema.GroupKind {
 	gv, _ := schema.ParseGroupVersion(rs.APIVersion)
 	return schema.GroupKind{Group: gv.Group, Kind: rs.Kind}
 }
 
 // checkSelectors checks the selectors of a policy in the namespace; of a cluster policy when that is
 // empty.
-func (p *Plugin) checkSelectors(list []v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkSelectors(list []v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, rs := range list {
 		errs = append(errs, p.checkSelector(rs, namespace, at.Index(i))...)
@@ -41,16 +41,16 @@ func (p *Plugin) checkSelectors(list []v1alpha1.ResourceSelector, namespace stri
 	return errs
 }
 
-func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if rs.Kind == policymatch.AllKinds || rs.APIVersion == policymatch.AllKinds {
-		return checkAllKinds(rs, namespace, at)
+		return checkAllKindsSelector(rs, namespace, at)
 	}
 	if _, err := schema.ParseGroupVersion(rs.APIVersion); err != nil {
 		errs = append(errs, field.Invalid(at.Child("apiVersion"), rs.APIVersion, "must be GROUP/VERSION, or VERSION for the core group"))
 		return errs
 	}
-	gk := kindOf(rs)
+	gk := selectorKind(rs)
 	namespaced, known := p.isNamespaced(gk)
 	switch {
 	case !kindForm.MatchString(rs.Kind):
@@ -65,8 +65,8 @@ func (p *Plugin) checkSelector(rs v1alpha1.ResourceSelector, namespace string, a
 	return append(errs, checkLabels(rs.LabelSelector, at.Child("labelSelector"))...)
 }
 
-// checkAllKinds checks a selector of all kinds: apiVersion "*", GROUP/* or v1, and kind "*".
-func checkAllKinds(rs v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
+// checkAllKindsSelector checks a selector of all kinds: apiVersion "*", GROUP/* or v1, and kind "*".
+func checkAllKindsSelector(rs v1alpha1.ResourceSelector, namespace string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	gv, err := schema.ParseGroupVersion(rs.APIVersion)
 	switch {
@@ -117,7 +117,7 @@ func checkSelectorScope(rs v1alpha1.ResourceSelector, clusterScoped bool, namesp
 
 // isKnownUnserved reports whether the hub is known not to serve the kind, rather than not known
 // to serve it.
-func (p *Plugin) isKnownUnserved(gk schema.GroupKind) bool {
+func (p *AdmissionPlugin) isKnownUnserved(gk schema.GroupKind) bool {
 	_, err := p.mapper.RESTMapping(gk)
 	return meta.IsNoMatchError(err)
 }
@@ -134,10 +134,10 @@ func checkLabels(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
-	keys := map[string]*constraint{}
-	get := func(key string) *constraint {
+	keys := map[string]*keyConstraint{}
+	get := func(key string) *keyConstraint {
 		if keys[key] == nil {
-			keys[key] = &constraint{}
+			keys[key] = &keyConstraint{}
 		}
 		return keys[key]
 	}
@@ -159,8 +159,8 @@ func checkLabels(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return findContradictions(keys, at)
 }
 
-// constraint is all that a selector asks of one key.
-type constraint struct {
+// keyConstraint is all that a selector asks of one key.
+type keyConstraint struct {
 	values  []string
 	limited bool
 	not     []string
@@ -168,7 +168,7 @@ type constraint struct {
 	absent  bool
 }
 
-func (c *constraint) restrictTo(values []string) {
+func (c *keyConstraint) restrictTo(values []string) {
 	if !c.limited {
 		c.values, c.limited = slices.Clone(values), true
 		return
@@ -176,7 +176,7 @@ func (c *constraint) restrictTo(values []string) {
 	c.values = slices.DeleteFunc(c.values, func(v string) bool { return !slices.Contains(values, v) })
 }
 
-func findContradictions(keys map[string]*constraint, at *field.Path) field.ErrorList {
+func findContradictions(keys map[string]*keyConstraint, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key, c := range keys {
 		c.values = slices.DeleteFunc(c.values, func(v string) bool { return slices.Contains(c.not, v) })
@@ -188,10 +188,10 @@ func findContradictions(keys map[string]*constraint, at *field.Path) field.Error
 }
 
 // checkPlacement checks the placement of a propagation policy.
-func (p *Plugin) checkPlacement(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkPlacement(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := checkAffinity(pl.ClusterAffinity, at.Child("clusterAffinity"))
 	errs = append(errs, p.checkFilters(pl, at)...)
-	errs = append(errs, p.checkChoice(pl, at)...)
+	errs = append(errs, p.checkSpreadScoresAndGroups(pl, at)...)
 	for i, t := range pl.ClusterTolerations {
 		errs = append(errs, checkToleration(t, at.Child("clusterTolerations").Index(i))...)
 	}
@@ -215,8 +215,8 @@ func checkAffinity(a *v1alpha1.ClusterAffinity, at *field.Path) field.ErrorList 
 		return nil
 	}
 	errs := checkLabels(a.LabelSelector, at.Child("labelSelector"))
-	errs = append(errs, checkNames(a.ClusterNames, at.Child("clusterNames"))...)
-	errs = append(errs, checkNames(a.ExcludeClusters, at.Child("exclude"))...)
+	errs = append(errs, checkClusterNames(a.ClusterNames, at.Child("clusterNames"))...)
+	errs = append(errs, checkClusterNames(a.ExcludeClusters, at.Child("exclude"))...)
 	excluded := map[string]bool{}
 	for _, n := range a.ExcludeClusters {
 		excluded[n] = true
@@ -229,7 +229,7 @@ func checkAffinity(a *v1alpha1.ClusterAffinity, at *field.Path) field.ErrorList 
 	return append(errs, checkFields(a.FieldSelector, at.Child("fieldSelector"))...)
 }
 
-func checkNames(names []string, at *field.Path) field.ErrorList {
+func checkClusterNames(names []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, n := range names {

@@ -37,7 +37,7 @@ func TestSelectorsOfAllKinds(t *testing.T) {
 		}
 	}
 	o := &v1alpha1.OverrideSpec{ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: "*", Kind: "*"}}}
-	if errs := checkNamedKinds(o, field.NewPath("spec")); len(errs) != 1 {
+	if errs := forbidAllKindsSelectors(o, field.NewPath("spec")); len(errs) != 1 {
 		t.Errorf("an override of everything: %v", errs)
 	}
 }
@@ -48,16 +48,16 @@ func TestAccessOfAllKinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		selector  v1alpha1.ResourceSelector
 		namespace string
-		want      access // one of those that are needed
+		want      requiredRead // one of those that are needed
 	}{
-		"everywhere":                  {v1alpha1.ResourceSelector{APIVersion: "*", Kind: "*"}, "", access{resource: schema.GroupResource{Group: "*", Resource: "*"}}},
-		"a group":                     {v1alpha1.ResourceSelector{APIVersion: "apps/*", Kind: "*"}, "", access{resource: schema.GroupResource{Group: "apps", Resource: "*"}}},
-		"a group in a namespace":      {v1alpha1.ResourceSelector{APIVersion: "apps/*", Kind: "*"}, "shop", access{resource: schema.GroupResource{Group: "apps", Resource: "*"}, namespace: "shop"}},
-		"everything in a namespace":   {v1alpha1.ResourceSelector{APIVersion: "*", Kind: "*"}, "shop", access{kind: schema.GroupKind{Kind: "Secret"}, namespace: "shop"}},
-		"of a cluster policy's place": {v1alpha1.ResourceSelector{APIVersion: "*", Kind: "*", Namespace: "shop"}, "", access{kind: schema.GroupKind{Kind: "Secret"}, namespace: "shop"}},
+		"everywhere":                  {v1alpha1.ResourceSelector{APIVersion: "*", Kind: "*"}, "", requiredRead{resource: schema.GroupResource{Group: "*", Resource: "*"}}},
+		"a group":                     {v1alpha1.ResourceSelector{APIVersion: "apps/*", Kind: "*"}, "", requiredRead{resource: schema.GroupResource{Group: "apps", Resource: "*"}}},
+		"a group in a namespace":      {v1alpha1.ResourceSelector{APIVersion: "apps/*", Kind: "*"}, "shop", requiredRead{resource: schema.GroupResource{Group: "apps", Resource: "*"}, namespace: "shop"}},
+		"everything in a namespace":   {v1alpha1.ResourceSelector{APIVersion: "*", Kind: "*"}, "shop", requiredRead{kind: schema.GroupKind{Kind: "Secret"}, namespace: "shop"}},
+		"of a cluster policy's place": {v1alpha1.ResourceSelector{APIVersion: "*", Kind: "*", Namespace: "shop"}, "", requiredRead{kind: schema.GroupKind{Kind: "Secret"}, namespace: "shop"}},
 	} {
-		need := p.selectorAccess(c.namespace, []v1alpha1.ResourceSelector{c.selector})
-		if !slices.ContainsFunc(need, func(x access) bool {
+		need := p.requiredSelectorReads(c.namespace, []v1alpha1.ResourceSelector{c.selector})
+		if !slices.ContainsFunc(need, func(x requiredRead) bool {
 			if c.want.resource.Resource != "" {
 				return x.resource == c.want.resource && x.namespace == c.want.namespace
 			}

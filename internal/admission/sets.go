@@ -24,8 +24,8 @@ import (
 
 // Sets is what admission asks about ClusterSets.
 type Sets interface {
-	// BoundSets lists the sets that the namespace may place on.
-	BoundSets(namespace string) []string
+	// AllowedSets lists the sets that the namespace may place on.
+	AllowedSets(namespace string) []string
 	// OpenSets lists the sets that namespaces without bindings may place on.
 	OpenSets() []string
 	// HasUniversalSet reports whether one of the sets holds all clusters, those to come too.
@@ -46,14 +46,14 @@ const (
 
 var clusterSets = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clustersets"}
 
-// maySet reports whether the user may do that with a set; with all sets if name is "".
-func (p *Plugin) maySet(ctx context.Context, u user.Info, verb, name string) bool {
-	return p.isAllowed(ctx, u, verb, access{resource: clusterSets, name: name})
+// mayAccessClusterSet reports whether the user may do that with a set; with all sets if name is "".
+func (p *AdmissionPlugin) mayAccessClusterSet(ctx context.Context, u user.Info, verb, name string) bool {
+	return p.isAllowed(ctx, u, verb, requiredRead{resource: clusterSets, name: name})
 }
 
-// validateSet refuses malformed sets. The selector of a set and its openness decide the rights of
+// validateClusterSet refuses malformed sets. The selector of a set and its openness decide the rights of
 // others, so setting them needs the right to manage all sets.
-func (p *Plugin) validateSet(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateClusterSet(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.ClusterSet](a)
 	if err != nil {
 		return err
@@ -68,14 +68,14 @@ func (p *Plugin) validateSet(ctx context.Context, a admission.Attributes) error 
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) || p.maySet(ctx, a.GetUserInfo(), verbManage, "") {
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) || p.mayAccessClusterSet(ctx, a.GetUserInfo(), verbManage, "") {
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec: what a set holds decides where others may place: the verb %s on all %s is needed, which %q lacks", verbManage, clusterSets, a.GetUserInfo().GetName()))
 }
 
-// validateBinding checks the rights of a binding's writer.
-func (p *Plugin) validateBinding(ctx context.Context, a admission.Attributes) error {
+// validateSetBinding checks the rights of a binding's writer.
+func (p *AdmissionPlugin) validateSetBinding(ctx context.Context, a admission.Attributes) error {
 	now, _, err := typedObjects[v1alpha1.ClusterSetBinding](a)
 	if err != nil || a.GetOperation() != admission.Create {
 		return err // an update cannot name another set
@@ -85,16 +85,16 @@ func (p *Plugin) validateBinding(ctx context.Context, a admission.Attributes) er
 		errs := field.ErrorList{field.Invalid(field.NewPath("spec", "clusterSet"), set, "is not the name of a ClusterSet: "+msg)}
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	if p.maySet(ctx, a.GetUserInfo(), verbBind, set) {
+	if p.mayAccessClusterSet(ctx, a.GetUserInfo(), verbBind, set) {
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.clusterSet: the verb %s on %s %q is needed, which %q lacks", verbBind, clusterSets, set, a.GetUserInfo().GetName()))
 }
 
-// validateUnbinding: taking a binding away needs the right that making it needs, and,
+// validateSetUnbinding: taking a binding away needs the right that making it needs, and,
 // since the last one of a namespace is what keeps it from the sets that are open, the
 // right to bind those.
-func (p *Plugin) validateUnbinding(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateSetUnbinding(ctx context.Context, a admission.Attributes) error {
 	binding, err := convertTo[v1alpha1.ClusterSetBinding](a.GetOldObject())
 	if err != nil {
 		return refuseRequest(a, atoll.ReasonUnreadable, err)
@@ -106,7 +106,7 @@ func (p *Plugin) validateUnbinding(ctx context.Context, a admission.Attributes) 
 		need = append(need, "")
 	}
 	for _, set := range need {
-		if !p.maySet(ctx, a.GetUserInfo(), verbBind, set) {
+		if !p.mayAccessClusterSet(ctx, a.GetUserInfo(), verbBind, set) {
 			return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("without this binding namespace %q may place on other clusters: the verb %s on %s %s is needed, which %q lacks",
 				a.GetNamespace(), verbBind, clusterSets, quoteSet(set), a.GetUserInfo().GetName()))
 		}
@@ -121,11 +121,11 @@ func quoteSet(set string) string {
 	return fmt.Sprintf("%q", set)
 }
 
-// validateMembership: a writer of a Cluster must manage a set that it is in, and each set that the
+// validateSetMembership: a writer of a Cluster must manage a set that it is in, and each set that the
 // write brings it into or takes it out of.
-func (p *Plugin) validateMembership(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
+func (p *AdmissionPlugin) validateSetMembership(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {
 	u := a.GetUserInfo()
-	if p.maySet(ctx, u, verbManage, "") {
+	if p.mayAccessClusterSet(ctx, u, verbManage, "") {
 		return nil
 	}
 	refuse := func(format string, args ...any) error {
@@ -135,8 +135,8 @@ func (p *Plugin) validateMembership(ctx context.Context, a admission.Attributes,
 	if !known {
 		return refuse("the hub is starting up and does not know yet in which sets the Cluster is")
 	}
-	was, crossed := crossedSets(sets, now, before)
-	may := func(set string) bool { return p.maySet(ctx, u, verbManage, set) }
+	was, crossed := changedSetMembership(sets, now, before)
+	may := func(set string) bool { return p.mayAccessClusterSet(ctx, u, verbManage, set) }
 	if before != nil && !slices.ContainsFunc(was, may) {
 		return refuse("the Cluster is in no set that %q manages", u.GetName())
 	}
@@ -154,9 +154,9 @@ func (p *Plugin) validateMembership(ctx context.Context, a admission.Attributes,
 	return nil
 }
 
-// crossedSets returns the sets of a Cluster before a write, and those that the write brings it into or takes
+// changedSetMembership returns the sets of a Cluster before a write, and those that the write brings it into or takes
 // it out of.
-func crossedSets(sets Sets, now, before *v1alpha1.Cluster) (was, crossed []string) {
+func changedSetMembership(sets Sets, now, before *v1alpha1.Cluster) (was, crossed []string) {
 	var is []string
 	var from, to string
 	if before != nil {
@@ -172,40 +172,40 @@ func crossedSets(sets Sets, now, before *v1alpha1.Cluster) (was, crossed []strin
 	return was, crossed
 }
 
-// validateApproval: a user that answers an agent's certificate request must manage a set of the
+// validateCertificateApproval: a user that answers an agent's certificate request must manage a set of the
 // Cluster that the agent would speak for.
-func (p *Plugin) validateApproval(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateCertificateApproval(ctx context.Context, a admission.Attributes) error {
 	request, ok := a.GetOldObject().(*certificates.CertificateSigningRequest)
-	if !ok || request.Spec.SignerName != handshake.SignerName || p.maySet(ctx, a.GetUserInfo(), verbManage, "") {
+	if !ok || request.Spec.SignerName != handshake.SignerName || p.mayAccessClusterSet(ctx, a.GetUserInfo(), verbManage, "") {
 		return nil
 	}
 	name := request.Labels[handshake.LabelCluster]
-	if sets, known := p.currentSets(); known && slices.ContainsFunc(sets.OfCluster(name), func(set string) bool { return p.maySet(ctx, a.GetUserInfo(), verbManage, set) }) {
+	if sets, known := p.currentSets(); known && slices.ContainsFunc(sets.OfCluster(name), func(set string) bool { return p.mayAccessClusterSet(ctx, a.GetUserInfo(), verbManage, set) }) {
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("cluster %q, for which the agent would speak, is in no set that %q manages: the verb %s on %s is needed", name, a.GetUserInfo().GetName(), verbManage, clusterSets))
 }
 
-// validateReach refuses a placement of a namespace on clusters that the namespace may not place on.
-func (p *Plugin) validateReach(a admission.Attributes, now, before []reach, at *field.Path) error {
+// validatePlacementReferences refuses a placement of a namespace on clusters that the namespace may not place on.
+func (p *AdmissionPlugin) validatePlacementReferences(a admission.Attributes, now, before []placementReference, at *field.Path) error {
 	if a.GetNamespace() == "" {
 		return nil
 	}
-	if errs := p.checkReach(a.GetNamespace(), now, before, at); len(errs) > 0 {
+	if errs := p.checkPlacementReferences(a.GetNamespace(), now, before, at); len(errs) > 0 {
 		return refuseRequest(a, atoll.ReasonOutsideBoundSets, errs.ToAggregate())
 	}
 	return nil
 }
 
-// checkReach refuses names outside of the namespace's sets. Scheduling narrows the choice of
+// checkPlacementReferences refuses names outside of the namespace's sets. Scheduling narrows the choice of
 // selectors. Existing names are left to scheduling too: a cluster that left a set is no reason to
 // refuse another edit.
-func (p *Plugin) checkReach(namespace string, now, before []reach, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkPlacementReferences(namespace string, now, before []placementReference, at *field.Path) field.ErrorList {
 	sets, known := p.currentSets()
 	if !known || len(now) == 0 {
 		return nil
 	}
-	bound := sets.BoundSets(namespace)
+	bound := sets.AllowedSets(namespace)
 	if sets.HasUniversalSet(bound) {
 		return nil
 	}
@@ -221,16 +221,16 @@ func (p *Plugin) checkReach(namespace string, now, before []reach, at *field.Pat
 		if had[r.kind+r.name] {
 			continue
 		}
-		if why := r.whyOutside(namespace, sets, bound); why != "" {
+		if why := r.refusalOutsideSets(namespace, sets, bound); why != "" {
 			errs = append(errs, field.Forbidden(cmp.Or(r.path, at), why))
 		}
 	}
 	return errs
 }
 
-// whyOutside returns why a namespace that is bound to these sets may not place there; empty: it may. An
+// refusalOutsideSets returns why a namespace that is bound to these sets may not place there; empty: it may. An
 // existing cluster and a missing one get the same answer.
-func (r reach) whyOutside(namespace string, sets Sets, bound []string) string {
+func (r placementReference) refusalOutsideSets(namespace string, sets Sets, bound []string) string {
 	switch {
 	case r.kind == reachAny && len(bound) == 0:
 		return fmt.Sprintf("namespace %q may place on no cluster: it has no ClusterSetBinding, and no ClusterSet is open to namespaces without; ask a user that may bind one", namespace)
@@ -252,8 +252,8 @@ func joinSets(sets []string) string {
 	return strings.Join(sets, ", ")
 }
 
-// reach is something that a placement names.
-type reach struct {
+// placementReference is something that a placement names.
+type placementReference struct {
 	kind string
 	name string
 	path *field.Path
@@ -265,27 +265,27 @@ const (
 	reachCluster = "cluster/" // a Cluster
 )
 
-// reachOf returns the reach of a placement: any place, and all that it names but what it excludes.
-func reachOf(pl *v1alpha1.PlacementSpec, at *field.Path) []reach {
-	return append([]reach{{kind: reachAny}}, findReferences(reflect.ValueOf(pl), at)...)
+// placementReferences returns the reach of a placement: any place, and all that it names but what it excludes.
+func placementReferences(pl *v1alpha1.PlacementSpec, at *field.Path) []placementReference {
+	return append([]placementReference{{kind: reachAny}}, findPlacementReferences(reflect.ValueOf(pl), at)...)
 }
 
-// reachOfRules is what override rules name.
-func reachOfRules(rules []v1alpha1.RuleWithCluster, at *field.Path) []reach {
-	return findReferences(reflect.ValueOf(rules), at)
+// ruleReferences is what override rules name.
+func ruleReferences(rules []v1alpha1.RuleWithCluster, at *field.Path) []placementReference {
+	return findPlacementReferences(reflect.ValueOf(rules), at)
 }
 
-// findReferences finds what is named anywhere in a value, by what the fields are called, so that
+// findPlacementReferences finds what is named anywhere in a value, by what the fields are called, so that
 // a field which comes later is not forgotten here.
-func findReferences(v reflect.Value, at *field.Path) (out []reach) {
+func findPlacementReferences(v reflect.Value, at *field.Path) (out []placementReference) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			return findReferences(v.Elem(), at)
+			return findPlacementReferences(v.Elem(), at)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			out = append(out, findReferences(v.Index(i), at.Index(i))...)
+			out = append(out, findPlacementReferences(v.Index(i), at.Index(i))...)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -299,22 +299,22 @@ func findReferences(v reflect.Value, at *field.Path) (out []reach) {
 			}
 			kind, isName := map[string]string{"clusterNames": reachCluster, "clusterSets": reachSet}[name]
 			if !isName {
-				out = append(out, findReferences(v.Field(i), in)...)
+				out = append(out, findPlacementReferences(v.Field(i), in)...)
 				continue
 			}
 			for j := range v.Field(i).Len() {
-				out = append(out, reach{kind: kind, name: v.Field(i).Index(j).String(), path: in.Index(j)})
+				out = append(out, placementReference{kind: kind, name: v.Field(i).Index(j).String(), path: in.Index(j)})
 			}
 		}
 	}
 	return out
 }
 
-// mayPlaceOutside: what is in no namespace is limited by no set, so that its annotation
+// checkMayPlaceClusterScoped: what is in no namespace is limited by no set, so that its annotation
 // needs the right that a cluster policy needs.
-func (p *Plugin) mayPlaceOutside(ctx context.Context, u user.Info) error {
+func (p *AdmissionPlugin) checkMayPlaceClusterScoped(ctx context.Context, u user.Info) error {
 	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusterpropagationpolicies"}
-	if p.isAllowed(ctx, u, "create", access{resource: resource}) {
+	if p.isAllowed(ctx, u, "create", requiredRead{resource: resource}) {
 		return nil
 	}
 	return fmt.Errorf("placing what is in no namespace needs the right to create %s, which %q lacks", resource, u.GetName())

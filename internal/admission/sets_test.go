@@ -18,7 +18,7 @@ import (
 // fakeSets are two sets of one cluster each; namespace shop is bound to asia.
 type fakeSets struct{ all bool }
 
-func (fakeSets) BoundSets(ns string) []string {
+func (fakeSets) AllowedSets(ns string) []string {
 	return map[string][]string{"shop": {"asia"}}[ns]
 }
 func (fakeSets) OpenSets() []string              { return nil }
@@ -46,7 +46,7 @@ replicaScheduling: {weightPreference: {staticWeightList: [{weight: 1, targetClus
 	}
 	at := field.NewPath("placement")
 	var got []string
-	for _, r := range reachOf(&pl, at) {
+	for _, r := range placementReferences(&pl, at) {
 		got = append(got, r.kind+r.name+" "+r.path.String())
 	}
 	want := []string{
@@ -92,11 +92,11 @@ func TestReach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := New(Options{Hub: readyHub(Hub{Sets: tc.sets})})
-			var had []reach
+			var had []placementReference
 			if tc.before != nil {
-				had = reachOf(tc.before, at)
+				had = placementReferences(tc.before, at)
 			}
-			errs := p.checkReach(tc.ns, reachOf(tc.now, at), had, at)
+			errs := p.checkPlacementReferences(tc.ns, placementReferences(tc.now, at), had, at)
 			if text := errs.ToAggregate(); tc.want == "" && text != nil || tc.want != "" && (text == nil || !strings.Contains(text.Error(), tc.want)) {
 				t.Errorf("refused with %v, not %q", text, tc.want)
 			}
@@ -144,7 +144,7 @@ func TestMembershipNeedsTheRightToManageTheSets(t *testing.T) {
 	} {
 		gvk := v1alpha1.GroupVersion.WithKind("Cluster")
 		a := admission.NewAttributesRecord(c.now, c.before, gvk, "", "lima", gvk.GroupVersion().WithResource("clusters"), "", admission.Update, nil, false, &user.DefaultInfo{Name: c.user})
-		err := p.validateMembership(t.Context(), a, c.now, c.before)
+		err := p.validateSetMembership(t.Context(), a, c.now, c.before)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

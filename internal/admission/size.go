@@ -33,9 +33,9 @@ const (
 // validateSize refuses a template that is placed and too large to be sent. An unplaced one may be
 // as large as the API takes: when a placement comes to select it, its Bundle and an Event report
 // it. One that was too large before it was placed may be edited.
-func (p *Plugin) validateSize(a admission.Attributes, o admission.ObjectInterfaces) error {
+func (p *AdmissionPlugin) validateSize(a admission.Attributes, o admission.ObjectInterfaces) error {
 	hub, ok := p.currentHub()
-	if !ok || !isHeldTemplate(a.GetObject()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
+	if !ok || !isPlacedTemplate(a.GetObject()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return nil
 	}
 	now, err := storedForm(a.GetObject(), a, o)
@@ -46,7 +46,7 @@ func (p *Plugin) validateSize(a admission.Attributes, o admission.ObjectInterfac
 	if why == nil {
 		return nil
 	}
-	if a.GetOperation() == admission.Update && isHeldTemplate(a.GetOldObject()) {
+	if a.GetOperation() == admission.Update && isPlacedTemplate(a.GetOldObject()) {
 		if before, err := storedForm(a.GetOldObject(), a, o); err != nil || before != nil && hub.Placed.CheckItemSize(before) != nil {
 			return err
 		}
@@ -55,8 +55,8 @@ func (p *Plugin) validateSize(a admission.Attributes, o admission.ObjectInterfac
 	return refuseFields(a, atoll.ReasonTooLarge, field.Invalid(largestField(now.Object), field.OmitValueType{}, why.Error()))
 }
 
-// isHeldTemplate reports whether an object is a template that is placed, and not being deleted.
-func isHeldTemplate(obj runtime.Object) bool {
+// isPlacedTemplate reports whether an object is a template that is placed, and not being deleted.
+func isPlacedTemplate(obj runtime.Object) bool {
 	m, err := meta.Accessor(obj)
 	return err == nil && m.GetDeletionTimestamp() == nil && slices.Contains(m.GetFinalizers(), atoll.Finalizer)
 }
@@ -71,7 +71,7 @@ func storedForm(obj runtime.Object, a admission.Attributes, o admission.ObjectIn
 			return nil, refuseRequest(a, atoll.ReasonUnreadable, fmt.Errorf("look how large it is: %w", err))
 		}
 	}
-	if isSurelySmall(obj) {
+	if isClearlyBelowSizeLimit(obj) {
 		return nil, nil
 	}
 	raw, err := json.Marshal(obj)
@@ -89,11 +89,11 @@ func storedForm(obj runtime.Object, a admission.Attributes, o admission.ObjectIn
 	return u, nil
 }
 
-// isSurelySmall tells of most objects that they are surely carried, without writing them.
-func isSurelySmall(obj runtime.Object) bool {
+// isClearlyBelowSizeLimit tells of most objects that they are surely carried, without writing them.
+func isClearlyBelowSizeLimit(obj runtime.Object) bool {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
-		n, _ := weighJSON(o.Object)
+		n, _ := estimateJSONSize(o.Object)
 		return n*jsonOfCharacter < surelyCarried
 	case interface{ Size() int }: // as protobuf
 		return o.Size()*jsonOfProtobuf < surelyCarried
@@ -101,9 +101,9 @@ func isSurelySmall(obj runtime.Object) bool {
 	return false
 }
 
-// weighJSON gives about how long a value is as JSON, if all characters take one byte, and the
+// estimateJSONSize gives about how long a value is as JSON, if all characters take one byte, and the
 // path, innermost first, of the innermost field that has most of it.
-func weighJSON(v any) (bytes int, path []string) {
+func estimateJSONSize(v any) (bytes int, path []string) {
 	switch v := v.(type) {
 	case map[string]any:
 		all, field, of, path := heaviestField(v)
@@ -113,7 +113,7 @@ func weighJSON(v any) (bytes int, path []string) {
 		return all, append(path, field)
 	case []any:
 		for _, e := range v {
-			n, _ := weighJSON(e)
+			n, _ := estimateJSONSize(e)
 			bytes += n + 1
 		}
 		return bytes + 2, nil
@@ -126,7 +126,7 @@ func weighJSON(v any) (bytes int, path []string) {
 // heaviestField returns the heaviest field of an object, with what weigh says of both.
 func heaviestField(obj map[string]any) (all int, field string, of int, path []string) {
 	for k, v := range obj {
-		n, within := weighJSON(v)
+		n, within := estimateJSONSize(v)
 		if all += len(k) + n + 4; n > of {
 			field, of, path = k, n, within
 		}

@@ -122,7 +122,7 @@ func TestWhatIsSmallIsSoAsJSON(t *testing.T) {
 	} {
 		obj := map[string]any{"<<<": v}
 		raw, err := json.Marshal(obj)
-		if n, _ := weighJSON(obj); err != nil || len(raw) > n*jsonOfCharacter {
+		if n, _ := estimateJSONSize(obj); err != nil || len(raw) > n*jsonOfCharacter {
 			t.Errorf("%s: %d bytes as JSON weigh %d, %v", what, len(raw), n, err)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"atoll.dev/atoll/internal/refusal"
 )
 
-// Supposed is a write of an object that is not carried out.
-type Supposed struct {
+// SupposedWrite is a write of an object that is not carried out.
+type SupposedWrite struct {
 	// Object as it would be, or, Deleted, as it is.
 	Object  *unstructured.Unstructured
 	Deleted bool
@@ -30,7 +30,7 @@ type Supposed struct {
 }
 
 // WithSets returns the plugin as it would admit with these sets and listed properties.
-func (p *Plugin) WithSets(sets Sets, properties []string) *Plugin {
+func (p *AdmissionPlugin) WithSets(sets Sets, properties []string) *AdmissionPlugin {
 	out := *p
 	out.Hub = func() (Hub, bool) {
 		hub, ok := p.currentHub()
@@ -44,11 +44,11 @@ func (p *Plugin) WithSets(sets Sets, properties []string) *Plugin {
 // supposedProperties are Properties that are listed.
 type supposedProperties []string
 
-func (l supposedProperties) ListedProperties() []string { return l }
+func (l supposedProperties) PlacementPropertyNames() []string { return l }
 
 // RefusalFor returns why the user may not make the write: by RBAC or by Atoll's own admission. The
 // answer about a supposed write goes only to users that may make it.
-func (p *Plugin) RefusalFor(ctx context.Context, u user.Info, s Supposed) error {
+func (p *AdmissionPlugin) RefusalFor(ctx context.Context, u user.Info, s SupposedWrite) error {
 	gvk := s.Object.GroupVersionKind()
 	resource := p.resourceOf(gvk.GroupKind())
 	if err := p.mayWrite(ctx, u, s, resource); err != nil {
@@ -66,11 +66,11 @@ func (p *Plugin) RefusalFor(ctx context.Context, u user.Info, s Supposed) error 
 	if err := p.validateAnnotations(ctx, a); err != nil || !atoll.IsOwnKind(gvk.GroupKind()) {
 		return err
 	}
-	return p.validateOurs(ctx, a)
+	return p.validateAtollKinds(ctx, a)
 }
 
 // mayWrite refuses a write for which the user has none of the verbs.
-func (p *Plugin) mayWrite(ctx context.Context, u user.Info, s Supposed, resource schema.GroupResource) error {
+func (p *AdmissionPlugin) mayWrite(ctx context.Context, u user.Info, s SupposedWrite, resource schema.GroupResource) error {
 	verbs := []string{"create"}
 	switch {
 	case s.Deleted:
@@ -78,7 +78,7 @@ func (p *Plugin) mayWrite(ctx context.Context, u user.Info, s Supposed, resource
 	case s.Exists:
 		verbs = []string{"update", "patch"}
 	}
-	at := access{resource: resource, namespace: s.Object.GetNamespace(), name: s.Object.GetName()}
+	at := requiredRead{resource: resource, namespace: s.Object.GetNamespace(), name: s.Object.GetName()}
 	if slices.ContainsFunc(verbs, func(verb string) bool { return p.isAllowed(ctx, u, verb, at) }) {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (p *Plugin) mayWrite(ctx context.Context, u user.Info, s Supposed, resource
 
 // buildAttributes returns the write as a request. An update whose object before it is not known counts as a creation,
 // for which admission is as strict as for the creator.
-func (s Supposed) buildAttributes(u user.Info, resource schema.GroupResource) admission.Attributes {
+func (s SupposedWrite) buildAttributes(u user.Info, resource schema.GroupResource) admission.Attributes {
 	gvk := s.Object.GroupVersionKind()
 	var obj, old runtime.Object = s.Object, nil
 	op := admission.Create

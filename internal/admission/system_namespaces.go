@@ -18,14 +18,14 @@ var clusterRoles = schema.GroupResource{Group: "rbac.authorization.k8s.io", Reso
 // rights of the hub: RoleBindings, Roles, ServiceAccounts and their tokens; and the Lease of the hub that
 // leads, by which another writer would make two hubs lead. Only a user that may escalate writes them, because such a user has all rights already. ServiceAccounts of tenants are
 // the exception: they have no rights in these namespaces.
-func (p *Plugin) validateSystemNamespace(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateSystemNamespace(ctx context.Context, a admission.Attributes) error {
 	if !isSystemNamespace(a.GetNamespace()) || !givesRights(a) && !isLeaderLease(a) {
 		return nil
 	}
 	if a.GetNamespace() == atoll.SystemNamespace && a.GetResource().Resource == "serviceaccounts" && strings.HasPrefix(a.GetName(), atoll.TenantAccountPrefix) {
 		return nil
 	}
-	if p.isAllowed(ctx, a.GetUserInfo(), "escalate", access{resource: clusterRoles}) {
+	if p.isAllowed(ctx, a.GetUserInfo(), "escalate", requiredRead{resource: clusterRoles}) {
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonSystemNamespace, fmt.Errorf("namespace %s is the system's: only an administrator of the hub writes %s there; use another namespace", a.GetNamespace(), a.GetResource().Resource))

@@ -14,8 +14,8 @@ import (
 // Overwriting takes over what others made in members. It needs the verb takeover on the policy, and for an
 // annotation on the policies of the object's namespace.
 
-// overwriteField returns the field of a policy by which it overwrites; empty without one.
-func overwriteField(spec *v1alpha1.PropagationSpec) string {
+// overwritingField returns the field of a policy by which it overwrites; empty without one.
+func overwritingField(spec *v1alpha1.PropagationSpec) string {
 	if spec.ConflictResolution == v1alpha1.ConflictOverwrite {
 		return "spec.conflictResolution"
 	}
@@ -27,17 +27,17 @@ func overwriteField(spec *v1alpha1.PropagationSpec) string {
 	return ""
 }
 
-// validateOverwriteOfPolicy checks the right of a user that writes a policy, also to widen what it overwrites.
-func (p *Plugin) validateOverwriteOfPolicy(ctx context.Context, a admission.Attributes, spec *v1alpha1.PropagationSpec) error {
-	what := overwriteField(spec)
+// validatePolicyOverwriteRight checks the right of a user that writes a policy, also to widen what it overwrites.
+func (p *AdmissionPlugin) validatePolicyOverwriteRight(ctx context.Context, a admission.Attributes, spec *v1alpha1.PropagationSpec) error {
+	what := overwritingField(spec)
 	if what == "" {
 		return nil
 	}
-	return p.checkTakeover(ctx, a, what, access{resource: a.GetResource().GroupResource(), namespace: a.GetNamespace(), name: a.GetName()})
+	return p.checkTakeoverPermission(ctx, a, what, requiredRead{resource: a.GetResource().GroupResource(), namespace: a.GetNamespace(), name: a.GetName()})
 }
 
-// validateOverwriteOfObject checks the right of a user that annotates an object so that it overwrites.
-func (p *Plugin) validateOverwriteOfObject(ctx context.Context, a admission.Attributes) error {
+// validateObjectOverwriteRight checks the right of a user that annotates an object so that it overwrites.
+func (p *AdmissionPlugin) validateObjectOverwriteRight(ctx context.Context, a admission.Attributes) error {
 	if a.GetObject() == nil {
 		return nil
 	}
@@ -49,15 +49,15 @@ func (p *Plugin) validateOverwriteOfObject(ctx context.Context, a admission.Attr
 	if now.GetAnnotations()[atoll.AnnotationConflict] != overwrites || before != nil && before.GetAnnotations()[atoll.AnnotationConflict] == overwrites {
 		return nil
 	}
-	policies := access{resource: schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "propagationpolicies"}, namespace: a.GetNamespace()}
+	policies := requiredRead{resource: schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "propagationpolicies"}, namespace: a.GetNamespace()}
 	if policies.namespace == "" {
 		policies.resource.Resource = "clusterpropagationpolicies"
 	}
-	return p.checkTakeover(ctx, a, "annotation "+atoll.AnnotationConflict, policies)
+	return p.checkTakeoverPermission(ctx, a, "annotation "+atoll.AnnotationConflict, policies)
 }
 
-// checkTakeover refuses a user without the verb takeover on policies. what states that the user overwrites.
-func (p *Plugin) checkTakeover(ctx context.Context, a admission.Attributes, what string, policies access) error {
+// checkTakeoverPermission refuses a user without the verb takeover on policies. what states that the user overwrites.
+func (p *AdmissionPlugin) checkTakeoverPermission(ctx context.Context, a admission.Attributes, what string, policies requiredRead) error {
 	if p.isAllowed(ctx, a.GetUserInfo(), "takeover", policies) {
 		return nil
 	}

@@ -24,7 +24,7 @@ func TestThePolicyFieldThatOverwrites(t *testing.T) {
 		"spec.conflictResolution":              {ConflictResolution: v1alpha1.ConflictOverwrite},
 		"spec.itemRules[1].conflictResolution": {ConflictResolution: v1alpha1.ConflictAbort, ItemRules: rules("", v1alpha1.ConflictOverwrite)},
 	} {
-		if got := overwriteField(&spec); got != want {
+		if got := overwritingField(&spec); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestAnAnnotationThatOverwrites(t *testing.T) {
 		if !c.isUpdate {
 			before = nil
 		}
-		err := p.validateOverwriteOfObject(t.Context(), thingAttributes(c.who, newThing(c.namespace, c.now), before))
+		err := p.validateObjectOverwriteRight(t.Context(), thingAttributes(c.who, newThing(c.namespace, c.now), before))
 		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
 		}

@@ -73,7 +73,7 @@ func TestTargetsNameWhatIsTheirs(t *testing.T) {
 		ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"oslo"}, ExcludeClusters: []string{"rome"}}, ClusterSets: []string{"asia"},
 	}}}
 	var got []string
-	for _, r := range reachOfRules(rules, field.NewPath("rules")) {
+	for _, r := range ruleReferences(rules, field.NewPath("rules")) {
 		got = append(got, r.kind+r.name+" "+r.path.String())
 	}
 	if want := "cluster/oslo rules[1].targetCluster.clusterNames[0], set/asia rules[1].targetCluster.clusterSets[0]"; strings.Join(got, ", ") != want {

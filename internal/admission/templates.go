@@ -21,9 +21,9 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// holdFinalizer puts the finalizer on a template that is placed, and keeps it there when a
+// ensureTemplateFinalizer puts the finalizer on a template that is placed, and keeps it there when a
 // user replaces the template without it.
-func (p *Plugin) holdFinalizer(a admission.Attributes) error {
+func (p *AdmissionPlugin) ensureTemplateFinalizer(a admission.Attributes) error {
 	if state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return nil
 	}
@@ -57,9 +57,9 @@ func secretType(obj runtime.Object) string {
 
 // validateDelete refuses to delete what is protected, and what would take something
 // along that is.
-func (p *Plugin) validateDelete(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateDelete(ctx context.Context, a admission.Attributes) error {
 	if isWrittenByHub(a) {
-		return p.validateEngine(ctx, a)
+		return p.validateHubWrittenKinds(ctx, a)
 	}
 	if isLeaderLease(a) {
 		return p.validateSystemNamespace(ctx, a)
@@ -75,17 +75,17 @@ func (p *Plugin) validateDelete(ctx context.Context, a admission.Attributes) err
 		return refuseRequest(a, atoll.ReasonProtected, fmt.Errorf("%s is labelled %s=true: take the label off first if it is to go", obj.GetName(), atoll.LabelProtected))
 	}
 	if a.GetKind().Group == v1alpha1.GroupVersion.Group && !p.Own(a.GetUserInfo()) {
-		return p.validateDeleteOfAtoll(ctx, a, obj)
+		return p.validateAtollKindDelete(ctx, a, obj)
 	}
-	if key, found := p.protectedWith(a, obj.GetName()); found {
+	if key, found := p.findProtectedContents(a, obj.GetName()); found {
 		return refuseRequest(a, atoll.ReasonProtected, fmt.Errorf("with %s goes %s %s, which is labelled %s=true: take that label off first if it is to go",
 			obj.GetName(), key.Kind, key.Name, atoll.LabelProtected))
 	}
 	return nil
 }
 
-// protectedWith returns a protected object that goes with the Namespace or the kind that is deleted.
-func (p *Plugin) protectedWith(a admission.Attributes, name string) (key atoll.ItemKey, found bool) {
+// findProtectedContents returns a protected object that goes with the Namespace or the kind that is deleted.
+func (p *AdmissionPlugin) findProtectedContents(a admission.Attributes, name string) (key atoll.ItemKey, found bool) {
 	hub, ok := p.currentHub()
 	if !ok {
 		return key, false
@@ -94,34 +94,34 @@ func (p *Plugin) protectedWith(a admission.Attributes, name string) (key atoll.I
 	case schema.GroupKind{Kind: "Namespace"}:
 		return hub.Templates.FirstProtectedTemplate(name)
 	case definitions:
-		return hub.Templates.FirstProtectedOfKind(definedBy(a.GetOldObject()))
+		return hub.Templates.FirstProtectedOfKind(kindDefinedByCRD(a.GetOldObject()))
 	}
 	return key, false
 }
 
-// validateDeleteOfAtoll is for the kinds whose delete changes what others may do.
-func (p *Plugin) validateDeleteOfAtoll(ctx context.Context, a admission.Attributes, obj metav1.Object) error {
+// validateAtollKindDelete is for the kinds whose delete changes what others may do.
+func (p *AdmissionPlugin) validateAtollKindDelete(ctx context.Context, a admission.Attributes, obj metav1.Object) error {
 	switch a.GetKind().Kind {
 	case "Cluster":
 		before, err := convertTo[v1alpha1.Cluster](a.GetOldObject())
 		if err != nil {
 			return refuseRequest(a, atoll.ReasonUnreadable, err)
 		}
-		return p.validateMembership(ctx, a, nil, before)
+		return p.validateSetMembership(ctx, a, nil, before)
 	case "ClusterSet":
 		if obj.GetName() == v1alpha1.DefaultClusterSet {
 			return refuseRequest(a, atoll.ReasonProtected, errDefaultSet)
 		}
 	case "ClusterSetBinding":
-		return p.validateUnbinding(ctx, a)
+		return p.validateSetUnbinding(ctx, a)
 	}
 	return nil
 }
 
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// definedBy returns the kind that a CRD defines.
-func definedBy(obj runtime.Object) schema.GroupKind {
+// kindDefinedByCRD returns the kind that a CRD defines.
+func kindDefinedByCRD(obj runtime.Object) schema.GroupKind {
 	if crd, ok := obj.(*apiextensions.CustomResourceDefinition); ok {
 		return schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
 	}
@@ -136,9 +136,9 @@ func isGarbageCollection(a admission.Attributes) bool {
 
 const collector = "system:controller:generic-garbage-collector"
 
-// validateAnnotation checks a new value of atoll.dev/clusters, and that its writer
+// validateClustersAnnotation checks a new value of atoll.dev/clusters, and that its writer
 // may read what it places.
-func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateClustersAnnotation(ctx context.Context, a admission.Attributes) error {
 	if a.GetObject() == nil {
 		return nil
 	}
@@ -172,11 +172,11 @@ func (p *Plugin) validateAnnotation(ctx context.Context, a admission.Attributes)
 		}
 	}
 	warnOfSystemNamespace(ctx, a, value)
-	return p.mayAnnotate(ctx, a, &placement, before, path)
+	return p.checkClustersAnnotationRights(ctx, a, &placement, before, path)
 }
 
-// validateOwnKeys checks new values of labels and annotations that state how Atoll treats an object.
-func validateOwnKeys(a admission.Attributes) error {
+// validateAtollKeys checks new values of labels and annotations that state how Atoll treats an object.
+func validateAtollKeys(a admission.Attributes) error {
 	if a.GetObject() == nil {
 		return nil
 	}
@@ -184,27 +184,27 @@ func validateOwnKeys(a admission.Attributes) error {
 	if err != nil {
 		return nil // not an object that is stored
 	}
-	err = policymatch.CheckOwnKeys(now.GetLabels(), now.GetAnnotations())
-	if err == nil || before != nil && policymatch.CheckOwnKeys(before.GetLabels(), before.GetAnnotations()) != nil {
+	err = policymatch.CheckAtollKeys(now.GetLabels(), now.GetAnnotations())
+	if err == nil || before != nil && policymatch.CheckAtollKeys(before.GetLabels(), before.GetAnnotations()) != nil {
 		return nil // what was stored before is no new statement
 	}
 	return refuseRequest(a, atoll.ReasonInvalidField, err)
 }
 
-// mayAnnotate reports whether the writer may read what the annotation places, and the
+// checkClustersAnnotationRights reports whether the writer may read what the annotation places, and the
 // namespace may place where it says.
-func (p *Plugin) mayAnnotate(ctx context.Context, a admission.Attributes, placement *v1alpha1.PlacementSpec, before metav1.Object, path *field.Path) error {
-	var need []access
+func (p *AdmissionPlugin) checkClustersAnnotationRights(ctx context.Context, a admission.Attributes, placement *v1alpha1.PlacementSpec, before metav1.Object, path *field.Path) error {
+	var need []requiredRead
 	namespace := a.GetNamespace()
 	switch isNamespace := a.GetKind().Group == "" && a.GetKind().Kind == "Namespace"; {
 	case isNamespace:
 		namespace = a.GetName()
-		need = p.namespaceAccess(namespace)
+		need = p.requiredNamespaceReads(namespace)
 	case atoll.IsNowhere(*placement):
 		return nil // it shows the writer nothing
 	default:
 		gk := a.GetKind().GroupKind()
-		need = append(dependencyAccess(namespace), access{kind: gk, resource: a.GetResource().GroupResource(), namespace: namespace, name: a.GetName()})
+		need = append(requiredDependencyReads(namespace), requiredRead{kind: gk, resource: a.GetResource().GroupResource(), namespace: namespace, name: a.GetName()})
 	}
 	refuse := func(reason atoll.Reason, err error) error {
 		return refuseRequest(a, reason, fmt.Errorf("annotation %s: %w", atoll.AnnotationClusters, err))
@@ -215,17 +215,17 @@ func (p *Plugin) mayAnnotate(ctx context.Context, a admission.Attributes, placem
 	switch {
 	case atoll.IsNowhere(*placement):
 	case namespace == "":
-		if err := p.mayPlaceOutside(ctx, a.GetUserInfo()); err != nil {
+		if err := p.checkMayPlaceClusterScoped(ctx, a.GetUserInfo()); err != nil {
 			return refuse(atoll.ReasonPermissionMissing, err)
 		}
 	default:
-		var had []reach
+		var had []placementReference
 		if before != nil {
 			if old, err := policymatch.ParseClustersAnnotation(before.GetAnnotations()[atoll.AnnotationClusters]); err == nil && !atoll.IsNowhere(old) {
-				had = reachOf(&old, path)
+				had = placementReferences(&old, path)
 			}
 		}
-		for _, e := range p.checkReach(namespace, reachOf(placement, path), had, path) {
+		for _, e := range p.checkPlacementReferences(namespace, placementReferences(placement, path), had, path) {
 			return refuse(atoll.ReasonOutsideBoundSets, errors.New(e.Detail))
 		}
 	}

@@ -71,7 +71,7 @@ func TestHoldFinalizer(t *testing.T) {
 			old = c.old
 		}
 		a := admission.NewAttributesRecord(now, old, c.kind.WithVersion("v1"), "shop", now.GetName(), schema.GroupVersionResource{}, "", c.op, nil, false, &user.DefaultInfo{Name: c.user})
-		if err := p.holdFinalizer(a); err != nil {
+		if err := p.ensureTemplateFinalizer(a); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if got := now.GetFinalizers(); !slices.Equal(got, c.finalizers) {
@@ -86,14 +86,14 @@ func TestHoldFinalizerPassesTheSubject(t *testing.T) {
 	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Placed: placed})})
 	s := &core.Secret{Type: core.SecretTypeTLS}
 	a := admission.NewAttributesRecord(s, nil, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "shop", "s", schema.GroupVersionResource{}, "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
-	if err := p.holdFinalizer(a); err != nil {
+	if err := p.ensureTemplateFinalizer(a); err != nil {
 		t.Fatal(err)
 	}
 	if want := (atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "s"}); placed.last.Key != want || placed.last.SecretType != "kubernetes.io/tls" {
 		t.Errorf("%+v, want %v of type kubernetes.io/tls", placed.last, want)
 	}
 	review := admission.NewAttributesRecord(&metav1.Status{}, nil, schema.GroupVersionKind{Version: "v1", Kind: "Widget"}, "shop", "w", schema.GroupVersionResource{}, "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
-	if err := p.holdFinalizer(review); err != nil {
+	if err := p.ensureTemplateFinalizer(review); err != nil {
 		t.Errorf("an object that is not stored: %v", err)
 	}
 }

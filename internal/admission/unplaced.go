@@ -19,19 +19,19 @@ import (
 // keepOnHub keeps an object on the hub that only the default placement, or a parent without a
 // namespace, would send to members, where its writer may not place objects without a namespace. The
 // annotation that keeps it there stays until a writer with that right removes it.
-func (p *Plugin) keepOnHub(ctx context.Context, a admission.Attributes) {
+func (p *AdmissionPlugin) keepOnHub(ctx context.Context, a admission.Attributes) {
 	if p.Own(a.GetUserInfo()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return
 	}
 	now, before, err := objectMetas(a)
-	if err != nil || !mayComeFromOutside(a, now, before) {
+	if err != nil || !mayBePlacedFromOutside(a, now, before) {
 		return // not an object that is stored, or no new placement
 	}
 	hub, ok := p.currentHub()
-	if !ok || !hub.Placed.IsPlacedFromOutside(subjectOf(a, now)) {
+	if !ok || !hub.Placed.IsPlacedFromOutsideNamespace(subjectOf(a, now)) {
 		return
 	}
-	missing := p.mayPlaceOutside(ctx, a.GetUserInfo())
+	missing := p.checkMayPlaceClusterScoped(ctx, a.GetUserInfo())
 	if missing == nil {
 		return
 	}
@@ -43,9 +43,9 @@ func (p *Plugin) keepOnHub(ctx context.Context, a admission.Attributes) {
 	warning.AddWarning(ctx, "", "it stays on the hub: "+missing.Error())
 }
 
-// mayComeFromOutside reports whether a write can begin to place the object from outside of its
+// mayBePlacedFromOutside reports whether a write can begin to place the object from outside of its
 // namespace, and states nothing about that itself.
-func mayComeFromOutside(a admission.Attributes, now, before metav1.Object) bool {
+func mayBePlacedFromOutside(a admission.Attributes, now, before metav1.Object) bool {
 	if _, stated := now.GetAnnotations()[atoll.AnnotationClusters]; stated || a.GetNamespace() != "" && parentUID(now) == "" {
 		return false
 	}
@@ -67,7 +67,7 @@ func isKeptOnHub(o metav1.Object) bool {
 }
 
 // warnOfUnplaced warns the writer of a new object that nothing places, with the command that does.
-func (p *Plugin) warnOfUnplaced(ctx context.Context, a admission.Attributes) {
+func (p *AdmissionPlugin) warnOfUnplaced(ctx context.Context, a admission.Attributes) {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.GetNamespace() == "" || a.GetObject() == nil ||
 		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return
@@ -86,7 +86,7 @@ func (p *Plugin) warnOfUnplaced(ctx context.Context, a admission.Attributes) {
 
 // warnOfTwoControllers warns the controller that makes an object of a parent on which a controller in
 // members may act, too.
-func (p *Plugin) warnOfTwoControllers(ctx context.Context, a admission.Attributes) {
+func (p *AdmissionPlugin) warnOfTwoControllers(ctx context.Context, a admission.Attributes) {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.GetObject() == nil ||
 		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return

@@ -23,17 +23,19 @@ import (
 // only children of Tenants, which have no namespace, are placed.
 type defaultPlaces struct{ Placed }
 
-func (defaultPlaces) IsPlacedFromOutside(s policymatch.Subject) bool {
+func (defaultPlaces) IsPlacedFromOutsideNamespace(s policymatch.Subject) bool {
 	_, stated := s.Annotations[atoll.AnnotationClusters]
 	return (s.Key.Namespace == "" || s.Parent.Key.Kind == "Tenant") && !stated
 }
-func (d defaultPlaces) IsPlacedOrNeeded(s policymatch.Subject) bool { return d.IsPlacedFromOutside(s) }
-func (defaultPlaces) IsUnplaced(s policymatch.Subject) bool         { return s.Key.Namespace != "" }
+func (d defaultPlaces) IsPlacedOrNeeded(s policymatch.Subject) bool {
+	return d.IsPlacedFromOutsideNamespace(s)
+}
+func (defaultPlaces) IsUnplaced(s policymatch.Subject) bool { return s.Key.Namespace != "" }
 func (defaultPlaces) TwoControllersWarning(s policymatch.Subject) string {
 	return "two controllers act on " + s.Controller
 }
 
-func newDefaultPlugin() *Plugin {
+func newDefaultPlugin() *AdmissionPlugin {
 	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Placed: defaultPlaces{}})})
 	p.SetAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetUser().GetName() == "fleet" && a.GetVerb() == "create" && a.GetResource() == "clusterpropagationpolicies" {
@@ -192,7 +194,7 @@ func TestOtherValuesOfHubOnlyAreRefused(t *testing.T) {
 		"an edit":       {now: hubOnly("yes"), before: hubOnly("true"), refused: true},
 		"it was there":  {now: hubOnly("yes"), before: hubOnly("yes")},
 	} {
-		if err := validateOwnKeys(thingAttributes("ann", c.now, c.before)); (err != nil) != c.refused {
+		if err := validateAtollKeys(thingAttributes("ann", c.now, c.before)); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,18 +11,18 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// WriteNotes notes the writes of users, for traces. It admits everything.
-type WriteNotes struct {
+// UserWriteRecorder notes the writes of users, for traces. It admits everything.
+type UserWriteRecorder struct {
 	// Own reports whether a user is the hub itself, whose writes are not noted.
 	Own  func(user.Info) bool
 	Note func(ctx context.Context, key atoll.ItemKey, operation string, received time.Time)
 }
 
 // Handles implements admission.Interface.
-func (WriteNotes) Handles(op admission.Operation) bool { return op != admission.Connect }
+func (UserWriteRecorder) Handles(op admission.Operation) bool { return op != admission.Connect }
 
 // Validate implements admission.ValidationInterface.
-func (w WriteNotes) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (w UserWriteRecorder) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetSubresource() != "" || a.IsDryRun() || w.Own(a.GetUserInfo()) {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 // Only writes of users to objects themselves are noted.
 func TestWritesOfUsersAreNoted(t *testing.T) {
 	var noted []string
-	w := WriteNotes{
+	w := UserWriteRecorder{
 		Own: func(u user.Info) bool { return u.GetName() == "hub" },
 		Note: func(_ context.Context, key atoll.ItemKey, operation string, received time.Time) {
 			if received.IsZero() {

@@ -109,16 +109,16 @@ var secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "secr
 // most: what it had asked of the member is answered or given up by then.
 const lingers = 15 * time.Second
 
-// Run runs the agent until ctx ends. When another agent takes the member over, it waits
+// RunAgent runs the agent until ctx ends. When another agent takes the member over, it waits
 // for its turn again.
-func Run(ctx context.Context, o Options) error {
+func RunAgent(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
 		return err
 	}
 	metrics := &metrics{apply: apply.NewMetrics(o.Registry), link: link.NewMetrics(o.Registry)}
 	for {
-		err := runOnce(ctx, o, metrics)
+		err := runUntilLeaseLost(ctx, o, metrics)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -167,36 +167,36 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// parts of one agent while it holds the lease.
-type parts struct {
+// agentComponents are the components of one agent while it holds the lease.
+type agentComponents struct {
 	lease     *lease.Lease
 	inventory *inventory.Inventory
-	limits    *limits.Limits
+	limits    *limits.AgentPolicyFollower
 	watcher   *observe.Watcher
-	engine    *apply.Engine
-	proxy     *proxy.Server
-	link      *link.Link
-	joining   *tokensecret.Secret // nil without one
-	working   bool                // all parts run
+	engine    *apply.MemberApplier
+	proxy     *proxy.MemberAPIProxy
+	link      *link.HubLink
+	joining   *tokensecret.JoinTokenSecret // nil without one
+	working   bool                         // all parts run
 }
 
-// reportAnswer takes an answer of the member's API, or its error.
-func (p *parts) reportAnswer(o Options, err error) {
+// recordAPIAnswer takes an answer of the member's API, or its error.
+func (p *agentComponents) recordAPIAnswer(o Options, err error) {
 	if p.inventory.ReportAPIAnswer(err) && p.engine != nil {
-		p.engine.RetryFailed()
+		p.engine.RetryTransportFailures()
 	}
 	if p.working && (err == nil || !p.lease.IsHeld()) {
 		o.Stage(Stage{Works: err == nil, Err: err})
 	}
 }
 
-// runOnce waits for the lease and works until it is lost or ctx ends.
-func runOnce(ctx context.Context, o Options, metrics *metrics) error {
+// runUntilLeaseLost waits for the lease and works until it is lost or ctx ends.
+func runUntilLeaseLost(ctx context.Context, o Options, metrics *metrics) error {
 	client, err := member.New(o.MemberConfig)
 	if err != nil {
 		return err
 	}
-	var p parts
+	var p agentComponents
 	p.inventory, err = inventory.New(inventory.Options{
 		Config: o.MemberConfig, Client: client, Log: o.Log,
 		Changed: func() { p.link.InventoryChanged() },
@@ -206,7 +206,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.limits = limits.New(limits.Options{Client: client, Changed: p.reapplyLimits, Relabelled: p.namespaceLabelsChanged, Log: o.Log})
-	answers := func(err error) { p.reportAnswer(o, err) }
+	answers := func(err error) { p.recordAPIAnswer(o, err) }
 	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.HolderIdentity(o.Runner), answers, o.Log)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	stored.LimitMemory(o.HubMemory)
-	if err := o.untilAnswers(ctx, stored.EnsureNamespace); err != nil {
+	if err := o.retryUntilMemberAnswers(ctx, stored.EnsureNamespace); err != nil {
 		return err
 	}
 	if err := o.checkMemberOwner(ctx, stored); err != nil {
@@ -225,9 +225,9 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	if err := p.lease.AcquireLease(ctx, func(holder string, err error) { o.Stage(Stage{Holder: holder, Err: err}) }); err != nil {
 		return err
 	}
-	contents, err := o.open(ctx, client, stored)
+	contents, err := o.loadStoredState(ctx, client, stored)
 	if err == nil {
-		err = o.untilAnswers(ctx, p.limits.Read)
+		err = o.retryUntilMemberAnswers(ctx, p.limits.Read)
 	}
 	if err != nil {
 		return err
@@ -252,12 +252,12 @@ func runOnce(ctx context.Context, o Options, metrics *metrics) error {
 	p.working = true
 	o.Stage(Stage{Works: true})
 	o.Log.Info("working", "member", o.MemberConfig.Host, "bundles", len(contents.Bundles), "objects", len(contents.Records))
-	return p.run(ctx)
+	return p.runComponents(ctx)
 }
 
 // readJoinToken returns the token by which the cluster joins, and a function to call when the hub
 // has let the agent in.
-func (p *parts) readJoinToken(ctx context.Context, o Options, client *member.Client) (token string, admitted func(), err error) {
+func (p *agentComponents) readJoinToken(ctx context.Context, o Options, client *member.Client) (token string, admitted func(), err error) {
 	if o.TokenSecret == "" {
 		return o.Token, nil, nil
 	}
@@ -265,7 +265,7 @@ func (p *parts) readJoinToken(ctx context.Context, o Options, client *member.Cli
 		Secrets: client.DynamicClient().Resource(secretsResource).Namespace(atoll.SystemNamespace),
 		Name:    o.TokenSecret, Keep: o.KeepToken, Log: o.Log,
 	})
-	err = o.untilAnswers(ctx, func(ctx context.Context) (err error) {
+	err = o.retryUntilMemberAnswers(ctx, func(ctx context.Context) (err error) {
 		token, err = p.joining.ReadToken(ctx)
 		return err
 	})
@@ -273,27 +273,29 @@ func (p *parts) readJoinToken(ctx context.Context, o Options, client *member.Cli
 }
 
 // reapplyLimits is called when the member's administrator changes the limits.
-func (p *parts) reapplyLimits() {
+func (p *agentComponents) reapplyLimits() {
 	if p.engine == nil {
 		return // it is read for the first time
 	}
-	p.engine.ReevaluatePolicy()
+	p.engine.ReevaluateAgentPolicy()
 	p.proxy.ReevaluatePolicy()
 }
 
 // namespaceLabelsChanged is called when the labels of a namespace change, by which the policy
 // selects.
-func (p *parts) namespaceLabelsChanged(namespace string) { p.engine.NamespaceLabelsChanged(namespace) } // all parts are there before they run
+func (p *agentComponents) namespaceLabelsChanged(namespace string) {
+	p.engine.NamespaceLabelsChanged(namespace)
+} // all parts are there before they run
 
 // newTunnelServer returns a server of tunnels, which are served for people, and for the hub.
-func (p *parts) newTunnelServer(o Options, client *member.Client) (*proxy.Server, error) {
+func (p *agentComponents) newTunnelServer(o Options, client *member.Client) (*proxy.MemberAPIProxy, error) {
 	transport, err := proxy.NewTransport(o.carried)
 	if err != nil {
 		return nil, err
 	}
 	// The engine is made after the sources of its events, and serves when all run.
 	shown, err := live.New(live.Options{
-		Config: o.MemberConfig, Transport: transport, Client: client, Records: records{p}, Log: o.Log,
+		Config: o.MemberConfig, Transport: transport, Client: client, Records: ownershipRecords{p}, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -301,14 +303,16 @@ func (p *parts) newTunnelServer(o Options, client *member.Client) (*proxy.Server
 	return proxy.New(proxy.Options{Config: o.MemberConfig, Transport: transport, Live: shown, Policy: p.limits.CurrentPolicy, Log: o.Log})
 }
 
-// records are the engine's.
-type records struct{ *parts }
+// ownershipRecords are the engine's.
+type ownershipRecords struct{ *agentComponents }
 
-func (r records) AppliedUID(key atoll.ItemKey) (string, bool) { return r.engine.AppliedUID(key) }
-func (r records) RecordedNamespaces() []string                { return r.engine.RecordedNamespaces() }
+func (r ownershipRecords) AppliedUID(key atoll.ItemKey) (string, bool) {
+	return r.engine.AppliedUID(key)
+}
+func (r ownershipRecords) RecordedNamespaces() []string { return r.engine.RecordedNamespaces() }
 
-// run runs all parts until one fails or ctx ends. The lease is given back last.
-func (p *parts) run(ctx context.Context) error {
+// runComponents runs all parts until one fails or ctx ends. The lease is given back last.
+func (p *agentComponents) runComponents(ctx context.Context) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	group, work := errgroup.WithContext(work)
@@ -326,7 +330,7 @@ func (p *parts) run(ctx context.Context) error {
 		func(ctx context.Context) { p.watcher.Run(ctx, p.engine, p.engine) },
 	}
 	if p.joining != nil {
-		runs = append(runs, p.joining.Run)
+		runs = append(runs, p.joining.RemoveAfterAdmission)
 	}
 	for _, run := range runs {
 		group.Go(func() error { defer crash.RecoverContained(ctx); run(work); return nil })
@@ -347,9 +351,9 @@ func waitForLeaseRelease(ctx, leaseCtx context.Context) {
 	}
 }
 
-// open reads what is stored and what the member serves, as soon as it answers.
-func (o *Options) open(ctx context.Context, client *member.Client, stored *store.Store) (contents store.Contents, err error) {
-	err = o.untilAnswers(ctx, func(ctx context.Context) error {
+// loadStoredState reads what is stored and what the member serves, as soon as it answers.
+func (o *Options) loadStoredState(ctx context.Context, client *member.Client, stored *store.AgentStore) (contents store.StoredContents, err error) {
+	err = o.retryUntilMemberAnswers(ctx, func(ctx context.Context) error {
 		if _, err := client.DiscoverAPIs(ctx); err != nil {
 			return err
 		}
@@ -366,7 +370,7 @@ func (o *Options) open(ctx context.Context, client *member.Client, stored *store
 
 // checkMemberOwner returns an error when the member belongs to another cluster. A standby for
 // another cluster's agent would never report this.
-func (o *Options) checkMemberOwner(ctx context.Context, stored *store.Store) error {
+func (o *Options) checkMemberOwner(ctx context.Context, stored *store.AgentStore) error {
 	if o.Whose == nil {
 		return nil
 	}
@@ -377,8 +381,8 @@ func (o *Options) checkMemberOwner(ctx context.Context, stored *store.Store) err
 	return o.Whose(id.ClusterName, id.ClusterUID)
 }
 
-// untilAnswers repeats what needs the member until it works, or ctx ends.
-func (o *Options) untilAnswers(ctx context.Context, do func(context.Context) error) error {
+// retryUntilMemberAnswers repeats what needs the member until it works, or ctx ends.
+func (o *Options) retryUntilMemberAnswers(ctx context.Context, do func(context.Context) error) error {
 	told := ""
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := do(ctx)

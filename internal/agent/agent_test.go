@@ -29,7 +29,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(agenttest.RunTestsWithMember(m)) }
 
 var (
 	configMaps         = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -96,7 +96,7 @@ func (f *fixture) run(stage func(Stage), change func(*Options)) func() error {
 		Log:   slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	change(&options)
-	go func() { done <- Run(ctx, options) }()
+	go func() { done <- RunAgent(ctx, options) }()
 	var once sync.Once
 	var err error
 	stop := func() error {
@@ -389,7 +389,7 @@ func TestAMemberOfAnotherClusterIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	not, asked := errors.New("it is another's"), ""
-	err := Run(t.Context(), Options{
+	err := RunAgent(t.Context(), Options{
 		MemberConfig: agenttest.MemberConfig(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Name: "member2",
 		Whose: func(name, uid string) error { asked = name + " " + uid; return not },
 		Stage: func(s Stage) { t.Errorf("it says that it works: %+v", s) },

@@ -61,7 +61,7 @@ type testHub struct {
 }
 
 type hubStream struct {
-	core *session.Hub
+	core *session.HubSession
 	rpc  grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 	end  context.CancelFunc
 }
@@ -97,7 +97,7 @@ func newTestHub(t *testing.T) *testHub {
 	}
 	ca, caKey := newCA(t, "hub")
 	agents, agentsKey := newCA(t, "agents")
-	h.ca, h.caHash, h.agents, h.agentKey = ca, trust.CertificateHash(ca), agents, agentsKey
+	h.ca, h.caHash, h.agents, h.agentKey = ca, trust.CertificateKeyHash(ca), agents, agentsKey
 	key := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -134,7 +134,7 @@ func (h *testHub) goOffline() { h.server.Stop() }
 func (h *testHub) goOnline()  { h.startListening(h.address) }
 
 func (h *testHub) signCertificate(der []byte) ([]byte, error) {
-	request, err := trust.ParseRequest(der)
+	request, err := trust.ParseCertificateRequest(der)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (h *testHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 			wants = append(wants, want)
 		}
 	}
-	core, out := session.NewHub(hello.GetHello(), wants, false)
+	core, out := session.NewHubSession(hello.GetHello(), wants, false)
 	s.core = core
 	h.handleOutput(out)
 	h.mu.Unlock()

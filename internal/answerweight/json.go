@@ -63,8 +63,8 @@ func (s *JSONScanner) Scan(piece []byte, maxBytes, maxWeight int) (weight int, e
 	return weight, nil
 }
 
-// Values returns how many values at the top have ended.
-func (s *JSONScanner) Values() int { return s.values }
+// CompletedValues returns how many values at the top have ended.
+func (s *JSONScanner) CompletedValues() int { return s.values }
 
 // scanByte returns the cost of the next byte.
 func (s *JSONScanner) scanByte(c byte) (int, error) {
@@ -83,7 +83,7 @@ func (s *JSONScanner) scanByte(c byte) (int, error) {
 	case '"':
 		s.text = true
 	case '{', '[':
-		return s.open(c == '[')
+		return s.openContainer(c == '[')
 	case '}', ']':
 		if n := len(s.arrays); n > 0 {
 			s.arrays = s.arrays[:n-1]
@@ -97,8 +97,8 @@ func (s *JSONScanner) scanByte(c byte) (int, error) {
 	return 1, nil
 }
 
-// open returns the cost of a container that begins.
-func (s *JSONScanner) open(array bool) (int, error) {
+// openContainer returns the cost of a container that begins.
+func (s *JSONScanner) openContainer(array bool) (int, error) {
 	if len(s.arrays) >= maxDepth {
 		return 0, ErrTooDeep
 	}

@@ -38,8 +38,8 @@ func TestJSONHasAWeight(t *testing.T) {
 				}
 				got += n
 			}
-			if got != want || s.Values() != c.values {
-				t.Errorf("%s, typed %t: weight %d, want %d; %d values, want %d", c.text, typed, got, want, s.Values(), c.values)
+			if got != want || s.CompletedValues() != c.values {
+				t.Errorf("%s, typed %t: weight %d, want %d; %d values, want %d", c.text, typed, got, want, s.CompletedValues(), c.values)
 			}
 		}
 	}

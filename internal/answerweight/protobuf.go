@@ -65,14 +65,14 @@ func fieldsOfType(as reflect.Type) map[protowire.Number]reflect.Type {
 		if err != nil {
 			continue
 		}
-		fields[protowire.Number(number)] = elementOf(f.Type)
+		fields[protowire.Number(number)] = elementType(f.Type)
 	}
 	known, _ := fieldTypes.LoadOrStore(as, fields)
 	return known.(map[protowire.Number]reflect.Type)
 }
 
-// elementOf returns the element of a field's type.
-func elementOf(of reflect.Type) reflect.Type {
+// elementType returns the element of a field's type.
+func elementType(of reflect.Type) reflect.Type {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice && of.Elem().Kind() != reflect.Uint8 {
 		of = of.Elem()
 	}

@@ -55,7 +55,7 @@ type Options struct {
 	// Port to listen on. 0 takes the port of the last start, which must be free; at
 	// the first start 6443 when it is free, else a free one.
 	Port int
-	// AdvertiseAddress is the IP address that clients reach the hub at.
+	// AdvertiseIP is the IP address that clients reach the hub at.
 	// Default: BindAddress, or the first global address of this machine.
 	AdvertiseAddress string
 	// ExtraSANs are further IP addresses and names in the serving certificate.
@@ -121,18 +121,18 @@ type Options struct {
 // Server is a running hub API server.
 type Server struct {
 	options Options
-	dir     *datadir.Dir
-	keys    *keys.Set
+	dir     *datadir.DataDir
+	keys    *keys.KeySet
 	// authorities are the set's, or those that a rotation has put in their place.
 	authorities authorities
 	former      formerUsers
 	store       *store
-	identities  *identities
+	identities  *internalUsers
 	direct      direct.Stores
 	// definitions is set once the server of custom resources is built.
 	definitions *Late[conversion.Backend]
 	loopback    *rest.Config
-	inside      *inprocess.Transport
+	inside      *inprocess.HandlerTransport
 	kubeconfig  string
 	address     string
 
@@ -157,9 +157,9 @@ const (
 	MaxEtcdQuotaBytes     = etcd.MaxQuotaBytes
 )
 
-// Start runs the API server and returns when it is ready. ctx bounds the start
+// StartAPIServer runs the API server and returns when it is ready. ctx bounds the start
 // only; Stop ends the server.
-func Start(ctx context.Context, o Options) (_ *Server, err error) {
+func StartAPIServer(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := o.completeOptions(); err != nil {
 		return nil, err
 	}
@@ -181,28 +181,28 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 			s.shutdownOnce(bounded, err)
 		}
 	}()
-	if s.dir, err = datadir.Open(o.DataDir, o.Version); err != nil {
+	if s.dir, err = datadir.OpenLocked(o.DataDir, o.Version); err != nil {
 		return nil, err
 	}
 	s.onStop(func(context.Context) { s.dir.Close() })
 	if err := s.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.serve(ctx); err != nil {
+	if err := s.startServing(ctx); err != nil {
 		return nil, err
 	}
 	s.startControllers(ctx)
-	if err := s.dir.Commit(); err != nil {
+	if err := s.dir.RecordRunningVersion(); err != nil {
 		return nil, err
 	}
-	if err := s.store.commitVersion(ctx, o.Version); err != nil {
+	if err := s.store.recordRunningVersion(ctx, o.Version); err != nil {
 		return nil, err
 	}
 	s.quiet.Store(false)
 	if s.store.embedded != nil {
-		s.store.embedded.LogLack()
+		s.store.embedded.LogSpaceShortage()
 	}
-	go s.watchFailures(context.WithoutCancel(ctx))
+	go s.shutdownOnFailure(context.WithoutCancel(ctx))
 	return s, nil
 }
 
@@ -259,7 +259,7 @@ func (o *Options) validateEtcd() error {
 // everything, other than the API server's own identity, which does not see what
 // must not act on the hub.
 func (s *Server) LoopbackConfig() *rest.Config {
-	c := s.clientConfig(HubUser)
+	c := s.inProcessClientConfig(HubUser)
 	// The API server's own speaks protobuf, which custom resources do not.
 	c.ContentType, c.AcceptContentTypes = "", ""
 	return c
@@ -268,9 +268,9 @@ func (s *Server) LoopbackConfig() *rest.Config {
 // AdminKubeconfigPath is the file with an administrator's credentials.
 func (s *Server) AdminKubeconfigPath() string { return s.kubeconfig }
 
-// AdvertiseAddress is the IP address at which others reach the server: what the options say, else
+// AdvertiseIP is the IP address at which others reach the server: what the options say, else
 // the one that it listens on, else the machine's first global one.
-func (s *Server) AdvertiseAddress() string { return s.options.AdvertiseAddress }
+func (s *Server) AdvertiseIP() string { return s.options.AdvertiseAddress }
 
 // LocalAddress is the host and port at which this machine reaches the server.
 func (s *Server) LocalAddress() string { return s.address }
@@ -285,7 +285,7 @@ func (s *Server) AdvertisedAddress() string {
 }
 
 // KeySet is the key set that the server runs with.
-func (s *Server) KeySet() *keys.Set { return s.keys }
+func (s *Server) KeySet() *keys.KeySet { return s.keys }
 
 // EtcdClient is a client of the server's etcd. Only Stop closes it.
 func (s *Server) EtcdClient() *clientv3.Client { return s.store.client }
@@ -330,9 +330,9 @@ func (s *Server) shutdownOnce(ctx context.Context, cause error) {
 	})
 }
 
-// watchFailures takes everything down when etcd or the API server ends by
+// shutdownOnFailure takes everything down when etcd or the API server ends by
 // itself: half a hub is worse than none.
-func (s *Server) watchFailures(ctx context.Context) {
+func (s *Server) shutdownOnFailure(ctx context.Context) {
 	var cause error
 	select {
 	case <-s.stopping:

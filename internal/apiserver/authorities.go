@@ -34,9 +34,9 @@ type authorities struct {
 // CurrentAuthorities returns the authorities by which this hub, its users and its agents know each other now.
 func (s *Server) CurrentAuthorities() *keys.Authorities { return s.authorities.now.Load() }
 
-// OnCertificates calls fn, which must not block, when the authorities have changed, and
+// OnCertificatesChanged calls fn, which must not block, when the authorities have changed, and
 // when it is time to renew what they signed for the hub itself.
-func (s *Server) OnCertificates(fn func()) {
+func (s *Server) OnCertificatesChanged(fn func()) {
 	s.authorities.mu.Lock()
 	defer s.authorities.mu.Unlock()
 	s.authorities.renewed = append(s.authorities.renewed, fn)
@@ -77,11 +77,11 @@ func (s *Server) changeAuthorities(ctx context.Context, change func(*keys.Author
 	if !resp.Succeeded {
 		return nil, errors.New("the hub's CAs were changed by another request at the same time: see atoll ca status")
 	}
-	return next, s.takeAuthorities(next)
+	return next, s.applyNewerAuthorities(next)
 }
 
 // readAuthorities reads the authorities as the etcd has them, the version of the key, and the revision of the etcd.
-func (s *store) readAuthorities(ctx context.Context, set *keys.Set) (a *keys.Authorities, version, revision int64, err error) {
+func (s *store) readAuthorities(ctx context.Context, set *keys.KeySet) (a *keys.Authorities, version, revision int64, err error) {
 	resp, err := s.client.Get(ctx, authoritiesKey)
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("read the hub's CAs from etcd at %v: %w", s.endpoints, err)
@@ -89,7 +89,7 @@ func (s *store) readAuthorities(ctx context.Context, set *keys.Set) (a *keys.Aut
 	if len(resp.Kvs) == 0 {
 		return set.FileAuthorities(), 0, resp.Header.Revision, nil
 	}
-	if a, err = set.Open(resp.Kvs[0].Value); err != nil {
+	if a, err = set.UnsealAuthorities(resp.Kvs[0].Value); err != nil {
 		return nil, 0, 0, err
 	}
 	return a, resp.Kvs[0].ModRevision, resp.Header.Revision, nil
@@ -108,8 +108,8 @@ func (s *Server) loadAuthorities(ctx context.Context) error {
 	return nil
 }
 
-// takeAuthorities takes authorities that are newer than those that count here.
-func (s *Server) takeAuthorities(a *keys.Authorities) error {
+// applyNewerAuthorities takes authorities that are newer than those that count here.
+func (s *Server) applyNewerAuthorities(a *keys.Authorities) error {
 	s.authorities.mu.Lock()
 	defer s.authorities.mu.Unlock()
 	if a.TrustEdition() <= s.CurrentAuthorities().TrustEdition() {
@@ -117,12 +117,12 @@ func (s *Server) takeAuthorities(a *keys.Authorities) error {
 	}
 	s.authorities.now.Store(a)
 	s.options.Logger.Info("the hub's CAs have changed", "generation", a.Generation, "rotating", a.IsRotating())
-	return s.renewAll(time.Now())
+	return s.renewServingCertificates(time.Now())
 }
 
-// renewAll writes the hub's certificates again and calls the registered functions. The caller
+// renewServingCertificates writes the hub's certificates again and calls the registered functions. The caller
 // holds the lock.
-func (s *Server) renewAll(now time.Time) error {
+func (s *Server) renewServingCertificates(now time.Time) error {
 	err := s.writeCertificates(now)
 	for _, fn := range s.authorities.renewed {
 		fn()
@@ -159,7 +159,7 @@ func (s *Server) watchAuthorities(ctx context.Context) error {
 			return err
 		}
 		s.authorities.revision = revision
-		if err := s.takeAuthorities(a); err != nil {
+		if err := s.applyNewerAuthorities(a); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ type leastBindings struct {
 // of the hub made and that no hub uses. A binding that cannot be deleted is logged, and stays until the next
 // start: the server must not fail for it.
 func (l leastBindings) PostStartHook() (string, genericapiserver.PostStartHookFunc, error) {
-	ensure := defaultPolicy().EnsureRBACPolicy()
+	ensure := defaultRBACPolicy().EnsureRBACPolicy()
 	return rbacrest.PostStartHookName, func(c genericapiserver.PostStartHookContext) error {
 		if err := ensure(c); err != nil {
 			return err
@@ -64,25 +64,25 @@ func (l leastBindings) PostStartHook() (string, genericapiserver.PostStartHookFu
 	}, nil
 }
 
-// defaultPolicy returns the default roles and bindings.
-func defaultPolicy() *rbacrest.PolicyData {
+// defaultRBACPolicy returns the default roles and bindings.
+func defaultRBACPolicy() *rbacrest.PolicyData {
 	return &rbacrest.PolicyData{
 		ClusterRoles:               bootstrappolicy.ClusterRoles(),
-		ClusterRoleBindings:        slices.DeleteFunc(bootstrappolicy.ClusterRoleBindings(), func(b rbacv1.ClusterRoleBinding) bool { return !isUsed(&b) }),
+		ClusterRoleBindings:        slices.DeleteFunc(bootstrappolicy.ClusterRoleBindings(), func(b rbacv1.ClusterRoleBinding) bool { return !isUsedByHub(&b) }),
 		Roles:                      bootstrappolicy.NamespaceRoles(),
 		ClusterRolesToAggregate:    bootstrappolicy.ClusterRolesToAggregate(),
 		ClusterRoleBindingsToSplit: bootstrappolicy.ClusterRoleBindingsToSplit(),
 	}
 }
 
-func isUsed(b *rbacv1.ClusterRoleBinding) bool { return slices.Contains(usedBindings, b.Name) }
+func isUsedByHub(b *rbacv1.ClusterRoleBinding) bool { return slices.Contains(usedBindings, b.Name) }
 
-// unusedRoles returns the roles of upstream's bindings that no hub uses, by namespace and name of
+// rolesOfUnusedBindings returns the roles of upstream's bindings that no hub uses, by namespace and name of
 // the binding.
-func unusedRoles() map[types.NamespacedName]rbacv1.RoleRef {
+func rolesOfUnusedBindings() map[types.NamespacedName]rbacv1.RoleRef {
 	roles := map[types.NamespacedName]rbacv1.RoleRef{}
 	for _, b := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()) {
-		if !isUsed(&b) {
+		if !isUsedByHub(&b) {
 			roles[types.NamespacedName{Name: b.Name}] = b.RoleRef
 		}
 	}
@@ -97,7 +97,7 @@ func unusedRoles() map[types.NamespacedName]rbacv1.RoleRef {
 // deleteUnusedBindings deletes upstream's bindings that no hub uses, by their names. It spares what
 // a person took over, what refers to another role, and templates of users.
 func deleteUnusedBindings(ctx context.Context, api kubernetes.Interface, logger *slog.Logger) error {
-	unused, defaults := unusedRoles(), metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}
+	unused, defaults := rolesOfUnusedBindings(), metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}
 	clusterWide, err := api.RbacV1().ClusterRoleBindings().List(ctx, defaults)
 	if err != nil {
 		return fmt.Errorf("list default ClusterRoleBindings: %w", err)
@@ -111,7 +111,7 @@ func deleteUnusedBindings(ctx context.Context, api kubernetes.Interface, logger 
 		if !known || is != upstreams || m.Annotations[keptByPerson] == "false" || len(m.Finalizers) > 0 {
 			return nil
 		}
-		if err := client.IgnoreNotFound(del(ctx, m.Name, onlyAsRead(m))); err != nil {
+		if err := client.IgnoreNotFound(del(ctx, m.Name, deleteOptionsIfUnchanged(m))); err != nil {
 			return fmt.Errorf("delete the default binding %s/%s, which no hub uses: %w", m.Namespace, m.Name, err)
 		}
 		logger.Info("deleted a default binding of an earlier version, which no hub uses", "namespace", m.Namespace, "name", m.Name)
@@ -130,7 +130,7 @@ func deleteUnusedBindings(ctx context.Context, api kubernetes.Interface, logger 
 	return nil
 }
 
-// onlyAsRead lets a deletion act only on the object as it was read.
-func onlyAsRead(m *metav1.ObjectMeta) metav1.DeleteOptions {
+// deleteOptionsIfUnchanged lets a deletion act only on the object as it was read.
+func deleteOptionsIfUnchanged(m *metav1.ObjectMeta) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}}
 }

@@ -22,30 +22,30 @@ import (
 // those that come with the options.
 func (s *Server) builtinAdmission() []AdmissionPlugin {
 	return []AdmissionPlugin{
-		{Name: "AtollInert", Handler: inert.NewAdmission(s.identities.isOwn)},
-		{Name: "AtollConversion", Handler: conversion.NewDefinitions()},
-		{Name: "AtollLossyVersion", Handler: conversion.NewObjects(s.definitions.Wait)},
+		{Name: "AtollInert", Handler: inert.NewInertLabelAdmission(s.identities.isProcessUser)},
+		{Name: "AtollConversion", Handler: conversion.NewCRDConversionPlugin()},
+		{Name: "AtollLossyVersion", Handler: conversion.NewLossyWritePlugin(s.definitions.Wait)},
 	}
 }
 
-// definitions tells admission of CRDs and custom resources.
-type definitions struct {
+// crdReader tells admission of CRDs and custom resources.
+type crdReader struct {
 	crds    apiextensionslisters.CustomResourceDefinitionLister
 	objects dynamic.Interface
 }
 
-var _ conversion.Backend = definitions{}
+var _ conversion.Backend = crdReader{}
 
 func (s *Server) setDefinitions(extensions *apiextensions.CustomResourceDefinitions) error {
 	objects, err := dynamic.NewForConfig(s.LoopbackConfig())
 	if err != nil {
 		return fmt.Errorf("make client of custom resources: %w", err)
 	}
-	s.definitions.Set(definitions{crds: extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister(), objects: objects})
+	s.definitions.Set(crdReader{crds: extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister(), objects: objects})
 	return nil
 }
 
-func (d definitions) Definition(_ context.Context, resource schema.GroupResource) (*apiextensionsv1.CustomResourceDefinition, error) {
+func (d crdReader) Definition(_ context.Context, resource schema.GroupResource) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd, err := d.crds.Get(resource.Resource + "." + resource.Group)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -53,6 +53,6 @@ func (d definitions) Definition(_ context.Context, resource schema.GroupResource
 	return crd, err
 }
 
-func (d definitions) Object(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName) (*unstructured.Unstructured, error) {
+func (d crdReader) Object(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName) (*unstructured.Unstructured, error) {
 	return d.objects.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 }

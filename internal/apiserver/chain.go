@@ -30,8 +30,8 @@ import (
 // drainTimeout bounds how long requests that have begun may take on shutdown.
 const drainTimeout = 10 * time.Second
 
-// serve builds the API server, runs it, and returns when it is ready.
-func (s *Server) serve(ctx context.Context) error {
+// startServing builds the API server, runs it, and returns when it is ready.
+func (s *Server) startServing(ctx context.Context) error {
 	listener, err := s.openListener()
 	if err != nil {
 		return err
@@ -71,14 +71,14 @@ func (s *Server) serve(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	go s.renewCertificates(run)
+	go s.runCertificateRenewal(run)
 	go s.followAuthorities(run)
 	return s.awaitReady(ctx)
 }
 
 // buildServer composes the API server and returns what runs it.
 func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(context.Context) error, error) {
-	s.identities = newIdentities(append([]string{HubUser}, controllerUsers()...)...)
+	s.identities = newInternalUsers(append([]string{HubUser}, controllerUsers()...)...)
 	options, err := s.upstreamOptions(ctx, listener)
 	if err != nil {
 		return nil, err
@@ -92,9 +92,9 @@ func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(c
 		return nil, err
 	}
 	s.adjustConfig(config, guard)
-	storesize.PublishSize(s.store.client)
+	storesize.PublishStoreSize(s.store.client)
 	kube := config.KubeAPIs.ControlPlane.Generic
-	if err := s.openDirect(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter, kube.RESTOptionsGetter, s.newAuditor(kube.AuditBackend, kube.AuditPolicyRuleEvaluator)); err != nil {
+	if err := s.openDirectStores(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter, kube.RESTOptionsGetter, s.newDirectWriteAuditor(kube.AuditBackend, kube.AuditPolicyRuleEvaluator)); err != nil {
 		return nil, err
 	}
 	s.loopback = kube.LoopbackClientConfig
@@ -106,7 +106,7 @@ func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(c
 	if err != nil {
 		return nil, err
 	}
-	server.GenericAPIServer.Handler.NonGoRestfulMux.HandleFunc(storePath, guard.serveStore)
+	server.GenericAPIServer.Handler.NonGoRestfulMux.HandleFunc(storePath, guard.serveStoreSpace)
 	prepared, err := server.PrepareRun()
 	if err != nil {
 		return nil, fmt.Errorf("prepare API server: %w", err)
@@ -131,7 +131,7 @@ func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard) {
 		if s.options.Handlers != nil {
 			handler = s.options.Handlers(handler)
 		}
-		return genericapiserver.DefaultBuildHandlerChain(s.warnFormer(s.rewriteQueries(s.refuseNodeRequests(handler))), c)
+		return genericapiserver.DefaultBuildHandlerChain(s.warnFormerUsers(s.rewriteQueries(s.refuseNodeRequests(handler))), c)
 	}
 	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = guardedOptions{engineStorage{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}, guard}
 }
@@ -148,7 +148,7 @@ func (s *Server) chainServers(config kubeapiserver.CompletedConfig) (*aggregator
 	if err := s.setDefinitions(extensions); err != nil {
 		return nil, err
 	}
-	kube, err := s.kubeAPIs(config.KubeAPIs, extensions)
+	kube, err := s.newKubeAPIServer(config.KubeAPIs, extensions)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (s *Server) chainServers(config kubeapiserver.CompletedConfig) (*aggregator
 	return front, nil
 }
 
-func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiextensions.CustomResourceDefinitions) (*genericapiserver.GenericAPIServer, error) {
+func (s *Server) newKubeAPIServer(config controlplane.CompletedConfig, extensions *apiextensions.CustomResourceDefinitions) (*genericapiserver.GenericAPIServer, error) {
 	server, err := config.ControlPlane.New(controlplaneapiserver.KubeAPIServer, extensions.GenericAPIServer)
 	if err != nil {
 		return nil, fmt.Errorf("build the server of built-in kinds: %w", err)
@@ -181,14 +181,14 @@ func (s *Server) kubeAPIs(config controlplane.CompletedConfig, extensions *apiex
 	if err != nil {
 		return nil, fmt.Errorf("build storage of built-in kinds: %w", err)
 	}
-	addresses := allocators.NewAddresses()
+	addresses := allocators.NewServiceAddresses()
 	if err := addresses.FollowServices(config.ControlPlane.VersionedInformers.Core().V1().Services().Informer()); err != nil {
 		return nil, fmt.Errorf("follow the addresses of Services: %w", err)
 	}
 	for i, p := range providers {
 		switch p.GroupName() {
 		case "":
-			p = nodeless{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodes(), addresses: addresses}
+			p = nodelessCoreProvider{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodeOptions(), addresses: addresses}
 		case rbacv1.GroupName:
 			p = leastBindings{p, s.options.Logger}
 		}

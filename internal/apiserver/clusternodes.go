@@ -16,10 +16,10 @@ import (
 	"atoll.dev/atoll/internal/apiserver/nodes"
 )
 
-// clusterNodes returns how Clusters are served as Nodes.
-func (s *Server) clusterNodes() nodes.Options {
+// clusterNodeOptions returns how Clusters are served as Nodes.
+func (s *Server) clusterNodeOptions() nodes.Options {
 	clusters, prefix := s.direct.Clusters.StorageReader()
-	return nodes.Options{Clusters: clusters, Prefix: prefix, Patch: s.patchCluster, Own: s.identities.isOwn}
+	return nodes.Options{Clusters: clusters, Prefix: prefix, Patch: s.patchCluster, Own: s.identities.isProcessUser}
 }
 
 // patchCluster patches the Cluster by a request of its own, in the name of whose request ctx is of: so it is
@@ -51,18 +51,18 @@ func (s *Server) configAsRequester(ctx context.Context) (*rest.Config, error) {
 	if !ok {
 		return nil, fmt.Errorf("the request has no user")
 	}
-	config := s.clientConfig(HubUser)
+	config := s.inProcessClientConfig(HubUser)
 	config.ContentType, config.AcceptContentTypes = "", ""
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
-	config.WarningHandlerWithContext = warnings{}
+	config.WarningHandlerWithContext = requestWarnings{}
 	return config, nil
 }
 
-// warnings of one request go on to the one that made it.
-type warnings struct{}
+// requestWarnings are the warnings of one request, which go on to the one that made it.
+type requestWarnings struct{}
 
 // HandleWarningHeaderWithContext passes the text on to the request's user.
-func (warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
+func (requestWarnings) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
 	if code == 299 && text != "" {
 		warning.AddWarning(ctx, agent, text)
 	}

@@ -72,7 +72,7 @@ func measurePeak(do func()) float64 {
 // BenchmarkNodes of 100,000 clusters: as `kubectl get nodes` reads them, as a program that
 // bounds nothing does, and as a watch is resumed.
 func BenchmarkNodes(b *testing.B) {
-	s, err := apiserver.Start(b.Context(), testOptions(b.TempDir()))
+	s, err := apiserver.StartAPIServer(b.Context(), testOptions(b.TempDir()))
 	if err != nil {
 		b.Fatal(err)
 	}

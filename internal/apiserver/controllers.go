@@ -74,8 +74,8 @@ func (s *Server) RunControllers(ctx context.Context) error {
 	run, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))
 	defer cancel()
 	for _, add := range []func(context.Context) error{
-		c.addNamespaces, c.addGarbageCollector, c.addServiceAccounts, c.addTokens,
-		c.addCleaners, c.addClusterRoles, c.addRootCA, c.addQuotas, c.addFinishedJobs,
+		c.addNamespaceController, c.addGarbageCollector, c.addServiceAccountController, c.addTokenController,
+		c.addCleanerControllers, c.addClusterRoleAggregation, c.addRootCAPublisher, c.addQuotaController, c.addFinishedJobController,
 	} {
 		if err := add(run); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (s *Server) startControllers(ctx context.Context) {
 }
 
 func (s *Server) newControllers() (*controllers, error) {
-	config := s.clientConfig(sharedController)
+	config := s.inProcessClientConfig(sharedController)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client of the controllers: %w", err)
@@ -130,7 +130,7 @@ func (s *Server) newControllers() (*controllers, error) {
 		server:  s,
 		client:  client,
 		shared:  informers.NewSharedInformerFactoryWithOptions(client, controllerResync, informers.WithTransform(dropManagedFields)),
-		objects: metadatainformer.NewSharedInformerFactoryWithOptions(plain, controllerResync, metadatainformer.WithTransform(metadataOnly)),
+		objects: metadatainformer.NewSharedInformerFactoryWithOptions(plain, controllerResync, metadatainformer.WithTransform(dropLabelsAndAnnotations)),
 		started: make(chan struct{}),
 	}, nil
 }
@@ -153,7 +153,7 @@ func dropManagedFields(obj any) (any, error) {
 
 // clientsFor returns clients with an identity of their own.
 func (c *controllers) clientsFor(name string) (*rest.Config, kubernetes.Interface, metadata.Interface, error) {
-	config := c.server.clientConfig(name)
+	config := c.server.inProcessClientConfig(name)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make client of %s: %w", name, err)
@@ -167,7 +167,7 @@ func (c *controllers) clientsFor(name string) (*rest.Config, kubernetes.Interfac
 
 func (c *controllers) add(f func(context.Context)) { c.runs = append(c.runs, f) }
 
-func (c *controllers) addNamespaces(ctx context.Context) error {
+func (c *controllers) addNamespaceController(ctx context.Context) error {
 	_, client, objects, err := c.clientsFor(namespaceController)
 	if err != nil {
 		return err
@@ -198,25 +198,25 @@ func (c *controllers) addGarbageCollector(ctx context.Context) error {
 		return fmt.Errorf("build the garbage collector: %w", err)
 	}
 	c.add(func(ctx context.Context) { gc.Run(ctx, gcWorkers, gcSyncPeriod) })
-	c.add(func(ctx context.Context) { gc.Sync(ctx, ownerless{disco}, gcSyncPeriod) })
+	c.add(func(ctx context.Context) { gc.Sync(ctx, discoveryWithoutEngine{disco}, gcSyncPeriod) })
 	return nil
 }
 
-// ownerless is discovery for the garbage collector. It leaves the engine's kinds
+// discoveryWithoutEngine is discovery for the garbage collector. It leaves the engine's kinds
 // out: they are the most numerous, they have no owners, and Atoll collects them
 // itself.
-type ownerless struct {
+type discoveryWithoutEngine struct {
 	discovery.ServerResourcesInterface
 }
 
-func (o ownerless) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+func (o discoveryWithoutEngine) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	lists, err := o.ServerResourcesInterface.ServerPreferredResources()
 	return slices.DeleteFunc(lists, func(list *metav1.APIResourceList) bool {
 		return strings.HasPrefix(list.GroupVersion, engineGroup+"/")
 	}), err
 }
 
-func (c *controllers) addServiceAccounts(ctx context.Context) error {
+func (c *controllers) addServiceAccountController(ctx context.Context) error {
 	core := c.shared.Core().V1()
 	controller, err := serviceaccounts.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(),
 		c.client, serviceaccounts.DefaultServiceAccountsControllerOptions())
@@ -227,7 +227,7 @@ func (c *controllers) addServiceAccounts(ctx context.Context) error {
 	return nil
 }
 
-func (c *controllers) addCleaners(context.Context) error {
+func (c *controllers) addCleanerControllers(context.Context) error {
 	csrs := cleaner.NewCSRCleanerController(c.client.CertificatesV1().CertificateSigningRequests(), c.shared.Certificates().V1().CertificateSigningRequests())
 	c.add(func(ctx context.Context) { csrs.Run(ctx, 1) })
 	expiring := c.filteredInformers("type=" + string(corev1.SecretTypeBootstrapToken)).Core().V1().Secrets()
@@ -239,7 +239,7 @@ func (c *controllers) addCleaners(context.Context) error {
 	return nil
 }
 
-func (c *controllers) addClusterRoles(context.Context) error {
+func (c *controllers) addClusterRoleAggregation(context.Context) error {
 	controller := clusterroleaggregation.NewClusterRoleAggregation(c.shared.Rbac().V1().ClusterRoles(), c.client.RbacV1())
 	c.add(func(ctx context.Context) { controller.Run(ctx, controllerWorkers) })
 	return nil

@@ -15,45 +15,45 @@ import (
 	"atoll.dev/atoll/internal/apiserver/direct"
 )
 
-// openDirect opens what the hub writes and reads without the API's handlers, by the
+// openDirectStores opens what the hub writes and reads without the API's handlers, by the
 // options with which they store custom resources.
 // builtin returns the options by which the kinds that are linked in are stored.
 // audit reports writes to users' objects; nil: there is no audit log.
-func (s *Server) openDirect(getter, builtin generic.RESTOptionsGetter, audit direct.Auditor) error {
-	writes := direct.NewWrites()
+func (s *Server) openDirectStores(getter, builtin generic.RESTOptionsGetter, audit direct.Auditor) error {
+	writes := direct.NewWriteCounter()
 	if s.options.Metrics != nil {
 		if err := s.options.Metrics.Register(writes); err != nil {
 			return fmt.Errorf("register the counter of direct writes: %w", err)
 		}
 	}
-	s.direct.Templates = direct.OpenTemplates(s.store.kv, writes, audit, func(gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
-		return placeOf(builtin, gvk, resource)
+	s.direct.Templates = direct.NewFinalizerWriter(s.store.kv, writes, audit, func(gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.StorageLocation, error) {
+		return storagePlaceOf(builtin, gvk, resource)
 	})
-	namespaces, err := placeOf(builtin, corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.Resource("namespaces"))
+	namespaces, err := storagePlaceOf(builtin, corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.Resource("namespaces"))
 	if err != nil {
 		return err
 	}
 	s.direct.Namespaces = path.Join("/", namespaces.Prefix) + "/"
-	return s.openStores(getter, writes)
+	return s.openEngineStores(getter, writes)
 }
 
-// placeOf returns the place of the objects of a built-in kind.
-func placeOf(getter generic.RESTOptionsGetter, gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.Place, error) {
+// storagePlaceOf returns the place of the objects of a built-in kind.
+func storagePlaceOf(getter generic.RESTOptionsGetter, gvk schema.GroupVersionKind, resource schema.GroupResource) (direct.StorageLocation, error) {
 	if !legacyscheme.Scheme.Recognizes(gvk) {
-		return direct.Place{}, fmt.Errorf("%s is not built in", gvk)
+		return direct.StorageLocation{}, fmt.Errorf("%s is not built in", gvk)
 	}
 	example, err := legacyscheme.Scheme.New(schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind})
 	if err != nil {
-		return direct.Place{}, fmt.Errorf("find out how %s are stored: %w", resource, err)
+		return direct.StorageLocation{}, fmt.Errorf("find out how %s are stored: %w", resource, err)
 	}
 	options, err := getter.GetRESTOptions(resource, example)
 	if err != nil {
-		return direct.Place{}, fmt.Errorf("find out how %s are stored: %w", resource, err)
+		return direct.StorageLocation{}, fmt.Errorf("find out how %s are stored: %w", resource, err)
 	}
-	return direct.Place{Prefix: path.Join(options.StorageConfig.Prefix, options.ResourcePrefix), Cipher: options.StorageConfig.Transformer}, nil
+	return direct.StorageLocation{Prefix: path.Join(options.StorageConfig.Prefix, options.ResourcePrefix), Cipher: options.StorageConfig.Transformer}, nil
 }
 
-func (s *Server) openStores(getter generic.RESTOptionsGetter, writes *prometheus.CounterVec) error {
+func (s *Server) openEngineStores(getter generic.RESTOptionsGetter, writes *prometheus.CounterVec) error {
 	for _, one := range []struct {
 		kind  direct.Kind
 		store **direct.Store

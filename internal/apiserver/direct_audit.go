@@ -15,9 +15,9 @@ import (
 	"atoll.dev/atoll/internal/apiserver/direct"
 )
 
-// newAuditor returns what reports direct writes of users' objects to the audit log, as the API
+// newDirectWriteAuditor returns what reports direct writes of users' objects to the audit log, as the API
 // reports its requests: by the operator's policy, in the same stages. nil: there is no audit log.
-func (s *Server) newAuditor(log audit.Sink, policy audit.PolicyRuleEvaluator) direct.Auditor {
+func (s *Server) newDirectWriteAuditor(log audit.Sink, policy audit.PolicyRuleEvaluator) direct.Auditor {
 	if log == nil || policy == nil {
 		return nil
 	}

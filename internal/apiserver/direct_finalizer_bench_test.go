@@ -20,7 +20,7 @@ import (
 // by a patch of the API inside of the process. CPU time is of the whole process, which includes
 // etcd and the watches.
 func BenchmarkAddFinalizer(b *testing.B) {
-	s, err := apiserver.Start(b.Context(), testOptions(b.TempDir()))
+	s, err := apiserver.StartAPIServer(b.Context(), testOptions(b.TempDir()))
 	if err != nil {
 		b.Fatal(err)
 	}

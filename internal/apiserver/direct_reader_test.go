@@ -222,7 +222,7 @@ func (apiAlone) ListerWatcherFor(_ runtime.Object, api toolscache.ListerWatcher)
 func (apiAlone) RequestProgress(context.Context) bool { return false }
 
 // startState runs tables over a server, directly or by its API.
-func startState(t testing.TB, s *apiserver.Server, directly bool) *state.State {
+func startState(t testing.TB, s *apiserver.Server, directly bool) *state.HubTables {
 	t.Helper()
 	c, err := client.New(plainConfig(s), client.Options{Scheme: state.NewScheme()})
 	if err != nil {
@@ -308,7 +308,7 @@ func TestTablesAreFedDirectly(t *testing.T) {
 func BenchmarkJoin(b *testing.B) {
 	for _, directly := range []bool{false, true} {
 		b.Run(map[bool]string{false: "feed=api", true: "feed=direct"}[directly], func(b *testing.B) {
-			s, err := apiserver.Start(b.Context(), testOptions(b.TempDir()))
+			s, err := apiserver.StartAPIServer(b.Context(), testOptions(b.TempDir()))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -323,7 +323,7 @@ func BenchmarkJoin(b *testing.B) {
 	}
 }
 
-func benchmarkJoin(b *testing.B, st *state.State) {
+func benchmarkJoin(b *testing.B, st *state.HubTables) {
 	shown := make(chan string, 1)
 	st.Clusters.Subscribe(func(name string) {
 		if c, ok := st.Clusters.Get(name); ok && c.Status.Nodes.Total > 0 {

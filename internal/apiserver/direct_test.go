@@ -58,7 +58,7 @@ func twoHubs(t *testing.T) (first, second *apiserver.Server) {
 		u.createDefinition(string(manifest), resource+"."+group)
 	}
 	keys := backup.Options{DataDir: o.DataDir, File: filepath.Join(t.TempDir(), "keys.tar"), Version: o.Version, Logger: testLogger()}
-	if _, err := backup.Save(t.Context(), keys); err != nil {
+	if _, err := backup.SaveBackup(t.Context(), keys); err != nil {
 		t.Fatal(err)
 	}
 	o.DataDir, o.NoControllers = filepath.Join(t.TempDir(), "second"), true

@@ -40,9 +40,9 @@ func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example run
 	if err != nil || resource.Group != engineGroup && resource.Group != atollGroup && resource != profiles {
 		return options, err
 	}
-	drop, decorate := dropHubsManaged, options.Decorator
+	drop, decorate := dropHubManagedFields, options.Decorator
 	if resource.Group == engineGroup {
-		drop = dropManaged
+		drop = dropAllManagedFields
 	}
 	if resource.Group == engineGroup || resource.Resource == clusters || resource.Resource == bundles || resource == profiles {
 		decorate = generic.UndecoratedStorage
@@ -51,23 +51,23 @@ func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example run
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		store, destroy, err := decorate(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
-		return unmanaged{store, drop}, destroy, err
+		return managedFieldsDropper{store, drop}, destroy, err
 	}
 	return options, nil
 }
 
-// unmanaged takes managed fields off whatever is written.
-type unmanaged struct {
+// managedFieldsDropper takes managed fields off whatever is written.
+type managedFieldsDropper struct {
 	storage.Interface
 	drop func(metav1.Object)
 }
 
-func (u unmanaged) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+func (u managedFieldsDropper) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	u.dropManagedFields(obj)
 	return u.Interface.Create(ctx, key, obj, out, ttl)
 }
 
-func (u unmanaged) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+func (u managedFieldsDropper) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
 	slim := func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		obj, ttl, err := update(in, res)
@@ -77,7 +77,7 @@ func (u unmanaged) GuaranteedUpdate(ctx context.Context, key string, out runtime
 	return u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, slim, cached)
 }
 
-func (u unmanaged) dropManagedFields(obj runtime.Object) {
+func (u managedFieldsDropper) dropManagedFields(obj runtime.Object) {
 	if obj == nil {
 		return
 	}
@@ -86,9 +86,9 @@ func (u unmanaged) dropManagedFields(obj runtime.Object) {
 	}
 }
 
-func dropManaged(m metav1.Object) { m.SetManagedFields(nil) }
+func dropAllManagedFields(m metav1.Object) { m.SetManagedFields(nil) }
 
-func dropHubsManaged(m metav1.Object) {
+func dropHubManagedFields(m metav1.Object) {
 	m.SetManagedFields(slices.DeleteFunc(m.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Subresource == "status" || e.Manager == HubUser && e.Operation == metav1.ManagedFieldsOperationUpdate
 	}))

@@ -11,22 +11,22 @@ import (
 
 const finishedJobsController = controllerUserPrefix + "ttl-after-finished-controller"
 
-// addFinishedJobs deletes Jobs on the hub when spec.ttlSecondsAfterFinished has passed since they
+// addFinishedJobController deletes Jobs on the hub when spec.ttlSecondsAfterFinished has passed since they
 // finished in all their clusters. A Job that has no clusters never finishes.
-func (c *controllers) addFinishedJobs(ctx context.Context) error {
+func (c *controllers) addFinishedJobController(ctx context.Context) error {
 	_, client, _, err := c.clientsFor(finishedJobsController)
 	if err != nil {
 		return err
 	}
-	jobs := informers.NewSharedInformerFactoryWithOptions(client, controllerResync, informers.WithTransform(keepJobEnd))
+	jobs := informers.NewSharedInformerFactoryWithOptions(client, controllerResync, informers.WithTransform(keepJobTTLFields))
 	c.narrow = append(c.narrow, jobs)
 	controller := ttlafterfinished.New(ctx, jobs.Batch().V1().Jobs(), client)
 	c.add(func(ctx context.Context) { controller.Run(ctx, controllerWorkers) })
 	return nil
 }
 
-// keepJobEnd leaves of a Job what decides when it is deleted.
-func keepJobEnd(obj any) (any, error) {
+// keepJobTTLFields leaves of a Job what decides when it is deleted.
+func keepJobTTLFields(obj any) (any, error) {
 	job, ok := obj.(*batchv1.Job)
 	if !ok {
 		return obj, nil

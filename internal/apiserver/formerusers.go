@@ -62,17 +62,17 @@ func (s *Server) FormerUsers() []standing.FormerUser {
 	return s.former.usersOf(a.Generation)
 }
 
-// EndsWithTheRotation reports whether a request used a client certificate that ends with the
+// UsesRetiringCertificate reports whether a request used a client certificate that ends with the
 // present rotation, whatever user it impersonates.
-func (s *Server) EndsWithTheRotation(r *http.Request) bool {
-	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.CurrentAuthorities().EndsWithTheRotation(r.TLS.PeerCertificates[0])
+func (s *Server) UsesRetiringCertificate(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.CurrentAuthorities().RetiresCertificate(r.TLS.PeerCertificates[0])
 }
 
-// warnFormer warns users that the end of the rotation cuts off, and remembers them. It is at the
+// warnFormerUsers warns users that the end of the rotation cuts off, and remembers them. It is at the
 // place of rewriteQueries in the handler chain.
-func (s *Server) warnFormer(next http.Handler) http.Handler {
+func (s *Server) warnFormerUsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.EndsWithTheRotation(r) {
+		if s.UsesRetiringCertificate(r) {
 			s.former.recordUse(r.TLS.PeerCertificates[0].Subject.CommonName, s.CurrentAuthorities().Generation, time.Now())
 			warning.AddWarning(r.Context(), "", endsWithTheRotation)
 		}

@@ -19,15 +19,15 @@ const HubUser = "system:atoll:hub"
 // controllerUserPrefix starts the user names of upstream's controllers.
 const controllerUserPrefix = "system:controller:"
 
-// identities are the users of this process. Their tokens are drawn at start,
+// internalUsers are the users of this process. Their tokens are drawn at start,
 // live in memory, and end with the process.
-type identities struct {
+type internalUsers struct {
 	tokens map[string]string
 	users  map[string]*user.DefaultInfo
 }
 
-func newIdentities(names ...string) *identities {
-	i := &identities{tokens: map[string]string{}, users: map[string]*user.DefaultInfo{}}
+func newInternalUsers(names ...string) *internalUsers {
+	i := &internalUsers{tokens: map[string]string{}, users: map[string]*user.DefaultInfo{}}
 	for _, name := range names {
 		token := rand.Text() + rand.Text()
 		i.tokens[name] = token
@@ -41,26 +41,26 @@ func newIdentities(names ...string) *identities {
 }
 
 // userOf returns the user of that name.
-func (i *identities) userOf(name string) user.Info { return i.users[i.tokens[name]] }
+func (i *internalUsers) userOf(name string) user.Info { return i.users[i.tokens[name]] }
 
 // addIdentities adds the identities to those that info knows.
-func (i *identities) addIdentities(info *genericapiserver.AuthenticationInfo) {
+func (i *internalUsers) addIdentities(info *genericapiserver.AuthenticationInfo) {
 	own := authenticatorfactory.NewFromTokens(i.users, info.APIAudiences)
 	info.Authenticator = union.New(own, info.Authenticator)
 }
 
 // configFor returns a copy of the API server's own client configuration under
 // another name.
-func (i *identities) configFor(loopback *rest.Config, name string) *rest.Config {
+func (i *internalUsers) configFor(loopback *rest.Config, name string) *rest.Config {
 	c := rest.CopyConfig(loopback)
 	c.BearerToken = i.tokens[name]
 	c.UserAgent = name
 	return c
 }
 
-// clientConfig is for clients of the API in this process, under one of its identities. They
+// inProcessClientConfig is for clients of the API in this process, under one of its identities. They
 // call the API server's handlers, all of them, without a connection.
-func (s *Server) clientConfig(name string) *rest.Config {
+func (s *Server) inProcessClientConfig(name string) *rest.Config {
 	c := s.identities.configFor(s.loopback, name)
 	c.Transport, c.TLSClientConfig = s.inside, rest.TLSClientConfig{}
 	return c
@@ -76,9 +76,9 @@ func IsHubUser(u user.Info) bool {
 	return name == user.APIServerUser || name == HubUser || strings.HasPrefix(name, controllerUserPrefix)
 }
 
-// isOwn reports whether a user is this process itself: the API server or one of
+// isProcessUser reports whether a user is this process itself: the API server or one of
 // the hub's controllers.
-func (i *identities) isOwn(u user.Info) bool {
+func (i *internalUsers) isProcessUser(u user.Info) bool {
 	if u == nil {
 		return false
 	}

@@ -193,7 +193,7 @@ func newCluster(name string) *v1alpha1.Cluster {
 // BenchmarkClusterWrites creates and updates a Cluster by the API, inside of the process
 // and by a connection: CPU time is of the whole process, which is both ends, and etcd.
 func BenchmarkClusterWrites(b *testing.B) {
-	s, err := apiserver.Start(b.Context(), testOptions(b.TempDir()))
+	s, err := apiserver.StartAPIServer(b.Context(), testOptions(b.TempDir()))
 	if err != nil {
 		b.Fatal(err)
 	}

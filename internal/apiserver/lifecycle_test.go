@@ -119,7 +119,7 @@ func TestBackupOfARunningHub(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "hub.tar")
 	saved := backup.Options{DataDir: filepath.Dir(hub.AdminKubeconfigPath()), File: file, Version: "v0.1.0", Logger: testLogger()}
-	if _, err := backup.Save(t.Context(), saved); err != nil {
+	if _, err := backup.SaveBackup(t.Context(), saved); err != nil {
 		t.Fatal(err)
 	}
 	if err := u.createConfigMap(ns, "later"); err != nil {
@@ -146,7 +146,7 @@ func TestBackupOfARunningHub(t *testing.T) {
 	if _, err := other.kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "later", metav1.GetOptions{}); err == nil {
 		t.Error("what was written after the backup came with it")
 	}
-	if m, err := backup.ReadMarker(restored.DataDir); err != nil || m == nil {
+	if m, err := backup.ReadRestoreMarker(restored.DataDir); err != nil || m == nil {
 		t.Errorf("no marker: %v", err)
 	}
 	// The same keys: credentials of before work on the restored hub.
@@ -181,7 +181,7 @@ func TestExternalEtcd(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "keys.tar")
 	o := backup.Options{DataDir: first.DataDir, File: file, Version: "v0.1.0", Logger: testLogger()}
-	report, err := backup.Save(t.Context(), o)
+	report, err := backup.SaveBackup(t.Context(), o)
 	if err != nil || !report.KeysOnly {
 		t.Fatalf("backup: %+v %v", report, err)
 	}

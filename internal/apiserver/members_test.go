@@ -58,7 +58,7 @@ type members struct {
 	asked  []string
 	// workloads by namespace, and what was stated of them by their keys and UIDs.
 	workloads map[string][]*unstructured.Unstructured
-	stated    map[string][]server.Stated
+	stated    map[string][]server.RevisionTemplate
 	unread    error
 }
 
@@ -92,7 +92,7 @@ type namedConn struct {
 
 func newMembers() *members {
 	m := &members{conns: make(chan net.Conn), clusters: map[string]*v1alpha1.Cluster{}, placed: map[string][]string{}, held: map[atoll.ItemKey]map[string]bool{}, likely: map[string][]string{}, agents: map[string]*agent{},
-		workloads: map[string][]*unstructured.Unstructured{}, stated: map[string][]server.Stated{}}
+		workloads: map[string][]*unstructured.Unstructured{}, stated: map[string][]server.RevisionTemplate{}}
 	m.server = &http.Server{Handler: m, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, uidKey{}, c.(namedConn).uid)
 	}}
@@ -153,7 +153,7 @@ func (m *members) Cluster(name string) (*v1alpha1.Cluster, bool) {
 	return c, ok
 }
 
-func (m *members) Placed(namespace string) map[string][]string {
+func (m *members) PlacedNamespacesByCluster(namespace string) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string][]string{}
@@ -168,12 +168,12 @@ func (m *members) Placed(namespace string) map[string][]string {
 }
 
 func (m *members) PlacedAt(namespace, cluster string) bool {
-	_, there := m.Placed(namespace)[cluster]
+	_, there := m.PlacedNamespacesByCluster(namespace)[cluster]
 	return there
 }
 
-// IsHeldAt is true where the namespace is placed, except of what a test has placed by name.
-func (m *members) IsHeldAt(key atoll.ItemKey, cluster string) bool {
+// HasRowForTemplate is true where the namespace is placed, except of what a test has placed by name.
+func (m *members) HasRowForTemplate(key atoll.ItemKey, cluster string) bool {
 	holders, _ := m.HoldersOf(key)
 	_, held := holders[cluster]
 	return held
@@ -206,7 +206,7 @@ func (m *members) LikelyHolders(_ string, fits func(string) bool) map[string]boo
 	return out
 }
 
-func (m *members) OfKind(gk schema.GroupKind, namespace string) (out []*unstructured.Unstructured) {
+func (m *members) TemplatesOfKind(gk schema.GroupKind, namespace string) (out []*unstructured.Unstructured) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.workloads[namespace] {
@@ -217,7 +217,7 @@ func (m *members) OfKind(gk schema.GroupKind, namespace string) (out []*unstruct
 	return out
 }
 
-func (m *members) Stated(_ context.Context, key atoll.ItemKey, uid types.UID) ([]server.Stated, int64, error) {
+func (m *members) RevisionTemplates(_ context.Context, key atoll.ItemKey, uid types.UID) ([]server.RevisionTemplate, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stated[key.String()+string(uid)], 9, m.unread
@@ -239,7 +239,7 @@ func (m *members) joinMembers(t testing.TB, namespace string, names ...string) {
 	}
 	m.placed[namespace] = append(m.placed[namespace], names...)
 	m.mu.Unlock()
-	m.view.RowsChanged()
+	m.view.WakeWatches()
 	t.Cleanup(func() {
 		for _, name := range names {
 			m.removeMember(name)

@@ -26,20 +26,20 @@ import (
 	"atoll.dev/atoll/internal/apiserver/nodes"
 )
 
-// nodeless provides the core group for a cluster without nodes of its own, in whose place
+// nodelessCoreProvider provides the core group for a cluster without nodes of its own, in whose place
 // are Clusters, and without a network: ports of Services are accepted and never given out, addresses mean nothing,
 // and Pods are deleted without waiting for a kubelet. It has no hook that runs
 // repair loops after start, which the provider that it wraps has.
-type nodeless struct {
+type nodelessCoreProvider struct {
 	provider       controlplaneapiserver.RESTStorageProvider
 	proxyTransport http.RoundTripper
 	nodes          nodes.Options // what people see as nodes
-	addresses      *allocators.Addresses
+	addresses      *allocators.ServiceAddresses
 }
 
-func (n nodeless) GroupName() string { return n.provider.GroupName() }
+func (n nodelessCoreProvider) GroupName() string { return n.provider.GroupName() }
 
-func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+func (n nodelessCoreProvider) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	info, err := n.provider.NewRESTStorage(source, withoutServices{getter})
 	if err != nil {
 		return info, fmt.Errorf("build storage of the core group: %w", err)
@@ -49,22 +49,22 @@ func (n nodeless) NewRESTStorage(source serverstorage.APIResourceConfigSource, g
 	if !ok {
 		return info, fmt.Errorf("storage of pods is a %T, not the one this was written for", resources["pods"])
 	}
-	pods.DeleteStrategy = immediate{pods.DeleteStrategy}
-	acceptMissingAccounts(pods.Store)
+	pods.DeleteStrategy = immediateDeleteStrategy{pods.DeleteStrategy}
+	acceptMissingServiceAccounts(pods.Store)
 
 	endpoints, ok := resources["endpoints"].(servicestore.EndpointsStorage)
 	if !ok {
 		return info, fmt.Errorf("storage of endpoints is a %T, not the one this was written for", resources["endpoints"])
 	}
-	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, n.addresses.Allocators(), allocators.NewPortAllocator(), endpoints, pods, n.proxyTransport)
+	services, status, proxy, err := servicestore.NewREST(getter, api.IPv4Protocol, n.addresses.Allocators(), allocators.NewNodePortAllocator(), endpoints, pods, n.proxyTransport)
 	if err != nil {
 		return info, fmt.Errorf("build storage of services: %w", err)
 	}
-	keepPortsUnset(services.Store)
+	clearPortsBeforeStoring(services.Store)
 	resources["services"] = services
 	resources["services/status"] = status
 	resources["services/proxy"] = proxy
-	return info, nodes.InstallStorage(resources, n.nodes)
+	return info, nodes.InstallNodeStorage(resources, n.nodes)
 }
 
 // withoutServices lets the wrapped provider build its storage of Services, which
@@ -84,42 +84,42 @@ func (w withoutServices) GetRESTOptions(resource schema.GroupResource, example r
 	return options, err
 }
 
-// keepPortsUnset removes allocated node ports again before the object is validated and stored: a
+// clearPortsBeforeStoring removes allocated node ports again before the object is validated and stored: a
 // port of the hub means nothing in a member. A health check port must have a value, so it becomes
 // a dummy.
-func keepPortsUnset(store *genericregistry.Store) {
+func clearPortsBeforeStoring(store *genericregistry.Store) {
 	beginCreate, beginUpdate := store.BeginCreate, store.BeginUpdate
 	store.BeginCreate = func(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 		finish, err := beginCreate(ctx, obj, options)
-		unsetPorts(obj, err)
+		clearPlaceholderPorts(obj, err)
 		return finish, err
 	}
 	store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
 		finish, err := beginUpdate(ctx, obj, old, options)
-		unsetPorts(obj, err)
+		clearPlaceholderPorts(obj, err)
 		return finish, err
 	}
 }
 
-func unsetPorts(obj runtime.Object, err error) {
+func clearPlaceholderPorts(obj runtime.Object, err error) {
 	service, ok := obj.(*api.Service)
 	if err != nil || !ok {
 		return
 	}
 	for i := range service.Spec.Ports {
-		if p := &service.Spec.Ports[i]; allocators.IsAllocatedHere(p.NodePort) {
+		if p := &service.Spec.Ports[i]; allocators.IsHubAllocatedPort(p.NodePort) {
 			p.NodePort = 0
 		}
 	}
-	if allocators.IsAllocatedHere(service.Spec.HealthCheckNodePort) {
+	if allocators.IsHubAllocatedPort(service.Spec.HealthCheckNodePort) {
 		service.Spec.HealthCheckNodePort = allocators.DummyHealthCheckPort
 	}
 }
 
-// immediate deletes at once what otherwise waits for a kubelet to confirm.
-type immediate struct{ rest.RESTDeleteStrategy }
+// immediateDeleteStrategy deletes at once what otherwise waits for a kubelet to confirm.
+type immediateDeleteStrategy struct{ rest.RESTDeleteStrategy }
 
-func (immediate) CheckGracefulDelete(_ context.Context, _ runtime.Object, options *metav1.DeleteOptions) bool {
+func (immediateDeleteStrategy) CheckGracefulDelete(_ context.Context, _ runtime.Object, options *metav1.DeleteOptions) bool {
 	options.GracePeriodSeconds = new(int64)
 	return true
 }

@@ -49,9 +49,9 @@ func (o objectInformers) Start(stop <-chan struct{}) {
 	}
 }
 
-// metadataOnly keeps of an object's metadata what tells its identity, owners and
+// dropLabelsAndAnnotations keeps of an object's metadata what tells its identity, owners and
 // finalizers: the annotation of kubectl apply alone is a whole manifest.
-func metadataOnly(obj any) (any, error) {
+func dropLabelsAndAnnotations(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
 		o.SetAnnotations(nil)
@@ -81,9 +81,9 @@ func (s *Server) storedInformers(client metadata.Interface) (map[schema.GroupVer
 			},
 			WatchFuncWithContext: byAPI.Watch,
 		})
-		informer := cache.NewSharedIndexInformer(metadataOf(kind.GroupVersionKind, source), &metav1.PartialObjectMetadata{}, controllerResync,
+		informer := cache.NewSharedIndexInformer(metadataListerWatcher(kind.GroupVersionKind, source), &metav1.PartialObjectMetadata{}, controllerResync,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		if err := informer.SetTransform(metadataOnly); err != nil {
+		if err := informer.SetTransform(dropLabelsAndAnnotations); err != nil {
 			return nil, fmt.Errorf("build the informer of %s: %w", kind.Resource, err)
 		}
 		all[resource] = &storedInformer{resource: resource, informer: informer}
@@ -103,8 +103,8 @@ func (i *storedInformer) start(stop <-chan struct{}) {
 	i.begin.Do(func() { go i.informer.Run(stop) })
 }
 
-// metadataOf returns the metadata what of a source of that kind lists and watches.
-func metadataOf(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.ListerWatcher {
+// metadataListerWatcher returns the metadata what of a source of that kind lists and watches.
+func metadataListerWatcher(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.ListerWatcher {
 	from := cache.ToListerWatcherWithContext(source)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -124,7 +124,7 @@ func (s *Server) setStorage(o *kubeapiserver.ServerRunOptions) error {
 	}
 	path := s.dir.FilePath("encryption.yaml")
 	o.Etcd.EncryptionProviderConfigFilepath = path
-	return datadir.WriteFile(path, encryptionConfig(s.keys.EncryptionKey), 0o600)
+	return datadir.WriteFileAtomically(path, encryptionConfig(s.keys.EncryptionKey), 0o600)
 }
 
 func (s *Server) setAuthentication(o *kubeapiserver.ServerRunOptions) {

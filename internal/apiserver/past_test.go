@@ -26,7 +26,7 @@ func webManifest(kind, namespace, image string) string {
 }
 
 // addHistory what is written of web at Revisions.
-func (m *members) addHistory(namespace, kind string, uid types.UID, stated ...server.Stated) {
+func (m *members) addHistory(namespace, kind string, uid types.UID, stated ...server.RevisionTemplate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := &unstructured.Unstructured{}
@@ -60,8 +60,8 @@ func TestAHistoryIsWhatWasStated(t *testing.T) {
 		}
 		then = append(then, d.Spec.Template)
 	}
-	stated := func(number int64, image string) server.Stated {
-		return server.Stated{Number: number, Version: "1", Object: []byte(webManifest("Deployment", ns, image))}
+	stated := func(number int64, image string) server.RevisionTemplate {
+		return server.RevisionTemplate{Number: number, Version: "1", Object: []byte(webManifest("Deployment", ns, image))}
 	}
 	list := func(o metav1.ListOptions) (out []string) {
 		t.Helper()
@@ -153,7 +153,7 @@ func TestAHistoryOfControllerRevisions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fleet.addHistory(ns, kind, set.GetUID(), server.Stated{Number: 3, Version: "1", Object: []byte(webManifest(kind, ns, "a"))}, server.Stated{Number: 4, Version: "1", Object: []byte(webManifest(kind, ns, "b"))})
+		fleet.addHistory(ns, kind, set.GetUID(), server.RevisionTemplate{Number: 3, Version: "1", Object: []byte(webManifest(kind, ns, "a"))}, server.RevisionTemplate{Number: 4, Version: "1", Object: []byte(webManifest(kind, ns, "b"))})
 		var mine []appsv1.ControllerRevision
 		for _, r := range revisions() {
 			if metav1.IsControlledBy(&r, set) {

@@ -13,27 +13,27 @@ import (
 // defaultAccount is the service account that a cluster gives to a Pod without one.
 const defaultAccount = "default"
 
-// acceptMissingAccounts lets a Pod without a service account state a projected token. In a cluster,
+// acceptMissingServiceAccounts lets a Pod without a service account state a projected token. In a cluster,
 // admission has given the Pod an account before it is validated. On the hub that is up to the members.
-func acceptMissingAccounts(store *genericregistry.Store) {
-	store.CreateStrategy = accountCreate{store.CreateStrategy}
-	store.UpdateStrategy = accountUpdate{store.UpdateStrategy}
+func acceptMissingServiceAccounts(store *genericregistry.Store) {
+	store.CreateStrategy = podAccountCreate{store.CreateStrategy}
+	store.UpdateStrategy = podAccountUpdate{store.UpdateStrategy}
 }
 
-type accountCreate struct{ rest.RESTCreateStrategy }
+type podAccountCreate struct{ rest.RESTCreateStrategy }
 
-func (s accountCreate) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return s.RESTCreateStrategy.Validate(ctx, withAccount(obj))
+func (s podAccountCreate) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return s.RESTCreateStrategy.Validate(ctx, withServiceAccount(obj))
 }
 
-type accountUpdate struct{ rest.RESTUpdateStrategy }
+type podAccountUpdate struct{ rest.RESTUpdateStrategy }
 
-func (s accountUpdate) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.RESTUpdateStrategy.ValidateUpdate(ctx, withAccount(obj), withAccount(old))
+func (s podAccountUpdate) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return s.RESTUpdateStrategy.ValidateUpdate(ctx, withServiceAccount(obj), withServiceAccount(old))
 }
 
-// withAccount returns the Pod with the account that members give it. The object stays as it is.
-func withAccount(obj runtime.Object) runtime.Object {
+// withServiceAccount returns the Pod with the account that members give it. The object stays as it is.
+func withServiceAccount(obj runtime.Object) runtime.Object {
 	pod, ok := obj.(*api.Pod)
 	if !ok || pod.Spec.ServiceAccountName != "" {
 		return obj

@@ -38,10 +38,10 @@ var measured = map[schema.GroupResource]bool{
 	{Group: "resource.k8s.io", Resource: "resourceclaims"}: true,
 }
 
-// addQuotas counts the usage of those quotas that act on the hub: without a count, admission would
+// addQuotaController counts the usage of those quotas that act on the hub: without a count, admission would
 // refuse everything that they limit. The counting starts with the first such quota, because few
 // hubs have one.
-func (c *controllers) addQuotas(context.Context) error {
+func (c *controllers) addQuotaController(context.Context) error {
 	_, client, _, err := c.clientsFor(quotaController)
 	if err != nil {
 		return err
@@ -66,14 +66,14 @@ func (c *controllers) addQuotas(context.Context) error {
 		case <-ctx.Done():
 			return
 		}
-		if err := c.countQuotas(ctx, client, informer); err != nil {
+		if err := c.runQuotaController(ctx, client, informer); err != nil {
 			c.server.options.Logger.Error("quotas that act on the hub are not counted, so they refuse what they limit; restart the hub", "error", err)
 		}
 	})
 	return nil
 }
 
-func (c *controllers) countQuotas(ctx context.Context, client kubernetes.Interface, informer coreinformers.ResourceQuotaInformer) error {
+func (c *controllers) runQuotaController(ctx context.Context, client kubernetes.Interface, informer coreinformers.ResourceQuotaInformer) error {
 	objects := objectInformers{SharedInformerFactory: c.objects, typed: c.shared, whole: measured}
 	config, err := quotas.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(objects.ForResource), c.shared)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"atoll.dev/atoll/internal/apiserver/inert"
 )
 
-// isStrictWrite tells of writes that may not hold unknown fields, whatever the client asks for:
+// requiresStrictFields tells of writes that may not hold unknown fields, whatever the client asks for:
 // those of the hub's own kinds.
-func isStrictWrite(info *request.RequestInfo) bool {
+func requiresStrictFields(info *request.RequestInfo) bool {
 	return info.APIGroup == atollGroup || info.APIGroup == engineGroup ||
 		info.APIGroup == karmada.GroupVersion.Group && info.Resource == karmada.CustomizationResource
 }
@@ -27,11 +27,11 @@ func (s *Server) rewriteQueries(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if isStrictWrite(info) && isWrite(info.Verb) && info.Subresource != subresourceProxy {
-			r = withQuery(r, "fieldValidation", func(string) string { return metav1.FieldValidationStrict })
+		if requiresStrictFields(info) && writesObjectBody(info.Verb) && info.Subresource != subresourceProxy {
+			r = withQueryParameter(r, "fieldValidation", func(string) string { return metav1.FieldValidationStrict })
 		}
 		if caller, ok := request.UserFrom(r.Context()); ok && caller.GetName() == user.APIServerUser && inert.NeedsInertFilter(info) {
-			r = withQuery(r, "labelSelector", inert.ExcludeFrom)
+			r = withQueryParameter(r, "labelSelector", inert.ExcludeInertObjects)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -40,11 +40,13 @@ func (s *Server) rewriteQueries(next http.Handler) http.Handler {
 // subresourceProxy is for another API server, which has its own mind.
 const subresourceProxy = "proxy"
 
-func isWrite(verb string) bool { return verb == "create" || verb == "update" || verb == "patch" }
+func writesObjectBody(verb string) bool {
+	return verb == "create" || verb == "update" || verb == "patch"
+}
 
-// withQuery returns r with one parameter of its query changed. r itself stays
+// withQueryParameter returns r with one parameter of its query changed. r itself stays
 // as it is: other handlers hold it too.
-func withQuery(r *http.Request, key string, change func(string) string) *http.Request {
+func withQueryParameter(r *http.Request, key string, change func(string) string) *http.Request {
 	query := r.URL.Query()
 	query.Set(key, change(query.Get(key)))
 	url := *r.URL

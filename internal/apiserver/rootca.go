@@ -19,12 +19,12 @@ import (
 	"atoll.dev/atoll/internal/wakeup"
 )
 
-// addRootCA publishes the CAs that the hub is known by in a ConfigMap of each namespace.
-func (c *controllers) addRootCA(ctx context.Context) error {
+// addRootCAPublisher publishes the CAs that the hub is known by in a ConfigMap of each namespace.
+func (c *controllers) addRootCAPublisher(ctx context.Context) error {
 	published := c.filteredInformers("metadata.name=" + rootcacertpublisher.RootCACertConfigMapName).Core().V1().ConfigMaps()
-	return c.handOut(ctx, func(_ context.Context, ca []byte, h *handlers) (func(context.Context), error) {
-		controller, err := rootcacertpublisher.NewPublisher(noted[corelisters.ConfigMapLister]{published, h},
-			noted[corelisters.NamespaceLister]{c.shared.Core().V1().Namespaces(), h}, c.client, ca)
+	return c.addCAController(ctx, func(_ context.Context, ca []byte, h *recordedHandlers) (func(context.Context), error) {
+		controller, err := rootcacertpublisher.NewPublisher(recordedInformer[corelisters.ConfigMapLister]{published, h},
+			recordedInformer[corelisters.NamespaceLister]{c.shared.Core().V1().Namespaces(), h}, c.client, ca)
 		if err != nil {
 			return nil, fmt.Errorf("build the root CA publisher: %w", err)
 		}
@@ -32,8 +32,8 @@ func (c *controllers) addRootCA(ctx context.Context) error {
 	})
 }
 
-// addTokens fills the Secrets of service account tokens, with the CAs too.
-func (c *controllers) addTokens(ctx context.Context) error {
+// addTokenController fills the Secrets of service account tokens, with the CAs too.
+func (c *controllers) addTokenController(ctx context.Context) error {
 	key, err := keyutil.PrivateKeyFromFile(c.server.keys.ServiceAccountKeyFile)
 	if err != nil {
 		return fmt.Errorf("load the service account key: %w", err)
@@ -43,9 +43,9 @@ func (c *controllers) addTokens(ctx context.Context) error {
 		return fmt.Errorf("use the service account key: %w", err)
 	}
 	tokens := c.filteredInformers("type=" + string(corev1.SecretTypeServiceAccountToken)).Core().V1().Secrets()
-	return c.handOut(ctx, func(ctx context.Context, ca []byte, h *handlers) (func(context.Context), error) {
-		controller, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), noted[corelisters.ServiceAccountLister]{c.shared.Core().V1().ServiceAccounts(), h},
-			noted[corelisters.SecretLister]{tokens, h}, c.client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
+	return c.addCAController(ctx, func(ctx context.Context, ca []byte, h *recordedHandlers) (func(context.Context), error) {
+		controller, err := serviceaccounts.NewTokensController(klog.FromContext(ctx), recordedInformer[corelisters.ServiceAccountLister]{c.shared.Core().V1().ServiceAccounts(), h},
+			recordedInformer[corelisters.SecretLister]{tokens, h}, c.client, serviceaccounts.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
 		if err != nil {
 			return nil, fmt.Errorf("build the token controller: %w", err)
 		}
@@ -53,13 +53,13 @@ func (c *controllers) addTokens(ctx context.Context) error {
 	})
 }
 
-// handOut adds a controller of upstream's that is given the CAs that the hub is known by once
+// addCAController adds a controller of upstream's that is given the CAs that the hub is known by once
 // and for all: whenever they change it ends, and another one takes its place. build is called
 // at once, and so before the informers begin.
-func (c *controllers) handOut(ctx context.Context, build func(context.Context, []byte, *handlers) (func(context.Context), error)) error {
+func (c *controllers) addCAController(ctx context.Context, build func(context.Context, []byte, *recordedHandlers) (func(context.Context), error)) error {
 	changed := make(chan struct{}, 1)
-	c.server.OnCertificates(func() { wakeup.Send(changed) })
-	ca, its := c.server.CurrentAuthorities().ClusterPEM(), &handlers{}
+	c.server.OnCertificatesChanged(func() { wakeup.WakeReader(changed) })
+	ca, its := c.server.CurrentAuthorities().ClusterCAPEM(), &recordedHandlers{}
 	run, err := build(ctx, ca, its)
 	if err != nil {
 		return err
@@ -69,14 +69,14 @@ func (c *controllers) handOut(ctx context.Context, build func(context.Context, [
 			one, end := context.WithCancel(ctx)
 			var running sync.WaitGroup
 			running.Go(func() { run(one) })
-			more := c.awaitCA(ctx, changed, &ca)
+			more := c.awaitCAChange(ctx, changed, &ca)
 			end()
 			running.Wait()
-			its.remove()
+			its.removeAll()
 			if !more {
 				return
 			}
-			its = &handlers{}
+			its = &recordedHandlers{}
 			if run, err = build(ctx, ca, its); err != nil {
 				c.server.options.Logger.Error("the hub's new CA is not handed out in namespaces and tokens until this hub is started again", "err", err)
 				return
@@ -86,38 +86,38 @@ func (c *controllers) handOut(ctx context.Context, build func(context.Context, [
 	return nil
 }
 
-// awaitCA waits for a CA that is another one; false when ctx has ended.
-func (c *controllers) awaitCA(ctx context.Context, changed <-chan struct{}, ca *[]byte) bool {
+// awaitCAChange waits for a CA that is another one; false when ctx has ended.
+func (c *controllers) awaitCAChange(ctx context.Context, changed <-chan struct{}, ca *[]byte) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-changed:
 		}
-		if now := c.server.CurrentAuthorities().ClusterPEM(); !bytes.Equal(now, *ca) {
+		if now := c.server.CurrentAuthorities().ClusterCAPEM(); !bytes.Equal(now, *ca) {
 			*ca = now
 			return true
 		}
 	}
 }
 
-// handlers that a controller has put into informers which outlive it.
-type handlers struct{ added []func() error }
+// recordedHandlers are the handlers that a controller has put into informers which outlive it.
+type recordedHandlers struct{ added []func() error }
 
-// remove removes them. An informer that has ended has none.
-func (h *handlers) remove() {
+// removeAll removes them. An informer that has ended has none.
+func (h *recordedHandlers) removeAll() {
 	for _, remove := range h.added {
 		_ = remove()
 	}
 }
 
-// noting is an informer whose handlers are noted.
-type noting struct {
+// handlerRecorder is an informer whose handlers are noted.
+type handlerRecorder struct {
 	cache.SharedIndexInformer
-	handlers *handlers
+	handlers *recordedHandlers
 }
 
-func (n noting) recordHandler(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
+func (n handlerRecorder) recordHandler(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
 	if err == nil {
 		n.handlers.added = append(n.handlers.added, func() error { return n.RemoveEventHandler(r) })
 	}
@@ -125,29 +125,31 @@ func (n noting) recordHandler(r cache.ResourceEventHandlerRegistration, err erro
 }
 
 // AddEventHandler adds the handler and notes it, as do the next ones.
-func (n noting) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (n handlerRecorder) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return n.recordHandler(n.SharedIndexInformer.AddEventHandler(h))
 }
 
-func (n noting) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (n handlerRecorder) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return n.recordHandler(n.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every))
 }
 
-func (n noting) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (n handlerRecorder) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return n.recordHandler(n.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
 }
 
-// noted returns the informer of a kind, which L lists, as one that notes its handlers.
-type noted[L any] struct {
+// recordedInformer returns the informer of a kind, which L lists, as one that notes its handlers.
+type recordedInformer[L any] struct {
 	of interface {
 		Informer() cache.SharedIndexInformer
 		Lister() L
 	}
-	h *handlers
+	h *recordedHandlers
 }
 
 // Informer returns the informer that notes its handlers.
-func (i noted[L]) Informer() cache.SharedIndexInformer { return noting{i.of.Informer(), i.h} }
+func (i recordedInformer[L]) Informer() cache.SharedIndexInformer {
+	return handlerRecorder{i.of.Informer(), i.h}
+}
 
 // Lister returns the lister of the kind.
-func (i noted[L]) Lister() L { return i.of.Lister() }
+func (i recordedInformer[L]) Lister() L { return i.of.Lister() }

@@ -66,7 +66,7 @@ func run(m *testing.M) int {
 	o.Admission = []apiserver.AdmissionPlugin{{Name: "TestRecorder", Handler: seen}}
 	o.Storage = fleet.view.InstallStorage
 	begin := time.Now()
-	hub, err = apiserver.Start(context.Background(), o)
+	hub, err = apiserver.StartAPIServer(context.Background(), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -108,7 +108,7 @@ func tryStart(t *testing.T, o apiserver.Options) (*apiserver.Server, error) {
 	t.Helper()
 	starting.Lock()
 	defer starting.Unlock()
-	return apiserver.Start(t.Context(), o)
+	return apiserver.StartAPIServer(t.Context(), o)
 }
 
 // start runs another server and stops it with the test.

@@ -46,7 +46,7 @@ const (
 
 // openListener opens the port that the options ask for, and remembers the choice.
 func (s *Server) openListener() (net.Listener, error) {
-	return keptport.Open(keptport.Options{
+	return keptport.OpenKeptPort(keptport.Options{
 		BindAddress: s.options.BindAddress, Port: s.options.Port, Preferred: preferredPort,
 		File: s.dir.FilePath(portFile), Flag: "--port",
 	})
@@ -69,39 +69,39 @@ func (s *Server) setServingCert(o *kubeapiserver.ServerRunOptions) {
 // reads the files again when they change.
 func (s *Server) writeCertificates(now time.Time) error {
 	a := s.CurrentAuthorities()
-	if err := datadir.WriteFile(s.dir.FilePath(clientCAFile), a.ClusterPEM(), 0o600); err != nil {
+	if err := datadir.WriteFileAtomically(s.dir.FilePath(clientCAFile), a.ClusterCAPEM(), 0o600); err != nil {
 		return err
 	}
-	serving := s.servingRequest()
+	serving := s.servingCertificateRequest()
 	serving.NotBefore = now
-	if err := s.writePair(a.Cluster, serving, a.ChainPEM(), servingFile); err != nil {
+	if err := s.writeCertificateAndKey(a.Cluster, serving, a.ChainPEM(), servingFile); err != nil {
 		return err
 	}
 	proxy := keys.Request{CommonName: frontProxyUser, NotBefore: now, Lifetime: s.options.CertificateLifetime}
-	if err := s.writePair(s.keys.FrontProxyCA, proxy, nil, frontProxyFile); err != nil {
+	if err := s.writeCertificateAndKey(s.keys.FrontProxyCA, proxy, nil, frontProxyFile); err != nil {
 		return err
 	}
-	return s.writeKubeconfig(a, now)
+	return s.writeAdminKubeconfig(a, now)
 }
 
-// writePair writes a new certificate, with the chain that follows it, and its key.
-func (s *Server) writePair(authority *keys.Authority, r keys.Request, chain []byte, file string) error {
+// writeCertificateAndKey writes a new certificate, with the chain that follows it, and its key.
+func (s *Server) writeCertificateAndKey(authority *keys.Authority, r keys.Request, chain []byte, file string) error {
 	cert, key, err := authority.IssueCertificate(r)
 	if err != nil {
 		return err
 	}
-	return datadir.WriteFile(s.dir.FilePath(file), slices.Concat(cert, chain, key), 0o600)
+	return datadir.WriteFileAtomically(s.dir.FilePath(file), slices.Concat(cert, chain, key), 0o600)
 }
 
-// renewCertificates writes new certificates long before the old ones end.
-func (s *Server) renewCertificates(ctx context.Context) {
+// runCertificateRenewal writes new certificates long before the old ones end.
+func (s *Server) runCertificateRenewal(ctx context.Context) {
 	every := s.options.CertificateLifetime / renewals
 	for wait := every; ; {
 		if !pause.WaitFor(ctx, wait) {
 			return
 		}
 		s.authorities.mu.Lock()
-		err := s.renewAll(time.Now())
+		err := s.renewServingCertificates(time.Now())
 		s.authorities.mu.Unlock()
 		if wait = every; err != nil {
 			wait = min(every, renewAgain)
@@ -142,7 +142,7 @@ func (s *Server) ListCertificates() []standing.Certificate {
 	return out
 }
 
-func (s *Server) servingRequest() keys.Request {
+func (s *Server) servingCertificateRequest() keys.Request {
 	names := []string{innerName, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	if host, err := os.Hostname(); err == nil {
@@ -164,9 +164,9 @@ func (s *Server) servingRequest() keys.Request {
 	}
 }
 
-// writeKubeconfig writes an administrator's credentials with a new client
+// writeAdminKubeconfig writes an administrator's credentials with a new client
 // certificate.
-func (s *Server) writeKubeconfig(a *keys.Authorities, now time.Time) error {
+func (s *Server) writeAdminKubeconfig(a *keys.Authorities, now time.Time) error {
 	cert, key, err := a.Cluster.IssueCertificate(keys.Request{
 		CommonName: adminUser, Organization: []string{adminGroup}, NotBefore: now, Lifetime: adminLifetime,
 	})
@@ -177,7 +177,7 @@ func (s *Server) writeKubeconfig(a *keys.Authorities, now time.Time) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{
 		Server:                   "https://" + s.address,
-		CertificateAuthorityData: a.ClusterPEM(),
+		CertificateAuthorityData: a.ClusterCAPEM(),
 	}
 	if s.options.ServingCert != "" {
 		config.Clusters[name].TLSServerName = innerName
@@ -189,7 +189,7 @@ func (s *Server) writeKubeconfig(a *keys.Authorities, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", s.kubeconfig, err)
 	}
-	return datadir.WriteFile(s.kubeconfig, content, 0o600)
+	return datadir.WriteFileAtomically(s.kubeconfig, content, 0o600)
 }
 
 // reachableHost is the host under which this machine reaches a listener.

@@ -49,8 +49,8 @@ var smallGrowthKinds = map[schema.GroupResource]bool{
 
 // spaceObserver returns the room in the store. etcd.Server and etcd.External are its kinds.
 type spaceObserver interface {
-	Space() etcd.Space
-	OnSpaceChange(fn func(etcd.Space))
+	Space() etcd.StoreSpace
+	OnSpaceChange(fn func(etcd.StoreSpace))
 }
 
 // spaceGuard refuses writes of users that would grow a store that is nearly full. The hub itself
@@ -70,9 +70,9 @@ func newSpaceGuard(space spaceObserver, metrics prometheus.Registerer) (*spaceGu
 	return g, nil
 }
 
-// boundsOf returns whether etcd refuses every write, and whether the request may only shrink the
+// writeRestrictions returns whether etcd refuses every write, and whether the request may only shrink the
 // store. A write that etcd refuses is not sent, because the client of etcd would log each one.
-func (g *spaceGuard) boundsOf(ctx context.Context) (full, closed bool) {
+func (g *spaceGuard) writeRestrictions(ctx context.Context) (full, closed bool) {
 	state := g.space.Space().State
 	if state == etcd.SpaceFree {
 		return false, false
@@ -96,8 +96,8 @@ func (g *spaceGuard) refuseWrite(resource schema.GroupResource, obj runtime.Obje
 	return refusal.WithReason(atoll.ReasonStoreFull, err)
 }
 
-// explainFull returns the refusal in place of etcd's error of a full store, and any other error unchanged.
-func (g *spaceGuard) explainFull(err error, resource schema.GroupResource, obj runtime.Object) error {
+// explainStoreFull returns the refusal in place of etcd's error of a full store, and any other error unchanged.
+func (g *spaceGuard) explainStoreFull(err error, resource schema.GroupResource, obj runtime.Object) error {
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		return g.refuseWrite(resource, obj)
 	}
@@ -113,7 +113,7 @@ func (g *spaceGuard) describeRefusal() string {
 }
 
 // describeSpace returns the state of the store as a sentence: since when it is so, and how it ends.
-func describeSpace(now etcd.Space) string {
+func describeSpace(now etcd.StoreSpace) string {
 	sizes := fmt.Sprintf("%s of its quota of %s are in use", formatMebibytes(now.UsedBytes), formatMebibytes(now.QuotaBytes))
 	if now.QuotaBytes == 0 {
 		sizes = formatMebibytes(now.UsedBytes) + " are in use, and etcd does not report its quota"
@@ -127,24 +127,24 @@ func describeSpace(now etcd.Space) string {
 	}
 	if now.IsExternal {
 		return fmt.Sprintf("the hub's etcd is %s, since %s: %s. Delete what is not needed; %s. Or the administrator of etcd raises --quota-backend-bytes",
-			what, phrase.FormatTime(now.Since), sizes, describeExternalRelief(now))
+			what, phrase.FormatTime(now.Since), sizes, describeExternalSpaceRecovery(now))
 	}
 	return fmt.Sprintf("the hub's store is %s, since %s: %s. Delete what is not needed: within a minute after less than %s are in use, every write is taken again. Or the hub's administrator restarts it with a larger --etcd-quota-bytes",
-		what, phrase.FormatTime(now.Since), sizes, formatMebibytes(now.LeaveBytes()))
+		what, phrase.FormatTime(now.Since), sizes, formatMebibytes(now.ReserveExitBytes()))
 }
 
-// describeExternalRelief returns what ends a lack of room of an external etcd.
-func describeExternalRelief(now etcd.Space) string {
+// describeExternalSpaceRecovery returns what ends a lack of room of an external etcd.
+func describeExternalSpaceRecovery(now etcd.StoreSpace) string {
 	if now.QuotaBytes == 0 || now.HasUnreachedAlarm {
 		return "the administrator of etcd then defragments each member and disarms the alarm"
 	}
-	return fmt.Sprintf("within minutes after less than %s are in use, every write is taken again", formatMebibytes(now.LeaveBytes()))
+	return fmt.Sprintf("within minutes after less than %s are in use, every write is taken again", formatMebibytes(now.ReserveExitBytes()))
 }
 
 func formatMebibytes(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
-// serveStore answers with the state of the store. It succeeds unless etcd refuses writes.
-func (g *spaceGuard) serveStore(w http.ResponseWriter, _ *http.Request) {
+// serveStoreSpace answers with the state of the store. It succeeds unless etcd refuses writes.
+func (g *spaceGuard) serveStoreSpace(w http.ResponseWriter, _ *http.Request) {
 	now := g.space.Space()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if now.State == etcd.SpaceFull {
@@ -156,7 +156,7 @@ func (g *spaceGuard) serveStore(w http.ResponseWriter, _ *http.Request) {
 // OnStoreFull has fn called with a sentence when the store enters the reserve or is full, also where
 // it is so now. fn must not block, nor call the Server. Call it once.
 func (s *Server) OnStoreFull(fn func(sentence string)) {
-	s.store.space.OnSpaceChange(func(now etcd.Space) {
+	s.store.space.OnSpaceChange(func(now etcd.StoreSpace) {
 		if now.State != etcd.SpaceFree {
 			fn(describeSpace(now))
 		}
@@ -192,10 +192,10 @@ type guardedStorage struct {
 }
 
 func (s guardedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	if full, closed := s.guard.boundsOf(ctx); full || closed {
+	if full, closed := s.guard.writeRestrictions(ctx); full || closed {
 		return s.guard.refuseWrite(s.resource, obj)
 	}
-	return s.guard.explainFull(s.Interface.Create(ctx, key, obj, out, ttl), s.resource, obj)
+	return s.guard.explainStoreFull(s.Interface.Create(ctx, key, obj, out, ttl), s.resource, obj)
 }
 
 func (s guardedStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
@@ -210,13 +210,13 @@ func (s guardedStorage) GuaranteedUpdate(ctx context.Context, key string, out ru
 		return obj, ttl, err
 	}
 	err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, checked, cached)
-	return s.guard.explainFull(err, s.resource, written)
+	return s.guard.explainStoreFull(err, s.resource, written)
 }
 
 // refusalOfUpdate returns a function that reports whether the object must not replace the present one.
 // An object without a change is not written, so that it is never refused.
 func (s guardedStorage) refusalOfUpdate(ctx context.Context, present runtime.Object) func(runtime.Object) bool {
-	full, closed := s.guard.boundsOf(ctx)
+	full, closed := s.guard.writeRestrictions(ctx)
 	if !closed && !full {
 		return func(runtime.Object) bool { return false }
 	}
@@ -226,12 +226,12 @@ func (s guardedStorage) refusalOfUpdate(ctx context.Context, present runtime.Obj
 		if before != nil && bytes.Equal(before, after) {
 			return false
 		}
-		return full || newSize > size+s.mayAdd(obj)
+		return full || newSize > size+s.allowedGrowth(obj)
 	}
 }
 
-// mayAdd returns the number of bytes that an update may add to the object in the reserve.
-func (s guardedStorage) mayAdd(obj runtime.Object) int {
+// allowedGrowth returns the number of bytes that an update may add to the object in the reserve.
+func (s guardedStorage) allowedGrowth(obj runtime.Object) int {
 	m, err := meta.Accessor(obj)
 	if smallGrowthKinds[s.resource] || err == nil && m.GetDeletionTimestamp() != nil {
 		return smallGrowth

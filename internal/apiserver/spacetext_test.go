@@ -12,14 +12,14 @@ import (
 // lack of room.
 func TestTheReliefOfAnExternalEtcd(t *testing.T) {
 	const byHub, byAdministrator = "within minutes after less than 85.0 MiB are in use", "the administrator of etcd then defragments each member"
-	known := etcd.Usage{UsedBytes: 97 << 20, QuotaBytes: 100 << 20}
+	known := etcd.StoreUsage{UsedBytes: 97 << 20, QuotaBytes: 100 << 20}
 	for name, c := range map[string]struct {
-		now  etcd.Space
+		now  etcd.StoreSpace
 		want string
 	}{
-		"full":                    {etcd.Space{Usage: known}, byHub},
-		"an alarm unreached":      {etcd.Space{Usage: known, HasUnreachedAlarm: true}, byAdministrator},
-		"a quota that is unknown": {etcd.Space{Usage: etcd.Usage{UsedBytes: 97 << 20}}, byAdministrator},
+		"full":                    {etcd.StoreSpace{StoreUsage: known}, byHub},
+		"an alarm unreached":      {etcd.StoreSpace{StoreUsage: known, HasUnreachedAlarm: true}, byAdministrator},
+		"a quota that is unknown": {etcd.StoreSpace{StoreUsage: etcd.StoreUsage{UsedBytes: 97 << 20}}, byAdministrator},
 	} {
 		c.now.State, c.now.IsExternal = etcd.SpaceFull, true
 		got := describeSpace(c.now)
@@ -34,23 +34,23 @@ func TestTheReliefOfAnExternalEtcd(t *testing.T) {
 // changingSpace is a spaceObserver whose state a test changes.
 type changingSpace struct {
 	spaceObserver
-	now      etcd.Space
-	onChange func(etcd.Space)
+	now      etcd.StoreSpace
+	onChange func(etcd.StoreSpace)
 }
 
-func (c *changingSpace) OnSpaceChange(fn func(etcd.Space)) {
+func (c *changingSpace) OnSpaceChange(fn func(etcd.StoreSpace)) {
 	c.onChange = fn
 	fn(c.now)
 }
 
 // A hub that begins to lead on a store without room reports so, and each change for the worse.
 func TestOnStoreFull(t *testing.T) {
-	space := &changingSpace{now: etcd.Space{State: etcd.SpaceReserve, IsExternal: true}}
+	space := &changingSpace{now: etcd.StoreSpace{State: etcd.SpaceReserve, IsExternal: true}}
 	s := &Server{store: &store{space: space}}
 	var reported []string
 	s.OnStoreFull(func(sentence string) { reported = append(reported, sentence) })
-	for _, state := range []etcd.SpaceState{etcd.SpaceFree, etcd.SpaceFull} {
-		space.onChange(etcd.Space{State: state, IsExternal: true})
+	for _, state := range []etcd.StoreSpaceState{etcd.SpaceFree, etcd.SpaceFull} {
+		space.onChange(etcd.StoreSpace{State: state, IsExternal: true})
 	}
 	isRight := func(sentence, part string) bool { return strings.HasPrefix(sentence, "the hub's etcd is "+part) }
 	if !slices.EqualFunc(reported, []string{"nearly full", "full"}, isRight) {

@@ -55,7 +55,7 @@ func TestServicesNeverConflict(t *testing.T) {
 	drawn := map[string]bool{}
 	for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer} {
 		got := create("plain-"+strings.ToLower(string(kind)), corev1.ServiceSpec{Type: kind})
-		if !atoll.IsDummyAddress(got.Spec.ClusterIP) || drawn[got.Spec.ClusterIP] {
+		if !atoll.IsHubAssignedAddress(got.Spec.ClusterIP) || drawn[got.Spec.ClusterIP] {
 			t.Errorf("%s: cluster IP %q, after %v", kind, got.Spec.ClusterIP, drawn)
 		}
 		drawn[got.Spec.ClusterIP] = true
@@ -70,7 +70,7 @@ func TestServicesNeverConflict(t *testing.T) {
 		t.Errorf("health check port %d", local.Spec.HealthCheckNodePort)
 	}
 	dual := create("dual", corev1.ServiceSpec{IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack)})
-	if ips := dual.Spec.ClusterIPs; len(ips) != 2 || !atoll.IsDummyAddress(ips[0]) || !atoll.IsDummyAddress(ips[1]) || !strings.Contains(ips[1], ":") {
+	if ips := dual.Spec.ClusterIPs; len(ips) != 2 || !atoll.IsHubAssignedAddress(ips[0]) || !atoll.IsHubAssignedAddress(ips[1]) || !strings.Contains(ips[1], ":") {
 		t.Errorf("dual-stack: %v", dual.Spec.ClusterIPs)
 	}
 	create("six", corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}})

@@ -17,13 +17,13 @@ import (
 // server is built; an error ends the start.
 type StorageHook func(group, version string, resources map[string]rest.Storage) error
 
-// hooked lets a StorageHook change what a provider made.
-type hooked struct {
+// hookedStorageProvider lets a StorageHook change what a provider made.
+type hookedStorageProvider struct {
 	controlplaneapiserver.RESTStorageProvider
 	hook StorageHook
 }
 
-func (h hooked) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+func (h hookedStorageProvider) NewRESTStorage(source serverstorage.APIResourceConfigSource, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	info, err := h.RESTStorageProvider.NewRESTStorage(source, getter)
 	if err != nil {
 		return info, err
@@ -38,7 +38,7 @@ func (h hooked) NewRESTStorage(source serverstorage.APIResourceConfigSource, get
 
 // starting is hooked, of a provider that does something once the server runs.
 type starting struct {
-	hooked
+	hookedStorageProvider
 	genericapiserver.PostStartHookProvider
 }
 
@@ -48,7 +48,7 @@ func (hook StorageHook) wrapProvider(p controlplaneapiserver.RESTStorageProvider
 		return p
 	}
 	if starts, ok := p.(genericapiserver.PostStartHookProvider); ok {
-		return starting{hooked{p, hook}, starts}
+		return starting{hookedStorageProvider{p, hook}, starts}
 	}
-	return hooked{p, hook}
+	return hookedStorageProvider{p, hook}
 }

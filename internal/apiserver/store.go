@@ -29,7 +29,7 @@ const storeTimeout = 20 * time.Second
 
 // store is the etcd below the server, embedded or not.
 type store struct {
-	embedded *etcd.Server
+	embedded *etcd.EmbeddedEtcd
 	// space observes the room in it.
 	space  spaceObserver
 	client *clientv3.Client
@@ -54,7 +54,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	hasData := false
 	if len(o.EtcdServers) == 0 {
 		var err error
-		if hasData, err = etcd.HasData(s.dir.FilePath(etcdDir)); err != nil {
+		if hasData, err = etcd.HasEtcdData(s.dir.FilePath(etcdDir)); err != nil {
 			return fmt.Errorf("look into %s: %w", s.dir.FilePath(etcdDir), err)
 		}
 	}
@@ -67,7 +67,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.keys = set
-	if s.store, err = s.connectStore(ctx); err != nil {
+	if s.store, err = s.startOrConnectEtcd(ctx); err != nil {
 		return err
 	}
 	if err := s.store.bindKeySet(ctx, set); err != nil {
@@ -79,9 +79,9 @@ func (s *Server) openStore(ctx context.Context) error {
 	return s.loadAuthorities(ctx)
 }
 
-func (s *Server) connectStore(ctx context.Context) (*store, error) {
+func (s *Server) startOrConnectEtcd(ctx context.Context) (*store, error) {
 	if len(s.options.EtcdServers) > 0 {
-		return s.connectExternal(ctx)
+		return s.connectExternalEtcd(ctx)
 	}
 	e, err := etcd.Start(ctx, etcd.Options{
 		Dir:           s.dir.FilePath(etcdDir),
@@ -107,7 +107,7 @@ func (s *Server) connectStore(ctx context.Context) (*store, error) {
 	return &store{embedded: e, space: e, client: client, kv: e.KV(), endpoints: []string{e.ClientEndpoint()}}, nil
 }
 
-func (s *Server) connectExternal(ctx context.Context) (*store, error) {
+func (s *Server) connectExternalEtcd(ctx context.Context) (*store, error) {
 	o := s.options
 	config := clientv3.Config{
 		Endpoints:   o.EtcdServers,
@@ -134,12 +134,12 @@ func (s *Server) connectExternal(ctx context.Context) (*store, error) {
 			return nil, fmt.Errorf("register the metrics of the store: %w", err)
 		}
 	}
-	s.observeExternal(context.WithoutCancel(ctx), space)
+	s.observeExternalSpace(context.WithoutCancel(ctx), space)
 	return &store{space: space, client: client, kv: client, endpoints: o.EtcdServers}, nil
 }
 
-// observeExternal observes the room of an external etcd until the server stops.
-func (s *Server) observeExternal(ctx context.Context, space *etcd.External) {
+// observeExternalSpace observes the room of an external etcd until the server stops.
+func (s *Server) observeExternalSpace(ctx context.Context, space *etcd.ExternalEtcd) {
 	ctx, cancel := context.WithCancel(ctx)
 	finished := make(chan struct{})
 	go func() {
@@ -154,7 +154,7 @@ func (s *Server) observeExternal(ctx context.Context, space *etcd.External) {
 
 // bindKeySet refuses a key set that is not the one which the content of this
 // etcd was written with: tokens and Secrets would not be readable.
-func (s *store) bindKeySet(ctx context.Context, set *keys.Set) error {
+func (s *store) bindKeySet(ctx context.Context, set *keys.KeySet) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	mine := set.KeyFingerprint()
@@ -204,8 +204,8 @@ func (s *store) checkVersion(ctx context.Context, running string) error {
 	return datadir.CheckVersion(fmt.Sprintf("the data in etcd at %v", s.endpoints), string(resp.Kvs[0].Value), running)
 }
 
-// commitVersion records the running version, which checkVersion has let pass.
-func (s *store) commitVersion(ctx context.Context, running string) error {
+// recordRunningVersion records the running version, which checkVersion has let pass.
+func (s *store) recordRunningVersion(ctx context.Context, running string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	recorded, err := s.getOrCreate(ctx, versionKey, running)

@@ -23,7 +23,7 @@ const victimEnv = "ATOLL_TEST_VICTIM_DIR"
 
 // beVictim serves from dir and says each name whose write was acknowledged.
 func beVictim(dir string) {
-	s, err := apiserver.Start(context.Background(), testOptions(dir))
+	s, err := apiserver.StartAPIServer(context.Background(), testOptions(dir))
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)

@@ -130,7 +130,7 @@ func (m *members) placeBundle(namespace, name string, rows bool) {
 		m.placed[namespace] = append(m.placed[namespace], name)
 	}
 	m.mu.Unlock()
-	m.view.RowsChanged()
+	m.view.WakeWatches()
 }
 
 // upheaval is what happens to members.
@@ -317,7 +317,7 @@ func TestRowsThatGoOnChangingPutNothingOff(t *testing.T) {
 		defer every.Stop()
 		for ctx.Err() == nil {
 			<-every.C
-			fleet.view.RowsChanged()
+			fleet.view.WakeWatches()
 		}
 	})
 	fleet.joinMembers(t, ns, "otaru")

@@ -17,8 +17,8 @@ var (
 	DummyIPv6Range = netip.MustParsePrefix("100:0:0:1::/64")
 )
 
-// IsDummyAddress reports whether the hub gave a Service the address.
-func IsDummyAddress(text string) bool {
+// IsHubAssignedAddress reports whether the hub gave a Service the address.
+func IsHubAssignedAddress(text string) bool {
 	ip, err := netip.ParseAddr(text)
 	return text == DummyIPv4 || err == nil && (DummyIPv4Range.Contains(ip) || DummyIPv6Range.Contains(ip))
 }

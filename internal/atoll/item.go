@@ -34,8 +34,8 @@ func (k ItemKey) IsNamespace() bool { return k.Group == "" && k.Kind == "Namespa
 // NamespaceKey returns the key of a Namespace.
 func NamespaceKey(name string) ItemKey { return ItemKey{Kind: "Namespace", Name: name} }
 
-// IsOfAPIVersion reports whether the API version, such as "apps/v1", is of the key's group.
-func (k ItemKey) IsOfAPIVersion(apiVersion string) bool {
+// IsInGroupOf reports whether the API version, such as "apps/v1", is of the key's group.
+func (k ItemKey) IsInGroupOf(apiVersion string) bool {
 	group, _, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {
 		group = ""

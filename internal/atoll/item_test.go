@@ -34,7 +34,7 @@ func TestKeysHaveTheGroupOfTheirAPIVersion(t *testing.T) {
 		"":     {"v1": true, "/v1": true, "apps/v1": false},
 	} {
 		for version, want := range versions {
-			if got := (atoll.ItemKey{Group: group, Kind: "Deployment"}).IsOfAPIVersion(version); got != want {
+			if got := (atoll.ItemKey{Group: group, Kind: "Deployment"}).IsInGroupOf(version); got != want {
 				t.Errorf("%q is of the group %q: %t", version, group, got)
 			}
 		}

@@ -24,9 +24,9 @@ type leftOutStatus struct {
 	Hash string `json:"left"`
 }
 
-// DropLargeStatuses returns the status with the hash of each large status in its place, and
+// HashLargeStatuses returns the status with the hash of each large status in its place, and
 // whether there was one. The argument is not changed. A second call changes nothing.
-func DropLargeStatuses(s RowStatus) (RowStatus, bool) {
+func HashLargeStatuses(s RowStatus) (RowStatus, bool) {
 	found := false
 	for i, it := range s.Items {
 		if !it.HasLargeStatus() {

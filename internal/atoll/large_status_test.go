@@ -24,7 +24,7 @@ func TestLargeStatusesAreDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := RowStatus{Items: []ItemStatus{{Health: Healthy, ReflectedStatus: json.RawMessage(`{"n":[1]}`)}, {Health: Degraded, ReflectedStatus: json.RawMessage(c.reflected)}}}
-			out, dropped := DropLargeStatuses(in)
+			out, dropped := HashLargeStatuses(in)
 			if dropped != c.dropped || out.Items[1].Health != Degraded || string(out.Items[0].ReflectedStatus) != `{"n":[1]}` {
 				t.Fatalf("dropped %t: %v", dropped, out.Items)
 			}
@@ -42,7 +42,7 @@ func TestLargeStatusesAreDropped(t *testing.T) {
 			if got := string(out.Items[1].ReflectedStatus); got != want {
 				t.Errorf("got %.200s, want %.200s", got, want)
 			}
-			if _, again := DropLargeStatuses(out); again {
+			if _, again := HashLargeStatuses(out); again {
 				t.Error("a second call drops more")
 			}
 		})

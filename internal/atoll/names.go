@@ -42,7 +42,7 @@ const (
 	AnnotationRemovalRequested = "atoll.dev/removal-asked"
 
 	// AnnotationRecalled, on a template of a restored hub, marks that members remember its
-	// deletion by a user; PendingRecall reads it. Bundles hold the template back until a person
+	// deletion by a user; RememberedDeletionNote reads it. Bundles hold the template back until a person
 	// confirms the deletion, or keeps the template.
 	AnnotationRecalled = "atoll.dev/removed-before-restore"
 

@@ -28,11 +28,11 @@ func IsOwnKind(gk schema.GroupKind) bool {
 
 // IsOwnSecretType reports whether a type of Secrets belongs to the hub alone: credentials of
 // members, join tokens, contents. No policy and no annotation can place them.
-func IsOwnSecretType(secretType string) bool { return IsOwnKey(secretType) }
+func IsOwnSecretType(secretType string) bool { return IsOwnMetadataKey(secretType) }
 
-// IsOwnKey reports whether a key of labels and annotations is Atoll's own. Such keys are not
+// IsOwnMetadataKey reports whether a key of labels and annotations is Atoll's own. Such keys are not
 // sent to members.
-func IsOwnKey(key string) bool {
+func IsOwnMetadataKey(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	return ok && (domain == "atoll.dev" || strings.HasSuffix(domain, ".atoll.dev"))
 }

@@ -6,8 +6,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// SourceOwner returns the person that may edit what a Bundle comes from.
-func SourceOwner(s v1alpha1.BundleSource) string {
+// DescribeSourceEditor returns the person that may edit what a Bundle comes from.
+func DescribeSourceEditor(s v1alpha1.BundleSource) string {
 	switch s.Kind {
 	case v1alpha1.SourceAnnotation, v1alpha1.SourceNamespaceAnnotation:
 		return "the annotation's author"

@@ -14,17 +14,17 @@ const (
 	RecalledKept = "kept"
 )
 
-// PendingRecall reads a template's annotations: whether members remember its deletion and no
+// RememberedDeletionNote reads a template's annotations: whether members remember its deletion and no
 // person has decided yet, and the note about it.
-func PendingRecall(annotations map[string]string) (note string, held bool) {
+func RememberedDeletionNote(annotations map[string]string) (note string, held bool) {
 	note = annotations[AnnotationRecalled]
 	return note, strings.HasPrefix(note, RecalledDeleted)
 }
 
-// PlanRecall returns the plan of the deletions that members remember and a content holds back: the
+// PlanRememberedDeletions returns the plan of the deletions that members remember and a content holds back: the
 // hash under which they are confirmed or kept, and the items. The hash is empty when
 // there are none, and does not come again for other deletions.
-func PlanRecall(bundle string, c *Content) (hash string, items []*Item) {
+func PlanRememberedDeletions(bundle string, c *Content) (hash string, items []*Item) {
 	if c == nil {
 		return "", nil
 	}

@@ -52,8 +52,8 @@ func (t *Treatment) IgnoredFields() []string {
 	return t.IgnoreFields
 }
 
-// IsOrphaned reports whether the item stays in a member that it is taken out of. c is its content.
-func (it *Item) IsOrphaned(c *Content) bool {
+// StaysAsOrphan reports whether the item stays in a member that it is taken out of. c is its content.
+func (it *Item) StaysAsOrphan(c *Content) bool {
 	if it.Treatment != nil && it.Treatment.Removal != "" {
 		return it.Treatment.Removal == v1alpha1.RemoveOrphan
 	}

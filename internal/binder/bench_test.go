@@ -154,12 +154,12 @@ func BenchmarkPlan(b *testing.B) {
 				in.Chosen = append(in.Chosen, h.put(newDeployment("shop", fmt.Sprint("app", i), "web:1", 1)))
 			}
 			in.Fingerprint = new(FingerprintCache).FingerprintOf
-			first := bundlecontent.Next(in)
+			first := bundlecontent.NextContent(in)
 			in.Previous = &first.Content
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				h.put(newDeployment("shop", "app0", fmt.Sprint("web:2", i), int64(i+2)))
-				if out := bundlecontent.Next(in); !out.NeedsRevision {
+				if out := bundlecontent.NextContent(in); !out.NeedsRevision {
 					b.Fatal("nothing to cut")
 				}
 			}

@@ -208,7 +208,7 @@ func New(o Options) *Binder {
 	})
 	b.touchBundle = func(id policymatch.BundleID) {
 		b.touched.startWait(id, time.Now())
-		if b.ownership.isOneObject(id) || b.hasRevision(id) && !b.ownership.holdsNamespaceAlone(id) {
+		if b.ownership.isSingleObjectBundle(id) || b.hasRevision(id) && !b.ownership.holdsOnlyNamespace(id) {
 			b.bundleQueue.EnqueueAtOnce(id)
 		} else {
 			b.bundleQueue.EnqueueDebounced(id)
@@ -241,7 +241,7 @@ func New(o Options) *Binder {
 // sync later. Errors of single Bundles are logged and retried. Run returns an error only when it
 // cannot read the contents of the Bundles.
 func (b *Binder) Run(ctx context.Context) error {
-	if err := b.loadTables(ctx); err != nil {
+	if err := b.loadInitialState(ctx); err != nil {
 		return err
 	}
 	b.loaded.Store(true)
@@ -258,16 +258,16 @@ func (b *Binder) Run(ctx context.Context) error {
 		if !ok {
 			break
 		}
-		b.handleContained(e)
+		b.handleEventContainingPanic(e)
 	}
 	b.events.close()
 	wg.Wait()
 	return nil
 }
 
-// loadTables reads the contents of Bundles and the policies. It queues a recheck of every Bundle
+// loadInitialState reads the contents of Bundles and the policies. It queues a recheck of every Bundle
 // and template behind the changes that follow.
-func (b *Binder) loadTables(ctx context.Context) error {
+func (b *Binder) loadInitialState(ctx context.Context) error {
 	b.events.reset()
 	for _, bundle := range b.Bundles.List() {
 		if err := b.rememberLatestContent(ctx, bundle); err != nil {
@@ -312,8 +312,8 @@ func (b *Binder) rememberLatestContent(ctx context.Context, bundle state.Bundle)
 		number = 0 // the content is older than this process
 	}
 	b.ownership.setContent(id, bundle.Ref.UID, number, content)
-	b.policyStatus.setOverrides(id, content)
-	b.ownership.adoptBundle(id, bundle.Spec.Source, bundle.Spec.Group)
+	b.policyStatus.recordUsedOverrides(id, content)
+	b.ownership.recordSourceIfAbsent(id, bundle.Spec.Source, bundle.Spec.Group)
 	return nil
 }
 

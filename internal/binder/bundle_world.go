@@ -21,7 +21,7 @@ func (w bundleWorld) TemplateOf(key atoll.ItemKey) (*unstructured.Unstructured, 
 }
 
 func (w bundleWorld) PlacedBy(key atoll.ItemKey) (bundlecontent.PlacedBy, bool) {
-	c, held, to := w.ownership.claimOf(w.id, key)
+	c, held, to := w.ownership.placedByOf(w.id, key)
 	return c, held && (c != bundlecontent.PlacedByOther || w.canHandOver(w.id, to))
 }
 func (w bundleWorld) WasDeleted(key atoll.ItemKey, uid string) bool {
@@ -31,7 +31,7 @@ func (w bundleWorld) HolderUIDs(key atoll.ItemKey) []string {
 	return w.ownership.otherHolders(w.id, key)
 }
 func (w bundleWorld) DefinitionOf(key atoll.ItemKey) (atoll.ItemKey, bool) {
-	return w.definitionOf(key)
+	return w.definingCRD(key)
 }
 
 func (w bundleWorld) IsHubOnly(t *unstructured.Unstructured) bool {
@@ -44,9 +44,9 @@ func (w bundleWorld) SelectedKeys(s atoll.Selection) []atoll.ItemKey {
 
 var crdKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// definitionOf returns the key of the CRD of a custom resource; false when the CRD is no
+// definingCRD returns the key of the CRD of a custom resource; false when the CRD is no
 // template.
-func (b *Binder) definitionOf(key atoll.ItemKey) (atoll.ItemKey, bool) {
+func (b *Binder) definingCRD(key atoll.ItemKey) (atoll.ItemKey, bool) {
 	gvr, ok := b.Kinds.ResourceOfKey(key)
 	if !ok || gvr.Group == "" {
 		return atoll.ItemKey{}, false
@@ -59,5 +59,7 @@ func (b *Binder) definitionOf(key atoll.ItemKey) (atoll.ItemKey, bool) {
 // storeLimits checks the sizes that the store takes.
 type storeLimits struct{}
 
-func (storeLimits) CheckItemSize(item *atoll.Item) error        { return state.CheckItemSize(item) }
-func (storeLimits) CheckRulesSize(content *atoll.Content) error { return state.CheckRulesSize(content) }
+func (storeLimits) CheckItemSize(item *atoll.Item) error { return state.CheckItemSize(item) }
+func (storeLimits) CheckRulesSize(content *atoll.Content) error {
+	return state.CheckSizeWithoutItems(content)
+}

@@ -28,12 +28,12 @@ func (b *Binder) reportPanic(ctx context.Context, id policymatch.BundleID, _ *re
 	}
 }
 
-// handleContained handles an event. An event that panics is handled again after a pause, and other
+// handleEventContainingPanic handles an event. An event that panics is handled again after a pause, and other
 // events go on: one template or policy must not end the hub. A template is handled again as if it
 // had changed, because the panic may come after the binder has noted its state. The other handlers
 // note a state after they have touched its Bundles, so that the next try finds the change.
-func (b *Binder) handleContained(e tableEvent) {
-	p := reconcile.ContainCounted("bind-events", func() { b.handleEvent(e) })
+func (b *Binder) handleEventContainingPanic(e tableEvent) {
+	p := reconcile.ContainPanicCounted("bind-events", func() { b.handleEvent(e) })
 	retry := e
 	retry.force = e.template != (atoll.ItemKey{})
 	if p == nil {

@@ -38,8 +38,8 @@ func TestAnEventThatPanicsIsHandledAgain(t *testing.T) {
 		key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "conf"}
 		e := tableEvent{template: key}
 		for i, pause := range []time.Duration{10 * time.Second, 20 * time.Second} {
-			b.handleContained(e)
-			b.handleContained(tableEvent{kindsSynced: true})
+			b.handleEventContainingPanic(e)
+			b.handleEventContainingPanic(tableEvent{kindsSynced: true})
 			time.Sleep(pause - time.Nanosecond)
 			if early, ok := b.events.takeNext(); ok {
 				t.Fatalf("try %d: %+v is handled again before %s", i, early, pause)
@@ -90,7 +90,7 @@ func TestAnEventThatPanickedFindsItsChangeAgain(t *testing.T) {
 		}, tableEvent{namespace: "shop"}},
 		"a decision about held removals": {func(l *fakeTables, b *Binder) {
 			bundle := l.bundles[id]
-			b.lastRecallDecision["b"] = recallDecisionOf(bundle)
+			b.lastRecallDecision["b"] = heldBackDecisionOf(bundle)
 			bundle.Meta.Annotations = map[string]string{atoll.AnnotationKeep: "plan"}
 			l.bundles[id] = bundle
 		}, tableEvent{bundleUID: "b"}},
@@ -100,7 +100,7 @@ func TestAnEventThatPanickedFindsItsChangeAgain(t *testing.T) {
 		b.policyStatus = newPolicyStatusWriter(b)
 		c.change(l, b)
 		b.touchBundle = func(policymatch.BundleID) { panic("defect") }
-		if p := reconcile.ContainCounted("test", func() { b.handleEvent(c.event) }); p == nil {
+		if p := reconcile.ContainPanicCounted("test", func() { b.handleEvent(c.event) }); p == nil {
 			t.Errorf("%s: no Bundle is touched", name)
 		}
 		touched := 0
@@ -132,7 +132,7 @@ func TestAPolicyThatPanickedIsComparedAgain(t *testing.T) {
 	b.lastNamespaceMeta["shop"] = b.namespaceFingerprint("shop")
 	key := PolicyKey{policyKind, "shop", "web"}
 	for _, e := range []tableEvent{{policy: key}, {namespace: "shop"}} {
-		if p := reconcile.ContainCounted("test", func() { b.handleEvent(e) }); p == nil {
+		if p := reconcile.ContainPanicCounted("test", func() { b.handleEvent(e) }); p == nil {
 			t.Errorf("%+v: no panic", e)
 		}
 	}
@@ -153,7 +153,7 @@ func TestADeletedBundleIsTouchedAfterAPanic(t *testing.T) {
 	b.Bundles = bundlesByUID{fakeBundles{nil, l}}
 	var touched []policymatch.BundleID
 	b.touchBundle = func(id policymatch.BundleID) { touched = append(touched, id) }
-	if p := reconcile.ContainCounted("test", func() { b.handleEvent(tableEvent{bundleUID: "b"}) }); p == nil {
+	if p := reconcile.ContainPanicCounted("test", func() { b.handleEvent(tableEvent{bundleUID: "b"}) }); p == nil {
 		t.Error("no panic without a writer of policies' statuses")
 	}
 	if len(touched) != 1 || touched[0] != (policymatch.BundleID{Namespace: "shop", Name: "web"}) {

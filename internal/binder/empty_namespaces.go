@@ -8,9 +8,9 @@ func (b *Binder) createsEmptyNamespaces() bool {
 	return b.Settings != nil && b.Settings.CreatesEmptyNamespaces()
 }
 
-// emptyNamespacesChanged touches the Bundles that carry their namespace, because only people edit the
+// emptyNamespaceSettingChanged touches the Bundles that carry their namespace, because only people edit the
 // settings.
-func (b *Binder) emptyNamespacesChanged() {
+func (b *Binder) emptyNamespaceSettingChanged() {
 	now := b.createsEmptyNamespaces()
 	if now == b.lastEmptyNamespaces {
 		return

@@ -24,13 +24,13 @@ func TestTheHubsSettingsDecideAboutEmptyNamespaces(t *testing.T) {
 	b.ownership.assignTemplate(atoll.NamespaceKey("shop"), shop, bundleOrigin{})
 	var touched []policymatch.BundleID
 	b.touchBundle = func(id policymatch.BundleID) { touched = append(touched, id) }
-	b.emptyNamespacesChanged()
+	b.emptyNamespaceSettingChanged()
 	if len(touched) > 0 || b.createsEmptyNamespaces() {
 		t.Errorf("without a change: %v", touched)
 	}
 	settings.create = true
-	b.emptyNamespacesChanged()
-	b.emptyNamespacesChanged()
+	b.emptyNamespaceSettingChanged()
+	b.emptyNamespaceSettingChanged()
 	if len(touched) != 1 || touched[0] != shop || !b.createsEmptyNamespaces() {
 		t.Errorf("touched %v, want %v", touched, shop)
 	}

@@ -174,7 +174,7 @@ func TestDecideOwnerReportsTheHolder(t *testing.T) {
 		if c.later {
 			add("strong", 9)
 		}
-		d, held := h.decideOwner(sub)
+		d, held := h.decidePlacingSource(sub)
 		if d.Winner == nil || d.Winner.Source.Name != c.want || held != c.held {
 			t.Errorf("%s: %+v, held %t; want %s, held %t", c.name, d.Winner, held, c.want, c.held)
 		}

@@ -49,7 +49,7 @@ func (q *eventQueue) put(e tableEvent) {
 		q.urgent = append(q.urgent, e)
 	}
 	q.mu.Unlock()
-	wakeup.Send(q.wakeup)
+	wakeup.WakeReader(q.wakeup)
 }
 
 // putRechecks queues events behind all changes.
@@ -59,7 +59,7 @@ func (q *eventQueue) putRechecks(es ...tableEvent) {
 		q.rechecks = append(q.rechecks, es...)
 	}
 	q.mu.Unlock()
-	wakeup.Send(q.wakeup)
+	wakeup.WakeReader(q.wakeup)
 }
 
 // reset drops the queued events.

@@ -30,9 +30,9 @@ func (b *Binder) handleEvent(e tableEvent) {
 	case e.rowsOfBundle != "":
 		b.rowsChanged(e.rowsOfBundle)
 	case e.clustersChanged:
-		b.touchBundles(b.ownership.bundlesAwaiting(policymatch.BundleID{})...)
+		b.touchBundles(b.ownership.bundlesAwaitingHandover(policymatch.BundleID{})...)
 	case e.settingsChanged:
-		b.settingsChanged()
+		b.hubSettingsChanged()
 	case e.kindsSynced:
 		b.touchBundles(b.ownership.bundlesWaitingForSync()...)
 	}
@@ -74,7 +74,7 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 	case b.isTerminating(key.Namespace):
 		return
 	default:
-		b.assignOwner(t)
+		b.assignToBundle(t)
 	}
 	b.touchBundles(touched...)
 	b.touchBundles(b.ownership.bundlesTouchedBy(key)...)
@@ -119,9 +119,9 @@ func (b *Binder) templateStateOf(t *unstructured.Unstructured) templateState {
 	}
 }
 
-func (b *Binder) assignOwner(t *unstructured.Unstructured) {
+func (b *Binder) assignToBundle(t *unstructured.Unstructured) {
 	sub := policymatch.SubjectFromObject(t)
-	d, held := b.decideOwner(sub)
+	d, held := b.decidePlacingSource(sub)
 	if held && d.Winner == nil && d.IsParentMissing {
 		b.ownership.keepWithHolder(sub.Key)
 		return
@@ -137,7 +137,7 @@ func (b *Binder) assignOwner(t *unstructured.Unstructured) {
 		o.annotatedObject = d.PlacedSubject(sub).Key
 	}
 	b.ownership.assignTemplate(sub.Key, id, o)
-	b.recordTwoControllers(t, d)
+	b.recordTwoControllersEvent(t, d)
 }
 
 func (b *Binder) namespaceOf(name string) policymatch.Namespace {
@@ -304,7 +304,7 @@ func (b *Binder) namespaceChanged(name string) {
 // hub writes Bundles, new content.
 func (b *Binder) bundleChanged(uid string) {
 	if bundle, ok := b.Bundles.Get(uid); ok {
-		if now := recallDecisionOf(bundle); b.ReadOnly || b.lastRecallDecision[uid] != now {
+		if now := heldBackDecisionOf(bundle); b.ReadOnly || b.lastRecallDecision[uid] != now {
 			b.touchBundles(policymatch.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name})
 			b.lastRecallDecision[uid] = now
 		}
@@ -313,8 +313,8 @@ func (b *Binder) bundleChanged(uid string) {
 	delete(b.lastRecallDecision, uid)
 	if id, ok := b.ownership.findByUID(uid); ok {
 		defer b.touchBundles(id) // after a panic, too: the next try does not find the Bundle
-		b.ownership.forgetBundle(id, uid)
-		b.policyStatus.setOverrides(id, nil)
+		b.ownership.forgetBundleContent(id, uid)
+		b.policyStatus.recordUsedOverrides(id, nil)
 	}
 }
 
@@ -328,5 +328,5 @@ func (b *Binder) rowsChanged(uid string) {
 	if b.ownership.hasNoItems(id) {
 		b.touchBundles(id)
 	}
-	b.touchBundles(b.ownership.bundlesAwaiting(id)...)
+	b.touchBundles(b.ownership.bundlesAwaitingHandover(id)...)
 }

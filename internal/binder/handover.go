@@ -64,8 +64,8 @@ func coversOldRows(old, next []state.Row, s successor) bool {
 	return !breaks || ready > 0 && unready == 0
 }
 
-// setHandoverTargets records which Bundles have not yet taken items over from a Bundle.
-func (c *ownershipIndex) setHandoverTargets(id policymatch.BundleID, keys []atoll.ItemKey) {
+// recordPendingHandovers records which Bundles have not yet taken items over from a Bundle.
+func (c *ownershipIndex) recordPendingHandovers(id policymatch.BundleID, keys []atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.handoverTargets, id)
@@ -78,9 +78,9 @@ func (c *ownershipIndex) setHandoverTargets(id policymatch.BundleID, keys []atol
 	}
 }
 
-// bundlesAwaiting lists the Bundles that wait for Bundle to to take items over; zero: for any
+// bundlesAwaitingHandover lists the Bundles that wait for Bundle to to take items over; zero: for any
 // Bundle.
-func (c *ownershipIndex) bundlesAwaiting(to policymatch.BundleID) []policymatch.BundleID {
+func (c *ownershipIndex) bundlesAwaitingHandover(to policymatch.BundleID) []policymatch.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	out := map[policymatch.BundleID]bool{}

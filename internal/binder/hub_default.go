@@ -26,11 +26,11 @@ func (b *Binder) hubDefaultSpec() *v1alpha1.PropagationSpec {
 	return policymatch.HubDefaultSpec(b.defaultPlacement())
 }
 
-// IsPlacedFromOutside reports whether an object that is being written, and that nothing in its
+// IsPlacedFromOutsideNamespace reports whether an object that is being written, and that nothing in its
 // namespace places, goes to members: by the hub's default placement when it has no namespace, or by a
 // parent without a namespace.
-func (b *Binder) IsPlacedFromOutside(sub policymatch.Subject) bool {
-	d, _ := b.decideOwner(sub)
+func (b *Binder) IsPlacedFromOutsideNamespace(sub policymatch.Subject) bool {
+	d, _ := b.decidePlacingSource(sub)
 	switch {
 	case d.Winner == nil:
 		return false
@@ -51,13 +51,13 @@ func (b *Binder) recordUnplacedEvent(t *unstructured.Unstructured, sub policymat
 	}
 	time.AfterFunc(reportWaitAfter, func() {
 		if now, ok := b.Templates.Get(sub.Key); ok && string(now.GetUID()) == sub.UID && b.IsUnplaced(policymatch.SubjectFromObject(now)) {
-			b.Events.RecordRefusal(sub.Key, atoll.ReasonNotSelected, "nothing places it, so that it stays on the hub. To place it: "+atoll.PlaceCommand(b.resourceName(sub.Key), sub.Key.Namespace, sub.Key.Name))
+			b.Events.RecordRefusal(sub.Key, atoll.ReasonNotSelected, "nothing places it, so that it stays on the hub. To place it: "+atoll.PlaceCommand(b.kubectlResourceName(sub.Key), sub.Key.Namespace, sub.Key.Name))
 		}
 	})
 }
 
-// resourceName returns the resource of an object as kubectl takes it.
-func (b *Binder) resourceName(key atoll.ItemKey) string {
+// kubectlResourceName returns the resource of an object as kubectl takes it.
+func (b *Binder) kubectlResourceName(key atoll.ItemKey) string {
 	if r, ok := b.Kinds.ResourceOfKey(key); ok {
 		return r.GroupResource().String()
 	}
@@ -67,17 +67,17 @@ func (b *Binder) resourceName(key atoll.ItemKey) string {
 // IsUnplaced reports whether nothing places an object of a kind that people place by itself, and
 // nothing that is placed needs it.
 func (b *Binder) IsUnplaced(sub policymatch.Subject) bool {
-	if kinds.ServesUnplaced(policymatch.GroupKindOf(sub.Key)) || policymatch.DefaultExclusionReason(sub) != "" || b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
+	if kinds.IsUsefulUnplaced(policymatch.GroupKindOf(sub.Key)) || policymatch.DefaultExclusionReason(sub) != "" || b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
 		return false
 	}
-	d, _ := b.decideOwner(sub)
+	d, _ := b.decidePlacingSource(sub)
 	return d.Winner == nil && !b.isNeeded(sub)
 }
 
-func (b *Binder) settingsChanged() {
+func (b *Binder) hubSettingsChanged() {
 	b.defaultPlacementChanged()
 	b.childPlacementChanged()
-	b.emptyNamespacesChanged()
+	b.emptyNamespaceSettingChanged()
 }
 
 // defaultPlacementChanged decides again what places the objects that the default placement had, and

@@ -97,7 +97,7 @@ func TestAChangeOfTheDefaultPlacementDecidesAgain(t *testing.T) {
 	if e, ok := b.events.takeNext(); ok {
 		t.Errorf("an object of a policy is decided again: %+v", e)
 	}
-	if sub := policymatch.SubjectFromObject(free); b.IsPlacedFromOutside(sub) || b.IsUnplaced(sub) || !b.IsPlacedOrNeeded(sub) {
+	if sub := policymatch.SubjectFromObject(free); b.IsPlacedFromOutsideNamespace(sub) || b.IsUnplaced(sub) || !b.IsPlacedOrNeeded(sub) {
 		t.Error("the default does not place the object")
 	}
 	id, origin := policymatch.BundleID{Namespace: "shop", Name: "default"}, bundleOrigin{source: v1alpha1.BundleSource{Kind: v1alpha1.SourceHubSettings, Name: v1alpha1.HubSettingsName}}
@@ -120,7 +120,7 @@ func TestAnObjectThatNothingPlacesGetsAnEvent(t *testing.T) {
 		b := newDefaultBinder(nil, log, web, old, settings)
 		b.Settings = nil
 		for _, o := range []*unstructured.Unstructured{web, old, settings, deleted} {
-			b.assignOwner(o)
+			b.assignToBundle(o)
 		}
 		time.Sleep(reportWaitAfter - time.Second)
 		synctest.Wait()
@@ -150,21 +150,21 @@ func TestTheDefaultPlacesANamespaceWithItsObjects(t *testing.T) {
 		t.Error("a namespace that nothing places is reported")
 	}
 	b.defaultPlacementChanged()
-	if b.IsPlacedFromOutside(sub) || b.IsPlacedOrNeeded(sub) {
+	if b.IsPlacedFromOutsideNamespace(sub) || b.IsPlacedOrNeeded(sub) {
 		t.Error("the namespace is placed as an item")
 	}
-	b.assignOwner(shop)
-	b.assignOwner(web)
+	b.assignToBundle(shop)
+	b.assignToBundle(web)
 	id := b.ownership.placingBundle(policymatch.ItemKeyOf(web))
 	if id.Namespace != "shop" || b.ownership.placingBundle(sub.Key) != id {
 		t.Errorf("the namespace is in %s, and its object in %s", b.ownership.placingBundle(sub.Key), id)
 	}
 	b.ownership.setContent(id, "u", 1, &atoll.Content{NamespaceAlone: true})
-	if by, source := b.ownership.findHolder(sub.Key); by != id || source == nil || b.ownership.hasNoItems(id) || !b.ownership.holdsNamespaceAlone(id) {
+	if by, source := b.ownership.findHolder(sub.Key); by != id || source == nil || b.ownership.hasNoItems(id) || !b.ownership.holdsOnlyNamespace(id) {
 		t.Errorf("the Bundle does not hold the namespace: %v", by)
 	}
 	b.ownership.setContent(id, "u", 2, &atoll.Content{Items: []atoll.Item{{Key: policymatch.ItemKeyOf(web)}}})
-	if b.ownership.holdsNamespaceAlone(id) || len(b.ownership.bundlesWithItem(sub.Key)) > 0 {
+	if b.ownership.holdsOnlyNamespace(id) || len(b.ownership.bundlesWithItem(sub.Key)) > 0 {
 		t.Error("the Bundle holds the namespace beside its object")
 	}
 }

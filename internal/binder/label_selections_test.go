@@ -213,7 +213,7 @@ func TestWhatBeginsToMatchTouchesWhoAsks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.output = bundlecontent.Next(p.input)
+		p.output = bundlecontent.NextContent(p.input)
 		b.ownership.setDependencies(id, p.output.Dependencies, p.output.Selections)
 		b.ownership.setContent(id, "train", 1, &p.output.Content)
 		var names []string
@@ -270,7 +270,7 @@ func TestForeseeByLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.output = bundlecontent.Next(p.input)
+	p.output = bundlecontent.NextContent(p.input)
 	b.ownership.setDependencies(id, p.output.Dependencies, p.output.Selections)
 	sounds := newConfigMap("shop", "sounds", map[string]string{"of": "cats"})
 	supposed := l.clone()

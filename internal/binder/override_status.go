@@ -27,9 +27,9 @@ type overrideUse struct {
 	bundles int32
 }
 
-// setOverrides records the override policies that have rules in a Bundle's content. It enqueues
+// recordUsedOverrides records the override policies that have rules in a Bundle's content. It enqueues
 // the policies whose count changed. nil: the Bundle is deleted.
-func (r *policyStatusWriter) setOverrides(id policymatch.BundleID, content *atoll.Content) {
+func (r *policyStatusWriter) recordUsedOverrides(id policymatch.BundleID, content *atoll.Content) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, now := r.overridesOf[id], r.usesIn(content)

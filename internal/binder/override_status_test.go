@@ -35,15 +35,15 @@ func TestBundlesOfOverridePolicies(t *testing.T) {
 			}
 		}
 	}
-	w.setOverrides(web, overridesOf("ClusterOverridePolicy/all", "OverridePolicy/shop/own"))
+	w.recordUsedOverrides(web, overridesOf("ClusterOverridePolicy/all", "OverridePolicy/shop/own"))
 	want("one bundle", 1, 1)
-	w.setOverrides(api, overridesOf("ClusterOverridePolicy/all"))
-	w.setOverrides(api, overridesOf("ClusterOverridePolicy/all"))
+	w.recordUsedOverrides(api, overridesOf("ClusterOverridePolicy/all"))
+	w.recordUsedOverrides(api, overridesOf("ClusterOverridePolicy/all"))
 	want("two bundles", 2, 1)
-	w.setOverrides(web, overridesOf("ClusterOverridePolicy/all"))
+	w.recordUsedOverrides(web, overridesOf("ClusterOverridePolicy/all"))
 	want("one policy no longer selects", 2, 0)
-	w.setOverrides(web, nil)
-	w.setOverrides(api, overridesOf())
+	w.recordUsedOverrides(web, nil)
+	w.recordUsedOverrides(api, overridesOf())
 	want("no bundle", 0, 0)
 	if len(w.overrideUses) != 0 || len(w.overridesOf) != 0 {
 		t.Errorf("memory of policies that are in no content: %v, %v", w.overrideUses, w.overridesOf)

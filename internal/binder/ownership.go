@@ -143,8 +143,8 @@ type itemArrival struct {
 	sinceRevision int64
 }
 
-// ownArrivals lists the Bundles that hold the key as their own item.
-func (c *ownershipIndex) ownArrivals(key atoll.ItemKey) (out []itemArrival) {
+// ownItemArrivals lists the Bundles that hold the key as their own item.
+func (c *ownershipIndex) ownItemArrivals(key atoll.ItemKey) (out []itemArrival) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for id := range c.holders[key] {
@@ -155,8 +155,8 @@ func (c *ownershipIndex) ownArrivals(key atoll.ItemKey) (out []itemArrival) {
 	return out
 }
 
-// adoptBundle records the source of a Bundle that exists, unless a source is recorded.
-func (c *ownershipIndex) adoptBundle(id policymatch.BundleID, source v1alpha1.BundleSource, group string) {
+// recordSourceIfAbsent records the source of a Bundle that exists, unless a source is recorded.
+func (c *ownershipIndex) recordSourceIfAbsent(id policymatch.BundleID, source v1alpha1.BundleSource, group string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.ensureEntry(id)
@@ -251,12 +251,12 @@ func (c *ownershipIndex) setContent(id policymatch.BundleID, uid string, number 
 	delete(c.byUID, b.uid)
 	c.byUID[uid] = id
 	b.uid, b.items = uid, items
-	c.setReleasing(id, content.Tombstones)
+	c.setReleasingTombstones(id, content.Tombstones)
 	return added
 }
 
-// setReleasing records the tombstones of a Bundle whose templates still have finalizers that were sent.
-func (c *ownershipIndex) setReleasing(id policymatch.BundleID, tombstones []atoll.Tombstone) {
+// setReleasingTombstones records the tombstones of a Bundle whose templates still have finalizers that were sent.
+func (c *ownershipIndex) setReleasingTombstones(id policymatch.BundleID, tombstones []atoll.Tombstone) {
 	b := c.bundles[id]
 	for _, key := range b.releasing {
 		removeFromSet(c.releasing, key, id)
@@ -286,8 +286,8 @@ func (c *ownershipIndex) hasNoItems(id policymatch.BundleID) bool {
 	return b == nil || len(b.items) == 0
 }
 
-// holdsNamespaceAlone reports whether the Bundle's content is its namespace without an object.
-func (c *ownershipIndex) holdsNamespaceAlone(id policymatch.BundleID) bool {
+// holdsOnlyNamespace reports whether the Bundle's content is its namespace without an object.
+func (c *ownershipIndex) holdsOnlyNamespace(id policymatch.BundleID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.bundles[id]
@@ -313,8 +313,8 @@ func (c *ownershipIndex) setDependencies(id policymatch.BundleID, keys []atoll.I
 	b.dependencies = keys
 }
 
-// forgetBundle forgets the content of a deleted Bundle; its placed keys stay.
-func (c *ownershipIndex) forgetBundle(id policymatch.BundleID, uid string) {
+// forgetBundleContent forgets the content of a deleted Bundle; its placed keys stay.
+func (c *ownershipIndex) forgetBundleContent(id policymatch.BundleID, uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundles[id]
@@ -327,7 +327,7 @@ func (c *ownershipIndex) forgetBundle(id policymatch.BundleID, uid string) {
 	for _, key := range b.dependencies {
 		removeFromSet(c.dependents, key, id)
 	}
-	c.setReleasing(id, nil)
+	c.setReleasingTombstones(id, nil)
 	c.selections.setBundleSelections(id, nil)
 	delete(c.byUID, uid)
 	b.uid, b.items, b.dependencies = "", nil, nil
@@ -347,12 +347,12 @@ func (c *ownershipIndex) originAndPlacedKeys(id policymatch.BundleID) (bundleOri
 	return b.origin, slices.SortedFunc(maps.Keys(b.placedKeys), atoll.ItemKey.Compare)
 }
 
-// isOneObject reports whether the Bundle is one object, with what that needs.
-func (c *ownershipIndex) isOneObject(id policymatch.BundleID) bool {
+// isSingleObjectBundle reports whether the Bundle is one object, with what that needs.
+func (c *ownershipIndex) isSingleObjectBundle(id policymatch.BundleID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.bundles[id]
-	return b != nil && policymatch.IsOneObject(b.origin.source, b.origin.group)
+	return b != nil && policymatch.IsSingleObjectBundle(b.origin.source, b.origin.group)
 }
 
 // bundlesOfSource lists the Bundles of a source in a namespace; "": in all namespaces.
@@ -528,8 +528,8 @@ func (c *ownershipIndex) bundlesDependingOn(key atoll.ItemKey) []policymatch.Bun
 	return c.dependents.bundlesOf(key)
 }
 
-// claimOf is World.PlacedBy for a Bundle. It also returns the Bundle that places the key.
-func (c *ownershipIndex) claimOf(id policymatch.BundleID, key atoll.ItemKey) (bundlecontent.PlacedBy, bool, policymatch.BundleID) {
+// placedByOf is World.PlacedBy for a Bundle. It also returns the Bundle that places the key.
+func (c *ownershipIndex) placedByOf(id policymatch.BundleID, key atoll.ItemKey) (bundlecontent.PlacedBy, bool, policymatch.BundleID) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	placed, ok := c.placedBy[key]

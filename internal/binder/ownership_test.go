@@ -69,11 +69,11 @@ func TestForgetBundle(t *testing.T) {
 	c.setContent(all, "u1", 1, &atoll.Content{Items: []atoll.Item{{Key: web}}})
 	c.setDependencies(all, []atoll.ItemKey{cfg}, nil)
 	c.setContent(own, "u2", 1, &atoll.Content{Items: []atoll.Item{{Key: cfg}}})
-	c.forgetBundle(all, "u0")
+	c.forgetBundleContent(all, "u0")
 	if id, ok := c.findByUID("u1"); !ok || id != all || !slices.Equal(c.bundlesDependingOn(cfg), []policymatch.BundleID{all}) {
 		t.Errorf("an older UID: %v, %v depend on %s", id, c.bundlesDependingOn(cfg), cfg)
 	}
-	c.forgetBundle(all, "u1")
+	c.forgetBundleContent(all, "u1")
 	if _, ok := c.findByUID("u1"); ok {
 		t.Error("its UID is known")
 	}

@@ -22,13 +22,15 @@ func (b *Binder) childPlacement() v1alpha1.ChildPlacement {
 	return b.Settings.ChildPlacement()
 }
 
-func (b *Binder) joinsParents() bool { return b.childPlacement() == v1alpha1.ChildPlacementParent }
+func (b *Binder) childrenFollowParents() bool {
+	return b.childPlacement() == v1alpha1.ChildPlacementParent
+}
 
 // parentTables answers policymatch.DecideWithParents from the tables.
 type parentTables struct{ *Binder }
 
-func (p parentTables) DecideAlone(sub policymatch.Subject) policymatch.Decision {
-	return p.decideAlone(sub)
+func (p parentTables) DecideWithoutParent(sub policymatch.Subject) policymatch.Decision {
+	return p.decideWithoutParent(sub)
 }
 
 func (p parentTables) FindParent(sub policymatch.Subject) (policymatch.Subject, bool) {
@@ -85,7 +87,7 @@ func (b *Binder) annotatedObject(id policymatch.BundleID, from bundleOrigin) ato
 // unsyncedParentKind returns the kind of a parent that is not read yet; false when there is none. A
 // kind that the hub does not serve has no parents.
 func (b *Binder) unsyncedParentKind(keys []atoll.ItemKey) (schema.GroupKind, bool) {
-	if !b.joinsParents() {
+	if !b.childrenFollowParents() {
 		return schema.GroupKind{}, false
 	}
 	for _, key := range keys {
@@ -147,7 +149,7 @@ func (b *Binder) hubOnlyReason(key atoll.ItemKey, labels, annotations map[string
 	if !kinds.IsCustomKind(policymatch.GroupKindOf(key)) {
 		return ""
 	}
-	crd, ok := b.definitionOf(key)
+	crd, ok := b.definingCRD(key)
 	if !ok {
 		return ""
 	}
@@ -173,7 +175,7 @@ func (b *Binder) definitionChanged(crd *unstructured.Unstructured, before, now t
 // TwoControllersWarning warns of an object that is being written by a controller on the hub, while
 // members get its parent and the definition of its parent; empty: there is nothing to warn of.
 func (b *Binder) TwoControllersWarning(sub policymatch.Subject) string {
-	d, _ := b.decideOwner(sub)
+	d, _ := b.decidePlacingSource(sub)
 	return b.twoControllersWarning(d)
 }
 
@@ -182,17 +184,17 @@ func (b *Binder) twoControllersWarning(d policymatch.Decision) string {
 		return ""
 	}
 	parent := d.Parent
-	crd, ok := b.definitionOf(parent.Key)
+	crd, ok := b.definingCRD(parent.Key)
 	if !ok || b.isHubOnly(parent.Key, parent.Labels, parent.Annotations) || !d.Winner.Spec.PropagateDeps && !b.isNeeded(policymatch.Subject{Key: crd}) {
 		return ""
 	}
 	return fmt.Sprintf("a controller on the hub acts on %s %s, and members get it with its definition, so that a controller there may act on it, too. To keep it on the hub: %s",
-		parent.Key.Kind, parent.Key.Name, atoll.HubOnlyCommand(b.resourceName(parent.Key), parent.Key.Namespace, parent.Key.Name))
+		parent.Key.Kind, parent.Key.Name, atoll.HubOnlyCommand(b.kubectlResourceName(parent.Key), parent.Key.Namespace, parent.Key.Name))
 }
 
-// recordTwoControllers records the warning as an Event of the parent, once for each parent and only
+// recordTwoControllersEvent records the warning as an Event of the parent, once for each parent and only
 // about new children.
-func (b *Binder) recordTwoControllers(child *unstructured.Unstructured, d policymatch.Decision) {
+func (b *Binder) recordTwoControllersEvent(child *unstructured.Unstructured, d policymatch.Decision) {
 	if b.ReadOnly || b.Events == nil || d.Parent == nil || time.Since(child.GetCreationTimestamp().Time) > unplacedEventMaxAge || b.warnedParents[d.Parent.Key] == d.Parent.UID {
 		return
 	}

@@ -166,7 +166,7 @@ func TestAMissingParentRemovesNoChild(t *testing.T) {
 	// After a start, the child is read before its parent.
 	f.ownership, f.Binder.events, f.lastTemplates = newOwnershipIndex(), newEventQueue(), map[atoll.ItemKey]templateState{}
 	f.ownership.setContent(id, "bundle", 0, &atoll.Content{Items: []atoll.Item{{Key: shopChild, UID: "child"}}})
-	f.ownership.adoptBundle(id, v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: "a", UID: "parent"}, "")
+	f.ownership.recordSourceIfAbsent(id, v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: "a", UID: "parent"}, "")
 	if f.handleTemplates(shopChild); f.ownership.placingBundle(shopChild) != id {
 		t.Error("after a start the child left its Bundle")
 	}

@@ -70,8 +70,8 @@ func (w *pendingSince[K]) pendingKeys() []K {
 	return all
 }
 
-// markUnbound reports on the Bundle and its policy why no Revision is created.
-func (b *Binder) markUnbound(ctx context.Context, id policymatch.BundleID, bundle state.Bundle, from bundleOrigin, reason atoll.Reason, why string) error {
+// setUnboundCondition reports on the Bundle and its policy why no Revision is created.
+func (b *Binder) setUnboundCondition(ctx context.Context, id policymatch.BundleID, bundle state.Bundle, from bundleOrigin, reason atoll.Reason, why string) error {
 	b.policyStatus.enqueuePolicy(PolicyKey{from.source.Kind, policyNamespace(from.source.Kind, id), from.source.Name})
 	return b.SetBundleCondition(ctx, bundle, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: string(reason), Message: why})
 }

@@ -79,8 +79,8 @@ func (b *Binder) missingPlacementReason(kind, namespace string, spec *v1alpha1.P
 	return fmt.Sprintf("%s, which placementRef names, does not exist: what is placed stays in its clusters, and nothing new is placed. Create it, or name another", what)
 }
 
-// missingPlacementOfSource is missingPlacementReason for the source of a Bundle.
-func (b *Binder) missingPlacementOfSource(id policymatch.BundleID, from bundleOrigin) string {
+// missingPlacementReasonForSource is missingPlacementReason for the source of a Bundle.
+func (b *Binder) missingPlacementReasonForSource(id policymatch.BundleID, from bundleOrigin) string {
 	switch from.source.Kind {
 	case v1alpha1.SourcePropagationPolicy:
 		if p, ok := b.Policies.GetPropagationPolicy(id.Namespace, from.source.Name); ok {
@@ -98,10 +98,10 @@ func (b *Binder) missingPlacementOfSource(id policymatch.BundleID, from bundleOr
 	return ""
 }
 
-// MissingPlacement explains why no Bundle comes from a source: its Placement does not exist. It
+// MissingPlacementReason explains why no Bundle comes from a source: its Placement does not exist. It
 // is empty when the Placement exists or the source refers to none.
-func (b *Binder) MissingPlacement(id policymatch.BundleID, source v1alpha1.BundleSource) string {
-	return b.missingPlacementOfSource(id, bundleOrigin{source: source})
+func (b *Binder) MissingPlacementReason(id policymatch.BundleID, source v1alpha1.BundleSource) string {
+	return b.missingPlacementReasonForSource(id, bundleOrigin{source: source})
 }
 
 // maxMissingPlacementEvents is how many objects of a Bundle get an Event about their missing

@@ -294,7 +294,7 @@ func TestMissingPlacementIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		is, _ := state.BundleOf(&now)
-		if err := b.reportProblems(t.Context(), is, from, b.missingPlacementOfSource(id, from), nil); err != nil {
+		if err := b.reportProblems(t.Context(), is, from, b.missingPlacementReasonForSource(id, from), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(bundle), &now); err != nil {

@@ -39,20 +39,20 @@ func (x *policyIndex) setHubDefault(d *v1alpha1.DefaultPlacement) {
 	x.PolicyIndex.SetHubDefault(d)
 }
 
-// decideOwner returns the source that places an object, and whether a Bundle holds it already.
-func (b *Binder) decideOwner(sub policymatch.Subject) (d policymatch.Decision, held bool) {
+// decidePlacingSource returns the source that places an object, and whether a Bundle holds it already.
+func (b *Binder) decidePlacingSource(sub policymatch.Subject) (d policymatch.Decision, held bool) {
 	_, holder := b.ownership.findHolder(sub.Key)
-	if sub.Controller != "" && b.joinsParents() {
+	if sub.Controller != "" && b.childrenFollowParents() {
 		return policymatch.DecideWithParents(parentTables{b}, sub), holder != nil
 	}
-	return b.decideAlone(sub), holder != nil
+	return b.decideWithoutParent(sub), holder != nil
 }
 
-// decideAlone returns the source that places an object, without regard to its parent. Policies and
+// decideWithoutParent returns the source that places an object, without regard to its parent. Policies and
 // templates come by separate watches, in any order. A claim that no cluster has received yet is
 // therefore decided as if there were none. One `kubectl apply` then ends with the same owner in
 // either order.
-func (b *Binder) decideAlone(sub policymatch.Subject) policymatch.Decision {
+func (b *Binder) decideWithoutParent(sub policymatch.Subject) policymatch.Decision {
 	_, holder := b.ownership.findHolder(sub.Key)
 	d := b.decideWithHolder(sub, holder)
 	if !d.IsOutranked() || b.wasDelivered(sub.Key) {
@@ -64,7 +64,7 @@ func (b *Binder) decideAlone(sub policymatch.Subject) policymatch.Decision {
 // wasDelivered reports whether an agent has received the object from a Bundle that holds it.
 // Content from before the start of this process counts as received.
 func (b *Binder) wasDelivered(key atoll.ItemKey) bool {
-	for _, a := range b.ownership.ownArrivals(key) {
+	for _, a := range b.ownership.ownItemArrivals(key) {
 		if a.sinceRevision == 0 {
 			return true
 		}

@@ -24,7 +24,7 @@ import (
 // write.
 const statusDelay = 10 * time.Second
 
-// policyStatusWriter writes the status of policies. enqueuePolicy, setProblems and setOverrides may
+// policyStatusWriter writes the status of policies. enqueuePolicy, setProblems and recordUsedOverrides may
 // be called concurrently.
 type policyStatusWriter struct {
 	binder *Binder

@@ -97,7 +97,7 @@ func (b *Binder) replayChanges(f *Binder, s SupposedTables) {
 		f.handleEvent(tableEvent{policy: p})
 	}
 	if s.Settings != nil {
-		f.settingsChanged()
+		f.hubSettingsChanged()
 	}
 	for _, key := range s.ChangedPlacements {
 		f.placementChanged(key)
@@ -171,7 +171,7 @@ func (b *Binder) previewBundle(ctx context.Context, id policymatch.BundleID, wai
 	if one.WaitCode, one.WaitReason = b.waitReason(id, p, exists); one.WaitReason != "" {
 		if !waits[id] {
 			waits[id] = true
-			b.touchOthers(id, p.input.Chosen) // which keep what this Bundle would take over
+			b.touchOtherBundles(id, p.input.Chosen) // which keep what this Bundle would take over
 		}
 		return one, true, nil
 	}
@@ -182,7 +182,7 @@ func (b *Binder) previewBundle(ctx context.Context, id policymatch.BundleID, wai
 func (b *Binder) previewContent(id policymatch.BundleID, bundle state.Bundle, exists bool, p bundlePlan, one PreviewedBundle, waits map[policymatch.BundleID]bool) (PreviewedBundle, bool, error) {
 	world := previewWorld{bundleWorld{b, id}, waits}
 	p.input.Templates, p.input.Holders = world, world
-	p.output = bundlecontent.Next(p.input)
+	p.output = bundlecontent.NextContent(p.input)
 	if !exists && p.output.Content.HoldsNothing() {
 		return one, false, nil
 	}
@@ -194,12 +194,12 @@ func (b *Binder) previewContent(id policymatch.BundleID, bundle state.Bundle, ex
 		one.Content = p.input.Previous
 	}
 	b.ownership.setDependencies(id, p.output.Dependencies, p.output.Selections)
-	b.touchOthers(id, b.ownership.setContent(id, one.Bundle.Ref.UID, p.input.PreviousNumber+1, one.Content))
+	b.touchOtherBundles(id, b.ownership.setContent(id, one.Bundle.Ref.UID, p.input.PreviousNumber+1, one.Content))
 	return one, true, nil
 }
 
-// touchOthers touches the Bundles that the keys concern, but for one.
-func (b *Binder) touchOthers(id policymatch.BundleID, keys []atoll.ItemKey) {
+// touchOtherBundles touches the Bundles that the keys concern, but for one.
+func (b *Binder) touchOtherBundles(id policymatch.BundleID, keys []atoll.ItemKey) {
 	for _, key := range keys {
 		b.touchBundles(slices.DeleteFunc(b.ownership.bundlesTouchedBy(key), func(other policymatch.BundleID) bool { return other == id })...)
 	}
@@ -207,7 +207,7 @@ func (b *Binder) touchOthers(id policymatch.BundleID, keys []atoll.ItemKey) {
 
 // waitReason returns why no Revision of the Bundle would be created; empty: one would be.
 func (b *Binder) waitReason(id policymatch.BundleID, p bundlePlan, exists bool) (atoll.Reason, string) {
-	if unplaced := b.missingPlacementOfSource(id, p.origin); !exists && unplaced != "" {
+	if unplaced := b.missingPlacementReasonForSource(id, p.origin); !exists && unplaced != "" {
 		return atoll.ReasonPlacementMissing, unplaced
 	}
 	if p.isNamespaceMissing() {
@@ -226,7 +226,7 @@ type previewWorld struct {
 }
 
 func (w previewWorld) PlacedBy(key atoll.ItemKey) (bundlecontent.PlacedBy, bool) {
-	c, held, to := w.ownership.claimOf(w.id, key)
+	c, held, to := w.ownership.placedByOf(w.id, key)
 	return c, held && !(c == bundlecontent.PlacedByOther && w.waiting[to])
 }
 

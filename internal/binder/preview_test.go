@@ -170,7 +170,7 @@ func newShopTables(t *testing.T) (*fakeTables, *Binder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := bundlecontent.Next(p.input)
+	out := bundlecontent.NextContent(p.input)
 	l.contents["b"] = &out.Content
 	b.ownership.setContent(id, "b", 0, &out.Content)
 	return l, b

@@ -45,7 +45,7 @@ func (b *Binder) ExplainTemplate(key atoll.ItemKey) (Explanation, bool) {
 		return Explanation{}, false
 	}
 	sub := policymatch.SubjectFromObject(t)
-	d, _ := b.decideOwner(sub)
+	d, _ := b.decidePlacingSource(sub)
 	e := Explanation{Decision: d}
 	if e.Winner != nil {
 		e.Bundle, _ = d.BundleOf(sub)
@@ -94,7 +94,7 @@ func (b *Binder) SkippedTemplates(namespace string) []SkippedTemplate {
 		if why == "" {
 			continue
 		}
-		if d, _ := b.decideOwner(sub); d.Root != nil {
+		if d, _ := b.decidePlacingSource(sub); d.Root != nil {
 			continue // it joins its parent
 		}
 		out = append(out, SkippedTemplate{sub.Key, why})
@@ -108,7 +108,7 @@ func (b *Binder) IsPlacedOrNeeded(sub policymatch.Subject) bool {
 	if b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
 		return len(b.ownership.bundlesWithItem(sub.Key)) > 0
 	}
-	d, held := b.decideOwner(sub)
+	d, held := b.decidePlacingSource(sub)
 	if d.PlacesNamespace(sub) {
 		return false // its Bundle is in the namespace, which does not go before the Bundle
 	}

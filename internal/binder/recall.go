@@ -18,8 +18,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// recallDecisionOf returns an administrator's last decision about a Bundle's held removals.
-func recallDecisionOf(bundle state.Bundle) string {
+// heldBackDecisionOf returns an administrator's last decision about a Bundle's held removals.
+func heldBackDecisionOf(bundle state.Bundle) string {
 	confirm, keep := bundle.Meta.Annotations[atoll.AnnotationConfirm], bundle.Meta.Annotations[atoll.AnnotationKeep]
 	if confirm == "" && keep == "" {
 		return ""
@@ -27,15 +27,15 @@ func recallDecisionOf(bundle state.Bundle) string {
 	return confirm + " " + keep
 }
 
-// carryOutRecall carries out the decision about exactly the deletions that the content holds
+// applyHeldBackDecision carries out the decision about exactly the deletions that the content holds
 // back. Confirmed templates are deleted, as users deleted them before the hub was restored. Kept
 // templates are annotated.
-func (b *Binder) carryOutRecall(ctx context.Context, bundle state.Bundle, content *atoll.Content) error {
-	plan, items := atoll.PlanRecall(bundle.Ref.UID, content)
+func (b *Binder) applyHeldBackDecision(ctx context.Context, bundle state.Bundle, content *atoll.Content) error {
+	plan, items := atoll.PlanRememberedDeletions(bundle.Ref.UID, content)
 	if plan == "" {
 		return nil
 	}
-	act := b.keepTemplate
+	act := b.annotateAsKept
 	switch plan {
 	case bundle.Meta.Annotations[atoll.AnnotationConfirm]:
 		act = b.deleteTemplate
@@ -49,7 +49,7 @@ func (b *Binder) carryOutRecall(ctx context.Context, bundle state.Bundle, conten
 		if !ok || string(t.GetUID()) != item.UID || t.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if note, held := atoll.PendingRecall(t.GetAnnotations()); held && note == item.RecallNote {
+		if note, held := atoll.RememberedDeletionNote(t.GetAnnotations()); held && note == item.RecallNote {
 			errs = append(errs, act(ctx, t))
 		}
 	}
@@ -68,7 +68,7 @@ func (b *Binder) deleteTemplate(ctx context.Context, t *unstructured.Unstructure
 	return nil
 }
 
-func (b *Binder) keepTemplate(ctx context.Context, t *unstructured.Unstructured) error {
+func (b *Binder) annotateAsKept(ctx context.Context, t *unstructured.Unstructured) error {
 	note := strings.Replace(t.GetAnnotations()[atoll.AnnotationRecalled], atoll.RecalledDeleted, "since "+phrase.FormatTime(time.Now())+", though deleted", 1)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": t.GetUID(), "annotations": map[string]string{atoll.AnnotationRecalled: atoll.RecalledKept + " " + note},

@@ -48,7 +48,7 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 	if err != nil {
 		return 0, err
 	}
-	if p.missingPlacement = b.missingPlacementOfSource(id, p.origin); !exists && p.missingPlacement != "" {
+	if p.missingPlacement = b.missingPlacementReasonForSource(id, p.origin); !exists && p.missingPlacement != "" {
 		return b.awaitPlacement(id, p.missingPlacement, p.input.Chosen), nil
 	}
 	b.missingPlacements.endWait(id)
@@ -66,16 +66,16 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 // planBundle plans a Bundle's content, and writes it unless the Binder is read-only.
 func (b *Binder) planBundle(ctx context.Context, id policymatch.BundleID, bundle state.Bundle, exists bool, p bundlePlan) (again time.Duration, err error) {
 	if !b.ReadOnly {
-		if err := b.carryOutRecall(ctx, bundle, p.input.Previous); err != nil {
+		if err := b.applyHeldBackDecision(ctx, bundle, p.input.Previous); err != nil {
 			return 0, err
 		}
 	}
-	p.output = bundlecontent.Next(p.input)
+	p.output = bundlecontent.NextContent(p.input)
 	b.ownership.setDependencies(id, p.output.Dependencies, p.output.Selections)
 	if kind, unread := b.firstUnsyncedKind(b.dependencyKinds(p.output)); unread {
 		return b.awaitKind(ctx, id, bundle, p.origin, kind)
 	}
-	b.ownership.setHandoverTargets(id, p.output.HandoverPending)
+	b.ownership.recordPendingHandovers(id, p.output.HandoverPending)
 	if b.ReadOnly {
 		return 0, nil
 	}
@@ -200,7 +200,7 @@ func (b *Binder) applyPlan(ctx context.Context, id policymatch.BundleID, bundle 
 		if err := b.createRevision(ctx, bundle.Ref, p); err != nil {
 			return err
 		}
-		b.recordCut(id, bundle.Ref.UID, p)
+		b.recordNewContent(id, bundle.Ref.UID, p)
 	}
 	if p.output.Content.HoldsNothing() && len(p.output.Content.Tombstones) == 0 {
 		return b.deleteEmptyBundle(ctx, bundle)
@@ -208,9 +208,9 @@ func (b *Binder) applyPlan(ctx context.Context, id policymatch.BundleID, bundle 
 	return nil
 }
 
-// recordCut records the new content, and touches the Bundles that waited for this one to take an
+// recordNewContent records the new content, and touches the Bundles that waited for this one to take an
 // item over.
-func (b *Binder) recordCut(id policymatch.BundleID, uid string, p bundlePlan) {
+func (b *Binder) recordNewContent(id policymatch.BundleID, uid string, p bundlePlan) {
 	for _, key := range b.ownership.setContent(id, uid, p.input.PreviousNumber+1, &p.output.Content) {
 		for _, other := range b.ownership.bundlesTouchedBy(key) {
 			if other != id {
@@ -218,7 +218,7 @@ func (b *Binder) recordCut(id policymatch.BundleID, uid string, p bundlePlan) {
 			}
 		}
 	}
-	b.policyStatus.setOverrides(id, &p.output.Content)
+	b.policyStatus.recordUsedOverrides(id, &p.output.Content)
 	if p.input.Previous != nil {
 		for _, item := range p.input.Previous.Items {
 			b.ownership.forgetDeletions(item.Key)

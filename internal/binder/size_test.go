@@ -41,7 +41,7 @@ func TestCarriesAsPlanDoes(t *testing.T) {
 		m.put(o)
 		o.Object["data"] = map[string]any{"noise": randomText(bytes)}
 		world := bundleWorld{&Binder{Options: Options{Templates: m, Kinds: m}, ownership: newOwnershipIndex()}, policymatch.BundleID{}}
-		out := bundlecontent.Next(bundlecontent.Input{Chosen: []atoll.ItemKey{configMapKind}, Intent: &policymatch.Intent{}, Templates: world, Holders: world, SizeLimits: storeLimits{}})
+		out := bundlecontent.NextContent(bundlecontent.Input{Chosen: []atoll.ItemKey{configMapKind}, Intent: &policymatch.Intent{}, Templates: world, Holders: world, SizeLimits: storeLimits{}})
 		if err := b.CheckItemSize(o); (err == nil) != fits || (len(out.Problems) == 0) != fits {
 			t.Errorf("%d bytes: %v, and problems %v", bytes, err, out.Problems)
 		} else if err != nil && err.Error() != out.Problems[0].Err.Error() {
@@ -66,12 +66,12 @@ func TestRulesThatAreTooLargeTogetherAreNotCut(t *testing.T) {
 		}}}
 		in.NamespaceOverrides = append(in.NamespaceOverrides, o)
 	}
-	out := bundlecontent.Next(in)
+	out := bundlecontent.NextContent(in)
 	if out.NeedsRevision || len(out.Problems) != 1 || !strings.Contains(redactSecrets(out.Problems[0]), "override rules of all its objects together (3)") {
 		t.Errorf("cut %t, %v", out.NeedsRevision, out.Problems)
 	}
 	in.NamespaceOverrides = in.NamespaceOverrides[:2]
-	if out = bundlecontent.Next(in); !out.NeedsRevision || len(out.Problems) > 0 {
+	if out = bundlecontent.NextContent(in); !out.NeedsRevision || len(out.Problems) > 0 {
 		t.Errorf("two of them: cut %t, %v", out.NeedsRevision, out.Problems)
 	}
 }

@@ -17,7 +17,7 @@ func (b *Binder) createRevision(ctx context.Context, ref enginev1.BundleRef, p b
 	finish := func(string) {}
 	if b.Traces != nil {
 		previous, _ := b.Revisions.LatestOfBundle(ref.UID)
-		ctx, finish = b.Traces.BeginBind(ctx, tracing.Bind{Bundle: ref, Previous: previous, Started: p.startedAt, Sources: p.listSources(ref.Namespace)})
+		ctx, finish = b.Traces.BeginBind(ctx, tracing.RevisionBind{Bundle: ref, Previous: previous, Started: p.startedAt, Sources: p.listCauses(ref.Namespace)})
 	}
 	name, err := b.Revisions.CreateRevision(ctx, ref, &p.output.Content)
 	if err != nil {
@@ -28,9 +28,9 @@ func (b *Binder) createRevision(ctx context.Context, ref enginev1.BundleRef, p b
 	return nil
 }
 
-// listSources lists the objects whose writes can be the cause of the plan's Revision: its items,
+// listCauses lists the objects whose writes can be the cause of the plan's Revision: its items,
 // what it removes, and the policies that apply.
-func (p bundlePlan) listSources(namespace string) iter.Seq[atoll.ItemKey] {
+func (p bundlePlan) listCauses(namespace string) iter.Seq[atoll.ItemKey] {
 	return func(yield func(atoll.ItemKey) bool) {
 		for i := range p.output.Content.Items {
 			if !yield(p.output.Content.Items[i].Key) {

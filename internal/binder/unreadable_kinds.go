@@ -43,11 +43,11 @@ func (b *Binder) awaitKind(ctx context.Context, id policymatch.BundleID, bundle 
 	if b.unreadableKinds.markReported(gk) {
 		b.Log.Error("a kind cannot be read; no revision is cut of a Bundle that has objects of it, other Bundles go on", "kind", gk.String(), "why", why)
 	}
-	return recheckWaitAfter, b.markUnbound(ctx, id, bundle, from, atoll.ReasonCannotRead, why)
+	return recheckWaitAfter, b.setUnboundCondition(ctx, id, bundle, from, atoll.ReasonCannotRead, why)
 }
 
-// markBound withdraws the condition of an earlier wait.
-func (b *Binder) markBound(ctx context.Context, bundle state.Bundle, from bundleOrigin) error {
+// setBoundCondition withdraws the condition of an earlier wait.
+func (b *Binder) setBoundCondition(ctx context.Context, bundle state.Bundle, from bundleOrigin) error {
 	for _, gk := range b.unreadableKinds.pendingKeys() {
 		if b.Kinds.IsSynced(gk.Group, gk.Kind) {
 			b.unreadableKinds.endWait(gk)

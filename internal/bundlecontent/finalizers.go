@@ -19,10 +19,10 @@ func sentFinalizers(item *atoll.Item) []string {
 	return obj.GetFinalizers()
 }
 
-// releaseFinalizers moves the finalizers that the template lost since its deletion began to the released
+// recordReleasedFinalizers moves the finalizers that the template lost since its deletion began to the released
 // ones. A template that is gone has lost all of them. A template that is missing without a deletion that
 // was seen releases none.
-func (p *contentBuilder) releaseFinalizers(t atoll.Tombstone) atoll.Tombstone {
+func (p *contentBuilder) recordReleasedFinalizers(t atoll.Tombstone) atoll.Tombstone {
 	if len(t.Finalizers) == 0 {
 		return t
 	}

@@ -98,14 +98,14 @@ func (p *contentBuilder) keepFormerDependencies(before, now *atoll.InterpreterAn
 	}
 	is.KeptDependencies = was.KeptDependencies
 	if was.AnsweredBy != is.AnsweredBy {
-		is.KeptDependencies = p.listFormerDependencies(was, is, t)
+		is.KeptDependencies = p.listOmittedDependencies(was, is, t)
 	}
 	return nilIfEmpty(is)
 }
 
-// listFormerDependencies returns the dependencies, kept ones among them, that another interpreter's
+// listOmittedDependencies returns the dependencies, kept ones among them, that another interpreter's
 // answer leaves out.
-func (p *contentBuilder) listFormerDependencies(was, is atoll.InterpreterAnswers, t *unstructured.Unstructured) []atoll.ItemKey {
+func (p *contentBuilder) listOmittedDependencies(was, is atoll.InterpreterAnswers, t *unstructured.Unstructured) []atoll.ItemKey {
 	named := map[atoll.ItemKey]bool{} // still
 	for _, key := range NamedDependencies(&is, t) {
 		named[key] = true
@@ -146,9 +146,9 @@ func NamedDependencies(answers *atoll.InterpreterAnswers, obj *unstructured.Unst
 	return refs
 }
 
-// isDividedByScript returns whether interpreters know the object's replicas and how to set them, or
+// isDivisibleByScript returns whether interpreters know the object's replicas and how to set them, or
 // did when it was divided.
-func (p *contentBuilder) isDividedByScript(item *atoll.Item, t *unstructured.Unstructured) bool {
+func (p *contentBuilder) isDivisibleByScript(item *atoll.Item, t *unstructured.Unstructured) bool {
 	if item.Interpreted == nil || item.Interpreted.Replicas == nil {
 		return false
 	}

@@ -120,10 +120,10 @@ type Output struct {
 	Problems        []TemplateProblem
 }
 
-// Next returns the next content of a Bundle. An item of the previous content goes only by a
+// NextContent returns the next content of a Bundle. An item of the previous content goes only by a
 // tombstone, and only for a cause: a user deleted its template or stated that it stays on the hub,
 // another Bundle holds it, or it was a dependency that nothing needs.
-func Next(in Input) Output {
+func NextContent(in Input) Output {
 	if in.Fingerprint == nil {
 		in.Fingerprint = userfields.FingerprintUserFields
 	}
@@ -195,7 +195,7 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 }
 
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
-	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.IsOrphaned(&p.out.Content)}
+	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.StaysAsOrphan(&p.out.Content)}
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.HolderUIDs(item.Key)))
 	} else {
@@ -249,14 +249,14 @@ func (p *contentBuilder) freezeItem(key atoll.ItemKey, state atoll.ItemState) {
 	item := *p.previous[key]
 	item.State, item.RecallNote = state, ""
 	if t, ok := p.templates.TemplateOf(key); ok {
-		holdRecalled(&item, t)
+		holdRememberedDeletion(&item, t)
 	}
 	p.next[key] = item
 }
 
-// holdRecalled holds the item where members remember that a user deleted its template.
-func holdRecalled(item *atoll.Item, t *unstructured.Unstructured) {
-	if note, held := atoll.PendingRecall(t.GetAnnotations()); held && string(t.GetUID()) == item.UID {
+// holdRememberedDeletion holds the item where members remember that a user deleted its template.
+func holdRememberedDeletion(item *atoll.Item, t *unstructured.Unstructured) {
+	if note, held := atoll.RememberedDeletionNote(t.GetAnnotations()); held && string(t.GetUID()) == item.UID {
 		item.State, item.RecallNote = atoll.ItemRemovalHeld, note
 	}
 }
@@ -282,7 +282,7 @@ func (p *contentBuilder) addItem(key atoll.ItemKey, t *unstructured.Unstructured
 		p.reportProblem(key, err)
 		return
 	}
-	holdRecalled(&item, t)
+	holdRememberedDeletion(&item, t)
 	p.setDivision(&item, t, unedited)
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.NeedFinalizer = append(p.out.NeedFinalizer, key)
@@ -313,7 +313,7 @@ func (p *contentBuilder) setDivision(item *atoll.Item, t *unstructured.Unstructu
 			item.ReplicaKindsVersion = unedited.ReplicaKindsVersion
 		}
 	}
-	divisible := replicated && (item.ReplicaKindsVersion > 0 || !custom) || p.isDividedByScript(item, t)
+	divisible := replicated && (item.ReplicaKindsVersion > 0 || !custom) || p.isDivisibleByScript(item, t)
 	item.Divided = p.in.Intent != nil && !item.Dependency && p.in.Intent.DividesReplicas() && divisible
 	item.ReplicaOverrides = item.Divided && replicated && p.in.Intent.AllowsReplicaOverrides()
 }
@@ -406,7 +406,7 @@ func (p *contentBuilder) addDependencies() map[atoll.ItemKey]bool {
 		}
 	}
 	p.freezeDependencies(held, needed, atoll.ItemRemovalHeld)
-	p.freezeUnnamed(needed)
+	p.freezeUnreferenced(needed)
 	if p.sendsDependencies() {
 		p.out.Dependencies = slices.SortedFunc(maps.Keys(needed), atoll.ItemKey.Compare)
 		p.out.Selections = p.collectSelections()
@@ -472,10 +472,10 @@ func (p *contentBuilder) finishContent() Output {
 		delete(p.tombstones, atoll.Tombstone{Key: key, UID: item.UID}.ID())
 	}
 	c.NamespaceAlone = p.isNamespaceAlone()
-	c.Interpreters = p.in.Interpreters.ForContent(itemKinds(c.Items))
+	c.Interpreters = p.in.Interpreters.InterpretersForContent(itemKinds(c.Items))
 	p.setRules(c)
 	for _, k := range slices.Sorted(maps.Keys(p.tombstones)) {
-		c.Tombstones = append(c.Tombstones, p.releaseFinalizers(p.tombstones[k]))
+		c.Tombstones = append(c.Tombstones, p.recordReleasedFinalizers(p.tombstones[k]))
 	}
 	slices.SortFunc(c.Tombstones, func(a, b atoll.Tombstone) int {
 		if n := a.Key.Compare(b.Key); n != 0 {
@@ -487,7 +487,7 @@ func (p *contentBuilder) finishContent() Output {
 		c.MinRevision = p.in.Previous.MinRevision
 	}
 	if p.out.NeedsRevision = p.needsRevision(*c, p.in.Previous); p.out.NeedsRevision {
-		c.MinRevision = p.baseRevision()
+		c.MinRevision = p.lowestAcceptableRevision()
 	}
 	if p.out.NeedsRevision && p.in.SizeLimits != nil {
 		if err := p.in.SizeLimits.CheckRulesSize(c); err != nil {

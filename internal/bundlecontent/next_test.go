@@ -133,12 +133,12 @@ func (b *bundleTest) planNext() Output {
 		}
 	}
 	slices.SortFunc(b.in.Chosen, atoll.ItemKey.Compare)
-	out := Next(b.in)
+	out := NextContent(b.in)
 	if out.NeedsRevision {
 		b.revisions++
 		b.in.Previous = &out.Content
 	}
-	if again := Next(b.in); again.NeedsRevision {
+	if again := NextContent(b.in); again.NeedsRevision {
 		b.t.Errorf("planned again, the same world needs another revision:\n%s\nafter\n%s", formatContent(again.Content), formatContent(out.Content))
 	}
 	return out
@@ -484,7 +484,7 @@ func TestNamespaceLabelsAreContent(t *testing.T) {
 		return &atoll.NamespaceMeta{Labels: map[string]string{"team": team}}
 	}
 	in := Input{Chosen: []atoll.ItemKey{c}, Intent: &policymatch.Intent{}, Namespace: labelled("red"), Templates: m, Holders: m}
-	red := Next(in).Content
+	red := NextContent(in).Content
 	for _, step := range []struct {
 		what string
 		now  *atoll.NamespaceMeta
@@ -496,7 +496,7 @@ func TestNamespaceLabelsAreContent(t *testing.T) {
 		{"not known", nil, false, "red"},
 	} {
 		in.Previous, in.Namespace = &red, step.now
-		if out := Next(in); out.NeedsRevision != step.cut || out.Content.Namespace.Labels["team"] != step.want {
+		if out := NextContent(in); out.NeedsRevision != step.cut || out.Content.Namespace.Labels["team"] != step.want {
 			t.Errorf("%s: cut %t, %v", step.what, out.NeedsRevision, out.Content.Namespace)
 		}
 	}

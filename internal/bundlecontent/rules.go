@@ -25,11 +25,11 @@ func (p *contentBuilder) setRules(c *atoll.Content) {
 		return
 	}
 	if prev.RuleOrder == atoll.RuleOrderByName {
-		if byName := rulesByName(c.Items, policies, p.itemLabels); statesRulesOf(byName, prev) {
+		if byName := rulesInPolicyOrder(c.Items, policies, p.itemLabels); areRulesUnchanged(byName, prev) {
 			c.Rules, c.RuleOrder = byName, atoll.RuleOrderByName
 		}
 	}
-	keepRuleMeaning(c.Rules, prev.Rules)
+	keepRuleSemantics(c.Rules, prev.Rules)
 }
 
 // rulesForItems returns the rules that select any of the items. For each item they are in order: by
@@ -42,26 +42,26 @@ func rulesForItems(items []atoll.Item, policies []policymatch.CompiledOverride, 
 			equal++
 		}
 		if equal == 1 {
-			out = append(out, rulesByName(items, policies[:1], labelsOf)...)
+			out = append(out, rulesInPolicyOrder(items, policies[:1], labelsOf)...)
 		} else {
-			out = append(out, rulesBySelector(items, policies[:equal], labelsOf)...)
+			out = append(out, rulesBySpecificity(items, policies[:equal], labelsOf)...)
 		}
 		policies = policies[equal:]
 	}
 	return out
 }
 
-// rulesByName returns the rules in the order of the policies.
-func rulesByName(items []atoll.Item, policies []policymatch.CompiledOverride, labelsOf func(*atoll.Item) map[string]string) (out []atoll.Rule) {
+// rulesInPolicyOrder returns the rules in the order of the policies.
+func rulesInPolicyOrder(items []atoll.Item, policies []policymatch.CompiledOverride, labelsOf func(*atoll.Item) map[string]string) (out []atoll.Rule) {
 	for i := range policies {
 		out = append(out, rulesOfPolicy(&policies[i], items, func(item *atoll.Item) bool { return policies[i].SelectsItem(item, labelsOf) })...)
 	}
 	return out
 }
 
-// rulesBySelector returns the rules of policies of equal priority. The rules of a policy that selects
+// rulesBySpecificity returns the rules of policies of equal priority. The rules of a policy that selects
 // some items more specifically than others are there once for each specificity.
-func rulesBySelector(items []atoll.Item, policies []policymatch.CompiledOverride, labelsOf func(*atoll.Item) map[string]string) (out []atoll.Rule) {
+func rulesBySpecificity(items []atoll.Item, policies []policymatch.CompiledOverride, labelsOf func(*atoll.Item) map[string]string) (out []atoll.Rule) {
 	for s := policymatch.SelectedWithAll; s <= policymatch.SelectedByName; s++ {
 		for i := range policies {
 			out = append(out, rulesOfPolicy(&policies[i], items, func(item *atoll.Item) bool { return policies[i].MatchItem(item, labelsOf) == s })...)
@@ -99,9 +99,9 @@ func rulesOfPolicy(o *policymatch.CompiledOverride, items []atoll.Item, selects 
 	return out
 }
 
-// statesRulesOf returns whether the rules are those of the content before, as users stated them:
+// areRulesUnchanged returns whether the rules are those of the content before, as users stated them:
 // those of each of its items that rules still select, in the same order, and of no other policy.
-func statesRulesOf(rules []atoll.Rule, before *atoll.Content) bool {
+func areRulesUnchanged(rules []atoll.Rule, before *atoll.Content) bool {
 	for i := range rules {
 		if !slices.ContainsFunc(before.Rules, func(b atoll.Rule) bool { return b.Policy == rules[i].Policy }) {
 			return false
@@ -133,9 +133,9 @@ func isSameRule(a, b *atoll.Rule) bool {
 		apiequality.Semantic.DeepEqual(a.Target, b.Target) && apiequality.Semantic.DeepEqual(a.Overriders, b.Overriders)
 }
 
-// keepRuleMeaning keeps the semantics of rules that their policy states unchanged, so that a newer
+// keepRuleSemantics keeps the semantics of rules that their policy states unchanged, so that a newer
 // hub changes nothing in any member.
-func keepRuleMeaning(rules, before []atoll.Rule) {
+func keepRuleSemantics(rules, before []atoll.Rule) {
 	for i := range rules {
 		r := &rules[i]
 		for j := range before {
@@ -147,9 +147,9 @@ func keepRuleMeaning(rules, before []atoll.Rule) {
 	}
 }
 
-// baseRevision returns the lowest Revision that clusters may keep instead of this content. It is
+// lowestAcceptableRevision returns the lowest Revision that clusters may keep instead of this content. It is
 // not 0 where only rules that apply with the next change differ.
-func (p *contentBuilder) baseRevision() int64 {
+func (p *contentBuilder) lowestAcceptableRevision() int64 {
 	prev, next := p.in.Previous, p.out.Content
 	if prev == nil || p.in.PreviousNumber == 0 {
 		return 0

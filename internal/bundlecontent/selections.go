@@ -78,10 +78,10 @@ func (p *contentBuilder) selectedDependencies(item *atoll.Item) (out []atoll.Ite
 	return out
 }
 
-// freezeUnnamed freezes former dependencies that nothing needs and that no user removed: those that
+// freezeUnreferenced freezes former dependencies that nothing needs and that no user removed: those that
 // an interpreter's edit left out, and those whose own labels no longer match. Their own
 // dependencies stay with them.
-func (p *contentBuilder) freezeUnnamed(needed map[atoll.ItemKey]bool) {
+func (p *contentBuilder) freezeUnreferenced(needed map[atoll.ItemKey]bool) {
 	lost := p.listUnneeded(needed)
 	if len(lost) == 0 {
 		return

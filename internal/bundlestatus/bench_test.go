@@ -15,13 +15,13 @@ import (
 var benchSizes = []int{100, 10_000, 100_000}
 
 // newSettledReconciler returns a Reconciler that has looked at a Bundle of so many rows, all Ready.
-func newSettledReconciler(b testing.TB, rows int) (*memory, *Reconciler) {
+func newSettledReconciler(b testing.TB, rows int) (*memory, *BundleReconciler) {
 	b.Helper()
 	return settledAmong(b, rows, rows)
 }
 
 // settledAmong more clusters than the Bundle has rows.
-func settledAmong(b testing.TB, clusters, rows int) (*memory, *Reconciler) {
+func settledAmong(b testing.TB, clusters, rows int) (*memory, *BundleReconciler) {
 	b.Helper()
 	m := newMemory()
 	for i := range clusters {
@@ -127,11 +127,11 @@ func BenchmarkUnheld(b *testing.B) {
 	}
 	r := New(m.newConfig())
 	for i := range 1000 {
-		r.index.set(&snapshot{uid: fmt.Sprint(i), content: &atoll.Content{}})
+		r.index.setBundle(&bundleSnapshot{uid: fmt.Sprint(i), content: &atoll.Content{}})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if !r.index.isComplete() {
+		if !r.index.allReconciled() {
 			b.Fatal("not all are known")
 		}
 	}

@@ -43,11 +43,11 @@ type refusal struct {
 const quietAfter = 10 * time.Minute
 
 // recordRefusals tells of refusals that are new, each once however many clusters refuse.
-func (r *Reconciler) recordRefusals(s *snapshot, m *memo) {
+func (r *BundleReconciler) recordRefusals(s *bundleSnapshot, m *bundleMemo) {
 	now := time.Now()
 	found := collectRefusals(s.rows)
 	maps.DeleteFunc(found, func(f refusal, _ refusers) bool { return f.key != (atoll.ItemKey{}) && !s.holdsKey(f.key) })
-	addFrozenItems(found, s.content)
+	addFrozenRefusals(found, s.content)
 	for _, f := range slices.SortedFunc(maps.Keys(found), compareRefusals) {
 		if f.key != (atoll.ItemKey{}) {
 			r.recordRefusal(m, f, found[f].refusersText(), now)
@@ -66,7 +66,7 @@ func (r *Reconciler) recordRefusals(s *snapshot, m *memo) {
 
 // holdsKey reports whether a Revision of the Bundle that is in use has the item, or its tombstone.
 // Clusters speak of no other template by their rows of this Bundle.
-func (s *snapshot) holdsKey(key atoll.ItemKey) bool {
+func (s *bundleSnapshot) holdsKey(key atoll.ItemKey) bool {
 	for _, items := range s.contents {
 		if _, ok := items[key]; ok {
 			return true
@@ -76,14 +76,14 @@ func (s *snapshot) holdsKey(key atoll.ItemKey) bool {
 }
 
 // recordRefusal tells of a template why it is refused, if that is news.
-func (r *Reconciler) recordRefusal(m *memo, f refusal, message string, now time.Time) {
+func (r *BundleReconciler) recordRefusal(m *bundleMemo, f refusal, message string, now time.Time) {
 	if m.isNewRefusal(f, now) {
 		r.Events.RecordRefusal(f.key, f.reason, message)
 	}
 }
 
 // isNewRefusal reports whether the refusal was not there a while ago; it is from now on.
-func (m *memo) isNewRefusal(f refusal, now time.Time) bool {
+func (m *bundleMemo) isNewRefusal(f refusal, now time.Time) bool {
 	last, told := m.refused[f]
 	m.refused[f] = now
 	return !told || now.Sub(last) > quietAfter
@@ -157,17 +157,17 @@ func refusalOfItem(it *atoll.ItemStatus) (reason atoll.Reason, message string) {
 	return "", ""
 }
 
-// Recorder writes Events: about templates and other objects, and for what concerns a whole
+// EventRecorder writes Events: about templates and other objects, and for what concerns a whole
 // Bundle about the Bundle and its templates. Its methods never block and may be called
 // from many goroutines. Namespaces take turns, so that much that happens in one keeps
 // no news from another; what is too much of one namespace is dropped and logged. The
 // same words about the same object are one Event, which counts.
-type Recorder struct {
+type EventRecorder struct {
 	client    client.Client
 	revisions Revisions
 	templates Templates
 	log       *slog.Logger
-	queue     notices
+	queue     noticeQueue
 }
 
 const (
@@ -177,29 +177,29 @@ const (
 	mostNote = 1024
 )
 
-var _ Events = (*Recorder)(nil)
+var _ Events = (*EventRecorder)(nil)
 
-// NewRecorder makes a Recorder; nothing is written before Run.
-func NewRecorder(c client.Client, revisions Revisions, templates Templates, log *slog.Logger) *Recorder {
-	return &Recorder{client: c, revisions: revisions, templates: templates, log: log, queue: newNotices()}
+// NewEventRecorder makes a Recorder; nothing is written before Run.
+func NewEventRecorder(c client.Client, revisions Revisions, templates Templates, log *slog.Logger) *EventRecorder {
+	return &EventRecorder{client: c, revisions: revisions, templates: templates, log: log, queue: newNoticeQueue()}
 }
 
 // RecordRefusal implements Events.
-func (r *Recorder) RecordRefusal(key atoll.ItemKey, reason atoll.Reason, message string) {
-	r.put(notice{key: key, reason: reason, message: message})
+func (r *EventRecorder) RecordRefusal(key atoll.ItemKey, reason atoll.Reason, message string) {
+	r.enqueueNotice(notice{key: key, reason: reason, message: message})
 }
 
 // Warn implements Events.
-func (r *Recorder) Warn(bundle enginev1.BundleRef, reason atoll.Reason, message string) {
-	r.put(notice{bundle: &bundle, reason: reason, message: message})
+func (r *EventRecorder) Warn(bundle enginev1.BundleRef, reason atoll.Reason, message string) {
+	r.enqueueNotice(notice{bundle: &bundle, reason: reason, message: message})
 }
 
 // RecordEvent records an Event: something of an object that is neither template nor Bundle.
-func (r *Recorder) RecordEvent(about corev1.ObjectReference, reason atoll.Reason, message string) {
-	r.put(notice{about: &about, reason: reason, message: message})
+func (r *EventRecorder) RecordEvent(about corev1.ObjectReference, reason atoll.Reason, message string) {
+	r.enqueueNotice(notice{about: &about, reason: reason, message: message})
 }
 
-func (r *Recorder) put(n notice) {
+func (r *EventRecorder) enqueueNotice(n notice) {
 	n.message = phrase.EscapeLine(n.message) // agents and users write parts of messages
 	if !r.queue.put(n) {
 		r.log.Warn("too many events of one namespace at once, one is dropped", "namespace", n.eventNamespace(), "reason", n.reason, "message", n.message)
@@ -207,14 +207,14 @@ func (r *Recorder) put(n notice) {
 }
 
 // Run writes until ctx ends.
-func (r *Recorder) Run(ctx context.Context) error {
+func (r *EventRecorder) Run(ctx context.Context) error {
 	for {
 		n, ok := r.queue.next(ctx)
 		if !ok {
 			return nil
 		}
 		for _, about := range r.involvedObjects(ctx, n) {
-			if err := r.record(ctx, about, n); err != nil && ctx.Err() == nil {
+			if err := r.writeEvent(ctx, about, n); err != nil && ctx.Err() == nil {
 				r.log.Warn("could not write an event", "about", about.Kind+"/"+about.Name, "namespace", about.Namespace, "reason", n.reason, "err", err)
 			}
 		}
@@ -222,7 +222,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 }
 
 // involvedObjects returns the objects of an Event.
-func (r *Recorder) involvedObjects(ctx context.Context, n notice) []corev1.ObjectReference {
+func (r *EventRecorder) involvedObjects(ctx context.Context, n notice) []corev1.ObjectReference {
 	switch {
 	case n.about != nil:
 		return []corev1.ObjectReference{*n.about}
@@ -260,7 +260,7 @@ func (r *Recorder) involvedObjects(ctx context.Context, n notice) []corev1.Objec
 }
 
 // templateReferences returns references to the templates that exist, and to Namespaces also after their deletion.
-func (r *Recorder) templateReferences(keys []atoll.ItemKey) []corev1.ObjectReference {
+func (r *EventRecorder) templateReferences(keys []atoll.ItemKey) []corev1.ObjectReference {
 	var out []corev1.ObjectReference
 	for _, key := range keys {
 		t, ok := r.templates.Get(key)
@@ -276,7 +276,7 @@ func (r *Recorder) templateReferences(keys []atoll.ItemKey) []corev1.ObjectRefer
 	return out
 }
 
-func (r *Recorder) record(ctx context.Context, about corev1.ObjectReference, n notice) error {
+func (r *EventRecorder) writeEvent(ctx context.Context, about corev1.ObjectReference, n notice) error {
 	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault)
 	now := metav1.NowMicro()
 	ev := &eventsv1.Event{

@@ -20,7 +20,7 @@ func TestConditionFields(t *testing.T) {
 	b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
 	b.Meta.Generation = 3
 	look := func(at int64, st *atoll.RowStatus) map[string]metav1.Condition {
-		b.Status = ComputeStatus(Input{Bundle: b, Rows: []Row{newRow("a", st)}, Latest: latest, Now: time.Unix(at, 0)})
+		b.Status = ComputeStatus(StatusInput{Bundle: b, Rows: []Row{newRow("a", st)}, Latest: latest, Now: time.Unix(at, 0)})
 		out := map[string]metav1.Condition{}
 		for _, c := range b.Status.Conditions {
 			if out[c.Type] = c; c.ObservedGeneration != b.Meta.Generation || c.Reason == "" || c.Message == "" {

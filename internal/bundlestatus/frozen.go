@@ -24,9 +24,9 @@ func whyFrozen(item *atoll.Item) string {
 
 // frozenWait describes the first such item in few words; its text is empty where there is none. A
 // Secret is not named: a reader of the Bundle may not always list Secrets.
-func frozenWait(content *atoll.Content) wait {
+func frozenWait(content *atoll.Content) waitCause {
 	if content == nil {
-		return wait{}
+		return waitCause{}
 	}
 	text, more, reason := "", 0, atoll.Reason("")
 	for i := range content.Items {
@@ -44,11 +44,11 @@ func frozenWait(content *atoll.Content) wait {
 	}
 	switch {
 	case text == "":
-		return wait{}
+		return waitCause{}
 	case more > 0:
 		text += fmt.Sprintf(" (and %d more)", more)
 	}
-	return wait{reason: reason, text: text + ": edits are not sent; its owner must act"}
+	return waitCause{reason: reason, text: text + ": edits are not sent; its owner must act"}
 }
 
 func frozenReason(s atoll.ItemState) atoll.Reason {
@@ -61,8 +61,8 @@ func frozenReason(s atoll.ItemState) atoll.Reason {
 	return atoll.ReasonUnaccounted
 }
 
-// addFrozenItems adds to what is refused the items that do not follow their templates.
-func addFrozenItems(found map[refusal]refusers, content *atoll.Content) {
+// addFrozenRefusals adds to what is refused the items that do not follow their templates.
+func addFrozenRefusals(found map[refusal]refusers, content *atoll.Content) {
 	if content == nil {
 		return
 	}

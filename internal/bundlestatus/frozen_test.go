@@ -37,7 +37,7 @@ func TestWhatIsFrozenIsTold(t *testing.T) {
 			t.Errorf("%s: the Bundle says %q, want %q", name, got, tc.wait)
 		}
 		found := map[refusal]refusers{}
-		if addFrozenItems(found, content); len(found) > 0 != tc.refused {
+		if addFrozenRefusals(found, content); len(found) > 0 != tc.refused {
 			t.Errorf("%s: its owner gets %v", name, found)
 		}
 	}
@@ -45,7 +45,7 @@ func TestWhatIsFrozenIsTold(t *testing.T) {
 
 // Templates and tombstones that no Bundle has any more are returned, and are not remembered.
 func TestIndexReturnsUnheldTemplates(t *testing.T) {
-	x := newIndex()
+	x := newBundleIndex()
 	web, api, old := atoll.ItemKey{Kind: "ConfigMap", Name: "web"}, atoll.ItemKey{Kind: "ConfigMap", Name: "api"}, atoll.ItemKey{Kind: "ConfigMap", Name: "old"}
 	set := func(uid string, tombstones []atoll.ItemKey, items ...atoll.ItemKey) string {
 		c := &atoll.Content{}
@@ -56,7 +56,7 @@ func TestIndexReturnsUnheldTemplates(t *testing.T) {
 		for _, key := range tombstones {
 			c.Tombstones = append(c.Tombstones, atoll.Tombstone{Key: key})
 		}
-		return fmt.Sprint(x.set(&snapshot{uid: uid, content: c}))
+		return fmt.Sprint(x.setBundle(&bundleSnapshot{uid: uid, content: c}))
 	}
 	keys := func(of ...atoll.ItemKey) string { return fmt.Sprint(of) }
 	for _, step := range []struct{ what, got, want string }{
@@ -85,23 +85,23 @@ func TestStuckStatusIsRemembered(t *testing.T) {
 		return o
 	}
 	m := &templateMemo{}
-	m.rememberStored(template("1", sent), sent, sent)
-	if m.isStuck(template("1", sent), sent) {
+	m.rememberAlteredStatus(template("1", sent), sent, sent)
+	if m.wasSentInVain(template("1", sent), sent) {
 		t.Error("the status was stored as it was sent")
 	}
-	m.rememberStored(template("2", map[string]any{}), sent, sent)
-	if !m.isStuck(template("2", nil), sent) || m.isStuck(template("3", nil), sent) || m.isStuck(template("2", nil), other) {
+	m.rememberAlteredStatus(template("2", map[string]any{}), sent, sent)
+	if !m.wasSentInVain(template("2", nil), sent) || m.wasSentInVain(template("3", nil), sent) || m.wasSentInVain(template("2", nil), other) {
 		t.Error("the same status of the same version is stuck, and no other")
 	}
-	m.rememberStored(template("4", sent), sent, sent)
-	if m.isStuck(template("2", nil), sent) || m.isStuck(template("4", nil), sent) {
+	m.rememberAlteredStatus(template("4", sent), sent, sent)
+	if m.wasSentInVain(template("2", nil), sent) || m.wasSentInVain(template("4", nil), sent) {
 		t.Error("a later status was stored")
 	}
 }
 
 // A change of the binder's part of a Bundle, and not of the status written here, causes a look.
 func TestWhatCannotBeSentIsLookedAt(t *testing.T) {
-	x, b := newIndex(), state.Bundle{Ref: enginev1.BundleRef{UID: "b"}}
+	x, b := newBundleIndex(), state.Bundle{Ref: enginev1.BundleRef{UID: "b"}}
 	for _, step := range []struct {
 		what string
 		c    metav1.Condition

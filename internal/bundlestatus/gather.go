@@ -14,8 +14,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// snapshot is all that one look at a Bundle sees.
-type snapshot struct {
+// bundleSnapshot is all that one look at a Bundle sees.
+type bundleSnapshot struct {
 	uid string
 	// bundle; alive is false when its object is gone, and only rows are left.
 	bundle state.Bundle
@@ -62,26 +62,26 @@ type Row struct {
 func (r Row) isRemoved() bool { return r.Spec.IsRemovalConfirmed(r.Status) }
 
 // latestRevision Revision's name; empty before the first.
-func (s *snapshot) latestRevision() string {
+func (s *bundleSnapshot) latestRevision() string {
 	if n := len(s.revisions); n > 0 {
 		return s.revisions[n-1].Name
 	}
 	return ""
 }
 
-func (s *snapshot) isEmpty() bool {
+func (s *bundleSnapshot) isEmpty() bool {
 	return !s.alive && len(s.rows) == 0 && s.slices == 0 && len(s.revisions) == 0
 }
 
 // isDeleting reports whether the Bundle is going or gone.
-func (s *snapshot) isDeleting() bool { return !s.alive || s.bundle.Meta.DeletionTimestamp != nil }
+func (s *bundleSnapshot) isDeleting() bool { return !s.alive || s.bundle.Meta.DeletionTimestamp != nil }
 
 // gatherSnapshot reads the tables, and the contents that rows name.
-func (r *Reconciler) gatherSnapshot(ctx context.Context, uid string) (*snapshot, error) {
-	s := &snapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
+func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bundleSnapshot, error) {
+	s := &bundleSnapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
 	s.bundle, s.alive = r.Bundles.Get(uid)
-	s.doomed = s.alive && r.isNamespaceDoomed(s.bundle.Ref.Namespace)
-	s.rows, s.total = r.lookAtRows(uid)
+	s.doomed = s.alive && r.isNamespaceDeleting(s.bundle.Ref.Namespace)
+	s.rows, s.total = r.readGroupedRows(uid)
 	s.unused, s.slices = r.RowSlices.EmptySlices(uid)
 	s.revisions = r.Revisions.OfBundle(uid)
 	if n := len(s.revisions); n > 0 {
@@ -111,13 +111,13 @@ func (r *Reconciler) gatherSnapshot(ctx context.Context, uid string) (*snapshot,
 		}
 		s.contents[name] = r.index.itemVersions(name, content)
 	}
-	r.lookAtUnheld(r.index.set(s))
+	r.enqueueUnheldTemplates(r.index.setBundle(s))
 	return s, nil
 }
 
-// lookAtUnheld reconciles templates that are being deleted and that the last Bundle has dropped:
+// enqueueUnheldTemplates reconciles templates that are being deleted and that the last Bundle has dropped:
 // nothing else would release them.
-func (r *Reconciler) lookAtUnheld(keys []atoll.ItemKey) {
+func (r *BundleReconciler) enqueueUnheldTemplates(keys []atoll.ItemKey) {
 	for _, key := range keys {
 		if t, ok := r.Templates.Get(key); ok && isTemplateLeaving(t) {
 			r.enqueueTemplate(key)
@@ -125,38 +125,38 @@ func (r *Reconciler) lookAtUnheld(keys []atoll.ItemKey) {
 	}
 }
 
-func (r *Reconciler) rowView(row state.Row) Row {
+func (r *BundleReconciler) rowView(row state.Row) Row {
 	_, known := r.Clusters.GetByUID(row.Spec.UID)
 	return Row{
-		Row: row, Known: known, Reachable: r.isReachable(row.Spec.UID), Waited: r.isAwaited(row.Spec.UID), CheckIn: r.checkIn(row.Spec.UID),
+		Row: row, Known: known, Reachable: r.isReachable(row.Spec.UID), Waited: r.isAwaitedForRemoval(row.Spec.UID), CheckIn: r.checkInInterval(row.Spec.UID),
 	}
 }
 
 // isReachable is about what is shown: a stream that was lost a moment ago, or that is
 // still to come after a start of the hub, changes nothing yet.
-func (r *Reconciler) isReachable(clusterUID string) bool {
-	return r.Clusters.IsOnline(clusterUID) || r.isClusterReady(clusterUID)
+func (r *BundleReconciler) isReachable(clusterUID string) bool {
+	return r.Clusters.IsOnline(clusterUID) || r.isReadyKnown(clusterUID)
 }
 
 // clusterLinks returns the state of a cluster like this, by its links alone.
-func (r *Reconciler) clusterLinks(clusterUID string) seenCluster {
+func (r *BundleReconciler) clusterLinks(clusterUID string) seenCluster {
 	return seenCluster{reachable: r.isReachable(clusterUID), online: r.holdsStream(clusterUID)}
 }
 
-// isAwaited is about what waits for a cluster: one that has no stream is not waited
+// isAwaitedForRemoval is about what waits for a cluster: one that has no stream is not waited
 // for, nor one that only checks in, but after a start of the hub those that were Ready
 // get time to come back.
-func (r *Reconciler) isAwaited(clusterUID string) bool {
-	return r.holdsStream(clusterUID) || r.isStarting() && r.isClusterReady(clusterUID) && r.checkIn(clusterUID) == 0
+func (r *BundleReconciler) isAwaitedForRemoval(clusterUID string) bool {
+	return r.holdsStream(clusterUID) || r.isStarting() && r.isReadyKnown(clusterUID) && r.checkInInterval(clusterUID) == 0
 }
 
 // holdsStream reports whether the cluster holds a stream on which it can be waited for.
-func (r *Reconciler) holdsStream(clusterUID string) bool {
-	return r.Clusters.IsOnline(clusterUID) && r.checkIn(clusterUID) == 0
+func (r *BundleReconciler) holdsStream(clusterUID string) bool {
+	return r.Clusters.IsOnline(clusterUID) && r.checkInInterval(clusterUID) == 0
 }
 
-// checkIn is how often the cluster checks in; 0: it holds a stream.
-func (r *Reconciler) checkIn(clusterUID string) time.Duration {
+// checkInInterval is how often the cluster checks in; 0: it holds a stream.
+func (r *BundleReconciler) checkInInterval(clusterUID string) time.Duration {
 	c, ok := r.Clusters.GetByUID(clusterUID)
 	if !ok {
 		return 0
@@ -164,13 +164,13 @@ func (r *Reconciler) checkIn(clusterUID string) time.Duration {
 	return c.Spec.CheckInInterval()
 }
 
-func (r *Reconciler) isStarting() bool {
+func (r *BundleReconciler) isStarting() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Since(r.started) < graceAtStart
 }
 
-func (r *Reconciler) isClusterReady(clusterUID string) bool {
+func (r *BundleReconciler) isReadyKnown(clusterUID string) bool {
 	c, ok := r.Clusters.GetByUID(clusterUID)
 	if !ok || c.DeletionTimestamp != nil {
 		return false

@@ -17,9 +17,9 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// index remembers which Bundles hold which templates, and what was last seen of
+// bundleIndex remembers which Bundles hold which templates, and what was last seen of
 // what, so that only news is looked at. All methods may be called concurrently.
-type index struct {
+type bundleIndex struct {
 	mu sync.Mutex
 	// holds: by template, the Bundles whose latest content has it, as an item or as
 	// a tombstone.
@@ -65,8 +65,8 @@ type seenBundle struct {
 	unbound string
 }
 
-func newIndex() *index {
-	return &index{
+func newBundleIndex() *bundleIndex {
+	return &bundleIndex{
 		holds: map[atoll.ItemKey]map[string]hold{}, bundles: map[string]*indexed{},
 		templates: map[atoll.ItemKey]seenTemplate{}, clusters: map[string]seenCluster{}, edits: map[string]seenBundle{},
 		stays: map[string]map[string]bool{}, unlooked: map[string]struct{}{}, read: lru.New(readRevisions),
@@ -74,7 +74,7 @@ func newIndex() *index {
 }
 
 // contentOf returns the content of a Revision, if it is the latest one of the Bundle as last looked at.
-func (x *index) contentOf(uid, revision string) *atoll.Content {
+func (x *bundleIndex) contentOf(uid, revision string) *atoll.Content {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if b := x.bundles[uid]; b != nil && b.latest == revision {
@@ -87,7 +87,7 @@ func (x *index) contentOf(uid, revision string) *atoll.Content {
 const readRevisions = 2048
 
 // itemVersions returns the versions of a Revision's items; shared, not to be changed.
-func (x *index) itemVersions(revision string, c *atoll.Content) map[atoll.ItemKey]version {
+func (x *bundleIndex) itemVersions(revision string, c *atoll.Content) map[atoll.ItemKey]version {
 	if v, ok := x.read.Get(revision); ok {
 		return v.(map[atoll.ItemKey]version)
 	}
@@ -101,7 +101,7 @@ func (x *index) itemVersions(revision string, c *atoll.Content) map[atoll.ItemKe
 
 // dividedWorkloads returns the workloads of a Revision that are divided; shared, not to be changed. Content that
 // cannot be read has none: place says so.
-func (x *index) dividedWorkloads(revision string, c *atoll.Content) []schedule.Workload {
+func (x *bundleIndex) dividedWorkloads(revision string, c *atoll.Content) []schedule.Workload {
 	if c == nil {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (x *index) dividedWorkloads(revision string, c *atoll.Content) []schedule.W
 	return out
 }
 
-// expectLook expects a look at a Bundle that there is, or of which there are rows.
-func (x *index) expectLook(uid string) {
+// markUnreconciled expects a look at a Bundle that there is, or of which there are rows.
+func (x *bundleIndex) markUnreconciled(uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.bundles[uid] == nil {
@@ -126,16 +126,16 @@ func (x *index) expectLook(uid string) {
 	}
 }
 
-// resetExpected expects all looks again.
-func (x *index) resetExpected() {
+// clearUnreconciled expects all looks again.
+func (x *bundleIndex) clearUnreconciled() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.unlooked)
 }
 
-// set sets what a Bundle holds now; unheld are templates that it held and that now no
+// setBundle sets what a Bundle holds now; unheld are templates that it held and that now no
 // Bundle holds.
-func (x *index) set(s *snapshot) (unheld []atoll.ItemKey) {
+func (x *bundleIndex) setBundle(s *bundleSnapshot) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.unlooked, s.uid)
@@ -146,21 +146,21 @@ func (x *index) set(s *snapshot) (unheld []atoll.ItemKey) {
 	}
 	dropped := x.clearBundle(s.uid)
 	x.bundles[s.uid] = &indexed{latest: s.latestRevision(), content: s.content, rows: s.total}
-	if s.ofNamespace() {
-		x.recordStay(s.rows[0].Bundle)
+	if s.isVacantNamespace() {
+		x.recordVacantNamespace(s.rows[0].Bundle)
 	}
 	if s.content != nil {
 		for _, t := range s.content.Tombstones {
-			x.put(t.Key, s.uid, hold{})
+			x.addHolder(t.Key, s.uid, hold{})
 		}
 		for i := range s.content.Items {
-			x.put(s.content.Items[i].Key, s.uid, hold{item: true, dependency: s.content.Items[i].Dependency})
+			x.addHolder(s.content.Items[i].Key, s.uid, hold{item: true, dependency: s.content.Items[i].Dependency})
 		}
 	}
 	return slices.DeleteFunc(dropped, func(key atoll.ItemKey) bool { return len(x.holds[key]) > 0 })
 }
 
-func (x *index) put(key atoll.ItemKey, uid string, h hold) {
+func (x *bundleIndex) addHolder(key atoll.ItemKey, uid string, h hold) {
 	if x.holds[key] == nil {
 		x.holds[key] = map[string]hold{}
 	}
@@ -168,7 +168,7 @@ func (x *index) put(key atoll.ItemKey, uid string, h hold) {
 }
 
 // clearBundle takes a Bundle out and lists templates that then no Bundle holds.
-func (x *index) clearBundle(uid string) (unheld []atoll.ItemKey) {
+func (x *bundleIndex) clearBundle(uid string) (unheld []atoll.ItemKey) {
 	b := x.bundles[uid]
 	if b == nil || b.content == nil {
 		return nil
@@ -192,7 +192,7 @@ func (x *index) clearBundle(uid string) (unheld []atoll.ItemKey) {
 }
 
 // forgetBundle forgets a Bundle; unheld are templates that now no Bundle holds.
-func (x *index) forgetBundle(uid string) (unheld []atoll.ItemKey) {
+func (x *bundleIndex) forgetBundle(uid string) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	unheld = x.clearBundle(uid)
@@ -207,8 +207,8 @@ func (x *index) forgetBundle(uid string) (unheld []atoll.ItemKey) {
 	return unheld
 }
 
-// recordStay notes that rows tell where a namespace stays.
-func (x *index) recordStay(ref enginev1.BundleRef) {
+// recordVacantNamespace notes that rows tell where a namespace stays.
+func (x *bundleIndex) recordVacantNamespace(ref enginev1.BundleRef) {
 	x.bundles[ref.UID].stays = ref.Namespace
 	if x.stays[ref.Namespace] == nil {
 		x.stays[ref.Namespace] = map[string]bool{}
@@ -216,15 +216,15 @@ func (x *index) recordStay(ref enginev1.BundleRef) {
 	x.stays[ref.Namespace][ref.UID] = true
 }
 
-// vacantNamespaces lists the UIDs of namespaces of the name that stay somewhere.
-func (x *index) vacantNamespaces(namespace string) []string {
+// vacantNamespaceUIDs lists the UIDs of namespaces of the name that stay somewhere.
+func (x *bundleIndex) vacantNamespaceUIDs(namespace string) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Sorted(maps.Keys(x.stays[namespace]))
 }
 
 // rowCount returns the number of rows that the Bundle had when it was last looked at.
-func (x *index) rowCount(uid string) int {
+func (x *bundleIndex) rowCount(uid string) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if b := x.bundles[uid]; b != nil {
@@ -233,15 +233,15 @@ func (x *index) rowCount(uid string) int {
 	return 0
 }
 
-// isComplete reports whether every Bundle was looked at.
-func (x *index) isComplete() bool {
+// allReconciled reports whether every Bundle was looked at.
+func (x *bundleIndex) allReconciled() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.unlooked) == 0
 }
 
 // templateHolders returns the holders of a template, by UID.
-func (x *index) templateHolders(key atoll.ItemKey) []string {
+func (x *bundleIndex) templateHolders(key atoll.ItemKey) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	out := make([]string, 0, len(x.holds[key]))
@@ -254,7 +254,7 @@ func (x *index) templateHolders(key atoll.ItemKey) []string {
 
 // isStatusAuthor reports whether a Bundle is the one whose rows make the template's status:
 // one that its policy chose it for before those that only need it.
-func (x *index) isStatusAuthor(key atoll.ItemKey, uid string) bool {
+func (x *bundleIndex) isStatusAuthor(key atoll.ItemKey, uid string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	mine := x.holds[key][uid]
@@ -270,7 +270,7 @@ func (x *index) isStatusAuthor(key atoll.ItemKey, uid string) bool {
 }
 
 // hasTemplateChanged reports whether a template is not as it was last seen, its status apart.
-func (x *index) hasTemplateChanged(key atoll.ItemKey, t *unstructured.Unstructured) bool {
+func (x *bundleIndex) hasTemplateChanged(key atoll.ItemKey, t *unstructured.Unstructured) bool {
 	now := seenTemplate{uid: string(t.GetUID()), generation: t.GetGeneration(), leaving: isTemplateLeaving(t)}
 	if now.generation == 0 {
 		now.version = t.GetResourceVersion()
@@ -289,7 +289,7 @@ func (x *index) hasTemplateChanged(key atoll.ItemKey, t *unstructured.Unstructur
 // hasLinkChanged reports whether a cluster can be reached, or holds a stream, other than at the
 // last look. It reads under the lock: of two concurrent readers the later one would count, though
 // it may have read before.
-func (x *index) hasLinkChanged(uid string, look func(uid string) seenCluster) (reach, stream bool) {
+func (x *bundleIndex) hasLinkChanged(uid string, look func(uid string) seenCluster) (reach, stream bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was, seen := x.clusters[uid]
@@ -298,8 +298,8 @@ func (x *index) hasLinkChanged(uid string, look func(uid string) seenCluster) (r
 	return !seen || was.reachable != is.reachable, !seen || was.online != is.online
 }
 
-// wait remembers whether a removal waits in the Bundle.
-func (x *index) wait(uid string, waits bool) {
+// setWaitingRemoval remembers whether a removal waits in the Bundle.
+func (x *bundleIndex) setWaitingRemoval(uid string, waits bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if b := x.bundles[uid]; b != nil {
@@ -309,7 +309,7 @@ func (x *index) wait(uid string, waits bool) {
 
 // hasWaitingRemoval reports whether a removal waits in the Bundle; true for one that was not
 // looked at yet.
-func (x *index) hasWaitingRemoval(uid string) bool {
+func (x *bundleIndex) hasWaitingRemoval(uid string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	b := x.bundles[uid]
@@ -318,7 +318,7 @@ func (x *index) hasWaitingRemoval(uid string) bool {
 
 // hasBundleChanged reports whether a Bundle is not as it was last seen, apart from what summarise itself
 // says of it.
-func (x *index) hasBundleChanged(b state.Bundle) bool {
+func (x *bundleIndex) hasBundleChanged(b state.Bundle) bool {
 	now := seenBundle{generation: b.Meta.Generation, deleting: b.Meta.DeletionTimestamp != nil}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
 		now.unbound = c.Message

@@ -6,10 +6,10 @@ import (
 	"atoll.dev/atoll/internal/kinds"
 )
 
-// joined is what is remembered of a script that joins what clusters report of a template: one
+// joinMemo is what is remembered of a script that joins what clusters report of a template: one
 // hash of what it was asked, however many clusters there are, and its answer only until that
 // is written.
-type joined struct {
+type joinMemo struct {
 	question string
 	// nothing is to be written, whatever the template's status says: the script fails, or
 	// tells none.
@@ -24,20 +24,20 @@ type joined struct {
 
 // isSettled reports whether there is nothing to do about the question while the template has that
 // version.
-func (j *joined) isSettled(question, version string) bool {
+func (j *joinMemo) isSettled(question, version string) bool {
 	return question != "" && j.question == question && (j.nothing || version == j.versions[0] || version == j.versions[1])
 }
 
 // pendingAnswer is the answer to the question that was not written yet; nil where there is none.
-func (j *joined) pendingAnswer(question, version string) map[string]any {
+func (j *joinMemo) pendingAnswer(question, version string) map[string]any {
 	if question == "" || j.question != question || j.at != version {
 		return nil
 	}
 	return j.answer
 }
 
-// words are what is said of an item, from which its template's status follows.
-type words struct {
+// itemReport is what is reported of an item, from which its template's status follows.
+type itemReport struct {
 	rows     []kinds.RowItem
 	observed int64
 	// question to a script that joins the rows; empty: none does.
@@ -45,20 +45,20 @@ type words struct {
 }
 
 // isStatusSettled reports whether the template's status was found to say all that already.
-func (l templateLook) isStatusSettled(w words) bool {
+func (l templateState) isStatusSettled(w itemReport) bool {
 	if w.question != "" {
 		return l.memo.joined.isSettled(w.question, l.template.GetResourceVersion())
 	}
-	return l.memo.lastWritten.isAbout(l, w.rows, w.observed)
+	return l.memo.lastWritten.matchesReport(l, w.rows, w.observed)
 }
 
-// markSettled records that the template's status, at these versions, says all there is to say.
-func (l templateLook) markSettled(w words, versions ...string) {
+// markStatusSettled records that the template's status, at these versions, says all there is to say.
+func (l templateState) markStatusSettled(w itemReport, versions ...string) {
 	if w.question == "" {
-		l.memo.lastWritten.recordWritten(l, w.rows, w.observed)
+		l.memo.lastWritten.recordSettled(l, w.rows, w.observed)
 		return
 	}
-	l.memo.joined = joined{question: w.question, nothing: len(versions) == 0}
+	l.memo.joined = joinMemo{question: w.question, nothing: len(versions) == 0}
 	copy(l.memo.joined.versions[:], versions)
 }
 
@@ -66,14 +66,14 @@ func (l templateLook) markSettled(w words, versions ...string) {
 const clockSkew = time.Hour
 
 // nextTemplateStatus returns the status that follows from the words; it is to be written if ok.
-func (r *Reconciler) nextTemplateStatus(l templateLook, w words) (next map[string]any, ok bool, err error) {
+func (r *BundleReconciler) nextTemplateStatus(l templateState, w itemReport) (next map[string]any, ok bool, err error) {
 	version := l.template.GetResourceVersion()
 	if next = l.memo.joined.pendingAnswer(w.question, version); next != nil {
 		return next, true, nil
 	}
 	next, ok, err = r.aggregate(l.interpreters, l.template, l.item.Divided, w.rows, w.observed, time.Now().Add(clockSkew).Unix())
 	if w.question != "" && ok && err == nil {
-		l.memo.joined = joined{question: w.question, answer: next, at: version}
+		l.memo.joined = joinMemo{question: w.question, answer: next, at: version}
 	}
 	return next, ok, err
 }

@@ -21,7 +21,7 @@ import (
 // that was asked.
 type joining struct {
 	*memory
-	*Reconciler
+	*BundleReconciler
 	t     *testing.T
 	asked int
 	// health that clusters report.
@@ -36,7 +36,7 @@ func newJoining(t *testing.T, clusters int, source string) *joining {
 	}
 	j.apply()
 	j.setInterpreter(source)
-	j.Reconciler = New(j.newConfig())
+	j.BundleReconciler = New(j.newConfig())
 	j.started = time.Now()
 	j.aggregate = func(known script.Interpreters, o *unstructured.Unstructured, divided bool, rows []kinds.RowItem, observed, notAfter int64) (map[string]any, bool, error) {
 		j.asked++
@@ -57,7 +57,7 @@ func (j *joining) setInterpreter(source string) {
 	t, _ := memTemplates{j.memory}.Get(webKey)
 	content := webContent("h1")
 	content.Items[0].APIVersion = "apps/v1"
-	content.Interpreters = script.NewLibrary([]*v1alpha1.ResourceInterpreter{o}).ForContent([]schema.GroupVersionKind{t.GroupVersionKind()})
+	content.Interpreters = script.NewLibrary([]*v1alpha1.ResourceInterpreter{o}).InterpretersForContent([]schema.GroupVersionKind{t.GroupVersionKind()})
 	rev := j.cutRevision("b", content)
 	for _, c := range (memClusters{j.memory}).List() {
 		j.setRow("b", c.Name, func(r *state.Row) { r.Spec.Revision = rev })

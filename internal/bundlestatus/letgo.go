@@ -34,10 +34,10 @@ func isTemplateLeaving(t *unstructured.Unstructured) bool {
 	return t.GetDeletionTimestamp() != nil && slices.Contains(t.GetFinalizers(), atoll.Finalizer)
 }
 
-// release takes finalizers off what the clusters of this Bundle were waited for.
-func (r *Reconciler) release(ctx context.Context, s *snapshot, m *memo) error {
+// releaseFinalizers takes finalizers off what the clusters of this Bundle were waited for.
+func (r *BundleReconciler) releaseFinalizers(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
 	var errs []error
-	waits, looked := false, map[string]*held{s.uid: s.heldItems()}
+	waits, looked := false, map[string]*heldTemplates{s.uid: s.heldItems()}
 	for _, key := range s.leavingTemplates() {
 		t, ok := r.Templates.Get(key)
 		if !ok || !isTemplateLeaving(t) {
@@ -50,7 +50,7 @@ func (r *Reconciler) release(ctx context.Context, s *snapshot, m *memo) error {
 	waiting, err := r.releaseBundle(ctx, s, m)
 	errs = append(errs, err)
 	waits = waits || waiting
-	r.index.wait(s.uid, waits)
+	r.index.setWaitingRemoval(s.uid, waits)
 	if waits {
 		r.wakeAfterGrace(m)
 	}
@@ -59,17 +59,17 @@ func (r *Reconciler) release(ctx context.Context, s *snapshot, m *memo) error {
 
 // wakeAfterGrace looks again when clusters are not waited for any more only because
 // the hub has started.
-func (r *Reconciler) wakeAfterGrace(m *memo) {
+func (r *BundleReconciler) wakeAfterGrace(m *bundleMemo) {
 	r.mu.Lock()
 	left := time.Until(r.started.Add(graceAtStart))
 	r.mu.Unlock()
 	if left > 0 {
-		m.wake(left)
+		m.wakeAfter(left)
 	}
 }
 
 // leavingTemplates lists the templates that may be on their way out in this Bundle.
-func (s *snapshot) leavingTemplates() []atoll.ItemKey {
+func (s *bundleSnapshot) leavingTemplates() []atoll.ItemKey {
 	if s.content == nil {
 		return nil
 	}
@@ -87,13 +87,13 @@ func (s *snapshot) leavingTemplates() []atoll.ItemKey {
 
 // allRemoving reports whether the Bundle, or its namespace, is going and every row has
 // its order to go.
-func (s *snapshot) allRemoving() bool {
+func (s *bundleSnapshot) allRemoving() bool {
 	return (s.isDeleting() || s.doomed) && !slices.ContainsFunc(s.rows, func(r Row) bool { return r.Spec.Phase != atoll.RowRemoving })
 }
 
 // releaseTemplate takes the finalizer off, unless a Bundle still has it in a cluster
 // that is waited for. looked remembers the Bundles that were looked at.
-func (r *Reconciler) releaseTemplate(ctx context.Context, key atoll.ItemKey, t *unstructured.Unstructured, looked map[string]*held) (released bool, err error) {
+func (r *BundleReconciler) releaseTemplate(ctx context.Context, key atoll.ItemKey, t *unstructured.Unstructured, looked map[string]*heldTemplates) (released bool, err error) {
 	for _, uid := range r.index.templateHolders(key) {
 		h := looked[uid]
 		if h == nil {
@@ -108,14 +108,14 @@ func (r *Reconciler) releaseTemplate(ctx context.Context, key atoll.ItemKey, t *
 			return false, nil
 		}
 	}
-	if err := r.Writer.Release(ctx, t, atoll.Finalizer); err != nil {
+	if err := r.Writer.RemoveFinalizer(ctx, t, atoll.Finalizer); err != nil {
 		return false, fmt.Errorf("release template %s: %w", key, err)
 	}
 	return true, nil
 }
 
-// held is what a Bundle still has in clusters that are waited for.
-type held struct {
+// heldTemplates is what a Bundle still has in clusters that are waited for.
+type heldTemplates struct {
 	// items of the latest content, and whether the order that all go is out.
 	items       map[string]bool
 	allRemoving bool
@@ -126,8 +126,8 @@ type held struct {
 	confirmed map[string]int
 }
 
-func (s *snapshot) heldItems() *held {
-	h := &held{items: map[string]bool{}, tombstones: map[string]bool{}, confirmed: map[string]int{}, allRemoving: s.allRemoving()}
+func (s *bundleSnapshot) heldItems() *heldTemplates {
+	h := &heldTemplates{items: map[string]bool{}, tombstones: map[string]bool{}, confirmed: map[string]int{}, allRemoving: s.allRemoving()}
 	if s.content == nil {
 		return h
 	}
@@ -154,7 +154,7 @@ func (s *snapshot) heldItems() *held {
 
 // has reports whether the Bundle still has the template in a cluster that is waited
 // for, or has not recorded yet that it is to go.
-func (h *held) has(key atoll.ItemKey, uid string) bool {
+func (h *heldTemplates) has(key atoll.ItemKey, uid string) bool {
 	id := key.String() + " " + uid
 	switch {
 	case h.tombstones[id]:
@@ -165,9 +165,9 @@ func (h *held) has(key atoll.ItemKey, uid string) bool {
 	return false
 }
 
-// releaseUnheld takes the finalizer off a template that no Bundle holds, once it is
+// releaseUnheldTemplate takes the finalizer off a template that no Bundle holds, once it is
 // certain that none does.
-func (r *Reconciler) releaseUnheld(ctx context.Context, key atoll.ItemKey) (again time.Duration, err error) {
+func (r *BundleReconciler) releaseUnheldTemplate(ctx context.Context, key atoll.ItemKey) (again time.Duration, err error) {
 	t, ok := r.Templates.Get(key)
 	if _, holding := r.Hub.HoldReason(); !ok || !isTemplateLeaving(t) || holding {
 		return 0, nil
@@ -178,10 +178,10 @@ func (r *Reconciler) releaseUnheld(ctx context.Context, key atoll.ItemKey) (agai
 	if left := unheldAfter - time.Since(t.GetDeletionTimestamp().Time); left > 0 {
 		return left, nil
 	}
-	if !r.index.isComplete() {
+	if !r.index.allReconciled() {
 		return settle, nil
 	}
-	if err := r.Writer.Release(ctx, t, atoll.Finalizer); err != nil {
+	if err := r.Writer.RemoveFinalizer(ctx, t, atoll.Finalizer); err != nil {
 		return 0, fmt.Errorf("release template %s: %w", key, err)
 	}
 	return 0, nil
@@ -189,7 +189,7 @@ func (r *Reconciler) releaseUnheld(ctx context.Context, key atoll.ItemKey) (agai
 
 // releaseBundle removes the finalizer of a deleted Bundle, once every row has its removal order
 // and every awaited cluster has confirmed. Items in disconnected clusters stay in the slices.
-func (r *Reconciler) releaseBundle(ctx context.Context, s *snapshot, m *memo) (waits bool, err error) {
+func (r *BundleReconciler) releaseBundle(ctx context.Context, s *bundleSnapshot, m *bundleMemo) (waits bool, err error) {
 	if !s.alive || s.bundle.Meta.DeletionTimestamp == nil || !slices.Contains(s.bundle.Meta.Finalizers, atoll.FinalizerBundle) {
 		return false, nil
 	}
@@ -197,23 +197,23 @@ func (r *Reconciler) releaseBundle(ctx context.Context, s *snapshot, m *memo) (w
 		return true, nil
 	}
 	if left := rowlessAfter - time.Since(s.bundle.Meta.DeletionTimestamp.Time); len(s.rows) == 0 && left > 0 {
-		m.wake(left)
+		m.wakeAfter(left)
 		return true, nil
 	}
-	if err := r.Writer.Release(ctx, s.bundle.ToObject(), atoll.FinalizerBundle); err != nil {
+	if err := r.Writer.RemoveFinalizer(ctx, s.bundle.ToObject(), atoll.FinalizerBundle); err != nil {
 		return true, fmt.Errorf("release bundle %s/%s: %w", s.bundle.Ref.Namespace, s.bundle.Ref.Name, err)
 	}
 	return false, nil
 }
 
 // collectGarbage deletes objects that are no longer needed.
-func (r *Reconciler) collectGarbage(ctx context.Context, s *snapshot, m *memo) error {
-	return errors.Join(r.doomVacant(ctx, s), r.collectRows(ctx, s, m), r.collectSlices(ctx, s), r.collectRevisions(ctx, s))
+func (r *BundleReconciler) collectGarbage(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
+	return errors.Join(r.orderVacantRemoval(ctx, s), r.deleteFinishedRows(ctx, s, m), r.deleteEmptySlices(ctx, s), r.deleteOldRevisions(ctx, s))
 }
 
-// collectRows takes away rows whose removal is confirmed, and those whose Bundle and
+// deleteFinishedRows takes away rows whose removal is confirmed, and those whose Bundle and
 // Cluster are both gone. Rows of one removal go in one write.
-func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) error {
+func (r *BundleReconciler) deleteFinishedRows(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
 	if !s.isCollectionDue(m) {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) erro
 		r.Log.Warn("a cluster was given up: what it holds of a deleted bundle is left behind there",
 			"cluster", row.Cluster, "uid", row.Spec.UID, "bundle", row.Bundle.Name, "namespace", row.Bundle.Namespace)
 	}
-	again, err := r.keepVacant(ctx, removed)
+	again, err := r.writeVacantRows(ctx, removed)
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (r *Reconciler) collectRows(ctx context.Context, s *snapshot, m *memo) erro
 
 // recordKeptNamespace reports which clusters keep the namespace of removed rows, which a user deleted on the hub, and for
 // which objects. The Event is about the Namespace: Events in the namespace go with it.
-func (r *Reconciler) recordKeptNamespace(removed []Row) {
+func (r *BundleReconciler) recordKeptNamespace(removed []Row) {
 	kept := refusers{more: -1}
 	for _, row := range removed {
 		if row.Bundle.Namespace == "" || row.Status.Message == "" {
@@ -259,7 +259,7 @@ func (r *Reconciler) recordKeptNamespace(removed []Row) {
 
 // isCollectionDue reports whether finished rows are to be taken away now. They wait up to
 // collectAfter for rows that are still being removed.
-func (s *snapshot) isCollectionDue(m *memo) bool {
+func (s *bundleSnapshot) isCollectionDue(m *bundleMemo) bool {
 	pending, finished := false, false
 	for _, row := range s.rows {
 		over := s.isRowFinished(row)
@@ -270,7 +270,7 @@ func (s *snapshot) isCollectionDue(m *memo) bool {
 			m.collecting = now
 		}
 		if left := m.collecting.Add(collectAfter).Sub(now); left > 0 {
-			m.wake(left)
+			m.wakeAfter(left)
 			return false
 		}
 	}
@@ -280,12 +280,12 @@ func (s *snapshot) isCollectionDue(m *memo) bool {
 
 // isRowFinished tells of rows that are to be taken away: their removal is confirmed, or Bundle
 // and Cluster are both gone.
-func (s *snapshot) isRowFinished(row Row) bool {
+func (s *bundleSnapshot) isRowFinished(row Row) bool {
 	return row.isRemoved() && row.Spec.Recall == nil || !s.alive && !row.Known
 }
 
-// collectSlices deletes slices without rows; a living Bundle keeps one.
-func (r *Reconciler) collectSlices(ctx context.Context, s *snapshot) error {
+// deleteEmptySlices deletes slices without rows; a living Bundle keeps one.
+func (r *BundleReconciler) deleteEmptySlices(ctx context.Context, s *bundleSnapshot) error {
 	left := s.slices
 	for _, slice := range slices.Backward(s.unused) {
 		if left == 1 && !s.isDeleting() {
@@ -299,9 +299,9 @@ func (r *Reconciler) collectSlices(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// collectRevisions deletes Revisions that are past the history and that no row
+// deleteOldRevisions deletes Revisions that are past the history and that no row
 // names, and all of them when Bundle and rows are gone.
-func (r *Reconciler) collectRevisions(ctx context.Context, s *snapshot) error {
+func (r *BundleReconciler) deleteOldRevisions(ctx context.Context, s *bundleSnapshot) error {
 	if !s.alive && len(s.rows) == 0 {
 		if len(s.revisions) == 0 {
 			return nil

@@ -338,7 +338,7 @@ func (m memEvents) addEvent(s string) {
 
 // Writer.
 
-func (m memWriter) BundleStatus(_ context.Context, b state.Bundle, status v1alpha1.BundleStatus) error {
+func (m memWriter) WriteBundleStatus(_ context.Context, b state.Bundle, status v1alpha1.BundleStatus) error {
 	m.mu.Lock()
 	if err := m.noteWrite("bundle"); err != nil {
 		m.mu.Unlock()
@@ -357,7 +357,7 @@ func (m memWriter) BundleStatus(_ context.Context, b state.Bundle, status v1alph
 	return nil
 }
 
-func (m memWriter) TemplateStatus(_ context.Context, t *unstructured.Unstructured, status map[string]any) (*unstructured.Unstructured, error) {
+func (m memWriter) WriteTemplateStatus(_ context.Context, t *unstructured.Unstructured, status map[string]any) (*unstructured.Unstructured, error) {
 	m.mu.Lock()
 	key := keyOf(t)
 	if err := m.noteWrite("template"); err != nil {
@@ -377,7 +377,7 @@ func (m memWriter) TemplateStatus(_ context.Context, t *unstructured.Unstructure
 	return next, nil
 }
 
-func (m memWriter) Release(_ context.Context, obj client.Object, finalizer string) error {
+func (m memWriter) RemoveFinalizer(_ context.Context, obj client.Object, finalizer string) error {
 	m.mu.Lock()
 	if err := m.noteWrite("release"); err != nil {
 		m.mu.Unlock()
@@ -447,7 +447,7 @@ func (m *memory) setStream(name string, on bool) {
 	m.tellCluster(name)
 }
 
-// checkIn: a cluster is to check in from now on.
+// checkInInterval: a cluster is to check in from now on.
 func (m *memory) checkIn(name string) {
 	m.mu.Lock()
 	c := m.clusters[name].DeepCopy()

@@ -33,20 +33,20 @@ func (n notice) eventNamespace() string {
 // mostNotices of one namespace may wait to be written.
 const mostNotices = 1000
 
-// notices wait by namespace, and are taken one of each namespace in turn.
-type notices struct {
+// noticeQueue wait by namespace, and are taken one of each namespace in turn.
+type noticeQueue struct {
 	mu        sync.Mutex
 	waiting   map[string][]notice
 	turns     []string      // namespaces that have any, whose turn it is first
 	available chan struct{} // capacity 1: there is one to take
 }
 
-func newNotices() notices {
-	return notices{waiting: map[string][]notice{}, available: make(chan struct{}, 1)}
+func newNoticeQueue() noticeQueue {
+	return noticeQueue{waiting: map[string][]notice{}, available: make(chan struct{}, 1)}
 }
 
 // put puts a notice in line; false where its namespace has too many.
-func (q *notices) put(n notice) bool {
+func (q *noticeQueue) put(n notice) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ns := n.eventNamespace()
@@ -58,12 +58,12 @@ func (q *notices) put(n notice) bool {
 		q.turns = append(q.turns, ns)
 	}
 	q.waiting[ns] = append(line, n)
-	wakeup.Send(q.available)
+	wakeup.WakeReader(q.available)
 	return true
 }
 
 // next returns the next notice; false once ctx has ended.
-func (q *notices) next(ctx context.Context) (notice, bool) {
+func (q *noticeQueue) next(ctx context.Context) (notice, bool) {
 	for ctx.Err() == nil {
 		if n, ok := q.takeNotice(); ok {
 			return n, true
@@ -76,7 +76,7 @@ func (q *notices) next(ctx context.Context) (notice, bool) {
 	return notice{}, false
 }
 
-func (q *notices) takeNotice() (notice, bool) {
+func (q *noticeQueue) takeNotice() (notice, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.turns) == 0 {

@@ -10,7 +10,7 @@ import (
 
 // A namespace in which much happens keeps no news from another.
 func TestNoticesOfNamespacesTakeTurns(t *testing.T) {
-	q := newNotices()
+	q := newNoticeQueue()
 	dropped := 0
 	for i := range 2 * mostNotices {
 		if !q.put(notice{bundle: &enginev1.BundleRef{Namespace: "loud"}, message: fmt.Sprint(i)}) {

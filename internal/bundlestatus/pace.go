@@ -20,23 +20,23 @@ const placing = 2 * time.Second
 // one of counts: what goes on ends in news, as a rule, or takes longer.
 const afterNews = 5 * time.Second
 
-// templateEvery is the least time between writes of a template's status while only counts change:
+// templateWriteInterval is the least time between writes of a template's status while only counts change:
 // people watch these. For few rows the gateway limits the rate of reports.
-func templateEvery(rows int) time.Duration {
+func templateWriteInterval(rows int) time.Duration {
 	return time.Second + time.Duration(rows)*50*time.Millisecond
 }
 
-// due is when one status may be written of which only counts move.
-type due struct {
+// writeSchedule is when one status may be written of which only counts move.
+type writeSchedule struct {
 	written     time.Time
 	significant bool // the last write said something new
 	// nextWrite among all that wait for the upkeep's budget; zero: it did not ask for one.
 	nextWrite time.Time
 }
 
-// wait tells for how long such a status waits. Some need not keep the whole pace.
+// nextWriteDelay tells for how long such a status waits. Some need not keep the whole pace.
 // Its place among the others is kept until it is written.
-func (d *due) wait(upkeep *pace.Limiter, most time.Duration, now time.Time) time.Duration {
+func (d *writeSchedule) nextWriteDelay(upkeep *pace.Limiter, most time.Duration, now time.Time) time.Duration {
 	every := pace.StatusWriteInterval
 	if d.significant {
 		every = afterNews
@@ -57,7 +57,7 @@ const (
 )
 
 // countWrite counts a written status.
-func (r *Reconciler) countWrite(object string, news bool) {
+func (r *BundleReconciler) countWrite(object string, news bool) {
 	cause := "counts"
 	if news {
 		cause = "news"
@@ -65,13 +65,13 @@ func (r *Reconciler) countWrite(object string, news bool) {
 	r.StatusWrites.WithLabelValues(object, cause).Inc()
 }
 
-// writeBundle writes the Bundle's status if it is due.
-func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) error {
+// writeBundleStatus writes the Bundle's status if it is due.
+func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
 	if !s.alive {
 		return nil
 	}
 	old, now := s.bundle.Status, time.Now()
-	in := Input{Bundle: s.bundle, Rows: s.rows, Content: s.content, Now: now}
+	in := StatusInput{Bundle: s.bundle, Rows: s.rows, Content: s.content, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
 		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)
@@ -79,7 +79,7 @@ func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) erro
 	in.Quarantine = r.findQuarantine(s, m, now)
 	next := ComputeStatus(in)
 	if age := now.Sub(s.bundle.Meta.CreationTimestamp.Time); len(s.rows) == 0 && len(old.Conditions) == 0 && age < placing {
-		m.wake(placing - age)
+		m.wakeAfter(placing - age)
 		return nil
 	}
 	r.warnUnplaced(s, m, next.Conditions, now)
@@ -89,16 +89,16 @@ func (r *Reconciler) writeBundle(ctx context.Context, s *snapshot, m *memo) erro
 	}
 	news := progressClass(old) != progressClass(next)
 	if !news {
-		if left := m.due.wait(r.upkeep, afterNews, now); left > 0 {
-			m.wake(left)
+		if left := m.due.nextWriteDelay(r.upkeep, afterNews, now); left > 0 {
+			m.wakeAfter(left)
 			return nil
 		}
 	}
 	addMissingConditions(in, &next)
-	if err := r.Writer.BundleStatus(ctx, s.bundle, next); err != nil {
+	if err := r.Writer.WriteBundleStatus(ctx, s.bundle, next); err != nil {
 		return fmt.Errorf("write the status of bundle %s/%s: %w", s.bundle.Ref.Namespace, s.bundle.Ref.Name, err)
 	}
-	m.due = due{written: now, significant: news}
+	m.due = writeSchedule{written: now, significant: news}
 	if news {
 		r.traceStatus(s.bundle.Ref, next, now)
 	}

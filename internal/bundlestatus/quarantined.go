@@ -24,7 +24,7 @@ type Quarantines interface {
 
 // findQuarantine returns the quarantine of a Revision that a row is to hold; nil: there is none.
 // The Bundle is reconciled again when the quarantine is no longer shown.
-func (r *Reconciler) findQuarantine(s *snapshot, m *memo, now time.Time) *quarantine.Quarantine {
+func (r *BundleReconciler) findQuarantine(s *bundleSnapshot, m *bundleMemo, now time.Time) *quarantine.Quarantine {
 	if r.Quarantines == nil {
 		return nil
 	}
@@ -33,20 +33,20 @@ func (r *Reconciler) findQuarantine(s *snapshot, m *memo, now time.Time) *quaran
 			continue
 		}
 		if q, ok := r.Quarantines.FindQuarantine(s.uid, row.Spec.Revision); ok {
-			m.wake(q.ShownUntil().Sub(now))
+			m.wakeAfter(q.ShownUntil().Sub(now))
 			return &q
 		}
 	}
 	return nil
 }
 
-// setQuarantined adds the condition Quarantined, or removes it when there is no quarantine.
-func (t *tally) setQuarantined(st *v1alpha1.BundleStatus, in Input) {
+// setQuarantinedCondition adds the condition Quarantined, or removes it when there is no quarantine.
+func (t *rowTally) setQuarantinedCondition(st *v1alpha1.BundleStatus, in StatusInput) {
 	if in.Quarantine == nil {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.BundleQuarantined)
 		return
 	}
-	t.set(st, in, metav1.Condition{
+	t.setCondition(st, in, metav1.Condition{
 		Type: v1alpha1.BundleQuarantined, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonQuarantined), Message: quarantineMessage(*in.Quarantine),
 	})
 }
@@ -60,15 +60,15 @@ func quarantineMessage(q quarantine.Quarantine) string {
 }
 
 // quarantineWait returns the wait of the rows that are not rendered.
-func quarantineWait(q quarantine.Quarantine) wait {
-	return wait{
+func quarantineWait(q quarantine.Quarantine) waitCause {
+	return waitCause{
 		reason: atoll.ReasonQuarantined, since: q.Since,
 		text: fmt.Sprintf("a cheaper revision, or the end of its quarantine at %s; %s", phrase.FormatTime(q.Until), actorText(atoll.ActorOf(atoll.ReasonQuarantined))),
 	}
 }
 
 // warnQuarantined sends an Event about each quarantine once.
-func (r *Reconciler) warnQuarantined(s *snapshot, m *memo, q *quarantine.Quarantine) {
+func (r *BundleReconciler) warnQuarantined(s *bundleSnapshot, m *bundleMemo, q *quarantine.Quarantine) {
 	if q == nil || m.quarantinedUntil.Equal(q.Until) {
 		return
 	}

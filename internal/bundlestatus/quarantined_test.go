@@ -18,7 +18,7 @@ var aside = quarantine.Quarantine{Revision: "r2", Since: time.Unix(0, 0), Until:
 
 func TestAQuarantinedBundleReportsIt(t *testing.T) {
 	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
-	in := Input{Rows: []Row{newRow("a", behind)}, Latest: latest, Quarantine: &aside, Now: time.Unix(10, 0)}
+	in := StatusInput{Rows: []Row{newRow("a", behind)}, Latest: latest, Quarantine: &aside, Now: time.Unix(10, 0)}
 	st := ComputeStatus(in)
 	c := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleQuarantined)
 	want := "revision r2 is not rendered since 1970-01-01T00:00:00Z, because its Bundle cost 61.0 s of work; clusters keep what they have. " +
@@ -41,7 +41,7 @@ func TestAQuarantinedBundleReportsIt(t *testing.T) {
 		t.Error("the condition stays")
 	}
 	// Clusters that hold what they are to hold wait for nothing.
-	in = Input{Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Quarantine: &aside, Now: time.Unix(10, 0)}
+	in = StatusInput{Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Quarantine: &aside, Now: time.Unix(10, 0)}
 	if st := ComputeStatus(in); st.WaitsFor != "" || !meta.IsStatusConditionTrue(st.Conditions, v1alpha1.BundleQuarantined) {
 		t.Errorf("waits for %q", st.WaitsFor)
 	}
@@ -70,7 +70,7 @@ func TestAQuarantineIsShownAndEnds(t *testing.T) {
 		m.setRow("b", "a", func(r *state.Row) { r.Spec.Revision = "b-r1" })
 		step(time.Minute)
 		for range 120 { // half a second each
-			accounts.ChargeRender(m.getBundle().Ref, "b-r1", quarantine.Work{HasPanicked: true})
+			accounts.ChargeRender(m.getBundle().Ref, "b-r1", quarantine.RenderWork{HasPanicked: true})
 		}
 		if step(10 * time.Second); !isShown() || countEvents() != 1 {
 			t.Errorf("shown: %t, %d Events of %q", isShown(), countEvents(), m.said)

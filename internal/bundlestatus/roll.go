@@ -18,12 +18,12 @@ const (
 	leastNames = mostNamed + 1
 )
 
-// roll groups the rows of one Bundle by their content: of a hundred thousand rows nearly all have
+// rowGroups groups the rows of one Bundle by their content: of a hundred thousand rows nearly all have
 // one of few contents, and the Bundle's status is computed from these, with their numbers. A
 // changed row leaves one group and joins another; the others are not touched.
 //
 // markChanged may be called at any time, also during a look.
-type roll struct {
+type rowGroups struct {
 	noteMu sync.Mutex
 	noted  map[string]struct{} // rows that may have changed, since built
 
@@ -45,10 +45,10 @@ type group struct {
 	first []string
 }
 
-func newRoll() *roll { return &roll{noted: map[string]struct{}{}} }
+func newRowGroups() *rowGroups { return &rowGroups{noted: map[string]struct{}{}} }
 
 // markChanged records that rows may have changed.
-func (l *roll) markChanged(clusters ...string) {
+func (l *rowGroups) markChanged(clusters ...string) {
 	l.noteMu.Lock()
 	defer l.noteMu.Unlock()
 	for _, c := range clusters {
@@ -57,7 +57,7 @@ func (l *roll) markChanged(clusters ...string) {
 }
 
 // takeChanged takes what was noted; what comes from now on is the next look's.
-func (l *roll) takeChanged() map[string]struct{} {
+func (l *rowGroups) takeChanged() map[string]struct{} {
 	l.noteMu.Lock()
 	defer l.noteMu.Unlock()
 	noted := l.noted
@@ -77,7 +77,7 @@ type rowSource struct {
 
 // readRows looks at the rows as they are now: one of each group, in the order of the first
 // cluster of each, and how many rows there are in all.
-func (l *roll) readRows(from rowSource) (rows []Row, total int) {
+func (l *rowGroups) readRows(from rowSource) (rows []Row, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	noted := l.takeChanged()
@@ -98,7 +98,7 @@ func (l *roll) readRows(from rowSource) (rows []Row, total int) {
 			}
 		}
 	}
-	l.refillNames()
+	l.refillFirstNames()
 	rows = make([]Row, 0, len(l.groups))
 	for _, g := range l.groups {
 		row := g.row
@@ -109,8 +109,8 @@ func (l *roll) readRows(from rowSource) (rows []Row, total int) {
 	return rows, len(l.of)
 }
 
-// groupMembers lists the clusters of the groups whose row is as asked.
-func (l *roll) groupMembers(is func(Row) bool) (clusters []string) {
+// listClustersWhere lists the clusters of the groups whose row is as asked.
+func (l *rowGroups) listClustersWhere(is func(Row) bool) (clusters []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	chosen := map[*group]bool{}
@@ -131,7 +131,7 @@ func (l *roll) groupMembers(is func(Row) bool) (clusters []string) {
 	return clusters
 }
 
-func (l *roll) addRow(row Row) {
+func (l *rowGroups) addRow(row Row) {
 	key := l.rowSignature(&row)
 	g := l.groups[string(key)]
 	if g == nil {
@@ -150,7 +150,7 @@ func (l *roll) addRow(row Row) {
 	}
 }
 
-func (l *roll) removeCluster(cluster string) {
+func (l *rowGroups) removeCluster(cluster string) {
 	g := l.of[cluster]
 	if g == nil {
 		return
@@ -165,8 +165,8 @@ func (l *roll) removeCluster(cluster string) {
 	}
 }
 
-// refillNames refills the first names of groups that lost them.
-func (l *roll) refillNames() {
+// refillFirstNames refills the first names of groups that lost them.
+func (l *rowGroups) refillFirstNames() {
 	lost := map[*group]bool{}
 	for _, g := range l.groups {
 		if len(g.first) < min(g.count, leastNames) {
@@ -189,7 +189,7 @@ func (l *roll) refillNames() {
 
 // rowSignature returns the content of a row without its cluster's name, and without numbers and
 // times that no message has. The result holds until the next call.
-func (l *roll) rowSignature(r *Row) []byte {
+func (l *rowGroups) rowSignature(r *Row) []byte {
 	b := l.key[:0]
 	text := func(s string) {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -241,14 +241,14 @@ func (l *roll) rowSignature(r *Row) []byte {
 	return b
 }
 
-// rollOf returns the roll of a Bundle's rows; nil when the Bundle was not reconciled yet and make
+// rowGroupsOf returns the roll of a Bundle's rows; nil when the Bundle was not reconciled yet and make
 // is false.
-func (r *Reconciler) rollOf(uid string, make bool) *roll {
+func (r *BundleReconciler) rowGroupsOf(uid string, make bool) *rowGroups {
 	r.rollsMu.Lock()
 	defer r.rollsMu.Unlock()
 	l := r.rolls[uid]
 	if l == nil && make {
-		l = newRoll()
+		l = newRowGroups()
 		r.rolls[uid] = l
 	}
 	return l
@@ -256,15 +256,15 @@ func (r *Reconciler) rollOf(uid string, make bool) *roll {
 
 // markRowsChanged records that rows of a Bundle may have changed. Before the first look there is nothing
 // to bring up to date.
-func (r *Reconciler) markRowsChanged(uid string, clusters ...string) {
-	if l := r.rollOf(uid, false); l != nil {
+func (r *BundleReconciler) markRowsChanged(uid string, clusters ...string) {
+	if l := r.rowGroupsOf(uid, false); l != nil {
 		l.markChanged(clusters...)
 	}
 }
 
-// lookAtRows calls the rows of a Bundle over.
-func (r *Reconciler) lookAtRows(uid string) (rows []Row, total int) {
-	return r.rollOf(uid, true).readRows(rowSource{
+// readGroupedRows calls the rows of a Bundle over.
+func (r *BundleReconciler) readGroupedRows(uid string) (rows []Row, total int) {
+	return r.rowGroupsOf(uid, true).readRows(rowSource{
 		all: func() []Row {
 			all := r.Rows.ListOfBundle(uid)
 			rows := make([]Row, 0, len(all))
@@ -282,8 +282,8 @@ func (r *Reconciler) lookAtRows(uid string) (rows []Row, total int) {
 }
 
 // listRowsOf lists the rows of a Bundle for which the condition holds, by cluster name.
-func (r *Reconciler) listRowsOf(bundleUID string, are func(Row) bool) (rows []Row) {
-	for _, c := range r.rollOf(bundleUID, true).groupMembers(are) {
+func (r *BundleReconciler) listRowsOf(bundleUID string, are func(Row) bool) (rows []Row) {
+	for _, c := range r.rowGroupsOf(bundleUID, true).listClustersWhere(are) {
 		if row, ok := r.Rows.Get(bundleUID, c); ok {
 			if view := r.rowView(row); are(view) {
 				rows = append(rows, view)

@@ -61,7 +61,7 @@ func TestRollSaysWhatItsRowsSay(t *testing.T) {
 			names[i] = fmt.Sprintf("c%03d", i)
 			m.addCluster(names[i])
 		}
-		r.lookAtRows("b")
+		r.readGroupedRows("b")
 		for range 25 {
 			for range 1 + rnd.IntN(30) {
 				name := names[rnd.IntN(len(names))]
@@ -83,11 +83,11 @@ func TestRollSaysWhatItsRowsSay(t *testing.T) {
 	}
 }
 
-func compareWithRows(t *testing.T, m *memory, r *Reconciler) {
+func compareWithRows(t *testing.T, m *memory, r *BundleReconciler) {
 	t.Helper()
-	rows, total := r.lookAtRows("b")
+	rows, total := r.readGroupedRows("b")
 	delete(r.rolls, "b")
-	anew, _ := r.lookAtRows("b")
+	anew, _ := r.readGroupedRows("b")
 	if a, b := drawnUp(rows), drawnUp(anew); a != b {
 		t.Fatalf("updated\n%s\nbuilt from nothing\n%s", a, b)
 	}
@@ -100,7 +100,7 @@ func compareWithRows(t *testing.T, m *memory, r *Reconciler) {
 	}
 	b := state.Bundle{}
 	b.Ref.Name, b.Ref.Namespace = "web", "shop"
-	in := Input{Bundle: b, Latest: latest, Now: time.Unix(1, 0)}
+	in := StatusInput{Bundle: b, Latest: latest, Now: time.Unix(1, 0)}
 	in.Rows = all
 	want := ComputeStatus(in)
 	in.Rows = rows
@@ -114,9 +114,9 @@ func compareWithRows(t *testing.T, m *memory, r *Reconciler) {
 		item := itemOf(t, webTemplate())
 		item.Divided = divided
 		say := func(rows []Row) string {
-			s := &snapshot{rows: rows, contents: map[string]map[atoll.ItemKey]version{"b-r2": {webKey: {item.UID, item.Hash}}}}
-			l := templateLook{item: &item, template: webTemplate(), reports: itemReports(rows)[webKey], memo: &templateMemo{}}
-			items, observed, done := rowItems(s, l, true)
+			s := &bundleSnapshot{rows: rows, contents: map[string]map[atoll.ItemKey]version{"b-r2": {webKey: {item.UID, item.Hash}}}}
+			l := templateState{item: &item, template: webTemplate(), reports: itemReports(rows)[webKey], memo: &templateMemo{}}
+			items, observed, done := collectRowItems(s, l, true)
 			st, ok := kinds.AggregateStatus(l.template, divided, items, observed, 0)
 			out, _ := json.Marshal(st)
 			return fmt.Sprint(string(out), ok, observed, done)
@@ -138,7 +138,7 @@ func drawnUp(rows []Row) string {
 
 // TestRollKnowsItsFirstNames though members leave from the front.
 func TestRollKnowsItsFirstNames(t *testing.T) {
-	l, there := newRoll(), map[string]bool{}
+	l, there := newRowGroups(), map[string]bool{}
 	source := rowSource{
 		all: func() (out []Row) {
 			for c := range there {

@@ -33,7 +33,7 @@ type shortage struct {
 // countShortage counts over all rows what each workload was assigned. Rows that are to go
 // count: until they do, what they run has a place. While a rollout moves rows, the shortage is not
 // known, and the condition stays as the last complete count set it.
-func (in Input) countShortage() (s shortage) {
+func (in StatusInput) countShortage() (s shortage) {
 	if len(in.Workloads) == 0 {
 		s.known = in.Content != nil
 		return s
@@ -56,7 +56,7 @@ func (in Input) countShortage() (s shortage) {
 
 // sumAssigned sums what rows assign to each workload. complete is false where an Active row is of
 // another Revision, or does not say what it is assigned.
-func (in Input) sumAssigned() (assigned map[string]int64, complete bool) {
+func (in StatusInput) sumAssigned() (assigned map[string]int64, complete bool) {
 	assigned = map[string]int64{}
 	for _, r := range in.Rows {
 		active := r.Spec.Phase == atoll.RowActive
@@ -112,8 +112,8 @@ func (s shortage) shortageText() string {
 	return strings.Join(out, ", ")
 }
 
-// waitsFor returns the wait in few words; empty when nothing is short.
-func (s shortage) waitsFor() string {
+// waitText returns the wait in few words; empty when nothing is short.
+func (s shortage) waitText() string {
 	if len(s.short) == 0 {
 		return ""
 	}

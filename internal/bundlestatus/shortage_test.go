@@ -45,7 +45,7 @@ func TestShortage(t *testing.T) {
 		{"nor those without a share", []Row{newRow("a", readyStatus(), assigned(4, 1)), newRow("b", readyStatus())}, "", "", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			in := Input{Rows: tc.rows, Latest: latest, Workloads: []schedule.Workload{web, db}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)}
+			in := StatusInput{Rows: tc.rows, Latest: latest, Workloads: []schedule.Workload{web, db}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)}
 			if tc.before != "" {
 				in.Bundle = state.Bundle{Status: v1alpha1.BundleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.BundleReplicasPlaced, Status: tc.before}}}}
 			}
@@ -61,11 +61,11 @@ func TestShortage(t *testing.T) {
 	}
 	handed := web
 	handed.HasReplicaOverrides = true
-	over := ComputeStatus(Input{Rows: []Row{newRow("a", readyStatus(), assigned(9, 0)), newRow("b", readyStatus(), assigned(4, 0))}, Latest: latest, Workloads: []schedule.Workload{handed}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)})
+	over := ComputeStatus(StatusInput{Rows: []Row{newRow("a", readyStatus(), assigned(9, 0)), newRow("b", readyStatus(), assigned(4, 0))}, Latest: latest, Workloads: []schedule.Workload{handed}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)})
 	if c := meta.FindStatusCondition(over.Conditions, v1alpha1.BundleReplicasPlaced); c == nil || c.Status != metav1.ConditionTrue || c.Message != "overrides set replicas of clusters: all together run 13 of Deployment/web, whose template states 10" {
 		t.Errorf("overridden: %+v", c)
 	}
-	none := ComputeStatus(Input{Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Content: &atoll.Content{}, Now: time.Unix(1000, 0), Bundle: state.Bundle{
+	none := ComputeStatus(StatusInput{Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Content: &atoll.Content{}, Now: time.Unix(1000, 0), Bundle: state.Bundle{
 		Status: v1alpha1.BundleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.BundleReplicasPlaced, Status: metav1.ConditionFalse}}}}})
 	if c := meta.FindStatusCondition(none.Conditions, v1alpha1.BundleReplicasPlaced); c.Status != metav1.ConditionTrue {
 		t.Errorf("where nothing is divided any more: %+v", c)

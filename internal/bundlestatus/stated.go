@@ -15,15 +15,15 @@ import (
 // wrote, the item stands; otherwise the template is pruned again and compared. fingerprint is
 // userfields.FingerprintUserFields, or a cache of it.
 func NewStatedIntent(defaults userfields.Defaulter, fingerprint func(*unstructured.Unstructured) string) Intent {
-	return stated{defaults, fingerprint}
+	return statedIntent{defaults, fingerprint}
 }
 
-type stated struct {
+type statedIntent struct {
 	defaults    userfields.Defaulter
 	fingerprint func(*unstructured.Unstructured) string
 }
 
-func (s stated) StatesItem(t *unstructured.Unstructured, item *atoll.Item) bool {
+func (s statedIntent) StatesItem(t *unstructured.Unstructured, item *atoll.Item) bool {
 	if string(t.GetUID()) != item.UID {
 		return false
 	}

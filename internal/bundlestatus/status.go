@@ -37,8 +37,8 @@ const (
 	ReasonReleased      = atoll.ReasonReleased
 )
 
-// Input of Status.
-type Input struct {
+// StatusInput is the input of Status.
+type StatusInput struct {
 	Bundle state.Bundle
 	// Rows by cluster name; each may stand for More that say the same.
 	Rows []Row
@@ -55,7 +55,7 @@ type Input struct {
 
 // ComputeStatus returns the status of a Bundle, of what its rows say. It is a pure function; the conditions
 // keep the times of the Bundle's own where they did not turn.
-func ComputeStatus(in Input) v1alpha1.BundleStatus {
+func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 	t := countRows(in)
 	st := v1alpha1.BundleStatus{
 		Clusters: v1alpha1.BundleClusters{
@@ -65,18 +65,18 @@ func ComputeStatus(in Input) v1alpha1.BundleStatus {
 		Replicas: t.replicas, ReadyReplicas: t.readyReplicas,
 		Conditions: slices.Clone(in.Bundle.Status.Conditions),
 	}
-	t.setQuarantined(&st, in)
+	t.setQuarantinedCondition(&st, in)
 	w := t.currentWait(in)
 	st.WaitsFor, st.Wait = w.text, in.newBundleWait(w)
 	if in.Latest != nil {
 		st.Revision, st.Items = in.Latest.Name, in.Latest.Spec.Items
 	}
 	for _, c := range []metav1.Condition{t.scheduledCondition(in), t.appliedCondition(), t.readyCondition()} {
-		t.set(&st, in, c)
+		t.setCondition(&st, in, c)
 	}
 	for _, o := range t.optionalConditions(in) {
 		if o.isNews || meta.FindStatusCondition(st.Conditions, o.Type) != nil && !atoll.IsUndetermined(&o.Condition) {
-			t.set(&st, in, o.Condition)
+			t.setCondition(&st, in, o.Condition)
 		}
 	}
 	return st
@@ -84,11 +84,11 @@ func ComputeStatus(in Input) v1alpha1.BundleStatus {
 
 // addMissingConditions adds the condition types that the status does not have yet. It belongs into
 // a write that happens anyway.
-func addMissingConditions(in Input, st *v1alpha1.BundleStatus) {
+func addMissingConditions(in StatusInput, st *v1alpha1.BundleStatus) {
 	t := countRows(in)
 	for _, o := range t.optionalConditions(in) {
 		if meta.FindStatusCondition(st.Conditions, o.Type) == nil {
-			t.set(st, in, o.Condition)
+			t.setCondition(st, in, o.Condition)
 		}
 	}
 }
@@ -102,7 +102,7 @@ type optionalCondition struct {
 
 // optionalConditions returns the conditions of waits that most Bundles never have. Other writers
 // set Bound and PreferredGroup while something is the matter.
-func (t *tally) optionalConditions(in Input) (out []optionalCondition) {
+func (t *rowTally) optionalConditions(in StatusInput) (out []optionalCondition) {
 	last := meta.FindStatusCondition(in.Bundle.Status.Conditions, v1alpha1.BundleBound)
 	if atoll.IsUndetermined(last) || last.Status == metav1.ConditionTrue && last.ObservedGeneration < in.Bundle.Meta.Generation {
 		bound := atoll.UnknownCondition(v1alpha1.BundleBound)
@@ -127,12 +127,12 @@ func (t *tally) optionalConditions(in Input) (out []optionalCondition) {
 	if len(groups) == 0 || atoll.IsUndetermined(last) || last.Reason == string(atoll.ReasonNoGroups) {
 		out = append(out, optionalCondition{group, false})
 	}
-	held := t.heldCondition(in.Bundle)
+	held := t.removalHeldCondition(in.Bundle)
 	return append(out, optionalCondition{held, held.Status == metav1.ConditionTrue})
 }
 
-// tally of a Bundle's rows.
-type tally struct {
+// rowTally counts a Bundle's rows.
+type rowTally struct {
 	desired, updated, ready, away, removing int32
 	replicas, readyReplicas                 int64
 	// reachable Active rows, and what is the matter with them.
@@ -146,13 +146,13 @@ type tally struct {
 	held  int
 	names []string
 	// first of the waits, the most pressing one, and how many there are.
-	first wait
+	first waitCause
 	waits int
 	short shortage
 }
 
-func countRows(in Input) *tally {
-	t := &tally{short: in.countShortage()}
+func countRows(in StatusInput) *rowTally {
+	t := &rowTally{short: in.countShortage()}
 	for _, r := range in.Rows {
 		reason := atoll.ParseRowReason(r.Spec.Reason)
 		if in.needsConfirmation(reason) {
@@ -168,18 +168,18 @@ func countRows(in Input) *tally {
 		case !r.isRemoved():
 			t.removing += r.rowCount()
 		}
-		t.wait(in, r, reason)
+		t.countWait(in, r, reason)
 	}
 	slices.Sort(t.names)
 	return t
 }
 
 // needsConfirmation reports whether what a row says waits for a confirmation that was not given.
-func (in Input) needsConfirmation(reason atoll.RowReason) bool {
+func (in StatusInput) needsConfirmation(reason atoll.RowReason) bool {
 	return reason.Plan != "" && reason.Plan != in.Bundle.Meta.Annotations[atoll.AnnotationConfirm]
 }
 
-func (t *tally) countActive(in Input, r Row) {
+func (t *rowTally) countActive(in StatusInput, r Row) {
 	n := r.rowCount()
 	t.desired += n
 	current := r.Status != nil && r.Status.Generation == r.Spec.Generation
@@ -210,12 +210,12 @@ func (t *tally) countActive(in Input, r Row) {
 }
 
 // acceptsRevision reports whether rows of a revision have what the latest one wants.
-func (in Input) acceptsRevision(name string) bool {
+func (in StatusInput) acceptsRevision(name string) bool {
 	return in.Latest == nil || atoll.IsAcceptableRevision(name, in.Latest.Name, in.Latest.Spec.Base)
 }
 
 // countReplicas adds the replicas that the row's cluster reports.
-func (t *tally) countReplicas(r Row) {
+func (t *rowTally) countReplicas(r Row) {
 	if r.Status == nil {
 		return
 	}
@@ -228,14 +228,14 @@ func (t *tally) countReplicas(r Row) {
 	}
 }
 
-// set sets a condition as upstream's conventions have it.
-func (t *tally) set(st *v1alpha1.BundleStatus, in Input, c metav1.Condition) {
+// setCondition sets a condition as upstream's conventions have it.
+func (t *rowTally) setCondition(st *v1alpha1.BundleStatus, in StatusInput, c metav1.Condition) {
 	c.ObservedGeneration = in.Bundle.Meta.Generation
 	c.LastTransitionTime = metav1.NewTime(in.Now)
 	meta.SetStatusCondition(&st.Conditions, c)
 }
 
-func (t *tally) scheduledCondition(in Input) metav1.Condition {
+func (t *rowTally) scheduledCondition(in StatusInput) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse}
 	switch {
 	case in.Bundle.Meta.DeletionTimestamp != nil:
@@ -254,7 +254,7 @@ func (t *tally) scheduledCondition(in Input) metav1.Condition {
 	return c
 }
 
-func (t *tally) appliedCondition() metav1.Condition {
+func (t *rowTally) appliedCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.BundleApplied, Status: metav1.ConditionFalse}
 	switch {
 	case t.desired == 0:
@@ -262,18 +262,18 @@ func (t *tally) appliedCondition() metav1.Condition {
 	case t.reachable == 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, string(ReasonAway), "every cluster is away"
 	case t.failed > 0:
-		c.Reason, c.Message = string(ReasonFailed), fmt.Sprintf("items could not be applied in %d of %s", t.failed, reachableText(t.reachable))
+		c.Reason, c.Message = string(ReasonFailed), fmt.Sprintf("items could not be applied in %d of %s", t.failed, reachableClustersText(t.reachable))
 	case t.behind > 0:
-		c.Reason, c.Message = string(ReasonApplying), fmt.Sprintf("%d of %s have applied their revision", t.reachable-t.behind, reachableText(t.reachable))
+		c.Reason, c.Message = string(ReasonApplying), fmt.Sprintf("%d of %s have applied their revision", t.reachable-t.behind, reachableClustersText(t.reachable))
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(ReasonApplied), "every reachable cluster has applied its revision"
 	}
 	return c
 }
 
-func (t *tally) readyCondition() metav1.Condition {
+func (t *rowTally) readyCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.BundleReady, Status: metav1.ConditionFalse}
-	of := fmt.Sprintf("%d of %s are ready", t.ready, reachableText(t.reachable))
+	of := fmt.Sprintf("%d of %s are ready", t.ready, reachableClustersText(t.reachable))
 	switch {
 	case t.desired == 0:
 		c.Reason, c.Message = string(ReasonNotScheduled), "no cluster is to hold it"
@@ -291,7 +291,7 @@ func (t *tally) readyCondition() metav1.Condition {
 	return c
 }
 
-func (t *tally) heldCondition(b state.Bundle) metav1.Condition {
+func (t *rowTally) removalHeldCondition(b state.Bundle) metav1.Condition {
 	if len(t.plans) == 0 {
 		return metav1.Condition{Type: v1alpha1.BundleRemovalHeld, Status: metav1.ConditionFalse, Reason: string(ReasonReleased), Message: "no removal waits for a confirmation"}
 	}
@@ -312,7 +312,7 @@ func confirmCommand(b state.Bundle, plan string) string {
 
 func clusterCount(n int) string { return phrase.CountNoun(n, "cluster") }
 
-func reachableText(n int32) string { return phrase.CountNoun(n, "reachable cluster") }
+func reachableClustersText(n int32) string { return phrase.CountNoun(n, "reachable cluster") }
 
 // mostNamed clusters are named where many are meant.
 const mostNamed = 5

@@ -58,7 +58,7 @@ func TestStatusNamesNoSecret(t *testing.T) {
 		{"a: a Secret: Pending; no person has to act", atoll.RowProgressing, []atoll.ItemStatus{pending}},
 	} {
 		st := &atoll.RowStatus{Generation: 5, State: c.state, Reason: "Conflict", Message: "Secret tls-of-bank: Secret shop/tls-of-bank exists", Items: c.items}
-		got := ComputeStatus(Input{Rows: []Row{newRow("a", st)}, Latest: latest, Now: time.Unix(1, 0)})
+		got := ComputeStatus(StatusInput{Rows: []Row{newRow("a", st)}, Latest: latest, Now: time.Unix(1, 0)})
 		if got.WaitsFor != c.want {
 			t.Errorf("waits for %q, want %q", got.WaitsFor, c.want)
 		}
@@ -124,7 +124,7 @@ func TestStatus(t *testing.T) {
 			if c.bundle != nil {
 				c.bundle(&b)
 			}
-			in := Input{Bundle: b, Rows: c.rows, Latest: latest, Now: time.Unix(1000, 0)}
+			in := StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Now: time.Unix(1000, 0)}
 			got := ComputeStatus(in)
 			if got.Clusters != c.clusters {
 				t.Errorf("clusters %+v\nwant     %+v", got.Clusters, c.clusters)
@@ -162,13 +162,13 @@ func conditionReasons(st v1alpha1.BundleStatus) string {
 func TestHeldConditionSaysHowToRelease(t *testing.T) {
 	b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
 	rows := []Row{newRow("a", readyStatus(), withPhase(atoll.RowHeld, "RemovalHeld plan=abc: PlacementEdited"))}
-	st := ComputeStatus(Input{Bundle: b, Rows: rows, Now: time.Unix(1000, 0)})
+	st := ComputeStatus(StatusInput{Bundle: b, Rows: rows, Now: time.Unix(1000, 0)})
 	held := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld)
 	if held == nil || !strings.Contains(held.Message, "atoll confirm bundle/web -n shop --plan abc") {
 		t.Fatalf("RemovalHeld: %+v", held)
 	}
 	b.Status = st
-	st = ComputeStatus(Input{Bundle: b, Rows: []Row{newRow("a", readyStatus())}, Now: time.Unix(2000, 0)})
+	st = ComputeStatus(StatusInput{Bundle: b, Rows: []Row{newRow("a", readyStatus())}, Now: time.Unix(2000, 0)})
 	if held := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld); held == nil || held.Status != metav1.ConditionFalse {
 		t.Fatalf("after the release: %+v", held)
 	}
@@ -186,7 +186,7 @@ func TestAClusterThatChecksInIsWaitedFor(t *testing.T) {
 		"a: the latest change to be applied (the cluster checks in every 15m); the agent acts": {newRow("a", old, quarterly)},
 		"b: the removal to be done (the cluster checks in every 15m); the agent acts":          {newRow("b", readyStatus(), quarterly, withPhase(atoll.RowRemoving, ""))},
 	} {
-		got := ComputeStatus(Input{Rows: rows, Latest: latest, Now: time.Unix(1, 0)})
+		got := ComputeStatus(StatusInput{Rows: rows, Latest: latest, Now: time.Unix(1, 0)})
 		if got.WaitsFor != want || got.Clusters.Away != 0 {
 			t.Errorf("waits for %q with %d away, want %q", got.WaitsFor, got.Clusters.Away, want)
 		}

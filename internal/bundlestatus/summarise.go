@@ -126,17 +126,17 @@ type Config struct {
 	Workers int
 }
 
-// Reconciler of all Bundles' statuses and leftovers.
-type Reconciler struct {
+// BundleReconciler reconciles all Bundles' statuses and leftovers.
+type BundleReconciler struct {
 	Config
-	index *index
-	loop  *reconcile.Loop[work]
+	index *bundleIndex
+	loop  *reconcile.Loop[workItem]
 
 	mu      sync.Mutex
-	early   []atoll.ItemKey   // templates that changed before Run
-	memos   map[string]*memo  // by Bundle UID
-	cluster map[string]string // Cluster UID by name
-	started time.Time         // of Run; zero before
+	early   []atoll.ItemKey        // templates that changed before Run
+	memos   map[string]*bundleMemo // by Bundle UID
+	cluster map[string]string      // Cluster UID by name
+	started time.Time              // of Run; zero before
 
 	// aggregate is script.Interpreters.AggregateStatus; tests count what it is asked.
 	aggregate func(known script.Interpreters, template *unstructured.Unstructured, divided bool, rows []kinds.RowItem, observed, notAfter int64) (map[string]any, bool, error)
@@ -146,11 +146,11 @@ type Reconciler struct {
 	unplacedEvents *pace.Limiter
 
 	rollsMu sync.Mutex
-	rolls   map[string]*roll // by Bundle UID
+	rolls   map[string]*rowGroups // by Bundle UID
 }
 
-// work is one thing to look at: a Bundle, or a template that no Bundle holds.
-type work struct {
+// workItem is one thing to look at: a Bundle, or a template that no Bundle holds.
+type workItem struct {
 	bundle   string
 	template atoll.ItemKey
 }
@@ -168,7 +168,7 @@ const (
 )
 
 // New makes a Reconciler and subscribes it to the tables.
-func New(cfg Config) *Reconciler {
+func New(cfg Config) *BundleReconciler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -181,14 +181,14 @@ func New(cfg Config) *Reconciler {
 	if cfg.Workers <= 0 {
 		cfg.Workers = 24
 	}
-	r := &Reconciler{
-		Config: cfg, index: newIndex(),
-		memos: map[string]*memo{}, cluster: map[string]string{}, rolls: map[string]*roll{},
+	r := &BundleReconciler{
+		Config: cfg, index: newBundleIndex(),
+		memos: map[string]*bundleMemo{}, cluster: map[string]string{}, rolls: map[string]*rowGroups{},
 		aggregate: script.Interpreters.AggregateStatus, upkeep: pace.StatusWrites.NewLimiter(), unplacedEvents: pace.UnplacedEvents.NewLimiter(),
 	}
-	r.loop = reconcile.New(reconcile.Options[work]{
+	r.loop = reconcile.New(reconcile.Options[workItem]{
 		Name: "bundlestatus", Reconcile: r.processWork, Failed: r.logFailure, Panicked: r.warnPanicked, Workers: cfg.Workers,
-		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[work](50*time.Millisecond, time.Minute),
+		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[workItem](50*time.Millisecond, time.Minute),
 	})
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Rows.Subscribe(r.rowsChanged)
@@ -196,7 +196,7 @@ func New(cfg Config) *Reconciler {
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.Templates.Subscribe(r.templateChanged)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
-	cfg.Hub.Subscribe(r.enqueueAll)
+	cfg.Hub.Subscribe(r.enqueueAllBundles)
 	if cfg.Quarantines != nil {
 		cfg.Quarantines.Subscribe(func(b enginev1.BundleRef, _ quarantine.Quarantine) { r.enqueueDebounced(b.UID) })
 	}
@@ -204,23 +204,23 @@ func New(cfg Config) *Reconciler {
 }
 
 // Run works until ctx ends. It is called once, when the typed tables are synced.
-func (r *Reconciler) Run(ctx context.Context) error {
-	r.start()
-	r.loop.Run(ctx, r.enqueueAll)
+func (r *BundleReconciler) Run(ctx context.Context) error {
+	r.startAcceptingKeys()
+	r.loop.Run(ctx, r.enqueueAllBundles)
 	return nil
 }
 
-// start accepts keys, and notes the clusters that there are.
-func (r *Reconciler) start() {
+// startAcceptingKeys accepts keys, and notes the clusters that there are.
+func (r *BundleReconciler) startAcceptingKeys() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = time.Now()
 	r.loop.AcceptKeys()
 	for _, key := range r.early {
-		r.loop.EnqueueNow(work{template: key})
+		r.loop.EnqueueNow(workItem{template: key})
 	}
 	r.early = nil
-	r.index.resetExpected()
+	r.index.clearUnreconciled()
 	for _, c := range r.Clusters.List() {
 		uid := string(c.UID)
 		r.cluster[c.Name] = uid
@@ -228,47 +228,47 @@ func (r *Reconciler) start() {
 	}
 }
 
-// enqueueAll enqueues everything, behind changes that come in between.
-func (r *Reconciler) enqueueAll() {
+// enqueueAllBundles enqueues everything, behind changes that come in between.
+func (r *BundleReconciler) enqueueAllBundles() {
 	for _, b := range r.Bundles.List() {
-		r.index.expectLook(b.Ref.UID)
-		r.loop.EnqueueRecheck(work{bundle: b.Ref.UID}, 0)
+		r.index.markUnreconciled(b.Ref.UID)
+		r.loop.EnqueueRecheck(workItem{bundle: b.Ref.UID}, 0)
 	}
 	for _, uid := range r.Rows.BundlesWithRows() {
-		r.index.expectLook(uid)
-		r.loop.EnqueueRecheck(work{bundle: uid}, 0)
+		r.index.markUnreconciled(uid)
+		r.loop.EnqueueRecheck(workItem{bundle: uid}, 0)
 	}
 }
 
 // enqueueDebounced looks at a Bundle when further changes have had time to join this one. Run goes
 // through all Bundles by itself, so that changes before it are dropped.
-func (r *Reconciler) enqueueDebounced(uid string) {
-	r.loop.EnqueueAfter(work{bundle: uid}, min(settle+time.Duration(r.index.rowCount(uid))*settleRow, settleMost))
+func (r *BundleReconciler) enqueueDebounced(uid string) {
+	r.loop.EnqueueAfter(workItem{bundle: uid}, min(settle+time.Duration(r.index.rowCount(uid))*settleRow, settleMost))
 }
 
 // enqueueTemplate looks at a template that no Bundle holds.
-func (r *Reconciler) enqueueTemplate(key atoll.ItemKey) {
+func (r *BundleReconciler) enqueueTemplate(key atoll.ItemKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.started.IsZero() {
 		r.early = append(r.early, key)
 		return
 	}
-	r.loop.EnqueueAfter(work{template: key}, settle)
+	r.loop.EnqueueAfter(workItem{template: key}, settle)
 }
 
-func (r *Reconciler) rowsChanged(uid string, clusters []string) {
-	r.index.expectLook(uid)
+func (r *BundleReconciler) rowsChanged(uid string, clusters []string) {
+	r.index.markUnreconciled(uid)
 	r.markRowsChanged(uid, clusters...)
-	if r.isComplete(uid) {
-		r.loop.EnqueueNow(work{bundle: uid})
+	if r.areAllRowsReady(uid) {
+		r.loop.EnqueueNow(workItem{bundle: uid})
 	} else {
 		r.enqueueDebounced(uid)
 	}
 }
 
-// isComplete reports whether each row of a small Bundle is Ready: nothing more is to join its status.
-func (r *Reconciler) isComplete(uid string) bool {
+// areAllRowsReady reports whether each row of a small Bundle is Ready: nothing more is to join its status.
+func (r *BundleReconciler) areAllRowsReady(uid string) bool {
 	if n := r.index.rowCount(uid); n == 0 || n > state.SmallBundle { // as of the last look
 		return false
 	}
@@ -276,10 +276,10 @@ func (r *Reconciler) isComplete(uid string) bool {
 }
 
 // bundleChanged looks at a Bundle unless only its status changed.
-func (r *Reconciler) bundleChanged(uid string) {
+func (r *BundleReconciler) bundleChanged(uid string) {
 	b, ok := r.Bundles.Get(uid)
 	if ok {
-		r.index.expectLook(uid)
+		r.index.markUnreconciled(uid)
 	}
 	if !ok || r.index.hasBundleChanged(b) {
 		r.enqueueDebounced(uid)
@@ -289,7 +289,7 @@ func (r *Reconciler) bundleChanged(uid string) {
 // clusterChanged looks at the Bundles of a cluster that came, went, or can be
 // reached or not any more; if only its stream came or went, at those of them where
 // a removal waits.
-func (r *Reconciler) clusterChanged(name string) {
+func (r *BundleReconciler) clusterChanged(name string) {
 	r.mu.Lock()
 	// Under the lock, so that of two calls the later one notes what is newer.
 	c, ok := r.Clusters.Get(name)
@@ -304,18 +304,18 @@ func (r *Reconciler) clusterChanged(name string) {
 		return
 	}
 	if was != "" && was != now {
-		r.lookAt(was, false)
+		r.enqueueBundlesOfCluster(was, false)
 	}
 	if now != "" {
 		if reachable, stream := r.index.hasLinkChanged(now, r.clusterLinks); reachable || stream || was != now {
-			r.lookAt(now, !reachable && was == now)
+			r.enqueueBundlesOfCluster(now, !reachable && was == now)
 		}
 	}
 }
 
-// lookAt enqueues the Bundles of a cluster, or those of them where a removal waits; the others
+// enqueueBundlesOfCluster enqueues the Bundles of a cluster, or those of them where a removal waits; the others
 // see it at their next look.
-func (r *Reconciler) lookAt(clusterUID string, waiting bool) {
+func (r *BundleReconciler) enqueueBundlesOfCluster(clusterUID string, waiting bool) {
 	for _, row := range r.Rows.ListOfCluster(clusterUID) {
 		r.markRowsChanged(row.Bundle.UID, row.Cluster)
 		if !waiting || r.index.hasWaitingRemoval(row.Bundle.UID) {
@@ -326,7 +326,7 @@ func (r *Reconciler) lookAt(clusterUID string, waiting bool) {
 
 // templateChanged looks at the Bundles that hold a template when more than its
 // status changed, and at a template that is being deleted though no Bundle holds it.
-func (r *Reconciler) templateChanged(key atoll.ItemKey) {
+func (r *BundleReconciler) templateChanged(key atoll.ItemKey) {
 	t, ok := r.Templates.Get(key)
 	if ok && !r.index.hasTemplateChanged(key, t) {
 		return
@@ -342,13 +342,13 @@ func (r *Reconciler) templateChanged(key atoll.ItemKey) {
 
 // namespaceChanged looks at the Bundles of a namespace that is being deleted, and at
 // where namespaces of that name stay.
-func (r *Reconciler) namespaceChanged(name string) {
-	for _, uid := range r.index.vacantNamespaces(name) {
+func (r *BundleReconciler) namespaceChanged(name string) {
+	for _, uid := range r.index.vacantNamespaceUIDs(name) {
 		if ns, ok := r.Namespaces.Get(name); !ok || string(ns.UID) != uid || ns.DeletionTimestamp != nil {
 			r.enqueueDebounced(uid)
 		}
 	}
-	if !r.isNamespaceDoomed(name) {
+	if !r.isNamespaceDeleting(name) {
 		return
 	}
 	for _, b := range r.Bundles.InNamespace(name) {
@@ -356,12 +356,12 @@ func (r *Reconciler) namespaceChanged(name string) {
 	}
 }
 
-func (r *Reconciler) isNamespaceDoomed(namespace string) bool {
+func (r *BundleReconciler) isNamespaceDeleting(namespace string) bool {
 	ns, ok := r.Namespaces.Get(namespace)
 	return ok && ns.DeletionTimestamp != nil
 }
 
-func (r *Reconciler) logFailure(w work, err error) {
+func (r *BundleReconciler) logFailure(w workItem, err error) {
 	if !errors.Is(err, state.ErrRowsMoved) && !apierrors.IsConflict(err) {
 		r.Log.Warn("a status or a leftover could not be brought up to date, trying again", "bundle", w.bundle, "template", w.template.String(), "err", err)
 	}
@@ -369,34 +369,34 @@ func (r *Reconciler) logFailure(w work, err error) {
 
 // warnPanicked sends an Event about a Bundle whose status could not be computed. The groups of
 // its rows are dropped, because the panic may have changed a part of them.
-func (r *Reconciler) warnPanicked(_ context.Context, w work, p *reconcile.Panic) {
+func (r *BundleReconciler) warnPanicked(_ context.Context, w workItem, p *reconcile.Panic) {
 	if w.bundle == "" {
 		return
 	}
-	r.forgetRoll(w.bundle)
+	r.forgetRowGroups(w.bundle)
 	if b, ok := r.Bundles.Get(w.bundle); ok && !p.IsRepeated {
 		r.Events.Warn(b.Ref, atoll.ReasonReconcilePanicked, "its status cannot be computed by a defect of Atoll: the status is old, and the hub tries again; its log has the place")
 	}
 }
 
-// forgetRoll drops the groups of a Bundle's rows. They are made again of the table.
-func (r *Reconciler) forgetRoll(uid string) {
+// forgetRowGroups drops the groups of a Bundle's rows. They are made again of the table.
+func (r *BundleReconciler) forgetRowGroups(uid string) {
 	r.rollsMu.Lock()
 	defer r.rollsMu.Unlock()
 	delete(r.rolls, uid)
 }
 
 // processWork looks at one thing; again is when to look next, 0: when something changes.
-func (r *Reconciler) processWork(ctx context.Context, w work) (again time.Duration, err error) {
+func (r *BundleReconciler) processWork(ctx context.Context, w workItem) (again time.Duration, err error) {
 	if w.bundle == "" {
-		return r.releaseUnheld(ctx, w.template)
+		return r.releaseUnheldTemplate(ctx, w.template)
 	}
 	return r.reconcileBundle(ctx, w.bundle)
 }
 
 // reconcileBundle reconciles one Bundle. A panic while a status is computed does not stop the
 // release of what members have confirmed, so that people can delete the Bundle.
-func (r *Reconciler) reconcileBundle(ctx context.Context, uid string) (again time.Duration, err error) {
+func (r *BundleReconciler) reconcileBundle(ctx context.Context, uid string) (again time.Duration, err error) {
 	s, err := r.gatherSnapshot(ctx, uid)
 	if err != nil {
 		return 0, err
@@ -405,27 +405,27 @@ func (r *Reconciler) reconcileBundle(ctx context.Context, uid string) (again tim
 		r.forgetBundle(uid)
 		return 0, nil
 	}
-	m := r.memoOf(uid)
+	m := r.bundleMemoOf(uid)
 	m.again = 0
 	errs := []error{
-		reconcile.Contain(func() error { return r.writeBundle(ctx, s, m) }),
-		reconcile.Contain(func() error { return r.writeTemplates(ctx, s, m) }),
+		reconcile.ContainPanic(func() error { return r.writeBundleStatus(ctx, s, m) }),
+		reconcile.ContainPanic(func() error { return r.writeTemplateStatuses(ctx, s, m) }),
 	}
 	if errors.Join(errs...) == nil {
 		r.OnShown(uid)
 	}
-	errs = append(errs, reconcile.Contain(func() error { r.recordRefusals(s, m); return nil }))
+	errs = append(errs, reconcile.ContainPanic(func() error { r.recordRefusals(s, m); return nil }))
 	if _, holding := r.Hub.HoldReason(); !holding {
-		errs = append(errs, r.release(ctx, s, m), r.collectGarbage(ctx, s, m))
+		errs = append(errs, r.releaseFinalizers(ctx, s, m), r.collectGarbage(ctx, s, m))
 	}
 	return m.again, errors.Join(errs...)
 }
 
-// memo is what is remembered of a Bundle between two looks. One worker at a time
+// bundleMemo is what is remembered of a Bundle between two looks. One worker at a time
 // has it.
-type memo struct {
+type bundleMemo struct {
 	// due is when the Bundle's status may be written.
-	due due
+	due writeSchedule
 	// templates by UID.
 	templates map[string]*templateMemo
 	// refused: since when a refusal is known.
@@ -442,27 +442,27 @@ type memo struct {
 	again time.Duration
 }
 
-// wake requests another look after d.
-func (m *memo) wake(d time.Duration) {
+// wakeAfter requests another look after d.
+func (m *bundleMemo) wakeAfter(d time.Duration) {
 	if m.again == 0 || d < m.again {
 		m.again = max(d, time.Millisecond)
 	}
 }
 
-func (r *Reconciler) memoOf(uid string) *memo {
+func (r *BundleReconciler) bundleMemoOf(uid string) *bundleMemo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.memos[uid]
 	if m == nil {
-		m = &memo{templates: map[string]*templateMemo{}, refused: map[refusal]time.Time{}}
+		m = &bundleMemo{templates: map[string]*templateMemo{}, refused: map[refusal]time.Time{}}
 		r.memos[uid] = m
 	}
 	return m
 }
 
-func (r *Reconciler) forgetBundle(uid string) {
-	r.lookAtUnheld(r.index.forgetBundle(uid))
-	r.forgetRoll(uid)
+func (r *BundleReconciler) forgetBundle(uid string) {
+	r.enqueueUnheldTemplates(r.index.forgetBundle(uid))
+	r.forgetRowGroups(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memos, uid)

@@ -21,7 +21,7 @@ import (
 
 // templateMemo is what is remembered of a template's status between two looks.
 type templateMemo struct {
-	due due
+	due writeSchedule
 	// stuck is a status that the server did not take as it is (its schema lacks a
 	// field, or refuses it), and the template's version at which that was found. The
 	// same is not sent twice.
@@ -30,13 +30,13 @@ type templateMemo struct {
 	// states remembers Intent's answer for a version of template and item.
 	statesKey   statesKey
 	states      bool
-	lastWritten said
-	joined      joined
+	lastWritten settledReport
+	joined      joinMemo
 }
 
-// said is what of a template was last found to be said in its status already, so that
+// settledReport is what of a template was last found to be said in its status already, so that
 // in an application of many objects those of which nothing changed cost little.
-type said struct {
+type settledReport struct {
 	template *unstructured.Unstructured
 	item     *atoll.Item
 	rows     []kinds.RowItem
@@ -46,20 +46,20 @@ type said struct {
 // fewSaid rows are remembered at most.
 const fewSaid = 8
 
-func (s *said) recordWritten(l templateLook, rows []kinds.RowItem, observed int64) {
-	if *s = (said{}); len(rows) <= fewSaid {
-		*s = said{l.template, l.item, rows, observed}
+func (s *settledReport) recordSettled(l templateState, rows []kinds.RowItem, observed int64) {
+	if *s = (settledReport{}); len(rows) <= fewSaid {
+		*s = settledReport{l.template, l.item, rows, observed}
 	}
 }
 
-func (s *said) isAbout(l templateLook, rows []kinds.RowItem, observed int64) bool {
+func (s *settledReport) matchesReport(l templateState, rows []kinds.RowItem, observed int64) bool {
 	return s.template == l.template && s.item == l.item && s.observed == observed && slices.EqualFunc(s.rows, rows, func(a, b kinds.RowItem) bool {
-		return a.Cluster == b.Cluster && a.EqualClusters == b.EqualClusters && sameSaid(a, b)
+		return a.Cluster == b.Cluster && a.EqualClusters == b.EqualClusters && sameReport(a, b)
 	})
 }
 
-// sameSaid reports whether clusters say the same of an item.
-func sameSaid(a, b kinds.RowItem) bool {
+// sameReport reports whether clusters say the same of an item.
+func sameReport(a, b kinds.RowItem) bool {
 	assigned := a.Assigned == b.Assigned || a.Assigned != nil && b.Assigned != nil && *a.Assigned == *b.Assigned
 	return assigned && bytes.Equal(a.Reflected, b.Reflected) &&
 		a.Health == b.Health && a.Reason == b.Reason && a.Message == b.Message && a.Disconnected == b.Disconnected && a.Stale == b.Stale
@@ -67,20 +67,20 @@ func sameSaid(a, b kinds.RowItem) bool {
 
 type statesKey struct{ version, hash, source string }
 
-// writeTemplates writes the status of every template of the Bundle whose status is
+// writeTemplateStatuses writes the status of every template of the Bundle whose status is
 // due. One that fails does not keep the others from theirs.
-func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) error {
+func (r *BundleReconciler) writeTemplateStatuses(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
 	if s.content == nil || s.isDeleting() {
 		return nil
 	}
 	reports, known := itemReports(s.rows), script.NewInterpreters(s.content.Interpreters)
-	var single *scatter // rows one by one; nil before they are asked for
+	var single *ungroupedRows // rows one by one; nil before they are asked for
 	live := map[string]*templateMemo{}
 	var errs []error
 	for i := range s.content.Items {
 		item := &s.content.Items[i]
 		joins := known.JoinsStatuses(schema.FromAPIVersionAndKind(item.APIVersion, item.Key.Kind))
-		t := r.authoredTemplate(s, item, joins)
+		t := r.templateToWrite(s, item, joins)
 		if t == nil {
 			continue
 		}
@@ -89,25 +89,25 @@ func (r *Reconciler) writeTemplates(ctx context.Context, s *snapshot, m *memo) e
 			tm = &templateMemo{}
 		}
 		live[item.UID] = tm
-		look := templateLook{item: item, template: t, rows: s.rows, reports: reports[item.Key], memo: tm, interpreters: known, joins: joins}
+		look := templateState{item: item, template: t, rows: s.rows, reports: reports[item.Key], memo: tm, interpreters: known, joins: joins}
 		if look.apart = joins || kinds.NamesClusters(t, s.total); look.apart {
 			if single == nil {
-				single = r.scatteredRows(s.uid)
+				single = r.listUngroupedRows(s.uid)
 			}
 			look.rows, look.reports = single.rows, single.reports[item.Key]
 		}
-		if err := r.writeTemplate(ctx, s, m, look); err != nil {
+		if err := r.writeTemplateStatus(ctx, s, m, look); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	m.templates = live
-	r.forgetFailures(m)
+	r.forgetOldJoinFailures(m)
 	return errors.Join(errs...)
 }
 
-// authoredTemplate returns the template of an item if the Bundle is to write its status, or nil.
+// templateToWrite returns the template of an item if the Bundle is to write its status, or nil.
 // joins: a script joins what clusters report of the kind.
-func (r *Reconciler) authoredTemplate(s *snapshot, item *atoll.Item, joins bool) *unstructured.Unstructured {
+func (r *BundleReconciler) templateToWrite(s *bundleSnapshot, item *atoll.Item, joins bool) *unstructured.Unstructured {
 	if !joins && !kinds.HasAggregatedStatus(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) || !r.index.isStatusAuthor(item.Key, s.uid) {
 		return nil
 	}
@@ -136,21 +136,21 @@ func itemReports(rows []Row) map[atoll.ItemKey]map[string]*atoll.ItemStatus {
 	return out
 }
 
-// scatter is rows of which each stands for itself.
-type scatter struct {
+// ungroupedRows is rows of which each stands for itself.
+type ungroupedRows struct {
 	rows    []Row
 	reports map[atoll.ItemKey]map[string]*atoll.ItemStatus
 }
 
-// scatteredRows rows of a Bundle, where a status is joined of what every cluster says by itself. It costs the
+// listUngroupedRows rows of a Bundle, where a status is joined of what every cluster says by itself. It costs the
 // Bundle's rows at each look.
-func (r *Reconciler) scatteredRows(uid string) *scatter {
+func (r *BundleReconciler) listUngroupedRows(uid string) *ungroupedRows {
 	all := r.listRowsOf(uid, func(Row) bool { return true })
-	return &scatter{all, itemReports(all)}
+	return &ungroupedRows{all, itemReports(all)}
 }
 
-// templateLook is one template, what is said of it and what is remembered.
-type templateLook struct {
+// templateState is one template, what is said of it and what is remembered.
+type templateState struct {
 	item         *atoll.Item
 	template     *unstructured.Unstructured
 	rows         []Row
@@ -163,9 +163,9 @@ type templateLook struct {
 	apart bool
 }
 
-func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l templateLook) error {
-	rows, observed, done := rowItems(s, l, r.isItemStated(l))
-	w := words{rows: rows, observed: observed}
+func (r *BundleReconciler) writeTemplateStatus(ctx context.Context, s *bundleSnapshot, m *bundleMemo, l templateState) error {
+	rows, observed, done := collectRowItems(s, l, r.isItemStated(l))
+	w := itemReport{rows: rows, observed: observed}
 	if l.joins {
 		w.question = l.interpreters.AggregationHash(l.template, rows, observed)
 	}
@@ -174,51 +174,51 @@ func (r *Reconciler) writeTemplate(ctx context.Context, s *snapshot, m *memo, l 
 	}
 	next, ok, err := r.nextTemplateStatus(l, w)
 	if err != nil {
-		l.markSettled(w)
-		r.fail(m, l.item.UID, err, time.Now())
+		l.markStatusSettled(w)
+		r.recordJoinFailure(m, l.item.UID, err, time.Now())
 		r.recordRefusal(m, refusal{l.item.Key, atoll.ReasonInterpreterFailed}, err.Error(), time.Now())
 		return nil
 	}
-	r.clearFailure(m, l.item.UID)
+	r.clearJoinFailure(m, l.item.UID)
 	old, _ := l.template.Object["status"].(map[string]any)
 	switch {
 	case !ok:
-		l.markSettled(w)
+		l.markStatusSettled(w)
 		return nil
-	case kinds.Equal(old, next), l.memo.isStuck(l.template, next):
-		l.markSettled(w, l.template.GetResourceVersion())
+	case kinds.EqualStatuses(old, next), l.memo.wasSentInVain(l.template, next):
+		l.markStatusSettled(w, l.template.GetResourceVersion())
 		return nil
 	}
-	return r.send(ctx, s, m, l, change{w, old, next, done})
+	return r.sendTemplateStatus(ctx, s, m, l, change{w, old, next, done})
 }
 
 // change of a template's status. done: every reachable cluster is healthy at what the template
 // states.
 type change struct {
-	words
+	itemReport
 	old, next map[string]any
 	done      bool
 }
 
-// send sends a template its status, if it is due.
-func (r *Reconciler) send(ctx context.Context, s *snapshot, m *memo, l templateLook, c change) error {
+// sendTemplateStatus sends a template its status, if it is due.
+func (r *BundleReconciler) sendTemplateStatus(ctx context.Context, s *bundleSnapshot, m *bundleMemo, l templateState, c change) error {
 	now, next := time.Now(), runtime.DeepCopyJSON(c.next)
 	says := c.done || isStatusNews(c.old, next)
 	if !says {
-		if left := l.memo.due.wait(r.upkeep, templateEvery(s.total), now); left > 0 {
-			m.wake(left)
+		if left := l.memo.due.nextWriteDelay(r.upkeep, templateWriteInterval(s.total), now); left > 0 {
+			m.wakeAfter(left)
 			return nil
 		}
 	}
-	kinds.FillTimes(next, now)
-	stored, err := r.Writer.TemplateStatus(ctx, l.template, next)
+	kinds.FillTimePlaceholders(next, now)
+	stored, err := r.Writer.WriteTemplateStatus(ctx, l.template, next)
 	switch {
 	case err == nil:
-		l.memo.due = due{written: now, significant: says}
+		l.memo.due = writeSchedule{written: now, significant: says}
 		r.countWrite(objectTemplate, says)
-		l.memo.rememberStored(stored, next, c.next)
+		l.memo.rememberAlteredStatus(stored, next, c.next)
 		if c.question != "" {
-			l.markSettled(c.words, l.template.GetResourceVersion(), stored.GetResourceVersion())
+			l.markStatusSettled(c.itemReport, l.template.GetResourceVersion(), stored.GetResourceVersion())
 		}
 		return nil
 	case errors.Is(err, ErrNoStatus), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -226,7 +226,7 @@ func (r *Reconciler) send(ctx context.Context, s *snapshot, m *memo, l templateL
 			r.Log.Warn("a template cannot take the status that its clusters report", "template", l.item.Key.String(), "err", err)
 		}
 		l.memo.stuck, l.memo.version = c.next, l.template.GetResourceVersion()
-		l.markSettled(c.words, l.template.GetResourceVersion())
+		l.markStatusSettled(c.itemReport, l.template.GetResourceVersion())
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
@@ -235,7 +235,7 @@ func (r *Reconciler) send(ctx context.Context, s *snapshot, m *memo, l templateL
 }
 
 // isItemStated asks whether the item is what the template states now.
-func (r *Reconciler) isItemStated(l templateLook) bool {
+func (r *BundleReconciler) isItemStated(l templateState) bool {
 	key := statesKey{l.template.GetResourceVersion(), l.item.Hash, l.item.SourceFingerprint}
 	if l.memo.statesKey != key {
 		l.memo.statesKey, l.memo.states = key, r.Intent.StatesItem(l.template, l.item)
@@ -243,25 +243,25 @@ func (r *Reconciler) isItemStated(l templateLook) bool {
 	return l.memo.states
 }
 
-// isStuck reports whether the same status was sent before, in vain.
-func (m *templateMemo) isStuck(t *unstructured.Unstructured, next map[string]any) bool {
-	return m.stuck != nil && m.version == t.GetResourceVersion() && kinds.Equal(m.stuck, next)
+// wasSentInVain reports whether the same status was sent before, in vain.
+func (m *templateMemo) wasSentInVain(t *unstructured.Unstructured, next map[string]any) bool {
+	return m.stuck != nil && m.version == t.GetResourceVersion() && kinds.EqualStatuses(m.stuck, next)
 }
 
-// rememberStored remembers a status that the server stored otherwise than it was sent, as it was
+// rememberAlteredStatus remembers a status that the server stored otherwise than it was sent, as it was
 // computed.
-func (m *templateMemo) rememberStored(stored *unstructured.Unstructured, sent, computed map[string]any) {
+func (m *templateMemo) rememberAlteredStatus(stored *unstructured.Unstructured, sent, computed map[string]any) {
 	m.stuck, m.version = nil, ""
 	got, _ := stored.Object["status"].(map[string]any)
-	if !kinds.Equal(got, sent) {
+	if !kinds.EqualStatuses(got, sent) {
 		m.stuck, m.version = computed, stored.GetResourceVersion()
 	}
 }
 
-// rowItems calls back with the item in every row that is to have it; observed is the
+// collectRowItems calls back with the item in every row that is to have it; observed is the
 // template's generation if every reachable row has applied it; done reports whether
 // every reachable one is healthy at that.
-func rowItems(s *snapshot, l templateLook, states bool) (rows []kinds.RowItem, observed int64, done bool) {
+func collectRowItems(s *bundleSnapshot, l templateState, states bool) (rows []kinds.RowItem, observed int64, done bool) {
 	rows, observed, done = make([]kinds.RowItem, 0, len(l.rows)), l.template.GetGeneration(), true
 	for _, row := range l.rows {
 		if row.Spec.Phase != atoll.RowActive {
@@ -276,7 +276,7 @@ func rowItems(s *snapshot, l templateLook, states bool) (rows []kinds.RowItem, o
 		}
 		done = done && (ri.Disconnected || !ri.Stale && ri.Health == atoll.Healthy)
 		// Rows that differ in other items may say the same of this one.
-		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o kinds.RowItem) bool { return sameSaid(o, ri) }); i >= 0 && !l.apart {
+		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o kinds.RowItem) bool { return sameReport(o, ri) }); i >= 0 && !l.apart {
 			rows[i].EqualClusters += ri.EqualClusters + 1
 			continue
 		}
@@ -318,7 +318,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem 
 // isStatusNews reports whether a status says something new in kind: its first words, another
 // generation observed, a condition or a phase turned, an address.
 func isStatusNews(old, next map[string]any) bool {
-	if len(old) == 0 || kinds.Equal(old, nil) {
+	if len(old) == 0 || kinds.EqualStatuses(old, nil) {
 		return true
 	}
 	return !reflect.DeepEqual(statusSummary(old), statusSummary(next))

@@ -11,7 +11,7 @@ import (
 )
 
 // traceStatus records a status that was written.
-func (r *Reconciler) traceStatus(ref enginev1.BundleRef, st v1alpha1.BundleStatus, started time.Time) {
+func (r *BundleReconciler) traceStatus(ref enginev1.BundleRef, st v1alpha1.BundleStatus, started time.Time) {
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReady)
 	if r.Traces == nil || ready == nil {
 		return

@@ -14,7 +14,7 @@ func TestTheNewestLookAtAStreamIsRemembered(t *testing.T) {
 	m.addCluster("a")
 	m.setReady("a", metav1.ConditionUnknown)
 	r := New(m.newConfig())
-	r.start()
+	r.startAcceptingKeys()
 	defer r.loop.Close()
 	noted := make(chan struct{})
 	m.afterLook = func() {

@@ -11,8 +11,8 @@ type failure struct {
 	since   time.Time
 }
 
-// fail records that the script fails about the template, for explain.
-func (r *Reconciler) fail(m *memo, item string, err error, now time.Time) {
+// recordJoinFailure records that the script fails about the template, for explain.
+func (r *BundleReconciler) recordJoinFailure(m *bundleMemo, item string, err error, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := failure{err.Error(), now}
@@ -25,15 +25,15 @@ func (r *Reconciler) fail(m *memo, item string, err error, now time.Time) {
 	m.failures[item] = f
 }
 
-// clearFailure notes that nothing fails about the template.
-func (r *Reconciler) clearFailure(m *memo, item string) {
+// clearJoinFailure notes that nothing fails about the template.
+func (r *BundleReconciler) clearJoinFailure(m *bundleMemo, item string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(m.failures, item)
 }
 
-// forgetFailures forgets failures about templates that are not looked at any more.
-func (r *Reconciler) forgetFailures(m *memo) {
+// forgetOldJoinFailures forgets failures about templates that are not looked at any more.
+func (r *BundleReconciler) forgetOldJoinFailures(m *bundleMemo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(m.failures, func(item string, _ failure) bool { return m.templates[item] == nil })
@@ -41,7 +41,7 @@ func (r *Reconciler) forgetFailures(m *memo) {
 
 // JoinFailure returns why a script does not join the statuses of a template in a Bundle, both by
 // UID, and since when this hub knows; false where none fails.
-func (r *Reconciler) JoinFailure(bundle, template string) (why string, since time.Time, ok bool) {
+func (r *BundleReconciler) JoinFailure(bundle, template string) (why string, since time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.memos[bundle]; m != nil {

@@ -25,7 +25,7 @@ type untold struct {
 // Events first, and the condition alone is on an object that they did not make. It is sent once
 // each time that the condition turns, on whichever hub: a condition that turned before this hub
 // began has another hub's Event.
-func (r *Reconciler) warnUnplaced(s *snapshot, m *memo, conditions []metav1.Condition, now time.Time) {
+func (r *BundleReconciler) warnUnplaced(s *bundleSnapshot, m *bundleMemo, conditions []metav1.Condition, now time.Time) {
 	r.mu.Lock()
 	since := r.started.Add(-unplacedAfter).Truncate(time.Second)
 	r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *Reconciler) warnUnplaced(s *snapshot, m *memo, conditions []metav1.Cond
 			u.nextReport = r.unplacedEvents.ReserveToken(now)
 		}
 		if left = max(left, u.nextReport.Sub(now)); left > 0 {
-			m.wake(left)
+			m.wakeAfter(left)
 			return
 		}
 		if u.reportedAt == nil {

@@ -16,9 +16,9 @@ import (
 // namespace does, no Bundle's row is left to carry that tombstone: Vacant rows, in
 // slices under the namespace's own UID, remember where to send it.
 
-// keepVacant remembers where the namespace of removed rows stays. A row whose namespace was
+// writeVacantRows remembers where the namespace of removed rows stays. A row whose namespace was
 // deleted since is ordered again instead: again returns those, which are not to be collected yet.
-func (r *Reconciler) keepVacant(ctx context.Context, removed []Row) (again map[string]*atoll.RowSpec, err error) {
+func (r *BundleReconciler) writeVacantRows(ctx context.Context, removed []Row) (again map[string]*atoll.RowSpec, err error) {
 	changes, base := map[string]*atoll.RowSpec{}, []state.Row(nil)
 	var ref enginev1.BundleRef
 	for _, row := range removed {
@@ -64,15 +64,15 @@ func vacantRow(old state.Row, had bool, removed Row) *atoll.RowSpec {
 }
 
 // reissueRemoval orders a removal once more.
-func (r *Reconciler) reissueRemoval(spec atoll.RowSpec, reason string) *atoll.RowSpec {
+func (r *BundleReconciler) reissueRemoval(spec atoll.RowSpec, reason string) *atoll.RowSpec {
 	spec.Generation = max(spec.Generation, r.Hub.GenerationFloor()) + 1
 	spec.Phase, spec.Reason, spec.Since = atoll.RowRemoving, reason, time.Now().Unix()
 	return &spec
 }
 
-// doomVacant turns the Vacant rows of a namespace that was deleted.
-func (r *Reconciler) doomVacant(ctx context.Context, s *snapshot) error {
-	if !s.ofNamespace() {
+// orderVacantRemoval turns the Vacant rows of a namespace that was deleted.
+func (r *BundleReconciler) orderVacantRemoval(ctx context.Context, s *bundleSnapshot) error {
+	if !s.isVacantNamespace() {
 		return nil
 	}
 	vacant := func(row Row) bool { return row.Spec.Phase == atoll.RowVacant }
@@ -98,5 +98,7 @@ func (r *Reconciler) doomVacant(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// ofNamespace reports whether the rows are no Bundle's, but where a namespace stays.
-func (s *snapshot) ofNamespace() bool { return len(s.rows) > 0 && s.rows[0].Bundle.IsNamespaceRef() }
+// isVacantNamespace reports whether the rows are no Bundle's, but where a namespace stays.
+func (s *bundleSnapshot) isVacantNamespace() bool {
+	return len(s.rows) > 0 && s.rows[0].Bundle.IsNamespaceRef()
+}

@@ -13,8 +13,8 @@ import (
 	"atoll.dev/atoll/internal/rollout"
 )
 
-// wait is the blocker of one row; a lower rank is reported first.
-type wait struct {
+// waitCause is the blocker of one row; a lower rank is reported first.
+type waitCause struct {
 	rank    int
 	cluster string
 	reason  atoll.Reason
@@ -34,17 +34,17 @@ const (
 	rankRemoving
 )
 
-// wait notes what a row waits for. Clusters that are away are counted, not waited
+// countWait notes what a row waits for. Clusters that are away are counted, not waited
 // for.
-func (t *tally) wait(in Input, r Row, reason atoll.RowReason) {
-	w := wait{cluster: r.Cluster, since: time.Unix(r.Spec.Since, 0)}
+func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
+	w := waitCause{cluster: r.Cluster, since: time.Unix(r.Spec.Since, 0)}
 	switch {
 	case in.needsConfirmation(reason):
 		w.rank, w.reason, w.text = rankPlan, atoll.ReasonWaitsForConfirmation, "a confirmation of plan "+reason.Plan
 	case !r.Reachable || r.isRemoved():
 		return
 	case r.Spec.Phase == atoll.RowRemoving:
-		w.rank, w.reason, w.text = rankRemoving, atoll.ReasonWaitsForRemoval, "the removal to be done"+rollout.FormatCheckInNote(r.CheckIn)
+		w.rank, w.reason, w.text = rankRemoving, atoll.ReasonWaitsForRemoval, "the removal to be done"+rollout.ExplainCheckInDelay(r.CheckIn)
 	case r.Spec.Phase != atoll.RowActive:
 		w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
 	default:
@@ -56,7 +56,7 @@ func (t *tally) wait(in Input, r Row, reason atoll.RowReason) {
 		if of.For == "" {
 			return
 		}
-		w.rank, w.reason, w.text, w.since = rankOf(r), of.Reason, of.For, of.Since
+		w.rank, w.reason, w.text, w.since = waitRankOf(r), of.Reason, of.For, of.Since
 	}
 	if t.waits == 0 || compareWaits(w, t.first) < 0 {
 		t.first = w
@@ -64,11 +64,11 @@ func (t *tally) wait(in Input, r Row, reason atoll.RowReason) {
 	t.waits += int(r.rowCount())
 }
 
-func compareWaits(a, b wait) int {
+func compareWaits(a, b waitCause) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cluster, b.cluster))
 }
 
-func rankOf(r Row) int {
+func waitRankOf(r Row) int {
 	switch {
 	case r.Status == nil || r.Status.Generation != r.Spec.Generation:
 		return rankBehind
@@ -82,9 +82,9 @@ func rankOf(r Row) int {
 
 // currentWait returns the most important wait, with the person or component that must act in its
 // text; the text is empty when the Bundle is complete.
-func (t *tally) currentWait(in Input) wait {
+func (t *rowTally) currentWait(in StatusInput) waitCause {
 	if t.waits == 0 {
-		return t.waitWithoutRow(in)
+		return t.waitOfWholeBundle(in)
 	}
 	if in.Quarantine != nil && t.first.rank != rankPlan {
 		return quarantineWait(*in.Quarantine)
@@ -97,44 +97,44 @@ func (t *tally) currentWait(in Input) wait {
 	return w
 }
 
-// waitWithoutRow returns the wait of a Bundle none of whose rows waits.
-func (t *tally) waitWithoutRow(in Input) wait {
+// waitOfWholeBundle returns the wait of a Bundle none of whose rows waits.
+func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 	switch {
 	case in.Bundle.Meta.DeletionTimestamp != nil:
-		return wait{}
+		return waitCause{}
 	case t.desired == 0:
-		return in.waitForFirstRow()
+		return in.firstRowWait()
 	case t.unfit:
-		return in.waitForFittingCluster()
+		return in.fittingClusterWait()
 	case t.reachable == 0:
-		return wait{reason: ReasonAway, text: "a cluster to come back: all are away; the members' administrators must act"}
+		return waitCause{reason: ReasonAway, text: "a cluster to come back: all are away; the members' administrators must act"}
 	case len(t.short.short) > 0:
-		return wait{reason: ReasonNoPlace, text: t.short.waitsFor()}
+		return waitCause{reason: ReasonNoPlace, text: t.short.waitText()}
 	}
 	if c := meta.FindStatusCondition(in.Bundle.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
-		return wait{reason: atoll.Reason(c.Reason), text: c.Message, since: c.LastTransitionTime.Time}
+		return waitCause{reason: atoll.Reason(c.Reason), text: c.Message, since: c.LastTransitionTime.Time}
 	}
 	return frozenWait(in.Content)
 }
 
-// waitForFirstRow returns the wait of a Bundle that is to be in no cluster yet.
-func (in Input) waitForFirstRow() wait {
+// firstRowWait returns the wait of a Bundle that is to be in no cluster yet.
+func (in StatusInput) firstRowWait() waitCause {
 	switch {
 	case atoll.IsNowhere(in.Bundle.Spec.Placement), in.Latest != nil && in.Latest.Spec.Items == 0:
-		return wait{}
+		return waitCause{}
 	case in.Latest == nil:
-		return wait{reason: ReasonNotScheduled, text: "its first revision; no person has to act"}
+		return waitCause{reason: ReasonNotScheduled, text: "its first revision; no person has to act"}
 	}
-	return in.waitForFittingCluster()
+	return in.fittingClusterWait()
 }
 
-func (in Input) waitForFittingCluster() wait {
-	return wait{reason: ReasonNoClusterFits, text: "a cluster that fits its placement; " + atoll.SourceOwner(in.Bundle.Spec.Source) + " must act"}
+func (in StatusInput) fittingClusterWait() waitCause {
+	return waitCause{reason: ReasonNoClusterFits, text: "a cluster that fits its placement; " + atoll.DescribeSourceEditor(in.Bundle.Spec.Source) + " must act"}
 }
 
 // newBundleWait returns the wait as values; nil when the Bundle is complete. The time of a member
 // that is ahead of the hub's clock is not believed. A wait without a time keeps the one that it has.
-func (in Input) newBundleWait(w wait) *v1alpha1.BundleWait {
+func (in StatusInput) newBundleWait(w waitCause) *v1alpha1.BundleWait {
 	if w.text == "" {
 		return nil
 	}

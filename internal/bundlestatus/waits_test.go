@@ -30,21 +30,21 @@ func TestWaitAsValues(t *testing.T) {
 	}}}
 	frozen := &atoll.Content{Items: []atoll.Item{{Key: web.Key, State: atoll.ItemUnclaimed}}}
 	for name, c := range map[string]struct {
-		in                     Input
+		in                     StatusInput
 		reason, actor, cluster string
 		since                  int64
 	}{
-		"a failed row":            {Input{Rows: []Row{newRow("a", failed(800)), newRow("b", nil)}, Latest: latest}, "Failed", "the application's owner", "a", 800},
-		"a row that is behind":    {Input{Rows: []Row{newRow("a", nil, withSince(900))}, Latest: latest}, "WaitsForApply", "the agent", "a", 900},
-		"a removal":               {Input{Rows: []Row{newRow("a", readyStatus()), newRow("b", nil, withPhase(atoll.RowRemoving, ""), withSince(901))}, Latest: latest}, "WaitsForRemoval", "the agent", "b", 901},
-		"a plan":                  {Input{Rows: []Row{newRow("a", readyStatus(), withPhase(atoll.RowHeld, "RemovalHeld plan=p1: PlacementEdited"), withSince(902))}, Latest: latest}, "WaitsForConfirmation", "a person that may confirm removals", "a", 902},
-		"no revision":             {Input{}, "NotScheduled", "Atoll", "", 1000},
-		"no cluster":              {Input{Latest: latest}, "NoClusterFits", "the application's owner", "", 1000},
-		"all away":                {Input{Rows: []Row{newRow("a", readyStatus(), makeUnreachable)}, Latest: latest}, "ClustersAway", "the member's administrator", "", 1000},
-		"replicas without place":  {Input{Rows: []Row{newRow("a", readyStatus(), assigned)}, Latest: latest, Workloads: []schedule.Workload{web}, Content: &atoll.Content{}}, "NoPlace", "the application's owner", "", 1000},
-		"an object is refused":    {Input{Bundle: unbound, Rows: []Row{newRow("a", readyStatus())}, Latest: latest}, "CannotSend", "the application's owner", "", 700},
-		"an object is not placed": {Input{Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Content: frozen}, "Unclaimed", "the application's owner", "", 1000},
-		"nothing":                 {Input{Rows: []Row{newRow("a", readyStatus())}, Latest: latest}, "", "", "", 0},
+		"a failed row":            {StatusInput{Rows: []Row{newRow("a", failed(800)), newRow("b", nil)}, Latest: latest}, "Failed", "the application's owner", "a", 800},
+		"a row that is behind":    {StatusInput{Rows: []Row{newRow("a", nil, withSince(900))}, Latest: latest}, "WaitsForApply", "the agent", "a", 900},
+		"a removal":               {StatusInput{Rows: []Row{newRow("a", readyStatus()), newRow("b", nil, withPhase(atoll.RowRemoving, ""), withSince(901))}, Latest: latest}, "WaitsForRemoval", "the agent", "b", 901},
+		"a plan":                  {StatusInput{Rows: []Row{newRow("a", readyStatus(), withPhase(atoll.RowHeld, "RemovalHeld plan=p1: PlacementEdited"), withSince(902))}, Latest: latest}, "WaitsForConfirmation", "a person that may confirm removals", "a", 902},
+		"no revision":             {StatusInput{}, "NotScheduled", "Atoll", "", 1000},
+		"no cluster":              {StatusInput{Latest: latest}, "NoClusterFits", "the application's owner", "", 1000},
+		"all away":                {StatusInput{Rows: []Row{newRow("a", readyStatus(), makeUnreachable)}, Latest: latest}, "ClustersAway", "the member's administrator", "", 1000},
+		"replicas without place":  {StatusInput{Rows: []Row{newRow("a", readyStatus(), assigned)}, Latest: latest, Workloads: []schedule.Workload{web}, Content: &atoll.Content{}}, "NoPlace", "the application's owner", "", 1000},
+		"an object is refused":    {StatusInput{Bundle: unbound, Rows: []Row{newRow("a", readyStatus())}, Latest: latest}, "CannotSend", "the application's owner", "", 700},
+		"an object is not placed": {StatusInput{Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Content: frozen}, "Unclaimed", "the application's owner", "", 1000},
+		"nothing":                 {StatusInput{Rows: []Row{newRow("a", readyStatus())}, Latest: latest}, "", "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.in.Now = time.Unix(1000, 5e8)
@@ -90,7 +90,7 @@ func TestMissingConditionsOfABundle(t *testing.T) {
 	b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}, Spec: v1alpha1.BundleSpec{Placement: grouped}}
 	b.Meta.Generation = 3
 
-	in := Input{Bundle: b, Now: time.Unix(1000, 0)}
+	in := StatusInput{Bundle: b, Now: time.Unix(1000, 0)}
 	first := ComputeStatus(in)
 	want("computed", first, "missing", "missing", "missing", "missing")
 	addMissingConditions(in, &first)
@@ -118,7 +118,7 @@ func TestMissingConditionsOfABundle(t *testing.T) {
 	want("with groups again", ComputeStatus(in), "False CannotSend", "True AllPlaced", "True InUse", "False Released")
 
 	// An upgraded hub writes no Bundle for the missing types alone.
-	in = Input{Bundle: b, Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Content: &atoll.Content{}, Now: time.Unix(1000, 0)}
+	in = StatusInput{Bundle: b, Rows: []Row{newRow("a", readyStatus())}, Latest: latest, Content: &atoll.Content{}, Now: time.Unix(1000, 0)}
 	in.Bundle.Status = ComputeStatus(in)
 	want("of a former version", ComputeStatus(in), "missing", "missing", "missing", "missing")
 }

@@ -26,13 +26,13 @@ var ErrNoStatus = errors.New("the kind has no status subresource")
 // Writer makes the writes. All are fenced by the version of the passed object: a conflict error
 // (apierrors.IsConflict) means that it has changed since.
 type Writer interface {
-	// BundleStatus replaces the status of a Bundle.
-	BundleStatus(ctx context.Context, b state.Bundle, status v1alpha1.BundleStatus) error
-	// TemplateStatus replaces the status of a template and gives the template as it
+	// WriteBundleStatus replaces the status of a Bundle.
+	WriteBundleStatus(ctx context.Context, b state.Bundle, status v1alpha1.BundleStatus) error
+	// WriteTemplateStatus replaces the status of a template and gives the template as it
 	// was stored, or ErrNoStatus.
-	TemplateStatus(ctx context.Context, t *unstructured.Unstructured, status map[string]any) (*unstructured.Unstructured, error)
-	// Release takes a finalizer off an object; one that is gone is no error.
-	Release(ctx context.Context, obj client.Object, finalizer string) error
+	WriteTemplateStatus(ctx context.Context, t *unstructured.Unstructured, status map[string]any) (*unstructured.Unstructured, error)
+	// RemoveFinalizer takes a finalizer off an object; one that is gone is no error.
+	RemoveFinalizer(ctx context.Context, obj client.Object, finalizer string) error
 	// DeleteSlice deletes a TargetSlice; one that is gone is no error.
 	DeleteSlice(ctx context.Context, s *enginev1.TargetSlice) error
 	// NamespaceExists asks the API server, not a table.
@@ -51,9 +51,9 @@ type APIWriter struct {
 
 var _ Writer = (*APIWriter)(nil)
 
-// BundleStatus implements Writer; the table has the Bundle as stored when it
+// WriteBundleStatus implements Writer; the table has the Bundle as stored when it
 // returns.
-func (w *APIWriter) BundleStatus(ctx context.Context, b state.Bundle, status v1alpha1.BundleStatus) error {
+func (w *APIWriter) WriteBundleStatus(ctx context.Context, b state.Bundle, status v1alpha1.BundleStatus) error {
 	b.Status = status
 	obj := b.ToObject()
 	if err := w.Client.Status().Update(ctx, obj); err != nil {
@@ -75,7 +75,7 @@ func resourceVersionFence(obj client.Object) operation {
 	return operation{Op: "replace", Path: "/metadata/resourceVersion", Value: obj.GetResourceVersion()}
 }
 
-func patch(ops ...operation) (client.Patch, error) {
+func newJSONPatch(ops ...operation) (client.Patch, error) {
 	data, err := json.Marshal(ops)
 	if err != nil {
 		return nil, fmt.Errorf("encode a patch: %w", err)
@@ -92,12 +92,12 @@ func objectStub(obj client.Object, gvk schema.GroupVersionKind) *unstructured.Un
 	return u
 }
 
-// TemplateStatus implements Writer.
-func (w *APIWriter) TemplateStatus(ctx context.Context, t *unstructured.Unstructured, status map[string]any) (*unstructured.Unstructured, error) {
-	if !w.hasStatus(t) {
+// WriteTemplateStatus implements Writer.
+func (w *APIWriter) WriteTemplateStatus(ctx context.Context, t *unstructured.Unstructured, status map[string]any) (*unstructured.Unstructured, error) {
+	if !w.hasStatusSubresource(t) {
 		return nil, ErrNoStatus
 	}
-	p, err := patch(resourceVersionFence(t), operation{Op: "add", Path: "/status", Value: status})
+	p, err := newJSONPatch(resourceVersionFence(t), operation{Op: "add", Path: "/status", Value: status})
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +108,9 @@ func (w *APIWriter) TemplateStatus(ctx context.Context, t *unstructured.Unstruct
 	return stored, nil
 }
 
-// hasStatus asks the CRD of a custom kind; built-in kinds that get a status here
+// hasStatusSubresource asks the CRD of a custom kind; built-in kinds that get a status here
 // all have the subresource.
-func (w *APIWriter) hasStatus(t *unstructured.Unstructured) bool {
+func (w *APIWriter) hasStatusSubresource(t *unstructured.Unstructured) bool {
 	gvk := t.GroupVersionKind()
 	resource, ok := w.Templates.ResourceOfKey(atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Name: t.GetName()})
 	if !ok {
@@ -130,8 +130,8 @@ func (w *APIWriter) hasStatus(t *unstructured.Unstructured) bool {
 	})
 }
 
-// Release implements Writer.
-func (w *APIWriter) Release(ctx context.Context, obj client.Object, finalizer string) error {
+// RemoveFinalizer implements Writer.
+func (w *APIWriter) RemoveFinalizer(ctx context.Context, obj client.Object, finalizer string) error {
 	rest := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == finalizer })
 	gvk, err := w.Client.GroupVersionKindFor(obj)
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *APIWriter) Release(ctx context.Context, obj client.Object, finalizer st
 	if len(rest) > 0 {
 		ops[1] = operation{Op: "replace", Path: "/metadata/finalizers", Value: rest}
 	}
-	p, err := patch(ops...)
+	p, err := newJSONPatch(ops...)
 	if err != nil {
 		return err
 	}

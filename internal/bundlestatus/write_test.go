@@ -66,14 +66,14 @@ func TestTemplateStatusIsFenced(t *testing.T) {
 	w, _ := newWriter(t, web)
 	key := client.ObjectKeyFromObject(web)
 	first := read(t, w.Client, key)
-	stored, err := w.TemplateStatus(t.Context(), first, map[string]any{"readyReplicas": int64(2)})
+	stored, err := w.WriteTemplateStatus(t.Context(), first, map[string]any{"readyReplicas": int64(2)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n, _, _ := unstructured.NestedInt64(stored.Object, "status", "readyReplicas"); n != 2 {
 		t.Errorf("stored %v", stored.Object["status"])
 	}
-	if _, err := w.TemplateStatus(t.Context(), first, map[string]any{"readyReplicas": int64(1)}); !apierrors.IsConflict(err) {
+	if _, err := w.WriteTemplateStatus(t.Context(), first, map[string]any{"readyReplicas": int64(1)}); !apierrors.IsConflict(err) {
 		t.Errorf("a write over a changed object: %v", err)
 	}
 }
@@ -88,16 +88,16 @@ func TestKindsWithoutStatus(t *testing.T) {
 		}}
 	}
 	templates.setTemplate(definition(map[string]any{}))
-	if _, err := w.TemplateStatus(t.Context(), bear, map[string]any{}); !errors.Is(err, ErrNoStatus) {
+	if _, err := w.WriteTemplateStatus(t.Context(), bear, map[string]any{}); !errors.Is(err, ErrNoStatus) {
 		t.Errorf("without the subresource: %v", err)
 	}
 	templates.setTemplate(definition(map[string]any{"status": map[string]any{}}))
-	if !w.hasStatus(bear) {
+	if !w.hasStatusSubresource(bear) {
 		t.Error("the subresource is not found")
 	}
 	ghost := bear.DeepCopy()
 	ghost.SetKind("Ghost")
-	if _, err := w.TemplateStatus(t.Context(), ghost, map[string]any{}); !errors.Is(err, ErrNoStatus) {
+	if _, err := w.WriteTemplateStatus(t.Context(), ghost, map[string]any{}); !errors.Is(err, ErrNoStatus) {
 		t.Errorf("of a kind that is not served: %v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestReleaseTakesOneFinalizer(t *testing.T) {
 	w, _ := newWriter(t, web, alone)
 	for _, d := range []*appsv1.Deployment{web, alone} {
 		before := read(t, w.Client, client.ObjectKeyFromObject(d))
-		if err := w.Release(t.Context(), before, atoll.Finalizer); err != nil {
+		if err := w.RemoveFinalizer(t.Context(), before, atoll.Finalizer); err != nil {
 			t.Fatal(err)
 		}
 		want := slices.DeleteFunc(slices.Clone(d.Finalizers), func(f string) bool { return f == atoll.Finalizer })
@@ -118,7 +118,7 @@ func TestReleaseTakesOneFinalizer(t *testing.T) {
 	}
 	gone := read(t, w.Client, client.ObjectKeyFromObject(web))
 	gone.SetName("gone")
-	if err := w.Release(t.Context(), gone, "theirs"); err != nil {
+	if err := w.RemoveFinalizer(t.Context(), gone, "theirs"); err != nil {
 		t.Errorf("of what is gone: %v", err)
 	}
 }
@@ -131,10 +131,10 @@ func TestBundleStatusIsFencedAndSlicesGoOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	of, _ := state.BundleOf(b)
-	if err := w.BundleStatus(t.Context(), of, v1alpha1.BundleStatus{WaitsFor: "rain"}); err != nil {
+	if err := w.WriteBundleStatus(t.Context(), of, v1alpha1.BundleStatus{WaitsFor: "rain"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.BundleStatus(t.Context(), of, v1alpha1.BundleStatus{WaitsFor: "sun"}); !apierrors.IsConflict(err) {
+	if err := w.WriteBundleStatus(t.Context(), of, v1alpha1.BundleStatus{WaitsFor: "sun"}); !apierrors.IsConflict(err) {
 		t.Errorf("a write over a changed object: %v", err)
 	}
 	if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(slice), slice); err != nil {
@@ -156,7 +156,7 @@ func TestRecorder(t *testing.T) {
 			Tombstones: []atoll.Tombstone{{Key: atoll.ItemKey{Kind: "Service", Namespace: "shop", Name: "gone"}, Cause: atoll.CauseDeleted}},
 		})
 		c := fake.NewClientBuilder().WithScheme(state.NewScheme()).Build()
-		rec := NewRecorder(c, memRevisions{m}, memTemplates{m}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		rec := NewEventRecorder(c, memRevisions{m}, memTemplates{m}, slog.New(slog.NewTextHandler(io.Discard, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- rec.Run(ctx) }()
@@ -196,7 +196,7 @@ func TestRecorder(t *testing.T) {
 
 // A Recorder that does not run, or that cannot keep up, never blocks its caller.
 func TestRecorderNeverBlocks(t *testing.T) {
-	rec := NewRecorder(nil, nil, nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	rec := NewEventRecorder(nil, nil, nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	for range 2 * mostNotices {
 		rec.RecordRefusal(webKey, "Conflict", "again")
 	}

@@ -11,27 +11,27 @@ import (
 // closer than twice that to the last session is left out.
 const jitterDivisor = 20
 
-// Schedule is when an agent checks in. Time is divided into intervals, the same for all agents,
+// CheckInSchedule is when an agent checks in. Time is divided into intervals, the same for all agents,
 // and an agent has its own offset in them, by the hash of its Cluster's UID: a fleet is spread
 // evenly, stays so, and is so again one interval after it came back together. Each check-in is
 // moved by a further pseudo-random offset, so that two agents that met do not meet again. The
 // hub computes the schedule of a Cluster without a request to the agent, as far as their clocks
 // agree.
-type Schedule struct {
+type CheckInSchedule struct {
 	interval time.Duration
 	hash     uint64
 }
 
-// NewSchedule returns the schedule of the agent of the Cluster with that UID.
-func NewSchedule(every time.Duration, uid string) Schedule {
+// NewCheckInSchedule returns the schedule of the agent of the Cluster with that UID.
+func NewCheckInSchedule(every time.Duration, uid string) CheckInSchedule {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(uid)) // never fails
-	return Schedule{every, mixBits(h.Sum64())}
+	return CheckInSchedule{every, mixBits(h.Sum64())}
 }
 
 // NextCheckIn returns the next regular check-in of an agent that had a session just now; now, where it holds a
 // stream. It is less than 1.2 intervals away.
-func (t Schedule) NextCheckIn(now time.Time) time.Time {
+func (t CheckInSchedule) NextCheckIn(now time.Time) time.Time {
 	if t.interval <= 0 {
 		return now
 	}
@@ -46,14 +46,14 @@ func (t Schedule) NextCheckIn(now time.Time) time.Time {
 }
 
 // checkInOfRound is when the agent checks in, in that round.
-func (t Schedule) checkInOfRound(round int64) time.Time {
+func (t CheckInSchedule) checkInOfRound(round int64) time.Time {
 	place := t.hash % uint64(t.interval)
 	moved := mixBits(t.hash^uint64(round)) % uint64(max(t.interval/jitterDivisor, 1))
 	return time.Unix(0, round*int64(t.interval)+int64(place)+int64(moved))
 }
 
 // DescribeNext returns a description for people about an agent that checks in and does.
-func (t Schedule) DescribeNext(now time.Time) string {
+func (t CheckInSchedule) DescribeNext(now time.Time) string {
 	return fmt.Sprintf("checks in every %s, next in about %s", phrase.FormatDuration(t.interval), phrase.FormatDuration(t.NextCheckIn(now).Sub(now)))
 }
 

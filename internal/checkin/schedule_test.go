@@ -11,7 +11,7 @@ func TestNextCheckInIsWithinTheInterval(t *testing.T) {
 	const interval = 10 * time.Minute
 	start := time.Unix(1_790_000_000, 0)
 	for i := range 200 {
-		s := NewSchedule(interval, fmt.Sprint("cluster-", i))
+		s := NewCheckInSchedule(interval, fmt.Sprint("cluster-", i))
 		now := start.Add(time.Duration(i) * 7 * time.Second)
 		for range 20 {
 			next := s.NextCheckIn(now)
@@ -19,7 +19,7 @@ func TestNextCheckInIsWithinTheInterval(t *testing.T) {
 			if wait < interval/10 || wait >= 12*interval/10 {
 				t.Fatalf("cluster %d waits %s", i, wait)
 			}
-			if again := NewSchedule(interval, fmt.Sprint("cluster-", i)).NextCheckIn(now); !again.Equal(next) {
+			if again := NewCheckInSchedule(interval, fmt.Sprint("cluster-", i)).NextCheckIn(now); !again.Equal(next) {
 				t.Fatalf("cluster %d: %s, then %s", i, next, again)
 			}
 			now = next
@@ -29,10 +29,10 @@ func TestNextCheckInIsWithinTheInterval(t *testing.T) {
 
 func TestStreamsNeedNoCheckIn(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
-	if next := NewSchedule(0, "u").NextCheckIn(now); !next.Equal(now) {
+	if next := NewCheckInSchedule(0, "u").NextCheckIn(now); !next.Equal(now) {
 		t.Errorf("next check-in %s, want %s", next, now)
 	}
-	if text := NewSchedule(15*time.Minute, "u").DescribeNext(now); !strings.Contains(text, "every 15m") {
+	if text := NewCheckInSchedule(15*time.Minute, "u").DescribeNext(now); !strings.Contains(text, "every 15m") {
 		t.Errorf("%q has no interval", text)
 	}
 }

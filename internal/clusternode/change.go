@@ -19,7 +19,7 @@ import (
 // cannot be edited and is not read. Errors name the parts of the edit that no Cluster can take,
 // and the alternative.
 func PatchFromNodeEdit(c *v1alpha1.Cluster, now *corev1.Node) ([]byte, field.ErrorList) {
-	p := patch{cluster: c, labels: map[string]any{}, annotations: map[string]any{}, spec: map[string]any{}}
+	p := clusterPatch{cluster: c, labels: map[string]any{}, annotations: map[string]any{}, spec: map[string]any{}}
 	before := NodeOf(c)
 	p.refuseUnsupported(before, now)
 	p.changeLabels(before.Labels, now.Labels)
@@ -31,19 +31,19 @@ func PatchFromNodeEdit(c *v1alpha1.Cluster, now *corev1.Node) ([]byte, field.Err
 	return p.encode(), nil
 }
 
-type patch struct {
+type clusterPatch struct {
 	cluster                   *v1alpha1.Cluster
 	labels, annotations, spec map[string]any
 	errs                      field.ErrorList
 }
 
 // refuseEdit refuses an edit of a field.
-func (p *patch) refuseEdit(at *field.Path, reason string) {
+func (p *clusterPatch) refuseEdit(at *field.Path, reason string) {
 	p.errs = append(p.errs, field.Forbidden(at, reason))
 }
 
 // refuseUnsupported refuses what a Cluster has nothing for.
-func (p *patch) refuseUnsupported(before, now *corev1.Node) {
+func (p *clusterPatch) refuseUnsupported(before, now *corev1.Node) {
 	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
 	none := fmt.Sprintf("node %s is a cluster, and there is nothing of that in Cluster/%s", before.Name, before.Name)
 	if len(now.Finalizers) > 0 {
@@ -59,7 +59,7 @@ func (p *patch) refuseUnsupported(before, now *corev1.Node) {
 	}
 }
 
-func (p *patch) changeLabels(was, is map[string]string) {
+func (p *clusterPatch) changeLabels(was, is map[string]string) {
 	at := field.NewPath("metadata", "labels")
 	inSpec := map[string]string{corev1.LabelTopologyRegion: "region", corev1.LabelTopologyZone: "zone"}
 	forEachChange(was, is, func(key string, value *string) {
@@ -78,13 +78,13 @@ func (p *patch) changeLabels(was, is map[string]string) {
 	})
 }
 
-func (p *patch) changeAnnotations(was, is map[string]string) {
+func (p *clusterPatch) changeAnnotations(was, is map[string]string) {
 	forEachChange(was, is, func(key string, value *string) {
 		at := field.NewPath("metadata", "annotations").Key(key)
 		switch {
 		case key == corev1.LastAppliedConfigAnnotation:
 			p.refuseEdit(at, fmt.Sprintf("nodes are not applied: apply Cluster/%s, or use kubectl cordon, taint, label or annotate", p.cluster.Name))
-		case atoll.IsOwnKey(key):
+		case atoll.IsOwnMetadataKey(key):
 			p.refuseEdit(at, fmt.Sprintf("nodes have none of Atoll's own annotations: Cluster/%s has", p.cluster.Name))
 		default:
 			p.annotations[key] = value
@@ -114,7 +114,7 @@ func forEachChange(was, is map[string]string, do func(key string, value *string)
 }
 
 // changeTaints changes the taints of the Cluster: as the Node is, and cordoned or not where that was edited.
-func (p *patch) changeTaints(before, now *corev1.Node) {
+func (p *clusterPatch) changeTaints(before, now *corev1.Node) {
 	var all []v1alpha1.Taint
 	for _, t := range now.Spec.Taints {
 		all = append(all, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})
@@ -135,7 +135,7 @@ func (p *patch) changeTaints(before, now *corev1.Node) {
 }
 
 // encode encodes the patch; nil where there is none.
-func (p *patch) encode() []byte {
+func (p *clusterPatch) encode() []byte {
 	meta, all := map[string]any{}, map[string]any{}
 	if len(p.labels) > 0 {
 		meta["labels"] = p.labels

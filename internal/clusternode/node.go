@@ -20,8 +20,8 @@ import (
 // LabelRole is on every Node of the hub: kubectl prints it as the role "cluster".
 const LabelRole = "node-role.kubernetes.io/cluster"
 
-// IsShown reports whether there is a Node of the Cluster: the hub has accepted it.
-func IsShown(c *v1alpha1.Cluster) bool { return c.Spec.Accepted }
+// IsShownAsNode reports whether there is a Node of the Cluster: the hub has accepted it.
+func IsShownAsNode(c *v1alpha1.Cluster) bool { return c.Spec.Accepted }
 
 // IsUnschedulable reports whether the Cluster is cordoned: by the taint that Kubernetes puts on
 // cordoned nodes, which repels placements like any other.
@@ -61,7 +61,9 @@ func locationLabels(c *v1alpha1.Cluster) map[string]string {
 // `kubectl apply` notes of the Cluster's manifest, which it would take for the Node's.
 func nodeAnnotations(c *v1alpha1.Cluster) map[string]string {
 	out := maps.Clone(c.Annotations)
-	maps.DeleteFunc(out, func(key, _ string) bool { return key == corev1.LastAppliedConfigAnnotation || atoll.IsOwnKey(key) })
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		return key == corev1.LastAppliedConfigAnnotation || atoll.IsOwnMetadataKey(key)
+	})
 	if len(out) == 0 {
 		return nil
 	}

@@ -81,8 +81,8 @@ func (s *apiSets) takeUnused() (hashes []string) {
 	return hashes
 }
 
-// APIsKnown reports whether the store has the list of that hash.
-func (r *Reconciler) APIsKnown(ctx context.Context, hash string) (bool, error) {
+// IsAPISetStored reports whether the store has the list of that hash.
+func (r *ClusterStatusReconciler) IsAPISetStored(ctx context.Context, hash string) (bool, error) {
 	r.mu.Lock()
 	stored := r.apiSets.isStored(hash, time.Now())
 	r.mu.Unlock()
@@ -96,11 +96,11 @@ func (r *Reconciler) APIsKnown(ctx context.Context, hash string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look up the set of APIs %s: %w", hash, err)
 	}
-	r.markStored(hash)
+	r.markAPISetStored(hash)
 	return true, nil
 }
 
-func (r *Reconciler) markStored(hash string) {
+func (r *ClusterStatusReconciler) markAPISetStored(hash string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.apiSets.storedAt[hash] = time.Now()
@@ -108,7 +108,7 @@ func (r *Reconciler) markStored(hash string) {
 
 // storeReportedAPIs stores the APIs that a member reported, once. A malformed list is dropped. wait
 // is how long the member must wait before it may add a set; its list is kept until then.
-func (r *Reconciler) storeReportedAPIs(ctx context.Context, m *member, hash string, apis []string) (wait time.Duration, err error) {
+func (r *ClusterStatusReconciler) storeReportedAPIs(ctx context.Context, m *member, hash string, apis []string) (wait time.Duration, err error) {
 	now := time.Now()
 	done, wait := r.checkReportedAPIs(m, hash, apis, now)
 	if wait > 0 {
@@ -120,7 +120,7 @@ func (r *Reconciler) storeReportedAPIs(ctx context.Context, m *member, hash stri
 		if added = err == nil; !added && !apierrors.IsAlreadyExists(err) {
 			return 0, fmt.Errorf("store the set of APIs %s: %w", hash, err)
 		}
-		r.markStored(hash)
+		r.markAPISetStored(hash)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,21 +133,21 @@ func (r *Reconciler) storeReportedAPIs(ctx context.Context, m *member, hash stri
 
 // checkReportedAPIs reports whether a list needs no write, because it is stored or malformed, and
 // otherwise how long its member must wait before it may add a set.
-func (r *Reconciler) checkReportedAPIs(m *member, hash string, apis []string, now time.Time) (done bool, wait time.Duration) {
+func (r *ClusterStatusReconciler) checkReportedAPIs(m *member, hash string, apis []string, now time.Time) (done bool, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.apiSets.isStored(hash, now) || !isAPIList(apis) || session.APIsHash(apis) != hash {
+	if r.apiSets.isStored(hash, now) || !isValidAPIList(apis) || session.APIsHash(apis) != hash {
 		return true, 0
 	}
 	return false, m.newAPISets.WaitTime(now)
 }
 
-func isAPIList(apis []string) bool {
+func isValidAPIList(apis []string) bool {
 	return slices.IsSorted(apis) && !slices.ContainsFunc(apis, func(api string) bool { return !apiPattern.MatchString(api) })
 }
 
-// collectAPISets deletes sets that no Cluster names, until ctx ends.
-func (r *Reconciler) collectAPISets(ctx context.Context) {
+// deleteUnusedAPISets deletes sets that no Cluster names, until ctx ends.
+func (r *ClusterStatusReconciler) deleteUnusedAPISets(ctx context.Context) {
 	listed := false
 	tick := time.NewTicker(collectInterval)
 	defer tick.Stop()
@@ -162,7 +162,7 @@ func (r *Reconciler) collectAPISets(ctx context.Context) {
 			continue
 		}
 		if !listed {
-			listed = r.noteUnusedSets(ctx)
+			listed = r.recordUnusedAPISets(ctx)
 			continue // deleted at the next turn, unless a Cluster names it by then
 		}
 		r.mu.Lock()
@@ -174,8 +174,8 @@ func (r *Reconciler) collectAPISets(ctx context.Context) {
 	}
 }
 
-// noteUnusedSets notes the sets in the store that no Cluster names. It reports whether it could.
-func (r *Reconciler) noteUnusedSets(ctx context.Context) bool {
+// recordUnusedAPISets notes the sets in the store that no Cluster names. It reports whether it could.
+func (r *ClusterStatusReconciler) recordUnusedAPISets(ctx context.Context) bool {
 	var sets metav1.PartialObjectMetadataList
 	sets.SetGroupVersionKind(enginev1.GroupVersion.WithKind("APISetList"))
 	if err := r.o.Client.List(ctx, &sets); err != nil {
@@ -194,7 +194,7 @@ func (r *Reconciler) noteUnusedSets(ctx context.Context) bool {
 	return true
 }
 
-func (r *Reconciler) deleteAPISet(ctx context.Context, hash string) {
+func (r *ClusterStatusReconciler) deleteAPISet(ctx context.Context, hash string) {
 	err := r.o.Client.Delete(ctx, &enginev1.APISet{ObjectMeta: metav1.ObjectMeta{Name: hash}})
 	if client.IgnoreNotFound(err) != nil {
 		if ctx.Err() == nil {

@@ -20,7 +20,7 @@ func TestAPIsAreStoredOnce(t *testing.T) {
 		w.run(func() {
 			apis := []string{"/v1/Pod", "apps/v1/Deployment"}
 			hash := session.APIsHash(apis)
-			if known, err := w.APIsKnown(t.Context(), hash); err != nil || known {
+			if known, err := w.IsAPISetStored(t.Context(), hash); err != nil || known {
 				t.Errorf("known %t, %v", known, err)
 			}
 			for i := range 3 {
@@ -34,7 +34,7 @@ func TestAPIsAreStoredOnce(t *testing.T) {
 			if err := w.client.List(t.Context(), &sets); err != nil || len(sets.Items) != 1 || !slices.Equal(sets.Items[0].APIs, apis) {
 				t.Errorf("stored %v, %v", sets.Items, err)
 			}
-			if known, err := w.APIsKnown(t.Context(), hash); err != nil || !known {
+			if known, err := w.IsAPISetStored(t.Context(), hash); err != nil || !known {
 				t.Errorf("known %t, %v", known, err)
 			}
 			lie := healthyInventory()
@@ -147,7 +147,7 @@ func TestUnusedSetsOfAPIsAreCollected(t *testing.T) {
 			if got := names(); got != hashes[1] {
 				t.Errorf("left are %q, want %q", got, hashes[1])
 			}
-			if known, err := w.APIsKnown(t.Context(), hashes[0]); err != nil || known {
+			if known, err := w.IsAPISetStored(t.Context(), hashes[0]); err != nil || known {
 				t.Errorf("a deleted set is known: %t, %v", known, err)
 			}
 		})

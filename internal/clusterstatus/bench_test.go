@@ -26,7 +26,7 @@ func (f fleet) Subscribe(func(string))                        {}
 
 // newVisits returns a fleet in which one cluster after the other checks in, without news: next
 // is one visit. Nothing is written (there is no client).
-func newVisits(b testing.TB, size int) (r *Reconciler, next func()) {
+func newVisits(b testing.TB, size int) (r *ClusterStatusReconciler, next func()) {
 	b.Helper()
 	table := fleet{map[string]*v1alpha1.Cluster{}, map[string]*v1alpha1.Cluster{}}
 	inventory := healthyInventory()
@@ -35,7 +35,7 @@ func newVisits(b testing.TB, size int) (r *Reconciler, next func()) {
 		c.Name, c.UID = fmt.Sprintf("c%d", i), types.UID(fmt.Sprintf("u%d", i))
 		c.Spec.Accepted = true
 		checkInEvery(15 * time.Minute)(c)
-		f := facts{up: true, fresh: true, answers: true, inventory: inventory, compared: true}
+		f := memberFacts{up: true, fresh: true, answers: true, inventory: inventory, compared: true}
 		c.Status = deriveStatus(c, f, metav1.Now())
 		table.byName[c.Name], table.byUID[string(c.UID)] = c, c
 	}
@@ -76,7 +76,7 @@ func BenchmarkCheckIn(b *testing.B) {
 			for b.Loop() {
 				next()
 			}
-			if r.overdue.overdueAt(time.Now()) != 0 {
+			if r.overdue.countAt(time.Now()) != 0 {
 				b.Error("a cluster is overdue")
 			}
 		})

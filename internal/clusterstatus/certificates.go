@@ -9,7 +9,7 @@ import (
 // RecordCertificate takes the newest certificate of an agent whose stream is here: its end, the
 // generation of the CA that signed it, and whether its renewal is overdue. It is kept in memory;
 // only the last is written, when it turns.
-func (r *Reconciler) RecordCertificate(uid string, ends time.Time, generation int, overdue bool) {
+func (r *ClusterStatusReconciler) RecordCertificate(uid string, ends time.Time, generation int, overdue bool) {
 	r.mu.Lock()
 	m := r.members[uid]
 	if m == nil { // its stream went, and its Cluster
@@ -21,13 +21,13 @@ func (r *Reconciler) RecordCertificate(uid string, ends time.Time, generation in
 	m.newest = newest{ends.Unix(), int32(generation)}
 	r.mu.Unlock()
 	if turned {
-		r.enqueue(uid)
+		r.enqueueClusters(uid)
 	}
 }
 
-// CertificateElsewhere tells of the newest certificate of an agent whose stream another hub
+// RecordRemoteCertificate tells of the newest certificate of an agent whose stream another hub
 // holds, which writes what there is to write of it.
-func (r *Reconciler) CertificateElsewhere(uid string, ends time.Time, generation int) {
+func (r *ClusterStatusReconciler) RecordRemoteCertificate(uid string, ends time.Time, generation int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.members[uid]; m != nil {
@@ -42,9 +42,9 @@ type newest struct {
 	generation int32 // of the CA that signed it
 }
 
-// SetTransport returns how the connection of an agent comes whose stream another hub holds; empty:
+// SetRemoteTransport returns how the connection of an agent comes whose stream another hub holds; empty:
 // that hub does not say. It is kept in memory.
-func (r *Reconciler) SetTransport(uid, how string) {
+func (r *ClusterStatusReconciler) SetRemoteTransport(uid, how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m := r.members[uid]; m != nil {
@@ -52,10 +52,10 @@ func (r *Reconciler) SetTransport(uid, how string) {
 	}
 }
 
-// CarriageOf returns the transport of an agent: how its present connection comes, to this hub or another; Push where a
+// TransportOf returns the transport of an agent: how its present connection comes, to this hub or another; Push where a
 // hub runs the agent, CheckIn where there is none and the agent is to check in, empty where
 // it is away.
-func (r *Reconciler) CarriageOf(uid string) string {
+func (r *ClusterStatusReconciler) TransportOf(uid string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, here := r.members[uid]
@@ -74,7 +74,7 @@ func (r *Reconciler) CarriageOf(uid string) string {
 
 // CertificateOf returns an agent's certificate, as it was last reported since this hub started; ok
 // is false where it was not.
-func (r *Reconciler) CertificateOf(uid string) (ends time.Time, generation int, ok bool) {
+func (r *ClusterStatusReconciler) CertificateOf(uid string) (ends time.Time, generation int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.members[uid]

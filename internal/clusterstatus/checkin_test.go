@@ -186,20 +186,20 @@ func TestMassOfMissedCheckIns(t *testing.T) {
 			round(0, fleet)
 			before := w.writes.Load()
 			advanceClock(2 * time.Hour)
-			if n := w.writes.Load() - before; n != 0 || w.SilentClusters() != fleet {
-				t.Errorf("%d writes, %d held", n, w.SilentClusters())
+			if n := w.writes.Load() - before; n != 0 || w.CountHeldSilences() != fleet {
+				t.Errorf("%d writes, %d held", n, w.CountHeldSilences())
 			}
 			w.expectReady("c0", "True AgentChecksIn")
 			round(0, 47) // 13 of 60 are missing, which is too many
-			if w.SilentClusters() != 13 {
-				t.Errorf("%d held", w.SilentClusters())
+			if w.CountHeldSilences() != 13 {
+				t.Errorf("%d held", w.CountHeldSilences())
 			}
 			round(47, 48)                  // 12 are not
 			advanceClock(36 * time.Second) // in which others may come back too
 			w.expectReady("c59", "Unknown CheckInsMissed")
 			w.expectReady("c47", "True AgentChecksIn")
-			if w.SilentClusters() != 0 || !slices.Equal(w.told, []string{"true", "false"}) {
-				t.Errorf("%d held, reported %v", w.SilentClusters(), w.told)
+			if w.CountHeldSilences() != 0 || !slices.Equal(w.told, []string{"true", "false"}) {
+				t.Errorf("%d held, reported %v", w.CountHeldSilences(), w.told)
 			}
 		})
 	})

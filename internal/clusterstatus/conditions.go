@@ -27,27 +27,27 @@ func (s conditionSetter) set(kind string, status metav1.ConditionStatus, reason 
 // next write, so that an upgrade of the hub writes no Cluster.
 func (s conditionSetter) clearCondition(kind string) {
 	if meta.FindStatusCondition(*s.conditions, kind) != nil {
-		s.setNormal(kind)
+		s.setDefaultCondition(kind)
 	}
 }
 
-func (s conditionSetter) setNormal(kind string) {
-	c := normalCondition(kind)
+func (s conditionSetter) setDefaultCondition(kind string) {
+	c := defaultCondition(kind)
 	s.set(kind, c.Status, atoll.Reason(c.Reason), c.Message)
 }
 
-// addMissing adds each condition type that the status does not have yet.
-func (s conditionSetter) addMissing() {
+// addMissingConditions adds each condition type that the status does not have yet.
+func (s conditionSetter) addMissingConditions() {
 	for _, is := range atoll.ConditionTypes["Cluster"] {
 		if !is.Temporary && meta.FindStatusCondition(*s.conditions, is.Type) == nil {
-			s.setNormal(is.Type)
+			s.setDefaultCondition(is.Type)
 		}
 	}
 }
 
-// normalCondition returns a condition for which nothing was reported. Messages would only make
+// defaultCondition returns a condition for which nothing was reported. Messages would only make
 // each Cluster of a large fleet longer, and the reasons have sentences.
-func normalCondition(kind string) metav1.Condition {
+func defaultCondition(kind string) metav1.Condition {
 	isFalse := func(reason atoll.Reason) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: string(reason)}
 	}

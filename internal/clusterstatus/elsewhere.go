@@ -7,7 +7,7 @@ const incomplete = time.Second
 
 // BecomeLeader reports that this hub decides from now on: it looks at all Clusters, and silence
 // counts from now.
-func (r *Reconciler) BecomeLeader() {
+func (r *ClusterStatusReconciler) BecomeLeader() {
 	r.mu.Lock()
 	r.started = time.Now()
 	r.mu.Unlock()
@@ -19,10 +19,10 @@ func (r *Reconciler) BecomeLeader() {
 // SetRemoteStream records that another hub holds a stream of the member's agent, or that none does
 // any more, and the agent's last sign of life there. Earlier reports to this hub are then
 // outdated.
-func (r *Reconciler) SetRemoteStream(uid string, on bool, heard time.Time) {
+func (r *ClusterStatusReconciler) SetRemoteStream(uid string, on bool, heard time.Time) {
 	r.mu.Lock()
 	c, known := r.o.Clusters.GetByUID(uid)
-	m := r.memberByUID(uid)
+	m := r.ensureMember(uid)
 	if m.connectedElsewhere == on {
 		r.mu.Unlock()
 		return
@@ -30,12 +30,12 @@ func (r *Reconciler) SetRemoteStream(uid string, on bool, heard time.Time) {
 	m.connectedElsewhere = on
 	var release []string
 	if on {
-		r.markFound(m)
+		r.clearLostMark(m)
 		m.silent = false
 		if !m.up {
-			m.facts, m.apis = facts{}, nil
+			m.memberFacts, m.apis = memberFacts{}, nil
 		}
-		release = r.release(uid, time.Now())
+		release = r.releaseHeldSilences(uid, time.Now())
 	} else if !m.up && known {
 		r.markLost(m, &c.Spec, heard)
 	} else if !m.up {
@@ -43,18 +43,18 @@ func (r *Reconciler) SetRemoteStream(uid string, on bool, heard time.Time) {
 	}
 	every := m.every
 	r.mu.Unlock()
-	r.enqueue(release...)
+	r.enqueueClusters(release...)
 	if !on && known {
-		r.loop.EnqueueAfter(c.Name, r.missedAfter(every))
+		r.loop.EnqueueAfter(c.Name, r.silenceDelay(every))
 	}
 }
 
-func (r *Reconciler) isLeader() bool { return r.o.Leads == nil || r.o.Leads() }
+func (r *ClusterStatusReconciler) isLeader() bool { return r.o.Leads == nil || r.o.Leads() }
 
-// isWrittenElsewhere' is a member about which another hub writes: the one that holds its stream,
+// isStatusWrittenByOtherHub' is a member about which another hub writes: the one that holds its stream,
 // or, where none does, the one that leads. How the agent fares that this hub runs, only
 // this one knows. The caller holds the lock.
-func (r *Reconciler) isWrittenElsewhere(m *member) bool {
+func (r *ClusterStatusReconciler) isStatusWrittenByOtherHub(m *member) bool {
 	switch {
 	case m.up || m.pushed != nil:
 		return false

@@ -177,7 +177,7 @@ func TestHowAgentsComeIsKnown(t *testing.T) {
 		w.run(func() {
 			says := func(when string, want ...string) {
 				t.Helper()
-				if got := []string{w.CarriageOf("u0"), w.CarriageOf("u1"), w.CarriageOf("u2")}; !slices.Equal(got, want) {
+				if got := []string{w.TransportOf("u0"), w.TransportOf("u1"), w.TransportOf("u2")}; !slices.Equal(got, want) {
 					t.Errorf("%s: %q, wanted %q", when, got, want)
 				}
 			}
@@ -189,7 +189,7 @@ func TestHowAgentsComeIsKnown(t *testing.T) {
 			w.StreamUp("u0", "WebSocket")
 			says("by another way", "WebSocket", "Push", "TLS")
 			w.SetRemoteStream("u0", true, time.Now())
-			w.SetTransport("u0", "TLS")
+			w.SetRemoteTransport("u0", "TLS")
 			w.StreamDown("u0", time.Now())
 			says("elsewhere", "TLS", "Push", "TLS")
 			advanceClock(settle)
@@ -229,7 +229,7 @@ func TestWhenCertificatesEndIsKnownWhereverAgentsAre(t *testing.T) {
 			before := w.writes.Load()
 
 			w.SetRemoteStream("u0", true, time.Now()) // before the stream here is gone
-			w.CertificateElsewhere("u0", first.Add(time.Hour), 2)
+			w.RecordRemoteCertificate("u0", first.Add(time.Hour), 2)
 			w.loseClusters(0, 1)
 			advanceClock(settle)
 			says("elsewhere", first.Add(time.Hour), 2)
@@ -237,7 +237,7 @@ func TestWhenCertificatesEndIsKnownWhereverAgentsAre(t *testing.T) {
 			w.SetRemoteStream("u0", false, time.Now())
 			w.SetRemoteStream("u0", true, time.Now())
 			says("at a third hub, which has not sent its list yet", first.Add(time.Hour), 2)
-			w.CertificateElsewhere("u0", first.Add(2*time.Hour), 3)
+			w.RecordRemoteCertificate("u0", first.Add(2*time.Hour), 3)
 			advanceClock(settle)
 			says("renewed there", first.Add(2*time.Hour), 3)
 
@@ -248,7 +248,7 @@ func TestWhenCertificatesEndIsKnownWhereverAgentsAre(t *testing.T) {
 				advanceClock(settle)
 				w.loseClusters(0, 1)
 				w.SetRemoteStream("u0", true, time.Now())
-				w.CertificateElsewhere("u0", first, 3)
+				w.RecordRemoteCertificate("u0", first, 3)
 				advanceClock(settle)
 			}
 			if n := w.writes.Load() - before; n != 0 {

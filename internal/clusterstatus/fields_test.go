@@ -41,7 +41,7 @@ func TestStatusFields(t *testing.T) {
 			if r.Allocatable.Cpu().String() != "12" || r.Allocatable.Memory().String() != "24Gi" || r.Requested.Cpu().String() != "1500m" || r.Requested.Memory().String() != "3Gi" {
 				t.Errorf("resources %+v", r)
 			}
-			if free, known := freecapacity.OfResources(&r); !known || !slices.Equal(free.EncodeClasses(), []string{"3 cpu=3500m memory=8192Mi pods=90"}) || !slices.Equal(r.Room.Classes, free.EncodeClasses()) {
+			if free, known := freecapacity.FreeCapacityOf(&r); !known || !slices.Equal(free.EncodeClasses(), []string{"3 cpu=3500m memory=8192Mi pods=90"}) || !slices.Equal(r.Room.Classes, free.EncodeClasses()) {
 				t.Errorf("free capacity %+v, room %+v", r.FreeCapacity, r.Room)
 			}
 			for _, is := range atoll.ConditionTypes["Cluster"] {

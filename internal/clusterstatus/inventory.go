@@ -66,7 +66,7 @@ type Options struct {
 	// Unknown; default 35 s, which is more than the 21 s in which a half-open link
 	// is found, and under 40 s.
 	SilentAfter time.Duration
-	// SilentShare of the fleet, and SilentClusters, that may fall silent within a
+	// SilentShare of the fleet, and CountHeldSilences, that may fall silent within a
 	// minute and still be written; defaults 0.2 and 3.
 	SilentShare    float64
 	SilentClusters int
@@ -81,8 +81,8 @@ type Options struct {
 	OnSilence func(silent bool, message string)
 }
 
-// Reconciler of Clusters' statuses. Make it with New.
-type Reconciler struct {
+// ClusterStatusReconciler reconciles Clusters' statuses. Make it with New.
+type ClusterStatusReconciler struct {
 	o       Options
 	loop    *reconcile.Loop[string] // by name
 	writes  prometheus.Counter
@@ -95,15 +95,15 @@ type Reconciler struct {
 	members map[string]*member
 	uids    map[string]string // cluster name → UID, for members that are known
 	fleet   map[string]struct{}
-	losses  losses              // of streams
-	overdue *overdue            // of check-ins
+	losses  lossCounter         // of streams
+	overdue *overdueCounter     // of check-ins
 	held    map[string]struct{} // UIDs whose silence is not written
 	apiSets apiSets
 }
 
 // member is what is known of one cluster since the hub started.
 type member struct {
-	facts
+	memberFacts
 	connectedElsewhere bool      // another hub holds a stream
 	carriage           string    // of the connection that came last, here or elsewhere
 	newest             newest    // certificate
@@ -128,7 +128,7 @@ type member struct {
 }
 
 // New makes a Reconciler that follows the table from now on.
-func New(o Options) *Reconciler {
+func New(o Options) *ClusterStatusReconciler {
 	if o.SilentAfter <= 0 {
 		o.SilentAfter = 35 * time.Second
 	}
@@ -144,13 +144,13 @@ func New(o Options) *Reconciler {
 	if o.OnSilence == nil {
 		o.OnSilence = func(bool, string) {}
 	}
-	r := &Reconciler{
+	r := &ClusterStatusReconciler{
 		o:       o,
 		upkeep:  pace.ClusterWrites.NewLimiter(),
 		writes:  metrictable.ClusterWrites.NewCounter(),
 		silence: metrictable.ClusterHeld.NewGauge(),
 		members: map[string]*member{}, uids: map[string]string{}, fleet: map[string]struct{}{},
-		losses: losses{}, overdue: newOverdue(), held: map[string]struct{}{}, apiSets: newAPISets(),
+		losses: lossCounter{}, overdue: newOverdueCounter(), held: map[string]struct{}{}, apiSets: newAPISets(),
 	}
 	r.loop = reconcile.New(reconcile.Options[string]{
 		Name: "clusterstatus", Reconcile: r.reconcileCluster, Workers: workers,
@@ -161,50 +161,50 @@ func New(o Options) *Reconciler {
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(r.writes, r.silence)
 	}
-	o.Clusters.Subscribe(r.followCluster)
+	o.Clusters.Subscribe(r.recordAndEnqueueCluster)
 	return r
 }
 
 // Run writes until ctx ends.
-func (r *Reconciler) Run(ctx context.Context) error {
+func (r *ClusterStatusReconciler) Run(ctx context.Context) error {
 	r.mu.Lock()
 	r.started = time.Now()
 	r.mu.Unlock()
 	var collector sync.WaitGroup
 	defer collector.Wait()
-	collector.Go(func() { r.collectAPISets(ctx) })
+	collector.Go(func() { r.deleteUnusedAPISets(ctx) })
 	r.loop.Run(ctx, func() {
 		for _, c := range r.o.Clusters.List() {
-			r.followCluster(c.Name)
+			r.recordAndEnqueueCluster(c.Name)
 		}
 	})
 	return nil
 }
 
 // StreamUp reports that the member's agent holds a stream, and how its connection comes.
-func (r *Reconciler) StreamUp(uid, carriage string) {
+func (r *ClusterStatusReconciler) StreamUp(uid, carriage string) {
 	r.mu.Lock()
-	m := r.memberByUID(uid)
-	r.markFound(m)
+	m := r.ensureMember(uid)
+	r.clearLostMark(m)
 	m.carriage = carriage
 	m.up, m.fresh, m.silent = true, false, false
-	release := r.release(uid, time.Now())
+	release := r.releaseHeldSilences(uid, time.Now())
 	r.mu.Unlock()
-	r.enqueue(append(release, uid)...)
+	r.enqueueClusters(append(release, uid)...)
 }
 
 // StreamDown reports that the stream is gone and no other took its place, and when the
 // agent was heard of last. An agent that checks in is expected to be back in time.
-func (r *Reconciler) StreamDown(uid string, heard time.Time) {
+func (r *ClusterStatusReconciler) StreamDown(uid string, heard time.Time) {
 	r.mu.Lock()
 	c, known := r.o.Clusters.GetByUID(uid)
-	m := r.memberByUID(uid)
+	m := r.ensureMember(uid)
 	m.up = false
 	switch {
 	case !known && !m.connectedElsewhere: // its Cluster is gone, which ended the stream
 		delete(r.members, uid)
 	case m.connectedElsewhere:
-		m.facts, m.apis = facts{}, nil
+		m.memberFacts, m.apis = memberFacts{}, nil
 	case known:
 		r.markLost(m, &c.Spec, heard)
 	}
@@ -212,80 +212,80 @@ func (r *Reconciler) StreamDown(uid string, heard time.Time) {
 	r.mu.Unlock()
 	switch {
 	case known && every > 0: // nothing changes before
-		r.loop.EnqueueAfter(c.Name, r.missedAfter(every))
+		r.loop.EnqueueAfter(c.Name, r.silenceDelay(every))
 	case known:
 		r.loop.EnqueueNow(c.Name)
 	}
 }
 
-// missedAfter is how long after its last check-in a member is silent.
-func (r *Reconciler) missedAfter(every time.Duration) time.Duration {
-	return session.CheckIn{Interval: every}.MissedAfter() + r.o.SilentAfter
+// silenceDelay is how long after its last check-in a member is silent.
+func (r *ClusterStatusReconciler) silenceDelay(every time.Duration) time.Duration {
+	return session.CheckInSchedule{Interval: every}.MissedAfter() + r.o.SilentAfter
 }
 
 // markLost marks a member from then on; the caller holds the lock.
-func (r *Reconciler) markLost(m *member, spec *v1alpha1.ClusterSpec, at time.Time) {
-	r.markFound(m)
+func (r *ClusterStatusReconciler) markLost(m *member, spec *v1alpha1.ClusterSpec, at time.Time) {
+	r.clearLostMark(m)
 	if m.lost, m.every = at, spec.CheckInInterval(); m.every > 0 {
-		r.overdue.expectUntil(m.missesOne(r.o.SilentAfter))
+		r.overdue.expectUntil(m.checkInMissedAt(r.o.SilentAfter))
 	} else {
 		r.losses.add(at)
 	}
 }
 
-// markFound marks a member: it is not lost any more, or gone for good. The caller holds the
+// clearLostMark marks a member: it is not lost any more, or gone for good. The caller holds the
 // lock.
-func (r *Reconciler) markFound(m *member) {
+func (r *ClusterStatusReconciler) clearLostMark(m *member) {
 	switch {
 	case m.lost.IsZero():
 	case m.every == 0:
 		r.losses.remove(m.lost)
 	case !m.silent:
-		r.overdue.remove(m.missesOne(r.o.SilentAfter))
+		r.overdue.removeOne(m.checkInMissedAt(r.o.SilentAfter))
 	}
 	m.lost = time.Time{}
 }
 
-// missesOne is when the member has missed a check-in.
-func (m *member) missesOne(grace time.Duration) time.Time {
-	return m.lost.Add(session.CheckIn{Interval: m.every}.OverdueAfter() + grace)
+// checkInMissedAt is when the member has missed a check-in.
+func (m *member) checkInMissedAt(grace time.Duration) time.Time {
+	return m.lost.Add(session.CheckInSchedule{Interval: m.every}.OverdueAfter() + grace)
 }
 
 // RecordInventory records what an agent reports of its member. The frame belongs to the Reconciler.
-func (r *Reconciler) RecordInventory(uid string, i *pb.Inventory) {
+func (r *ClusterStatusReconciler) RecordInventory(uid string, i *pb.Inventory) {
 	r.mu.Lock()
-	m := r.memberByUID(uid)
+	m := r.ensureMember(uid)
 	m.inventory, m.fresh, m.answers, m.trouble = i, true, i.GetMemberReady(), phrase.TruncateText(i.GetMemberMessage(), troubleMost)
 	if len(i.GetApis()) > 0 {
 		m.apis = i.GetApis()
 	}
 	i.Apis = nil
 	r.mu.Unlock()
-	r.enqueue(uid)
+	r.enqueueClusters(uid)
 }
 
 // RecordUnclaimed names the bundles that the member holds and no row asks for.
-func (r *Reconciler) RecordUnclaimed(uid string, bundles []string) {
+func (r *ClusterStatusReconciler) RecordUnclaimed(uid string, bundles []string) {
 	r.mu.Lock()
-	m := r.memberByUID(uid)
+	m := r.ensureMember(uid)
 	changed := !m.compared || !slices.Equal(m.unclaimed, bundles)
 	m.unclaimed, m.compared = bundles, true
 	r.mu.Unlock()
 	if changed {
-		r.enqueue(uid)
+		r.enqueueClusters(uid)
 	}
 }
 
-// SilentClusters returns how many clusters are silent without being written as such; zero
+// CountHeldSilences returns how many clusters are silent without being written as such; zero
 // while all is well.
-func (r *Reconciler) SilentClusters() int {
+func (r *ClusterStatusReconciler) CountHeldSilences() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.held)
 }
 
-// memberByUID returns the member of that UID; the caller holds the lock.
-func (r *Reconciler) memberByUID(uid string) *member {
+// ensureMember returns the member of that UID; the caller holds the lock.
+func (r *ClusterStatusReconciler) ensureMember(uid string) *member {
 	m, ok := r.members[uid]
 	if !ok {
 		m = &member{met: time.Now(), newAPISets: pace.NewAPISets.NewBucket(), conditions: pace.ConditionChanges.NewBucket()}
@@ -294,7 +294,7 @@ func (r *Reconciler) memberByUID(uid string) *member {
 	return m
 }
 
-func (r *Reconciler) enqueue(uids ...string) {
+func (r *ClusterStatusReconciler) enqueueClusters(uids ...string) {
 	for _, uid := range uids {
 		if c, ok := r.o.Clusters.GetByUID(uid); ok {
 			r.loop.EnqueueNow(c.Name)
@@ -302,24 +302,24 @@ func (r *Reconciler) enqueue(uids ...string) {
 	}
 }
 
-// followCluster follows the table: new and deleted members of the fleet. The table is read under
+// recordAndEnqueueCluster follows the table: new and deleted members of the fleet. The table is read under
 // the lock, here and wherever a member is made of it: of two concurrent readers, the later one has
 // read the newer state.
-func (r *Reconciler) followCluster(name string) {
+func (r *ClusterStatusReconciler) recordAndEnqueueCluster(name string) {
 	if r.recordCluster(name) {
 		r.loop.EnqueueNow(name)
 	}
 }
 
 // recordCluster records the state of a Cluster in the table, and reports whether it exists.
-func (r *Reconciler) recordCluster(name string) (exists bool) {
+func (r *ClusterStatusReconciler) recordCluster(name string) (exists bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.o.Clusters.Get(name)
 	uid, had := r.uids[name]
 	if had && (!ok || string(c.UID) != uid) {
 		if m := r.members[uid]; m != nil {
-			r.markFound(m)
+			r.clearLostMark(m)
 		}
 		delete(r.members, uid)
 		delete(r.held, uid)
@@ -340,7 +340,7 @@ func (r *Reconciler) recordCluster(name string) (exists bool) {
 }
 
 // reconcileCluster reconciles one Cluster; after tells when to look again, 0 for at the next change.
-func (r *Reconciler) reconcileCluster(ctx context.Context, name string) (after time.Duration, err error) {
+func (r *ClusterStatusReconciler) reconcileCluster(ctx context.Context, name string) (after time.Duration, err error) {
 	k, ok := r.readCluster(name)
 	if !ok {
 		return 0, nil
@@ -357,11 +357,11 @@ func (r *Reconciler) reconcileCluster(ctx context.Context, name string) (after t
 		return shorterWait(after, wait), nil
 	}
 	next := deriveStatus(c, seen, metav1.NewTime(now))
-	if equal(c.Status, next) {
-		r.inventoryWritten(m, seen.inventory)
+	if equalStatuses(c.Status, next) {
+		r.forgetWrittenInventory(m, seen.inventory)
 		return after, nil
 	}
-	if wait := r.wait(m, c.Status, next, now); wait > 0 {
+	if wait := r.statusWriteDelay(m, c.Status, next, now); wait > 0 {
 		return shorterWait(after, wait), nil
 	}
 	if err := r.writeStatus(ctx, c, m, next, now); err != nil {
@@ -374,7 +374,7 @@ func (r *Reconciler) reconcileCluster(ctx context.Context, name string) (after t
 type clusterReading struct {
 	cluster *v1alpha1.Cluster
 	member  *member
-	facts   facts
+	facts   memberFacts
 	apis    []string // to be stored
 	now     time.Time
 	// after is when the member's silence is decided again; 0: at the next change.
@@ -383,26 +383,26 @@ type clusterReading struct {
 
 // readCluster reads a Cluster and its member, and decides about the member's silence. ok is false
 // when the Cluster is gone, or its status is not to be written now.
-func (r *Reconciler) readCluster(name string) (k clusterReading, ok bool) {
+func (r *ClusterStatusReconciler) readCluster(name string) (k clusterReading, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.o.Clusters.Get(name)
 	if !ok {
 		return k, false
 	}
-	m := r.memberByUID(string(c.UID))
-	if r.isWrittenElsewhere(m) || m.outdated == c.ResourceVersion {
+	m := r.ensureMember(string(c.UID))
+	if r.isStatusWrittenByOtherHub(m) || m.outdated == c.ResourceVersion {
 		return k, false
 	}
 	k = clusterReading{cluster: c, member: m, apis: m.apis, now: time.Now()}
 	k.after = r.decideSilence(string(c.UID), c, m, k.now)
-	k.facts = r.knownFacts(m)
+	k.facts = r.factsForStatus(m)
 	return k, true
 }
 
-// knownFacts returns the facts that this hub may derive a status from. The caller holds the lock.
-func (r *Reconciler) knownFacts(m *member) facts {
-	seen := m.facts
+// factsForStatus returns the facts that this hub may derive a status from. The caller holds the lock.
+func (r *ClusterStatusReconciler) factsForStatus(m *member) memberFacts {
+	seen := m.memberFacts
 	seen.pushed = m.pushed
 	if !m.up && m.inventory == nil && !r.isLeader() {
 		seen.fresh = false // the leader decides whether it is silent
@@ -411,8 +411,8 @@ func (r *Reconciler) knownFacts(m *member) facts {
 }
 
 // writeStatus writes the status of a Cluster, and notes that it did.
-func (r *Reconciler) writeStatus(ctx context.Context, c *v1alpha1.Cluster, m *member, next v1alpha1.ClusterStatus, now time.Time) error {
-	conditionSetter{c, &next.Conditions, metav1.NewTime(now)}.addMissing()
+func (r *ClusterStatusReconciler) writeStatus(ctx context.Context, c *v1alpha1.Cluster, m *member, next v1alpha1.ClusterStatus, now time.Time) error {
+	conditionSetter{c, &next.Conditions, metav1.NewTime(now)}.addMissingConditions()
 	write := c.DeepCopy()
 	write.Status = next
 	err := r.o.Client.Status().Update(ctx, write)
@@ -426,7 +426,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, c *v1alpha1.Cluster, m *me
 	}
 	if err == nil {
 		m.wrote, m.nextCheckIn = now, time.Time{}
-		if !sameConditions(c.Status.Conditions, next.Conditions) {
+		if !equalConditionStatuses(c.Status.Conditions, next.Conditions) {
 			m.conditions.TakeTokens(now, 1)
 		}
 		r.writes.Inc()
@@ -436,7 +436,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, c *v1alpha1.Cluster, m *me
 
 // firstInventoryWait is how long the first write of an accepted cluster may wait for its first
 // inventory, so that a join is one write.
-func (r *Reconciler) firstInventoryWait(c *v1alpha1.Cluster, m *member, now time.Time) time.Duration {
+func (r *ClusterStatusReconciler) firstInventoryWait(c *v1alpha1.Cluster, m *member, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(c.Status.Conditions) > 0 || !c.Spec.Accepted || m.fresh {
@@ -445,8 +445,8 @@ func (r *Reconciler) firstInventoryWait(c *v1alpha1.Cluster, m *member, now time
 	return m.met.Add(settle).Sub(now)
 }
 
-// inventoryWritten: the store has what the inventory says, so that it need not be kept.
-func (r *Reconciler) inventoryWritten(m *member, i *pb.Inventory) {
+// forgetWrittenInventory: the store has what the inventory says, so that it need not be kept.
+func (r *ClusterStatusReconciler) forgetWrittenInventory(m *member, i *pb.Inventory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.inventory == i && len(m.apis) == 0 {
@@ -455,7 +455,7 @@ func (r *Reconciler) inventoryWritten(m *member, i *pb.Inventory) {
 }
 
 // decideSilence decides whether the member counts as silent; the caller holds the lock.
-func (r *Reconciler) decideSilence(uid string, c *v1alpha1.Cluster, m *member, now time.Time) (after time.Duration) {
+func (r *ClusterStatusReconciler) decideSilence(uid string, c *v1alpha1.Cluster, m *member, now time.Time) (after time.Duration) {
 	if m.up || m.connectedElsewhere || !c.Spec.Accepted || !hasJoined(c) || !r.isLeader() {
 		return 0
 	}
@@ -471,20 +471,20 @@ func (r *Reconciler) decideSilence(uid string, c *v1alpha1.Cluster, m *member, n
 	if !r.o.Complete() {
 		return incomplete
 	}
-	m.silent = !r.holdsSilence(uid, m, now)
+	m.silent = !r.holdForMassSilence(uid, m, now)
 	return 0
 }
 
-// holdsSilence reports whether so many clusters are silent at once that the member does not count as
+// holdForMassSilence reports whether so many clusters are silent at once that the member does not count as
 // silent yet. The caller holds the lock.
-func (r *Reconciler) holdsSilence(uid string, m *member, now time.Time) bool {
+func (r *ClusterStatusReconciler) holdForMassSilence(uid string, m *member, now time.Time) bool {
 	if m.every > 0 {
-		if n := r.overdue.overdueAt(now); r.tooMany(n) {
+		if n := r.overdue.countAt(now); r.isMassSilence(n) {
 			r.holdSilence(uid, fmt.Sprintf("%d of %d clusters miss their check-in", n, len(r.fleet)), n)
 			return true
 		}
-		r.overdue.remove(m.missesOne(r.o.SilentAfter))
-	} else if n := r.losses.mostPerMinute(m.lost, now); r.tooMany(n) {
+		r.overdue.removeOne(m.checkInMissedAt(r.o.SilentAfter))
+	} else if n := r.losses.mostPerMinute(m.lost, now); r.isMassSilence(n) {
 		r.holdSilence(uid, fmt.Sprintf("%d of %d clusters fell silent within a minute", n, len(r.fleet)), n)
 		return true
 	}
@@ -493,24 +493,24 @@ func (r *Reconciler) holdsSilence(uid string, m *member, now time.Time) bool {
 
 // silenceDue returns when a lost member counts as silent. Nothing does soon after this hub started, or
 // after much of the fleet was silent. The caller holds the lock.
-func (r *Reconciler) silenceDue(m *member) time.Time {
+func (r *ClusterStatusReconciler) silenceDue(m *member) time.Time {
 	due := m.lost
 	if r.started.After(due) {
 		due = r.started
 	}
-	due = due.Add(r.missedAfter(m.every))
+	due = due.Add(r.silenceDelay(m.every))
 	if back := r.calm.Add(r.o.SilentAfter); back.After(due) {
 		due = back
 	}
 	return due
 }
 
-func (r *Reconciler) tooMany(n int) bool {
+func (r *ClusterStatusReconciler) isMassSilence(n int) bool {
 	return n > r.o.SilentClusters && float64(n) > r.o.SilentShare*float64(len(r.fleet))
 }
 
 // holdSilence holds back the silence of one member; the caller holds the lock.
-func (r *Reconciler) holdSilence(uid, what string, n int) {
+func (r *ClusterStatusReconciler) holdSilence(uid, what string, n int) {
 	if len(r.held) == 0 {
 		message := what + "; their last state is kept, since the hub or its network is the likelier fault"
 		r.o.Logger.Error("much of the fleet is silent: "+message+". Look at the hub's own link first", "silent", n, "fleet", len(r.fleet))
@@ -520,15 +520,15 @@ func (r *Reconciler) holdSilence(uid, what string, n int) {
 	r.silence.Set(float64(len(r.held)))
 }
 
-// release removes a reconnected member from those that are silent. It returns the others once
+// releaseHeldSilences removes a reconnected member from those that are silent. It returns the others once
 // they are few enough for their silence to be written. The caller holds the lock.
-func (r *Reconciler) release(uid string, now time.Time) []string {
+func (r *ClusterStatusReconciler) releaseHeldSilences(uid string, now time.Time) []string {
 	if len(r.held) == 0 {
 		return nil
 	}
 	delete(r.held, uid)
 	var rest []string
-	if !r.tooMany(len(r.held)) && !r.tooMany(r.overdue.overdueAt(now)) {
+	if !r.isMassSilence(len(r.held)) && !r.isMassSilence(r.overdue.countAt(now)) {
 		for other := range r.held {
 			rest = append(rest, other)
 		}

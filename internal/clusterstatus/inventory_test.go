@@ -29,7 +29,7 @@ import (
 
 // world is a Reconciler over a store in memory that the table follows at once.
 type world struct {
-	*Reconciler
+	*ClusterStatusReconciler
 	t      *testing.T
 	client client.Client
 	writes atomic.Int64
@@ -73,7 +73,7 @@ func newWorld(t *testing.T, clusters int, adjust ...func(*v1alpha1.Cluster)) *wo
 		}
 		w.putCluster(c)
 	}
-	w.Reconciler = New(Options{
+	w.ClusterStatusReconciler = New(Options{
 		Clusters: w, Client: w.client, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OnSilence: func(on bool, m string) { w.told = append(w.told, fmt.Sprint(on)) },
 	})
@@ -328,13 +328,13 @@ func TestMassSilence(t *testing.T) {
 			before := w.writes.Load()
 			w.loseClusters(0, 9) // 22.5 %
 			advanceClock(time.Hour)
-			if n := w.writes.Load() - before; n != 0 || w.SilentClusters() != 9 {
-				t.Errorf("%d writes and %d held when 9 of 40 fell silent", n, w.SilentClusters())
+			if n := w.writes.Load() - before; n != 0 || w.CountHeldSilences() != 9 {
+				t.Errorf("%d writes and %d held when 9 of 40 fell silent", n, w.CountHeldSilences())
 			}
 			w.expectReady("c0", "True AgentConnected")
 			w.joinClusters(0, 1) // 8 of 40 is 20 %: no longer too many
-			if w.SilentClusters() != 0 {
-				t.Errorf("still %d held", w.SilentClusters())
+			if w.CountHeldSilences() != 0 {
+				t.Errorf("still %d held", w.CountHeldSilences())
 			}
 			advanceClock(34 * time.Second) // in which the others may come back too
 			if n := w.writes.Load() - before; n != 0 {
@@ -464,7 +464,7 @@ func TestNothingIsLeftOfAClusterThatGoesWhileItIsRead(t *testing.T) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.ClusterJoined, Status: metav1.ConditionTrue, Reason: "AgentConnected"})
 	}
 	for what, read := range map[string]func(*world) error{
-		"noted": func(w *world) error { w.followCluster("c0"); return nil },
+		"noted": func(w *world) error { w.recordAndEnqueueCluster("c0"); return nil },
 		"reconciled": func(w *world) error {
 			_, err := w.reconcileCluster(w.t.Context(), "c0")
 			return err
@@ -485,13 +485,13 @@ func TestNothingIsLeftOfAClusterThatGoesWhileItIsRead(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, 1, joined)
 			defer w.loop.Close()
-			w.followCluster("c0")
+			w.recordAndEnqueueCluster("c0")
 			gone := make(chan struct{})
 			w.meanwhile = func() {
 				w.remove("c0") // no write can succeed any more, and be seen after the deletion
-				free := w.Reconciler.mu.TryLock()
+				free := w.ClusterStatusReconciler.mu.TryLock()
 				if free {
-					w.Reconciler.mu.Unlock()
+					w.ClusterStatusReconciler.mu.Unlock()
 				}
 				go func() {
 					w.dropCluster("c0")

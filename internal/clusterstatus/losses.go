@@ -5,19 +5,19 @@ import "time"
 // window in which losses count as one event.
 const window = time.Minute
 
-// losses counts streams that were lost and are not back, by the second.
-type losses map[int64]int
+// lossCounter counts streams that were lost and are not back, by the second.
+type lossCounter map[int64]int
 
-func (l losses) add(at time.Time) { l[at.Unix()]++ }
+func (l lossCounter) add(at time.Time) { l[at.Unix()]++ }
 
-func (l losses) remove(at time.Time) {
+func (l lossCounter) remove(at time.Time) {
 	if l[at.Unix()]--; l[at.Unix()] <= 0 {
 		delete(l, at.Unix())
 	}
 }
 
 // mostPerMinute losses in any minute up to now that includes the given moment.
-func (l losses) mostPerMinute(at, now time.Time) int {
+func (l lossCounter) mostPerMinute(at, now time.Time) int {
 	size := int64(window / time.Second)
 	first, last := at.Unix()-size+1, min(now.Unix(), at.Unix()+size-1)
 	best := 0
@@ -31,18 +31,18 @@ func (l losses) mostPerMinute(at, now time.Time) int {
 	return best
 }
 
-// overdue counts members that have missed a check-in and are neither back nor said to
+// overdueCounter counts members that have missed a check-in and are neither back nor said to
 // be silent. A step in time costs the seconds since the last one, whatever the fleet.
-type overdue struct {
+type overdueCounter struct {
 	until  int64         // in Unix seconds: up to here n counts
 	n      int           // of those that are overdue
 	future map[int64]int // those that will be, by the second
 }
 
-func newOverdue() *overdue { return &overdue{future: map[int64]int{}} }
+func newOverdueCounter() *overdueCounter { return &overdueCounter{future: map[int64]int{}} }
 
 // expectUntil expects a member back until then.
-func (o *overdue) expectUntil(until time.Time) {
+func (o *overdueCounter) expectUntil(until time.Time) {
 	if s := until.Unix(); s > o.until {
 		o.future[s]++
 	} else {
@@ -50,8 +50,8 @@ func (o *overdue) expectUntil(until time.Time) {
 	}
 }
 
-// remove removes a member that was expected until then.
-func (o *overdue) remove(until time.Time) {
+// removeOne removes a member that was expected until then.
+func (o *overdueCounter) removeOne(until time.Time) {
 	s := until.Unix()
 	if s <= o.until {
 		o.n--
@@ -60,8 +60,8 @@ func (o *overdue) remove(until time.Time) {
 	}
 }
 
-// overdueAt returns the number at that time: how many are overdue.
-func (o *overdue) overdueAt(now time.Time) int {
+// countAt returns the number at that time: how many are overdue.
+func (o *overdueCounter) countAt(now time.Time) int {
 	s := now.Unix()
 	if s-o.until > int64(len(o.future)) {
 		for second, n := range o.future {

@@ -22,21 +22,21 @@ type misbehaviour struct {
 
 // RecordMisbehaviour records that the member's agent sent what no agent may send. The condition
 // Misbehaving shows it from the first time on.
-func (r *Reconciler) RecordMisbehaviour(uid, what string) {
+func (r *ClusterStatusReconciler) RecordMisbehaviour(uid, what string) {
 	now := time.Now()
 	r.mu.Lock()
-	m := r.memberByUID(uid)
+	m := r.ensureMember(uid)
 	changed := m.misbehaviour == nil || m.misbehaviour.what != what
 	m.misbehaviour = &misbehaviour{what: what, last: now}
 	r.mu.Unlock()
 	if changed {
-		r.enqueue(uid)
+		r.enqueueClusters(uid)
 	}
 }
 
 // setMisbehaving keeps, sets or ends the condition Misbehaving. A hub that has seen nothing wrong
 // keeps what another hub, or an earlier run, wrote until an inventory comes after goodConductTime.
-func (s conditionSetter) setMisbehaving(f facts) {
+func (s conditionSetter) setMisbehaving(f memberFacts) {
 	m, now := f.misbehaviour, s.now.Time
 	if m != nil && now.Sub(m.last) < goodConductTime {
 		s.set(v1alpha1.ClusterMisbehaving, metav1.ConditionTrue, atoll.ReasonMisbehaving,

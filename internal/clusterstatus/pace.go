@@ -13,14 +13,14 @@ import (
 // changes that, and it must not cost a write for each row. Placed workloads are known without it.
 const loadEvery = 10 * time.Minute
 
-// wait returns the time until a status may be written.
-func (r *Reconciler) wait(m *member, old, next v1alpha1.ClusterStatus, now time.Time) time.Duration {
+// statusWriteDelay returns the time until a status may be written.
+func (r *ClusterStatusReconciler) statusWriteDelay(m *member, old, next v1alpha1.ClusterStatus, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !sameConditions(old.Conditions, next.Conditions) {
+	if !equalConditionStatuses(old.Conditions, next.Conditions) {
 		return m.conditions.WaitTime(now)
 	}
-	if !onlyLoad(old, next) {
+	if !differsOnlyInLoad(old, next) {
 		return m.wrote.Add(settle).Sub(now)
 	}
 	every, since := settle, m.wrote
@@ -39,15 +39,15 @@ func (r *Reconciler) wait(m *member, old, next v1alpha1.ClusterStatus, now time.
 	return m.nextCheckIn.Sub(now)
 }
 
-// onlyLoad reports whether the load is all that differs.
-func onlyLoad(old, next v1alpha1.ClusterStatus) bool {
+// differsOnlyInLoad reports whether the load is all that differs.
+func differsOnlyInLoad(old, next v1alpha1.ClusterStatus) bool {
 	is, was := &next.Resources, &old.Resources
-	_, known := freecapacity.OfResources(is)
-	if _, before := freecapacity.OfResources(was); len(was.Allocatable) == 0 || known != before { // more is known
+	_, known := freecapacity.FreeCapacityOf(is)
+	if _, before := freecapacity.FreeCapacityOf(was); len(was.Allocatable) == 0 || known != before { // more is known
 		return false
 	}
 	is.Requested, is.FreeCapacity, is.Room = was.Requested, was.FreeCapacity, was.Room
-	return equal(old, next)
+	return equalStatuses(old, next)
 }
 
 // isLoadChangeRelevant reports whether the load has changed by a part of what there is that says more than
@@ -59,7 +59,7 @@ func isLoadChangeRelevant(old, next v1alpha1.ResourceSummary) bool {
 			return true
 		}
 	}
-	was, _ := freecapacity.OfResources(&old)
-	is, _ := freecapacity.OfResources(&next)
+	was, _ := freecapacity.FreeCapacityOf(&old)
+	is, _ := freecapacity.FreeCapacityOf(&next)
 	return is.DiffersSignificantly(was)
 }

@@ -92,7 +92,7 @@ func TestLoadIsNotWrittenByAHubThatStarts(t *testing.T) {
 			w.joinClusters(0, clusters)
 			advanceClock(time.Minute)
 		})
-		w.Reconciler = New(Options{Clusters: w, Client: w.client, Logger: w.o.Logger})
+		w.ClusterStatusReconciler = New(Options{Clusters: w, Client: w.client, Logger: w.o.Logger})
 		w.writes.Store(0)
 		w.run(func() {
 			for i := range clusters {

@@ -38,11 +38,11 @@ func TestPropertiesAreKept(t *testing.T) {
 		"too many":          {many, most},
 	} {
 		c := &v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Properties: []v1alpha1.ClusterProperty{{Name: "old", Value: "v"}}}}
-		got := deriveStatus(c, facts{up: true, inventory: &pb.Inventory{KubernetesVersion: "v1.36.3", Properties: tc.reported}}, metav1.Now()).Properties
+		got := deriveStatus(c, memberFacts{up: true, inventory: &pb.Inventory{KubernetesVersion: "v1.36.3", Properties: tc.reported}}, metav1.Now()).Properties
 		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: properties %v, want %v", name, got, tc.want)
 		}
-		if kept := deriveStatus(c, facts{up: true}, metav1.Now()).Properties; len(kept) != 1 {
+		if kept := deriveStatus(c, memberFacts{up: true}, metav1.Now()).Properties; len(kept) != 1 {
 			t.Errorf("%s: without an inventory the properties are %v", name, kept)
 		}
 	}
@@ -55,11 +55,11 @@ func TestWhatTheAgentCannotReadIsSaid(t *testing.T) {
 	c := &v1alpha1.Cluster{}
 	c.Name, c.Spec.Accepted = "tokyo", true
 	c.Status.KubernetesVersion, c.Status.Nodes = "v1.35.0", v1alpha1.NodeSummary{Total: 3, Ready: 3, Summary: "3/3"}
-	s := deriveStatus(c, facts{up: true, fresh: true, answers: true, trouble: "no pods", inventory: &pb.Inventory{KubernetesVersion: "v1.36.3", AgentVersion: "new", NodesTotal: 2}}, metav1.Now())
+	s := deriveStatus(c, memberFacts{up: true, fresh: true, answers: true, trouble: "no pods", inventory: &pb.Inventory{KubernetesVersion: "v1.36.3", AgentVersion: "new", NodesTotal: 2}}, metav1.Now())
 	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ClusterReady); ready.Status != metav1.ConditionTrue || ready.Message != "no pods" || s.Nodes.Total != 2 {
 		t.Errorf("%+v of %d nodes", ready, s.Nodes.Total)
 	}
-	s = deriveStatus(c, facts{up: true, fresh: true, trouble: "it is away", inventory: &pb.Inventory{AgentVersion: "new"}}, metav1.Now())
+	s = deriveStatus(c, memberFacts{up: true, fresh: true, trouble: "it is away", inventory: &pb.Inventory{AgentVersion: "new"}}, metav1.Now())
 	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ClusterReady); ready.Status != metav1.ConditionFalse || ready.Message != "it is away" ||
 		s.Nodes.Total != 3 || s.KubernetesVersion != "v1.35.0" || s.AgentVersion != "new" {
 		t.Errorf("%+v; %+v", ready, s)

@@ -18,22 +18,22 @@ type Pushed struct {
 	Message string
 }
 
-// SetPushed returns how the agent fares that this hub runs for the member; nil: that is not for
+// SetPushAgentState returns how the agent fares that this hub runs for the member; nil: that is not for
 // this hub to say, or not any more, and the last word stays.
-func (r *Reconciler) SetPushed(uid string, p *Pushed) {
+func (r *ClusterStatusReconciler) SetPushAgentState(uid string, p *Pushed) {
 	r.mu.Lock()
 	if _, known := r.o.Clusters.GetByUID(uid); !known {
 		r.mu.Unlock() // gone; nothing is kept of it
 		return
 	}
-	r.memberByUID(uid).pushed = p
+	r.ensureMember(uid).pushed = p
 	r.mu.Unlock()
-	r.enqueue(uid)
+	r.enqueueClusters(uid)
 }
 
 // pushedCondition returns the condition Pushed; nil: there is none. Another hub may have reported
 // a state that this hub does not know.
-func pushedCondition(c *v1alpha1.Cluster, f facts) *metav1.Condition {
+func pushedCondition(c *v1alpha1.Cluster, f memberFacts) *metav1.Condition {
 	switch {
 	case f.pushed == nil:
 		return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed)
@@ -47,8 +47,8 @@ func pushedCondition(c *v1alpha1.Cluster, f facts) *metav1.Condition {
 	return &metav1.Condition{Status: status, Reason: string(f.pushed.Reason), Message: f.pushed.Message}
 }
 
-// keptFromPushing reports whether something keeps the hub's own agent of the member.
-func keptFromPushing(c *v1alpha1.Cluster, f facts) bool {
+// isPushAgentBlocked reports whether something keeps the hub's own agent of the member.
+func isPushAgentBlocked(c *v1alpha1.Cluster, f memberFacts) bool {
 	cond := pushedCondition(c, f)
 	return c.Spec.IsPushed() && cond != nil && cond.Status == metav1.ConditionFalse
 }

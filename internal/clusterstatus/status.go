@@ -28,8 +28,8 @@ const troubleMost = 2000
 // unclaimedShown is how many bundles the condition names.
 const unclaimedShown = 20
 
-// facts about a member.
-type facts struct {
+// memberFacts about a member.
+type memberFacts struct {
 	up bool
 	// silent: the stream or the check-ins have been away for long enough to say so.
 	silent bool
@@ -60,7 +60,7 @@ type facts struct {
 }
 
 // deriveStatus returns the status that the facts make of the Cluster's present one.
-func deriveStatus(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.ClusterStatus {
+func deriveStatus(c *v1alpha1.Cluster, f memberFacts, now metav1.Time) v1alpha1.ClusterStatus {
 	s := *c.Status.DeepCopy()
 	if i := f.inventory; i != nil {
 		s.AgentVersion = i.GetAgentVersion()
@@ -80,13 +80,13 @@ func deriveStatus(c *v1alpha1.Cluster, f facts, now metav1.Time) v1alpha1.Cluste
 		s.Properties = reportedProperties(i.GetProperties())
 	}
 	conditions := conditionSetter{c, &s.Conditions, now}
-	conditions.setConnection(f)
-	conditions.setRareTroubles(f)
+	conditions.setConnectionConditions(f)
+	conditions.setRareConditions(f)
 	return s
 }
 
-// setConnection sets the conditions of the way to the member.
-func (s conditionSetter) setConnection(f facts) {
+// setConnectionConditions sets the conditions of the way to the member.
+func (s conditionSetter) setConnectionConditions(f memberFacts) {
 	c, set := s.cluster, s.set
 	if c.Spec.Accepted {
 		set(v1alpha1.ClusterAccepted, metav1.ConditionTrue, atoll.ReasonAccepted, "")
@@ -112,8 +112,8 @@ func (s conditionSetter) setConnection(f facts) {
 	set(v1alpha1.ClusterReady, status, reason, message)
 }
 
-// setRareTroubles sets the conditions that are false in most Clusters.
-func (s conditionSetter) setRareTroubles(f facts) {
+// setRareConditions sets the conditions that are false in most Clusters.
+func (s conditionSetter) setRareConditions(f memberFacts) {
 	s.setMisbehaving(f)
 	switch {
 	case !f.compared:
@@ -150,15 +150,15 @@ func reportedProperties(reported map[string]string) []v1alpha1.ClusterProperty {
 }
 
 // readyCondition returns the condition Ready. An unknown state keeps the last report.
-func readyCondition(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus, reason atoll.Reason, message string) {
+func readyCondition(c *v1alpha1.Cluster, f memberFacts) (status metav1.ConditionStatus, reason atoll.Reason, message string) {
 	old := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
 	every := c.Spec.CheckInInterval()
 	switch {
 	case !c.Spec.Accepted:
 		return metav1.ConditionUnknown, atoll.ReasonNotAccepted, ""
-	case f.isHeard(every):
-		return heardCondition(c, f, every)
-	case keptFromPushing(c, f) && (f.silent || !hasJoined(c)):
+	case f.isReportCurrent(every):
+		return readyConditionFromReport(c, f, every)
+	case isPushAgentBlocked(c, f) && (f.silent || !hasJoined(c)):
 		cond := pushedCondition(c, f)
 		return metav1.ConditionUnknown, atoll.Reason(cond.Reason), phrase.TruncateText(cond.Message, troubleMost)
 	case f.silent:
@@ -174,8 +174,8 @@ func readyCondition(c *v1alpha1.Cluster, f facts) (status metav1.ConditionStatus
 	return metav1.ConditionUnknown, atoll.ReasonNeverConnected, ""
 }
 
-// isHeard reports whether what the agent reported last holds. A report at a check-in holds until the next.
-func (f facts) isHeard(every time.Duration) bool {
+// isReportCurrent reports whether what the agent reported last holds. A report at a check-in holds until the next.
+func (f memberFacts) isReportCurrent(every time.Duration) bool {
 	return f.fresh && (f.up || every > 0 && !f.silent)
 }
 
@@ -187,10 +187,10 @@ func silenceReason(every time.Duration) (reason atoll.Reason, message string) {
 	return atoll.ReasonStreamLost, "the agent has no stream to the hub; what runs in the member goes on running"
 }
 
-// heardCondition returns the condition Ready while the last report holds.
-func heardCondition(c *v1alpha1.Cluster, f facts, every time.Duration) (status metav1.ConditionStatus, reason atoll.Reason, message string) {
+// readyConditionFromReport returns the condition Ready while the last report holds.
+func readyConditionFromReport(c *v1alpha1.Cluster, f memberFacts, every time.Duration) (status metav1.ConditionStatus, reason atoll.Reason, message string) {
 	switch {
-	case !f.answers && keptFromPushing(c, f):
+	case !f.answers && isPushAgentBlocked(c, f):
 		cond := pushedCondition(c, f)
 		return metav1.ConditionFalse, atoll.Reason(cond.Reason), phrase.TruncateText(cond.Message, troubleMost)
 	case !f.answers:
@@ -241,12 +241,12 @@ func parseQuantities(in map[string]string) corev1.ResourceList {
 	return out
 }
 
-// equal statuses say the same; only the time of an unchanged condition may differ,
+// equalStatuses statuses say the same; only the time of an unchanged condition may differ,
 // and derive keeps that.
-func equal(a, b v1alpha1.ClusterStatus) bool { return apiequality.Semantic.DeepEqual(a, b) }
+func equalStatuses(a, b v1alpha1.ClusterStatus) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
-// sameConditions compares all but texts.
-func sameConditions(a, b []metav1.Condition) bool {
+// equalConditionStatuses compares all but texts.
+func equalConditionStatuses(a, b []metav1.Condition) bool {
 	if len(a) != len(b) {
 		return false
 	}

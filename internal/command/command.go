@@ -41,9 +41,9 @@ import (
 	"atoll.dev/atoll/internal/profile"
 )
 
-// IsAnswer reports whether the error is none, but an answer that has been printed and has
+// IsPrintedAnswer reports whether the error is none, but an answer that has been printed and has
 // an exit code of its own, 2: something would change, or differs.
-func IsAnswer(err error) bool {
+func IsPrintedAnswer(err error) bool {
 	return errors.Is(err, plan.ErrChanges) || errors.Is(err, rebalance.ErrChanges) || errors.Is(err, diff.ErrDifferences) || errors.Is(err, drift.ErrDrift)
 }
 
@@ -59,9 +59,9 @@ func ExitCode(err error) int {
 // writesRaw are the commands that pass on the bytes of containers.
 var writesRaw = map[string]bool{"exec": true, "logs": true, "agent": true}
 
-// New makes the command `atoll`.
-func New() *cobra.Command {
-	flags := &client.Flags{}
+// NewRootCommand makes the command `atoll`.
+func NewRootCommand() *cobra.Command {
+	flags := &client.ConnectionFlags{}
 	root := &cobra.Command{
 		Use:   "atoll",
 		Short: "Many Kubernetes clusters that behave like one",
@@ -88,7 +88,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
-		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
+		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
 	} {

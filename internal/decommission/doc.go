@@ -8,7 +8,7 @@
 // Removing and status.removal true. The loss of a cluster that is cleaned is held until this
 // package, on the leading hub, has found that the confirmation is of exactly that, whatever
 // admission let in; an unknown loss is held. One Reconciler for each hub runs, while its hub
-// leads; ForgetLeft may be called on any hub and at any time. Everything is read from the tables
+// leads; ForgetDepartedCluster may be called on any hub and at any time. Everything is read from the tables
 // and from the Cluster itself, so that a restarted hub, or another one, continues. A Cluster is
 // deleted only by the UID and version that was read: a removal that was taken back since stays so.
 //

@@ -19,7 +19,7 @@ import (
 
 // finishRemoval runs the Reconciler for a minute, after that was done; it reports whether the Cluster is there
 // still, and as what.
-func finishRemoval(t *testing.T, m *tables, r *Reconciler, meanwhile func()) (c *v1alpha1.Cluster, there bool) {
+func finishRemoval(t *testing.T, m *tables, r *RemovalReconciler, meanwhile func()) (c *v1alpha1.Cluster, there bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer synctest.Wait()

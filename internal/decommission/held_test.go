@@ -79,7 +79,7 @@ func TestWhatAnAgentSaysIsWrittenOnce(t *testing.T) {
 	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	version := func() string { return m.getCluster(t).ResourceVersion }
 	before := version()
-	if err := r.RecordLeaving(t.Context(), m.getCluster(t), "a finalizer", since); err != nil || version() != before {
+	if err := r.RecordDepartureBlocker(t.Context(), m.getCluster(t), "a finalizer", since); err != nil || version() != before {
 		t.Errorf("of a cluster that stays: %v, version %s after %s", err, version(), before)
 	}
 	c := m.getCluster(t)
@@ -88,7 +88,7 @@ func TestWhatAnAgentSaysIsWrittenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if err := r.RecordLeaving(t.Context(), m.getCluster(t), "a finalizer", since); err != nil {
+		if err := r.RecordDepartureBlocker(t.Context(), m.getCluster(t), "a finalizer", since); err != nil {
 			t.Fatal(err)
 		}
 		if now := version(); (now == before) != (i > 0) {
@@ -98,11 +98,11 @@ func TestWhatAnAgentSaysIsWrittenOnce(t *testing.T) {
 	}
 	c = m.getCluster(t)
 	for range 2 {
-		if err := r.ForgetLeft(t.Context(), c, nil); err != nil {
+		if err := r.ForgetDepartedCluster(t.Context(), c, nil); err != nil {
 			t.Errorf("it is not forgotten: %v", err)
 		}
 	}
-	if err := r.RecordLeaving(t.Context(), c, "", since); err != nil || apierrors.IsNotFound(err) {
+	if err := r.RecordDepartureBlocker(t.Context(), c, "", since); err != nil || apierrors.IsNotFound(err) {
 		t.Errorf("of a cluster that is gone: %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestWhatMakesAnotherPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return planTerms(&c.Cluster, c.rows), plan
+		return cleanPlanFingerprint(&c.Cluster, c.rows), plan
 	}
 	terms, plan := of(func(*cluster) {})
 	for name, c := range map[string]struct {

@@ -64,8 +64,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Reconciler of clusters that leave the fleet. Make it with New.
-type Reconciler struct {
+// RemovalReconciler reconciles clusters that leave the fleet. Make it with New.
+type RemovalReconciler struct {
 	Config
 
 	loop *reconcile.Loop[string] // by name
@@ -78,11 +78,11 @@ type Reconciler struct {
 type planned struct{ terms, plan string }
 
 // New makes a Reconciler and subscribes it to the tables.
-func New(cfg Config) *Reconciler {
+func New(cfg Config) *RemovalReconciler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	r := &Reconciler{Config: cfg, leaves: map[string]planned{}}
+	r := &RemovalReconciler{Config: cfg, leaves: map[string]planned{}}
 	r.loop = reconcile.New(reconcile.Options[string]{
 		Name: "leave", Reconcile: r.reconcileCluster,
 		Failed: func(name string, err error) {
@@ -91,24 +91,24 @@ func New(cfg Config) *Reconciler {
 			}
 		},
 	})
-	cfg.Clusters.Subscribe(r.clusterChanged)
-	cfg.Rows.Subscribe(r.rowsChanged)
-	cfg.Hub.Subscribe(r.enqueueAll)
+	cfg.Clusters.Subscribe(r.trackClusterRemoval)
+	cfg.Rows.Subscribe(r.enqueueLeavingAmong)
+	cfg.Hub.Subscribe(r.enqueueAllLeaving)
 	return r
 }
 
 // Run works until ctx ends. It is called once, when the tables are synced.
-func (r *Reconciler) Run(ctx context.Context) error {
+func (r *RemovalReconciler) Run(ctx context.Context) error {
 	r.loop.Run(ctx, func() {
 		for _, c := range r.Clusters.List() {
-			r.clusterChanged(c.Name)
+			r.trackClusterRemoval(c.Name)
 		}
 	})
 	return nil
 }
 
-// clusterChanged looks at a cluster that leaves, or has left off leaving.
-func (r *Reconciler) clusterChanged(name string) {
+// trackClusterRemoval looks at a cluster that leaves, or has left off leaving.
+func (r *RemovalReconciler) trackClusterRemoval(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.Clusters.Get(name)
@@ -126,7 +126,7 @@ func removalCondition(c *v1alpha1.Cluster) *metav1.Condition {
 	return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterRemoving)
 }
 
-func (r *Reconciler) rowsChanged(_ string, clusters []string) {
+func (r *RemovalReconciler) enqueueLeavingAmong(_ string, clusters []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.leaves) == 0 {
@@ -139,8 +139,8 @@ func (r *Reconciler) rowsChanged(_ string, clusters []string) {
 	}
 }
 
-// enqueueAll clusters that leave: whether the hub holds has changed.
-func (r *Reconciler) enqueueAll() {
+// enqueueAllLeaving clusters that leave: whether the hub holds has changed.
+func (r *RemovalReconciler) enqueueAllLeaving() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range r.leaves {
@@ -149,15 +149,15 @@ func (r *Reconciler) enqueueAll() {
 }
 
 // reconcileCluster reconciles one Cluster.
-func (r *Reconciler) reconcileCluster(ctx context.Context, name string) (again time.Duration, err error) {
+func (r *RemovalReconciler) reconcileCluster(ctx context.Context, name string) (again time.Duration, err error) {
 	c, ok := r.Clusters.Get(name)
 	switch {
 	case !ok || c.DeletionTimestamp != nil:
 		return 0, nil
 	case c.Spec.Removal == nil:
-		return 0, r.clearProgress(ctx, c)
+		return 0, r.clearRemovalProgress(ctx, c)
 	}
-	s := r.removalState(ctx, c)
+	s := r.gatherRemovalFacts(ctx, c)
 	v := decideRemoval(s)
 	if v.forget {
 		behind, err := r.itemsLeftBehind(ctx, s.rows)
@@ -167,16 +167,16 @@ func (r *Reconciler) reconcileCluster(ctx context.Context, name string) (again t
 		r.Log.Info("a cluster is forgotten", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
 		return 0, r.forgetCluster(ctx, r.Client, c, v.reason, behind)
 	}
-	if err := r.writeProgress(ctx, c, v); err != nil {
+	if err := r.writeRemovalProgress(ctx, c, v); err != nil {
 		return 0, err
 	}
 	return 0, s.unknown
 }
 
-// removalState returns the state of a removal, as the tables have it.
-func (r *Reconciler) removalState(ctx context.Context, c *v1alpha1.Cluster) standing {
+// gatherRemovalFacts returns the state of a removal, as the tables have it.
+func (r *RemovalReconciler) gatherRemovalFacts(ctx context.Context, c *v1alpha1.Cluster) removalFacts {
 	uid := string(c.UID)
-	s := standing{
+	s := removalFacts{
 		name: c.Name, removal: *c.Spec.Removal, formerStatus: c.Status.Removal, accepted: c.Spec.Accepted,
 		joined: meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined), online: r.Clusters.IsOnline(uid),
 	}
@@ -191,15 +191,15 @@ func (r *Reconciler) removalState(ctx context.Context, c *v1alpha1.Cluster) stan
 		}
 	}
 	if c.IsRemovalHeld() && !s.removal.Force {
-		s.plan, s.unknown = r.removalPlan(ctx, c, s.rows)
+		s.plan, s.unknown = r.cachedCleanPlanHash(ctx, c, s.rows)
 	}
 	return s
 }
 
-// removalPlan returns the plan of a held removal, which may be held for days: reports of rows do
+// cachedCleanPlanHash returns the plan of a held removal, which may be held for days: reports of rows do
 // not change it, and nothing is read for it.
-func (r *Reconciler) removalPlan(ctx context.Context, c *v1alpha1.Cluster, rows []state.Row) (string, error) {
-	terms := planTerms(c, rows)
+func (r *RemovalReconciler) cachedCleanPlanHash(ctx context.Context, c *v1alpha1.Cluster, rows []state.Row) (string, error) {
+	terms := cleanPlanFingerprint(c, rows)
 	r.mu.Lock()
 	last := r.leaves[c.Name]
 	r.mu.Unlock()
@@ -218,8 +218,8 @@ func (r *Reconciler) removalPlan(ctx context.Context, c *v1alpha1.Cluster, rows 
 	return plan, nil
 }
 
-// writeProgress writes how far a removal is, where that is news.
-func (r *Reconciler) writeProgress(ctx context.Context, c *v1alpha1.Cluster, v verdict) error {
+// writeRemovalProgress writes how far a removal is, where that is news.
+func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha1.Cluster, v removalVerdict) error {
 	write := c.DeepCopy()
 	write.Status.Removal = &v.status
 	changed := meta.SetStatusCondition(&write.Status.Conditions, metav1.Condition{
@@ -228,7 +228,7 @@ func (r *Reconciler) writeProgress(ctx context.Context, c *v1alpha1.Cluster, v v
 	if !changed && apiequality.Semantic.DeepEqual(c.Status.Removal, &v.status) {
 		return nil
 	}
-	if err := r.write(ctx, write); err != nil {
+	if err := r.writeClusterStatus(ctx, write); err != nil {
 		return err
 	}
 	if plan := v.status.Plan; plan != "" && (c.Status.Removal == nil || c.Status.Removal.Plan != plan) {
@@ -237,27 +237,27 @@ func (r *Reconciler) writeProgress(ctx context.Context, c *v1alpha1.Cluster, v v
 	return nil
 }
 
-// clearProgress: nothing is said any more of a removal that was taken back.
-func (r *Reconciler) clearProgress(ctx context.Context, c *v1alpha1.Cluster) error {
+// clearRemovalProgress: nothing is said any more of a removal that was taken back.
+func (r *RemovalReconciler) clearRemovalProgress(ctx context.Context, c *v1alpha1.Cluster) error {
 	if removalCondition(c) == nil && c.Status.Removal == nil {
 		return nil
 	}
 	write := c.DeepCopy()
 	write.Status.Removal = nil
 	meta.RemoveStatusCondition(&write.Status.Conditions, v1alpha1.ClusterRemoving)
-	return r.write(ctx, write)
+	return r.writeClusterStatus(ctx, write)
 }
 
-func (r *Reconciler) write(ctx context.Context, c *v1alpha1.Cluster) error {
+func (r *RemovalReconciler) writeClusterStatus(ctx context.Context, c *v1alpha1.Cluster) error {
 	if err := r.Client.Status().Update(ctx, c); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("say how far the removal of cluster %s is: %w", c.Name, err)
 	}
 	return nil
 }
 
-// ForgetLeft forgets a Cluster whose agent has let go of its member, if it is still as it is
+// ForgetDepartedCluster forgets a Cluster whose agent has let go of its member, if it is still as it is
 // given; behind is what the agent says stays there although it should have gone.
-func (r *Reconciler) ForgetLeft(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
+func (r *RemovalReconciler) ForgetDepartedCluster(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
 	if c.Spec.Removal == nil {
 		return errors.New("its removal was taken back")
 	}
@@ -268,10 +268,10 @@ func (r *Reconciler) ForgetLeft(ctx context.Context, c *v1alpha1.Cluster, behind
 	return r.forgetCluster(ctx, r.Serving, c, atoll.ReasonLeft, behind)
 }
 
-// RecordLeaving records the blocker of a cluster's agent, and its begin; "": nothing blocks any
+// RecordDepartureBlocker records the blocker of a cluster's agent, and its begin; "": nothing blocks any
 // more. A recorded blocker keeps its time: each session begins with a report. It returns a
 // conflict where the Cluster has changed.
-func (r *Reconciler) RecordLeaving(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
+func (r *RemovalReconciler) RecordDepartureBlocker(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
 	before := ""
 	if c.Status.Removal != nil {
 		before = c.Status.Removal.AgentWaitsFor
@@ -285,7 +285,7 @@ func (r *Reconciler) RecordLeaving(ctx context.Context, c *v1alpha1.Cluster, wai
 	}
 	s := write.Status.Removal
 	if s.AgentWaitsFor, s.AgentWaitsSince = waits, nil; waits != "" {
-		s.AgentWaitsSince = &metav1.Time{Time: credibleTime(since, c.CreationTimestamp.Time, time.Now())}
+		s.AgentWaitsSince = &metav1.Time{Time: clampAgentTime(since, c.CreationTimestamp.Time, time.Now())}
 	}
 	if err := r.Serving.Status().Update(ctx, write); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("say what the agent of cluster %s waits for: %w", c.Name, err)
@@ -293,9 +293,9 @@ func (r *Reconciler) RecordLeaving(ctx context.Context, c *v1alpha1.Cluster, wai
 	return nil
 }
 
-// credibleTime returns an agent's time, which the agent may set as it likes, within the life of
+// clampAgentTime returns an agent's time, which the agent may set as it likes, within the life of
 // its Cluster. A year without four digits would be stored, and then no Cluster could be read.
-func credibleTime(said, from, to time.Time) time.Time {
+func clampAgentTime(said, from, to time.Time) time.Time {
 	switch {
 	case said.After(to):
 		return to
@@ -306,9 +306,9 @@ func credibleTime(said, from, to time.Time) time.Time {
 }
 
 // forgetCluster forgets the Cluster as it is given, after what is left behind is written down.
-func (r *Reconciler) forgetCluster(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why atoll.Reason, behind []string) error {
+func (r *RemovalReconciler) forgetCluster(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why atoll.Reason, behind []string) error {
 	if len(behind) > 0 {
-		if err := record(ctx, w, c, string(why), behind, time.Now()); err != nil {
+		if err := recordLeftBehind(ctx, w, c, string(why), behind, time.Now()); err != nil {
 			return err
 		}
 	}

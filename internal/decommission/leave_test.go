@@ -98,7 +98,7 @@ func (m memRevisions) GetContent(_ context.Context, name string) (*atoll.Content
 	return c, nil
 }
 
-func newTables(t *testing.T, removal *v1alpha1.ClusterRemoval, rows ...state.Row) (*tables, *Reconciler) {
+func newTables(t *testing.T, removal *v1alpha1.ClusterRemoval, rows ...state.Row) (*tables, *RemovalReconciler) {
 	t.Helper()
 	c := &v1alpha1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "tokyo", UID: "u"},
@@ -315,7 +315,7 @@ func TestThePlanIsOfWhatIsThere(t *testing.T) {
 // A cluster may have had more than one object of the store holds.
 func TestWhatIsWrittenDownIsBounded(t *testing.T) {
 	line := strings.Repeat("x", 299)
-	got := list(slices.Repeat([]string{line}, 2000))
+	got := joinLinesBounded(slices.Repeat([]string{line}, 2000))
 	kept := recordMost / (len(line) + 1)
 	if want := fmt.Sprintf("\nand %d more\n", 2000-kept); !strings.HasSuffix(got, want) || strings.Count(got, line) != kept {
 		t.Errorf("%d bytes, %d lines, the end is %q, want %q", len(got), strings.Count(got, line), got[len(got)-40:], want)
@@ -355,17 +355,17 @@ func TestWhoHasLeftIsForgottenAsItWasLookedAt(t *testing.T) {
 	if err := m.Update(t.Context(), back); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.ForgetLeft(t.Context(), back, nil); err == nil {
+	if err := r.ForgetDepartedCluster(t.Context(), back, nil); err == nil {
 		t.Error("a cluster that stays was forgotten")
 	}
-	if err := r.ForgetLeft(t.Context(), old, nil); !apierrors.IsConflict(err) {
+	if err := r.ForgetDepartedCluster(t.Context(), old, nil); !apierrors.IsConflict(err) {
 		t.Errorf("a removal that was taken back in between: %v", err)
 	}
 	back.Spec.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}
 	if err := m.Update(t.Context(), back); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.ForgetLeft(t.Context(), back, []string{strings.Repeat("x", 10_000)}); err != nil {
+	if err := r.ForgetDepartedCluster(t.Context(), back, []string{strings.Repeat("x", 10_000)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, there := m.Get("tokyo"); there {
@@ -382,7 +382,7 @@ func TestWhoHasLeftIsForgottenAsItWasLookedAt(t *testing.T) {
 func TestNoTimeOfAnAgentSpoilsItsCluster(t *testing.T) {
 	for _, since := range []int64{math.MinInt64, math.MinInt64 / 1000, -1 << 40, 0, 253402300800, 1 << 40, math.MaxInt64} {
 		m, r := newTables(t, &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan})
-		if err := r.RecordLeaving(t.Context(), m.getCluster(t), "a finalizer", time.Unix(since, 0)); err != nil {
+		if err := r.RecordDepartureBlocker(t.Context(), m.getCluster(t), "a finalizer", time.Unix(since, 0)); err != nil {
 			t.Fatal(err)
 		}
 		var c v1alpha1.Cluster
@@ -411,7 +411,7 @@ func TestWhatTheAgentWaitsForIsSaid(t *testing.T) {
 		since := time.Date(1999, 12, 31, 3, 4, 5, 0, time.UTC)
 		waits := func(why string) {
 			t.Helper()
-			if err := r.RecordLeaving(ctx, m.getCluster(t), why, since); err != nil {
+			if err := r.RecordDepartureBlocker(ctx, m.getCluster(t), why, since); err != nil {
 				t.Fatal(err)
 			}
 			m.notifyChanged()
@@ -428,7 +428,7 @@ func TestWhatTheAgentWaitsForIsSaid(t *testing.T) {
 		if again := m.getCluster(t); again.ResourceVersion != c.ResourceVersion || !again.Status.Removal.AgentWaitsSince.Time.Equal(began) {
 			t.Errorf("reported again: %+v", again.Status.Removal)
 		}
-		if err := r.RecordLeaving(ctx, old, "something else", since); !apierrors.IsConflict(err) {
+		if err := r.RecordDepartureBlocker(ctx, old, "something else", since); !apierrors.IsConflict(err) {
 			t.Errorf("over a newer Cluster: %v", err)
 		}
 		waits("")

@@ -19,14 +19,14 @@ import (
 // recordMost is how many bytes a list of what is left behind has at most.
 const recordMost = 256 << 10
 
-// record records what is left behind in a cluster, for people. A record of an earlier cluster of
+// recordLeftBehind records what is left behind in a cluster, for people. A record of an earlier cluster of
 // that name is replaced.
-func record(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why string, behind []string, now time.Time) error {
+func recordLeftBehind(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why string, behind []string, now time.Time) error {
 	m := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: atoll.RemovedRecordName(c.Name), Namespace: atoll.SystemNamespace, Labels: map[string]string{atoll.LabelRemoved: c.Name}},
 		Data: map[string]string{
 			"cluster": c.Name, "uid": string(c.UID), "at": now.UTC().Format(time.RFC3339),
-			"mode": string(c.Spec.Removal.Mode), "why": why, "behind": list(behind),
+			"mode": string(c.Spec.Removal.Mode), "why": why, "behind": joinLinesBounded(behind),
 		},
 	}
 	err := w.Create(ctx, m)
@@ -39,8 +39,8 @@ func record(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why strin
 	return nil
 }
 
-// list returns a list of lines, bounded.
-func list(lines []string) string {
+// joinLinesBounded returns a list of lines, bounded.
+func joinLinesBounded(lines []string) string {
 	var b strings.Builder
 	for i, l := range lines {
 		if b.Len()+len(l) > recordMost {
@@ -55,7 +55,7 @@ func list(lines []string) string {
 
 // itemsLeftBehind lists the items of rows, with the Bundle, as far as the hub knows that they are in
 // the member. A Revision that is gone held nothing that a row still names.
-func (r *Reconciler) itemsLeftBehind(ctx context.Context, rows []state.Row) (out []string, err error) {
+func (r *RemovalReconciler) itemsLeftBehind(ctx context.Context, rows []state.Row) (out []string, err error) {
 	for _, row := range rows {
 		if row.Status == nil || row.Spec.IsRemovalConfirmed(row.Status) {
 			continue

@@ -17,8 +17,8 @@ import (
 // maxText bounds a text that an agent wrote.
 const maxText = 300
 
-// standing is all that decides how a removal goes on.
-type standing struct {
+// removalFacts is all that decides how a removal goes on.
+type removalFacts struct {
 	name    string
 	removal v1alpha1.ClusterRemoval
 	// formerStatus is what was said last; nil: nothing yet.
@@ -36,8 +36,8 @@ type standing struct {
 	rows []state.Row
 }
 
-// verdict on a removal.
-type verdict struct {
+// removalVerdict is the verdict on a removal.
+type removalVerdict struct {
 	// forget the cluster now.
 	forget bool
 	// reason and message of the condition Removing, and status.removal.
@@ -47,13 +47,13 @@ type verdict struct {
 }
 
 // decideRemoval decides a removal. It is a pure function.
-func decideRemoval(s standing) verdict {
+func decideRemoval(s removalFacts) removalVerdict {
 	left := int32(len(s.rows))
 	total := left
 	if s.formerStatus != nil {
 		total = max(left, s.formerStatus.Bundles)
 	}
-	v := verdict{status: v1alpha1.ClusterRemovalStatus{Bundles: total, Gone: total - left}}
+	v := removalVerdict{status: v1alpha1.ClusterRemovalStatus{Bundles: total, Gone: total - left}}
 	if s.formerStatus != nil && left == 0 {
 		v.status.AgentWaitsFor, v.status.AgentWaitsSince = s.formerStatus.AgentWaitsFor, s.formerStatus.AgentWaitsSince
 	}
@@ -69,25 +69,25 @@ func decideRemoval(s standing) verdict {
 		v.reason, v.message = atoll.ReasonHubHolds, "the hub was set back to an older state and orders nothing: `atoll restore accept`"
 		return v
 	case left == 0:
-		v.reason, v.message = s.lastStepReason(give)
+		v.reason, v.message = s.explainWaitWithoutRows(give)
 		return v
 	case s.unknown != nil:
 		v.reason, v.message = atoll.ReasonPlanUnknown, "nothing is removed yet: what would be is not known, and the hub looks again: "+phrase.TruncateText(s.unknown.Error(), maxText)
 		return v
 	case s.plan != "" && s.plan != s.removal.Confirm:
-		v.status.Plan, v.reason, v.message = s.plan, atoll.ReasonWaitsForConfirmation, s.confirmationRequest()
+		v.status.Plan, v.reason, v.message = s.plan, atoll.ReasonWaitsForConfirmation, s.formatConfirmationRequest()
 		return v
 	}
 	if s.isConfirmed() {
 		v.status.Confirmed = s.removal.Confirm
 	}
-	v.reason, v.message = s.rowsWaitReason(give)
+	v.reason, v.message = s.explainRowsWait(give)
 	v.message = fmt.Sprintf("%d of %d bundles are gone; %s", v.status.Gone, total, v.message)
 	return v
 }
 
-// confirmationRequest returns the request for the confirmation of the whole removal.
-func (s *standing) confirmationRequest() string {
+// formatConfirmationRequest returns the request for the confirmation of the whole removal.
+func (s *removalFacts) formatConfirmationRequest() string {
 	n, such := 0, ""
 	for _, r := range s.rows {
 		if atoll.IsCleanable(r.Bundle, r.Spec) {
@@ -105,7 +105,7 @@ func (s *standing) confirmationRequest() string {
 }
 
 // HashCleanPlan is the function HashCleanPlan with the tables of the Reconciler.
-func (r *Reconciler) HashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
+func (r *RemovalReconciler) HashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
 	return HashCleanPlan(ctx, r.Revisions, c, r.Rows.ListOfCluster(string(c.UID)))
 }
 
@@ -136,9 +136,9 @@ func HashCleanPlan(ctx context.Context, revisions Revisions, c *v1alpha1.Cluster
 	return atoll.HashCleanPlan(string(c.UID), c.Annotations[atoll.AnnotationRemovalRequested], items), nil
 }
 
-// SupposeWrite supposes a write of a Cluster, for a preview. A new confirmation of its removal was
+// SupposeConfirmedRemoval supposes a write of a Cluster, for a preview. A new confirmation of its removal was
 // admitted, so it is of the present content. For an older one the status decides.
-func SupposeWrite(c *v1alpha1.Cluster, before *unstructured.Unstructured) {
+func SupposeConfirmedRemoval(c *v1alpha1.Cluster, before *unstructured.Unstructured) {
 	r, was := c.Spec.Removal, ""
 	if before != nil {
 		was, _, _ = unstructured.NestedString(before.Object, "spec", "removal", "confirm")
@@ -148,8 +148,8 @@ func SupposeWrite(c *v1alpha1.Cluster, before *unstructured.Unstructured) {
 	}
 }
 
-// planTerms returns terms that tell whether HashCleanPlan gives the same as before: Revisions never change.
-func planTerms(c *v1alpha1.Cluster, rows []state.Row) string {
+// cleanPlanFingerprint returns terms that tell whether HashCleanPlan gives the same as before: Revisions never change.
+func cleanPlanFingerprint(c *v1alpha1.Cluster, rows []state.Row) string {
 	var there []string
 	for _, r := range rows {
 		if atoll.IsCleanable(r.Bundle, r.Spec) {
@@ -160,8 +160,8 @@ func planTerms(c *v1alpha1.Cluster, rows []state.Row) string {
 	return atoll.HashJSON([]any{c.UID, c.Annotations[atoll.AnnotationRemovalRequested], there})
 }
 
-// lastStepReason returns what is waited for when no row is left.
-func (s *standing) lastStepReason(give string) (reason atoll.Reason, message string) {
+// explainWaitWithoutRows returns what is waited for when no row is left.
+func (s *removalFacts) explainWaitWithoutRows(give string) (reason atoll.Reason, message string) {
 	switch {
 	case !s.accepted:
 		return atoll.ReasonWaitsForCluster, "nothing is placed there any more; the cluster is not accepted, so its agent gets no order: `atoll accept " + s.name + "`, or " + give
@@ -178,7 +178,7 @@ func (s *standing) lastStepReason(give string) (reason atoll.Reason, message str
 }
 
 // isConfirmed reports whether the plan is confirmed, now or before.
-func (s *standing) isConfirmed() bool {
+func (s *removalFacts) isConfirmed() bool {
 	return s.formerStatus != nil && s.formerStatus.Confirmed == s.removal.Confirm || s.plan == s.removal.Confirm
 }
 
@@ -189,13 +189,13 @@ type rowsByStep struct {
 	stuck                string // why the first of going is kept
 }
 
-func (s *standing) sortRows() (out rowsByStep) {
+func (s *removalFacts) groupRowsByStep() (out rowsByStep) {
 	out.begun = true
 	for _, r := range s.rows {
 		switch r.Spec.Phase {
 		case atoll.RowRemoving:
 			out.going = append(out.going, r)
-			if why := keepReason(r); why != "" && out.stuck == "" {
+			if why := removalBlockedReason(r); why != "" && out.stuck == "" {
 				out.stuck = bundleName(r) + " is kept from going: " + why
 			}
 		case atoll.RowHeld:
@@ -212,9 +212,9 @@ func (s *standing) sortRows() (out rowsByStep) {
 	return out
 }
 
-// rowsWaitReason describes the wait of the rows: a person's act goes before automatic progress.
-func (s *standing) rowsWaitReason(give string) (reason atoll.Reason, message string) {
-	rows := s.sortRows()
+// explainRowsWait describes the wait of the rows: a person's act goes before automatic progress.
+func (s *removalFacts) explainRowsWait(give string) (reason atoll.Reason, message string) {
+	rows := s.groupRowsByStep()
 	held, leaving, going := rows.held, rows.leaving, rows.going
 	switch {
 	case len(held) > 0:
@@ -235,8 +235,8 @@ func (s *standing) rowsWaitReason(give string) (reason atoll.Reason, message str
 	return atoll.ReasonBundlesLeave, fmt.Sprintf("%d are on their way out, such as %s", len(going), bundleName(going[0]))
 }
 
-// keepReason returns what the agent says keeps a row from going, other than that it takes time.
-func keepReason(r state.Row) string {
+// removalBlockedReason returns what the agent says keeps a row from going, other than that it takes time.
+func removalBlockedReason(r state.Row) string {
 	st := r.Status
 	if st == nil || st.Generation != r.Spec.Generation || st.State == atoll.RowRemoved {
 		return ""

@@ -43,35 +43,35 @@ func TestWhatARemovalWaitsFor(t *testing.T) {
 	item := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "ConfigMap", Name: "conf"}, Error: true, Reason: "Forbidden", Message: "not allowed"}
 	for _, tc := range []struct {
 		name     string
-		s        standing
+		s        removalFacts
 		forget   bool
 		reason   atoll.Reason
 		contains string
 	}{
-		{"forced", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: true}, joined: true, rows: []state.Row{active}, holding: "set back"}, true, atoll.ReasonForced, ""},
-		{"never joined", standing{removal: clean, rows: []state.Row{active}}, true, atoll.ReasonNeverJoined, ""},
-		{"the hub holds", standing{removal: clean, joined: true, accepted: true, online: true, holding: "set back"}, false, atoll.ReasonHubHolds, "atoll restore accept"},
-		{"just begun", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{active, leaving}}, false, atoll.ReasonBundlesLeave, "0 of 2 bundles are gone; 2 are to leave"},
-		{"over a budget", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, held}}, false, atoll.ReasonWaitsForConfirmation, "`atoll confirm bundle/mail -n shop --plan 0123456789abcdef`"},
-		{"nothing replaces it", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{unready}}, false, atoll.ReasonWaitsForConfirmation, "bundle/cache -n shop --plan fedcba9876543210"},
-		{"waits for replacements", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{leaving}}, false, atoll.ReasonWaitsForReplacements, "atoll explain bundle/db -n shop"},
-		{"under way", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing}, formerStatus: &v1alpha1.ClusterRemovalStatus{Bundles: 40, Gone: 30, AgentWaitsFor: "x"}}, false, atoll.ReasonBundlesLeave, "39 of 40 bundles are gone; 1 are on their way out, such as shop/api"},
-		{"away", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, stuck}}, false, atoll.ReasonWaitsForCluster, "`atoll remove tokyo --force`"},
-		{"denied", standing{removal: clean, joined: true, rows: []state.Row{removing}}, false, atoll.ReasonWaitsForCluster, "`atoll accept tokyo`"},
-		{"stuck", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing, stuck}}, false, atoll.ReasonWaitsForMember, "shop/disk is kept from going: PersistentVolumeClaim data: its deletion waits for the finalizers a/b"},
-		{"stuck at one object", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowFailed, Message: "1 of 2", Items: []atoll.ItemStatus{item}})}}, false, atoll.ReasonWaitsForMember, "shop/a is kept from going: ConfigMap conf: not allowed"},
-		{"failed as a whole", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowFailed, Reason: "NotHolder", Message: "another agent took over"})}}, false, atoll.ReasonWaitsForMember, "shop/a is kept from going: NotHolder another agent took over"},
-		{"was stuck before", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 2, atoll.RowStatus{State: atoll.RowFailed, Message: "x", Items: []atoll.ItemStatus{item}})}}, false, atoll.ReasonBundlesLeave, "1 are on their way out"},
-		{"is gone", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowRemoved, Items: []atoll.ItemStatus{item}})}}, false, atoll.ReasonBundlesLeave, "1 are on their way out"},
-		{"takes its time", standing{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{{Key: item.Key, Message: "later"}}})}}, false, atoll.ReasonBundlesLeave, "1 are on their way out"},
-		{"denied, and nothing goes yet", standing{removal: clean, joined: true, online: true, rows: []state.Row{active}}, false, atoll.ReasonBundlesLeave, "1 are to leave"},
-		{"away, and nothing goes yet", standing{removal: clean, joined: true, accepted: true, rows: []state.Row{leaving}}, false, atoll.ReasonWaitsForReplacements, "shop/db"},
-		{"not confirmed", standing{removal: clean, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{removing, active, leaving}}, false, atoll.ReasonWaitsForConfirmation, "2 bundles would be, such as shop/web, and that waits for `atoll confirm cluster/tokyo --plan 0123456789abcdef`"},
-		{"another plan was confirmed", standing{removal: confirmed, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{active}}, false, atoll.ReasonWaitsForConfirmation, "--plan 0123456789abcdef`; what was confirmed is another plan"},
-		{"the plan is unknown", standing{removal: confirmed, joined: true, accepted: true, online: true, unknown: errors.New("read revision r: not found"), rows: []state.Row{active}}, false, atoll.ReasonPlanUnknown, "nothing is removed yet: what would be is not known, and the hub looks again: read revision r: not found"},
-		{"the agent lets go", standing{removal: clean, joined: true, accepted: true, online: true}, false, atoll.ReasonAgentLeaves, "the agent lets go"},
-		{"the agent is away", standing{removal: clean, joined: true, accepted: true}, false, atoll.ReasonWaitsForCluster, "when it is back"},
-		{"the agent is denied", standing{removal: clean, joined: true}, false, atoll.ReasonWaitsForCluster, "atoll accept tokyo"},
+		{"forced", removalFacts{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: true}, joined: true, rows: []state.Row{active}, holding: "set back"}, true, atoll.ReasonForced, ""},
+		{"never joined", removalFacts{removal: clean, rows: []state.Row{active}}, true, atoll.ReasonNeverJoined, ""},
+		{"the hub holds", removalFacts{removal: clean, joined: true, accepted: true, online: true, holding: "set back"}, false, atoll.ReasonHubHolds, "atoll restore accept"},
+		{"just begun", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{active, leaving}}, false, atoll.ReasonBundlesLeave, "0 of 2 bundles are gone; 2 are to leave"},
+		{"over a budget", removalFacts{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, held}}, false, atoll.ReasonWaitsForConfirmation, "`atoll confirm bundle/mail -n shop --plan 0123456789abcdef`"},
+		{"nothing replaces it", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{unready}}, false, atoll.ReasonWaitsForConfirmation, "bundle/cache -n shop --plan fedcba9876543210"},
+		{"waits for replacements", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{leaving}}, false, atoll.ReasonWaitsForReplacements, "atoll explain bundle/db -n shop"},
+		{"under way", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing}, formerStatus: &v1alpha1.ClusterRemovalStatus{Bundles: 40, Gone: 30, AgentWaitsFor: "x"}}, false, atoll.ReasonBundlesLeave, "39 of 40 bundles are gone; 1 are on their way out, such as shop/api"},
+		{"away", removalFacts{removal: clean, joined: true, accepted: true, rows: []state.Row{removing, stuck}}, false, atoll.ReasonWaitsForCluster, "`atoll remove tokyo --force`"},
+		{"denied", removalFacts{removal: clean, joined: true, rows: []state.Row{removing}}, false, atoll.ReasonWaitsForCluster, "`atoll accept tokyo`"},
+		{"stuck", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{removing, stuck}}, false, atoll.ReasonWaitsForMember, "shop/disk is kept from going: PersistentVolumeClaim data: its deletion waits for the finalizers a/b"},
+		{"stuck at one object", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowFailed, Message: "1 of 2", Items: []atoll.ItemStatus{item}})}}, false, atoll.ReasonWaitsForMember, "shop/a is kept from going: ConfigMap conf: not allowed"},
+		{"failed as a whole", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowFailed, Reason: "NotHolder", Message: "another agent took over"})}}, false, atoll.ReasonWaitsForMember, "shop/a is kept from going: NotHolder another agent took over"},
+		{"was stuck before", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 2, atoll.RowStatus{State: atoll.RowFailed, Message: "x", Items: []atoll.ItemStatus{item}})}}, false, atoll.ReasonBundlesLeave, "1 are on their way out"},
+		{"is gone", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowRemoved, Items: []atoll.ItemStatus{item}})}}, false, atoll.ReasonBundlesLeave, "1 are on their way out"},
+		{"takes its time", removalFacts{removal: clean, joined: true, accepted: true, online: true, rows: []state.Row{says("a", 3, atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{{Key: item.Key, Message: "later"}}})}}, false, atoll.ReasonBundlesLeave, "1 are on their way out"},
+		{"denied, and nothing goes yet", removalFacts{removal: clean, joined: true, online: true, rows: []state.Row{active}}, false, atoll.ReasonBundlesLeave, "1 are to leave"},
+		{"away, and nothing goes yet", removalFacts{removal: clean, joined: true, accepted: true, rows: []state.Row{leaving}}, false, atoll.ReasonWaitsForReplacements, "shop/db"},
+		{"not confirmed", removalFacts{removal: clean, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{removing, active, leaving}}, false, atoll.ReasonWaitsForConfirmation, "2 bundles would be, such as shop/web, and that waits for `atoll confirm cluster/tokyo --plan 0123456789abcdef`"},
+		{"another plan was confirmed", removalFacts{removal: confirmed, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{active}}, false, atoll.ReasonWaitsForConfirmation, "--plan 0123456789abcdef`; what was confirmed is another plan"},
+		{"the plan is unknown", removalFacts{removal: confirmed, joined: true, accepted: true, online: true, unknown: errors.New("read revision r: not found"), rows: []state.Row{active}}, false, atoll.ReasonPlanUnknown, "nothing is removed yet: what would be is not known, and the hub looks again: read revision r: not found"},
+		{"the agent lets go", removalFacts{removal: clean, joined: true, accepted: true, online: true}, false, atoll.ReasonAgentLeaves, "the agent lets go"},
+		{"the agent is away", removalFacts{removal: clean, joined: true, accepted: true}, false, atoll.ReasonWaitsForCluster, "when it is back"},
+		{"the agent is denied", removalFacts{removal: clean, joined: true}, false, atoll.ReasonWaitsForCluster, "atoll accept tokyo"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.s.name = "tokyo"
@@ -92,7 +92,7 @@ func TestARemovalForgetsNothingByItself(t *testing.T) {
 	phases := []atoll.RowPhase{atoll.RowActive, atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving}
 	for seed := range uint64(2000) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		s := standing{name: "tokyo", removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, joined: true, accepted: rnd.IntN(2) == 0, online: rnd.IntN(2) == 0}
+		s := removalFacts{name: "tokyo", removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, joined: true, accepted: rnd.IntN(2) == 0, online: rnd.IntN(2) == 0}
 		if rnd.IntN(4) == 0 {
 			s.holding = "set back"
 		}
@@ -122,19 +122,19 @@ func TestWhatIsConfirmedIsWhatWouldBeRemoved(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name            string
-		s               standing
+		s               removalFacts
 		confirmed, plan string
 	}{
-		{"asked", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, plan: "p", rows: []state.Row{active}}, "", "p"},
-		{"confirmed", standing{removal: p, plan: "p", rows: []state.Row{active}}, "p", ""},
-		{"under way", standing{removal: p, formerStatus: is("p"), rows: []state.Row{removing}}, "p", ""},
-		{"by tables that lagged", standing{removal: p, plan: "more", rows: []state.Row{active}}, "", "more"},
-		{"after another confirmation", standing{removal: p, formerStatus: is("other"), plan: "more", rows: []state.Row{active}}, "", "more"},
-		{"taken back", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, formerStatus: is("p"), plan: "less", rows: []state.Row{active}}, "", "less"},
-		{"with nothing that waits", standing{removal: p, rows: []state.Row{removing}}, "", ""},
-		{"while it is unknown", standing{removal: p, unknown: errors.New("x"), rows: []state.Row{active}}, "", ""},
-		{"while the hub holds", standing{removal: p, formerStatus: is("p"), holding: "set back", rows: []state.Row{active}}, "", ""},
-		{"orphan", standing{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, rows: []state.Row{active}}, "", ""},
+		{"asked", removalFacts{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, plan: "p", rows: []state.Row{active}}, "", "p"},
+		{"confirmed", removalFacts{removal: p, plan: "p", rows: []state.Row{active}}, "p", ""},
+		{"under way", removalFacts{removal: p, formerStatus: is("p"), rows: []state.Row{removing}}, "p", ""},
+		{"by tables that lagged", removalFacts{removal: p, plan: "more", rows: []state.Row{active}}, "", "more"},
+		{"after another confirmation", removalFacts{removal: p, formerStatus: is("other"), plan: "more", rows: []state.Row{active}}, "", "more"},
+		{"taken back", removalFacts{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean}, formerStatus: is("p"), plan: "less", rows: []state.Row{active}}, "", "less"},
+		{"with nothing that waits", removalFacts{removal: p, rows: []state.Row{removing}}, "", ""},
+		{"while it is unknown", removalFacts{removal: p, unknown: errors.New("x"), rows: []state.Row{active}}, "", ""},
+		{"while the hub holds", removalFacts{removal: p, formerStatus: is("p"), holding: "set back", rows: []state.Row{active}}, "", ""},
+		{"orphan", removalFacts{removal: v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}, rows: []state.Row{active}}, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.s.name, tc.s.joined, tc.s.accepted, tc.s.online = "tokyo", true, true, true
@@ -168,7 +168,7 @@ func TestAPreviewGoesByANewConfirmation(t *testing.T) {
 		"and what is there is other": {c("p", ""), before("p"), true},
 		"nothing is confirmed":       {c("", ""), before(""), true},
 	} {
-		if SupposeWrite(tc.cluster, tc.before); tc.cluster.IsRemovalHeld() != tc.held {
+		if SupposeConfirmedRemoval(tc.cluster, tc.before); tc.cluster.IsRemovalHeld() != tc.held {
 			t.Errorf("%s: held is %t", name, !tc.held)
 		}
 	}

@@ -56,7 +56,7 @@ type testAgent struct {
 	// dialled gets the id of a requested tunnel; conn is the connection of the session.
 	dialled func(id string)
 	conn    *grpc.ClientConn
-	share   tunnel.Share // of its tunnels
+	share   tunnel.SendBudget // of its tunnels
 
 	mu      sync.Mutex
 	core    *session.Agent
@@ -244,7 +244,7 @@ type csrSigner struct{ crypto.Signer }
 
 func (s csrSigner) createCSR(t *testing.T) []byte {
 	t.Helper()
-	der, err := trust.NewRequest(s.Signer, "renew")
+	der, err := trust.NewCertificateRequest(s.Signer, "renew")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestIdentityOfAnotherHubIsAwaited(t *testing.T) {
 					defer table.mu.Unlock()
 					is := &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Accepted: true}}
 					is.Name, is.UID = "tokyo", "u1"
-					is.Annotations = map[string]string{handshake.AnnotationAgentKey: trust.SealKey([]byte("hub"), "tokyo", "key")}
+					is.Annotations = map[string]string{handshake.AnnotationAgentKey: trust.SealKeyHash([]byte("hub"), "tokyo", "key")}
 					table.byName["tokyo"], table.byUID["u1"] = is, "tokyo"
 				})
 				defer shown.Stop()
@@ -67,11 +67,11 @@ func TestACertificateAloneIsNoIdentity(t *testing.T) {
 		sealed string
 		want   atoll.Reason
 	}{
-		"the key":                 {trust.SealKey([]byte("hub"), "tokyo", "key"), ""},
-		"another key":             {trust.SealKey([]byte("hub"), "tokyo", "other"), atoll.ReasonReplaced},
+		"the key":                 {trust.SealKeyHash([]byte("hub"), "tokyo", "key"), ""},
+		"another key":             {trust.SealKeyHash([]byte("hub"), "tokyo", "other"), atoll.ReasonReplaced},
 		"no key":                  {"", atoll.ReasonNotAccepted},
-		"a key of another hub":    {trust.SealKey([]byte("foreign"), "tokyo", "key"), atoll.ReasonNotAccepted},
-		"the key of another name": {trust.SealKey([]byte("hub"), "oslo", "key"), atoll.ReasonNotAccepted},
+		"a key of another hub":    {trust.SealKeyHash([]byte("foreign"), "tokyo", "key"), atoll.ReasonNotAccepted},
+		"the key of another name": {trust.SealKeyHash([]byte("hub"), "oslo", "key"), atoll.ReasonNotAccepted},
 	} {
 		is := &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Accepted: true}}
 		is.Name, is.UID = "tokyo", "u1"

@@ -23,17 +23,17 @@ const (
 	allowanceRowInterval = 15 * time.Second
 )
 
-// allowances of the clusters, by UID. They outlive sessions, so that a new session brings no new
+// clusterWriteLimiter has the allowances of the clusters, by UID. They outlive sessions, so that a new session brings no new
 // allowance. They are safe for concurrent use.
-type allowances struct {
+type clusterWriteLimiter struct {
 	countRows func(uid string) int
 
 	mu    sync.Mutex
 	byUID map[string]*pace.Bucket
 }
 
-func newAllowances(countRows func(uid string) int) *allowances {
-	return &allowances{countRows: countRows, byUID: map[string]*pace.Bucket{}}
+func newClusterWriteLimiter(countRows func(uid string) int) *clusterWriteLimiter {
+	return &clusterWriteLimiter{countRows: countRows, byUID: map[string]*pace.Bucket{}}
 }
 
 // allowanceOf returns the rate of the allowance of a cluster with so many rows.
@@ -43,7 +43,7 @@ func allowanceOf(rows int) pace.Rate {
 }
 
 // waitTime returns how long until the cluster may cause a write.
-func (a *allowances) waitTime(uid string, now time.Time) time.Duration {
+func (a *clusterWriteLimiter) waitTime(uid string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b := a.byUID[uid]
@@ -54,13 +54,13 @@ func (a *allowances) waitTime(uid string, now time.Time) time.Duration {
 }
 
 // reserveTurn charges the cluster for a write or a lookup, and returns how long until its turn.
-func (a *allowances) reserveTurn(uid string, now time.Time) time.Duration {
+func (a *clusterWriteLimiter) reserveTurn(uid string, now time.Time) time.Duration {
 	rate := allowanceOf(a.countRows(uid))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b := a.byUID[uid]
 	if b == nil {
-		a.forgetFull(now)
+		a.forgetUnusedClusters(now)
 		full := rate.NewBucket()
 		b = &full
 		a.byUID[uid] = b
@@ -71,9 +71,9 @@ func (a *allowances) reserveTurn(uid string, now time.Time) time.Duration {
 	return wait
 }
 
-// forgetFull forgets some of the clusters that have used nothing of late: more than come, so that
+// forgetUnusedClusters forgets some of the clusters that have used nothing of late: more than come, so that
 // the map stays as small as the number of clusters that report. The caller holds the lock.
-func (a *allowances) forgetFull(now time.Time) {
+func (a *clusterWriteLimiter) forgetUnusedClusters(now time.Time) {
 	looked := 0
 	for uid, b := range a.byUID {
 		if b.IsFull(now) {

@@ -136,12 +136,12 @@ func TestWhatAnAgentMakesTheHubKeepIsBounded(t *testing.T) {
 	need := func(bundle string) *pb.Need { return &pb.Need{Bundle: bundle, Hashes: make([]string, 10_000)} }
 	for i := range maxNeedHashes / 10_000 {
 		for range 2 { // the second replaces the first
-			if !q.queueNeed(need(fmt.Sprint(i))) {
+			if !q.queueNeededObjects(need(fmt.Sprint(i))) {
 				t.Fatal("a need within the bound is refused")
 			}
 		}
 	}
-	if q.queueNeed(need("one more")) {
+	if q.queueNeededObjects(need("one more")) {
 		t.Error("needs have no bound")
 	}
 	for range len(q.needs) {
@@ -177,7 +177,7 @@ func TestSilentConnectionsTakeNoTurn(t *testing.T) {
 // Connections without a certificate have places of their own, a part of which one address may take.
 func TestStrangersHaveFewPlaces(t *testing.T) {
 	taken := make(chan net.Conn, 2*maxStrangers)
-	l := newStrangerLane(func(c net.Conn, _ credentials.AuthInfo) { taken <- c })
+	l := newUncertifiedConnServer(func(c net.Conn, _ credentials.AuthInfo) { taken <- c })
 	dial := func(address string) error {
 		return l.serveConn(addressedConn{address}, &peerAuth{})
 	}

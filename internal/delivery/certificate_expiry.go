@@ -42,7 +42,7 @@ func (t *expiryTracker) addLocked(s *agentSession, now time.Time) {
 	}
 	heap.Push(&t.due, s)
 	if t.due[0] == s {
-		wakeup.Send(t.wake)
+		wakeup.WakeReader(t.wake)
 	}
 }
 
@@ -90,8 +90,8 @@ func (t *expiryTracker) notifyExpiry(s *agentSession) {
 	t.notify(s.id.uid, ends, generation, overdue)
 }
 
-// editionOf returns the edition of the trust that came with the session's certificate.
-func (t *expiryTracker) editionOf(s *agentSession) int {
+// trustEditionOf returns the edition of the trust that came with the session's certificate.
+func (t *expiryTracker) trustEditionOf(s *agentSession) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int(s.certificate.edition)

@@ -29,17 +29,17 @@ func (s *agentSession) checkInSeconds() uint32 {
 	return uint32((c.Spec.CheckInInterval() + time.Second - 1) / time.Second)
 }
 
-// announcedInterval returns the interval between check-ins that was sent to the agent. 0:
+// announcedCheckInInterval returns the interval between check-ins that was sent to the agent. 0:
 // it holds its stream.
-func (s *agentSession) announcedInterval() time.Duration {
+func (s *agentSession) announcedCheckInInterval() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Duration(s.checkInState.intervalSeconds) * time.Second
 }
 
-// announceInterval records the interval that is about to be sent to the agent, and returns
+// recordAnnouncedInterval records the interval that is about to be sent to the agent, and returns
 // it in seconds.
-func (s *agentSession) announceInterval() uint32 {
+func (s *agentSession) recordAnnouncedInterval() uint32 {
 	every := s.checkInSeconds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,13 +47,13 @@ func (s *agentSession) announceInterval() uint32 {
 	return every
 }
 
-// updateCheckIn wakes the sender if the interval between check-ins has changed or the
+// applyCheckInChange wakes the sender if the interval between check-ins has changed or the
 // cluster is to leave.
-func (s *agentSession) updateCheckIn() {
+func (s *agentSession) applyCheckInChange() {
 	every := s.checkInSeconds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.updateLeaving()
+	s.applyRemovalChange()
 	if every != s.checkInState.intervalSeconds && s.core != nil {
 		s.wakeSender()
 	}

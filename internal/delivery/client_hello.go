@@ -81,7 +81,7 @@ func holdsValidTicket(record []byte, config *tls.Config) bool {
 
 // offeredTicket returns the first ticket of the ClientHello in the record; nil if there is none.
 func offeredTicket(record []byte) []byte {
-	extensions := helloExtensions(record)
+	extensions := clientHelloExtensions(record)
 	for !extensions.Empty() {
 		var extension uint16
 		var data, identities, ticket cryptobyte.String
@@ -95,8 +95,8 @@ func offeredTicket(record []byte) []byte {
 	return nil
 }
 
-// helloExtensions returns the extensions of the ClientHello in the record; nil for another record.
-func helloExtensions(record []byte) cryptobyte.String {
+// clientHelloExtensions returns the extensions of the ClientHello in the record; nil for another record.
+func clientHelloExtensions(record []byte) cryptobyte.String {
 	const versionAndRandom = 2 + 32
 	hello := cryptobyte.String(record)
 	var kind uint8

@@ -6,8 +6,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// hastenLast makes a report due at once that completes its Bundle. The caller holds the lock.
-func (t *reportWriter) hastenLast(r *pendingReport, p *bundleReports, now time.Time) {
+// hastenCompletingReport makes a report due at once that completes its Bundle. The caller holds the lock.
+func (t *reportWriter) hastenCompletingReport(r *pendingReport, p *bundleReports, now time.Time) {
 	if r.weight != weightMilestone || !t.completesBundle(r, p) {
 		return
 	}

@@ -40,12 +40,12 @@ func (g *Gateway) limitConnections(l net.Listener) *limitedListener {
 		g.options.Logger.Warn("cannot read the limit of open files; agents' connections are not limited", "err", err)
 		files.Cur = 1 << 40
 	}
-	return &limitedListener{Listener: l, limit: maxConnections(files.Cur), openCount: &g.metrics.connections, onFull: newFullWarner(g.options.Logger, g.metrics)}
+	return &limitedListener{Listener: l, limit: maxConnections(files.Cur), openCount: &g.metrics.connections, onFull: newConnectionRefusalWarner(g.options.Logger, g.metrics)}
 }
 
-// newFullWarner returns a function that counts refused connections and logs a warning now
+// newConnectionRefusalWarner returns a function that counts refused connections and logs a warning now
 // and then.
-func newFullWarner(log *slog.Logger, m *metrics) func(int64) {
+func newConnectionRefusalWarner(log *slog.Logger, m *metrics) func(int64) {
 	warnings := pace.FullWarnings.NewLimiter()
 	return func(most int64) {
 		m.refused.WithLabelValues("connection", "Full").Inc()

@@ -20,9 +20,9 @@ import (
 // panicQueue is the name by which the panics of sessions and calls are counted.
 const panicQueue = "agent-sessions"
 
-// runContained runs a part of the session. A panic there ends the session, and nothing else.
-func (s *agentSession) runContained(fn func()) {
-	if p := reconcile.ContainCounted(panicQueue, fn); p != nil {
+// runContainingPanics runs a part of the session. A panic there ends the session, and nothing else.
+func (s *agentSession) runContainingPanics(fn func()) {
+	if p := reconcile.ContainPanicCounted(panicQueue, fn); p != nil {
 		s.endPanicked(p)
 	}
 }
@@ -36,9 +36,9 @@ func (s *agentSession) endPanicked(p *reconcile.Panic) {
 	s.endSession(&pb.Refused{Reason: string(atoll.ReasonSessionPanicked), Message: "the hub failed to handle the session by a defect of Atoll; the hub's log has the place"})
 }
 
-// containCall serves a call of a peer. A panic ends the call with the code Internal.
-func (g *Gateway) containCall(serve func() error) (err error) {
-	p := reconcile.ContainCounted(panicQueue, func() { err = serve() })
+// serveContainingPanics serves a call of a peer. A panic ends the call with the code Internal.
+func (g *Gateway) serveContainingPanics(serve func() error) (err error) {
+	p := reconcile.ContainPanicCounted(panicQueue, func() { err = serve() })
 	if p == nil {
 		return err
 	}
@@ -59,13 +59,13 @@ type framePanics struct{ gateway *Gateway }
 // ReportPanic is called during a panic, so that a second panic with the same value shows the place of
 // the first.
 func (f framePanics) ReportPanic(value any) {
-	p := reconcile.ContainCounted(panicQueue, func() { panic(value) })
+	p := reconcile.ContainPanicCounted(panicQueue, func() { panic(value) })
 	f.gateway.logPanic("a connection of an agent ends; the hub goes on, and further panics at this place are not logged for ten minutes", p)
 }
 
-// dropPanicked ends the session of the agent whose report panics, so that the reports of other
+// endPanickedSession ends the session of the agent whose report panics, so that the reports of other
 // agents are written. The allowance of its cluster is charged, as for a write.
-func (g *Gateway) dropPanicked(uid string, p *reconcile.Panic) {
+func (g *Gateway) endPanickedSession(uid string, p *reconcile.Panic) {
 	g.allowances.reserveTurn(uid, time.Now())
 	if s := g.sessions.getByUID(uid); s != nil {
 		s.endPanicked(p)

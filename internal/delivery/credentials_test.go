@@ -101,8 +101,8 @@ func TestRenewalOverlapsAndWritesNothing(t *testing.T) {
 	a.requestRenewal()
 	r := a.awaitRenewal()
 	cert := parseCertificate(t, r.GetCertificate())
-	if trust.Lifetime(cert) != 2*time.Hour {
-		t.Errorf("it lives %s", trust.Lifetime(cert))
+	if trust.CertificateLifetime(cert) != 2*time.Hour {
+		t.Errorf("it lives %s", trust.CertificateLifetime(cert))
 	}
 	if h.sessions.getByUID(uid) != s || a.checkLocked(func() bool { return a.err != nil }) {
 		t.Error("the stream was cut")

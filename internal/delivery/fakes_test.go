@@ -293,7 +293,7 @@ func (t *memInventory) RecordInventory(uid string, i *pb.Inventory) {
 	}
 }
 
-func (t *memInventory) APIsKnown(_ context.Context, hash string) (bool, error) {
+func (t *memInventory) IsAPISetStored(_ context.Context, hash string) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known[hash], nil
@@ -405,7 +405,7 @@ func (f *clusterFollower) recordCluster(obj client.Object) {
 // testStore is the store of a testHub.
 type testStore struct{ hub *testHub }
 
-func (s testStore) Position() (chainID string, revision int64) {
+func (s testStore) StorePosition() (chainID string, revision int64) {
 	chain := s.hub.hub.Load().Chain
 	return chain[len(chain)-1].ID, s.hub.revision.Load()
 }
@@ -436,13 +436,13 @@ func (r *testRestore) OnRemembered(removals Remembered) {
 // testDepartures are the clusters that leave a testHub.
 type testDepartures struct{ hub *testHub }
 
-func (d testDepartures) RecordLeaving(_ context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
+func (d testDepartures) RecordDepartureBlocker(_ context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error {
 	d.hub.waits <- fmt.Sprint(c.Name, " ", waits, " ", since.Unix())
 	return nil
 }
 
-// ForgetLeft forgets a Cluster whose agent has left, and records what it left behind.
-func (d testDepartures) ForgetLeft(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
+// ForgetDepartedCluster forgets a Cluster whose agent has left, and records what it left behind.
+func (d testDepartures) ForgetDepartedCluster(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
 	d.hub.departed <- c.Name + " " + strings.Join(behind, ",")
 	return d.hub.client.Delete(ctx, c)
 }

@@ -73,7 +73,7 @@ func (s *agentSession) handleReport(r *pb.Report) {
 		spec, stored = &row.Spec, reportedStatus(row)
 	}
 	if timing := r.GetTiming(); timing != nil {
-		s.gateway.options.Traces.OrderApplied(s.id.uid, r.GetBundle(), &st, durationOf(timing.GetApplyMs()), durationOf(timing.GetAgeMs()))
+		s.gateway.options.Traces.OrderApplied(s.id.uid, r.GetBundle(), &st, durationFromMillis(timing.GetApplyMs()), durationFromMillis(timing.GetAgeMs()))
 	}
 	hash := session.StatusHash(st)
 	v := session.JudgeReport(spec, stored, session.Reported{RowStatus: &st, Hash: hash})
@@ -87,7 +87,7 @@ func (s *agentSession) handleReport(r *pb.Report) {
 	case spec == nil:
 		s.queueAck(r.GetBundle(), v.Ack)
 	default:
-		s.gateway.reportWriter.offerReport(pendingReport{bundle: r.GetBundle(), cluster: s.cluster, slice: row.Slice, status: st, hash: hash, checkInInterval: s.announcedInterval()}, stored.RowStatus, v)
+		s.gateway.reportWriter.offerReport(pendingReport{bundle: r.GetBundle(), cluster: s.cluster, slice: row.Slice, status: st, hash: hash, checkInInterval: s.announcedCheckInInterval()}, stored.RowStatus, v)
 	}
 }
 
@@ -128,14 +128,14 @@ func (s *agentSession) handleInventory(i *pb.Inventory) {
 		return // its turn looks up the last one
 	}
 	if wait := s.gateway.allowances.reserveTurn(s.id.uid, time.Now()); wait > 0 {
-		time.AfterFunc(wait, func() { s.runContained(s.lookUpAPIs) })
+		time.AfterFunc(wait, func() { s.runContainingPanics(s.requestUnknownAPIs) })
 		return
 	}
-	s.lookUpAPIs()
+	s.requestUnknownAPIs()
 }
 
-// lookUpAPIs requests the list of APIs that the agent reported last, unless the hub has it.
-func (s *agentSession) lookUpAPIs() {
+// requestUnknownAPIs requests the list of APIs that the agent reported last, unless the hub has it.
+func (s *agentSession) requestUnknownAPIs() {
 	s.mu.Lock()
 	hash, done := s.lookupHash, s.done
 	s.lookupHash = ""
@@ -143,7 +143,7 @@ func (s *agentSession) lookUpAPIs() {
 	if done {
 		return
 	}
-	known, err := s.gateway.options.Inventory.APIsKnown(s.gateway.lifetime, hash)
+	known, err := s.gateway.options.Inventory.IsAPISetStored(s.gateway.lifetime, hash)
 	if err != nil {
 		s.sessionLog().Warn("cannot look up a set of APIs; it is requested from the agent", "hash", hash, "err", err)
 	}
@@ -156,7 +156,7 @@ func (s *agentSession) lookUpAPIs() {
 func (s *agentSession) renewCertificate(r *pb.Renew) {
 	now := time.Now()
 	s.mu.Lock()
-	early := now.Sub(s.renewedAt) < trust.RenewRetry(s.gateway.options.CertificateLifetime)/2
+	early := now.Sub(s.renewedAt) < trust.RenewalRetryInterval(s.gateway.options.CertificateLifetime)/2
 	if !early {
 		s.renewedAt = now
 	}
@@ -164,7 +164,7 @@ func (s *agentSession) renewCertificate(r *pb.Renew) {
 	if early {
 		return
 	}
-	request, err := trust.ParseRequest(r.GetCsr())
+	request, err := trust.ParseCertificateRequest(r.GetCsr())
 	if err == nil && request.KeyHash != s.id.keyHash {
 		s.logRefusedReport(atoll.ReasonOtherKey, "refused to renew a certificate: the request is for another key than the session's; a new key needs a new join", "")
 		return

@@ -183,7 +183,7 @@ type Gateway struct {
 	metrics          *metrics
 	payloads         *payloads.Cache
 	reportWriter     *reportWriter
-	allowances       *allowances
+	allowances       *clusterWriteLimiter
 	tokenUses        *tokenUses
 	waiters          *clusterWaiters
 	approvedRequests *approvedRequests
@@ -195,8 +195,8 @@ type Gateway struct {
 
 	sessions *sessionTable
 	warnings *pace.KeyedLimiter
-	// strangerLog is shared by all callers without a certificate.
-	strangerLog *strangerLog
+	// uncertifiedCallerLog is shared by all callers without a certificate.
+	strangerLog *uncertifiedCallerLog
 
 	certificates *expiryTracker
 	trustChanged chan struct{} // capacity 1
@@ -209,7 +209,7 @@ func NewGateway(ctx context.Context, o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		options: o, log: o.Logger, lifetime: ctx, metrics: newMetrics(o.Metrics),
-		strangerLog: newStrangerLog(), warnings: pace.RepeatedWarnings.NewKeyedLimiter(), waiters: newClusterWaiters(), resyncSlots: make(chan struct{}, o.MaxResyncs),
+		strangerLog: newUncertifiedCallerLog(), warnings: pace.RepeatedWarnings.NewKeyedLimiter(), waiters: newClusterWaiters(), resyncSlots: make(chan struct{}, o.MaxResyncs),
 		sessions: newSessionTable(), certificates: newExpiryTracker(o.Streams.RecordCertificate), trustChanged: make(chan struct{}, 1),
 	}
 	g.approvedRequests = g.newApprovedRequests()
@@ -217,9 +217,9 @@ func NewGateway(ctx context.Context, o Options) (*Gateway, error) {
 	g.payloads = payloads.NewCache(ctx, o.Manifests, o.CacheBytes, payloads.Metrics{
 		Renders: g.metrics.renders, RenderFailures: g.metrics.renderFailures, RenderSeconds: g.metrics.renderSeconds, Encodes: g.metrics.encodes, Hits: g.metrics.cacheHits, Bytes: g.metrics.cacheBytes,
 	})
-	g.allowances = newAllowances(o.Rows.CountOfCluster)
+	g.allowances = newClusterWriteLimiter(o.Rows.CountOfCluster)
 	g.reportWriter = newReportWriter(ctx, reportWriterOptions{
-		rows: o.Rows, bundleRows: o.BundleRows, allowances: g.allowances, flushAfter: o.FlushAfter, quietInterval: o.QuietInterval, onStored: g.acknowledgeReport, onPanic: g.dropPanicked, log: o.Logger, metrics: g.metrics, traces: o.Traces,
+		rows: o.Rows, bundleRows: o.BundleRows, allowances: g.allowances, flushAfter: o.FlushAfter, quietInterval: o.QuietInterval, onStored: g.acknowledgeReport, onPanic: g.endPanickedSession, log: o.Logger, metrics: g.metrics, traces: o.Traces,
 	})
 	g.tokenUses = newTokenUses(ctx, o.Client, o.Logger)
 	o.Rows.Subscribe(g.handleRowsChanged)
@@ -231,8 +231,8 @@ func NewGateway(ctx context.Context, o Options) (*Gateway, error) {
 // Gateway's context ends. Sessions then end without sending what is queued.
 func (g *Gateway) ServeAgents(l net.Listener) error {
 	balancers := g.newWebSocketServer()
-	strangers := g.newStrangerServer()
-	agents, others := g.newServers(balancers, newStrangerLane(strangers.Serve))
+	strangers := g.newUncertifiedCallerServer()
+	agents, others := g.newServers(balancers, newUncertifiedConnServer(strangers.Serve))
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -248,7 +248,7 @@ func (g *Gateway) ServeAgents(l net.Listener) error {
 	for _, run := range []func(context.Context){g.signApproved, g.reissueOnTrustChange, g.certificates.watchOverdue} {
 		wg.Go(func() { run(g.lifetime) })
 	}
-	httping := balancers.serveBalancers(g, others)
+	httping := balancers.serveLoadBalancers(g, others)
 	err := others.Serve(g.limitConnections(l))
 	close(done)
 	wg.Wait()
@@ -259,9 +259,9 @@ func (g *Gateway) ServeAgents(l net.Listener) error {
 	return fmt.Errorf("serve agents on %s: %w", l.Addr(), err)
 }
 
-// Reset ends all sessions, so that agents connect and compare again. It also lifts the
+// ResetSessions ends all sessions, so that agents connect and compare again. It also lifts the
 // hold after a restore that an administrator has accepted.
-func (g *Gateway) Reset(reason string) {
+func (g *Gateway) ResetSessions(reason string) {
 	g.setBackSuspected.Store(false)
 	for _, s := range g.sessions.listAll() {
 		s.endSession(&pb.Refused{Reason: string(atoll.ReasonReset), Message: reason})
@@ -309,7 +309,7 @@ func (g *Gateway) handleClusterChanged(name string) {
 		s.endSession(refused)
 		return
 	}
-	s.updateCheckIn()
+	s.applyCheckInChange()
 }
 
 // acknowledgeReport acknowledges a report after its write.
@@ -321,12 +321,12 @@ func (g *Gateway) acknowledgeReport(uid, bundle string, seq int64) {
 
 // currentPosition returns the present position, authenticated.
 func (g *Gateway) currentPosition() *pb.Position {
-	id, revision := g.options.Store.Position()
+	id, revision := g.options.Store.StorePosition()
 	return signPosition(g.options.HubKey, id, revision, time.Now())
 }
 
-// checkPosition looks for proof of a restore in the position that an agent saw last.
-func (g *Gateway) checkPosition(s *agentSession, p *pb.Position) {
+// checkForStoreRewind looks for proof of a restore in the position that an agent saw last.
+func (g *Gateway) checkForStoreRewind(s *agentSession, p *pb.Position) {
 	if p.GetChainId() == "" {
 		return
 	}

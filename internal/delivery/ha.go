@@ -31,9 +31,9 @@ type HAHub interface {
 	// IsLeader reports whether this hub decides. Other hubs sign approved requests only if the
 	// leader does not.
 	IsLeader() bool
-	// IsBehind reports whether the table of rows may lack what another hub's agents were sent
+	// AreRowsBehind reports whether the table of rows may lack what another hub's agents were sent
 	// at the revision.
-	IsBehind(revision int64) bool
+	AreRowsBehind(revision int64) bool
 }
 
 // HAPeers are the other hubs on the store.
@@ -64,8 +64,8 @@ func (g *Gateway) checkServing() error {
 	return status.Error(codes.Unavailable, "this hub serves no agents now: it starts, or is out of touch with its store; agents that know the address of every hub find another one")
 }
 
-// isConnected reports whether the agent of a cluster has a stream at any hub.
-func (g *Gateway) isConnected(uid string) bool {
+// isConnectedToAnyHub reports whether the agent of a cluster has a stream at any hub.
+func (g *Gateway) isConnectedToAnyHub(uid string) bool {
 	return g.sessions.getByUID(uid) != nil || g.options.HA.Peers != nil && g.options.HA.Peers.IsHeldElsewhere(uid)
 }
 
@@ -119,7 +119,7 @@ func (g *Gateway) signingDelay() time.Duration {
 // that the two are not compared too early. After maxTableLag it returns all the same:
 // agents ignore lower generations.
 func (g *Gateway) waitForRows(ctx context.Context, p *pb.Position) {
-	for until := time.Now().Add(maxTableLag); g.options.HA.Hub != nil && g.options.HA.Hub.IsBehind(p.GetRevision()) && time.Now().Before(until); {
+	for until := time.Now().Add(maxTableLag); g.options.HA.Hub != nil && g.options.HA.Hub.AreRowsBehind(p.GetRevision()) && time.Now().Before(until); {
 		if !pause.WaitFor(ctx, tablePollInterval) {
 			return
 		}
@@ -148,6 +148,6 @@ func (s *agentSession) keepEarlyReport(r *pb.Report) {
 func (s *agentSession) releaseEarlyReport(bundle string) {
 	if r := s.earlyReports[bundle]; r != nil {
 		delete(s.earlyReports, bundle)
-		go s.runContained(func() { s.handleReport(r) })
+		go s.runContainingPanics(func() { s.handleReport(r) })
 	}
 }

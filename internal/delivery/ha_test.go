@@ -29,7 +29,7 @@ func (b *haSwitches) IsServing() bool { return b.serves.Load() }
 
 func (b *haSwitches) IsLeader() bool { return b.leads.Load() }
 
-func (b *haSwitches) IsBehind(revision int64) bool {
+func (b *haSwitches) AreRowsBehind(revision int64) bool {
 	behind := b.table.Load() < revision
 	if behind && b.looks.Add(1) == 3 {
 		b.table.Store(revision)
@@ -54,7 +54,7 @@ func (f fakeHAHub) IsServing() bool { return f.serving == nil || f.serving() }
 
 func (fakeHAHub) IsLeader() bool { return true }
 
-func (f fakeHAHub) IsBehind(revision int64) bool { return f.behind != nil && f.behind(revision) }
+func (f fakeHAHub) AreRowsBehind(revision int64) bool { return f.behind != nil && f.behind(revision) }
 
 func newHAHub(t *testing.T) (*testHub, *haSwitches) {
 	b := &haSwitches{}

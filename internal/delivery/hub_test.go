@@ -53,7 +53,7 @@ type testHub struct {
 	inventory *memInventory
 	client    client.Client
 	kube      *fake.Clientset
-	keys      *keys.Set
+	keys      *keys.KeySet
 	addr      string
 	log       *logBuffer
 	renders   atomic.Int64
@@ -151,7 +151,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 // setTrust what these authorities make of the hub.
 func (h *testHub) setTrust(a *keys.Authorities) {
 	h.trust.Store(&Trust{
-		Serving: h.servingCertificateOf(a), HubCA: a.ClusterPEM(), AgentCAs: a.AgentPool(), SignedBy: a.SignedBy, Generation: a.Generation, Edition: a.TrustEdition(),
+		Serving: h.servingCertificateOf(a), HubCA: a.ClusterCAPEM(), AgentCAs: a.AgentCAPool(), SignedBy: a.AgentCAGeneration, Generation: a.Generation, Edition: a.TrustEdition(),
 		Sign: func(public crypto.PublicKey, cn, org string, lifetime time.Duration) ([]byte, error) {
 			return a.Agent.SignKey(public, keys.Request{CommonName: cn, Organization: []string{org}, NotBefore: time.Now(), Lifetime: lifetime})
 		},
@@ -197,7 +197,7 @@ func (h *testHub) renderRow(_ context.Context, row state.Row) (atoll.Manifest, e
 // testManifests renders by the hub of a test.
 type testManifests struct{ h *testHub }
 
-func (m testManifests) ReadInput(_ context.Context, row state.Row) (payloads.ManifestInput, error) {
+func (m testManifests) ReadManifestInput(_ context.Context, row state.Row) (payloads.ManifestInput, error) {
 	row.Spec.UID, row.Spec.Generation = "", 0
 	return payloads.ManifestInput{Bundle: row.Bundle, Row: row.Spec}, nil
 }
@@ -255,7 +255,7 @@ func (h *testHub) createCluster(name string) (uid string, id tls.Certificate) {
 	}
 	c := &v1alpha1.Cluster{}
 	c.Name = name
-	c.Annotations = map[string]string{handshake.AnnotationAgentKey: trust.SealKey(h.keys.HubKey, name, hash)}
+	c.Annotations = map[string]string{handshake.AnnotationAgentKey: trust.SealKeyHash(h.keys.HubKey, name, hash)}
 	c.Spec.Accepted = true
 	if err := h.client.Create(h.t.Context(), c); err != nil {
 		h.t.Fatal(err)
@@ -279,7 +279,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 // pinnedClient connection, as an agent makes before it has joined.
 func (h *testHub) pinnedClient() pb.RegistrationClient {
 	h.t.Helper()
-	cfg, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(h.keys.ClusterCA.Cert), nil)
+	cfg, err := trust.PinnedTLSConfig("127.0.0.1", trust.CertificateKeyHash(h.keys.ClusterCA.Cert), nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func (h *testHub) dialHub(cfg *tls.Config, options ...grpc.DialOption) *grpc.Cli
 
 func joinRequest(t testing.TB, token, name string, key crypto.Signer) *pb.JoinRequest {
 	t.Helper()
-	der, err := trust.NewRequest(key, name)
+	der, err := trust.NewCertificateRequest(key, name)
 	if err != nil {
 		t.Fatal(err)
 	}

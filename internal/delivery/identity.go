@@ -51,13 +51,13 @@ type agentServer interface {
 
 // newServers returns the servers of one port. Agents' connections, which are many and quiet, go
 // to a server that costs little while they are idle. Callers without a certificate, joining agents
-// among them, go to the strangerLane, and other hubs to the gRPC server. TLS requires no client
+// among them, go to the uncertifiedConnServer, and other hubs to the gRPC server. TLS requires no client
 // certificate, since Registration has none; Connect does. Connections without HTTP/2 go to the load
 // balancers' server. Reads are not buffered, because TLS records are.
-func (g *Gateway) newServers(balancers *webSocketServer, strangers *strangerLane) (agents agentServer, others *grpc.Server) {
+func (g *Gateway) newServers(balancers *webSocketServer, strangers *uncertifiedConnServer) (agents agentServer, others *grpc.Server) {
 	agents = g.newAgentServer()
 	others = grpc.NewServer(
-		grpc.Creds(g.newTLSAcceptor(agents.Serve, balancers.httpConns.AcceptConn, strangers)),
+		grpc.Creds(g.newTLSAcceptor(agents.Serve, balancers.httpConns.HandOverConn, strangers)),
 		grpc.InTapHandle(h2.WithCallCancel),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: session.KeepaliveHubTime, Timeout: session.KeepaliveHubTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: session.KeepaliveMinTime, PermitWithoutStream: true}),
@@ -173,7 +173,7 @@ func (g *Gateway) admitIdentity(id identity) (*v1alpha1.Cluster, *pb.Refused) {
 	if !c.Spec.Accepted {
 		return nil, &pb.Refused{Reason: string(atoll.ReasonNotAccepted), Message: "the hub does not accept this cluster; on the hub run: atoll accept " + c.Name}
 	}
-	key, known := trust.OpenKey(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
+	key, known := trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
 	if !known {
 		return nil, &pb.Refused{
 			Reason:  string(atoll.ReasonNotAccepted),

@@ -39,7 +39,7 @@ func idleClosingDialer(to *tunnel.Listener, limit time.Duration) func(context.Co
 	return func(context.Context, string) (net.Conn, error) {
 		agent, front := net.Pipe()
 		back, hub := net.Pipe()
-		go to.AcceptConn(hub)
+		go to.HandOverConn(hub)
 		var last atomic.Int64
 		last.Store(time.Now().UnixNano())
 		pass := func(dst, src net.Conn) {
@@ -78,7 +78,7 @@ func TestBalancersKeepAgentConnections(t *testing.T) {
 			})}
 			var serving sync.WaitGroup
 			serving.Go(func() { _ = server.Serve(came) })
-			d := websocket.Dialer{Plain: true, Dial: idleClosingDialer(came, limit)}
+			d := websocket.WebSocketDialer{Plain: true, Dial: idleClosingDialer(came, limit)}
 			conn, err := grpc.NewClient("passthrough:///hub", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(d.Open),
 				grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true}))
 			if err != nil {

@@ -35,7 +35,7 @@ const (
 // joinCall is one call of Join.
 type joinCall struct {
 	*pb.JoinRequest
-	request trust.Request
+	request trust.CertificateRequest
 	peer    string
 	// validName is the name that the agent asks for, once its form is checked.
 	validName string
@@ -51,7 +51,7 @@ type joinCall struct {
 
 // Join serves one request for a certificate.
 func (g *Gateway) Join(ctx context.Context, r *pb.JoinRequest) (reply *pb.JoinReply, err error) {
-	err = g.containCall(func() (err error) {
+	err = g.serveContainingPanics(func() (err error) {
 		reply, err = g.decideJoin(ctx, r)
 		return err
 	})
@@ -94,10 +94,10 @@ type joinRefusal struct {
 func (r *joinRefusal) Error() string              { return r.agentMessage }
 func (r *joinRefusal) GRPCStatus() *status.Status { return status.New(r.code, r.agentMessage) }
 
-// readJoin checks the form of a request: each field's size before anything is read of it, and
+// checkJoinRequest checks the form of a request: each field's size before anything is read of it, and
 // the cheap fields before the certificate request. The signature is verified later, for callers
 // with a good token or a key that the hub has.
-func (j *joinCall) readJoin() (err error) {
+func (j *joinCall) checkJoinRequest() (err error) {
 	if err := session.CheckLimits(j.JoinRequest); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -111,7 +111,7 @@ func (j *joinCall) readJoin() (err error) {
 		}
 		j.hasToken = true
 	}
-	if j.request, err = trust.ReadRequest(j.GetCsr()); err != nil {
+	if j.request, err = trust.ParseUnverifiedRequest(j.GetCsr()); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	j.verifySignature = sync.OnceValue(j.request.VerifySignature)
@@ -119,10 +119,10 @@ func (j *joinCall) readJoin() (err error) {
 }
 
 func (g *Gateway) waitForDecision(ctx context.Context, j *joinCall) (*pb.JoinReply, error) {
-	if err := j.readJoin(); err != nil {
+	if err := j.checkJoinRequest(); err != nil {
 		return nil, err
 	}
-	changed, stop := g.waiters.wait(j.GetName())
+	changed, stop := g.waiters.subscribe(j.GetName())
 	defer stop()
 	timeout := time.NewTimer(g.options.JoinWait)
 	defer timeout.Stop()
@@ -185,18 +185,18 @@ func (g *Gateway) joinNamedCluster(ctx context.Context, j *joinCall, c *v1alpha1
 
 // openAgentKey returns the hash of the key that a Cluster's agent has.
 func (g *Gateway) openAgentKey(c *v1alpha1.Cluster) (keyHash string, ok bool) {
-	return trust.OpenKey(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
+	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
 }
 
 // openNextKey returns the hash of the key by which an agent asks to take a Cluster over.
 func (g *Gateway) openNextKey(c *v1alpha1.Cluster) (keyHash string, ok bool) {
-	return trust.OpenKey(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationNextKey])
+	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationNextKey])
 }
 
 // replyDecision returns what was decided about the Cluster of the agent that asks.
 func (g *Gateway) replyDecision(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
 	if c.Spec.Accepted {
-		return g.replyAccepted(ctx, j, c)
+		return g.replyWithCertificate(ctx, j, c)
 	}
 	return g.replyPending(ctx, j, c)
 }
@@ -212,7 +212,7 @@ func (g *Gateway) joinPushedCluster(ctx context.Context, j *joinCall, c *v1alpha
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[handshake.AnnotationAgentKey] = trust.SealKey(g.options.HubKey, j.GetName(), j.request.KeyHash)
+	c.Annotations[handshake.AnnotationAgentKey] = trust.SealKeyHash(g.options.HubKey, j.GetName(), j.request.KeyHash)
 	delete(c.Annotations, handshake.AnnotationNextKey)
 	if err := g.options.Client.Update(ctx, c); apierrors.IsConflict(err) {
 		return g.advanceJoin(ctx, j)
@@ -220,7 +220,7 @@ func (g *Gateway) joinPushedCluster(ctx context.Context, j *joinCall, c *v1alpha
 		return nil, fmt.Errorf("note the key of cluster %s: %w", c.Name, err)
 	}
 	g.log.Info("the agent that the hub runs for a cluster joins", "cluster", c.Name, "uid", c.UID, "key", j.request.KeyHash)
-	return g.replyAccepted(ctx, j, c)
+	return g.replyWithCertificate(ctx, j, c)
 }
 
 // reserveTokenUse reserves one use of the token, once per call.
@@ -253,7 +253,7 @@ func (g *Gateway) joinNewCluster(ctx context.Context, j *joinCall) (*pb.JoinRepl
 	c := &v1alpha1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: j.GetName(), Labels: maps.Clone(j.token.Labels),
-			Annotations: map[string]string{handshake.AnnotationAgentKey: trust.SealKey(g.options.HubKey, j.GetName(), j.request.KeyHash)},
+			Annotations: map[string]string{handshake.AnnotationAgentKey: trust.SealKeyHash(g.options.HubKey, j.GetName(), j.request.KeyHash)},
 		},
 		Spec: v1alpha1.ClusterSpec{Accepted: j.token.AutoAccept, Connection: j.token.ClusterConnection()},
 	}
@@ -301,7 +301,7 @@ func (g *Gateway) joinExistingCluster(ctx context.Context, j *joinCall, c *v1alp
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[handshake.AnnotationNextKey] = trust.SealKey(g.options.HubKey, c.Name, j.request.KeyHash)
+	c.Annotations[handshake.AnnotationNextKey] = trust.SealKeyHash(g.options.HubKey, c.Name, j.request.KeyHash)
 	if err := g.options.Client.Update(ctx, c); apierrors.IsConflict(err) {
 		return g.advanceJoin(ctx, j)
 	} else if err != nil {
@@ -319,7 +319,7 @@ func (g *Gateway) nameTakenReason(ctx context.Context, c *v1alpha1.Cluster) (str
 	if _, known := g.openAgentKey(c); known && !c.Spec.Accepted {
 		return "another agent has asked for the name " + c.Name + " already and waits to be accepted; choose another name, or delete that Cluster on the hub", nil
 	}
-	if g.isConnected(string(c.UID)) {
+	if g.isConnectedToAnyHub(string(c.UID)) {
 		return "another agent is connected as " + c.Name + "; choose another name, or remove that cluster on the hub first", nil
 	}
 	key, asked := g.openNextKey(c)
@@ -375,8 +375,8 @@ func (g *Gateway) replyPending(ctx context.Context, j *joinCall, c *v1alpha1.Clu
 	return &pb.JoinReply{State: statePending, ClusterUid: string(c.UID), ClusterName: c.Name, Message: message}, nil
 }
 
-// replyAccepted issues the certificate.
-func (g *Gateway) replyAccepted(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
+// replyWithCertificate issues the certificate.
+func (g *Gateway) replyWithCertificate(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
 	t := g.options.Trust()
 	cert, _, err := g.signCertificate(t, j.request.Public, string(c.UID))
 	if err != nil {
@@ -398,7 +398,7 @@ const tableTimeout = 2 * time.Second
 // that the agent's first session is not refused. After tableTimeout the agent must dial
 // again.
 func (g *Gateway) waitForClusterTable(ctx context.Context, id identity, cluster string) {
-	changed, stop := g.waiters.wait(cluster)
+	changed, stop := g.waiters.subscribe(cluster)
 	defer stop()
 	timeout := time.NewTimer(tableTimeout)
 	defer timeout.Stop()
@@ -426,8 +426,8 @@ func newClusterWaiters() *clusterWaiters {
 	return &clusterWaiters{byName: map[string]map[chan struct{}]struct{}{}}
 }
 
-// wait returns a channel that gets a value after each wake. stop must be called.
-func (w *clusterWaiters) wait(name string) (changed <-chan struct{}, stop func()) {
+// subscribe returns a channel that gets a value after each wake. stop must be called.
+func (w *clusterWaiters) subscribe(name string) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -448,6 +448,6 @@ func (w *clusterWaiters) wakeAll(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ch := range w.byName[name] {
-		wakeup.Send(ch)
+		wakeup.WakeReader(ch)
 	}
 }

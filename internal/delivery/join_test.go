@@ -290,7 +290,7 @@ func TestEditedKeyIsNotTrusted(t *testing.T) {
 	if err := h.client.Get(t.Context(), client.ObjectKey{Name: "tokyo"}, &c); err != nil {
 		t.Fatal(err)
 	}
-	c.Annotations[handshake.AnnotationAgentKey] = trust.SealKey([]byte("not the hub's key"), "tokyo", hash)
+	c.Annotations[handshake.AnnotationAgentKey] = trust.SealKeyHash([]byte("not the hub's key"), "tokyo", hash)
 	if err := h.client.Update(t.Context(), &c); err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	if id := newKeyPair(t, foreign, key); connect(&id) == nil {
 		t.Error("another hub's certificate is taken")
 	}
-	cfg, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(other.keys.ClusterCA.Cert), nil)
+	cfg, err := trust.PinnedTLSConfig("127.0.0.1", trust.CertificateKeyHash(other.keys.ClusterCA.Cert), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestOversizedJoinFieldsAreRefused(t *testing.T) {
 
 // Refusals beyond the budget of strangers are counted, and the next line of the log says how many.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
-	l, now, burst := newStrangerLog(), time.Now(), pace.StrangerLines.Burst
+	l, now, burst := newUncertifiedCallerLog(), time.Now(), pace.StrangerLines.Burst
 	lines := 0
 	for range 10 * burst {
 		if ok, _ := l.admitLine(now); ok {

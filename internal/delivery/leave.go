@@ -60,9 +60,9 @@ func (s *agentSession) nextLeaveFrame() (sendTask, bool) {
 	return sendTask{frame: &pb.FromHub{Frame: &pb.FromHub_Leave{Leave: &pb.Leave{Clean: s.leaveState.clean}}}}, true
 }
 
-// updateLeaving reacts to a change of the removal. An agent that was ordered to leave
+// applyRemovalChange reacts to a change of the removal. An agent that was ordered to leave
 // compares again in a new session. The caller holds the lock.
-func (s *agentSession) updateLeaving() {
+func (s *agentSession) applyRemovalChange() {
 	r := s.clusterRemoval()
 	switch {
 	case s.leaveState.ordered && (r == nil || (r.Mode == v1alpha1.ClusterClean) != s.leaveState.clean):
@@ -82,7 +82,7 @@ func (s *agentSession) handleLeaveBlocked(f *pb.Leaving) {
 	s.leaveState.latestWait = f
 	if !s.leaveState.reporting {
 		s.leaveState.reporting = true
-		go s.runContained(s.reportLeaveBlocked)
+		go s.runContainingPanics(s.reportLeaveBlocked)
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *agentSession) reportLeaveBlocked() {
 		if f == nil || !ok {
 			return
 		}
-		if err := s.gateway.options.Departures.RecordLeaving(s.grpc.Context(), c, f.GetWaits(), time.Unix(f.GetSince(), 0)); err != nil {
+		if err := s.gateway.options.Departures.RecordDepartureBlocker(s.grpc.Context(), c, f.GetWaits(), time.Unix(f.GetSince(), 0)); err != nil {
 			if !logged && !apierrors.IsConflict(err) { // a conflict: the table is about to change
 				logged = true
 				s.sessionLog().Warn("cannot record yet what keeps a cluster from leaving; the hub tries again", "waits", f.GetWaits(), "err", err)
@@ -128,17 +128,17 @@ func (s *agentSession) handleLeft(f *pb.Left) {
 		return
 	}
 	behind := f.GetBehind()
-	go s.runContained(func() { s.forgetCluster(behind[:min(len(behind), maxLeftBehind)]) })
+	go s.runContainingPanics(func() { s.deleteDepartedCluster(behind[:min(len(behind), maxLeftBehind)]) })
 }
 
-// forgetCluster deletes the Cluster, until that succeeds or the session is over.
-func (s *agentSession) forgetCluster(behind []string) {
+// deleteDepartedCluster deletes the Cluster, until that succeeds or the session is over.
+func (s *agentSession) deleteDepartedCluster(behind []string) {
 	for logged := false; ; {
 		c, ok := s.gateway.options.Clusters.GetByUID(s.id.uid)
 		if !ok || s.clusterRemoval() == nil {
 			return // the change has ended the session
 		}
-		err := s.gateway.options.Departures.ForgetLeft(s.grpc.Context(), c, behind)
+		err := s.gateway.options.Departures.ForgetDepartedCluster(s.grpc.Context(), c, behind)
 		if err != nil && !logged {
 			logged = true
 			s.sessionLog().Warn("a cluster has left the fleet and cannot be forgotten yet; the hub tries again", "err", err)

@@ -24,7 +24,7 @@ func (g *Gateway) MoveAgents(n int, hub string, first func(cluster string) bool)
 				return asked
 			}
 			if first(s.cluster) != others && s.requestMove(hub) {
-				g.sessions.markMoved(s.id.uid, now)
+				g.sessions.recordMoveRequest(s.id.uid, now)
 				asked++
 			}
 		}
@@ -70,8 +70,8 @@ func (t *sessionTable) listMovable(now time.Time) []*agentSession {
 	return may
 }
 
-// markMoved notes that the agent was asked to move.
-func (t *sessionTable) markMoved(uid string, now time.Time) {
+// recordMoveRequest notes that the agent was asked to move.
+func (t *sessionTable) recordMoveRequest(uid string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.moveRequestedAt[uid] = now

@@ -23,8 +23,8 @@ type StreamTracker interface {
 // Inventory receives what sessions report about members.
 type Inventory interface {
 	RecordInventory(uid string, inventory *pb.Inventory)
-	// APIsKnown reports whether the hub has the list of APIs with that hash.
-	APIsKnown(ctx context.Context, hash string) (bool, error)
+	// IsAPISetStored reports whether the hub has the list of APIs with that hash.
+	IsAPISetStored(ctx context.Context, hash string) (bool, error)
 	// RecordUnclaimed records the bundles that the member holds without a row.
 	RecordUnclaimed(uid string, bundles []string)
 	// RecordMisbehaviour records that an agent sent what no agent may send.
@@ -33,8 +33,8 @@ type Inventory interface {
 
 // Store is the hub's store.
 type Store interface {
-	// Position returns the present position of the store.
-	Position() (chainID string, revision int64)
+	// StorePosition returns the present position of the store.
+	StorePosition() (chainID string, revision int64)
 	// HubState returns the present state, nil before the first start is written.
 	HubState() *enginev1.HubState
 	// OnRowAhead reports that a cluster holds a generation above its row's. The row must be
@@ -57,11 +57,11 @@ type Restore interface {
 
 // Departures are clusters that leave the fleet. The methods may block.
 type Departures interface {
-	// ForgetLeft is called when the agent of such a cluster holds nothing any more. behind lists
+	// ForgetDepartedCluster is called when the agent of such a cluster holds nothing any more. behind lists
 	// objects that stay although they should be gone. It deletes the Cluster, unless that has
 	// changed.
-	ForgetLeft(ctx context.Context, c *v1alpha1.Cluster, behind []string) error
-	// RecordLeaving gets what keeps such an agent from releasing its member, and since when by
+	ForgetDepartedCluster(ctx context.Context, c *v1alpha1.Cluster, behind []string) error
+	// RecordDepartureBlocker gets what keeps such an agent from releasing its member, and since when by
 	// its clock. An empty reason means that nothing does.
-	RecordLeaving(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error
+	RecordDepartureBlocker(ctx context.Context, c *v1alpha1.Cluster, waits string, since time.Time) error
 }

@@ -16,5 +16,5 @@ func signPosition(key []byte, chainID string, revision int64, now time.Time) *pb
 }
 
 func isPositionAuthentic(key []byte, p *pb.Position) bool {
-	return trust.PositionHolds(key, p.GetChainId(), p.GetRevision(), p.GetIssued(), p.GetMac())
+	return trust.VerifyPositionMAC(key, p.GetChainId(), p.GetRevision(), p.GetIssued(), p.GetMac())
 }

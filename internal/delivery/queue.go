@@ -41,9 +41,9 @@ const (
 	ackMargin = 1024
 )
 
-// queueNeed queues a need, in place of an older one of the bundle. It reports whether the needs of
+// queueNeededObjects queues a need, in place of an older one of the bundle. It reports whether the needs of
 // the agent are within their bound.
-func (q *sendQueue) queueNeed(n *pb.Need) bool {
+func (q *sendQueue) queueNeededObjects(n *pb.Need) bool {
 	q.needHashes += len(n.GetHashes()) - len(q.needs[n.GetBundle()].GetHashes())
 	put(&q.needs, n.GetBundle(), n)
 	return q.needHashes <= maxNeedHashes

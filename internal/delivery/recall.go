@@ -20,9 +20,9 @@ type Remembered struct {
 	Settled func()
 }
 
-// isHeld reports whether nothing may be ordered in this session: the hub holds, or held
+// areOrdersHeld reports whether nothing may be ordered in this session: the hub holds, or held
 // when the session began.
-func (s *agentSession) isHeld() bool {
+func (s *agentSession) areOrdersHeld() bool {
 	return s.gateway.IsHolding() || s.restoreEpoch != s.gateway.restoreEpoch()
 }
 
@@ -44,7 +44,7 @@ func (s *agentSession) handleRememberedRemovals(r *pb.Remembered) {
 	}
 	out := Remembered{Cluster: s.cluster, UID: s.id.uid, Tombstones: s.rememberedTombstones}
 	if s.pendingHello != nil {
-		out.Settled = func() { s.runContained(s.resumeAfterRecall) }
+		out.Settled = func() { s.runContainingPanics(s.resumeAfterRecall) }
 	}
 	s.recallPending, s.rememberedTombstones = false, nil
 	s.mu.Unlock()

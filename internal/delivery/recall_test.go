@@ -83,7 +83,7 @@ func TestHoldingHubRecallsRemovals(t *testing.T) {
 	if a.checkLocked(func() bool { return a.frames["Upsert"] > 0 }) {
 		t.Error("a session from before the decision gets orders")
 	}
-	h.Reset("the hub goes on")
+	h.ResetSessions("the hub goes on")
 	<-a.closed
 	a.connectSession()
 	testwait.UntilTrue(t, "orders flow in the next", a.holdsManifest("b", "r2", 2))

@@ -58,25 +58,25 @@ type writePacing struct {
 	flushAfter, quietInterval time.Duration
 }
 
-// writeGap is the gap between two writes of a Bundle with so many rows.
-func (p writePacing) writeGap(rows int) time.Duration {
+// bundleWriteInterval is the gap between two writes of a Bundle with so many rows.
+func (p writePacing) bundleWriteInterval(rows int) time.Duration {
 	return min(3*p.flushAfter+time.Duration(rows)*gapPerRow, maxWriteGap)
 }
 
-// gatherDelay is the pause between two writes of reports of so many agents that check in
+// reportBatchDelay is the pause between two writes of reports of so many agents that check in
 // once per interval.
-func gatherDelay(rows int, every time.Duration) time.Duration {
+func reportBatchDelay(rows int, every time.Duration) time.Duration {
 	return min(every/gatherFraction*time.Duration(min(rows, gatherRows))/gatherRows, maxGatherDelay)
 }
 
 // progressDelay is how long progress waits for another write.
 func (p writePacing) progressDelay() time.Duration { return 5 * p.flushAfter }
 
-// changeWeight is how urgent a change is.
-type changeWeight int
+// changeUrgency is how urgent a change is.
+type changeUrgency int
 
 const (
-	weightProgress changeWeight = iota
+	weightProgress changeUrgency = iota
 	weightStateChange
 	weightMilestone
 )
@@ -107,22 +107,22 @@ func (p *bundleReports) rowBudget(s atoll.RowStatus, now time.Time, quiet time.D
 	return r
 }
 
-// weighReport returns how urgent a report is, and when it is to be written. stored is the present
+// assessReportUrgency returns how urgent a report is, and when it is to be written. stored is the present
 // status of the row. The caller holds the lock.
-func (p *bundleReports) weighReport(r pendingReport, stored *atoll.RowStatus, now time.Time, pacing writePacing) (w changeWeight, due time.Time) {
+func (p *bundleReports) assessReportUrgency(r pendingReport, stored *atoll.RowStatus, now time.Time, pacing writePacing) (w changeUrgency, due time.Time) {
 	b := p.rowBudget(r.status, now, pacing.quietInterval)
 	// The row may have been Ready before this hub had it.
 	b.readyWritten = b.readyWritten || stored != nil && stored.Generation == r.status.Generation && stored.State == atoll.RowReady
-	w = b.weighChange(stored, r.status)
+	w = b.classifyChangeUrgency(stored, r.status)
 	due = now.Add(b.maxWait(w, now, pacing))
-	if gathered := p.lastWrite.Add(gatherDelay(len(p.rowBudgets), r.checkInInterval)); gathered.After(due) {
+	if gathered := p.lastWrite.Add(reportBatchDelay(len(p.rowBudgets), r.checkInInterval)); gathered.After(due) {
 		due = gathered
 	}
 	return w, due
 }
 
 // maxWait returns how long a report of that weight may wait.
-func (r *rowWriteBudget) maxWait(w changeWeight, now time.Time, p writePacing) time.Duration {
+func (r *rowWriteBudget) maxWait(w changeUrgency, now time.Time, p writePacing) time.Duration {
 	switch {
 	case w == weightMilestone, w == weightStateChange && r.stateChanges.HasToken(now):
 		return p.flushAfter
@@ -133,9 +133,9 @@ func (r *rowWriteBudget) maxWait(w changeWeight, now time.Time, p writePacing) t
 	return max(p.progressDelay(), r.lastWrite.Add(spacing).Sub(now))
 }
 
-// weighChange returns how urgent the changes of a report are. stored is the present status
+// classifyChangeUrgency returns how urgent the changes of a report are. stored is the present status
 // of the row.
-func (r *rowWriteBudget) weighChange(stored *atoll.RowStatus, s atoll.RowStatus) changeWeight {
+func (r *rowWriteBudget) classifyChangeUrgency(stored *atoll.RowStatus, s atoll.RowStatus) changeUrgency {
 	old := atoll.RowStatus{Generation: s.Generation, State: atoll.RowProgressing}
 	if stored != nil {
 		old = *stored
@@ -175,7 +175,7 @@ func (p *bundleReports) recordWrite(w pendingReport, now time.Time) {
 	}
 	r.readyWritten = r.readyWritten || w.status.State == atoll.RowReady
 	if w.weight == weightStateChange {
-		if r.stateChanges.TakeAvailable(r.reportedAt); r.stateChanges.HasToken(r.reportedAt) {
+		if r.stateChanges.TakeUpToOneToken(r.reportedAt); r.stateChanges.HasToken(r.reportedAt) {
 			r.movingSince = now
 		}
 	}

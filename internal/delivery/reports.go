@@ -28,7 +28,7 @@ type pendingReport struct {
 	status          atoll.RowStatus // with UID and Seq
 	hash            string          // of status
 	checkInInterval time.Duration   // between check-ins of its agent; 0: the agent holds the stream
-	weight          changeWeight
+	weight          changeUrgency
 	receivedAt      time.Time // or when the older report came that it replaces
 	dueAt           time.Time // latest time of its write
 	turnAt          time.Time // before which its cluster's allowance permits no write for it
@@ -37,7 +37,7 @@ type pendingReport struct {
 type reportWriterOptions struct {
 	rows                      Rows
 	bundleRows                BundleRows
-	allowances                *allowances
+	allowances                *clusterWriteLimiter
 	flushAfter, quietInterval time.Duration
 	onStored                  func(uid, bundle string, seq int64)
 	// onPanic gets the cluster whose report panicked. The report is dropped.
@@ -111,7 +111,7 @@ func (t *reportWriter) keepReport(r pendingReport, stored *atoll.RowStatus, v se
 	if had && old.status.Seq > r.status.Seq {
 		return 0
 	}
-	r.weight, r.dueAt = p.weighReport(r, stored, now, writePacing{t.flushAfter, t.quietInterval})
+	r.weight, r.dueAt = p.assessReportUrgency(r, stored, now, writePacing{t.flushAfter, t.quietInterval})
 	if had {
 		r.receivedAt, r.turnAt = old.receivedAt, old.turnAt
 	} else {
@@ -120,7 +120,7 @@ func (t *reportWriter) keepReport(r pendingReport, stored *atoll.RowStatus, v se
 	if had && old.dueAt.Before(r.dueAt) {
 		r.dueAt = old.dueAt
 	}
-	t.hastenLast(&r, p, now)
+	t.hastenCompletingReport(&r, p, now)
 	if r.dueAt.Before(r.turnAt) {
 		r.dueAt = r.turnAt
 	}
@@ -193,16 +193,16 @@ func (t *reportWriter) scheduleRemaining(bundle string, p *bundleReports) {
 // flushBundle writes what is pending of a bundle, if any of it is due and may be written.
 // The next write waits for the end of this one.
 func (t *reportWriter) flushBundle(bundle string) {
-	t.runContained(bundle, func() {
+	t.runContainingPanics(bundle, func() {
 		if p, batch := t.takeDueBatch(bundle); batch != nil {
 			t.writeBatch(bundle, p, batch)
 		}
 	})
 }
 
-// runContained runs what writes reports of a bundle. A panic is logged.
-func (t *reportWriter) runContained(bundle string, fn func()) {
-	if p := reconcile.ContainCounted(reportQueue, fn); p != nil {
+// runContainingPanics runs what writes reports of a bundle. A panic is logged.
+func (t *reportWriter) runContainingPanics(bundle string, fn func()) {
+	if p := reconcile.ContainPanicCounted(reportQueue, fn); p != nil {
 		t.log.Error("reports of a bundle are late; the next report of it is written again", "bundle", bundle, "err", p)
 	}
 }
@@ -237,7 +237,7 @@ func (p *bundleReports) takeBatch() (batch map[string]pendingReport) {
 
 // writeBatch writes a batch, and schedules what has come since.
 func (t *reportWriter) writeBatch(bundle string, p *bundleReports, batch map[string]pendingReport) {
-	written, err := t.writeContained(bundle, batch)
+	written, err := t.writeBatchContainingPanics(bundle, batch)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,7 +259,7 @@ func (t *reportWriter) writeBatch(bundle string, p *bundleReports, batch map[str
 	}
 	p.retryDelay = 0
 	if len(written) > 0 {
-		p.lastWrite, p.notBefore = now, now.Add(writePacing{t.flushAfter, t.quietInterval}.writeGap(len(p.rowBudgets)))
+		p.lastWrite, p.notBefore = now, now.Add(writePacing{t.flushAfter, t.quietInterval}.bundleWriteInterval(len(p.rowBudgets)))
 	}
 	for _, r := range written {
 		p.recordWrite(r, now)
@@ -271,16 +271,16 @@ func (t *reportWriter) writeBatch(bundle string, p *bundleReports, batch map[str
 	t.scheduleRemaining(bundle, p)
 }
 
-// writeContained writes a batch. When that panics, each report is written by itself, and one that
+// writeBatchContainingPanics writes a batch. When that panics, each report is written by itself, and one that
 // panics again is dropped from the batch.
-func (t *reportWriter) writeContained(bundle string, batch map[string]pendingReport) (written []pendingReport, err error) {
-	p := reconcile.ContainCounted(reportQueue, func() { written, err = t.writeStatuses(bundle, batch) })
+func (t *reportWriter) writeBatchContainingPanics(bundle string, batch map[string]pendingReport) (written []pendingReport, err error) {
+	p := reconcile.ContainPanicCounted(reportQueue, func() { written, err = t.writeStatuses(bundle, batch) })
 	if p == nil {
 		return written, err
 	}
 	written, err = nil, nil
 	for uid, r := range batch {
-		p := reconcile.ContainCounted(reportQueue, func() {
+		p := reconcile.ContainPanicCounted(reportQueue, func() {
 			one, failed := t.writeStatuses(bundle, map[string]pendingReport{uid: r})
 			written, err = append(written, one...), errors.Join(err, failed)
 		})

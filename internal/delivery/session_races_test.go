@@ -32,7 +32,7 @@ func TestChangesDuringSessionStartCount(t *testing.T) {
 		"NotAccepted": func(h *testHub) { edit(h, func(c *v1alpha1.Cluster) { c.Spec.Accepted = false }) },
 		"Replaced": func(h *testHub) {
 			edit(h, func(c *v1alpha1.Cluster) {
-				c.Annotations[handshake.AnnotationAgentKey] = trust.SealKey(h.keys.HubKey, "tokyo", "sha256:other")
+				c.Annotations[handshake.AnnotationAgentKey] = trust.SealKeyHash(h.keys.HubKey, "tokyo", "sha256:other")
 			})
 		},
 		"Unknown": func(h *testHub) {

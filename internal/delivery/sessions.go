@@ -78,7 +78,7 @@ func (t *sessionTable) put(s *agentSession, now time.Time) (old *agentSession, r
 	if old == nil || old.instance == s.instance {
 		return old, false
 	}
-	_, rivals = t.countLocked(s.id.uid, now)
+	_, rivals = t.countTakeoverLocked(s.id.uid, now)
 	return old, rivals
 }
 
@@ -86,11 +86,11 @@ func (t *sessionTable) put(s *agentSession, now time.Time) (old *agentSession, r
 func (t *sessionTable) countTakeover(uid string, now time.Time) (switches int, rivals bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.countLocked(uid, now)
+	return t.countTakeoverLocked(uid, now)
 }
 
-// countLocked counts a takeover. The caller holds the lock.
-func (t *sessionTable) countLocked(uid string, now time.Time) (switches int, rivals bool) {
+// countTakeoverLocked counts a takeover. The caller holds the lock.
+func (t *sessionTable) countTakeoverLocked(uid string, now time.Time) (switches int, rivals bool) {
 	r := t.rivals[uid]
 	if r == nil || now.Sub(r.since) > takeoverWindow {
 		r = &takeoverCount{since: now}
@@ -117,8 +117,8 @@ func (t *sessionTable) remove(s *agentSession, now time.Time) (last bool) {
 	return true
 }
 
-// enterSession makes s the session of its cluster. An older session ends.
-func (g *Gateway) enterSession(s *agentSession) {
+// activateSession makes s the session of its cluster. An older session ends.
+func (g *Gateway) activateSession(s *agentSession) {
 	old, rivals := g.registerSession(s)
 	if old != nil {
 		old.endSession(&pb.Refused{Reason: string(atoll.ReasonSuperseded), Message: "a newer stream of this cluster's agent took over"})
@@ -165,8 +165,8 @@ func (g *Gateway) registerSession(s *agentSession) (old *agentSession, rivals bo
 	return old, rivals
 }
 
-// leaveSession takes out a session that is over.
-func (g *Gateway) leaveSession(s *agentSession) {
+// finishSession takes out a session that is over.
+func (g *Gateway) finishSession(s *agentSession) {
 	s.endSession(nil)
 	s.mu.Lock()
 	g.metrics.unclaimed.Sub(float64(s.unclaimedCounted))
@@ -195,7 +195,7 @@ func (g *Gateway) unregisterSession(s *agentSession) bool {
 
 // recordHello takes from Hello what concerns the whole hub.
 func (g *Gateway) recordHello(s *agentSession, h *pb.Hello) {
-	g.checkPosition(s, h.GetPosition())
+	g.checkForStoreRewind(s, h.GetPosition())
 	// Generations of rows start at the milliseconds of their time and count up by one. No
 	// hub assigns one of the day after tomorrow, and one agent must not raise all rows to
 	// the limit of generations.

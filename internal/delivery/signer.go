@@ -35,7 +35,7 @@ func (g *Gateway) signApproved(ctx context.Context) {
 		g.approvedRequests.loop.EnqueueAfter(csr.Name, g.signingDelay())
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: filteredwatch.ByFields(g.options.Requests, ours),
+		ListerWatcher: filteredwatch.FieldSelectedSource(g.options.Requests, ours),
 		ObjectType:    &certificatesv1.CertificateSigningRequest{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    note,
@@ -69,8 +69,8 @@ func (g *Gateway) newApprovedRequests() *approvedRequests {
 	}
 }
 
-// awaitCluster notes that the request waits for the next change of the Cluster.
-func (a *approvedRequests) awaitCluster(cluster, request string) {
+// recordWaitingForCluster notes that the request waits for the next change of the Cluster.
+func (a *approvedRequests) recordWaitingForCluster(cluster, request string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting[cluster] == nil {
@@ -102,12 +102,12 @@ func (g *Gateway) signRequest(ctx context.Context, name string) error {
 	if csr.Spec.SignerName != handshake.SignerName || len(csr.Status.Certificate) > 0 || handshake.DecisionOn(csr) != handshake.Approved {
 		return nil
 	}
-	request, err := trust.ParseRequestPEM(csr.Spec.Request)
+	request, err := trust.ParseCertificateRequestPEM(csr.Spec.Request)
 	if err != nil {
 		return g.failRequest(ctx, csr, err.Error())
 	}
 	cluster := csr.Labels[handshake.LabelCluster]
-	g.approvedRequests.awaitCluster(cluster, name) // before reading, so that no change is missed
+	g.approvedRequests.recordWaitingForCluster(cluster, name) // before reading, so that no change is missed
 	var c v1alpha1.Cluster
 	err = g.options.Client.Get(ctx, client.ObjectKey{Name: cluster}, &c)
 	if apierrors.IsNotFound(err) || err == nil && string(c.UID) != csr.Annotations[handshake.AnnotationUID] {
@@ -123,7 +123,7 @@ func (g *Gateway) signRequest(ctx context.Context, name string) error {
 }
 
 // issueCertificate writes the certificate of a Cluster into the request, if the Cluster has its key.
-func (g *Gateway) issueCertificate(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request trust.Request, c *v1alpha1.Cluster) error {
+func (g *Gateway) issueCertificate(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request trust.CertificateRequest, c *v1alpha1.Cluster) error {
 	known, err := g.adoptKey(ctx, c, request.KeyHash)
 	if err != nil {
 		return err

@@ -26,17 +26,17 @@ import (
 )
 
 // newTrustRequest is a request for a certificate by a key of its own.
-func newTrustRequest(t *testing.T) trust.Request {
+func newTrustRequest(t *testing.T) trust.CertificateRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := trust.NewRequest(key, "whatever")
+	der, err := trust.NewCertificateRequest(key, "whatever")
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := trust.ParseRequest(der)
+	request, err := trust.ParseCertificateRequest(der)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestWhichRequestsAreSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	hubKey, request := []byte("0123456789abcdef0123456789abcdef"), newTrustRequest(t)
-	seals := func(name string) string { return trust.SealKey(hubKey, name, request.KeyHash) }
+	seals := func(name string) string { return trust.SealKeyHash(hubKey, name, request.KeyHash) }
 	type world struct {
 		csr     *certificatesv1.CertificateSigningRequest
 		cluster *v1alpha1.Cluster
@@ -67,7 +67,7 @@ func TestWhichRequestsAreSigned(t *testing.T) {
 	}{
 		"as it should be": {change: func(*world) {}, signed: true},
 		"by the next key": {change: func(w *world) {
-			w.cluster.Annotations = map[string]string{handshake.AnnotationAgentKey: trust.SealKey(hubKey, "tokyo", "sha256:old"), handshake.AnnotationNextKey: seals("tokyo")}
+			w.cluster.Annotations = map[string]string{handshake.AnnotationAgentKey: trust.SealKeyHash(hubKey, "tokyo", "sha256:old"), handshake.AnnotationNextKey: seals("tokyo")}
 		}, signed: true},
 		"for another signer":       {change: func(w *world) { w.csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName }},
 		"without an approval":      {change: func(w *world) { w.csr.Status.Conditions = nil }},
@@ -82,7 +82,7 @@ func TestWhichRequestsAreSigned(t *testing.T) {
 		"by a key that was put in": {change: func(w *world) { w.cluster.Annotations[handshake.AnnotationAgentKey] = request.KeyHash + ".00" }, failed: "its key is not one"},
 		"by a next key of another": {change: func(w *world) { w.cluster.Annotations = map[string]string{handshake.AnnotationNextKey: seals("rome")} }, failed: "its key is not one"},
 		"by another than is stated": {change: func(w *world) {
-			w.cluster.Annotations[handshake.AnnotationAgentKey] = trust.SealKey(hubKey, "tokyo", "sha256:x")
+			w.cluster.Annotations[handshake.AnnotationAgentKey] = trust.SealKeyHash(hubKey, "tokyo", "sha256:x")
 		}, failed: "its key is not one"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestWhichRequestsAreSigned(t *testing.T) {
 			if err := g.options.Client.Get(t.Context(), client.ObjectKeyFromObject(w.cluster), &now); err != nil {
 				t.Fatal(err)
 			}
-			if key, ok := trust.OpenKey(hubKey, "tokyo", now.Annotations[handshake.AnnotationAgentKey]); c.signed && (!ok || key != request.KeyHash || now.Annotations[handshake.AnnotationNextKey] != "") {
+			if key, ok := trust.OpenKeyHash(hubKey, "tokyo", now.Annotations[handshake.AnnotationAgentKey]); c.signed && (!ok || key != request.KeyHash || now.Annotations[handshake.AnnotationNextKey] != "") {
 				t.Errorf("its key is %s of %v", key, now.Annotations)
 			}
 		})

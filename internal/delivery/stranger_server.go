@@ -41,8 +41,8 @@ const (
 // errStrangersFull closes a connection without a certificate.
 var errStrangersFull = errors.New("too many connections without a certificate are open")
 
-// strangerLane serves callers without a certificate. It is safe for concurrent use.
-type strangerLane struct {
+// uncertifiedConnServer serves callers without a certificate. It is safe for concurrent use.
+type uncertifiedConnServer struct {
 	// serve serves a connection in the background, and closes it.
 	serve func(net.Conn, credentials.AuthInfo)
 
@@ -51,12 +51,12 @@ type strangerLane struct {
 	byNetwork map[string]int
 }
 
-func newStrangerLane(serve func(net.Conn, credentials.AuthInfo)) *strangerLane {
-	return &strangerLane{serve: serve, byNetwork: map[string]int{}}
+func newUncertifiedConnServer(serve func(net.Conn, credentials.AuthInfo)) *uncertifiedConnServer {
+	return &uncertifiedConnServer{serve: serve, byNetwork: map[string]int{}}
 }
 
-// newStrangerServer returns the server of callers without a certificate.
-func (g *Gateway) newStrangerServer() *h2.GRPCServer {
+// newUncertifiedCallerServer returns the server of callers without a certificate.
+func (g *Gateway) newUncertifiedCallerServer() *h2.GRPCServer {
 	o := agentServerOptions()
 	o.MessageMost, o.Streams = strangerMessageBytes, strangerStreams
 	s := h2.NewGRPCServer(o, h2.GRPCLimits{Call: g.options.JoinWait + strangerCallGrace, Idle: strangerIdle, Age: strangerAge, AgeGrace: strangerGrace})
@@ -67,7 +67,7 @@ func (g *Gateway) newStrangerServer() *h2.GRPCServer {
 }
 
 // serveConn passes a connection on, or closes it where the lane is full.
-func (l *strangerLane) serveConn(conn net.Conn, auth credentials.AuthInfo) error {
+func (l *uncertifiedConnServer) serveConn(conn net.Conn, auth credentials.AuthInfo) error {
 	network := fairness.NetworkOf(conn.RemoteAddr())
 	l.mu.Lock()
 	full := l.open >= maxStrangers || l.byNetwork[network] >= maxStrangersPerNetwork
@@ -88,18 +88,18 @@ func (l *strangerLane) serveConn(conn net.Conn, auth credentials.AuthInfo) error
 			delete(l.byNetwork, network)
 		}
 	})
-	l.serve(&strangerConn{Conn: conn, release: release}, auth)
+	l.serve(&uncertifiedConn{Conn: conn, release: release}, auth)
 	return credentials.ErrConnDispatched
 }
 
-// strangerConn is a connection that has a place in its lane.
-type strangerConn struct {
+// uncertifiedConn is a connection that has a place in its lane.
+type uncertifiedConn struct {
 	net.Conn
 	release func()
 }
 
 // Close releases the place of the connection.
-func (c *strangerConn) Close() error {
+func (c *uncertifiedConn) Close() error {
 	c.release()
 	return c.Conn.Close()
 }

@@ -31,7 +31,7 @@ type stranger struct {
 // connectStranger opens a connection to the server of callers without a certificate. It answers pings,
 // as every HTTP/2 client does.
 func connectStranger(t *testing.T, g *Gateway) *stranger {
-	server := g.newStrangerServer()
+	server := g.newUncertifiedCallerServer()
 	t.Cleanup(server.Stop)
 	client, conn := net.Pipe()
 	t.Cleanup(func() { _ = client.Close() })

@@ -52,10 +52,10 @@ type agentSession struct {
 	mu                   sync.Mutex
 	closeFrame           *pb.FromHub // the last frame, if the hub ends the session
 	done                 bool
-	senderRunning        bool         // a goroutine sends now
-	resyncSlot           *resyncSlot  // while it compares
-	core                 *session.Hub // nil before Hello is answered
-	recallPending        bool         // the agent was asked what it remembers, and has not answered completely
+	senderRunning        bool                // a goroutine sends now
+	resyncSlot           *resyncSlot         // while it compares
+	core                 *session.HubSession // nil before Hello is answered
+	recallPending        bool                // the agent was asked what it remembers, and has not answered completely
 	rememberedTombstones []*pb.RememberedTombstone
 	queue                sendQueue
 	bases                map[string]payloads.Base // by bundle: what the agent is known to hold
@@ -79,7 +79,7 @@ type agentSession struct {
 
 // Connect serves one session.
 func (g *Gateway) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) error {
-	return g.containCall(func() error { return g.serveSession(rpc) })
+	return g.serveContainingPanics(func() error { return g.serveSession(rpc) })
 }
 
 // serveSession serves one session until it ends.
@@ -113,13 +113,13 @@ func (g *Gateway) serveSession(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.Fro
 	s.instance = hello.GetInstance()
 	s.tunnels.supported, s.leaveState.supported = hello.GetTunnels(), hello.GetLeaves()
 	g.waitForRows(rpc.Context(), hello.GetPosition())
-	g.enterSession(s)
-	defer g.leaveSession(s)
+	g.activateSession(s)
+	defer g.finishSession(s)
 	g.recordHello(s, hello)
 	if s.hasFormerCA() {
 		s.reissueCertificate() // before Idle is sent
 	}
-	go s.runContained(func() { s.openSession(hello) })
+	go s.runContainingPanics(func() { s.openSession(hello) })
 	return s.receiveFrames()
 }
 
@@ -159,7 +159,7 @@ func (s *agentSession) openSession(hello *pb.Hello) {
 func (s *agentSession) runSender() {
 	var isOver bool
 	var err error
-	if p := reconcile.ContainCounted(panicQueue, func() { isOver, err = s.sendQueued() }); p != nil {
+	if p := reconcile.ContainPanicCounted(panicQueue, func() { isOver, err = s.sendQueued() }); p != nil {
 		s.mu.Lock()
 		s.senderRunning = false
 		s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *agentSession) answerHello(hello *pb.Hello) error {
 	s.restoreEpoch = s.gateway.restoreEpoch()
 	holding := s.gateway.IsHolding()
 	recalling := !holding && s.gateway.options.Restore.IsRecalling()
-	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.gateway.options.Version, Holding: holding, CheckInSeconds: s.announceInterval()}
+	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.gateway.options.Version, Holding: holding, CheckInSeconds: s.recordAnnouncedInterval()}
 	if !holding {
 		welcome.Position = s.gateway.currentPosition()
 	}
@@ -221,7 +221,7 @@ func (s *agentSession) answerHello(hello *pb.Hello) error {
 func (s *agentSession) startResync(hello *pb.Hello, holding bool) {
 	// The list is read after the session could be found. Rows that change from now on are
 	// marked as changed; earlier changes are in the list.
-	core, out := session.NewHub(hello, s.wantedEntries(), holding)
+	core, out := session.NewHubSession(hello, s.wantedEntries(), holding)
 	s.core = core
 	s.gateway.metrics.resyncs.WithLabelValues(fmt.Sprint(out.Synced)).Inc()
 	s.applyOutput(out)
@@ -252,7 +252,7 @@ func (s *agentSession) receiveFrames() error {
 			s.endSession(refused)
 			continue
 		}
-		s.runContained(func() { s.handleFrame(f) })
+		s.runContainingPanics(func() { s.handleFrame(f) })
 	}
 }
 
@@ -295,7 +295,7 @@ func (s *agentSession) applyOutput(out session.HubOutput) {
 		s.queue.queueOrder(o)
 	}
 	for _, n := range out.Needs {
-		if !s.queue.queueNeed(n) {
+		if !s.queue.queueNeededObjects(n) {
 			s.endFlooding("the agent requests more objects than it takes")
 		}
 	}
@@ -307,7 +307,7 @@ func (s *agentSession) applyOutput(out session.HubOutput) {
 	}
 	if out.Synced {
 		s.resyncSlot.releaseSlot()
-		s.recordUnclaimed(out.Unclaimed)
+		s.recordUnclaimedBundles(out.Unclaimed)
 	}
 	s.wakeSender()
 }

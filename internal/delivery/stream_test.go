@@ -383,7 +383,7 @@ func TestSetBackStoreIsDetected(t *testing.T) {
 	st := h.hub.Load().DeepCopy()
 	st.Rewound = &enginev1.Rewound{Since: metav1.NewTime(time.Now().Add(time.Second)), Accepted: "hub"}
 	h.hub.Store(st)
-	h.Reset("the restore was accepted")
+	h.ResetSessions("the restore was accepted")
 	<-a.closed
 	<-bystander.closed
 	a.connectSession()

@@ -50,14 +50,14 @@ const (
 // gRPC server. It keeps only the identity of a connection. It is safe for concurrent use.
 type tlsAcceptor struct {
 	trust      func() *Trust
-	queue      *fairness.Queue
+	queue      *fairness.ConnectionQueue
 	serveAgent func(net.Conn, credentials.AuthInfo)
 	serveHTTP  func(net.Conn)
 	// strangers are callers without a certificate.
-	strangers *strangerLane
+	strangers *uncertifiedConnServer
 
-	silent     *fairness.Places // of connections that have sent nothing yet
-	handshakes *fairness.Places // of connections that have had their turn
+	silent     *fairness.ConnectionPlaces // of connections that have sent nothing yet
+	handshakes *fairness.ConnectionPlaces // of connections that have had their turn
 
 	state atomic.Pointer[tlsState]
 }
@@ -68,7 +68,7 @@ type tlsState struct {
 	config *tls.Config
 }
 
-func (g *Gateway) newTLSAcceptor(agents func(net.Conn, credentials.AuthInfo), http func(net.Conn), strangers *strangerLane) *tlsAcceptor {
+func (g *Gateway) newTLSAcceptor(agents func(net.Conn, credentials.AuthInfo), http func(net.Conn), strangers *uncertifiedConnServer) *tlsAcceptor {
 	return &tlsAcceptor{
 		trust: g.options.Trust, queue: fairness.NewQueue(pace.HandshakesPerCore.Times(runtime.GOMAXPROCS(0)), queueLimit),
 		silent: fairness.NewPlaces(maxSilent), handshakes: fairness.NewPlaces(handshakesPerCore * runtime.GOMAXPROCS(0)),
@@ -133,8 +133,8 @@ func (v *peerAuth) Subject() *pkix.Name { return v.subject }
 // AuthType returns the name of the protocol.
 func (*peerAuth) AuthType() string { return "tls" }
 
-// awaitTurn waits until the connection begins its handshake, and then for its turn.
-func (d *tlsAcceptor) awaitTurn(from *limitedConn, network string) (*helloConn, *tlsState, error) {
+// awaitHandshakeTurn waits until the connection begins its handshake, and then for its turn.
+func (d *tlsAcceptor) awaitHandshakeTurn(from *limitedConn, network string) (*helloConn, *tlsState, error) {
 	release := d.silent.Take(network, func() { from.Close() })
 	begun, err := readHello(from.trackedConn)
 	release()
@@ -151,7 +151,7 @@ func (d *tlsAcceptor) awaitTurn(from *limitedConn, network string) (*helloConn, 
 func (d *tlsAcceptor) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	from := raw.(*limitedConn)
 	network := fairness.NetworkOf(raw.RemoteAddr())
-	begun, entry, err := d.awaitTurn(from, network)
+	begun, entry, err := d.awaitHandshakeTurn(from, network)
 	if err != nil {
 		raw.Close()
 		return nil, nil, err
@@ -166,7 +166,7 @@ func (d *tlsAcceptor) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthI
 		return nil, nil, d.handOverHTTP(conn, from)
 	}
 	if state.DidResume {
-		d.queue.ReturnPart(resumptionRefund)
+		d.queue.ReturnUnusedTurn(resumptionRefund)
 	}
 	v := newPeerAuth(state, from.trackedConn)
 	if !v.verified {
@@ -243,7 +243,7 @@ func identityOf(state tls.ConnectionState) identity {
 	if !ok || !slices.Contains(cert.Subject.Organization, atoll.GroupAgents) {
 		return identity{}
 	}
-	return identity{uid: uid, keyHash: trust.CertificateHash(cert)}
+	return identity{uid: uid, keyHash: trust.CertificateKeyHash(cert)}
 }
 
 // ClientHandshake always fails: the gateway does not dial.

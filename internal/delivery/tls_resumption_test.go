@@ -61,7 +61,7 @@ func TestTicketResumesOnlyTheSameAgent(t *testing.T) {
 		if a.welcome.GetClusterUid() != uid || other.welcome.GetClusterUid() != otherUID {
 			t.Errorf("time %d: taken for %s and %s", i+1, a.welcome.GetClusterUid(), other.welcome.GetClusterUid())
 		}
-		hash := trust.CertificateHash(leafOf(t, id))
+		hash := trust.CertificateKeyHash(leafOf(t, id))
 		if s := h.sessions.getByUID(uid); s == nil || s.id != (identity{uid: uid, keyHash: hash}) {
 			t.Errorf("time %d: the session is of %+v", i+1, s)
 		}
@@ -88,7 +88,7 @@ func TestTicketsEndWithAcceptance(t *testing.T) {
 		},
 		"Replaced": func(h *testHub, c *v1alpha1.Cluster) error {
 			hash, err := trust.KeyHash(newKey(t).Public())
-			c.Annotations[handshake.AnnotationAgentKey] = trust.SealKey(h.keys.HubKey, c.Name, hash)
+			c.Annotations[handshake.AnnotationAgentKey] = trust.SealKeyHash(h.keys.HubKey, c.Name, hash)
 			return errors.Join(err, h.client.Update(t.Context(), c))
 		},
 		"Unknown": func(h *testHub, c *v1alpha1.Cluster) error { return h.client.Delete(t.Context(), c) },

@@ -18,7 +18,7 @@ import (
 // control slows it down to what the agent reads.
 func (s *agentSession) sendQueued() (isOver bool, err error) {
 	for {
-		t, ok, isOver := s.takeSendTask(s.isHeld())
+		t, ok, isOver := s.takeSendTask(s.areOrdersHeld())
 		if isOver || !ok {
 			return isOver, nil
 		}
@@ -65,7 +65,7 @@ func (s *agentSession) processChangedRows() {
 		delete(s.queue.changedRows, bundle)
 		row, ok := s.ownRow(bundle)
 		if ok {
-			s.forgetUnclaimed(bundle)
+			s.forgetUnclaimedBundle(bundle)
 			s.releaseEarlyReport(bundle)
 			want, wanted := session.WantedEntry(bundle, row.Spec, reportedStatus(row))
 			if wanted {
@@ -113,7 +113,7 @@ func (s *agentSession) sendOrder(o session.Order) error {
 		s.retryOrderLater(o, err)
 		return nil
 	}
-	if s.isHeld() {
+	if s.areOrdersHeld() {
 		s.mu.Lock()
 		s.queue.queueOrder(o)
 		s.mu.Unlock()
@@ -195,34 +195,34 @@ func (s *agentSession) reportGenerationAhead(bundle string, generation int64) {
 	}
 	wait := s.gateway.allowances.reserveTurn(s.id.uid, time.Now())
 	if wait == 0 {
-		s.raiseRow(bundle)
+		s.requestHigherGeneration(bundle)
 		return
 	}
 	put(&s.aheadWaiting, bundle, true)
-	time.AfterFunc(wait, func() { s.runContained(func() { s.raiseWaitingRow(bundle) }) })
+	time.AfterFunc(wait, func() { s.runContainingPanics(func() { s.requestWaitingHigherGeneration(bundle) }) })
 }
 
-// raiseWaitingRow raises a row whose turn has come. The next session compares again.
-func (s *agentSession) raiseWaitingRow(bundle string) {
+// requestWaitingHigherGeneration raises a row whose turn has come. The next session compares again.
+func (s *agentSession) requestWaitingHigherGeneration(bundle string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.aheadWaiting, bundle)
 	if !s.done {
-		s.raiseRow(bundle)
+		s.requestHigherGeneration(bundle)
 	}
 }
 
-// raiseRow requests that a row is raised above the generation that was reported last. The caller
+// requestHigherGeneration requests that a row is raised above the generation that was reported last. The caller
 // holds the lock.
-func (s *agentSession) raiseRow(bundle string) {
+func (s *agentSession) requestHigherGeneration(bundle string) {
 	generation := s.aheadReported[bundle]
 	s.sessionLog().Warn("the member holds a generation above its row's; the row is raised above it", "bundle", bundle, "generation", generation)
 	s.gateway.options.Store.OnRowAhead(bundle, s.cluster, generation)
 }
 
-// recordUnclaimed records the bundles that only the agent holds. The caller holds the
+// recordUnclaimedBundles records the bundles that only the agent holds. The caller holds the
 // lock.
-func (s *agentSession) recordUnclaimed(entries []session.Entry) {
+func (s *agentSession) recordUnclaimedBundles(entries []session.Entry) {
 	for _, e := range entries {
 		if _, ok := s.ownRow(e.Bundle); !ok {
 			put(&s.unclaimed, e.Bundle, struct{}{})
@@ -232,18 +232,18 @@ func (s *agentSession) recordUnclaimed(entries []session.Entry) {
 		s.gateway.options.Inventory.RecordUnclaimed(s.id.uid, nil)
 		return
 	}
-	s.publishUnclaimed()
+	s.publishUnclaimedBundles()
 }
 
-// forgetUnclaimed takes a bundle off the list. The caller holds the lock.
-func (s *agentSession) forgetUnclaimed(bundle string) {
+// forgetUnclaimedBundle takes a bundle off the list. The caller holds the lock.
+func (s *agentSession) forgetUnclaimedBundle(bundle string) {
 	if _, ok := s.unclaimed[bundle]; ok {
 		delete(s.unclaimed, bundle)
-		s.publishUnclaimed()
+		s.publishUnclaimedBundles()
 	}
 }
 
-func (s *agentSession) publishUnclaimed() {
+func (s *agentSession) publishUnclaimedBundles() {
 	bundles := slices.Sorted(maps.Keys(s.unclaimed))
 	if n := len(bundles); n > 0 {
 		s.sessionLog().Warn("the member holds bundles without a row; the bundles are kept, and listed in the Cluster's condition Unclaimed",

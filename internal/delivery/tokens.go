@@ -74,7 +74,7 @@ func (d *tokenUses) reserveUse(ctx context.Context, r *useRequest) (handshake.St
 		d.mu.Unlock()
 		return g.token, nil
 	}
-	if t, ok := d.takeAhead(r); ok {
+	if t, ok := d.takePrereservedUse(r); ok {
 		d.mu.Unlock()
 		return t, nil
 	}
@@ -82,7 +82,7 @@ func (d *tokenUses) reserveUse(ctx context.Context, r *useRequest) (handshake.St
 	d.waiting[token.ID] = append(queue, r)
 	d.mu.Unlock()
 	if !running {
-		go d.serveRequests(token.ID)
+		go d.serveTokenRequests(token.ID)
 	}
 	select {
 	case err := <-r.done:
@@ -99,10 +99,10 @@ func (d *tokenUses) dropSpentUse(token trust.Token, keyHash string) {
 	delete(d.reserved, token.ID+keyHash)
 }
 
-// serveRequests serves requests for one token, and returns uses to the token, until
+// serveTokenRequests serves requests for one token, and returns uses to the token, until
 // nothing is left to do. It is the only writer of the token in this process, so that its
 // writes do not conflict with each other.
-func (d *tokenUses) serveRequests(id string) {
+func (d *tokenUses) serveTokenRequests(id string) {
 	for {
 		b, ok := d.nextCharge(id)
 		if !ok {
@@ -136,14 +136,14 @@ func (d *tokenUses) nextCharge(id string) (b tokenCharge, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	batch := slices.DeleteFunc(d.waiting[id], func(r *useRequest) bool {
-		t, ok := d.takeAhead(r)
+		t, ok := d.takePrereservedUse(r)
 		if ok {
 			r.result = t
 			r.done <- nil
 		}
 		return ok
 	})
-	b = tokenCharge{requests: batch, returned: d.usesToReturn[id], wantedAhead: d.aheadDemand(id)}
+	b = tokenCharge{requests: batch, returned: d.usesToReturn[id], wantedAhead: d.estimateFurtherUses(id)}
 	delete(d.usesToReturn, id)
 	if len(batch) == 0 && b.returned == 0 {
 		delete(d.waiting, id)
@@ -159,7 +159,7 @@ func (d *tokenUses) recordGranted(id string, granted []*useRequest, ahead int) {
 	defer d.mu.Unlock()
 	now := time.Now()
 	if len(granted) > 0 {
-		d.addAhead(id, granted[0].result, len(granted), ahead)
+		d.addPrereservedUses(id, granted[0].result, len(granted), ahead)
 	}
 	maps.DeleteFunc(d.reserved, func(_ string, g reservedUse) bool { return now.After(g.until) })
 	for _, r := range granted {
@@ -220,9 +220,9 @@ func (d *tokenUses) chargeToken(id string, b tokenCharge) (granted []*useRequest
 			return nil, refused, 0, nil
 		}
 		if ahead = 0; len(granted) > 0 {
-			ahead = countAhead(left, b.wantedAhead)
+			ahead = countPrereservable(left, b.wantedAhead)
 		}
-		handshake.SetUses(&secret, left-ahead)
+		handshake.SetRemainingUses(&secret, left-ahead)
 		err = d.client.Update(d.ctx, &secret)
 		if err == nil {
 			return granted, refused, ahead, nil

@@ -22,9 +22,9 @@ const (
 	minUsesLeft        = 100
 )
 
-// countAhead returns how many of the uses that are left may be reserved ahead, where more
+// countPrereservable returns how many of the uses that are left may be reserved ahead, where more
 // are wanted.
-func countAhead(left, more int) int {
+func countPrereservable(left, more int) int {
 	if left < aheadReserveFactor*more+minUsesLeft {
 		return 0
 	}
@@ -41,8 +41,8 @@ type aheadUses struct {
 	since time.Time
 }
 
-// takeAhead takes a use that was reserved ahead. The caller holds the lock.
-func (d *tokenUses) takeAhead(r *useRequest) (handshake.StoredToken, bool) {
+// takePrereservedUse takes a use that was reserved ahead. The caller holds the lock.
+func (d *tokenUses) takePrereservedUse(r *useRequest) (handshake.StoredToken, bool) {
 	a := d.ahead[r.token.ID]
 	now := time.Now()
 	if a == nil || !now.Before(a.until) || checkToken(a.token, a.uses, r, now) != nil {
@@ -54,9 +54,9 @@ func (d *tokenUses) takeAhead(r *useRequest) (handshake.StoredToken, bool) {
 	return a.token, true
 }
 
-// aheadDemand estimates how many further uses of the token will be requested within
+// estimateFurtherUses estimates how many further uses of the token will be requested within
 // aheadLifetime, by those spent since the last write. The caller holds the lock.
-func (d *tokenUses) aheadDemand(id string) int {
+func (d *tokenUses) estimateFurtherUses(id string) int {
 	a := d.ahead[id]
 	if a == nil {
 		return 0
@@ -65,29 +65,29 @@ func (d *tokenUses) aheadDemand(id string) int {
 	return max(min(rate, maxAhead)-a.uses, 0)
 }
 
-// addAhead adds uses that were reserved ahead to those that are left. The caller holds the
+// addPrereservedUses adds uses that were reserved ahead to those that are left. The caller holds the
 // lock.
-func (d *tokenUses) addAhead(id string, token handshake.StoredToken, spent, uses int) {
+func (d *tokenUses) addPrereservedUses(id string, token handshake.StoredToken, spent, uses int) {
 	a := d.ahead[id]
 	now := time.Now()
 	if a == nil {
 		a = &aheadUses{}
 		d.ahead[id] = a
-		time.AfterFunc(aheadLifetime+aheadGrace, func() { d.returnAhead(id) })
+		time.AfterFunc(aheadLifetime+aheadGrace, func() { d.returnPrereservedUses(id) })
 	}
 	a.token, a.until = token, now.Add(aheadLifetime)
 	a.spent, a.since = spent, now
 	a.uses += uses
 }
 
-// returnAhead returns unspent uses to the token after a time without requests. A worker
+// returnPrereservedUses returns unspent uses to the token after a time without requests. A worker
 // that runs writes them; otherwise this call does.
-func (d *tokenUses) returnAhead(id string) {
+func (d *tokenUses) returnPrereservedUses(id string) {
 	d.mu.Lock()
 	a := d.ahead[id]
 	if left := time.Until(a.until) + aheadGrace; left > 0 {
 		d.mu.Unlock()
-		time.AfterFunc(left, func() { d.returnAhead(id) })
+		time.AfterFunc(left, func() { d.returnPrereservedUses(id) })
 		return
 	}
 	delete(d.ahead, id)
@@ -102,6 +102,6 @@ func (d *tokenUses) returnAhead(id string) {
 	}
 	d.mu.Unlock()
 	if !running {
-		d.serveRequests(id)
+		d.serveTokenRequests(id)
 	}
 }

@@ -39,4 +39,4 @@ func (o orderTrace) renderFailed() {
 	}
 }
 
-func durationOf(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
+func durationFromMillis(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -44,7 +44,7 @@ func (t *Trust) isComplete() bool {
 
 // TrustChanged must be called when Options.Trust returns another Trust. Connected agents
 // then get new certificates, at the rate pace.Reissues. New connections use the new Trust at once.
-func (g *Gateway) TrustChanged() { wakeup.Send(g.trustChanged) }
+func (g *Gateway) TrustChanged() { wakeup.WakeReader(g.trustChanged) }
 
 // reissueOnTrustChange issues new certificates after each change of trust, until ctx ends.
 func (g *Gateway) reissueOnTrustChange(ctx context.Context) {
@@ -57,7 +57,7 @@ func (g *Gateway) reissueOnTrustChange(ctx context.Context) {
 		}
 		edition, given := g.options.Trust().Edition, 0
 		for _, s := range g.sessions.listAll() {
-			if g.certificates.editionOf(s) >= edition {
+			if g.certificates.trustEditionOf(s) >= edition {
 				continue
 			}
 			if limiter.Wait(ctx) != nil {

@@ -111,7 +111,7 @@ func (s *agentSession) requestTunnel(id string, came chan<- *tunnel.Conn) error 
 
 // Open serves a tunnel that was requested, until the tunnel ends.
 func (g *Gateway) Open(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
-	return g.containCall(func() error { return g.serveTunnel(rpc) })
+	return g.serveContainingPanics(func() error { return g.serveTunnel(rpc) })
 }
 
 // serveTunnel serves a tunnel that was requested, until the tunnel ends.

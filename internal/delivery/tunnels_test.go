@@ -40,7 +40,7 @@ func (a *testAgent) serveTunnels(serve func(net.Conn)) {
 // openTunnel a tunnel under an id.
 func (a *testAgent) openTunnel(id string) (net.Conn, func() error, error) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(a.h.t.Context(), session.DialKey, id))
-	stream, err := a.share.Open(func(o ...grpc.CallOption) (tunnel.ClientStream, error) {
+	stream, err := a.share.OpenStream(func(o ...grpc.CallOption) (tunnel.ClientStream, error) {
 		return pb.NewTunnelClient(a.conn).Open(ctx, o...)
 	})
 	if err != nil {

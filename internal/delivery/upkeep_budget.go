@@ -19,7 +19,7 @@ func (t *reportWriter) admitWrite(bundle string, p *bundleReports, now time.Time
 	case len(t.upkeepQueue) > 0 || t.upkeepBudget.WaitTime(now) > 0:
 		p.inQueue = true
 		if t.upkeepQueue = append(t.upkeepQueue, bundle); len(t.upkeepQueue) == 1 {
-			t.scheduleQueue(now)
+			t.scheduleQueuedWrites(now)
 		}
 		return false
 	default:
@@ -30,19 +30,19 @@ func (t *reportWriter) admitWrite(bundle string, p *bundleReports, now time.Time
 
 // chargeUpkeep charges a write of what is pending. The caller holds the lock.
 func (t *reportWriter) chargeUpkeep(p *bundleReports, now time.Time) {
-	t.upkeepBudget.TakeTokens(now, p.countSlices())
+	t.upkeepBudget.TakeTokens(now, p.countTargetSlices())
 	p.upkeepBudget.TakeTokens(now, 1)
 	p.nextUpkeep = now.Add(p.upkeepBudget.WaitTime(now))
 }
 
-// scheduleQueue schedules the queue for when the budget is positive. The caller holds the
+// scheduleQueuedWrites schedules the queue for when the budget is positive. The caller holds the
 // lock.
-func (t *reportWriter) scheduleQueue(now time.Time) {
-	time.AfterFunc(max(t.upkeepBudget.WaitTime(now), time.Millisecond), t.advanceQueue)
+func (t *reportWriter) scheduleQueuedWrites(now time.Time) {
+	time.AfterFunc(max(t.upkeepBudget.WaitTime(now), time.Millisecond), t.writeQueuedBundles)
 }
 
-// advanceQueue writes Bundles of the queue as far as the budget reaches.
-func (t *reportWriter) advanceQueue() {
+// writeQueuedBundles writes Bundles of the queue as far as the budget reaches.
+func (t *reportWriter) writeQueuedBundles() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() != nil {
@@ -62,10 +62,10 @@ func (t *reportWriter) advanceQueue() {
 		}
 		t.chargeUpkeep(p, now)
 		batch := p.takeBatch()
-		go t.runContained(bundle, func() { t.writeBatch(bundle, p, batch) })
+		go t.runContainingPanics(bundle, func() { t.writeBatch(bundle, p, batch) })
 	}
 	if len(t.upkeepQueue) > 0 {
-		t.scheduleQueue(now)
+		t.scheduleQueuedWrites(now)
 	}
 }
 
@@ -102,8 +102,8 @@ func (p *bundleReports) hasDueMilestone(now time.Time) bool {
 	return false
 }
 
-// countSlices returns how many slices hold what is pending.
-func (p *bundleReports) countSlices() int {
+// countTargetSlices returns how many slices hold what is pending.
+func (p *bundleReports) countTargetSlices() int {
 	names := map[string]struct{}{}
 	for _, r := range p.rows {
 		names[r.slice] = struct{}{}

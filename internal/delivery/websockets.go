@@ -56,13 +56,13 @@ func (w *webSocketServer) upgradeRequest(rw http.ResponseWriter, r *http.Request
 		return
 	}
 	w.metrics.websockets.Add(1)
-	w.webSocketConns.AcceptConn(&limitedConn{viaWebSocket: true, trackedConn: &trackedConn{Conn: conn, onClose: sync.OnceFunc(func() { w.metrics.websockets.Add(-1) })}})
+	w.webSocketConns.HandOverConn(&limitedConn{viaWebSocket: true, trackedConn: &trackedConn{Conn: conn, onClose: sync.OnceFunc(func() { w.metrics.websockets.Add(-1) })}})
 }
 
-// serveBalancers serves the connections that the tlsAcceptor hands over, and the listener
+// serveLoadBalancers serves the connections that the tlsAcceptor hands over, and the listener
 // of load balancers without TLS if there is one, until stop. Agents' connections go to
 // others.
-func (w *webSocketServer) serveBalancers(g *Gateway, others *grpc.Server) (running *sync.WaitGroup) {
+func (w *webSocketServer) serveLoadBalancers(g *Gateway, others *grpc.Server) (running *sync.WaitGroup) {
 	running = &sync.WaitGroup{}
 	listeners := []net.Listener{w.httpConns}
 	if g.options.PlainListener != nil {

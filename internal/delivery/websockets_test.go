@@ -38,7 +38,7 @@ func balancerDialOption(t *testing.T, target string) grpc.DialOption {
 	t.Cleanup(proxy.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(proxy.Certificate())
-	d := websocket.Dialer{Roots: roots, Dial: func(ctx context.Context, address string) (net.Conn, error) {
+	d := websocket.WebSocketDialer{Roots: roots, Dial: func(ctx context.Context, address string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}}
 	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -65,7 +65,7 @@ func runBehindBalancers(t *testing.T, test func(t *testing.T, h *testHub, by grp
 // Agents behind load balancers join, get orders, report and serve tunnels like any other.
 func TestAgentsBehindBalancers(t *testing.T) {
 	runBehindBalancers(t, func(t *testing.T, h *testHub, by grpc.DialOption) {
-		cfg, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(h.keys.ClusterCA.Cert), nil)
+		cfg, err := trust.PinnedTLSConfig("127.0.0.1", trust.CertificateKeyHash(h.keys.ClusterCA.Cert), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestHealthCheckOfBalancers(t *testing.T) {
 // A connection within a WebSocket must speak HTTP/2.
 func TestWebSocketWithinWebSocketIsRefused(t *testing.T) {
 	h := newTestHub(t)
-	d := websocket.Dialer{Roots: h.keys.ClusterCA.CertPool(), Dial: func(ctx context.Context, address string) (net.Conn, error) {
+	d := websocket.WebSocketDialer{Roots: h.keys.ClusterCA.CertPool(), Dial: func(ctx context.Context, address string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}}
 	outer, err := d.Open(t.Context(), h.addr)

@@ -19,7 +19,7 @@ func Limit(key atoll.ItemKey, d *atoll.Drift) *atoll.Drift {
 	if d == nil {
 		return nil
 	}
-	out := &atoll.Drift{Missing: d.Missing, Since: limitTime(d.Since)}
+	out := &atoll.Drift{Missing: d.Missing, Since: clampUnixTime(d.Since)}
 	for _, f := range d.Fields[:min(len(d.Fields), atoll.MaxDriftFields)] {
 		out.Fields = append(out.Fields, limitField(f, key.IsSecret()))
 	}
@@ -28,7 +28,7 @@ func Limit(key atoll.ItemKey, d *atoll.Drift) *atoll.Drift {
 }
 
 func limitField(f atoll.DriftField, isSecret bool) atoll.DriftField {
-	out := atoll.DriftField{Path: phrase.TruncateText(f.Path, atoll.MaxDriftPath), Since: limitTime(f.Since)}
+	out := atoll.DriftField{Path: phrase.TruncateText(f.Path, atoll.MaxDriftPath), Since: clampUnixTime(f.Since)}
 	if !isSecret {
 		out.Live, out.Wanted = phrase.TruncateText(f.Live, atoll.MaxDriftValue), phrase.TruncateText(f.Wanted, atoll.MaxDriftValue)
 	}
@@ -38,7 +38,7 @@ func limitField(f atoll.DriftField, isSecret bool) atoll.DriftField {
 	return out
 }
 
-func limitTime(unix int64) int64 { return min(max(unix, 0), atoll.MaxUnixSeconds) }
+func clampUnixTime(unix int64) int64 { return min(max(unix, 0), atoll.MaxUnixSeconds) }
 
 // FirstField returns a drift with the first field alone, which shares it with d. Total stays.
 func FirstField(d *atoll.Drift) *atoll.Drift {

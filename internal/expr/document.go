@@ -26,9 +26,9 @@ const (
 	MaxDocumentValue = 512 << 10
 )
 
-// Document is a compiled expression over JSON values. It is immutable and safe for concurrent
+// DocumentExpression is a compiled expression over JSON values. It is immutable and safe for concurrent
 // use.
-type Document struct {
+type DocumentExpression struct {
 	text      string
 	program   cel.Program
 	variables []string
@@ -39,9 +39,9 @@ var documentEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(append(options, sharedFunctions()...)...)
 })
 
-// CompileDocument compiles a text that sees the named variables, each of any JSON value. The
+// CompileDocumentExpression compiles a text that sees the named variables, each of any JSON value. The
 // error states what is wrong and where, in one line.
-func CompileDocument(text string, variables ...string) (*Document, error) {
+func CompileDocumentExpression(text string, variables ...string) (*DocumentExpression, error) {
 	if len(text) > MaxDocumentLength {
 		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxDocumentLength)
 	}
@@ -60,17 +60,17 @@ func CompileDocument(text string, variables ...string) (*Document, error) {
 	if issues.Err() != nil {
 		return nil, firstIssue(issues)
 	}
-	if usesMatches(checked.NativeRep().Expr()) {
+	if callsMatchesFunction(checked.NativeRep().Expr()) {
 		return nil, errors.New("matches is not here, since what it costs cannot be bounded: use startsWith, endsWith or contains, or patterns in Lua")
 	}
 	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(flattenAdditions), cel.CostTracking(callCosts{}), cel.CostLimit(DocumentStopCost))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be run: %w", err)
 	}
-	return &Document{text: text, program: program, variables: variables}, nil
+	return &DocumentExpression{text: text, program: program, variables: variables}, nil
 }
 
-func usesMatches(e ast.Expr) (does bool) {
+func callsMatchesFunction(e ast.Expr) (does bool) {
 	ast.PostOrderVisit(e, ast.NewExprVisitor(func(part ast.Expr) {
 		does = does || part.Kind() == ast.CallKind && part.AsCall().FunctionName() == "matches"
 	}))
@@ -200,12 +200,12 @@ func spendNativeCost(v any, room *int) {
 }
 
 // String returns the text.
-func (d *Document) String() string { return d.text }
+func (d *DocumentExpression) String() string { return d.text }
 
 // EvaluateWith returns a JSON value, with int64 and float64 for numbers. values are by variable.
 // They are not changed, and the result can share parts with them. An error is about these
 // values: a key is missing, or the evaluation costs too much.
-func (d *Document) EvaluateWith(values map[string]any) (any, error) {
+func (d *DocumentExpression) EvaluateWith(values map[string]any) (any, error) {
 	got, _, err := d.program.Eval(values)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "evaluation error: "))

@@ -70,7 +70,7 @@ func TestDocument(t *testing.T) {
 		{text: "[1]" + strings.Repeat(".map(a, [a, a])", 19), err: "gives more than"},
 	} {
 		began := time.Now()
-		d, err := expr.CompileDocument(tc.text, "object")
+		d, err := expr.CompileDocumentExpression(tc.text, "object")
 		if tc.bad != "" || err != nil {
 			if err == nil || tc.bad == "" || !strings.Contains(err.Error(), tc.bad) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%.80s: compiles with %v, want %q", tc.text, err, tc.bad)

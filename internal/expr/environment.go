@@ -15,11 +15,11 @@ import (
 // selectorEnvironment is the environment of Selectors.
 var selectorEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	texts := cel.MapType(cel.StringType, cel.StringType)
-	return cel.NewEnv(append(hubVariables(), cel.Variable(nameProperties, texts))...)
+	return cel.NewEnv(append(hubClusterVariables(), cel.Variable(nameProperties, texts))...)
 })
 
-// hubVariables returns the fields of a Cluster that are set on the hub, and the functions.
-func hubVariables() []cel.EnvOption {
+// hubClusterVariables returns the fields of a Cluster that are set on the hub, and the functions.
+func hubClusterVariables() []cel.EnvOption {
 	return append([]cel.EnvOption{
 		cel.Variable("cluster.name", cel.StringType),
 		cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),

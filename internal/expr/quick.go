@@ -48,7 +48,7 @@ func compileQuick(e ast.Expr) quickMatcher {
 		}
 	case ast.SelectKind:
 		if s := e.AsSelect(); s.IsTestOnly() {
-			return hasKey(mapOf(s.Operand()), s.FieldName())
+			return hasKey(mapReaderOf(s.Operand()), s.FieldName())
 		}
 	case ast.CallKind:
 		return compileQuickCall(e.AsCall())
@@ -79,9 +79,9 @@ func compileQuickCall(call ast.CallExpr) quickMatcher {
 	case operators.LogicalOr:
 		return combineQuick(compileQuick(args[0]), compileQuick(args[1]), resultTrue)
 	case operators.Equals, operators.NotEquals:
-		return compareTexts(textOf(args[0]), textOf(args[1]), call.FunctionName() == operators.Equals)
+		return compareTexts(textReaderOf(args[0]), textReaderOf(args[1]), call.FunctionName() == operators.Equals)
 	case operators.In:
-		return compileQuickIn(textOf(args[0]), args[1])
+		return compileQuickIn(textReaderOf(args[0]), args[1])
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func compileQuickIn(a textReader, in ast.Expr) quickMatcher {
 			return resultOf(found(c, s))
 		}
 	}
-	if m := mapOf(in); m != nil {
+	if m := mapReaderOf(in); m != nil {
 		return within(func(c Cluster, s string) bool { _, ok := m(c)[s]; return ok })
 	}
 	switch in.Kind() {
@@ -188,7 +188,7 @@ func compileQuickMember(call ast.CallExpr) quickMatcher {
 	default:
 		return nil
 	}
-	of, part := textOf(call.Target()), textOf(call.Args()[0])
+	of, part := textReaderOf(call.Target()), textReaderOf(call.Args()[0])
 	if of == nil || part == nil {
 		return nil
 	}
@@ -202,9 +202,9 @@ func compileQuickMember(call ast.CallExpr) quickMatcher {
 	}
 }
 
-// textOf returns the reader of a literal, a field of the cluster, or a label or property by a
+// textReaderOf returns the reader of a literal, a field of the cluster, or a label or property by a
 // literal key; nil for other expressions.
-func textOf(e ast.Expr) textReader {
+func textReaderOf(e ast.Expr) textReader {
 	if s, ok := stringLiteral(e); ok {
 		return func(Cluster) (string, bool) { return s, true }
 	}
@@ -213,7 +213,7 @@ func textOf(e ast.Expr) textReader {
 		return fieldReaders[e.AsIdent()]
 	case ast.SelectKind:
 		if s := e.AsSelect(); !s.IsTestOnly() {
-			return valueOf(mapOf(s.Operand()), s.FieldName())
+			return mapValueReader(mapReaderOf(s.Operand()), s.FieldName())
 		}
 	case ast.CallKind:
 		call := e.AsCall()
@@ -221,7 +221,7 @@ func textOf(e ast.Expr) textReader {
 			return nil
 		}
 		if key, ok := stringLiteral(call.Args()[1]); ok {
-			return valueOf(mapOf(call.Args()[0]), key)
+			return mapValueReader(mapReaderOf(call.Args()[0]), key)
 		}
 	}
 	return nil
@@ -234,7 +234,7 @@ var fieldReaders = map[string]textReader{
 	"cluster.provider": func(c Cluster) (string, bool) { return c.Provider, true },
 }
 
-func valueOf(m mapReader, key string) textReader {
+func mapValueReader(m mapReader, key string) textReader {
 	if m == nil {
 		return nil
 	}
@@ -244,7 +244,7 @@ func valueOf(m mapReader, key string) textReader {
 	}
 }
 
-func mapOf(e ast.Expr) mapReader {
+func mapReaderOf(e ast.Expr) mapReader {
 	if e.Kind() != ast.IdentKind {
 		return nil
 	}

@@ -27,7 +27,7 @@ func TestQuickened(t *testing.T) {
 		"(cluster.name == 'a' ? 'x' : 'y') == 'x'":                                   false,
 		"true && (cluster.name == 'a' || cluster.sets.exists(s, s == cluster.zone))": false,
 	} {
-		s, err := CompileSelector(text)
+		s, err := CompileClusterSelector(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 		} else if got := s.quickMatcher != nil; got != want {
@@ -85,7 +85,7 @@ func TestQuickIsCEL(t *testing.T) {
 	count := map[string]int{}
 	for range 1500 {
 		text := s.writeCondition(3)
-		sel, err := compileSelector(text)
+		sel, err := compileSelectorUncached(text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

@@ -31,8 +31,8 @@ const (
 // Cluster holds the fields that an expression sees.
 type Cluster struct{ *atoll.ClusterView }
 
-// Selector is a compiled boolean expression. It is immutable and safe for concurrent use.
-type Selector struct {
+// ClusterSelector is a compiled boolean expression. It is immutable and safe for concurrent use.
+type ClusterSelector struct {
 	text         string
 	program      cel.Program
 	quickMatcher quickMatcher // nil: the program evaluates
@@ -44,24 +44,24 @@ type Selector struct {
 var selectorCache = lru.New(1024)
 
 type selectorResult struct {
-	s   *Selector
+	s   *ClusterSelector
 	err error
 }
 
-// CompileSelector compiles a text. The error states what is wrong and where, in one line.
-func CompileSelector(text string) (*Selector, error) {
+// CompileClusterSelector compiles a text. The error states what is wrong and where, in one line.
+func CompileClusterSelector(text string) (*ClusterSelector, error) {
 	if v, ok := selectorCache.Get(text); ok {
 		o := v.(selectorResult)
 		return o.s, o.err
 	}
-	s, err := compileSelector(text)
+	s, err := compileSelectorUncached(text)
 	if len(text) <= MaxLength {
 		selectorCache.Add(text, selectorResult{s, err})
 	}
 	return s, err
 }
 
-func compileSelector(text string) (*Selector, error) {
+func compileSelectorUncached(text string) (*ClusterSelector, error) {
 	if len(text) > MaxLength {
 		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
 	}
@@ -97,7 +97,7 @@ func compileSelector(text string) (*Selector, error) {
 		return nil, fmt.Errorf("cannot be run: %w", err)
 	}
 	slices.Sort(r.properties)
-	return &Selector{
+	return &ClusterSelector{
 		text: text, program: program, quickMatcher: compileQuick(checked.NativeRep().Expr()), properties: slices.Compact(r.properties),
 		cost: max(cost.Max, 1),
 	}, nil
@@ -141,17 +141,17 @@ func explainClusterIssue(first error, issues *cel.Issues, text string, more ...s
 var fieldOfCluster = regexp.MustCompile(`^cluster\s*\.\s*(\w+)`)
 
 // PropertyNames returns the sorted names of the properties that the expression reads.
-func (s *Selector) PropertyNames() []string { return s.properties }
+func (s *ClusterSelector) PropertyNames() []string { return s.properties }
 
 // MaxEstimatedCost returns the highest cost on a large cluster.
-func (s *Selector) MaxEstimatedCost() uint64 { return s.cost }
+func (s *ClusterSelector) MaxEstimatedCost() uint64 { return s.cost }
 
 // String returns the text.
-func (s *Selector) String() string { return s.text }
+func (s *ClusterSelector) String() string { return s.text }
 
 // MatchCluster reports whether the expression is true for the cluster. An error is about this
 // cluster alone: a key is missing, or the evaluation costs too much.
-func (s *Selector) MatchCluster(c Cluster) (bool, error) {
+func (s *ClusterSelector) MatchCluster(c Cluster) (bool, error) {
 	if s.quickMatcher != nil {
 		if is := s.quickMatcher(c); is != resultError {
 			return is == resultTrue, nil
@@ -161,7 +161,7 @@ func (s *Selector) MatchCluster(c Cluster) (bool, error) {
 }
 
 // IsTrueFor is MatchCluster without the error. It allocates nothing for simple expressions.
-func (s *Selector) IsTrueFor(c Cluster) bool {
+func (s *ClusterSelector) IsTrueFor(c Cluster) bool {
 	if s.quickMatcher != nil {
 		return s.quickMatcher(c) == resultTrue
 	}
@@ -169,7 +169,7 @@ func (s *Selector) IsTrueFor(c Cluster) bool {
 	return ok
 }
 
-func (s *Selector) evaluateProgram(c Cluster) (bool, error) {
+func (s *ClusterSelector) evaluateProgram(c Cluster) (bool, error) {
 	a := activations.Get().(*activation)
 	a.Cluster = c
 	v, _, err := s.program.Eval(a)

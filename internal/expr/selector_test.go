@@ -43,7 +43,7 @@ func TestMatch(t *testing.T) {
 		"'gpu' in cluster.properties":                                                                 "false",
 	} {
 		t.Run(text, func(t *testing.T) {
-			s, err := CompileSelector(text)
+			s, err := CompileClusterSelector(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestCompileRefuses(t *testing.T) {
 		"cluster.name == '" + strings.Repeat("x", MaxLength) + "'":                                   "bytes long",
 	} {
 		t.Run(text[:min(len(text), 60)], func(t *testing.T) {
-			_, err := CompileSelector(text)
+			_, err := CompileClusterSelector(text)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want one with %q", err, want)
 			}
@@ -94,21 +94,21 @@ func TestCompileRefuses(t *testing.T) {
 
 // A Selector lists the properties that it reads, in every form of access.
 func TestPropertiesRead(t *testing.T) {
-	s, err := CompileSelector("'b' in cluster.properties && cluster.properties['a'] == 'x' || has(cluster.properties.c) && ['q'].all(x, cluster.properties.d == x) && cluster.properties['a'] != 'y'")
+	s, err := CompileClusterSelector("'b' in cluster.properties && cluster.properties['a'] == 'x' || has(cluster.properties.c) && ['q'].all(x, cluster.properties.d == x) && cluster.properties['a'] != 'y'")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(s.PropertyNames(), " "); got != "a b c d" {
 		t.Errorf("reads %q, want a b c d", got)
 	}
-	if s, _ := CompileSelector("cluster.labels['properties'] == 'a'"); len(s.PropertyNames()) > 0 {
+	if s, _ := CompileClusterSelector("cluster.labels['properties'] == 'a'"); len(s.PropertyNames()) > 0 {
 		t.Errorf("reads %q, and no property", s.PropertyNames())
 	}
 }
 
 // The evaluation on a Cluster larger than the estimate stops at its cost.
 func TestALargeClusterIsGivenUp(t *testing.T) {
-	s, err := CompileSelector("cluster.labels.all(k, k != 'none')")
+	s, err := CompileClusterSelector("cluster.labels.all(k, k != 'none')")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func TestALargeClusterIsGivenUp(t *testing.T) {
 
 // Equal texts share one program.
 func TestCompiledOnce(t *testing.T) {
-	a, _ := CompileSelector("cluster.zone == 'once'")
-	b, _ := CompileSelector("cluster.zone == 'once'")
+	a, _ := CompileClusterSelector("cluster.zone == 'once'")
+	b, _ := CompileClusterSelector("cluster.zone == 'once'")
 	if a != b {
 		t.Error("compiled twice")
 	}
@@ -135,7 +135,7 @@ func FuzzCompile(f *testing.F) {
 	f.Add("'b' in cluster.properties && [1,2].map(x, x+1).size() > 1")
 	f.Add("cluster.sets.exists(s, s.matches('(a|b)+'))")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := CompileSelector(text)
+		s, err := CompileClusterSelector(text)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("error of several lines: %q", err)
@@ -154,7 +154,7 @@ func BenchmarkMatch(b *testing.B) {
 		"cluster.labels.exists(k, k.startsWith('q'))",
 	} {
 		b.Run(text, func(b *testing.B) {
-			s, err := CompileSelector(text)
+			s, err := CompileClusterSelector(text)
 			if err != nil {
 				b.Fatal(err)
 			}

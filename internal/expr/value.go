@@ -21,9 +21,9 @@ const MaxValue = 4096
 // maxNesting of a result.
 const maxNesting = 8
 
-// Value is a compiled expression over a cluster. It sees the fields that are set on the hub, and
+// ValueExpression is a compiled expression over a cluster. It sees the fields that are set on the hub, and
 // no properties. It is immutable and safe for concurrent use.
-type Value struct {
+type ValueExpression struct {
 	text    string
 	program cel.Program
 	cost    uint64
@@ -33,26 +33,26 @@ type Value struct {
 var valueCache = lru.New(1024)
 
 type valueResult struct {
-	v   *Value
+	v   *ValueExpression
 	err error
 }
 
-var valueEnvironment = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(hubVariables()...) })
+var valueEnvironment = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(hubClusterVariables()...) })
 
-// CompileValue compiles a text. The error states what is wrong and where, in one line.
-func CompileValue(text string) (*Value, error) {
+// CompileValueExpression compiles a text. The error states what is wrong and where, in one line.
+func CompileValueExpression(text string) (*ValueExpression, error) {
 	if v, ok := valueCache.Get(text); ok {
 		o := v.(valueResult)
 		return o.v, o.err
 	}
-	v, err := compileValue(text)
+	v, err := compileValueUncached(text)
 	if len(text) <= MaxLength {
 		valueCache.Add(text, valueResult{v, err})
 	}
 	return v, err
 }
 
-func compileValue(text string) (*Value, error) {
+func compileValueUncached(text string) (*ValueExpression, error) {
 	if len(text) > MaxLength {
 		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
 	}
@@ -75,18 +75,18 @@ func compileValue(text string) (*Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot be run: %w", err)
 	}
-	return &Value{text: text, program: program, cost: max(cost.Max, 1)}, nil
+	return &ValueExpression{text: text, program: program, cost: max(cost.Max, 1)}, nil
 }
 
 // MaxEstimatedCost returns the highest cost on a large cluster.
-func (v *Value) MaxEstimatedCost() uint64 { return v.cost }
+func (v *ValueExpression) MaxEstimatedCost() uint64 { return v.cost }
 
 // String returns the text.
-func (v *Value) String() string { return v.text }
+func (v *ValueExpression) String() string { return v.text }
 
 // EvaluateFor returns a JSON value, with int64 and float64 for numbers. An error is about this
 // cluster alone: a key is missing, or the evaluation costs too much.
-func (v *Value) EvaluateFor(c *atoll.ClusterView) (any, error) {
+func (v *ValueExpression) EvaluateFor(c *atoll.ClusterView) (any, error) {
 	a := activations.Get().(*activation)
 	a.Cluster = Cluster{ClusterView: c}
 	got, _, err := v.program.Eval(a)

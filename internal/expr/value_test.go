@@ -48,7 +48,7 @@ func TestValues(t *testing.T) {
 		{text: strings.Repeat("(", 100) + "1" + strings.Repeat(")", 100), bad: "recursion"},
 		{text: "'" + strings.Repeat("x", 2048) + "'", bad: "bytes long"},
 	} {
-		v, err := expr.CompileValue(tc.text)
+		v, err := expr.CompileValueExpression(tc.text)
 		if tc.bad != "" || err != nil {
 			if err == nil || tc.bad == "" || !strings.Contains(err.Error(), tc.bad) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%.80s: compiles with %v, want %q", tc.text, err, tc.bad)

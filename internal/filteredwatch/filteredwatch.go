@@ -19,17 +19,17 @@ type Client[L runtime.Object] interface {
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// ByFields returns a source: they are the objects of a kind that a field selector selects.
-func ByFields[L runtime.Object](c Client[L], selector string) cache.ListerWatcher {
-	return withOptions(c, func(o *metav1.ListOptions) { o.FieldSelector = selector })
+// FieldSelectedSource returns a source: they are the objects of a kind that a field selector selects.
+func FieldSelectedSource[L runtime.Object](c Client[L], selector string) cache.ListerWatcher {
+	return listerWatcherWithOptions(c, func(o *metav1.ListOptions) { o.FieldSelector = selector })
 }
 
-// ByLabels returns a source: they are the objects of a kind that a label selector selects.
-func ByLabels[L runtime.Object](c Client[L], selector string) cache.ListerWatcher {
-	return withOptions(c, func(o *metav1.ListOptions) { o.LabelSelector = selector })
+// LabelSelectedSource returns a source: they are the objects of a kind that a label selector selects.
+func LabelSelectedSource[L runtime.Object](c Client[L], selector string) cache.ListerWatcher {
+	return listerWatcherWithOptions(c, func(o *metav1.ListOptions) { o.LabelSelector = selector })
 }
 
-func withOptions[L runtime.Object](c Client[L], choose func(*metav1.ListOptions)) cache.ListerWatcher {
+func listerWatcherWithOptions[L runtime.Object](c Client[L], choose func(*metav1.ListOptions)) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			choose(&o)

@@ -32,8 +32,8 @@ func TestListAndWatchSelectTheSame(t *testing.T) {
 		source func(filteredwatch.Client[*corev1.SecretList], string) cache.ListerWatcher
 		want   metav1.ListOptions
 	}{
-		"by fields": {filteredwatch.ByFields[*corev1.SecretList], metav1.ListOptions{FieldSelector: "a=b", ResourceVersion: "7"}},
-		"by labels": {filteredwatch.ByLabels[*corev1.SecretList], metav1.ListOptions{LabelSelector: "a=b", ResourceVersion: "7"}},
+		"by fields": {filteredwatch.FieldSelectedSource[*corev1.SecretList], metav1.ListOptions{FieldSelector: "a=b", ResourceVersion: "7"}},
+		"by labels": {filteredwatch.LabelSelectedSource[*corev1.SecretList], metav1.ListOptions{LabelSelector: "a=b", ResourceVersion: "7"}},
 	} {
 		client := &recordingClient{}
 		source := cache.ToListerWatcherWithContext(c.source(client, "a=b"))

@@ -25,26 +25,26 @@ const (
 // were seen.
 type Versions map[string]string
 
-// History counts resource versions of what is shown, and knows at which versions of the
+// VersionHistory counts resource versions of what is shown, and knows at which versions of the
 // clusters each of the last ones was. Make it with NewHistory.
-type History struct {
+type VersionHistory struct {
 	mu     sync.Mutex
 	first  uint64
 	last   uint64
-	traces []*Trace // oldest first
-	held   int      // versions of clusters
+	traces []*VersionTrace // oldest first
+	held   int             // versions of clusters
 }
 
 // NewHistory begins to count at a time, above all that was counted before it.
-func NewHistory(start time.Time) *History {
+func NewHistory(start time.Time) *VersionHistory {
 	first := uint64(start.UnixMilli()) * perMilli
-	return &History{first: first, last: first}
+	return &VersionHistory{first: first, last: first}
 }
 
-// Trace is one list, or one watch from where it began. Its methods are safe for concurrent
+// VersionTrace is one list, or one watch from where it began. Its methods are safe for concurrent
 // use with those of its History and of other Traces, not with each other.
-type Trace struct {
-	history  *History
+type VersionTrace struct {
+	history  *VersionHistory
 	resource string
 	from     uint64
 	base     Versions // at from
@@ -68,28 +68,28 @@ func IsHistoryVersion(version string) bool {
 }
 
 // RecordList counts a list of a resource.
-func (h *History) RecordList(resource string, at Versions, now time.Time) string {
+func (h *VersionHistory) RecordList(resource string, at Versions, now time.Time) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
-	h.add(&Trace{history: h, resource: resource, from: h.last, base: at, ended: now}, now)
+	h.add(&VersionTrace{history: h, resource: resource, from: h.last, base: at, ended: now}, now)
 	return formatVersion(h.last)
 }
 
 // StartTrace begins a watch of a resource at a resource version, of which Find gave the
 // versions. They are the Trace's from then on.
-func (h *History) StartTrace(resource, version string, at Versions, now time.Time) *Trace {
+func (h *VersionHistory) StartTrace(resource, version string, at Versions, now time.Time) *VersionTrace {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	from, _ := strconv.ParseUint(version, 10, 64)
-	t := &Trace{history: h, resource: resource, from: from, base: at}
+	t := &VersionTrace{history: h, resource: resource, from: from, base: at}
 	h.add(t, now)
 	return t
 }
 
 // Find returns the versions of clusters at a resource version; they are the caller's. False where it
 // is not remembered, or was never given.
-func (h *History) Find(resource, version string) (Versions, bool) {
+func (h *VersionHistory) Find(resource, version string) (Versions, bool) {
 	at, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return nil, false
@@ -113,7 +113,7 @@ func (h *History) Find(resource, version string) (Versions, bool) {
 // version is empty while the cluster's objects are sent one by one, because there is no such
 // version yet. From such a step on nothing can be found until the cluster has a version: a watch
 // that resumed there would miss deletions. A step of no cluster changes nothing.
-func (t *Trace) RecordEvent(cluster, version string) string {
+func (t *VersionTrace) RecordEvent(cluster, version string) string {
 	if version == "" && cluster != "" {
 		version = partly
 	}
@@ -130,7 +130,7 @@ func (t *Trace) RecordEvent(cluster, version string) string {
 }
 
 // EndTrace ends a trace of the watch.
-func (t *Trace) EndTrace(now time.Time) {
+func (t *VersionTrace) EndTrace(now time.Time) {
 	h := t.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,8 +139,8 @@ func (t *Trace) EndTrace(now time.Time) {
 }
 
 // forgetSteps forgets the first steps.
-func (t *Trace) forgetSteps(n int) {
-	before := t.stepCount()
+func (t *VersionTrace) forgetSteps(n int) {
+	before := t.heldVersionCount()
 	for _, s := range t.steps[:n] {
 		t.from = s.at
 		if s.version != "" {
@@ -148,11 +148,11 @@ func (t *Trace) forgetSteps(n int) {
 		}
 	}
 	t.steps = slices.Clone(t.steps[n:])
-	t.history.held += t.stepCount() - before
+	t.history.held += t.heldVersionCount() - before
 }
 
 // find returns the versions at a resource version.
-func (t *Trace) find(at uint64) (Versions, bool) {
+func (t *VersionTrace) find(at uint64) (Versions, bool) {
 	last := 0
 	if at != t.from {
 		i, ok := slices.BinarySearchFunc(t.steps, at, func(s step, at uint64) int {
@@ -186,21 +186,21 @@ func (t *Trace) find(at uint64) (Versions, bool) {
 	return out, true
 }
 
-func (t *Trace) stepCount() int { return len(t.base) + len(t.steps) }
+func (t *VersionTrace) heldVersionCount() int { return len(t.base) + len(t.steps) }
 
 // add adds a Trace. The caller holds mu.
-func (h *History) add(t *Trace, now time.Time) {
+func (h *VersionHistory) add(t *VersionTrace, now time.Time) {
 	h.traces = append(h.traces, t)
-	h.held += t.stepCount()
+	h.held += t.heldVersionCount()
 	h.sweepOld(now)
 }
 
 // sweepOld drops what is too old or too much away; watches that go on stay. The caller holds mu.
-func (h *History) sweepOld(now time.Time) {
-	h.traces = slices.DeleteFunc(h.traces, func(t *Trace) bool {
+func (h *VersionHistory) sweepOld(now time.Time) {
+	h.traces = slices.DeleteFunc(h.traces, func(t *VersionTrace) bool {
 		over := !t.ended.IsZero() && (now.Sub(t.ended) > remembered || h.held > rememberedMost)
 		if over {
-			h.held -= t.stepCount()
+			h.held -= t.heldVersionCount()
 		}
 		return over
 	})

@@ -21,13 +21,13 @@ import (
 
 func TestNamesGoThereAndBack(t *testing.T) {
 	for _, name := range []string{"web-1", "a.b", "web.member1"} {
-		object, cluster, ok := SplitName(ShownName(name, "tokyo-1"))
+		object, cluster, ok := SplitFullName(FullName(name, "tokyo-1"))
 		if !ok || object != name || cluster != "tokyo-1" {
 			t.Errorf("%s comes back as %q of %q, %v", name, object, cluster, ok)
 		}
 	}
 	for _, name := range []string{"", "web", ".tokyo", "web.", "."} {
-		if object, cluster, ok := SplitName(name); ok {
+		if object, cluster, ok := SplitFullName(name); ok {
 			t.Errorf("%q is taken for %q of %q", name, object, cluster)
 		}
 	}
@@ -50,7 +50,7 @@ func TestWhatIsShown(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
 		Annotations:     noted,
 	}, Spec: corev1.PodSpec{NodeName: "node-1"}}
-	firstMember().ShowObject(pod)
+	firstMember().ConvertToHubForm(pod)
 	if pod.Name != "web-1.member1" || pod.Namespace != "shop" || pod.UID != "u1" || pod.Labels[atoll.LabelCluster] != "member1" || pod.Labels["app"] != "web" || pod.ManagedFields != nil {
 		t.Errorf("the pod is shown as %+v", pod.ObjectMeta)
 	}
@@ -66,7 +66,7 @@ func TestWhatIsShown(t *testing.T) {
 	}
 
 	rs := &metav1.ObjectMeta{Namespace: "shop", Name: "web", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "there"}}}
-	firstMember().ShowObject(rs)
+	firstMember().ConvertToHubForm(rs)
 	if o := rs.OwnerReferences[0]; o.UID != "template" || o.Name != "web" || o.APIVersion != OwnerGroupVersion {
 		t.Errorf("what a template owns is shown as owned by %+v", o)
 	}
@@ -84,7 +84,7 @@ func TestWhatIsShown(t *testing.T) {
 			Namespace: "shop", Name: "fill-1", Labels: map[string]string{"controller-uid": job.said, "batch.kubernetes.io/controller-uid": job.said},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.name, UID: "there"}},
 		}
-		of.ShowObject(done)
+		of.ConvertToHubForm(done)
 		if done.Labels["controller-uid"] != job.want || done.Labels["batch.kubernetes.io/controller-uid"] != job.want {
 			t.Errorf("a pod of Job %s labelled %s is shown with %v", job.name, job.said, done.Labels)
 		}
@@ -95,7 +95,7 @@ func TestWhatIsShown(t *testing.T) {
 		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-5", Annotations: kept, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner, Controller: ptr.To(true)}},
 		}}
-		firstMember().ShowObject(rs)
+		firstMember().ConvertToHubForm(rs)
 		all := 2
 		if want == "mine" { // it belongs to no template
 			all = 4
@@ -114,7 +114,7 @@ func TestWhatIsShown(t *testing.T) {
 		{corev1.ObjectReference{}, corev1.ObjectReference{}},
 	} {
 		e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}, InvolvedObject: c.about}
-		firstMember().ShowObject(e)
+		firstMember().ConvertToHubForm(e)
 		if e.InvolvedObject != c.want || e.Name != "e.member1" {
 			t.Errorf("an Event %s about %v is shown as about %v", e.Name, c.about, e.InvolvedObject)
 		}
@@ -122,7 +122,7 @@ func TestWhatIsShown(t *testing.T) {
 
 	target := &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-x"}, Endpoints: []discoveryv1.Endpoint{{TargetRef: target}, {}}}
-	firstMember().ShowObject(slice)
+	firstMember().ConvertToHubForm(slice)
 	if slice.Endpoints[0].TargetRef.Name != "web-1.member1" || target.Name != "web-1" {
 		t.Errorf("an endpoint leads to %+v, and that of others to %+v", slice.Endpoints[0].TargetRef, target)
 	}
@@ -291,7 +291,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	sum := 0
 	for _, trace := range h.traces {
-		sum += trace.stepCount()
+		sum += trace.heldVersionCount()
 	}
 	if sum != h.held {
 		t.Errorf("%d versions are kept, and %d counted", sum, h.held)

@@ -10,5 +10,5 @@ func WithMemberWrite(ctx context.Context) context.Context {
 	return context.WithValue(ctx, markKey{}, true)
 }
 
-// IsMarked reports whether a context is Marked.
-func IsMarked(ctx context.Context) bool { return ctx.Value(markKey{}) != nil }
+// IsMemberWrite reports whether a context is Marked.
+func IsMemberWrite(ctx context.Context) bool { return ctx.Value(markKey{}) != nil }

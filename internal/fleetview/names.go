@@ -2,12 +2,12 @@ package fleetview
 
 import "strings"
 
-// ShownName returns the name under which an object of a cluster is shown.
-func ShownName(name, cluster string) string { return name + "." + cluster }
+// FullName returns the name under which an object of a cluster is shown.
+func FullName(name, cluster string) string { return name + "." + cluster }
 
-// SplitName splits a name into an object's own and its cluster's, which has no dot; false where it is
+// SplitFullName splits a name into an object's own and its cluster's, which has no dot; false where it is
 // not of that form.
-func SplitName(name string) (object, cluster string, ok bool) {
+func SplitFullName(name string) (object, cluster string, ok bool) {
 	at := strings.LastIndexByte(name, '.')
 	if at <= 0 || at == len(name)-1 {
 		return "", "", false

@@ -18,17 +18,17 @@ const (
 	leadingMost = 40
 )
 
-// MayLeadName reports whether a template with a name may have pods of a name: controllers begin
+// MayOwnPodByName reports whether a template with a name may have pods of a name: controllers begin
 // the name of a pod with the name of the pod's owner.
-func MayLeadName(template, pod string) bool {
+func MayOwnPodByName(template, pod string) bool {
 	if len(template) > leadingMost {
 		return strings.HasPrefix(pod, template[:leadingMost])
 	}
 	return pod == template || strings.HasPrefix(pod, template+"-")
 }
 
-// Lookup is the answer of clusters about a pod by its own name.
-type Lookup struct {
+// PodLookup is the answer of clusters about a pod by its own name.
+type PodLookup struct {
 	// Holders are the clusters that have a pod of the name.
 	Holders []string
 	// Unknown are the errors of clusters that may have one.
@@ -40,7 +40,7 @@ type Lookup struct {
 // Resolve returns the one cluster of a pod. A name that no cluster is known to have is NotFound.
 // An unknown answer is no absence: a request that acts is refused where another cluster may have a
 // pod of the name too.
-func (l Lookup) Resolve(namespace, name string, acts bool) (cluster string, err error) {
+func (l PodLookup) Resolve(namespace, name string, acts bool) (cluster string, err error) {
 	switch {
 	case len(l.Holders) > 1:
 		return "", AmbiguousNameError(namespace, name, l.Holders)
@@ -48,23 +48,23 @@ func (l Lookup) Resolve(namespace, name string, acts bool) (cluster string, err 
 		return "", l.notFoundError(name)
 	case acts && len(l.Unknown) > 0:
 		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("pod %s/%s runs in cluster %s, and more clusters may have a pod of this name: %s; to act on the first, name it %s",
-			namespace, name, l.Holders[0], joinReasons(l.Unknown), ShownName(name, l.Holders[0])))
+			namespace, name, l.Holders[0], joinReasons(l.Unknown), FullName(name, l.Holders[0])))
 	}
 	return l.Holders[0], nil
 }
 
 // Warning is for the reader of an answer about one cluster, or about none; empty where it is
 // complete.
-func (l Lookup) Warning(name string) string {
-	missing := l.Missing()
+func (l PodLookup) Warning(name string) string {
+	missing := l.IncompleteReasons()
 	if len(missing) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("more clusters may have a pod %s: %s", name, joinReasons(missing))
 }
 
-// Missing are the reasons why the answer is not complete.
-func (l Lookup) Missing() []error {
+// IncompleteReasons are the reasons why the answer is not complete.
+func (l PodLookup) IncompleteReasons() []error {
 	if l.Unasked == 0 {
 		return l.Unknown
 	}
@@ -72,18 +72,18 @@ func (l Lookup) Missing() []error {
 }
 
 // notFoundError is upstream's, with the reason why the pod may be there all the same.
-func (l Lookup) notFoundError(name string) error {
+func (l PodLookup) notFoundError(name string) error {
 	err := apierrors.NewNotFound(corev1.Resource("pods"), name)
 	if len(l.Unknown) > 0 {
 		err.ErrStatus.Message += "; it may be where the hub cannot look: " + joinReasons(l.Unknown)
 	}
 	if l.Unasked > 0 {
-		err.ErrStatus.Message += fmt.Sprintf("; %s: name it %s", l.unaskedReason(), ShownName(name, "CLUSTER"))
+		err.ErrStatus.Message += fmt.Sprintf("; %s: name it %s", l.unaskedReason(), FullName(name, "CLUSTER"))
 	}
 	return err
 }
 
-func (l Lookup) unaskedReason() string {
+func (l PodLookup) unaskedReason() string {
 	return fmt.Sprintf("%d clusters may have it, which is too many to ask for a name without a cluster", l.Unasked)
 }
 
@@ -99,7 +99,7 @@ func joinReasons(errs []error) string {
 func AmbiguousNameError(namespace, name string, clusters []string) error {
 	full := make([]string, len(clusters))
 	for i, cluster := range clusters {
-		full[i] = ShownName(name, cluster)
+		full[i] = FullName(name, cluster)
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s runs in %d clusters; name one of: %s", namespace, name, len(full), joinFirst(full, ", ")))
 }

@@ -29,7 +29,7 @@ func TestMayLeadName(t *testing.T) {
 		{long, long[:57] + "-x7x2k", true}, // a controller cuts what it appends to
 		{long, strings.Repeat("a", 39) + "b", false},
 	} {
-		if got := MayLeadName(c.template, c.pod); got != c.want {
+		if got := MayOwnPodByName(c.template, c.pod); got != c.want {
 			t.Errorf("a pod %q of a template %q: %t", c.pod, c.template, got)
 		}
 	}
@@ -40,35 +40,35 @@ func TestAnOwnNameIsResolved(t *testing.T) {
 	slow := errors.New("cluster bergen did not answer within 10s")
 	for _, c := range []struct {
 		what     string
-		lookup   Lookup
+		lookup   PodLookup
 		acts     bool
 		cluster  string
 		code     int32
 		contains []string
 		warning  string
 	}{
-		{what: "one", lookup: Lookup{Holders: []string{"lima"}}, acts: true, cluster: "lima"},
+		{what: "one", lookup: PodLookup{Holders: []string{"lima"}}, acts: true, cluster: "lima"},
 		{what: "none", code: http.StatusNotFound, contains: []string{`pods "db-0" not found$`}},
-		{what: "two", lookup: Lookup{Holders: []string{"tokyo", "lima"}}, code: http.StatusBadRequest, contains: []string{"pod shop/db-0 runs in 2 clusters; name one of: db-0.lima, db-0.tokyo$"}},
+		{what: "two", lookup: PodLookup{Holders: []string{"tokyo", "lima"}}, code: http.StatusBadRequest, contains: []string{"pod shop/db-0 runs in 2 clusters; name one of: db-0.lima, db-0.tokyo$"}},
 		{
-			what: "two, and an unknown one", lookup: Lookup{Holders: []string{"tokyo", "lima"}, Unknown: []error{away}}, acts: true, code: http.StatusBadRequest,
+			what: "two, and an unknown one", lookup: PodLookup{Holders: []string{"tokyo", "lima"}, Unknown: []error{away}}, acts: true, code: http.StatusBadRequest,
 			contains: []string{"runs in 2 clusters"}, warning: "more clusters may have a pod db-0: " + away.Error(),
 		},
 		{
-			what: "one to read, and an unknown one", lookup: Lookup{Holders: []string{"lima"}, Unknown: []error{away}}, cluster: "lima",
+			what: "one to read, and an unknown one", lookup: PodLookup{Holders: []string{"lima"}, Unknown: []error{away}}, cluster: "lima",
 			warning: "more clusters may have a pod db-0: " + away.Error(),
 		},
 		{
-			what: "one to act on, and unknown ones", lookup: Lookup{Holders: []string{"lima"}, Unknown: []error{away, slow}}, acts: true, code: http.StatusServiceUnavailable,
+			what: "one to act on, and unknown ones", lookup: PodLookup{Holders: []string{"lima"}, Unknown: []error{away, slow}}, acts: true, code: http.StatusServiceUnavailable,
 			contains: []string{"pod shop/db-0 runs in cluster lima, and more clusters may have a pod of this name: " + slow.Error() + "; " + away.Error() + "; to act on the first, name it db-0.lima$"},
 			warning:  "more clusters may have a pod db-0: " + slow.Error() + "; " + away.Error(),
 		},
 		{
-			what: "none, and an unknown one", lookup: Lookup{Unknown: []error{away}}, code: http.StatusNotFound,
+			what: "none, and an unknown one", lookup: PodLookup{Unknown: []error{away}}, code: http.StatusNotFound,
 			contains: []string{`pods "db-0" not found; it may be where the hub cannot look: ` + away.Error() + "$"}, warning: "more clusters may have a pod db-0: " + away.Error(),
 		},
 		{
-			what: "too many", lookup: Lookup{Unasked: 200}, code: http.StatusNotFound,
+			what: "too many", lookup: PodLookup{Unasked: 200}, code: http.StatusNotFound,
 			contains: []string{`pods "db-0" not found; 200 clusters may have it`, ": name it db-0.CLUSTER$"},
 			warning:  "more clusters may have a pod db-0: 200 clusters may have it, which is too many to ask for a name without a cluster",
 		},
@@ -108,7 +108,7 @@ func TestAnErrorNamesAFewClusters(t *testing.T) {
 
 // TestNamesAreShownAsSelected: of the pod, and of the pod that an Event is about.
 func TestNamesAreShownAsSelected(t *testing.T) {
-	selected := func(field string) Selection {
+	selected := func(field string) FleetSelection {
 		f, err := fields.ParseSelector(field)
 		if err != nil {
 			t.Fatal(err)
@@ -117,16 +117,16 @@ func TestNamesAreShownAsSelected(t *testing.T) {
 	}
 	m := firstMember()
 	for _, c := range []struct {
-		by   Selection
+		by   FleetSelection
 		want string
 	}{
-		{Selection{}, "db-0.member1"},
+		{FleetSelection{}, "db-0.member1"},
 		{selected("metadata.name=db-0.member1"), "db-0.member1"},
 		{selected("metadata.name=db-0").ByOwnName("member1"), "db-0"},
 		{selected("metadata.name=db-0").ByOwnName("member2"), "db-0.member1"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0"}}
-		if m.ShowSelected(pod, c.by); pod.Name != c.want || pod.Labels["atoll.dev/cluster"] != "member1" {
+		if m.ConvertSelectedToHubForm(pod, c.by); pod.Name != c.want || pod.Labels["atoll.dev/cluster"] != "member1" {
 			t.Errorf("by %+v the pod is shown as %s, with %v", c.by, pod.Name, pod.Labels)
 		}
 	}
@@ -140,7 +140,7 @@ func TestNamesAreShownAsSelected(t *testing.T) {
 		{"involvedObject.name=db-0", "ReplicaSet", "db-0.member1"},
 	} {
 		e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: c.kind, Namespace: "shop", Name: "db-0"}}
-		if m.ShowSelected(e, selected(c.field)); e.InvolvedObject.Name != c.want || e.Name != "e.member1" {
+		if m.ConvertSelectedToHubForm(e, selected(c.field)); e.InvolvedObject.Name != c.want || e.Name != "e.member1" {
 			t.Errorf("by %q an Event about a %s is shown as %s about %s", c.field, c.kind, e.Name, e.InvolvedObject.Name)
 		}
 	}

@@ -77,8 +77,8 @@ func sortRequirements(all labels.Requirements) []string {
 	return texts
 }
 
-// Past is what a user stated of a workload up to some Revision, with the API's defaults.
-type Past struct {
+// PastWorkload is what a user stated of a workload up to some Revision, with the API's defaults.
+type PastWorkload struct {
 	// Number of the Revision that brought the pod template.
 	Number int64
 	// Written is when, and Version the resource version of what keeps it.
@@ -89,13 +89,13 @@ type Past struct {
 	Annotations map[string]string
 }
 
-// HistoryOf makes a history of what was stated at Revisions, the oldest first, as a Deployment's
+// RolloutHistoryOf makes a history of what was stated at Revisions, the oldest first, as a Deployment's
 // controller would: a Revision by which the pod template is the same counts for nothing but the
 // annotations, and one that goes back to an older pod template makes it the newest.
-func HistoryOf(stated []Past) []Past {
-	var out []Past
+func RolloutHistoryOf(stated []PastWorkload) []PastWorkload {
+	var out []PastWorkload
 	for _, p := range stated {
-		same := func(o Past) bool { return equality.Semantic.DeepEqual(o.Template, p.Template) }
+		same := func(o PastWorkload) bool { return equality.Semantic.DeepEqual(o.Template, p.Template) }
 		if last := len(out) - 1; last >= 0 && same(out[last]) {
 			out[last].Annotations = p.Annotations
 			continue
@@ -106,12 +106,12 @@ func HistoryOf(stated []Past) []Past {
 }
 
 // PastName is that of the object that a past of a workload is shown as.
-func (w Workload) PastName(p Past) string {
+func (w Workload) PastName(p PastWorkload) string {
 	return w.Name + "-" + strings.ToLower(w.Kind) + "-r" + strconv.FormatInt(p.Number, 10)
 }
 
-// SplitPast tells of which workload of a kind a name may show a past.
-func SplitPast(name, kind string) (workload string, ok bool) {
+// SplitPastName tells of which workload of a kind a name may show a past.
+func SplitPastName(name, kind string) (workload string, ok bool) {
 	at := strings.LastIndex(name, "-"+strings.ToLower(kind)+"-r")
 	if at <= 0 {
 		return "", false
@@ -122,7 +122,7 @@ func SplitPast(name, kind string) (workload string, ok bool) {
 // ReplicaSet returns the ReplicaSet as which a past of a Deployment is shown; that of the pod template that it has now
 // counts the replicas. `kubectl rollout undo` writes the annotations of a ReplicaSet in the place
 // of the Deployment's: Atoll's are those of now, so that it stays where it is placed.
-func (w Workload) ReplicaSet(p Past, now bool) *appsv1.ReplicaSet {
+func (w Workload) ReplicaSet(p PastWorkload, now bool) *appsv1.ReplicaSet {
 	rs := &appsv1.ReplicaSet{ObjectMeta: w.pastMetadata(p)}
 	rs.Annotations = withPlacementAnnotations(p.Annotations, w.Annotations)
 	delete(rs.Annotations, corev1.LastAppliedConfigAnnotation) // the whole Deployment, which no ReplicaSet has
@@ -137,7 +137,7 @@ func (w Workload) ReplicaSet(p Past, now bool) *appsv1.ReplicaSet {
 
 // ControllerRevision returns the ControllerRevision as which a past of a StatefulSet or DaemonSet is shown. It holds the patch
 // by which that is gone back to.
-func (w Workload) ControllerRevision(p Past) (*appsv1.ControllerRevision, error) {
+func (w Workload) ControllerRevision(p PastWorkload) (*appsv1.ControllerRevision, error) {
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&p.Template)
 	if err != nil {
 		return nil, fmt.Errorf("write the pod template of %s %s: %w", w.Kind, w.Name, err)
@@ -153,7 +153,7 @@ func (w Workload) ControllerRevision(p Past) (*appsv1.ControllerRevision, error)
 }
 
 // pastMetadata returns the metadata of the object that shows one.
-func (w Workload) pastMetadata(p Past) metav1.ObjectMeta {
+func (w Workload) pastMetadata(p PastWorkload) metav1.ObjectMeta {
 	controls, id := true, atoll.HashParts([]byte(w.UID), []byte(strconv.FormatInt(p.Number, 10)))
 	return metav1.ObjectMeta{
 		Namespace: w.Namespace, Name: w.PastName(p), Labels: maps.Clone(p.Template.Labels),
@@ -167,12 +167,12 @@ func (w Workload) pastMetadata(p Past) metav1.ObjectMeta {
 func withPlacementAnnotations(annotations, template map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range annotations {
-		if !atoll.IsOwnKey(key) {
+		if !atoll.IsOwnMetadataKey(key) {
 			out[key] = value
 		}
 	}
 	for key, value := range template {
-		if atoll.IsOwnKey(key) {
+		if atoll.IsOwnMetadataKey(key) {
 			out[key] = value
 		}
 	}

@@ -24,8 +24,8 @@ func podTemplate(image string) corev1.PodTemplateSpec {
 }
 
 // newPast is "NUMBER:IMAGE/NOTE".
-func newPast(number int64, image, note string) Past {
-	return Past{Number: number, Template: podTemplate(image), Annotations: map[string]string{"note": note}}
+func newPast(number int64, image, note string) PastWorkload {
+	return PastWorkload{Number: number, Template: podTemplate(image), Annotations: map[string]string{"note": note}}
 }
 
 // TestPasts: each pod template is in a history once, where it came last, with what was noted
@@ -33,19 +33,19 @@ func newPast(number int64, image, note string) Past {
 func TestPasts(t *testing.T) {
 	for _, c := range []struct {
 		what   string
-		stated []Past
+		stated []PastWorkload
 		want   []string
 	}{
 		{what: "nothing"},
-		{"one", []Past{newPast(1, "a", "x")}, []string{"1:a/x"}},
-		{"two", []Past{newPast(1, "a", "x"), newPast(3, "b", "y")}, []string{"1:a/x", "3:b/y"}},
-		{"an edit of something else", []Past{newPast(1, "a", "x"), newPast(2, "a", "y"), newPast(3, "b", "z"), newPast(4, "b", "z")}, []string{"1:a/y", "3:b/z"}},
-		{"going back", []Past{newPast(1, "a", "x"), newPast(2, "b", "y"), newPast(3, "a", "z")}, []string{"2:b/y", "3:a/z"}},
-		{"going back twice", []Past{newPast(1, "a", "x"), newPast(2, "b", "y"), newPast(3, "a", "z"), newPast(4, "b", "z")}, []string{"3:a/z", "4:b/z"}},
-		{"over one of the middle", []Past{newPast(1, "a", "x"), newPast(2, "b", "y"), newPast(3, "c", "y"), newPast(7, "a", "x"), newPast(8, "a", "w")}, []string{"2:b/y", "3:c/y", "7:a/w"}},
+		{"one", []PastWorkload{newPast(1, "a", "x")}, []string{"1:a/x"}},
+		{"two", []PastWorkload{newPast(1, "a", "x"), newPast(3, "b", "y")}, []string{"1:a/x", "3:b/y"}},
+		{"an edit of something else", []PastWorkload{newPast(1, "a", "x"), newPast(2, "a", "y"), newPast(3, "b", "z"), newPast(4, "b", "z")}, []string{"1:a/y", "3:b/z"}},
+		{"going back", []PastWorkload{newPast(1, "a", "x"), newPast(2, "b", "y"), newPast(3, "a", "z")}, []string{"2:b/y", "3:a/z"}},
+		{"going back twice", []PastWorkload{newPast(1, "a", "x"), newPast(2, "b", "y"), newPast(3, "a", "z"), newPast(4, "b", "z")}, []string{"3:a/z", "4:b/z"}},
+		{"over one of the middle", []PastWorkload{newPast(1, "a", "x"), newPast(2, "b", "y"), newPast(3, "c", "y"), newPast(7, "a", "x"), newPast(8, "a", "w")}, []string{"2:b/y", "3:c/y", "7:a/w"}},
 	} {
 		var got []string
-		for _, p := range HistoryOf(c.stated) {
+		for _, p := range RolloutHistoryOf(c.stated) {
 			got = append(got, fmt.Sprintf("%d:%s/%s", p.Number, p.Template.Spec.Containers[0].Image, p.Annotations["note"]))
 		}
 		if !slices.Equal(got, c.want) {
@@ -113,10 +113,10 @@ func TestAPastAsAReplicaSet(t *testing.T) {
 	if other := w.ReplicaSet(newPast(8, "a", "then"), false); other.UID == rs.UID || rs.UID == "" {
 		t.Errorf("two have the UIDs %q and %q", rs.UID, other.UID)
 	}
-	if name, ok := SplitPast(rs.Name, "Deployment"); !ok || name != "web" {
+	if name, ok := SplitPastName(rs.Name, "Deployment"); !ok || name != "web" {
 		t.Errorf("%s is a past of %q, %v", rs.Name, name, ok)
 	}
-	if name, ok := SplitPast(rs.Name, "StatefulSet"); ok {
+	if name, ok := SplitPastName(rs.Name, "StatefulSet"); ok {
 		t.Errorf("%s is taken for a past of a StatefulSet %s", rs.Name, name)
 	}
 

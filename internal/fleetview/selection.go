@@ -22,8 +22,8 @@ const (
 // ownerLabels hold the UID of an owner, which is shown otherwise than it is.
 var ownerLabels = []string{batchv1.ControllerUidLabel, "controller-uid"}
 
-// Selection is what a list or watch of what is shown selects. The zero value selects all.
-type Selection struct {
+// FleetSelection is what a list or watch of what is shown selects. The zero value selects all.
+type FleetSelection struct {
 	labels  labels.Requirements // of the objects in members
 	cluster labels.Requirements // of the clusters' names
 	fields  fields.Requirements
@@ -34,7 +34,7 @@ type Selection struct {
 }
 
 // SelectionOf returns the selection by what a request says; either may be nil.
-func SelectionOf(l labels.Selector, f fields.Selector) (s Selection) {
+func SelectionOf(l labels.Selector, f fields.Selector) (s FleetSelection) {
 	if l != nil {
 		all, selectable := l.Requirements()
 		s.nothing = !selectable
@@ -68,10 +68,10 @@ func presenceRequirement(r labels.Requirement) []labels.Requirement {
 }
 
 // SingleName is the one name that is selected, empty where there may be several.
-func (s Selection) SingleName() string { return s.equalValue(fieldName) }
+func (s FleetSelection) SingleName() string { return s.requiredFieldValue(fieldName) }
 
-// equalValue returns the value that a field must have, empty where it may have several.
-func (s Selection) equalValue(field string) string {
+// requiredFieldValue returns the value that a field must have, empty where it may have several.
+func (s FleetSelection) requiredFieldValue(field string) string {
 	for _, r := range s.fields {
 		if r.Field == field && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
 			return r.Value
@@ -82,19 +82,19 @@ func (s Selection) equalValue(field string) string {
 
 // ByOwnName returns the selection in which names are those that objects have in one cluster, of
 // objects there alone.
-func (s Selection) ByOwnName(cluster string) Selection {
+func (s FleetSelection) ByOwnName(cluster string) FleetSelection {
 	s.ownIn = cluster
 	return s
 }
 
 // IsByOwnName reports whether names are those of one cluster.
-func (s Selection) IsByOwnName() bool { return s.ownIn != "" }
+func (s FleetSelection) IsByOwnName() bool { return s.ownIn != "" }
 
 // SelectorsFor returns the selectors by which a cluster is asked; false where nothing there can be
 // selected. They select at least what is selected of the cluster, and of what may change in
 // an object exactly that: names and UIDs that are shown otherwise than they are remain to be
 // compared with what is shown.
-func (s Selection) SelectorsFor(cluster string) (label, field string, ok bool) {
+func (s FleetSelection) SelectorsFor(cluster string) (label, field string, ok bool) {
 	if s.nothing || s.ownIn != "" && s.ownIn != cluster {
 		return "", "", false
 	}
@@ -129,7 +129,7 @@ func memberRequirement(r fields.Requirement, cluster string) (fields.Selector, b
 	case fieldAboutUID:
 		return nil, true
 	case fieldNode:
-		return onNode(r, cluster)
+		return nodeRequirement(r, cluster)
 	case fieldName:
 		if !ofIt {
 			return nil, !equal
@@ -155,12 +155,12 @@ func fieldSelector(r fields.Requirement, value string) fields.Selector {
 	return fields.OneTermEqualSelector(r.Field, value)
 }
 
-// aboutName is the one name of objects that selected Events are about, empty where there may be
+// eventObjectName is the one name of objects that selected Events are about, empty where there may be
 // several.
-func (s Selection) aboutName() string { return s.equalValue(fieldAboutName) }
+func (s FleetSelection) eventObjectName() string { return s.requiredFieldValue(fieldAboutName) }
 
-// onNode requests pods that are on a node, which is their cluster, or on none yet.
-func onNode(r fields.Requirement, cluster string) (fields.Selector, bool) {
+// nodeRequirement requests pods that are on a node, which is their cluster, or on none yet.
+func nodeRequirement(r fields.Requirement, cluster string) (fields.Selector, bool) {
 	equal := r.Operator != selection.NotEquals
 	placed := fields.OneTermNotEqualSelector(fieldNode, "")
 	unplaced := fields.OneTermEqualSelector(fieldNode, "")

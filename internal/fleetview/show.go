@@ -24,20 +24,20 @@ type Member struct {
 	Template func(atoll.ItemKey) (metav1.Object, bool)
 }
 
-// ShowObject changes an object of the member to its form on the hub. It changes only the object
+// ConvertToHubForm changes an object of the member to its form on the hub. It changes only the object
 // itself, nothing that it shares.
-func (m Member) ShowObject(obj metav1.Object) {
+func (m Member) ConvertToHubForm(obj metav1.Object) {
 	namespace := obj.GetNamespace()
 	switch o := obj.(type) {
 	case *corev1.Event:
-		m.shownReference(&o.InvolvedObject, namespace)
+		m.convertReference(&o.InvolvedObject, namespace)
 		if o.Related != nil {
 			related := *o.Related
-			m.shownReference(&related, namespace)
+			m.convertReference(&related, namespace)
 			o.Related = &related
 		}
 	case *corev1.Pod:
-		m.onNode(o)
+		m.showOnClusterNode(o)
 	case *appsv1.ReplicaSet:
 		m.addPlacementAnnotations(o)
 	case *discoveryv1.EndpointSlice:
@@ -45,7 +45,7 @@ func (m Member) ShowObject(obj metav1.Object) {
 		for i := range o.Endpoints {
 			if t := o.Endpoints[i].TargetRef; t != nil {
 				target := *t
-				m.shownReference(&target, namespace)
+				m.convertReference(&target, namespace)
 				o.Endpoints[i].TargetRef = &target
 			}
 			if o.Endpoints[i].NodeName != nil {
@@ -53,7 +53,7 @@ func (m Member) ShowObject(obj metav1.Object) {
 			}
 		}
 	}
-	obj.SetName(ShownName(obj.GetName(), m.Cluster))
+	obj.SetName(FullName(obj.GetName(), m.Cluster))
 	labels := maps.Clone(obj.GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
@@ -66,25 +66,25 @@ func (m Member) ShowObject(obj metav1.Object) {
 	obj.SetOwnerReferences(owners)
 }
 
-// ShowSelected changes an object of the member to its form in a selection. An object that is
+// ConvertSelectedToHubForm changes an object of the member to its form in a selection. An object that is
 // selected by its own name keeps that name, and so does the pod that a selected Event is about:
 // clients compare what they get with what they asked for.
-func (m Member) ShowSelected(obj metav1.Object, s Selection) {
+func (m Member) ConvertSelectedToHubForm(obj metav1.Object, s FleetSelection) {
 	own := obj.GetName()
-	m.ShowObject(obj)
+	m.ConvertToHubForm(obj)
 	if s.ownIn == m.Cluster {
 		obj.SetName(own)
 	}
 	if e, ok := obj.(*corev1.Event); ok && e.InvolvedObject.Kind == "Pod" {
-		if about := s.aboutName(); about != "" && e.InvolvedObject.Name == ShownName(about, m.Cluster) {
+		if about := s.eventObjectName(); about != "" && e.InvolvedObject.Name == FullName(about, m.Cluster) {
 			e.InvolvedObject.Name = about
 		}
 	}
 }
 
-// onNode shows a pod on the node that its cluster is on the hub: nodes of several members
+// showOnClusterNode shows a pod on the node that its cluster is on the hub: nodes of several members
 // may have one name, and that of a cluster besides.
-func (m Member) onNode(pod *corev1.Pod) {
+func (m Member) showOnClusterNode(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" {
 		return // it is not on any yet
 	}
@@ -120,7 +120,7 @@ func (m Member) shownOwners(obj metav1.Object) []metav1.OwnerReference {
 	for i := range owners {
 		o := &owners[i]
 		ref := corev1.ObjectReference{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: obj.GetNamespace(), Name: o.Name, UID: o.UID}
-		m.shownReference(&ref, obj.GetNamespace())
+		m.convertReference(&ref, obj.GetNamespace())
 		o.APIVersion, o.Name, o.UID, o.BlockOwnerDeletion = OwnerGroupVersion, ref.Name, ref.UID, nil
 	}
 	return owners
@@ -138,8 +138,8 @@ func relabelJobPod(labels map[string]string, there, shown []metav1.OwnerReferenc
 	}
 }
 
-// shownReference returns the object that is referred to: a template on the hub, or something that runs in the member.
-func (m Member) shownReference(ref *corev1.ObjectReference, namespace string) {
+// convertReference returns the object that is referred to: a template on the hub, or something that runs in the member.
+func (m Member) convertReference(ref *corev1.ObjectReference, namespace string) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	key := atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: ref.Name}
 	if template, ok := m.Template(key); ok {
@@ -147,6 +147,6 @@ func (m Member) shownReference(ref *corev1.ObjectReference, namespace string) {
 		return
 	}
 	if ref.Name != "" {
-		ref.Name = ShownName(ref.Name, m.Cluster)
+		ref.Name = FullName(ref.Name, m.Cluster)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"atoll.dev/atoll/internal/quantity"
 )
 
-// Classes that a member has left for pods, as its agent counts it: nodes in classes.
-type Classes []NodeClass
+// NodeClasses is the free capacity that a member has left for pods, as its agent counts it: nodes in classes.
+type NodeClasses []NodeClass
 
 // NodeClass is so many ready nodes that have at least so much left each: CPU in
 // thousandths, memory in bytes, pods, and other resources by name.
@@ -156,7 +156,7 @@ func isTaintEffect(e corev1.TaintEffect) bool {
 }
 
 // EncodeClasses returns a line for each class.
-func (r Classes) EncodeClasses() []string {
+func (r NodeClasses) EncodeClasses() []string {
 	out := make([]string, 0, len(r))
 	for _, c := range r {
 		out = append(out, c.String())
@@ -166,11 +166,11 @@ func (r Classes) EncodeClasses() []string {
 
 // ParseClasses reads what EncodeClasses wrote. A list with a line that cannot be read, or of more
 // than MaxNodeClasses, is an error as a whole: what is left out would be taken for full.
-func ParseClasses(lines []string) (Classes, error) {
+func ParseClasses(lines []string) (NodeClasses, error) {
 	if len(lines) > MaxNodeClasses {
 		return nil, fmt.Errorf("%d classes of nodes, of which there may be %d", len(lines), MaxNodeClasses)
 	}
-	out := make(Classes, 0, len(lines))
+	out := make(NodeClasses, 0, len(lines))
 	for _, line := range lines {
 		c, err := ParseNodeClass(line)
 		if err != nil {
@@ -187,7 +187,7 @@ const SignificantFraction = 8
 
 // DiffersSignificantly reports whether the change must be reported soon: the number of nodes
 // differs, or an eighth of the free capacity of some resource.
-func (r Classes) DiffersSignificantly(old Classes) bool {
+func (r NodeClasses) DiffersSignificantly(old NodeClasses) bool {
 	a, b := old.TotalByResource(), r.TotalByResource()
 	if a["nodes"] != b["nodes"] {
 		return true
@@ -204,7 +204,7 @@ func (r Classes) DiffersSignificantly(old Classes) bool {
 }
 
 // TotalByResource returns the sum of all nodes, by resource; "nodes" counts them.
-func (r Classes) TotalByResource() map[string]int64 {
+func (r NodeClasses) TotalByResource() map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range r {
 		out["nodes"] = quantity.AddCapped(out["nodes"], c.Nodes)

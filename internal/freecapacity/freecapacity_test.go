@@ -56,7 +56,7 @@ func FuzzNodeClass(f *testing.F) {
 
 // A room of more than can be counted is the largest that can.
 func TestTotalsDoNotRunOver(t *testing.T) {
-	r := Classes{{Nodes: 1 << 30, CPU: 1 << 52, Memory: 1 << 52, Pods: 2}, {Nodes: 1, CPU: 1}}
+	r := NodeClasses{{Nodes: 1 << 30, CPU: 1 << 52, Memory: 1 << 52, Pods: 2}, {Nodes: 1, CPU: 1}}
 	if got := r.TotalByResource(); got["cpu"] != math.MaxInt64 || got["memory"] != math.MaxInt64 || got["pods"] != 1<<31 || got["nodes"] != 1<<30+1 {
 		t.Errorf("in all %v", got)
 	}

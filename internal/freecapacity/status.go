@@ -10,13 +10,13 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// OfResources returns the free capacity in a Cluster's status, which a hub of v0.1.0 may have
+// FreeCapacityOf returns the free capacity in a Cluster's status, which a hub of v0.1.0 may have
 // written as text; known is false when there is none, or one that cannot be read. A class that
 // cannot be read makes the whole unknown: without it the cluster would count as full.
-func OfResources(r *v1alpha1.ResourceSummary) (free Classes, known bool) {
+func FreeCapacityOf(r *v1alpha1.ResourceSummary) (free NodeClasses, known bool) {
 	switch {
 	case r.FreeCapacity != nil:
-		free = make(Classes, 0, len(r.FreeCapacity.NodeClasses))
+		free = make(NodeClasses, 0, len(r.FreeCapacity.NodeClasses))
 		for i := range r.FreeCapacity.NodeClasses {
 			c, ok := classOf(&r.FreeCapacity.NodeClasses[i])
 			if !ok {
@@ -63,7 +63,7 @@ func classOf(s *v1alpha1.NodeClass) (c NodeClass, ok bool) {
 }
 
 // ToStatus returns the classes as a Cluster's status has them.
-func (r Classes) ToStatus() *v1alpha1.FreeCapacity {
+func (r NodeClasses) ToStatus() *v1alpha1.FreeCapacity {
 	out := &v1alpha1.FreeCapacity{}
 	for i := range r {
 		c := &r[i]
@@ -85,7 +85,7 @@ func (r Classes) ToStatus() *v1alpha1.FreeCapacity {
 }
 
 // Equal reports whether two lists of classes are equal.
-func (r Classes) Equal(o Classes) bool {
+func (r NodeClasses) Equal(o NodeClasses) bool {
 	return slices.EqualFunc(r, o, func(a, b NodeClass) bool {
 		return a.Nodes == b.Nodes && a.CPU == b.CPU && a.Memory == b.Memory && a.Pods == b.Pods &&
 			maps.Equal(a.Other, b.Other) && slices.Equal(a.Taints, b.Taints)

@@ -39,11 +39,11 @@ func TestStatusHoldsWhatTheTextHolds(t *testing.T) {
 	if err := json.Unmarshal(stored, &read); err != nil {
 		t.Fatal(err)
 	}
-	is, known := OfResources(&v1alpha1.ResourceSummary{FreeCapacity: &read})
+	is, known := FreeCapacityOf(&v1alpha1.ResourceSummary{FreeCapacity: &read})
 	if !known || !is.Equal(reported) || !equality.Semantic.DeepEqual(&read, is.ToStatus()) {
 		t.Errorf("read as %+v, %t", is, known)
 	}
-	if empty, known := OfResources(&v1alpha1.ResourceSummary{FreeCapacity: Classes{}.ToStatus()}); !known || len(empty) != 0 {
+	if empty, known := FreeCapacityOf(&v1alpha1.ResourceSummary{FreeCapacity: NodeClasses{}.ToStatus()}); !known || len(empty) != 0 {
 		t.Errorf("full nodes are read as %+v, %t", empty, known)
 	}
 }
@@ -64,12 +64,12 @@ status:
 	if err := yaml.UnmarshalStrict([]byte(stored), c); err != nil {
 		t.Fatal(err)
 	}
-	free, known := OfResources(&c.Status.Resources)
+	free, known := FreeCapacityOf(&c.Status.Resources)
 	if !known || len(free) != 1 || free[0].CPU != 3500 || free[0].Memory != 12<<30 || len(free[0].Taints) != 1 {
 		t.Errorf("read as %+v, %t", free, known)
 	}
-	c.Status.Resources.FreeCapacity = Classes{{Nodes: 1, Pods: 2}}.ToStatus()
-	if free, known = OfResources(&c.Status.Resources); !known || len(free) != 1 || free[0].Pods != 2 {
+	c.Status.Resources.FreeCapacity = NodeClasses{{Nodes: 1, Pods: 2}}.ToStatus()
+	if free, known = FreeCapacityOf(&c.Status.Resources); !known || len(free) != 1 || free[0].Pods != 2 {
 		t.Errorf("beside a newer one it is read as %+v, %t", free, known)
 	}
 }
@@ -84,7 +84,7 @@ func TestUnreadableStatusIsUnknown(t *testing.T) {
 		out.NodeClasses[1].Nodes = nodes
 		return out
 	}
-	if _, known := OfResources(&v1alpha1.ResourceSummary{FreeCapacity: class(2, "1")}); !known {
+	if _, known := FreeCapacityOf(&v1alpha1.ResourceSummary{FreeCapacity: class(2, "1")}); !known {
 		t.Error("a valid one is unknown")
 	}
 	for name, r := range map[string]v1alpha1.ResourceSummary{
@@ -95,22 +95,22 @@ func TestUnreadableStatusIsUnknown(t *testing.T) {
 		"too much":       {FreeCapacity: class(2, "1P")},
 		"bad text":       {Room: &v1alpha1.NodeRoom{Classes: []string{"many nodes"}}},
 	} {
-		if free, known := OfResources(&r); known {
+		if free, known := FreeCapacityOf(&r); known {
 			t.Errorf("%s is read as %+v", name, free)
 		}
 	}
 }
 
 func TestEqualClasses(t *testing.T) {
-	a := Classes{{Nodes: 1, CPU: 2, Memory: 3, Pods: 4, Other: map[string]int64{"gpu": 1}, Taints: []v1alpha1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}}}
-	if !a.Equal(Classes{a[0]}) || a.Equal(nil) || !(Classes{}).Equal(nil) {
+	a := NodeClasses{{Nodes: 1, CPU: 2, Memory: 3, Pods: 4, Other: map[string]int64{"gpu": 1}, Taints: []v1alpha1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}}}
+	if !a.Equal(NodeClasses{a[0]}) || a.Equal(nil) || !(NodeClasses{}).Equal(nil) {
 		t.Error("equal lists differ")
 	}
 	for i, change := range []func(*NodeClass){
 		func(c *NodeClass) { c.Nodes++ }, func(c *NodeClass) { c.CPU++ }, func(c *NodeClass) { c.Memory++ }, func(c *NodeClass) { c.Pods++ },
 		func(c *NodeClass) { c.Other = map[string]int64{"gpu": 2} }, func(c *NodeClass) { c.Taints = nil },
 	} {
-		b := Classes{a[0]}
+		b := NodeClasses{a[0]}
 		if change(&b[0]); a.Equal(b) {
 			t.Errorf("change %d makes no difference", i)
 		}

@@ -28,8 +28,8 @@ const (
 	frameHeaderBytes = 9 // of a frame
 )
 
-// Options configure a Call.
-type Options struct {
+// CallOptions configure a Call.
+type CallOptions struct {
 	// Authority is the value of :authority, such as HOST:PORT.
 	Authority string
 	// Method is the method's full name, such as /package.Service/Method.
@@ -46,10 +46,10 @@ type Counts struct {
 	BytesUp, BytesDown atomic.Int64
 }
 
-// Call is one gRPC call, the only one on its connection.
-type Call struct {
+// ClientCall is one gRPC call, the only one on its connection.
+type ClientCall struct {
 	conn    net.Conn
-	options *Options
+	options *CallOptions
 
 	lastRead    atomic.Int64 // Unix nanoseconds
 	frameHeader [frameHeaderBytes]byte
@@ -72,10 +72,10 @@ type Call struct {
 
 // Open opens a call: it sends the preface, the settings and the request at once. Calls may share
 // o.
-func Open(conn net.Conn, o *Options) (*Call, error) {
-	c := &Call{conn: conn, options: o, connSendWindow: initialWindow, streamSendWindow: initialWindow, initialSendWindow: initialWindow, peerMaxFrameBytes: maxFrameBytes}
+func Open(conn net.Conn, o *CallOptions) (*ClientCall, error) {
+	c := &ClientCall{conn: conn, options: o, connSendWindow: initialWindow, streamSendWindow: initialWindow, initialSendWindow: initialWindow, peerMaxFrameBytes: maxFrameBytes}
 	c.lastRead.Store(time.Now().UnixNano())
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	w.WriteString(http2.ClientPreface)
 	err := errors.Join(
@@ -98,7 +98,7 @@ func Open(conn net.Conn, o *Options) (*Call, error) {
 
 // QueueMessages queues messages for Flush, each with its prefix of PrefixBytes. The Call owns
 // the slices from then on.
-func (c *Call) QueueMessages(framed ...[]byte) {
+func (c *ClientCall) QueueMessages(framed ...[]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.sendClosed && !c.closing {
@@ -114,7 +114,7 @@ func FrameMessage(message []byte) []byte {
 }
 
 // CloseSend half-closes the call after the queued messages.
-func (c *Call) CloseSend() {
+func (c *ClientCall) CloseSend() {
 	c.mu.Lock()
 	c.sendClosed = true
 	c.mu.Unlock()
@@ -122,8 +122,8 @@ func (c *Call) CloseSend() {
 }
 
 // SendPing pings the peer. The answer updates LastRead.
-func (c *Call) SendPing() {
-	w := writers.Get().(*writer)
+func (c *ClientCall) SendPing() {
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	c.mu.Lock()
 	busy := c.flushing || c.closing
@@ -147,17 +147,17 @@ func (c *Call) SendPing() {
 }
 
 // LastRead returns the time of the last read from the peer.
-func (c *Call) LastRead() time.Time { return time.Unix(0, c.lastRead.Load()) }
+func (c *ClientCall) LastRead() time.Time { return time.Unix(0, c.lastRead.Load()) }
 
 // HasUnwritten reports whether a message is not written yet.
-func (c *Call) HasUnwritten() bool {
+func (c *ClientCall) HasUnwritten() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.flushing || len(c.sendQueue) > 0
 }
 
 // Close closes the connection.
-func (c *Call) Close() {
+func (c *ClientCall) Close() {
 	c.mu.Lock()
 	c.closing = true
 	c.sendQueue = nil
@@ -166,7 +166,7 @@ func (c *Call) Close() {
 }
 
 // Flush writes the queued frames that the windows allow, unless another goroutine is writing.
-func (c *Call) Flush() {
+func (c *ClientCall) Flush() {
 	c.mu.Lock()
 	if c.flushing || c.closing || !c.hasWritable() {
 		c.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *Call) Flush() {
 	}
 	c.flushing = true
 	c.mu.Unlock()
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	for {
 		c.mu.Lock()
@@ -200,13 +200,13 @@ func (c *Call) Flush() {
 }
 
 // hasWritable reports whether a frame can be written. The caller holds mu.
-func (c *Call) hasWritable() bool {
+func (c *ClientCall) hasWritable() bool {
 	return len(c.unansweredPings) > 0 || c.unackedSettings > 0 || c.unreturnedWindow >= callWindow/2 ||
 		len(c.sendQueue) > 0 && c.connSendWindow > 0 && c.streamSendWindow > 0 || c.sendClosed && !c.endStreamSent && len(c.sendQueue) == 0
 }
 
 // fillWriter adds the frames that can be written now. The caller holds mu.
-func (c *Call) fillWriter(w *writer) error {
+func (c *ClientCall) fillWriter(w *frameWriter) error {
 	errs := c.fillControlFrames(w)
 	for len(c.sendQueue) > 0 && c.connSendWindow > 0 && c.streamSendWindow > 0 && w.Len() < 2*maxFrameBytes {
 		errs = errors.Join(errs, c.fillDataFrame(w))
@@ -220,7 +220,7 @@ func (c *Call) fillWriter(w *writer) error {
 
 // fillControlFrames adds the answers to the peer's settings and pings, and returns window for the
 // data that was handled. The caller holds mu.
-func (c *Call) fillControlFrames(w *writer) error {
+func (c *ClientCall) fillControlFrames(w *frameWriter) error {
 	var errs error
 	for ; c.unackedSettings > 0; c.unackedSettings-- {
 		errs = errors.Join(errs, w.framer.WriteSettingsAck())
@@ -237,7 +237,7 @@ func (c *Call) fillControlFrames(w *writer) error {
 }
 
 // fillDataFrame adds one DATA frame with the next part of the queue. The caller holds mu.
-func (c *Call) fillDataFrame(w *writer) error {
+func (c *ClientCall) fillDataFrame(w *frameWriter) error {
 	rest := c.sendQueue[0][c.sentBytes:]
 	n := int(min(int64(len(rest)), c.connSendWindow, c.streamSendWindow, int64(c.peerMaxFrameBytes)))
 	end := c.sendClosed && len(c.sendQueue) == 1 && n == len(rest)
@@ -256,7 +256,7 @@ func (c *Call) fillDataFrame(w *writer) error {
 }
 
 // write sends the writer's content to the peer.
-func (c *Call) write(w *writer) error {
+func (c *ClientCall) write(w *frameWriter) error {
 	if c.options.Counts != nil {
 		c.options.Counts.BytesUp.Add(int64(w.Len()))
 	}
@@ -266,14 +266,14 @@ func (c *Call) write(w *writer) error {
 
 // Serve reads from the peer until the call ends. It returns nil when the peer ended the call
 // with status OK. handle gets each message; an error from handle ends the call.
-func (c *Call) Serve(handle func(message []byte) error) error {
+func (c *ClientCall) Serve(handle func(message []byte) error) error {
 	defer c.messages.dropBuffer()
 	for {
 		if _, err := io.ReadFull(c.conn, c.frameHeader[:]); err != nil {
 			return fmt.Errorf("read from the peer: %w", err)
 		}
 		c.lastRead.Store(time.Now().UnixNano())
-		r := readers.Get().(*reader)
+		r := readers.Get().(*frameReader)
 		over, err := c.readFrame(r, handle)
 		r.release()
 		if over || err != nil {

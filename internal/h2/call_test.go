@@ -43,12 +43,12 @@ func serve(t *testing.T, connect func(grpc.BidiStreamingServer[pb.FromAgent, pb.
 	return g, listener.Addr().String()
 }
 
-func dialServer(t *testing.T, address string, counts *Counts) *Call {
+func dialServer(t *testing.T, address string, counts *Counts) *ClientCall {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(conn, &Options{Authority: address, Method: pb.Session_Connect_FullMethodName, MessageMost: 32 << 20, Counts: counts})
+	c, err := Open(conn, &CallOptions{Authority: address, Method: pb.Session_Connect_FullMethodName, MessageMost: 32 << 20, Counts: counts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func dialServer(t *testing.T, address string, counts *Counts) *Call {
 	return c
 }
 
-func (c *Call) sendFrame(t *testing.T, f *pb.FromAgent) {
+func (c *ClientCall) sendFrame(t *testing.T, f *pb.FromAgent) {
 	body, err := proto.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestStatuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(conn, &Options{Authority: address, Method: "/no.such/Method"})
+	c, err := Open(conn, &CallOptions{Authority: address, Method: "/no.such/Method"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ var pastDeadline = time.Unix(1, 0)
 // closeTimeout limits how long a failed connection can still write.
 const closeTimeout = time.Second
 
-// conn is one connection of a Server. Locks are taken in the order bulkMu, writeMu, mu.
-type conn struct {
+// serverConn is one connection of a Server. Locks are taken in the order bulkMu, writeMu, mu.
+type serverConn struct {
 	server      *Server
 	netConn     net.Conn
 	baseContext context.Context // parent of the calls' contexts
@@ -44,10 +44,10 @@ type conn struct {
 	settingsReceived bool
 	err              error // why the connection ended
 
-	streams      []*stream
-	lastStreamID uint32  // highest stream that the peer opened
-	idle         bool    // the connection's goroutine runs no call
-	nextStream   *stream // call that the connection's goroutine runs next
+	streams      []*serverStream
+	lastStreamID uint32        // highest stream that the peer opened
+	idle         bool          // the connection's goroutine runs no call
+	nextStream   *serverStream // call that the connection's goroutine runs next
 
 	sendWindow        int64 // of the connection
 	initialSendWindow int64 // of a new stream
@@ -71,8 +71,8 @@ type input struct {
 	decoder   *hpack.Decoder // nil while its dynamic table is empty
 }
 
-func newConn(s *Server, nc net.Conn, info credentials.AuthInfo) *conn {
-	c := &conn{
+func newConn(s *Server, nc net.Conn, info credentials.AuthInfo) *serverConn {
+	c := &serverConn{
 		server: s, netConn: nc, baseContext: withPeer(s.baseContext, nc, info),
 		sendWindow: initialWindow, maxSendWindow: initialWindow, initialSendWindow: initialWindow, recvWindow: int64(max(s.options.Window, initialWindow)),
 	}
@@ -85,7 +85,7 @@ func newConn(s *Server, nc net.Conn, info credentials.AuthInfo) *conn {
 }
 
 // serve serves the connection until it ends.
-func (c *conn) serve() {
+func (c *serverConn) serve() {
 	if err := c.readPreface(); err != nil {
 		c.fail(err)
 	}
@@ -112,9 +112,9 @@ func (c *conn) serve() {
 }
 
 // readPreface sends the server's settings and checks the client's preface.
-func (c *conn) readPreface() error {
+func (c *serverConn) readPreface() error {
 	o := &c.server.options
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	err := errors.Join(
 		w.framer.WriteSettings(
@@ -135,7 +135,7 @@ func (c *conn) readPreface() error {
 	if err != nil {
 		return err
 	}
-	preface := bufferOf(len(http2.ClientPreface))
+	preface := getBuffer(len(http2.ClientPreface))
 	defer recycleBuffer(preface)
 	b := (*preface)[:len(http2.ClientPreface)]
 	if _, err := io.ReadFull(c.netConn, b); err != nil {
@@ -149,7 +149,7 @@ func (c *conn) readPreface() error {
 
 // close closes the connection. It sends a GOAWAY when the server stops, and when why is a
 // connError with a code.
-func (c *conn) close(why error, highest uint32) {
+func (c *serverConn) close(why error, highest uint32) {
 	if c.input.frame != nil {
 		recycleBuffer(c.input.frame)
 		c.input.frame = nil
@@ -160,7 +160,7 @@ func (c *conn) close(why error, highest uint32) {
 		code, tell = b.code, true
 	}
 	if tell {
-		w := writers.Get().(*writer)
+		w := writers.Get().(*frameWriter)
 		defer w.release()
 		c.writeMu.Lock()
 		defer c.writeMu.Unlock()
@@ -173,7 +173,7 @@ func (c *conn) close(why error, highest uint32) {
 }
 
 // dropConnection closes the connection without a last message, because writing it could block.
-func (c *conn) dropConnection() {
+func (c *serverConn) dropConnection() {
 	if t, ok := c.netConn.(interface{ NetConn() net.Conn }); ok {
 		_ = t.NetConn().Close() // its end is not reported
 		return
@@ -182,21 +182,21 @@ func (c *conn) dropConnection() {
 }
 
 // closeNow closes the connection at once, even while another goroutine writes to it.
-func (c *conn) closeNow(why error) {
+func (c *serverConn) closeNow(why error) {
 	c.fail(why)
 	c.dropConnection()
 }
 
 // fail records why the connection ended, ends its calls and wakes every waiting goroutine. The
 // connection's goroutine then closes it.
-func (c *conn) fail(why error) {
+func (c *serverConn) fail(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failLocked(why)
 }
 
 // failLocked is fail for a caller that holds mu.
-func (c *conn) failLocked(why error) {
+func (c *serverConn) failLocked(why error) {
 	if c.err != nil {
 		return
 	}
@@ -211,7 +211,7 @@ func (c *conn) failLocked(why error) {
 }
 
 // wakeReader interrupts the reading goroutine, and wakes the waiting ones. The caller holds mu.
-func (c *conn) wakeReader() {
+func (c *serverConn) wakeReader() {
 	if c.beingRead {
 		c.readInterrupted = true
 		_ = c.netConn.SetReadDeadline(pastDeadline) // fails only on a closed connection, whose reads return anyway
@@ -221,7 +221,7 @@ func (c *conn) wakeReader() {
 
 // awaitCondition waits until done returns true. A waiting goroutine reads the connection when no
 // other does. The caller holds mu. done must return true once the connection has ended.
-func (c *conn) awaitCondition(done func() bool) {
+func (c *serverConn) awaitCondition(done func() bool) {
 	c.waiting++
 	for !done() {
 		if c.beingRead {
@@ -250,7 +250,7 @@ func (c *conn) awaitCondition(done func() bool) {
 }
 
 // readFrame reads and handles one frame. An interrupted read continues at the next call.
-func (c *conn) readFrame() error {
+func (c *serverConn) readFrame() error {
 	in := &c.input
 	for in.haveBytes < frameHeaderBytes {
 		n, err := c.netConn.Read(in.header[in.haveBytes:])
@@ -264,7 +264,7 @@ func (c *conn) readFrame() error {
 		if length > maxFrameBytes {
 			return connError{http2.ErrCodeFrameSize, "the frame is larger than allowed"}
 		}
-		in.frame = bufferOf(frameHeaderBytes + length)
+		in.frame = getBuffer(frameHeaderBytes + length)
 		*in.frame = append(*in.frame, in.header[:]...)
 		in.haveBytes = frameHeaderBytes + length
 	}
@@ -280,11 +280,11 @@ func (c *conn) readFrame() error {
 	frame := in.frame
 	in.frame, in.haveBytes = nil, 0
 	defer recycleBuffer(frame)
-	return c.processContained(*frame)
+	return c.processFrameRecovering(*frame)
 }
 
-// processContained processes a frame. A panic ends the connection, and nothing else of the server.
-func (c *conn) processContained(frame []byte) (err error) {
+// processFrameRecovering processes a frame. A panic ends the connection, and nothing else of the server.
+func (c *serverConn) processFrameRecovering(frame []byte) (err error) {
 	defer func() {
 		value := recover()
 		if value == nil {
@@ -314,7 +314,7 @@ var parsers = sync.Pool{New: func() any {
 }}
 
 // flush writes the gathered frames in one write. The caller holds writeMu.
-func (c *conn) flush(w *writer) error {
+func (c *serverConn) flush(w *frameWriter) error {
 	c.writeStarted.Store(time.Now().UnixNano())
 	_, err := c.netConn.Write(w.Bytes())
 	c.writeStarted.Store(0)
@@ -325,7 +325,7 @@ func (c *conn) flush(w *writer) error {
 }
 
 // writeReplies writes the frames that answer a frame of the peer.
-func (c *conn) writeReplies(w *writer) {
+func (c *serverConn) writeReplies(w *frameWriter) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
 	_ = c.flush(w) // a failed write ends the connection

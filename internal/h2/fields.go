@@ -28,8 +28,8 @@ type headerBlock struct {
 
 var decoders = sync.Pool{New: func() any { return hpack.NewDecoder(initialTableBytes, nil) }}
 
-// request holds the header fields of a request.
-type request struct {
+// requestHeaders holds the header fields of a request.
+type requestHeaders struct {
 	method, path, contentType, encoding string
 	timeout                             time.Duration
 	md                                  metadata.MD
@@ -39,7 +39,7 @@ type request struct {
 
 // readHeaderFragment adds a fragment to the header block, and opens the stream once the block is
 // complete.
-func (c *conn) readHeaderFragment(w *writer, piece []byte, whole bool) error {
+func (c *serverConn) readHeaderFragment(w *frameWriter, piece []byte, whole bool) error {
 	b := c.input.block
 	if len(b.fragments)+len(piece) > c.server.options.FieldsMost {
 		return connError{http2.ErrCodeEnhanceYourCalm, "the header fields are too large"}
@@ -55,7 +55,7 @@ func (c *conn) readHeaderFragment(w *writer, piece []byte, whole bool) error {
 		piece = append(b.fragments, piece...)
 	}
 	c.input.block = nil
-	r := request{maxFieldBytes: c.server.options.FieldsMost}
+	r := requestHeaders{maxFieldBytes: c.server.options.FieldsMost}
 	if err := c.decodeBlock(piece, r.readField); err != nil {
 		return connError{http2.ErrCodeCompression, "the header fields are malformed: " + err.Error()}
 	}
@@ -64,7 +64,7 @@ func (c *conn) readHeaderFragment(w *writer, piece []byte, whole bool) error {
 
 // decodeBlock decodes a header block. The connection keeps its decoder only while the decoder's
 // dynamic table has entries. A peer adds none once it has read the server's settings.
-func (c *conn) decodeBlock(piece []byte, emit func(hpack.HeaderField)) error {
+func (c *serverConn) decodeBlock(piece []byte, emit func(hpack.HeaderField)) error {
 	d := c.input.decoder
 	if d == nil {
 		d = decoders.Get().(*hpack.Decoder)
@@ -91,7 +91,7 @@ func (c *conn) decodeBlock(piece []byte, emit func(hpack.HeaderField)) error {
 var firstTableEntry = []byte{0x80 | 62}
 
 // readField reads one header field.
-func (r *request) readField(f hpack.HeaderField) {
+func (r *requestHeaders) readField(f hpack.HeaderField) {
 	if r.size += len(f.Name) + len(f.Value) + 32; r.size > r.maxFieldBytes {
 		r.err = status.Error(codes.ResourceExhausted, "too many header fields")
 		return
@@ -114,12 +114,12 @@ func (r *request) readField(f hpack.HeaderField) {
 	case ":authority", "user-agent":
 		r.addMetadata(f.Name, f.Value)
 	default:
-		r.checkOtherField(f)
+		r.addOtherField(f)
 	}
 }
 
-// checkOtherField adds a field to the metadata, unless it is reserved by HTTP or gRPC.
-func (r *request) checkOtherField(f hpack.HeaderField) {
+// addOtherField adds a field to the metadata, unless it is reserved by HTTP or gRPC.
+func (r *requestHeaders) addOtherField(f hpack.HeaderField) {
 	switch {
 	case strings.HasPrefix(f.Name, ":"), f.Name == "te", strings.HasPrefix(f.Name, "grpc-") && reservedFields[f.Name]:
 		return
@@ -140,7 +140,7 @@ func (r *request) checkOtherField(f hpack.HeaderField) {
 // reservedFields are gRPC's own fields that handlers do not see.
 var reservedFields = map[string]bool{"grpc-message-type": true, "grpc-message": true, "grpc-status": true}
 
-func (r *request) addMetadata(name, value string) {
+func (r *requestHeaders) addMetadata(name, value string) {
 	if r.md == nil {
 		r.md = metadata.MD{}
 	}
@@ -166,7 +166,7 @@ func parseTimeout(s string) (time.Duration, bool) {
 }
 
 // openRequestStream opens the stream of a request, or refuses it.
-func (c *conn) openRequestStream(w *writer, id uint32, last bool, r *request) error {
+func (c *serverConn) openRequestStream(w *frameWriter, id uint32, last bool, r *requestHeaders) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id%2 == 0 {
@@ -198,16 +198,16 @@ func (c *conn) openRequestStream(w *writer, id uint32, last bool, r *request) er
 }
 
 // rejectRequest answers a request with an error, without a handler. The caller holds mu.
-func (c *conn) rejectRequest(w *writer, id uint32, last bool, r *request, reason error) error {
+func (c *serverConn) rejectRequest(w *frameWriter, id uint32, last bool, r *requestHeaders, reason error) error {
 	if err := c.flood.spendAllowance(costReset); err != nil {
 		return err
 	}
-	return errors.Join(w.writeFields(id, true, lastFields(false, r.httpStatus(), status.Convert(reason), nil)), w.endStream(id, last))
+	return errors.Join(w.writeFields(id, true, trailerFields(false, r.httpStatus(), status.Convert(reason), nil)), w.resetUnlessEnded(id, last))
 }
 
 // startStream runs the handler of a new stream. An Inline method runs in the connection's goroutine
 // when that is idle. The caller holds mu.
-func (c *conn) startStream(s *stream, last bool) {
+func (c *serverConn) startStream(s *serverStream, last bool) {
 	s.remoteClosed = last
 	c.streams = append(c.streams, s)
 	if s.method.inline && c.idle && c.nextStream == nil {
@@ -220,9 +220,9 @@ func (c *conn) startStream(s *stream, last bool) {
 
 // widenWindow enlarges the windows for a call whose method allows it. It does so once half a
 // window of data has arrived, and while the server's spare bytes last. The caller holds mu.
-func (c *conn) widenWindow(w *writer, s *stream) error {
+func (c *serverConn) widenWindow(w *frameWriter, s *serverStream) error {
 	more := int64(s.method.window) - s.window
-	if more <= 0 || s.remoteClosed || s.err != nil || s.receivedBytes < s.window/2 || !c.server.spendSpare(more) {
+	if more <= 0 || s.remoteClosed || s.err != nil || s.receivedBytes < s.window/2 || !c.server.reserveSpareWindow(more) {
 		return nil
 	}
 	s.window += more
@@ -237,7 +237,7 @@ func (c *conn) widenWindow(w *writer, s *stream) error {
 }
 
 // checkGRPC returns the error of a request that is not valid gRPC.
-func (r *request) checkGRPC() error {
+func (r *requestHeaders) checkGRPC() error {
 	switch {
 	case r.err != nil:
 		return r.err
@@ -252,7 +252,7 @@ func (r *request) checkGRPC() error {
 }
 
 // httpStatus returns the HTTP status for the request.
-func (r *request) httpStatus() string {
+func (r *requestHeaders) httpStatus() string {
 	rest, ok := strings.CutPrefix(r.contentType, "application/grpc")
 	switch {
 	case r.method != "POST":
@@ -265,7 +265,7 @@ func (r *request) httpStatus() string {
 
 // handleTrailers handles header fields on a stream that is open already. gRPC requests have no
 // trailers, so they can only end the request. The caller holds mu.
-func (c *conn) handleTrailers(id uint32, last bool) error {
+func (c *serverConn) handleTrailers(id uint32, last bool) error {
 	s := c.findStream(id)
 	if s == nil {
 		return c.flood.spendAllowance(costSettings) // the peer may not have read yet that the stream is closed

@@ -14,27 +14,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// writer collects frames for one write.
-type writer struct {
+// frameWriter collects frames for one write.
+type frameWriter struct {
 	bytes.Buffer
 	framer *http2.Framer
 }
 
 var writers = sync.Pool{New: func() any {
-	w := &writer{}
+	w := &frameWriter{}
 	w.framer = http2.NewFramer(&w.Buffer, nil)
 	return w
 }}
 
-func (w *writer) release() {
+func (w *frameWriter) release() {
 	w.Reset()
 	if w.Cap() <= 8*maxFrameBytes {
 		writers.Put(w)
 	}
 }
 
-// reader reads one frame whose header was read already.
-type reader struct {
+// frameReader reads one frame whose header was read already.
+type frameReader struct {
 	framer *http2.Framer
 	head   []byte
 	rest   io.Reader
@@ -42,7 +42,7 @@ type reader struct {
 }
 
 var readers = sync.Pool{New: func() any {
-	r := &reader{fields: hpack.NewDecoder(0, nil)}
+	r := &frameReader{fields: hpack.NewDecoder(0, nil)}
 	r.framer = http2.NewFramer(nil, r)
 	r.framer.SetReuseFrames()
 	r.framer.SetMaxReadFrameSize(maxFrameBytes)
@@ -51,7 +51,7 @@ var readers = sync.Pool{New: func() any {
 }}
 
 // Read returns the frame's header, then its body.
-func (r *reader) Read(p []byte) (int, error) {
+func (r *frameReader) Read(p []byte) (int, error) {
 	if len(r.head) > 0 {
 		n := copy(p, r.head)
 		r.head = r.head[n:]
@@ -60,14 +60,14 @@ func (r *reader) Read(p []byte) (int, error) {
 	return r.rest.Read(p)
 }
 
-func (r *reader) release() {
+func (r *frameReader) release() {
 	r.head, r.rest = nil, nil
 	readers.Put(r)
 }
 
 // readFrame reads and handles one frame, whose header is in c.frameHeader. It reports whether
 // the call is over.
-func (c *Call) readFrame(r *reader, handle func([]byte) error) (over bool, err error) {
+func (c *ClientCall) readFrame(r *frameReader, handle func([]byte) error) (over bool, err error) {
 	r.head, r.rest = c.frameHeader[:], c.conn
 	f, err := r.framer.ReadFrame()
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Call) readFrame(r *reader, handle func([]byte) error) (over bool, err e
 }
 
 // handleData passes the messages that a DATA frame completes to handle.
-func (c *Call) handleData(f *http2.DataFrame, handle func([]byte) error) (over bool, err error) {
+func (c *ClientCall) handleData(f *http2.DataFrame, handle func([]byte) error) (over bool, err error) {
 	if f.StreamID != streamID {
 		return false, protocolError("data on an unopened stream")
 	}
@@ -115,7 +115,7 @@ func (c *Call) handleData(f *http2.DataFrame, handle func([]byte) error) (over b
 }
 
 // queuePingAnswer queues the answer to a ping of the peer.
-func (c *Call) queuePingAnswer(f *http2.PingFrame) {
+func (c *ClientCall) queuePingAnswer(f *http2.PingFrame) {
 	if f.IsAck() {
 		return
 	}
@@ -133,7 +133,7 @@ func handleGoAway(f *http2.GoAwayFrame) (over bool, err error) {
 }
 
 // enlargeSendWindow applies a WINDOW_UPDATE of the peer.
-func (c *Call) enlargeSendWindow(f *http2.WindowUpdateFrame) {
+func (c *ClientCall) enlargeSendWindow(f *http2.WindowUpdateFrame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.StreamID == 0 {
@@ -146,7 +146,7 @@ func (c *Call) enlargeSendWindow(f *http2.WindowUpdateFrame) {
 func protocolError(what string) error { return status.Error(codes.Internal, "the peer sent "+what) }
 
 // applySettings applies the peer's settings.
-func (c *Call) applySettings(f *http2.SettingsFrame) error {
+func (c *ClientCall) applySettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (in *messageReader) readBody(data []byte, handle func([]byte) error) (int, 
 		return len(part), handle(part)
 	}
 	if in.buffer == nil {
-		in.buffer = bufferOf(in.messageBytes)
+		in.buffer = getBuffer(in.messageBytes)
 	}
 	*in.buffer = append(*in.buffer, part...)
 	if len(*in.buffer) < in.messageBytes {
@@ -243,7 +243,7 @@ func (in *messageReader) dropBuffer() {
 // buffers holds free buffers by the power of two of their size.
 var buffers [32]sync.Pool
 
-func bufferOf(size int) *[]byte {
+func getBuffer(size int) *[]byte {
 	class := bits.Len(uint(size))
 	if b, ok := buffers[class].Get().(*[]byte); ok {
 		return b

@@ -33,7 +33,7 @@ func peerOf(t *testing.T, play func(f *http2.Framer) error) (messages []string, 
 		}()
 		theirs.Close()
 	}()
-	c, err := Open(ours, &Options{Authority: "hub", Method: "/a/b", MessageMost: 100})
+	c, err := Open(ours, &CallOptions{Authority: "hub", Method: "/a/b", MessageMost: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func NewGRPCServer(o ServerOptions, l GRPCLimits) *GRPCServer {
 	return &GRPCServer{
 		writeTimeout: o.WriteTimeout, conns: make(chan net.Conn), stopped: make(chan struct{}),
 		server: grpc.NewServer(
-			grpc.Creds(knownPeers{}),
+			grpc.Creds(authenticatedPeerCredentials{}),
 			grpc.InTapHandle(l.tapCall),
 			grpc.KeepaliveParams(keepalive.ServerParameters{
 				Time: o.PingAfter, Timeout: o.PingTimeout, MaxConnectionIdle: l.Idle, MaxConnectionAge: l.Age, MaxConnectionAgeGrace: l.AgeGrace,
@@ -86,7 +86,7 @@ func (s *GRPCServer) Serve(nc net.Conn, info credentials.AuthInfo) {
 		go func() { _ = s.server.Serve(connListener{s}) }() // it ends by Stop alone
 	})
 	select {
-	case s.conns <- &knownConn{Conn: nc, info: info, writeTimeout: s.writeTimeout}:
+	case s.conns <- &authenticatedConn{Conn: nc, info: info, writeTimeout: s.writeTimeout}:
 	case <-s.stopped:
 		_ = nc.Close() // nothing was said on it
 	}
@@ -117,42 +117,44 @@ func (l connListener) Close() error { return nil }
 // Addr implements net.Listener.
 func (l connListener) Addr() net.Addr { return &net.UnixAddr{Name: "agents", Net: "inprocess"} }
 
-// knownConn is a connection whose peer is known already. Each write has a deadline.
-type knownConn struct {
+// authenticatedConn is a connection whose peer is known already. Each write has a deadline.
+type authenticatedConn struct {
 	net.Conn
 	info         credentials.AuthInfo
 	writeTimeout time.Duration
 }
 
 // Write implements net.Conn.
-func (c *knownConn) Write(p []byte) (int, error) {
+func (c *authenticatedConn) Write(p []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(c.writeTimeout)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
 }
 
-// knownPeers are the credentials of connections whose handshake is done.
-type knownPeers struct{}
+// authenticatedPeerCredentials are the credentials of connections whose handshake is done.
+type authenticatedPeerCredentials struct{}
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (knownPeers) ServerHandshake(nc net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nc, nc.(*knownConn).info, nil
+func (authenticatedPeerCredentials) ServerHandshake(nc net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nc, nc.(*authenticatedConn).info, nil
 }
 
 // ClientHandshake always fails.
-func (knownPeers) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (authenticatedPeerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("this server does not dial")
 }
 
 // Info implements credentials.TransportCredentials.
-func (knownPeers) Info() credentials.ProtocolInfo { return credentials.ProtocolInfo{} }
+func (authenticatedPeerCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{}
+}
 
 // Clone implements credentials.TransportCredentials.
-func (k knownPeers) Clone() credentials.TransportCredentials { return k }
+func (k authenticatedPeerCredentials) Clone() credentials.TransportCredentials { return k }
 
 // OverrideServerName implements credentials.TransportCredentials.
-func (knownPeers) OverrideServerName(string) error { return nil }
+func (authenticatedPeerCredentials) OverrideServerName(string) error { return nil }
 
 type callCancelKey struct{}
 

@@ -12,14 +12,14 @@ import (
 )
 
 // processFrame parses, checks and handles one frame, and writes the answer.
-func (c *conn) processFrame(frame []byte) error {
+func (c *serverConn) processFrame(frame []byte) error {
 	p := parsers.Get().(*parser)
 	p.Reset(frame)
 	defer func() {
 		p.Reset(nil)
 		parsers.Put(p)
 	}()
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	f, err := p.framer.ReadFrame()
 	if err == nil {
@@ -43,7 +43,7 @@ func (c *conn) processFrame(frame []byte) error {
 }
 
 // checkFrameOrder returns an error when HTTP/2 does not allow the frame at this point.
-func (c *conn) checkFrameOrder(f http2.Frame) error {
+func (c *serverConn) checkFrameOrder(f http2.Frame) error {
 	h := f.Header()
 	switch more := h.Type == http2.FrameContinuation; {
 	case !c.settingsReceived && h.Type != http2.FrameSettings:
@@ -57,7 +57,7 @@ func (c *conn) checkFrameOrder(f http2.Frame) error {
 }
 
 // handleFrame handles one frame.
-func (c *conn) handleFrame(w *writer, f http2.Frame) error {
+func (c *serverConn) handleFrame(w *frameWriter, f http2.Frame) error {
 	switch f := f.(type) {
 	case *http2.DataFrame:
 		return c.handleData(w, f)
@@ -84,7 +84,7 @@ func (c *conn) handleFrame(w *writer, f http2.Frame) error {
 }
 
 // findStream returns the open stream with that number, or nil. The caller holds mu.
-func (c *conn) findStream(id uint32) *stream {
+func (c *serverConn) findStream(id uint32) *serverStream {
 	for _, s := range c.streams {
 		if s.id == id {
 			return s
@@ -94,10 +94,10 @@ func (c *conn) findStream(id uint32) *stream {
 }
 
 // isIdleStream reports whether the peer never opened that stream. The caller holds mu.
-func (c *conn) isIdleStream(id uint32) bool { return id > c.lastStreamID || id%2 == 0 }
+func (c *serverConn) isIdleStream(id uint32) bool { return id > c.lastStreamID || id%2 == 0 }
 
 // handleData passes data to its stream and returns window to the peer.
-func (c *conn) handleData(w *writer, f *http2.DataFrame) error {
+func (c *serverConn) handleData(w *frameWriter, f *http2.DataFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	length := int64(f.Length)
@@ -136,7 +136,7 @@ func (c *conn) handleData(w *writer, f *http2.DataFrame) error {
 
 // chargeRecvWindow charges received data to the connection's window, and returns window to the peer
 // once half of it is used. The caller holds mu.
-func (c *conn) chargeRecvWindow(w *writer, length int64) error {
+func (c *serverConn) chargeRecvWindow(w *frameWriter, length int64) error {
 	if c.recvAvailable -= length; c.recvAvailable < 0 {
 		return connError{http2.ErrCodeFlowControl, "more data than the connection's window"}
 	}
@@ -149,7 +149,7 @@ func (c *conn) chargeRecvWindow(w *writer, length int64) error {
 }
 
 // handleSettings applies the peer's settings.
-func (c *conn) handleSettings(w *writer, f *http2.SettingsFrame) error {
+func (c *serverConn) handleSettings(w *frameWriter, f *http2.SettingsFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.settingsReceived && c.err == nil {
@@ -188,7 +188,7 @@ func (c *conn) handleSettings(w *writer, f *http2.SettingsFrame) error {
 }
 
 // handleWindowUpdate enlarges a send window and wakes the senders.
-func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
+func (c *serverConn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.change.Broadcast()
@@ -216,7 +216,7 @@ func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 }
 
 // handlePing answers a ping.
-func (c *conn) handlePing(w *writer, f *http2.PingFrame) error {
+func (c *serverConn) handlePing(w *frameWriter, f *http2.PingFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.IsAck() {
@@ -229,7 +229,7 @@ func (c *conn) handlePing(w *writer, f *http2.PingFrame) error {
 }
 
 // handleReset ends a call that the peer canceled.
-func (c *conn) handleReset(f *http2.RSTStreamFrame) error {
+func (c *serverConn) handleReset(f *http2.RSTStreamFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isIdleStream(f.StreamID) {
@@ -243,7 +243,7 @@ func (c *conn) handleReset(f *http2.RSTStreamFrame) error {
 }
 
 // resetStream resets a stream on which the peer broke the protocol.
-func (c *conn) resetStream(w *writer, e http2.StreamError) error {
+func (c *serverConn) resetStream(w *frameWriter, e http2.StreamError) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.findStream(e.StreamID); s != nil {
@@ -257,7 +257,7 @@ func (c *conn) resetStream(w *writer, e http2.StreamError) error {
 }
 
 // remove removes a stream from the open ones, and returns its spare window. The caller holds mu.
-func (c *conn) remove(s *stream) {
+func (c *serverConn) remove(s *serverStream) {
 	if i := slices.Index(c.streams, s); i >= 0 {
 		c.streams = slices.Delete(c.streams, i, i+1)
 		c.server.spare.Add(s.window - int64(c.server.options.Window))

@@ -13,7 +13,7 @@ import (
 )
 
 // requestFields returns the header block that opens the call.
-func requestFields(o *Options) []byte {
+func requestFields(o *CallOptions) []byte {
 	return encodeFields([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: o.Method},
 		{Name: ":authority", Value: o.Authority}, {Name: "content-type", Value: "application/grpc"},
@@ -37,7 +37,7 @@ const maxResponseHeaderBytes = 64 << 10
 
 // readHeaders reads the response's header or trailer fields, with the frames that continue them.
 // It reports whether the call is over.
-func (c *Call) readHeaders(r *reader, f *http2.HeadersFrame) (over bool, err error) {
+func (c *ClientCall) readHeaders(r *frameReader, f *http2.HeadersFrame) (over bool, err error) {
 	if f.StreamID != streamID {
 		return true, protocolError("header fields on an unopened stream")
 	}

@@ -18,7 +18,7 @@ const (
 // keepaliveTicker checks all connections of a server at an interval.
 type keepaliveTicker struct {
 	stop     chan struct{}
-	duePings []*conn // connections to ping; kept to reuse the memory
+	duePings []*serverConn // connections to ping; kept to reuse the memory
 }
 
 // runKeepalive checks the connections until the server stops.
@@ -54,7 +54,7 @@ func (s *Server) checkConnections(now time.Time) {
 
 // checkKeepalive closes a connection whose peer does not respond. It reports whether the peer is
 // to be pinged.
-func (c *conn) checkKeepalive(now int64) bool {
+func (c *serverConn) checkKeepalive(now int64) bool {
 	o := &c.server.options
 	if at := c.writeStarted.Load(); at != 0 && now-at > int64(o.WriteTimeout) {
 		c.closeNow(connError{0, "the peer reads nothing"})
@@ -65,7 +65,7 @@ func (c *conn) checkKeepalive(now int64) bool {
 	case silent < int64(readForHandlersAfter):
 		c.pingedAt = 0
 		return false
-	case c.isUnread():
+	case c.hasNoReader():
 		c.server.running.Go(c.readForHandlers)
 		return false
 	case silent < int64(o.PingAfter):
@@ -80,15 +80,15 @@ func (c *conn) checkKeepalive(now int64) bool {
 	return false
 }
 
-// isUnread reports whether no goroutine reads the connection because all handlers are busy.
-func (c *conn) isUnread() bool {
+// hasNoReader reports whether no goroutine reads the connection because all handlers are busy.
+func (c *serverConn) hasNoReader() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.beingRead && c.settingsReceived && c.err == nil
 }
 
 // readForHandlers reads the connection until a handler waits for a message or a window.
-func (c *conn) readForHandlers() {
+func (c *serverConn) readForHandlers() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.beingRead {
@@ -99,12 +99,12 @@ func (c *conn) readForHandlers() {
 }
 
 // sendPing pings the peer, unless a write is running: the peer answers that, too.
-func (c *conn) sendPing() {
+func (c *serverConn) sendPing() {
 	if !c.writeMu.TryLock() {
 		return
 	}
 	defer c.writeMu.Unlock()
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	if err := w.framer.WritePing(false, [8]byte{}); err == nil {
 		c.flush(w)

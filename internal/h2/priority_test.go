@@ -95,13 +95,13 @@ func TestWindowsThatAreToSpare(t *testing.T) {
 	o.Window, o.WindowOf, o.Spare = usual, func(string) int { return larger }, 2*(larger-usual)
 	s := NewServer(t.Context(), o)
 	defer s.Stop()
-	c := &conn{server: s, baseContext: t.Context(), recvWindow: usual, recvAvailable: usual}
+	c := &serverConn{server: s, baseContext: t.Context(), recvWindow: usual, recvAvailable: usual}
 	c.change.L, c.netConn = &c.mu, &net.TCPConn{}
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
-	var all []*stream
+	var all []*serverStream
 	for i := range 3 {
-		one := newStream(c, uint32(2*i+1), &method{window: larger}, &request{})
+		one := newStream(c, uint32(2*i+1), &method{window: larger}, &requestHeaders{})
 		c.streams = append(c.streams, one)
 		all = append(all, one)
 		if err := c.widenWindow(w, one); err != nil || one.window != usual {

@@ -28,7 +28,7 @@ func (p *recvBuffer) add(data []byte) {
 	case len(data) == 0:
 		return
 	case p.buffer == nil:
-		p.buffer = bufferOf(len(data))
+		p.buffer = getBuffer(len(data))
 	case p.readOffset > len(*p.buffer)/2:
 		*p.buffer = append((*p.buffer)[:0], (*p.buffer)[p.readOffset:]...)
 		p.readOffset = 0
@@ -62,7 +62,7 @@ func (p *recvBuffer) takeMessage(length int) *[]byte {
 		p.buffer = nil
 		return taken
 	}
-	taken := bufferOf(length)
+	taken := getBuffer(length)
 	*taken = append(*taken, (*p.buffer)[p.readOffset:p.readOffset+length]...)
 	if p.readOffset += length; p.byteSize() == 0 {
 		p.dropAll()

@@ -13,17 +13,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// firstFields returns the fields with which every response begins.
-func firstFields(http string) []hpack.HeaderField {
+// responseHeaderFields returns the fields with which every response begins.
+func responseHeaderFields(http string) []hpack.HeaderField {
 	return []hpack.HeaderField{{Name: ":status", Value: http}, {Name: "content-type", Value: "application/grpc"}}
 }
 
-// lastFields returns the trailer fields: the status and the handler's trailers. When no header
-// fields were sent, they include those of firstFields.
-func lastFields(headed bool, http string, st *status.Status, md metadata.MD) []hpack.HeaderField {
+// trailerFields returns the trailer fields: the status and the handler's trailers. When no header
+// fields were sent, they include those of responseHeaderFields.
+func trailerFields(headed bool, http string, st *status.Status, md metadata.MD) []hpack.HeaderField {
 	var out []hpack.HeaderField
 	if !headed {
-		out = firstFields(http)
+		out = responseHeaderFields(http)
 	}
 	out = append(out, hpack.HeaderField{Name: "grpc-status", Value: strconv.Itoa(int(st.Code()))},
 		hpack.HeaderField{Name: "grpc-message", Value: percentEncode(st.Message())})
@@ -32,11 +32,11 @@ func lastFields(headed bool, http string, st *status.Status, md metadata.MD) []h
 			out = append(out, hpack.HeaderField{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(raw)})
 		}
 	}
-	return append(out, userFields(md)...)
+	return append(out, customHeaderFields(md)...)
 }
 
-// userFields returns the handler's fields, without those that HTTP and gRPC reserve.
-func userFields(md metadata.MD) []hpack.HeaderField {
+// customHeaderFields returns the handler's fields, without those that HTTP and gRPC reserve.
+func customHeaderFields(md metadata.MD) []hpack.HeaderField {
 	var out []hpack.HeaderField
 	for name, values := range md {
 		if strings.HasPrefix(name, ":") || strings.HasPrefix(name, "grpc-") || name == "content-type" || name == "te" {
@@ -69,7 +69,7 @@ func percentEncode(message string) string {
 }
 
 // writeFields writes a header block for a stream, in as many frames as it needs.
-func (w *writer) writeFields(id uint32, last bool, fields []hpack.HeaderField) error {
+func (w *frameWriter) writeFields(id uint32, last bool, fields []hpack.HeaderField) error {
 	b := encodeFields(fields)
 	first := b.Next(maxFrameBytes)
 	err := w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: b.Len() == 0, EndStream: last, BlockFragment: first})
@@ -80,8 +80,8 @@ func (w *writer) writeFields(id uint32, last bool, fields []hpack.HeaderField) e
 	return err
 }
 
-// endStream resets a stream that the peer has not ended, so that the peer stops sending.
-func (w *writer) endStream(id uint32, ended bool) error {
+// resetUnlessEnded resets a stream that the peer has not ended, so that the peer stops sending.
+func (w *frameWriter) resetUnlessEnded(id uint32, ended bool) error {
 	if ended {
 		return nil
 	}

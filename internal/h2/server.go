@@ -76,7 +76,7 @@ type Server struct {
 	spare   atomic.Int64 // bytes that are left of ServerOptions.Spare
 
 	mu           sync.Mutex
-	conns        map[*conn]struct{}
+	conns        map[*serverConn]struct{}
 	stopped      bool
 	running      sync.WaitGroup // connections and handlers
 	keepalive    keepaliveTicker
@@ -88,7 +88,7 @@ var errStopped = errors.New("the server is stopping")
 // NewServer returns a server that must be stopped. Calls see the values of ctx, but not its
 // cancellation.
 func NewServer(ctx context.Context, o ServerOptions) *Server {
-	s := &Server{options: o, baseContext: context.WithoutCancel(ctx), methods: map[string]*method{}, conns: map[*conn]struct{}{}}
+	s := &Server{options: o, baseContext: context.WithoutCancel(ctx), methods: map[string]*method{}, conns: map[*serverConn]struct{}{}}
 	s.spare.Store(o.Spare)
 	s.closeLimiter = pace.ClosesPerCore.Times(runtime.GOMAXPROCS(0)).NewLimiter()
 	s.keepalive.stop = make(chan struct{})
@@ -117,8 +117,8 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// spendSpare reserves bytes of the spare window. It returns false when too few are left.
-func (s *Server) spendSpare(bytes int64) bool {
+// reserveSpareWindow reserves bytes of the spare window. It returns false when too few are left.
+func (s *Server) reserveSpareWindow(bytes int64) bool {
 	if s.spare.Add(-bytes) >= 0 {
 		return true
 	}
@@ -180,8 +180,8 @@ func withPeer(ctx context.Context, nc net.Conn, info credentials.AuthInfo) conte
 // FindCallCancel returns the function that frees the handler of a call from waiting for the other
 // end. It is nil for a call of another server than Server and one with WithCallCancel.
 func FindCallCancel(ctx context.Context) context.CancelFunc {
-	if s, ok := grpc.ServerTransportStreamFromContext(ctx).(*transport); ok {
-		return (*stream)(s).abortCall
+	if s, ok := grpc.ServerTransportStreamFromContext(ctx).(*streamTransport); ok {
+		return (*serverStream)(s).abortCall
 	}
 	end, _ := ctx.Value(callCancelKey{}).(context.CancelFunc)
 	return end

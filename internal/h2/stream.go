@@ -27,9 +27,9 @@ const maxChunkBytes = 2 * maxFrameBytes
 // a quarter.
 const reservedWindow = 64 << 10
 
-// stream is one call, and the grpc.ServerStream of its handler.
-type stream struct {
-	conn   *conn
+// serverStream is one call, and the grpc.ServerStream of its handler.
+type serverStream struct {
+	conn   *serverConn
 	id     uint32
 	method *method
 	ctx    context.Context
@@ -53,10 +53,10 @@ type stream struct {
 }
 
 // newStream returns the stream of a request. The caller holds conn.mu.
-func newStream(c *conn, id uint32, m *method, r *request) *stream {
-	s := &stream{conn: c, id: id, method: m, window: int64(c.server.options.Window), recvAvailable: int64(c.server.options.Window), sendWindow: c.initialSendWindow}
+func newStream(c *serverConn, id uint32, m *method, r *requestHeaders) *serverStream {
+	s := &serverStream{conn: c, id: id, method: m, window: int64(c.server.options.Window), recvAvailable: int64(c.server.options.Window), sendWindow: c.initialSendWindow}
 	ctx := metadata.NewIncomingContext(c.baseContext, r.md)
-	ctx = grpc.NewContextWithServerTransportStream(ctx, (*transport)(s))
+	ctx = grpc.NewContextWithServerTransportStream(ctx, (*streamTransport)(s))
 	if r.timeout == 0 {
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		return s
@@ -70,19 +70,19 @@ func newStream(c *conn, id uint32, m *method, r *request) *stream {
 	return s
 }
 
-// transport is the view of a stream that package grpc finds in the call's context.
-type transport stream
+// streamTransport is the view of a stream that package grpc finds in the call's context.
+type streamTransport serverStream
 
-func (t *transport) Method() string                  { return t.method.name }
-func (t *transport) SetHeader(md metadata.MD) error  { return (*stream)(t).SetHeader(md) }
-func (t *transport) SendHeader(md metadata.MD) error { return (*stream)(t).SendHeader(md) }
-func (t *transport) SetTrailer(md metadata.MD) error {
-	(*stream)(t).SetTrailer(md)
+func (t *streamTransport) Method() string                  { return t.method.name }
+func (t *streamTransport) SetHeader(md metadata.MD) error  { return (*serverStream)(t).SetHeader(md) }
+func (t *streamTransport) SendHeader(md metadata.MD) error { return (*serverStream)(t).SendHeader(md) }
+func (t *streamTransport) SetTrailer(md metadata.MD) error {
+	(*serverStream)(t).SetTrailer(md)
 	return nil
 }
 
 // endLocked ends the call for its handler. The caller holds conn.mu.
-func (s *stream) endLocked(why error) {
+func (s *serverStream) endLocked(why error) {
 	if s.err != nil {
 		return
 	}
@@ -92,14 +92,14 @@ func (s *stream) endLocked(why error) {
 }
 
 // abortCall ends the call, so that the handler stops waiting for the peer.
-func (s *stream) abortCall() {
+func (s *serverStream) abortCall() {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	s.endLocked(errAborted)
 }
 
 // run runs the handler and sends its status to the peer.
-func (s *stream) run() {
+func (s *serverStream) run() {
 	s.sendStatus(s.handle())
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *stream) run() {
 	s.received.dropAll()
 }
 
-func (s *stream) handle() error {
+func (s *serverStream) handle() error {
 	if s.method.stream != nil {
 		return s.method.stream(s.method.impl, s)
 	}
@@ -120,13 +120,13 @@ func (s *stream) handle() error {
 
 // sendStatus removes the stream from the open ones and sends its status. It removes first,
 // because the peer may open the next stream as soon as it reads the status.
-func (s *stream) sendStatus(err error) {
+func (s *serverStream) sendStatus(err error) {
 	st, ok := status.FromError(err)
 	if !ok {
 		st = status.FromContextError(err)
 	}
 	c := s.conn
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
@@ -148,20 +148,20 @@ func (s *stream) sendStatus(err error) {
 	if gone || flooded != nil {
 		return
 	}
-	last := lastFields(s.headersSent, "200", st, s.trailer)
+	last := trailerFields(s.headersSent, "200", st, s.trailer)
 	if !s.headersSent {
-		last = append(last, userFields(s.header)...)
+		last = append(last, customHeaderFields(s.header)...)
 	}
-	if errors.Join(w.writeFields(s.id, true, last), w.endStream(s.id, remoteClosed)) == nil {
+	if errors.Join(w.writeFields(s.id, true, last), w.resetUnlessEnded(s.id, remoteClosed)) == nil {
 		_ = c.flush(w) // a failed write ends the connection
 	}
 }
 
 // Context returns the context of the call.
-func (s *stream) Context() context.Context { return s.ctx }
+func (s *serverStream) Context() context.Context { return s.ctx }
 
 // SetHeader adds header fields, which are sent before the first message.
-func (s *stream) SetHeader(md metadata.MD) error {
+func (s *serverStream) SetHeader(md metadata.MD) error {
 	s.conn.writeMu.Lock()
 	defer s.conn.writeMu.Unlock()
 	if s.headersSent || s.finished {
@@ -172,11 +172,11 @@ func (s *stream) SetHeader(md metadata.MD) error {
 }
 
 // SendHeader adds header fields and sends them now.
-func (s *stream) SendHeader(md metadata.MD) error {
+func (s *serverStream) SendHeader(md metadata.MD) error {
 	if err := s.SetHeader(md); err != nil {
 		return err
 	}
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	s.conn.writeMu.Lock()
 	defer s.conn.writeMu.Unlock()
@@ -187,28 +187,28 @@ func (s *stream) SendHeader(md metadata.MD) error {
 }
 
 // writeHead writes the header fields once. The caller holds conn.writeMu.
-func (s *stream) writeHead(w *writer) error {
+func (s *serverStream) writeHead(w *frameWriter) error {
 	if s.headersSent {
 		return nil
 	}
 	s.headersSent = true
-	return w.writeFields(s.id, false, append(firstFields("200"), userFields(s.header)...))
+	return w.writeFields(s.id, false, append(responseHeaderFields("200"), customHeaderFields(s.header)...))
 }
 
 // SetTrailer adds fields that are sent with the status.
-func (s *stream) SetTrailer(md metadata.MD) {
+func (s *serverStream) SetTrailer(md metadata.MD) {
 	s.conn.writeMu.Lock()
 	defer s.conn.writeMu.Unlock()
 	s.trailer = metadata.Join(s.trailer, md)
 }
 
 // SendMsg sends a message. It returns when the message was written.
-func (s *stream) SendMsg(m any) error {
+func (s *serverStream) SendMsg(m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {
 		return status.Errorf(codes.Internal, "send %T: %v", m, errNoProto)
 	}
-	buffer := bufferOf(PrefixBytes + proto.Size(message))
+	buffer := getBuffer(PrefixBytes + proto.Size(message))
 	defer recycleBuffer(buffer)
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(append(*buffer, make([]byte, PrefixBytes)...), message)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *stream) SendMsg(m any) error {
 }
 
 // sendSome sends as much of b as the windows allow. n can be zero.
-func (s *stream) sendSome(b []byte) (n int, err error) {
+func (s *serverStream) sendSome(b []byte) (n int, err error) {
 	c := s.conn
 	if !s.method.inline {
 		c.bulkMu.Lock()
@@ -251,7 +251,7 @@ func (s *stream) sendSome(b []byte) (n int, err error) {
 	if err != nil || n <= 0 {
 		return 0, err
 	}
-	w := writers.Get().(*writer)
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	if err := s.writeHead(w); err != nil {
 		return 0, status.Error(codes.Internal, err.Error())
@@ -266,7 +266,7 @@ func (s *stream) sendSome(b []byte) (n int, err error) {
 
 // sendableBytes returns how much the stream can send now. A stream that is not Inline leaves
 // reservedWindow of the connection's window to Inline streams. The caller holds conn.mu.
-func (s *stream) sendableBytes() int64 {
+func (s *serverStream) sendableBytes() int64 {
 	ofConn := s.conn.sendWindow
 	if !s.method.inline {
 		ofConn -= min(reservedWindow, s.conn.maxSendWindow/4)
@@ -282,7 +282,7 @@ func unavailableError(err error) error {
 }
 
 // awaitWindow waits until the stream can send, or the call has ended.
-func (s *stream) awaitWindow() {
+func (s *serverStream) awaitWindow() {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,7 +290,7 @@ func (s *stream) awaitWindow() {
 }
 
 // RecvMsg waits for a message. It reads the connection when no other goroutine does.
-func (s *stream) RecvMsg(m any) error {
+func (s *serverStream) RecvMsg(m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {
 		return status.Errorf(codes.Internal, "receive %T: %v", m, errNoProto)
@@ -312,7 +312,7 @@ func (s *stream) RecvMsg(m any) error {
 // nextMessage returns the next message with its prefix, and the window to return to the peer.
 // Messages that were received before the connection ended are still returned. An aborted call
 // ends at once.
-func (s *stream) nextMessage() (raw *[]byte, increment uint32, err error) {
+func (s *serverStream) nextMessage() (raw *[]byte, increment uint32, err error) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -344,13 +344,13 @@ func (s *stream) nextMessage() (raw *[]byte, increment uint32, err error) {
 }
 
 // isReadable reports whether the handler can receive without waiting. The caller holds conn.mu.
-func (s *stream) isReadable() bool {
+func (s *serverStream) isReadable() bool {
 	_, whole, err := s.received.firstMessage(s.method.maxMessageBytes)
 	return whole || err != nil || s.remoteClosed || s.err != nil || s.conn.err != nil
 }
 
 // receiveData adds data of the peer. The caller holds conn.mu.
-func (s *stream) receiveData(data []byte, last bool) {
+func (s *serverStream) receiveData(data []byte, last bool) {
 	if s.err == nil {
 		s.received.add(data)
 	}
@@ -361,7 +361,7 @@ func (s *stream) receiveData(data []byte, last bool) {
 // windowIncrement returns the window to return to the peer: all but the unread data. While the
 // handler waits for the rest of a message, the unread data is not subtracted, so that a message
 // can be larger than the window. The caller holds conn.mu.
-func (s *stream) windowIncrement() uint32 {
+func (s *serverStream) windowIncrement() uint32 {
 	held := 0
 	if !s.reading || s.isReadable() {
 		held = s.received.byteSize()
@@ -375,8 +375,8 @@ func (s *stream) windowIncrement() uint32 {
 }
 
 // openWindow returns window to the peer.
-func (s *stream) openWindow(by uint32) {
-	w := writers.Get().(*writer)
+func (s *serverStream) openWindow(by uint32) {
+	w := writers.Get().(*frameWriter)
 	defer w.release()
 	s.conn.writeMu.Lock()
 	defer s.conn.writeMu.Unlock()

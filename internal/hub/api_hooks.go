@@ -23,9 +23,9 @@ import (
 // apiHooks is what the API server, which is there first, needs of the parts.
 type apiHooks struct {
 	components  componentsRef
-	plugin      *admission.Plugin
+	plugin      *admission.AdmissionPlugin
 	preview     *previewserver.Server
-	memberProxy *memberproxy.Handler
+	memberProxy *memberproxy.ProxyHandler
 	fleetView   *server.Fleet
 	// subscribeOnce: the fleet hears of rows.
 	subscribeOnce sync.Once
@@ -33,7 +33,7 @@ type apiHooks struct {
 	authorizer authorizer.Authorizer
 }
 
-func newAPIHooks(log *slog.Logger, limits memberproxy.Limits) *apiHooks {
+func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 	l := &apiHooks{}
 	l.preview = &previewserver.Server{Sources: l.previewSources}
 	l.plugin = admission.New(admission.Options{
@@ -73,7 +73,7 @@ func (l *apiHooks) fleetTables() (server.Tables, bool) {
 }
 
 // caReporter returns the reporter of the hub's certificates; false until the tables are read.
-func (l *apiHooks) caReporter() (*castatus.Reporter, bool) {
+func (l *apiHooks) caReporter() (*castatus.CAReporter, bool) {
 	p, ok := l.components.Get()
 	if !ok {
 		return nil, false
@@ -85,9 +85,9 @@ func (l *apiHooks) caReporter() (*castatus.Reporter, bool) {
 func (l *apiHooks) setComponents(p *components) {
 	l.components.Set(p)
 	l.subscribeOnce.Do(func() { // a leader's components have the same tables
-		p.state.Rows.SubscribeOrders(func(_ string, _, ordered []string) {
+		p.state.Rows.SubscribeWithChangedOrders(func(_ string, _, ordered []string) {
 			if len(ordered) > 0 {
-				l.fleetView.RowsChanged()
+				l.fleetView.WakeWatches()
 			}
 		})
 	})
@@ -98,11 +98,11 @@ func (l *apiHooks) admissionPlugins() []apiserver.AdmissionPlugin {
 	return []apiserver.AdmissionPlugin{{Name: admission.Name, Handler: l.plugin}}
 }
 
-// wrapHandler adds the hub's own endpoints to the API: it is not ready before the parts
+// wrapWithHubEndpoints adds the hub's own endpoints to the API: it is not ready before the parts
 // are, except in the eyes of its own identities, which wait for the API alone.
-func (l *apiHooks) wrapHandler(next http.Handler) http.Handler {
-	next = server.RequireComplete(server.AbortTruncatedLogs(next))
-	ca := castatus.Endpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
+func (l *apiHooks) wrapWithHubEndpoints(next http.Handler) http.Handler {
+	next = server.StripCompleteSelector(server.AbortTruncatedLogs(next))
+	ca := castatus.CAEndpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
 	endpoints := map[string]http.HandlerFunc{
 		previewserver.ExplainPath: l.preview.ServeExplain, previewserver.PlanPath: l.preview.ServePlan, previewserver.RenderPath: l.preview.ServeRender, previewserver.RebalancePath: l.preview.ServeRebalance, previewserver.DriftPath: l.preview.ServeDrift,
 		standing.Path: ca.ServeStatus, standing.CertificatesPath: ca.ServeCertificates,
@@ -120,7 +120,7 @@ func (l *apiHooks) wrapHandler(next http.Handler) http.Handler {
 			return
 		}
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && memberproxy.IsProxyRequest(info) {
-			l.serveProxy(w, r)
+			l.serveMemberProxy(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -49,27 +49,27 @@ import (
 // components is everything that runs over the tables.
 type components struct {
 	haOptions
-	state           *state.State
+	state           *state.HubTables
 	traces          *tracing.Tracer
 	log             *slog.Logger
 	binder          *binder.Binder
-	placer          *placer.Reconciler
-	decisions       *decisions.Publisher
-	setBindings     *setbindings.Writer
-	sigDecisions    *sigdecisions.Publisher
+	placer          *placer.PlacementReconciler
+	decisions       *decisions.DecisionPublisher
+	setBindings     *setbindings.BindingStatusWriter
+	sigDecisions    *sigdecisions.MulticlusterPublisher
 	karmada         *karmada.Reconciler
-	bundleStatus    *bundlestatus.Reconciler
-	recorder        *bundlestatus.Recorder
-	stateMetrics    *statemetrics.Collector
-	quarantines     *quarantine.Accounts
-	inventory       *clusterstatus.Reconciler
-	decommission    *decommission.Reconciler
-	profiles        *profiles.Publisher
-	restore         *controller.Controller
+	bundleStatus    *bundlestatus.BundleReconciler
+	recorder        *bundlestatus.EventRecorder
+	stateMetrics    *statemetrics.StateCollector
+	quarantines     *quarantine.RenderAccounts
+	inventory       *clusterstatus.ClusterStatusReconciler
+	decommission    *decommission.RemovalReconciler
+	profiles        *profiles.ProfilePublisher
+	restore         *controller.RestoreController
 	gateway         *delivery.Gateway
-	pushSupervisor  *push.Supervisor
-	gatewayListener *listener.Listener
-	caStatus        *castatus.Reporter
+	pushSupervisor  *push.AgentSupervisor
+	gatewayListener *listener.GatewayListener
+	caStatus        *castatus.CAReporter
 	// servingClient writes what any hub may, while it is in touch with the store.
 	servingClient client.Client
 	// fingerprints of templates, which bind and summarise ask for.
@@ -82,8 +82,8 @@ type components struct {
 // ctx is the gateway's life. On a hub that does not lead, those that decide are there
 // to be asked.
 func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, error) {
-	cfg := leader.FencedByRole(clientConfig(h.server), t.tenure, t.presence)
-	deciding, err := h.newClient(cfg, func(report bool) error {
+	cfg := leader.FencedByRole(typedClientConfig(h.server), t.tenure, t.presence)
+	deciding, err := h.newDirectWriteClient(cfg, func(report bool) error {
 		if report {
 			return t.presence.CheckMayWrite()
 		}
@@ -97,15 +97,15 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		return nil, err
 	}
 	h.tables.Store(st)
-	p := &components{haOptions: t, state: st, traces: h.traces, log: h.log, gatewayListener: h.gateway, addFinalizer: h.newFinalizer(st, t), fingerprints: &binder.FingerprintCache{}}
-	if p.servingClient, err = h.newClient(t.presence.FencedConfig(clientConfig(h.server)), func(bool) error { return t.presence.CheckMayWrite() }); err != nil {
+	p := &components{haOptions: t, state: st, traces: h.traces, log: h.log, gatewayListener: h.gateway, addFinalizer: h.newFinalizerAdder(st, t), fingerprints: &binder.FingerprintCache{}}
+	if p.servingClient, err = h.newDirectWriteClient(t.presence.FencedConfig(typedClientConfig(h.server)), func(bool) error { return t.presence.CheckMayWrite() }); err != nil {
 		return nil, err
 	}
 	var statusWrites *prometheus.CounterVec
 	p.stateMetrics, statusWrites = newStateMetrics(st, legacyregistry.Registerer())
 	p.quarantines = payloads.NewAccounts(legacyregistry.Registerer(), h.log.With("component", "gateway"))
 	p.restore = controller.New(st, p.servingClient, t.IsLeader, h.log.With("component", "rewind"))
-	p.recorder = bundlestatus.NewRecorder(st.Client, st.Revisions, st.Templates, h.log.With("component", "events"))
+	p.recorder = bundlestatus.NewEventRecorder(st.Client, st.Revisions, st.Templates, h.log.With("component", "events"))
 	p.binder = p.newBinder(t.tenure != nil)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
@@ -114,7 +114,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	})
 	p.decisions = decisions.New(decisions.Config{
 		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Sets: st.Sets, Client: st.Client,
-		SetInterest: p.placer.SetInterest, Log: h.log.With("component", "decisions"),
+		SetInterest: p.placer.SetScoreInputs, Log: h.log.With("component", "decisions"),
 	})
 	p.sigDecisions = sigdecisions.New(sigdecisions.Config{
 		Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions"),
@@ -146,9 +146,9 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		observed.Complete = t.peers.IsComplete
 	}
 	p.inventory = clusterstatus.New(observed)
-	p.caStatus = &castatus.Reporter{
+	p.caStatus = &castatus.CAReporter{
 		Authorities: h.server, Rotation: h.server, Clusters: st.Clusters, Agents: p.inventory, Settings: st.Settings,
-		GatewayCertificate: h.gateway.Certificate, IsComplete: func() bool { return t.peers == nil || t.peers.IsComplete() },
+		GatewayCertificate: h.gateway.CertificateStatus, IsComplete: func() bool { return t.peers == nil || t.peers.IsComplete() },
 	}
 	if p.pushSupervisor, err = h.newPushSupervisor(p); err != nil {
 		return nil, err
@@ -156,8 +156,8 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	return p, p.newGateway(ctx, h.options, h.server)
 }
 
-// newClient of the hub's API, which writes the hub's own bookkeeping directly while it may.
-func (h *hub) newClient(cfg *rest.Config, may direct.May) (client.Client, error) {
+// newDirectWriteClient returns a client of the hub's API, which writes the hub's own bookkeeping directly while it may.
+func (h *hub) newDirectWriteClient(cfg *rest.Config, may direct.May) (client.Client, error) {
 	c, err := client.New(cfg, client.Options{Scheme: state.NewScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("client of the hub's API: %w", err)
@@ -178,8 +178,8 @@ func (h *hub) livingNamespaceVersion(namespace string) (string, bool) {
 	return ns.ResourceVersion, true
 }
 
-// newFinalizer puts one on templates of built-in kinds directly, while this hub may decide.
-func (h *hub) newFinalizer(st *state.State, t haOptions) func(context.Context, *unstructured.Unstructured, string) (bool, error) {
+// newFinalizerAdder puts one on templates of built-in kinds directly, while this hub may decide.
+func (h *hub) newFinalizerAdder(st *state.HubTables, t haOptions) func(context.Context, *unstructured.Unstructured, string) (bool, error) {
 	templates := h.server.DirectStores().Templates
 	return func(ctx context.Context, obj *unstructured.Unstructured, finalizer string) (bool, error) {
 		gvk := obj.GroupVersionKind()
@@ -230,7 +230,7 @@ func (p *components) newGateway(ctx context.Context, o Options, server *apiserve
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(), Traces: p.traces,
 	}
 	if p.peers != nil {
-		options.Clusters, options.Streams = streams.Clusters{Clusters: p.state.Clusters, Peers: p.peers}, streams.Tracker{StreamTracker: p.inventory, Peers: p.peers}
+		options.Clusters, options.Streams = streams.BroadcastingClusters{Clusters: p.state.Clusters, Peers: p.peers}, streams.BroadcastingTracker{StreamTracker: p.inventory, Peers: p.peers}
 		options.HA = delivery.HAOptions{Hub: p, Peers: p.peers}
 	}
 	p.gateway, err = delivery.NewGateway(ctx, options)
@@ -238,14 +238,14 @@ func (p *components) newGateway(ctx context.Context, o Options, server *apiserve
 	return err
 }
 
-// Position of the store now: the start that is the last one, and the newest slice, as
+// StorePosition returns the position of the store now: the start that is the last one, and the newest slice, as
 // far as no later start is in the store. A hub that surely leads and has written its
 // start is its own witness; another one has what it saw when it last looked. The bound
 // is read first, and the chain last.
-func (p *components) Position() (string, int64) {
+func (p *components) StorePosition() (string, int64) {
 	revision := p.state.Rows.HighestVersion()
 	if p.presence != nil && !(p.startRecorded.Load() && p.tenure.IsLeading()) {
-		revision = min(revision, p.presence.VouchedRevision())
+		revision = min(revision, p.presence.ConfirmedRevision())
 	}
 	st := p.state.Hub.Get()
 	if st == nil || len(st.Chain) == 0 || st.Beginning != "" || revision == 0 {
@@ -301,7 +301,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 // publishHubInfo writes the address that agents dial and the CA that they pin.
 func (p *components) publishHubInfo(ctx context.Context) error {
 	a := p.caStatus.Authorities.CurrentAuthorities()
-	return bootstrap.PublishHubInfo(ctx, p.state.Client, p.gatewayListener.AdvertisedAddress(), trust.CertificateHash(a.Cluster.Cert), a.ClusterPEM())
+	return bootstrap.PublishHubInfo(ctx, p.state.Client, p.gatewayListener.AdvertisedAddress(), trust.CertificateKeyHash(a.Cluster.Cert), a.ClusterCAPEM())
 }
 
 // runTrustUpdates applies changes of the hub's CAs until ctx ends: to the gateway, and on the
@@ -311,7 +311,7 @@ func (p *components) runTrustUpdates(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.gatewayListener.Changed():
+		case <-p.gatewayListener.TrustChanged():
 		}
 		p.gateway.TrustChanged()
 		if !p.IsLeader() {

@@ -24,8 +24,8 @@ import (
 // the only hub.
 type haOptions struct {
 	tenure        *leader.Tenure
-	presence      *leader.Presence
-	peers         *peer.Peers
+	presence      *leader.StoreContact
+	peers         *peer.HubPeers
 	tablesReady   *atomic.Bool // the tables have their first lists
 	startRecorded *atomic.Bool // this hub's own start is the chain's last link, or was
 }
@@ -47,8 +47,8 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 		return err
 	}
 	t.peers.Attach(p, p.inventory, p.gateway)
-	balancer := &streams.Balancer{Surplus: t.peers, Agents: p.gateway, IsServing: p.IsServing, Hubs: h.gateway.AdvertisedAddress(), Log: h.log}
-	listener := h.gateway.Take()
+	balancer := &streams.StreamBalancer{Surplus: t.peers, Agents: p.gateway, IsServing: p.IsServing, Hubs: h.gateway.AdvertisedAddress(), Log: h.log}
+	listener := h.gateway.TakeListener()
 	ready := make(chan struct{})
 	following, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
@@ -57,13 +57,13 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 		func(ctx context.Context) error { return p.state.Run(ctx, ready) },
 		func(context.Context) error { return p.gateway.ServeAgents(listener) },
 		t.peers.Run, p.inventory.Run, p.restore.Run, balancer.Run, p.runTrustUpdates,
-		func(ctx context.Context) error { return t.presence.Run(ctx, p.onPresenceChange) },
+		func(ctx context.Context) error { return t.presence.Run(ctx, p.onStorePresenceChange) },
 		func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-ready:
-				return runAll(ctx, p.pushSupervisor.Run, func(ctx context.Context) error { return p.pushSupervisor.RunShare(ctx, t.peers, 2*peer.Grace) })
+				return runAll(ctx, p.pushSupervisor.Run, func(ctx context.Context) error { return p.pushSupervisor.FollowServingHubs(ctx, t.peers, 2*peer.Grace) })
 			}
 		},
 		func(context.Context) error {
@@ -122,7 +122,7 @@ func (h *hub) runLeader(ctx context.Context, p *components, ready <-chan struct{
 }
 
 // readStoreRevision is what the store says now, and whether the table shows its starts so.
-func readStoreRevision(ctx context.Context, st *state.State) (revision int64, known bool, err error) {
+func readStoreRevision(ctx context.Context, st *state.HubTables) (revision int64, known bool, err error) {
 	var list enginev1.HubStateList
 	if err := st.Client.List(ctx, &list); err != nil {
 		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
@@ -140,7 +140,7 @@ func readStoreRevision(ctx context.Context, st *state.State) (revision int64, kn
 }
 
 // newPeers finds the gateways of other hubs.
-func (h *hub) newPeers(presence *leader.Presence) (*peer.Peers, error) {
+func (h *hub) newPeers(presence *leader.StoreContact) (*peer.HubPeers, error) {
 	kube, err := kubernetes.NewForConfig(presence.FencedConfig(h.server.LoopbackConfig()))
 	if err != nil {
 		return nil, fmt.Errorf("client of the hubs' leases: %w", err)
@@ -159,9 +159,9 @@ func (p *components) UpdateStreamHolder(uid string, here, elsewhere bool, heard 
 	p.inventory.SetRemoteStream(uid, elsewhere, heard)
 }
 
-// RaiseRow raises a row that another hub's agent holds at a higher generation than that
+// RaiseRowGeneration raises a row that another hub's agent holds at a higher generation than that
 // hub's table, which may be behind.
-func (p *components) RaiseRow(bundle, cluster string, generation int64) {
+func (p *components) RaiseRowGeneration(bundle, cluster string, generation int64) {
 	row, ok := p.state.Rows.Get(bundle, cluster)
 	if p.IsLeader() && ok && row.Spec.Generation < generation {
 		p.restore.OnRowAhead(bundle, cluster, generation)
@@ -179,13 +179,13 @@ func (p *components) IsServing() bool {
 	return p.tenure.IsLeading() || !holding && !p.restore.IsRecalling()
 }
 
-// IsBehind reports whether the table of rows surely does not show all up to the revision.
-func (p *components) IsBehind(revision int64) bool {
+// AreRowsBehind reports whether the table of rows surely does not show all up to the revision.
+func (p *components) AreRowsBehind(revision int64) bool {
 	return p.state.Rows.HighestVersion() < revision
 }
 
-// onPresenceChange: the hub came in touch with the store, or lost it.
-func (p *components) onPresenceChange(holds bool) {
+// onStorePresenceChange: the hub came in touch with the store, or lost it.
+func (p *components) onStorePresenceChange(holds bool) {
 	if holds {
 		p.log.Info("in touch with the store: agents are served")
 		return

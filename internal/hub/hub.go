@@ -78,7 +78,7 @@ type Options struct {
 	PushAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that a 0 that was asked for is refused.
-	ProxyLimits memberproxy.Limits
+	ProxyLimits memberproxy.RequestLimits
 	// Tracing says where traces of changes go. Its Version, Log and Traceparent are the hub's to
 	// set.
 	Tracing tracing.Options
@@ -119,11 +119,11 @@ type hub struct {
 	options   Options
 	log       *slog.Logger
 	server    *apiserver.Server
-	gateway   *listener.Listener
+	gateway   *listener.GatewayListener
 	hooks     *apiHooks
 	startTime time.Time
-	tables    atomic.Pointer[state.State] // nil until they are made
-	traces    *tracing.Tracer             // nil: tracing is off
+	tables    atomic.Pointer[state.HubTables] // nil until they are made
+	traces    *tracing.Tracer                 // nil: tracing is off
 }
 
 // countHoldings counts what the tables have.
@@ -134,9 +134,9 @@ func (h *hub) countHoldings() memory.Holdings {
 	return memory.Holdings{}
 }
 
-// Run runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
+// RunHub runs a hub until ctx ends. On an embedded etcd it leads; on an external one it
 // shares that with other hubs and stands for election.
-func Run(ctx context.Context, o Options) error {
+func RunHub(ctx context.Context, o Options) error {
 	if err := files.CheckOpenFileLimit(); err != nil {
 		return err
 	}
@@ -144,9 +144,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	h := &hub{options: o, log: o.API.Logger, hooks: newAPIHooks(o.API.Logger, o.ProxyLimits), startTime: time.Now()}
-	h.options.API.Admission, h.options.API.Handlers = h.hooks.admissionPlugins(), h.hooks.wrapHandler
-	h.options.API.Authorize, h.options.API.Storage = h.hooks.wrapAuthorizer, h.hooks.fleetView.InstallStorage
-	h.options.API.Groups = []*genericapiserver.APIGroupInfo{h.hooks.fleetView.Usage()}
+	h.options.API.Admission, h.options.API.Handlers = h.hooks.admissionPlugins(), h.hooks.wrapWithHubEndpoints
+	h.options.API.Authorize, h.options.API.Storage = h.hooks.wrapWithSetRights, h.hooks.fleetView.InstallStorage
+	h.options.API.Groups = []*genericapiserver.APIGroupInfo{h.hooks.fleetView.MetricsAPIGroup()}
 	h.options.API.NoControllers = h.sharesEtcd()
 	h.options.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))
@@ -158,7 +158,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer stopTracing()
-	if h.server, err = apiserver.Start(ctx, h.options.API); err != nil {
+	if h.server, err = apiserver.StartAPIServer(ctx, h.options.API); err != nil {
 		return fmt.Errorf("start the hub's API server: %w", err)
 	}
 	defer stopServer(ctx, h.server, h.log)
@@ -167,8 +167,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer h.gateway.Close()
 	group, gctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return watchServer(gctx, h.server) })
-	group.Go(func() error { return memory.RunTuner(gctx, h.countHoldings) })
+	group.Go(func() error { return waitServerEnd(gctx, h.server) })
+	group.Go(func() error { return memory.RunGCTuner(gctx, h.countHoldings) })
 	if h.sharesEtcd() {
 		group.Go(func() error { return h.runWithPeers(gctx) })
 	} else {
@@ -186,7 +186,7 @@ func (h *hub) sharesEtcd() bool { return len(h.options.API.EtcdServers) > 0 }
 
 // prepareAPI installs what the hub needs in its own API, and opens the gateway's port.
 func (h *hub) prepareAPI(ctx context.Context) error {
-	c, err := client.New(clientConfig(h.server), client.Options{Scheme: state.NewScheme()})
+	c, err := client.New(typedClientConfig(h.server), client.Options{Scheme: state.NewScheme()})
 	if err != nil {
 		return fmt.Errorf("client of the hub's API: %w", err)
 	}
@@ -195,11 +195,11 @@ func (h *hub) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := bootstrap.Install(ctx, c, byDefault); err != nil {
+	if err := bootstrap.InstallHubObjects(ctx, c, byDefault); err != nil {
 		return err
 	}
 	h.gateway, err = listener.Open(listener.Options{
-		DataDir: o.API.DataDir, BindAddress: o.API.BindAddress, Port: o.GatewayPort, AdvertiseHost: h.server.AdvertiseAddress(), Address: o.GatewayAddress,
+		DataDir: o.API.DataDir, BindAddress: o.API.BindAddress, Port: o.GatewayPort, AdvertiseHost: h.server.AdvertiseIP(), Address: o.GatewayAddress,
 		WebSocketBind: o.WebSocketBind, ExtraSANs: o.API.ExtraSANs, CertificateLifetime: o.API.CertificateLifetime, Logger: h.log,
 	}, h.server)
 	return err
@@ -226,7 +226,7 @@ func (h *hub) runAlone(ctx context.Context) error {
 		h.hooks.setComponents(p)
 		h.server.OnStoreFull(p.recordStoreFull)
 		h.logReady("the hub is ready")
-		listener := h.gateway.Take()
+		listener := h.gateway.TakeListener()
 		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.runTrustUpdates,
 			func(context.Context) error { return p.gateway.ServeAgents(listener) })
 	})
@@ -252,13 +252,13 @@ func (h *hub) recordLeadership(ctx context.Context, p *components) error {
 	if err != nil {
 		return err
 	}
-	started, err := controller.RecordStart(ctx, p.state.Client, h.server.EtcdClient(), restored, h.sharesEtcd())
+	started, err := controller.RecordHubStart(ctx, p.state.Client, h.server.EtcdClient(), restored, h.sharesEtcd())
 	if err != nil {
 		return err
 	}
 	if restored != "" {
 		h.log.Warn("this hub was restored from a backup: it holds until an administrator decides with: atoll restore accept --hub|--members")
-		if err := backup.ClearMarker(h.options.API.DataDir); err != nil {
+		if err := backup.RemoveRestoreMarker(h.options.API.DataDir); err != nil {
 			return err
 		}
 	}
@@ -266,9 +266,9 @@ func (h *hub) recordLeadership(ctx context.Context, p *components) error {
 	return nil
 }
 
-// clientConfig for typed clients, which choose the content type by kind: custom
+// typedClientConfig returns the configuration for typed clients, which choose the content type by kind: custom
 // resources are JSON, built-in kinds are not.
-func clientConfig(server *apiserver.Server) *rest.Config {
+func typedClientConfig(server *apiserver.Server) *rest.Config {
 	cfg := server.LoopbackConfig()
 	cfg.ContentType, cfg.AcceptContentTypes = "", ""
 	return cfg
@@ -276,15 +276,15 @@ func clientConfig(server *apiserver.Server) *rest.Config {
 
 // restoreReason says from what the data directory was restored; empty: it was not.
 func restoreReason(dataDir string) (string, error) {
-	m, err := backup.ReadMarker(dataDir)
+	m, err := backup.ReadRestoreMarker(dataDir)
 	if err != nil || m == nil {
 		return "", err
 	}
 	return fmt.Sprintf("the hub was restored at %s from the backup of %s", m.Time.Format(time.RFC3339), m.BackupTime.Format(time.RFC3339)), nil
 }
 
-// watchServer for the end of the API server.
-func watchServer(ctx context.Context, server *apiserver.Server) error {
+// waitServerEnd waits for the end of the API server.
+func waitServerEnd(ctx context.Context, server *apiserver.Server) error {
 	select {
 	case <-ctx.Done():
 		return nil

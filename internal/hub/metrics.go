@@ -37,7 +37,7 @@ func (h *hub) registerMetrics(r prometheus.Registerer) error {
 			return err
 		}
 	}
-	return errors.Join(r.Register(castatus.Collector{Reporter: h.hooks.caReporter}), r.Register(reconcile.Collector{}))
+	return errors.Join(r.Register(castatus.CertificateCollector{Reporter: h.hooks.caReporter}), r.Register(reconcile.LoopCollector{}))
 }
 
 func boolToInt(is bool) int {
@@ -48,7 +48,7 @@ func boolToInt(is bool) int {
 }
 
 // newStateMetrics makes the metrics of the tables, which are still empty, and of written statuses.
-func newStateMetrics(st *state.State, r prometheus.Registerer) (*statemetrics.Collector, *prometheus.CounterVec) {
+func newStateMetrics(st *state.HubTables, r prometheus.Registerer) (*statemetrics.StateCollector, *prometheus.CounterVec) {
 	counted := statemetrics.New(statemetrics.Tables{Bundles: st.Bundles, Clusters: st.Clusters, Rows: st.Rows})
 	writes := metrictable.StatusWrites.NewCounterVec()
 	r.MustRegister(counted, writes)

@@ -15,8 +15,8 @@ import (
 	"atoll.dev/atoll/internal/memberproxy"
 )
 
-// serveProxy leads a request to a member's API.
-func (l *apiHooks) serveProxy(w http.ResponseWriter, r *http.Request) {
+// serveMemberProxy leads a request to a member's API.
+func (l *apiHooks) serveMemberProxy(w http.ResponseWriter, r *http.Request) {
 	if _, ready := l.components.Get(); !ready {
 		respond.WriteError(w, respond.StillStarting("it does not know its clusters yet"))
 		return
@@ -24,9 +24,9 @@ func (l *apiHooks) serveProxy(w http.ResponseWriter, r *http.Request) {
 	l.memberProxy.ServeHTTP(w, r)
 }
 
-// wrapAuthorizer lets users reach a cluster by a right on one of its sets.
-func (l *apiHooks) wrapAuthorizer(a authorizer.Authorizer) authorizer.Authorizer {
-	l.authorizer = memberproxy.BySet(a, func() (memberproxy.Sets, bool) {
+// wrapWithSetRights lets users reach a cluster by a right on one of its sets.
+func (l *apiHooks) wrapWithSetRights(a authorizer.Authorizer) authorizer.Authorizer {
+	l.authorizer = memberproxy.AuthorizeByClusterSet(a, func() (memberproxy.Sets, bool) {
 		p, ok := l.components.Get()
 		if !ok {
 			return nil, false

@@ -18,7 +18,7 @@ import (
 const pushUser = "system:atoll:push"
 
 // newPushSupervisor runs agents, of several hubs this one's share of them. They dial its own gateway.
-func (h *hub) newPushSupervisor(p *components) (*push.Supervisor, error) {
+func (h *hub) newPushSupervisor(p *components) (*push.AgentSupervisor, error) {
 	cfg := rest.CopyConfig(p.presence.FencedConfig(h.server.LoopbackConfig()))
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: pushUser}
 	kube, err := kubernetes.NewForConfig(cfg)

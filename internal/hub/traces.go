@@ -22,7 +22,7 @@ func (h *hub) startTracing(ctx context.Context) (stop func(), err error) {
 	}
 	wrap := h.options.API.Handlers
 	h.options.API.Handlers = func(next http.Handler) http.Handler { return h.traces.ExtractTraceparent(wrap(next)) }
-	h.options.API.Admission = append(h.options.API.Admission, apiserver.AdmissionPlugin{Name: "AtollTracing", Handler: admission.WriteNotes{Own: apiserver.IsHubUser, Note: h.traces.NoteWrite}})
+	h.options.API.Admission = append(h.options.API.Admission, apiserver.AdmissionPlugin{Name: "AtollTracing", Handler: admission.UserWriteRecorder{Own: apiserver.IsHubUser, Note: h.traces.NoteWrite}})
 	return func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()

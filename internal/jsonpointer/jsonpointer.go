@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Parse splits a JSON Pointer (RFC 6901).
-func Parse(path string) ([]string, error) {
+// ParsePointer splits a JSON Pointer (RFC 6901).
+func ParsePointer(path string) ([]string, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, fmt.Errorf("%q is not a JSON Pointer: it has to begin with /", path)
 	}
@@ -30,8 +30,8 @@ func Parse(path string) ([]string, error) {
 	return parts, nil
 }
 
-// Format joins the parts that Parse splits.
-func Format(parts ...string) string {
+// FormatPointer joins the parts that Parse splits.
+func FormatPointer(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteByte('/')
@@ -70,9 +70,9 @@ func Get(doc any, path []string) (value any, has bool) {
 	return doc, true
 }
 
-// Lookup reports whether a document has the field at a path, which is not empty, and returns the map or
+// LookupParent reports whether a document has the field at a path, which is not empty, and returns the map or
 // list that holds the field.
-func Lookup(doc any, path []string) (above any, has bool) {
+func LookupParent(doc any, path []string) (above any, has bool) {
 	last := len(path) - 1
 	if above, has = Get(doc, path[:last]); has {
 		_, has = Get(above, path[last:])
@@ -85,7 +85,7 @@ func Lookup(doc any, path []string) (above any, has bool) {
 
 // Remove removes a field from a document, if the document has it. An element of a list stays.
 func Remove(doc any, path []string) {
-	above, has := Lookup(doc, path)
+	above, has := LookupParent(doc, path)
 	if m, isMap := above.(map[string]any); has && isMap {
 		delete(m, path[len(path)-1])
 	}
@@ -94,7 +94,7 @@ func Remove(doc any, path []string) {
 // RemoveAll removes the fields at JSON Pointers from a document, as Remove does.
 func RemoveAll(doc any, pointers []string) error {
 	for _, pointer := range pointers {
-		path, err := Parse(pointer)
+		path, err := ParsePointer(pointer)
 		if err != nil {
 			return err
 		}

@@ -14,16 +14,16 @@ func TestParse(t *testing.T) {
 		"/":          {""},
 		"/a//b":      {"a", "", "b"},
 	} {
-		got, err := Parse(path)
+		got, err := ParsePointer(path)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("Parse(%q) = %q, %v; want %q", path, got, err, want)
 		}
-		if back := Format(got...); back != path {
+		if back := FormatPointer(got...); back != path {
 			t.Errorf("%q came back as %q", path, back)
 		}
 	}
 	for _, path := range []string{"", "a", "/a~", "/a~2"} {
-		if got, err := Parse(path); err == nil {
+		if got, err := ParsePointer(path); err == nil {
 			t.Errorf("Parse(%q) = %q, want an error", path, got)
 		}
 	}
@@ -41,11 +41,11 @@ func TestLookupAndRemove(t *testing.T) {
 		if err := json.Unmarshal([]byte(doc), &got); err != nil {
 			t.Fatal(err)
 		}
-		parts, err := Parse(path)
+		parts, err := ParsePointer(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, has := Lookup(got, parts)
+		_, has := LookupParent(got, parts)
 		Remove(got, parts)
 		text, err := json.Marshal(got)
 		if err != nil {

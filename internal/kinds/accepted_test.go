@@ -110,7 +110,7 @@ func writeStatus(t *testing.T, tpl *unstructured.Unstructured, divided bool, row
 	if !ok {
 		return
 	}
-	kinds.FillTimes(st, time.Unix(now, 0))
+	kinds.FillTimePlaceholders(st, time.Unix(now, 0))
 	next := tpl.DeepCopy()
 	next.Object["status"] = st
 	strategy := updateStrategies[tpl.GetKind()]

@@ -35,7 +35,7 @@ type RowItem struct {
 	EqualClusters int
 }
 
-// TimePlaceholder marks a time that FillTimes sets.
+// TimePlaceholder marks a time that FillTimePlaceholders sets.
 const TimePlaceholder = ""
 
 // AggregateStatus returns the status of the template from the reports of its clusters. An item
@@ -53,7 +53,7 @@ const TimePlaceholder = ""
 // format.
 //
 // The order of rows does not matter. The result replaces the template's status. It keeps the
-// times that are still valid, and has TimePlaceholder where a time is new; see FillTimes. ok is
+// times that are still valid, and has TimePlaceholder where a time is new; see FillTimePlaceholders. ok is
 // false when there is nothing to write: Atoll writes no status of the kind, no connected cluster
 // reported, or the template's status is final.
 func AggregateStatus(template *unstructured.Unstructured, divided bool, rows []RowItem, observed, notAfter int64) (status map[string]any, ok bool) {
@@ -71,9 +71,9 @@ func AggregateStatus(template *unstructured.Unstructured, divided bool, rows []R
 	return aggregate(a)
 }
 
-// FillTimes replaces every TimePlaceholder in the conditions and the top-level times of the
+// FillTimePlaceholders replaces every TimePlaceholder in the conditions and the top-level times of the
 // status, in place. It reports whether there was one.
-func FillTimes(status map[string]any, now time.Time) bool {
+func FillTimePlaceholders(status map[string]any, now time.Time) bool {
 	at, stamped := now.UTC().Format(time.RFC3339), false
 	fill := func(m map[string]any) {
 		for _, key := range timeFields {
@@ -91,9 +91,9 @@ func FillTimes(status map[string]any, now time.Time) bool {
 
 var timeFields = []string{"lastTransitionTime", "lastUpdateTime", "lastProbeTime", "startTime", "completionTime"}
 
-// Equal reports whether two statuses are equal. Absent, null, zero and empty values are equal,
+// EqualStatuses reports whether two statuses are equal. Absent, null, zero and empty values are equal,
 // and so are integers of any type.
-func Equal(a, b map[string]any) bool { return equalValues(a, b) }
+func EqualStatuses(a, b map[string]any) bool { return equalValues(a, b) }
 
 func equalValues(a, b any) bool {
 	if isEmptyValue(a) || isEmptyValue(b) {
@@ -149,8 +149,8 @@ func normalizeScalar(v any) any {
 	return v
 }
 
-// aggregation is the input of a kind's aggregate function.
-type aggregation struct {
+// statusAggregation is the input of a kind's aggregate function.
+type statusAggregation struct {
 	template       *unstructured.Unstructured
 	traits         *kindTraits
 	templateStatus map[string]any
@@ -162,7 +162,7 @@ type aggregation struct {
 }
 
 // believedTime returns a time that was reported or stored; 0 where it cannot be believed.
-func (a *aggregation) believedTime(unix int64) int64 {
+func (a *statusAggregation) believedTime(unix int64) int64 {
 	if unix < 0 || unix > atoll.MaxUnixSeconds || a.notAfter != 0 && unix > a.notAfter {
 		return 0
 	}
@@ -180,8 +180,8 @@ type clusterRow struct {
 // emptyReflection stands for a cluster without a report.
 var emptyReflection = &reflectedStatus{}
 
-func newAggregation(template *unstructured.Unstructured, divided bool, items []RowItem, observed int64) *aggregation {
-	a := &aggregation{template: template, templateStatus: statusOf(template), divided: divided, rows: make([]clusterRow, 0, len(items))}
+func newAggregation(template *unstructured.Unstructured, divided bool, items []RowItem, observed int64) *statusAggregation {
+	a := &statusAggregation{template: template, templateStatus: statusOf(template), divided: divided, rows: make([]clusterRow, 0, len(items))}
 	caughtUp := true
 	decoded := map[string]*reflectedStatus{}
 	for i := range items {
@@ -255,7 +255,7 @@ func assumeHealthyStatus(template *unstructured.Unstructured, item *RowItem) (*r
 
 // hasNothingToWrite reports that no cluster is connected, or that the template has no status yet
 // and the clusters that decide it have not reported.
-func (a *aggregation) hasNothingToWrite() bool {
+func (a *statusAggregation) hasNothingToWrite() bool {
 	if len(a.rows) == 0 {
 		return true
 	}
@@ -271,9 +271,9 @@ func (a *aggregation) hasNothingToWrite() bool {
 	return reported == 0 || !a.divided && reported < len(a.rows)
 }
 
-// leastFinished returns the least finished connected row. progress returns numbers of a reported
+// leastFinishedRow returns the least finished connected row. progress returns numbers of a reported
 // row that grow as it gets finished, the most significant first.
-func (a *aggregation) leastFinished(progress func(r clusterRow) []int64) clusterRow {
+func (a *statusAggregation) leastFinishedRow(progress func(r clusterRow) []int64) clusterRow {
 	// Rows with equal reports and equal health have equal progress.
 	type report struct {
 		reflected *reflectedStatus
@@ -318,7 +318,7 @@ var healthRank = map[atoll.Health]int64{
 }
 
 // copyTemplateStatus copies the template's status, for kinds of which Atoll writes a part.
-func (a *aggregation) copyTemplateStatus() map[string]any {
+func (a *statusAggregation) copyTemplateStatus() map[string]any {
 	if a.templateStatus == nil {
 		return map[string]any{}
 	}
@@ -326,7 +326,7 @@ func (a *aggregation) copyTemplateStatus() map[string]any {
 }
 
 // buildCondition builds a condition with the times of the template's own where they still hold.
-func (a *aggregation) buildCondition(c condition, updateTime bool) map[string]any {
+func (a *statusAggregation) buildCondition(c condition, updateTime bool) map[string]any {
 	m := map[string]any{"type": c.conditionType, "status": c.status, "lastTransitionTime": TimePlaceholder}
 	if c.reason != "" {
 		m["reason"] = c.reason
@@ -365,7 +365,7 @@ func (r clusterRow) conditionsWithMessages() []condition {
 }
 
 // buildStandardConditions builds metav1 conditions, whose message is required.
-func (a *aggregation) buildStandardConditions(cs []condition) []any {
+func (a *statusAggregation) buildStandardConditions(cs []condition) []any {
 	out := make([]any, 0, len(cs))
 	for _, c := range cs {
 		m := a.buildCondition(c, false)
@@ -388,7 +388,7 @@ func setCounts(st map[string]any, names []string, n []int64) {
 }
 
 // sumCounts sums the first width counts of the rows.
-func (a *aggregation) sumCounts(width int) []int64 {
+func (a *statusAggregation) sumCounts(width int) []int64 {
 	n := make([]int64, width)
 	for _, r := range a.rows {
 		for i := range n {
@@ -407,7 +407,7 @@ func (r clusterRow) firstCounts(width int) []int64 {
 }
 
 // allRowsHave reports whether all connected rows are reported and have the flag.
-func (a *aggregation) allRowsHave(flag string) bool {
+func (a *statusAggregation) allRowsHave(flag string) bool {
 	for _, r := range a.rows {
 		if !r.reported || !r.hasFlag(flag) {
 			return false
@@ -417,7 +417,7 @@ func (a *aggregation) allRowsHave(flag string) bool {
 }
 
 // firstClusterWith returns the first cluster, by name, whose row has the flag.
-func (a *aggregation) firstClusterWith(flag string) (cluster string, ok bool) {
+func (a *statusAggregation) firstClusterWith(flag string) (cluster string, ok bool) {
 	for _, r := range a.rows {
 		if r.hasFlag(flag) && (!ok || r.Cluster < cluster) {
 			cluster, ok = r.Cluster, true

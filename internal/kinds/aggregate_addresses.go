@@ -35,7 +35,7 @@ func hasLoadBalancerStatus(template *unstructured.Unstructured) bool {
 // aggregateAddresses joins the load balancer addresses of all clusters, disconnected ones
 // included: a lost link withdraws no address. The hostname of an IP address is its cluster, as
 // in Karmada, where the member states none.
-func aggregateAddresses(a *aggregation) (map[string]any, bool) {
+func aggregateAddresses(a *statusAggregation) (map[string]any, bool) {
 	if !hasLoadBalancerStatus(a.template) {
 		return nil, false
 	}
@@ -71,7 +71,7 @@ type loadBalancerIngress struct{ ip, mode, host string }
 
 // collectIngresses returns the ingresses of all clusters, sorted and without duplicates. Those
 // without an IP address go first.
-func (a *aggregation) collectIngresses() []loadBalancerIngress {
+func (a *statusAggregation) collectIngresses() []loadBalancerIngress {
 	seen, named := map[loadBalancerIngress]bool{}, a.canNameClusters()
 	for _, r := range slices.Concat(a.rows, a.disconnected) {
 		for _, l := range r.L {
@@ -95,7 +95,7 @@ func (a *aggregation) collectIngresses() []loadBalancerIngress {
 
 // canNameClusters reports whether each row stands for one cluster, and there are at most
 // maxNamedClusters.
-func (a *aggregation) canNameClusters() bool {
+func (a *statusAggregation) canNameClusters() bool {
 	for _, r := range slices.Concat(a.rows, a.disconnected) {
 		if r.EqualClusters > 0 {
 			return false
@@ -140,7 +140,7 @@ func parseIngress(l string) loadBalancerIngress {
 
 // collectAddresses returns the addresses of all clusters, disconnected ones included, sorted and
 // without duplicates.
-func (a *aggregation) collectAddresses() []string {
+func (a *statusAggregation) collectAddresses() []string {
 	seen := map[string]bool{}
 	for _, r := range slices.Concat(a.rows, a.disconnected) {
 		for _, l := range r.L {
@@ -152,7 +152,7 @@ func (a *aggregation) collectAddresses() []string {
 
 // joinAddresses writes the addresses of all clusters, disconnected ones included. An entry
 // cannot name its cluster: it has a type and a value alone, and clients read both.
-func (a *aggregation) joinAddresses(st map[string]any) {
+func (a *statusAggregation) joinAddresses(st map[string]any) {
 	delete(st, "addresses")
 	var out []any
 	for _, l := range a.collectAddresses() {

@@ -30,11 +30,11 @@ func reflectAdmissionPolicy(obj *unstructured.Unstructured) (reflectedStatus, bo
 
 // aggregateAdmissionPolicy returns the type check of the cluster with the most warnings. Clusters differ in
 // the kinds that they serve.
-func aggregateAdmissionPolicy(a *aggregation) (map[string]any, bool) {
+func aggregateAdmissionPolicy(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	worst := a.leastFinished(func(r clusterRow) []int64 { return []int64{-int64(len(r.L))} })
+	worst := a.leastFinishedRow(func(r clusterRow) []int64 { return []int64{-int64(len(r.L))} })
 	st := map[string]any{}
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed

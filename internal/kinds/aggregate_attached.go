@@ -20,7 +20,7 @@ type parentsField struct {
 }
 
 func (t parentsField) buildTraits() kindTraits {
-	return kindTraits{health: parentsHealth(t.field), reflect: t.reflectParents, aggregate: t.aggregateParents}
+	return kindTraits{health: gatewayParentsHealth(t.field), reflect: t.reflectParents, aggregate: t.aggregateParents}
 }
 
 // maxParents of one object that fit into a row.
@@ -46,8 +46,8 @@ func (p parentStatus) sortKey() string {
 	return string(b) + " " + p.Controller
 }
 
-// parentOf decodes an entry of a status; ok is false where it references nothing.
-func (t parentsField) parentOf(entry any) (p parentStatus, ok bool) {
+// decodeParent decodes an entry of a status; ok is false where it references nothing.
+func (t parentsField) decodeParent(entry any) (p parentStatus, ok bool) {
 	m, _ := entry.(map[string]any)
 	ref := nestedMap(m, t.refKey)
 	p = parentStatus{Ref: maps.Clone(ref), Controller: stringField(m, "controllerName")}
@@ -63,7 +63,7 @@ func (t parentsField) reflectParents(obj *unstructured.Unstructured) (reflectedS
 	var r reflectedStatus
 	late := false
 	for _, entry := range listField(statusOf(obj), t.field) {
-		p, ok := t.parentOf(entry)
+		p, ok := t.decodeParent(entry)
 		if !ok {
 			continue
 		}
@@ -84,7 +84,7 @@ func (t parentsField) reflectParents(obj *unstructured.Unstructured) (reflectedS
 // aggregateParents joins the reports of the gateways of all connected clusters, by gateway and
 // controller. The worst of each condition counts. A cluster without a report has not accepted
 // the object.
-func (t parentsField) aggregateParents(a *aggregation) (map[string]any, bool) {
+func (t parentsField) aggregateParents(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
@@ -96,7 +96,7 @@ func (t parentsField) aggregateParents(a *aggregation) (map[string]any, bool) {
 	}
 	out := make([]any, 0, len(keys))
 	for _, key := range keys[:min(len(keys), t.maxEntries)] {
-		out = append(out, t.buildEntry(a, parents[key], worst[key]))
+		out = append(out, t.buildParentEntry(a, parents[key], worst[key]))
 	}
 	st := a.copyTemplateStatus()
 	st[t.field] = out
@@ -105,7 +105,7 @@ func (t parentsField) aggregateParents(a *aggregation) (map[string]any, bool) {
 
 // worstConditions returns the gateways, and the worst of each of their conditions, by the sort
 // keys of the gateways.
-func (t parentsField) worstConditions(a *aggregation) (map[string]parentStatus, map[string]map[string]condition) {
+func (t parentsField) worstConditions(a *statusAggregation) (map[string]parentStatus, map[string]map[string]condition) {
 	parents, worst := map[string]parentStatus{}, map[string]map[string]condition{}
 	rows := slices.SortedFunc(slices.Values(a.rows), func(x, y clusterRow) int { return cmp.Compare(x.Cluster, y.Cluster) })
 	for _, r := range rows {
@@ -121,7 +121,7 @@ func (t parentsField) worstConditions(a *aggregation) (map[string]parentStatus, 
 	}
 	if len(parents) == 0 { // no gateway reports any more
 		for _, entry := range listField(a.templateStatus, t.field) {
-			if p, ok := t.parentOf(entry); ok {
+			if p, ok := t.decodeParent(entry); ok {
 				parents[p.sortKey()], worst[p.sortKey()] = p, map[string]condition{}
 			}
 		}
@@ -138,8 +138,8 @@ func (t parentsField) worstConditions(a *aggregation) (map[string]parentStatus, 
 	return parents, worst
 }
 
-// buildEntry builds the entry of a gateway, with the times of the template's own.
-func (t parentsField) buildEntry(a *aggregation, p parentStatus, worst map[string]condition) map[string]any {
+// buildParentEntry builds the entry of a gateway, with the times of the template's own.
+func (t parentsField) buildParentEntry(a *statusAggregation, p parentStatus, worst map[string]condition) map[string]any {
 	ref := map[string]any{}
 	for key, v := range defaultRef {
 		ref[key] = v
@@ -148,7 +148,7 @@ func (t parentsField) buildEntry(a *aggregation, p parentStatus, worst map[strin
 	of := *a
 	of.templateStatus = nil
 	for _, entry := range listField(a.templateStatus, t.field) {
-		if old, ok := t.parentOf(entry); ok && old.sortKey() == p.sortKey() {
+		if old, ok := t.decodeParent(entry); ok && old.sortKey() == p.sortKey() {
 			of.templateStatus, _ = entry.(map[string]any)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 
 var claimRank = map[string]int64{"Lost": 1, "Pending": 2, "Bound": 3}
 
-// aggregateClaim returns the worst phase and the smallest capacity.
-func aggregateClaim(a *aggregation) (map[string]any, bool) {
+// aggregateVolumeClaim returns the worst phase and the smallest capacity.
+func aggregateVolumeClaim(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(func(r clusterRow) []int64 { return []int64{claimRank[r.P], r.storageCapacity()} })
+	least := a.leastFinishedRow(func(r clusterRow) []int64 { return []int64{claimRank[r.P], r.storageCapacity()} })
 	st := a.copyTemplateStatus()
 	st["phase"] = orElse(least.P, "Pending")
 	delete(st, "capacity")
@@ -43,20 +43,20 @@ func (r clusterRow) storageCapacity() int64 {
 
 var volumeRank = map[string]int64{"Failed": 1, "Pending": 2, "Available": 3, "Released": 4, "Bound": 5}
 
-func aggregateVolume(a *aggregation) (map[string]any, bool) {
+func aggregatePersistentVolume(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
 	st := a.copyTemplateStatus()
-	st["phase"] = orElse(a.leastFinished(func(r clusterRow) []int64 { return []int64{volumeRank[r.P]} }).P, "Pending")
+	st["phase"] = orElse(a.leastFinishedRow(func(r clusterRow) []int64 { return []int64{volumeRank[r.P]} }).P, "Pending")
 	return st, true
 }
 
-func aggregateBudget(a *aggregation) (map[string]any, bool) {
+func aggregateDisruptionBudget(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(func(r clusterRow) []int64 {
+	least := a.leastFinishedRow(func(r clusterRow) []int64 {
 		return []int64{healthRank[r.Health], r.countAt(0), r.countAt(1) - r.countAt(2)}
 	})
 	n := least.firstCounts(len(budgetCounts))
@@ -74,11 +74,11 @@ func aggregateBudget(a *aggregation) (map[string]any, bool) {
 	return st, true
 }
 
-func aggregateAutoscaler(a *aggregation) (map[string]any, bool) {
+func aggregateAutoscaler(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(func(r clusterRow) []int64 { return []int64{healthRank[r.Health], r.countAt(0) - r.countAt(1)} })
+	least := a.leastFinishedRow(func(r clusterRow) []int64 { return []int64{healthRank[r.Health], r.countAt(0) - r.countAt(1)} })
 	n := least.firstCounts(len(autoscalerCounts))
 	if a.divided {
 		n = a.sumCounts(len(autoscalerCounts))
@@ -107,12 +107,12 @@ func aggregateAutoscaler(a *aggregation) (map[string]any, bool) {
 
 // aggregateGeneric returns the conditions and the phase of the least finished cluster, and the
 // counts of the kind. Counts are summed where the item is divided.
-func aggregateGeneric(a *aggregation) (map[string]any, bool) {
+func aggregateGeneric(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
 	k := a.traits
-	least := a.leastFinished(k.genericProgress)
+	least := a.leastFinishedRow(k.genericProgress)
 	if !least.reported {
 		return nil, false
 	}
@@ -123,7 +123,7 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 		}
 		setCounts(st, k.countFields, a.replicaCounts(k.countFields, least))
 	}
-	a.setSums(st)
+	a.setSumFields(st)
 	delete(st, "conditions")
 	if cs := a.buildStandardConditions(least.conditionsWithMessages()); len(cs) > 0 {
 		st["conditions"] = cs
@@ -132,7 +132,7 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 		a.joinAddresses(st)
 	}
 	setPhase(st, k.statusPhasePath(), least.P)
-	a.setReady(st)
+	a.setReadyField(st)
 	k.addRequiredFields(st)
 	switch {
 	case !least.hasFlag(flagObserves) || a.observed <= 0:
@@ -144,8 +144,8 @@ func aggregateGeneric(a *aggregation) (map[string]any, bool) {
 	return st, true
 }
 
-// setSums writes the sums of sumFields over the connected clusters.
-func (a *aggregation) setSums(st map[string]any) {
+// setSumFields writes the sums of sumFields over the connected clusters.
+func (a *statusAggregation) setSumFields(st map[string]any) {
 	k := a.traits
 	sums := a.sumCounts(len(k.sumFields))
 	for i, at := range k.sumFields {
@@ -179,8 +179,8 @@ func (k *kindTraits) addRequiredFields(st map[string]any) {
 	}
 }
 
-// setReady joins the boolean at readyPath, where a cluster reports it.
-func (a *aggregation) setReady(st map[string]any) {
+// setReadyField joins the boolean at readyPath, where a cluster reports it.
+func (a *statusAggregation) setReadyField(st map[string]any) {
 	at := a.traits.readyPath
 	_, ready := a.firstClusterWith(flagReady)
 	_, notReady := a.firstClusterWith(flagNotReady)

@@ -34,7 +34,7 @@ func reflectQuota(obj *unstructured.Unstructured) (r reflectedStatus, ok bool) {
 
 // aggregateQuota sums what the connected clusters grant and use, of the resources that the template
 // limits. Each cluster has a quota of its own.
-func aggregateQuota(a *aggregation) (map[string]any, bool) {
+func aggregateQuota(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}

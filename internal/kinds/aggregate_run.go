@@ -17,10 +17,10 @@ func (r clusterRow) completionRank() int64 {
 	return 0
 }
 
-// lowestCompletion returns the lowest completion rank; 0 unless every connected row has the
+// lowestCompletionRank returns the lowest completion rank; 0 unless every connected row has the
 // template's content. A template that is deleted after its end waits for disconnected rows, too: its
 // deletion would end what still runs there.
-func (a *aggregation) lowestCompletion() int64 {
+func (a *statusAggregation) lowestCompletionRank() int64 {
 	rows := a.rows
 	if _, ok := integerField(nestedMap(a.template.Object, "spec"), "ttlSecondsAfterFinished"); ok {
 		rows = slices.Concat(rows, a.disconnected)
@@ -38,12 +38,12 @@ func (a *aggregation) lowestCompletion() int64 {
 // aggregateJob makes only transitions that the API server accepts. A finished Job is unchanged,
 // start and completion times never change, counters never decrease, and a terminal condition
 // comes with its companion.
-func aggregateJob(a *aggregation) (map[string]any, bool) {
+func aggregateJob(a *statusAggregation) (map[string]any, bool) {
 	old := conditionsOf(a.templateStatus)
 	if a.hasNothingToWrite() || findCondition(old, "Complete").hasStatus("True") || findCondition(old, "Failed").hasStatus("True") {
 		return nil, false
 	}
-	least := a.leastFinished(func(r clusterRow) []int64 { return []int64{r.completionRank(), r.countAt(2)} })
+	least := a.leastFinishedRow(func(r clusterRow) []int64 { return []int64{r.completionRank(), r.countAt(2)} })
 	n := least.firstCounts(len(jobCounts))
 	if a.divided {
 		n = a.sumCounts(len(jobCounts))
@@ -55,7 +55,7 @@ func aggregateJob(a *aggregation) (map[string]any, bool) {
 	if !started {
 		return nil, false
 	}
-	ended := a.lowestCompletion()
+	ended := a.lowestCompletionRank()
 	if ended != 0 {
 		n[0], n[1] = 0, 0
 	}
@@ -63,7 +63,7 @@ func aggregateJob(a *aggregation) (map[string]any, bool) {
 	n[2], n[3] = max(n[2], countField(a.templateStatus, "succeeded")), max(n[3], countField(a.templateStatus, "failed"))
 	st := map[string]any{}
 	setCounts(st, jobCounts, n)
-	a.setIndexes(st, least)
+	a.setCompletedIndexes(st, least)
 	a.setJobTimes(st, ended)
 	if cs := a.buildJobConditions(ended); len(cs) > 0 {
 		st["conditions"] = cs
@@ -71,7 +71,7 @@ func aggregateJob(a *aggregation) (map[string]any, bool) {
 	return st, true
 }
 
-func (a *aggregation) setJobTimes(st map[string]any, ended int64) {
+func (a *statusAggregation) setJobTimes(st map[string]any, ended int64) {
 	var start, completion int64
 	for _, r := range a.rows {
 		if t := a.believedTime(r.timeAt(0)); t != 0 && (start == 0 || t < start) {
@@ -97,7 +97,7 @@ func (a *aggregation) setJobTimes(st map[string]any, ended int64) {
 	}
 }
 
-func (a *aggregation) buildJobConditions(ended int64) []any {
+func (a *statusAggregation) buildJobConditions(ended int64) []any {
 	var cs []condition
 	switch ended {
 	case 1:
@@ -140,7 +140,7 @@ const maxJoinedActive = 100
 
 // joinActiveJobs returns the active Jobs of all clusters, by cluster. Jobs of equal times have equal
 // names in all clusters, so a name can be there several times.
-func (a *aggregation) joinActiveJobs() []any {
+func (a *statusAggregation) joinActiveJobs() []any {
 	rows := slices.SortedFunc(slices.Values(a.rows), func(x, y clusterRow) int { return strings.Compare(x.Cluster, y.Cluster) })
 	var out []any
 	for _, r := range rows {
@@ -157,7 +157,7 @@ func (a *aggregation) joinActiveJobs() []any {
 }
 
 // aggregateCronJob returns the latest times of all clusters, and their active Jobs.
-func aggregateCronJob(a *aggregation) (map[string]any, bool) {
+func aggregateCronJob(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
@@ -180,11 +180,11 @@ func aggregateCronJob(a *aggregation) (map[string]any, bool) {
 
 var podPhaseRank = map[string]int64{"Pending": 1, "Unknown": 2, "Running": 3, "Failed": 4, "Succeeded": 5}
 
-func aggregatePod(a *aggregation) (map[string]any, bool) {
+func aggregatePod(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(func(r clusterRow) []int64 {
+	least := a.leastFinishedRow(func(r clusterRow) []int64 {
 		return []int64{min(r.completionRank(), 1), healthRank[r.Health], podPhaseRank[r.P]}
 	})
 	st := a.copyTemplateStatus()

@@ -301,7 +301,7 @@ func TestAggregate(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(c.want), &want); err != nil {
 				t.Fatal(err)
 			}
-			if !ok || !kinds.Equal(withoutTimes(got), want) {
+			if !ok || !kinds.EqualStatuses(withoutTimes(got), want) {
 				t.Errorf("Aggregate = %s, %v\nwant %s", asJSON(withoutTimes(got)), ok, asJSON(want))
 			}
 			if asJSON(before.Object) != asJSON(template.Object) {
@@ -355,16 +355,16 @@ func TestTimesAreKeptOrStamped(t *testing.T) {
 	rows := []kinds.RowItem{reportRow("a", parseObject(t, web2Half))}
 	template := parseObject(t, web2)
 	first, _ := kinds.AggregateStatus(template, false, rows, 2, 0)
-	if !kinds.FillTimes(first, old) || kinds.FillTimes(first, old.Add(time.Hour)) {
+	if !kinds.FillTimePlaceholders(first, old) || kinds.FillTimePlaceholders(first, old.Add(time.Hour)) {
 		t.Errorf("the first Stamp fills in everything, the second nothing")
 	}
 	template.Object["status"] = first
 	again, _ := kinds.AggregateStatus(template, false, rows, 2, 0)
-	if !kinds.Equal(first, again) {
+	if !kinds.EqualStatuses(first, again) {
 		t.Errorf("the same rows give %s\nafter %s", asJSON(again), asJSON(first))
 	}
 	done, _ := kinds.AggregateStatus(template, false, []kinds.RowItem{reportRow("a", parseObject(t, web2Done))}, 2, 0)
-	kinds.FillTimes(done, old.Add(time.Hour))
+	kinds.FillTimePlaceholders(done, old.Add(time.Hour))
 	conditions := done["conditions"].([]any)
 	available, progressing := conditions[0].(map[string]any), conditions[1].(map[string]any)
 	if got := available["lastTransitionTime"]; got != "2026-01-01T01:00:00Z" {
@@ -385,12 +385,12 @@ func TestParentsKeepTheirTimes(t *testing.T) {
 	row := reportRow("oslo", parseObject(t, routeHead+parentsYAML("edge", "Accepted=False=NoMatchingParent")))
 	row.Reason, row.Message = "NoMatchingParent", "no listener matches"
 	first, ok := kinds.AggregateStatus(template, false, []kinds.RowItem{row}, 2, 0)
-	if !ok || !kinds.FillTimes(first, time.Unix(0, 0)) {
+	if !ok || !kinds.FillTimePlaceholders(first, time.Unix(0, 0)) {
 		t.Fatalf("there was no time to fill in: %v", first)
 	}
 	template.Object["status"] = first
 	again, _ := kinds.AggregateStatus(template, false, []kinds.RowItem{row}, 2, 0)
-	if !kinds.Equal(first, again) || kinds.FillTimes(again, time.Unix(9, 0)) {
+	if !kinds.EqualStatuses(first, again) || kinds.FillTimePlaceholders(again, time.Unix(9, 0)) {
 		t.Errorf("the same row gives %s\nafter %s", asJSON(again), asJSON(first))
 	}
 	if c := kinds.StatusConditions(again)[0]; c["message"] != "cluster oslo: no listener matches" || c["lastTransitionTime"] != "1970-01-01T00:00:00Z" {
@@ -431,7 +431,7 @@ func TestEqual(t *testing.T) {
 		if json.Unmarshal([]byte(c.a), &a) != nil || json.Unmarshal([]byte(c.b), &b) != nil {
 			t.Fatal("fixture")
 		}
-		if kinds.Equal(a, b) != c.want || kinds.Equal(b, a) != c.want {
+		if kinds.EqualStatuses(a, b) != c.want || kinds.EqualStatuses(b, a) != c.want {
 			t.Errorf("Equal(%s, %s) is not %v both ways", c.a, c.b, c.want)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"atoll.dev/atoll/internal/quantity"
 )
 
-// relevantRows returns the aggregation with the rows that make up the status: all connected rows
+// withRelevantRows returns the aggregation with the rows that make up the status: all connected rows
 // where the item is divided, or else the least finished one.
-func (a *aggregation) relevantRows(least clusterRow) *aggregation {
+func (a *statusAggregation) withRelevantRows(least clusterRow) *statusAggregation {
 	if a.divided {
 		return a
 	}
@@ -19,7 +19,7 @@ func (a *aggregation) relevantRows(least clusterRow) *aggregation {
 
 // replicaCounts returns the sums of a divided item, or else the counts of the least finished row
 // plus the replicas that an override took from its cluster.
-func (a *aggregation) replicaCounts(names []string, least clusterRow) []int64 {
+func (a *statusAggregation) replicaCounts(names []string, least clusterRow) []int64 {
 	if a.divided {
 		return a.sumCounts(len(names))
 	}
@@ -41,16 +41,16 @@ func replicaProgress(r clusterRow) []int64 {
 	return []int64{healthRank[r.Health], r.countAt(4) - r.countAt(0), r.countAt(2) - r.countAt(0), r.countAt(2) - r.countAt(1), r.countAt(3)}
 }
 
-func aggregateDeployment(a *aggregation) (map[string]any, bool) {
+func aggregateDeployment(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(replicaProgress)
-	relevant := a.relevantRows(least)
+	least := a.leastFinishedRow(replicaProgress)
+	relevant := a.withRelevantRows(least)
 	n := a.replicaCounts(deploymentCounts, least)
 	st := map[string]any{}
 	setCounts(st, deploymentCounts, n)
-	setCounts(st, []string{"terminatingReplicas", "unavailableReplicas"}, []int64{a.furtherCount(terminatingAt, least), max(n[1]-n[4], a.furtherCount(unavailableAt, least))})
+	setCounts(st, []string{"terminatingReplicas", "unavailableReplicas"}, []int64{a.unadjustedCount(terminatingAt, least), max(n[1]-n[4], a.unadjustedCount(unavailableAt, least))})
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
@@ -65,15 +65,15 @@ func aggregateDeployment(a *aggregation) (map[string]any, bool) {
 	return st, true
 }
 
-// furtherCount returns a count to which replicas that an override took add nothing.
-func (a *aggregation) furtherCount(at int, least clusterRow) int64 {
+// unadjustedCount returns a count to which replicas that an override took add nothing.
+func (a *statusAggregation) unadjustedCount(at int, least clusterRow) int64 {
 	if a.divided {
 		return a.sumCounts(at + 1)[at]
 	}
 	return least.countAt(at)
 }
 
-func (a *aggregation) availableCondition(least string) condition {
+func (a *statusAggregation) availableCondition(least string) condition {
 	if a.allRowsHave(flagAvailable) {
 		return condition{conditionType: "Available", status: "True", reason: "MinimumReplicasAvailable",
 			message: "every reachable cluster has its minimum of available replicas"}
@@ -82,7 +82,7 @@ func (a *aggregation) availableCondition(least string) condition {
 		message: fmt.Sprintf("cluster %s is the furthest from its minimum of available replicas", least)}
 }
 
-func (a *aggregation) progressingCondition(least string) condition {
+func (a *statusAggregation) progressingCondition(least string) condition {
 	if cluster, ok := a.firstClusterWith(flagDeadline); ok {
 		return condition{conditionType: "Progressing", status: "False", reason: progressDeadlineExceeded,
 			message: fmt.Sprintf("cluster %s exceeded the progress deadline", cluster)}
@@ -103,11 +103,11 @@ func creationFailureCondition(cluster string) condition {
 		message: fmt.Sprintf("cluster %s cannot create pods", cluster)}
 }
 
-func aggregateStatefulSet(a *aggregation) (map[string]any, bool) {
+func aggregateStatefulSet(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(replicaProgress)
+	least := a.leastFinishedRow(replicaProgress)
 	st := map[string]any{}
 	setCounts(st, statefulSetCounts, a.replicaCounts(statefulSetCounts, least))
 	if a.observed > 0 {
@@ -116,7 +116,7 @@ func aggregateStatefulSet(a *aggregation) (map[string]any, bool) {
 	// Members name revisions on their own; on the hub a revision is a generation.
 	update := fmt.Sprintf("%s-%d", a.template.GetName(), a.observed)
 	current := update
-	if !a.relevantRows(least).allRowsHave(flagDone) {
+	if !a.withRelevantRows(least).allRowsHave(flagDone) {
 		current = stringField(a.templateStatus, "currentRevision")
 		if current == "" || current == update {
 			current = fmt.Sprintf("%s-%d", a.template.GetName(), max(a.observed-1, 0))
@@ -126,30 +126,30 @@ func aggregateStatefulSet(a *aggregation) (map[string]any, bool) {
 	return st, true
 }
 
-func aggregateReplicaSet(a *aggregation) (map[string]any, bool) {
+func aggregateReplicaSet(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(func(r clusterRow) []int64 {
+	least := a.leastFinishedRow(func(r clusterRow) []int64 {
 		return []int64{healthRank[r.Health], r.countAt(4) - r.countAt(0), r.countAt(3) - r.countAt(0), r.countAt(1)}
 	})
 	st := map[string]any{}
 	setCounts(st, replicaSetCounts, a.replicaCounts(replicaSetCounts, least))
-	setCounts(st, []string{"terminatingReplicas"}, []int64{a.furtherCount(terminatingAt, least)})
+	setCounts(st, []string{"terminatingReplicas"}, []int64{a.unadjustedCount(terminatingAt, least)})
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
-	if cluster, ok := a.relevantRows(least).firstClusterWith(flagCreation); ok {
+	if cluster, ok := a.withRelevantRows(least).firstClusterWith(flagCreation); ok {
 		st["conditions"] = []any{a.buildCondition(creationFailureCondition(cluster), false)}
 	}
 	return st, true
 }
 
-func aggregateDaemonSet(a *aggregation) (map[string]any, bool) {
+func aggregateDaemonSet(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	least := a.leastFinished(func(r clusterRow) []int64 {
+	least := a.leastFinishedRow(func(r clusterRow) []int64 {
 		return []int64{healthRank[r.Health], r.countAt(4) - r.countAt(0), r.countAt(2) - r.countAt(0), r.countAt(3)}
 	})
 	n := least.firstCounts(len(daemonSetCounts))

@@ -29,9 +29,9 @@ func DependencyRefusal(gk schema.GroupKind) string {
 	return ""
 }
 
-// ServesUnplaced reports whether objects of the kind are of use although nothing places them: the hub
+// IsUsefulUnplaced reports whether objects of the kind are of use although nothing places them: the hub
 // acts on them, or they travel with the objects that need them.
-func ServesUnplaced(gk schema.GroupKind) bool {
+func IsUsefulUnplaced(gk schema.GroupKind) bool {
 	return unplacedKinds[gk] || dependencyRefusalsByGroup[gk.Group] != ""
 }
 

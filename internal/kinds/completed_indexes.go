@@ -11,8 +11,8 @@ const maxIndexText = 256
 // indexFields are the lists of indexes in the status of an Indexed Job, in the order of reflectedStatus.L.
 var indexFields = []string{"completedIndexes", "failedIndexes"}
 
-// reflectIndexes returns the lists of indexes of a Job's status; nil where there is none.
-func reflectIndexes(st map[string]any) (out []string) {
+// reflectCompletedIndexes returns the lists of indexes of a Job's status; nil where there is none.
+func reflectCompletedIndexes(st map[string]any) (out []string) {
 	for i, name := range indexFields {
 		if text := stringField(st, name); text != "" && len(text) <= maxIndexText {
 			out = append(out, make([]string, i+1-len(out))...)
@@ -22,10 +22,10 @@ func reflectIndexes(st map[string]any) (out []string) {
 	return out
 }
 
-// setIndexes writes the indexes that the row's cluster reports. The indexes of a Job that several clusters
+// setCompletedIndexes writes the indexes that the row's cluster reports. The indexes of a Job that several clusters
 // divide belong to different pods, and are left out. So are those of a cluster that is behind the counts
 // of the status.
-func (a *aggregation) setIndexes(st map[string]any, row clusterRow) {
+func (a *statusAggregation) setCompletedIndexes(st map[string]any, row clusterRow) {
 	spec := specOf(a.template)
 	isJoined := a.divided && (len(a.rows) != 1 || row.EqualClusters > 0)
 	if stringField(spec, "completionMode") != "Indexed" || isJoined {
@@ -39,15 +39,15 @@ func (a *aggregation) setIndexes(st map[string]any, row clusterRow) {
 			if old := stringField(a.templateStatus, name); old != "" {
 				st[name] = old
 			}
-		case i < len(row.L) && areIndexes(row.L[i], completions):
+		case i < len(row.L) && areValidIndexes(row.L[i], completions):
 			st[name] = row.L[i]
 		}
 	}
 }
 
-// areIndexes reports whether the API server accepts a text as indexes below the number of completions:
+// areValidIndexes reports whether the API server accepts a text as indexes below the number of completions:
 // ascending numbers and ranges, such as 0-2,5.
-func areIndexes(text string, completions int64) bool {
+func areValidIndexes(text string, completions int64) bool {
 	last := int64(-1)
 	for part := range strings.SplitSeq(text, ",") {
 		first, end, isRange := strings.Cut(part, "-")

@@ -15,7 +15,7 @@ var runPhases = map[string]atoll.Health{
 
 // argoKinds: Argo Rollouts, Workflows, and Applications of Argo CD.
 var argoKinds = customKinds{
-	{Group: "argoproj.io", Kind: "Rollout"}: {health: rolloutHealth, replicasPath: specReplicasPath, podParts: workloadTemplate,
+	{Group: "argoproj.io", Kind: "Rollout"}: {health: argoRolloutHealth, replicasPath: specReplicasPath, podParts: workloadTemplate,
 		countFields: deploymentCounts, generationIsText: true, immutableFields: []fieldPath{selectorPath}},
 	{Group: "argoproj.io", Kind: "Workflow"}: {hasEnded: endedInPhase(defaultPhasePath, "Succeeded", "Failed", "Error"),
 		health: newHealthFunc(healthReader{pausedField: parsePath("spec.suspend"), runsOnce: true, phasePath: defaultPhasePath, phaseHealth: runPhases, messagePath: parsePath("message")})},
@@ -23,7 +23,7 @@ var argoKinds = customKinds{
 		health: newHealthFunc(healthReader{pausedField: parsePath("spec.suspend"), healthyWithoutStatus: true, degradedConditions: []string{"SubmissionError", "SpecError"}, observedIsEnough: true})},
 	{Group: "argoproj.io", Kind: "AnalysisRun"}: {hasEnded: endedInPhase(defaultPhasePath, "Successful", "Failed", "Error", "Inconclusive"),
 		health: newHealthFunc(healthReader{phasePath: defaultPhasePath, phaseHealth: runPhases, messagePath: parsePath("message")})},
-	{Group: "argoproj.io", Kind: "Experiment"}: {health: experimentHealth, runsForever: experimentRunsForever,
+	{Group: "argoproj.io", Kind: "Experiment"}: {health: argoExperimentHealth, runsForever: experimentRunsForever,
 		hasEnded: endedInPhase(defaultPhasePath, "Successful", "Failed", "Error", "Inconclusive")},
 	{Group: "argoproj.io", Kind: "WorkflowTemplate"}:        configTraits,
 	{Group: "argoproj.io", Kind: "ClusterWorkflowTemplate"}: configTraits,
@@ -32,7 +32,7 @@ var argoKinds = customKinds{
 	{Group: "argoproj.io", Kind: "AppProject"}:              configTraits,
 	{Group: "argoproj.io", Kind: "ApplicationSet"}: {
 		health: newHealthFunc(healthReader{degradedConditions: []string{"ErrorOccurred"}, progressingConditions: []string{"RolloutProgressing"}, requiredConditions: []string{"ResourcesUpToDate"}})},
-	{Group: "argoproj.io", Kind: "Application"}: {customPhasePath: parsePath("health.status"), health: applicationHealth},
+	{Group: "argoproj.io", Kind: "Application"}: {customPhasePath: parsePath("health.status"), health: argoApplicationHealth},
 }
 
 // experimentRunsForever reports whether an Experiment has no duration and no required analysis.
@@ -45,7 +45,7 @@ func experimentRunsForever(obj *unstructured.Unstructured) bool {
 	return specOf(obj)["duration"] == nil
 }
 
-func experimentHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func argoExperimentHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if stringField(statusOf(obj), "phase") == "Running" && experimentRunsForever(obj) {
 		return healthyResult()
 	}
@@ -53,9 +53,9 @@ func experimentHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	return r.readHealth(obj)
 }
 
-// rolloutHealth returns the verdict of the controller of Argo Rollouts, once it has observed the
+// argoRolloutHealth returns the verdict of the controller of Argo Rollouts, once it has observed the
 // latest change. Older controllers have no verdict, and write a hash as observed generation.
-func rolloutHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func argoRolloutHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	if len(st) == 0 {
 		return notReportedResult()
@@ -73,11 +73,11 @@ func rolloutHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	case "Healthy":
 		return healthyResult()
 	}
-	return rolloutPauseHealth(obj)
+	return argoRolloutPauseHealth(obj)
 }
 
-// rolloutPauseHealth is the health of a Rollout that is paused or has no phase.
-func rolloutPauseHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// argoRolloutPauseHealth is the health of a Rollout that is paused or has no phase.
+func argoRolloutPauseHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	phase, pause := stringField(st, "phase"), temporaryPauseReason(obj)
 	paused := boolField(specOf(obj), "paused") || len(listField(st, "pauseConditions")) > 0

@@ -10,7 +10,7 @@ import (
 var applicationPhases = &healthReader{phasePath: parsePath("health.status"), messagePath: parsePath("health.message"), phaseHealth: map[string]atoll.Health{
 	"Healthy": phaseHealthy, "Progressing": phaseProgressing, "Degraded": phaseDegraded, "Suspended": phaseSuspended, "Missing": phaseProgressing, "Unknown": atoll.Unknown}}
 
-// applicationHealth returns the health that Argo CD reports of the objects of an Application,
+// argoApplicationHealth returns the health that Argo CD reports of the objects of an Application,
 // unless a sync is about to change them.
 //
 // An Application has no observedGeneration, and its controller changes its generation. The
@@ -22,12 +22,12 @@ var applicationPhases = &healthReader{phasePath: parsePath("health.status"), mes
 // objects, and Argo CD does not sync the same revision twice. It is Progressing only until the
 // sync of that revision. A failed sync is Degraded until the application is in sync at another
 // revision.
-func applicationHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func argoApplicationHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	if len(st) == 0 {
 		return applicationPhases.readHealth(obj)
 	}
-	if !comparedWithSpec(specOf(obj), nestedMap(st, "sync", "comparedTo")) {
+	if !hasArgoComparedSpec(specOf(obj), nestedMap(st, "sync", "comparedTo")) {
 		return notObservedResult()
 	}
 	for _, c := range listField(st, "conditions") {
@@ -39,14 +39,14 @@ func applicationHealth(obj *unstructured.Unstructured) (atoll.Health, string, st
 			return atoll.Progressing, kind, stringField(m, "message")
 		}
 	}
-	if h, reason, message := syncHealth(obj); h != "" {
+	if h, reason, message := argoSyncHealth(obj); h != "" {
 		return h, reason, message
 	}
 	return applicationPhases.readHealth(obj)
 }
 
-// syncHealth returns no health where no sync is running, due or failed.
-func syncHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// argoSyncHealth returns no health where no sync is running, due or failed.
+func argoSyncHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	sync, op := nestedMap(st, "sync"), nestedMap(st, "operationState")
 	phase, result := stringField(op, "phase"), nestedMap(op, "syncResult")
@@ -70,9 +70,9 @@ func hasAutomatedSync(obj *unstructured.Unstructured) bool {
 	return hasPolicy && (enabled || !isSet)
 }
 
-// comparedWithSpec reports whether Argo CD compared the cluster with what the spec states. It is
+// hasArgoComparedSpec reports whether Argo CD compared the cluster with what the spec states. It is
 // true where the status does not show it, and where a hydrator makes the sources.
-func comparedWithSpec(sp, to map[string]any) bool {
+func hasArgoComparedSpec(sp, to map[string]any) bool {
 	if to == nil || sp["sourceHydrator"] != nil {
 		return true
 	}

@@ -11,26 +11,26 @@ import (
 
 // kueueKinds: queues, and the workloads in them.
 var kueueKinds = customKinds{
-	{Group: "kueue.x-k8s.io", Kind: "ClusterQueue"}:          {health: queueHealth},
-	{Group: "kueue.x-k8s.io", Kind: "LocalQueue"}:            {health: queueHealth},
+	{Group: "kueue.x-k8s.io", Kind: "ClusterQueue"}:          {health: kueueQueueHealth},
+	{Group: "kueue.x-k8s.io", Kind: "LocalQueue"}:            {health: kueueQueueHealth},
 	{Group: "kueue.x-k8s.io", Kind: "AdmissionCheck"}:        {health: newHealthFunc(healthReader{requiredConditions: []string{"Active"}})},
 	{Group: "kueue.x-k8s.io", Kind: "ResourceFlavor"}:        configTraits,
 	{Group: "kueue.x-k8s.io", Kind: "WorkloadPriorityClass"}: configTraits,
 	{Group: "kueue.x-k8s.io", Kind: "Topology"}:              configTraits,
 	{Group: "kueue.x-k8s.io", Kind: "Cohort"}:                configTraits,
 	{Group: "kueue.x-k8s.io", Kind: "MultiKueueCluster"}:     {health: newHealthFunc(healthReader{requiredConditions: []string{"Active"}})},
-	{Group: "kueue.x-k8s.io", Kind: "Workload"}: {health: admittedHealth, hasEnded: endedByCondition("Finished"),
+	{Group: "kueue.x-k8s.io", Kind: "Workload"}: {health: kueueWorkloadHealth, hasEnded: endedByCondition("Finished"),
 		podParts: []podPart{{listPath: parsePath("spec.podSets"), nameKey: "name", countPods: podCountAt("count", 1), templatePath: parsePath("template")}}},
 }
 
-func queueHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func kueueQueueHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if policy := stringField(specOf(obj), "stopPolicy"); policy == "Hold" || policy == "HoldAndDrain" {
 		return atoll.Suspended, "Stopped", "the queue is stopped by spec.stopPolicy"
 	}
 	return (&healthReader{requiredConditions: []string{"Active"}}).readHealth(obj)
 }
 
-func admittedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func kueueWorkloadHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	cs := conditionsOf(statusOf(obj))
 	switch finished := findCondition(cs, "Finished"); {
 	case finished.hasStatus("True") && (finished.reason == "Failed" || finished.reason == "JobFailed"):
@@ -75,12 +75,12 @@ var volcanoKinds = customKinds{
 
 // kubernetesSIGKinds: groups of pods, sets of Jobs, and the vertical autoscaler.
 var kubernetesSIGKinds = customKinds{
-	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}: {health: leaderWorkerHealth, replicasPath: specReplicasPath,
+	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}: {health: leaderWorkerSetHealth, replicasPath: specReplicasPath,
 		countFields: []string{"", "replicas", "updatedReplicas", "readyReplicas"},
 		volumesPath: parsePath("spec.leaderWorkerTemplate.volumeClaimTemplates"),
 		podParts: []podPart{
 			{name: "leader", templatePath: parsePath("spec.leaderWorkerTemplate.leaderTemplate"), fallbackTemplatePath: parsePath("spec.leaderWorkerTemplate.workerTemplate")},
-			{name: "worker", countPods: func(m map[string]any) int64 { return max(groupSize(m), 1) - 1 }, templatePath: parsePath("spec.leaderWorkerTemplate.workerTemplate")},
+			{name: "worker", countPods: func(m map[string]any) int64 { return max(leaderWorkerGroupSize(m), 1) - 1 }, templatePath: parsePath("spec.leaderWorkerTemplate.workerTemplate")},
 		}},
 	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {health: jobSetHealth, hasEnded: endedByCondition("Completed", "Failed"),
 		podParts:        []podPart{{listPath: parsePath("spec.replicatedJobs"), nameKey: "name", countPods: countJobSetPods, templatePath: parsePath("template.spec.template")}},
@@ -90,11 +90,11 @@ var kubernetesSIGKinds = customKinds{
 	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscalerCheckpoint"}: configTraits,
 }
 
-func groupSize(m map[string]any) int64 {
+func leaderWorkerGroupSize(m map[string]any) int64 {
 	return countAt(m, parsePath("spec.leaderWorkerTemplate.size"), 1)
 }
 
-func leaderWorkerHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func leaderWorkerSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	r := healthReader{progressingConditions: []string{"UpdateInProgress"}, requiredConditions: []string{"Available"}}
 	if h, reason, message := r.readHealth(obj); h != atoll.Healthy {
 		return h, reason, message

@@ -17,16 +17,16 @@ var certManagerKinds = customKinds{
 	{Group: "cert-manager.io", Kind: "Certificate"}:        {health: readyHealth},
 	{Group: "cert-manager.io", Kind: "Issuer"}:             {health: readyHealth},
 	{Group: "cert-manager.io", Kind: "ClusterIssuer"}:      {health: readyHealth},
-	{Group: "cert-manager.io", Kind: "CertificateRequest"}: {health: requestHealth, immutableFields: parsePaths("spec")},
+	{Group: "cert-manager.io", Kind: "CertificateRequest"}: {health: certificateRequestHealth, immutableFields: parsePaths("spec")},
 	{Group: "acme.cert-manager.io", Kind: "Order"}: {customPhasePath: parsePath("state"),
 		health: newHealthFunc(healthReader{phasePath: parsePath("state"), phaseHealth: orderStates, messagePath: parsePath("reason")}), immutableFields: parsePaths("spec")},
 	{Group: "acme.cert-manager.io", Kind: "Challenge"}: {customPhasePath: parsePath("state"),
 		health: newHealthFunc(healthReader{phasePath: parsePath("state"), phaseHealth: orderStates, messagePath: parsePath("reason")}), immutableFields: parsePaths("spec")},
 }
 
-// requestHealth is Degraded for a failed request, which is never tried again. A Certificate
+// certificateRequestHealth is Degraded for a failed request, which is never tried again. A Certificate
 // makes another request.
-func requestHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func certificateRequestHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if c := findCondition(conditionsOf(statusOf(obj)), "Ready"); c.hasStatus("False") && c.reason == "Failed" {
 		return atoll.Degraded, c.reason, c.message
 	}

@@ -153,16 +153,16 @@ func parseJavaMemory(s string, bare uint) (int64, bool) {
 
 // rayKinds: Ray clusters, and the jobs and services that have one.
 var rayKinds = customKinds{
-	{Group: "ray.io", Kind: "RayCluster"}: {health: rayClusterHealth, customPhasePath: parsePath("state"), podParts: rayPods("spec"), sumFields: raySums("")},
+	{Group: "ray.io", Kind: "RayCluster"}: {health: rayClusterHealth, customPhasePath: parsePath("state"), podParts: rayPods("spec"), sumFields: raySumFields("")},
 	{Group: "ray.io", Kind: "RayJob"}: {health: rayJobHealth, customPhasePath: parsePath("jobDeploymentStatus"), podParts: rayPods("spec.rayClusterSpec"),
-		sumFields: append(raySums("rayClusterStatus."), parsePaths("succeeded", "failed")...), hasEnded: rayJobEnded},
+		sumFields: append(raySumFields("rayClusterStatus."), parsePaths("succeeded", "failed")...), hasEnded: rayJobEnded},
 	{Group: "ray.io", Kind: "RayCronJob"}: {health: newHealthFunc(healthReader{pausedField: parsePath("spec.suspend"), healthyWithoutStatus: true, observedIsEnough: true})},
 	{Group: "ray.io", Kind: "RayService"}: {health: rayServiceHealth, customPhasePath: parsePath("serviceStatus"), podParts: rayPods("spec.rayClusterConfig"),
-		sumFields: append(raySums("activeServiceStatus.rayClusterStatus."), parsePath("numServeEndpoints"))},
+		sumFields: append(raySumFields("activeServiceStatus.rayClusterStatus."), parsePath("numServeEndpoints"))},
 }
 
-// raySums returns the counts of a Ray cluster's status.
-func raySums(under string) (out []fieldPath) {
+// raySumFields returns the counts of a Ray cluster's status.
+func raySumFields(under string) (out []fieldPath) {
 	for _, name := range []string{"desiredWorkerReplicas", "availableWorkerReplicas", "readyWorkerReplicas", "minWorkerReplicas", "maxWorkerReplicas"} {
 		out = append(out, parsePath(under+name))
 	}
@@ -241,7 +241,7 @@ func rayServiceHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 var sparkKinds = customKinds{
 	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}: {customPhasePath: parsePath("applicationState.state"), requiredObjects: []string{"driverInfo"},
 		sumFields: parsePaths("executionAttempts", "submissionAttempts"),
-		hasEnded:  sparkEnded, runsForever: runsAlways, health: sparkHealth,
+		hasEnded:  sparkEnded, runsForever: sparkRunsAlways, health: sparkHealth,
 		podParts: []podPart{
 			{name: "driver", readRequests: sparkRequests("driver")},
 			{name: "executor", countPods: countExecutors, readRequests: sparkRequests("executor")},
@@ -256,8 +256,8 @@ var sparkKinds = customKinds{
 
 var sparkEnded = endedInPhase(parsePath("applicationState.state"), "COMPLETED", "FAILED")
 
-// runsAlways reports whether an application is restarted whenever it ends, as streams are.
-func runsAlways(obj *unstructured.Unstructured) bool {
+// sparkRunsAlways reports whether an application is restarted whenever it ends, as streams are.
+func sparkRunsAlways(obj *unstructured.Unstructured) bool {
 	return stringField(nestedMap(specOf(obj), "restartPolicy"), "type") == "Always"
 }
 
@@ -266,7 +266,7 @@ func sparkHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) 
 		return queuedResult()
 	}
 	state := stringField(nestedMap(statusOf(obj), "applicationState"), "state")
-	if state == "RUNNING" && runsAlways(obj) {
+	if state == "RUNNING" && sparkRunsAlways(obj) {
 		return healthyResult()
 	}
 	r := healthReader{phasePath: parsePath("applicationState.state"), messagePath: parsePath("applicationState.errorMessage"), phaseHealth: sparkStates}

@@ -21,9 +21,9 @@ var clusterAPIKinds = customKinds{
 	{Group: "cluster.x-k8s.io", Kind: "MachinePool"}: {health: clusterAPIHealth(map[string]atoll.Health{
 		"Pending": phaseProgressing, "Provisioning": phaseProgressing, "Provisioned": phaseProgressing, "Running": phaseHealthy, "ScalingUp": phaseProgressing, "ScalingDown": phaseProgressing, "Scaling": phaseProgressing,
 		"Deleting": phaseProgressing, "Failed": phaseDegraded, "Unknown": atoll.Unknown})},
-	{Group: "cluster.x-k8s.io", Kind: "MachineSet"}:                       {health: machinesHealth},
+	{Group: "cluster.x-k8s.io", Kind: "MachineSet"}:                       {health: capiMachineSetHealth},
 	{Group: "cluster.x-k8s.io", Kind: "MachineHealthCheck"}:               {health: newHealthFunc(healthReader{healthyWithoutStatus: true, observedIsEnough: true})},
-	{Group: "cluster.x-k8s.io", Kind: "ClusterClass"}:                     {health: classHealth},
+	{Group: "cluster.x-k8s.io", Kind: "ClusterClass"}:                     {health: clusterClassHealth},
 	{Group: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane"}: {health: clusterAPIHealth(nil)},
 }
 
@@ -61,9 +61,9 @@ func clusterAPIHealth(phases map[string]atoll.Health) healthFunc {
 // stays True.
 var scalingReader = &healthReader{suspendedConditions: []string{"Paused"}, progressingConditions: []string{"RollingOut", "ScalingUp", "ScalingDown"}, observedIsEnough: true}
 
-// machinesHealth of a MachineSet. Newer versions have no condition for the whole set, so
+// capiMachineSetHealth returns the health of a MachineSet. Newer versions have no condition for the whole set, so
 // available machines are counted.
-func machinesHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func capiMachineSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	cs := conditionsOf(statusOf(obj))
 	if findCondition(cs, "Ready").conditionType != "" || findCondition(cs, "Available").conditionType != "" || findCondition(cs, "MachinesReady").conditionType == "" {
 		return provisionedByConditions(obj)
@@ -76,9 +76,9 @@ func machinesHealth(obj *unstructured.Unstructured) (atoll.Health, string, strin
 
 var provisionedByConditions = clusterAPIHealth(nil)
 
-// classHealth of a ClusterClass reads the condition of its variables, which has another name in
+// clusterClassHealth returns the health of a ClusterClass. It reads the condition of its variables, which has another name in
 // older versions. References to older API versions are no trouble.
-func classHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func clusterClassHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	r := healthReader{suspendedConditions: []string{"Paused"}, requiredConditions: []string{"VariablesReady"}}
 	if findCondition(conditionsOf(statusOf(obj)), "VariablesReconciled").conditionType != "" {
 		r.requiredConditions = []string{"VariablesReconciled"}
@@ -87,7 +87,7 @@ func classHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) 
 }
 
 // crossplaneKinds: packages and definitions. Managed resources are of any group and are judged
-// by Synced and Ready; see managedHealth.
+// by Synced and Ready; see crossplaneManagedHealth.
 var crossplaneKinds = customKinds{
 	{Group: "pkg.crossplane.io", Kind: "Provider"}:                              {health: installed},
 	{Group: "pkg.crossplane.io", Kind: "Configuration"}:                         {health: installed},
@@ -109,9 +109,9 @@ func isCrossplaneGroup(group string) bool {
 	return false
 }
 
-// managedHealth reads the conditions of Crossplane for a paused resource and for a failed
+// crossplaneManagedHealth reads the conditions of Crossplane for a paused resource and for a failed
 // asynchronous operation, which is tried again. It returns no health for others.
-func managedHealth(cs []condition) (atoll.Health, string, string) {
+func crossplaneManagedHealth(cs []condition) (atoll.Health, string, string) {
 	switch synced, async := findCondition(cs, "Synced"), findCondition(cs, "LastAsyncOperation"); {
 	case synced.hasStatus("False") && synced.reason == "ReconcilePaused":
 		return atoll.Suspended, synced.reason, orElse(synced.message, "its reconciliation is paused")

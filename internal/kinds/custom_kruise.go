@@ -24,16 +24,16 @@ var openKruiseKinds = customKinds{
 	{Group: "apps.kruise.io", Kind: "StatefulSet"}: {health: kruiseStatefulHealth, replicasPath: specReplicasPath, needsOneCluster: true, podParts: workloadTemplate,
 		countFields: advancedStatefulCounts, writesZeros: true, immutableFields: parsePaths("spec.selector", "spec.serviceName")},
 	{Group: "apps.kruise.io", Kind: "DaemonSet"}:        {health: kruiseDaemonHealth, sumFields: parsePaths(daemonSetCounts...), writesZeros: true, requiredTexts: []string{"daemonSetHash"}, immutableFields: []fieldPath{selectorPath}},
-	{Group: "apps.kruise.io", Kind: "BroadcastJob"}:     {health: broadcastHealth, sumFields: parsePaths("active", "succeeded", "failed", "desired"), writesZeros: true, hasEnded: endedByCondition("Complete", "Failed"), runsForever: runsAlwaysPolicy},
+	{Group: "apps.kruise.io", Kind: "BroadcastJob"}:     {health: broadcastJobHealth, sumFields: parsePaths("active", "succeeded", "failed", "desired"), writesZeros: true, hasEnded: endedByCondition("Complete", "Failed"), runsForever: broadcastJobNeverEnds},
 	{Group: "apps.kruise.io", Kind: "SidecarSet"}:       {health: sidecarSetHealth, sumFields: parsePaths("matchedPods", "updatedPods", "readyPods", "updatedReadyPods"), writesZeros: true},
 	{Group: "apps.kruise.io", Kind: "AdvancedCronJob"}:  {health: newHealthFunc(healthReader{pausedField: parsePath("spec.paused"), healthyWithoutStatus: true, observedIsEnough: true})},
-	{Group: "apps.kruise.io", Kind: "UnitedDeployment"}: {health: unitedHealth, sumFields: parsePaths("replicas", "readyReplicas", "updatedReplicas", "updatedReadyReplicas"), writesZeros: true, immutableFields: []fieldPath{selectorPath}},
+	{Group: "apps.kruise.io", Kind: "UnitedDeployment"}: {health: unitedDeploymentHealth, sumFields: parsePaths("replicas", "readyReplicas", "updatedReplicas", "updatedReadyReplicas"), writesZeros: true, immutableFields: []fieldPath{selectorPath}},
 	{Group: "apps.kruise.io", Kind: "WorkloadSpread"}:   {health: observedHealth},
 	{Group: "apps.kruise.io", Kind: "ContainerRecreateRequest"}: {
 		health: newHealthFunc(healthReader{phasePath: defaultPhasePath, otherPhases: phaseProgressing, phaseHealth: map[string]atoll.Health{"Completed": phaseHealthy}})},
-	{Group: "apps.kruise.io", Kind: "ImagePullJob"}:           {health: pullHealth, sumFields: parsePaths("desired", "active", "completed", "succeeded"), writesZeros: true},
+	{Group: "apps.kruise.io", Kind: "ImagePullJob"}:           {health: imagePullJobHealth, sumFields: parsePaths("desired", "active", "completed", "succeeded"), writesZeros: true},
 	{Group: "policy.kruise.io", Kind: "PodUnavailableBudget"}: {health: observedHealth},
-	{Group: "rollouts.kruise.io", Kind: "Rollout"}:            {health: steppedHealth},
+	{Group: "rollouts.kruise.io", Kind: "Rollout"}:            {health: kruiseRolloutHealth},
 }
 
 // sidecarSetHealth of a SidecarSet, which injects containers into the pods that it matches. Pods
@@ -45,7 +45,7 @@ func sidecarSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	}
 	st, strategy := statusOf(obj), nestedMap(specOf(obj), "updateStrategy")
 	matched := countField(st, "matchedPods")
-	updated, to := countField(st, "updatedPods"), matched-partitionedReplicas(strategy, matched)
+	updated, to := countField(st, "updatedPods"), matched-replicasOutsideUpdate(strategy, matched)
 	switch {
 	case stringField(strategy, "type") == "NotUpdate" || strategy["selector"] != nil || updated >= to:
 		return healthyResult()
@@ -55,8 +55,8 @@ func sidecarSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	return atoll.Progressing, "Updating", fmt.Sprintf("%d of %d pods are updated", updated, to)
 }
 
-// unitedHealth of a UnitedDeployment, a set of workloads in parts of one cluster.
-func unitedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// unitedDeploymentHealth returns the health of a UnitedDeployment, a set of workloads in parts of one cluster.
+func unitedDeploymentHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if observedGenerationLags(obj) {
 		return notObservedResult()
 	}
@@ -66,8 +66,8 @@ func unitedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string)
 	return replicaHealth(obj, "readyReplicas", "replicas are ready")
 }
 
-// pullHealth of an ImagePullJob, which reports the nodes that could not get the image.
-func pullHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// imagePullJobHealth returns the health of an ImagePullJob, which reports the nodes that could not get the image.
+func imagePullJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	failed := listField(st, "failedNodes")
 	switch want, done := countField(st, "desired"), countField(st, "completed"); {
@@ -81,8 +81,8 @@ func pullHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	return healthyResult()
 }
 
-// steppedHealth of a Rollout: a step without a duration waits for a person.
-func steppedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// kruiseRolloutHealth returns the health of a Rollout: a step without a duration waits for a person.
+func kruiseRolloutHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	for field, strategy := range map[string]string{"canaryStatus": "canary", "blueGreenStatus": "blueGreen"} {
 		now := nestedMap(statusOf(obj), field)
 		if stringField(now, "currentStepState") != "StepPaused" || stringField(statusOf(obj), "phase") != "Progressing" {
@@ -101,9 +101,9 @@ func steppedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	return r.readHealth(obj)
 }
 
-// partitionedReplicas returns the number of replicas that a partition, a number or a percentage,
+// replicasOutsideUpdate returns the number of replicas that a partition, a number or a percentage,
 // excludes from an update.
-func partitionedReplicas(strategy map[string]any, replicas int64) int64 {
+func replicasOutsideUpdate(strategy map[string]any, replicas int64) int64 {
 	v := strategy["partition"]
 	if n, ok := integerField(strategy, "partition"); ok {
 		return n
@@ -130,7 +130,7 @@ func cloneSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, strin
 		return atoll.Suspended, "Paused", "the update is paused"
 	}
 	want := countFieldOr(sp, "replicas", 1)
-	if n, to := countField(st, "updatedReplicas"), want-partitionedReplicas(strategy, want); n < to {
+	if n, to := countField(st, "updatedReplicas"), want-replicasOutsideUpdate(strategy, want); n < to {
 		return atoll.Progressing, "Updating", fmt.Sprintf("%d of %d replicas are updated", n, to)
 	}
 	return replicaHealth(obj, "availableReplicas", "replicas are available")
@@ -150,7 +150,7 @@ func kruiseDaemonHealth(obj *unstructured.Unstructured) (atoll.Health, string, s
 	st, strategy := statusOf(obj), nestedMap(specOf(obj), "updateStrategy")
 	rolling := nestedMap(strategy, "rollingUpdate")
 	want := countField(st, "desiredNumberScheduled")
-	switch updated, to := countField(st, "updatedNumberScheduled"), want-partitionedReplicas(rolling, want); {
+	switch updated, to := countField(st, "updatedNumberScheduled"), want-replicasOutsideUpdate(rolling, want); {
 	case boolField(rolling, "paused"):
 		return atoll.Suspended, "Paused", "the update is paused"
 	case stringField(strategy, "type") != "OnDelete" && updated < to:
@@ -162,16 +162,16 @@ func kruiseDaemonHealth(obj *unstructured.Unstructured) (atoll.Health, string, s
 	return healthyResult()
 }
 
-// runsAlwaysPolicy reports whether a BroadcastJob never ends: new nodes get a pod.
-func runsAlwaysPolicy(obj *unstructured.Unstructured) bool {
+// broadcastJobNeverEnds reports whether a BroadcastJob never ends: new nodes get a pod.
+func broadcastJobNeverEnds(obj *unstructured.Unstructured) bool {
 	return stringField(nestedMap(specOf(obj), "completionPolicy"), "type") == "Never"
 }
 
-// broadcastHealth: a BroadcastJob that never ends is Healthy once every node has, or had, its
+// broadcastJobHealth: a BroadcastJob that never ends is Healthy once every node has, or had, its
 // pod.
-func broadcastHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func broadcastJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
-	if runsAlwaysPolicy(obj) && stringField(st, "phase") == "running" {
+	if broadcastJobNeverEnds(obj) && stringField(st, "phase") == "running" {
 		want, have := countField(st, "desired"), quantity.AddCapped(countField(st, "active"), countField(st, "succeeded"))
 		if have < want {
 			return atoll.Progressing, "Running", fmt.Sprintf("%d of %d nodes have their pod", have, want)

@@ -8,25 +8,25 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// trainingTraits are for the jobs of Kubeflow's training operator, whose pods are sets in a map at
+// trainingJobTraits are for the jobs of Kubeflow's training operator, whose pods are sets in a map at
 // spec.X. roles are the names of these sets.
-func trainingTraits(replicaSpecs string, roles ...string) kindTraits {
+func trainingJobTraits(replicaSpecs string, roles ...string) kindTraits {
 	var sums []fieldPath
 	for _, role := range roles {
 		sums = append(sums, parsePaths("replicaStatuses."+role+".active", "replicaStatuses."+role+".succeeded", "replicaStatuses."+role+".failed")...)
 	}
-	return kindTraits{health: trainingHealth, sumFields: sums, hasEnded: endedByCondition("Succeeded", "Failed"),
+	return kindTraits{health: trainingOperatorJobHealth, sumFields: sums, hasEnded: endedByCondition("Succeeded", "Failed"),
 		podParts: []podPart{{listPath: parsePath("spec." + replicaSpecs), listIsMap: true, countPods: podCountAt("replicas", 1), templatePath: parsePath("template")}}}
 }
 
 // kubeflowKinds: jobs that train models, and notebooks.
 var kubeflowKinds = customKinds{
-	{Group: "kubeflow.org", Kind: "PyTorchJob"}: trainingTraits("pytorchReplicaSpecs", "Master", "Worker"),
-	{Group: "kubeflow.org", Kind: "TFJob"}:      trainingTraits("tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"),
-	{Group: "kubeflow.org", Kind: "MPIJob"}:     trainingTraits("mpiReplicaSpecs", "Launcher", "Worker"),
-	{Group: "kubeflow.org", Kind: "XGBoostJob"}: trainingTraits("xgbReplicaSpecs", "Master", "Worker"),
-	{Group: "kubeflow.org", Kind: "PaddleJob"}:  trainingTraits("paddleReplicaSpecs", "Master", "Worker"),
-	{Group: "kubeflow.org", Kind: "JAXJob"}:     trainingTraits("jaxReplicaSpecs", "Worker"),
+	{Group: "kubeflow.org", Kind: "PyTorchJob"}: trainingJobTraits("pytorchReplicaSpecs", "Master", "Worker"),
+	{Group: "kubeflow.org", Kind: "TFJob"}:      trainingJobTraits("tfReplicaSpecs", "Chief", "Master", "PS", "Worker", "Evaluator"),
+	{Group: "kubeflow.org", Kind: "MPIJob"}:     trainingJobTraits("mpiReplicaSpecs", "Launcher", "Worker"),
+	{Group: "kubeflow.org", Kind: "XGBoostJob"}: trainingJobTraits("xgbReplicaSpecs", "Master", "Worker"),
+	{Group: "kubeflow.org", Kind: "PaddleJob"}:  trainingJobTraits("paddleReplicaSpecs", "Master", "Worker"),
+	{Group: "kubeflow.org", Kind: "JAXJob"}:     trainingJobTraits("jaxReplicaSpecs", "Worker"),
 	{Group: "kubeflow.org", Kind: "Notebook"}: {health: notebookHealth, sumFields: parsePaths("readyReplicas"), writesZeros: true, requiredObjects: []string{"containerState"},
 		podParts: []podPart{{countPods: countNotebookPods, templatePath: parsePath("spec.template")}}},
 	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}: {health: trainJobHealth, hasEnded: endedByCondition("Complete", "Failed"),
@@ -35,19 +35,19 @@ var kubeflowKinds = customKinds{
 	{Group: "trainer.kubeflow.org", Kind: "ClusterTrainingRuntime"}: configTraits,
 }
 
-// trainingHealth of a job that runs once. It is Suspended where its user suspends it, and waits
+// trainingOperatorJobHealth returns the health of a job that runs once. It is Suspended where its user suspends it, and waits
 // where Kueue does.
-func trainingHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
-	return runHealth(obj, "Succeeded", boolField(nestedMap(specOf(obj), "runPolicy"), "suspend"))
+func trainingOperatorJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+	return runOnceHealth(obj, "Succeeded", boolField(nestedMap(specOf(obj), "runPolicy"), "suspend"))
 }
 
 func trainJobHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
-	return runHealth(obj, "Complete", boolField(specOf(obj), "suspend"))
+	return runOnceHealth(obj, "Complete", boolField(specOf(obj), "suspend"))
 }
 
-// runHealth of an object that runs once, by its conditions. success is the condition of a run that
+// runOnceHealth returns the health of an object that runs once, by its conditions. success is the condition of a run that
 // ended well.
-func runHealth(obj *unstructured.Unstructured, success string, isSuspended bool) (atoll.Health, string, string) {
+func runOnceHealth(obj *unstructured.Unstructured, success string, isSuspended bool) (atoll.Health, string, string) {
 	cs := conditionsOf(statusOf(obj))
 	failed, running := findCondition(cs, "Failed"), findCondition(cs, "Running")
 	switch {

@@ -10,20 +10,20 @@ import (
 
 // kubevirtKinds: virtual machines, sets of them, and imports of disks.
 var kubevirtKinds = customKinds{
-	{Group: "kubevirt.io", Kind: "VirtualMachine"}: {health: machineHealth, customPhasePath: parsePath("printableStatus"),
-		podParts: []podPart{{countPods: countRunningMachines, readRequests: machineRequests("spec.template.spec.domain")}}},
+	{Group: "kubevirt.io", Kind: "VirtualMachine"}: {health: virtualMachineHealth, customPhasePath: parsePath("printableStatus"),
+		podParts: []podPart{{countPods: countVirtualMachinePods, readRequests: virtualMachineRequests("spec.template.spec.domain")}}},
 	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}: {
 		health: newHealthFunc(healthReader{suspendedConditions: []string{"Paused"}, phasePath: defaultPhasePath, phaseHealth: map[string]atoll.Health{
 			"Pending": phaseProgressing, "Scheduling": phaseProgressing, "Scheduled": phaseProgressing, "WaitingForSync": phaseProgressing, "Running": phaseHealthy,
 			"Succeeded": phaseHealthy, "Failed": phaseDegraded, "Unknown": atoll.Unknown}}),
-		podParts: []podPart{{readRequests: machineRequests("spec.domain")}}, immutableFields: parsePaths("spec")},
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}: {health: machineSetHealth,
+		podParts: []podPart{{readRequests: virtualMachineRequests("spec.domain")}}, immutableFields: parsePaths("spec")},
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}: {health: virtualMachineSetHealth,
 		replicasPath: specReplicasPath, countFields: []string{"", "replicas", "", "readyReplicas"},
-		podParts: []podPart{{readRequests: machineRequests("spec.template.spec.domain")}}},
-	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}: {health: machineSetHealth,
+		podParts: []podPart{{readRequests: virtualMachineRequests("spec.template.spec.domain")}}},
+	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}: {health: virtualMachineSetHealth,
 		replicasPath: specReplicasPath, countFields: []string{"", "replicas", "", "readyReplicas"},
 		volumesPath: parsePath("spec.virtualMachineTemplate.spec.dataVolumeTemplates"),
-		podParts:    []podPart{{readRequests: machineRequests("spec.virtualMachineTemplate.spec.template.spec.domain")}}},
+		podParts:    []podPart{{readRequests: virtualMachineRequests("spec.virtualMachineTemplate.spec.template.spec.domain")}}},
 	{Group: "cdi.kubevirt.io", Kind: "DataVolume"}: {
 		health: newHealthFunc(healthReader{phasePath: defaultPhasePath, otherPhases: phaseProgressing, phaseHealth: map[string]atoll.Health{
 			"Succeeded": phaseHealthy, "Paused": phaseSuspended, "WaitForFirstConsumer": phaseSuspended, "PendingPopulation": phaseSuspended, // until a pod uses it
@@ -42,7 +42,7 @@ var machineStates = map[string]atoll.Health{
 	"Unknown": atoll.Unknown,
 }
 
-func machineHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func virtualMachineHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	state := stringField(statusOf(obj), "printableStatus")
 	on, stated := specOf(obj)["running"].(bool)
 	strategy := stringField(specOf(obj), "runStrategy")
@@ -62,7 +62,7 @@ func machineHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	return r.readHealth(obj)
 }
 
-func machineSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func virtualMachineSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if boolField(specOf(obj), "paused") {
 		return atoll.Suspended, "Paused", "the set is paused"
 	}
@@ -76,8 +76,8 @@ func machineSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	return replicaHealth(obj, "readyReplicas", "virtual machines are ready")
 }
 
-// countRunningMachines returns 1 where the virtual machine should run, else 0.
-func countRunningMachines(m map[string]any) int64 {
+// countVirtualMachinePods returns 1 where the virtual machine should run, else 0.
+func countVirtualMachinePods(m map[string]any) int64 {
 	sp := nestedMap(m, "spec")
 	on, stated := sp["running"].(bool)
 	if strategy := stringField(sp, "runStrategy"); strategy == "Halted" || stated && !on {
@@ -86,10 +86,10 @@ func countRunningMachines(m map[string]any) int64 {
 	return 1
 }
 
-// machineRequests returns a function that reads the requests of a domain. Default memory is the
+// virtualMachineRequests returns a function that reads the requests of a domain. Default memory is the
 // guest's memory. Default CPU is a tenth of the cores, as in KubeVirt, or all of them where they
 // are dedicated.
-func machineRequests(dotted string) func(map[string]any) resourceAmounts {
+func virtualMachineRequests(dotted string) func(map[string]any) resourceAmounts {
 	domain := parsePath(dotted)
 	return func(m map[string]any) resourceAmounts {
 		d := mapAt(m, domain)

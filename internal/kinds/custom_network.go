@@ -43,9 +43,9 @@ func gatewayHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 
 var routeTraits = parentsField{"parents", "parentRef", 32}.buildTraits()
 
-// parentsHealth reads the reports of gateways about an object attached to them. Every gateway
+// gatewayParentsHealth reads the reports of gateways about an object attached to them. Every gateway
 // has to accept the object and to resolve its references.
-func parentsHealth(field string) healthFunc {
+func gatewayParentsHealth(field string) healthFunc {
 	return func(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 		if hasUnreadableStatus(obj) {
 			return atoll.Unknown, "UnreadableStatus", "the status is not an object"
@@ -84,7 +84,7 @@ func parentConditionHealth(c condition, generation int64) (atoll.Health, string,
 
 // istioTraits: Istio validates these kinds, and reports it only where writing statuses is
 // enabled.
-var istioTraits = kindTraits{health: validatedHealth}
+var istioTraits = kindTraits{health: istioConfigHealth}
 
 // istioKinds: configuration of the mesh, by default without a status.
 var istioKinds = customKinds{
@@ -104,7 +104,7 @@ var istioKinds = customKinds{
 	{Group: "extensions.istio.io", Kind: "WasmPlugin"}:          istioTraits,
 }
 
-func validatedHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func istioConfigHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if hasUnreadableStatus(obj) {
 		return atoll.Unknown, "UnreadableStatus", "the status is not an object"
 	}

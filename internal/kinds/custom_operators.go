@@ -31,9 +31,9 @@ var prometheusKinds = customKinds{
 
 // bindingTraits are for configuration. Newer versions of the operator report which workloads
 // accept it; a refusal lasts until the configuration changes.
-var bindingTraits = kindTraits{health: bindingHealth}
+var bindingTraits = kindTraits{health: prometheusConfigHealth}
 
-func bindingHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func prometheusConfigHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	for _, b := range listField(statusOf(obj), "bindings") {
 		m, _ := b.(map[string]any)
 		switch c := findCondition(conditionsOf(m), "Accepted"); {
@@ -68,7 +68,7 @@ var strimziKinds = customKinds{
 	{Group: "kafka.strimzi.io", Kind: "KafkaConnector"}:    {health: kafkaHealth},
 	{Group: "kafka.strimzi.io", Kind: "KafkaTopic"}:        {health: kafkaHealth},
 	{Group: "kafka.strimzi.io", Kind: "KafkaUser"}:         {health: kafkaHealth},
-	{Group: "kafka.strimzi.io", Kind: "KafkaRebalance"}:    {health: rebalanceHealth},
+	{Group: "kafka.strimzi.io", Kind: "KafkaRebalance"}:    {health: kafkaRebalanceHealth},
 }
 
 // kafkaRefusals are reasons for not being ready that last until the spec changes.
@@ -89,9 +89,9 @@ func kafkaHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) 
 	return r.readHealth(obj)
 }
 
-// rebalanceHealth: a rebalance that is not ready waits for another request. A template of
+// kafkaRebalanceHealth: a rebalance that is not ready waits for another request. A template of
 // rebalances never starts.
-func rebalanceHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func kafkaRebalanceHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if obj.GetAnnotations()["strimzi.io/rebalance-template"] == "true" {
 		return healthyResult()
 	}
@@ -111,15 +111,15 @@ var cloudNativePGKinds = customKinds{
 	{Group: "postgresql.cnpg.io", Kind: "ScheduledBackup"}: {health: newHealthFunc(healthReader{pausedField: parsePath("spec.suspend"), healthyWithoutStatus: true, observedIsEnough: true})},
 	{Group: "postgresql.cnpg.io", Kind: "Pooler"}: {health: existenceHealth, podParts: []podPart{
 		{name: "pooler", countPods: podCountAt("spec.instances", 1), templatePath: parsePath("spec.template")}}},
-	{Group: "postgresql.cnpg.io", Kind: "Database"}:            {health: databaseObjectHealth},
-	{Group: "postgresql.cnpg.io", Kind: "Publication"}:         {health: databaseObjectHealth},
-	{Group: "postgresql.cnpg.io", Kind: "Subscription"}:        {health: databaseObjectHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Database"}:            {health: postgresObjectHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Publication"}:         {health: postgresObjectHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Subscription"}:        {health: postgresObjectHealth},
 	{Group: "postgresql.cnpg.io", Kind: "ImageCatalog"}:        configTraits,
 	{Group: "postgresql.cnpg.io", Kind: "ClusterImageCatalog"}: configTraits,
 }
 
-// databaseObjectHealth of an object within a database. A failure is tried again.
-func databaseObjectHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// postgresObjectHealth returns the health of an object within a database. A failure is tried again.
+func postgresObjectHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	h, reason, message := (&healthReader{observedIsEnough: true}).readHealth(obj)
 	if st := statusOf(obj); h == atoll.Healthy && !boolField(st, "applied") {
 		return atoll.Progressing, "NotApplied", stringField(st, "message")
@@ -131,12 +131,12 @@ func databaseObjectHealth(obj *unstructured.Unstructured) (atoll.Health, string,
 var elasticKinds = customKinds{
 	{Group: "elasticsearch.k8s.elastic.co", Kind: "Elasticsearch"}: {health: elasticsearchHealth,
 		podParts: []podPart{{listPath: parsePath("spec.nodeSets"), nameKey: "name", countPods: podCountAt("count", 1), templatePath: parsePath("podTemplate")}}},
-	{Group: "kibana.k8s.elastic.co", Kind: "Kibana"}:                     colourKind("kibana"),
-	{Group: "apm.k8s.elastic.co", Kind: "ApmServer"}:                     colourKind("apm-server"),
-	{Group: "enterprisesearch.k8s.elastic.co", Kind: "EnterpriseSearch"}: colourKind("enterprise-search"),
-	{Group: "maps.k8s.elastic.co", Kind: "ElasticMapsServer"}:            colourKind("maps"),
-	{Group: "logstash.k8s.elastic.co", Kind: "Logstash"}:                 colourKind("logstash"),
-	{Group: "packageregistry.k8s.elastic.co", Kind: "PackageRegistry"}:   colourKind("package-registry"),
+	{Group: "kibana.k8s.elastic.co", Kind: "Kibana"}:                     elasticComponentTraits("kibana"),
+	{Group: "apm.k8s.elastic.co", Kind: "ApmServer"}:                     elasticComponentTraits("apm-server"),
+	{Group: "enterprisesearch.k8s.elastic.co", Kind: "EnterpriseSearch"}: elasticComponentTraits("enterprise-search"),
+	{Group: "maps.k8s.elastic.co", Kind: "ElasticMapsServer"}:            elasticComponentTraits("maps"),
+	{Group: "logstash.k8s.elastic.co", Kind: "Logstash"}:                 elasticComponentTraits("logstash"),
+	{Group: "packageregistry.k8s.elastic.co", Kind: "PackageRegistry"}:   elasticComponentTraits("package-registry"),
 	{Group: "autoscaling.k8s.elastic.co", Kind: "ElasticsearchAutoscaler"}: {
 		health: newHealthFunc(healthReader{requiredConditions: []string{"Active", "Healthy", "Online"}})},
 	{Group: "stackconfigpolicy.k8s.elastic.co", Kind: "StackConfigPolicy"}: {
@@ -150,7 +150,7 @@ var elasticKinds = customKinds{
 var colourHealth = newHealthFunc(healthReader{phasePath: parsePath("health"), phaseHealth: map[string]atoll.Health{
 	"green": phaseHealthy, "yellow": phaseProgressing, "red": phaseProgressing, "unknown": phaseProgressing}})
 
-func colourKind(component string) kindTraits {
+func elasticComponentTraits(component string) kindTraits {
 	return kindTraits{health: colourHealth, customPhasePath: parsePath("health"),
 		podParts: []podPart{{name: component, countPods: podCountAt("spec.count", 1), templatePath: parsePath("spec.podTemplate")}}}
 }

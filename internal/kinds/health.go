@@ -199,7 +199,7 @@ func serviceHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	return healthyResult()
 }
 
-func claimHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func volumeClaimHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	switch stringField(statusOf(obj), "phase") {
 	case "Bound":
 		return healthyResult()
@@ -209,7 +209,7 @@ func claimHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) 
 	return atoll.Progressing, "Pending", "the claim is not bound to a volume yet"
 }
 
-func volumeHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func persistentVolumeHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	switch phase := stringField(st, "phase"); phase {
 	case "Available", "Bound", "Released":
@@ -220,7 +220,7 @@ func volumeHealth(obj *unstructured.Unstructured) (atoll.Health, string, string)
 	return atoll.Progressing, "Pending", "the volume is not available yet"
 }
 
-func budgetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func disruptionBudgetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if observedGenerationLags(obj) {
 		return notObservedResult()
 	}
@@ -247,7 +247,7 @@ func autoscalerHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	return healthyResult()
 }
 
-func definitionHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+func crdHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	cs := conditionsOf(statusOf(obj))
 	if c := findCondition(cs, "NamesAccepted"); c.hasStatus("False") {
 		return atoll.Degraded, c.reason, c.message
@@ -258,8 +258,8 @@ func definitionHealth(obj *unstructured.Unstructured) (atoll.Health, string, str
 	return healthyResult()
 }
 
-// signingHealth is the health of a CertificateSigningRequest, which waits for an approval.
-func signingHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// signingRequestHealth is the health of a CertificateSigningRequest, which waits for an approval.
+func signingRequestHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	cs := conditionsOf(st)
 	for _, kind := range []string{"Denied", "Failed"} {

@@ -34,7 +34,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	}
 	cs := conditionsOf(st)
 	markOutdatedConditions(cs, obj.GetGeneration())
-	for _, read := range []func([]condition) (atoll.Health, string, string){managedHealth, troubleHealth, successHealth} {
+	for _, read := range []func([]condition) (atoll.Health, string, string){crossplaneManagedHealth, troubleHealth, successHealth} {
 		if h, reason, message := read(cs); h != "" {
 			return h, reason, message
 		}

@@ -14,7 +14,7 @@ import (
 type kindTraits struct {
 	health    healthFunc
 	reflect   func(obj *unstructured.Unstructured) (reflectedStatus, bool)
-	aggregate func(a *aggregation) (map[string]any, bool)
+	aggregate func(a *statusAggregation) (map[string]any, bool)
 	// usesGenericStatus: its rows and its aggregated status consist of the customary conditions,
 	// countFields, the phase, and the traits below.
 	usesGenericStatus bool

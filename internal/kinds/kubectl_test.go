@@ -15,7 +15,7 @@ func isRolledOut(t *testing.T, obj *unstructured.Unstructured) bool {
 	t.Helper()
 	stamped := obj.DeepCopy()
 	if st, ok := stamped.Object["status"].(map[string]any); ok {
-		kinds.FillTimes(st, time.Unix(0, 0))
+		kinds.FillTimePlaceholders(st, time.Unix(0, 0))
 	}
 	viewer, err := polymorphichelpers.StatusViewerFor(obj.GroupVersionKind().GroupKind())
 	if err != nil {

@@ -44,7 +44,7 @@ func requestsAt(dotted string) func(map[string]any) resourceAmounts {
 
 func parseRequests(m map[string]any) resourceAmounts {
 	var r corev1.ResourceRequirements
-	if len(m) == 0 || quantity.FindUnparsable(m) != "" || runtime.DefaultUnstructuredConverter.FromUnstructured(m, &r) != nil {
+	if len(m) == 0 || quantity.FindUnparsableQuantity(m) != "" || runtime.DefaultUnstructuredConverter.FromUnstructured(m, &r) != nil {
 		return nil
 	}
 	return resourceAmountsOf(effectiveRequests(r))
@@ -134,7 +134,7 @@ func (p *podPart) appendPodSet(m map[string]any, name string, out []atoll.PodSet
 }
 
 func decodePodSpec(m map[string]any) (spec corev1.PodSpec, ok bool) {
-	if m == nil || quantity.FindUnparsable(m) != "" {
+	if m == nil || quantity.FindUnparsableQuantity(m) != "" {
 		return spec, false
 	}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &spec)
@@ -194,7 +194,7 @@ func CombineRequests(sets []atoll.PodSet) (r freecapacity.ReplicaRequests) {
 			r.CPU = n
 		case name == corev1.ResourceMemory:
 			r.Memory = n
-		case IsCountedResource(name):
+		case IsExtraCapacityResource(name):
 			if r.Other == nil {
 				r.Other = map[string]int64{}
 			}

@@ -179,7 +179,7 @@ func reflectDaemonSet(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 func reflectJob(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
 	cs := conditionsOf(st)
-	r := reflectedStatus{N: readCounts(st, jobCounts), T: []int64{unixSecondsOf(st, "startTime"), unixSecondsOf(st, "completionTime")}, L: reflectIndexes(st)}
+	r := reflectedStatus{N: readCounts(st, jobCounts), T: []int64{unixSecondsOf(st, "startTime"), unixSecondsOf(st, "completionTime")}, L: reflectCompletedIndexes(st)}
 	failed := findCondition(cs, "Failed")
 	r.setFlag(findCondition(cs, "Complete").hasStatus("True"), flagComplete)
 	r.setFlag(failed.hasStatus("True"), flagFailed)
@@ -219,7 +219,7 @@ func reflectPod(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	return r, r.P != ""
 }
 
-func reflectClaim(obj *unstructured.Unstructured) (reflectedStatus, bool) {
+func reflectVolumeClaim(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
 	r := reflectedStatus{P: stringField(st, "phase")}
 	if size := stringField(nestedMap(st, "capacity"), "storage"); size != "" && len(size) <= maxReason {
@@ -228,12 +228,12 @@ func reflectClaim(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	return r, r.P != ""
 }
 
-func reflectVolume(obj *unstructured.Unstructured) (reflectedStatus, bool) {
+func reflectPersistentVolume(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	r := reflectedStatus{P: stringField(statusOf(obj), "phase")}
 	return r, r.P != ""
 }
 
-func reflectBudget(obj *unstructured.Unstructured) (reflectedStatus, bool) {
+func reflectDisruptionBudget(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
 	r := reflectedStatus{N: readCounts(st, budgetCounts), C: packConditions(conditionsOf(st))}
 	r.setFlag(observedGenerationLags(obj), flagOutdated)

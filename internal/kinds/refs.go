@@ -61,19 +61,19 @@ func DependenciesOf(obj *unstructured.Unstructured) []atoll.ItemKey {
 	r := referenceSet{namespace: obj.GetNamespace(), references: map[atoll.ItemKey]bool{}}
 	for _, path := range PodSpecPaths(obj) {
 		if v, ok := LookupPath(obj.Object, path); ok {
-			r.addPodSpec(v.(map[string]any))
+			r.addPodSpecReferences(v.(map[string]any))
 		}
 	}
 	r.addCustomReferences(obj.Object, customReferences[groupKindOf(obj)])
 	switch groupKindOf(obj) {
 	case schema.GroupKind{Kind: "ServiceAccount"}:
-		r.addNames(listField(obj.Object, "imagePullSecrets"), "Secret", "name")
+		r.addReferencesByKey(listField(obj.Object, "imagePullSecrets"), "Secret", "name")
 	case schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}:
-		r.addNames(listField(specOf(obj), "tls"), "Secret", "secretName")
+		r.addReferencesByKey(listField(specOf(obj), "tls"), "Secret", "secretName")
 	case schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "Gateway"}:
 		for _, l := range listField(specOf(obj), "listeners") {
 			lm, _ := l.(map[string]any)
-			r.addCertificates(listField(nestedMap(lm, "tls"), "certificateRefs"))
+			r.addGatewayCertificates(listField(nestedMap(lm, "tls"), "certificateRefs"))
 		}
 	}
 	return r.sortedReferences()
@@ -83,7 +83,7 @@ func DependenciesOf(obj *unstructured.Unstructured) []atoll.ItemKey {
 // DependenciesOf.
 func PodDependencies(pod map[string]any, namespace string) []atoll.ItemKey {
 	r := referenceSet{namespace: namespace, references: map[atoll.ItemKey]bool{}}
-	r.addPodSpec(pod)
+	r.addPodSpecReferences(pod)
 	return r.sortedReferences()
 }
 
@@ -92,7 +92,7 @@ type referenceSet struct {
 	references map[atoll.ItemKey]bool
 }
 
-func (r referenceSet) add(kind, name string) {
+func (r referenceSet) addReference(kind, name string) {
 	if name != "" && !strings.Contains(name, "{{") { // a variable of a Workflow
 		r.references[atoll.ItemKey{Kind: kind, Namespace: r.namespace, Name: name}] = true
 	}
@@ -109,71 +109,71 @@ func (r referenceSet) sortedReferences() []atoll.ItemKey {
 	return out
 }
 
-// addNames adds the names that the elements of l have under key.
-func (r referenceSet) addNames(l []any, kind, key string) {
+// addReferencesByKey adds the names that the elements of l have under key.
+func (r referenceSet) addReferencesByKey(l []any, kind, key string) {
 	for _, e := range l {
 		em, _ := e.(map[string]any)
-		r.add(kind, stringField(em, key))
+		r.addReference(kind, stringField(em, key))
 	}
 }
 
-// addCertificates adds the core Secrets of a Gateway in its own namespace.
-func (r referenceSet) addCertificates(l []any) {
+// addGatewayCertificates adds the core Secrets of a Gateway in its own namespace.
+func (r referenceSet) addGatewayCertificates(l []any) {
 	for _, e := range l {
 		em, _ := e.(map[string]any)
 		own := stringField(em, "namespace") == "" || stringField(em, "namespace") == r.namespace
 		if own && stringField(em, "group") == "" && (stringField(em, "kind") == "" || stringField(em, "kind") == "Secret") {
-			r.add("Secret", stringField(em, "name"))
+			r.addReference("Secret", stringField(em, "name"))
 		}
 	}
 }
 
-func (r referenceSet) addPodSpec(pod map[string]any) {
-	r.addNames(listField(pod, "imagePullSecrets"), "Secret", "name")
+func (r referenceSet) addPodSpecReferences(pod map[string]any) {
+	r.addReferencesByKey(listField(pod, "imagePullSecrets"), "Secret", "name")
 	account := orElse(stringField(pod, "serviceAccountName"), stringField(pod, "serviceAccount"))
 	if account != "default" {
-		r.add("ServiceAccount", account)
+		r.addReference("ServiceAccount", account)
 	}
 	for _, key := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		for _, c := range listField(pod, key) {
 			cm, _ := c.(map[string]any)
-			r.addContainer(cm)
+			r.addContainerReferences(cm)
 		}
 	}
 	for _, v := range listField(pod, "volumes") {
 		vm, _ := v.(map[string]any)
-		r.addVolume(vm)
+		r.addVolumeReferences(vm)
 	}
 }
 
-func (r referenceSet) addContainer(c map[string]any) {
+func (r referenceSet) addContainerReferences(c map[string]any) {
 	for _, e := range listField(c, "envFrom") {
 		em, _ := e.(map[string]any)
-		r.add("ConfigMap", stringField(nestedMap(em, "configMapRef"), "name"))
-		r.add("Secret", stringField(nestedMap(em, "secretRef"), "name"))
+		r.addReference("ConfigMap", stringField(nestedMap(em, "configMapRef"), "name"))
+		r.addReference("Secret", stringField(nestedMap(em, "secretRef"), "name"))
 	}
 	for _, e := range listField(c, "env") {
 		em, _ := e.(map[string]any)
-		r.add("ConfigMap", stringField(nestedMap(em, "valueFrom", "configMapKeyRef"), "name"))
-		r.add("Secret", stringField(nestedMap(em, "valueFrom", "secretKeyRef"), "name"))
+		r.addReference("ConfigMap", stringField(nestedMap(em, "valueFrom", "configMapKeyRef"), "name"))
+		r.addReference("Secret", stringField(nestedMap(em, "valueFrom", "secretKeyRef"), "name"))
 	}
 }
 
 // secretVolumes reference a Secret in the field secretRef or nodePublishSecretRef.
 var secretVolumes = []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"}
 
-func (r referenceSet) addVolume(v map[string]any) {
-	r.add("ConfigMap", stringField(nestedMap(v, "configMap"), "name"))
-	r.add("Secret", stringField(nestedMap(v, "secret"), "secretName"))
-	r.add("PersistentVolumeClaim", stringField(nestedMap(v, "persistentVolumeClaim"), "claimName"))
-	r.add("Secret", stringField(nestedMap(v, "azureFile"), "secretName"))
-	r.add("Secret", stringField(nestedMap(v, "csi", "nodePublishSecretRef"), "name"))
+func (r referenceSet) addVolumeReferences(v map[string]any) {
+	r.addReference("ConfigMap", stringField(nestedMap(v, "configMap"), "name"))
+	r.addReference("Secret", stringField(nestedMap(v, "secret"), "secretName"))
+	r.addReference("PersistentVolumeClaim", stringField(nestedMap(v, "persistentVolumeClaim"), "claimName"))
+	r.addReference("Secret", stringField(nestedMap(v, "azureFile"), "secretName"))
+	r.addReference("Secret", stringField(nestedMap(v, "csi", "nodePublishSecretRef"), "name"))
 	for _, kind := range secretVolumes {
-		r.add("Secret", stringField(nestedMap(v, kind, "secretRef"), "name"))
+		r.addReference("Secret", stringField(nestedMap(v, kind, "secretRef"), "name"))
 	}
 	for _, s := range listField(nestedMap(v, "projected"), "sources") {
 		sm, _ := s.(map[string]any)
-		r.add("ConfigMap", stringField(nestedMap(sm, "configMap"), "name"))
-		r.add("Secret", stringField(nestedMap(sm, "secret"), "name"))
+		r.addReference("ConfigMap", stringField(nestedMap(sm, "configMap"), "name"))
+		r.addReference("Secret", stringField(nestedMap(sm, "secret"), "name"))
 	}
 }

@@ -53,8 +53,8 @@ func workflowReferences(under string) referenceFields {
 	return p
 }
 
-// machineReferences returns the fields of a virtual machine instance's spec.
-func machineReferences(under string) referenceFields {
+// virtualMachineReferences returns the fields of a virtual machine instance's spec.
+func virtualMachineReferences(under string) referenceFields {
 	volume, access := under+".volumes[].", under+".accessCredentials[]."
 	return referenceFields{pods: parsePaths(under), names: concatNameFields(
 		secretFields(volume+"cloudInitNoCloud.secretRef", volume+"cloudInitNoCloud.networkDataSecretRef",
@@ -82,10 +82,10 @@ var customReferences = map[schema.GroupKind]referenceFields{
 	{Group: "argoproj.io", Kind: "WorkflowTemplate"}: workflowReferences("spec"),
 	{Group: "argoproj.io", Kind: "CronWorkflow"}:     workflowReferences("spec.workflowSpec"),
 
-	{Group: "kubevirt.io", Kind: "VirtualMachine"}:                   machineReferences("spec.template.spec"),
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:           machineReferences("spec"),
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}: machineReferences("spec.template.spec"),
-	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}:          machineReferences("spec.virtualMachineTemplate.spec.template.spec"),
+	{Group: "kubevirt.io", Kind: "VirtualMachine"}:                   virtualMachineReferences("spec.template.spec"),
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:           virtualMachineReferences("spec"),
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}: virtualMachineReferences("spec.template.spec"),
+	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}:          virtualMachineReferences("spec.virtualMachineTemplate.spec.template.spec"),
 
 	{Group: "flink.apache.org", Kind: "FlinkDeployment"}:      {names: serviceAccountFields("spec.serviceAccount")},
 	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}: sparkReferences,
@@ -111,23 +111,23 @@ func (r referenceSet) addCustomReferences(obj map[string]any, p referenceFields)
 	for _, at := range p.pods {
 		for _, v := range valuesAtPath(obj, at) {
 			m, _ := v.(map[string]any)
-			r.addPodSpec(m)
+			r.addPodSpecReferences(m)
 		}
 	}
 	for _, at := range p.containers {
 		for _, v := range valuesAtPath(obj, at) {
 			m, _ := v.(map[string]any)
-			r.addContainer(m)
+			r.addContainerReferences(m)
 		}
 	}
 	for _, n := range p.names {
 		for _, v := range valuesAtPath(obj, n.path) {
 			switch v := v.(type) {
 			case string:
-				r.add(n.kind, v)
+				r.addReference(n.kind, v)
 			case map[string]any:
 				if kind := orElse(n.kind, stringField(v, "kind")); n.kind != "" || kind == "ConfigMap" || kind == "Secret" {
-					r.add(kind, stringField(v, "name"))
+					r.addReference(kind, stringField(v, "name"))
 				}
 			}
 		}

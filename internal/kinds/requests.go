@@ -83,8 +83,8 @@ func (a resourceAmounts) raiseTo(b resourceAmounts) {
 	}
 }
 
-// IsCountedResource reports whether free capacity of nodes is compared by the resource besides
+// IsExtraCapacityResource reports whether free capacity of nodes is compared by the resource besides
 // CPU and memory: extended resources and huge pages. Storage on nodes is ignored.
-func IsCountedResource(name corev1.ResourceName) bool {
+func IsExtraCapacityResource(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

@@ -17,16 +17,16 @@ import (
 // present state.
 var ErrOutOfTouch = errors.New("this hub is out of touch with the store, or was until a moment ago, so that nothing is written")
 
-// LookFunc reads the store, not a cache: its revision then, and whether this hub's tables
+// ProbeFunc reads the store, not a cache: its revision then, and whether this hub's tables
 // show its starts as they were then.
-type LookFunc func(ctx context.Context) (revision int64, known bool, err error)
+type ProbeFunc func(ctx context.Context) (revision int64, known bool, err error)
 
-// Presence is for how long this hub surely is in touch with the store, by its own
+// StoreContact is for how long this hub surely is in touch with the store, by its own
 // clock, counted from before each look at it. Unlike a Tenure it begins again once the
 // hub is back in touch. It is safe for concurrent use; a nil Presence holds always, as
 // for the only hub on an embedded etcd.
-type Presence struct {
-	probe LookFunc
+type StoreContact struct {
+	probe ProbeFunc
 	log   *slog.Logger
 
 	mu       sync.Mutex
@@ -35,10 +35,12 @@ type Presence struct {
 }
 
 // NewPresence returns a Presence that does not hold before Run has looked.
-func NewPresence(look LookFunc, log *slog.Logger) *Presence { return &Presence{probe: look, log: log} }
+func NewPresence(look ProbeFunc, log *slog.Logger) *StoreContact {
+	return &StoreContact{probe: look, log: log}
+}
 
 // IsInTouch reports whether the hub is surely in touch.
-func (p *Presence) IsInTouch() bool {
+func (p *StoreContact) IsInTouch() bool {
 	if p == nil {
 		return true
 	}
@@ -48,16 +50,16 @@ func (p *Presence) IsInTouch() bool {
 }
 
 // isInTouchAt reports contact by either clock, since a machine may have slept. The caller holds mu.
-func (p *Presence) isInTouchAt(now time.Time) bool {
+func (p *StoreContact) isInTouchAt(now time.Time) bool {
 	return !p.lookedAt.IsZero() && now.Sub(p.lookedAt) <= tenureLength && now.Round(0).Sub(p.lookedAt.Round(0)) <= tenureLength
 }
 
 // OutOfTouchAfter is after how long without a look at the store a Presence ends.
 const OutOfTouchAfter = tenureLength
 
-// VouchedRevision is a revision up to which the last start that this hub's tables show was
+// ConfirmedRevision is a revision up to which the last start that this hub's tables show was
 // the last one in the store; 0 while the hub is out of touch.
-func (p *Presence) VouchedRevision() int64 {
+func (p *StoreContact) ConfirmedRevision() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.isInTouchAt(time.Now()) {
@@ -67,11 +69,11 @@ func (p *Presence) VouchedRevision() int64 {
 }
 
 // Run reads until ctx ends. turned is called at every beginning and end.
-func (p *Presence) Run(ctx context.Context, turned func(holds bool)) error {
+func (p *StoreContact) Run(ctx context.Context, turned func(holds bool)) error {
 	looking := make(chan struct{})
 	go func() {
 		defer close(looking)
-		p.runLooks(ctx)
+		p.runProbes(ctx)
 	}()
 	watch := time.NewTicker(checkInterval)
 	defer watch.Stop()
@@ -89,10 +91,10 @@ func (p *Presence) Run(ctx context.Context, turned func(holds bool)) error {
 	}
 }
 
-func (p *Presence) runLooks(ctx context.Context) {
+func (p *StoreContact) runProbes(ctx context.Context) {
 	complained := false
 	for ctx.Err() == nil {
-		asked, bounded, cancel := p.startLook(ctx)
+		asked, bounded, cancel := p.newProbeContext(ctx)
 		revision, known, err := p.probe(bounded)
 		cancel()
 		if err != nil && ctx.Err() == nil && !complained {
@@ -112,14 +114,14 @@ func (p *Presence) runLooks(ctx context.Context) {
 	}
 }
 
-func (p *Presence) startLook(ctx context.Context) (time.Time, context.Context, context.CancelFunc) {
+func (p *StoreContact) newProbeContext(ctx context.Context) (time.Time, context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline)
 	return time.Now(), ctx, cancel
 }
 
 // FencedConfig returns the configuration with which clients write only while the hub is in
 // touch. Without a Presence it is cfg itself.
-func (p *Presence) FencedConfig(cfg *rest.Config) *rest.Config {
+func (p *StoreContact) FencedConfig(cfg *rest.Config) *rest.Config {
 	if p == nil {
 		return cfg
 	}
@@ -127,4 +129,4 @@ func (p *Presence) FencedConfig(cfg *rest.Config) *rest.Config {
 }
 
 // CheckMayWrite is nil while the hub is in touch, and otherwise why it may not write.
-func (p *Presence) CheckMayWrite() error { return errorUnless(p.IsInTouch(), ErrOutOfTouch) }
+func (p *StoreContact) CheckMayWrite() error { return errorUnless(p.IsInTouch(), ErrOutOfTouch) }

@@ -49,7 +49,7 @@ func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeStore{storeAnswer: storeAnswer{revision: 7, known: true}}
 		p := NewPresence(s.readStore, slog.New(slog.DiscardHandler))
-		if p.IsInTouch() || p.VouchedRevision() != 0 {
+		if p.IsInTouch() || p.ConfirmedRevision() != 0 {
 			t.Fatal("it holds before the hub has looked")
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -60,8 +60,8 @@ func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if p.IsInTouch() != holds || p.VouchedRevision() != vouched {
-				t.Errorf("%s: holds=%t, vouches for %d", what, p.IsInTouch(), p.VouchedRevision())
+			if p.IsInTouch() != holds || p.ConfirmedRevision() != vouched {
+				t.Errorf("%s: holds=%t, vouches for %d", what, p.IsInTouch(), p.ConfirmedRevision())
 			}
 		}
 		at("in touch", time.Second, true, 7)

@@ -95,7 +95,7 @@ func (t *Tenure) CheckMayWrite() error { return errorUnless(t.IsLeading(), ErrNo
 // FencedByRole returns the configuration with which clients write what agents report of rows
 // while the hub is in touch with the store, and all else while it leads. Without a
 // Tenure it is cfg itself.
-func FencedByRole(cfg *rest.Config, t *Tenure, p *Presence) *rest.Config {
+func FencedByRole(cfg *rest.Config, t *Tenure, p *StoreContact) *rest.Config {
 	if t == nil {
 		return cfg
 	}

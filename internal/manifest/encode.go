@@ -14,14 +14,14 @@ import (
 // expected number of bytes. An object over overrides.MaxObjectBytes or overrides.MaxObjectDepth is
 // an error, found before more memory than that is taken.
 func encodeObject(obj map[string]any, about int) ([]byte, error) {
-	out, err := appendValue(make([]byte, 0, about), obj, 0)
+	out, err := appendJSONValue(make([]byte, 0, about), obj, 0)
 	if err == nil && len(out) > overrides.MaxObjectBytes {
 		return nil, overrides.ErrObjectTooLarge
 	}
 	return out, err
 }
 
-func appendValue(out []byte, v any, depth int) ([]byte, error) {
+func appendJSONValue(out []byte, v any, depth int) ([]byte, error) {
 	if len(out) > overrides.MaxObjectBytes {
 		return nil, overrides.ErrObjectTooLarge
 	}
@@ -33,14 +33,14 @@ func appendValue(out []byte, v any, depth int) ([]byte, error) {
 		if v == nil {
 			return append(out, "null"...), nil
 		}
-		return appendMap(out, v, depth)
+		return appendJSONMap(out, v, depth)
 	case []any:
 		if v == nil {
 			return append(out, "null"...), nil
 		}
-		return appendList(out, v, depth)
+		return appendJSONList(out, v, depth)
 	case string:
-		return appendString(out, v)
+		return appendJSONString(out, v)
 	case int64:
 		return strconv.AppendInt(out, v, 10), nil
 	case bool:
@@ -48,24 +48,24 @@ func appendValue(out []byte, v any, depth int) ([]byte, error) {
 	case nil:
 		return append(out, "null"...), nil
 	}
-	return appendAny(out, v)
+	return appendMarshaledJSON(out, v)
 }
 
-func appendList(out []byte, list []any, depth int) ([]byte, error) {
+func appendJSONList(out []byte, list []any, depth int) ([]byte, error) {
 	out = append(out, '[')
 	for i, e := range list {
 		if i > 0 {
 			out = append(out, ',')
 		}
 		var err error
-		if out, err = appendValue(out, e, depth+1); err != nil {
+		if out, err = appendJSONValue(out, e, depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return append(out, ']'), nil
 }
 
-func appendMap(out []byte, m map[string]any, depth int) ([]byte, error) {
+func appendJSONMap(out []byte, m map[string]any, depth int) ([]byte, error) {
 	var some [16]string
 	keys := some[:0]
 	for k := range m {
@@ -78,27 +78,27 @@ func appendMap(out []byte, m map[string]any, depth int) ([]byte, error) {
 			out = append(out, ',')
 		}
 		var err error
-		if out, err = appendString(out, k); err != nil {
+		if out, err = appendJSONString(out, k); err != nil {
 			return nil, err
 		}
-		if out, err = appendValue(append(out, ':'), m[k], depth+1); err != nil {
+		if out, err = appendJSONValue(append(out, ':'), m[k], depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return append(out, '}'), nil
 }
 
-// appendString appends a string directly when encoding/json would not escape any byte of it.
-func appendString(out []byte, s string) ([]byte, error) {
+// appendJSONString appends a string directly when encoding/json would not escape any byte of it.
+func appendJSONString(out []byte, s string) ([]byte, error) {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return appendAny(out, s)
+			return appendMarshaledJSON(out, s)
 		}
 	}
 	return append(append(append(out, '"'), s...), '"'), nil
 }
 
-func appendAny(out []byte, v any) ([]byte, error) {
+func appendMarshaledJSON(out []byte, v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	return append(out, text...), err
 }

@@ -80,7 +80,7 @@ func excludingRules(content *atoll.Content, rules []int) map[atoll.ItemKey]*atol
 
 // canExclude applies the check of admission to rules that were stored without it.
 func canExclude(r *atoll.Rule, key atoll.ItemKey) bool {
-	return strings.HasPrefix(r.Policy, "ClusterOverridePolicy/") || !overrides.IsClusterPolicyOnly(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+	return strings.HasPrefix(r.Policy, "ClusterOverridePolicy/") || !overrides.RequiresClusterOverridePolicy(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 }
 
 // isAbsent returns whether an excluded item is absent from the row.

@@ -51,15 +51,15 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		m.Remove, m.Items = true, nil
 		if in.Row.Orphan {
 			m.Removal = v1alpha1.RemoveOrphan
-			m.ClusterDecommissioned = IsLeftBehind(in.Row)
+			m.ClusterDecommissioned = IsOrphanedByDecommission(in.Row)
 		}
 	} else {
-		m.Items, m.ConflictResolution = resolveConflicts(in)
+		m.Items, m.ConflictResolution = extractCommonConflictResolution(in)
 		m.Namespaces = neededNamespaces(in)
-		m.Interpreters = script.ForMember(in.Content.Interpreters)
+		m.Interpreters = script.InterpretersForMember(in.Content.Interpreters)
 	}
 	for _, t := range in.Content.Tombstones {
-		if in.isLeftBehind(t) {
+		if in.isMovedFromLeavingCluster(t) {
 			continue
 		}
 		t.MovedTo = slices.DeleteFunc(slices.Clone(t.MovedTo), func(uid string) bool {
@@ -72,7 +72,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		m.Tombstones = append(m.Tombstones, t)
 	}
 	if m.Remove {
-		m.Tombstones = append(m.Tombstones, ownRemovals(in)...)
+		m.Tombstones = append(m.Tombstones, removalModeTombstones(in)...)
 	} else {
 		m.Tombstones = append(m.Tombstones, excludedTombstones(in)...)
 	}
@@ -83,10 +83,10 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 // conflictOrder has the resolution first that takes over least.
 var conflictOrder = []v1alpha1.ConflictResolution{v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite}
 
-// resolveConflicts returns the items with the resolutions that differ from that of all others, which it
+// extractCommonConflictResolution returns the items with the resolutions that differ from that of all others, which it
 // returns, too. The least resolution of an item or the content is that of all others: agents that do not know
 // items' resolutions take over nothing that an item forbids.
-func resolveConflicts(in ManifestInput) ([]atoll.RenderedItem, v1alpha1.ConflictResolution) {
+func extractCommonConflictResolution(in ManifestInput) ([]atoll.RenderedItem, v1alpha1.ConflictResolution) {
 	least, stated := in.Content.ConflictResolution, false
 	for i := range in.Items {
 		r := in.Items[i].ConflictResolution
@@ -107,31 +107,31 @@ func resolveConflicts(in ManifestInput) ([]atoll.RenderedItem, v1alpha1.Conflict
 	return items, least
 }
 
-// isLeftBehind returns whether the tombstone's item moved to a Bundle that has no place here only
+// isMovedFromLeavingCluster returns whether the tombstone's item moved to a Bundle that has no place here only
 // because the cluster leaves the fleet with its workloads. The move was no request to delete the
 // item. The row keeps it, and releases it with everything else.
-func (in *ManifestInput) isLeftBehind(t atoll.Tombstone) bool {
+func (in *ManifestInput) isMovedFromLeavingCluster(t atoll.Tombstone) bool {
 	if len(t.MovedTo) == 0 || in.HasActiveRow != nil && slices.ContainsFunc(t.MovedTo, in.HasActiveRow) {
 		return false
 	}
-	return in.ClusterLeaving || IsLeftBehind(in.Row)
+	return in.ClusterLeaving || IsOrphanedByDecommission(in.Row)
 }
 
-// IsLeftBehind returns whether a row is orphaned because its cluster leaves the fleet, and not
+// IsOrphanedByDecommission returns whether a row is orphaned because its cluster leaves the fleet, and not
 // because a policy requests it.
-func IsLeftBehind(row atoll.RowSpec) bool {
+func IsOrphanedByDecommission(row atoll.RowSpec) bool {
 	return row.Phase == atoll.RowRemoving && row.Orphan && atoll.ParseRowReason(row.Reason).Reason == atoll.ReasonClusterRemoved
 }
 
-// ownRemovals returns tombstones of the items of a row that goes, where they are removed in another
+// removalModeTombstones returns tombstones of the items of a row that goes, where they are removed in another
 // mode than all others. A row that is orphaned as a whole has none.
-func ownRemovals(in ManifestInput) (out []atoll.Tombstone) {
+func removalModeTombstones(in ManifestInput) (out []atoll.Tombstone) {
 	if in.Row.Orphan {
 		return nil
 	}
 	for i := range in.Content.Items {
 		item := &in.Content.Items[i]
-		if orphan := item.IsOrphaned(in.Content); orphan != (in.Content.Removal == v1alpha1.RemoveOrphan) {
+		if orphan := item.StaysAsOrphan(in.Content); orphan != (in.Content.Removal == v1alpha1.RemoveOrphan) {
 			out = append(out, atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: orphan})
 		}
 	}
@@ -148,7 +148,7 @@ func excludedTombstones(in ManifestInput) (out []atoll.Tombstone) {
 		}
 		for i := range content.Items {
 			if item := &content.Items[i]; item.Key == key && item.State != atoll.ItemRemovalHeld {
-				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: item.IsOrphaned(content)})
+				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: item.StaysAsOrphan(content)})
 			}
 		}
 	}

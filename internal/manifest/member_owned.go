@@ -14,14 +14,14 @@ import (
 // which the API does not assign to a manager as a whole.
 func withTreatment(owned []string, t *atoll.Treatment, obj map[string]any) ([]string, error) {
 	if t.IsCreateOnly() {
-		return allFields(obj), nil
+		return listContentPaths(obj), nil
 	}
 	for _, path := range t.IgnoredFields() {
-		parts, err := jsonpointer.Parse(path)
+		parts, err := jsonpointer.ParsePointer(path)
 		if err != nil || slices.Contains(owned, path) {
 			continue
 		}
-		switch above, has := jsonpointer.Lookup(obj, parts); above.(type) {
+		switch above, has := jsonpointer.LookupParent(obj, parts); above.(type) {
 		case []any:
 			return nil, fmt.Errorf("ignoreFields: %s is an element of a list: name the whole list, or a field of the element", path)
 		default:
@@ -36,12 +36,12 @@ func withTreatment(owned []string, t *atoll.Treatment, obj map[string]any) ([]st
 // identityFields of metadata name the object, and belong to no member.
 var identityFields = []string{"name", "namespace", "uid"}
 
-// allFields returns the paths of all that the object states apart from its identity. Labels and
+// listContentPaths returns the paths of all that the object states apart from its identity. Labels and
 // annotations have a path each, since Atoll keeps its own beside them.
-func allFields(obj map[string]any) (paths []string) {
+func listContentPaths(obj map[string]any) (paths []string) {
 	for _, field := range slices.Sorted(maps.Keys(obj)) {
 		if field != "apiVersion" && field != "kind" && field != "metadata" {
-			paths = append(paths, jsonpointer.Format(field))
+			paths = append(paths, jsonpointer.FormatPointer(field))
 		}
 	}
 	meta, _ := obj["metadata"].(map[string]any)
@@ -51,10 +51,10 @@ func allFields(obj map[string]any) (paths []string) {
 		case field == "labels" || field == "annotations":
 			keys, _ := meta[field].(map[string]any)
 			for _, key := range slices.Sorted(maps.Keys(keys)) {
-				paths = append(paths, jsonpointer.Format("metadata", field, key))
+				paths = append(paths, jsonpointer.FormatPointer("metadata", field, key))
 			}
 		default:
-			paths = append(paths, jsonpointer.Format("metadata", field))
+			paths = append(paths, jsonpointer.FormatPointer("metadata", field))
 		}
 	}
 	return paths

@@ -101,5 +101,5 @@ func memberOwnedReplicas(obj map[string]any, scripted []string, own bool) []stri
 			delete(m, path[len(path)-1])
 		}
 	}
-	return []string{jsonpointer.Format(path...)}
+	return []string{jsonpointer.FormatPointer(path...)}
 }

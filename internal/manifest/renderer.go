@@ -91,7 +91,7 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 	}
 	if atomic != nil {
 		for _, it := range absent { // an absent item stays as it is, like all others
-			out = append(out, it.newRendered())
+			out = append(out, it.newRenderedItem())
 		}
 		slices.SortStableFunc(out, func(a, b atoll.RenderedItem) int { return a.Key.Compare(b.Key) })
 		return failAllItems(out, atomic), nil
@@ -190,13 +190,13 @@ func (r *Renderer) newRuleSet(rules []int) (p *ruleSet, bytes int) {
 		for it.sharedRules < len(it.rules) && len(it.rules[it.sharedRules].Expressions()) == 0 {
 			it.sharedRules++
 		}
-		bytes += it.countBytes()
+		bytes += it.estimateCachedBytes()
 	}
 	return p, bytes
 }
 
-// countBytes returns about how many bytes the item's shared result keeps.
-func (it *sharedItem) countBytes() int {
+// estimateCachedBytes returns about how many bytes the item's shared result keeps.
+func (it *sharedItem) estimateCachedBytes() int {
 	switch {
 	case it.variesByCluster():
 		return sharedItemBytes + decodedBytes*len(it.item.Object)
@@ -227,7 +227,7 @@ func (it *sharedItem) ensureResult() *sharedResult {
 func (it *sharedItem) computeResult() *sharedResult {
 	b, o := &sharedResult{}, &overrides.ObjectPatcher{Item: it.item}
 	if it.isUnchanged() {
-		whole := it.newRendered()
+		whole := it.newRenderedItem()
 		whole.Object = it.item.Object
 		whole = withHash(whole)
 		b.complete = &whole
@@ -258,8 +258,8 @@ func (it *sharedItem) computeResult() *sharedResult {
 func (it *sharedItem) renderForCluster(in RenderInput) (r atoll.RenderedItem, notes []overrides.Provenance, failed *atoll.Rule) {
 	defer func() {
 		if p := recover(); p != nil {
-			r, notes, failed = it.newRendered(), nil, it.firstAtomicRule()
-			r.Error, r.ErrorReason = "rendering the object failed by a defect of Atoll, which deserves a report: "+panicorigin.Describe(p), atoll.ReasonRenderPanicked
+			r, notes, failed = it.newRenderedItem(), nil, it.firstAtomicRule()
+			r.Error, r.ErrorReason = "rendering the object failed by a defect of Atoll, which deserves a report: "+panicorigin.DescribePanic(p), atoll.ReasonRenderPanicked
 			r = withHash(r)
 		}
 	}()
@@ -285,8 +285,8 @@ func (it *sharedItem) firstAtomicRule() *atoll.Rule {
 	return nil
 }
 
-// newRendered returns the item's result without an object.
-func (it *sharedItem) newRendered() atoll.RenderedItem {
+// newRenderedItem returns the item's result without an object.
+func (it *sharedItem) newRenderedItem() atoll.RenderedItem {
 	item := it.item
 	return atoll.RenderedItem{
 		Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency, ConflictResolution: item.Treatment.OwnResolution(),
@@ -297,7 +297,7 @@ func (it *sharedItem) newRendered() atoll.RenderedItem {
 // finishRendering applies what the placement sets, and encodes the object. err is why the rules did
 // not apply.
 func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResult, in RenderInput, err error) atoll.RenderedItem {
-	r := it.newRendered()
+	r := it.newRenderedItem()
 	o.DropEmptiedMaps()
 	if err == nil {
 		err = it.applyShare(o, b, in)

@@ -91,5 +91,5 @@ func hashVariant(matching []int, texts []string, c *atoll.ClusterView) string {
 		return atoll.HashJSON(matching)[:16]
 	}
 	v, known := overrides.EvaluateValues(texts, c)
-	return atoll.HashJSON([]any{matching, v.FingerprintValues(known)})[:16]
+	return atoll.HashJSON([]any{matching, v.ValuesForVariantHash(known)})[:16]
 }

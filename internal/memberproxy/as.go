@@ -19,9 +19,9 @@ import (
 
 // ServeAs hands a request on to a cluster in the name of a user, at base+rest of the
 // member's API, both escaped; the request's own path ends in rest, too.
-func (h *Handler) ServeAs(w http.ResponseWriter, r *http.Request, u user.Info, c *v1alpha1.Cluster, base, rest string) {
-	who, err := h.mayAs(u, c)
-	if err == nil && httpUpgrade(r) && !isKnownProtocol(r.Header.Values("Upgrade")) {
+func (h *ProxyHandler) ServeAs(w http.ResponseWriter, r *http.Request, u user.Info, c *v1alpha1.Cluster, base, rest string) {
+	who, err := h.identityInMember(u, c)
+	if err == nil && isUpgradeRequest(r) && !isAllowedUpgrade(r.Header.Values("Upgrade")) {
 		err = errUpgrade
 	}
 	if err != nil {
@@ -29,22 +29,22 @@ func (h *Handler) ServeAs(w http.ResponseWriter, r *http.Request, u user.Info, c
 		return
 	}
 	at := strings.TrimSuffix(r.URL.EscapedPath(), rest)
-	h.serve(w, r, u, asked{cluster: c, who: who, path: base + rest, at: at, base: base, audit: audit.GetAuditIDTruncated(r.Context()), isShown: true})
+	h.serve(w, r, u, proxyRequest{cluster: c, who: who, path: base + rest, at: at, base: base, audit: audit.GetAuditIDTruncated(r.Context()), isShown: true})
 }
 
 // DoAs makes a request of a cluster in the name of a user; its URL has a path of the
 // member's API and no host. The body of the answer is the caller's to close. The error is
 // one of the API.
-func (h *Handler) DoAs(ctx context.Context, u user.Info, c *v1alpha1.Cluster, r *http.Request) (*http.Response, error) {
-	who, err := h.mayAs(u, c)
+func (h *ProxyHandler) DoAs(ctx context.Context, u user.Info, c *v1alpha1.Cluster, r *http.Request) (*http.Response, error) {
+	who, err := h.identityInMember(u, c)
 	if err != nil {
 		return nil, err
 	}
-	p := place{user: u.GetName(), cluster: c.Name}
-	if full := h.places.takePlace(p); full != "" {
+	p := requestSlot{user: u.GetName(), cluster: c.Name}
+	if full := h.places.acquireSlot(p); full != "" {
 		return nil, apierrors.NewTooManyRequests(full, 1)
 	}
-	defer h.places.leavePlace(p)
+	defer h.places.releaseSlot(p)
 	r = r.Clone(ctx)
 	r.URL.Scheme, r.URL.Host, r.Host = "http", string(c.UID), ""
 	who.ReplaceIdentity(r.Header)
@@ -58,9 +58,9 @@ func (h *Handler) DoAs(ctx context.Context, u user.Info, c *v1alpha1.Cluster, r 
 	return answer, nil
 }
 
-// mayAs returns a user's identity in members, if one can be reached.
-func (h *Handler) mayAs(u user.Info, c *v1alpha1.Cluster) (person.Person, error) {
-	who, err := person.FromUser(u.GetName(), u.GetGroups())
+// identityInMember returns a user's identity in members, if one can be reached.
+func (h *ProxyHandler) identityInMember(u user.Info, c *v1alpha1.Cluster) (person.Person, error) {
+	who, err := person.MemberIdentityOf(u.GetName(), u.GetGroups())
 	if err != nil {
 		return who, apierrors.NewForbidden(clusters, c.Name, err)
 	}

@@ -73,7 +73,7 @@ func TestWhatOthersLeadToMembersIsRefusedAlike(t *testing.T) {
 	var fails error
 	reached := 0
 	h := newHandler(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }), func(string) error { return fails }, true)
-	h.places.limits = Limits{PerUser: 1, PerUserAll: 1, All: 1}
+	h.places.limits = RequestLimits{PerUser: 1, PerUserAll: 1, All: 1}
 	jane := &user.DefaultInfo{Name: "jane"}
 	for _, c := range []struct {
 		what, cluster string
@@ -95,7 +95,7 @@ func TestWhatOthersLeadToMembersIsRefusedAlike(t *testing.T) {
 		reached, fails = 0, c.dial
 		of, _ := h.o.Clusters.Get(c.cluster)
 		if c.full {
-			h.places.takePlace(place{"jane", "tokyo"})
+			h.places.acquireSlot(requestSlot{"jane", "tokyo"})
 		}
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods/web/exec", nil)
 		if c.upgrade != "" {
@@ -158,7 +158,7 @@ func TestOnlyRedirectionsAreLed(t *testing.T) {
 		{http.StatusBadRequest, []string{"/elsewhere"}, "/elsewhere", true},
 	} {
 		r := &http.Response{StatusCode: c.code, Header: http.Header{"Location": c.said}}
-		err := asked{path: "/there/a", base: "/there", at: "/hub"}.rewriteRedirect(r)
+		err := proxyRequest{path: "/there/a", base: "/there", at: "/hub"}.rewriteRedirect(r)
 		if got := r.Header.Get("Location"); (err == nil) != c.ok || c.ok && got != c.want {
 			t.Errorf("%d with %q: %q, %v", c.code, c.said, got, err)
 		}

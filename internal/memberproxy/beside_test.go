@@ -11,7 +11,7 @@ import (
 func TestAPanicBesideSaysWhereItCameFrom(t *testing.T) {
 	after := func(do func()) (broken any) {
 		defer func() { broken = recover() }()
-		RunBeside(do)
+		RunOnSeparateStack(do)
 		return nil
 	}
 	if broken := after(func() {}); broken != nil {

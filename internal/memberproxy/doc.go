@@ -11,7 +11,7 @@
 //
 // A request that waits for a silent answer costs its goroutine and the tunnel's, and no buffer. On
 // the former nothing is done but to wait and to pass on: work that needs more stack has a
-// goroutine of its own (RunBeside).
+// goroutine of its own (RunOnSeparateStack).
 //
 // Limits bounds the requests of one user at one cluster and at all of them, and the requests of
 // all users at a hub. More requests are refused with 429, so that others do not wait and the hub

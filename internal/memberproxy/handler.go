@@ -52,28 +52,28 @@ type Options struct {
 	// Refuse answers with an error of the API.
 	Refuse func(http.ResponseWriter, error)
 	// Limits, which pass their Check; default DefaultLimits.
-	Limits Limits
+	Limits RequestLimits
 	// Metrics are registered here; default: nowhere.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
 
-// Handler serves …/clusters/NAME/proxy. It is safe for concurrent use.
-type Handler struct {
+// ProxyHandler serves …/clusters/NAME/proxy. It is safe for concurrent use.
+type ProxyHandler struct {
 	o       Options
 	forward *httputil.ReverseProxy
-	places  places
+	places  requestSlots
 	metrics *metrics
 	// transport to agents; the host of a URL is a cluster's UID.
 	transport http.RoundTripper
 }
 
 // New makes a Handler.
-func New(o Options) *Handler {
-	if o.Limits == (Limits{}) {
+func New(o Options) *ProxyHandler {
+	if o.Limits == (RequestLimits{}) {
 		o.Limits = DefaultLimits
 	}
-	h := &Handler{o: o, places: places{limits: o.Limits, usedPlaces: map[place]int{}}, metrics: newMetrics(o.Metrics)}
+	h := &ProxyHandler{o: o, places: requestSlots{limits: o.Limits, usedPlaces: map[requestSlot]int{}}, metrics: newMetrics(o.Metrics)}
 	dial := func(ctx context.Context, uid string) (net.Conn, error) {
 		conn, err := o.Dial(ctx, uid)
 		if err != nil {
@@ -95,7 +95,7 @@ func New(o Options) *Handler {
 
 		MaxResponseHeaderBytes: headerMost,
 	}
-	h.transport = &hops{dial: dial, others: others}
+	h.transport = &readOnlyTransport{dial: dial, others: others}
 	h.forward = &httputil.ReverseProxy{
 		Rewrite:   rewriteForAgent,
 		Transport: h.transport,
@@ -109,20 +109,20 @@ func New(o Options) *Handler {
 	return h
 }
 
-// PerUser is how many requests of one user at one cluster may be under way.
-func (h *Handler) PerUser() int { return h.o.Limits.PerUser }
+// MaxRequestsPerUser is how many requests of one user at one cluster may be under way.
+func (h *ProxyHandler) MaxRequestsPerUser() int { return h.o.Limits.PerUser }
 
 // Transport carries requests to agents: the host of a URL is the cluster's UID. The caller sets
 // the user and the host name of a request.
-func (h *Handler) Transport() http.RoundTripper { return h.transport }
+func (h *ProxyHandler) Transport() http.RoundTripper { return h.transport }
 
 // IsProxyRequest reports whether a request is for a Handler, if only to be refused.
 func IsProxyRequest(info *request.RequestInfo) bool {
 	return info.IsResourceRequest && info.APIGroup == v1alpha1.GroupVersion.Group && info.Resource == "clusters" && info.Subresource == "proxy"
 }
 
-// asked is what a request comes to.
-type asked struct {
+// proxyRequest is what a request comes to.
+type proxyRequest struct {
 	cluster *v1alpha1.Cluster
 	who     person.Person
 	path    string // in the member, escaped
@@ -138,10 +138,10 @@ type asked struct {
 
 type askedKey struct{}
 
-func askedOf(ctx context.Context) asked { return ctx.Value(askedKey{}).(asked) }
+func proxyRequestOf(ctx context.Context) proxyRequest { return ctx.Value(askedKey{}).(proxyRequest) }
 
 // ServeHTTP serves a request that is authorized.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *ProxyHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, u, err := h.authorizeRequest(r)
 	if err != nil {
 		h.writeRefusal(w, r, err)
@@ -151,28 +151,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve serves the request, while its user has a place.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, u user.Info, a asked) {
-	p := place{user: u.GetName(), cluster: a.cluster.Name}
-	if full := h.places.takePlace(p); full != "" {
+func (h *ProxyHandler) serve(w http.ResponseWriter, r *http.Request, u user.Info, a proxyRequest) {
+	p := requestSlot{user: u.GetName(), cluster: a.cluster.Name}
+	if full := h.places.acquireSlot(p); full != "" {
 		h.writeRefusal(w, r, apierrors.NewTooManyRequests(full, 1))
 		return
 	}
-	defer h.places.leavePlace(p)
+	defer h.places.releaseSlot(p)
 	h.metrics.underWay.Inc()
 	defer h.metrics.underWay.Dec()
-	defer abortQuietly(r.Context())
+	defer recoverClientAbort(r.Context())
 	var body io.ReadCloser
 	a.body = &body
-	RunBeside(func() { h.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, a))) })
+	RunOnSeparateStack(func() { h.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, a))) })
 	if body != nil {
 		copyBody(w, body)
 	}
 }
 
-// RunBeside runs a function in another goroutine, for which the caller waits. The caller's own
+// RunOnSeparateStack runs a function in another goroutine, for which the caller waits. The caller's own
 // goroutine then waits for a member's answer, and would keep a stack as large as this function
 // needs. A panic becomes the caller's, with its origin.
-func RunBeside(do func()) {
+func RunOnSeparateStack(do func()) {
 	done := make(chan any, 1)
 	go func() {
 		defer func() {
@@ -192,7 +192,7 @@ func RunBeside(do func()) {
 // PassBody passes the body of an answer on, as it comes, until it ends or the client of ctx has
 // gone. An answer that cannot be passed on to its end is aborted.
 func PassBody(ctx context.Context, w http.ResponseWriter, body io.ReadCloser) {
-	defer abortQuietly(ctx)
+	defer recoverClientAbort(ctx)
 	copyBody(w, body)
 }
 
@@ -204,18 +204,18 @@ func copyBody(w http.ResponseWriter, body io.ReadCloser) {
 	if err := by.Flush(); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if _, err := io.Copy(flushing{w, by}, body); err != nil {
+	if _, err := io.Copy(flushWriter{w, by}, body); err != nil {
 		panic(http.ErrAbortHandler) // as the proxy does: an answer of which something lacks is none
 	}
 }
 
-// flushing hands over at once what is written to it.
-type flushing struct {
+// flushWriter hands over at once what is written to it.
+type flushWriter struct {
 	http.ResponseWriter
 	by *http.ResponseController
 }
 
-func (f flushing) Write(b []byte) (int, error) {
+func (f flushWriter) Write(b []byte) (int, error) {
 	n, err := f.ResponseWriter.Write(b)
 	if err == nil {
 		err = f.by.Flush()
@@ -223,44 +223,44 @@ func (f flushing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// abortQuietly ends a request whose client has gone: that is how watches and logs end, and no
+// recoverClientAbort ends a request whose client has gone: that is how watches and logs end, and no
 // error. A request that the other end aborted is aborted, so that no client takes a part of an
 // answer for the whole.
-func abortQuietly(ctx context.Context) {
+func recoverClientAbort(ctx context.Context) {
 	if broken := recover(); broken != nil && (broken != http.ErrAbortHandler || ctx.Err() == nil) {
 		panic(broken)
 	}
 }
 
 // authorizeRequest returns what a request comes to, and whether it may.
-func (h *Handler) authorizeRequest(r *http.Request) (asked, user.Info, error) {
+func (h *ProxyHandler) authorizeRequest(r *http.Request) (proxyRequest, user.Info, error) {
 	info, _ := request.RequestInfoFrom(r.Context())
 	u, ok := request.UserFrom(r.Context())
 	if !ok {
-		return asked{}, nil, apierrors.NewUnauthorized("the request has no user")
+		return proxyRequest{}, nil, apierrors.NewUnauthorized("the request has no user")
 	}
 	path, ok := pathInMember(r, info)
 	if !ok {
-		return asked{}, nil, apierrors.NewBadRequest("a cluster is reached at " + atoll.ClusterProxyPath("NAME") + ", by the methods GET, HEAD, POST, PUT, PATCH and DELETE")
+		return proxyRequest{}, nil, apierrors.NewBadRequest("a cluster is reached at " + atoll.ClusterProxyPath("NAME") + ", by the methods GET, HEAD, POST, PUT, PATCH and DELETE")
 	}
-	who, err := person.FromUser(u.GetName(), u.GetGroups())
+	who, err := person.MemberIdentityOf(u.GetName(), u.GetGroups())
 	if err != nil {
-		return asked{}, nil, apierrors.NewForbidden(proxied, info.Name, err)
+		return proxyRequest{}, nil, apierrors.NewForbidden(proxied, info.Name, err)
 	}
 	c, ok := h.o.Clusters.Get(info.Name)
 	if !ok {
-		return asked{}, nil, apierrors.NewNotFound(clusters, info.Name)
+		return proxyRequest{}, nil, apierrors.NewNotFound(clusters, info.Name)
 	}
 	if err := UnreachableReason(c); err != nil {
-		return asked{}, nil, err
+		return proxyRequest{}, nil, err
 	}
 	switch {
-	case httpUpgrade(r) && !isKnownProtocol(r.Header.Values("Upgrade")):
-		return asked{}, nil, errUpgrade
-	case httpUpgrade(r) && !h.o.May(r.Context(), u, "create", c.Name):
-		return asked{}, nil, apierrors.NewForbidden(proxied, c.Name, errNeedsCreate)
+	case isUpgradeRequest(r) && !isAllowedUpgrade(r.Header.Values("Upgrade")):
+		return proxyRequest{}, nil, errUpgrade
+	case isUpgradeRequest(r) && !h.o.May(r.Context(), u, "create", c.Name):
+		return proxyRequest{}, nil, apierrors.NewForbidden(proxied, c.Name, errNeedsCreate)
 	}
-	return asked{cluster: c, who: who, path: path, at: atoll.ClusterProxyPath(c.Name), audit: audit.GetAuditIDTruncated(r.Context())}, u, nil
+	return proxyRequest{cluster: c, who: who, path: path, at: atoll.ClusterProxyPath(c.Name), audit: audit.GetAuditIDTruncated(r.Context())}, u, nil
 }
 
 var (
@@ -268,33 +268,33 @@ var (
 	proxied  = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters/proxy"}
 )
 
-// httpUpgrade reports whether the connection is to become another one.
-func httpUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+// isUpgradeRequest reports whether the connection is to become another one.
+func isUpgradeRequest(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// isKnownProtocol tells of a protocol that API servers upgrade connections to: others, such as h2c,
+// isAllowedUpgrade tells of a protocol that API servers upgrade connections to: others, such as h2c,
 // would be a way past all that is asked of single requests.
-func isKnownProtocol(protocols []string) bool {
+func isAllowedUpgrade(protocols []string) bool {
 	return len(protocols) == 1 && (strings.EqualFold(protocols[0], "websocket") || strings.EqualFold(protocols[0], "SPDY/3.1"))
 }
 
 // checkAnswer checks an answer by a member, if its answer can be handed on.
-func (h *Handler) checkAnswer(r *http.Response) error {
+func (h *ProxyHandler) checkAnswer(r *http.Response) error {
 	if err := checkUpgrade(r); err != nil {
 		return err
 	}
-	if err := askedOf(r.Request.Context()).rewriteRedirect(r); err != nil {
+	if err := proxyRequestOf(r.Request.Context()).rewriteRedirect(r); err != nil {
 		return err
 	}
 	if r.StatusCode < 100 {
-		return BadAnswer(askedOf(r.Request.Context()).cluster, fmt.Sprintf("its agent answers with the status %03d, which HTTP does not have", r.StatusCode))
+		return BadAnswerError(proxyRequestOf(r.Request.Context()).cluster, fmt.Sprintf("its agent answers with the status %03d, which HTTP does not have", r.StatusCode))
 	}
 	h.metrics.countAnswer(r.Request.Method, r.StatusCode)
-	if a := askedOf(r.Request.Context()); a.isShown && r.StatusCode == http.StatusForbidden {
-		return refusedIn(a.cluster, r)
+	if a := proxyRequestOf(r.Request.Context()); a.isShown && r.StatusCode == http.StatusForbidden {
+		return addClusterToRefusal(a.cluster, r)
 	}
-	tunnel.KeepUpgraded(r)
-	if b, waits := r.Body.(*hopBody); waits {
-		*askedOf(r.Request.Context()).body = b
+	tunnel.IgnoreUpgradeWriteErrors(r)
+	if b, waits := r.Body.(*responseBody); waits {
+		*proxyRequestOf(r.Request.Context()).body = b
 		r.Body = http.NoBody
 	}
 	return nil
@@ -334,7 +334,7 @@ func pathInMember(r *http.Request, info *request.RequestInfo) (path string, ok b
 
 // rewriteForAgent rewrites a request for the agent.
 func rewriteForAgent(r *httputil.ProxyRequest) {
-	a := askedOf(r.In.Context())
+	a := proxyRequestOf(r.In.Context())
 	r.Out.URL.Scheme, r.Out.URL.Host = "http", string(a.cluster.UID)
 	r.Out.URL.RawPath = a.path
 	r.Out.URL.Path = unescapePath(a.path)
@@ -345,22 +345,22 @@ func rewriteForAgent(r *httputil.ProxyRequest) {
 	}
 }
 
-// places of requests that are under way.
-type places struct {
-	limits Limits
+// requestSlots are the places of requests that are under way.
+type requestSlots struct {
+	limits RequestLimits
 
 	mu         sync.Mutex
-	usedPlaces map[place]int // at a cluster; of a user, where it names none
+	usedPlaces map[requestSlot]int // at a cluster; of a user, where it names none
 	all        int
 }
 
-type place struct{ user, cluster string }
+type requestSlot struct{ user, cluster string }
 
-// takePlace takes a place; where there is none, why.
-func (p *places) takePlace(at place) (full string) {
+// acquireSlot takes a place; where there is none, why.
+func (p *requestSlots) acquireSlot(at requestSlot) (full string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	user := place{user: at.user}
+	user := requestSlot{user: at.user}
 	switch {
 	case p.usedPlaces[at] >= p.limits.PerUser:
 		return "you have as many requests under way at cluster " + at.cluster + " as one user may; end some of them"
@@ -375,11 +375,11 @@ func (p *places) takePlace(at place) (full string) {
 	return ""
 }
 
-// leavePlace frees the place of a request that has ended.
-func (p *places) leavePlace(at place) {
+// releaseSlot frees the place of a request that has ended.
+func (p *requestSlots) releaseSlot(at requestSlot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, one := range []place{at, {user: at.user}} {
+	for _, one := range []requestSlot{at, {user: at.user}} {
 		if p.usedPlaces[one]--; p.usedPlaces[one] == 0 {
 			delete(p.usedPlaces, one)
 		}

@@ -42,7 +42,7 @@ func newCluster(name string, change ...func(*v1alpha1.Cluster)) *v1alpha1.Cluste
 }
 
 // newHandler is one before an agent.
-func newHandler(t *testing.T, agent http.Handler, dial func(uid string) error, may bool) *Handler {
+func newHandler(t *testing.T, agent http.Handler, dial func(uid string) error, may bool) *ProxyHandler {
 	t.Helper()
 	agents := httptest.NewServer(agent)
 	t.Cleanup(agents.Close)
@@ -228,35 +228,35 @@ func TestOneUserDoesNotTakeAllOfACluster(t *testing.T) {
 // TestNobodyTakesAllOfAHub: what one user, and all, have under way at many clusters has a
 // bound, and what ends makes room.
 func TestNobodyTakesAllOfAHub(t *testing.T) {
-	most := Limits{PerUser: 20, PerUserAll: 300, All: 700}
-	p := places{limits: most, usedPlaces: map[place]int{}}
-	at := func(user string, n int) place { return place{user, fmt.Sprint("c", n%100)} }
+	most := RequestLimits{PerUser: 20, PerUserAll: 300, All: 700}
+	p := requestSlots{limits: most, usedPlaces: map[requestSlot]int{}}
+	at := func(user string, n int) requestSlot { return requestSlot{user, fmt.Sprint("c", n%100)} }
 	for i := range most.PerUserAll {
-		if full := p.takePlace(at("jane", i)); full != "" {
+		if full := p.acquireSlot(at("jane", i)); full != "" {
 			t.Fatalf("request %d: %s", i, full)
 		}
 	}
-	if full := p.takePlace(place{"jane", "another"}); !strings.Contains(full, "at all clusters together") {
+	if full := p.acquireSlot(requestSlot{"jane", "another"}); !strings.Contains(full, "at all clusters together") {
 		t.Errorf("one more: %q", full)
 	}
 	for i := range most.All - most.PerUserAll {
-		if full := p.takePlace(at(fmt.Sprint("u", i), i)); full != "" {
+		if full := p.acquireSlot(at(fmt.Sprint("u", i), i)); full != "" {
 			t.Fatalf("request %d of others: %s", i, full)
 		}
 	}
-	if full := p.takePlace(at("joe", 0)); !strings.Contains(full, "at this hub") {
+	if full := p.acquireSlot(at("joe", 0)); !strings.Contains(full, "at this hub") {
 		t.Errorf("one more of another user: %q", full)
 	}
-	p.leavePlace(at("jane", 0))
-	if full := p.takePlace(at("joe", 0)); full != "" {
+	p.releaseSlot(at("jane", 0))
+	if full := p.acquireSlot(at("joe", 0)); full != "" {
 		t.Errorf("after one has ended: %s", full)
 	}
-	p.leavePlace(at("joe", 0))
+	p.releaseSlot(at("joe", 0))
 	for i := range most.PerUserAll - 1 {
-		p.leavePlace(at("jane", i+1))
+		p.releaseSlot(at("jane", i+1))
 	}
 	for i := range most.All - most.PerUserAll {
-		p.leavePlace(at(fmt.Sprint("u", i), i))
+		p.releaseSlot(at(fmt.Sprint("u", i), i))
 	}
 	if len(p.usedPlaces) != 0 || p.all != 0 {
 		t.Errorf("left of all: %d, %v", p.all, p.usedPlaces)
@@ -265,7 +265,7 @@ func TestNobodyTakesAllOfAHub(t *testing.T) {
 
 // TestLimitsOfAHub: as its flags say them.
 func TestLimitsOfAHub(t *testing.T) {
-	for l, want := range map[Limits]bool{
+	for l, want := range map[RequestLimits]bool{
 		DefaultLimits: true, {1, 1, 1}: true, {500, 2000, 40000}: true,
 		{}: false, {0, 1, 1}: false, {-1, 1, 1}: false, {2, 1, 3}: false, {1, 3, 2}: false,
 	} {
@@ -273,11 +273,11 @@ func TestLimitsOfAHub(t *testing.T) {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}
-	h := New(Options{Limits: Limits{PerUser: 1, PerUserAll: 1, All: 1}, Log: slog.New(slog.DiscardHandler)})
-	if full := h.places.takePlace(place{"jane", "oslo"}); full != "" {
+	h := New(Options{Limits: RequestLimits{PerUser: 1, PerUserAll: 1, All: 1}, Log: slog.New(slog.DiscardHandler)})
+	if full := h.places.acquireSlot(requestSlot{"jane", "oslo"}); full != "" {
 		t.Error(full)
 	}
-	if full := h.places.takePlace(place{"jane", "oslo"}); full == "" || h.PerUser() != 1 {
+	if full := h.places.acquireSlot(requestSlot{"jane", "oslo"}); full == "" || h.MaxRequestsPerUser() != 1 {
 		t.Error("a hub whose limit is 1 takes two")
 	}
 }
@@ -297,7 +297,7 @@ type inSets map[string][]string
 func (s inSets) OfCluster(name string) []string { return s[name] }
 
 func TestWhoMayReachASetMayReachItsClusters(t *testing.T) {
-	a := BySet(rules{"get clusters/proxy oslo": true, "get clustersets/proxy asia": true, "create clustersets/proxy eu": true},
+	a := AuthorizeByClusterSet(rules{"get clusters/proxy oslo": true, "get clustersets/proxy asia": true, "create clustersets/proxy eu": true},
 		func() (Sets, bool) { return inSets{"tokyo": {"all", "asia"}, "oslo": {"eu"}}, true })
 	for _, c := range []struct {
 		verb, resource, subresource, name string
@@ -342,7 +342,7 @@ func TestASetGivesNothingElse(t *testing.T) {
 		"before sets are known":        {asked: get, unknown: true, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
 		"where the set's rules failed": {asked: get, failed: errors.New("broken"), cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
 	} {
-		a := BySet(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		a := AuthorizeByClusterSet(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			if a.GetResource() == "clustersets" {
 				return authorizer.DecisionAllow, "", c.failed
 			}
@@ -374,10 +374,10 @@ func TestWhoAsksForWhatIsShownIsToldWhoRefuses(t *testing.T) {
 		t.Errorf("of what is shown: %d %s, %v", w.Code, w.Body, err)
 	}
 	const mayNot = `pods "web-1" is forbidden: User "system:serviceaccount:atoll-system:atoll-agent" cannot impersonate-on:user-info:create resource "pods/exec" in API group "" in the namespace "shop"`
-	if text := WhoRefuses(mayNot); !strings.HasPrefix(text, mayNot) || !strings.Contains(text, "atoll join --allow impersonate") {
+	if text := AddRefusalHint(mayNot); !strings.HasPrefix(text, mayNot) || !strings.Contains(text, "atoll join --allow impersonate") {
 		t.Errorf("of an agent that may not impersonate it is said: %s", text)
 	}
-	if text := WhoRefuses(`admission webhook "x" denied the request`); strings.Contains(text, "RBAC") {
+	if text := AddRefusalHint(`admission webhook "x" denied the request`); strings.Contains(text, "RBAC") {
 		t.Errorf("of a webhook it is said: %s", text)
 	}
 }

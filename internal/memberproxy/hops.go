@@ -16,23 +16,23 @@ import (
 	"atoll.dev/atoll/internal/tunnel"
 )
 
-// hops carries read-only requests to agents: requests without a body that may be made twice. A
+// readOnlyTransport carries read-only requests to agents: requests without a body that may be made twice. A
 // thousand of these wait for silent logs and watches, and net/http's own transport has two
 // goroutines and a buffer for each way beside each of them. Here the reader of an answer reads its
 // connection, and takes a buffer once data comes. Other requests use other transports.
-type hops struct {
+type readOnlyTransport struct {
 	dial   func(ctx context.Context, uid string) (net.Conn, error)
 	others http.RoundTripper
 
 	mu   sync.Mutex
-	idle map[string][]*hop // by UID
+	idle map[string][]*requestConn // by UID
 }
 
 // readAhead of a connection, in bytes: the part of an answer that is held while it is not read.
 const readAhead = 1 << 10
 
-// hop is one connection, which carries a request at a time.
-type hop struct {
+// requestConn is one connection, which carries a request at a time.
+type requestConn struct {
 	net.Conn
 	in    *bufio.Reader
 	left  int64 // of what may come
@@ -43,7 +43,7 @@ type hop struct {
 }
 
 // Read reads for the buffer.
-func (h *hop) Read(b []byte) (int, error) {
+func (h *requestConn) Read(b []byte) (int, error) {
 	if h.left <= 0 {
 		return 0, fmt.Errorf("the header of its answer is larger than %d bytes", headerMost)
 	}
@@ -56,9 +56,9 @@ func (h *hop) Read(b []byte) (int, error) {
 }
 
 // RoundTrip makes a request.
-func (t *hops) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *readOnlyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if !reads || r.Body != nil && r.Body != http.NoBody || httpUpgrade(r) {
+	if !reads || r.Body != nil && r.Body != http.NoBody || isUpgradeRequest(r) {
 		return t.others.RoundTrip(r)
 	}
 	for {
@@ -79,7 +79,7 @@ func (t *hops) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // roundTrip uses a connection, a new one where there is none; it is closed where that fails. Work
 // that needs much stack, which the waiting goroutine would keep, runs in another one.
-func (t *hops) roundTrip(r *http.Request, at **hop) (*http.Response, error) {
+func (t *readOnlyTransport) roundTrip(r *http.Request, at **requestConn) (*http.Response, error) {
 	var stop func() bool
 	wrote := make(chan error, 1)
 	go func() {
@@ -89,7 +89,7 @@ func (t *hops) roundTrip(r *http.Request, at **hop) (*http.Response, error) {
 				wrote <- err
 				return
 			}
-			*at = newHop(conn)
+			*at = newRequestConn(conn)
 		}
 		h := *at
 		h.received.Store(false)
@@ -110,7 +110,7 @@ func (t *hops) roundTrip(r *http.Request, at **hop) (*http.Response, error) {
 		_ = h.Close() // it gives no error
 		return nil, err
 	}
-	b := &hopBody{ReadCloser: answer.Body, h: h, awaits: answer.ContentLength < 0}
+	b := &responseBody{ReadCloser: answer.Body, h: h, awaits: answer.ContentLength < 0}
 	b.end = sync.OnceFunc(func() {
 		if !stop() || !b.whole || answer.Close || h.in.Buffered() > 0 {
 			_ = h.Close() // it gives no error
@@ -126,14 +126,14 @@ func (t *hops) roundTrip(r *http.Request, at **hop) (*http.Response, error) {
 	return answer, nil
 }
 
-func newHop(conn net.Conn) *hop {
-	h := &hop{Conn: conn}
+func newRequestConn(conn net.Conn) *requestConn {
+	h := &requestConn{Conn: conn}
 	h.in = bufio.NewReaderSize(h, readAhead)
 	return h
 }
 
 // writeRequest writes a request to the tunnel.
-func (h *hop) writeRequest(r *http.Request) error {
+func (h *requestConn) writeRequest(r *http.Request) error {
 	out := writers.Get().(*bufio.Writer)
 	defer writers.Put(out)
 	out.Reset(h)
@@ -144,7 +144,7 @@ func (h *hop) writeRequest(r *http.Request) error {
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
 
 // readAnswer returns the answer to the request that was written.
-func (h *hop) readAnswer(r *http.Request) (*http.Response, error) {
+func (h *requestConn) readAnswer(r *http.Request) (*http.Response, error) {
 	h.left = headerMost
 	for {
 		answer, err := http.ReadResponse(h.in, r)
@@ -162,7 +162,7 @@ func (h *hop) readAnswer(r *http.Request) (*http.Response, error) {
 }
 
 // takeIdle returns a connection that waits; nil where none does.
-func (t *hops) takeIdle(uid string) *hop {
+func (t *readOnlyTransport) takeIdle(uid string) *requestConn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	waiting := t.idle[uid]
@@ -182,7 +182,7 @@ func (t *hops) takeIdle(uid string) *hop {
 }
 
 // keepIdle keeps a connection for the next request.
-func (t *hops) keepIdle(uid string, h *hop) {
+func (t *readOnlyTransport) keepIdle(uid string, h *requestConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.idle[uid]) >= idlePerCluster {
@@ -190,14 +190,14 @@ func (t *hops) keepIdle(uid string, h *hop) {
 		return
 	}
 	if t.idle == nil {
-		t.idle = map[string][]*hop{}
+		t.idle = map[string][]*requestConn{}
 	}
 	t.idle[uid] = append(t.idle[uid], h)
 	h.timer = time.AfterFunc(idleTimeout, func() { t.dropConnection(uid, h) })
 }
 
 // dropConnection closes an unused connection.
-func (t *hops) dropConnection(uid string, h *hop) {
+func (t *readOnlyTransport) dropConnection(uid string, h *requestConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, one := range t.idle[uid] {
@@ -214,7 +214,7 @@ func (t *hops) dropConnection(uid string, h *hop) {
 }
 
 // CloseIdleConnections closes idle connections that wait for another request.
-func (t *hops) CloseIdleConnections() {
+func (t *readOnlyTransport) CloseIdleConnections() {
 	t.mu.Lock()
 	idle := t.idle
 	t.idle = nil
@@ -230,17 +230,17 @@ func (t *hops) CloseIdleConnections() {
 	}
 }
 
-// hopBody is the body of an answer. It has one reader.
-type hopBody struct {
+// responseBody is the body of an answer. It has one reader.
+type responseBody struct {
 	io.ReadCloser
-	h      *hop
+	h      *requestConn
 	awaits bool // something comes after all that was read, if only its end
 	whole  bool // it was read
 	end    func()
 }
 
 // Read reads the next part of the response's body.
-func (b *hopBody) Read(p []byte) (int, error) {
+func (b *responseBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.whole = true
@@ -250,23 +250,23 @@ func (b *hopBody) Read(p []byte) (int, error) {
 }
 
 // Close closes it; a connection of which something is left to read is closed too.
-func (b *hopBody) Close() error {
+func (b *responseBody) Close() error {
 	b.end()
 	return nil
 }
 
 // AwaitData returns when there is something to read, or nothing more.
-func (b *hopBody) AwaitData() {
+func (b *responseBody) AwaitData() {
 	if b.awaits && !b.whole {
 		_, _ = b.h.in.Peek(1) // reading tells
 	}
 }
 
 // WriteTo passes all on. A buffer is taken for what has come, and not for waiting.
-func (b *hopBody) WriteTo(w io.Writer) (passed int64, err error) {
+func (b *responseBody) WriteTo(w io.Writer) (passed int64, err error) {
 	for {
 		b.AwaitData()
-		n, err := passSome(w, b)
+		n, err := copyAvailable(w, b)
 		passed += n
 		if err == io.EOF {
 			return passed, nil
@@ -277,8 +277,8 @@ func (b *hopBody) WriteTo(w io.Writer) (passed int64, err error) {
 	}
 }
 
-// passSome passes some of what is there.
-func passSome(w io.Writer, r io.Reader) (int64, error) {
+// copyAvailable passes some of what is there.
+func copyAvailable(w io.Writer, r io.Reader) (int64, error) {
 	buffer := tunnel.Buffers{}.Get()
 	defer tunnel.Buffers{}.Put(buffer)
 	n, err := r.Read(buffer)

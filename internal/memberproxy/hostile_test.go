@@ -162,7 +162,7 @@ func TestAMemberLeadsNobodyElsewhere(t *testing.T) {
 
 // TestAPodRedirectsBelowItself: what is served of a pod on the hub stays below that pod.
 func TestAPodRedirectsBelowItself(t *testing.T) {
-	at := asked{at: "/api/v1/namespaces/shop/pods/web.tokyo/proxy", base: "/api/v1/namespaces/shop/pods/web/proxy", path: "/api/v1/namespaces/shop/pods/web/proxy/a/b"}
+	at := proxyRequest{at: "/api/v1/namespaces/shop/pods/web.tokyo/proxy", base: "/api/v1/namespaces/shop/pods/web/proxy", path: "/api/v1/namespaces/shop/pods/web/proxy/a/b"}
 	for said, want := range map[string]string{
 		"/api/v1/namespaces/shop/pods/web/proxy/login?to=%2Fa#x": "/api/v1/namespaces/shop/pods/web.tokyo/proxy/login?to=%2Fa#x",
 		"c":                                      "/api/v1/namespaces/shop/pods/web.tokyo/proxy/a/c",

@@ -2,18 +2,18 @@ package memberproxy
 
 import "fmt"
 
-// Limits of the requests under way at a hub. Each may have the hub hold 64 KiB of unread data.
-type Limits struct {
+// RequestLimits bound the requests under way at a hub. Each may have the hub hold 64 KiB of unread data.
+type RequestLimits struct {
 	PerUser    int // of one user at one cluster
 	PerUserAll int // of one user at all clusters
 	All        int // of all users
 }
 
 // DefaultLimits of a hub.
-var DefaultLimits = Limits{PerUser: 500, PerUserAll: 2000, All: 4000}
+var DefaultLimits = RequestLimits{PerUser: 500, PerUserAll: 2000, All: 4000}
 
 // ValidateLimits returns an error where a limit lets nothing pass, or more than one that holds besides.
-func (l Limits) ValidateLimits() error {
+func (l RequestLimits) ValidateLimits() error {
 	if 1 <= l.PerUser && l.PerUser <= l.PerUserAll && l.PerUserAll <= l.All {
 		return nil
 	}

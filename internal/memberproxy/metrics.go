@@ -41,29 +41,29 @@ func (m *metrics) countAnswer(method string, code int) {
 // countConn is a tunnel that counts.
 func (m *metrics) countConn(c net.Conn) net.Conn {
 	m.tunnels.Inc()
-	return &counted{Conn: c, up: m.bytes.WithLabelValues("up"), down: m.bytes.WithLabelValues("down"), closed: sync.OnceFunc(m.tunnels.Dec)}
+	return &countedConn{Conn: c, up: m.bytes.WithLabelValues("up"), down: m.bytes.WithLabelValues("down"), closed: sync.OnceFunc(m.tunnels.Dec)}
 }
 
-type counted struct {
+type countedConn struct {
 	net.Conn
 	up, down prometheus.Counter // from and to the member
 	closed   func()
 }
 
-func (c *counted) Read(b []byte) (int, error) {
+func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.up.Add(float64(n))
 	return n, err
 }
 
-func (c *counted) Write(b []byte) (int, error) {
+func (c *countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.down.Add(float64(n))
 	return n, err
 }
 
 // Close closes the tunnel and counts it as closed.
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	c.closed()
 	return c.Conn.Close()
 }

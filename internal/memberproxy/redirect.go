@@ -23,7 +23,7 @@ func (e *leadsAwayError) Error() string {
 
 // rewriteRedirect has a redirection lead to the same place of the member's API through the hub,
 // and refuses one that leads anywhere else.
-func (a asked) rewriteRedirect(r *http.Response) error {
+func (a proxyRequest) rewriteRedirect(r *http.Response) error {
 	said := r.Header.Values("Location")
 	if r.StatusCode < 300 || r.StatusCode >= 400 || len(said) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (a asked) rewriteRedirect(r *http.Response) error {
 
 // hubLocation returns the hub's own place for a redirection of the member; false where it has
 // none. A location that a client may read as another path has none.
-func (a asked) hubLocation(said string) (to string, ok bool) {
+func (a proxyRequest) hubLocation(said string) (to string, ok bool) {
 	from := url.URL{Path: unescapePath(a.path), RawPath: a.path}
 	there, err := url.Parse(said)
 	if err != nil || there.Scheme != "" || there.Host != "" || there.User != nil {

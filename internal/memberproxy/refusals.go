@@ -27,16 +27,16 @@ var errNeedsCreate = errors.New("a request that upgrades its connection (exec, a
 var errUpgrade = apierrors.NewBadRequest("a connection can be upgraded to websocket and SPDY/3.1, and to nothing else")
 
 // writeAgentError answers for an agent that could not be asked.
-func (h *Handler) writeAgentError(w http.ResponseWriter, r *http.Request, err error) {
+func (h *ProxyHandler) writeAgentError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // the client has gone
 	}
-	c := askedOf(r.Context()).cluster
+	c := proxyRequestOf(r.Context()).cluster
 	h.writeRefusal(w, r, RefusalFor(c, err))
 }
 
 // writeRefusal refuses a request.
-func (h *Handler) writeRefusal(w http.ResponseWriter, r *http.Request, err error) {
+func (h *ProxyHandler) writeRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	code := http.StatusInternalServerError
 	var known apierrors.APIStatus
 	if errors.As(err, &known) {
@@ -46,9 +46,9 @@ func (h *Handler) writeRefusal(w http.ResponseWriter, r *http.Request, err error
 	h.o.Refuse(w, err)
 }
 
-// BadAnswer is 502: a cluster was asked, and what it answers says nothing that could be
+// BadAnswerError is 502: a cluster was asked, and what it answers says nothing that could be
 // handed on.
-func BadAnswer(c *v1alpha1.Cluster, why string) error {
+func BadAnswerError(c *v1alpha1.Cluster, why string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusBadGateway, Reason: metav1.StatusReason(atoll.ReasonBadGateway), Message: fmt.Sprintf("cluster %s: %s", c.Name, why),
 	}}
@@ -81,10 +81,10 @@ func RefusalFor(c *v1alpha1.Cluster, err error) error {
 // refusalMost bounds a refusal of a member that is read, in bytes.
 const refusalMost = 64 << 10
 
-// refusedIn adds the cluster to a member's refusal: a reader of members' objects may know of no
+// addClusterToRefusal adds the cluster to a member's refusal: a reader of members' objects may know of no
 // cluster. An answer larger than a refusal of an API is passed on as it comes: for a pod that is
 // asked through the hub, 403 may be a page.
-func refusedIn(c *v1alpha1.Cluster, r *http.Response) error {
+func addClusterToRefusal(c *v1alpha1.Cluster, r *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, refusalMost+1))
 	if err == nil && len(body) > refusalMost {
 		r.Body = struct {
@@ -99,7 +99,7 @@ func refusedIn(c *v1alpha1.Cluster, r *http.Response) error {
 	}
 	var s metav1.Status
 	if json.Unmarshal(body, &s) == nil && s.Kind == "Status" {
-		s.Message = "cluster " + c.Name + ": " + WhoRefuses(s.Message)
+		s.Message = "cluster " + c.Name + ": " + AddRefusalHint(s.Message)
 		if body, err = json.Marshal(s); err != nil {
 			return err
 		}
@@ -114,9 +114,9 @@ func RefusesByRBAC(message string) bool {
 	return strings.Contains(message, `User "`) && strings.Contains(message, `" cannot `)
 }
 
-// WhoRefuses adds to a member's refusal what to do, where its RBAC refuses a person, or the
+// AddRefusalHint adds to a member's refusal what to do, where its RBAC refuses a person, or the
 // agent to ask in the person's name.
-func WhoRefuses(message string) string {
+func AddRefusalHint(message string) string {
 	switch {
 	case !RefusesByRBAC(message):
 		return message

@@ -40,8 +40,8 @@ $ helm upgrade hub deploy/charts/atoll-hub -n atoll --reset-then-reuse-values --
 ` + "```" + `
 `
 
-// Render returns the page in Markdown.
-func Render() string {
+// RenderMetricPage returns the page in Markdown.
+func RenderMetricPage() string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n`internal/metrictable` declares every metric of Atoll; `make generate` writes this page. " +
 		"No label holds the name of a cluster, of an object or of a user. " +
@@ -50,8 +50,8 @@ func Render() string {
 		title, text string
 		metrics     []metrictable.Definition
 	}{
-		{"Hub", "The API's port serves them at `/metrics`, beside those of Kubernetes' API server and of Go.", metrictable.Hub()},
-		{"Agent", "`atoll agent --metrics-address HOST:PORT` serves them at `/metrics`, beside those of Go.", metrictable.Agent()},
+		{"Hub", "The API's port serves them at `/metrics`, beside those of Kubernetes' API server and of Go.", metrictable.HubMetrics()},
+		{"Agent", "`atoll agent --metrics-address HOST:PORT` serves them at `/metrics`, beside those of Go.", metrictable.AgentMetrics()},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Name | Type | Labels | Meaning |\n|---|---|---|---|\n", program.title, program.text)
 		for _, m := range program.metrics {

@@ -33,33 +33,33 @@ type Definition struct {
 	Buckets []float64
 }
 
-// table collects the entries of one program in the order of their declaration.
-type table struct{ entries []Definition }
+// metricTable collects the entries of one program in the order of their declaration.
+type metricTable struct{ entries []Definition }
 
-func (t *table) addDefinition(d Definition) Definition {
+func (t *metricTable) addDefinition(d Definition) Definition {
 	t.entries = append(t.entries, d)
 	return d
 }
 
-func (t *table) addCounter(name, help string, labels ...string) Definition {
+func (t *metricTable) addCounter(name, help string, labels ...string) Definition {
 	return t.addDefinition(Definition{Name: name, Type: Counter, Labels: labels, Help: help})
 }
 
-func (t *table) addGauge(name, help string, labels ...string) Definition {
+func (t *metricTable) addGauge(name, help string, labels ...string) Definition {
 	return t.addDefinition(Definition{Name: name, Type: Gauge, Labels: labels, Help: help})
 }
 
-func (t *table) addHistogram(name, help string, buckets []float64, labels ...string) Definition {
+func (t *metricTable) addHistogram(name, help string, buckets []float64, labels ...string) Definition {
 	return t.addDefinition(Definition{Name: name, Type: Histogram, Labels: labels, Help: help, Buckets: buckets})
 }
 
-var hub, agent table
+var hub, agent metricTable
 
-// Hub lists the metrics of the hub.
-func Hub() []Definition { return slices.Clone(hub.entries) }
+// HubMetrics lists the metrics of the hub.
+func HubMetrics() []Definition { return slices.Clone(hub.entries) }
 
-// Agent lists the metrics of the agent.
-func Agent() []Definition { return slices.Clone(agent.entries) }
+// AgentMetrics lists the metrics of the agent.
+func AgentMetrics() []Definition { return slices.Clone(agent.entries) }
 
 func (d Definition) baseOptions() prometheus.Opts {
 	return prometheus.Opts{Name: d.Name, Help: d.Help}

@@ -32,7 +32,7 @@ func ManagersOf(obj *unstructured.Unstructured) (out Managers) {
 // OfField returns the managers of the field at a JSON Pointer, sorted. For an element of a list they are
 // the managers of the list. It returns none for a field without a manager.
 func (m Managers) OfField(pointer string) (out []string) {
-	path, err := jsonpointer.Parse(pointer)
+	path, err := jsonpointer.ParsePointer(pointer)
 	if err != nil {
 		return nil
 	}

@@ -83,7 +83,7 @@ func appendMapDifferences(out *[]Difference, path string, before, after map[stri
 	}
 	maps.Copy(keys, after)
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		appendDifferences(out, path+jsonpointer.Format(k), before[k], after[k])
+		appendDifferences(out, path+jsonpointer.FormatPointer(k), before[k], after[k])
 	}
 }
 

@@ -23,9 +23,9 @@ func (r *CompiledRule) MatchesCluster(c *atoll.ClusterView) bool {
 	return r.target.MatchesCluster(c)
 }
 
-// parseParts returns the steps of the rule in the order of their application, and the expressions
+// parseStepsAndExpressions returns the steps of the rule in the order of their application, and the expressions
 // of which it takes values.
-func (r *CompiledRule) parseParts() (does []overrideStep, texts []string) {
+func (r *CompiledRule) parseStepsAndExpressions() (does []overrideStep, texts []string) {
 	if !r.isParsed {
 		r.steps, r.expressions, r.isParsed = listSteps(&r.Overriders), ListExpressions(&r.Overriders), true
 	}
@@ -34,6 +34,6 @@ func (r *CompiledRule) parseParts() (does []overrideStep, texts []string) {
 
 // Expressions returns the expressions of the rule, for the policy's common cost bound.
 func (r *CompiledRule) Expressions() []string {
-	_, texts := r.parseParts()
+	_, texts := r.parseStepsAndExpressions()
 	return texts
 }

@@ -114,7 +114,7 @@ func patchJSON(text string, list []v1alpha1.DocumentPatch) (string, error) {
 		return "", fmt.Errorf("it is not JSON: %w", err)
 	}
 	for _, p := range list {
-		path, err := jsonpointer.Parse(p.SubPath)
+		path, err := jsonpointer.ParsePointer(p.SubPath)
 		if err != nil {
 			return "", err
 		}
@@ -158,7 +158,7 @@ func patchYAML(text string, list []v1alpha1.DocumentPatch) (string, error) {
 		return "", err
 	}
 	for _, p := range list {
-		path, err := jsonpointer.Parse(p.SubPath)
+		path, err := jsonpointer.ParsePointer(p.SubPath)
 		if err != nil {
 			return "", err
 		}

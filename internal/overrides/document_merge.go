@@ -65,7 +65,7 @@ func parseDocumentMerge(raw []byte) (map[string]any, error) {
 // mergeDocumentMap merges a patch into m, the map at the path, and appends the changes.
 func mergeDocumentMap(list []documentChange, path string, m, patch map[string]any) []documentChange {
 	for _, name := range sortedKeys(patch) {
-		at := path + jsonpointer.Format(name)
+		at := path + jsonpointer.FormatPointer(name)
 		old, there := m[name]
 		sub, isMap := patch[name].(map[string]any)
 		into, wasMap := old.(map[string]any)
@@ -78,7 +78,7 @@ func mergeDocumentMap(list []documentChange, path string, m, patch map[string]an
 			list = mergeDocumentMap(list, at, into, sub)
 		default:
 			m[name] = withoutNulls(patch[name])
-			list = append(list, documentChange{at, plainNumbers(m[name])})
+			list = append(list, documentChange{at, normalizeNumbers(m[name])})
 		}
 	}
 	return list
@@ -90,7 +90,7 @@ func mergeYAMLMap(list []documentChange, path string, n *yaml.Node, patch map[st
 		return nil, fmt.Errorf("%q is in what &%s names, which other places of the document use too", path, n.Anchor)
 	}
 	for _, name := range sortedKeys(patch) {
-		at := path + jsonpointer.Format(name)
+		at := path + jsonpointer.FormatPointer(name)
 		i, err := findKeyIndex(n, name)
 		if err != nil {
 			return nil, err
@@ -123,7 +123,7 @@ func mergeYAMLValue(list []documentChange, at string, n *yaml.Node, i int, v any
 	value := withoutNulls(v)
 	node := newYAMLNode(value)
 	if i < 0 {
-		parts, err := jsonpointer.Parse(at)
+		parts, err := jsonpointer.ParsePointer(at)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func mergeYAMLValue(list []documentChange, at string, n *yaml.Node, i int, v any
 		}
 		n.Content[i+1] = node
 	}
-	return append(list, documentChange{at, plainNumbers(value)}), nil
+	return append(list, documentChange{at, normalizeNumbers(value)}), nil
 }
 
 // withoutNulls returns a value of a merge patch as it is set where no map is: without the keys that it
@@ -157,8 +157,8 @@ func withoutNulls(v any) any {
 	return out
 }
 
-// plainNumbers returns a value with numbers of the types that Provenance has.
-func plainNumbers(v any) any {
+// normalizeNumbers returns a value with numbers of the types that Provenance has.
+func normalizeNumbers(v any) any {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil

@@ -36,9 +36,9 @@ func CheckOverriders(o v1alpha1.Overriders) []OverriderProblem {
 	return out
 }
 
-// CheckWritten returns what is wrong with overriders that a user writes: what CheckOverriders returns,
+// CheckWrittenOverriders returns what is wrong with overriders that a user writes: what CheckOverriders returns,
 // and the syntax of keys and values, which stored overriders of older hubs may break.
-func CheckWritten(o v1alpha1.Overriders) []OverriderProblem {
+func CheckWrittenOverriders(o v1alpha1.Overriders) []OverriderProblem {
 	out := CheckOverriders(o)
 	for _, s := range listSteps(&o) {
 		if s.kind != nil {
@@ -60,7 +60,7 @@ func checkStep(s overrideStep) (out []OverriderProblem) {
 		return nil
 	}
 	report := s.newReporter(&out)
-	checkSources(s, report)
+	checkValueSources(s, report)
 	s.kind.checkStored(&s.overrider, report)
 	return out
 }
@@ -144,7 +144,7 @@ func checkDocument(f *v1alpha1.FieldOverrider, report problemReporter) {
 	}
 	for name, list := range map[string][]v1alpha1.DocumentPatch{"json": f.JSON, "yaml": f.YAML} {
 		for i, p := range list {
-			if _, err := jsonpointer.Parse(p.SubPath); err != nil {
+			if _, err := jsonpointer.ParsePointer(p.SubPath); err != nil {
 				report(fmt.Sprintf(".%s[%d].subPath", name, i), err.Error())
 			}
 			if v, err := decodeDocumentValue(p); err != nil && p.ValueFrom == nil {
@@ -196,11 +196,11 @@ func checkImageValue(o v1alpha1.ImageOverrider) string {
 	if o.Operator == v1alpha1.OverrideAdd && o.Component != v1alpha1.ImageDigest {
 		return ""
 	}
-	return checkWholeComponent(o)
+	return checkImageComponentValue(o)
 }
 
-// checkWholeComponent returns why the value cannot be a component of an image.
-func checkWholeComponent(o v1alpha1.ImageOverrider) string {
+// checkImageComponentValue returns why the value cannot be a component of an image.
+func checkImageComponentValue(o v1alpha1.ImageOverrider) string {
 	for _, form := range imageForms {
 		if form.component == o.Component && !form.matches(o.Value) {
 			return fmt.Sprintf("%q is %s", o.Value, form.refusal)
@@ -224,7 +224,7 @@ var imageForms = []struct {
 // parseAllowedPath parses the path of a field, and refuses fields that overrides never change.
 // value is the new value.
 func parseAllowedPath(path string, value any) ([]string, error) {
-	parts, err := jsonpointer.Parse(path)
+	parts, err := jsonpointer.ParsePointer(path)
 	if err != nil {
 		return nil, err
 	}
@@ -265,9 +265,9 @@ func decodePatchValue(p v1alpha1.PlaintextOverrider) (any, error) {
 	return v, nil
 }
 
-// IsClusterPolicyOnly returns whether only a ClusterOverridePolicy may change the kind: RBAC,
+// RequiresClusterOverridePolicy returns whether only a ClusterOverridePolicy may change the kind: RBAC,
 // webhook configurations, admission policies and CRDs.
-func IsClusterPolicyOnly(gk schema.GroupKind) bool {
+func RequiresClusterOverridePolicy(gk schema.GroupKind) bool {
 	switch gk.Group {
 	case "rbac.authorization.k8s.io", "admissionregistration.k8s.io":
 		return true
@@ -304,8 +304,8 @@ func BuiltInOnlyOverriders(o v1alpha1.Overriders) (paths []string) {
 
 func isSecretDataField(field string) bool { return field == "data" || field == "stringData" }
 
-func isDataPath(path string) bool {
-	parts, err := jsonpointer.Parse(path)
+func isSecretDataPath(path string) bool {
+	parts, err := jsonpointer.ParsePointer(path)
 	return err == nil && isSecretDataField(parts[0])
 }
 

@@ -47,7 +47,7 @@ func unknownFieldsOfKind(o *v1alpha1.Overriders, gk schema.GroupKind, definition
 		}
 		for _, f := range s.kind.listNamedFields(&s.overrider) {
 			if path := findUnknownField(root, f); path != nil {
-				out = append(out, OverriderProblem{s.name + f.below, fmt.Sprintf("objects of the kind %s have no field %s", gk, jsonpointer.Format(path...))})
+				out = append(out, OverriderProblem{s.name + f.below, fmt.Sprintf("objects of the kind %s have no field %s", gk, jsonpointer.FormatPointer(path...))})
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func findUnknownValue(n schemaNode, path []string, value any) []string {
 
 // namedPath returns the field at a JSON Pointer; none for a malformed one, which other checks report.
 func namedPath(below, path string, value any) []namedField {
-	parts, err := jsonpointer.Parse(path)
+	parts, err := jsonpointer.ParsePointer(path)
 	if err != nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func imageFields(im *v1alpha1.ImageOverrider) []namedField {
 }
 
 func plaintextFields(p *v1alpha1.PlaintextOverrider) []namedField {
-	if takesFrom(p.Operator) {
+	if usesFromPath(p.Operator) {
 		return append(namedPath(".from", p.From, nil), namedPath(".path", p.Path, nil)...)
 	}
 	value, err := decodePatchValue(*p)

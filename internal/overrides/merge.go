@@ -80,7 +80,7 @@ func explainMergeFailure(obj, patch map[string]any, lists strategicpatch.LookupP
 	if why == "" {
 		return errors.New("the patch cannot be merged into the object")
 	}
-	return fmt.Errorf("merge %s: %s", jsonpointer.Format(path...), why)
+	return fmt.Errorf("merge %s: %s", jsonpointer.FormatPointer(path...), why)
 }
 
 // findUnmergeable returns the first part of a patch, below the path, that cannot be merged alone.
@@ -155,8 +155,8 @@ func objectKind(obj map[string]any) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
-// isBuiltIn returns whether Kubernetes itself serves the object's kind.
-func isBuiltIn(obj map[string]any) bool {
+// isBuiltInKind returns whether Kubernetes itself serves the object's kind.
+func isBuiltInKind(obj map[string]any) bool {
 	return builtInScheme.IsGroupRegistered(objectKind(obj).Group)
 }
 
@@ -177,7 +177,7 @@ func parseMergePatch(raw []byte) (map[string]any, error) {
 	for _, name := range sortedKeys(p) {
 		v := p[name]
 		if name != "metadata" {
-			if _, err := parseAllowedPath(jsonpointer.Format(name), v); err != nil {
+			if _, err := parseAllowedPath(jsonpointer.FormatPointer(name), v); err != nil {
 				return nil, err
 			}
 			if strings.HasPrefix(name, "$") {
@@ -190,7 +190,7 @@ func parseMergePatch(raw []byte) (map[string]any, error) {
 			return nil, errors.New("overrides never touch /metadata as a whole")
 		}
 		for _, field := range sortedKeys(meta) {
-			if _, err := parseAllowedPath(jsonpointer.Format("metadata", field), meta[field]); err != nil {
+			if _, err := parseAllowedPath(jsonpointer.FormatPointer("metadata", field), meta[field]); err != nil {
 				return nil, err
 			}
 		}
@@ -231,14 +231,14 @@ func (o *ObjectPatcher) noteDifferences(path string, before, after any) {
 		if was, ok := before.(map[string]any); ok {
 			for _, name := range sortedKeys(was) {
 				if _, stays := is[name]; !stays {
-					o.noteChangeAt(path+jsonpointer.Format(name), nil)
+					o.noteChangeAt(path+jsonpointer.FormatPointer(name), nil)
 				}
 			}
 			for _, name := range sortedKeys(is) {
 				if v, ok := was[name]; ok {
-					o.noteDifferences(path+jsonpointer.Format(name), v, is[name])
+					o.noteDifferences(path+jsonpointer.FormatPointer(name), v, is[name])
 				} else {
-					o.noteChangeAt(path+jsonpointer.Format(name), is[name])
+					o.noteChangeAt(path+jsonpointer.FormatPointer(name), is[name])
 				}
 			}
 			return
@@ -247,7 +247,7 @@ func (o *ObjectPatcher) noteDifferences(path string, before, after any) {
 	if is, ok := after.([]any); ok {
 		if was, ok := before.([]any); ok && len(was) == len(is) {
 			for i := range is {
-				o.noteDifferences(path+jsonpointer.Format(strconv.Itoa(i)), was[i], is[i])
+				o.noteDifferences(path+jsonpointer.FormatPointer(strconv.Itoa(i)), was[i], is[i])
 			}
 			return
 		}

@@ -27,7 +27,7 @@ var overriderTypes = []overriderType{
 		fields:    imageFields,
 		isRemoval: func(im *v1alpha1.ImageOverrider) bool { return im.Operator == v1alpha1.OverrideRemove },
 		canChangeSecretData: func(im *v1alpha1.ImageOverrider) bool {
-			return im.Predicate != nil && isDataPath(im.Predicate.Path)
+			return im.Predicate != nil && isSecretDataPath(im.Predicate.Path)
 		},
 	},
 	newCommandArgsType("commandOverrider", "command",
@@ -54,7 +54,7 @@ var overriderTypes = []overriderType{
 		resolve:             ClusterValues.resolveField,
 		unknown:             unknownDocumentPart,
 		fields:              func(f *v1alpha1.FieldOverrider) []namedField { return namedPath(".fieldPath", f.FieldPath, nil) },
-		canChangeSecretData: func(f *v1alpha1.FieldOverrider) bool { return isDataPath(f.FieldPath) },
+		canChangeSecretData: func(f *v1alpha1.FieldOverrider) bool { return isSecretDataPath(f.FieldPath) },
 	},
 	&overriderSpec[v1alpha1.EnvOverrider]{
 		name:      "envOverrider",

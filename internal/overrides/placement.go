@@ -79,7 +79,7 @@ func (o *ObjectPatcher) OverriddenReplicas(stated int64) (n int64, ok bool) {
 	if !has || !o.Item.ReplicaOverrides {
 		return 0, false
 	}
-	at := jsonpointer.Format(path...)
+	at := jsonpointer.FormatPointer(path...)
 	for i := range o.Notes {
 		ok = ok || o.Notes[i].Path == at && o.Notes[i].Policy != PolicyPlacement
 	}

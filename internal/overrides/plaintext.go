@@ -17,7 +17,7 @@ import (
 func (o *ObjectPatcher) applyPlaintext(p *v1alpha1.PlaintextOverrider) error {
 	switch p.Operator {
 	case v1alpha1.OverrideMove, v1alpha1.OverrideCopy:
-		return o.transferValue(p)
+		return o.moveOrCopyValue(p)
 	case v1alpha1.OverrideTest:
 		return o.testValue(p)
 	}
@@ -48,10 +48,10 @@ func (o *ObjectPatcher) parseChangeablePath(text string, value any) ([]string, e
 	return path, nil
 }
 
-// transferValue moves or copies a value. A copy counts among the bytes that overriders write, because
+// moveOrCopyValue moves or copies a value. A copy counts among the bytes that overriders write, because
 // copies of copies would grow without bound.
-func (o *ObjectPatcher) transferValue(p *v1alpha1.PlaintextOverrider) error {
-	if err := checkTransfer(p); err != nil {
+func (o *ObjectPatcher) moveOrCopyValue(p *v1alpha1.PlaintextOverrider) error {
+	if err := checkMoveOrCopy(p); err != nil {
 		return err
 	}
 	from, err := parseAllowedPath(p.From, nil)
@@ -140,13 +140,13 @@ func provenanceValue(op v1alpha1.OverriderOperator, value any) any {
 	return value
 }
 
-// takesFrom returns whether the operator takes its value from another path of the object.
-func takesFrom(op v1alpha1.OverriderOperator) bool {
+// usesFromPath returns whether the operator takes its value from another path of the object.
+func usesFromPath(op v1alpha1.OverriderOperator) bool {
 	return op == v1alpha1.OverrideMove || op == v1alpha1.OverrideCopy
 }
 
-// checkTransfer returns why a move or a copy can never apply, apart from its paths.
-func checkTransfer(p *v1alpha1.PlaintextOverrider) error {
+// checkMoveOrCopy returns why a move or a copy can never apply, apart from its paths.
+func checkMoveOrCopy(p *v1alpha1.PlaintextOverrider) error {
 	switch {
 	case p.From == "":
 		return fmt.Errorf("operator %s needs a path from which it takes the value", p.Operator)
@@ -160,14 +160,14 @@ func checkTransfer(p *v1alpha1.PlaintextOverrider) error {
 
 // isBelow returns whether the path is below the other one.
 func isBelow(path, other string) bool {
-	parts, err := jsonpointer.Parse(path)
-	above, otherErr := jsonpointer.Parse(other)
+	parts, err := jsonpointer.ParsePointer(path)
+	above, otherErr := jsonpointer.ParsePointer(other)
 	return err == nil && otherErr == nil && len(parts) > len(above) && slices.Equal(parts[:len(above)], above)
 }
 
 func checkPlaintext(p *v1alpha1.PlaintextOverrider, report problemReporter) {
-	if takesFrom(p.Operator) {
-		if err := checkTransfer(p); err != nil {
+	if usesFromPath(p.Operator) {
+		if err := checkMoveOrCopy(p); err != nil {
 			report(".from", err.Error())
 		} else if _, err := parseAllowedPath(p.From, nil); err != nil {
 			report(".from", err.Error())
@@ -200,12 +200,12 @@ func isReplicasPath(path string) bool { return path == "/spec" || path == "/spec
 
 // touchesSecretData returns whether the operation reads or changes the data of a Secret.
 func touchesSecretData(p *v1alpha1.PlaintextOverrider) bool {
-	return isDataPath(p.Path) || p.From != "" && isDataPath(p.From)
+	return isSecretDataPath(p.Path) || p.From != "" && isSecretDataPath(p.From)
 }
 
 // describePlaintext names the operation in an error.
 func describePlaintext(p *v1alpha1.PlaintextOverrider) string {
-	if takesFrom(p.Operator) {
+	if usesFromPath(p.Operator) {
 		return fmt.Sprintf("%s %s to %s", p.Operator, p.From, p.Path)
 	}
 	return fmt.Sprintf("%s %s", p.Operator, p.Path)

@@ -56,7 +56,7 @@ func applyPatch(t *testing.T, doc, op, path, value string) (string, error) {
 			t.Fatal(err)
 		}
 	}
-	parts, err := jsonpointer.Parse(path)
+	parts, err := jsonpointer.ParsePointer(path)
 	if err != nil {
 		return "", err
 	}

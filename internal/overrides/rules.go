@@ -60,7 +60,7 @@ type ObjectPatcher struct {
 }
 
 func (o *ObjectPatcher) noteChange(value any, path ...string) {
-	o.noteChangeAt(jsonpointer.Format(path...), value)
+	o.noteChangeAt(jsonpointer.FormatPointer(path...), value)
 }
 
 func (o *ObjectPatcher) noteChangeAt(path string, value any) {
@@ -93,14 +93,14 @@ func (o *ObjectPatcher) applyRule(r *CompiledRule) error {
 	if r.Semantics > atoll.CurrentRuleSemantics {
 		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, newerHubError("this rule"))
 	}
-	if err := o.checkPermitted(); err != nil {
+	if err := o.checkRulePermitted(); err != nil {
 		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, err)
 	}
 	if n := r.Overriders.NotHere; o.hasPlacementReplicas() && n != nil && *n {
 		return fmt.Errorf("%s rule %d notHere: %w", r.Policy, r.Index, errReplicasDivided)
 	}
 	before := o.captureProtected()
-	does, _ := r.parseParts()
+	does, _ := r.parseStepsAndExpressions()
 	for _, s := range does {
 		err := o.applyStep(s)
 		if err == nil && r.Semantics > 0 {
@@ -159,13 +159,13 @@ func newerHubError(part string) error {
 	return refusal.WithReason(atoll.ReasonRuleUnknown, fmt.Errorf("a newer hub wrote %s, which this one does not know", part))
 }
 
-// checkPermitted applies the checks of admission to content that was stored without them.
-func (o *ObjectPatcher) checkPermitted() error {
+// checkRulePermitted applies the checks of admission to content that was stored without them.
+func (o *ObjectPatcher) checkRulePermitted() error {
 	if strings.HasPrefix(o.rule.Policy, "ClusterOverridePolicy/") {
 		return nil
 	}
 	key := o.Item.Key
-	if IsClusterPolicyOnly(schema.GroupKind{Group: key.Group, Kind: key.Kind}) {
+	if RequiresClusterOverridePolicy(schema.GroupKind{Group: key.Group, Kind: key.Kind}) {
 		return refusal.WithReason(atoll.ReasonRuleForbidden, fmt.Errorf("only a ClusterOverridePolicy may change a %s", key.Kind))
 	}
 	if key.IsSecret() && ChangesSecretData(o.rule.Overriders) {
@@ -200,14 +200,14 @@ func (o *ObjectPatcher) overrideImageAt(im *v1alpha1.ImageOverrider, path []stri
 	v, ok := kinds.LookupPath(o.Object, path)
 	ref, isText := v.(string)
 	if !ok || !isText {
-		return fmt.Errorf("there is no image at %s", jsonpointer.Format(path...))
+		return fmt.Errorf("there is no image at %s", jsonpointer.FormatPointer(path...))
 	}
 	changed, err := overrideImageReference(ref, *im)
 	if err != nil && o.Item.Key.IsSecret() {
-		return fmt.Errorf("there is no image at %s", jsonpointer.Format(path...)) // the other error quotes it
+		return fmt.Errorf("there is no image at %s", jsonpointer.FormatPointer(path...)) // the other error quotes it
 	}
 	if err != nil {
-		return fmt.Errorf("image at %s: %w", jsonpointer.Format(path...), err)
+		return fmt.Errorf("image at %s: %w", jsonpointer.FormatPointer(path...), err)
 	}
 	if changed == ref {
 		return nil
@@ -316,7 +316,7 @@ func customReplicasPath(obj map[string]any) []string {
 	default:
 		return nil
 	}
-	if isBuiltIn(obj) {
+	if isBuiltInKind(obj) {
 		return nil
 	}
 	return []string{"spec", "replicas"}

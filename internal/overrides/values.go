@@ -42,7 +42,7 @@ func EvaluateValues(texts []string, c *atoll.ClusterView) (out ClusterValues, kn
 }
 
 func evaluateExpression(text string, c *atoll.ClusterView, spent *uint64) (v evaluatedValue) {
-	e, err := expr.CompileValue(text)
+	e, err := expr.CompileValueExpression(text)
 	if err != nil {
 		return evaluatedValue{err: err}
 	}
@@ -53,8 +53,8 @@ func evaluateExpression(text string, c *atoll.ClusterView, spent *uint64) (v eva
 	return v
 }
 
-// FingerprintValues returns the values in order, for the name of a variant.
-func (v ClusterValues) FingerprintValues(texts []string) []any {
+// ValuesForVariantHash returns the values in order, for the name of a variant.
+func (v ClusterValues) ValuesForVariantHash(texts []string) []any {
 	out := make([]any, 0, 2*len(texts))
 	for _, t := range texts {
 		if one := v[t]; one.err != nil {
@@ -261,10 +261,10 @@ func (v ClusterValues) resolveKeys(l *v1alpha1.LabelAnnotationOverrider, validat
 	return nil
 }
 
-// checkSources reports expressions that can never give a value.
-func checkSources(s overrideStep, report problemReporter) {
+// checkValueSources reports expressions that can never give a value.
+func checkValueSources(s overrideStep, report problemReporter) {
 	for _, src := range s.kind.listSources(&s.overrider) {
-		if _, err := expr.CompileValue(src.CEL); err != nil {
+		if _, err := expr.CompileValueExpression(src.CEL); err != nil {
 			report(src.path+".cel", err.Error())
 		}
 		if src.hasValue {
@@ -282,12 +282,12 @@ func SumExpressionCost(rules []v1alpha1.RuleWithCluster) (cost uint64, over bool
 	for i := range rules {
 		if t := rules[i].TargetCluster; t != nil && t.CELSelector != "" && !selecting[t.CELSelector] {
 			selecting[t.CELSelector] = true
-			if e, err := expr.CompileSelector(t.CELSelector); err == nil {
+			if e, err := expr.CompileClusterSelector(t.CELSelector); err == nil {
 				cost += e.MaxEstimatedCost()
 			}
 		}
 		for _, text := range ListExpressions(&rules[i].Overriders) {
-			if e, err := expr.CompileValue(text); err == nil && !known[text] {
+			if e, err := expr.CompileValueExpression(text); err == nil && !known[text] {
 				known[text] = true
 				cost += e.MaxEstimatedCost()
 			}

@@ -52,8 +52,8 @@ func (b *Bucket) TakeTokens(now time.Time, n int) {
 	b.fullAt = b.refilledAt(now).Add(time.Duration(n) * b.rate.Interval)
 }
 
-// TakeAvailable takes one token, or what there is of it, so that nothing is owed.
-func (b *Bucket) TakeAvailable(now time.Time) {
+// TakeUpToOneToken takes one token, or what there is of it, so that nothing is owed.
+func (b *Bucket) TakeUpToOneToken(now time.Time) {
 	before, empty := b.refilledAt(now), now.Add(time.Duration(b.rate.Burst)*b.rate.Interval)
 	if before.After(empty) {
 		return // nothing is available, or now is before an earlier time
@@ -63,9 +63,9 @@ func (b *Bucket) TakeAvailable(now time.Time) {
 	}
 }
 
-// ReturnPart returns a part of a token that was taken and not used. The burst still
+// ReturnTokenPart returns a part of a token that was taken and not used. The burst still
 // bounds what is available.
-func (b *Bucket) ReturnPart(part float64) {
+func (b *Bucket) ReturnTokenPart(part float64) {
 	b.fullAt = b.fullAt.Add(-time.Duration(part * float64(b.rate.Interval)))
 }
 

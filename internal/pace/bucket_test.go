@@ -23,11 +23,11 @@ func TestBucketTable(t *testing.T) {
 		"empty, an interval later":         {func(b *Bucket) { b.TakeTokens(at(0), 3) }, 10, 0},
 		"two owed":                         {func(b *Bucket) { b.TakeTokens(at(0), 5) }, 0, 3 * interval},
 		"no more than the burst is saved":  {func(b *Bucket) { b.TakeTokens(at(1000), 3) }, 1000, interval},
-		"a part returned":                  {func(b *Bucket) { b.TakeTokens(at(0), 3); b.ReturnPart(0.4) }, 0, 6 * time.Second},
-		"more returned than taken":         {func(b *Bucket) { b.ReturnPart(5); b.TakeTokens(at(0), 3) }, 0, interval},
-		"the last part, and nothing owed":  {func(b *Bucket) { b.TakeTokens(at(0), 3); b.TakeAvailable(at(4)) }, 4, interval},
-		"available tokens one by one":      {func(b *Bucket) { b.TakeAvailable(at(0)); b.TakeAvailable(at(0)) }, 0, 0},
-		"available tokens beyond the last": {func(b *Bucket) { b.TakeTokens(at(0), 3); b.TakeAvailable(at(0)); b.TakeAvailable(at(0)) }, 0, interval},
+		"a part returned":                  {func(b *Bucket) { b.TakeTokens(at(0), 3); b.ReturnTokenPart(0.4) }, 0, 6 * time.Second},
+		"more returned than taken":         {func(b *Bucket) { b.ReturnTokenPart(5); b.TakeTokens(at(0), 3) }, 0, interval},
+		"the last part, and nothing owed":  {func(b *Bucket) { b.TakeTokens(at(0), 3); b.TakeUpToOneToken(at(4)) }, 4, interval},
+		"available tokens one by one":      {func(b *Bucket) { b.TakeUpToOneToken(at(0)); b.TakeUpToOneToken(at(0)) }, 0, 0},
+		"available tokens beyond the last": {func(b *Bucket) { b.TakeTokens(at(0), 3); b.TakeUpToOneToken(at(0)); b.TakeUpToOneToken(at(0)) }, 0, interval},
 	} {
 		b := Rate{interval, 3}.NewBucket()
 		c.change(&b)

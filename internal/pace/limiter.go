@@ -41,11 +41,11 @@ func (l *Limiter) ReserveWithin(now time.Time, longest time.Duration) (wait time
 	return wait, true
 }
 
-// ReturnPart returns a part of a token that was taken and not used.
-func (l *Limiter) ReturnPart(part float64) {
+// ReturnTokenPart returns a part of a token that was taken and not used.
+func (l *Limiter) ReturnTokenPart(part float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.bucket.ReturnPart(part)
+	l.bucket.ReturnTokenPart(part)
 }
 
 // Wait takes the next token and waits until it comes. It returns the token when ctx ends
@@ -74,7 +74,7 @@ func (l *Limiter) awaitTaken(ctx context.Context, wait time.Duration, n int) err
 	case pause.WaitFor(ctx, wait):
 		return nil
 	}
-	l.ReturnPart(float64(n))
+	l.ReturnTokenPart(float64(n))
 	return ctx.Err()
 }
 

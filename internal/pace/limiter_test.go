@@ -24,7 +24,7 @@ func TestLimiterReserves(t *testing.T) {
 	if l.TakeToken(start.Add(3 * time.Second)) {
 		t.Error("a reserved token is taken")
 	}
-	if l.ReturnPart(1); !l.TakeToken(start.Add(4 * time.Second)) {
+	if l.ReturnTokenPart(1); !l.TakeToken(start.Add(4 * time.Second)) {
 		t.Error("the returned token is not taken")
 	}
 }

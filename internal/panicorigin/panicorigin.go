@@ -14,10 +14,10 @@ import (
 // MaxCallers bounds the callers that Find returns.
 const MaxCallers = 12
 
-// Find returns the function, the file and the line in which the panic began, and the callers of that
+// FindPanicOrigin returns the function, the file and the line in which the panic began, and the callers of that
 // function, innermost first. It finds the first one of two panics. place is empty when the goroutine
 // does not panic.
-func Find() (place string, callers []string) {
+func FindPanicOrigin() (place string, callers []string) {
 	stack := make([]uintptr, 64)
 	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack)])
 	for isBelowPanic := false; ; {
@@ -37,8 +37,8 @@ func Find() (place string, callers []string) {
 	}
 }
 
-// Describe returns the value of a panic and where it began.
-func Describe(value any) string {
-	place, _ := Find()
+// DescribePanic returns the value of a panic and where it began.
+func DescribePanic(value any) string {
+	place, _ := FindPanicOrigin()
 	return fmt.Sprintf("%v in %s", value, place)
 }

@@ -19,8 +19,8 @@ func panicTwice() {
 func recoverFrom(do func()) (place string, callers []string, text string) {
 	defer func() {
 		value := recover()
-		place, callers = Find()
-		text = Describe(value)
+		place, callers = FindPanicOrigin()
+		text = DescribePanic(value)
 	}()
 	do()
 	return
@@ -60,7 +60,7 @@ func TestFindBoundsTheCallers(t *testing.T) {
 }
 
 func TestFindWithoutAPanic(t *testing.T) {
-	if place, callers := Find(); place != "" || callers != nil {
+	if place, callers := FindPanicOrigin(); place != "" || callers != nil {
 		t.Errorf("place %q, callers %q", place, callers)
 	}
 }

@@ -11,9 +11,9 @@ type Hub interface {
 	// UpdateStreamHolder is called whenever this hub, or another one, gets or loses the stream
 	// of the cluster. For a lost stream it has the time of the agent's last sign of life.
 	UpdateStreamHolder(uid string, here, elsewhere bool, heard time.Time)
-	// RaiseRow is called with rows that other hubs' agents hold at a higher generation than the
+	// RaiseRowGeneration is called with rows that other hubs' agents hold at a higher generation than the
 	// store has.
-	RaiseRow(bundle, cluster string, generation int64)
+	RaiseRowGeneration(bundle, cluster string, generation int64)
 	// IsServing reports whether this hub serves agents now.
 	IsServing() bool
 }
@@ -23,13 +23,13 @@ type Agents interface {
 	// CertificateOf returns, for an agent whose stream is here, the end of its certificate and
 	// the generation of the CA that signed it; ok is false where these are not known yet.
 	CertificateOf(uid string) (ends time.Time, generation int, ok bool)
-	// CertificateElsewhere is called with the certificates of agents at other hubs, again at
+	// RecordRemoteCertificate is called with the certificates of agents at other hubs, again at
 	// each renewal.
-	CertificateElsewhere(uid string, ends time.Time, generation int)
-	// CarriageOf returns the transport of an agent whose stream is here, for people to see.
-	CarriageOf(uid string) string
-	// SetTransport is called with the transports of agents at other hubs.
-	SetTransport(uid, how string)
+	RecordRemoteCertificate(uid string, ends time.Time, generation int)
+	// TransportOf returns the transport of an agent whose stream is here, for people to see.
+	TransportOf(uid string) string
+	// SetRemoteTransport is called with the transports of agents at other hubs.
+	SetRemoteTransport(uid, how string)
 }
 
 // Gateway holds the streams of this hub's agents.

@@ -50,9 +50,9 @@ func TestABrokenHubLeavesTheClock(t *testing.T) {
 	h := &hub{known: map[string]string{}, own: map[string]time.Time{}, told: map[string]string{}, came: map[string]string{}}
 	p := New(Options{Address: "a:1", Log: slog.New(slog.DiscardHandler)}, "1")
 	p.Attach(h, h, fakeGateway{h})
-	f := &found{name: "b:1_2"}
+	f := &foundHub{name: "b:1_2"}
 	p.found[f.name] = f
-	p.union.beginCall(f.name)
+	p.union.beginHubList(f.name)
 	p.applyUpdate(f, &peerpb.Told{Sessions: []*peerpb.Session{{Uid: "x", At: math.MaxInt64}, {Uid: "y", At: 5}}})
 	p.StreamOpened("y")
 	if at := p.union.own["y"].at; at <= 5 {
@@ -70,9 +70,9 @@ func TestAClockFarAheadIsOvertaken(t *testing.T) {
 	h := &hub{known: map[string]string{}, own: map[string]time.Time{}, told: map[string]string{}, came: map[string]string{}}
 	p := New(Options{Address: "a:1", Log: slog.New(slog.DiscardHandler)}, "1")
 	p.Attach(h, h, fakeGateway{h})
-	f := &found{name: "b:1_2"}
+	f := &foundHub{name: "b:1_2"}
 	p.found[f.name] = f
-	p.union.beginCall(f.name)
+	p.union.beginHubList(f.name)
 	p.applyUpdate(f, &peerpb.Told{Sessions: []*peerpb.Session{{Uid: "x", At: maxClock}}})
 	if !p.IsHeldElsewhere("x") {
 		t.Error("the session is left out")

@@ -32,9 +32,9 @@ func FuzzUpdates(f *testing.F) {
 		h := &hub{known: map[string]string{}, own: map[string]time.Time{}, told: map[string]string{}, came: map[string]string{}}
 		p := New(Options{Address: "a:1", Log: slog.New(slog.DiscardHandler)}, "1")
 		p.Attach(h, h, fakeGateway{h})
-		other := &found{name: "b:1_2"}
+		other := &foundHub{name: "b:1_2"}
 		p.found[other.name] = other
-		p.union.beginCall(other.name)
+		p.union.beginHubList(other.name)
 		p.applyUpdate(other, &told)
 		for _, s := range told.GetSessions() { // those that were taken
 			p.StreamOpened(s.GetUid())

@@ -36,9 +36,9 @@ const (
 	buffer           = 16 << 10
 )
 
-// fromHub refuses peers that are not hubs. The server's credentials have the CA's verified
+// checkPeerIsHub refuses peers that are not hubs. The server's credentials have the CA's verified
 // certificate.
-func fromHub(ctx context.Context) error {
+func checkPeerIsHub(ctx context.Context) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return status.Error(codes.Unauthenticated, errNotAHub.Error())

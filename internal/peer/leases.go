@@ -41,7 +41,7 @@ func leaseName(address string) string {
 }
 
 // announceHub announces this hub until ctx ends, then take the announcement back.
-func (p *Peers) announceHub(ctx context.Context) {
+func (p *HubPeers) announceHub(ctx context.Context) {
 	for failed := 0; ; {
 		after := renewEvery
 		if err := p.renewLease(ctx); err == nil {
@@ -59,7 +59,7 @@ func (p *Peers) announceHub(ctx context.Context) {
 	}
 }
 
-func (p *Peers) renewLease(ctx context.Context) error {
+func (p *HubPeers) renewLease(ctx context.Context) error {
 	name, now := leaseName(p.o.Address), metav1.NewMicroTime(time.Now())
 	seconds := int32(leaseDuration / time.Second)
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &p.self, LeaseDurationSeconds: &seconds, RenewTime: &now}
@@ -79,7 +79,7 @@ func (p *Peers) renewLease(ctx context.Context) error {
 }
 
 // deleteLease deletes the Lease, if it is this process's still.
-func (p *Peers) deleteLease(ctx context.Context) {
+func (p *HubPeers) deleteLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	name := leaseName(p.o.Address)
@@ -93,8 +93,8 @@ func (p *Peers) deleteLease(ctx context.Context) {
 	}
 }
 
-// found is a hub whose Lease lives; Peers' lock guards it.
-type found struct {
+// foundHub is a hub whose Lease lives; Peers' lock guards it.
+type foundHub struct {
 	name   string
 	seen   time.Time        // when a renewal was seen, by this hub's clock
 	linked bool             // it answers
@@ -103,13 +103,13 @@ type found struct {
 }
 
 // discoverHubs hubs by their Leases, and follow each while its Lease lives.
-func (p *Peers) discoverHubs(ctx context.Context, following *sync.WaitGroup) error {
+func (p *HubPeers) discoverHubs(ctx context.Context, following *sync.WaitGroup) error {
 	changed := make(chan struct{}, 1)
 	leases, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: filteredwatch.ByLabels(p.o.Leases, leaseLabel),
+		ListerWatcher: filteredwatch.LabelSelectedSource(p.o.Leases, leaseLabel),
 		ObjectType:    &coordinationv1.Lease{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { wakeup.Send(changed) }, UpdateFunc: func(any, any) { wakeup.Send(changed) }, DeleteFunc: func(any) { wakeup.Send(changed) },
+			AddFunc: func(any) { wakeup.WakeReader(changed) }, UpdateFunc: func(any, any) { wakeup.WakeReader(changed) }, DeleteFunc: func(any) { wakeup.WakeReader(changed) },
 		},
 	})
 	following.Go(func() { controller.RunWithContext(ctx) })
@@ -124,13 +124,13 @@ func (p *Peers) discoverHubs(ctx context.Context, following *sync.WaitGroup) err
 		case <-tick.C:
 		}
 		if controller.HasSynced() {
-			p.sort(ctx, leases.List(), renewals, following)
+			p.reconcileHubLeases(ctx, leases.List(), renewals, following)
 		}
 	}
 }
 
-// sort finds the living hubs by the Leases as they are now.
-func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]string, following *sync.WaitGroup) {
+// reconcileHubLeases finds the living hubs by the Leases as they are now.
+func (p *HubPeers) reconcileHubLeases(ctx context.Context, leases []any, renewals map[string]string, following *sync.WaitGroup) {
 	now, alive := time.Now(), map[string]bool{}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,9 +163,9 @@ func (p *Peers) sort(ctx context.Context, leases []any, renewals map[string]stri
 }
 
 // addHub adds a hub that is new. The caller holds mu.
-func (p *Peers) addHub(ctx context.Context, name string, following *sync.WaitGroup) *found {
+func (p *HubPeers) addHub(ctx context.Context, name string, following *sync.WaitGroup) *foundHub {
 	ctx, stop := context.WithCancel(ctx)
-	f := &found{name: name, stop: stop}
+	f := &foundHub{name: name, stop: stop}
 	p.found[name] = f
 	following.Go(func() { p.followHub(ctx, f) })
 	return f

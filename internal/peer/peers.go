@@ -36,8 +36,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Peers of this hub. Make it with New.
-type Peers struct {
+// HubPeers are the peers of this hub. Make it with New.
+type HubPeers struct {
 	peerpb.UnimplementedPeerServer
 
 	o        Options
@@ -48,32 +48,32 @@ type Peers struct {
 	complete atomic.Bool
 
 	mu       sync.Mutex
-	union    *union
+	union    *sessionUnion
 	watchers map[*watcher]struct{}
-	found    map[string]*found // by name
-	listed   bool              // Leases were listed
+	found    map[string]*foundHub // by name
+	listed   bool                 // Leases were listed
 }
 
 // New returns Peers without known hubs. id is random for each process.
-func New(o Options, id string) *Peers {
+func New(o Options, id string) *HubPeers {
 	self := o.Address + "_" + id
-	return &Peers{o: o, self: self, union: newUnion(self), watchers: map[*watcher]struct{}{}, found: map[string]*found{}}
+	return &HubPeers{o: o, self: self, union: newUnion(self), watchers: map[*watcher]struct{}{}, found: map[string]*foundHub{}}
 }
 
 // Attach connects Peers with the parts of this hub. It is called before Run, and before a
 // stream opens.
-func (p *Peers) Attach(hub Hub, agents Agents, gateway Gateway) {
+func (p *HubPeers) Attach(hub Hub, agents Agents, gateway Gateway) {
 	p.hub, p.agents, p.gateway = hub, agents, gateway
 }
 
 // Register serves other hubs on s. Its credentials must verify client certificates by the CA
 // that signs hubs' certificates. Their AuthInfo must have a method Subject() *pkix.Name that
 // returns the certificate's subject.
-func (p *Peers) Register(s grpc.ServiceRegistrar) { peerpb.RegisterPeerServer(s, p) }
+func (p *HubPeers) Register(s grpc.ServiceRegistrar) { peerpb.RegisterPeerServer(s, p) }
 
 // Run finds the other hubs and follows them until ctx ends; then this hub's Lease is
 // given up.
-func (p *Peers) Run(ctx context.Context) error {
+func (p *HubPeers) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { p.announceHub(ctx) })
@@ -81,10 +81,10 @@ func (p *Peers) Run(ctx context.Context) error {
 }
 
 // IsComplete reports whether every living hub has sent its list, and continues to send changes.
-func (p *Peers) IsComplete() bool { return p.complete.Load() }
+func (p *HubPeers) IsComplete() bool { return p.complete.Load() }
 
 // StreamOpened reports that a stream of the cluster came to this hub.
-func (p *Peers) StreamOpened(uid string) {
+func (p *HubPeers) StreamOpened(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -93,7 +93,7 @@ func (p *Peers) StreamOpened(uid string) {
 }
 
 // CertificateRenewed reports that the agent whose stream is at this hub has another certificate.
-func (p *Peers) CertificateRenewed(uid string) {
+func (p *HubPeers) CertificateRenewed(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, own := p.union.own[uid]; own {
@@ -102,7 +102,7 @@ func (p *Peers) CertificateRenewed(uid string) {
 }
 
 // StreamClosed reports that the stream went, and when the agent was heard of last.
-func (p *Peers) StreamClosed(uid string, heard time.Time) {
+func (p *HubPeers) StreamClosed(uid string, heard time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.applyOutcome(p.union.endOwnSession(uid), heard)
@@ -110,10 +110,10 @@ func (p *Peers) StreamClosed(uid string, heard time.Time) {
 }
 
 // queueUpdate records for the other hubs that something is new about a cluster. The caller holds mu.
-func (p *Peers) queueUpdate(uid string, heard time.Time) {
+func (p *HubPeers) queueUpdate(uid string, heard time.Time) {
 	for w := range p.watchers {
 		w.dirty[uid] = heard
-		wakeup.Send(w.wake)
+		wakeup.WakeReader(w.wake)
 	}
 }
 
@@ -122,19 +122,19 @@ func (p *Peers) queueUpdate(uid string, heard time.Time) {
 const aheadLimit = 4096
 
 // RequestRaise tells the other hubs of a row that the one that leads must raise.
-func (p *Peers) RequestRaise(bundle, cluster string, generation int64) {
+func (p *HubPeers) RequestRaise(bundle, cluster string, generation int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.watchers {
 		if len(w.ahead) < aheadLimit {
 			w.ahead = append(w.ahead, &peerpb.Ahead{Bundle: bundle, Cluster: cluster, Generation: generation})
-			wakeup.Send(w.wake)
+			wakeup.WakeReader(w.wake)
 		}
 	}
 }
 
 // applyOutcome carries out what a step of the core made. The caller holds mu.
-func (p *Peers) applyOutcome(out outcome, heard time.Time) {
+func (p *HubPeers) applyOutcome(out outcome, heard time.Time) {
 	for _, c := range out.changes {
 		p.hub.UpdateStreamHolder(c.uid, c.here, c.elsewhere, heard)
 	}
@@ -144,10 +144,10 @@ func (p *Peers) applyOutcome(out outcome, heard time.Time) {
 }
 
 // updateCompleteness checks whether all living hubs have sent their lists. The caller holds mu.
-func (p *Peers) updateCompleteness() {
+func (p *HubPeers) updateCompleteness() {
 	all := p.listed
 	for name := range p.found {
-		all = all && p.union.isHubComplete(name)
+		all = all && p.union.isHubListComplete(name)
 	}
 	p.complete.Store(all)
 }
@@ -166,8 +166,8 @@ type watcher struct {
 }
 
 // Watch tells another hub what this one holds.
-func (p *Peers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[peerpb.Told]) error {
-	if err := fromHub(rpc.Context()); err != nil {
+func (p *HubPeers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[peerpb.Told]) error {
+	if err := checkPeerIsHub(rpc.Context()); err != nil {
 		return err
 	}
 	if r.GetHub() != p.self {
@@ -200,7 +200,7 @@ func (p *Peers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[pee
 }
 
 // addWatcher returns a watcher that is to get all that this hub holds.
-func (p *Peers) addWatcher() *watcher {
+func (p *HubPeers) addWatcher() *watcher {
 	w := &watcher{dirty: map[string]time.Time{}, wake: make(chan struct{}, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +211,7 @@ func (p *Peers) addWatcher() *watcher {
 	return w
 }
 
-func (p *Peers) removeWatcher(w *watcher) {
+func (p *HubPeers) removeWatcher(w *watcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.watchers, w)
@@ -223,7 +223,7 @@ func hasNews(told *peerpb.Told, served bool) bool {
 }
 
 // next returns the next piece for a watcher, and whether there is more.
-func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
+func (p *HubPeers) next(w *watcher) (told *peerpb.Told, rest bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	told = &peerpb.Told{Ahead: w.ahead, Serves: p.hub.IsServing()}
@@ -243,8 +243,8 @@ func (p *Peers) next(w *watcher) (told *peerpb.Told, rest bool) {
 }
 
 // ownSession returns a session of this hub in the form of the protocol.
-func (p *Peers) ownSession(uid string, at int64) *peerpb.Session {
-	s := &peerpb.Session{Uid: uid, At: at, Carriage: p.agents.CarriageOf(uid)}
+func (p *HubPeers) ownSession(uid string, at int64) *peerpb.Session {
+	s := &peerpb.Session{Uid: uid, At: at, Carriage: p.agents.TransportOf(uid)}
 	if ends, generation, ok := p.agents.CertificateOf(uid); ok {
 		s.CertificateEnds, s.Generation = ends.Unix(), uint32(generation)
 	}
@@ -252,7 +252,7 @@ func (p *Peers) ownSession(uid string, at int64) *peerpb.Session {
 }
 
 // applyUpdate takes a piece of a hub's list, unless a new call has begun since.
-func (p *Peers) applyUpdate(f *found, told *peerpb.Told) {
+func (p *HubPeers) applyUpdate(f *foundHub, told *peerpb.Told) {
 	if dropped := dropMalformed(told); dropped > 0 {
 		p.o.Log.Error("another hub sends what no hub says, which is left out; update that hub, or restart it", "hub", addressOf(f.name), "entries", dropped)
 	}
@@ -268,25 +268,25 @@ func (p *Peers) applyUpdate(f *found, told *peerpb.Told) {
 	}
 	for _, s := range told.GetSessions() {
 		p.applyOutcome(p.union.addRemoteSession(f.name, s.GetUid(), min(s.GetAt(), latest)), now)
-		p.agents.SetTransport(s.GetUid(), s.GetCarriage())
+		p.agents.SetRemoteTransport(s.GetUid(), s.GetCarriage())
 		if s.GetCertificateEnds() != 0 {
-			p.agents.CertificateElsewhere(s.GetUid(), time.Unix(s.GetCertificateEnds(), 0), int(s.GetGeneration()))
+			p.agents.RecordRemoteCertificate(s.GetUid(), time.Unix(s.GetCertificateEnds(), 0), int(s.GetGeneration()))
 		}
 	}
 	for _, g := range told.GetGone() {
 		p.applyOutcome(p.union.endRemoteSession(f.name, g.GetUid()), now.Add(-time.Duration(g.GetQuiet())*time.Millisecond))
 	}
 	if told.GetComplete() {
-		p.applyOutcome(p.union.completeCall(f.name), now)
+		p.applyOutcome(p.union.completeHubList(f.name), now)
 	}
 	for _, a := range told.GetAhead() {
-		p.hub.RaiseRow(a.GetBundle(), a.GetCluster(), a.GetGeneration())
+		p.hub.RaiseRowGeneration(a.GetBundle(), a.GetCluster(), a.GetGeneration())
 	}
 	p.updateCompleteness()
 }
 
 // followHub follows a hub until ctx ends.
-func (p *Peers) followHub(ctx context.Context, f *found) {
+func (p *HubPeers) followHub(ctx context.Context, f *foundHub) {
 	log, told := p.o.Log.With("hub", addressOf(f.name)), ""
 	var lapse *time.Timer
 	for {
@@ -295,7 +295,7 @@ func (p *Peers) followHub(ctx context.Context, f *found) {
 			return
 		}
 		if p.callEnded(f) || lapse == nil {
-			lapse = time.AfterFunc(Grace, func() { p.callExpired(f) })
+			lapse = time.AfterFunc(Grace, func() { p.dropUnreachableHub(f) })
 		}
 		if told != err.Error() {
 			told = err.Error()
@@ -309,28 +309,28 @@ func (p *Peers) followHub(ctx context.Context, f *found) {
 }
 
 // callEstablished: the call to a hub is answered.
-func (p *Peers) callEstablished(f *found, conn *grpc.ClientConn) {
+func (p *HubPeers) callEstablished(f *foundHub, conn *grpc.ClientConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.conn = conn
 	if f.linked = true; p.found[f.name] == f {
-		p.union.beginCall(f.name)
+		p.union.beginHubList(f.name)
 	}
 }
 
 // callEnded: the call to a hub ended; was reports whether it had been answered.
-func (p *Peers) callEnded(f *found) (was bool) {
+func (p *HubPeers) callEnded(f *foundHub) (was bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if was, f.linked, f.conn = f.linked, false, nil; p.found[f.name] == f {
-		p.union.endCall(f.name)
+		p.union.markHubListIncomplete(f.name)
 		p.updateCompleteness()
 	}
 	return was
 }
 
-// callExpired: the call to a hub broke a while ago.
-func (p *Peers) callExpired(f *found) {
+// dropUnreachableHub: the call to a hub broke a while ago.
+func (p *HubPeers) dropUnreachableHub(f *foundHub) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !f.linked && p.found[f.name] == f {
@@ -340,7 +340,7 @@ func (p *Peers) callExpired(f *found) {
 }
 
 // call calls a hub and applies the sessions that it sends.
-func (p *Peers) call(ctx context.Context, f *found) error {
+func (p *HubPeers) call(ctx context.Context, f *foundHub) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	address := addressOf(f.name)

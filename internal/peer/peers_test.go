@@ -85,7 +85,7 @@ func (d doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 
 // hub is Peers behind a server.
 type hub struct {
-	*Peers
+	*HubPeers
 	server *grpc.Server
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -113,7 +113,7 @@ func (h *hub) UpdateStreamHolder(uid string, here, elsewhere bool, _ time.Time) 
 	h.known[uid] = strings.TrimSpace(map[bool]string{true: "here "}[here] + map[bool]string{true: "elsewhere"}[elsewhere])
 }
 
-func (h *hub) RaiseRow(bundle, cluster string, generation int64) {
+func (h *hub) RaiseRowGeneration(bundle, cluster string, generation int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = append(h.ended, fmt.Sprint("ahead ", bundle, " ", cluster, " ", generation))
@@ -128,15 +128,15 @@ func (h *hub) CertificateOf(uid string) (time.Time, int, bool) {
 	return ends, 7, ok
 }
 
-func (h *hub) CertificateElsewhere(uid string, ends time.Time, generation int) {
+func (h *hub) RecordRemoteCertificate(uid string, ends time.Time, generation int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.told[uid] = fmt.Sprint(ends.Unix(), " ", generation)
 }
 
-func (h *hub) CarriageOf(uid string) string { return "as " + uid }
+func (h *hub) TransportOf(uid string) string { return "as " + uid }
 
-func (h *hub) SetTransport(uid, how string) {
+func (h *hub) SetRemoteTransport(uid, how string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.came[uid] = how
@@ -186,7 +186,7 @@ func (f *fleet) start(address string, subject pkix.Name) *hub {
 		f.t.Fatal(err)
 	}
 	h := &hub{known: map[string]string{}, own: map[string]time.Time{}, told: map[string]string{}, came: map[string]string{}, done: make(chan struct{})}
-	h.Peers = New(Options{
+	h.HubPeers = New(Options{
 		Address: l.Addr().String(), Leases: listed{f.kube.CoordinationV1().Leases("kube-system")},
 		Client: func(string) *tls.Config {
 			return &tls.Config{ServerName: "127.0.0.1", RootCAs: f.roots, Certificates: []tls.Certificate{shown}}
@@ -308,7 +308,7 @@ func TestAHubThatServesHasRoomForWhatAnotherHasTooMany(t *testing.T) {
 	b.serves.Store(true)
 	f.waitUntil("one other hub serves", func() bool {
 		n, rooms := a.SurplusStreams(false)
-		return n == 45 && len(rooms) == 1 && rooms[0] == Room{b.o.Address, 45}
+		return n == 45 && len(rooms) == 1 && rooms[0] == StreamDeficit{b.o.Address, 45}
 	})
 	if got := a.ServingHubs(); len(got) != 1 || got[0] != b.o.Address {
 		t.Errorf("%v serve agents, want %s alone", got, b.o.Address)
@@ -356,7 +356,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 	a.StreamOpened("u")
 	stranger := f.start("127.0.0.1:0", pkix.Name{CommonName: "atoll:cluster:u", Organization: []string{"atoll:agents"}})
 	a.dialled = func(string) (net.Conn, error) { t.Error("an agent is led to a member"); return nil, net.ErrClosed }
-	err := stranger.call(t.Context(), &found{name: a.self})
+	err := stranger.call(t.Context(), &foundHub{name: a.self})
 	if err == nil || !strings.Contains(err.Error(), errNotAHub.Error()) {
 		t.Errorf("an agent asks a hub what it holds: %v", err)
 	}

@@ -21,7 +21,7 @@ const clusterKey = "atoll-cluster"
 
 // DialCluster returns a connection to the agent of a cluster by way of the hub that holds its
 // stream. Errors are gRPC statuses; NotFound: no other hub holds it.
-func (p *Peers) DialCluster(ctx context.Context, uid string) (net.Conn, error) {
+func (p *HubPeers) DialCluster(ctx context.Context, uid string) (net.Conn, error) {
 	hub := p.connectionToHolder(uid)
 	if hub == nil {
 		return nil, status.Error(codes.NotFound, "no hub holds a stream of the cluster's agent")
@@ -57,7 +57,7 @@ func waitForTunnel(stream grpc.BidiStreamingClient[wrapperspb.BytesValue, wrappe
 }
 
 // IsHeldElsewhere reports whether another hub is known to hold the stream of that cluster.
-func (p *Peers) IsHeldElsewhere(uid string) bool {
+func (p *HubPeers) IsHeldElsewhere(uid string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range p.union.hubs {
@@ -70,7 +70,7 @@ func (p *Peers) IsHeldElsewhere(uid string) bool {
 
 // connectionToHolder returns the connection to the hub that holds the cluster; nil where none does that
 // answers.
-func (p *Peers) connectionToHolder(uid string) *grpc.ClientConn {
+func (p *HubPeers) connectionToHolder(uid string) *grpc.ClientConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, h := range p.union.hubs {
@@ -85,8 +85,8 @@ func (p *Peers) connectionToHolder(uid string) *grpc.ClientConn {
 }
 
 // Tunnel leads another hub to an agent that this one holds.
-func (p *Peers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
-	if err := fromHub(rpc.Context()); err != nil {
+func (p *HubPeers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wrapperspb.BytesValue]) error {
+	if err := checkPeerIsHub(rpc.Context()); err != nil {
 		return err
 	}
 	md, _ := metadata.FromIncomingContext(rpc.Context())

@@ -14,9 +14,9 @@ func (s session) isNewerThan(o session) bool {
 	return cmp.Or(cmp.Compare(s.at, o.at), cmp.Compare(s.hub, o.hub)) > 0
 }
 
-// change is what is new about one cluster: whether this hub, and whether any other
+// holderChange is what is new about one cluster: whether this hub, and whether any other
 // one, holds a stream of it.
-type change struct {
+type holderChange struct {
 	uid             string
 	here, elsewhere bool
 }
@@ -26,13 +26,13 @@ type superseded struct{ uid, hub string }
 
 // outcome of one step.
 type outcome struct {
-	changes    []change
+	changes    []holderChange
 	superseded []superseded
 }
 
-// union is the pure core: the holder of each cluster. Values in, values out; the caller gives the
+// sessionUnion is the pure core: the holder of each cluster. Values in, values out; the caller gives the
 // time and serialises calls.
-type union struct {
+type sessionUnion struct {
 	self    string // name of this hub
 	clock   int64  // the latest session's beginning that was heard of
 	own     map[string]session
@@ -48,33 +48,33 @@ type holding struct {
 	serves   bool           // agents, by its last report
 }
 
-func newUnion(self string) *union {
-	return &union{self: self, own: map[string]session{}, hubs: map[string]*holding{}, holders: map[string]int{}}
+func newUnion(self string) *sessionUnion {
+	return &sessionUnion{self: self, own: map[string]session{}, hubs: map[string]*holding{}, holders: map[string]int{}}
 }
 
 // addOwnSession begins a session of this hub. It counts as newer than all reported ones, whatever
 // the clocks of hubs are.
-func (u *union) addOwnSession(uid string, now int64) outcome {
+func (u *sessionUnion) addOwnSession(uid string, now int64) outcome {
 	u.clock = max(now, u.clock+1)
 	_, had := u.own[uid]
 	u.own[uid] = session{at: u.clock, hub: u.self}
 	if had {
 		return outcome{}
 	}
-	return outcome{changes: []change{u.stateOf(uid)}}
+	return outcome{changes: []holderChange{u.holderChangeOf(uid)}}
 }
 
 // endOwnSession ends a session of this hub.
-func (u *union) endOwnSession(uid string) outcome {
+func (u *sessionUnion) endOwnSession(uid string) outcome {
 	if _, had := u.own[uid]; !had {
 		return outcome{}
 	}
 	delete(u.own, uid)
-	return outcome{changes: []change{u.stateOf(uid)}}
+	return outcome{changes: []holderChange{u.holderChangeOf(uid)}}
 }
 
-// beginCall begins a new call to a hub: its new list replaces the old one when it is complete.
-func (u *union) beginCall(hub string) {
+// beginHubList begins a new call to a hub: its new list replaces the old one when it is complete.
+func (u *sessionUnion) beginHubList(hub string) {
 	h := u.hubs[hub]
 	if h == nil {
 		h = &holding{sessions: map[string]int{}}
@@ -85,7 +85,7 @@ func (u *union) beginCall(hub string) {
 }
 
 // addRemoteSession records a stream that is held by the hub since at, as it says.
-func (u *union) addRemoteSession(hub, uid string, at int64) (out outcome) {
+func (u *sessionUnion) addRemoteSession(hub, uid string, at int64) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
@@ -94,7 +94,7 @@ func (u *union) addRemoteSession(hub, uid string, at int64) (out outcome) {
 	_, had := h.sessions[uid]
 	if h.sessions[uid] = h.round; !had {
 		if u.holders[uid]++; u.holders[uid] == 1 {
-			out.changes = append(out.changes, u.stateOf(uid))
+			out.changes = append(out.changes, u.holderChangeOf(uid))
 		}
 	}
 	if own, ok := u.own[uid]; ok && (session{at: at, hub: hub}).isNewerThan(own) {
@@ -104,7 +104,7 @@ func (u *union) addRemoteSession(hub, uid string, at int64) (out outcome) {
 }
 
 // endRemoteSession records a stream that is gone from the hub, as it says.
-func (u *union) endRemoteSession(hub, uid string) (out outcome) {
+func (u *sessionUnion) endRemoteSession(hub, uid string) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
@@ -117,11 +117,11 @@ func (u *union) endRemoteSession(hub, uid string) (out outcome) {
 		return out
 	}
 	delete(u.holders, uid)
-	return outcome{changes: []change{u.stateOf(uid)}}
+	return outcome{changes: []holderChange{u.holderChangeOf(uid)}}
 }
 
-// completeCall: everything that the hub held when the call began was received.
-func (u *union) completeCall(hub string) (out outcome) {
+// completeHubList: everything that the hub held when the call began was received.
+func (u *sessionUnion) completeHubList(hub string) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
@@ -135,15 +135,15 @@ func (u *union) completeCall(hub string) (out outcome) {
 	return out
 }
 
-// endCall: the call ended; the hub's list still counts, and may be outdated.
-func (u *union) endCall(hub string) {
+// markHubListIncomplete: the call ended; the hub's list still counts, and may be outdated.
+func (u *sessionUnion) markHubListIncomplete(hub string) {
 	if h := u.hubs[hub]; h != nil {
 		h.complete = false
 	}
 }
 
 // removeHub: the hub is gone, and so are the streams that it held.
-func (u *union) removeHub(hub string) (out outcome) {
+func (u *sessionUnion) removeHub(hub string) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
 		return out
@@ -155,13 +155,13 @@ func (u *union) removeHub(hub string) (out outcome) {
 	return out
 }
 
-// isHubComplete reports whether the hub has sent its whole list, and continues to send changes.
-func (u *union) isHubComplete(hub string) bool {
+// isHubListComplete reports whether the hub has sent its whole list, and continues to send changes.
+func (u *sessionUnion) isHubListComplete(hub string) bool {
 	h := u.hubs[hub]
 	return h != nil && h.complete
 }
 
-func (u *union) stateOf(uid string) change {
+func (u *sessionUnion) holderChangeOf(uid string) holderChange {
 	_, here := u.own[uid]
-	return change{uid, here, u.holders[uid] > 0}
+	return holderChange{uid, here, u.holders[uid] > 0}
 }

@@ -28,8 +28,8 @@ func expectOutcome(t *testing.T, what string, out outcome, want ...string) {
 
 func TestAnAgentThatGoesOnToAnotherHub(t *testing.T) {
 	a, b := newUnion("a"), newUnion("b")
-	a.beginCall("b")
-	b.beginCall("a")
+	a.beginHubList("b")
+	b.beginHubList("a")
 	// b's clock is an hour behind a's.
 	expectOutcome(t, "up at a", a.addOwnSession("u", 3_600_000_000), "u here=true elsewhere=false")
 	expectOutcome(t, "a tells b", b.addRemoteSession("a", "u", a.own["u"].at), "u here=false elsewhere=true")
@@ -45,20 +45,20 @@ func TestAnAgentThatGoesOnToAnotherHub(t *testing.T) {
 
 func TestWhatABrokenCallToldCountsUntilItIsToldAnew(t *testing.T) {
 	u := newUnion("me")
-	u.beginCall("b")
+	u.beginHubList("b")
 	u.addRemoteSession("b", "x", 1)
 	u.addRemoteSession("b", "y", 2)
-	expectOutcome(t, "complete", u.completeCall("b"))
-	if !u.isHubComplete("b") {
+	expectOutcome(t, "complete", u.completeHubList("b"))
+	if !u.isHubListComplete("b") {
 		t.Error("b has sent all, and does not count so")
 	}
-	u.endCall("b")
-	if u.isHubComplete("b") {
+	u.markHubListIncomplete("b")
+	if u.isHubListComplete("b") {
 		t.Error("b may hold others by now, and counts as if it had sent all")
 	}
-	u.beginCall("b")
+	u.beginHubList("b")
 	expectOutcome(t, "y again", u.addRemoteSession("b", "y", 2))
-	expectOutcome(t, "complete", u.completeCall("b"), "x here=false elsewhere=false")
+	expectOutcome(t, "complete", u.completeHubList("b"), "x here=false elsewhere=false")
 	expectOutcome(t, "b is lost", u.removeHub("b"), "y here=false elsewhere=false")
 	expectOutcome(t, "a late word of b", u.addRemoteSession("b", "y", 3))
 }
@@ -66,7 +66,7 @@ func TestWhatABrokenCallToldCountsUntilItIsToldAnew(t *testing.T) {
 func TestTwoHubsAndOneThatIsLost(t *testing.T) {
 	u := newUnion("me")
 	for _, hub := range []string{"b", "c"} {
-		u.beginCall(hub)
+		u.beginHubList(hub)
 	}
 	expectOutcome(t, "b", u.addRemoteSession("b", "x", 1), "x here=false elsewhere=true")
 	expectOutcome(t, "c", u.addRemoteSession("c", "x", 2))
@@ -79,7 +79,7 @@ func TestTwoHubsAndOneThatIsLost(t *testing.T) {
 func TestHubsAgree(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		hubs := map[string]*union{"a": newUnion("a"), "b": newUnion("b"), "c": newUnion("c")}
+		hubs := map[string]*sessionUnion{"a": newUnion("a"), "b": newUnion("b"), "c": newUnion("c")}
 		names := slices.Sorted(maps.Keys(hubs))
 		skew := map[string]int64{}
 		type word struct {
@@ -97,7 +97,7 @@ func TestHubsAgree(t *testing.T) {
 			skew[n] = r.Int64N(1000)
 			for _, o := range names {
 				if o != n {
-					hubs[n].beginCall(o)
+					hubs[n].beginHubList(o)
 				}
 			}
 		}
@@ -139,7 +139,7 @@ func TestHubsAgree(t *testing.T) {
 				t.Fatalf("seed %d: %s is held by %v", seed, uid, holders)
 			}
 			for _, n := range names {
-				if s := hubs[n].stateOf(uid); s.here != (n == holders[0]) || s.elsewhere == s.here {
+				if s := hubs[n].holderChangeOf(uid); s.here != (n == holders[0]) || s.elsewhere == s.here {
 					t.Fatalf("seed %d: %s is held by %v, and %s says here=%t elsewhere=%t", seed, uid, holders, n, s.here, s.elsewhere)
 				}
 			}

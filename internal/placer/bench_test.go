@@ -18,7 +18,7 @@ import (
 var benchSizes = []int{1000, 10_000, 100_000}
 
 // newStepFixture returns a Reconciler over a fleet, with open queues and no workers.
-func newStepFixture(b testing.TB, clusters int) (*fakeHub, *Reconciler) {
+func newStepFixture(b testing.TB, clusters int) (*fakeHub, *PlacementReconciler) {
 	b.Helper()
 	m := newFakeHub()
 	for i := range clusters {
@@ -27,11 +27,11 @@ func newStepFixture(b testing.TB, clusters int) (*fakeHub, *Reconciler) {
 		})
 	}
 	r := New(m.reconcilerConfig())
-	r.openLoops()
+	r.openReconcileLoops()
 	return m, r
 }
 
-func runStep(b testing.TB, r *Reconciler, uid string) {
+func runStep(b testing.TB, r *PlacementReconciler, uid string) {
 	b.Helper()
 	if err := r.reconcileBundle(b.Context(), uid); err != nil {
 		b.Fatal(err)
@@ -74,7 +74,7 @@ func BenchmarkNewBundle(b *testing.B) {
 }
 
 // newEverywhereFixture is a Bundle with a row in every cluster, all Ready.
-func newEverywhereFixture(b *testing.B, n int) (*fakeHub, *Reconciler) {
+func newEverywhereFixture(b *testing.B, n int) (*fakeHub, *PlacementReconciler) {
 	b.Helper()
 	m, r := newStepFixture(b, n)
 	m.changeBundle("web", nil)
@@ -144,7 +144,7 @@ func BenchmarkJoin(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				name := fmt.Sprintf("d%06d", i)
 				m.changeCluster(name, nil)
-				r.compareCluster(b.Context(), name)
+				r.handleClusterChange(b.Context(), name)
 				runStep(b, r, "web")
 			}
 			if _, ok := (fakeRows{m}).Get("web", "d000000"); !ok {
@@ -180,7 +180,7 @@ func BenchmarkCompare(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		m.changeCluster("c000001", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"n": fmt.Sprint(i)} })
-		r.compareCluster(b.Context(), "c000001")
+		r.handleClusterChange(b.Context(), "c000001")
 	}
 }
 

@@ -183,8 +183,8 @@ func (x *bundleIndex) requireAllRows(uid string) {
 	}
 }
 
-// markIncomplete makes the next step look at the whole fleet.
-func (x *bundleIndex) markIncomplete(uid string) {
+// requireWholeFleet makes the next step look at the whole fleet.
+func (x *bundleIndex) requireWholeFleet(uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e := x.entries[uid]; e != nil {
@@ -280,12 +280,12 @@ func (x *bundleIndex) recordStep(v bundleView, w stepResult) (after time.Duratio
 		return 0, false
 	}
 	e.isStepping, e.rowCount, e.placedClusters = false, w.rowCount, w.placedClusters
-	again = e.awaitClusters(w.output.BlockingClusters)
+	again = e.recordAwaitedClusters(w.output.BlockingClusters)
 	if e.changedDuringStep = nil; w.output.PendingRemoval == nil {
 		e.reportedPlan = ""
 	}
 	e.dueAt, e.isComplete, e.wantsMore = w.output.RequeueAt, w.canComplete && !e.filter.LimitsClusters() && !e.filter.HasGroups(), w.wantsMore
-	x.recordStanding(e, w)
+	x.recordScoreThresholds(e, w)
 	if v.reserve == nil && !e.filter.HasGroups() {
 		e.reserve, e.reserveAt = w.reserve, time.Now()
 	}
@@ -297,9 +297,9 @@ func (x *bundleIndex) recordStep(v bundleView, w stepResult) (after time.Duratio
 	return e.debounceFor(awaitDelayPerRow), again
 }
 
-// awaitClusters records for which clusters' rows something waits, and reports whether one of
+// recordAwaitedClusters records for which clusters' rows something waits, and reports whether one of
 // them changed during the step.
-func (e *bundleEntry) awaitClusters(clusters []string) (changed bool) {
+func (e *bundleEntry) recordAwaitedClusters(clusters []string) (changed bool) {
 	e.awaitedClusters = map[string]bool{}
 	for _, c := range clusters {
 		e.awaitedClusters[c] = true
@@ -407,8 +407,8 @@ func (x *bundleIndex) recordReportedPlan(uid, hash string) bool {
 	return true
 }
 
-// recordReportedRecall records a plan of recalled deletions, and reports whether it is new.
-func (x *bundleIndex) recordReportedRecall(uid, hash string) bool {
+// recordReportedHeldBackPlan records a plan of recalled deletions, and reports whether it is new.
+func (x *bundleIndex) recordReportedHeldBackPlan(uid, hash string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entries[uid]
@@ -456,7 +456,7 @@ func (x *bundleIndex) fixedPodsOf(revision string, content *atoll.Content) int64
 	if n, ok := x.fixedPodCache.Get(revision); ok {
 		return n.(int64)
 	}
-	n := schedule.CountFixedPods(content)
+	n := schedule.CountUndividedPods(content)
 	x.fixedPodCache.Add(revision, n)
 	return n
 }

@@ -27,7 +27,7 @@ type usageAnswer struct {
 // takeCapacity takes what rows are about to use. When some cluster has less left than the
 // decision found, nothing is taken, and full names these clusters. settle reports whether the
 // rows were written, and returns what they do not use.
-func (r *Reconciler) takeCapacity(s *stepInput, out rollout.Output) (settle func(written bool), full map[string]string) {
+func (r *PlacementReconciler) takeCapacity(s *stepInput, out rollout.Output) (settle func(written bool), full map[string]string) {
 	u, bundle, after := r.usage, s.bundle.Ref.UID, map[string]schedule.ResourceUsage{}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -58,12 +58,12 @@ func (r *Reconciler) takeCapacity(s *stepInput, out rollout.Output) (settle func
 		before[uid], m.takenBundles[bundle] = m.byBundle[bundle], true
 		m.setUse(bundle, before[uid].MaxOf(use))
 	}
-	return func(written bool) { r.settleTaken(bundle, before, after, written) }, nil
+	return func(written bool) { r.settleTakenCapacity(bundle, before, after, written) }, nil
 }
 
-// settleTaken sets the usage of rows to the written one, or back to the earlier one. It touches the
+// settleTakenCapacity sets the usage of rows to the written one, or back to the earlier one. It touches the
 // clusters with freed capacity.
-func (r *Reconciler) settleTaken(bundle string, before, after map[string]schedule.ResourceUsage, written bool) {
+func (r *PlacementReconciler) settleTakenCapacity(bundle string, before, after map[string]schedule.ResourceUsage, written bool) {
 	for _, name := range r.usage.settleUse(bundle, before, after, written) {
 		r.capacityFreed(name)
 	}
@@ -92,7 +92,7 @@ func (u *capacityUsage) settleUse(bundle string, before, after map[string]schedu
 
 // capacityDemandOf returns the demand of a step on its clusters; empty when none states a
 // capacity.
-func (r *Reconciler) capacityDemandOf(ctx context.Context, clusters []schedule.Cluster, rows []state.Row, target string) (s capacityDemand, err error) {
+func (r *PlacementReconciler) capacityDemandOf(ctx context.Context, clusters []schedule.Cluster, rows []state.Row, target string) (s capacityDemand, err error) {
 	for i := range clusters {
 		if c := &clusters[i]; len(c.Capacity) > 0 {
 			if s.bounds == nil {
@@ -124,7 +124,7 @@ func (r *Reconciler) capacityDemandOf(ctx context.Context, clusters []schedule.C
 // usageReader reads what is used of clusters. It answers the same for a cluster throughout one
 // decision.
 type usageReader struct {
-	r      *Reconciler
+	r      *PlacementReconciler
 	ctx    context.Context
 	demand *capacityDemand
 	bundle string

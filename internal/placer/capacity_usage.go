@@ -32,7 +32,7 @@ type capacityUsage struct {
 	// clusters.
 	refusedRevisions map[string]string
 	// base counts the Bundles that a preview does not change; this index counts supposedBundles.
-	base            *Reconciler
+	base            *PlacementReconciler
 	supposedBundles []string
 }
 
@@ -88,7 +88,7 @@ func (u *capacityUsage) findMember(uid string) (m *memberUsage, loaded bool) {
 }
 
 // usedCapacity returns what other Bundles use of a cluster, and what this Bundle uses.
-func (r *Reconciler) usedCapacity(ctx context.Context, c *schedule.Cluster, bundle string) (others, own schedule.ResourceUsage, err error) {
+func (r *PlacementReconciler) usedCapacity(ctx context.Context, c *schedule.Cluster, bundle string) (others, own schedule.ResourceUsage, err error) {
 	u := r.usage
 	if err := r.refreshUsage(ctx, c); err != nil {
 		return nil, nil, err
@@ -104,7 +104,7 @@ func (r *Reconciler) usedCapacity(ctx context.Context, c *schedule.Cluster, bund
 }
 
 // refreshUsage reads the stale rows of a cluster.
-func (r *Reconciler) refreshUsage(ctx context.Context, c *schedule.Cluster) error {
+func (r *PlacementReconciler) refreshUsage(ctx context.Context, c *schedule.Cluster) error {
 	u := r.usage
 	m, loaded := u.findMember(c.UID)
 	if !loaded {
@@ -159,7 +159,7 @@ func (u *capacityUsage) markLoaded(m *memberUsage) {
 }
 
 // loadUsage starts to count a cluster, and marks its rows to be read.
-func (r *Reconciler) loadUsage(ctx context.Context, c *schedule.Cluster) (*memberUsage, error) {
+func (r *PlacementReconciler) loadUsage(ctx context.Context, c *schedule.Cluster) (*memberUsage, error) {
 	u := r.usage
 	u.mu.Lock()
 	m := u.members[c.UID]
@@ -171,7 +171,7 @@ func (r *Reconciler) loadUsage(ctx context.Context, c *schedule.Cluster) (*membe
 		m.markStale(bundle)
 	}
 	u.mu.Unlock()
-	if based, err := r.loadBaseUsage(ctx, c, m); based || err != nil {
+	if based, err := r.copyBaseUsage(ctx, c, m); based || err != nil {
 		return m, err
 	}
 	// From here on changed rows are marked; the list has the earlier ones.
@@ -187,8 +187,8 @@ func (r *Reconciler) loadUsage(ctx context.Context, c *schedule.Cluster) (*membe
 	return m, nil
 }
 
-// loadBaseUsage starts with the counts of the base, if it counts the cluster.
-func (r *Reconciler) loadBaseUsage(ctx context.Context, c *schedule.Cluster, m *memberUsage) (based bool, err error) {
+// copyBaseUsage starts with the counts of the base, if it counts the cluster.
+func (r *PlacementReconciler) copyBaseUsage(ctx context.Context, c *schedule.Cluster, m *memberUsage) (based bool, err error) {
 	u := r.usage
 	if u.base == nil {
 		return false, nil
@@ -219,7 +219,7 @@ func (r *Reconciler) loadBaseUsage(ctx context.Context, c *schedule.Cluster, m *
 }
 
 // rowUse returns what a Bundle's row uses of a cluster.
-func (r *Reconciler) rowUse(ctx context.Context, bundle string, c *schedule.Cluster) (schedule.ResourceUsage, error) {
+func (r *PlacementReconciler) rowUse(ctx context.Context, bundle string, c *schedule.Cluster) (schedule.ResourceUsage, error) {
 	row, ok := r.Rows.Get(bundle, c.Name)
 	if !ok || row.Spec.UID != c.UID || row.Spec.Phase == atoll.RowVacant || row.Spec.Revision == "" {
 		return nil, nil
@@ -232,7 +232,7 @@ func (r *Reconciler) rowUse(ctx context.Context, bundle string, c *schedule.Clus
 }
 
 // demandOf reads the demand of a revision's content once.
-func (r *Reconciler) demandOf(ctx context.Context, revision string) (*schedule.Demand, error) {
+func (r *PlacementReconciler) demandOf(ctx context.Context, revision string) (*schedule.Demand, error) {
 	if d, ok := r.index.demandCache.Get(revision); ok {
 		return d.(*schedule.Demand), nil
 	}
@@ -247,8 +247,8 @@ func (r *Reconciler) demandOf(ctx context.Context, revision string) (*schedule.D
 	return d, err
 }
 
-// markRowsMoved marks rows to be read again. A deleted row uses nothing.
-func (r *Reconciler) markRowsMoved(bundle string, clusters []string) {
+// markRowsStale marks rows to be read again. A deleted row uses nothing.
+func (r *PlacementReconciler) markRowsStale(bundle string, clusters []string) {
 	if !r.usage.hasMembers() {
 		return
 	}
@@ -258,7 +258,7 @@ func (r *Reconciler) markRowsMoved(bundle string, clusters []string) {
 			continue
 		}
 		_, there := r.Rows.Get(bundle, c.Name)
-		if r.usage.markMoved(bundle, c.UID, there) {
+		if r.usage.recordRowChange(bundle, c.UID, there) {
 			freed = append(freed, c.Name)
 		}
 	}
@@ -274,7 +274,7 @@ func (u *capacityUsage) hasMembers() bool {
 	return len(u.members) > 0
 }
 
-func (u *capacityUsage) markMoved(bundle, cluster string, there bool) (freed bool) {
+func (u *capacityUsage) recordRowChange(bundle, cluster string, there bool) (freed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m := u.members[cluster]
@@ -288,8 +288,8 @@ func (u *capacityUsage) markMoved(bundle, cluster string, there bool) (freed boo
 	return m.setUse(bundle, nil)
 }
 
-// markRow marks one row to be counted again.
-func (u *capacityUsage) markRow(bundle, cluster string) {
+// markRowStale marks one row to be counted again.
+func (u *capacityUsage) markRowStale(bundle, cluster string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if m := u.members[cluster]; m != nil {

@@ -69,7 +69,7 @@ func TestTheLastPlaceGoesToOne(t *testing.T) {
 		uids = append(uids, fmt.Sprint("app", i))
 		m.placeBundle(uids[i], v1alpha1.PlacementSpec{}, undividedContent(uids[i], 3))
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		for range 20 {
 			got := m.clustersOf(uids...)
 			if len(got) != 1 {
@@ -201,7 +201,7 @@ func TestCapacityThatComesDuringAStepIsUsed(t *testing.T) {
 		if err := r.writeStep(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
-		r.awaitCapacity(&a.input, a.output, nil)
+		r.recordCapacityWaits(&a.input, a.output, nil)
 		if !r.index.ensureEntry("api").hasTouched("a") {
 			t.Error("api does not hear of it")
 		}
@@ -225,7 +225,7 @@ func TestCapacityStatedWhileItIsDecided(t *testing.T) {
 		end := r.index.beginStep("api")
 		v := r.index.viewOf(b, terms, time.Now()) // with the cluster as it was
 		m.changeCluster("a", withCapacity(8))
-		r.compareCluster(t.Context(), "a")
+		r.handleClusterChange(t.Context(), "a")
 		a, err := r.attemptStep(func() (stepInput, func(), error) { return r.decideWithReservation(t.Context(), b, v) })
 		if err != nil {
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func TestCapacityStatedWhileItIsDecided(t *testing.T) {
 		if err := r.writeStep(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
-		r.awaitCapacity(&a.input, a.output, nil)
+		r.recordCapacityWaits(&a.input, a.output, nil)
 		end()
 		if len(a.output.Changes) > 0 || !r.index.ensureEntry("api").hasTouched("a") {
 			t.Errorf("changes %v; api does not hear of it", a.output.Changes)
@@ -265,7 +265,7 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 			m := newFakeHub()
 			m.changeCluster("a", withCapacity(5))
 			m.changeCluster("b", nil)
-			runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 				m.placeBundle("web", placementNamed("a"), undividedContent("web", 4))
 				m.settleRows("web")
 				m.placeBundle("api", placementNamed("a"), undividedContent("api", 3))
@@ -290,7 +290,7 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 func TestSumsThatRanOverAreCountedAnew(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", nil)
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("huge", placementNamed("a"), undividedContent("huge", math.MaxInt64))
 		m.placeBundle("web", placementNamed("a"), undividedContent("web", 3))
 		m.settleRows("web")
@@ -318,7 +318,7 @@ func TestShortOfStatedCapacity(t *testing.T) {
 				withFreeCPUs(50)(c)
 				c.Spec.Capacity = &v1alpha1.ClusterCapacity{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
 			})
-			runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 				m.placeBundle("web", p, contentAsking("web", 9))
 				m.settleRows("web")
 				expectRows(t, m, "web", "a Active r1 3, b Active r1 2")
@@ -345,7 +345,7 @@ func TestShortOfStatedCapacity(t *testing.T) {
 func TestWhatRunsStaysWhenABoundIsLowered(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withCapacity(10))
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.placeBundle("web", v1alpha1.PlacementSpec{}, undividedContent("web", 4))
 		m.placeBundle("api", v1alpha1.PlacementSpec{}, undividedContent("api", 4))
 		m.settleRows("web")
@@ -375,7 +375,7 @@ func TestARevisionWaitsForCapacity(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withCapacity(5))
 	m.changeCluster("b", nil)
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.placeBundle("web", v1alpha1.PlacementSpec{}, undividedContent("web", 4))
 		m.settleRows("web")
 		m.cutRevision("web", undividedContent("web", 7))
@@ -409,7 +409,7 @@ func TestADividedRevisionWaitsForCapacity(t *testing.T) {
 		}
 	}
 	m.changeCluster("a", cpus("5"))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", dividedPlacement, contentAsking("web", 4))
 		m.settleRows("web")
 		double := contentAsking("web", 6)
@@ -469,13 +469,13 @@ func TestAStepThatIsAlwaysLateHolds(t *testing.T) {
 func TestCapacityIsKnownAfterAStart(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withCapacity(5))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", v1alpha1.PlacementSpec{}, undividedContent("web", 4))
 		m.settleRows("web")
 	})
 	m.placeBundle("api", v1alpha1.PlacementSpec{}, undividedContent("api", 2))
 	m.placeBundle("one", v1alpha1.PlacementSpec{}, undividedContent("one", 1))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		expectRows(t, m, "api", "")
 		expectRows(t, m, "one", "a Active r1")
 	})
@@ -488,7 +488,7 @@ func TestCountingCostsWhatChanges(t *testing.T) {
 	for i := range 300 {
 		m.placeBundle(fmt.Sprint("app", i), v1alpha1.PlacementSpec{}, undividedContent(fmt.Sprint("app", i), 1))
 	}
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		for i := range 300 {
 			m.settleRows(fmt.Sprint("app", i))
 		}
@@ -511,7 +511,7 @@ func TestCountingCostsWhatChanges(t *testing.T) {
 func TestCapacityIsForeseen(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withCapacity(5))
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.placeBundle("web", v1alpha1.PlacementSpec{}, undividedContent("web", 4))
 		m.settleRows("web")
 		supposed := func(uid string, replicas int) SupposedBundle {

@@ -16,14 +16,14 @@ const (
 )
 
 // capacityFreed touches the cluster in the Bundles that wait for its capacity.
-func (r *Reconciler) capacityFreed(cluster string) {
+func (r *PlacementReconciler) capacityFreed(cluster string) {
 	u := r.usage
 	u.mu.Lock()
 	u.freedCounts[cluster]++
 	waiting := slices.Concat(slices.Collect(maps.Keys(u.waitingBundles[cluster])), slices.Collect(maps.Keys(u.waitingBundles[anyCluster])))
 	u.mu.Unlock()
 	for _, uid := range waiting {
-		if r.index.mayComeTo(uid, cluster) {
+		if r.index.mayBePlacedOn(uid, cluster) {
 			r.touchBundle(uid, cluster)
 			continue
 		}
@@ -33,17 +33,17 @@ func (r *Reconciler) capacityFreed(cluster string) {
 	}
 }
 
-// mayComeTo reports whether a Bundle may be placed on the cluster, apart from capacity.
-func (x *bundleIndex) mayComeTo(uid, cluster string) bool {
+// mayBePlacedOn reports whether a Bundle may be placed on the cluster, apart from capacity.
+func (x *bundleIndex) mayBePlacedOn(uid, cluster string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e, c := x.entries[uid], x.knownClusters[cluster]
 	return e != nil && e.filter != nil && e.filter.AdmitsCluster(&c)
 }
 
-// awaitCapacity records for which clusters' capacity the Bundle waits, of all clusters or of
+// recordCapacityWaits records for which clusters' capacity the Bundle waits, of all clusters or of
 // only. A cluster whose capacity came free after the refusal is touched again.
-func (r *Reconciler) awaitCapacity(s *stepInput, out rollout.Output, only map[string]bool) {
+func (r *PlacementReconciler) recordCapacityWaits(s *stepInput, out rollout.Output, only map[string]bool) {
 	u, uid := r.usage, s.bundle.Ref.UID
 	crowded := slices.Concat(s.rollout.Decision.CapacityBlocked, out.CapacityBlocked)
 	slices.Sort(crowded)
@@ -60,7 +60,7 @@ func (r *Reconciler) awaitCapacity(s *stepInput, out rollout.Output, only map[st
 	}
 	// A revision that came too late for some clusters leaves these to be checked.
 	missed := only != nil && slices.ContainsFunc(u.crowdedClusters[uid], func(c string) bool { return !only[c] })
-	if u.setCrowded(uid, crowded, only); len(u.crowdedClusters[uid]) > 0 && !missed {
+	if u.setCrowdedClusters(uid, crowded, only); len(u.crowdedClusters[uid]) > 0 && !missed {
 		u.refusedRevisions[uid] = s.rollout.Revision
 	}
 	u.mu.Unlock()
@@ -69,9 +69,9 @@ func (r *Reconciler) awaitCapacity(s *stepInput, out rollout.Output, only map[st
 	}
 }
 
-// touchRefused touches the clusters that had no capacity for another revision than the latest,
+// touchRefusedClusters touches the clusters that had no capacity for another revision than the latest,
 // which may need less.
-func (r *Reconciler) touchRefused(uid string) {
+func (r *PlacementReconciler) touchRefusedClusters(uid string) {
 	latest, ok := r.Revisions.LatestOfBundle(uid)
 	if !ok {
 		return
@@ -85,15 +85,15 @@ func (r *Reconciler) touchRefused(uid string) {
 	u.mu.Unlock()
 	for _, c := range again {
 		if c == anyCluster {
-			r.index.markIncomplete(uid)
+			r.index.requireWholeFleet(uid)
 		} else {
 			r.index.touchCluster(uid, c)
 		}
 	}
 }
 
-// clustersAnswered returns the clusters on which a step decides about capacity; nil: all.
-func (v *bundleView) clustersAnswered(rows []state.Row) map[string]bool {
+// capacityDecidedClusters returns the clusters on which a step decides about capacity; nil: all.
+func (v *bundleView) capacityDecidedClusters(rows []state.Row) map[string]bool {
 	if !v.isComplete && v.reserve == nil {
 		return nil
 	}
@@ -108,8 +108,8 @@ func (v *bundleView) clustersAnswered(rows []state.Row) map[string]bool {
 	return out
 }
 
-// setCrowded replaces the crowded clusters of a Bundle. The caller holds the lock.
-func (u *capacityUsage) setCrowded(uid string, crowded []string, only map[string]bool) {
+// setCrowdedClusters replaces the crowded clusters of a Bundle. The caller holds the lock.
+func (u *capacityUsage) setCrowdedClusters(uid string, crowded []string, only map[string]bool) {
 	was := u.crowdedClusters[uid]
 	if len(was)+len(crowded) == 0 {
 		return
@@ -141,12 +141,12 @@ func (u *capacityUsage) setCrowded(uid string, crowded []string, only map[string
 func (u *capacityUsage) removeBundle(uid string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.setCrowded(uid, nil, nil)
+	u.setCrowdedClusters(uid, nil, nil)
 }
 
 // capacityChanged handles a cluster that states another capacity. Running steps may have used
 // the old one, and waiting Bundles may fit now.
-func (r *Reconciler) capacityChanged(was, is schedule.Cluster) {
+func (r *PlacementReconciler) capacityChanged(was, is schedule.Cluster) {
 	if len(was.Capacity) > 0 && !slices.Equal(was.Capacity, is.Capacity) {
 		r.touchBundles(r.index.bundlesStepping(), is.Name)
 		r.capacityFreed(is.Name)

@@ -36,7 +36,7 @@ func atMostClusters(n int32) v1alpha1.PlacementSpec { return v1alpha1.PlacementS
 func TestMaxClusters(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = atMostClusters(2) })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -67,7 +67,7 @@ func TestMaxClusters(t *testing.T) {
 func TestAClusterComesThatIsWanted(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		p := atMostClusters(3)
 		p.SpreadConstraints = []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByRegion, MinGroups: 2}}
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = p })
@@ -99,7 +99,7 @@ func TestAClusterComesThatIsWanted(t *testing.T) {
 func TestMaxClustersIsLowered(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c", "d")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = atMostClusters(4) })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -122,7 +122,7 @@ func TestBundlesBalance(t *testing.T) {
 		m.changeBundle(uid, func(b *state.Bundle) { b.Spec.Placement = atMostClusters(1) })
 		m.cutRevision(uid, &atoll.Content{})
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		synctest.Wait()
 		for i := range 10 {
 			if n := (fakeRows{m}).RequestedPodsOf(fmt.Sprint("uid-c", i)); n < 2 || n > 6 {
@@ -181,14 +181,14 @@ func TestReservationsCollide(t *testing.T) {
 func TestLoadsOfAllAreThoseOfEach(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c")
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		reserved := map[string]int64{"b": 7, "gone": 3}
 		check := func(when string) {
 			t.Helper()
 			m.settleRows("web")
 			b, _ := fakeBundles{m}.Get("web")
-			r.index.markIncomplete("web")
-			r.index.dropReserve("web")
+			r.index.requireWholeFleet("web")
+			r.index.dropReserveClusters("web")
 			v := r.index.viewOf(b, schedule.FilterTerms{Placement: b.Spec.Placement}, time.Now())
 			got := r.fleetLoads.loadsOf(&v, v.fleet, r.Rows, reserved)
 			if len(got) != len(v.fleet) || len(got) == 0 {
@@ -223,7 +223,7 @@ func TestLoadsOfAllAreThoseOfEach(t *testing.T) {
 func TestReportsOfResourcesCauseNothing(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = atMostClusters(5) })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -258,7 +258,7 @@ func TestNear(t *testing.T) {
 			for _, c := range []string{"b", "c"} {
 				m.changeCluster(c, func(c *v1alpha1.Cluster) { c.Spec.Region = "eu" })
 			}
-			runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 				m.changeBundle("db", func(b *state.Bundle) {
 					b.Spec.Placement, b.Spec.Source.Name = placementNamed("c"), "db-policy"
 					b.Meta.Labels = map[string]string{"tier": "db"}
@@ -298,7 +298,7 @@ func TestMovesOneAtATime(t *testing.T) {
 	}
 	m.changeCluster("a", free("10"))
 	m.changeCluster("b", free("10"))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		full := resource.MustParse("100")
 		p := atMostClusters(2)
 		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Full: &full}}
@@ -468,7 +468,7 @@ func TestReplacementsAreTheBest(t *testing.T) {
 			c.Status.Resources.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(100-i), resource.DecimalSI)}
 		})
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		full := resource.MustParse("100")
 		p := atMostClusters(3)
 		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Full: &full}}

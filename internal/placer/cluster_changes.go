@@ -11,9 +11,9 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// compareCluster compares a cluster with its last state, and touches the Bundles for which the
+// handleClusterChange compares a cluster with its last state, and touches the Bundles for which the
 // change matters.
-func (r *Reconciler) compareCluster(ctx context.Context, name string) {
+func (r *PlacementReconciler) handleClusterChange(ctx context.Context, name string) {
 	c, ok := r.Clusters.Get(name)
 	if !ok {
 		r.capacity.removeMember(name)
@@ -44,7 +44,7 @@ func (r *Reconciler) compareCluster(ctx context.Context, name string) {
 	if known && was.UID != is.UID {
 		r.touchRows(was.UID, name)
 	}
-	r.touchBundles(r.bundlesJudgingOtherwise(was, is), name)
+	r.touchBundles(r.bundlesWithChangedVerdict(was, is), name)
 	if known && !reflect.DeepEqual(was.ClusterView, is.ClusterView) {
 		r.variantsChanged(ctx, is)
 	}
@@ -57,18 +57,18 @@ func isSameForPlacement(was, is schedule.Cluster) bool {
 	return reflect.DeepEqual(was, is)
 }
 
-func (r *Reconciler) touchBundles(uids []string, cluster string) {
+func (r *PlacementReconciler) touchBundles(uids []string, cluster string) {
 	for _, uid := range uids {
 		r.touchBundle(uid, cluster)
 	}
 }
 
 // touchBundle reconciles a Bundle in which the cluster's part may have changed.
-func (r *Reconciler) touchBundle(uid, cluster string) {
+func (r *PlacementReconciler) touchBundle(uid, cluster string) {
 	r.bundleLoop.EnqueueAfter(uid, r.index.touchCluster(uid, cluster))
 }
 
-func (r *Reconciler) touchRows(clusterUID, name string) {
+func (r *PlacementReconciler) touchRows(clusterUID, name string) {
 	for _, row := range r.Rows.ListOfCluster(clusterUID) {
 		r.touchBundle(row.Bundle.UID, name)
 	}
@@ -76,7 +76,7 @@ func (r *Reconciler) touchRows(clusterUID, name string) {
 
 // connectionChanged reconciles the Bundles that wait for a cluster whose connection may have
 // changed.
-func (r *Reconciler) connectionChanged(c schedule.Cluster) {
+func (r *PlacementReconciler) connectionChanged(c schedule.Cluster) {
 	for _, row := range r.Rows.ListOfCluster(c.UID) {
 		if after, yes := r.index.isAwaited(row.Bundle.UID, row.Cluster); yes {
 			r.bundleLoop.EnqueueAfter(row.Bundle.UID, after)
@@ -84,26 +84,26 @@ func (r *Reconciler) connectionChanged(c schedule.Cluster) {
 	}
 }
 
-// bundlesJudgingOtherwise lists the Bundles whose verdict on the cluster changed.
-func (r *Reconciler) bundlesJudgingOtherwise(was, is schedule.Cluster) (uids []string) {
+// bundlesWithChangedVerdict lists the Bundles whose verdict on the cluster changed.
+func (r *PlacementReconciler) bundlesWithChangedVerdict(was, is schedule.Cluster) (uids []string) {
 	held, now := map[string]bool{}, time.Now()
 	for _, uid := range []string{was.UID, is.UID} {
 		for _, row := range r.Rows.ListOfCluster(uid) {
 			held[row.Bundle.UID] = true
 		}
 	}
-	uids, holding := r.index.bundlesToJudge(held, was, is)
+	uids, holding := r.index.bundlesToReconsider(held, was, is)
 	for _, e := range holding {
-		if r.judgesOtherwise(e, was, is, now) {
+		if r.verdictChanged(e, was, is, now) {
 			uids = append(uids, e.uid)
 		}
 	}
 	return uids
 }
 
-// bundlesToJudge lists the Bundles to which the change could give a row, and copies the entries of
+// bundlesToReconsider lists the Bundles to which the change could give a row, and copies the entries of
 // the held Bundles.
-func (x *bundleIndex) bundlesToJudge(held map[string]bool, was, is schedule.Cluster) (gaining []string, holding []bundleEntry) {
+func (x *bundleIndex) bundlesToReconsider(held map[string]bool, was, is schedule.Cluster) (gaining []string, holding []bundleEntry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.entries {
@@ -119,8 +119,8 @@ func (x *bundleIndex) bundlesToJudge(held map[string]bool, was, is schedule.Clus
 	return gaining, holding
 }
 
-// judgesOtherwise reports whether a Bundle with a row on the cluster has another verdict on it.
-func (r *Reconciler) judgesOtherwise(e bundleEntry, was, is schedule.Cluster, now time.Time) bool {
+// verdictChanged reports whether a Bundle with a row on the cluster has another verdict on it.
+func (r *PlacementReconciler) verdictChanged(e bundleEntry, was, is schedule.Cluster, now time.Time) bool {
 	row, has := r.Rows.Get(e.uid, is.Name)
 	if !has {
 		return e.verdictOn(is, nil, now).Outcome == schedule.OutcomePlaced
@@ -150,7 +150,7 @@ func (e bundleEntry) verdictOn(c schedule.Cluster, row *atoll.RowSpec, now time.
 
 // variantsChanged touches the cluster in the Bundles whose rows there match other override rules
 // now.
-func (r *Reconciler) variantsChanged(ctx context.Context, c schedule.Cluster) {
+func (r *PlacementReconciler) variantsChanged(ctx context.Context, c schedule.Cluster) {
 	for _, row := range r.Rows.ListOfCluster(c.UID) {
 		target, ok := r.Revisions.LatestOfBundle(row.Bundle.UID)
 		if !ok {

@@ -21,7 +21,7 @@ type fakeSets struct {
 	onCluster     []func(string)
 }
 
-func (s *fakeSets) BoundSets(namespace string) []string {
+func (s *fakeSets) AllowedSets(namespace string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byNamespace[namespace]
@@ -68,7 +68,7 @@ func TestBundlesStayInTheSetsOfTheirNamespace(t *testing.T) {
 	m := newFakeHub()
 	s := &fakeSets{byNamespace: map[string][]string{"shop": {"asia"}}, setsOfCluster: map[string][]string{"a": {"asia"}, "b": {"asia", "prod"}, "c": {"europe"}}}
 	addClusters(m, "a", "b", "c")
-	runWith(t, m, func(c *Config) { c.Sets, c.Views = s, setViews{s} }, func(t *testing.T, r *Reconciler) {
+	runWith(t, m, func(c *Config) { c.Sets, c.Views = s, setViews{s} }, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("web", func(*state.Bundle) {})
 		m.cutRevision("web", &atoll.Content{})
 		expectRows(t, m, "web", "a Active r1, b Active r1")

@@ -33,7 +33,7 @@ func TestEqualTermsShareAFilter(t *testing.T) {
 func TestNothingIsDecidedBeforeThereIsARevision(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a")
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		synctest.Wait()
 		r.index.mu.Lock()
@@ -52,7 +52,7 @@ func TestBundlesOfTheSameTermsSeeTheFleetAsItIs(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c")
 	m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"env": "prod"} })
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		place := func(uid string) {
 			m.changeBundle(uid, func(b *state.Bundle) { b.Spec.Placement = placementLabelled(map[string]string{"env": "prod"}) })
 			m.cutRevision(uid, &atoll.Content{})

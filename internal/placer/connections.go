@@ -46,8 +46,8 @@ func (l *recentLosses) removeOld(now time.Time) {
 	}
 }
 
-// includesLoss reports whether the loss of the cluster may be one of the hub's own connection.
-func (l *recentLosses) includesLoss(cluster string, connected int, now time.Time) bool {
+// mayBeHubOutage reports whether the loss of the cluster may be one of the hub's own connection.
+func (l *recentLosses) mayBeHubOutage(cluster string, connected int, now time.Time) bool {
 	l.removeOld(now)
 	_, lost := l.at[cluster]
 	return lost && len(l.at) > connected
@@ -71,18 +71,18 @@ func (x *bundleIndex) setFailback(e *bundleEntry, is failbackState) {
 	}
 }
 
-// notBackBefore is when a Bundle may go back to an earlier group.
-func (r *Reconciler) notBackBefore(was failbackState) time.Time {
+// earliestFailback is when a Bundle may go back to an earlier group.
+func (r *PlacementReconciler) earliestFailback(was failbackState) time.Time {
 	if !was.isRestored {
 		return time.Time{}
 	}
 	return r.reconnectDeadline()
 }
 
-// connectedOrLost records whether the cluster is connected. When that changed, it returns the
+// recordConnection records whether the cluster is connected. When that changed, it returns the
 // Bundles whose decision may differ: those that wait for this cluster, that overflow, and those whose
 // step may have read the connection before. holds reports whether a Bundle has a row on the cluster.
-func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool, now time.Time, holds func(uid string) bool) (uids []string) {
+func (x *bundleIndex) recordConnection(c *schedule.Cluster, well bool, now time.Time, holds func(uid string) bool) (uids []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.connected[c.Name] == well {
@@ -104,9 +104,9 @@ func (x *bundleIndex) connectedOrLost(c *schedule.Cluster, well bool, now time.T
 	return uids
 }
 
-// recordStart records the connections at the start of the hub. A cluster that was ready before counts as
+// recordStartConnection records the connections at the start of the hub. A cluster that was ready before counts as
 // lost now.
-func (x *bundleIndex) recordStart(c *schedule.Cluster, connected, wasReady bool, now time.Time) {
+func (x *bundleIndex) recordStartConnection(c *schedule.Cluster, connected, wasReady bool, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if connected {
@@ -116,11 +116,11 @@ func (x *bundleIndex) recordStart(c *schedule.Cluster, connected, wasReady bool,
 	}
 }
 
-// countsOnLost reports whether decisions count on a cluster although it is not connected.
-func (x *bundleIndex) countsOnLost(cluster string, now time.Time) bool {
+// countsOnDisconnected reports whether decisions count on a cluster although it is not connected.
+func (x *bundleIndex) countsOnDisconnected(cluster string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.losses.includesLoss(cluster, len(x.connected), now)
+	return x.losses.mayBeHubOutage(cluster, len(x.connected), now)
 }
 
 // concernsConnection reports whether it matters to the Bundle that the cluster connected, or was lost.
@@ -133,18 +133,18 @@ func (e *bundleEntry) concernsConnection(c *schedule.Cluster, connected bool, ho
 }
 
 // availabilityChanged reconciles the Bundles that wait for a cluster to connect or disconnect.
-func (r *Reconciler) availabilityChanged(c schedule.Cluster) {
+func (r *PlacementReconciler) availabilityChanged(c schedule.Cluster) {
 	holds := func(uid string) bool {
 		_, has := r.Rows.Get(uid, c.Name)
 		return has
 	}
-	for _, uid := range r.index.connectedOrLost(&c, r.Clusters.IsOnline(c.UID), time.Now(), holds) {
+	for _, uid := range r.index.recordConnection(&c, r.Clusters.IsOnline(c.UID), time.Now(), holds) {
 		r.enqueueNow(uid)
 	}
 }
 
 // connectionOf returns what decisions know of the connection of a cluster.
-func (r *Reconciler) connectionOf(c *schedule.Cluster) schedule.Connection {
+func (r *PlacementReconciler) connectionOf(c *schedule.Cluster) schedule.Connection {
 	of := r
 	if r.previewed != nil {
 		of = r.previewed
@@ -152,7 +152,7 @@ func (r *Reconciler) connectionOf(c *schedule.Cluster) schedule.Connection {
 	switch {
 	case r.isConnected(c):
 		return schedule.Connected
-	case of.index.countsOnLost(c.Name, time.Now()):
+	case of.index.countsOnDisconnected(c.Name, time.Now()):
 		return schedule.Uncertain
 	}
 	return schedule.Disconnected
@@ -160,7 +160,7 @@ func (r *Reconciler) connectionOf(c *schedule.Cluster) schedule.Connection {
 
 // isConnected reports whether a cluster counts as connected: it is or, shortly after the start of
 // Run, was ready. A cluster that a preview supposes counts as connected.
-func (r *Reconciler) isConnected(c *schedule.Cluster) bool {
+func (r *PlacementReconciler) isConnected(c *schedule.Cluster) bool {
 	if r.Clusters.IsOnline(c.UID) {
 		return true
 	}
@@ -181,6 +181,6 @@ func isReady(c *v1alpha1.Cluster) bool {
 }
 
 // reconnectDeadline is when the grace period for agents ends; before Run it is in the past.
-func (r *Reconciler) reconnectDeadline() time.Time {
+func (r *PlacementReconciler) reconnectDeadline() time.Time {
 	return time.Unix(0, r.startedAt.Load()).Add(reconnectGrace)
 }

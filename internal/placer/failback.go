@@ -56,9 +56,9 @@ func restoredFailback(b state.Bundle) failbackState {
 	return failbackState{better: better, isRestored: better.Group != ""}
 }
 
-// writeGroupCondition writes the condition PreferredGroup: which group is in use, and since when
+// writePreferredGroupCondition writes the condition PreferredGroup: which group is in use, and since when
 // an earlier group is healthy.
-func (r *Reconciler) writeGroupCondition(ctx context.Context, b state.Bundle, d schedule.Decision) error {
+func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, b state.Bundle, d schedule.Decision) error {
 	if d.Group == "" || r.Say == nil {
 		return nil
 	}

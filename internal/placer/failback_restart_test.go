@@ -45,7 +45,7 @@ func TestSaysItAgainAfterAConflict(t *testing.T) {
 			}
 			return say(ctx, b, c)
 		}
-	}, func(t *testing.T, _ *Reconciler) {
+	}, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = ownThenCloudPlacement(time.Minute) })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -173,7 +173,7 @@ func TestWhatAnEarlierHubSaid(t *testing.T) {
 	m.rows["web"] = map[string]state.Row{"b": {Bundle: m.bundles["web"].Ref, Cluster: "b", Spec: atoll.RowSpec{
 		UID: "uid-b", Generation: 9, Revision: "web-1-r1", Phase: atoll.RowActive, Since: 1, PlacementFingerprint: "@cloud",
 	}}}
-	runWith(t, m, func(c *Config) { c.Say = m.conditionWriter(&said) }, func(t *testing.T, _ *Reconciler) {
+	runWith(t, m, func(c *Config) { c.Say = m.conditionWriter(&said) }, func(t *testing.T, _ *PlacementReconciler) {
 		time.Sleep(time.Hour)
 		expectRows(t, m, "web", "b Active r1")
 		if c := m.groupCondition("web"); c.Status != metav1.ConditionFalse {
@@ -188,7 +188,7 @@ func TestAnEarlierGroupGetsRoom(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(3))
 	m.changeCluster("b", withFreeCPUs(90))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		p := ownThenCloudPlacement(10 * time.Minute)
 		p.ReplicaScheduling = byFreeCapacity.ReplicaScheduling
 		m.placeBundle("web", p, contentAsking("web", 4))

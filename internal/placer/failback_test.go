@@ -39,7 +39,7 @@ func TestConnectedOrLost(t *testing.T) {
 		{"a", false, nil},
 	} {
 		c := &schedule.Cluster{ClusterView: atoll.ClusterView{Name: step.cluster}, UID: "uid-" + step.cluster, Accepted: true}
-		if got := x.connectedOrLost(c, step.connected, time.Now(), func(string) bool { return false }); !slices.Equal(got, step.want) {
+		if got := x.recordConnection(c, step.connected, time.Now(), func(string) bool { return false }); !slices.Equal(got, step.want) {
 			t.Errorf("%d: %v, want %v", i, got, step.want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestConnectedOrLost(t *testing.T) {
 func TestFallBackAndFailback(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		online := func(cluster string, on bool) {
 			m.mu.Lock()
 			m.online["uid-"+cluster] = on

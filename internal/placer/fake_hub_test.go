@@ -191,7 +191,7 @@ func (m fakeRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []s
 	}
 	return nil
 }
-func (m fakeRows) SubscribeOrders(fn func(string, []string, []string)) {
+func (m fakeRows) SubscribeWithChangedOrders(fn func(string, []string, []string)) {
 	m.onRows = append(m.onRows, fn)
 }
 
@@ -403,16 +403,16 @@ func (m *fakeHub) countsAfterWait() (writes, looks int) {
 }
 
 // runReconciler a Reconciler over the tables inside a bubble of virtual time.
-func runReconciler(t *testing.T, m *fakeHub, test func(t *testing.T, r *Reconciler)) {
+func runReconciler(t *testing.T, m *fakeHub, test func(t *testing.T, r *PlacementReconciler)) {
 	t.Helper()
 	runWith(t, m, func(*Config) {}, test)
 }
 
 // newIdleReconciler returns a Reconciler with open queues and no workers: the test makes the
 // steps. shutDown ends the queues.
-func newIdleReconciler(m *fakeHub) (r *Reconciler, shutDown func()) {
+func newIdleReconciler(m *fakeHub) (r *PlacementReconciler, shutDown func()) {
 	r = New(m.reconcilerConfig())
-	r.openLoops()
+	r.openReconcileLoops()
 	return r, func() {
 		r.bundleLoop.Close()
 		r.clusterLoop.Close()
@@ -422,7 +422,7 @@ func newIdleReconciler(m *fakeHub) (r *Reconciler, shutDown func()) {
 	}
 }
 
-func runWith(t *testing.T, m *fakeHub, change func(*Config), test func(t *testing.T, r *Reconciler)) {
+func runWith(t *testing.T, m *fakeHub, change func(*Config), test func(t *testing.T, r *PlacementReconciler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

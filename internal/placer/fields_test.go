@@ -22,7 +22,7 @@ func TestRemovalBudgetOfABundle(t *testing.T) {
 		t.Run(tc.budget.String(), func(t *testing.T) {
 			m := newFakeHub()
 			addClusters(m, "a", "b")
-			runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 				set := func(p v1alpha1.PlacementSpec) {
 					m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Removal.Budget = p, &tc.budget })
 				}
@@ -48,7 +48,7 @@ func TestWhenUnfitOfABundle(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				m.changeCluster(name, func(c *v1alpha1.Cluster) { c.Labels = prod })
 			}
-			runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 				m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.WhenUnfit = placementLabelled(prod), unfit })
 				m.cutRevision("web", &atoll.Content{})
 				m.settleRows("web")

@@ -15,7 +15,7 @@ func TestChosenClustersHaveRoom(t *testing.T) {
 		m.changeCluster(fmt.Sprint("small", i), withFreeCPUs(1))
 	}
 	m.changeCluster("unknown", nil)
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		p := byFreeCapacity
 		p.MaxClusters = 1
 		var went []string

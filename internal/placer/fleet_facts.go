@@ -10,7 +10,7 @@ import (
 // fleetFacts are the facts of the tables during one decision.
 type fleetFacts struct {
 	schedule.NoFacts
-	r        *Reconciler
+	r        *PlacementReconciler
 	reserved map[string]int64
 	scope    schedule.PlacementScope
 	usage    usageReader
@@ -19,7 +19,7 @@ type fleetFacts struct {
 }
 
 // factsFor returns the facts for scores and failback of a Bundle.
-func (r *Reconciler) factsFor(b state.Bundle, reserved map[string]int64) *fleetFacts {
+func (r *PlacementReconciler) factsFor(b state.Bundle, reserved map[string]int64) *fleetFacts {
 	return &fleetFacts{r: r, reserved: reserved, scope: schedule.PlacementScope{Namespace: b.Ref.Namespace, Source: b.Spec.Source.Kind}}
 }
 

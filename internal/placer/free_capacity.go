@@ -40,13 +40,13 @@ type capacityLedger struct {
 
 type memberCapacity struct {
 	// reported is the free capacity in the Cluster's status; isKnown is false when it is unknown.
-	reported        freecapacity.Classes
+	reported        freecapacity.NodeClasses
 	isKnown         bool
 	checkInInterval time.Duration // between check-ins
 	promises        []*capacityPromise
 	// freeCapacity is the reported capacity less the promises; isStale means that it must be
 	// computed again.
-	freeCapacity freecapacity.Classes
+	freeCapacity freecapacity.NodeClasses
 	isStale      bool
 	checkedAt    time.Time
 }
@@ -86,14 +86,14 @@ func (x *capacityLedger) ensureMember(name string) *memberCapacity {
 	return m
 }
 
-// setReported records the free capacity that a Cluster reports. It returns true when some Bundle
+// setReportedCapacity records the free capacity that a Cluster reports. It returns true when some Bundle
 // waits for capacity and there is more than before. An unreadable report counts as unknown.
-func (x *capacityLedger) setReported(c *v1alpha1.Cluster, rows Rows, now time.Time) (more bool) {
+func (x *capacityLedger) setReportedCapacity(c *v1alpha1.Cluster, rows Rows, now time.Time) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	m := x.ensureMember(c.Name)
 	m.checkInInterval = c.Spec.CheckInInterval()
-	is, known := freecapacity.OfResources(&c.Status.Resources)
+	is, known := freecapacity.FreeCapacityOf(&c.Status.Resources)
 	if !known || c.Spec.ReportedRoom == v1alpha1.RoomIgnore {
 		more = m.isKnown // a cluster of unknown capacity takes what fits nowhere else
 		m.reported, m.isKnown, m.isStale = nil, false, true
@@ -109,8 +109,8 @@ func (x *capacityLedger) setReported(c *v1alpha1.Cluster, rows Rows, now time.Ti
 }
 
 // hasMoreCapacity reports whether some resource has more capacity than before.
-func hasMoreCapacity(is, was freecapacity.Classes) bool {
-	sum := func(r freecapacity.Classes, of func(*freecapacity.NodeClass) int64) (n int64) {
+func hasMoreCapacity(is, was freecapacity.NodeClasses) bool {
+	sum := func(r freecapacity.NodeClasses, of func(*freecapacity.NodeClass) int64) (n int64) {
 		for i := range r {
 			n += r[i].Nodes * of(&r[i])
 		}
@@ -142,7 +142,7 @@ func (x *capacityLedger) removeMember(name string) {
 func (x *capacityLedger) decisionWithCapacity(d schedule.Decision, rows Rows, now time.Time) (out schedule.Decision, promised bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out = d.WithFreeCapacity(func(cluster string) (freecapacity.Classes, bool) {
+	out = d.WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) {
 		m := x.members[cluster]
 		if m == nil || !m.isKnown {
 			return nil, false
@@ -263,8 +263,8 @@ func (x *capacityLedger) copyShortages() map[string]bool {
 
 // freeCapacityChanged reconciles the Bundles that wait for capacity when the cluster reports
 // more. Running Bundles stay as they are.
-func (r *Reconciler) freeCapacityChanged(c *v1alpha1.Cluster) {
-	if !r.capacity.setReported(c, r.Rows, time.Now()) {
+func (r *PlacementReconciler) freeCapacityChanged(c *v1alpha1.Cluster) {
+	if !r.capacity.setReportedCapacity(c, r.Rows, time.Now()) {
 		return
 	}
 	is := r.Views.ViewOf(c)
@@ -278,16 +278,16 @@ func (r *Reconciler) freeCapacityChanged(c *v1alpha1.Cluster) {
 }
 
 // withFreeCapacity adds free capacity to a decision that uses it.
-func (r *Reconciler) withFreeCapacity(d schedule.Decision, now time.Time) (out schedule.Decision, promised bool) {
+func (r *PlacementReconciler) withFreeCapacity(d schedule.Decision, now time.Time) (out schedule.Decision, promised bool) {
 	if !d.UsesFreeCapacity() {
 		return d, false
 	}
 	return r.capacity.decisionWithCapacity(d, r.Rows, now)
 }
 
-// awaitFreeCapacity records whether the Bundle waits for capacity, and reconciles it when
+// recordFreeCapacityWait records whether the Bundle waits for capacity, and reconciles it when
 // promises settle.
-func (r *Reconciler) awaitFreeCapacity(s stepInput, out rollout.Output) {
+func (r *PlacementReconciler) recordFreeCapacityWait(s stepInput, out rollout.Output) {
 	short := s.rollout.Decision.UsesFreeCapacity() && len(out.Shortages) > 0
 	r.capacity.setShortage(s.bundle.Ref.UID, short, s.rollout.Decision.EarlierGroupFull || s.rollout.Decision.Overflows)
 	if short && s.hasPromises {
@@ -295,8 +295,8 @@ func (r *Reconciler) awaitFreeCapacity(s stepInput, out rollout.Output) {
 	}
 }
 
-// restorePromises promises again what rows got shortly before this hub started to decide.
-func (r *Reconciler) restorePromises(ctx context.Context) {
+// restoreCapacityPromises promises again what rows got shortly before this hub started to decide.
+func (r *PlacementReconciler) restoreCapacityPromises(ctx context.Context) {
 	now := time.Now()
 	for _, b := range r.Bundles.List() {
 		var workloads []schedule.Workload

@@ -32,7 +32,7 @@ func contentAsking(name string, replicas int) *atoll.Content {
 func withFreeCPUs(cpus int) func(*v1alpha1.Cluster) {
 	return func(c *v1alpha1.Cluster) {
 		node := freecapacity.NodeClass{Nodes: 1, CPU: int64(cpus) * 1000, Pods: 500}
-		c.Status.Resources.FreeCapacity = freecapacity.Classes{node}.ToStatus()
+		c.Status.Resources.FreeCapacity = freecapacity.NodeClasses{node}.ToStatus()
 	}
 }
 
@@ -46,7 +46,7 @@ func TestRoomSteersWhatIsNew(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(9))
 	m.changeCluster("b", withFreeCPUs(3))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", byFreeCapacity, contentAsking("web", 4))
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1 3, b Active r1 1")
@@ -70,7 +70,7 @@ func TestShortOfRoom(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(3))
 	m.changeCluster("b", withFreeCPUs(2))
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.placeBundle("web", byFreeCapacity, contentAsking("web", 9))
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1 3, b Active r1 2")
@@ -118,7 +118,7 @@ func TestRoomIsPromisedOnce(t *testing.T) {
 		}
 		return a, b
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		synctest.Wait()
 		if a, b := given(); a != 10 || b != 10 {
 			t.Fatalf("%d and %d replicas are given where 10 and 10 fit", a, b)
@@ -149,7 +149,7 @@ func TestRoomIsPromisedOnce(t *testing.T) {
 func TestAFailedWritePromisesNothing(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(5))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.mu.Lock()
 		m.writeError = state.ErrRowsMoved
 		m.mu.Unlock()
@@ -164,7 +164,7 @@ func TestAFailedWritePromisesNothing(t *testing.T) {
 func TestPromisesAreKnownAfterAStart(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(5))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", byFreeCapacity, contentAsking("web", 4))
 		expectRows(t, m, "web", "a Active r1 4")
 	})
@@ -176,7 +176,7 @@ func TestPromisesAreKnownAfterAStart(t *testing.T) {
 		r.Spec.Since = now
 		m.rows["web"]["a"] = r
 	})
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		expectRows(t, m, "api", "a Active r1 1")
 	})
 }
@@ -188,7 +188,7 @@ func TestOverridesSetShares(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		m.changeCluster(name, nil)
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		content := contentAsking("web", 9)
 		content.Items[0].ReplicaOverrides = true
 		five := int32(5)
@@ -212,7 +212,7 @@ func TestReportedRoomIsIgnored(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(2))
 	m.changeCluster("b", func(c *v1alpha1.Cluster) { withFreeCPUs(500)(c); c.Spec.ReportedRoom = v1alpha1.RoomIgnore })
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", byFreeCapacity, contentAsking("web", 2))
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1 2, b Active r1 0")

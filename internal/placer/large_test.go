@@ -28,7 +28,7 @@ func newLargeMove(m *fakeHub) (from, to []string) {
 func TestReportsThatNothingWaitsForCostNoStep(t *testing.T) {
 	m := newFakeHub()
 	from, _ := newLargeMove(m)
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed(from...) })
 		m.cutRevision("web", &atoll.Content{})
 		synctest.Wait()
@@ -57,7 +57,7 @@ func TestReportsThatNothingWaitsForCostNoStep(t *testing.T) {
 func TestAMoveOfManyRowsLooksAtThemTogether(t *testing.T) {
 	m := newFakeHub()
 	from, to := newLargeMove(m)
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		all := intstr.FromString("100%")
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Removal.Budget = placementNamed(from...), &all })
 		m.cutRevision("web", &atoll.Content{})

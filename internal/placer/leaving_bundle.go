@@ -18,22 +18,22 @@ import (
 // is being deleted, its rows leave by a step that needs neither its content nor its placement: a
 // defect in what the Bundle states must not keep it from leaving. The panic is returned all the
 // same, so that the Bundle is set aside between these steps.
-func (r *Reconciler) placeOrRemove(ctx context.Context, b state.Bundle) error {
+func (r *PlacementReconciler) placeOrRemove(ctx context.Context, b state.Bundle) error {
 	if !r.isDeleting(b) {
 		return r.placeBundle(ctx, b)
 	}
-	err := reconcile.Contain(func() error { return r.placeBundle(ctx, b) })
+	err := reconcile.ContainPanic(func() error { return r.placeBundle(ctx, b) })
 	if reconcile.AsPanic(err) == nil {
 		return err
 	}
-	if failed := reconcile.Contain(func() error { return r.removeRows(ctx, b) }); failed != nil {
+	if failed := reconcile.ContainPanic(func() error { return r.removeRows(ctx, b) }); failed != nil {
 		r.Log.Warn("rows of a deleted bundle that cannot be placed do not leave yet", "bundle", b.Ref.Name, "namespace", b.Ref.Namespace, "err", failed)
 	}
 	return err
 }
 
 // removeRows makes a step of a deleted Bundle over all its rows. The bounds of removals hold.
-func (r *Reconciler) removeRows(ctx context.Context, b state.Bundle) error {
+func (r *PlacementReconciler) removeRows(ctx context.Context, b state.Bundle) error {
 	a, err := r.attemptStep(func() (stepInput, func(), error) { return r.leavingStepInput(b), func() {}, nil })
 	if err != nil {
 		return err
@@ -42,12 +42,12 @@ func (r *Reconciler) removeRows(ctx context.Context, b state.Bundle) error {
 	if err := r.writeStep(ctx, a); err != nil {
 		return err
 	}
-	r.reportStep(b, rollout.HeldBackDeletions{}, a.output)
+	r.recordStepWarnings(b, rollout.HeldBackDeletions{}, a.output)
 	return nil
 }
 
 // leavingStepInput returns the input of removeRows.
-func (r *Reconciler) leavingStepInput(b state.Bundle) stepInput {
+func (r *PlacementReconciler) leavingStepInput(b state.Bundle) stepInput {
 	s := stepInput{bundle: b, baseRows: r.Rows.ListOfBundle(b.Ref.UID)}
 	rows, _ := r.rolloutRows(s.baseRows)
 	_, holding := r.Hub.HoldReason()
@@ -62,7 +62,7 @@ func (r *Reconciler) leavingStepInput(b state.Bundle) stepInput {
 
 // leavingVerdicts returns a verdict for each row: no cluster is wanted, and the row of a deleted
 // Cluster has no agent.
-func (r *Reconciler) leavingVerdicts(rows []state.Row) []schedule.Verdict {
+func (r *PlacementReconciler) leavingVerdicts(rows []state.Row) []schedule.Verdict {
 	out := make([]schedule.Verdict, 0, len(rows))
 	for _, row := range rows {
 		v := schedule.Verdict{Cluster: row.Cluster, Outcome: schedule.OutcomeGone, Filter: schedule.FilterDeleting}

@@ -32,7 +32,7 @@ func (d defectiveRevisions) GetContent(ctx context.Context, name string) (*atoll
 func runDefective(t *testing.T, m *fakeHub, test func(t *testing.T, broken *bool)) {
 	t.Helper()
 	isBroken := false
-	runWith(t, m, func(c *Config) { c.Revisions = defectiveRevisions{c.Revisions, &isBroken} }, func(t *testing.T, _ *Reconciler) { test(t, &isBroken) })
+	runWith(t, m, func(c *Config) { c.Revisions = defectiveRevisions{c.Revisions, &isBroken} }, func(t *testing.T, _ *PlacementReconciler) { test(t, &isBroken) })
 }
 
 func deleteBundle(m *fakeHub, uid string, mode v1alpha1.RemovalMode) {

@@ -15,8 +15,8 @@ import (
 // idleLoop is the loop of previews. It drops every key, because it is never opened.
 var idleLoop = reconcile.New(reconcile.Options[string]{Name: "preview"})
 
-// makeLoops makes the loops, which drop every key before openLoops.
-func (r *Reconciler) makeLoops() {
+// makeReconcileLoops makes the loops, which drop every key before openReconcileLoops.
+func (r *PlacementReconciler) makeReconcileLoops() {
 	r.bundleLoop = reconcile.New(reconcile.Options[string]{
 		Name: "place", Workers: r.Workers,
 		Reconcile: func(ctx context.Context, uid string) (time.Duration, error) { return 0, r.reconcileBundle(ctx, uid) },
@@ -27,10 +27,10 @@ func (r *Reconciler) makeLoops() {
 	r.clusterLoop = reconcile.New(reconcile.Options[string]{
 		Name: "place-clusters",
 		Reconcile: func(ctx context.Context, name string) (time.Duration, error) {
-			r.compareCluster(ctx, name)
+			r.handleClusterChange(ctx, name)
 			return 0, nil
 		},
-		Panicked: func(_ context.Context, name string, _ *reconcile.Panic) { r.recheckCluster(name) },
+		Panicked: func(_ context.Context, name string, _ *reconcile.Panic) { r.touchClusterInAllBundles(name) },
 	})
 	r.scoreLoop = reconcile.New(reconcile.Options[string]{
 		Name: "place-scores",
@@ -38,15 +38,15 @@ func (r *Reconciler) makeLoops() {
 			if clusters := r.index.clustersNamed([]string{name}); len(clusters) == 1 {
 				r.rescoreCluster(&clusters[0])
 			}
-			r.awaitRatingEnd(name)
+			r.rescoreAtRatingExpiry(name)
 			return 0, nil
 		},
 	})
 }
 
-// openLoops begins to take changes. Later changes of clusters are compared with the clusters
+// openReconcileLoops begins to take changes. Later changes of clusters are compared with the clusters
 // of now.
-func (r *Reconciler) openLoops() {
+func (r *PlacementReconciler) openReconcileLoops() {
 	r.bundleLoop.AcceptKeys()
 	r.clusterLoop.AcceptKeys()
 	r.scoreLoop.AcceptKeys()
@@ -54,13 +54,13 @@ func (r *Reconciler) openLoops() {
 	for _, c := range r.Clusters.List() {
 		is := r.Views.ViewOf(c)
 		r.index.replaceCluster(is)
-		r.index.recordStart(&is, r.Clusters.IsOnline(is.UID), isReady(c), now)
-		r.capacity.setReported(c, r.Rows, now)
+		r.index.recordStartConnection(&is, r.Clusters.IsOnline(is.UID), isReady(c), now)
+		r.capacity.setReportedCapacity(c, r.Rows, now)
 	}
 }
 
 // logFailure reports why a Bundle was not reconciled; rows that changed are no failure.
-func (r *Reconciler) logFailure(uid string, err error) {
+func (r *PlacementReconciler) logFailure(uid string, err error) {
 	if !errors.Is(err, state.ErrRowsMoved) {
 		r.Log.Warn("rows of a bundle could not be brought up to date, trying again", "bundle", uid, "err", err)
 	}
@@ -68,8 +68,8 @@ func (r *Reconciler) logFailure(uid string, err error) {
 
 // warnPanicked sends an Event about a Bundle whose step panicked. The next step looks at all rows,
 // because the last one may have noted some of them.
-func (r *Reconciler) warnPanicked(_ context.Context, uid string, p *reconcile.Panic) {
-	r.index.markIncomplete(uid)
+func (r *PlacementReconciler) warnPanicked(_ context.Context, uid string, p *reconcile.Panic) {
+	r.index.requireWholeFleet(uid)
 	b, ok := r.Bundles.Get(uid)
 	if !ok || r.Events == nil || p.IsRepeated {
 		return
@@ -81,9 +81,9 @@ func (r *Reconciler) warnPanicked(_ context.Context, uid string, p *reconcile.Pa
 	r.Events.Warn(b.Ref, atoll.ReasonReconcilePanicked, text)
 }
 
-// recheckCluster touches a cluster whose comparison panicked in all Bundles. The comparison had
+// touchClusterInAllBundles touches a cluster whose comparison panicked in all Bundles. The comparison had
 // recorded the new state of the cluster, so that the next comparison may find no change.
-func (r *Reconciler) recheckCluster(name string) {
+func (r *PlacementReconciler) touchClusterInAllBundles(name string) {
 	all := r.Bundles.List()
 	for _, b := range all {
 		r.index.touchCluster(b.Ref.UID, name)
@@ -92,13 +92,13 @@ func (r *Reconciler) recheckCluster(name string) {
 }
 
 // enqueueNow reconciles all rows of a Bundle.
-func (r *Reconciler) enqueueNow(uid string) {
+func (r *PlacementReconciler) enqueueNow(uid string) {
 	r.index.requireAllRows(uid)
 	r.bundleLoop.EnqueueNow(uid)
 }
 
 // enqueueRechecks reconciles all rows of Bundles, behind the Bundles that changed.
-func (r *Reconciler) enqueueRechecks(all []state.Bundle) {
+func (r *PlacementReconciler) enqueueRechecks(all []state.Bundle) {
 	for _, b := range all {
 		r.index.requireAllRows(b.Ref.UID)
 		r.bundleLoop.EnqueueRecheck(b.Ref.UID, 0)
@@ -106,7 +106,7 @@ func (r *Reconciler) enqueueRechecks(all []state.Bundle) {
 }
 
 // enqueueAt reconciles a Bundle at a time; zero: never.
-func (r *Reconciler) enqueueAt(uid string, when time.Time) {
+func (r *PlacementReconciler) enqueueAt(uid string, when time.Time) {
 	if !when.IsZero() {
 		r.bundleLoop.EnqueueAfter(uid, max(time.Until(when), time.Millisecond))
 	}

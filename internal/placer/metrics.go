@@ -42,7 +42,7 @@ func (m *Metrics) countStep(base []state.Row, changes map[string]*atoll.RowSpec,
 	for i := range base {
 		if next, changes := changes[base[i].Cluster]; changes {
 			known++
-			if cause := causeOf(base[i].Spec, next); cause != "" {
+			if cause := rowOrderCause(base[i].Spec, next); cause != "" {
 				m.orders.WithLabelValues(cause).Inc()
 			}
 		}
@@ -52,8 +52,8 @@ func (m *Metrics) countStep(base []state.Row, changes map[string]*atoll.RowSpec,
 	}
 }
 
-// causeOf returns the cause of an order; empty when the row changes without an order.
-func causeOf(was atoll.RowSpec, next *atoll.RowSpec) string {
+// rowOrderCause returns the cause of an order; empty when the row changes without an order.
+func rowOrderCause(was atoll.RowSpec, next *atoll.RowSpec) string {
 	switch {
 	case next == nil:
 		return "Forgotten"

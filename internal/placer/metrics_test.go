@@ -30,11 +30,11 @@ func TestCauseOf(t *testing.T) {
 	} {
 		next := c.was
 		c.change(&next)
-		if got := causeOf(c.was, &next); got != c.want {
+		if got := rowOrderCause(c.was, &next); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	if got := causeOf(was, nil); got != "Forgotten" {
+	if got := rowOrderCause(was, nil); got != "Forgotten" {
 		t.Errorf("a row that is gone: %q", got)
 	}
 }

@@ -101,7 +101,7 @@ func (m *movableBundles) removeBundle(uid string) {
 	delete(m.queued, uid)
 }
 
-func (m *movableBundles) setStanding(uid string, kind movableKind, s *schedule.ScoreThresholds) {
+func (m *movableBundles) setScoreThresholds(uid string, kind movableKind, s *schedule.ScoreThresholds) {
 	if m.kindOfBundle[uid] != kind {
 		m.removeBundle(uid)
 	}
@@ -115,17 +115,17 @@ func (m *movableBundles) setStanding(uid string, kind movableKind, s *schedule.S
 	m.kindOfBundle[uid], g.standings[uid], g.isStale = kind, &numberedStanding{*s, g.standingCount}, true
 }
 
-// currentStanding returns a Bundle's standing, with the scores that clusters reached since.
-func (g *movableGroup) currentStanding(uid string) schedule.ScoreThresholds {
+// currentThresholds returns a Bundle's standing, with the scores that clusters reached since.
+func (g *movableGroup) currentThresholds(uid string) schedule.ScoreThresholds {
 	s := g.standings[uid]
 	out := s.ScoreThresholds
 	out.HighestOther = max(out.HighestOther, g.rises.highestSince(s.number))
 	return out
 }
 
-// lowestBar returns the lowest score with which a new cluster matters to some Bundle of the
+// lowestThresholds returns the lowest score with which a new cluster matters to some Bundle of the
 // group.
-func (g *movableGroup) lowestBar() *schedule.ScoreThresholds {
+func (g *movableGroup) lowestThresholds() *schedule.ScoreThresholds {
 	if g.isStale {
 		g.worstScore, g.isStale = math.MaxInt64/2, false
 		for _, s := range g.standings {
@@ -135,13 +135,13 @@ func (g *movableGroup) lowestBar() *schedule.ScoreThresholds {
 	return &schedule.ScoreThresholds{LowestChosen: g.worstScore, HighestOther: math.MinInt64}
 }
 
-// recordStanding records the scores of a Bundle's decision. The caller holds the lock.
-func (x *bundleIndex) recordStanding(e *bundleEntry, w stepResult) {
+// recordScoreThresholds records the scores of a Bundle's decision. The caller holds the lock.
+func (x *bundleIndex) recordScoreThresholds(e *bundleEntry, w stepResult) {
 	if w.standing == nil {
 		x.movable.removeBundle(e.uid)
 		return
 	}
-	x.movable.setStanding(e.uid, movableKind{e.filter, w.bundle.Ref.Namespace, w.bundle.Spec.Source.Kind}, w.standing)
+	x.movable.setScoreThresholds(e.uid, movableKind{e.filter, w.bundle.Ref.Namespace, w.bundle.Spec.Source.Kind}, w.standing)
 }
 
 // hasMovable reports whether any Bundle may move.
@@ -152,7 +152,7 @@ func (x *bundleIndex) hasMovable() bool {
 }
 
 // scoresChanged rescores a cluster after scoreDebounce.
-func (r *Reconciler) scoresChanged(cluster string) {
+func (r *PlacementReconciler) scoresChanged(cluster string) {
 	if r.index.hasMovable() {
 		r.scoreLoop.EnqueueAfter(cluster, scoreDebounce)
 	}
@@ -167,18 +167,18 @@ type moveCandidate struct {
 
 // rescoreCluster reconciles the Bundles that a cluster's new score may move: those on the
 // cluster, and those for which it is better than their clusters.
-func (r *Reconciler) rescoreCluster(c *schedule.Cluster) {
+func (r *PlacementReconciler) rescoreCluster(c *schedule.Cluster) {
 	reserved := r.index.copyReservations()
 	rated := func(k movableKind) *schedule.Input {
 		return &schedule.Input{Facts: &fleetFacts{r: r, reserved: reserved, scope: schedule.PlacementScope{Namespace: k.namespace, Source: k.source}}}
 	}
 	var better []movableKind
-	for kind, bar := range r.index.lowestBars() {
+	for kind, bar := range r.index.lowestThresholdsByKind() {
 		if !kind.filter.AdmitsCluster(c) {
 			continue
 		}
 		moves, score := kind.filter.ScoreForMove(c, nil, rated(kind), bar)
-		if r.index.recordRise(kind, score); moves {
+		if r.index.recordScoreRise(kind, score); moves {
 			better = append(better, kind)
 		}
 	}
@@ -190,7 +190,7 @@ func (r *Reconciler) rescoreCluster(c *schedule.Cluster) {
 		moves, score := m.kind.filter.ScoreForMove(c, holds[m.uid], rated(m.kind), &m.standing)
 		switch {
 		case !moves && holds[m.uid] != nil:
-			r.index.recordFall(m.uid, score)
+			r.index.recordScoreFall(m.uid, score)
 		case moves:
 			if after, yes := r.index.reserveMoveTime(m.uid, time.Now()); yes {
 				r.index.touchCluster(m.uid, c.Name)
@@ -200,8 +200,8 @@ func (r *Reconciler) rescoreCluster(c *schedule.Cluster) {
 	}
 }
 
-// recordRise records a cluster's score for the Bundles that are not on it.
-func (x *bundleIndex) recordRise(kind movableKind, score int64) {
+// recordScoreRise records a cluster's score for the Bundles that are not on it.
+func (x *bundleIndex) recordScoreRise(kind movableKind, score int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if g := x.movable.groups[kind]; g != nil {
@@ -209,8 +209,8 @@ func (x *bundleIndex) recordRise(kind movableKind, score int64) {
 	}
 }
 
-// recordFall records the score of a cluster that the Bundle is on.
-func (x *bundleIndex) recordFall(uid string, score int64) {
+// recordScoreFall records the score of a cluster that the Bundle is on.
+func (x *bundleIndex) recordScoreFall(uid string, score int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	g := x.movable.groups[x.movable.kindOfBundle[uid]]
@@ -220,13 +220,13 @@ func (x *bundleIndex) recordFall(uid string, score int64) {
 	g.standings[uid].LowestChosen, g.worstScore = score, min(g.worstScore, score)
 }
 
-// lowestBars returns the lowest bar of each group.
-func (x *bundleIndex) lowestBars() map[movableKind]*schedule.ScoreThresholds {
+// lowestThresholdsByKind returns the lowest bar of each group.
+func (x *bundleIndex) lowestThresholdsByKind() map[movableKind]*schedule.ScoreThresholds {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	out := make(map[movableKind]*schedule.ScoreThresholds, len(x.movable.groups))
 	for kind, g := range x.movable.groups {
-		out[kind] = g.lowestBar()
+		out[kind] = g.lowestThresholds()
 	}
 	return out
 }
@@ -237,14 +237,14 @@ func (x *bundleIndex) moveCandidates(kinds []movableKind, holds map[string]*atol
 	defer x.mu.Unlock()
 	for uid := range holds {
 		if kind, ok := x.movable.kindOfBundle[uid]; ok {
-			out = append(out, moveCandidate{uid, kind, x.movable.groups[kind].currentStanding(uid)})
+			out = append(out, moveCandidate{uid, kind, x.movable.groups[kind].currentThresholds(uid)})
 		}
 	}
 	for _, kind := range kinds {
 		if g := x.movable.groups[kind]; g != nil {
 			for uid := range g.standings {
 				if holds[uid] == nil {
-					out = append(out, moveCandidate{uid, kind, g.currentStanding(uid)})
+					out = append(out, moveCandidate{uid, kind, g.currentThresholds(uid)})
 				}
 			}
 		}

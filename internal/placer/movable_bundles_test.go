@@ -28,7 +28,7 @@ func TestRemoveMovableBundle(t *testing.T) {
 	m := newMovableBundles()
 	kind := movableKind{}
 	for _, uid := range []string{"a", "b"} {
-		m.setStanding(uid, kind, &schedule.ScoreThresholds{})
+		m.setScoreThresholds(uid, kind, &schedule.ScoreThresholds{})
 		m.queued[uid] = true
 	}
 	m.removeBundle("gone")
@@ -50,7 +50,7 @@ func TestRemoveMovableBundle(t *testing.T) {
 func TestLoadMovesWhatMayMove(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = withRebalance(atMostClusters(1)) })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -81,7 +81,7 @@ func TestReportsDecideNothingAnew(t *testing.T) {
 		m.changeCluster(fmt.Sprintf("c%03d", i), free(10))
 	}
 	m.changeCluster("best", free(50))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		full := resource.MustParse("100")
 		p := withRebalance(atMostClusters(1))
 		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Full: &full}}
@@ -137,7 +137,7 @@ func TestSmallChangesAddUp(t *testing.T) {
 	}
 	m.changeCluster("a", free(50))
 	m.changeCluster("b", free(1))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		full := resource.MustParse("100")
 		p := withRebalance(atMostClusters(1))
 		p.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreResourceAvailable, Resource: "cpu", Full: &full}}
@@ -179,7 +179,7 @@ func TestRisesSinceANumber(t *testing.T) {
 func TestBalanceWeighsReplicas(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		content := func(replicas int, divided bool) *atoll.Content {
 			c := contentAsking("x", replicas)
 			c.Items[0].Divided = divided
@@ -214,7 +214,7 @@ func TestBalanceWeighsReplicas(t *testing.T) {
 func TestWhatABundleBringsIsNoReasonToMove(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		content := contentAsking("web", 60)
 		content.Items[0].Divided = false
 		m.placeBundle("web", withRebalance(atMostClusters(1)), content)
@@ -240,7 +240,7 @@ func TestWhatABundleBringsIsNoReasonToMove(t *testing.T) {
 func TestHugeReplicasAreALoad(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		huge := placementNamed("b")
 		huge.ReplicaScheduling = v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}
 		for i := range 2 {

@@ -11,9 +11,9 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// movesByCluster lists, by cluster, the items that a row's step to the target removes because
+// itemsMovedAwayByCluster lists, by cluster, the items that a row's step to the target removes because
 // the Bundles that took them over have no row there. Orphaned items stay.
-func (r *Reconciler) movesByCluster(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
+func (r *PlacementReconciler) itemsMovedAwayByCluster(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
 	if content == nil || !slices.ContainsFunc(content.Tombstones, isMove) {
 		return nil, nil
 	}
@@ -44,9 +44,9 @@ func (r *Reconciler) movesByCluster(ctx context.Context, target string, content 
 	return out, nil
 }
 
-// excludedByCluster lists, by cluster, the items that override rules of the target exclude, and
+// excludedItemsByCluster lists, by cluster, the items that override rules of the target exclude, and
 // which of them the row has.
-func (r *Reconciler) excludedByCluster(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec) (map[string][]rollout.ExcludedItem, error) {
+func (r *PlacementReconciler) excludedItemsByCluster(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec) (map[string][]rollout.ExcludedItem, error) {
 	if content == nil || !slices.ContainsFunc(content.Rules, func(r atoll.Rule) bool { return r.Overriders.NotHere != nil }) {
 		return nil, nil
 	}
@@ -73,7 +73,7 @@ func (r *Reconciler) excludedByCluster(ctx context.Context, content *atoll.Conte
 
 // itemUIDsOf returns the UIDs of a row's items, without those that rules exclude, as far as the
 // hub can tell.
-func (r *Reconciler) itemUIDsOf(ctx context.Context, row atoll.RowSpec, c atoll.ClusterView) (map[atoll.ItemKey]string, error) {
+func (r *PlacementReconciler) itemUIDsOf(ctx context.Context, row atoll.RowSpec, c atoll.ClusterView) (map[atoll.ItemKey]string, error) {
 	old, err := r.Revisions.GetContent(ctx, row.Revision)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (r *Reconciler) itemUIDsOf(ctx context.Context, row atoll.RowSpec, c atoll.
 func isMove(t atoll.Tombstone) bool { return t.Cause == atoll.CauseMoved && !t.Orphan }
 
 // hasStayingRow reports whether the Bundle has a row in the cluster that is not being removed.
-func (r *Reconciler) hasStayingRow(bundle, cluster string) bool {
+func (r *PlacementReconciler) hasStayingRow(bundle, cluster string) bool {
 	row, ok := r.Rows.Get(bundle, cluster)
 	return ok && row.Spec.Phase != atoll.RowRemoving
 }

@@ -20,7 +20,7 @@ func TestOverflowAndReturn(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		p.ClusterAffinities = append(p.ClusterAffinities, v1alpha1.ClusterAffinityTerm{AffinityName: "on-" + name, ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{name}}})
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		// report lets a cluster report what it has left beside what runs there.
 		report := func(cluster string, left int) {
 			m.changeCluster(cluster, withFreeCPUs(left))
@@ -59,7 +59,7 @@ func TestOverflowToANewCluster(t *testing.T) {
 	m.changeCluster("a", withFreeCPUs(4))
 	p := byFreeCapacity
 	p.MaxClusters, p.ReplicaScheduling.Overflow = 1, v1alpha1.OverflowAllow
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", p, contentAsking("web", 6))
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1 4")

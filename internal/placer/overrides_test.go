@@ -34,7 +34,7 @@ func labelSpecial(c *v1alpha1.Cluster) { c.Labels = map[string]string{"special":
 func TestOverridesThatWait(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		n := int32(1)
 		newPlacedBundle(m, "web", contentWithRule(v1alpha1.Overriders{Replicas: &n}), "a", "b", "c")
 		expectRows(t, m, "web", "a Active r1, b Active r1")
@@ -72,7 +72,7 @@ func TestWhatIsKeptOutIsHeldOverTheBudget(t *testing.T) {
 	m.changeCluster("a", labelSpecial)
 	m.changeCluster("b", labelSpecial)
 	addClusters(m, "c")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		newPlacedBundle(m, "web", contentWithRule(v1alpha1.Overriders{}), "a", "b", "c")
 		one := intstr.FromInt32(1)
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Removal.Budget = &one })

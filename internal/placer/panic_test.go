@@ -23,7 +23,7 @@ func TestAPanicOfTheCompilerKeepsTheLock(t *testing.T) {
 	x := newBundleIndex()
 	x.termsCache = nil
 	x.mu.Lock()
-	if p := reconcile.ContainCounted("test", func() { x.compileUnlocked(schedule.FilterTerms{}) }); p == nil {
+	if p := reconcile.ContainPanicCounted("test", func() { x.compileUnlocked(schedule.FilterTerms{}) }); p == nil {
 		t.Error("the compiler does not panic without its cache")
 	}
 	if x.mu.TryLock() {
@@ -37,23 +37,23 @@ func TestAPanicKeepsNoLock(t *testing.T) {
 	pods := schedule.ResourceUsage{{Name: schedule.MeasureReplicas, Quantity: 1}}
 	broken := &memberUsage{staleBundles: map[string]uint64{"web": 1}} // it has no map of Bundles
 	for name, c := range map[string]struct {
-		act    func(r *Reconciler)
-		isHeld func(r *Reconciler) *sync.Mutex
+		act    func(r *PlacementReconciler)
+		isHeld func(r *PlacementReconciler) *sync.Mutex
 	}{
-		"a change of a cluster": {func(r *Reconciler) {
+		"a change of a cluster": {func(r *PlacementReconciler) {
 			r.index.entries["web"] = nil
-			r.index.bundlesToJudge(nil, schedule.Cluster{}, schedule.Cluster{})
-		}, func(r *Reconciler) *sync.Mutex { return &r.index.mu }},
-		"a stale row": {func(r *Reconciler) {
+			r.index.bundlesToReconsider(nil, schedule.Cluster{}, schedule.Cluster{})
+		}, func(r *PlacementReconciler) *sync.Mutex { return &r.index.mu }},
+		"a stale row": {func(r *PlacementReconciler) {
 			r.usage.recordUse(broken, "web", 1, pods)
-		}, func(r *Reconciler) *sync.Mutex { return &r.usage.mu }},
-		"a written row": {func(r *Reconciler) {
+		}, func(r *PlacementReconciler) *sync.Mutex { return &r.usage.mu }},
+		"a written row": {func(r *PlacementReconciler) {
 			r.usage.members["uid-a"] = broken
-			r.settleTaken("web", nil, map[string]schedule.ResourceUsage{"uid-a": pods}, true)
-		}, func(r *Reconciler) *sync.Mutex { return &r.usage.mu }},
+			r.settleTakenCapacity("web", nil, map[string]schedule.ResourceUsage{"uid-a": pods}, true)
+		}, func(r *PlacementReconciler) *sync.Mutex { return &r.usage.mu }},
 	} {
-		r := &Reconciler{index: newBundleIndex(), usage: newCapacityUsage()}
-		if p := reconcile.ContainCounted("test", func() { c.act(r) }); p == nil {
+		r := &PlacementReconciler{index: newBundleIndex(), usage: newCapacityUsage()}
+		if p := reconcile.ContainPanicCounted("test", func() { c.act(r) }); p == nil {
 			t.Errorf("%s: no panic", name)
 		}
 		if !c.isHeld(r).TryLock() {
@@ -74,12 +74,12 @@ func (brokenWriter) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row,
 func TestAPanicOfAStepLeavesNoReservation(t *testing.T) {
 	placement := dividedPlacement
 	placement.MaxClusters = 1
-	for name, step := range map[string]func(ctx context.Context, m *fakeHub, r *Reconciler) error{
-		"the write": func(ctx context.Context, _ *fakeHub, r *Reconciler) error {
+	for name, step := range map[string]func(ctx context.Context, m *fakeHub, r *PlacementReconciler) error{
+		"the write": func(ctx context.Context, _ *fakeHub, r *PlacementReconciler) error {
 			r.RowWriter = brokenWriter{}
 			return r.reconcileBundle(ctx, "web")
 		},
-		"between the decision and the write": func(ctx context.Context, m *fakeHub, r *Reconciler) error {
+		"between the decision and the write": func(ctx context.Context, m *fakeHub, r *PlacementReconciler) error {
 			b, _ := fakeBundles{m}.Get("web")
 			terms, err := r.termsOf(ctx, b)
 			if err != nil {
@@ -102,7 +102,7 @@ func TestAPanicOfAStepLeavesNoReservation(t *testing.T) {
 			r, shutDown := newIdleReconciler(m)
 			defer shutDown()
 			m.placeBundle("web", placement, contentAsking("web", 1))
-			if p := reconcile.ContainCounted("test", func() {
+			if p := reconcile.ContainPanicCounted("test", func() {
 				if err := step(t.Context(), m, r); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -142,7 +142,7 @@ func TestAPanicOfAComparisonLosesNoChange(t *testing.T) {
 	m, isBroken := newFakeHub(), &atomic.Bool{}
 	m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"env": "test"} })
 	m.placeBundle("web", placementLabelled(map[string]string{"env": "prod"}), undividedContent("web", 1))
-	runWith(t, m, func(c *Config) { c.Rows = brokenRows{fakeRows{m}, isBroken} }, func(t *testing.T, r *Reconciler) {
+	runWith(t, m, func(c *Config) { c.Rows = brokenRows{fakeRows{m}, isBroken} }, func(t *testing.T, r *PlacementReconciler) {
 		isBroken.Store(true)
 		m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"env": "prod"} })
 		time.Sleep(time.Minute)

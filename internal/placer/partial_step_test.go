@@ -39,7 +39,7 @@ func TestStepsInPartEndWhereWholeStepsDo(t *testing.T) {
 		for i := range 20 {
 			join(i)
 		}
-		runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+		runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 			m.changeBundle("all", nil)
 			m.changeBundle("keep", func(b *state.Bundle) { b.Spec.Placement = placementLabelled(map[string]string{"env": "1"}) })
 			m.changeBundle("remove", func(b *state.Bundle) {
@@ -169,7 +169,7 @@ func TestStepsReadOnlyTheRowsThatAreTouched(t *testing.T) {
 	for i := range 20 {
 		addClusters(m, fmt.Sprintf("c%02d", i))
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("all", nil)
 		m.cutRevision("all", newRegionalContent(1))
 		m.settleRows("all")

@@ -57,7 +57,7 @@ type SupposedTables struct {
 
 // PreviewBundles returns the outcome for Bundles with hypothetical tables, by the steps that Run
 // takes. It writes nothing and does not change the Reconciler. A nil t means the real tables.
-func (r *Reconciler) PreviewBundles(ctx context.Context, t *SupposedTables, list []SupposedBundle) ([]PreviewedBundle, error) {
+func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTables, list []SupposedBundle) ([]PreviewedBundle, error) {
 	if t == nil {
 		t = &SupposedTables{}
 	}
@@ -98,14 +98,14 @@ func (r *Reconciler) PreviewBundles(ctx context.Context, t *SupposedTables, list
 
 // forkForPreview makes a Reconciler over hypothetical tables, with a copy of what r remembers of
 // these Bundles.
-func (r *Reconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*Reconciler, *supposedState) {
+func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*PlacementReconciler, *supposedState) {
 	s := &supposedState{
 		Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latestRevisions: map[string]string{},
 		rows: map[string]map[string]state.Row{}, podChanges: map[string]int64{},
 	}
-	f := &Reconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage()}
+	f := &PlacementReconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage()}
 	f.bundleLoop, f.clusterLoop, f.scoreLoop = idleLoop, idleLoop, idleLoop
-	f.usage.base, s.rowMoved = r, f.usage.markRow
+	f.usage.base, s.rowMoved = r, f.usage.markRowStale
 	f.startedAt.Store(r.startedAt.Load())
 	f.previewed = r
 	f.Rows, f.Revisions, f.Bundles = supposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
@@ -131,7 +131,7 @@ func (r *Reconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*R
 		one := f.Views.ViewOf(c)
 		f.fleet, f.index.knownClusters[c.Name] = append(f.fleet, one), one
 		if was, ok := r.Clusters.Get(c.Name); divides && (!ok || was != c) {
-			f.capacity.setReported(c, f.Rows, time.Now())
+			f.capacity.setReportedCapacity(c, f.Rows, time.Now())
 		}
 	}
 	slices.SortFunc(f.fleet, func(a, b schedule.Cluster) int { return strings.Compare(a.Name, b.Name) })
@@ -140,21 +140,21 @@ func (r *Reconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*R
 		f.usage.supposedBundles = append(f.usage.supposedBundles, uid)
 		f.index.ensureEntry(uid).failback = r.index.failbackOfBundle(b.Bundle)
 	}
-	f.copyLedger(r, list)
+	f.copyRemovalLedger(r, list)
 	return f, s
 }
 
-// InterestWith is SetInterest with hypothetical tables.
-func (r *Reconciler) InterestWith(t SupposedTables) func(in *schedule.Input, namespace string) {
+// ScoreInputsWith is SetScoreInputs with hypothetical tables.
+func (r *PlacementReconciler) ScoreInputsWith(t SupposedTables) func(in *schedule.Input, namespace string) {
 	f, _ := r.forkForPreview(t, nil)
-	return f.SetInterest
+	return f.SetScoreInputs
 }
 
 // BundlesTouchedBy lists the Bundles, by namespace and name, whose placement hypothetical tables
 // may change. It uses the comparisons of Run, and costs the Bundles times the changed clusters.
-func (r *Reconciler) BundlesTouchedBy(ctx context.Context, t SupposedTables) ([]state.Bundle, error) {
+func (r *PlacementReconciler) BundlesTouchedBy(ctx context.Context, t SupposedTables) ([]state.Bundle, error) {
 	f, _ := r.forkForPreview(t, nil)
-	changes := r.clusterChanges(f)
+	changes := r.clusterChangesInPreview(f)
 	now := time.Now()
 	var out []state.Bundle
 	for _, b := range r.Bundles.List() {
@@ -166,11 +166,11 @@ func (r *Reconciler) BundlesTouchedBy(ctx context.Context, t SupposedTables) ([]
 			return nil, err
 		}
 		after := terms
-		after.BoundSets = f.boundSets(b)
+		after.BoundSets = f.boundClusterSets(b)
 		e := bundleEntry{uid: b.Ref.UID, filter: f.index.compileTerms(terms).filter, whenUnfit: b.Spec.WhenUnfit}
 		rated := slices.ContainsFunc(b.Spec.Placement.Scores, func(s v1alpha1.Score) bool { return s.Name == v1alpha1.ScoreCluster })
 		if t.Scores != nil && rated || !equalTerms(terms, after) ||
-			slices.ContainsFunc(changes, func(c clusterChange) bool { return r.mattersTo(&e, c, now) }) {
+			slices.ContainsFunc(changes, func(c clusterChange) bool { return r.changeMattersToBundle(&e, c, now) }) {
 			out = append(out, b)
 		}
 	}
@@ -184,7 +184,7 @@ func (r *Reconciler) BundlesTouchedBy(ctx context.Context, t SupposedTables) ([]
 // name.
 type clusterChange struct{ was, is schedule.Cluster }
 
-func (r *Reconciler) clusterChanges(f *Reconciler) (out []clusterChange) {
+func (r *PlacementReconciler) clusterChangesInPreview(f *PlacementReconciler) (out []clusterChange) {
 	for _, c := range r.Clusters.List() {
 		was := r.Views.ViewOf(c)
 		if is, ok := f.index.knownClusters[c.Name]; !ok {
@@ -203,8 +203,8 @@ func (r *Reconciler) clusterChanges(f *Reconciler) (out []clusterChange) {
 	return out
 }
 
-// mattersTo reports whether a cluster's change may matter to a Bundle.
-func (r *Reconciler) mattersTo(e *bundleEntry, c clusterChange, now time.Time) bool {
+// changeMattersToBundle reports whether a cluster's change may matter to a Bundle.
+func (r *PlacementReconciler) changeMattersToBundle(e *bundleEntry, c clusterChange, now time.Time) bool {
 	row, has := r.Rows.Get(e.uid, c.is.Name)
 	if !has {
 		return e.couldChoose(c.was, c.is)
@@ -212,8 +212,8 @@ func (r *Reconciler) mattersTo(e *bundleEntry, c clusterChange, now time.Time) b
 	return e.filter.LimitsClusters() || !reflect.DeepEqual(c.was.ClusterView, c.is.ClusterView) || e.verdictOn(c.was, &row.Spec, now) != e.verdictOn(c.is, &row.Spec, now)
 }
 
-// copyLedger copies the recent removals of these Bundles.
-func (r *Reconciler) copyLedger(from *Reconciler, list []SupposedBundle) {
+// copyRemovalLedger copies the recent removals of these Bundles.
+func (r *PlacementReconciler) copyRemovalLedger(from *PlacementReconciler, list []SupposedBundle) {
 	from.ledgerMu.Lock()
 	defer from.ledgerMu.Unlock()
 	now, known := time.Now(), map[string]bool{}
@@ -264,11 +264,11 @@ func (s *supposedState) applyStep(uid string, p BundlePreview, clusters Clusters
 		row.Bundle, row.Cluster, row.Spec = p.Bundle.Ref, cluster, *spec
 		rows[cluster] = row
 	}
-	return s.reportRows(uid, clusters) || changed
+	return s.simulateReports(uid, clusters) || changed
 }
 
-// reportRows writes what connected clusters report: removed rows are gone, other rows ready.
-func (s *supposedState) reportRows(uid string, clusters Clusters) (changed bool) {
+// simulateReports writes what connected clusters report: removed rows are gone, other rows ready.
+func (s *supposedState) simulateReports(uid string, clusters Clusters) (changed bool) {
 	rows := s.rows[uid]
 	for cluster, row := range rows {
 		done := row.Status != nil && row.Status.Generation == row.Spec.Generation && row.Status.State == atoll.RowReady

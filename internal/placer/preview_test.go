@@ -58,7 +58,7 @@ func TestWhatIsForeseenComesAbout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newFakeHub()
 			addClusters(m, "a", "b", "c")
-			runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 				m.changeBundle("web", func(b *state.Bundle) {
 					b.Spec.Placement, b.Spec.Removal.Budget = divided(placementNamed("a", "b")), &loose
 				})
@@ -129,7 +129,7 @@ func TestWhatIsForeseenComesAbout(t *testing.T) {
 func TestAHoldIsForeseen(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -228,7 +228,7 @@ func newSupposedBundle(name string, p v1alpha1.PlacementSpec, content *atoll.Con
 func TestSupposedBundlesAreSeenByEachOther(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c", "d")
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		var list []SupposedBundle
 		for i := range 8 {
 			list = append(list, newSupposedBundle(fmt.Sprint("web", i), atMostClusters(1), &atoll.Content{}))
@@ -259,7 +259,7 @@ func TestSupposedBundlesAreSeenByEachOther(t *testing.T) {
 func TestSupposedBundlesLoadByTheirReplicas(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		content := contentAsking("x", 40)
 		content.Items[0].Divided = false
 		m.placeBundle("there", placementNamed("a"), newDeploymentContent(2))
@@ -295,7 +295,7 @@ func TestForeseeingPromisesNoRoom(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(3))
 	m.changeCluster("b", withFreeCPUs(2))
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		synctest.Wait()
 		got, err := r.PreviewBundles(t.Context(), nil, []SupposedBundle{newSupposedBundle("one", byFreeCapacity, contentAsking("one", 4)), newSupposedBundle("two", byFreeCapacity, contentAsking("two", 4))})
 		if err != nil {
@@ -321,8 +321,8 @@ func TestForeseeingPromisesNoRoom(t *testing.T) {
 // setsByNamespace returns which sets namespaces may place on, ratings how clusters are rated.
 type setsByNamespace map[string][]string
 
-func (b setsByNamespace) BoundSets(ns string) []string { return b[ns] }
-func (setsByNamespace) Subscribe(func(string))         {}
+func (b setsByNamespace) AllowedSets(ns string) []string { return b[ns] }
+func (setsByNamespace) Subscribe(func(string))           {}
 
 // nameSetViews see clusters in the set that their label names.
 type nameSetViews struct{ plainViews }
@@ -344,7 +344,7 @@ func TestTouched(t *testing.T) {
 	m.changeCluster("a", in("asia"))
 	m.changeCluster("b", in("europe"))
 	all := setsByNamespace{"shop": {"asia", "europe"}}
-	runWith(t, m, func(c *Config) { c.Sets, c.Views = all, nameSetViews{} }, func(t *testing.T, r *Reconciler) {
+	runWith(t, m, func(c *Config) { c.Sets, c.Views = all, nameSetViews{} }, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("anywhere", nil)
 		m.changeBundle("inA", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.changeBundle("inC", func(b *state.Bundle) { b.Spec.Placement = placementNamed("c") })

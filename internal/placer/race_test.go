@@ -19,28 +19,49 @@ func TestAChangeDuringAStepIsNotLost(t *testing.T) {
 	cases := map[string]struct {
 		// before the step a's change is in the table, and maybe not compared; during is
 		// between the step's reading and its writing.
-		before, during func(m *fakeHub, r *Reconciler)
+		before, during func(m *fakeHub, r *PlacementReconciler)
 		rows           string
 	}{
 		"undone before it was compared": {
-			before: func(m *fakeHub, _ *Reconciler) { m.changeCluster("a", tainted) },
-			during: func(m *fakeHub, r *Reconciler) { m.changeCluster("a", cleared); r.compareCluster(t.Context(), "a") },
-			rows:   "a Active r2, b Active r2",
+			before: func(m *fakeHub, _ *PlacementReconciler) { m.changeCluster("a", tainted) },
+			during: func(m *fakeHub, r *PlacementReconciler) {
+				m.changeCluster("a", cleared)
+				r.handleClusterChange(t.Context(), "a")
+			},
+			rows: "a Active r2, b Active r2",
 		},
 		"undone after it was compared": {
-			before: func(m *fakeHub, r *Reconciler) { m.changeCluster("a", tainted); r.compareCluster(t.Context(), "a") },
-			during: func(m *fakeHub, r *Reconciler) { m.changeCluster("a", cleared); r.compareCluster(t.Context(), "a") },
-			rows:   "a Active r2, b Active r2",
+			before: func(m *fakeHub, r *PlacementReconciler) {
+				m.changeCluster("a", tainted)
+				r.handleClusterChange(t.Context(), "a")
+			},
+			during: func(m *fakeHub, r *PlacementReconciler) {
+				m.changeCluster("a", cleared)
+				r.handleClusterChange(t.Context(), "a")
+			},
+			rows: "a Active r2, b Active r2",
 		},
 		"a cluster comes, and does not fit any more when its row does": {
-			before: func(m *fakeHub, r *Reconciler) { m.changeCluster("c", nil); r.compareCluster(t.Context(), "c") },
-			during: func(m *fakeHub, r *Reconciler) { m.changeCluster("c", tainted); r.compareCluster(t.Context(), "c") },
-			rows:   "a Active r2, b Active r2, c Active r2",
+			before: func(m *fakeHub, r *PlacementReconciler) {
+				m.changeCluster("c", nil)
+				r.handleClusterChange(t.Context(), "c")
+			},
+			during: func(m *fakeHub, r *PlacementReconciler) {
+				m.changeCluster("c", tainted)
+				r.handleClusterChange(t.Context(), "c")
+			},
+			rows: "a Active r2, b Active r2, c Active r2",
 		},
 		"a cluster comes, and is gone when its row comes": {
-			before: func(m *fakeHub, r *Reconciler) { m.changeCluster("c", nil); r.compareCluster(t.Context(), "c") },
-			during: func(m *fakeHub, r *Reconciler) { m.deleteCluster("c"); r.compareCluster(t.Context(), "c") },
-			rows:   "a Active r2, b Active r2",
+			before: func(m *fakeHub, r *PlacementReconciler) {
+				m.changeCluster("c", nil)
+				r.handleClusterChange(t.Context(), "c")
+			},
+			during: func(m *fakeHub, r *PlacementReconciler) {
+				m.deleteCluster("c")
+				r.handleClusterChange(t.Context(), "c")
+			},
+			rows: "a Active r2, b Active r2",
 		},
 	}
 	for name, tc := range cases {

@@ -59,7 +59,7 @@ func TestRebalance(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
 	first := time.Time{}
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.placeBundle("web", atMostClusters(2), &atoll.Content{})
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1, b Active r1")
@@ -96,7 +96,7 @@ func TestRebalance(t *testing.T) {
 		}
 	})
 	m.forgetCounts()
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.settleRows("web")
 		writes, _ := m.countsAfterWait()
 		expectRows(t, m, "web", "b Active r1, c Active r1")
@@ -113,7 +113,7 @@ func TestRebalance(t *testing.T) {
 func TestRebalanceGoesOnAfterAStart(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", atMostClusters(1), &atoll.Content{})
 		m.settleRows("web")
 		fillCluster(m, "a", 5)
@@ -123,7 +123,7 @@ func TestRebalanceGoesOnAfterAStart(t *testing.T) {
 		expectRows(t, m, "web", "a Leaving r1, b Active r1")
 	})
 	m.forgetCounts()
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		fillCluster(m, "b", 20)
 		expectRows(t, m, "web", "a Leaving r1, b Active r1")
 		m.settleRows("web")
@@ -136,7 +136,7 @@ func TestRebalanceIsUnderTheBudget(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
 	tight := intstr.FromInt32(0)
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Removal.Budget = &tight })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -163,7 +163,7 @@ func TestRebalanceDividesAnew(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(9))
 	m.changeCluster("b", withFreeCPUs(3))
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.placeBundle("web", byFreeCapacity, contentAsking("web", 4))
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1 3, b Active r1 1")
@@ -197,7 +197,7 @@ func TestRebalanceOfManyEvensOut(t *testing.T) {
 	const all = 20
 	m := newFakeHub()
 	addClusters(m, "a")
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		var list []SupposedBundle
 		at := time.Now()
 		for i := range all {
@@ -242,7 +242,7 @@ func TestARebalanceIsForeseen(t *testing.T) {
 	m := newFakeHub()
 	m.changeCluster("a", withFreeCPUs(9))
 	m.changeCluster("b", withFreeCPUs(3))
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		p := byFreeCapacity
 		p.MaxClusters = 2
 		m.placeBundle("web", p, contentAsking("web", 8))
@@ -275,7 +275,7 @@ func TestARebalanceIsForeseen(t *testing.T) {
 // A rebalance is part of the terms: filters are shared by Bundles that are asked at once,
 // and by no others.
 func TestRebalanceIsATerm(t *testing.T) {
-	r := &Reconciler{Config: newFakeHub().reconcilerConfig(), index: newBundleIndex()}
+	r := &PlacementReconciler{Config: newFakeHub().reconcilerConfig(), index: newBundleIndex()}
 	b := state.Bundle{}
 	rebalanceAskedAt(time.UnixMilli(5000))(&b)
 	terms, err := r.termsOf(t.Context(), b)

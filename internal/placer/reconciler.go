@@ -56,9 +56,9 @@ type Rows interface {
 	ListOfCluster(clusterUID string) []state.Row
 	// RequestedPodsOf counts the pods of the rows that stay in a cluster.
 	RequestedPodsOf(clusterUID string) int64
-	// SubscribeOrders reports the rows that changed. ordered names those whose order changed,
+	// SubscribeWithChangedOrders reports the rows that changed. ordered names those whose order changed,
 	// and those that came or went.
-	SubscribeOrders(fn func(bundleUID string, clusters, ordered []string))
+	SubscribeWithChangedOrders(fn func(bundleUID string, clusters, ordered []string))
 }
 
 // RowWriter writes the specs of rows.
@@ -129,8 +129,8 @@ type Config struct {
 	Workers int
 }
 
-// Reconciler places all Bundles. Make it with New.
-type Reconciler struct {
+// PlacementReconciler places all Bundles. Make it with New.
+type PlacementReconciler struct {
 	Config
 	index      *bundleIndex
 	capacity   *capacityLedger
@@ -141,7 +141,7 @@ type Reconciler struct {
 	// fleet in order, for a preview; nil: the real fleet. previewed is the Reconciler that a preview
 	// was forked from; nil: this is none.
 	fleet     []schedule.Cluster
-	previewed *Reconciler
+	previewed *PlacementReconciler
 
 	ledgerMu sync.Mutex
 	ledger   rollout.RemovalLedger
@@ -154,7 +154,7 @@ type Reconciler struct {
 }
 
 // New makes a Reconciler and subscribes it to the tables.
-func New(cfg Config) *Reconciler {
+func New(cfg Config) *PlacementReconciler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -170,31 +170,31 @@ func New(cfg Config) *Reconciler {
 	if cfg.Scores == nil {
 		cfg.Scores = noScores{}
 	}
-	r := &Reconciler{Config: cfg, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), fleetLoads: &fleetLoads{}}
-	r.makeLoops()
+	r := &PlacementReconciler{Config: cfg, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), fleetLoads: &fleetLoads{}}
+	r.makeReconcileLoops()
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.enqueueNow)
-	cfg.Rows.SubscribeOrders(r.rowsChanged)
+	cfg.Rows.SubscribeWithChangedOrders(r.rowsChanged)
 	cfg.Clusters.Subscribe(r.clusterLoop.EnqueueNow)
 	cfg.Views.Subscribe(r.clusterLoop.EnqueueNow)
 	cfg.Scores.Subscribe(r.ratingChanged)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
 	if cfg.Sets != nil {
-		cfg.Sets.Subscribe(r.boundChanged)
+		cfg.Sets.Subscribe(r.clusterSetsChanged)
 	}
 	cfg.Hub.Subscribe(func() { r.enqueueRechecks(cfg.Bundles.List()) })
 	return r
 }
 
 // Run places Bundles until ctx ends. It is called once, when the tables are synced.
-func (r *Reconciler) Run(ctx context.Context) error {
+func (r *PlacementReconciler) Run(ctx context.Context) error {
 	r.startedAt.Store(time.Now().UnixNano())
-	r.restoreLedger()
-	r.restorePromises(ctx)
-	r.openLoops()
+	r.restoreRemovalLedger()
+	r.restoreCapacityPromises(ctx)
+	r.openReconcileLoops()
 	r.enqueueRechecks(r.Bundles.List())
 	for _, cluster := range r.Scores.ClustersWithExpiry() {
-		r.awaitRatingEnd(cluster)
+		r.rescoreAtRatingExpiry(cluster)
 	}
 	var loops sync.WaitGroup
 	for _, loop := range []*reconcile.Loop[string]{r.bundleLoop, r.clusterLoop, r.scoreLoop} {
@@ -204,8 +204,8 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	return nil
 }
 
-// restoreLedger restores recent removals from the rows, as far as the rows show them.
-func (r *Reconciler) restoreLedger() {
+// restoreRemovalLedger restores recent removals from the rows, as far as the rows show them.
+func (r *PlacementReconciler) restoreRemovalLedger() {
 	r.ledgerMu.Lock()
 	defer r.ledgerMu.Unlock()
 	for _, b := range r.Bundles.List() {
@@ -223,7 +223,7 @@ func (r *Reconciler) restoreLedger() {
 }
 
 // bundleChanged reconciles a Bundle whose intent changed; its status does not matter.
-func (r *Reconciler) bundleChanged(uid string) {
+func (r *PlacementReconciler) bundleChanged(uid string) {
 	if b, ok := r.Bundles.Get(uid); !ok || r.index.recordIntent(b) {
 		r.enqueueNow(uid)
 	}
@@ -231,8 +231,8 @@ func (r *Reconciler) bundleChanged(uid string) {
 
 // rowsChanged reconciles a Bundle when an awaited row changes, and when a row was removed, by
 // any writer. Reports for which nothing waits are not read.
-func (r *Reconciler) rowsChanged(uid string, clusters, ordered []string) {
-	r.markRowsMoved(uid, ordered)
+func (r *PlacementReconciler) rowsChanged(uid string, clusters, ordered []string) {
+	r.markRowsStale(uid, ordered)
 	r.fleetLoads.updateLoads(ordered, r.Rows)
 	for _, c := range ordered {
 		r.scoresChanged(c) // the cluster's load changed
@@ -249,7 +249,7 @@ func (r *Reconciler) rowsChanged(uid string, clusters, ordered []string) {
 	}
 }
 
-func (r *Reconciler) namespaceChanged(name string) {
+func (r *PlacementReconciler) namespaceChanged(name string) {
 	if ns, ok := r.Namespaces.Get(name); ok && ns.DeletionTimestamp == nil {
 		return
 	}
@@ -259,7 +259,7 @@ func (r *Reconciler) namespaceChanged(name string) {
 }
 
 // reconcileBundle reconciles a Bundle, or forgets one that is gone.
-func (r *Reconciler) reconcileBundle(ctx context.Context, uid string) error {
+func (r *PlacementReconciler) reconcileBundle(ctx context.Context, uid string) error {
 	b, ok := r.Bundles.Get(uid)
 	if !ok {
 		// A Bundle is deleted after its rows. Rows without a Bundle stay.
@@ -275,17 +275,17 @@ func (r *Reconciler) reconcileBundle(ctx context.Context, uid string) error {
 }
 
 // placeBundle makes one decision about a Bundle and one write.
-func (r *Reconciler) placeBundle(ctx context.Context, b state.Bundle) error {
+func (r *PlacementReconciler) placeBundle(ctx context.Context, b state.Bundle) error {
 	uid := b.Ref.UID
 	defer r.index.beginStep(uid)()
 	terms, err := r.termsOf(ctx, b)
 	if err != nil {
 		return err
 	}
-	r.touchRefused(uid)
+	r.touchRefusedClusters(uid)
 	view := r.index.viewOf(b, terms, time.Now())
 	if view.isPartial {
-		if done, err := r.stepPartially(ctx, b, view); done || err != nil {
+		if done, err := r.stepOverTouchedRows(ctx, b, view); done || err != nil {
 			return err
 		}
 		r.index.requireAllRows(uid)
@@ -295,13 +295,13 @@ func (r *Reconciler) placeBundle(ctx context.Context, b state.Bundle) error {
 }
 
 // stepOverAllRows decides about all rows of a Bundle, and writes the rows that change.
-func (r *Reconciler) stepOverAllRows(ctx context.Context, b state.Bundle, terms schedule.FilterTerms, view bundleView) error {
+func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundle, terms schedule.FilterTerms, view bundleView) error {
 	uid := b.Ref.UID
 	a, err := r.attemptStep(func() (stepInput, func(), error) {
 		snap, end, err := r.decideWithReservation(ctx, b, view)
 		if err == nil && view.reserve != nil && !snap.isReserveEnough() {
 			end()
-			r.index.dropReserve(uid)
+			r.index.dropReserveClusters(uid)
 			view = r.index.viewOf(b, terms, time.Now())
 			snap, end, err = r.decideWithReservation(ctx, b, view)
 		}
@@ -316,12 +316,12 @@ func (r *Reconciler) stepOverAllRows(ctx context.Context, b state.Bundle, terms 
 		return err
 	}
 	r.traceStep(a, !hasRevision(snap.baseRows, snap.rollout.Revision))
-	r.awaitFreeCapacity(snap, out)
-	r.awaitCapacity(&snap, out, view.clustersAnswered(snap.baseRows))
-	r.reportStep(b, snap.rollout.Recalled, out)
+	r.recordFreeCapacityWait(snap, out)
+	r.recordCapacityWaits(&snap, out, view.capacityDecidedClusters(snap.baseRows))
+	r.recordStepWarnings(b, snap.rollout.Recalled, out)
 	d := snap.rollout.Decision
 	w := stepResult{
-		output: out, rowCount: snap.rowsAfter(out), placedClusters: snap.countPlaced(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
+		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
 		waits: connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders},
 	}
@@ -330,12 +330,12 @@ func (r *Reconciler) stepOverAllRows(ctx context.Context, b state.Bundle, terms 
 	}
 	r.enqueueAt(uid, out.RequeueAt)
 	r.enqueueAt(uid, d.RecheckAt)
-	return r.writeGroupCondition(ctx, b, d)
+	return r.writePreferredGroupCondition(ctx, b, d)
 }
 
-// stepPartially steps over the touched rows when the other rows cannot have changed. done is
+// stepOverTouchedRows steps over the touched rows when the other rows cannot have changed. done is
 // false when they may have.
-func (r *Reconciler) stepPartially(ctx context.Context, b state.Bundle, v bundleView) (done bool, err error) {
+func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.Bundle, v bundleView) (done bool, err error) {
 	a, err := r.attemptStep(func() (stepInput, func(), error) {
 		snap, err := r.gatherStepInput(ctx, b, v)
 		if err == nil && !snap.keepsAllRows() {
@@ -358,9 +358,9 @@ func (r *Reconciler) stepPartially(ctx context.Context, b state.Bundle, v bundle
 		return false, err
 	}
 	r.traceStep(a, false)
-	r.awaitCapacity(&snap, out, v.touchedClusters)
-	r.reportStep(b, snap.rollout.Recalled, out)
-	r.index.recordPartialStep(v, stepResult{output: out, rowCount: snap.rowsAfter(out) - len(snap.baseRows), placedClusters: snap.countPlaced()})
+	r.recordCapacityWaits(&snap, out, v.touchedClusters)
+	r.recordStepWarnings(b, snap.rollout.Recalled, out)
+	r.index.recordPartialStep(v, stepResult{output: out, rowCount: snap.countRowsAfter(out) - len(snap.baseRows), placedClusters: snap.countPlacedClusters()})
 	r.enqueueAt(b.Ref.UID, out.RequeueAt)
 	return true, nil
 }
@@ -369,7 +369,7 @@ func (r *Reconciler) stepPartially(ctx context.Context, b state.Bundle, v bundle
 var errNeedsAllRows = errors.New("a step over all rows is needed")
 
 // writeStep writes the row changes of an attempt. A write that panics counts as failed.
-func (r *Reconciler) writeStep(ctx context.Context, a stepAttempt) error {
+func (r *PlacementReconciler) writeStep(ctx context.Context, a stepAttempt) error {
 	written := false
 	defer func() { a.settleWrite(written) }()
 	ref := a.input.bundle.Ref
@@ -393,7 +393,7 @@ type stepAttempt struct {
 
 // attemptStep repeats a step while others take the capacity that it was decided by. The last
 // attempt blocks others while it decides.
-func (r *Reconciler) attemptStep(decide func() (stepInput, func(), error)) (a stepAttempt, err error) {
+func (r *PlacementReconciler) attemptStep(decide func() (stepInput, func(), error)) (a stepAttempt, err error) {
 	for try := 1; ; try++ {
 		if a, taken, err := r.attemptOnce(decide, try == maxDecideTries); !taken || err != nil {
 			return a, err
@@ -401,7 +401,7 @@ func (r *Reconciler) attemptStep(decide func() (stepInput, func(), error)) (a st
 	}
 }
 
-func (r *Reconciler) attemptOnce(decide func() (stepInput, func(), error), alone bool) (a stepAttempt, taken bool, err error) {
+func (r *PlacementReconciler) attemptOnce(decide func() (stepInput, func(), error), alone bool) (a stepAttempt, taken bool, err error) {
 	if alone {
 		r.ledgerMu.Lock()
 		defer r.ledgerMu.Unlock()
@@ -419,12 +419,12 @@ func (r *Reconciler) attemptOnce(decide func() (stepInput, func(), error), alone
 			a.endStep()
 		}
 	}()
-	full := r.advanceStep(&a)
+	full := r.computeStepChanges(&a)
 	if full != nil && alone {
 		// Growth that no decision foresees stays as it is, such as of a row whose newer revision
 		// is held back.
 		a.input.rollout.Decision = a.input.rollout.Decision.HoldRows(full)
-		if full = r.advanceStep(&a); full != nil {
+		if full = r.computeStepChanges(&a); full != nil {
 			err = fmt.Errorf("clusters %s: %w", strings.Join(slices.Sorted(maps.Keys(full)), ", "), errCapacityTaken)
 		}
 	}
@@ -434,10 +434,10 @@ func (r *Reconciler) attemptOnce(decide func() (stepInput, func(), error), alone
 
 var errCapacityTaken = errors.New("others took the capacity that was left")
 
-// advanceStep computes the changes of a step and spends budgets, free capacity and capacity. The
+// computeStepChanges computes the changes of a step and spends budgets, free capacity and capacity. The
 // caller holds the ledger's lock, so that no two Bundles spend the same. full names the clusters
 // that have less left than needed; then nothing is spent.
-func (r *Reconciler) advanceStep(a *stepAttempt) (full map[string]string) {
+func (r *PlacementReconciler) computeStepChanges(a *stepAttempt) (full map[string]string) {
 	s := &a.input
 	ns, uid := s.bundle.Ref.Namespace, s.bundle.Ref.UID
 	s.rollout.RecentDeletes, s.rollout.RecentlyRemoved = r.ledger.CountDeletes(ns, s.rollout.Now), r.ledger.RemovedClusters(uid, s.rollout.Now)
@@ -453,7 +453,7 @@ func (r *Reconciler) advanceStep(a *stepAttempt) (full map[string]string) {
 			taken(false)
 		}
 	}()
-	s.setRowPods(out.Changes)
+	s.setRequestedPods(out.Changes)
 	back := r.capacity.promiseCapacity(&s.rollout, out.Changes)
 	r.ledger.RecordDeletes(ns, s.rollout.Now, out.DirectDeletes)
 	r.ledger.RecordRemovedClusters(uid, s.rollout.Now, out.RemovedByEdit)
@@ -471,8 +471,8 @@ func (r *Reconciler) advanceStep(a *stepAttempt) (full map[string]string) {
 	return nil
 }
 
-// reportStep records warnings: a held plan, once, and rows of deleted clusters.
-func (r *Reconciler) reportStep(b state.Bundle, recalled rollout.HeldBackDeletions, out rollout.Output) {
+// recordStepWarnings records warnings: a held plan, once, and rows of deleted clusters.
+func (r *PlacementReconciler) recordStepWarnings(b state.Bundle, recalled rollout.HeldBackDeletions, out rollout.Output) {
 	if len(out.AbandonedRows) > 0 {
 		r.recordWarning(b, atoll.ReasonGivenUp, givenUpText(out.AbandonedRows))
 	}
@@ -480,7 +480,7 @@ func (r *Reconciler) reportStep(b state.Bundle, recalled rollout.HeldBackDeletio
 	if b.Ref.Namespace == "" {
 		kind, ns = "clusterbundle", ""
 	}
-	if recalled.PlanHash != "" && r.index.recordReportedRecall(b.Ref.UID, recalled.PlanHash) {
+	if recalled.PlanHash != "" && r.index.recordReportedHeldBackPlan(b.Ref.UID, recalled.PlanHash) {
 		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("members remember deletions from before the hub was restored: %s; `atoll confirm %s/%s%s --plan %s` deletes exactly these, `atoll restore keep` with the same arguments keeps them",
 			recalled.Text, kind, b.Ref.Name, ns, recalled.PlanHash))
 	}
@@ -511,7 +511,7 @@ func givenUpText(rows []rollout.AbandonedRow) string {
 // lack the right to list Secrets.
 var secretIDPattern = regexp.MustCompile(`/Secret/[^\s,;]+ [^\s,;]+`)
 
-func (r *Reconciler) recordWarning(b state.Bundle, reason atoll.Reason, message string) {
+func (r *PlacementReconciler) recordWarning(b state.Bundle, reason atoll.Reason, message string) {
 	r.Log.Warn(message, "bundle", b.Ref.Name, "namespace", b.Ref.Namespace, "reason", reason)
 	if r.Events != nil {
 		r.Events.Warn(b.Ref, reason, message)

@@ -27,7 +27,7 @@ func addClusters(m *fakeHub, clusters ...string) {
 func TestNewBundleIsOneWrite(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", nil)
 		m.cutRevision("web", &atoll.Content{})
 		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
@@ -53,7 +53,7 @@ func TestNewBundleIsOneWrite(t *testing.T) {
 func TestMoveMakesBeforeItBreaks(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -72,7 +72,7 @@ func TestMoveMakesBeforeItBreaks(t *testing.T) {
 func TestMoveToAClusterThatIsAwayAsks(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -97,7 +97,7 @@ func TestMoveToAClusterThatIsAwayAsks(t *testing.T) {
 func TestMoveGoesOnWhenTheReplacementComesBack(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -122,7 +122,7 @@ func TestClusterChangesCostTheBundlesThatTheyTouch(t *testing.T) {
 		m.changeBundle(uid, func(b *state.Bundle) { b.Spec.Placement = placementLabelled(map[string]string{"n": fmt.Sprint(i)}) })
 		m.cutRevision(uid, &atoll.Content{})
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		for i := range 20 {
 			m.settleRows(fmt.Sprintf("b%02d", i))
 		}
@@ -164,7 +164,7 @@ func TestRelabelledClusterGetsItsOverrides(t *testing.T) {
 		Policy: "ClusterOverridePolicy/x",
 		Target: &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"country": "cn"}}}},
 	}}}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", nil)
 		m.cutRevision("web", content)
 		m.settleRows("web")
@@ -181,7 +181,7 @@ func TestRelabelledClusterGetsItsOverrides(t *testing.T) {
 func TestDeletedClusterIsGivenUp(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", nil)
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -201,7 +201,7 @@ func TestDeletedClusterIsGivenUp(t *testing.T) {
 func TestLostRowsComeBack(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", nil)
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -217,7 +217,7 @@ func TestLostRowsComeBack(t *testing.T) {
 func TestNoExecuteTaintEvictsWhenItsTimeIsUp(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		seconds := int64(300)
 		m.changeBundle("web", func(b *state.Bundle) {
 			b.Spec.Placement.ClusterTolerations = []corev1.Toleration{{Key: "down", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}
@@ -241,7 +241,7 @@ func TestNoExecuteTaintEvictsWhenItsTimeIsUp(t *testing.T) {
 func TestDeletedBundleAndNamespace(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		now := metav1.Now()
 		for _, uid := range []string{"web", "api"} {
 			m.changeBundle(uid, nil)
@@ -268,7 +268,7 @@ func TestHoldingHubIssuesNothing(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
 	m.holding = true
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", nil)
 		m.cutRevision("web", &atoll.Content{})
 		expectRows(t, m, "web", "")
@@ -285,7 +285,7 @@ func TestHoldingHubIssuesNothing(t *testing.T) {
 func TestFailedAndFencedWritesAreTriedAgain(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a")
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		for i, err := range []error{errors.New("the store is away"), state.ErrRowsMoved} {
 			uid := fmt.Sprint("b", i)
 			m.mu.Lock()
@@ -304,7 +304,7 @@ func TestDeletesAreAddedUpPerNamespace(t *testing.T) {
 	for i := range 400 {
 		m.changeCluster(fmt.Sprintf("c%03d", i), nil)
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		now := metav1.Now()
 		for _, uid := range []string{"b1", "b2", "b3", "other"} {
 			m.changeBundle(uid, func(b *state.Bundle) {
@@ -351,7 +351,7 @@ func TestPreviewWritesNothingAndSeesTheWholeFleet(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
 	m.changeCluster("c", func(c *v1alpha1.Cluster) { c.Spec.Accepted = false })
-	runReconciler(t, m, func(t *testing.T, r *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
@@ -387,7 +387,7 @@ func TestDividedSharesGrowBeforeTheyShrink(t *testing.T) {
 			Object: []byte(fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":%d}}`, n)),
 		}}}
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", nil)
 		m.cutRevision("web", deployment(6))
 		m.settleRows("web")

@@ -78,7 +78,7 @@ func TestReplacementThatIsNeverHealthy(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			m := newFakeHub()
 			addClusters(m, "a", "b")
-			runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 				newPlacedBundle(m, "web", &atoll.Content{}, "a")
 				m.moveBundle("web", "b")
 				m.reportState("web", "b", state)
@@ -109,7 +109,7 @@ func TestReplacementThatChecksIn(t *testing.T) {
 	m.changeCluster("b", func(c *v1alpha1.Cluster) {
 		c.Spec.Connection = &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn, Interval: &metav1.Duration{Duration: 20 * time.Minute}}
 	})
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		newPlacedBundle(m, "web", &atoll.Content{}, "a")
 		m.moveBundle("web", "b")
 		time.Sleep(time.Hour - time.Second)
@@ -129,7 +129,7 @@ func TestSeveralLeaveForSeveral(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c", "d", "e")
 	m.setOnline("e", false)
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		newPlacedBundle(m, "web", &atoll.Content{}, "a", "b", "c")
 		m.moveBundle("web", "c", "d", "e")
 		m.reportState("web", "d", atoll.RowReady)
@@ -174,7 +174,7 @@ func TestBudgetAndReplacements(t *testing.T) {
 		}
 		return n
 	}
-	runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		newPlacedBundle(m, "web", &atoll.Content{}, old...)
 		m.moveBundle("web", next...)
 		m.settleRows("web")
@@ -289,7 +289,7 @@ func TestEvictedAndUnfitGoTheWayOfAnEdit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newFakeHub()
 			m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Labels = prod })
-			runReconciler(t, m, func(t *testing.T, _ *Reconciler) {
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 				m.changeBundle("web", func(b *state.Bundle) {
 					b.Spec.Placement, b.Spec.WhenUnfit = placementLabelled(prod), v1alpha1.UnfitRemove
 				})

@@ -22,20 +22,20 @@ const maxDecideTries = 4
 // moves; endStep releases them. Bundles that are placed at the same time would otherwise all
 // choose the same clusters. A decision that collides with another step's reservation is made
 // again. Last tries are made one after the other, so that they see each other's reservations.
-func (r *Reconciler) decideWithReservation(ctx context.Context, b state.Bundle, v bundleView) (snap stepInput, end func(), err error) {
+func (r *PlacementReconciler) decideWithReservation(ctx context.Context, b state.Bundle, v bundleView) (snap stepInput, end func(), err error) {
 	if !v.filter.LimitsClusters() {
 		snap, err = r.gatherStepInput(ctx, b, v)
 		return snap, func() {}, err
 	}
 	for try := 1; ; try++ {
-		if snap, end, err = r.tryReservation(ctx, b, v, try == maxDecideTries); end != nil || err != nil {
+		if snap, end, err = r.tryDecideWithReservation(ctx, b, v, try == maxDecideTries); end != nil || err != nil {
 			return snap, end, err
 		}
 	}
 }
 
-// tryReservation decides once; end is nil when other steps reserved the same clusters since it began.
-func (r *Reconciler) tryReservation(ctx context.Context, b state.Bundle, v bundleView, last bool) (snap stepInput, end func(), err error) {
+// tryDecideWithReservation decides once; end is nil when other steps reserved the same clusters since it began.
+func (r *PlacementReconciler) tryDecideWithReservation(ctx context.Context, b state.Bundle, v bundleView, last bool) (snap stepInput, end func(), err error) {
 	if last {
 		r.lastTryMu.Lock()
 		defer r.lastTryMu.Unlock()
@@ -74,25 +74,25 @@ func (s *stepInput) podMoves() map[string]int64 {
 func (s *stepInput) podsPerNewCluster() int64 {
 	shared := int64(0)
 	for _, w := range s.rollout.Decision.DividedWorkloads() {
-		shared += podWeight(w.Replicas) / int64(max(s.countPlaced(), 1))
+		shared += boundPodCount(w.Replicas) / int64(max(s.countPlacedClusters(), 1))
 	}
-	return max(podWeight(s.podsPerRow+shared), 1)
+	return max(boundPodCount(s.podsPerRow+shared), 1)
 }
 
-// podWeight bounds a number of replicas, so that all pods of a cluster have a sum.
-func podWeight(replicas int64) int64 { return min(max(replicas, 0), schedule.MaxWeight) }
+// boundPodCount bounds a number of replicas, so that all pods of a cluster have a sum.
+func boundPodCount(replicas int64) int64 { return min(max(replicas, 0), schedule.MaxWeight) }
 
-// setRowPods sets the requested pods of the rows that change.
-func (s *stepInput) setRowPods(changes map[string]*atoll.RowSpec) {
+// setRequestedPods sets the requested pods of the rows that change.
+func (s *stepInput) setRequestedPods(changes map[string]*atoll.RowSpec) {
 	for _, spec := range changes {
 		if spec == nil || spec.Phase != atoll.RowActive {
 			continue
 		}
 		spec.RequestedPods = s.podsPerRow
 		for _, n := range spec.Assigned {
-			spec.RequestedPods += podWeight(n)
+			spec.RequestedPods += boundPodCount(n)
 		}
-		spec.RequestedPods = podWeight(spec.RequestedPods)
+		spec.RequestedPods = boundPodCount(spec.RequestedPods)
 		if spec.RequestedPods <= 1 {
 			spec.RequestedPods = 0 // stands for 1
 		}
@@ -179,7 +179,7 @@ func (p *podReservations) addPods(name string, by int64) {
 
 // nearbyBundles returns, by index of the scores, the Bundles that a score selects. Only Bundles
 // of b's namespace count, so that tenants cannot observe or steer each other.
-func (r *Reconciler) nearbyBundles(b state.Bundle, scores []v1alpha1.Score) (out [][]schedule.BundleClusters) {
+func (r *PlacementReconciler) nearbyBundles(b state.Bundle, scores []v1alpha1.Score) (out [][]schedule.BundleClusters) {
 	for i := range scores {
 		n := scores[i].Bundles
 		if n == nil {
@@ -188,13 +188,13 @@ func (r *Reconciler) nearbyBundles(b state.Bundle, scores []v1alpha1.Score) (out
 		if out == nil {
 			out = make([][]schedule.BundleClusters, len(scores))
 		}
-		out[i] = r.selectNearby(b, n)
+		out[i] = r.selectNearbyClusters(b, n)
 	}
 	return out
 }
 
-// selectNearby returns the clusters of the Bundles that NearBundles selects, by Bundle.
-func (r *Reconciler) selectNearby(b state.Bundle, n *v1alpha1.NearBundles) (out []schedule.BundleClusters) {
+// selectNearbyClusters returns the clusters of the Bundles that NearBundles selects, by Bundle.
+func (r *PlacementReconciler) selectNearbyClusters(b state.Bundle, n *v1alpha1.NearBundles) (out []schedule.BundleClusters) {
 	sel, err := metav1.LabelSelectorAsSelector(n.LabelSelector) // nil selects nothing
 	if err != nil {
 		sel = labels.Nothing() // admission refuses invalid selectors
@@ -240,13 +240,13 @@ func (noScores) ClustersWithExpiry() []string                             { retu
 func (noScores) Subscribe(func(string))                                   {}
 
 // ratingChanged handles a cluster with new ratings, which may move Bundles.
-func (r *Reconciler) ratingChanged(cluster string) {
+func (r *PlacementReconciler) ratingChanged(cluster string) {
 	r.scoresChanged(cluster)
-	r.awaitRatingEnd(cluster)
+	r.rescoreAtRatingExpiry(cluster)
 }
 
-// awaitRatingEnd rescores a cluster when its next rating expires.
-func (r *Reconciler) awaitRatingEnd(cluster string) {
+// rescoreAtRatingExpiry rescores a cluster when its next rating expires.
+func (r *PlacementReconciler) rescoreAtRatingExpiry(cluster string) {
 	now := time.Now()
 	if at := r.Scores.NextExpiry(cluster, now); !at.IsZero() {
 		r.scoreLoop.EnqueueAfter(cluster, at.Sub(now))
@@ -270,8 +270,8 @@ func (s *stepInput) isReserveEnough() bool {
 	return come <= schedule.ReserveDepth && !s.rollout.Decision.WantsMore && !s.rollout.Decision.NoFit
 }
 
-// dropReserve makes the next step look at the whole fleet.
-func (x *bundleIndex) dropReserve(uid string) {
+// dropReserveClusters makes the next step look at the whole fleet.
+func (x *bundleIndex) dropReserveClusters(uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e := x.entries[uid]; e != nil {
@@ -279,9 +279,9 @@ func (x *bundleIndex) dropReserve(uid string) {
 	}
 }
 
-// SetInterest sets the inputs of scores in a decision for a namespace that is not of a Bundle.
+// SetScoreInputs sets the inputs of scores in a decision for a namespace that is not of a Bundle.
 // in.Placement is set before.
-func (r *Reconciler) SetInterest(in *schedule.Input, namespace string) {
+func (r *PlacementReconciler) SetScoreInputs(in *schedule.Input, namespace string) {
 	source := v1alpha1.SourcePropagationPolicy
 	if namespace == "" {
 		source = v1alpha1.SourceClusterPropagationPolicy

@@ -29,8 +29,8 @@ type stepInput struct {
 	demand      capacityDemand
 }
 
-// rowsAfter counts the rows after the step.
-func (s *stepInput) rowsAfter(out rollout.Output) int {
+// countRowsAfter counts the rows after the step.
+func (s *stepInput) countRowsAfter(out rollout.Output) int {
 	n := len(s.baseRows)
 	for c, spec := range out.Changes {
 		_, had := s.rollout.Rows[c]
@@ -44,8 +44,8 @@ func (s *stepInput) rowsAfter(out rollout.Output) int {
 	return n
 }
 
-// countPlaced counts the clusters that fit.
-func (s *stepInput) countPlaced() (n int) {
+// countPlacedClusters counts the clusters that fit.
+func (s *stepInput) countPlacedClusters() (n int) {
 	for i := range s.rollout.Decision.Verdicts {
 		if s.rollout.Decision.Verdicts[i].Outcome == schedule.OutcomePlaced {
 			n++
@@ -74,7 +74,7 @@ func (s *stepInput) losesItems(cluster string) bool {
 
 // gatherStepInput gathers the input of a step. A complete view limits it to clusters that hold a
 // row or were touched, because no other cluster can gain a part.
-func (r *Reconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bundleView) (stepInput, error) {
+func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bundleView) (stepInput, error) {
 	snap := stepInput{bundle: b, baseRows: r.rowsInView(b.Ref.UID, v), reserved: r.index.copyReservations()}
 	rows, specs := r.rolloutRows(snap.baseRows)
 	target, content, err := r.latestContent(ctx, b)
@@ -100,7 +100,7 @@ func (r *Reconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bund
 		BundleUID: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, AdmittedClusters: v.admittedClusters(clusters), UnlistedHolders: v.placedElsewhere, SkipExplanations: !v.explainAll, Workloads: workloads, Rows: specs, Now: now,
 		Facts: facts, UseFreeCapacity: true, AvoidDisconnected: true, PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
-		OverriddenShares: overriddenShares(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.notBackBefore(v.failback), Demand: snap.demand.demands[target],
+		OverriddenShares: overriddenReplicas(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.earliestFailback(v.failback), Demand: snap.demand.demands[target],
 	})
 	if err := facts.usage.err; err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
@@ -123,7 +123,7 @@ func (r *Reconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bund
 }
 
 // rolloutRows returns the rows with what is known of their clusters, and their specs, by cluster.
-func (r *Reconciler) rolloutRows(base []state.Row) (rows map[string]rollout.Row, specs map[string]atoll.RowSpec) {
+func (r *PlacementReconciler) rolloutRows(base []state.Row) (rows map[string]rollout.Row, specs map[string]atoll.RowSpec) {
 	specs = make(map[string]atoll.RowSpec, len(base))
 	rows = make(map[string]rollout.Row, len(base))
 	for _, row := range base {
@@ -146,17 +146,17 @@ type leavingItems struct {
 	variants map[string]string
 }
 
-func (r *Reconciler) leavingItemsOf(ctx context.Context, target string, content *atoll.Content, p stepParts, v bundleView) (out leavingItems, err error) {
+func (r *PlacementReconciler) leavingItemsOf(ctx context.Context, target string, content *atoll.Content, p stepParts, v bundleView) (out leavingItems, err error) {
 	if out.deleted, err = r.deletionsByRevision(ctx, target, content, p.rows); err != nil {
 		return out, err
 	}
-	if out.moved, err = r.movesByCluster(ctx, target, content, p.rows); err != nil {
+	if out.moved, err = r.itemsMovedAwayByCluster(ctx, target, content, p.rows); err != nil {
 		return out, err
 	}
-	if out.excluded, err = r.excludedByCluster(ctx, content, p.clusters, p.rows); err != nil {
+	if out.excluded, err = r.excludedItemsByCluster(ctx, content, p.clusters, p.rows); err != nil {
 		return out, err
 	}
-	out.variants, err = r.ownVariants(ctx, p.clusters, p.rows, func(c string) bool {
+	out.variants, err = r.variantsOfStayingRows(ctx, p.clusters, p.rows, func(c string) bool {
 		row := p.rows[c]
 		return len(out.deleted[row.Revision])+len(out.moved[c]) > 0 ||
 			row.Revision != target && rowMayStay(row, target, content) && (!v.isComplete || v.touchedClusters[c])
@@ -164,8 +164,8 @@ func (r *Reconciler) leavingItemsOf(ctx context.Context, target string, content 
 	return out, err
 }
 
-// overriddenShares returns the shares that overrides set, by cluster and item.
-func overriddenShares(content *atoll.Content, clusters []schedule.Cluster) map[string]map[string]int64 {
+// overriddenReplicas returns the shares that overrides set, by cluster and item.
+func overriddenReplicas(content *atoll.Content, clusters []schedule.Cluster) map[string]map[string]int64 {
 	return manifest.OverriddenReplicasByCluster(content, func(yield func(atoll.ClusterView) bool) {
 		for i := range clusters {
 			if !yield(clusters[i].ClusterView) {
@@ -177,7 +177,7 @@ func overriddenShares(content *atoll.Content, clusters []schedule.Cluster) map[s
 
 // heldBackDeletions returns the deletions that the content holds back.
 func heldBackDeletions(bundle string, content *atoll.Content) rollout.HeldBackDeletions {
-	plan, items := atoll.PlanRecall(bundle, content)
+	plan, items := atoll.PlanRememberedDeletions(bundle, content)
 	names := make([]string, 0, len(items))
 	for _, item := range items {
 		name := item.Key.Kind + " " + item.Key.Name
@@ -191,7 +191,7 @@ func heldBackDeletions(bundle string, content *atoll.Content) rollout.HeldBackDe
 
 // latestContent returns the latest revision of the Bundle and its content; empty and nil before
 // the first.
-func (r *Reconciler) latestContent(ctx context.Context, b state.Bundle) (string, *atoll.Content, error) {
+func (r *PlacementReconciler) latestContent(ctx context.Context, b state.Bundle) (string, *atoll.Content, error) {
 	latest, ok := r.Revisions.LatestOfBundle(b.Ref.UID)
 	if !ok {
 		return "", nil, nil
@@ -203,7 +203,7 @@ func (r *Reconciler) latestContent(ctx context.Context, b state.Bundle) (string,
 	return latest.Name, content, nil
 }
 
-func (r *Reconciler) isDeleting(b state.Bundle) bool {
+func (r *PlacementReconciler) isDeleting(b state.Bundle) bool {
 	if b.Meta.DeletionTimestamp != nil {
 		return true
 	}
@@ -212,7 +212,7 @@ func (r *Reconciler) isDeleting(b state.Bundle) bool {
 }
 
 // rowsInView returns the rows of the Bundle, or the touched rows of a partial view.
-func (r *Reconciler) rowsInView(uid string, v bundleView) []state.Row {
+func (r *PlacementReconciler) rowsInView(uid string, v bundleView) []state.Row {
 	if !v.isPartial {
 		return r.Rows.ListOfBundle(uid)
 	}
@@ -227,7 +227,7 @@ func (r *Reconciler) rowsInView(uid string, v bundleView) []state.Row {
 }
 
 // candidateClusters returns the clusters that can have a part in the Bundle, by name.
-func (r *Reconciler) candidateClusters(v bundleView, rows []state.Row) []schedule.Cluster {
+func (r *PlacementReconciler) candidateClusters(v bundleView, rows []state.Row) []schedule.Cluster {
 	named := v.filter.NamedClusters()
 	switch {
 	case v.isComplete:
@@ -295,8 +295,8 @@ func minRevisionOf(content *atoll.Content) int64 {
 	return content.MinRevision
 }
 
-// ownVariants returns the variants of rows that may have to stay at their revision.
-func (r *Reconciler) ownVariants(ctx context.Context, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, mayStay func(cluster string) bool) (map[string]string, error) {
+// variantsOfStayingRows returns the variants of rows that may have to stay at their revision.
+func (r *PlacementReconciler) variantsOfStayingRows(ctx context.Context, clusters []schedule.Cluster, rows map[string]atoll.RowSpec, mayStay func(cluster string) bool) (map[string]string, error) {
 	out := map[string]string{}
 	for _, c := range clusters {
 		row, has := rows[c.Name]
@@ -314,7 +314,7 @@ func (r *Reconciler) ownVariants(ctx context.Context, clusters []schedule.Cluste
 
 // deletionsByRevision lists, by the revisions of rows, what users deleted, or took back to the hub,
 // between them and the target. Orphaned items stay in members.
-func (r *Reconciler) deletionsByRevision(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
+func (r *PlacementReconciler) deletionsByRevision(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
 	if content == nil || !slices.ContainsFunc(content.Tombstones, isRemoval) {
 		return nil, nil
 	}
@@ -357,12 +357,12 @@ type BundlePreview struct {
 
 // PreviewBundle returns the outcome for a Bundle as given: the table's, or one with another
 // placement, removal or whenUnfit. It has a verdict on every cluster. Nothing is written.
-func (r *Reconciler) PreviewBundle(ctx context.Context, b state.Bundle) (BundlePreview, error) {
+func (r *PlacementReconciler) PreviewBundle(ctx context.Context, b state.Bundle) (BundlePreview, error) {
 	p, _, err := r.previewWithInput(ctx, b)
 	return p, err
 }
 
-func (r *Reconciler) previewWithInput(ctx context.Context, b state.Bundle) (BundlePreview, *stepInput, error) {
+func (r *PlacementReconciler) previewWithInput(ctx context.Context, b state.Bundle) (BundlePreview, *stepInput, error) {
 	terms, err := r.termsOf(ctx, b)
 	if err != nil {
 		return BundlePreview{}, nil, err
@@ -386,6 +386,6 @@ func (r *Reconciler) previewWithInput(ctx context.Context, b state.Bundle) (Bund
 	snap.rollout.RecentDeletes = r.ledger.CountDeletes(b.Ref.Namespace, snap.rollout.Now)
 	snap.rollout.RecentlyRemoved = r.ledger.RemovedClusters(b.Ref.UID, snap.rollout.Now)
 	out := rollout.AdvanceRows(snap.rollout)
-	snap.setRowPods(out.Changes)
+	snap.setRequestedPods(out.Changes)
 	return BundlePreview{Bundle: b, Rows: snap.baseRows, Decision: snap.rollout.Decision, Output: out}, &snap, nil
 }

@@ -29,7 +29,7 @@ func TestRowsAfterAStep(t *testing.T) {
 	} {
 		s := &stepInput{baseRows: make([]state.Row, 2)}
 		s.rollout.Rows = map[string]rollout.Row{"a": {}, "b": {}}
-		if got := s.rowsAfter(rollout.Output{Changes: c.changes}); got != c.want {
+		if got := s.countRowsAfter(rollout.Output{Changes: c.changes}); got != c.want {
 			t.Errorf("%s: %d rows, want %d", name, got, c.want)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 // that are edited at random.
 type stormWalk struct {
 	*fakeHub
-	reconciler *Reconciler
+	reconciler *PlacementReconciler
 	random     *rand.Rand
 	history    []string
 }
@@ -162,8 +162,8 @@ func (s *stormWalk) checkCounts(t *testing.T) {
 func (s *stormWalk) checkMissedEvents(t *testing.T) {
 	before := s.allRowsText()
 	for _, uid := range s.bundleUIDs() {
-		s.reconciler.index.markIncomplete(uid)
-		s.reconciler.index.dropReserve(uid)
+		s.reconciler.index.requireWholeFleet(uid)
+		s.reconciler.index.dropReserveClusters(uid)
 		s.reconciler.enqueueNow(uid)
 	}
 	s.settleAll()
@@ -224,7 +224,7 @@ func TestStorm(t *testing.T) {
 			for range 8 {
 				s.restartReconciler()
 			}
-			runReconciler(t, s.fakeHub, func(t *testing.T, r *Reconciler) {
+			runReconciler(t, s.fakeHub, func(t *testing.T, r *PlacementReconciler) {
 				s.reconciler = r
 				for range 25 {
 					if s.applyRandomEvent(); s.random.IntN(3) == 0 {

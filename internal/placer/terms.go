@@ -30,21 +30,21 @@ func (plainViews) Subscribe(func(string))                      {}
 
 // Sets returns the ClusterSets to which a namespace is bound.
 type Sets interface {
-	BoundSets(namespace string) []string
+	AllowedSets(namespace string) []string
 	// Subscribe to namespaces whose sets changed; "" stands for all namespaces without a
 	// binding.
 	Subscribe(fn func(namespace string))
 }
 
-// boundSets returns the sets that limit a Bundle; nil: none does.
-func (r *Reconciler) boundSets(b state.Bundle) []string {
+// boundClusterSets returns the sets that limit a Bundle; nil: none does.
+func (r *PlacementReconciler) boundClusterSets(b state.Bundle) []string {
 	if r.Sets == nil {
 		return nil
 	}
-	return schedule.LimitingSets(b.Ref.Namespace, b.Spec.Source.Kind, r.Sets.BoundSets)
+	return schedule.AllowedClusterSets(b.Ref.Namespace, b.Spec.Source.Kind, r.Sets.AllowedSets)
 }
 
-func (r *Reconciler) boundChanged(namespace string) {
+func (r *PlacementReconciler) clusterSetsChanged(namespace string) {
 	if namespace == "" {
 		r.enqueueRechecks(r.Bundles.List())
 		return
@@ -55,8 +55,8 @@ func (r *Reconciler) boundChanged(namespace string) {
 }
 
 // termsOf returns the current terms of a Bundle.
-func (r *Reconciler) termsOf(ctx context.Context, b state.Bundle) (schedule.FilterTerms, error) {
-	t := schedule.FilterTerms{Placement: b.Spec.Placement, BoundSets: r.boundSets(b), Rebalance: atoll.RebalanceRequestedAt(b.Meta.Annotations)}
+func (r *PlacementReconciler) termsOf(ctx context.Context, b state.Bundle) (schedule.FilterTerms, error) {
+	t := schedule.FilterTerms{Placement: b.Spec.Placement, BoundSets: r.boundClusterSets(b), Rebalance: atoll.RebalanceRequestedAt(b.Meta.Annotations)}
 	t.SummedWeights = b.Spec.WeightRule != v1alpha1.WeightLargest
 	latest, ok := r.Revisions.LatestOfBundle(b.Ref.UID)
 	if !ok {
@@ -70,14 +70,14 @@ func (r *Reconciler) termsOf(ctx context.Context, b state.Bundle) (schedule.Filt
 	if err != nil {
 		return t, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	t.Kinds = kindsOf(content)
+	t.Kinds = requiredKindsOf(content)
 	r.index.kindCache.Add(latest.Name, t.Kinds)
 	return t, nil
 }
 
-// kindsOf lists the kinds that clusters must serve, without those that the content defines
+// requiredKindsOf lists the kinds that clusters must serve, without those that the content defines
 // itself. Sorted.
-func kindsOf(content *atoll.Content) []string {
+func requiredKindsOf(content *atoll.Content) []string {
 	kinds, brought := map[string]bool{}, map[string]bool{}
 	for i := range content.Items {
 		item := &content.Items[i]

@@ -45,7 +45,7 @@ func TestServedAPIsDecide(t *testing.T) {
 	addClusters(m, "a", "b", "c")
 	s.apisOf["a"] = schedule.APIsOf([]string{"apps/v1/Deployment", "x.io/v1/Thing"})
 	s.apisOf["b"] = schedule.APIsOf([]string{"apps/v1/Deployment"})
-	runWith(t, m, func(c *Config) { c.Views = s }, func(t *testing.T, r *Reconciler) {
+	runWith(t, m, func(c *Config) { c.Views = s }, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) {
 			b.Spec.Placement.APIs = []v1alpha1.ServedAPI{{APIVersion: "apps/v1", Kind: "Deployment"}}
 			b.Spec.WhenUnfit = v1alpha1.UnfitRemove
@@ -82,7 +82,7 @@ func TestKindsOfAContent(t *testing.T) {
 			`{"spec":{"group":"x.io","names":{"kind":"Thing"},"versions":[{"name":"v1"},{"name":"v2"}]}}`),
 	}}
 	want := []string{"/v1/Service", "apiextensions.k8s.io/v1/CustomResourceDefinition", "apps/v1/Deployment", "x.io/v1/Other"}
-	if got := kindsOf(content); !reflect.DeepEqual(got, want) {
+	if got := requiredKindsOf(content); !reflect.DeepEqual(got, want) {
 		t.Errorf("kinds %q, want %q", got, want)
 	}
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // traceStep records a step that was written. isFirst: no row had its Revision before.
-func (r *Reconciler) traceStep(a stepAttempt, isFirst bool) {
+func (r *PlacementReconciler) traceStep(a stepAttempt, isFirst bool) {
 	if r.Traces == nil {
 		return
 	}
-	p := tracing.Place{Bundle: a.input.bundle.Ref, Revision: a.input.rollout.Revision, Started: a.input.rollout.Now, IsFirst: isFirst}
+	p := tracing.PlacementStep{Bundle: a.input.bundle.Ref, Revision: a.input.rollout.Revision, Started: a.input.rollout.Now, IsFirst: isFirst}
 	for _, spec := range a.output.Changes {
 		if spec != nil && spec.Revision == p.Revision {
 			p.Clusters++

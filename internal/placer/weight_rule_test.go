@@ -18,7 +18,7 @@ func TestWeightRuleOfTerms(t *testing.T) {
 	} {
 		m := newFakeHub()
 		addClusters(m, "a", "b")
-		runWith(t, m, func(*Config) {}, func(t *testing.T, _ *Reconciler) {
+		runWith(t, m, func(*Config) {}, func(t *testing.T, _ *PlacementReconciler) {
 			m.changeBundle("web", func(b *state.Bundle) {
 				b.Spec.WeightRule = rule
 				b.Spec.Placement.MaxClusters = 2

@@ -45,9 +45,9 @@ func BundleForSubject(c Candidate, sub Subject) (BundleID, string) {
 	return BundleID{Namespace: sub.Key.Namespace, Name: bundleName(c.Source, group, sub.Key)}, group
 }
 
-// IsOneObject reports whether the Bundle of a source and a group is one object, with what that needs. A
+// IsSingleObjectBundle reports whether the Bundle of a source and a group is one object, with what that needs. A
 // label's value, the other kind of group, has no slash.
-func IsOneObject(src v1alpha1.BundleSource, group string) bool {
+func IsSingleObjectBundle(src v1alpha1.BundleSource, group string) bool {
 	return src.Kind == v1alpha1.SourceAnnotation || strings.Contains(group, "/")
 }
 

@@ -79,11 +79,11 @@ func TestIsOneObject(t *testing.T) {
 		{}: false, {Type: v1alpha1.GroupByObject}: true, {Type: v1alpha1.GroupByLabel, LabelKey: "team"}: false,
 	} {
 		_, group := BundleForSubject(Candidate{Source: policy, Spec: &v1alpha1.PropagationSpec{GroupBy: by}}, sub)
-		if got := IsOneObject(policy, group); got != want {
+		if got := IsSingleObjectBundle(policy, group); got != want {
 			t.Errorf("grouped by %+v, the Bundle is one object: %v, want %v", by, got, want)
 		}
 	}
-	if !IsOneObject(v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: "web"}, "") {
+	if !IsSingleObjectBundle(v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: "web"}, "") {
 		t.Error("the Bundle of an annotated object is not one object")
 	}
 }

@@ -84,7 +84,7 @@ func createdByHubReason(s Subject) string {
 		return "made by the hub's API server"
 	case s.Labels[atoll.LabelHub] == "true":
 		return "labelled " + atoll.LabelHub + "=true: it is for the hub"
-	case s.Key.IsNamespace() && everyMemberHas(s.Key.Name):
+	case s.Key.IsNamespace() && isBuiltInNamespace(s.Key.Name):
 		return "made in every member"
 	case isInstalledByHub(s.Key):
 		return "made by the hub"

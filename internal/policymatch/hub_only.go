@@ -12,8 +12,8 @@ func IsHubOnly(labels, annotations map[string]string) bool {
 	return labels[atoll.KeyHubOnly] == "true" || annotations[atoll.KeyHubOnly] == "true"
 }
 
-// CheckOwnKeys returns an error for a label or an annotation of Atoll with a value without a meaning.
-func CheckOwnKeys(labels, annotations map[string]string) error {
+// CheckAtollKeys returns an error for a label or an annotation of Atoll with a value without a meaning.
+func CheckAtollKeys(labels, annotations map[string]string) error {
 	for _, m := range []map[string]string{labels, annotations} {
 		if value, stated := m[atoll.KeyHubOnly]; stated && value != "true" {
 			return fmt.Errorf("%s is \"true\" or absent, and not %q", atoll.KeyHubOnly, value)

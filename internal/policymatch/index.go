@@ -49,11 +49,11 @@ type CompiledPolicy struct {
 
 // kindSelectors are a policy's selectors of one kind.
 type kindSelectors struct {
-	unnamed []selector
-	byName  map[string][]selector
+	unnamed []compiledSelector
+	byName  map[string][]compiledSelector
 }
 
-type selector struct {
+type compiledSelector struct {
 	namespace, name string
 	labels          labels.Selector // nil: any
 }
@@ -198,7 +198,7 @@ func CompilePolicy(kind string, meta *metav1.ObjectMeta, spec *v1alpha1.Propagat
 		gk := SelectorKind(rs)
 		of := p.selectors[gk]
 		if of == nil {
-			of = &kindSelectors{byName: map[string][]selector{}}
+			of = &kindSelectors{byName: map[string][]compiledSelector{}}
 			p.selectors[gk] = of
 		}
 		if s.name == "" {
@@ -212,8 +212,8 @@ func CompilePolicy(kind string, meta *metav1.ObjectMeta, spec *v1alpha1.Propagat
 
 // compileSelector returns false for a malformed selector, which admission rejects and which selects
 // nothing. A name counts alone: labels are for selectors without a name.
-func compileSelector(rs v1alpha1.ResourceSelector) (selector, bool) {
-	s := selector{namespace: rs.Namespace, name: rs.Name}
+func compileSelector(rs v1alpha1.ResourceSelector) (compiledSelector, bool) {
+	s := compiledSelector{namespace: rs.Namespace, name: rs.Name}
 	if rs.LabelSelector != nil && rs.Name == "" {
 		sel, err := metav1.LabelSelectorAsSelector(rs.LabelSelector)
 		if err != nil {
@@ -249,7 +249,7 @@ const (
 )
 
 // matchSubject returns whether the selector of that kind chooses the object, and how specifically.
-func (s selector) matchSubject(sub Subject, kind schema.GroupKind) (specificity int, why string, ok bool) {
+func (s compiledSelector) matchSubject(sub Subject, kind schema.GroupKind) (specificity int, why string, ok bool) {
 	if s.namespace != "" && s.namespace != sub.Key.Namespace {
 		return 0, "", false
 	}
@@ -272,7 +272,7 @@ func (s selector) matchSubject(sub Subject, kind schema.GroupKind) (specificity 
 
 // leavesOut returns whether a selector without a name passes over the object, because machinery made
 // it.
-func (s selector) leavesOut(sub Subject, kind schema.GroupKind) bool {
+func (s compiledSelector) leavesOut(sub Subject, kind schema.GroupKind) bool {
 	if kind.Kind == AllKinds && DefaultExclusionReason(sub) != "" {
 		return true
 	}
@@ -351,7 +351,7 @@ func (p *CompiledPolicy) MatchSubject(sub Subject) (best Candidate, ok bool) {
 		if of == nil {
 			continue
 		}
-		for _, list := range [][]selector{of.unnamed, of.byName[sub.Key.Name]} {
+		for _, list := range [][]compiledSelector{of.unnamed, of.byName[sub.Key.Name]} {
 			for _, s := range list {
 				if n, why, ok := s.matchSubject(sub, gk); ok && n > best.specificity {
 					best.specificity, best.MatchedBy, best.isWide = n, why, gk.Kind == AllKinds && s.name == ""

@@ -75,7 +75,7 @@ func (r *itemRule) selectsSubject(s Subject) bool {
 }
 
 // selectsName reports whether the selector is for objects of the key's namespace and name.
-func (s selector) selectsName(key atoll.ItemKey) bool {
+func (s compiledSelector) selectsName(key atoll.ItemKey) bool {
 	return (s.namespace == "" || s.namespace == key.Namespace) && (s.name == "" || s.name == key.Name)
 }
 
@@ -150,7 +150,7 @@ func CheckItemRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.Error
 
 // CheckIgnoredField returns an error for a path that no member can own.
 func CheckIgnoredField(path string) error {
-	parts, err := jsonpointer.Parse(path)
+	parts, err := jsonpointer.ParsePointer(path)
 	switch {
 	case err != nil:
 		return err

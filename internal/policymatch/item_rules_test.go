@@ -91,7 +91,7 @@ func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/conflict-resolution": "overwrite", "atoll.dev/ignore-fields": "spec.replicas",
 	} {
 		annotations := map[string]string{annotation: value}
-		if err := CheckOwnKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {
+		if err := CheckAtollKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {
 			t.Errorf("%s: %q: %v", annotation, value, err)
 		}
 		if _, err := CompileItemRules(nil).TreatmentOf(Subject{Annotations: annotations}); err == nil {
@@ -99,7 +99,7 @@ func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 		}
 	}
 	many := strings.Repeat("/data/a,", MaxIgnoredFields+1)
-	if err := CheckOwnKeys(nil, map[string]string{"atoll.dev/ignore-fields": many}); err == nil {
+	if err := CheckAtollKeys(nil, map[string]string{"atoll.dev/ignore-fields": many}); err == nil {
 		t.Error("the number of fields has no bound")
 	}
 }

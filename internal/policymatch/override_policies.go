@@ -26,7 +26,7 @@ type CompiledOverride struct {
 }
 
 type overrideSelector struct {
-	selector
+	compiledSelector
 	kind schema.GroupKind
 }
 
@@ -111,7 +111,7 @@ func (o CompiledOverride) SelectsItem(item *atoll.Item, labelsOf func(*atoll.Ite
 // MatchItem returns how the most specific selector of the policy selects the item. A policy without
 // selectors selects all items that it may change.
 func (o CompiledOverride) MatchItem(item *atoll.Item, labelsOf func(*atoll.Item) map[string]string) Specificity {
-	if o.Namespace != "" && (item.Key.Namespace != o.Namespace || overrides.IsClusterPolicyOnly(GroupKindOf(item.Key))) {
+	if o.Namespace != "" && (item.Key.Namespace != o.Namespace || overrides.RequiresClusterOverridePolicy(GroupKindOf(item.Key))) {
 		return NotSelected
 	}
 	if len(o.Spec.ResourceSelectors) == 0 {

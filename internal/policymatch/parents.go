@@ -27,8 +27,8 @@ func newParentRef(ref *metav1.OwnerReference, namespace string) ParentRef {
 
 // Parents decide about single objects, and find their parents.
 type Parents interface {
-	// DecideAlone returns what places an object, without regard to its parent.
-	DecideAlone(sub Subject) Decision
+	// DecideWithoutParent returns what places an object, without regard to its parent.
+	DecideWithoutParent(sub Subject) Decision
 	// FindParent returns the parent of an object; false when it is not there, or is being deleted.
 	FindParent(sub Subject) (parent Subject, found bool)
 }
@@ -38,10 +38,12 @@ const MaxAncestors = 8
 
 // DecideWithParents returns what places an object. An object that nothing places by itself, and that a
 // controller made, goes where its parent goes.
-func DecideWithParents(p Parents, sub Subject) Decision { return decideBelow(p, sub, MaxAncestors) }
+func DecideWithParents(p Parents, sub Subject) Decision {
+	return decideWithAncestorLimit(p, sub, MaxAncestors)
+}
 
-func decideBelow(p Parents, sub Subject, left int) Decision {
-	d := p.DecideAlone(sub)
+func decideWithAncestorLimit(p Parents, sub Subject, left int) Decision {
+	d := p.DecideWithoutParent(sub)
 	if !d.isOpenToParent() || sub.Parent.Key.Kind == "" || left == 0 || childExclusionReason(sub) != "" {
 		return d
 	}
@@ -51,7 +53,7 @@ func decideBelow(p Parents, sub Subject, left int) Decision {
 		d.Reason += fmt.Sprintf(", and its parent %s is not on the hub", sub.Controller)
 		return d
 	}
-	return d.joinParent(sub, parent, decideBelow(p, parent, left-1))
+	return d.inheritParentDecision(sub, parent, decideWithAncestorLimit(p, parent, left-1))
 }
 
 // isOpenToParent reports whether neither a policy nor an annotation states anything about the object.
@@ -59,8 +61,8 @@ func (d Decision) isOpenToParent() bool {
 	return d.Winner == nil && (d.ReasonCode == atoll.ReasonNotSelected || d.ReasonCode == atoll.ReasonMachineMade)
 }
 
-// joinParent returns the decision about a child from the decision about its parent.
-func (d Decision) joinParent(sub, parent Subject, of Decision) Decision {
+// inheritParentDecision returns the decision about a child from the decision about its parent.
+func (d Decision) inheritParentDecision(sub, parent Subject, of Decision) Decision {
 	d.Parent, d.IsParentMissing, d.Root = &parent, of.IsParentMissing, of.Root
 	if of.Winner == nil {
 		d.ReasonCode = atoll.ReasonParentUnplaced

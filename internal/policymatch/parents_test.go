@@ -16,7 +16,7 @@ type family struct {
 	objects map[atoll.ItemKey]Subject
 }
 
-func (f family) DecideAlone(sub Subject) Decision {
+func (f family) DecideWithoutParent(sub Subject) Decision {
 	if sub.Key.Namespace == "" {
 		return DecidePolicy(f.PolicyIndex, sub, Namespace{}, nil)
 	}
@@ -112,7 +112,7 @@ func TestAChildGoesWhereItsParentGoes(t *testing.T) {
 				return
 			}
 			id, _ := d.BundleOf(c.sub)
-			of, _ := f.DecideAlone(c.parent).BundleOf(c.parent)
+			of, _ := f.DecideWithoutParent(c.parent).BundleOf(c.parent)
 			if of.Namespace = "shop"; id != of {
 				t.Errorf("it is in %s, and its parent in %s", id, of)
 			}
@@ -168,14 +168,14 @@ func TestHubOnly(t *testing.T) {
 		if IsHubOnly(m, nil) != want || IsHubOnly(nil, m) != want {
 			t.Errorf("%q keeps it on the hub: %t", value, !want)
 		}
-		if err := CheckOwnKeys(m, nil); (err == nil) != want {
+		if err := CheckAtollKeys(m, nil); (err == nil) != want {
 			t.Errorf("the label %q: %v", value, err)
 		}
-		if err := CheckOwnKeys(nil, m); (err == nil) != want {
+		if err := CheckAtollKeys(nil, m); (err == nil) != want {
 			t.Errorf("the annotation %q: %v", value, err)
 		}
 	}
-	if IsHubOnly(nil, nil) || CheckOwnKeys(nil, nil) != nil {
+	if IsHubOnly(nil, nil) || CheckAtollKeys(nil, nil) != nil {
 		t.Error("nothing is stated")
 	}
 }

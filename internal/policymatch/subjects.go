@@ -72,8 +72,8 @@ var systemNamespaces = map[string]bool{
 // IsSystemNamespace returns whether a namespace holds objects that clusters create for themselves.
 func IsSystemNamespace(name string) bool { return systemNamespaces[name] }
 
-// everyMemberHas returns whether every cluster makes the namespace for itself.
-func everyMemberHas(namespace string) bool {
+// isBuiltInNamespace returns whether every cluster makes the namespace for itself.
+func isBuiltInNamespace(namespace string) bool {
 	return namespace == metav1.NamespaceDefault || systemNamespaces[namespace]
 }
 
@@ -95,7 +95,7 @@ func UnselectableReason(s Subject) string {
 	if s.Key.Group == "" && s.Key.Kind == "Secret" {
 		return machineSecretTypes[s.SecretType]
 	}
-	return derivedReason(s)
+	return controllerMadeReason(s)
 }
 
 // NamespaceExclusionReason returns why a namespace's annotation leaves out an object in it; empty

@@ -11,7 +11,7 @@ import (
 // those of policies with apply: WithNextChange.
 func (c *bundleComparison) hasLaterOverrides(cluster string) bool {
 	row, has := c.After[cluster]
-	if !c.NewRevision || c.Content == nil || isLeaving(row, has) || row.Revision == c.Revision || !atoll.IsAcceptableRevision(row.Revision, c.Revision, c.Content.MinRevision) {
+	if !c.NewRevision || c.Content == nil || isRemovedOrLeaving(row, has) || row.Revision == c.Revision || !atoll.IsAcceptableRevision(row.Revision, c.Revision, c.Content.MinRevision) {
 		return false
 	}
 	next := row
@@ -26,16 +26,16 @@ func (c *bundleComparison) orphanedItems() (out []string) {
 		return nil
 	}
 	for i := range c.Content.Items {
-		if item := &c.Content.Items[i]; item.IsOrphaned(c.Content) && c.in.mayReadItem(item.Key) {
+		if item := &c.Content.Items[i]; item.StaysAsOrphan(c.Content) && c.in.mayReadItem(item.Key) {
 			out = append(out, item.Key.Kind+"/"+item.Key.Name)
 		}
 	}
 	return out
 }
 
-// frozenItems returns the items that a policy places, or a template names as a dependency, now and
+// itemsLosingPlacement returns the items that a policy places, or a template names as a dependency, now and
 // not afterwards.
-func (c *bundleComparison) frozenItems() (out []string) {
+func (c *bundleComparison) itemsLosingPlacement() (out []string) {
 	if !c.NewRevision || c.Content == nil {
 		return nil
 	}

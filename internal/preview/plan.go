@@ -317,7 +317,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		b.Held = c.visibleHeldRemovals()
 	}
 	c.addShortages(&b)
-	b.Unweighed, b.Unknown, b.Frozen = c.Decision.HasNoWeights(), c.unknownClusters(), c.frozenItems()
+	b.Unweighed, b.Unknown, b.Frozen = c.Decision.HasNoWeights(), c.unknownClusters(), c.itemsLosingPlacement()
 	b.EvenDivision = c.Decision.DividesEvenly()
 	c.addRows(&b)
 	return b
@@ -399,8 +399,8 @@ func (c *bundleComparison) visibleHeldRemovals() []string {
 	return []string{string(atoll.ReasonRemovalHeld + ": removals of items that you may not all read")}
 }
 
-// isLeaving tells rows that are on their way out, or out already.
-func isLeaving(row atoll.RowSpec, has bool) bool {
+// isRemovedOrLeaving tells rows that are on their way out, or out already.
+func isRemovedOrLeaving(row atoll.RowSpec, has bool) bool {
 	return !has || row.Phase == atoll.RowRemoving || row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld
 }
 
@@ -421,7 +421,7 @@ func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items strin
 	if c.isClusterRemoved(cluster) {
 		out.Why, out.Reason = "its Cluster would be gone; what runs there is given up", atoll.ReasonClusterDeleted
 	}
-	switch gone, goes := isLeaving(was, had), isLeaving(is, has); {
+	switch gone, goes := isRemovedOrLeaving(was, had), isRemovedOrLeaving(is, has); {
 	case gone && goes:
 		return out, "", false
 	case goes:

@@ -28,14 +28,14 @@ const (
 // left to a count.
 func (p Plan) FormatText(all bool) string {
 	var b strings.Builder
-	writeLimited(&b, all, len(p.Refused), "! and %d more would be refused", func(i int) string {
+	writeLimitedLines(&b, all, len(p.Refused), "! and %d more would be refused", func(i int) string {
 		return fmt.Sprintf("! %s would be refused: %s", p.Refused[i].Object, p.Refused[i].Why)
 	})
-	writeLimited(&b, all, len(p.Unchecked), "? and %d more were not checked by the hub", func(i int) string {
+	writeLimitedLines(&b, all, len(p.Unchecked), "? and %d more were not checked by the hub", func(i int) string {
 		return fmt.Sprintf("? %s was not checked by the hub: %s", p.Unchecked[i].Object, p.Unchecked[i].Why)
 	})
-	writeLimited(&b, all, len(p.Notes), "and %d more notes", func(i int) string { return "note: " + p.Notes[i].Object + ": " + p.Notes[i].Note })
-	writeLimited(&b, all, len(p.Unplaced), "? and %d more would be placed nowhere", func(i int) string {
+	writeLimitedLines(&b, all, len(p.Notes), "and %d more notes", func(i int) string { return "note: " + p.Notes[i].Object + ": " + p.Notes[i].Note })
+	writeLimitedLines(&b, all, len(p.Unplaced), "? and %d more would be placed nowhere", func(i int) string {
 		return fmt.Sprintf("? %s/%s would be placed nowhere: %s", p.Unplaced[i].Key.Kind, p.Unplaced[i].Key.Name, p.Unplaced[i].Why)
 	})
 	for i, x := range p.Bundles {
@@ -61,8 +61,8 @@ func (p Plan) FormatText(all bool) string {
 	return b.String()
 }
 
-// writeLimited writes lines up to a readable number, and the number of the others.
-func writeLimited(b *strings.Builder, all bool, n int, more string, line func(i int) string) {
+// writeLimitedLines writes lines up to a readable number, and the number of the others.
+func writeLimitedLines(b *strings.Builder, all bool, n int, more string, line func(i int) string) {
 	for i := range n {
 		if i == maxLines && !all {
 			fmt.Fprintf(b, more+"\n", n-i)
@@ -127,11 +127,11 @@ func (x BundlePlan) writeText(b *strings.Builder, all bool) {
 	for _, r := range x.Rows {
 		r.writeText(b, all)
 	}
-	x.writeHeld(b, all)
+	x.writeHeldRemovals(b, all)
 }
 
-// writeHeld lists the removals that would wait for a confirmation.
-func (x BundlePlan) writeHeld(b *strings.Builder, all bool) {
+// writeHeldRemovals lists the removals that would wait for a confirmation.
+func (x BundlePlan) writeHeldRemovals(b *strings.Builder, all bool) {
 	if len(x.Held) == 0 {
 		return
 	}
@@ -218,11 +218,11 @@ func (r RowGroup) writeText(b *strings.Builder, all bool) {
 	fmt.Fprintf(b, "  %s %s", changeSigns[r.Change], abbreviateNames(r.Clusters, all))
 	var notes []string
 	for _, item := range slices.Sorted(maps.Keys(r.Replicas)) {
-		if r.isUndivided(item) {
-			notes = append(notes, shortItem(item)+" would be divided no more")
+		if r.becomesUndivided(item) {
+			notes = append(notes, kindAndName(item)+" would be divided no more")
 			continue
 		}
-		notes = append(notes, fmt.Sprintf("%s %s", shortItem(item), r.Replicas[item]))
+		notes = append(notes, fmt.Sprintf("%s %s", kindAndName(item), r.Replicas[item]))
 	}
 	if r.Why != "" {
 		notes = append(notes, r.Why)
@@ -245,9 +245,9 @@ func (r RowGroup) writeText(b *strings.Builder, all bool) {
 	}
 }
 
-// isUndivided reports whether an item that stays would have no share any more, but the replicas
+// becomesUndivided reports whether an item that stays would have no share any more, but the replicas
 // that its template states.
-func (r RowGroup) isUndivided(item string) bool {
+func (r RowGroup) becomesUndivided(item string) bool {
 	return r.Change == ChangeChanged && r.Replicas[item].After == nil &&
 		!slices.ContainsFunc(r.Items, func(i ItemChange) bool { return i.Change == ChangeRemoved && i.Key.String() == item })
 }
@@ -320,7 +320,7 @@ func (r ReplicaChange) String() string {
 	return fmt.Sprintf("%d -> %s", *r.Before, phrase.CountNoun(int(*r.After), "replica"))
 }
 
-func shortItem(item string) string {
+func kindAndName(item string) string {
 	key, err := atoll.ParseItemKey(item)
 	if err != nil {
 		return item

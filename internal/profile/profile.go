@@ -35,8 +35,8 @@ const (
 // kinds that are written besides the CPU's.
 var kinds = []string{"heap", "allocs", "mutex", "block", "goroutine"}
 
-// AddFlag adds --profile-dir to the command, and records while it runs.
-func AddFlag(cmd *cobra.Command) *cobra.Command {
+// AddProfileFlag adds --profile-dir to the command, and records while it runs.
+func AddProfileFlag(cmd *cobra.Command) *cobra.Command {
 	var dir string
 	cmd.Flags().StringVar(&dir, "profile-dir", "", "write CPU, heap, allocation, mutex and block profiles there at the end; SIGUSR1 begins another CPU profile, SIGUSR2 writes the others at once")
 	run := cmd.RunE
@@ -53,8 +53,8 @@ func AddFlag(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Recorder writes profiles until Stop.
-type Recorder struct {
+// ProfileRecorder writes profiles until Stop.
+type ProfileRecorder struct {
 	dir     string
 	signals chan os.Signal
 	done    sync.WaitGroup
@@ -65,45 +65,45 @@ type Recorder struct {
 }
 
 // Start starts recording into the directory, which is made.
-func Start(dir string) (*Recorder, error) {
+func Start(dir string) (*ProfileRecorder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory for profiles: %w", err)
 	}
-	r := &Recorder{dir: dir, signals: make(chan os.Signal, 1)}
+	r := &ProfileRecorder{dir: dir, signals: make(chan os.Signal, 1)}
 	runtime.SetMutexProfileFraction(mutexFraction)
 	runtime.SetBlockProfileRate(blockRate)
-	if err := r.beginCPU(); err != nil {
+	if err := r.startCPUProfile(); err != nil {
 		return nil, err
 	}
 	signal.Notify(r.signals, syscall.SIGUSR1, syscall.SIGUSR2)
 	r.done.Go(func() {
 		for s := range r.signals {
 			if s == syscall.SIGUSR2 {
-				r.err = errors.Join(r.err, r.write())
+				r.err = errors.Join(r.err, r.writeProfiles())
 				continue
 			}
-			r.err = errors.Join(r.err, r.endCPU(), r.beginCPU())
+			r.err = errors.Join(r.err, r.stopCPUProfile(), r.startCPUProfile())
 		}
 	})
 	return r, nil
 }
 
 // Stop ends the recording, writes the remaining data, and returns the errors of all writes.
-func (r *Recorder) Stop() error {
+func (r *ProfileRecorder) Stop() error {
 	signal.Stop(r.signals)
 	close(r.signals)
 	r.done.Wait()
-	err := errors.Join(r.err, r.endCPU(), r.write())
+	err := errors.Join(r.err, r.stopCPUProfile(), r.writeProfiles())
 	runtime.SetMutexProfileFraction(0)
 	runtime.SetBlockProfileRate(0)
 	return err
 }
 
-func (r *Recorder) profilePath(kind string, n int) string {
+func (r *ProfileRecorder) profilePath(kind string, n int) string {
 	return filepath.Join(r.dir, fmt.Sprintf("%s-%d-%d.pprof", kind, os.Getpid(), n))
 }
 
-func (r *Recorder) beginCPU() error {
+func (r *ProfileRecorder) startCPUProfile() error {
 	r.begun++
 	f, err := os.Create(r.profilePath("cpu", r.begun))
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Recorder) beginCPU() error {
 	return nil
 }
 
-func (r *Recorder) endCPU() error {
+func (r *ProfileRecorder) stopCPUProfile() error {
 	if r.cpu == nil {
 		return nil
 	}
@@ -129,8 +129,8 @@ func (r *Recorder) endCPU() error {
 	return nil
 }
 
-// write writes all other profiles.
-func (r *Recorder) write() error {
+// writeProfiles writes all other profiles.
+func (r *ProfileRecorder) writeProfiles() error {
 	r.written++
 	runtime.GC() // what is dead does not count
 	var errs []error

@@ -14,7 +14,7 @@ import (
 
 func TestEveryKindIsWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "profiles")
-	cmd := AddFlag(&cobra.Command{Use: "x", SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+	cmd := AddProfileFlag(&cobra.Command{Use: "x", SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
 		for _, c := range []struct {
 			signal syscall.Signal
 			file   string

@@ -36,7 +36,7 @@ const nowhere = "127.0.0.1:1"
 
 func agentOf(m *lightMember, name string) agent.Options {
 	return agent.Options{
-		GuardAnswers: newAnswerBudget(allAnswersMost).newLimit().guardAnswers,
+		GuardAnswers: newResponseMemoryBudget(allAnswersMost).newLimit().guardAnswers,
 		MemberConfig: &rest.Config{Host: m.URL, BearerToken: "t", TLSClientConfig: rest.TLSClientConfig{CAData: []byte(m.caPEM())}},
 		HubAddress:   nowhere, CAHash: "sha256:" + strings.Repeat("0", 64), Name: name, Token: trust.NewToken().RevealSecret(), Log: slog.New(slog.DiscardHandler),
 	}
@@ -84,7 +84,7 @@ func TestAPanicInWhateverTheAgentAsksIsContained(t *testing.T) {
 				var err error
 				defer func() { over <- err }()
 				defer crash.RecoverContained(ctx)
-				err = agent.Run(ctx, o)
+				err = agent.RunAgent(ctx, o)
 			}()
 			select {
 			case <-over:

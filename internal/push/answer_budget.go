@@ -9,13 +9,13 @@ import (
 // The bounds of one member hold as well.
 const allAnswersMost = 1 << 30
 
-// answerBudget is what the answers of all members share. When it is spent, the member that holds the
+// responseMemoryBudget is what the answers of all members share. When it is spent, the member that holds the
 // most is refused first: its answers fail, and the others go on. It is safe for concurrent use.
-type answerBudget struct {
+type responseMemoryBudget struct {
 	mu      sync.Mutex
 	most    int
-	used    int                           // by members that are not being refused
-	holders map[*answerLimit]*budgetShare // without shares of 0
+	used    int                                   // by members that are not being refused
+	holders map[*memberResponseLimit]*budgetShare // without shares of 0
 }
 
 // budgetShare is what one member holds of the budget.
@@ -25,14 +25,14 @@ type budgetShare struct {
 	refused bool
 }
 
-func newAnswerBudget(most int) *answerBudget {
-	return &answerBudget{most: most, holders: map[*answerLimit]*budgetShare{}}
+func newResponseMemoryBudget(most int) *responseMemoryBudget {
+	return &responseMemoryBudget{most: most, holders: map[*memberResponseLimit]*budgetShare{}}
 }
 
-// takeBytes takes bytes for a member. It refuses members that hold more than this one until there is
+// reserveBytes takes bytes for a member. It refuses members that hold more than this one until there is
 // room. It returns false when this member would hold the most, or is being refused. The caller may
 // hold the lock of its own member.
-func (g *answerBudget) takeBytes(l *answerLimit, n int) bool {
+func (g *responseMemoryBudget) reserveBytes(l *memberResponseLimit, n int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	own := g.holders[l]
@@ -59,7 +59,7 @@ func (g *answerBudget) takeBytes(l *answerLimit, n int) bool {
 
 // findLargest returns the member with the largest share among those that are not being refused. The
 // caller holds the lock.
-func (g *answerBudget) findLargest() (largest *answerLimit, most *budgetShare) {
+func (g *responseMemoryBudget) findLargest() (largest *memberResponseLimit, most *budgetShare) {
 	for l, share := range g.holders {
 		if !share.refused && (most == nil || share.bytes > most.bytes) {
 			largest, most = l, share
@@ -68,8 +68,8 @@ func (g *answerBudget) findLargest() (largest *answerLimit, most *budgetShare) {
 	return largest, most
 }
 
-// giveBytes gives back bytes of a member.
-func (g *answerBudget) giveBytes(l *answerLimit, n int) {
+// releaseBytes gives back bytes of a member.
+func (g *responseMemoryBudget) releaseBytes(l *memberResponseLimit, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	share := g.holders[l]
@@ -85,7 +85,7 @@ func (g *answerBudget) giveBytes(l *answerLimit, n int) {
 }
 
 // forgetMember gives back all that a member holds, when its agent has ended.
-func (g *answerBudget) forgetMember(l *answerLimit) {
+func (g *responseMemoryBudget) forgetMember(l *memberResponseLimit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if share := g.holders[l]; share != nil && !share.refused {
@@ -95,15 +95,15 @@ func (g *answerBudget) forgetMember(l *answerLimit) {
 }
 
 // errBudget is the error of an answer that the shared budget refuses.
-func (l *answerLimit) errBudget() error {
-	return newRefusal(fmt.Errorf("the answers of all members take more than %d MiB of memory, and those of this member the most", l.budget.most>>20))
+func (l *memberResponseLimit) errBudget() error {
+	return newLimitError(fmt.Errorf("the answers of all members take more than %d MiB of memory, and those of this member the most", l.budget.most>>20))
 }
 
-// takeShare takes bytes of the shared budget for an answer, until the answer is closed.
-func (l *answerLimit) takeShare(b *body, n int) error {
+// reserveSharedBudget takes bytes of the shared budget for an answer, until the answer is closed.
+func (l *memberResponseLimit) reserveSharedBudget(b *limitedBody, n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b.closed || b.isRefused || !l.budget.takeBytes(l, n) {
+	if b.closed || b.isRefused || !l.budget.reserveBytes(l, n) {
 		return l.errBudget()
 	}
 	b.shared += n
@@ -113,7 +113,7 @@ func (l *answerLimit) takeShare(b *body, n int) error {
 
 // refuseAnswers ends the answers that hold something of the budget. The pages of lists are given
 // back, and their further pages fail.
-func (l *answerLimit) refuseAnswers() {
+func (l *memberResponseLimit) refuseAnswers() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for b := range l.open {
@@ -121,15 +121,15 @@ func (l *answerLimit) refuseAnswers() {
 		go func() { _ = b.from.Close() }() // a reader that waits for the member returns
 	}
 	for _, p := range l.pages {
-		l.returnKept(p.held)
+		l.releaseKeptBytes(p.held)
 		p.held, p.isRefused = 0, true
 	}
 }
 
-// returnKept gives back bytes of what is kept. The caller holds mu.
-func (l *answerLimit) returnKept(n int) {
+// releaseKeptBytes gives back bytes of what is kept. The caller holds mu.
+func (l *memberResponseLimit) releaseKeptBytes(n int) {
 	if n > 0 {
 		l.kept -= n
-		l.budget.giveBytes(l, n)
+		l.budget.releaseBytes(l, n)
 	}
 }

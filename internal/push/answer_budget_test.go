@@ -12,7 +12,7 @@ import (
 // budgetMember is a member whose answers are read under a budget.
 type budgetMember struct {
 	t     *testing.T
-	limit *answerLimit
+	limit *memberResponseLimit
 }
 
 // read reads all of an answer, and leaves it open.
@@ -39,7 +39,7 @@ func textOf(n int) io.Reader { return strings.NewReader(`"` + strings.Repeat("x"
 func TestTheLargestMemberIsRefusedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		budget := newAnswerBudget(10 << 20)
+		budget := newResponseMemoryBudget(10 << 20)
 		large, small := budgetMember{t, budget.newLimit()}, budgetMember{t, budget.newLimit()}
 		held, err := large.read("/a", textOf(6<<20))
 		if err != nil {
@@ -71,7 +71,7 @@ func TestTheLargestMemberIsRefusedFirst(t *testing.T) {
 func TestAMemberOverTheBudgetIsRefusedItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		budget := newAnswerBudget(4 << 20)
+		budget := newResponseMemoryBudget(4 << 20)
 		other, m := budgetMember{t, budget.newLimit()}, budgetMember{t, budget.newLimit()}
 		if _, err := other.read("/a", textOf(1<<20)); err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func (e endlessList) Close() error {
 func TestARefusedMemberGivesBackWhatItHolds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		budget := newAnswerBudget(10 << 20)
+		budget := newResponseMemoryBudget(10 << 20)
 		slow, other := budgetMember{t, budget.newLimit()}, budgetMember{t, budget.newLimit()}
 		page, err := slow.read("/pods?continue=x", textOf(2<<20))
 		if err != nil {

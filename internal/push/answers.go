@@ -43,47 +43,47 @@ const (
 	weightUnit = 1 << 10
 )
 
-// answerGuard bounds what the answers of one member take of the hub's memory and CPU. It passes on
+// responseGuard bounds what the answers of one member take of the hub's memory and CPU. It passes on
 // the hub's requests. An answer over a bound ends with an error; a member that sends too much at a
 // time is read more slowly, which delays no other member.
-type answerGuard struct {
+type responseGuard struct {
 	next  http.RoundTripper
-	limit *answerLimit
+	limit *memberResponseLimit
 }
 
-// answerLimit is what all requests to one member share.
-type answerLimit struct {
+// memberResponseLimit is what all requests to one member share.
+type memberResponseLimit struct {
 	rate   *pace.Limiter
-	large  chan struct{} // capacity 1: the answer that is large
-	budget *answerBudget // is shared with other members
+	large  chan struct{}         // capacity 1: the answer that is large
+	budget *responseMemoryBudget // is shared with other members
 
 	mu    sync.Mutex
-	open  map[*body]struct{}   // answers that hold something of the budget
-	most  int                  // keptMost
-	kept  int                  // of most
-	pages map[string]*pageList // by path
+	open  map[*limitedBody]struct{} // answers that hold something of the budget
+	most  int                       // keptMost
+	kept  int                       // of most
+	pages map[string]*pageList      // by path
 }
 
 // newLimit returns the bounds of a member's answers. forgetMember must be called at their end.
-func (g *answerBudget) newLimit() *answerLimit {
-	return &answerLimit{budget: g, open: map[*body]struct{}{}, rate: pace.MemberAnswers.NewLimiter(), large: make(chan struct{}, 1), most: keptMost, pages: map[string]*pageList{}}
+func (g *responseMemoryBudget) newLimit() *memberResponseLimit {
+	return &memberResponseLimit{budget: g, open: map[*limitedBody]struct{}{}, rate: pace.MemberAnswers.NewLimiter(), large: make(chan struct{}, 1), most: keptMost, pages: map[string]*pageList{}}
 }
 
 // guardAnswers returns a transport that bounds the answers of next.
-func (l *answerLimit) guardAnswers(next http.RoundTripper) http.RoundTripper {
-	return &answerGuard{next: next, limit: l}
+func (l *memberResponseLimit) guardAnswers(next http.RoundTripper) http.RoundTripper {
+	return &responseGuard{next: next, limit: l}
 }
 
 // WrappedRoundTripper lets client-go find the transport below.
-func (g *answerGuard) WrappedRoundTripper() http.RoundTripper { return g.next }
+func (g *responseGuard) WrappedRoundTripper() http.RoundTripper { return g.next }
 
 // RoundTrip sends a request, and returns an answer whose body is bounded.
-func (g *answerGuard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g *responseGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := g.next.RoundTrip(r)
 	if err != nil || answer.Body == nil || answer.StatusCode == http.StatusSwitchingProtocols {
 		return answer, err
 	}
-	b := &body{ctx: r.Context(), from: answer.Body, limit: g.limit, form: formOf(answer)}
+	b := &limitedBody{ctx: r.Context(), from: answer.Body, limit: g.limit, form: formOf(answer)}
 	query := r.URL.Query()
 	watch, _ := strconv.ParseBool(query.Get("watch")) // another value is no watch
 	switch {
@@ -103,12 +103,12 @@ func (g *answerGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // chooseSource returns the source by which the answer is read. typed: it may be decoded to structs.
-func (b *body) chooseSource(failed, watch, typed bool) source {
+func (b *limitedBody) chooseSource(failed, watch, typed bool) source {
 	switch {
 	case failed || b.form == formOther:
 		return b.readFailure(typed)
 	case watch && b.form == formProtobuf:
-		return b.nextFrame
+		return b.nextWatchFrame
 	case watch:
 		return b.scanJSON(typed, eventMost, eventDecodedMost, eventLeast)
 	case b.form == formProtobuf:
@@ -148,11 +148,11 @@ var (
 	errFrame  = fmt.Errorf("%w: an event of a watch has more than %d MiB, or is none", errAnswer, eventMost>>20)
 )
 
-// newRefusal returns the error for an answer that is over a bound.
-func newRefusal(err error) error { return fmt.Errorf("%w: %w", errAnswer, err) }
+// newLimitError returns the error for an answer that is over a bound.
+func newLimitError(err error) error { return fmt.Errorf("%w: %w", errAnswer, err) }
 
 // readFailure returns a source of a whole short answer: nothing, where it is long.
-func (b *body) readFailure(typed bool) source {
+func (b *limitedBody) readFailure(typed bool) source {
 	return func([]byte) ([]byte, error) {
 		b.next = endOfBody
 		text, err := io.ReadAll(io.LimitReader(b.from, failureMost+1))
@@ -171,21 +171,21 @@ func (b *body) readFailure(typed bool) source {
 }
 
 // scanJSON returns a source of JSON in pieces, with bounds for each value at the top.
-func (b *body) scanJSON(typed bool, most, decoded, least int) source {
+func (b *limitedBody) scanJSON(typed bool, most, decoded, least int) source {
 	scanner := answerweight.NewJSONScanner(typed)
 	return func(into []byte) ([]byte, error) {
 		n, err := b.from.Read(into)
 		if b.bytes += n; least == 0 && b.bytes > largeAnswer {
-			if late := b.takeLargePlace(); late != nil {
+			if late := b.waitForLargeResponseSlot(); late != nil {
 				return nil, late
 			}
 		}
-		before := scanner.Values()
+		before := scanner.CompletedValues()
 		weight, heavy := scanner.Scan(into[:n], most, decoded)
 		if heavy != nil {
-			return nil, newRefusal(heavy)
+			return nil, newLimitError(heavy)
 		}
-		if paced := b.countWeight(weight+least*(scanner.Values()-before), least > 0); paced != nil {
+		if paced := b.chargeWeight(weight+least*(scanner.CompletedValues()-before), least > 0); paced != nil {
 			return nil, paced
 		}
 		return into[:n], err

@@ -109,7 +109,7 @@ func readGuarded(t *testing.T, m http.Handler, query, accept string) (header htt
 	r.Header.Set("Accept", accept)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: newAnswerBudget(allAnswersMost).newLimit().guardAnswers(transport)}).Do(r)
+	answer, err := (&http.Client{Transport: newResponseMemoryBudget(allAnswersMost).newLimit().guardAnswers(transport)}).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestHonestAnswersPass(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	client, err := member.TypedClient(&rest.Config{Host: server.URL, WrapTransport: newAnswerBudget(allAnswersMost).newLimit().guardAnswers}, "")
+	client, err := member.TypedClient(&rest.Config{Host: server.URL, WrapTransport: newResponseMemoryBudget(allAnswersMost).newLimit().guardAnswers}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestAFloodIsReadSlowly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const event = `{"type":"ADDED","object":{}}` + "\n"
-		limit := newAnswerBudget(allAnswersMost).newLimit()
+		limit := newResponseMemoryBudget(allAnswersMost).newLimit()
 		transport := limit.guardAnswers(roundTripper(func(r *http.Request) (*http.Response, error) {
 			text := event
 			if r.URL.Query().Get("watch") != "" {
@@ -294,7 +294,7 @@ func TestAFloodIsReadSlowly(t *testing.T) {
 func TestLargeAnswersAreReadOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		limit := newAnswerBudget(allAnswersMost).newLimit()
+		limit := newResponseMemoryBudget(allAnswersMost).newLimit()
 		begin := func(form string) (io.ReadCloser, <-chan error) {
 			text := fmt.Sprintf(`[%q]`, strings.Repeat("x", 2*largeAnswer))
 			answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {form}}, Body: io.NopCloser(strings.NewReader(text))}
@@ -340,13 +340,13 @@ func TestInitialEventsEndWithABookmark(t *testing.T) {
 	t.Parallel()
 	pod := packObject(t, "Pod", nil)
 	added, end := packEvent(t, watch.Added, pod), packEvent(t, watch.Bookmark, pod)
-	limit := newAnswerBudget(allAnswersMost).newLimit()
-	open := func(text ...[]byte) *body {
-		b := &body{ctx: t.Context(), from: io.NopCloser(bytes.NewReader(bytes.Join(text, nil))), limit: limit, form: formProtobuf, keeps: keepsInitialEvents}
-		b.next = b.nextFrame
+	limit := newResponseMemoryBudget(allAnswersMost).newLimit()
+	open := func(text ...[]byte) *limitedBody {
+		b := &limitedBody{ctx: t.Context(), from: io.NopCloser(bytes.NewReader(bytes.Join(text, nil))), limit: limit, form: formProtobuf, keeps: keepsInitialEvents}
+		b.next = b.nextWatchFrame
 		return b
 	}
-	read := func(b *body, frames int) error {
+	read := func(b *limitedBody, frames int) error {
 		for range frames {
 			if _, err := io.ReadFull(b, make([]byte, len(added))); err != nil {
 				return err
@@ -384,7 +384,7 @@ func TestAListEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, most = 1 << 20, 16 << 20 // a page has one string
 		page := `["` + strings.Repeat("x", size) + `"]`
-		limit := newAnswerBudget(allAnswersMost).newLimit()
+		limit := newResponseMemoryBudget(allAnswersMost).newLimit()
 		limit.most = most
 		transport := limit.guardAnswers(roundTripper(func(r *http.Request) (*http.Response, error) {
 			var from io.Reader = strings.NewReader(page)

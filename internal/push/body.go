@@ -19,12 +19,12 @@ import (
 	"atoll.dev/atoll/internal/answerweight"
 )
 
-// body is the body of an answer, of which no more is read than has been weighed. One goroutine
+// limitedBody is the body of an answer, of which no more is read than has been weighed. One goroutine
 // reads it; another one may close it.
-type body struct {
+type limitedBody struct {
 	ctx   context.Context
 	from  io.ReadCloser
-	limit *answerLimit
+	limit *memberResponseLimit
 	form  form
 	next  source
 
@@ -48,7 +48,7 @@ type body struct {
 type source func(into []byte) ([]byte, error)
 
 // Read reads the next weighed bytes.
-func (b *body) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	for len(b.piece) == 0 && len(p) > 0 {
 		if b.err != nil {
 			return 0, b.err
@@ -61,36 +61,36 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // Close ends the answer.
-func (b *body) Close() error {
+func (b *limitedBody) Close() error {
 	if b.large {
 		b.large = false
 		<-b.limit.large
 	}
-	b.limit.closeKept(b)
+	b.limit.releaseAllOfBody(b)
 	return b.from.Close()
 }
 
 func endOfBody([]byte) ([]byte, error) { return nil, io.EOF }
 
-// countWeight counts memory that the answer takes. It waits while the member has sent too much.
-func (b *body) countWeight(weight int, stream bool) error {
+// chargeWeight counts memory that the answer takes. It waits while the member has sent too much.
+func (b *limitedBody) chargeWeight(weight int, stream bool) error {
 	b.weight += weight
-	if err := b.keepWeight(weight); err != nil {
+	if err := b.reserveKeptWeight(weight); err != nil {
 		return err
 	}
 	if !stream && b.weight <= unpaced {
 		return nil
 	}
 	if !stream {
-		if err := b.limit.takeShare(b, weight); err != nil {
+		if err := b.limit.reserveSharedBudget(b, weight); err != nil {
 			return err
 		}
 	}
 	return b.limit.rate.WaitTokens(b.ctx, (weight+weightUnit-1)/weightUnit)
 }
 
-// takeLargePlace waits for the place of the large answer.
-func (b *body) takeLargePlace() error {
+// waitForLargeResponseSlot waits for the place of the large answer.
+func (b *limitedBody) waitForLargeResponseSlot() error {
 	if b.large {
 		return nil
 	}
@@ -104,14 +104,14 @@ func (b *body) takeLargePlace() error {
 }
 
 // readWhole returns all of an answer in protobuf, which can be weighed as a whole only.
-func (b *body) readWhole([]byte) ([]byte, error) {
+func (b *limitedBody) readWhole([]byte) ([]byte, error) {
 	b.next = endOfBody
 	text, err := io.ReadAll(io.LimitReader(b.from, largeAnswer))
 	if err != nil {
 		return nil, err
 	}
 	if len(text) == largeAnswer {
-		if err := b.takeLargePlace(); err != nil {
+		if err := b.waitForLargeResponseSlot(); err != nil {
 			return nil, err
 		}
 		if text, err = b.readRest(text); err != nil {
@@ -120,24 +120,24 @@ func (b *body) readWhole([]byte) ([]byte, error) {
 	}
 	weight, err := weighObject(text, decodedMost)
 	if err != nil {
-		return nil, newRefusal(err)
+		return nil, newLimitError(err)
 	}
-	return text, b.countWeight(weight, false)
+	return text, b.chargeWeight(weight, false)
 }
 
 // readRest reads the rest of a large answer in parts, each of which is counted before the next one
 // is read.
-func (b *body) readRest(text []byte) ([]byte, error) {
+func (b *limitedBody) readRest(text []byte) ([]byte, error) {
 	for {
 		part, err := io.ReadAll(io.LimitReader(b.from, largeAnswer))
 		if err != nil {
 			return nil, err
 		}
-		if err := b.limit.takeShare(b, len(part)); err != nil {
+		if err := b.limit.reserveSharedBudget(b, len(part)); err != nil {
 			return nil, err
 		}
 		if text = append(text, part...); len(text) > answerMost {
-			return nil, newRefusal(fmt.Errorf("an answer has more than %d MiB", answerMost>>20))
+			return nil, newLimitError(fmt.Errorf("an answer has more than %d MiB", answerMost>>20))
 		}
 		if len(part) < largeAnswer {
 			return text, nil
@@ -145,8 +145,8 @@ func (b *body) readRest(text []byte) ([]byte, error) {
 	}
 }
 
-// nextFrame returns the next event of a watch in protobuf, with its length before it.
-func (b *body) nextFrame([]byte) ([]byte, error) {
+// nextWatchFrame returns the next event of a watch in protobuf, with its length before it.
+func (b *limitedBody) nextWatchFrame([]byte) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(b.from, length[:]); err != nil {
 		return nil, err
@@ -166,9 +166,9 @@ func (b *body) nextFrame([]byte) ([]byte, error) {
 	}
 	weight, err := weighObject(event.Object.Raw, eventDecodedMost)
 	if err != nil {
-		return nil, newRefusal(err)
+		return nil, newLimitError(err)
 	}
-	if err := b.countWeight(weight+eventLeast, true); err != nil {
+	if err := b.chargeWeight(weight+eventLeast, true); err != nil {
 		return nil, err
 	}
 	if event.Type == string(watch.Bookmark) { // API servers send none before the end of the list

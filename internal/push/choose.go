@@ -10,8 +10,8 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// choice among the Secrets that are labelled with a Cluster's name.
-type choice struct {
+// secretChoice among the Secrets that are labelled with a Cluster's name.
+type secretChoice struct {
 	// secret that counts: the newest; nil: there is none.
 	secret *corev1.Secret
 	// unowned: it does not go with its Cluster as yet.
@@ -22,7 +22,7 @@ type choice struct {
 
 // chooseCredentials chooses for the Cluster of that name and UID. Secrets of an earlier Cluster of
 // the same name do not count.
-func chooseCredentials(cluster string, uid types.UID, secrets []*corev1.Secret) choice {
+func chooseCredentials(cluster string, uid types.UID, secrets []*corev1.Secret) secretChoice {
 	var mine []*corev1.Secret
 	unowned := map[*corev1.Secret]bool{}
 	for _, s := range secrets {
@@ -37,12 +37,12 @@ func chooseCredentials(cluster string, uid types.UID, secrets []*corev1.Secret) 
 		mine = append(mine, s)
 	}
 	if len(mine) == 0 {
-		return choice{}
+		return secretChoice{}
 	}
 	slices.SortFunc(mine, func(a, b *corev1.Secret) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 	})
-	return choice{secret: mine[0], unowned: unowned[mine[0]], outdated: mine[1:]}
+	return secretChoice{secret: mine[0], unowned: unowned[mine[0]], outdated: mine[1:]}
 }
 
 // ownerOf returns the owner of a Secret among Clusters.

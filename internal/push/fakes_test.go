@@ -217,4 +217,4 @@ func (fakeCredentials) NewVoucher(cluster, uid string) string { return cluster +
 // pushedFunc is called with the states of agents.
 type pushedFunc func(uid string, p *clusterstatus.Pushed)
 
-func (f pushedFunc) SetPushed(uid string, p *clusterstatus.Pushed) { f(uid, p) }
+func (f pushedFunc) SetPushAgentState(uid string, p *clusterstatus.Pushed) { f(uid, p) }

@@ -20,9 +20,9 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// keeper keeps the agent of one Cluster as it is wanted. mu guards what is below it.
-type keeper struct {
-	s       *Supervisor
+// agentKeeper keeps the agent of one Cluster as it is wanted. mu guards what is below it.
+type agentKeeper struct {
+	s       *AgentSupervisor
 	cluster string
 	changed chan struct{} // capacity 1: Cluster or Secrets did
 
@@ -31,13 +31,13 @@ type keeper struct {
 }
 
 // run works until there is nothing to keep, or ctx ends.
-func (k *keeper) run(ctx context.Context) {
+func (k *agentKeeper) run(ctx context.Context) {
 	defer k.setReasonMetric("")
 	told := ""
 	for ctx.Err() == nil {
 		w, any := k.s.wantedState(k.cluster)
 		if told != "" && told != w.uid {
-			k.s.o.Inventory.SetPushed(told, nil)
+			k.s.o.Inventory.SetPushAgentState(told, nil)
 		}
 		told = w.uid
 		if !any {
@@ -50,14 +50,14 @@ func (k *keeper) run(ctx context.Context) {
 		if w.runs {
 			k.keepRunning(ctx, w)
 		} else {
-			k.reportPushed(w.uid, w.instead)
+			k.reportPushCondition(w.uid, w.instead)
 			k.waitForChange(ctx, w)
 		}
 	}
 }
 
 // waitForChange returns false once something else is wanted, or ctx ended.
-func (k *keeper) waitForChange(ctx context.Context, w want) bool {
+func (k *agentKeeper) waitForChange(ctx context.Context, w wantedAgent) bool {
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,7 +71,7 @@ func (k *keeper) waitForChange(ctx context.Context, w want) bool {
 }
 
 // keepRunning keeps an agent running until something else is wanted, or ctx ends.
-func (k *keeper) keepRunning(ctx context.Context, w want) {
+func (k *agentKeeper) keepRunning(ctx context.Context, w wantedAgent) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	over := make(chan struct{})
@@ -85,7 +85,7 @@ func (k *keeper) keepRunning(ctx context.Context, w want) {
 }
 
 // restartWithBackoff restarts the agent, ever less often, until ctx ends.
-func (k *keeper) restartWithBackoff(ctx context.Context, w want) {
+func (k *agentKeeper) restartWithBackoff(ctx context.Context, w wantedAgent) {
 	log := k.s.o.Log.With("cluster", k.cluster)
 	for wait := backoffLeast; ; wait = min(2*wait, backoffMost) {
 		if k.s.starts.Wait(ctx) != nil {
@@ -100,7 +100,7 @@ func (k *keeper) restartWithBackoff(ctx context.Context, w want) {
 			wait = backoffLeast
 		}
 		log.Error("the agent that the hub runs for a cluster ended; it is started again", "after", wait, "err", err)
-		k.reportPushed(w.uid, agentFailed(err))
+		k.reportPushCondition(w.uid, agentFailed(err))
 		if !pause.WaitFor(ctx, wait/2+rand.N(wait/2)) {
 			return
 		}
@@ -108,7 +108,7 @@ func (k *keeper) restartWithBackoff(ctx context.Context, w want) {
 }
 
 // runAgent runs the agent until it ends.
-func (k *keeper) runAgent(ctx context.Context, w want) error {
+func (k *agentKeeper) runAgent(ctx context.Context, w wantedAgent) error {
 	member, err := memberConfig(w.credentials, addressGuard{k.s.o.AllowedNetworks, http.ProxyFromEnvironment})
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ func (k *keeper) runAgent(ctx context.Context, w want) error {
 	defer closeIdleConnections(member)
 	answers := k.s.answers.newLimit()
 	defer k.s.answers.forgetMember(answers)
-	stages := &stages{keeper: k, want: w}
-	if due := warnFrom(w.credentials); !due.IsZero() {
+	stages := &stageReporter{agentKeeper: k, want: w}
+	if due := tokenWarningTime(w.credentials); !due.IsZero() {
 		timer := time.AfterFunc(time.Until(due), stages.reportAgain)
 		defer timer.Stop()
 	}
@@ -126,11 +126,11 @@ func (k *keeper) runAgent(ctx context.Context, w want) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ctx = crash.ContainPanics(ctx, func(p *crash.Panic) { k.handlePanic(p); stop(p) })
-	return k.runContained(ctx, agent.Options{
+	return k.runAgentRecovering(ctx, agent.Options{
 		MemberConfig: member, GuardAnswers: answers.guardAnswers, HubAddress: k.s.o.Hub, CAHash: pins[0], FormerCAHashes: pins[1:],
 		Token: k.s.o.Credentials.NewVoucher(k.cluster, w.uid), Name: k.cluster, Runner: k.s.o.Runner,
-		Whose: func(name, uid string) error { return k.checkMemberOwner(w, name, uid) },
-		Log:   slog.New(quiet{k.s.o.Log.With("cluster", k.cluster).Handler()}),
+		Whose: func(name, uid string) error { return k.checkMemberIsNotOtherCluster(w, name, uid) },
+		Log:   slog.New(quietLogHandler{k.s.o.Log.With("cluster", k.cluster).Handler()}),
 		Stage: func(s agent.Stage) {
 			if ctx.Err() == nil {
 				stages.setStage(s)
@@ -139,21 +139,21 @@ func (k *keeper) runAgent(ctx context.Context, w want) error {
 	})
 }
 
-// checkMemberOwner refuses a member that is another Cluster of this hub, for which the agent would
+// checkMemberIsNotOtherCluster refuses a member that is another Cluster of this hub, for which the agent would
 // answer in this one's name. One that was such a Cluster joins again.
-func (k *keeper) checkMemberOwner(w want, name, uid string) error {
+func (k *agentKeeper) checkMemberIsNotOtherCluster(w wantedAgent, name, uid string) error {
 	other, ok := k.s.o.Clusters.Get(name)
 	if !ok || string(other.UID) != uid || uid == w.uid {
 		return nil
 	}
 	return fmt.Errorf("the member at %s is cluster %s of this hub, and one member is one cluster: give this one credentials of its own member (%s), or take it out (atoll remove %s)",
-		w.credentials.Server, name, joinAgain(k.cluster), k.cluster)
+		w.credentials.Server, name, rejoinCommandText(k.cluster), k.cluster)
 }
 
-// runContained runs the agent in a context that contains panics and ends by one. The rest of an
+// runAgentRecovering runs the agent in a context that contains panics and ends by one. The rest of an
 // agent that panicked is awaited for a short time: it may hold what the rest waits for. The Lease
 // in the member, which is not renewed for it, keeps it from working.
-func (k *keeper) runContained(ctx context.Context, o agent.Options) error {
+func (k *agentKeeper) runAgentRecovering(ctx context.Context, o agent.Options) error {
 	over := make(chan error, 1)
 	go func() {
 		var err error
@@ -180,7 +180,7 @@ func (k *keeper) runContained(ctx context.Context, o agent.Options) error {
 }
 
 // handlePanic takes a panic of the agent.
-func (k *keeper) handlePanic(p *crash.Panic) {
+func (k *agentKeeper) handlePanic(p *crash.Panic) {
 	k.s.panics.Inc()
 	k.s.o.Log.Error("a panic in the agent that the hub runs for a cluster: it ends, and others go on", "cluster", k.cluster, "panic", p.Value, "stack", p.Stack)
 	if c, ok := k.s.o.Clusters.Get(k.cluster); ok && k.s.o.Tell != nil {
@@ -188,10 +188,10 @@ func (k *keeper) handlePanic(p *crash.Panic) {
 	}
 }
 
-// stages of an agent, as people see them.
-type stages struct {
-	*keeper
-	want want
+// stageReporter reports the stages of an agent, as people see them.
+type stageReporter struct {
+	*agentKeeper
+	want wantedAgent
 
 	mu           sync.Mutex
 	last         agent.Stage
@@ -200,13 +200,13 @@ type stages struct {
 }
 
 // setStage records the agent's stage.
-func (s *stages) setStage(stage agent.Stage) {
+func (s *stageReporter) setStage(stage agent.Stage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.s.isSisterHolder(stage.Holder) {
+	if s.s.isHeldByHubOfFleet(stage.Holder) {
 		s.lastReported = clusterstatus.Pushed{}
 		s.setReasonMetric(atoll.ReasonStandsBy)
-		s.s.o.Inventory.SetPushed(s.want.uid, nil)
+		s.s.o.Inventory.SetPushAgentState(s.want.uid, nil)
 		return
 	}
 	s.last = stage
@@ -214,7 +214,7 @@ func (s *stages) setStage(stage agent.Stage) {
 }
 
 // reportAgain reports the last stage again.
-func (s *stages) reportAgain() {
+func (s *stageReporter) reportAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lastReported.Reason != "" && !s.ended {
@@ -222,7 +222,7 @@ func (s *stages) reportAgain() {
 	}
 }
 
-func (s *stages) endReports() {
+func (s *stageReporter) endReports() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
@@ -230,7 +230,7 @@ func (s *stages) endReports() {
 
 // reportStage reports the meaning of the last stage. A blocker has one text and one start time,
 // however its errors vary. The caller holds the lock.
-func (s *stages) reportStage() {
+func (s *stageReporter) reportStage() {
 	now := stageCondition(s.cluster, s.want.credentials, s.last, time.Now())
 	if now.Reason == s.lastReported.Reason {
 		return
@@ -239,14 +239,14 @@ func (s *stages) reportStage() {
 	if now.OK {
 		s.s.o.Log.Info(string("the agent that the hub runs for a cluster: "+now.Reason), "cluster", s.cluster, "member", s.want.credentials.Server, "message", now.Message)
 	}
-	s.reportPushed(s.want.uid, now)
+	s.reportPushCondition(s.want.uid, now)
 }
 
-// quiet logs the daily work of an agent only at level debug.
-type quiet struct{ slog.Handler }
+// quietLogHandler logs the daily work of an agent only at level debug.
+type quietLogHandler struct{ slog.Handler }
 
 // Enabled reports whether records of that level are.
-func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+func (q quietLogHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	if level == slog.LevelInfo {
 		level = slog.LevelDebug
 	}
@@ -254,19 +254,23 @@ func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // WithAttrs keeps it quiet.
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+func (q quietLogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quietLogHandler{q.Handler.WithAttrs(attrs)}
+}
 
 // WithGroup keeps it quiet.
-func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+func (q quietLogHandler) WithGroup(name string) slog.Handler {
+	return quietLogHandler{q.Handler.WithGroup(name)}
+}
 
-// reportPushed reports how the agent fares.
-func (k *keeper) reportPushed(uid string, p clusterstatus.Pushed) {
+// reportPushCondition reports how the agent fares.
+func (k *agentKeeper) reportPushCondition(uid string, p clusterstatus.Pushed) {
 	k.setReasonMetric(p.Reason)
-	k.s.o.Inventory.SetPushed(uid, &p)
+	k.s.o.Inventory.SetPushAgentState(uid, &p)
 }
 
 // setReasonMetric counts the Cluster under a reason; empty: under none.
-func (k *keeper) setReasonMetric(reason atoll.Reason) {
+func (k *agentKeeper) setReasonMetric(reason atoll.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.reason != "" {
@@ -279,7 +283,7 @@ func (k *keeper) setReasonMetric(reason atoll.Reason) {
 
 // updateSecretOwners makes the Secret's life follow its Cluster, and deletes older ones. A failure
 // is retried at the next change.
-func (k *keeper) updateSecretOwners(ctx context.Context) {
+func (k *agentKeeper) updateSecretOwners(ctx context.Context) {
 	c, ok := k.s.o.Clusters.Get(k.cluster)
 	if !ok {
 		return

@@ -17,27 +17,27 @@ const (
 	keepsInitialEvents
 )
 
-// keepWeight counts what the agent keeps of the answer. Without room the answer fails, a watch, too:
+// reserveKeptWeight counts what the agent keeps of the answer. Without room the answer fails, a watch, too:
 // one that only ended would begin again at once with the whole list.
-func (b *body) keepWeight(weight int) error {
+func (b *limitedBody) reserveKeptWeight(weight int) error {
 	switch b.keeps {
 	case keepsPage:
 		if !b.limit.keepPage(b.path, weight) {
-			return newRefusal(fmt.Errorf("the pages of a list take more than %d MiB of memory with the other lists, or the lists of all members more than %d MiB", b.limit.most>>20, b.limit.budget.most>>20))
+			return newLimitError(fmt.Errorf("the pages of a list take more than %d MiB of memory with the other lists, or the lists of all members more than %d MiB", b.limit.most>>20, b.limit.budget.most>>20))
 		}
 	case keepsInitialEvents:
-		if !b.limit.takeKept(b, weight) {
-			return newRefusal(fmt.Errorf("the list with which a watch begins takes more than %d MiB of memory with the other lists, or the lists of all members more than %d MiB", b.limit.most>>20, b.limit.budget.most>>20))
+		if !b.limit.reserveKept(b, weight) {
+			return newLimitError(fmt.Errorf("the list with which a watch begins takes more than %d MiB of memory with the other lists, or the lists of all members more than %d MiB", b.limit.most>>20, b.limit.budget.most>>20))
 		}
 	}
 	return nil
 }
 
 // endInitialEvents gives back what the list took with which the watch began.
-func (b *body) endInitialEvents() {
+func (b *limitedBody) endInitialEvents() {
 	if b.keeps == keepsInitialEvents {
 		b.keeps = keepsNothing
-		b.limit.giveKept(b)
+		b.limit.releaseKeptOfBody(b)
 	}
 }
 
@@ -57,11 +57,11 @@ type pageList struct {
 	isRefused bool
 }
 
-// takeKept takes bytes of what may be kept for an answer that is not closed, if they are to be had.
-func (l *answerLimit) takeKept(b *body, n int) bool {
+// reserveKept takes bytes of what may be kept for an answer that is not closed, if they are to be had.
+func (l *memberResponseLimit) reserveKept(b *limitedBody, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b.closed || b.isRefused || !l.takeLocked(n) {
+	if b.closed || b.isRefused || !l.reserveKeptLocked(n) {
 		return false
 	}
 	b.kept += n
@@ -69,12 +69,12 @@ func (l *answerLimit) takeKept(b *body, n int) bool {
 	return true
 }
 
-// takeLocked takes bytes of what may be kept. The caller holds mu.
-func (l *answerLimit) takeLocked(n int) bool {
+// reserveKeptLocked takes bytes of what may be kept. The caller holds mu.
+func (l *memberResponseLimit) reserveKeptLocked(n int) bool {
 	if l.kept+n > l.most {
 		l.releaseIdle()
 	}
-	if l.kept+n > l.most || !l.budget.takeBytes(l, n) {
+	if l.kept+n > l.most || !l.budget.reserveBytes(l, n) {
 		return false
 	}
 	l.kept += n
@@ -82,12 +82,12 @@ func (l *answerLimit) takeLocked(n int) bool {
 }
 
 // releaseIdle gives back what idle lists hold. The caller holds mu.
-func (l *answerLimit) releaseIdle() {
+func (l *memberResponseLimit) releaseIdle() {
 	for path, p := range l.pages {
 		if time.Since(p.last) < pageIdle {
 			continue
 		}
-		l.returnKept(p.held)
+		l.releaseKeptBytes(p.held)
 		p.held = 0
 		if len(l.pages) > pagesKnown {
 			delete(l.pages, path)
@@ -95,28 +95,28 @@ func (l *answerLimit) releaseIdle() {
 	}
 }
 
-// giveKept gives back what an answer took.
-func (l *answerLimit) giveKept(b *body) {
+// releaseKeptOfBody gives back what an answer took.
+func (l *memberResponseLimit) releaseKeptOfBody(b *limitedBody) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.returnKept(b.kept)
+	l.releaseKeptBytes(b.kept)
 	b.kept = 0
 }
 
-// closeKept gives back what an answer took, which takes nothing more.
-func (l *answerLimit) closeKept(b *body) {
+// releaseAllOfBody gives back what an answer took, which takes nothing more.
+func (l *memberResponseLimit) releaseAllOfBody(b *limitedBody) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.returnKept(b.kept)
+	l.releaseKeptBytes(b.kept)
 	if b.shared > 0 {
-		l.budget.giveBytes(l, b.shared)
+		l.budget.releaseBytes(l, b.shared)
 	}
 	b.kept, b.shared, b.closed = 0, 0, true
 	delete(l.open, b)
 }
 
 // keepPage counts a further page of the list at a path. One list has all that may be kept at most.
-func (l *answerLimit) keepPage(path string, n int) bool {
+func (l *memberResponseLimit) keepPage(path string, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pages[path]
@@ -127,7 +127,7 @@ func (l *answerLimit) keepPage(path string, n int) bool {
 		p = &pageList{}
 		l.pages[path] = p
 	}
-	if p.isRefused || p.sum+n > l.most || !l.takeLocked(n) {
+	if p.isRefused || p.sum+n > l.most || !l.reserveKeptLocked(n) {
 		return false
 	}
 	p.sum, p.held, p.last = p.sum+n, p.held+n, time.Now()
@@ -135,11 +135,11 @@ func (l *answerLimit) keepPage(path string, n int) bool {
 }
 
 // forgetPages gives back the pages of the list at a path: another list begins, or the watch after it.
-func (l *answerLimit) forgetPages(path string) {
+func (l *memberResponseLimit) forgetPages(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.pages[path]; p != nil {
-		l.returnKept(p.held)
+		l.releaseKeptBytes(p.held)
 		delete(l.pages, path)
 	}
 }

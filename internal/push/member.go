@@ -33,7 +33,9 @@ func memberConfig(c handshake.Credentials, guard addressGuard) (*rest.Config, er
 		return nil, err
 	}
 	out.TLSClientConfig, out.Proxy = rest.TLSClientConfig{}, nil // the transport has them
-	out.Wrap(func(next http.RoundTripper) http.RoundTripper { return &oneHost{next: next, host: server.Host} })
+	out.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &singleHostTransport{next: next, host: server.Host}
+	})
 	return out, nil
 }
 
@@ -44,14 +46,14 @@ func closeIdleConnections(member *rest.Config) {
 	}
 }
 
-// oneHost sends requests to one host alone.
-type oneHost struct {
+// singleHostTransport sends requests to one host alone.
+type singleHostTransport struct {
 	next http.RoundTripper
 	host string
 }
 
 // RoundTrip refuses what is for another host, to which only an answer can have led.
-func (o *oneHost) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o *singleHostTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Host != o.host || r.URL.Scheme != "https" {
 		if r.Body != nil {
 			_ = r.Body.Close() // as a RoundTripper must; it is not sent
@@ -62,4 +64,4 @@ func (o *oneHost) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper lets client-go find what is below.
-func (o *oneHost) WrappedRoundTripper() http.RoundTripper { return o.next }
+func (o *singleHostTransport) WrappedRoundTripper() http.RoundTripper { return o.next }

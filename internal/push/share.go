@@ -34,10 +34,10 @@ type Hubs interface {
 	ServingHubs() []string
 }
 
-// RunShare keeps the serving hubs up to date until ctx ends. A hub that has just started may not
+// FollowServingHubs keeps the serving hubs up to date until ctx ends. A hub that has just started may not
 // have heard of the others. So the first list counts when it is complete, or after grace. A hub
 // without contact to the store serves no agents and runs none.
-func (s *Supervisor) RunShare(ctx context.Context, hubs Hubs, grace time.Duration) error {
+func (s *AgentSupervisor) FollowServingHubs(ctx context.Context, hubs Hubs, grace time.Duration) error {
 	tick := time.NewTicker(shareInterval)
 	defer tick.Stop()
 	for begin := time.Now(); ; {
@@ -64,7 +64,7 @@ func FleetName(key []byte) string {
 // SetServingHubs sets the hubs that serve agents now, by the addresses of their gateways. Agents
 // of clusters outside of this hub's share stop here. Without Self it has no effect. The slice is
 // not changed from then on. It is safe for concurrent use.
-func (s *Supervisor) SetServingHubs(hubs []string) {
+func (s *AgentSupervisor) SetServingHubs(hubs []string) {
 	s.mu.Lock()
 	before := s.hubs.Load()
 	if before != nil && slices.Equal(*before, hubs) {
@@ -82,8 +82,8 @@ func (s *Supervisor) SetServingHubs(hubs []string) {
 	}
 }
 
-// isOwnShare reports whether this hub sees to the agent of a cluster.
-func (s *Supervisor) isOwnShare(cluster string) bool {
+// isServedByThisHub reports whether this hub sees to the agent of a cluster.
+func (s *AgentSupervisor) isServedByThisHub(cluster string) bool {
 	if s.o.Self == "" {
 		return true
 	}
@@ -91,18 +91,18 @@ func (s *Supervisor) isOwnShare(cluster string) bool {
 	return hubs != nil && len(*hubs) > 0 && session.OrderHubs(cluster, *hubs)[0] == s.o.Self
 }
 
-// isSisterHolder reports whether the holder of a member's Lease is an agent of a hub on the same
+// isHeldByHubOfFleet reports whether the holder of a member's Lease is an agent of a hub on the same
 // store, this one among them.
-func (s *Supervisor) isSisterHolder(holder string) bool {
+func (s *AgentSupervisor) isHeldByHubOfFleet(holder string) bool {
 	fleet, _, ok := strings.Cut(s.o.Runner, "@")
 	return ok && strings.HasPrefix(holder, fleet+"@")
 }
 
-// wantNone returns the report for a Cluster whose agent is certainly not the hub's, while its
+// wantClearedReport returns the report for a Cluster whose agent is certainly not the hub's, while its
 // condition says something else; any is false where it does not.
-func wantNone(c *v1alpha1.Cluster) (w want, any bool) {
+func wantClearedReport(c *v1alpha1.Cluster) (w wantedAgent, any bool) {
 	if meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed) == nil {
-		return want{}, false
+		return wantedAgent{}, false
 	}
-	return want{uid: string(c.UID), instead: clusterstatus.Pushed{}}, true
+	return wantedAgent{uid: string(c.UID), instead: clusterstatus.Pushed{}}, true
 }

@@ -40,7 +40,7 @@ func (s *sharers) Get(name string) (*v1alpha1.Cluster, bool) { return s.clusters
 func (s *sharers) List() []*v1alpha1.Cluster                 { return s.clusters.List() }
 
 // startHub of them, which ends with stop.
-func (s *sharers) startHub(address string) (sup *Supervisor, stop func()) {
+func (s *sharers) startHub(address string) (sup *AgentSupervisor, stop func()) {
 	sup = New(Options{
 		Clusters: s, Secrets: s.secrets, Hub: address, Self: address, Runner: "fleet@" + address, Credentials: fakeCredentials{},
 		Run: s.runAgent, Log: slog.New(slog.DiscardHandler),
@@ -123,7 +123,7 @@ func TestHubsShareTheAgents(t *testing.T) {
 			t.Errorf("agents work at %v before it is known which hubs there are", at)
 		}
 		share := func(hubs ...string) {
-			for _, sup := range []*Supervisor{a, b, c} {
+			for _, sup := range []*AgentSupervisor{a, b, c} {
 				sup.SetServingHubs(hubs)
 			}
 			time.Sleep(10 * time.Second)
@@ -263,7 +263,7 @@ func TestAShareWaitsForOtherHubs(t *testing.T) {
 			hubs := &fakeHubs{complete: c.complete, serving: []string{"a:1", "b:1"}}
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
-			go func() { done <- s.RunShare(ctx, hubs, grace) }()
+			go func() { done <- s.FollowServingHubs(ctx, hubs, grace) }()
 			time.Sleep(c.at)
 			synctest.Wait()
 			if got := s.hubs.Load(); (got != nil && slices.Equal(*got, hubs.serving)) != c.want {

@@ -53,9 +53,9 @@ type Credentials interface {
 
 // Inventory records the states of agents.
 type Inventory interface {
-	// SetPushed is called with the state of a Cluster's agent; nil: this hub does not report it,
+	// SetPushAgentState is called with the state of a Cluster's agent; nil: this hub does not report it,
 	// or not any more.
-	SetPushed(uid string, p *clusterstatus.Pushed)
+	SetPushAgentState(uid string, p *clusterstatus.Pushed)
 }
 
 // Options of a Supervisor. All are required unless a default is stated.
@@ -86,11 +86,11 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Supervisor of agents. Make it with New.
-type Supervisor struct {
+// AgentSupervisor supervises agents. Make it with New.
+type AgentSupervisor struct {
 	o       Options
 	starts  *pace.Limiter
-	answers *answerBudget
+	answers *responseMemoryBudget
 	secrets cache.Store // by the names of Clusters, index byCluster
 	gauge   *prometheus.GaugeVec
 	panics  prometheus.Counter
@@ -98,19 +98,19 @@ type Supervisor struct {
 
 	mu      sync.Mutex
 	life    context.Context // of Run, once Secrets were read; nil: nothing is kept
-	keepers map[string]*keeper
+	keepers map[string]*agentKeeper
 	running sync.WaitGroup
 }
 
 // New makes a Supervisor that follows the table from when it runs.
-func New(o Options) *Supervisor {
+func New(o Options) *AgentSupervisor {
 	if o.Run == nil {
-		o.Run = agent.Run
+		o.Run = agent.RunAgent
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Supervisor{o: o, starts: pace.AgentStarts.NewLimiter(), answers: newAnswerBudget(allAnswersMost), keepers: map[string]*keeper{}, gauge: metrictable.PushClusters.NewGaugeVec(), panics: metrictable.PushPanics.NewCounter()}
+	s := &AgentSupervisor{o: o, starts: pace.AgentStarts.NewLimiter(), answers: newResponseMemoryBudget(allAnswersMost), keepers: map[string]*agentKeeper{}, gauge: metrictable.PushClusters.NewGaugeVec(), panics: metrictable.PushPanics.NewCounter()}
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(s.gauge, s.panics)
 	}
@@ -122,10 +122,10 @@ func New(o Options) *Supervisor {
 const byCluster = "cluster"
 
 // Run agents until ctx ends and all of them are down.
-func (s *Supervisor) Run(ctx context.Context) error {
+func (s *AgentSupervisor) Run(ctx context.Context) error {
 	ours := fields.OneTermEqualSelector("type", string(handshake.PushSecretType)).String()
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: filteredwatch.ByFields(s.o.Secrets, ours),
+		ListerWatcher: filteredwatch.FieldSelectedSource(s.o.Secrets, ours),
 		ObjectType:    &corev1.Secret{},
 		Indexers: cache.Indexers{byCluster: func(obj any) ([]string, error) {
 			return []string{obj.(*corev1.Secret).Labels[handshake.LabelPush]}, nil
@@ -157,7 +157,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *Supervisor) secretChanged(obj any) {
+func (s *AgentSupervisor) secretChanged(obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
@@ -167,20 +167,20 @@ func (s *Supervisor) secretChanged(obj any) {
 }
 
 // reconcileCluster looks at a Cluster: its keeper looks, or a new one starts.
-func (s *Supervisor) reconcileCluster(cluster string) {
+func (s *AgentSupervisor) reconcileCluster(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life == nil {
 		return
 	}
 	if k := s.keepers[cluster]; k != nil {
-		wakeup.Send(k.changed) // it will look anyway
+		wakeup.WakeReader(k.changed) // it will look anyway
 		return
 	}
 	if _, any := s.wantedState(cluster); !any {
 		return
 	}
-	k := &keeper{s: s, cluster: cluster, changed: make(chan struct{}, 1)}
+	k := &agentKeeper{s: s, cluster: cluster, changed: make(chan struct{}, 1)}
 	s.keepers[cluster] = k
 	life := s.life
 	s.running.Go(func() { k.run(life) })
@@ -188,7 +188,7 @@ func (s *Supervisor) reconcileCluster(cluster string) {
 
 // stopKeeping ends the keeper of a Cluster without anything to keep, unless that has changed
 // since.
-func (s *Supervisor) stopKeeping(cluster string) bool {
+func (s *AgentSupervisor) stopKeeping(cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, any := s.wantedState(cluster)
@@ -198,8 +198,8 @@ func (s *Supervisor) stopKeeping(cluster string) bool {
 	return !any
 }
 
-// want is what is to be kept of a Cluster. Equal ones are ==.
-type want struct {
+// wantedAgent is what is to be kept of a Cluster. Equal ones are ==.
+type wantedAgent struct {
 	uid         string
 	credentials handshake.Credentials
 	// runs: an agent is wanted. Otherwise this is reported.
@@ -208,10 +208,10 @@ type want struct {
 }
 
 // wantedState returns the wanted state of a Cluster; any is false where there is nothing to keep.
-func (s *Supervisor) wantedState(cluster string) (w want, any bool) {
+func (s *AgentSupervisor) wantedState(cluster string) (w wantedAgent, any bool) {
 	c, ok := s.o.Clusters.Get(cluster)
-	if !ok || !s.isOwnShare(cluster) {
-		return want{}, false
+	if !ok || !s.isServedByThisHub(cluster) {
+		return wantedAgent{}, false
 	}
 	w.uid = string(c.UID)
 	secret := s.chooseFor(c).secret
@@ -219,11 +219,11 @@ func (s *Supervisor) wantedState(cluster string) (w want, any bool) {
 	case secret == nil && c.Spec.IsPushed():
 		w.instead = missingCredentials(cluster)
 	case secret == nil:
-		return wantNone(c)
+		return wantClearedReport(c)
 	case c.Spec.Mode != v1alpha1.ModePush:
 		w.instead = unusedCredentials(cluster)
 	case !c.Spec.Accepted:
-		return wantNone(c)
+		return wantClearedReport(c)
 	default:
 		var err error
 		if w.credentials, err = handshake.ParsePushSecret(secret); err != nil {
@@ -235,10 +235,10 @@ func (s *Supervisor) wantedState(cluster string) (w want, any bool) {
 }
 
 // chooseFor chooses among the Secrets for a Cluster.
-func (s *Supervisor) chooseFor(c *v1alpha1.Cluster) choice {
+func (s *AgentSupervisor) chooseFor(c *v1alpha1.Cluster) secretChoice {
 	found, err := s.secrets.(cache.Indexer).ByIndex(byCluster, c.Name)
 	if err != nil { // there is no such index, which there is
-		return choice{}
+		return secretChoice{}
 	}
 	secrets := make([]*corev1.Secret, len(found))
 	for i, f := range found {

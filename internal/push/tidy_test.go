@@ -78,7 +78,7 @@ func TestNothingIsSaidAgainOfAnAgentThatSaysNothing(t *testing.T) {
 	w := newWorld(t)
 	var said []string
 	s := New(Options{Clusters: w.clusters, Inventory: pushedFunc(func(_ string, p *clusterstatus.Pushed) { said = append(said, string(p.Reason)) })})
-	of := &stages{keeper: &keeper{s: s, cluster: "oslo"}, want: want{uid: "u1", credentials: handshake.Credentials{Server: "https://oslo", Token: "e30.eyJleHAiOiAxMDAwfQ.sig"}}}
+	of := &stageReporter{agentKeeper: &agentKeeper{s: s, cluster: "oslo"}, want: wantedAgent{uid: "u1", credentials: handshake.Credentials{Server: "https://oslo", Token: "e30.eyJleHAiOiAxMDAwfQ.sig"}}}
 	of.reportAgain()
 	if len(said) > 0 {
 		t.Errorf("before it has said anything: %q", said)

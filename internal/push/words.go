@@ -19,13 +19,13 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// joinAgain is what gives a cluster new credentials.
-func joinAgain(cluster string) string {
+// rejoinCommandText is what gives a cluster new credentials.
+func rejoinCommandText(cluster string) string {
 	return fmt.Sprintf("atoll join %s --push --kubeconfig MEMBER", cluster)
 }
 
 func missingCredentials(cluster string) clusterstatus.Pushed {
-	return clusterstatus.Pushed{Reason: atoll.ReasonCredentialsMissing, Message: "the hub has no credentials of the member; a user with a kubeconfig of both runs: " + joinAgain(cluster)}
+	return clusterstatus.Pushed{Reason: atoll.ReasonCredentialsMissing, Message: "the hub has no credentials of the member; a user with a kubeconfig of both runs: " + rejoinCommandText(cluster)}
 }
 
 func malformedCredentials(secret string, err error) clusterstatus.Pushed {
@@ -52,15 +52,15 @@ func stageCondition(cluster string, c handshake.Credentials, s agent.Stage, sinc
 	host, _, _ := strings.Cut(s.Holder, "_")
 	from := "since " + phrase.FormatTime(since) + ": "
 	_, ends := c.TokenEnds()
-	switch due := warnFrom(c); {
+	switch due := tokenWarningTime(c); {
 	case s.Works && !due.IsZero() && !since.Before(due):
-		return clusterstatus.Pushed{OK: true, Reason: atoll.ReasonCredentialsExpiring, Message: "the hub's token for the member's API ends at " + phrase.FormatTime(ends) + ". For another: " + joinAgain(cluster)}
+		return clusterstatus.Pushed{OK: true, Reason: atoll.ReasonCredentialsExpiring, Message: "the hub's token for the member's API ends at " + phrase.FormatTime(ends) + ". For another: " + rejoinCommandText(cluster)}
 	case s.Works:
 		return clusterstatus.Pushed{OK: true, Reason: atoll.ReasonAgentWorks}
 	case s.Holder != "":
 		return clusterstatus.Pushed{OK: true, Reason: atoll.ReasonStandsBy, Message: "another agent works on the member, on host " + host + "; the hub's takes over when that one ends"}
 	case apierrors.IsUnauthorized(s.Err):
-		return clusterstatus.Pushed{Reason: atoll.ReasonCredentialsRefused, Message: from + "the member's API at " + c.Server + " does not take the hub's token: it has ended, was withdrawn there, or belongs to another cluster. For a new one: " + joinAgain(cluster)}
+		return clusterstatus.Pushed{Reason: atoll.ReasonCredentialsRefused, Message: from + "the member's API at " + c.Server + " does not take the hub's token: it has ended, was withdrawn there, or belongs to another cluster. For a new one: " + rejoinCommandText(cluster)}
 	case apierrors.IsForbidden(s.Err):
 		return clusterstatus.Pushed{Reason: atoll.ReasonNotAllowedInMember, Message: from + s.Err.Error() + ". The ClusterRole atoll-agent in the member says what the agent may do"}
 	}
@@ -79,13 +79,13 @@ func memberUnreachable(cluster string, c handshake.Credentials, from string, err
 	switch {
 	case errors.As(err, &refused):
 		return clusterstatus.Pushed{Reason: atoll.ReasonAddressRefused, Message: from + refused.Error() + ", which the server " + c.Server +
-			", or its proxy-url, stands for. Give an address of the member: " + joinAgain(cluster) + " --member-server URL; or the hub's operator allows the address with --push-allowed-cidrs. What runs in the member goes on running"}
+			", or its proxy-url, stands for. Give an address of the member: " + rejoinCommandText(cluster) + " --member-server URL; or the hub's operator allows the address with --push-allowed-cidrs. What runs in the member goes on running"}
 	case errors.As(err, &shown):
 		return clusterstatus.Pushed{Reason: atoll.ReasonMemberNotVerified, Message: from + "the server at " + c.Server + " is not known by the CA that the hub was given as the member's, so the hub shows no token there: " +
-			shown.Err.Error() + ". Either the member has another CA or address now, and the hub needs those: " + joinAgain(cluster) + "; or another server answers there. What runs in the member goes on running"}
+			shown.Err.Error() + ". Either the member has another CA or address now, and the hub needs those: " + rejoinCommandText(cluster) + "; or another server answers there. What runs in the member goes on running"}
 	case errors.As(err, &name):
 		return clusterstatus.Pushed{Reason: atoll.ReasonMemberUnreachable, Message: from + "the hub's machine does not find the host of " + c.Server + ": " + name.Error() +
-			". Where the hub reaches the member by another address: " + joinAgain(cluster) + " --member-server URL. What runs in the member goes on running"}
+			". Where the hub reaches the member by another address: " + rejoinCommandText(cluster) + " --member-server URL. What runs in the member goes on running"}
 	}
 	return clusterstatus.Pushed{Reason: atoll.ReasonMemberUnreachable, Message: from + err.Error() + ". Is the member's API up, and does the hub reach " + c.Server + "? What runs in the member goes on running"}
 }
@@ -94,8 +94,8 @@ func memberUnreachable(cluster string, c handshake.Credentials, from string, err
 // its life, where that is less and known.
 const warnMost = 21 * 24 * time.Hour
 
-// warnFrom is the time of the warning about a token's end; zero: it does not end.
-func warnFrom(c handshake.Credentials) time.Time {
+// tokenWarningTime is the time of the warning about a token's end; zero: it does not end.
+func tokenWarningTime(c handshake.Credentials) time.Time {
 	issued, ends := c.TokenEnds()
 	if ends.IsZero() {
 		return ends

@@ -26,23 +26,23 @@ func Parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// FindUnparsable finds in a JSON value a text that, if it is read as a quantity, as a
+// FindUnparsableQuantity finds in a JSON value a text that, if it is read as a quantity, as a
 // conversion to typed Kubernetes objects may, would take for ever; empty: there is none.
-func FindUnparsable(v any) string {
+func FindUnparsableQuantity(v any) string {
 	switch v := v.(type) {
 	case string:
-		if hugeExponent.MatchString(v) || leadingDigits(v) > maxDigits {
+		if hugeExponent.MatchString(v) || countLeadingDigits(v) > maxDigits {
 			return v[:min(len(v), maxQuantity)]
 		}
 	case map[string]any:
 		for _, e := range v {
-			if found := FindUnparsable(e); found != "" {
+			if found := FindUnparsableQuantity(e); found != "" {
 				return found
 			}
 		}
 	case []any:
 		for _, e := range v {
-			if found := FindUnparsable(e); found != "" {
+			if found := FindUnparsableQuantity(e); found != "" {
 				return found
 			}
 		}
@@ -50,8 +50,8 @@ func FindUnparsable(v any) string {
 	return ""
 }
 
-// leadingDigits returns the digits that a text begins with.
-func leadingDigits(text string) int {
+// countLeadingDigits returns the digits that a text begins with.
+func countLeadingDigits(text string) int {
 	if len(text) <= maxDigits {
 		return 0
 	}

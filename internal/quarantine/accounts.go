@@ -8,20 +8,20 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 )
 
-// Accounts is a Ledger for concurrent callers, by the clock of the process. Make it with
+// RenderAccounts is a Ledger for concurrent callers, by the clock of the process. Make it with
 // NewAccounts.
-type Accounts struct {
+type RenderAccounts struct {
 	mu        sync.Mutex
-	ledger    Ledger
+	ledger    RenderCostLedger
 	listeners []func(bundle enginev1.BundleRef, q Quarantine)
 }
 
 // NewAccounts returns Accounts without costs.
-func NewAccounts() *Accounts { return &Accounts{ledger: NewLedger()} }
+func NewAccounts() *RenderAccounts { return &RenderAccounts{ledger: NewRenderCostLedger()} }
 
 // Subscribe calls fn for each quarantine that begins. It must be called before the first
 // rendering.
-func (a *Accounts) Subscribe(fn func(bundle enginev1.BundleRef, q Quarantine)) {
+func (a *RenderAccounts) Subscribe(fn func(bundle enginev1.BundleRef, q Quarantine)) {
 	a.listeners = append(a.listeners, fn)
 }
 
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 func FormatCost(cost time.Duration) string { return fmt.Sprintf("%.1f s of work", cost.Seconds()) }
 
 // CheckRender returns an *Error while the Revision of the Bundle is not to be rendered.
-func (a *Accounts) CheckRender(bundle, revision string) error {
+func (a *RenderAccounts) CheckRender(bundle, revision string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -48,7 +48,7 @@ func (a *Accounts) CheckRender(bundle, revision string) error {
 }
 
 // ChargeRender adds the work of one rendering to the Bundle's account.
-func (a *Accounts) ChargeRender(bundle enginev1.BundleRef, revision string, w Work) {
+func (a *RenderAccounts) ChargeRender(bundle enginev1.BundleRef, revision string, w RenderWork) {
 	a.mu.Lock()
 	q, begins := a.ledger.Charge(time.Now(), bundle.UID, revision, w)
 	a.mu.Unlock()
@@ -60,14 +60,14 @@ func (a *Accounts) ChargeRender(bundle enginev1.BundleRef, revision string, w Wo
 }
 
 // FindQuarantine returns the quarantine of a Revision of the Bundle, as long as it is shown.
-func (a *Accounts) FindQuarantine(bundle, revision string) (Quarantine, bool) {
+func (a *RenderAccounts) FindQuarantine(bundle, revision string) (Quarantine, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ledger.Find(time.Now(), bundle, revision)
 }
 
 // CountSetAside counts the Bundles that have a Revision which is not rendered now.
-func (a *Accounts) CountSetAside() int {
+func (a *RenderAccounts) CountSetAside() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ledger.CountSetAside(time.Now())

@@ -38,8 +38,8 @@ const (
 	minSweep = 1024
 )
 
-// Work is what one rendering did.
-type Work struct {
+// RenderWork is what one rendering did.
+type RenderWork struct {
 	// CPUTime is the CPU time that it took.
 	CPUTime time.Duration
 	// HasPanicked is true when the rendering of the row panicked. An object whose rendering
@@ -49,7 +49,7 @@ type Work struct {
 
 // Cost returns what the work costs: the CPU time above freeTime, and at least panicCost where the
 // row panicked.
-func (w Work) Cost() time.Duration {
+func (w RenderWork) Cost() time.Duration {
 	cost := max(w.CPUTime-freeTime, 0)
 	if w.HasPanicked {
 		cost = max(cost, panicCost)
@@ -73,46 +73,48 @@ func (q Quarantine) IsOver(now time.Time) bool { return !now.Before(q.Until) }
 // ShownUntil returns when the quarantine is no longer shown, unless another one follows.
 func (q Quarantine) ShownUntil() time.Time { return q.Until.Add(probation) }
 
-// Ledger has the accounts of Bundles. Make it with NewLedger.
-type Ledger struct {
-	accounts map[string]*account // by the Bundle's UID
+// RenderCostLedger has the accounts of Bundles. Make it with NewRenderCostLedger.
+type RenderCostLedger struct {
+	accounts map[string]*bundleAccount // by the Bundle's UID
 	sweepAt  int
 }
 
-// account is what the renderings of one Bundle have cost.
-type account struct {
+// bundleAccount is what the renderings of one Bundle have cost.
+type bundleAccount struct {
 	bucket pace.Bucket
 	cost   time.Duration
 	// level is the number of quarantines that count for the duration of the next one.
 	level    int
-	setAside map[string]*entry // by Revision
+	setAside map[string]*quarantineEntry // by Revision
 }
 
-// entry is a quarantine, and the budget of its Revision's renderings after it.
-type entry struct {
+// quarantineEntry is a quarantine, and the budget of its Revision's renderings after it.
+type quarantineEntry struct {
 	Quarantine
 	trial pace.Bucket
 }
 
-// NewLedger returns a Ledger without accounts.
-func NewLedger() Ledger { return Ledger{accounts: map[string]*account{}, sweepAt: minSweep} }
+// NewRenderCostLedger returns a Ledger without accounts.
+func NewRenderCostLedger() RenderCostLedger {
+	return RenderCostLedger{accounts: map[string]*bundleAccount{}, sweepAt: minSweep}
+}
 
 // Charge adds the work of one rendering to the Bundle's account, and returns the quarantine that
 // begins with it.
-func (l *Ledger) Charge(now time.Time, bundle, revision string, w Work) (begun Quarantine, begins bool) {
+func (l *RenderCostLedger) Charge(now time.Time, bundle, revision string, w RenderWork) (begun Quarantine, begins bool) {
 	cost := w.Cost()
 	if cost == 0 {
 		return Quarantine{}, false
 	}
 	a := l.accounts[bundle]
 	if a == nil || a.isIdle(now) {
-		a = l.openAccount(now, bundle)
+		a = l.replaceAccount(now, bundle)
 	}
 	return a.chargeCost(now, revision, cost)
 }
 
 // Find returns the quarantine of a Revision, as long as it is shown.
-func (l *Ledger) Find(now time.Time, bundle, revision string) (Quarantine, bool) {
+func (l *RenderCostLedger) Find(now time.Time, bundle, revision string) (Quarantine, bool) {
 	a := l.accounts[bundle]
 	if a == nil {
 		return Quarantine{}, false
@@ -125,7 +127,7 @@ func (l *Ledger) Find(now time.Time, bundle, revision string) (Quarantine, bool)
 }
 
 // CountSetAside counts the Bundles that have a Revision which is not rendered now.
-func (l *Ledger) CountSetAside(now time.Time) (n int) {
+func (l *RenderCostLedger) CountSetAside(now time.Time) (n int) {
 	for _, a := range l.accounts {
 		for _, e := range a.setAside {
 			if !e.IsOver(now) {
@@ -137,9 +139,9 @@ func (l *Ledger) CountSetAside(now time.Time) (n int) {
 	return n
 }
 
-// openAccount replaces the Bundle's account by an empty one. It drops idle accounts when there
+// replaceAccount replaces the Bundle's account by an empty one. It drops idle accounts when there
 // are many.
-func (l *Ledger) openAccount(now time.Time, bundle string) *account {
+func (l *RenderCostLedger) replaceAccount(now time.Time, bundle string) *bundleAccount {
 	if len(l.accounts) >= l.sweepAt {
 		for uid, a := range l.accounts {
 			if a.isIdle(now) {
@@ -148,13 +150,13 @@ func (l *Ledger) openAccount(now time.Time, bundle string) *account {
 		}
 		l.sweepAt = max(2*len(l.accounts), minSweep)
 	}
-	a := &account{bucket: budget.NewBucket(), setAside: map[string]*entry{}}
+	a := &bundleAccount{bucket: budget.NewBucket(), setAside: map[string]*quarantineEntry{}}
 	l.accounts[bundle] = a
 	return a
 }
 
 // isIdle reports whether nothing of the account counts any more.
-func (a *account) isIdle(now time.Time) bool {
+func (a *bundleAccount) isIdle(now time.Time) bool {
 	for _, e := range a.setAside {
 		if now.Before(e.Until.Add(memory)) {
 			return false
@@ -164,7 +166,7 @@ func (a *account) isIdle(now time.Time) bool {
 }
 
 // chargeCost takes the cost of a rendering out of the budget and, after a quarantine, out of the trial.
-func (a *account) chargeCost(now time.Time, revision string, cost time.Duration) (Quarantine, bool) {
+func (a *bundleAccount) chargeCost(now time.Time, revision string, cost time.Duration) (Quarantine, bool) {
 	a.bucket.TakeTokens(now, int(cost.Milliseconds()))
 	a.cost += cost
 	isSpent := !a.bucket.HasToken(now)
@@ -182,10 +184,10 @@ func (a *account) chargeCost(now time.Time, revision string, cost time.Duration)
 }
 
 // setAsideFrom sets the Revision aside from now on, for twice as long as the last one.
-func (a *account) setAsideFrom(now time.Time, revision string) Quarantine {
+func (a *bundleAccount) setAsideFrom(now time.Time, revision string) Quarantine {
 	since := now
 	if e := a.setAside[revision]; e == nil {
-		a.dropEarliest()
+		a.dropEarliestQuarantine()
 	} else if now.Before(e.ShownUntil()) {
 		since = e.Since
 	}
@@ -195,16 +197,16 @@ func (a *account) setAsideFrom(now time.Time, revision string) Quarantine {
 	}
 	a.level++
 	q := Quarantine{Revision: revision, Since: since, Until: now.Add(duration), Cost: a.cost}
-	a.setAside[revision] = &entry{q, trialBudget.NewBucket()}
+	a.setAside[revision] = &quarantineEntry{q, trialBudget.NewBucket()}
 	return q
 }
 
-// dropEarliest drops the quarantine that ends first, where there are too many.
-func (a *account) dropEarliest() {
+// dropEarliestQuarantine drops the quarantine that ends first, where there are too many.
+func (a *bundleAccount) dropEarliestQuarantine() {
 	if len(a.setAside) < maxRevisions {
 		return
 	}
-	var first *entry
+	var first *quarantineEntry
 	for _, e := range a.setAside {
 		if first == nil || e.Until.Before(first.Until) {
 			first = e

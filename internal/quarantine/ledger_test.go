@@ -15,14 +15,14 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func TestCostOfOneRendering(t *testing.T) {
 	ms := time.Millisecond
 	for name, c := range map[string]struct {
-		work Work
+		work RenderWork
 		want time.Duration
 	}{
-		"within the free time":    {Work{CPUTime: 250 * ms}, 0},
-		"above the free time":     {Work{CPUTime: 400 * ms}, 150 * ms},
-		"a panic":                 {Work{HasPanicked: true}, 500 * ms},
-		"a panic after a while":   {Work{CPUTime: 900 * ms, HasPanicked: true}, 650 * ms},
-		"the process was stopped": {Work{CPUTime: time.Hour}, 10 * time.Second},
+		"within the free time":    {RenderWork{CPUTime: 250 * ms}, 0},
+		"above the free time":     {RenderWork{CPUTime: 400 * ms}, 150 * ms},
+		"a panic":                 {RenderWork{HasPanicked: true}, 500 * ms},
+		"a panic after a while":   {RenderWork{CPUTime: 900 * ms, HasPanicked: true}, 650 * ms},
+		"the process was stopped": {RenderWork{CPUTime: time.Hour}, 10 * time.Second},
 	} {
 		if got := c.work.Cost(); got != c.want {
 			t.Errorf("%s: costs %s, want %s", name, got, c.want)
@@ -31,11 +31,11 @@ func TestCostOfOneRendering(t *testing.T) {
 }
 
 // second is a work that costs a second: 250 ms are free.
-var second = Work{CPUTime: 1250 * time.Millisecond}
+var second = RenderWork{CPUTime: 1250 * time.Millisecond}
 
 // chargeUntilBegun charges works of one second at the same time until a quarantine begins. It
 // returns the number of works.
-func chargeUntilBegun(t *testing.T, l *Ledger, now time.Time, revision string) (Quarantine, int) {
+func chargeUntilBegun(t *testing.T, l *RenderCostLedger, now time.Time, revision string) (Quarantine, int) {
 	t.Helper()
 	for n := 1; n <= 1000; n++ {
 		if q, begins := l.Charge(now, "b", revision, second); begins {
@@ -49,7 +49,7 @@ func chargeUntilBegun(t *testing.T, l *Ledger, now time.Time, revision string) (
 // A minute of work at once is the budget. Each quarantine is twice as long as the last one, and its
 // trial is five seconds of work.
 func TestQuarantinesGrow(t *testing.T) {
-	l, now := NewLedger(), start
+	l, now := NewRenderCostLedger(), start
 	for i, want := range []struct {
 		works   int
 		minutes time.Duration
@@ -67,7 +67,7 @@ func TestQuarantinesGrow(t *testing.T) {
 
 // Renderings of a second, one in ten seconds, are within the budget forever.
 func TestATenthOfACoreIsFree(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	for i := range 1000 {
 		if _, begins := l.Charge(start.Add(time.Duration(i)*10*time.Second), "b", "r1", second); begins {
 			t.Fatalf("work %d begins a quarantine", i)
@@ -77,9 +77,9 @@ func TestATenthOfACoreIsFree(t *testing.T) {
 
 // Many fast renderings are no reason, and open no account.
 func TestALargeFleetIsNoReason(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	for range 100_000 {
-		if _, begins := l.Charge(start, "b", "r1", Work{CPUTime: 200 * time.Millisecond}); begins {
+		if _, begins := l.Charge(start, "b", "r1", RenderWork{CPUTime: 200 * time.Millisecond}); begins {
 			t.Fatal("a quarantine begins")
 		}
 	}
@@ -89,7 +89,7 @@ func TestALargeFleetIsNoReason(t *testing.T) {
 }
 
 func TestAnotherRevisionIsAnotherContent(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	q, _ := chargeUntilBegun(t, &l, start, "r1")
 	if _, found := l.Find(start, "b", "r2"); found {
 		t.Error("another Revision is set aside")
@@ -97,7 +97,7 @@ func TestAnotherRevisionIsAnotherContent(t *testing.T) {
 	if _, found := l.Find(start, "other", "r1"); found {
 		t.Error("another Bundle is set aside")
 	}
-	if _, begins := l.Charge(start, "b", "r2", Work{CPUTime: 250 * time.Millisecond}); begins {
+	if _, begins := l.Charge(start, "b", "r2", RenderWork{CPUTime: 250 * time.Millisecond}); begins {
 		t.Error("a Revision without cost is set aside")
 	}
 	// The budget is the Bundle's: new contents do not refill it.
@@ -114,9 +114,9 @@ func TestAnotherRevisionIsAnotherContent(t *testing.T) {
 
 // A work that began before the quarantine does not make it longer.
 func TestWorkDuringAQuarantineDoesNotProlongIt(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	q, _ := chargeUntilBegun(t, &l, start, "r1")
-	if _, begins := l.Charge(start.Add(time.Second), "b", "r1", Work{HasPanicked: true}); begins {
+	if _, begins := l.Charge(start.Add(time.Second), "b", "r1", RenderWork{HasPanicked: true}); begins {
 		t.Error("a second quarantine begins")
 	}
 	if is, _ := l.Find(start, "b", "r1"); is != q {
@@ -125,7 +125,7 @@ func TestWorkDuringAQuarantineDoesNotProlongIt(t *testing.T) {
 }
 
 func TestAQuarantineIsShownForItsProbation(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	q, _ := chargeUntilBegun(t, &l, start, "r1")
 	if q.IsOver(start.Add(time.Minute-1)) || !q.IsOver(start.Add(time.Minute)) {
 		t.Error("the quarantine does not end after a minute")
@@ -143,7 +143,7 @@ func TestAQuarantineIsShownForItsProbation(t *testing.T) {
 
 // Half an hour after its last quarantine a Bundle has its whole budget again.
 func TestAnOldQuarantineIsForgotten(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	q, _ := chargeUntilBegun(t, &l, start, "r1")
 	now := q.Until.Add(30 * time.Minute)
 	if next, works := chargeUntilBegun(t, &l, now, "r1"); works != 60 || next.Until.Sub(now) != time.Minute || !next.Since.Equal(now) {
@@ -154,7 +154,7 @@ func TestAnOldQuarantineIsForgotten(t *testing.T) {
 // After its quarantine a Revision that costs a tenth of a core gets on: its trial refills. A
 // Revision that costs 11 % of a core is set aside again when the 5 seconds of the trial are spent.
 func TestTheTrialRefills(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	q, _ := chargeUntilBegun(t, &l, start, "r1")
 	for i := range 1000 {
 		if _, begins := l.Charge(q.Until.Add(time.Duration(i)*10*time.Second), "b", "r1", second); begins {
@@ -164,7 +164,7 @@ func TestTheTrialRefills(t *testing.T) {
 	q, _ = chargeUntilBegun(t, &l, q.Until.Add(4*time.Hour), "r1")
 	for i := range 1000 { // each takes 100 ms more than comes
 		at := q.Until.Add(time.Duration(i) * 10 * time.Second)
-		if _, begins := l.Charge(at, "b", "r1", Work{CPUTime: 1350 * time.Millisecond}); begins {
+		if _, begins := l.Charge(at, "b", "r1", RenderWork{CPUTime: 1350 * time.Millisecond}); begins {
 			if i != 39 { // 5 s less 39 times 100 ms are 1.1 s, which the next work spends
 				t.Errorf("work %d begins the quarantine", i)
 			}
@@ -185,7 +185,7 @@ func TestSinceIsTheBeginOfTheSeries(t *testing.T) {
 		"when it is shown no more":     {time.Minute, true},
 		"while it still counts":        {29 * time.Minute, true},
 	} {
-		l := NewLedger()
+		l := NewRenderCostLedger()
 		first, _ := chargeUntilBegun(t, &l, start, "r1")
 		now, want := first.Until.Add(c.after), start
 		if c.isNew {
@@ -198,7 +198,7 @@ func TestSinceIsTheBeginOfTheSeries(t *testing.T) {
 }
 
 func TestAccountsAreBounded(t *testing.T) {
-	l := NewLedger()
+	l := NewRenderCostLedger()
 	for i := range 10 * minSweep {
 		l.Charge(start.Add(time.Duration(i)*time.Second), fmt.Sprint(i), "r1", second)
 	}
@@ -228,7 +228,7 @@ func TestAccountsUseTheClock(t *testing.T) {
 			if err := a.CheckRender("b", "r1"); err != nil {
 				t.Fatalf("refused before the budget is spent: %v", err)
 			}
-			a.ChargeRender(bundle, "r1", Work{HasPanicked: true})
+			a.ChargeRender(bundle, "r1", RenderWork{HasPanicked: true})
 		}
 		var aside *Error
 		if err := a.CheckRender("b", "r1"); !errors.As(err, &aside) || !aside.Until.Equal(time.Now().Add(time.Minute)) {

@@ -12,8 +12,8 @@ import (
 
 //go:generate go run ./generate ../../docs/reasons.md
 
-// Render returns the page in Markdown.
-func Render() string {
+// RenderReasonsPage returns the page in Markdown.
+func RenderReasonsPage() string {
 	var b strings.Builder
 	b.WriteString("# Reasons\n\nEvery wait, hold, refusal and verdict of Atoll has one of these reasons beside its sentence. " +
 		"`internal/atoll/reasons.go` declares them; `make generate` writes this page. " +

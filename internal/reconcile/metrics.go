@@ -26,22 +26,22 @@ var process = struct {
 	seconds: metrictable.QueueSeconds.NewHistogramVec(), depth: metrictable.QueueDepth.NewDesc(),
 }
 
-// Collector collects the metrics of the loops that take keys. A scrape costs their number.
-type Collector struct{}
+// LoopCollector collects the metrics of the loops that take keys. A scrape costs their number.
+type LoopCollector struct{}
 
 // Describe is prometheus.Collector's.
-func (Collector) Describe(out chan<- *prometheus.Desc) {
+func (LoopCollector) Describe(out chan<- *prometheus.Desc) {
 	process.reconciles.Describe(out)
 	process.seconds.Describe(out)
 	out <- process.depth
 }
 
 // Collect is prometheus.Collector's.
-func (Collector) Collect(out chan<- prometheus.Metric) {
+func (LoopCollector) Collect(out chan<- prometheus.Metric) {
 	process.reconciles.Collect(out)
 	process.seconds.Collect(out)
 	depths := map[string]int{}
-	for queue, name := range openQueues() {
+	for queue, name := range copyOpenQueues() {
 		depths[name] += queue.CountReady()
 	}
 	for name, depth := range depths {
@@ -49,8 +49,8 @@ func (Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// openQueues copies the open queues, so that no lock of a Loop is taken under the lock of process.
-func openQueues() map[countedQueue]string {
+// copyOpenQueues copies the open queues, so that no lock of a Loop is taken under the lock of process.
+func copyOpenQueues() map[countedQueue]string {
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	return maps.Clone(process.names)

@@ -45,25 +45,25 @@ const (
 	maxPanicPause = 10 * time.Minute
 )
 
-// Contain calls fn, and returns a *Panic when fn panics. fn's deferred functions have run by then.
-func Contain(fn func() error) (err error) {
+// ContainPanic calls fn, and returns a *Panic when fn panics. fn's deferred functions have run by then.
+func ContainPanic(fn func() error) (err error) {
 	defer func() {
 		switch value := recover().(type) {
 		case nil:
 		case *Panic: // was contained before, and has its own place
 			err = value
 		default:
-			place, stack := panicorigin.Find()
+			place, stack := panicorigin.FindPanicOrigin()
 			err = &Panic{Value: value, Place: place, Stack: stack}
 		}
 	}()
 	return fn()
 }
 
-// ContainCounted calls fn, and returns a *Panic when fn panics. The panic counts as a reconcile of
+// ContainPanicCounted calls fn, and returns a *Panic when fn panics. The panic counts as a reconcile of
 // the queue.
-func ContainCounted(queue string, fn func()) *Panic {
-	p := AsPanic(Contain(func() error { fn(); return nil }))
+func ContainPanicCounted(queue string, fn func()) *Panic {
+	p := AsPanic(ContainPanic(func() error { fn(); return nil }))
 	if p != nil {
 		process.reconciles.WithLabelValues(queue, "panic").Inc()
 	}
@@ -84,7 +84,7 @@ type panicPause struct {
 
 // reconcileKey reconciles a key. A panic is returned as a *Panic, and sets the key aside.
 func (l *Loop[K]) reconcileKey(ctx context.Context, key K) (again time.Duration, err error) {
-	err = Contain(func() (err error) {
+	err = ContainPanic(func() (err error) {
 		again, err = l.options.Reconcile(ctx, key)
 		return err
 	})
@@ -104,7 +104,7 @@ func (l *Loop[K]) reconcileKey(ctx context.Context, key K) (again time.Duration,
 // reportPanic calls Panicked for an error that is a Panic.
 func (l *Loop[K]) reportPanic(ctx context.Context, key K, err error) {
 	if p := AsPanic(err); p != nil && l.options.Panicked != nil {
-		_ = Contain(func() error { l.options.Panicked(ctx, key, p); return nil })
+		_ = ContainPanic(func() error { l.options.Panicked(ctx, key, p); return nil })
 	}
 }
 

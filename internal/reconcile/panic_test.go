@@ -97,18 +97,18 @@ func TestAChangeOfAPanickingKeyIsTriedSoon(t *testing.T) {
 }
 
 func TestContainReturnsErrorsUnchanged(t *testing.T) {
-	if err := Contain(func() error { return errFailed }); err != errFailed || AsPanic(err) != nil {
+	if err := ContainPanic(func() error { return errFailed }); err != errFailed || AsPanic(err) != nil {
 		t.Errorf("%v", err)
 	}
 	cleaned := false
-	err := Contain(func() error {
+	err := ContainPanic(func() error {
 		defer func() { cleaned = true }()
 		panic(errors.New("defect"))
 	})
 	if p := AsPanic(err); p == nil || !cleaned || !strings.Contains(p.Place, "panic_test.go") {
 		t.Errorf("%v, deferred functions have run: %t", err, cleaned)
 	}
-	if p := ContainCounted("contained", func() {}); p != nil {
+	if p := ContainPanicCounted("contained", func() {}); p != nil {
 		t.Error(p)
 	}
 }
@@ -122,7 +122,7 @@ func TestTheStackIsBounded(t *testing.T) {
 		}
 		descend(n - 1)
 	}
-	p := ContainCounted("contained", func() { descend(40) })
+	p := ContainPanicCounted("contained", func() { descend(40) })
 	if p == nil || len(p.Stack) != panicorigin.MaxCallers {
 		t.Errorf("%v", p)
 	}

@@ -67,9 +67,9 @@ func NeedsKeyScan(chain []enginev1.ChainLink, revision int64) bool {
 	return len(chain) > 0 && revision-chain[len(chain)-1].Revision > MaxRevisionJump
 }
 
-// JumpReason returns why a store whose newest key was written at that revision must have
+// RevisionJumpReason returns why a store whose newest key was written at that revision must have
 // been restored with a revision bump; empty when it need not.
-func JumpReason(newest, revision int64) string {
+func RevisionJumpReason(newest, revision int64) string {
 	if revision-newest <= MaxRevisionJump {
 		return ""
 	}

@@ -66,7 +66,7 @@ func TestABumpedStoreShowsByItself(t *testing.T) {
 		if got := restore.NeedsKeyScan(chain, c.revision); got != c.look {
 			t.Errorf("%s: Suspicious = %v, want %v", c.name, got, c.look)
 		}
-		if why := restore.JumpReason(c.newest, c.revision); (why != "") != c.hold {
+		if why := restore.RevisionJumpReason(c.newest, c.revision); (why != "") != c.hold {
 			t.Errorf("%s: Jumped = %q, want a reason: %v", c.name, why, c.hold)
 		}
 	}

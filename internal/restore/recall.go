@@ -96,9 +96,9 @@ func IsRemovalForgotten(row atoll.RowSpec, r RemovedRow, since time.Time) bool {
 	return r.Generation > row.Generation || r.RemovedAt > row.Since
 }
 
-// HoldRow returns the spec of a row whose removal was forgotten: it is not ordered again under
+// HoldForgottenRemoval returns the spec of a row whose removal was forgotten: it is not ordered again under
 // that placement before a decision.
-func HoldRow(row atoll.RowSpec, r RemovedRow, placement string, floor int64, now time.Time) atoll.RowSpec {
+func HoldForgottenRemoval(row atoll.RowSpec, r RemovedRow, placement string, floor int64, now time.Time) atoll.RowSpec {
 	row.Generation = max(row.Generation, r.Generation, floor) + 1
 	row.Phase, row.Since, row.Reason = atoll.RowRemoving, now.Unix(), ""
 	row.Orphan, row.GrownAt, row.MovingSince, row.HomeItems, row.ShrinkTo = false, 0, 0, nil, nil
@@ -106,10 +106,10 @@ func HoldRow(row atoll.RowSpec, r RemovedRow, placement string, floor int64, now
 	return row
 }
 
-// IsCovered reports whether all that the row's content has is held back item by item
+// AllItemsHeldBack reports whether all that the row's content has is held back item by item
 // already, so that its removal was but a consequence and is not asked about twice.
 // held lists the templates that members remember as deleted, by UID.
-func IsCovered(content *atoll.Content, held map[string]bool) bool {
+func AllItemsHeldBack(content *atoll.Content, held map[string]bool) bool {
 	chosen := 0
 	for i := range content.Items {
 		item := &content.Items[i]

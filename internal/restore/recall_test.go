@@ -107,7 +107,7 @@ func TestHoldRow(t *testing.T) {
 			UID: "uid-a", Generation: c.want, Phase: atoll.RowRemoving, Since: 1200, Assigned: map[string]int64{"web": 2},
 			Recall: &atoll.Recall{RemovedAt: 500, Placement: "p"},
 		}
-		got := restore.HoldRow(row, restore.RemovedRow{Generation: c.member, RemovedAt: 500}, "p", c.floor, time.Unix(1200, 0))
+		got := restore.HoldForgottenRemoval(row, restore.RemovedRow{Generation: c.member, RemovedAt: 500}, "p", c.floor, time.Unix(1200, 0))
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -126,10 +126,10 @@ func TestDeletionNote(t *testing.T) {
 
 func TestARemovalThatFollowsFromItsItemsIsNotHeldTwice(t *testing.T) {
 	content := &atoll.Content{Items: []atoll.Item{{Key: webKey, UID: "u1"}, {UID: "dep", Dependency: true}}}
-	if !restore.IsCovered(content, map[string]bool{"u1": true}) {
+	if !restore.AllItemsHeldBack(content, map[string]bool{"u1": true}) {
 		t.Error("all that was chosen is held")
 	}
-	if restore.IsCovered(content, map[string]bool{"dep": true}) || restore.IsCovered(&atoll.Content{}, nil) {
+	if restore.AllItemsHeldBack(content, map[string]bool{"dep": true}) || restore.AllItemsHeldBack(&atoll.Content{}, nil) {
 		t.Error("nothing that was chosen is held")
 	}
 }

@@ -19,7 +19,7 @@ func TestDirectDeletesUpToTheLimitGo(t *testing.T) {
 			Rows: map[string]Row{"a": {Spec: atoll.RowSpec{Revision: "r1", Phase: atoll.RowActive}}},
 		}, false)
 		s.nextSpecs["a"] = &atoll.RowSpec{Revision: "r2", Phase: atoll.RowActive}
-		s.gateDeletedItems()
+		s.holdRowsLosingDeletedItems()
 		if held := s.nextSpecs["a"].Revision == "r1"; held != over || s.directDeletes != map[bool]int{false: 1}[over] {
 			t.Errorf("%d recent deletes: the row is held: %t, counted: %d", recent, held, s.directDeletes)
 		}

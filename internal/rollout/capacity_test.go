@@ -24,7 +24,7 @@ func TestKeepOrdinals(t *testing.T) {
 		{"none is divided", old, map[string]int64{"web": 1}, nil},
 		{"none has a start", nil, map[string]int64{"web": 1}, nil},
 	} {
-		if got := keepOrdinals(c.old, c.assigned); !reflect.DeepEqual(got, c.want) {
+		if got := keepOrdinalStarts(c.old, c.assigned); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

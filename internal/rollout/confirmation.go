@@ -68,7 +68,7 @@ func (s *rolloutStep) isEditOverBudget() bool {
 	if len(s.newlyLeaving)+len(s.heldClusters) == 0 {
 		return false
 	}
-	stays, restored, going := 0, false, newClusterSet(s.leavingClusters(), s.RecentlyRemoved)
+	stays, restored, going := 0, false, unionClusterNames(s.leavingClusters(), s.RecentlyRemoved)
 	for _, c := range s.staying {
 		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving {
 			stays++
@@ -82,7 +82,7 @@ func (s *rolloutStep) isEditOverBudget() bool {
 	return exceedsBudget(s.RemovalBudget, len(going), stays+len(going))
 }
 
-func newClusterSet(lists ...[]string) map[string]bool {
+func unionClusterNames(lists ...[]string) map[string]bool {
 	set := map[string]bool{}
 	for _, list := range lists {
 		for _, c := range list {
@@ -92,10 +92,10 @@ func newClusterSet(lists ...[]string) map[string]bool {
 	return set
 }
 
-// spendBudget reports whether the budget allows all losing clusters to lose something at
+// spendRemovalBudget reports whether the budget allows all losing clusters to lose something at
 // once, in addition to the ones that are going already. If so, it counts them. sticky: some
 // of the loss waits for a confirmation already, so all of it waits.
-func (s *rolloutStep) spendBudget(losing []string, going map[string]bool, sticky bool) bool {
+func (s *rolloutStep) spendRemovalBudget(losing []string, going map[string]bool, sticky bool) bool {
 	total := len(going)
 	for c, row := range s.Rows {
 		if row.Spec.Phase == atoll.RowActive && !going[c] {
@@ -143,9 +143,9 @@ func (s *rolloutStep) isDeletionOverLimit() bool {
 	return s.RecentDeletes+len(s.leavingClusters()) > DirectDeleteLimit
 }
 
-// gateDeletedItems keeps rows at their revision when the next one takes items out of more
+// holdRowsLosingDeletedItems keeps rows at their revision when the next one takes items out of more
 // rows than direct deletes may.
-func (s *rolloutStep) gateDeletedItems() {
+func (s *rolloutStep) holdRowsLosingDeletedItems() {
 	var losing []string
 	sticky := false
 	for c := range s.nextSpecs {
@@ -210,7 +210,7 @@ func (s *rolloutStep) requestConfirmation() {
 			s.pendingRemoval.addHeldRow(c, *spec)
 		}
 	}
-	s.annotateRecalledRows()
+	s.annotateHeldDeletions()
 	p := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
 	if p == nil {
 		return

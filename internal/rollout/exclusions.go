@@ -16,7 +16,7 @@ func (s *rolloutStep) deferExclusions(holds map[string]bool) {
 	if len(losing) == 0 || s.isOrphanRemoval() {
 		return
 	}
-	if s.spendBudget(losing, newClusterSet(s.RecentlyRemoved, s.removedByEdit), sticky) {
+	if s.spendRemovalBudget(losing, unionClusterNames(s.RecentlyRemoved, s.removedByEdit), sticky) {
 		return
 	}
 	for _, c := range losing {

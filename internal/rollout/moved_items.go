@@ -2,10 +2,10 @@ package rollout
 
 import "atoll.dev/atoll/internal/atoll"
 
-// gateMovedItems keeps rows at their revision when the next one gives items to Bundles
+// holdRowsLosingMovedItems keeps rows at their revision when the next one gives items to Bundles
 // elsewhere in more clusters than an edit may take out. An edit that shrinks a placement and
 // an edit that hands an object to a smaller one take the same from members.
-func (s *rolloutStep) gateMovedItems() {
+func (s *rolloutStep) holdRowsLosingMovedItems() {
 	var losing []string
 	sticky := false
 	for c, spec := range s.nextSpecs {
@@ -19,7 +19,7 @@ func (s *rolloutStep) gateMovedItems() {
 	if len(losing) == 0 || s.confirmed || s.isOrphanRemoval() {
 		return
 	}
-	if s.spendBudget(losing, newClusterSet(s.RecentlyRemoved), sticky) {
+	if s.spendRemovalBudget(losing, unionClusterNames(s.RecentlyRemoved), sticky) {
 		return
 	}
 	for _, c := range losing {

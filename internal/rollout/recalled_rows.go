@@ -9,17 +9,17 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// isRecalled reports whether the row must not come back by itself: its member remembers to
+// mustStayRemoved reports whether the row must not come back by itself: its member remembers to
 // have removed it, and the restored hub did not. This holds while the placement is the one
 // that the hub was restored to, until an administrator keeps the row.
-func (s *rolloutStep) isRecalled(spec atoll.RowSpec) bool {
+func (s *rolloutStep) mustStayRemoved(spec atoll.RowSpec) bool {
 	r := spec.Recall
 	return r != nil && r.Placement == s.PlacementHash && (r.Confirmed || !s.restoreRecalled)
 }
 
-// setRecalledSpec sets the spec of a recalled row: the row stays as it is and requests a
+// holdRowRemovedBeforeRestore sets the spec of a recalled row: the row stays as it is and requests a
 // confirmation.
-func (s *rolloutStep) setRecalledSpec(c string) {
+func (s *rolloutStep) holdRowRemovedBeforeRestore(c string) {
 	spec := s.Rows[c].Spec
 	if s.confirmed && !spec.Recall.Confirmed {
 		confirmed := *spec.Recall
@@ -38,9 +38,9 @@ func (s *rolloutStep) setRecalledSpec(c string) {
 	}
 }
 
-// annotateRecalledRows adds the deletions that the revision holds back to the reason of
+// annotateHeldDeletions adds the deletions that the revision holds back to the reason of
 // every row that has no other reason.
-func (s *rolloutStep) annotateRecalledRows() {
+func (s *rolloutStep) annotateHeldDeletions() {
 	r := s.Recalled
 	if r.PlanHash == "" || r.PlanHash == s.ConfirmedPlan || r.PlanHash == s.KeptPlan {
 		return

@@ -156,7 +156,7 @@ type AbandonedRow struct {
 // concurrent use.
 func AdvanceRows(in Input) Output {
 	if in.PausedByRestore {
-		return pauseRows(in)
+		return buildPausedOutput(in)
 	}
 	s := newRolloutStep(in, false)
 	s.computeSpecs()
@@ -229,12 +229,12 @@ func (s *rolloutStep) computeSpecs() {
 		s.setLeavingSpec(c, holds[c])
 	}
 	for _, c := range s.recallWaiting {
-		s.setRecalledSpec(c)
+		s.holdRowRemovedBeforeRestore(c)
 	}
-	s.gateShares()
-	s.gateLeavingRows()
-	s.gateDeletedItems()
-	s.gateMovedItems()
+	s.applySafeShareReductions()
+	s.removeReplacedRows()
+	s.holdRowsLosingDeletedItems()
+	s.holdRowsLosingMovedItems()
 	s.addDeferredExclusions()
 	s.requestConfirmation()
 	s.assignGenerations()
@@ -249,7 +249,7 @@ func (s *rolloutStep) classifyClusters() {
 	for _, v := range s.Decision.Verdicts {
 		c := v.Cluster
 		row, has := s.Rows[c]
-		if has && isAbandoned(&v, row) {
+		if has && belongsToDeletedCluster(&v, row) {
 			s.abandonedRows = append(s.abandonedRows, AbandonedRow{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
 			s.nextSpecs[c] = nil
 			has = false
@@ -265,13 +265,13 @@ func (s *rolloutStep) classifyClusters() {
 	}
 }
 
-// isAbandoned reports whether the Cluster of the row is deleted.
-func isAbandoned(v *schedule.Verdict, row Row) bool {
+// belongsToDeletedCluster reports whether the Cluster of the row is deleted.
+func belongsToDeletedCluster(v *schedule.Verdict, row Row) bool {
 	return v.Outcome == schedule.OutcomeGone || v.UID != row.Spec.UID
 }
 
 func (s *rolloutStep) classifyWanted(c string, row Row) {
-	if s.isRecalled(row.Spec) {
+	if s.mustStayRemoved(row.Spec) {
 		s.recallWaiting = append(s.recallWaiting, c)
 	} else {
 		s.staying = append(s.staying, c)
@@ -389,7 +389,7 @@ func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 		if v, _ := s.Decision.FindVerdict(c); !s.isBlockedByCapacity(c, v) {
 			spec.Assigned = s.keepDividedShares(spec.Assigned)
 		}
-		spec.OrdinalStarts = keepOrdinals(spec.OrdinalStarts, spec.Assigned)
+		spec.OrdinalStarts = keepOrdinalStarts(spec.OrdinalStarts, spec.Assigned)
 	}
 	s.nextSpecs[c] = &spec
 }

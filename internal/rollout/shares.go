@@ -9,7 +9,7 @@ import (
 )
 
 // growShares raises shares at once, adds shares that the row does not state yet, and drops
-// those of items that are not divided any more. Smaller shares wait for gateShares.
+// those of items that are not divided any more. Smaller shares wait for applySafeShareReductions.
 func (s *rolloutStep) growShares(c string, spec *atoll.RowSpec, want schedule.ClusterShare) {
 	spec.HomeItems, spec.OrdinalStarts = want.Home, want.OrdinalStarts()
 	due := spec.ShrinkTo
@@ -63,8 +63,8 @@ func (s *rolloutStep) keepDividedShares(old map[string]int64) map[string]int64 {
 	return next
 }
 
-// keepOrdinals keeps the starts of items that are still divided.
-func keepOrdinals(old, assigned map[string]int64) map[string]int64 {
+// keepOrdinalStarts keeps the starts of items that are still divided.
+func keepOrdinalStarts(old, assigned map[string]int64) map[string]int64 {
 	gone := func(item string, _ int64) bool { _, has := assigned[item]; return !has }
 	next := maps.Clone(old)
 	if maps.DeleteFunc(next, gone); len(next) == 0 {
@@ -73,9 +73,9 @@ func keepOrdinals(old, assigned map[string]int64) map[string]int64 {
 	return next
 }
 
-// gateShares lets shares shrink where every share that grew since is healthy. All are judged
+// applySafeShareReductions lets shares shrink where every share that grew since is healthy. All are judged
 // before any shrinks, since a row that changes is not known to be healthy.
-func (s *rolloutStep) gateShares() {
+func (s *rolloutStep) applySafeShareReductions() {
 	g, blockers := blockerCache{rolloutStep: s}, map[string]*blockerSet{}
 	for _, c := range s.staying {
 		if since := s.nextSpecs[c].MovingSince; since != 0 {
@@ -140,9 +140,9 @@ func (g *blockerCache) unreadyReplacements(move int64) *blockerSet {
 	return w
 }
 
-// findKeepAliveBlockers returns the rows for which a healthy row is kept although they do
+// findAvailabilityBlockers returns the rows for which a healthy row is kept although they do
 // not replace it: all staying rows when none of them is healthy, else the recent arrivals.
-func (g *blockerCache) findKeepAliveBlockers() *blockerSet {
+func (g *blockerCache) findAvailabilityBlockers() *blockerSet {
 	if g.keepAliveBlockers != nil {
 		return g.keepAliveBlockers
 	}
@@ -179,8 +179,8 @@ func (s *rolloutStep) hasTimedOut(since int64, blockers *blockerSet) bool {
 	return true
 }
 
-// gateLeavingRows lets rows go whose replacements are healthy.
-func (s *rolloutStep) gateLeavingRows() {
+// removeReplacedRows lets rows go whose replacements are healthy.
+func (s *rolloutStep) removeReplacedRows() {
 	g := blockerCache{rolloutStep: s}
 	for _, c := range s.leavingClusters() {
 		spec := s.nextSpecs[c]
@@ -217,7 +217,7 @@ func (g *blockerCache) findBlockers(c string, spec atoll.RowSpec) *blockerSet {
 	if st := g.Rows[c].Status; st == nil || st.State != atoll.RowReady {
 		return &blockerSet{}
 	}
-	return g.findKeepAliveBlockers()
+	return g.findAvailabilityBlockers()
 }
 
 // setRemovingSpec sets the tombstone of a row: all of it stays as it was, at the same

@@ -27,7 +27,7 @@ func newRowWait(reason atoll.Reason, awaited string, since time.Time) RowWait {
 	return RowWait{Reason: reason, For: awaited, Actor: atoll.ActorOf(reason), Since: since}
 }
 
-func pauseRows(in Input) (out Output) {
+func buildPausedOutput(in Input) (out Output) {
 	if !in.ExplainWaits {
 		return out
 	}
@@ -97,12 +97,12 @@ func (s *rolloutStep) findRemovalWait(row Row, since time.Time) RowWait {
 	case !row.Online:
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back and remove what it holds, or `atoll remove` to give it up", since)
 	}
-	return newRowWait(atoll.ReasonWaitsForRemoval, "the removal to be done"+FormatCheckInNote(row.CheckIn), since)
+	return newRowWait(atoll.ReasonWaitsForRemoval, "the removal to be done"+ExplainCheckInDelay(row.CheckIn), since)
 }
 
-// FormatCheckInNote explains why a cluster that only checks in reports nothing yet; empty
+// ExplainCheckInDelay explains why a cluster that only checks in reports nothing yet; empty
 // for one that holds a stream.
-func FormatCheckInNote(every time.Duration) string {
+func ExplainCheckInDelay(every time.Duration) string {
 	if every == 0 {
 		return ""
 	}
@@ -122,7 +122,7 @@ func ActiveRowWait(row Row) RowWait {
 	case !row.Online && (behind || st.State != atoll.RowReady):
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back", since)
 	case behind:
-		return newRowWait(atoll.ReasonWaitsForApply, "the latest change to be applied"+FormatCheckInNote(row.CheckIn), since)
+		return newRowWait(atoll.ReasonWaitsForApply, "the latest change to be applied"+ExplainCheckInDelay(row.CheckIn), since)
 	}
 	if w := findStatusWait(st, since); w.For != "" {
 		return w

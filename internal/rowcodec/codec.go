@@ -70,7 +70,7 @@ func EncodeSpec(r atoll.RowSpec, words *Dictionary) string {
 	l.writeText('v', r.Variant)
 	l.writeCounts('a', r.Assigned)
 	if r.Phase != atoll.RowActive {
-		writeLetter(&l, 'p', r.Phase, rowPhases)
+		writeEnumLetter(&l, 'p', r.Phase, rowPhases)
 	}
 	l.writeFlag('o', r.Orphan)
 	l.writeText('y', r.Reason)
@@ -117,7 +117,7 @@ func EncodeStatus(r atoll.RowStatus, words *Dictionary) string {
 	l.writeText('c', r.Content)
 	l.writeNumber('q', r.Seq, 0)
 	if r.State != atoll.RowReady {
-		writeLetter(&l, 'p', r.State, rowStates)
+		writeEnumLetter(&l, 'p', r.State, rowStates)
 	}
 	l.writeFlag('w', !r.Applied)
 	l.writeText('y', string(r.Reason))
@@ -140,7 +140,7 @@ func EncodeStatus(r atoll.RowStatus, words *Dictionary) string {
 func writeItem(l *lineWriter, it *atoll.ItemStatus, since int64) {
 	l.writeText('k', it.Key.String())
 	if it.Health != atoll.Healthy {
-		writeLetter(l, 'h', it.Health, healths)
+		writeEnumLetter(l, 'h', it.Health, healths)
 	}
 	l.writeText('y', string(it.Reason))
 	l.writeText('m', it.Message)
@@ -182,7 +182,7 @@ func readOrderField(f *lineReader, r *atoll.RowSpec) bool {
 	case 'a':
 		r.Assigned = f.readCounts()
 	case 'p':
-		r.Phase = readLetter(f, rowPhases)
+		r.Phase = readEnumLetter(f, rowPhases)
 	case 'o':
 		r.Orphan = true
 	case 'y':
@@ -221,10 +221,10 @@ func readPlacementField(f *lineReader, r *atoll.RowSpec) {
 	}
 }
 
-// RequestedPods returns the pods of the row that a line of a spec is of: at least 1 where the row is to stay, and 0
+// DecodeRequestedPods returns the pods of the row that a line of a spec is of: at least 1 where the row is to stay, and 0
 // where the row's phase says that it leaves. It allocates nothing, and takes a number that
 // cannot be read for 1.
-func RequestedPods(line string) int64 {
+func DecodeRequestedPods(line string) int64 {
 	pods := int64(1)
 	for field := range strings.SplitSeq(line, " ") {
 		switch {
@@ -278,7 +278,7 @@ func readStateField(f *lineReader, r *atoll.RowStatus) bool {
 	case 'q':
 		r.Seq = f.readNumber()
 	case 'p':
-		r.State = readLetter(f, rowStates)
+		r.State = readEnumLetter(f, rowStates)
 	case 'w':
 		r.Applied = false
 	case 'y':
@@ -330,7 +330,7 @@ func (l *lineReader) readItem(since int64) atoll.ItemStatus {
 			}
 			it.Key = key
 		case 'h':
-			it.Health = readLetter(&f, healths)
+			it.Health = readEnumLetter(&f, healths)
 		case 'y':
 			it.Reason = atoll.Reason(f.decodeText(f.value))
 		case 'm':

@@ -63,7 +63,7 @@ func checkSpec(t *testing.T, r atoll.RowSpec) {
 		if r.Phase != atoll.RowActive {
 			pods = 0
 		}
-		if got := RequestedPods(tc.line); got != pods {
+		if got := DecodeRequestedPods(tc.line); got != pods {
 			t.Fatalf("%q has %d pods, want %d", tc.line, got, pods)
 		}
 		back, err := DecodeSpec(tc.line, tc.words...)

@@ -282,9 +282,9 @@ func (l *lineWriter) writeEscaped(s string) {
 	}
 }
 
-// writeLetter writes a value of a small set; one that is not in it as text that is no
+// writeEnumLetter writes a value of a small set; one that is not in it as text that is no
 // letter.
-func writeLetter[T ~string](l *lineWriter, t byte, v T, set letterTable[T]) {
+func writeEnumLetter[T ~string](l *lineWriter, t byte, v T, set letterTable[T]) {
 	l.writeTag(t)
 	for _, e := range set {
 		if e.value == v {
@@ -297,7 +297,7 @@ func writeLetter[T ~string](l *lineWriter, t byte, v T, set letterTable[T]) {
 	}
 }
 
-func readLetter[T ~string](l *lineReader, set letterTable[T]) T {
+func readEnumLetter[T ~string](l *lineReader, set letterTable[T]) T {
 	if len(l.value) == 1 {
 		for _, e := range set {
 			if e.letter == l.value[0] {
@@ -345,8 +345,8 @@ func (l *lineReader) fail() {
 	}
 }
 
-// decodeWord returns the word of the dictionary that has the decimal number s.
-func (l *lineReader) decodeWord(s string) string {
+// resolveWordNumber returns the word of the dictionary that has the decimal number s.
+func (l *lineReader) resolveWordNumber(s string) string {
 	i := 0
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' || i > len(l.words) {
@@ -365,7 +365,7 @@ func (l *lineReader) decodeWord(s string) string {
 // decodeText returns the text of a value or of a part of it.
 func (l *lineReader) decodeText(s string) string {
 	if len(s) > 0 && s[0] == '~' {
-		return l.decodeWord(s[1:])
+		return l.resolveWordNumber(s[1:])
 	}
 	if strings.IndexByte(s, '%') < 0 {
 		return s

@@ -19,9 +19,9 @@ type Summary struct {
 	Drifted int32
 }
 
-// Summarize reads the lines of a row; an empty status is none. It skips lists and counts. A
+// SummarizeRow reads the lines of a row; an empty status is none. It skips lists and counts. A
 // status that cannot be read counts as none, and a spec that cannot be read as no row.
-func Summarize(spec, status string, specWords, statusWords []string) Summary {
+func SummarizeRow(spec, status string, specWords, statusWords []string) Summary {
 	order := atoll.RowSpec{Generation: 1, Phase: atoll.RowActive}
 	f := lineReader{rest: spec, separator: ' ', words: specWords}
 	for f.next() {

@@ -11,7 +11,7 @@ func TestASummaryIsOfTheRow(t *testing.T) {
 	for _, spec := range someSpecs {
 		for _, status := range append(someStatuses, atoll.RowStatus{UID: spec.UID, Generation: 7, State: atoll.RowFailed, Since: 5, Items: someStatuses[2].Items}) {
 			specWords, statusWords := NewDictionary(nil), NewDictionary([]string{"another"})
-			got := Summarize(EncodeSpec(spec, specWords), EncodeStatus(status, statusWords), specWords.Words(), statusWords.Words())
+			got := SummarizeRow(EncodeSpec(spec, specWords), EncodeStatus(status, statusWords), specWords.Words(), statusWords.Words())
 			want := Summary{Phase: spec.Phase, Reason: spec.Reason, Revision: spec.Revision, Generation: spec.Generation, Since: spec.Since}
 			if uidSuffix(status.UID) == uidSuffix(spec.UID) {
 				want.IsReported, want.ReportedGeneration, want.StateTime, want.State, want.Applied = true, status.Generation, status.Since, status.State, status.Applied
@@ -25,14 +25,14 @@ func TestASummaryIsOfTheRow(t *testing.T) {
 }
 
 func TestASummaryOfDamagedLines(t *testing.T) {
-	if s := Summarize("r~9", "", nil, nil); s != (Summary{}) {
+	if s := SummarizeRow("r~9", "", nil, nil); s != (Summary{}) {
 		t.Errorf("a damaged spec: %+v", s)
 	}
-	if s := Summarize("uabc g3 pL", "gx", nil, nil); s.IsReported || s.Phase != atoll.RowLeaving || s.Generation != 3 {
+	if s := SummarizeRow("uabc g3 pL", "gx", nil, nil); s.IsReported || s.Phase != atoll.RowLeaving || s.Generation != 3 {
 		t.Errorf("a damaged status: %+v", s)
 	}
 	if n := testing.AllocsPerRun(100, func() {
-		Summarize("u"+lineUID+" g3 r~0 a~1=3 s7 hx,y", "u3f1f7c0c6f7a g3 q4 pD w s9 t3 n1 ik~0;hD", []string{"r", "k"}, []string{"/ConfigMap/a/b"})
+		SummarizeRow("u"+lineUID+" g3 r~0 a~1=3 s7 hx,y", "u3f1f7c0c6f7a g3 q4 pD w s9 t3 n1 ik~0;hD", []string{"r", "k"}, []string{"/ConfigMap/a/b"})
 	}); n > 2 {
 		t.Errorf("a summary takes %v allocations", n)
 	}

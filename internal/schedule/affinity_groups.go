@@ -187,7 +187,7 @@ func (f *Filter) decideByGroups(in Input) Decision {
 		used = t.firstUsable(used)
 	}
 	d := t.decideGroup(used).decision
-	overflow := t.overflowToGroups(&d, used, p.isHeld)
+	overflow := t.addOverflowGroups(&d, used, p.isHeld)
 	d.CapacityBlocked = t.listCapacityBlocked()
 	_, back := in.Placement.Failback.HoldDuration()
 	d.Group, d.PendingFailback, d.FailbackAt, d.AwaitsFailback = f.affinityGroups[used].groupName, p.pendingFailback, p.failbackAt, back && used > 0
@@ -238,8 +238,8 @@ func (t *groupTrials) firstUsableBefore(from, last int) int {
 	return last
 }
 
-// groupStanding is what the Bundle has in a group.
-type groupStanding struct{ hasPlaced, hasKept, hasLeaving bool }
+// groupOutcomes is what the Bundle has in a group.
+type groupOutcomes struct{ hasPlaced, hasKept, hasLeaving bool }
 
 func (f *Filter) pickGroup(t *groupTrials) groupPick {
 	in := t.in
@@ -264,10 +264,10 @@ func (f *Filter) pickGroup(t *groupTrials) groupPick {
 
 // findCurrentGroup returns the group in which something of the Bundle stays; negative: none.
 func (f *Filter) findCurrentGroup(in *Input) int {
-	stands := make([]groupStanding, len(f.affinityGroups))
+	stands := make([]groupOutcomes, len(f.affinityGroups))
 	for i := range in.Clusters {
 		if row := in.heldRow(&in.Clusters[i]); row != nil {
-			f.recordStanding(stands, &in.Clusters[i], row, in)
+			f.recordRowOutcome(stands, &in.Clusters[i], row, in)
 		}
 	}
 	for g, s := range stands {
@@ -303,9 +303,9 @@ func (p *groupPick) considerFailback(f *Filter, t *groupTrials, hold time.Durati
 	}
 }
 
-// recordStanding notes the outcome of a row in the group that it came by. A row that
+// recordRowOutcome notes the outcome of a row in the group that it came by. A row that
 // remembers none counts for the first group in which its cluster fits.
-func (f *Filter) recordStanding(stands []groupStanding, c *Cluster, row *atoll.RowSpec, in *Input) {
+func (f *Filter) recordRowOutcome(stands []groupOutcomes, c *Cluster, row *atoll.RowSpec, in *Input) {
 	name := rememberedGroup(row.PlacementFingerprint)
 	for g, home := range f.affinityGroups {
 		if name != "" && home.groupName != name {
@@ -368,7 +368,7 @@ func (f *Filter) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1
 // explainUnusedGroup returns, for a newcomer that the group in use refuses, whether another
 // group would take it.
 func (f *Filter) explainUnusedGroup(c *Cluster, r refusal) refusal {
-	if g := f.findOtherGroup(c); g != nil {
+	if g := f.findOtherAdmittingGroup(c); g != nil {
 		return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.groupName, f.groupName)}
 	}
 	if all, refused := f.refuseByGroups(c); refused {
@@ -377,8 +377,8 @@ func (f *Filter) explainUnusedGroup(c *Cluster, r refusal) refusal {
 	return r
 }
 
-// findOtherGroup returns another group that would take a newcomer; nil: there is none.
-func (f *Filter) findOtherGroup(c *Cluster) *Filter {
+// findOtherAdmittingGroup returns another group that would take a newcomer; nil: there is none.
+func (f *Filter) findOtherAdmittingGroup(c *Cluster) *Filter {
 	for _, g := range f.affinityGroups {
 		if g != f && g.AdmitsCluster(c) {
 			return g

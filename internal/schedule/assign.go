@@ -107,7 +107,7 @@ func (d Decision) AssignReplicas(held map[string]bool) ReplicaAssignment {
 	s := d.newShareAssigner(held)
 	for i := range d.workloads {
 		s.assignWorkload(i)
-		s.spendCapacity(i)
+		s.recordStatedCapacityUse(i)
 		if i < len(d.workloads)-1 {
 			s.consumeFreeCapacity(i)
 		}
@@ -169,7 +169,7 @@ type shareAssigner struct {
 	// remainingCapacity is the free capacity of each cluster, less what this assignment gave
 	// away; nil where it is not known. The slice is nil where no capacity is known or
 	// needed.
-	remainingCapacity []freecapacity.Classes
+	remainingCapacity []freecapacity.NodeClasses
 	// rangeLimits bound the workload in work by its ordinal ranges, by cluster; nil: it has
 	// none.
 	rangeLimits []int64
@@ -189,13 +189,13 @@ type shareAssigner struct {
 
 func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 	s := &shareAssigner{Decision: d, method: methodOf(d.scheduling)}
-	n, items := d.countShares(held), make([]string, len(d.workloads))
+	n, items := d.countClustersWithShare(held), make([]string, len(d.workloads))
 	for i := range d.workloads {
 		items[i] = d.workloads[i].Key.String()
 	}
 	s.assignment.Shares, s.rows, s.verdicts = make([]ClusterShare, 0, n), make([]*atoll.RowSpec, 0, n), make([]int32, 0, n)
 	if d.freeCapacity != nil {
-		s.remainingCapacity = make([]freecapacity.Classes, 0, n)
+		s.remainingCapacity = make([]freecapacity.NodeClasses, 0, n)
 	}
 	replicas := make([]int64, n*len(items))
 	placed, kept := make([]ShareCandidate, 0, n), []ShareCandidate(nil)
@@ -227,8 +227,8 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 	return s
 }
 
-// countShares counts the clusters that have a share.
-func (d *Decision) countShares(held map[string]bool) (n int) {
+// countClustersWithShare counts the clusters that have a share.
+func (d *Decision) countClustersWithShare(held map[string]bool) (n int) {
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.IsHolder() || held[v.Cluster] {
 			n++
@@ -366,7 +366,7 @@ func (s *shareAssigner) assignWorkload(item int) {
 // divided.
 func (s *shareAssigner) divisionOf(item int) (whole, ranged bool) {
 	w := &s.workloads[item]
-	if !w.needsOneCluster() || s.isSplitBeforeVolumes(item) {
+	if !w.needsOneCluster() || s.isSplitDespiteVolumes(item) {
 		return false, false
 	}
 	ranged = s.scheduling.Ordinals != nil && w.canRangeOrdinals()
@@ -425,10 +425,10 @@ func (s *shareAssigner) assignDivided(item int) (left int64) {
 	return left
 }
 
-// isSplitBeforeVolumes reports whether clusters run parts of a workload that its volumes
+// isSplitDespiteVolumes reports whether clusters run parts of a workload that its volumes
 // make undividable, and none of them is its home. It was divided before it had volumes, or
 // before the hub knew what they mean. The parts stay where the volumes are.
-func (s *shareAssigner) isSplitBeforeVolumes(item int) bool {
+func (s *shareAssigner) isSplitDespiteVolumes(item int) bool {
 	if !s.workloads[item].OwnVolumes {
 		return false
 	}
@@ -498,7 +498,7 @@ func (s *shareAssigner) divideAsBefore(free []ShareCandidate, total int64) (shar
 // assignWhole assigns all replicas to one cluster, as far as its bounds allow.
 func (s *shareAssigner) assignWhole(item int, total int64) (left int64) {
 	key := s.assignment.itemKey(item)
-	home, most := s.findHome(key, total)
+	home, most := s.findHomeCluster(key, total)
 	if home < 0 {
 		return total
 	}
@@ -530,10 +530,10 @@ func (s *shareAssigner) setRangeStart(at int32, item int, start int64) {
 	share.rangeStarts[item] = start
 }
 
-// findHome returns the cluster of an undivided workload, and the most that it may have
+// findHomeCluster returns the cluster of an undivided workload, and the most that it may have
 // there. It is the current home, else the best candidate among those that may have most of
 // it; negative: there is none. A cluster whose override sets 0 is no new home.
-func (s *shareAssigner) findHome(key string, total int64) (at int32, most int64) {
+func (s *shareAssigner) findHomeCluster(key string, total int64) (at int32, most int64) {
 	for _, c := range s.candidates {
 		if slices.Contains(s.rows[c.shareIndex].HomeItems, key) {
 			return c.shareIndex, s.maxReplicasOf(c)

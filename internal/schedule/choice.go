@@ -39,7 +39,7 @@ func compileChoice(p *v1alpha1.PlacementSpec, summedWeights bool) *choiceRules {
 	if p.MaxClusters == 0 && len(p.SpreadConstraints) == 0 {
 		return nil
 	}
-	spread := withSpreadFields(p.SpreadConstraints)
+	spread := withDefaultSpreadField(p.SpreadConstraints)
 	var weighted []v1alpha1.ClusterAffinity
 	if !summedWeights {
 		weighted = weightTargets(p.ReplicaScheduling)
@@ -55,9 +55,9 @@ func compileChoice(p *v1alpha1.PlacementSpec, summedWeights bool) *choiceRules {
 	}
 }
 
-// withSpreadFields returns the constraints with their default: without a field and a label, a
+// withDefaultSpreadField returns the constraints with their default: without a field and a label, a
 // constraint spreads over clusters.
-func withSpreadFields(list []v1alpha1.SpreadConstraint) []v1alpha1.SpreadConstraint {
+func withDefaultSpreadField(list []v1alpha1.SpreadConstraint) []v1alpha1.SpreadConstraint {
 	out := slices.Clone(list)
 	for i := range out {
 		if out[i].SpreadByLabel == "" {
@@ -78,7 +78,7 @@ func (f *Filter) NeedsPodLoad() bool {
 }
 
 // Rows remember the fingerprint of the filters, and after a slash the one of the choice.
-func withChoice(filters, choice string) string {
+func appendChoiceFingerprint(filters, choice string) string {
 	if choice == "" {
 		return filters
 	}
@@ -304,7 +304,7 @@ func (p *candidatePool) chooseOptions() poolChoice {
 }
 
 // hashText hashes a text; mixHash makes hashes of similar texts differ in all bits.
-func hashText(s string) uint64 { return mixHash(uint64(fnvBasis.write(s))) }
+func hashText(s string) uint64 { return mixHash(uint64(fnvBasis.hashString(s))) }
 
 func mixHash(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
@@ -331,16 +331,16 @@ func (d *groupDecider) applyChoice() (fit int) {
 	r := choiceResult{poolChoice: p.chooseOptions()}
 	r.move, d.RecheckAt = p.findBestMove(r.poolChoice, &d.Decision)
 	d.WantsMore = !r.isFull || r.unmetReason != ""
-	if p.input.SkipExplanations && !d.WantsMore && !p.needsCapacity() && !p.fromScratch && !d.statesOverflow() {
-		d.ReserveClusters = p.selectReserve(r.options)
+	if p.input.SkipExplanations && !d.WantsMore && !p.needsCapacity() && !p.fromScratch && !d.placementAllowsOverflow() {
+		d.ReserveClusters = p.selectReserveOptions(r.options)
 	}
 	r.isTaken = p.markOptions(r.options)
 	if r.move != nil {
 		r.isTaken[r.move.to] = true
 	}
 	r.why = d.explainChoice(p, r.poolChoice, r.isTaken)
-	d.addOverflow(&r)
-	d.Verdicts = slices.Grow(d.Verdicts, p.countNew(r.options))
+	d.addOverflowOptions(&r)
+	d.Verdicts = slices.Grow(d.Verdicts, p.countOptionsWithoutVerdict(r.options))
 	for i := range p.options {
 		at := p.options[i].verdictIndex
 		if at == noVerdict {
@@ -359,8 +359,8 @@ func (d *groupDecider) applyChoice() (fit int) {
 	return fit
 }
 
-// countNew counts the listed options that have no verdict yet.
-func (p *candidatePool) countNew(list []int32) (n int) {
+// countOptionsWithoutVerdict counts the listed options that have no verdict yet.
+func (p *candidatePool) countOptionsWithoutVerdict(list []int32) (n int) {
 	for _, i := range list {
 		if p.options[i].verdictIndex == noVerdict {
 			n++
@@ -406,12 +406,12 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Score: o.score + o.penalty, ScoreBreakdown: d.pool.explainScore(int(i))}
 	switch {
 	case take:
-		d.readChosen(c)
+		d.noteDisconnectedChoice(c)
 		v.Outcome, v.PlacementFingerprint = OutcomePlaced, d.filter.placementFingerprint
 		if v.OverflowStep = r.overflowSteps[i]; v.OverflowStep > 0 {
 			v.PlacementFingerprint = markOverflow(v.PlacementFingerprint)
 		}
-		d.completeHolder(&v, c)
+		d.completeHolderVerdict(&v, c)
 	case r.unmetReason != "":
 		v.Filter, v.Reason = FilterSpread, r.unmetReason
 	case o.penalty > 0:
@@ -429,7 +429,7 @@ func (v *Verdict) setNotChosen(unmet string, row *atoll.RowSpec) {
 	case unmet != "":
 		// Nothing changes, and the row still remembers the edit.
 		v.Outcome, v.RowReason, v.Filter, v.Reason = OutcomeKept, atoll.ReasonSpreadUnmet, FilterSpread, unmet
-		v.PlacementFingerprint = atoll.AppendRebalance(withChoice(filterFingerprint(v.PlacementFingerprint), choiceFingerprint(row.PlacementFingerprint)), row.LastRebalance())
+		v.PlacementFingerprint = atoll.AppendRebalance(appendChoiceFingerprint(filterFingerprint(v.PlacementFingerprint), choiceFingerprint(row.PlacementFingerprint)), row.LastRebalance())
 		v.FromScratch = false
 	case v.FromScratch && row.Phase == atoll.RowActive:
 		v.leaveForRebalance()
@@ -458,8 +458,8 @@ const (
 	maxReserveKinds = 256
 )
 
-// selectReserve returns a reserve of the options that were not chosen; nil where there are too many kinds.
-func (p *candidatePool) selectReserve(chosen []int32) []string {
+// selectReserveOptions returns a reserve of the options that were not chosen; nil where there are too many kinds.
+func (p *candidatePool) selectReserveOptions(chosen []int32) []string {
 	taken, kinds := p.markOptions(chosen), 0
 	for i := range p.options {
 		kinds = max(kinds, int(p.options[i].class)+1)

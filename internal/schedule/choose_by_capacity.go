@@ -79,7 +79,7 @@ func (p *candidatePool) chooseWithCapacity(first []int32, short []int) ([]int32,
 			p.options[i].score = scores[i]
 		}
 	}()
-	for step := 0; !isEnough(first, free, need); step++ {
+	for step := 0; !hasEnoughFreeCapacity(first, free, need); step++ {
 		weighed = true
 		for i := range p.options {
 			hi, lo := bits.Mul64(uint64(free[i]), fullScore)
@@ -103,8 +103,8 @@ func (p *candidatePool) countOptionFitting(o *candidateOption, need int64) int64
 	return p.input.countKnownFitting(&p.input.Clusters[o.clusterIndex], need)
 }
 
-// isEnough reports whether the chosen options have the free capacity that is needed.
-func isEnough(chosen []int32, free []int64, need int64) bool {
+// hasEnoughFreeCapacity reports whether the chosen options have the free capacity that is needed.
+func hasEnoughFreeCapacity(chosen []int32, free []int64, need int64) bool {
 	sum := int64(0)
 	for _, i := range chosen {
 		sum += min(free[i], need-sum)

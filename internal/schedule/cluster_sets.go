@@ -70,10 +70,10 @@ func (m *SetMembership) SetsForLabels(of map[string]string) []string {
 		at, _ := slices.BinarySearch(names, own)
 		names = slices.Insert(names, at, own)
 	}
-	return m.shareNames(names)
+	return m.internSetNames(names)
 }
 
-func (m *SetMembership) shareNames(names []string) []string {
+func (m *SetMembership) internSetNames(names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
@@ -215,10 +215,10 @@ func selectsEverything(s *metav1.LabelSelector) bool {
 	return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
-// LimitingSets returns the sets that such a policy or annotation may place on in a
+// AllowedClusterSets returns the sets that such a policy or annotation may place on in a
 // namespace; nil: it is not limited. Cluster policies and objects without a namespace are
 // not limited.
-func LimitingSets(namespace, source string, bound func(namespace string) []string) []string {
+func AllowedClusterSets(namespace, source string, bound func(namespace string) []string) []string {
 	if namespace == "" || source == v1alpha1.SourceClusterPropagationPolicy {
 		return nil
 	}

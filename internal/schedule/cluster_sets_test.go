@@ -22,7 +22,7 @@ func TestLimits(t *testing.T) {
 		{"blog", v1alpha1.SourcePropagationPolicy, []string{}},
 		{"", v1alpha1.SourceAnnotation, nil},
 	} {
-		if got := LimitingSets(tc.namespace, tc.source, bound); !slices.Equal(got, tc.want) || (got == nil) != (tc.want == nil) {
+		if got := AllowedClusterSets(tc.namespace, tc.source, bound); !slices.Equal(got, tc.want) || (got == nil) != (tc.want == nil) {
 			t.Errorf("%s in %q: %q, want %q", tc.source, tc.namespace, got, tc.want)
 		}
 	}

@@ -39,7 +39,7 @@ func decisionInput(tb testing.TB, placement string, n int, replicas int64) (Inpu
 	w := Workload{Key: web.Key, Replicas: replicas, Requests: freecapacity.ReplicaRequests{CPU: 250, Memory: 1 << 28}}
 	in.Workloads = []Workload{w}
 	for i := range in.Clusters {
-		rooms[in.Clusters[i].Name] = freecapacity.Classes{
+		rooms[in.Clusters[i].Name] = freecapacity.NodeClasses{
 			{Nodes: int64(1 + i%9), CPU: 3500, Memory: 12 << 30, Pods: 90}, {Nodes: 3, CPU: 1500, Memory: 2 << 30, Pods: 60}, {Nodes: 1, CPU: 250, Memory: 1 << 29, Pods: 9},
 		}
 	}

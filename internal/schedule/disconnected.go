@@ -53,8 +53,8 @@ func (in *Input) isDisconnected(c *Cluster) bool {
 // less.
 const disconnectedPenalty = 4 * fullScore
 
-// readChosen records whether a chosen newcomer is disconnected.
-func (d *groupDecider) readChosen(c *Cluster) {
+// noteDisconnectedChoice records whether a chosen newcomer is disconnected.
+func (d *groupDecider) noteDisconnectedChoice(c *Cluster) {
 	if d.input.AvoidDisconnected && d.input.newcomers == countAll && !d.choseDisconnected {
 		d.choseDisconnected = d.input.isDisconnected(c)
 	}
@@ -97,16 +97,16 @@ func (p *candidatePool) refuseDisconnected(c *Cluster, v *Verdict, d *Decision) 
 	return true
 }
 
-// readConnection records the connection in the verdict, where divided replicas depend on it.
-func (d *groupDecider) readConnection(v *Verdict, c *Cluster) {
-	if len(d.workloads) > 0 && (d.input.AvoidDisconnected || d.statesOverflow()) {
+// recordConnection records the connection in the verdict, where divided replicas depend on it.
+func (d *groupDecider) recordConnection(v *Verdict, c *Cluster) {
+	if len(d.workloads) > 0 && (d.input.AvoidDisconnected || d.placementAllowsOverflow()) {
 		v.connection = d.input.resolveFacts().ConnectionOf(c)
 	}
 }
 
-// holdDisconnected keeps new replicas from disconnected clusters. With overflow they get none. With avoid
+// withholdFromDisconnected keeps new replicas from disconnected clusters. With overflow they get none. With avoid
 // they get none while a connected cluster takes part in the division, and keep their share otherwise.
-func (d *Decision) holdDisconnected(avoid bool) {
+func (d *Decision) withholdFromDisconnected(avoid bool) {
 	if len(d.workloads) == 0 || !avoid && !d.Overflows {
 		return
 	}

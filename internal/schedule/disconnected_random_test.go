@@ -37,9 +37,9 @@ func (w *connectionWorld) countAssigned(cluster string) (n int64) {
 	return n
 }
 
-func (w *connectionWorld) freeCapacityOf(cluster string) (freecapacity.Classes, bool) {
+func (w *connectionWorld) freeCapacityOf(cluster string) (freecapacity.NodeClasses, bool) {
 	n, known := w.places[cluster]
-	return freecapacity.Classes{{Nodes: max(n-w.countAssigned(cluster), 0), Pods: 1}}, known
+	return freecapacity.NodeClasses{{Nodes: max(n-w.countAssigned(cluster), 0), Pods: 1}}, known
 }
 
 func (w *connectionWorld) decideOnce() (Decision, ReplicaAssignment) {

@@ -59,9 +59,9 @@ func (c connectionCase) decidePlacement(t *testing.T) (Decision, ReplicaAssignme
 			in.Rows[cl.Name] = row
 		}
 	}
-	d := DecidePlacement(in).WithFreeCapacity(func(cluster string) (freecapacity.Classes, bool) {
+	d := DecidePlacement(in).WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) {
 		n, known := c.free[cluster]
-		return freecapacity.Classes{{Nodes: max(n, 0), Pods: 1}}, known
+		return freecapacity.NodeClasses{{Nodes: max(n, 0), Pods: 1}}, known
 	})
 	return d, d.AssignReplicas(nil)
 }

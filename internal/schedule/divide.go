@@ -63,9 +63,9 @@ func DivideReplicas(total int64, candidates []ShareCandidate, how DivisionMethod
 	case ByWeight:
 		rest = d.divideByWeight(rest)
 	case ByFreeCapacity:
-		rest = d.divideOnTop(rest, d.shrinkEvenly, d.growByFreeCapacity)
+		rest = d.divideKeepingCurrent(rest, d.shrinkEvenly, d.growByFreeCapacity)
 	case Aggregated:
-		rest = d.divideOnTop(rest, d.shrinkSmallestFirst, d.growFewestClusters)
+		rest = d.divideKeepingCurrent(rest, d.shrinkSmallestFirst, d.growFewestClusters)
 	}
 	for i, n := range d.share {
 		shares[i] = int64(n)
@@ -122,8 +122,8 @@ func (d *replicaDivision) divideByWeight(total uint64) (left uint64) {
 	return d.apportionTotal(total)
 }
 
-// divideOnTop leaves what clusters have, where the total and their bounds allow that.
-func (d *replicaDivision) divideOnTop(total uint64, shrink func(uint64), grow func(uint64) uint64) (left uint64) {
+// divideKeepingCurrent leaves what clusters have, where the total and their bounds allow that.
+func (d *replicaDivision) divideKeepingCurrent(total uint64, shrink func(uint64), grow func(uint64) uint64) (left uint64) {
 	var kept uint64
 	for i := range d.candidates {
 		c := &d.candidates[i]
@@ -475,7 +475,7 @@ func (d *replicaDivision) compareRanks(a, b int32) int {
 // FNV-1a after the seed.
 type clusterRanking uint64
 
-func (r clusterRanking) write(s string) clusterRanking {
+func (r clusterRanking) hashString(s string) clusterRanking {
 	for i := range len(s) {
 		r = (r ^ clusterRanking(s[i])) * 1099511628211
 	}
@@ -485,6 +485,8 @@ func (r clusterRanking) write(s string) clusterRanking {
 // fnvBasis is the initial state of FNV-1a.
 const fnvBasis clusterRanking = 14695981039346656037
 
-func newClusterRanking(seed string) clusterRanking { return fnvBasis.write(seed).write("\x00") }
+func newClusterRanking(seed string) clusterRanking {
+	return fnvBasis.hashString(seed).hashString("\x00")
+}
 
-func (r clusterRanking) rankOf(cluster string) uint64 { return mixHash(uint64(r.write(cluster))) }
+func (r clusterRanking) rankOf(cluster string) uint64 { return mixHash(uint64(r.hashString(cluster))) }

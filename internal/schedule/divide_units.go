@@ -16,7 +16,7 @@ func (d *replicaDivision) moveOneEach(n uint64, give bool) bool {
 	if give {
 		isBefore, step = d.isNextBefore, 1
 	}
-	numbers := countUp(len(d.roundShare))
+	numbers := sequentialIndexes(len(d.roundShare))
 	selectFirst(numbers, int(n), isBefore)
 	numbers = numbers[:n]
 	last := numbers[0]
@@ -29,7 +29,7 @@ func (d *replicaDivision) moveOneEach(n uint64, give bool) bool {
 		return false
 	}
 	d.addToShares(numbers, step)
-	if slices.ContainsFunc(numbers, func(i int32) bool { return i != last && d.canMove(i, give) && d.movesTwice(i, last, give) }) {
+	if slices.ContainsFunc(numbers, func(i int32) bool { return i != last && d.canMove(i, give) && d.hasTwoMovesBefore(i, last, give) }) {
 		d.addToShares(numbers, -step)
 		return false
 	}
@@ -51,16 +51,16 @@ func (d *replicaDivision) canMove(i int32, give bool) bool {
 	return d.roundShare[i] > d.least[i]
 }
 
-// movesTwice reports whether, after both moved a unit, a's second unit comes before b's first.
-func (d *replicaDivision) movesTwice(a, b int32, give bool) bool {
+// hasTwoMovesBefore reports whether, after both moved a unit, a's second unit comes before b's first.
+func (d *replicaDivision) hasTwoMovesBefore(a, b int32, give bool) bool {
 	if give {
 		return d.isUnitBefore(a, d.roundShare[a], b, d.roundShare[b]-1)
 	}
 	return d.isUnitBefore(b, d.roundShare[b], a, d.roundShare[a]-1)
 }
 
-// countUp returns the numbers from 0 below n.
-func countUp(n int) []int32 {
+// sequentialIndexes returns the numbers from 0 below n.
+func sequentialIndexes(n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
 		out[i] = int32(i)
@@ -74,7 +74,7 @@ func selectFirst(numbers []int32, n int, isBefore func(a, b int32) bool) {
 	for rounds := 0; len(numbers) > 1 && n > 0 && n < len(numbers); rounds++ {
 		if rounds > 64 {
 			h := numberHeap{numbers: numbers[:n], isBefore: func(a, b int32) bool { return isBefore(b, a) }}
-			h.keepFirst(numbers[n:])
+			h.replaceWithEarlier(numbers[n:])
 			return
 		}
 		low, high := splitByPivot(numbers, isBefore)

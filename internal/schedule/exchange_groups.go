@@ -88,7 +88,7 @@ func areGroupsAdmitted(admit [][]bool, groups []int32) bool {
 // be better together.
 func (s *choiceSolver) canImprove() bool {
 	stay := s.countGroups(s.locked)
-	if !slices.ContainsFunc(s.bindingRules(), func(i int) bool { return countUsed(stay[i]) < s.rules[i].max }) {
+	if !slices.ContainsFunc(s.rulesWithExcessGroups(), func(i int) bool { return countUsed(stay[i]) < s.rules[i].max }) {
 		return false // those that stay leave no choice of groups
 	}
 	// Without a bound on clusters the worth of groups adds up.
@@ -96,8 +96,8 @@ func (s *choiceSolver) canImprove() bool {
 	return len(s.rules) > 1 || !free
 }
 
-// bindingRules returns the rules that have more groups than their maximum.
-func (s *choiceSolver) bindingRules() (out []int) {
+// rulesWithExcessGroups returns the rules that have more groups than their maximum.
+func (s *choiceSolver) rulesWithExcessGroups() (out []int) {
 	for i := range s.rules {
 		if r := &s.rules[i]; r.max > 0 && r.groups > r.max {
 			out = append(out, i)

@@ -176,7 +176,7 @@ func (d *Decision) explainChoice(p *candidatePool, got poolChoice, taken []bool)
 	}
 	if len(p.problem.rules) > 0 {
 		w.counts = p.solver.countGroups(got.options)
-		w.fullRules = p.solver.closedRules(w.counts)
+		w.fullRules = p.solver.rulesAtMaximum(w.counts)
 	}
 	w.findWorstByClass()
 	d.Choice = &ChoiceExplanation{Fit: len(p.options), Scores: p.scores.listWeightedScores()}
@@ -184,7 +184,7 @@ func (d *Decision) explainChoice(p *candidatePool, got poolChoice, taken []bool)
 		d.Choice.MaxClusters = p.problem.maxChosen
 	}
 	if got.unmetReason == "" {
-		w.findLowest(d.Choice)
+		w.findLowestChosenScore(d.Choice)
 	}
 	if p.capacityScores != nil {
 		d.Choice.RoomFor = countDividedReplicas(p.input.Workloads)
@@ -198,8 +198,8 @@ func (d *Decision) explainChoice(p *candidatePool, got poolChoice, taken []bool)
 	return w
 }
 
-// findLowest finds the lowest score among the chosen options.
-func (w *choiceComparison) findLowest(c *ChoiceExplanation) {
+// findLowestChosenScore finds the lowest score among the chosen options.
+func (w *choiceComparison) findLowestChosenScore(c *ChoiceExplanation) {
 	for i, is := range w.isChosen {
 		if !is {
 			continue

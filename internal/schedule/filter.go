@@ -113,7 +113,7 @@ func (t FilterTerms) CompileFilter() *Filter {
 		for _, s := range t.BoundSets {
 			base.bound[s] = true
 		}
-		base.boundReason = formatBoundReason(t.BoundSets)
+		base.boundReason = explainUnboundSets(t.BoundSets)
 	}
 	for _, a := range p.APIs {
 		base.apis = append(base.apis, formatAPIName(a))
@@ -121,7 +121,7 @@ func (t FilterTerms) CompileFilter() *Filter {
 	if len(p.ClusterAffinities) == 0 {
 		f := base
 		f.setAffinity(p.ClusterAffinity)
-		f.askStated()
+		f.collectRequestedFilters()
 		f.placementFingerprint = f.rowFingerprint(f.selectorFingerprints())
 		return &f
 	}
@@ -133,7 +133,7 @@ func (t FilterTerms) CompileFilter() *Filter {
 		g.setClusterSets(term.ClusterSets)
 		g.setExpression(term.CELSelector)
 		g.groupName = term.AffinityName
-		g.askStated()
+		g.collectRequestedFilters()
 		g.placementFingerprint = g.rowFingerprint(g.selectorFingerprints() + groupMark + g.groupName)
 		groups = append(groups, &g)
 	}
@@ -147,12 +147,12 @@ func (t FilterTerms) CompileFilter() *Filter {
 // rowFingerprint adds all else that rows remember to the fingerprint of the selectors.
 func (f *Filter) rowFingerprint(selectors string) string {
 	if f.choice != nil {
-		selectors = withChoice(selectors, f.choice.fingerprint)
+		selectors = appendChoiceFingerprint(selectors, f.choice.fingerprint)
 	}
 	return atoll.AppendRebalance(selectors, f.rebalanceAt)
 }
 
-func formatBoundReason(bound []string) string {
+func explainUnboundSets(bound []string) string {
 	if len(bound) == 0 {
 		return "no cluster set is bound to the namespace: a ClusterSetBinding is needed"
 	}

@@ -161,11 +161,11 @@ type refusal struct {
 	agentReported bool
 }
 
-// askStated notes the rules of the table that the terms state. The Filter must not move in
+// collectRequestedFilters notes the rules of the table that the terms state. The Filter must not move in
 // memory afterwards.
-func (f *Filter) askStated() {
-	f.formatReasons()
-	f.placementSelectors.formatReasons()
+func (f *Filter) collectRequestedFilters() {
+	f.precomputeRefusalReasons()
+	f.placementSelectors.precomputeRefusalReasons()
 	f.requested = make([]askedFilter, 0, len(filterTable))
 	for i := range filterTable {
 		one := askedFilter{filterRule: &filterTable[i], selectors: &f.clusterSelectors}

@@ -12,7 +12,7 @@ import (
 
 // CountFittingReplicas returns how many more replicas with these requests fit into the free
 // capacity. It ignores selectors and affinities of pods.
-func CountFittingReplicas(free freecapacity.Classes, r freecapacity.ReplicaRequests) (n int64) {
+func CountFittingReplicas(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests) (n int64) {
 	for i := range free {
 		c := &free[i]
 		if per := podsPerNode(c, r); per > 0 && isTolerated(c, r) {
@@ -24,7 +24,7 @@ func CountFittingReplicas(free freecapacity.Classes, r freecapacity.ReplicaReque
 
 // CountFittingWorkloads returns how many replicas of the workloads fit together, including
 // those that the cluster is assigned already, by item key.
-func CountFittingWorkloads(free freecapacity.Classes, workloads []Workload, assigned map[string]int64) (replicas int64) {
+func CountFittingWorkloads(free freecapacity.NodeClasses, workloads []Workload, assigned map[string]int64) (replicas int64) {
 	for i := range workloads {
 		w := &workloads[i]
 		needs, has := max(w.Replicas, 0), int64(0)
@@ -66,8 +66,8 @@ func isTolerated(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) bool
 
 // TakeCapacity returns the free capacity less n replicas' requests, node by node in the
 // order of the classes. Pods that do not fit take nothing.
-func TakeCapacity(free freecapacity.Classes, r freecapacity.ReplicaRequests, n int64) freecapacity.Classes {
-	out := make(freecapacity.Classes, 0, len(free)+2)
+func TakeCapacity(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests, n int64) freecapacity.NodeClasses {
+	out := make(freecapacity.NodeClasses, 0, len(free)+2)
 	n = quantity.MultiplyCapped(n, max(r.Pods, 1))
 	for i := range free {
 		c := free[i]
@@ -91,7 +91,7 @@ func TakeCapacity(free freecapacity.Classes, r freecapacity.ReplicaRequests, n i
 }
 
 // appendReducedNodes appends that many nodes of the class with so many of the pods on each.
-func appendReducedNodes(out freecapacity.Classes, c freecapacity.NodeClass, r freecapacity.ReplicaRequests, nodes, pods int64) freecapacity.Classes {
+func appendReducedNodes(out freecapacity.NodeClasses, c freecapacity.NodeClass, r freecapacity.ReplicaRequests, nodes, pods int64) freecapacity.NodeClasses {
 	if nodes == 0 {
 		return out
 	}
@@ -114,11 +114,11 @@ func (d Decision) UsesFreeCapacity() bool {
 // WithFreeCapacity returns the decision with the capacity that members have left beyond what
 // their rows are assigned. It calls left for clusters that may be given something; false:
 // not known. It does not call left where capacity makes no difference.
-func (d Decision) WithFreeCapacity(left func(cluster string) (free freecapacity.Classes, known bool)) Decision {
+func (d Decision) WithFreeCapacity(left func(cluster string) (free freecapacity.NodeClasses, known bool)) Decision {
 	if !d.UsesFreeCapacity() {
 		return d
 	}
-	d.freeCapacity = make([]freecapacity.Classes, len(d.Verdicts))
+	d.freeCapacity = make([]freecapacity.NodeClasses, len(d.Verdicts))
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if !v.IsHolder() {
@@ -126,7 +126,7 @@ func (d Decision) WithFreeCapacity(left func(cluster string) (free freecapacity.
 		}
 		free, known := left(v.Cluster)
 		if known && free == nil {
-			free = freecapacity.Classes{} // none is left, which is known
+			free = freecapacity.NodeClasses{} // none is left, which is known
 		}
 		if known {
 			d.freeCapacity[v.capacityIndex] = free

@@ -17,7 +17,7 @@ import (
 	"atoll.dev/atoll/internal/freecapacity"
 )
 
-func parseRoom(t testing.TB, lines ...string) freecapacity.Classes {
+func parseRoom(t testing.TB, lines ...string) freecapacity.NodeClasses {
 	t.Helper()
 	r, err := freecapacity.ParseClasses(lines)
 	if err != nil {
@@ -66,7 +66,7 @@ func TestTake(t *testing.T) {
 		return q
 	}
 	for range 3000 {
-		var before freecapacity.Classes
+		var before freecapacity.NodeClasses
 		for range r.IntN(5) {
 			before = append(before, freecapacity.NodeClass{Nodes: 1 + r.Int64N(9), CPU: r.Int64N(9000), Memory: r.Int64N(20 << 30), Pods: r.Int64N(30), Other: map[string]int64{"x.io/y": r.Int64N(5)}})
 		}
@@ -96,9 +96,9 @@ func TestTake(t *testing.T) {
 }
 
 // knownRoom room of clusters.
-type knownRoom map[string]freecapacity.Classes
+type knownRoom map[string]freecapacity.NodeClasses
 
-func (k knownRoom) lookUp(cluster string) (freecapacity.Classes, bool) {
+func (k knownRoom) lookUp(cluster string) (freecapacity.NodeClasses, bool) {
 	room, ok := k[cluster]
 	return room, ok
 }
@@ -160,11 +160,11 @@ func TestUnknownRoom(t *testing.T) {
 	w.Requests = freecapacity.ReplicaRequests{CPU: 1000}
 	for _, tc := range []struct {
 		replicas int64
-		room     map[string]freecapacity.Classes
+		room     map[string]freecapacity.NodeClasses
 		want     string
 	}{
-		{6, map[string]freecapacity.Classes{"a": parseRoom(t, "1 cpu=9000m pods=9"), "b": parseRoom(t, "1 cpu=9000m pods=9")}, "a=2 b=2 c=2"},
-		{25, map[string]freecapacity.Classes{"a": parseRoom(t, "1 cpu=9000m pods=9"), "b": parseRoom(t, "1 cpu=9000m pods=9")}, "a=9 b=9 c=7"},
+		{6, map[string]freecapacity.NodeClasses{"a": parseRoom(t, "1 cpu=9000m pods=9"), "b": parseRoom(t, "1 cpu=9000m pods=9")}, "a=2 b=2 c=2"},
+		{25, map[string]freecapacity.NodeClasses{"a": parseRoom(t, "1 cpu=9000m pods=9"), "b": parseRoom(t, "1 cpu=9000m pods=9")}, "a=9 b=9 c=7"},
 		{9, nil, "a=1 b=1 c=7"},
 	} {
 		rows := map[string]atoll.RowSpec{"c": runningRow(newCluster("c"), web, 2)}
@@ -198,7 +198,7 @@ func BenchmarkAssignByRoom(b *testing.B) {
 		WeightPreference: &v1alpha1.ClusterPreferences{DynamicWeight: v1alpha1.WeighAvailableReplicas}}}
 	w := web
 	w.Requests, w.Replicas = freecapacity.ReplicaRequests{CPU: 250, Memory: 1 << 28}, 5000
-	cs, rooms := bigFleet(1000), map[string]freecapacity.Classes{}
+	cs, rooms := bigFleet(1000), map[string]freecapacity.NodeClasses{}
 	for i, c := range cs {
 		rooms[c.Name] = parseRoom(b, fmt.Sprintf("%d cpu=3500m memory=12288Mi pods=90", 1+i%9), "3 cpu=1500m memory=2048Mi pods=60", "1 cpu=250m memory=512Mi pods=9")
 	}

@@ -37,17 +37,19 @@ func (s *choiceSolver) attemptChoice(admit [][]bool, lift int32) choiceAttempt {
 	for i := range s.rules {
 		f.counts[i] = make([]int32, s.rules[i].groups)
 	}
-	f.classHeap = numberHeap{numbers: make([]int32, 0, len(s.optionsByClass)), isBefore: func(a, b int32) bool { return f.headOption(int(a)).compareOption(f.headOption(int(b))) < 0 }}
+	f.classHeap = numberHeap{numbers: make([]int32, 0, len(s.optionsByClass)), isBefore: func(a, b int32) bool {
+		return f.firstUnchosenOption(int(a)).compareOption(f.firstUnchosenOption(int(b))) < 0
+	}}
 	f.chosen = make([]int32, 0, min(s.maxChosen, len(s.options)))
 	for _, at := range s.locked {
-		f.countOption(at)
+		f.addChosenOption(at)
 	}
 	f.remaining = max(0, s.maxChosen-len(s.locked))
-	f.fullRules = s.closedRules(f.counts)
+	f.fullRules = s.rulesAtMaximum(f.counts)
 	f.tallies = make([]*skewTally, len(s.rules))
-	f.recountTallies()
+	f.recountSkewTallies()
 	f.coverMinimums(false)
-	f.raiseGroups()
+	f.fillGroupsToFloor()
 	if f.hasRunning {
 		f.fillBest(prioLeaving)
 	}
@@ -65,7 +67,7 @@ func (f *greedyFiller) fillEvenly(least int8) {
 	}
 	f.enforceSoftSkew = true
 	defer func() { f.enforceSoftSkew = false }()
-	for f.recountTallies(); f.remaining > 0; f.softSlack++ {
+	for f.recountSkewTallies(); f.remaining > 0; f.softSlack++ {
 		before := f.remaining
 		f.fillBest(least)
 		if f.remaining == before && !f.isBlockedBySoftSkew() {
@@ -86,7 +88,7 @@ func (f *greedyFiller) isBlockedBySoftSkew() bool {
 	return false
 }
 
-func (f *greedyFiller) countOption(at int32) {
+func (f *greedyFiller) addChosenOption(at int32) {
 	f.chosen = append(f.chosen, at)
 	for i := range f.rules {
 		if g := f.rules[i].groupOf[at]; g != noGroup {
@@ -95,14 +97,14 @@ func (f *greedyFiller) countOption(at int32) {
 	}
 }
 
-// recountTallies counts the floors from scratch.
-func (f *greedyFiller) recountTallies() {
+// recountSkewTallies counts the floors from scratch.
+func (f *greedyFiller) recountSkewTallies() {
 	for i := range f.rules {
 		r := &f.rules[i]
 		if f.tallies[i] = nil; r.skew == 0 || r.isSoft && !f.enforceSoftSkew {
 			continue
 		}
-		t := &skewTally{counted: f.countedGroups(i, f.counts, f.fullRules)}
+		t := &skewTally{counted: f.groupsCoveredBySkew(i, f.counts, f.fullRules)}
 		for g, is := range t.counted {
 			if is {
 				t.extendSizes(int(f.counts[i][g]))
@@ -155,9 +157,9 @@ func (f *greedyFiller) breaksSkew(rule, n int) bool {
 	return n >= floor+r.skew
 }
 
-// addBest adds the best option of the class. rose: other options may be addable now that
+// addBestOption adds the best option of the class. rose: other options may be addable now that
 // were not.
-func (f *greedyFiller) addBest(class int) (rose bool) {
+func (f *greedyFiller) addBestOption(class int) (rose bool) {
 	at := f.optionsByClass[class][f.nextOption[class]]
 	f.nextOption[class]++
 	f.remaining--
@@ -178,9 +180,9 @@ func (f *greedyFiller) addBest(class int) (rose bool) {
 		closes = closes || n == 1 && f.rules[i].max > 0
 	}
 	if closes {
-		if now := f.choiceSolver.closedRules(f.counts); !slices.Equal(now, f.fullRules) {
+		if now := f.choiceSolver.rulesAtMaximum(f.counts); !slices.Equal(now, f.fullRules) {
 			f.fullRules = now
-			f.recountTallies()
+			f.recountSkewTallies()
 			rose = true
 		}
 	}
@@ -204,7 +206,7 @@ func (f *greedyFiller) coverMinimums(soft bool) {
 		if class < 0 {
 			return
 		}
-		f.addBest(class)
+		f.addBestOption(class)
 	}
 }
 
@@ -225,7 +227,7 @@ func (f *greedyFiller) bestToCover(lacking []bool) int {
 		if gain == 0 || gain < most || !f.canAdd(c) {
 			continue
 		}
-		if gain > most || f.headOption(c).compareOption(f.headOption(best)) < 0 {
+		if gain > most || f.firstUnchosenOption(c).compareOption(f.firstUnchosenOption(best)) < 0 {
 			best, most = c, gain
 		}
 	}
@@ -237,8 +239,8 @@ func (f *greedyFiller) hasNext(class int) bool {
 	return int(f.nextOption[class]) < len(f.optionsByClass[class])
 }
 
-// raiseGroups fills the groups of each rule with a skew up to raisedFloor.
-func (f *greedyFiller) raiseGroups() {
+// fillGroupsToFloor fills the groups of each rule with a skew up to raisedFloor.
+func (f *greedyFiller) fillGroupsToFloor() {
 	for i := range f.rules {
 		if f.rules[i].skew == 0 {
 			continue
@@ -249,7 +251,7 @@ func (f *greedyFiller) raiseGroups() {
 					continue
 				}
 				if best := f.bestInGroup(i, g); best >= 0 {
-					f.addBest(best)
+					f.addBestOption(best)
 				}
 			}
 		}
@@ -262,14 +264,14 @@ func (f *greedyFiller) bestInGroup(rule int, group int32) int {
 	best := -1
 	for _, class := range f.inGroup[rule][group] {
 		c := int(class)
-		if f.hasNext(c) && f.canAdd(c) && (best < 0 || f.headOption(c).compareOption(f.headOption(best)) < 0) {
+		if f.hasNext(c) && f.canAdd(c) && (best < 0 || f.firstUnchosenOption(c).compareOption(f.firstUnchosenOption(best)) < 0) {
 			best = c
 		}
 	}
 	return best
 }
 
-func (f *greedyFiller) headOption(class int) *candidateOption {
+func (f *greedyFiller) firstUnchosenOption(class int) *candidateOption {
 	return &f.options[f.optionsByClass[class][f.nextOption[class]]]
 }
 
@@ -284,14 +286,14 @@ func (f *greedyFiller) fillBest(least int8) {
 	parked := f.blockedClasses[:0]
 	for f.remaining > 0 && len(h.numbers) > 0 {
 		c := h.numbers[0]
-		if f.headOption(int(c)).priority < least {
+		if f.firstUnchosenOption(int(c)).priority < least {
 			break
 		}
 		if !f.canAdd(int(c)) {
 			parked = append(parked, h.pop())
 			continue
 		}
-		rose := f.addBest(int(c))
+		rose := f.addBestOption(int(c))
 		if f.hasNext(int(c)) {
 			h.siftDown(0)
 		} else {
@@ -329,7 +331,7 @@ func (f *greedyFiller) hasNoSkew() bool {
 func (f *greedyFiller) fillRemaining() {
 	for c, list := range f.optionsByClass {
 		for int(f.nextOption[c]) < len(list) && f.canAdd(c) {
-			f.addBest(c)
+			f.addBestOption(c)
 		}
 	}
 }
@@ -351,7 +353,7 @@ func (s *choiceSolver) searchExhaustively() (chosen []int32, short []int) {
 				t.chosen = append(t.chosen, at)
 			}
 		}
-		if t.counts = s.countGroups(t.chosen); !s.keepsRules(t.counts) {
+		if t.counts = s.countGroups(t.chosen); !s.satisfiesHardRules(t.counts) {
 			continue
 		}
 		s.judgeAttempt(&t)
@@ -375,9 +377,9 @@ func (s *choiceSolver) countGroups(chosen []int32) [][]int32 {
 	return counts
 }
 
-// keepsRules reports whether a choice breaks no maximum and no hard skew, except where
+// satisfiesHardRules reports whether a choice breaks no maximum and no hard skew, except where
 // locked options break them by themselves.
-func (s *choiceSolver) keepsRules(counts [][]int32) bool {
+func (s *choiceSolver) satisfiesHardRules(counts [][]int32) bool {
 	before := s.countGroups(s.locked)
 	for i := range s.rules {
 		r := &s.rules[i]

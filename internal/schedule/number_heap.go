@@ -8,7 +8,7 @@ type numberHeap struct {
 
 // newNumberHeap returns a heap of the numbers from 0 below n.
 func newNumberHeap(n int, isBefore func(a, b int32) bool) *numberHeap {
-	h := &numberHeap{numbers: countUp(n), isBefore: isBefore}
+	h := &numberHeap{numbers: sequentialIndexes(n), isBefore: isBefore}
 	h.buildHeap()
 	return h
 }
@@ -19,9 +19,9 @@ func (h *numberHeap) buildHeap() {
 	}
 }
 
-// keepFirst exchanges the numbers of the heap for those of others that do not come before the top, so
+// replaceWithEarlier exchanges the numbers of the heap for those of others that do not come before the top, so
 // that it has as many as before.
-func (h *numberHeap) keepFirst(others []int32) {
+func (h *numberHeap) replaceWithEarlier(others []int32) {
 	h.buildHeap()
 	for _, x := range others {
 		if len(h.numbers) > 0 && h.isBefore(h.numbers[0], x) {

@@ -21,7 +21,7 @@ const lastOrdinal = math.MaxInt32
 func (s *shareAssigner) assignRanged(item int) (left int64) {
 	w, key := &s.workloads[item], s.assignment.itemKey(item)
 	size := int64(max(s.scheduling.Ordinals.Size, 1))
-	starts, taken := s.heldRanges(w, key, size)
+	starts, taken := s.currentOrdinalRanges(w, key, size)
 	free := s.candidates
 	s.candidates, s.rangeLimits = slices.Clone(free), make([]int64, len(s.assignment.Shares))
 	reach := func(at int32, has int64) int64 {
@@ -44,12 +44,12 @@ func (s *shareAssigner) assignRanged(item int) (left int64) {
 	}
 	left = s.assignDivided(item)
 	s.candidates, s.rangeLimits = free, nil
-	return left + s.assignRangeStarts(item, starts, ordinalGaps{usedSpans: taken, base: w.Start, size: size, start: w.Start})
+	return left + s.assignOrdinalRanges(item, starts, ordinalGaps{usedSpans: taken, base: w.Start, size: size, start: w.Start})
 }
 
-// assignRangeStarts gives ranges to clusters that have a share and no range, in the order of
+// assignOrdinalRanges gives ranges to clusters that have a share and no range, in the order of
 // their ranks. It returns how many replicas there are no ordinals for.
-func (s *shareAssigner) assignRangeStarts(item int, starts []int64, free ordinalGaps) (left int64) {
+func (s *shareAssigner) assignOrdinalRanges(item int, starts []int64, free ordinalGaps) (left int64) {
 	// One allocation for all items of all remaining clusters.
 	var begin []int64
 	var without []int32
@@ -82,10 +82,10 @@ func (s *shareAssigner) assignRangeStarts(item int, starts []int64, free ordinal
 	return left
 }
 
-// heldRanges returns where the ranges of clusters with a share begin, noRangeStart for those
+// currentOrdinalRanges returns where the ranges of clusters with a share begin, noRangeStart for those
 // without one, and all taken ranges, by start. A StatefulSet that was whole begins at home
 // where its template states it.
-func (s *shareAssigner) heldRanges(w *Workload, key string, size int64) (starts []int64, taken []ordinalSpan) {
+func (s *shareAssigner) currentOrdinalRanges(w *Workload, key string, size int64) (starts []int64, taken []ordinalSpan) {
 	starts = slices.Repeat([]int64{noRangeStart}, len(s.assignment.Shares))
 	if len(s.allRows) == 0 {
 		return starts, nil

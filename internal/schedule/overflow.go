@@ -34,10 +34,12 @@ func cameByOverflow(row *atoll.RowSpec) bool {
 // allowsOverflow reports whether replicas without a place go to further clusters. By static weights
 // they do not where no chosen cluster has a weight, since all weigh the same then.
 func (d *Decision) allowsOverflow() bool {
-	return d.statesOverflow() && countDividedReplicas(d.workloads) > 0 && !d.NoFit && !d.lacksWeights()
+	return d.placementAllowsOverflow() && countDividedReplicas(d.workloads) > 0 && !d.NoFit && !d.lacksWeights()
 }
 
-func (d *Decision) statesOverflow() bool { return d.scheduling.Overflow == v1alpha1.OverflowAllow }
+func (d *Decision) placementAllowsOverflow() bool {
+	return d.scheduling.Overflow == v1alpha1.OverflowAllow
+}
 
 // overflowDemand compares the divided replicas with the places for them.
 type overflowDemand struct {
@@ -99,10 +101,10 @@ func (o *overflowDemand) canTake(c *Cluster, v *Verdict, onlyHolders bool) bool 
 	return o.in.heldRow(c) != nil || !onlyHolders && (places > 0 || !known)
 }
 
-// overflowToGroups adds the clusters of later groups to the decision by the group in use, while
+// addOverflowGroups adds the clusters of later groups to the decision by the group in use, while
 // replicas lack places. It returns which groups take some. isHeld: the Bundle ran in the group
 // before.
-func (t *groupTrials) overflowToGroups(d *Decision, used int, isHeld bool) (takes []bool) {
+func (t *groupTrials) addOverflowGroups(d *Decision, used int, isHeld bool) (takes []bool) {
 	if !d.allowsOverflow() {
 		return nil
 	}
@@ -120,15 +122,15 @@ func (t *groupTrials) overflowToGroups(d *Decision, used int, isHeld bool) (take
 	hasRows := t.groupsWithRows()
 	d.Verdicts = slices.Clone(d.Verdicts)
 	for g, step := used+1, int32(1); g < len(t.byGroup) && !o.isMet(); g++ {
-		if o.wantsMore(hasRows[g]) && d.addGroup(&t.decideGroup(g).decision, o, step, clusters) {
+		if o.wantsMore(hasRows[g]) && d.addOverflowGroup(&t.decideGroup(g).decision, o, step, clusters) {
 			takes[g] = true
 			step++
 		}
 	}
 	if isHeld {
-		d.explainReturns()
+		d.explainOverflowReturns()
 	}
-	d.numberVerdicts()
+	d.assignCapacityIndexes()
 	return takes
 }
 
@@ -144,9 +146,9 @@ func (t *groupTrials) groupsWithRows() []bool {
 	return out
 }
 
-// addGroup adds the clusters that another group chose as a step of overflow, except new clusters
+// addOverflowGroup adds the clusters that another group chose as a step of overflow, except new clusters
 // without a place. It reports whether there were any.
-func (d *Decision) addGroup(other *Decision, o *overflowDemand, step int32, clusters map[string]*Cluster) (any bool) {
+func (d *Decision) addOverflowGroup(other *Decision, o *overflowDemand, step int32, clusters map[string]*Cluster) (any bool) {
 	listed, onlyHolders := len(d.Verdicts), o.unknown
 	for i := range other.Verdicts {
 		v := other.Verdicts[i]
@@ -183,8 +185,8 @@ func (d *Decision) copyHolderFacts(other *Decision, v *Verdict) {
 	}
 }
 
-// explainReturns gives the rows that leave since their step of overflow ended their reason.
-func (d *Decision) explainReturns() {
+// explainOverflowReturns gives the rows that leave since their step of overflow ended their reason.
+func (d *Decision) explainOverflowReturns() {
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Outcome == OutcomeLeaves && v.RowReason == atoll.ReasonGroupLeft {
 			v.RowReason, v.Reason = atoll.ReasonOverflowReturned, "the replicas that overflowed to it return to the groups before it"
@@ -192,8 +194,8 @@ func (d *Decision) explainReturns() {
 	}
 }
 
-// numberVerdicts gives each verdict its index of the free capacity.
-func (d *Decision) numberVerdicts() {
+// assignCapacityIndexes gives each verdict its index of the free capacity.
+func (d *Decision) assignCapacityIndexes() {
 	for i := range d.Verdicts {
 		d.Verdicts[i].capacityIndex = int32(i)
 	}
@@ -205,12 +207,12 @@ func withoutOverflow(candidates []ShareCandidate) []ShareCandidate {
 	return slices.DeleteFunc(slices.Clone(candidates), func(c ShareCandidate) bool { return c.overflowStep > 0 })
 }
 
-// addOverflow takes the further options that overflow needs.
-func (d *groupDecider) addOverflow(r *choiceResult) {
+// addOverflowOptions takes the further options that overflow needs.
+func (d *groupDecider) addOverflowOptions(r *choiceResult) {
 	if r.unmetReason != "" {
 		return
 	}
-	for step, i := range d.overflowToOptions(r.options) {
+	for step, i := range d.chooseOverflowOptions(r.options) {
 		if r.overflowSteps == nil {
 			r.overflowSteps = map[int32]int32{}
 		}
@@ -219,8 +221,8 @@ func (d *groupDecider) addOverflow(r *choiceResult) {
 	d.WantsMore = d.WantsMore || d.Overflows
 }
 
-// overflowToOptions returns the further options that take replicas, in the order of their steps.
-func (d *groupDecider) overflowToOptions(chosen []int32) (further []int32) {
+// chooseOverflowOptions returns the further options that take replicas, in the order of their steps.
+func (d *groupDecider) chooseOverflowOptions(chosen []int32) (further []int32) {
 	p := d.pool
 	if d.filter.groupName != "" || len(chosen) == 0 || !d.allowsOverflowOf(chosen) {
 		return nil
@@ -231,7 +233,7 @@ func (d *groupDecider) overflowToOptions(chosen []int32) (further []int32) {
 	}
 	d.Overflows = !o.isMet()
 	if !o.isMet() {
-		for _, i := range d.sortByAge(p.problem.orderFurtherOptions(chosen)) {
+		for _, i := range d.sortOptionsByRowAge(p.problem.orderFurtherOptions(chosen)) {
 			c, v := d.optionCluster(i), d.optionVerdict(i)
 			if o.wantsMore(d.input.heldRow(c) != nil) && o.canTake(c, v, o.unknown) {
 				o.addCluster(c, v)
@@ -244,7 +246,7 @@ func (d *groupDecider) overflowToOptions(chosen []int32) (further []int32) {
 
 // allowsOverflowOf is allowsOverflow before the options have their verdicts.
 func (d *groupDecider) allowsOverflowOf(chosen []int32) bool {
-	if !d.statesOverflow() || countDividedReplicas(d.workloads) == 0 {
+	if !d.placementAllowsOverflow() || countDividedReplicas(d.workloads) == 0 {
 		return false
 	}
 	return !hasStaticWeights(d.scheduling) || slices.ContainsFunc(chosen, func(i int32) bool { return d.optionVerdict(i).Weight > 0 })
@@ -264,9 +266,9 @@ func (d *groupDecider) optionVerdict(i int32) *Verdict {
 	return v
 }
 
-// sortByAge puts the options first that run the Bundle, in the order in which they came, so that the
+// sortOptionsByRowAge puts the options first that run the Bundle, in the order in which they came, so that the
 // last one returns first.
-func (d *groupDecider) sortByAge(further []int32) []int32 {
+func (d *groupDecider) sortOptionsByRowAge(further []int32) []int32 {
 	age := func(i int32) int64 {
 		if row := d.input.heldRow(d.optionCluster(i)); row != nil {
 			return row.Since

@@ -46,9 +46,9 @@ func (w *overflowWorld) buildInput() Input {
 	}
 }
 
-func (w *overflowWorld) freeCapacity(cluster string) (freecapacity.Classes, bool) {
+func (w *overflowWorld) freeCapacity(cluster string) (freecapacity.NodeClasses, bool) {
 	n, known := w.places[cluster]
-	return freecapacity.Classes{{Nodes: max(n-w.rows[cluster].Assigned[web.Key.String()], 0), Pods: 1}}, known
+	return freecapacity.NodeClasses{{Nodes: max(n-w.rows[cluster].Assigned[web.Key.String()], 0), Pods: 1}}, known
 }
 
 func (w *overflowWorld) decideOnce() (Decision, ReplicaAssignment) {

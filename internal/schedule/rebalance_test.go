@@ -302,7 +302,7 @@ func TestARebalanceDividesFromScratch(t *testing.T) {
 			rows[name] = r
 		}
 		in := Input{BundleUID: "b", Placement: p, Clusters: []Cluster{newCluster("a"), newCluster("b"), newCluster("c")}, Workloads: []Workload{web}, Rows: rows, Now: now}
-		rooms := map[string]freecapacity.Classes{"a": {}, "b": parseRoom(t, "1 cpu=18000m memory=1Mi pods=50"), "c": parseRoom(t, "1 cpu=20000m memory=1Mi pods=50")}
+		rooms := map[string]freecapacity.NodeClasses{"a": {}, "b": parseRoom(t, "1 cpu=18000m memory=1Mi pods=50"), "c": parseRoom(t, "1 cpu=20000m memory=1Mi pods=50")}
 		shown := func(a ReplicaAssignment) string {
 			one := func(c string) int64 { return a.ShareOf(c).AssignedReplicas()[key] }
 			if strings.Contains(tc.how, "Aggregated") && (one("b") == 12 || one("c") == 12) {

@@ -86,7 +86,7 @@ func (p *candidatePool) findBestMove(got poolChoice, d *Decision) (m *clusterMov
 		return nil, again
 	}
 	from, to := p.rankMoveOptions(got.options, d)
-	if !p.isAtRest(got.options) {
+	if !p.isPlacementStable(got.options) {
 		return nil, again
 	}
 	to = p.bestOfEachClass(to)
@@ -108,9 +108,9 @@ func (p *candidatePool) findBestMove(got poolChoice, d *Decision) (m *clusterMov
 	return m, again
 }
 
-// isAtRest reports whether nothing of the Bundle is under way: all rows are active, and all
+// isPlacementStable reports whether nothing of the Bundle is under way: all rows are active, and all
 // chosen clusters were chosen under the same constraints before.
-func (p *candidatePool) isAtRest(chosen []int32) bool {
+func (p *candidatePool) isPlacementStable(chosen []int32) bool {
 	for _, i := range chosen {
 		if p.options[i].priority != prioLocked {
 			return false

@@ -210,7 +210,7 @@ type Decision struct {
 	// allRows includes rows that are being removed and rows of other clusters of that name.
 	allRows map[string]atoll.RowSpec
 	// freeCapacity by capacityIndex, nil where it is not known; a nil slice: of none.
-	freeCapacity []freecapacity.Classes
+	freeCapacity []freecapacity.NodeClasses
 	// overriddenShares are shares that overrides set, by cluster name and item key.
 	overriddenShares map[string]map[string]int64
 	// demand of the content, and the stated capacity of the clusters that are to hold it, by
@@ -237,7 +237,7 @@ func DecidePlacement(in Input) Decision {
 	} else {
 		d = f.decideByConnection(in)
 	}
-	d.holdDisconnected(in.AvoidDisconnected)
+	d.withholdFromDisconnected(in.AvoidDisconnected)
 	return d
 }
 
@@ -258,7 +258,7 @@ func (f *Filter) decideSingleGroup(in Input) Decision {
 		in.Clusters = sortClusters(in.Clusters)
 		d.pool = newCandidatePool(f, &in)
 	}
-	d.Verdicts = make([]Verdict, 0, d.countVerdicts())
+	d.Verdicts = make([]Verdict, 0, d.estimateVerdictCount())
 	for i := range in.Clusters {
 		d.decideCluster(i)
 	}
@@ -269,7 +269,7 @@ func (f *Filter) decideSingleGroup(in Input) Decision {
 		d.addVanishedClusters()
 	}
 	sortVerdicts(d.Verdicts)
-	d.numberVerdicts()
+	d.assignCapacityIndexes()
 	if d.placed == 0 && !atoll.IsNowhere(in.Placement) {
 		d.NoFit = true
 		d.keepLeavingRows()
@@ -293,9 +293,9 @@ type groupDecider struct {
 	storedRows []atoll.RowSpec
 }
 
-// countVerdicts returns for how many verdicts there is to be memory. A Bundle without rows asks the
+// estimateVerdictCount returns for how many verdicts there is to be memory. A Bundle without rows asks the
 // filter about all clusters first, so that no list grows to the size of the fleet step by step.
-func (d *groupDecider) countVerdicts() (n int) {
+func (d *groupDecider) estimateVerdictCount() (n int) {
 	in := d.input
 	switch {
 	case !in.SkipExplanations:
@@ -362,7 +362,7 @@ func (d *groupDecider) decideNewcomer(at int, c *Cluster) {
 // addVerdict adds a verdict that the choice, if there is one, does not decide.
 func (d *groupDecider) addVerdict(v *Verdict, c *Cluster) {
 	if v.IsHolder() {
-		d.completeHolder(v, c)
+		d.completeHolderVerdict(v, c)
 	}
 	if v.Outcome == OutcomePlaced && d.pool == nil {
 		d.placed++
@@ -373,16 +373,16 @@ func (d *groupDecider) addVerdict(v *Verdict, c *Cluster) {
 	d.Verdicts = append(d.Verdicts, *v)
 }
 
-// completeHolder adds to the verdict on a cluster that is to hold the Bundle what divisions
+// completeHolderVerdict adds to the verdict on a cluster that is to hold the Bundle what divisions
 // and explanations need.
-func (d *groupDecider) completeHolder(v *Verdict, c *Cluster) {
+func (d *groupDecider) completeHolderVerdict(v *Verdict, c *Cluster) {
 	v.Weight, v.Bounds = d.weigh(c)
 	if d.weighByLargest != nil {
 		largest, _ := d.weighByLargest(c)
 		d.hasSummedWeight = d.hasSummedWeight || largest < v.Weight
 	}
 	v.Group = d.filter.decisionGroupOf(c)
-	d.readConnection(v, c)
+	d.recordConnection(v, c)
 	d.recordCapacity(v, c)
 }
 
@@ -443,7 +443,7 @@ func (d *groupDecider) keepLeavingRows() {
 		if slips(v) {
 			v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits
 			v.PlacementFingerprint = in.Rows[v.Cluster].PlacementFingerprint
-			d.completeHolder(&v, byName[v.Cluster])
+			d.completeHolderVerdict(&v, byName[v.Cluster])
 			d.Verdicts[i] = v
 		}
 	}

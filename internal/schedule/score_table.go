@@ -49,15 +49,15 @@ func findScoreKind(name v1alpha1.ScoreName) *scoreKind {
 // scoreBalance is full for a cluster that was assigned nothing, and half where it was as many
 // pods as it can hold.
 func (p *scoreRule) scoreBalance(c *Cluster, f clusterFacts) int64 {
-	size := podsOf(c)
+	size := podCapacityOf(c)
 	return int64(fullScore * (float64(size) / float64(size+max(0, f.othersPods))))
 }
 
 func (p *scoreRule) describeBalance(c *Cluster, f clusterFacts) string {
 	if f.ownPods > 0 {
-		return fmt.Sprintf("%d pods of others assigned, %d fit", f.othersPods, podsOf(c))
+		return fmt.Sprintf("%d pods of others assigned, %d fit", f.othersPods, podCapacityOf(c))
 	}
-	return fmt.Sprintf("%d pods assigned, %d fit", f.othersPods, podsOf(c))
+	return fmt.Sprintf("%d pods assigned, %d fit", f.othersPods, podCapacityOf(c))
 }
 
 func (p *scoreRule) scoreSteady(_ *Cluster, f clusterFacts) int64 {

@@ -191,9 +191,9 @@ func (s *placementScores) countNearbyGroups(nearby [][]BundleClusters) []nearbyG
 // defaultPods is the capacity of an ordinary node.
 const defaultPods = 110
 
-// podsOf returns how many pods a cluster's ready nodes can hold; without a report, as many
+// podCapacityOf returns how many pods a cluster's ready nodes can hold; without a report, as many
 // as one ordinary node.
-func podsOf(c *Cluster) int64 {
+func podCapacityOf(c *Cluster) int64 {
 	if pods, ok := c.findResource(corev1.ResourcePods); ok && pods.Total >= 1000 {
 		return pods.Total / 1000
 	}

@@ -27,9 +27,9 @@ type clusterSelectors struct {
 	setNames      []string
 	sets          map[string]bool
 	expression    string
-	cel           *expr.Selector
+	cel           *expr.ClusterSelector
 	celError      error
-	// Reasons of refusals, set by formatReasons; empty in a ClusterTarget, which gives none.
+	// Reasons of refusals, set by precomputeRefusalReasons; empty in a ClusterTarget, which gives none.
 	labelsReason, setsReason string
 }
 
@@ -60,12 +60,12 @@ func (a *clusterSelectors) setClusterSets(names []string) {
 
 func (a *clusterSelectors) setExpression(text string) {
 	if a.expression = text; text != "" {
-		a.cel, a.celError = expr.CompileSelector(text)
+		a.cel, a.celError = expr.CompileClusterSelector(text)
 	}
 }
 
-// formatReasons makes the reasons that are the same for all clusters.
-func (a *clusterSelectors) formatReasons() {
+// precomputeRefusalReasons makes the reasons that are the same for all clusters.
+func (a *clusterSelectors) precomputeRefusalReasons() {
 	switch {
 	case a.labelSelector == nil:
 	case a.labelsError != nil:

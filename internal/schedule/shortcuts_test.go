@@ -16,7 +16,7 @@ func TestSelectFirst(t *testing.T) {
 			keys[i] = r.IntN(1 + r.IntN(400))
 		}
 		n := r.IntN(len(keys) + 1)
-		numbers := countUp(len(keys))
+		numbers := sequentialIndexes(len(keys))
 		selectFirst(numbers, n, func(a, b int32) bool { return keys[a] < keys[b] })
 		var got []int
 		for _, i := range numbers[:n] {
@@ -25,7 +25,7 @@ func TestSelectFirst(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(numbers)
 		slices.Sort(keys)
-		if !slices.Equal(got, keys[:n]) || !slices.Equal(numbers, countUp(len(keys))) {
+		if !slices.Equal(got, keys[:n]) || !slices.Equal(numbers, sequentialIndexes(len(keys))) {
 			t.Fatalf("first %d: %v, want %v", n, got, keys[:n])
 		}
 	}
@@ -102,7 +102,7 @@ func TestTheBestOfEachClassAreEnough(t *testing.T) {
 			p.maxChosen = unlimited
 		}
 		few, all := newSolver(p), newSolver(p)
-		if few.isSmall() {
+		if few.canSearchExhaustively() {
 			continue
 		}
 		for c := range all.optionsByClass {

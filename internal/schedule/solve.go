@@ -96,14 +96,16 @@ func (p *choiceProblem) chooseOptions() (chosen []int32, short []int) {
 		return p.chooseBestScores(), nil
 	}
 	s := newSolver(p)
-	if len(p.rules) > 1 && s.isSmall() {
+	if len(p.rules) > 1 && s.canSearchExhaustively() {
 		return s.searchExhaustively()
 	}
 	return s.searchGreedily()
 }
 
-// isSmall reports whether all choices can be tried.
-func (s *choiceSolver) isSmall() bool { return len(s.options)-len(s.locked) <= maxExhaustiveOptions }
+// canSearchExhaustively reports whether all choices can be tried.
+func (s *choiceSolver) canSearchExhaustively() bool {
+	return len(s.options)-len(s.locked) <= maxExhaustiveOptions
+}
 
 // searchGreedily solves problems that are too large for searchExhaustively.
 func (s *choiceSolver) searchGreedily() (chosen []int32, short []int) {
@@ -118,7 +120,7 @@ func (s *choiceSolver) searchGreedily() (chosen []int32, short []int) {
 
 // chooseBestScores chooses where only the number of options is bounded.
 func (p *choiceProblem) chooseBestScores() []int32 {
-	order := countUp(len(p.options))
+	order := sequentialIndexes(len(p.options))
 	if p.maxChosen >= len(order) {
 		return order
 	}
@@ -131,7 +133,7 @@ func (p *choiceProblem) chooseBestScores() []int32 {
 	// The worst of the chosen ones is on top.
 	worse := func(a, b int32) bool { return p.options[a].compareOption(&p.options[b]) > 0 }
 	top := numberHeap{numbers: order[:max(p.maxChosen, locked)], isBefore: worse}
-	top.keepFirst(order[len(top.numbers):])
+	top.replaceWithEarlier(order[len(top.numbers):])
 	return top.numbers
 }
 
@@ -207,11 +209,11 @@ func (s *choiceSolver) classifyOptions() {
 			s.optionsByClass[o.class] = append(s.optionsByClass[o.class], int32(at))
 		}
 	}
-	s.orderClasses()
+	s.sortOptionsInClasses()
 }
 
-// orderClasses puts the options of each class in the order in which they are chosen.
-func (s *choiceSolver) orderClasses() {
+// sortOptionsInClasses puts the options of each class in the order in which they are chosen.
+func (s *choiceSolver) sortOptionsInClasses() {
 	isOrdered := s.needsOrder()
 	for c, list := range s.optionsByClass {
 		if isOrdered {
@@ -239,7 +241,7 @@ func (s *choiceSolver) putBestFirst(list []int32) {
 // sortBest returns the best options of a class, the best first: no choice has more than maxChosen. An
 // exhaustive search gets all of them.
 func (s *choiceSolver) sortBest(list []int32) []int32 {
-	if s.maxChosen < len(list) && !s.isSmall() {
+	if s.maxChosen < len(list) && !s.canSearchExhaustively() {
 		selectFirst(list, s.maxChosen, func(a, b int32) bool { return s.options[a].compareOption(&s.options[b]) < 0 })
 		list = list[:s.maxChosen]
 	}
@@ -349,9 +351,9 @@ func countUsed(counts []int32) (n int) {
 	return n
 }
 
-// closedRules returns, by rule, whether its maximum is reached, so that only used groups get
+// rulesAtMaximum returns, by rule, whether its maximum is reached, so that only used groups get
 // more.
-func (s *choiceSolver) closedRules(counts [][]int32) []bool {
+func (s *choiceSolver) rulesAtMaximum(counts [][]int32) []bool {
 	out := make([]bool, len(s.rules))
 	for i := range s.rules {
 		out[i] = s.rules[i].max > 0 && countUsed(counts[i]) >= s.rules[i].max
@@ -359,9 +361,9 @@ func (s *choiceSolver) closedRules(counts [][]int32) []bool {
 	return out
 }
 
-// countedGroups returns the groups of the rule that its skew covers: the used ones, and
+// groupsCoveredBySkew returns the groups of the rule that its skew covers: the used ones, and
 // those of which an option can still be chosen without breaking a maximum.
-func (s *choiceSolver) countedGroups(i int, counts [][]int32, closed []bool) []bool {
+func (s *choiceSolver) groupsCoveredBySkew(i int, counts [][]int32, closed []bool) []bool {
 	out := make([]bool, s.rules[i].groups)
 	for g, n := range counts[i] {
 		out[g] = n > 0
@@ -387,7 +389,7 @@ func (s *choiceSolver) isReachable(groups []int32, counts [][]int32, closed []bo
 // skewFloor returns the floor of a rule: the smallest number of clusters in a group that counts.
 func (s *choiceSolver) skewFloor(i int, counts [][]int32) int64 {
 	least, any := int64(0), false
-	for g, is := range s.countedGroups(i, counts, s.closedRules(counts)) {
+	for g, is := range s.groupsCoveredBySkew(i, counts, s.rulesAtMaximum(counts)) {
 		if n := int64(counts[i][g]); is && (!any || n < least) {
 			least, any = n, true
 		}

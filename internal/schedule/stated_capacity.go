@@ -59,7 +59,7 @@ func (d *groupDecider) applyCapacityFilter(c *Cluster, row *atoll.RowSpec, v *Ve
 		if v.CapacityReason = in.newRevisionExceedsCapacity(c, row); v.CapacityReason != "" {
 			d.CapacityBlocked = append(d.CapacityBlocked, c.Name)
 		}
-	case v.Outcome == OutcomePlaced, v.Outcome == OutcomeOut && v.Filter == FilterGroups && d.filter.findOtherGroup(c) != nil:
+	case v.Outcome == OutcomePlaced, v.Outcome == OutcomeOut && v.Filter == FilterGroups && d.filter.findOtherAdmittingGroup(c) != nil:
 		if reason, full := in.exceedsCapacity(c); full {
 			v.Outcome, v.PlacementFingerprint, v.Filter, v.Reason = OutcomeOut, "", FilterCapacity, reason
 			d.CapacityBlocked = append(d.CapacityBlocked, c.Name)
@@ -207,9 +207,9 @@ func (s *shareAssigner) limitByCapacity(at int32, n int64) int64 {
 	return min(n, s.capacityLimits[at])
 }
 
-// spendCapacity records what clusters were given of a workload on top of what they had, and
+// recordStatedCapacityUse records what clusters were given of a workload on top of what they had, and
 // notes which would have got more.
-func (s *shareAssigner) spendCapacity(item int) {
+func (s *shareAssigner) recordStatedCapacityUse(item int) {
 	key := s.assignment.itemKey(item)
 	for cluster := range s.statedCapacity {
 		at, ok := s.assignment.findShare(cluster)

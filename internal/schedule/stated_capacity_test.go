@@ -207,7 +207,7 @@ func TestStatedCapacityBoundsShares(t *testing.T) {
 	}
 }
 
-func newCapacityClasses(t testing.TB) freecapacity.Classes {
+func newCapacityClasses(t testing.TB) freecapacity.NodeClasses {
 	return parseRoom(t, "1 cpu=64000m memory=65536Mi pods=64")
 }
 

@@ -40,9 +40,9 @@ func (w Workload) canRangeOrdinals() bool {
 	return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet"
 }
 
-// CountFixedPods returns the pods that a content creates in each cluster that has it, by its
+// CountUndividedPods returns the pods that a content creates in each cluster that has it, by its
 // undivided items. It does not count pods whose number depends on nodes, as a DaemonSet's.
-func CountFixedPods(content *atoll.Content) (n int64) {
+func CountUndividedPods(content *atoll.Content) (n int64) {
 	for i := range content.Items {
 		item := &content.Items[i]
 		if item.Divided || !hasInterpretedPods(item) && !kinds.MayHavePods(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {

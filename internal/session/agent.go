@@ -16,7 +16,7 @@ import (
 // calls ReportStatus whenever the status of a bundle changed.
 type Agent struct {
 	options    AgentOptions
-	tree       *Tree
+	tree       *DigestTree
 	accepted   map[string]acceptedManifest
 	removedAt  map[string]int64 // bundle → generation at which it was removed
 	reports    map[string]*sentReport
@@ -183,13 +183,13 @@ func (a *Agent) HandleFrame(f *pb.FromHub) AgentOutput {
 		out.SendAPIs = v.Ask.GetApis()
 		a.resendReports(v.Ask.GetReports(), &out)
 	default:
-		a.passToShell(f, &out)
+		a.outputUnhandledFrame(f, &out)
 	}
 	return out
 }
 
-// passToShell adds the frames that only the agent's shell handles to its output.
-func (a *Agent) passToShell(f *pb.FromHub, out *AgentOutput) {
+// outputUnhandledFrame adds the frames that only the agent's shell handles to its output.
+func (a *Agent) outputUnhandledFrame(f *pb.FromHub, out *AgentOutput) {
 	switch v := f.GetFrame().(type) {
 	case *pb.FromHub_Recall:
 		out.Recall = true
@@ -278,7 +278,7 @@ func (a *Agent) handleUpsert(u *pb.Upsert, out *AgentOutput) {
 		return
 	}
 	a.incomplete[bundle] = &incompleteManifest{manifest: m, missing: missing, objects: map[string]json.RawMessage{}}
-	if !a.growIncomplete(bundle, manifestMemory(u.GetManifest()), out) {
+	if !a.addIncompleteBytes(bundle, manifestMemory(u.GetManifest()), out) {
 		return
 	}
 	out.Frames = append(out.Frames, &pb.FromAgent{Frame: &pb.FromAgent_Need{Need: &pb.Need{Bundle: bundle, Generation: generation, Hashes: missing}}})
@@ -321,7 +321,7 @@ func (a *Agent) handleObjects(o *pb.Objects, out *AgentOutput) {
 			w.objects[hash] = object
 		}
 	}
-	if !a.growIncomplete(o.GetBundle(), bytes, out) || len(w.objects) < len(w.missing) {
+	if !a.addIncompleteBytes(o.GetBundle(), bytes, out) || len(w.objects) < len(w.missing) {
 		return
 	}
 	m := w.manifest
@@ -332,9 +332,9 @@ func (a *Agent) handleObjects(o *pb.Objects, out *AgentOutput) {
 	a.acceptManifest(m, w.bytes, out)
 }
 
-// growIncomplete counts the memory of an order that waits for objects. It drops the order, and returns false,
+// addIncompleteBytes counts the memory of an order that waits for objects. It drops the order, and returns false,
 // where the order alone, or with the others, takes more than MaxIncompleteBytes.
-func (a *Agent) growIncomplete(bundle string, bytes int, out *AgentOutput) bool {
+func (a *Agent) addIncompleteBytes(bundle string, bytes int, out *AgentOutput) bool {
 	w := a.incomplete[bundle]
 	w.bytes += bytes
 	a.incompleteBytes += bytes

@@ -43,19 +43,19 @@ const (
 	retryFraction = 60
 )
 
-// CheckIn is the rhythm of one agent: values in, values out. The zero value holds its
+// CheckInSchedule is the rhythm of one agent: values in, values out. The zero value holds its
 // stream for ever.
-type CheckIn struct {
+type CheckInSchedule struct {
 	// Interval between two check-ins; 0: the agent holds its stream.
 	Interval time.Duration
-	turn     checkin.Schedule
+	turn     checkin.CheckInSchedule
 }
 
-// NewCheckIn returns the rhythm of the agent of the Cluster with that UID. An interval
+// NewCheckInSchedule returns the rhythm of the agent of the Cluster with that UID. An interval
 // that is not positive is none.
-func NewCheckIn(interval time.Duration, uid string) CheckIn {
+func NewCheckInSchedule(interval time.Duration, uid string) CheckInSchedule {
 	interval = max(interval, 0)
-	return CheckIn{interval, checkin.NewSchedule(interval, uid)}
+	return CheckInSchedule{interval, checkin.NewCheckInSchedule(interval, uid)}
 }
 
 // SessionProgress is the progress of a session of an agent that checks in.
@@ -80,9 +80,9 @@ type Work struct {
 	UnderWay int
 }
 
-// IsOver reports whether a session is over. If not, it must be called again after the
+// IsSessionOver reports whether a session is over. If not, it must be called again after the
 // returned time without a frame.
-func (c CheckIn) IsOver(e SessionProgress, now time.Time) (over bool, again time.Duration) {
+func (c CheckInSchedule) IsSessionOver(e SessionProgress, now time.Time) (over bool, again time.Duration) {
 	if c.Interval <= 0 {
 		return false, stalledAfter
 	}
@@ -98,8 +98,8 @@ func (c CheckIn) IsOver(e SessionProgress, now time.Time) (over bool, again time
 	return !end.After(now), max(end.Sub(now), time.Millisecond)
 }
 
-// Rest is the time between two sessions.
-type Rest struct {
+// CheckInPause is the time between two sessions.
+type CheckInPause struct {
 	// Ended is when the last session did, Next when the agent dials.
 	Ended, Next time.Time
 	// Early: Next was brought forward.
@@ -107,15 +107,15 @@ type Rest struct {
 	wasEarly bool // the last session was early itself
 }
 
-// NextRest returns the rest after a session that ended now. before is the rest that the
+// NextPause returns the rest after a session that ended now. before is the rest that the
 // session ended; zero for the first session of a process.
-func (c CheckIn) NextRest(before Rest, now time.Time) Rest {
-	return Rest{Ended: now, Next: c.NextCheckIn(now), wasEarly: before.Early}
+func (c CheckInSchedule) NextPause(before CheckInPause, now time.Time) CheckInPause {
+	return CheckInPause{Ended: now, Next: c.NextCheckIn(now), wasEarly: before.Early}
 }
 
-// HastenRest brings Next forward because the state of a row has changed
+// ShortenPause brings Next forward because the state of a row has changed
 // (AgentOutput.StateChanged), once between two check-ins.
-func (c CheckIn) HastenRest(r Rest, now time.Time) Rest {
+func (c CheckInSchedule) ShortenPause(r CheckInPause, now time.Time) CheckInPause {
 	at := r.Ended.Add(c.Interval / intervalFraction)
 	if soon := now.Add(min(maxLinger, c.Interval/lingerFraction)); soon.After(at) {
 		at = soon
@@ -128,7 +128,7 @@ func (c CheckIn) HastenRest(r Rest, now time.Time) Rest {
 }
 
 // NextCheckIn returns the next regular check-in of an agent that has just had a session.
-func (c CheckIn) NextCheckIn(now time.Time) time.Time { return c.turn.NextCheckIn(now) }
+func (c CheckInSchedule) NextCheckIn(now time.Time) time.Time { return c.turn.NextCheckIn(now) }
 
 // RetryDelay is the pause before an agent that lost its session, or found no hub, dials
 // again. It is twice the last pause, at least first and at most most; those two are the
@@ -136,22 +136,24 @@ func (c CheckIn) NextCheckIn(now time.Time) time.Time { return c.turn.NextCheckI
 // sixtieth of its interval where that is more, and at most a fifth. last is 0 after a
 // session that ended regularly. The caller spreads the pause over its upper half, so that
 // agents that were cut off together reconnect apart.
-func (c CheckIn) RetryDelay(last, first, most time.Duration) time.Duration {
+func (c CheckInSchedule) RetryDelay(last, first, most time.Duration) time.Duration {
 	return min(max(most, c.Interval/intervalFraction), max(first, c.Interval/retryFraction, 2*last))
 }
 
 // HasLasted reports whether a session that was lost lasted so long that the link works,
 // and the pauses restart. A session of an agent that checks in must end regularly.
-func (c CheckIn) HasLasted(session, steady time.Duration) bool {
+func (c CheckInSchedule) HasLasted(session, steady time.Duration) bool {
 	return c.Interval <= 0 && session > steady
 }
 
 // MissedAfter is how long after its last session an agent has missed two check-ins,
 // without grace.
-func (c CheckIn) MissedAfter() time.Duration { return 2 * c.Interval }
+func (c CheckInSchedule) MissedAfter() time.Duration { return 2 * c.Interval }
 
 // OverdueAfter is how long after its last session an agent has missed one check-in.
-func (c CheckIn) OverdueAfter() time.Duration { return c.Interval + 4*c.Interval/lingerFraction }
+func (c CheckInSchedule) OverdueAfter() time.Duration {
+	return c.Interval + 4*c.Interval/lingerFraction
+}
 
 // PendingWork returns what the agent still has to do. It looks at every bundle that is
 // held.

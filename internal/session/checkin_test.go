@@ -18,7 +18,7 @@ func TestCheckInsAreSpread(t *testing.T) {
 	for _, round := range []time.Duration{0, interval, 20 * interval} {
 		hits := make([]int, slots)
 		for i := range agents {
-			c := NewCheckIn(interval, fmt.Sprintf("3a5b-%d", i))
+			c := NewCheckInSchedule(interval, fmt.Sprintf("3a5b-%d", i))
 			at := c.NextCheckIn(noon.Add(round))
 			if wait := at.Sub(noon.Add(round)); wait < interval/10 || wait > interval*12/10 {
 				t.Fatalf("the next check-in is in %s", wait)
@@ -34,7 +34,7 @@ func TestCheckInsAreSpread(t *testing.T) {
 func TestCheckInsKeepTheirRhythm(t *testing.T) {
 	for _, interval := range []time.Duration{10 * time.Second, 15 * time.Minute, 24 * time.Hour} {
 		for i := range 50 {
-			c := NewCheckIn(interval, fmt.Sprint(i))
+			c := NewCheckInSchedule(interval, fmt.Sprint(i))
 			first := c.NextCheckIn(noon)
 			last := first
 			for range 100 {
@@ -52,7 +52,7 @@ func TestCheckInsKeepTheirRhythm(t *testing.T) {
 }
 
 func TestSessionsOfCheckInsEnd(t *testing.T) {
-	c := NewCheckIn(15*time.Minute, "u")
+	c := NewCheckInSchedule(15*time.Minute, "u")
 	for name, x := range map[string]struct {
 		e     SessionProgress
 		over  bool
@@ -68,48 +68,48 @@ func TestSessionsOfCheckInsEnd(t *testing.T) {
 		"not acknowledged":  {SessionProgress{Idle: noon.Add(-10 * time.Second), Active: noon.Add(-5 * time.Second), Work: Work{Unacknowledged: 1}}, false, 50 * time.Second},
 		"certificate comes": {SessionProgress{Idle: noon.Add(-10 * time.Second), Active: noon.Add(-5 * time.Second), Renewing: true}, false, 50 * time.Second},
 	} {
-		over, again := c.IsOver(x.e, noon)
+		over, again := c.IsSessionOver(x.e, noon)
 		if over != x.over || !over && again != x.again {
 			t.Errorf("%s: over %t, again after %s; want %t, %s", name, over, again, x.over, x.again)
 		}
 	}
-	if over, _ := (CheckIn{}).IsOver(SessionProgress{Idle: noon, Active: noon}, noon.Add(time.Hour)); over {
+	if over, _ := (CheckInSchedule{}).IsSessionOver(SessionProgress{Idle: noon, Active: noon}, noon.Add(time.Hour)); over {
 		t.Error("an agent that holds its stream ended it")
 	}
-	short := NewCheckIn(10*time.Second, "u")
-	if over, _ := short.IsOver(SessionProgress{Idle: noon, Active: noon, Work: Work{UnderWay: 1}}, noon.Add(2*time.Second)); !over {
+	short := NewCheckInSchedule(10*time.Second, "u")
+	if over, _ := short.IsSessionOver(SessionProgress{Idle: noon, Active: noon, Work: Work{UnderWay: 1}}, noon.Add(2*time.Second)); !over {
 		t.Error("with an interval of 10 s a session waits for health for more than 2 s")
 	}
 }
 
 func TestEarlyCheckIns(t *testing.T) {
-	c := NewCheckIn(15*time.Minute, "u")
-	first := c.NextRest(Rest{}, noon)
+	c := NewCheckInSchedule(15*time.Minute, "u")
+	first := c.NextPause(CheckInPause{}, noon)
 	for i := 0; first.Next.Sub(noon) < 10*time.Minute; i++ { // a cluster whose turn is far enough
-		c = NewCheckIn(15*time.Minute, fmt.Sprint(i))
-		first = c.NextRest(Rest{}, noon)
+		c = NewCheckInSchedule(15*time.Minute, fmt.Sprint(i))
+		first = c.NextPause(CheckInPause{}, noon)
 	}
-	early := c.HastenRest(first, noon.Add(30*time.Second))
+	early := c.ShortenPause(first, noon.Add(30*time.Second))
 	if !early.Early || early.Next != noon.Add(3*time.Minute) {
 		t.Errorf("hastened to %s after the session", early.Next.Sub(noon))
 	}
-	if again := c.HastenRest(early, noon.Add(time.Minute)); again != early {
+	if again := c.ShortenPause(early, noon.Add(time.Minute)); again != early {
 		t.Errorf("hastened twice: %+v", again)
 	}
-	if late := c.HastenRest(first, noon.Add(5*time.Minute)); late.Next != noon.Add(5*time.Minute+time.Second) {
+	if late := c.ShortenPause(first, noon.Add(5*time.Minute)); late.Next != noon.Add(5*time.Minute+time.Second) {
 		t.Errorf("hastened to %s after the session", late.Next.Sub(noon))
 	}
-	if close := c.HastenRest(first, first.Next.Add(-time.Millisecond)); close != first {
+	if close := c.ShortenPause(first, first.Next.Add(-time.Millisecond)); close != first {
 		t.Errorf("hastened what is about to come: %+v", close)
 	}
-	second := c.NextRest(early, early.Next.Add(time.Second))
+	second := c.NextPause(early, early.Next.Add(time.Second))
 	if second.Next != first.Next {
 		t.Errorf("an early check-in moved the regular one from %s to %s", first.Next, second.Next)
 	}
-	if again := c.HastenRest(second, second.Ended.Add(time.Second)); again.Early {
+	if again := c.ShortenPause(second, second.Ended.Add(time.Second)); again.Early {
 		t.Error("two early check-ins in an interval")
 	}
-	if third := c.HastenRest(c.NextRest(second, second.Next.Add(time.Second)), second.Next.Add(time.Minute)); !third.Early {
+	if third := c.ShortenPause(c.NextPause(second, second.Next.Add(time.Second)), second.Next.Add(time.Minute)); !third.Early {
 		t.Error("no early check-in after a regular one")
 	}
 }
@@ -162,7 +162,7 @@ func TestPendingWorkOfAnAgent(t *testing.T) {
 
 func TestLostCheckInDoesNotResetThePause(t *testing.T) {
 	const steady = 10 * time.Second
-	stream, checksIn := CheckIn{}, NewCheckIn(15*time.Minute, "uid")
+	stream, checksIn := CheckInSchedule{}, NewCheckInSchedule(15*time.Minute, "uid")
 	if !stream.HasLasted(steady+1, steady) || stream.HasLasted(steady, steady) {
 		t.Error("a stream that lasted for longer than steady shows that the link works, a shorter one does not")
 	}
@@ -183,7 +183,7 @@ func TestPausesBetweenTriesGrow(t *testing.T) {
 		{6 * time.Second, 0, first}, // a sixtieth would be less
 		{6 * time.Second, 2 * time.Second, most},
 	} {
-		if got := NewCheckIn(x.interval, "uid").RetryDelay(x.last, first, most); got != x.want {
+		if got := NewCheckInSchedule(x.interval, "uid").RetryDelay(x.last, first, most); got != x.want {
 			t.Errorf("interval %s: %s after a pause of %s; want %s", x.interval, got, x.last, x.want)
 		}
 	}

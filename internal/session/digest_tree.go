@@ -31,9 +31,9 @@ type Entry struct {
 	Status string
 }
 
-// Tree is a set of entries with digests over ranges of hashed bundle UIDs. The digest of a
+// DigestTree is a set of entries with digests over ranges of hashed bundle UIDs. The digest of a
 // range does not depend on the order of insertion. The zero Tree is empty.
-type Tree struct {
+type DigestTree struct {
 	nodes  map[string]node
 	sum    digest
 	sorted []node // by key; nil when nodes changed since
@@ -54,8 +54,8 @@ type node struct {
 }
 
 // NewTree returns a Tree of the entries. The last of several entries of one bundle counts.
-func NewTree(entries []Entry) *Tree {
-	t := &Tree{nodes: make(map[string]node, len(entries))}
+func NewTree(entries []Entry) *DigestTree {
+	t := &DigestTree{nodes: make(map[string]node, len(entries))}
 	for _, e := range entries {
 		t.Put(e)
 	}
@@ -63,7 +63,7 @@ func NewTree(entries []Entry) *Tree {
 }
 
 // Put sets the bundle's entry.
-func (t *Tree) Put(e Entry) {
+func (t *DigestTree) Put(e Entry) {
 	t.Delete(e.Bundle)
 	if t.nodes == nil {
 		t.nodes = map[string]node{}
@@ -75,7 +75,7 @@ func (t *Tree) Put(e Entry) {
 }
 
 // Delete removes the bundle's entry, if there is one.
-func (t *Tree) Delete(bundle string) {
+func (t *DigestTree) Delete(bundle string) {
 	if n, ok := t.nodes[bundle]; ok {
 		delete(t.nodes, bundle)
 		t.sum.addDigest(n.digest)
@@ -84,29 +84,29 @@ func (t *Tree) Delete(bundle string) {
 }
 
 // Get returns the bundle's entry.
-func (t *Tree) Get(bundle string) (Entry, bool) {
+func (t *DigestTree) Get(bundle string) (Entry, bool) {
 	n, ok := t.nodes[bundle]
 	return n.entry, ok
 }
 
 // Len is the number of entries.
-func (t *Tree) Len() int { return len(t.nodes) }
+func (t *DigestTree) Len() int { return len(t.nodes) }
 
 // RootDigest returns the digest over all entries. Equal digests mean equal sets.
-func (t *Tree) RootDigest() []byte { return slices.Clone(t.sum[:]) }
+func (t *DigestTree) RootDigest() []byte { return slices.Clone(t.sum[:]) }
 
 // AnswerQuery returns the ranges of a query. Invalid prefixes are left out.
-func (t *Tree) AnswerQuery(q *pb.DigestQuery) *pb.Digest {
+func (t *DigestTree) AnswerQuery(q *pb.DigestQuery) *pb.Digest {
 	out := &pb.Digest{}
 	for _, p := range q.GetPrefixes() {
-		if isValidPrefix(p) {
+		if isValidDigestPrefix(p) {
 			out.Ranges = append(out.Ranges, t.answerRange(p))
 		}
 	}
 	return out
 }
 
-func (t *Tree) answerRange(prefix string) *pb.Range {
+func (t *DigestTree) answerRange(prefix string) *pb.Range {
 	within := t.nodesWithin(prefix)
 	r := &pb.Range{Prefix: prefix}
 	if len(within) <= leafEntries || len(prefix) == prefixLimit {
@@ -139,8 +139,8 @@ func (d Difference) BundleUID() string {
 // CompareRange compares a range of the other end with our own. It returns the child ranges
 // that must be queried, and where listed entries differ. Entries outside of the range are
 // ignored.
-func (t *Tree) CompareRange(r *pb.Range) (ask []string, differ []Difference) {
-	if !isValidPrefix(r.GetPrefix()) {
+func (t *DigestTree) CompareRange(r *pb.Range) (ask []string, differ []Difference) {
+	if !isValidDigestPrefix(r.GetPrefix()) {
 		return nil, nil
 	}
 	within := t.nodesWithin(r.GetPrefix())
@@ -179,7 +179,7 @@ func (t *Tree) CompareRange(r *pb.Range) (ask []string, differ []Difference) {
 }
 
 // nodesWithin lists the nodes whose key begins with prefix, by key.
-func (t *Tree) nodesWithin(prefix string) []node {
+func (t *DigestTree) nodesWithin(prefix string) []node {
 	all := t.sortedNodes()
 	from, _ := slices.BinarySearchFunc(all, prefix, func(n node, p string) int { return strings.Compare(n.key, p) })
 	to := from + len(all[from:])
@@ -189,7 +189,7 @@ func (t *Tree) nodesWithin(prefix string) []node {
 	return all[from:to]
 }
 
-func (t *Tree) sortedNodes() []node {
+func (t *DigestTree) sortedNodes() []node {
 	if t.sorted == nil && len(t.nodes) > 0 {
 		t.sorted = slices.SortedFunc(maps.Values(t.nodes), func(a, b node) int { return strings.Compare(a.key, b.key) })
 	}
@@ -205,7 +205,7 @@ func childDigests(within []node, depth int) [treeFanOut]digest {
 	return out
 }
 
-func isValidPrefix(p string) bool {
+func isValidDigestPrefix(p string) bool {
 	return len(p) <= prefixLimit && strings.Trim(p, hexDigits) == ""
 }
 

@@ -241,7 +241,7 @@ func FuzzHubFrames(f *testing.F) {
 		if proto.Unmarshal(b, &m) != nil {
 			return
 		}
-		hub, out := NewHub(&pb.Hello{Held: held}, []Entry{{Bundle: "b0", Generation: 1}}, false)
+		hub, out := NewHubSession(&pb.Hello{Held: held}, []Entry{{Bundle: "b0", Generation: 1}}, false)
 		for range 40 {
 			var asked []string
 			for _, f := range out.Frames {

@@ -17,11 +17,11 @@ const (
 	maxUnclaimed = 10_000
 )
 
-// Hub is the hub's end of one session. Make it with NewHub, and give it every frame and
+// HubSession is the hub's end of one session. Make it with NewHubSession, and give it every frame and
 // every change of the cluster's rows in order.
-type Hub struct {
+type HubSession struct {
 	bundles       map[string]bundleState
-	tree          *Tree // of wants; nil when the resync is over
+	tree          *DigestTree // of wants; nil when the resync is over
 	queriedRanges map[string]struct{}
 	unqueried     []string // ranges still to query
 	openQueries   int      // ranges queried and not answered
@@ -74,11 +74,11 @@ type Order struct {
 	Resync bool
 }
 
-// NewHub begins a session. hello is as received; wants has the WantedEntry of each row of
+// NewHubSession begins a session. hello is as received; wants has the WantedEntry of each row of
 // the cluster. The caller sends Welcome before the frames of the output. While the hub
 // holds, nothing is compared or ordered.
-func NewHub(hello *pb.Hello, wants []Entry, holding bool) (*Hub, HubOutput) {
-	h := &Hub{bundles: make(map[string]bundleState, len(wants)), queriedRanges: map[string]struct{}{}}
+func NewHubSession(hello *pb.Hello, wants []Entry, holding bool) (*HubSession, HubOutput) {
+	h := &HubSession{bundles: make(map[string]bundleState, len(wants)), queriedRanges: map[string]struct{}{}}
 	for _, w := range wants {
 		h.bundles[w.Bundle] = bundleState{generation: w.Generation, held: true}
 	}
@@ -102,13 +102,13 @@ func NewHub(hello *pb.Hello, wants []Entry, holding bool) (*Hub, HubOutput) {
 }
 
 // IsSynced reports whether the resync is over.
-func (h *Hub) IsSynced() bool { return h.tree == nil }
+func (h *HubSession) IsSynced() bool { return h.tree == nil }
 
 // CountBundles returns how many bundles the session handles.
-func (h *Hub) CountBundles() int { return len(h.bundles) }
+func (h *HubSession) CountBundles() int { return len(h.bundles) }
 
 // RowChanged notes that the row of the wanted bundle changed or is new.
-func (h *Hub) RowChanged(want Entry) HubOutput {
+func (h *HubSession) RowChanged(want Entry) HubOutput {
 	if h.tree != nil {
 		h.tree.Put(want)
 	}
@@ -121,7 +121,7 @@ func (h *Hub) RowChanged(want Entry) HubOutput {
 }
 
 // RowRemoved notes that the bundle's row is gone, or that its removal is done.
-func (h *Hub) RowRemoved(bundle string) {
+func (h *HubSession) RowRemoved(bundle string) {
 	delete(h.bundles, bundle)
 	if h.tree != nil {
 		h.tree.Delete(bundle)
@@ -129,7 +129,7 @@ func (h *Hub) RowRemoved(bundle string) {
 }
 
 // HandleFrame handles a frame of the agent.
-func (h *Hub) HandleFrame(f *pb.FromAgent) HubOutput {
+func (h *HubSession) HandleFrame(f *pb.FromAgent) HubOutput {
 	var out HubOutput
 	switch v := f.GetFrame().(type) {
 	case *pb.FromAgent_Digest:
@@ -156,7 +156,7 @@ func (h *Hub) HandleFrame(f *pb.FromAgent) HubOutput {
 	return out
 }
 
-func (h *Hub) handleStored(s *pb.Stored) (out HubOutput) {
+func (h *HubSession) handleStored(s *pb.Stored) (out HubOutput) {
 	k, ok := h.bundles[s.GetBundle()]
 	if !ok {
 		return out
@@ -170,7 +170,7 @@ func (h *Hub) handleStored(s *pb.Stored) (out HubOutput) {
 }
 
 // handleDigest handles an answer to a query. Ranges that were not queried are ignored.
-func (h *Hub) handleDigest(d *pb.Digest) (out HubOutput) {
+func (h *HubSession) handleDigest(d *pb.Digest) (out HubOutput) {
 	if h.tree == nil {
 		return out
 	}
@@ -193,7 +193,7 @@ func (h *Hub) handleDigest(d *pb.Digest) (out HubOutput) {
 }
 
 // resolveDifference decides what follows from one bundle that differs.
-func (h *Hub) resolveDifference(d Difference, out *HubOutput) {
+func (h *HubSession) resolveDifference(d Difference, out *HubOutput) {
 	bundle := d.BundleUID()
 	switch {
 	case d.Ours == nil:
@@ -214,7 +214,7 @@ func (h *Hub) resolveDifference(d Difference, out *HubOutput) {
 }
 
 // queryRanges queries the next ranges, or ends the resync when there are none.
-func (h *Hub) queryRanges(out HubOutput) HubOutput {
+func (h *HubSession) queryRanges(out HubOutput) HubOutput {
 	if len(h.unqueried) == 0 {
 		return h.finishResync(out)
 	}
@@ -234,7 +234,7 @@ func (h *Hub) queryRanges(out HubOutput) HubOutput {
 	return out
 }
 
-func (h *Hub) finishResync(out HubOutput) HubOutput {
+func (h *HubSession) finishResync(out HubOutput) HubOutput {
 	if len(h.staleReports) > 0 {
 		out.Frames = append(out.Frames, &pb.FromHub{Frame: &pb.FromHub_Ask{Ask: &pb.Ask{Reports: h.staleReports}}})
 	}

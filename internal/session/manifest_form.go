@@ -20,9 +20,9 @@ const (
 	maxKeyPart = 253
 )
 
-// countValues counts the elements, fields and containers of JSON down to a depth, without decoding it.
+// countJSONValues counts the elements, fields and containers of JSON down to a depth, without decoding it.
 // A text that is no JSON has a count, too.
-func countValues(text []byte, depth int) int {
+func countJSONValues(text []byte, depth int) int {
 	n, level := 0, 0
 	quoted, escaped := false, false
 	for _, c := range text {
@@ -48,7 +48,9 @@ func countValues(text []byte, depth int) int {
 }
 
 // manifestMemory returns about how much memory an encoded manifest takes when it is decoded, in bytes.
-func manifestMemory(text []byte) int { return len(text) + valueMemory*countValues(text, manifestDepth) }
+func manifestMemory(text []byte) int {
+	return len(text) + valueMemory*countJSONValues(text, manifestDepth)
+}
 
 // checkManifestForm returns the first part of a manifest that no hub sends. The agent's administrator
 // permits kinds and namespaces by the keys of items, so that a key must name the object that is applied.
@@ -61,7 +63,7 @@ func checkManifestForm(m *atoll.Manifest) error {
 		if err := checkKeyForm(it.Key); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
-		if it.APIVersion != "" && !it.Key.IsOfAPIVersion(it.APIVersion) {
+		if it.APIVersion != "" && !it.Key.IsInGroupOf(it.APIVersion) {
 			return fmt.Errorf("item %d: its key and its apiVersion are of different groups", i)
 		}
 	}

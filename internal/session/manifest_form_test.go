@@ -82,7 +82,7 @@ func TestCountValues(t *testing.T) {
 		`[[[[[[0,0],0],0],0],0],0]`: 8,
 		`}}}[[`:                     2,
 	} {
-		if got := countValues([]byte(text), 4); got != want {
+		if got := countJSONValues([]byte(text), 4); got != want {
 			t.Errorf("%s: %d values, want %d", text, got, want)
 		}
 	}

@@ -30,7 +30,7 @@ func NewPayload(m atoll.Manifest) *Payload {
 	p := &Payload{Content: m.Content, Hashes: Hashes{}, Objects: map[string]json.RawMessage{}, manifest: m.WithoutParts()}
 	p.manifest.Generation = 0
 	for hash, part := range m.HashedParts() {
-		if hasObject(*part) {
+		if isObjectPresent(*part) {
 			p.Hashes[hash], p.Objects[hash] = struct{}{}, *part
 		}
 	}
@@ -90,7 +90,7 @@ func (p *Payload) AnswerNeed(need *pb.Need) []*pb.FromHub {
 // decodeManifest decodes the manifest of an Upsert, and checks its form.
 func decodeManifest(u *pb.Upsert) (atoll.Manifest, error) {
 	var m atoll.Manifest
-	if countValues(u.GetManifest(), manifestDepth) > maxManifestValues {
+	if countJSONValues(u.GetManifest(), manifestDepth) > maxManifestValues {
 		return m, fmt.Errorf("the manifest of bundle %s has more than %d values", u.GetBundle(), maxManifestValues)
 	}
 	if err := json.Unmarshal(u.GetManifest(), &m); err != nil {
@@ -108,13 +108,13 @@ func decodeManifest(u *pb.Upsert) (atoll.Manifest, error) {
 func fillObjects(m *atoll.Manifest, object func(hash string) (json.RawMessage, bool)) []string {
 	missing := map[string]struct{}{}
 	for hash, part := range m.HashedParts() {
-		if hasObject(*part) {
+		if isObjectPresent(*part) {
 			continue
 		}
 		if *part = nil; hash == "" {
 			continue
 		}
-		if o, ok := object(hash); ok && hasObject(o) {
+		if o, ok := object(hash); ok && isObjectPresent(o) {
 			*part = o
 			continue
 		}
@@ -123,4 +123,4 @@ func fillObjects(m *atoll.Manifest, object func(hash string) (json.RawMessage, b
 	return slices.Sorted(maps.Keys(missing))
 }
 
-func hasObject(o json.RawMessage) bool { return len(o) > 0 && string(o) != "null" }
+func isObjectPresent(o json.RawMessage) bool { return len(o) > 0 && string(o) != "null" }

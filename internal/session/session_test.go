@@ -108,7 +108,7 @@ func TestPayloadSizes(t *testing.T) {
 
 // The session of an agent that makes the hub query without end is ended.
 func TestFalseDigestsAreRefused(t *testing.T) {
-	hub, out := NewHub(&pb.Hello{Held: 20}, nil, false)
+	hub, out := NewHubSession(&pb.Hello{Held: 20}, nil, false)
 	queried := 0
 	for rounds := 0; ; rounds++ {
 		if out.Refused != nil {
@@ -136,13 +136,13 @@ func TestFalseDigestsAreRefused(t *testing.T) {
 	if !hub.IsSynced() {
 		t.Error("a refused session still compares")
 	}
-	if _, out := NewHub(&pb.Hello{Held: maxHeldBundles + 1}, nil, false); out.Refused == nil {
+	if _, out := NewHubSession(&pb.Hello{Held: maxHeldBundles + 1}, nil, false); out.Refused == nil {
 		t.Error("an absurd Hello is taken")
 	}
 }
 
 func TestHoldingComparesNothing(t *testing.T) {
-	_, out := NewHub(&pb.Hello{Held: 3, Digest: []byte("other")}, []Entry{{Bundle: "b", Generation: 1}}, true)
+	_, out := NewHubSession(&pb.Hello{Held: 3, Digest: []byte("other")}, []Entry{{Bundle: "b", Generation: 1}}, true)
 	if len(out.Orders)+len(out.Frames) > 0 || !out.Synced {
 		t.Errorf("a hub that holds does %+v", out)
 	}
@@ -156,7 +156,7 @@ func BenchmarkReconnectEqual(b *testing.B) {
 	hello := &pb.Hello{Held: 10_000, Digest: NewTree(entries).RootDigest()}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, out := NewHub(hello, entries, false); !out.Synced {
+		if _, out := NewHubSession(hello, entries, false); !out.Synced {
 			b.Fatal("not equal")
 		}
 	}
@@ -164,7 +164,7 @@ func BenchmarkReconnectEqual(b *testing.B) {
 
 // A frame that only the hub's shell handles is handed on as it came, once the resync is over.
 func TestFramesOfAnAgentAreHandedOn(t *testing.T) {
-	hub, out := NewHub(&pb.Hello{Digest: NewTree(nil).RootDigest()}, nil, false)
+	hub, out := NewHubSession(&pb.Hello{Digest: NewTree(nil).RootDigest()}, nil, false)
 	if !out.Synced {
 		t.Fatalf("two that hold nothing are not equal: %+v", out)
 	}

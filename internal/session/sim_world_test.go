@@ -18,7 +18,7 @@ import (
 type simWorld struct {
 	contents map[string][]string // content → names of its items
 	rows     map[string]*simRow
-	hub      *Hub
+	hub      *HubSession
 	agent    *Agent
 	memory   Memory
 	up       []*pb.FromAgent
@@ -121,7 +121,7 @@ func (w *simWorld) deliverUp(f *pb.FromAgent) {
 				wants = append(wants, want)
 			}
 		}
-		hub, out := NewHub(h, wants, false)
+		hub, out := NewHubSession(h, wants, false)
 		w.hub = hub
 		w.down = append(w.down, &pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{}}})
 		w.hubOutput(out)
@@ -334,7 +334,7 @@ func describeDown(f *pb.FromHub) string {
 		}
 		var items []string
 		for _, i := range m.Items {
-			if hasObject(i.Object) {
+			if isObjectPresent(i.Object) {
 				items = append(items, i.Key.Name)
 			} else {
 				items = append(items, "("+i.Key.Name+")")

@@ -10,7 +10,7 @@ import (
 // of it. Reports of equal hash need not be stored twice. A large status counts by its hash: a hub
 // that left it out has the same report.
 func StatusHash(s atoll.RowStatus) string {
-	s, _ = atoll.DropLargeStatuses(s)
+	s, _ = atoll.HashLargeStatuses(s)
 	s.Seq, s.Since, s.UID = 0, 0, ""
 	s.Items = slices.Clone(s.Items)
 	for i := range s.Items {

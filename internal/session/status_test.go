@@ -14,7 +14,7 @@ func TestHashOfALargeStatus(t *testing.T) {
 	report := func(text string) atoll.RowStatus {
 		return atoll.RowStatus{Generation: 1, Items: []atoll.ItemStatus{{Health: atoll.Healthy, ReflectedStatus: json.RawMessage(`{"s":{"a":"` + strings.Repeat(text, 2000) + `"}}`)}}}
 	}
-	stored, dropped := atoll.DropLargeStatuses(report("x"))
+	stored, dropped := atoll.HashLargeStatuses(report("x"))
 	if !dropped || StatusHash(stored) != StatusHash(report("x")) {
 		t.Error("the hub's part counts as another report")
 	}

@@ -43,8 +43,8 @@ func (b Bundle) ToObject() client.Object {
 	return (&v1alpha1.Bundle{ObjectMeta: b.Meta, Spec: b.Spec, Status: b.Status}).DeepCopy()
 }
 
-// Bundles is the table of Bundles and ClusterBundles.
-type Bundles struct {
+// BundleTable is the table of Bundles and ClusterBundles.
+type BundleTable struct {
 	mu              sync.RWMutex
 	byUID           map[string]Bundle
 	uidByName       map[[2]string]string
@@ -52,12 +52,12 @@ type Bundles struct {
 	notifier[string]
 }
 
-func newBundles() *Bundles {
-	return &Bundles{byUID: map[string]Bundle{}, uidByName: map[[2]string]string{}, uidsByNamespace: map[string]map[string]struct{}{}}
+func newBundles() *BundleTable {
+	return &BundleTable{byUID: map[string]Bundle{}, uidByName: map[[2]string]string{}, uidsByNamespace: map[string]map[string]struct{}{}}
 }
 
 // Get returns a Bundle by UID.
-func (t *Bundles) Get(uid string) (Bundle, bool) {
+func (t *BundleTable) Get(uid string) (Bundle, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	b, ok := t.byUID[uid]
@@ -65,7 +65,7 @@ func (t *Bundles) Get(uid string) (Bundle, bool) {
 }
 
 // GetByName gets a Bundle; an empty namespace means a ClusterBundle.
-func (t *Bundles) GetByName(ns, name string) (Bundle, bool) {
+func (t *BundleTable) GetByName(ns, name string) (Bundle, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	b, ok := t.byUID[t.uidByName[[2]string{ns, name}]]
@@ -73,7 +73,7 @@ func (t *Bundles) GetByName(ns, name string) (Bundle, bool) {
 }
 
 // List lists all Bundles by namespace and name.
-func (t *Bundles) List() []Bundle {
+func (t *BundleTable) List() []Bundle {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := make([]Bundle, 0, len(t.byUID))
@@ -90,14 +90,14 @@ func (t *Bundles) List() []Bundle {
 }
 
 // Len is how many Bundles and ClusterBundles there are.
-func (t *Bundles) Len() int {
+func (t *BundleTable) Len() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.byUID)
 }
 
 // InNamespace lists the Bundles of a namespace by name, ClusterBundles for "".
-func (t *Bundles) InNamespace(ns string) []Bundle {
+func (t *BundleTable) InNamespace(ns string) []Bundle {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := make([]Bundle, 0, len(t.uidsByNamespace[ns]))
@@ -109,12 +109,12 @@ func (t *Bundles) InNamespace(ns string) []Bundle {
 }
 
 // Put stores what a writer got back from the API server, so that it reads its own write.
-func (t *Bundles) Put(obj client.Object) { t.put(obj) }
+func (t *BundleTable) Put(obj client.Object) { t.put(obj) }
 
 // Subscribe subscribes to UIDs of Bundles that changed, came or went.
-func (t *Bundles) Subscribe(fn func(uid string)) { t.addSubscriber(fn) }
+func (t *BundleTable) Subscribe(fn func(uid string)) { t.addSubscriber(fn) }
 
-func (t *Bundles) put(obj client.Object) {
+func (t *BundleTable) put(obj client.Object) {
 	b, ok := BundleOf(obj)
 	if !ok {
 		return
@@ -134,7 +134,7 @@ func (t *Bundles) put(obj client.Object) {
 	t.notifyAll(b.Ref.UID)
 }
 
-func (t *Bundles) removeObject(obj client.Object) {
+func (t *BundleTable) removeObject(obj client.Object) {
 	uid, name := string(obj.GetUID()), [2]string{obj.GetNamespace(), obj.GetName()}
 	t.mu.Lock()
 	delete(t.byUID, uid)

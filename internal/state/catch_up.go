@@ -43,7 +43,7 @@ var errInitialEventsIncomplete = errors.New("the watch ended before the present 
 // API server is between them and the store, and what is written is fenced by their
 // resource versions. A kind of
 // templates that cannot be read does not hold others up.
-func (s *State) CatchUp(ctx context.Context) error {
+func (s *HubTables) CatchUp(ctx context.Context) error {
 	group, looking := errgroup.WithContext(ctx)
 	group.SetLimit(catchUpConcurrency)
 	for _, gvk := range []schema.GroupVersionKind{
@@ -68,7 +68,7 @@ func (s *State) CatchUp(ctx context.Context) error {
 			return fmt.Errorf("state: catch up with %s: %w", gvk.Kind, err)
 		})
 	}
-	group.Go(func() error { return s.waitForBundles(looking) })
+	group.Go(func() error { return s.waitForBundleTable(looking) })
 	for _, resource := range s.Templates.readableResources() {
 		group.Go(func() error {
 			_ = s.Templates.waitForCurrentState(looking, resource) // the table reports what it cannot read
@@ -84,10 +84,10 @@ func (s *State) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// waitForBundles waits until the table of Bundles, which no cache of the API server feeds, has
+// waitForBundleTable waits until the table of Bundles, which no cache of the API server feeds, has
 // received all that the store has now. A watch of the API reports no progress; only the
 // delivery of events is between it and the store.
-func (s *State) waitForBundles(ctx context.Context) error {
+func (s *HubTables) waitForBundleTable(ctx context.Context) error {
 	informer := s.bundleInformer.Load()
 	if informer == nil {
 		return errors.New("state: catch up with Bundle: nothing feeds the table")
@@ -109,7 +109,7 @@ func (s *State) waitForBundles(ctx context.Context) error {
 }
 
 // readableResources returns the resources that the table reads.
-func (t *Templates) readableResources() (out []schema.GroupVersionResource) {
+func (t *TemplateTable) readableResources() (out []schema.GroupVersionResource) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, k := range t.kinds {
@@ -123,7 +123,7 @@ func (t *Templates) readableResources() (out []schema.GroupVersionResource) {
 // waitForCurrentState compares the store's present revision with the API server's cache of a resource: a
 // watch that begins with the present state reports its end. The state is empty here, because no
 // object has the name.
-func (t *Templates) waitForCurrentState(ctx context.Context, resource schema.GroupVersionResource) error {
+func (t *TemplateTable) waitForCurrentState(ctx context.Context, resource schema.GroupVersionResource) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
 	yes := true

@@ -11,9 +11,9 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// ClusterSets is the table of ClusterSets, and of which of them namespaces may place on.
-type ClusterSets struct {
-	clusters *Clusters
+// ClusterSetTable is the table of ClusterSets, and of which of them namespaces may place on.
+type ClusterSetTable struct {
+	clusters *ClusterTable
 	mu       sync.RWMutex
 	grants   schedule.SetGrants
 	// bindings by ClusterSet and namespace.
@@ -22,49 +22,49 @@ type ClusterSets struct {
 	bindingChanges notifier[types.NamespacedName]
 }
 
-func newSets(clusters *Clusters) *ClusterSets {
-	return &ClusterSets{clusters: clusters, grants: schedule.NewGrants(), bindings: map[string]map[string]*v1alpha1.ClusterSetBinding{}}
+func newSets(clusters *ClusterTable) *ClusterSetTable {
+	return &ClusterSetTable{clusters: clusters, grants: schedule.NewGrants(), bindings: map[string]map[string]*v1alpha1.ClusterSetBinding{}}
 }
 
 // Get returns a ClusterSet.
-func (t *ClusterSets) Get(name string) (*v1alpha1.ClusterSet, bool) {
+func (t *ClusterSetTable) Get(name string) (*v1alpha1.ClusterSet, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.grants.Get(name)
 }
 
-// BoundSets lists by name the sets that the namespace may place on: those of its bindings,
+// AllowedSets lists by name the sets that the namespace may place on: those of its bindings,
 // or without any binding those that need none. The list may be empty, and is shared.
-func (t *ClusterSets) BoundSets(namespace string) []string {
+func (t *ClusterSetTable) AllowedSets(namespace string) []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.grants.SetsOfNamespace(namespace)
 }
 
 // IsBound reports whether the namespace has a binding to the set.
-func (t *ClusterSets) IsBound(namespace, set string) bool {
+func (t *ClusterSetTable) IsBound(namespace, set string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.grants.HasBinding(namespace, set)
 }
 
 // ListOfCluster lists the sets that the cluster of that name is in; shared.
-func (t *ClusterSets) OfCluster(name string) []string { return t.clusters.SetsOfCluster(name) }
+func (t *ClusterSetTable) OfCluster(name string) []string { return t.clusters.SetsOfCluster(name) }
 
 // OfLabels lists the sets that a cluster with these labels would be in.
-func (t *ClusterSets) OfLabels(labels map[string]string) []string {
+func (t *ClusterSetTable) OfLabels(labels map[string]string) []string {
 	return t.clusters.SetsOfLabels(labels)
 }
 
 // OpenSets lists by name the sets that namespaces without bindings may place on; shared.
-func (t *ClusterSets) OpenSets() []string {
+func (t *ClusterSetTable) OpenSets() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.grants.OpenSets()
 }
 
 // HasUniversalSet reports whether one of the sets holds every cluster that there is or will be.
-func (t *ClusterSets) HasUniversalSet(sets []string) bool {
+func (t *ClusterSetTable) HasUniversalSet(sets []string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.grants.IncludesAllClusters(sets)
@@ -72,9 +72,9 @@ func (t *ClusterSets) HasUniversalSet(sets []string) bool {
 
 // Subscribe subscribes to namespaces that may place on other sets than before; "" stands for all that have
 // no binding. Changes of the clusters in a set are notified by Clusters.
-func (t *ClusterSets) Subscribe(fn func(namespace string)) { t.addSubscriber(fn) }
+func (t *ClusterSetTable) Subscribe(fn func(namespace string)) { t.addSubscriber(fn) }
 
-func (t *ClusterSets) put(obj client.Object) {
+func (t *ClusterSetTable) put(obj client.Object) {
 	switch v := obj.(type) {
 	case *v1alpha1.ClusterSet:
 		t.putSet(v.Name, v)
@@ -83,7 +83,7 @@ func (t *ClusterSets) put(obj client.Object) {
 	}
 }
 
-func (t *ClusterSets) removeObject(obj client.Object) {
+func (t *ClusterSetTable) removeObject(obj client.Object) {
 	switch v := obj.(type) {
 	case *v1alpha1.ClusterSet:
 		t.putSet(v.Name, nil)
@@ -92,7 +92,7 @@ func (t *ClusterSets) removeObject(obj client.Object) {
 	}
 }
 
-func (t *ClusterSets) putSet(name string, v *v1alpha1.ClusterSet) {
+func (t *ClusterSetTable) putSet(name string, v *v1alpha1.ClusterSet) {
 	var was *v1alpha1.ClusterSet
 	opened := false
 	var bound []types.NamespacedName
@@ -119,7 +119,7 @@ func (t *ClusterSets) putSet(name string, v *v1alpha1.ClusterSet) {
 
 // putBinding stores a binding, or removes it where it is not bound. A change of the status alone
 // notifies no subscriber.
-func (t *ClusterSets) putBinding(b *v1alpha1.ClusterSetBinding, bound bool) {
+func (t *ClusterSetTable) putBinding(b *v1alpha1.ClusterSetBinding, bound bool) {
 	set := b.Spec.ClusterSet
 	changed, old := t.replaceBinding(b, bound)
 	if bound && (old == nil || old.UID != b.UID || old.Generation != b.Generation) {
@@ -132,7 +132,7 @@ func (t *ClusterSets) putBinding(b *v1alpha1.ClusterSetBinding, bound bool) {
 
 // replaceBinding stores a binding, or removes it where it is not bound. It reports whether the
 // namespace is granted other clusters, and returns the binding that was there.
-func (t *ClusterSets) replaceBinding(b *v1alpha1.ClusterSetBinding, bound bool) (changed bool, old *v1alpha1.ClusterSetBinding) {
+func (t *ClusterSetTable) replaceBinding(b *v1alpha1.ClusterSetBinding, bound bool) (changed bool, old *v1alpha1.ClusterSetBinding) {
 	set := b.Spec.ClusterSet
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +150,7 @@ func (t *ClusterSets) replaceBinding(b *v1alpha1.ClusterSetBinding, bound bool) 
 }
 
 // GetBinding returns the binding of a namespace to the ClusterSet of the same name.
-func (t *ClusterSets) GetBinding(key types.NamespacedName) (*v1alpha1.ClusterSetBinding, bool) {
+func (t *ClusterSetTable) GetBinding(key types.NamespacedName) (*v1alpha1.ClusterSetBinding, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	b, ok := t.bindings[key.Name][key.Namespace]
@@ -158,7 +158,7 @@ func (t *ClusterSets) GetBinding(key types.NamespacedName) (*v1alpha1.ClusterSet
 }
 
 // ListBindings lists the keys of all bindings.
-func (t *ClusterSets) ListBindings() (out []types.NamespacedName) {
+func (t *ClusterSetTable) ListBindings() (out []types.NamespacedName) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for set, own := range t.bindings {
@@ -171,6 +171,6 @@ func (t *ClusterSets) ListBindings() (out []types.NamespacedName) {
 
 // SubscribeBindings subscribes to bindings that are new, or whose ClusterSet was created or
 // deleted.
-func (t *ClusterSets) SubscribeBindings(fn func(key types.NamespacedName)) {
+func (t *ClusterSetTable) SubscribeBindings(fn func(key types.NamespacedName)) {
 	t.bindingChanges.addSubscriber(fn)
 }

@@ -154,7 +154,7 @@ func TestBoundSets(t *testing.T) {
 	news := recordNotifications(sets.Subscribe)
 	is := func(when, ns string, want []string, changed ...string) {
 		t.Helper()
-		if got := sets.BoundSets(ns); !slices.Equal(got, want) {
+		if got := sets.AllowedSets(ns); !slices.Equal(got, want) {
 			t.Errorf("%s: %s may place on %q, not on %q", when, ns, got, want)
 		}
 		if got := news(); !slices.Equal(got, changed) {

@@ -16,7 +16,7 @@ import (
 // APISets and the list of readable properties. The membership in ClusterSets is in the table of
 // Clusters, which notifies of its changes.
 type ClusterViews struct {
-	clusters *Clusters
+	clusters *ClusterTable
 
 	mu               sync.RWMutex
 	apisByHash       map[string]*schedule.ServedAPIs // by the hash that Clusters name
@@ -24,7 +24,7 @@ type ClusterViews struct {
 	notifier[string]
 }
 
-func newViews(clusters *Clusters) *ClusterViews {
+func newViews(clusters *ClusterTable) *ClusterViews {
 	return &ClusterViews{clusters: clusters, apisByHash: map[string]*schedule.ServedAPIs{}}
 }
 
@@ -47,8 +47,8 @@ func (v *ClusterViews) StatedView(c *v1alpha1.Cluster) atoll.ClusterView {
 	return out
 }
 
-// ListedProperties properties: those that may steer placement. Sorted, and not to be changed.
-func (v *ClusterViews) ListedProperties() []string {
+// PlacementPropertyNames properties: those that may steer placement. Sorted, and not to be changed.
+func (v *ClusterViews) PlacementPropertyNames() []string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.listedProperties
@@ -63,7 +63,7 @@ func (v *ClusterViews) put(obj client.Object) {
 		v.putAPIs(o)
 	case *v1alpha1.HubSettings:
 		if o.Name == v1alpha1.HubSettingsName {
-			v.setListedProperties(o.Spec.PlacementProperties)
+			v.setPlacementPropertyNames(o.Spec.PlacementProperties)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (v *ClusterViews) put(obj client.Object) {
 // settings no property is listed.
 func (v *ClusterViews) removeObject(obj client.Object) {
 	if o, ok := obj.(*v1alpha1.HubSettings); ok && o.Name == v1alpha1.HubSettingsName {
-		v.setListedProperties(nil)
+		v.setPlacementPropertyNames(nil)
 	}
 }
 
@@ -101,9 +101,9 @@ func (v *ClusterViews) notifyOf(isMeant func(*v1alpha1.Cluster) bool) {
 	v.notifyEach(names)
 }
 
-// setListedProperties sets the readable properties, and notifies of the Clusters that have a
+// setPlacementPropertyNames sets the readable properties, and notifies of the Clusters that have a
 // property that was added or removed.
-func (v *ClusterViews) setListedProperties(names []string) {
+func (v *ClusterViews) setPlacementPropertyNames(names []string) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	v.mu.Lock()
 	was := v.listedProperties

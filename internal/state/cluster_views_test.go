@@ -66,8 +66,8 @@ func TestListedPropertiesAreSeen(t *testing.T) {
 		if !reflect.DeepEqual(notified, changed) {
 			t.Errorf("%s: notified of %v, want %v", what, notified, changed)
 		}
-		if !slices.Equal(v.ListedProperties(), listed) {
-			t.Errorf("%s: listed are %v, want %v", what, v.ListedProperties(), listed)
+		if !slices.Equal(v.PlacementPropertyNames(), listed) {
+			t.Errorf("%s: listed are %v, want %v", what, v.PlacementPropertyNames(), listed)
 		}
 		clear(notified)
 	}

@@ -13,9 +13,9 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Clusters is the table of members, of which of them can be counted on, and of which
+// ClusterTable is the table of members, of which of them can be counted on, and of which
 // ClusterSets each is in.
-type Clusters struct {
+type ClusterTable struct {
 	mu     sync.RWMutex
 	byName map[string]*v1alpha1.Cluster
 	byUID  map[string]*v1alpha1.Cluster
@@ -26,8 +26,8 @@ type Clusters struct {
 	notifier[string]
 }
 
-func newClusters() *Clusters {
-	return &Clusters{
+func newClusters() *ClusterTable {
+	return &ClusterTable{
 		byName:     map[string]*v1alpha1.Cluster{},
 		byUID:      map[string]*v1alpha1.Cluster{},
 		online:     map[string]bool{},
@@ -36,7 +36,7 @@ func newClusters() *Clusters {
 }
 
 // Get returns a Cluster by name.
-func (c *Clusters) Get(name string) (*v1alpha1.Cluster, bool) {
+func (c *ClusterTable) Get(name string) (*v1alpha1.Cluster, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	v, ok := c.byName[name]
@@ -44,7 +44,7 @@ func (c *Clusters) Get(name string) (*v1alpha1.Cluster, bool) {
 }
 
 // GetByUID gets a Cluster by its identity.
-func (c *Clusters) GetByUID(uid string) (*v1alpha1.Cluster, bool) {
+func (c *ClusterTable) GetByUID(uid string) (*v1alpha1.Cluster, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	v, ok := c.byUID[uid]
@@ -52,14 +52,14 @@ func (c *Clusters) GetByUID(uid string) (*v1alpha1.Cluster, bool) {
 }
 
 // Len counts the Clusters.
-func (c *Clusters) Len() int {
+func (c *ClusterTable) Len() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.byName)
 }
 
 // List lists all Clusters by name.
-func (c *Clusters) List() []*v1alpha1.Cluster {
+func (c *ClusterTable) List() []*v1alpha1.Cluster {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	out := make([]*v1alpha1.Cluster, 0, len(c.byName))
@@ -72,7 +72,7 @@ func (c *Clusters) List() []*v1alpha1.Cluster {
 
 // IsOnline reports whether the cluster of that UID can be counted on: it holds a stream,
 // or it checks in and has not missed two check-ins.
-func (c *Clusters) IsOnline(uid string) bool {
+func (c *ClusterTable) IsOnline(uid string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.expectedOnline[uid] {
@@ -86,14 +86,14 @@ func (c *Clusters) IsOnline(uid string) bool {
 }
 
 // SetsOfCluster lists the ClusterSets that the cluster of that name is in, by name. It is shared.
-func (c *Clusters) SetsOfCluster(name string) []string {
+func (c *ClusterTable) SetsOfCluster(name string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.membership.SetsOf(name)
 }
 
 // SetsOfLabels lists the ClusterSets that a cluster with these labels would be in.
-func (c *Clusters) SetsOfLabels(labels map[string]string) []string {
+func (c *ClusterTable) SetsOfLabels(labels map[string]string) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.membership.SetsForLabels(labels)
@@ -101,7 +101,7 @@ func (c *Clusters) SetsOfLabels(labels map[string]string) []string {
 
 // defineSet sets a ClusterSet, or deletes it with nil, and notifies of the clusters that join
 // or leave it. Each cluster is compared once.
-func (c *Clusters) defineSet(name string, spec *v1alpha1.ClusterSetSelector) {
+func (c *ClusterTable) defineSet(name string, spec *v1alpha1.ClusterSetSelector) {
 	var changed []string
 	runLocked(&c.mu, func() {
 		c.membership.DefineSet(name, spec)
@@ -117,7 +117,7 @@ func (c *Clusters) defineSet(name string, spec *v1alpha1.ClusterSetSelector) {
 
 // SetOnline is for the gateway: a stream came or went. A check-in notifies no subscriber,
 // because it changes nothing that another component reads.
-func (c *Clusters) SetOnline(uid string, on bool) {
+func (c *ClusterTable) SetOnline(uid string, on bool) {
 	c.mu.Lock()
 	if c.online[uid] == on {
 		c.mu.Unlock()
@@ -136,9 +136,9 @@ func (c *Clusters) SetOnline(uid string, on bool) {
 }
 
 // Subscribe subscribes to names of Clusters that changed, came, went, or whose stream did.
-func (c *Clusters) Subscribe(fn func(name string)) { c.addSubscriber(fn) }
+func (c *ClusterTable) Subscribe(fn func(name string)) { c.addSubscriber(fn) }
 
-func (c *Clusters) put(obj client.Object) {
+func (c *ClusterTable) put(obj client.Object) {
 	v := obj.(*v1alpha1.Cluster)
 	if c.replaceCluster(v) {
 		c.notifyAll(v.Name)
@@ -146,7 +146,7 @@ func (c *Clusters) put(obj client.Object) {
 }
 
 // replaceCluster stores a Cluster. It returns false where the table has a later version.
-func (c *Clusters) replaceCluster(v *v1alpha1.Cluster) bool {
+func (c *ClusterTable) replaceCluster(v *v1alpha1.Cluster) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.byName[v.Name]; ok {
@@ -160,7 +160,7 @@ func (c *Clusters) replaceCluster(v *v1alpha1.Cluster) bool {
 	return true
 }
 
-func (c *Clusters) removeObject(obj client.Object) {
+func (c *ClusterTable) removeObject(obj client.Object) {
 	runLocked(&c.mu, func() {
 		if old, ok := c.byName[obj.GetName()]; ok && old.UID == obj.GetUID() {
 			delete(c.byName, old.Name)

@@ -17,13 +17,13 @@ import (
 // tableQueue is the name by which the panics of tables are counted.
 const tableQueue = "tables"
 
-// containedTable passes the events of one kind to its table. An object whose event panics is
+// panicSafeTable passes the events of one kind to its table. An object whose event panics is
 // unreadable, and does not end the hub: the table keeps what it had, and other objects go on. The
 // event is handled again after a pause, unless a later event of the object comes first.
 //
 // An object of the first list whose event panics is not in the table. The table then does not count
 // as synced, because the absence of an object means nothing before.
-type containedTable struct {
+type panicSafeTable struct {
 	kind      string
 	put, drop func(obj any)
 	log       *slog.Logger
@@ -38,13 +38,13 @@ type containedTable struct {
 // unreadableObject is an object whose last event panicked.
 type unreadableObject struct{ pause time.Duration }
 
-func newContainedTable(kind string, put, drop func(obj any), log *slog.Logger) *containedTable {
-	return &containedTable{kind: kind, put: put, drop: drop, log: log, unreadable: map[types.NamespacedName]*unreadableObject{}, unsynced: map[types.NamespacedName]struct{}{}}
+func newPanicSafeTable(kind string, put, drop func(obj any), log *slog.Logger) *panicSafeTable {
+	return &panicSafeTable{kind: kind, put: put, drop: drop, log: log, unreadable: map[types.NamespacedName]*unreadableObject{}, unsynced: map[types.NamespacedName]struct{}{}}
 }
 
-// containTable returns the table of a kind with typed objects.
-func containTable(kind string, t eventTable, log *slog.Logger) *containedTable {
-	return newContainedTable(kind, func(o any) { t.put(o.(client.Object)) }, func(o any) {
+// wrapEventTable returns the table of a kind with typed objects.
+func wrapEventTable(kind string, t eventTable, log *slog.Logger) *panicSafeTable {
+	return newPanicSafeTable(kind, func(o any) { t.put(o.(client.Object)) }, func(o any) {
 		if obj, ok := o.(client.Object); ok {
 			t.removeObject(obj)
 		}
@@ -52,7 +52,7 @@ func containTable(kind string, t eventTable, log *slog.Logger) *containedTable {
 }
 
 // eventHandler returns the handler for an informer. No event is handled again after the end of ctx.
-func (c *containedTable) eventHandler(ctx context.Context) toolscache.ResourceEventHandler {
+func (c *panicSafeTable) eventHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(o any, isInitial bool) { c.handleEvent(ctx, c.put, o, isInitial) },
 		UpdateFunc: func(_, o any) { c.handleEvent(ctx, c.put, o, false) },
@@ -67,12 +67,12 @@ func (c *containedTable) eventHandler(ctx context.Context) toolscache.ResourceEv
 
 // syncedAfter returns whether the table has every object of the first list. listed reports whether
 // each event of the first list was handled.
-func (c *containedTable) syncedAfter(listed toolscache.InformerSynced) toolscache.InformerSynced {
+func (c *panicSafeTable) syncedAfter(listed toolscache.InformerSynced) toolscache.InformerSynced {
 	return func() bool { return listed() && c.unsyncedCount.Load() == 0 }
 }
 
 // handleEvent handles an event of the informer.
-func (c *containedTable) handleEvent(ctx context.Context, handle func(any), o any, isInitial bool) {
+func (c *panicSafeTable) handleEvent(ctx context.Context, handle func(any), o any, isInitial bool) {
 	obj, ok := o.(client.Object)
 	if !ok {
 		return
@@ -92,9 +92,9 @@ func (c *containedTable) handleEvent(ctx context.Context, handle func(any), o an
 }
 
 // tryEvent handles an event, and again after a pause when that panics. The caller holds the lock.
-func (c *containedTable) tryEvent(ctx context.Context, handle func(any), obj client.Object, u *unreadableObject) {
+func (c *panicSafeTable) tryEvent(ctx context.Context, handle func(any), obj client.Object, u *unreadableObject) {
 	key := client.ObjectKeyFromObject(obj)
-	p := reconcile.ContainCounted(tableQueue, func() { handle(obj) })
+	p := reconcile.ContainPanicCounted(tableQueue, func() { handle(obj) })
 	if p == nil {
 		delete(c.unreadable, key)
 		delete(c.unsynced, key)

@@ -18,7 +18,7 @@ import (
 
 // defectiveTable is a table of Namespaces that panics about the names in defects.
 type defectiveTable struct {
-	*Namespaces
+	*NamespaceTable
 	defects *sync.Map
 }
 
@@ -30,12 +30,12 @@ func (d defectiveTable) panicAbout(name string) {
 
 func (d defectiveTable) put(obj client.Object) {
 	d.panicAbout(obj.GetName())
-	d.Namespaces.put(obj)
+	d.NamespaceTable.put(obj)
 }
 
 func (d defectiveTable) removeObject(obj client.Object) {
 	d.panicAbout(obj.GetName())
-	d.Namespaces.removeObject(obj)
+	d.NamespaceTable.removeObject(obj)
 }
 
 // lockedLog is a log that a test reads while timers write.
@@ -61,11 +61,11 @@ func namespaceAt(name, version string) *corev1.Namespace {
 }
 
 // newDefectiveTable returns the handler of a table that panics about the namespace "a", and its log.
-func newDefectiveTable(t *testing.T) (d defectiveTable, c *containedTable, h toolscache.ResourceEventHandler, log *lockedLog) {
+func newDefectiveTable(t *testing.T) (d defectiveTable, c *panicSafeTable, h toolscache.ResourceEventHandler, log *lockedLog) {
 	log = &lockedLog{}
 	d = defectiveTable{newNamespaces(), &sync.Map{}}
 	d.defects.Store("a", true)
-	c = containTable("Namespace", d, slog.New(slog.NewTextHandler(log, nil)))
+	c = wrapEventTable("Namespace", d, slog.New(slog.NewTextHandler(log, nil)))
 	return d, c, c.eventHandler(t.Context()), log
 }
 

@@ -15,7 +15,7 @@ type DriftedRows struct {
 }
 
 // newDriftedRows subscribes an index to a table without rows.
-func newDriftedRows(rows *Rows) *DriftedRows {
+func newDriftedRows(rows *RowTable) *DriftedRows {
 	d := &DriftedRows{counts: map[string]map[string]int32{}}
 	rows.SubscribeTransitions(d.countTransitions)
 	return d

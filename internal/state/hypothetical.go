@@ -17,7 +17,7 @@ import (
 // SupposeWritten returns a copy of the table as it would be if the policies among the objects were
 // written: objects with a deletion timestamp are deleted. It notifies no subscriber and does
 // not follow the original.
-func (p *Policies) SupposeWritten(written ...client.Object) *Policies {
+func (p *PolicyTable) SupposeWritten(written ...client.Object) *PolicyTable {
 	out := newPolicies()
 	p.mu.RLock()
 	for scope, all := range p.byScope {
@@ -49,7 +49,7 @@ func IsPolicy(o client.Object) bool {
 
 // SupposeWritten returns a copy of the table as it would be if the namespaces were written. It
 // notifies no subscriber and does not follow the original.
-func (t *Namespaces) SupposeWritten(written ...*corev1.Namespace) *Namespaces {
+func (t *NamespaceTable) SupposeWritten(written ...*corev1.Namespace) *NamespaceTable {
 	out := newNamespaces()
 	t.mu.RLock()
 	out.byName = maps.Clone(t.byName)
@@ -62,13 +62,13 @@ func (t *Namespaces) SupposeWritten(written ...*corev1.Namespace) *Namespaces {
 
 // HypotheticalTemplates is the table of templates as it would be. The zero value has none.
 type HypotheticalTemplates struct {
-	*Templates
+	*TemplateTable
 	overlay map[atoll.ItemKey]*unstructured.Unstructured
 }
 
 // SupposeWritten returns the table as it would be if the templates were written; those that a user
 // deletes have a deletion timestamp. It notifies no subscriber.
-func (t *Templates) SupposeWritten(written map[atoll.ItemKey]*unstructured.Unstructured) HypotheticalTemplates {
+func (t *TemplateTable) SupposeWritten(written map[atoll.ItemKey]*unstructured.Unstructured) HypotheticalTemplates {
 	return HypotheticalTemplates{t, written}
 }
 
@@ -77,13 +77,13 @@ func (t HypotheticalTemplates) Get(key atoll.ItemKey) (*unstructured.Unstructure
 	if o, ok := t.overlay[key]; ok {
 		return o, true
 	}
-	return t.Templates.Get(key)
+	return t.TemplateTable.Get(key)
 }
 
 // InNamespace lists the templates of a namespace as they would be.
 func (t HypotheticalTemplates) InNamespace(ns string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
-	for _, o := range t.Templates.InNamespace(ns) {
+	for _, o := range t.TemplateTable.InNamespace(ns) {
 		if _, ok := t.overlay[itemKeyOf(o.GroupVersionKind().GroupKind(), o)]; !ok {
 			out = append(out, o)
 		}
@@ -99,7 +99,7 @@ func (t HypotheticalTemplates) InNamespace(ns string) []*unstructured.Unstructur
 
 // ListOfKind lists the templates of a kind in a namespace as they would be.
 func (t HypotheticalTemplates) OfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
-	for _, o := range t.Templates.ListOfKind(gk, ns) {
+	for _, o := range t.TemplateTable.ListOfKind(gk, ns) {
 		if _, ok := t.overlay[itemKeyOf(gk, o)]; !ok {
 			out = append(out, o)
 		}
@@ -114,15 +114,15 @@ func (t HypotheticalTemplates) OfKind(gk schema.GroupKind, ns string) (out []*un
 
 // IsSynced reports whether a kind is read; a kind that only written objects have needs no read.
 func (t HypotheticalTemplates) Synced(group, kind string) bool {
-	if _, known := t.Templates.IsNamespaced(group, kind); known {
-		return t.Templates.IsSynced(group, kind)
+	if _, known := t.TemplateTable.IsNamespaced(group, kind); known {
+		return t.TemplateTable.IsSynced(group, kind)
 	}
 	for key := range t.overlay {
 		if key.Group == group && key.Kind == kind {
 			return true
 		}
 	}
-	return t.Templates.IsSynced(group, kind)
+	return t.TemplateTable.IsSynced(group, kind)
 }
 
 // PolicyKeyOf returns the key of a policy.
@@ -148,7 +148,7 @@ func applyWritten[T client.Object](written []client.Object, put, drop func(T)) {
 // SupposeWritten returns a copy of the table as it would be if the Placements among the objects
 // were written: objects with a deletion timestamp are deleted. It notifies no subscriber and
 // does not follow the original.
-func (t *Placements) SupposeWritten(written ...client.Object) *Placements {
+func (t *PlacementTable) SupposeWritten(written ...client.Object) *PlacementTable {
 	out := newPlacements()
 	t.mu.RLock()
 	out.byKey = maps.Clone(t.byKey)
@@ -169,9 +169,9 @@ func (t *Placements) SupposeWritten(written ...client.Object) *Placements {
 // SupposeWritten returns a copy of the table as it would be if the ClusterScores among the objects
 // were written: objects with a deletion timestamp are deleted. It notifies no subscriber and
 // does not follow the original.
-func (s *ClusterScores) SupposeWritten(written ...client.Object) *ClusterScores {
+func (s *ClusterScoreTable) SupposeWritten(written ...client.Object) *ClusterScoreTable {
 	s.mu.RLock()
-	out := &ClusterScores{ratings: s.ratings.Clone()}
+	out := &ClusterScoreTable{ratings: s.ratings.Clone()}
 	s.mu.RUnlock()
 	applyWritten(written, func(o *v1alpha1.ClusterScore) { out.put(o) }, func(o *v1alpha1.ClusterScore) { out.removeObject(o) })
 	return out
@@ -181,9 +181,9 @@ func (s *ClusterScores) SupposeWritten(written ...client.Object) *ClusterScores 
 // the objects were written: objects with a deletion timestamp are deleted. A new Cluster counts
 // as online. It notifies no subscriber and does not follow the original. Its cost grows with
 // the fleet.
-func (c *Clusters) SupposeWritten(written ...client.Object) *Clusters {
+func (c *ClusterTable) SupposeWritten(written ...client.Object) *ClusterTable {
 	c.mu.RLock()
-	out := &Clusters{
+	out := &ClusterTable{
 		byName: maps.Clone(c.byName), byUID: maps.Clone(c.byUID), online: maps.Clone(c.online), expectedOnline: map[string]bool{}, membership: c.membership.Clone(),
 	}
 	c.mu.RUnlock()
@@ -213,9 +213,9 @@ func (c *Clusters) SupposeWritten(written ...client.Object) *Clusters {
 // ClusterSetBindings among the objects were written, over clusters, which must hold the
 // ClusterSets: objects with a deletion timestamp are deleted. It notifies no subscriber and
 // does not follow the original.
-func (t *ClusterSets) SupposeWritten(clusters *Clusters, written ...client.Object) *ClusterSets {
+func (t *ClusterSetTable) SupposeWritten(clusters *ClusterTable, written ...client.Object) *ClusterSetTable {
 	t.mu.RLock()
-	out := &ClusterSets{clusters: clusters, grants: t.grants.Clone()}
+	out := &ClusterSetTable{clusters: clusters, grants: t.grants.Clone()}
 	t.mu.RUnlock()
 	applyWritten(written, func(v *v1alpha1.ClusterSet) { out.grants.Set(v.Name, v) }, func(v *v1alpha1.ClusterSet) { out.grants.Set(v.Name, nil) })
 	applyWritten(written, func(v *v1alpha1.ClusterSetBinding) { out.grants.BindNamespace(v.Namespace, v.Spec.ClusterSet, true) },
@@ -226,7 +226,7 @@ func (t *ClusterSets) SupposeWritten(clusters *Clusters, written ...client.Objec
 // SupposeWritten returns the views of these clusters as they would be if the HubSettings among the
 // objects were written, or, with a deletion timestamp, deleted. It notifies no subscriber and
 // does not follow the original.
-func (v *ClusterViews) SupposeWritten(clusters *Clusters, written ...client.Object) *ClusterViews {
+func (v *ClusterViews) SupposeWritten(clusters *ClusterTable, written ...client.Object) *ClusterViews {
 	v.mu.RLock()
 	out := &ClusterViews{clusters: clusters, apisByHash: maps.Clone(v.apisByHash), listedProperties: v.listedProperties}
 	v.mu.RUnlock()

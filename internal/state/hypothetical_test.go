@@ -61,11 +61,11 @@ func TestSupposedSetsAndClusters(t *testing.T) {
 		"the sets of oslo":                 slices.Equal(c.SetsOfCluster("oslo"), []string{"asia", "prod"}),
 		"the sets of lima":                 slices.Equal(c.SetsOfCluster("lima"), []string{"prod"}),
 		"sets as placement sees them":      slices.Equal(v.ViewOf(clusterNamed(c, "lima")).Sets, []string{"prod"}),
-		"the listed properties":            slices.Equal(v.ListedProperties(), []string{"price"}),
+		"the listed properties":            slices.Equal(v.PlacementPropertyNames(), []string{"price"}),
 		"a newcomer counts as online":      c.IsOnline("new:lima"),
 		"an offline cluster stays offline": !c.IsOnline("o"),
-		"where shop may place":             slices.Equal(s.BoundSets("shop"), []string{"prod"}),
-		"where others may place":           len(s.BoundSets("blog")) == 0,
+		"where shop may place":             slices.Equal(s.AllowedSets("shop"), []string{"prod"}),
+		"where others may place":           len(s.AllowedSets("blog")) == 0,
 		"a set of labels":                  slices.Equal(s.OfLabels(map[string]string{"env": "prod"}), []string{"prod"}),
 		"shop is bound by its binding":     s.IsBound("shop", "prod") && !s.IsBound("shop", "asia"),
 	} {
@@ -77,9 +77,9 @@ func TestSupposedSetsAndClusters(t *testing.T) {
 		"the sets of tokyo":          slices.Equal(clusters.SetsOfCluster("tokyo"), []string{"asia", "default"}),
 		"the sets of oslo":           slices.Equal(clusters.SetsOfCluster("oslo"), []string{"default"}),
 		"no cluster came":            clusters.Len() == 2 && !clusters.IsOnline("new:lima"),
-		"where shop may place":       slices.Equal(sets.BoundSets("shop"), []string{"asia"}),
-		"where others may place":     slices.Equal(sets.BoundSets("blog"), []string{"default"}),
-		"nothing is listed":          len(views.ListedProperties()) == 0,
+		"where shop may place":       slices.Equal(sets.AllowedSets("shop"), []string{"asia"}),
+		"where others may place":     slices.Equal(sets.AllowedSets("blog"), []string{"default"}),
+		"nothing is listed":          len(views.PlacementPropertyNames()) == 0,
 		"no subscriber was notified": len(heard()) == 0,
 	} {
 		if !ok {
@@ -88,7 +88,7 @@ func TestSupposedSetsAndClusters(t *testing.T) {
 	}
 }
 
-func clusterNamed(c *Clusters, name string) *v1alpha1.Cluster {
+func clusterNamed(c *ClusterTable, name string) *v1alpha1.Cluster {
 	v, _ := c.Get(name)
 	return v
 }
@@ -102,7 +102,7 @@ func TestSupposedScoresAndPlacements(t *testing.T) {
 	s := newScores()
 	s.put(rate("a", 10))
 	s.put(rate("b", 20))
-	of := func(s *ClusterScores) int64 {
+	of := func(s *ClusterScoreTable) int64 {
 		n, _ := s.RatingOf("shop", "oslo", "price", time.Now())
 		return n
 	}
@@ -125,7 +125,7 @@ func TestSupposedScoresAndPlacements(t *testing.T) {
 	p.put(at("shop", 1))
 	p.put(at("", 1))
 	next := p.SupposeWritten(at("shop", 2), at("blog", 3), deletedObject(at("", 1)), rate("a", 1))
-	most := func(t *Placements, ns string) int32 {
+	most := func(t *PlacementTable, ns string) int32 {
 		one, ok := t.Get(types.NamespacedName{Namespace: ns, Name: "near"})
 		if !ok {
 			return -1

@@ -11,20 +11,20 @@ import (
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 )
 
-// Namespaces is the table of the hub's namespaces.
-type Namespaces struct{ namedTable[*corev1.Namespace] }
+// NamespaceTable is the table of the hub's namespaces.
+type NamespaceTable struct{ namedTable[*corev1.Namespace] }
 
-// Customizations is the table of Karmada's ResourceInterpreterCustomizations.
-type Customizations struct {
+// CustomizationTable is the table of Karmada's ResourceInterpreterCustomizations.
+type CustomizationTable struct {
 	namedTable[*karmada.ResourceInterpreterCustomization]
 }
 
-func newNamespaces() *Namespaces {
-	return &Namespaces{namedTable[*corev1.Namespace]{byName: map[string]*corev1.Namespace{}}}
+func newNamespaces() *NamespaceTable {
+	return &NamespaceTable{namedTable[*corev1.Namespace]{byName: map[string]*corev1.Namespace{}}}
 }
 
-func newCustomizations() *Customizations {
-	return &Customizations{namedTable[*karmada.ResourceInterpreterCustomization]{byName: map[string]*karmada.ResourceInterpreterCustomization{}}}
+func newCustomizations() *CustomizationTable {
+	return &CustomizationTable{namedTable[*karmada.ResourceInterpreterCustomization]{byName: map[string]*karmada.ResourceInterpreterCustomization{}}}
 }
 
 // namedTable is the table of a cluster-scoped kind.

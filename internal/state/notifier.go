@@ -57,7 +57,7 @@ func (n *notifier[T]) callAll(v T) (first *reconcile.Panic) {
 
 // callContained calls a subscriber. A call that panics is repeated after a pause until it succeeds.
 func callContained[T any](fn func(T), v T, lastPause time.Duration) *reconcile.Panic {
-	p := reconcile.ContainCounted(tableQueue, func() { fn(v) })
+	p := reconcile.ContainPanicCounted(tableQueue, func() { fn(v) })
 	if p != nil {
 		pause := reconcile.NextPanicPause(lastPause)
 		time.AfterFunc(pause, func() { callContained(fn, v, pause) })

@@ -80,17 +80,19 @@ func placementOf(obj client.Object) (Placement, bool) {
 	return Placement{}, false
 }
 
-// Placements is the table of Placements and ClusterPlacements.
-type Placements struct {
+// PlacementTable is the table of Placements and ClusterPlacements.
+type PlacementTable struct {
 	mu    sync.RWMutex
 	byKey map[types.NamespacedName]Placement
 	notifier[types.NamespacedName]
 }
 
-func newPlacements() *Placements { return &Placements{byKey: map[types.NamespacedName]Placement{}} }
+func newPlacements() *PlacementTable {
+	return &PlacementTable{byKey: map[types.NamespacedName]Placement{}}
+}
 
 // Get returns a Placement; an empty namespace means a ClusterPlacement.
-func (t *Placements) Get(key types.NamespacedName) (Placement, bool) {
+func (t *PlacementTable) Get(key types.NamespacedName) (Placement, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	p, ok := t.byKey[key]
@@ -98,7 +100,7 @@ func (t *Placements) Get(key types.NamespacedName) (Placement, bool) {
 }
 
 // List lists all of them by namespace and name.
-func (t *Placements) List() []Placement {
+func (t *PlacementTable) List() []Placement {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.SortedFunc(maps.Values(t.byKey), func(a, b Placement) int { return compareNames(a.Key(), b.Key()) })
@@ -113,9 +115,9 @@ func compareNames(a, b types.NamespacedName) int {
 
 // Subscribe subscribes to Placements whose spec changed, that must be rebalanced, that were added or
 // deleted. Changes of their status are in the table and notify no subscriber.
-func (t *Placements) Subscribe(fn func(key types.NamespacedName)) { t.addSubscriber(fn) }
+func (t *PlacementTable) Subscribe(fn func(key types.NamespacedName)) { t.addSubscriber(fn) }
 
-func (t *Placements) put(obj client.Object) {
+func (t *PlacementTable) put(obj client.Object) {
 	p, ok := placementOf(obj)
 	if !ok {
 		return
@@ -130,7 +132,7 @@ func (t *Placements) put(obj client.Object) {
 	}
 }
 
-func (t *Placements) removeObject(obj client.Object) {
+func (t *PlacementTable) removeObject(obj client.Object) {
 	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	t.mu.Lock()
 	delete(t.byKey, key)
@@ -138,20 +140,20 @@ func (t *Placements) removeObject(obj client.Object) {
 	t.notifyAll(key)
 }
 
-// Decisions is the table of what Placements chose, as it is published.
-type Decisions struct {
+// DecisionTable is the table of what Placements chose, as it is published.
+type DecisionTable struct {
 	mu sync.RWMutex
 	// byOwner: by the Placement that the label names, and by name.
 	byOwner map[types.NamespacedName]map[string]Decision
 	notifier[types.NamespacedName]
 }
 
-func newDecisions() *Decisions {
-	return &Decisions{byOwner: map[types.NamespacedName]map[string]Decision{}}
+func newDecisions() *DecisionTable {
+	return &DecisionTable{byOwner: map[types.NamespacedName]map[string]Decision{}}
 }
 
 // OfPlacement lists the Decisions of a Placement by their numbers.
-func (t *Decisions) OfPlacement(key types.NamespacedName) []Decision {
+func (t *DecisionTable) OfPlacement(key types.NamespacedName) []Decision {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.SortedFunc(maps.Values(t.byOwner[key]), func(a, b Decision) int {
@@ -163,19 +165,19 @@ func (t *Decisions) OfPlacement(key types.NamespacedName) []Decision {
 }
 
 // Put stores what a writer got back from the API server, so that it reads its own write.
-func (t *Decisions) Put(obj client.Object) { t.put(obj) }
+func (t *DecisionTable) Put(obj client.Object) { t.put(obj) }
 
 // Remove removes one that a writer deleted.
-func (t *Decisions) Remove(obj client.Object) { t.removeObject(obj) }
+func (t *DecisionTable) Remove(obj client.Object) { t.removeObject(obj) }
 
 // Subscribe subscribes to Placements of whose Decisions one changed, came or went.
-func (t *Decisions) Subscribe(fn func(placement types.NamespacedName)) { t.addSubscriber(fn) }
+func (t *DecisionTable) Subscribe(fn func(placement types.NamespacedName)) { t.addSubscriber(fn) }
 
 func placementKeyOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPlacement]}
 }
 
-func (t *Decisions) put(obj client.Object) {
+func (t *DecisionTable) put(obj client.Object) {
 	d, ok := DecisionOf(obj)
 	if !ok {
 		return
@@ -195,7 +197,7 @@ func (t *Decisions) put(obj client.Object) {
 	t.notifyAll(key)
 }
 
-func (t *Decisions) removeObject(obj client.Object) {
+func (t *DecisionTable) removeObject(obj client.Object) {
 	key := placementKeyOf(obj)
 	t.mu.Lock()
 	old, had := t.byOwner[key][obj.GetName()]

@@ -11,8 +11,8 @@ import (
 	"atoll.dev/atoll/internal/kinds/script"
 )
 
-// Policies is the table of propagation and override policies, and of interpreters.
-type Policies struct {
+// PolicyTable is the table of propagation and override policies, and of interpreters.
+type PolicyTable struct {
 	mu      sync.RWMutex
 	byScope map[policyScope]map[string]client.Object
 	library *script.Library // of all ResourceInterpreters; nil: there are none
@@ -24,52 +24,54 @@ type PolicyKey struct{ Kind, Namespace, Name string }
 
 type policyScope struct{ kind, namespace string }
 
-func newPolicies() *Policies { return &Policies{byScope: map[policyScope]map[string]client.Object{}} }
+func newPolicies() *PolicyTable {
+	return &PolicyTable{byScope: map[policyScope]map[string]client.Object{}}
+}
 
 // PropagationPolicies lists the namespace's PropagationPolicies by name.
-func (p *Policies) PropagationPolicies(ns string) []*v1alpha1.PropagationPolicy {
+func (p *PolicyTable) PropagationPolicies(ns string) []*v1alpha1.PropagationPolicy {
 	return listPolicies[*v1alpha1.PropagationPolicy](p, policyScope{"PropagationPolicy", ns})
 }
 
 // ClusterPropagationPolicies lists the ClusterPropagationPolicies by name.
-func (p *Policies) ClusterPropagationPolicies() []*v1alpha1.ClusterPropagationPolicy {
+func (p *PolicyTable) ClusterPropagationPolicies() []*v1alpha1.ClusterPropagationPolicy {
 	return listPolicies[*v1alpha1.ClusterPropagationPolicy](p, policyScope{"ClusterPropagationPolicy", ""})
 }
 
 // GetPropagationPolicy returns the policy of that name.
-func (p *Policies) GetPropagationPolicy(ns, name string) (*v1alpha1.PropagationPolicy, bool) {
+func (p *PolicyTable) GetPropagationPolicy(ns, name string) (*v1alpha1.PropagationPolicy, bool) {
 	return getPolicy[*v1alpha1.PropagationPolicy](p, policyScope{"PropagationPolicy", ns}, name)
 }
 
 // GetClusterPropagationPolicy returns the policy of that name.
-func (p *Policies) GetClusterPropagationPolicy(name string) (*v1alpha1.ClusterPropagationPolicy, bool) {
+func (p *PolicyTable) GetClusterPropagationPolicy(name string) (*v1alpha1.ClusterPropagationPolicy, bool) {
 	return getPolicy[*v1alpha1.ClusterPropagationPolicy](p, policyScope{"ClusterPropagationPolicy", ""}, name)
 }
 
 // OverridePolicies lists the namespace's OverridePolicies by name.
-func (p *Policies) OverridePolicies(ns string) []*v1alpha1.OverridePolicy {
+func (p *PolicyTable) OverridePolicies(ns string) []*v1alpha1.OverridePolicy {
 	return listPolicies[*v1alpha1.OverridePolicy](p, policyScope{"OverridePolicy", ns})
 }
 
 // ClusterOverridePolicies lists the ClusterOverridePolicies by name.
-func (p *Policies) ClusterOverridePolicies() []*v1alpha1.ClusterOverridePolicy {
+func (p *PolicyTable) ClusterOverridePolicies() []*v1alpha1.ClusterOverridePolicy {
 	return listPolicies[*v1alpha1.ClusterOverridePolicy](p, policyScope{"ClusterOverridePolicy", ""})
 }
 
 // GetInterpreter returns the interpreter of that name.
-func (p *Policies) GetInterpreter(name string) (*v1alpha1.ResourceInterpreter, bool) {
+func (p *PolicyTable) GetInterpreter(name string) (*v1alpha1.ResourceInterpreter, bool) {
 	return getPolicy[*v1alpha1.ResourceInterpreter](p, policyScope{script.Kind, ""}, name)
 }
 
 // InterpreterLibrary returns the compiled ResourceInterpreters; nil where there are none.
-func (p *Policies) InterpreterLibrary() *script.Library {
+func (p *PolicyTable) InterpreterLibrary() *script.Library {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.library
 }
 
 // compileInterpreters compiles the interpreters that changed. The caller holds mu.
-func (p *Policies) compileInterpreters() {
+func (p *PolicyTable) compileInterpreters() {
 	var all []*v1alpha1.ResourceInterpreter
 	for _, o := range p.byScope[policyScope{script.Kind, ""}] {
 		all = append(all, o.(*v1alpha1.ResourceInterpreter))
@@ -78,21 +80,21 @@ func (p *Policies) compileInterpreters() {
 		p.library = nil
 		return
 	}
-	p.library = p.library.Next(all)
+	p.library = p.library.WithInterpreters(all)
 }
 
 // Subscribe subscribes to policies whose spec changed, that were added or deleted. Changes of their status
 // are in the table and notify no subscriber.
-func (p *Policies) Subscribe(fn func(kind, ns, name string)) {
+func (p *PolicyTable) Subscribe(fn func(kind, ns, name string)) {
 	p.addSubscriber(func(k PolicyKey) { fn(k.Kind, k.Namespace, k.Name) })
 }
 
 // Get returns a policy of any kind.
-func (p *Policies) Get(key PolicyKey) (client.Object, bool) {
+func (p *PolicyTable) Get(key PolicyKey) (client.Object, bool) {
 	return getPolicy[client.Object](p, policyScope{key.Kind, key.Namespace}, key.Name)
 }
 
-func listPolicies[T client.Object](p *Policies, scope policyScope) []T {
+func listPolicies[T client.Object](p *PolicyTable, scope policyScope) []T {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	out := make([]T, 0, len(p.byScope[scope]))
@@ -103,7 +105,7 @@ func listPolicies[T client.Object](p *Policies, scope policyScope) []T {
 	return out
 }
 
-func getPolicy[T client.Object](p *Policies, scope policyScope, name string) (T, bool) {
+func getPolicy[T client.Object](p *PolicyTable, scope policyScope, name string) (T, bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	o, ok := p.byScope[scope][name].(T)
@@ -124,7 +126,7 @@ func policyKindOf(obj client.Object) string {
 	return "ClusterOverridePolicy"
 }
 
-func (p *Policies) put(obj client.Object) {
+func (p *PolicyTable) put(obj client.Object) {
 	kind := policyKindOf(obj)
 	if p.replaceObject(kind, obj) {
 		p.notifyAll(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
@@ -132,7 +134,7 @@ func (p *Policies) put(obj client.Object) {
 }
 
 // replaceObject stores a policy, and reports whether it differs from the stored one.
-func (p *Policies) replaceObject(kind string, obj client.Object) (isNew bool) {
+func (p *PolicyTable) replaceObject(kind string, obj client.Object) (isNew bool) {
 	scope := policyScope{kind, obj.GetNamespace()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,14 +150,14 @@ func (p *Policies) replaceObject(kind string, obj client.Object) (isNew bool) {
 	return isNew
 }
 
-func (p *Policies) removeObject(obj client.Object) {
+func (p *PolicyTable) removeObject(obj client.Object) {
 	kind := policyKindOf(obj)
 	p.forgetObject(kind, obj)
 	p.notifyAll(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
 }
 
 // forgetObject removes a policy.
-func (p *Policies) forgetObject(kind string, obj client.Object) {
+func (p *PolicyTable) forgetObject(kind string, obj client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byScope[policyScope{kind, obj.GetNamespace()}], obj.GetName())

@@ -73,9 +73,9 @@ func CheckItemSize(it *atoll.Item) error {
 	return itemTooLargeError(it, len(data))
 }
 
-// CheckRulesSize reports whether what a content has besides items can be stored, all of
+// CheckSizeWithoutItems reports whether what a content has besides items can be stored, all of
 // which lies in the Revision itself.
-func CheckRulesSize(c *atoll.Content) error {
+func CheckSizeWithoutItems(c *atoll.Content) error {
 	bare := *c
 	bare.Items = nil
 	raw, err := json.Marshal(bare)

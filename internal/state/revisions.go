@@ -17,9 +17,9 @@ import (
 	"atoll.dev/atoll/internal/tracing"
 )
 
-// Revisions is the table of Revisions without their content, which is read when
+// RevisionTable is the table of Revisions without their content, which is read when
 // it is needed and kept for a while.
-type Revisions struct {
+type RevisionTable struct {
 	client      client.Client
 	hubKey      []byte
 	cache       *contentCache
@@ -31,18 +31,18 @@ type Revisions struct {
 	notifier[string]
 }
 
-func newRevisions(c client.Client, hubKey []byte) (*Revisions, error) {
+func newRevisions(c client.Client, hubKey []byte) (*RevisionTable, error) {
 	if len(hubKey) < 32 {
 		return nil, fmt.Errorf("state: the hub's key has %d bytes, 32 are needed to name revisions", len(hubKey))
 	}
-	return &Revisions{
+	return &RevisionTable{
 		client: c, hubKey: hubKey, cache: newContentCache(contentCacheBytes),
 		byName: map[string]*enginev1.Revision{}, byBundle: map[string][]*enginev1.Revision{},
 	}, nil
 }
 
 // Get returns a Revision, without its content.
-func (t *Revisions) Get(name string) (*enginev1.Revision, bool) {
+func (t *RevisionTable) Get(name string) (*enginev1.Revision, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	r, ok := t.byName[name]
@@ -50,18 +50,18 @@ func (t *Revisions) Get(name string) (*enginev1.Revision, bool) {
 }
 
 // ListOfBundle lists the Bundle's Revisions by number, without their content.
-func (t *Revisions) OfBundle(uid string) []*enginev1.Revision {
+func (t *RevisionTable) OfBundle(uid string) []*enginev1.Revision {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.Clone(t.byBundle[uid])
 }
 
 // Subscribe subscribes to UIDs of Bundles whose Revisions came or went.
-func (t *Revisions) Subscribe(fn func(bundleUID string)) { t.addSubscriber(fn) }
+func (t *RevisionTable) Subscribe(fn func(bundleUID string)) { t.addSubscriber(fn) }
 
 // GetContent returns the content of a Revision; shared, not to be changed. It reads the API server at the
 // first call for a name.
-func (t *Revisions) GetContent(ctx context.Context, name string) (*atoll.Content, error) {
+func (t *RevisionTable) GetContent(ctx context.Context, name string) (*atoll.Content, error) {
 	if c, ok := t.cache.get(name); ok {
 		return c, nil
 	}
@@ -85,7 +85,7 @@ func (t *Revisions) GetContent(ctx context.Context, name string) (*atoll.Content
 	return c, nil
 }
 
-func (t *Revisions) readPart(ctx context.Context, p enginev1.PartRef) ([]byte, error) {
+func (t *RevisionTable) readPart(ctx context.Context, p enginev1.PartRef) ([]byte, error) {
 	if p.Secret {
 		var s corev1.Secret
 		err := t.client.Get(ctx, client.ObjectKey{Namespace: atoll.SystemNamespace, Name: p.Name}, &s)
@@ -97,7 +97,7 @@ func (t *Revisions) readPart(ctx context.Context, p enginev1.PartRef) ([]byte, e
 }
 
 // LatestOfBundle is the Bundle's newest Revision, without its content.
-func (t *Revisions) LatestOfBundle(bundleUID string) (*enginev1.Revision, bool) {
+func (t *RevisionTable) LatestOfBundle(bundleUID string) (*enginev1.Revision, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	all := t.byBundle[bundleUID]
@@ -120,7 +120,7 @@ func compareRevisions(a, b *enginev1.Revision) int {
 // Revision has that content already, nothing is written. An older one of the same content is
 // not used again: numbers show people the order, so the new one has its own number. Parts are
 // written before the Revision that names them. The Revision keeps the span of ctx, if there is one.
-func (t *Revisions) CreateRevision(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error) {
+func (t *RevisionTable) CreateRevision(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error) {
 	lock := t.bundleLocks.lockOfBundle(ref.UID)
 	lock.Lock()
 	defer lock.Unlock()
@@ -170,7 +170,7 @@ const contentHashAnnotation = "engine.atoll.dev/content"
 // secretPartKey holds the data of a part that is a Secret.
 const secretPartKey = "data"
 
-func (t *Revisions) writePart(ctx context.Context, ref enginev1.BundleRef, p contentPart) (enginev1.PartRef, error) {
+func (t *RevisionTable) writePart(ctx context.Context, ref enginev1.BundleRef, p contentPart) (enginev1.PartRef, error) {
 	meta := metav1.ObjectMeta{
 		Name:   ref.UID + "-" + atoll.KeyedHash(t.hubKey, p.data),
 		Labels: map[string]string{enginev1.LabelBundle: ref.UID},
@@ -197,7 +197,7 @@ func stripRevision(obj any) (any, error) {
 	return bare.DeepCopy(), nil
 }
 
-func (t *Revisions) put(obj client.Object) {
+func (t *RevisionTable) put(obj client.Object) {
 	r := obj.(*enginev1.Revision)
 	t.mu.Lock()
 	if _, ok := t.byName[r.Name]; ok {
@@ -212,7 +212,7 @@ func (t *Revisions) put(obj client.Object) {
 	t.notifyAll(r.Spec.Bundle.UID)
 }
 
-func (t *Revisions) removeObject(obj client.Object) {
+func (t *RevisionTable) removeObject(obj client.Object) {
 	t.mu.Lock()
 	r, ok := t.byName[obj.GetName()]
 	if !ok {

@@ -28,7 +28,7 @@ func (l *bundleLockTable) lockOfBundle(uid string) *sync.Mutex {
 // DropRevisions deletes Revisions of one Bundle, and then the parts that none of its others
 // needs. A part without a Revision is harmless: after an error it stays until the next
 // DropRevisions of the Bundle, or DropAll.
-func (t *Revisions) DropRevisions(ctx context.Context, revisions []*enginev1.Revision) error {
+func (t *RevisionTable) DropRevisions(ctx context.Context, revisions []*enginev1.Revision) error {
 	if len(revisions) == 0 {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (t *Revisions) DropRevisions(ctx context.Context, revisions []*enginev1.Rev
 }
 
 // DropAll deletes everything that Revisions of a Bundle keep in the store.
-func (t *Revisions) DropAll(ctx context.Context, bundleUID string) error {
+func (t *RevisionTable) DropAll(ctx context.Context, bundleUID string) error {
 	if err := t.DropRevisions(ctx, t.OfBundle(bundleUID)); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (t *Revisions) DropAll(ctx context.Context, bundleUID string) error {
 	return nil
 }
 
-func (t *Revisions) deleteObject(ctx context.Context, obj client.Object) error {
+func (t *RevisionTable) deleteObject(ctx context.Context, obj client.Object) error {
 	if err := client.IgnoreNotFound(t.client.Delete(ctx, obj)); err != nil {
 		return fmt.Errorf("delete %T %s: %w", obj, obj.GetName(), err)
 	}

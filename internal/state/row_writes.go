@@ -30,12 +30,12 @@ var ErrRowsMoved = errors.New("the rows changed since they were read")
 // row away. base is what the changes were computed from; if a row that is to
 // change is not as in base, or the store moved, nothing more is written and the
 // error is ErrRowsMoved. One update per slice that holds a changed row.
-func (t *Rows) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []Row, changes map[string]*atoll.RowSpec) error {
+func (t *RowTable) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []Row, changes map[string]*atoll.RowSpec) error {
 	if len(changes) == 0 {
 		return nil
 	}
 	t.mu.RLock()
-	moved := t.findMovedCluster(ref.UID, base, changes)
+	moved := t.findChangedCluster(ref.UID, base, changes)
 	var edited []*enginev1.TargetSlice
 	if moved == "" {
 		edited = t.planSliceWrites(ref, changes)
@@ -52,8 +52,8 @@ func (t *Rows) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base []Ro
 	return nil
 }
 
-// findMovedCluster names a cluster whose row differs from base. The caller holds the lock.
-func (t *Rows) findMovedCluster(bundle string, base []Row, changes map[string]*atoll.RowSpec) string {
+// findChangedCluster names a cluster whose row differs from base. The caller holds the lock.
+func (t *RowTable) findChangedCluster(bundle string, base []Row, changes map[string]*atoll.RowSpec) string {
 	was := make(map[string]*atoll.RowSpec, len(changes))
 	for i := range base {
 		if _, ok := changes[base[i].Cluster]; ok {
@@ -76,14 +76,14 @@ func (t *Rows) findMovedCluster(bundle string, base []Row, changes map[string]*a
 }
 
 // findRow returns a row; the caller holds the lock.
-func (t *Rows) findRow(bundle, cluster string) *tableRow {
+func (t *RowTable) findRow(bundle, cluster string) *tableRow {
 	if b := t.byBundle[bundle]; b != nil {
 		return b.rows[cluster]
 	}
 	return nil
 }
 
-func (t *Rows) writeSlice(ctx context.Context, s *enginev1.TargetSlice) error {
+func (t *RowTable) writeSlice(ctx context.Context, s *enginev1.TargetSlice) error {
 	var err error
 	if s.ResourceVersion == "" {
 		err = t.client.Create(ctx, s)
@@ -149,7 +149,7 @@ type sliceLayout struct {
 // planSliceWrites returns the slices that must be written, changed copies of current ones or
 // new ones. A row stays where it is; a new row goes to the first slice with room.
 // The caller holds the lock.
-func (t *Rows) planSliceWrites(ref enginev1.BundleRef, changes map[string]*atoll.RowSpec) []*enginev1.TargetSlice {
+func (t *RowTable) planSliceWrites(ref enginev1.BundleRef, changes map[string]*atoll.RowSpec) []*enginev1.TargetSlice {
 	l := sliceLayout{ref: ref, edits: map[int]*sliceEdit{}}
 	if b := t.byBundle[ref.UID]; b != nil {
 		l.pages = b.pages

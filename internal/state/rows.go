@@ -27,12 +27,12 @@ type Row struct {
 	StatusHash string
 }
 
-// Rows is the table of all rows of all TargetSlices. It keeps lines as the slices have them and
+// RowTable is the table of all rows of all TargetSlices. It keeps lines as the slices have them and
 // decodes them for each reader: a row takes about 250 bytes.
 //
 // Its lock is held to read or to change the table, never to decode a slice: a page has a lock
 // of its own for its writer.
-type Rows struct {
+type RowTable struct {
 	client client.Client
 
 	mu       sync.RWMutex
@@ -76,8 +76,8 @@ type rowsChange struct {
 	clusters, ordered []string
 }
 
-func newRows(c client.Client) *Rows {
-	return &Rows{
+func newRows(c client.Client) *RowTable {
+	return &RowTable{
 		client:   c,
 		pages:    map[string]*slicePage{},
 		byBundle: map[string]*bundleRows{}, byNamespace: map[string]map[string]*bundleRows{},
@@ -86,7 +86,7 @@ func newRows(c client.Client) *Rows {
 }
 
 // ListOfBundle lists the Bundle's rows by cluster name.
-func (t *Rows) ListOfBundle(uid string) []Row {
+func (t *RowTable) ListOfBundle(uid string) []Row {
 	t.mu.RLock()
 	b := t.byBundle[uid]
 	if b == nil || len(b.rows) == 0 {
@@ -126,7 +126,7 @@ func AllReady(rows []Row) bool {
 }
 
 // ListOfSmallBundle lists the Bundle's rows by cluster name; none when it has more than SmallBundle.
-func (t *Rows) ListOfSmallBundle(uid string) []Row {
+func (t *RowTable) ListOfSmallBundle(uid string) []Row {
 	t.mu.RLock()
 	b := t.byBundle[uid]
 	isSmall := b != nil && len(b.rows) <= SmallBundle
@@ -138,7 +138,7 @@ func (t *Rows) ListOfSmallBundle(uid string) []Row {
 }
 
 // ListOfCluster lists the rows of the cluster with that UID by Bundle UID.
-func (t *Rows) ListOfCluster(uid string) []Row {
+func (t *RowTable) ListOfCluster(uid string) []Row {
 	t.mu.RLock()
 	m := t.byClusterUID[uid]
 	if m == nil {
@@ -160,7 +160,7 @@ func (t *Rows) ListOfCluster(uid string) []Row {
 
 // RequestedPodsOf returns how many pods the rows of the cluster with that UID ask for, of each row that
 // is to stay 1 at least.
-func (t *Rows) RequestedPodsOf(uid string) int64 {
+func (t *RowTable) RequestedPodsOf(uid string) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if m := t.byClusterUID[uid]; m != nil {
@@ -170,7 +170,7 @@ func (t *Rows) RequestedPodsOf(uid string) int64 {
 }
 
 // Get returns one row.
-func (t *Rows) Get(bundleUID, cluster string) (out Row, ok bool) {
+func (t *RowTable) Get(bundleUID, cluster string) (out Row, ok bool) {
 	t.mu.RLock()
 	r := t.findRow(bundleUID, cluster)
 	if r == nil {
@@ -185,7 +185,7 @@ func (t *Rows) Get(bundleUID, cluster string) (out Row, ok bool) {
 }
 
 // CountOfCluster returns how many rows the cluster with that UID has.
-func (t *Rows) CountOfCluster(uid string) int {
+func (t *RowTable) CountOfCluster(uid string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if m := t.byClusterUID[uid]; m != nil {
@@ -195,7 +195,7 @@ func (t *Rows) CountOfCluster(uid string) int {
 }
 
 // HasRow reports whether the cluster has a row of the Bundle.
-func (t *Rows) HasRow(bundleUID, cluster string) bool {
+func (t *RowTable) HasRow(bundleUID, cluster string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.findRow(bundleUID, cluster) != nil
@@ -203,7 +203,7 @@ func (t *Rows) HasRow(bundleUID, cluster string) bool {
 
 // fillStatusHash computes the hash of the row's status, and keeps it with the row until the
 // status changes.
-func (t *Rows) fillStatusHash(out *Row, v *rowSnapshot) {
+func (t *RowTable) fillStatusHash(out *Row, v *rowSnapshot) {
 	if out.Status == nil || v.statusHash != "" {
 		out.StatusHash = v.statusHash
 		return
@@ -217,7 +217,7 @@ func (t *Rows) fillStatusHash(out *Row, v *rowSnapshot) {
 }
 
 // BundlesWithRows returns the Bundles that have rows, by UID; those that are deleted included.
-func (t *Rows) BundlesWithRows() []string {
+func (t *RowTable) BundlesWithRows() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := make([]string, 0, len(t.byBundle))
@@ -232,15 +232,15 @@ func (t *Rows) BundlesWithRows() []string {
 
 // HighestVersion returns the highest version of the store in which the table's newest slice was written. It only
 // grows while the store is not set back.
-func (t *Rows) HighestVersion() int64 {
+func (t *RowTable) HighestVersion() int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.highestVersion
 }
 
-// ClustersByPlacement returns the clusters that have rows of Bundles in a namespace, or in any where it is
+// PlacedNamespacesByCluster returns the clusters that have rows of Bundles in a namespace, or in any where it is
 // empty, and in which namespaces, in no order. It costs the rows of those namespaces.
-func (t *Rows) ClustersByPlacement(namespace string) map[string][]string {
+func (t *RowTable) PlacedNamespacesByCluster(namespace string) map[string][]string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := map[string][]string{}
@@ -267,7 +267,7 @@ func addPlacedClusters(out map[string][]string, namespace string, bundles map[st
 
 // HasRowsInNamespace reports whether a cluster has rows of Bundles in a namespace. It costs no more than
 // the Bundles of the namespace.
-func (t *Rows) HasRowsInNamespace(namespace, cluster string) bool {
+func (t *RowTable) HasRowsInNamespace(namespace, cluster string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, b := range t.byNamespace[namespace] {
@@ -279,7 +279,7 @@ func (t *Rows) HasRowsInNamespace(namespace, cluster string) bool {
 }
 
 // EmptySlices returns the empty slices of a Bundle by number, for their collector, and the number of all its slices.
-func (t *Rows) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all int) {
+func (t *RowTable) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	b := t.byBundle[bundleUID]
@@ -296,60 +296,60 @@ func (t *Rows) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice, all
 
 // Subscribe subscribes to changes: a Bundle's UID and the names of the clusters whose rows
 // changed, came or went.
-func (t *Rows) Subscribe(fn func(bundleUID string, clusters []string)) {
+func (t *RowTable) Subscribe(fn func(bundleUID string, clusters []string)) {
 	t.addSubscriber(func(c rowsChange) { fn(c.bundle, c.clusters) })
 }
 
-// SubscribeOrders subscribes to the same changes, with the rows whose orders changed, or that
+// SubscribeWithChangedOrders subscribes to the same changes, with the rows whose orders changed, or that
 // were added or deleted. The status alone changed of the other rows.
-func (t *Rows) SubscribeOrders(fn func(bundleUID string, clusters, ordered []string)) {
+func (t *RowTable) SubscribeWithChangedOrders(fn func(bundleUID string, clusters, ordered []string)) {
 	t.addSubscriber(func(c rowsChange) { fn(c.bundle, c.clusters, c.ordered) })
 }
 
 // SubscribeTransitions subscribes to the changes of rows with what they were before. The changes of
 // one slice come in their order. A subscriber must not write rows.
-func (t *Rows) SubscribeTransitions(fn func([]RowTransition)) { t.transitions.addSubscriber(fn) }
+func (t *RowTable) SubscribeTransitions(fn func([]RowTransition)) { t.transitions.addSubscriber(fn) }
 
-func (t *Rows) put(obj client.Object) {
-	if f := t.fillPage(obj.(*enginev1.TargetSlice)); f != nil {
+func (t *RowTable) put(obj client.Object) {
+	if f := t.updatePageFromSlice(obj.(*enginev1.TargetSlice)); f != nil {
 		defer raisePanic(f.panicked)
 		t.notifyChanged(f)
 	}
 }
 
-// fillPage fills the page of a slice, and notifies of the rows' transitions before it unlocks the
+// updatePageFromSlice fills the page of a slice, and notifies of the rows' transitions before it unlocks the
 // page. It returns nil when the table has a later version of the slice.
-func (t *Rows) fillPage(s *enginev1.TargetSlice) *pageFill {
+func (t *RowTable) updatePageFromSlice(s *enginev1.TargetSlice) *pageUpdate {
 	p := t.lockPage(s.Name, &s.Spec.Bundle)
 	defer p.fillLock.Unlock()
 	// A known version is filled again, so that table and informer have one text.
 	if p.meta.UID == s.UID && isOlderVersion(s.ResourceVersion, p.meta.ResourceVersion) {
 		return nil
 	}
-	f := p.computeFill(s, t.transitions.hasSubscribers())
-	t.applyVersion(f, s.ResourceVersion)
+	f := p.computePageUpdate(s, t.transitions.hasSubscribers())
+	t.applyUpdateOfVersion(f, s.ResourceVersion)
 	t.notifyTransitions(f)
 	return f
 }
 
-// applyVersion applies a filling with the content of a version of the store.
-func (t *Rows) applyVersion(f *pageFill, version string) {
+// applyUpdateOfVersion applies a filling with the content of a version of the store.
+func (t *RowTable) applyUpdateOfVersion(f *pageUpdate, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.highestVersion = max(t.highestVersion, parseVersion(version))
-	t.applyFill(f)
+	t.applyPageUpdate(f)
 }
 
-func (t *Rows) removeObject(obj client.Object) {
-	if f := t.emptyPage(obj); f != nil {
+func (t *RowTable) removeObject(obj client.Object) {
+	if f := t.removePageOfSlice(obj); f != nil {
 		defer raisePanic(f.panicked)
 		t.notifyChanged(f)
 	}
 }
 
-// emptyPage removes the page of a slice with its rows, and notifies of the rows' transitions before
+// removePageOfSlice removes the page of a slice with its rows, and notifies of the rows' transitions before
 // it unlocks the page. It returns nil when the table does not have the slice.
-func (t *Rows) emptyPage(obj client.Object) *pageFill {
+func (t *RowTable) removePageOfSlice(obj client.Object) *pageUpdate {
 	p := t.lockPage(obj.GetName(), nil)
 	if p == nil {
 		return nil
@@ -358,20 +358,20 @@ func (t *Rows) emptyPage(obj client.Object) *pageFill {
 	if p.meta.UID != obj.GetUID() {
 		return nil
 	}
-	f := p.computeFill(&enginev1.TargetSlice{}, t.transitions.hasSubscribers())
+	f := p.computePageUpdate(&enginev1.TargetSlice{}, t.transitions.hasSubscribers())
 	t.dropPage(f)
 	t.notifyTransitions(f)
 	return f
 }
 
 // dropPage applies the filling of a page without rows, and removes the page.
-func (t *Rows) dropPage(f *pageFill) {
+func (t *RowTable) dropPage(f *pageUpdate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := f.page
 	p.dropped = true
 	delete(t.pages, p.name)
-	t.applyFill(f)
+	t.applyPageUpdate(f)
 	b := t.byBundle[p.bundle.UID]
 	if b.pages = slices.DeleteFunc(b.pages, func(o *slicePage) bool { return o == p }); len(b.pages) == 0 {
 		delete(t.byBundle, p.bundle.UID)
@@ -384,7 +384,7 @@ func (t *Rows) dropPage(f *pageFill) {
 
 // lockPage returns the page of that name, to be filled; a new one of the Bundle, where
 // there is none. Without a Bundle that is nil. The caller unlocks fillLock of the page.
-func (t *Rows) lockPage(name string, bundle *enginev1.BundleRef) *slicePage {
+func (t *RowTable) lockPage(name string, bundle *enginev1.BundleRef) *slicePage {
 	for {
 		p := t.findOrAddPage(name, bundle)
 		if p == nil {
@@ -400,7 +400,7 @@ func (t *Rows) lockPage(name string, bundle *enginev1.BundleRef) *slicePage {
 
 // findOrAddPage returns the page of that name. Without such a page it adds one of the Bundle, or
 // returns nil without a Bundle.
-func (t *Rows) findOrAddPage(name string, bundle *enginev1.BundleRef) *slicePage {
+func (t *RowTable) findOrAddPage(name string, bundle *enginev1.BundleRef) *slicePage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.pages[name]
@@ -413,21 +413,21 @@ func (t *Rows) findOrAddPage(name string, bundle *enginev1.BundleRef) *slicePage
 
 // notifyTransitions notifies of changed rows, and keeps the first panic of a subscriber. The caller
 // holds the lock of the page.
-func (t *Rows) notifyTransitions(f *pageFill) {
+func (t *RowTable) notifyTransitions(f *pageUpdate) {
 	if len(f.transitions) > 0 {
 		f.panicked = t.transitions.callAll(f.transitions)
 	}
 }
 
 // notifyChanged notifies of changed rows. The caller holds no lock.
-func (t *Rows) notifyChanged(f *pageFill) {
+func (t *RowTable) notifyChanged(f *pageUpdate) {
 	if len(f.changed) > 0 {
 		t.notifyAll(rowsChange{f.page.bundle.UID, f.changed, f.ordered})
 	}
 }
 
 // addPage adds a page to its Bundle. The caller holds the lock.
-func (t *Rows) addPage(p *slicePage) {
+func (t *RowTable) addPage(p *slicePage) {
 	p.listed = true
 	b := t.byBundle[p.bundle.UID]
 	if b == nil {

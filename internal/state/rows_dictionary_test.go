@@ -43,7 +43,7 @@ func storedRows(t *testing.T, c client.Client) map[string]Row {
 }
 
 // checkRowsAgree checks every way to read the table against the store.
-func checkRowsAgree(t *testing.T, step string, rows *Rows, want map[string]Row) {
+func checkRowsAgree(t *testing.T, step string, rows *RowTable, want map[string]Row) {
 	t.Helper()
 	n, pods := 0, map[string]int64{}
 	for _, w := range want {
@@ -121,7 +121,7 @@ func TestTablesAgreeWithTheStore(t *testing.T) {
 				t.Fatalf("step %d: %d words", step, n)
 			}
 		}
-		for who, table := range map[string]*Rows{"writer": rows, "follower": heard, "started": anew} {
+		for who, table := range map[string]*RowTable{"writer": rows, "follower": heard, "started": anew} {
 			checkRowsAgree(t, fmt.Sprint("step ", step, ", ", who), table, want)
 		}
 	}
@@ -292,7 +292,7 @@ func BenchmarkRows(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			changes := map[string]*atoll.RowSpec{base[7].Cluster: &next}
-			if rows.findMovedCluster(uid, base, changes) != "" || len(rows.planSliceWrites(base[0].Bundle, changes)) != 1 {
+			if rows.findChangedCluster(uid, base, changes) != "" || len(rows.planSliceWrites(base[0].Bundle, changes)) != 1 {
 				b.Fatal("the row did not change")
 			}
 		}

@@ -27,7 +27,7 @@ func TestWhereANamespaceIsPlaced(t *testing.T) {
 		}
 	}
 	said := func(namespace string) string {
-		placed := rows.ClustersByPlacement(namespace)
+		placed := rows.PlacedNamespacesByCluster(namespace)
 		for _, in := range placed {
 			slices.Sort(in)
 		}
@@ -70,7 +70,7 @@ func BenchmarkWhereANamespaceIsPlaced(b *testing.B) {
 			}
 			b.ResetTimer()
 			for range b.N {
-				if len(rows.ClustersByPlacement("shop")) != 100 {
+				if len(rows.PlacedNamespacesByCluster("shop")) != 100 {
 					b.Fatal("not all of it")
 				}
 			}

@@ -16,7 +16,7 @@ import (
 
 var testRef = enginev1.BundleRef{UID: "b1", Namespace: "shop", Name: "web"}
 
-func newTestRows(t *testing.T) (*Rows, client.Client) {
+func newTestRows(t *testing.T) (*RowTable, client.Client) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(&enginev1.TargetSlice{}).Build()
 	return newRows(c), c
@@ -59,7 +59,7 @@ func TestRowsReadTheirOwnWrites(t *testing.T) {
 func TestReportsAreNoOrders(t *testing.T) {
 	rows, _ := newTestRows(t)
 	var notified string
-	rows.SubscribeOrders(func(_ string, clusters, ordered []string) { notified = fmt.Sprint(clusters, ordered) })
+	rows.SubscribeWithChangedOrders(func(_ string, clusters, ordered []string) { notified = fmt.Sprint(clusters, ordered) })
 	slice := func(version, specs, statuses string, words ...string) *enginev1.TargetSlice {
 		s := &enginev1.TargetSlice{}
 		s.Name, s.UID, s.ResourceVersion, s.Spec.Bundle = "b1-0", "slice", version, testRef

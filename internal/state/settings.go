@@ -10,8 +10,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Settings is what the hub's admin decides for all, beside the properties that Views keeps.
-type Settings struct {
+// HubSettingsTable is what the hub's admin decides for all, beside the properties that Views keeps.
+type HubSettingsTable struct {
 	views *ClusterViews
 
 	mu   sync.RWMutex
@@ -19,10 +19,10 @@ type Settings struct {
 	notifier[string]
 }
 
-func newSettings(views *ClusterViews) *Settings { return &Settings{views: views} }
+func newSettings(views *ClusterViews) *HubSettingsTable { return &HubSettingsTable{views: views} }
 
 // PublishesProfiles reports whether the clusters are published as ClusterProfiles.
-func (s *Settings) PublishesProfiles() bool {
+func (s *HubSettingsTable) PublishesProfiles() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.spec.ClusterProfiles != v1alpha1.ProfilesNone
@@ -30,44 +30,44 @@ func (s *Settings) PublishesProfiles() bool {
 
 // DefaultPlacement returns where objects go that nothing else places; nil: they stay on the hub.
 // It is shared, and not to be changed.
-func (s *Settings) DefaultPlacement() *v1alpha1.DefaultPlacement {
+func (s *HubSettingsTable) DefaultPlacement() *v1alpha1.DefaultPlacement {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.spec.DefaultPlacement
 }
 
 // ChildPlacement returns where objects go that controllers on the hub make of placed objects.
-func (s *Settings) ChildPlacement() v1alpha1.ChildPlacement {
+func (s *HubSettingsTable) ChildPlacement() v1alpha1.ChildPlacement {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return cmp.Or(s.spec.ChildPlacement, v1alpha1.ChildPlacementNone)
 }
 
 // CreatesEmptyNamespaces reports whether placed namespaces without objects appear in their clusters.
-func (s *Settings) CreatesEmptyNamespaces() bool {
+func (s *HubSettingsTable) CreatesEmptyNamespaces() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.spec.EmptyNamespaces == v1alpha1.EmptyNamespacesCreate
 }
 
-// IsStated reports whether the HubSettings state a placement.
-func (s *Settings) IsStated() bool {
+// StatesPlacement reports whether the HubSettings state a placement.
+func (s *HubSettingsTable) StatesPlacement() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.spec.DefaultPlacement != nil || s.spec.ChildPlacement != ""
 }
 
 // Subscribe subscribes to changes; the name is that of the settings.
-func (s *Settings) Subscribe(fn func(name string)) { s.addSubscriber(fn) }
+func (s *HubSettingsTable) Subscribe(fn func(name string)) { s.addSubscriber(fn) }
 
-func (s *Settings) put(obj client.Object) {
+func (s *HubSettingsTable) put(obj client.Object) {
 	s.views.put(obj)
 	if o, ok := obj.(*v1alpha1.HubSettings); ok && o.Name == v1alpha1.HubSettingsName {
 		s.setSpec(o.Spec)
 	}
 }
 
-func (s *Settings) removeObject(obj client.Object) {
+func (s *HubSettingsTable) removeObject(obj client.Object) {
 	s.views.removeObject(obj)
 	if obj.GetName() == v1alpha1.HubSettingsName {
 		s.setSpec(v1alpha1.HubSettingsSpec{})
@@ -77,15 +77,15 @@ func (s *Settings) removeObject(obj client.Object) {
 // SupposeWritten returns a copy of the settings as they would be if the HubSettings among the objects
 // were written, or, with a deletion timestamp, deleted. It notifies no subscriber and does not follow
 // the original.
-func (s *Settings) SupposeWritten(written ...client.Object) *Settings {
+func (s *HubSettingsTable) SupposeWritten(written ...client.Object) *HubSettingsTable {
 	s.mu.RLock()
-	out := &Settings{spec: s.spec}
+	out := &HubSettingsTable{spec: s.spec}
 	s.mu.RUnlock()
 	applyWritten(written, func(o *v1alpha1.HubSettings) { out.setSpec(o.Spec) }, func(*v1alpha1.HubSettings) { out.setSpec(v1alpha1.HubSettingsSpec{}) })
 	return out
 }
 
-func (s *Settings) setSpec(spec v1alpha1.HubSettingsSpec) {
+func (s *HubSettingsTable) setSpec(spec v1alpha1.HubSettingsSpec) {
 	spec.PlacementProperties = nil // which Views keeps
 	s.mu.Lock()
 	changed := !reflect.DeepEqual(s.spec, spec)

@@ -16,8 +16,8 @@ func TestChildPlacementOfTheSettings(t *testing.T) {
 	hub := &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName}}
 	check := func(what string, want v1alpha1.ChildPlacement, isStated bool, changes int) {
 		t.Helper()
-		if s.ChildPlacement() != want || s.IsStated() != isStated || notified != changes {
-			t.Errorf("%s: %s, stated %t, %d changes", what, s.ChildPlacement(), s.IsStated(), notified)
+		if s.ChildPlacement() != want || s.StatesPlacement() != isStated || notified != changes {
+			t.Errorf("%s: %s, stated %t, %d changes", what, s.ChildPlacement(), s.StatesPlacement(), notified)
 		}
 	}
 	check("without settings", v1alpha1.ChildPlacementNone, false, 0)

@@ -129,8 +129,8 @@ func (p *slicePage) joinStatusLines(news map[string]string) string {
 	return rowcodec.JoinLines(lines)
 }
 
-// pageFill is what a page is to hold, worked out from a slice's lines.
-type pageFill struct {
+// pageUpdate is what a page is to hold, worked out from a slice's lines.
+type pageUpdate struct {
 	// panicked is the first panic of a subscriber to transitions.
 	panicked     *reconcile.Panic
 	page         *slicePage
@@ -160,10 +160,10 @@ type filledRow struct {
 	unchanged         bool
 }
 
-// computeFill works out what the page is to hold of a slice. The caller holds its filling; no
+// computePageUpdate works out what the page is to hold of a slice. The caller holds its filling; no
 // value that readers use is changed.
-func (p *slicePage) computeFill(s *enginev1.TargetSlice, isObserved bool) *pageFill {
-	f := &pageFill{page: p, meta: p.meta, bytes: len(s.Spec.Rows) + len(s.Status.Rows), isObserved: isObserved}
+func (p *slicePage) computePageUpdate(s *enginev1.TargetSlice, isObserved bool) *pageUpdate {
+	f := &pageUpdate{page: p, meta: p.meta, bytes: len(s.Spec.Rows) + len(s.Status.Rows), isObserved: isObserved}
 	if s.Name != "" {
 		f.meta = s.ObjectMeta
 		f.meta.ManagedFields = nil
@@ -194,7 +194,7 @@ func (p *slicePage) computeFill(s *enginev1.TargetSlice, isObserved bool) *pageF
 	return f
 }
 
-func (f *pageFill) removeRow(r *tableRow) {
+func (f *pageUpdate) removeRow(r *tableRow) {
 	f.addTransition(r, rowcodec.Line{Cluster: r.cluster}, "")
 	f.removed, f.changed, f.ordered = append(f.removed, r), append(f.changed, r.cluster), append(f.ordered, r.cluster)
 }
@@ -202,7 +202,7 @@ func (f *pageFill) removeRow(r *tableRow) {
 // addOrUpdateRow adds one row with its lines as they are now. One of the same cluster stays what it
 // is, and takes the memory of the new text even where that is equal, so that it keeps no old
 // text alive.
-func (f *pageFill) addOrUpdateRow(old *tableRow, line rowcodec.Line, status string) {
+func (f *pageUpdate) addOrUpdateRow(old *tableRow, line rowcodec.Line, status string) {
 	if old != nil && f.saysSameAs(old, line.Text, status) {
 		f.appendRow(filledRow{row: old, spec: line.Text, status: status, unchanged: true})
 		return
@@ -233,27 +233,27 @@ func (f *pageFill) addOrUpdateRow(old *tableRow, line rowcodec.Line, status stri
 
 // addTransition adds the change of a row. old is nil for a new row, and the line is empty for one
 // that goes.
-func (f *pageFill) addTransition(old *tableRow, line rowcodec.Line, status string) {
+func (f *pageUpdate) addTransition(old *tableRow, line rowcodec.Line, status string) {
 	if !f.isObserved {
 		return
 	}
 	change := RowTransition{Bundle: f.page.bundle.UID, Cluster: line.Cluster}
 	if old != nil {
-		change.Before = rowcodec.Summarize(old.spec, old.status, f.page.dictionaries.spec, f.page.dictionaries.status)
+		change.Before = rowcodec.SummarizeRow(old.spec, old.status, f.page.dictionaries.spec, f.page.dictionaries.status)
 	}
 	if line.Text != "" {
-		change.After = rowcodec.Summarize(line.Text, status, f.dictionaries.spec, f.dictionaries.status)
+		change.After = rowcodec.SummarizeRow(line.Text, status, f.dictionaries.spec, f.dictionaries.status)
 	}
 	f.transitions = append(f.transitions, change)
 }
 
-func (f *pageFill) appendRow(l filledRow) { *f.lines = append(*f.lines, l) }
+func (f *pageUpdate) appendRow(l filledRow) { *f.lines = append(*f.lines, l) }
 
 // filledRowPool keeps the memory of fillings: slices are put all the time.
 var filledRowPool = sync.Pool{New: func() any { return new([]filledRow) }}
 
-// applyFill applies a filling in the table. The caller holds the table's lock.
-func (t *Rows) applyFill(f *pageFill) {
+// applyPageUpdate applies a filling in the table. The caller holds the table's lock.
+func (t *RowTable) applyPageUpdate(f *pageUpdate) {
 	p := f.page
 	if !p.listed {
 		t.addPage(p)
@@ -274,7 +274,7 @@ func (t *Rows) applyFill(f *pageFill) {
 		case t.findRow(p.bundle.UID, r.cluster) != r: // another slice has it too
 			t.addToIndexes(r, r.cluster, r.clusterRows.uid)
 		case had != r.spec:
-			r.clusterRows.requestedPods += rowcodec.RequestedPods(r.spec) - rowcodec.RequestedPods(had)
+			r.clusterRows.requestedPods += rowcodec.DecodeRequestedPods(r.spec) - rowcodec.DecodeRequestedPods(had)
 		}
 	}
 	if f.hasNewRows || len(f.removed) > 0 {
@@ -289,7 +289,7 @@ func (t *Rows) applyFill(f *pageFill) {
 }
 
 // saysSameAs reports whether the lines are equal to the row.
-func (f *pageFill) saysSameAs(old *tableRow, spec, status string) bool {
+func (f *pageUpdate) saysSameAs(old *tableRow, spec, status string) bool {
 	if f.keepsWordIndexes {
 		return old.spec == spec && old.status == status
 	}
@@ -325,7 +325,7 @@ func (d *dictionaryPair) expandLines(spec, status string) [2]string {
 }
 
 // addToIndexes adds a row to the indexes.
-func (t *Rows) addToIndexes(r *tableRow, cluster, uid string) {
+func (t *RowTable) addToIndexes(r *tableRow, cluster, uid string) {
 	m := t.byClusterUID[uid]
 	if m == nil {
 		m = &clusterRows{uid: strings.Clone(uid), name: strings.Clone(cluster)}
@@ -341,13 +341,13 @@ func (t *Rows) addToIndexes(r *tableRow, cluster, uid string) {
 	}
 	b.rows[r.cluster] = r
 	i, _ := slices.BinarySearchFunc(m.rows, r.page.bundle.UID, compareByBundleUID)
-	m.rows, m.requestedPods = slices.Insert(m.rows, i, r), m.requestedPods+rowcodec.RequestedPods(r.spec)
+	m.rows, m.requestedPods = slices.Insert(m.rows, i, r), m.requestedPods+rowcodec.DecodeRequestedPods(r.spec)
 }
 
 func compareByBundleUID(r *tableRow, uid string) int { return strings.Compare(r.page.bundle.UID, uid) }
 
 // removeFromIndexes removes a row from the indexes, if it is still in them.
-func (t *Rows) removeFromIndexes(r *tableRow) {
+func (t *RowTable) removeFromIndexes(r *tableRow) {
 	b := t.byBundle[r.page.bundle.UID]
 	if b.rows[r.cluster] != r {
 		return
@@ -357,7 +357,7 @@ func (t *Rows) removeFromIndexes(r *tableRow) {
 	for r.clusterRows.rows[i] != r {
 		i++
 	}
-	r.clusterRows.requestedPods -= rowcodec.RequestedPods(r.spec)
+	r.clusterRows.requestedPods -= rowcodec.DecodeRequestedPods(r.spec)
 	if r.clusterRows.rows = slices.Delete(r.clusterRows.rows, i, i+1); len(r.clusterRows.rows) == 0 {
 		delete(t.byClusterUID, r.clusterRows.uid)
 	}

@@ -34,25 +34,25 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// State is all tables. Its fields are set by New and do not change.
-type State struct {
+// HubTables is all tables. Its fields are set by New and do not change.
+type HubTables struct {
 	Client     client.Client
-	Clusters   *Clusters
+	Clusters   *ClusterTable
 	Views      *ClusterViews
-	Settings   *Settings
-	Bundles    *Bundles
-	Rows       *Rows
+	Settings   *HubSettingsTable
+	Bundles    *BundleTable
+	Rows       *RowTable
 	Drifted    *DriftedRows
-	Revisions  *Revisions
-	Templates  *Templates
-	Namespaces *Namespaces
-	Policies   *Policies
+	Revisions  *RevisionTable
+	Templates  *TemplateTable
+	Namespaces *NamespaceTable
+	Policies   *PolicyTable
 	// Customizations are translated to interpreters; no other component reads them.
-	Customizations *Customizations
-	Placements     *Placements
-	Decisions      *Decisions
-	Scores         *ClusterScores
-	Sets           *ClusterSets
+	Customizations *CustomizationTable
+	Placements     *PlacementTable
+	Decisions      *DecisionTable
+	Scores         *ClusterScoreTable
+	Sets           *ClusterSetTable
 	Hub            *HubStateTable
 
 	log         *slog.Logger
@@ -88,12 +88,12 @@ type TableSource interface {
 // New makes the tables over the API server that cfg reaches, and of kinds that come from
 // elsewhere over their source; c writes, and reads what no table has, and hubKey keys the
 // names of revisions. log gets the objects that a table cannot read. Nothing is read before Run.
-func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, log *slog.Logger) (*State, error) {
+func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, log *slog.Logger) (*HubTables, error) {
 	revisions, err := newRevisions(c, hubKey)
 	if err != nil {
 		return nil, err
 	}
-	s := &State{tableSource: source, log: log}
+	s := &HubTables{tableSource: source, log: log}
 	ch, err := cache.New(cfg, cache.Options{
 		Scheme: c.Scheme(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -132,7 +132,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, l
 
 // Run feeds the tables until ctx ends. ready is closed once every typed table has its first
 // list; templates sync kind by kind; their table reports it.
-func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
+func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 	var synced []toolscache.InformerSynced
 	for _, f := range []tableFeed{
 		{&v1alpha1.Cluster{}, s.Clusters},
@@ -163,7 +163,7 @@ func (s *State) Run(ctx context.Context, ready chan<- struct{}) error {
 		if err != nil {
 			return fmt.Errorf("state: watch %T: %w", f.kind, err)
 		}
-		table := containTable(fmt.Sprintf("%T", f.kind), f.table, s.log)
+		table := wrapEventTable(fmt.Sprintf("%T", f.kind), f.table, s.log)
 		reg, err := inf.AddEventHandler(table.eventHandler(ctx))
 		if err != nil {
 			return fmt.Errorf("state: watch %T: %w", f.kind, err)

@@ -22,7 +22,7 @@ const maxBytesOfStatuses = 1_200_000
 // row that is gone, and one whose seq is not above the stored one's, is dropped. On
 // conflict the slice is read again and what is still due is written. One update per
 // slice that holds a changed row.
-func (t *Rows) WriteStatuses(ctx context.Context, bundleUID string, reports map[string]atoll.RowStatus) error {
+func (t *RowTable) WriteStatuses(ctx context.Context, bundleUID string, reports map[string]atoll.RowStatus) error {
 	byPage := map[*slicePage]map[string]atoll.RowStatus{}
 	t.mu.RLock()
 	for uid, report := range reports {
@@ -56,16 +56,16 @@ func (m *clusterRows) rowOfBundle(bundle string) *tableRow {
 	return nil
 }
 
-// nextSlice returns what sliceWithReports returns, under the page's lock.
-func (p *slicePage) nextSlice(reports map[string]atoll.RowStatus) *enginev1.TargetSlice {
+// buildSliceWithReports returns what sliceWithReports returns, under the page's lock.
+func (p *slicePage) buildSliceWithReports(reports map[string]atoll.RowStatus) *enginev1.TargetSlice {
 	p.fillLock.Lock()
 	defer p.fillLock.Unlock()
 	return p.sliceWithReports(reports)
 }
 
-func (t *Rows) writeStatusOfPage(ctx context.Context, p *slicePage, reports map[string]atoll.RowStatus) error {
+func (t *RowTable) writeStatusOfPage(ctx context.Context, p *slicePage, reports map[string]atoll.RowStatus) error {
 	for {
-		next := p.nextSlice(reports)
+		next := p.buildSliceWithReports(reports)
 		if next == nil {
 			return nil
 		}
@@ -107,9 +107,9 @@ func (p *slicePage) sliceWithReports(reports map[string]atoll.RowStatus) *engine
 		if r.status != "" && err == nil && old.UID == report.UID && old.Seq >= report.Seq {
 			continue
 		}
-		if size += largeBytes(report) - largeBytes(old); size > maxBytesOfStatuses {
-			size -= largeBytes(report)
-			report, _ = atoll.DropLargeStatuses(report)
+		if size += largeStatusBytes(report) - largeStatusBytes(old); size > maxBytesOfStatuses {
+			size -= largeStatusBytes(report)
+			report, _ = atoll.HashLargeStatuses(report)
 		}
 		news[r.cluster] = rowcodec.EncodeStatus(report, words)
 	}
@@ -121,8 +121,8 @@ func (p *slicePage) sliceWithReports(reports map[string]atoll.RowStatus) *engine
 	return next
 }
 
-// largeBytes returns the bytes of the large statuses of a report.
-func largeBytes(s atoll.RowStatus) (n int) {
+// largeStatusBytes returns the bytes of the large statuses of a report.
+func largeStatusBytes(s atoll.RowStatus) (n int) {
 	for _, it := range s.Items {
 		if it.HasLargeStatus() {
 			n += len(it.ReflectedStatus)

@@ -24,13 +24,13 @@ import (
 	"atoll.dev/atoll/internal/wakeup"
 )
 
-// Templates is the table of everything on the hub that may be a template: all
+// TemplateTable is the table of everything on the hub that may be a template: all
 // kinds that can be listed and watched, custom ones too, but for what the hub's
 // machinery makes by itself (Events, Leases, endpoints) and Atoll's own kinds.
 //
 // Kinds come and go with their CRDs. When a kind is removed, its templates leave the table
 // without a notification: a missing list is no intent of users.
-type Templates struct {
+type TemplateTable struct {
 	log       *slog.Logger
 	dynamic   dynamic.Interface
 	discovery discovery.DiscoveryInterface
@@ -52,8 +52,8 @@ type templateKind struct {
 	watchError error // of the last list or watch; guarded by the table's lock
 }
 
-func newTemplates(dyn dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger) *Templates {
-	return &Templates{
+func newTemplates(dyn dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger) *TemplateTable {
+	return &TemplateTable{
 		log: log, dynamic: dyn, discovery: disco, rescan: make(chan struct{}, 1),
 		kinds:       map[schema.GroupKind]*templateKind{},
 		objects:     map[atoll.ItemKey]*unstructured.Unstructured{},
@@ -62,7 +62,7 @@ func newTemplates(dyn dynamic.Interface, disco discovery.DiscoveryInterface, log
 }
 
 // Get returns a template; shared, not to be changed.
-func (t *Templates) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
+func (t *TemplateTable) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	o, ok := t.objects[key]
@@ -70,7 +70,7 @@ func (t *Templates) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
 }
 
 // InNamespace lists the templates of a namespace by key.
-func (t *Templates) InNamespace(ns string) []*unstructured.Unstructured {
+func (t *TemplateTable) InNamespace(ns string) []*unstructured.Unstructured {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	keys := slices.SortedFunc(maps.Keys(t.byNamespace[ns]), atoll.ItemKey.Compare)
@@ -82,7 +82,7 @@ func (t *Templates) InNamespace(ns string) []*unstructured.Unstructured {
 }
 
 // ListOfKind lists the templates of a kind in a namespace, or of those in none, in no order.
-func (t *Templates) ListOfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
+func (t *TemplateTable) ListOfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for k := range t.byNamespace[ns] {
@@ -94,11 +94,11 @@ func (t *Templates) ListOfKind(gk schema.GroupKind, ns string) (out []*unstructu
 }
 
 // ClusterScoped lists the cluster-scoped templates by key.
-func (t *Templates) ClusterScoped() []*unstructured.Unstructured { return t.InNamespace("") }
+func (t *TemplateTable) ClusterScoped() []*unstructured.Unstructured { return t.InNamespace("") }
 
 // IsSynced reports whether the kind's templates are all in the table. A kind that the
 // hub does not serve is not synced.
-func (t *Templates) IsSynced(group, kind string) bool {
+func (t *TemplateTable) IsSynced(group, kind string) bool {
 	t.mu.RLock()
 	k, ok := t.kinds[schema.GroupKind{Group: group, Kind: kind}]
 	t.mu.RUnlock()
@@ -106,7 +106,7 @@ func (t *Templates) IsSynced(group, kind string) bool {
 }
 
 // UnreadReason returns why the kind's templates are not all in the table; nil when they are.
-func (t *Templates) UnreadReason(group, kind string) error {
+func (t *TemplateTable) UnreadReason(group, kind string) error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k, ok := t.kinds[schema.GroupKind{Group: group, Kind: kind}]
@@ -127,7 +127,7 @@ var (
 )
 
 // UnreadKinds returns the kinds that the hub serves, in no order.
-func (t *Templates) UnreadKinds() []schema.GroupKind {
+func (t *TemplateTable) UnreadKinds() []schema.GroupKind {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var out []schema.GroupKind
@@ -140,7 +140,7 @@ func (t *Templates) UnreadKinds() []schema.GroupKind {
 }
 
 // ResourceOfKey returns the resource under which the hub serves the key's kind.
-func (t *Templates) ResourceOfKey(key atoll.ItemKey) (schema.GroupVersionResource, bool) {
+func (t *TemplateTable) ResourceOfKey(key atoll.ItemKey) (schema.GroupVersionResource, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k, ok := t.kinds[schema.GroupKind{Group: key.Group, Kind: key.Kind}]
@@ -151,7 +151,7 @@ func (t *Templates) ResourceOfKey(key atoll.ItemKey) (schema.GroupVersionResourc
 }
 
 // FindCRD returns the CRD of a kind; nil means that the kind has none.
-func (t *Templates) FindCRD(gk schema.GroupKind) *unstructured.Unstructured {
+func (t *TemplateTable) FindCRD(gk schema.GroupKind) *unstructured.Unstructured {
 	gvr, ok := t.ResourceOfKey(atoll.ItemKey{Group: gk.Group, Kind: gk.Kind})
 	if !ok {
 		return nil
@@ -162,7 +162,7 @@ func (t *Templates) FindCRD(gk schema.GroupKind) *unstructured.Unstructured {
 
 // IsNamespaced reports whether the kind is namespaced; known is false for kinds that
 // the hub does not serve.
-func (t *Templates) IsNamespaced(group, kind string) (namespaced, known bool) {
+func (t *TemplateTable) IsNamespaced(group, kind string) (namespaced, known bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k, ok := t.kinds[schema.GroupKind{Group: group, Kind: kind}]
@@ -170,20 +170,22 @@ func (t *Templates) IsNamespaced(group, kind string) (namespaced, known bool) {
 }
 
 // Subscribe subscribes to keys of templates that changed, came or went.
-func (t *Templates) Subscribe(fn func(key atoll.ItemKey)) { t.addSubscriber(fn) }
+func (t *TemplateTable) Subscribe(fn func(key atoll.ItemKey)) { t.addSubscriber(fn) }
 
 // SubscribeSync subscribes to changes in which kinds are there and synced.
-func (t *Templates) SubscribeSync(fn func()) { t.syncNotifier.addSubscriber(func(struct{}) { fn() }) }
+func (t *TemplateTable) SubscribeSync(fn func()) {
+	t.syncNotifier.addSubscriber(func(struct{}) { fn() })
+}
 
 // put and drop receive CRDs: the kinds may have changed.
-func (t *Templates) put(client.Object)          { t.requestRescan() }
-func (t *Templates) removeObject(client.Object) { t.requestRescan() }
+func (t *TemplateTable) put(client.Object)          { t.requestRescan() }
+func (t *TemplateTable) removeObject(client.Object) { t.requestRescan() }
 
-func (t *Templates) requestRescan() { wakeup.Send(t.rescan) }
+func (t *TemplateTable) requestRescan() { wakeup.WakeReader(t.rescan) }
 
 // watchKinds looks what the hub serves, whenever CRDs changed; a look that found less than
 // all is repeated, since a CRD is served a moment after it is stored.
-func (t *Templates) watchKinds(ctx context.Context) {
+func (t *TemplateTable) watchKinds(ctx context.Context) {
 	backoff := func() wait.Backoff {
 		return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 6, Cap: 10 * time.Second}
 	}
@@ -206,7 +208,7 @@ func (t *Templates) watchKinds(ctx context.Context) {
 
 // scanKinds starts watches of new kinds and stops those of kinds that are gone; only a
 // complete look may stop any.
-func (t *Templates) scanKinds(ctx context.Context) (complete bool) {
+func (t *TemplateTable) scanKinds(ctx context.Context) (complete bool) {
 	lists, err := discovery.ServerPreferredResources(t.discovery)
 	complete = err == nil
 	found := map[schema.GroupKind]bool{}
@@ -230,7 +232,7 @@ func (t *Templates) scanKinds(ctx context.Context) (complete bool) {
 	return complete
 }
 
-func (t *Templates) startWatch(ctx context.Context, gk schema.GroupKind, gvr schema.GroupVersionResource, namespaced bool) {
+func (t *TemplateTable) startWatch(ctx context.Context, gk schema.GroupKind, gvr schema.GroupVersionResource, namespaced bool) {
 	t.mu.RLock()
 	old, ok := t.kinds[gk]
 	t.mu.RUnlock()
@@ -242,7 +244,7 @@ func (t *Templates) startWatch(ctx context.Context, gk schema.GroupKind, gvr sch
 	}
 	inf := dynamicinformer.NewFilteredDynamicInformer(t.dynamic, gvr, "", 0, toolscache.Indexers{}, nil).Informer()
 	kctx, stop := context.WithCancel(ctx)
-	table := newContainedTable(gk.String(), func(o any) { t.storeTemplate(gk, o) }, func(o any) { t.forgetTemplate(gk, o) }, t.log)
+	table := newPanicSafeTable(gk.String(), func(o any) { t.storeTemplate(gk, o) }, func(o any) { t.forgetTemplate(gk, o) }, t.log)
 	reg, err := inf.AddEventHandler(table.eventHandler(kctx))
 	if err != nil {
 		stop()
@@ -272,7 +274,7 @@ func (t *Templates) startWatch(ctx context.Context, gk schema.GroupKind, gvr sch
 }
 
 // stopRemovedKinds stops the watches of kinds that are not in found.
-func (t *Templates) stopRemovedKinds(found map[schema.GroupKind]bool) {
+func (t *TemplateTable) stopRemovedKinds(found map[schema.GroupKind]bool) {
 	t.mu.Lock()
 	gone := map[schema.GroupKind]bool{}
 	for gk, k := range t.kinds {
@@ -295,7 +297,7 @@ func (t *Templates) stopRemovedKinds(found map[schema.GroupKind]bool) {
 	}
 }
 
-func (t *Templates) storeTemplate(gk schema.GroupKind, obj any) {
+func (t *TemplateTable) storeTemplate(gk schema.GroupKind, obj any) {
 	o, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return
@@ -315,7 +317,7 @@ func (t *Templates) storeTemplate(gk schema.GroupKind, obj any) {
 	t.notifyAll(key)
 }
 
-func (t *Templates) forgetTemplate(gk schema.GroupKind, obj any) {
+func (t *TemplateTable) forgetTemplate(gk schema.GroupKind, obj any) {
 	o, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return
@@ -331,7 +333,7 @@ func (t *Templates) forgetTemplate(gk schema.GroupKind, obj any) {
 	t.notifyAll(key)
 }
 
-func (t *Templates) removeLocked(key atoll.ItemKey) {
+func (t *TemplateTable) removeLocked(key atoll.ItemKey) {
 	delete(t.objects, key)
 	if by := t.byNamespace[key.Namespace]; len(by) > 1 {
 		delete(by, key)

@@ -29,7 +29,7 @@ type change struct {
 
 // BeginChange records that this hub wrote the Revision of a change that it saw at a time. A
 // change of the same Bundle that is under way is no longer measured.
-func (c *Collector) BeginChange(bundle, revision string, start time.Time) {
+func (c *StateCollector) BeginChange(bundle, revision string, start time.Time) {
 	c.observeStage(stageBound, start)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Collector) BeginChange(bundle, revision string, start time.Time) {
 
 // EndChange records that the statuses of a Bundle and of its templates are written. It ends the
 // Bundle's change if they show its Revision as ready.
-func (c *Collector) EndChange(bundle string) {
+func (c *StateCollector) EndChange(bundle string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	under := c.changes[bundle]
@@ -55,8 +55,8 @@ func (c *Collector) EndChange(bundle string) {
 	}
 }
 
-// moveRow measures a row of a change. The caller holds the lock.
-func (c *Collector) moveRow(m state.RowTransition) {
+// measureRowTransition measures a row of a change. The caller holds the lock.
+func (c *StateCollector) measureRowTransition(m state.RowTransition) {
 	under := c.changes[m.Bundle]
 	if under == nil {
 		return
@@ -83,6 +83,6 @@ func (c *Collector) moveRow(m state.RowTransition) {
 	}
 }
 
-func (c *Collector) observeStage(stage string, start time.Time) {
+func (c *StateCollector) observeStage(stage string, start time.Time) {
 	c.seconds.WithLabelValues(stage).Observe(time.Since(start).Seconds())
 }

@@ -37,8 +37,8 @@ type Tables struct {
 	Rows     Rows
 }
 
-// Collector counts the objects of the tables. It is a prometheus.Collector.
-type Collector struct {
+// StateCollector counts the objects of the tables. It is a prometheus.Collector.
+type StateCollector struct {
 	tables  Tables
 	seconds *prometheus.HistogramVec
 	sums    *prometheus.Desc
@@ -56,8 +56,8 @@ type Collector struct {
 var clusterStates = [...]string{"Desired", "Updated", "Ready", "Disconnected", "Removing"}
 
 // New makes a Collector and subscribes it to the tables, which must be empty.
-func New(t Tables) *Collector {
-	c := &Collector{
+func New(t Tables) *StateCollector {
+	c := &StateCollector{
 		tables: t, seconds: metrictable.ChangeSeconds.NewHistogramVec(), sums: metrictable.BundleClusters.NewDesc(),
 		bundles:  newConditionTable(atoll.NormalStatuses("Bundle"), metrictable.Bundles, metrictable.BundleOldestWait),
 		clusters: newConditionTable(atoll.NormalStatuses("Cluster"), metrictable.Clusters, metrictable.ClusterOldestWait),
@@ -73,14 +73,14 @@ func New(t Tables) *Collector {
 }
 
 // updateBundle reads under the lock, so that of two calls the later one counts the newer Bundle.
-func (c *Collector) updateBundle(uid string) {
+func (c *StateCollector) updateBundle(uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b, exists := c.tables.Bundles.Get(uid)
 	c.bundles.update(uid, b.Status.Conditions)
 	before, now := c.perBundle[uid], b.Status.Clusters
-	for i, n := range clusterNumbers(now) {
-		c.clusterSums[i] += n - clusterNumbers(before)[i]
+	for i, n := range clusterCountsByState(now) {
+		c.clusterSums[i] += n - clusterCountsByState(before)[i]
 	}
 	if c.perBundle[uid] = now; !exists {
 		delete(c.perBundle, uid)
@@ -88,11 +88,11 @@ func (c *Collector) updateBundle(uid string) {
 	}
 }
 
-func clusterNumbers(b v1alpha1.BundleClusters) [len(clusterStates)]int64 {
+func clusterCountsByState(b v1alpha1.BundleClusters) [len(clusterStates)]int64 {
 	return [...]int64{int64(b.Desired), int64(b.Updated), int64(b.Ready), int64(b.Away), int64(b.Removing)}
 }
 
-func (c *Collector) updateCluster(name string) {
+func (c *StateCollector) updateCluster(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var conditions []metav1.Condition
@@ -102,17 +102,17 @@ func (c *Collector) updateCluster(name string) {
 	c.clusters.update(name, conditions)
 }
 
-func (c *Collector) updateRows(changes []state.RowTransition) {
+func (c *StateCollector) updateRows(changes []state.RowTransition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range changes {
-		c.rows.moveCounted(m)
-		c.moveRow(m)
+		c.rows.countTransition(m)
+		c.measureRowTransition(m)
 	}
 }
 
 // Describe is prometheus.Collector's.
-func (c *Collector) Describe(out chan<- *prometheus.Desc) {
+func (c *StateCollector) Describe(out chan<- *prometheus.Desc) {
 	c.seconds.Describe(out)
 	for _, d := range []*prometheus.Desc{c.sums, c.bundles.total, c.bundles.oldest, c.clusters.total, c.clusters.oldest, c.rows.total, c.rows.oldest, c.rows.driftedTotal} {
 		out <- d
@@ -120,7 +120,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect is prometheus.Collector's.
-func (c *Collector) Collect(out chan<- prometheus.Metric) {
+func (c *StateCollector) Collect(out chan<- prometheus.Metric) {
 	c.seconds.Collect(out)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,7 +40,7 @@ func (t clusterTable) Get(name string) (*v1alpha1.Cluster, bool) {
 func (t clusterTable) Subscribe(fn func(string))                      { t.cluster = fn }
 func (t *tables) SubscribeTransitions(fn func([]state.RowTransition)) { t.row = fn }
 
-func newTables() (*tables, *Collector) {
+func newTables() (*tables, *StateCollector) {
 	t := &tables{bundles: map[string]state.Bundle{}, clusters: map[string]*v1alpha1.Cluster{}, rows: map[[2]string]rowcodec.Summary{}}
 	return t, New(Tables{Bundles: bundleTable{t}, Clusters: clusterTable{t}, Rows: t})
 }
@@ -65,7 +65,7 @@ func newCondition(kind string, status metav1.ConditionStatus, reason string, sin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(since)}
 }
 
-func expectValues(t *testing.T, c *Collector, metric, want string) {
+func expectValues(t *testing.T, c *StateCollector, metric, want string) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
@@ -175,7 +175,7 @@ func TestRowsAreCountedByPhaseAndReason(t *testing.T) {
 }
 
 // listObservations returns the number of observations and their sum in seconds, of each stage.
-func listObservations(t *testing.T, c *Collector) string {
+func listObservations(t *testing.T, c *StateCollector) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)

@@ -22,8 +22,8 @@ var knownReasons = func() map[string]bool {
 	return known
 }()
 
-// boundReason keeps the number of label values bounded.
-func boundReason(reason string) string {
+// reasonMetricLabel keeps the number of label values bounded.
+func reasonMetricLabel(reason string) string {
 	if knownReasons[reason] {
 		return reason
 	}
@@ -68,7 +68,7 @@ func (t *conditionTable) update(object string, conditions []metav1.Condition) {
 		if !known {
 			continue
 		}
-		one := countedCondition{conditionKey{c.Type, boundStatus(c.Status), boundReason(c.Reason)}, c.LastTransitionTime.Unix(), c.Status != expected && !isSettled(c.Reason)}
+		one := countedCondition{conditionKey{c.Type, statusMetricLabel(c.Status), reasonMetricLabel(c.Reason)}, c.LastTransitionTime.Unix(), c.Status != expected && !isNormalReason(c.Reason)}
 		t.countCondition(one, 1)
 		counted = append(counted, one)
 	}
@@ -77,13 +77,13 @@ func (t *conditionTable) update(object string, conditions []metav1.Condition) {
 	}
 }
 
-// isSettled reports whether a reason is known and nothing has to be done for it, or whether the
+// isNormalReason reports whether a reason is known and nothing has to be done for it, or whether the
 // condition has no value yet: another condition reports the wait.
-func isSettled(reason string) bool {
+func isNormalReason(reason string) bool {
 	return reason == string(atoll.ReasonNotDetermined) || knownReasons[reason] && atoll.ActorOf(atoll.Reason(reason)) == atoll.ActorNone
 }
 
-func boundStatus(s metav1.ConditionStatus) string {
+func statusMetricLabel(s metav1.ConditionStatus) string {
 	switch s {
 	case metav1.ConditionTrue, metav1.ConditionFalse:
 		return string(s)

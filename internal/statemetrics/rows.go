@@ -30,8 +30,8 @@ func newRowCounts() rowCounts {
 	return rowCounts{counts: map[rowKey]int{}, waits: map[string]*waitAges{}, total: metrictable.Rows.NewDesc(), oldest: metrictable.RowOldestWait.NewDesc(), driftedTotal: metrictable.DriftedObjects.NewDesc()}
 }
 
-// moveCounted counts a row where it is now and no longer where it was.
-func (r *rowCounts) moveCounted(change state.RowTransition) {
+// countTransition counts a row where it is now and no longer where it was.
+func (r *rowCounts) countTransition(change state.RowTransition) {
 	r.countRow(change.Before, -1)
 	r.countRow(change.After, 1)
 }
@@ -42,7 +42,7 @@ func (r *rowCounts) countRow(row rowcodec.Summary, n int) {
 	}
 	r.drifted += n * int(row.Drifted)
 	reason, start := waitOfRow(row)
-	r.counts[rowKey{boundPhase(row.Phase), reason}] += n
+	r.counts[rowKey{phaseMetricLabel(row.Phase), reason}] += n
 	if start == 0 {
 		return
 	}
@@ -66,7 +66,7 @@ func (r *rowCounts) collectGauges(out chan<- prometheus.Metric, now time.Time) {
 	}
 }
 
-func boundPhase(p atoll.RowPhase) string {
+func phaseMetricLabel(p atoll.RowPhase) string {
 	switch p {
 	case atoll.RowActive, atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving, atoll.RowVacant:
 		return string(p)

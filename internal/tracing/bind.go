@@ -56,8 +56,8 @@ func (t *Tracer) NoteWrite(ctx context.Context, key atoll.ItemKey, verb string, 
 	t.writes.Add(key, userWrite{key, strings.ToLower(verb), received, trace.SpanContextFromContext(ctx)})
 }
 
-// Bind is the making of a Bundle's next Revision.
-type Bind struct {
+// RevisionBind is the making of a Bundle's next Revision.
+type RevisionBind struct {
 	Bundle enginev1.BundleRef
 	// Previous Revision; nil: this is the first.
 	Previous *enginev1.Revision
@@ -68,8 +68,8 @@ type Bind struct {
 
 // BeginBind returns the context in which the Revision is written, and the function that
 // records the user's write and the bind once the Revision has a name.
-func (t *Tracer) BeginBind(ctx context.Context, b Bind) (_ context.Context, finish func(revision string)) {
-	cause, known := t.causeOf(b)
+func (t *Tracer) BeginBind(ctx context.Context, b RevisionBind) (_ context.Context, finish func(revision string)) {
+	cause, known := t.findCausingWrite(b)
 	ctx = trace.ContextWithSpanContext(ctx, cause.span)
 	return ctx, func(revision string) {
 		if b.Previous == nil || b.Previous.Name != revision {
@@ -78,8 +78,8 @@ func (t *Tracer) BeginBind(ctx context.Context, b Bind) (_ context.Context, fini
 	}
 }
 
-// causeOf returns the newest write that the previous Revision cannot have.
-func (t *Tracer) causeOf(b Bind) (cause userWrite, known bool) {
+// findCausingWrite returns the newest write that the previous Revision cannot have.
+func (t *Tracer) findCausingWrite(b RevisionBind) (cause userWrite, known bool) {
 	after := b.Started.Add(-maxWriteAge)
 	if b.Previous != nil && b.Previous.CreationTimestamp.After(after) {
 		after = b.Previous.CreationTimestamp.Time
@@ -94,8 +94,8 @@ func (t *Tracer) causeOf(b Bind) (cause userWrite, known bool) {
 	return cause, known
 }
 
-func (t *Tracer) recordBind(b Bind, revision string, cause userWrite, known bool) {
-	c, sampled := t.changeOf(revision)
+func (t *Tracer) recordBind(b RevisionBind, revision string, cause userWrite, known bool) {
+	c, sampled := t.changeTraceOf(revision)
 	if !sampled {
 		return
 	}
@@ -118,8 +118,8 @@ func bundleAttributes(ref enginev1.BundleRef) []attribute.KeyValue {
 	}
 }
 
-// Place is a step of a Bundle's placement that was written.
-type Place struct {
+// PlacementStep is a step of a Bundle's placement that was written.
+type PlacementStep struct {
 	Bundle   enginev1.BundleRef
 	Revision string
 	Started  time.Time
@@ -130,8 +130,8 @@ type Place struct {
 }
 
 // RecordPlace records a step. The spans of clusters are children of the first one.
-func (t *Tracer) RecordPlace(p Place) {
-	c, sampled := t.changeOf(p.Revision)
+func (t *Tracer) RecordPlace(p PlacementStep) {
+	c, sampled := t.changeTraceOf(p.Revision)
 	if !sampled {
 		return
 	}
@@ -161,7 +161,7 @@ func (t *Tracer) RecordStatus(s Status) {
 	if t == nil {
 		return
 	}
-	c, sampled := t.changeOf(s.Revision)
+	c, sampled := t.changeTraceOf(s.Revision)
 	if _, done := t.settled.Get(s.Revision); !sampled || done {
 		return
 	}

@@ -19,17 +19,17 @@ const AnnotationTraceparent = "engine.atoll.dev/traceparent"
 // traceparentHeader is the field of W3C Trace Context.
 const traceparentHeader = "traceparent"
 
-// change is the trace of a Revision.
-type change struct {
+// changeTrace is the trace of a Revision.
+type changeTrace struct {
 	revision string
 	trace    trace.TraceID
 	// user is the span of the request that caused the Revision; invalid: none is known.
 	user trace.SpanContext
 }
 
-// changeOf returns the trace of a Revision, and whether it is sampled.
-func (t *Tracer) changeOf(revision string) (change, bool) {
-	c := change{revision: revision}
+// changeTraceOf returns the trace of a Revision, and whether it is sampled.
+func (t *Tracer) changeTraceOf(revision string) (changeTrace, bool) {
+	c := changeTrace{revision: revision}
 	if revision == "" {
 		return c, false
 	}
@@ -51,12 +51,12 @@ func (t *Tracer) IsTraced(revision string) bool {
 	if t == nil {
 		return false
 	}
-	_, sampled := t.changeOf(revision)
+	_, sampled := t.changeTraceOf(revision)
 	return sampled
 }
 
 // spanID returns the ID of a span that has children.
-func (c change) spanID(parts ...string) trace.SpanID {
+func (c changeTrace) spanID(parts ...string) trace.SpanID {
 	hash := hashParts(append([]string{"span", c.revision}, parts...)...)
 	return trace.SpanID(hash[:8])
 }

@@ -33,7 +33,7 @@ type orderKey struct{ clusterUID, bundle string }
 // sentOrder is an order whose answers are awaited.
 type sentOrder struct {
 	Order
-	change  change
+	change  changeTrace
 	started time.Time
 
 	mu                sync.Mutex
@@ -63,7 +63,7 @@ func (t *Tracer) RenderFailed(o Order, started time.Time) {
 }
 
 func (t *Tracer) recordRender(o Order, started, rendered time.Time, failure string) {
-	c, sampled := t.changeOf(o.Revision)
+	c, sampled := t.changeTraceOf(o.Revision)
 	if !sampled {
 		return
 	}
@@ -123,7 +123,7 @@ func (t *Tracer) OrderApplied(clusterUID, bundle string, report *atoll.RowStatus
 	start := boundTime(end.Add(-took), o.started, now)
 	t.record(o.change, span{
 		name: "apply", kind: trace.SpanKindConsumer, parent: o.deliverID(), start: start, end: end, byAgent: true,
-		reason: failureOf(report), attributes: o.orderAttributes(reportAttributes(report)...),
+		reason: failureReasonOf(report), attributes: o.orderAttributes(reportAttributes(report)...),
 	})
 }
 
@@ -138,13 +138,13 @@ func (t *Tracer) ReportWritten(clusterUID, bundle string, report *atoll.RowStatu
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	state := stateOf(report) + strconv.FormatBool(report.Applied)
+	state := reportedRowState(report) + strconv.FormatBool(report.Applied)
 	if o.reportCount == maxReports || o.lastState == state {
 		return
 	}
 	o.reportCount, o.lastState = o.reportCount+1, state
 	t.record(o.change, span{
-		name: "report", parent: o.deliverID(), start: received, end: time.Now(), reason: failureOf(report), attributes: o.orderAttributes(reportAttributes(report)...),
+		name: "report", parent: o.deliverID(), start: received, end: time.Now(), reason: failureReasonOf(report), attributes: o.orderAttributes(reportAttributes(report)...),
 	})
 }
 
@@ -160,13 +160,13 @@ func boundTime(t, earliest, latest time.Time) time.Time {
 
 func reportAttributes(r *atoll.RowStatus) []attribute.KeyValue {
 	return []attribute.KeyValue{
-		attribute.String("atoll.state", stateOf(r)), attribute.Bool("atoll.applied", r.Applied),
+		attribute.String("atoll.state", reportedRowState(r)), attribute.Bool("atoll.applied", r.Applied),
 		attribute.Int("atoll.items.ready", int(r.Ready)), attribute.Int("atoll.items", int(r.Total)),
 	}
 }
 
-// stateOf returns the state that an agent reports, if it is one.
-func stateOf(r *atoll.RowStatus) string {
+// reportedRowState returns the state that an agent reports, if it is one.
+func reportedRowState(r *atoll.RowStatus) string {
 	switch r.State {
 	case atoll.RowProgressing, atoll.RowReady, atoll.RowDegraded, atoll.RowFailed, atoll.RowRemoved:
 		return string(r.State)
@@ -174,9 +174,9 @@ func stateOf(r *atoll.RowStatus) string {
 	return "Unknown"
 }
 
-// failureOf returns the reason of a failed report. An agent's text that is no reason is left
+// failureReasonOf returns the reason of a failed report. An agent's text that is no reason is left
 // out, since it could have anything.
-func failureOf(r *atoll.RowStatus) string {
+func failureReasonOf(r *atoll.RowStatus) string {
 	if r.State != atoll.RowFailed && r.State != atoll.RowDegraded {
 		return ""
 	}

@@ -149,7 +149,7 @@ type span struct {
 }
 
 // record records a span of a change that is sampled.
-func (t *Tracer) record(c change, s span) {
+func (t *Tracer) record(c changeTrace, s span) {
 	ctx := context.WithValue(t.ctx, idsKey{}, ids{c.trace, s.id})
 	parent := c.user
 	if s.parent.IsValid() {

@@ -45,9 +45,9 @@ func newTestTracer(t *testing.T, traceparents map[string]string) (*Tracer, *trac
 func traceChange(ctx context.Context, tr *Tracer, report *atoll.RowStatus) (traceparent string) {
 	start := time.Now().Add(-time.Minute)
 	tr.NoteWrite(ctx, testItem, "UPDATE", start)
-	ctx, finish := tr.BeginBind(ctx, Bind{Bundle: testBundle, Started: start.Add(time.Second), Sources: slices.Values([]atoll.ItemKey{{Kind: "ConfigMap", Name: "other"}, testItem})})
+	ctx, finish := tr.BeginBind(ctx, RevisionBind{Bundle: testBundle, Started: start.Add(time.Second), Sources: slices.Values([]atoll.ItemKey{{Kind: "ConfigMap", Name: "other"}, testItem})})
 	finish("rev-1")
-	tr.RecordPlace(Place{Bundle: testBundle, Revision: "rev-1", Started: start.Add(2 * time.Second), Clusters: 1, IsFirst: true})
+	tr.RecordPlace(PlacementStep{Bundle: testBundle, Revision: "rev-1", Started: start.Add(2 * time.Second), Clusters: 1, IsFirst: true})
 	tr.OrderSent(testOrder, start.Add(3*time.Second), start.Add(4*time.Second))
 	tr.OrderStored("uid-paris", "uid-bundle", 7)
 	tr.OrderApplied("uid-paris", "uid-bundle", report, 5*time.Second, 2*time.Second)
@@ -258,7 +258,7 @@ func TestCauseIsTheNewestWrite(t *testing.T) {
 		previous *enginev1.Revision
 		want     string
 	}{{nil, "second"}, {previous(30 * time.Second), "second"}, {previous(0), ""}} {
-		if got, _ := tr.causeOf(Bind{Previous: c.previous, Started: now, Sources: sources}); got.key.Name != c.want {
+		if got, _ := tr.findCausingWrite(RevisionBind{Previous: c.previous, Started: now, Sources: sources}); got.key.Name != c.want {
 			t.Errorf("after %v the cause is %q, want %q", c.previous, got.key.Name, c.want)
 		}
 	}

@@ -26,9 +26,9 @@ func IssuedAt(c *x509.Certificate) time.Time {
 	return c.NotBefore
 }
 
-// Lifetime returns the time from a certificate's issue to its expiry. It is positive unless the
+// CertificateLifetime returns the time from a certificate's issue to its expiry. It is positive unless the
 // certificate was never valid.
-func Lifetime(c *x509.Certificate) time.Duration { return c.NotAfter.Sub(IssuedAt(c)) }
+func CertificateLifetime(c *x509.Certificate) time.Duration { return c.NotAfter.Sub(IssuedAt(c)) }
 
 // RenewAfter returns how long after its issue an agent renews its certificate: about half of the
 // certificate's life. The exact time is derived from the certificate, so that certificates that
@@ -36,13 +36,15 @@ func Lifetime(c *x509.Certificate) time.Duration { return c.NotAfter.Sub(IssuedA
 func RenewAfter(c *x509.Certificate) time.Duration {
 	sum := sha256.Sum256(c.Raw)
 	lot := float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
-	return time.Duration(float64(Lifetime(c)) * (renewFrom + renewWithin*lot))
+	return time.Duration(float64(CertificateLifetime(c)) * (renewFrom + renewWithin*lot))
 }
 
-// RenewRetry returns how long an agent waits for the answer to a renewal before it requests
+// RenewalRetryInterval returns how long an agent waits for the answer to a renewal before it requests
 // again.
-func RenewRetry(life time.Duration) time.Duration { return min(time.Minute, life/8) }
+func RenewalRetryInterval(life time.Duration) time.Duration { return min(time.Minute, life/8) }
 
 // RenewalOverdueAt returns when a renewal counts as overdue: when a quarter of the certificate's
 // life is left.
-func RenewalOverdueAt(c *x509.Certificate) time.Time { return c.NotAfter.Add(-Lifetime(c) / 4) }
+func RenewalOverdueAt(c *x509.Certificate) time.Time {
+	return c.NotAfter.Add(-CertificateLifetime(c) / 4)
+}

@@ -29,19 +29,19 @@ func PositionMAC(key []byte, chainID string, revision, issued int64) []byte {
 	return MAC(key, "position", []byte(chainID), n[:])
 }
 
-// PositionHolds verifies PositionMAC in constant time.
-func PositionHolds(key []byte, chainID string, revision, issued int64, mac []byte) bool {
+// VerifyPositionMAC verifies PositionMAC in constant time.
+func VerifyPositionMAC(key []byte, chainID string, revision, issued int64, mac []byte) bool {
 	return hmac.Equal(PositionMAC(key, chainID, revision, issued), mac)
 }
 
-// SealKey binds the hash of an agent's key to a Cluster's name. A user that can only edit the
+// SealKeyHash binds the hash of an agent's key to a Cluster's name. A user that can only edit the
 // Cluster cannot replace the key.
-func SealKey(hubKey []byte, cluster, keyHash string) string {
+func SealKeyHash(hubKey []byte, cluster, keyHash string) string {
 	return keyHash + "." + hex.EncodeToString(MAC(hubKey, "agent key", []byte(cluster), []byte(keyHash)))
 }
 
-// OpenKey returns the key hash that SealKey sealed for that Cluster.
-func OpenKey(hubKey []byte, cluster, sealed string) (keyHash string, ok bool) {
+// OpenKeyHash returns the key hash that SealKeyHash sealed for that Cluster.
+func OpenKeyHash(hubKey []byte, cluster, sealed string) (keyHash string, ok bool) {
 	keyHash, _, ok = strings.Cut(sealed, ".")
-	return keyHash, ok && hmac.Equal([]byte(SealKey(hubKey, cluster, keyHash)), []byte(sealed))
+	return keyHash, ok && hmac.Equal([]byte(SealKeyHash(hubKey, cluster, keyHash)), []byte(sealed))
 }

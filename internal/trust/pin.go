@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// ValidHash reports whether s has the form of KeyHash.
-func ValidHash(s string) bool {
+// IsValidKeyHash reports whether s has the form of KeyHash.
+func IsValidKeyHash(s string) bool {
 	raw, err := hex.DecodeString(strings.TrimPrefix(s, hashPrefix))
 	return strings.HasPrefix(s, hashPrefix) && err == nil && len(raw) == 32
 }
 
-// ErrOtherCA is the error of a PinnedConfig's handshake with a server that is not the hub.
+// ErrOtherCA is the error of a PinnedTLSConfig's handshake with a server that is not the hub.
 var ErrOtherCA = errors.New("the hub that answered does not belong to the CA")
 
-// PinnedConfig returns the TLS configuration with which an agent dials a hub when it has only
+// PinnedTLSConfig returns the TLS configuration with which an agent dials a hub when it has only
 // the hash of the CA's key. The hub must present a chain that ends in that CA and is valid for
 // serverName. seen, unless nil, receives the CA's certificate in PEM after each successful
 // handshake, to be stored and trusted.
-func PinnedConfig(serverName, caHash string, seen func(caPEM []byte)) (*tls.Config, error) {
-	if !ValidHash(caHash) {
+func PinnedTLSConfig(serverName, caHash string, seen func(caPEM []byte)) (*tls.Config, error) {
+	if !IsValidKeyHash(caHash) {
 		return nil, fmt.Errorf("%q is no CA hash; it looks like sha256:<64 hexadecimal digits>, and \"atoll token create\" on the hub shows it", caHash)
 	}
 	return &tls.Config{
@@ -51,7 +51,7 @@ func verifyPinned(shown []*x509.Certificate, serverName, caHash string) (*x509.C
 	var ca *x509.Certificate
 	intermediates := x509.NewCertPool()
 	for _, c := range shown[1:] {
-		if c.IsCA && CertificateHash(c) == caHash {
+		if c.IsCA && CertificateKeyHash(c) == caHash {
 			ca = c
 		} else {
 			intermediates.AddCert(c)
@@ -78,10 +78,10 @@ func PoolFromPEM(b []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// PEMHas reports whether one of the certificates has a key of that hash.
-func PEMHas(b []byte, hash string) bool {
+// PEMHasKeyHash reports whether one of the certificates has a key of that hash.
+func PEMHasKeyHash(b []byte, hash string) bool {
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && CertificateHash(c) == hash {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && CertificateKeyHash(c) == hash {
 			return true
 		}
 	}

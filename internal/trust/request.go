@@ -35,16 +35,16 @@ func KeyHash(public crypto.PublicKey) (string, error) {
 	return hashSPKI(der), nil
 }
 
-// CertificateHash returns the KeyHash of the certificate's key.
-func CertificateHash(c *x509.Certificate) string { return hashSPKI(c.RawSubjectPublicKeyInfo) }
+// CertificateKeyHash returns the KeyHash of the certificate's key.
+func CertificateKeyHash(c *x509.Certificate) string { return hashSPKI(c.RawSubjectPublicKeyInfo) }
 
 func hashSPKI(der []byte) string {
 	h := sha256.Sum256(der)
 	return hashPrefix + hex.EncodeToString(h[:])
 }
 
-// NewRequest returns a PKCS#10 request in DER, which proves possession of the key.
-func NewRequest(key crypto.Signer, name string) ([]byte, error) {
+// NewCertificateRequest returns a PKCS#10 request in DER, which proves possession of the key.
+func NewCertificateRequest(key crypto.Signer, name string) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate request: %w", err)
@@ -52,35 +52,35 @@ func NewRequest(key crypto.Signer, name string) ([]byte, error) {
 	return der, nil
 }
 
-// Request is a certificate request whose key is of a permitted type and length.
-type Request struct {
+// CertificateRequest is a certificate request whose key is of a permitted type and length.
+type CertificateRequest struct {
 	DER     []byte
 	Public  crypto.PublicKey
 	KeyHash string
 	csr     *x509.CertificateRequest
 }
 
-// ReadRequest reads a PKCS#10 request in DER and checks its size, and the type and length of its
+// ParseUnverifiedRequest reads a PKCS#10 request in DER and checks its size, and the type and length of its
 // key. It does not verify the signature: call VerifySignature before the request is believed. Its
 // subject means nothing.
-func ReadRequest(der []byte) (Request, error) {
+func ParseUnverifiedRequest(der []byte) (CertificateRequest, error) {
 	if len(der) > MaxRequestBytes {
-		return Request{}, fmt.Errorf("the certificate request has %d bytes; %d are the most", len(der), MaxRequestBytes)
+		return CertificateRequest{}, fmt.Errorf("the certificate request has %d bytes; %d are the most", len(der), MaxRequestBytes)
 	}
 	csr, err := x509.ParseCertificateRequest(der)
 	if err != nil {
-		return Request{}, fmt.Errorf("read the certificate request: %w", err)
+		return CertificateRequest{}, fmt.Errorf("read the certificate request: %w", err)
 	}
 	switch k := csr.PublicKey.(type) {
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 	case *rsa.PublicKey:
 		if n := k.N.BitLen(); n < minimumRSABits || n > maximumRSABits {
-			return Request{}, fmt.Errorf("the RSA key of the certificate request has %d bits; it must have %d to %d", n, minimumRSABits, maximumRSABits)
+			return CertificateRequest{}, fmt.Errorf("the RSA key of the certificate request has %d bits; it must have %d to %d", n, minimumRSABits, maximumRSABits)
 		}
 	default:
-		return Request{}, fmt.Errorf("the certificate request has a key of type %T; use ECDSA, Ed25519 or RSA", k)
+		return CertificateRequest{}, fmt.Errorf("the certificate request has a key of type %T; use ECDSA, Ed25519 or RSA", k)
 	}
-	return Request{DER: der, Public: csr.PublicKey, KeyHash: hashSPKI(csr.RawSubjectPublicKeyInfo), csr: csr}, nil
+	return CertificateRequest{DER: der, Public: csr.PublicKey, KeyHash: hashSPKI(csr.RawSubjectPublicKeyInfo), csr: csr}, nil
 }
 
 // ErrNoPossession means that the signature of a certificate request is not of its key.
@@ -88,35 +88,35 @@ var ErrNoPossession = errors.New("the certificate request does not prove possess
 
 // VerifySignature checks that the signature of the request proves possession of its key. The error
 // wraps ErrNoPossession.
-func (r Request) VerifySignature() error {
+func (r CertificateRequest) VerifySignature() error {
 	if err := r.csr.CheckSignature(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoPossession, err)
 	}
 	return nil
 }
 
-// ParseRequest is ReadRequest with VerifySignature.
-func ParseRequest(der []byte) (Request, error) {
-	r, err := ReadRequest(der)
+// ParseCertificateRequest is ParseUnverifiedRequest with VerifySignature.
+func ParseCertificateRequest(der []byte) (CertificateRequest, error) {
+	r, err := ParseUnverifiedRequest(der)
 	if err == nil {
 		err = r.VerifySignature()
 	}
 	if err != nil {
-		return Request{}, err
+		return CertificateRequest{}, err
 	}
 	return r, nil
 }
 
 // PEM returns the PEM form of the request, as CertificateSigningRequests hold it.
-func (r Request) PEM() []byte {
+func (r CertificateRequest) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: r.DER})
 }
 
-// ParseRequestPEM parses a PKCS#10 request in PEM as ParseRequest does.
-func ParseRequestPEM(b []byte) (Request, error) {
+// ParseCertificateRequestPEM parses a PKCS#10 request in PEM as ParseCertificateRequest does.
+func ParseCertificateRequestPEM(b []byte) (CertificateRequest, error) {
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return Request{}, errors.New("read the certificate request: it is no PEM block of type CERTIFICATE REQUEST")
+		return CertificateRequest{}, errors.New("read the certificate request: it is no PEM block of type CERTIFICATE REQUEST")
 	}
-	return ParseRequest(block.Bytes)
+	return ParseCertificateRequest(block.Bytes)
 }

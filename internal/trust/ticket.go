@@ -24,15 +24,15 @@ func (t *Ticket) DropTicket() {
 }
 
 // CacheForHub returns the session cache for the hub at that address.
-func (t *Ticket) CacheForHub(hub string) tls.ClientSessionCache { return ticketWith{t, hub} }
+func (t *Ticket) CacheForHub(hub string) tls.ClientSessionCache { return hubTicketCache{t, hub} }
 
-type ticketWith struct {
+type hubTicketCache struct {
 	*Ticket
 	hub string
 }
 
 // Get returns the ticket and removes it.
-func (t ticketWith) Get(string) (*tls.ClientSessionState, bool) {
+func (t hubTicketCache) Get(string) (*tls.ClientSessionState, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.Ticket.hub != t.hub {
@@ -44,7 +44,7 @@ func (t ticketWith) Get(string) (*tls.ClientSessionState, bool) {
 }
 
 // Put stores the hub's newest ticket.
-func (t ticketWith) Put(_ string, state *tls.ClientSessionState) {
+func (t hubTicketCache) Put(_ string, state *tls.ClientSessionState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Ticket.hub, t.state = t.hub, state

@@ -34,13 +34,13 @@ func NewToken() Token {
 // ParseToken reads "atoll1.<id>.<secret>".
 func ParseToken(s string) (Token, error) {
 	parts := strings.Split(strings.TrimSpace(s), ".")
-	if len(parts) != 3 || parts[0] != tokenVersion || !tokenPart(parts[1], tokenIDChars) || !tokenPart(parts[2], tokenSecretChars) {
+	if len(parts) != 3 || parts[0] != tokenVersion || !isTokenPart(parts[1], tokenIDChars) || !isTokenPart(parts[2], tokenSecretChars) {
 		return Token{}, errors.New(`this is not a join token; a token looks like "atoll1.<id>.<secret>", and "atoll token create" on the hub makes one`)
 	}
 	return Token{ID: parts[1], secret: parts[2]}, nil
 }
 
-func tokenPart(s string, length int) bool {
+func isTokenPart(s string, length int) bool {
 	return len(s) == length && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 

@@ -61,33 +61,33 @@ func FuzzParseToken(f *testing.F) {
 
 func TestRequest(t *testing.T) {
 	key := newECKey(t)
-	der, err := NewRequest(key, "x")
+	der, err := NewCertificateRequest(key, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := ParseRequest(der)
+	r, err := ParseCertificateRequest(der)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want, err := KeyHash(key.Public())
-	if err != nil || r.KeyHash != want || !ValidHash(want) {
+	if err != nil || r.KeyHash != want || !IsValidKeyHash(want) {
 		t.Errorf("key hash %s, want %s, %v", r.KeyHash, want, err)
 	}
-	if again, err := ParseRequestPEM(r.PEM()); err != nil || again.KeyHash != want {
+	if again, err := ParseCertificateRequestPEM(r.PEM()); err != nil || again.KeyHash != want {
 		t.Errorf("by PEM: %v", err)
 	}
-	if _, err := ParseRequestPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})); err == nil {
+	if _, err := ParseCertificateRequestPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})); err == nil {
 		t.Error("what its PEM calls a certificate is taken for a request")
 	}
 	forged := append([]byte(nil), der...)
 	forged[len(forged)-5] ^= 1
-	if _, err := ParseRequest(forged); err == nil {
+	if _, err := ParseCertificateRequest(forged); err == nil {
 		t.Error("a request whose signature does not hold is taken")
 	}
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err == nil {
-		if der, err := NewRequest(weak, "x"); err == nil {
-			if _, err := ParseRequest(der); err == nil {
+		if der, err := NewCertificateRequest(weak, "x"); err == nil {
+			if _, err := ParseCertificateRequest(der); err == nil {
 				t.Error("a weak key is taken")
 			}
 		}
@@ -96,11 +96,11 @@ func TestRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err = NewRequest(ed, "x")
+	der, err = NewCertificateRequest(ed, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ParseRequest(der); err != nil {
+	if _, err := ParseCertificateRequest(der); err != nil {
 		t.Errorf("an Ed25519 key is refused: %v", err)
 	}
 }
@@ -141,13 +141,13 @@ func TestRequestsAreBoundedBeforeTheirSignature(t *testing.T) {
 	for bits, want := range map[int]string{
 		1024: "must have 2048 to 4096", 8192: "must have 2048 to 4096", 1 << 17: "bytes; 4096 are the most",
 	} {
-		_, err := ReadRequest(requestOf(t, bits))
+		_, err := ParseUnverifiedRequest(requestOf(t, bits))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d bits: %v, want %q", bits, err, want)
 		}
 	}
-	r, err := ReadRequest(requestOf(t, 4096))
-	if err != nil || !ValidHash(r.KeyHash) {
+	r, err := ParseUnverifiedRequest(requestOf(t, 4096))
+	if err != nil || !IsValidKeyHash(r.KeyHash) {
 		t.Fatalf("4096 bits: %v", err)
 	}
 	if err := r.VerifySignature(); !errors.Is(err, ErrNoPossession) {
@@ -160,13 +160,13 @@ func FuzzParseRequest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	der, err := NewRequest(key, "x")
+	der, err := NewCertificateRequest(key, "x")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(der)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if r, err := ParseRequest(b); err == nil && !ValidHash(r.KeyHash) {
+		if r, err := ParseCertificateRequest(b); err == nil && !IsValidKeyHash(r.KeyHash) {
 			t.Errorf("key hash %q", r.KeyHash)
 		}
 	})
@@ -195,7 +195,7 @@ func TestPin(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen []byte
-			cfg, err := PinnedConfig(c.host, CertificateHash(ca), func(pem []byte) { seen = pem })
+			cfg, err := PinnedTLSConfig(c.host, CertificateKeyHash(ca), func(pem []byte) { seen = pem })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,8 +210,8 @@ func TestPin(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"sha256:short", "sha256:" + strings.Repeat("a", 62), strings.TrimPrefix(CertificateHash(ca), "sha256:"), ""} {
-		if _, err := PinnedConfig("h", bad, nil); err == nil {
+	for _, bad := range []string{"sha256:short", "sha256:" + strings.Repeat("a", 62), strings.TrimPrefix(CertificateKeyHash(ca), "sha256:"), ""} {
+		if _, err := PinnedTLSConfig("h", bad, nil); err == nil {
 			t.Errorf("%q is taken for a hash", bad)
 		}
 	}
@@ -226,7 +226,7 @@ func TestACAIsPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := PinnedConfig("127.0.0.1", CertificateHash(shown), nil)
+	cfg, err := PinnedTLSConfig("127.0.0.1", CertificateKeyHash(shown), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestACAIsPinned(t *testing.T) {
 	if err := dialServer(t, server, cfg); !errors.Is(err, ErrOtherCA) {
 		t.Errorf("a certificate that is no CA's is pinned: %v", err)
 	}
-	if _, err := verifyPinned(nil, "127.0.0.1", CertificateHash(ca)); err == nil {
+	if _, err := verifyPinned(nil, "127.0.0.1", CertificateKeyHash(ca)); err == nil {
 		t.Error("a server without a certificate is the hub")
 	}
 }
@@ -260,7 +260,7 @@ func TestACABelowThePinnedOneIsVerified(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ca, err := verifyPinned(append([]*x509.Certificate{shown}, c.shown...), "127.0.0.1", CertificateHash(root))
+		ca, err := verifyPinned(append([]*x509.Certificate{shown}, c.shown...), "127.0.0.1", CertificateKeyHash(root))
 		if (err != nil) != c.refused || err == nil && !ca.Equal(root) {
 			t.Errorf("%s: CA %v, error %v", c.name, ca, err)
 		}
@@ -269,25 +269,25 @@ func TestACABelowThePinnedOneIsVerified(t *testing.T) {
 
 func TestSeals(t *testing.T) {
 	key, other := []byte("hub key of 32 bytes, or so it is"), []byte("another hub's key, of 32 bytes!!")
-	sealed := SealKey(key, "tokyo", "sha256:aa")
-	if got, ok := OpenKey(key, "tokyo", sealed); !ok || got != "sha256:aa" {
+	sealed := SealKeyHash(key, "tokyo", "sha256:aa")
+	if got, ok := OpenKeyHash(key, "tokyo", sealed); !ok || got != "sha256:aa" {
 		t.Errorf("opened %q, %t", got, ok)
 	}
 	for name, f := range map[string]func() bool{
-		"another cluster": func() bool { _, ok := OpenKey(key, "oslo", sealed); return ok },
-		"another hub key": func() bool { _, ok := OpenKey(other, "tokyo", sealed); return ok },
-		"another key":     func() bool { _, ok := OpenKey(key, "tokyo", strings.Replace(sealed, "aa", "bb", 1)); return ok },
-		"nothing":         func() bool { _, ok := OpenKey(key, "tokyo", ""); return ok },
+		"another cluster": func() bool { _, ok := OpenKeyHash(key, "oslo", sealed); return ok },
+		"another hub key": func() bool { _, ok := OpenKeyHash(other, "tokyo", sealed); return ok },
+		"another key":     func() bool { _, ok := OpenKeyHash(key, "tokyo", strings.Replace(sealed, "aa", "bb", 1)); return ok },
+		"nothing":         func() bool { _, ok := OpenKeyHash(key, "tokyo", ""); return ok },
 	} {
 		if f() {
 			t.Errorf("the seal holds for %s", name)
 		}
 	}
 	mac := PositionMAC(key, "id", 5, 6)
-	if PositionHolds(key, "other", 5, 6, mac) || PositionHolds(key, "id", 7, 6, mac) || PositionHolds(key, "id", 5, 7, mac) {
+	if VerifyPositionMAC(key, "other", 5, 6, mac) || VerifyPositionMAC(key, "id", 7, 6, mac) || VerifyPositionMAC(key, "id", 5, 7, mac) {
 		t.Error("a position holds of which something is another")
 	}
-	if !PositionHolds(key, "id", 5, 6, mac) || PositionHolds(key, "id", 6, 5, mac) || PositionHolds(other, "id", 5, 6, mac) || PositionHolds(key, "id", 5, 6, nil) {
+	if !VerifyPositionMAC(key, "id", 5, 6, mac) || VerifyPositionMAC(key, "id", 6, 5, mac) || VerifyPositionMAC(other, "id", 5, 6, mac) || VerifyPositionMAC(key, "id", 5, 6, nil) {
 		t.Error("positions are not authenticated")
 	}
 	if string(MAC(key, "a", []byte("bc"), []byte("d"))) == string(MAC(key, "a", []byte("b"), []byte("cd"))) {
@@ -306,8 +306,8 @@ func TestRenewAfter(t *testing.T) {
 		first, last, counts := life, time.Duration(0), [10]int{}
 		for i := range 2000 {
 			c := &x509.Certificate{NotBefore: now.Add(-Backdated), NotAfter: now.Add(life), Raw: fmt.Append(nil, "certificate ", i)}
-			if !IssuedAt(c).Equal(now) || Lifetime(c) != life || !RenewalOverdueAt(c).Equal(now.Add(life*3/4)) {
-				t.Fatalf("issued %s, for %s, overdue %s", IssuedAt(c), Lifetime(c), RenewalOverdueAt(c))
+			if !IssuedAt(c).Equal(now) || CertificateLifetime(c) != life || !RenewalOverdueAt(c).Equal(now.Add(life*3/4)) {
+				t.Fatalf("issued %s, for %s, overdue %s", IssuedAt(c), CertificateLifetime(c), RenewalOverdueAt(c))
 			}
 			after := RenewAfter(c)
 			first, last = min(first, after), max(last, after)
@@ -323,11 +323,11 @@ func TestRenewAfter(t *testing.T) {
 		}
 	}
 	short := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: time.Unix(60, 0)}
-	if Lifetime(short) != time.Minute || !IssuedAt(short).Equal(short.NotBefore) {
-		t.Errorf("one that is not backdated lives %s from %s", Lifetime(short), IssuedAt(short))
+	if CertificateLifetime(short) != time.Minute || !IssuedAt(short).Equal(short.NotBefore) {
+		t.Errorf("one that is not backdated lives %s from %s", CertificateLifetime(short), IssuedAt(short))
 	}
 	for life, want := range map[time.Duration]time.Duration{24 * time.Hour: time.Minute, 8 * time.Minute: time.Minute, 4 * time.Minute: 30 * time.Second} {
-		if got := RenewRetry(life); got != want {
+		if got := RenewalRetryInterval(life); got != want {
 			t.Errorf("of a life of %s it is asked again after %s", life, got)
 		}
 	}

@@ -163,7 +163,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 		}
 		part := b[:min(len(b), PieceMost)]
 		if err := c.stream.Send(&wrapperspb.BytesValue{Value: part}); err != nil {
-			return n, c.writeError(err)
+			return n, c.toWriteError(err)
 		}
 		c.moved.Store(time.Now().UnixNano())
 		n += len(part)
@@ -172,8 +172,8 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// writeError is why nothing can be written any more.
-func (c *Conn) writeError(err error) error {
+// toWriteError is why nothing can be written any more.
+func (c *Conn) toWriteError(err error) error {
 	if isClosed(c.closed) {
 		return net.ErrClosed
 	}
@@ -188,7 +188,7 @@ func (c *Conn) writeError(err error) error {
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
-		parts := c.closePeer()
+		parts := c.closeSending()
 		c.until.mu.Lock()
 		defer c.until.mu.Unlock()
 		for _, t := range []*time.Timer{c.deadlineTimer, c.idle} {
@@ -203,9 +203,9 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// closePeer parts from the peer: true where it is to end the stream once it has read what was
+// closeSending parts from the peer: true where it is to end the stream once it has read what was
 // written. A writer that is stuck is cut off.
-func (c *Conn) closePeer() bool {
+func (c *Conn) closeSending() bool {
 	s, can := c.stream.(interface{ CloseSend() error })
 	if can && c.writing.TryLock() {
 		defer c.writing.Unlock()

@@ -25,7 +25,7 @@
 // LimitUnsent keeps written data of a connection out of the kernel until it is to be sent, so that
 // more important data may still pass it.
 //
-// KeepUpgraded lets a reverse proxy deliver all that the server of an upgraded connection wrote
+// IgnoreUpgradeWriteErrors lets a reverse proxy deliver all that the server of an upgraded connection wrote
 // before it closed.
 //
 // PumpMessages must run until the Conn is over; it is the receiver.

@@ -20,11 +20,11 @@ import (
 // dialTunnel serves a tunnel over gRPC: the agent's end and the hub's.
 func dialTunnel(t *testing.T) (agent, hub *Conn) {
 	t.Helper()
-	return dialledBy(t, &Share{})
+	return dialledBy(t, &SendBudget{})
 }
 
 // dialledBy a share.
-func dialledBy(t *testing.T, share *Share) (agent, hub *Conn) {
+func dialledBy(t *testing.T, share *SendBudget) (agent, hub *Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,7 +42,7 @@ func dialledBy(t *testing.T, share *Share) (agent, hub *Conn) {
 	t.Cleanup(func() { client.Close() })
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	stream, err := share.Open(func(o ...grpc.CallOption) (ClientStream, error) { return pb.NewTunnelClient(client).Open(ctx, o...) })
+	stream, err := share.OpenStream(func(o ...grpc.CallOption) (ClientStream, error) { return pb.NewTunnelClient(client).Open(ctx, o...) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestAConnectionIsClosedAlthoughNobodyReads(t *testing.T) {
 // TestWhatWasWrittenCountsNoMore: gRPC reports a written piece, so that a tunnel with a reader has
 // no limit, and only unread data counts.
 func TestWhatWasWrittenCountsNoMore(t *testing.T) {
-	share := &Share{}
+	share := &SendBudget{}
 	agent, hub := dialledBy(t, share)
 	go func() { _, _ = agent.Write(make([]byte, 8<<20)) }()
 	if _, err := io.ReadFull(hub, make([]byte, 8<<20)); err != nil {

@@ -19,9 +19,9 @@ func NewListener(name string) *Listener {
 	return &Listener{name: addr(name), conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// AcceptConn takes a connection, which is the server's from then on; it waits until the server
+// HandOverConn takes a connection, which is the server's from then on; it waits until the server
 // takes it. After the server's end it is closed.
-func (l *Listener) AcceptConn(conn net.Conn) {
+func (l *Listener) HandOverConn(conn net.Conn) {
 	select {
 	case l.conns <- conn:
 	case <-l.closed:

@@ -24,35 +24,35 @@ const (
 	loanMost = 250 * time.Millisecond
 )
 
-// Share bounds the data of one connection's tunnels in gRPC's client at a time. The client gives
+// SendBudget bounds the data of one connection's tunnels in gRPC's client at a time. The client gives
 // each stream its turn, and would take 96 KiB of every tunnel: of fifty, a session's message would
 // wait for all of them. The zero value is ready; it is safe for concurrent use.
-type Share struct {
+type SendBudget struct {
 	mu      sync.Mutex
 	used    int
-	loans   []*loan // that count, the oldest first
+	loans   []*byteReservation // that count, the oldest first
 	waiting []*borrower
 	timer   *time.Timer // looks for loans that are too old, while a tunnel waits
 }
 
-// loan of a piece's bytes.
-type loan struct {
-	of    *Share
+// byteReservation is a reservation of a piece's bytes.
+type byteReservation struct {
+	of    *SendBudget
 	bytes int
 	since time.Time
 }
 
 type borrower struct {
 	bytes int
-	got   chan *loan
+	got   chan *byteReservation
 }
 
-// takeLoan takes a loan, in turn.
-func (s *Share) takeLoan(ctx context.Context, bytes int) (*loan, error) {
-	b := &borrower{bytes: bytes, got: make(chan *loan, 1)}
+// reserveBytes takes a loan, in turn.
+func (s *SendBudget) reserveBytes(ctx context.Context, bytes int) (*byteReservation, error) {
+	b := &borrower{bytes: bytes, got: make(chan *byteReservation, 1)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, b)
-	s.serve()
+	s.grantReservations()
 	s.mu.Unlock()
 	select {
 	case l := <-b.got:
@@ -64,38 +64,38 @@ func (s *Share) takeLoan(ctx context.Context, bytes int) (*loan, error) {
 	if i := slices.Index(s.waiting, b); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else {
-		s.endLoan(<-b.got)
+		s.dropReservation(<-b.got)
 	}
-	s.serve()
+	s.grantReservations()
 	return nil, context.Cause(ctx)
 }
 
-// done ends with a loan: the piece is written, or dropped.
-func (l *loan) done() {
+// release ends with a loan: the piece is written, or dropped.
+func (l *byteReservation) release() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.of.endLoan(l)
-	l.of.serve()
+	l.of.dropReservation(l)
+	l.of.grantReservations()
 }
 
-// endLoan ends a loan, if it counts still. The caller holds mu.
-func (s *Share) endLoan(l *loan) {
+// dropReservation ends a loan, if it counts still. The caller holds mu.
+func (s *SendBudget) dropReservation(l *byteReservation) {
 	if i := slices.Index(s.loans, l); i >= 0 {
 		s.loans = slices.Delete(s.loans, i, i+1)
 		s.used -= l.bytes
 	}
 }
 
-// serve serves waiting tunnels. The caller holds mu.
-func (s *Share) serve() {
+// grantReservations serves waiting tunnels. The caller holds mu.
+func (s *SendBudget) grantReservations() {
 	now := time.Now()
 	for len(s.loans) > 0 && now.Sub(s.loans[0].since) >= loanMost {
-		s.endLoan(s.loans[0])
+		s.dropReservation(s.loans[0])
 	}
 	for len(s.waiting) > 0 && (s.used == 0 || s.used+s.waiting[0].bytes <= shareBytes) {
 		b := s.waiting[0]
 		s.waiting = slices.Delete(s.waiting, 0, 1)
-		l := &loan{of: s, bytes: b.bytes, since: now}
+		l := &byteReservation{of: s, bytes: b.bytes, since: now}
 		s.loans, s.used = append(s.loans, l), s.used+b.bytes
 		b.got <- l // there is room for it
 	}
@@ -105,7 +105,7 @@ func (s *Share) serve() {
 		s.timer = time.AfterFunc(s.loans[0].since.Add(loanMost).Sub(now), func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.serve()
+			s.grantReservations()
 		})
 	default:
 		s.timer.Reset(s.loans[0].since.Add(loanMost).Sub(now))
@@ -119,10 +119,10 @@ type ClientStream interface {
 	Context() context.Context
 }
 
-// Open opens a stream that has its share of what is sent: by gives it, of a client, with the
+// OpenStream opens a stream that has its share of what is sent: by gives it, of a client, with the
 // options that make it so.
-func (s *Share) Open(by func(...grpc.CallOption) (ClientStream, error)) (ClientStream, error) {
-	t := &turn{CodecV2: encoding.GetCodecV2(grpcproto.Name), share: s}
+func (s *SendBudget) OpenStream(by func(...grpc.CallOption) (ClientStream, error)) (ClientStream, error) {
+	t := &budgetedStream{CodecV2: encoding.GetCodecV2(grpcproto.Name), share: s}
 	stream, err := by(grpc.ForceCodecV2(t), grpc.MaxRetryRPCBufferSize(0)) // what is kept for another try is never written
 	if err != nil {
 		return nil, err
@@ -131,18 +131,18 @@ func (s *Share) Open(by func(...grpc.CallOption) (ClientStream, error)) (ClientS
 	return t, nil
 }
 
-// turn is a stream, and the codec that reports a written piece.
-type turn struct {
+// budgetedStream is a stream, and the codec that reports a written piece.
+type budgetedStream struct {
 	ClientStream
 	encoding.CodecV2
-	share *Share
-	loan  *loan // of the piece that is being sent
+	share *SendBudget
+	loan  *byteReservation // of the piece that is being sent
 }
 
 // Send sends a piece, when it is this tunnel's turn.
-func (t *turn) Send(p *wrapperspb.BytesValue) error {
+func (t *budgetedStream) Send(p *wrapperspb.BytesValue) error {
 	if !mem.IsBelowBufferPoolingThreshold(len(p.GetValue())) {
-		l, err := t.share.takeLoan(t.Context(), len(p.GetValue()))
+		l, err := t.share.reserveBytes(t.Context(), len(p.GetValue()))
 		if err != nil {
 			return err
 		}
@@ -150,19 +150,19 @@ func (t *turn) Send(p *wrapperspb.BytesValue) error {
 	}
 	err := t.ClientStream.Send(p)
 	if t.loan != nil { // it came to nothing
-		t.loan.done()
+		t.loan.release()
 		t.loan = nil
 	}
 	return err
 }
 
 // Marshal marshals a piece, for gRPC, which frees it once it is written.
-func (t *turn) Marshal(v any) (mem.BufferSlice, error) {
+func (t *budgetedStream) Marshal(v any) (mem.BufferSlice, error) {
 	message, ok := v.(proto.Message)
 	if t.loan == nil || !ok {
 		return t.CodecV2.Marshal(v)
 	}
-	pool := loaned{mem.DefaultBufferPool(), t.loan}
+	pool := reservedPool{mem.DefaultBufferPool(), t.loan}
 	b := pool.Get(proto.Size(message))
 	if _, err := (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend((*b)[:0], message); err != nil {
 		pool.BufferPool.Put(b)
@@ -172,14 +172,14 @@ func (t *turn) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(b, pool)}, nil
 }
 
-// loaned buffers end a loan when they are given back.
-type loaned struct {
+// reservedPool buffers end a loan when they are given back.
+type reservedPool struct {
 	mem.BufferPool
-	loan *loan
+	loan *byteReservation
 }
 
 // Put returns a buffer to the pool.
-func (l loaned) Put(b *[]byte) {
+func (l reservedPool) Put(b *[]byte) {
 	l.BufferPool.Put(b)
-	l.loan.done()
+	l.loan.release()
 }

@@ -18,10 +18,10 @@ import (
 // piece that the other end does not take delays others for a moment only.
 func TestTunnelsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Share
-		var loans []*loan
+		var s SendBudget
+		var loans []*byteReservation
 		for range shareBytes / PieceMost {
-			l, err := s.takeLoan(t.Context(), PieceMost)
+			l, err := s.reserveBytes(t.Context(), PieceMost)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +36,7 @@ func TestTunnelsTakeTurns(t *testing.T) {
 		}
 		for i := range 3 {
 			go func() {
-				if _, err := s.takeLoan(t.Context(), PieceMost); err != nil {
+				if _, err := s.reserveBytes(t.Context(), PieceMost); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -47,13 +47,13 @@ func TestTunnelsTakeTurns(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.takeLoan(gone, PieceMost); err == nil {
+		if _, err := s.reserveBytes(gone, PieceMost); err == nil {
 			t.Error("one that is closed goes on")
 		}
 		if got := order(); len(got) > 0 || s.used != shareBytes {
 			t.Errorf("beyond the bound: %v, %d bytes", got, s.used)
 		}
-		loans[1].done()
+		loans[1].release()
 		synctest.Wait()
 		if got := order(); !slices.Equal(got, []int{0}) {
 			t.Errorf("after one was written: %v", got)
@@ -65,7 +65,7 @@ func TestTunnelsTakeTurns(t *testing.T) {
 			t.Errorf("%s after nothing was written: %v", time.Since(began), got)
 		}
 		for _, l := range loans {
-			l.done() // once more, of some
+			l.release() // once more, of some
 		}
 		if s.used != 2*PieceMost { // the first of the three was too old with the others
 			t.Errorf("%d bytes count", s.used)
@@ -77,23 +77,23 @@ func TestTunnelsTakeTurns(t *testing.T) {
 // his place before others.
 func TestWhoGivesUpHasNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Share
+		var s SendBudget
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 100 { // of which about half find that it came
-			if l, err := s.takeLoan(gone, PieceMost); err == nil {
-				l.done()
+			if l, err := s.reserveBytes(gone, PieceMost); err == nil {
+				l.release()
 			}
 		}
 		if s.used != 0 || len(s.waiting) != 0 {
 			t.Fatalf("%d bytes count, and %d wait, when all have given up", s.used, len(s.waiting))
 		}
-		if _, err := s.takeLoan(t.Context(), shareBytes-1); err != nil {
+		if _, err := s.reserveBytes(t.Context(), shareBytes-1); err != nil {
 			t.Fatal(err)
 		}
 		impatient, giveUp := context.WithCancel(t.Context())
 		go func() {
-			if _, err := s.takeLoan(impatient, PieceMost); err == nil {
+			if _, err := s.reserveBytes(impatient, PieceMost); err == nil {
 				t.Error("what does not fit was served")
 			}
 		}()
@@ -101,7 +101,7 @@ func TestWhoGivesUpHasNothing(t *testing.T) {
 		began, served := time.Now(), make(chan struct{})
 		go func() {
 			defer close(served)
-			if _, err := s.takeLoan(t.Context(), 1); err != nil {
+			if _, err := s.reserveBytes(t.Context(), 1); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -117,11 +117,11 @@ func TestWhoGivesUpHasNothing(t *testing.T) {
 // for room that there never is at once.
 func TestNobodyWaitsForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Share
+		var s SendBudget
 		for round := range 4 {
 			began := time.Now()
 			for range shareBytes/PieceMost + 1 {
-				if _, err := s.takeLoan(t.Context(), PieceMost); err != nil { // never done
+				if _, err := s.reserveBytes(t.Context(), PieceMost); err != nil { // never done
 					t.Fatal(err)
 				}
 			}
@@ -130,11 +130,11 @@ func TestNobodyWaitsForLong(t *testing.T) {
 			}
 			time.Sleep(2 * loanMost)
 		}
-		l, err := s.takeLoan(t.Context(), 2*shareBytes)
+		l, err := s.reserveBytes(t.Context(), 2*shareBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.done()
+		l.release()
 	})
 }
 
@@ -142,7 +142,7 @@ func TestNobodyWaitsForLong(t *testing.T) {
 type sending struct {
 	ClientStream
 	ctx   context.Context
-	turn  *turn
+	turn  *budgetedStream
 	taken mem.BufferSlice
 	fails error
 }
@@ -158,13 +158,13 @@ func (s *sending) Send(p *wrapperspb.BytesValue) (err error) {
 
 // TestAPieceCountsUntilItIsWritten: not only until gRPC has taken it; and not at all if it has not.
 func TestAPieceCountsUntilItIsWritten(t *testing.T) {
-	share := &Share{}
+	share := &SendBudget{}
 	stream := &sending{ctx: t.Context()}
-	opened, err := share.Open(func(...grpc.CallOption) (ClientStream, error) { return stream, nil })
+	opened, err := share.OpenStream(func(...grpc.CallOption) (ClientStream, error) { return stream, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream.turn = opened.(*turn)
+	stream.turn = opened.(*budgetedStream)
 	if err := opened.Send(wrapperspb.Bytes(make([]byte, PieceMost))); err != nil || share.used != PieceMost {
 		t.Errorf("%d bytes count of %d that are not written: %v", share.used, PieceMost, err)
 	}

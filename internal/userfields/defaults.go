@@ -22,9 +22,9 @@ const maxSettleRounds = 8
 // in again, with the same value, when the field is left out.
 type defaultFinder struct {
 	obj      *unstructured.Unstructured
-	root     *field
+	root     *fieldNode
 	defaults Defaulter
-	omitted  map[*field]bool // left out
+	omitted  map[*fieldNode]bool // left out
 	trials   []defaultingTrial
 }
 
@@ -36,22 +36,22 @@ type defaultingTrial struct{ input, output map[string]any }
 // other fields, as a pull policy depends on the image's tag. So all doubtful fields are left out
 // first, with the maps around them kept. Fields that come back otherwise are then tried again in
 // groups that separate every two of them. The result must hold for exactly the object that remains.
-func markDefaultedFields(obj *unstructured.Unstructured, root *field, defaults Defaulter) error {
-	doubtful := root.collectDoubtful(nil, false, nil)
+func markDefaultedFields(obj *unstructured.Unstructured, root *fieldNode, defaults Defaulter) error {
+	doubtful := root.pairDoubtfulFields(nil, false, nil)
 	if defaults == nil || len(doubtful) == 0 {
 		return nil
 	}
-	s := &defaultFinder{obj: obj, root: root, defaults: defaults, omitted: make(map[*field]bool, len(doubtful))}
+	s := &defaultFinder{obj: obj, root: root, defaults: defaults, omitted: make(map[*fieldNode]bool, len(doubtful))}
 	for _, p := range doubtful {
-		s.omitted[p.field] = true
+		s.omitted[p.fieldNode] = true
 	}
-	if ok, err := s.restoreUntilStable(true); err != nil || !ok {
+	if ok, err := s.restoreFieldsUntilStable(true); err != nil || !ok {
 		return err
 	}
-	if err := s.retryInGroups(doubtful); err != nil {
+	if err := s.retryOmittingInGroups(doubtful); err != nil {
 		return err
 	}
-	ok, err := s.restoreUntilStable(false)
+	ok, err := s.restoreFieldsUntilStable(false)
 	if err != nil || !ok {
 		return err
 	}
@@ -61,25 +61,25 @@ func markDefaultedFields(obj *unstructured.Unstructured, root *field, defaults D
 	return nil
 }
 
-// restoreUntilStable puts fields back until the API fills in all omitted fields as they were. It
+// restoreFieldsUntilStable puts fields back until the API fills in all omitted fields as they were. It
 // restores fields that the API leaves empty before fields that the API fills in otherwise.
-func (s *defaultFinder) restoreUntilStable(keepMaps bool) (bool, error) {
+func (s *defaultFinder) restoreFieldsUntilStable(keepMaps bool) (bool, error) {
 	for range maxSettleRounds {
 		if !hasOmitted(s.omitted) {
 			return true, nil // there is nothing to fill in
 		}
-		filled, err := s.applyDefaults(s.omitted, keepMaps)
+		filled, err := s.defaultWithoutFields(s.omitted, keepMaps)
 		if err != nil {
 			return false, err
 		}
-		var absent, other []*field
-		for _, p := range s.root.collectDoubtful(filled, true, nil) {
+		var absent, other []*fieldNode
+		for _, p := range s.root.pairDoubtfulFields(filled, true, nil) {
 			switch {
-			case !s.omitted[p.field]:
+			case !s.omitted[p.fieldNode]:
 			case !p.isPresent:
-				absent = append(absent, p.field)
-			case !EqualJSON(p.otherValue, p.field.value):
-				other = append(other, p.field)
+				absent = append(absent, p.fieldNode)
+			case !EqualJSON(p.otherValue, p.fieldNode.value):
+				other = append(other, p.fieldNode)
 			}
 		}
 		if len(absent) == 0 {
@@ -95,19 +95,19 @@ func (s *defaultFinder) restoreUntilStable(keepMaps bool) (bool, error) {
 	return false, nil
 }
 
-// retryInGroups omits the restored fields again, half of them at a time, so that each is tried with
+// retryOmittingInGroups omits the restored fields again, half of them at a time, so that each is tried with
 // every other one present.
-func (s *defaultFinder) retryInGroups(doubtful []fieldPair) error {
+func (s *defaultFinder) retryOmittingInGroups(doubtful []fieldPair) error {
 	if len(doubtful) == 1 {
 		return nil // it was left out alone before
 	}
-	var back []*field
+	var back []*fieldNode
 	for _, p := range doubtful {
-		if !s.omitted[p.field] {
-			back = append(back, p.field)
+		if !s.omitted[p.fieldNode] {
+			back = append(back, p.fieldNode)
 		}
 	}
-	hits := map[*field]bool{}
+	hits := map[*fieldNode]bool{}
 	for bit := 1; bit < 2*len(back); bit *= 2 {
 		for _, half := range []int{0, bit} {
 			trial := maps.Clone(s.omitted)
@@ -117,7 +117,7 @@ func (s *defaultFinder) retryInGroups(doubtful []fieldPair) error {
 			if !hasOmitted(trial) {
 				continue
 			}
-			if err := s.addRestored(hits, trial); err != nil {
+			if err := s.addFieldsRestoredByDefaults(hits, trial); err != nil {
 				return err
 			}
 		}
@@ -126,22 +126,22 @@ func (s *defaultFinder) retryInGroups(doubtful []fieldPair) error {
 	return nil
 }
 
-// addRestored adds to hits the omitted fields of a trial that the defaults give back.
-func (s *defaultFinder) addRestored(hits, trial map[*field]bool) error {
-	filled, err := s.applyDefaults(trial, true)
+// addFieldsRestoredByDefaults adds to hits the omitted fields of a trial that the defaults give back.
+func (s *defaultFinder) addFieldsRestoredByDefaults(hits, trial map[*fieldNode]bool) error {
+	filled, err := s.defaultWithoutFields(trial, true)
 	if err != nil {
 		return err
 	}
-	for _, p := range s.root.collectDoubtful(filled, true, nil) {
-		if trial[p.field] && p.isPresent && EqualJSON(p.otherValue, p.field.value) {
-			hits[p.field] = true
+	for _, p := range s.root.pairDoubtfulFields(filled, true, nil) {
+		if trial[p.fieldNode] && p.isPresent && EqualJSON(p.otherValue, p.fieldNode.value) {
+			hits[p.fieldNode] = true
 		}
 	}
 	return nil
 }
 
 // hasOmitted returns whether any field is left out.
-func hasOmitted(out map[*field]bool) bool {
+func hasOmitted(out map[*fieldNode]bool) bool {
 	for _, is := range out {
 		if is {
 			return true
@@ -150,10 +150,10 @@ func hasOmitted(out map[*field]bool) bool {
 	return false
 }
 
-// applyDefaults returns the object without the fields in out, after defaulting.
-func (s *defaultFinder) applyDefaults(out map[*field]bool, keepMaps bool) (map[string]any, error) {
+// defaultWithoutFields returns the object without the fields in out, after defaulting.
+func (s *defaultFinder) defaultWithoutFields(out map[*fieldNode]bool, keepMaps bool) (map[string]any, error) {
 	bare := &unstructured.Unstructured{Object: assembleObject(s.obj, s.root, emitOptions{
-		drop: func(f *field) bool { return out[f] }, keepMaps: keepMaps,
+		drop: func(f *fieldNode) bool { return out[f] }, keepMaps: keepMaps,
 	})}
 	for _, t := range s.trials {
 		if EqualJSON(t.input, bare.Object) {

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// removeDuplicates keeps the last of elements with the same key, in the lists of a pod spec in which an
+// removeDuplicatePodElements keeps the last of elements with the same key, in the lists of a pod spec in which an
 // API server accepts several. Server-side apply, by which members get the pod, accepts one. A container has
 // the last of two variables of a name.
-func removeDuplicates(spec map[string]any) {
-	keepLast(spec, "imagePullSecrets", "name")
+func removeDuplicatePodElements(spec map[string]any) {
+	keepLastOfDuplicates(spec, "imagePullSecrets", "name")
 	mergeHostAliases(spec)
-	keepLast(spec, "hostAliases", "ip")
+	keepLastOfDuplicates(spec, "hostAliases", "ip")
 	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
 		all, _ := spec[list].([]any)
 		for _, c := range all {
 			if m, ok := c.(map[string]any); ok {
-				keepLast(m, "env", "name")
-				keepLast(m, "ports", "containerPort", "protocol")
+				keepLastOfDuplicates(m, "env", "name")
+				keepLastOfDuplicates(m, "ports", "containerPort", "protocol")
 			}
 		}
 	}
 }
 
-func keepLast(m map[string]any, list string, key ...string) {
+func keepLastOfDuplicates(m map[string]any, list string, key ...string) {
 	l, ok := m[list].([]any)
 	if !ok || len(l) < 2 {
 		return

@@ -19,9 +19,9 @@ func removeForeignFinalizers(live, obj *unstructured.Unstructured) {
 	if err != nil {
 		return // parseOwners reports it
 	}
-	isWriter := (*owners).writesContent
+	isWriter := (*ownerTree).writesContent
 	if !anyWritesContent(trees) {
-		isWriter = func(*owners) bool { return true }
+		isWriter = func(*ownerTree) bool { return true }
 	}
 	meta["finalizers"] = slices.DeleteFunc(list, func(f any) bool {
 		isOwned := false
@@ -38,7 +38,7 @@ func removeForeignFinalizers(live, obj *unstructured.Unstructured) {
 }
 
 // writesContent reports whether the manager owns a field outside of the metadata.
-func (o *owners) writesContent() bool {
+func (o *ownerTree) writesContent() bool {
 	for name := range o.fields {
 		if name != "metadata" {
 			return true
@@ -49,7 +49,7 @@ func (o *owners) writesContent() bool {
 
 // anyWritesContent is false for an object that is metadata alone, such as a Namespace. Then each manager
 // counts as a writer.
-func anyWritesContent(trees map[string]*owners) bool {
+func anyWritesContent(trees map[string]*ownerTree) bool {
 	for _, tree := range trees {
 		if tree.writesContent() {
 			return true
@@ -59,14 +59,14 @@ func anyWritesContent(trees map[string]*owners) bool {
 }
 
 // ownersByManager reads the managedFields of users, in one tree for each manager.
-func ownersByManager(obj *unstructured.Unstructured) (map[string]*owners, error) {
-	trees := map[string]*owners{}
-	for _, entry := range userEntries(obj) {
+func ownersByManager(obj *unstructured.Unstructured) (map[string]*ownerTree, error) {
+	trees := map[string]*ownerTree{}
+	for _, entry := range userManagedEntries(obj) {
 		manager, _ := entry["manager"].(string)
 		if trees[manager] == nil {
-			trees[manager] = &owners{}
+			trees[manager] = &ownerTree{}
 		}
-		if err := trees[manager].insertEntry(entry); err != nil {
+		if err := trees[manager].insertManagedFieldsEntry(entry); err != nil {
 			return nil, err
 		}
 	}

@@ -46,7 +46,7 @@ func FingerprintUserFields(obj *unstructured.Unstructured) string {
 		seen.Entries = append(seen.Entries, x)
 	}
 	if seen.Generation == 0 {
-		seen.Values = ownedValues(obj)
+		seen.Values = userOwnedValues(obj)
 	}
 	return atoll.HashJSON(seen)
 }
@@ -75,7 +75,7 @@ func IsUntouchedByUsers(was, is *unstructured.Unstructured) bool {
 		}
 	}
 	return reflect.DeepEqual(filterList(before["finalizers"], isUserFinalizer), filterList(now["finalizers"], isUserFinalizer)) &&
-		reflect.DeepEqual(filterList(before["managedFields"], isUserEntry), filterList(now["managedFields"], isUserEntry))
+		reflect.DeepEqual(filterList(before["managedFields"], isUserManagedEntry), filterList(now["managedFields"], isUserManagedEntry))
 }
 
 // filterList returns the elements of a list for which keep is true.
@@ -94,28 +94,28 @@ func isUserFinalizer(v any) bool {
 	return !isHubFinalizer(name)
 }
 
-func isUserEntry(v any) bool {
+func isUserManagedEntry(v any) bool {
 	m, _ := v.(map[string]any)
 	manager, _ := m["manager"].(string)
 	subresource, _ := m["subresource"].(string)
 	return isByUser(metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource})
 }
 
-// ownedValues returns what users own in an object whose kind has no generation.
-func ownedValues(obj *unstructured.Unstructured) any {
+// userOwnedValues returns what users own in an object whose kind has no generation.
+func userOwnedValues(obj *unstructured.Unstructured) any {
 	tree, loose, err := parseOwners(obj)
 	if err != nil {
 		return obj.Object
 	}
-	at := ownership{owners: tree, isOwnedAbove: loose}
+	at := fieldOwnership{ownerTree: tree, isOwnedAbove: loose}
 	out := map[string]any{}
 	for name, v := range obj.Object {
 		switch name {
 		case "apiVersion", "kind", "metadata", "status":
 			continue
 		}
-		if f := findStated(v, at.childOwnership(name)); f != nil {
-			out[name], _ = f.emitValue(emitOptions{drop: func(*field) bool { return false }})
+		if f := findUserFields(v, at.childOwnership(name)); f != nil {
+			out[name], _ = f.buildKeptValue(emitOptions{drop: func(*fieldNode) bool { return false }})
 		}
 	}
 	return out

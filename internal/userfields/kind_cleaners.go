@@ -23,8 +23,8 @@ var kindCleaners = map[schema.GroupKind]kindCleaner{
 	{Kind: "Service"}:                                         cleanService,
 	{Kind: "ServiceAccount"}:                                  cleanServiceAccount,
 	{Kind: "Secret"}:                                          cleanSecret,
-	{Kind: "PersistentVolumeClaim"}:                           cleanVolumeClaim,
-	{Kind: "PersistentVolume"}:                                cleanVolume,
+	{Kind: "PersistentVolumeClaim"}:                           cleanPersistentVolumeClaim,
+	{Kind: "PersistentVolume"}:                                cleanPersistentVolume,
 	{Kind: "Pod"}:                                             cleanPod,
 	{Group: "batch", Kind: "Job"}:                             cleanJob,
 	{Group: "batch", Kind: "CronJob"}:                         cleanCronJob,
@@ -50,7 +50,7 @@ func removeSystemFields(obj *unstructured.Unstructured, loose bool) {
 			if spec, ok := v.(map[string]any); ok {
 				cleanPodSpec(spec)
 				if !kinds.IsCustomKind(obj.GroupVersionKind().GroupKind()) {
-					removeDuplicates(spec)
+					removeDuplicatePodElements(spec)
 				}
 			}
 		}
@@ -113,7 +113,7 @@ func cleanService(obj map[string]any, loose bool) {
 func cleanDummyAddresses(spec map[string]any) {
 	dummy := func(v any) bool {
 		text, _ := v.(string)
-		return atoll.IsDummyAddress(text)
+		return atoll.IsHubAssignedAddress(text)
 	}
 	if dummy(spec["clusterIP"]) {
 		delete(spec, "clusterIP")
@@ -149,7 +149,7 @@ func cleanSecret(obj map[string]any, _ bool) {
 	deleteKeys(ChildMap(obj, "metadata", "labels"), "kubernetes.io/legacy-token-last-used")
 }
 
-func cleanVolumeClaim(obj map[string]any, loose bool) {
+func cleanPersistentVolumeClaim(obj map[string]any, loose bool) {
 	notes := ChildMap(obj, "metadata", "annotations")
 	if _, bound := notes["pv.kubernetes.io/bind-completed"]; bound || loose {
 		deleteKeys(ChildMap(obj, "spec"), "volumeName")
@@ -159,7 +159,7 @@ func cleanVolumeClaim(obj map[string]any, loose bool) {
 		"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-resizer")
 }
 
-func cleanVolume(obj map[string]any, _ bool) {
+func cleanPersistentVolume(obj map[string]any, _ bool) {
 	deleteKeys(ChildMap(obj, "spec", "claimRef"), "uid", "resourceVersion")
 	deleteKeys(ChildMap(obj, "metadata", "annotations"), "pv.kubernetes.io/bound-by-controller")
 }
@@ -261,9 +261,9 @@ func cleanAPIService(obj map[string]any, _ bool) {
 	deleteKeys(ChildMap(obj, "metadata", "labels"), "kube-aggregator.kubernetes.io/automanaged")
 }
 
-// addLabelOwners counts the labels of kinds that the API server labels by their pods as written by a user.
+// markLabelsUserOwned counts the labels of kinds that the API server labels by their pods as written by a user.
 // It does so only where there is no label. In a member there always is one, of Atoll.
-func addLabelOwners(live *unstructured.Unstructured, tree *owners) {
+func markLabelsUserOwned(live *unstructured.Unstructured, tree *ownerTree) {
 	switch live.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
 	default:
@@ -275,9 +275,9 @@ func addLabelOwners(live *unstructured.Unstructured, tree *owners) {
 	}
 }
 
-// addAliasOwners transfers ownership to fields that the API server stores under another name than
+// transferAliasOwnership transfers ownership to fields that the API server stores under another name than
 // users write.
-func addAliasOwners(obj *unstructured.Unstructured, tree *owners, last map[string]any) {
+func transferAliasOwnership(obj *unstructured.Unstructured, tree *ownerTree, last map[string]any) {
 	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
 		return
 	}
@@ -301,8 +301,8 @@ func addAliasOwners(obj *unstructured.Unstructured, tree *owners, last map[strin
 	}
 }
 
-// restoreConversion restores a CRD's own conversion, which the hub stores as None.
-func restoreConversion(obj *unstructured.Unstructured, pruned map[string]any) error {
+// restoreCRDConversion restores a CRD's own conversion, which the hub stores as None.
+func restoreCRDConversion(obj *unstructured.Unstructured, pruned map[string]any) error {
 	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
 		return nil
 	}

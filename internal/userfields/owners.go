@@ -19,49 +19,49 @@ import (
 // given.
 const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 
-// owners is the tree of owned fields: managedFields of all users in one.
-type owners struct {
+// ownerTree is the tree of owned fields: managedFields of all users in one.
+type ownerTree struct {
 	applied bool // an Apply entry owns this very field
 	updated bool // an Update entry does
-	fields  map[string]*owners
+	fields  map[string]*ownerTree
 	keyed   []keyedOwners
 	values  []valueOwners
 }
 
 type keyedOwners struct {
 	key map[string]any
-	*owners
+	*ownerTree
 }
 
 type valueOwners struct {
 	value any
-	*owners
+	*ownerTree
 }
 
 // isLeaf returns whether no field below this one has an owner of its own.
-func (o *owners) isLeaf() bool {
+func (o *ownerTree) isLeaf() bool {
 	return len(o.fields) == 0 && len(o.keyed) == 0 && len(o.values) == 0
 }
 
-func (o *owners) childField(name string) *owners {
+func (o *ownerTree) childField(name string) *ownerTree {
 	if o == nil {
 		return nil
 	}
 	return o.fields[name]
 }
 
-func (o *owners) isOwned() bool { return o != nil && (o.applied || o.updated) }
+func (o *ownerTree) isOwned() bool { return o != nil && (o.applied || o.updated) }
 
 // parseOwners reads the object's managedFields. loose: they do not cover the whole object, because
 // there are none or because an entry is of another API version. Then every field counts as owned by
 // an Update entry.
-func parseOwners(obj *unstructured.Unstructured) (tree *owners, loose bool, err error) {
-	tree, loose = &owners{}, true
-	for _, entry := range userEntries(obj) {
+func parseOwners(obj *unstructured.Unstructured) (tree *ownerTree, loose bool, err error) {
+	tree, loose = &ownerTree{}, true
+	for _, entry := range userManagedEntries(obj) {
 		if entry["apiVersion"] != obj.Object["apiVersion"] {
 			return tree, true, nil
 		}
-		if err := tree.insertEntry(entry); err != nil {
+		if err := tree.insertManagedFieldsEntry(entry); err != nil {
 			return nil, false, err
 		}
 		loose = false
@@ -69,23 +69,23 @@ func parseOwners(obj *unstructured.Unstructured) (tree *owners, loose bool, err 
 	return tree, loose, nil
 }
 
-// userEntries returns the entries of managedFields that are users' and name fields.
-func userEntries(obj *unstructured.Unstructured) (out []map[string]any) {
+// userManagedEntries returns the entries of managedFields that are users' and name fields.
+func userManagedEntries(obj *unstructured.Unstructured) (out []map[string]any) {
 	meta, _ := obj.Object["metadata"].(map[string]any)
 	entries, _ := meta["managedFields"].([]any)
 	for _, e := range entries {
 		entry, _ := e.(map[string]any)
-		if fields, _ := entry["fieldsV1"].(map[string]any); fields != nil && isUserEntry(entry) {
+		if fields, _ := entry["fieldsV1"].(map[string]any); fields != nil && isUserManagedEntry(entry) {
 			out = append(out, entry)
 		}
 	}
 	return out
 }
 
-// insertEntry adds the fields that an entry of userEntries owns.
-func (o *owners) insertEntry(entry map[string]any) error {
+// insertManagedFieldsEntry adds the fields that an entry of userManagedEntries owns.
+func (o *ownerTree) insertManagedFieldsEntry(entry map[string]any) error {
 	fields, _ := entry["fieldsV1"].(map[string]any)
-	if err := o.insert(fields, entry["operation"] == string(metav1.ManagedFieldsOperationApply)); err != nil {
+	if err := o.insertFieldsV1(fields, entry["operation"] == string(metav1.ManagedFieldsOperationApply)); err != nil {
 		return fmt.Errorf("managedFields of %s: %w", entry["manager"], err)
 	}
 	return nil
@@ -103,10 +103,10 @@ func isByUser(e metav1.ManagedFieldsEntry) bool {
 	return !strings.HasPrefix(e.Manager, "system:atoll:") && !strings.HasPrefix(e.Manager, "system:controller:")
 }
 
-// insert adds the fields that an entry of managedFields owns. In FieldsV1, "f:", "k:" and "v:"
+// insertFieldsV1 adds the fields that an entry of managedFields owns. In FieldsV1, "f:", "k:" and "v:"
 // precede the name of a field, the key and the value of an element. Fields below are owned on their
 // own, and "." among them is the field itself.
-func (o *owners) insert(fields map[string]any, applied bool) error {
+func (o *ownerTree) insertFieldsV1(fields map[string]any, applied bool) error {
 	for _, element := range slices.Sorted(maps.Keys(fields)) {
 		if element == "." {
 			continue
@@ -123,7 +123,7 @@ func (o *owners) insert(fields map[string]any, applied bool) error {
 			child.applied = child.applied || applied
 			child.updated = child.updated || !applied
 		}
-		if err := child.insert(below, applied); err != nil {
+		if err := child.insertFieldsV1(below, applied); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (o *owners) insert(fields map[string]any, applied bool) error {
 
 // ensureChild returns the node of a path element, and adds it if needed. Indexes are not followed:
 // a list whose elements are owned by index is owned as a whole.
-func (o *owners) ensureChild(element string) (*owners, error) {
+func (o *ownerTree) ensureChild(element string) (*ownerTree, error) {
 	kind, text, _ := strings.Cut(element, ":")
 	switch kind {
 	case "f":
@@ -144,10 +144,10 @@ func (o *owners) ensureChild(element string) (*owners, error) {
 		}
 		for _, k := range o.keyed {
 			if maps.EqualFunc(k.key, key, EqualJSON) {
-				return k.owners, nil
+				return k.ownerTree, nil
 			}
 		}
-		child := &owners{}
+		child := &ownerTree{}
 		o.keyed = append(o.keyed, keyedOwners{key, child})
 		return child, nil
 	case "v":
@@ -157,10 +157,10 @@ func (o *owners) ensureChild(element string) (*owners, error) {
 		}
 		for _, v := range o.values {
 			if EqualJSON(v.value, value) {
-				return v.owners, nil
+				return v.ownerTree, nil
 			}
 		}
-		child := &owners{}
+		child := &ownerTree{}
 		o.values = append(o.values, valueOwners{value, child})
 		return child, nil
 	case "i":
@@ -169,18 +169,18 @@ func (o *owners) ensureChild(element string) (*owners, error) {
 	return nil, fmt.Errorf("path element %q is of no known kind", element)
 }
 
-func (o *owners) ensureField(name string) *owners {
+func (o *ownerTree) ensureField(name string) *ownerTree {
 	if o.fields == nil {
-		o.fields = map[string]*owners{}
+		o.fields = map[string]*ownerTree{}
 	}
 	if o.fields[name] == nil {
-		o.fields[name] = &owners{}
+		o.fields[name] = &ownerTree{}
 	}
 	return o.fields[name]
 }
 
 // findElement returns the node of a list's element, or nil.
-func (o *owners) findElement(e any) *keyedOwners {
+func (o *ownerTree) findElement(e any) *keyedOwners {
 	m, ok := e.(map[string]any)
 	if o == nil || !ok {
 		return nil
@@ -199,23 +199,23 @@ func (o *owners) findElement(e any) *keyedOwners {
 	return &o.keyed[i]
 }
 
-func (o *owners) findValue(e any) *owners {
+func (o *ownerTree) findValue(e any) *ownerTree {
 	if o == nil {
 		return nil
 	}
 	for _, v := range o.values {
 		if EqualJSON(v.value, e) {
-			return v.owners
+			return v.ownerTree
 		}
 	}
 	return nil
 }
 
-// addScaleOwner counts the number of replicas as written by a user where managedFields names no
+// markReplicasUserOwned counts the number of replicas as written by a user where managedFields names no
 // owner. The API server's scale subresource records no owner for a scale to zero, and takes the
 // field from its former owner. It records no owner either for a scale of what an apply did not
 // state.
-func addScaleOwner(obj *unstructured.Unstructured, tree *owners) {
+func markReplicasUserOwned(obj *unstructured.Unstructured, tree *ownerTree) {
 	_, path, ok := kinds.ReplicasOf(obj)
 	if !ok {
 		if !kinds.IsCustomKind(obj.GroupVersionKind().GroupKind()) {

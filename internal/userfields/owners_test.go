@@ -15,8 +15,8 @@ import (
 
 // collectPaths of a tree of owners, as upstream's library would hold them: those that Apply
 // entries own, and those that others do.
-func (o *owners) collectPaths(at fieldpath.Path, applied, updated *fieldpath.Set) {
-	visit := func(pe fieldpath.PathElement, below *owners) {
+func (o *ownerTree) collectPaths(at fieldpath.Path, applied, updated *fieldpath.Set) {
+	visit := func(pe fieldpath.PathElement, below *ownerTree) {
 		path := append(at.Copy(), pe)
 		if below.applied {
 			applied.Insert(path)
@@ -30,11 +30,11 @@ func (o *owners) collectPaths(at fieldpath.Path, applied, updated *fieldpath.Set
 		visit(fieldpath.PathElement{FieldName: &name}, below)
 	}
 	for _, k := range o.keyed {
-		visit(fieldpath.PathElement{Key: fieldpath.KeyByFields(keyPairs(k.key)...)}, k.owners)
+		visit(fieldpath.PathElement{Key: fieldpath.KeyByFields(keyPairs(k.key)...)}, k.ownerTree)
 	}
 	for _, v := range o.values {
 		one := smdvalue.NewValueInterface(v.value)
-		visit(fieldpath.PathElement{Value: &one}, v.owners)
+		visit(fieldpath.PathElement{Value: &one}, v.ownerTree)
 	}
 }
 

@@ -19,35 +19,35 @@ func ExtractUserFields(obj *unstructured.Unstructured, defaults Defaulter) (json
 	if err != nil {
 		return nil, fmt.Errorf("prune %s %s/%s: %w", obj.GetKind(), obj.GetNamespace(), obj.GetName(), err)
 	}
-	live := copyWithoutRecords(obj)
+	live := copyWithoutManagedFields(obj)
 	last := parseLastApplied(obj)
-	addAliasOwners(live, tree, last)
-	addScaleOwner(live, tree)
+	transferAliasOwnership(live, tree, last)
+	markReplicasUserOwned(live, tree)
 	removeSystemFields(live, loose)
 	removeForeignFinalizers(live, obj)
-	addLabelOwners(live, tree)
+	markLabelsUserOwned(live, tree)
 
-	at := ownership{owners: tree, isOwnedAbove: loose, last: last, hasLast: last != nil}
-	root := &field{kind: mapField, explicit: true, children: map[string]*field{}}
+	at := fieldOwnership{ownerTree: tree, isOwnedAbove: loose, last: last, hasLast: last != nil}
+	root := &fieldNode{kind: mapField, explicit: true, children: map[string]*fieldNode{}}
 	for name, v := range live.Object {
 		switch name {
 		case "apiVersion", "kind", "status":
 			continue
 		case "metadata":
-			if m := statedMetadata(v, at.childOwnership(name)); m != nil {
+			if m := userFieldsOfMetadata(v, at.childOwnership(name)); m != nil {
 				root.children[name] = m
 			}
 			continue
 		}
-		if f := findStated(v, at.childOwnership(name)); f != nil {
+		if f := findUserFields(v, at.childOwnership(name)); f != nil {
 			root.children[name] = f
 		}
 	}
 	if err := markDefaultedFields(live, root, defaults); err != nil {
 		return nil, fmt.Errorf("prune %s %s/%s: %w", obj.GetKind(), obj.GetNamespace(), obj.GetName(), err)
 	}
-	pruned := assembleObject(live, root, emitOptions{drop: func(f *field) bool { return f.defaulted }})
-	if err := restoreConversion(obj, pruned); err != nil {
+	pruned := assembleObject(live, root, emitOptions{drop: func(f *fieldNode) bool { return f.defaulted }})
+	if err := restoreCRDConversion(obj, pruned); err != nil {
 		return nil, fmt.Errorf("prune %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	out, err := json.Marshal(pruned)
@@ -57,9 +57,9 @@ func ExtractUserFields(obj *unstructured.Unstructured, defaults Defaulter) (json
 	return out, nil
 }
 
-// copyWithoutRecords returns a copy of the template without status and managedFields, which may be
+// copyWithoutManagedFields returns a copy of the template without status and managedFields, which may be
 // its larger half.
-func copyWithoutRecords(obj *unstructured.Unstructured) *unstructured.Unstructured {
+func copyWithoutManagedFields(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	live := make(map[string]any, len(obj.Object))
 	for name, v := range obj.Object {
 		meta, ok := v.(map[string]any)
@@ -80,8 +80,8 @@ func copyWithoutRecords(obj *unstructured.Unstructured) *unstructured.Unstructur
 	return &unstructured.Unstructured{Object: live}
 }
 
-// statedMetadata keeps the labels, annotations and finalizers that users wrote.
-func statedMetadata(v any, o ownership) *field {
+// userFieldsOfMetadata keeps the labels, annotations and finalizers that users wrote.
+func userFieldsOfMetadata(v any, o fieldOwnership) *fieldNode {
 	meta, ok := v.(map[string]any)
 	if !ok {
 		return nil
@@ -92,7 +92,7 @@ func statedMetadata(v any, o ownership) *field {
 			kept[name] = v
 		}
 	}
-	f := findStated(kept, o)
+	f := findUserFields(kept, o)
 	if f == nil || f.kind != mapField {
 		return nil
 	}
@@ -115,8 +115,8 @@ func isEmptyCollection(v any) bool {
 }
 
 // assembleObject puts the fields of root that stay under the object's identity.
-func assembleObject(obj *unstructured.Unstructured, root *field, e emitOptions) map[string]any {
-	kept, _ := root.emitValue(e)
+func assembleObject(obj *unstructured.Unstructured, root *fieldNode, e emitOptions) map[string]any {
+	kept, _ := root.buildKeptValue(e)
 	out := kept.(map[string]any)
 	meta, _ := out["metadata"].(map[string]any)
 	if meta == nil {
@@ -139,7 +139,7 @@ func assembleObject(obj *unstructured.Unstructured, root *field, e emitOptions) 
 // IsHubKey returns whether a label or annotation belongs to Atoll, or to the tool that brought the
 // object to the hub. Such keys have no meaning in a member.
 func IsHubKey(key string) bool {
-	return atoll.IsOwnKey(key) || key == lastAppliedAnnotation
+	return atoll.IsOwnMetadataKey(key) || key == lastAppliedAnnotation
 }
 
 // isHubFinalizer returns whether the hub sets or serves the finalizer itself.

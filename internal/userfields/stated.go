@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// field is a node of a template while its stated fields are found.
-type field struct {
+// fieldNode is a node of a template while its stated fields are found.
+type fieldNode struct {
 	value    any // of scalars, of lists of scalars, and of empty maps and lists
-	children map[string]*field
-	elements []*field
+	children map[string]*fieldNode
+	elements []*fieldNode
 	kind     fieldKind
 	// explicit fields stay, whatever their value.
 	explicit bool
@@ -27,9 +27,9 @@ const (
 	listField
 )
 
-// ownership is what is known about the owners of one field.
-type ownership struct {
-	*owners
+// fieldOwnership is what is known about the owners of one field.
+type fieldOwnership struct {
+	*ownerTree
 	// isOwnedAbove: any user owns a field above as a whole.
 	isOwnedAbove bool
 	// last is the field's value in the last-applied annotation.
@@ -37,49 +37,49 @@ type ownership struct {
 	hasLast bool
 }
 
-func (o ownership) isExplicit() bool { return o.hasLast || o.owners != nil && o.applied }
-func (o ownership) isDoubtful() bool { return o.isOwnedAbove || o.isOwned() }
+func (o fieldOwnership) isExplicit() bool { return o.hasLast || o.ownerTree != nil && o.applied }
+func (o fieldOwnership) isDoubtful() bool { return o.isOwnedAbove || o.isOwned() }
 
 // isOwnedWhole returns whether everything below is owned because this field is.
-func (o ownership) isOwnedWhole() bool { return o.isOwnedAbove || o.isOwned() && o.isLeaf() }
+func (o fieldOwnership) isOwnedWhole() bool { return o.isOwnedAbove || o.isOwned() && o.isLeaf() }
 
-func (o ownership) childOwnership(name string) ownership {
-	c := ownership{owners: o.childField(name), isOwnedAbove: o.isOwnedWhole()}
+func (o fieldOwnership) childOwnership(name string) fieldOwnership {
+	c := fieldOwnership{ownerTree: o.childField(name), isOwnedAbove: o.isOwnedWhole()}
 	if m, ok := o.last.(map[string]any); ok && o.hasLast {
 		c.last, c.hasLast = m[name]
 	}
 	return c
 }
 
-// findStated returns the part of the value that was stated, or may have been stated; nil for
+// findUserFields returns the part of the value that was stated, or may have been stated; nil for
 // nothing.
-func findStated(value any, o ownership) *field {
+func findUserFields(value any, o fieldOwnership) *fieldNode {
 	switch v := value.(type) {
 	case map[string]any:
-		return statedMap(v, o)
+		return userFieldsOfMap(v, o)
 	case []any:
-		return statedList(v, o)
+		return userFieldsOfList(v, o)
 	}
-	return statedLeaf(value, o)
+	return userFieldOfLeaf(value, o)
 }
 
-func statedLeaf(value any, o ownership) *field {
+func userFieldOfLeaf(value any, o fieldOwnership) *fieldNode {
 	if o.isExplicit() || o.isDoubtful() {
-		return &field{value: value, explicit: o.isExplicit(), doubtful: !o.isExplicit()}
+		return &fieldNode{value: value, explicit: o.isExplicit(), doubtful: !o.isExplicit()}
 	}
 	return nil
 }
 
-func statedMap(m map[string]any, o ownership) *field {
+func userFieldsOfMap(m map[string]any, o fieldOwnership) *fieldNode {
 	if len(m) == 0 {
-		return statedLeaf(m, o)
+		return userFieldOfLeaf(m, o)
 	}
-	f := &field{kind: mapField, explicit: o.isExplicit(), children: map[string]*field{}}
+	f := &fieldNode{kind: mapField, explicit: o.isExplicit(), children: map[string]*fieldNode{}}
 	for name, v := range m {
 		if name == "creationTimestamp" && v == nil {
 			continue
 		}
-		if c := findStated(v, o.childOwnership(name)); c != nil {
+		if c := findUserFields(v, o.childOwnership(name)); c != nil {
 			f.children[name] = c
 		}
 	}
@@ -89,41 +89,41 @@ func statedMap(m map[string]any, o ownership) *field {
 	return f
 }
 
-func statedList(l []any, o ownership) *field {
-	if o.owners != nil && (len(o.keyed) > 0 || len(o.values) > 0) {
-		return statedElements(l, o)
+func userFieldsOfList(l []any, o fieldOwnership) *fieldNode {
+	if o.ownerTree != nil && (len(o.keyed) > 0 || len(o.values) > 0) {
+		return userFieldsOfKeyedList(l, o)
 	}
 	if !o.isExplicit() && !o.isDoubtful() {
 		return nil
 	}
 	if len(l) == 0 || !areAllMaps(l) {
-		return statedLeaf(l, o)
+		return userFieldOfLeaf(l, o)
 	}
-	f := &field{kind: listField, explicit: true}
+	f := &fieldNode{kind: listField, explicit: true}
 	last, _ := o.last.([]any)
 	for i, e := range l {
-		below := ownership{isOwnedAbove: true}
+		below := fieldOwnership{isOwnedAbove: true}
 		if o.hasLast && len(last) == len(l) {
 			below.last, below.hasLast = last[i], true
 		} else if o.hasLast {
 			below.last, below.hasLast = e, true
 		}
-		f.elements = append(f.elements, statedElement(e, below, nil))
+		f.elements = append(f.elements, userFieldsOfElement(e, below, nil))
 	}
 	return f
 }
 
-// statedElements handles lists whose elements are owned one by one.
-func statedElements(l []any, o ownership) *field {
-	f := &field{kind: listField, explicit: o.isExplicit()}
+// userFieldsOfKeyedList handles lists whose elements are owned one by one.
+func userFieldsOfKeyedList(l []any, o fieldOwnership) *fieldNode {
+	f := &fieldNode{kind: listField, explicit: o.isExplicit()}
 	last, _ := o.last.([]any)
 	for _, e := range l {
 		if m, isMap := e.(map[string]any); isMap {
-			if c := statedMapElement(m, o, last); c != nil {
+			if c := userFieldsOfMapElement(m, o, last); c != nil {
 				f.elements = append(f.elements, c)
 			}
 		} else if own := o.findValue(e); o.isOwnedAbove || own.isOwned() || o.hasLast && containsJSON(last, e) {
-			f.elements = append(f.elements, &field{value: e, explicit: true})
+			f.elements = append(f.elements, &fieldNode{value: e, explicit: true})
 		}
 	}
 	if len(f.elements) == 0 && !f.explicit {
@@ -133,35 +133,35 @@ func statedElements(l []any, o ownership) *field {
 	return f
 }
 
-// statedMapElement handles a map in a list whose elements are owned one by one. It returns nil where
+// userFieldsOfMapElement handles a map in a list whose elements are owned one by one. It returns nil where
 // the user did not set the element. last is the list as last applied.
-func statedMapElement(m map[string]any, o ownership, last []any) *field {
+func userFieldsOfMapElement(m map[string]any, o fieldOwnership, last []any) *fieldNode {
 	k := o.findElement(m)
-	below := ownership{isOwnedAbove: o.isOwnedAbove}
+	below := fieldOwnership{isOwnedAbove: o.isOwnedAbove}
 	var key map[string]any
 	if k != nil {
-		below.owners, key = k.owners, k.key
+		below.ownerTree, key = k.ownerTree, k.key
 		below.last, below.hasLast = findByKey(last, key)
 	} else if !o.isOwnedAbove {
 		return nil
 	}
-	if c := statedElement(m, below, key); len(c.children) > len(key) || below.isOwned() || below.hasLast || o.isOwnedAbove {
+	if c := userFieldsOfElement(m, below, key); len(c.children) > len(key) || below.isOwned() || below.hasLast || o.isOwnedAbove {
 		return c
 	}
 	return nil
 }
 
-// statedElement keeps the element and the fields that identify it.
-func statedElement(e any, o ownership, key map[string]any) *field {
-	f := findStated(e, o)
+// userFieldsOfElement keeps the element and the fields that identify it.
+func userFieldsOfElement(e any, o fieldOwnership, key map[string]any) *fieldNode {
+	f := findUserFields(e, o)
 	if f == nil || f.kind != mapField {
 		if len(key) == 0 {
-			return &field{value: map[string]any{}, explicit: true}
+			return &fieldNode{value: map[string]any{}, explicit: true}
 		}
-		f = &field{kind: mapField, children: map[string]*field{}}
+		f = &fieldNode{kind: mapField, children: map[string]*fieldNode{}}
 	}
 	for name, v := range key {
-		f.children[name] = &field{value: v, explicit: true}
+		f.children[name] = &fieldNode{value: v, explicit: true}
 	}
 	f.explicit = true
 	return f
@@ -209,17 +209,17 @@ func findByKey(l []any, key map[string]any) (any, bool) {
 // emitOptions chooses the doubtful fields to leave out. keepMaps keeps maps that become empty by
 // it.
 type emitOptions struct {
-	drop     func(*field) bool
+	drop     func(*fieldNode) bool
 	keepMaps bool
 }
 
-// emitValue returns the JSON value of the fields that stay.
-func (f *field) emitValue(e emitOptions) (any, bool) {
+// buildKeptValue returns the JSON value of the fields that stay.
+func (f *fieldNode) buildKeptValue(e emitOptions) (any, bool) {
 	switch f.kind {
 	case mapField:
 		m := make(map[string]any, len(f.children))
 		for name, c := range f.children {
-			if v, ok := c.emitValue(e); ok {
+			if v, ok := c.buildKeptValue(e); ok {
 				m[name] = v
 			}
 		}
@@ -227,7 +227,7 @@ func (f *field) emitValue(e emitOptions) (any, bool) {
 	case listField:
 		l := make([]any, 0, len(f.elements))
 		for _, c := range f.elements {
-			if v, ok := c.emitValue(e); ok {
+			if v, ok := c.buildKeptValue(e); ok {
 				l = append(l, v)
 			}
 		}
@@ -238,28 +238,28 @@ func (f *field) emitValue(e emitOptions) (any, bool) {
 
 // fieldPair is a doubtful field with the value of another object at the same place.
 type fieldPair struct {
-	*field
+	*fieldNode
 	otherValue any
 	isPresent  bool
 }
 
-// collectDoubtful walks the doubtful fields in order, together with another object in which lists
+// pairDoubtfulFields walks the doubtful fields in order, together with another object in which lists
 // have the same elements.
-func (f *field) collectDoubtful(other any, there bool, out []fieldPair) []fieldPair {
+func (f *fieldNode) pairDoubtfulFields(other any, there bool, out []fieldPair) []fieldPair {
 	switch f.kind {
 	case mapField:
 		m, _ := other.(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(f.children)) {
 			v, ok := m[name]
-			out = f.children[name].collectDoubtful(v, there && ok, out)
+			out = f.children[name].pairDoubtfulFields(v, there && ok, out)
 		}
 	case listField:
 		l, _ := other.([]any)
 		for i, c := range f.elements {
 			if i < len(l) {
-				out = c.collectDoubtful(l[i], there, out)
+				out = c.pairDoubtfulFields(l[i], there, out)
 			} else {
-				out = c.collectDoubtful(nil, false, out)
+				out = c.pairDoubtfulFields(nil, false, out)
 			}
 		}
 	default:

@@ -42,7 +42,7 @@ func (s servedTemplates) nextContent(previous *atoll.Content, defaults userfield
 	for key := range s {
 		in.Chosen = append(in.Chosen, key)
 	}
-	return bundlecontent.Next(in)
+	return bundlecontent.NextContent(in)
 }
 
 // templatesWrittenBy returns the goldens' live objects by the way in which they were written.

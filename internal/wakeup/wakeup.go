@@ -4,9 +4,9 @@
 // All functions may be called concurrently.
 package wakeup
 
-// Send wakes the reader of a channel. It does not block: a reader that was not awake since the last
+// WakeReader wakes the reader of a channel. It does not block: a reader that was not awake since the last
 // call wakes once for both.
-func Send(c chan<- struct{}) {
+func WakeReader(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

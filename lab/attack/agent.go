@@ -38,12 +38,12 @@ type agentClient struct {
 
 // connectAgent opens a session with the certificate of the attacker's Cluster.
 func (t *Target) connectAgent(ctx context.Context) (*agentClient, error) {
-	return t.connectServing(ctx, nil)
+	return t.connectTunnelAgent(ctx, nil)
 }
 
-// connectServing does the same for an agent that takes tunnels.
-func (t *Target) connectServing(ctx context.Context, tunnels *tunnel.Listener) (*agentClient, error) {
-	certificate, _, err := t.agentIdentity(ctx)
+// connectTunnelAgent does the same for an agent that takes tunnels.
+func (t *Target) connectTunnelAgent(ctx context.Context, tunnels *tunnel.Listener) (*agentClient, error) {
+	certificate, _, err := t.ensureAgentIdentity(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ func (a *agentClient) receiveFrames(ctx context.Context, welcomed chan<- struct{
 		if d := f.GetDial(); d != nil && a.tunnels != nil {
 			go a.openTunnel(ctx, d.GetId())
 		}
-		a.holdOrders(f)
+		a.answerFrameHonestly(f)
 	}
 }
 
-// holdOrders answers a frame as an honest agent does.
-func (a *agentClient) holdOrders(f *pb.FromHub) {
+// answerFrameHonestly answers a frame as an honest agent does.
+func (a *agentClient) answerFrameHonestly(f *pb.FromHub) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := a.core.HandleFrame(f)
@@ -160,10 +160,10 @@ func (c sessionCounts) String() string {
 	return fmt.Sprintf("%d frames sent, %d sessions ended or refused, the last with: %v", c.sent, c.ended, c.last)
 }
 
-// sendAnyway sends frames for that time, and opens another session each time that the hub ends
+// sendFramesReconnecting sends frames for that time, and opens another session each time that the hub ends
 // one.
-func (t *Target) sendAnyway(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (c sessionCounts, err error) {
-	if _, _, err := t.agentIdentity(ctx); err != nil {
+func (t *Target) sendFramesReconnecting(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (c sessionCounts, err error) {
+	if _, _, err := t.ensureAgentIdentity(ctx); err != nil {
 		return c, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lasts)
@@ -192,7 +192,7 @@ func (t *Target) sendAnyway(ctx context.Context, lasts time.Duration, next func(
 // sendForbidden sends frames that no agent may send. The hub must end the sessions, and report it on
 // the Cluster.
 func (t *Target) sendForbidden(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (string, error) {
-	c, err := t.sendAnyway(ctx, lasts, next)
+	c, err := t.sendFramesReconnecting(ctx, lasts, next)
 	if err == nil && c.ended == 0 {
 		err = errors.New("the hub ended no session of an agent that sends what no agent may send")
 	}
@@ -205,7 +205,7 @@ func (t *Target) sendForbidden(ctx context.Context, lasts time.Duration, next fu
 // sendAllowed sends frames that an agent may send, at another time or about other bundles. The hub may
 // keep none of them: its memory is judged.
 func (t *Target) sendAllowed(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (string, error) {
-	c, err := t.sendAnyway(ctx, lasts, next)
+	c, err := t.sendFramesReconnecting(ctx, lasts, next)
 	if err == nil && c.sent == 0 {
 		err = fmt.Errorf("no frame could be sent: %w", c.last)
 	}
@@ -221,7 +221,7 @@ func (a *agentClient) openTunnel(ctx context.Context, id string) {
 		return
 	}
 	conn := tunnel.New(stream, cancel, "the hub")
-	go a.tunnels.AcceptConn(conn)
+	go a.tunnels.HandOverConn(conn)
 	_ = conn.PumpMessages() // the hub ends a tunnel when it has what it wanted
 }
 

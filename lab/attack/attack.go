@@ -70,14 +70,14 @@ type Result struct {
 	Broken error
 }
 
-// Combine returns the attack of carrying out several at once, each with a Cluster and a
+// CombineAttacks returns the attack of carrying out several at once, each with a Cluster and a
 // namespace of its own.
-func Combine(attacks []Attack) Attack {
+func CombineAttacks(attacks []Attack) Attack {
 	return Attack{Name: "together", Summary: "all attacks at once", MaxGrowth: maxTogetherGrowth, run: func(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 		var running errgroup.Group
 		for _, a := range attacks {
 			running.Go(func() error {
-				if _, err := a.run(ctx, t.withName(a.Name), lasts); err != nil {
+				if _, err := a.run(ctx, t.withAttackerName(a.Name), lasts); err != nil {
 					return fmt.Errorf("%s: %w", a.Name, err)
 				}
 				return nil
@@ -87,12 +87,12 @@ func Combine(attacks []Attack) Attack {
 	}}
 }
 
-// Run carries out one attack for the given time, and measures the hub from outside.
-func Run(ctx context.Context, t *Target, a Attack, lasts time.Duration) Result {
+// RunAttack carries out one attack for the given time, and measures the hub from outside.
+func RunAttack(ctx context.Context, t *Target, a Attack, lasts time.Duration) Result {
 	r := Result{Attack: a}
 	watched, err := t.startObserver(ctx)
 	if err == nil {
-		r.Before, err = readResident(ctx, t.kube)
+		r.Before, err = readHubResidentMemory(ctx, t.kube)
 	}
 	if err != nil {
 		r.Broken = err

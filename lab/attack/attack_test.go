@@ -17,7 +17,7 @@ func TestTheListNamesEachAttackOnce(t *testing.T) {
 		}
 		seen[a.Name] = true
 	}
-	cmd := NewCommand()
+	cmd := NewAttackCommand()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"list"})

@@ -13,8 +13,8 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// NewCommand returns the command `attack`.
-func NewCommand() *cobra.Command {
+// NewAttackCommand returns the command `attack`.
+func NewAttackCommand() *cobra.Command {
 	var dir, kubeconfig string
 	var lasts time.Duration
 	cmd := &cobra.Command{
@@ -31,7 +31,7 @@ Attacks create objects named "attacker" in the hub, which stay. Never attack a h
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if slices.Equal(args, []string{"list"}) {
-				return printList(cmd)
+				return printAttacks(cmd)
 			}
 			chosen, err := chooseAttacks(args)
 			if err != nil {
@@ -49,7 +49,7 @@ Attacks create objects named "attacker" in the hub, which stay. Never attack a h
 			}
 			broken := 0
 			for _, a := range chosen {
-				r := Run(cmd.Context(), t, a, lasts)
+				r := RunAttack(cmd.Context(), t, a, lasts)
 				if r.Broken != nil {
 					broken++
 				}
@@ -70,7 +70,7 @@ Attacks create objects named "attacker" in the hub, which stay. Never attack a h
 	return cmd
 }
 
-func printList(cmd *cobra.Command) error {
+func printAttacks(cmd *cobra.Command) error {
 	for _, a := range Attacks {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%-20s %-9s %s\n", a.Name, a.Caller, a.Summary); err != nil {
 			return err
@@ -85,7 +85,7 @@ func chooseAttacks(names []string) (chosen []Attack, err error) {
 	case slices.Equal(names, []string{"all"}):
 		return Attacks, nil
 	case slices.Equal(names, []string{"together"}):
-		return []Attack{Combine(Attacks)}, nil
+		return []Attack{CombineAttacks(Attacks)}, nil
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(Attacks, func(a Attack) bool { return a.Name == name })
@@ -103,9 +103,9 @@ func (r Result) String() string {
 	if r.Broken != nil {
 		verdict = "BROKEN"
 	}
-	line := fmt.Sprintf("%s %-20s p99 %4.0f ms, memory %4.0f -> %4.0f MiB: %s", verdict, r.Attack.Name, 1000*r.Latency, r.Before/(1<<20), r.Peak/(1<<20), cutLine(r.Answer))
+	line := fmt.Sprintf("%s %-20s p99 %4.0f ms, memory %4.0f -> %4.0f MiB: %s", verdict, r.Attack.Name, 1000*r.Latency, r.Before/(1<<20), r.Peak/(1<<20), escapeAndCutLine(r.Answer))
 	if r.Broken != nil {
-		line += "\n       " + cutLine(r.Broken.Error())
+		line += "\n       " + escapeAndCutLine(r.Broken.Error())
 	}
 	return line
 }
@@ -113,8 +113,8 @@ func (r Result) String() string {
 // longestLine is the length in bytes at which printed answers are cut.
 const longestLine = 300
 
-// cutLine escapes a text that a hub or a peer wrote, and cuts it.
-func cutLine(text string) string {
+// escapeAndCutLine escapes a text that a hub or a peer wrote, and cuts it.
+func escapeAndCutLine(text string) string {
 	if text = phrase.EscapeLine(text); len(text) > longestLine {
 		return text[:longestLine] + "…"
 	}

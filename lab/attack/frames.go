@@ -33,7 +33,7 @@ var frameAttacks = []Attack{
 	{Name: "need-flood", Caller: Agent, Summary: "request a million objects of unknown bundles", run: sendNeedFlood},
 	{Name: "tombstone-flood", Caller: Agent, Summary: "remember a million removals that the hub never recalled", run: sendTombstoneFlood},
 	{Name: "hello-churn", Caller: Agent, Summary: "open sessions with other digests as fast as the hub answers", run: churnSessions},
-	{Name: "garbage-frames", Caller: Agent, Summary: "send unknown fields and empty frames", run: sendGarbage},
+	{Name: "garbage-frames", Caller: Agent, Summary: "send unknown fields and empty frames", run: sendGarbageFrames},
 }
 
 var clusterResource = schema.GroupVersionResource{Group: "atoll.dev", Version: "v1alpha1", Resource: "clusters"}
@@ -44,7 +44,7 @@ func sendAPISets(ctx context.Context, t *Target, lasts time.Duration) (string, e
 	if err != nil {
 		return "", err
 	}
-	sent, err := t.sendAnyway(ctx, lasts, func(i int) *pb.FromAgent {
+	sent, err := t.sendFramesReconnecting(ctx, lasts, func(i int) *pb.FromAgent {
 		apis := make([]string, 4000)
 		for n := range apis {
 			apis[n] = fmt.Sprintf("group%d.example.com/v1/Kind%d", i, n)
@@ -103,7 +103,7 @@ func sendHugeInventory(ctx context.Context, t *Target, lasts time.Duration) (str
 
 // checkClusterWritable labels the attacker's Cluster, as an administrator must be able to.
 func (t *Target) checkClusterWritable(ctx context.Context) error {
-	_, name, err := t.agentIdentity(ctx)
+	_, name, err := t.ensureAgentIdentity(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func sendForgedTexts(ctx context.Context, t *Target, lasts time.Duration) (strin
 
 // readCluster returns the attacker's Cluster.
 func (t *Target) readCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
-	_, name, err := t.agentIdentity(ctx)
+	_, name, err := t.ensureAgentIdentity(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func churnSessions(ctx context.Context, t *Target, lasts time.Duration) (string,
 	}).String(), nil
 }
 
-func sendGarbage(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func sendGarbageFrames(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	return t.sendForbidden(ctx, lasts, func(i int) *pb.FromAgent {
 		f := &pb.FromAgent{}
 		if i%2 == 0 {

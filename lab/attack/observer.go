@@ -31,8 +31,8 @@ type observer struct {
 	failed    error
 }
 
-// newAdministrator returns a client with a connection of its own: attacks fill theirs.
-func (t *Target) newAdministrator() (kubernetes.Interface, error) {
+// newAdminClient returns a client with a connection of its own: attacks fill theirs.
+func (t *Target) newAdminClient() (kubernetes.Interface, error) {
 	config, err := rest.TLSConfigFor(t.config)
 	if err != nil {
 		return nil, fmt.Errorf("TLS of an administrator: %w", err)
@@ -42,7 +42,7 @@ func (t *Target) newAdministrator() (kubernetes.Interface, error) {
 
 // startObserver begins to send an administrator's requests: a list, and a reading of the metrics.
 func (t *Target) startObserver(ctx context.Context) (*observer, error) {
-	kube, err := t.newAdministrator()
+	kube, err := t.newAdminClient()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (o *observer) observeOnce(ctx context.Context) error {
 		return fmt.Errorf("list namespaces: %w", err)
 	}
 	o.latencies.Add(time.Since(begin))
-	resident, err := readResident(ctx, o.kube)
+	resident, err := readHubResidentMemory(ctx, o.kube)
 	o.peak = max(o.peak, resident)
 	return err
 }
@@ -87,8 +87,8 @@ func (o *observer) stopObserver() (latencies []float64, peak float64, failed err
 	return o.latencies.SortedValues(), o.peak, o.failed
 }
 
-// readResident returns the hub's resident memory in bytes, as its metrics report it.
-func readResident(ctx context.Context, kube kubernetes.Interface) (float64, error) {
+// readHubResidentMemory returns the hub's resident memory in bytes, as its metrics report it.
+func readHubResidentMemory(ctx context.Context, kube kubernetes.Interface) (float64, error) {
 	metrics, err := measure.ReadMetrics(ctx, kube.CoreV1().RESTClient())
 	if err != nil {
 		return 0, err

@@ -20,15 +20,15 @@ import (
 )
 
 var pushAttacks = []Attack{
-	{Name: "push-loopback", Caller: Person, Summary: "as a fleet administrator, let the hub dial its own machine for a member in push mode", run: pushToLoopback},
+	{Name: "push-loopback", Caller: Person, Summary: "as a fleet administrator, let the hub dial its own machine for a member in push mode", run: makeHubDialLoopback},
 }
 
 // refusalTimeout is how long the hub may take to report that it does not dial an address.
 const refusalTimeout = 30 * time.Second
 
-// pushToLoopback names the unspecified address, because a lab allows its hub 127.0.0.0/8. Linux takes that address to
+// makeHubDialLoopback names the unspecified address, because a lab allows its hub 127.0.0.0/8. Linux takes that address to
 // its own machine.
-func pushToLoopback(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func makeHubDialLoopback(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("listen on the loopback address: %w", err)
@@ -49,7 +49,7 @@ func pushToLoopback(ctx context.Context, t *Target, lasts time.Duration) (string
 	if err != nil {
 		return "", fmt.Errorf("the address that the attacker listens at: %w", err)
 	}
-	members, remove, err := t.createPushed(ctx, "https://0.0.0.0:"+port)
+	members, remove, err := t.createPushCluster(ctx, "https://0.0.0.0:"+port)
 	if err != nil {
 		return "", err
 	}
@@ -77,9 +77,9 @@ type pushedMember struct {
 	name     string
 }
 
-// createPushed creates a Cluster in push mode, as a fleet administrator, with the address of its member. The function
+// createPushCluster creates a Cluster in push mode, as a fleet administrator, with the address of its member. The function
 // deletes the Cluster.
-func (t *Target) createPushed(ctx context.Context, server string) (m pushedMember, remove func(), err error) {
+func (t *Target) createPushCluster(ctx context.Context, server string) (m pushedMember, remove func(), err error) {
 	as := rest.CopyConfig(t.config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: attacker, Groups: []string{"system:authenticated", "atoll:fleet-admins"}}
 	kube, err := kubernetes.NewForConfig(as)

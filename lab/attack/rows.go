@@ -19,7 +19,7 @@ import (
 
 // rowAttacks need a row of a Bundle.
 var rowAttacks = []Attack{
-	{Name: "flapping", Caller: Agent, Summary: "report another state of one row with each frame", run: sendFlapping},
+	{Name: "flapping", Caller: Agent, Summary: "report another state of one row with each frame", run: sendFlappingStates},
 	{Name: "generations-ahead", Caller: Agent, Summary: "report a higher generation of one row with each frame", run: sendGenerationsAhead},
 	{Name: "absurd-times", Caller: Agent, Summary: "report times of the year 292277026596 and of the year 9000", run: sendAbsurdTimes},
 	{Name: "bad-states", Caller: Agent, Summary: "report states, reasons and keys that do not exist", run: sendBadStates},
@@ -55,9 +55,9 @@ func (t *Target) applyObject(ctx context.Context, resource schema.GroupVersionRe
 	return nil
 }
 
-// placeOnAttacker places a Deployment and the ConfigMaps of a namespace on the attacker's Cluster.
-func (t *Target) placeOnAttacker(ctx context.Context) error {
-	_, cluster, err := t.agentIdentity(ctx)
+// placeWorkloadOnAttacker places a Deployment and the ConfigMaps of a namespace on the attacker's Cluster.
+func (t *Target) placeWorkloadOnAttacker(ctx context.Context) error {
+	_, cluster, err := t.ensureAgentIdentity(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func deploymentText(name string) string {
 // sendReports reports statuses of one row of the attacker's Cluster for that time, and counts the
 // writes that the hub made of them.
 func (t *Target) sendReports(ctx context.Context, lasts time.Duration, next func(i int, s *atoll.RowStatus)) (string, error) {
-	if err := t.placeOnAttacker(ctx); err != nil {
+	if err := t.placeWorkloadOnAttacker(ctx); err != nil {
 		return "", err
 	}
 	a, err := t.connectAgent(ctx)
@@ -103,7 +103,7 @@ func (t *Target) sendReports(ctx context.Context, lasts time.Duration, next func
 	if err != nil {
 		return "", err
 	}
-	counter, err := t.countWrites(ctx)
+	counter, err := t.startCountingWrites(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +135,7 @@ func (t *Target) sendReports(ctx context.Context, lasts time.Duration, next func
 	return answer, nil
 }
 
-func sendFlapping(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func sendFlappingStates(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	states := []atoll.RowState{atoll.RowReady, atoll.RowDegraded, atoll.RowProgressing, atoll.RowFailed}
 	return t.sendReports(ctx, lasts, func(i int, s *atoll.RowStatus) {
 		s.State, s.Message = states[i%len(states)], fmt.Sprint(i)

@@ -38,7 +38,7 @@ var strangerAttacks = []Attack{
 	{Name: "slow-hello", Caller: Stranger, Summary: "send a ClientHello one byte a second on each of 2,000 connections", run: sendSlowHellos},
 	{Name: "header-flood", Caller: Stranger, Summary: "send header fields of 60 MiB in one call", run: sendHeaderFlood},
 	{Name: "reset-flood", Caller: Stranger, Summary: "open calls and reset each at once", run: sendResetFlood},
-	{Name: "log-names", Caller: Stranger, Summary: "join with names that hold control characters and 60 KB each", run: sendLogNames},
+	{Name: "log-names", Caller: Stranger, Summary: "join with names that hold control characters and 60 KB each", run: sendForgedLogNames},
 	{Name: "token-guesses", Caller: Stranger, Summary: "join with wrong tokens as fast as the hub answers", run: sendTokenGuesses},
 }
 
@@ -75,7 +75,7 @@ func repeatCalls(ctx context.Context, lasts time.Duration, n int, send func(ctx 
 	for range n {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				answer := answerOf(send(ctx))
+				answer := describeCallResult(send(ctx))
 				if ctx.Err() != nil {
 					return
 				}
@@ -92,7 +92,7 @@ func repeatCalls(ctx context.Context, lasts time.Duration, n int, send func(ctx 
 // acceptedAnswer is the answer of a call without an error.
 const acceptedAnswer = "accepted"
 
-func answerOf(err error) string {
+func describeCallResult(err error) string {
 	switch code := status.Code(err); {
 	case err == nil:
 		return acceptedAnswer
@@ -105,7 +105,7 @@ func answerOf(err error) string {
 
 // tryJoin sends one Join on a connection of its own.
 func (t *Target) tryJoin(ctx context.Context, request *pb.JoinRequest) error {
-	_, err := t.joinWith(ctx, request)
+	_, err := t.sendJoin(ctx, request)
 	return err
 }
 
@@ -160,7 +160,7 @@ func hugeKeyRequest(size int) ([]byte, error) {
 	return asn1.Marshal(request)
 }
 
-func sendLogNames(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func sendForgedLogNames(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	name := strings.Repeat("\x1b[31m\r\nlevel=ERROR msg=forged ", 2000)
 	return repeatRefused(ctx, lasts, workers, func(ctx context.Context) error {
 		return t.tryJoin(ctx, &pb.JoinRequest{Token: "v1.a.b", Name: name})
@@ -177,9 +177,9 @@ func sendTokenGuesses(ctx context.Context, t *Target, lasts time.Duration) (stri
 	})
 }
 
-// rawHTTP2 opens a TLS connection, sends the preface, and returns a framer for it. The hub's
+// dialRawHTTP2 opens a TLS connection, sends the preface, and returns a framer for it. The hub's
 // frames are discarded.
-func (t *Target) rawHTTP2(ctx context.Context) (*tls.Conn, *http2.Framer, error) {
+func (t *Target) dialRawHTTP2(ctx context.Context) (*tls.Conn, *http2.Framer, error) {
 	config, err := t.tlsConfig()
 	if err != nil {
 		return nil, nil, err
@@ -202,8 +202,8 @@ func (t *Target) rawHTTP2(ctx context.Context) (*tls.Conn, *http2.Framer, error)
 	return conn, framer, nil
 }
 
-// joinHeaders returns the header block of a call of Join, with more fields.
-func joinHeaders(more ...hpack.HeaderField) []byte {
+// encodeJoinCallHeaders returns the header block of a call of Join, with more fields.
+func encodeJoinCallHeaders(more ...hpack.HeaderField) []byte {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, f := range append([]hpack.HeaderField{
@@ -218,7 +218,7 @@ func joinHeaders(more ...hpack.HeaderField) []byte {
 // floodHTTP2 opens connections for that time, and calls send for each stream of each connection
 // until it fails. An agent with a certificate must get its session during the flood.
 func floodHTTP2(ctx context.Context, t *Target, lasts time.Duration, connections int, send func(f *http2.Framer, stream uint32) error) (string, error) {
-	if _, _, err := t.agentIdentity(ctx); err != nil {
+	if _, _, err := t.ensureAgentIdentity(ctx); err != nil {
 		return "", err
 	}
 	var sent, closed atomic.Int64
@@ -228,7 +228,7 @@ func floodHTTP2(ctx context.Context, t *Target, lasts time.Duration, connections
 		return t.checkSessionOpens(ctx)
 	})
 	answer := repeatCalls(ctx, lasts, connections, func(ctx context.Context) error {
-		conn, framer, err := t.rawHTTP2(ctx)
+		conn, framer, err := t.dialRawHTTP2(ctx)
 		if err != nil {
 			_ = lab.PauseFor(ctx, 10*time.Millisecond)
 			return err
@@ -249,14 +249,14 @@ func floodHTTP2(ctx context.Context, t *Target, lasts time.Duration, connections
 }
 
 func openUnsentCalls(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	block := joinHeaders()
+	block := encodeJoinCallHeaders()
 	return floodHTTP2(ctx, t, lasts, 8, func(f *http2.Framer, stream uint32) error {
 		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndHeaders: true})
 	})
 }
 
 func sendResetFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	block := joinHeaders()
+	block := encodeJoinCallHeaders()
 	return floodHTTP2(ctx, t, lasts, 8, func(f *http2.Framer, stream uint32) error {
 		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndHeaders: true}); err != nil {
 			return err
@@ -268,7 +268,7 @@ func sendResetFlood(ctx context.Context, t *Target, lasts time.Duration) (string
 func sendHeaderFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	piece := bytes.Repeat([]byte{0x40, 1, 'x', 1, 'y'}, 3000)
 	return floodHTTP2(ctx, t, lasts, 8, func(f *http2.Framer, stream uint32) error {
-		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: joinHeaders()}); err != nil {
+		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: encodeJoinCallHeaders()}); err != nil {
 			return err
 		}
 		for range 4000 {
@@ -280,8 +280,8 @@ func sendHeaderFlood(ctx context.Context, t *Target, lasts time.Duration) (strin
 	})
 }
 
-// helloBytes returns the first record that a TLS client sends.
-func helloBytes(config *tls.Config) []byte {
+// clientHelloBytes returns the first record that a TLS client sends.
+func clientHelloBytes(config *tls.Config) []byte {
 	client, server := net.Pipe()
 	defer server.Close()
 	go func() { _ = tls.Client(client, config).Handshake(); client.Close() }() // it fails when the pipe closes
@@ -292,7 +292,7 @@ func helloBytes(config *tls.Config) []byte {
 
 // openConnections opens TCP connections at a rate, gives each to use, and keeps at most that many.
 func openConnections(ctx context.Context, t *Target, lasts time.Duration, perSecond, most int, use func(net.Conn)) (string, error) {
-	if _, _, err := t.agentIdentity(ctx); err != nil {
+	if _, _, err := t.ensureAgentIdentity(ctx); err != nil {
 		return "", err
 	}
 	attacked, cancel := context.WithTimeout(ctx, lasts)
@@ -335,7 +335,7 @@ func sendClientHellos(ctx context.Context, t *Target, lasts time.Duration) (stri
 	if err != nil {
 		return "", err
 	}
-	hello := helloBytes(config)
+	hello := clientHelloBytes(config)
 	return openConnections(ctx, t, lasts, 500, 5000, func(c net.Conn) { _, _ = c.Write(hello) })
 }
 
@@ -344,7 +344,7 @@ func sendSlowHellos(ctx context.Context, t *Target, lasts time.Duration) (string
 	if err != nil {
 		return "", err
 	}
-	hello := helloBytes(config)
+	hello := clientHelloBytes(config)
 	return openConnections(ctx, t, lasts, 400, 2000, func(c net.Conn) {
 		go func() {
 			for i := range hello {

@@ -53,8 +53,8 @@ type Target struct {
 	clusterName string
 }
 
-// withName returns the same hub for an attacker with a Cluster and a namespace of its own.
-func (t *Target) withName(name string) *Target {
+// withAttackerName returns the same hub for an attacker with a Cluster and a namespace of its own.
+func (t *Target) withAttackerName(name string) *Target {
 	return &Target{config: t.config, kube: t.kube, dynamic: t.dynamic, gateway: t.gateway, caHash: t.caHash, name: attacker + "-" + name}
 }
 
@@ -86,7 +86,7 @@ func (t *Target) tlsConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the gateway's address %q is not HOST:PORT: %w", t.gateway, err)
 	}
-	config, err := trust.PinnedConfig(host, t.caHash, nil)
+	config, err := trust.PinnedTLSConfig(host, t.caHash, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func (t *Target) dialGateway(certificate *tls.Certificate) (*grpc.ClientConn, er
 // network than the strangers', as a cluster is.
 var agentSource = net.IPv4(127, 32, 0, 1)
 
-// agentIdentity returns the certificate of the attacker's Cluster, which joins at the first call.
-func (t *Target) agentIdentity(ctx context.Context) (*tls.Certificate, string, error) {
+// ensureAgentIdentity returns the certificate of the attacker's Cluster, which joins at the first call.
+func (t *Target) ensureAgentIdentity(ctx context.Context) (*tls.Certificate, string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.certificate != nil {
@@ -135,7 +135,7 @@ func (t *Target) agentIdentity(ctx context.Context) (*tls.Certificate, string, e
 	if err != nil {
 		return nil, "", err
 	}
-	reply, err := t.joinWith(ctx, &pb.JoinRequest{
+	reply, err := t.sendJoin(ctx, &pb.JoinRequest{
 		Token: token.RevealSecret(), Name: name, Csr: csr, AgentVersion: atoll.Version,
 	}, grpc.WaitForReady(true))
 	if err != nil {
@@ -157,12 +157,12 @@ func newKeyRequest(name string) (key *ecdsa.PrivateKey, csr []byte, err error) {
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, nil, err
 	}
-	csr, err = trust.NewRequest(key, name)
+	csr, err = trust.NewCertificateRequest(key, name)
 	return key, csr, err
 }
 
-// joinWith sends one Join on a connection of its own.
-func (t *Target) joinWith(ctx context.Context, request *pb.JoinRequest, options ...grpc.CallOption) (*pb.JoinReply, error) {
+// sendJoin sends one Join on a connection of its own.
+func (t *Target) sendJoin(ctx context.Context, request *pb.JoinRequest, options ...grpc.CallOption) (*pb.JoinReply, error) {
 	conn, err := t.dialGateway(nil)
 	if err != nil {
 		return nil, err

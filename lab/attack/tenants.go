@@ -20,7 +20,7 @@ import (
 )
 
 var tenantAttacks = []Attack{
-	{Name: "indented-json", Caller: Tenant, Summary: "let a fieldOverrider write JSON with an indentation of 2,000 characters", run: writeIndentedJSON},
+	{Name: "indented-json", Caller: Tenant, Summary: "let a fieldOverrider write JSON with an indentation of 2,000 characters", run: overrideNestedIndentedJSON},
 	{Name: "many-overriders", Caller: Tenant, Summary: "let 10 policies of 256 overriders each change one object", run: writeManyOverriders},
 	{Name: "huge-plan", Caller: Person, Summary: "ask for plans of 15 MB", run: askHugePlans},
 }
@@ -29,8 +29,8 @@ var personAttacks = []Attack{
 	{Name: "system-binding", Caller: Person, Summary: "as a fleet administrator, take the ServiceAccount of an upstream controller in kube-system", run: takeSystemAccount},
 }
 
-func writeIndentedJSON(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	if err := t.placeOnAttacker(ctx); err != nil {
+func overrideNestedIndentedJSON(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+	if err := t.placeWorkloadOnAttacker(ctx); err != nil {
 		return "", err
 	}
 	document := `{"a":{"b":` + strings.Repeat("[", 400) + strings.Repeat("]", 400) + `}}`
@@ -48,7 +48,7 @@ func writeIndentedJSON(ctx context.Context, t *Target, lasts time.Duration) (str
 		"resourceSelectors":[{"apiVersion":"v1","kind":"ConfigMap","name":"indented"}],
 		"overrideRules":[{"overriders":{"fieldOverrider":[{"fieldPath":"/data/d","json":[{"subPath":"/c","operator":"add","value":1}]}]}}]}}`)
 	if written != nil {
-		return "the policy was " + acceptedOr(written), nil
+		return "the policy was " + describeAcceptance(written), nil
 	}
 	failure, err := t.holdUnrendered(ctx, lasts, "indented")
 	return "the policy was accepted, and its object was not rendered: " + failure, err
@@ -80,7 +80,7 @@ func (t *Target) holdUnrendered(ctx context.Context, lasts time.Duration, name s
 	return failure, nil
 }
 
-func acceptedOr(err error) string {
+func describeAcceptance(err error) string {
 	if err == nil {
 		return "accepted"
 	}
@@ -91,7 +91,7 @@ func acceptedOr(err error) string {
 const maxOverriders = 256
 
 func writeManyOverriders(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	if err := t.placeOnAttacker(ctx); err != nil {
+	if err := t.placeWorkloadOnAttacker(ctx); err != nil {
 		return "", err
 	}
 	if err := t.applyObject(ctx, configMaps, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"many","namespace":"$NAME"},"data":{"d":"e"}}`); err != nil {

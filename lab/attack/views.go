@@ -24,17 +24,17 @@ import (
 // viewAttacks answer as a member what people read on the hub.
 var viewAttacks = []Attack{
 	{Name: "watch-flood", Caller: Agent, Summary: "send pod events of 1 MB as fast as they are taken to a reader that reads nothing", run: floodWatch},
-	{Name: "huge-answers", Caller: Agent, Summary: "answer reads, deletes, evictions and logs of pods without an end", run: answerWithoutEnd},
-	{Name: "foreign-template", Caller: Agent, Summary: "answer for a Pod that is not placed in the cluster", run: answerForOthers},
+	{Name: "huge-answers", Caller: Agent, Summary: "answer reads, deletes, evictions and logs of pods without an end", run: serveEndlessResponses},
+	{Name: "foreign-template", Caller: Agent, Summary: "answer for a Pod that is not placed in the cluster", run: answerWithForeignPod},
 }
 
 // serveMember opens a session whose tunnels the handler serves, as a member's API.
 func (t *Target) serveMember(ctx context.Context, h http.Handler) (*agentClient, error) {
-	if err := t.placeOnAttacker(ctx); err != nil {
+	if err := t.placeWorkloadOnAttacker(ctx); err != nil {
 		return nil, err
 	}
 	tunnels := tunnel.NewListener("the hub")
-	a, err := t.connectServing(ctx, tunnels)
+	a, err := t.connectTunnelAgent(ctx, tunnels)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 // readTimeout bounds a request of a person to the attacker's member.
 const readTimeout = 5 * time.Second
 
-func answerWithoutEnd(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func serveEndlessResponses(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	var sent atomic.Int64
 	piece := make([]byte, 64<<10)
 	a, err := t.serveMember(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +142,7 @@ func answerWithoutEnd(ctx context.Context, t *Target, lasts time.Duration) (stri
 		return "", err
 	}
 	defer a.closeSession()
-	_, cluster, err := t.agentIdentity(ctx)
+	_, cluster, err := t.ensureAgentIdentity(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +162,7 @@ func answerWithoutEnd(ctx context.Context, t *Target, lasts time.Duration) (stri
 // victim is a Pod that is not placed in the attacker's Cluster.
 const victim = "victim"
 
-func answerForOthers(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func answerWithForeignPod(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	a, err := t.serveMember(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,9 +20,9 @@ type writeCounter struct {
 	running sync.WaitGroup
 }
 
-// countWrites begins to count. The caller ends it by stopCounting.
-func (t *Target) countWrites(ctx context.Context) (*writeCounter, error) {
-	_, cluster, err := t.agentIdentity(ctx)
+// startCountingWrites begins to count. The caller ends it by stopCounting.
+func (t *Target) startCountingWrites(ctx context.Context) (*writeCounter, error) {
+	_, cluster, err := t.ensureAgentIdentity(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -80,20 +80,20 @@ whether it is what it has to be; the exit code tells. The scenarios are:
 			return o.writeNumbers(cmd.OutOrStdout(), numbers)
 		},
 	}
-	o.addRounds(cmd)
+	o.addRoundsFlag(cmd)
 	cmd.Flags().DurationVar(&o.idle, "idle", 30*time.Second, "how long to leave a process alone before its memory is read")
 	cmd.Flags().IntVar(&o.objects, "objects", 50, "objects that the agent holds when its memory is read")
-	o.addFormats(cmd)
+	o.addFormatFlags(cmd)
 	so.addFlags(cmd)
-	cmd.AddCommand(listCommand(), coresCommand(), latencyCommand(), reachCommand())
+	cmd.AddCommand(listScenariosCommand(), measureDecisionLogicCommand(), latencyCommand(), proxyLatencyCommand())
 	return cmd
 }
 
-func (o *benchOptions) addRounds(cmd *cobra.Command) {
+func (o *benchOptions) addRoundsFlag(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&o.rounds, "rounds", 40, "Deployments to apply for the latency")
 }
 
-func (o *benchOptions) addFormats(cmd *cobra.Command) {
+func (o *benchOptions) addFormatFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&o.table, "markdown", false, "print the table of the README")
 	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
@@ -130,8 +130,8 @@ func (o benchOptions) rejectIgnoredFlags(cmd *cobra.Command, scenario bool) erro
 	return fmt.Errorf("%s: for scenarios only; name one, such as place-100", strings.Join(wrong, ", "))
 }
 
-// machineName describes the machine of the numbers.
-func machineName() string {
+// describeMachine describes the machine of the numbers.
+func describeMachine() string {
 	return fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 }
 
@@ -164,7 +164,7 @@ func (n benchNumber) formatAllocations() string {
 // printTable prints a table, and below it the parts of the values.
 func printTable(out io.Writer, numbers []benchNumber) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(table, "NUMBER\tVALUE\tGOAL\tHOW (%s)\n", machineName())
+	fmt.Fprintf(table, "NUMBER\tVALUE\tGOAL\tHOW (%s)\n", describeMachine())
 	for _, n := range numbers {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", n.What, n.formatValue(), cmp.Or(n.Goal, "-"), n.How)
 	}
@@ -180,7 +180,7 @@ func printTable(out io.Writer, numbers []benchNumber) error {
 }
 
 func printMarkdown(out io.Writer, numbers []benchNumber) error {
-	fmt.Fprintf(out, "| Number | Value | Goal | How (%s) |\n|---|---|---|---|\n", machineName())
+	fmt.Fprintf(out, "| Number | Value | Goal | How (%s) |\n|---|---|---|---|\n", describeMachine())
 	for _, n := range numbers {
 		if _, err := fmt.Fprintf(out, "| %s | %s | %s | %s |\n", n.What, n.formatValue(), n.Goal, n.How); err != nil {
 			return err
@@ -192,17 +192,17 @@ func printMarkdown(out io.Writer, numbers []benchNumber) error {
 // measureAll measures every number, in labs below dir.
 func (o benchOptions) measureAll(ctx context.Context, dir string, progress io.Writer) (numbers []benchNumber, err error) {
 	fmt.Fprintln(progress, "decisions, divisions and renderings")
-	if numbers, err = coresNumbers(); err != nil {
+	if numbers, err = measureDecisionLogic(); err != nil {
 		return nil, err
 	}
 	fmt.Fprintln(progress, "a hub alone")
-	alone, err := o.hubAlone(ctx, filepath.Join(dir, "hub"))
+	alone, err := o.measureFreshAndRestartedHub(ctx, filepath.Join(dir, "hub"))
 	if err != nil {
 		return nil, err
 	}
 	numbers = append(numbers, alone...)
 	more, err := withThreeMembers(ctx, dir, progress, func(ctx context.Context, b *labBench) (numbers []benchNumber, err error) {
-		for _, part := range []func(context.Context, benchOptions) ([]benchNumber, error){b.measureLatency, b.countWrites, b.measureReach, b.agentMemory} {
+		for _, part := range []func(context.Context, benchOptions) ([]benchNumber, error){b.measureLatency, b.countHubWrites, b.measureLabProxyLatency, b.measureAgentMemory} {
 			more, err := part(ctx, o)
 			if err != nil {
 				return nil, err

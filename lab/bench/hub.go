@@ -18,13 +18,13 @@ import (
 	"atoll.dev/atoll/lab"
 )
 
-// hubAlone starts a hub on an empty directory, and again on the same directory.
-func (o benchOptions) hubAlone(ctx context.Context, dir string) ([]benchNumber, error) {
-	first, _, err := o.hubOnce(ctx, dir, 0)
+// measureFreshAndRestartedHub starts a hub on an empty directory, and again on the same directory.
+func (o benchOptions) measureFreshAndRestartedHub(ctx context.Context, dir string) ([]benchNumber, error) {
+	first, _, err := o.measureHubStart(ctx, dir, 0)
 	if err != nil {
 		return nil, err
 	}
-	again, memory, err := o.hubOnce(ctx, dir, o.idle)
+	again, memory, err := o.measureHubStart(ctx, dir, o.idle)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (o benchOptions) hubAlone(ctx context.Context, dir string) ([]benchNumber, 
 	}, nil
 }
 
-// hubOnce runs a hub until it is ready, and idle for a while.
-func (o benchOptions) hubOnce(ctx context.Context, dir string, idle time.Duration) (ready time.Duration, memory float64, err error) {
+// measureHubStart runs a hub until it is ready, and idle for a while.
+func (o benchOptions) measureHubStart(ctx context.Context, dir string, idle time.Duration) (ready time.Duration, memory float64, err error) {
 	path, err := lab.ProgramPath("atoll-hub")
 	if err != nil {
 		return 0, 0, err
@@ -73,7 +73,7 @@ func (o benchOptions) hubOnce(ctx context.Context, dir string, idle time.Duratio
 		_ = cmd.Wait()
 	}()
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		return hubAnswers(ctx, kubeconfig), nil
+		return isHubReady(ctx, kubeconfig), nil
 	})
 	if err != nil {
 		text, _ := os.ReadFile(log.Name())
@@ -90,7 +90,7 @@ func (o benchOptions) hubOnce(ctx context.Context, dir string, idle time.Duratio
 	return ready, memory, err
 }
 
-func hubAnswers(ctx context.Context, kubeconfig string) bool {
+func isHubReady(ctx context.Context, kubeconfig string) bool {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return false

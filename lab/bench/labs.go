@@ -40,7 +40,7 @@ func withThreeMembers(ctx context.Context, dir string, progress io.Writer, measu
 	fmt.Fprintln(progress, "a hub and three members")
 	o := lab.Options{Dir: filepath.Join(dir, "lab"), Members: len(memberNames), Nodes: 3, Progress: progress}
 	return withLab(ctx, o, func(l *lab.Lab) ([]benchNumber, error) {
-		b, err := newBench(ctx, l)
+		b, err := prepareLabBench(ctx, l)
 		if err != nil {
 			return nil, err
 		}

@@ -32,8 +32,8 @@ func latencyCommand() *cobra.Command {
 			return o.writeNumbers(cmd.OutOrStdout(), numbers)
 		},
 	}
-	o.addFormats(cmd)
-	o.addRounds(cmd)
+	o.addFormatFlags(cmd)
+	o.addRoundsFlag(cmd)
 	return cmd
 }
 
@@ -68,7 +68,7 @@ func (b *labBench) measureLatency(ctx context.Context, o benchOptions) ([]benchN
 	var rounds []latencyRound
 	for i := range o.rounds {
 		name := fmt.Sprintf("latency-%d", i)
-		if err := b.apply(ctx, name, 2); err != nil {
+		if err := b.applyDeployment(ctx, name, 2); err != nil {
 			return nil, err
 		}
 		r, err := measureRound(ctx, seen, name, time.Now())

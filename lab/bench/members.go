@@ -33,10 +33,10 @@ const policyManifest = `{"apiVersion":"atoll.dev/v1alpha1","kind":"PropagationPo
 "spec":{"resourceSelectors":[{"apiVersion":"apps/v1","kind":"Deployment"},{"apiVersion":"v1","kind":"ConfigMap","labelSelector":{"matchLabels":{"bench":"yes"}}}],
 "groupBy":{"type":"Object"}}}`
 
-func newBench(ctx context.Context, l *lab.Lab) (*labBench, error) {
+func prepareLabBench(ctx context.Context, l *lab.Lab) (*labBench, error) {
 	b := &labBench{lab: l, memberClients: map[string]kubernetes.Interface{}}
 	for _, name := range append([]string{hubName}, memberNames...) {
-		config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig(name))
+		config, err := clientcmd.BuildConfigFromFlags("", l.KubeconfigPath(name))
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig of %s: %w", name, err)
 		}
@@ -62,8 +62,8 @@ func newBench(ctx context.Context, l *lab.Lab) (*labBench, error) {
 	return b, nil
 }
 
-// apply applies a Deployment as `kubectl apply --server-side` does.
-func (b *labBench) apply(ctx context.Context, name string, replicas int) error {
+// applyDeployment applies a Deployment as `kubectl apply --server-side` does.
+func (b *labBench) applyDeployment(ctx context.Context, name string, replicas int) error {
 	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":%d,"selector":{"matchLabels":{"app":%q}},
 "template":{"metadata":{"labels":{"app":%q}},"spec":{"containers":[{"name":"app","image":"registry.example/app:1"}]}}}}`, name, replicas, name, name)
 	_, err := b.hubClient.AppsV1().Deployments(benchNamespace).Patch(ctx, name, types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl"})
@@ -73,9 +73,9 @@ func (b *labBench) apply(ctx context.Context, name string, replicas int) error {
 	return nil
 }
 
-// agentMemory measures the memory of the largest agent when each member holds the given
+// measureAgentMemory measures the memory of the largest agent when each member holds the given
 // number of objects.
-func (b *labBench) agentMemory(ctx context.Context, o benchOptions) ([]benchNumber, error) {
+func (b *labBench) measureAgentMemory(ctx context.Context, o benchOptions) ([]benchNumber, error) {
 	have, err := b.hubClient.AppsV1().Deployments(benchNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err

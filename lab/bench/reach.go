@@ -33,55 +33,55 @@ const (
 	reachedPath   = "/api/v1/namespaces/default/configmaps/" + reachedObject
 )
 
-func reachCommand() *cobra.Command {
+func proxyLatencyCommand() *cobra.Command {
 	var o benchOptions
 	cmd := &cobra.Command{
 		Use: "reach", Short: "Measure what a GET of a member costs through the hub, beyond a direct one", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			numbers, err := reachAlone(cmd.Context(), cmd.ErrOrStderr())
+			numbers, err := measureProxyLatencyAlone(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			return o.writeNumbers(cmd.OutOrStdout(), numbers)
 		},
 	}
-	o.addFormats(cmd)
+	o.addFormatFlags(cmd)
 	return cmd
 }
 
-// reachAlone measures in a lab of its own, with one member.
-func reachAlone(ctx context.Context, progress io.Writer) ([]benchNumber, error) {
+// measureProxyLatencyAlone measures in a lab of its own, with one member.
+func measureProxyLatencyAlone(ctx context.Context, progress io.Writer) ([]benchNumber, error) {
 	return withTemporaryDir(func(dir string) ([]benchNumber, error) {
 		fmt.Fprintln(progress, "a hub and a member")
 		o := lab.Options{Dir: filepath.Join(dir, "lab"), Members: 1, Nodes: 1, Progress: progress}
-		return withLab(ctx, o, func(l *lab.Lab) ([]benchNumber, error) { return measureProxyReach(ctx, l) })
+		return withLab(ctx, o, func(l *lab.Lab) ([]benchNumber, error) { return measureProxyLatency(ctx, l) })
 	})
 }
 
-// measureReach measures in the lab of the other numbers.
-func (b *labBench) measureReach(ctx context.Context, _ benchOptions) ([]benchNumber, error) {
-	return measureProxyReach(ctx, b.lab)
+// measureLabProxyLatency measures in the lab of the other numbers.
+func (b *labBench) measureLabProxyLatency(ctx context.Context, _ benchOptions) ([]benchNumber, error) {
+	return measureProxyLatency(ctx, b.lab)
 }
 
-// measureProxyReach measures GETs of a small object of the first member, directly and
+// measureProxyLatency measures GETs of a small object of the first member, directly and
 // through the hub, in turn. Other load of the machine delays both alike.
-func measureProxyReach(ctx context.Context, l *lab.Lab) ([]benchNumber, error) {
-	member, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig(memberNames[0]))
+func measureProxyLatency(ctx context.Context, l *lab.Lab) ([]benchNumber, error) {
+	member, err := clientcmd.BuildConfigFromFlags("", l.KubeconfigPath(memberNames[0]))
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig of %s: %w", memberNames[0], err)
 	}
-	hub, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig("hub"))
+	hub, err := clientcmd.BuildConfigFromFlags("", l.KubeconfigPath("hub"))
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig of the hub: %w", err)
 	}
-	if err := createReachedObject(ctx, member); err != nil {
+	if err := createProxyTestObject(ctx, member); err != nil {
 		return nil, err
 	}
-	direct, err := getterOf(member, reachedPath)
+	direct, err := newRepeatedGetter(member, reachedPath)
 	if err != nil {
 		return nil, err
 	}
-	tunnelled, err := getterOf(hub, atoll.ClusterProxyPath(memberNames[0])+reachedPath)
+	tunnelled, err := newRepeatedGetter(hub, atoll.ClusterProxyPath(memberNames[0])+reachedPath)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func measureProxyReach(ctx context.Context, l *lab.Lab) ([]benchNumber, error) {
 	}, nil
 }
 
-// createReachedObject creates the object in a member, and lets the hub's administrators read it.
-func createReachedObject(ctx context.Context, member *rest.Config) error {
+// createProxyTestObject creates the object in a member, and lets the hub's administrators read it.
+func createProxyTestObject(ctx context.Context, member *rest.Config) error {
 	c, err := kubernetes.NewForConfig(member)
 	if err != nil {
 		return fmt.Errorf("client of the member: %w", err)
@@ -132,7 +132,7 @@ type repeatedGetter struct {
 	requestURL string
 }
 
-func getterOf(config *rest.Config, path string) (*repeatedGetter, error) {
+func newRepeatedGetter(config *rest.Config, path string) (*repeatedGetter, error) {
 	// A client would wait for its rate limits; a transport has none.
 	transport, err := rest.TransportFor(config)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestGetsInTurn(t *testing.T) {
 			}
 		}))
 		t.Cleanup(server.Close)
-		g, err := getterOf(&rest.Config{Host: server.URL}, "/")
+		g, err := newRepeatedGetter(&rest.Config{Host: server.URL}, "/")
 		if err != nil {
 			t.Fatal(err)
 		}

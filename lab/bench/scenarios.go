@@ -40,7 +40,7 @@ func (o *scenarioOptions) runScenario(ctx context.Context, name string, out, err
 	s, ok := scenario.Find(name)
 	switch {
 	case !ok:
-		return fmt.Errorf("there is no scenario %q; there are %s", name, scenario.JoinedNames())
+		return fmt.Errorf("there is no scenario %q; there are %s", name, scenario.JoinedScenarioNames())
 	case o.format != "" && o.format != "json":
 		return fmt.Errorf("--output is %q: it is json or left out", o.format)
 	case !(o.Scale > 0 && o.Scale <= mostScale): // nor is it NaN
@@ -51,7 +51,7 @@ func (o *scenarioOptions) runScenario(ctx context.Context, name string, out, err
 	// Logs of retried connections in this process would break the progress bar; a final
 	// failure is an error of the scenario.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	bar := progress.NewBar(errOut)
+	bar := progress.NewProgressBar(errOut)
 	o.Progress = bar
 	r, runErr := s.Run(ctx, o.Options)
 	bar.FinishStep()
@@ -75,7 +75,7 @@ func (o *scenarioOptions) runScenario(ctx context.Context, name string, out, err
 	return nil
 }
 
-func listCommand() *cobra.Command {
+func listScenariosCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the scenarios", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

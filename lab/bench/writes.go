@@ -35,21 +35,21 @@ type userChange struct {
 	isDone      func(ctx context.Context) (bool, error)
 }
 
-// countWrites counts the writes of the hub's API server for changes of one Deployment.
-func (b *labBench) countWrites(ctx context.Context, _ benchOptions) (numbers []benchNumber, err error) {
-	if err := b.policyFor(ctx, "writes", memberNames...); err != nil {
+// countHubWrites counts the writes of the hub's API server for changes of one Deployment.
+func (b *labBench) countHubWrites(ctx context.Context, _ benchOptions) (numbers []benchNumber, err error) {
+	if err := b.applyDeploymentPolicy(ctx, "writes", memberNames...); err != nil {
 		return nil, err
 	}
-	if err := b.policyFor(ctx, "moves", memberNames[0]); err != nil {
+	if err := b.applyDeploymentPolicy(ctx, "moves", memberNames[0]); err != nil {
 		return nil, err
 	}
-	if err := b.apply(ctx, "moves", 2); err != nil {
+	if err := b.applyDeployment(ctx, "moves", 2); err != nil {
 		return nil, err
 	}
 	if err := b.waitUntilDone(ctx, b.isHealthyIn("moves", 2, memberNames[0])); err != nil {
 		return nil, err
 	}
-	before, err := b.settledWrites(ctx)
+	before, err := b.waitForSettledWrites(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (b *labBench) countWrites(ctx context.Context, _ benchOptions) (numbers []b
 		if err := b.waitUntilDone(ctx, c.isDone); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.what, err)
 		}
-		after, err := b.settledWrites(ctx)
+		after, err := b.waitForSettledWrites(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -93,21 +93,21 @@ func (b *labBench) userChanges() []userChange {
 		if err == nil || !apierrors.IsNotFound(err) {
 			return false, err
 		}
-		return b.isOnlyIn(ctx, "writes")
+		return b.isDeployedOnlyIn(ctx, "writes")
 	}
 	return []userChange{
 		{
 			what: "hub writes, apply to all healthy", goalText: "<= 12", ownRequest: "APPLY deployments",
 			howText:     "a Deployment to 3 members, the user's own request left out",
-			applyChange: func(ctx context.Context) error { return b.apply(ctx, "writes", 2) },
+			applyChange: func(ctx context.Context) error { return b.applyDeployment(ctx, "writes", 2) },
 			isDone:      b.isHealthyIn("writes", 2, memberNames...),
 		}, {
 			what: "hub writes, scale by edit", ownRequest: "APPLY deployments", howText: "the same from 2 to 3 replicas",
-			applyChange: func(ctx context.Context) error { return b.apply(ctx, "writes", 3) },
+			applyChange: func(ctx context.Context) error { return b.applyDeployment(ctx, "writes", 3) },
 			isDone:      b.isHealthyIn("writes", 3, memberNames...),
 		}, {
 			what: "hub writes, move", ownRequest: "APPLY propagationpolicies", howText: "another from one member to another, the new healthy before the old goes",
-			applyChange: func(ctx context.Context) error { return b.policyFor(ctx, "moves", memberNames[1]) },
+			applyChange: func(ctx context.Context) error { return b.applyDeploymentPolicy(ctx, "moves", memberNames[1]) },
 			isDone:      b.isHealthyIn("moves", 2, memberNames[1]),
 		}, {
 			what: "hub writes, delete", ownRequest: "DELETE deployments", howText: "the first out of 3 members, with what Atoll kept about it",
@@ -117,8 +117,8 @@ func (b *labBench) userChanges() []userChange {
 	}
 }
 
-// policyFor places the Deployment of that name.
-func (b *labBench) policyFor(ctx context.Context, name string, clusters ...string) error {
+// applyDeploymentPolicy places the Deployment of that name.
+func (b *labBench) applyDeploymentPolicy(ctx context.Context, name string, clusters ...string) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "atoll.dev/v1alpha1", "kind": "PropagationPolicy",
 		"metadata": map[string]any{"name": name, "namespace": benchNamespace},
@@ -146,12 +146,12 @@ func (b *labBench) isHealthyIn(name string, replicas int32, in ...string) func(c
 		if err != nil || d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != replicas || d.Status.AvailableReplicas != replicas {
 			return false, err
 		}
-		return b.isOnlyIn(ctx, name, in...)
+		return b.isDeployedOnlyIn(ctx, name, in...)
 	}
 }
 
-// isOnlyIn reports whether the Deployment is in these members and in no other.
-func (b *labBench) isOnlyIn(ctx context.Context, name string, in ...string) (bool, error) {
+// isDeployedOnlyIn reports whether the Deployment is in these members and in no other.
+func (b *labBench) isDeployedOnlyIn(ctx context.Context, name string, in ...string) (bool, error) {
 	for _, m := range memberNames {
 		_, err := b.memberClients[m].AppsV1().Deployments(benchNamespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -171,8 +171,8 @@ func (b *labBench) waitUntilDone(ctx context.Context, done func(context.Context)
 	return nil
 }
 
-// settledWrites returns the count of writes after a while without new ones.
-func (b *labBench) settledWrites(ctx context.Context) (map[string]float64, error) {
+// waitForSettledWrites returns the count of writes after a while without new ones.
+func (b *labBench) waitForSettledWrites(ctx context.Context) (map[string]float64, error) {
 	var last map[string]float64
 	since := time.Now()
 	err := wait.PollUntilContextTimeout(ctx, time.Second, changeTimeout, true, func(ctx context.Context) (bool, error) {

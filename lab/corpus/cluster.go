@@ -89,8 +89,8 @@ type observation struct {
 // tableForm is the form in which kubectl get asks for objects.
 const tableForm = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
-// read reads an object.
-func (c *cluster) read(ctx context.Context, id objectID) (observation, error) {
+// readObject reads an object.
+func (c *cluster) readObject(ctx context.Context, id objectID) (observation, error) {
 	mapping, err := c.findMapping(id.kind)
 	if err != nil || mapping == nil || id.name == "" {
 		return observation{}, err
@@ -124,12 +124,12 @@ func resourcePath(mapping *meta.RESTMapping, id objectID) string {
 		parts = []string{"/api", r.Version}
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		parts = append(parts, "namespaces", namespaceOr(id.namespace))
+		parts = append(parts, "namespaces", namespaceOrDefault(id.namespace))
 	}
 	return path.Join(append(parts, r.Resource, id.name)...)
 }
 
-func namespaceOr(namespace string) string {
+func namespaceOrDefault(namespace string) string {
 	if namespace == "" {
 		return metav1.NamespaceDefault
 	}

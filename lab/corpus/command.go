@@ -12,7 +12,7 @@ import (
 
 // NewCommand returns the command `atoll-lab corpus`.
 func NewCommand() *cobra.Command {
-	var o options
+	var o corpusOptions
 	var only, output string
 	var quiet bool
 	cmd := &cobra.Command{
@@ -72,7 +72,7 @@ The exit code is 1 if a difference is not in the list, and if an entry no longer
 			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			return errors.Join(runErr, report.joinFailures())
+			return errors.Join(runErr, report.failureError())
 		},
 	}
 	flags := cmd.Flags()

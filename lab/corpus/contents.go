@@ -42,9 +42,9 @@ var transientKinds = []string{"Event", "Lease", "ComponentStatus", "APISet"}
 // contents are the objects that a cluster stores.
 type contents map[storedObject]bool
 
-// listContents returns all objects that the cluster stores, except for those of transient kinds and of
+// listStoredObjects returns all objects that the cluster stores, except for those of transient kinds and of
 // Atoll's own namespace.
-func (c *cluster) listContents(ctx context.Context) (contents, error) {
+func (c *cluster) listStoredObjects(ctx context.Context) (contents, error) {
 	lists, err := c.discovery.ServerPreferredResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return nil, fmt.Errorf("%s: the kinds: %w", c.name, err)
@@ -69,7 +69,7 @@ func (c *cluster) listContents(ctx context.Context) (contents, error) {
 			if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "delete") || slices.Contains(transientKinds, r.Kind) {
 				continue
 			}
-			group.Go(func() error { return c.listKind(ctx, gv.WithResource(r.Name), r.Kind, out) })
+			group.Go(func() error { return c.listObjectsOfKind(ctx, gv.WithResource(r.Name), r.Kind, out) })
 		}
 	}
 	err = group.Wait()
@@ -77,7 +77,7 @@ func (c *cluster) listContents(ctx context.Context) (contents, error) {
 	return <-done, err
 }
 
-func (c *cluster) listKind(ctx context.Context, r schema.GroupVersionResource, kind string, out chan<- storedObject) error {
+func (c *cluster) listObjectsOfKind(ctx context.Context, r schema.GroupVersionResource, kind string, out chan<- storedObject) error {
 	list, err := c.metadata.Resource(r).List(ctx, metav1.ListOptions{Limit: maxListed})
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		return nil // the kind is gone
@@ -99,8 +99,8 @@ func (c *cluster) listKind(ctx context.Context, r schema.GroupVersionResource, k
 	return nil
 }
 
-// remove deletes an object, and everything that it owns. A missing object is removed already.
-func (c *cluster) remove(ctx context.Context, o storedObject) error {
+// deleteObject deletes an object, and everything that it owns. A missing object is removed already.
+func (c *cluster) deleteObject(ctx context.Context, o storedObject) error {
 	background := metav1.DeletePropagationBackground
 	err := c.metadata.Resource(o.resource).Namespace(o.namespace).Delete(ctx, o.name, metav1.DeleteOptions{PropagationPolicy: &background})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -111,7 +111,7 @@ func (i *installation) connectClusters(ctx context.Context, fleet, control *lab.
 		if !c.Ready {
 			return fmt.Errorf("%s of the lab does not work: %s; see: atoll-lab status --dir %s", c.Name, c.Waiting, fleet.Dir())
 		}
-		opened, err := newCluster(c.Name, fleet.Kubeconfig(c.Name))
+		opened, err := newCluster(c.Name, fleet.KubeconfigPath(c.Name))
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (i *installation) connectClusters(ctx context.Context, fleet, control *lab.
 	if i.hub == nil || len(i.members) == 0 {
 		return fmt.Errorf("the lab in %s has no hub with members", fleet.Dir())
 	}
-	if i.control, err = newCluster(controlName, control.Kubeconfig("member1")); err != nil {
+	if i.control, err = newCluster(controlName, control.KubeconfigPath("member1")); err != nil {
 		return err
 	}
 	return requireDefaultPlacement(ctx, i.hub)

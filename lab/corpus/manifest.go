@@ -171,8 +171,8 @@ func readManifestDir(dir string) ([]byte, error) {
 	return bytes.Join(parts, []byte("\n---\n")), nil
 }
 
-// modeOf returns the mode that the first lines of a stream state.
-func modeOf(stream []byte) (writeMode, error) {
+// parseWriteMode returns the mode that the first lines of a stream state.
+func parseWriteMode(stream []byte) (writeMode, error) {
 	lines := bytes.SplitN(stream, []byte("\n"), modeCommentLines+1)
 	head := bytes.Join(lines[:min(len(lines), modeCommentLines)], []byte("\n"))
 	found := modeComment.FindSubmatch(head)
@@ -205,14 +205,14 @@ func parseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		if out = append(out, objectsOf(content)...); len(out) > maxDocuments {
+		if out = append(out, documentObjects(content)...); len(out) > maxDocuments {
 			return nil, fmt.Errorf("it has more than %d objects", maxDocuments)
 		}
 	}
 }
 
-// objectsOf returns the objects of a document: none, one, or those of a List.
-func objectsOf(content map[string]any) (out []*unstructured.Unstructured) {
+// documentObjects returns the objects of a document: none, one, or those of a List.
+func documentObjects(content map[string]any) (out []*unstructured.Unstructured) {
 	if len(content) == 0 {
 		return nil
 	}
@@ -229,8 +229,8 @@ func objectsOf(content map[string]any) (out []*unstructured.Unstructured) {
 	return out
 }
 
-// readExpected reads the list of expected differences of a corpus, if it has one.
-func readExpected(dir string) ([]compare.Expected, error) {
+// readExpectedDifferences reads the list of expected differences of a corpus, if it has one.
+func readExpectedDifferences(dir string) ([]compare.ExpectedDifference, error) {
 	data, err := readManifestFile(filepath.Join(dir, differencesFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -238,7 +238,7 @@ func readExpected(dir string) ([]compare.Expected, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := compare.ParseExpected(data)
+	list, err := compare.ParseExpectedDifferences(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", differencesFile, err)
 	}

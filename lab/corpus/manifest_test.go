@@ -119,7 +119,7 @@ func TestModesOfManifests(t *testing.T) {
 		"a: 1\n\n\n\n\n# corpus: create":          modeApply,
 		"# corpus: patch":                         "",
 	} {
-		if got, err := modeOf([]byte(text)); got != want || (err == nil) != (want != "") {
+		if got, err := parseWriteMode([]byte(text)); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}
@@ -145,13 +145,13 @@ func TestObjectsOfAStream(t *testing.T) {
 }
 
 func TestListOfExpectedDifferences(t *testing.T) {
-	if list, err := readExpected(writeFiles(t, map[string]string{"a.yaml": ""})); err != nil || list != nil {
+	if list, err := readExpectedDifferences(writeFiles(t, map[string]string{"a.yaml": ""})); err != nil || list != nil {
 		t.Errorf("without a list: %v, %v", list, err)
 	}
-	if list, err := readExpected(writeFiles(t, map[string]string{differencesFile: "- {manifest: a, path: b, reason: c}"})); err != nil || len(list) != 1 {
+	if list, err := readExpectedDifferences(writeFiles(t, map[string]string{differencesFile: "- {manifest: a, path: b, reason: c}"})); err != nil || len(list) != 1 {
 		t.Errorf("a list of one: %v, %v", list, err)
 	}
-	if _, err := readExpected(writeFiles(t, map[string]string{differencesFile: "- {}"})); err == nil || !strings.Contains(err.Error(), differencesFile) {
+	if _, err := readExpectedDifferences(writeFiles(t, map[string]string{differencesFile: "- {}"})); err == nil || !strings.Contains(err.Error(), differencesFile) {
 		t.Errorf("a bad list: %v", err)
 	}
 }

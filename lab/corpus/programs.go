@@ -37,8 +37,8 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
-// newProgram returns a command of the lab's programs that runs in dir.
-func newProgram(ctx context.Context, dir, name string, args ...string) (*exec.Cmd, error) {
+// newProgramCommand returns a command of the lab's programs that runs in dir.
+func newProgramCommand(ctx context.Context, dir, name string, args ...string) (*exec.Cmd, error) {
 	path, err := lab.ProgramPath(name)
 	if err != nil {
 		return nil, err
@@ -50,10 +50,10 @@ func newProgram(ctx context.Context, dir, name string, args ...string) (*exec.Cm
 }
 
 // runKubectl runs kubectl in dir and returns its answer. An error means that there is no answer.
-func runKubectl(ctx context.Context, dir string, args ...string) (compare.Answer, error) {
-	cmd, err := newProgram(ctx, dir, "atoll-lab", append([]string{"kubectl"}, args...)...)
+func runKubectl(ctx context.Context, dir string, args ...string) (compare.CommandAnswer, error) {
+	cmd, err := newProgramCommand(ctx, dir, "atoll-lab", append([]string{"kubectl"}, args...)...)
 	if err != nil {
-		return compare.Answer{}, err
+		return compare.CommandAnswer{}, err
 	}
 	var out boundedBuffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -61,13 +61,13 @@ func runKubectl(ctx context.Context, dir string, args ...string) (compare.Answer
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return compare.Answer{}, fmt.Errorf("kubectl %s: it did not end in time: %w", args[0], ctx.Err())
+		return compare.CommandAnswer{}, fmt.Errorf("kubectl %s: it did not end in time: %w", args[0], ctx.Err())
 	case err != nil && !errors.As(err, &exit):
-		return compare.Answer{}, fmt.Errorf("kubectl %s: %w", args[0], err)
+		return compare.CommandAnswer{}, fmt.Errorf("kubectl %s: %w", args[0], err)
 	case out.truncated:
-		return compare.Answer{}, fmt.Errorf("kubectl %s: it printed more than %d bytes", args[0], maxOutputBytes)
+		return compare.CommandAnswer{}, fmt.Errorf("kubectl %s: it printed more than %d bytes", args[0], maxOutputBytes)
 	}
-	return compare.NewAnswer(cmd.ProcessState.ExitCode(), out.kept.String()), nil
+	return compare.NewCommandAnswer(cmd.ProcessState.ExitCode(), out.kept.String()), nil
 }
 
 // renderManifest returns the stream of a manifest's objects.
@@ -76,21 +76,21 @@ func renderManifest(ctx context.Context, m manifest) ([]byte, error) {
 	case formDirectory:
 		return readManifestDir(m.path)
 	case formKustomization:
-		return printObjects(ctx, m.path, "atoll-lab", "kubectl", "kustomize", ".")
+		return programOutput(ctx, m.path, "atoll-lab", "kubectl", "kustomize", ".")
 	case formChart:
 		if path, err := lab.ProgramPath("helm"); err != nil {
 			return nil, err
 		} else if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("%s is a chart, and there is no helm to render it; build it with \"make helm\": %w", m.name, err)
 		}
-		return printObjects(ctx, m.path, "helm", "template", m.name, ".", "--include-crds")
+		return programOutput(ctx, m.path, "helm", "template", m.name, ".", "--include-crds")
 	}
 	return readManifestFile(m.path)
 }
 
-// printObjects returns what a program prints to its standard output.
-func printObjects(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
-	cmd, err := newProgram(ctx, dir, program, args...)
+// programOutput returns what a program prints to its standard output.
+func programOutput(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
+	cmd, err := newProgramCommand(ctx, dir, program, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"atoll.dev/atoll/lab/corpus/compare"
 )
 
-// Result is what the turn of one manifest showed. All texts are escaped.
-type Result struct {
+// ManifestResult is what the turn of one manifest showed. All texts are escaped.
+type ManifestResult struct {
 	Manifest    string               `json:"manifest"`
 	Differences []compare.Difference `json:"differences,omitempty"`
 	// Error is set if the turn did not come to its end.
@@ -25,28 +25,28 @@ type Result struct {
 	used []bool // entries of the list of expected differences that occurred
 }
 
-// Report is the result of a run, in the form of -o json.
-type Report struct {
-	Results []Result `json:"results"`
+// CorpusReport is the result of a run, in the form of -o json.
+type CorpusReport struct {
+	Results []ManifestResult `json:"results"`
 	// Outdated are the entries of the list of expected differences that no longer occur.
-	Outdated []compare.Expected `json:"outdated,omitempty"`
+	Outdated []compare.ExpectedDifference `json:"outdated,omitempty"`
 
-	expected []compare.Expected
+	expected []compare.ExpectedDifference
 	used     []bool
 }
 
-func newReport(expected []compare.Expected) *Report {
-	return &Report{expected: expected, used: make([]bool, len(expected))}
+func newReport(expected []compare.ExpectedDifference) *CorpusReport {
+	return &CorpusReport{expected: expected, used: make([]bool, len(expected))}
 }
 
-func newResult(manifest string, found []compare.Difference, err error, expected []compare.Expected, took time.Duration) Result {
+func newResult(manifest string, found []compare.Difference, err error, expected []compare.ExpectedDifference, took time.Duration) ManifestResult {
 	explained, used := compare.SetReasons(manifest, found, expected)
 	for i := range explained {
 		d := &explained[i]
 		d.Object, d.Path = phrase.EscapeLine(d.Object), phrase.EscapeLine(d.Path)
 		d.Control, d.Atoll = phrase.EscapeLine(d.Control), phrase.EscapeLine(d.Atoll)
 	}
-	r := Result{Manifest: phrase.EscapeLine(manifest), Differences: explained, Seconds: took.Seconds(), used: used}
+	r := ManifestResult{Manifest: phrase.EscapeLine(manifest), Differences: explained, Seconds: took.Seconds(), used: used}
 	if err != nil {
 		r.Error = phrase.EscapeLine(err.Error())
 	}
@@ -54,14 +54,14 @@ func newResult(manifest string, found []compare.Difference, err error, expected 
 }
 
 // addResult adds the result of a manifest. Entries for manifests that do not run are not outdated.
-func (r *Report) addResult(result Result) {
+func (r *CorpusReport) addResult(result ManifestResult) {
 	r.Results = append(r.Results, result)
 	for i := range r.used {
 		r.used[i] = r.used[i] || result.used[i]
 	}
 	r.Outdated = nil
 	for i, e := range r.expected {
-		ran := slices.ContainsFunc(r.Results, func(one Result) bool { return e.IsForManifest(one.Manifest) })
+		ran := slices.ContainsFunc(r.Results, func(one ManifestResult) bool { return e.IsForManifest(one.Manifest) })
 		if ran && !r.used[i] {
 			r.Outdated = append(r.Outdated, e)
 		}
@@ -69,7 +69,7 @@ func (r *Report) addResult(result Result) {
 }
 
 // countUnexpected counts the differences without a reason.
-func (r Result) countUnexpected() (n int) {
+func (r ManifestResult) countUnexpected() (n int) {
 	for _, d := range r.Differences {
 		if d.Reason == "" {
 			n++
@@ -78,7 +78,7 @@ func (r Result) countUnexpected() (n int) {
 	return n
 }
 
-func (r Result) describeResult() string {
+func (r ManifestResult) describeResult() string {
 	switch n := r.countUnexpected(); {
 	case r.Error != "":
 		return "error: " + r.Error
@@ -90,8 +90,8 @@ func (r Result) describeResult() string {
 	return "the same"
 }
 
-// verdictOf returns the cell of a check in the table.
-func (r Result) verdictOf(check compare.Check) string {
+// checkCell returns the cell of a check in the table.
+func (r ManifestResult) checkCell(check compare.Check) string {
 	verdict := "yes"
 	for _, d := range r.Differences {
 		if d.Check != check {
@@ -105,8 +105,8 @@ func (r Result) verdictOf(check compare.Check) string {
 	return verdict
 }
 
-// joinFailures returns an error if the run showed anything that the list does not expect.
-func (r *Report) joinFailures() error {
+// failureError returns an error if the run showed anything that the list does not expect.
+func (r *CorpusReport) failureError() error {
 	var parts []string
 	different, failed := 0, 0
 	for _, one := range r.Results {
@@ -132,22 +132,22 @@ func (r *Report) joinFailures() error {
 	return errors.New(strings.Join(parts, "; "))
 }
 
-func (r *Report) writeJSON(out io.Writer) error {
+func (r *CorpusReport) writeJSON(out io.Writer) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
 }
 
 // writeTable writes a line for each manifest, and then every difference.
-func (r *Report) writeTable(out io.Writer) error {
+func (r *CorpusReport) writeTable(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MANIFEST\tACCEPTED\tSAME OBJECTS\tSAME STATUS\tSAME ANSWERS\tCLEAN\tDIFFERENCES")
 	for _, one := range r.Results {
 		cells := []string{one.Manifest}
 		for _, check := range compare.Checks {
-			cells = append(cells, one.verdictOf(check))
+			cells = append(cells, one.checkCell(check))
 		}
-		fmt.Fprintln(table, strings.Join(append(cells, one.countText()), "\t"))
+		fmt.Fprintln(table, strings.Join(append(cells, one.differencesCell()), "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (r *Report) writeTable(out io.Writer) error {
 	return nil
 }
 
-func (r Result) countText() string {
+func (r ManifestResult) differencesCell() string {
 	n := r.countUnexpected()
 	switch {
 	case r.Error != "":
@@ -176,7 +176,7 @@ func (r Result) countText() string {
 }
 
 // writeDifferences writes the differences of a manifest, those of equal reasons under their reason.
-func writeDifferences(out io.Writer, r Result) {
+func writeDifferences(out io.Writer, r ManifestResult) {
 	if len(r.Differences) == 0 && r.Error == "" {
 		return
 	}
@@ -192,11 +192,11 @@ func writeDifferences(out io.Writer, r Result) {
 			reason = d.Reason
 			fmt.Fprintf(out, "  expected: %s\n", phrase.EscapeLine(reason))
 		}
-		fmt.Fprintf(out, "  - %s %s: %s: control %q, %s %q\n", d.Cluster, orAll(d.Object), d.Path, d.Control, d.Cluster, d.Atoll)
+		fmt.Fprintf(out, "  - %s %s: %s: control %q, %s %q\n", d.Cluster, objectOrKubectl(d.Object), d.Path, d.Control, d.Cluster, d.Atoll)
 	}
 }
 
-func orAll(object string) string {
+func objectOrKubectl(object string) string {
 	if object == "" {
 		return "kubectl"
 	}

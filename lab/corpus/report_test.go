@@ -14,7 +14,7 @@ import (
 )
 
 func TestReport(t *testing.T) {
-	expected := []compare.Expected{
+	expected := []compare.ExpectedDifference{
 		{Manifest: "a", Path: "spec.x", Reason: "by design"},
 		{Manifest: "a", Path: "spec.y", Reason: "it was so"},
 		{Manifest: "other", Path: "spec.z", Reason: "it does not run"},
@@ -36,7 +36,7 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReport(expected)
 			r.addResult(newResult("a", c.found, c.err, expected, time.Second))
-			if err := r.joinFailures(); err == nil || !strings.Contains(err.Error(), c.fails) {
+			if err := r.failureError(); err == nil || !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("the failure is %v, want %q", err, c.fails)
 			}
 			var out bytes.Buffer
@@ -56,7 +56,7 @@ func TestReport(t *testing.T) {
 	}
 	r := newReport(expected[:1])
 	r.addResult(newResult("a", []compare.Difference{known}, nil, expected[:1], time.Second))
-	if err := r.joinFailures(); err != nil {
+	if err := r.failureError(); err != nil {
 		t.Errorf("all is expected: %v", err)
 	}
 }
@@ -68,16 +68,16 @@ func TestNamesThatAClusterGenerates(t *testing.T) {
 		return o
 	}
 	hub, control := &cluster{name: hubName}, &cluster{name: controlName}
-	tn := &turn{
+	tn := &manifestRun{
 		installation: &installation{hub: hub, control: control, members: []*cluster{{name: "member1"}}}, dir: writeFiles(t, map[string]string{"hub/x": "", "control/x": ""}),
 		objects: []*unstructured.Unstructured{object("Job", "run-"), object("Job", "run-"), object("ConfigMap", "note-")}, names: map[string][]string{},
 	}
-	hubAnswer := compare.NewAnswer(0, "job.batch/run-aaaaa created\njob.batch/run-bbbbb created\nconfigmap/note-ccccc created")
-	controlAnswer := compare.NewAnswer(1, "job.batch/run-ddddd created\njob.batch/run-eeeee created\nError: no")
-	if got := tn.hideNames(hubAnswer).Lines; !slices.Equal(got, []string{"job.batch/run-* created", "job.batch/run-* created", "configmap/note-* created"}) {
+	hubAnswer := compare.NewCommandAnswer(0, "job.batch/run-aaaaa created\njob.batch/run-bbbbb created\nconfigmap/note-ccccc created")
+	controlAnswer := compare.NewCommandAnswer(1, "job.batch/run-ddddd created\njob.batch/run-eeeee created\nError: no")
+	if got := tn.hideGeneratedNames(hubAnswer).Lines; !slices.Equal(got, []string{"job.batch/run-* created", "job.batch/run-* created", "configmap/note-* created"}) {
 		t.Errorf("the answer is %q", got)
 	}
-	if err := tn.recordNames(hubAnswer, controlAnswer); err != nil {
+	if err := tn.recordGeneratedNames(hubAnswer, controlAnswer); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{hubName: {"run-aaaaa", "run-bbbbb", "note-ccccc"}, "member1": {"run-aaaaa", "run-bbbbb", "note-ccccc"}, controlName: {"run-ddddd", "run-eeeee", ""}} {
@@ -85,7 +85,7 @@ func TestNamesThatAClusterGenerates(t *testing.T) {
 			t.Errorf("%s has %q, want %q", name, tn.names[name], want)
 		}
 	}
-	if got := tn.objectIn(hub, 1); got.GetName() != "run-bbbbb" || got.GetGenerateName() != "" || tn.objects[1].GetName() != "" {
+	if got := tn.objectInCluster(hub, 1); got.GetName() != "run-bbbbb" || got.GetGenerateName() != "" || tn.objects[1].GetName() != "" {
 		t.Errorf("the object is %v", got)
 	}
 }
@@ -97,7 +97,7 @@ func TestOnlyWhatATurnLeftIsRemoved(t *testing.T) {
 		o.SetName(name)
 		return o
 	}
-	tn := &turn{objects: []*unstructured.Unstructured{in("Namespace", "", "own"), in("ConfigMap", "shop", "a"), in("ClusterRole", "", "role")}}
+	tn := &manifestRun{objects: []*unstructured.Unstructured{in("Namespace", "", "own"), in("ConfigMap", "shop", "a"), in("ClusterRole", "", "role")}}
 	namespaces := map[string]bool{"shop": true}
 	atollOwned := storedObject{kind: "Bundle", namespace: "shop", name: "b"}
 	atollOwned.resource.Group = "engine.atoll.dev"
@@ -113,7 +113,7 @@ func TestOnlyWhatATurnLeftIsRemoved(t *testing.T) {
 		{kind: "PersistentVolume", name: "disk"}:        false,
 		atollOwned:                                      false,
 	} {
-		if got := tn.isOwn(o, namespaces); got != want {
+		if got := tn.isOfManifest(o, namespaces); got != want {
 			t.Errorf("%v: own is %t, want %t", o, got, want)
 		}
 	}

@@ -12,29 +12,29 @@ import (
 	"atoll.dev/atoll/lab/corpus/compare"
 )
 
-// compareRest compares what is left in each cluster after the manifest is deleted: members with the
+// compareLeftovers compares what is left in each cluster after the manifest is deleted: members with the
 // control in both directions, and the hub for objects that the control does not have.
-func (t *turn) compareRest(ctx context.Context) error {
+func (t *manifestRun) compareLeftovers(ctx context.Context) error {
 	look := func(ctx context.Context) ([]compare.Difference, bool, error) {
-		now, err := t.listAll(ctx)
+		now, err := t.listAllContents(ctx)
 		if err != nil {
 			return nil, false, err
 		}
 		t.last = now
-		return t.diffRest(now), true, nil
+		return t.diffLeftovers(now), true, nil
 	}
-	found, err := t.awaitExpected(ctx, isLeftEntry, look)
-	t.add(found...)
+	found, err := t.awaitExpectedDifferences(ctx, isLeftoverEntry, look)
+	t.addDifferences(found...)
 	return err
 }
 
-func (t *turn) diffRest(now map[string]contents) (out []compare.Difference) {
-	control := t.restNames(controlName, now)
+func (t *manifestRun) diffLeftovers(now map[string]contents) (out []compare.Difference) {
+	control := t.leftoverNames(controlName, now)
 	for _, c := range t.allClusters() {
 		if c == t.control {
 			continue
 		}
-		rest := t.restNames(c.name, now)
+		rest := t.leftoverNames(c.name, now)
 		for _, name := range slices.Sorted(maps.Keys(rest)) {
 			if !control[name] {
 				out = append(out, compare.Difference{Check: compare.Clean, Cluster: c.name, Object: name, Path: compare.PathLeft, Control: "absent", Atoll: "present"})
@@ -49,8 +49,8 @@ func (t *turn) diffRest(now map[string]contents) (out []compare.Difference) {
 	return out
 }
 
-// restNames returns the names of the objects that a cluster has now and had not before the turn.
-func (t *turn) restNames(cluster string, now map[string]contents) map[string]bool {
+// leftoverNames returns the names of the objects that a cluster has now and had not before the turn.
+func (t *manifestRun) leftoverNames(cluster string, now map[string]contents) map[string]bool {
 	out := map[string]bool{}
 	for o := range now[cluster] {
 		if !t.before[cluster][o] {
@@ -60,18 +60,18 @@ func (t *turn) restNames(cluster string, now map[string]contents) map[string]boo
 	return out
 }
 
-// sweepRest removes what the turn left in the namespaces of the manifest, and its own objects, from
+// sweepLeftovers removes what the turn left in the namespaces of the manifest, and its own objects, from
 // all clusters, and waits until it is gone.
-func (t *turn) sweepRest(ctx context.Context) error {
+func (t *manifestRun) sweepLeftovers(ctx context.Context) error {
 	for pause := pollPause; ; pause = min(2*pause, maxPollPause) {
 		now, err := t.last, error(nil)
 		if now == nil {
-			now, err = t.listAll(ctx)
+			now, err = t.listAllContents(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("what the manifest left: %w", err)
 		}
-		left, err := t.removeRest(ctx, now)
+		left, err := t.deleteLeftovers(ctx, now)
 		if err != nil {
 			return err
 		}
@@ -86,16 +86,16 @@ func (t *turn) sweepRest(ctx context.Context) error {
 	}
 }
 
-// removeRest deletes the objects that are the turn's to remove, and returns their names.
-func (t *turn) removeRest(ctx context.Context, now map[string]contents) (left []string, err error) {
-	namespaces := t.ownNamespaces()
+// deleteLeftovers deletes the objects that are the turn's to remove, and returns their names.
+func (t *manifestRun) deleteLeftovers(ctx context.Context, now map[string]contents) (left []string, err error) {
+	namespaces := t.manifestNamespaces()
 	for _, c := range t.allClusters() {
 		for o := range now[c.name] {
-			if t.before[c.name][o] || !t.isOwn(o, namespaces) {
+			if t.before[c.name][o] || !t.isOfManifest(o, namespaces) {
 				continue
 			}
 			left = append(left, c.name+" "+o.displayName())
-			if err := c.remove(ctx, o); err != nil {
+			if err := c.deleteObject(ctx, o); err != nil {
 				return nil, err
 			}
 		}
@@ -104,8 +104,8 @@ func (t *turn) removeRest(ctx context.Context, now map[string]contents) (left []
 	return left, nil
 }
 
-// ownNamespaces returns the namespaces in which the manifest has objects.
-func (t *turn) ownNamespaces() map[string]bool {
+// manifestNamespaces returns the namespaces in which the manifest has objects.
+func (t *manifestRun) manifestNamespaces() map[string]bool {
 	out := map[string]bool{}
 	for i := range t.objects {
 		if namespace := t.namespaceOf(i); namespace != "" {
@@ -115,9 +115,9 @@ func (t *turn) ownNamespaces() map[string]bool {
 	return out
 }
 
-// isOwn reports whether an object is one of the manifest, or in one of its namespaces. Objects of
+// isOfManifest reports whether an object is one of the manifest, or in one of its namespaces. Objects of
 // Atoll's own API are Atoll's to remove.
-func (t *turn) isOwn(o storedObject, namespaces map[string]bool) bool {
+func (t *manifestRun) isOfManifest(o storedObject, namespaces map[string]bool) bool {
 	switch {
 	case o.resource.Group == "atoll.dev", strings.HasSuffix(o.resource.Group, ".atoll.dev"):
 		return false

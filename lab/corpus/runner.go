@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// options of a run.
-type options struct {
+// corpusOptions are the options of a run.
+type corpusOptions struct {
 	corpus   string // directory of the manifests
 	lab      string // directory of a running lab; empty for one of its own
 	only     *regexp.Regexp
@@ -21,12 +21,12 @@ type options struct {
 
 // run does the turns of all manifests. A manifest that cannot be run is part of the report. An
 // interrupted run returns the report of the turns before.
-func (o options) run(ctx context.Context) (report *Report, err error) {
+func (o corpusOptions) run(ctx context.Context) (report *CorpusReport, err error) {
 	manifests, err := listManifests(o.corpus, o.only)
 	if err != nil {
 		return nil, err
 	}
-	expected, err := readExpected(o.corpus)
+	expected, err := readExpectedDifferences(o.corpus)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func (o options) run(ctx context.Context) (report *Report, err error) {
 	report = newReport(expected)
 	var before map[string]contents
 	for i, m := range manifests {
-		t := &turn{installation: installed, manifest: m, dir: filepath.Join(work, fmt.Sprint(i)), limit: o.timeout, expected: expected, before: before}
-		result := t.runToEnd(ctx)
+		t := &manifestRun{installation: installed, manifest: m, dir: filepath.Join(work, fmt.Sprint(i)), limit: o.timeout, expected: expected, before: before}
+		result := t.runForResult(ctx)
 		before = t.last
 		if ctx.Err() != nil {
 			return report, ctx.Err()
@@ -61,9 +61,9 @@ func (o options) run(ctx context.Context) (report *Report, err error) {
 	return report, nil
 }
 
-// runToEnd does the turn, and returns what it showed.
-func (t *turn) runToEnd(ctx context.Context) Result {
+// runForResult does the turn, and returns what it showed.
+func (t *manifestRun) runForResult(ctx context.Context) ManifestResult {
 	began := time.Now()
-	err := t.playTurn(ctx)
+	err := t.runWithCleanup(ctx)
 	return newResult(t.manifest.name, t.found, err, t.expected, time.Since(began))
 }

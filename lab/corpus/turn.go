@@ -25,13 +25,13 @@ const (
 	maxPollPause = 800 * time.Millisecond
 )
 
-// turn is the time that a manifest has the clusters for itself.
-type turn struct {
+// manifestRun is the time that a manifest has the clusters for itself.
+type manifestRun struct {
 	*installation
 	manifest manifest
 	dir      string // a directory for each cluster that kubectl writes to is below
 	limit    time.Duration
-	expected []compare.Expected
+	expected []compare.ExpectedDifference
 
 	mode    writeMode
 	objects []*unstructured.Unstructured // as the user wrote them
@@ -47,43 +47,43 @@ type turn struct {
 // phase does a part of the turn within its time.
 type phase func(ctx context.Context) error
 
-// playTurn does the whole turn. The clusters are cleaned in any case.
-func (t *turn) playTurn(ctx context.Context) error {
-	if err := t.runBounded(ctx, t.prepareFiles); err != nil {
+// runWithCleanup does the whole turn. The clusters are cleaned in any case.
+func (t *manifestRun) runWithCleanup(ctx context.Context) error {
+	if err := t.runPhaseBounded(ctx, t.prepareRun); err != nil {
 		return err
 	}
-	err := t.playPhases(ctx)
-	if cleanErr := t.runBounded(ctx, t.sweepRest); err == nil {
+	err := t.runPhases(ctx)
+	if cleanErr := t.runPhaseBounded(ctx, t.sweepLeftovers); err == nil {
 		err = cleanErr
 	}
 	return err
 }
 
-func (t *turn) playPhases(ctx context.Context) error {
-	for _, one := range []phase{t.apply, t.compareLive, t.delete} {
-		if err := t.runBounded(ctx, one); err != nil {
+func (t *manifestRun) runPhases(ctx context.Context) error {
+	for _, one := range []phase{t.applyManifest, t.compareLiveObjects, t.deleteManifest} {
+		if err := t.runPhaseBounded(ctx, one); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *turn) runBounded(ctx context.Context, one phase) error {
+func (t *manifestRun) runPhaseBounded(ctx context.Context, one phase) error {
 	ctx, cancel := context.WithTimeout(ctx, t.limit/phases)
 	defer cancel()
 	return one(ctx)
 }
 
 // writtenClusters returns the clusters that kubectl writes to.
-func (t *turn) writtenClusters() []*cluster { return []*cluster{t.hub, t.control} }
+func (t *manifestRun) writtenClusters() []*cluster { return []*cluster{t.hub, t.control} }
 
-// prepareFiles renders the manifest and lists what the clusters hold.
-func (t *turn) prepareFiles(ctx context.Context) error {
+// prepareRun renders the manifest and lists what the clusters hold.
+func (t *manifestRun) prepareRun(ctx context.Context) error {
 	stream, err := renderManifest(ctx, t.manifest)
 	if err != nil {
 		return err
 	}
-	if t.mode, err = modeOf(stream); err != nil {
+	if t.mode, err = parseWriteMode(stream); err != nil {
 		return err
 	}
 	// kubectl reports the error, too: both clusters have to give the same answer.
@@ -98,7 +98,7 @@ func (t *turn) prepareFiles(ctx context.Context) error {
 		}
 	}
 	if t.before == nil {
-		t.before, err = t.listAll(ctx)
+		t.before, err = t.listAllContents(ctx)
 	}
 	return err
 }
@@ -106,16 +106,16 @@ func (t *turn) prepareFiles(ctx context.Context) error {
 // streamFile is the manifest as kubectl reads it.
 const streamFile = "manifest.yaml"
 
-func (t *turn) dirOf(c *cluster) string { return filepath.Join(t.dir, c.name) }
+func (t *manifestRun) dirOf(c *cluster) string { return filepath.Join(t.dir, c.name) }
 
-// listAll lists the contents of all clusters at once.
-func (t *turn) listAll(ctx context.Context) (map[string]contents, error) {
+// listAllContents lists the contents of all clusters at once.
+func (t *manifestRun) listAllContents(ctx context.Context) (map[string]contents, error) {
 	all := t.allClusters()
 	found := make([]contents, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, c := range all {
 		group.Go(func() (err error) {
-			found[i], err = c.listContents(ctx)
+			found[i], err = c.listStoredObjects(ctx)
 			return err
 		})
 	}
@@ -129,20 +129,20 @@ func (t *turn) listAll(ctx context.Context) (map[string]contents, error) {
 	return out, nil
 }
 
-// askBoth runs kubectl with the same arguments against the hub and the control.
-func (t *turn) askBoth(ctx context.Context, args ...string) (hub, control compare.Answer, err error) {
-	answers := map[*cluster]*compare.Answer{t.hub: &hub, t.control: &control}
+// runKubectlOnBoth runs kubectl with the same arguments against the hub and the control.
+func (t *manifestRun) runKubectlOnBoth(ctx context.Context, args ...string) (hub, control compare.CommandAnswer, err error) {
+	answers := map[*cluster]*compare.CommandAnswer{t.hub: &hub, t.control: &control}
 	group, ctx := errgroup.WithContext(ctx)
 	for c, answer := range answers {
 		group.Go(func() (err error) {
-			*answer, err = t.runAt(ctx, c, args...)
+			*answer, err = t.runKubectlAt(ctx, c, args...)
 			return err
 		})
 	}
 	return hub, control, group.Wait()
 }
 
-func (t *turn) runAt(ctx context.Context, c *cluster, args ...string) (compare.Answer, error) {
+func (t *manifestRun) runKubectlAt(ctx context.Context, c *cluster, args ...string) (compare.CommandAnswer, error) {
 	// All turns share the cache of a cluster.
 	cache := filepath.Join(filepath.Dir(t.dir), "cache-"+c.name)
 	all := append(slices.Clone(args), "--kubeconfig", c.kubeconfig, "--cache-dir", cache)
@@ -153,21 +153,23 @@ func (t *turn) runAt(ctx context.Context, c *cluster, args ...string) (compare.A
 	return answer, nil
 }
 
-// add appends differences to those of the turn.
-func (t *turn) add(found ...compare.Difference) { t.found = append(t.found, found...) }
+// addDifferences appends differences to those of the turn.
+func (t *manifestRun) addDifferences(found ...compare.Difference) {
+	t.found = append(t.found, found...)
+}
 
 // owningKinds are kinds whose deletion takes along other objects, at a time of its own.
 var owningKinds = []string{"Namespace", "CustomResourceDefinition", "ServiceAccount"}
 
-// hasOwners reports whether the manifest has objects of owningKinds.
-func (t *turn) hasOwners() bool {
+// hasOwningKinds reports whether the manifest has objects of owningKinds.
+func (t *manifestRun) hasOwningKinds() bool {
 	return slices.ContainsFunc(t.objects, func(o *unstructured.Unstructured) bool { return slices.Contains(owningKinds, o.GetKind()) })
 }
 
-// awaitExpected polls until look returns only expected differences, and all entries for this manifest
+// awaitExpectedDifferences polls until look returns only expected differences, and all entries for this manifest
 // alone that isDue selects have occurred. At the end of ctx it returns the differences of the last look.
 // The result of look does not count while settled is false.
-func (t *turn) awaitExpected(ctx context.Context, isDue func(compare.Expected) bool, look func(context.Context) (found []compare.Difference, settled bool, err error)) ([]compare.Difference, error) {
+func (t *manifestRun) awaitExpectedDifferences(ctx context.Context, isDue func(compare.ExpectedDifference) bool, look func(context.Context) (found []compare.Difference, settled bool, err error)) ([]compare.Difference, error) {
 	var last []compare.Difference
 	lastErr := fmt.Errorf("the clusters were not read in time")
 	for pause := pollPause; ; pause = min(2*pause, maxPollPause) {
@@ -189,23 +191,23 @@ func (t *turn) awaitExpected(ctx context.Context, isDue func(compare.Expected) b
 	}
 }
 
-func (t *turn) isExpected(found []compare.Difference, isDue func(compare.Expected) bool) bool {
+func (t *manifestRun) isExpected(found []compare.Difference, isDue func(compare.ExpectedDifference) bool) bool {
 	explained, used := compare.SetReasons(t.manifest.name, slices.Concat(t.found, found), t.expected)
 	if compare.HasUnexpected(explained[len(t.found):]) {
 		return false
 	}
 	for i, e := range t.expected {
-		if !used[i] && e.IsForOne() && e.IsForManifest(t.manifest.name) && isDue(e) {
+		if !used[i] && e.NamesOneManifest() && e.IsForManifest(t.manifest.name) && isDue(e) {
 			return false
 		}
 	}
 	return true
 }
 
-// isLeftEntry selects the entries about objects that stay behind.
-func isLeftEntry(e compare.Expected) bool { return e.Path == compare.PathLeft }
+// isLeftoverEntry selects the entries about objects that stay behind.
+func isLeftoverEntry(e compare.ExpectedDifference) bool { return e.Path == compare.PathLeft }
 
 // isLiveEntry selects the entries about objects while they exist.
-func isLiveEntry(e compare.Expected) bool {
-	return !isLeftEntry(e) && !strings.HasPrefix(e.Path, answerDelete) && !strings.HasPrefix(e.Path, answerGet+" -o")
+func isLiveEntry(e compare.ExpectedDifference) bool {
+	return !isLeftoverEntry(e) && !strings.HasPrefix(e.Path, answerDelete) && !strings.HasPrefix(e.Path, answerGet+" -o")
 }

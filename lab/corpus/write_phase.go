@@ -42,11 +42,11 @@ func (m writeMode) kubectlArguments() []string {
 	return []string{"apply", "-f", streamFile}
 }
 
-// apply writes the manifest to the hub and to the control, as a user does.
-func (t *turn) apply(ctx context.Context) error {
-	var last compare.Answer
+// applyManifest writes the manifest to the hub and to the control, as a user does.
+func (t *manifestRun) applyManifest(ctx context.Context) error {
+	var last compare.CommandAnswer
 	for i := range maxApplies {
-		hub, control, err := t.askBoth(ctx, t.mode.kubectlArguments()...)
+		hub, control, err := t.runKubectlOnBoth(ctx, t.mode.kubectlArguments()...)
 		if err != nil {
 			return err
 		}
@@ -57,23 +57,23 @@ func (t *turn) apply(ctx context.Context) error {
 		if i > 0 {
 			name = answerAgain
 		}
-		t.add(compare.Commands(compare.Accepted, name, t.hideNames(control), t.hideNames(hub))...)
+		t.addDifferences(compare.DiffCommandAnswers(compare.Accepted, name, t.hideGeneratedNames(control), t.hideGeneratedNames(hub))...)
 		if t.mode == modeCreate {
-			return t.recordNames(hub, control)
+			return t.recordGeneratedNames(hub, control)
 		}
 		if hub.ExitCode == 0 && control.ExitCode == 0 || i > 0 && reflect.DeepEqual(control, last) {
 			return nil
 		}
 		last = control
-		if err := t.awaitKinds(ctx); err != nil {
+		if err := t.awaitServedKinds(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// awaitKinds waits for the kinds of the manifest to be served, in the hub and in the control.
-func (t *turn) awaitKinds(ctx context.Context) error {
+// awaitServedKinds waits for the kinds of the manifest to be served, in the hub and in the control.
+func (t *manifestRun) awaitServedKinds(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, kindLimit)
 	defer cancel()
 	for _, c := range t.writtenClusters() {
@@ -82,8 +82,8 @@ func (t *turn) awaitKinds(ctx context.Context) error {
 				continue
 			}
 			for {
-				seen, err := c.read(ctx, idOf(o))
-				if err != nil || seen.object == nil || compare.Unsettled(seen.object) == "" || ctx.Err() != nil {
+				seen, err := c.readObject(ctx, idOf(o))
+				if err != nil || seen.object == nil || compare.UnsettledReason(seen.object) == "" || ctx.Err() != nil {
 					break
 				}
 				pauseFor(ctx, pollPause)
@@ -103,36 +103,36 @@ func pauseFor(ctx context.Context, d time.Duration) {
 // generatedSuffix is what the API server adds to metadata.generateName.
 const generatedSuffix = "[a-z0-9]{5}"
 
-// placeholderOf is the generated name of an object in differences.
-func placeholderOf(o *unstructured.Unstructured) string { return o.GetGenerateName() + "*" }
+// namePlaceholder is the generated name of an object in differences.
+func namePlaceholder(o *unstructured.Unstructured) string { return o.GetGenerateName() + "*" }
 
-func isGenerated(o *unstructured.Unstructured) bool {
+func hasGeneratedName(o *unstructured.Unstructured) bool {
 	return o.GetName() == "" && o.GetGenerateName() != ""
 }
 
-// hideNames replaces generated names in an answer by placeholders.
-func (t *turn) hideNames(a compare.Answer) compare.Answer {
+// hideGeneratedNames replaces generated names in an answer by placeholders.
+func (t *manifestRun) hideGeneratedNames(a compare.CommandAnswer) compare.CommandAnswer {
 	a.Lines = slices.Clone(a.Lines)
 	for _, o := range t.objects {
-		if !isGenerated(o) {
+		if !hasGeneratedName(o) {
 			continue
 		}
 		name := regexp.MustCompile(`\b` + regexp.QuoteMeta(o.GetGenerateName()) + generatedSuffix + `\b`)
 		for i := range a.Lines {
-			a.Lines[i] = name.ReplaceAllLiteralString(a.Lines[i], placeholderOf(o))
+			a.Lines[i] = name.ReplaceAllLiteralString(a.Lines[i], namePlaceholder(o))
 		}
 	}
 	return a
 }
 
-// recordNames takes the generated names from the answers, and writes files with them for later
+// recordGeneratedNames takes the generated names from the answers, and writes files with them for later
 // commands.
-func (t *turn) recordNames(hub, control compare.Answer) error {
-	for c, answer := range map[*cluster]compare.Answer{t.hub: hub, t.control: control} {
+func (t *manifestRun) recordGeneratedNames(hub, control compare.CommandAnswer) error {
+	for c, answer := range map[*cluster]compare.CommandAnswer{t.hub: hub, t.control: control} {
 		rest := slices.Clone(answer.Lines)
 		names := make([]string, len(t.objects))
 		for i, o := range t.objects {
-			if !isGenerated(o) {
+			if !hasGeneratedName(o) {
 				continue
 			}
 			name := regexp.MustCompile(`/(` + regexp.QuoteMeta(o.GetGenerateName()) + generatedSuffix + `) created$`)
@@ -144,7 +144,7 @@ func (t *turn) recordNames(hub, control compare.Answer) error {
 			rest = slices.Delete(rest, at, at+1)
 		}
 		t.names[c.name] = names
-		if err := t.writeNamed(c); err != nil {
+		if err := t.writeManifestWithNames(c); err != nil {
 			return err
 		}
 	}
@@ -154,11 +154,11 @@ func (t *turn) recordNames(hub, control compare.Answer) error {
 	return nil
 }
 
-// writeNamed replaces the manifest of a cluster by one with the generated names.
-func (t *turn) writeNamed(c *cluster) error {
+// writeManifestWithNames replaces the manifest of a cluster by one with the generated names.
+func (t *manifestRun) writeManifestWithNames(c *cluster) error {
 	var b strings.Builder
 	for i := range t.objects {
-		data, err := json.Marshal(t.objectIn(c, i).Object)
+		data, err := json.Marshal(t.objectInCluster(c, i).Object)
 		if err != nil {
 			return fmt.Errorf("the manifest with its names: %w", err)
 		}
@@ -167,8 +167,8 @@ func (t *turn) writeNamed(c *cluster) error {
 	return os.WriteFile(filepath.Join(t.dirOf(c), streamFile), []byte(b.String()), 0o600)
 }
 
-// objectIn returns an object of the manifest under its name in a cluster.
-func (t *turn) objectIn(c *cluster, i int) *unstructured.Unstructured {
+// objectInCluster returns an object of the manifest under its name in a cluster.
+func (t *manifestRun) objectInCluster(c *cluster, i int) *unstructured.Unstructured {
 	o := t.objects[i]
 	if names := t.names[c.name]; names != nil && names[i] != "" {
 		o = o.DeepCopy()
@@ -178,16 +178,16 @@ func (t *turn) objectIn(c *cluster, i int) *unstructured.Unstructured {
 	return o
 }
 
-// delete deletes the manifest from the hub and from the control, and compares what is left.
-func (t *turn) delete(ctx context.Context) error {
-	hub, control, err := t.askBoth(ctx, answerDelete, "-f", streamFile, "--ignore-not-found", "--timeout", (t.limit / phases).String())
+// deleteManifest deletes the manifest from the hub and from the control, and compares what is left.
+func (t *manifestRun) deleteManifest(ctx context.Context) error {
+	hub, control, err := t.runKubectlOnBoth(ctx, answerDelete, "-f", streamFile, "--ignore-not-found", "--timeout", (t.limit / phases).String())
 	if err != nil {
 		return err
 	}
-	if t.hasOwners() {
+	if t.hasOwningKinds() {
 		isDeleted := func(line string) bool { return strings.Contains(line, " deleted") }
-		hub, control = hub.Without(isDeleted), control.Without(isDeleted)
+		hub, control = hub.WithoutLines(isDeleted), control.WithoutLines(isDeleted)
 	}
-	t.add(compare.Commands(compare.Accepted, answerDelete, t.hideNames(control), t.hideNames(hub))...)
-	return t.compareRest(ctx)
+	t.addDifferences(compare.DiffCommandAnswers(compare.Accepted, answerDelete, t.hideGeneratedNames(control), t.hideGeneratedNames(hub))...)
+	return t.compareLeftovers(ctx)
 }

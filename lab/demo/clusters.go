@@ -43,10 +43,10 @@ type demoClusters struct {
 	files   string // directory with the manifests
 }
 
-func newWorld(l *lab.Lab, files string, members []string) (*demoClusters, error) {
+func newDemoClusters(l *lab.Lab, files string, members []string) (*demoClusters, error) {
 	w := &demoClusters{lab: l, files: files, kube: map[string]kubernetes.Interface{}, dynamic: map[string]dynamic.Interface{}}
 	for _, name := range append([]string{"hub"}, members...) {
-		config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig(name))
+		config, err := clientcmd.BuildConfigFromFlags("", l.KubeconfigPath(name))
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig of %s: %w", name, err)
 		}
@@ -61,8 +61,8 @@ func newWorld(l *lab.Lab, files string, members []string) (*demoClusters, error)
 	return w, nil
 }
 
-// run runs kubectl (of atoll-lab) or atoll against the hub and returns the output.
-func (w *demoClusters) run(ctx context.Context, program string, args ...string) (string, error) {
+// runOnHub runs kubectl (of atoll-lab) or atoll against the hub and returns the output.
+func (w *demoClusters) runOnHub(ctx context.Context, program string, args ...string) (string, error) {
 	name, prefix := program, []string{}
 	if program == "kubectl" {
 		name, prefix = "atoll-lab", []string{"kubectl"}
@@ -72,7 +72,7 @@ func (w *demoClusters) run(ctx context.Context, program string, args ...string) 
 		return "", err
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, path, slices.Concat(prefix, []string{"--kubeconfig", w.lab.Kubeconfig("hub")}, args)...)
+	cmd := exec.CommandContext(ctx, path, slices.Concat(prefix, []string{"--kubeconfig", w.lab.KubeconfigPath("hub")}, args)...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &stdout, &stderr, w.files
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
@@ -99,7 +99,7 @@ func (w *demoClusters) helloRuns(cluster string) check {
 		if err != nil {
 			return fmt.Sprintf("%s: %v", cluster, err)
 		}
-		if missing := rolledOut(d); missing != "" {
+		if missing := rolloutProblem(d); missing != "" {
 			return cluster + ": " + missing
 		}
 		return ""
@@ -119,7 +119,7 @@ func (w *demoClusters) shopRuns(cluster string, webReplicas int32) check {
 			if name == "web" && *d.Spec.Replicas != webReplicas {
 				return fmt.Sprintf("%s: web is to have %d replicas, not %d", cluster, *d.Spec.Replicas, webReplicas)
 			}
-			if missing := rolledOut(d); missing != "" {
+			if missing := rolloutProblem(d); missing != "" {
 				return cluster + ": " + missing
 			}
 		}
@@ -130,19 +130,19 @@ func (w *demoClusters) shopRuns(cluster string, webReplicas int32) check {
 		if db.Status.ReadyReplicas != *db.Spec.Replicas {
 			return fmt.Sprintf("%s: db has %d of %d replicas ready", cluster, db.Status.ReadyReplicas, *db.Spec.Replicas)
 		}
-		return w.restOfShop(ctx, cluster)
+		return w.checkRestOfShop(ctx, cluster)
 	}
 }
 
-func rolledOut(d *appsv1.Deployment) string {
+func rolloutProblem(d *appsv1.Deployment) string {
 	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != *d.Spec.Replicas || d.Status.AvailableReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas {
 		return fmt.Sprintf("%s has %d of %d replicas available", d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas)
 	}
 	return ""
 }
 
-// restOfShop checks the objects without replicas.
-func (w *demoClusters) restOfShop(ctx context.Context, cluster string) string {
+// checkRestOfShop checks the objects without replicas.
+func (w *demoClusters) checkRestOfShop(ctx context.Context, cluster string) string {
 	for _, name := range []string{"web", "cart", "db"} {
 		if _, err := w.kube[cluster].CoreV1().Services(shopNamespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return fmt.Sprintf("%s: %v", cluster, err)
@@ -196,7 +196,7 @@ func (w *demoClusters) imageIsFrom(cluster, registry string) check {
 		if got := d.Spec.Template.Spec.Containers[0].Image; !strings.HasPrefix(got, registry+"/") {
 			return fmt.Sprintf("%s runs %s, not from %s", cluster, got, registry)
 		}
-		return rolledOut(d)
+		return rolloutProblem(d)
 	}
 }
 
@@ -220,8 +220,8 @@ func (w *demoClusters) bundleReady(clusters int32) check {
 	}
 }
 
-// readyIs is true when the hub shows the cluster's condition Ready as wanted.
-func (w *demoClusters) readyIs(cluster string, ready bool) check {
+// clusterReadyIs is true when the hub shows the cluster's condition Ready as wanted.
+func (w *demoClusters) clusterReadyIs(cluster string, ready bool) check {
 	return func(ctx context.Context) string {
 		c, err := w.getCluster(ctx, cluster)
 		if err != nil {
@@ -254,7 +254,7 @@ func (w *demoClusters) hubShowsWeb() check {
 		if err != nil {
 			return fmt.Sprintf("the hub: %v", err)
 		}
-		if missing := rolledOut(d); missing != "" {
+		if missing := rolloutProblem(d); missing != "" {
 			return "on the hub, " + missing
 		}
 		return ""

@@ -31,7 +31,7 @@ func NewCommand() *cobra.Command {
 		Short: "A tour: a hub, three clusters and a shop that is applied, scaled, moved, lost and found",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), newStage(cmd.OutOrStdout()), dir, once)
+			return runDemo(cmd.Context(), newStoryTerminal(cmd.OutOrStdout()), dir, once)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", filepath.Join(".lab", "demo"), "directory of the demo's lab; one that an earlier demo left there is ended and deleted")
@@ -39,7 +39,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, s *storyTerminal, dir string, once bool) (err error) {
+func runDemo(ctx context.Context, s *storyTerminal, dir string, once bool) (err error) {
 	if old, err := lab.OpenExisting(dir); err == nil {
 		s.printLine("ending the demo that %s still holds", dir)
 		if err := old.Delete(ctx); err != nil {
@@ -67,7 +67,7 @@ func run(ctx context.Context, s *storyTerminal, dir string, once bool) (err erro
 		return nil
 	}
 	if err == nil {
-		next(s, l)
+		printNextSteps(s, l)
 	}
 	<-ctx.Done()
 	return err
@@ -78,13 +78,13 @@ func playStory(ctx context.Context, s *storyTerminal, l *lab.Lab) error {
 	if err := os.CopyFS(l.Dir(), manifests); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("write the demo's manifests: %w", err)
 	}
-	w, err := newWorld(l, l.Dir(), memberNames)
+	w, err := newDemoClusters(l, l.Dir(), memberNames)
 	if err != nil {
 		return err
 	}
 	st := &story{storyTerminal: s, demoClusters: w}
 	for _, m := range memberNames {
-		if err := s.waitStep(ctx, m+" has joined and is Ready", quickLimit, w.readyIs(m, true)); err != nil {
+		if err := s.waitStep(ctx, m+" has joined and is Ready", quickLimit, w.clusterReadyIs(m, true)); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func cleanUp(ctx context.Context, s *storyTerminal, dir string, well bool) error
 	return nil
 }
 
-func next(s *storyTerminal, l *lab.Lab) {
+func printNextSteps(s *storyTerminal, l *lab.Lab) {
 	self, err := os.Executable()
 	if err != nil {
 		self = "atoll-lab"
@@ -123,13 +123,13 @@ func next(s *storyTerminal, l *lab.Lab) {
 	bin := filepath.Dir(self)
 	s.printTitle("All of it stays up until you press Ctrl-C. In another terminal:")
 	for _, line := range []string{
-		fmt.Sprintf("export PATH=%s:$PATH KUBECONFIG=%s", bin, l.Kubeconfig("hub")),
+		fmt.Sprintf("export PATH=%s:$PATH KUBECONFIG=%s", bin, l.KubeconfigPath("hub")),
 		"alias kubectl='atoll-lab kubectl'",
 		"atoll get clusters",
 		"atoll get rows -n shop",
 		"atoll explain deployment/web -n shop",
 		"kubectl get deployments,bundles -n shop",
-		"kubectl --kubeconfig " + l.Kubeconfig("member3") + " get pods -n shop",
+		"kubectl --kubeconfig " + l.KubeconfigPath("member3") + " get pods -n shop",
 		"kubectl annotate deployment/cart -n shop atoll.dev/clusters=member1 --overwrite",
 		"atoll-lab cut member3 --dir " + l.Dir(),
 	} {

@@ -36,7 +36,7 @@ func (s *story) runCommand(ctx context.Context, program string, args ...string) 
 		}
 	}
 	s.printCommand(program + " " + strings.Join(quoted, " "))
-	out, err := s.run(ctx, program, args...)
+	out, err := s.runOnHub(ctx, program, args...)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *story) runCommand(ctx context.Context, program string, args ...string) 
 }
 
 func (s *story) playActs(ctx context.Context) error {
-	for _, act := range []func(context.Context) error{s.applyHello, s.apply, s.scaleAct, s.overrideAct, s.moveAct, s.loseMemberAct} {
+	for _, act := range []func(context.Context) error{s.applyHelloAct, s.applyShopAct, s.scaleAct, s.overrideAct, s.moveAct, s.loseMemberAct} {
 		if err := act(ctx); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (s *story) playActs(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) applyHello(ctx context.Context) error {
+func (s *story) applyHelloAct(ctx context.Context) error {
 	s.printTitle("An unmodified manifest. The hub's default placement sends it to every cluster.")
 	if err := s.runCommand(ctx, "kubectl", "apply", "-f", "hello/hello.yaml"); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *story) applyHello(ctx context.Context) error {
 	return s.runCommand(ctx, "kubectl", "rollout", "status", "deployment/hello", "-n", helloNamespace, "--timeout=30s")
 }
 
-func (s *story) apply(ctx context.Context) error {
+func (s *story) applyShopAct(ctx context.Context) error {
 	s.printTitle("A shop, applied once, to the hub. The policy names two clusters.")
 	if err := s.runCommand(ctx, "kubectl", "apply", "-f", "shop/1-namespace.yaml", "-f", "shop/2-voucher-crd.yaml"); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *story) loseMemberAct(ctx context.Context) error {
 	if err := s.lab.KillComponent(ctx, "member2"); err != nil {
 		return err
 	}
-	if err := s.waitStep(ctx, "the hub notices", lostMemberLimit, s.readyIs("member2", false)); err != nil {
+	if err := s.waitStep(ctx, "the hub notices", lostMemberLimit, s.clusterReadyIs("member2", false)); err != nil {
 		return err
 	}
 	if err := s.runCommand(ctx, "kubectl", "scale", "deployment/web", "-n", shopNamespace, "--replicas=6"); err != nil {
@@ -159,10 +159,10 @@ func (s *story) loseMemberAct(ctx context.Context) error {
 		return err
 	}
 	s.printCommand("atoll-lab start member2")
-	if err := s.lab.Start(ctx, "member2"); err != nil {
+	if err := s.lab.StartComponent(ctx, "member2"); err != nil {
 		return err
 	}
-	if err := s.waitStep(ctx, "member2 is back", slowLimit, s.readyIs("member2", true)); err != nil {
+	if err := s.waitStep(ctx, "member2 is back", slowLimit, s.clusterReadyIs("member2", true)); err != nil {
 		return err
 	}
 	if err := s.waitStep(ctx, "and has caught up", slowLimit, allChecks(s.shopRuns("member2", 6), s.bundleReady(2), s.hubShowsWeb())); err != nil {

@@ -36,7 +36,7 @@ func (w *demoClusters) printTable(ctx context.Context, out io.Writer, members []
 		if fits {
 			why = "policy shop: " + clusterNames(policy)
 		}
-		if err := w.printCluster(ctx, table, cluster, why); err != nil {
+		if err := w.printClusterWorkloads(ctx, table, cluster, why); err != nil {
 			return err
 		}
 	}
@@ -54,8 +54,8 @@ func clusterNames(p *v1alpha1.PropagationPolicy) string {
 	return "every cluster"
 }
 
-// printCluster prints a line per workload, or one line for none.
-func (w *demoClusters) printCluster(ctx context.Context, table io.Writer, cluster *v1alpha1.Cluster, why string) error {
+// printClusterWorkloads prints a line per workload, or one line for none.
+func (w *demoClusters) printClusterWorkloads(ctx context.Context, table io.Writer, cluster *v1alpha1.Cluster, why string) error {
 	apps := w.kube[cluster.Name].AppsV1()
 	list, err := apps.Deployments(shopNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

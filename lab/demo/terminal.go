@@ -22,7 +22,7 @@ type storyTerminal struct {
 	steps      int
 }
 
-func newStage(out io.Writer) *storyTerminal {
+func newStoryTerminal(out io.Writer) *storyTerminal {
 	f, ok := out.(*os.File)
 	live := ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 	return &storyTerminal{out: out, isTerminal: live, colour: live && os.Getenv("NO_COLOR") == ""}

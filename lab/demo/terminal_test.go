@@ -11,7 +11,7 @@ import (
 func TestStepsSucceedOrNameTheMissingPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		s := newStage(&out)
+		s := newStoryTerminal(&out)
 		looks := 0
 		err := s.waitStep(t.Context(), "two looks", time.Minute, func(context.Context) string {
 			if looks++; looks < 2 {

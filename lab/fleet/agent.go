@@ -15,9 +15,9 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// agent is one simulated agent with its simulated member. State that only an active session
+// simulatedAgent is one simulated agent with its simulated member. State that only an active session
 // needs, mainly the session core, exists during the session alone.
-type agent struct {
+type simulatedAgent struct {
 	sim   *simulator
 	index int
 
@@ -29,7 +29,7 @@ type agent struct {
 	renewing     bool
 
 	// The state that the member stores.
-	holdings             []holding
+	holdings             []heldBundle
 	removedGenerations   map[string]int64 // removed Bundles, by the generation of their removal
 	createdNamespaces    []string         // namespaces that the agent created
 	position             position
@@ -45,21 +45,21 @@ type agent struct {
 	// The agent's way to the hub.
 	nextHub     int // index of the hub to dial next
 	redialPause time.Duration
-	session     *agentSession
+	session     *simulatedSession
 	awayUntil   int64 // Unix nanoseconds; the agent does not dial before
 	dialAt      int64 // Unix nanoseconds; 0 means that no dial is planned
 	dialQueued  bool  // the agent is in the dial queue
 
 	// The agent's check-ins; unused by agents that hold a stream.
 	interval             time.Duration
-	checkInRest          session.Rest
+	checkInRest          session.CheckInPause
 	resting              bool
 	turnedUnhealthyEarly bool // a Bundle has turned since the session or the rest began
 }
 
-// holding is the member's copy of one Bundle and the status that was reported of it.
-type holding struct {
-	shape         *shape
+// heldBundle is the member's copy of one Bundle and the status that was reported of it.
+type heldBundle struct {
+	shape         *keptManifest
 	generation    int64
 	seq           int64
 	moodSince     int64 // Unix seconds
@@ -93,11 +93,11 @@ type position struct {
 	mac              string
 }
 
-func (a *agent) clusterName() string { return a.sim.agentName(a.index) }
+func (a *simulatedAgent) clusterName() string { return a.sim.agentName(a.index) }
 
 // wakeCore returns the session core. It builds the core from the member's state if the
 // agent sleeps. The caller holds mu.
-func (a *agent) wakeCore() *session.Agent {
+func (a *simulatedAgent) wakeCore() *session.Agent {
 	a.lastUsed = time.Now().Unix()
 	if a.core != nil {
 		return a.core
@@ -125,7 +125,7 @@ func (a *agent) wakeCore() *session.Agent {
 }
 
 // dropIdleCore drops the core if no work is pending. The caller holds mu.
-func (a *agent) dropIdleCore() {
+func (a *simulatedAgent) dropIdleCore() {
 	if a.core == nil || len(a.neededBundles()) > 0 {
 		return
 	}
@@ -137,7 +137,7 @@ func (a *agent) dropIdleCore() {
 	a.core = nil
 }
 
-func (a *agent) neededBundles() []string {
+func (a *simulatedAgent) neededBundles() []string {
 	if a.session == nil {
 		return nil
 	}
@@ -149,19 +149,19 @@ var emptyObject = json.RawMessage("{}")
 
 // objectByHash returns the object with the hash, if the member has it. The caller of the
 // core holds mu.
-func (a *agent) objectByHash(bundle, hash string) (json.RawMessage, bool) {
-	if h := a.findHolding(bundle); h != nil && h.shape.has(hash) {
+func (a *simulatedAgent) objectByHash(bundle, hash string) (json.RawMessage, bool) {
+	if h := a.findHeldBundle(bundle); h != nil && h.shape.hasItemHash(hash) {
 		return emptyObject, true
 	}
 	for i := range a.holdings {
-		if a.holdings[i].shape.has(hash) {
+		if a.holdings[i].shape.hasItemHash(hash) {
 			return emptyObject, true
 		}
 	}
 	return nil, false
 }
 
-func (a *agent) findHolding(bundle string) *holding {
+func (a *simulatedAgent) findHeldBundle(bundle string) *heldBundle {
 	for i := range a.holdings {
 		if a.holdings[i].shape.bundle == bundle {
 			return &a.holdings[i]
@@ -172,12 +172,12 @@ func (a *agent) findHolding(bundle string) *holding {
 
 // storeManifest stores a manifest in the simulated member, which applies it at once. The
 // caller holds mu.
-func (a *agent) storeManifest(m *atoll.Manifest) {
+func (a *simulatedAgent) storeManifest(m *atoll.Manifest) {
 	now := time.Now()
-	s, mark := a.sim.shapes.acquireShape(m)
-	h := a.findHolding(m.Bundle)
+	s, mark := a.sim.shapes.acquireManifest(m)
+	h := a.findHeldBundle(m.Bundle)
 	if h == nil {
-		a.holdings = append(a.holdings, holding{})
+		a.holdings = append(a.holdings, heldBundle{})
 		h = &a.holdings[len(a.holdings)-1]
 		h.mood, h.moodSince = moodProgressing, now.Unix()
 	}
@@ -187,22 +187,22 @@ func (a *agent) storeManifest(m *atoll.Manifest) {
 	if old != s && !s.isRemoval {
 		a.scheduleHealthy(h, now)
 	}
-	a.sim.shapes.releaseShape(old)
+	a.sim.shapes.releaseManifest(old)
 }
 
 // scheduleHealthy makes new content healthy after a drawn delay. The caller holds mu.
-func (a *agent) scheduleHealthy(h *holding, now time.Time) {
+func (a *simulatedAgent) scheduleHealthy(h *heldBundle, now time.Time) {
 	delay := a.drawReadyDelay()
 	if delay <= minHealthyDelay {
 		h.setMood(moodReady, now)
 		return
 	}
 	h.setMood(moodProgressing, now)
-	a.turnLater(h, moodReady, delay)
+	a.changeMoodLater(h, moodReady, delay)
 }
 
 // setMood sets the mood and the time of the change.
-func (h *holding) setMood(to healthMood, now time.Time) {
+func (h *heldBundle) setMood(to healthMood, now time.Time) {
 	if h.mood != to {
 		h.mood, h.moodSince, h.reportPending = to, now.Unix(), true
 	}
@@ -212,16 +212,16 @@ func (h *holding) setMood(to healthMood, now time.Time) {
 // agents gather statuses for this time.
 const minHealthyDelay = 100 * time.Millisecond
 
-// turnLater changes the mood of a Bundle after a delay, unless other content arrives
+// changeMoodLater changes the mood of a Bundle after a delay, unless other content arrives
 // before. The caller holds mu.
-func (a *agent) turnLater(h *holding, to healthMood, after time.Duration) {
+func (a *simulatedAgent) changeMoodLater(h *heldBundle, to healthMood, after time.Duration) {
 	bundle, content := h.shape.bundle, h.shape
-	a.sim.schedule.runAfter(after, func() { a.turnBundle(bundle, content, to) })
+	a.sim.schedule.runAfter(after, func() { a.changeBundleMood(bundle, content, to) })
 }
 
-func (a *agent) turnBundle(bundle string, content *shape, to healthMood) {
+func (a *simulatedAgent) changeBundleMood(bundle string, content *keptManifest, to healthMood) {
 	a.mu.Lock()
-	h := a.findHolding(bundle)
+	h := a.findHeldBundle(bundle)
 	if h == nil || h.shape != content || h.mood == to {
 		a.mu.Unlock()
 		return
@@ -235,9 +235,9 @@ func (a *agent) turnBundle(bundle string, content *shape, to healthMood) {
 
 // addCreatedNamespaces records the namespaces that the agent creates: an item needs them
 // and no row places them. The caller holds mu.
-func (a *agent) addCreatedNamespaces(s *shape) {
+func (a *simulatedAgent) addCreatedNamespaces(s *keptManifest) {
 	for ns := range s.namespaces {
-		if ns != "" && ns != "default" && !strings.HasPrefix(ns, "kube-") && !slices.Contains(a.createdNamespaces, ns) && !a.listsItem(namespaceKey(ns)) {
+		if ns != "" && ns != "default" && !strings.HasPrefix(ns, "kube-") && !slices.Contains(a.createdNamespaces, ns) && !a.holdsItem(namespaceKey(ns)) {
 			a.createdNamespaces = append(a.createdNamespaces, ns)
 		}
 	}
@@ -250,22 +250,22 @@ func (a *agent) addCreatedNamespaces(s *shape) {
 
 func namespaceKey(name string) atoll.ItemKey { return atoll.ItemKey{Kind: "Namespace", Name: name} }
 
-// listsItem reports whether any Bundle has the item. The caller holds mu.
-func (a *agent) listsItem(key atoll.ItemKey) bool {
-	return slices.ContainsFunc(a.holdings, func(h holding) bool { return h.shape != nil && h.shape.listedKeys[key] })
+// holdsItem reports whether any Bundle has the item. The caller holds mu.
+func (a *simulatedAgent) holdsItem(key atoll.ItemKey) bool {
+	return slices.ContainsFunc(a.holdings, func(h heldBundle) bool { return h.shape != nil && h.shape.listedKeys[key] })
 }
 
 // namespaceInUse reports whether any placed item is in the namespace. The caller holds mu.
-func (a *agent) namespaceInUse(ns string) bool {
-	return slices.ContainsFunc(a.holdings, func(h holding) bool { return h.shape != nil && h.shape.namespaces[ns] })
+func (a *simulatedAgent) namespaceInUse(ns string) bool {
+	return slices.ContainsFunc(a.holdings, func(h heldBundle) bool { return h.shape != nil && h.shape.namespaces[ns] })
 }
 
 // bundleStatus returns the present status of a Bundle. The caller holds mu.
-func (a *agent) bundleStatus(h *holding) atoll.RowStatus {
+func (a *simulatedAgent) bundleStatus(h *heldBundle) atoll.RowStatus {
 	in := report.Input{Generation: h.generation}
 	for i := range h.shape.tombstones {
 		t := &h.shape.tombstones[i]
-		if len(t.MovedTo) == 0 || a.hasMovedHere(t) {
+		if len(t.MovedTo) == 0 || a.hasMoveTarget(t) {
 			in.Gone = append(in.Gone, t.ID())
 		} else {
 			in.Items = append(in.Items, report.Item{
@@ -277,14 +277,14 @@ func (a *agent) bundleStatus(h *holding) atoll.RowStatus {
 		in.Removed = true
 		in.Vacant = a.namespaceIsVacant(h.shape)
 	}
-	return h.shape.statusIn(h.mood, in, h.moodSince)
+	return h.shape.rowStatusInMood(h.mood, in, h.moodSince)
 }
 
-// hasMovedHere reports whether the target Bundle of a moved item is in the member, or was
+// hasMoveTarget reports whether the target Bundle of a moved item is in the member, or was
 // there and has been removed. The caller holds mu.
-func (a *agent) hasMovedHere(t *atoll.Tombstone) bool {
+func (a *simulatedAgent) hasMoveTarget(t *atoll.Tombstone) bool {
 	for _, to := range t.MovedTo {
-		if h := a.findHolding(to); h != nil && (h.shape.listedKeys[t.Key] || h.shape.isRemoval) {
+		if h := a.findHeldBundle(to); h != nil && (h.shape.listedKeys[t.Key] || h.shape.isRemoval) {
 			return true
 		}
 		if _, was := a.removedGenerations[to]; was {
@@ -296,14 +296,14 @@ func (a *agent) hasMovedHere(t *atoll.Tombstone) bool {
 
 // namespaceIsVacant reports whether the namespace of a removed Bundle remains without
 // placed items. The caller holds mu.
-func (a *agent) namespaceIsVacant(s *shape) bool {
+func (a *simulatedAgent) namespaceIsVacant(s *keptManifest) bool {
 	return s.namespace != "" && !slices.Contains(s.deletedNamespaces, s.namespace) &&
-		slices.Contains(a.createdNamespaces, s.namespace) && !a.namespaceInUse(s.namespace) && !a.listsItem(namespaceKey(s.namespace))
+		slices.Contains(a.createdNamespaces, s.namespace) && !a.namespaceInUse(s.namespace) && !a.holdsItem(namespaceKey(s.namespace))
 }
 
 // reportBundle reports a Bundle if its status changed. Without a session the next session
 // reports it. The caller holds mu and flushes the session afterwards.
-func (a *agent) reportBundle(h *holding) {
+func (a *simulatedAgent) reportBundle(h *heldBundle) {
 	if a.session == nil || !a.session.welcomed {
 		if a.interval > 0 && h.mood != moodProgressing {
 			a.hastenCheckIn()
@@ -328,7 +328,7 @@ func (a *agent) reportBundle(h *holding) {
 }
 
 // recordRemovals records the removals in the status. The caller holds mu.
-func (a *agent) recordRemovals(h *holding, s *atoll.RowStatus) {
+func (a *simulatedAgent) recordRemovals(h *heldBundle, s *atoll.RowStatus) {
 	for i := range h.shape.tombstones {
 		t := &h.shape.tombstones[i]
 		if s.AllTombstonesDone || slices.Contains(s.DoneTombstones, t.ID()) {
@@ -343,7 +343,7 @@ func (a *agent) recordRemovals(h *holding, s *atoll.RowStatus) {
 // rememberMost bounds the removals that one agent keeps; the oldest are dropped first.
 const rememberMost = 500
 
-func (a *agent) addTombstone(t tombstone) {
+func (a *simulatedAgent) addTombstone(t tombstone) {
 	i := slices.IndexFunc(a.carriedOutTombstones, func(o tombstone) bool {
 		return o.bundle == t.bundle && (o.item == nil) == (t.item == nil) && (t.item == nil || o.item.ID() == t.item.ID())
 	})
@@ -359,8 +359,8 @@ func (a *agent) addTombstone(t tombstone) {
 	a.carriedOutTombstones = append(a.carriedOutTombstones, t)
 }
 
-// newInstance makes the agent an instance of another process. The caller holds mu.
-func (a *agent) newInstance() {
+// becomeNewInstance makes the agent an instance of another process. The caller holds mu.
+func (a *simulatedAgent) becomeNewInstance() {
 	a.instanceCount++
 	a.core = nil
 	a.ticket.DropTicket()

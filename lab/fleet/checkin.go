@@ -15,53 +15,55 @@ const (
 
 // checkInSpec returns the agent's check-in schedule, as the hub set it. The caller holds
 // mu.
-func (a *agent) checkInSpec() session.CheckIn { return session.NewCheckIn(a.interval, a.uid) }
-
-// firstDial plans the first dial of an agent with a stored identity. First check-ins are
-// spread over the interval like all others, so that a starting fleet does not dial at once.
-// The caller holds mu.
-func (s *simulator) firstDial(a *agent) {
-	if a.interval = s.CheckIn; a.interval <= 0 {
-		a.dialIn(0)
-		return
-	}
-	a.dialIn(time.Until(a.checkInSpec().NextCheckIn(time.Now())))
+func (a *simulatedAgent) checkInSpec() session.CheckInSchedule {
+	return session.NewCheckInSchedule(a.interval, a.uid)
 }
 
-// followInterval adopts the check-in interval of the hub. The caller holds the agent's
+// scheduleFirstDial plans the first dial of an agent with a stored identity. First check-ins are
+// spread over the interval like all others, so that a starting fleet does not dial at once.
+// The caller holds mu.
+func (s *simulator) scheduleFirstDial(a *simulatedAgent) {
+	if a.interval = s.CheckIn; a.interval <= 0 {
+		a.scheduleDial(0)
+		return
+	}
+	a.scheduleDial(time.Until(a.checkInSpec().NextCheckIn(time.Now())))
+}
+
+// adoptCheckInInterval adopts the check-in interval of the hub. The caller holds the agent's
 // mutex.
-func (l *agentSession) followInterval(seconds uint32) {
+func (l *simulatedSession) adoptCheckInInterval(seconds uint32) {
 	l.agent.interval = time.Duration(seconds) * time.Second
 }
 
-// goToRest rests the agent until its next check-in. The caller holds mu.
-func (a *agent) goToRest() {
+// restUntilCheckIn rests the agent until its next check-in. The caller holds mu.
+func (a *simulatedAgent) restUntilCheckIn() {
 	now := time.Now()
 	a.sim.counts.checkIns.Add(1)
 	a.redialPause = 0
-	a.checkInRest = a.checkInSpec().NextRest(a.checkInRest, now)
+	a.checkInRest = a.checkInSpec().NextPause(a.checkInRest, now)
 	if a.turnedUnhealthyEarly && a.countUnacknowledged() > 0 {
-		a.checkInRest = a.checkInSpec().HastenRest(a.checkInRest, now)
+		a.checkInRest = a.checkInSpec().ShortenPause(a.checkInRest, now)
 	}
 	a.turnedUnhealthyEarly, a.resting = false, true
-	a.dialIn(a.checkInRest.Next.Sub(now))
+	a.scheduleDial(a.checkInRest.Next.Sub(now))
 }
 
 // hastenCheckIn advances the next check-in because a Bundle has turned. The caller holds
 // mu.
-func (a *agent) hastenCheckIn() {
+func (a *simulatedAgent) hastenCheckIn() {
 	a.turnedUnhealthyEarly = true
 	if !a.resting {
 		return
 	}
 	now := time.Now()
-	if sooner := a.checkInSpec().HastenRest(a.checkInRest, now); sooner != a.checkInRest {
+	if sooner := a.checkInSpec().ShortenPause(a.checkInRest, now); sooner != a.checkInRest {
 		a.checkInRest = sooner
-		a.dialIn(sooner.Next.Sub(now))
+		a.scheduleDial(sooner.Next.Sub(now))
 	}
 }
 
-func (a *agent) countUnacknowledged() (n int) {
+func (a *simulatedAgent) countUnacknowledged() (n int) {
 	for i := range a.holdings {
 		if !a.holdings[i].acked {
 			n++
@@ -72,7 +74,7 @@ func (a *agent) countUnacknowledged() (n int) {
 
 // checkEndAfter checks after a while whether the session is over. The timer refers to the agent
 // alone, because it may outlast the session. The caller holds the agent's mutex.
-func (l *agentSession) checkEndAfter(d time.Duration) {
+func (l *simulatedSession) checkEndAfter(d time.Duration) {
 	a, at := l.agent, time.Now().Add(d).UnixNano()
 	if a.interval <= 0 || l.leaving || l.endCheckAt != 0 && l.endCheckAt <= at {
 		return
@@ -83,7 +85,7 @@ func (l *agentSession) checkEndAfter(d time.Duration) {
 
 // endFinishedSession ends a session that is over. It breaks the link if the hub does not
 // close the session in time.
-func (a *agent) endFinishedSession(at int64) {
+func (a *simulatedAgent) endFinishedSession(at int64) {
 	a.mu.Lock()
 	l := a.session
 	if l == nil || l.endCheckAt != at {
@@ -96,7 +98,7 @@ func (a *agent) endFinishedSession(at int64) {
 		l.h2Call.Close()
 		return
 	}
-	over, again := a.checkInSpec().IsOver(l.sessionErrand(), time.Now())
+	over, again := a.checkInSpec().IsSessionOver(l.sessionProgress(), time.Now())
 	if !over {
 		l.checkEndAfter(max(again, sessionEndPoll))
 		a.mu.Unlock()
@@ -108,8 +110,8 @@ func (a *agent) endFinishedSession(at int64) {
 	l.h2Call.CloseSend()
 }
 
-// sessionErrand returns the session's progress. The caller holds the agent's mutex.
-func (l *agentSession) sessionErrand() session.SessionProgress {
+// sessionProgress returns the session's progress. The caller holds the agent's mutex.
+func (l *simulatedSession) sessionProgress() session.SessionProgress {
 	a := l.agent
 	e := session.SessionProgress{Idle: l.hubIdleSince, Active: l.lastFrameAt, Renewing: a.renewing}
 	e.Open, e.Unacknowledged = len(l.requestedBundles), a.countUnacknowledged()

@@ -19,8 +19,8 @@ const ProcessCommand = "fleet-crew"
 // ProfileFlag is passed on to these processes if the command has it.
 const ProfileFlag = "profile-dir"
 
-// NewCommands returns the command `fleet` and the hidden command of its processes.
-func NewCommands() []*cobra.Command {
+// NewFleetCommands returns the command `fleet` and the hidden command of its processes.
+func NewFleetCommands() []*cobra.Command {
 	o := Options{}
 	var stream, quiet bool
 	var profile string
@@ -54,7 +54,7 @@ DIR/fleet-PREFIX.sock takes orders; scenarios of "atoll-lab bench" give them.`,
 			if f := cmd.Flags().Lookup(ProfileFlag); f != nil {
 				o.ProfileDir = f.Value.String()
 			}
-			return Run(cmd.Context(), o)
+			return RunSimulatedFleet(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
@@ -75,7 +75,7 @@ DIR/fleet-PREFIX.sock takes orders; scenarios of "atoll-lab bench" give them.`,
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing while it runs")
 	crew := &cobra.Command{
 		Use: ProcessCommand, Hidden: true, Args: cobra.NoArgs, Short: "One process of a simulated fleet",
-		RunE: func(cmd *cobra.Command, _ []string) error { return RunProcess(cmd.Context(), cmd.InOrStdin()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return RunSimulatorProcess(cmd.Context(), cmd.InOrStdin()) },
 	}
 	return []*cobra.Command{cmd, crew}
 }
@@ -84,7 +84,7 @@ DIR/fleet-PREFIX.sock takes orders; scenarios of "atoll-lab bench" give them.`,
 const progressEvery = 2 * time.Second
 
 // printProgress prints the state of the fleet until ctx ends.
-func printProgress(ctx context.Context, out io.Writer, control *Control) error {
+func printProgress(ctx context.Context, out io.Writer, control *SimulatorClient) error {
 	ticker := time.NewTicker(progressEvery)
 	defer ticker.Stop()
 	printed := ""

@@ -51,19 +51,19 @@ type Stats struct {
 	LastRefusal, LastFailure string `json:",omitempty"`
 }
 
-// Holding is the state of one agent.
-type Holding struct {
+// AgentState is the state of one agent.
+type AgentState struct {
 	Name string
 	// UID is the UID of its Cluster; empty before the agent joined.
 	UID string
 	// Connected is true while the agent has a session.
 	Connected bool
 	// Bundles are keyed by UID. Removed Bundles are absent.
-	Bundles map[string]Held
+	Bundles map[string]BundleState
 }
 
-// Held is an agent's state of one Bundle.
-type Held struct {
+// BundleState is an agent's state of one Bundle.
+type BundleState struct {
 	Generation int64
 	// Content is the content hash of the manifest.
 	Content string
@@ -71,7 +71,7 @@ type Held struct {
 	Items int
 	// State is the last reported state; empty before the first report.
 	State atoll.RowState
-	// Mark is the mark (MarkOf) of the objects that the agent received, independent of the
+	// Mark is the mark (ObjectsChecksum) of the objects that the agent received, independent of the
 	// hub's hashes.
 	Mark uint32
 }
@@ -88,9 +88,9 @@ type DropOrder struct {
 	Silent bool
 }
 
-// Rates are the rates of faults and changes in simulated members: of the whole fleet or, as
+// FaultRates are the rates of faults and changes in simulated members: of the whole fleet or, as
 // the name says, of each row or agent.
-type Rates struct {
+type FaultRates struct {
 	// FlipsPerMinute is how often the health of each row changes between Degraded and
 	// Ready.
 	FlipsPerMinute float64
@@ -109,17 +109,17 @@ type Rates struct {
 	HealthDelay time.Duration
 }
 
-// Control is a client of a running simulator.
-type Control struct {
+// SimulatorClient is a client of a running simulator.
+type SimulatorClient struct {
 	httpClient *http.Client
 	socketPath string
 }
 
-// NewControl returns the Control of the simulator with that prefix in a lab's directory; ""
+// NewSimulatorClient returns the Control of the simulator with that prefix in a lab's directory; ""
 // means DefaultPrefix. The first call shows whether the simulator runs.
-func NewControl(dir, prefix string) *Control {
-	path := SocketPath(dir, prefix)
-	return &Control{socketPath: path, httpClient: &http.Client{Transport: &http.Transport{
+func NewSimulatorClient(dir, prefix string) *SimulatorClient {
+	path := ControlSocketPath(dir, prefix)
+	return &SimulatorClient{socketPath: path, httpClient: &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialSocket(ctx, path)
@@ -127,8 +127,8 @@ func NewControl(dir, prefix string) *Control {
 	}}}
 }
 
-// SocketPath returns the path of the socket on which the simulator listens.
-func SocketPath(dir, prefix string) string {
+// ControlSocketPath returns the path of the socket on which the simulator listens.
+func ControlSocketPath(dir, prefix string) string {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
@@ -136,7 +136,7 @@ func SocketPath(dir, prefix string) string {
 }
 
 // ReadStats returns the present figures.
-func (c *Control) ReadStats(ctx context.Context) (Stats, error) {
+func (c *SimulatorClient) ReadStats(ctx context.Context) (Stats, error) {
 	var s Stats
 	err := c.callSimulator(ctx, http.MethodGet, "/stats", nil, func(body io.Reader) error {
 		return json.NewDecoder(body).Decode(&s)
@@ -144,13 +144,13 @@ func (c *Control) ReadStats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-// EachHolding calls yield once for each agent, in the order of their names. An error of
+// ForEachAgentState calls yield once for each agent, in the order of their names. An error of
 // yield ends the iteration.
-func (c *Control) EachHolding(ctx context.Context, yield func(Holding) error) error {
+func (c *SimulatorClient) ForEachAgentState(ctx context.Context, yield func(AgentState) error) error {
 	return c.callSimulator(ctx, http.MethodGet, "/holdings", nil, func(body io.Reader) error {
 		d := json.NewDecoder(body)
 		for {
-			var h Holding
+			var h AgentState
 			if err := d.Decode(&h); err != nil {
 				return fmt.Errorf("it ends too early: %w", err)
 			}
@@ -170,17 +170,17 @@ const endOfHoldings = "."
 
 // DropLinks drops links as ordered. It returns when the links are down, before they are
 // back.
-func (c *Control) DropLinks(ctx context.Context, d DropOrder) error {
+func (c *SimulatorClient) DropLinks(ctx context.Context, d DropOrder) error {
 	return c.callSimulator(ctx, http.MethodPost, "/drop", d, nil)
 }
 
 // SetRates sets the rates of all agents.
-func (c *Control) SetRates(ctx context.Context, r Rates) error {
+func (c *SimulatorClient) SetRates(ctx context.Context, r FaultRates) error {
 	return c.callSimulator(ctx, http.MethodPost, "/rates", r, nil)
 }
 
 // callSimulator sends a request to the simulator; read receives the body of the answer.
-func (c *Control) callSimulator(ctx context.Context, method, path string, order any, read func(io.Reader) error) error {
+func (c *SimulatorClient) callSimulator(ctx context.Context, method, path string, order any, read func(io.Reader) error) error {
 	body, err := json.Marshal(order)
 	if err != nil {
 		return fmt.Errorf("order to the simulator: %w", err)

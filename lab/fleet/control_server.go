@@ -18,10 +18,10 @@ import (
 // controlHandlers serves the requests of Control.
 type controlHandlers interface {
 	readStats(ctx context.Context) (Stats, error)
-	eachHolding(ctx context.Context, yield func(Holding) error) error
+	forEachAgentState(ctx context.Context, yield func(AgentState) error) error
 	countHealthy(ctx context.Context) (map[string]int, error)
 	dropLinks(ctx context.Context, d DropOrder) error
-	setRates(ctx context.Context, r Rates) error
+	setRates(ctx context.Context, r FaultRates) error
 }
 
 // serveControl serves Control on the socket until ctx ends.
@@ -65,10 +65,10 @@ func controlMux(t controlHandlers) http.Handler {
 	mux.HandleFunc("GET /holdings", func(w http.ResponseWriter, r *http.Request) {
 		out := bufio.NewWriterSize(w, 64<<10)
 		e := json.NewEncoder(out)
-		if err := t.eachHolding(r.Context(), func(h Holding) error { return e.Encode(h) }); err != nil {
+		if err := t.forEachAgentState(r.Context(), func(h AgentState) error { return e.Encode(h) }); err != nil {
 			return // the missing end line reports the error
 		}
-		_ = errors.Join(e.Encode(Holding{Name: endOfHoldings}), out.Flush()) // the client has gone
+		_ = errors.Join(e.Encode(AgentState{Name: endOfHoldings}), out.Flush()) // the client has gone
 	})
 	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, r *http.Request) {
 		rows, err := t.countHealthy(r.Context())
@@ -83,7 +83,7 @@ func controlMux(t controlHandlers) http.Handler {
 		}
 	})
 	mux.HandleFunc("POST /rates", func(w http.ResponseWriter, r *http.Request) {
-		var rates Rates
+		var rates FaultRates
 		if !writeIfError(w, json.NewDecoder(r.Body).Decode(&rates)) {
 			writeIfError(w, t.setRates(r.Context(), rates))
 		}
@@ -140,16 +140,16 @@ func (s *simulator) readStats(context.Context) (Stats, error) {
 	return out, nil
 }
 
-func (s *simulator) eachHolding(_ context.Context, yield func(Holding) error) error {
+func (s *simulator) forEachAgentState(_ context.Context, yield func(AgentState) error) error {
 	for _, a := range s.agents {
 		a.mu.Lock()
-		h := Holding{Name: a.clusterName(), UID: a.uid, Connected: a.session != nil && a.session.welcomed, Bundles: make(map[string]Held, len(a.holdings))}
+		h := AgentState{Name: a.clusterName(), UID: a.uid, Connected: a.session != nil && a.session.welcomed, Bundles: make(map[string]BundleState, len(a.holdings))}
 		for i := range a.holdings {
 			held := &a.holdings[i]
 			if held.shape.isRemoval {
 				continue
 			}
-			h.Bundles[held.shape.bundle] = Held{
+			h.Bundles[held.shape.bundle] = BundleState{
 				Generation: held.generation, Content: held.shape.content, Items: len(held.shape.parts), State: rowStates[held.reportedState], Mark: held.objectsMark,
 			}
 		}
@@ -172,7 +172,7 @@ func (s *simulator) dropLinks(_ context.Context, d DropOrder) error {
 	return nil
 }
 
-func (s *simulator) setRates(_ context.Context, r Rates) error {
+func (s *simulator) setRates(_ context.Context, r FaultRates) error {
 	s.rates.Store(&r)
 	return nil
 }

@@ -15,7 +15,7 @@ type cuttableConn struct {
 	pingSent atomic.Bool
 }
 
-func newWire(tcp *net.TCPConn, shape bool) *cuttableConn {
+func newCuttableConn(tcp *net.TCPConn, shape bool) *cuttableConn {
 	if shape {
 		return &cuttableConn{Conn: newDelayedConn(tcp)}
 	}

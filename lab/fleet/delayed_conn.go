@@ -47,14 +47,14 @@ func (s *delayedConn) Read(p []byte) (int, error) {
 	case asked != 0:
 		s.readFreeAt = laterTime(s.readFreeAt, time.Unix(0, asked).Add(linkRTT))
 	}
-	s.readFreeAt = laterTime(s.readFreeAt, now).Add(lineTime(n))
+	s.readFreeAt = laterTime(s.readFreeAt, now).Add(transmissionTime(n))
 	time.Sleep(time.Until(s.readFreeAt))
 	return n, err
 }
 
 // Write sends no faster than the rate of the line.
 func (s *delayedConn) Write(p []byte) (int, error) {
-	s.writeFreeAt = laterTime(s.writeFreeAt, time.Now()).Add(lineTime(len(p)))
+	s.writeFreeAt = laterTime(s.writeFreeAt, time.Now()).Add(transmissionTime(len(p)))
 	time.Sleep(time.Until(s.writeFreeAt))
 	s.lastWriteAt.Store(time.Now().UnixNano())
 	return s.Conn.Write(p)
@@ -67,8 +67,8 @@ func laterTime(a, b time.Time) time.Time {
 	return b
 }
 
-// lineTime returns the time that n bytes take on the line, with lost packets.
-func lineTime(n int) time.Duration {
+// transmissionTime returns the time that n bytes take on the line, with lost packets.
+func transmissionTime(n int) time.Duration {
 	d := time.Duration(float64(n) / linkBytes * float64(time.Second))
 	for ; n > 0; n -= packetBytes {
 		if rand.Float64() < linkLoss {

@@ -34,7 +34,7 @@ const (
 )
 
 // connectTLS connects an agent to a hub with TLS.
-func (s *simulator) connectTLS(ctx context.Context, a *agent, hub string, config *tls.Config) (*cuttableConn, *tls.Conn, error) {
+func (s *simulator) connectTLS(ctx context.Context, a *simulatedAgent, hub string, config *tls.Config) (*cuttableConn, *tls.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1, LocalAddr: a.sourceAddress(net.ParseIP(config.ServerName))}
 	dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	raw, err := dialer.DialContext(dialCtx, "tcp", hub)
@@ -42,7 +42,7 @@ func (s *simulator) connectTLS(ctx context.Context, a *agent, hub string, config
 	if err != nil {
 		return nil, nil, err
 	}
-	w := newWire(raw.(*net.TCPConn), s.ShapeLinks)
+	w := newCuttableConn(raw.(*net.TCPConn), s.ShapeLinks)
 	conn := tls.Client(w, config)
 	ctx, cancel = context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -71,13 +71,13 @@ func (s *simulator) dialLoop(ctx context.Context) {
 }
 
 // dialSession opens a session of the agent.
-func (s *simulator) dialSession(ctx context.Context, a *agent) error {
+func (s *simulator) dialSession(ctx context.Context, a *simulatedAgent) error {
 	a.mu.Lock()
 	a.dialAt, a.dialQueued = 0, false
 	now := time.Now()
 	if a.session != nil || now.UnixNano() < a.awayUntil {
 		if a.session == nil { // the session was dropped again before it was ready
-			a.dialIn(0)
+			a.scheduleDial(0)
 		}
 		a.mu.Unlock()
 		return nil
@@ -106,7 +106,7 @@ func (s *simulator) dialSession(ctx context.Context, a *agent) error {
 		w.cutWithReset()
 		return err
 	}
-	l := &agentSession{agent: a, h2Call: call, wire: w, began: now}
+	l := &simulatedSession{agent: a, h2Call: call, wire: w, began: now}
 	l.sendHello()
 	go l.serveUntilEnd()
 	return nil
@@ -116,13 +116,13 @@ var alpnProtocols = []string{"h2"}
 
 // redialAfter dials after a pause: at least the given time, and at least the agent's
 // backoff. The caller holds mu.
-func (a *agent) redialAfter(least time.Duration) {
+func (a *simulatedAgent) redialAfter(least time.Duration) {
 	a.redialPause = a.checkInSpec().RetryDelay(a.redialPause, backoffFirst, backoffMost)
-	a.dialIn(max(least, a.redialPause/2+time.Duration(a.drawUniform()*float64(a.redialPause/2))))
+	a.scheduleDial(max(least, a.redialPause/2+time.Duration(a.drawUniform()*float64(a.redialPause/2))))
 }
 
-// dialIn dials after a pause, unless a sooner dial is planned. The caller holds mu.
-func (a *agent) dialIn(pause time.Duration) {
+// scheduleDial dials after a pause, unless a sooner dial is planned. The caller holds mu.
+func (a *simulatedAgent) scheduleDial(pause time.Duration) {
 	pause = max(pause, time.Until(time.Unix(0, a.awayUntil)))
 	at := time.Now().Add(pause).UnixNano()
 	if a.dialQueued || a.dialAt != 0 && a.dialAt <= at {
@@ -144,7 +144,7 @@ func (a *agent) dialIn(pause time.Duration) {
 }
 
 // endSession records the end of a session and plans the next dial.
-func (a *agent) endSession(l *agentSession, err error) {
+func (a *simulatedAgent) endSession(l *simulatedSession, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.session != l {
@@ -157,12 +157,12 @@ func (a *agent) endSession(l *agentSession, err error) {
 	}
 	switch r := l.refused; {
 	case l.leaving:
-		a.goToRest()
+		a.restUntilCheckIn()
 	case l.moved != nil:
 		if at := slices.Index(a.sim.Hubs, l.moved.GetHub()); at >= 0 {
 			a.nextHub = at
 		}
-		a.dialIn(0)
+		a.scheduleDial(0)
 	case r != nil:
 		a.sim.countRefusal(r.GetReason() + ": " + r.GetMessage())
 		pause := refusedLeast
@@ -203,7 +203,7 @@ func (s *simulator) joinLoop(ctx context.Context) {
 			s.counts.mu.Unlock()
 			a.mu.Lock()
 			a.interval = s.CheckIn
-			a.dialIn(0) // like the real agent, which receives its check-in interval then
+			a.scheduleDial(0) // like the real agent, which receives its check-in interval then
 			a.mu.Unlock()
 			continue
 		}
@@ -226,7 +226,7 @@ func (s *simulator) joinLoop(ctx context.Context) {
 }
 
 // joinHub joins the agent by the real handshake.
-func (s *simulator) joinHub(ctx context.Context, a *agent) error {
+func (s *simulator) joinHub(ctx context.Context, a *simulatedAgent) error {
 	a.mu.Lock()
 	hub, known := s.Hubs[a.nextHub], a.identity
 	a.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *simulator) joinHub(ctx context.Context, a *agent) error {
 	if err != nil {
 		return err
 	}
-	csr, err := trust.NewRequest(key, a.clusterName())
+	csr, err := trust.NewCertificateRequest(key, a.clusterName())
 	if err != nil {
 		return err
 	}
@@ -263,9 +263,9 @@ func (s *simulator) joinHub(ctx context.Context, a *agent) error {
 // keyToJoin returns the key for joining: the agent's own, or the key of its pending
 // request. If the answer to a join was lost, the hub recognises the agent by this key and
 // counts no second use of the token.
-func (s *simulator) keyToJoin(a *agent, known identityLocation) (*ecdsa.PrivateKey, error) {
+func (s *simulator) keyToJoin(a *simulatedAgent, known identityLocation) (*ecdsa.PrivateKey, error) {
 	if known.length > 0 {
-		id, err := known.get()
+		id, err := known.readIdentity()
 		if err != nil {
 			return nil, err
 		}
@@ -282,12 +282,12 @@ func (s *simulator) keyToJoin(a *agent, known identityLocation) (*ecdsa.PrivateK
 }
 
 // requestJoin sends one join request to the hub.
-func (s *simulator) requestJoin(ctx context.Context, a *agent, hub string, request *pb.JoinRequest) (*pb.JoinReply, error) {
+func (s *simulator) requestJoin(ctx context.Context, a *simulatedAgent, hub string, request *pb.JoinRequest) (*pb.JoinReply, error) {
 	host, _, err := net.SplitHostPort(hub)
 	if err != nil {
 		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", hub, err)
 	}
-	config, err := trust.PinnedConfig(host, s.CAHash, nil)
+	config, err := trust.PinnedTLSConfig(host, s.CAHash, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func (s *simulator) requestJoin(ctx context.Context, a *agent, hub string, reque
 	defer cancel()
 	stop := context.AfterFunc(ctx, w.cutWithReset)
 	defer stop()
-	call, err := h2.Open(conn, &h2.Options{
+	call, err := h2.Open(conn, &h2.CallOptions{
 		Authority: hub, Method: pb.Registration_Join_FullMethodName, MessageMost: session.MaxFrameBytes, Counts: &s.counts.wire,
 	})
 	if err != nil {

@@ -17,14 +17,14 @@ func fakeObjectViews(it *atoll.RenderedItem) *objectViews {
 	if it.Failed() || json.Unmarshal(it.Object, &object) != nil || object == nil {
 		object = map[string]any{}
 	}
-	s.objectsMark = markOf(object)
+	s.objectsMark = objectChecksum(object)
 	for m := moodProgressing; m < moodCount; m++ {
-		s.views[m] = viewOf(object, it.Key, m)
+		s.views[m] = newFakeObjectView(object, it.Key, m)
 	}
 	return s
 }
 
-func viewOf(object map[string]any, key atoll.ItemKey, m healthMood) objectView {
+func newFakeObjectView(object map[string]any, key atoll.ItemKey, m healthMood) objectView {
 	u := &unstructured.Unstructured{Object: make(map[string]any, len(object)+1)}
 	for k, v := range object {
 		u.Object[k] = v
@@ -65,7 +65,7 @@ var fakeStatuses = map[string]func(fakeObject) map[string]any{
 	},
 	"apps/ReplicaSet":        fakeReplicaSetStatus,
 	"/ReplicationController": fakeReplicaSetStatus,
-	"apps/DaemonSet":         func(o fakeObject) map[string]any { return daemonSet(o.mood) },
+	"apps/DaemonSet":         func(o fakeObject) map[string]any { return fakeDaemonSetStatus(o.mood) },
 	"batch/Job":              func(o fakeObject) map[string]any { return fakeJobStatus(o.mood) },
 	"/Pod":                   fakePodStatus,
 	"/PersistentVolumeClaim": func(o fakeObject) map[string]any {
@@ -140,7 +140,7 @@ func withReplicaCounts(st map[string]any, n, up int64, updated string) map[strin
 // daemonNodes is the number of nodes in a simulated member.
 const daemonNodes = 3
 
-func daemonSet(m healthMood) map[string]any {
+func fakeDaemonSetStatus(m healthMood) map[string]any {
 	up := int64(daemonNodes)
 	if m != moodReady {
 		up = 0

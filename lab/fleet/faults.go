@@ -20,7 +20,7 @@ const (
 // faultInjector draws faults of the members and agents of a process.
 type faultInjector struct {
 	sim        *simulator
-	faultRates *Rates
+	faultRates *FaultRates
 	rand       *rand.Rand
 	maxRows    int // the most rows of any agent
 	// lastPass is the time of the last pass; the others are the next times of random
@@ -44,7 +44,7 @@ func (s *simulator) injectFaults(ctx context.Context) {
 				f.countMaxRows()
 				counted = now
 			}
-			f.injectUntil(now)
+			f.injectFaultsUntil(now)
 		}
 	}
 }
@@ -59,28 +59,30 @@ func (f *faultInjector) countMaxRows() {
 	}
 }
 
-// injectUntil injects the faults between the last pass and now.
-func (f *faultInjector) injectUntil(now time.Time) {
+// injectFaultsUntil injects the faults between the last pass and now.
+func (f *faultInjector) injectFaultsUntil(now time.Time) {
 	if r := f.sim.rates.Load(); r != f.faultRates || f.lastPass.IsZero() {
 		f.faultRates, f.lastPass = r, now
-		f.nextFailure, f.nextRestart, f.nextOutage = f.next(now, f.failureRate()), f.next(now, f.restartRate()), f.next(now, f.fallRate())
+		f.nextFailure, f.nextRestart, f.nextOutage = f.nextFaultTime(now, f.failureRate()), f.nextFaultTime(now, f.restartRate()), f.nextFaultTime(now, f.offlineRate())
 		return
 	}
 	f.flipDueRows(f.lastPass, now)
-	for ; !f.nextFailure.After(now); f.nextFailure = f.next(f.nextFailure, f.failureRate()) {
+	for ; !f.nextFailure.After(now); f.nextFailure = f.nextFaultTime(f.nextFailure, f.failureRate()) {
 		a, row := f.randomAgent(), f.rand.IntN(max(1, f.maxRows))
-		a.changeRow(row, (*agent).failRow)
+		a.changeRow(row, (*simulatedAgent).failRow)
 	}
-	for ; !f.nextRestart.After(now); f.nextRestart = f.next(f.nextRestart, f.restartRate()) {
+	for ; !f.nextRestart.After(now); f.nextRestart = f.nextFaultTime(f.nextRestart, f.restartRate()) {
 		f.randomAgent().restartProcess()
 	}
-	for ; !f.nextOutage.After(now); f.nextOutage = f.next(f.nextOutage, f.fallRate()) {
+	for ; !f.nextOutage.After(now); f.nextOutage = f.nextFaultTime(f.nextOutage, f.offlineRate()) {
 		f.randomAgent().dropLink(f.faultRates.OfflineFor, f.rand.IntN(2) == 0)
 	}
 	f.lastPass = now
 }
 
-func (f *faultInjector) randomAgent() *agent { return f.sim.agents[f.rand.IntN(len(f.sim.agents))] }
+func (f *faultInjector) randomAgent() *simulatedAgent {
+	return f.sim.agents[f.rand.IntN(len(f.sim.agents))]
+}
 
 // Rates per second, of the whole process.
 func (f *faultInjector) failureRate() float64 {
@@ -89,12 +91,12 @@ func (f *faultInjector) failureRate() float64 {
 func (f *faultInjector) restartRate() float64 {
 	return f.faultRates.RestartsPerHour / 3600 * float64(len(f.sim.agents))
 }
-func (f *faultInjector) fallRate() float64 {
+func (f *faultInjector) offlineRate() float64 {
 	return f.faultRates.OfflinePerMinute / 60 * float64(len(f.sim.agents))
 }
 
-// next returns the next time of a random fault; never for a rate of 0.
-func (f *faultInjector) next(after time.Time, perSecond float64) time.Time {
+// nextFaultTime returns the next time of a random fault; never for a rate of 0.
+func (f *faultInjector) nextFaultTime(after time.Time, perSecond float64) time.Time {
 	if perSecond <= 0 {
 		return after.Add(1000 * time.Hour)
 	}
@@ -113,13 +115,13 @@ func (f *faultInjector) flipDueRows(from, to time.Time) {
 		end := float64(to.UnixNano()-f.sim.start)/period + float64(row)*math.Phi
 		n := float64(len(f.sim.agents))
 		for i := math.Ceil(begin * n); i < end*n; i++ {
-			f.sim.agents[int(math.Mod(i, n))].changeRow(row, (*agent).flipHealth)
+			f.sim.agents[int(math.Mod(i, n))].changeRow(row, (*simulatedAgent).flipHealth)
 		}
 	}
 }
 
 // changeRow applies a change to the n-th row of the agent.
-func (a *agent) changeRow(row int, how func(*agent, *holding)) {
+func (a *simulatedAgent) changeRow(row int, how func(*simulatedAgent, *heldBundle)) {
 	a.mu.Lock()
 	if row < len(a.holdings) && !a.holdings[row].shape.isRemoval {
 		h := &a.holdings[row]
@@ -132,7 +134,7 @@ func (a *agent) changeRow(row int, how func(*agent, *holding)) {
 }
 
 // flipHealth changes the health of a row between Ready and Degraded. The caller holds mu.
-func (a *agent) flipHealth(h *holding) {
+func (a *simulatedAgent) flipHealth(h *heldBundle) {
 	switch h.mood {
 	case moodReady:
 		h.setMood(moodDegraded, time.Now())
@@ -142,23 +144,23 @@ func (a *agent) flipHealth(h *holding) {
 }
 
 // failRow makes a row Degraded for a while. The caller holds mu.
-func (a *agent) failRow(h *holding) {
+func (a *simulatedAgent) failRow(h *heldBundle) {
 	if h.mood == moodReady {
 		h.setMood(moodDegraded, time.Now())
-		a.turnLater(h, moodReady, max(failureLeast, a.drawReadyDelay()))
+		a.changeMoodLater(h, moodReady, max(failureLeast, a.drawReadyDelay()))
 	}
 }
 
 // restartProcess restarts the agent's process.
-func (a *agent) restartProcess() {
+func (a *simulatedAgent) restartProcess() {
 	a.sim.counts.restarts.Add(1)
 	a.mu.Lock()
 	l := a.session
 	a.session = nil
-	a.newInstance()
+	a.becomeNewInstance()
 	a.redialPause = 0
 	if l != nil {
-		a.dialIn(restartPause + time.Duration(a.drawUniform()*float64(restartPause)))
+		a.scheduleDial(restartPause + time.Duration(a.drawUniform()*float64(restartPause)))
 	}
 	a.mu.Unlock()
 	if l != nil {
@@ -168,14 +170,14 @@ func (a *agent) restartProcess() {
 
 // dropLink drops the agent's link for a while. A silent link stays open and carries
 // nothing.
-func (a *agent) dropLink(pause time.Duration, silent bool) {
+func (a *simulatedAgent) dropLink(pause time.Duration, silent bool) {
 	a.sim.counts.outages.Add(1)
 	a.mu.Lock()
 	l := a.session
 	a.session, a.core = nil, nil
 	a.awayUntil = time.Now().Add(pause).UnixNano()
 	if l != nil {
-		a.dialIn(pause)
+		a.scheduleDial(pause)
 	}
 	a.mu.Unlock()
 	switch {

@@ -10,11 +10,11 @@ import (
 // TestRates: faults come at their rates, whatever the steps of the passes.
 func TestRates(t *testing.T) {
 	const agents, rows, minutes = 200, 3, 60
-	s := &simulator{processConfig: processConfig{Seed: 7, Agents: agents, Prefix: "sim"}, shapes: newShapes(), schedule: newSchedule()}
-	s.rates.Store(&Rates{FlipsPerMinute: 2, RestartsPerHour: 3, OfflinePerMinute: 0.05, OfflineFor: time.Millisecond})
-	moods := map[*holding]healthMood{}
+	s := &simulator{processConfig: processConfig{Seed: 7, Agents: agents, Prefix: "sim"}, shapes: newKeptManifestTable(), schedule: newTimerQueue()}
+	s.rates.Store(&FaultRates{FlipsPerMinute: 2, RestartsPerHour: 3, OfflinePerMinute: 0.05, OfflineFor: time.Millisecond})
+	moods := map[*heldBundle]healthMood{}
 	for i := range agents {
-		a := &agent{sim: s, index: i}
+		a := &simulatedAgent{sim: s, index: i}
 		for _, m := range webBundles(rows) {
 			a.storeManifest(&m)
 		}
@@ -27,11 +27,11 @@ func TestRates(t *testing.T) {
 	f.countMaxRows()
 	now := time.Now()
 	s.start = now.UnixNano()
-	f.injectUntil(now)
-	flips := map[*holding]int{}
+	f.injectFaultsUntil(now)
+	flips := map[*heldBundle]int{}
 	for end := now.Add(minutes * time.Minute); now.Before(end); {
 		now = now.Add(3700 * time.Millisecond)
-		f.injectUntil(now)
+		f.injectFaultsUntil(now)
 		for h, was := range moods {
 			if h.mood != was {
 				moods[h] = h.mood

@@ -20,7 +20,7 @@ import (
 )
 
 // RateProfiles are named rates of fleets.
-var RateProfiles = map[string]Rates{
+var RateProfiles = map[string]FaultRates{
 	// edge: shops and cars, with unstable links and failing hardware.
 	"edge": {FailuresPerHour: 0.05, RestartsPerHour: 0.05, OfflinePerMinute: 0.002, OfflineFor: 2 * time.Minute, HealthDelay: 4 * time.Second},
 	// cloud: data centres.
@@ -50,7 +50,7 @@ type Options struct {
 	Groups int
 	// CheckIn is the check-in interval; 0 holds the stream.
 	CheckIn time.Duration
-	Rates   Rates
+	Rates   FaultRates
 	Seed    uint64
 	// ShapeLinks gives links the delays of a long line.
 	ShapeLinks bool
@@ -69,8 +69,8 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Run runs a fleet until ctx ends.
-func Run(ctx context.Context, o Options) error {
+// RunSimulatedFleet runs a fleet until ctx ends.
+func RunSimulatedFleet(ctx context.Context, o Options) error {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil || o.Dir == "" {
 		return errors.Join(errors.New("give the directory of the lab by --dir"), err)
@@ -93,19 +93,19 @@ func Run(ctx context.Context, o Options) error {
 	whole := processConfig{
 		Dir: dir, Prefix: o.Prefix, Agents: o.Agents, To: o.Agents, Hubs: invited.hubs, CAHash: invited.caHash, CA: config.CAData,
 		Tokens: invited.tokens, CheckIn: o.CheckIn, Seed: o.Seed, Rates: o.Rates, JoinRate: o.JoinRate,
-		Joiners: o.JoinersAtOnce, Dialers: o.DialersAtOnce, ShapeLinks: o.ShapeLinks, Socket: SocketPath(dir, o.Prefix), RefusedPause: 10 * time.Minute,
+		Joiners: o.JoinersAtOnce, Dialers: o.DialersAtOnce, ShapeLinks: o.ShapeLinks, Socket: ControlSocketPath(dir, o.Prefix), RefusedPause: 10 * time.Minute,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	if o.Progress != nil {
-		group.Go(func() error { return printProgress(ctx, o.Progress, NewControl(dir, o.Prefix)) })
+		group.Go(func() error { return printProgress(ctx, o.Progress, NewSimulatorClient(dir, o.Prefix)) })
 	}
 	group.Go(func() error { return own.superviseHub(ctx) })
 	if n := o.processCount(); n > 1 {
 		group.Go(func() error { return runProcesses(ctx, whole, n, o.ProfileDir) })
 	} else {
-		group.Go(func() error { return runHere(ctx, whole) })
+		group.Go(func() error { return runInThisProcess(ctx, whole) })
 	}
 	return group.Wait()
 }
@@ -139,8 +139,8 @@ func (o Options) processCount() int {
 	return max(o.Processes, (o.Agents+most-1)/most)
 }
 
-// runHere simulates in this process.
-func runHere(ctx context.Context, c processConfig) error {
+// runInThisProcess simulates in this process.
+func runInThisProcess(ctx context.Context, c processConfig) error {
 	percent := gcPercentStreams
 	if c.CheckIn > 0 {
 		percent = gcPercentCheckIns
@@ -153,9 +153,9 @@ func runHere(ctx context.Context, c processConfig) error {
 	return s.run(ctx)
 }
 
-// RunProcess runs one process of several. Its configuration comes as JSON, and it ends with
+// RunSimulatorProcess runs one process of several. Its configuration comes as JSON, and it ends with
 // its input.
-func RunProcess(ctx context.Context, in io.Reader) error {
+func RunSimulatorProcess(ctx context.Context, in io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var c processConfig
@@ -167,11 +167,11 @@ func RunProcess(ctx context.Context, in io.Reader) error {
 		_, _ = io.Copy(io.Discard, in) // until the starter ends
 		cancel()
 	}()
-	return runHere(ctx, c)
+	return runInThisProcess(ctx, c)
 }
 
 // processGroup are all processes of a simulator.
-type processGroup []*Control
+type processGroup []*SimulatorClient
 
 // runProcesses simulates in several processes, which end with this one.
 func runProcesses(ctx context.Context, whole processConfig, n int, profiles string) error {
@@ -189,15 +189,15 @@ func runProcesses(ctx context.Context, whole processConfig, n int, profiles stri
 		c := whole
 		c.Process, c.From, c.To = i, whole.Agents*i/n, whole.Agents*(i+1)/n
 		c.JoinRate, c.Joiners, c.Dialers = whole.JoinRate/float64(n), max(1, whole.Joiners/n), max(1, whole.Dialers/n)
-		c.Socket = SocketPath(whole.Dir, fmt.Sprintf("%s.%d", whole.Prefix, i))
-		all = append(all, NewControl(whole.Dir, fmt.Sprintf("%s.%d", whole.Prefix, i)))
-		group.Go(func() error { return startCrew(ctx, command, c) })
+		c.Socket = ControlSocketPath(whole.Dir, fmt.Sprintf("%s.%d", whole.Prefix, i))
+		all = append(all, NewSimulatorClient(whole.Dir, fmt.Sprintf("%s.%d", whole.Prefix, i)))
+		group.Go(func() error { return runChildProcess(ctx, command, c) })
 	}
 	group.Go(func() error { return serveControl(ctx, whole.Socket, all) })
 	return group.Wait()
 }
 
-func startCrew(ctx context.Context, command []string, c processConfig) error {
+func runChildProcess(ctx context.Context, command []string, c processConfig) error {
 	order, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -266,9 +266,9 @@ func (s *Stats) add(o Stats) {
 	s.LastRefusal, s.LastFailure = max(s.LastRefusal, o.LastRefusal), max(s.LastFailure, o.LastFailure)
 }
 
-func (all processGroup) eachHolding(ctx context.Context, yield func(Holding) error) error {
+func (all processGroup) forEachAgentState(ctx context.Context, yield func(AgentState) error) error {
 	for _, c := range all {
-		if err := c.EachHolding(ctx, yield); err != nil {
+		if err := c.ForEachAgentState(ctx, yield); err != nil {
 			return err
 		}
 	}
@@ -276,14 +276,14 @@ func (all processGroup) eachHolding(ctx context.Context, yield func(Holding) err
 }
 
 func (all processGroup) dropLinks(ctx context.Context, d DropOrder) error {
-	return all.forEachProcess(func(c *Control) error { return c.DropLinks(ctx, d) })
+	return all.forEachProcess(func(c *SimulatorClient) error { return c.DropLinks(ctx, d) })
 }
 
-func (all processGroup) setRates(ctx context.Context, r Rates) error {
-	return all.forEachProcess(func(c *Control) error { return c.SetRates(ctx, r) })
+func (all processGroup) setRates(ctx context.Context, r FaultRates) error {
+	return all.forEachProcess(func(c *SimulatorClient) error { return c.SetRates(ctx, r) })
 }
 
-func (all processGroup) forEachProcess(do func(*Control) error) error {
+func (all processGroup) forEachProcess(do func(*SimulatorClient) error) error {
 	group := errgroup.Group{}
 	for _, c := range slices.All(all) {
 		group.Go(func() error { return do(c) })

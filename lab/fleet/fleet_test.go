@@ -13,16 +13,16 @@ import (
 )
 
 // held returns all holdings by name, over the socket.
-func heldBy(t *testing.T, c *Control) map[string]Holding {
+func heldBy(t *testing.T, c *SimulatorClient) map[string]AgentState {
 	t.Helper()
-	out := map[string]Holding{}
-	if err := c.EachHolding(t.Context(), func(h Holding) error { out[h.Name] = h; return nil }); err != nil {
+	out := map[string]AgentState{}
+	if err := c.ForEachAgentState(t.Context(), func(h AgentState) error { out[h.Name] = h; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func fleetHasSettled(t *testing.T, c *Control, agents, rows int) func() bool {
+func fleetHasSettled(t *testing.T, c *SimulatorClient, agents, rows int) func() bool {
 	return func() bool {
 		s, err := c.ReadStats(t.Context())
 		return err == nil && s.Connected == agents && s.Rows == rows && s.RowsHealthy == rows && s.Unacknowledged == 0
@@ -37,12 +37,12 @@ func TestFleet(t *testing.T) {
 	t.Cleanup(h.server.Stop)
 	c := h.fleetConfig(t, agents)
 	_, stop := run(t, c)
-	control := NewControl(c.Dir, "sim")
+	control := NewSimulatorClient(c.Dir, "sim")
 	testwait.UntilTrue(t, "all hold both", fleetHasSettled(t, control, agents, 2*agents))
 	for name, holding := range heldBy(t, control) {
-		want := map[string]Held{}
+		want := map[string]BundleState{}
 		for _, m := range webBundles(2) {
-			want[m.Bundle] = Held{Generation: 1, Content: m.Content, Items: 2, State: atoll.RowReady, Mark: MarkOf(m.Items[0].Object, m.Items[1].Object)}
+			want[m.Bundle] = BundleState{Generation: 1, Content: m.Content, Items: 2, State: atoll.RowReady, Mark: ObjectsChecksum(m.Items[0].Object, m.Items[1].Object)}
 		}
 		if holding.UID != name || !reflect.DeepEqual(holding.Bundles, want) {
 			t.Errorf("%s holds %v, want %v", name, holding.Bundles, want)
@@ -90,7 +90,7 @@ func TestFaults(t *testing.T) {
 	t.Cleanup(h.server.Stop)
 	c := h.fleetConfig(t, agents)
 	s, _ := run(t, c)
-	control := NewControl(c.Dir, "sim")
+	control := NewSimulatorClient(c.Dir, "sim")
 	testwait.UntilTrue(t, "all hold both", fleetHasSettled(t, control, agents, 2*agents))
 	for _, silent := range []bool{false, true} {
 		was := mustSucceed(control.ReadStats(t.Context()))
@@ -119,11 +119,11 @@ func TestFaults(t *testing.T) {
 	if h.resumed.Load() != resumed {
 		t.Error("a process that is new came by a ticket")
 	}
-	if err := control.SetRates(t.Context(), Rates{FlipsPerMinute: 60}); err != nil {
+	if err := control.SetRates(t.Context(), FaultRates{FlipsPerMinute: 60}); err != nil {
 		t.Fatal(err)
 	}
 	testwait.UntilTrue(t, "all have flipped twice", func() bool { return mustSucceed(control.ReadStats(t.Context())).Reports >= was.Reports+4*agents })
-	if err := control.SetRates(t.Context(), Rates{}); err != nil {
+	if err := control.SetRates(t.Context(), FaultRates{}); err != nil {
 		t.Fatal(err)
 	}
 	h.server.Stop()
@@ -131,7 +131,7 @@ func TestFaults(t *testing.T) {
 	h.startListening(h.Address)
 	for _, a := range s.agents {
 		for row := range 2 {
-			a.changeRow(row, func(_ *agent, h *holding) { h.setMood(moodReady, time.Now()) })
+			a.changeRow(row, func(_ *simulatedAgent, h *heldBundle) { h.setMood(moodReady, time.Now()) })
 		}
 	}
 	testwait.UntilTrue(t, "all are back and have the changes", func() bool {
@@ -154,9 +154,9 @@ func TestCheckIns(t *testing.T) {
 	t.Cleanup(h.server.Stop)
 	h.checkIn = 1
 	c := h.fleetConfig(t, agents)
-	c.CheckIn, c.Rates = time.Second, Rates{HealthDelay: time.Second}
+	c.CheckIn, c.Rates = time.Second, FaultRates{HealthDelay: time.Second}
 	run(t, c)
-	control := NewControl(c.Dir, "sim")
+	control := NewSimulatorClient(c.Dir, "sim")
 	testwait.UntilTrue(t, "all have checked in three times and are well", func() bool {
 		s := mustSucceed(control.ReadStats(t.Context()))
 		return s.CheckIns >= 3*agents && s.RowsHealthy == 2*agents
@@ -181,17 +181,17 @@ func TestCrews(t *testing.T) {
 	for i, from := range []int{0, 3} {
 		c := whole
 		c.Process, c.From, c.To = i, from, []int{3, 7}[i]
-		c.Socket = SocketPath(c.Dir, "sim."+string(rune('0'+i)))
-		all = append(all, NewControl(c.Dir, "sim."+string(rune('0'+i))))
+		c.Socket = ControlSocketPath(c.Dir, "sim."+string(rune('0'+i)))
+		all = append(all, NewSimulatorClient(c.Dir, "sim."+string(rune('0'+i))))
 		run(t, c)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _ = serveControl(ctx, whole.Socket, all) }()
-	control := NewControl(whole.Dir, "")
+	control := NewSimulatorClient(whole.Dir, "")
 	testwait.UntilTrue(t, "all hold", fleetHasSettled(t, control, 7, 7))
 	var names []string
-	if err := control.EachHolding(t.Context(), func(h Holding) error { names = append(names, h.Name); return nil }); err != nil || len(names) != 7 || !slices.IsSorted(names) {
+	if err := control.ForEachAgentState(t.Context(), func(h AgentState) error { names = append(names, h.Name); return nil }); err != nil || len(names) != 7 || !slices.IsSorted(names) {
 		t.Errorf("holdings of %v: %v", names, err)
 	}
 	if s := mustSucceed(control.ReadStats(t.Context())); len(s.PIDs) != 3 || s.JoinTime.Count != 7 || s.JoinTime.P50 <= 0 || s.JoinTime.P99 > s.JoinTime.Max {
@@ -208,7 +208,7 @@ func TestShapedLinks(t *testing.T) {
 	c := h.fleetConfig(t, 3)
 	c.ShapeLinks = true
 	run(t, c)
-	control := NewControl(c.Dir, "sim")
+	control := NewSimulatorClient(c.Dir, "sim")
 	testwait.UntilTrue(t, "all hold", fleetHasSettled(t, control, 3, 3))
 	if s := mustSucceed(control.ReadStats(t.Context())); s.ConnectTime.P50 < 3*linkRTT || s.ConnectTime.P50 > 200*linkRTT {
 		t.Errorf("connected in %v: three round trips are %v", s.ConnectTime.P50, 3*linkRTT)
@@ -225,7 +225,7 @@ func TestARepeatedJoinShowsTheSameKey(t *testing.T) {
 	t.Cleanup(h.server.Stop)
 	c := h.fleetConfig(t, agents)
 	s, _ := run(t, c)
-	control := NewControl(c.Dir, "sim")
+	control := NewSimulatorClient(c.Dir, "sim")
 	testwait.UntilTrue(t, "all are there", fleetHasSettled(t, control, agents, 0))
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 
 // CountHealthy counts, by Bundle UID, the rows that are Ready in their members at this
 // moment, reported or not.
-func (c *Control) CountHealthy(ctx context.Context) (map[string]int, error) {
+func (c *SimulatorClient) CountHealthy(ctx context.Context) (map[string]int, error) {
 	var rows map[string]int
 	err := c.callSimulator(ctx, http.MethodGet, "/healthy", nil, func(body io.Reader) error {
 		return json.NewDecoder(body).Decode(&rows)

@@ -58,7 +58,7 @@ func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Con
 		return config, nil, nil
 	}
 	if l, err := lab.OpenExisting(dir); err == nil {
-		if err := l.Start(ctx, "hub"); err != nil {
+		if err := l.StartComponent(ctx, "hub"); err != nil {
 			return nil, nil, err
 		}
 		config, err := waitForHub(ctx, hubKubeconfig(dir))

@@ -67,7 +67,7 @@ type testAuthority struct {
 
 type testSession struct {
 	mu   sync.Mutex
-	core *session.Hub
+	core *session.HubSession
 	rpc  grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 }
 
@@ -96,7 +96,7 @@ func (a testAuthority) signCertificate(public crypto.PublicKey, template *x509.C
 func startTestHub(rows ...atoll.Manifest) *testHub {
 	h := &testHub{ca: newAuthority("hub"), agents: newAuthority("agents"), rows: rows, statuses: map[string]map[string]atoll.RowStatus{}, liveSessions: map[string]*testSession{}, keys: map[string][]string{}}
 	h.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.ca.cert.Raw})
-	h.CAHash = trust.CertificateHash(h.ca.cert)
+	h.CAHash = trust.CertificateKeyHash(h.ca.cert)
 	h.startListening("127.0.0.1:0")
 	return h
 }
@@ -120,7 +120,7 @@ func (h *testHub) startListening(address string) {
 
 // Join admits every agent; if the hub is unsure, only on the second request.
 func (h *testHub) Join(_ context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
-	request, err := trust.ParseRequest(r.GetCsr())
+	request, err := trust.ParseCertificateRequest(r.GetCsr())
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (h *testHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 	h.liveSessions[uid] = s
 	h.mu.Unlock()
 	s.mu.Lock()
-	core, out := session.NewHub(first.GetHello(), wants, false)
+	core, out := session.NewHubSession(first.GetHello(), wants, false)
 	s.core = core
 	err = h.handleOutput(s, uid, out)
 	s.mu.Unlock()
@@ -303,7 +303,7 @@ func (h *testHub) fleetConfig(t testing.TB, agents int) processConfig {
 	dir := t.TempDir()
 	return processConfig{
 		Dir: dir, Prefix: "sim", Agents: agents, To: agents, Hubs: []string{h.Address}, CAHash: h.CAHash, CA: h.CA,
-		Tokens: []string{"token"}, Seed: 1, Joiners: 16, Dialers: 16, Socket: SocketPath(dir, "sim"), RefusedPause: time.Minute,
+		Tokens: []string{"token"}, Seed: 1, Joiners: 16, Dialers: 16, Socket: ControlSocketPath(dir, "sim"), RefusedPause: time.Minute,
 	}
 }
 

@@ -173,8 +173,8 @@ func (v *identityStore) put(id *identity) (identityLocation, error) {
 	return at, nil
 }
 
-// get reads an identity.
-func (p identityLocation) get() (*identity, error) {
+// readIdentity reads an identity.
+func (p identityLocation) readIdentity() (*identity, error) {
 	body := make([]byte, p.length)
 	if _, err := p.file.ReadAt(body, p.offset); err != nil {
 		return nil, fmt.Errorf("read a kept identity: %w", err)
@@ -190,7 +190,7 @@ func (p identityLocation) get() (*identity, error) {
 // when the hub requests a certificate, which a valid ticket avoids. The connection keeps
 // its configuration as long as it lives.
 func (p identityLocation) tlsCertificate() (*tls.Certificate, error) {
-	id, err := p.get()
+	id, err := p.readIdentity()
 	if err != nil {
 		return nil, err
 	}

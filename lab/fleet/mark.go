@@ -7,21 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// MarkOf returns a small digest of the fields that people set in objects, to compare
+// ObjectsChecksum returns a small digest of the fields that people set in objects, to compare
 // members with applied objects. It covers fields that neither defaults nor a hub change:
 // the identity, the replicas, containers with images and environment, and the data of
 // ConfigMaps and Secrets. The order of the objects does not count. Input that is no JSON
 // object has the mark of an empty object.
-func MarkOf(objects ...[]byte) (sum uint32) {
+func ObjectsChecksum(objects ...[]byte) (sum uint32) {
 	for _, text := range objects {
 		var object map[string]any
 		_ = json.Unmarshal(text, &object) // the object stays empty on an error
-		sum += markOf(object)
+		sum += objectChecksum(object)
 	}
 	return sum
 }
 
-func markOf(object map[string]any) uint32 {
+func objectChecksum(object map[string]any) uint32 {
 	set := map[string]any{}
 	take := func(fields ...string) {
 		if v, ok, _ := unstructured.NestedFieldNoCopy(object, fields...); ok {

@@ -30,14 +30,14 @@ func TestMarks(t *testing.T) {
 			"spec":{"replicas":2,"template":{"spec":{"containers":[{"name":"app","image":"app:1","env":[{"name":"A","value":"b"}]}]}}}}`, false},
 		"none": {`null`, false},
 	} {
-		if same := MarkOf([]byte(c.object)) == MarkOf([]byte(applied)); same != c.same {
+		if same := ObjectsChecksum([]byte(c.object)) == ObjectsChecksum([]byte(applied)); same != c.same {
 			t.Errorf("%s: the marks are the same: %t", name, same)
 		}
 	}
-	if MarkOf([]byte(config), []byte(applied)) != MarkOf([]byte(applied), []byte(config)) {
+	if ObjectsChecksum([]byte(config), []byte(applied)) != ObjectsChecksum([]byte(applied), []byte(config)) {
 		t.Error("the order counts")
 	}
-	if MarkOf([]byte(config)) == MarkOf([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"conf","namespace":"shop"},"data":{"key":"two"}}`)) {
+	if ObjectsChecksum([]byte(config)) == ObjectsChecksum([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"conf","namespace":"shop"},"data":{"key":"two"}}`)) {
 		t.Error("other data has the same mark")
 	}
 }
@@ -51,12 +51,12 @@ func TestTheMarkIsOfTheReceivedObjects(t *testing.T) {
 	manifest := func(content, hash, image string) *atoll.Manifest {
 		return &atoll.Manifest{Bundle: "b", Content: content, Items: []atoll.RenderedItem{{Key: atoll.ItemKey{Kind: "Deployment"}, Hash: hash, Object: object(image)}}}
 	}
-	shapes := newShapes()
+	shapes := newKeptManifestTable()
 	hold := func(m *atoll.Manifest) uint32 {
-		_, mark := shapes.acquireShape(m)
+		_, mark := shapes.acquireManifest(m)
 		return mark
 	}
-	one, two := MarkOf(object("app:1")), MarkOf(object("app:2"))
+	one, two := ObjectsChecksum(object("app:1")), ObjectsChecksum(object("app:2"))
 	if got := hold(manifest("c1", "h1", "app:1")); got != one {
 		t.Errorf("it has the mark %x, want %x", got, one)
 	}

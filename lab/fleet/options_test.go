@@ -20,7 +20,7 @@ func TestAFleetThatCannotBeIsRefused(t *testing.T) {
 	} {
 		o := Options{Dir: t.TempDir(), Agents: 10, Groups: 1, JoinersAtOnce: 1, DialersAtOnce: 1, Prefix: "sim"}
 		ask(&o)
-		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+		if err := RunSimulatedFleet(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

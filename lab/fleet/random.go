@@ -6,7 +6,7 @@ import (
 )
 
 // drawUniform draws a number in [0, 1) from the seed, the agent and its number of draws.
-func (a *agent) drawUniform() float64 {
+func (a *simulatedAgent) drawUniform() float64 {
 	a.drawCount++
 	return hashToUnit(a.sim.Seed, uint64(a.index), a.drawCount)
 }
@@ -28,7 +28,7 @@ func hashToUnit(seed, index, n uint64) float64 {
 const delaySpread = 0.6
 
 // drawReadyDelay draws the delay to Ready. The caller holds mu.
-func (a *agent) drawReadyDelay() time.Duration {
+func (a *simulatedAgent) drawReadyDelay() time.Duration {
 	mean := a.sim.rates.Load().HealthDelay
 	if mean <= 0 {
 		return 0

@@ -81,12 +81,12 @@ func TestRealHub(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a hub")
 	}
-	bin := labtest.Binaries(t, "atoll-hub", "atoll-lab")
+	bin := labtest.BuildBinaries(t, "atoll-hub", "atoll-lab")
 	t.Setenv("ATOLL_BIN_DIR", bin)
 	dir := t.TempDir()
 	args := []string{"--agents", "20", "--groups", "2", "--processes", "2"}
 	stop := realFleet(t, bin, dir, args...)
-	control := NewControl(dir, "")
+	control := NewSimulatorClient(dir, "")
 	stats := func() Stats {
 		s, err := control.ReadStats(t.Context())
 		if err != nil {
@@ -133,7 +133,7 @@ func TestRealHub(t *testing.T) {
 		return err == nil && len(list.Items) == 0
 	})
 	stop()
-	if err := control.SetRates(context.WithoutCancel(t.Context()), Rates{}); err == nil {
+	if err := control.SetRates(context.WithoutCancel(t.Context()), FaultRates{}); err == nil {
 		t.Error("a simulator that ended still answers")
 	}
 }
@@ -168,7 +168,7 @@ func readyReplicas(t *testing.T, hub dynamic.Interface) int64 {
 
 // checkHoldings compares the state of every agent with the hub's; want is the content, if
 // it is known.
-func checkHoldings(t *testing.T, control *Control, hub dynamic.Interface, want string) (uid, content string) {
+func checkHoldings(t *testing.T, control *SimulatorClient, hub dynamic.Interface, want string) (uid, content string) {
 	t.Helper()
 	bundles, err := hub.Resource(resourcesByKind["Bundle"]).Namespace("shop").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(bundles.Items) != 1 {

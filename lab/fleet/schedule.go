@@ -20,7 +20,7 @@ type timedEvent struct {
 	run func()
 }
 
-func newSchedule() *timerQueue { return &timerQueue{wake: make(chan struct{}, 1)} }
+func newTimerQueue() *timerQueue { return &timerQueue{wake: make(chan struct{}, 1)} }
 
 // runAfter runs a function after a delay.
 func (s *timerQueue) runAfter(d time.Duration, run func()) {
@@ -87,7 +87,9 @@ type unboundedQueue[T any] struct {
 	wake  chan struct{} // capacity 1
 }
 
-func newLine[T any]() *unboundedQueue[T] { return &unboundedQueue[T]{wake: make(chan struct{}, 1)} }
+func newUnboundedQueue[T any]() *unboundedQueue[T] {
+	return &unboundedQueue[T]{wake: make(chan struct{}, 1)}
+}
 
 func (l *unboundedQueue[T]) put(item T) {
 	l.mu.Lock()

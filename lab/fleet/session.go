@@ -16,10 +16,10 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// agentSession is one session of an agent.
-type agentSession struct {
-	agent  *agent
-	h2Call *h2.Call
+// simulatedSession is one session of an agent.
+type simulatedSession struct {
+	agent  *simulatedAgent
+	h2Call *h2.ClientCall
 	wire   *cuttableConn
 	began  time.Time
 	// The agent's mutex guards the following fields.
@@ -35,7 +35,7 @@ type agentSession struct {
 }
 
 // sendHello begins the session.
-func (l *agentSession) sendHello() {
+func (l *simulatedSession) sendHello() {
 	a := l.agent
 	a.mu.Lock()
 	a.session, a.turnedUnhealthyEarly, a.resting = l, false, false
@@ -45,7 +45,7 @@ func (l *agentSession) sendHello() {
 }
 
 // send queues frames until flushFrames. The caller holds the agent's mutex.
-func (l *agentSession) send(frames ...*pb.FromAgent) {
+func (l *simulatedSession) send(frames ...*pb.FromAgent) {
 	l.lastFrameAt = time.Now()
 	for _, f := range frames {
 		size := proto.Size(f)
@@ -67,21 +67,21 @@ func (l *agentSession) send(frames ...*pb.FromAgent) {
 }
 
 // flushFrames sends the queued frames. It does nothing on a nil session.
-func (l *agentSession) flushFrames() {
+func (l *simulatedSession) flushFrames() {
 	if l != nil {
 		l.h2Call.Flush()
 	}
 }
 
 // serveUntilEnd serves the session until it ends.
-func (l *agentSession) serveUntilEnd() {
+func (l *simulatedSession) serveUntilEnd() {
 	err := l.h2Call.Serve(l.handleMessage)
 	l.h2Call.Close()
 	l.agent.endSession(l, err)
 }
 
 // handleMessage handles one message of the hub.
-func (l *agentSession) handleMessage(message []byte) error {
+func (l *simulatedSession) handleMessage(message []byte) error {
 	var f pb.FromHub
 	if err := proto.Unmarshal(message, &f); err != nil {
 		return fmt.Errorf("read a frame of the hub: %w", err)
@@ -104,7 +104,7 @@ func (l *agentSession) handleMessage(message []byte) error {
 		l.send(a.core.ManifestStored(m.Bundle, m.Generation, m.Content).Frames...)
 	}
 	if len(out.Store) > 0 {
-		a.reportStored()
+		a.reportStoredBundles()
 	}
 	l.applyAfterSend(&f, &out)
 	l.checkEndAfter(sessionEndPoll)
@@ -119,9 +119,9 @@ func (l *agentSession) handleMessage(message []byte) error {
 	return nil
 }
 
-// noteStored notes that the hub has stored a report. acked: no other report follows.
-func (a *agent) noteStored(s *pb.ReportStored, acked bool) {
-	if h := a.findHolding(s.GetBundle()); h != nil && s.GetSeq() >= h.seq {
+// noteReportStored notes that the hub has stored a report. acked: no other report follows.
+func (a *simulatedAgent) noteReportStored(s *pb.ReportStored, acked bool) {
+	if h := a.findHeldBundle(s.GetBundle()); h != nil && s.GetSeq() >= h.seq {
 		h.seq = a.core.LastSeq(s.GetBundle())
 		h.acked = acked
 	}
@@ -129,7 +129,7 @@ func (a *agent) noteStored(s *pb.ReportStored, acked bool) {
 
 // applyBeforeSend applies an output of the core to the member before its frames are sent.
 // The caller holds the agent's mutex.
-func (l *agentSession) applyBeforeSend(f *pb.FromHub, out *session.AgentOutput) {
+func (l *simulatedSession) applyBeforeSend(f *pb.FromHub, out *session.AgentOutput) {
 	a := l.agent
 	if f.GetUpsert() != nil {
 		a.sim.counts.upserts.Add(1)
@@ -138,35 +138,35 @@ func (l *agentSession) applyBeforeSend(f *pb.FromHub, out *session.AgentOutput) 
 		a.position = position{a.sim.internString(p.GetChainId()), p.GetRevision(), p.GetIssued(), string(p.GetMac())}
 	}
 	if s := f.GetReportStored(); s != nil {
-		a.noteStored(s, len(out.Frames) == 0)
+		a.noteReportStored(s, len(out.Frames) == 0)
 	}
 	for _, bundle := range f.GetAsk().GetReports() {
-		if h := a.findHolding(bundle); h != nil {
+		if h := a.findHeldBundle(bundle); h != nil {
 			h.acked, h.reportPending = false, true
 		}
 	}
 	if out.Welcome != nil {
 		l.welcomed = true
 		l.send(l.inventoryFrame(false))
-		l.followInterval(out.Welcome.GetCheckInSeconds())
+		l.adoptCheckInInterval(out.Welcome.GetCheckInSeconds())
 	}
 	if i := out.Idle; i != nil {
 		if l.hubIdleSince.IsZero() {
 			l.hubIdleSince = time.Now()
 		}
-		l.followInterval(i.GetCheckInSeconds())
+		l.adoptCheckInInterval(i.GetCheckInSeconds())
 	}
 	if out.SendAPIs {
 		l.send(l.inventoryFrame(true))
 	}
 	if out.Recall {
-		l.send(a.recalledRemovals()...)
+		l.send(a.recordedRemovalFrames()...)
 	}
 }
 
 // applyAfterSend applies the consequences of an output after its frames were sent. The
 // caller holds the agent's mutex.
-func (l *agentSession) applyAfterSend(f *pb.FromHub, out *session.AgentOutput) {
+func (l *simulatedSession) applyAfterSend(f *pb.FromHub, out *session.AgentOutput) {
 	a := l.agent
 	for bundle, generation := range out.Forget {
 		a.forgetRemoval(bundle, generation)
@@ -178,22 +178,22 @@ func (l *agentSession) applyAfterSend(f *pb.FromHub, out *session.AgentOutput) {
 			a.reportBundle(h)
 		}
 		a.sim.countConnected(l)
-		l.renewIfDue()
+		l.renewCertificateIfDue()
 	}
 	for _, bundle := range f.GetAsk().GetReports() {
-		if h := a.findHolding(bundle); h != nil {
+		if h := a.findHeldBundle(bundle); h != nil {
 			a.reportBundle(h)
 		}
 	}
 	if r := out.Renewed; r != nil {
-		a.storeRenewed(r)
+		a.storeRenewedCertificate(r)
 	}
 	l.refused, l.moved = out.Refused, out.Move
 }
 
-// reportStored reports stored Bundles and the Bundles that may have waited for them. The
+// reportStoredBundles reports stored Bundles and the Bundles that may have waited for them. The
 // caller holds mu.
-func (a *agent) reportStored() {
+func (a *simulatedAgent) reportStoredBundles() {
 	for i := range a.holdings {
 		h := &a.holdings[i]
 		h.reportPending = h.reportPending || h.shape.needsMemberState()
@@ -203,26 +203,26 @@ func (a *agent) reportStored() {
 
 // forgetRemoval deletes the record of a removal that the hub has stored. The caller holds
 // mu.
-func (a *agent) forgetRemoval(bundle string, generation int64) {
+func (a *simulatedAgent) forgetRemoval(bundle string, generation int64) {
 	if a.removedGenerations == nil {
 		a.removedGenerations = map[string]int64{}
 	}
 	a.removedGenerations[bundle] = generation
-	i := slices.IndexFunc(a.holdings, func(h holding) bool { return h.shape.bundle == bundle })
+	i := slices.IndexFunc(a.holdings, func(h heldBundle) bool { return h.shape.bundle == bundle })
 	if i < 0 {
 		return
 	}
-	a.sim.shapes.releaseShape(a.holdings[i].shape)
+	a.sim.shapes.releaseManifest(a.holdings[i].shape)
 	a.holdings = slices.Delete(a.holdings, i, i+1)
 }
 
-// recalledRemovals returns the recorded removals for a hub that requests them. The caller
+// recordedRemovalFrames returns the recorded removals for a hub that requests them. The caller
 // holds mu.
-func (a *agent) recalledRemovals() []*pb.FromAgent {
+func (a *simulatedAgent) recordedRemovalFrames() []*pb.FromAgent {
 	answer := &pb.Remembered{Complete: true}
 	for _, t := range a.carriedOutTombstones {
 		one := &pb.RememberedTombstone{Bundle: t.bundle, Generation: t.generation, At: t.at}
-		h := a.findHolding(t.bundle)
+		h := a.findHeldBundle(t.bundle)
 		if t.item == nil && h != nil && !h.shape.isRemoval || t.item != nil && h != nil && h.shape.listedKeys[t.item.Key] {
 			continue // the Bundle has returned
 		}
@@ -238,13 +238,13 @@ func (a *agent) recalledRemovals() []*pb.FromAgent {
 	return []*pb.FromAgent{{Frame: &pb.FromAgent_Remembered{Remembered: answer}}}
 }
 
-// renewIfDue renews the certificate when it is due. The caller holds the agent's mutex.
-func (l *agentSession) renewIfDue() {
+// renewCertificateIfDue renews the certificate when it is due. The caller holds the agent's mutex.
+func (l *simulatedSession) renewCertificateIfDue() {
 	a := l.agent
 	if a.renewing || time.Now().Add(a.interval).Unix() < a.renewAt {
 		return
 	}
-	id, err := a.identity.get()
+	id, err := a.identity.readIdentity()
 	if err != nil {
 		return
 	}
@@ -252,7 +252,7 @@ func (l *agentSession) renewIfDue() {
 	if err != nil {
 		return
 	}
-	csr, err := trust.NewRequest(key, id.Name)
+	csr, err := trust.NewCertificateRequest(key, id.Name)
 	if err != nil {
 		return
 	}
@@ -260,10 +260,10 @@ func (l *agentSession) renewIfDue() {
 	l.send(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})
 }
 
-// storeRenewed stores the new certificate. The caller holds mu.
-func (a *agent) storeRenewed(r *pb.Renewed) {
+// storeRenewedCertificate stores the new certificate. The caller holds mu.
+func (a *simulatedAgent) storeRenewedCertificate(r *pb.Renewed) {
 	a.renewing = false
-	id, err := a.identity.get()
+	id, err := a.identity.readIdentity()
 	if err != nil {
 		return
 	}

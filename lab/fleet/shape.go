@@ -26,15 +26,15 @@ const (
 	moodCount
 )
 
-// shape is the part of a manifest that a simulated member keeps. All agents with the same
+// keptManifest is the part of a manifest that a simulated member keeps. All agents with the same
 // content share it.
-type shape struct {
+type keptManifest struct {
 	bundle, content   string
 	namespace         string
 	isRemoval         bool
 	deletedNamespaces []string
 	tombstones        []atoll.Tombstone
-	parts             []shapeItem
+	parts             []keptItem
 	// listedKeys are the keys of listed items and of their namespaces.
 	listedKeys map[atoll.ItemKey]bool
 	namespaces map[string]bool
@@ -51,8 +51,8 @@ type statusKey struct {
 	mood       healthMood
 }
 
-// shapeItem is one item of a shape.
-type shapeItem struct {
+// keptItem is one item of a shape.
+type keptItem struct {
 	key   atoll.ItemKey
 	hash  string
 	error string
@@ -64,7 +64,7 @@ type shapeItem struct {
 type objectViews struct {
 	views       [moodCount]objectView
 	holders     int
-	objectsMark uint32 // mark of the object (MarkOf)
+	objectsMark uint32 // mark of the object (ObjectsChecksum)
 	contentHash uint64 // hash of the object as received
 }
 
@@ -75,36 +75,36 @@ type objectView struct {
 	applyFails      bool // the member cannot apply the object
 }
 
-// shapeTable holds the shapes of all members of a process.
-type shapeTable struct {
+// keptManifestTable holds the shapes of all members of a process.
+type keptManifestTable struct {
 	mu          sync.Mutex
-	byKey       map[[2]string]*shape    // by bundle and content
-	viewsByHash map[string]*objectViews // by hash
+	byKey       map[[2]string]*keptManifest // by bundle and content
+	viewsByHash map[string]*objectViews     // by hash
 	seed        maphash.Seed
 }
 
-func newShapes() *shapeTable {
-	return &shapeTable{byKey: map[[2]string]*shape{}, viewsByHash: map[string]*objectViews{}, seed: maphash.MakeSeed()}
+func newKeptManifestTable() *keptManifestTable {
+	return &keptManifestTable{byKey: map[[2]string]*keptManifest{}, viewsByHash: map[string]*objectViews{}, seed: maphash.MakeSeed()}
 }
 
-// acquireShape returns the manifest's shape and the mark of the received objects. Every
-// call needs one call of releaseShape.
-func (t *shapeTable) acquireShape(m *atoll.Manifest) (*shape, uint32) {
+// acquireManifest returns the manifest's shape and the mark of the received objects. Every
+// call needs one call of releaseManifest.
+func (t *keptManifestTable) acquireManifest(m *atoll.Manifest) (*keptManifest, uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := [2]string{m.Bundle, m.Content}
 	s := t.byKey[key]
 	if s == nil {
-		s = t.buildShape(m)
+		s = t.buildManifest(m)
 		t.byKey[[2]string{s.bundle, s.content}] = s
 	}
 	s.holders++
-	return s, t.markOf(m)
+	return s, t.itemsChecksum(m)
 }
 
-// markOf returns the mark of the manifest's items as received. Agents share items by the
+// itemsChecksum returns the mark of the manifest's items as received. Agents share items by the
 // hub's hashes, so the hashes themselves cannot verify the content. The caller holds mu.
-func (t *shapeTable) markOf(m *atoll.Manifest) (sum uint32) {
+func (t *keptManifestTable) itemsChecksum(m *atoll.Manifest) (sum uint32) {
 	for i := range m.Items {
 		it := &m.Items[i]
 		seen := t.viewsByHash[it.Hash]
@@ -112,21 +112,21 @@ func (t *shapeTable) markOf(m *atoll.Manifest) (sum uint32) {
 		case seen != nil && (bytes.Equal(it.Object, emptyObject) || maphash.Bytes(t.seed, it.Object) == seen.contentHash):
 			sum += seen.objectsMark
 		default:
-			sum += MarkOf(it.Object)
+			sum += ObjectsChecksum(it.Object)
 		}
 	}
 	return sum
 }
 
-func (t *shapeTable) buildShape(m *atoll.Manifest) *shape {
-	s := &shape{
+func (t *keptManifestTable) buildManifest(m *atoll.Manifest) *keptManifest {
+	s := &keptManifest{
 		bundle: strings.Clone(m.Bundle), content: strings.Clone(m.Content), namespace: m.Namespace, isRemoval: m.Remove,
 		deletedNamespaces: m.DeletedNamespaces, tombstones: slices.Clone(m.Tombstones),
 		listedKeys: map[atoll.ItemKey]bool{}, namespaces: map[string]bool{},
 	}
 	for i := range m.Items {
 		it := &m.Items[i]
-		p := shapeItem{key: it.Key, hash: it.Hash}
+		p := keptItem{key: it.Key, hash: it.Hash}
 		if it.Failed() {
 			p.error = it.Error
 		}
@@ -143,8 +143,8 @@ func (t *shapeTable) buildShape(m *atoll.Manifest) *shape {
 	return s
 }
 
-// releaseShape releases a shape for one agent.
-func (t *shapeTable) releaseShape(s *shape) {
+// releaseManifest releases a shape for one agent.
+func (t *keptManifestTable) releaseManifest(s *keptManifest) {
 	if s == nil {
 		return
 	}
@@ -166,7 +166,7 @@ const hashesMost = 64
 
 // statusHash returns the hash of a status of the shape (session.StatusHash). Agents with
 // the same shape report the same, unless the status contains removals.
-func (s *shape) statusHash(h *holding, st *atoll.RowStatus) (out [16]byte) {
+func (s *keptManifest) statusHash(h *heldBundle, st *atoll.RowStatus) (out [16]byte) {
 	t := statusKey{h.generation, h.mood}
 	plain := !s.isRemoval && len(s.tombstones) == 0
 	if plain {
@@ -187,18 +187,18 @@ func (s *shape) statusHash(h *holding, st *atoll.RowStatus) (out [16]byte) {
 }
 
 // needsMemberState reports whether the status depends on other content of the member.
-func (s *shape) needsMemberState() bool {
+func (s *keptManifest) needsMemberState() bool {
 	return s.isRemoval || slices.ContainsFunc(s.tombstones, func(t atoll.Tombstone) bool { return len(t.MovedTo) > 0 })
 }
 
-// has reports whether an item has the hash.
-func (s *shape) has(hash string) bool {
-	return slices.ContainsFunc(s.parts, func(p shapeItem) bool { return p.hash == hash })
+// hasItemHash reports whether an item has the hash.
+func (s *keptManifest) hasItemHash(hash string) bool {
+	return slices.ContainsFunc(s.parts, func(p keptItem) bool { return p.hash == hash })
 }
 
-// statusIn returns the status of the shape in a member with the mood. The caller gives the
+// rowStatusInMood returns the status of the shape in a member with the mood. The caller gives the
 // other inputs of the report.
-func (s *shape) statusIn(m healthMood, given report.Input, since int64) atoll.RowStatus {
+func (s *keptManifest) rowStatusInMood(m healthMood, given report.Input, since int64) atoll.RowStatus {
 	given.Content, given.Remove = s.content, s.isRemoval
 	given.AllGone = len(given.Gone) == len(s.tombstones)
 	for i := range s.parts {

@@ -34,7 +34,7 @@ type processConfig struct {
 	Tokens      []string
 	CheckIn     time.Duration // 0 holds the stream
 	Seed        uint64
-	Rates       Rates
+	Rates       FaultRates
 	JoinRate    float64 // most joins per second; 0 means no limit
 	Joiners     int     // concurrent joins
 	Dialers     int     // concurrent dials
@@ -47,20 +47,20 @@ type processConfig struct {
 // simulator is one process of a simulated fleet.
 type simulator struct {
 	processConfig
-	agents          []*agent
+	agents          []*simulatedAgent
 	vault           *identityStore
-	shapes          *shapeTable
+	shapes          *keptManifestTable
 	schedule        *timerQueue
-	joinQueue       *unboundedQueue[*agent]
-	dialQueue       *unboundedQueue[*agent]
+	joinQueue       *unboundedQueue[*simulatedAgent]
+	dialQueue       *unboundedQueue[*simulatedAgent]
 	handshakeLimit  *rate.Limiter
 	roots           *x509.CertPool
 	apis            []string
 	apisHash        string
-	rates           atomic.Pointer[Rates]
+	rates           atomic.Pointer[FaultRates]
 	internedStrings sync.Map // chain ids and other strings that many agents share
 	pendingJoinKeys sync.Map // keys of pending join requests, by agent index
-	h2Options       []h2.Options
+	h2Options       []h2.CallOptions
 	start           int64
 
 	counts processCounts
@@ -80,7 +80,7 @@ type processCounts struct {
 // newSimulator returns a process with the stored identities of its agents.
 func newSimulator(c processConfig) (*simulator, error) {
 	s := &simulator{
-		processConfig: c, shapes: newShapes(), schedule: newSchedule(), joinQueue: newLine[*agent](), dialQueue: newLine[*agent](),
+		processConfig: c, shapes: newKeptManifestTable(), schedule: newTimerQueue(), joinQueue: newUnboundedQueue[*simulatedAgent](), dialQueue: newUnboundedQueue[*simulatedAgent](),
 		handshakeLimit: rate.NewLimiter(rate.Inf, 1), apis: servedAPIs(), start: time.Now().UnixNano(),
 	}
 	if c.JoinRate > 0 {
@@ -93,14 +93,14 @@ func newSimulator(c processConfig) (*simulator, error) {
 		return nil, err
 	}
 	for _, hub := range c.Hubs {
-		s.h2Options = append(s.h2Options, h2.Options{
+		s.h2Options = append(s.h2Options, h2.CallOptions{
 			Authority: hub, Method: pb.Session_Connect_FullMethodName, MessageMost: session.MaxFrameBytes, Counts: &s.counts.wire,
 		})
 	}
-	byName := make(map[string]*agent, c.To-c.From)
+	byName := make(map[string]*simulatedAgent, c.To-c.From)
 	for i := c.From; i < c.To; i++ {
-		a := &agent{sim: s, index: i, nextHub: i % len(c.Hubs)}
-		a.newInstance()
+		a := &simulatedAgent{sim: s, index: i, nextHub: i % len(c.Hubs)}
+		a.becomeNewInstance()
 		s.agents = append(s.agents, a)
 		byName[a.clusterName()] = a
 	}
@@ -138,7 +138,7 @@ func (s *simulator) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	running.Go(func() { s.schedule.runDueEvents(ctx) })
-	running.Go(func() { s.sweepAgents(ctx) })
+	running.Go(func() { s.maintainAgents(ctx) })
 	running.Go(func() { s.injectFaults(ctx) })
 	for range s.Joiners {
 		running.Go(func() { s.joinLoop(ctx) })
@@ -149,7 +149,7 @@ func (s *simulator) run(ctx context.Context) error {
 	for _, a := range s.agents {
 		a.mu.Lock()
 		if a.hasJoined() {
-			s.firstDial(a)
+			s.scheduleFirstDial(a)
 		} else {
 			s.joinQueue.put(a)
 		}
@@ -157,12 +157,12 @@ func (s *simulator) run(ctx context.Context) error {
 	}
 	err := s.serveControlSocket(ctx)
 	cancel()
-	s.closeAll()
+	s.closeAllSessions()
 	return err
 }
 
-// closeAll closes all sessions without waiting for their ends: the process ends.
-func (s *simulator) closeAll() {
+// closeAllSessions closes all sessions without waiting for their ends: the process ends.
+func (s *simulator) closeAllSessions() {
 	for _, a := range s.agents {
 		a.mu.Lock()
 		l := a.session
@@ -175,10 +175,10 @@ func (s *simulator) closeAll() {
 }
 
 // hasJoined reports whether the agent has a certificate. The caller holds mu.
-func (a *agent) hasJoined() bool { return a.identity.length > 0 }
+func (a *simulatedAgent) hasJoined() bool { return a.identity.length > 0 }
 
 // storeIdentity stores the identity on disk. The caller holds mu.
-func (a *agent) storeIdentity(id *identity) {
+func (a *simulatedAgent) storeIdentity(id *identity) {
 	at, err := a.sim.vault.put(id)
 	if err != nil {
 		a.sim.countFailure(err)
@@ -205,7 +205,7 @@ func (s *simulator) countRefusal(why string) {
 // inventoryFrame returns the inventory of a simulated member. All members serve the same
 // APIs. The requests of its pods grow with the number of its applications. The caller holds
 // the agent's mutex.
-func (l *agentSession) inventoryFrame(apis bool) *pb.FromAgent {
+func (l *simulatedSession) inventoryFrame(apis bool) *pb.FromAgent {
 	s := l.agent.sim
 	l.applicationCount = len(l.agent.holdings)
 	inv := &pb.Inventory{
@@ -227,7 +227,7 @@ func (l *agentSession) inventoryFrame(apis bool) *pb.FromAgent {
 
 // countConnected counts a session that the hub answered. The caller holds the agent's
 // mutex.
-func (s *simulator) countConnected(l *agentSession) {
+func (s *simulator) countConnected(l *simulatedSession) {
 	s.counts.connects.Add(1)
 	s.counts.mu.Lock()
 	s.counts.connectTime.add(time.Since(l.began))
@@ -240,9 +240,9 @@ const sweepEvery = time.Second
 // idleCore is how long an unused session core is kept.
 const idleCore = 3 * time.Second
 
-// sweepAgents does the periodic work of all agents without a timer for each: it finds
+// maintainAgents does the periodic work of all agents without a timer for each: it finds
 // half-open links, drops idle cores, renews certificates and ends check-ins.
-func (s *simulator) sweepAgents(ctx context.Context) {
+func (s *simulator) maintainAgents(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	var b joinBurst
@@ -257,7 +257,7 @@ func (s *simulator) sweepAgents(ctx context.Context) {
 		}
 		now := time.Now()
 		for _, a := range s.agents {
-			a.sweepOnce(now)
+			a.runPeriodicUpkeep(now)
 		}
 	}
 }
@@ -281,14 +281,14 @@ func (b *joinBurst) hasEnded(came int64) bool {
 	return b.calmSweeps == calmSweeps && came > 0
 }
 
-func (a *agent) sweepOnce(now time.Time) {
+func (a *simulatedAgent) runPeriodicUpkeep(now time.Time) {
 	a.mu.Lock()
 	l := a.session
 	if a.core != nil && now.Unix()-a.lastUsed > int64(idleCore/time.Second) {
 		a.dropIdleCore()
 	}
 	if l != nil && l.welcomed && now.Unix() >= a.renewAt {
-		l.renewIfDue()
+		l.renewCertificateIfDue()
 	}
 	if l != nil && l.welcomed && l.applicationCount != len(a.holdings) {
 		l.send(l.inventoryFrame(false))
@@ -303,7 +303,7 @@ func (a *agent) sweepOnce(now time.Time) {
 }
 
 // checkSilence pings a hub that is silent, and closes the stream of one that does not answer.
-func (l *agentSession) checkSilence(silent time.Duration) {
+func (l *simulatedSession) checkSilence(silent time.Duration) {
 	switch {
 	case l == nil || l.wire.isSilent.Load():
 	case silent > session.KeepaliveAgentTime+session.KeepaliveAgentTimeout:

@@ -9,7 +9,7 @@ import (
 // which means any, for other hubs. One address reaches one port by 28,000 connections at
 // most, closed ones of the last minute included. Near the limit the kernel searches longer
 // for a free port. The limit belongs to the shared machine, not to the hub.
-func (a *agent) sourceAddress(hub net.IP) net.Addr {
+func (a *simulatedAgent) sourceAddress(hub net.IP) net.Addr {
 	return LoopbackSource(hub, net.IPv4(127, 64|byte(a.index>>16), byte(a.index>>8), byte(a.index)))
 }
 

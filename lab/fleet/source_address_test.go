@@ -12,7 +12,7 @@ func TestAgentsOfThisMachineShareNoAddress(t *testing.T) {
 	}
 	loopback, seen := net.IPv4(127, 0, 0, 1), map[string]int{}
 	for index := 0; index < 1_000_000; index += 63 {
-		a := &agent{index: index}
+		a := &simulatedAgent{index: index}
 		source, ok := a.sourceAddress(loopback).(*net.TCPAddr)
 		if !ok || !source.IP.IsLoopback() || source.IP.Equal(loopback) || source.Port != 0 {
 			t.Fatalf("agent %d dials from %v", index, source)
@@ -23,7 +23,7 @@ func TestAgentsOfThisMachineShareNoAddress(t *testing.T) {
 		seen[source.IP.String()] = index
 	}
 	for _, hub := range []net.IP{nil, net.ParseIP("::1"), net.IPv4(192, 0, 2, 1)} {
-		if source := (&agent{index: 7}).sourceAddress(hub); source != nil {
+		if source := (&simulatedAgent{index: 7}).sourceAddress(hub); source != nil {
 			t.Errorf("a hub at %v is dialled from %v; want any address", hub, source)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 )
 
 // testMember returns an agent without a link, for tests of its member.
-func testMember(t *testing.T) *agent {
-	s := &simulator{processConfig: processConfig{Seed: 7, Agents: 1, Prefix: "sim"}, shapes: newShapes(), schedule: newSchedule()}
-	s.rates.Store(&Rates{})
-	return &agent{sim: s}
+func testMember(t *testing.T) *simulatedAgent {
+	s := &simulator{processConfig: processConfig{Seed: 7, Agents: 1, Prefix: "sim"}, shapes: newKeptManifestTable(), schedule: newTimerQueue()}
+	s.rates.Store(&FaultRates{})
+	return &simulatedAgent{sim: s}
 }
 
 func testItem(apiVersion, group, kind, namespace, name, spec string) atoll.RenderedItem {
@@ -55,7 +55,7 @@ func TestMoods(t *testing.T) {
 		t.Run(c.item.Key.String(), func(t *testing.T) {
 			a := testMember(t)
 			a.storeManifest(&atoll.Manifest{Bundle: "b", Content: "c", Generation: 4, Namespace: "shop", Items: []atoll.RenderedItem{c.item}})
-			h := a.findHolding("b")
+			h := a.findHeldBundle("b")
 			for m, want := range map[healthMood]atoll.RowState{moodReady: atoll.RowReady, moodProgressing: c.progress, moodDegraded: c.degraded} {
 				h.mood = m
 				st := a.bundleStatus(h)
@@ -108,7 +108,7 @@ func TestRemovals(t *testing.T) {
 			for _, m := range c.orders {
 				a.storeManifest(m)
 			}
-			st := a.bundleStatus(a.findHolding("b"))
+			st := a.bundleStatus(a.findHeldBundle("b"))
 			if st.State != c.state || !slices.Equal(st.DoneTombstones, c.gone) || st.NamespaceKept != c.vacant {
 				t.Errorf("%+v, want %s, gone %v, vacant %t", st, c.state, c.gone, c.vacant)
 			}
@@ -119,11 +119,11 @@ func TestRemovals(t *testing.T) {
 // TestShapesAreShared: shapes are shared, and vanish with their last holder.
 func TestShapesAreShared(t *testing.T) {
 	a := testMember(t)
-	b := &agent{sim: a.sim, index: 1}
+	b := &simulatedAgent{sim: a.sim, index: 1}
 	one, two := webBundle("x", 1, 1), webBundle("x", 2, 2)
 	a.storeManifest(&one)
 	b.storeManifest(&one)
-	if a.findHolding("x").shape != b.findHolding("x").shape {
+	if a.findHeldBundle("x").shape != b.findHeldBundle("x").shape {
 		t.Error("equal contents are kept twice")
 	}
 	a.storeManifest(&two)
@@ -142,7 +142,7 @@ func TestShapesAreShared(t *testing.T) {
 
 func TestDraws(t *testing.T) {
 	a := testMember(t)
-	a.sim.rates.Store(&Rates{HealthDelay: time.Second})
+	a.sim.rates.Store(&FaultRates{HealthDelay: time.Second})
 	sum, longest := time.Duration(0), time.Duration(0)
 	const n = 20000
 	for range n {
@@ -153,7 +153,7 @@ func TestDraws(t *testing.T) {
 		t.Errorf("delays of a second are %v in the mean and %v at most", mean, longest)
 	}
 	again := testMember(t)
-	again.sim.rates.Store(&Rates{HealthDelay: time.Second})
+	again.sim.rates.Store(&FaultRates{HealthDelay: time.Second})
 	a.drawCount = 0
 	if x, y := a.drawReadyDelay(), again.drawReadyDelay(); x != y {
 		t.Errorf("the same seed draws %v and %v", x, y)

@@ -19,9 +19,9 @@ import (
 	"atoll.dev/atoll/lab"
 )
 
-// Binaries returns a directory with the named commands, for instance "atoll-lab". The
+// BuildBinaries returns a directory with the named commands, for instance "atoll-lab". The
 // environment variable lab.BinDirVariable overrides it.
-func Binaries(t testing.TB, names ...string) string {
+func BuildBinaries(t testing.TB, names ...string) string {
 	t.Helper()
 	if dir := os.Getenv(lab.BinDirVariable); dir != "" {
 		return dir
@@ -45,7 +45,7 @@ func Binaries(t testing.TB, names ...string) string {
 		t.Fatalf("lock of test binaries: %v", err)
 	}
 	for _, name := range names {
-		args := []string{"build", "-ldflags", versionFlags(t, root), "-o", dir + "/", "./cmd/" + name}
+		args := []string{"build", "-ldflags", versionLinkFlags(t, root), "-o", dir + "/", "./cmd/" + name}
 		build := exec.Command("go", args...)
 		build.Dir = root
 		if name != "atoll-lab" {
@@ -59,9 +59,9 @@ func Binaries(t testing.TB, names ...string) string {
 	return dir
 }
 
-// versionFlags set the version of the linked API servers, which otherwise report a nameless
+// versionLinkFlags set the version of the linked API servers, which otherwise report a nameless
 // development version.
-func versionFlags(t testing.TB, root string) string {
+func versionLinkFlags(t testing.TB, root string) string {
 	t.Helper()
 	list := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	list.Dir = root

@@ -17,7 +17,7 @@ rules:
 `
 
 // auditArgs returns the audit arguments of the API server; none without a log.
-func auditArgs(o Options) ([]string, error) {
+func auditArgs(o MemberOptions) ([]string, error) {
 	if o.AuditLog == "" {
 		return nil, nil
 	}

@@ -55,8 +55,8 @@ type fakeCloud struct {
 
 type cloudItem struct{ kind, key string }
 
-// startCloud starts one worker, which stops with ctx.
-func startCloud(ctx context.Context, client kubernetes.Interface) {
+// startFakeCloud starts one worker, which stops with ctx.
+func startFakeCloud(ctx context.Context, client kubernetes.Interface) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c := &fakeCloud{
 		client: client,

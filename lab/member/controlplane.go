@@ -51,7 +51,7 @@ type controlPlane struct {
 	scheduler *scheduleroptions.Options
 }
 
-func newControlPlane(o Options, keys *pki, kubeconfig string) (*controlPlane, error) {
+func newControlPlane(o MemberOptions, keys *pki, kubeconfig string) (*controlPlane, error) {
 	manager, err := controllermanageroptions.NewKubeControllerManagerOptions()
 	if err != nil {
 		return nil, fmt.Errorf("kube-controller-manager options: %w", err)
@@ -86,7 +86,7 @@ func newControlPlane(o Options, keys *pki, kubeconfig string) (*controlPlane, er
 	return c, nil
 }
 
-func apiServerArgs(o Options, keys *pki) []string {
+func apiServerArgs(o MemberOptions, keys *pki) []string {
 	args := []string{
 		"--etcd-servers=unix://" + etcdClientSocket,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",

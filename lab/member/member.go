@@ -24,8 +24,8 @@ import (
 	"atoll.dev/atoll/lab"
 )
 
-// Options describe the cluster to run.
-type Options struct {
+// MemberOptions describe the cluster to run.
+type MemberOptions struct {
 	// Dir holds all files of the cluster; created if missing.
 	Dir string
 	// Name is the cluster's name in the kubeconfig's context.
@@ -50,7 +50,7 @@ type Options struct {
 }
 
 // validate reports the first option that cannot work, by its flag's name.
-func (o Options) validate() error {
+func (o MemberOptions) validate() error {
 	if o.Dir == "" {
 		return errors.New("--dir must name the member's directory")
 	}
@@ -71,9 +71,9 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Run runs the cluster until ctx ends (then it returns nil) or a component
+// RunMember runs the cluster until ctx ends (then it returns nil) or a component
 // fails. It blocks, and may be called once per process.
-func Run(ctx context.Context, o Options) error {
+func RunMember(ctx context.Context, o MemberOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	if !o.Services.IsValid() {
 		o.Services = netip.MustParsePrefix("10.96.0.0/16")
 	}
-	if err := enterDir(dir); err != nil {
+	if err := enterDataDir(dir); err != nil {
 		return fmt.Errorf("member directory: %w", err)
 	}
 	keys, err := ensurePKI(filepath.Join(dir, "pki"), o.Services.Masked().Addr().Next().AsSlice())
@@ -109,12 +109,12 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer store.Close()
-	return runOnStore(ctx, o, plane, kubeconfig)
+	return runAboveEtcd(ctx, o, plane, kubeconfig)
 }
 
-// runOnStore runs everything above etcd. The API server outlives the rest, so
+// runAboveEtcd runs everything above etcd. The API server outlives the rest, so
 // that controllers stop against a server that answers.
-func runOnStore(ctx context.Context, o Options, plane *controlPlane, kubeconfig string) error {
+func runAboveEtcd(ctx context.Context, o MemberOptions, plane *controlPlane, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
@@ -155,7 +155,7 @@ func runOnStore(ctx context.Context, o Options, plane *controlPlane, kubeconfig 
 
 // runAboveAPI waits for the API, creates its objects and starts the other components in
 // group. It returns when all of them work.
-func runAboveAPI(ctx context.Context, group *errgroup.Group, o Options, plane *controlPlane, client kubernetes.Interface, kubeconfig string) error {
+func runAboveAPI(ctx context.Context, group *errgroup.Group, o MemberOptions, plane *controlPlane, client kubernetes.Interface, kubeconfig string) error {
 	begin := time.Now()
 	if err := waitForAPI(ctx, client); err != nil {
 		return err
@@ -167,7 +167,7 @@ func runAboveAPI(ctx context.Context, group *errgroup.Group, o Options, plane *c
 	if err := ensureStorageClass(ctx, client); err != nil {
 		return err
 	}
-	if err := forgetLeases(ctx, client); err != nil {
+	if err := deleteNodeLeases(ctx, client); err != nil {
 		return err
 	}
 	group.Go(func() error { return plane.runControllerManager(ctx) })
@@ -177,8 +177,8 @@ func runAboveAPI(ctx context.Context, group *errgroup.Group, o Options, plane *c
 			return err
 		}
 	}
-	startCloud(ctx, client)
-	if err := waitForWork(ctx, client, begin, o.Nodes); err != nil {
+	startFakeCloud(ctx, client)
+	if err := waitForReadyMember(ctx, client, begin, o.Nodes); err != nil {
 		return err
 	}
 	klog.InfoS("Member is ready", "after", time.Since(begin))
@@ -197,12 +197,12 @@ func waitForAPI(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// waitForWork returns when nodes and controllers show work of this process:
+// waitForReadyMember returns when nodes and controllers show work of this process:
 // leases renewed since begin, and the service account that pods need.
-func waitForWork(ctx context.Context, client kubernetes.Interface, begin time.Time, nodes int) error {
+func waitForReadyMember(ctx context.Context, client kubernetes.Interface, begin time.Time, nodes int) error {
 	var missing string
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		missing = firstMissing(ctx, client, begin, nodes)
+		missing = firstMissingPart(ctx, client, begin, nodes)
 		return missing == "", nil
 	})
 	if err != nil {
@@ -211,8 +211,8 @@ func waitForWork(ctx context.Context, client kubernetes.Interface, begin time.Ti
 	return nil
 }
 
-// firstMissing names the first part that the cluster still lacks; "" when it lacks none.
-func firstMissing(ctx context.Context, client kubernetes.Interface, begin time.Time, nodes int) string {
+// firstMissingPart names the first part that the cluster still lacks; "" when it lacks none.
+func firstMissingPart(ctx context.Context, client kubernetes.Interface, begin time.Time, nodes int) string {
 	if _, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		return "service account default/default"
 	}
@@ -247,7 +247,7 @@ func nodeReady(node *corev1.Node) bool {
 }
 
 // writeKubeconfig writes the admin's kubeconfig with its keys inside.
-func writeKubeconfig(file string, o Options, keys *pki) error {
+func writeKubeconfig(file string, o MemberOptions, keys *pki) error {
 	name := o.Name
 	if name == "" {
 		name = "member"

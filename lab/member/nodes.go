@@ -34,7 +34,7 @@ const (
 )
 
 // ensureNodes creates missing nodes; it never removes one.
-func ensureNodes(ctx context.Context, client kubernetes.Interface, o Options) error {
+func ensureNodes(ctx context.Context, client kubernetes.Interface, o MemberOptions) error {
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("version of the cluster: %w", err)
@@ -76,10 +76,10 @@ func ensureNodes(ctx context.Context, client kubernetes.Interface, o Options) er
 	return nil
 }
 
-// forgetLeases removes the node leases of an earlier process. kwok creates a lease that its
+// deleteNodeLeases removes the node leases of an earlier process. kwok creates a lease that its
 // cache does not show yet. If the creation fails because the cache was late, kwok leaves
 // the node for a whole renewal interval.
-func forgetLeases(ctx context.Context, client kubernetes.Interface) error {
+func deleteNodeLeases(ctx context.Context, client kubernetes.Interface) error {
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if err := leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("remove old node leases: %w", err)

@@ -22,8 +22,8 @@ import (
 // forgotten one from failing for an expired certificate.
 const certLifetime = 10 * 365 * 24 * time.Hour
 
-// authority is a certificate authority whose key pair is stored on disk.
-type authority struct {
+// certificateAuthority is a certificate authority whose key pair is stored on disk.
+type certificateAuthority struct {
 	cert    *x509.Certificate
 	certPEM []byte
 	key     crypto.Signer
@@ -95,7 +95,7 @@ func ensurePKI(dir string, serviceIP net.IP) (*pki, error) {
 }
 
 // ensureAuthority loads or makes the authority dir/name.{crt,key}.
-func ensureAuthority(dir, name, commonName string) (*authority, error) {
+func ensureAuthority(dir, name, commonName string) (*certificateAuthority, error) {
 	key, _, err := ensureKey(filepath.Join(dir, name+".key"))
 	if err != nil {
 		return nil, err
@@ -125,11 +125,11 @@ func ensureAuthority(dir, name, commonName string) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", certFile, err)
 	}
-	return &authority{cert: cert, certPEM: certPEM, key: key}, nil
+	return &certificateAuthority{cert: cert, certPEM: certPEM, key: key}, nil
 }
 
 // ensureLeaf loads or makes dir/name.{crt,key}, signed by a.
-func (a *authority) ensureLeaf(dir, name string, template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
+func (a *certificateAuthority) ensureLeaf(dir, name string, template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
 	key, keyPEM, err := ensureKey(filepath.Join(dir, name+".key"))
 	if err != nil {
 		return nil, nil, err

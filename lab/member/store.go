@@ -24,16 +24,16 @@ const (
 	StoreClientKey  = "client.key"
 )
 
-// RunStore runs a plain etcd in dir for hubs that share one, at an address and port of the
+// RunSharedEtcd runs a plain etcd in dir for hubs that share one, at an address and port of the
 // machine, until ctx ends. It accepts only clients with the certificate that it writes into
 // dir. dir/ready shows that it serves, as for a member. It changes the working directory,
 // so a process runs one.
-func RunStore(ctx context.Context, dir, address string, port int) error {
+func RunSharedEtcd(ctx context.Context, dir, address string, port int) error {
 	ip := net.ParseIP(address)
 	if dir == "" || port == 0 || ip == nil {
 		return errors.New("an etcd needs --dir, --port, and an IP address as --address")
 	}
-	if err := enterDir(dir); err != nil {
+	if err := enterDataDir(dir); err != nil {
 		return err
 	}
 	if err := ensureStorePKI(".", ip); err != nil {
@@ -60,11 +60,11 @@ func RunStore(ctx context.Context, dir, address string, port int) error {
 		return fmt.Errorf("etcd in %s did not start; if another process uses the directory or the port, end it: %w", dir, err)
 	}
 	defer server.Close()
-	return serveStore(ctx, server, dir)
+	return superviseEtcd(ctx, server, dir)
 }
 
-// enterDir makes the directory if it is missing, works in it, and removes the sign that a former run served.
-func enterDir(dir string) error {
+// enterDataDir makes the directory if it is missing, works in it, and removes the sign that a former run served.
+func enterDataDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func enterDir(dir string) error {
 	return nil
 }
 
-// serveStore shows when the etcd serves, and waits until it stops or ctx ends.
-func serveStore(ctx context.Context, server *embed.Etcd, dir string) error {
+// superviseEtcd shows when the etcd serves, and waits until it stops or ctx ends.
+func superviseEtcd(ctx context.Context, server *embed.Etcd, dir string) error {
 	select {
 	case <-server.Server.ReadyNotify():
 	case err := <-server.Err():

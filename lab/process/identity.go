@@ -20,16 +20,16 @@ const killPatience = 30 * time.Second
 
 // readIdentity reads the identity of process pid. It fails for a missing process or a
 // zombie.
-func readIdentity(pid int) (identity, error) {
+func readIdentity(pid int) (processIdentity, error) {
 	start, err := startTime(pid)
 	if err != nil {
-		return identity{}, err
+		return processIdentity{}, err
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return identity{}, err
+		return processIdentity{}, err
 	}
-	return identity{PID: pid, StartTime: start, Boot: strings.TrimSpace(string(boot))}, nil
+	return processIdentity{PID: pid, StartTime: start, Boot: strings.TrimSpace(string(boot))}, nil
 }
 
 // startTime reads a living process's start time from /proc/PID/stat.
@@ -61,7 +61,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-func (id identity) isAlive() bool {
+func (id processIdentity) isAlive() bool {
 	now, err := readIdentity(id.PID)
 	return err == nil && now == id
 }
@@ -69,7 +69,7 @@ func (id identity) isAlive() bool {
 // sendSignal sends sig to exactly this process; a missing process is no error. The handle
 // is opened before the identity is compared, so that the id cannot pass to another process
 // in between.
-func (id identity) sendSignal(sig syscall.Signal) error {
+func (id processIdentity) sendSignal(sig syscall.Signal) error {
 	handle, err := os.FindProcess(id.PID)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (id identity) sendSignal(sig syscall.Signal) error {
 	return nil
 }
 
-func (id identity) killAndWait(ctx context.Context, name string) error {
+func (id processIdentity) killAndWait(ctx context.Context, name string) error {
 	if err := id.sendSignal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %s (process %d): %w", name, id.PID, err)
 	}
@@ -95,15 +95,15 @@ func (id identity) killAndWait(ctx context.Context, name string) error {
 }
 
 // waitGone returns nil when the process is gone, or an error after patience.
-func (id identity) waitGone(ctx context.Context, patience time.Duration) error {
+func (id processIdentity) waitGone(ctx context.Context, patience time.Duration) error {
 	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		return !id.isAlive(), nil
 	})
 }
 
-// KillOwned kills every process that was started for owner, also processes without an
+// KillOwnedProcesses kills every process that was started for owner, also processes without an
 // identity file, and returns their ids.
-func KillOwned(ctx context.Context, owner string) ([]int, error) {
+func KillOwnedProcesses(ctx context.Context, owner string) ([]int, error) {
 	var killed []int
 	var errs []error
 	for _, id := range ownedProcesses(owner) {
@@ -118,12 +118,12 @@ func KillOwned(ctx context.Context, owner string) ([]int, error) {
 
 // ownedProcesses returns the processes with owner's mark in their environment. Processes of
 // other users cannot be read and do not count.
-func ownedProcesses(owner string) []identity {
+func ownedProcesses(owner string) []processIdentity {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	var found []identity
+	var found []processIdentity
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || pid == os.Getpid() {

@@ -11,7 +11,7 @@
 //   - A process is identified by its id and its start time. A process id that passed to
 //     another process is never signalled: signals use a handle that was opened before the
 //     start time was compared.
-//   - Every process carries Spec.Owner in its environment. KillOwned finds processes by it
+//   - Every process carries Spec.Owner in its environment. KillOwnedProcesses finds processes by it
 //     whose identity file was lost, for instance because the starter was killed.
 //   - Functions may be called concurrently. The caller excludes two concurrent Starts of
 //     one Spec.
@@ -71,8 +71,8 @@ type Spec struct {
 	Identity string
 }
 
-// identity distinguishes a process from a later one with the same id.
-type identity struct {
+// processIdentity distinguishes a process from a later one with the same id.
+type processIdentity struct {
 	PID int `json:"pid"`
 	// StartTime is in clock ticks since boot, as the kernel counts it.
 	StartTime uint64 `json:"startTime"`
@@ -106,7 +106,7 @@ func (s Spec) Start() error {
 	if s.EndsWithStarter {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	}
-	if err := run(cmd); err != nil {
+	if err := startAndReap(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)
 	}
 
@@ -127,9 +127,9 @@ func (s Spec) Start() error {
 	return nil
 }
 
-// run starts a command, and reaps it when it ends: only a parent can, and a killed process
+// startAndReap starts a command, and reaps it when it ends: only a parent can, and a killed process
 // would stay visible until the starter ends. The log contains the reason of its end.
-func run(cmd *exec.Cmd) error {
+func startAndReap(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
 		// For the kernel, an EndsWithStarter child ends with the thread that started it.
@@ -154,14 +154,14 @@ func (s Spec) CurrentState() (State, int) {
 	return state, id.PID
 }
 
-func (s Spec) readState() (State, identity) {
+func (s Spec) readState() (State, processIdentity) {
 	data, err := os.ReadFile(s.Identity)
 	if errors.Is(err, fs.ErrNotExist) {
-		return NeverStarted, identity{}
+		return NeverStarted, processIdentity{}
 	}
-	var id identity
+	var id processIdentity
 	if err != nil || json.Unmarshal(data, &id) != nil {
-		return Stopped, identity{}
+		return Stopped, processIdentity{}
 	}
 	if !id.isAlive() {
 		return Stopped, id

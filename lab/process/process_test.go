@@ -75,7 +75,7 @@ func newSpec(t *testing.T, role string) Spec {
 		Identity: filepath.Join(dir, "run", "p.json"),
 	}
 	t.Cleanup(func() {
-		if _, err := KillOwned(context.Background(), dir); err != nil {
+		if _, err := KillOwnedProcesses(context.Background(), dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -161,7 +161,7 @@ func TestReusedProcessIDIsSpared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, changed := range map[string]identity{
+	for name, changed := range map[string]processIdentity{
 		"started earlier": {PID: id.PID, StartTime: id.StartTime - 1, Boot: id.Boot},
 		"before a reboot": {PID: id.PID, StartTime: id.StartTime, Boot: "another"},
 	} {
@@ -220,7 +220,7 @@ func TestKillOwnedFindsTheForgotten(t *testing.T) {
 	if err := os.Remove(forgotten.Identity); err != nil {
 		t.Fatal(err)
 	}
-	killed, err := KillOwned(t.Context(), forgotten.Owner)
+	killed, err := KillOwnedProcesses(t.Context(), forgotten.Owner)
 	if err != nil || !slices.Equal(killed, []int{pid}) {
 		t.Fatalf("killed %v, %v; want %d", killed, err, pid)
 	}
@@ -238,7 +238,7 @@ func TestABoundProcessEndsWithItsStarter(t *testing.T) {
 	announced := filepath.Join(starter.Owner, "announced")
 	child := Spec{Name: "child", Owner: announced, Log: announced + ".log", Identity: announced + ".json"}
 	t.Cleanup(func() {
-		if _, err := KillOwned(context.WithoutCancel(t.Context()), announced); err != nil {
+		if _, err := KillOwnedProcesses(context.WithoutCancel(t.Context()), announced); err != nil {
 			t.Error(err)
 		}
 	})

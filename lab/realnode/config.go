@@ -25,11 +25,11 @@ const (
 )
 
 // writeConfigs writes the configuration files of the programs.
-func (o Options) writeConfigs() error {
+func (o NodeOptions) writeConfigs() error {
 	if err := os.MkdirAll(filepath.Join(o.Dir, networkDir), 0o700); err != nil {
 		return fmt.Errorf("the node's directory: %w", err)
 	}
-	network, err := json.MarshalIndent(o.networkConfig(), "", "  ")
+	network, err := json.MarshalIndent(o.cniNetworkConfig(), "", "  ")
 	if err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ state = "/run/containerd"
 `, filepath.Join(ownDir, "containerd"), containerdSocket, snapshotterName, sandboxImage, ownPrograms, filepath.Join(ownDir, networkDir))
 }
 
-// networkConfig returns the network of pods: a pair of devices for each, and a route of the
+// cniNetworkConfig returns the network of pods: a pair of devices for each, and a route of the
 // machine to it. The record of addresses ends with the node, as its pods do.
-func (o Options) networkConfig() any {
+func (o NodeOptions) cniNetworkConfig() any {
 	return map[string]any{
 		"cniVersion": "1.0.0", "name": "pods",
 		"plugins": []any{map[string]any{
@@ -107,7 +107,7 @@ func (o Options) networkConfig() any {
 
 // kubeletConfig returns the kubelet's configuration: it manages no cgroups except those of
 // containers, evicts no pod, and does not change the machine's packet filters.
-func (o Options) kubeletConfig() any {
+func (o NodeOptions) kubeletConfig() any {
 	return map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"address": nodeAddress(o.Port).String(), "healthzPort": 0, "readOnlyPort": 0,
@@ -128,7 +128,7 @@ func (o Options) kubeletConfig() any {
 	}
 }
 
-func (o Options) kubeletArgs() []string {
+func (o NodeOptions) kubeletArgs() []string {
 	labels := "lab.atoll.dev/real=true"
 	if o.Region != "" {
 		labels += ",topology.kubernetes.io/region=" + o.Region + ",topology.kubernetes.io/zone=" + o.Region + "a"

@@ -13,7 +13,7 @@
 //     starts its containers again.
 //   - The node's address belongs to a network device that ends with Run. Pods have
 //     addresses of the same /26 (see PodSubnet) that the machine reaches, and no other
-//     network. The Service "kubernetes" has its address (see ServiceRange). Addresses of
+//     network. The Service "kubernetes" has its address (see MemberServiceRange). Addresses of
 //     other Services lead nowhere, and there is no DNS. The member's API server connects to
 //     their pods itself, for aggregated APIs and webhooks.
 //   - The kubelet delegates to the member's API server the authentication of clients

@@ -32,12 +32,12 @@ func busyboxImage() ociImage {
 	return ociImage{
 		names:  []string{BusyboxImage, sandboxImage},
 		config: map[string]any{"Cmd": []string{"sleep", "2147483647"}, "Env": []string{"PATH=/bin"}},
-		files:  busyboxFiles,
+		files:  writeBusyboxFiles,
 	}
 }
 
-// metricsServer returns an image of metrics-server under upstream's name.
-func metricsServer(programs string) (ociImage, error) {
+// metricsServerImage returns an image of metrics-server under upstream's name.
+func metricsServerImage(programs string) (ociImage, error) {
 	program := filepath.Join(programs, metricsServerProgram)
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -120,9 +120,9 @@ func (i ociImage) writeLayer(to io.Writer) error {
 	return w.Close()
 }
 
-// busyboxFiles writes the machine's busybox with a link for each of its commands, and the
+// writeBusyboxFiles writes the machine's busybox with a link for each of its commands, and the
 // files that programs expect.
-func busyboxFiles(w *tar.Writer) error {
+func writeBusyboxFiles(w *tar.Writer) error {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
 		return err
@@ -156,8 +156,8 @@ func busyboxFiles(w *tar.Writer) error {
 	return addFile(w, "etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\n"))
 }
 
-// writeLayout writes the files of an image layout into an archive.
-func writeLayout(file, dir string) error {
+// writeImageArchive writes the files of an image layout into an archive.
+func writeImageArchive(file, dir string) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err

@@ -20,27 +20,27 @@ const containerdSocket = "/run/containerd/containerd.sock"
 // startTimeout is how long containerd may take to listen.
 const startTimeout = time.Minute
 
-// runInside is the first process of the node's namespaces. It starts the node's programs, and
+// runNodeInit is the first process of the node's namespaces. It starts the node's programs, and
 // collects all processes that lose their parent, as containers' shims do. When it ends, the
 // kernel ends all others.
-func runInside(o Options) error {
+func runNodeInit(o NodeOptions) error {
 	if err := o.writeConfigs(); err != nil {
 		return err
 	}
-	if err := o.mountOwn(); err != nil {
+	if err := o.mountNodeDirs(); err != nil {
 		return err
 	}
-	containerd, err := start("containerd", "--config", filepath.Join(ownDir, containerdConfig))
+	containerd, err := startNodeProgram("containerd", "--config", filepath.Join(ownDir, containerdConfig))
 	if err != nil {
 		return err
 	}
-	if err := waitListening(containerdSocket); err != nil {
+	if err := waitForUnixSocket(containerdSocket); err != nil {
 		return err
 	}
 	if err := o.loadAllImages(); err != nil {
 		return err
 	}
-	kubelet, err := start("kubelet", o.kubeletArgs()...)
+	kubelet, err := startNodeProgram("kubelet", o.kubeletArgs()...)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func runInside(o Options) error {
 }
 
 // loadAllImages loads the images that every node has, and those of the options.
-func (o Options) loadAllImages() error {
-	metricsServer, err := metricsServer(ownPrograms)
+func (o NodeOptions) loadAllImages() error {
+	metricsServer, err := metricsServerImage(ownPrograms)
 	if err != nil {
 		return err
 	}
@@ -58,24 +58,24 @@ func (o Options) loadAllImages() error {
 		if err := i.write(archive); err != nil {
 			return err
 		}
-		if err := loadArchive(i.names[0], "", archive); err != nil {
+		if err := loadAndRemoveArchive(i.names[0], "", archive); err != nil {
 			return err
 		}
 	}
 	for to, dir := range o.imageLayouts() {
 		archive := to + ".tar"
-		if err := writeLayout(archive, to); err != nil {
+		if err := writeImageArchive(archive, to); err != nil {
 			return fmt.Errorf("read the image layout %s: %w", dir, err)
 		}
-		if err := loadArchive(dir, filepath.Base(dir), archive); err != nil {
+		if err := loadAndRemoveArchive(dir, filepath.Base(dir), archive); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loadArchive loads the images of an archive, and removes it.
-func loadArchive(what, name, archive string) error {
+// loadAndRemoveArchive loads the images of an archive, and removes it.
+func loadAndRemoveArchive(what, name, archive string) error {
 	if err := loadImages(what, name, archive); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ const (
 )
 
 // imageLayouts returns the images' directories by their places inside.
-func (o Options) imageLayouts() map[string]string {
+func (o NodeOptions) imageLayouts() map[string]string {
 	out := map[string]string{}
 	for i, dir := range o.Images {
 		out[fmt.Sprintf("/run/image%d", i)] = dir
@@ -97,7 +97,7 @@ func (o Options) imageLayouts() map[string]string {
 	return out
 }
 
-func mountLogs() error {
+func bindMountLogDir() error {
 	logs := filepath.Join(ownDir, "log")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
@@ -105,10 +105,10 @@ func mountLogs() error {
 	return unix.Mount(logs, "/var/log", "", unix.MS_BIND, "")
 }
 
-// mountOwn mounts the namespaces' own /proc, and a /run, /var/lib and /var/log of
+// mountNodeDirs mounts the namespaces' own /proc, and a /run, /var/lib and /var/log of
 // their own, where programs of several nodes would conflict. Mounts here are not visible
 // outside. Options.Dir and Options.Programs always appear below /run.
-func (o Options) mountOwn() error {
+func (o NodeOptions) mountNodeDirs() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep the node's mounts to itself: %w", err)
 	}
@@ -139,7 +139,7 @@ func (o Options) mountOwn() error {
 			return fmt.Errorf("take %s into the node: %w", dirs[to], err)
 		}
 	}
-	if err := mountLogs(); err != nil {
+	if err := bindMountLogDir(); err != nil {
 		return fmt.Errorf("mount the node's /var/log: %w", err)
 	}
 	// A kubelet shares its mounts for containers with them.
@@ -162,8 +162,8 @@ func loadImages(what, name, archive string) error {
 	return nil
 }
 
-// start starts one of the node's programs, which reapProcesses waits for.
-func start(name string, args ...string) (pid int, err error) {
+// startNodeProgram starts one of the node's programs, which reapProcesses waits for.
+func startNodeProgram(name string, args ...string) (pid int, err error) {
 	path := filepath.Join(ownPrograms, name)
 	process, err := os.StartProcess(path, append([]string{path}, args...), &os.ProcAttr{
 		Dir: ownDir, Files: []*os.File{nil, os.Stdout, os.Stderr},
@@ -176,8 +176,8 @@ func start(name string, args ...string) (pid int, err error) {
 	return process.Pid, nil
 }
 
-// waitListening returns when a process listens at the Unix socket.
-func waitListening(path string) error {
+// waitForUnixSocket returns when a process listens at the Unix socket.
+func waitForUnixSocket(path string) error {
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("unix", path)
 		if err == nil {

@@ -25,9 +25,9 @@ func PodSubnet(port int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(ip), 26)
 }
 
-// ServiceRange is the range of Services' addresses of the member whose API server has that
+// MemberServiceRange is the range of Services' addresses of the member whose API server has that
 // port. It is unique among members, in 240.0.0.0/4, which is not routed.
-func ServiceRange(port int) netip.Prefix {
+func MemberServiceRange(port int) netip.Prefix {
 	base := binary.BigEndian.Uint32([]byte{240, 0, 0, 0})
 	var ip [4]byte
 	binary.BigEndian.PutUint32(ip[:], base+uint32(port)<<12)
@@ -36,11 +36,11 @@ func ServiceRange(port int) netip.Prefix {
 
 // apiServiceAddress is the address of the Service "kubernetes", in every cluster the first
 // of its range.
-func apiServiceAddress(port int) netip.Addr { return ServiceRange(port).Addr().Next() }
+func apiServiceAddress(port int) netip.Addr { return MemberServiceRange(port).Addr().Next() }
 
-// serveAPI forwards connections at the API server's Service address, which the node's
+// forwardServiceToAPIServer forwards connections at the API server's Service address, which the node's
 // device carries, until the link is closed.
-func serveAPI(ctx context.Context, port int) (*relay.Link, error) {
+func forwardServiceToAPIServer(ctx context.Context, port int) (*relay.Link, error) {
 	at := netip.AddrPortFrom(apiServiceAddress(port), 443).String()
 	link, err := relay.OpenLink(ctx, at, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)).String())
 	if err != nil {
@@ -65,8 +65,8 @@ func nodeAddress(port int) netip.Addr { return PodSubnet(port).Addr().Next() }
 // both end with this process.
 type nodeDevice struct{ peerNamespace netns.NsHandle }
 
-func newDevice(port int) (*nodeDevice, error) {
-	elsewhere, err := otherNamespace()
+func createNodeDevice(port int) (*nodeDevice, error) {
+	elsewhere, err := newNetworkNamespace()
 	if err != nil {
 		return nil, fmt.Errorf("make the node's network: %w", err)
 	}
@@ -96,8 +96,8 @@ func newDevice(port int) (*nodeDevice, error) {
 // Close removes the device.
 func (d *nodeDevice) Close() error { return d.peerNamespace.Close() }
 
-// otherNamespace creates a network namespace and stays in its own.
-func otherNamespace() (netns.NsHandle, error) {
+// newNetworkNamespace creates a network namespace and stays in its own.
+func newNetworkNamespace() (netns.NsHandle, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	own, err := netns.Get()

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Options are the options of a node. All are required unless a default is stated.
-type Options struct {
+// NodeOptions are the options of a node. All are required unless a default is stated.
+type NodeOptions struct {
 	// Dir holds the node's data; created if missing. Absolute.
 	Dir string
 	// Name is the name of the Node.
@@ -68,22 +68,22 @@ func MissingRequirements(dir string) error {
 }
 
 // Run runs the node until ctx ends, which is no error, or until a part of it fails.
-func Run(ctx context.Context, o Options) error {
+func Run(ctx context.Context, o NodeOptions) error {
 	if os.Getenv(insideVariable) != "" {
-		return runInside(o)
+		return runNodeInit(o)
 	}
 	if err := MissingRequirements(o.Programs); err != nil {
 		return err
 	}
-	if err := raiseInotify(); err != nil {
+	if err := raiseInotifyLimit(); err != nil {
 		return err
 	}
-	device, err := newDevice(o.Port)
+	device, err := createNodeDevice(o.Port)
 	if err != nil {
 		return err
 	}
 	defer device.Close()
-	link, err := serveAPI(ctx, o.Port)
+	link, err := forwardServiceToAPIServer(ctx, o.Port)
 	if err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func Run(ctx context.Context, o Options) error {
 	return fmt.Errorf("the node %s has ended, its messages are above: %w", o.Name, err)
 }
 
-// raiseInotify allows this machine's root enough file watchers for several nodes: the 128
+// raiseInotifyLimit allows this machine's root enough file watchers for several nodes: the 128
 // of a fresh kernel are few for one lab.
-func raiseInotify() error {
+func raiseInotifyLimit() error {
 	const path, enough = "/proc/sys/fs/inotify/max_user_instances", 1024
 	data, err := os.ReadFile(path)
 	if err == nil {
@@ -123,4 +123,4 @@ func raiseInotify() error {
 }
 
 // cgroupParent is the parent cgroup of all containers of the node.
-func (o Options) cgroupParent() string { return "atoll-lab-" + strconv.Itoa(o.Port) }
+func (o NodeOptions) cgroupParent() string { return "atoll-lab-" + strconv.Itoa(o.Port) }

@@ -29,7 +29,7 @@ func TestSubnetsDoNotMeet(t *testing.T) {
 			t.Fatalf("ports %d and %d: %s and %s", port-1, port, before, p)
 		}
 		before = p
-		s := ServiceRange(port)
+		s := MemberServiceRange(port)
 		if s != s.Masked() || !nowhere.Contains(s.Addr()) || port > 1 && s.Overlaps(beforeServices) {
 			t.Fatalf("port %d: %s after %s", port, s, beforeServices)
 		}
@@ -82,7 +82,7 @@ func TestAnotherProgramIsNoMetricsServer(t *testing.T) {
 	if err := os.Symlink(own, filepath.Join(dir, metricsServerProgram)); err != nil {
 		t.Fatal(err)
 	}
-	if i, err := metricsServer(dir); err == nil || !strings.Contains(err.Error(), "is not what `make nodes` builds") {
+	if i, err := metricsServerImage(dir); err == nil || !strings.Contains(err.Error(), "is not what `make nodes` builds") {
 		t.Errorf("it is taken for %v (%v)", i.names, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestMissingRequirementsAreNamed(t *testing.T) {
 // TestTheKubeletListensToItsClusterOnly: a client must be known to the member's authority
 // or its API server, and have the right by its RBAC.
 func TestTheKubeletListensToItsClusterOnly(t *testing.T) {
-	data, err := yaml.Marshal(Options{Port: 20000}.kubeletConfig())
+	data, err := yaml.Marshal(NodeOptions{Port: 20000}.kubeletConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -267,7 +267,7 @@ func TestRelayTakesOrdersAndRemembersThem(t *testing.T) {
 	address := first.ListenAddress()
 	first.Close()
 	specs := []Spec{{Name: "member1", Listen: address, Target: f.listener.Addr().String()}}
-	client := Client{Dir: dir}
+	client := LinkClient{Dir: dir}
 
 	if _, err := client.ReadStatus(t.Context()); err == nil || !strings.Contains(err.Error(), "is the lab up?") {
 		t.Fatalf("error %v without a relay; want a hint", err)
@@ -316,7 +316,7 @@ func serveRelay(t *testing.T, dir string, specs []Spec) (stop func()) {
 	t.Cleanup(stop)
 	deadline := time.Now().Add(waitLimit)
 	for {
-		if _, err := (Client{Dir: dir}).ReadStatus(t.Context()); err == nil {
+		if _, err := (LinkClient{Dir: dir}).ReadStatus(t.Context()); err == nil {
 			return stop
 		} else if time.Now().After(deadline) {
 			t.Fatal(err)

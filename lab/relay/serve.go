@@ -30,8 +30,8 @@ type Spec struct {
 // ServeLinks carries links until ctx ends and serves a Unix socket in dir; see Client.
 // Modes are stored in dir, so that a relay keeps them over a crash.
 func ServeLinks(ctx context.Context, dir string, specs []Spec) error {
-	s := &server{file: filepath.Join(dir, modesName), links: map[string]*Link{}}
-	modes, err := s.loadModes()
+	s := &linkServer{file: filepath.Join(dir, modesName), links: map[string]*Link{}}
+	modes, err := s.readLinkModes()
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func ServeLinks(ctx context.Context, dir string, specs []Spec) error {
 		}
 		s.links[spec.Name] = link
 	}
-	listener, closeDir, err := listenIn(ctx, dir)
+	listener, closeDir, err := listenControlSocket(ctx, dir)
 	if err != nil {
 		return fmt.Errorf("control socket %s: %w", filepath.Join(dir, socketName), err)
 	}
@@ -61,13 +61,13 @@ func ServeLinks(ctx context.Context, dir string, specs []Spec) error {
 	return nil
 }
 
-// server answers GET / with the status of all and PUT /NAME with a mode as the body.
-type server struct {
+// linkServer answers GET / with the status of all and PUT /NAME with a mode as the body.
+type linkServer struct {
 	file  string
 	links map[string]*Link
 }
 
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *linkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		_ = json.NewEncoder(w).Encode(s.linkStatuses())
 		return
@@ -90,7 +90,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) linkStatuses() map[string]Status {
+func (s *linkServer) linkStatuses() map[string]Status {
 	all := make(map[string]Status, len(s.links))
 	for name, link := range s.links {
 		all[name] = link.ReadStatus()
@@ -98,7 +98,7 @@ func (s *server) linkStatuses() map[string]Status {
 	return all
 }
 
-func (s *server) loadModes() (map[string]Mode, error) {
+func (s *linkServer) readLinkModes() (map[string]Mode, error) {
 	var modes map[string]Mode
 	data, err := os.ReadFile(s.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +113,7 @@ func (s *server) loadModes() (map[string]Mode, error) {
 	return modes, nil
 }
 
-func (s *server) saveModes() error {
+func (s *linkServer) saveModes() error {
 	modes := make(map[string]Mode, len(s.links))
 	for name, link := range s.links {
 		modes[name] = link.ReadStatus().Mode
@@ -134,11 +134,11 @@ func (s *server) saveModes() error {
 	return os.Rename(tmp.Name(), s.file)
 }
 
-// Client is a client of the relay that serves Dir. It keeps no connection.
-type Client struct{ Dir string }
+// LinkClient is a client of the relay that serves Dir. It keeps no connection.
+type LinkClient struct{ Dir string }
 
 // ReadStatus returns the status of every link, by name.
-func (c Client) ReadStatus(ctx context.Context) (map[string]Status, error) {
+func (c LinkClient) ReadStatus(ctx context.Context) (map[string]Status, error) {
 	var all map[string]Status
 	body, err := c.sendRequest(ctx, http.MethodGet, "", nil)
 	if err == nil {
@@ -148,16 +148,16 @@ func (c Client) ReadStatus(ctx context.Context) (map[string]Status, error) {
 }
 
 // SetMode changes the mode of one link and returns when it is in force.
-func (c Client) SetMode(ctx context.Context, name string, mode Mode) error {
+func (c LinkClient) SetMode(ctx context.Context, name string, mode Mode) error {
 	_, err := c.sendRequest(ctx, http.MethodPut, name, []byte(mode))
 	return err
 }
 
-func (c Client) sendRequest(ctx context.Context, method, name string, body []byte) ([]byte, error) {
+func (c LinkClient) sendRequest(ctx context.Context, method, name string, body []byte) ([]byte, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialIn(ctx, c.Dir)
+			return dialControlSocket(ctx, c.Dir)
 		},
 	}
 	request, err := http.NewRequestWithContext(ctx, method, "http://relay/"+name, bytes.NewReader(body))
@@ -179,11 +179,11 @@ func (c Client) sendRequest(ctx context.Context, method, name string, body []byt
 	return answer, nil
 }
 
-// listenIn listens on the control socket in dir. Socket names are limited to about a
+// listenControlSocket listens on the control socket in dir. Socket names are limited to about a
 // hundred bytes, so the path goes through an open directory, which the returned function
 // closes.
-func listenIn(ctx context.Context, dir string) (net.Listener, func(), error) {
-	open, path, err := shortPath(dir)
+func listenControlSocket(ctx context.Context, dir string) (net.Listener, func(), error) {
+	open, path, err := shortSocketPath(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -200,8 +200,8 @@ func listenIn(ctx context.Context, dir string) (net.Listener, func(), error) {
 	return listener, func() { open.Close() }, nil
 }
 
-func dialIn(ctx context.Context, dir string) (net.Conn, error) {
-	open, path, err := shortPath(dir)
+func dialControlSocket(ctx context.Context, dir string) (net.Conn, error) {
+	open, path, err := shortSocketPath(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func dialIn(ctx context.Context, dir string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
-func shortPath(dir string) (*os.File, string, error) {
+func shortSocketPath(dir string) (*os.File, string, error) {
 	open, err := os.Open(dir)
 	if err != nil {
 		return nil, "", err

@@ -18,7 +18,7 @@ func TestMetricsPageIsFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(text) != metricpage.Render() {
+	if string(text) != metricpage.RenderMetricPage() {
 		t.Error("docs/metrics.md is stale: run `make generate`")
 	}
 }
@@ -27,7 +27,7 @@ func TestMetricsPageIsFresh(t *testing.T) {
 // sentences.
 func TestMetricsArePlain(t *testing.T) {
 	seen := map[string]bool{}
-	for _, m := range append(metrictable.Hub(), metrictable.Agent()...) {
+	for _, m := range append(metrictable.HubMetrics(), metrictable.AgentMetrics()...) {
 		if seen[m.Name] || !strings.HasPrefix(m.Name, "atoll_") || !strings.HasSuffix(m.Help, ".") {
 			t.Errorf("%s: give it a name of its own that begins with atoll_, and a sentence", m.Name)
 		}
@@ -72,8 +72,8 @@ func TestMetricsAreOfTheTable(t *testing.T) {
 			return true
 		})
 	}
-	if len(declared) != len(metrictable.Hub())+len(metrictable.Agent()) {
-		t.Errorf("%d declarations for %d entries", len(declared), len(metrictable.Hub())+len(metrictable.Agent()))
+	if len(declared) != len(metrictable.HubMetrics())+len(metrictable.AgentMetrics()) {
+		t.Errorf("%d declarations for %d entries", len(declared), len(metrictable.HubMetrics())+len(metrictable.AgentMetrics()))
 	}
 	for _, name := range declared {
 		if !used[name] {

@@ -21,7 +21,7 @@ func TestReasonsPageIsFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(text) != reasonpage.Render() {
+	if string(text) != reasonpage.RenderReasonsPage() {
 		t.Error("docs/reasons.md is stale: run `make generate`")
 	}
 }

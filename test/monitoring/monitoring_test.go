@@ -51,7 +51,7 @@ func newScraped(t *testing.T) *scraped {
 	s := &scraped{T: t, store: store, parser: p, names: map[string]metrictable.Definition{}, now: time.Unix(1_790_000_000, 0), engine: promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 1_000_000, Timeout: time.Minute, Parser: p,
 	})}
-	for _, m := range append(metrictable.Hub(), metrictable.Agent()...) {
+	for _, m := range append(metrictable.HubMetrics(), metrictable.AgentMetrics()...) {
 		s.names[m.Name] = m
 		if m.Type == metrictable.Histogram {
 			s.names[m.Name+"_bucket"] = m
@@ -63,7 +63,7 @@ func newScraped(t *testing.T) *scraped {
 // renderExposition returns what a program with every metric serves.
 func renderExposition(t *testing.T, v values) []byte {
 	registry := prometheus.NewRegistry()
-	for _, m := range append(metrictable.Hub(), metrictable.Agent()...) {
+	for _, m := range append(metrictable.HubMetrics(), metrictable.AgentMetrics()...) {
 		registerMetric(registry, m, v)
 	}
 	answer := httptest.NewRecorder()

@@ -205,7 +205,7 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 
 // TestThePlainManifestsAreMadeOfTheChart: the plain manifests equal the rendered chart.
 func TestThePlainManifestsAreMadeOfTheChart(t *testing.T) {
-	files, err := RenderAgent(filepath.Join(chartsDir, "atoll-agent"))
+	files, err := RenderAgentManifests(filepath.Join(chartsDir, "atoll-agent"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ var blankValues = map[string]any{
 	"caHash": "sha256:" + strings.Repeat("f", 64),
 }
 
-// RenderAgent returns the plain manifests of the agent from the chart in the directory, by the
+// RenderAgentManifests returns the plain manifests of the agent from the chart in the directory, by the
 // names of their files: the default objects with the Secret to fill in, the objects of each
 // opt-in, and the AgentPolicy.
-func RenderAgent(dir string) (map[string]string, error) {
+func RenderAgentManifests(dir string) (map[string]string, error) {
 	values := map[string]any{"createNamespace": true, "join": blankValues}
 	r := Release{Chart: dir, Name: "atoll-agent", Namespace: "atoll-system", Values: values}
 	text, err := RenderManifests(r)

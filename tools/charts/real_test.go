@@ -92,7 +92,7 @@ func newInstallation(t *testing.T) *installation {
 			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := images.Write(at, about, []v1.Image{img}); err != nil {
+			if err := images.WriteImageLayout(at, about, []v1.Image{img}); err != nil {
 				t.Fatal(err)
 			}
 			if tag == "this" || p.Name == "atoll" {

@@ -114,9 +114,9 @@ func imageLabels(p Program, about BuildInfo) map[string]string {
 	return out
 }
 
-// Write writes one image, for several platforms, as a layout into the directory, and
+// WriteImageLayout writes one image, for several platforms, as a layout into the directory, and
 // replaces its content.
-func Write(dir string, about BuildInfo, images []v1.Image) error {
+func WriteImageLayout(dir string, about BuildInfo, images []v1.Image) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, img := range images {
 		config, err := img.ConfigFile()

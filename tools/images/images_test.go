@@ -36,7 +36,7 @@ func writeLayout(t *testing.T, p Program, dir string, binary []byte) v1.ImageInd
 		}
 		built = append(built, img)
 	}
-	if err := Write(dir, testBuildInfo, built); err != nil {
+	if err := WriteImageLayout(dir, testBuildInfo, built); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := layout.ImageIndexFromPath(dir)

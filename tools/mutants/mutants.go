@@ -28,16 +28,16 @@ type Mutant struct {
 	after      string
 }
 
-// finder collects the mutants of one file.
-type finder struct {
+// mutantFinder collects the mutants of one file.
+type mutantFinder struct {
 	fset  *token.FileSet
 	file  string
 	src   []byte
 	found []Mutant
 }
 
-// Find returns the mutants of a file, by position. Generated files have none.
-func Find(file string, src []byte) ([]Mutant, error) {
+// FindMutants returns the mutants of a file, by position. Generated files have none.
+func FindMutants(file string, src []byte) ([]Mutant, error) {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, src, parser.ParseComments)
 	if err != nil {
@@ -46,63 +46,63 @@ func Find(file string, src []byte) ([]Mutant, error) {
 	if ast.IsGenerated(parsed) {
 		return nil, nil
 	}
-	f := &finder{fset: fset, file: file, src: src}
+	f := &mutantFinder{fset: fset, file: file, src: src}
 	for _, d := range parsed.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
-			f.mutateFunc(fn.Type, fn.Body)
+			f.addFuncMutants(fn.Type, fn.Body)
 		}
 	}
 	slices.SortStableFunc(f.found, func(a, b Mutant) int { return a.start - b.start })
 	return f.found, nil
 }
 
-// mutateFunc adds the mutants of a function; function literals in it have their own results.
-func (f *finder) mutateFunc(of *ast.FuncType, body *ast.BlockStmt) {
+// addFuncMutants adds the mutants of a function; function literals in it have their own results.
+func (f *mutantFinder) addFuncMutants(of *ast.FuncType, body *ast.BlockStmt) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
-			f.mutateFunc(n.Type, n.Body)
+			f.addFuncMutants(n.Type, n.Body)
 			return false
 		case *ast.GenDecl:
 			return n.Tok != token.CONST
 		case *ast.BlockStmt:
-			f.removeStatements(n.List)
+			f.addRemovalMutants(n.List)
 		case *ast.CaseClause:
-			f.removeStatements(n.Body)
+			f.addRemovalMutants(n.Body)
 		case *ast.CommClause:
-			f.removeStatements(n.Body)
+			f.addRemovalMutants(n.Body)
 		case *ast.IfStmt:
-			f.add(n.Cond, "negate "+f.sourceOf(n.Cond), "(", ") != mutantIs(%d)")
+			f.addMutant(n.Cond, "negate "+f.sourceOf(n.Cond), "(", ") != mutantIs(%d)")
 		case *ast.ReturnStmt:
-			f.returnZero(of, n)
+			f.addZeroReturnMutant(of, n)
 		case *ast.BinaryExpr:
-			f.swapOperator(n)
+			f.addOperatorMutant(n)
 		case *ast.CallExpr:
-			return !isLog(n) && !isMake(n)
+			return !isLogCall(n) && !isMakeCall(n)
 		case *ast.BasicLit:
-			f.addOne(n)
+			f.addIncrementMutant(n)
 		}
 		return true
 	})
 }
 
-// removeStatements adds a mutant without each statement that can go.
-func (f *finder) removeStatements(list []ast.Stmt) {
+// addRemovalMutants adds a mutant without each statement that can go.
+func (f *mutantFinder) addRemovalMutants(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
 		case *ast.ExprStmt:
-			if call, ok := s.X.(*ast.CallExpr); ok && isLog(call) {
+			if call, ok := s.X.(*ast.CallExpr); ok && isLogCall(call) {
 				continue
 			}
 		case *ast.AssignStmt:
-			if s.Tok == token.DEFINE || isBlank(s.Lhs) {
+			if s.Tok == token.DEFINE || areAllBlank(s.Lhs) {
 				continue
 			}
 		case *ast.BranchStmt, *ast.IncDecStmt, *ast.SendStmt:
 		default:
 			continue
 		}
-		f.add(s, "remove "+f.sourceOf(s), "if !mutantIs(%d) { ", " }")
+		f.addMutant(s, "remove "+f.sourceOf(s), "if !mutantIs(%d) { ", " }")
 	}
 }
 
@@ -111,22 +111,22 @@ var swapped = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LAND: token.LOR, token.LOR: token.LAND,
 }
 
-func (f *finder) swapOperator(n *ast.BinaryExpr) {
+func (f *mutantFinder) addOperatorMutant(n *ast.BinaryExpr) {
 	if op, ok := swapped[n.Op]; ok {
 		other := f.sourceOf(n.X) + " " + op.String() + " " + f.sourceOf(n.Y)
-		f.add(n, f.sourceOf(n)+" → "+other, "func() bool { if mutantIs(%d) { return "+other+" }; return (", ") }()")
+		f.addMutant(n, f.sourceOf(n)+" → "+other, "func() bool { if mutantIs(%d) { return "+other+" }; return (", ") }()")
 	}
 }
 
-func (f *finder) addOne(n *ast.BasicLit) {
+func (f *mutantFinder) addIncrementMutant(n *ast.BasicLit) {
 	if n.Kind == token.INT {
-		f.add(n, n.Value+" → "+n.Value+"+1", "mutantAdd(%d, ", ")")
+		f.addMutant(n, n.Value+" → "+n.Value+"+1", "mutantAdd(%d, ", ")")
 	}
 }
 
-// returnZero adds a mutant that returns zero values, where the statement returns others.
-func (f *finder) returnZero(of *ast.FuncType, n *ast.ReturnStmt) {
-	if len(n.Results) == 0 || !slices.ContainsFunc(n.Results, f.isNotZero) {
+// addZeroReturnMutant adds a mutant that returns zero values, where the statement returns others.
+func (f *mutantFinder) addZeroReturnMutant(of *ast.FuncType, n *ast.ReturnStmt) {
+	if len(n.Results) == 0 || !slices.ContainsFunc(n.Results, f.isNonZeroExpr) {
 		return
 	}
 	var zeros []string
@@ -135,15 +135,15 @@ func (f *finder) returnZero(of *ast.FuncType, n *ast.ReturnStmt) {
 			zeros = append(zeros, "*new("+f.sourceOf(r.Type)+")")
 		}
 	}
-	f.add(n, "return zero for "+f.sourceOf(n), "if mutantIs(%d) { return "+strings.Join(zeros, ", ")+" }; ", "")
+	f.addMutant(n, "return zero for "+f.sourceOf(n), "if mutantIs(%d) { return "+strings.Join(zeros, ", ")+" }; ", "")
 }
 
-func (f *finder) isNotZero(e ast.Expr) bool {
+func (f *mutantFinder) isNonZeroExpr(e ast.Expr) bool {
 	text := f.sourceOf(e)
 	return !slices.Contains([]string{"nil", "false", "0", `""`}, text) && !strings.HasSuffix(text, "{}")
 }
 
-func (f *finder) add(n ast.Node, what, before, after string) {
+func (f *mutantFinder) addMutant(n ast.Node, what, before, after string) {
 	what = strings.Join(strings.Fields(what), " ")
 	if len(what) > 160 {
 		what = what[:160] + "…"
@@ -154,12 +154,12 @@ func (f *finder) add(n ast.Node, what, before, after string) {
 	})
 }
 
-func (f *finder) sourceOf(n ast.Node) string {
+func (f *mutantFinder) sourceOf(n ast.Node) string {
 	return string(f.src[f.fset.Position(n.Pos()).Offset:f.fset.Position(n.End()).Offset])
 }
 
-// isLog reports a call of a logger: no test holds what it writes.
-func isLog(call *ast.CallExpr) bool {
+// isLogCall reports a call of a logger: no test holds what it writes.
+func isLogCall(call *ast.CallExpr) bool {
 	found := false
 	ast.Inspect(call.Fun, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)
@@ -169,13 +169,13 @@ func isLog(call *ast.CallExpr) bool {
 	return found
 }
 
-// isMake reports a call of make: its sizes are hints.
-func isMake(call *ast.CallExpr) bool {
+// isMakeCall reports a call of make: its sizes are hints.
+func isMakeCall(call *ast.CallExpr) bool {
 	id, ok := call.Fun.(*ast.Ident)
 	return ok && id.Name == "make"
 }
 
-func isBlank(targets []ast.Expr) bool {
+func areAllBlank(targets []ast.Expr) bool {
 	return !slices.ContainsFunc(targets, func(e ast.Expr) bool {
 		id, ok := e.(*ast.Ident)
 		return !ok || id.Name != "_"
@@ -235,8 +235,8 @@ func (m Mutant) SpansAny(src []byte, lines map[string]bool) bool {
 	return false
 }
 
-// Switch returns the file that a package with mutants needs.
-func Switch(packageName string) string {
+// MutantSwitchSource returns the file that a package with mutants needs.
+func MutantSwitchSource(packageName string) string {
 	return "package " + packageName + `
 
 import (

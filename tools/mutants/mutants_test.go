@@ -38,13 +38,13 @@ func main() {
 
 // Each mutant is one fault, and number 0 is the program as written.
 func TestMutantsAreFaultsOfTheirOwn(t *testing.T) {
-	all, err := mutants.Find("main.go", []byte(source))
+	all, err := mutants.FindMutants("main.go", []byte(source))
 	if err != nil {
 		t.Fatal(err)
 	}
 	drawn := mutants.Draw(all, len(all), 1)
 	dir := t.TempDir()
-	for name, text := range map[string]string{"main.go": mutants.Insert([]byte(source), drawn), "switch.go": mutants.Switch("main"), "go.mod": "module m\n\ngo 1.26\n"} {
+	for name, text := range map[string]string{"main.go": mutants.Insert([]byte(source), drawn), "switch.go": mutants.MutantSwitchSource("main"), "go.mod": "module m\n\ngo 1.26\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestMutantsAreFaultsOfTheirOwn(t *testing.T) {
 
 // The text between two insertions stays, and mutants nest.
 func TestInsertedTextIsGo(t *testing.T) {
-	all, err := mutants.Find("main.go", []byte(source))
+	all, err := mutants.FindMutants("main.go", []byte(source))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestInsertedTextIsGo(t *testing.T) {
 }
 
 func TestDrawingIsRepeated(t *testing.T) {
-	all, err := mutants.Find("main.go", []byte(source))
+	all, err := mutants.FindMutants("main.go", []byte(source))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +118,11 @@ func TestSourceWithoutDecisionsHasNoMutants(t *testing.T) {
 		"constants": "package p\n\nfunc f() { const c = 1 < 2 }\n",
 		"zeros":     "package p\n\nfunc f() (any, bool) { return nil, false }\n",
 	} {
-		if all, err := mutants.Find("p.go", []byte(text)); err != nil || len(all) > 0 {
+		if all, err := mutants.FindMutants("p.go", []byte(text)); err != nil || len(all) > 0 {
 			t.Errorf("%s: %v, %v", name, all, err)
 		}
 	}
-	if _, err := mutants.Find("p.go", []byte("package")); err == nil || !strings.Contains(err.Error(), "read p.go") {
+	if _, err := mutants.FindMutants("p.go", []byte("package")); err == nil || !strings.Contains(err.Error(), "read p.go") {
 		t.Errorf("of text that is not Go: %v", err)
 	}
 }

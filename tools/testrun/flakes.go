@@ -30,14 +30,14 @@ func computeForever() {
 // findFlakes runs the phases o.runs times beside o.load processes that compute, and prints how often
 // each test failed. Its records are in bin/flakes: an interrupted call goes on at the run that was
 // interrupted.
-func (o options) findFlakes(ctx context.Context, phases []phase) error {
+func (o testrunOptions) findFlakes(ctx context.Context, phases []phase) error {
 	stop, err := startLoad(o.load)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	dir := filepath.Join(o.root, "bin", "flakes", o.recordName())
-	var runs []*record
+	dir := filepath.Join(o.root, "bin", "flakes", o.recordDirName())
+	var runs []*testRecord
 	for i := range o.runs {
 		records := filepath.Join(dir, fmt.Sprint(i+1))
 		r, err := readRun(records)
@@ -51,11 +51,11 @@ func (o options) findFlakes(ctx context.Context, phases []phase) error {
 		runs = append(runs, r)
 	}
 	fmt.Printf("%d runs beside %d processes that compute; delete %s to begin again\n", len(runs), o.load, dir)
-	return printFlakes(os.Stdout, runs)
+	return printTestFailures(os.Stdout, runs)
 }
 
-// recordName names the directory of these runs.
-func (o options) recordName() string {
+// recordDirName names the directory of these runs.
+func (o testrunOptions) recordDirName() string {
 	name := o.level
 	if o.pkg != "" {
 		name = strings.Trim(o.pkg+" "+o.run, "./ ")
@@ -70,7 +70,7 @@ func (o options) recordName() string {
 }
 
 // recordRun runs the phases once. Failures are in the record.
-func (o options) recordRun(ctx context.Context, phases []phase, records string) (*record, error) {
+func (o testrunOptions) recordRun(ctx context.Context, phases []phase, records string) (*testRecord, error) {
 	if err := os.RemoveAll(records); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (o options) recordRun(ctx context.Context, phases []phase, records string) 
 }
 
 // readRun reads the records of a run, or returns os.ErrNotExist when it did not reach its end.
-func readRun(records string) (*record, error) {
+func readRun(records string) (*testRecord, error) {
 	if _, err := os.Stat(filepath.Join(records, doneFile)); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func readRun(records string) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRecord()
+	r := newTestRecord()
 	for _, f := range files {
 		if f.Name() == doneFile {
 			continue
@@ -137,11 +137,11 @@ type flake struct {
 	slowest          time.Duration
 }
 
-// countFlakes returns the tests that failed in a run at least once, the most frequent failures first.
-func countFlakes(runs []*record) []flake {
+// countTestFailures returns the tests that failed in a run at least once, the most frequent failures first.
+func countTestFailures(runs []*testRecord) []flake {
 	counts := map[testName]*flake{}
 	for _, r := range runs {
-		for name, v := range r.inTests() {
+		for name, v := range r.testVerdicts() {
 			c := counts[name]
 			if c == nil {
 				c = &flake{name: name}
@@ -172,9 +172,9 @@ func countFlakes(runs []*record) []flake {
 	return out
 }
 
-// printFlakes prints the table of the tests that failed.
-func printFlakes(out io.Writer, runs []*record) error {
-	flakes := countFlakes(runs)
+// printTestFailures prints the table of the tests that failed.
+func printTestFailures(out io.Writer, runs []*testRecord) error {
+	flakes := countTestFailures(runs)
 	if len(flakes) == 0 {
 		fmt.Fprintln(out, "no test failed")
 		return nil

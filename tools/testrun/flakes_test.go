@@ -7,16 +7,16 @@ import (
 )
 
 func TestFlakesAreCounted(t *testing.T) {
-	good, bad := newRecord(), newRecord()
-	for r, text := range map[*record]string{good: events, bad: `{"Action":"run","Package":"p","Test":"TestGood"}
+	good, bad := newTestRecord(), newTestRecord()
+	for r, text := range map[*testRecord]string{good: events, bad: `{"Action":"run","Package":"p","Test":"TestGood"}
 {"Action":"fail","Package":"p","Test":"TestGood","Elapsed":9}
 `} {
-		if err := r.read("0", strings.NewReader(text)); err != nil {
+		if err := r.readEvents("0", strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var out bytes.Buffer
-	if err := printFlakes(&out, []*record{good, bad}); err == nil {
+	if err := printTestFailures(&out, []*testRecord{good, bad}); err == nil {
 		t.Error("four tests failed, and no error says so")
 	}
 	want := []string{
@@ -35,7 +35,7 @@ func TestFlakesAreCounted(t *testing.T) {
 
 func TestNoFlakes(t *testing.T) {
 	var out bytes.Buffer
-	if err := printFlakes(&out, []*record{newRecord()}); err != nil || out.String() != "no test failed\n" {
+	if err := printTestFailures(&out, []*testRecord{newTestRecord()}); err != nil || out.String() != "no test failed\n" {
 		t.Errorf("got %q, %v", out.String(), err)
 	}
 }

@@ -40,7 +40,7 @@ func main() {
 	if err == nil && o.runs > 0 {
 		err = o.findFlakes(ctx, phases)
 	} else if err == nil {
-		err = runOnce(ctx, o.root, phases)
+		err = runAndReport(ctx, o.root, phases)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
@@ -48,8 +48,8 @@ func main() {
 	}
 }
 
-// options are the command line.
-type options struct {
+// testrunOptions are the command line.
+type testrunOptions struct {
 	root string
 	// level is the name of the level; with a package, the package's tests run instead.
 	level string
@@ -60,7 +60,7 @@ type options struct {
 	runs, load int
 }
 
-func parseOptions(args []string) (o options, err error) {
+func parseOptions(args []string) (o testrunOptions, err error) {
 	f := flag.NewFlagSet("testrun", flag.ContinueOnError)
 	f.StringVar(&o.root, "root", ".", "the root of the tree")
 	f.StringVar(&o.pkg, "package", "", "test this package, such as ./internal/placer, in place of a level")
@@ -79,7 +79,7 @@ func parseOptions(args []string) (o options, err error) {
 }
 
 // choosePhases returns the phases of the level, or one for the package.
-func (o options) choosePhases(ctx context.Context) ([]phase, error) {
+func (o testrunOptions) choosePhases(ctx context.Context) ([]phase, error) {
 	if o.pkg == "" {
 		return phasesOf(levelNames[o.level]), nil
 	}
@@ -89,7 +89,7 @@ func (o options) choosePhases(ctx context.Context) ([]phase, error) {
 			dir, pattern = module, "./"+rest
 		}
 	}
-	p := phase{name: o.pkg, dir: dir, packages: []string{pattern}, flags: withQuick("-timeout", "40m"), env: plain}
+	p := phase{name: o.pkg, dir: dir, packages: []string{pattern}, flags: withQuickLinkFlags("-timeout", "40m"), env: plain}
 	if o.run != "" {
 		p.flags = append(p.flags, "-run", o.run)
 	}
@@ -103,9 +103,9 @@ func (o options) choosePhases(ctx context.Context) ([]phase, error) {
 	return []phase{p}, nil
 }
 
-// runOnce runs the phases and prints the report.
-func runOnce(ctx context.Context, root string, phases []phase) error {
-	warnOfLeftovers(ctx)
+// runAndReport runs the phases and prints the report.
+func runAndReport(ctx context.Context, root string, phases []phase) error {
+	warnOfLeftoverProcesses(ctx)
 	records, err := os.MkdirTemp("", "atoll-testrun-")
 	if err != nil {
 		return err
@@ -123,12 +123,12 @@ func runOnce(ctx context.Context, root string, phases []phase) error {
 
 // runPhases runs all phases, also after one that failed, with one file of records for each. It returns
 // the record of all tests and the names of failed phases.
-func runPhases(ctx context.Context, root string, phases []phase, records string) (total *record, failed []string, err error) {
-	total = newRecord()
+func runPhases(ctx context.Context, root string, phases []phase, records string) (total *testRecord, failed []string, err error) {
+	total = newTestRecord()
 	for i, p := range phases {
 		begin := time.Now()
 		file := filepath.Join(records, fmt.Sprint(i))
-		err := runPhase(ctx, root, p, file, maxReruns-total.flakyTests())
+		err := runPhase(ctx, root, p, file, maxReruns-total.countFlakyTests())
 		if ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("interrupted in phase %q of %s", p.name, p.dir)
 		}
@@ -175,7 +175,7 @@ func runPhase(ctx context.Context, root string, p phase, file string, reruns int
 
 // readFile reads the record of a phase, by whose number the file is named. A phase that ran no test has
 // none.
-func (r *record) readFile(name string) error {
+func (r *testRecord) readFile(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -184,12 +184,12 @@ func (r *record) readFile(name string) error {
 		return err
 	}
 	defer f.Close()
-	return r.read(filepath.Base(name), f)
+	return r.readEvents(filepath.Base(name), f)
 }
 
-// warnOfLeftovers prints the hubs and members of an earlier run that still run: they take the
+// warnOfLeftoverProcesses prints the hubs and members of an earlier run that still run: they take the
 // machine from this run.
-func warnOfLeftovers(ctx context.Context) {
+func warnOfLeftoverProcesses(ctx context.Context) {
 	out, err := exec.CommandContext(ctx, "pgrep", "-a", "-f", "atoll-(hub|lab) |kube-apiserver").Output()
 	if err == nil && len(out) > 0 {
 		fmt.Printf("These processes of an earlier run or of a lab still run and slow the tests down:\n%s\n", out)

@@ -54,7 +54,7 @@ func phasesOf(l level) []phase {
 // shortPhases run what needs no cluster and no server.
 func shortPhases() []phase {
 	short := slices.Concat(quick, []string{"-short", "-timeout", "3m"})
-	phases := perModule(phase{name: "short", kinds: []string{"race", "pure", "decides"}, flags: short, env: plain})
+	phases := phasePerModule(phase{name: "short", kinds: []string{"race", "pure", "decides"}, flags: short, env: plain})
 	for _, dir := range []string{"api", "tools", "test/monitoring"} {
 		phases = append(phases, phase{name: "short", dir: dir, packages: []string{"./..."}, flags: short, env: plain})
 	}
@@ -66,28 +66,28 @@ func shortPhases() []phase {
 func allPhases() []phase {
 	promises := append(slices.Clone(plain), "ATOLL_E2E_PROMISES=1")
 	return slices.Concat(
-		perModule(phase{name: "race", level: levelTest, kinds: []string{"race"}, flags: withQuick("-race", "-timeout", "15m"), env: withRace}),
-		perModule(phase{name: "plain", level: levelTest, kinds: []string{"pure", "plain", "decides"}, flags: withQuick("-p", "2", "-timeout", "25m"), env: plain}),
+		phasePerModule(phase{name: "race", level: levelTest, kinds: []string{"race"}, flags: withQuickLinkFlags("-race", "-timeout", "15m"), env: withRace}),
+		phasePerModule(phase{name: "plain", level: levelTest, kinds: []string{"pure", "plain", "decides"}, flags: withQuickLinkFlags("-p", "2", "-timeout", "25m"), env: plain}),
 		[]phase{
-			{name: "promises", level: levelTest, dir: "lab", packages: []string{"./test/e2e"}, flags: withQuick("-timeout", "25m"), env: promises},
-			{name: "promise of tenancy", level: levelTest, dir: "lab", packages: []string{"./test/e2e/tenancy"}, flags: withQuick("-timeout", "25m", "-run", "^TestTenantFromBeginToEnd$"), env: plain},
-			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: withQuick(), env: plain},
-			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: withQuick(), env: plain},
+			{name: "promises", level: levelTest, dir: "lab", packages: []string{"./test/e2e"}, flags: withQuickLinkFlags("-timeout", "25m"), env: promises},
+			{name: "promise of tenancy", level: levelTest, dir: "lab", packages: []string{"./test/e2e/tenancy"}, flags: withQuickLinkFlags("-timeout", "25m", "-run", "^TestTenantFromBeginToEnd$"), env: plain},
+			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: withQuickLinkFlags(), env: plain},
+			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: withQuickLinkFlags(), env: plain},
 		},
-		perModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withQuick("-p", "2", "-timeout", "25m"), env: plain}),
-		perModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withQuick("-p", "1", "-timeout", "40m"), env: plain}),
+		phasePerModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withQuickLinkFlags("-p", "2", "-timeout", "25m"), env: plain}),
+		phasePerModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withQuickLinkFlags("-p", "1", "-timeout", "40m"), env: plain}),
 		[]phase{
-			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: withQuick("-timeout", "15m"), env: plain},
-			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: withQuick(), env: plain},
+			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: withQuickLinkFlags("-timeout", "15m"), env: plain},
+			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: withQuickLinkFlags(), env: plain},
 		},
 	)
 }
 
-func withQuick(flags ...string) []string {
+func withQuickLinkFlags(flags ...string) []string {
 	return slices.Concat(quick, []string{"-count=1"}, flags)
 }
 
-func perModule(p phase) (out []phase) {
+func phasePerModule(p phase) (out []phase) {
 	for _, dir := range modules {
 		p.dir = dir
 		out = append(out, p)

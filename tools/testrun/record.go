@@ -31,16 +31,16 @@ type testRun struct {
 	output  strings.Builder
 }
 
-// record holds every run of every test, in the order of their first runs.
-type record struct {
+// testRecord holds every run of every test, in the order of their first runs.
+type testRecord struct {
 	names []testName
 	runs  map[testName][]*testRun
 }
 
-func newRecord() *record { return &record{runs: map[testName][]*testRun{}} }
+func newTestRecord() *testRecord { return &testRecord{runs: map[testName][]*testRun{}} }
 
-// read adds the events of gotestsum in a phase.
-func (r *record) read(phase string, from io.Reader) error {
+// readEvents adds the events of gotestsum in a phase.
+func (r *testRecord) readEvents(phase string, from io.Reader) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
@@ -48,14 +48,14 @@ func (r *record) read(phase string, from io.Reader) error {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return fmt.Errorf("read a test event %.80q: %w", lines.Text(), err)
 		}
-		r.add(phase, e)
+		r.addEvent(phase, e)
 	}
 	return lines.Err()
 }
 
-// add assigns an event to the current run of its test. A test that begins after its end has
+// addEvent assigns an event to the current run of its test. A test that begins after its end has
 // another run.
-func (r *record) add(phase string, e event) {
+func (r *testRecord) addEvent(phase string, e event) {
 	root, _, _ := strings.Cut(e.Test, "/")
 	name := testName{phase, e.Package, root}
 	own := e.Test == root
@@ -98,9 +98,9 @@ func verdictOf(runs []*testRun) string {
 	return "failed"
 }
 
-// inTests returns the verdicts of all tests. A package counts as a test of its own only where it
+// testVerdicts returns the verdicts of all tests. A package counts as a test of its own only where it
 // failed and none of its tests did.
-func (r *record) inTests() map[testName]string {
+func (r *testRecord) testVerdicts() map[testName]string {
 	verdicts, failing := map[testName]string{}, map[testName]bool{}
 	for name, runs := range r.runs {
 		if name.test == "" {

@@ -41,8 +41,8 @@ const events = `{"Action":"start","Package":"p"}
 `
 
 func TestReport(t *testing.T) {
-	r := newRecord()
-	if err := r.read("0", strings.NewReader(events)); err != nil {
+	r := newTestRecord()
+	if err := r.readEvents("0", strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
@@ -69,15 +69,15 @@ FAILED q
 	if out.String() != want {
 		t.Errorf("the report is\n%s\nwant\n%s", out.String(), want)
 	}
-	if n := r.flakyTests(); n != 1 {
+	if n := r.countFlakyTests(); n != 1 {
 		t.Errorf("%d flaky, want TestOnce", n)
 	}
 }
 
 // TestAnUnfinishedTestFails: a test that a panic or a timeout ends has no verdict.
 func TestAnUnfinishedTestFails(t *testing.T) {
-	r := newRecord()
-	if err := r.read("0", strings.NewReader(`{"Action":"start","Package":"p"}
+	r := newTestRecord()
+	if err := r.readEvents("0", strings.NewReader(`{"Action":"start","Package":"p"}
 {"Action":"run","Package":"p","Test":"TestHangs"}
 `)); err != nil {
 		t.Fatal(err)
@@ -89,9 +89,9 @@ func TestAnUnfinishedTestFails(t *testing.T) {
 
 // TestATestOfTwoPhases: a test that passed in one phase and failed in another has failed.
 func TestATestOfTwoPhases(t *testing.T) {
-	r := newRecord()
+	r := newTestRecord()
 	for phase, action := range map[string]string{"0": "pass", "1": "fail"} {
-		if err := r.read(phase, strings.NewReader(`{"Action":"run","Package":"p","Test":"TestTwice"}
+		if err := r.readEvents(phase, strings.NewReader(`{"Action":"run","Package":"p","Test":"TestTwice"}
 {"Action":"`+action+`","Package":"p","Test":"TestTwice","Elapsed":1}
 `)); err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func TestATestOfTwoPhases(t *testing.T) {
 }
 
 func TestARecordThatIsNoJSON(t *testing.T) {
-	if err := newRecord().read("0", strings.NewReader("{\n")); err == nil || !strings.Contains(err.Error(), "test event") {
+	if err := newTestRecord().readEvents("0", strings.NewReader("{\n")); err == nil || !strings.Contains(err.Error(), "test event") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,8 +14,8 @@ const slowest = 20
 
 // printReport prints the slowest tests, each flaky and each failed test with the output of its
 // first run, and the closing line. It returns the number of failed tests.
-func (r *record) printReport(out io.Writer) int {
-	verdicts := r.inTests()
+func (r *testRecord) printReport(out io.Writer) int {
+	verdicts := r.testVerdicts()
 	r.printSlowest(out, verdicts)
 	counts := map[string]int{}
 	for _, v := range verdicts {
@@ -34,7 +34,7 @@ func (r *record) printReport(out io.Writer) int {
 	return counts["failed"]
 }
 
-func (r *record) printSlowest(out io.Writer, verdicts map[testName]string) {
+func (r *testRecord) printSlowest(out io.Writer, verdicts map[testName]string) {
 	names := slices.DeleteFunc(slices.Clone(r.names), func(n testName) bool { return n.test == "" || verdicts[n] == "skipped" })
 	slices.SortStableFunc(names, func(a, b testName) int { return cmp.Compare(r.runs[b][0].took, r.runs[a][0].took) })
 	fmt.Fprintln(out, "\nThe slowest tests")
@@ -43,9 +43,9 @@ func (r *record) printSlowest(out io.Writer, verdicts map[testName]string) {
 	}
 }
 
-// flakyTests returns the number of tests that passed at their rerun.
-func (r *record) flakyTests() (n int) {
-	for _, v := range r.inTests() {
+// countFlakyTests returns the number of tests that passed at their rerun.
+func (r *testRecord) countFlakyTests() (n int) {
+	for _, v := range r.testVerdicts() {
 		if v == "flaky" {
 			n++
 		}

@@ -33,10 +33,10 @@ func MemberConfig() *rest.Config { return rest.CopyConfig(config) }
 // Kubeconfig file of the member that Main started.
 var Kubeconfig string
 
-// Main starts the member and runs the tests; its value is for os.Exit. With
+// RunTestsWithMember starts the member and runs the tests; its value is for os.Exit. With
 // -short there is no member, and tests that need one must call Need.
-func Main(m *testing.M) int {
-	if isShort() {
+func RunTestsWithMember(m *testing.M) int {
+	if isShortTestRun() {
 		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "atoll-agent-test-")
@@ -45,7 +45,7 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	stop, err := start(dir)
+	stop, err := startMember(dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -62,7 +62,7 @@ func SkipIfShort(t testing.TB) {
 	}
 }
 
-func isShort() bool {
+func isShortTestRun() bool {
 	for _, a := range os.Args {
 		if a == "-test.short" || a == "-test.short=true" {
 			return true
@@ -71,12 +71,12 @@ func isShort() bool {
 	return false
 }
 
-func start(dir string) (stop func(), err error) {
-	binary, err := labBinary(dir)
+func startMember(dir string) (stop func(), err error) {
+	binary, err := ensureLabBinary(dir)
 	if err != nil {
 		return nil, err
 	}
-	port, held, err := freePort()
+	port, held, err := reserveFreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func start(dir string) (stop func(), err error) {
 	return stop, nil
 }
 
-// labBinary returns the path of the lab's binary.
-func labBinary(dir string) (string, error) {
+// ensureLabBinary returns the path of the lab's binary.
+func ensureLabBinary(dir string) (string, error) {
 	if at := os.Getenv("ATOLL_BIN_DIR"); at != "" {
 		return filepath.Join(at, "atoll-lab"), nil
 	}
@@ -133,10 +133,10 @@ func labBinary(dir string) (string, error) {
 	return binary, nil
 }
 
-// freePort returns an unused port below the range of outgoing connections and of listeners without
+// reserveFreePort returns an unused port below the range of outgoing connections and of listeners without
 // a fixed port, so that it is still free when the member takes it. Other tests do not get it
 // either, until held is closed.
-func freePort() (port int, held io.Closer, err error) {
+func reserveFreePort() (port int, held io.Closer, err error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("atoll-agent-test-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, nil, err

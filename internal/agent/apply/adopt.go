@@ -21,7 +21,7 @@ const (
 
 // listDifferences returns at most three paths at which applying the item would change the live
 // object. It returns no values.
-func (e *Engine) listDifferences(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) ([]string, *Failure) {
+func (e *MemberApplier) listDifferences(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured) ([]string, *Failure) {
 	differences, failure := e.compareWithLive(ctx, p, res, live, p.Item.MemberOwned)
 	var out []string
 	for _, d := range differences {
@@ -33,8 +33,8 @@ func (e *Engine) listDifferences(ctx context.Context, p plan, res member.Resourc
 
 // compareWithLive returns what applying the item without the fields in left would change of the live
 // object. The apply is one that the member's API does not carry out.
-func (e *Engine) compareWithLive(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured, left []string) ([]objectdiff.Difference, *Failure) {
-	body, failure := applyBody(p, sending{uid: string(live.GetUID()), left: left})
+func (e *MemberApplier) compareWithLive(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured, left []string) ([]objectdiff.Difference, *Failure) {
+	body, failure := applyBody(p, applyParams{uid: string(live.GetUID()), left: left})
 	if failure == nil && p.Record.UID == string(live.GetUID()) {
 		body, failure = withNewlyLeftFields(body, p, live, left)
 	}
@@ -53,7 +53,7 @@ func (e *Engine) compareWithLive(ctx context.Context, p plan, res member.Resourc
 
 // withNewlyLeftFields adds the live values of fields to the body of an apply that are Atoll's and will be left
 // to the member: without them the apply would remove the fields.
-func withNewlyLeftFields(body []byte, p plan, live *unstructured.Unstructured, left []string) ([]byte, *Failure) {
+func withNewlyLeftFields(body []byte, p pendingWork, live *unstructured.Unstructured, left []string) ([]byte, *Failure) {
 	newly := slices.DeleteFunc(slices.Clone(left), func(path string) bool { return slices.Contains(p.Record.Left, path) })
 	if len(newly) == 0 {
 		return body, nil

@@ -35,19 +35,19 @@ func TestBodyOfAnApply(t *testing.T) {
 		name    string
 		object  string
 		adopted bool
-		s       sending
+		s       applyParams
 		want    map[string]any // metadata
 		spec    any
 	}{
-		{"created", `{"spec":{"replicas":2}}`, false, sending{}, labels(nil), map[string]any{"replicas": 2.0}},
-		{"with labels of its own", `{"metadata":{"labels":{"app":"web"}}}`, false, sending{}, labels(map[string]any{"app": "web"}), nil},
-		{"taken over", `{}`, false, sending{adopt: true}, labels(map[string]any{ownership.LabelAdopted: "true"}), nil},
-		{"taken over earlier", `{}`, true, sending{}, labels(map[string]any{ownership.LabelAdopted: "true"}), nil},
+		{"created", `{"spec":{"replicas":2}}`, false, applyParams{}, labels(nil), map[string]any{"replicas": 2.0}},
+		{"with labels of its own", `{"metadata":{"labels":{"app":"web"}}}`, false, applyParams{}, labels(map[string]any{"app": "web"}), nil},
+		{"taken over", `{}`, false, applyParams{adopt: true}, labels(map[string]any{ownership.LabelAdopted: "true"}), nil},
+		{"taken over earlier", `{}`, true, applyParams{}, labels(map[string]any{ownership.LabelAdopted: "true"}), nil},
 		{"without the member's fields", `{"spec":{"replicas":2,"x":[{"a":1,"b":2}]}}`, false,
-			sending{left: []string{"/spec/replicas", "/spec/x/0/b", "/spec/x/1/b", "/spec/none/b"}}, labels(nil), map[string]any{"x": []any{map[string]any{"a": 1.0}}}},
+			applyParams{left: []string{"/spec/replicas", "/spec/x/0/b", "/spec/x/1/b", "/spec/none/b"}}, labels(nil), map[string]any{"x": []any{map[string]any{"a": 1.0}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := plan{Step: ownership.Step{Key: key, Owner: "b1", Item: item(c.object), Record: ownership.Record{Adopted: c.adopted}}}
+			p := pendingWork{Step: ownership.Step{Key: key, Owner: "b1", Item: item(c.object), Record: ownership.Record{Adopted: c.adopted}}}
 			body, failure := applyBody(p, c.s)
 			if failure != nil {
 				t.Fatalf("%+v", failure)
@@ -61,14 +61,14 @@ func TestBodyOfAnApply(t *testing.T) {
 			}
 		})
 	}
-	p := plan{Step: ownership.Step{Key: key, Owner: "b1", Item: item(`{}`)}}
-	body, _ := applyBody(p, sending{uid: "u"})
+	p := pendingWork{Step: ownership.Step{Key: key, Owner: "b1", Item: item(`{}`)}}
+	body, _ := applyBody(p, applyParams{uid: "u"})
 	if got := parseJSON(t, string(body)).(map[string]any)["metadata"].(map[string]any)["uid"]; got != "u" {
 		t.Errorf("an apply to an object with a UID has the UID %v", got)
 	}
 	for _, bad := range []string{"", "null", "[]", "{"} {
 		p.Item = item(bad)
-		if body, failure := applyBody(p, sending{}); failure == nil || failure.Reason != atoll.ReasonInvalid || body != nil {
+		if body, failure := applyBody(p, applyParams{}); failure == nil || failure.Reason != atoll.ReasonInvalid || body != nil {
 			t.Errorf("%q is applied as %s, failure %+v", bad, body, failure)
 		}
 	}

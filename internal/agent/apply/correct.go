@@ -32,7 +32,7 @@ func (d *correctionHistory) recordCorrection(now time.Time, fields []string, by 
 }
 
 // correctDrift applies the item again because a field of ours was changed.
-func (e *Engine) correctDrift(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) correctDrift(ctx context.Context, p pendingWork) *Failure {
 	before, was := p.view, p.hasView
 	res, failure := e.resourceFor(ctx, p.Key, p.Item.APIVersion)
 	if failure != nil {
@@ -60,11 +60,11 @@ func (e *Engine) correctDrift(ctx context.Context, p plan) *Failure {
 	return &Failure{
 		Reason: atoll.ReasonDriftFight, Waits: true, First: 15 * time.Second, Most: 5 * time.Minute,
 		Message: truncateText(fmt.Sprintf("%s changed %s again after each of %d corrections: stop that writer, or take the field out of the template",
-			d.by, orField(d.fields), len(d.at))),
+			d.by, joinFieldNames(d.fields), len(d.at))),
 	}
 }
 
-func orField(fields []string) string {
+func joinFieldNames(fields []string) string {
 	if len(fields) == 0 {
 		return "fields"
 	}

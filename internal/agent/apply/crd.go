@@ -14,7 +14,7 @@ import (
 
 // waitForCRDEstablished waits a short while until the CRD is served, so that its objects
 // can follow in the same pass.
-func (e *Engine) waitForCRDEstablished(ctx context.Context, p plan, res member.Resource) *Failure {
+func (e *MemberApplier) waitForCRDEstablished(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	for try := range 25 {
 		crd, err := e.o.Client.Get(ctx, res, "", p.Key.Name)
 		switch {
@@ -26,9 +26,9 @@ func (e *Engine) waitForCRDEstablished(ctx context.Context, p plan, res member.R
 		case isEstablished(crd):
 			v := e.observeObject(crd)
 			e.mu.Lock()
-			e.recordReply(v)
+			e.recordAppliedView(v)
 			e.mu.Unlock()
-			e.o.Client.AddResources(servedVersions(crd)...)
+			e.o.Client.AddKnownResources(servedVersions(crd)...)
 			e.APIsChanged()
 			return nil
 		}

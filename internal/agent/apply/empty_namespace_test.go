@@ -14,7 +14,7 @@ func TestANamespaceIsMadeWithoutAnItem(t *testing.T) {
 	const path = "/api/v1/namespaces/shop"
 	m := newManifest("b1", 1)
 	m.Namespace, m.Namespaces = "shop", map[string]atoll.NamespaceMeta{"shop": {Labels: map[string]string{"team": "web"}}}
-	status := func(e *Engine) atoll.RowStatus {
+	status := func(e *MemberApplier) atoll.RowStatus {
 		s, _ := e.StatusOf("b1", nil, time.Now())
 		return s
 	}
@@ -37,7 +37,7 @@ func TestANamespaceIsMadeWithoutAnItem(t *testing.T) {
 		}
 	}
 	m.Generation, m.Remove, m.Namespaces = 2, true, nil
-	e.foldHolding(ownership.Holding{Manifest: m})
+	e.foldHolding(ownership.BundleHolding{Manifest: m})
 	if f := e.workOnKey(t.Context(), key); f != nil {
 		t.Fatalf("%+v", f)
 	}
@@ -45,7 +45,7 @@ func TestANamespaceIsMadeWithoutAnItem(t *testing.T) {
 		t.Errorf("the row is removed, and the namespace is not deleted on the hub: %+v", s)
 	}
 	m.Generation, m.DeletedNamespaces = 3, []string{"shop"}
-	e.foldHolding(ownership.Holding{Manifest: m})
+	e.foldHolding(ownership.BundleHolding{Manifest: m})
 	api.expectWrites(t)
 	e.workOnKey(t.Context(), key)
 	api.expectWrites(t, "DELETE shop")

@@ -29,11 +29,11 @@ type Store interface {
 type Watch interface {
 	// Start watching a kind; calling it again costs nothing.
 	Start(member.Resource)
-	// StartUnlabelled starts watching all objects of a kind, with Atoll's label and without it; calling
+	// StartUnfiltered starts watching all objects of a kind, with Atoll's label and without it; calling
 	// it again costs nothing.
-	StartUnlabelled(member.Resource)
-	// StopUnlabelled stops watching the objects of a kind without Atoll's label.
-	StopUnlabelled(group, kind string)
+	StartUnfiltered(member.Resource)
+	// StopUnfiltered stops watching the objects of a kind without Atoll's label.
+	StopUnfiltered(group, kind string)
 	// RelistKind lists all objects of a kind again, if the kind is watched.
 	RelistKind(group, kind string)
 	// Stop watching a kind of which nothing is left.
@@ -64,8 +64,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Engine applies.
-type Engine struct {
+// MemberApplier applies.
+type MemberApplier struct {
 	o        Options
 	upserts  sync.Mutex
 	flushing sync.Mutex
@@ -73,7 +73,7 @@ type Engine struct {
 	wake     chan struct{}
 
 	mu    sync.Mutex
-	book  *ownership.Book
+	book  *ownership.OwnershipRecords
 	views map[atoll.ItemKey]view
 	tasks map[atoll.ItemKey]*task
 	// scaled are the objects that HPAs of each Bundle target.
@@ -112,8 +112,8 @@ type task struct {
 }
 
 // New returns an Engine that holds what was stored.
-func New(o Options, stored store.Contents) *Engine {
-	e := &Engine{
+func New(o Options, stored store.StoredContents) *MemberApplier {
+	e := &MemberApplier{
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: ownership.NewBook(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{},
@@ -124,7 +124,7 @@ func New(o Options, stored store.Contents) *Engine {
 		e.book.RestoreRecord(r)
 	}
 	for uid, gone := range stored.Reports.Gone {
-		e.book.AddTombstone(uid, gone.At)
+		e.book.RememberRemovedBundle(uid, gone.At)
 	}
 	// Those that go come first, so that what the others want is not marked to go.
 	for _, going := range []bool{true, false} {
@@ -144,7 +144,7 @@ func New(o Options, stored store.Contents) *Engine {
 
 // UpsertManifest stores a Bundle's manifest and starts to apply it. The manifest's objects are
 // complete. A manifest of a lower generation than the stored one is ignored.
-func (e *Engine) UpsertManifest(ctx context.Context, m atoll.Manifest, at store.Position) error {
+func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at store.Position) error {
 	e.upserts.Lock()
 	defer e.upserts.Unlock()
 	e.mu.Lock()
@@ -161,8 +161,8 @@ func (e *Engine) UpsertManifest(ctx context.Context, m atoll.Manifest, at store.
 	for _, key := range e.foldHolding(holding) {
 		e.markDue(key)
 	}
-	e.updateNamespaceMeta(prev, &m)
-	told, whole := e.book.TakeChangedBundles(), e.judgeAnew(prev, &holding)
+	e.markChangedNamespacesDue(prev, &m)
+	told, whole := e.book.TakeChangedBundles(), e.rejudgeOnInterpreterChange(prev, &holding)
 	e.mu.Unlock()
 	for _, gk := range whole {
 		e.o.Watch.RelistKind(gk.Group, gk.Kind)
@@ -174,8 +174,8 @@ func (e *Engine) UpsertManifest(ctx context.Context, m atoll.Manifest, at store.
 }
 
 // foldHolding takes the holding into the book and gives the keys that it touched.
-func (e *Engine) foldHolding(h ownership.Holding) []atoll.ItemKey {
-	before := e.observedBy(h.Manifest.Bundle)
+func (e *MemberApplier) foldHolding(h ownership.BundleHolding) []atoll.ItemKey {
+	before := e.observedKeysOfBundle(h.Manifest.Bundle)
 	keys := e.book.FoldHolding(h)
 	for _, key := range keys {
 		if key.IsNamespace() && len(e.book.BundlesWithNamespace(key.Name)) > 0 {
@@ -184,15 +184,15 @@ func (e *Engine) foldHolding(h ownership.Holding) []atoll.ItemKey {
 	}
 	e.dropObserved(before, keys)
 	e.setInterpreters(h.Manifest.Bundle, h.Manifest.Interpreters)
-	return append(keys, e.updateAutoscaledFields(h)...)
+	return append(keys, e.updateHPATargets(h)...)
 }
 
 // ForgetBundle drops a Bundle whose removal is done and reported.
-func (e *Engine) ForgetBundle(ctx context.Context, bundle string, now time.Time) error {
+func (e *MemberApplier) ForgetBundle(ctx context.Context, bundle string, now time.Time) error {
 	e.upserts.Lock()
 	defer e.upserts.Unlock()
 	e.mu.Lock()
-	removed := e.book.IsRemoved(bundle)
+	removed := e.book.IsBundleRemoved(bundle)
 	e.mu.Unlock()
 	if !removed {
 		return nil
@@ -214,7 +214,7 @@ func (e *Engine) ForgetBundle(ctx context.Context, bundle string, now time.Time)
 }
 
 // ObjectByHash finds an object's JSON by its item's hash, or an interpreter's spec by its own.
-func (e *Engine) ObjectByHash(hash string) (json.RawMessage, bool) {
+func (e *MemberApplier) ObjectByHash(hash string) (json.RawMessage, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.ObjectByHash(hash)
@@ -222,28 +222,28 @@ func (e *Engine) ObjectByHash(hash string) (json.RawMessage, bool) {
 
 // AppliedUID returns the UID of the object that is recorded under a key, empty while it is not
 // known; false where none is.
-func (e *Engine) AppliedUID(key atoll.ItemKey) (uid string, ok bool) {
+func (e *MemberApplier) AppliedUID(key atoll.ItemKey) (uid string, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.book.UID(key)
+	return e.book.ObjectUID(key)
 }
 
 // RecordedNamespaces returns the namespaces in which something is recorded, in no order.
-func (e *Engine) RecordedNamespaces() []string {
+func (e *MemberApplier) RecordedNamespaces() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.RecordedNamespaces()
 }
 
 // CarriedOut lists the tombstones of the Bundle's manifest that are carried out.
-func (e *Engine) CarriedOut(bundle string) (out []atoll.Tombstone) {
+func (e *MemberApplier) CarriedOut(bundle string) (out []atoll.Tombstone) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.book.HoldingOf(bundle)
 	if h == nil {
 		return nil
 	}
-	done := e.book.Done(bundle)
+	done := e.book.CompletedTombstoneIDs(bundle)
 	for _, t := range h.Manifest.Tombstones {
 		// Done has the manifest's order.
 		if len(done) > 0 && done[0] == ownership.TombstoneID(t) {
@@ -253,9 +253,9 @@ func (e *Engine) CarriedOut(bundle string) (out []atoll.Tombstone) {
 	return out
 }
 
-// HoldsAgain reports whether a removed Bundle exists again. With a tombstone, it reports whether
+// IsWantedAgain reports whether a removed Bundle exists again. With a tombstone, it reports whether
 // an item of exactly that template exists again, in any Bundle.
-func (e *Engine) HoldsAgain(bundle string, t *atoll.Tombstone) bool {
+func (e *MemberApplier) IsWantedAgain(bundle string, t *atoll.Tombstone) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t == nil {
@@ -270,14 +270,14 @@ const incompleteContent = "incomplete"
 
 // HeldBundles lists every Bundle that is held, with its generation and content hash. The hash is
 // incompleteContent where an older agent stored the manifest without a part.
-func (e *Engine) HeldBundles() []Held {
+func (e *MemberApplier) HeldBundles() []Held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []Held
 	for _, uid := range e.book.BundleUIDs() {
 		h := e.book.HoldingOf(uid)
 		held := Held{Bundle: uid, Generation: h.Manifest.Generation, Content: h.Manifest.Content}
-		if h.LacksObservations() {
+		if h.HasLostObserveModes() {
 			held.Content = incompleteContent
 		}
 		out = append(out, held)
@@ -294,7 +294,7 @@ type Held struct {
 
 // ReconcileListed takes the objects that a starting watch found. All other recorded objects of the
 // kind are searched.
-func (e *Engine) ReconcileListed(group, kind string, found map[atoll.ItemKey]bool) {
+func (e *MemberApplier) ReconcileListed(group, kind string, found map[atoll.ItemKey]bool) {
 	e.mu.Lock()
 	for _, key := range e.book.RecordedKeys() {
 		if key.Group != group || key.Kind != kind || found[key] {
@@ -310,7 +310,7 @@ func (e *Engine) ReconcileListed(group, kind string, found map[atoll.ItemKey]boo
 }
 
 // APIsChanged is called when the member serves other APIs than before.
-func (e *Engine) APIsChanged() {
+func (e *MemberApplier) APIsChanged() {
 	e.watchAll()
 	e.mu.Lock()
 	e.discovered = time.Now()
@@ -324,8 +324,8 @@ func (e *Engine) APIsChanged() {
 	e.wakeRun()
 }
 
-// RetryFailed retries everything that failed at once, as when the member's API is back.
-func (e *Engine) RetryFailed() {
+// RetryTransportFailures retries everything that failed at once, as when the member's API is back.
+func (e *MemberApplier) RetryTransportFailures() {
 	e.mu.Lock()
 	for key, t := range e.tasks {
 		if t.failure != nil && t.failure.Transport {
@@ -339,7 +339,7 @@ func (e *Engine) RetryFailed() {
 
 // watchAll watches every kind that is recorded. Objects of kinds that the member
 // does not serve went with their definition; that is looked into.
-func (e *Engine) watchAll() {
+func (e *MemberApplier) watchAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	apis := e.o.Client.APIs()
@@ -358,7 +358,7 @@ func (e *Engine) watchAll() {
 }
 
 // ensureTask returns the task of the key. The caller holds mu.
-func (e *Engine) ensureTask(key atoll.ItemKey) *task {
+func (e *MemberApplier) ensureTask(key atoll.ItemKey) *task {
 	t := e.tasks[key]
 	if t == nil {
 		t = &task{}
@@ -368,23 +368,23 @@ func (e *Engine) ensureTask(key atoll.ItemKey) *task {
 }
 
 // markDue marks the key for the next pass. The caller holds mu.
-func (e *Engine) markDue(key atoll.ItemKey) {
+func (e *MemberApplier) markDue(key atoll.ItemKey) {
 	t := e.ensureTask(key)
 	t.due, t.at = true, time.Time{}
 }
 
 // markDueUnlessBackingOff is due for a key that is not waiting for its next try. The caller holds mu.
-func (e *Engine) markDueUnlessBackingOff(key atoll.ItemKey) {
+func (e *MemberApplier) markDueUnlessBackingOff(key atoll.ItemKey) {
 	if t := e.ensureTask(key); t.failure == nil || !t.due {
 		e.markDue(key)
 	}
 }
 
 // wakeRun lets Run check for work.
-func (e *Engine) wakeRun() { wakeup.Send(e.wake) }
+func (e *MemberApplier) wakeRun() { wakeup.WakeReader(e.wake) }
 
 // reportChanged reports that the status of these Bundles may have changed. The caller does not hold mu.
-func (e *Engine) reportChanged(bundles []string) {
+func (e *MemberApplier) reportChanged(bundles []string) {
 	for _, uid := range bundles {
 		e.o.Changed(uid)
 	}

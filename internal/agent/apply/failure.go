@@ -121,8 +121,8 @@ func truncateText(s string) string {
 	return phrase.TruncateText(strings.Join(strings.Fields(s), " "), maxText)
 }
 
-// isUID reports whether the error means that the object has another UID.
-func isUID(err error) bool {
+// isUIDMismatch reports whether the error means that the object has another UID.
+func isUIDMismatch(err error) bool {
 	if apierrors.IsConflict(err) {
 		return !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 	}

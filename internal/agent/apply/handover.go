@@ -23,11 +23,11 @@ func isHPA(key atoll.ItemKey) bool {
 	return key.Group == "autoscaling" && key.Kind == "HorizontalPodAutoscaler"
 }
 
-// stillScaled adds to the fields that are to be left the replicas that were left so
+// keepReplicasStillScaled adds to the fields that are to be left the replicas that were left so
 // far, while an HPA of the namespace that may have scaled the object is not yet
 // gone, or does not yet have its new target: taken back before, they would go to and
 // fro. The caller holds mu.
-func (e *Engine) stillScaled(r *ownership.Record, left []string) []string {
+func (e *MemberApplier) keepReplicasStillScaled(r *ownership.Record, left []string) []string {
 	if !slices.Contains(r.Left, replicas) || slices.Contains(left, replicas) {
 		return left
 	}
@@ -51,9 +51,9 @@ func (e *Engine) stillScaled(r *ownership.Record, left []string) []string {
 	return left
 }
 
-// takeBackFrom lets the fields be looked at that were left in the HPA's namespace,
+// markDueAfterHPAChange lets the fields be looked at that were left in the HPA's namespace,
 // after something was done about the HPA. The caller holds mu.
-func (e *Engine) takeBackFrom(hpa atoll.ItemKey) {
+func (e *MemberApplier) markDueAfterHPAChange(hpa atoll.ItemKey) {
 	for _, key := range e.book.KeysInNamespace(hpa.Namespace) {
 		if r, _ := e.book.Record(key); len(r.Left) > 0 {
 			e.markDueUnlessBackingOff(key)
@@ -64,7 +64,7 @@ func (e *Engine) takeBackFrom(hpa atoll.ItemKey) {
 // memberOwnedFields lists the fields of the item that the member owns: those that the hub
 // names, and the replicas of what an HPA of some manifest scales. The caller
 // holds mu.
-func (e *Engine) memberOwnedFields(item *atoll.RenderedItem) []string {
+func (e *MemberApplier) memberOwnedFields(item *atoll.RenderedItem) []string {
 	out := slices.Clone(item.MemberOwned)
 	for _, targets := range e.scaled {
 		if targets[item.Key] && !slices.Contains(out, replicas) {
@@ -75,15 +75,15 @@ func (e *Engine) memberOwnedFields(item *atoll.RenderedItem) []string {
 	return out
 }
 
-// updateAutoscaledFields notes what the HPAs of a holding target, and gives the keys whose left
+// updateHPATargets notes what the HPAs of a holding target, and gives the keys whose left
 // fields may have changed. The caller holds mu.
-func (e *Engine) updateAutoscaledFields(h ownership.Holding) []atoll.ItemKey {
+func (e *MemberApplier) updateHPATargets(h ownership.BundleHolding) []atoll.ItemKey {
 	uid, now := h.Manifest.Bundle, map[atoll.ItemKey]bool{}
-	for _, key := range e.book.ClaimedBy(uid) {
+	for _, key := range e.book.KeysClaimedByBundle(uid) {
 		if !isHPA(key) {
 			continue
 		}
-		item := e.book.ItemFor(uid, key)
+		item := e.book.ItemToApplyOrObserve(uid, key)
 		if item == nil {
 			continue
 		}
@@ -112,7 +112,7 @@ func (e *Engine) updateAutoscaledFields(h ownership.Holding) []atoll.ItemKey {
 // handOver assigns the live values of fields to the handover manager, so that they
 // stay as they are when we drop the fields. The resource version guards against a
 // value that changes in between.
-func (e *Engine) handOver(ctx context.Context, p plan, res member.Resource, paths []string) *Failure {
+func (e *MemberApplier) handOver(ctx context.Context, p pendingWork, res member.Resource, paths []string) *Failure {
 	for range 20 {
 		live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 		if apierrors.IsNotFound(err) || err == nil && string(live.GetUID()) != p.Record.UID {
@@ -140,9 +140,9 @@ func (e *Engine) handOver(ctx context.Context, p plan, res member.Resource, path
 	return &Failure{Reason: atoll.ReasonConflict, Waits: true, Message: "the object changes too fast to hand its fields over; tried again"}
 }
 
-// takeBack drops what the handover manager still holds of fields that are ours
+// takeBackHandedOverFields drops what the handover manager still holds of fields that are ours
 // again: ours are applied already, so that no value changes.
-func (e *Engine) takeBack(ctx context.Context, p plan, res member.Resource, obj *unstructured.Unstructured) *Failure {
+func (e *MemberApplier) takeBackHandedOverFields(ctx context.Context, p pendingWork, res member.Resource, obj *unstructured.Unstructured) *Failure {
 	back := slices.ContainsFunc(p.Record.Left, func(path string) bool { return !slices.Contains(p.left, path) })
 	held := slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == atoll.HandoverManager })
 	if !back || !held {
@@ -158,7 +158,7 @@ func (e *Engine) takeBack(ctx context.Context, p plan, res member.Resource, obj 
 	return nil
 }
 
-func (e *Engine) handoverApply(ctx context.Context, p plan, res member.Resource, patch map[string]any) error {
+func (e *MemberApplier) handoverApply(ctx context.Context, p pendingWork, res member.Resource, patch map[string]any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return err

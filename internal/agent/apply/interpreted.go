@@ -19,7 +19,7 @@ import (
 // by what its own Bundle brought, with the hub gone as well.
 
 // setInterpreters sets the interpreters of a Bundle. The caller holds mu.
-func (e *Engine) setInterpreters(bundle string, interpreters []atoll.Interpreter) {
+func (e *MemberApplier) setInterpreters(bundle string, interpreters []atoll.Interpreter) {
 	if len(interpreters) == 0 {
 		delete(e.interpreters, bundle)
 		return
@@ -27,9 +27,9 @@ func (e *Engine) setInterpreters(bundle string, interpreters []atoll.Interpreter
 	e.interpreters[bundle] = script.NewInterpreters(interpreters)
 }
 
-// judgeAnew looks again at each object of a Bundle that other interpreters judge than before.
+// rejudgeOnInterpreterChange looks again at each object of a Bundle that other interpreters judge than before.
 // It returns the kinds of which whole objects are to be watched from now on. The caller holds mu.
-func (e *Engine) judgeAnew(before, now *ownership.Holding) (whole []schema.GroupKind) {
+func (e *MemberApplier) rejudgeOnInterpreterChange(before, now *ownership.BundleHolding) (whole []schema.GroupKind) {
 	var were []atoll.Interpreter
 	if before != nil {
 		were = before.Manifest.Interpreters
@@ -40,7 +40,7 @@ func (e *Engine) judgeAnew(before, now *ownership.Holding) (whole []schema.Group
 	}
 	bundle := now.Manifest.Bundle
 	then, is := script.NewInterpreters(were), e.interpreters[bundle]
-	for _, key := range e.book.ClaimedBy(bundle) {
+	for _, key := range e.book.KeysClaimedByBundle(bundle) {
 		gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
 		if !then.AnswersGroupKind(gk) && !is.AnswersGroupKind(gk) {
 			continue
@@ -50,16 +50,16 @@ func (e *Engine) judgeAnew(before, now *ownership.Holding) (whole []schema.Group
 			e.ensureTask(key).judge = true
 			e.markDue(key)
 		}
-		if is.AnswersGroupKind(gk) && observe.MetadataOnly(gk.Group, gk.Kind) && !slices.Contains(whole, gk) && !e.judgedFor(gk, bundle) {
+		if is.AnswersGroupKind(gk) && observe.NeedsOnlyMetadata(gk.Group, gk.Kind) && !slices.Contains(whole, gk) && !e.isJudgedByOtherBundle(gk, bundle) {
 			whole = append(whole, gk)
 		}
 	}
 	return whole
 }
 
-// judgedFor reports whether interpreters of another Bundle judge objects of the kind. The caller
+// isJudgedByOtherBundle reports whether interpreters of another Bundle judge objects of the kind. The caller
 // holds mu.
-func (e *Engine) judgedFor(gk schema.GroupKind, but string) bool {
+func (e *MemberApplier) isJudgedByOtherBundle(gk schema.GroupKind, but string) bool {
 	for bundle, known := range e.interpreters {
 		if bundle != but && known.AnswersGroupKind(gk) {
 			return true
@@ -69,27 +69,27 @@ func (e *Engine) judgedFor(gk schema.GroupKind, but string) bool {
 }
 
 // InterpretersOf returns the interpreters by which objects of a Bundle are judged.
-func (e *Engine) InterpretersOf(bundle string) script.Interpreters {
+func (e *MemberApplier) InterpretersOf(bundle string) script.Interpreters {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.interpreters[bundle]
 }
 
 // IsInterpreted reports whether scripts judge objects of the kind.
-func (e *Engine) IsInterpreted(group, kind string) bool {
+func (e *MemberApplier) IsInterpreted(group, kind string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.judgedFor(schema.GroupKind{Group: group, Kind: kind}, "")
+	return e.isJudgedByOtherBundle(schema.GroupKind{Group: group, Kind: kind}, "")
 }
 
 // observeObject is the View of an object in the member. The caller does not hold mu.
-func (e *Engine) observeObject(obj *unstructured.Unstructured) observe.View {
+func (e *MemberApplier) observeObject(obj *unstructured.Unstructured) observe.View {
 	return observe.ViewOf(obj, e.InterpretersOf(obj.GetLabels()[atoll.LabelBundleUID]))
 }
 
 // retainMemberFields keeps the fields that a script reports as set by the member. The API server
 // refuses the apply if the object has changed since it was read.
-func (e *Engine) retainMemberFields(ctx context.Context, p plan, res member.Resource) (plan, *Failure) {
+func (e *MemberApplier) retainMemberFields(ctx context.Context, p pendingWork, res member.Resource) (pendingWork, *Failure) {
 	known, gvk := e.InterpretersOf(p.Owner), schema.FromAPIVersionAndKind(p.Item.APIVersion, p.Key.Kind)
 	if !known.RetainsFields(gvk) {
 		return p, nil

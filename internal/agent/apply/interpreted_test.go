@@ -33,7 +33,7 @@ func newInterpreters(target v1alpha1.InterpreterTarget, message string) []atoll.
 	}}
 	i.Name = "i"
 	gvk := schema.GroupVersionKind{Group: target.Group, Version: "v1", Kind: target.Kinds[0]}
-	return script.ForMember(script.NewLibrary([]*v1alpha1.ResourceInterpreter{i}).ForContent([]schema.GroupVersionKind{gvk}))
+	return script.InterpretersForMember(script.NewLibrary([]*v1alpha1.ResourceInterpreter{i}).InterpretersForContent([]schema.GroupVersionKind{gvk}))
 }
 
 // New interpreters of one Bundle cost that Bundle's objects, not all objects of the kind: many

@@ -26,9 +26,9 @@ const (
 	leaveTell = 2 * time.Second
 )
 
-// waiting reports the blocker of ReleaseAll after leaveTell, and its end. It also reports that
+// blockerReporter reports the blocker of ReleaseAll after leaveTell, and its end. It also reports that
 // nothing blocks for that long, because the reports of an earlier session are unknown here.
-type waiting struct {
+type blockerReporter struct {
 	tell      func(why string)
 	why, told string
 	reported  bool // a report was sent
@@ -36,7 +36,7 @@ type waiting struct {
 }
 
 // setReason sets what Leave waits for; "": nothing.
-func (w *waiting) setReason(why string) {
+func (w *blockerReporter) setReason(why string) {
 	if w.since.IsZero() || why != w.why {
 		w.why, w.since = why, time.Now()
 	}
@@ -55,8 +55,8 @@ func (w *waiting) setReason(why string) {
 // stay, and left lists them with the reason. waits is called with a lasting blocker, and with ""
 // at its end or when nothing blocks for as long; it must not block. ReleaseAll returns when
 // nothing is held, or with the error of ctx or of the member's store. A repeated call continues.
-func (e *Engine) ReleaseAll(ctx context.Context, clean bool, waits func(why string)) (left []string, err error) {
-	w := &waiting{tell: waits}
+func (e *MemberApplier) ReleaseAll(ctx context.Context, clean bool, waits func(why string)) (left []string, err error) {
+	w := &blockerReporter{tell: waits}
 	for {
 		held := e.claimingBundles()
 		if len(held) == 0 {
@@ -64,7 +64,7 @@ func (e *Engine) ReleaseAll(ctx context.Context, clean bool, waits func(why stri
 		}
 		w.setReason(e.removalBlocker())
 		for _, bundle := range held {
-			if err := e.letGo(ctx, bundle); err != nil {
+			if err := e.releaseBundle(ctx, bundle); err != nil {
 				return nil, err
 			}
 			if err := e.ForgetBundle(ctx, bundle, time.Now()); err != nil {
@@ -77,7 +77,7 @@ func (e *Engine) ReleaseAll(ctx context.Context, clean bool, waits func(why stri
 	}
 	for _, ns := range e.madeNamespaces() {
 		w.setReason("")
-		why, err := e.leaveNamespace(ctx, ns, clean, w)
+		why, err := e.removeOrReleaseNamespace(ctx, ns, clean, w)
 		if err != nil {
 			return nil, err
 		}
@@ -86,11 +86,11 @@ func (e *Engine) ReleaseAll(ctx context.Context, clean bool, waits func(why stri
 		}
 	}
 	w.setReason("")
-	return left, e.flush(ctx)
+	return left, e.storeChangedRecords(ctx)
 }
 
 // claimingBundles lists the Bundles that are held, and those of which only claims are.
-func (e *Engine) claimingBundles() []string {
+func (e *MemberApplier) claimingBundles() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := map[string]bool{}
@@ -107,7 +107,7 @@ func (e *Engine) claimingBundles() []string {
 }
 
 // removalBlocker is what keeps an object from going or being let go; "": nothing does.
-func (e *Engine) removalBlocker() (why string) {
+func (e *MemberApplier) removalBlocker() (why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first := ""
@@ -120,7 +120,7 @@ func (e *Engine) removalBlocker() (why string) {
 }
 
 // releaseBundle releases a Bundle without a removal order.
-func (e *Engine) letGo(ctx context.Context, bundle string) error {
+func (e *MemberApplier) releaseBundle(ctx context.Context, bundle string) error {
 	e.mu.Lock()
 	m := atoll.Manifest{Bundle: bundle, Generation: 1}
 	if h := e.book.HoldingOf(bundle); h != nil {
@@ -151,7 +151,7 @@ func (e *Engine) letGo(ctx context.Context, bundle string) error {
 }
 
 // madeNamespaces lists those that the agent made, sorted.
-func (e *Engine) madeNamespaces() (out []string) {
+func (e *MemberApplier) madeNamespaces() (out []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, key := range e.book.RecordedKeys() {
@@ -163,19 +163,19 @@ func (e *Engine) madeNamespaces() (out []string) {
 	return out
 }
 
-// leaveNamespace deletes or releases a namespace that the agent created. It returns why a
+// removeOrReleaseNamespace deletes or releases a namespace that the agent created. It returns why a
 // namespace stays that should be gone.
-func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *waiting) (why string, err error) {
+func (e *MemberApplier) removeOrReleaseNamespace(ctx context.Context, ns string, clean bool, w *blockerReporter) (why string, err error) {
 	key := atoll.NamespaceKey(ns)
 	if clean {
 		e.mu.Lock()
-		e.book.SetNamespaceParting(ns, true)
+		e.book.SetNamespaceRemovalOnLeave(ns, true)
 		e.markDue(key)
 		e.mu.Unlock()
 		e.wakeRun()
-		if why, err = e.awaitNamespace(ctx, key, w); err != nil {
+		if why, err = e.waitForNamespaceGone(ctx, key, w); err != nil {
 			e.mu.Lock()
-			e.book.SetNamespaceParting(ns, false) // the hub may have taken it back
+			e.book.SetNamespaceRemovalOnLeave(ns, false) // the hub may have taken it back
 			e.mu.Unlock()
 			return "", err
 		}
@@ -185,12 +185,12 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *w
 	}
 	e.mu.Lock()
 	e.book.CancelNamespaceRemoval(ns)
-	p := plan{Step: ownership.Step{Verb: ownership.Release, Key: key}}
+	p := pendingWork{Step: ownership.Step{Verb: ownership.Release, Key: key}}
 	p.Record, _ = e.book.Record(key)
 	p.Record.Template = implicitTemplate // the note by which it is known again
 	e.mu.Unlock()
 	for p.Record.UID != "" {
-		failure := e.releaseAs(ctx, p, namespaces)
+		failure := e.releaseAsResource(ctx, p, namespaces)
 		if failure == nil {
 			break
 		}
@@ -208,8 +208,8 @@ func (e *Engine) leaveNamespace(ctx context.Context, ns string, clean bool, w *w
 // keepsNamespace are the reasons for which a namespace stays until a person acts.
 var keepsNamespace = []atoll.Reason{atoll.ReasonForeignObjects, atoll.ReasonAPISilent, atoll.ReasonDeniedByPolicy, atoll.ReasonForbidden, atoll.ReasonAdmissionDenied}
 
-// awaitNamespace waits until the namespace is gone, or until the reason is known why it stays.
-func (e *Engine) awaitNamespace(ctx context.Context, key atoll.ItemKey, w *waiting) (why string, err error) {
+// waitForNamespaceGone waits until the namespace is gone, or until the reason is known why it stays.
+func (e *MemberApplier) waitForNamespaceGone(ctx context.Context, key atoll.ItemKey, w *blockerReporter) (why string, err error) {
 	looked, remains := time.Time{}, ""
 	for {
 		e.mu.Lock()
@@ -239,7 +239,7 @@ func (e *Engine) awaitNamespace(ctx context.Context, key atoll.ItemKey, w *waiti
 
 // namespaceTerminationReason returns what blocks the deletion of a namespace, from the member's
 // namespace controller. Empty: the controller gives no reason.
-func (e *Engine) namespaceTerminationReason(ctx context.Context, key atoll.ItemKey) string {
+func (e *MemberApplier) namespaceTerminationReason(ctx context.Context, key atoll.ItemKey) string {
 	live, err := e.o.Client.Get(ctx, namespaces, "", key.Name)
 	if err != nil {
 		return ""

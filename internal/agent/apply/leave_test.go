@@ -196,7 +196,7 @@ func TestLeavingGoesOnAfterAKill(t *testing.T) {
 	w := newWorld(t)
 	w.storeManifest(newManifest("b1", 1, w.newItem("t-conf", configMap), w.newItem("t-web", deployment)))
 	w.waitForReady("b1", 1)
-	if err := w.letGo(t.Context(), "b1"); err != nil {
+	if err := w.releaseBundle(t.Context(), "b1"); err != nil {
 		t.Fatal(err)
 	}
 	w.stop()

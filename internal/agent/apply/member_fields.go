@@ -23,7 +23,7 @@ func copyMemberFields(to map[string]any, item *atoll.RenderedItem, live *unstruc
 	}
 	fields := ownFields(live)
 	for _, path := range paths {
-		parts, err := jsonpointer.Parse(path)
+		parts, err := jsonpointer.ParsePointer(path)
 		copied := false
 		if err == nil {
 			copied, err = copyField(to, sent, live.Object, fields, parts)
@@ -39,7 +39,7 @@ func copyMemberFields(to map[string]any, item *atoll.RenderedItem, live *unstruc
 // ownFields returns the fields of Atoll's manager, in the form of fieldsV1.
 func ownFields(obj *unstructured.Unstructured) map[string]any {
 	for _, f := range obj.GetManagedFields() {
-		if observe.IsOwnEntry(&f) && f.FieldsV1 != nil {
+		if observe.IsAtollApplyEntry(&f) && f.FieldsV1 != nil {
 			var fields map[string]any
 			if json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil {
 				return fields

@@ -237,7 +237,7 @@ func (m *memoryMember) expectWrites(t *testing.T, want ...string) {
 var shopNamespace = ownership.Record{Key: atoll.NamespaceKey("shop"), UID: "n1", Label: "b1", Implicit: true}
 
 // settleKey works on a key as often as passes do that store its intent first.
-func settleKey(t *testing.T, e *Engine, key atoll.ItemKey) *Failure {
+func settleKey(t *testing.T, e *MemberApplier, key atoll.ItemKey) *Failure {
 	t.Helper()
 	e.mu.Lock()
 	e.ensureTask(key).intended = true

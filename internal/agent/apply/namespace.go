@@ -22,14 +22,14 @@ func metaHash(m atoll.NamespaceMeta) string { return atoll.HashJSON(m) }
 var namespaces = member.Resource{Kind: "Namespace", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
 
 // intendNamespace notes that a namespace may have to be made; an empty name is none. The caller holds mu.
-func (e *Engine) intendNamespace(ns string) {
+func (e *MemberApplier) intendNamespace(ns string) {
 	if ns != "" && !e.foreign[ns] {
 		e.book.IntendNamespace(ns)
 	}
 }
 
 // missingNamespaces lists the namespaces of the keys that are not known to exist.
-func (e *Engine) missingNamespaces(keys []atoll.ItemKey) []string {
+func (e *MemberApplier) missingNamespaces(keys []atoll.ItemKey) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []string
@@ -50,20 +50,20 @@ func isImplicitNamespace(live *metav1.PartialObjectMetadata) bool {
 	return live.Labels[ownership.LabelTemplateUID] == implicitTemplate || live.Annotations[ownership.AnnotationLeftBehind] == implicitTemplate
 }
 
-// keepNamespace makes a namespace, or brings its labels and annotations up to
+// ensureNamespace makes a namespace, or brings its labels and annotations up to
 // date. One that exists and is not ours is left as it is.
-func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
+func (e *MemberApplier) ensureNamespace(ctx context.Context, ns string) *Failure {
 	key := atoll.NamespaceKey(ns)
 	e.mu.Lock()
 	r, _ := e.book.Record(key)
-	meta, owner := e.book.NamespaceMeta(ns), e.ownerNeedingNamespace(ns)
+	meta, owner := e.book.NamespaceMeta(ns), e.owningBundleOfNamespace(ns)
 	e.mu.Unlock()
 	if r.UID == "" {
 		live, err := e.o.Client.GetMetadata(ctx, namespaces, "", ns)
 		switch {
 		case err == nil && !isImplicitNamespace(live):
 			e.mu.Lock()
-			e.book.ForeignNamespace(ns)
+			e.book.RecordForeignNamespace(ns)
 			e.foreign[ns] = true
 			e.mu.Unlock()
 			return nil
@@ -84,7 +84,7 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	}
 	obj, err := e.o.Client.Apply(ctx, member.Patch{Resource: namespaces, Name: ns, Manager: atoll.FieldManager, Force: true, Body: body})
 	if err != nil {
-		if r.UID != "" && isUID(err) {
+		if r.UID != "" && isUIDMismatch(err) {
 			e.scheduleRecheck(key)
 		}
 		return failureFromError(err, key)
@@ -92,7 +92,7 @@ func (e *Engine) keepNamespace(ctx context.Context, ns string) *Failure {
 	v := e.observeObject(obj)
 	e.mu.Lock()
 	e.book.MadeNamespace(ns, ownership.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
-	e.recordReply(v)
+	e.recordAppliedView(v)
 	e.mu.Unlock()
 	e.o.Watch.Start(namespaces)
 	if r.UID == "" {
@@ -125,9 +125,9 @@ func namespaceBody(ns, uid, owner string, meta atoll.NamespaceMeta) map[string]a
 // corev1NameLabel is set by the API server itself.
 const corev1NameLabel = "kubernetes.io/metadata.name"
 
-// updateNamespaceMeta brings namespaces that the agent made up to date where the manifest says other labels
+// markChangedNamespacesDue brings namespaces that the agent made up to date where the manifest says other labels
 // and annotations of them than before. The caller holds mu.
-func (e *Engine) updateNamespaceMeta(prev *ownership.Holding, m *atoll.Manifest) {
+func (e *MemberApplier) markChangedNamespacesDue(prev *ownership.BundleHolding, m *atoll.Manifest) {
 	for ns, meta := range m.Namespaces {
 		if prev != nil && metaHash(prev.Manifest.Namespaces[ns]) == metaHash(meta) {
 			continue
@@ -138,9 +138,9 @@ func (e *Engine) updateNamespaceMeta(prev *ownership.Holding, m *atoll.Manifest)
 	}
 }
 
-// ownerNeedingNamespace is the owner of something in the namespace, or a Bundle that has the namespace alone. The caller
+// owningBundleOfNamespace is the owner of something in the namespace, or a Bundle that has the namespace alone. The caller
 // holds mu.
-func (e *Engine) ownerNeedingNamespace(ns string) string {
+func (e *MemberApplier) owningBundleOfNamespace(ns string) string {
 	owner := ""
 	if len(e.book.KeysInNamespace(ns)) == 0 {
 		for _, uid := range e.book.BundlesWithNamespace(ns) {
@@ -157,7 +157,7 @@ func (e *Engine) ownerNeedingNamespace(ns string) string {
 
 // guardNamespace refuses while something is in the namespace that would be taken
 // along and is not there because of the namespace itself.
-func (e *Engine) guardNamespace(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) guardNamespace(ctx context.Context, p pendingWork) *Failure {
 	e.mu.Lock()
 	inside := len(e.book.KeysInNamespace(p.Key.Name))
 	e.mu.Unlock()
@@ -177,7 +177,7 @@ func (e *Engine) guardNamespace(ctx context.Context, p plan) *Failure {
 	}
 	var waits *Failure
 	for _, res := range e.o.Client.APIs().NamespacedResources() {
-		f := e.guardKind(ctx, res, p.Key.Name, p.Key)
+		f := e.guardAgainstObjectsOfKind(ctx, res, p.Key.Name, p.Key)
 		if f != nil && f.Reason != atoll.ReasonWaitsForObjects {
 			return f
 		}
@@ -188,9 +188,9 @@ func (e *Engine) guardNamespace(ctx context.Context, p plan) *Failure {
 	return waits
 }
 
-// belongsToNamespace reports whether the object is in its namespace because of the
+// comesWithNamespace reports whether the object is in its namespace because of the
 // namespace, or because of another object in it, which is judged itself.
-func (e *Engine) belongsToNamespace(m *metav1.PartialObjectMetadata, key atoll.ItemKey) bool {
+func (e *MemberApplier) comesWithNamespace(m *metav1.PartialObjectMetadata, key atoll.ItemKey) bool {
 	if isOfKubernetes(m, key) {
 		return true
 	}

@@ -45,13 +45,13 @@ type observation struct {
 }
 
 // needsObservation reports whether the object has to be compared with the plan's item. The caller holds mu.
-func (e *Engine) needsObservation(p *plan) bool {
+func (e *MemberApplier) needsObservation(p *pendingWork) bool {
 	o := e.observed[p.Key]
 	return o == nil || o.stale || o.hash != p.Observed.Hash || !slices.Equal(o.left, p.left)
 }
 
 // markObservationStale lets the key's object be compared again, if it is observed. The caller holds mu.
-func (e *Engine) markObservationStale(key atoll.ItemKey) {
+func (e *MemberApplier) markObservationStale(key atoll.ItemKey) {
 	if o := e.observed[key]; o != nil {
 		o.stale = true
 		e.markDueUnlessBackingOff(key)
@@ -60,7 +60,7 @@ func (e *Engine) markObservationStale(key atoll.ItemKey) {
 
 // noteObserved takes the view of an object that is observed. Its health and status count at once. The
 // object is compared again when more than its status changed. The caller holds mu.
-func (e *Engine) noteObserved(v observe.View, left bool) {
+func (e *MemberApplier) noteObserved(v observe.View, left bool) {
 	o := e.observed[v.Key]
 	if o == nil {
 		return // its first comparison is still to begin
@@ -82,7 +82,7 @@ func (e *Engine) noteObserved(v observe.View, left bool) {
 }
 
 // ObserverOf returns the Bundle that observes the key's object instead of writing it; empty without one.
-func (e *Engine) ObserverOf(key atoll.ItemKey) string {
+func (e *MemberApplier) ObserverOf(key atoll.ItemKey) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	bundle, item := e.book.ObservedItem(key)
@@ -94,7 +94,7 @@ func (e *Engine) ObserverOf(key atoll.ItemKey) string {
 
 // ObservedListed takes the observed objects that a starting watch of all objects of a kind found. The
 // other ones, which were there before, are read again.
-func (e *Engine) ObservedListed(group, kind string, found map[atoll.ItemKey]bool) {
+func (e *MemberApplier) ObservedListed(group, kind string, found map[atoll.ItemKey]bool) {
 	e.mu.Lock()
 	for key, o := range e.observed {
 		if key.Group == group && key.Kind == kind && !found[key] && o.view.UID != "" {
@@ -106,8 +106,8 @@ func (e *Engine) ObservedListed(group, kind string, found map[atoll.ItemKey]bool
 	e.wakeRun()
 }
 
-// observedBy returns the keys that the Bundle's manifest observes. The caller holds mu.
-func (e *Engine) observedBy(bundle string) map[atoll.ItemKey]bool {
+// observedKeysOfBundle returns the keys that the Bundle's manifest observes. The caller holds mu.
+func (e *MemberApplier) observedKeysOfBundle(bundle string) map[atoll.ItemKey]bool {
 	keys := map[atoll.ItemKey]bool{}
 	if h := e.book.HoldingOf(bundle); h != nil {
 		for i := range h.Manifest.Items {
@@ -122,7 +122,7 @@ func (e *Engine) observedBy(bundle string) map[atoll.ItemKey]bool {
 // dropObserved forgets those of the keys that are no longer observed, and stops watches that are no longer
 // needed. Objects that the agent may write again are checked first: before are the keys that its Bundle
 // observed. The caller holds mu.
-func (e *Engine) dropObserved(before map[atoll.ItemKey]bool, keys []atoll.ItemKey) {
+func (e *MemberApplier) dropObserved(before map[atoll.ItemKey]bool, keys []atoll.ItemKey) {
 	kinds := map[schema.GroupKind]bool{}
 	for _, key := range keys {
 		if _, item := e.book.ObservedItem(key); item != nil {
@@ -142,7 +142,7 @@ func (e *Engine) dropObserved(before map[atoll.ItemKey]bool, keys []atoll.ItemKe
 
 // stopUnneededWatches stops the watches of all objects of those kinds of which none is observed. The caller
 // holds mu.
-func (e *Engine) stopUnneededWatches(kinds map[schema.GroupKind]bool) {
+func (e *MemberApplier) stopUnneededWatches(kinds map[schema.GroupKind]bool) {
 	if len(kinds) == 0 {
 		return
 	}
@@ -150,12 +150,12 @@ func (e *Engine) stopUnneededWatches(kinds map[schema.GroupKind]bool) {
 		delete(kinds, schema.GroupKind{Group: key.Group, Kind: key.Kind})
 	}
 	for gk := range kinds {
-		e.o.Watch.StopUnlabelled(gk.Group, gk.Kind)
+		e.o.Watch.StopUnfiltered(gk.Group, gk.Kind)
 	}
 }
 
 // setObservation keeps an observation, and counts the objects that differ; nil: none. The caller holds mu.
-func (e *Engine) setObservation(key atoll.ItemKey, o *observation) {
+func (e *MemberApplier) setObservation(key atoll.ItemKey, o *observation) {
 	if old := e.observed[key]; old != nil && old.drift != nil {
 		e.o.Metrics.drifted.Dec()
 	}
@@ -168,14 +168,14 @@ func (e *Engine) setObservation(key atoll.ItemKey, o *observation) {
 	}
 }
 
-// observeObjectOf compares the object that the plan's Bundle observes with the item.
-func (e *Engine) observeObjectOf(ctx context.Context, p plan) *Failure {
+// compareObservedObject compares the object that the plan's Bundle observes with the item.
+func (e *MemberApplier) compareObservedObject(ctx context.Context, p pendingWork) *Failure {
 	res, failure := e.resourceFor(ctx, p.Key, p.Observed.APIVersion)
 	if failure != nil {
 		return failure
 	}
 	begun := e.beginObservation(p.Key)
-	e.o.Watch.StartUnlabelled(res)
+	e.o.Watch.StartUnfiltered(res)
 	now, failure := e.readObserved(ctx, p, res)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,7 +206,7 @@ func newerView(begun *observation, compared observe.View) observe.View {
 }
 
 // beginObservation returns the key's observation, in which changes are noted from now on.
-func (e *Engine) beginObservation(key atoll.ItemKey) *observation {
+func (e *MemberApplier) beginObservation(key atoll.ItemKey) *observation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.observed[key]
@@ -219,7 +219,7 @@ func (e *Engine) beginObservation(key atoll.ItemKey) *observation {
 }
 
 // readObserved reads the object and compares it with the plan's observed item.
-func (e *Engine) readObserved(ctx context.Context, p plan, res member.Resource) (*observation, *Failure) {
+func (e *MemberApplier) readObserved(ctx context.Context, p pendingWork, res member.Resource) (*observation, *Failure) {
 	o := &observation{hash: p.Observed.Hash, left: p.left}
 	differs := p.Observed.Observe == atoll.ObserveDrift
 	live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
@@ -233,10 +233,10 @@ func (e *Engine) readObserved(ctx context.Context, p plan, res member.Resource) 
 	case err != nil:
 		return nil, failureFromError(err, p.Key)
 	}
-	o.view = observe.ViewOf(live, e.InterpretersOf(p.Owner).At(time.Now().Unix()))
-	o.view.Edit = observe.EditOf(live)
-	if observe.MetadataOnly(p.Key.Group, p.Key.Kind) && !e.IsInterpreted(p.Key.Group, p.Key.Kind) {
-		o.view.Edit = observe.EditOfMetadata(live)
+	o.view = observe.ViewOf(live, e.InterpretersOf(p.Owner).ForReportTime(time.Now().Unix()))
+	o.view.Edit = observe.EditFingerprintOf(live)
+	if observe.NeedsOnlyMetadata(p.Key.Group, p.Key.Kind) && !e.IsInterpreted(p.Key.Group, p.Key.Kind) {
+		o.view.Edit = observe.EditFingerprintOfMetadata(live)
 	}
 	if !differs {
 		return o, nil
@@ -284,7 +284,7 @@ func formatValue(v any) string {
 // observedStatus returns the status of an item that is observed, from its observation; nil: none yet. A
 // Bundle that observes the object of another observing Bundle, the owner, reports the owner's comparison.
 // The caller holds mu.
-func (e *Engine) observedStatus(it *atoll.RenderedItem, o *observation, isOwner bool, prev *atoll.RowStatus) report.Item {
+func (e *MemberApplier) observedStatus(it *atoll.RenderedItem, o *observation, isOwner bool, prev *atoll.RowStatus) report.Item {
 	out := report.Item{Key: it.Key}
 	if e.addFailure(&out) {
 		return out

@@ -25,7 +25,7 @@ const (
 )
 
 // Run makes the member what it should be, until ctx ends.
-func (e *Engine) Run(ctx context.Context) {
+func (e *MemberApplier) Run(ctx context.Context) {
 	e.watchAll()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -42,7 +42,7 @@ func (e *Engine) Run(ctx context.Context) {
 			continue
 		case !held:
 		case e.hasUnsavedShards():
-			if e.flush(ctx) == nil {
+			if e.storeChangedRecords(ctx) == nil {
 				continue
 			}
 			next = storeRetry
@@ -58,7 +58,7 @@ func (e *Engine) Run(ctx context.Context) {
 }
 
 // takeDueKeys returns the keys that are due, marked busy, or how long to wait.
-func (e *Engine) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait time.Duration) {
+func (e *MemberApplier) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.o.Metrics.queueDepth.Set(float64(len(e.tasks)))
@@ -80,15 +80,15 @@ func (e *Engine) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait time.Dur
 }
 
 // isIdle reports whether the key needs no work. The caller holds mu.
-func (e *Engine) isIdle(key atoll.ItemKey, t *task) bool {
+func (e *MemberApplier) isIdle(key atoll.ItemKey, t *task) bool {
 	if t.check || t.judge || t.correct || t.weigh || t.failure != nil {
 		return false
 	}
-	return !e.planFor(key).hasAction()
+	return !e.pendingWorkFor(key).hasAction()
 }
 
 // dropTask removes a task that holds no information. The caller holds mu.
-func (e *Engine) dropTask(key atoll.ItemKey, t *task) {
+func (e *MemberApplier) dropTask(key atoll.ItemKey, t *task) {
 	if !t.due && !t.busy && t.failure == nil && len(t.corrections.at) == 0 {
 		delete(e.tasks, key)
 	}
@@ -107,12 +107,12 @@ func (e *Engine) dropTask(key atoll.ItemKey, t *task) {
 
 // planTiers sorts the keys into the tiers of their applies and deletions. intends: an apply among
 // them has an intent that must be stored first.
-func (e *Engine) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.ItemKey, intends bool) {
+func (e *MemberApplier) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.ItemKey, intends bool) {
 	up, down = make([][]atoll.ItemKey, tiers), make([][]atoll.ItemKey, tiers)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, key := range keys {
-		p := e.planFor(key)
+		p := e.pendingWorkFor(key)
 		if p.isDeletion() {
 			down[tiers-1-applyTier(key)] = append(down[tiers-1-applyTier(key)], key)
 			continue
@@ -128,27 +128,27 @@ func (e *Engine) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.ItemKey, in
 }
 
 // runPass works on the keys, tier by tier: applies upwards, then deletions downwards.
-func (e *Engine) runPass(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
+func (e *MemberApplier) runPass(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
 	up, down, intends := e.planTiers(keys)
 	if intends {
-		if err := e.flush(ctx); err != nil {
+		if err := e.storeChangedRecords(ctx); err != nil {
 			e.requeueKeys(keys, failureFromError(err, atoll.ItemKey{}))
 			return
 		}
 	}
 	for _, ns := range e.missingNamespaces(keys) {
-		e.finishNamespace(ctx, ns, e.keepNamespace(ctx, ns))
+		e.recordNamespaceFailure(ctx, ns, e.ensureNamespace(ctx, ns))
 	}
 	for _, tier := range append(up, down...) {
 		e.runTier(ctx, tier, running)
 	}
-	if err := e.flush(ctx); err != nil && ctx.Err() == nil {
+	if err := e.storeChangedRecords(ctx); err != nil && ctx.Err() == nil {
 		e.o.Log.Warn("inventory is not stored yet", "err", err)
 	}
 }
 
-// finishNamespace keeps a failure to make a namespace for its next try.
-func (e *Engine) finishNamespace(ctx context.Context, ns string, failure *Failure) {
+// recordNamespaceFailure keeps a failure to make a namespace for its next try.
+func (e *MemberApplier) recordNamespaceFailure(ctx context.Context, ns string, failure *Failure) {
 	if failure == nil {
 		return
 	}
@@ -165,7 +165,7 @@ func (e *Engine) finishNamespace(ctx context.Context, ns string, failure *Failur
 	e.logFailureChange(ctx, key, old, failure)
 }
 
-func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
+func (e *MemberApplier) runTier(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
 	var tier sync.WaitGroup
 	for _, key := range keys {
 		e.slots <- struct{}{}
@@ -192,7 +192,7 @@ func (e *Engine) runTier(ctx context.Context, keys []atoll.ItemKey, running *syn
 }
 
 // finishWork records the outcome of the work on a key.
-func (e *Engine) finishWork(ctx context.Context, key atoll.ItemKey, failure *Failure) {
+func (e *MemberApplier) finishWork(ctx context.Context, key atoll.ItemKey, failure *Failure) {
 	e.mu.Lock()
 	t := e.ensureTask(key)
 	t.busy, t.intended = false, false
@@ -212,7 +212,7 @@ func (e *Engine) finishWork(ctx context.Context, key atoll.ItemKey, failure *Fai
 	}
 	told := append(e.concernedBundles(key), e.book.TakeChangedBundles()...)
 	if isHPA(key) {
-		e.takeBackFrom(key)
+		e.markDueAfterHPAChange(key)
 	}
 	e.dropTask(key, t)
 	e.mu.Unlock()
@@ -223,7 +223,7 @@ func (e *Engine) finishWork(ctx context.Context, key atoll.ItemKey, failure *Fai
 
 // concernedBundles returns the Bundles whose status includes the object now. The Book remembers
 // Bundles whose claims ended since. The caller holds mu.
-func (e *Engine) concernedBundles(key atoll.ItemKey) (out []string) {
+func (e *MemberApplier) concernedBundles(key atoll.ItemKey) (out []string) {
 	if key.IsNamespace() {
 		for _, uid := range e.book.BundleUIDs() {
 			if slices.Contains(e.book.HoldingOf(uid).Manifest.DeletedNamespaces, key.Name) {
@@ -241,7 +241,7 @@ func (e *Engine) concernedBundles(key atoll.ItemKey) (out []string) {
 }
 
 // logFailureChange logs an item's failure when it is new or different.
-func (e *Engine) logFailureChange(ctx context.Context, key atoll.ItemKey, old, now *Failure) {
+func (e *MemberApplier) logFailureChange(ctx context.Context, key atoll.ItemKey, old, now *Failure) {
 	switch {
 	case now != nil && (old == nil || old.Reason != now.Reason):
 		e.o.Metrics.countFailure(now)
@@ -256,7 +256,7 @@ func (e *Engine) logFailureChange(ctx context.Context, key atoll.ItemKey, old, n
 }
 
 // requeueKeys puts keys back that a pass could not begin with.
-func (e *Engine) requeueKeys(keys []atoll.ItemKey, failure *Failure) {
+func (e *MemberApplier) requeueKeys(keys []atoll.ItemKey, failure *Failure) {
 	e.mu.Lock()
 	touched := map[string]bool{}
 	for _, key := range keys {
@@ -276,14 +276,14 @@ func (e *Engine) requeueKeys(keys []atoll.ItemKey, failure *Failure) {
 	}
 }
 
-func (e *Engine) hasUnsavedShards() bool {
+func (e *MemberApplier) hasUnsavedShards() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.book.DirtyShards()) > 0
 }
 
-// flush stores the records that changed.
-func (e *Engine) flush(ctx context.Context) error {
+// storeChangedRecords stores the records that changed.
+func (e *MemberApplier) storeChangedRecords(ctx context.Context) error {
 	e.flushing.Lock()
 	defer e.flushing.Unlock()
 	e.mu.Lock()

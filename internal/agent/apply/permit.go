@@ -16,8 +16,8 @@ import (
 // An act that the member's administrator forbids is not done, and is reported. Objects that were
 // applied before stay, with the report. They are protected neither from drift nor by new content.
 
-// ReevaluatePolicy decides again about all objects, because the member's policy has changed.
-func (e *Engine) ReevaluatePolicy() {
+// ReevaluateAgentPolicy decides again about all objects, because the member's policy has changed.
+func (e *MemberApplier) ReevaluateAgentPolicy() {
 	e.mu.Lock()
 	for _, key := range e.book.RecordedKeys() {
 		e.reevaluatePermission(key)
@@ -28,7 +28,7 @@ func (e *Engine) ReevaluatePolicy() {
 
 // NamespaceLabelsChanged decides again about the objects of a namespace whose labels changed, or
 // that was created or deleted.
-func (e *Engine) NamespaceLabelsChanged(namespace string) {
+func (e *MemberApplier) NamespaceLabelsChanged(namespace string) {
 	e.mu.Lock()
 	concerned := e.book.KeysInNamespace(namespace)
 	if ns := atoll.NamespaceKey(namespace); e.tasks[ns] != nil {
@@ -44,7 +44,7 @@ func (e *Engine) NamespaceLabelsChanged(namespace string) {
 }
 
 // reevaluatePermission decides again what may be done to the key. The caller holds mu.
-func (e *Engine) reevaluatePermission(key atoll.ItemKey) {
+func (e *MemberApplier) reevaluatePermission(key atoll.ItemKey) {
 	t := e.ensureTask(key)
 	t.weigh = true
 	e.markObservationStale(key)
@@ -57,12 +57,12 @@ func (e *Engine) reevaluatePermission(key atoll.ItemKey) {
 }
 
 // checkPermitted returns why the policy forbids the plan's operation; nil: it is allowed.
-func (e *Engine) checkPermitted(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) checkPermitted(ctx context.Context, p pendingWork) *Failure {
 	switch p.Verb {
 	case ownership.Apply, ownership.Replace, observeItem: // Replace makes again what it deletes
 		return e.mayApply(ctx, p.Key)
 	case ownership.Delete, ownership.DeleteNamespace, ownership.Release:
-		return e.askPolicy(ctx, p.Key, (*policy.Policy).Remove)
+		return e.evaluateAgentPolicy(ctx, p.Key, (*policy.Policy).RemovalRefusal)
 	case ownership.Nothing:
 		if p.correct {
 			return e.mayApply(ctx, p.Key)
@@ -71,12 +71,12 @@ func (e *Engine) checkPermitted(ctx context.Context, p plan) *Failure {
 	return nil // it only looks, or asks itself
 }
 
-func (e *Engine) mayApply(ctx context.Context, key atoll.ItemKey) *Failure {
-	return e.askPolicy(ctx, key, (*policy.Policy).Apply)
+func (e *MemberApplier) mayApply(ctx context.Context, key atoll.ItemKey) *Failure {
+	return e.evaluateAgentPolicy(ctx, key, (*policy.Policy).ApplyRefusal)
 }
 
-// askPolicy returns the policy's decision.
-func (e *Engine) askPolicy(ctx context.Context, key atoll.ItemKey, question func(*policy.Policy, atoll.ItemKey, policy.Namespace) string) *Failure {
+// evaluateAgentPolicy returns the policy's decision.
+func (e *MemberApplier) evaluateAgentPolicy(ctx context.Context, key atoll.ItemKey, question func(*policy.Policy, atoll.ItemKey, policy.Namespace) string) *Failure {
 	p := e.o.Policy()
 	ns, failure := e.readPolicyNamespace(ctx, p, key)
 	if failure != nil {
@@ -94,7 +94,7 @@ func (e *Engine) askPolicy(ctx context.Context, key atoll.ItemKey, question func
 const deniedRest = 10 * time.Minute
 
 // readPolicyNamespace reads the namespace if the policy depends on its labels.
-func (e *Engine) readPolicyNamespace(ctx context.Context, p *policy.Policy, key atoll.ItemKey) (ns policy.Namespace, failure *Failure) {
+func (e *MemberApplier) readPolicyNamespace(ctx context.Context, p *policy.Policy, key atoll.ItemKey) (ns policy.Namespace, failure *Failure) {
 	if !p.NeedsNamespaceLabels(key) {
 		return ns, nil
 	}
@@ -117,8 +117,8 @@ func (e *Engine) readPolicyNamespace(ctx context.Context, p *policy.Policy, key 
 	return ns, nil
 }
 
-// recordPermission notes whether an object that is applied may be.
-func (e *Engine) recordPermission(ctx context.Context, p plan) *Failure {
+// recheckApplyPermission notes whether an object that is applied may be.
+func (e *MemberApplier) recheckApplyPermission(ctx context.Context, p pendingWork) *Failure {
 	e.mu.Lock()
 	e.ensureTask(p.Key).weigh = false
 	e.mu.Unlock()
@@ -137,9 +137,9 @@ func (e *Engine) recordPermission(ctx context.Context, p plan) *Failure {
 	return nil
 }
 
-// withoutNamespace explains that the namespace of an object is not there although it is
+// deniedNamespaceFailure explains that the namespace of an object is not there although it is
 // needed; nil where that is not the administrator's doing. The caller holds mu.
-func (e *Engine) withoutNamespace(ns string) *Failure {
+func (e *MemberApplier) deniedNamespaceFailure(ns string) *Failure {
 	t := e.tasks[atoll.NamespaceKey(ns)]
 	if t == nil || t.failure == nil || t.failure.Reason != atoll.ReasonDeniedByPolicy {
 		return nil
@@ -149,8 +149,8 @@ func (e *Engine) withoutNamespace(ns string) *Failure {
 	return &f
 }
 
-// inName returns the context of the ServiceAccount in whose name the key is written.
-func (e *Engine) inName(ctx context.Context, key atoll.ItemKey) context.Context {
+// withWriterServiceAccount returns the context of the ServiceAccount in whose name the key is written.
+func (e *MemberApplier) withWriterServiceAccount(ctx context.Context, key atoll.ItemKey) context.Context {
 	if account := e.o.Policy().ServiceAccount(key.Namespace); account != "" {
 		return member.WithServiceAccount(ctx, key.Namespace, account)
 	}

@@ -20,10 +20,10 @@ func (w *world) limitAgent(spec string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		p = policy.Read(text)
+		p = policy.ParsePolicy(text)
 	}
 	w.policy.Store(p)
-	w.ReevaluatePolicy()
+	w.ReevaluateAgentPolicy()
 }
 
 func (w *world) configMap(name, value string) atoll.RenderedItem {

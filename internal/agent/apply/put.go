@@ -23,7 +23,7 @@ import (
 )
 
 // put applies the plan's item.
-func (e *Engine) put(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) put(ctx context.Context, p pendingWork) *Failure {
 	res, failure := e.resourceFor(ctx, p.Key, p.Item.APIVersion)
 	if failure != nil {
 		return failure
@@ -39,18 +39,18 @@ func (e *Engine) put(ctx context.Context, p plan) *Failure {
 
 // create makes the object, unless one of that name exists. One that was left behind
 // is taken up again.
-func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failure {
+func (e *MemberApplier) create(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		// A field that will be left to the member starts as the hub states it; it is
 		// handed over right after.
-		return e.send(ctx, p, res, sending{})
+		return e.sendApply(ctx, p, res, applyParams{})
 	case err != nil:
 		return failureFromError(err, p.Key)
 	}
 	v := e.observeObject(live)
-	if e.adoptOwn(p, v) {
+	if e.recognizeOwnObject(p, v) {
 		return nil
 	}
 	if v.Deleting {
@@ -61,23 +61,23 @@ func (e *Engine) create(ctx context.Context, p plan, res member.Resource) *Failu
 		note = v.Template // of a hub of which the agent knows nothing
 	}
 	if note != "" {
-		return e.takeUp(ctx, p, res, live, note)
+		return e.adoptLeftBehind(ctx, p, res, live, note)
 	}
 	return e.resolveConflict(ctx, p, res, live)
 }
 
-func (e *Engine) holdsBundle(bundle string) bool {
+func (e *MemberApplier) holdsBundle(bundle string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.HoldingOf(bundle) != nil
 }
 
-// takeUp adopts an object that an Atoll made and left behind, as its note shows. An object of
+// adoptLeftBehind adopts an object that an Atoll made and left behind, as its note shows. An object of
 // another template, such as another hub's, is adopted if it is what the item asks for, and
 // otherwise treated as a foreign object.
-func (e *Engine) takeUp(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured, note string) *Failure {
-	if !ownership.TakesUp(p.Key, note, p.Item.UID) {
-		if ownership.HoldsMore(p.Key) {
+func (e *MemberApplier) adoptLeftBehind(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured, note string) *Failure {
+	if !ownership.CanReadoptLeftBehind(p.Key, note, p.Item.UID) {
+		if ownership.DeletionCascades(p.Key) {
 			return e.resolveConflict(ctx, p, res, live)
 		}
 		if diff, failure := e.listDifferences(ctx, p, res, live); failure != nil {
@@ -87,7 +87,7 @@ func (e *Engine) takeUp(ctx context.Context, p plan, res member.Resource, live *
 		}
 	}
 	adopted := live.GetLabels()[ownership.LabelAdopted] != ""
-	if failure := e.send(ctx, p, res, sending{uid: string(live.GetUID()), force: true, adopt: adopted, left: p.Item.MemberOwned}); failure != nil {
+	if failure := e.sendApply(ctx, p, res, applyParams{uid: string(live.GetUID()), force: true, adopt: adopted, left: p.Item.MemberOwned}); failure != nil {
 		return failure
 	}
 	if live.GetAnnotations()[ownership.AnnotationLeftBehind] == "" {
@@ -96,33 +96,33 @@ func (e *Engine) takeUp(ctx context.Context, p plan, res member.Resource, live *
 	// The note has no further use. If it stays, nothing reads it before the object is released
 	// again, which writes it again.
 	patch := []byte(`{"metadata":{"annotations":{"` + ownership.AnnotationLeftBehind + `":null}}}`)
-	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
+	if err := e.o.Client.MergePatch(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
 		e.o.Log.Info("the note of an object that is taken up again stays on it", "object", p.Key, "err", err)
 	}
 	return nil
 }
 
 // resolveConflict decides about an object that exists and is not ours.
-func (e *Engine) resolveConflict(ctx context.Context, p plan, res member.Resource, live *unstructured.Unstructured) *Failure {
+func (e *MemberApplier) resolveConflict(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured) *Failure {
 	how := cmp.Or(p.Item.ConflictResolution, e.conflictResolution(p.Owner))
-	take := sending{uid: string(live.GetUID()), force: true, adopt: true, left: p.Item.MemberOwned}
+	take := applyParams{uid: string(live.GetUID()), force: true, adopt: true, left: p.Item.MemberOwned}
 	switch how {
 	case v1alpha1.ConflictOverwrite:
-		return e.send(ctx, p, res, take)
+		return e.sendApply(ctx, p, res, take)
 	case v1alpha1.ConflictAdoptIfSame:
 		diff, failure := e.listDifferences(ctx, p, res, live)
 		if failure != nil {
 			return failure
 		}
 		if len(diff) == 0 {
-			return e.send(ctx, p, res, take)
+			return e.sendApply(ctx, p, res, take)
 		}
 		return conflictFailure(p.Key, live, "it differs at "+strings.Join(diff, ", ")+": make it equal in the member, delete it there, or set conflictResolution: Overwrite")
 	}
 	return conflictFailure(p.Key, live, "delete it in the member, or set conflictResolution: AdoptIfSame or Overwrite")
 }
 
-func (e *Engine) conflictResolution(bundle string) v1alpha1.ConflictResolution {
+func (e *MemberApplier) conflictResolution(bundle string) v1alpha1.ConflictResolution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if h := e.book.HoldingOf(bundle); h != nil {
@@ -155,7 +155,7 @@ func displayName(key atoll.ItemKey) string {
 }
 
 // update changes an object that is ours.
-func (e *Engine) update(ctx context.Context, p plan, res member.Resource) *Failure {
+func (e *MemberApplier) update(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	newly := slices.DeleteFunc(slices.Clone(p.left), func(path string) bool { return slices.Contains(p.Record.Left, path) })
 	if p.Record.Applied == "" {
 		newly = p.left // what an interrupted apply left us with is not known
@@ -165,19 +165,19 @@ func (e *Engine) update(ctx context.Context, p plan, res member.Resource) *Failu
 			return failure
 		}
 	}
-	return e.send(ctx, p, res, sending{uid: p.Record.UID, force: true, left: p.left})
+	return e.sendApply(ctx, p, res, applyParams{uid: p.Record.UID, force: true, left: p.left})
 }
 
-// sending is how an item is sent.
-type sending struct {
+// applyParams is how an item is sent.
+type applyParams struct {
 	// uid that the object must have; empty: it is to be created.
 	uid          string
 	force, adopt bool
 	left         []string
 }
 
-// send applies the item and records what it made.
-func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sending) (failure *Failure) {
+// sendApply applies the item and records what it made.
+func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member.Resource, s applyParams) (failure *Failure) {
 	wanted := p.Item
 	if s.uid != "" {
 		if p, failure = e.retainMemberFields(ctx, p, res); failure != nil {
@@ -195,13 +195,13 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 	})
 	e.o.Metrics.countWrite(verbApply, start, err)
 	switch {
-	case err != nil && p.Item != wanted && isUID(err):
+	case err != nil && p.Item != wanted && isUIDMismatch(err):
 		e.scheduleRecheck(p.Key)
 		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
 	case err != nil:
 		return e.handleApplyError(ctx, err, p, res, s)
 	}
-	if failure := e.takeBack(ctx, p, res, obj); failure != nil {
+	if failure := e.takeBackHandedOverFields(ctx, p, res, obj); failure != nil {
 		return failure
 	}
 	v := e.observeObject(obj)
@@ -211,7 +211,7 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 		Hash: p.Item.Hash, Label: p.Owner, Owned: v.Owned, Left: s.left, Adopted: s.adopt,
 		Endless: kinds.NeverEnds(obj),
 	})
-	e.recordReply(v)
+	e.recordAppliedView(v)
 	e.ensureTask(p.Key).recreate = ""
 	delete(e.forbidden, p.Key)
 	e.mu.Unlock()
@@ -228,11 +228,11 @@ func (e *Engine) send(ctx context.Context, p plan, res member.Resource, s sendin
 }
 
 // handleApplyError explains an apply that failed, and finds out what to do next.
-func (e *Engine) handleApplyError(ctx context.Context, err error, p plan, res member.Resource, s sending) *Failure {
+func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendingWork, res member.Resource, s applyParams) *Failure {
 	if isRefusedEdit(err, p, s) {
-		return e.recreateObject(ctx, p, res, err)
+		return e.scheduleRecreation(ctx, p, res, err)
 	}
-	if s.uid != "" && (isUID(err) || apierrors.IsNotFound(err)) && !s.adopt {
+	if s.uid != "" && (isUIDMismatch(err) || apierrors.IsNotFound(err)) && !s.adopt {
 		e.scheduleRecheck(p.Key)
 	}
 	if apierrors.IsNotFound(err) {
@@ -243,7 +243,7 @@ func (e *Engine) handleApplyError(ctx context.Context, err error, p plan, res me
 			e.ensureTask(ns).check = true
 			e.markDue(ns)
 		}
-		if failure := e.withoutNamespace(p.Key.Namespace); failure != nil {
+		if failure := e.deniedNamespaceFailure(p.Key.Namespace); failure != nil {
 			return failure
 		}
 	}
@@ -251,7 +251,7 @@ func (e *Engine) handleApplyError(ctx context.Context, err error, p plan, res me
 }
 
 // applyBody returns the body of the apply request.
-func applyBody(p plan, s sending) ([]byte, *Failure) {
+func applyBody(p pendingWork, s applyParams) ([]byte, *Failure) {
 	var obj map[string]any
 	if err := json.Unmarshal(p.Item.Object, &obj); err != nil || obj == nil {
 		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(fmt.Sprintf("the hub sent an object that is no JSON object: %v", err))}

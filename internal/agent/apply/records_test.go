@@ -34,11 +34,11 @@ func TestRefusedRecordsAreStoredLater(t *testing.T) {
 	if f := settleKey(t, e, confKey); f != nil {
 		t.Fatalf("%+v", f)
 	}
-	if err := e.flush(t.Context()); err == nil || !e.hasUnsavedShards() {
+	if err := e.storeChangedRecords(t.Context()); err == nil || !e.hasUnsavedShards() {
 		t.Fatalf("the store refuses, and flush reports %v; records wait: %t", err, e.hasUnsavedShards())
 	}
 	stored.refuses = false
-	if err := e.flush(t.Context()); err != nil || e.hasUnsavedShards() {
+	if err := e.storeChangedRecords(t.Context()); err != nil || e.hasUnsavedShards() {
 		t.Fatalf("flush reports %v; records wait: %t", err, e.hasUnsavedShards())
 	}
 	if r := stored.records[confKey.String()]; r.UID == "" || r.Applied != "hx" {

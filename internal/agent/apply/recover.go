@@ -19,7 +19,7 @@ import (
 //
 // It costs one request for each served kind, and none when no record is missing. The client must
 // have discovered the APIs.
-func RecoverRecords(ctx context.Context, client *member.Client, stored *store.Contents) error {
+func RecoverRecords(ctx context.Context, client *member.Client, stored *store.StoredContents) error {
 	known := map[atoll.ItemKey]bool{}
 	for _, r := range stored.Records {
 		known[r.Key] = true
@@ -36,7 +36,7 @@ func RecoverRecords(ctx context.Context, client *member.Client, stored *store.Co
 			return fmt.Errorf("look in the member for objects of kind %s that the agent applied: %w", res.Kind, err)
 		}
 		for i := range found {
-			v := observe.OfMeta(&found[i], res.Group, res.Kind)
+			v := observe.ViewByExistence(&found[i], res.Group, res.Kind)
 			if r, ours := recordOf(v, res); ours && !known[v.Key] {
 				known[v.Key] = true
 				stored.Records = append(stored.Records, r)
@@ -47,7 +47,7 @@ func RecoverRecords(ctx context.Context, client *member.Client, stored *store.Co
 }
 
 // hasLostRecords reports whether records may be missing. Every item of a stored Bundle has one.
-func hasLostRecords(stored *store.Contents, known map[atoll.ItemKey]bool) bool {
+func hasLostRecords(stored *store.StoredContents, known map[atoll.ItemKey]bool) bool {
 	for i := range stored.Bundles {
 		for _, it := range stored.Bundles[i].Holding.Manifest.Items {
 			if !known[it.Key] {

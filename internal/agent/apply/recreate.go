@@ -20,19 +20,19 @@ import (
 
 // isRefusedEdit reports whether an apply to an object of Atoll's failed that the item lets the Engine create
 // again.
-func isRefusedEdit(err error, p plan, s sending) bool {
-	return p.Item.Recreate && apierrors.IsInvalid(err) && !isUID(err) && !s.adopt && s.uid != "" && s.uid == p.Record.UID
+func isRefusedEdit(err error, p pendingWork, s applyParams) bool {
+	return p.Item.Recreate && apierrors.IsInvalid(err) && !isUIDMismatch(err) && !s.adopt && s.uid != "" && s.uid == p.Record.UID
 }
 
-// recreateObject lets the next pass delete the object and create it again, or returns why the object stays. refused is
+// scheduleRecreation lets the next pass delete the object and create it again, or returns why the object stays. refused is
 // the answer of the member's API to the edit.
-func (e *Engine) recreateObject(ctx context.Context, p plan, res member.Resource, refused error) *Failure {
+func (e *MemberApplier) scheduleRecreation(ctx context.Context, p pendingWork, res member.Resource, refused error) *Failure {
 	failure := failureFromError(refused, p.Key)
 	switch {
 	case p.Record.Adopted:
 		failure.Message = truncateText("it was not made by Atoll, and is not created again: " + failure.Message)
 		return failure
-	case ownership.HoldsMore(p.Key):
+	case ownership.DeletionCascades(p.Key):
 		failure.Message = truncateText("its deletion would take along more than the object, so that it is not created again: " + failure.Message)
 		return failure
 	}
@@ -53,8 +53,8 @@ func (e *Engine) recreateObject(ctx context.Context, p plan, res member.Resource
 
 // isAcceptedAsNew reports whether the member's API would accept a new object with the content of the item. It
 // asks for one of another name, by an apply that the API does not carry out.
-func (e *Engine) isAcceptedAsNew(ctx context.Context, p plan, res member.Resource) (bool, *Failure) {
-	body, failure := applyBody(p, sending{})
+func (e *MemberApplier) isAcceptedAsNew(ctx context.Context, p pendingWork, res member.Resource) (bool, *Failure) {
+	body, failure := applyBody(p, applyParams{})
 	if failure != nil {
 		return false, failure
 	}

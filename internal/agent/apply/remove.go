@@ -18,7 +18,7 @@ import (
 )
 
 // delete deletes the plan's object and confirms that it is gone.
-func (e *Engine) delete(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) delete(ctx context.Context, p pendingWork) *Failure {
 	res, failure := e.existingResource(ctx, p)
 	if failure != nil {
 		if failure.Reason == atoll.ReasonNotServed {
@@ -42,8 +42,8 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 	case p.begun && m.DeletionTimestamp == nil:
 		return e.beginDelete(ctx, p, res)
 	}
-	v := observe.OfMeta(m, p.Key.Group, p.Key.Kind)
-	if left := withoutReleased(v, p.ReleasedFinalizers); len(left) < len(v.Finalizers) {
+	v := observe.ViewByExistence(m, p.Key.Group, p.Key.Kind)
+	if left := finalizersWithoutReleased(v, p.ReleasedFinalizers); len(left) < len(v.Finalizers) {
 		if failure := e.releaseFinalizers(ctx, p, res, m, left); failure != nil {
 			return failure
 		}
@@ -52,9 +52,9 @@ func (e *Engine) delete(ctx context.Context, p plan) *Failure {
 	return terminationFailure(v)
 }
 
-// withoutReleased returns the object's finalizers without those that are released. A finalizer that Atoll
+// finalizersWithoutReleased returns the object's finalizers without those that are released. A finalizer that Atoll
 // did not apply stays, whatever the hub says.
-func withoutReleased(v observe.View, released []string) []string {
+func finalizersWithoutReleased(v observe.View, released []string) []string {
 	if len(released) == 0 {
 		return v.Finalizers
 	}
@@ -73,7 +73,7 @@ func withoutReleased(v observe.View, released []string) []string {
 }
 
 // releaseFinalizers leaves only the finalizers left on the object that is being deleted.
-func (e *Engine) releaseFinalizers(ctx context.Context, p plan, res member.Resource, live *metav1.PartialObjectMetadata, left []string) *Failure {
+func (e *MemberApplier) releaseFinalizers(ctx context.Context, p pendingWork, res member.Resource, live *metav1.PartialObjectMetadata, left []string) *Failure {
 	if live.DeletionTimestamp == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (e *Engine) releaseFinalizers(ctx context.Context, p plan, res member.Resou
 	if err != nil {
 		return failureFromError(err, p.Key)
 	}
-	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil && !apierrors.IsNotFound(err) {
+	if err := e.o.Client.MergePatch(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil && !apierrors.IsNotFound(err) {
 		f := failureFromError(err, p.Key)
 		f.First = 200 * time.Millisecond
 		return f
@@ -94,25 +94,25 @@ func (e *Engine) releaseFinalizers(ctx context.Context, p plan, res member.Resou
 
 // beginDelete requests the deletion of the object, if the deletion is still wanted and deletes
 // nothing else.
-func (e *Engine) beginDelete(ctx context.Context, p plan, res member.Resource) *Failure {
+func (e *MemberApplier) beginDelete(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	if failure := e.guardDeletion(ctx, p); failure != nil {
 		return failure
 	}
-	if failure := e.noteSetClaims(ctx, p, res); failure != nil {
+	if failure := e.recordSetVolumeClaims(ctx, p, res); failure != nil {
 		return failure
 	}
 	if !e.o.Lease.ConfirmHeld(ctx) {
 		return &Failure{Reason: atoll.ReasonNotLeaseHolder, Waits: true, Message: "another agent took over this member; nothing is deleted by this one"}
 	}
 	e.mu.Lock()
-	still := e.planFor(p.Key).Verb == p.Verb
+	still := e.pendingWorkFor(p.Key).Verb == p.Verb
 	going := still && e.book.RecordDeleting(p.Key)
 	e.mu.Unlock()
 	if !still {
 		return &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
 	}
 	if going {
-		if err := e.flush(ctx); err != nil {
+		if err := e.storeChangedRecords(ctx); err != nil {
 			return failureFromError(err, p.Key)
 		}
 	}
@@ -149,7 +149,7 @@ func terminationFailure(v observe.View) *Failure {
 
 // release releases an object: Atoll's labels and field ownership are removed, and everything else
 // stays. An object that Atoll made is marked, so that it can be adopted again.
-func (e *Engine) release(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) release(ctx context.Context, p pendingWork) *Failure {
 	res, failure := e.existingResource(ctx, p)
 	if failure != nil {
 		if failure.Reason == atoll.ReasonNotServed {
@@ -158,11 +158,11 @@ func (e *Engine) release(ctx context.Context, p plan) *Failure {
 		}
 		return failure
 	}
-	return e.releaseAs(ctx, p, res)
+	return e.releaseAsResource(ctx, p, res)
 }
 
-// releaseAs is release of an object of a resource that is known.
-func (e *Engine) releaseAs(ctx context.Context, p plan, res member.Resource) *Failure {
+// releaseAsResource is release of an object of a resource that is known.
+func (e *MemberApplier) releaseAsResource(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	live, err := e.o.Client.GetMetadata(ctx, res, p.Key.Namespace, p.Key.Name)
 	if apierrors.IsNotFound(err) || err == nil && string(live.UID) != p.Record.UID {
 		e.recordGone(p)
@@ -175,7 +175,7 @@ func (e *Engine) releaseAs(ctx context.Context, p plan, res member.Resource) *Fa
 	if err != nil {
 		return failureFromError(err, p.Key)
 	}
-	if err := e.o.Client.Merge(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
+	if err := e.o.Client.MergePatch(ctx, res, p.Key.Namespace, p.Key.Name, patch); err != nil {
 		f := failureFromError(err, p.Key)
 		f.First = 200 * time.Millisecond
 		return f
@@ -194,7 +194,7 @@ func (e *Engine) releaseAs(ctx context.Context, p plan, res member.Resource) *Fa
 
 // releasedMetadata returns the patch of the metadata that takes Atoll's labels and field managers
 // off an object.
-func releasedMetadata(p plan, live *metav1.PartialObjectMetadata) map[string]any {
+func releasedMetadata(p pendingWork, live *metav1.PartialObjectMetadata) map[string]any {
 	fields := []any{}
 	for _, f := range live.ManagedFields {
 		if f.Manager != atoll.FieldManager && f.Manager != atoll.HandoverManager {
@@ -215,7 +215,7 @@ func releasedMetadata(p plan, live *metav1.PartialObjectMetadata) map[string]any
 }
 
 // guardDeletion keeps what a deletion would take along.
-func (e *Engine) guardDeletion(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) guardDeletion(ctx context.Context, p pendingWork) *Failure {
 	switch {
 	case p.Key.IsNamespace():
 		return e.guardNamespace(ctx, p)
@@ -226,7 +226,7 @@ func (e *Engine) guardDeletion(ctx context.Context, p plan) *Failure {
 }
 
 // guardCRD refuses while objects of the kind exist.
-func (e *Engine) guardCRD(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) guardCRD(ctx context.Context, p pendingWork) *Failure {
 	res, failure := e.resourceFor(ctx, p.Key, apiVersion(p.Record))
 	if failure != nil {
 		return failure
@@ -246,15 +246,15 @@ func (e *Engine) guardCRD(ctx context.Context, p plan) *Failure {
 				p.Key.Kind, p.Key.Name)),
 		}
 	}
-	return e.guardKind(ctx, kinds[0], "", p.Key)
+	return e.guardAgainstObjectsOfKind(ctx, kinds[0], "", p.Key)
 }
 
 // guardLimit is how many objects of a kind a guard looks at.
 const guardLimit = 500
 
-// guardKind refuses while the kind has objects there: ours go first, and those
+// guardAgainstObjectsOfKind refuses while the kind has objects there: ours go first, and those
 // of others are not ours to delete.
-func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace string, guarded atoll.ItemKey) *Failure {
+func (e *MemberApplier) guardAgainstObjectsOfKind(ctx context.Context, res member.Resource, namespace string, guarded atoll.ItemKey) *Failure {
 	found, err := e.o.Client.List(ctx, res, namespace, guardLimit)
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		return nil
@@ -269,12 +269,12 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 	if err != nil {
 		return failureFromError(err, guarded)
 	}
-	setClaims := e.setClaimsIn(res, namespace)
+	setClaims := e.recordedVolumeClaimsIn(res, namespace)
 	if len(setClaims) > 0 && len(found) >= guardLimit {
-		return tooManyClaims(guarded)
+		return tooManyVolumeClaimsFailure(guarded)
 	}
 	found = slices.DeleteFunc(found, func(m metav1.PartialObjectMetadata) bool { return slices.Contains(setClaims, string(m.UID)) })
-	foreign, ours := e.sortFound(found, res, namespace)
+	foreign, ours := e.classifyFoundObjects(found, res, namespace)
 	if len(foreign) > 0 {
 		n := len(foreign)
 		return &Failure{
@@ -292,16 +292,16 @@ func (e *Engine) guardKind(ctx context.Context, res member.Resource, namespace s
 	return nil
 }
 
-// sortFound names the objects that are not ours to delete, and counts those that go first. An object that came with the
+// classifyFoundObjects names the objects that are not ours to delete, and counts those that go first. An object that came with the
 // namespace is neither.
-func (e *Engine) sortFound(found []metav1.PartialObjectMetadata, res member.Resource, namespace string) (foreign []string, ours int) {
+func (e *MemberApplier) classifyFoundObjects(found []metav1.PartialObjectMetadata, res member.Resource, namespace string) (foreign []string, ours int) {
 	for i := range found {
 		m := &found[i]
 		key := atoll.ItemKey{Group: res.Group, Kind: res.Kind, Namespace: m.Namespace, Name: m.Name}
 		switch {
 		case e.isOurs(key, string(m.UID)):
 			ours++
-		case namespace != "" && e.belongsToNamespace(m, key):
+		case namespace != "" && e.comesWithNamespace(m, key):
 		case m.DeletionTimestamp != nil:
 			ours++
 		default:
@@ -312,7 +312,7 @@ func (e *Engine) sortFound(found []metav1.PartialObjectMetadata, res member.Reso
 }
 
 // isOurs reports whether the object is recorded.
-func (e *Engine) isOurs(key atoll.ItemKey, uid string) bool {
+func (e *MemberApplier) isOurs(key atoll.ItemKey, uid string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, known := e.book.Record(key)

@@ -40,7 +40,7 @@ func missingRightAdvice(message string) string {
 		return fmt.Sprintf("this cluster's RBAC forbids ServiceAccount %s, as which the agent writes there, to %s %s: its administrator grants it %s",
 			strings.Replace(name, ":", "/", 1), verb, resource, rule)
 	}
-	if allow := optIn(verb, resource, group); allow != "" {
+	if allow := allowFlagValue(verb, resource, group); allow != "" {
 		if m[4] != "" {
 			resource += "." + group
 		}
@@ -51,8 +51,8 @@ func missingRightAdvice(message string) string {
 		verb, resource, LabelAggregate, rule)
 }
 
-// optIn names what of atoll join --allow gives the right, and little else; empty: nothing does.
-func optIn(verb, resource, group string) string {
+// allowFlagValue names what of atoll join --allow gives the right, and little else; empty: nothing does.
+func allowFlagValue(verb, resource, group string) string {
 	switch {
 	case group == "apiextensions.k8s.io" && resource == "customresourcedefinitions":
 		return "crds"

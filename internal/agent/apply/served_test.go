@@ -96,13 +96,13 @@ func (memory) PutBundle(context.Context, store.Bundle) error                { re
 func (memory) DropBundle(context.Context, string) error                     { return nil }
 func (memory) PutRecords(context.Context, string, []ownership.Record) error { return nil }
 func (memory) RelistKind(string, string)                                    {}
-func (memory) StartUnlabelled(member.Resource)                              {}
-func (memory) StopUnlabelled(string, string)                                {}
+func (memory) StartUnfiltered(member.Resource)                              {}
+func (memory) StopUnfiltered(string, string)                                {}
 func (memory) Start(member.Resource)                                        {}
 func (memory) Stop(string, string)                                          {}
 
 // engineOn an API server, which has discovered and holds the record.
-func engineOn(t *testing.T, api http.Handler, record ownership.Record, m atoll.Manifest) *Engine {
+func engineOn(t *testing.T, api http.Handler, record ownership.Record, m atoll.Manifest) *MemberApplier {
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
@@ -116,7 +116,7 @@ func engineOn(t *testing.T, api http.Handler, record ownership.Record, m atoll.M
 	return New(Options{
 		Client: client, Store: memory{}, Watch: memory{}, Lease: heldLease(func() bool { return true }),
 		Policy: func() *policy.Policy { return nil }, Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
-	}, store.Contents{Records: []ownership.Record{record}, Bundles: []store.Bundle{{Holding: ownership.Holding{Manifest: m}}}})
+	}, store.StoredContents{Records: []ownership.Record{record}, Bundles: []store.Bundle{{Holding: ownership.BundleHolding{Manifest: m}}}})
 }
 
 // An API that does not answer is not a missing API. An object of a silent API, or of another

@@ -23,26 +23,26 @@ import (
 // volumeClaims as a resource, which every member serves.
 var volumeClaims = member.Resource{Kind: "PersistentVolumeClaim", Namespaced: true, Listable: true, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}}
 
-// noteSetClaims records the claims of a StatefulSet that is deleted because its namespace was deleted on the hub.
-func (e *Engine) noteSetClaims(ctx context.Context, p plan, res member.Resource) *Failure {
+// recordSetVolumeClaims records the claims of a StatefulSet that is deleted because its namespace was deleted on the hub.
+func (e *MemberApplier) recordSetVolumeClaims(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	if p.Key.Group != "apps" || p.Key.Kind != "StatefulSet" || p.Record.Adopted || !e.isNamespaceDoomed(p.Key.Namespace) {
 		return nil
 	}
-	uids, failure := e.findSetClaims(ctx, p, res)
+	uids, failure := e.findSetVolumeClaims(ctx, p, res)
 	if failure != nil || len(uids) == 0 {
 		return failure
 	}
 	e.mu.Lock()
-	e.book.NoteSetClaims(p.Key.Namespace, uids)
+	e.book.RecordStatefulSetVolumeClaims(p.Key.Namespace, uids)
 	e.mu.Unlock()
-	if err := e.flush(ctx); err != nil {
+	if err := e.storeChangedRecords(ctx); err != nil {
 		return failureFromError(err, p.Key)
 	}
 	return nil
 }
 
-// findSetClaims returns the UIDs of the claims that the templates of the plan's StatefulSet made.
-func (e *Engine) findSetClaims(ctx context.Context, p plan, res member.Resource) (uids []string, failure *Failure) {
+// findSetVolumeClaims returns the UIDs of the claims that the templates of the plan's StatefulSet made.
+func (e *MemberApplier) findSetVolumeClaims(ctx context.Context, p pendingWork, res member.Resource) (uids []string, failure *Failure) {
 	set, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 	if apierrors.IsNotFound(err) || err == nil && string(set.GetUID()) != p.Record.UID {
 		return nil, nil
@@ -57,9 +57,9 @@ func (e *Engine) findSetClaims(ctx context.Context, p plan, res member.Resource)
 	if err != nil {
 		return nil, failureFromError(err, p.Key)
 	}
-	of := newSetOfClaims(set)
+	of := newVolumeClaimMatcher(set)
 	for i := range found {
-		if of.hasMade(&found[i]) {
+		if of.matchesClaim(&found[i]) {
 			uids = append(uids, string(found[i].UID))
 		}
 	}
@@ -67,15 +67,15 @@ func (e *Engine) findSetClaims(ctx context.Context, p plan, res member.Resource)
 }
 
 // isNamespaceDoomed reports whether the agent made the namespace, and the namespace was deleted on the hub.
-func (e *Engine) isNamespaceDoomed(namespace string) bool {
+func (e *MemberApplier) isNamespaceDoomed(namespace string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, known := e.book.Record(atoll.NamespaceKey(namespace))
 	return known && r.Implicit && r.Doomed
 }
 
-// setClaimsIn returns the UIDs of the volume claims that go along with a namespace; nil for other resources.
-func (e *Engine) setClaimsIn(res member.Resource, namespace string) []string {
+// recordedVolumeClaimsIn returns the UIDs of the volume claims that go along with a namespace; nil for other resources.
+func (e *MemberApplier) recordedVolumeClaimsIn(res member.Resource, namespace string) []string {
 	if namespace == "" || res.Resource != volumeClaims.Resource || res.Group != "" {
 		return nil
 	}
@@ -85,24 +85,24 @@ func (e *Engine) setClaimsIn(res member.Resource, namespace string) []string {
 	return r.SetClaims
 }
 
-// tooManyClaims is why a namespace stays of which the guard does not see all volume claims.
-func tooManyClaims(guarded atoll.ItemKey) *Failure {
+// tooManyVolumeClaimsFailure is why a namespace stays of which the guard does not see all volume claims.
+func tooManyVolumeClaimsFailure(guarded atoll.ItemKey) *Failure {
 	return &Failure{
 		Reason: atoll.ReasonForeignObjects, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
 		Message: fmt.Sprintf("%s %s is kept: it has %d volume claims or more, and the agent looks at fewer: delete the claims in the member first", guarded.Kind, guarded.Name, guardLimit),
 	}
 }
 
-// setOfClaims is what of a StatefulSet identifies the claims that were made for it.
-type setOfClaims struct {
+// volumeClaimMatcher is what of a StatefulSet identifies the claims that were made for it.
+type volumeClaimMatcher struct {
 	prefixes []string // of names, before the ordinal
 	selector labels.Selector
 	// controller is the field manager that writes the status of the StatefulSet.
 	controller string
 }
 
-func newSetOfClaims(set *unstructured.Unstructured) setOfClaims {
-	out := setOfClaims{selector: labels.Nothing()}
+func newVolumeClaimMatcher(set *unstructured.Unstructured) volumeClaimMatcher {
+	out := volumeClaimMatcher{selector: labels.Nothing()}
 	templates, _, _ := unstructured.NestedSlice(set.Object, "spec", "volumeClaimTemplates")
 	for _, t := range templates {
 		if m, ok := t.(map[string]any); ok {
@@ -122,10 +122,10 @@ func newSetOfClaims(set *unstructured.Unstructured) setOfClaims {
 	return out
 }
 
-// hasMade reports whether the controller of the StatefulSet made the claim for it: by the claim's name, its labels, and the
+// matchesClaim reports whether the controller of the StatefulSet made the claim for it: by the claim's name, its labels, and the
 // field manager that stated what the claim asks for. A claim that another made under such a name stays.
-func (s setOfClaims) hasMade(claim *metav1.PartialObjectMetadata) bool {
-	if s.controller == "" || !s.selector.Matches(labels.Set(claim.Labels)) || !s.isNameOfClaim(claim.Name) {
+func (s volumeClaimMatcher) matchesClaim(claim *metav1.PartialObjectMetadata) bool {
+	if s.controller == "" || !s.selector.Matches(labels.Set(claim.Labels)) || !s.matchesName(claim.Name) {
 		return false
 	}
 	for _, f := range claim.ManagedFields {
@@ -136,7 +136,7 @@ func (s setOfClaims) hasMade(claim *metav1.PartialObjectMetadata) bool {
 	return false
 }
 
-func (s setOfClaims) isNameOfClaim(name string) bool {
+func (s volumeClaimMatcher) matchesName(name string) bool {
 	for _, prefix := range s.prefixes {
 		if ordinal, ok := strings.CutPrefix(name, prefix); ok && ordinal != "" && strings.Trim(ordinal, "0123456789") == "" {
 			return true

@@ -12,7 +12,7 @@ import (
 
 // StatusOf returns the status of a Bundle as it is reported; false when it is not held. prev is the
 // status before; nil without one.
-func (e *Engine) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool) {
+func (e *MemberApplier) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.book.HoldingOf(bundle)
@@ -22,7 +22,7 @@ func (e *Engine) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (
 	m := &h.Manifest
 	in := report.Input{
 		Generation: m.Generation, Content: m.Content, Remove: m.Remove,
-		Removed: e.book.IsRemoved(bundle), Gone: e.book.Done(bundle),
+		Removed: e.book.IsBundleRemoved(bundle), Gone: e.book.CompletedTombstoneIDs(bundle),
 	}
 	in.AllGone = len(in.Gone) == len(m.Tombstones)
 	listed := map[atoll.ItemKey]bool{}
@@ -30,27 +30,27 @@ func (e *Engine) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (
 		listed[m.Items[i].Key] = true
 		in.Items = append(in.Items, e.itemStatus(bundle, &m.Items[i], prev))
 	}
-	in.Items = append(in.Items, e.emptyNamespaces(m)...)
+	in.Items = append(in.Items, e.emptyNamespaceStatuses(m)...)
 	e.noteNamespaceFailures(in.Items)
-	for _, key := range e.book.ClaimedBy(bundle) {
+	for _, key := range e.book.KeysClaimedByBundle(bundle) {
 		if !listed[key] {
 			in.Items = append(in.Items, e.unlistedItemStatus(bundle, key))
 		}
 	}
 	if m.Remove && in.Removed {
-		in.Removed, in.Kept = e.namespacesDone(m)
+		in.Removed, in.Kept = e.areDeletedNamespacesGone(m)
 		in.Vacant = in.Removed && e.isNamespaceVacant(m)
 	}
 	return report.BuildStatus(in, prev, now.Unix()), true
 }
 
 // itemStatus returns the status of an item of the manifest. The caller holds mu.
-func (e *Engine) itemStatus(bundle string, it *atoll.RenderedItem, prev *atoll.RowStatus) report.Item {
+func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *atoll.RowStatus) report.Item {
 	r, _ := e.book.Record(it.Key)
 	if o := e.observed[it.Key]; it.Observe != "" && (r.Owner == bundle || o != nil) {
 		return e.observedStatus(it, o, r.Owner == bundle, prev)
 	}
-	out := e.writtenStatus(bundle, it, r, prev)
+	out := e.appliedItemStatus(bundle, it, r, prev)
 	if e.addFailure(&out) {
 		return out
 	}
@@ -64,8 +64,8 @@ func (e *Engine) itemStatus(bundle string, it *atoll.RenderedItem, prev *atoll.R
 	return out
 }
 
-// writtenStatus returns what is known of an item's object from its record and its view. The caller holds mu.
-func (e *Engine) writtenStatus(bundle string, it *atoll.RenderedItem, r ownership.Record, prev *atoll.RowStatus) report.Item {
+// appliedItemStatus returns what is known of an item's object from its record and its view. The caller holds mu.
+func (e *MemberApplier) appliedItemStatus(bundle string, it *atoll.RenderedItem, r ownership.Record, prev *atoll.RowStatus) report.Item {
 	out := report.Item{Key: it.Key}
 	if it.Failed() {
 		out.RenderError = it.Error
@@ -82,7 +82,7 @@ func (e *Engine) writtenStatus(bundle string, it *atoll.RenderedItem, r ownershi
 }
 
 // addFailure adds the last failure of work on the item, if there is one. The caller holds mu.
-func (e *Engine) addFailure(it *report.Item) (fails bool) {
+func (e *MemberApplier) addFailure(it *report.Item) (fails bool) {
 	f := e.failureOf(it.Key)
 	if f != nil {
 		it.Reason, it.Message, it.Error = f.Reason, f.Message, !f.Waits
@@ -98,7 +98,7 @@ func isPlainlyHealthy(it *report.Item) bool {
 // noteNamespaceFailures notes why a namespace that the agent made does not get the labels and
 // annotations that it has on the hub. The first item in the namespace gets the note. The caller
 // holds mu.
-func (e *Engine) noteNamespaceFailures(items []report.Item) {
+func (e *MemberApplier) noteNamespaceFailures(items []report.Item) {
 	noted := map[string]bool{}
 	for i := range items {
 		it := &items[i]
@@ -117,8 +117,8 @@ func (e *Engine) noteNamespaceFailures(items []report.Item) {
 	}
 }
 
-// emptyNamespaces returns the status of each namespace that the manifest has without an item in it. The caller holds mu.
-func (e *Engine) emptyNamespaces(m *atoll.Manifest) (out []report.Item) {
+// emptyNamespaceStatuses returns the status of each namespace that the manifest has without an item in it. The caller holds mu.
+func (e *MemberApplier) emptyNamespaceStatuses(m *atoll.Manifest) (out []report.Item) {
 	if m.Remove {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (e *Engine) emptyNamespaces(m *atoll.Manifest) (out []report.Item) {
 }
 
 // reportFinishedRun reports a run-to-completion object that is gone.
-func (e *Engine) reportFinishedRun(out *report.Item, r ownership.Record, prev *atoll.RowStatus) {
+func (e *MemberApplier) reportFinishedRun(out *report.Item, r ownership.Record, prev *atoll.RowStatus) {
 	out.Observed, out.Applied, out.Health = true, true, atoll.Healthy
 	last := r.Last
 	if last == nil && prev != nil {
@@ -158,7 +158,7 @@ func (e *Engine) reportFinishedRun(out *report.Item, r ownership.Record, prev *a
 
 // unlistedItemStatus returns the status of an object that the Bundle claims and does not list.
 // The caller holds mu.
-func (e *Engine) unlistedItemStatus(bundle string, key atoll.ItemKey) report.Item {
+func (e *MemberApplier) unlistedItemStatus(bundle string, key atoll.ItemKey) report.Item {
 	r, _ := e.book.Record(key)
 	out := report.Item{Key: key, Extra: true, Health: atoll.Progressing, Observed: true}
 	switch c := r.Claims[bundle]; c.State {
@@ -174,9 +174,9 @@ func (e *Engine) unlistedItemStatus(bundle string, key atoll.ItemKey) report.Ite
 	return out
 }
 
-// namespacesDone reports whether the namespaces that a removed Bundle's hub
+// areDeletedNamespacesGone reports whether the namespaces that a removed Bundle's hub
 // deleted are gone here too, or stay for a reason. The caller holds mu.
-func (e *Engine) namespacesDone(m *atoll.Manifest) (done bool, kept string) {
+func (e *MemberApplier) areDeletedNamespacesGone(m *atoll.Manifest) (done bool, kept string) {
 	for _, ns := range m.DeletedNamespaces {
 		key := atoll.NamespaceKey(ns)
 		r, known := e.book.Record(key)
@@ -194,7 +194,7 @@ func (e *Engine) namespacesDone(m *atoll.Manifest) (done bool, kept string) {
 
 // isNamespaceVacant reports whether the namespace of a removed Bundle was made by the agent, is
 // not deleted on the hub, and is needed by nothing. The caller holds mu.
-func (e *Engine) isNamespaceVacant(m *atoll.Manifest) bool {
+func (e *MemberApplier) isNamespaceVacant(m *atoll.Manifest) bool {
 	if m.Namespace == "" || slices.Contains(m.DeletedNamespaces, m.Namespace) || e.book.NeedsNamespace(m.Namespace) {
 		return false
 	}

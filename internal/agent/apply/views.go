@@ -16,17 +16,17 @@ import (
 // event might follow, and the object would be reported forever as it was when it was made.
 
 // ObjectSeen takes the view of an object that carries our label.
-func (e *Engine) ObjectSeen(v observe.View) {
+func (e *MemberApplier) ObjectSeen(v observe.View) {
 	e.handleView(v, false)
 }
 
 // ObjectLeft takes the last view of an object that left the watch: it is deleted, or lost Atoll's
 // label.
-func (e *Engine) ObjectLeft(v observe.View) {
+func (e *MemberApplier) ObjectLeft(v observe.View) {
 	e.handleView(v, true)
 }
 
-func (e *Engine) handleView(v observe.View, left bool) {
+func (e *MemberApplier) handleView(v observe.View, left bool) {
 	e.mu.Lock()
 	r, known := e.book.Record(v.Key)
 	if !known {
@@ -49,9 +49,9 @@ func (e *Engine) handleView(v observe.View, left bool) {
 	e.wakeRun()
 }
 
-// recordReply keeps the view from an apply's reply, unless the watch has reported something newer.
+// recordAppliedView keeps the view from an apply's reply, unless the watch has reported something newer.
 // The caller holds mu.
-func (e *Engine) recordReply(v observe.View) {
+func (e *MemberApplier) recordAppliedView(v observe.View) {
 	heard, ok := e.views[v.Key]
 	if !ok || !heard.isNewerThan(v) {
 		e.views[v.Key] = view{View: v}
@@ -63,7 +63,7 @@ func (e *Engine) recordReply(v observe.View) {
 }
 
 // decideWork decides what must be done about an object in this state. The caller holds mu.
-func (e *Engine) decideWork(r ownership.Record, v view) {
+func (e *MemberApplier) decideWork(r ownership.Record, v view) {
 	switch {
 	case r.UID != v.UID:
 		e.ensureTask(v.Key).check = true
@@ -93,7 +93,7 @@ func (v view) isNewerThan(other observe.View) bool {
 }
 
 // viewOf returns the view of the object that is recorded. The caller holds mu.
-func (e *Engine) viewOf(key atoll.ItemKey) (observe.View, bool) {
+func (e *MemberApplier) viewOf(key atoll.ItemKey) (observe.View, bool) {
 	v, ok := e.views[key]
 	r, _ := e.book.Record(key)
 	return v.View, ok && r.UID != "" && v.UID == r.UID

@@ -33,8 +33,8 @@ func (w *world) duringApply(key atoll.ItemKey, do func(), heard func(view) bool)
 		done = true
 		do()
 		w.waitUntil("the watch tells of "+key.String(), func() (bool, string) {
-			w.Engine.mu.Lock()
-			defer w.Engine.mu.Unlock()
+			w.MemberApplier.mu.Lock()
+			defer w.MemberApplier.mu.Unlock()
 			return heard(w.views[key]), w.views[key].Version
 		})
 	}

@@ -27,7 +27,7 @@ func TestWhatAnAgentWaitsForIsToldWhenItLasts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told []string
-				w := waiting{tell: func(why string) { told = append(told, why) }}
+				w := blockerReporter{tell: func(why string) { told = append(told, why) }}
 				for _, why := range tc.on {
 					w.setReason(why)
 					time.Sleep(short)

@@ -15,12 +15,12 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// keepNamespace is the verb for a namespace that the agent makes, or made,
+// ensureNamespace is the verb for a namespace that the agent makes, or made,
 // because something needs it.
 const keepNamespace ownership.Verb = "KeepNamespace"
 
-// plan is what is to be done about a key.
-type plan struct {
+// pendingWork is what is to be done about a key.
+type pendingWork struct {
 	ownership.Step
 	// left are the fields that the member owns.
 	left []string
@@ -34,11 +34,11 @@ type plan struct {
 	begun bool
 }
 
-func (p plan) hasAction() bool {
+func (p pendingWork) hasAction() bool {
 	return p.Verb != ownership.Nothing || p.check || p.judge || p.correct || p.weigh
 }
 
-func (p plan) isDeletion() bool {
+func (p pendingWork) isDeletion() bool {
 	switch p.Verb {
 	case ownership.Delete, ownership.Release, ownership.Search, ownership.DeleteNamespace:
 		return true
@@ -46,12 +46,12 @@ func (p plan) isDeletion() bool {
 	return false
 }
 
-// planFor returns what is to be done with the object of the key. The caller holds mu.
-func (e *Engine) planFor(key atoll.ItemKey) plan {
-	p := plan{Step: e.book.Next(key)}
+// pendingWorkFor returns what is to be done with the object of the key. The caller holds mu.
+func (e *MemberApplier) pendingWorkFor(key atoll.ItemKey) pendingWork {
+	p := pendingWork{Step: e.book.Next(key)}
 	p.view, p.hasView = e.viewOf(key)
 	r := &p.Record
-	e.planForItem(&p)
+	e.addItemWork(&p)
 	if e.namespaceIsStale(key, r) {
 		p.Verb = keepNamespace
 	}
@@ -65,9 +65,9 @@ func (e *Engine) planFor(key atoll.ItemKey) plan {
 	return p
 }
 
-// planForItem adds the fields that the member owns, and what else is to be done for the item than the Book
+// addItemWork adds the fields that the member owns, and what else is to be done for the item than the Book
 // knows. The caller holds mu.
-func (e *Engine) planForItem(p *plan) {
+func (e *MemberApplier) addItemWork(p *pendingWork) {
 	r := &p.Record
 	switch {
 	case p.Observed != nil:
@@ -76,7 +76,7 @@ func (e *Engine) planForItem(p *plan) {
 			p.Verb = observeItem
 		}
 	case p.Item != nil:
-		p.left = e.stillScaled(r, e.memberOwnedFields(p.Item))
+		p.left = e.keepReplicasStillScaled(r, e.memberOwnedFields(p.Item))
 		if p.Verb == ownership.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
 			p.Verb = ownership.Apply
 		}
@@ -88,13 +88,13 @@ func (e *Engine) planForItem(p *plan) {
 
 // namespaceIsStale reports whether the key is a namespace that is needed without a claim on it, and
 // that is missing or has other labels or annotations than the hub's. The caller holds mu.
-func (e *Engine) namespaceIsStale(key atoll.ItemKey, r *ownership.Record) bool {
+func (e *MemberApplier) namespaceIsStale(key atoll.ItemKey, r *ownership.Record) bool {
 	return key.IsNamespace() && r.Implicit && !r.Doomed && len(r.Claims) == 0 && e.book.NeedsNamespace(key.Name) &&
 		(r.UID == "" || r.Applied != metaHash(e.book.NamespaceMeta(key.Name)))
 }
 
 // failureOf returns the last failure of work on the key; nil without one. The caller holds mu.
-func (e *Engine) failureOf(key atoll.ItemKey) *Failure {
+func (e *MemberApplier) failureOf(key atoll.ItemKey) *Failure {
 	if t := e.tasks[key]; t != nil {
 		return t.failure
 	}
@@ -102,10 +102,10 @@ func (e *Engine) failureOf(key atoll.ItemKey) *Failure {
 }
 
 // beginWork returns the plan for a key that is worked on now, and takes its flags.
-func (e *Engine) beginWork(key atoll.ItemKey) plan {
+func (e *MemberApplier) beginWork(key atoll.ItemKey) pendingWork {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := e.planFor(key)
+	p := e.pendingWorkFor(key)
 	t := e.ensureTask(key)
 	p.intended = t.intended
 	if !p.weigh { // which comes first, and the others after it
@@ -118,8 +118,8 @@ func (e *Engine) beginWork(key atoll.ItemKey) plan {
 const maxSteps = 6
 
 // workOnKey brings one key as far as it goes now.
-func (e *Engine) workOnKey(ctx context.Context, key atoll.ItemKey) *Failure {
-	ctx = e.inName(ctx, key)
+func (e *MemberApplier) workOnKey(ctx context.Context, key atoll.ItemKey) *Failure {
+	ctx = e.withWriterServiceAccount(ctx, key)
 	for range maxSteps {
 		p := e.beginWork(key)
 		failure, again := e.runStep(ctx, p)
@@ -131,22 +131,22 @@ func (e *Engine) workOnKey(ctx context.Context, key atoll.ItemKey) *Failure {
 }
 
 // runStep does one act. again: another may follow.
-func (e *Engine) runStep(ctx context.Context, p plan) (failure *Failure, again bool) {
+func (e *MemberApplier) runStep(ctx context.Context, p pendingWork) (failure *Failure, again bool) {
 	if p.weigh {
-		return e.recordPermission(ctx, p), true
+		return e.recheckApplyPermission(ctx, p), true
 	}
 	if p.check || p.judge {
 		return e.checkRecorded(ctx, p), true
 	}
 	if failure := e.checkPermitted(ctx, p); failure != nil {
-		e.stillWrong(p)
+		e.keepCorrectionPending(p)
 		return failure, false
 	}
 	return e.runVerb(ctx, p)
 }
 
 // runVerb does what the plan's verb says, or else corrects drift. again: another act may follow.
-func (e *Engine) runVerb(ctx context.Context, p plan) (failure *Failure, again bool) {
+func (e *MemberApplier) runVerb(ctx context.Context, p pendingWork) (failure *Failure, again bool) {
 	switch p.Verb {
 	case ownership.Apply:
 		if p.Record.UID == "" && !p.intended {
@@ -161,9 +161,9 @@ func (e *Engine) runVerb(ctx context.Context, p plan) (failure *Failure, again b
 	case ownership.Search:
 		return e.searchInterruptedApply(ctx, p), true
 	case keepNamespace:
-		return e.keepNamespace(ctx, p.Key.Name), false
+		return e.ensureNamespace(ctx, p.Key.Name), false
 	case observeItem:
-		return e.observeObjectOf(ctx, p), false
+		return e.compareObservedObject(ctx, p), false
 	}
 	if p.correct && p.Item != nil {
 		return e.correctDrift(ctx, p), false
@@ -171,8 +171,8 @@ func (e *Engine) runVerb(ctx context.Context, p plan) (failure *Failure, again b
 	return nil, false
 }
 
-// stillWrong keeps in mind that the plan's object is to be corrected.
-func (e *Engine) stillWrong(p plan) {
+// keepCorrectionPending keeps in mind that the plan's object is to be corrected.
+func (e *MemberApplier) keepCorrectionPending(p pendingWork) {
 	if p.correct {
 		e.mu.Lock()
 		e.ensureTask(p.Key).correct = true
@@ -181,7 +181,7 @@ func (e *Engine) stillWrong(p plan) {
 }
 
 // nextPass goes on with the key there.
-func (e *Engine) nextPass(key atoll.ItemKey) {
+func (e *MemberApplier) nextPass(key atoll.ItemKey) {
 	e.mu.Lock()
 	e.markDue(key)
 	e.mu.Unlock()
@@ -190,8 +190,8 @@ func (e *Engine) nextPass(key atoll.ItemKey) {
 // resourceFor returns the resource of a plan's object in the member, in the version in which it is applied;
 // nil and why not. The resource is of the key's group and kind, by which the member's administrator
 // permits it.
-func (e *Engine) resourceFor(ctx context.Context, key atoll.ItemKey, apiVersion string) (member.Resource, *Failure) {
-	if apiVersion != "" && !key.IsOfAPIVersion(apiVersion) {
+func (e *MemberApplier) resourceFor(ctx context.Context, key atoll.ItemKey, apiVersion string) (member.Resource, *Failure) {
+	if apiVersion != "" && !key.IsInGroupOf(apiVersion) {
 		return member.Resource{}, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(fmt.Sprintf("the hub names it %s, and sent an object of %s", key, apiVersion))}
 	}
 	find := func() (member.Resource, bool) {
@@ -217,7 +217,7 @@ func (e *Engine) resourceFor(ctx context.Context, key atoll.ItemKey, apiVersion 
 
 // existingResource is resource for an object that was made: one of which the member has
 // dropped the version is there in another.
-func (e *Engine) existingResource(ctx context.Context, p plan) (member.Resource, *Failure) {
+func (e *MemberApplier) existingResource(ctx context.Context, p pendingWork) (member.Resource, *Failure) {
 	r, failure := e.resourceFor(ctx, p.Key, apiVersion(p.Record))
 	if failure != nil && failure.Reason == atoll.ReasonNotServed {
 		if other, ok := e.o.Client.APIs().PreferredResource(schema.GroupKind{Group: p.Key.Group, Kind: p.Key.Kind}); ok {
@@ -246,7 +246,7 @@ func notServed(apiVersion string, key atoll.ItemKey) *Failure {
 // because a kind is missing in it.
 const rediscoverAfter = 5 * time.Second
 
-func (e *Engine) rediscoverAPIs(ctx context.Context) error {
+func (e *MemberApplier) rediscoverAPIs(ctx context.Context) error {
 	e.mu.Lock()
 	fresh := time.Since(e.discovered) < rediscoverAfter
 	if !fresh {
@@ -261,7 +261,7 @@ func (e *Engine) rediscoverAPIs(ctx context.Context) error {
 }
 
 // checkRecorded reads whether a recorded object still exists, and judges it again on request.
-func (e *Engine) checkRecorded(ctx context.Context, p plan) (failed *Failure) {
+func (e *MemberApplier) checkRecorded(ctx context.Context, p pendingWork) (failed *Failure) {
 	defer func() {
 		if p.judge && failed != nil {
 			e.mu.Lock()
@@ -291,11 +291,11 @@ func (e *Engine) checkRecorded(ctx context.Context, p plan) (failed *Failure) {
 }
 
 // compareRecorded compares an object that exists with its record.
-func (e *Engine) compareRecorded(p plan, v observe.View) {
+func (e *MemberApplier) compareRecorded(p pendingWork, v observe.View) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p.judge && v.UID == p.Record.UID {
-		e.recordReply(v)
+		e.recordAppliedView(v)
 	}
 	switch {
 	case v.UID != p.Record.UID:
@@ -306,7 +306,7 @@ func (e *Engine) compareRecorded(p plan, v observe.View) {
 }
 
 // getObject reads the plan's object: at all of it where it is judged.
-func (e *Engine) getObject(ctx context.Context, p plan, res member.Resource) (observe.View, error) {
+func (e *MemberApplier) getObject(ctx context.Context, p pendingWork, res member.Resource) (observe.View, error) {
 	if p.judge {
 		obj, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 		if err != nil {
@@ -318,28 +318,28 @@ func (e *Engine) getObject(ctx context.Context, p plan, res member.Resource) (ob
 	if err != nil {
 		return observe.View{}, err
 	}
-	return observe.OfMeta(m, p.Key.Group, p.Key.Kind), nil
+	return observe.ViewByExistence(m, p.Key.Group, p.Key.Kind), nil
 }
 
 // scheduleRecheck schedules another check after a failed one.
-func (e *Engine) scheduleRecheck(key atoll.ItemKey) {
+func (e *MemberApplier) scheduleRecheck(key atoll.ItemKey) {
 	e.mu.Lock()
 	e.ensureTask(key).check = true
 	e.mu.Unlock()
 }
 
 // recordGone records that the plan's object does not exist.
-func (e *Engine) recordGone(p plan) {
+func (e *MemberApplier) recordGone(p pendingWork) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.recordGoneLocked(p)
 }
 
 // recordGoneLocked is gone for a caller that holds mu.
-func (e *Engine) recordGoneLocked(p plan) {
+func (e *MemberApplier) recordGoneLocked(p pendingWork) {
 	var last *atoll.ItemStatus
 	if p.hasView && ownership.RunsOnce(p.Key) {
-		last = lastWords(p.view)
+		last = finalItemStatus(p.view)
 	}
 	for _, key := range e.book.RecordGone(p.Key, p.Record.UID, last) {
 		if key != p.Key {
@@ -349,8 +349,8 @@ func (e *Engine) recordGoneLocked(p plan) {
 	delete(e.views, p.Key)
 }
 
-// lastWords is what is reported of a run-to-completion object after it went.
-func lastWords(v observe.View) *atoll.ItemStatus {
+// finalItemStatus is what is reported of a run-to-completion object after it went.
+func finalItemStatus(v observe.View) *atoll.ItemStatus {
 	s := &atoll.ItemStatus{Key: v.Key, Health: v.Health, Reason: v.Reason, Message: v.Message, ReflectedStatus: v.Reflected}
 	if !v.Finished {
 		s.Health, s.Reason = atoll.Degraded, atoll.ReasonDeletedInMember
@@ -360,7 +360,7 @@ func lastWords(v observe.View) *atoll.ItemStatus {
 }
 
 // searchInterruptedApply looks for an object that an interrupted apply may have made.
-func (e *Engine) searchInterruptedApply(ctx context.Context, p plan) *Failure {
+func (e *MemberApplier) searchInterruptedApply(ctx context.Context, p pendingWork) *Failure {
 	if p.Item == nil && p.Record.APIVersion == "" && e.isKindUnserved(p.Key) {
 		e.recordGone(p)
 		return nil
@@ -377,21 +377,21 @@ func (e *Engine) searchInterruptedApply(ctx context.Context, p plan) *Failure {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return failureFromError(err, p.Key)
 	}
-	if err != nil || !e.adoptOwn(p, observe.OfMeta(m, p.Key.Group, p.Key.Kind)) {
+	if err != nil || !e.recognizeOwnObject(p, observe.ViewByExistence(m, p.Key.Group, p.Key.Kind)) {
 		e.recordGone(p)
 	}
 	return nil
 }
 
 // isKindUnserved reports that the member does not serve the key's kind in any version.
-func (e *Engine) isKindUnserved(key atoll.ItemKey) bool {
+func (e *MemberApplier) isKindUnserved(key atoll.ItemKey) bool {
 	apis := e.o.Client.APIs()
 	_, served := apis.PreferredResource(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 	return !served && apis != nil && !apis.IsGroupSilent(key.Group)
 }
 
-// adoptOwn links an object that carries the label of a Bundle which claims it.
-func (e *Engine) adoptOwn(p plan, v observe.View) bool {
+// recognizeOwnObject links an object that carries the label of a Bundle which claims it.
+func (e *MemberApplier) recognizeOwnObject(p pendingWork, v observe.View) bool {
 	template := v.Template
 	if v.Label == "" || template == "" || v.Controlled {
 		return false

@@ -35,7 +35,7 @@ import (
 
 var testNow = time.Unix(1_800_000_000, 0)
 
-func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(agenttest.RunTestsWithMember(m)) }
 
 // world is an engine on the shared member, with its state in a namespace of its
 // own.
@@ -56,7 +56,7 @@ type world struct {
 	mu       sync.Mutex
 	reported map[string]atoll.RowStatus
 
-	*Engine
+	*MemberApplier
 	stop func()
 }
 
@@ -114,14 +114,14 @@ func (w *world) start() {
 		return r.Key.Namespace != w.ns && r.Key.Name != w.ns && !strings.Contains(r.Key.Name, w.ns+".")
 	})
 	watcher := observe.NewWatcher(client)
-	w.Engine = New(Options{
+	w.MemberApplier = New(Options{
 		Client: client, Store: s, Lease: heldLease(func() bool { return !w.fenced.Load() }),
 		Policy: w.policy.Load, Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
 	w.observeInterval = 50 * time.Millisecond
 	var running sync.WaitGroup
-	engine := w.Engine
+	engine := w.MemberApplier
 	running.Go(func() { watcher.Run(ctx, engine, engine) })
 	running.Go(func() { engine.Run(ctx) })
 	w.reported = map[string]atoll.RowStatus{}
@@ -137,7 +137,7 @@ func (w *world) start() {
 }
 
 // reportStatuses reports as the link does: only changed Bundles.
-func (w *world) reportStatuses(ctx context.Context, engine *Engine) {
+func (w *world) reportStatuses(ctx context.Context, engine *MemberApplier) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -29,29 +29,29 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
 type contained struct{}
 
-// container of the panics in one context. Its first one it keeps.
-type container struct {
+// panicContainer contains the panics in one context. It keeps the first one.
+type panicContainer struct {
 	report   func(*Panic)
 	once     sync.Once
 	first    *Panic // to be read once came is closed
 	panicked chan struct{}
 }
 
-func containerOf(ctx context.Context) *container {
-	c, _ := ctx.Value(contained{}).(*container)
+func panicContainerOf(ctx context.Context) *panicContainer {
+	c, _ := ctx.Value(contained{}).(*panicContainer)
 	return c
 }
 
 // ContainPanics returns a context that contains panics of its goroutines. The panicking goroutine
 // calls report, which must not block.
 func ContainPanics(ctx context.Context, told func(*Panic)) context.Context {
-	return context.WithValue(ctx, contained{}, &container{report: told, panicked: make(chan struct{})})
+	return context.WithValue(ctx, contained{}, &panicContainer{report: told, panicked: make(chan struct{})})
 }
 
 // PanicContained is closed once a panic was contained, whether or not the context had ended before; nil
 // where none is.
 func PanicContained(ctx context.Context) <-chan struct{} {
-	if c := containerOf(ctx); c != nil {
+	if c := panicContainerOf(ctx); c != nil {
 		return c.panicked
 	}
 	return nil
@@ -61,7 +61,7 @@ func PanicContained(ctx context.Context) <-chan struct{} {
 func ContainedPanic(ctx context.Context) *Panic {
 	select {
 	case <-PanicContained(ctx):
-		return containerOf(ctx).first
+		return panicContainerOf(ctx).first
 	default:
 		return nil
 	}
@@ -70,7 +70,7 @@ func ContainedPanic(ctx context.Context) *Panic {
 // RecoverContained recovers from a panic where the context contains one. It is of use only where a function
 // that a goroutine begins with, or all that it does, defers it directly.
 func RecoverContained(ctx context.Context) {
-	c := containerOf(ctx)
+	c := panicContainerOf(ctx)
 	if c == nil {
 		return // the stack of the crash is that of the panic
 	}

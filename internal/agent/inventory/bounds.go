@@ -19,10 +19,10 @@ const (
 	maxPropertyText = 8 << 10
 )
 
-// hasRoom reports whether a further object may be kept: so many are, and its texts have so many bytes.
+// mayKeepObject reports whether a further object may be kept: so many are, and its texts have so many bytes.
 // An object that is left out is named in the snapshot until the kind is listed again. The caller holds
 // mu.
-func (i *Inventory) hasRoom(what string, kept, mostKept, text, mostText int) bool {
+func (i *Inventory) mayKeepObject(what string, kept, mostKept, text, mostText int) bool {
 	switch {
 	case text > mostText:
 		i.excess[what] = fmt.Sprintf("some of the member's %s are not counted: their names have more than %d bytes", what, mostText)
@@ -34,21 +34,21 @@ func (i *Inventory) hasRoom(what string, kept, mostKept, text, mostText int) boo
 	return false
 }
 
-// nodeText returns how many bytes the kept texts of a node have.
-func nodeText(name string, n node) int {
-	size := len(name) + len(n.provider) + len(n.region) + resourceText(n.allocatable)
+// nodeTextSize returns how many bytes the kept texts of a node have.
+func nodeTextSize(name string, n node) int {
+	size := len(name) + len(n.provider) + len(n.region) + resourceTextSize(n.allocatable)
 	for _, t := range n.taints {
 		size += len(t.Key) + len(t.Value) + len(t.Effect)
 	}
 	return size
 }
 
-// podText returns how many bytes the kept texts of a pod have.
-func podText(p *corev1.Pod, requested amounts) int {
-	return len(p.Namespace) + len(p.Name) + len(p.Spec.NodeName) + resourceText(requested)
+// podTextSize returns how many bytes the kept texts of a pod have.
+func podTextSize(p *corev1.Pod, requested resourceAmounts) int {
+	return len(p.Namespace) + len(p.Name) + len(p.Spec.NodeName) + resourceTextSize(requested)
 }
 
-func resourceText(a amounts) (size int) {
+func resourceTextSize(a resourceAmounts) (size int) {
 	for name := range a {
 		size += len(name)
 	}

@@ -24,7 +24,7 @@ func newBounded(t *testing.T) *Inventory {
 	return &Inventory{
 		o:    Options{Client: client},
 		wake: make(chan struct{}, 1), rescan: make(chan struct{}, 1), version: "v1",
-		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, requested: amounts{}, stated: map[string]string{},
+		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: resourceAmounts{}, requested: resourceAmounts{}, stated: map[string]string{},
 		counted: map[string]bool{}, read: map[string]bool{countNodes: true, countPods: true, countProperties: true}, failed: map[string]string{}, excess: map[string]string{},
 	}
 }

@@ -100,8 +100,8 @@ type Inventory struct {
 	nodes        map[string]node
 	pods         map[string]pod
 	used         map[string]*use   // by node
-	total        amounts           // allocatable
-	requested    amounts           // requested
+	total        resourceAmounts   // allocatable
+	requested    resourceAmounts   // requested
 	stated       map[string]string // by ClusterProperty objects
 	lastSnapshot Snapshot
 	// counted are the listed kinds. read are these, and the kinds that may not be listed or are
@@ -115,7 +115,7 @@ type Inventory struct {
 	excess    map[string]string
 	patience  time.Duration
 	impatient bool
-	toldRoom  freecapacity.Classes
+	toldRoom  freecapacity.NodeClasses
 	toldAt    time.Time
 	again     *time.Timer
 }
@@ -135,7 +135,7 @@ func New(o Options) (*Inventory, error) {
 	}
 	return &Inventory{
 		o: o, core: core, wake: make(chan struct{}, 1), rescan: make(chan struct{}, 1), served: make(chan struct{}, 1),
-		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, requested: amounts{},
+		nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: resourceAmounts{}, requested: resourceAmounts{},
 		stated: map[string]string{}, counted: map[string]bool{}, read: map[string]bool{}, failed: map[string]string{}, excess: map[string]string{}, patience: Patience,
 	}, nil
 }
@@ -163,10 +163,10 @@ func (i *Inventory) ReportAPIAnswer(err error) (back bool) {
 	changed := (was == "") != (i.trouble == "")
 	i.mu.Unlock()
 	if back {
-		wakeup.Send(i.rescan)
+		wakeup.WakeReader(i.rescan)
 	}
 	if changed {
-		wakeup.Send(i.wake)
+		wakeup.WakeReader(i.wake)
 	}
 	return back
 }
@@ -179,7 +179,7 @@ func (i *Inventory) Run(ctx context.Context) {
 	running.Go(func() { defer crash.RecoverContained(ctx); i.watchNodes(ctx) })
 	running.Go(func() { defer crash.RecoverContained(ctx); i.watchPods(ctx) })
 	for _, kind := range definitions {
-		running.Go(func() { defer crash.RecoverContained(ctx); i.watchDefinitions(ctx, kind) })
+		running.Go(func() { defer crash.RecoverContained(ctx); i.watchAPIDefinitions(ctx, kind) })
 	}
 	running.Go(func() { defer crash.RecoverContained(ctx); i.watchProperties(ctx) })
 	running.Go(func() { defer crash.RecoverContained(ctx); i.discoverPeriodically(ctx) })
@@ -187,7 +187,7 @@ func (i *Inventory) Run(ctx context.Context) {
 		i.mu.Lock()
 		i.impatient = true
 		i.mu.Unlock()
-		wakeup.Send(i.wake)
+		wakeup.WakeReader(i.wake)
 	})
 	defer lost.Stop()
 	defer func() {
@@ -197,7 +197,7 @@ func (i *Inventory) Run(ctx context.Context) {
 			i.again.Stop()
 		}
 	}()
-	wakeup.Send(i.rescan)
+	wakeup.WakeReader(i.rescan)
 	for {
 		select {
 		case <-ctx.Done():
@@ -242,7 +242,7 @@ func (i *Inventory) updateSnapshot() bool {
 		Allocatable: i.total.formatQuantities(0), Requested: i.totalRequested(),
 	}
 	if apis != nil {
-		s.APIs = apis.List()
+		s.APIs = apis.ListKinds()
 		s.APIsHash = i.lastSnapshot.APIsHash
 		if !slices.Equal(s.APIs, i.lastSnapshot.APIs) || s.APIsHash == "" {
 			s.APIsHash = session.APIsHash(s.APIs)
@@ -254,12 +254,12 @@ func (i *Inventory) updateSnapshot() bool {
 		}
 	}
 	var again time.Duration
-	if s.Room, again = i.tellRoom(time.Now()); again > 0 && i.again == nil {
+	if s.Room, again = i.decideCapacityReport(time.Now()); again > 0 && i.again == nil {
 		i.again = time.AfterFunc(again, func() {
 			i.mu.Lock()
 			i.again = nil
 			i.mu.Unlock()
-			wakeup.Send(i.wake)
+			wakeup.WakeReader(i.wake)
 		})
 	}
 	s.Properties = i.currentProperties()
@@ -309,8 +309,8 @@ func (i *Inventory) discoverPeriodically(ctx context.Context) {
 			}
 			if changed {
 				i.o.Served()
-				wakeup.Send(i.served)
-				wakeup.Send(i.wake)
+				wakeup.WakeReader(i.served)
+				wakeup.WakeReader(i.wake)
 			}
 		}
 	}
@@ -324,7 +324,7 @@ func (i *Inventory) discoverOnce(ctx context.Context) (changed bool, err error) 
 	}
 	version, err := i.o.Client.ServerVersion(ctx)
 	// Others discover too: a change that they were the first to see is one all the same.
-	apis := i.o.Client.APIs().ListHash()
+	apis := i.o.Client.APIs().KindListHash()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	changed = apis != i.apis || i.lastSnapshot.APIsHash == ""
@@ -337,11 +337,11 @@ func (i *Inventory) discoverOnce(ctx context.Context) (changed bool, err error) 
 	return changed, nil
 }
 
-// amounts of resources: cpu in thousandths, everything else in units.
-type amounts map[corev1.ResourceName]int64
+// resourceAmounts has amounts of resources: cpu in thousandths, everything else in units.
+type resourceAmounts map[corev1.ResourceName]int64
 
-func amountsOf(list corev1.ResourceList) amounts {
-	out := make(amounts, len(list))
+func amountsOf(list corev1.ResourceList) resourceAmounts {
+	out := make(resourceAmounts, len(list))
 	for name, q := range list {
 		out[name] = quantityAmount(name, q)
 	}
@@ -355,7 +355,7 @@ func quantityAmount(name corev1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-func (a amounts) add(b amounts, sign int64) {
+func (a resourceAmounts) add(b resourceAmounts, sign int64) {
 	for name, v := range b {
 		if a[name] += sign * v; a[name] == 0 {
 			delete(a, name)
@@ -364,7 +364,7 @@ func (a amounts) add(b amounts, sign int64) {
 }
 
 // formatQuantities returns the quantities as text, rounded up to so many digits (0: exact).
-func (a amounts) formatQuantities(digits int) map[string]string {
+func (a resourceAmounts) formatQuantities(digits int) map[string]string {
 	out := make(map[string]string, len(a))
 	for name, v := range a {
 		if digits > 0 {

@@ -100,12 +100,12 @@ func (i *Inventory) watchProperties(ctx context.Context) {
 			clear(i.stated)
 			delete(i.excess, countProperties)
 			i.mu.Unlock()
-			wakeup.Send(i.wake)
+			wakeup.WakeReader(i.wake)
 		default:
 			i.mu.Lock()
 			i.read[countProperties] = true // there are none
 			i.mu.Unlock()
-			wakeup.Send(i.wake)
+			wakeup.WakeReader(i.wake)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (i *Inventory) beginPropertyWatch(ctx context.Context, resource schema.Grou
 	go func() {
 		defer close(ended)
 		defer crash.RecoverContained(ctx)
-		i.watchStated(ctx, resource)
+		i.watchStatedProperties(ctx, resource)
 	}()
 	return func() {
 		cancel()
@@ -125,7 +125,7 @@ func (i *Inventory) beginPropertyWatch(ctx context.Context, resource schema.Grou
 	}
 }
 
-func (i *Inventory) watchStated(ctx context.Context, resource schema.GroupVersionResource) {
+func (i *Inventory) watchStatedProperties(ctx context.Context, resource schema.GroupVersionResource) {
 	at := i.o.Client.DynamicClient().Resource(resource)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -139,7 +139,7 @@ func (i *Inventory) watchStated(ctx context.Context, resource schema.GroupVersio
 			return w, err
 		},
 	}
-	into := &sums{
+	into := &sumStore{
 		Inventory: i, what: countProperties, put: i.recordProperty,
 		drop:  func(name string) { delete(i.stated, name) },
 		clear: func() { clear(i.stated) },
@@ -159,7 +159,7 @@ func (i *Inventory) recordProperty(obj any) {
 		return // of another shape than KEP-2149's
 	}
 	delete(i.stated, u.GetName())
-	if i.hasRoom(countProperties, len(i.stated), maxProperties, len(u.GetName())+len(value), maxPropertyText) {
+	if i.mayKeepObject(countProperties, len(i.stated), maxProperties, len(u.GetName())+len(value), maxPropertyText) {
 		i.stated[u.GetName()] = value
 	}
 }

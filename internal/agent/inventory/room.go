@@ -29,7 +29,7 @@ const (
 // classifyFreeCapacity classifies the capacity that nodes have left, each of them given as a class of its own, in classes of
 // nodes that have about as much: rounded down to as few digits as it takes to have no
 // more than mostClasses. Nodes without room for a pod are left out.
-func classifyFreeCapacity(nodes []freecapacity.NodeClass) freecapacity.Classes {
+func classifyFreeCapacity(nodes []freecapacity.NodeClass) freecapacity.NodeClasses {
 	for digits := 4; digits > 0; digits-- {
 		if out := groupNodeClasses(nodes, digits); len(out) <= mostClasses {
 			return out
@@ -38,16 +38,16 @@ func classifyFreeCapacity(nodes []freecapacity.NodeClass) freecapacity.Classes {
 	return joinSmallClasses(groupNodeClasses(nodes, 1))
 }
 
-func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.Classes {
+func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.NodeClasses {
 	by := map[string]int{}
-	out := freecapacity.Classes{}
+	out := freecapacity.NodeClasses{}
 	for _, n := range nodes {
 		c := freecapacity.NodeClass{
-			Nodes: 1, CPU: roundDown(n.CPU/leastCPU, digits) * leastCPU, Memory: roundDown(n.Memory/leastMemory, digits) * leastMemory,
-			Pods: roundDown(n.Pods, digits), Taints: n.Taints,
+			Nodes: 1, CPU: roundDownToBits(n.CPU/leastCPU, digits) * leastCPU, Memory: roundDownToBits(n.Memory/leastMemory, digits) * leastMemory,
+			Pods: roundDownToBits(n.Pods, digits), Taints: n.Taints,
 		}
 		for name, v := range n.Other {
-			if v = roundDown(v, digits); v > 0 {
+			if v = roundDownToBits(v, digits); v > 0 {
 				if c.Other == nil {
 					c.Other = map[string]int64{}
 				}
@@ -65,18 +65,18 @@ func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.C
 		by[key] = len(out)
 		out = append(out, c)
 	}
-	slices.SortFunc(out, byRoom)
+	slices.SortFunc(out, compareByFreeCapacity)
 	return out
 }
 
-// byRoom orders those with more first.
-func byRoom(a, b freecapacity.NodeClass) int {
+// compareByFreeCapacity orders those with more first.
+func compareByFreeCapacity(a, b freecapacity.NodeClass) int {
 	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.String(), b.String()))
 }
 
 // joinSmallClasses classes: the largest stay, and of the others, which nothing tells apart by
 // digits, those that no taint repels become one with what all of them have.
-func joinSmallClasses(all freecapacity.Classes) freecapacity.Classes {
+func joinSmallClasses(all freecapacity.NodeClasses) freecapacity.NodeClasses {
 	slices.SortStableFunc(all, func(a, b freecapacity.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
 	out, rest := slices.Clone(all[:mostClasses-1]), freecapacity.NodeClass{}
 	for _, c := range all[mostClasses-1:] {
@@ -93,12 +93,12 @@ func joinSmallClasses(all freecapacity.Classes) freecapacity.Classes {
 	if rest.Nodes > 0 {
 		out = append(out, rest)
 	}
-	slices.SortFunc(out, byRoom)
+	slices.SortFunc(out, compareByFreeCapacity)
 	return out
 }
 
-// roundDown rounds down to so many binary digits.
-func roundDown(v int64, digits int) int64 {
+// roundDownToBits rounds down to so many binary digits.
+func roundDownToBits(v int64, digits int) int64 {
 	if v <= 0 {
 		return 0
 	}
@@ -108,7 +108,7 @@ func roundDown(v int64, digits int) int64 {
 
 // currentFreeCapacity returns the free capacity of the member's ready and schedulable nodes. The
 // caller holds mu.
-func (i *Inventory) currentFreeCapacity() freecapacity.Classes {
+func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
 	free := make([]freecapacity.NodeClass, 0, len(i.nodes))
 	for name, n := range i.nodes {
 		if !n.ready || n.cordoned {
@@ -121,7 +121,7 @@ func (i *Inventory) currentFreeCapacity() freecapacity.Classes {
 		}
 		c := freecapacity.NodeClass{CPU: left[corev1.ResourceCPU], Memory: left[corev1.ResourceMemory], Pods: left[corev1.ResourcePods], Taints: n.taints}
 		for resource, v := range left {
-			if kinds.IsCountedResource(resource) {
+			if kinds.IsExtraCapacityResource(resource) {
 				if c.Other == nil {
 					c.Other = map[string]int64{}
 				}
@@ -133,9 +133,9 @@ func (i *Inventory) currentFreeCapacity() freecapacity.Classes {
 	return classifyFreeCapacity(free)
 }
 
-// tellRoom decides whether the present free capacity is reported, and if not, when to decide
+// decideCapacityReport decides whether the present free capacity is reported, and if not, when to decide
 // again. The caller holds mu.
-func (i *Inventory) tellRoom(now time.Time) (tell []string, again time.Duration) {
+func (i *Inventory) decideCapacityReport(now time.Time) (tell []string, again time.Duration) {
 	if !i.counted[countNodes] || !i.counted[countPods] {
 		return nil, 0
 	}
@@ -159,14 +159,14 @@ func (i *Inventory) tellRoom(now time.Time) (tell []string, again time.Duration)
 
 // use of a node by pods that are bound to it and not finished.
 type use struct {
-	requested amounts
+	requested resourceAmounts
 	pods      int64
 }
 
 // pod as far as it is counted.
 type pod struct {
 	node      string
-	requested amounts
+	requested resourceAmounts
 }
 
 // countPod counts a pod in, or out.
@@ -177,7 +177,7 @@ func (i *Inventory) countPod(p pod, sign int64) {
 	i.requested.add(p.requested, sign)
 	u := i.used[p.node]
 	if u == nil {
-		u = &use{requested: amounts{}}
+		u = &use{requested: resourceAmounts{}}
 		i.used[p.node] = u
 	}
 	u.requested.add(p.requested, sign)

@@ -61,7 +61,7 @@ func TestClassesAreFewAndModest(t *testing.T) {
 		if back, err := freecapacity.ParseClasses(got.EncodeClasses()); err != nil || !reflect.DeepEqual(back, got) {
 			t.Fatalf("%v does not come back: %v, %v", got, back, err)
 		}
-		is, told := freecapacity.Classes{}, got.TotalByResource()
+		is, told := freecapacity.NodeClasses{}, got.TotalByResource()
 		for _, n := range nodes {
 			n.Nodes = 1
 			if n.Pods > 0 {
@@ -97,12 +97,12 @@ func aPod(name, node, cpu string) *corev1.Pod {
 // short ones never.
 func TestRoomIsToldWhenItMatters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: amounts{}, requested: amounts{}, counted: map[string]bool{}, read: map[string]bool{countProperties: true}, version: "v1.36.3", wake: make(chan struct{}, 1)}
+		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: resourceAmounts{}, requested: resourceAmounts{}, counted: map[string]bool{}, read: map[string]bool{countProperties: true}, version: "v1.36.3", wake: make(chan struct{}, 1)}
 		nodes, pods := i.nodeSums(), i.podSums()
 		told := func() string {
 			i.mu.Lock()
 			defer i.mu.Unlock()
-			lines, _ := i.tellRoom(time.Now())
+			lines, _ := i.decideCapacityReport(time.Now())
 			i.lastSnapshot.Room = lines
 			return fmt.Sprint(lines)
 		}
@@ -146,7 +146,7 @@ func TestRoomIsToldWhenItMatters(t *testing.T) {
 
 // TestPodsAreCountedAmongWhatIsRequested once they are known, also those that request nothing.
 func TestPodsAreCountedAmongWhatIsRequested(t *testing.T) {
-	i := &Inventory{requested: amounts{}, used: map[string]*use{}, counted: map[string]bool{}}
+	i := &Inventory{requested: resourceAmounts{}, used: map[string]*use{}, counted: map[string]bool{}}
 	if got := i.totalRequested(); len(got) != 0 {
 		t.Errorf("before pods are known, %v", got)
 	}
@@ -154,9 +154,9 @@ func TestPodsAreCountedAmongWhatIsRequested(t *testing.T) {
 	if got := i.totalRequested(); !maps.Equal(got, map[string]string{"pods": "0"}) {
 		t.Errorf("of no pods, %v", got)
 	}
-	i.countPod(pod{node: "n1", requested: amounts{corev1.ResourceCPU: 100}}, 1)
-	i.countPod(pod{node: "n2", requested: amounts{}}, 1)
-	i.countPod(pod{requested: amounts{corev1.ResourceCPU: 100}}, 1) // on no node yet
+	i.countPod(pod{node: "n1", requested: resourceAmounts{corev1.ResourceCPU: 100}}, 1)
+	i.countPod(pod{node: "n2", requested: resourceAmounts{}}, 1)
+	i.countPod(pod{requested: resourceAmounts{corev1.ResourceCPU: 100}}, 1) // on no node yet
 	if got := i.totalRequested(); !maps.Equal(got, map[string]string{"cpu": "100m", "pods": "2"}) {
 		t.Errorf("of two pods, %v", got)
 	}

@@ -20,7 +20,7 @@ import (
 
 // node is what is kept of a node.
 type node struct {
-	allocatable amounts
+	allocatable resourceAmounts
 	ready       bool
 	cordoned    bool
 	taints      []v1alpha1.Taint
@@ -32,7 +32,7 @@ func (i *Inventory) watchNodes(ctx context.Context) {
 	i.watch(ctx, countNodes, &corev1.Node{}, &corev1.NodeList{}, i.nodeSums())
 }
 
-func (i *Inventory) nodeSums() *sums {
+func (i *Inventory) nodeSums() *sumStore {
 	put := func(obj any) {
 		n, ok := obj.(*corev1.Node)
 		if !ok {
@@ -47,21 +47,21 @@ func (i *Inventory) nodeSums() *sums {
 		}
 		i.total.add(i.nodes[n.Name].allocatable, -1)
 		delete(i.nodes, n.Name)
-		if !i.hasRoom(countNodes, len(i.nodes), maxNodes, nodeText(n.Name, now), maxNodeText) {
+		if !i.mayKeepObject(countNodes, len(i.nodes), maxNodes, nodeTextSize(n.Name, now), maxNodeText) {
 			return
 		}
 		i.total.add(now.allocatable, 1)
 		i.nodes[n.Name] = now
 	}
-	return &sums{
+	return &sumStore{
 		Inventory: i, what: countNodes, put: put,
 		drop: func(name string) {
 			i.total.add(i.nodes[name].allocatable, -1)
 			delete(i.nodes, name)
 		},
 		clear: func() {
-			i.nodes, i.total = map[string]node{}, amounts{}
-			wakeup.Send(i.rescan) // the member may have come back as another version
+			i.nodes, i.total = map[string]node{}, resourceAmounts{}
+			wakeup.WakeReader(i.rescan) // the member may have come back as another version
 		},
 	}
 }
@@ -70,7 +70,7 @@ func (i *Inventory) watchPods(ctx context.Context) {
 	i.watch(ctx, countPods, &corev1.Pod{}, &corev1.PodList{}, i.podSums())
 }
 
-func (i *Inventory) podSums() *sums {
+func (i *Inventory) podSums() *sumStore {
 	put := func(obj any) {
 		p, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -82,21 +82,21 @@ func (i *Inventory) podSums() *sums {
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			return
 		}
-		requested := amounts(kinds.PodRequests(&p.Spec))
-		if !i.hasRoom(countPods, len(i.pods), maxPods, podText(p, requested), maxPodText) {
+		requested := resourceAmounts(kinds.PodRequests(&p.Spec))
+		if !i.mayKeepObject(countPods, len(i.pods), maxPods, podTextSize(p, requested), maxPodText) {
 			return
 		}
 		now := pod{node: unique.Make(p.Spec.NodeName).Value(), requested: requested}
 		i.countPod(now, 1)
 		i.pods[name] = now
 	}
-	return &sums{
+	return &sumStore{
 		Inventory: i, what: countPods, put: put, reduce: reducePod,
 		drop: func(name string) {
 			i.countPod(i.pods[name], -1)
 			delete(i.pods, name)
 		},
-		clear: func() { i.pods, i.used, i.requested = map[string]pod{}, map[string]*use{}, amounts{} },
+		clear: func() { i.pods, i.used, i.requested = map[string]pod{}, map[string]*use{}, resourceAmounts{} },
 	}
 }
 
@@ -119,7 +119,7 @@ func reducePod(obj any) (any, error) {
 }
 
 // watch reduces a core kind into sums.
-func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime.Object, into *sums) {
+func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime.Object, into *sumStore) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			out := list.DeepCopyObject()
@@ -148,11 +148,11 @@ func (i *Inventory) recordListRefusal(what string, err error) {
 		i.read[what] = true
 	}
 	i.mu.Unlock()
-	wakeup.Send(i.wake)
+	wakeup.WakeReader(i.wake)
 }
 
-// sums is a reflector's store that keeps sums.
-type sums struct {
+// sumStore is a reflector's store that keeps sums.
+type sumStore struct {
 	*Inventory
 	what   string // for what has to be listed before it counts
 	put    func(obj any)
@@ -162,22 +162,22 @@ type sums struct {
 }
 
 // Transformer reduces objects while the reflector lists.
-func (s *sums) Transformer() cache.TransformFunc { return s.reduce }
+func (s *sumStore) Transformer() cache.TransformFunc { return s.reduce }
 
 // Add counts a new object.
-func (s *sums) Add(obj any) error { return s.Update(obj) }
+func (s *sumStore) Add(obj any) error { return s.Update(obj) }
 
 // Update counts a changed object.
-func (s *sums) Update(obj any) error {
+func (s *sumStore) Update(obj any) error {
 	s.mu.Lock()
 	s.put(obj)
 	s.mu.Unlock()
-	wakeup.Send(s.wake)
+	wakeup.WakeReader(s.wake)
 	return nil
 }
 
 // Delete stops counting an object.
-func (s *sums) Delete(obj any) error {
+func (s *sumStore) Delete(obj any) error {
 	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if err != nil {
 		return err
@@ -185,12 +185,12 @@ func (s *sums) Delete(obj any) error {
 	s.mu.Lock()
 	s.drop(name)
 	s.mu.Unlock()
-	wakeup.Send(s.wake)
+	wakeup.WakeReader(s.wake)
 	return nil
 }
 
 // Replace counts the objects of a new list in place of all others.
-func (s *sums) Replace(objs []any, _ string) error {
+func (s *sumStore) Replace(objs []any, _ string) error {
 	s.mu.Lock()
 	delete(s.excess, s.what)
 	s.clear()
@@ -199,15 +199,15 @@ func (s *sums) Replace(objs []any, _ string) error {
 	}
 	s.counted[s.what], s.read[s.what] = true, true
 	s.mu.Unlock()
-	wakeup.Send(s.wake)
+	wakeup.WakeReader(s.wake)
 	return nil
 }
 
 // Resync does nothing.
-func (s *sums) Resync() error { return nil }
+func (s *sumStore) Resync() error { return nil }
 
-// watchDefinitions discovers again when objects of a kind that define APIs change.
-func (i *Inventory) watchDefinitions(ctx context.Context, kind schema.GroupVersionResource) {
+// watchAPIDefinitions discovers again when objects of a kind that define APIs change.
+func (i *Inventory) watchAPIDefinitions(ctx context.Context, kind schema.GroupVersionResource) {
 	at := i.o.Client.MetadataClient().Resource(kind)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return at.List(ctx, o) },
@@ -215,8 +215,8 @@ func (i *Inventory) watchDefinitions(ctx context.Context, kind schema.GroupVersi
 			return at.Watch(ctx, o)
 		},
 	}
-	look := func() { wakeup.Send(i.rescan) }
-	into := &sums{Inventory: i, put: func(any) { look() }, drop: func(string) { look() }, clear: look, reduce: func(obj any) (any, error) {
+	look := func() { wakeup.WakeReader(i.rescan) }
+	into := &sumStore{Inventory: i, put: func(any) { look() }, drop: func(string) { look() }, clear: look, reduce: func(obj any) (any, error) {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
 		}

@@ -160,7 +160,7 @@ func (l *Lease) KeepRenewing(ctx context.Context) error {
 			l.answers(err)
 		}
 	}
-	l.giveBack(context.WithoutCancel(ctx))
+	l.releaseLease(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (l *Lease) nextRenewal() time.Duration {
 	return retry
 }
 
-func (l *Lease) giveBack(ctx context.Context) {
+func (l *Lease) releaseLease(ctx context.Context) {
 	now, err := l.get(ctx)
 	if err != nil || holderIdentity(now) != l.identity {
 		return
@@ -204,7 +204,7 @@ func (l *Lease) create(ctx context.Context, begin time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, renewal)
 	defer cancel()
 	err := l.client.Post().Namespace(l.namespace).Resource("leases").Body(lease).Do(ctx).Error()
-	return l.done(err, begin)
+	return l.recordRenewal(err, begin)
 }
 
 // writeHolder takes the Lease over, or renew it, unless it changed since it was read.
@@ -217,7 +217,7 @@ func (l *Lease) writeHolder(ctx context.Context, lease *coordinationv1.Lease, be
 	ctx, cancel := context.WithTimeout(ctx, renewal)
 	defer cancel()
 	err := l.client.Put().Namespace(l.namespace).Resource("leases").Name(Name).Body(lease).Do(ctx).Error()
-	return l.done(err, begin)
+	return l.recordRenewal(err, begin)
 }
 
 func (l *Lease) fillSpec(lease *coordinationv1.Lease) {
@@ -226,8 +226,8 @@ func (l *Lease) fillSpec(lease *coordinationv1.Lease) {
 	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
 }
 
-// done counts the Lease from before the request, when it was surely written later.
-func (l *Lease) done(err error, begin time.Time) error {
+// recordRenewal counts the Lease from before the request, when it was surely written later.
+func (l *Lease) recordRenewal(err error, begin time.Time) error {
 	if err == nil {
 		l.mu.Lock()
 		l.renewed = begin

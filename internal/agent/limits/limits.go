@@ -45,8 +45,8 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// Limits of what the agent does in its member.
-type Limits struct {
+// AgentPolicyFollower limits what the agent does in its member.
+type AgentPolicyFollower struct {
 	o      Options
 	served chan struct{}
 	turned chan struct{} // capacity 1: Current did
@@ -59,62 +59,62 @@ type Limits struct {
 }
 
 // New gives Limits that are not known yet, so that nothing is allowed.
-func New(o Options) *Limits {
-	closed := policy.ClosedPolicy("it was not read yet")
-	return &Limits{o: o, served: make(chan struct{}, 1), turned: make(chan struct{}, 1), lastReported: closed, current: closed}
+func New(o Options) *AgentPolicyFollower {
+	closed := policy.DenyAllPolicy("it was not read yet")
+	return &AgentPolicyFollower{o: o, served: make(chan struct{}, 1), turned: make(chan struct{}, 1), lastReported: closed, current: closed}
 }
 
 // CurrentPolicy returns the current policy.
-func (l *Limits) CurrentPolicy() *policy.Policy {
+func (l *AgentPolicyFollower) CurrentPolicy() *policy.Policy {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
 }
 
 // APIsChanged is called when the member serves other APIs than before.
-func (l *Limits) APIsChanged() { wakeup.Send(l.served) }
+func (l *AgentPolicyFollower) APIsChanged() { wakeup.WakeReader(l.served) }
 
 // policyResource returns the resource that serves policies, if the member does in the version that this agent knows.
-func (l *Limits) policyResource() (member.Resource, bool) {
+func (l *AgentPolicyFollower) policyResource() (member.Resource, bool) {
 	return l.o.Client.APIs().LookupKind(v1alpha1.GroupVersion.WithKind(v1alpha1.AgentPolicyKind))
 }
 
 // Read reads the policy. The error says that the member did not answer; whatever it answers is
 // Current. The client must have discovered.
-func (l *Limits) Read(ctx context.Context) error {
+func (l *AgentPolicyFollower) Read(ctx context.Context) error {
 	res, served := l.policyResource()
 	if !served {
-		return l.unservedError()
+		return l.applyUnservedPolicy()
 	}
 	obj, err := l.o.Client.Get(ctx, res, "", v1alpha1.AgentPolicyName)
 	switch {
 	case err == nil:
-		l.set(read(obj))
-	case !l.recordWatchError(err):
+		l.setReadPolicy(decodePolicy(obj))
+	case !l.recordAPIError(err):
 		return fmt.Errorf("read AgentPolicy %s of the member: %w", v1alpha1.AgentPolicyName, err)
 	}
 	return nil
 }
 
-// unservedError returns what holds where the member does not serve the kind as this agent knows it.
-func (l *Limits) unservedError() error {
+// applyUnservedPolicy returns what holds where the member does not serve the kind as this agent knows it.
+func (l *AgentPolicyFollower) applyUnservedPolicy() error {
 	apis := l.o.Client.APIs()
 	switch _, other := apis.PreferredResource(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.AgentPolicyKind}); {
 	case other:
-		l.set(policy.ClosedPolicy("it is served in no version that this agent knows, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
+		l.setReadPolicy(policy.DenyAllPolicy("it is served in no version that this agent knows, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
 	case apis.IsGroupSilent(v1alpha1.GroupVersion.Group):
 		return errors.New("the member does not say whether it serves AgentPolicies")
 	default:
-		l.set(nil)
+		l.setReadPolicy(nil)
 	}
 	return nil
 }
 
-// recordWatchError takes in an answer that is an error; false where it is none.
-func (l *Limits) recordWatchError(err error) bool {
+// recordAPIError takes in an answer that is an error; false where it is none.
+func (l *AgentPolicyFollower) recordAPIError(err error) bool {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-		l.set(nil) // the object, or its kind, is gone
+		l.setReadPolicy(nil) // the object, or its kind, is gone
 	case apierrors.IsForbidden(err):
 		l.changeAndNotify(func() {
 			l.blind = fmt.Errorf("the agent may not get, list and watch agentpolicies.%s: %w", v1alpha1.GroupVersion.Group, err)
@@ -125,32 +125,32 @@ func (l *Limits) recordWatchError(err error) bool {
 	return true
 }
 
-// set stores a policy that a successful read returned.
-func (l *Limits) set(said *policy.Policy) {
+// setReadPolicy stores a policy that a successful read returned.
+func (l *AgentPolicyFollower) setReadPolicy(said *policy.Policy) {
 	l.changeAndNotify(func() { l.lastReported, l.blind = said, nil })
 }
 
 // changeAndNotify applies a change of the known policies, and notifies subscribers when the
 // effective policy differs.
-func (l *Limits) changeAndNotify(how func()) {
+func (l *AgentPolicyFollower) changeAndNotify(how func()) {
 	l.mu.Lock()
 	how()
 	now := l.lastReported
 	if l.blind != nil {
-		now = policy.ClosedPolicy(l.blind.Error())
+		now = policy.DenyAllPolicy(l.blind.Error())
 	}
 	changed := !now.Equal(l.current)
 	l.current = now
 	l.mu.Unlock()
 	if changed {
-		wakeup.Send(l.turned)
+		wakeup.WakeReader(l.turned)
 		l.o.Log.Info("what the hub may do in this member has changed", "agentPolicy", now)
 		l.o.Changed()
 	}
 }
 
 // Run keeps up until ctx ends.
-func (l *Limits) Run(ctx context.Context) {
+func (l *AgentPolicyFollower) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -165,7 +165,7 @@ func (l *Limits) Run(ctx context.Context) {
 			l.followPolicy(ctx, res)
 			continue
 		}
-		if err := l.unservedError(); err != nil {
+		if err := l.applyUnservedPolicy(); err != nil {
 			l.o.Log.Warn("what the hub may do stays as it was known last", "err", err)
 		}
 		select {
@@ -176,7 +176,7 @@ func (l *Limits) Run(ctx context.Context) {
 }
 
 // followPolicy follows the policy while the kind is served.
-func (l *Limits) followPolicy(ctx context.Context, res member.Resource) {
+func (l *AgentPolicyFollower) followPolicy(ctx context.Context, res member.Resource) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -184,7 +184,7 @@ func (l *Limits) followPolicy(ctx context.Context, res member.Resource) {
 		defer crash.RecoverContained(ctx)
 		expected := &unstructured.Unstructured{}
 		expected.SetGroupVersionKind(res.GVK())
-		cache.NewReflectorWithOptions(l.policySource(res), expected, (*mirror)(l),
+		cache.NewReflectorWithOptions(l.policySource(res), expected, (*agentPolicyStore)(l),
 			cache.ReflectorOptions{Name: "atoll", TypeDescription: res.GVK().String()}).RunWithContext(ctx)
 	}()
 	defer func() { stop(); <-done }()
@@ -201,7 +201,7 @@ func (l *Limits) followPolicy(ctx context.Context, res member.Resource) {
 }
 
 // policySource lists and watches objects of the one policy that counts.
-func (l *Limits) policySource(res member.Resource) cache.ListerWatcher {
+func (l *AgentPolicyFollower) policySource(res member.Resource) cache.ListerWatcher {
 	at := l.o.Client.DynamicClient().Resource(res.GroupVersionResource)
 	one := func(o metav1.ListOptions) metav1.ListOptions {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.AgentPolicyName).String()
@@ -211,14 +211,14 @@ func (l *Limits) policySource(res member.Resource) cache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := at.List(ctx, one(o))
 			if err != nil {
-				l.recordWatchError(err)
+				l.recordAPIError(err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := at.Watch(ctx, one(o))
 			if err != nil {
-				l.recordWatchError(err)
+				l.recordAPIError(err)
 			} else {
 				l.changeAndNotify(func() { l.blind = nil })
 			}
@@ -227,45 +227,47 @@ func (l *Limits) policySource(res member.Resource) cache.ListerWatcher {
 	}
 }
 
-func read(obj any) *policy.Policy {
+func decodePolicy(obj any) *policy.Policy {
 	text, err := json.Marshal(obj)
 	if err != nil {
-		return policy.ClosedPolicy(fmt.Sprintf("it cannot be read: %v", err))
+		return policy.DenyAllPolicy(fmt.Sprintf("it cannot be read: %v", err))
 	}
-	return policy.Read(text)
+	return policy.ParsePolicy(text)
 }
 
-// setPolicy stores the policy of a watch event: the event does not prove that the policy may be
+// setWatchedPolicy stores the policy of a watch event: the event does not prove that the policy may be
 // watched.
-func (l *Limits) setPolicy(said *policy.Policy) { l.changeAndNotify(func() { l.lastReported = said }) }
+func (l *AgentPolicyFollower) setWatchedPolicy(said *policy.Policy) {
+	l.changeAndNotify(func() { l.lastReported = said })
+}
 
-// mirror is the store of the reflector.
-type mirror Limits
+// agentPolicyStore is the store of the reflector.
+type agentPolicyStore AgentPolicyFollower
 
 // Add stores a policy.
-func (m *mirror) Add(obj any) error { return m.Update(obj) }
+func (m *agentPolicyStore) Add(obj any) error { return m.Update(obj) }
 
 // Update stores a changed policy.
-func (m *mirror) Update(obj any) error {
-	(*Limits)(m).setPolicy(read(obj))
+func (m *agentPolicyStore) Update(obj any) error {
+	(*AgentPolicyFollower)(m).setWatchedPolicy(decodePolicy(obj))
 	return nil
 }
 
 // Delete forgets a policy.
-func (m *mirror) Delete(any) error {
-	(*Limits)(m).setPolicy(nil)
+func (m *agentPolicyStore) Delete(any) error {
+	(*AgentPolicyFollower)(m).setWatchedPolicy(nil)
 	return nil
 }
 
 // Replace replaces all there are: one, or none.
-func (m *mirror) Replace(objs []any, _ string) error {
+func (m *agentPolicyStore) Replace(objs []any, _ string) error {
 	var said *policy.Policy
 	for _, obj := range objs {
-		said = read(obj)
+		said = decodePolicy(obj)
 	}
-	(*Limits)(m).setPolicy(said)
+	(*AgentPolicyFollower)(m).setWatchedPolicy(said)
 	return nil
 }
 
 // Resync does nothing.
-func (m *mirror) Resync() error { return nil }
+func (m *agentPolicyStore) Resync() error { return nil }

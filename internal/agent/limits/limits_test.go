@@ -28,7 +28,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(agenttest.RunTestsWithMember(m)) }
 
 var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -38,7 +38,7 @@ var (
 // world is Limits of the shared member, which a test's administrator changes.
 type world struct {
 	t *testing.T
-	*Limits
+	*AgentPolicyFollower
 	client *member.Client
 
 	mu sync.Mutex
@@ -92,7 +92,7 @@ func newWorld(t *testing.T) *world {
 	if w.client, err = member.New(agenttest.MemberConfig()); err != nil {
 		t.Fatal(err)
 	}
-	w.Limits = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler), Relabelled: func(ns string) {
+	w.AgentPolicyFollower = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler), Relabelled: func(ns string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.told = append(w.told, ns)
@@ -183,7 +183,7 @@ func (w *world) waitUntil(what string, done func() bool) {
 
 // isAllowed reports whether a ConfigMap may be applied in the namespace shop.
 func (w *world) isAllowed() bool {
-	return w.CurrentPolicy().Apply(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, policy.Namespace{}) == ""
+	return w.CurrentPolicy().ApplyRefusal(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, policy.Namespace{}) == ""
 }
 
 const notShop = "{namespaces: {denied: [shop]}}"

@@ -17,10 +17,10 @@ import (
 )
 
 // followSelectedNamespaces follows the labels of namespaces while the policy selects by them, until ctx ends.
-func (l *Limits) followSelectedNamespaces(ctx context.Context) {
+func (l *AgentPolicyFollower) followSelectedNamespaces(ctx context.Context) {
 	for ctx.Err() == nil {
 		if l.CurrentPolicy().SelectsByNamespaceLabels() {
-			l.followLabels(ctx)
+			l.followNamespaceLabels(ctx)
 			continue
 		}
 		select {
@@ -30,8 +30,8 @@ func (l *Limits) followSelectedNamespaces(ctx context.Context) {
 	}
 }
 
-// followLabels follows the labels of namespaces while the policy selects by them.
-func (l *Limits) followLabels(ctx context.Context) {
+// followNamespaceLabels follows the labels of namespaces while the policy selects by them.
+func (l *AgentPolicyFollower) followNamespaceLabels(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -39,7 +39,7 @@ func (l *Limits) followLabels(ctx context.Context) {
 		defer crash.RecoverContained(ctx)
 		expected := &metav1.PartialObjectMetadata{}
 		expected.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		cache.NewReflectorWithOptions(l.namespaceSource(), expected, &labelled{tell: l.o.Relabelled, seed: maphash.MakeSeed(), of: map[string]uint64{}},
+		cache.NewReflectorWithOptions(l.namespaceSource(), expected, &namespaceLabelStore{tell: l.o.Relabelled, seed: maphash.MakeSeed(), of: map[string]uint64{}},
 			cache.ReflectorOptions{Name: "atoll", TypeDescription: "labels of namespaces"}).RunWithContext(ctx)
 	}()
 	defer func() { stop(); <-done }()
@@ -53,7 +53,7 @@ func (l *Limits) followLabels(ctx context.Context) {
 }
 
 // namespaceSource lists and watches the namespaces of the member, without what is in them.
-func (l *Limits) namespaceSource() cache.ListerWatcher {
+func (l *AgentPolicyFollower) namespaceSource() cache.ListerWatcher {
 	at := l.o.Client.MetadataClient().Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
 	told := false
 	blind := func(err error) {
@@ -76,15 +76,15 @@ func (l *Limits) namespaceSource() cache.ListerWatcher {
 	}
 }
 
-// labelled is the store of a reflector of namespaces: a sum of each one's labels. One
+// namespaceLabelStore is the store of a reflector of namespaces: a sum of each one's labels. One
 // goroutine calls it.
-type labelled struct {
+type namespaceLabelStore struct {
 	tell func(namespace string)
 	seed maphash.Seed
 	of   map[string]uint64
 }
 
-func (s *labelled) labelHash(o *metav1.PartialObjectMetadata) uint64 {
+func (s *namespaceLabelStore) labelHash(o *metav1.PartialObjectMetadata) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
 	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
@@ -97,10 +97,10 @@ func (s *labelled) labelHash(o *metav1.PartialObjectMetadata) uint64 {
 }
 
 // Add stores a namespace's labels.
-func (s *labelled) Add(obj any) error { return s.Update(obj) }
+func (s *namespaceLabelStore) Add(obj any) error { return s.Update(obj) }
 
 // Update stores a namespace's changed labels.
-func (s *labelled) Update(obj any) error {
+func (s *namespaceLabelStore) Update(obj any) error {
 	o, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return nil
@@ -114,7 +114,7 @@ func (s *labelled) Update(obj any) error {
 }
 
 // Delete forgets a namespace.
-func (s *labelled) Delete(obj any) error {
+func (s *namespaceLabelStore) Delete(obj any) error {
 	if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		delete(s.of, o.Name)
 		s.tell(o.Name)
@@ -123,7 +123,7 @@ func (s *labelled) Delete(obj any) error {
 }
 
 // Replace replaces all there are.
-func (s *labelled) Replace(objs []any, _ string) error {
+func (s *namespaceLabelStore) Replace(objs []any, _ string) error {
 	gone := maps.Clone(s.of)
 	for _, obj := range objs {
 		if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
@@ -139,4 +139,4 @@ func (s *labelled) Replace(objs []any, _ string) error {
 }
 
 // Resync does nothing.
-func (s *labelled) Resync() error { return nil }
+func (s *namespaceLabelStore) Resync() error { return nil }

@@ -19,7 +19,7 @@ const (
 // backoff is the pauses of one agent, which grow as session.CheckIn.RetryDelay says.
 type backoff struct{ current time.Duration }
 
-func (b *backoff) next(rhythm session.CheckIn) time.Duration {
+func (b *backoff) next(rhythm session.CheckInSchedule) time.Duration {
 	b.current = rhythm.RetryDelay(b.current, backoffFirst, backoffMost)
 	return b.current/2 + time.Duration(rand.Int64N(int64(b.current/2)+1))
 }

@@ -16,7 +16,7 @@ func TestPausesGrow(t *testing.T) {
 		{20 * time.Second, 20 * time.Second / 60, 4 * time.Second},
 		{15 * time.Minute, 15 * time.Second, 3 * time.Minute},
 	} {
-		rhythm := session.NewCheckIn(x.interval, "uid")
+		rhythm := session.NewCheckInSchedule(x.interval, "uid")
 		b := &backoff{}
 		want := x.first
 		for range 20 {

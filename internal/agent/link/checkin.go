@@ -22,10 +22,10 @@ const (
 // errCheckedIn ends a session that has come to its end.
 var errCheckedIn = errors.New("checked in")
 
-// rhythm is how the agent checks in, if it does. Link.mu guards it.
-type rhythm struct {
-	session.CheckIn
-	currentRest session.Rest
+// checkInSchedule is how the agent checks in, if it does. Link.mu guards it.
+type checkInSchedule struct {
+	session.CheckInSchedule
+	currentRest session.CheckInPause
 	// turned: a row has turned since the session began, or since it rests.
 	turned bool
 	// resting until rest.Next.
@@ -33,21 +33,21 @@ type rhythm struct {
 	hasten  chan struct{} // capacity 1: rest.Next was brought forward
 }
 
-// noteTransition records that a report has a state that people wait for. The caller holds mu.
-func (r *rhythm) noteTransition(now time.Time) {
+// hastenForStateChange records that a report has a state that people wait for. The caller holds mu.
+func (r *checkInSchedule) hastenForStateChange(now time.Time) {
 	r.turned = true
 	if !r.resting {
 		return
 	}
-	if sooner := r.HastenRest(r.currentRest, now); sooner != r.currentRest {
+	if sooner := r.ShortenPause(r.currentRest, now); sooner != r.currentRest {
 		r.currentRest = sooner
-		wakeup.Send(r.hasten)
+		wakeup.WakeReader(r.hasten)
 	}
 }
 
-// visit is one session, as far as its end is concerned. Link.mu guards idle,
+// sessionState is one session, as far as its end is concerned. Link.mu guards idle,
 // renewing, over and leaving.
-type visit struct {
+type sessionState struct {
 	out      *outbox
 	idle     time.Time // when the hub said first that it has nothing more
 	renewing bool
@@ -59,23 +59,23 @@ type visit struct {
 }
 
 // setCheckInInterval takes the interval that the hub gave. The caller holds mu.
-func (l *Link) setCheckInInterval(v *visit, seconds uint32) {
+func (l *HubLink) setCheckInInterval(v *sessionState, seconds uint32) {
 	every := time.Duration(seconds) * time.Second
 	if every == l.rhythm.Interval {
 		return
 	}
-	l.rhythm.CheckIn = session.NewCheckIn(every, l.id.ClusterUID)
+	l.rhythm.CheckInSchedule = session.NewCheckInSchedule(every, l.id.ClusterUID)
 	if every > 0 {
 		l.o.Log.Info("the hub wants this agent to check in", "every", phrase.FormatDuration(every))
 	} else {
 		l.o.Log.Info("the hub wants this agent to hold its stream")
 		l.o.Metrics.next.Set(0)
 	}
-	wakeup.Send(v.activity)
+	wakeup.WakeReader(v.activity)
 }
 
-// requestSessionEnd ends the session, by asking the hub to close it, when it is over.
-func (l *Link) requestSessionEnd(ctx context.Context, v *visit) bool {
+// endSessionWhenOver ends the session, by asking the hub to close it, when it is over.
+func (l *HubLink) endSessionWhenOver(ctx context.Context, v *sessionState) bool {
 	for {
 		over, again := l.isOver(v, time.Now())
 		if over {
@@ -100,7 +100,7 @@ func (l *Link) requestSessionEnd(ctx context.Context, v *visit) bool {
 
 // isOver reports whether the session is over, and after how long to check again if nothing
 // happens. 0: check at the next event.
-func (l *Link) isOver(v *visit, now time.Time) (over bool, again time.Duration) {
+func (l *HubLink) isOver(v *sessionState, now time.Time) (over bool, again time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rhythm.Interval == 0 || v.leaving != nil {
@@ -110,33 +110,33 @@ func (l *Link) isOver(v *visit, now time.Time) (over bool, again time.Duration) 
 	if !e.Idle.IsZero() {
 		e.Work = l.core.PendingWork()
 		e.UnderWay += len(l.dirty)
-		if !memberRead(l.o.Inventory()) {
+		if !isInventoryKnown(l.o.Inventory()) {
 			e.UnderWay++ // until the next check-in the hub would know nothing of it
 		}
 	}
-	over, again = l.rhythm.IsOver(e, now)
+	over, again = l.rhythm.IsSessionOver(e, now)
 	v.ended = over
 	return over, again
 }
 
-// renewBefore requests a certificate that is due before the next check-in, unless the new
+// renewBeforeCheckIn requests a certificate that is due before the next check-in, unless the new
 // one would have ended by then, too: such an agent asks by its key each time. The caller
 // holds mu.
-func (l *Link) renewBefore(v *visit, now time.Time) {
-	if l.rhythm.Interval == 0 || now.Add(l.rhythm.Interval).Before(l.id.renewAt()) || trust.Lifetime(l.id.cert) <= l.rhythm.Interval {
+func (l *HubLink) renewBeforeCheckIn(v *sessionState, now time.Time) {
+	if l.rhythm.Interval == 0 || now.Add(l.rhythm.Interval).Before(l.id.renewAt()) || trust.CertificateLifetime(l.id.cert) <= l.rhythm.Interval {
 		return
 	}
 	v.renewing = l.askRenewal(v.out)
 }
 
 // restUntilCheckIn rests until the next check-in.
-func (l *Link) restUntilCheckIn(ctx context.Context, took time.Duration) {
+func (l *HubLink) restUntilCheckIn(ctx context.Context, took time.Duration) {
 	now := time.Now()
 	l.mu.Lock()
 	r := &l.rhythm
-	r.currentRest, r.resting = r.CheckIn.NextRest(r.currentRest, now), true
+	r.currentRest, r.resting = r.CheckInSchedule.NextPause(r.currentRest, now), true
 	if r.turned && l.core.CountUnacknowledged() > 0 {
-		r.currentRest = r.HastenRest(r.currentRest, now)
+		r.currentRest = r.ShortenPause(r.currentRest, now)
 	}
 	r.turned = false
 	unacknowledged, next := l.core.CountUnacknowledged(), r.currentRest.Next

@@ -87,7 +87,7 @@ func (m *member) ForgetBundle(context.Context, string, time.Time) error         
 func (m *member) ObjectByHash(string) (json.RawMessage, bool)                      { return nil, false }
 func (m *member) CarriedOut(string) []atoll.Tombstone                              { return nil }
 func (m *member) HeldBundles() []apply.Held                                        { return nil }
-func (m *member) HoldsAgain(string, *atoll.Tombstone) bool                         { return false }
+func (m *member) IsWantedAgain(string, *atoll.Tombstone) bool                      { return false }
 func (m *member) ReleaseAll(context.Context, bool, func(string)) ([]string, error) { return nil, nil }
 
 func (m *member) StatusOf(bundle string, _ *atoll.RowStatus, _ time.Time) (atoll.RowStatus, bool) {
@@ -153,7 +153,7 @@ func (h *hub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) er
 		}
 		wants = append(wants, want)
 	}
-	core, out := session.NewHub(hello.GetHello(), wants, false)
+	core, out := session.NewHubSession(hello.GetHello(), wants, false)
 	h.handleOutput(rpc, core, out)
 	h.mu.Unlock()
 	defer func() {
@@ -176,7 +176,7 @@ func (h *hub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) er
 	}
 }
 
-func (h *hub) handleOutput(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub], core *session.Hub, out session.HubOutput) {
+func (h *hub) handleOutput(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub], core *session.HubSession, out session.HubOutput) {
 	for _, f := range out.Frames {
 		_ = rpc.Send(f)
 	}
@@ -193,7 +193,7 @@ func (h *hub) handleOutput(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub
 		_ = rpc.Send(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: &pb.ReportStored{Bundle: r.GetBundle(), Seq: r.GetSeq()}}})
 	}
 	if out.Renew != nil {
-		if request, err := trust.ParseRequest(out.Renew.GetCsr()); err == nil {
+		if request, err := trust.ParseCertificateRequest(out.Renew.GetCsr()); err == nil {
 			h.renewed++
 			_ = rpc.Send(&pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: &pb.Renewed{Certificate: h.sign(request.Public, h.lifetime)}}})
 		}
@@ -300,14 +300,14 @@ func newLinkedMember(t *testing.T, every uint32, lifetime time.Duration) (*hub, 
 	_, key := newAuthority(t)
 	m := &member{held: map[string]atoll.Manifest{}, ready: map[string]bool{}, identity: store.Identity{
 		KeyPEM: keyPEM(t, key), CertificatePEM: h.sign(key.Public(), lifetime),
-		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), ClusterUID: "uid", ClusterName: "shop",
+		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateKeyHash(ca), ClusterUID: "uid", ClusterName: "shop",
 	}}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	h.next = func() time.Time { return time.UnixMilli(int64(testutil.ToFloat64(metrics.next) * 1000)) }
 	l := New(Options{
-		Hub: listener.Addr().String(), CAHash: trust.CertificateHash(ca), Name: "shop", Version: "test", Store: m,
+		Hub: listener.Addr().String(), CAHash: trust.CertificateKeyHash(ca), Name: "shop", Version: "test", Store: m,
 		Inventory: func() inventory.Snapshot { return inventory.Snapshot{Version: "v1.36.3", Answers: true} }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}, store.Contents{})
+	}, store.StoredContents{})
 	m.changed = l.BundleStatusChanged
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

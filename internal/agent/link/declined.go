@@ -32,7 +32,7 @@ type declinedOrder struct {
 }
 
 // declineManifest reports a manifest that the store refuses instead of storing it.
-func (l *Link) declineManifest(m *atoll.Manifest, missed *store.MemoryFullError) {
+func (l *HubLink) declineManifest(m *atoll.Manifest, missed *store.MemoryFullError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending.Remove(m)
@@ -41,7 +41,7 @@ func (l *Link) declineManifest(m *atoll.Manifest, missed *store.MemoryFullError)
 }
 
 // declineOversized reports orders that are larger than the agent ever takes. The caller holds mu.
-func (l *Link) declineOversized(orders []session.OversizedOrder) {
+func (l *HubLink) declineOversized(orders []session.OversizedOrder) {
 	for _, o := range orders {
 		l.declineOrder(o.Bundle, declinedOrder{
 			generation: o.Generation,
@@ -51,7 +51,7 @@ func (l *Link) declineOversized(orders []session.OversizedOrder) {
 }
 
 // declineOrder makes the status of the Bundle that of the order. The caller holds mu.
-func (l *Link) declineOrder(bundle string, d declinedOrder) {
+func (l *HubLink) declineOrder(bundle string, d declinedOrder) {
 	before, known := l.declined[bundle]
 	if !known && len(l.declined) >= maxDeclined {
 		return
@@ -64,12 +64,12 @@ func (l *Link) declineOrder(bundle string, d declinedOrder) {
 	}
 	l.declined[bundle] = d
 	l.dirty[bundle] = time.Now()
-	wakeup.Send(l.changed)
+	wakeup.WakeReader(l.changed)
 }
 
-// takeDeclined ends the session where orders fit that were declined or postponed, so that the hub sends them again.
+// endSessionIfOrdersFit ends the session where orders fit that were declined or postponed, so that the hub sends them again.
 // Nothing is waiting to be stored.
-func (l *Link) takeDeclined() {
+func (l *HubLink) endSessionIfOrdersFit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out == nil {

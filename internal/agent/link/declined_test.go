@@ -46,9 +46,9 @@ func TestAnOrderWithoutMemoryIsReportedAndTakenLater(t *testing.T) {
 }
 
 // The memory of a link for its own tests, without a hub.
-func newLink(t *testing.T, remembered store.Reports) *Link {
+func newLink(t *testing.T, remembered store.Reports) *HubLink {
 	m := &member{held: map[string]atoll.Manifest{}, ready: map[string]bool{}}
-	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.Contents{Reports: remembered})
+	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.StoredContents{Reports: remembered})
 	m.changed, l.applier, l.holdings, l.id = l.BundleStatusChanged, m, m, &identity{}
 	l.newSessionCore()
 	return l
@@ -60,15 +60,15 @@ func TestReceivingWaitsForTheStore(t *testing.T) {
 		l := newLink(t, store.Reports{})
 		large := atoll.Manifest{Bundle: "a", Generation: 1}
 		for _, ends := range []func(){
-			func() { l.mu.Lock(); l.pending.Remove(&large); l.mu.Unlock(); wakeup.Send(l.stored) },
-			l.restartFromHeld,
+			func() { l.mu.Lock(); l.pending.Remove(&large); l.mu.Unlock(); wakeup.WakeReader(l.stored) },
+			l.restartFromHeldBundles,
 		} {
-			l.restartFromHeld()
+			l.restartFromHeldBundles()
 			l.applyOutput(session.AgentOutput{Store: []atoll.Manifest{large}, StoreBytes: maxQueuedBytes}, nil)
-			l.waitForStore(t.Context())
+			l.waitForQueueSpace(t.Context())
 			l.applyOutput(session.AgentOutput{Store: []atoll.Manifest{{Bundle: "b", Generation: 1}}, StoreBytes: 1}, nil)
 			goesOn := make(chan struct{})
-			go func() { l.waitForStore(t.Context()); close(goesOn) }()
+			go func() { l.waitForQueueSpace(t.Context()); close(goesOn) }()
 			synctest.Wait()
 			select {
 			case <-goesOn:
@@ -90,7 +90,7 @@ func TestDeclinedOrdersAreBounded(t *testing.T) {
 		orders = append(orders, session.OversizedOrder{Bundle: fmt.Sprint(i), Generation: 1})
 	}
 	l.applyOutput(session.AgentOutput{Oversized: orders}, l.out)
-	l.takeDeclined()
+	l.endSessionIfOrdersFit()
 	if len(l.declined) != maxDeclined {
 		t.Errorf("%d orders are remembered", len(l.declined))
 	}
@@ -105,15 +105,15 @@ func TestPostponedOrdersBeginASession(t *testing.T) {
 	l := newLink(t, store.Reports{})
 	var ended error
 	l.out = newOutbox(func(err error) { ended = err })
-	if l.takeDeclined(); ended != nil {
+	if l.endSessionIfOrdersFit(); ended != nil {
 		t.Errorf("the session ends by %v", ended)
 	}
 	l.applyOutput(session.AgentOutput{Postponed: true}, l.out)
-	if l.takeDeclined(); ended != errOrdersFit {
+	if l.endSessionIfOrdersFit(); ended != errOrdersFit {
 		t.Errorf("the session ends by %v", ended)
 	}
 	ended = nil
-	if l.takeDeclined(); ended != nil {
+	if l.endSessionIfOrdersFit(); ended != nil {
 		t.Errorf("another session ends by %v", ended)
 	}
 }
@@ -132,7 +132,7 @@ func TestRememberedRemovalsAreBounded(t *testing.T) {
 	if _, newest := l.memory.Gone["0"]; !newest {
 		t.Error("the newest removal is forgotten")
 	}
-	if forgotten := l.forgetOld(now); len(forgotten) != 0 {
+	if forgotten := l.forgetOldRemovals(now); len(forgotten) != 0 {
 		t.Errorf("%d more removals are forgotten", len(forgotten))
 	}
 }

@@ -24,10 +24,10 @@ const (
 	proxyTimeout = 10 * time.Second
 )
 
-// dialTCP returns a connection to the hub: through the proxy that the environment names for
+// dialTCPOrProxy returns a connection to the hub: through the proxy that the environment names for
 // its address (HTTPS_PROXY, NO_PROXY and their like, as everywhere), else directly. It
 // gives up early: a host that cannot be reached does not answer later.
-func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+func dialTCPOrProxy(ctx context.Context, address string) (net.Conn, error) {
 	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(&url.URL{Scheme: "https", Host: address})
 	if err != nil {
 		return nil, fmt.Errorf("the proxy that the environment names for %s: %w", address, err)
@@ -98,13 +98,13 @@ func connectProxy(conn net.Conn, proxy *url.URL, address string) (net.Conn, erro
 		return nil, fmt.Errorf("read its answer: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answers %q; %s", answer.Status, statusHint(answer.StatusCode))
+		return nil, fmt.Errorf("it answers %q; %s", answer.Status, proxyStatusHint(answer.StatusCode))
 	}
 	return conn, conn.SetDeadline(time.Time{})
 }
 
-// statusHint names the person that must act.
-func statusHint(code int) string {
+// proxyStatusHint names the person that must act.
+func proxyStatusHint(code int) string {
 	switch code {
 	case http.StatusProxyAuthRequired:
 		return "give it a name and a password in the URL, or leave the hub out by NO_PROXY"

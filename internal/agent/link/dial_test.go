@@ -76,7 +76,7 @@ func TestAHubBehindAProxy(t *testing.T) {
 	address.User = url.UserPassword("jane", "secret")
 	t.Setenv("HTTPS_PROXY", address.String())
 	t.Setenv("NO_PROXY", "inside.example")
-	conn, err := dialTCP(t.Context(), "hub.example:6444")
+	conn, err := dialTCPOrProxy(t.Context(), "hub.example:6444")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestAProxyThatDoesNotHelp(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Setenv("HTTPS_PROXY", c.proxy)
-			conn, err := dialTCP(t.Context(), "hub.example:6444")
+			conn, err := dialTCPOrProxy(t.Context(), "hub.example:6444")
 			if err == nil {
 				conn.Close()
 				t.Fatal("a connection")
@@ -142,7 +142,7 @@ func TestAProxyThatDoesNotHelp(t *testing.T) {
 func TestAHubThatNoProxyIsFor(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	hub := startEchoServer(t)
-	conn, err := dialTCP(t.Context(), hub.String()) // loopback is never proxied
+	conn, err := dialTCPOrProxy(t.Context(), hub.String()) // loopback is never proxied
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestAProxyByTLSIsVerified(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	t.Setenv("HTTPS_PROXY", server.URL)
-	_, err := dialTCP(t.Context(), "hub.example:6444")
+	_, err := dialTCPOrProxy(t.Context(), "hub.example:6444")
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a proxy without a trusted certificate: %v", err)
 	}

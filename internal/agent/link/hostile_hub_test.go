@@ -74,7 +74,7 @@ func TestAnOutboxIsBounded(t *testing.T) {
 	large := &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Status: make([]byte, maxUnsentBytes/2)}}}
 	var ended error
 	o := newOutbox(func(err error) { ended = err })
-	o.putWelcomed(large, large, large)
+	o.putWelcomeFrames(large, large, large)
 	o.put(large)
 	if frames, _ := o.takeFrames(); ended != nil || len(frames) != 4 {
 		t.Fatalf("%d frames, ended by %v", len(frames), ended)
@@ -83,7 +83,7 @@ func TestAnOutboxIsBounded(t *testing.T) {
 	if o.put(large); ended != nil {
 		t.Fatalf("a frame that was sent still counts: %v", ended)
 	}
-	o.putWelcomed(large) // which a hub may send twice
+	o.putWelcomeFrames(large) // which a hub may send twice
 	if frames, _ := o.takeFrames(); !errors.Is(ended, errUnsent) || len(frames) != 0 {
 		t.Errorf("%d frames wait, ended by %v", len(frames), ended)
 	}
@@ -147,12 +147,12 @@ func (s *slowMember) UpsertManifest(ctx context.Context, m atoll.Manifest, at st
 // A hub that removes the cluster while a manifest is being stored ends what waits, and not the agent.
 func TestARemovalWhileAManifestIsBeingStored(t *testing.T) {
 	m := &slowMember{member: &member{held: map[string]atoll.Manifest{}, ready: map[string]bool{}}, begun: make(chan struct{}), proceed: make(chan struct{})}
-	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.Contents{})
+	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
 	m.changed, l.applier, l.holdings, l.id = l.BundleStatusChanged, m, m, &identity{}
 	l.newSessionCore()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { l.storeLoop(ctx); close(ended) }()
+	go func() { l.storeManifestsLoop(ctx); close(ended) }()
 	order := func(bundles ...string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -162,7 +162,7 @@ func TestARemovalWhileAManifestIsBeingStored(t *testing.T) {
 	}
 	order("first", "waiting")
 	<-m.begun
-	l.restartFromHeld()
+	l.restartFromHeldBundles()
 	order("next")
 	m.proceed <- struct{}{}
 	<-m.begun
@@ -195,7 +195,7 @@ func TestACertificateThatIsOfNoUseIsNotStored(t *testing.T) {
 		"of another type before the good": {slices.Concat(mislabelled, sign(r.key.Public())), nil},
 		"with a CA that is none":          {good, []byte("x")},
 	} {
-		if err := r.accept(t.Context(), c.certificate, c.ca); err == nil {
+		if err := r.acceptCertificate(t.Context(), c.certificate, c.ca); err == nil {
 			t.Errorf("a certificate %s is accepted", what)
 		}
 		if now, n := r.store.lastCertificate(); now != before || n != stored || !bytes.Equal(r.id.HubCAPEM, []byte("x")) {
@@ -207,10 +207,10 @@ func TestACertificateThatIsOfNoUseIsNotStored(t *testing.T) {
 // Orders that cannot be followed are logged, the first ones of a session, each cut.
 func TestRefusedOrdersDoNotFloodTheLog(t *testing.T) {
 	var log strings.Builder
-	l := &Link{o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
-	v := &visit{}
+	l := &HubLink{o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	v := &sessionState{}
 	for range 10 {
-		l.logRejected(v, slices.Repeat([]error{errors.New(strings.Repeat("x", 10_000))}, 10))
+		l.logRejectedOrders(v, slices.Repeat([]error{errors.New(strings.Repeat("x", 10_000))}, 10))
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != maxRejectedLogged+1 || log.Len() > 30_000 {
 		t.Errorf("%d lines of %d bytes", lines, log.Len())

@@ -50,25 +50,27 @@ func (id *identity) isValidAt(now time.Time) bool {
 }
 
 // certificateEnd is when the certificate does, by this end's clock.
-func (id *identity) certificateEnd() time.Time { return id.issuedAt.Add(trust.Lifetime(id.cert)) }
+func (id *identity) certificateEnd() time.Time {
+	return id.issuedAt.Add(trust.CertificateLifetime(id.cert))
+}
 
 // renewAt is when the certificate is to be renewed, by this end's clock.
 func (id *identity) renewAt() time.Time { return id.issuedAt.Add(trust.RenewAfter(id.cert)) }
 
-// loadIdentity returns the stored identity for this hub, or makes a key and stores it.
-func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
+// loadOrGenerateIdentity returns the stored identity for this hub, or makes a key and stores it.
+func (l *HubLink) loadOrGenerateIdentity(ctx context.Context) (*identity, error) {
 	stored, err := l.o.Store.LoadIdentity(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if stored != nil && !l.isFor(stored) && stored.Before != nil && l.isFor(stored.Before) {
+	if stored != nil && !l.isForThisHub(stored) && stored.Before != nil && l.isForThisHub(stored.Before) {
 		l.o.Log.Info("the hub is the one of before again; the key for the other one, which never accepted it, is given up", "hub", l.o.Hub, "other", stored.Hub)
 		stored = stored.Before
 		if err := l.o.Store.PutIdentity(ctx, *stored); err != nil {
 			return nil, err
 		}
 	}
-	if stored != nil && l.isFor(stored) {
+	if stored != nil && l.isForThisHub(stored) {
 		stored.Hub, stored.CAHash = l.o.Hub, l.o.CAHash
 		if stored.ClusterName != "" && stored.ClusterName != l.o.Name {
 			l.o.Log.Warn("the hub has let this member in under another name, which it keeps until the hub does not know it any more; for the new one, take the former out of the hub first: atoll remove",
@@ -80,11 +82,11 @@ func (l *Link) loadIdentity(ctx context.Context) (*identity, error) {
 		l.o.Log.Warn("the stored identity is for another hub and is replaced once this one accepts the agent; what that hub placed here is kept. If this is the same hub, its CA hash is mistyped",
 			"hub", stored.Hub, "cluster", stored.ClusterName, "caHash", stored.CAHash, "given", l.o.CAHash)
 	}
-	return l.makeIdentity(ctx, stored)
+	return l.generateIdentity(ctx, stored)
 }
 
-// makeIdentity makes a key for this hub and stores it. stored is for another hub; nil without one.
-func (l *Link) makeIdentity(ctx context.Context, stored *store.Identity) (*identity, error) {
+// generateIdentity makes a key for this hub and stores it. stored is for another hub; nil without one.
+func (l *HubLink) generateIdentity(ctx context.Context, stored *store.Identity) (*identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's key: %w", err)
@@ -106,10 +108,10 @@ func (l *Link) makeIdentity(ctx context.Context, stored *store.Identity) (*ident
 	return id, l.o.Store.PutIdentity(ctx, id.Identity)
 }
 
-// isFor reports whether an identity is for this hub, also where the hub has changed its CA since
+// isForThisHub reports whether an identity is for this hub, also where the hub has changed its CA since
 // and announced the new one.
-func (l *Link) isFor(id *store.Identity) bool {
-	return id.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, id.CAHash) || trust.PEMHas(id.HubCAPEM, l.o.CAHash)
+func (l *HubLink) isForThisHub(id *store.Identity) bool {
+	return id.CAHash == l.o.CAHash || slices.Contains(l.o.FormerCAHashes, id.CAHash) || trust.PEMHasKeyHash(id.HubCAPEM, l.o.CAHash)
 }
 
 func parseIdentity(stored store.Identity) (*identity, error) {
@@ -140,9 +142,9 @@ func leafCertificate(certPEM []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// accept verifies and stores a certificate that the hub issued for the agent's key. Nothing is stored
+// acceptCertificate verifies and stores a certificate that the hub issued for the agent's key. Nothing is stored
 // with which no session could begin.
-func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
+func (l *HubLink) acceptCertificate(ctx context.Context, certPEM, hubCA []byte) error {
 	cert, err := leafCertificate(certPEM)
 	if err != nil {
 		return fmt.Errorf("read the certificate that the hub gave: %w", err)
@@ -174,7 +176,7 @@ func (l *Link) accept(ctx context.Context, certPEM, hubCA []byte) error {
 // storeIdentity stores an identity that the member has not taken yet. An unreachable member costs
 // nothing: the certificate serves from memory, and a restarted agent still has the key, by which
 // the hub knows it.
-func (l *Link) storeIdentity(ctx context.Context) error {
+func (l *HubLink) storeIdentity(ctx context.Context) error {
 	l.mu.Lock()
 	id, unsaved := l.id.Identity, l.id.unsaved
 	l.mu.Unlock()
@@ -190,9 +192,9 @@ func (l *Link) storeIdentity(ctx context.Context) error {
 	return nil
 }
 
-// notifyIfStored reports that the hub has let the agent in, unless the member has not taken the
+// notifyAdmittedIfStored reports that the hub has let the agent in, unless the member has not taken the
 // identity yet.
-func (l *Link) notifyIfStored() {
+func (l *HubLink) notifyAdmittedIfStored() {
 	l.mu.Lock()
 	stored := !l.id.unsaved
 	l.mu.Unlock()
@@ -203,7 +205,7 @@ func (l *Link) notifyIfStored() {
 
 // joinUntilAccepted requests a certificate until the hub issues one. It returns an error only
 // when ctx ends or the member's store fails.
-func (l *Link) joinUntilAccepted(ctx context.Context) error {
+func (l *HubLink) joinUntilAccepted(ctx context.Context) error {
 	wait, told := &backoff{}, ""
 	for {
 		reply, err := l.requestJoin(ctx)
@@ -220,19 +222,19 @@ func (l *Link) joinUntilAccepted(ctx context.Context) error {
 				l.o.Log.Info("waiting to be accepted by the hub", "hub", l.currentHub(), "cluster", l.o.Name, "message", told)
 			}
 			wait.reset()
-		case l.id.accepted && status.Code(err) == codes.PermissionDenied && l.newToken():
+		case l.id.accepted && status.Code(err) == codes.PermissionDenied && l.hasNewToken():
 			l.o.Log.Info("the hub refuses this agent's key; asking by the new token", "hub", l.currentHub())
 			l.id.accepted = false
 			continue
 		default:
-			if d = wait.next(session.CheckIn{}); l.reportRefusal(err) {
+			if d = wait.next(session.CheckInSchedule{}); l.logJoinRefusal(err) {
 				d = l.o.RefusedPause
 			} else {
 				if told != err.Error() {
 					told = err.Error()
 					l.o.Log.Warn("cannot join; trying on", "hub", l.currentHub(), "err", err)
 				}
-				l.nextHub()
+				l.switchToNextHub()
 			}
 		}
 		if !pause.WaitFor(ctx, d) {
@@ -242,7 +244,7 @@ func (l *Link) joinUntilAccepted(ctx context.Context) error {
 }
 
 // acceptReply stores the certificate and the name that the hub issues.
-func (l *Link) acceptReply(ctx context.Context, reply *pb.JoinReply) error {
+func (l *HubLink) acceptReply(ctx context.Context, reply *pb.JoinReply) error {
 	l.id.ClusterUID, l.id.ClusterName, l.id.Before = reply.GetClusterUid(), reply.GetClusterName(), nil
 	if l.id.Former == l.id.ClusterUID {
 		l.id.Former = "" // the same hub, by another CA
@@ -250,15 +252,15 @@ func (l *Link) acceptReply(ctx context.Context, reply *pb.JoinReply) error {
 	if !l.id.accepted {
 		l.id.TokenID = tokenID(l.o.Token)
 	}
-	if err := l.accept(ctx, reply.GetCertificate(), reply.GetHubCa()); err != nil {
+	if err := l.acceptCertificate(ctx, reply.GetCertificate(), reply.GetHubCa()); err != nil {
 		return err
 	}
 	l.o.Log.Info("joined", "hub", l.currentHub(), "cluster", l.id.ClusterName, "uid", l.id.ClusterUID)
 	return nil
 }
 
-// reportRefusal logs that the hub refuses the cluster; false: err is no refusal.
-func (l *Link) reportRefusal(err error) bool {
+// logJoinRefusal logs that the hub refuses the cluster; false: err is no refusal.
+func (l *HubLink) logJoinRefusal(err error) bool {
 	code := status.Code(err)
 	refused := slices.Contains([]codes.Code{codes.PermissionDenied, codes.AlreadyExists, codes.InvalidArgument}, code)
 	if refused {
@@ -269,12 +271,12 @@ func (l *Link) reportRefusal(err error) bool {
 }
 
 // requestJoin sends one join request to the hub.
-func (l *Link) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
+func (l *HubLink) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 	host, _, err := net.SplitHostPort(l.currentHub())
 	if err != nil {
 		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.currentHub(), err)
 	}
-	config, err := trust.PinnedConfig(host, l.o.CAHash, func(ca []byte) { l.seenCA(ca) })
+	config, err := trust.PinnedTLSConfig(host, l.o.CAHash, func(ca []byte) { l.rememberHubCA(ca) })
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +285,7 @@ func (l *Link) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	csr, err := trust.NewRequest(l.id.key, l.o.Name)
+	csr, err := trust.NewCertificateRequest(l.id.key, l.o.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -296,16 +298,16 @@ func (l *Link) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 	reply, err := pb.NewRegistrationClient(conn).Join(ctx, &pb.JoinRequest{
 		Token: token, Name: l.o.Name, Csr: csr, AgentVersion: l.o.Version,
 	})
-	l.currentRoute().recordCallError(err)
+	l.currentRoute().switchRouteOnForeignHTTP(err)
 	if err == nil {
 		err = session.CheckLimits(reply)
 	}
 	return reply, err
 }
 
-// seenCA remembers the CA that the pin let through, for hubs that do not send
+// rememberHubCA remembers the CA that the pin let through, for hubs that do not send
 // theirs.
-func (l *Link) seenCA(ca []byte) {
+func (l *HubLink) rememberHubCA(ca []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.id.HubCAPEM) == 0 {
@@ -331,10 +333,10 @@ const (
 const connectTimeout = 20 * time.Second
 
 // dialHub makes a connection with small buffers that finds half-open links by itself.
-func (l *Link) dialHub(config *tls.Config) (*grpc.ClientConn, error) {
+func (l *HubLink) dialHub(config *tls.Config) (*grpc.ClientConn, error) {
 	w := l.currentRoute()
 	conn, err := grpc.NewClient("passthrough:///"+l.currentHub(),
-		grpc.WithTransportCredentials(wayTLS{credentials.NewTLS(config), w}),
+		grpc.WithTransportCredentials(routeCredentials{credentials.NewTLS(config), w}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: session.KeepaliveAgentTime, Timeout: session.KeepaliveAgentTimeout, PermitWithoutStream: true,
 		}),
@@ -352,7 +354,7 @@ func (l *Link) dialHub(config *tls.Config) (*grpc.ClientConn, error) {
 }
 
 // sessionTLS shows our certificate and trusts the hub's CAs.
-func (l *Link) sessionTLS() (*tls.Config, error) {
+func (l *HubLink) sessionTLS() (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(l.currentHub())
 	if err != nil {
 		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.currentHub(), err)

@@ -18,8 +18,8 @@ import (
 // departRetry is the pause before letting go is tried again, where the member's store failed.
 const departRetry = time.Second
 
-// beginLeaving begins to let go of the member, once in a session.
-func (l *Link) beginLeaving(ctx context.Context, v *visit, clean bool) {
+// beginLeavingFleet begins to let go of the member, once in a session.
+func (l *HubLink) beginLeavingFleet(ctx context.Context, v *sessionState, clean bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.leaving != nil {
@@ -37,7 +37,7 @@ func (l *Link) beginLeaving(ctx context.Context, v *visit, clean bool) {
 // leaveFleet releases everything in the member and reports that to the hub, which then ends the
 // session. The key and the certificate stay: they prove to the hub that the removed cluster is
 // this one. The join token does not admit the agent again.
-func (l *Link) leaveFleet(ctx context.Context, v *visit, clean bool) {
+func (l *HubLink) leaveFleet(ctx context.Context, v *sessionState, clean bool) {
 	l.o.Log.Info("the hub removes this cluster: letting go of all that it placed here", "hub", l.currentHub(), "clean", clean)
 	// The reports of an earlier session are unknown, so the first one is always sent.
 	told, said := "", false
@@ -90,7 +90,7 @@ func shortenLeftBehind(all []string) []string {
 
 // finishLeavingSession ends a session in which the agent was to leave: what it still holds is what the
 // next one begins with.
-func (l *Link) finishLeavingSession(v *visit) {
+func (l *HubLink) finishLeavingSession(v *sessionState) {
 	l.mu.Lock()
 	leaving := v.leaving
 	l.mu.Unlock()
@@ -98,11 +98,11 @@ func (l *Link) finishLeavingSession(v *visit) {
 		return
 	}
 	<-leaving
-	l.restartFromHeld()
+	l.restartFromHeldBundles()
 }
 
-// restartFromHeld starts from the held Bundles, as a starting process does.
-func (l *Link) restartFromHeld() {
+// restartFromHeldBundles starts from the held Bundles, as a starting process does.
+func (l *HubLink) restartFromHeldBundles() {
 	held := map[string]bool{}
 	for _, h := range l.holdings.HeldBundles() {
 		held[h.Bundle] = true
@@ -118,14 +118,14 @@ func (l *Link) restartFromHeld() {
 	clear(l.declined)
 	l.out = nil
 	l.mu.Unlock()
-	wakeup.Send(l.stored)
-	wakeup.Send(l.saving)
+	wakeup.WakeReader(l.stored)
+	wakeup.WakeReader(l.saving)
 	l.newSessionCore()
 }
 
-// leaveFormer lets go of what another hub placed here, now that this one has accepted the
+// releaseFormerHub lets go of what another hub placed here, now that this one has accepted the
 // member: what the two have in common is taken up again as it is.
-func (l *Link) leaveFormer(ctx context.Context) error {
+func (l *HubLink) releaseFormerHub(ctx context.Context) error {
 	l.o.Log.Info("letting go of what another hub placed here", "cluster", l.id.Former)
 	waits := func(why string) {
 		if why != "" {
@@ -139,8 +139,8 @@ func (l *Link) leaveFormer(ctx context.Context) error {
 	l.memory.Gone, l.memory.Tombstones, l.memory.Position = map[string]store.Gone{}, nil, store.Position{Order: l.order + 1}
 	l.order++
 	l.mu.Unlock()
-	l.restartFromHeld()
-	if err := l.save(ctx); err != nil {
+	l.restartFromHeldBundles()
+	if err := l.saveReports(ctx); err != nil {
 		return err
 	}
 	l.id.Former = ""

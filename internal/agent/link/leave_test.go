@@ -53,9 +53,9 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.Contents{})
+				l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
 				l.applier, l.holdings, l.id = &letting{tries: tc.tries}, &member{}, &identity{}
-				v := &visit{out: newOutbox(func(error) {})}
+				v := &sessionState{out: newOutbox(func(error) {})}
 				l.leaveFleet(t.Context(), v, true)
 				frames, _ := v.out.takeFrames()
 				var told []string
@@ -75,18 +75,18 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 // A session in which the agent let go of Bundles is over: the next one begins with what is held,
 // and says nothing of the others any more.
 func TestAfterLeavingTheNextSessionBeginsWithWhatIsHeld(t *testing.T) {
-	l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.Contents{})
+	l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
 	l.applier, l.holdings, l.id = &member{}, &member{}, &identity{}
 	l.memory.Last["gone"] = atoll.RowStatus{Generation: 3}
 	l.newSessionCore()
 	before := l.core
-	l.finishLeavingSession(&visit{})
+	l.finishLeavingSession(&sessionState{})
 	if len(l.memory.Last) != 1 || l.core != before {
 		t.Fatal("a session without a release was forgotten")
 	}
 	over := make(chan struct{})
 	close(over)
-	l.finishLeavingSession(&visit{leaving: over})
+	l.finishLeavingSession(&sessionState{leaving: over})
 	if len(l.memory.Last) != 0 || l.core == before {
 		t.Errorf("it goes on with %v, and with the same core: %t", l.memory.Last, l.core == before)
 	}
@@ -109,13 +109,13 @@ func (k *keeping) PutReports(_ context.Context, r store.Reports) error {
 func TestAnotherHubHearsNothingOfTheFirst(t *testing.T) {
 	first := store.Position{Chain: "first", Revision: 7, Order: 2}
 	m := &keeping{member: &member{}}
-	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.Contents{Position: first, Reports: store.Reports{
+	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.StoredContents{Position: first, Reports: store.Reports{
 		Last:       map[string]atoll.RowStatus{"b1": {Generation: 4}},
 		Gone:       map[string]store.Gone{"b1": {Generation: 4, At: time.Now().Unix()}},
 		Tombstones: []store.Tombstone{{Bundle: "b1"}}, Position: first,
 	}})
 	l.applier, l.holdings, l.id = m, m, &identity{Identity: store.Identity{Former: "first"}}
-	if err := l.leaveFormer(t.Context()); err != nil {
+	if err := l.releaseFormerHub(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for where, is := range map[string]store.Reports{"it": l.memory, "the member": m.reports} {

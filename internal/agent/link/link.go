@@ -66,7 +66,7 @@ type Holdings interface {
 	StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool)
 	CarriedOut(bundle string) []atoll.Tombstone
 	HeldBundles() []apply.Held
-	HoldsAgain(bundle string, t *atoll.Tombstone) bool
+	IsWantedAgain(bundle string, t *atoll.Tombstone) bool
 }
 
 // Options of a Link. Those without a default are required.
@@ -95,15 +95,15 @@ type Options struct {
 	Log          *slog.Logger
 }
 
-// Link to the hub.
-type Link struct {
+// HubLink is the link to the hub.
+type HubLink struct {
 	o        Options
 	applier  Applier
 	holdings Holdings
 	id       *identity
 	hubs     []string
-	at       int               // of hubs; only the goroutine of Run uses it, ways and unknown
-	ways     map[string]*route // by address
+	at       int                  // of hubs; only the goroutine of Run uses it, ways and unknown
+	ways     map[string]*hubRoute // by address
 	// unknown is the last pause since the hub does not know the cluster; 0: it does.
 	unknown time.Duration
 	ticket  trust.Ticket
@@ -124,18 +124,18 @@ type Link struct {
 	reportedBundles map[string]bool // reported by this process
 	memory          store.Reports
 	order           int64
-	rhythm          rhythm
+	rhythm          checkInSchedule
 }
 
 // New returns a Link with what the store remembers. Its Applier and Holdings come with Run.
-func New(o Options, stored store.Contents) *Link {
+func New(o Options, stored store.StoredContents) *HubLink {
 	if o.RefusedPause == 0 {
 		o.RefusedPause = RefusedPause
 	}
-	l := &Link{
+	l := &HubLink{
 		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1), stored: make(chan struct{}, 1),
 		dirty: map[string]time.Time{}, reportedBundles: map[string]bool{}, declined: map[string]declinedOrder{}, memory: stored.Reports, order: stored.Position.Order,
-		ways: map[string]*route{}, rhythm: rhythm{hasten: make(chan struct{}, 1)},
+		ways: map[string]*hubRoute{}, rhythm: checkInSchedule{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
 	if l.memory.Last == nil {
@@ -148,40 +148,40 @@ func New(o Options, stored store.Contents) *Link {
 }
 
 // BundleStatusChanged reports that the status of a Bundle may have changed.
-func (l *Link) BundleStatusChanged(bundle string) {
+func (l *HubLink) BundleStatusChanged(bundle string) {
 	l.mu.Lock()
 	if _, waits := l.dirty[bundle]; !waits {
 		l.dirty[bundle] = time.Now()
 	}
 	if len(l.timings) > 0 {
-		l.timings.noteChange(bundle, time.Now())
+		l.timings.recordStatusChange(bundle, time.Now())
 	}
 	l.mu.Unlock()
-	wakeup.Send(l.changed)
+	wakeup.WakeReader(l.changed)
 }
 
 // InventoryChanged reports that the inventory has something new.
-func (l *Link) InventoryChanged() {
+func (l *HubLink) InventoryChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
-		l.tellMember(l.out, false)
+		l.sendInventory(l.out, false)
 	}
 }
 
 // Run serves the hub until ctx ends. It returns an error only when the member's
 // store cannot give or take the agent's identity.
-func (l *Link) Run(ctx context.Context, applier Applier, holdings Holdings) error {
+func (l *HubLink) Run(ctx context.Context, applier Applier, holdings Holdings) error {
 	l.applier, l.holdings = applier, holdings
 	l.newSessionCore()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer crash.RecoverContained(ctx) // before what runs is waited for: it is to end
-	running.Go(func() { defer crash.RecoverContained(ctx); l.storeLoop(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); l.storeManifestsLoop(ctx) })
 	running.Go(func() { defer crash.RecoverContained(ctx); l.reportLoop(ctx) })
-	running.Go(func() { defer crash.RecoverContained(ctx); l.saveLoop(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); l.saveReportsLoop(ctx) })
 	var err error
-	if l.id, err = l.loadIdentity(ctx); err != nil {
+	if l.id, err = l.loadOrGenerateIdentity(ctx); err != nil {
 		return err
 	}
 	if l.id.cert != nil {
@@ -192,7 +192,7 @@ func (l *Link) Run(ctx context.Context, applier Applier, holdings Holdings) erro
 }
 
 // newSessionCore makes the core from what is held.
-func (l *Link) newSessionCore() {
+func (l *HubLink) newSessionCore() {
 	now := time.Now()
 	memory := session.Memory{Seqs: map[string]int64{}, RemovedAt: map[string]int64{}}
 	l.mu.Lock()
@@ -206,7 +206,7 @@ func (l *Link) newSessionCore() {
 		memory.Held = append(memory.Held, entry)
 		l.dirty[held.Bundle] = time.Now()
 	}
-	l.forgetOld(now)
+	l.forgetOldRemovals(now)
 	for uid, gone := range l.memory.Gone {
 		memory.RemovedAt[uid] = gone.Generation
 	}
@@ -216,12 +216,12 @@ func (l *Link) newSessionCore() {
 	l.core = session.NewAgent(session.AgentOptions{
 		Version: l.o.Version, Instance: rand.Text(), Object: l.objectByHash, Tunnels: l.o.Tunnel != nil, Leaves: true,
 	}, memory)
-	wakeup.Send(l.changed)
+	wakeup.WakeReader(l.changed)
 }
 
 // objectByHash looks in what is held and in what is about to be stored. The caller holds
 // mu.
-func (l *Link) objectByHash(_, hash string) (json.RawMessage, bool) {
+func (l *HubLink) objectByHash(_, hash string) (json.RawMessage, bool) {
 	if part, ok := l.pending.FindPart(hash); ok {
 		return part, true
 	}
@@ -229,11 +229,11 @@ func (l *Link) objectByHash(_, hash string) (json.RawMessage, bool) {
 }
 
 // connectLoop joins, if need be, and keeps sessions until ctx ends.
-func (l *Link) connectLoop(ctx context.Context) {
+func (l *HubLink) connectLoop(ctx context.Context) {
 	wait, told := &backoff{}, ""
 	for ctx.Err() == nil {
-		if !l.prepareSession(ctx) {
-			pause.WaitFor(ctx, wait.next(session.CheckIn{}))
+		if !l.joinAndReleaseFormerHub(ctx) {
+			pause.WaitFor(ctx, wait.next(session.CheckInSchedule{}))
 			continue
 		}
 		begin := time.Now()
@@ -248,7 +248,7 @@ func (l *Link) connectLoop(ctx context.Context) {
 			continue
 		}
 		l.mu.Lock()
-		rhythm := l.rhythm.CheckIn
+		rhythm := l.rhythm.CheckInSchedule
 		l.mu.Unlock()
 		if rhythm.HasLasted(time.Since(begin), steady) {
 			l.unknown = 0
@@ -271,16 +271,16 @@ func (l *Link) connectLoop(ctx context.Context) {
 		case errors.As(err, &refused):
 			d = l.refusalBackoff(refused, d)
 		default:
-			told = l.reportLostLink(err, told, wait)
-			l.nextHub()
+			told = l.logLostLink(err, told, wait)
+			l.switchToNextHub()
 		}
 		pause.WaitFor(ctx, d)
 	}
 }
 
-// prepareSession joins and leaves the former hub, where that is due. It reports whether a session
+// joinAndReleaseFormerHub joins and leaves the former hub, where that is due. It reports whether a session
 // can start.
-func (l *Link) prepareSession(ctx context.Context) bool {
+func (l *HubLink) joinAndReleaseFormerHub(ctx context.Context) bool {
 	if !l.id.isValidAt(time.Now()) {
 		if err := l.joinUntilAccepted(ctx); err != nil {
 			if ctx.Err() == nil {
@@ -290,7 +290,7 @@ func (l *Link) prepareSession(ctx context.Context) bool {
 		}
 	}
 	if l.id.Former != "" {
-		if err := l.leaveFormer(ctx); err != nil {
+		if err := l.releaseFormerHub(ctx); err != nil {
 			if ctx.Err() == nil {
 				l.o.Log.Warn("what another hub placed here cannot be let go of yet; trying on", "err", err)
 			}
@@ -300,9 +300,9 @@ func (l *Link) prepareSession(ctx context.Context) bool {
 	return true
 }
 
-// reportLostLink logs a new reason why there is no session, and returns the reason that is logged
+// logLostLink logs a new reason why there is no session, and returns the reason that is logged
 // last. A failure of trust that lasts makes the agent ask for a new certificate.
-func (l *Link) reportLostLink(err error, told string, wait *backoff) string {
+func (l *HubLink) logLostLink(err error, told string, wait *backoff) string {
 	switch {
 	case isTrustError(err) && wait.current >= backoffMost/2:
 		l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.currentHub(), "err", err)
@@ -316,24 +316,24 @@ func (l *Link) reportLostLink(err error, told string, wait *backoff) string {
 }
 
 // currentHub is the address to dial now.
-func (l *Link) currentHub() string { return l.hubs[l.at] }
+func (l *HubLink) currentHub() string { return l.hubs[l.at] }
 
-// nextHub goes on to the next address, since this one does not serve.
-func (l *Link) nextHub() { l.at = (l.at + 1) % len(l.hubs) }
+// switchToNextHub goes on to the next address, since this one does not serve.
+func (l *HubLink) switchToNextHub() { l.at = (l.at + 1) % len(l.hubs) }
 
 // switchHub goes on to the hub that the one before has named.
-func (l *Link) switchHub(m *movedError) {
+func (l *HubLink) switchHub(m *movedError) {
 	if at := slices.Index(l.hubs, m.hub); at >= 0 {
 		l.at = at
 	} else {
-		l.nextHub()
+		l.switchToNextHub()
 	}
 	l.o.Log.Info("the hub has more agents than its share, and asks this one to go on to another", "hub", l.currentHub())
 }
 
 // refusalBackoff decides how long to wait after the hub refused a session.
-func (l *Link) refusalBackoff(r *refusedError, d time.Duration) time.Duration {
-	if (r.reason == "Unknown" || r.reason == "Replaced") && l.newToken() {
+func (l *HubLink) refusalBackoff(r *refusedError, d time.Duration) time.Duration {
+	if (r.reason == "Unknown" || r.reason == "Replaced") && l.hasNewToken() {
 		l.o.Log.Info("the hub does not know this cluster any more; joining again by the new token", "hub", l.currentHub())
 		l.id.cert, l.id.accepted = nil, false
 		return d
@@ -356,8 +356,8 @@ func (l *Link) refusalBackoff(r *refusedError, d time.Duration) time.Duration {
 	return d
 }
 
-// newToken reports whether the agent has a token with which it has not joined.
-func (l *Link) newToken() bool { return l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID }
+// hasNewToken reports whether the agent has a token with which it has not joined.
+func (l *HubLink) hasNewToken() bool { return l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID }
 
 // isTrustError reports whether TLS failed for want of trust, on either side.
 func isTrustError(err error) bool {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAnAgentGoesOnToTheHubThatItIsToldOf(t *testing.T) {
-	l := &Link{o: Options{Log: slog.New(slog.DiscardHandler)}, hubs: []string{"a:1", "b:1", "c:1"}}
+	l := &HubLink{o: Options{Log: slog.New(slog.DiscardHandler)}, hubs: []string{"a:1", "b:1", "c:1"}}
 	for _, step := range []struct{ told, dials string }{
 		{"c:1", "c:1"},
 		{"c:1", "c:1"},

@@ -36,17 +36,17 @@ func newOutbox(end func(error)) *outbox {
 	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: maxUnsentBytes, end: end}
 }
 
-func (o *outbox) put(frames ...*pb.FromAgent) { o.putAllowing(0, frames...) }
+func (o *outbox) put(frames ...*pb.FromAgent) { o.putRaisingLimit(0, frames...) }
 
-// putWelcomed puts the frames that the agent sends at the first Welcome, which count in addition to the
+// putWelcomeFrames puts the frames that the agent sends at the first Welcome, which count in addition to the
 // allowed size: reports that the hub has not acknowledged, of which there is one for each bundle.
-func (o *outbox) putWelcomed(frames ...*pb.FromAgent) {
+func (o *outbox) putWelcomeFrames(frames ...*pb.FromAgent) {
 	more := 0
 	if !o.welcomed {
 		o.welcomed = true
 		more = sizeOf(frames)
 	}
-	o.putAllowing(more, frames...)
+	o.putRaisingLimit(more, frames...)
 }
 
 func sizeOf(frames []*pb.FromAgent) (bytes int) {
@@ -56,7 +56,7 @@ func sizeOf(frames []*pb.FromAgent) (bytes int) {
 	return bytes
 }
 
-func (o *outbox) putAllowing(more int, frames ...*pb.FromAgent) {
+func (o *outbox) putRaisingLimit(more int, frames ...*pb.FromAgent) {
 	o.mu.Lock()
 	o.allowed += more
 	o.unsent += sizeOf(frames)
@@ -71,7 +71,7 @@ func (o *outbox) putAllowing(more int, frames ...*pb.FromAgent) {
 		o.end(errUnsent)
 		return
 	}
-	wakeup.Send(o.wake)
+	wakeup.WakeReader(o.wake)
 }
 
 func (o *outbox) takeFrames() (frames []*pb.FromAgent, closed bool) {
@@ -86,7 +86,7 @@ func (o *outbox) close() {
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
-	wakeup.Send(o.wake)
+	wakeup.WakeReader(o.wake)
 }
 
 // recordActivity notes that a frame came, or that one was sent.

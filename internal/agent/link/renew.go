@@ -14,17 +14,17 @@ import (
 // to be renewed has passed: after a hub was away it has company.
 const renewSpread = 10 * time.Minute
 
-// renewCertificate requests a new certificate in time, until the session ends. The session
+// renewCertificateLoop requests a new certificate in time, until the session ends. The session
 // continues with the old certificate, which stays valid until its own expiry.
-func (l *Link) renewCertificate(ctx context.Context, out *outbox) {
-	for wait := l.firstRenewal(time.Now()); pause.WaitFor(ctx, wait); {
+func (l *HubLink) renewCertificateLoop(ctx context.Context, out *outbox) {
+	for wait := l.firstRenewalDelay(time.Now()); pause.WaitFor(ctx, wait); {
 		if err := l.storeIdentity(ctx); err != nil {
 			l.o.Log.Warn("the certificate cannot be stored in the member; trying on", "err", err)
 		}
-		l.notifyIfStored()
+		l.notifyAdmittedIfStored()
 		l.mu.Lock()
 		id, now := l.id, time.Now()
-		due, ends, retry := !now.Before(id.renewAt()), id.certificateEnd(), trust.RenewRetry(trust.Lifetime(id.cert))
+		due, ends, retry := !now.Before(id.renewAt()), id.certificateEnd(), trust.RenewalRetryInterval(trust.CertificateLifetime(id.cert))
 		wait = max(min(id.renewAt().Sub(now), time.Hour), time.Second)
 		if id.unsaved {
 			wait = min(wait, time.Minute)
@@ -33,7 +33,7 @@ func (l *Link) renewCertificate(ctx context.Context, out *outbox) {
 		if !due {
 			continue
 		}
-		if now.After(ends.Add(-trust.Lifetime(id.cert) / 4)) {
+		if now.After(ends.Add(-trust.CertificateLifetime(id.cert) / 4)) {
 			l.o.Log.Warn("the hub has not renewed this agent's certificate, though asked; trying on. When it ends the hub will be asked by the key", "hub", l.currentHub(), "ends", ends)
 		}
 		l.askRenewal(out)
@@ -41,8 +41,8 @@ func (l *Link) renewCertificate(ctx context.Context, out *outbox) {
 	}
 }
 
-// firstRenewal is how long a session waits before it looks after the certificate.
-func (l *Link) firstRenewal(now time.Time) time.Duration {
+// firstRenewalDelay is how long a session waits before it looks after the certificate.
+func (l *HubLink) firstRenewalDelay(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if wait := l.id.renewAt().Sub(now); wait > 0 {
@@ -59,8 +59,8 @@ func (l *Link) firstRenewal(now time.Time) time.Duration {
 }
 
 // askRenewal requests a new certificate for the same key.
-func (l *Link) askRenewal(out *outbox) (asked bool) {
-	csr, err := trust.NewRequest(l.id.key, l.o.Name)
+func (l *HubLink) askRenewal(out *outbox) (asked bool) {
+	csr, err := trust.NewCertificateRequest(l.id.key, l.o.Name)
 	if err != nil {
 		l.o.Log.Error("cannot ask for a new certificate", "err", err)
 		return false

@@ -61,7 +61,7 @@ func (f *forgetful) lastCertificate() (certificate string, n int) {
 
 // renewing is an agent in a session of which only the renewing runs.
 type renewing struct {
-	*Link
+	*HubLink
 	out   *outbox
 	store *forgetful
 	ca    *x509.Certificate
@@ -74,9 +74,9 @@ func newRenewing(t *testing.T) *renewing {
 	r := &renewing{store: &forgetful{}, out: newOutbox(func(error) {})}
 	r.ca, r.caKey = newAuthority(t)
 	_, r.key = newAuthority(t)
-	r.Link = New(Options{
+	r.HubLink = New(Options{
 		Hub: "hub:1", Name: "shop", Store: r.store, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}, store.Contents{})
+	}, store.StoredContents{})
 	r.id = &identity{key: r.key, Identity: store.Identity{KeyPEM: keyPEM(t, r.key), HubCAPEM: []byte("x")}}
 	return r
 }
@@ -85,7 +85,7 @@ func newRenewing(t *testing.T) *renewing {
 func (r *renewing) giveCertificate(t *testing.T, life, skew time.Duration) error {
 	t.Helper()
 	now := time.Now().Add(skew)
-	return r.accept(t.Context(), signCertificate(t, r.ca, r.caKey, r.key.Public(), now.Add(-trust.Backdated), now.Add(life)), nil)
+	return r.acceptCertificate(t.Context(), signCertificate(t, r.ca, r.caKey, r.key.Public(), now.Add(-trust.Backdated), now.Add(life)), nil)
 }
 
 // countRequests counts requests for certificates since it was called last.
@@ -114,14 +114,14 @@ func TestRenewsAtHalfOfItsLife(t *testing.T) {
 			if err := r.giveCertificate(t, life, skew); err != nil {
 				t.Fatal(err)
 			}
-			go r.renewCertificate(t.Context(), r.out)
+			go r.renewCertificateLoop(t.Context(), r.out)
 			for range 3 {
 				advanceClock(life * 44 / 100)
 				if n := r.countRequests(); n != 0 || !r.id.isValidAt(time.Now()) {
 					t.Fatalf("skew %s: asked %d times before it was time", skew, n)
 				}
 				advanceClock(life * 12 / 100)
-				if n, most := r.countRequests(), int(life*12/100/trust.RenewRetry(life)); n == 0 || n > most+1 {
+				if n, most := r.countRequests(), int(life*12/100/trust.RenewalRetryInterval(life)); n == 0 || n > most+1 {
 					t.Errorf("skew %s: asked %d times", skew, n)
 				}
 				if err := r.giveCertificate(t, life, skew); err != nil {
@@ -155,7 +155,7 @@ func TestACertificateIsStoredWhenTheMemberTakesIt(t *testing.T) {
 		if !r.id.isValidAt(time.Now().Add(90 * time.Minute)) {
 			t.Error("the new certificate is not used")
 		}
-		go r.renewCertificate(t.Context(), r.out)
+		go r.renewCertificateLoop(t.Context(), r.out)
 		advanceClock(5 * time.Minute)
 		if now, _ := r.store.lastCertificate(); now != before {
 			t.Error("it was stored")
@@ -181,22 +181,22 @@ func TestNoStormOfRenewalsAfterAHubWasAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		if wait := r.firstRenewal(now); wait < 10*time.Hour || wait > 14*time.Hour {
+		if wait := r.firstRenewalDelay(now); wait < 10*time.Hour || wait > 14*time.Hour {
 			t.Errorf("the first look is after %s", wait)
 		}
 		var parts [10]int
 		for range 1000 {
-			parts[int(r.firstRenewal(now.Add(15*time.Hour))*10/renewSpread)]++
+			parts[int(r.firstRenewalDelay(now.Add(15*time.Hour))*10/renewSpread)]++
 		}
 		for i, n := range parts {
 			if n < 50 || n > 200 {
 				t.Errorf("%d of 1000 in minute %d", n, i)
 			}
 		}
-		if wait := r.firstRenewal(now.Add(24*time.Hour - time.Minute)); wait > 30*time.Second {
+		if wait := r.firstRenewalDelay(now.Add(24*time.Hour - time.Minute)); wait > 30*time.Second {
 			t.Errorf("a minute before its end it waits for %s", wait)
 		}
-		if wait := r.firstRenewal(now.Add(25 * time.Hour)); wait != 0 {
+		if wait := r.firstRenewalDelay(now.Add(25 * time.Hour)); wait != 0 {
 			t.Errorf("after its end it waits for %s", wait)
 		}
 	})
@@ -211,23 +211,23 @@ func TestANewPinOfTheSameHub(t *testing.T) {
 	_, key := newAuthority(t)
 	stored := store.Identity{
 		KeyPEM: keyPEM(t, key), CertificatePEM: signCertificate(t, first, firstKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
-		HubCAPEM: append(signedPEM(second), signedPEM(first)...), CAHash: trust.CertificateHash(first), ClusterUID: "uid",
+		HubCAPEM: append(signedPEM(second), signedPEM(first)...), CAHash: trust.CertificateKeyHash(first), ClusterUID: "uid",
 	}
 	for name, c := range map[string]struct {
 		pin      string
 		formerly []string
 		same     bool
 	}{
-		"the old pin":                  {trust.CertificateHash(first), nil, true},
-		"the new pin":                  {trust.CertificateHash(second), nil, true},
-		"a stranger":                   {trust.CertificateHash(stranger), nil, false},
-		"of a hub that was the first":  {trust.CertificateHash(stranger), []string{"sha256:x", trust.CertificateHash(first)}, true},
-		"of one that was another once": {trust.CertificateHash(stranger), []string{"sha256:x"}, false},
+		"the old pin":                  {trust.CertificateKeyHash(first), nil, true},
+		"the new pin":                  {trust.CertificateKeyHash(second), nil, true},
+		"a stranger":                   {trust.CertificateKeyHash(stranger), nil, false},
+		"of a hub that was the first":  {trust.CertificateKeyHash(stranger), []string{"sha256:x", trust.CertificateKeyHash(first)}, true},
+		"of one that was another once": {trust.CertificateKeyHash(stranger), []string{"sha256:x"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &member{identity: stored}
-			l := New(Options{Hub: "hub:1", CAHash: c.pin, FormerCAHashes: c.formerly, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, store.Contents{})
-			id, err := l.loadIdentity(t.Context())
+			l := New(Options{Hub: "hub:1", CAHash: c.pin, FormerCAHashes: c.formerly, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, store.StoredContents{})
+			id, err := l.loadOrGenerateIdentity(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,12 +245,12 @@ func TestAMistypedPinLosesNoKey(t *testing.T) {
 	_, key := newAuthority(t)
 	stored := store.Identity{
 		KeyPEM: keyPEM(t, key), CertificatePEM: signCertificate(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
-		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), Hub: "hub:1", ClusterUID: "uid", ClusterName: "shop",
+		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateKeyHash(ca), Hub: "hub:1", ClusterUID: "uid", ClusterName: "shop",
 	}
 	m := &member{identity: stored}
 	as := func(pin string) *identity {
-		l := New(Options{Hub: "hub:1", CAHash: pin, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}, store.Contents{})
-		id, err := l.loadIdentity(t.Context())
+		l := New(Options{Hub: "hub:1", CAHash: pin, Name: "shop", Store: m, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
+		id, err := l.loadOrGenerateIdentity(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,12 +272,12 @@ func TestAMemberIsToldThatItKeepsItsName(t *testing.T) {
 	_, key := newAuthority(t)
 	stored := store.Identity{
 		KeyPEM: keyPEM(t, key), CertificatePEM: signCertificate(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
-		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateHash(ca), ClusterUID: "uid", ClusterName: "oslo",
+		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateKeyHash(ca), ClusterUID: "uid", ClusterName: "oslo",
 	}
 	for name, told := range map[string]bool{"oslo": false, "rome": true} {
 		var said strings.Builder
-		l := New(Options{Hub: "hub:1", CAHash: stored.CAHash, Name: name, Store: &member{identity: stored}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&said, nil))}, store.Contents{})
-		if _, err := l.loadIdentity(t.Context()); err != nil {
+		l := New(Options{Hub: "hub:1", CAHash: stored.CAHash, Name: name, Store: &member{identity: stored}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&said, nil))}, store.StoredContents{})
+		if _, err := l.loadOrGenerateIdentity(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(said.String(), "cluster=oslo name=rome") != told {
@@ -296,16 +296,16 @@ func TestATokenIsNeededUntilTheIdentityIsStored(t *testing.T) {
 		t.Fatal("the member takes the certificate")
 	}
 	welcome := session.AgentOutput{Welcome: &pb.Welcome{}}
-	if err := r.finishOutput(t.Context(), welcome, &visit{out: r.out}); err != nil || admitted != 0 {
+	if err := r.applyBlockingOutput(t.Context(), welcome, &sessionState{out: r.out}); err != nil || admitted != 0 {
 		t.Fatalf("admitted %d times before its identity is stored (%v)", admitted, err)
 	}
 	r.store.fail(false)
 	certificate := signCertificate(t, r.ca, r.caKey, r.key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	renewed := session.AgentOutput{Renewed: &pb.Renewed{Certificate: certificate}}
-	if err := r.finishOutput(t.Context(), renewed, &visit{out: r.out}); err != nil || admitted != 1 {
+	if err := r.applyBlockingOutput(t.Context(), renewed, &sessionState{out: r.out}); err != nil || admitted != 1 {
 		t.Fatalf("admitted %d times after its identity is stored (%v)", admitted, err)
 	}
-	if err := r.finishOutput(t.Context(), welcome, &visit{out: r.out}); err != nil || admitted != 2 {
+	if err := r.applyBlockingOutput(t.Context(), welcome, &sessionState{out: r.out}); err != nil || admitted != 2 {
 		t.Fatalf("admitted %d times after another Welcome (%v)", admitted, err)
 	}
 }
@@ -334,7 +334,7 @@ func TestAHubThatForgotTheKeyIsAskedByANewToken(t *testing.T) {
 				if r.GetToken() == "" {
 					return nil, status.Error(codes.PermissionDenied, "the join token is refused")
 				}
-				request, err := trust.ParseRequest(r.GetCsr())
+				request, err := trust.ParseCertificateRequest(r.GetCsr())
 				if err != nil {
 					return nil, err
 				}

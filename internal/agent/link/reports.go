@@ -26,7 +26,7 @@ const (
 )
 
 // reportLoop reports statuses that changed.
-func (l *Link) reportLoop(ctx context.Context) {
+func (l *HubLink) reportLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,14 +49,14 @@ func (l *Link) reportLoop(ctx context.Context) {
 				if !pause.WaitFor(ctx, time.Second) {
 					return
 				}
-				wakeup.Send(l.changed)
+				wakeup.WakeReader(l.changed)
 			}
 		}
 	}
 }
 
 // reportBundle reports the Bundle's status, which changed at a time, if it differs from the last one.
-func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Time) error {
+func (l *HubLink) reportBundle(ctx context.Context, bundle string, changed time.Time) error {
 	l.mu.Lock()
 	var prev *atoll.RowStatus
 	if last, ok := l.memory.Last[bundle]; ok {
@@ -84,7 +84,7 @@ func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Tim
 	if gone, was := l.memory.Gone[bundle]; was && s.Generation <= gone.Generation {
 		return nil // forgotten since it was read; no later call would forget it again
 	}
-	l.timings.noteStatus(bundle, s)
+	l.timings.endTimingIfApplied(bundle, s)
 	out := l.core.ReportStatus(bundle, s, seq)
 	s.Seq = l.core.LastSeq(bundle)
 	if held {
@@ -94,9 +94,9 @@ func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Tim
 	}
 	l.applyOutput(out, l.out)
 	if out.StateChanged {
-		l.rhythm.noteTransition(now)
+		l.rhythm.hastenForStateChange(now)
 	}
-	wakeup.Send(l.saving)
+	wakeup.WakeReader(l.saving)
 	l.o.Metrics.reports.Inc()
 	l.o.Metrics.reportDelay.Observe(now.Sub(changed).Seconds())
 	l.logStatus(bundle, prev, &s)
@@ -105,7 +105,7 @@ func (l *Link) reportBundle(ctx context.Context, bundle string, changed time.Tim
 
 // statusWithDeclined returns the status of a Bundle with the order that was declined, if there is one; false where
 // there is nothing to report. The caller holds mu.
-func (l *Link) statusWithDeclined(bundle string, actual atoll.RowStatus, held bool) (s atoll.RowStatus, known bool) {
+func (l *HubLink) statusWithDeclined(bundle string, actual atoll.RowStatus, held bool) (s atoll.RowStatus, known bool) {
 	d, declined := l.declined[bundle]
 	if declined && d.generation > actual.Generation {
 		return d.statusOfDeclined(actual), true
@@ -114,7 +114,7 @@ func (l *Link) statusWithDeclined(bundle string, actual atoll.RowStatus, held bo
 }
 
 // logStatus logs a status with another state or reason than the one before.
-func (l *Link) logStatus(bundle string, prev, s *atoll.RowStatus) {
+func (l *HubLink) logStatus(bundle string, prev, s *atoll.RowStatus) {
 	if prev == nil || prev.State != s.State || prev.Reason != s.Reason {
 		l.o.Log.Info("status", "bundle", bundle, "state", s.State, "reason", s.Reason, "message", s.Message, "ready", s.Ready, "total", s.Total)
 	}
@@ -122,7 +122,7 @@ func (l *Link) logStatus(bundle string, prev, s *atoll.RowStatus) {
 
 // rememberTombstones remembers the tombstones that are carried out, also those for which the status has
 // no room, and that the status before did not tell. The caller holds mu.
-func (l *Link) rememberTombstones(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
+func (l *HubLink) rememberTombstones(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
 	for _, t := range l.holdings.CarriedOut(bundle) {
 		if prev == nil || !slices.Contains(prev.DoneTombstones, ownership.TombstoneID(t)) && !(prev.AllTombstonesDone && prev.Content == s.Content) {
 			t.ReleasedFinalizers = nil // which have no bound, and do nothing more
@@ -135,7 +135,7 @@ func (l *Link) rememberTombstones(bundle string, prev *atoll.RowStatus, s atoll.
 }
 
 // keepTombstone keeps a removal instead of what was remembered of it before. The caller holds mu.
-func (l *Link) keepTombstone(t store.Tombstone) {
+func (l *HubLink) keepTombstone(t store.Tombstone) {
 	at := slices.IndexFunc(l.memory.Tombstones, func(o store.Tombstone) bool {
 		return o.Bundle == t.Bundle && (o.Tombstone == nil) == (t.Tombstone == nil) && (t.Tombstone == nil || o.Tombstone.ID() == t.Tombstone.ID())
 	})
@@ -151,11 +151,11 @@ func (l *Link) keepTombstone(t store.Tombstone) {
 	}
 }
 
-// recallFrames answers Recall with all removals that still hold. Objects that were created again
+// rememberedTombstoneFrames answers Recall with all removals that still hold. Objects that were created again
 // since are not removals. The caller holds mu.
-func (l *Link) recallFrames() (frames []*pb.FromAgent) {
+func (l *HubLink) rememberedTombstoneFrames() (frames []*pb.FromAgent) {
 	standing := slices.DeleteFunc(slices.Clone(l.memory.Tombstones), func(t store.Tombstone) bool {
-		return l.holdings.HoldsAgain(t.Bundle, t.Tombstone)
+		return l.holdings.IsWantedAgain(t.Bundle, t.Tombstone)
 	})
 	chunks := slices.Collect(slices.Chunk(standing, 500))
 	if len(chunks) == 0 {
@@ -177,8 +177,8 @@ func (l *Link) recallFrames() (frames []*pb.FromAgent) {
 	return frames
 }
 
-// forgetStoredRemovals Bundles whose removal the hub has stored.
-func (l *Link) forgetStoredRemovals(ctx context.Context, bundles map[string]int64) {
+// forgetRemovedBundles Bundles whose removal the hub has stored.
+func (l *HubLink) forgetRemovedBundles(ctx context.Context, bundles map[string]int64) {
 	now := time.Now()
 	l.mu.Lock()
 	for bundle, generation := range bundles {
@@ -186,9 +186,9 @@ func (l *Link) forgetStoredRemovals(ctx context.Context, bundles map[string]int6
 		delete(l.memory.Last, bundle)
 		delete(l.reportedBundles, bundle)
 	}
-	l.core.ForgetRemovals(l.forgetOld(now))
+	l.core.ForgetRemovals(l.forgetOldRemovals(now))
 	l.mu.Unlock()
-	if err := l.save(ctx); err != nil {
+	if err := l.saveReports(ctx); err != nil {
 		l.o.Log.Warn("removed bundles stay in the member's store until the next start", "err", err)
 		return
 	}
@@ -197,12 +197,12 @@ func (l *Link) forgetStoredRemovals(ctx context.Context, bundles map[string]int6
 			l.o.Log.Warn("a removed bundle stays in the member's store until the next start", "bundle", bundle, "err", err)
 		}
 	}
-	wakeup.Send(l.manifests) // for orders that fit now
+	wakeup.WakeReader(l.manifests) // for orders that fit now
 }
 
-// forgetOld drops what is remembered for too long, and the oldest removals over ownership.MaxRemoved. It returns the
+// forgetOldRemovals drops what is remembered for too long, and the oldest removals over ownership.MaxRemoved. It returns the
 // Bundles of dropped removals. The caller holds mu.
-func (l *Link) forgetOld(now time.Time) (forgotten []string) {
+func (l *HubLink) forgetOldRemovals(now time.Time) (forgotten []string) {
 	before := now.Add(-rememberFor).Unix()
 	l.memory.Tombstones = slices.DeleteFunc(l.memory.Tombstones, func(t store.Tombstone) bool { return t.At < before })
 	if len(l.memory.Gone) > ownership.MaxRemoved {
@@ -210,7 +210,7 @@ func (l *Link) forgetOld(now time.Time) (forgotten []string) {
 		for _, gone := range l.memory.Gone {
 			times = append(times, gone.At)
 		}
-		before = max(before, ownership.RememberedSince(times))
+		before = max(before, ownership.RemovedBundlesCutoff(times))
 	}
 	for bundle, gone := range l.memory.Gone {
 		if gone.At < before {
@@ -221,8 +221,8 @@ func (l *Link) forgetOld(now time.Time) (forgotten []string) {
 	return forgotten
 }
 
-// saveLoop stores what was reported now and then, and at the end.
-func (l *Link) saveLoop(ctx context.Context) {
+// saveReportsLoop stores what was reported now and then, and at the end.
+func (l *HubLink) saveReportsLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -232,19 +232,19 @@ func (l *Link) saveLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			if err := l.save(end); err != nil {
+			if err := l.saveReports(end); err != nil {
 				l.o.Log.Info("the last reports are not stored; they will be made again", "err", err)
 			}
 			return
 		}
-		if err := l.save(ctx); err != nil && ctx.Err() == nil {
+		if err := l.saveReports(ctx); err != nil && ctx.Err() == nil {
 			l.o.Log.Warn("what was reported is not stored yet", "err", err)
-			wakeup.Send(l.saving)
+			wakeup.WakeReader(l.saving)
 		}
 	}
 }
 
-func (l *Link) save(ctx context.Context) error {
+func (l *HubLink) saveReports(ctx context.Context) error {
 	l.mu.Lock()
 	copied, err := json.Marshal(l.memory)
 	l.mu.Unlock()

@@ -42,12 +42,12 @@ func (r *removing) StatusOf(bundle string, prev *atoll.RowStatus, now time.Time)
 }
 
 // linkTo a member that holds web, of that generation, which is to go.
-func linkTo(t *testing.T, generation int64) (*Link, *removing) {
+func linkTo(t *testing.T, generation int64) (*HubLink, *removing) {
 	m := &removing{member: member{ready: map[string]bool{}, held: map[string]atoll.Manifest{}}}
 	l := New(Options{
 		Name: "shop", Store: m, Inventory: func() inventory.Snapshot { return inventory.Snapshot{} },
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
-	}, store.Contents{})
+	}, store.StoredContents{})
 	m.changed, l.applier, l.holdings = l.BundleStatusChanged, m, m
 	l.newSessionCore()
 	l.out = newOutbox(func(error) {})
@@ -57,7 +57,7 @@ func linkTo(t *testing.T, generation int64) (*Link, *removing) {
 }
 
 // orderManifest comes and is stored.
-func (r *removing) orderManifest(t *testing.T, l *Link, m atoll.Manifest) {
+func (r *removing) orderManifest(t *testing.T, l *HubLink, m atoll.Manifest) {
 	t.Helper()
 	m.Content = atoll.HashJSON([]any{m.Bundle, m.Generation})
 	body, err := session.NewPayload(m).Encode(nil)
@@ -74,18 +74,18 @@ func (r *removing) orderManifest(t *testing.T, l *Link, m atoll.Manifest) {
 }
 
 // hubStored reports that the hub has stored the last report of web, which is forgotten by that.
-func hubStored(t *testing.T, l *Link) {
+func hubStored(t *testing.T, l *HubLink) {
 	result := l.core.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: &pb.ReportStored{Bundle: "web", Seq: l.core.LastSeq("web")}}})
 	if _, forgets := result.Forget["web"]; !forgets {
 		t.Fatal("the bundle is not forgotten")
 	}
-	if err := l.finishOutput(t.Context(), result, &visit{}); err != nil {
+	if err := l.applyBlockingOutput(t.Context(), result, &sessionState{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // reportedStates returns the states that were sent since it was asked last.
-func reportedStates(t *testing.T, l *Link) (states []string) {
+func reportedStates(t *testing.T, l *HubLink) (states []string) {
 	t.Helper()
 	frames, _ := l.out.takeFrames()
 	for _, f := range frames {

@@ -21,7 +21,7 @@ import (
 
 // runSession dials and serves one session. It always ends with an error, errCheckedIn
 // when it has come to its end.
-func (l *Link) runSession(ctx context.Context) error {
+func (l *HubLink) runSession(ctx context.Context) error {
 	config, err := l.sessionTLS()
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (l *Link) runSession(ctx context.Context) error {
 		return fmt.Errorf("open a session with the hub at %s: %w", l.currentHub(), err)
 	}
 	out := newOutbox(func(why error) { end(why) })
-	v := &visit{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
+	v := &sessionState{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
 	l.mu.Lock()
 	out.put(l.core.BeginSession())
 	l.out, l.rhythm.turned, l.postponed = out, false, false
@@ -55,11 +55,11 @@ func (l *Link) runSession(ctx context.Context) error {
 	defer v.tunnels.running.Wait()
 	defer l.finishLeavingSession(v)
 	defer cancel()
-	sending.Go(func() { defer crash.RecoverContained(ctx); l.send(ctx, stream, v) })
-	sending.Go(func() { defer crash.RecoverContained(ctx); l.renewCertificate(ctx, out) })
+	sending.Go(func() { defer crash.RecoverContained(ctx); l.sendFrames(ctx, stream, v) })
+	sending.Go(func() { defer crash.RecoverContained(ctx); l.renewCertificateLoop(ctx, out) })
 	sending.Go(func() {
 		defer crash.RecoverContained(ctx)
-		if l.requestSessionEnd(ctx, v) {
+		if l.endSessionWhenOver(ctx, v) {
 			cancel()
 		}
 	})
@@ -67,7 +67,7 @@ func (l *Link) runSession(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errUnsent) || errors.Is(cause, errOrdersFit) {
 		err = fmt.Errorf("session with the hub at %s: %w", l.currentHub(), cause)
 	}
-	l.currentRoute().recordCallError(err)
+	l.currentRoute().switchRouteOnForeignHTTP(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.ended {
@@ -76,8 +76,8 @@ func (l *Link) runSession(ctx context.Context) error {
 	return err
 }
 
-// send sends what is in the outbox until the session ends.
-func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *visit) {
+// sendFrames sends what is in the outbox until the session ends.
+func (l *HubLink) sendFrames(ctx context.Context, stream pb.Session_ConnectClient, v *sessionState) {
 	for {
 		frames, closed := v.out.takeFrames()
 		for _, f := range frames {
@@ -91,7 +91,7 @@ func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *vis
 			_ = stream.CloseSend() // receive tells how that went
 			return
 		}
-		wakeup.Send(v.activity)
+		wakeup.WakeReader(v.activity)
 		select {
 		case <-ctx.Done():
 			return
@@ -101,9 +101,9 @@ func (l *Link) send(ctx context.Context, stream pb.Session_ConnectClient, v *vis
 }
 
 // receiveFrames frames until the session ends.
-func (l *Link) receiveFrames(ctx context.Context, stream pb.Session_ConnectClient, v *visit) error {
+func (l *HubLink) receiveFrames(ctx context.Context, stream pb.Session_ConnectClient, v *sessionState) error {
 	for {
-		l.waitForStore(ctx)
+		l.waitForQueueSpace(ctx)
 		f, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return errors.New("the hub closed the session")
@@ -118,13 +118,13 @@ func (l *Link) receiveFrames(ctx context.Context, stream pb.Session_ConnectClien
 		v.out.recordActivity(nil)
 		l.mu.Lock()
 		if u := f.GetUpsert(); u != nil {
-			l.timings.beginApply(u, time.Now())
+			l.timings.beginTiming(u, time.Now())
 		}
 		result := l.core.HandleFrame(f)
 		if w := result.Welcome; w != nil {
-			l.tellMember(v.out, false)
+			l.sendInventory(v.out, false)
 			l.setCheckInInterval(v, w.GetCheckInSeconds())
-			l.renewBefore(v, time.Now())
+			l.renewBeforeCheckIn(v, time.Now())
 		}
 		if i := result.Idle; i != nil {
 			if v.idle.IsZero() {
@@ -134,15 +134,15 @@ func (l *Link) receiveFrames(ctx context.Context, stream pb.Session_ConnectClien
 		}
 		l.applyOutput(result, v.out)
 		l.mu.Unlock()
-		if err := l.finishOutput(ctx, result, v); err != nil {
+		if err := l.applyBlockingOutput(ctx, result, v); err != nil {
 			return err
 		}
-		wakeup.Send(v.activity)
+		wakeup.WakeReader(v.activity)
 	}
 }
 
 // applyOutput carries out the core's output that needs no waiting. The caller holds mu.
-func (l *Link) applyOutput(result session.AgentOutput, out *outbox) {
+func (l *HubLink) applyOutput(result session.AgentOutput, out *outbox) {
 	if p := result.Position; p != nil {
 		l.memory.Position = store.Position{Chain: p.GetChainId(), Revision: p.GetRevision(), Issued: p.GetIssued(), MAC: p.GetMac(), Order: l.order + 1}
 		l.order++
@@ -150,15 +150,15 @@ func (l *Link) applyOutput(result session.AgentOutput, out *outbox) {
 	if out != nil {
 		l.timings.addTimings(result.Frames, time.Now())
 		if result.Welcome != nil {
-			out.putWelcomed(result.Frames...)
+			out.putWelcomeFrames(result.Frames...)
 		} else {
 			out.put(result.Frames...)
 		}
 		if result.SendAPIs {
-			l.tellMember(out, true)
+			l.sendInventory(out, true)
 		}
 		if result.Recall {
-			out.put(l.recallFrames()...)
+			out.put(l.rememberedTombstoneFrames()...)
 		}
 	}
 	for _, m := range result.Store { // at most one
@@ -167,12 +167,12 @@ func (l *Link) applyOutput(result session.AgentOutput, out *outbox) {
 	l.postponed = l.postponed || result.Postponed
 	l.declineOversized(result.Oversized)
 	if len(result.Store) > 0 || result.Postponed {
-		wakeup.Send(l.manifests)
+		wakeup.WakeReader(l.manifests)
 	}
 }
 
-// waitForStore waits until few enough manifests wait to be stored, or ctx ends.
-func (l *Link) waitForStore(ctx context.Context) {
+// waitForQueueSpace waits until few enough manifests wait to be stored, or ctx ends.
+func (l *HubLink) waitForQueueSpace(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		full := l.pending.bytes > maxQueuedBytes
@@ -187,12 +187,12 @@ func (l *Link) waitForStore(ctx context.Context) {
 	}
 }
 
-// finishOutput carries out what takes time, or ends the session.
-func (l *Link) finishOutput(ctx context.Context, result session.AgentOutput, v *visit) error {
-	l.logRejected(v, result.Rejected)
+// applyBlockingOutput carries out what takes time, or ends the session.
+func (l *HubLink) applyBlockingOutput(ctx context.Context, result session.AgentOutput, v *sessionState) error {
+	l.logRejectedOrders(v, result.Rejected)
 	if w := result.Welcome; w != nil {
 		l.o.Metrics.setConnected(true)
-		l.notifyIfStored()
+		l.notifyAdmittedIfStored()
 		level := slog.LevelInfo
 		if w.GetCheckInSeconds() > 0 {
 			level = slog.LevelDebug // "checked in" follows
@@ -200,22 +200,22 @@ func (l *Link) finishOutput(ctx context.Context, result session.AgentOutput, v *
 		l.o.Log.Log(ctx, level, "linked to the hub", "hub", l.currentHub(), "version", w.GetHubVersion(), "cluster", w.GetClusterName(), "holding", w.GetHolding())
 	}
 	if r := result.Renewed; r != nil {
-		if err := l.accept(ctx, r.GetCertificate(), r.GetHubCa()); err != nil {
+		if err := l.acceptCertificate(ctx, r.GetCertificate(), r.GetHubCa()); err != nil {
 			l.o.Log.Error("the renewed certificate cannot be stored in the member; trying on", "err", err)
 		} else {
 			l.o.Log.Info("certificate renewed", "until", l.id.cert.NotAfter)
 			l.o.Metrics.renewals.Inc()
-			l.notifyIfStored()
+			l.notifyAdmittedIfStored()
 		}
 		l.mu.Lock()
 		v.renewing = false
 		l.mu.Unlock()
 	}
 	if len(result.Forget) > 0 {
-		l.forgetStoredRemovals(ctx, result.Forget)
+		l.forgetRemovedBundles(ctx, result.Forget)
 	}
 	if r := result.Leave; r != nil {
-		l.beginLeaving(ctx, v, r.GetClean())
+		l.beginLeavingFleet(ctx, v, r.GetClean())
 	}
 	if d := result.Dial; d != nil {
 		v.tunnels.open(ctx, d.GetId())
@@ -235,8 +235,8 @@ const (
 	maxRejectedText   = 1 << 10
 )
 
-// logRejected logs orders of the hub that cannot be followed: the first ones of a session.
-func (l *Link) logRejected(v *visit, rejected []error) {
+// logRejectedOrders logs orders of the hub that cannot be followed: the first ones of a session.
+func (l *HubLink) logRejectedOrders(v *sessionState, rejected []error) {
 	for _, err := range rejected {
 		switch v.rejected++; {
 		case v.rejected <= maxRejectedLogged:
@@ -247,14 +247,14 @@ func (l *Link) logRejected(v *visit, rejected []error) {
 	}
 }
 
-// memberRead: something is known of the member, if only that it does not answer.
-func memberRead(s inventory.Snapshot) bool { return s.Version != "" || s.Trouble != "" }
+// isInventoryKnown: something is known of the member, if only that it does not answer.
+func isInventoryKnown(s inventory.Snapshot) bool { return s.Version != "" || s.Trouble != "" }
 
-// tellMember sends the member's inventory. Nothing is sent before the first read, because an empty
+// sendInventory sends the member's inventory. Nothing is sent before the first read, because an empty
 // inventory would mean a member without nodes, properties and APIs. The caller holds mu.
-func (l *Link) tellMember(out *outbox, withAPIs bool) {
+func (l *HubLink) sendInventory(out *outbox, withAPIs bool) {
 	s := l.o.Inventory()
-	if !memberRead(s) {
+	if !isInventoryKnown(s) {
 		return
 	}
 	inv := &pb.Inventory{
@@ -272,8 +272,8 @@ func (l *Link) tellMember(out *outbox, withAPIs bool) {
 	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Inventory{Inventory: inv}})
 }
 
-// storeLoop puts manifests into the member and acknowledges them.
-func (l *Link) storeLoop(ctx context.Context) {
+// storeManifestsLoop puts manifests into the member and acknowledges them.
+func (l *HubLink) storeManifestsLoop(ctx context.Context) {
 	wait := &backoff{}
 	for {
 		l.mu.Lock()
@@ -281,7 +281,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 		at := l.memory.Position
 		l.mu.Unlock()
 		if !waits {
-			l.takeDeclined()
+			l.endSessionIfOrdersFit()
 			select {
 			case <-ctx.Done():
 				return
@@ -292,7 +292,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 		err := l.applier.UpsertManifest(ctx, m, at)
 		if full := (*store.MemoryFullError)(nil); errors.As(err, &full) {
 			l.declineManifest(&m, full)
-			wakeup.Send(l.stored)
+			wakeup.WakeReader(l.stored)
 			continue
 		}
 		if err != nil {
@@ -300,7 +300,7 @@ func (l *Link) storeLoop(ctx context.Context) {
 				return
 			}
 			l.o.Log.Warn("a manifest cannot be stored in the member; trying on", "bundle", m.Bundle, "err", err)
-			if !pause.WaitFor(ctx, wait.next(session.CheckIn{})) {
+			if !pause.WaitFor(ctx, wait.next(session.CheckInSchedule{})) {
 				return
 			}
 			continue
@@ -314,6 +314,6 @@ func (l *Link) storeLoop(ctx context.Context) {
 		}
 		l.applyOutput(l.core.ManifestStored(m.Bundle, m.Generation, m.Content), l.out)
 		l.mu.Unlock()
-		wakeup.Send(l.stored)
+		wakeup.WakeReader(l.stored)
 	}
 }

@@ -22,8 +22,8 @@ type applyTiming struct {
 	isDone  bool
 }
 
-// beginApply begins to measure the apply of an order that requests it.
-func (t *applyTimings) beginApply(u *pb.Upsert, now time.Time) {
+// beginTiming begins to measure the apply of an order that requests it.
+func (t *applyTimings) beginTiming(u *pb.Upsert, now time.Time) {
 	if !u.GetTiming() {
 		delete(*t, u.GetBundle())
 		return
@@ -34,15 +34,15 @@ func (t *applyTimings) beginApply(u *pb.Upsert, now time.Time) {
 	(*t)[u.GetBundle()] = &applyTiming{generation: u.GetGeneration(), arrived: now, changed: now}
 }
 
-// noteChange notes that the bundle's status may have changed.
-func (t applyTimings) noteChange(bundle string, now time.Time) {
+// recordStatusChange notes that the bundle's status may have changed.
+func (t applyTimings) recordStatusChange(bundle string, now time.Time) {
 	if a := t[bundle]; a != nil && !a.isDone {
 		a.changed = now
 	}
 }
 
-// noteStatus ends the measurement when the order is applied, removed or has failed.
-func (t applyTimings) noteStatus(bundle string, s atoll.RowStatus) {
+// endTimingIfApplied ends the measurement when the order is applied, removed or has failed.
+func (t applyTimings) endTimingIfApplied(bundle string, s atoll.RowStatus) {
 	if a := t[bundle]; a != nil && a.generation == s.Generation {
 		a.isDone = a.isDone || s.Applied || s.State == atoll.RowFailed || s.State == atoll.RowRemoved
 	}

@@ -20,21 +20,21 @@ func TestTimingIsSentOnce(t *testing.T) {
 	var timings applyTimings
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	timings.beginApply(&pb.Upsert{Bundle: "b", Generation: 2, Timing: true}, start)
+	timings.beginTiming(&pb.Upsert{Bundle: "b", Generation: 2, Timing: true}, start)
 	attach := func(status atoll.RowStatus, ms int) *pb.Timing {
-		timings.noteStatus("b", status)
+		timings.endTimingIfApplied("b", status)
 		f := reportOf("b")
 		timings.addTimings([]*pb.FromAgent{f, reportOf("other"), {Frame: &pb.FromAgent_Need{}}}, at(ms))
 		return f.GetReport().GetTiming()
 	}
-	timings.noteChange("b", at(100))
+	timings.recordStatusChange("b", at(100))
 	if got := attach(atoll.RowStatus{Generation: 1, Applied: true}, 150); got != nil {
 		t.Errorf("the report of an older order has %v", got)
 	}
 	if got := attach(atoll.RowStatus{Generation: 2, State: atoll.RowProgressing}, 150); got != nil {
 		t.Errorf("a report before the end has %v", got)
 	}
-	timings.noteChange("b", at(300))
+	timings.recordStatusChange("b", at(300))
 	if got := attach(atoll.RowStatus{Generation: 2, State: atoll.RowReady, Applied: true}, 450); got.GetApplyMs() != 300 || got.GetAgeMs() != 150 {
 		t.Errorf("the report has %v", got)
 	}
@@ -47,9 +47,9 @@ func TestTimingIsSentOnce(t *testing.T) {
 func TestTimingWaitsForTheSession(t *testing.T) {
 	var timings applyTimings
 	start := time.Now()
-	timings.beginApply(&pb.Upsert{Bundle: "b", Generation: 2, Timing: true}, start)
-	timings.noteStatus("b", atoll.RowStatus{Generation: 2, State: atoll.RowFailed})
-	timings.noteChange("b", start.Add(time.Minute)) // of the objects, after the end
+	timings.beginTiming(&pb.Upsert{Bundle: "b", Generation: 2, Timing: true}, start)
+	timings.endTimingIfApplied("b", atoll.RowStatus{Generation: 2, State: atoll.RowFailed})
+	timings.recordStatusChange("b", start.Add(time.Minute)) // of the objects, after the end
 	f := reportOf("b")
 	timings.addTimings([]*pb.FromAgent{f}, start.Add(time.Hour))
 	if got := f.GetReport().GetTiming(); got.GetApplyMs() != 0 || got.GetAgeMs() != 3_600_000 {
@@ -64,15 +64,15 @@ func TestTimingIsOffAndBounded(t *testing.T) {
 	frames := []*pb.FromAgent{reportOf("b")}
 	size := proto.Size(frames[0])
 	if n := testing.AllocsPerRun(100, func() {
-		timings.beginApply(u, now)
-		timings.noteChange("b", now)
-		timings.noteStatus("b", status)
+		timings.beginTiming(u, now)
+		timings.recordStatusChange("b", now)
+		timings.endTimingIfApplied("b", status)
 		timings.addTimings(frames, now)
 	}); n != 0 || timings != nil || proto.Size(frames[0]) != size {
 		t.Errorf("timings that are off: %v allocations, %v, %d bytes more", n, timings, proto.Size(frames[0])-size)
 	}
 	for i := range 3 * maxTimings {
-		timings.beginApply(&pb.Upsert{Bundle: fmt.Sprint(i), Generation: 1, Timing: true}, now)
+		timings.beginTiming(&pb.Upsert{Bundle: fmt.Sprint(i), Generation: 1, Timing: true}, now)
 	}
 	if len(timings) > maxTimings {
 		t.Errorf("%d applies are measured at a time", len(timings))

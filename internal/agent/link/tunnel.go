@@ -28,7 +28,7 @@ const (
 // tunnels of one session, which end with it.
 type tunnels struct {
 	client  pb.TunnelClient
-	share   tunnel.Share
+	share   tunnel.SendBudget
 	take    func(net.Conn)
 	log     *slog.Logger
 	running sync.WaitGroup
@@ -52,7 +52,7 @@ func (t *tunnels) open(ctx context.Context, id string) {
 		defer crash.RecoverContained(ctx)
 		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, session.DialKey, id))
 		defer cancel()
-		stream, err := t.share.Open(func(o ...grpc.CallOption) (tunnel.ClientStream, error) {
+		stream, err := t.share.OpenStream(func(o ...grpc.CallOption) (tunnel.ClientStream, error) {
 			return t.client.Open(ctx, append(o, grpc.MaxCallRecvMsgSize(maxPieceBytes))...)
 		})
 		if err != nil {

@@ -23,10 +23,10 @@ import (
 // when it is dialled.
 const directEvery = time.Hour
 
-// route to the hub at one address: directly, or by WebSocket where a proxy terminates TLS. The
+// hubRoute is a way to the hub at one address: directly, or by WebSocket where a proxy terminates TLS. The
 // messages and the authentication are the same. A direct dial that meets a proxy continues by
 // WebSocket at once. The working way is tried first from then on. It is safe for concurrent use.
-type route struct {
+type hubRoute struct {
 	hub     string
 	roots   func() *x509.CertPool // roots of proxies
 	metrics *Metrics
@@ -39,10 +39,10 @@ type route struct {
 }
 
 // currentRoute returns the route to the hub that is dialled now. Only the goroutine of Run calls it.
-func (l *Link) currentRoute() *route {
+func (l *HubLink) currentRoute() *hubRoute {
 	w, known := l.ways[l.currentHub()]
 	if !known {
-		w = &route{hub: l.currentHub(), roots: l.intermediaryRoots, metrics: l.o.Metrics, log: l.o.Log}
+		w = &hubRoute{hub: l.currentHub(), roots: l.intermediaryRoots, metrics: l.o.Metrics, log: l.o.Log}
 		l.ways[w.hub] = w
 	}
 	return w
@@ -50,7 +50,7 @@ func (l *Link) currentRoute() *route {
 
 // intermediaryRoots returns the CAs of proxies: the system's, the given ones, and the hub's own
 // CA.
-func (l *Link) intermediaryRoots() *x509.CertPool {
+func (l *HubLink) intermediaryRoots() *x509.CertPool {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool() // a system without roots has the given ones
@@ -66,23 +66,23 @@ func (l *Link) intermediaryRoots() *x509.CertPool {
 type carried struct{ net.Conn }
 
 // dialRoute dials the hub by the route that worked last.
-func (w *route) dialRoute(ctx context.Context, address string) (net.Conn, error) {
+func (w *hubRoute) dialRoute(ctx context.Context, address string) (net.Conn, error) {
 	w.mu.Lock()
 	socket, plain := w.socket && time.Since(w.met) < directEvery, w.plain
 	w.mu.Unlock()
 	if !socket {
-		return dialTCP(ctx, address)
+		return dialTCPOrProxy(ctx, address)
 	}
-	conn, err := w.open(ctx, plain)
+	conn, err := w.openWebSocket(ctx, plain)
 	if err != nil && !isHubAbsent(err) {
 		w.forgetWebSocket()
 	}
 	return conn, err
 }
 
-// open opens the connection as a WebSocket.
-func (w *route) open(ctx context.Context, plain bool) (net.Conn, error) {
-	d := websocket.Dialer{Dial: dialTCP, Plain: plain}
+// openWebSocket opens the connection as a WebSocket.
+func (w *hubRoute) openWebSocket(ctx context.Context, plain bool) (net.Conn, error) {
+	d := websocket.WebSocketDialer{Dial: dialTCPOrProxy, Plain: plain}
 	if !plain {
 		d.Roots = w.roots()
 	}
@@ -103,7 +103,7 @@ func isHubAbsent(err error) bool {
 }
 
 // recordRoute notes by what the hub was reached; why is what was met directly.
-func (w *route) recordRoute(socket, plain bool, why error) {
+func (w *hubRoute) recordRoute(socket, plain bool, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if why != nil {
@@ -123,15 +123,15 @@ func (w *route) recordRoute(socket, plain bool, why error) {
 }
 
 // forgetWebSocket forgets the WebSocket: the next dial is a direct one.
-func (w *route) forgetWebSocket() {
+func (w *hubRoute) forgetWebSocket() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.socket = false
 }
 
-// recordCallError records how a call ended: HTTP that is not gRPC's has another author than the hub, though
+// switchRouteOnForeignHTTP records how a call ended: HTTP that is not gRPC's has another author than the hub, though
 // it showed a certificate of the hub's CA.
-func (w *route) recordCallError(err error) {
+func (w *hubRoute) switchRouteOnForeignHTTP(err error) {
 	if err == nil || !strings.Contains(err.Error(), "unexpected HTTP status code") && !strings.Contains(err.Error(), "unexpected content-type") {
 		return
 	}
@@ -140,14 +140,14 @@ func (w *route) recordCallError(err error) {
 	w.socket, w.met = !w.socket, time.Now()
 }
 
-// wayTLS is TLS with the hub, whichever way it is reached.
-type wayTLS struct {
+// routeCredentials is TLS with the hub, whichever way it is reached.
+type routeCredentials struct {
 	credentials.TransportCredentials
-	way *route
+	way *hubRoute
 }
 
 // ClientHandshake does TLS with the hub, by WebSocket where a proxy answers.
-func (t wayTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t routeCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	_, socket := raw.(carried)
 	switch {
@@ -164,7 +164,7 @@ func (t wayTLS) ClientHandshake(ctx context.Context, authority string, raw net.C
 	}
 	_ = raw.Close() // nothing was said on it
 	plain := speaksHTTP(err)
-	raw, failed := t.way.open(ctx, plain)
+	raw, failed := t.way.openWebSocket(ctx, plain)
 	switch {
 	case isHubAbsent(failed): // that the hub is not trusted is not to be read from this
 		return nil, nil, fmt.Errorf("something stands before the hub; %w", failed)
@@ -180,7 +180,7 @@ func (t wayTLS) ClientHandshake(ctx context.Context, authority string, raw net.C
 }
 
 // Clone returns the same: there is one way.
-func (t wayTLS) Clone() credentials.TransportCredentials { return t }
+func (t routeCredentials) Clone() credentials.TransportCredentials { return t }
 
 // isForeignHandshake reports whether a handshake failed because another server than the hub
 // answered, or a proxy that inspects traffic.

@@ -71,7 +71,7 @@ func newBehind(t *testing.T) *behind {
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{{Certificate: [][]byte{der, der}, PrivateKey: key}},
 	})))
-	h := &behind{caHash: trust.CertificateHash(ca)}
+	h := &behind{caHash: trust.CertificateKeyHash(ca)}
 	pb.RegisterRegistrationServer(server, h)
 	direct, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +84,7 @@ func newBehind(t *testing.T) *behind {
 	}
 	h.socket = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, err := websocket.UpgradeRequest(w, r); err == nil {
-			carried.AcceptConn(conn)
+			carried.HandOverConn(conn)
 		}
 	}))
 	t.Cleanup(func() { server.Stop(); h.socket.Close() })
@@ -129,15 +129,15 @@ func newBalancer(t *testing.T, h *behind, plain bool) *balancer {
 }
 
 // newLinkBefore is a Link to the hub at an address.
-func newLinkBefore(h *behind, address string, balancers ...*x509.Certificate) *Link {
+func newLinkBefore(h *behind, address string, balancers ...*x509.Certificate) *HubLink {
 	var pool []byte
 	for _, c := range balancers {
 		pool = append(pool, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
 	}
-	l := &Link{o: Options{Name: "tokyo", CAHash: h.caHash, BalancerCA: pool, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
+	l := &HubLink{o: Options{Name: "tokyo", CAHash: h.caHash, BalancerCA: pool, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	der, _ := x509.MarshalPKCS8PrivateKey(key) // never fails for such a key
-	l.hubs, l.ways, l.id = []string{address}, map[string]*route{}, &identity{key: key, Identity: store.Identity{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}}
+	l.hubs, l.ways, l.id = []string{address}, map[string]*hubRoute{}, &identity{key: key, Identity: store.Identity{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}}
 	return l
 }
 
@@ -218,7 +218,7 @@ func TestWhatWorkedIsRemembered(t *testing.T) {
 	// The balancer makes way for one that knows nothing of HTTP.
 	l.currentRoute().forgetWebSocket()
 	l.hubs[0] = h.address
-	l.ways[h.address] = &route{hub: h.address, socket: true, met: time.Now().Add(-directEvery), roots: l.intermediaryRoots, metrics: l.o.Metrics, log: l.o.Log}
+	l.ways[h.address] = &hubRoute{hub: h.address, socket: true, met: time.Now().Add(-directEvery), roots: l.intermediaryRoots, metrics: l.o.Metrics, log: l.o.Log}
 	if _, err := l.requestJoin(t.Context()); status.Code(err) != codes.AlreadyExists || l.currentRoute().socket {
 		t.Errorf("directly again: %v", err)
 	}
@@ -230,8 +230,8 @@ func TestABalancerWithTheHubsCertificate(t *testing.T) {
 		`rpc error: code = Unavailable desc = unexpected HTTP status code received from server: 502 (Bad Gateway)`: true,
 		"rpc error: code = Unavailable desc = the hub stops":                                                       false,
 	} {
-		w := &route{}
-		w.recordCallError(&refusedError{message: text})
+		w := &hubRoute{}
+		w.switchRouteOnForeignHTTP(&refusedError{message: text})
 		if w.socket != want {
 			t.Errorf("%s: %v", text, w.socket)
 		}

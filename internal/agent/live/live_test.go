@@ -35,7 +35,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-func TestMain(m *testing.M) { os.Exit(agenttest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(agenttest.RunTestsWithMember(m)) }
 
 // book of what was applied.
 type book struct {

@@ -24,11 +24,11 @@ type Records interface {
 	RecordedNamespaces() []string
 }
 
-// whose an object is.
-type whose int
+// ownershipState is whose an object is.
+type ownershipState int
 
 const (
-	foreign whose = iota // not placed
+	foreign ownershipState = iota // not placed
 	placed
 	pending // its owner is recorded, but not yet, or not any more, with this UID
 	lost    // its owner is gone, and so is what would tell
@@ -43,73 +43,73 @@ const (
 	pageSize = 500
 )
 
-// ref to an object in a namespace.
-type ref struct {
+// objectRef is a reference to an object in a namespace.
+type objectRef struct {
 	gvk             schema.GroupVersionKind
 	namespace, name string
 	uid             types.UID
 }
 
-func (r ref) itemKey() atoll.ItemKey {
+func (r objectRef) itemKey() atoll.ItemKey {
 	return atoll.ItemKey{Group: r.gvk.Group, Kind: r.gvk.Kind, Namespace: r.namespace, Name: r.name}
 }
 
-// identity of an object. A writer in the member can name any UID as an owner's, or an Event's
+// objectIdentity is the identity of an object. A writer in the member can name any UID as an owner's, or an Event's
 // object: it counts with kind, namespace and name.
-type identity struct {
+type objectIdentity struct {
 	key atoll.ItemKey
 	uid types.UID
 }
 
-func (r ref) toIdentity() identity { return identity{r.itemKey(), r.uid} }
+func (r objectRef) toIdentity() objectIdentity { return objectIdentity{r.itemKey(), r.uid} }
 
 // controllerRef returns the controller of an object, nil where it has none.
-func controllerRef(m metav1.Object) *ref {
+func controllerRef(m metav1.Object) *objectRef {
 	c := metav1.GetControllerOfNoCopy(m)
 	if c == nil {
 		return nil
 	}
-	return &ref{schema.FromAPIVersionAndKind(c.APIVersion, c.Kind), m.GetNamespace(), c.Name, c.UID}
+	return &objectRef{schema.FromAPIVersionAndKind(c.APIVersion, c.Kind), m.GetNamespace(), c.Name, c.UID}
 }
 
-// start is what is asked about first: what an Event is about, or the object itself, whose
+// ownerChainStart is what is asked about first: what an Event is about, or the object itself, whose
 // controller is known then.
-func start(gvk schema.GroupVersionKind, m metav1.Object) (at ref, known bool) {
+func ownerChainStart(gvk schema.GroupVersionKind, m metav1.Object) (at objectRef, known bool) {
 	if e, ok := m.(*corev1.Event); ok {
 		o := e.InvolvedObject
-		return ref{schema.FromAPIVersionAndKind(o.APIVersion, o.Kind), o.Namespace, o.Name, o.UID}, false
+		return objectRef{schema.FromAPIVersionAndKind(o.APIVersion, o.Kind), o.Namespace, o.Name, o.UID}, false
 	}
-	return ref{gvk, m.GetNamespace(), m.GetName(), m.GetUID()}, true
+	return objectRef{gvk, m.GetNamespace(), m.GetName(), m.GetUID()}, true
 }
 
-// owners of objects, as they were found in one request. Not for concurrent use.
-type owners struct {
+// ownershipResolver has the owners of objects, as they were found in one request. Not for concurrent use.
+type ownershipResolver struct {
 	client  *member.Client
 	records Records
 	// above are the controllers of objects that were read, nil where one has none.
-	above map[identity]*ref
+	above map[objectIdentity]*objectRef
 	// whole are kinds of which all were read: what was not among them is gone.
-	whole map[kindIn]bool
+	whole map[namespacedKind]bool
 	// grown is called after each page of metadata that is read. Its error ends the reading; nil: it is not
 	// called.
 	grown func() error
 }
 
-func newOwners(c *member.Client, r Records) *owners {
-	return &owners{client: c, records: r, above: map[identity]*ref{}, whole: map[kindIn]bool{}}
+func newOwnershipResolver(c *member.Client, r Records) *ownershipResolver {
+	return &ownershipResolver{client: c, records: r, above: map[objectIdentity]*objectRef{}, whole: map[namespacedKind]bool{}}
 }
 
 // ownershipOf returns the ownership of an object: whose it is.
-func (o *owners) ownershipOf(ctx context.Context, gvk schema.GroupVersionKind, m metav1.Object) (whose, error) {
-	at, known := start(gvk, m)
+func (o *ownershipResolver) ownershipOf(ctx context.Context, gvk schema.GroupVersionKind, m metav1.Object) (ownershipState, error) {
+	at, known := ownerChainStart(gvk, m)
 	if known {
 		o.above[at.toIdentity()] = controllerRef(m)
 	}
-	return o.followControllers(ctx, at)
+	return o.resolveByControllerChain(ctx, at)
 }
 
-// followControllers follows the chain from an object on.
-func (o *owners) followControllers(ctx context.Context, at ref) (whose, error) {
+// resolveByControllerChain follows the chain from an object on.
+func (o *ownershipResolver) resolveByControllerChain(ctx context.Context, at objectRef) (ownershipState, error) {
 	for range deepest {
 		if w := o.recordedOwnership(at); w != foreign {
 			return w, nil
@@ -117,7 +117,7 @@ func (o *owners) followControllers(ctx context.Context, at ref) (whose, error) {
 		up, read := o.above[at.toIdentity()]
 		if !read {
 			var err error
-			if up, err = o.read(ctx, at); err != nil {
+			if up, err = o.readController(ctx, at); err != nil {
 				if apierrors.IsNotFound(err) {
 					return lost, nil
 				}
@@ -133,7 +133,7 @@ func (o *owners) followControllers(ctx context.Context, at ref) (whose, error) {
 }
 
 // recordedOwnership reports whether Atoll applied exactly that object.
-func (o *owners) recordedOwnership(at ref) whose {
+func (o *ownershipResolver) recordedOwnership(at objectRef) ownershipState {
 	key := at.itemKey()
 	uid, ok := o.records.AppliedUID(key)
 	if !ok && key.Namespace != "" { // an owner may be in no namespace
@@ -149,9 +149,9 @@ func (o *owners) recordedOwnership(at ref) whose {
 	return pending
 }
 
-// forgetObject removes an object's controller, and the objects that it controls.
-func (o *owners) forgetObject(gvk schema.GroupVersionKind, m metav1.Object) {
-	at, _ := start(gvk, m)
+// forgetControllerChain removes an object's controller, and the objects that it controls.
+func (o *ownershipResolver) forgetControllerChain(gvk schema.GroupVersionKind, m metav1.Object) {
+	at, _ := ownerChainStart(gvk, m)
 	for range deepest {
 		up := o.above[at.toIdentity()]
 		delete(o.above, at.toIdentity())
@@ -164,14 +164,14 @@ func (o *owners) forgetObject(gvk schema.GroupVersionKind, m metav1.Object) {
 
 var errGone = apierrors.NewNotFound(schema.GroupResource{}, "")
 
-// read returns an object's controller: NotFound where the object is gone, nil where the member
+// readController returns an object's controller: NotFound where the object is gone, nil where the member
 // serves no such kind.
-func (o *owners) read(ctx context.Context, at ref) (*ref, error) {
+func (o *ownershipResolver) readController(ctx context.Context, at objectRef) (*objectRef, error) {
 	res, ok := o.client.APIs().LookupKind(at.gvk)
 	if !ok || at.uid == "" {
 		return nil, nil
 	}
-	if o.whole[kindIn{at.gvk, at.namespace}] {
+	if o.whole[namespacedKind{at.gvk, at.namespace}] {
 		return nil, errGone
 	}
 	namespace := at.namespace
@@ -193,14 +193,14 @@ func (o *owners) read(ctx context.Context, at ref) (*ref, error) {
 
 // prefetchOwners prepares the answers to be asked for objects of a list: owners of which many are not known are read
 // together.
-func (o *owners) prefetchOwners(ctx context.Context, gvk schema.GroupVersionKind, objects []metav1.Object) error {
+func (o *ownershipResolver) prefetchOwners(ctx context.Context, gvk schema.GroupVersionKind, objects []metav1.Object) error {
 	for range deepest {
-		missing := map[kindIn]map[identity]bool{}
+		missing := map[namespacedKind]map[objectIdentity]bool{}
 		for _, m := range objects {
 			if at, ok := o.firstUnknownOwner(gvk, m); ok {
-				in := kindIn{at.gvk, at.namespace}
+				in := namespacedKind{at.gvk, at.namespace}
 				if missing[in] == nil {
-					missing[in] = map[identity]bool{}
+					missing[in] = map[objectIdentity]bool{}
 				}
 				missing[in][at.toIdentity()] = true
 			}
@@ -208,7 +208,7 @@ func (o *owners) prefetchOwners(ctx context.Context, gvk schema.GroupVersionKind
 		read := false
 		for in, owners := range missing {
 			if len(owners) > oneByOne {
-				grown, err := o.readAll(ctx, in)
+				grown, err := o.readAllControllers(ctx, in)
 				if err != nil {
 					return err
 				}
@@ -222,43 +222,43 @@ func (o *owners) prefetchOwners(ctx context.Context, gvk schema.GroupVersionKind
 	return nil
 }
 
-type kindIn struct {
+type namespacedKind struct {
 	gvk       schema.GroupVersionKind
 	namespace string
 }
 
 // firstUnknownOwner returns the first object of a chain whose controller must be read.
-func (o *owners) firstUnknownOwner(gvk schema.GroupVersionKind, m metav1.Object) (ref, bool) {
-	at, known := start(gvk, m)
+func (o *ownershipResolver) firstUnknownOwner(gvk schema.GroupVersionKind, m metav1.Object) (objectRef, bool) {
+	at, known := ownerChainStart(gvk, m)
 	if known {
 		o.above[at.toIdentity()] = controllerRef(m)
 	}
 	for range deepest {
 		if at.uid == "" || o.recordedOwnership(at) != foreign {
-			return ref{}, false
+			return objectRef{}, false
 		}
 		up, read := o.above[at.toIdentity()]
 		if !read {
 			return at, true
 		}
 		if up == nil {
-			return ref{}, false
+			return objectRef{}, false
 		}
 		at = *up
 	}
-	return ref{}, false
+	return objectRef{}, false
 }
 
-// readAll reads all controllers of a kind in a namespace. It returns false where that added
+// readAllControllers reads all controllers of a kind in a namespace. It returns false where that added
 // nothing.
-func (o *owners) readAll(ctx context.Context, in kindIn) (bool, error) {
+func (o *ownershipResolver) readAllControllers(ctx context.Context, in namespacedKind) (bool, error) {
 	res, ok := o.client.APIs().LookupKind(in.gvk)
 	if !ok || !res.Namespaced || !res.Listable {
 		return false, nil
 	}
 	before := len(o.above)
 	err := o.forEachMetadata(ctx, res, in.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
-		o.above[ref{in.gvk, m.Namespace, m.Name, m.UID}.toIdentity()] = controllerRef(m)
+		o.above[objectRef{in.gvk, m.Namespace, m.Name, m.UID}.toIdentity()] = controllerRef(m)
 	})
 	if apierrors.IsForbidden(err) {
 		return false, nil
@@ -268,7 +268,7 @@ func (o *owners) readAll(ctx context.Context, in kindIn) (bool, error) {
 }
 
 // forEachMetadata visits the metadata of the objects of a resource, page by page.
-func (o *owners) forEachMetadata(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions, each func(*metav1.PartialObjectMetadata)) error {
+func (o *ownershipResolver) forEachMetadata(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions, each func(*metav1.PartialObjectMetadata)) error {
 	options.Limit = pageSize
 	for {
 		page, err := o.metadataPage(ctx, res, namespace, options)
@@ -292,7 +292,7 @@ func (o *owners) forEachMetadata(ctx context.Context, res member.Resource, names
 // pageTimeout ends the reading of one page.
 const pageTimeout = 30 * time.Second
 
-func (o *owners) metadataPage(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (o *ownershipResolver) metadataPage(ctx context.Context, res member.Resource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	list, err := o.client.MetadataClient().Resource(res.GroupVersionResource).Namespace(namespace).List(ctx, options)

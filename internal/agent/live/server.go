@@ -41,8 +41,8 @@ const (
 	fewNamespaces = 16
 )
 
-// Server of what is placed. Make it with New.
-type Server struct {
+// PlacedObjectServer serves what is placed. Make it with New.
+type PlacedObjectServer struct {
 	o       Options
 	clients map[string]rest.Interface
 	slots   chan struct{}
@@ -51,19 +51,19 @@ type Server struct {
 }
 
 // New returns a Server.
-func New(o Options) (*Server, error) {
+func New(o Options) (*PlacedObjectServer, error) {
 	target, _, err := rest.DefaultServerUrlFor(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("the member's address: %w", err)
 	}
 	target.Path = strings.TrimSuffix(target.Path, "/")
-	clients, err := clientsOf(o.Config)
+	clients, err := newGroupClients(o.Config)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, clients: clients, slots: make(chan struct{}, atOnce), watches: &watchMemory{most: maxWatchBytes, shares: map[*watchShare]bool{}}}
+	s := &PlacedObjectServer{o: o, clients: clients, slots: make(chan struct{}, atOnce), watches: &watchMemory{most: maxWatchBytes, shares: map[*watchMemoryShare]bool{}}}
 	s.logs = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { asAgent(r, target) },
+		Rewrite:       func(r *httputil.ProxyRequest) { rewriteRequestAsAgent(r, target) },
 		Transport:     o.Transport,
 		FlushInterval: -1, // a client waits for each piece
 		BufferPool:    tunnel.Buffers{},
@@ -77,9 +77,9 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// asAgent makes a request for the member's API server that has nothing of the hub's but
+// rewriteRequestAsAgent makes a request for the member's API server that has nothing of the hub's but
 // what it asks for.
-func asAgent(r *httputil.ProxyRequest, target *url.URL) {
+func rewriteRequestAsAgent(r *httputil.ProxyRequest, target *url.URL) {
 	r.SetURL(target)
 	r.Out.Host = ""
 	audit := r.In.Header.Get("Audit-Id")
@@ -89,8 +89,8 @@ func asAgent(r *httputil.ProxyRequest, target *url.URL) {
 	}
 }
 
-// asked is what a request comes to.
-type asked struct {
+// liveRequest is what a request comes to.
+type liveRequest struct {
 	kind
 	client    rest.Interface
 	core      rest.Interface // for pods
@@ -103,7 +103,7 @@ type asked struct {
 var errUnknown = apierrors.NewNotFound(schema.GroupResource{}, "")
 
 // parse parses the request's path and query.
-func (s *Server) parse(r *http.Request) (a asked, err error) {
+func (s *PlacedObjectServer) parse(r *http.Request) (a liveRequest, err error) {
 	if r.Method != http.MethodGet {
 		return a, apierrors.NewMethodNotSupported(schema.GroupResource{}, r.Method)
 	}
@@ -138,24 +138,24 @@ func (s *Server) parse(r *http.Request) (a asked, err error) {
 	return a, nil
 }
 
-// plainName reports whether a name is one path segment that no decoding changes.
-func plainName(name string) bool { return name != "" && name != "." && name != ".." }
+// isPlainPathSegment reports whether a name is one path segment that no decoding changes.
+func isPlainPathSegment(name string) bool { return name != "" && name != "." && name != ".." }
 
 // ServeHTTP answers the hub.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *PlacedObjectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := s.parse(r)
 	if err == nil {
 		switch {
 		case a.Group == metricsv1.GroupName:
 			err = s.serveUsage(w, r, a)
 		case a.log:
-			err = s.log(w, r, a)
+			err = s.servePodLog(w, r, a)
 		case a.name != "":
-			err = s.get(w, r, a)
+			err = s.serveObject(w, r, a)
 		case a.options.Watch:
-			err = s.watch(w, r, a)
+			err = s.serveWatch(w, r, a)
 		default:
-			err = s.list(w, r, a)
+			err = s.serveList(w, r, a)
 		}
 	}
 	if err != nil && r.Context().Err() == nil {
@@ -164,7 +164,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // getPlaced returns an object if it is placed.
-func (s *Server) getPlaced(ctx context.Context, a asked) (runtime.Object, error) {
+func (s *PlacedObjectServer) getPlaced(ctx context.Context, a liveRequest) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	obj, err := a.client.Get().Namespace(a.namespace).Resource(a.resource).Name(a.name).Do(ctx).Get()
@@ -175,7 +175,7 @@ func (s *Server) getPlaced(ctx context.Context, a asked) (runtime.Object, error)
 	if err != nil {
 		return nil, fmt.Errorf("read a %s: %w", a.Kind, err)
 	}
-	w, err := newOwners(s.o.Client, s.o.Records).ownershipOf(ctx, a.GroupVersionKind, m)
+	w, err := newOwnershipResolver(s.o.Client, s.o.Records).ownershipOf(ctx, a.GroupVersionKind, m)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (s *Server) getPlaced(ctx context.Context, a asked) (runtime.Object, error)
 	return obj, nil
 }
 
-func (s *Server) get(w http.ResponseWriter, r *http.Request, a asked) error {
+func (s *PlacedObjectServer) serveObject(w http.ResponseWriter, r *http.Request, a liveRequest) error {
 	obj, err := s.getPlaced(r.Context(), a)
 	if err != nil {
 		return err
@@ -193,8 +193,8 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, a asked) error {
 	return write(w, a.GroupVersion(), obj)
 }
 
-// log serves the log of a pod.
-func (s *Server) log(w http.ResponseWriter, r *http.Request, a asked) error {
+// servePodLog serves the log of a pod.
+func (s *PlacedObjectServer) servePodLog(w http.ResponseWriter, r *http.Request, a liveRequest) error {
 	if _, err := s.getPlaced(r.Context(), a); err != nil {
 		return err
 	}
@@ -202,14 +202,14 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request, a asked) error {
 	return nil
 }
 
-// list serves a list of what is placed.
-func (s *Server) list(w http.ResponseWriter, r *http.Request, a asked) error {
+// serveList serves a list of what is placed.
+func (s *PlacedObjectServer) serveList(w http.ResponseWriter, r *http.Request, a liveRequest) error {
 	select {
 	case s.slots <- struct{}{}:
 	case <-r.Context().Done():
 		return nil
 	}
-	list, err := s.read(r.Context(), a)
+	list, err := s.listPlaced(r.Context(), a)
 	<-s.slots
 	if err != nil {
 		return err
@@ -218,11 +218,11 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, a asked) error {
 }
 
 // parseName parses the path behind the resource: nothing for a list, an object's name, or a log's.
-func (a *asked) parseName(rest []string) error {
+func (a *liveRequest) parseName(rest []string) error {
 	switch {
 	case len(rest) == 0:
 		return nil
-	case a.namespace == "" || !plainName(rest[0]):
+	case a.namespace == "" || !isPlainPathSegment(rest[0]):
 		return errUnknown
 	case len(rest) == 1:
 		a.name = rest[0]
@@ -234,9 +234,9 @@ func (a *asked) parseName(rest []string) error {
 	return errUnknown
 }
 
-// listScopes returns the namespaces to list, the empty one for all. versionOnly: no object is
+// namespacesToList returns the namespaces to list, the empty one for all. versionOnly: no object is
 // placed, and a list of one gives the version.
-func (s *Server) listScopes(a asked) (scopes []string, versionOnly bool) {
+func (s *PlacedObjectServer) namespacesToList(a liveRequest) (scopes []string, versionOnly bool) {
 	if a.namespace != "" {
 		return []string{a.namespace}, false
 	}
@@ -247,10 +247,10 @@ func (s *Server) listScopes(a asked) (scopes []string, versionOnly bool) {
 	return scopes, false
 }
 
-// read reads a list, with the version of its first page.
-func (s *Server) read(ctx context.Context, a asked) (runtime.Object, error) {
-	scopes, versionOnly := s.listScopes(a)
-	who := newOwners(s.o.Client, s.o.Records)
+// listPlaced reads a list, with the version of its first page.
+func (s *PlacedObjectServer) listPlaced(ctx context.Context, a liveRequest) (runtime.Object, error) {
+	scopes, versionOnly := s.namespacesToList(a)
+	who := newOwnershipResolver(s.o.Client, s.o.Records)
 	var found []runtime.Object
 	version := ""
 	for _, scope := range scopes {
@@ -287,7 +287,7 @@ func (s *Server) read(ctx context.Context, a asked) (runtime.Object, error) {
 }
 
 // listPage returns a page of a list.
-func (s *Server) listPage(ctx context.Context, a asked, namespace string, options metav1.ListOptions) (runtime.Object, metav1.ListInterface, error) {
+func (s *PlacedObjectServer) listPage(ctx context.Context, a liveRequest, namespace string, options metav1.ListOptions) (runtime.Object, metav1.ListInterface, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	list := a.list()
@@ -300,7 +300,7 @@ func (s *Server) listPage(ctx context.Context, a asked, namespace string, option
 }
 
 // appendPlaced appends the placed objects of a page to found.
-func (s *Server) appendPlaced(ctx context.Context, a asked, who *owners, page runtime.Object, found []runtime.Object) ([]runtime.Object, error) {
+func (s *PlacedObjectServer) appendPlaced(ctx context.Context, a liveRequest, who *ownershipResolver, page runtime.Object, found []runtime.Object) ([]runtime.Object, error) {
 	objects, err := meta.ExtractList(page)
 	if err != nil {
 		return nil, fmt.Errorf("read a list of %s: %w", a.resource, err)

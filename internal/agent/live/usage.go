@@ -18,7 +18,7 @@ import (
 
 // serveUsage answers for what metrics-server measures: of nodes as one sum, whose name is empty,
 // so that however many there are, one is carried; of pods those that are placed.
-func (s *Server) serveUsage(w http.ResponseWriter, r *http.Request, a asked) error {
+func (s *PlacedObjectServer) serveUsage(w http.ResponseWriter, r *http.Request, a liveRequest) error {
 	if a.options.Watch || a.log || a.resource == "nodes" && (a.name != "" || a.namespace != "") {
 		return errUnknown
 	}
@@ -35,7 +35,7 @@ func (s *Server) serveUsage(w http.ResponseWriter, r *http.Request, a asked) err
 	return write(w, a.GroupVersion(), obj)
 }
 
-func (s *Server) measureUsage(ctx context.Context, a asked) (runtime.Object, error) {
+func (s *PlacedObjectServer) measureUsage(ctx context.Context, a liveRequest) (runtime.Object, error) {
 	switch {
 	case a.resource == "nodes":
 		var all metricsv1.NodeMetricsList
@@ -44,13 +44,13 @@ func (s *Server) measureUsage(ctx context.Context, a asked) (runtime.Object, err
 		}
 		return &metricsv1.NodeMetricsList{Items: sumNodeMetrics(all.Items)}, nil
 	case a.name != "":
-		if _, err := s.getPlaced(ctx, a.podRequest()); err != nil {
+		if _, err := s.getPlaced(ctx, a.asPodListRequest()); err != nil {
 			return nil, err
 		}
 		var one metricsv1.PodMetrics
 		return &one, s.getMemberMetrics(ctx, a, metav1.ListOptions{}, &one)
 	}
-	pods, err := s.read(ctx, a.podRequest())
+	pods, err := s.listPlaced(ctx, a.asPodListRequest())
 	if err != nil {
 		return nil, err
 	}
@@ -78,15 +78,15 @@ func (s *Server) measureUsage(ctx context.Context, a asked) (runtime.Object, err
 	return out, nil
 }
 
-// podRequest returns the pods that metrics of pods are asked for of.
-func (a asked) podRequest() asked {
+// asPodListRequest returns the pods that metrics of pods are asked for of.
+func (a liveRequest) asPodListRequest() liveRequest {
 	a.kind = kinds[[2]string{"/api/v1", "pods"}]
 	a.client = a.core
 	return a
 }
 
 // getMemberMetrics reads the metrics that the member serves.
-func (s *Server) getMemberMetrics(ctx context.Context, a asked, options metav1.ListOptions, into runtime.Object) error {
+func (s *PlacedObjectServer) getMemberMetrics(ctx context.Context, a liveRequest, options metav1.ListOptions, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	request := a.client.Get().NamespaceIfScoped(a.namespace, a.namespace != "").Resource(a.resource)

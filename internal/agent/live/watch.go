@@ -15,55 +15,55 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// watching is one watch.
-type watching struct {
-	s    *Server
-	a    asked
-	who  *owners
+// placedObjectWatch is one watch.
+type placedObjectWatch struct {
+	s    *PlacedObjectServer
+	a    liveRequest
+	who  *ownershipResolver
 	send func(watch.EventType, runtime.Object) error
 	// sent holds the existing objects, and whether the client has received them.
 	shownUIDs map[types.UID]bool
 	// waiting are those whose owner's record is not complete.
-	waiting map[types.UID]late
+	waiting map[types.UID]pendingObject
 	// share is the memory of all this, waitingBytes that of waiting, and listed the number of objects that
 	// are being listed.
-	share                *watchShare
+	share                *watchMemoryShare
 	waitingBytes, listed int
 }
 
-// late is an object that may turn out to be placed.
-type late struct {
+// pendingObject is an object that may turn out to be placed.
+type pendingObject struct {
 	obj   runtime.Object
 	until time.Time
 	bytes int
 }
 
 // countMemory counts the memory of the watch. The error is errWatchMemory when the watch is to end.
-func (v *watching) countMemory() error {
+func (v *placedObjectWatch) countMemory() error {
 	return v.share.resizeShare(identityBytes*(len(v.who.above)+v.listed) + shownBytes*len(v.shownUIDs) + v.waitingBytes)
 }
 
-// keepWaiting keeps an object until its owner's record is complete.
-func (v *watching) keepWaiting(uid types.UID, l late) {
-	l.bytes = objectBytes(l.obj)
+// keepUntilOwnerRecorded keeps an object until its owner's record is complete.
+func (v *placedObjectWatch) keepUntilOwnerRecorded(uid types.UID, l pendingObject) {
+	l.bytes = estimateObjectBytes(l.obj)
 	v.waitingBytes += l.bytes
 	v.waiting[uid] = l
 }
 
-// dropWaiting drops an object that waits, if it does.
-func (v *watching) dropWaiting(uid types.UID) {
+// dropPendingObject drops an object that waits, if it does.
+func (v *placedObjectWatch) dropPendingObject(uid types.UID) {
 	v.waitingBytes -= v.waiting[uid].bytes
 	delete(v.waiting, uid)
 }
 
-// watch watches what is placed from a version on.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
+// serveWatch watches what is placed from a version on.
+func (s *PlacedObjectServer) serveWatch(w http.ResponseWriter, r *http.Request, a liveRequest) error {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	if a.options.ResourceVersion == "" || a.options.ResourceVersion == "0" {
 		return apierrors.NewBadRequest("a watch begins at a version, which a list has")
 	}
-	v := &watching{s: s, a: a, who: newOwners(s.o.Client, s.o.Records), shownUIDs: map[types.UID]bool{}, waiting: map[types.UID]late{}, share: s.watches.beginShare(end)}
+	v := &placedObjectWatch{s: s, a: a, who: newOwnershipResolver(s.o.Client, s.o.Records), shownUIDs: map[types.UID]bool{}, waiting: map[types.UID]pendingObject{}, share: s.watches.beginShare(end)}
 	defer v.share.release()
 	v.who.grown = v.countMemory
 	select {
@@ -71,10 +71,10 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
 	case <-ctx.Done():
 		return nil
 	}
-	err := v.sendInitialOwnership(ctx)
+	err := v.recordInitialOwnership(ctx)
 	<-s.slots
 	if err != nil {
-		return endOfWatch(ctx, err)
+		return watchEndError(ctx, err)
 	}
 	options := metav1.ListOptions{
 		Watch: true, AllowWatchBookmarks: true, ResourceVersion: a.options.ResourceVersion, TimeoutSeconds: a.options.TimeoutSeconds,
@@ -82,27 +82,27 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a asked) error {
 	}
 	source, err := a.client.Get().NamespaceIfScoped(a.namespace, a.namespace != "").Resource(a.resource).VersionedParams(&options, params).Watch(ctx)
 	if err != nil {
-		return endOfWatch(ctx, err)
+		return watchEndError(ctx, err)
 	}
 	defer source.Stop()
 	v.send = newEventWriter(w, a.GroupVersion())
-	if err := endOfWatch(ctx, v.run(ctx, source)); !errors.Is(err, errEnded) && r.Context().Err() == nil {
+	if err := watchEndError(ctx, v.run(ctx, source)); !errors.Is(err, errEnded) && r.Context().Err() == nil {
 		s.o.Log.Debug("a watch of what is placed, for the hub, ended early", "resource", a.resource, "namespace", a.namespace, "err", err)
 		_ = v.send(watch.Error, statusOf(err)) // the only error is that the asker has gone
 	}
 	return nil
 }
 
-// endOfWatch returns why a watch ends: errWatchMemory where its memory did, otherwise err.
-func endOfWatch(ctx context.Context, err error) error {
+// watchEndError returns why a watch ends: errWatchMemory where its memory did, otherwise err.
+func watchEndError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errWatchMemory) {
 		return errWatchMemory
 	}
 	return err
 }
 
-// sendInitialOwnership starts by telling of all that is there whose it is.
-func (v *watching) sendInitialOwnership(ctx context.Context) error {
+// recordInitialOwnership starts by telling of all that is there whose it is.
+func (v *placedObjectWatch) recordInitialOwnership(ctx context.Context) error {
 	res, ok := v.s.o.Client.APIs().LookupKind(v.a.GroupVersionKind)
 	if !ok {
 		return fmt.Errorf("the member does not serve %s", v.a.resource)
@@ -134,7 +134,7 @@ func (v *watching) sendInitialOwnership(ctx context.Context) error {
 }
 
 // run works until the member's watch ends, or the client has gone.
-func (v *watching) run(ctx context.Context, source watch.Interface) error {
+func (v *placedObjectWatch) run(ctx context.Context, source watch.Interface) error {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	for {
@@ -163,7 +163,7 @@ func (v *watching) run(ctx context.Context, source watch.Interface) error {
 }
 
 // handleEvent takes an event of the member's.
-func (v *watching) handleEvent(ctx context.Context, e watch.Event) error {
+func (v *placedObjectWatch) handleEvent(ctx context.Context, e watch.Event) error {
 	switch e.Type {
 	case watch.Bookmark:
 		return v.send(e.Type, e.Object)
@@ -174,15 +174,15 @@ func (v *watching) handleEvent(ctx context.Context, e watch.Event) error {
 	if err != nil {
 		return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, e.Object, err)
 	}
-	v.dropWaiting(m.GetUID())
+	v.dropPendingObject(m.GetUID())
 	if e.Type == watch.Deleted {
 		return v.handleDeleted(ctx, e.Object, m)
 	}
-	return v.handlePresent(ctx, e.Object, m, time.Now().Add(retryFor))
+	return v.sendPresentObject(ctx, e.Object, m, time.Now().Add(retryFor))
 }
 
-// handlePresent sends an object that is there, as the object says.
-func (v *watching) handlePresent(ctx context.Context, obj runtime.Object, m metav1.Object, until time.Time) error {
+// sendPresentObject sends an object that is there, as the object says.
+func (v *placedObjectWatch) sendPresentObject(ctx context.Context, obj runtime.Object, m metav1.Object, until time.Time) error {
 	w, err := v.who.ownershipOf(ctx, v.a.GroupVersionKind, m)
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (v *watching) handlePresent(ctx context.Context, obj runtime.Object, m meta
 		return v.send(watch.Added, obj)
 	}
 	if w == pending {
-		v.keepWaiting(m.GetUID(), late{obj: obj, until: until})
+		v.keepUntilOwnerRecorded(m.GetUID(), pendingObject{obj: obj, until: until})
 		return nil
 	}
 	v.shownUIDs[m.GetUID()] = false
@@ -211,7 +211,7 @@ func (v *watching) handlePresent(ctx context.Context, obj runtime.Object, m meta
 }
 
 // handleDeleted is the object.
-func (v *watching) handleDeleted(ctx context.Context, obj runtime.Object, m metav1.Object) error {
+func (v *placedObjectWatch) handleDeleted(ctx context.Context, obj runtime.Object, m metav1.Object) error {
 	told, known := v.shownUIDs[m.GetUID()]
 	delete(v.shownUIDs, m.GetUID())
 	if !known {
@@ -224,7 +224,7 @@ func (v *watching) handleDeleted(ctx context.Context, obj runtime.Object, m meta
 		}
 		told = w == placed
 	}
-	if at, known := start(v.a.GroupVersionKind, m); known {
+	if at, known := ownerChainStart(v.a.GroupVersionKind, m); known {
 		delete(v.who.above, at.toIdentity())
 	}
 	if told {
@@ -235,7 +235,7 @@ func (v *watching) handleDeleted(ctx context.Context, obj runtime.Object, m meta
 
 // retryPending repeats the objects that wait for the record of their owner. The owner may be
 // deleted, and its objects may have a new owner of the same name: the controllers are read again.
-func (v *watching) retryPending(ctx context.Context, now time.Time) error {
+func (v *placedObjectWatch) retryPending(ctx context.Context, now time.Time) error {
 	metas := make(map[types.UID]metav1.Object, len(v.waiting))
 	for uid, l := range v.waiting {
 		m, err := meta.Accessor(l.obj)
@@ -243,12 +243,12 @@ func (v *watching) retryPending(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, l.obj, err)
 		}
 		metas[uid] = m
-		v.who.forgetObject(v.a.GroupVersionKind, m)
+		v.who.forgetControllerChain(v.a.GroupVersionKind, m)
 	}
 	for uid, l := range v.waiting {
-		v.dropWaiting(uid)
+		v.dropPendingObject(uid)
 		if !now.After(l.until) {
-			if err := v.handlePresent(ctx, l.obj, metas[uid], l.until); err != nil {
+			if err := v.sendPresentObject(ctx, l.obj, metas[uid], l.until); err != nil {
 				return err
 			}
 			continue

@@ -38,27 +38,27 @@ type watchMemory struct {
 
 	mu     sync.Mutex
 	used   int
-	shares map[*watchShare]bool
+	shares map[*watchMemoryShare]bool
 }
 
-// watchShare is what one watch keeps.
-type watchShare struct {
+// watchMemoryShare is what one watch keeps.
+type watchMemoryShare struct {
 	of    *watchMemory
 	bytes int
 	end   context.CancelCauseFunc
 }
 
 // beginShare returns the share of a new watch. end is called when the watch is to end.
-func (m *watchMemory) beginShare(end context.CancelCauseFunc) *watchShare {
+func (m *watchMemory) beginShare(end context.CancelCauseFunc) *watchMemoryShare {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &watchShare{of: m, end: end}
+	s := &watchMemoryShare{of: m, end: end}
 	m.shares[s] = true
 	return s
 }
 
 // resizeShare counts what the watch keeps now. The error is errWatchMemory when the watch is to end.
-func (s *watchShare) resizeShare(bytes int) error {
+func (s *watchMemoryShare) resizeShare(bytes int) error {
 	m := s.of
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,22 +84,22 @@ func (s *watchShare) resizeShare(bytes int) error {
 }
 
 // release gives the share back.
-func (s *watchShare) release() {
+func (s *watchMemoryShare) release() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	s.of.remove(s)
 }
 
 // remove removes a share, unless it was removed before. The caller holds mu.
-func (m *watchMemory) remove(s *watchShare) {
+func (m *watchMemory) remove(s *watchMemoryShare) {
 	if m.shares[s] {
 		m.used -= s.bytes
 		delete(m.shares, s)
 	}
 }
 
-// objectBytes returns about how much memory an object takes.
-func objectBytes(obj runtime.Object) int {
+// estimateObjectBytes returns about how much memory an object takes.
+func estimateObjectBytes(obj runtime.Object) int {
 	if sized, ok := obj.(interface{ Size() int }); ok {
 		return objectFactor * sized.Size()
 	}

@@ -17,12 +17,12 @@ import (
 
 // The largest watch ends when all keep too much, and not the one that grows.
 func TestTheLargestWatchEnds(t *testing.T) {
-	m := &watchMemory{most: 100, shares: map[*watchShare]bool{}}
-	begin := func() (*watchShare, context.Context) {
+	m := &watchMemory{most: 100, shares: map[*watchMemoryShare]bool{}}
+	begin := func() (*watchMemoryShare, context.Context) {
 		ctx, end := context.WithCancelCause(t.Context())
 		return m.beginShare(end), ctx
 	}
-	isEnded := func(ctx context.Context) bool { return errors.Is(endOfWatch(ctx, errEnded), errWatchMemory) }
+	isEnded := func(ctx context.Context) bool { return errors.Is(watchEndError(ctx, errEnded), errWatchMemory) }
 	large, largeCtx := begin()
 	small, smallCtx := begin()
 	if err := errors.Join(large.resizeShare(70), small.resizeShare(30), large.resizeShare(60), large.resizeShare(70)); err != nil {
@@ -50,15 +50,15 @@ func TestTheLargestWatchEnds(t *testing.T) {
 
 // Objects that wait count with their size, until they wait no more.
 func TestWaitingObjectsCount(t *testing.T) {
-	m := &watchMemory{most: 1 << 20, shares: map[*watchShare]bool{}}
-	v := &watching{waiting: map[types.UID]late{}, who: &owners{}, share: m.beginShare(func(error) {})}
+	m := &watchMemory{most: 1 << 20, shares: map[*watchMemoryShare]bool{}}
+	v := &placedObjectWatch{waiting: map[types.UID]pendingObject{}, who: &ownershipResolver{}, share: m.beginShare(func(error) {})}
 	large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1000)}}}
-	v.keepWaiting("a", late{obj: large})
+	v.keepUntilOwnerRecorded("a", pendingObject{obj: large})
 	if err := v.countMemory(); err != nil || m.used < 3000 || m.used > 4000 {
 		t.Errorf("%d bytes are counted, %v", m.used, err)
 	}
-	v.dropWaiting("a")
-	v.dropWaiting("a")
+	v.dropPendingObject("a")
+	v.dropPendingObject("a")
 	if err := v.countMemory(); err != nil || m.used != 0 {
 		t.Errorf("%d bytes are counted, %v", m.used, err)
 	}

@@ -78,8 +78,8 @@ var (
 	}()
 )
 
-// clientsOf returns the clients of the groups of kinds in the member, by group.
-func clientsOf(config *rest.Config) (map[string]rest.Interface, error) {
+// newGroupClients returns the clients of the groups of kinds in the member, by group.
+func newGroupClients(config *rest.Config) (map[string]rest.Interface, error) {
 	clients := map[string]rest.Interface{}
 	for _, k := range kinds {
 		if clients[k.Group] != nil {

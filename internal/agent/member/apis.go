@@ -79,11 +79,11 @@ func (a *APIs) SilentGroups() (out []string) {
 	return out
 }
 
-// List gives "group/version/Kind" of all kinds, sorted. Read-only.
-func (a *APIs) List() []string { return a.list }
+// ListKinds gives "group/version/Kind" of all kinds, sorted. Read-only.
+func (a *APIs) ListKinds() []string { return a.list }
 
-// ListHash returns a hash over List.
-func (a *APIs) ListHash() string { return a.hash }
+// KindListHash returns a hash over List.
+func (a *APIs) KindListHash() string { return a.hash }
 
 // NamespacedResources lists the kinds whose objects live in namespaces and can be listed,
 // each in one version.
@@ -147,8 +147,8 @@ func (a *APIs) allResources() []Resource {
 	return append(out, slices.Collect(maps.Values(a.byKind))...)
 }
 
-// ofGroup lists what is known of a group and version. Read-only.
-func (a *APIs) ofGroup(group, version string) []Resource {
+// resourcesOfVersion lists what is known of a group and version. Read-only.
+func (a *APIs) resourcesOfVersion(group, version string) []Resource {
 	if a == nil {
 		return nil
 	}
@@ -197,7 +197,7 @@ func fromAggregatedDiscovery(list apidiscovery.APIGroupDiscoveryList, old *APIs)
 	for _, g := range list.Items {
 		for _, v := range g.Versions {
 			if v.Freshness == apidiscovery.DiscoveryFreshnessStale && len(v.Resources) == 0 {
-				known := old.ofGroup(g.Name, v.Version)
+				known := old.resourcesOfVersion(g.Name, v.Version)
 				if len(known) == 0 {
 					silent = append(silent, schema.GroupVersion{Group: g.Name, Version: v.Version})
 				}
@@ -242,7 +242,7 @@ func discoverByGroup(ctx context.Context, client rest.Interface, path string, bo
 	for _, gv := range versions {
 		list, err := readGroupVersion(ctx, client, gv)
 		if err != nil {
-			known := old.ofGroup(gv.Group, gv.Version)
+			known := old.resourcesOfVersion(gv.Group, gv.Version)
 			if len(known) == 0 {
 				silent = append(silent, gv)
 			}

@@ -63,7 +63,7 @@ func TestASilentGroupKeepsItsKinds(t *testing.T) {
 		t.Fatalf("first: %t, %v", changed, err)
 	}
 	if _, known := c.APIs().LookupKind(widgets); known || !c.APIs().IsGroupSilent("x.dev") || c.APIs().IsGroupSilent("") || !slices.Equal(c.APIs().SilentGroups(), []string{"x.dev"}) {
-		t.Errorf("silent from the first: %v, silent %v", c.APIs().List(), c.APIs().SilentGroups())
+		t.Errorf("silent from the first: %v, silent %v", c.APIs().ListKinds(), c.APIs().SilentGroups())
 	}
 	server["/apis"] = groupList(newGroup("x.dev", "v1", "Current", "Widget"))
 	if changed, err := c.DiscoverAPIs(t.Context()); !changed || err != nil || c.APIs().IsGroupSilent("x.dev") {
@@ -74,7 +74,7 @@ func TestASilentGroupKeepsItsKinds(t *testing.T) {
 		t.Errorf("silent again: %t, %v", changed, err)
 	}
 	if _, known := c.APIs().LookupKind(widgets); !known || c.APIs().IsGroupSilent("x.dev") {
-		t.Errorf("silent again, it serves %v", c.APIs().List())
+		t.Errorf("silent again, it serves %v", c.APIs().ListKinds())
 	}
 	server["/apis"] = groupList()
 	if changed, err := c.DiscoverAPIs(t.Context()); !changed || err != nil {
@@ -105,8 +105,8 @@ func TestAnOldMemberIsAskedByGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := c.APIs()
-	if want := []string{"/v1/Binding", "/v1/Pod", "x.dev/v1/Widget", "x.dev/v1beta1/Widget"}; !slices.Equal(a.List(), want) {
-		t.Errorf("it serves %q, want %q", a.List(), want)
+	if want := []string{"/v1/Binding", "/v1/Pod", "x.dev/v1/Widget", "x.dev/v1beta1/Widget"}; !slices.Equal(a.ListKinds(), want) {
+		t.Errorf("it serves %q, want %q", a.ListKinds(), want)
 	}
 	if !a.IsGroupSilent("down.dev") || len(a.SilentGroups()) != 1 {
 		t.Errorf("silent are %q", a.SilentGroups())
@@ -132,17 +132,17 @@ func TestTheSnapshotOutlivesFailures(t *testing.T) {
 	if _, err := c.DiscoverAPIs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	hash := c.APIs().ListHash()
+	hash := c.APIs().KindListHash()
 	delete(server, "/apis")
-	if changed, err := c.DiscoverAPIs(t.Context()); changed || err == nil || c.APIs().ListHash() != hash {
+	if changed, err := c.DiscoverAPIs(t.Context()); changed || err == nil || c.APIs().KindListHash() != hash {
 		t.Errorf("%t, %v", changed, err)
 	}
 	next := Resource{GroupVersionResource: schema.GroupVersionResource{Group: "x.dev", Version: "v2", Resource: "widgets"}, Kind: "Widget"}
-	c.AddResources(next)
+	c.AddKnownResources(next)
 	if r, ok := c.APIs().PreferredResource(widgets.GroupKind()); !ok || r.Version != "v1" {
 		t.Errorf("the preferred version is %+v", r)
 	}
-	if _, known := c.APIs().LookupKind(next.GVK()); !known || c.APIs().ListHash() == hash {
+	if _, known := c.APIs().LookupKind(next.GVK()); !known || c.APIs().KindListHash() == hash {
 		t.Error("the added kind is not known")
 	}
 }
@@ -187,13 +187,13 @@ func TestAMemberServesSoManyKinds(t *testing.T) {
 	}
 	server := apiServer{"/api": groupList(newGroup("", "v1", "Current", "Pod")), "/apis": groupList(newGroup("x.dev", "v1", "Current", some[1:]...))}
 	c := newClient(t, server)
-	if _, err := c.DiscoverAPIs(t.Context()); err != nil || len(c.APIs().List()) != maxServed {
-		t.Fatalf("as many as it may serve: %d, %v", len(c.APIs().List()), err)
+	if _, err := c.DiscoverAPIs(t.Context()); err != nil || len(c.APIs().ListKinds()) != maxServed {
+		t.Fatalf("as many as it may serve: %d, %v", len(c.APIs().ListKinds()), err)
 	}
 	for what, apis := range map[string]any{"kinds": groupList(newGroup("x.dev", "v1", "Current", some...)), "silent groups": groupList(silent...), "versions": old} {
 		server["/apis"] = apis
-		if _, err := c.DiscoverAPIs(t.Context()); err == nil || len(c.APIs().List()) != maxServed {
-			t.Errorf("too many %s: %d kinds are known, %v", what, len(c.APIs().List()), err)
+		if _, err := c.DiscoverAPIs(t.Context()); err == nil || len(c.APIs().ListKinds()) != maxServed {
+			t.Errorf("too many %s: %d kinds are known, %v", what, len(c.APIs().ListKinds()), err)
 		}
 	}
 }

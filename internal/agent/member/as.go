@@ -16,11 +16,11 @@ func WithServiceAccount(ctx context.Context, namespace, account string) context.
 	return context.WithValue(ctx, accountKey{}, "system:serviceaccount:"+namespace+":"+account)
 }
 
-// writer is a transport that writes in the name that the context holds.
-type writer struct{ http.RoundTripper }
+// impersonatingTransport is a transport that writes in the name that the context holds.
+type impersonatingTransport struct{ http.RoundTripper }
 
 // RoundTrip counts and times a round trip of a request.
-func (w writer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w impersonatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if user, ok := r.Context().Value(accountKey{}).(string); ok && r.Method != http.MethodGet {
 		r = r.Clone(r.Context())
 		r.Header.Set(transport.ImpersonateUserHeader, user)

@@ -34,7 +34,7 @@ type Client struct {
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return writer{rt} })
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return impersonatingTransport{rt} })
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the member at %s: %w", config.Host, err)
@@ -81,8 +81,8 @@ func (c *Client) DiscoverAPIs(ctx context.Context) (changed bool, err error) {
 	return old == nil || old.hash != now.hash, nil
 }
 
-// AddResources adds kinds that are known to be served before discovery lists them.
-func (c *Client) AddResources(resources ...Resource) {
+// AddKnownResources adds kinds that are known to be served before discovery lists them.
+func (c *Client) AddKnownResources(resources ...Resource) {
 	for {
 		old := c.apis.Load()
 		if c.apis.CompareAndSwap(old, old.withResources(resources...)) {
@@ -121,8 +121,8 @@ func (c *Client) Apply(ctx context.Context, p Patch) (*unstructured.Unstructured
 	return c.resourceClient(p.Resource, p.Namespace).Patch(ctx, p.Name, types.ApplyPatchType, p.Body, options)
 }
 
-// Merge sends a JSON merge patch.
-func (c *Client) Merge(ctx context.Context, r Resource, namespace, name string, body []byte) error {
+// MergePatch sends a JSON merge patch.
+func (c *Client) MergePatch(ctx context.Context, r Resource, namespace, name string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	_, err := c.resourceClient(r, namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: atoll.FieldManager})

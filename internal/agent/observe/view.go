@@ -49,10 +49,10 @@ type View struct {
 	Edit string
 }
 
-// EditOf returns the Edit of an object. The generation stands for the spec of kinds that have one.
-func EditOf(obj *unstructured.Unstructured) string {
+// EditFingerprintOf returns the Edit of an object. The generation stands for the spec of kinds that have one.
+func EditFingerprintOf(obj *unstructured.Unstructured) string {
 	if obj.GetGeneration() != 0 {
-		return EditOfMetadata(obj)
+		return EditFingerprintOfMetadata(obj)
 	}
 	content := maps.Clone(obj.Object)
 	delete(content, "status")
@@ -63,9 +63,9 @@ func EditOf(obj *unstructured.Unstructured) string {
 	return atoll.HashJSON(content)
 }
 
-// EditOfMetadata returns the Edit of an object of which the metadata alone are watched. Without a generation
+// EditFingerprintOfMetadata returns the Edit of an object of which the metadata alone are watched. Without a generation
 // it changes with each version.
-func EditOfMetadata(m metav1.Object) string {
+func EditFingerprintOfMetadata(m metav1.Object) string {
 	if m.GetGeneration() == 0 {
 		return m.GetResourceVersion()
 	}
@@ -75,16 +75,16 @@ func EditOfMetadata(m metav1.Object) string {
 // ViewOf returns the view of an object, judged by the interpreters.
 func ViewOf(obj *unstructured.Unstructured, known script.Interpreters) View {
 	gvk := obj.GroupVersionKind()
-	v := ofMeta(obj, gvk.Group, gvk.Kind)
+	v := viewFromMetadata(obj, gvk.Group, gvk.Kind)
 	v.Finished = kinds.HasFinished(obj)
-	j := known.ReportState(finishedOutcome(obj, v))
+	j := known.ReportState(withoutDeletionIfFinished(obj, v))
 	v.Health, v.Reason, v.Message, v.Reflected = j.Health, atoll.Reason(j.Reason), j.Message, j.Reflected
 	return v
 }
 
-// finishedOutcome is the object as it ended: what ran to completion keeps its result
+// withoutDeletionIfFinished is the object as it ended: what ran to completion keeps its result
 // while it is being deleted.
-func finishedOutcome(obj *unstructured.Unstructured, v View) *unstructured.Unstructured {
+func withoutDeletionIfFinished(obj *unstructured.Unstructured, v View) *unstructured.Unstructured {
 	if !v.Finished || !v.Deleting {
 		return obj
 	}
@@ -93,9 +93,9 @@ func finishedOutcome(obj *unstructured.Unstructured, v View) *unstructured.Unstr
 	return ended
 }
 
-// OfMeta is the View of an object of a kind whose health is that it exists.
-func OfMeta(m metav1.Object, group, kind string) View {
-	v := ofMeta(m, group, kind)
+// ViewByExistence is the View of an object of a kind whose health is that it exists.
+func ViewByExistence(m metav1.Object, group, kind string) View {
+	v := viewFromMetadata(m, group, kind)
 	v.Health = atoll.Healthy
 	if v.Deleting {
 		v.Health, v.Reason, v.Message = atoll.Progressing, atoll.ReasonTerminating, "the object is being deleted"
@@ -103,7 +103,7 @@ func OfMeta(m metav1.Object, group, kind string) View {
 	return v
 }
 
-func ofMeta(m metav1.Object, group, kind string) View {
+func viewFromMetadata(m metav1.Object, group, kind string) View {
 	v := View{
 		Key:        atoll.ItemKey{Group: group, Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName()},
 		UID:        string(m.GetUID()),
@@ -117,8 +117,8 @@ func ofMeta(m metav1.Object, group, kind string) View {
 	}
 	for _, f := range m.GetManagedFields() {
 		switch {
-		case IsOwnEntry(&f):
-			v.Fields = sortFields(f.FieldsV1)
+		case IsAtollApplyEntry(&f):
+			v.Fields = normalizeManagedFields(f.FieldsV1)
 			v.Owned = atoll.HashParts(v.Fields)
 		case f.Subresource != "status" && f.Manager != atoll.HandoverManager:
 			v.Others = append(v.Others, f.Manager)
@@ -127,13 +127,13 @@ func ofMeta(m metav1.Object, group, kind string) View {
 	return v
 }
 
-// IsOwnEntry reports whether an entry of managedFields has the fields that Atoll applied.
-func IsOwnEntry(f *metav1.ManagedFieldsEntry) bool {
+// IsAtollApplyEntry reports whether an entry of managedFields has the fields that Atoll applied.
+func IsAtollApplyEntry(f *metav1.ManagedFieldsEntry) bool {
 	return f.Manager == atoll.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
 }
 
-// sortFields returns the fields in an order that does not depend on how they came.
-func sortFields(f *metav1.FieldsV1) json.RawMessage {
+// normalizeManagedFields returns the fields in an order that does not depend on how they came.
+func normalizeManagedFields(f *metav1.FieldsV1) json.RawMessage {
 	if f == nil {
 		return nil
 	}
@@ -185,8 +185,8 @@ func collectLostFields(x, y map[string]any, path string, out *[]string) {
 	}
 }
 
-// MetadataOnly reports whether only metadata of the kind matters where no script reads more: it
+// NeedsOnlyMetadata reports whether only metadata of the kind matters where no script reads more: it
 // has no status that says anything.
-func MetadataOnly(group, kind string) bool {
+func NeedsOnlyMetadata(group, kind string) bool {
 	return kinds.IsHealthyByExistence(schema.GroupKind{Group: group, Kind: kind})
 }

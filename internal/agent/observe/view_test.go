@@ -89,16 +89,16 @@ func TestExistenceIsHealth(t *testing.T) {
 	now := metav1.Now()
 	controller := true
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-	if v := OfMeta(m, "", "ConfigMap"); v.Health != atoll.Healthy || v.Key.Kind != "ConfigMap" {
+	if v := ViewByExistence(m, "", "ConfigMap"); v.Health != atoll.Healthy || v.Key.Kind != "ConfigMap" {
 		t.Errorf("it is %+v", v)
 	}
 	m.DeletionTimestamp, m.Finalizers = &now, []string{"x"}
 	m.OwnerReferences = []metav1.OwnerReference{{Name: "owner", Controller: &controller}}
-	if v := OfMeta(m, "", "ConfigMap"); v.Health != atoll.Progressing || v.Reason != atoll.ReasonTerminating || !v.Deleting || !v.Controlled || !slices.Equal(v.Finalizers, []string{"x"}) {
+	if v := ViewByExistence(m, "", "ConfigMap"); v.Health != atoll.Progressing || v.Reason != atoll.ReasonTerminating || !v.Deleting || !v.Controlled || !slices.Equal(v.Finalizers, []string{"x"}) {
 		t.Errorf("while it is deleted: %+v", v)
 	}
 	for kind, want := range map[string]bool{"ConfigMap": true, "Pod": false} {
-		if MetadataOnly("", kind) != want {
+		if NeedsOnlyMetadata("", kind) != want {
 			t.Errorf("metadata alone is read of a %s: %t", kind, !want)
 		}
 	}
@@ -168,7 +168,7 @@ func (s *recordingSink) IsInterpreted(string, string) bool         { return fals
 // A watch of all objects passes on those that are observed, with what changes by edits.
 func TestTheReducerOfAllObjectsPassesObservedOnesOn(t *testing.T) {
 	sink := &recordingSink{observed: map[string]bool{"mine": true}}
-	r := &reducer{resource: member.Resource{Kind: "ConfigMap"}, sink: sink, observers: sink, unlabelled: true}
+	r := &viewForwarder{resource: member.Resource{Kind: "ConfigMap"}, sink: sink, observers: sink, unlabelled: true}
 	named := func(name string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 	}
@@ -193,7 +193,7 @@ func TestTheEditOfAnObject(t *testing.T) {
 	at := func(generation int64, version string, change func(*metav1.ObjectMeta)) string {
 		m := &metav1.ObjectMeta{Generation: generation, ResourceVersion: version, Labels: map[string]string{"a": "b"}}
 		change(m)
-		return EditOfMetadata(m)
+		return EditFingerprintOfMetadata(m)
 	}
 	none := func(*metav1.ObjectMeta) {}
 	if at(1, "5", none) != at(1, "6", none) {
@@ -224,7 +224,7 @@ func TestTheEditOfAnObjectWithoutAGeneration(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &obj.Object); err != nil {
 			t.Fatal(err)
 		}
-		return EditOf(obj)
+		return EditFingerprintOf(obj)
 	}
 	first := edit(`{"metadata":{"name":"a","resourceVersion":"1","managedFields":[{"manager":"a"}]},"spec":{"a":1},"status":{"b":1}}`)
 	if first != edit(`{"metadata":{"name":"a","resourceVersion":"2","managedFields":[{"manager":"b"}]},"spec":{"a":1},"status":{"b":2}}`) {
@@ -240,7 +240,7 @@ func TestTheEditOfAnObjectWithoutAGeneration(t *testing.T) {
 // Every event reaches the sink as a View; what a list finds is named as a whole.
 func TestTheReducerPassesEventsOn(t *testing.T) {
 	sink := &recordingSink{}
-	r := &reducer{resource: member.Resource{Kind: "ConfigMap"}, sink: sink}
+	r := &viewForwarder{resource: member.Resource{Kind: "ConfigMap"}, sink: sink}
 	named := func(name string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 	}

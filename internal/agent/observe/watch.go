@@ -91,9 +91,9 @@ func (w *Watcher) Run(ctx context.Context, sink Sink, observers Observers) {
 // serves that version.
 func (w *Watcher) Start(res member.Resource) { w.startKind(res, false) }
 
-// StartUnlabelled starts watching all objects of the kind for those that are observed, as Start does for
+// StartUnfiltered starts watching all objects of the kind for those that are observed, as Start does for
 // objects with Atoll's label.
-func (w *Watcher) StartUnlabelled(res member.Resource) { w.startKind(res, true) }
+func (w *Watcher) StartUnfiltered(res member.Resource) { w.startKind(res, true) }
 
 func (w *Watcher) startKind(res member.Resource, unlabelled bool) {
 	w.mu.Lock()
@@ -111,8 +111,8 @@ func (w *Watcher) startKind(res member.Resource, unlabelled bool) {
 	w.startWatch(one)
 }
 
-// bothWatches returns the keys of the watches that a kind may have.
-func bothWatches(group, kind string) [2]watchKey {
+// watchKeysOfKind returns the keys of the watches that a kind may have.
+func watchKeysOfKind(group, kind string) [2]watchKey {
 	gk := schema.GroupKind{Group: group, Kind: kind}
 	return [2]watchKey{{gk, false}, {gk, true}}
 }
@@ -121,7 +121,7 @@ func bothWatches(group, kind string) [2]watchKey {
 func (w *Watcher) RelistKind(group, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, key := range bothWatches(group, kind) {
+	for _, key := range watchKeysOfKind(group, kind) {
 		if old := w.watches[key]; old != nil {
 			old.stop()
 			one := &oneWatch{resource: old.resource, unlabelled: old.unlabelled, stop: func() {}}
@@ -133,13 +133,13 @@ func (w *Watcher) RelistKind(group, kind string) {
 
 // Stop stops watching the kind.
 func (w *Watcher) Stop(group, kind string) {
-	for _, key := range bothWatches(group, kind) {
+	for _, key := range watchKeysOfKind(group, kind) {
 		w.stopWatch(key)
 	}
 }
 
-// StopUnlabelled stops watching the objects of the kind without Atoll's label.
-func (w *Watcher) StopUnlabelled(group, kind string) { w.stopWatch(bothWatches(group, kind)[1]) }
+// StopUnfiltered stops watching the objects of the kind without Atoll's label.
+func (w *Watcher) StopUnfiltered(group, kind string) { w.stopWatch(watchKeysOfKind(group, kind)[1]) }
 
 func (w *Watcher) stopWatch(key watchKey) {
 	w.mu.Lock()
@@ -162,7 +162,7 @@ func (w *Watcher) startWatch(one *oneWatch) {
 		defer crash.RecoverContained(ctx)
 		res := one.resource
 		source, expected := w.kindSource(one)
-		reflector := cache.NewReflectorWithOptions(source, expected, &reducer{resource: res, sink: w.sink, observers: w.observers, unlabelled: one.unlabelled},
+		reflector := cache.NewReflectorWithOptions(source, expected, &viewForwarder{resource: res, sink: w.sink, observers: w.observers, unlabelled: one.unlabelled},
 			cache.ReflectorOptions{Name: "atoll", TypeDescription: res.GVK().String()})
 		reflector.RunWithContext(ctx)
 	})
@@ -177,7 +177,7 @@ func (w *Watcher) kindSource(one *oneWatch) (cache.ListerWatcher, runtime.Object
 		}
 		return o
 	}
-	if MetadataOnly(res.Group, res.Kind) && !w.sink.IsInterpreted(res.Group, res.Kind) {
+	if NeedsOnlyMetadata(res.Group, res.Kind) && !w.sink.IsInterpreted(res.Group, res.Kind) {
 		at := w.client.MetadataClient().Resource(res.GroupVersionResource)
 		return &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -201,8 +201,8 @@ func (w *Watcher) kindSource(one *oneWatch) (cache.ListerWatcher, runtime.Object
 	}, expected
 }
 
-// reducer is the store of a reflector: it keeps nothing.
-type reducer struct {
+// viewForwarder is the store of a reflector: it keeps nothing.
+type viewForwarder struct {
 	resource member.Resource
 	sink     Sink
 	// observers decide which objects count in a watch of all objects.
@@ -220,7 +220,7 @@ type reduced struct {
 }
 
 // Transformer lets the reflector keep Views instead of objects while it lists.
-func (r *reducer) Transformer() cache.TransformFunc {
+func (r *viewForwarder) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		v, counts, err := r.reduceToView(obj)
 		if err != nil {
@@ -232,7 +232,7 @@ func (r *reducer) Transformer() cache.TransformFunc {
 
 // reduceToView returns the view of an object. counts is false for an object that nothing observes, of
 // which the view has the key alone.
-func (r *reducer) reduceToView(obj any) (v View, counts bool, err error) {
+func (r *viewForwarder) reduceToView(obj any) (v View, counts bool, err error) {
 	switch o := obj.(type) {
 	case *reduced:
 		return o.view, !o.skipped, nil
@@ -242,20 +242,20 @@ func (r *reducer) reduceToView(obj any) (v View, counts bool, err error) {
 		}
 		bundle, counts := r.bundleOf(o)
 		if !counts {
-			return r.keyOf(o), false, nil
+			return r.viewWithKeyOnly(o), false, nil
 		}
-		v = ViewOf(o, r.sink.InterpretersOf(bundle).At(time.Now().Unix()))
+		v = ViewOf(o, r.sink.InterpretersOf(bundle).ForReportTime(time.Now().Unix()))
 		if r.unlabelled {
-			v.Edit = EditOf(o)
+			v.Edit = EditFingerprintOf(o)
 		}
 		return v, true, nil
 	case *metav1.PartialObjectMetadata:
 		if _, counts := r.bundleOf(o); !counts {
-			return r.keyOf(o), false, nil
+			return r.viewWithKeyOnly(o), false, nil
 		}
-		v = OfMeta(o, r.resource.Group, r.resource.Kind)
+		v = ViewByExistence(o, r.resource.Group, r.resource.Kind)
 		if r.unlabelled {
-			v.Edit = EditOfMetadata(o)
+			v.Edit = EditFingerprintOfMetadata(o)
 		}
 		return v, true, nil
 	case cache.DeletedFinalStateUnknown:
@@ -264,24 +264,24 @@ func (r *reducer) reduceToView(obj any) (v View, counts bool, err error) {
 	return View{}, false, fmt.Errorf("watch of %s gave a %T", r.resource.GVK(), obj)
 }
 
-func (r *reducer) keyOf(m metav1.Object) View {
+func (r *viewForwarder) viewWithKeyOnly(m metav1.Object) View {
 	return View{Key: atoll.ItemKey{Group: r.resource.Group, Kind: r.resource.Kind, Namespace: m.GetNamespace(), Name: m.GetName()}}
 }
 
 // bundleOf returns the Bundle that writes or observes the object, and whether the object counts.
-func (r *reducer) bundleOf(m metav1.Object) (bundle string, counts bool) {
+func (r *viewForwarder) bundleOf(m metav1.Object) (bundle string, counts bool) {
 	if !r.unlabelled {
 		return m.GetLabels()[atoll.LabelBundleUID], true
 	}
-	bundle = r.observers.ObserverOf(r.keyOf(m).Key)
+	bundle = r.observers.ObserverOf(r.viewWithKeyOnly(m).Key)
 	return bundle, bundle != ""
 }
 
 // Add is called for an object that is new to the watch.
-func (r *reducer) Add(obj any) error { return r.Update(obj) }
+func (r *viewForwarder) Add(obj any) error { return r.Update(obj) }
 
 // Update is called for an object that changed.
-func (r *reducer) Update(obj any) error {
+func (r *viewForwarder) Update(obj any) error {
 	v, counts, err := r.reduceToView(obj)
 	if counts {
 		r.sink.ObjectSeen(v)
@@ -290,7 +290,7 @@ func (r *reducer) Update(obj any) error {
 }
 
 // Delete is called for an object that left the watch.
-func (r *reducer) Delete(obj any) error {
+func (r *viewForwarder) Delete(obj any) error {
 	v, counts, err := r.reduceToView(obj)
 	if counts {
 		r.sink.ObjectLeft(v)
@@ -299,7 +299,7 @@ func (r *reducer) Delete(obj any) error {
 }
 
 // Replace is called with all objects when the watch starts.
-func (r *reducer) Replace(objs []any, _ string) error {
+func (r *viewForwarder) Replace(objs []any, _ string) error {
 	found := map[atoll.ItemKey]bool{}
 	for _, obj := range objs {
 		v, counts, err := r.reduceToView(obj)
@@ -320,4 +320,4 @@ func (r *reducer) Replace(objs []any, _ string) error {
 }
 
 // Resync does nothing: nothing is kept.
-func (r *reducer) Resync() error { return nil }
+func (r *viewForwarder) Resync() error { return nil }

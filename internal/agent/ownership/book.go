@@ -9,10 +9,10 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Book holds the records of all objects and the Holdings of all Bundles.
-type Book struct {
+// OwnershipRecords holds the records of all objects and the Holdings of all Bundles.
+type OwnershipRecords struct {
 	records map[atoll.ItemKey]*Record
-	bundles map[string]*bundle
+	bundles map[string]*indexedHolding
 	// claimed are the keys that each Bundle has claims on.
 	claimed map[string]map[atoll.ItemKey]bool
 	// inside are the keys of each namespace.
@@ -27,18 +27,18 @@ type Book struct {
 	stirred map[string]bool
 }
 
-type bundle struct {
-	holding    Holding
+type indexedHolding struct {
+	holding    BundleHolding
 	content    map[atoll.ItemKey]*atoll.RenderedItem // last good, by key
 	listed     map[atoll.ItemKey]*atoll.RenderedItem // the manifest's items
 	tombstones map[atoll.ItemKey][]atoll.Tombstone
 }
 
 // NewBook returns an empty Book.
-func NewBook() *Book {
-	return &Book{
+func NewBook() *OwnershipRecords {
+	return &OwnershipRecords{
 		records: map[atoll.ItemKey]*Record{},
-		bundles: map[string]*bundle{},
+		bundles: map[string]*indexedHolding{},
 		claimed: map[string]map[atoll.ItemKey]bool{},
 		inside:  map[string]map[atoll.ItemKey]bool{},
 		parked:  map[atoll.ItemKey]bool{},
@@ -50,7 +50,7 @@ func NewBook() *Book {
 }
 
 // RestoreRecord puts a stored record into the Book. Records come before Holdings.
-func (b *Book) RestoreRecord(r Record) {
+func (b *OwnershipRecords) RestoreRecord(r Record) {
 	c := r.clone()
 	b.put(&c)
 	for uid, claim := range c.Claims {
@@ -61,35 +61,35 @@ func (b *Book) RestoreRecord(r Record) {
 // MaxRemoved bounds the removed Bundles that an agent remembers.
 const MaxRemoved = 10_000
 
-// RememberedSince returns from when on removals are remembered, of more than MaxRemoved times: the newest
+// RemovedBundlesCutoff returns from when on removals are remembered, of more than MaxRemoved times: the newest
 // nine tenths of MaxRemoved, so that few removals are forgotten at a time. It sorts the times.
-func RememberedSince(times []int64) int64 {
+func RemovedBundlesCutoff(times []int64) int64 {
 	slices.Sort(times)
 	return times[len(times)-MaxRemoved*9/10]
 }
 
-// AddTombstone remembers a Bundle that was removed at the given Unix second, so that a
+// RememberRemovedBundle remembers a Bundle that was removed at the given Unix second, so that a
 // late tombstone which moved an item there does not wait for it. The oldest ones over MaxRemoved are forgotten.
-func (b *Book) AddTombstone(uid string, at int64) {
+func (b *OwnershipRecords) RememberRemovedBundle(uid string, at int64) {
 	b.buried[uid] = at
 	if len(b.buried) <= MaxRemoved {
 		return
 	}
-	oldest := RememberedSince(slices.Collect(maps.Values(b.buried)))
+	oldest := RemovedBundlesCutoff(slices.Collect(maps.Values(b.buried)))
 	maps.DeleteFunc(b.buried, func(_ string, at int64) bool { return at < oldest })
 }
 
 // Record returns the record of the key; false when nothing is known of it. The value is a copy.
-func (b *Book) Record(key atoll.ItemKey) (Record, bool) {
+func (b *OwnershipRecords) Record(key atoll.ItemKey) (Record, bool) {
 	if r := b.records[key]; r != nil {
 		return r.clone(), true
 	}
 	return Record{}, false
 }
 
-// UID returns the UID of the key's object, empty while it is not known; false when nothing
+// ObjectUID returns the UID of the key's object, empty while it is not known; false when nothing
 // is known of it.
-func (b *Book) UID(key atoll.ItemKey) (uid string, ok bool) {
+func (b *OwnershipRecords) ObjectUID(key atoll.ItemKey) (uid string, ok bool) {
 	if r := b.records[key]; r != nil {
 		return r.UID, true
 	}
@@ -97,10 +97,10 @@ func (b *Book) UID(key atoll.ItemKey) (uid string, ok bool) {
 }
 
 // RecordedNamespaces returns the namespaces in which there are records, in no order.
-func (b *Book) RecordedNamespaces() []string { return slices.Collect(maps.Keys(b.inside)) }
+func (b *OwnershipRecords) RecordedNamespaces() []string { return slices.Collect(maps.Keys(b.inside)) }
 
 // WantsTemplate reports whether a Bundle claims the key's object with that template.
-func (b *Book) WantsTemplate(key atoll.ItemKey, template string) bool {
+func (b *OwnershipRecords) WantsTemplate(key atoll.ItemKey, template string) bool {
 	if r := b.records[key]; r != nil {
 		for _, c := range r.Claims {
 			if c.isLive() && c.Template == template {
@@ -112,16 +112,18 @@ func (b *Book) WantsTemplate(key atoll.ItemKey, template string) bool {
 }
 
 // RecordedKeys lists the keys of all records, in no order.
-func (b *Book) RecordedKeys() []atoll.ItemKey { return slices.Collect(maps.Keys(b.records)) }
+func (b *OwnershipRecords) RecordedKeys() []atoll.ItemKey {
+	return slices.Collect(maps.Keys(b.records))
+}
 
 // KeysInNamespace lists the keys of the records of a namespace, in no order.
-func (b *Book) KeysInNamespace(namespace string) []atoll.ItemKey {
+func (b *OwnershipRecords) KeysInNamespace(namespace string) []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.inside[namespace]))
 }
 
 // NeedsNamespace reports whether something in the namespace is recorded that is not only observed, or a
 // manifest has the namespace.
-func (b *Book) NeedsNamespace(namespace string) bool {
+func (b *OwnershipRecords) NeedsNamespace(namespace string) bool {
 	if len(b.sent[namespace]) > 0 {
 		return true
 	}
@@ -134,20 +136,20 @@ func (b *Book) NeedsNamespace(namespace string) bool {
 }
 
 // BundlesWithNamespace lists the Bundles whose manifests have the namespace, sorted.
-func (b *Book) BundlesWithNamespace(namespace string) []string {
+func (b *OwnershipRecords) BundlesWithNamespace(namespace string) []string {
 	return slices.Sorted(maps.Keys(b.sent[namespace]))
 }
 
-// ClaimedBy lists the keys that the Bundle has claims on, in no order.
-func (b *Book) ClaimedBy(uid string) []atoll.ItemKey {
+// KeysClaimedByBundle lists the keys that the Bundle has claims on, in no order.
+func (b *OwnershipRecords) KeysClaimedByBundle(uid string) []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.claimed[uid]))
 }
 
 // BundleUIDs lists the UIDs of the Bundles that are held, sorted.
-func (b *Book) BundleUIDs() []string { return slices.Sorted(maps.Keys(b.bundles)) }
+func (b *OwnershipRecords) BundleUIDs() []string { return slices.Sorted(maps.Keys(b.bundles)) }
 
 // HoldingOf returns the Holding of the Bundle; nil when it is not held. Read-only.
-func (b *Book) HoldingOf(uid string) *Holding {
+func (b *OwnershipRecords) HoldingOf(uid string) *BundleHolding {
 	if h := b.bundles[uid]; h != nil {
 		return &h.holding
 	}
@@ -156,7 +158,7 @@ func (b *Book) HoldingOf(uid string) *Holding {
 
 // ObjectByHash finds the part of that hash in any manifest that is held, and in what is kept of
 // older ones.
-func (b *Book) ObjectByHash(hash string) (json.RawMessage, bool) {
+func (b *OwnershipRecords) ObjectByHash(hash string) (json.RawMessage, bool) {
 	for _, h := range b.bundles {
 		for _, m := range []*atoll.Manifest{&h.holding.Manifest, {Items: h.holding.Kept}} {
 			if part, ok := m.FindPart(hash); ok {
@@ -167,18 +169,18 @@ func (b *Book) ObjectByHash(hash string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// ItemFor returns what the Bundle wants to apply for the key, or observes; nil when it has no good content of
+// ItemToApplyOrObserve returns what the Bundle wants to apply for the key, or observes; nil when it has no good content of
 // it. Read-only.
-func (b *Book) ItemFor(uid string, key atoll.ItemKey) *atoll.RenderedItem {
+func (b *OwnershipRecords) ItemToApplyOrObserve(uid string, key atoll.ItemKey) *atoll.RenderedItem {
 	if b.isObserver(uid, key) {
 		return b.bundles[uid].listed[key]
 	}
-	return b.ContentFor(uid, key)
+	return b.ItemToApply(uid, key)
 }
 
-// ContentFor is what the Bundle wants to apply for the key; nil when it has no good
+// ItemToApply is what the Bundle wants to apply for the key; nil when it has no good
 // content of it. Read-only.
-func (b *Book) ContentFor(uid string, key atoll.ItemKey) *atoll.RenderedItem {
+func (b *OwnershipRecords) ItemToApply(uid string, key atoll.ItemKey) *atoll.RenderedItem {
 	if h := b.bundles[uid]; h != nil {
 		return h.content[key]
 	}
@@ -187,7 +189,7 @@ func (b *Book) ContentFor(uid string, key atoll.ItemKey) *atoll.RenderedItem {
 
 // NamespaceMeta is what the manifests say about a namespace that the agent may have to
 // make; the lowest Bundle UID that speaks of it wins.
-func (b *Book) NamespaceMeta(namespace string) atoll.NamespaceMeta {
+func (b *OwnershipRecords) NamespaceMeta(namespace string) atoll.NamespaceMeta {
 	for _, uid := range b.BundlesWithNamespace(namespace) {
 		return b.bundles[uid].holding.Manifest.Namespaces[namespace]
 	}
@@ -195,14 +197,14 @@ func (b *Book) NamespaceMeta(namespace string) atoll.NamespaceMeta {
 }
 
 // DirtyShards lists the shards whose records changed since Clean.
-func (b *Book) DirtyShards() []string { return slices.Sorted(maps.Keys(b.dirty)) }
+func (b *OwnershipRecords) DirtyShards() []string { return slices.Sorted(maps.Keys(b.dirty)) }
 
 // MarkClean marks a shard as stored.
-func (b *Book) MarkClean(shard string) { delete(b.dirty, shard) }
+func (b *OwnershipRecords) MarkClean(shard string) { delete(b.dirty, shard) }
 
 // TakeChangedBundles returns the Bundles whose claims changed since the last call, whichever
 // Bundle changed them: the report of each may have changed.
-func (b *Book) TakeChangedBundles() []string {
+func (b *OwnershipRecords) TakeChangedBundles() []string {
 	out := slices.Sorted(maps.Keys(b.stirred))
 	clear(b.stirred)
 	return out
@@ -210,7 +212,7 @@ func (b *Book) TakeChangedBundles() []string {
 
 // ConcernedBundles lists the Bundles of whose status the key's object is a part: those
 // that claim it, and those that have a tombstone of it.
-func (b *Book) ConcernedBundles(key atoll.ItemKey) (out []string) {
+func (b *OwnershipRecords) ConcernedBundles(key atoll.ItemKey) (out []string) {
 	r := b.records[key]
 	for uid, nb := range b.bundles {
 		claimed := false
@@ -225,14 +227,14 @@ func (b *Book) ConcernedBundles(key atoll.ItemKey) (out []string) {
 }
 
 // MarkDirty marks a shard as not stored.
-func (b *Book) MarkDirty(shard string) { b.dirty[shard] = true }
+func (b *OwnershipRecords) MarkDirty(shard string) { b.dirty[shard] = true }
 
 // ShardOf returns the shard that of a key's record is stored in: one per namespace.
 func ShardOf(key atoll.ItemKey) string { return atoll.HashParts([]byte(key.Namespace))[:8] }
 
 // RecordsInShard lists the records of a shard, sorted by key; none means that the shard
 // is empty.
-func (b *Book) RecordsInShard(shard string) []Record {
+func (b *OwnershipRecords) RecordsInShard(shard string) []Record {
 	var out []Record
 	for key, r := range b.records {
 		if ShardOf(key) == shard {
@@ -243,7 +245,7 @@ func (b *Book) RecordsInShard(shard string) []Record {
 	return out
 }
 
-func (b *Book) put(r *Record) {
+func (b *OwnershipRecords) put(r *Record) {
 	if r.Claims == nil {
 		r.Claims = map[string]Claim{}
 	}
@@ -254,7 +256,7 @@ func (b *Book) put(r *Record) {
 }
 
 // ensureRecord returns the record of the key, made if missing.
-func (b *Book) ensureRecord(key atoll.ItemKey) *Record {
+func (b *OwnershipRecords) ensureRecord(key atoll.ItemKey) *Record {
 	r := b.records[key]
 	if r == nil {
 		r = &Record{Key: key}
@@ -265,17 +267,17 @@ func (b *Book) ensureRecord(key atoll.ItemKey) *Record {
 }
 
 // forgetUnclaimed drops a record that has no claims.
-func (b *Book) forgetUnclaimed(key atoll.ItemKey) {
+func (b *OwnershipRecords) forgetUnclaimed(key atoll.ItemKey) {
 	delete(b.records, key)
 	delete(b.parked, key)
 	remove(b.inside, key.Namespace, key)
 	b.markDirty(key)
 }
 
-func (b *Book) markDirty(key atoll.ItemKey) { b.dirty[ShardOf(key)] = true }
+func (b *OwnershipRecords) markDirty(key atoll.ItemKey) { b.dirty[ShardOf(key)] = true }
 
 // setClaim writes (or, with nil, drops) a claim and its indexes.
-func (b *Book) setClaim(r *Record, uid string, c *Claim) {
+func (b *OwnershipRecords) setClaim(r *Record, uid string, c *Claim) {
 	if c == nil {
 		delete(r.Claims, uid)
 	} else {
@@ -289,7 +291,7 @@ func (b *Book) setClaim(r *Record, uid string, c *Claim) {
 	}
 }
 
-func (b *Book) indexClaim(key atoll.ItemKey, uid string, c *Claim) {
+func (b *OwnershipRecords) indexClaim(key atoll.ItemKey, uid string, c *Claim) {
 	if c == nil {
 		remove(b.claimed, uid, key)
 		return

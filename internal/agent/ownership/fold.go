@@ -11,13 +11,13 @@ import (
 
 // FoldHolding takes a Holding into the Book and lists the keys whose Next may have
 // changed. One of a lower generation than what is held is ignored.
-func (b *Book) FoldHolding(h Holding) []atoll.ItemKey {
+func (b *OwnershipRecords) FoldHolding(h BundleHolding) []atoll.ItemKey {
 	m := &h.Manifest
 	if old := b.bundles[m.Bundle]; old != nil && old.holding.Manifest.Generation > m.Generation {
 		return nil
 	}
-	nb := newBundle(h)
-	b.forgetNamespaces(m.Bundle)
+	nb := indexHolding(h)
+	b.forgetManifestNamespaces(m.Bundle)
 	b.bundles[m.Bundle] = nb
 	delete(b.buried, m.Bundle)
 	touched := maps.Clone(b.parked)
@@ -31,23 +31,23 @@ func (b *Book) FoldHolding(h Holding) []atoll.ItemKey {
 			touched[key] = true
 		}
 	}
-	for _, key := range b.ClaimedBy(m.Bundle) {
+	for _, key := range b.KeysClaimedByBundle(m.Bundle) {
 		if nb.listed[key] == nil && nb.content[key] == nil {
-			b.leaveClaim(nb, key)
+			b.updateClaimOfDroppedItem(nb, key)
 		}
 		touched[key] = true
 	}
-	for _, key := range append(b.keepNamespaces(m), b.doomNamespaces(m)...) {
+	for _, key := range append(b.recordManifestNamespaces(m), b.markDeletedNamespaces(m)...) {
 		touched[key] = true
 	}
 	for key := range touched {
-		b.settleClaims(key)
+		b.resolveClaims(key)
 	}
 	return slices.SortedFunc(maps.Keys(touched), CompareKeys)
 }
 
-// keepNamespaces notes the namespaces of a manifest, and lists those that may have to be made without an item in them.
-func (b *Book) keepNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
+// recordManifestNamespaces notes the namespaces of a manifest, and lists those that may have to be made without an item in them.
+func (b *OwnershipRecords) recordManifestNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
 	if m.Remove {
 		return nil
 	}
@@ -61,18 +61,18 @@ func (b *Book) keepNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
 	return alone
 }
 
-// doomNamespaces marks the namespaces that a manifest names as deleted on the hub, and lists those that were not marked.
-func (b *Book) doomNamespaces(m *atoll.Manifest) (doomed []atoll.ItemKey) {
+// markDeletedNamespaces marks the namespaces that a manifest names as deleted on the hub, and lists those that were not marked.
+func (b *OwnershipRecords) markDeletedNamespaces(m *atoll.Manifest) (doomed []atoll.ItemKey) {
 	for _, ns := range m.DeletedNamespaces {
-		if key := atoll.NamespaceKey(ns); b.doomNamespace(key) {
+		if key := atoll.NamespaceKey(ns); b.markNamespaceDeletedOnHub(key) {
 			doomed = append(doomed, key)
 		}
 	}
 	return doomed
 }
 
-// forgetNamespaces forgets the namespaces of the manifest that a Bundle had.
-func (b *Book) forgetNamespaces(uid string) {
+// forgetManifestNamespaces forgets the namespaces of the manifest that a Bundle had.
+func (b *OwnershipRecords) forgetManifestNamespaces(uid string) {
 	if old := b.bundles[uid]; old != nil {
 		for ns := range old.holding.Manifest.Namespaces {
 			remove(b.sent, ns, uid)
@@ -80,9 +80,9 @@ func (b *Book) forgetNamespaces(uid string) {
 	}
 }
 
-// doomNamespace marks a namespace that the agent made as deleted on the hub, and reports whether
+// markNamespaceDeletedOnHub marks a namespace that the agent made as deleted on the hub, and reports whether
 // it was not marked before.
-func (b *Book) doomNamespace(key atoll.ItemKey) bool {
+func (b *OwnershipRecords) markNamespaceDeletedOnHub(key atoll.ItemKey) bool {
 	r := b.records[key]
 	if r == nil || !r.Implicit || r.Doomed {
 		return false
@@ -95,8 +95,8 @@ func (b *Book) doomNamespace(key atoll.ItemKey) bool {
 // CompareKeys orders keys by their string.
 func CompareKeys(x, y atoll.ItemKey) int { return cmp.Compare(x.String(), y.String()) }
 
-func newBundle(h Holding) *bundle {
-	nb := &bundle{
+func indexHolding(h BundleHolding) *indexedHolding {
+	nb := &indexedHolding{
 		holding:    h,
 		content:    map[atoll.ItemKey]*atoll.RenderedItem{},
 		listed:     map[atoll.ItemKey]*atoll.RenderedItem{},
@@ -123,27 +123,27 @@ func newBundle(h Holding) *bundle {
 }
 
 // addClaim records the Bundle's claim on an item that it has.
-func (b *Book) addClaim(nb *bundle, key atoll.ItemKey, state State) {
+func (b *OwnershipRecords) addClaim(nb *indexedHolding, key atoll.ItemKey, state State) {
 	it := nb.listed[key]
 	if it == nil {
 		it = nb.content[key]
 	}
 	r, uid := b.ensureRecord(key), nb.holding.Manifest.Bundle
-	b.endStaleClaims(r, it.UID)
+	b.endUnknownBundleClaims(r, it.UID)
 	old, had := r.Claims[uid]
 	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency}
-	b.updateChosen(r, uid, !now.Dependency, had && !old.Dependency)
+	b.updateHasDirectClaim(r, uid, !now.Dependency, had && !old.Dependency)
 	if !had || !sameClaim(old, now) {
 		b.setClaim(r, uid, &now)
 	}
-	b.keepNamespace(key)
+	b.cancelNamespaceRemovalFor(key)
 }
 
-// endStaleClaims ends the claims of unknown Bundles on objects of another template than the
+// endUnknownBundleClaims ends the claims of unknown Bundles on objects of another template than the
 // requested one. Such Bundles are known only by the objects' labels: they are of another hub, or
 // of another time. The adoption is then decided as for any existing object. An unknown Bundle with
 // the same template may be one of this hub whose manifest is still to come.
-func (b *Book) endStaleClaims(r *Record, template string) {
+func (b *OwnershipRecords) endUnknownBundleClaims(r *Record, template string) {
 	for _, other := range slices.Sorted(maps.Keys(r.Claims)) {
 		if c := r.Claims[other]; b.bundles[other] != nil || c.State != Kept || c.Template == template {
 			continue
@@ -156,9 +156,9 @@ func (b *Book) endStaleClaims(r *Record, template string) {
 	}
 }
 
-// updateChosen keeps Record.Chosen: it follows what Bundles say while they claim, and
+// updateHasDirectClaim keeps Record.Chosen: it follows what Bundles say while they claim, and
 // outlives claims that go.
-func (b *Book) updateChosen(r *Record, uid string, chosen, before bool) {
+func (b *OwnershipRecords) updateHasDirectClaim(r *Record, uid string, chosen, before bool) {
 	switch {
 	case chosen && !r.Chosen:
 		r.Chosen = true
@@ -173,8 +173,8 @@ func (b *Book) updateChosen(r *Record, uid string, chosen, before bool) {
 	b.markDirty(r.Key)
 }
 
-// keepNamespace keeps the namespaces of what is wanted.
-func (b *Book) keepNamespace(key atoll.ItemKey) {
+// cancelNamespaceRemovalFor keeps the namespaces of what is wanted.
+func (b *OwnershipRecords) cancelNamespaceRemovalFor(key atoll.ItemKey) {
 	if key.IsNamespace() {
 		b.CancelNamespaceRemoval(key.Name)
 	} else {
@@ -182,9 +182,9 @@ func (b *Book) keepNamespace(key atoll.ItemKey) {
 	}
 }
 
-// leaveClaim turns the claim on an item that the Bundle has no longer. Only a
+// updateClaimOfDroppedItem turns the claim on an item that the Bundle has no longer. Only a
 // tombstone of the claim's own template, or of the whole row, takes it out.
-func (b *Book) leaveClaim(nb *bundle, key atoll.ItemKey) {
+func (b *OwnershipRecords) updateClaimOfDroppedItem(nb *indexedHolding, key atoll.ItemKey) {
 	r, uid := b.records[key], nb.holding.Manifest.Bundle
 	old := r.Claims[uid]
 	now := old
@@ -212,7 +212,7 @@ func (b *Book) leaveClaim(nb *bundle, key atoll.ItemKey) {
 
 // tombstoneFor returns the tombstone of the template in the Bundle's manifest. A template that is not
 // known (its record was lost) is any.
-func (nb *bundle) tombstoneFor(key atoll.ItemKey, template string) (atoll.Tombstone, bool) {
+func (nb *indexedHolding) tombstoneFor(key atoll.ItemKey, template string) (atoll.Tombstone, bool) {
 	for _, t := range nb.tombstones[key] {
 		if t.UID == template || template == "" {
 			return t, true

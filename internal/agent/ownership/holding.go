@@ -6,8 +6,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Holding is what the agent stores of one Bundle.
-type Holding struct {
+// BundleHolding is what the agent stores of one Bundle.
+type BundleHolding struct {
 	Manifest atoll.Manifest `json:"manifest"`
 	// Kept is the last good content of items whose render failed, and of items
 	// that the manifest lacks without a tombstone.
@@ -19,8 +19,8 @@ func TombstoneID(t atoll.Tombstone) string { return t.Key.String() + " " + t.UID
 
 // Merge makes the Holding for a newer manifest. prev is nil for a Bundle that is
 // not held yet. Its values are shared with prev and m.
-func Merge(prev *Holding, m atoll.Manifest) Holding {
-	next := Holding{Manifest: m}
+func Merge(prev *BundleHolding, m atoll.Manifest) BundleHolding {
+	next := BundleHolding{Manifest: m}
 	if prev == nil || m.Remove {
 		return next
 	}
@@ -32,7 +32,7 @@ func Merge(prev *Holding, m atoll.Manifest) Holding {
 	for _, t := range m.Tombstones {
 		dead[TombstoneID(t)] = true
 	}
-	for _, old := range prev.allContents() {
+	for _, old := range prev.allItemsWithContent() {
 		now, listed := items[old.Key]
 		switch {
 		case dead[TombstoneID(atoll.Tombstone{Key: old.Key, UID: old.UID})]:
@@ -43,16 +43,16 @@ func Merge(prev *Holding, m atoll.Manifest) Holding {
 	return next
 }
 
-// LacksObservations reports whether an agent stored the holding that did not know observed items, and dropped
+// HasLostObserveModes reports whether an agent stored the holding that did not know observed items, and dropped
 // which items are.
-func (h *Holding) LacksObservations() bool {
+func (h *BundleHolding) HasLostObserveModes() bool {
 	return slices.ContainsFunc(h.Manifest.Items, func(it atoll.RenderedItem) bool {
 		return it.Error == atoll.UnknownObservation && it.Observe == ""
 	})
 }
 
-// allContents lists every item that has content: the manifest's, and what is kept.
-func (h *Holding) allContents() []atoll.RenderedItem {
+// allItemsWithContent lists every item that has content: the manifest's, and what is kept.
+func (h *BundleHolding) allItemsWithContent() []atoll.RenderedItem {
 	out := make([]atoll.RenderedItem, 0, len(h.Manifest.Items)+len(h.Kept))
 	for _, it := range h.Manifest.Items {
 		if it.Error == "" {

@@ -13,7 +13,7 @@ var (
 )
 
 // bookWithNamespace returns a Book that holds nothing but a namespace that the agent made.
-func bookWithNamespace() *Book {
+func bookWithNamespace() *OwnershipRecords {
 	b := NewBook()
 	b.IntendNamespace("shop")
 	b.MadeNamespace("shop", Fact{UID: "n1", Hash: "h", Label: "b1", Owned: "o"})
@@ -32,31 +32,31 @@ func manifestOf(bundle string, generation int64, keys ...atoll.ItemKey) atoll.Ma
 // A namespace that the agent made is deleted only for a reason: the hub's namespace is deleted, or
 // the agent parts with it. Something that needs it again takes the reason away.
 func TestNamespaceIsDeletedOnlyForAReason(t *testing.T) {
-	doom := func(b *Book) {
+	doom := func(b *OwnershipRecords) {
 		m := manifestOf("b1", 1)
 		m.DeletedNamespaces = []string{"shop"}
-		if touched := b.FoldHolding(Holding{Manifest: m}); !slices.Contains(touched, shop) {
+		if touched := b.FoldHolding(BundleHolding{Manifest: m}); !slices.Contains(touched, shop) {
 			t.Errorf("the doomed namespace is not among the changed keys %v", touched)
 		}
 	}
-	part := func(b *Book) { b.SetNamespaceParting("shop", true) }
+	part := func(b *OwnershipRecords) { b.SetNamespaceRemovalOnLeave("shop", true) }
 	for _, c := range []struct {
 		name  string
-		steps []func(*Book)
+		steps []func(*OwnershipRecords)
 		want  Verb
 	}{
 		{"no reason", nil, Nothing},
-		{"the hub deleted it", []func(*Book){doom}, DeleteNamespace},
-		{"the agent parts with it", []func(*Book){part}, DeleteNamespace},
-		{"the parting ends", []func(*Book){part, func(b *Book) { b.SetNamespaceParting("shop", false) }}, Nothing},
-		{"it is kept after the hub deleted it", []func(*Book){doom, func(b *Book) { b.CancelNamespaceRemoval("shop") }}, Nothing},
-		{"it is kept while the agent parts with it", []func(*Book){part, func(b *Book) { b.CancelNamespaceRemoval("shop") }}, Nothing},
-		{"an item in it arrives", []func(*Book){doom, func(b *Book) { b.FoldHolding(Holding{Manifest: manifestOf("b2", 1, shopItem)}) }}, Nothing},
-		{"an item in it arrives while the agent parts", []func(*Book){part, func(b *Book) { b.FoldHolding(Holding{Manifest: manifestOf("b2", 1, shopItem)}) }}, Nothing},
-		{"an item elsewhere arrives", []func(*Book){doom, func(b *Book) {
-			b.FoldHolding(Holding{Manifest: manifestOf("b2", 1, atoll.ItemKey{Kind: "ConfigMap", Namespace: "other", Name: "x"})})
+		{"the hub deleted it", []func(*OwnershipRecords){doom}, DeleteNamespace},
+		{"the agent parts with it", []func(*OwnershipRecords){part}, DeleteNamespace},
+		{"the parting ends", []func(*OwnershipRecords){part, func(b *OwnershipRecords) { b.SetNamespaceRemovalOnLeave("shop", false) }}, Nothing},
+		{"it is kept after the hub deleted it", []func(*OwnershipRecords){doom, func(b *OwnershipRecords) { b.CancelNamespaceRemoval("shop") }}, Nothing},
+		{"it is kept while the agent parts with it", []func(*OwnershipRecords){part, func(b *OwnershipRecords) { b.CancelNamespaceRemoval("shop") }}, Nothing},
+		{"an item in it arrives", []func(*OwnershipRecords){doom, func(b *OwnershipRecords) { b.FoldHolding(BundleHolding{Manifest: manifestOf("b2", 1, shopItem)}) }}, Nothing},
+		{"an item in it arrives while the agent parts", []func(*OwnershipRecords){part, func(b *OwnershipRecords) { b.FoldHolding(BundleHolding{Manifest: manifestOf("b2", 1, shopItem)}) }}, Nothing},
+		{"an item elsewhere arrives", []func(*OwnershipRecords){doom, func(b *OwnershipRecords) {
+			b.FoldHolding(BundleHolding{Manifest: manifestOf("b2", 1, atoll.ItemKey{Kind: "ConfigMap", Namespace: "other", Name: "x"})})
 		}}, DeleteNamespace},
-		{"it is itself an item", []func(*Book){doom, func(b *Book) { b.FoldHolding(Holding{Manifest: manifestOf("b2", 1, shop)}) }}, Apply},
+		{"it is itself an item", []func(*OwnershipRecords){doom, func(b *OwnershipRecords) { b.FoldHolding(BundleHolding{Manifest: manifestOf("b2", 1, shop)}) }}, Apply},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := bookWithNamespace()
@@ -74,27 +74,27 @@ func TestNamespaceIsDeletedOnlyForAReason(t *testing.T) {
 // the namespace turns out to exist.
 func TestForeignNamespaceIsNotTheAgents(t *testing.T) {
 	b := NewBook()
-	b.ForeignNamespace("shop")
+	b.RecordForeignNamespace("shop")
 	if _, ok := b.Record(shop); ok {
 		t.Error("an unknown namespace has a record after it was found")
 	}
 	b.IntendNamespace("shop")
-	b.ForeignNamespace("shop")
+	b.RecordForeignNamespace("shop")
 	if r, ok := b.Record(shop); ok {
 		t.Errorf("a foreign namespace has the record %+v", r)
 	}
 	made := bookWithNamespace()
-	made.ForeignNamespace("shop")
+	made.RecordForeignNamespace("shop")
 	if r, ok := made.Record(shop); !ok || !r.Implicit || r.UID != "n1" {
 		t.Errorf("a namespace that the agent made has the record %+v, %t", r, ok)
 	}
 	wanted := NewBook()
-	wanted.FoldHolding(Holding{Manifest: manifestOf("b1", 1, shop)})
+	wanted.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shop)})
 	wanted.IntendNamespace("shop")
 	if r, _ := wanted.Record(shop); r.Implicit {
 		t.Error("a namespace that a Bundle wants is recorded as the agent's own")
 	}
-	wanted.ForeignNamespace("shop")
+	wanted.RecordForeignNamespace("shop")
 	if r, ok := wanted.Record(shop); !ok || r.Claims["b1"].State != Wanted {
 		t.Errorf("a namespace that a Bundle wants has the record %+v, %t", r, ok)
 	}
@@ -103,15 +103,15 @@ func TestForeignNamespaceIsNotTheAgents(t *testing.T) {
 // A namespace that the agent did not make is neither parted with nor forgotten.
 func TestOnlyTheAgentsNamespacesArePartedWith(t *testing.T) {
 	b := NewBook()
-	b.SetNamespaceParting("shop", true)
+	b.SetNamespaceRemovalOnLeave("shop", true)
 	b.CancelNamespaceRemoval("shop")
 	b.ForgetNamespace("shop")
 	if len(b.RecordedKeys()) > 0 {
 		t.Errorf("records of an unknown namespace: %v", b.RecordedKeys())
 	}
-	b.FoldHolding(Holding{Manifest: manifestOf("b1", 1, shop)})
+	b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shop)})
 	b.RecordApplied(shop, Fact{UID: "n1", Template: "t", Hash: "h", Label: "b1"})
-	b.SetNamespaceParting("shop", true)
+	b.SetNamespaceRemovalOnLeave("shop", true)
 	b.ForgetNamespace("shop")
 	if r, _ := b.Record(shop); r.Parting || r.UID != "n1" {
 		t.Errorf("a Bundle's namespace has the record %+v", r)
@@ -125,7 +125,7 @@ func TestForgottenNamespaceHasNoRecord(t *testing.T) {
 		t.Errorf("the record %+v is left", r)
 	}
 	claimed := bookWithNamespace()
-	claimed.FoldHolding(Holding{Manifest: manifestOf("b1", 1, shop)})
+	claimed.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shop)})
 	claimed.ForgetNamespace("shop")
 	if r, _ := claimed.Record(shop); r.UID != "n1" || !r.Implicit {
 		t.Errorf("a namespace with a claim became %+v", r)
@@ -139,13 +139,13 @@ func TestGoneNamespaceIsTheAgentsWhileItIsNeeded(t *testing.T) {
 	if r, _ := b.Record(shop); r.UID != "n1" {
 		t.Error("the absence of another namespace is recorded for this one")
 	}
-	b.FoldHolding(Holding{Manifest: manifestOf("b1", 1, shopItem)})
+	b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shopItem)})
 	b.RecordGone(shop, "n1", nil)
 	if r, ok := b.Record(shop); !ok || !r.Implicit || r.UID != "" {
 		t.Errorf("a needed namespace has the record %+v, %t", r, ok)
 	}
 	empty := bookWithNamespace()
-	empty.SetNamespaceParting("shop", true)
+	empty.SetNamespaceRemovalOnLeave("shop", true)
 	empty.RecordGone(shop, "", nil)
 	if r, ok := empty.Record(shop); ok {
 		t.Errorf("a namespace without use has the record %+v", r)
@@ -165,8 +165,8 @@ func TestNamespaceRecordsAreStoredWhenTheyChange(t *testing.T) {
 		want bool
 	}{
 		{"made", func() {}, true},
-		{"doomed", func() { b.FoldHolding(Holding{Manifest: doomed}) }, true},
-		{"doomed again", func() { b.FoldHolding(Holding{Manifest: again}) }, false},
+		{"doomed", func() { b.FoldHolding(BundleHolding{Manifest: doomed}) }, true},
+		{"doomed again", func() { b.FoldHolding(BundleHolding{Manifest: again}) }, false},
 		{"kept", func() { b.CancelNamespaceRemoval("shop") }, true},
 		{"kept again", func() { b.CancelNamespaceRemoval("shop") }, false},
 		{"forgotten", func() { b.ForgetNamespace("shop") }, true},
@@ -187,7 +187,7 @@ func TestNamespaceMetaIsOfTheLowestBundle(t *testing.T) {
 		if value != "" {
 			m.Namespaces = map[string]atoll.NamespaceMeta{"shop": {Labels: map[string]string{"from": value}}}
 		}
-		b.FoldHolding(Holding{Manifest: m})
+		b.FoldHolding(BundleHolding{Manifest: m})
 	}
 	if got := b.NamespaceMeta("shop").Labels["from"]; got != "first" {
 		t.Errorf("the metadata is of the %s Bundle", got)

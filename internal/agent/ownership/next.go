@@ -44,7 +44,7 @@ type Step struct {
 }
 
 // Next returns what must be done about the key.
-func (b *Book) Next(key atoll.ItemKey) Step {
+func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 	r := b.records[key]
 	if r == nil {
 		return Step{Verb: Nothing, Key: key}
@@ -56,7 +56,7 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 		leaving = leaving || c.State == Leaving
 	}
 	if c := r.Claims[r.Owner]; c.isLive() {
-		s.Item = b.ContentFor(r.Owner, key)
+		s.Item = b.ItemToApply(r.Owner, key)
 		if _, s.Observed = b.ObservedItem(key); s.Observed == nil {
 			s.Verb = applyVerb(r, c, s.Item)
 		}
@@ -65,7 +65,7 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 		}
 		return s
 	}
-	if s.Verb = endingVerb(r, leaving, parked); s.Verb == Delete {
+	if s.Verb = removalVerb(r, leaving, parked); s.Verb == Delete {
 		s.ReleasedFinalizers = b.releasedFinalizers(r)
 	}
 	return s
@@ -73,7 +73,7 @@ func (b *Book) Next(key atoll.ItemKey) Step {
 
 // ObservedItem returns the Bundle that observes the key's object, with its item; nil where the object is
 // written, or no Bundle has it.
-func (b *Book) ObservedItem(key atoll.ItemKey) (bundle string, item *atoll.RenderedItem) {
+func (b *OwnershipRecords) ObservedItem(key atoll.ItemKey) (bundle string, item *atoll.RenderedItem) {
 	r := b.records[key]
 	if r == nil || !r.Claims[r.Owner].isLive() || !b.isObserver(r.Owner, key) {
 		return "", nil
@@ -82,7 +82,7 @@ func (b *Book) ObservedItem(key atoll.ItemKey) (bundle string, item *atoll.Rende
 }
 
 // releasedFinalizers returns the finalizers that the tombstones of the record's leaving claims release.
-func (b *Book) releasedFinalizers(r *Record) (out []string) {
+func (b *OwnershipRecords) releasedFinalizers(r *Record) (out []string) {
 	for uid, c := range r.Claims {
 		nb := b.bundles[uid]
 		if nb == nil || c.State != Leaving || c.Template == "" {
@@ -95,8 +95,8 @@ func (b *Book) releasedFinalizers(r *Record) (out []string) {
 	return out
 }
 
-// endingVerb returns what ends a record that no live claim owns.
-func endingVerb(r *Record, leaving, parked bool) Verb {
+// removalVerb returns what ends a record that no live claim owns.
+func removalVerb(r *Record, leaving, parked bool) Verb {
 	switch {
 	case leaving && r.UID == "":
 		return Search
@@ -122,7 +122,7 @@ func applyVerb(r *Record, c Claim, item *atoll.RenderedItem) Verb {
 		return Nothing
 	case r.needsReplacement(c):
 		return Replace
-	case r.UID != "" && r.Template != c.Template && r.isParked(r.Template):
+	case r.UID != "" && r.Template != c.Template && r.isKeptForOtherBundle(r.Template):
 		return Nothing
 	case !known:
 		return Nothing
@@ -136,14 +136,14 @@ func applyVerb(r *Record, c Claim, item *atoll.RenderedItem) Verb {
 // claim means, and may be deleted for it. It stays while it is kept for a Bundle
 // that takes it over: then the claim is one of an old manifest.
 func (r *Record) needsReplacement(c Claim) bool {
-	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted || r.isParked(r.Template) {
+	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted || r.isKeptForOtherBundle(r.Template) {
 		return false
 	}
-	return !r.Key.IsNamespace() && !IsCRD(r.Key) && (r.Chosen || !HoldsMore(r.Key))
+	return !r.Key.IsNamespace() && !IsCRD(r.Key) && (r.Chosen || !DeletionCascades(r.Key))
 }
 
-// isParked reports whether the object of that template is kept for another Bundle.
-func (r *Record) isParked(template string) bool {
+// isKeptForOtherBundle reports whether the object of that template is kept for another Bundle.
+func (r *Record) isKeptForOtherBundle(template string) bool {
 	for _, c := range r.Claims {
 		if c.State == Parked && c.Template == template {
 			return true
@@ -154,7 +154,7 @@ func (r *Record) isParked(template string) bool {
 
 // mustStay reports whether the object outlives its last claim.
 func (r *Record) mustStay() bool {
-	if r.Adopted || !r.Chosen && HoldsMore(r.Key) {
+	if r.Adopted || !r.Chosen && DeletionCascades(r.Key) {
 		return true
 	}
 	for _, c := range r.Claims {
@@ -178,7 +178,7 @@ type Fact struct {
 }
 
 // RecordApplied records that an apply succeeded.
-func (b *Book) RecordApplied(key atoll.ItemKey, f Fact) {
+func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 	r := b.ensureRecord(key)
 	if r.UID != f.UID {
 		r.Adopted = false
@@ -194,12 +194,12 @@ func (b *Book) RecordApplied(key atoll.ItemKey, f Fact) {
 		r.Ran, r.RanHash = f.Template, f.Hash
 	}
 	b.markDirty(key)
-	b.settleClaims(key)
+	b.resolveClaims(key)
 }
 
 // RecordFound records that an object which an interrupted apply made exists, with the
 // Bundle and the template that its labels name, and whether it was there before.
-func (b *Book) RecordFound(key atoll.ItemKey, f Fact) {
+func (b *OwnershipRecords) RecordFound(key atoll.ItemKey, f Fact) {
 	r := b.records[key]
 	if r == nil || r.UID == f.UID {
 		return
@@ -210,12 +210,12 @@ func (b *Book) RecordFound(key atoll.ItemKey, f Fact) {
 		r.Ran, r.RanHash = f.Template, ""
 	}
 	b.markDirty(key)
-	b.settleClaims(key)
+	b.resolveClaims(key)
 }
 
 // IntendNamespace records that the agent is about to make a namespace because
 // something needs it. It does nothing where a record of the namespace exists.
-func (b *Book) IntendNamespace(name string) {
+func (b *OwnershipRecords) IntendNamespace(name string) {
 	if b.records[atoll.NamespaceKey(name)] == nil {
 		b.ensureRecord(atoll.NamespaceKey(name)).Implicit = true
 	}
@@ -223,30 +223,30 @@ func (b *Book) IntendNamespace(name string) {
 
 // MadeNamespace records such a namespace with its UID, and the hash of the
 // metadata that it was given.
-func (b *Book) MadeNamespace(name string, f Fact) {
+func (b *OwnershipRecords) MadeNamespace(name string, f Fact) {
 	r := b.ensureRecord(atoll.NamespaceKey(name))
 	r.UID, r.Label, r.Applied, r.Owned, r.Implicit = f.UID, f.Label, f.Hash, f.Owned, true
 	b.markDirty(r.Key)
 }
 
-// SetNamespaceParting starts or ends to part with a namespace that the agent made, or not any more: it goes once nothing is in
+// SetNamespaceRemovalOnLeave starts or ends to part with a namespace that the agent made, or not any more: it goes once nothing is in
 // it, unless something needs it again.
-func (b *Book) SetNamespaceParting(name string, parting bool) {
+func (b *OwnershipRecords) SetNamespaceRemovalOnLeave(name string, parting bool) {
 	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit {
 		r.Parting = parting
 	}
 }
 
 // CancelNamespaceRemoval keeps a namespace that was to go.
-func (b *Book) CancelNamespaceRemoval(name string) {
+func (b *OwnershipRecords) CancelNamespaceRemoval(name string) {
 	if r := b.records[atoll.NamespaceKey(name)]; r != nil && (r.Doomed || r.Parting) {
 		r.Doomed, r.Parting, r.SetClaims = false, false, nil
 		b.markDirty(r.Key)
 	}
 }
 
-// NoteSetClaims records volume claims that go along with a namespace that was deleted on the hub.
-func (b *Book) NoteSetClaims(namespace string, uids []string) {
+// RecordStatefulSetVolumeClaims records volume claims that go along with a namespace that was deleted on the hub.
+func (b *OwnershipRecords) RecordStatefulSetVolumeClaims(namespace string, uids []string) {
 	if r := b.records[atoll.NamespaceKey(namespace)]; r != nil && r.Doomed {
 		r.SetClaims = slices.Compact(slices.Sorted(slices.Values(append(r.SetClaims, uids...))))
 		b.markDirty(r.Key)
@@ -254,24 +254,24 @@ func (b *Book) NoteSetClaims(namespace string, uids []string) {
 }
 
 // ForgetNamespace drops the record of a namespace that the agent made and that was let go.
-func (b *Book) ForgetNamespace(name string) {
+func (b *OwnershipRecords) ForgetNamespace(name string) {
 	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
 		r.Implicit, r.Doomed, r.Parting, r.SetClaims, r.UID = false, false, false, nil, ""
-		b.settleClaims(r.Key)
+		b.resolveClaims(r.Key)
 	}
 }
 
-// ForeignNamespace records that a namespace was there already.
-func (b *Book) ForeignNamespace(name string) {
+// RecordForeignNamespace records that a namespace was there already.
+func (b *OwnershipRecords) RecordForeignNamespace(name string) {
 	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit && r.UID == "" {
 		r.Implicit = false
-		b.settleClaims(r.Key)
+		b.resolveClaims(r.Key)
 	}
 }
 
 // RecordDeleting records that the agent is about to delete the object. When it returns true, the
 // record must be stored first.
-func (b *Book) RecordDeleting(key atoll.ItemKey) bool {
+func (b *OwnershipRecords) RecordDeleting(key atoll.ItemKey) bool {
 	r := b.records[key]
 	if r == nil || !RunsOnce(key) || r.Going {
 		return false
@@ -284,7 +284,7 @@ func (b *Book) RecordDeleting(key atoll.ItemKey) bool {
 // RecordGone records that the object with the UID does not exist any more (any UID, when empty). A
 // removed object is forgotten; a wanted one will be made again. It returns the keys whose Next may
 // have changed.
-func (b *Book) RecordGone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []atoll.ItemKey {
+func (b *OwnershipRecords) RecordGone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []atoll.ItemKey {
 	r := b.records[key]
 	if r == nil || uid != "" && r.UID != uid {
 		return nil
@@ -306,7 +306,7 @@ func (b *Book) RecordGone(key atoll.ItemKey, uid string, last *atoll.ItemStatus)
 }
 
 // RecordReleased records that the object was let go.
-func (b *Book) RecordReleased(key atoll.ItemKey) []atoll.ItemKey {
+func (b *OwnershipRecords) RecordReleased(key atoll.ItemKey) []atoll.ItemKey {
 	r := b.records[key]
 	if r == nil {
 		return nil
@@ -317,34 +317,34 @@ func (b *Book) RecordReleased(key atoll.ItemKey) []atoll.ItemKey {
 }
 
 // endLeavingClaims ends leaving claims after the object went.
-func (b *Book) endLeavingClaims(r *Record) []atoll.ItemKey {
+func (b *OwnershipRecords) endLeavingClaims(r *Record) []atoll.ItemKey {
 	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
 		if r.Claims[uid].State == Leaving {
 			b.setClaim(r, uid, nil)
 		}
 	}
 	b.markDirty(r.Key)
-	b.settleClaims(r.Key)
+	b.resolveClaims(r.Key)
 	return []atoll.ItemKey{r.Key, atoll.NamespaceKey(r.Key.Namespace)}
 }
 
-// Done lists the tombstones of the Bundle's manifest that are carried out, as
+// CompletedTombstoneIDs lists the tombstones of the Bundle's manifest that are carried out, as
 // TombstoneID gives them, in the manifest's order.
-func (b *Book) Done(uid string) []string {
+func (b *OwnershipRecords) CompletedTombstoneIDs(uid string) []string {
 	nb := b.bundles[uid]
 	if nb == nil {
 		return nil
 	}
 	var out []string
 	for _, t := range nb.holding.Manifest.Tombstones {
-		if b.carriedOut(uid, t) {
+		if b.isTombstoneCarriedOut(uid, t) {
 			out = append(out, TombstoneID(t))
 		}
 	}
 	return out
 }
 
-func (b *Book) carriedOut(uid string, t atoll.Tombstone) bool {
+func (b *OwnershipRecords) isTombstoneCarriedOut(uid string, t atoll.Tombstone) bool {
 	r := b.records[t.Key]
 	if r == nil {
 		return true
@@ -366,22 +366,22 @@ func (b *Book) carriedOut(uid string, t atoll.Tombstone) bool {
 	return r.Adopted
 }
 
-// IsRemoved reports whether the Bundle's row is being removed and nothing of it is left.
-func (b *Book) IsRemoved(uid string) bool {
+// IsBundleRemoved reports whether the Bundle's row is being removed and nothing of it is left.
+func (b *OwnershipRecords) IsBundleRemoved(uid string) bool {
 	nb := b.bundles[uid]
 	return nb != nil && nb.holding.Manifest.Remove && len(b.claimed[uid]) == 0
 }
 
 // ForgetBundle drops a Bundle that is Removed, at the given Unix second. It lists the
 // keys whose Next may have changed.
-func (b *Book) ForgetBundle(uid string, at int64) []atoll.ItemKey {
-	b.forgetNamespaces(uid)
+func (b *OwnershipRecords) ForgetBundle(uid string, at int64) []atoll.ItemKey {
+	b.forgetManifestNamespaces(uid)
 	delete(b.bundles, uid)
 	delete(b.stirred, uid)
-	b.AddTombstone(uid, at)
+	b.RememberRemovedBundle(uid, at)
 	keys := slices.Collect(maps.Keys(b.parked))
 	for _, key := range keys {
-		b.settleClaims(key)
+		b.resolveClaims(key)
 	}
 	return keys
 }

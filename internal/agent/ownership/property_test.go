@@ -32,8 +32,8 @@ type sim struct {
 
 	// The member and the agent.
 	objects   map[atoll.ItemKey]*object
-	book      *Book
-	holdings  map[string]Holding
+	book      *OwnershipRecords
+	holdings  map[string]BundleHolding
 	persisted map[string][]Record
 	delivered map[string]int
 	// reported is what each bundle's report said when the agent last had a reason
@@ -58,7 +58,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 		template: map[atoll.ItemKey]string{}, holders: map[atoll.ItemKey]map[string]bool{},
 		tombstones: map[string][]atoll.Tombstone{}, removed: map[string]bool{}, generation: map[string]int64{},
 		history: map[string][]atoll.Manifest{}, published: map[string]int{}, regained: map[string]bool{}, unheld: map[string]int{}, objects: map[atoll.ItemKey]*object{}, book: NewBook(),
-		holdings: map[string]Holding{}, persisted: map[string][]Record{}, delivered: map[string]int{}, reported: map[string]string{},
+		holdings: map[string]BundleHolding{}, persisted: map[string][]Record{}, delivered: map[string]int{}, reported: map[string]string{},
 	}
 	for _, k := range simKeys {
 		s.holders[k] = map[string]bool{}
@@ -204,7 +204,7 @@ func (s *sim) deliverManifest(bundle string, last bool) {
 	if held && prev.Manifest.Generation > m.Generation {
 		return
 	}
-	var h Holding
+	var h BundleHolding
 	if held {
 		h = Merge(&prev, m)
 	} else {
@@ -332,7 +332,7 @@ func (s *sim) settleAll() {
 
 // statusText is what is reported of a bundle that depends on claims.
 func (s *sim) statusText(bundle string) string {
-	return fmt.Sprint(s.book.HoldingOf(bundle) != nil, s.book.Done(bundle), s.book.IsRemoved(bundle))
+	return fmt.Sprint(s.book.HoldingOf(bundle) != nil, s.book.CompletedTombstoneIDs(bundle), s.book.IsBundleRemoved(bundle))
 }
 
 // reportStatuses looks at the bundles that the book names, and at those that the act
@@ -355,7 +355,7 @@ func (s *sim) checkFinalState() {
 	}
 	s.settleAll()
 	for _, b := range simBundles {
-		if s.book.IsRemoved(b) {
+		if s.book.IsBundleRemoved(b) {
 			s.book.ForgetBundle(b, 1)
 		}
 	}
@@ -379,11 +379,11 @@ func (s *sim) checkFinalState() {
 	}
 	for _, b := range simBundles {
 		if h := s.book.HoldingOf(b); h != nil {
-			if done := s.book.Done(b); len(done) != len(h.Manifest.Tombstones) {
+			if done := s.book.CompletedTombstoneIDs(b); len(done) != len(h.Manifest.Tombstones) {
 				s.fail("%s has carried out %v of %v", b, done, h.Manifest.Tombstones)
 			}
-			if h.Manifest.Remove != s.book.IsRemoved(b) {
-				s.fail("%s: removed is %v", b, s.book.IsRemoved(b))
+			if h.Manifest.Remove != s.book.IsBundleRemoved(b) {
+				s.fail("%s: removed is %v", b, s.book.IsBundleRemoved(b))
 			}
 		}
 	}

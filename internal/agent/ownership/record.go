@@ -110,10 +110,10 @@ const LabelAdopted = "atoll.dev/adopted"
 // asks for.
 const AnnotationLeftBehind = "atoll.dev/left-behind"
 
-// TakesUp reports whether an object that was left behind for a template is what an item of that
+// CanReadoptLeftBehind reports whether an object that was left behind for a template is what an item of that
 // key and template means. A definition that was created again on the hub means the same kind; a
 // volume that was created again does not mean the old one's data.
-func TakesUp(key atoll.ItemKey, leftBehind, template string) bool {
+func CanReadoptLeftBehind(key atoll.ItemKey, leftBehind, template string) bool {
 	return leftBehind != "" && (leftBehind == template || IsCRD(key))
 }
 
@@ -150,9 +150,9 @@ func IsCRD(key atoll.ItemKey) bool {
 	return key.Group == "apiextensions.k8s.io" && key.Kind == "CustomResourceDefinition"
 }
 
-// HoldsMore reports whether deleting an object of the key's kind takes data or
+// DeletionCascades reports whether deleting an object of the key's kind takes data or
 // other objects along, so that it never goes as a mere dependency.
-func HoldsMore(key atoll.ItemKey) bool {
+func DeletionCascades(key atoll.ItemKey) bool {
 	volume := key.Group == "" && (key.Kind == "PersistentVolumeClaim" || key.Kind == "PersistentVolume")
 	return volume || key.IsNamespace() || IsCRD(key)
 }

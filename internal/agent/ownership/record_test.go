@@ -22,7 +22,7 @@ func TestTakesUp(t *testing.T) {
 		"a definition of another":       {crd, "u1", "u2", true},
 		"a definition, not left behind": {crd, "", "u2", false},
 	} {
-		if got := TakesUp(c.key, c.leftBehind, c.template); got != c.want {
+		if got := CanReadoptLeftBehind(c.key, c.leftBehind, c.template); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -11,63 +11,63 @@ import (
 // wanted again.
 func TestTombstonesThatAreCarriedOut(t *testing.T) {
 	tomb := atoll.Tombstone{Key: shopItem, UID: "t"}
-	withTombstone := func(uid string, generation int64, keys ...atoll.ItemKey) Holding {
+	withTombstone := func(uid string, generation int64, keys ...atoll.ItemKey) BundleHolding {
 		m := manifestOf(uid, generation, keys...)
 		m.Tombstones = []atoll.Tombstone{tomb}
-		return Holding{Manifest: m}
+		return BundleHolding{Manifest: m}
 	}
-	applied := func(adopted bool) *Book {
+	applied := func(adopted bool) *OwnershipRecords {
 		b := NewBook()
-		b.FoldHolding(Holding{Manifest: manifestOf("b1", 1, shopItem)})
+		b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shopItem)})
 		b.RecordApplied(shopItem, Fact{UID: "u", Template: "t", Hash: "h", Label: "b1", Adopted: adopted})
 		return b
 	}
 	for _, c := range []struct {
 		name string
-		book func() *Book
+		book func() *OwnershipRecords
 		want bool
 	}{
-		{"nothing is recorded", func() *Book {
+		{"nothing is recorded", func() *OwnershipRecords {
 			b := NewBook()
 			b.FoldHolding(withTombstone("b1", 1))
 			return b
 		}, true},
-		{"the object is still there", func() *Book {
+		{"the object is still there", func() *OwnershipRecords {
 			b := applied(false)
 			b.FoldHolding(withTombstone("b1", 2))
 			return b
 		}, false},
-		{"the object is gone", func() *Book {
+		{"the object is gone", func() *OwnershipRecords {
 			b := applied(false)
 			b.FoldHolding(withTombstone("b1", 2))
 			b.RecordGone(shopItem, "u", nil)
 			return b
 		}, true},
-		{"the item came back", func() *Book {
+		{"the item came back", func() *OwnershipRecords {
 			b := applied(false)
 			b.FoldHolding(withTombstone("b1", 2, shopItem))
 			return b
 		}, true},
-		{"another Bundle has it", func() *Book {
+		{"another Bundle has it", func() *OwnershipRecords {
 			b := applied(false)
-			b.FoldHolding(Holding{Manifest: manifestOf("b2", 1, shopItem)})
+			b.FoldHolding(BundleHolding{Manifest: manifestOf("b2", 1, shopItem)})
 			b.FoldHolding(withTombstone("b1", 2))
 			return b
 		}, true},
-		{"the object waits for another Bundle's template", func() *Book {
+		{"the object waits for another Bundle's template", func() *OwnershipRecords {
 			b := applied(false)
 			other := manifestOf("b2", 1, shopItem)
 			other.Items[0].UID = "t2"
 			b.FoldHolding(withTombstone("b1", 2))
-			b.FoldHolding(Holding{Manifest: other})
+			b.FoldHolding(BundleHolding{Manifest: other})
 			return b
 		}, false},
-		{"the object was there before Atoll, and another Bundle's template has it", func() *Book {
+		{"the object was there before Atoll, and another Bundle's template has it", func() *OwnershipRecords {
 			b := applied(true)
 			other := manifestOf("b2", 1, shopItem)
 			other.Items[0].UID = "t2"
 			b.FoldHolding(withTombstone("b1", 2))
-			b.FoldHolding(Holding{Manifest: other})
+			b.FoldHolding(BundleHolding{Manifest: other})
 			return b
 		}, true},
 	} {
@@ -76,12 +76,12 @@ func TestTombstonesThatAreCarriedOut(t *testing.T) {
 			if c.want {
 				want = []string{TombstoneID(tomb)}
 			}
-			if got := c.book().Done("b1"); !slices.Equal(got, want) {
+			if got := c.book().CompletedTombstoneIDs("b1"); !slices.Equal(got, want) {
 				t.Errorf("done is %q, want %q", got, want)
 			}
 		})
 	}
-	if got := NewBook().Done("b1"); got != nil {
+	if got := NewBook().CompletedTombstoneIDs("b1"); got != nil {
 		t.Errorf("an unknown Bundle has carried out %q", got)
 	}
 }
@@ -90,11 +90,11 @@ func TestTombstonesThatAreCarriedOut(t *testing.T) {
 // another Bundle's object changes.
 func TestBundlesThatAKeyConcerns(t *testing.T) {
 	b := NewBook()
-	b.FoldHolding(Holding{Manifest: manifestOf("claims", 1, shopItem)})
+	b.FoldHolding(BundleHolding{Manifest: manifestOf("claims", 1, shopItem)})
 	removed := manifestOf("removed", 1)
 	removed.Tombstones = []atoll.Tombstone{{Key: shopItem, UID: "old"}}
-	b.FoldHolding(Holding{Manifest: removed})
-	b.FoldHolding(Holding{Manifest: manifestOf("other", 1, shop)})
+	b.FoldHolding(BundleHolding{Manifest: removed})
+	b.FoldHolding(BundleHolding{Manifest: manifestOf("other", 1, shop)})
 	got := b.ConcernedBundles(shopItem)
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"claims", "removed"}) {
@@ -109,7 +109,7 @@ func TestBundlesThatAKeyConcerns(t *testing.T) {
 func TestTheSameClaimsChangeNothing(t *testing.T) {
 	base := manifestOf("b1", 1, shopItem)
 	b := NewBook()
-	b.FoldHolding(Holding{Manifest: base})
+	b.FoldHolding(BundleHolding{Manifest: base})
 	settle := func() {
 		for _, shard := range b.DirtyShards() {
 			b.MarkClean(shard)
@@ -137,7 +137,7 @@ func TestTheSameClaimsChangeNothing(t *testing.T) {
 		base.Generation++
 		base.Items = slices.Clone(base.Items)
 		c.change(&base)
-		b.FoldHolding(Holding{Manifest: base})
+		b.FoldHolding(BundleHolding{Manifest: base})
 		stored, reported := len(b.DirtyShards()) > 0, slices.Contains(b.TakeChangedBundles(), "b1")
 		if stored != c.want || reported != c.want {
 			t.Errorf("%s: to be stored %t, to be reported %t, want %t", c.name, stored, reported, c.want)
@@ -150,7 +150,7 @@ func TestTheSameClaimsChangeNothing(t *testing.T) {
 func TestKeptContentIsAppliedStill(t *testing.T) {
 	kept := atoll.RenderedItem{Key: shopItem, UID: "t", Hash: "h", Dependency: true}
 	b := NewBook()
-	b.FoldHolding(Holding{Manifest: manifestOf("b1", 1), Kept: []atoll.RenderedItem{kept}})
+	b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1), Kept: []atoll.RenderedItem{kept}})
 	if r, _ := b.Record(shopItem); r.Owner != "b1" || r.Claims["b1"].State != Kept || r.Claims["b1"].Template != "t" || !r.Claims["b1"].Dependency || r.Chosen {
 		t.Errorf("the record of kept content is %+v", r)
 	}
@@ -159,7 +159,7 @@ func TestKeptContentIsAppliedStill(t *testing.T) {
 	}
 	failed := manifestOf("b1", 2, shopItem)
 	failed.Items[0].Error = "it cannot be rendered"
-	b.FoldHolding(Holding{Manifest: failed, Kept: []atoll.RenderedItem{kept}})
+	b.FoldHolding(BundleHolding{Manifest: failed, Kept: []atoll.RenderedItem{kept}})
 	if r, _ := b.Record(shopItem); r.Claims["b1"].State != Wanted {
 		t.Errorf("a listed item without content has the claim %+v", r.Claims["b1"])
 	}

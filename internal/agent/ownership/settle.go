@@ -8,15 +8,15 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// settleClaims brings the claims on one key to rest: parked ones end when their target
+// resolveClaims brings the claims on one key to rest: parked ones end when their target
 // came or will not come, leaving ones are released while another claim lives,
 // and an owner is chosen.
-func (b *Book) settleClaims(key atoll.ItemKey) {
+func (b *OwnershipRecords) resolveClaims(key atoll.ItemKey) {
 	r := b.records[key]
 	if r == nil {
 		return
 	}
-	b.settleParked(r)
+	b.resolveParkedClaims(r)
 	live, parked := 0, 0
 	for _, c := range r.Claims {
 		switch {
@@ -29,7 +29,7 @@ func (b *Book) settleClaims(key atoll.ItemKey) {
 	// While it is not known whether an object exists, it may carry the label of a
 	// leaving claim; the claim stays until that is known.
 	if r.UID != "" && live+parked > 0 {
-		b.releaseLeaving(r)
+		b.dropLeavingClaims(r)
 	}
 	if owner := b.pickOwner(r); owner != r.Owner {
 		r.Owner = owner
@@ -43,8 +43,8 @@ func (b *Book) settleClaims(key atoll.ItemKey) {
 	}
 }
 
-// releaseLeaving ends the leaving claims of a record.
-func (b *Book) releaseLeaving(r *Record) {
+// dropLeavingClaims ends the leaving claims of a record.
+func (b *OwnershipRecords) dropLeavingClaims(r *Record) {
 	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
 		if r.Claims[uid].State == Leaving {
 			b.setClaim(r, uid, nil)
@@ -52,8 +52,8 @@ func (b *Book) releaseLeaving(r *Record) {
 	}
 }
 
-// settleParked ends the parked claims whose wait is over.
-func (b *Book) settleParked(r *Record) {
+// resolveParkedClaims ends the parked claims whose wait is over.
+func (b *OwnershipRecords) resolveParkedClaims(r *Record) {
 	for _, uid := range slices.Sorted(maps.Keys(r.Claims)) {
 		c := r.Claims[uid]
 		if c.State != Parked {
@@ -73,7 +73,7 @@ func (b *Book) settleParked(r *Record) {
 //
 // Moves that lead in a circle mean that one of the manifests is old: the newer one
 // is on its way, and is waited for.
-func (b *Book) followMoveTargets(r *Record, from string, c Claim) (waiting []string, taken bool) {
+func (b *OwnershipRecords) followMoveTargets(r *Record, from string, c Claim) (waiting []string, taken bool) {
 	const onPath, done = 1, 2
 	state := map[string]int{from: onPath}
 	var visit func(uid string)
@@ -117,7 +117,7 @@ func (b *Book) followMoveTargets(r *Record, from string, c Claim) (waiting []str
 // pickOwner keeps the current owner while its claim exists, its content is known, and it writes. Otherwise
 // it prefers a claim that writes, then one on the template from which the object was created, then one that
 // is not a mere dependency, then the lowest UID.
-func (b *Book) pickOwner(r *Record) string {
+func (b *OwnershipRecords) pickOwner(r *Record) string {
 	if c := r.Claims[r.Owner]; (c.State == Wanted || c.State == Kept && b.bundles[r.Owner] != nil) && !b.isObserver(r.Owner, r.Key) {
 		return r.Owner
 	}
@@ -127,7 +127,7 @@ func (b *Book) pickOwner(r *Record) string {
 		if !c.isLive() {
 			continue
 		}
-		if r.UID != "" && c.Template != r.Template && r.isParked(r.Template) {
+		if r.UID != "" && c.Template != r.Template && r.isKeptForOtherBundle(r.Template) {
 			continue // kept for a Bundle that takes this very object over
 		}
 		score := r.ownerScore(c)
@@ -142,7 +142,7 @@ func (b *Book) pickOwner(r *Record) string {
 }
 
 // isObserver reports whether the Bundle observes the key's object instead of writing it.
-func (b *Book) isObserver(uid string, key atoll.ItemKey) bool {
+func (b *OwnershipRecords) isObserver(uid string, key atoll.ItemKey) bool {
 	nb := b.bundles[uid]
 	return nb != nil && nb.listed[key] != nil && nb.listed[key].Observe != ""
 }

@@ -7,8 +7,8 @@ import (
 	"atoll.dev/atoll/api/agent/v1alpha1"
 )
 
-// match reports whether the name matches the pattern, in which "*" stands for any characters.
-func match(pattern, name string) bool {
+// matchWildcard reports whether the name matches the pattern, in which "*" stands for any characters.
+func matchWildcard(pattern, name string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !wild {
 		return pattern == name
@@ -31,5 +31,5 @@ func match(pattern, name string) bool {
 }
 
 func matchAny(patterns []v1alpha1.Pattern, name string) bool {
-	return slices.ContainsFunc(patterns, func(p v1alpha1.Pattern) bool { return match(string(p), name) })
+	return slices.ContainsFunc(patterns, func(p v1alpha1.Pattern) bool { return matchWildcard(string(p), name) })
 }

@@ -33,9 +33,9 @@ func (p *Policy) NeedsNamespaceLabels(key atoll.ItemKey) bool {
 	return ns != "" && !matchAny(p.spec.Namespaces.Allowed, ns) && !matchAny(p.spec.Namespaces.Denied, ns)
 }
 
-// Apply returns why the object must not be applied; empty: it may be. The namespace counts only
+// ApplyRefusal returns why the object must not be applied; empty: it may be. The namespace counts only
 // if NeedsNamespaceLabels.
-func (p *Policy) Apply(key atoll.ItemKey, ns Namespace) string {
+func (p *Policy) ApplyRefusal(key atoll.ItemKey, ns Namespace) string {
 	if why := neverAppliedReason(key); why != "" {
 		return why
 	}
@@ -53,9 +53,9 @@ func (p *Policy) Apply(key atoll.ItemKey, ns Namespace) string {
 	return ""
 }
 
-// Remove returns why an object that Atoll applied must not be deleted or released; empty: it may
+// RemovalRefusal returns why an object that Atoll applied must not be deleted or released; empty: it may
 // be.
-func (p *Policy) Remove(key atoll.ItemKey, ns Namespace) string {
+func (p *Policy) RemovalRefusal(key atoll.ItemKey, ns Namespace) string {
 	switch {
 	case p == nil:
 		return ""
@@ -64,7 +64,7 @@ func (p *Policy) Remove(key atoll.ItemKey, ns Namespace) string {
 	case p.spec.Removal != v1alpha1.RemovalDeny:
 		return ""
 	}
-	if why := p.Apply(key, ns); why != "" {
+	if why := p.ApplyRefusal(key, ns); why != "" {
 		return why + "; nor may it be removed (spec.removal)"
 	}
 	return ""
@@ -146,6 +146,6 @@ func (p *Policy) kindRefusal(key atoll.ItemKey) string {
 
 func matchesKindRule(rules []v1alpha1.KindRule, key atoll.ItemKey) bool {
 	return slices.ContainsFunc(rules, func(r v1alpha1.KindRule) bool {
-		return match(r.Group, key.Group) && (len(r.Kinds) == 0 || matchAny(r.Kinds, key.Kind))
+		return matchWildcard(r.Group, key.Group) && (len(r.Kinds) == 0 || matchAny(r.Kinds, key.Kind))
 	})
 }

@@ -5,7 +5,7 @@
 // refusal for the status of a row: the refused act, the field, and the person that must act. A nil
 // *Policy is that of a member without one. It refuses only what no hub may apply: AgentPolicies,
 // their definition, APIServices that would serve them, and the agent's own namespace. A policy
-// that cannot be understood refuses everything (ClosedPolicy). Policies are immutable, and safe
+// that cannot be understood refuses everything (DenyAllPolicy). Policies are immutable, and safe
 // for concurrent use.
 package policy
 
@@ -34,24 +34,24 @@ type Policy struct {
 	closed string
 }
 
-// Read parses a policy from its JSON. A policy that cannot be understood refuses everything.
-func Read(text []byte) *Policy {
-	object, strict, err := decode(text)
+// ParsePolicy parses a policy from its JSON. A policy that cannot be understood refuses everything.
+func ParsePolicy(text []byte) *Policy {
+	object, strict, err := decodeAgentPolicy(text)
 	if err != nil {
-		return ClosedPolicy(fmt.Sprintf("it cannot be read: %v", err))
+		return DenyAllPolicy(fmt.Sprintf("it cannot be read: %v", err))
 	}
 	if len(strict) > 0 {
-		return ClosedPolicy(fmt.Sprintf("it says what this agent (%s) does not know, %v: update the agent, or take that out", atoll.Version, strict[0]))
+		return DenyAllPolicy(fmt.Sprintf("it says what this agent (%s) does not know, %v: update the agent, or take that out", atoll.Version, strict[0]))
 	}
 	p, err := compilePolicy(object)
 	if err != nil {
-		return ClosedPolicy(err.Error())
+		return DenyAllPolicy(err.Error())
 	}
 	return p
 }
 
-// decode decodes strictly all but the metadata, which is Kubernetes' to extend.
-func decode(text []byte) (object *v1alpha1.AgentPolicy, strict []error, err error) {
+// decodeAgentPolicy decodes strictly all but the metadata, which is Kubernetes' to extend.
+func decodeAgentPolicy(text []byte) (object *v1alpha1.AgentPolicy, strict []error, err error) {
 	var meta struct {
 		Metadata v1.ObjectMeta `json:"metadata"`
 	}
@@ -72,8 +72,8 @@ func decode(text []byte) (object *v1alpha1.AgentPolicy, strict []error, err erro
 	return object, strict, err
 }
 
-// ClosedPolicy returns the policy for a member whose own policy exists and could not be read.
-func ClosedPolicy(why string) *Policy {
+// DenyAllPolicy returns the policy for a member whose own policy exists and could not be read.
+func DenyAllPolicy(why string) *Policy {
 	return &Policy{closed: "AgentPolicy " + v1alpha1.AgentPolicyName + " of this cluster is not understood, so nothing is allowed until its administrator mends it: " + why}
 }
 
@@ -92,7 +92,7 @@ func compilePolicy(o *v1alpha1.AgentPolicy) (*Policy, error) {
 			return nil, fmt.Errorf("spec.namespaces.selector: %w", err)
 		}
 	}
-	if err := checkRequests(s.Reach); err != nil {
+	if err := checkReachRequests(s.Reach); err != nil {
 		return nil, err
 	}
 	for _, a := range s.ServiceAccounts {
@@ -103,7 +103,7 @@ func compilePolicy(o *v1alpha1.AgentPolicy) (*Policy, error) {
 	return p, nil
 }
 
-func checkRequests(reach *v1alpha1.Reach) error {
+func checkReachRequests(reach *v1alpha1.Reach) error {
 	if reach == nil || reach.Requests == nil {
 		return nil
 	}

@@ -17,7 +17,7 @@ func read(t *testing.T, spec string) *Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Read(text)
+	return ParsePolicy(text)
 }
 
 // parseKey of "group/Kind/namespace/name".
@@ -84,7 +84,7 @@ func TestApply(t *testing.T) {
 		{what: "a selector that means nothing", spec: "{namespaces: {selector: {matchExpressions: [{key: a, operator: Like}]}}}", object: deployment, refuse: "spec.namespaces.selector"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			got := read(t, c.spec).Apply(parseKey(c.object), c.at)
+			got := read(t, c.spec).ApplyRefusal(parseKey(c.object), c.at)
 			if (got == "") != (c.refuse == "") || !strings.Contains(got, c.refuse) {
 				t.Errorf("%s: %q; wanted %q", c.object, got, c.refuse)
 			}
@@ -95,11 +95,11 @@ func TestApply(t *testing.T) {
 func TestWithoutAPolicyOnlyWhatIsTheAgentsOwnIsRefused(t *testing.T) {
 	var none *Policy
 	for object, refuse := range map[string]bool{deployment: false, role: false, "agent.atoll.dev/AgentPolicy//agent": true, "/Secret/atoll-system/x": true} {
-		if why := none.Apply(parseKey(object), Namespace{}); (why != "") != refuse {
+		if why := none.ApplyRefusal(parseKey(object), Namespace{}); (why != "") != refuse {
 			t.Errorf("%s: %q", object, why)
 		}
 	}
-	if why := none.Remove(parseKey("/Secret/atoll-system/x"), Namespace{}); why != "" {
+	if why := none.RemovalRefusal(parseKey("/Secret/atoll-system/x"), Namespace{}); why != "" {
 		t.Errorf("what lies there from earlier may not go: %s", why)
 	}
 }
@@ -111,7 +111,7 @@ func TestRemove(t *testing.T) {
 		{"removal: Deny, what may not be applied any more", "{namespaces: {denied: [shop]}, removal: Deny}", "nor may it be removed (spec.removal)"},
 		{"a policy that cannot be read", "{what: 1}", "is not understood, so nothing is allowed"},
 	} {
-		if got := read(t, c.spec).Remove(parseKey(deployment), Namespace{}); (got == "") != (c.refuse == "") || !strings.Contains(got, c.refuse) {
+		if got := read(t, c.spec).RemovalRefusal(parseKey(deployment), Namespace{}); (got == "") != (c.refuse == "") || !strings.Contains(got, c.refuse) {
 			t.Errorf("%s: %q; wanted %q", c.what, got, c.refuse)
 		}
 	}
@@ -215,7 +215,7 @@ func TestSortsOfRequests(t *testing.T) {
 		{"GET", "/api/v1/watch/namespaces/shop/pods", false, "Read"},
 		{"GET", "/api/v1/pods", true, "Connect"},
 	} {
-		if got := Sort(c.method, c.path, c.upgrades); string(got) != c.want {
+		if got := ClassifyRequest(c.method, c.path, c.upgrades); string(got) != c.want {
 			t.Errorf("%s %s: %s, wanted %s", c.method, c.path, got, c.want)
 		}
 	}
@@ -230,7 +230,7 @@ func TestMatch(t *testing.T) {
 		{"a*c", "ac", true}, {"a*a", "a", false}, {"a*b*c", "a-b-b-c", true}, {"a*b*c", "a-c-b", false}, {"*b*", "abc", true}, {"*bb*b", "abb", false},
 		{"a.c", "abc", false}, {"[a]", "a", false}, {"a*b", "abc", false}, {"", "", true}, {"", "a", false},
 	} {
-		if got := match(c.pattern, c.name); got != c.want {
+		if got := matchWildcard(c.pattern, c.name); got != c.want {
 			t.Errorf("%q of %q: %t", c.name, c.pattern, got)
 		}
 	}
@@ -238,7 +238,7 @@ func TestMatch(t *testing.T) {
 
 func TestEqual(t *testing.T) {
 	a, b := read(t, "{removal: Deny}"), read(t, "{removal: Allow}")
-	if !a.Equal(read(t, "{removal: Deny}")) || a.Equal(b) || a.Equal(nil) || !(*Policy)(nil).Equal(nil) || ClosedPolicy("x").Equal(ClosedPolicy("y")) {
+	if !a.Equal(read(t, "{removal: Deny}")) || a.Equal(b) || a.Equal(nil) || !(*Policy)(nil).Equal(nil) || DenyAllPolicy("x").Equal(DenyAllPolicy("y")) {
 		t.Error("policies that differ are taken for equal, or the other way round")
 	}
 }

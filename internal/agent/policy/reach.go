@@ -26,7 +26,7 @@ func (p *Policy) AdmitPerson(who person.Person, method, path string, upgrades bo
 	if len(r.Users) > 0 && !matchAny(r.Users, who.Name) {
 		return who, fmt.Errorf("%s does not let user %q in (spec.reach.users): ask this cluster's administrator", p.name, who.Name)
 	}
-	if sort := Sort(method, path, upgrades); r.Requests != nil && !slices.Contains(*r.Requests, sort) {
+	if sort := ClassifyRequest(method, path, upgrades); r.Requests != nil && !slices.Contains(*r.Requests, sort) {
 		return who, fmt.Errorf("%s does not allow requests of the sort %s through the hub (spec.reach.requests): ask this cluster's administrator", p.name, sort)
 	}
 	if len(r.Groups) > 0 {
@@ -46,15 +46,15 @@ func (p *Policy) CheckLiveRequest(method, path string) error {
 		return fmt.Errorf("%s", p.closed)
 	}
 	if r := p.spec.Reach; r != nil && r.Requests != nil {
-		if sort := Sort(method, path, false); !slices.Contains(*r.Requests, sort) {
+		if sort := ClassifyRequest(method, path, false); !slices.Contains(*r.Requests, sort) {
 			return fmt.Errorf("%s does not allow requests of the sort %s through the hub (spec.reach.requests): ask this cluster's administrator", p.name, sort)
 		}
 	}
 	return nil
 }
 
-// Sort returns the sort of a request by its method and path, and whether it asks to upgrade its connection.
-func Sort(method, path string, upgrades bool) v1alpha1.Request {
+// ClassifyRequest returns the sort of a request by its method and path, and whether it asks to upgrade its connection.
+func ClassifyRequest(method, path string, upgrades bool) v1alpha1.Request {
 	resource, subresource := resourceAndSubresource(path)
 	switch {
 	case upgrades, slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource):

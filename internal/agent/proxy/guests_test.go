@@ -25,7 +25,7 @@ func (w *world) limitAgent(t *testing.T, reach string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p = policy.Read(text)
+		p = policy.ParsePolicy(text)
 	}
 	w.policy.Store(p)
 	w.server.ReevaluatePolicy()

@@ -29,7 +29,7 @@ import (
 type world struct {
 	*http.Client
 	member *httptest.Server
-	server *Server
+	server *MemberAPIProxy
 	// policy of the member's administrator; see limit.
 	policy atomic.Pointer[policy.Policy]
 }

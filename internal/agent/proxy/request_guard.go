@@ -47,11 +47,11 @@ var errTooMany = errors.New("the hub has too many requests under way in this clu
 // isShortRequest reports whether the request ends by itself, soon.
 func isShortRequest(r *http.Request) bool {
 	q := r.URL.Query()
-	return r.Header.Get("Upgrade") == "" && !isSet(q, "watch") && !isSet(q, "follow") && !strings.Contains(r.URL.Path, "/watch/")
+	return r.Header.Get("Upgrade") == "" && !isParameterTrue(q, "watch") && !isParameterTrue(q, "follow") && !strings.Contains(r.URL.Path, "/watch/")
 }
 
-// isSet reports whether a parameter is true, as API servers read it.
-func isSet(q url.Values, name string) bool {
+// isParameterTrue reports whether a parameter is true, as API servers read it.
+func isParameterTrue(q url.Values, name string) bool {
 	return q.Has(name) && !slices.Contains([]string{"0", "false", "False", "FALSE", "f", "F"}, q.Get(name))
 }
 
@@ -64,7 +64,7 @@ func (g *requestGuard) limitByPolicy(next http.Handler, hub bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave := context.WithCancelCause(r.Context())
 		defer leave(nil)
-		one := &guardedRequest{hub: hub, who: person.FromHeader(r.Header), method: r.Method, path: r.URL.Path, upgrades: r.Header.Get("Upgrade") != "", isShort: isShortRequest(r), leave: leave}
+		one := &guardedRequest{hub: hub, who: person.ImpersonatedPerson(r.Header), method: r.Method, path: r.URL.Path, upgrades: r.Header.Get("Upgrade") != "", isShort: isShortRequest(r), leave: leave}
 		switch err := g.admitRequest(one); {
 		case errors.Is(err, errTooMany):
 			w.Header().Set("Retry-After", "1")
@@ -118,7 +118,7 @@ func (g *guardedRequest) checkAllowed(p *policy.Policy) (person.Person, error) {
 
 // ReevaluatePolicy checks the requests under way, because the policy has changed. A request that
 // would now be refused, or have other groups, is cut off.
-func (s *Server) ReevaluatePolicy() {
+func (s *MemberAPIProxy) ReevaluatePolicy() {
 	now := s.requestGuard.policy()
 	s.requestGuard.mu.Lock()
 	defer s.requestGuard.mu.Unlock()

@@ -32,8 +32,8 @@ const (
 	headerMost = 1 << 20
 )
 
-// Server of tunnels. Make it with New, and Run it.
-type Server struct {
+// MemberAPIProxy serves tunnels. Make it with New, and Run it.
+type MemberAPIProxy struct {
 	log          *slog.Logger
 	server       *http.Server
 	conns        *tunnel.Listener
@@ -54,14 +54,14 @@ type Options struct {
 }
 
 // New returns a Server.
-func New(o Options) (*Server, error) {
+func New(o Options) (*MemberAPIProxy, error) {
 	config, log := o.Config, o.Log
 	target, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("the member's address: %w", err)
 	}
 	target.Path = strings.TrimSuffix(target.Path, "/")
-	s := &Server{log: log, conns: tunnel.NewListener("the hub"), requestGuard: requestGuard{policy: o.Policy, inside: map[*guardedRequest]bool{}}}
+	s := &MemberAPIProxy{log: log, conns: tunnel.NewListener("the hub"), requestGuard: requestGuard{policy: o.Policy, inside: map[*guardedRequest]bool{}}}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewriteForMember(r, target) },
 		Transport:     o.Transport,
@@ -70,12 +70,12 @@ func New(o Options) (*Server, error) {
 		ErrorHandler:  s.writeProxyError,
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(r *http.Response) error {
-			tunnel.KeepUpgraded(r)
+			tunnel.IgnoreUpgradeWriteErrors(r)
 			return nil
 		},
 	}
 	s.server = &http.Server{
-		Handler:           splitByOrigin(s.requestGuard.limitByPolicy(o.Live, true), requireImpersonation(s.requestGuard.limitByPolicy(forward, false))),
+		Handler:           splitHubAndUserRequests(s.requestGuard.limitByPolicy(o.Live, true), requireImpersonation(s.requestGuard.limitByPolicy(forward, false))),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerMost,
@@ -85,7 +85,7 @@ func New(o Options) (*Server, error) {
 }
 
 // Run serves until ctx ends; what is under way is cut off then.
-func (s *Server) Run(ctx context.Context) {
+func (s *MemberAPIProxy) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() }) // the only error is that of a listener that has none
 	defer stop()
 	if err := s.server.Serve(s.conns); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -94,10 +94,10 @@ func (s *Server) Run(ctx context.Context) {
 }
 
 // ServeTunnel serves a tunnel. It is the server's from then on, which closes it.
-func (s *Server) ServeTunnel(conn net.Conn) { s.conns.AcceptConn(conn) }
+func (s *MemberAPIProxy) ServeTunnel(conn net.Conn) { s.conns.HandOverConn(conn) }
 
-// splitByOrigin leads what the hub asks in its own name to live, and all else to people.
-func splitByOrigin(live, people http.Handler) http.Handler {
+// splitHubAndUserRequests leads what the hub asks in its own name to live, and all else to people.
+func splitHubAndUserRequests(live, people http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Host != atoll.FleetViewHost:
@@ -113,7 +113,7 @@ func splitByOrigin(live, people http.Handler) http.Handler {
 // requireImpersonation passes on requests of a user that may be impersonated.
 func requireImpersonation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := person.CheckImpersonation(person.FromHeader(r.Header)); err != nil {
+		if err := person.CheckImpersonation(person.ImpersonatedPerson(r.Header)); err != nil {
 			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
 			return
 		}
@@ -129,11 +129,11 @@ func requireImpersonation(next http.Handler) http.Handler {
 func rewriteForMember(r *httputil.ProxyRequest, target *url.URL) {
 	r.SetURL(target)
 	r.Out.Host = ""
-	person.FromHeader(r.In.Header).ReplaceIdentity(r.Out.Header)
+	person.ImpersonatedPerson(r.In.Header).ReplaceIdentity(r.Out.Header)
 }
 
 // writeProxyError answers for an API server that did not.
-func (s *Server) writeProxyError(w http.ResponseWriter, r *http.Request, err error) {
+func (s *MemberAPIProxy) writeProxyError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(context.Cause(r.Context()), errLimited) {
 		writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+errLimited.Error())
 		return

@@ -30,7 +30,7 @@ func dropLargeStatuses(items []atoll.ItemStatus) {
 	room := largeStatusRoom
 	for i := range items {
 		it := &items[i]
-		n := largeSize(*it)
+		n := largeStatusSize(*it)
 		if n <= room {
 			room -= n
 			continue
@@ -42,10 +42,10 @@ func dropLargeStatuses(items []atoll.ItemStatus) {
 	}
 }
 
-// someGone returns are as many tombstones as there is room for, the first by name, so that
+// keepTombstonesThatFit returns are as many tombstones as there is room for, the first by name, so that
 // all clusters report the same. The rest is reported when all are carried out, or
 // once the hub has dropped these.
-func someGone(gone []string) []string {
+func keepTombstonesThatFit(gone []string) []string {
 	gone = slices.Sorted(slices.Values(gone))
 	room := goneRoom
 	for i, id := range gone {
@@ -71,7 +71,7 @@ const (
 	rankReplicated
 )
 
-func itemRank(st atoll.ItemStatus, applied bool) int {
+func itemReportRank(st atoll.ItemStatus, applied bool) int {
 	ready := isReady(st)
 	_, _, replicated := kinds.ReplicaCounts(schema.GroupKind{Group: st.Key.Group, Kind: st.Key.Kind}, st.ReflectedStatus)
 	switch {
@@ -91,14 +91,14 @@ func itemRank(st atoll.ItemStatus, applied bool) int {
 	return rankReflected
 }
 
-// someItems returns as many of the items as fit, by key; important ones stay. unlisted counts the
+// keepItemsThatFit returns as many of the items as fit, by key; important ones stay. unlisted counts the
 // others that are not ready.
-func someItems(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus, unlisted int32) {
+func keepItemsThatFit(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus, unlisted int32) {
 	byKey := func(x, y atoll.ItemStatus) int { return cmp.Compare(x.Key.String(), y.Key.String()) }
 	room, large := itemsRoom, largeStatusRoom
 	for _, it := range items {
 		room -= encodedSize(it)
-		large -= largeSize(it)
+		large -= largeStatusSize(it)
 	}
 	if room >= 0 && large >= 0 {
 		slices.SortFunc(items, byKey)
@@ -106,7 +106,7 @@ func someItems(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus,
 	}
 	ranks := make(map[atoll.ItemKey]int, len(items))
 	for _, it := range items {
-		ranks[it.Key] = itemRank(it, applied)
+		ranks[it.Key] = itemReportRank(it, applied)
 	}
 	slices.SortFunc(items, func(x, y atoll.ItemStatus) int {
 		return cmp.Or(cmp.Compare(ranks[x.Key], ranks[y.Key]), byKey(x, y))
@@ -132,8 +132,8 @@ func someItems(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus,
 	return kept, unlisted
 }
 
-// largeSize returns the bytes that an item takes of largeStatusRoom.
-func largeSize(st atoll.ItemStatus) int {
+// largeStatusSize returns the bytes that an item takes of largeStatusRoom.
+func largeStatusSize(st atoll.ItemStatus) int {
 	if n := len(st.ReflectedStatus); n > largeStatus {
 		return n
 	}
@@ -146,5 +146,5 @@ func encodedSize(st atoll.ItemStatus) int {
 	if err != nil {
 		return itemsRoom // what cannot be written is not reported
 	}
-	return len(text) + len(",") - largeSize(st)
+	return len(text) + len(",") - largeStatusSize(st)
 }

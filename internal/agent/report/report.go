@@ -59,19 +59,19 @@ func isReady(st atoll.ItemStatus) bool {
 	return !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
 }
 
-// isListed reports whether a report says something of an item that its counts do not say.
-func isListed(st atoll.ItemStatus) bool {
+// needsReportEntry reports whether a report says something of an item that its counts do not say.
+func needsReportEntry(st atoll.ItemStatus) bool {
 	return !isReady(st) || st.Reason != "" || len(st.ReflectedStatus) > 0 || st.Drift != nil
 }
 
 // BuildStatus returns the status at a Unix second. prev is the status before; nil without one.
 func BuildStatus(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
-	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, DoneTombstones: someGone(in.Gone), Applied: true, NamespaceKept: in.Vacant}
+	s := atoll.RowStatus{Generation: in.Generation, Content: in.Content, DoneTombstones: keepTombstonesThatFit(in.Gone), Applied: true, NamespaceKept: in.Vacant}
 	if in.AllGone && len(s.DoneTombstones) < len(in.Gone) {
 		s.DoneTombstones, s.AllTombstonesDone = nil, true
 	}
 	before := statusByKey(prev)
-	worst := tally{}
+	worst := itemTally{}
 	for _, item := range in.Items {
 		st := toItemStatus(item)
 		st.Since = healthSince(st, before, prev, now)
@@ -87,11 +87,11 @@ func BuildStatus(in Input, prev *atoll.RowStatus, now int64) atoll.RowStatus {
 		if st.Drift = drift.WithTimes(st.Drift, before[st.Key].Drift, now); st.Drift != nil {
 			s.Drifted++
 		}
-		if isListed(st) {
+		if needsReportEntry(st) {
 			s.Items = append(s.Items, st)
 		}
 	}
-	s.Items, s.UnlistedNotReady = someItems(s.Items, s.Applied)
+	s.Items, s.UnlistedNotReady = keepItemsThatFit(s.Items, s.Applied)
 	s.State, s.Reason, s.Message = worst.overallState(in)
 	s.Since = stateSince(&s, prev, now)
 	return s
@@ -150,12 +150,12 @@ func healthSince(st atoll.ItemStatus, before map[atoll.ItemKey]atoll.ItemStatus,
 	return now
 }
 
-// tally finds what speaks for the whole row.
-type tally struct {
+// itemTally finds what speaks for the whole row.
+type itemTally struct {
 	failed, degraded, waiting []atoll.ItemStatus
 }
 
-func (t *tally) add(st atoll.ItemStatus, ready bool) {
+func (t *itemTally) add(st atoll.ItemStatus, ready bool) {
 	switch {
 	case st.Error:
 		t.failed = append(t.failed, st)
@@ -166,7 +166,7 @@ func (t *tally) add(st atoll.ItemStatus, ready bool) {
 	}
 }
 
-func (t *tally) overallState(in Input) (state atoll.RowState, reason atoll.Reason, message string) {
+func (t *itemTally) overallState(in Input) (state atoll.RowState, reason atoll.Reason, message string) {
 	switch {
 	case in.Removed:
 		return atoll.RowRemoved, "", in.Kept

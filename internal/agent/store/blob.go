@@ -39,7 +39,7 @@ type head struct {
 }
 
 // put stores the value of a kind under a name.
-func (s *Store) put(ctx context.Context, kind, name string, value any) error {
+func (s *AgentStore) put(ctx context.Context, kind, name string, value any) error {
 	data, weight, err := encodeValue(value)
 	if err != nil {
 		return fmt.Errorf("pack %s: %w", name, err)
@@ -77,13 +77,13 @@ func (s *Store) put(ctx context.Context, kind, name string, value any) error {
 	for _, part := range old.parts {
 		if !slices.Contains(parts, part) {
 			// A part that stays behind is collected at the next start.
-			_ = s.delete(ctx, part)
+			_ = s.deleteSecret(ctx, part)
 		}
 	}
 	return nil
 }
 
-func (s *Store) putParts(ctx context.Context, name string, data []byte) (parts []string, err error) {
+func (s *AgentStore) putParts(ctx context.Context, name string, data []byte) (parts []string, err error) {
 	for chunk := range slices.Chunk(data, maxPart) {
 		part := "atoll-part-" + atoll.HashParts([]byte(name), chunk)
 		parts = append(parts, part)
@@ -103,7 +103,7 @@ func (s *Store) putParts(ctx context.Context, name string, data []byte) (parts [
 
 // write creates the Secret, or updates the version of it that is known. Over a
 // version that is not, it writes only while the fence holds.
-func (s *Store) write(ctx context.Context, secret *corev1.Secret, version string) (string, error) {
+func (s *AgentStore) write(ctx context.Context, secret *corev1.Secret, version string) (string, error) {
 	for range 3 {
 		stored, err := s.writeOnce(ctx, secret, version)
 		isPart := secret.Labels[labelKind] == kindPart
@@ -131,7 +131,7 @@ func (s *Store) write(ctx context.Context, secret *corev1.Secret, version string
 	return "", fmt.Errorf("store Secret %s/%s in the member: it changed each time", s.namespace, secret.Name)
 }
 
-func (s *Store) writeOnce(ctx context.Context, secret *corev1.Secret, version string) (string, error) {
+func (s *AgentStore) writeOnce(ctx context.Context, secret *corev1.Secret, version string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	var out corev1.Secret
@@ -146,7 +146,7 @@ func (s *Store) writeOnce(ctx context.Context, secret *corev1.Secret, version st
 }
 
 // secretVersion returns the version of the Secret as it is now; empty when there is none.
-func (s *Store) secretVersion(ctx context.Context, name string) (string, error) {
+func (s *AgentStore) secretVersion(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	var out corev1.Secret
@@ -158,7 +158,7 @@ func (s *Store) secretVersion(ctx context.Context, name string) (string, error) 
 }
 
 // deleteValue deletes a stored value; none is no error.
-func (s *Store) deleteValue(ctx context.Context, name string) error {
+func (s *AgentStore) deleteValue(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, known := s.heads[name]
@@ -166,7 +166,7 @@ func (s *Store) deleteValue(ctx context.Context, name string) error {
 		return nil
 	}
 	for _, n := range append([]string{name}, old.parts...) {
-		if err := s.delete(ctx, n); err != nil {
+		if err := s.deleteSecret(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Store) deleteValue(ctx context.Context, name string) error {
 	return nil
 }
 
-func (s *Store) delete(ctx context.Context, name string) error {
+func (s *AgentStore) deleteSecret(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	err := s.client.Delete().Namespace(s.namespace).Resource("secrets").Name(name).Do(ctx).Error()
@@ -225,7 +225,7 @@ func encodeValue(value any) (packed []byte, weight int, err error) {
 }
 
 // decodeValue decodes a packed value, if the allowance suffices. Its memory is subtracted from the allowance.
-func decodeValue(data []byte, into any, left *allowance) error {
+func decodeValue(data []byte, into any, left *memoryAllowance) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func decodeValue(data []byte, into any, left *allowance) error {
 	if len(plain) > maxValue {
 		return errTooLarge
 	}
-	if err := left.takeValue(plain); err != nil {
+	if err := left.chargeValue(plain); err != nil {
 		return err
 	}
 	return json.Unmarshal(plain, into)

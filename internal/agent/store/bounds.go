@@ -67,12 +67,12 @@ func weighToken(c byte, array bool) int {
 	return 0
 }
 
-// allowance is the memory that values may still take, in bytes.
-type allowance int
+// memoryAllowance is the memory that values may still take, in bytes.
+type memoryAllowance int
 
-// takeValue takes the memory of a value; nothing where it does not suffice.
-func (a *allowance) takeValue(plain []byte) error {
-	weight := allowance(weighValue(plain))
+// chargeValue takes the memory of a value; nothing where it does not suffice.
+func (a *memoryAllowance) chargeValue(plain []byte) error {
+	weight := memoryAllowance(weighValue(plain))
 	if weight > *a {
 		return errTooMuch
 	}

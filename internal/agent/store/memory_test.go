@@ -138,7 +138,7 @@ func TestTheBudgetIsTheMemoryOfContents(t *testing.T) {
 		runtime.GC() // which empties the pools of buffers
 		runtime.ReadMemStats(&before)
 		var b Bundle
-		left := allowance(maxDecoded)
+		left := memoryAllowance(maxDecoded)
 		if err := decodeValue(packed, &b, &left); err != nil {
 			t.Fatal(err)
 		}

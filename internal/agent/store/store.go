@@ -40,8 +40,8 @@ type Position struct {
 
 // Bundle is what is stored of one Bundle.
 type Bundle struct {
-	Holding  ownership.Holding `json:"holding"`
-	Position Position          `json:"position"`
+	Holding  ownership.BundleHolding `json:"holding"`
+	Position Position                `json:"position"`
 }
 
 // Reports is what the agent remembers beside Bundles and records.
@@ -93,8 +93,8 @@ type Identity struct {
 	Before *Identity `json:"before,omitempty"`
 }
 
-// Contents is all that is stored.
-type Contents struct {
+// StoredContents is all that is stored.
+type StoredContents struct {
 	Bundles []Bundle
 	Records []ownership.Record
 	Reports Reports
@@ -105,8 +105,8 @@ type Contents struct {
 	Broken []string
 }
 
-// Store of one member.
-type Store struct {
+// AgentStore is the store of one member.
+type AgentStore struct {
 	client    rest.Interface
 	namespace string
 	fence     func(context.Context) bool
@@ -123,18 +123,18 @@ type Store struct {
 
 // New returns the Store in a namespace of the member. fence reports whether this
 // agent still holds the member's lease.
-func New(config *rest.Config, namespace string, fence func(context.Context) bool) (*Store, error) {
+func New(config *rest.Config, namespace string, fence func(context.Context) bool) (*AgentStore, error) {
 	client, err := member.TypedClient(config, "")
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, namespace: namespace, fence: fence, heads: map[string]head{}}
+	s := &AgentStore{client: client, namespace: namespace, fence: fence, heads: map[string]head{}}
 	s.LimitMemory(0)
 	return s, nil
 }
 
 // LimitMemory bounds the memory of what is stored, in bytes, by DefaultMemoryBytes or less; 0 is the default.
-func (s *Store) LimitMemory(most int) {
+func (s *AgentStore) LimitMemory(most int) {
 	if most == 0 {
 		most = DefaultMemoryBytes
 	}
@@ -142,7 +142,7 @@ func (s *Store) LimitMemory(most int) {
 }
 
 // LoadIdentity returns the identity that is stored; nil when there is none.
-func (s *Store) LoadIdentity(ctx context.Context) (*Identity, error) {
+func (s *AgentStore) LoadIdentity(ctx context.Context) (*Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	var secret corev1.Secret
@@ -154,7 +154,7 @@ func (s *Store) LoadIdentity(ctx context.Context) (*Identity, error) {
 		return nil, fmt.Errorf("read the agent's identity from Secret %s/%s in the member: %w", s.namespace, nameIdentity, err)
 	}
 	var id Identity
-	left := allowance(maxDecoded)
+	left := memoryAllowance(maxDecoded)
 	if err := decodeValue(secret.Data[keyData], &id, &left); err != nil {
 		return nil, fmt.Errorf("the Secret %s/%s in the member is damaged (delete it to join again): %w", s.namespace, nameIdentity, err)
 	}
@@ -165,23 +165,23 @@ func (s *Store) LoadIdentity(ctx context.Context) (*Identity, error) {
 }
 
 // PutIdentity stores the identity.
-func (s *Store) PutIdentity(ctx context.Context, id Identity) error {
+func (s *AgentStore) PutIdentity(ctx context.Context, id Identity) error {
 	return s.put(ctx, kindIdentity, nameIdentity, id)
 }
 
 // Open reads all that is stored, makes the namespace if it is missing, and
 // collects parts that nothing names.
-func (s *Store) Open(ctx context.Context) (Contents, error) {
+func (s *AgentStore) Open(ctx context.Context) (StoredContents, error) {
 	if err := s.EnsureNamespace(ctx); err != nil {
-		return Contents{}, err
+		return StoredContents{}, err
 	}
 	secrets, err := s.list(ctx, maxPacked)
 	if err != nil {
-		return Contents{}, err
+		return StoredContents{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out, used, left := Contents{}, map[string]bool{}, allowance(maxDecoded)
+	out, used, left := StoredContents{}, map[string]bool{}, memoryAllowance(maxDecoded)
 	for name, secret := range secrets {
 		kind := secret.Labels[labelKind]
 		if kind == kindPart {
@@ -205,15 +205,15 @@ func (s *Store) Open(ctx context.Context) (Contents, error) {
 		return out, nil
 	}
 	if err := s.deleteUnusedParts(ctx, secrets, used); err != nil {
-		return Contents{}, err
+		return StoredContents{}, err
 	}
 	return out, nil
 }
 
-func (s *Store) deleteUnusedParts(ctx context.Context, secrets map[string]*corev1.Secret, used map[string]bool) error {
+func (s *AgentStore) deleteUnusedParts(ctx context.Context, secrets map[string]*corev1.Secret, used map[string]bool) error {
 	for name, secret := range secrets {
 		if secret.Labels[labelKind] == kindPart && !used[name] {
-			if err := s.delete(ctx, name); err != nil {
+			if err := s.deleteSecret(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -222,7 +222,7 @@ func (s *Store) deleteUnusedParts(ctx context.Context, secrets map[string]*corev
 }
 
 // addValue adds one stored value to the contents, and returns the memory that it takes.
-func (c *Contents) addValue(s *Store, kind string, data []byte, left *allowance) (memoryCost, error) {
+func (c *StoredContents) addValue(s *AgentStore, kind string, data []byte, left *memoryAllowance) (memoryCost, error) {
 	before := *left
 	var value any
 	var err error
@@ -255,14 +255,14 @@ func (c *Contents) addValue(s *Store, kind string, data []byte, left *allowance)
 }
 
 // sawPosition keeps the newest position.
-func (c *Contents) sawPosition(p Position) {
+func (c *StoredContents) sawPosition(p Position) {
 	if p.Order > c.Position.Order {
 		c.Position = p
 	}
 }
 
 // list returns the Secrets of the state, of at most so many bytes.
-func (s *Store) list(ctx context.Context, most int) (map[string]*corev1.Secret, error) {
+func (s *AgentStore) list(ctx context.Context, most int) (map[string]*corev1.Secret, error) {
 	out, more, left := map[string]*corev1.Secret{}, "", most
 	for {
 		var list corev1.SecretList
@@ -285,7 +285,7 @@ func (s *Store) list(ctx context.Context, most int) (map[string]*corev1.Secret, 
 }
 
 // EnsureNamespace makes the namespace if it is missing.
-func (s *Store) EnsureNamespace(ctx context.Context) error {
+func (s *AgentStore) EnsureNamespace(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
@@ -301,24 +301,24 @@ func (s *Store) EnsureNamespace(ctx context.Context) error {
 
 // PutBundle stores what the agent holds of a Bundle. The error is a *MemoryFullError where that would take
 // more memory than before, and more than there is.
-func (s *Store) PutBundle(ctx context.Context, b Bundle) error {
-	return s.put(ctx, kindBundle, bundleName(b.Holding.Manifest.Bundle), b)
+func (s *AgentStore) PutBundle(ctx context.Context, b Bundle) error {
+	return s.put(ctx, kindBundle, bundleSecretName(b.Holding.Manifest.Bundle), b)
 }
 
 // HasMemory reports whether there is memory for what a *MemoryFullError missed.
-func (s *Store) HasMemory(missed *MemoryFullError) bool {
+func (s *AgentStore) HasMemory(missed *MemoryFullError) bool {
 	return s.memory.hasRoom(missed.more)
 }
 
 // DropBundle forgets a Bundle.
-func (s *Store) DropBundle(ctx context.Context, uid string) error {
-	return s.deleteValue(ctx, bundleName(uid))
+func (s *AgentStore) DropBundle(ctx context.Context, uid string) error {
+	return s.deleteValue(ctx, bundleSecretName(uid))
 }
 
-func bundleName(uid string) string { return "atoll-bundle-" + uid }
+func bundleSecretName(uid string) string { return "atoll-bundle-" + uid }
 
 // PutRecords stores the records of a shard; none drops it.
-func (s *Store) PutRecords(ctx context.Context, shard string, records []ownership.Record) error {
+func (s *AgentStore) PutRecords(ctx context.Context, shard string, records []ownership.Record) error {
 	name := "atoll-inventory-" + shard
 	if len(records) == 0 {
 		return s.deleteValue(ctx, name)
@@ -327,7 +327,7 @@ func (s *Store) PutRecords(ctx context.Context, shard string, records []ownershi
 }
 
 // PutReports stores the last reports.
-func (s *Store) PutReports(ctx context.Context, r Reports) error {
+func (s *AgentStore) PutReports(ctx context.Context, r Reports) error {
 	return s.put(ctx, kindReports, nameReports, r)
 }
 
@@ -335,7 +335,7 @@ func (s *Store) PutReports(ctx context.Context, r Reports) error {
 const seqBlock = 10_000
 
 // NextSequence returns the next number. Every seqBlock-th call, and the first, writes.
-func (s *Store) NextSequence(ctx context.Context) (int64, error) {
+func (s *AgentStore) NextSequence(ctx context.Context) (int64, error) {
 	s.seqMu.Lock()
 	defer s.seqMu.Unlock()
 	if s.seq >= s.seqLimit {

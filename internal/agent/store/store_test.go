@@ -134,7 +134,7 @@ func (m *fakeMember) secretNames() (out []string) {
 }
 
 // openStore opens a Store whose fence is as given.
-func openStore(t *testing.T, config *rest.Config, fenced bool) (*Store, Contents) {
+func openStore(t *testing.T, config *rest.Config, fenced bool) (*AgentStore, StoredContents) {
 	t.Helper()
 	s, err := New(config, "atoll-agent", func(context.Context) bool { return fenced })
 	if err != nil {
@@ -261,7 +261,7 @@ func TestValuesHaveABound(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b Bundle
-	left := allowance(maxDecoded)
+	left := memoryAllowance(maxDecoded)
 	if err := decodeValue(packed.Bytes(), &b, &left); !errors.Is(err, errTooLarge) {
 		t.Errorf("%d bytes of %d are decoded: %v", packed.Len(), maxValue+1<<20, err)
 	}

@@ -32,7 +32,7 @@ var resource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // fixture is a member with a join Secret.
 type fixture struct {
-	*Secret
+	*JoinTokenSecret
 	t      *testing.T
 	client *fake.FakeDynamicClient
 	logs   *bytes.Buffer
@@ -51,7 +51,7 @@ func newFixture(t *testing.T, value string) *fixture {
 		err := f.fails(len(f.tries))
 		return err != nil, nil, err
 	})
-	f.Secret = New(Options{
+	f.JoinTokenSecret = New(Options{
 		Secrets: f.client.Resource(resource).Namespace(namespace), Name: "joining", Log: slog.New(slog.NewTextHandler(f.logs, nil)),
 	})
 	return f
@@ -88,7 +88,7 @@ func TestTheTokenIsRemovedOnceTheAgentIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, " "+token+"\n")
 		f.read(token)
-		go f.Run(t.Context())
+		go f.RemoveAfterAdmission(t.Context())
 		time.Sleep(time.Hour)
 		if keys, _ := f.readSecret(); len(keys) != 2 {
 			t.Fatalf("before the agent is admitted, the Secret holds %v", keys)
@@ -131,7 +131,7 @@ func TestWhatIsNotTheAgentsTokenStays(t *testing.T) {
 				}
 			}
 			f.NotifyAdmitted()
-			f.Run(t.Context())
+			f.RemoveAfterAdmission(t.Context())
 			if keys, removed := f.readSecret(); string(keys["token"]) != token || removed != "" || len(f.tries) != 0 {
 				t.Errorf("after %d patches the Secret holds %v, without token %q", len(f.tries), keys, removed)
 			}
@@ -156,7 +156,7 @@ func TestARemovalIsRetriedWithBackoff(t *testing.T) {
 			return apierrors.NewForbidden(resource.GroupResource(), "joining", errors.New("no rule"))
 		}
 		f.NotifyAdmitted()
-		f.Run(t.Context())
+		f.RemoveAfterAdmission(t.Context())
 		if keys, _ := f.readSecret(); len(keys) != 1 || len(f.tries) != failures+1 {
 			t.Fatalf("after %d tries the Secret holds %v", len(f.tries), keys)
 		}
@@ -183,7 +183,7 @@ func TestARemovalIsRetriedWithBackoff(t *testing.T) {
 			return nil
 		}
 		f.NotifyAdmitted()
-		f.Run(t.Context())
+		f.RemoveAfterAdmission(t.Context())
 		if keys, _ := f.readSecret(); len(keys) != 1 || strings.Contains(f.logs.String(), "level=WARN") {
 			t.Errorf("after a conflict the Secret holds %v; it logs:\n%s", keys, f.logs)
 		}
@@ -199,7 +199,7 @@ func TestAFailingRemovalEndsWithTheAgent(t *testing.T) {
 		f.NotifyAdmitted()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		f.Run(ctx)
+		f.RemoveAfterAdmission(ctx)
 		if ctx.Err() == nil {
 			t.Error("it gives up")
 		}

@@ -4,7 +4,7 @@
 // Contract: every requested address and port is accepted, however many Services request the same
 // one, and nothing is stored. A Service without a requested cluster IP gets one of its own, of a
 // range that means nothing in any network: upstream insists on an address, and tools that wait for
-// Services look for one. IsAllocatedHere recognises an allocated node
+// Services look for one. IsHubAllocatedPort recognises an allocated node
 // port, because it is no valid port. Safe for concurrent use.
 package allocators
 
@@ -34,18 +34,20 @@ const (
 	unaskedCount = 1 << 20
 )
 
-// Addresses are the addresses of the hub's ranges that Services have. They are in memory only: Services
+// ServiceAddresses are the addresses of the hub's ranges that Services have. They are in memory only: Services
 // themselves hold them, also those that another hub of the same store makes.
-type Addresses struct {
+type ServiceAddresses struct {
 	mu   sync.Mutex
 	used map[netip.Addr]struct{}
 }
 
-// NewAddresses returns Addresses of which none is used.
-func NewAddresses() *Addresses { return &Addresses{used: map[netip.Addr]struct{}{}} }
+// NewServiceAddresses returns Addresses of which none is used.
+func NewServiceAddresses() *ServiceAddresses {
+	return &ServiceAddresses{used: map[netip.Addr]struct{}{}}
+}
 
 // FollowServices records the addresses of all Services that the informer shows.
-func (a *Addresses) FollowServices(informer cache.SharedInformer) error {
+func (a *ServiceAddresses) FollowServices(informer cache.SharedInformer) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { a.recordAddresses(addressesOf(obj), nil) },
 		UpdateFunc: func(old, obj any) {
@@ -70,7 +72,7 @@ func addressesOf(obj any) []string {
 }
 
 // recordAddresses records which addresses are used and which are not any more.
-func (a *Addresses) recordAddresses(used, released []string) {
+func (a *ServiceAddresses) recordAddresses(used, released []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, text := range released {
@@ -79,14 +81,14 @@ func (a *Addresses) recordAddresses(used, released []string) {
 		}
 	}
 	for _, text := range used {
-		if ip, err := netip.ParseAddr(text); err == nil && atoll.IsDummyAddress(text) {
+		if ip, err := netip.ParseAddr(text); err == nil && atoll.IsHubAssignedAddress(text) {
 			a.used[ip] = struct{}{}
 		}
 	}
 }
 
 // drawAddress returns an address of the range that no Service has, and records it as used.
-func (a *Addresses) drawAddress(within netip.Prefix) netip.Addr {
+func (a *ServiceAddresses) drawAddress(within netip.Prefix) netip.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
@@ -112,24 +114,24 @@ func randomAddress(within netip.Prefix) netip.Addr {
 
 // Allocators returns an allocator for each address family, so that Services of either
 // or both are accepted.
-func (a *Addresses) Allocators() map[api.IPFamily]ipallocator.Interface {
+func (a *ServiceAddresses) Allocators() map[api.IPFamily]ipallocator.Interface {
 	return map[api.IPFamily]ipallocator.Interface{
-		api.IPv4Protocol: ips{addresses: a, family: api.IPv4Protocol, within: atoll.DummyIPv4Range},
-		api.IPv6Protocol: ips{addresses: a, family: api.IPv6Protocol, within: atoll.DummyIPv6Range},
+		api.IPv4Protocol: serviceIPAllocator{addresses: a, family: api.IPv4Protocol, within: atoll.DummyIPv4Range},
+		api.IPv6Protocol: serviceIPAllocator{addresses: a, family: api.IPv6Protocol, within: atoll.DummyIPv6Range},
 	}
 }
 
-type ips struct {
-	addresses *Addresses
+type serviceIPAllocator struct {
+	addresses *ServiceAddresses
 	family    api.IPFamily
 	within    netip.Prefix
 	isDryRun  bool
 }
 
-var _ ipallocator.Interface = ips{}
+var _ ipallocator.Interface = serviceIPAllocator{}
 
 // Allocate accepts an address that a user states. A range of a member is not known here.
-func (i ips) Allocate(ip net.IP) error {
+func (i serviceIPAllocator) Allocate(ip net.IP) error {
 	if !i.isDryRun {
 		i.addresses.recordAddresses([]string{ip.String()}, nil)
 	}
@@ -137,55 +139,55 @@ func (i ips) Allocate(ip net.IP) error {
 }
 
 // AllocateNext returns the first address of the range for a dry run, as upstream does.
-func (i ips) AllocateNext() (net.IP, error) {
+func (i serviceIPAllocator) AllocateNext() (net.IP, error) {
 	if i.isDryRun {
 		return i.within.Addr().AsSlice(), nil
 	}
 	return i.addresses.drawAddress(i.within).AsSlice(), nil
 }
 
-func (i ips) Release(ip net.IP) error {
+func (i serviceIPAllocator) Release(ip net.IP) error {
 	if !i.isDryRun {
 		i.addresses.recordAddresses(nil, []string{ip.String()})
 	}
 	return nil
 }
 
-func (ips) ForEach(func(net.IP))            {}
-func (ips) Has(net.IP) bool                 { return false }
-func (ips) Destroy()                        {}
-func (ips) EnableMetrics()                  {}
-func (i ips) DryRun() ipallocator.Interface { i.isDryRun = true; return i }
-func (i ips) IPFamily() api.IPFamily        { return i.family }
+func (serviceIPAllocator) ForEach(func(net.IP))            {}
+func (serviceIPAllocator) Has(net.IP) bool                 { return false }
+func (serviceIPAllocator) Destroy()                        {}
+func (serviceIPAllocator) EnableMetrics()                  {}
+func (i serviceIPAllocator) DryRun() ipallocator.Interface { i.isDryRun = true; return i }
+func (i serviceIPAllocator) IPFamily() api.IPFamily        { return i.family }
 
 // CIDR is the whole address space of the family.
-func (i ips) CIDR() net.IPNet {
+func (i serviceIPAllocator) CIDR() net.IPNet {
 	bits := i.within.Addr().BitLen()
 	return net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
 }
 
-// NewPortAllocator returns an allocator of node ports.
-func NewPortAllocator() portallocator.Interface { return &ports{} }
+// NewNodePortAllocator returns an allocator of node ports.
+func NewNodePortAllocator() portallocator.Interface { return &nodePortAllocator{} }
 
-// IsAllocatedHere reports whether a port came from this allocator rather than from a
+// IsHubAllocatedPort reports whether a port came from this allocator rather than from a
 // user.
-func IsAllocatedHere(port int32) bool { return port >= firstUnasked }
+func IsHubAllocatedPort(port int32) bool { return port >= firstUnasked }
 
-type ports struct {
+type nodePortAllocator struct {
 	drawn atomic.Uint32
 }
 
-var _ portallocator.Interface = &ports{}
+var _ portallocator.Interface = &nodePortAllocator{}
 
 // AllocateNext returns another number each time, because the ports of one
 // Service must differ until they are taken off again.
-func (p *ports) AllocateNext() (int, error) {
+func (p *nodePortAllocator) AllocateNext() (int, error) {
 	return firstUnasked + int(p.drawn.Add(1)%unaskedCount), nil
 }
 
-func (*ports) Allocate(int) error { return nil }
-func (*ports) Release(int) error  { return nil }
-func (*ports) ForEach(func(int))  {}
-func (*ports) Has(int) bool       { return false }
-func (*ports) Destroy()           {}
-func (*ports) EnableMetrics()     {}
+func (*nodePortAllocator) Allocate(int) error { return nil }
+func (*nodePortAllocator) Release(int) error  { return nil }
+func (*nodePortAllocator) ForEach(func(int))  {}
+func (*nodePortAllocator) Has(int) bool       { return false }
+func (*nodePortAllocator) Destroy()           {}
+func (*nodePortAllocator) EnableMetrics()     {}

@@ -22,7 +22,7 @@ import (
 // differ.
 func TestAddressesMeanNothing(t *testing.T) {
 	for family, asked := range map[api.IPFamily]string{api.IPv4Protocol: "10.0.0.1", api.IPv6Protocol: "fd00::1"} {
-		ips := allocators.NewAddresses().Allocators()[family]
+		ips := allocators.NewServiceAddresses().Allocators()[family]
 		if ips == nil || ips.IPFamily() != family {
 			t.Fatalf("%s has no allocator of its own", family)
 		}
@@ -32,7 +32,7 @@ func TestAddressesMeanNothing(t *testing.T) {
 				t.Errorf("%s: %v", asked, err)
 			}
 			got, err := ips.AllocateNext()
-			if err != nil || !atoll.IsDummyAddress(got.String()) || drawn[got.String()] {
+			if err != nil || !atoll.IsHubAssignedAddress(got.String()) || drawn[got.String()] {
 				t.Errorf("the next %s is %s, %v", family, got, err)
 			}
 			drawn[got.String()] = true
@@ -40,7 +40,7 @@ func TestAddressesMeanNothing(t *testing.T) {
 				t.Errorf("%s or %s lies outside of %s", asked, got, &whole)
 			}
 		}
-		if got, err := ips.DryRun().AllocateNext(); err != nil || !atoll.IsDummyAddress(got.String()) {
+		if got, err := ips.DryRun().AllocateNext(); err != nil || !atoll.IsHubAssignedAddress(got.String()) {
 			t.Errorf("a dry run: %s, %v", got, err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestAddressesOfServicesAreNotDrawnAgain(t *testing.T) {
 	within := netip.MustParsePrefix("255.1.2.248/29")
 	services := cachetest.NewFakeControllerSource()
 	informer := cache.NewSharedInformer(services, &corev1.Service{}, 0)
-	addresses := allocators.NewAddresses()
+	addresses := allocators.NewServiceAddresses()
 	if err := addresses.FollowServices(informer); err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestAddressesOfServicesAreNotDrawnAgain(t *testing.T) {
 
 // Drawn ports differ, and are no ports that a user can state.
 func TestDrawnPortsAreRecognised(t *testing.T) {
-	ports := allocators.NewPortAllocator()
+	ports := allocators.NewNodePortAllocator()
 	drawn := map[int]bool{}
 	for range 100 {
 		port, err := ports.AllocateNext()
-		if err != nil || drawn[port] || !allocators.IsAllocatedHere(int32(port)) {
+		if err != nil || drawn[port] || !allocators.IsHubAllocatedPort(int32(port)) {
 			t.Fatalf("port %d, %v, after %d", port, err, len(drawn))
 		}
 		drawn[port] = true
@@ -92,7 +92,7 @@ func TestDrawnPortsAreRecognised(t *testing.T) {
 		}
 	}
 	for _, port := range []int32{0, 1, 30080, 65535} {
-		if allocators.IsAllocatedHere(port) {
+		if allocators.IsHubAllocatedPort(port) {
 			t.Errorf("port %d of a user is taken for a drawn one", port)
 		}
 	}

@@ -3,11 +3,11 @@ package allocators
 import "net/netip"
 
 // Count returns how many addresses are used.
-func (a *Addresses) Count() int {
+func (a *ServiceAddresses) Count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.used)
 }
 
 // Draw is drawAddress.
-func (a *Addresses) Draw(within netip.Prefix) netip.Addr { return a.drawAddress(within) }
+func (a *ServiceAddresses) Draw(within netip.Prefix) netip.Addr { return a.drawAddress(within) }

@@ -75,8 +75,8 @@ type Report struct {
 	Encrypted bool
 }
 
-// Marker is what Restore leaves for the hub.
-type Marker struct {
+// RestoreMarker is what Restore leaves for the hub.
+type RestoreMarker struct {
 	// Time is when the hub was restored.
 	Time time.Time `json:"time"`
 	// Source is the checksum of the backup, BackupTime when it was made.
@@ -102,9 +102,9 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Save writes a backup of the hub in DataDir, running or not, to File, which
+// SaveBackup writes a backup of the hub in DataDir, running or not, to File, which
 // must not exist.
-func Save(ctx context.Context, o Options) (*Report, error) {
+func SaveBackup(ctx context.Context, o Options) (*Report, error) {
 	if _, err := os.Stat(o.File); err == nil {
 		return nil, fmt.Errorf("%s exists already; choose another name", o.File)
 	}
@@ -120,7 +120,7 @@ func Save(ctx context.Context, o Options) (*Report, error) {
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
-	report, err := write(ctx, o, out)
+	report, err := writeBackup(ctx, o, out)
 	if err != nil {
 		return nil, err
 	}
@@ -131,16 +131,16 @@ func Save(ctx context.Context, o Options) (*Report, error) {
 	if err := os.Link(out.Name(), o.File); err != nil {
 		return nil, fmt.Errorf("write %s: %w", o.File, err)
 	}
-	return report, datadir.Sync(filepath.Dir(o.File))
+	return report, datadir.SyncDirectory(filepath.Dir(o.File))
 }
 
-func write(ctx context.Context, o Options, out io.Writer) (*Report, error) {
+func writeBackup(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 	sum := sha256.New()
-	archive, err := encryptTo(io.MultiWriter(out, sum), o.Recipients)
+	archive, err := encryptOrPassThrough(io.MultiWriter(out, sum), o.Recipients)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{tar: tar.NewWriter(archive), manifest: Manifest{
+	w := &archiveWriter{tar: tar.NewWriter(archive), manifest: Manifest{
 		Format: formatVersion, Time: time.Now().UTC(), Version: o.Version, Files: map[string]string{},
 	}}
 	for _, name := range keys.KeyFiles() {
@@ -164,13 +164,13 @@ func write(ctx context.Context, o Options, out io.Writer) (*Report, error) {
 	return report, nil
 }
 
-// writer adds entries to the tar file and their sums to the manifest.
-type writer struct {
+// archiveWriter adds entries to the tar file and their sums to the manifest.
+type archiveWriter struct {
 	tar      *tar.Writer
 	manifest Manifest
 }
 
-func (w *writer) addFile(name, path string) error {
+func (w *archiveWriter) addFile(name, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("save %s: %w", name, err)
@@ -193,15 +193,15 @@ func (w *writer) addFile(name, path string) error {
 }
 
 // beginEntry returns the writer of an entry's content, which it sums, too.
-func (w *writer) beginEntry(name string, size int64, sum hash.Hash) (io.Writer, error) {
+func (w *archiveWriter) beginEntry(name string, size int64, sum hash.Hash) (io.Writer, error) {
 	err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: size, ModTime: w.manifest.Time})
 	return io.MultiWriter(w.tar, sum), err
 }
 
 // addSnapshot adds the embedded etcd's, if there is one.
-func (w *writer) addSnapshot(ctx context.Context, o Options) error {
+func (w *archiveWriter) addSnapshot(ctx context.Context, o Options) error {
 	dir := filepath.Join(o.DataDir, "etcd")
-	embedded, err := etcd.HasData(dir)
+	embedded, err := etcd.HasEtcdData(dir)
 	if err != nil {
 		return fmt.Errorf("look into %s: %w", dir, err)
 	}
@@ -219,7 +219,7 @@ func (w *writer) addSnapshot(ctx context.Context, o Options) error {
 // takeSnapshot asks the hub that runs in the data directory, or, when none
 // does, its etcd, which is started for the purpose.
 func takeSnapshot(ctx context.Context, o Options, dir string, begin func(size int64) (io.Writer, error)) (int64, error) {
-	lock, err := datadir.Open(o.DataDir, o.Version)
+	lock, err := datadir.OpenLocked(o.DataDir, o.Version)
 	var inUse *datadir.InUseError
 	if errors.As(err, &inUse) {
 		client, release, err := etcd.ConnectRunning(ctx, dir)
@@ -246,7 +246,7 @@ func takeSnapshot(ctx context.Context, o Options, dir string, begin func(size in
 	return etcd.WriteSnapshot(ctx, client, begin)
 }
 
-func (w *writer) finishArchive() error {
+func (w *archiveWriter) finishArchive() error {
 	content, err := json.MarshalIndent(w.manifest, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the manifest: %w", err)
@@ -287,7 +287,7 @@ func RestoreDataDir(ctx context.Context, o Options) (*Report, error) {
 }
 
 // fillDataDir puts what the backup holds into an empty data directory.
-func fillDataDir(ctx context.Context, o Options, file io.ReadSeeker, dir *datadir.Dir, report *Report) error {
+func fillDataDir(ctx context.Context, o Options, file io.ReadSeeker, dir *datadir.DataDir, report *Report) error {
 	if err := extractEntries(o, file, dir, report.Checksum); err != nil {
 		return err
 	}
@@ -304,16 +304,16 @@ func fillDataDir(ctx context.Context, o Options, file io.ReadSeeker, dir *datadi
 	if err := os.Remove(dir.FilePath(snapshotName)); err != nil {
 		return fmt.Errorf("remove the extracted snapshot: %w", err)
 	}
-	marker, err := json.Marshal(Marker{Time: time.Now().UTC(), Source: report.Checksum, BackupTime: report.Time})
+	marker, err := json.Marshal(RestoreMarker{Time: time.Now().UTC(), Source: report.Checksum, BackupTime: report.Time})
 	if err != nil {
 		return fmt.Errorf("encode the marker: %w", err)
 	}
-	return datadir.WriteFile(dir.FilePath(markerName), append(marker, '\n'), 0o600)
+	return datadir.WriteFileAtomically(dir.FilePath(markerName), append(marker, '\n'), 0o600)
 }
 
-// ReadMarker returns what Restore left in a data directory, or nil when there
+// ReadRestoreMarker returns what Restore left in a data directory, or nil when there
 // is nothing.
-func ReadMarker(dataDir string) (*Marker, error) {
+func ReadRestoreMarker(dataDir string) (*RestoreMarker, error) {
 	content, err := os.ReadFile(filepath.Join(dataDir, markerName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -321,15 +321,15 @@ func ReadMarker(dataDir string) (*Marker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the marker of a restore: %w", err)
 	}
-	m := &Marker{}
+	m := &RestoreMarker{}
 	if err := json.Unmarshal(content, m); err != nil {
 		return nil, fmt.Errorf("read the marker of a restore in %s: %w", dataDir, err)
 	}
 	return m, nil
 }
 
-// ClearMarker removes what Restore left, once the hub has acted on it.
-func ClearMarker(dataDir string) error {
+// RemoveRestoreMarker removes what Restore left, once the hub has acted on it.
+func RemoveRestoreMarker(dataDir string) error {
 	err := os.Remove(filepath.Join(dataDir, markerName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the marker of a restore: %w", err)
@@ -390,7 +390,7 @@ func (m *Manifest) verifySums(sums map[string]string) error {
 
 // extractEntries writes the entries of a verified backup, and fails where the file is not the one of
 // the checksum any more.
-func extractEntries(o Options, file io.ReadSeeker, dir *datadir.Dir, checksum string) error {
+func extractEntries(o Options, file io.ReadSeeker, dir *datadir.DataDir, checksum string) error {
 	if err := os.Mkdir(dir.FilePath("keys"), 0o700); err != nil {
 		return fmt.Errorf("make key directory: %w", err)
 	}
@@ -414,7 +414,7 @@ func extractEntries(o Options, file io.ReadSeeker, dir *datadir.Dir, checksum st
 	if err != nil {
 		return fmt.Errorf("extract the backup: %w", err)
 	}
-	return datadir.Sync(dir.FilePath("keys"))
+	return datadir.SyncDirectory(dir.FilePath("keys"))
 }
 
 // readEntries reads a backup from its beginning to its end, and returns the sum of the file. The content
@@ -428,14 +428,14 @@ func readEntries(o Options, file io.ReadSeeker, f func(name string, r io.Reader)
 	if err != nil {
 		return "", err
 	}
-	if err = eachEntry(archive, f); err == nil {
+	if err = forEachBackupEntry(archive, f); err == nil {
 		_, err = io.Copy(io.Discard, archive)
 	}
 	return hexSum(whole), err
 }
 
-// eachEntry calls f for every entry, refusing those that are not a backup's.
-func eachEntry(r io.Reader, f func(name string, r io.Reader) error) error {
+// forEachBackupEntry calls f for every entry, refusing those that are not a backup's.
+func forEachBackupEntry(r io.Reader, f func(name string, r io.Reader) error) error {
 	expected := map[string]bool{manifestName: true, snapshotName: true}
 	for _, name := range keys.KeyFiles() {
 		expected[keysPrefix+name] = true

@@ -63,14 +63,14 @@ func withEtcd(t *testing.T, dir string, f func(*clientv3.Client)) {
 func TestSaveAndRestore(t *testing.T) {
 	dir, revision := newDataDir(t)
 	file := filepath.Join(t.TempDir(), "hub.tar")
-	saved, err := Save(t.Context(), testOptions(dir, file))
+	saved, err := SaveBackup(t.Context(), testOptions(dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the backup is not private: %v %v", info.Mode(), err)
 	}
-	if _, err := Save(t.Context(), testOptions(dir, file)); err == nil {
+	if _, err := SaveBackup(t.Context(), testOptions(dir, file)); err == nil {
 		t.Error("a backup replaced another")
 	}
 	later := put(t, dir, "later")
@@ -104,14 +104,14 @@ func TestSaveAndRestore(t *testing.T) {
 	if err != nil || set.KeyFingerprint() != old.KeyFingerprint() {
 		t.Errorf("the key set is another: %v", err)
 	}
-	marker, err := ReadMarker(target)
+	marker, err := ReadRestoreMarker(target)
 	if err != nil || marker == nil || marker.Source != saved.Checksum {
 		t.Fatalf("marker %v %v", marker, err)
 	}
-	if err := ClearMarker(target); err != nil {
+	if err := RemoveRestoreMarker(target); err != nil {
 		t.Fatal(err)
 	}
-	if marker, err := ReadMarker(target); err != nil || marker != nil {
+	if marker, err := ReadRestoreMarker(target); err != nil || marker != nil {
 		t.Errorf("the marker stays: %v %v", marker, err)
 	}
 	if _, err := RestoreDataDir(t.Context(), testOptions(target, file)); err == nil || !strings.Contains(err.Error(), "not empty") {
@@ -122,7 +122,7 @@ func TestSaveAndRestore(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	dir, _ := newDataDir(t)
 	file := filepath.Join(t.TempDir(), "hub.tar")
-	if _, err := Save(t.Context(), testOptions(dir, file)); err != nil {
+	if _, err := SaveBackup(t.Context(), testOptions(dir, file)); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(file)
@@ -166,7 +166,7 @@ func TestUnfinishedRestoreIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
-	if _, err := datadir.Open(dir, "v0.1.0"); err == nil || !strings.Contains(err.Error(), "not finished") {
+	if _, err := datadir.OpenLocked(dir, "v0.1.0"); err == nil || !strings.Contains(err.Error(), "not finished") {
 		t.Errorf("opened: %v", err)
 	}
 }
@@ -177,7 +177,7 @@ func TestExternalEtcdSavesKeysOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "hub.tar")
-	report, err := Save(t.Context(), testOptions(dir, file))
+	report, err := SaveBackup(t.Context(), testOptions(dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestExternalEtcdSavesKeysOnly(t *testing.T) {
 	if _, err := RestoreDataDir(t.Context(), testOptions(target, file)); err != nil {
 		t.Fatal(err)
 	}
-	if marker, err := ReadMarker(target); err != nil || marker != nil {
+	if marker, err := ReadRestoreMarker(target); err != nil || marker != nil {
 		t.Errorf("keys alone cut no history: %v %v", marker, err)
 	}
 	var missing *keys.MissingError

@@ -179,8 +179,8 @@ func readKeyFile(name string, stdin io.Reader) ([]byte, error) {
 	return content, err
 }
 
-// encryptTo returns the writer of the archive into out. Closing it ends the archive, and not out.
-func encryptTo(out io.Writer, recipients []age.Recipient) (io.WriteCloser, error) {
+// encryptOrPassThrough returns the writer of the archive into out. Closing it ends the archive, and not out.
+func encryptOrPassThrough(out io.Writer, recipients []age.Recipient) (io.WriteCloser, error) {
 	if len(recipients) == 0 {
 		return plainWriter{out}, nil
 	}

@@ -75,7 +75,7 @@ func saveEncrypted(t *testing.T, dir string, recipients ...age.Recipient) string
 	t.Helper()
 	o := testOptions(dir, filepath.Join(t.TempDir(), "hub.age"))
 	o.Recipients = recipients
-	report, err := Save(t.Context(), o)
+	report, err := SaveBackup(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestNoPlainCopyWhileABackupIsWritten(t *testing.T) {
 	o := testOptions(dir, filepath.Join(t.TempDir(), "hub.age"))
 	o.KeysDir, o.Recipients = filepath.Join(dir, "keys"), []age.Recipient{newIdentity(t).Recipient()}
 	disk := &diskReader{t: t, dirs: []string{temp, filepath.Dir(o.File)}, secrets: secrets}
-	if _, err := write(t.Context(), o, disk); err != nil {
+	if _, err := writeBackup(t.Context(), o, disk); err != nil {
 		t.Fatal(err)
 	}
 	// A header, and a chunk for each 64 KiB.
@@ -228,7 +228,7 @@ func TestRefusalsOfEncryptedBackups(t *testing.T) {
 	identity := newIdentity(t)
 	encrypted := saveEncrypted(t, dir, identity.Recipient())
 	plain := filepath.Join(t.TempDir(), "hub.tar")
-	if _, err := Save(t.Context(), testOptions(dir, plain)); err != nil {
+	if _, err := SaveBackup(t.Context(), testOptions(dir, plain)); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -397,7 +397,7 @@ func TestFailedSaveLeavesNothing(t *testing.T) {
 	}
 	o := testOptions(dir, filepath.Join(t.TempDir(), "hub.age"))
 	o.Recipients = []age.Recipient{newIdentity(t).Recipient()}
-	if _, err := Save(t.Context(), o); err == nil {
+	if _, err := SaveBackup(t.Context(), o); err == nil {
 		t.Fatal("a hub without its key was saved")
 	}
 	if left := readTree(t, filepath.Dir(o.File)); len(left) > 0 {

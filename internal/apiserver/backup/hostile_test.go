@@ -119,7 +119,7 @@ func TestVersionForATerminalIsRefused(t *testing.T) {
 	for _, version := range []string{"v0.1.0\x1b[2J", "v0.1.0-" + strings.Repeat("x", maxVersionBytes)} {
 		o := testOptions(dir, filepath.Join(t.TempDir(), "hub.tar"))
 		o.Version = version
-		if _, err := Save(t.Context(), o); err != nil {
+		if _, err := SaveBackup(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		o = testOptions(filepath.Join(t.TempDir(), "target"), o.File)

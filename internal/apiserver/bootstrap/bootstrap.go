@@ -38,20 +38,20 @@ var manifestFiles embed.FS
 // fieldOwner is the field manager of what the hub installs.
 const fieldOwner = client.FieldOwner(atoll.HubFieldManager)
 
-// Install applies CRDs and manifests, and waits until the CRDs are served. An unchanged object
+// InstallHubObjects applies CRDs and manifests, and waits until the CRDs are served. An unchanged object
 // costs no write. A new hub gets the default placement; nil for none.
-func Install(ctx context.Context, c client.Client, byDefault *v1alpha1.DefaultPlacement) error {
+func InstallHubObjects(ctx context.Context, c client.Client, byDefault *v1alpha1.DefaultPlacement) error {
 	for _, dir := range []fs.FS{crds.Files, manifestFiles} {
 		if err := applyManifests(ctx, c, dir); err != nil {
 			return err
 		}
 	}
-	return installSettings(ctx, c, byDefault)
+	return installNewHubDefaults(ctx, c, byDefault)
 }
 
-// installSettings writes what only a new hub gets: its default placement, its child placement, and then the set of all
+// installNewHubDefaults writes what only a new hub gets: its default placement, its child placement, and then the set of all
 // clusters that namespaces without bindings may place on. A hub that has the set is not new.
-func installSettings(ctx context.Context, c client.Client, byDefault *v1alpha1.DefaultPlacement) error {
+func installNewHubDefaults(ctx context.Context, c client.Client, byDefault *v1alpha1.DefaultPlacement) error {
 	set := schedule.NewDefaultSet()
 	err := c.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.ClusterSet{})
 	if apierrors.IsNotFound(err) {

@@ -62,7 +62,7 @@ func newRecorder(objects ...client.Object) *recorder {
 // A second installation applies the same objects, and keeps what an administrator made of the set.
 func TestInstallIsRepeatable(t *testing.T) {
 	c := newRecorder()
-	if err := Install(t.Context(), c, nil); err != nil {
+	if err := InstallHubObjects(t.Context(), c, nil); err != nil {
 		t.Fatal(err)
 	}
 	first := c.applied
@@ -80,7 +80,7 @@ func TestInstallIsRepeatable(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.applied = nil
-	if err := Install(t.Context(), c, nil); err != nil {
+	if err := InstallHubObjects(t.Context(), c, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(c.applied, first) {

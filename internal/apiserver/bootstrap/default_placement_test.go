@@ -39,7 +39,7 @@ func TestOnlyANewHubGetsTheDefaultPlacement(t *testing.T) {
 	}
 	fresh := newRecorder()
 	for _, d := range []*v1alpha1.DefaultPlacement{all, prod} {
-		if err := Install(t.Context(), fresh, d); err != nil {
+		if err := InstallHubObjects(t.Context(), fresh, d); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +50,7 @@ func TestOnlyANewHubGetsTheDefaultPlacement(t *testing.T) {
 	if err := upgraded.Create(t.Context(), schedule.NewDefaultSet()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Install(t.Context(), upgraded, all); err != nil {
+	if err := InstallHubObjects(t.Context(), upgraded, all); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := settings(upgraded); !apierrors.IsNotFound(err) {

@@ -28,14 +28,14 @@ const (
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// NewDefinitions returns the plugin that sets the conversion of CRDs aside.
-func NewDefinitions() admission.MutationInterface {
-	return definitions{admission.NewHandler(admission.Create, admission.Update)}
+// NewCRDConversionPlugin returns the plugin that sets the conversion of CRDs aside.
+func NewCRDConversionPlugin() admission.MutationInterface {
+	return crdConversionPlugin{admission.NewHandler(admission.Create, admission.Update)}
 }
 
-type definitions struct{ *admission.Handler }
+type crdConversionPlugin struct{ *admission.Handler }
 
-func (definitions) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (crdConversionPlugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != apiextensions.Resource("customresourcedefinitions") || a.GetSubresource() != "" {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (definitions) Admit(_ context.Context, a admission.Attributes, _ admission.
 	if crd.Labels[atoll.LabelHub] == yes {
 		err = restoreConversion(crd)
 	} else {
-		err = setAside(crd)
+		err = setConversionAside(crd)
 	}
 	if err != nil {
 		return refusal.WithReason(atoll.ReasonUnreadable, admission.NewForbidden(a, err))
@@ -59,10 +59,10 @@ func usesWebhook(crd *apiextensions.CustomResourceDefinition) bool {
 	return crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensions.WebhookConverter
 }
 
-// setAside moves the conversion stanza into the annotation.
-func setAside(crd *apiextensions.CustomResourceDefinition) error {
+// setConversionAside moves the conversion stanza into the annotation.
+func setConversionAside(crd *apiextensions.CustomResourceDefinition) error {
 	if !usesWebhook(crd) {
-		if _, kept := crd.Annotations[atoll.AnnotationConversion]; kept && statedWithout(crd) {
+		if _, kept := crd.Annotations[atoll.AnnotationConversion]; kept && isStatedWithoutWebhook(crd) {
 			delete(crd.Annotations, atoll.AnnotationConversion)
 		}
 		return nil
@@ -105,11 +105,11 @@ func restoreConversion(crd *apiextensions.CustomResourceDefinition) error {
 	return nil
 }
 
-// statedWithout reports whether the CRD's author has stated it without a webhook
+// isStatedWithoutWebhook reports whether the CRD's author has stated it without a webhook
 // after having stated it with one. An update that merely sends back what the
 // hub stores must not lose the stanza, so only statements count that are
 // recorded as such: an apply, or kubectl's last-applied annotation.
-func statedWithout(crd *apiextensions.CustomResourceDefinition) bool {
+func isStatedWithoutWebhook(crd *apiextensions.CustomResourceDefinition) bool {
 	if text, ok := crd.Annotations[lastApplied]; ok {
 		var stated struct {
 			Spec struct {

@@ -102,7 +102,7 @@ func TestARefusalNamesFewFields(t *testing.T) {
 		"items where objects are now": {items, objects, "a[0]"},
 		"fields":                      {fields, objects, "a.k000000"},
 	} {
-		s := &schemas{versions: map[string]*version{"v1": {structural: lists}, "v2": {structural: c.to}}, storage: "v2"}
+		s := &crdSchemas{versions: map[string]*version{"v1": {structural: lists}, "v2": {structural: c.to}}, storage: "v2"}
 		errs := s.checkConversion(map[string]any{"a": c.value}, "v1", "v2", func(string) string { return "lost" })
 		if len(errs) != maxLost || errs[0].Field != c.first {
 			t.Errorf("%s: %d are named", name, len(errs))
@@ -148,7 +148,7 @@ func TestSetAsideFollowsStatements(t *testing.T) {
 		"applied fields cannot be parsed": {crd(nil, `?`), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := setAside(c.crd); err != nil {
+			if err := setConversionAside(c.crd); err != nil {
 				t.Fatal(err)
 			}
 			if _, ok := c.crd.Annotations[atoll.AnnotationConversion]; ok != c.kept {

@@ -32,26 +32,26 @@ type Backend interface {
 	Object(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName) (*unstructured.Unstructured, error)
 }
 
-// NewObjects returns the plugin that refuses lossy writes of custom resources.
+// NewLossyWritePlugin returns the plugin that refuses lossy writes of custom resources.
 // backend is called on each write of a custom resource.
-func NewObjects(backend func(context.Context) (Backend, error)) admission.ValidationInterface {
-	return &objects{
+func NewLossyWritePlugin(backend func(context.Context) (Backend, error)) admission.ValidationInterface {
+	return &lossyWritePlugin{
 		Handler: admission.NewHandler(admission.Create, admission.Update),
 		backend: backend,
-		schemas: map[string]*schemas{},
+		schemas: map[string]*crdSchemas{},
 	}
 }
 
-type objects struct {
+type lossyWritePlugin struct {
 	*admission.Handler
 	backend func(context.Context) (Backend, error)
 
 	mu      sync.Mutex
-	schemas map[string]*schemas // by the CRD's name
+	schemas map[string]*crdSchemas // by the CRD's name
 }
 
-// schemas are the versions of one CRD at one generation.
-type schemas struct {
+// crdSchemas are the versions of one CRD at one generation.
+type crdSchemas struct {
 	uid        types.UID
 	generation int64
 	storage    string
@@ -63,7 +63,7 @@ type version struct {
 	validator  validation.SchemaValidator
 }
 
-func (o *objects) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (o *lossyWritePlugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	obj, ok := a.GetObject().(*unstructured.Unstructured)
 	if !ok || a.GetSubresource() == "scale" {
 		return nil
@@ -80,7 +80,7 @@ func (o *objects) Validate(ctx context.Context, a admission.Attributes, _ admiss
 
 // findLosses returns the fields that a write loses between the version of the request and the
 // stored one.
-func (o *objects) findLosses(ctx context.Context, a admission.Attributes, obj *unstructured.Unstructured) (field.ErrorList, error) {
+func (o *lossyWritePlugin) findLosses(ctx context.Context, a admission.Attributes, obj *unstructured.Unstructured) (field.ErrorList, error) {
 	backend, err := o.backend(ctx)
 	if err != nil {
 		return nil, err
@@ -101,12 +101,12 @@ func (o *objects) findLosses(ctx context.Context, a admission.Attributes, obj *u
 	if a.GetOperation() != admission.Update || len(errs) > 0 {
 		return errs, nil
 	}
-	return o.checkStored(ctx, backend, s, a)
+	return o.checkStoredObjectLosses(ctx, backend, s, a)
 }
 
-// checkStored looks for what the stored object holds that the writer could not
+// checkStoredObjectLosses looks for what the stored object holds that the writer could not
 // see in the version it read, and so would take away without meaning to.
-func (o *objects) checkStored(ctx context.Context, backend Backend, s *schemas, a admission.Attributes) (field.ErrorList, error) {
+func (o *lossyWritePlugin) checkStoredObjectLosses(ctx context.Context, backend Backend, s *crdSchemas, a admission.Attributes) (field.ErrorList, error) {
 	resource := a.GetResource()
 	seen := resource.Version
 	resource.Version = s.storage
@@ -129,7 +129,7 @@ const maxLost = 20
 
 // checkConversion reports what obj, an object of version from, loses when it is kept as
 // version to.
-func (s *schemas) checkConversion(obj map[string]any, from, to string, explain func(path string) string) field.ErrorList {
+func (s *crdSchemas) checkConversion(obj map[string]any, from, to string, explain func(path string) string) field.ErrorList {
 	source, target := s.versions[from], s.versions[to]
 	if source == nil || target == nil {
 		return nil
@@ -160,7 +160,7 @@ func (s *schemas) checkConversion(obj map[string]any, from, to string, explain f
 
 // schemasOf returns the compiled versions of a CRD, from before when it has not
 // changed.
-func (o *objects) schemasOf(crd *apiextensionsv1.CustomResourceDefinition) (*schemas, error) {
+func (o *lossyWritePlugin) schemasOf(crd *apiextensionsv1.CustomResourceDefinition) (*crdSchemas, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if s := o.schemas[crd.Name]; s != nil && s.uid == crd.UID && s.generation == crd.Generation {
@@ -174,8 +174,8 @@ func (o *objects) schemasOf(crd *apiextensionsv1.CustomResourceDefinition) (*sch
 	return s, nil
 }
 
-func compileSchemas(crd *apiextensionsv1.CustomResourceDefinition) (*schemas, error) {
-	s := &schemas{uid: crd.UID, generation: crd.Generation, versions: map[string]*version{}}
+func compileSchemas(crd *apiextensionsv1.CustomResourceDefinition) (*crdSchemas, error) {
+	s := &crdSchemas{uid: crd.UID, generation: crd.Generation, versions: map[string]*version{}}
 	for _, v := range crd.Spec.Versions {
 		if v.Storage {
 			s.storage = v.Name

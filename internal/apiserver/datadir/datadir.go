@@ -28,8 +28,8 @@ const (
 	unfinishedFile = "RESTORING"
 )
 
-// Dir is an open, locked data directory.
-type Dir struct {
+// DataDir is an open, locked data directory.
+type DataDir struct {
 	path    string
 	version string
 	lock    *os.File
@@ -61,8 +61,8 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("%s was written by Atoll %s, and this is Atoll %s; run %s or newer", e.What, e.Written, e.Running, e.Written)
 }
 
-// Open locks path for the given version of Atoll, making it when absent.
-func Open(path, running string) (*Dir, error) {
+// OpenLocked locks path for the given version of Atoll, making it when absent.
+func OpenLocked(path, running string) (*DataDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory %s: %w", path, err)
 	}
@@ -70,7 +70,7 @@ func Open(path, running string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, version: running, lock: lock}
+	d := &DataDir{path: path, version: running, lock: lock}
 	err = d.checkVersion()
 	if _, statErr := os.Stat(d.FilePath(unfinishedFile)); statErr == nil {
 		err = fmt.Errorf("a restore into the data directory %s was not finished; empty it and restore again", path)
@@ -84,7 +84,7 @@ func Open(path, running string) (*Dir, error) {
 
 // OpenEmpty locks path, which must be absent or empty, and marks it so that no process opens it
 // before MarkComplete, also after a crash.
-func OpenEmpty(path, running string) (*Dir, error) {
+func OpenEmpty(path, running string) (*DataDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory %s: %w", path, err)
 	}
@@ -100,8 +100,8 @@ func OpenEmpty(path, running string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, version: running, lock: lock}
-	if err := WriteFile(d.FilePath(unfinishedFile), nil, 0o600); err != nil {
+	d := &DataDir{path: path, version: running, lock: lock}
+	if err := WriteFileAtomically(d.FilePath(unfinishedFile), nil, 0o600); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -109,19 +109,19 @@ func OpenEmpty(path, running string) (*Dir, error) {
 }
 
 // MarkComplete makes a directory from OpenEmpty one that can be opened.
-func (d *Dir) MarkComplete() error {
-	if err := d.Commit(); err != nil {
+func (d *DataDir) MarkComplete() error {
+	if err := d.RecordRunningVersion(); err != nil {
 		return err
 	}
 	if err := os.Remove(d.FilePath(unfinishedFile)); err != nil {
 		return fmt.Errorf("finish %s: %w", d.path, err)
 	}
-	return Sync(d.path)
+	return SyncDirectory(d.path)
 }
 
 // RemoveAll removes everything that was put into a directory from OpenEmpty and
 // frees it.
-func (d *Dir) RemoveAll() error {
+func (d *DataDir) RemoveAll() error {
 	defer d.Close()
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -139,26 +139,26 @@ func (d *Dir) RemoveAll() error {
 }
 
 // FilePath returns the path of a file in the directory.
-func (d *Dir) FilePath(name ...string) string {
+func (d *DataDir) FilePath(name ...string) string {
 	return filepath.Join(append([]string{d.path}, name...)...)
 }
 
-// Commit records the running version as the one that has written the
+// RecordRunningVersion records the running version as the one that has written the
 // directory. Call it once the new version has come up.
-func (d *Dir) Commit() error {
+func (d *DataDir) RecordRunningVersion() error {
 	current, err := os.ReadFile(d.FilePath(versionFile))
 	if err == nil && strings.TrimSpace(string(current)) == d.version {
 		return nil
 	}
-	return WriteFile(d.FilePath(versionFile), []byte(d.version+"\n"), 0o600)
+	return WriteFileAtomically(d.FilePath(versionFile), []byte(d.version+"\n"), 0o600)
 }
 
 // Close frees the directory.
-func (d *Dir) Close() {
+func (d *DataDir) Close() {
 	d.lock.Close()
 }
 
-func (d *Dir) checkVersion() error {
+func (d *DataDir) checkVersion() error {
 	content, err := os.ReadFile(d.FilePath(versionFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -212,9 +212,9 @@ func acquireLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// WriteFile replaces path with content, so that a reader and a crash at any
+// WriteFileAtomically replaces path with content, so that a reader and a crash at any
 // moment see the old or the new content whole.
-func WriteFile(path string, content []byte, mode fs.FileMode) error {
+func WriteFileAtomically(path string, content []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -234,7 +234,7 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil {
-		err = Sync(filepath.Dir(path))
+		err = SyncDirectory(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -242,8 +242,8 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Sync makes the names in a directory durable.
-func Sync(dir string) error {
+// SyncDirectory makes the names in a directory durable.
+func SyncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

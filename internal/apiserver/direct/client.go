@@ -15,7 +15,7 @@ import (
 type Stores struct {
 	Clusters, Slices, Revisions, Bundles *Store
 	// Templates are the built-in kinds.
-	Templates *Templates
+	Templates *FinalizerWriter
 	// Namespaces is where they lie in etcd, with a slash at the end.
 	Namespaces string
 }
@@ -47,10 +47,10 @@ type Living func(namespace string) (resourceVersion string, ok bool)
 // it may. Calls with options go the API's way, and so do Bundles that are made in a namespace
 // that living does not know.
 func (s Stores) WrapClient(c client.Client, may May, living Living) client.Client {
-	return writer{c, s, may, living}
+	return directClient{c, s, may, living}
 }
 
-type writer struct {
+type directClient struct {
 	client.Client
 	stores Stores
 	may    May
@@ -58,7 +58,7 @@ type writer struct {
 }
 
 // Create creates a TargetSlice, a Revision or a Bundle directly, and anything else by the API.
-func (w writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (w directClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	store, o := (*Store)(nil), Object{}
 	switch obj := obj.(type) {
 	case *enginev1.TargetSlice:
@@ -77,15 +77,15 @@ func (w writer) Create(ctx context.Context, obj client.Object, opts ...client.Cr
 	if o.Meta.Namespace == "" {
 		return store.Create(ctx, o)
 	}
-	if done, err := w.createIn(ctx, store, o); done || err != nil {
+	if done, err := w.createInLiveNamespace(ctx, store, o); done || err != nil {
 		return err
 	}
 	return w.Client.Create(ctx, obj)
 }
 
-// createIn creates an object in a namespace that is known to live; not done where it is
+// createInLiveNamespace creates an object in a namespace that is known to live; not done where it is
 // not, or where the object is there already.
-func (w writer) createIn(ctx context.Context, store *Store, o Object) (done bool, err error) {
+func (w directClient) createInLiveNamespace(ctx context.Context, store *Store, o Object) (done bool, err error) {
 	if w.living == nil || w.stores.Namespaces == "" {
 		return false, nil
 	}
@@ -99,7 +99,7 @@ func (w writer) createIn(ctx context.Context, store *Store, o Object) (done bool
 
 // Update updates spec, labels and annotations of a TargetSlice or a Bundle directly, and anything
 // else by the API.
-func (w writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+func (w directClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	store, o := (*Store)(nil), Object{}
 	switch obj := obj.(type) {
 	case *enginev1.TargetSlice:
@@ -117,15 +117,17 @@ func (w writer) Update(ctx context.Context, obj client.Object, opts ...client.Up
 }
 
 // Status writes those of Clusters, Bundles and TargetSlices directly.
-func (w writer) Status() client.SubResourceWriter { return statuses{w.Client.Status(), w} }
+func (w directClient) Status() client.SubResourceWriter {
+	return directStatusWriter{w.Client.Status(), w}
+}
 
-type statuses struct {
+type directStatusWriter struct {
 	client.SubResourceWriter
-	writer writer
+	writer directClient
 }
 
 // Update writes the object's status.
-func (s statuses) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+func (s directStatusWriter) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 	store, o, report := s.writer.stores.Clusters, Object{}, false
 	switch obj := obj.(type) {
 	case *v1alpha1.Cluster:

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stored is an object in the form of the store, for writers of a part of it.
-type stored struct {
+// storedObject is an object in the form of the store, for writers of a part of it.
+type storedObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              json.RawMessage `json:"spec,omitempty"`
@@ -21,30 +21,32 @@ type stored struct {
 }
 
 // DeepCopyObject makes it a runtime.Object. Its parts are never changed, only replaced.
-func (s *stored) DeepCopyObject() runtime.Object {
+func (s *storedObject) DeepCopyObject() runtime.Object {
 	out := *s
 	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	return &out
 }
 
-// codec of objects of a kind: the JSON that the API server stores custom resources in.
-type codec struct {
+// storedObjectCodec encodes objects of a kind: the JSON that the API server stores custom resources in.
+type storedObjectCodec struct {
 	kind Kind
 	// unreadable is called with the reason why an object cannot be read.
 	unreadable func(error)
 }
 
-func (codec) Encode(obj runtime.Object, w io.Writer) error { return json.NewEncoder(w).Encode(obj) }
+func (storedObjectCodec) Encode(obj runtime.Object, w io.Writer) error {
+	return json.NewEncoder(w).Encode(obj)
+}
 
-func (codec) Identifier() runtime.Identifier { return "atoll.dev/direct" }
+func (storedObjectCodec) Identifier() runtime.Identifier { return "atoll.dev/direct" }
 
 // Decode decodes into a *stored for writers, and into the kind's own type for readers.
-func (c codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	o, ok := into.(*stored)
+func (c storedObjectCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, ok := into.(*storedObject)
 	if !ok {
-		return c.read(data, into)
+		return c.decodeTyped(data, into)
 	}
-	*o = stored{}
+	*o = storedObject{}
 	if err := json.Unmarshal(data, o); err != nil {
 		return nil, nil, fmt.Errorf("decode a stored object: %w", err)
 	}
@@ -52,10 +54,10 @@ func (c codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Obje
 	return o, &kind, nil
 }
 
-// read reads an object as the API would give it: by the rules of its clients' decoder, with
+// decodeTyped reads an object as the API would give it: by the rules of its clients' decoder, with
 // the schema's defaults, and without what the type does not know, which the schema,
 // being made of the type, does not know either.
-func (c codec) read(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c storedObjectCodec) decodeTyped(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, ok := into.(client.Object)
 	if !ok {
 		if into != nil {

@@ -62,12 +62,12 @@ func BundleKind() Kind {
 		GroupVersionKind: v1alpha1.GroupVersion.WithKind("Bundle"), Resource: "bundles", Namespaced: true,
 		New:     func() client.Object { return &v1alpha1.Bundle{} },
 		NewList: func() client.ObjectList { return &v1alpha1.BundleList{} },
-		Default: func(obj client.Object) { defaultBundle(&obj.(*v1alpha1.Bundle).Spec) },
+		Default: func(obj client.Object) { applyBundleDefaults(&obj.(*v1alpha1.Bundle).Spec) },
 	}
 }
 
-// defaultBundle returns what the schema of Bundles gives.
-func defaultBundle(spec *v1alpha1.BundleSpec) {
+// applyBundleDefaults returns what the schema of Bundles gives.
+func applyBundleDefaults(spec *v1alpha1.BundleSpec) {
 	scheduling := &spec.Placement.ReplicaScheduling
 	if o := scheduling.Ordinals; o != nil && o.Size == 0 {
 		o.Size = 1000

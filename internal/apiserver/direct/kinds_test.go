@@ -82,7 +82,7 @@ func TestEveryDefaultOfTheSchemaIsRead(t *testing.T) {
 		t.Errorf("the schemas give %q, and this test knows %q: let Kind.Default give the others", found, known)
 	}
 	for what, g := range given {
-		obj, _, err := (codec{kind: g.kind}).Decode([]byte(g.object), nil, nil)
+		obj, _, err := (storedObjectCodec{kind: g.kind}).Decode([]byte(g.object), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestWhatIsReadHoldsNoneOfItsBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		obj, _, err := (codec{kind: c.kind}).Decode(data, nil, nil)
+		obj, _, err := (storedObjectCodec{kind: c.kind}).Decode(data, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestACodecReadsNothingElse(t *testing.T) {
 		"another shape":   `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","metadata":{"name":"c"},"spec":{"region":{"name":"asia"}}}`,
 	} {
 		var told error
-		c := codec{ClusterKind(), func(err error) { told = err }}
+		c := storedObjectCodec{ClusterKind(), func(err error) { told = err }}
 		var into runtime.Object
 		for _, into = range []runtime.Object{nil, &v1alpha1.Cluster{}} {
 			if obj, _, err := c.Decode([]byte(data), nil, into); err == nil || told == nil || obj != nil {

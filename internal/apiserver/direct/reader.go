@@ -57,7 +57,7 @@ func (s Stores) ListerWatcherFor(example runtime.Object, api toolscache.ListerWa
 // RequestProgress requests a progress event on the watches of Bundles, for callers that must have
 // seen everything; false where these watches do not have it.
 func (s Stores) RequestProgress(ctx context.Context) bool {
-	return !s.Bundles.byAPI.Load() && s.Bundles.tellProgress(ctx)
+	return !s.Bundles.byAPI.Load() && s.Bundles.requestWatchProgress(ctx)
 }
 
 // switchToAPI turns the kind's readers to the API for the rest of this process. A watch
@@ -99,29 +99,29 @@ func (s *Store) Watch(ctx context.Context, options metav1.ListOptions) (watch.In
 		return nil, storeerr.InterpretWatchError(err, s.resource, "")
 	}
 	if o.ProgressNotify {
-		go s.askProgress(ctx)
+		go s.requestProgressPeriodically(ctx)
 	}
-	return watching{w, cancel}, nil
+	return cancelingWatch{w, cancel}, nil
 }
 
 // StorageReader returns the storage of the kind, and its prefix, for callers with other selectors
 // than Watch and List have. Its watches can have progress events, as those of Watch, until their
 // context ends. Callers do not write by it.
 func (s *Store) StorageReader() (from storage.Interface, prefix string) {
-	return told{s.storage, s}, s.prefix
+	return progressStorage{s.storage, s}, s.prefix
 }
 
-type told struct {
+type progressStorage struct {
 	storage.Interface
 	store *Store
 }
 
 // Watch starts a watch and requests the store's progress.
-func (t told) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+func (t progressStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
 	o.ProgressNotify = o.Predicate.AllowWatchBookmarks
 	w, err := t.Interface.Watch(ctx, key, o)
 	if err == nil && o.ProgressNotify {
-		go t.store.askProgress(ctx)
+		go t.store.requestProgressPeriodically(ctx)
 	}
 	return w, err
 }
@@ -134,20 +134,20 @@ func withRequestTimeout(ctx context.Context, seconds *int64) (context.Context, c
 	return context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)
 }
 
-// watching ends everything that belongs to a watch with it.
-type watching struct {
+// cancelingWatch ends everything that belongs to a watch with it.
+type cancelingWatch struct {
 	watch.Interface
 	cancel context.CancelFunc
 }
 
 // Stop ends the watch.
-func (w watching) Stop() {
+func (w cancelingWatch) Stop() {
 	w.Interface.Stop()
 	w.cancel()
 }
 
-// askProgress lets the watches of ctx hear how far the store is, until ctx ends.
-func (s *Store) askProgress(ctx context.Context) {
+// requestProgressPeriodically lets the watches of ctx hear how far the store is, until ctx ends.
+func (s *Store) requestProgressPeriodically(ctx context.Context) {
 	tick := time.NewTicker(s.progress)
 	defer tick.Stop()
 	for {
@@ -155,14 +155,14 @@ func (s *Store) askProgress(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.tellProgress(ctx)
+			s.requestWatchProgress(ctx)
 		}
 	}
 }
 
-// tellProgress sends the store's progress to the watches. An etcd version that may report
+// requestWatchProgress sends the store's progress to the watches. An etcd version that may report
 // progress before older events is not used for that.
-func (s *Store) tellProgress(ctx context.Context) bool {
+func (s *Store) requestWatchProgress(ctx context.Context) bool {
 	if !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
 		return false
 	}

@@ -52,7 +52,7 @@ func sampleSlice(name string) *enginev1.TargetSlice {
 type bed struct {
 	t     *testing.T
 	dir   string
-	etcd  *etcd.Server
+	etcd  *etcd.EmbeddedEtcd
 	raw   *clientv3.Client
 	store *Store
 	close func()
@@ -93,7 +93,7 @@ func (b *bed) open() (*Store, func()) {
 	config.Transport.ServerList = []string{b.etcd.ClientEndpoint()}
 	s, closed, err := Open(kind, Access{
 		Options: generic.RESTOptions{StorageConfig: config, ResourcePrefix: "atoll.dev/clusters"},
-		Etcd:    b.raw, Writes: NewWrites(), Log: slog.New(slog.DiscardHandler),
+		Etcd:    b.raw, Writes: NewWriteCounter(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -75,7 +75,7 @@ type Access struct {
 	Options generic.RESTOptions
 	// Etcd is the same one.
 	Etcd clientv3.KV
-	// Writes, labelled as in NewWrites, counts what succeeds.
+	// Writes, labelled as in NewWriteCounter, counts what succeeds.
 	Writes *prometheus.CounterVec
 	Log    *slog.Logger
 }
@@ -93,7 +93,7 @@ func Open(kind Kind, access Access) (s *Store, closed func(), err error) {
 		kind: kind, resource: resource, prefix: "/" + access.Options.ResourcePrefix, root: config.Prefix,
 		etcd: access.Etcd, cipher: config.Transformer, writes: access.Writes, log: access.Log, progress: progressEvery,
 	}
-	config.Codec = codec{kind, s.switchToAPI}
+	config.Codec = storedObjectCodec{kind, s.switchToAPI}
 	s.storage, closed, err = factory.Create(config,
 		func() runtime.Object { return kind.New() },
 		func() runtime.Object { return kind.NewList() },
@@ -104,8 +104,8 @@ func Open(kind Kind, access Access) (s *Store, closed func(), err error) {
 	return s, closed, nil
 }
 
-// NewWrites makes the counter of writes, labelled as the API server labels requests.
-func NewWrites() *prometheus.CounterVec {
+// NewWriteCounter makes the counter of writes, labelled as the API server labels requests.
+func NewWriteCounter() *prometheus.CounterVec {
 	return metrictable.DirectWrites.NewCounterVec()
 }
 
@@ -125,13 +125,13 @@ func (s *Store) Create(ctx context.Context, o Object) error {
 	return err
 }
 
-// newStored is the object as it is stored first.
-func (s *Store) newStored(o Object) (*stored, error) {
-	in := &stored{ObjectMeta: *o.Meta.DeepCopy()}
+// newStoredObject is the object as it is stored first.
+func (s *Store) newStoredObject(o Object) (*storedObject, error) {
+	in := &storedObject{ObjectMeta: *o.Meta.DeepCopy()}
 	in.SetGroupVersionKind(s.kind.GroupVersionKind)
 	in.UID, in.CreationTimestamp, in.Generation = uuid.NewUUID(), metav1.Now(), 1
 	in.ManagedFields, in.ResourceVersion = nil, ""
-	if err := errors.Join(encode(o.Spec, &in.Spec), encode(o.Status, &in.Status)); err != nil {
+	if err := errors.Join(encodePart(o.Spec, &in.Spec), encodePart(o.Status, &in.Status)); err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", s.resource, in.Name, err)
 	}
 	return in, nil
@@ -148,7 +148,7 @@ func (s *Store) CreateIn(ctx context.Context, o Object, namespace string, revisi
 func (s *Store) create(ctx context.Context, o Object, only ...clientv3.Cmp) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	in, err := s.newStored(o)
+	in, err := s.newStoredObject(o)
 	if err != nil {
 		return false, err
 	}
@@ -167,18 +167,18 @@ func (s *Store) create(ctx context.Context, o Object, only ...clientv3.Cmp) (don
 }
 
 // encodeStored returns the encoded object, as it is stored but for its encryption.
-func (s *Store) encodeStored(o *stored) ([]byte, error) {
+func (s *Store) encodeStored(o *storedObject) ([]byte, error) {
 	o.SetResourceVersion("")
 	o.SetSelfLink("")
 	var data bytes.Buffer
-	if err := (codec{}).Encode(o, &data); err != nil {
+	if err := (storedObjectCodec{}).Encode(o, &data); err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", s.resource, o.Name, err)
 	}
 	return data.Bytes(), nil
 }
 
 // put writes an object if the conditions hold, and returns its resource version.
-func (s *Store) put(ctx context.Context, o *stored, data []byte, only ...clientv3.Cmp) (version string, done bool, err error) {
+func (s *Store) put(ctx context.Context, o *storedObject, data []byte, only ...clientv3.Cmp) (version string, done bool, err error) {
 	key := s.etcdKey(&o.ObjectMeta)
 	if s.cipher != nil {
 		if data, err = s.cipher.TransformToStorage(ctx, data, cipherContext(key)); err != nil {
@@ -195,9 +195,9 @@ func (s *Store) put(ctx context.Context, o *stored, data []byte, only ...clientv
 // UpdateSpec writes spec, labels and annotations of the object of that resource version.
 // The caller's object is then as the stored one.
 func (s *Store) UpdateSpec(ctx context.Context, o Object) error {
-	return s.update(ctx, o, "", func(now *stored) error {
+	return s.update(ctx, o, "", func(now *storedObject) error {
 		before := now.Spec
-		if err := encode(o.Spec, &now.Spec); err != nil {
+		if err := encodePart(o.Spec, &now.Spec); err != nil {
 			return err
 		}
 		if !bytes.Equal(before, now.Spec) {
@@ -211,15 +211,15 @@ func (s *Store) UpdateSpec(ctx context.Context, o Object) error {
 // UpdateStatus writes the status of the object of that resource version. The caller's
 // object is then as the stored one.
 func (s *Store) UpdateStatus(ctx context.Context, o Object) error {
-	return s.update(ctx, o, "status", func(now *stored) error { return encode(o.Status, &now.Status) })
+	return s.update(ctx, o, "status", func(now *storedObject) error { return encodePart(o.Status, &now.Status) })
 }
 
-func (s *Store) update(ctx context.Context, o Object, part string, change func(*stored) error) error {
+func (s *Store) update(ctx context.Context, o Object, part string, change func(*storedObject) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, done, err := s.updateSeen(ctx, o.Meta, s.fenceChange(o.Meta, change))
+	out, done, err := s.updateIfUnchanged(ctx, o.Meta, s.fenceChange(o.Meta, change))
 	if err == nil && !done {
-		out, err = s.updateRead(ctx, o.Meta, s.fenceChange(o.Meta, change))
+		out, err = s.updateThroughStorage(ctx, o.Meta, s.fenceChange(o.Meta, change))
 	}
 	if err != nil {
 		return err
@@ -227,9 +227,9 @@ func (s *Store) update(ctx context.Context, o Object, part string, change func(*
 	s.writes.WithLabelValues("PUT", s.resource.Resource, part).Inc()
 	*o.Meta = out.ObjectMeta
 	if part == "" {
-		err = decode(out.Status, o.Status)
+		err = decodePart(out.Status, o.Status)
 	} else {
-		err = decode(out.Spec, o.Spec)
+		err = decodePart(out.Spec, o.Spec)
 	}
 	if err != nil {
 		return fmt.Errorf("decode %s %s: %w", s.resource, o.Meta.Name, err)
@@ -237,10 +237,10 @@ func (s *Store) update(ctx context.Context, o Object, part string, change func(*
 	return nil
 }
 
-// updateSeen changes the object where the version that the caller has seen is at hand and
+// updateIfUnchanged changes the object where the version that the caller has seen is at hand and
 // the last one; not done, and nothing written, where it is not.
-func (s *Store) updateSeen(ctx context.Context, meta *metav1.ObjectMeta, change func(*stored) error) (out *stored, done bool, err error) {
-	now, before := s.storedAsSeen(ctx, meta)
+func (s *Store) updateIfUnchanged(ctx context.Context, meta *metav1.ObjectMeta, change func(*storedObject) error) (out *storedObject, done bool, err error) {
+	now, before := s.getStoredAtVersion(ctx, meta)
 	if now == nil {
 		return nil, false, nil
 	}
@@ -263,12 +263,12 @@ func (s *Store) updateSeen(ctx context.Context, meta *metav1.ObjectMeta, change 
 	return now, done, err
 }
 
-// updateRead applies the write to the object that was read. It returns an error when it cannot.
-func (s *Store) updateRead(ctx context.Context, meta *metav1.ObjectMeta, change func(*stored) error) (*stored, error) {
-	out := &stored{}
+// updateThroughStorage applies the write to the object that was read. It returns an error when it cannot.
+func (s *Store) updateThroughStorage(ctx context.Context, meta *metav1.ObjectMeta, change func(*storedObject) error) (*storedObject, error) {
+	out := &storedObject{}
 	err := s.storage.GuaranteedUpdate(ctx, s.objectKey(meta), out, false, nil,
 		func(in runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			now := in.(*stored)
+			now := in.(*storedObject)
 			now.ResourceVersion = strconv.FormatUint(res.ResourceVersion, 10)
 			return now, nil, change(now)
 		}, nil)
@@ -278,11 +278,11 @@ func (s *Store) updateRead(ctx context.Context, meta *metav1.ObjectMeta, change 
 	return out, nil
 }
 
-// storedAsSeen returns the object as it is stored in the version that the caller has seen, nil where
+// getStoredAtVersion returns the object as it is stored in the version that the caller has seen, nil where
 // that cannot be had at once, and its encoding. It is read where etcd answers without waiting for writes
 // that are on their way, which would double what an update takes; the update itself is
 // refused when the version is not the last any more.
-func (s *Store) storedAsSeen(ctx context.Context, meta *metav1.ObjectMeta) (*stored, []byte) {
+func (s *Store) getStoredAtVersion(ctx context.Context, meta *metav1.ObjectMeta) (*storedObject, []byte) {
 	key := s.etcdKey(meta)
 	resp, err := s.etcd.Get(ctx, key, clientv3.WithSerializable())
 	if err != nil || len(resp.Kvs) == 0 || strconv.FormatInt(resp.Kvs[0].ModRevision, 10) != meta.ResourceVersion {
@@ -296,8 +296,8 @@ func (s *Store) storedAsSeen(ctx context.Context, meta *metav1.ObjectMeta) (*sto
 			return nil, nil
 		}
 	}
-	var o stored
-	if _, _, err := (codec{}).Decode(data, nil, &o); err != nil {
+	var o storedObject
+	if _, _, err := (storedObjectCodec{}).Decode(data, nil, &o); err != nil {
 		return nil, nil
 	}
 	o.ResourceVersion = meta.ResourceVersion
@@ -309,8 +309,8 @@ func cipherContext(key string) value.Context { return value.DefaultContext(key) 
 
 // fenceChange makes the change only of the version that the caller has seen, and only of what
 // is stored in the version of the API that the caller's types are.
-func (s *Store) fenceChange(seen *metav1.ObjectMeta, change func(*stored) error) func(*stored) error {
-	return func(now *stored) error {
+func (s *Store) fenceChange(seen *metav1.ObjectMeta, change func(*storedObject) error) func(*storedObject) error {
+	return func(now *storedObject) error {
 		if now.GroupVersionKind() != s.kind.GroupVersionKind {
 			return fmt.Errorf("%s %s is stored as %s, and this hub writes %s", s.resource, seen.Name, now.GroupVersionKind(), s.kind)
 		}
@@ -321,16 +321,16 @@ func (s *Store) fenceChange(seen *metav1.ObjectMeta, change func(*stored) error)
 	}
 }
 
-// encode encodes a part; a nil one is left as it is.
-func encode(part any, to *json.RawMessage) (err error) {
+// encodePart encodes a part; a nil one is left as it is.
+func encodePart(part any, to *json.RawMessage) (err error) {
 	if part != nil {
 		*to, err = json.Marshal(part)
 	}
 	return err
 }
 
-// decode decodes a part over what was in it.
-func decode(from json.RawMessage, part any) error {
+// decodePart decodes a part over what was in it.
+func decodePart(from json.RawMessage, part any) error {
 	if part == nil {
 		return nil
 	}

@@ -19,29 +19,29 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-// Templates puts finalizers on objects of the built-in kinds, which the API server stores
+// FinalizerWriter puts finalizers on objects of the built-in kinds, which the API server stores
 // as protobuf. Nothing else of an object is read into types or written: to its metadata a
 // field is added.
-type Templates struct {
+type FinalizerWriter struct {
 	etcd   clientv3.KV
 	writes *prometheus.CounterVec
 	audit  Auditor // nil: there is no audit log
 	// place says where a kind's objects lie, and how they are encrypted.
-	place func(schema.GroupVersionKind, schema.GroupResource) (Place, error)
+	place func(schema.GroupVersionKind, schema.GroupResource) (StorageLocation, error)
 
 	mu     sync.RWMutex
-	places map[schema.GroupResource]Place
+	places map[schema.GroupResource]StorageLocation
 }
 
-// Place where the objects of a kind lie in etcd: below Prefix, a path.
-type Place struct {
+// StorageLocation is where the objects of a kind lie in etcd: below Prefix, a path.
+type StorageLocation struct {
 	Prefix string
 	Cipher value.Transformer // nil: nothing is encrypted
 }
 
 // decryptData returns stored data in the clear. fresh is false where the data cannot be read, or is to
 // be encrypted by another key.
-func (p Place) decryptData(ctx context.Context, key string, data []byte) (_ []byte, fresh bool) {
+func (p StorageLocation) decryptData(ctx context.Context, key string, data []byte) (_ []byte, fresh bool) {
 	if p.Cipher == nil {
 		return data, true
 	}
@@ -50,25 +50,25 @@ func (p Place) decryptData(ctx context.Context, key string, data []byte) (_ []by
 }
 
 // encryptData returns data as it is stored at the key.
-func (p Place) encryptData(ctx context.Context, key string, data []byte) ([]byte, error) {
+func (p StorageLocation) encryptData(ctx context.Context, key string, data []byte) ([]byte, error) {
 	if p.Cipher == nil {
 		return data, nil
 	}
 	return p.Cipher.TransformToStorage(ctx, data, cipherContext(key))
 }
 
-// OpenTemplates opens the templates in etcd; place is asked once for a kind. Writes counts as in
-// NewWrites. audit reports each write; nil: there is no audit log.
-func OpenTemplates(etcd clientv3.KV, writes *prometheus.CounterVec, audit Auditor, place func(schema.GroupVersionKind, schema.GroupResource) (Place, error)) *Templates {
-	return &Templates{etcd: etcd, writes: writes, audit: audit, place: place, places: map[schema.GroupResource]Place{}}
+// NewFinalizerWriter opens the templates in etcd; place is asked once for a kind. Writes counts as in
+// NewWriteCounter. audit reports each write; nil: there is no audit log.
+func NewFinalizerWriter(etcd clientv3.KV, writes *prometheus.CounterVec, audit Auditor, place func(schema.GroupVersionKind, schema.GroupResource) (StorageLocation, error)) *FinalizerWriter {
+	return &FinalizerWriter{etcd: etcd, writes: writes, audit: audit, place: place, places: map[schema.GroupResource]StorageLocation{}}
 }
 
 // AddFinalizer puts the finalizer on an object as it was at the resource version of its
 // metadata. done is false, and nothing was written, where the object is not so any more,
 // has the finalizer or is being deleted, is not stored as protobuf, or where the audit log does
 // not take the report. The caller then asks the API.
-func (t *Templates) AddFinalizer(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (done bool, err error) {
-	at, err := t.placeOf(gvk, resource)
+func (t *FinalizerWriter) AddFinalizer(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (done bool, err error) {
+	at, err := t.storageLocation(gvk, resource)
 	if err != nil {
 		return false, nil // of no built-in kind
 	}
@@ -107,7 +107,7 @@ func (t *Templates) AddFinalizer(ctx context.Context, gvk schema.GroupVersionKin
 }
 
 // replaceObject puts the data where the object is still of that revision.
-func (t *Templates) replaceObject(ctx context.Context, key string, revision int64, data []byte) (done bool, err error) {
+func (t *FinalizerWriter) replaceObject(ctx context.Context, key string, revision int64, data []byte) (done bool, err error) {
 	txn, err := t.etcd.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
 		Then(clientv3.OpPut(key, string(data))).Commit()
@@ -118,7 +118,7 @@ func (t *Templates) replaceObject(ctx context.Context, key string, revision int6
 }
 
 // beginAudit reports the patch to the audit log. The patch is what the API would get.
-func (t *Templates) beginAudit(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (end func(int32), ok bool) {
+func (t *FinalizerWriter) beginAudit(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (end func(int32), ok bool) {
 	if t.audit == nil {
 		return func(int32) {}, true
 	}
@@ -133,7 +133,7 @@ func (t *Templates) beginAudit(ctx context.Context, gvk schema.GroupVersionKind,
 	})
 }
 
-func (t *Templates) placeOf(gvk schema.GroupVersionKind, resource schema.GroupResource) (Place, error) {
+func (t *FinalizerWriter) storageLocation(gvk schema.GroupVersionKind, resource schema.GroupResource) (StorageLocation, error) {
 	t.mu.RLock()
 	at, ok := t.places[resource]
 	t.mu.RUnlock()
@@ -169,7 +169,7 @@ func withFinalizer(data []byte, uid, finalizer string) (out []byte, done bool) {
 	}
 	out, done = editField(data[len(magic):], unknownRaw, func(object []byte) ([]byte, bool) {
 		return editField(object, objectMetadata, func(meta []byte) ([]byte, bool) {
-			if string(lastField(meta, metaUID)) != uid || lastField(meta, metaDeletion) != nil || has(meta, metaFinalizers, finalizer) {
+			if string(lastField(meta, metaUID)) != uid || lastField(meta, metaDeletion) != nil || hasFieldValue(meta, metaFinalizers, finalizer) {
 				return nil, false
 			}
 			meta = protowire.AppendTag(bytes.Clone(meta), metaFinalizers, protowire.BytesType)
@@ -233,8 +233,8 @@ func lastField(message []byte, number protowire.Number) (value []byte) {
 	return value
 }
 
-// has reports whether one of the values of a field is that one.
-func has(message []byte, number protowire.Number, value string) (found bool) {
+// hasFieldValue reports whether one of the values of a field is that one.
+func hasFieldValue(message []byte, number protowire.Number, value string) (found bool) {
 	eachField(message, func(n protowire.Number, _, v []byte) bool {
 		found = found || n == number && string(v) == value
 		return true

@@ -172,8 +172,8 @@ func TestAuditOfFinalizers(t *testing.T) {
 				events = append(events, fmt.Sprintf("report %v %s %s/%s %s", p.Kind, p.Resource, p.Namespace, p.Name, p.Patch))
 				return func(status int32) { events = append(events, fmt.Sprintf("end %d", status)) }, !c.refuses
 			}
-			templates := OpenTemplates(oneObject{value: stored, ends: c.ends, events: &events}, NewWrites(), audit, func(schema.GroupVersionKind, schema.GroupResource) (Place, error) {
-				return Place{Prefix: "registry/configmaps"}, nil
+			templates := NewFinalizerWriter(oneObject{value: stored, ends: c.ends, events: &events}, NewWriteCounter(), audit, func(schema.GroupVersionKind, schema.GroupResource) (StorageLocation, error) {
+				return StorageLocation{Prefix: "registry/configmaps"}, nil
 			})
 			done, err := templates.AddFinalizer(t.Context(), gvk, schema.GroupResource{Resource: "configmaps"}, object, "f")
 			if done != c.done || (err != nil) != (name == "the store fails") || !slices.Equal(events, c.want) {

@@ -69,10 +69,10 @@ type Options struct {
 	UnsafeNoFsync bool
 }
 
-// Server is a running embedded etcd.
-type Server struct {
+// EmbeddedEtcd is a running embedded etcd.
+type EmbeddedEtcd struct {
 	etcd     *embed.Etcd
-	inside   *inside
+	inside   *inProcessKV
 	sockets  *socketDir
 	endpoint string
 	quota    int64 // as stated
@@ -84,14 +84,14 @@ type Server struct {
 	unmeasured   bool      // maintenance dropped history after the last defragmentation
 	defragmented time.Time // the last defragmentation
 
-	space     atomic.Pointer[Space]
+	space     atomic.Pointer[StoreSpace]
 	committed atomic.Int64 // revision at which Space last made a commit
 	spaceMu   sync.Mutex   // held while the state changes and is reported
-	onSpace   func(Space)
+	onSpace   func(StoreSpace)
 }
 
-// HasData reports whether an etcd has run in dir before.
-func HasData(dir string) (bool, error) {
+// HasEtcdData reports whether an etcd has run in dir before.
+func HasEtcdData(dir string) (bool, error) {
 	_, err := os.Stat(filepath.Join(dir, "member"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -101,7 +101,7 @@ func HasData(dir string) (bool, error) {
 
 // Start runs etcd and returns once it takes requests, or with an error when it
 // is not ready within a minute or ctx ends.
-func Start(ctx context.Context, o Options) (*Server, error) {
+func Start(ctx context.Context, o Options) (*EmbeddedEtcd, error) {
 	if o.QuotaBytes == 0 {
 		o.QuotaBytes = DefaultQuotaBytes
 	}
@@ -121,8 +121,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		sockets.Close()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
-	s := &Server{
-		etcd: e, inside: &inside{}, sockets: sockets, quota: o.QuotaBytes, limit: limit,
+	s := &EmbeddedEtcd{
+		etcd: e, inside: &inProcessKV{}, sockets: sockets, quota: o.QuotaBytes, limit: limit,
 		endpoint: "unix://" + filepath.Join(sockets.path, clientSocket), logger: logger,
 	}
 	timer := time.NewTimer(readyTimeout)
@@ -140,8 +140,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
 	s.inside.kv = v3rpc.NewQuotaKVServer(e.Server)
-	s.space.Store(&Space{Since: time.Now()})
-	if err := s.openFullStore(ctx); err != nil {
+	s.space.Store(&StoreSpace{Since: time.Now()})
+	if err := s.clearAlarmAtStart(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
@@ -166,8 +166,8 @@ func prepareDir(o Options) (limit int64, err error) {
 	return startQuota(o.QuotaBytes, info.Size()), nil
 }
 
-// openFullStore takes back an alarm of the last run, because this start has room above the database.
-func (s *Server) openFullStore(ctx context.Context) error {
+// clearAlarmAtStart takes back an alarm of the last run, because this start has room above the database.
+func (s *EmbeddedEtcd) clearAlarmAtStart(ctx context.Context) error {
 	if s.hasAlarm() {
 		client, err := s.NewClient(ctx)
 		if err != nil {
@@ -181,16 +181,16 @@ func (s *Server) openFullStore(ctx context.Context) error {
 }
 
 // RegisterMetrics registers the sizes of the database and of its quota, and its state.
-func RegisterMetrics(r prometheus.Registerer, space func() Space) error {
+func RegisterMetrics(r prometheus.Registerer, space func() StoreSpace) error {
 	var errs []error
 	for _, gauge := range []struct {
 		metric metrictable.Definition
-		value  func(Space) int64
+		value  func(StoreSpace) int64
 	}{
-		{metrictable.StoreSize, func(now Space) int64 { return now.FileBytes }},
-		{metrictable.StoreUsed, func(now Space) int64 { return now.UsedBytes }},
-		{metrictable.StoreQuota, func(now Space) int64 { return now.QuotaBytes }},
-		{metrictable.StoreSpace, func(now Space) int64 { return int64(now.State) }},
+		{metrictable.StoreSize, func(now StoreSpace) int64 { return now.FileBytes }},
+		{metrictable.StoreUsed, func(now StoreSpace) int64 { return now.UsedBytes }},
+		{metrictable.StoreQuota, func(now StoreSpace) int64 { return now.QuotaBytes }},
+		{metrictable.StoreSpace, func(now StoreSpace) int64 { return int64(now.State) }},
 	} {
 		errs = append(errs, r.Register(gauge.metric.NewGaugeFunc(func() float64 { return float64(gauge.value(space())) })))
 	}
@@ -198,18 +198,18 @@ func RegisterMetrics(r prometheus.Registerer, space func() Space) error {
 }
 
 // ClientEndpoint is the address for etcd clients in this process.
-func (s *Server) ClientEndpoint() string { return s.endpoint }
+func (s *EmbeddedEtcd) ClientEndpoint() string { return s.endpoint }
 
 // NewClient returns a new client of this server; the caller closes it.
-func (s *Server) NewClient(ctx context.Context) (*clientv3.Client, error) {
+func (s *EmbeddedEtcd) NewClient(ctx context.Context) (*clientv3.Client, error) {
 	return newClient(ctx, s.endpoint, s.logger)
 }
 
 // Failures reports a failure after which the server does not serve any more.
-func (s *Server) Failures() <-chan error { return s.etcd.Err() }
+func (s *EmbeddedEtcd) Failures() <-chan error { return s.etcd.Err() }
 
 // Stop ends the server; acknowledged writes are on disk before and after.
-func (s *Server) Stop() {
+func (s *EmbeddedEtcd) Stop() {
 	s.stopOnce.Do(func() {
 		if s.keeper != nil {
 			s.keeper()

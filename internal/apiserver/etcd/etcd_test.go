@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-func start(t *testing.T, dir string) *Server {
+func start(t *testing.T, dir string) *EmbeddedEtcd {
 	t.Helper()
 	begin := time.Now()
 	s, err := Start(t.Context(), Options{Dir: dir, Logger: slog.New(slog.DiscardHandler)})

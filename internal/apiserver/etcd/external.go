@@ -26,20 +26,20 @@ type maintenanceClient interface {
 	Compact(ctx context.Context, revision int64, o ...clientv3.CompactOption) (*clientv3.CompactResponse, error)
 }
 
-// External observes the room of an etcd that the hub does not run, and makes room while etcd refuses
+// ExternalEtcd observes the room of an etcd that the hub does not run, and makes room while etcd refuses
 // writes, as far as a client can. Sizes are those of the member with the least room. An etcd before
 // 3.6 does not report its quota: then only the alarm counts, and there is no reserve.
-type External struct {
+type ExternalEtcd struct {
 	client    maintenanceClient
 	endpoints []string
 	logger    *slog.Logger
-	space     atomic.Pointer[Space]
+	space     atomic.Pointer[StoreSpace]
 	// startDelay lies between the first observation and the second, which may defragment. It differs
 	// by hub, so that hubs that start together do not defragment together.
 	startDelay time.Duration
 
 	mu      sync.Mutex // guards onSpace, and the order of its calls
-	onSpace func(Space)
+	onSpace func(StoreSpace)
 
 	// Only Run uses the fields below. revision is that of the last observation, 0 before the first.
 	revision int64
@@ -48,14 +48,14 @@ type External struct {
 
 // NewExternal returns the External of an etcd with these endpoints. Its store counts as free before
 // the first observation.
-func NewExternal(client maintenanceClient, endpoints []string, logger *slog.Logger) *External {
-	x := &External{client: client, endpoints: endpoints, logger: logger, startDelay: rand.N(cleanEvery)}
-	x.space.Store(&Space{IsExternal: true, Since: time.Now()})
+func NewExternal(client maintenanceClient, endpoints []string, logger *slog.Logger) *ExternalEtcd {
+	x := &ExternalEtcd{client: client, endpoints: endpoints, logger: logger, startDelay: rand.N(cleanEvery)}
+	x.space.Store(&StoreSpace{IsExternal: true, Since: time.Now()})
 	return x
 }
 
 // Run observes etcd every 10 seconds until ctx ends.
-func (x *External) Run(ctx context.Context) {
+func (x *ExternalEtcd) Run(ctx context.Context) {
 	timer := time.NewTimer(x.startDelay)
 	defer timer.Stop()
 	for {
@@ -70,11 +70,11 @@ func (x *External) Run(ctx context.Context) {
 }
 
 // Space returns the state as of the last observation.
-func (x *External) Space() Space { return *x.space.Load() }
+func (x *ExternalEtcd) Space() StoreSpace { return *x.space.Load() }
 
 // OnSpaceChange has fn called with the state as it is now, and with each new one. Calls follow each
 // other; fn must not block, nor call the External. Call it once.
-func (x *External) OnSpaceChange(fn func(Space)) {
+func (x *ExternalEtcd) OnSpaceChange(fn func(StoreSpace)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.onSpace = fn
@@ -82,7 +82,7 @@ func (x *External) OnSpaceChange(fn func(Space)) {
 }
 
 // observeMembers reads the state, and makes room where it lacks.
-func (x *External) observeMembers(ctx context.Context) {
+func (x *ExternalEtcd) observeMembers(ctx context.Context) {
 	o := x.readMembers(ctx)
 	if len(o.members) == 0 {
 		return // the last state counts
@@ -102,16 +102,16 @@ func (x *External) observeMembers(ctx context.Context) {
 // memberUsage is what a member has reported by an endpoint. An address of several members reports
 // one of them each time.
 type memberUsage struct {
-	Usage
+	StoreUsage
 	id       uint64
 	endpoint string
 }
 
-// observation is what the members have reported, at about one time.
-type observation struct {
+// memberObservation is what the members have reported, at about one time.
+type memberObservation struct {
 	members []memberUsage
 	// total has the sizes of the member with the least room.
-	total Usage
+	total StoreUsage
 	// revision of the store.
 	revision int64
 	// silent is an endpoint that did not answer, empty where each did.
@@ -119,32 +119,32 @@ type observation struct {
 }
 
 // hasMember reports whether the member has answered.
-func (o *observation) hasMember(id uint64) bool {
+func (o *memberObservation) hasMember(id uint64) bool {
 	return slices.ContainsFunc(o.members, func(m memberUsage) bool { return m.id == id })
 }
 
 // readMembers reads the sizes of each member. Requests to the store report why a member does not answer.
-func (x *External) readMembers(ctx context.Context) (o observation) {
+func (x *ExternalEtcd) readMembers(ctx context.Context) (o memberObservation) {
 	for _, endpoint := range x.endpoints {
 		status, err := x.readStatus(ctx, endpoint)
 		if err != nil {
 			o.silent = endpoint
 			continue
 		}
-		o.members = append(o.members, memberUsage{Usage{}.withMember(status), status.Header.GetMemberId(), endpoint})
+		o.members = append(o.members, memberUsage{StoreUsage{}.withMember(status), status.Header.GetMemberId(), endpoint})
 		o.total, o.revision = o.total.withMember(status), max(o.revision, status.Header.GetRevision())
 	}
 	return o
 }
 
-func (x *External) readStatus(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+func (x *ExternalEtcd) readStatus(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, externalTimeout)
 	defer cancel()
 	return x.client.Status(ctx, endpoint)
 }
 
 // withMember returns the usage with the sizes of one more member.
-func (u Usage) withMember(status *clientv3.StatusResponse) Usage {
+func (u StoreUsage) withMember(status *clientv3.StatusResponse) StoreUsage {
 	u.FileBytes, u.UsedBytes = max(u.FileBytes, status.DbSize), max(u.UsedBytes, status.DbSizeInUse)
 	if quota := status.DbSizeQuota; quota > 0 && (u.QuotaBytes == 0 || quota < u.QuotaBytes) {
 		u.QuotaBytes, u.LimitBytes = quota, quota
@@ -155,26 +155,26 @@ func (u Usage) withMember(status *clientv3.StatusResponse) Usage {
 	return u
 }
 
-// nextExternalState returns the state that follows. A file at its quota is no lack: etcd takes writes
+// nextExternalSpaceState returns the state that follows. A file at its quota is no lack: etcd takes writes
 // into its unused pages, until it raises the alarm.
-func nextExternalState(before SpaceState, u Usage) SpaceState {
+func nextExternalSpaceState(before StoreSpaceState, u StoreUsage) StoreSpaceState {
 	switch {
 	case u.Alarm:
 		return SpaceFull
 	case u.QuotaBytes == 0:
 		return SpaceFree
-	case u.UsedBytes >= u.ReserveBytes(), before != SpaceFree && u.UsedBytes >= u.LeaveBytes():
+	case u.UsedBytes >= u.ReserveEntryBytes(), before != SpaceFree && u.UsedBytes >= u.ReserveExitBytes():
 		return SpaceReserve
 	}
 	return SpaceFree
 }
 
 // setSpace stores the state, and logs and reports it where it is another one.
-func (x *External) setSpace(u Usage) Space {
+func (x *ExternalEtcd) setSpace(u StoreUsage) StoreSpace {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := x.space.Load()
-	next := &Space{Usage: u, State: nextExternalState(before.State, u), Since: before.Since, IsExternal: true, HasUnreachedAlarm: u.Alarm && x.relief.hasUnreachedAlarm}
+	next := &StoreSpace{StoreUsage: u, State: nextExternalSpaceState(before.State, u), Since: before.Since, IsExternal: true, HasUnreachedAlarm: u.Alarm && x.relief.hasUnreachedAlarm}
 	if next.State != before.State {
 		next.Since = time.Now()
 		x.logSpace(next)
@@ -186,7 +186,7 @@ func (x *External) setSpace(u Usage) Space {
 	return *next
 }
 
-func (x *External) logSpace(now *Space) {
+func (x *ExternalEtcd) logSpace(now *StoreSpace) {
 	sizes := []any{"usedBytes", now.UsedBytes, "fileBytes", now.FileBytes, "quotaBytes", now.QuotaBytes}
 	switch now.State {
 	case SpaceFull:

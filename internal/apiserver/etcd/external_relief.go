@@ -34,7 +34,7 @@ type externalRelief struct {
 }
 
 // relieveFull makes room in a full etcd. The first observation of a hub only compacts.
-func (x *External) relieveFull(ctx context.Context, revision int64) {
+func (x *ExternalEtcd) relieveFull(ctx context.Context, revision int64) {
 	isFirst := x.revision == 0
 	if x.compactHistory(ctx, revision) || isFirst { // an earlier hub may have compacted and ended
 		x.relief.compacted = time.Now()
@@ -49,7 +49,7 @@ func (x *External) relieveFull(ctx context.Context, revision int64) {
 
 // compactHistory drops the history up to the revision, and reports whether there was any. It is back
 // when the pages are free.
-func (x *External) compactHistory(ctx context.Context, revision int64) (dropped bool) {
+func (x *ExternalEtcd) compactHistory(ctx context.Context, revision int64) (dropped bool) {
 	if revision == 0 {
 		return false
 	}
@@ -66,7 +66,7 @@ func (x *External) compactHistory(ctx context.Context, revision int64) (dropped 
 // defragmentMembers defragments the members that need it, one after another, and returns the last
 // observation. etcd refuses every write until then, so that a defragmentation stops reads alone. It
 // is not done where a member does not answer, because that member may be in a defragmentation.
-func (x *External) defragmentMembers(ctx context.Context) (o observation, done bool) {
+func (x *ExternalEtcd) defragmentMembers(ctx context.Context) (o memberObservation, done bool) {
 	tried := map[string]bool{}
 	for {
 		o = x.readMembers(ctx) // another hub, or the administrator of etcd, may have made room since
@@ -90,7 +90,7 @@ func (x *External) defragmentMembers(ctx context.Context) (o observation, done b
 
 // needsDefragmentation reports whether the file of the member keeps the alarm, and may shrink. total
 // has the smallest quota.
-func (x *External) needsDefragmentation(m memberUsage, total Usage) bool {
+func (x *ExternalEtcd) needsDefragmentation(m memberUsage, total StoreUsage) bool {
 	if m.QuotaBytes == 0 || m.FileBytes <= percentOf(total.QuotaBytes, disarmPercent) {
 		return false
 	}
@@ -101,7 +101,7 @@ func (x *External) needsDefragmentation(m memberUsage, total Usage) bool {
 	return isUncounted && time.Since(x.relief.compacted) >= remeasureAfter
 }
 
-func (x *External) defragmentMember(ctx context.Context, m memberUsage) bool {
+func (x *ExternalEtcd) defragmentMember(ctx context.Context, m memberUsage) bool {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, externalDefragTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (x *External) defragmentMember(ctx context.Context, m memberUsage) bool {
 
 // clearAlarms takes back the alarms NOSPACE of the members that the observation has, where each has
 // room. It takes back no others: an alarm of a member without room would be raised again.
-func (x *External) clearAlarms(ctx context.Context, o observation) {
+func (x *ExternalEtcd) clearAlarms(ctx context.Context, o memberObservation) {
 	alarms, err := x.listAlarms(ctx)
 	if err != nil {
 		x.logger.Warn("could not list the alarms of the external etcd; it will be tried again", "err", err)
@@ -132,14 +132,14 @@ func (x *External) clearAlarms(ctx context.Context, o observation) {
 			x.relief.hasUnreachedAlarm = true
 			x.warnOnce("a member of the external etcd that --etcd-servers does not reach is full: the hub cannot take back its alarm NOSPACE. Name each member in --etcd-servers, or run etcdctl defrag for that member and then etcdctl alarm disarm",
 				"member", fmt.Sprintf("%x", a.MemberID))
-		case mustDisarm(o.total):
+		case canDisarmAlarm(o.total):
 			x.disarmMember(ctx, a)
 		}
 	}
 }
 
 // listAlarms returns the alarms NOSPACE.
-func (x *External) listAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
+func (x *ExternalEtcd) listAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
 	ctx, cancel := context.WithTimeout(ctx, externalTimeout)
 	defer cancel()
 	list, err := x.client.AlarmList(ctx)
@@ -149,7 +149,7 @@ func (x *External) listAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
 	return slices.DeleteFunc(list.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm != pb.AlarmType_NOSPACE }), nil
 }
 
-func (x *External) disarmMember(ctx context.Context, a *pb.AlarmMember) {
+func (x *ExternalEtcd) disarmMember(ctx context.Context, a *pb.AlarmMember) {
 	ctx, cancel := context.WithTimeout(ctx, externalTimeout)
 	defer cancel()
 	if _, err := x.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
@@ -158,7 +158,7 @@ func (x *External) disarmMember(ctx context.Context, a *pb.AlarmMember) {
 }
 
 // warnOnce logs a message once while etcd is full.
-func (x *External) warnOnce(message string, args ...any) {
+func (x *ExternalEtcd) warnOnce(message string, args ...any) {
 	if x.relief.logged[message] {
 		return
 	}

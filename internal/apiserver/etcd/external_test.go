@@ -118,11 +118,11 @@ func (f *fakeCluster) requireCalls(t *testing.T, want ...string) {
 }
 
 // runExternal observes the cluster while test runs. wait lets the next observation pass.
-func runExternal(t *testing.T, f *fakeCluster, test func(x *External, wait func())) {
+func runExternal(t *testing.T, f *fakeCluster, test func(x *ExternalEtcd, wait func())) {
 	runLoggedExternal(t, f, slog.DiscardHandler, test)
 }
 
-func runLoggedExternal(t *testing.T, f *fakeCluster, handler slog.Handler, test func(x *External, wait func())) {
+func runLoggedExternal(t *testing.T, f *fakeCluster, handler slog.Handler, test func(x *ExternalEtcd, wait func())) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		x, done := NewExternal(f, []string{"a", "b"}, slog.New(handler)), make(chan struct{})
@@ -145,20 +145,20 @@ func runLoggedExternal(t *testing.T, f *fakeCluster, handler slog.Handler, test 
 // The member with the least room counts. The reserve begins at 90 and ends below 85 percent in use.
 func TestAnExternalReserve(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 20, used: 10}, fakeMember{file: 100, used: 89})
-	runExternal(t, f, func(x *External, wait func()) {
-		var states []SpaceState
-		x.OnSpaceChange(func(s Space) { states = append(states, s.State) })
+	runExternal(t, f, func(x *ExternalEtcd, wait func()) {
+		var states []StoreSpaceState
+		x.OnSpaceChange(func(s StoreSpace) { states = append(states, s.State) })
 		begin := time.Now()
 		for _, c := range []struct {
 			used int64
-			want SpaceState
+			want StoreSpaceState
 		}{{90, SpaceReserve}, {85, SpaceReserve}, {84, SpaceFree}, {89, SpaceFree}} {
 			f.members["b"].used = c.used
 			if wait(); x.Space().State != c.want {
 				t.Errorf("with %d in use: %v, want %v", c.used, x.Space().State, c.want)
 			}
 		}
-		if want := []SpaceState{SpaceFree, SpaceReserve, SpaceFree}; !slices.Equal(states, want) {
+		if want := []StoreSpaceState{SpaceFree, SpaceReserve, SpaceFree}; !slices.Equal(states, want) {
 			t.Errorf("reported %v, want %v", states, want)
 		}
 		if s := x.Space(); !s.IsExternal || s.QuotaBytes != 100 || s.FileBytes != 100 || !s.Since.Equal(begin.Add(3*cleanEvery)) {
@@ -173,7 +173,7 @@ func TestAnExternalReserve(t *testing.T) {
 func TestAFullExternalEtcdIsFreed(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 100, used: 97}, fakeMember{file: 96, used: 95})
 	f.alarm = 1
-	runExternal(t, f, func(x *External, wait func()) {
+	runExternal(t, f, func(x *ExternalEtcd, wait func()) {
 		if x.Space().State != SpaceFull {
 			t.Errorf("%v with an alarm", x.Space().State)
 		}
@@ -193,7 +193,7 @@ func TestAFullExternalEtcdIsFreed(t *testing.T) {
 func TestAHubStartsOnAFullExternalEtcd(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 100, used: 60}, fakeMember{file: 95, used: 60})
 	f.alarm = 1
-	runExternal(t, f, func(_ *External, wait func()) {
+	runExternal(t, f, func(_ *ExternalEtcd, wait func()) {
 		f.requireCalls(t, "compact")
 		wait()
 		f.requireCalls(t, "compact", "defragment a", "disarm NOSPACE of 1")
@@ -220,7 +220,7 @@ func TestExternalStartDelaysDiffer(t *testing.T) {
 func TestUncountedPagesOfAFullExternalEtcd(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 100, used: 98, uncounted: 1}, fakeMember{file: 50, used: 50})
 	f.alarm = 1
-	runExternal(t, f, func(_ *External, wait func()) {
+	runExternal(t, f, func(_ *ExternalEtcd, wait func()) {
 		f.requireCalls(t, "compact")
 		wait()
 		wait()
@@ -245,7 +245,7 @@ func TestUncountedPagesOfAFullExternalEtcd(t *testing.T) {
 func TestUncountedPagesOfAnEarlierHub(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 100, used: 98, uncounted: 40}, fakeMember{file: 50, used: 50})
 	f.alarm, f.compacted = 1, 7
-	runExternal(t, f, func(_ *External, wait func()) {
+	runExternal(t, f, func(_ *ExternalEtcd, wait func()) {
 		wait()
 		wait()
 		wait()
@@ -259,7 +259,7 @@ func TestAnExternalMemberThatIsDown(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 100, used: 60}, fakeMember{isDown: true})
 	f.alarm = 1
 	var log strings.Builder
-	runLoggedExternal(t, f, slog.NewTextHandler(&log, nil), func(x *External, wait func()) {
+	runLoggedExternal(t, f, slog.NewTextHandler(&log, nil), func(x *ExternalEtcd, wait func()) {
 		wait()
 		wait()
 		if x.Space().State != SpaceFull {
@@ -287,7 +287,7 @@ func TestAnExternalEtcdThatIsFreedInBetween(t *testing.T) {
 			f := newFakeCluster(fakeMember{file: 100, used: 60}, fakeMember{file: 100, used: 60})
 			f.alarm = 1
 			f.afterDefragment = func(string) { after(f) }
-			runExternal(t, f, func(_ *External, wait func()) {
+			runExternal(t, f, func(_ *ExternalEtcd, wait func()) {
 				wait()
 				f.requireCalls(t, "compact", "compact", "defragment a")
 			})
@@ -300,7 +300,7 @@ func TestAnAlarmOfAMemberThatIsNotReached(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 100, used: 60}, fakeMember{file: 60, used: 60})
 	f.alarm = 0xabc
 	var log strings.Builder
-	runLoggedExternal(t, f, slog.NewTextHandler(&log, nil), func(x *External, wait func()) {
+	runLoggedExternal(t, f, slog.NewTextHandler(&log, nil), func(x *ExternalEtcd, wait func()) {
 		wait()
 		f.requireCalls(t, "compact", "compact", "defragment a")
 		wait()
@@ -326,7 +326,7 @@ func TestAnAlarmOfAMemberThatIsNotReached(t *testing.T) {
 func TestAnExternalEtcdWithoutAQuota(t *testing.T) {
 	f := newFakeCluster(fakeMember{file: 1000, used: 999}, fakeMember{file: 1000, used: 5})
 	f.quota = 0
-	runExternal(t, f, func(x *External, wait func()) {
+	runExternal(t, f, func(x *ExternalEtcd, wait func()) {
 		if x.Space().State != SpaceFree {
 			t.Errorf("%v without an alarm", x.Space().State)
 		}

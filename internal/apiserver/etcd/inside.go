@@ -14,11 +14,11 @@ import (
 // the socket, with its checks, its quota and its errors, but without gRPC in between,
 // which is half of what a small write costs. Once Stop has been called it answers that
 // the server has stopped.
-func (s *Server) KV() clientv3.KV { return clientv3.NewKVFromKVClient(s.inside, nil) }
+func (s *EmbeddedEtcd) KV() clientv3.KV { return clientv3.NewKVFromKVClient(s.inside, nil) }
 
-// inside carries calls to the server, none of which outlives it: what is asked of a
+// inProcessKV carries calls to the server, none of which outlives it: what is asked of a
 // backend that is closed panics.
-type inside struct {
+type inProcessKV struct {
 	kv pb.KVServer
 
 	mu      sync.RWMutex // held for reading by each call that is under way
@@ -26,13 +26,13 @@ type inside struct {
 }
 
 // stop waits for the calls that are under way, and lets no other begin.
-func (i *inside) stop() {
+func (i *inProcessKV) stop() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.stopped = true
 }
 
-func callInProcess[In, Out any](ctx context.Context, i *inside, in In, call func(context.Context, In) (*Out, error)) (*Out, error) {
+func callInProcess[In, Out any](ctx context.Context, i *inProcessKV, in In, call func(context.Context, In) (*Out, error)) (*Out, error) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	if i.stopped {
@@ -42,26 +42,26 @@ func callInProcess[In, Out any](ctx context.Context, i *inside, in In, call func
 }
 
 // Range implements pb.KVClient.
-func (i *inside) Range(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+func (i *inProcessKV) Range(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
 	return callInProcess(ctx, i, in, i.kv.Range)
 }
 
 // Put implements pb.KVClient.
-func (i *inside) Put(ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
+func (i *inProcessKV) Put(ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
 	return callInProcess(ctx, i, in, i.kv.Put)
 }
 
 // DeleteRange implements pb.KVClient.
-func (i *inside) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+func (i *inProcessKV) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
 	return callInProcess(ctx, i, in, i.kv.DeleteRange)
 }
 
 // Txn implements pb.KVClient.
-func (i *inside) Txn(ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+func (i *inProcessKV) Txn(ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
 	return callInProcess(ctx, i, in, i.kv.Txn)
 }
 
 // Compact implements pb.KVClient.
-func (i *inside) Compact(ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption) (*pb.CompactionResponse, error) {
+func (i *inProcessKV) Compact(ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption) (*pb.CompactionResponse, error) {
 	return callInProcess(ctx, i, in, i.kv.Compact)
 }

@@ -31,7 +31,7 @@ const (
 
 // StartMaintenance gives unused space back to the file system in quiet moments, and as soon as it
 // can while the store lacks room, until Stop. Call it once.
-func (s *Server) StartMaintenance(client *clientv3.Client) {
+func (s *EmbeddedEtcd) StartMaintenance(client *clientv3.Client) {
 	ctx, cancel := context.WithCancel(client.Ctx())
 	finished := make(chan struct{})
 	go func() {
@@ -44,7 +44,7 @@ func (s *Server) StartMaintenance(client *clientv3.Client) {
 	}
 }
 
-func (s *Server) maintainPeriodically(ctx context.Context, client *clientv3.Client) {
+func (s *EmbeddedEtcd) maintainPeriodically(ctx context.Context, client *clientv3.Client) {
 	ticker := time.NewTicker(observeEvery)
 	defer ticker.Stop()
 	last, revision := time.Now(), int64(0)
@@ -56,7 +56,7 @@ func (s *Server) maintainPeriodically(ctx context.Context, client *clientv3.Clie
 		}
 		now := s.updateSpace(s.hasAlarm())
 		due := maintainEvery
-		if now.State != SpaceFree || mustDefragment(now.Usage) {
+		if now.State != SpaceFree || mustDefragment(now.StoreUsage) {
 			due = cleanEvery
 		}
 		if time.Since(last) >= due {
@@ -68,14 +68,14 @@ func (s *Server) maintainPeriodically(ctx context.Context, client *clientv3.Clie
 
 // maintainSpace compacts, defragments and takes back the alarm where that is due, and returns the
 // revision of the store. before is the revision of the last time.
-func (s *Server) maintainSpace(ctx context.Context, client *clientv3.Client, now Space, before int64) int64 {
+func (s *EmbeddedEtcd) maintainSpace(ctx context.Context, client *clientv3.Client, now StoreSpace, before int64) int64 {
 	revision := s.etcd.Server.KV().Rev()
 	switch now.State {
 	case SpaceFull:
 		s.compactHistory(ctx, client, revision)
 	case SpaceReserve: // readers that page through a list keep their revision for a while
 		s.compactHistory(ctx, client, before)
-		s.countFreedPages(ctx, client)
+		s.refreshFreedPageCount(ctx, client)
 	}
 	u := s.readUsage(now.Alarm)
 	remeasure := now.State == SpaceFull && s.unmeasured && time.Since(s.defragmented) >= remeasureAfter
@@ -83,7 +83,7 @@ func (s *Server) maintainSpace(ctx context.Context, client *clientv3.Client, now
 		s.defragmentFile(ctx, client, u)
 		u = s.readUsage(now.Alarm)
 	}
-	if mustDisarm(u) {
+	if canDisarmAlarm(u) {
 		s.clearSpaceAlarm(ctx, client)
 	}
 	s.updateSpace(s.hasAlarm())
@@ -91,7 +91,7 @@ func (s *Server) maintainSpace(ctx context.Context, client *clientv3.Client, now
 }
 
 // compactHistory drops the history up to the revision, unless that was done; it is back when the pages are free.
-func (s *Server) compactHistory(ctx context.Context, client *clientv3.Client, revision int64) {
+func (s *EmbeddedEtcd) compactHistory(ctx context.Context, client *clientv3.Client, revision int64) {
 	if revision <= s.etcd.Server.KV().FirstRev() {
 		return
 	}
@@ -103,8 +103,8 @@ func (s *Server) compactHistory(ctx context.Context, client *clientv3.Client, re
 	s.unmeasured = true
 }
 
-// countFreedPages makes etcd count the pages that earlier writes have freed.
-func (s *Server) countFreedPages(ctx context.Context, client *clientv3.Client) {
+// refreshFreedPageCount makes etcd count the pages that earlier writes have freed.
+func (s *EmbeddedEtcd) refreshFreedPageCount(ctx context.Context, client *clientv3.Client) {
 	if _, err := client.Put(ctx, measureKey, ""); err != nil {
 		s.logger.Warn("could not measure the database; it will be tried again", zap.Error(err))
 		return
@@ -113,14 +113,14 @@ func (s *Server) countFreedPages(ctx context.Context, client *clientv3.Client) {
 }
 
 // clearSpaceAlarm lets a store take writes again that refused them because it was full.
-func (s *Server) clearSpaceAlarm(ctx context.Context, client *clientv3.Client) {
+func (s *EmbeddedEtcd) clearSpaceAlarm(ctx context.Context, client *clientv3.Client) {
 	alarm := &clientv3.AlarmMember{MemberID: uint64(s.etcd.Server.MemberID()), Alarm: pb.AlarmType_NOSPACE}
 	if _, err := client.AlarmDisarm(ctx, alarm); err != nil {
 		s.logger.Warn("could not clear the alarm of a full database; it will be tried again", zap.Error(err))
 	}
 }
 
-func (s *Server) defragmentFile(ctx context.Context, client *clientv3.Client, before Usage) {
+func (s *EmbeddedEtcd) defragmentFile(ctx context.Context, client *clientv3.Client, before StoreUsage) {
 	begin := time.Now()
 	if _, err := client.Defragment(ctx, s.endpoint); err != nil {
 		s.logger.Warn("could not defragment the database; it will be tried again", zap.Error(err))

@@ -48,7 +48,7 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.Space()
-	s.defragmentFile(t.Context(), c, before.Usage)
+	s.defragmentFile(t.Context(), c, before.StoreUsage)
 	if after := s.Space(); after.FileBytes*2 > before.FileBytes {
 		t.Errorf("%d bytes before and %d after", before.FileBytes, after.FileBytes)
 	}
@@ -58,7 +58,7 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 }
 
 // fillStore writes keys until maintenance makes no more room for any, and returns how many it wrote.
-func fillStore(t *testing.T, s *Server, c *clientv3.Client, prefix string) (written int) {
+func fillStore(t *testing.T, s *EmbeddedEtcd, c *clientv3.Client, prefix string) (written int) {
 	t.Helper()
 	for last := -1; last != written; s.maintainSpace(t.Context(), c, s.updateSpace(s.hasAlarm()), 0) {
 		last = written
@@ -82,7 +82,7 @@ func fillStore(t *testing.T, s *Server, c *clientv3.Client, prefix string) (writ
 // maintenance that follows deletions. A full store that starts takes a few.
 func TestFullStoreTakesWritesAgain(t *testing.T) {
 	dir := t.TempDir()
-	open := func() (*Server, *clientv3.Client) {
+	open := func() (*EmbeddedEtcd, *clientv3.Client) {
 		t.Helper()
 		s, err := Start(t.Context(), Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), QuotaBytes: 32 << 20, UnsafeNoFsync: true})
 		if err != nil {
@@ -97,8 +97,8 @@ func TestFullStoreTakesWritesAgain(t *testing.T) {
 		return s, c
 	}
 	s, c := open()
-	var states []SpaceState
-	s.OnSpaceChange(func(now Space) { states = append(states, now.State) })
+	var states []StoreSpaceState
+	s.OnSpaceChange(func(now StoreSpace) { states = append(states, now.State) })
 	stored := fillStore(t, s, c, "k")
 	full := s.Space()
 	if full.State != SpaceFull || full.Since.IsZero() {

@@ -28,23 +28,23 @@ const (
 	MaxQuotaBytes = 32 << 30
 )
 
-// SpaceState is how much room the store has.
-type SpaceState int
+// StoreSpaceState is how much room the store has.
+type StoreSpaceState int
 
 // The states, from the best to the worst.
 const (
 	// SpaceFree: every write is taken.
-	SpaceFree SpaceState = iota
+	SpaceFree StoreSpaceState = iota
 	// SpaceReserve: writes of users that grow the store are refused.
 	SpaceReserve
 	// SpaceFull: etcd refuses every write that is not a deletion.
 	SpaceFull
 )
 
-func (s SpaceState) String() string { return [...]string{"Free", "Reserve", "Full"}[s] }
+func (s StoreSpaceState) String() string { return [...]string{"Free", "Reserve", "Full"}[s] }
 
-// Usage is how large the store is.
-type Usage struct {
+// StoreUsage is how large the store is.
+type StoreUsage struct {
 	// FileBytes is the size of the database, unused pages included; etcd compares it with the quota.
 	FileBytes int64
 	// UsedBytes is what is left of FileBytes after a defragmentation.
@@ -58,16 +58,16 @@ type Usage struct {
 	Alarm bool
 }
 
-// ReserveBytes is the number of bytes in use from which on writes that grow the store are refused.
-func (u Usage) ReserveBytes() int64 { return percentOf(u.QuotaBytes, reservePercent) }
+// ReserveEntryBytes is the number of bytes in use from which on writes that grow the store are refused.
+func (u StoreUsage) ReserveEntryBytes() int64 { return percentOf(u.QuotaBytes, reservePercent) }
 
-// LeaveBytes is the number of bytes in use below which every write is taken again.
-func (u Usage) LeaveBytes() int64 { return percentOf(u.QuotaBytes, leavePercent) }
+// ReserveExitBytes is the number of bytes in use below which every write is taken again.
+func (u StoreUsage) ReserveExitBytes() int64 { return percentOf(u.QuotaBytes, leavePercent) }
 
-// Space is the state of the store, and since when it is so.
-type Space struct {
-	Usage
-	State SpaceState
+// StoreSpace is the state of the store, and since when it is so.
+type StoreSpace struct {
+	StoreUsage
+	State StoreSpaceState
 	Since time.Time
 	// IsExternal is true for an etcd that the hub does not run. A quota of 0 is not known.
 	IsExternal bool
@@ -78,30 +78,30 @@ type Space struct {
 
 // nextSpaceState returns the state that follows. A store leaves the reserve at a lower bound than it
 // enters it, so that one object cannot move it back and forth.
-func nextSpaceState(before SpaceState, u Usage) SpaceState {
+func nextSpaceState(before StoreSpaceState, u StoreUsage) StoreSpaceState {
 	switch {
 	case u.Alarm:
 		return SpaceFull
-	case u.UsedBytes >= u.ReserveBytes(), u.FileBytes >= percentOf(u.LimitBytes, disarmPercent),
-		before != SpaceFree && u.UsedBytes >= u.LeaveBytes():
+	case u.UsedBytes >= u.ReserveEntryBytes(), u.FileBytes >= percentOf(u.LimitBytes, disarmPercent),
+		before != SpaceFree && u.UsedBytes >= u.ReserveExitBytes():
 		return SpaceReserve
 	}
 	return SpaceFree
 }
 
 // mustDefragment reports whether unused pages take room that the store needs now, however busy it is.
-func mustDefragment(u Usage) bool {
+func mustDefragment(u StoreUsage) bool {
 	if u.FileBytes < percentOf(u.QuotaBytes, disarmPercent) {
 		return false
 	}
 	if u.FileBytes-u.UsedBytes >= percentOf(u.QuotaBytes, gainPercent) {
 		return true
 	}
-	return u.Alarm && !mustDisarm(u) && u.UsedBytes < percentOf(u.LimitBytes, disarmPercent)
+	return u.Alarm && !canDisarmAlarm(u) && u.UsedBytes < percentOf(u.LimitBytes, disarmPercent)
 }
 
-// mustDisarm reports whether a store that refuses writes has room for them.
-func mustDisarm(u Usage) bool {
+// canDisarmAlarm reports whether a store that refuses writes has room for them.
+func canDisarmAlarm(u StoreUsage) bool {
 	return u.Alarm && u.FileBytes <= percentOf(u.LimitBytes, disarmPercent)
 }
 
@@ -115,12 +115,12 @@ func percentOf(n, percent int64) int64 { return n * percent / 100 }
 
 // mustCommit reports whether writes since the last commit may have filled half of the reserve: sizes are
 // those of a commit, which a busy machine makes late.
-func mustCommit(u Usage, writes int64) bool {
-	return u.UsedBytes >= percentOf(u.QuotaBytes, watchPercent) && writes*largestWrite >= (u.QuotaBytes-u.ReserveBytes())/2
+func mustCommit(u StoreUsage, writes int64) bool {
+	return u.UsedBytes >= percentOf(u.QuotaBytes, watchPercent) && writes*largestWrite >= (u.QuotaBytes-u.ReserveEntryBytes())/2
 }
 
 // Space returns the state of the store. It reads sizes in memory, so that each write may call it.
-func (s *Server) Space() Space {
+func (s *EmbeddedEtcd) Space() StoreSpace {
 	u := s.readUsage(s.space.Load().Alarm)
 	revision, committed := s.etcd.Server.KV().Rev(), s.committed.Load()
 	if mustCommit(u, revision-committed) && s.committed.CompareAndSwap(committed, revision) {
@@ -128,14 +128,14 @@ func (s *Server) Space() Space {
 		u = s.readUsage(u.Alarm)
 	}
 	if now := s.space.Load(); nextSpaceState(now.State, u) == now.State {
-		return Space{Usage: u, State: now.State, Since: now.Since}
+		return StoreSpace{StoreUsage: u, State: now.State, Since: now.Since}
 	}
 	return s.updateSpace(u.Alarm)
 }
 
 // OnSpaceChange has fn called with the state as it is now, and with each new one. Calls follow each
 // other; fn must not block, nor call the Server. Call it once.
-func (s *Server) OnSpaceChange(fn func(Space)) {
+func (s *EmbeddedEtcd) OnSpaceChange(fn func(StoreSpace)) {
 	s.spaceMu.Lock()
 	defer s.spaceMu.Unlock()
 	s.onSpace = fn
@@ -143,23 +143,23 @@ func (s *Server) OnSpaceChange(fn func(Space)) {
 }
 
 // readUsage returns the sizes as of the last commit, at most 100 ms ago.
-func (s *Server) readUsage(alarm bool) Usage {
+func (s *EmbeddedEtcd) readUsage(alarm bool) StoreUsage {
 	backend := s.etcd.Server.Backend()
-	return Usage{FileBytes: backend.Size(), UsedBytes: backend.SizeInUse(), QuotaBytes: s.quota, LimitBytes: s.limit, Alarm: alarm}
+	return StoreUsage{FileBytes: backend.Size(), UsedBytes: backend.SizeInUse(), QuotaBytes: s.quota, LimitBytes: s.limit, Alarm: alarm}
 }
 
 // hasAlarm reports whether etcd refuses writes for lack of room.
-func (s *Server) hasAlarm() bool {
+func (s *EmbeddedEtcd) hasAlarm() bool {
 	return slices.ContainsFunc(s.etcd.Server.Alarms(), func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE })
 }
 
 // updateSpace reads the state, and logs and reports it where it is another one.
-func (s *Server) updateSpace(alarm bool) Space {
+func (s *EmbeddedEtcd) updateSpace(alarm bool) StoreSpace {
 	s.spaceMu.Lock()
 	defer s.spaceMu.Unlock()
 	before := s.space.Load()
-	next := &Space{Usage: s.readUsage(alarm), Since: before.Since}
-	if next.State = nextSpaceState(before.State, next.Usage); next.State != before.State {
+	next := &StoreSpace{StoreUsage: s.readUsage(alarm), Since: before.Since}
+	if next.State = nextSpaceState(before.State, next.StoreUsage); next.State != before.State {
 		next.Since = time.Now()
 		s.logSpace(next)
 	}
@@ -170,14 +170,14 @@ func (s *Server) updateSpace(alarm bool) Space {
 	return *next
 }
 
-// LogLack logs the state of a store without room, for a caller that dropped the logs of the start.
-func (s *Server) LogLack() {
+// LogSpaceShortage logs the state of a store without room, for a caller that dropped the logs of the start.
+func (s *EmbeddedEtcd) LogSpaceShortage() {
 	if now := s.space.Load(); now.State != SpaceFree {
 		s.logSpace(now)
 	}
 }
 
-func (s *Server) logSpace(now *Space) {
+func (s *EmbeddedEtcd) logSpace(now *StoreSpace) {
 	fields := []zap.Field{zap.Int64("usedBytes", now.UsedBytes), zap.Int64("fileBytes", now.FileBytes), zap.Int64("quotaBytes", now.QuotaBytes)}
 	switch now.State {
 	case SpaceFull:

@@ -44,16 +44,16 @@ func NeedsInertFilter(info *request.RequestInfo) bool {
 		steering[schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}]
 }
 
-// ExcludeFrom narrows a label selector to objects that act on the hub.
-func ExcludeFrom(selector string) string {
+// ExcludeInertObjects narrows a label selector to objects that act on the hub.
+func ExcludeInertObjects(selector string) string {
 	if selector == "" {
 		return atoll.LabelInert + "!=" + yes
 	}
 	return selector + "," + atoll.LabelInert + "!=" + yes
 }
 
-// NewAdmission returns the plugin that labels. own tells the hub's own users.
-func NewAdmission(own func(user.Info) bool) admission.MutationInterface {
+// NewInertLabelAdmission returns the plugin that labels. own tells the hub's own users.
+func NewInertLabelAdmission(own func(user.Info) bool) admission.MutationInterface {
 	return labeller{Handler: admission.NewHandler(admission.Create, admission.Update), own: own}
 }
 

@@ -48,10 +48,10 @@ func TestHiddenAndExcluded(t *testing.T) {
 	if !NeedsInertFilter(&list) || NeedsInertFilter(&get) || NeedsInertFilter(&pods) {
 		t.Error("lists of quotas, and only those, leave inert objects out")
 	}
-	if got := ExcludeFrom(""); got != "atoll.dev/inert!=true" {
+	if got := ExcludeInertObjects(""); got != "atoll.dev/inert!=true" {
 		t.Error(got)
 	}
-	if got := ExcludeFrom("a=b"); got != "a=b,atoll.dev/inert!=true" {
+	if got := ExcludeInertObjects("a=b"); got != "a=b,atoll.dev/inert!=true" {
 		t.Error(got)
 	}
 }

@@ -27,11 +27,11 @@ var errReturned = errors.New("the handler of this request has returned: nothing 
 // the response's body to the client.
 type exchange struct {
 	method    string
-	upload    *upload
+	upload    *requestBody
 	ctx       context.Context // the handler's
 	cancel    context.CancelFunc
 	header    http.Header // the handler's until it writes
-	transport *Transport
+	transport *HandlerTransport
 
 	mu        sync.Mutex
 	changed   sync.Cond // of what is below, for both sides
@@ -46,8 +46,8 @@ type exchange struct {
 	err       error // why the exchange ended before the handler returned
 }
 
-func newExchange(over *Transport, r *http.Request) *exchange {
-	e := &exchange{method: r.Method, header: http.Header{}, transport: over, declared: -1, upload: newUpload(r.Body)}
+func newExchange(over *HandlerTransport, r *http.Request) *exchange {
+	e := &exchange{method: r.Method, header: http.Header{}, transport: over, declared: -1, upload: newRequestBody(r.Body)}
 	if e.method == "" {
 		e.method = http.MethodGet
 	}
@@ -222,7 +222,7 @@ func (e *exchange) awaitResponse(r *http.Request) (*http.Response, error) {
 		Status:     strconv.Itoa(e.status) + " " + http.StatusText(e.status),
 		StatusCode: e.status,
 		Proto:      "HTTP/2.0", ProtoMajor: 2,
-		Header: e.frozen, Body: (*body)(e), ContentLength: e.contentLength(),
+		Header: e.frozen, Body: (*responseBody)(e), ContentLength: e.contentLength(),
 		Request: r,
 	}, nil
 }
@@ -240,11 +240,11 @@ func (e *exchange) contentLength() int64 {
 	return e.written
 }
 
-// body is the client's side of an exchange that has a head.
-type body exchange
+// responseBody is the client's side of an exchange that has a head.
+type responseBody exchange
 
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
+func (b *responseBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
@@ -269,26 +269,26 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer, and ends a handler that is not done.
-func (b *body) Close() error {
+func (b *responseBody) Close() error {
 	(*exchange)(b).abandonExchange(http.ErrBodyReadAfterClose)
 	return nil
 }
 
-// upload is the body of a request. A handler that outlives its request, as upstream's may
+// requestBody is the body of a request. A handler that outlives its request, as upstream's may
 // that timed out, no longer reads it.
-type upload struct {
+type requestBody struct {
 	io.ReadCloser
 	closed atomic.Bool
 }
 
-func newUpload(b io.ReadCloser) *upload {
+func newRequestBody(b io.ReadCloser) *requestBody {
 	if b == nil {
 		b = http.NoBody
 	}
-	return &upload{ReadCloser: b}
+	return &requestBody{ReadCloser: b}
 }
 
-func (u *upload) Read(p []byte) (int, error) {
+func (u *requestBody) Read(p []byte) (int, error) {
 	if u.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
@@ -296,7 +296,7 @@ func (u *upload) Read(p []byte) (int, error) {
 }
 
 // Close closes the client's body, once.
-func (u *upload) Close() error {
+func (u *requestBody) Close() error {
 	if u.closed.Swap(true) {
 		return nil
 	}

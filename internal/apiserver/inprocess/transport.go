@@ -32,8 +32,8 @@ var (
 	errStopped = fmt.Errorf("the server of this process stops: %w", syscall.ECONNRESET)
 )
 
-// Transport is an http.RoundTripper to a handler.
-type Transport struct {
+// HandlerTransport is an http.RoundTripper to a handler.
+type HandlerTransport struct {
 	base    context.Context
 	opened  chan struct{}
 	stopped chan struct{}
@@ -46,12 +46,12 @@ type Transport struct {
 
 // New makes a transport that waits for its handler. The handler's contexts descend from
 // base.
-func New(base context.Context) *Transport {
-	return &Transport{base: base, opened: make(chan struct{}), stopped: make(chan struct{}), live: map[*exchange]bool{}}
+func New(base context.Context) *HandlerTransport {
+	return &HandlerTransport{base: base, opened: make(chan struct{}), stopped: make(chan struct{}), live: map[*exchange]bool{}}
 }
 
 // Open lets requests through to the handler; call it once.
-func (t *Transport) Open(h http.Handler) {
+func (t *HandlerTransport) Open(h http.Handler) {
 	t.mu.Lock()
 	t.handler = h
 	t.mu.Unlock()
@@ -59,12 +59,12 @@ func (t *Transport) Open(h http.Handler) {
 }
 
 // Stop refuses what comes from now on, and ends streams. Safe to call again.
-func (t *Transport) Stop() { t.endExchanges(func(streams bool) bool { return streams }) }
+func (t *HandlerTransport) Stop() { t.endExchanges(func(streams bool) bool { return streams }) }
 
 // Close does what Stop does, and ends all other requests, too.
-func (t *Transport) Close() { t.endExchanges(func(bool) bool { return true }) }
+func (t *HandlerTransport) Close() { t.endExchanges(func(bool) bool { return true }) }
 
-func (t *Transport) endExchanges(which func(streams bool) bool) {
+func (t *HandlerTransport) endExchanges(which func(streams bool) bool) {
 	t.mu.Lock()
 	if !t.refuses {
 		t.refuses = true
@@ -83,9 +83,9 @@ func (t *Transport) endExchanges(which func(streams bool) bool) {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *HandlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	e := newExchange(t, r)
-	handler, err := t.admit(r, e)
+	handler, err := t.admitExchange(r, e)
 	if err != nil {
 		e.cancel()
 		e.upload.Close()
@@ -100,8 +100,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return e.awaitResponse(r)
 }
 
-// admit admits the exchange once there is a handler.
-func (t *Transport) admit(r *http.Request, e *exchange) (http.Handler, error) {
+// admitExchange admits the exchange once there is a handler.
+func (t *HandlerTransport) admitExchange(r *http.Request, e *exchange) (http.Handler, error) {
 	if to := r.Header.Get("Upgrade"); to != "" {
 		return nil, fmt.Errorf("%s %s: a request inside of the process has no connection that could become one of %s: dial the server's address",
 			r.Method, r.URL.Path, to)
@@ -125,7 +125,7 @@ func (t *Transport) admit(r *http.Request, e *exchange) (http.Handler, error) {
 }
 
 // markStreaming notes that the exchange does, and reports whether it may.
-func (t *Transport) markStreaming(e *exchange) bool {
+func (t *HandlerTransport) markStreaming(e *exchange) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, ok := t.live[e]; ok {
@@ -134,7 +134,7 @@ func (t *Transport) markStreaming(e *exchange) bool {
 	return !t.refuses
 }
 
-func (t *Transport) forgetExchange(e *exchange) {
+func (t *HandlerTransport) forgetExchange(e *exchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, e)

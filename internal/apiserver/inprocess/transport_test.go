@@ -51,7 +51,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func open(t *testing.T, h http.Handler) (*inprocess.Transport, *http.Client) {
+func open(t *testing.T, h http.Handler) (*inprocess.HandlerTransport, *http.Client) {
 	t.Helper()
 	tr := inprocess.New(context.Background())
 	tr.Open(h)

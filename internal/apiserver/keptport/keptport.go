@@ -39,11 +39,11 @@ type Options struct {
 	Flag string
 }
 
-// Open opens the port and remembers it. A remembered port that another process holds is an
+// OpenKeptPort opens the port and remembers it. A remembered port that another process holds is an
 // error: at another port no client would find the hub.
-func Open(o Options) (net.Listener, error) {
+func OpenKeptPort(o Options) (net.Listener, error) {
 	var l net.Listener
-	last, err := readPort(o.File)
+	last, err := readRememberedPort(o.File)
 	switch {
 	case err != nil && o.Port == 0:
 		return nil, fmt.Errorf("%w; choose the port with %s", err, o.Flag)
@@ -61,18 +61,18 @@ func Open(o Options) (net.Listener, error) {
 			return nil, fmt.Errorf("%w; choose a port with %s", err, o.Flag)
 		}
 	}
-	if err := datadir.WriteFile(o.File, []byte(strconv.Itoa(NumberOf(l))+"\n"), 0o600); err != nil {
+	if err := datadir.WriteFileAtomically(o.File, []byte(strconv.Itoa(PortOf(l))+"\n"), 0o600); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-// NumberOf returns the number of the port that the listener has open.
-func NumberOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+// PortOf returns the number of the port that the listener has open.
+func PortOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
-// readPort returns the remembered port, 0 if there is none.
-func readPort(file string) (int, error) {
+// readRememberedPort returns the remembered port, 0 if there is none.
+func readRememberedPort(file string) (int, error) {
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

@@ -10,7 +10,7 @@ import (
 )
 
 func newOptions(t *testing.T) Options {
-	return Options{BindAddress: "127.0.0.1", Preferred: NumberOf(holdPort(t)), File: filepath.Join(t.TempDir(), "port"), Flag: "--door"}
+	return Options{BindAddress: "127.0.0.1", Preferred: PortOf(holdPort(t)), File: filepath.Join(t.TempDir(), "port"), Flag: "--door"}
 }
 
 // holdPort returns a listener that holds a port until the test ends.
@@ -24,7 +24,7 @@ func holdPort(t *testing.T) net.Listener {
 }
 
 func mustOpen(t *testing.T, o Options) net.Listener {
-	l, err := Open(o)
+	l, err := OpenKeptPort(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,10 +35,10 @@ func mustOpen(t *testing.T, o Options) net.Listener {
 // wantError opens the port, which must fail with an error that contains all the words.
 func wantError(t *testing.T, o Options, words ...string) {
 	t.Helper()
-	l, err := Open(o)
+	l, err := OpenKeptPort(o)
 	if err == nil {
 		l.Close()
-		t.Fatalf("port %d was opened", NumberOf(l))
+		t.Fatalf("port %d was opened", PortOf(l))
 	}
 	for _, w := range append(words, o.Flag) {
 		if !strings.Contains(err.Error(), w) {
@@ -50,14 +50,14 @@ func wantError(t *testing.T, o Options, words ...string) {
 // TestFirstStart: a port that is held is passed over, by one that no outgoing connection takes.
 func TestFirstStart(t *testing.T) {
 	o := newOptions(t)
-	if port := NumberOf(mustOpen(t, o)); port < firstFree || port > lastFree {
+	if port := PortOf(mustOpen(t, o)); port < firstFree || port > lastFree {
 		t.Errorf("port %d", port)
 	}
 	o = newOptions(t)
 	free := holdPort(t)
-	o.Preferred = NumberOf(free)
+	o.Preferred = PortOf(free)
 	free.Close()
-	if port := NumberOf(mustOpen(t, o)); port != o.Preferred {
+	if port := PortOf(mustOpen(t, o)); port != o.Preferred {
 		t.Errorf("port %d, and %d was free", port, o.Preferred)
 	}
 }
@@ -66,23 +66,23 @@ func TestFirstStart(t *testing.T) {
 func TestRememberedPort(t *testing.T) {
 	o := newOptions(t)
 	first := mustOpen(t, o)
-	port := NumberOf(first)
+	port := PortOf(first)
 	wantError(t, o, strconv.Itoa(port), o.File, "end the process")
 	first.Close()
 	second := mustOpen(t, o)
-	if NumberOf(second) != port {
-		t.Errorf("port %d after port %d", NumberOf(second), port)
+	if PortOf(second) != port {
+		t.Errorf("port %d after port %d", PortOf(second), port)
 	}
 	if content, err := os.ReadFile(o.File); err != nil || string(content) != strconv.Itoa(port)+"\n" {
 		t.Errorf("%q, %v", content, err)
 	}
 	// A flag chooses another port, which is remembered.
 	other := holdPort(t)
-	o.Port = NumberOf(other)
+	o.Port = PortOf(other)
 	wantError(t, o, strconv.Itoa(o.Port))
 	other.Close()
 	mustOpen(t, o).Close()
-	if o.Port = 0; NumberOf(mustOpen(t, o)) != NumberOf(other) {
+	if o.Port = 0; PortOf(mustOpen(t, o)) != PortOf(other) {
 		t.Error("the chosen port is not remembered")
 	}
 }
@@ -98,6 +98,6 @@ func TestUnreadablePort(t *testing.T) {
 	}
 	other := holdPort(t)
 	other.Close()
-	o.Port = NumberOf(other)
+	o.Port = PortOf(other)
 	mustOpen(t, o)
 }

@@ -46,7 +46,7 @@ var (
 )
 
 // FileAuthorities returns the authorities that the files of the set hold.
-func (s *Set) FileAuthorities() *Authorities {
+func (s *KeySet) FileAuthorities() *Authorities {
 	return &Authorities{Generation: 1, Cluster: s.ClusterCA, Agent: s.AgentCA}
 }
 
@@ -97,9 +97,9 @@ func (a *Authorities) FinishRotation() (*Authorities, error) {
 	return &next, nil
 }
 
-// ClusterPEM returns are the CAs, in PEM, by which the hub is known from now on: what agents trust
+// ClusterCAPEM returns are the CAs, in PEM, by which the hub is known from now on: what agents trust
 // and kubeconfigs hold. While a rotation is under way the former one is among them.
-func (a *Authorities) ClusterPEM() []byte {
+func (a *Authorities) ClusterCAPEM() []byte {
 	out := bytes.Clone(a.Cluster.CertPEM)
 	if a.IsRotating() {
 		out = append(out, certificatePEM(a.former[0].cluster)...)
@@ -119,8 +119,8 @@ func (a *Authorities) ChainPEM() []byte {
 	return out
 }
 
-// AgentPool is what agents' certificates are verified by.
-func (a *Authorities) AgentPool() *x509.CertPool {
+// AgentCAPool is what agents' certificates are verified by.
+func (a *Authorities) AgentCAPool() *x509.CertPool {
 	p := a.Agent.CertPool()
 	if a.IsRotating() {
 		p.AddCert(a.former[0].agent)
@@ -128,8 +128,8 @@ func (a *Authorities) AgentPool() *x509.CertPool {
 	return p
 }
 
-// ClusterPool is what the hub's own certificates are verified by.
-func (a *Authorities) ClusterPool() *x509.CertPool {
+// ClusterCAPool is what the hub's own certificates are verified by.
+func (a *Authorities) ClusterCAPool() *x509.CertPool {
 	p := a.Cluster.CertPool()
 	if a.IsRotating() {
 		p.AddCert(a.former[0].cluster)
@@ -137,9 +137,9 @@ func (a *Authorities) ClusterPool() *x509.CertPool {
 	return p
 }
 
-// SignedBy is the generation of the agent CA that a verified chain ends in; 0 for one that
+// AgentCAGeneration is the generation of the agent CA that a verified chain ends in; 0 for one that
 // is not known.
-func (a *Authorities) SignedBy(root *x509.Certificate) int {
+func (a *Authorities) AgentCAGeneration(root *x509.Certificate) int {
 	if root.Equal(a.Agent.Cert) {
 		return a.Generation
 	}
@@ -151,9 +151,9 @@ func (a *Authorities) SignedBy(root *x509.Certificate) int {
 	return 0
 }
 
-// EndsWithTheRotation reports whether the former cluster CA has signed a certificate, while it
+// RetiresCertificate reports whether the former cluster CA has signed a certificate, while it
 // counts beside the present one.
-func (a *Authorities) EndsWithTheRotation(c *x509.Certificate) bool {
+func (a *Authorities) RetiresCertificate(c *x509.Certificate) bool {
 	if !a.IsRotating() {
 		return false
 	}
@@ -164,9 +164,9 @@ func (a *Authorities) EndsWithTheRotation(c *x509.Certificate) bool {
 // CAPins returns are the hashes by which the cluster CAs may be known that the chain leads to, the
 // present one first.
 func (a *Authorities) CAPins() []string {
-	out := []string{trust.CertificateHash(a.Cluster.Cert)}
+	out := []string{trust.CertificateKeyHash(a.Cluster.Cert)}
 	for _, f := range a.former {
-		out = append(out, trust.CertificateHash(f.cluster))
+		out = append(out, trust.CertificateKeyHash(f.cluster))
 	}
 	return out
 }

@@ -25,7 +25,7 @@ func rotateAuthorities(t *testing.T, a *Authorities, finish bool) *Authorities {
 	return next
 }
 
-func newSet(t *testing.T) *Set {
+func newSet(t *testing.T) *KeySet {
 	t.Helper()
 	s, err := LoadOrCreate(t.TempDir(), true)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestWhoKnewTheHubKnowsItAfterRotations(t *testing.T) {
 			if err := dialHub(t, pair, &tls.Config{RootCAs: knows.Cluster.CertPool()}); err != nil {
 				t.Errorf("%s hub, root of generation %d: %v", name, knows.Generation, err)
 			}
-			pinned, err := trust.PinnedConfig("127.0.0.1", trust.CertificateHash(knows.Cluster.Cert), nil)
+			pinned, err := trust.PinnedTLSConfig("127.0.0.1", trust.CertificateKeyHash(knows.Cluster.Cert), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,11 +115,11 @@ func TestFormerAgentsCountUntilTheRotationIsFinished(t *testing.T) {
 		return c
 	}
 	by := func(a *Authorities, c *x509.Certificate) int {
-		chains, err := c.Verify(x509.VerifyOptions{Roots: a.AgentPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		chains, err := c.Verify(x509.VerifyOptions{Roots: a.AgentCAPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 		if err != nil {
 			return -1
 		}
-		return a.SignedBy(chains[0][len(chains[0])-1])
+		return a.AgentCAGeneration(chains[0][len(chains[0])-1])
 	}
 	old := agent(first)
 	rotating := rotateAuthorities(t, first, false)
@@ -138,7 +138,7 @@ func TestFormerAgentsCountUntilTheRotationIsFinished(t *testing.T) {
 		if got := by(c.a, fresh); got != c.new {
 			t.Errorf("%s: the new agent counts as of generation %d", c.name, got)
 		}
-		if n := bytes.Count(c.a.ClusterPEM(), []byte("BEGIN")); n != c.cas {
+		if n := bytes.Count(c.a.ClusterCAPEM(), []byte("BEGIN")); n != c.cas {
 			t.Errorf("%s: agents are to trust %d CAs", c.name, n)
 		}
 	}
@@ -166,21 +166,21 @@ func TestSealedAuthorities(t *testing.T) {
 			t.Error("what is sealed can be read")
 		}
 	}
-	back, err := set.Open(sealed)
+	back, err := set.UnsealAuthorities(sealed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !back.Equal(a) || !back.Began.Equal(a.Began) || !bytes.Equal(back.ChainPEM(), a.ChainPEM()) || !bytes.Equal(back.ClusterPEM(), a.ClusterPEM()) {
+	if !back.Equal(a) || !back.Began.Equal(a.Began) || !bytes.Equal(back.ChainPEM(), a.ChainPEM()) || !bytes.Equal(back.ClusterCAPEM(), a.ClusterCAPEM()) {
 		t.Error("it came back as something else")
 	}
 	if err := dialHub(t, shownCertificate(t, back), &tls.Config{RootCAs: set.ClusterCA.CertPool()}); err != nil {
 		t.Errorf("what came back signs nothing that counts: %v", err)
 	}
-	if _, err := other.Open(sealed); err == nil {
+	if _, err := other.UnsealAuthorities(sealed); err == nil {
 		t.Error("another hub opens it")
 	}
 	for _, damaged := range [][]byte{nil, sealed[:5], append(bytes.Clone(sealed), 1)} {
-		if _, err := set.Open(damaged); err == nil {
+		if _, err := set.UnsealAuthorities(damaged); err == nil {
 			t.Error("damaged, it was opened")
 		}
 	}

@@ -42,8 +42,8 @@ const (
 	secretKeyBytes     = 32
 )
 
-// Set is the key set of one hub, or of several hubs that share an etcd.
-type Set struct {
+// KeySet is the key set of one hub, or of several hubs that share an etcd.
+type KeySet struct {
 	// Dir is the directory that the set was loaded from.
 	Dir string
 	// ClusterCA signs the API server's serving certificate and the client
@@ -91,14 +91,14 @@ func KeyFiles() []string {
 
 // LoadOrCreate reads the key set in dir. Keys that are missing are made when
 // mayCreate is true; otherwise the error is a *MissingError.
-func LoadOrCreate(dir string, mayCreate bool) (*Set, error) {
+func LoadOrCreate(dir string, mayCreate bool) (*KeySet, error) {
 	if mayCreate {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make key directory %s: %w", dir, err)
 		}
 	}
-	l := loader{dir: dir, mayCreate: mayCreate}
-	s := &Set{
+	l := keySetLoader{dir: dir, mayCreate: mayCreate}
+	s := &KeySet{
 		Dir:                   dir,
 		ClusterCA:             l.loadAuthority(clusterCAName, "atoll-cluster-ca"),
 		AgentCA:               l.loadAuthority(agentCAName, "atoll-agent-ca"),
@@ -114,12 +114,12 @@ func LoadOrCreate(dir string, mayCreate bool) (*Set, error) {
 	if !mayCreate {
 		return s, nil
 	}
-	return s, datadir.Sync(dir)
+	return s, datadir.SyncDirectory(dir)
 }
 
 // KeyFingerprint identifies the set without disclosing it: hubs of one etcd have
 // equal fingerprints.
-func (s *Set) KeyFingerprint() string {
+func (s *KeySet) KeyFingerprint() string {
 	h := sha256.New()
 	h.Write([]byte("atoll key set v1"))
 	for _, a := range []*Authority{s.ClusterCA, s.AgentCA, s.FrontProxyCA} {
@@ -133,8 +133,8 @@ func (s *Set) KeyFingerprint() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// loader keeps the first error, so that a set can be written as one literal.
-type loader struct {
+// keySetLoader keeps the first error, so that a set can be written as one literal.
+type keySetLoader struct {
 	dir       string
 	mayCreate bool
 	err       error
@@ -142,7 +142,7 @@ type loader struct {
 
 // loadFile returns the content of name, made by create when it is absent and may
 // be made. It never replaces a file.
-func (l *loader) loadFile(name string, create func() ([]byte, error)) []byte {
+func (l *keySetLoader) loadFile(name string, create func() ([]byte, error)) []byte {
 	if l.err != nil {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (l *loader) loadFile(name string, create func() ([]byte, error)) []byte {
 	return content
 }
 
-func (l *loader) loadSecret(name string) []byte {
+func (l *keySetLoader) loadSecret(name string) []byte {
 	content := l.loadFile(name, func() ([]byte, error) {
 		raw := make([]byte, secretKeyBytes)
 		_, err := rand.Read(raw)
@@ -184,7 +184,7 @@ func (l *loader) loadSecret(name string) []byte {
 	return key
 }
 
-func (l *loader) privateKey(name string) *ecdsa.PrivateKey {
+func (l *keySetLoader) privateKey(name string) *ecdsa.PrivateKey {
 	content := l.loadFile(name, newPrivateKeyPEM)
 	if l.err != nil {
 		return nil
@@ -196,7 +196,7 @@ func (l *loader) privateKey(name string) *ecdsa.PrivateKey {
 	return key
 }
 
-func (l *loader) loadAuthority(name, commonName string) *Authority {
+func (l *keySetLoader) loadAuthority(name, commonName string) *Authority {
 	key := l.privateKey(name + ".key")
 	certPEM := l.loadFile(name+".crt", func() ([]byte, error) { return selfSign(key, commonName, time.Now()) })
 	if l.err != nil {

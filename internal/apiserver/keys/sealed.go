@@ -42,7 +42,7 @@ type formerRecord struct {
 }
 
 // SealAuthorities authorities that a rotation made, for the etcd.
-func (s *Set) SealAuthorities(a *Authorities) ([]byte, error) {
+func (s *KeySet) SealAuthorities(a *Authorities) ([]byte, error) {
 	r := record{Generation: a.Generation, Began: a.Began}
 	for _, p := range []struct {
 		to   *keyPair
@@ -72,8 +72,8 @@ func (s *Set) SealAuthorities(a *Authorities) ([]byte, error) {
 	return box.Seal(nonce, nonce, plain, nil), nil
 }
 
-// Open opens what Seal made.
-func (s *Set) Open(sealed []byte) (*Authorities, error) {
+// UnsealAuthorities opens what Seal made.
+func (s *KeySet) UnsealAuthorities(sealed []byte) (*Authorities, error) {
 	box, err := s.newAEAD()
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (s *Set) Open(sealed []byte) (*Authorities, error) {
 	return a, nil
 }
 
-func (s *Set) newAEAD() (cipher.AEAD, error) {
+func (s *KeySet) newAEAD() (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, s.HubKey, nil, "atoll authorities", secretKeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive the key that the hub's CAs are sealed by: %w", err)

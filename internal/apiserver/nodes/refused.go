@@ -13,8 +13,8 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 )
 
-// refusedError is the reason why no user at all may do something.
-func refusedError(format string, args ...any) error {
+// methodNotAllowedError is the reason why no user at all may do something.
+func methodNotAllowedError(format string, args ...any) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
 		Message: fmt.Sprintf(format, args...),
@@ -22,74 +22,74 @@ func refusedError(format string, args ...any) error {
 }
 
 // Create creates no Node: they come with their Clusters.
-func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions) (runtime.Object, error) {
+func (r *NodeREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions) (runtime.Object, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.Create(ctx, obj, validate, o)
 	}
-	return nil, refusedError("nodes of the hub are its clusters, and cannot be created: `atoll token create` says how a cluster joins, and its node is there once it is accepted")
+	return nil, methodNotAllowedError("nodes of the hub are its clusters, and cannot be created: `atoll token create` says how a cluster joins, and its node is there once it is accepted")
 }
 
 // Delete deletes no Node: they go with their Clusters.
-func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *NodeREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.Delete(ctx, name, validate, o)
 	}
 	if _, err := r.live.Get(ctx, name, &metav1.GetOptions{}); err != nil {
 		return nil, false, err
 	}
-	return nil, false, refusedError("node %s is a cluster, and cannot be deleted: `atoll remove %s` takes the cluster out of the fleet, `kubectl cordon %s` keeps new work away from it", name, name, name)
+	return nil, false, methodNotAllowedError("node %s is a cluster, and cannot be deleted: `atoll remove %s` takes the cluster out of the fleet, `kubectl cordon %s` keeps new work away from it", name, name, name)
 }
 
 // DeleteCollection deletes collections of no Nodes.
-func (r *REST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions, which *internalversion.ListOptions) (runtime.Object, error) {
+func (r *NodeREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions, which *internalversion.ListOptions) (runtime.Object, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.DeleteCollection(ctx, validate, o, which)
 	}
-	return nil, refusedError("nodes are clusters, and cannot be deleted: `atoll remove NAME` takes one cluster out of the fleet")
+	return nil, methodNotAllowedError("nodes are clusters, and cannot be deleted: `atoll remove NAME` takes one cluster out of the fleet")
 }
 
-// status of Nodes is what agents report of their clusters.
-type status struct{ nodes *REST }
+// nodeStatusREST serves the status of Nodes, which is what agents report of their clusters.
+type nodeStatusREST struct{ nodes *NodeREST }
 
-var _ rest.Patcher = status{}
+var _ rest.Patcher = nodeStatusREST{}
 
-func (status) New() runtime.Object { return &api.Node{} }
+func (nodeStatusREST) New() runtime.Object { return &api.Node{} }
 
 // Destroy destroys nothing: the storage is that of nodes.
-func (status) Destroy() {}
+func (nodeStatusREST) Destroy() {}
 
-func (s status) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
+func (s nodeStatusREST) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
 	return s.nodes.Get(ctx, name, o)
 }
 
-func (s status) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (s nodeStatusREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return s.nodes.ConvertToTable(ctx, obj, options)
 }
 
-func (status) Update(_ context.Context, name string, _ rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
+func (nodeStatusREST) Update(_ context.Context, name string, _ rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
 	_ rest.ValidateObjectUpdateFunc, _ bool, _ *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	return nil, false, refusedError("the status of node %s is what the agent of cluster %s reports, and cannot be written", name, name)
+	return nil, false, methodNotAllowedError("the status of node %s is what the agent of cluster %s reports, and cannot be written", name, name)
 }
 
-// proxy to nodes there is none: what runs on a Node of the hub is a whole cluster.
-type proxy struct{}
+// refusedProxy refuses a proxy to nodes: what runs on a Node of the hub is a whole cluster.
+type refusedProxy struct{}
 
-var _ rest.Connecter = proxy{}
+var _ rest.Connecter = refusedProxy{}
 
-func (proxy) New() runtime.Object { return &api.NodeProxyOptions{} }
+func (refusedProxy) New() runtime.Object { return &api.NodeProxyOptions{} }
 
 // Destroy destroys nothing.
-func (proxy) Destroy() {}
+func (refusedProxy) Destroy() {}
 
-func (proxy) NewConnectOptions() (runtime.Object, bool, string) {
+func (refusedProxy) NewConnectOptions() (runtime.Object, bool, string) {
 	return &api.NodeProxyOptions{}, true, "path"
 }
 
-func (proxy) ConnectMethods() []string {
+func (refusedProxy) ConnectMethods() []string {
 	return []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 }
 
-func (proxy) Connect(_ context.Context, name string, _ runtime.Object, _ rest.Responder) (http.Handler, error) {
-	return nil, refusedError("node %s is a cluster, and no kubelet: `atoll kubeconfig --cluster %s` gives a way to its API, and to its nodes", name, name)
+func (refusedProxy) Connect(_ context.Context, name string, _ runtime.Object, _ rest.Responder) (http.Handler, error) {
+	return nil, methodNotAllowedError("node %s is a cluster, and no kubelet: `atoll kubeconfig --cluster %s` gives a way to its API, and to its nodes", name, name)
 }

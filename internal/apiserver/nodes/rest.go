@@ -44,13 +44,13 @@ type Options struct {
 	Own func(user.Info) bool
 }
 
-// InstallStorage installs the storage in place of the built-in one, among the resources of the core group.
-func InstallStorage(resources map[string]rest.Storage, o Options) error {
+// InstallNodeStorage installs the storage in place of the built-in one, among the resources of the core group.
+func InstallNodeStorage(resources map[string]rest.Storage, o Options) error {
 	stored, ok := resources["nodes"].(rest.StandardStorage)
 	if !ok {
 		return fmt.Errorf("storage of nodes is a %T, not the one this was written for", resources["nodes"])
 	}
-	r := &REST{reader: reader{o.Clusters}, prefix: o.Prefix, stored: stored, patch: o.Patch, own: o.Own}
+	r := &NodeREST{reader: readOnlyNodeStorage{o.Clusters}, prefix: o.Prefix, stored: stored, patch: o.Patch, own: o.Own}
 	r.live = &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &api.Node{} },
 		NewListFunc:               func() runtime.Object { return &api.NodeList{} },
@@ -58,19 +58,19 @@ func InstallStorage(resources map[string]rest.Storage, o Options) error {
 		DefaultQualifiedResource:  api.Resource("nodes"),
 		SingularQualifiedResource: api.Resource("node"),
 		KeyRootFunc:               func(context.Context) string { return r.prefix },
-		KeyFunc:                   r.clusterKey,
+		KeyFunc:                   r.clusterStorageKey,
 		TableConvertor:            printerstorage.TableConvertor{TableGenerator: printers.NewTableGenerator().With(printersinternal.AddHandlers)},
 		Storage:                   genericregistry.DryRunnableStorage{Storage: r.reader},
 	}
 	resources["nodes"] = r
-	resources["nodes/status"] = status{r}
-	resources["nodes/proxy"] = proxy{}
+	resources["nodes/status"] = nodeStatusREST{r}
+	resources["nodes/proxy"] = refusedProxy{}
 	return nil
 }
 
-// REST serves nodes.
-type REST struct {
-	reader reader
+// NodeREST serves nodes.
+type NodeREST struct {
+	reader readOnlyNodeStorage
 	prefix string
 	live   *genericregistry.Store // what people read
 	stored rest.StandardStorage   // what the hub itself reads
@@ -79,47 +79,47 @@ type REST struct {
 }
 
 var (
-	_ rest.StandardStorage      = &REST{}
-	_ rest.Scoper               = &REST{}
-	_ rest.ShortNamesProvider   = &REST{}
-	_ rest.SingularNameProvider = &REST{}
+	_ rest.StandardStorage      = &NodeREST{}
+	_ rest.Scoper               = &NodeREST{}
+	_ rest.ShortNamesProvider   = &NodeREST{}
+	_ rest.SingularNameProvider = &NodeREST{}
 )
 
 // isHubRequest reports whether the hub itself asks.
-func (r *REST) isHubRequest(ctx context.Context) bool {
+func (r *NodeREST) isHubRequest(ctx context.Context) bool {
 	who, ok := request.UserFrom(ctx)
 	return !ok || r.own(who)
 }
 
-func (r *REST) clusterKey(ctx context.Context, name string) (string, error) {
+func (r *NodeREST) clusterStorageKey(ctx context.Context, name string) (string, error) {
 	return genericregistry.NoNamespaceKeyFunc(ctx, r.prefix, name)
 }
 
 // New returns an empty Node.
-func (r *REST) New() runtime.Object { return r.live.New() }
+func (r *NodeREST) New() runtime.Object { return r.live.New() }
 
 // NewList returns an empty list of them.
-func (r *REST) NewList() runtime.Object { return r.live.NewList() }
+func (r *NodeREST) NewList() runtime.Object { return r.live.NewList() }
 
 // Destroy destroys the built-in storage. The storage of Clusters has another owner.
-func (r *REST) Destroy() { r.stored.Destroy() }
+func (r *NodeREST) Destroy() { r.stored.Destroy() }
 
 // NamespaceScoped is false: they are not.
-func (r *REST) NamespaceScoped() bool { return false }
+func (r *NodeREST) NamespaceScoped() bool { return false }
 
 // GetSingularName returns the singular name of the resource.
-func (r *REST) GetSingularName() string { return r.live.GetSingularName() }
+func (r *NodeREST) GetSingularName() string { return r.live.GetSingularName() }
 
 // ShortNames returns the short names of the resource.
-func (r *REST) ShortNames() []string { return []string{"no"} }
+func (r *NodeREST) ShortNames() []string { return []string{"no"} }
 
 // ConvertToTable converts as upstream prints Nodes.
-func (r *REST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (r *NodeREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return r.live.ConvertToTable(ctx, obj, options)
 }
 
 // Get returns a Node.
-func (r *REST) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
+func (r *NodeREST) Get(ctx context.Context, name string, o *metav1.GetOptions) (runtime.Object, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.Get(ctx, name, o)
 	}
@@ -127,7 +127,7 @@ func (r *REST) Get(ctx context.Context, name string, o *metav1.GetOptions) (runt
 }
 
 // List Nodes, or a page of them.
-func (r *REST) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
+func (r *NodeREST) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.List(ctx, o)
 	}
@@ -135,7 +135,7 @@ func (r *REST) List(ctx context.Context, o *internalversion.ListOptions) (runtim
 }
 
 // Watch Nodes.
-func (r *REST) Watch(ctx context.Context, o *internalversion.ListOptions) (watch.Interface, error) {
+func (r *NodeREST) Watch(ctx context.Context, o *internalversion.ListOptions) (watch.Interface, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.Watch(ctx, o)
 	}

@@ -20,32 +20,32 @@ import (
 	"atoll.dev/atoll/internal/clusternode"
 )
 
-// reader shows a store of Clusters as a store of Nodes that cannot be written. Selection is
+// readOnlyNodeStorage shows a store of Clusters as a store of Nodes that cannot be written. Selection is
 // the store's own, over the labels and fields of Nodes, so that pages are as long as was asked
 // for, and a Cluster that comes to match, or matches no more, comes and goes in watches.
-type reader struct{ storage.Interface }
+type readOnlyNodeStorage struct{ storage.Interface }
 
 var errReadOnly = errors.New("nodes are not stored")
 
-func (reader) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
+func (readOnlyNodeStorage) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
 	return errReadOnly
 }
 
-func (reader) Delete(context.Context, string, runtime.Object, *storage.Preconditions, storage.ValidateObjectFunc, runtime.Object, storage.DeleteOptions) error {
+func (readOnlyNodeStorage) Delete(context.Context, string, runtime.Object, *storage.Preconditions, storage.ValidateObjectFunc, runtime.Object, storage.DeleteOptions) error {
 	return errReadOnly
 }
 
-func (reader) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
+func (readOnlyNodeStorage) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
 	return errReadOnly
 }
 
 // clusterOfNode returns the cluster that has a Node; not found where there is none.
-func (r reader) clusterOfNode(ctx context.Context, key string, o storage.GetOptions) (*v1alpha1.Cluster, error) {
+func (r readOnlyNodeStorage) clusterOfNode(ctx context.Context, key string, o storage.GetOptions) (*v1alpha1.Cluster, error) {
 	c := &v1alpha1.Cluster{}
 	if err := r.Interface.Get(ctx, key, o, c); err != nil {
 		return nil, err
 	}
-	if c.Name != "" && !clusternode.IsShown(c) {
+	if c.Name != "" && !clusternode.IsShownAsNode(c) {
 		version, _ := strconv.ParseInt(c.ResourceVersion, 10, 64)
 		return nil, storage.NewKeyNotFoundError(key, version)
 	}
@@ -53,7 +53,7 @@ func (r reader) clusterOfNode(ctx context.Context, key string, o storage.GetOpti
 }
 
 // Get returns the Node of a Cluster.
-func (r reader) Get(ctx context.Context, key string, o storage.GetOptions, into runtime.Object) error {
+func (r readOnlyNodeStorage) Get(ctx context.Context, key string, o storage.GetOptions, into runtime.Object) error {
 	c, err := r.clusterOfNode(ctx, key, o)
 	if err != nil {
 		if o.IgnoreNotFound && storage.IsNotFound(err) {
@@ -70,12 +70,12 @@ const atOnce = 1000
 
 // GetList lists of the Nodes, or a page of them. A list that is not bounded is of one resource
 // version too.
-func (r reader) GetList(ctx context.Context, key string, o storage.ListOptions, into runtime.Object) error {
+func (r readOnlyNodeStorage) GetList(ctx context.Context, key string, o storage.ListOptions, into runtime.Object) error {
 	list, ok := into.(*api.NodeList)
 	if !ok {
 		return fmt.Errorf("list nodes into a %T", into)
 	}
-	o.Predicate = ofClusters(o.Predicate)
+	o.Predicate = clusterPredicate(o.Predicate)
 	whole := o.Recursive && o.Predicate.Limit == 0
 	if whole {
 		o.Predicate.Limit = atOnce
@@ -102,8 +102,8 @@ func (r reader) GetList(ctx context.Context, key string, o storage.ListOptions, 
 }
 
 // Watch watches Clusters as Nodes.
-func (r reader) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
-	o.Predicate = ofClusters(o.Predicate)
+func (r readOnlyNodeStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+	o.Predicate = clusterPredicate(o.Predicate)
 	w, err := r.Interface.Watch(ctx, key, o)
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (r reader) Watch(ctx context.Context, key string, o storage.ListOptions) (w
 // shown is a field that only selects.
 const shown = "atoll.dev/shown"
 
-// ofClusters selects the Clusters whose Nodes the predicate selects.
-func ofClusters(p storage.SelectionPredicate) storage.SelectionPredicate {
+// clusterPredicate selects the Clusters whose Nodes the predicate selects.
+func clusterPredicate(p storage.SelectionPredicate) storage.SelectionPredicate {
 	p.Field = fields.AndSelectors(p.Field, fields.OneTermEqualSelector(shown, "true"))
 	p.GetAttrs = func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		c, ok := obj.(*v1alpha1.Cluster)
@@ -138,7 +138,7 @@ func ofClusters(p storage.SelectionPredicate) storage.SelectionPredicate {
 		return clusternode.NodeLabels(c), fields.Set{
 			metav1.ObjectNameField: c.Name,
 			"spec.unschedulable":   strconv.FormatBool(clusternode.IsUnschedulable(c)),
-			shown:                  strconv.FormatBool(clusternode.IsShown(c)),
+			shown:                  strconv.FormatBool(clusternode.IsShownAsNode(c)),
 		}, nil
 	}
 	return p

@@ -70,7 +70,7 @@ func TestAListThatNobodyBoundsIsReadInPages(t *testing.T) {
 				o.ResourceVersion = "5"
 			}
 			var list api.NodeList
-			if err := (reader{p}).GetList(t.Context(), "/", o, &list); err != nil {
+			if err := (readOnlyNodeStorage{p}).GetList(t.Context(), "/", o, &list); err != nil {
 				t.Fatal(err)
 			}
 			var limits []int64

@@ -27,8 +27,8 @@ const (
 	manager = "atoll-node"
 )
 
-// edit of a Node, as an API server hands it to its storage.
-type edit struct {
+// nodeEdit is an edit of a Node, as an API server hands it to its storage.
+type nodeEdit struct {
 	name     string
 	info     rest.UpdatedObjectInfo
 	validate rest.ValidateObjectUpdateFunc
@@ -36,24 +36,24 @@ type edit struct {
 }
 
 // Update updates a Node, which is an edit of its Cluster.
-func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+func (r *NodeREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, forceCreate bool, o *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.Update(ctx, name, info, create, update, forceCreate, o)
 	}
-	e := edit{name: name, info: info, validate: update, options: o}
+	e := nodeEdit{name: name, info: info, validate: update, options: o}
 	for attempt := 1; ; attempt++ {
-		obj, again, err := r.update(ctx, e)
+		obj, again, err := r.updateOnce(ctx, e)
 		if err == nil || !again || attempt == attempts {
 			return obj, false, err
 		}
 	}
 }
 
-// update updates once; again: it failed because the Cluster has changed, and may be tried again.
-func (r *REST) update(ctx context.Context, e edit) (_ runtime.Object, again bool, err error) {
-	key, err := r.clusterKey(ctx, e.name)
+// updateOnce updates once; again: it failed because the Cluster has changed, and may be tried again.
+func (r *NodeREST) updateOnce(ctx context.Context, e nodeEdit) (_ runtime.Object, again bool, err error) {
+	key, err := r.clusterStorageKey(ctx, e.name)
 	if err != nil {
 		return nil, false, err
 	}
@@ -88,7 +88,7 @@ func (r *REST) update(ctx context.Context, e edit) (_ runtime.Object, again bool
 }
 
 // editedNode returns the Node after the edit, which is valid. latest: the edit names no version.
-func (e edit) editedNode(ctx context.Context, old *api.Node) (now *api.Node, latest bool, err error) {
+func (e nodeEdit) editedNode(ctx context.Context, old *api.Node) (now *api.Node, latest bool, err error) {
 	obj, err := e.info.UpdatedObject(ctx, old.DeepCopy())
 	if err != nil {
 		return nil, false, err
@@ -104,7 +104,7 @@ func (e edit) editedNode(ctx context.Context, old *api.Node) (now *api.Node, lat
 		return nil, false, apierrors.NewConflict(api.Resource("nodes"), e.name, errors.New(genericregistry.OptimisticLockErrorMsg))
 	}
 	if isServerSideApplied(now) {
-		return nil, false, refusedError("node %s is a cluster: its fields have no managers, so it is not applied; apply Cluster/%s, or use kubectl cordon, taint, label or annotate", e.name, e.name)
+		return nil, false, methodNotAllowedError("node %s is a cluster: its fields have no managers, so it is not applied; apply Cluster/%s, or use kubectl cordon, taint, label or annotate", e.name, e.name)
 	}
 	if err := rest.BeforeUpdate(node.Strategy, ctx, now, old); err != nil {
 		return nil, false, err

@@ -3,7 +3,7 @@
 // Contract: the store is asked on an existing connection of the hub. Upstream dials another one at
 // each reading of /metrics, and waits 20 s for it: while the store is unreachable or slow, when
 // people read metrics most, nothing could be read at all. A request ends with its context; an
-// unknown size is left out of the reading. Requests may be concurrent. PublishSize holds for the
+// unknown size is left out of the reading. Requests may be concurrent. PublishStoreSize holds for the
 // process, and the last call wins.
 package storesize
 
@@ -16,17 +16,17 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3/metrics"
 )
 
-// PublishSize publishes the size of the store that client is connected to, instead of what upstream's
+// PublishStoreSize publishes the size of the store that client is connected to, instead of what upstream's
 // options have published.
-func PublishSize(client *clientv3.Client) {
-	metrics.SetStorageMonitorGetter(func() ([]metrics.Monitor, error) { return []metrics.Monitor{monitor{client}}, nil })
+func PublishStoreSize(client *clientv3.Client) {
+	metrics.SetStorageMonitorGetter(func() ([]metrics.Monitor, error) { return []metrics.Monitor{storageSizeMonitor{client}}, nil })
 }
 
-// monitor asks the store.
-type monitor struct{ client *clientv3.Client }
+// storageSizeMonitor asks the store.
+type storageSizeMonitor struct{ client *clientv3.Client }
 
 // Monitor reads the store once.
-func (m monitor) Monitor(ctx context.Context) (metrics.StorageMetrics, error) {
+func (m storageSizeMonitor) Monitor(ctx context.Context) (metrics.StorageMetrics, error) {
 	status, err := pb.NewMaintenanceClient(m.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
 		return metrics.StorageMetrics{}, fmt.Errorf("ask the store for its size: %w", err)
@@ -35,4 +35,4 @@ func (m monitor) Monitor(ctx context.Context) (metrics.StorageMetrics, error) {
 }
 
 // Close closes nothing: the connection is not the monitor's.
-func (monitor) Close() error { return nil }
+func (storageSizeMonitor) Close() error { return nil }

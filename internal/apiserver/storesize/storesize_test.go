@@ -45,7 +45,7 @@ func TestTheSizeOfTheStoreIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	PublishSize(client)
+	PublishStoreSize(client)
 	status, err := client.Status(t.Context(), server.ClientEndpoint())
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	PublishSize(client)
+	PublishStoreSize(client)
 	// gRPC may dial more than once until the connection is there.
 	dialled := int64(0)
 	for range 3 {
@@ -114,7 +114,7 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 	etcd.stuck.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if got, err := (monitor{client}).Monitor(ctx); err == nil {
+	if got, err := (storageSizeMonitor{client}).Monitor(ctx); err == nil {
 		t.Errorf("it reported %+v", got)
 	}
 	if size, told := read(t); told {

@@ -22,7 +22,7 @@ var destination atomic.Pointer[slog.Handler]
 // take klog's records from now on. Upstream's level info is for its developers, so it becomes
 // debug here.
 var take = sync.OnceFunc(func() {
-	klog.SetLoggerWithOptions(logr.FromSlogHandler(redirected{}).V(4), klog.ContextualLogger(true))
+	klog.SetLoggerWithOptions(logr.FromSlogHandler(redirectHandler{}).V(4), klog.ContextualLogger(true))
 })
 
 // RedirectLogs redirects what upstream logs to a handler.
@@ -31,27 +31,27 @@ func RedirectLogs(to slog.Handler) {
 	take()
 }
 
-// redirected is a handler that hands all to the destination of the moment.
-type redirected struct{}
+// redirectHandler is a handler that hands all to the destination of the moment.
+type redirectHandler struct{}
 
-func (redirected) currentDestination() slog.Handler { return *destination.Load() }
+func (redirectHandler) currentDestination() slog.Handler { return *destination.Load() }
 
 // Enabled asks the destination.
-func (r redirected) Enabled(ctx context.Context, level slog.Level) bool {
+func (r redirectHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return r.currentDestination().Enabled(ctx, level)
 }
 
 // Handle hands the record on.
-func (r redirected) Handle(ctx context.Context, record slog.Record) error {
+func (r redirectHandler) Handle(ctx context.Context, record slog.Record) error {
 	return r.currentDestination().Handle(ctx, record)
 }
 
 // WithAttrs returns a handler of the destination's.
-func (r redirected) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (r redirectHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return r.currentDestination().WithAttrs(attrs)
 }
 
 // WithGroup returns a handler of the destination's.
-func (r redirected) WithGroup(name string) slog.Handler {
+func (r redirectHandler) WithGroup(name string) slog.Handler {
 	return r.currentDestination().WithGroup(name)
 }

@@ -81,8 +81,8 @@ func profileProperties(c *v1alpha1.Cluster) []multicluster.Property {
 	return out
 }
 
-// printOf returns a fingerprint what is published; "" of nothing.
-func printOf(p *multicluster.ClusterProfile) string {
+// fingerprintProfile returns a fingerprint what is published; "" of nothing.
+func fingerprintProfile(p *multicluster.ClusterProfile) string {
 	if p == nil {
 		return ""
 	}

@@ -57,8 +57,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Publisher of ClusterProfiles. Make it with New.
-type Publisher struct {
+// ProfilePublisher publishes ClusterProfiles. Make it with New.
+type ProfilePublisher struct {
 	Config
 	limit *pace.Limiter
 	loop  *reconcile.Loop[string] // by name
@@ -68,13 +68,13 @@ type Publisher struct {
 }
 
 // New makes a Publisher and subscribes it to the tables.
-func New(cfg Config) *Publisher {
+func New(cfg Config) *ProfilePublisher {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	p := &Publisher{Config: cfg, limit: pace.ProfileWrites.NewLimiter(), published: map[string]string{}}
+	p := &ProfilePublisher{Config: cfg, limit: pace.ProfileWrites.NewLimiter(), published: map[string]string{}}
 	p.loop = reconcile.New(reconcile.Options[string]{
-		Name: "profiles", Reconcile: p.publishCluster,
+		Name: "profiles", Reconcile: p.reconcileProfile,
 		Failed: func(name string, err error) {
 			if !apierrors.IsConflict(err) {
 				p.Log.Warn("a cluster's profile is not published as it should be, trying again", "cluster", name, "err", err)
@@ -82,14 +82,14 @@ func New(cfg Config) *Publisher {
 		},
 	})
 	cfg.Clusters.Subscribe(p.loop.EnqueueNow)
-	cfg.Settings.Subscribe(func(string) { p.enqueueAll() })
+	cfg.Settings.Subscribe(func(string) { p.enqueueAllProfiles() })
 	return p
 }
 
 // Run works until ctx ends.
-func (p *Publisher) Run(ctx context.Context) error {
+func (p *ProfilePublisher) Run(ctx context.Context) error {
 	for {
-		err := p.read(ctx)
+		err := p.readPublishedProfiles(ctx)
 		if err == nil {
 			break
 		}
@@ -98,12 +98,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	p.loop.Run(ctx, p.enqueueAll)
+	p.loop.Run(ctx, p.enqueueAllProfiles)
 	return nil
 }
 
-// read reads what is published.
-func (p *Publisher) read(ctx context.Context) error {
+// readPublishedProfiles reads what is published.
+func (p *ProfilePublisher) readPublishedProfiles(ctx context.Context) error {
 	for more := ""; ; {
 		var list multicluster.ClusterProfileList
 		err := p.Client.List(ctx, &list, client.InNamespace(Namespace), client.MatchingLabels{multicluster.LabelClusterManager: Manager}, client.Limit(page), client.Continue(more))
@@ -112,7 +112,7 @@ func (p *Publisher) read(ctx context.Context) error {
 		}
 		p.mu.Lock()
 		for i := range list.Items {
-			p.published[list.Items[i].Name] = printOf(&list.Items[i])
+			p.published[list.Items[i].Name] = fingerprintProfile(&list.Items[i])
 		}
 		p.mu.Unlock()
 		if more = list.Continue; more == "" {
@@ -121,8 +121,8 @@ func (p *Publisher) read(ctx context.Context) error {
 	}
 }
 
-// enqueueAll clusters, and all that is published.
-func (p *Publisher) enqueueAll() {
+// enqueueAllProfiles clusters, and all that is published.
+func (p *ProfilePublisher) enqueueAllProfiles() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name := range p.published {
@@ -133,14 +133,14 @@ func (p *Publisher) enqueueAll() {
 	}
 }
 
-// publishCluster writes or deletes the profile of one cluster.
-func (p *Publisher) publishCluster(ctx context.Context, name string) (again time.Duration, err error) {
+// reconcileProfile writes or deletes the profile of one cluster.
+func (p *ProfilePublisher) reconcileProfile(ctx context.Context, name string) (again time.Duration, err error) {
 	var want *multicluster.ClusterProfile
 	if c, ok := p.Clusters.Get(name); ok && p.Settings.PublishesProfiles() {
 		want = ProfileOf(c, p.Hub)
 	}
 	p.mu.Lock()
-	was, is := p.published[name], printOf(want)
+	was, is := p.published[name], fingerprintProfile(want)
 	p.mu.Unlock()
 	if was == is {
 		return 0, nil
@@ -151,7 +151,7 @@ func (p *Publisher) publishCluster(ctx context.Context, name string) (again time
 	if want == nil {
 		err = p.deleteProfile(ctx, name)
 	} else {
-		err = p.write(ctx, want)
+		err = p.writeProfile(ctx, want)
 	}
 	if err != nil {
 		return 0, err
@@ -164,7 +164,7 @@ func (p *Publisher) publishCluster(ctx context.Context, name string) (again time
 	return 0, nil
 }
 
-func (p *Publisher) write(ctx context.Context, want *multicluster.ClusterProfile) error {
+func (p *ProfilePublisher) writeProfile(ctx context.Context, want *multicluster.ClusterProfile) error {
 	var now multicluster.ClusterProfile
 	err := p.Client.Get(ctx, client.ObjectKeyFromObject(want), &now)
 	switch {
@@ -177,7 +177,7 @@ func (p *Publisher) write(ctx context.Context, want *multicluster.ClusterProfile
 		return fmt.Errorf("read the profile of cluster %s: %w", want.Name, err)
 	case now.Labels[multicluster.LabelClusterManager] != Manager || now.Spec.ClusterManager.Name != Manager:
 		return fmt.Errorf("publish cluster %s: the ClusterProfile %s/%s is of cluster manager %q: delete or rename it", want.Name, now.Namespace, now.Name, now.Spec.ClusterManager.Name)
-	case printOf(&multicluster.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Labels: now.Labels}, Spec: now.Spec}) != printOf(&multicluster.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Labels: want.Labels}, Spec: want.Spec}):
+	case fingerprintProfile(&multicluster.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Labels: now.Labels}, Spec: now.Spec}) != fingerprintProfile(&multicluster.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Labels: want.Labels}, Spec: want.Spec}):
 		now.Labels, now.Spec = want.Labels, want.Spec
 		if err := p.Client.Update(ctx, &now); err != nil {
 			return fmt.Errorf("publish cluster %s: %w", want.Name, err)
@@ -191,7 +191,7 @@ func (p *Publisher) write(ctx context.Context, want *multicluster.ClusterProfile
 }
 
 // deleteProfile deletes a profile, if it is still Atoll's.
-func (p *Publisher) deleteProfile(ctx context.Context, name string) error {
+func (p *ProfilePublisher) deleteProfile(ctx context.Context, name string) error {
 	var now multicluster.ClusterProfile
 	if err := p.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, &now); err != nil {
 		return client.IgnoreNotFound(err)

@@ -24,15 +24,15 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-type options struct {
-	flags   *client.Flags
+type acceptOptions struct {
+	flags   *client.ConnectionFlags
 	wait    bool
 	timeout time.Duration
 }
 
 // NewCommand makes `atoll accept`.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &acceptOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "accept CLUSTER...",
 		Short: "Let clusters that asked to join in",
@@ -60,7 +60,7 @@ verb "accept" on clusters and "approve" on the signer of agents' certificates.`,
 }
 
 // NewDenyCommand makes `atoll deny`.
-func NewDenyCommand(flags *client.Flags) *cobra.Command {
+func NewDenyCommand(flags *client.ConnectionFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deny CLUSTER...",
 		Short: "Refuse clusters that asked to join, or cut joined ones off at once",
@@ -84,16 +84,16 @@ forget the cluster, use "atoll remove".`,
 	}
 }
 
-func (o *options) accept(ctx context.Context, c *client.Cluster, name string, out io.Writer) error {
+func (o *acceptOptions) accept(ctx context.Context, c *client.Connection, name string, out io.Writer) error {
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", name)
-	if apierrors.IsNotFound(err) && !client.NoHub(err) {
+	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
 		return fmt.Errorf("no cluster asked to join as %q yet; `atoll get clusters` shows those that did", name)
 	}
 	if err != nil {
 		return err
 	}
 	var keys []string
-	if err := retryOnConflict(func() (err error) { keys, err = newAdmin(c).Accept(ctx, name); return err }); err != nil {
+	if err := retryOnConflict(func() (err error) { keys, err = newAdmin(c).AcceptCluster(ctx, name); return err }); err != nil {
 		return c.ExplainError(err)
 	}
 	if cluster.Spec.Accepted && len(keys) == 0 {
@@ -110,7 +110,7 @@ func (o *options) accept(ctx context.Context, c *client.Cluster, name string, ou
 	return o.waitReady(ctx, c, cluster, out)
 }
 
-func denyCluster(ctx context.Context, c *client.Cluster, name string, out io.Writer) error {
+func denyCluster(ctx context.Context, c *client.Connection, name string, out io.Writer) error {
 	if err := retryOnConflict(func() error { return newAdmin(c).DenyCluster(ctx, name) }); err != nil {
 		return c.ExplainError(err)
 	}
@@ -118,14 +118,14 @@ func denyCluster(ctx context.Context, c *client.Cluster, name string, out io.Wri
 	return err
 }
 
-func newAdmin(c *client.Cluster) handshake.Admin {
+func newAdmin(c *client.Connection) handshake.Admin {
 	return handshake.Admin{Hub: c.Dynamic}
 }
 
 // retryOnConflict repeats what lost a race against the hub's own writes.
 func retryOnConflict(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }
 
-func (o *options) waitReady(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, out io.Writer) error {
+func (o *acceptOptions) waitReady(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, out io.Writer) error {
 	why := "its agent has not been heard of"
 	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, o.timeout, true, func(ctx context.Context) (bool, error) {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)

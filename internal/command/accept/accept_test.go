@@ -25,7 +25,7 @@ const (
 	request = "certificates.k8s.io/certificatesigningrequests/"
 )
 
-func run(t *testing.T, h *clienttest.Hub, deny bool, args ...string) (out string, err error) {
+func run(t *testing.T, h *clienttest.FakeHub, deny bool, args ...string) (out string, err error) {
 	t.Helper()
 	command := accept.NewCommand
 	if deny {
@@ -46,7 +46,7 @@ func newRequest(t *testing.T, uid, conditions string) (text, keyHash string) {
 		t.Fatal(err)
 	}
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	parsed, err := trust.ParseRequestPEM(block)
+	parsed, err := trust.ParseCertificateRequestPEM(block)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func newRequest(t *testing.T, uid, conditions string) (text, keyHash string) {
 
 // Only requests of this very Cluster that wait are approved, and their keys are shown.
 func TestAcceptApprovesTheAgentsRequest(t *testing.T) {
-	h := clienttest.NewHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: false}}"})
+	h := clienttest.NewFakeHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: false}}"})
 	waits, key := newRequest(t, "u1", "")
 	h.Put(t, request+"waits", waits)
 	former, _ := newRequest(t, "u0", "")
@@ -76,7 +76,7 @@ func TestAcceptApprovesTheAgentsRequest(t *testing.T) {
 }
 
 func TestAcceptIsRepeated(t *testing.T) {
-	h := clienttest.NewHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: true}}"})
+	h := clienttest.NewFakeHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: true}}"})
 	out, err := run(t, h, false, "tokyo")
 	if err != nil || out != "cluster tokyo was accepted already\n" || len(h.Writes()) > 0 {
 		t.Errorf("%q, %v, writes %q", out, err, h.Writes())
@@ -97,7 +97,7 @@ func TestAcceptWaitsUntilReady(t *testing.T) {
 		"nothing is known": {"{metadata: {uid: u1}, spec: {accepted: true}}", "1ms", "its agent has not been heard of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := clienttest.NewHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: true}}"})
+			h := clienttest.NewFakeHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: true}}"})
 			reads := 0
 			h.OnRequest = func(r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "/clusters/tokyo") {
@@ -116,7 +116,7 @@ func TestAcceptWaitsUntilReady(t *testing.T) {
 
 // A denied Cluster is cut off first; then its requests are refused.
 func TestDenyCutsOff(t *testing.T) {
-	h := clienttest.NewHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: true}}"})
+	h := clienttest.NewFakeHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: true}}"})
 	waits, _ := newRequest(t, "u1", "")
 	h.Put(t, request+"waits", waits)
 	out, err := run(t, h, true, "tokyo")
@@ -130,7 +130,7 @@ func TestDenyCutsOff(t *testing.T) {
 
 // A race against the hub's own write is repeated.
 func TestAConflictIsRepeated(t *testing.T) {
-	h := clienttest.NewHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: false}}"})
+	h := clienttest.NewFakeHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: false}}"})
 	h.Refuse = map[string]metav1.Status{"patch " + tokyo: {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}}
 	tries := 0
 	h.OnRequest = func(r *http.Request) {

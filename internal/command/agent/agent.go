@@ -35,9 +35,9 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-type options struct {
+type agentOptions struct {
 	hubs                      []string
-	token                     jointoken.Flags
+	token                     jointoken.TokenFlags
 	tokenSecret               string
 	keepToken                 bool
 	caHash, name              string
@@ -49,7 +49,7 @@ type options struct {
 
 // NewCommand makes the command.
 func NewCommand() *cobra.Command {
-	o := &options{}
+	o := &agentOptions{}
 	cmd := &cobra.Command{
 		Use:   "agent --name NAME --hub HOST:PORT --ca-hash HASH --token-file FILE [--kubeconfig MEMBER]",
 		Short: "Run the agent of a member cluster",
@@ -90,8 +90,8 @@ Without --kubeconfig the agent uses the service account of the pod that it runs 
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, stdin io.Reader, warnings io.Writer) error {
-	if !trust.ValidHash(o.caHash) {
+func (o *agentOptions) run(ctx context.Context, stdin io.Reader, warnings io.Writer) error {
+	if !trust.IsValidKeyHash(o.caHash) {
 		return fmt.Errorf("--ca-hash: %q is no CA hash; it looks like sha256:<64 hexadecimal digits>", o.caHash)
 	}
 	for _, hub := range o.hubs {
@@ -99,7 +99,7 @@ func (o *options) run(ctx context.Context, stdin io.Reader, warnings io.Writer) 
 			return fmt.Errorf("--hub: %q is not HOST:PORT: %w", hub, err)
 		}
 	}
-	balancerCA, err := o.loadBalancerCAs()
+	balancerCA, err := o.readBalancerCAs()
 	if err != nil {
 		return err
 	}
@@ -124,24 +124,24 @@ func (o *options) run(ctx context.Context, stdin io.Reader, warnings io.Writer) 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go dropPagesRepeatedly(ctx, dropPages)
+	go releasePagesRepeatedly(ctx, releaseProgramPages)
 	if o.metricsAddress != "" {
-		stop, err := serve(o.metricsAddress, registry, log)
+		stop, err := serveMetricsAndHealth(o.metricsAddress, registry, log)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	return agent.Run(ctx, agent.Options{
+	return agent.RunAgent(ctx, agent.Options{
 		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Name: o.name,
 		Token: token, TokenSecret: o.tokenSecret, KeepToken: o.keepToken,
-		BalancerCA: balancerCA, HubMemory: hubMemory(limit), Registry: registry, Log: log,
+		BalancerCA: balancerCA, HubMemory: hubStoreMemoryLimit(limit), Registry: registry, Log: log,
 	})
 }
 
 // joinToken returns the join token of the command line; empty where the agent reads a Secret, and
 // where there is none any more.
-func (o *options) joinToken(stdin io.Reader, warnings io.Writer) (string, error) {
+func (o *agentOptions) joinToken(stdin io.Reader, warnings io.Writer) (string, error) {
 	switch {
 	case o.tokenSecret == "" && o.keepToken:
 		return "", errors.New("--keep-token goes with --token-secret")
@@ -157,8 +157,8 @@ func (o *options) joinToken(stdin io.Reader, warnings io.Writer) (string, error)
 	return token, err
 }
 
-// loadBalancerCAs returns are the CAs of load balancers, in PEM.
-func (o *options) loadBalancerCAs() ([]byte, error) {
+// readBalancerCAs returns are the CAs of load balancers, in PEM.
+func (o *agentOptions) readBalancerCAs() ([]byte, error) {
 	from, pem := "$ATOLL_BALANCER_CA", []byte(os.Getenv("ATOLL_BALANCER_CA"))
 	if o.balancerCA != "" {
 		file, err := os.ReadFile(o.balancerCA)
@@ -175,7 +175,7 @@ func (o *options) loadBalancerCAs() ([]byte, error) {
 	return pem, nil
 }
 
-func (o *options) memberConfig() (*rest.Config, error) {
+func (o *agentOptions) memberConfig() (*rest.Config, error) {
 	if o.kubeconfig == "" && o.kubeContext == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
@@ -192,9 +192,9 @@ func (o *options) memberConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// hubMemory returns how much of the memory limit of the pod what the agent stores of its hub may take. The rest is
+// hubStoreMemoryLimit returns how much of the memory limit of the pod what the agent stores of its hub may take. The rest is
 // for frames and manifests on their way, the member's answers and the program. Without a limit it returns 0.
-func hubMemory(limit uint64) int { return int(min(limit/8*3, store.DefaultMemoryBytes)) }
+func hubStoreMemoryLimit(limit uint64) int { return int(min(limit/8*3, store.DefaultMemoryBytes)) }
 
 // tuneForMemory trades a little CPU for memory, and more of it near the memory limit of the pod, unless the
 // environment says otherwise. The limit is 0 where there is none.
@@ -205,7 +205,7 @@ func tuneForMemory(limit uint64) {
 	if os.Getenv("GOMEMLIMIT") == "" && limit > 0 {
 		debug.SetMemoryLimit(int64(min(limit/10*9, math.MaxInt64)))
 	}
-	dropPages()
+	releaseProgramPages()
 }
 
 const (
@@ -215,9 +215,9 @@ const (
 	dropEvery = 10 * time.Minute
 )
 
-// dropPagesRepeatedly drops pages of the program after the start, and again after rare work. It
+// releasePagesRepeatedly drops pages of the program after the start, and again after rare work. It
 // returns with ctx.
-func dropPagesRepeatedly(ctx context.Context, drop func()) {
+func releasePagesRepeatedly(ctx context.Context, drop func()) {
 	next := time.NewTimer(startTime)
 	defer next.Stop()
 	for {
@@ -231,7 +231,7 @@ func dropPagesRepeatedly(ctx context.Context, drop func()) {
 	}
 }
 
-func (o *options) newLogger() (*slog.Logger, error) {
+func (o *agentOptions) newLogger() (*slog.Logger, error) {
 	level := slog.LevelInfo
 	if o.verbose {
 		level = slog.LevelDebug
@@ -244,8 +244,8 @@ func (o *options) newLogger() (*slog.Logger, error) {
 	return log, nil
 }
 
-// serve metrics and liveness.
-func serve(address string, registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
+// serveMetricsAndHealth metrics and liveness.
+func serveMetricsAndHealth(address string, registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-address: %w", err)

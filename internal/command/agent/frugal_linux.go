@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// dropPages gives back the pages of the program that only its start needed: the
+// releaseProgramPages gives back the pages of the program that only its start needed: the
 // binary holds the whole CLI, and what an agent runs is a small part of it. They
 // are clean pages of a file; one that is needed again is read again.
-func dropPages() {
+func releaseProgramPages() {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return

@@ -28,7 +28,7 @@ func residentFilePages(t *testing.T) (kib int) {
 // The start of the test reads more of the program than what runs after it.
 func TestDropPages(t *testing.T) {
 	before := residentFilePages(t)
-	dropPages()
+	releaseProgramPages()
 	if after := residentFilePages(t); after > before/2 {
 		t.Errorf("%d kB of the program stay of %d kB", after, before)
 	}
@@ -38,7 +38,7 @@ func TestPagesAreDroppedAfterTheStartAndLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var drops atomic.Int64
-		go dropPagesRepeatedly(ctx, func() { drops.Add(1) })
+		go releasePagesRepeatedly(ctx, func() { drops.Add(1) })
 		for _, step := range []struct {
 			wait time.Duration
 			want int64

@@ -2,5 +2,5 @@
 
 package agent
 
-// dropPages does nothing where the kernel is not known.
-func dropPages() {}
+// releaseProgramPages does nothing where the kernel is not known.
+func releaseProgramPages() {}

@@ -18,7 +18,7 @@ import (
 )
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca status|rotate|finish",
 		Short: "Show and rotate the CAs by which hub, users and agents know each other",
@@ -34,22 +34,22 @@ Before finishing, replace all copies of the hub's hub.kubeconfig: the client cer
 in it is signed by the former CA. Kubeconfigs with tokens stay valid.`,
 	}
 	cmd.AddCommand(
-		newSubcommand(flags, "status", "Show the hub's CAs and certificates, and which agents have certificates of which CA", "", nil),
-		newSubcommand(flags, "rotate", "Begin a rotation: new CAs sign, and the former count beside them", standing.ActionRotate, nil),
-		finishCommand(flags),
+		newCASubcommand(flags, "status", "Show the hub's CAs and certificates, and which agents have certificates of which CA", "", nil),
+		newCASubcommand(flags, "rotate", "Begin a rotation: new CAs sign, and the former count beside them", standing.ActionRotate, nil),
+		newFinishRotationCommand(flags),
 	)
 	return cmd
 }
 
-func finishCommand(flags *client.Flags) *cobra.Command {
+func newFinishRotationCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var force bool
-	cmd := newSubcommand(flags, "finish", "Finish a rotation: the former CAs do not count any more", standing.ActionFinish, &force)
+	cmd := newCASubcommand(flags, "finish", "Finish a rotation: the former CAs do not count any more", standing.ActionFinish, &force)
 	cmd.Flags().BoolVar(&force, "force", false, "though agents that are in touch have certificates of the former CA alone: they come back by their key")
 	return cmd
 }
 
-// newSubcommand returns a subcommand that asks the hub for an action, or, without one, how things stand.
-func newSubcommand(flags *client.Flags, use, short, action string, force *bool) *cobra.Command {
+// newCASubcommand returns a subcommand that asks the hub for an action, or, without one, how things stand.
+func newCASubcommand(flags *client.ConnectionFlags, use, short, action string, force *bool) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
@@ -58,7 +58,7 @@ func newSubcommand(flags *client.Flags, use, short, action string, force *bool) 
 			if err != nil {
 				return err
 			}
-			s, err := requestStanding(cmd.Context(), c, action, force != nil && *force)
+			s, err := requestCAStatus(cmd.Context(), c, action, force != nil && *force)
 			if err != nil {
 				return err
 			}
@@ -73,8 +73,8 @@ func newSubcommand(flags *client.Flags, use, short, action string, force *bool) 
 	return cmd
 }
 
-func requestStanding(ctx context.Context, c *client.Cluster, action string, force bool) (standing.Standing, error) {
-	var s standing.Standing
+func requestCAStatus(ctx context.Context, c *client.Connection, action string, force bool) (standing.CAStatus, error) {
+	var s standing.CAStatus
 	request := c.REST.Get().AbsPath(standing.Path)
 	if action != "" {
 		request = c.REST.Post().AbsPath(standing.Path).Param("action", action).Param("force", strconv.FormatBool(force))

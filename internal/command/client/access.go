@@ -41,7 +41,7 @@ type Access struct {
 }
 
 // CreateToken makes a new token of a ServiceAccount.
-func (c *Cluster) CreateToken(ctx context.Context, namespace, account string, lifetime time.Duration) (*authenticationv1.TokenRequestStatus, error) {
+func (c *Connection) CreateToken(ctx context.Context, namespace, account string, lifetime time.Duration) (*authenticationv1.TokenRequestStatus, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": authenticationv1.SchemeGroupVersion.String(), "kind": "TokenRequest",
 		"metadata": map[string]any{"name": account, "namespace": namespace},
@@ -58,9 +58,9 @@ func (c *Cluster) CreateToken(ctx context.Context, namespace, account string, li
 	return &t.Status, nil
 }
 
-// HandOut makes a new token and gives a kubeconfig with it, with the hub's address and CA
+// IssueKubeconfig makes a new token and gives a kubeconfig with it, with the hub's address and CA
 // as in that of the caller, and tells until when it is good.
-func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, until time.Time, err error) {
+func (c *Connection) IssueKubeconfig(ctx context.Context, a Access) (kubeconfig []byte, until time.Time, err error) {
 	token, err := c.CreateToken(ctx, atoll.SystemNamespace, a.Account, a.Lifetime)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("make the token of %s: %w", a.Name, err)
@@ -84,8 +84,8 @@ func (c *Cluster) HandOut(ctx context.Context, a Access) (kubeconfig []byte, unt
 	return kubeconfig, token.ExpirationTimestamp.Time, err
 }
 
-// CheckLifetime refuses one that the API gives no token for.
-func CheckLifetime(lifetime time.Duration) error {
+// CheckTokenLifetime refuses one that the API gives no token for.
+func CheckTokenLifetime(lifetime time.Duration) error {
 	if lifetime < MinLifetime {
 		return fmt.Errorf("--lifetime is %s: it must be at least %s", lifetime, phrase.FormatDuration(MinLifetime))
 	}
@@ -111,7 +111,7 @@ func WriteKubeconfig(out io.Writer, file, name string, kubeconfig []byte) (strin
 
 // ApplyOwned creates a labelled object, or brings it up to date: by server-side apply, with force
 // against other managers.
-func (c *Cluster) ApplyOwned(ctx context.Context, of, manager string, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
+func (c *Connection) ApplyOwned(ctx context.Context, of, manager string, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
 	_, err := c.Dynamic.Resource(resource).Namespace(o.GetNamespace()).
 		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Choice of clusters, by --clusters. The zero value is all.
-type Choice struct {
+// ClusterChoice is a choice of clusters, by --clusters. The zero value is all.
+type ClusterChoice struct {
 	text string
 }
 
 // AddTo defines the flag --clusters.
-func (o *Choice) AddTo(flags *pflag.FlagSet) {
+func (o *ClusterChoice) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.text, "clusters", "", "only these: names with commas between them, or a label selector of Clusters, such as env=prod (default: all)")
 }
 
 // ChosenNames returns the names of the clusters that are chosen, sorted; nil for all. Names are taken as they are,
 // and a selector is one that finds some.
-func (o *Choice) ChosenNames(ctx context.Context, c *Cluster) ([]string, error) {
+func (o *ClusterChoice) ChosenNames(ctx context.Context, c *Connection) ([]string, error) {
 	if o.text == "" {
 		return nil, nil
 	}
@@ -65,9 +65,9 @@ func AddClustersToSelector(selector string, clusters []string) string {
 
 // WithoutTimeout is the same connection for what lasts: watches, logs that are followed, terminals.
 // Nothing but their context ends its requests.
-func (c *Cluster) WithoutTimeout() (*Cluster, error) {
+func (c *Connection) WithoutTimeout() (*Connection, error) {
 	config := rest.CopyConfig(c.Config)
 	config.Timeout = 0
-	out := &Cluster{Config: config, Namespace: c.Namespace}
+	out := &Connection{Config: config, Namespace: c.Namespace}
 	return out, out.createClients()
 }

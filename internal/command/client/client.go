@@ -62,26 +62,26 @@ var (
 	Deployments     = appsv1.SchemeGroupVersion.WithResource("deployments")
 )
 
-// Flags are the flags by which kubectl chooses a cluster, with kubectl's defaults.
-type Flags struct {
+// ConnectionFlags are the flags by which kubectl chooses a cluster, with kubectl's defaults.
+type ConnectionFlags struct {
 	Kubeconfig string
 	Context    string
 	Namespace  string
 }
 
 // AddTo adds --kubeconfig and --context.
-func (f *Flags) AddTo(flags *pflag.FlagSet) {
+func (f *ConnectionFlags) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", f.Kubeconfig, "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
 	flags.StringVar(&f.Context, "context", f.Context, "context of the kubeconfig (default: its current one)")
 }
 
 // AddNamespace adds -n, for commands about namespaced objects.
-func (f *Flags) AddNamespace(flags *pflag.FlagSet) {
+func (f *ConnectionFlags) AddNamespace(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.Namespace, "namespace", "n", f.Namespace, "namespace (default: that of the context)")
 }
 
-// Cluster is a connection to an API server.
-type Cluster struct {
+// Connection is a connection to an API server.
+type Connection struct {
 	// Config may be copied, not changed.
 	Config *rest.Config
 	// REST asks by whole paths, AbsPath, and understands the API's errors. There are no
@@ -96,7 +96,7 @@ type Cluster struct {
 const requestTimeout = 30 * time.Second
 
 // NamesCluster reports whether the flags, or $KUBECONFIG, name a cluster.
-func (f *Flags) NamesCluster() bool {
+func (f *ConnectionFlags) NamesCluster() bool {
 	return f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
 }
 
@@ -105,7 +105,7 @@ var ErrNoKubeconfig = errors.New("no kubeconfig: name one with --kubeconfig or $
 
 // ConnectCluster reads the kubeconfig. It dials nothing. Without a kubeconfig it fails with
 // ErrNoKubeconfig.
-func (f *Flags) ConnectCluster() (*Cluster, error) {
+func (f *ConnectionFlags) ConnectCluster() (*Connection, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
@@ -120,7 +120,7 @@ func (f *Flags) ConnectCluster() (*Cluster, error) {
 	config.QPS = -1 // the API server has its own idea of fairness
 	config.UserAgent = "atoll/" + atoll.Version
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
-	c := &Cluster{Config: config, Namespace: f.Namespace}
+	c := &Connection{Config: config, Namespace: f.Namespace}
 	if c.Namespace == "" {
 		if c.Namespace, _, err = loader.Namespace(); err != nil {
 			return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -137,7 +137,7 @@ var errorsOnly = func() serializer.CodecFactory {
 }()
 
 // createClients makes the clients, which share their connections.
-func (c *Cluster) createClients() error {
+func (c *Connection) createClients() error {
 	transport, err := rest.HTTPClientFor(c.Config)
 	if err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
@@ -154,7 +154,7 @@ func (c *Cluster) createClients() error {
 }
 
 // Get reads one object as a T.
-func Get[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, namespace, name string) (*T, error) {
+func Get[T any](ctx context.Context, c *Connection, resource schema.GroupVersionResource, namespace, name string) (*T, error) {
 	u, err := c.Dynamic.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, c.ExplainError(err)
@@ -163,7 +163,7 @@ func Get[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRes
 }
 
 // Create creates an object of a kind, which it need not say itself; what comes back is as it was stored.
-func Create[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, kind string, o *T) (*T, error) {
+func Create[T any](ctx context.Context, c *Connection, resource schema.GroupVersionResource, kind string, o *T) (*T, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return nil, fmt.Errorf("encode a %s: %w", kind, err)
@@ -178,7 +178,7 @@ func Create[T any](ctx context.Context, c *Cluster, resource schema.GroupVersion
 }
 
 // List reads all objects of a resource as Ts, in pages.
-func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) ([]T, error) {
+func List[T any](ctx context.Context, c *Connection, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) ([]T, error) {
 	var all []T
 	o.Limit = 500
 	for {
@@ -208,9 +208,9 @@ func ConvertTo[T any](u *unstructured.Unstructured) (*T, error) {
 	return &v, nil
 }
 
-// NoHub reports whether the error means that the API server has none of Atoll's
+// IsNoHubError reports whether the error means that the API server has none of Atoll's
 // kinds: the path was not found, not the object.
-func NoHub(err error) bool {
+func IsNoHubError(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
@@ -218,7 +218,7 @@ func NoHub(err error) bool {
 // ExplainError adds to an error of the API what a person can do about it. Errors that
 // speak for themselves, and nil, come back as they are; apierrors still tells them
 // apart.
-func (c *Cluster) ExplainError(err error) error {
+func (c *Connection) ExplainError(err error) error {
 	var dial *url.Error
 	var shown *tls.CertificateVerificationError
 	switch {
@@ -233,7 +233,7 @@ func (c *Cluster) ExplainError(err error) error {
 		return fmt.Errorf("%s does not answer: %w; is it running, and is this the right kubeconfig?", c.Config.Host, dial.Err)
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%w at %s; is this the kubeconfig of a hub?", err, c.Config.Host)
-	case NoHub(err):
+	case IsNoHubError(err):
 		return fmt.Errorf("%s is no hub: it does not know Atoll's kinds; choose the hub's kubeconfig with --kubeconfig or --context: %w", c.Config.Host, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s does not accept these credentials: %w", c.Config.Host, err)
@@ -242,9 +242,9 @@ func (c *Cluster) ExplainError(err error) error {
 }
 
 // DecodeAnswer reads the JSON answer of one of the hub's own endpoints. malformed names an answer that is none, such as "what is no plan".
-func (c *Cluster) DecodeAnswer(result rest.Result, malformed string, into any) error {
+func (c *Connection) DecodeAnswer(result rest.Result, malformed string, into any) error {
 	answer, err := ReadAnswer(result)
-	if NoHub(err) || apierrors.IsMethodNotSupported(err) {
+	if IsNoHubError(err) || apierrors.IsMethodNotSupported(err) {
 		return fmt.Errorf("%s does not answer: it is no hub, or one older than this command (%w)", c.Config.Host, err)
 	}
 	if err != nil {

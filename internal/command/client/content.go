@@ -23,7 +23,7 @@ type keyed struct {
 
 // ItemKeys returns the items of a Revision, sorted. It decodes only the names of Secrets. When the
 // user may not read even those, they are left out, and hidden names the reason.
-func ItemKeys(ctx context.Context, c *Cluster, revision string) (keys []atoll.ItemKey, hidden, err error) {
+func ItemKeys(ctx context.Context, c *Connection, revision string) (keys []atoll.ItemKey, hidden, err error) {
 	r, err := Get[enginev1.Revision](ctx, c, Revisions, "", revision)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read revision %s: %w", revision, err)
@@ -58,7 +58,7 @@ func ItemKeys(ctx context.Context, c *Cluster, revision string) (keys []atoll.It
 	return keys, hidden, nil
 }
 
-func readPart(ctx context.Context, c *Cluster, p enginev1.PartRef) ([]byte, error) {
+func readPart(ctx context.Context, c *Connection, p enginev1.PartRef) ([]byte, error) {
 	if p.Secret {
 		s, err := Get[corev1.Secret](ctx, c, Secrets, atoll.SystemNamespace, p.Name)
 		if err != nil {

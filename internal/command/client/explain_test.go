@@ -13,7 +13,7 @@ import (
 
 // TestWhyAnAPIWasNotSpokenTo is said in words that tell what to do.
 func TestWhyAnAPIWasNotSpokenTo(t *testing.T) {
-	c := &Cluster{Config: &rest.Config{Host: "https://oslo:6443"}}
+	c := &Connection{Config: &rest.Config{Host: "https://oslo:6443"}}
 	for why, says := range map[error]string{
 		errors.New("dial tcp: connection refused"):                                              "https://oslo:6443 does not answer: dial tcp: connection refused; is it running",
 		&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}:                    "the server at https://oslo:6443 is not known by the certificate authority in the kubeconfig: x509: certificate signed by unknown authority;",

@@ -17,14 +17,14 @@ import (
 // Kinds that a cluster serves. They are read at first use, and again where a kind is not among
 // them: it may be new. Kinds may be shared between goroutines.
 type Kinds struct {
-	c *Cluster
+	c *Connection
 
 	mu    sync.Mutex
 	known *kinds
 }
 
 // ServedKinds returns the kinds of the cluster.
-func (c *Cluster) ServedKinds() *Kinds { return &Kinds{c: c} }
+func (c *Connection) ServedKinds() *Kinds { return &Kinds{c: c} }
 
 // MappingFor returns the mapping of a kind.
 func (k *Kinds) MappingFor(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
@@ -59,16 +59,16 @@ func findWithRefresh(ctx context.Context, k *Kinds, look func(*kinds) (*meta.RES
 // kinds as they were served at one time.
 type kinds struct {
 	mapper meta.RESTMapper
-	served []served
+	served []servedGroupVersion
 }
 
-// served is a version of a group, in the order of the API server, which prefers the first.
-type served struct {
+// servedGroupVersion is a version of a group, in the order of the API server, which prefers the first.
+type servedGroupVersion struct {
 	schema.GroupVersion
 	resources []metav1.APIResource
 }
 
-func newKinds(all []served) *kinds {
+func newKinds(all []servedGroupVersion) *kinds {
 	var mappers meta.MultiRESTMapper
 	var resources []schema.GroupVersionResource
 	var ofKind []schema.GroupVersionKind
@@ -141,8 +141,8 @@ const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisco
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
 // discoverKinds discovers what the cluster serves now. A group whose own server does not answer has no kinds.
-func (c *Cluster) discoverKinds(ctx context.Context) (*kinds, error) {
-	var all []served
+func (c *Connection) discoverKinds(ctx context.Context) (*kinds, error) {
+	var all []servedGroupVersion
 	for _, path := range []string{"/api", "/apis"} {
 		raw, err := ReadAnswer(c.REST.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(ctx))
 		if err != nil {
@@ -153,10 +153,10 @@ func (c *Cluster) discoverKinds(ctx context.Context) (*kinds, error) {
 			return nil, fmt.Errorf("%s says on %s what is no list of kinds: %w", c.Config.Host, path, err)
 		}
 		if list.Kind == "APIGroupDiscoveryList" {
-			all = append(all, inOne(list)...)
+			all = append(all, servedInAggregatedDiscovery(list)...)
 			continue
 		}
-		more, err := c.oneByOne(ctx, path, raw)
+		more, err := c.discoverEachVersion(ctx, path, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -165,11 +165,11 @@ func (c *Cluster) discoverKinds(ctx context.Context) (*kinds, error) {
 	return newKinds(all), nil
 }
 
-// inOne returns in answer there are all.
-func inOne(list apidiscovery.APIGroupDiscoveryList) (all []served) {
+// servedInAggregatedDiscovery returns in answer there are all.
+func servedInAggregatedDiscovery(list apidiscovery.APIGroupDiscoveryList) (all []servedGroupVersion) {
 	for _, g := range list.Items {
 		for _, v := range g.Versions {
-			s := served{GroupVersion: schema.GroupVersion{Group: g.Name, Version: v.Version}}
+			s := servedGroupVersion{GroupVersion: schema.GroupVersion{Group: g.Name, Version: v.Version}}
 			for _, r := range v.Resources {
 				if r.ResponseKind != nil && r.ResponseKind.Kind != "" {
 					s.resources = append(s.resources, metav1.APIResource{
@@ -184,8 +184,8 @@ func inOne(list apidiscovery.APIGroupDiscoveryList) (all []served) {
 	return all
 }
 
-// oneByOne requests each version of each group, the preferred one of a group first.
-func (c *Cluster) oneByOne(ctx context.Context, path string, raw []byte) (all []served, err error) {
+// discoverEachVersion requests each version of each group, the preferred one of a group first.
+func (c *Connection) discoverEachVersion(ctx context.Context, path string, raw []byte) (all []servedGroupVersion, err error) {
 	var list struct {
 		Versions []string          `json:"versions"` // of the group that has no name
 		Groups   []metav1.APIGroup `json:"groups"`
@@ -218,15 +218,15 @@ func (c *Cluster) oneByOne(ctx context.Context, path string, raw []byte) (all []
 	return all, ctx.Err()
 }
 
-func (c *Cluster) servedVersion(ctx context.Context, path string, gv schema.GroupVersion) (served, error) {
+func (c *Connection) servedVersion(ctx context.Context, path string, gv schema.GroupVersion) (servedGroupVersion, error) {
 	raw, err := ReadAnswer(c.REST.Get().AbsPath(path, gv.Group, gv.Version).Do(ctx))
 	if err != nil {
-		return served{}, err
+		return servedGroupVersion{}, err
 	}
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return served{}, fmt.Errorf("the kinds of %s: %w", gv, err)
+		return servedGroupVersion{}, fmt.Errorf("the kinds of %s: %w", gv, err)
 	}
 	kinds := slices.DeleteFunc(list.APIResources, func(r metav1.APIResource) bool { return strings.Contains(r.Name, "/") })
-	return served{gv, kinds}, nil
+	return servedGroupVersion{gv, kinds}, nil
 }

@@ -111,7 +111,7 @@ func resourceList(all []resource, at string) metav1.APIResourceList {
 }
 
 // serve the resources, in one answer or group by group, and count what is asked.
-func serve(t *testing.T, old bool, all *atomic.Pointer[[]resource]) (c *Cluster, asked *atomic.Int32) {
+func serve(t *testing.T, old bool, all *atomic.Pointer[[]resource]) (c *Connection, asked *atomic.Int32) {
 	t.Helper()
 	asked = &atomic.Int32{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -140,14 +140,14 @@ func serve(t *testing.T, old bool, all *atomic.Pointer[[]resource]) (c *Cluster,
 	return connectTo(t, server.URL), asked
 }
 
-func connectTo(t *testing.T, url string) *Cluster {
+func connectTo(t *testing.T, url string) *Connection {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	config := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\n", url)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&Flags{Kubeconfig: file}).ConnectCluster()
+	c, err := (&ConnectionFlags{Kubeconfig: file}).ConnectCluster()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ type Object struct {
 
 // ParseObject reads KIND/NAME as kubectl does: kinds, plurals and short names, with
 // ".group" where one name stands for several.
-func (c *Cluster) ParseObject(ctx context.Context, argument string) (Object, error) {
+func (c *Connection) ParseObject(ctx context.Context, argument string) (Object, error) {
 	kind, name, ok := strings.Cut(argument, "/")
 	if !ok || kind == "" || name == "" || strings.Contains(name, "/") {
 		return Object{}, fmt.Errorf("%q is not of the form KIND/NAME, such as deployment/web", argument)
@@ -37,7 +37,7 @@ func (c *Cluster) ParseObject(ctx context.Context, argument string) (Object, err
 }
 
 // RequestAbout returns a request for what a hub answers about the object under a path.
-func (c *Cluster) RequestAbout(path string, o Object) *rest.Request {
+func (c *Connection) RequestAbout(path string, o Object) *rest.Request {
 	request := c.REST.Get().AbsPath(path).Param("group", o.Kind.Group).Param("kind", o.Kind.Kind).Param("name", o.Name)
 	if o.Namespace != "" {
 		request.Param("namespace", o.Namespace)
@@ -46,7 +46,7 @@ func (c *Cluster) RequestAbout(path string, o Object) *rest.Request {
 }
 
 // MappingFor returns the mapping of a kind, plural or short name, with ".group" where one name stands for several.
-func (c *Cluster) MappingFor(ctx context.Context, kind string) (*meta.RESTMapping, error) {
+func (c *Connection) MappingFor(ctx context.Context, kind string) (*meta.RESTMapping, error) {
 	mapping, err := c.ServedKinds().MappingByName(ctx, kind)
 	if meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)

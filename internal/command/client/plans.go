@@ -23,7 +23,7 @@ type Plan struct {
 }
 
 // AnswerPlan writes a decision about a plan as an annotation of its Bundle.
-func (c *Cluster) AnswerPlan(ctx context.Context, o Object, uid types.UID, annotation, plan string) error {
+func (c *Connection) AnswerPlan(ctx context.Context, o Object, uid types.UID, annotation, plan string) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": uid, "annotations": map[string]string{annotation: plan}},
 	})
@@ -37,8 +37,8 @@ func (c *Cluster) AnswerPlan(ctx context.Context, o Object, uid types.UID, annot
 	return nil
 }
 
-// Remove states how a cluster leaves the fleet; nil: it stays.
-func (c *Cluster) Remove(ctx context.Context, cluster *v1alpha1.Cluster, removal *v1alpha1.ClusterRemoval) error {
+// SetClusterRemoval states how a cluster leaves the fleet; nil: it stays.
+func (c *Connection) SetClusterRemoval(ctx context.Context, cluster *v1alpha1.Cluster, removal *v1alpha1.ClusterRemoval) error {
 	spec := map[string]any{"removal": nil}
 	if removal != nil { // a merge leaves alone what it does not name
 		r := map[string]any{"mode": removal.Mode, "force": nil, "confirm": nil}

@@ -26,7 +26,7 @@ type Row struct {
 
 // ListRows decodes the TargetSlices that a label selector selects, all if it is empty, and
 // gives the rows to keep, sorted by Bundle and cluster. A line that this version cannot read is an error that names its slice.
-func ListRows(ctx context.Context, c *Cluster, selector string, keep func(Row) bool) ([]Row, error) {
+func ListRows(ctx context.Context, c *Connection, selector string, keep func(Row) bool) ([]Row, error) {
 	all, err := List[enginev1.TargetSlice](ctx, c, TargetSlices, "", metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ import (
 
 // Run runs a command with arguments until it ends, or ctx does. Its kubeconfig leads to the
 // handler, with the namespace "shop".
-func Run(ctx context.Context, t *testing.T, h http.Handler, command func(*client.Flags) *cobra.Command, said Said, args ...string) error {
+func Run(ctx context.Context, t *testing.T, h http.Handler, command func(*client.ConnectionFlags) *cobra.Command, said Said, args ...string) error {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -35,7 +35,7 @@ func Run(ctx context.Context, t *testing.T, h http.Handler, command func(*client
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(&client.Flags{Kubeconfig: file})
+	cmd := command(&client.ConnectionFlags{Kubeconfig: file})
 	cmd.SetArgs(args)
 	cmd.SetOut(said.Out)
 	cmd.SetErr(said.Notes)
@@ -44,15 +44,15 @@ func Run(ctx context.Context, t *testing.T, h http.Handler, command func(*client
 }
 
 // RunForOutput is Run until the test ends. It returns what the command prints, without its notes.
-func RunForOutput(t *testing.T, h http.Handler, command func(*client.Flags) *cobra.Command, args ...string) (out string, err error) {
+func RunForOutput(t *testing.T, h http.Handler, command func(*client.ConnectionFlags) *cobra.Command, args ...string) (out string, err error) {
 	t.Helper()
-	text := NewText()
-	err = Run(t.Context(), t, h, command, Said{Out: text, Notes: NewText()}, args...)
+	text := NewOutputBuffer()
+	err = Run(t.Context(), t, h, command, Said{Out: text, Notes: NewOutputBuffer()}, args...)
 	return text.String(), err
 }
 
 // Said is what a command prints.
-type Said struct{ Out, Notes *Text }
+type Said struct{ Out, Notes *OutputBuffer }
 
 // ServeDiscovery answers what asks which kinds there are; false: it asks something else. It
 // answers group by group, as old API servers do.
@@ -91,17 +91,17 @@ func ServeDiscovery(w http.ResponseWriter, r *http.Request, lists ...metav1.APIR
 // ErrFull: a Text takes no more.
 var ErrFull = errors.New("no room is left")
 
-// Text that is written and read concurrently.
-type Text struct {
+// OutputBuffer is a text that is written and read concurrently.
+type OutputBuffer struct {
 	mu      sync.Mutex
 	all     strings.Builder
 	room    int           // for so many writes; negative: any number
 	changed chan struct{} // closed at the next write
 }
 
-// NewText takes so many writes, or any number where none is given.
-func NewText(room ...int) *Text {
-	t := &Text{room: -1, changed: make(chan struct{})}
+// NewOutputBuffer takes so many writes, or any number where none is given.
+func NewOutputBuffer(room ...int) *OutputBuffer {
+	t := &OutputBuffer{room: -1, changed: make(chan struct{})}
 	if len(room) > 0 {
 		t.room = room[0]
 	}
@@ -109,7 +109,7 @@ func NewText(room ...int) *Text {
 }
 
 // Write writes the data at the end.
-func (x *Text) Write(data []byte) (int, error) {
+func (x *OutputBuffer) Write(data []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -124,14 +124,14 @@ func (x *Text) Write(data []byte) (int, error) {
 }
 
 // String is all that was written.
-func (x *Text) String() string {
+func (x *OutputBuffer) String() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.all.String()
 }
 
-// Has waits until the words are there.
-func (x *Text) Has(t *testing.T, words string) {
+// WaitFor waits until the words are there.
+func (x *OutputBuffer) WaitFor(t *testing.T, words string) {
 	t.Helper()
 	late := time.After(30 * time.Second)
 	for {

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Hub is an API server in memory. It stores objects of all kinds, and records each write as
+// FakeHub is an API server in memory. It stores objects of all kinds, and records each write as
 // VERB PATH, in which the path has no version. A server-side apply replaces the whole object. Its
 // methods may be called concurrently.
-type Hub struct {
+type FakeHub struct {
 	// Token is the token of each ServiceAccount.
 	Token string
 	// Refuse is the reason and the code of the answer to a write, by VERB PATH.
@@ -33,10 +33,10 @@ type Hub struct {
 	writes  []string
 }
 
-// NewHub returns a Hub with the objects of a YAML text, each below its path.
-func NewHub(t *testing.T, objects map[string]string) *Hub {
+// NewFakeHub returns a Hub with the objects of a YAML text, each below its path.
+func NewFakeHub(t *testing.T, objects map[string]string) *FakeHub {
 	t.Helper()
-	h := &Hub{objects: map[string]*unstructured.Unstructured{}}
+	h := &FakeHub{objects: map[string]*unstructured.Unstructured{}}
 	for path, text := range objects {
 		h.Put(t, path, text)
 	}
@@ -45,7 +45,7 @@ func NewHub(t *testing.T, objects map[string]string) *Hub {
 
 // Put stores an object, as YAML, at its path: RESOURCE/NAME in the core group, GROUP/RESOURCE/NAME
 // in others, with namespaces/NAMESPACE/ before the resource.
-func (h *Hub) Put(t *testing.T, path, text string) {
+func (h *FakeHub) Put(t *testing.T, path, text string) {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
@@ -68,7 +68,7 @@ func (h *Hub) Put(t *testing.T, path, text string) {
 }
 
 // Object returns the object at a path; nil when there is none.
-func (h *Hub) Object(path string) map[string]any {
+func (h *FakeHub) Object(path string) map[string]any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o := h.objects[path]; o != nil {
@@ -78,14 +78,14 @@ func (h *Hub) Object(path string) map[string]any {
 }
 
 // Writes returns the writes, in order.
-func (h *Hub) Writes() []string {
+func (h *FakeHub) Writes() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.writes)
 }
 
 // ExpectWrites fails the test unless exactly these writes were made, in this order.
-func (h *Hub) ExpectWrites(t *testing.T, want ...string) {
+func (h *FakeHub) ExpectWrites(t *testing.T, want ...string) {
 	t.Helper()
 	if got := h.Writes(); !slices.Equal(got, want) {
 		t.Errorf("writes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -93,7 +93,7 @@ func (h *Hub) ExpectWrites(t *testing.T, want ...string) {
 }
 
 // ServeHTTP answers as an API server does.
-func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *FakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.OnRequest != nil {
 		h.OnRequest(r)
 	}
@@ -110,14 +110,14 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // the client has gone
 }
 
-func (h *Hub) answerRequest(r *http.Request, body []byte) any {
-	path := shortPath(r.URL.Path)
+func (h *FakeHub) answerRequest(r *http.Request, body []byte) any {
+	path := trimAPIPrefix(r.URL.Path)
 	if r.Method == http.MethodGet {
 		if o := h.objects[path]; o != nil {
 			return o.Object
 		}
 		if r.URL.Query().Has("limit") || r.URL.Query().Has("labelSelector") {
-			return h.list(r, path)
+			return h.listObjects(r, path)
 		}
 		return notFound(path)
 	}
@@ -139,10 +139,10 @@ func (h *Hub) answerRequest(r *http.Request, body []byte) any {
 		return status
 	}
 	h.writes = append(h.writes, what)
-	return h.write(verb, path, sent, body)
+	return h.writeObject(verb, path, sent, body)
 }
 
-func (h *Hub) write(verb, path string, sent map[string]any, body []byte) any {
+func (h *FakeHub) writeObject(verb, path string, sent map[string]any, body []byte) any {
 	path, token := strings.CutSuffix(path, "/token")
 	path = strings.TrimSuffix(path, "/approval")
 	old := h.objects[path]
@@ -178,8 +178,8 @@ func (h *Hub) write(verb, path string, sent map[string]any, body []byte) any {
 	return metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()}
 }
 
-// list returns the objects of a collection, or of all namespaces.
-func (h *Hub) list(r *http.Request, path string) any {
+// listObjects returns the objects of a collection, or of all namespaces.
+func (h *FakeHub) listObjects(r *http.Request, path string) any {
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
 		return metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()}
@@ -198,8 +198,8 @@ func (h *Hub) list(r *http.Request, path string) any {
 	return map[string]any{"apiVersion": "v1", "kind": "ThingList", "metadata": map[string]any{}, "items": items}
 }
 
-// shortPath returns GROUP/RESOURCE and the like, without prefix and version.
-func shortPath(path string) string {
+// trimAPIPrefix returns GROUP/RESOURCE and the like, without prefix and version.
+func trimAPIPrefix(path string) string {
 	if rest, core := strings.CutPrefix(path, "/api/v1/"); core {
 		return rest
 	}

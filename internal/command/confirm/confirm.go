@@ -19,7 +19,7 @@ import (
 )
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "confirm KIND/NAME [-n NAMESPACE] --plan HASH",
@@ -45,12 +45,12 @@ be removed changes, so does the hash.`,
 				return err
 			}
 			if o.Resource == client.Clusters {
-				return confirmCluster(cmd, c, o.Name, plan)
+				return confirmClusterRemoval(cmd, c, o.Name, plan)
 			}
 			if o.Resource != client.Bundles && o.Resource != client.ClusterBundles {
 				return fmt.Errorf("removals are confirmed per Bundle, or of a Cluster, and %s is none: `atoll explain %s` names its Bundle", args[0], args[0])
 			}
-			return confirmPlan(cmd, c, o, plan)
+			return confirmBundlePlan(cmd, c, o, plan)
 		},
 	}
 	flags.AddNamespace(cmd.Flags())
@@ -58,7 +58,7 @@ be removed changes, so does the hash.`,
 	return cmd
 }
 
-func confirmPlan(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) error {
+func confirmBundlePlan(cmd *cobra.Command, c *client.Connection, o client.Object, plan string) error {
 	ctx := cmd.Context()
 	bundle, err := client.Get[v1alpha1.Bundle](ctx, c, o.Resource, o.Namespace, o.Name)
 	if err != nil {
@@ -73,10 +73,10 @@ func confirmPlan(cmd *cobra.Command, c *client.Cluster, o client.Object, plan st
 	case len(waiting) == 0:
 		return fmt.Errorf("%s/%s holds no removal: nothing to confirm", o.Resource.Resource, o.Name)
 	case plan == "":
-		_, err := fmt.Fprint(cmd.OutOrStdout(), list(waiting))
+		_, err := fmt.Fprint(cmd.OutOrStdout(), formatPlans(waiting))
 		return err
 	case waiting[plan].Lines == nil:
-		return fmt.Errorf("%s/%s does not wait for plan %s; look at what waits now, and release that if it is meant:\n%s", o.Resource.Resource, o.Name, plan, list(waiting))
+		return fmt.Errorf("%s/%s does not wait for plan %s; look at what waits now, and release that if it is meant:\n%s", o.Resource.Resource, o.Name, plan, formatPlans(waiting))
 	}
 	if err := c.AnswerPlan(ctx, o, bundle.UID, atoll.AnnotationConfirm, plan); err != nil {
 		return err
@@ -85,9 +85,9 @@ func confirmPlan(cmd *cobra.Command, c *client.Cluster, o client.Object, plan st
 	return err
 }
 
-// confirmCluster releases what goes with a cluster that is to be cleaned. The hub refuses a plan
+// confirmClusterRemoval releases what goes with a cluster that is to be cleaned. The hub refuses a plan
 // that is not that of what is there now, and returns which one that is.
-func confirmCluster(cmd *cobra.Command, c *client.Cluster, name, plan string) error {
+func confirmClusterRemoval(cmd *cobra.Command, c *client.Connection, name, plan string) error {
 	ctx := cmd.Context()
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", name)
 	if err != nil {
@@ -104,18 +104,18 @@ func confirmCluster(cmd *cobra.Command, c *client.Cluster, name, plan string) er
 		return fmt.Errorf("cluster/%s does not wait for plan %s; `atoll confirm cluster/%s` shows what waits now", name, plan, name)
 	}
 	if plan == "" {
-		return showCluster(cmd, c, cluster, now)
+		return printRemovalPlan(cmd, c, cluster, now)
 	}
 	removal.Confirm = plan
-	if err := c.Remove(ctx, cluster, removal); err != nil {
+	if err := c.SetClusterRemoval(ctx, cluster, removal); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "plan %s is released; follow it with: atoll remove %s\n", plan, name)
 	return err
 }
 
-// showCluster lists what goes with a cluster by this plan.
-func showCluster(cmd *cobra.Command, c *client.Cluster, cluster *v1alpha1.Cluster, plan string) error {
+// printRemovalPlan lists what goes with a cluster by this plan.
+func printRemovalPlan(cmd *cobra.Command, c *client.Connection, cluster *v1alpha1.Cluster, plan string) error {
 	ctx, uid := cmd.Context(), string(cluster.UID)
 	rows, err := client.ListRows(ctx, c, "", func(r client.Row) bool { return r.Spec.UID == uid && atoll.IsCleanable(r.Ref, r.Spec) })
 	if err != nil {
@@ -137,12 +137,12 @@ func showCluster(cmd *cobra.Command, c *client.Cluster, cluster *v1alpha1.Cluste
 			lines = append(lines, bundle+": Secrets whose names you may not read")
 		}
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), list(map[string]client.Plan{plan: {Lines: lines}}))
+	_, err = fmt.Fprint(cmd.OutOrStdout(), formatPlans(map[string]client.Plan{plan: {Lines: lines}}))
 	return err
 }
 
-// list plans that wait, for people.
-func list(waiting map[string]client.Plan) string {
+// formatPlans plans that wait, for people.
+func formatPlans(waiting map[string]client.Plan) string {
 	var out strings.Builder
 	for _, hash := range slices.Sorted(maps.Keys(waiting)) {
 		fmt.Fprintf(&out, "plan %s waits:\n  %s\nrelease it with --plan %s\n", hash, strings.Join(waiting[hash].Lines, "\n  "), hash)

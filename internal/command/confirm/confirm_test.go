@@ -28,7 +28,7 @@ var kinds = metav1.APIResourceList{GroupVersion: "atoll.dev/v1alpha1", APIResour
 }}
 
 // newHub returns a hub with Cluster tokyo, and Bundle shop/web, whose row there holds plan p1.
-func newHub(t *testing.T, cluster string) *clienttest.Hub {
+func newHub(t *testing.T, cluster string) *clienttest.FakeHub {
 	t.Helper()
 	slice := &enginev1.TargetSlice{}
 	slice.Spec.Bundle = enginev1.BundleRef{UID: "b-web", Namespace: "shop", Name: "web"}
@@ -38,12 +38,12 @@ func newHub(t *testing.T, cluster string) *clienttest.Hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return clienttest.NewHub(t, map[string]string{
+	return clienttest.NewFakeHub(t, map[string]string{
 		web: "{metadata: {uid: b-web}}", tokyo: cluster, "engine.atoll.dev/namespaces/atoll-system/targetslices/b-web-0": string(text),
 	})
 }
 
-func run(t *testing.T, h *clienttest.Hub, args ...string) (out string, err error) {
+func run(t *testing.T, h *clienttest.FakeHub, args ...string) (out string, err error) {
 	t.Helper()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !clienttest.ServeDiscovery(w, r, kinds) {

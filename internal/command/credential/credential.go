@@ -30,16 +30,16 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-type options struct {
-	flags    *client.Flags
+type credentialOptions struct {
+	flags    *client.ConnectionFlags
 	account  string
 	servers  []string
 	lifetime time.Duration
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &credentialOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "credential",
 		Short: "Log a program in that finds clusters as ClusterProfiles",
@@ -69,7 +69,7 @@ The user needs clusters/proxy on the hub and its rights in the member, where it 
 	return cmd
 }
 
-func (o *options) run(cmd *cobra.Command) error {
+func (o *credentialOptions) run(cmd *cobra.Command) error {
 	_, asked, err := exec.LoadExecCredentialFromEnv()
 	if err != nil {
 		return fmt.Errorf("this is an exec plugin, which a program runs for itself with provideClusterInfo: true: %w", err)
@@ -98,7 +98,7 @@ func (o *options) run(cmd *cobra.Command) error {
 // checkSameHub returns an error unless the requested server must be the hub. It is at the hub's
 // address, because the kubeconfig may hold other CAs besides. Only the hub's CA verifies it, of
 // which there are two during a rotation.
-func (o *options) checkSameHub(asked, hub *rest.Config) error {
+func (o *credentialOptions) checkSameHub(asked, hub *rest.Config) error {
 	its, hubs := parseCertificates(asked.CAData), parseCertificates(hub.CAData)
 	foreign := func(der string) bool { return !slices.Contains(hubs, der) }
 	switch {
@@ -137,7 +137,7 @@ func parseCertificates(bundle []byte) (out []string) {
 }
 
 // credentialStatus holds the credentials.
-func (o *options) credentialStatus(ctx context.Context, hub *client.Cluster, config *rest.Config) (*clientauthentication.ExecCredentialStatus, error) {
+func (o *credentialOptions) credentialStatus(ctx context.Context, hub *client.Connection, config *rest.Config) (*clientauthentication.ExecCredentialStatus, error) {
 	if o.account != "" {
 		return o.requestToken(ctx, hub)
 	}
@@ -158,7 +158,7 @@ func (o *options) credentialStatus(ctx context.Context, hub *client.Cluster, con
 }
 
 // requestToken requests a token of a ServiceAccount of the hub.
-func (o *options) requestToken(ctx context.Context, hub *client.Cluster) (*clientauthentication.ExecCredentialStatus, error) {
+func (o *credentialOptions) requestToken(ctx context.Context, hub *client.Connection) (*clientauthentication.ExecCredentialStatus, error) {
 	namespace, name, ok := strings.Cut(o.account, "/")
 	if !ok || namespace == "" || name == "" {
 		return nil, fmt.Errorf("--service-account %s: it must be NAMESPACE/NAME", o.account)

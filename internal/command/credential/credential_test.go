@@ -86,7 +86,7 @@ func TestTheHubsCredentialsAreForTheHubAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Setenv("KUBERNETES_EXEC_INFO", strings.Replace(string(info), "{", `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",`, 1))
-			cmd := NewCommand(&client.Flags{Kubeconfig: kubeconfig(tc.user)})
+			cmd := NewCommand(&client.ConnectionFlags{Kubeconfig: kubeconfig(tc.user)})
 			out := new(bytes.Buffer)
 			cmd.SetOut(out)
 			cmd.SilenceUsage, cmd.SilenceErrors = true, true // as the root does

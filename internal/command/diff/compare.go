@@ -44,15 +44,15 @@ type FieldDiff struct {
 	Hidden bool `json:"hidden,omitempty"`
 }
 
-// member is the object in one cluster.
-type member struct {
+// memberObject is the object in one cluster.
+type memberObject struct {
 	name   string
 	client dynamic.ResourceInterface
 }
 
 // compareObject compares the member's object with the content that the hub renders for it. It writes
 // nothing: the member's API computes the apply as a dry run.
-func (m member) compareObject(ctx context.Context, key atoll.ItemKey, c *preview.RenderedContent) ClusterDiff {
+func (m memberObject) compareObject(ctx context.Context, key atoll.ItemKey, c *preview.RenderedContent) ClusterDiff {
 	out := ClusterDiff{Cluster: m.name}
 	fields, err := m.listDifferences(ctx, key, c)
 	switch {
@@ -67,7 +67,7 @@ func (m member) compareObject(ctx context.Context, key atoll.ItemKey, c *preview
 
 var errAbsent = errors.New("the cluster does not have the object")
 
-func (m member) listDifferences(ctx context.Context, key atoll.ItemKey, c *preview.RenderedContent) ([]FieldDiff, error) {
+func (m memberObject) listDifferences(ctx context.Context, key atoll.ItemKey, c *preview.RenderedContent) ([]FieldDiff, error) {
 	if c.Error != "" {
 		return nil, errors.New("the hub cannot render the object, and the cluster keeps what it has: " + c.Error)
 	}
@@ -115,7 +115,7 @@ func wantedObject(key atoll.ItemKey, c *preview.RenderedContent, live *unstructu
 	wanted.SetName(key.Name)
 	wanted.SetNamespace(key.Namespace)
 	wanted.SetUID(live.GetUID())
-	known := script.NewInterpreters(c.Interpreters).At(time.Now().Unix())
+	known := script.NewInterpreters(c.Interpreters).ForReportTime(time.Now().Unix())
 	if known.RetainsFields(schema.FromAPIVersionAndKind(c.APIVersion, key.Kind)) {
 		kept, err := known.RetainFields(wanted, live)
 		if err != nil {

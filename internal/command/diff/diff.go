@@ -41,16 +41,16 @@ const (
 // exit code.
 var ErrDifferences = errors.New("the object differs in a cluster")
 
-type options struct {
-	flags   *client.Flags
+type diffOptions struct {
+	flags   *client.ConnectionFlags
 	format  output.Format
 	cluster string
 	all     bool
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &diffOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "diff KIND/NAME [-n NAMESPACE] [--cluster NAME]",
 		Short: "Tell how an object in its clusters differs from what they get",
@@ -81,7 +81,7 @@ compared.`,
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, out io.Writer, argument string) error {
+func (o *diffOptions) run(ctx context.Context, out io.Writer, argument string) error {
 	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (o *options) run(ctx context.Context, out io.Writer, argument string) error
 }
 
 // requestContents asks the hub what the clusters get of the object.
-func (o *options) requestContents(ctx context.Context, c *client.Cluster, object client.Object) (*preview.Rendered, error) {
+func (o *diffOptions) requestContents(ctx context.Context, c *client.Connection, object client.Object) (*preview.Rendered, error) {
 	request := c.RequestAbout(renderPath, object)
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
@@ -122,10 +122,10 @@ func (o *options) requestContents(ctx context.Context, c *client.Cluster, object
 }
 
 // compareMembers compares the object in each of its clusters, in the order of their names.
-func compareMembers(ctx context.Context, c *client.Cluster, object client.Object, rendered *preview.Rendered) ([]ClusterDiff, error) {
+func compareMembers(ctx context.Context, c *client.Connection, object client.Object, rendered *preview.Rendered) ([]ClusterDiff, error) {
 	key := atoll.ItemKey{Group: object.Kind.Group, Kind: object.Kind.Kind, Namespace: object.Namespace, Name: object.Name}
 	type task struct {
-		member  member
+		member  memberObject
 		content *preview.RenderedContent
 	}
 	var tasks []task
@@ -140,7 +140,7 @@ func compareMembers(ctx context.Context, c *client.Cluster, object client.Object
 			if err != nil {
 				return nil, fmt.Errorf("kubeconfig: %w", err)
 			}
-			m := member{name: name, client: dynamicClient.Resource(resource).Namespace(object.Namespace)}
+			m := memberObject{name: name, client: dynamicClient.Resource(resource).Namespace(object.Namespace)}
 			tasks = append(tasks, task{m, content})
 		}
 	}

@@ -24,16 +24,16 @@ const driftPath = "/atoll/v1alpha1/drift"
 // ErrDrift is the error of drift that exists. It is no failure, and has its own exit code.
 var ErrDrift = errors.New("observed objects have drift")
 
-type options struct {
-	flags   *client.Flags
+type driftOptions struct {
+	flags   *client.ConnectionFlags
 	format  output.Format
 	cluster string
 	all     bool
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &driftOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "drift [KIND/NAME] [-n NAMESPACE | -A] [--cluster NAME]",
 		Short: "List where observed objects differ from their templates",
@@ -64,7 +64,7 @@ has not compared all objects with their latest content.`,
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
+func (o *driftOptions) run(ctx context.Context, out io.Writer, args []string) error {
 	if o.all && len(args) > 0 {
 		return errors.New("KIND/NAME names one object, and --all-namespaces all: use one of them")
 	}
@@ -99,7 +99,7 @@ func checkDrifts(found *preview.Drifts) error {
 	return nil
 }
 
-func (o *options) requestDrifts(ctx context.Context, c *client.Cluster, args []string) (*preview.Drifts, error) {
+func (o *driftOptions) requestDrifts(ctx context.Context, c *client.Connection, args []string) (*preview.Drifts, error) {
 	request := c.REST.Get().AbsPath(driftPath)
 	switch {
 	case len(args) > 0:

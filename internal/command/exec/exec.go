@@ -21,9 +21,9 @@ import (
 	"atoll.dev/atoll/internal/command/pods"
 )
 
-type options struct {
-	flags     *client.Flags
-	choice    client.Choice
+type execOptions struct {
+	flags     *client.ConnectionFlags
+	choice    client.ClusterChoice
 	color     output.Color
 	selector  string
 	container string
@@ -35,8 +35,8 @@ type options struct {
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &execOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "exec TYPE/NAME | POD | -l SELECTOR [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a container of a workload, in one cluster or in each",
@@ -60,7 +60,7 @@ container], and a summary at the end has the result of each.`,
 			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), asked{argument: argument, command: command, in: cmd.InOrStdin(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr()})
+			return o.run(cmd.Context(), execRequest{argument: argument, command: command, in: cmd.InOrStdin(), out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr()})
 		},
 	}
 	f := cmd.Flags()
@@ -98,15 +98,15 @@ func splitArguments(dash int, args []string) (argument string, command []string,
 	return argument, args[dash:], nil
 }
 
-// asked is what to run, and where its streams go.
-type asked struct {
+// execRequest is what to run, and where its streams go.
+type execRequest struct {
 	argument  string
 	command   []string
 	in        io.Reader
 	out, errs io.Writer
 }
 
-func (o *options) run(ctx context.Context, a asked) error {
+func (o *execOptions) run(ctx context.Context, a execRequest) error {
 	if err := o.checkTerminal(a.in); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (o *options) run(ctx context.Context, a asked) error {
 		return err
 	}
 	if o.all {
-		return o.inAll(ctx, endless, a, found)
+		return o.runInAllClusters(ctx, endless, a, found)
 	}
 	pod, err := choosePod(found, q.Subject)
 	if err != nil {
@@ -136,11 +136,11 @@ func (o *options) run(ctx context.Context, a asked) error {
 	if !o.quiet && len(found) > 1 {
 		fmt.Fprintf(a.errs, "in pod %s of cluster %s, of %d; another cluster is chosen with --cluster\n", pods.NameInCluster(pod), pods.ClusterOf(pod), len(found))
 	}
-	return o.inOne(ctx, endless, a, pod, container)
+	return o.runInContainer(ctx, endless, a, pod, container)
 }
 
 // checkTerminal refuses a terminal without an input that is one.
-func (o *options) checkTerminal(in io.Reader) error {
+func (o *execOptions) checkTerminal(in io.Reader) error {
 	switch {
 	case !o.tty:
 		return nil
@@ -153,14 +153,14 @@ func (o *options) checkTerminal(in io.Reader) error {
 }
 
 // findPods lists the pods that the argument or the selector names, at least one.
-func (o *options) findPods(ctx context.Context, c *client.Cluster, argument string) (q pods.Query, found []corev1.Pod, err error) {
+func (o *execOptions) findPods(ctx context.Context, c *client.Connection, argument string) (q pods.PodQuery, found []corev1.Pod, err error) {
 	clusters := []string{o.cluster}
 	if o.cluster == "" {
 		if clusters, err = o.choice.ChosenNames(ctx, c); err != nil {
 			return q, nil, err
 		}
 	}
-	if q, err = pods.Find(ctx, c, argument, o.selector, clusters); err != nil {
+	if q, err = pods.ResolvePodQuery(ctx, c, argument, o.selector, clusters); err != nil {
 		return q, nil, err
 	}
 	if found, _, err = q.List(ctx, c); err == nil && len(found) == 0 {
@@ -183,8 +183,8 @@ func choosePod(found []corev1.Pod, of string) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("none of the %d pods of %s is ready; name one of them to run it there all the same, such as %s", len(found), of, found[0].Name)
 }
 
-// chooseEach returns the pod of each cluster, and the clusters that have none that is ready.
-func chooseEach(found []corev1.Pod) (chosen []*corev1.Pod, without []string) {
+// chooseReadyPodPerCluster returns the pod of each cluster, and the clusters that have none that is ready.
+func chooseReadyPodPerCluster(found []corev1.Pod) (chosen []*corev1.Pod, without []string) {
 	var seen []string
 	by := map[string]*corev1.Pod{}
 	for i := range found {

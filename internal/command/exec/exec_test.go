@@ -34,7 +34,7 @@ func TestPodsAreChosen(t *testing.T) {
 	if got, err := choosePod(going, "deployment/web"); err == nil || !strings.Contains(err.Error(), "none of the 2 pods of deployment/web is ready") {
 		t.Errorf("chosen is %v, %v", got, err)
 	}
-	chosen, without := chooseEach(all)
+	chosen, without := chooseReadyPodPerCluster(all)
 	var names []string
 	for _, p := range chosen {
 		names = append(names, p.Name)
@@ -69,12 +69,12 @@ func TestArgumentsAreSplit(t *testing.T) {
 
 func TestHowItEndedEverywhere(t *testing.T) {
 	a, b, c := newPod("a", "oslo", true), newPod("b", "rome", true), newPod("c", "tokyo", true)
-	ends := []ended{
-		endOf(&a, nil), endOf(&b, utilexec.CodeExitError{Err: errors.New("exit"), Code: 3}), endOf(&c, errors.New("cluster tokyo cannot be reached")),
+	ends := []commandResult{
+		newCommandResult(&a, nil), newCommandResult(&b, utilexec.CodeExitError{Err: errors.New("exit"), Code: 3}), newCommandResult(&c, errors.New("cluster tokyo cannot be reached")),
 		{cluster: "york", err: errors.New("no pod is ready")},
 	}
 	var out strings.Builder
-	err := summariseEnds(&out, ends)
+	err := printCommandResults(&out, ends)
 	if err == nil || err.Error() != "in 3 of 4 clusters it did not end well" {
 		t.Errorf("the error is %v", err)
 	}
@@ -88,7 +88,7 @@ york      -     -      no pod is ready
 	if out.String() != want {
 		t.Errorf("it prints\n%s\nwanted\n%s", out.String(), want)
 	}
-	if err := summariseEnds(&out, ends[:1]); err != nil {
+	if err := printCommandResults(&out, ends[:1]); err != nil {
 		t.Errorf("what ended well is an error: %v", err)
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// sizes of a terminal, the first at once and the others as it changes.
-type sizes struct {
+// terminalSizeQueue has the sizes of a terminal, the first at once and the others as it changes.
+type terminalSizeQueue struct {
 	ctx     context.Context
 	of      *os.File
 	changed <-chan os.Signal
 	last    remotecommand.TerminalSize
 }
 
-func newSizes(ctx context.Context, of *os.File) *sizes {
-	return &sizes{ctx: ctx, of: of, changed: watchTerminalSize(ctx)}
+func newTerminalSizeQueue(ctx context.Context, of *os.File) *terminalSizeQueue {
+	return &terminalSizeQueue{ctx: ctx, of: of, changed: watchTerminalSize(ctx)}
 }
 
 // Next returns the next size; nil when there is none any more.
-func (s *sizes) Next() *remotecommand.TerminalSize {
+func (s *terminalSizeQueue) Next() *remotecommand.TerminalSize {
 	for {
 		width, height, err := term.GetSize(int(s.of.Fd()))
 		if err != nil {

@@ -25,7 +25,7 @@ const atOnce = 20
 
 // newExecutor returns the executor of a command in a container: by WebSocket, and by SPDY where that is not known, as
 // kubectl does.
-func newExecutor(c *client.Cluster, pod *corev1.Pod, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
+func newExecutor(c *client.Connection, pod *corev1.Pod, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
 	request := c.REST.Post().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "exec").Param("container", o.Container)
 	for name, on := range map[string]bool{"stdin": o.Stdin, "stdout": o.Stdout, "stderr": o.Stderr, "tty": o.TTY} {
 		if on {
@@ -49,8 +49,8 @@ func newExecutor(c *client.Cluster, pod *corev1.Pod, o *corev1.PodExecOptions) (
 	})
 }
 
-// inOne pod the command runs with the streams of this one.
-func (o *options) inOne(ctx context.Context, c *client.Cluster, a asked, pod *corev1.Pod, container string) error {
+// runInContainer pod the command runs with the streams of this one.
+func (o *execOptions) runInContainer(ctx context.Context, c *client.Connection, a execRequest, pod *corev1.Pod, container string) error {
 	e, err := newExecutor(c, pod, &corev1.PodExecOptions{Container: container, Command: a.command, Stdin: o.stdin, Stdout: true, Stderr: !o.tty, TTY: o.tty})
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (o *options) inOne(ctx context.Context, c *client.Cluster, a asked, pod *co
 			return fmt.Errorf("make the terminal pass keys as they are: %w", err)
 		}
 		defer func() { _ = term.Restore(int(in.Fd()), before) }() // nothing is to be done about it
-		sizes := newSizes(ctx, in)
+		sizes := newTerminalSizeQueue(ctx, in)
 		streams.TerminalSizeQueue = sizes
 	}
 	if err := e.StreamWithContext(ctx, streams); err != nil {
@@ -79,17 +79,17 @@ func (o *options) inOne(ctx context.Context, c *client.Cluster, a asked, pod *co
 	return nil
 }
 
-// ended is how the command ended in a cluster.
-type ended struct {
+// commandResult is how the command ended in a cluster.
+type commandResult struct {
 	cluster, pod string
 	code         int
 	// err: it did not run, or its result is unknown.
 	err error
 }
 
-// endOf returns the end of a command.
-func endOf(pod *corev1.Pod, err error) ended {
-	out := ended{cluster: pods.ClusterOf(pod), pod: pods.NameInCluster(pod)}
+// newCommandResult returns the end of a command.
+func newCommandResult(pod *corev1.Pod, err error) commandResult {
+	out := commandResult{cluster: pods.ClusterOf(pod), pod: pods.NameInCluster(pod)}
 	var exit utilexec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.Exited():
@@ -100,24 +100,24 @@ func endOf(pod *corev1.Pod, err error) ended {
 	return out
 }
 
-// inAll clusters the command runs, in one pod of each.
-func (o *options) inAll(ctx context.Context, c *client.Cluster, a asked, found []corev1.Pod) error {
-	chosen, without := chooseEach(found)
-	ends := make([]ended, len(chosen), len(chosen)+len(without))
+// runInAllClusters clusters the command runs, in one pod of each.
+func (o *execOptions) runInAllClusters(ctx context.Context, c *client.Connection, a execRequest, found []corev1.Pod) error {
+	chosen, without := chooseReadyPodPerCluster(found)
+	ends := make([]commandResult, len(chosen), len(chosen)+len(without))
 	to := lines{out: output.NewLines(a.out), errs: output.NewLines(a.errs), palette: &output.Palette{On: o.color.IsEnabled(a.out)}}
 	var running errgroup.Group
 	running.SetLimit(atOnce)
 	for i, pod := range chosen {
 		running.Go(func() error {
-			ends[i] = endOf(pod, o.runPrefixed(ctx, c, a.command, pod, to))
+			ends[i] = newCommandResult(pod, o.runPrefixed(ctx, c, a.command, pod, to))
 			return nil
 		})
 	}
 	_ = running.Wait() // none gives an error
 	for _, name := range without {
-		ends = append(ends, ended{cluster: name, err: errors.New("no pod is ready")})
+		ends = append(ends, commandResult{cluster: name, err: errors.New("no pod is ready")})
 	}
-	return summariseEnds(a.errs, ends)
+	return printCommandResults(a.errs, ends)
 }
 
 // lines are where what all clusters print goes.
@@ -127,7 +127,7 @@ type lines struct {
 }
 
 // runPrefixed runs the command in a pod, with each line behind its prefix.
-func (o *options) runPrefixed(ctx context.Context, c *client.Cluster, command []string, pod *corev1.Pod, to lines) error {
+func (o *execOptions) runPrefixed(ctx context.Context, c *client.Connection, command []string, pod *corev1.Pod, to lines) error {
 	container, err := pods.ChooseContainer(pod, o.container)
 	if err != nil {
 		return err
@@ -136,14 +136,14 @@ func (o *options) runPrefixed(ctx context.Context, c *client.Cluster, command []
 	if err != nil {
 		return err
 	}
-	prefix := to.palette.PaintText(pods.ClusterOf(pod), pods.LinePrefix(pod, container)) + " "
+	prefix := to.palette.PaintText(pods.ClusterOf(pod), pods.LogLinePrefix(pod, container)) + " "
 	stdout, stderr := to.out.PrefixWriter(prefix), to.errs.PrefixWriter(prefix)
 	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
 	return errors.Join(err, stdout.Close(), stderr.Close())
 }
 
-// summariseEnds writes how it ended everywhere.
-func summariseEnds(out io.Writer, ends []ended) error {
+// printCommandResults writes how it ended everywhere.
+func printCommandResults(out io.Writer, ends []commandResult) error {
 	fmt.Fprintln(out)
 	table := output.NewTable(out, "CLUSTER", "POD", "EXIT", "REASON")
 	bad := 0

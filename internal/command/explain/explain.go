@@ -25,16 +25,16 @@ import (
 // explainPath under which the hub answers.
 const explainPath = "/atoll/v1alpha1/explain"
 
-type options struct {
-	flags   *client.Flags
+type explainOptions struct {
+	flags   *client.ConnectionFlags
 	format  output.Format
 	cluster string
 	all     bool
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &explainOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME [-n NAMESPACE]",
 		Short: "Tell why an object is where it is, and what it waits for",
@@ -70,12 +70,12 @@ places), or a Placement (what it chooses). You see the objects that you may get.
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, out io.Writer, argument string) error {
+func (o *explainOptions) run(ctx context.Context, out io.Writer, argument string) error {
 	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	answer, err := o.answerObject(ctx, c, argument)
+	answer, err := o.fetchExplanation(ctx, c, argument)
 	if err != nil {
 		return err
 	}
@@ -91,11 +91,13 @@ func (o *options) run(ctx context.Context, out io.Writer, argument string) error
 	return err
 }
 
-func (o *options) isStructured() bool { return o.format.IsFormat("json") || o.format.IsFormat("yaml") }
+func (o *explainOptions) isStructured() bool {
+	return o.format.IsFormat("json") || o.format.IsFormat("yaml")
+}
 
-// answerObject returns the answer of the hub. A policy that is only called policy is one of the namespace, or else a
+// fetchExplanation returns the answer of the hub. A policy that is only called policy is one of the namespace, or else a
 // cluster policy.
-func (o *options) answerObject(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
+func (o *explainOptions) fetchExplanation(ctx context.Context, c *client.Connection, argument string) ([]byte, error) {
 	name, short := strings.CutPrefix(argument, "policy/")
 	if !short {
 		return o.requestExplanation(ctx, c, argument)
@@ -110,7 +112,7 @@ func (o *options) answerObject(ctx context.Context, c *client.Cluster, argument 
 	return nil, fmt.Errorf("%w policy %s: neither a PropagationPolicy in namespace %q nor a ClusterPropagationPolicy; another namespace is chosen with -n", errNotFound, name, c.Namespace)
 }
 
-func (o *options) requestExplanation(ctx context.Context, c *client.Cluster, argument string) ([]byte, error) {
+func (o *explainOptions) requestExplanation(ctx context.Context, c *client.Connection, argument string) ([]byte, error) {
 	object, err := c.ParseObject(ctx, argument)
 	if err != nil {
 		return nil, err
@@ -124,7 +126,7 @@ func (o *options) requestExplanation(ctx context.Context, c *client.Cluster, arg
 	}
 	result := request.Do(ctx)
 	if err := result.Error(); err != nil {
-		return nil, wrapFailure(c, object, argument, err)
+		return nil, describeRequestError(c, object, argument, err)
 	}
 	answer, err := result.Raw()
 	if err != nil {
@@ -136,8 +138,8 @@ func (o *options) requestExplanation(ctx context.Context, c *client.Cluster, arg
 // errNotFound: the hub has no such object.
 var errNotFound = errors.New("the hub has no")
 
-// wrapFailure returns what to do about the hub's refusal.
-func wrapFailure(c *client.Cluster, object client.Object, argument string, err error) error {
+// describeRequestError returns what to do about the hub's refusal.
+func describeRequestError(c *client.Connection, object client.Object, argument string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return c.ExplainError(err)
 	}

@@ -50,8 +50,8 @@ func fetchURL(ctx context.Context, url string) ([]byte, error) {
 	return text, nil
 }
 
-// read reads the documents of a file.
-func (r *reader) read(name string, from io.Reader) {
+// readDocuments reads the documents of a file.
+func (r *objectReader) readDocuments(name string, from io.Reader) {
 	text, err := io.ReadAll(from)
 	if err != nil {
 		r.bad = append(r.bad, fmt.Errorf("%s: %w", name, err))
@@ -80,7 +80,7 @@ func (r *reader) read(name string, from io.Reader) {
 		}
 		raw, err := sigsyaml.YAMLToJSON(doc)
 		if err != nil {
-			r.bad = append(r.bad, fmt.Errorf("%s: %w%s", place, err, templateHint(doc)))
+			r.bad = append(r.bad, fmt.Errorf("%s: %w%s", place, err, helmTemplateHint(doc)))
 			continue
 		}
 		r.readDocument(name, place, raw)
@@ -102,20 +102,20 @@ func splitJSONStream(text []byte) (docs []json.RawMessage, ok bool) {
 }
 
 // readDocument returns a document as JSON; one that is empty or only comments is none.
-func (r *reader) readDocument(name, place string, raw []byte) {
+func (r *objectReader) readDocument(name, place string, raw []byte) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return
 	}
 	var fields map[string]any
 	if err := utiljson.Unmarshal(raw, &fields); err != nil {
-		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, which is a map of fields%s", place, formatHint(name)))
+		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, which is a map of fields%s", place, fileFormatHint(name)))
 		return
 	}
-	r.takeObject(name, place, fields)
+	r.addObjectOrList(name, place, fields)
 }
 
-// takeObject takes an object, or those of a List.
-func (r *reader) takeObject(name, place string, fields map[string]any) {
+// addObjectOrList takes an object, or those of a List.
+func (r *objectReader) addObjectOrList(name, place string, fields map[string]any) {
 	u := &unstructured.Unstructured{Object: fields}
 	var lacks []string
 	for _, f := range []string{"apiVersion", "kind"} {
@@ -125,11 +125,11 @@ func (r *reader) takeObject(name, place string, fields map[string]any) {
 	}
 	switch {
 	case len(lacks) > 0:
-		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, having no %s%s", place, strings.Join(lacks, " and no "), formatHint(name)))
+		r.bad = append(r.bad, fmt.Errorf("%s: it is no Kubernetes object, having no %s%s", place, strings.Join(lacks, " and no "), fileFormatHint(name)))
 	case u.GroupVersionKind().Group == "kustomize.config.k8s.io":
-		r.bad = append(r.bad, fmt.Errorf("%s: a %s is no object of a cluster%s", place, u.GetKind(), formatHint("kustomization.yaml")))
+		r.bad = append(r.bad, fmt.Errorf("%s: a %s is no object of a cluster%s", place, u.GetKind(), fileFormatHint("kustomization.yaml")))
 	case !isList(u):
-		r.add(u, place)
+		r.addObject(u, place)
 	default:
 		items, _ := fields["items"].([]any)
 		for i, item := range items {
@@ -142,7 +142,7 @@ func (r *reader) takeObject(name, place string, fields map[string]any) {
 			if kind := strings.TrimSuffix(u.GetKind(), "List"); kind != "" && one["kind"] == nil && one["apiVersion"] == nil {
 				one["apiVersion"], one["kind"] = u.GetAPIVersion(), kind
 			}
-			r.takeObject(name, at, one)
+			r.addObjectOrList(name, at, one)
 		}
 	}
 }
@@ -153,8 +153,8 @@ func isList(u *unstructured.Unstructured) bool {
 	return strings.HasSuffix(u.GetKind(), "List") && items && u.GetName() == ""
 }
 
-// formatHint returns the advice what to do about files that other tools read.
-func formatHint(name string) string {
+// fileFormatHint returns the advice what to do about files that other tools read.
+func fileFormatHint(name string) string {
 	switch strings.ToLower(filepath.Base(name)) {
 	case "kustomization.yaml", "kustomization.yml", "kustomization":
 		return "; give what `kubectl kustomize DIR` prints to -f -"
@@ -164,8 +164,8 @@ func formatHint(name string) string {
 	return "; name the files that hold objects, or keep others elsewhere"
 }
 
-// templateHint returns the advice where a document looks like a template.
-func templateHint(doc []byte) string {
+// helmTemplateHint returns the advice where a document looks like a template.
+func helmTemplateHint(doc []byte) string {
 	if bytes.Contains(doc, []byte("{{")) {
 		return "; it looks like a template: give what `helm template NAME DIR` prints to -f -"
 	}

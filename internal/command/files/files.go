@@ -25,44 +25,44 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Names are the values of -f.
-type Names struct {
+// FileFlags are the values of -f.
+type FileFlags struct {
 	paths     []string
 	recursive bool
 }
 
 // AddTo adds -f and -R.
-func (n *Names) AddTo(flags *pflag.FlagSet) {
+func (n *FileFlags) AddTo(flags *pflag.FlagSet) {
 	flags.StringSliceVarP(&n.paths, "filename", "f", nil, "files, directories or URLs of objects, - for the standard input; may be given more than once")
 	flags.BoolVarP(&n.recursive, "recursive", "R", false, "go into directories below")
 }
 
 // AddAs adds a flag of another name, for other files, without -R.
-func (n *Names) AddAs(flags *pflag.FlagSet, name, usage string) {
+func (n *FileFlags) AddAs(flags *pflag.FlagSet, name, usage string) {
 	flags.StringSliceVar(&n.paths, name, nil, usage)
 }
 
 // HasNames reports whether any file is named.
-func (n *Names) HasNames() bool { return len(n.paths) > 0 }
+func (n *FileFlags) HasNames() bool { return len(n.paths) > 0 }
 
 // Read reads all objects. There must be at least one.
-func (n *Names) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.Unstructured, error) {
+func (n *FileFlags) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.Unstructured, error) {
 	if len(n.paths) == 0 {
 		return nil, errors.New("name the files with -f; - is the standard input")
 	}
-	r := &reader{known: map[string]found{}}
+	r := &objectReader{known: map[string]found{}}
 	for i, path := range n.paths {
 		switch {
 		case path == "-" && slices.Contains(n.paths[:i], "-"):
 			return nil, errors.New("-f - is given twice: the standard input can be read once")
 		case path == "-":
-			r.read("standard input", stdin)
+			r.readDocuments("standard input", stdin)
 		case strings.HasPrefix(path, "http://"), strings.HasPrefix(path, "https://"):
 			text, err := fetchURL(ctx, path)
 			if err != nil {
 				return nil, err
 			}
-			r.read(path, bytes.NewReader(text))
+			r.readDocuments(path, bytes.NewReader(text))
 		default:
 			if err := n.readPath(r, path); err != nil {
 				return nil, err
@@ -79,7 +79,7 @@ func (n *Names) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.Unst
 }
 
 // readPath reads a file, or the files of a directory.
-func (n *Names) readPath(r *reader, path string) error {
+func (n *FileFlags) readPath(r *objectReader, path string) error {
 	names, err := n.expandDirectory(path)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (n *Names) readPath(r *reader, path string) error {
 }
 
 // expandDirectory expands a directory into the files in it that hold objects, by name.
-func (n *Names) expandDirectory(path string) (names []string, err error) {
+func (n *FileFlags) expandDirectory(path string) (names []string, err error) {
 	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -115,8 +115,8 @@ func (n *Names) expandDirectory(path string) (names []string, err error) {
 	return names, err
 }
 
-// reader of many files.
-type reader struct {
+// objectReader reads many files.
+type objectReader struct {
 	objects []*unstructured.Unstructured
 	known   map[string]found
 	bad     []error
@@ -128,13 +128,13 @@ type found struct {
 	place  string
 }
 
-func (r *reader) readFile(name string) error {
+func (r *objectReader) readFile(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	r.read(name, f)
+	r.readDocuments(name, f)
 	return nil
 }
 
@@ -142,15 +142,15 @@ func (r *reader) readFile(name string) error {
 const mostTold = 10
 
 // joinedError joins the errors of all documents that cannot be used.
-func (r *reader) joinedError() error {
+func (r *objectReader) joinedError() error {
 	if n := len(r.bad); n > mostTold {
 		return errors.Join(append(slices.Clone(r.bad[:mostTold]), fmt.Errorf("and %d more", n-mostTold))...)
 	}
 	return errors.Join(r.bad...)
 }
 
-// add adds an object, unless it is there.
-func (r *reader) add(u *unstructured.Unstructured, place string) {
+// addObject adds an object, unless it is there.
+func (r *objectReader) addObject(u *unstructured.Unstructured, place string) {
 	gk := u.GroupVersionKind().GroupKind()
 	if u.GetName() == "" {
 		why := "it has no metadata.name"

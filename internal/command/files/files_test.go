@@ -32,7 +32,7 @@ func read(t *testing.T, written map[string]string, recursive bool, stdin string,
 			t.Fatal(err)
 		}
 	}
-	n := Names{recursive: recursive}
+	n := FileFlags{recursive: recursive}
 	for _, name := range names {
 		n.paths = append(n.paths, strings.ReplaceAll(name, "DIR", dir))
 	}
@@ -145,7 +145,7 @@ func TestURLs(t *testing.T) {
 }
 
 func TestAFileThatIsNotThere(t *testing.T) {
-	n := Names{paths: []string{filepath.Join(t.TempDir(), "nowhere.yaml")}}
+	n := FileFlags{paths: []string{filepath.Join(t.TempDir(), "nowhere.yaml")}}
 	if _, err := n.Read(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}

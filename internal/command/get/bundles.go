@@ -15,8 +15,8 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-func bundlesCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func newGetBundlesCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &getOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:     "bundles [NAME...]",
 		Aliases: []string{"bundle", "bdl"},
@@ -33,20 +33,20 @@ func bundlesCommand(flags *client.Flags) *cobra.Command {
 			if bundles, err = selectByName(bundles, names, func(b v1alpha1.Bundle) string { return b.Name }); err != nil {
 				return err
 			}
-			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), list(bundles)); done {
+			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), newListObject(bundles)); done {
 				return err
 			}
 			return o.printBundles(cmd.OutOrStdout(), bundles, c.Namespace)
 		},
 	}
-	o.addNamespaces(cmd)
+	o.addNamespaceFlags(cmd)
 	o.format.AddTo(cmd.Flags(), "json", "yaml", "wide")
 	return cmd
 }
 
 // listBundles lists the Bundles of the namespace; of all namespaces with those that are in none,
 // ClusterBundles, in the same shape.
-func listBundles(ctx context.Context, c *client.Cluster, all bool) ([]v1alpha1.Bundle, error) {
+func listBundles(ctx context.Context, c *client.Connection, all bool) ([]v1alpha1.Bundle, error) {
 	bundles, err := client.List[v1alpha1.Bundle](ctx, c, client.Bundles, c.Namespace, metav1.ListOptions{})
 	if err != nil || !all {
 		return bundles, err
@@ -55,9 +55,9 @@ func listBundles(ctx context.Context, c *client.Cluster, all bool) ([]v1alpha1.B
 	return append(bundles, wide...), err
 }
 
-func (o *options) printBundles(out io.Writer, bundles []v1alpha1.Bundle, namespace string) error {
+func (o *getOptions) printBundles(out io.Writer, bundles []v1alpha1.Bundle, namespace string) error {
 	if len(bundles) == 0 {
-		_, err := fmt.Fprintln(out, nothingIn("no Bundles", namespace)+"; a PropagationPolicy, or the annotation atoll.dev/clusters on an object, makes one")
+		_, err := fmt.Fprintln(out, withNamespaceText("no Bundles", namespace)+"; a PropagationPolicy, or the annotation atoll.dev/clusters on an object, makes one")
 		return err
 	}
 	headings := []string{"NAMESPACE", "NAME", "SOURCE", "ITEMS", "CLUSTERS", "AGE", "WAITS FOR"}
@@ -70,7 +70,7 @@ func (o *options) printBundles(out io.Writer, bundles []v1alpha1.Bundle, namespa
 		s := b.Status
 		cells := []string{
 			b.Namespace, b.Name, b.Spec.Source.Kind + "/" + b.Spec.Source.Name, strconv.Itoa(int(s.Items)),
-			fmt.Sprintf("%d/%d", s.Clusters.Ready, s.Clusters.Desired), output.FormatAge(o.now, b.CreationTimestamp.Time), bundleWait(b),
+			fmt.Sprintf("%d/%d", s.Clusters.Ready, s.Clusters.Desired), output.FormatAge(o.now, b.CreationTimestamp.Time), bundleWaitText(b),
 		}
 		if wide {
 			cells = append(cells, strconv.Itoa(int(s.Clusters.Updated)), strconv.Itoa(int(s.Clusters.Away)), strconv.Itoa(int(s.Clusters.Removing)),
@@ -81,9 +81,9 @@ func (o *options) printBundles(out io.Writer, bundles []v1alpha1.Bundle, namespa
 	return table.Flush()
 }
 
-// bundleWait is what the Bundle says it waits for, or its first condition that is
+// bundleWaitText is what the Bundle says it waits for, or its first condition that is
 // not as it should be.
-func bundleWait(b v1alpha1.Bundle) string {
+func bundleWaitText(b v1alpha1.Bundle) string {
 	if b.Status.WaitsFor != "" {
 		return b.Status.WaitsFor
 	}
@@ -99,7 +99,7 @@ func bundleWait(b v1alpha1.Bundle) string {
 	return ""
 }
 
-func nothingIn(what, namespace string) string {
+func withNamespaceText(what, namespace string) string {
 	if namespace == "" {
 		return what
 	}

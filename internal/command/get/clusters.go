@@ -22,8 +22,8 @@ import (
 	"atoll.dev/atoll/internal/trust/standing"
 )
 
-func clustersCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func newGetClustersCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &getOptions{flags: flags}
 	var selector string
 	cmd := &cobra.Command{
 		Use:     "clusters [NAME...]",
@@ -41,7 +41,7 @@ func clustersCommand(flags *client.Flags) *cobra.Command {
 			if clusters, err = selectByName(clusters, names, func(c v1alpha1.Cluster) string { return c.Name }); err != nil {
 				return err
 			}
-			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), list(clusters)); done {
+			if done, err := o.format.PrintStructured(cmd.OutOrStdout(), newListObject(clusters)); done {
 				return err
 			}
 			var agents standing.Certificates
@@ -76,10 +76,10 @@ func selectByName[T any](all []T, names []string, nameOf func(T) string) ([]T, e
 }
 
 // agentCertificates returns the certificates of agents, when they end, and how agents' connections come. A hub that is older than this command knows none.
-func agentCertificates(ctx context.Context, c *client.Cluster) (standing.Certificates, error) {
+func agentCertificates(ctx context.Context, c *client.Connection) (standing.Certificates, error) {
 	var out standing.Certificates
 	reply, err := client.ReadAnswer(c.REST.Get().AbsPath(standing.CertificatesPath).Do(ctx))
-	if client.NoHub(err) {
+	if client.IsNoHubError(err) {
 		return out, nil
 	}
 	if err != nil {
@@ -104,7 +104,7 @@ func lifeLeft(ends standing.Certificates, cluster string, now time.Time) string 
 	return "ended " + output.FormatAge(now, until) + " ago"
 }
 
-func (o *options) printClusters(out io.Writer, clusters []v1alpha1.Cluster, agents standing.Certificates) error {
+func (o *getOptions) printClusters(out io.Writer, clusters []v1alpha1.Cluster, agents standing.Certificates) error {
 	if len(clusters) == 0 {
 		_, err := fmt.Fprintln(out, "no clusters yet; `atoll token create` on the hub begins the first join")
 		return err
@@ -172,16 +172,16 @@ func readyNote(c v1alpha1.Cluster, now time.Time) string {
 	if kept := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed); kept != nil && c.Spec.Mode != v1alpha1.ModePush {
 		return kept.Reason + ": " + kept.Message
 	}
-	return checksIn(c, now)
+	return nextCheckInText(c, now)
 }
 
-// checksIn returns when a cluster that checks in will, as far as clocks agree.
-func checksIn(c v1alpha1.Cluster, now time.Time) string {
+// nextCheckInText returns when a cluster that checks in will, as far as clocks agree.
+func nextCheckInText(c v1alpha1.Cluster, now time.Time) string {
 	every := c.Spec.CheckInInterval()
 	if every == 0 {
 		return ""
 	}
-	return checkin.NewSchedule(every, string(c.UID)).DescribeNext(now)
+	return checkin.NewCheckInSchedule(every, string(c.UID)).DescribeNext(now)
 }
 
 func formatTaints(all []v1alpha1.Taint) string {

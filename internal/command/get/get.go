@@ -14,19 +14,19 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-// options that the subcommands share.
-type options struct {
-	flags  *client.Flags
+// getOptions are the options that the subcommands share.
+type getOptions struct {
+	flags  *client.ConnectionFlags
 	format output.Format
 	all    bool
 	// now is read once per command, so that all ages of a table agree.
 	now time.Time
 	// absent are the clusters that are not there, by name; for rows.
-	absent map[string]absence
+	absent map[string]clusterAbsence
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get clusters|bundles|rows|KIND [NAME...]",
 		Short: "Show clusters, Bundles, rows, or any kind with where it runs",
@@ -41,18 +41,18 @@ it is ready, and STATE is the worst of them. Clusters that are away are named.`,
   atoll get deployments -n shop -o wide
   atoll get events -n shop --clusters env=prod -w`,
 	}
-	(&objects{options: options{flags: flags}}).addTo(cmd)
-	cmd.AddCommand(clustersCommand(flags), bundlesCommand(flags), rowsCommand(flags))
+	(&getObjectsOptions{getOptions: getOptions{flags: flags}}).setUpCommand(cmd)
+	cmd.AddCommand(newGetClustersCommand(flags), newGetBundlesCommand(flags), newGetRowsCommand(flags))
 	return cmd
 }
 
-func (o *options) addNamespaces(cmd *cobra.Command) {
+func (o *getOptions) addNamespaceFlags(cmd *cobra.Command) {
 	o.flags.AddNamespace(cmd.Flags())
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-func (o *options) connectHub() (*client.Cluster, error) {
+func (o *getOptions) connectHub() (*client.Connection, error) {
 	o.now = time.Now()
 	c, err := o.flags.ConnectCluster()
 	if err == nil && o.all {
@@ -61,8 +61,8 @@ func (o *options) connectHub() (*client.Cluster, error) {
 	return c, err
 }
 
-// list is what -o json prints of several objects.
-func list[T any](items []T) map[string]any {
+// newListObject is what -o json prints of several objects.
+func newListObject[T any](items []T) map[string]any {
 	if items == nil {
 		items = []T{}
 	}

@@ -67,7 +67,7 @@ func TestRowsAreShownWithTheirReasons(t *testing.T) {
 		{Bundle: "cluster-wide", Cluster: "d", Spec: atoll.RowSpec{Phase: atoll.RowHeld, Since: since, Reason: "RemovalHeld plan=abc"}},
 	}
 	var out strings.Builder
-	o := &options{now: now, all: true, absent: map[string]absence{"b": {checkIn: "checks in every 15m, next in about 7m"}, "d": {away: true}}}
+	o := &getOptions{now: now, all: true, absent: map[string]clusterAbsence{"b": {checkIn: "checks in every 15m, next in about 7m"}, "d": {away: true}}}
 	if err := o.printRows(&out, rows, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestBundlesSayWhatTheyWaitFor(t *testing.T) {
 	held.Status.Items, held.Status.Clusters = 3, v1alpha1.BundleClusters{Desired: 20, Ready: 18}
 	held.Status.Conditions = []metav1.Condition{newCondition(v1alpha1.BundleRemovalHeld, metav1.ConditionTrue, "OverBudget", "4 of 20 clusters, plan abc")}
 	var out strings.Builder
-	o := &options{now: now}
+	o := &getOptions{now: now}
 	if err := o.printBundles(&out, []v1alpha1.Bundle{held}, "shop"); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ shop        web    PropagationPolicy/web   3       18/20      60m   4 of 20 clus
 // TestHowAgentsComeIsShown: in the wide output, after the remaining life of their certificates.
 func TestHowAgentsComeIsShown(t *testing.T) {
 	var out strings.Builder
-	o := &options{now: now}
+	o := &getOptions{now: now}
 	flags := pflag.NewFlagSet("get", pflag.ContinueOnError)
 	o.format.AddTo(flags, "wide")
 	if err := flags.Set("output", "wide"); err != nil {

@@ -167,7 +167,7 @@ func (h *hub) addBundle(name string, source v1alpha1.BundleSource, clusters []st
 }
 
 // run the command until it ends, or ctx does.
-func (h *hub) run(ctx context.Context, out, notes *clienttest.Text, args ...string) error {
+func (h *hub) run(ctx context.Context, out, notes *clienttest.OutputBuffer, args ...string) error {
 	h.t.Helper()
 	return clienttest.Run(ctx, h.t, h, NewCommand, clienttest.Said{Out: out, Notes: notes}, args...)
 }
@@ -177,10 +177,10 @@ func (h *hub) watchUntil(words string) (lines [][]string, noted string) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
-	out, notes := clienttest.NewText(), clienttest.NewText()
+	out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
 	done := make(chan error, 1)
 	go func() { done <- h.run(ctx, out, notes, "deployments", "-w") }()
-	out.Has(h.t, words)
+	out.WaitFor(h.t, words)
 	cancel()
 	if err := <-done; err != nil {
 		h.t.Errorf("it ends with %v", err)

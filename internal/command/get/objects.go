@@ -20,18 +20,18 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-// objects of any kind that the hub serves.
-type objects struct {
-	options
-	choice   client.Choice
+// getObjectsOptions lists objects of any kind that the hub serves.
+type getObjectsOptions struct {
+	getOptions
+	choice   client.ClusterChoice
 	color    output.Color
 	selector string
 	fields   string
 	watch    bool
 }
 
-// addTo makes of the command one that shows objects of any kind.
-func (o *objects) addTo(cmd *cobra.Command) {
+// setUpCommand makes of the command one that shows objects of any kind.
+func (o *getObjectsOptions) setUpCommand(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -39,7 +39,7 @@ func (o *objects) addTo(cmd *cobra.Command) {
 		}
 		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 	}
-	o.addNamespaces(cmd)
+	o.addNamespaceFlags(cmd)
 	f := cmd.Flags()
 	o.choice.AddTo(f)
 	o.color.AddTo(f)
@@ -49,8 +49,8 @@ func (o *objects) addTo(cmd *cobra.Command) {
 	o.format.AddTo(f, "json", "yaml", "wide", "name")
 }
 
-// asked is what to get of which kind.
-type asked struct {
+// objectQuery is what to get of which kind.
+type objectQuery struct {
 	mapping   *meta.RESTMapping
 	namespace string
 	names     []string
@@ -65,25 +65,25 @@ var shown = map[schema.GroupResource]bool{
 }
 
 // isLiveKind reports whether what is asked for runs in members.
-func (a asked) isLiveKind() bool { return shown[a.mapping.Resource.GroupResource()] }
+func (a objectQuery) isLiveKind() bool { return shown[a.mapping.Resource.GroupResource()] }
 
 // isNodeKind reports whether what is asked for are clusters, seen as nodes.
-func (a asked) isNodeKind() bool {
+func (a objectQuery) isNodeKind() bool {
 	return a.mapping.Resource.Resource == "nodes" && (a.mapping.Resource.Group == "" || a.mapping.Resource.Group == "metrics.k8s.io")
 }
 
-// canBePlaced reports whether objects of the kind may run in clusters: what is ours does not.
-func (a asked) canBePlaced() bool {
+// isPlaceableKind reports whether objects of the kind may run in clusters: what is ours does not.
+func (a objectQuery) isPlaceableKind() bool {
 	g := a.mapping.Resource.Group
 	return !a.isLiveKind() && !a.isNodeKind() && g != "atoll.dev" && !strings.HasSuffix(g, ".atoll.dev")
 }
 
-func (o *objects) run(ctx context.Context, out, notes io.Writer, args []string) error {
+func (o *getObjectsOptions) run(ctx context.Context, out, notes io.Writer, args []string) error {
 	c, err := o.connectHub()
 	if err != nil {
 		return err
 	}
-	a, err := o.parse(ctx, c, args)
+	a, err := o.parseArguments(ctx, c, args)
 	if err != nil {
 		return err
 	}
@@ -96,21 +96,21 @@ func (o *objects) run(ctx context.Context, out, notes io.Writer, args []string) 
 	case structured:
 		return o.printWhole(ctx, c, a, out)
 	}
-	p := &printer{o: o, request: a, client: c, out: out, notes: notes, palette: &output.Palette{On: o.color.IsEnabled(out)}}
-	return p.run(ctx)
+	p := &tablePrinter{o: o, request: a, client: c, out: out, notes: notes, palette: &output.Palette{On: o.color.IsEnabled(out)}}
+	return p.printAndWatch(ctx)
 }
 
-// parse parses KIND [NAME...] or KIND/NAME.
-func (o *objects) parse(ctx context.Context, c *client.Cluster, args []string) (asked, error) {
+// parseArguments parses KIND [NAME...] or KIND/NAME.
+func (o *getObjectsOptions) parseArguments(ctx context.Context, c *client.Connection, args []string) (objectQuery, error) {
 	kind, names := args[0], args[1:]
 	if before, name, ok := strings.Cut(kind, "/"); ok {
 		kind, names = before, append([]string{name}, names...)
 	}
 	mapping, err := c.MappingFor(ctx, kind)
 	if err != nil {
-		return asked{}, err
+		return objectQuery{}, err
 	}
-	a := asked{mapping: mapping, names: names}
+	a := objectQuery{mapping: mapping, names: names}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		a.namespace = c.Namespace
 	}
@@ -121,8 +121,8 @@ func (o *objects) parse(ctx context.Context, c *client.Cluster, args []string) (
 	return a, err
 }
 
-// list options of what is asked for.
-func (o *objects) list(a asked) metav1.ListOptions {
+// listOptions options of what is asked for.
+func (o *getObjectsOptions) listOptions(a objectQuery) metav1.ListOptions {
 	l := metav1.ListOptions{LabelSelector: o.selector, FieldSelector: o.fields}
 	if a.isLiveKind() {
 		l.LabelSelector = client.AddClustersToSelector(o.selector, a.clusters)
@@ -134,7 +134,7 @@ func (o *objects) list(a asked) metav1.ListOptions {
 }
 
 // printWhole prints all that the hub gives, as it gives it.
-func (o *objects) printWhole(ctx context.Context, c *client.Cluster, a asked, out io.Writer) error {
+func (o *getObjectsOptions) printWhole(ctx context.Context, c *client.Connection, a objectQuery, out io.Writer) error {
 	from := c.Dynamic.Resource(a.mapping.Resource).Namespace(a.namespace)
 	var items []any
 	if len(a.names) > 0 {
@@ -150,7 +150,7 @@ func (o *objects) printWhole(ctx context.Context, c *client.Cluster, a asked, ou
 			return err
 		}
 	} else {
-		all, err := client.List[unstructured.Unstructured](ctx, c, a.mapping.Resource, a.namespace, o.list(a))
+		all, err := client.List[unstructured.Unstructured](ctx, c, a.mapping.Resource, a.namespace, o.listOptions(a))
 		if err != nil {
 			return err
 		}
@@ -160,12 +160,12 @@ func (o *objects) printWhole(ctx context.Context, c *client.Cluster, a asked, ou
 			}
 		}
 	}
-	_, err := o.format.PrintStructured(out, list(items))
+	_, err := o.format.PrintStructured(out, newListObject(items))
 	return err
 }
 
 // notFoundError returns what to do about an object that is not there.
-func notFoundError(c *client.Cluster, a asked, name string, err error) error {
+func notFoundError(c *client.Connection, a objectQuery, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return c.ExplainError(err)
 	}
@@ -176,7 +176,7 @@ func notFoundError(c *client.Cluster, a asked, name string, err error) error {
 }
 
 // clusterOf returns the cluster of an object that is shown; empty for what is stored.
-func (a asked) clusterOf(m metav1.Object) string {
+func (a objectQuery) clusterOf(m metav1.Object) string {
 	if a.isNodeKind() {
 		return m.GetName()
 	}
@@ -184,6 +184,6 @@ func (a asked) clusterOf(m metav1.Object) string {
 }
 
 // isChosen reports whether a cluster is.
-func (a asked) isChosen(cluster string) bool {
+func (a objectQuery) isChosen(cluster string) bool {
 	return a.clusters == nil || slices.Contains(a.clusters, cluster)
 }

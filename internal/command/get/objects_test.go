@@ -57,15 +57,15 @@ func givenTable(columns string, rows ...string) *metav1.Table {
 }
 
 // printTable is what a table of the hub is printed as.
-func printTable(t *testing.T, f frame, of *metav1.Table, w whereabouts) string {
+func printTable(t *testing.T, f tableFrame, of *metav1.Table, w placeIndex) string {
 	t.Helper()
 	var out strings.Builder
-	p := &printer{o: &objects{}, request: f.request, out: &out, frame: f, palette: &output.Palette{}}
-	if err := p.frame.add(&p.table, of, w); err != nil {
+	p := &tablePrinter{o: &getObjectsOptions{}, request: f.request, out: &out, frame: f, palette: &output.Palette{}}
+	if err := p.frame.addRows(&p.table, of, w); err != nil {
 		t.Fatal(err)
 	}
-	p.table.sort()
-	if err := p.print(p.table, true); err != nil {
+	p.table.sortByCluster()
+	if err := p.printRows(p.table, true); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -73,38 +73,38 @@ func printTable(t *testing.T, f frame, of *metav1.Table, w whereabouts) string {
 
 func TestTablesTellWhereThingsRun(t *testing.T) {
 	web, db := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "db"}
-	w := whereabouts{keys: map[atoll.ItemKey]places{
+	w := placeIndex{keys: map[atoll.ItemKey]itemPlaces{
 		web: {{cluster: "oslo", state: atoll.RowReady}, {cluster: "rome", state: atoll.RowDegraded}, {cluster: "york", state: atoll.RowReady, away: true}},
 		db:  {{cluster: "oslo", state: atoll.RowReady}, {cluster: "york", state: atoll.RowReady, leaving: true}},
 	}}
 	pods, deployments := newMapping("", "pods", "Pod"), newMapping("apps", "deployments", "Deployment")
 	some := givenTable("Name,Ready,Cluster,Node+", "shop/b.rome@rome", "shop/template", "shop/z.oslo@oslo", "shop/a.oslo@oslo")
 	for name, c := range map[string]struct {
-		frame frame
+		frame tableFrame
 		of    *metav1.Table
 		want  string
 	}{
-		"live": {frame{request: asked{mapping: pods}, spaces: true}, some, `CLUSTER   NAMESPACE   NAME       READY
+		"live": {tableFrame{request: objectQuery{mapping: pods}, spaces: true}, some, `CLUSTER   NAMESPACE   NAME       READY
 -         shop        template   1
 oslo      shop        z.oslo     1
 oslo      shop        a.oslo     1
 rome      shop        b.rome     1
 `},
-		"live, wide, in some clusters": {frame{request: asked{mapping: pods, clusters: []string{"rome"}}, wide: true}, some, `CLUSTER   NAME     READY   NODE
+		"live, wide, in some clusters": {tableFrame{request: objectQuery{mapping: pods, clusters: []string{"rome"}}, wide: true}, some, `CLUSTER   NAME     READY   NODE
 rome      b.rome   1       1
 `},
-		"templates": {frame{request: asked{mapping: deployments}}, givenTable("Name,Ready", "shop/web", "shop/db", "shop/none"), `NAME   READY   CLUSTERS   STATE
+		"templates": {tableFrame{request: objectQuery{mapping: deployments}}, givenTable("Name,Ready", "shop/web", "shop/db", "shop/none"), `NAME   READY   CLUSTERS   STATE
 web    1       2/3        Degraded, 1 away
 db     1       1/1        Ready, 1 leaving
 none   1       -          -
 `},
-		"templates, wide, in some clusters": {frame{request: asked{mapping: deployments, clusters: []string{"rome", "york"}}, wide: true}, givenTable("Name,Ready", "shop/web", "shop/none"), `NAME   READY   CLUSTERS   STATE              RUNS IN
+		"templates, wide, in some clusters": {tableFrame{request: objectQuery{mapping: deployments, clusters: []string{"rome", "york"}}, wide: true}, givenTable("Name,Ready", "shop/web", "shop/none"), `NAME   READY   CLUSTERS   STATE              RUNS IN
 web    1       1/2        Degraded, 1 away   rome(Degraded),york(away)
 `},
-		"nodes": {frame{request: asked{mapping: newMapping("", "nodes", "Node"), clusters: []string{"oslo"}}}, givenTable("Name,Status", "/rome", "/oslo"), `CLUSTER   STATUS
+		"nodes": {tableFrame{request: objectQuery{mapping: newMapping("", "nodes", "Node"), clusters: []string{"oslo"}}}, givenTable("Name,Status", "/rome", "/oslo"), `CLUSTER   STATUS
 oslo      1
 `},
-		"ours": {frame{request: asked{mapping: newMapping("atoll.dev", "clustersets", "ClusterSet")}}, givenTable("Name", "/prod"), "NAME\nprod\n"},
+		"ours": {tableFrame{request: objectQuery{mapping: newMapping("atoll.dev", "clustersets", "ClusterSet")}}, givenTable("Name", "/prod"), "NAME\nprod\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := printTable(t, c.frame, c.of, w); got != c.want {
@@ -124,26 +124,26 @@ func TestWhereAnItemIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec   atoll.RowSpec
 		status *atoll.RowStatus
-		want   place
+		want   itemPlace
 		out    bool
 	}{
-		"nothing is reported":  {want: place{state: atoll.RowProgressing}},
-		"of an earlier change": {spec: atoll.RowSpec{Generation: 2}, status: status(1, true), want: place{state: atoll.RowProgressing}},
-		"applied":              {status: status(1, true), want: place{state: atoll.RowReady}},
-		"not applied":          {status: status(1, false), want: place{state: atoll.RowProgressing}},
-		"another is not well":  {status: status(1, true, atoll.ItemStatus{Key: other, Health: atoll.Degraded}), want: place{state: atoll.RowReady}},
-		"not well":             {status: status(1, true, atoll.ItemStatus{Key: key, Health: atoll.Degraded}), want: place{state: atoll.RowDegraded}},
-		"on its way":           {status: status(1, true, atoll.ItemStatus{Key: key, Health: atoll.Progressing}), want: place{state: atoll.RowProgressing}},
-		"refused":              {status: status(1, false, atoll.ItemStatus{Key: key, Error: true}), want: place{state: atoll.RowFailed}},
-		"well, others are not": {status: status(1, false, atoll.ItemStatus{Key: key, Health: atoll.Healthy}), want: place{state: atoll.RowReady}},
-		"leaving":              {spec: atoll.RowSpec{Phase: atoll.RowLeaving}, status: status(1, true), want: place{state: atoll.RowReady, leaving: true}},
+		"nothing is reported":  {want: itemPlace{state: atoll.RowProgressing}},
+		"of an earlier change": {spec: atoll.RowSpec{Generation: 2}, status: status(1, true), want: itemPlace{state: atoll.RowProgressing}},
+		"applied":              {status: status(1, true), want: itemPlace{state: atoll.RowReady}},
+		"not applied":          {status: status(1, false), want: itemPlace{state: atoll.RowProgressing}},
+		"another is not well":  {status: status(1, true, atoll.ItemStatus{Key: other, Health: atoll.Degraded}), want: itemPlace{state: atoll.RowReady}},
+		"not well":             {status: status(1, true, atoll.ItemStatus{Key: key, Health: atoll.Degraded}), want: itemPlace{state: atoll.RowDegraded}},
+		"on its way":           {status: status(1, true, atoll.ItemStatus{Key: key, Health: atoll.Progressing}), want: itemPlace{state: atoll.RowProgressing}},
+		"refused":              {status: status(1, false, atoll.ItemStatus{Key: key, Error: true}), want: itemPlace{state: atoll.RowFailed}},
+		"well, others are not": {status: status(1, false, atoll.ItemStatus{Key: key, Health: atoll.Healthy}), want: itemPlace{state: atoll.RowReady}},
+		"leaving":              {spec: atoll.RowSpec{Phase: atoll.RowLeaving}, status: status(1, true), want: itemPlace{state: atoll.RowReady, leaving: true}},
 		"kept out":             {spec: atoll.RowSpec{Absent: []string{key.String()}}, out: true},
 		"vacant":               {spec: atoll.RowSpec{Phase: atoll.RowVacant}, out: true},
 	} {
 		if c.spec.Phase == "" {
 			c.spec.Phase = atoll.RowActive
 		}
-		got, in := placeOf(key, client.Row{Spec: c.spec, Status: c.status}, false)
+		got, in := itemPlaceInRow(key, client.Row{Spec: c.spec, Status: c.status}, false)
 		if in == c.out || in && got != c.want {
 			t.Errorf("%s: it is %+v, %t", name, got, in)
 		}

@@ -26,20 +26,20 @@ const (
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 )
 
-// printer of tables.
-type printer struct {
-	o       *objects
-	request asked
-	client  *client.Cluster
+// tablePrinter prints tables.
+type tablePrinter struct {
+	o       *getObjectsOptions
+	request objectQuery
+	client  *client.Connection
 	out     io.Writer
 	notes   io.Writer
 	palette *output.Palette
 
-	frame  frame
-	table  table
+	frame  tableFrame
+	table  outputTable
 	widths []int
-	places *finder
-	where  whereabouts
+	places *placeFinder
+	where  placeIndex
 	at     time.Time // of where
 	blind  bool      // the user may not read where things run
 
@@ -48,8 +48,8 @@ type printer struct {
 	printed map[string][]string
 }
 
-func (p *printer) run(ctx context.Context) error {
-	p.frame = frame{request: p.request, wide: p.o.format.IsFormat("wide"), spaces: p.o.all && p.request.namespace == "" && p.request.mapping.Scope.Name() == "namespace"}
+func (p *tablePrinter) printAndWatch(ctx context.Context) error {
+	p.frame = tableFrame{request: p.request, wide: p.o.format.IsFormat("wide"), spaces: p.o.all && p.request.namespace == "" && p.request.mapping.Scope.Name() == "namespace"}
 	if err := p.loadLocations(ctx); err != nil {
 		return err
 	}
@@ -58,26 +58,26 @@ func (p *printer) run(ctx context.Context) error {
 		return err
 	}
 	if len(p.table.rows) == 0 {
-		fmt.Fprintln(p.notes, nothingIn("no "+p.request.mapping.Resource.Resource, p.request.namespace))
-	} else if err := p.print(p.table, true); err != nil {
+		fmt.Fprintln(p.notes, withNamespaceText("no "+p.request.mapping.Resource.Resource, p.request.namespace))
+	} else if err := p.printRows(p.table, true); err != nil {
 		return err
 	}
 	if !p.o.watch {
 		return nil
 	}
-	p.rememberPrinted(p.table)
+	p.recordPrintedCells(p.table)
 	return p.watch(ctx, version)
 }
 
 // loadLocations reads where objects run, unless that is known well enough.
-func (p *printer) loadLocations(ctx context.Context) error {
-	if !p.request.canBePlaced() || p.o.format.IsFormat("name") && p.request.clusters == nil || p.blind || time.Since(p.at) < fresh {
+func (p *tablePrinter) loadLocations(ctx context.Context) error {
+	if !p.request.isPlaceableKind() || p.o.format.IsFormat("name") && p.request.clusters == nil || p.blind || time.Since(p.at) < fresh {
 		return nil
 	}
 	if p.places == nil {
 		p.places = newFinder(p.client, p.request.namespace, p.o.now)
 	}
-	w, err := p.places.find(ctx)
+	w, err := p.places.findPlaces(ctx)
 	switch {
 	case apierrors.IsForbidden(err) && p.request.clusters != nil:
 		return fmt.Errorf("which objects run in which clusters is in Bundles, TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME tells it of one: %w", err)
@@ -92,7 +92,7 @@ func (p *printer) loadLocations(ctx context.Context) error {
 }
 
 // newRequest returns a request for the kind.
-func (p *printer) newRequest(c *client.Cluster, name string) *rest.Request {
+func (p *tablePrinter) newRequest(c *client.Connection, name string) *rest.Request {
 	at := "/apis/" + p.request.mapping.Resource.GroupVersion().String()
 	if p.request.mapping.Resource.Group == "" {
 		at = "/api/" + p.request.mapping.Resource.Version
@@ -108,8 +108,8 @@ func (p *printer) newRequest(c *client.Cluster, name string) *rest.Request {
 }
 
 // addSelectors adds what is selected to a request.
-func (p *printer) addSelectors(r *rest.Request) *rest.Request {
-	o := p.o.list(p.request)
+func (p *tablePrinter) addSelectors(r *rest.Request) *rest.Request {
+	o := p.o.listOptions(p.request)
 	if o.LabelSelector != "" {
 		r.Param("labelSelector", o.LabelSelector)
 	}
@@ -120,7 +120,7 @@ func (p *printer) addSelectors(r *rest.Request) *rest.Request {
 }
 
 // list prints the requested objects and returns their resource version.
-func (p *printer) list(ctx context.Context) (version string, err error) {
+func (p *tablePrinter) list(ctx context.Context) (version string, err error) {
 	names := p.request.names
 	if p.o.watch {
 		names = nil // a watch goes on from a list
@@ -145,14 +145,14 @@ func (p *printer) list(ctx context.Context) (version string, err error) {
 			return "", p.client.ExplainError(err)
 		}
 		if version, next = page.ResourceVersion, page.Continue; next == "" {
-			p.table.sort()
+			p.table.sortByCluster()
 			return version, nil
 		}
 	}
 }
 
 // readPage reads a page of a table, which is added.
-func (p *printer) readPage(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
+func (p *tablePrinter) readPage(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
 	answer := r.Do(ctx)
 	if err := answer.Error(); err != nil { // which reads what the API says; Raw does not
 		return nil, err
@@ -165,15 +165,15 @@ func (p *printer) readPage(ctx context.Context, r *rest.Request) (*metav1.Table,
 	if err := json.Unmarshal(raw, &page); err != nil || page.Kind != "Table" {
 		return nil, fmt.Errorf("%s gives no table of %s (%w); ask for -o json", p.client.Config.Host, p.request.mapping.Resource.Resource, errors.Join(err))
 	}
-	return &page, p.frame.add(&p.table, &page, p.where)
+	return &page, p.frame.addRows(&p.table, &page, p.where)
 }
 
-// print rows; columns are as wide as the widest cell so far.
-func (p *printer) print(t table, headings bool) error {
+// printRows rows; columns are as wide as the widest cell so far.
+func (p *tablePrinter) printRows(t outputTable, headings bool) error {
 	var text strings.Builder
 	if p.o.format.IsFormat("name") {
 		for _, r := range t.rows {
-			fmt.Fprintf(&text, "%s/%s\n", fullName(p.request), r.object.Name)
+			fmt.Fprintf(&text, "%s/%s\n", qualifiedKindName(p.request), r.object.Name)
 		}
 	} else {
 		p.widenColumns(t)
@@ -189,7 +189,7 @@ func (p *printer) print(t table, headings bool) error {
 }
 
 // widenColumns widens the columns to the cells.
-func (p *printer) widenColumns(t table) {
+func (p *tablePrinter) widenColumns(t outputTable) {
 	for len(p.widths) < len(t.headings) {
 		p.widths = append(p.widths, 0)
 	}
@@ -205,7 +205,7 @@ func (p *printer) widenColumns(t table) {
 }
 
 // writeLine writes a line of a table, with the first cell in its cluster's colour.
-func (p *printer) writeLine(to *strings.Builder, cells []string, cluster string) {
+func (p *tablePrinter) writeLine(to *strings.Builder, cells []string, cluster string) {
 	for i, cell := range cells {
 		if cell == "" {
 			cell = "-"
@@ -222,8 +222,8 @@ func (p *printer) writeLine(to *strings.Builder, cells []string, cluster string)
 	to.WriteByte('\n')
 }
 
-// fullName is the kind as -o name has it.
-func fullName(a asked) string {
+// qualifiedKindName is the kind as -o name has it.
+func qualifiedKindName(a objectQuery) string {
 	name := strings.ToLower(a.mapping.GroupVersionKind.Kind)
 	if g := a.mapping.Resource.Group; g != "" {
 		name += "." + g

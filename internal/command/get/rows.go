@@ -20,8 +20,8 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-func rowsCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func newGetRowsCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &getOptions{flags: flags}
 	var cluster string
 	cmd := &cobra.Command{
 		Use:     "rows [BUNDLE...]",
@@ -53,19 +53,19 @@ Rows lie in TargetSlices, which only administrators may read.`,
 		},
 	}
 	cmd.Flags().StringVar(&cluster, "cluster", "", "only rows of this cluster")
-	o.addNamespaces(cmd)
+	o.addNamespaceFlags(cmd)
 	o.format.AddTo(cmd.Flags(), "json", "yaml", "wide")
 	return cmd
 }
 
-// absence of a cluster: it is away, or checks in and is not there all the time.
-type absence struct {
+// clusterAbsence is the absence of a cluster: it is away, or checks in and is not there all the time.
+type clusterAbsence struct {
 	away    bool
 	checkIn string
 }
 
-// endText returns the time until when nothing can be heard of the cluster.
-func (a absence) endText() string {
+// nextCheckInNote returns the time until when nothing can be heard of the cluster.
+func (a clusterAbsence) nextCheckInNote() string {
 	if a.checkIn == "" {
 		return ""
 	}
@@ -73,14 +73,14 @@ func (a absence) endText() string {
 }
 
 // absentClusters returns are the clusters that are not there, by name.
-func absentClusters(ctx context.Context, c *client.Cluster, now time.Time) (map[string]absence, error) {
+func absentClusters(ctx context.Context, c *client.Connection, now time.Time) (map[string]clusterAbsence, error) {
 	clusters, err := client.List[v1alpha1.Cluster](ctx, c, client.Clusters, "", metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]absence{}
+	out := map[string]clusterAbsence{}
 	for _, one := range clusters {
-		if a := absenceOf(one, now); a != (absence{}) {
+		if a := absenceOf(one, now); a != (clusterAbsence{}) {
 			out[one.Name] = a
 		}
 	}
@@ -88,17 +88,17 @@ func absentClusters(ctx context.Context, c *client.Cluster, now time.Time) (map[
 }
 
 // absenceOf returns the absence of a cluster; zero where it is there.
-func absenceOf(one v1alpha1.Cluster, now time.Time) absence {
-	a := absence{away: !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)}
+func absenceOf(one v1alpha1.Cluster, now time.Time) clusterAbsence {
+	a := clusterAbsence{away: !meta.IsStatusConditionTrue(one.Status.Conditions, v1alpha1.ClusterReady)}
 	if !a.away {
-		a.checkIn = checksIn(one, now)
+		a.checkIn = nextCheckInText(one, now)
 	}
 	return a
 }
 
-func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) error {
+func (o *getOptions) printRows(out io.Writer, rows []client.Row, namespace string) error {
 	if len(rows) == 0 {
-		_, err := fmt.Fprintln(out, nothingIn("no rows", namespace))
+		_, err := fmt.Fprintln(out, withNamespaceText("no rows", namespace))
 		return err
 	}
 	headings := []string{"NAMESPACE", "BUNDLE", "CLUSTER", "PHASE", "STATE", "ITEMS", "SINCE", "REASON"}
@@ -108,7 +108,7 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 	}
 	table := output.NewTable(out, headings...)
 	for _, r := range rows {
-		cells := []string{r.Namespace, cmp.Or(r.Bundle, "(namespace)"), r.Cluster, string(r.Spec.Phase), "", "", output.FormatAge(o.now, time.Unix(r.Spec.Since, 0)), rowReason(r, o.absent[r.Cluster])}
+		cells := []string{r.Namespace, cmp.Or(r.Bundle, "(namespace)"), r.Cluster, string(r.Spec.Phase), "", "", output.FormatAge(o.now, time.Unix(r.Spec.Since, 0)), explainUnfinishedRow(r, o.absent[r.Cluster])}
 		reported := ""
 		if r.Status != nil {
 			cells[4], cells[5] = string(r.Status.State), fmt.Sprintf("%d/%d", r.Status.Ready, r.Status.Total)
@@ -125,8 +125,8 @@ func (o *options) printRows(out io.Writer, rows []client.Row, namespace string) 
 	return table.Flush()
 }
 
-// rowReason returns why the row is not done, the hub's word before the cluster's.
-func rowReason(r client.Row, a absence) string {
+// explainUnfinishedRow returns why the row is not done, the hub's word before the cluster's.
+func explainUnfinishedRow(r client.Row, a clusterAbsence) string {
 	var words []string
 	if r.Spec.Reason != "" {
 		words = append(words, r.Spec.Reason)
@@ -138,14 +138,14 @@ func rowReason(r client.Row, a absence) string {
 	case r.Spec.Phase == atoll.RowVacant:
 		words = append(words, "empty; it goes when it is deleted on the hub")
 	case r.Status == nil:
-		words = append(words, "no report yet"+a.endText())
+		words = append(words, "no report yet"+a.nextCheckInNote())
 	case r.Status.Generation < r.Spec.Generation:
-		words = append(words, "no report of the latest change yet"+a.endText())
+		words = append(words, "no report of the latest change yet"+a.nextCheckInNote())
 	case r.Status.Reason != "":
 		words = append(words, strings.TrimSuffix(string(r.Status.Reason)+": "+r.Status.Message, ": "))
 	}
 	if r.Status != nil {
-		words = append(words, itemReasons(r.Status)...)
+		words = append(words, firstItemReason(r.Status)...)
 		if r.Status.Drifted > 0 {
 			words = append(words, phrase.CountNoun(r.Status.Drifted, "observed object")+" with drift, which atoll drift lists")
 		}
@@ -153,8 +153,8 @@ func rowReason(r client.Row, a absence) string {
 	return strings.Join(words, "; ")
 }
 
-// itemReasons returns the reason of the first item that is not done, where the row does not say it.
-func itemReasons(s *atoll.RowStatus) []string {
+// firstItemReason returns the reason of the first item that is not done, where the row does not say it.
+func firstItemReason(s *atoll.RowStatus) []string {
 	for _, item := range s.Items {
 		if item.Message != "" && strings.HasSuffix(s.Message, item.Message) {
 			return nil // said already

@@ -11,8 +11,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// table of the hub, with what it says of clusters in columns of its own.
-type table struct {
+// outputTable is a table of the hub, with what it says of clusters in columns of its own.
+type outputTable struct {
 	headings []string
 	rows     []tableRow
 }
@@ -42,17 +42,17 @@ func shownColumns(defs []metav1.TableColumnDefinition, wide bool) []int {
 // clusterColumn is that of the hub for what runs in members.
 const clusterColumn = "Cluster"
 
-// frame returns which columns a table has, and is the same for all rows of a list and the watch
+// tableFrame returns which columns a table has, and is the same for all rows of a list and the watch
 // that follows it.
-type frame struct {
-	request asked
+type tableFrame struct {
+	request objectQuery
 	wide    bool
 	spaces  bool // a column for namespaces
 	defs    []metav1.TableColumnDefinition
 	columns []int
 }
 
-func (f *frame) headingCells() []string {
+func (f *tableFrame) headingCells() []string {
 	var out []string
 	if f.request.isLiveKind() {
 		out = append(out, "CLUSTER")
@@ -67,7 +67,7 @@ func (f *frame) headingCells() []string {
 		}
 		out = append(out, name)
 	}
-	if f.request.canBePlaced() {
+	if f.request.isPlaceableKind() {
 		out = append(out, "CLUSTERS", "STATE")
 		if f.wide {
 			out = append(out, "RUNS IN")
@@ -76,8 +76,8 @@ func (f *frame) headingCells() []string {
 	return out
 }
 
-// add adds the rows of a table of the API that are of chosen clusters.
-func (f *frame) add(t *table, of *metav1.Table, w whereabouts) error {
+// addRows adds the rows of a table of the API that are of chosen clusters.
+func (f *tableFrame) addRows(t *outputTable, of *metav1.Table, w placeIndex) error {
 	if len(of.ColumnDefinitions) > 0 {
 		f.defs, f.columns = of.ColumnDefinitions, shownColumns(of.ColumnDefinitions, f.wide)
 		t.headings = f.headingCells()
@@ -91,7 +91,7 @@ func (f *frame) add(t *table, of *metav1.Table, w whereabouts) error {
 		at, placed := w.locationOf(atoll.ItemKey{Group: f.request.mapping.GroupVersionKind.Group, Kind: f.request.mapping.GroupVersionKind.Kind, Namespace: m.Namespace, Name: m.Name}, m.UID)
 		switch {
 		case f.request.clusters == nil:
-		case f.request.canBePlaced():
+		case f.request.isPlaceableKind():
 			if at = at.restrictTo(f.request.clusters); len(at) == 0 {
 				continue
 			}
@@ -104,7 +104,7 @@ func (f *frame) add(t *table, of *metav1.Table, w whereabouts) error {
 	return nil
 }
 
-func (f *frame) rowCells(row tableRow, given []any, at places, placed bool) []string {
+func (f *tableFrame) rowCells(row tableRow, given []any, at itemPlaces, placed bool) []string {
 	var cells []string
 	if f.request.isLiveKind() {
 		cells = append(cells, row.cluster)
@@ -119,7 +119,7 @@ func (f *frame) rowCells(row tableRow, given []any, at places, placed bool) []st
 		}
 		cells = append(cells, text)
 	}
-	if f.request.canBePlaced() {
+	if f.request.isPlaceableKind() {
 		clusters, state := "", ""
 		if placed {
 			clusters, state = at.readyText(), at.stateText()
@@ -133,7 +133,7 @@ func (f *frame) rowCells(row tableRow, given []any, at places, placed bool) []st
 }
 
 // cellsWithoutAge returns are the cells of a row but for ages.
-func (f *frame) cellsWithoutAge(cells []string) []string {
+func (f *tableFrame) cellsWithoutAge(cells []string) []string {
 	out := slices.Clone(cells)
 	for i, heading := range f.headingCells() {
 		if heading == "AGE" || heading == "LAST SEEN" || heading == "FIRST SEEN" {
@@ -143,7 +143,7 @@ func (f *frame) cellsWithoutAge(cells []string) []string {
 	return out
 }
 
-// sort sorts by cluster; what is of one cluster stays in its order, and what is of none comes first.
-func (t *table) sort() {
+// sortByCluster sorts by cluster; what is of one cluster stays in its order, and what is of none comes first.
+func (t *outputTable) sortByCluster() {
 	slices.SortStableFunc(t.rows, func(a, b tableRow) int { return strings.Compare(a.cluster, b.cluster) })
 }

@@ -26,7 +26,7 @@ const (
 
 // watch watches from a version on, until ctx ends. An ended watch resumes, and where the hub no
 // longer has that history, another list begins.
-func (p *printer) watch(ctx context.Context, version string) error {
+func (p *tablePrinter) watch(ctx context.Context, version string) error {
 	c, err := p.client.WithoutTimeout()
 	if err != nil {
 		return err
@@ -59,10 +59,10 @@ func (p *printer) watch(ctx context.Context, version string) error {
 }
 
 // resumeWatch watches until the watch ends. Without a version it begins with a list.
-func (p *printer) resumeWatch(ctx context.Context, c *client.Cluster, version string) (string, error) {
+func (p *tablePrinter) resumeWatch(ctx context.Context, c *client.Connection, version string) (string, error) {
 	if version == "" {
 		var err error
-		if version, err = p.listAgain(ctx); err != nil {
+		if version, err = p.relistAndPrintChanges(ctx); err != nil {
 			return version, err
 		}
 	}
@@ -77,7 +77,7 @@ func isFinalStatus(code int32) bool { return code >= 400 && code < 500 && code !
 
 // followWatch follows a watch until it ends. It gives the version that it came to, and nil where it was
 // answered and merely ended.
-func (p *printer) followWatch(ctx context.Context, c *client.Cluster, version string) (string, error) {
+func (p *tablePrinter) followWatch(ctx context.Context, c *client.Connection, version string) (string, error) {
 	body, err := p.addSelectors(p.newRequest(c, "")).Param("watch", "true").Param("allowWatchBookmarks", "true").Param("resourceVersion", version).Stream(ctx)
 	if err != nil {
 		return version, err
@@ -114,15 +114,15 @@ func watchEndError(raw []byte) error {
 }
 
 // printChange prints what changed, or is gone.
-func (p *printer) printChange(ctx context.Context, of *metav1.Table, gone bool) error {
+func (p *tablePrinter) printChange(ctx context.Context, of *metav1.Table, gone bool) error {
 	if err := p.loadLocations(ctx); err != nil {
 		return err
 	}
-	var t table
-	if err := p.frame.add(&t, of, p.where); err != nil {
+	var t outputTable
+	if err := p.frame.addRows(&t, of, p.where); err != nil {
 		return err
 	}
-	err := p.printMore(t)
+	err := p.printAndRecordRows(t)
 	if gone {
 		for _, r := range t.rows {
 			delete(p.printed, r.rowKey())
@@ -131,22 +131,22 @@ func (p *printer) printChange(ctx context.Context, of *metav1.Table, gone bool) 
 	return err
 }
 
-// printMore rows, and remember that they were printed.
-func (p *printer) printMore(t table) error {
+// printAndRecordRows rows, and remember that they were printed.
+func (p *tablePrinter) printAndRecordRows(t outputTable) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
 	begins := p.widths == nil
 	t.headings = p.frame.headingCells()
-	p.rememberPrinted(t)
-	if err := p.print(t, begins); err != nil {
+	p.recordPrintedCells(t)
+	if err := p.printRows(t, begins); err != nil {
 		return unwritable{err}
 	}
 	return nil
 }
 
-// rememberPrinted remembers what was printed of objects.
-func (p *printer) rememberPrinted(t table) {
+// recordPrintedCells remembers what was printed of objects.
+func (p *tablePrinter) recordPrintedCells(t outputTable) {
 	if p.printed == nil {
 		p.printed = map[string][]string{}
 	}
@@ -155,22 +155,22 @@ func (p *printer) rememberPrinted(t table) {
 	}
 }
 
-// listAgain, and print what is otherwise than it was printed last.
-func (p *printer) listAgain(ctx context.Context) (version string, err error) {
+// relistAndPrintChanges, and print what is otherwise than it was printed last.
+func (p *tablePrinter) relistAndPrintChanges(ctx context.Context) (version string, err error) {
 	if err := p.loadLocations(ctx); err != nil {
 		return "", err
 	}
-	p.table = table{}
+	p.table = outputTable{}
 	if version, err = p.list(ctx); err != nil {
 		return "", err
 	}
 	t := p.table
 	before := p.printed
 	p.printed = nil // what is not there any more is forgotten
-	p.rememberPrinted(t)
+	p.recordPrintedCells(t)
 	t.rows = slices.DeleteFunc(t.rows, func(r tableRow) bool {
 		was, ok := before[r.rowKey()]
 		return ok && slices.Equal(was, p.printed[r.rowKey()])
 	})
-	return version, p.printMore(t)
+	return version, p.printAndRecordRows(t)
 }

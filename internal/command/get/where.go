@@ -21,8 +21,8 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// place is a cluster that an object is placed in.
-type place struct {
+// itemPlace is a cluster that an object is placed in.
+type itemPlace struct {
 	cluster string
 	state   atoll.RowState
 	// disconnected: nothing waits for it.
@@ -31,19 +31,19 @@ type place struct {
 	leaving bool
 }
 
-// places of one object, by cluster.
-type places []place
+// itemPlaces are the places of one object, by cluster.
+type itemPlaces []itemPlace
 
-// whereabouts of objects, by their keys; of the only ones in Bundles that know no more of
+// placeIndex has the places of objects, by their keys; of the only ones in Bundles that know no more of
 // them than a UID, the rows.
-type whereabouts struct {
-	keys map[atoll.ItemKey]places
+type placeIndex struct {
+	keys map[atoll.ItemKey]itemPlaces
 	only map[types.UID][]client.Row
 	away map[string]bool
 }
 
 // locationOf returns the location of an object; false where it is in no Bundle.
-func (w whereabouts) locationOf(key atoll.ItemKey, uid types.UID) (places, bool) {
+func (w placeIndex) locationOf(key atoll.ItemKey, uid types.UID) (itemPlaces, bool) {
 	rows, alone := w.only[uid]
 	at, ok := w.keys[key]
 	if !alone {
@@ -51,21 +51,21 @@ func (w whereabouts) locationOf(key atoll.ItemKey, uid types.UID) (places, bool)
 	}
 	at = slices.Clone(at)
 	for _, r := range rows {
-		if p, ok := placeOf(key, r, w.away[r.Cluster]); ok {
+		if p, ok := itemPlaceInRow(key, r, w.away[r.Cluster]); ok {
 			at = append(at, p)
 		}
 	}
-	at.sort()
+	at.sortByCluster()
 	return at, true
 }
 
 // restrictTo restricts to some clusters.
-func (p places) restrictTo(clusters []string) places {
-	return slices.DeleteFunc(slices.Clone(p), func(one place) bool { return !slices.Contains(clusters, one.cluster) })
+func (p itemPlaces) restrictTo(clusters []string) itemPlaces {
+	return slices.DeleteFunc(slices.Clone(p), func(one itemPlace) bool { return !slices.Contains(clusters, one.cluster) })
 }
 
 // readyText clusters of those that are to have it.
-func (p places) readyText() string {
+func (p itemPlaces) readyText() string {
 	ready, all := 0, 0
 	for _, one := range p {
 		if one.leaving {
@@ -83,7 +83,7 @@ func (p places) readyText() string {
 var severity = []atoll.RowState{atoll.RowFailed, atoll.RowDegraded, atoll.RowProgressing, atoll.RowReady}
 
 // stateText is the worst of clusters that are there, and how many are not.
-func (p places) stateText() string {
+func (p itemPlaces) stateText() string {
 	worst, away, leaving := len(severity), 0, 0
 	for _, one := range p {
 		switch {
@@ -109,7 +109,7 @@ func (p places) stateText() string {
 }
 
 // nameText returns the names of the clusters, with what is not ready of them.
-func (p places) nameText() string {
+func (p itemPlaces) nameText() string {
 	var words []string
 	for _, one := range p {
 		word := one.cluster
@@ -126,9 +126,9 @@ func (p places) nameText() string {
 	return strings.Join(words, ",")
 }
 
-// placeOf returns the place of an item in a row's cluster; false where the row keeps it out.
-func placeOf(key atoll.ItemKey, r client.Row, away bool) (place, bool) {
-	p := place{cluster: r.Cluster, state: atoll.RowProgressing, away: away, leaving: r.Spec.Phase != atoll.RowActive}
+// itemPlaceInRow returns the place of an item in a row's cluster; false where the row keeps it out.
+func itemPlaceInRow(key atoll.ItemKey, r client.Row, away bool) (itemPlace, bool) {
+	p := itemPlace{cluster: r.Cluster, state: atoll.RowProgressing, away: away, leaving: r.Spec.Phase != atoll.RowActive}
 	if r.Spec.Phase == atoll.RowVacant || slices.Contains(r.Spec.Absent, key.String()) {
 		return p, false
 	}
@@ -161,27 +161,27 @@ const (
 	fewClusters = 8
 )
 
-// finder finds the clusters of objects. It keeps the revisions that it read, because they never
+// placeFinder finds the clusters of objects. It keeps the revisions that it read, because they never
 // change.
-type finder struct {
-	client    *client.Cluster
+type placeFinder struct {
+	client    *client.Connection
 	namespace string // empty: all, and what is in none
 	now       time.Time
 	items     map[string][]atoll.ItemKey // by revision
 }
 
-func newFinder(c *client.Cluster, namespace string, now time.Time) *finder {
-	return &finder{client: c, namespace: namespace, now: now, items: map[string][]atoll.ItemKey{}}
+func newFinder(c *client.Connection, namespace string, now time.Time) *placeFinder {
+	return &placeFinder{client: c, namespace: namespace, now: now, items: map[string][]atoll.ItemKey{}}
 }
 
-// only object of a Bundle, as the Bundle itself names it.
-type only struct {
+// soleItem object of a Bundle, as the Bundle itself names it.
+type soleItem struct {
 	key atoll.ItemKey // empty where the UID alone is known
 	uid types.UID
 }
 
-// onlyOf returns the only revision of a Bundle; false where it may have several, which its revisions tell.
-func onlyOf(b *v1alpha1.Bundle) (o only, ok bool) {
+// soleItemOf returns the only revision of a Bundle; false where it may have several, which its revisions tell.
+func soleItemOf(b *v1alpha1.Bundle) (o soleItem, ok bool) {
 	if b.Status.Items != 1 {
 		return o, false
 	}
@@ -198,11 +198,11 @@ func onlyOf(b *v1alpha1.Bundle) (o only, ok bool) {
 	return o, true
 }
 
-// singleItems returns the items of the Bundles that have one, by namespace and name.
-func singleItems(bundles []v1alpha1.Bundle) map[[2]string]only {
-	out := map[[2]string]only{}
+// soleItemByBundle returns the items of the Bundles that have one, by namespace and name.
+func soleItemByBundle(bundles []v1alpha1.Bundle) map[[2]string]soleItem {
+	out := map[[2]string]soleItem{}
 	for i := range bundles {
-		if o, ok := onlyOf(&bundles[i]); ok {
+		if o, ok := soleItemOf(&bundles[i]); ok {
 			out[[2]string{bundles[i].Namespace, bundles[i].Name}] = o
 		}
 	}
@@ -210,22 +210,22 @@ func singleItems(bundles []v1alpha1.Bundle) map[[2]string]only {
 }
 
 // addPlaces adds the places of a row's items.
-func (w whereabouts) addPlaces(keys []atoll.ItemKey, r client.Row) {
+func (w placeIndex) addPlaces(keys []atoll.ItemKey, r client.Row) {
 	for _, key := range keys {
-		if p, ok := placeOf(key, r, w.away[r.Cluster]); ok {
+		if p, ok := itemPlaceInRow(key, r, w.away[r.Cluster]); ok {
 			w.keys[key] = append(w.keys[key], p)
 		}
 	}
 }
 
-// find finds where objects run.
-func (f *finder) find(ctx context.Context) (whereabouts, error) {
-	out := whereabouts{map[atoll.ItemKey]places{}, map[types.UID][]client.Row{}, nil}
+// findPlaces finds where objects run.
+func (f *placeFinder) findPlaces(ctx context.Context) (placeIndex, error) {
+	out := placeIndex{map[atoll.ItemKey]itemPlaces{}, map[types.UID][]client.Row{}, nil}
 	bundles, err := f.listBundles(ctx)
 	if err != nil || len(bundles) == 0 {
 		return out, err
 	}
-	rows, err := client.ListRows(ctx, f.client, rowsOf(bundles, f.namespace), func(r client.Row) bool {
+	rows, err := client.ListRows(ctx, f.client, targetSliceSelector(bundles, f.namespace), func(r client.Row) bool {
 		return r.Spec.Revision != "" && (f.namespace == "" || r.Namespace == f.namespace)
 	})
 	if err != nil {
@@ -234,8 +234,8 @@ func (f *finder) find(ctx context.Context) (whereabouts, error) {
 	if out.away, err = f.disconnectedClusters(ctx, rows); err != nil {
 		return out, err
 	}
-	known := singleItems(bundles)
-	if err := f.read(ctx, rows, known); err != nil {
+	known := soleItemByBundle(bundles)
+	if err := f.readRevisionItems(ctx, rows, known); err != nil {
 		return out, err
 	}
 	for _, r := range rows {
@@ -250,17 +250,17 @@ func (f *finder) find(ctx context.Context) (whereabouts, error) {
 		out.addPlaces(keys, r)
 	}
 	for _, p := range out.keys {
-		p.sort()
+		p.sortByCluster()
 	}
 	return out, nil
 }
 
-func (p places) sort() {
-	slices.SortFunc(p, func(a, b place) int { return cmp.Compare(a.cluster, b.cluster) })
+func (p itemPlaces) sortByCluster() {
+	slices.SortFunc(p, func(a, b itemPlace) int { return cmp.Compare(a.cluster, b.cluster) })
 }
 
 // listBundles lists the Bundles in the namespace, or all.
-func (f *finder) listBundles(ctx context.Context) ([]v1alpha1.Bundle, error) {
+func (f *placeFinder) listBundles(ctx context.Context) ([]v1alpha1.Bundle, error) {
 	all, err := client.List[v1alpha1.Bundle](ctx, f.client, client.Bundles, f.namespace, metav1.ListOptions{})
 	if err != nil || f.namespace != "" {
 		return all, err
@@ -270,8 +270,8 @@ func (f *finder) listBundles(ctx context.Context) ([]v1alpha1.Bundle, error) {
 	return append(all, wide...), err
 }
 
-// rowsOf Bundles: a selector of their slices. Empty selects all.
-func rowsOf(bundles []v1alpha1.Bundle, namespace string) string {
+// targetSliceSelector Bundles: a selector of their slices. Empty selects all.
+func targetSliceSelector(bundles []v1alpha1.Bundle, namespace string) string {
 	if namespace == "" || len(bundles) > fewBundles {
 		return ""
 	}
@@ -283,7 +283,7 @@ func rowsOf(bundles []v1alpha1.Bundle, namespace string) string {
 }
 
 // disconnectedClusters returns which of the rows' clusters are.
-func (f *finder) disconnectedClusters(ctx context.Context, rows []client.Row) (map[string]bool, error) {
+func (f *placeFinder) disconnectedClusters(ctx context.Context, rows []client.Row) (map[string]bool, error) {
 	away := map[string]bool{}
 	names := map[string]bool{}
 	for _, r := range rows {
@@ -308,8 +308,8 @@ func (f *finder) disconnectedClusters(ctx context.Context, rows []client.Row) (m
 	return away, nil
 }
 
-// read reads what is in revisions of Bundles of which it is not known.
-func (f *finder) read(ctx context.Context, rows []client.Row, known map[[2]string]only) error {
+// readRevisionItems reads what is in revisions of Bundles of which it is not known.
+func (f *placeFinder) readRevisionItems(ctx context.Context, rows []client.Row, known map[[2]string]soleItem) error {
 	var mu sync.Mutex
 	wanted := map[string]bool{}
 	g, ctx := errgroup.WithContext(ctx)

@@ -36,8 +36,8 @@ type objectQuery struct {
 	singleQuestion bool
 }
 
-// answer is the output.
-type answer struct {
+// objectAnswers is the output.
+type objectAnswers struct {
 	Replicas     *int64         `json:"replicas,omitempty"`
 	Requirements map[string]any `json:"requirements,omitempty"`
 	Components   []component    `json:"components,omitempty"`
@@ -72,9 +72,9 @@ type dependency struct {
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-func (q *objectQuery) answerAll() (*answer, error) {
-	a := &answer{}
-	for _, step := range []func(*answer) error{q.answerTemplate, q.answerPods, q.answerFields, q.answerState, q.answerAggregate, q.answerDependencies} {
+func (q *objectQuery) answerAll() (*objectAnswers, error) {
+	a := &objectAnswers{}
+	for _, step := range []func(*objectAnswers) error{q.interpretTemplate, q.answerPods, q.answerFields, q.answerState, q.answerAggregate, q.answerDependencies} {
 		if err := step(a); err != nil {
 			return nil, err
 		}
@@ -82,16 +82,16 @@ func (q *objectQuery) answerAll() (*answer, error) {
 	return a, nil
 }
 
-// answerTemplate asks what a hub asks about a new template. The hub distributes no change of the
+// interpretTemplate asks what a hub asks about a new template. The hub distributes no change of the
 // object while a script fails.
-func (q *objectQuery) answerTemplate(*answer) (err error) {
+func (q *objectQuery) interpretTemplate(*objectAnswers) (err error) {
 	if q.askedKeys["replicas"] || q.askedKeys["requirements"] || q.askedKeys["components"] || q.askedKeys["dependencies"] {
 		q.templateAnswers, err = q.interpreters.InterpretTemplate(q.object)
 	}
 	return err
 }
 
-func (q *objectQuery) answerPods(a *answer) error {
+func (q *objectQuery) answerPods(a *objectAnswers) error {
 	item := &atoll.Item{Interpreted: q.templateAnswers}
 	n, stated := schedule.ReplicasOf(item, q.object)
 	times, each := schedule.PodsOf(item, q.object)
@@ -129,7 +129,7 @@ func (q *objectQuery) requirementsOf(set *atoll.PodSet) map[string]any {
 }
 
 // answerFields answers revised, retained and immutable.
-func (q *objectQuery) answerFields(a *answer) error {
+func (q *objectQuery) answerFields(a *objectAnswers) error {
 	if q.replicas != nil && q.askedKeys["revised"] {
 		revised, err := q.interpreters.ReviseReplicas(q.object, *q.replicas)
 		if err != nil {
@@ -175,7 +175,7 @@ func (q *objectQuery) autoscaledPath() []string {
 func (q *objectQuery) groupVersionKind() schema.GroupVersionKind { return q.object.GroupVersionKind() }
 
 // answerState answers health, finished and status, of the observed object where there is one.
-func (q *objectQuery) answerState(a *answer) error {
+func (q *objectQuery) answerState(a *objectAnswers) error {
 	obj := q.object
 	if q.observed != nil {
 		obj = q.observed
@@ -194,7 +194,7 @@ func (q *objectQuery) answerState(a *answer) error {
 	return err
 }
 
-func (q *objectQuery) answerHealth(a *answer, obj *unstructured.Unstructured, j script.ReportedState) {
+func (q *objectQuery) answerHealth(a *objectAnswers, obj *unstructured.Unstructured, j script.ReportedState) {
 	_, has := obj.Object["status"]
 	if q.askedKeys["health"] && (has || q.singleQuestion || q.observed != nil || q.interpreters.AssessesHealth(obj.GroupVersionKind())) {
 		a.Health = &health{Status: string(j.Health), Reason: j.Reason, Message: j.Message}
@@ -226,7 +226,7 @@ func statusOf(obj *unstructured.Unstructured) map[string]any {
 	return st
 }
 
-func (q *objectQuery) answerAggregate(a *answer) error {
+func (q *objectQuery) answerAggregate(a *objectAnswers) error {
 	if q.items == nil || !q.askedKeys["aggregated"] {
 		return nil
 	}
@@ -268,7 +268,7 @@ func withoutPlaceholderTimes(st map[string]any) map[string]any {
 	return st
 }
 
-func (q *objectQuery) answerDependencies(a *answer) error {
+func (q *objectQuery) answerDependencies(a *objectAnswers) error {
 	if !q.askedKeys["dependencies"] {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (q *objectQuery) answerDependencies(a *answer) error {
 }
 
 // write prints the answer as text.
-func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
+func (a *objectAnswers) write(out io.Writer, obj *unstructured.Unstructured) error {
 	b := &strings.Builder{}
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(b, "  %-13s %s\n", key, fmt.Sprintf(format, args...))
@@ -331,7 +331,7 @@ func (a *answer) write(out io.Writer, obj *unstructured.Unstructured) error {
 }
 
 // writeObjects prints the answers that are objects, as YAML.
-func (a *answer) writeObjects(b *strings.Builder) error {
+func (a *objectAnswers) writeObjects(b *strings.Builder) error {
 	for _, whole := range []struct {
 		key   string
 		value map[string]any

@@ -56,11 +56,11 @@ func findCases(dir string) (cases []*testCase, err error) {
 			return err
 		case d.IsDir():
 			if object := firstExistingFile(path, objectFiles); object != "" {
-				cases = append(cases, directoryCase(path, object))
+				cases = append(cases, readDirectoryCase(path, object))
 				return fs.SkipDir
 			}
 		case slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-			if c := fileCase(path); c != nil {
+			if c := readFileCase(path); c != nil {
 				cases = append(cases, c)
 			}
 		}
@@ -79,10 +79,10 @@ func firstExistingFile(dir string, names []string) string {
 	return ""
 }
 
-func directoryCase(dir, object string) *testCase {
+func readDirectoryCase(dir, object string) *testCase {
 	c := &testCase{name: dir, dir: dir}
 	if ask := firstExistingFile(dir, []string{"ask.yaml", "ask.yml", "ask.json"}); ask != "" {
-		if c.readError = readInto(filepath.Join(dir, ask), &c.fields); c.readError != nil {
+		if c.readError = decodeFileStrict(filepath.Join(dir, ask), &c.fields); c.readError != nil {
 			return c
 		}
 	}
@@ -100,15 +100,15 @@ func directoryCase(dir, object string) *testCase {
 	}
 	if name := firstExistingFile(dir, expectFiles); name != "" {
 		path := filepath.Join(dir, name)
-		if c.readError = readInto(path, &c.fields.Expect); c.readError == nil {
+		if c.readError = decodeFileStrict(path, &c.fields.Expect); c.readError == nil {
 			c.readError = checkExpectedKeys(path, "", "in ask.yaml, without this file", c.fields.Expect)
 		}
 	}
 	return c
 }
 
-// fileCase returns the case in a file; nil where the file is none.
-func fileCase(path string) *testCase {
+// readFileCase returns the case in a file; nil where the file is none.
+func readFileCase(path string) *testCase {
 	var has map[string]any
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -118,7 +118,7 @@ func fileCase(path string) *testCase {
 		return nil
 	}
 	c := &testCase{name: path, dir: filepath.Dir(path)}
-	if c.readError = readInto(path, &c.fields); c.readError == nil {
+	if c.readError = decodeFileStrict(path, &c.fields); c.readError == nil {
 		c.readError = checkExpectedKeys(path, "expect.", "in place of expect, next to object", c.fields.Expect)
 	}
 	return c
@@ -141,9 +141,9 @@ func checkExpectedKeys(path, prefix, where string, expect map[string]any) error 
 // answerKeys are the keys of script.AnswerRequest.
 var answerKeys = []string{"aggregated", "components", "dependencies", "health", "replicas", "requirements", "retained", "revised", "status"}
 
-// readInto decodes a file and refuses unknown fields. Whole numbers are int64, as in objects of
+// decodeFileStrict decodes a file and refuses unknown fields. Whole numbers are int64, as in objects of
 // a cluster.
-func readInto(path string, into any) error {
+func decodeFileStrict(path string, into any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 	"atoll.dev/atoll/internal/kinds/script"
 )
 
-type options struct {
-	files, observed files.Names
+type interpretOptions struct {
+	files, observed files.FileFlags
 	items, with     string
 	op              string
 	replicas        int64
@@ -34,7 +34,7 @@ type options struct {
 
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
-	o := &options{}
+	o := &interpretOptions{}
 	cmd := &cobra.Command{
 		Use:   "interpret -f FILE",
 		Short: "Show what Atoll knows of an object: replicas, pods, health, status, dependencies",
@@ -94,7 +94,7 @@ var questions = []string{
 	"status", "aggregated", "dependencies", "immutable",
 }
 
-func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (o *interpretOptions) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	asked, err := o.selectQuestions()
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // readInputs reads the files of all flags into the query.
-func (o *options) readInputs(ctx context.Context, in io.Reader, q *objectQuery) error {
+func (o *interpretOptions) readInputs(ctx context.Context, in io.Reader, q *objectQuery) error {
 	objects, err := o.files.Read(ctx, in)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (o *options) readInputs(ctx context.Context, in io.Reader, q *objectQuery) 
 		if err != nil {
 			return fmt.Errorf("--observed: %w", err)
 		}
-		if q.observed, err = observedObject(live, q.object); err != nil {
+		if q.observed, err = checkObservedObject(live, q.object); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func (o *options) readInputs(ctx context.Context, in io.Reader, q *objectQuery) 
 
 // selectQuestions returns the keys of the answers. It returns an error where the input of one is
 // missing.
-func (o *options) selectQuestions() (map[string]bool, error) {
+func (o *interpretOptions) selectQuestions() (map[string]bool, error) {
 	keys, err := o.questionKeys()
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (o *options) selectQuestions() (map[string]bool, error) {
 }
 
 // questionKeys returns the keys that --op selects. Karmada's names are accepted.
-func (o *options) questionKeys() ([]string, error) {
+func (o *interpretOptions) questionKeys() ([]string, error) {
 	keys := questions
 	if op := strings.ToLower(o.op); slices.Contains(questions, op) {
 		keys = []string{op}
@@ -212,8 +212,8 @@ func chooseObject(objects []*unstructured.Unstructured) (obj *unstructured.Unstr
 	return obj, scaled, nil
 }
 
-// observedObject returns the object as the member has it. It must be of the same kind.
-func observedObject(live []*unstructured.Unstructured, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// checkObservedObject returns the object as the member has it. It must be of the same kind.
+func checkObservedObject(live []*unstructured.Unstructured, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if len(live) != 1 {
 		return nil, errors.New("--observed: give one object")
 	}

@@ -24,14 +24,14 @@ func ReadInterpreters(path string) (script.Interpreters, error) {
 // EvaluateScripts returns the answers of scripts; see script.AnswerRequest. It returns an error
 // where no interpreter covers the kind of the object.
 func EvaluateScripts(known script.Interpreters, a script.EvaluationRequest) (map[string]any, error) {
-	if err := requireAnswers(known, &unstructured.Unstructured{Object: a.Object}); err != nil {
+	if err := requireInterpreterFor(known, &unstructured.Unstructured{Object: a.Object}); err != nil {
 		return nil, err
 	}
 	return known.AnswerRequest(a)
 }
 
-// requireAnswers returns an error where no interpreter covers the kind of the object.
-func requireAnswers(known script.Interpreters, obj *unstructured.Unstructured) error {
+// requireInterpreterFor returns an error where no interpreter covers the kind of the object.
+func requireInterpreterFor(known script.Interpreters, obj *unstructured.Unstructured) error {
 	gvk := obj.GroupVersionKind()
 	if !known.AnswersKind(gvk) {
 		return fmt.Errorf("no interpreter is for %s of %s", gvk.Kind, gvk.GroupVersion())
@@ -46,8 +46,8 @@ func readInterpretersFor(path string, obj *unstructured.Unstructured) (script.In
 	if err != nil {
 		return known, err
 	}
-	if !script.CanSee(obj.GroupVersionKind().GroupKind()) {
+	if !script.MayScriptsSee(obj.GroupVersionKind().GroupKind()) {
 		return known, nil
 	}
-	return known, requireAnswers(known, obj)
+	return known, requireInterpreterFor(known, obj)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-type testOptions struct {
+type interpretTestOptions struct {
 	with    string
 	verbose bool
 }
 
 // NewTestCommand returns the command that runs cases.
 func NewTestCommand() *cobra.Command {
-	o := &testOptions{}
+	o := &interpretTestOptions{}
 	cmd := &cobra.Command{
 		Use:   "test DIR",
 		Short: "Test interpreters with a folder of cases",
@@ -49,7 +49,7 @@ The exit code is 1 if a case fails, and each difference is printed.`,
 	return cmd
 }
 
-func (o *testOptions) run(out io.Writer, dir string) error {
+func (o *interpretTestOptions) run(out io.Writer, dir string) error {
 	cases, err := findCases(dir)
 	if err != nil {
 		return err

@@ -43,21 +43,21 @@ const (
 	secretName = "atoll-agent-join"
 )
 
-type options struct {
-	flags                           *client.Flags
+type joinOptions struct {
+	flags                           *client.ConnectionFlags
 	name, hub, caHash, token, image string
-	tokenFlags                      jointoken.Flags // where token is read from
-	balancerCA                      string          // file
+	tokenFlags                      jointoken.TokenFlags // where token is read from
+	balancerCA                      string               // file
 	allow                           []string
 	print, force                    bool
 	policy                          bool
 	timeout                         time.Duration
-	push                            push
+	push                            pushFlags
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &joinOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use: `join NAME --hub HOST:PORT --ca-hash HASH --token-file FILE [--kubeconfig MEMBER]
   atoll join NAME --push --kubeconfig MEMBER [--hub-kubeconfig HUB]`,
@@ -110,11 +110,11 @@ deleted once the hub may take over, and nothing that is placed is touched.`,
 	f.BoolVar(&o.policy, "policy", true, "create an AgentPolicy that keeps the hub out of namespaces kube-*, where the member has none")
 	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub, or that the hub has under another name")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the agent to run; 0 does not wait")
-	o.push.addTo(f)
+	o.push.addFlags(f)
 	return cmd
 }
 
-func (o *options) run(cmd *cobra.Command) error {
+func (o *joinOptions) run(cmd *cobra.Command) error {
 	if !o.push.on {
 		var err error
 		if o.token, err = o.tokenFlags.Read(cmd.InOrStdin(), cmd.ErrOrStderr()); err != nil {
@@ -141,12 +141,12 @@ func (o *options) run(cmd *cobra.Command) error {
 }
 
 // installAgent applies the agent's objects in the member, and waits until the agent runs.
-func (o *options) installAgent(ctx context.Context, objects []*unstructured.Unstructured, out io.Writer) error {
+func (o *joinOptions) installAgent(ctx context.Context, objects []*unstructured.Unstructured, out io.Writer) error {
 	c, err := o.flags.ConnectCluster()
 	if err != nil {
 		return err
 	}
-	if err := o.checkTarget(ctx, c); err != nil {
+	if err := o.checkJoinTarget(ctx, c); err != nil {
 		return err
 	}
 	if err := o.installObjects(ctx, c, objects, out); err != nil {
@@ -154,41 +154,41 @@ func (o *options) installAgent(ctx context.Context, objects []*unstructured.Unst
 	}
 	fmt.Fprintf(out, "the agent is installed at %s\n", c.Config.Host)
 	if o.timeout > 0 {
-		if err := o.waitRunning(ctx, c); err != nil {
+		if err := o.waitAgentRunning(ctx, c); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "the agent runs")
 	}
-	if err := o.sayStandby(ctx, c, out); err != nil {
+	if err := o.printStandbyNote(ctx, c, out); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "let it in on the hub, unless the token accepts by itself:\n\n  atoll accept %s\n", o.name)
 	return err
 }
 
-func (o *options) validate() error {
+func (o *joinOptions) validate() error {
 	for _, problem := range validation.IsDNS1123Label(o.name) {
 		return fmt.Errorf("the name %q cannot be a cluster's: %s", o.name, problem)
 	}
-	if err := o.pullOrPush(); err != nil || o.push.on {
+	if err := o.checkModeFlags(); err != nil || o.push.on {
 		return err
 	}
 	if _, err := trust.ParseToken(o.token); err != nil {
 		return fmt.Errorf("--token: %w", err)
 	}
-	if !trust.ValidHash(o.caHash) {
+	if !trust.IsValidKeyHash(o.caHash) {
 		return fmt.Errorf("--ca-hash: %q is no CA hash; it looks like sha256:<64 hexadecimal digits>", o.caHash)
 	}
 	return nil
 }
 
 // agentManifests is deploy/agent.yaml with what this join needs, and what it allows beyond.
-func (o *options) agentManifests() ([]*unstructured.Unstructured, error) {
-	objects, err := decode("agent.yaml", deploy.Agent)
+func (o *joinOptions) agentManifests() ([]*unstructured.Unstructured, error) {
+	objects, err := decodeDeployFile("agent.yaml", deploy.Agent)
 	if err != nil {
 		return nil, err
 	}
-	balancerCA, err := o.loadBalancerCAs()
+	balancerCA, err := o.readBalancerCAs()
 	if err != nil {
 		return nil, err
 	}
@@ -197,18 +197,18 @@ func (o *options) agentManifests() ([]*unstructured.Unstructured, error) {
 		case "Secret":
 			u.Object["stringData"] = map[string]any{"name": o.name, "hub": o.hub, "caHash": o.caHash, "token": o.token, "balancerCA": balancerCA}
 		case "Deployment":
-			if err := o.fillDeployment(u); err != nil {
+			if err := o.setDeploymentImageAndToken(u); err != nil {
 				return nil, fmt.Errorf("deploy/agent.yaml: %w", err)
 			}
 		}
 	}
-	allowed, err := o.allowedObjects()
+	allowed, err := o.allowFlagObjects()
 	return append(objects, allowed...), err
 }
 
-// fillDeployment sets the image, and the ID of the token. A new token restarts the agent, which
+// setDeploymentImageAndToken sets the image, and the ID of the token. A new token restarts the agent, which
 // reads the join Secret when it starts.
-func (o *options) fillDeployment(u *unstructured.Unstructured) error {
+func (o *joinOptions) setDeploymentImageAndToken(u *unstructured.Unstructured) error {
 	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 {
 		return fmt.Errorf("want one container, have %d: %w", len(containers), err)
@@ -224,9 +224,9 @@ func (o *options) fillDeployment(u *unstructured.Unstructured) error {
 	return unstructured.SetNestedField(u.Object, token.ID, "spec", "template", "metadata", "annotations", deploy.AnnotationJoinToken)
 }
 
-// loadBalancerCAs returns are the CAs of load balancers, in PEM; empty: none were given, and none of an
+// readBalancerCAs returns are the CAs of load balancers, in PEM; empty: none were given, and none of an
 // earlier join are kept.
-func (o *options) loadBalancerCAs() (string, error) {
+func (o *joinOptions) readBalancerCAs() (string, error) {
 	if o.balancerCA == "" {
 		return "", nil
 	}
@@ -243,9 +243,9 @@ func (o *options) loadBalancerCAs() (string, error) {
 	return string(pem), nil
 }
 
-// allowedObjects returns are the objects that let the agent do what --allow names.
-func (o *options) allowedObjects() (out []*unstructured.Unstructured, err error) {
-	all, err := decode("agent-allow.yaml", deploy.AgentAllow)
+// allowFlagObjects returns are the objects that let the agent do what --allow names.
+func (o *joinOptions) allowFlagObjects() (out []*unstructured.Unstructured, err error) {
+	all, err := decodeDeployFile("agent-allow.yaml", deploy.AgentAllow)
 	if err != nil {
 		return nil, err
 	}
@@ -265,8 +265,8 @@ func (o *options) allowedObjects() (out []*unstructured.Unstructured, err error)
 	return out, nil
 }
 
-// decode decodes the objects of a file of the directory deploy.
-func decode(file string, text []byte) (objects []*unstructured.Unstructured, err error) {
+// decodeDeployFile decodes the objects of a file of the directory deploy.
+func decodeDeployFile(file string, text []byte) (objects []*unstructured.Unstructured, err error) {
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
 		u := &unstructured.Unstructured{}
@@ -295,8 +295,8 @@ func printManifest(out io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// checkTarget refuses hubs, and clusters that were to join another hub.
-func (o *options) checkTarget(ctx context.Context, c *client.Cluster) error {
+// checkJoinTarget refuses hubs, and clusters that were to join another hub.
+func (o *joinOptions) checkJoinTarget(ctx context.Context, c *client.Connection) error {
 	_, err := client.Get[corev1.ConfigMap](ctx, c, client.ConfigMaps, atoll.SystemNamespace, "hub-info")
 	if err == nil {
 		return fmt.Errorf("%s is a hub, where nothing runs: give the member's kubeconfig", c.Config.Host)
@@ -317,7 +317,7 @@ func (o *options) checkTarget(ctx context.Context, c *client.Cluster) error {
 	return nil
 }
 
-func apply(ctx context.Context, c *client.Cluster, objects []*unstructured.Unstructured) error {
+func apply(ctx context.Context, c *client.Connection, objects []*unstructured.Unstructured) error {
 	kinds := c.ServedKinds()
 	for _, u := range objects {
 		mapping, err := kinds.MappingFor(ctx, u.GroupVersionKind())

@@ -18,7 +18,7 @@ import (
 )
 
 func TestManifestHoldsTheJoinAndNothingElseChanges(t *testing.T) {
-	o := &options{flags: &client.Flags{}, name: "tokyo-1", hub: "hub:6444", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().RevealSecret(), image: "registry/atoll:1"}
+	o := &joinOptions{flags: &client.ConnectionFlags{}, name: "tokyo-1", hub: "hub:6444", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().RevealSecret(), image: "registry/atoll:1"}
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +81,12 @@ func TestABalancersCAIsCertificatesAlone(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o := &options{flags: &client.Flags{}, balancerCA: file}
+		o := &joinOptions{flags: &client.ConnectionFlags{}, balancerCA: file}
 		if _, err := o.agentManifests(); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%q: %v", what, err)
 		}
 	}
-	if _, err := (&options{flags: &client.Flags{}, balancerCA: "nowhere"}).agentManifests(); err == nil {
+	if _, err := (&joinOptions{flags: &client.ConnectionFlags{}, balancerCA: "nowhere"}).agentManifests(); err == nil {
 		t.Error("a file that is not there")
 	}
 }
@@ -100,22 +100,22 @@ func asYAML(t *testing.T, u *unstructured.Unstructured) string {
 }
 
 func TestWhatCannotWorkIsRefusedBeforeAnythingIsDialled(t *testing.T) {
-	good := options{flags: &client.Flags{}, name: "a", hub: "h:1", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().RevealSecret()}
-	for name, spoil := range map[string]func(*options){
-		"name":                 func(o *options) { o.name = "A_b" },
-		"hash":                 func(o *options) { o.caHash = "sha256:12" },
-		"token":                func(o *options) { o.token = "x" },
-		"no hub":               func(o *options) { o.hub = "" },
-		"a flag of push alone": func(o *options) { o.push.standby = true },
-		"push and a token":     func(o *options) { o.push.on, o.flags.Kubeconfig = true, "member" },
-		"push and a balancer": func(o *options) {
-			*o = options{flags: &client.Flags{Kubeconfig: "member"}, name: "a", balancerCA: "f", push: push{on: true}}
+	good := joinOptions{flags: &client.ConnectionFlags{}, name: "a", hub: "h:1", caHash: "sha256:" + strings.Repeat("0", 64), token: trust.NewToken().RevealSecret()}
+	for name, spoil := range map[string]func(*joinOptions){
+		"name":                 func(o *joinOptions) { o.name = "A_b" },
+		"hash":                 func(o *joinOptions) { o.caHash = "sha256:12" },
+		"token":                func(o *joinOptions) { o.token = "x" },
+		"no hub":               func(o *joinOptions) { o.hub = "" },
+		"a flag of push alone": func(o *joinOptions) { o.push.standby = true },
+		"push and a token":     func(o *joinOptions) { o.push.on, o.flags.Kubeconfig = true, "member" },
+		"push and a balancer": func(o *joinOptions) {
+			*o = joinOptions{flags: &client.ConnectionFlags{Kubeconfig: "member"}, name: "a", balancerCA: "f", push: pushFlags{on: true}}
 		},
-		"push to nowhere": func(o *options) { *o = options{flags: o.flags, name: "a", push: push{on: true}} },
+		"push to nowhere": func(o *joinOptions) { *o = joinOptions{flags: o.flags, name: "a", push: pushFlags{on: true}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good
-			o.flags = &client.Flags{}
+			o.flags = &client.ConnectionFlags{}
 			spoil(&o)
 			if err := o.validate(); err == nil {
 				t.Error("it was let through")
@@ -155,7 +155,7 @@ func TestHowTheHubReachesAMember(t *testing.T) {
 		"no CA in the CA":  {config: rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}, fails: "no certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &options{push: push{on: true, server: c.server}}
+			o := &joinOptions{push: pushFlags{on: true, server: c.server}}
 			got, err := o.memberCredentials(&c.config)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
@@ -171,7 +171,7 @@ func TestHowTheHubReachesAMember(t *testing.T) {
 }
 
 func TestAllowAddsWhatItNames(t *testing.T) {
-	o := &options{name: "tokyo-1", image: "a"}
+	o := &joinOptions{name: "tokyo-1", image: "a"}
 	few, err := o.agentManifests()
 	if err != nil {
 		t.Fatal(err)

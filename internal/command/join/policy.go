@@ -21,7 +21,7 @@ import (
 const servedTimeout = 30 * time.Second
 
 // installObjects applies the objects. The AgentPolicy is there before the agent runs.
-func (o *options) installObjects(ctx context.Context, c *client.Cluster, objects []*unstructured.Unstructured, out io.Writer) error {
+func (o *joinOptions) installObjects(ctx context.Context, c *client.Connection, objects []*unstructured.Unstructured, out io.Writer) error {
 	var first, agent []*unstructured.Unstructured
 	for _, u := range objects {
 		if u.GetKind() == "Deployment" {
@@ -33,15 +33,15 @@ func (o *options) installObjects(ctx context.Context, c *client.Cluster, objects
 	if err := apply(ctx, c, first); err != nil {
 		return err
 	}
-	if err := o.createPolicy(ctx, c, out); err != nil {
+	if err := o.createAgentPolicy(ctx, c, out); err != nil {
 		return err
 	}
 	return apply(ctx, c, agent)
 }
 
-// defaultPolicy decodes deploy/agent-policy.yaml.
-func defaultPolicy() (*unstructured.Unstructured, error) {
-	objects, err := decode("agent-policy.yaml", deploy.AgentPolicy)
+// defaultAgentPolicy decodes deploy/agent-policy.yaml.
+func defaultAgentPolicy() (*unstructured.Unstructured, error) {
+	objects, err := decodeDeployFile("agent-policy.yaml", deploy.AgentPolicy)
 	if err == nil && len(objects) != 1 {
 		err = fmt.Errorf("deploy/agent-policy.yaml: want one object, have %d", len(objects))
 	}
@@ -51,12 +51,12 @@ func defaultPolicy() (*unstructured.Unstructured, error) {
 	return objects[0], nil
 }
 
-// createPolicy creates the default AgentPolicy. One that exists stays unchanged.
-func (o *options) createPolicy(ctx context.Context, c *client.Cluster, out io.Writer) error {
+// createAgentPolicy creates the default AgentPolicy. One that exists stays unchanged.
+func (o *joinOptions) createAgentPolicy(ctx context.Context, c *client.Connection, out io.Writer) error {
 	if !o.policy {
 		return nil
 	}
-	u, err := defaultPolicy()
+	u, err := defaultAgentPolicy()
 	if err != nil {
 		return err
 	}
@@ -92,11 +92,11 @@ func (o *options) createPolicy(ctx context.Context, c *client.Cluster, out io.Wr
 // printPolicyHint prints the command that creates the default AgentPolicy. The printed manifest
 // cannot contain it: an apply would overwrite the administrator's, and fails before the definition
 // is served.
-func (o *options) printPolicyHint(out io.Writer) error {
+func (o *joinOptions) printPolicyHint(out io.Writer) error {
 	if !o.policy {
 		return nil
 	}
-	u, err := defaultPolicy()
+	u, err := defaultAgentPolicy()
 	if err != nil {
 		return err
 	}

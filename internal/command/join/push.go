@@ -30,14 +30,14 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// push is what --push needs.
-type push struct {
+// pushFlags is what --push needs.
+type pushFlags struct {
 	on, accept, standby bool
-	hub                 client.Flags
+	hub                 client.ConnectionFlags
 	server              string
 }
 
-func (p *push) addTo(f *pflag.FlagSet) {
+func (p *pushFlags) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.on, "push", false, "let the hub run the agent, by credentials of the member")
 	f.StringVar(&p.hub.Kubeconfig, "hub-kubeconfig", "", "with --push: kubeconfig of the hub (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&p.hub.Context, "hub-context", "", "with --push: context in it (default: its current one)")
@@ -46,13 +46,13 @@ func (p *push) addTo(f *pflag.FlagSet) {
 	f.BoolVar(&p.standby, "standby", false, "with --push: leave an agent that runs in the member; one works and the other stands by")
 }
 
-// pullOrPush refuses flags that do not go together.
-func (o *options) pullOrPush() error {
+// checkModeFlags refuses flags that do not go together.
+func (o *joinOptions) checkModeFlags() error {
 	p := o.push
 	switch {
 	case p.on:
-		return o.checkPush()
-	case p.hub != client.Flags{}, p.server != "", p.accept, p.standby:
+		return o.checkPushFlags()
+	case p.hub != client.ConnectionFlags{}, p.server != "", p.accept, p.standby:
 		return errors.New("--hub-kubeconfig, --hub-context, --member-server, --accept and --standby go with --push")
 	case o.hub == "", o.caHash == "", o.token == "":
 		return errors.New("--hub, --ca-hash and --token-file are needed, as `atoll token create` on the hub prints them; or --push")
@@ -60,8 +60,8 @@ func (o *options) pullOrPush() error {
 	return nil
 }
 
-// checkPush refuses flags that do not go with --push.
-func (o *options) checkPush() error {
+// checkPushFlags refuses flags that do not go with --push.
+func (o *joinOptions) checkPushFlags() error {
 	switch {
 	case o.hub != "", o.caHash != "", o.tokenFlags.AreSet(), o.balancerCA != "", o.print:
 		return errors.New("--hub, --ca-hash, --token, --balancer-ca and --print are for an agent that runs in the member, not for --push")
@@ -72,8 +72,8 @@ func (o *options) checkPush() error {
 }
 
 // runPush stores on the hub what its agent needs, and switches the cluster over.
-func (o *options) runPush(ctx context.Context, out io.Writer) error {
-	member, hub, err := o.connectBoth(ctx)
+func (o *joinOptions) runPush(ctx context.Context, out io.Writer) error {
+	member, hub, err := o.connectMemberAndHub(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,10 +81,10 @@ func (o *options) runPush(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkWhose(ctx, member, hub); err != nil {
+	if err := o.checkMemberIdentity(ctx, member, hub); err != nil {
 		return err
 	}
-	minted, err := o.prepareMember(ctx, member, out)
+	minted, err := o.prepareMemberForPush(ctx, member, out)
 	if err != nil {
 		return err
 	}
@@ -94,35 +94,35 @@ func (o *options) runPush(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("%w; the token that was made in the member, Secret %s/%s, is of no use and may be deleted", hub.ExplainError(err), minted.Namespace, minted.Name)
 	}
 	fmt.Fprintf(out, "the hub at %s runs the agent of cluster %s, as ServiceAccount %s/%s of %s\n", hub.Config.Host, o.name, atoll.SystemNamespace, agentName, credentials.Server)
-	if err := o.letIn(ctx, hub, cluster); err != nil {
+	if err := o.acceptClusterIfAsked(ctx, hub, cluster); err != nil {
 		return err
 	}
 	if cluster.Spec.Accepted {
-		if err := o.takeOver(ctx, member, out); err != nil {
+		if err := o.deleteMemberAgent(ctx, member, out); err != nil {
 			return err
 		}
-		if err := o.waitReady(ctx, hub, out); err != nil {
+		if err := o.waitPushAgentReady(ctx, hub, out); err != nil {
 			return err
 		}
 	} else {
 		fmt.Fprintf(out, "let it in on the hub:\n\n  atoll accept %s\n", o.name)
 	}
-	return dropTokens(ctx, member, minted.Name)
+	return deleteOldPushTokens(ctx, member, minted.Name)
 }
 
-// letIn accepts the cluster, if that is asked for.
-func (o *options) letIn(ctx context.Context, hub *client.Cluster, cluster *v1alpha1.Cluster) error {
+// acceptClusterIfAsked accepts the cluster, if that is asked for.
+func (o *joinOptions) acceptClusterIfAsked(ctx context.Context, hub *client.Connection, cluster *v1alpha1.Cluster) error {
 	if !o.push.accept {
 		return nil
 	}
 	admin := handshake.Admin{Hub: hub.Dynamic}
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { _, err := admin.Accept(ctx, o.name); return err })
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { _, err := admin.AcceptCluster(ctx, o.name); return err })
 	cluster.Spec.Accepted = err == nil
 	return hub.ExplainError(err)
 }
 
-// connectBoth connects to both clusters, and makes sure which is which.
-func (o *options) connectBoth(ctx context.Context) (member, hub *client.Cluster, err error) {
+// connectMemberAndHub connects to both clusters, and makes sure which is which.
+func (o *joinOptions) connectMemberAndHub(ctx context.Context) (member, hub *client.Connection, err error) {
 	if member, err = o.flags.ConnectCluster(); err != nil {
 		return nil, nil, fmt.Errorf("the member: %w", err)
 	}
@@ -137,12 +137,12 @@ func (o *options) connectBoth(ctx context.Context) (member, hub *client.Cluster,
 		return nil, nil, err
 	}
 	o.caHash = info.Data["caHash"]
-	return member, hub, o.checkTarget(ctx, member)
+	return member, hub, o.checkJoinTarget(ctx, member)
 }
 
 // memberCredentials returns how the hub reaches the member: as the kubeconfig does, except for the
 // user.
-func (o *options) memberCredentials(config *rest.Config) (handshake.Credentials, error) {
+func (o *joinOptions) memberCredentials(config *rest.Config) (handshake.Credentials, error) {
 	c := handshake.Credentials{Server: strings.TrimRight(config.Host, "/"), CA: string(config.CAData), ServerName: config.ServerName}
 	if o.push.server != "" {
 		c.Server = strings.TrimRight(o.push.server, "/")
@@ -178,8 +178,8 @@ func (o *options) memberCredentials(config *rest.Config) (handshake.Credentials,
 // tokenTimeout is for how long the member may take to fill a token in.
 const tokenTimeout = 30 * time.Second
 
-// prepareMember makes the ServiceAccount with the rights of an agent, the AgentPolicy, and a new token.
-func (o *options) prepareMember(ctx context.Context, member *client.Cluster, out io.Writer) (*corev1.Secret, error) {
+// prepareMemberForPush makes the ServiceAccount with the rights of an agent, the AgentPolicy, and a new token.
+func (o *joinOptions) prepareMemberForPush(ctx context.Context, member *client.Connection, out io.Writer) (*corev1.Secret, error) {
 	objects, err := o.agentManifests()
 	if err != nil {
 		return nil, err
@@ -219,10 +219,10 @@ func (o *options) prepareMember(ctx context.Context, member *client.Cluster, out
 }
 
 // storeCredentials stores the credentials on the hub, and sets the Cluster's mode.
-func (o *options) storeCredentials(ctx context.Context, hub *client.Cluster, credentials handshake.Credentials) (*v1alpha1.Cluster, error) {
+func (o *joinOptions) storeCredentials(ctx context.Context, hub *client.Connection, credentials handshake.Credentials) (*v1alpha1.Cluster, error) {
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
-	if apierrors.IsNotFound(err) && !client.NoHub(err) {
-		cluster, err = o.newCluster(ctx, hub)
+	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+		cluster, err = o.createPushCluster(ctx, hub)
 	}
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (o *options) storeCredentials(ctx context.Context, hub *client.Cluster, cre
 	return cluster, nil
 }
 
-func (o *options) newCluster(ctx context.Context, hub *client.Cluster) (*v1alpha1.Cluster, error) {
+func (o *joinOptions) createPushCluster(ctx context.Context, hub *client.Connection) (*v1alpha1.Cluster, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Cluster",
 		"metadata": map[string]any{"name": o.name}, "spec": map[string]any{"mode": string(v1alpha1.ModePush)},
@@ -266,8 +266,8 @@ func (o *options) newCluster(ctx context.Context, hub *client.Cluster) (*v1alpha
 	return cluster, nil
 }
 
-// dropTokens drops the tokens that earlier joins made in the member.
-func dropTokens(ctx context.Context, member *client.Cluster, keep string) error {
+// deleteOldPushTokens drops the tokens that earlier joins made in the member.
+func deleteOldPushTokens(ctx context.Context, member *client.Connection, keep string) error {
 	earlier, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})
 	if err != nil {
 		return fmt.Errorf("list earlier tokens in the member: %w", err)
@@ -283,9 +283,9 @@ func dropTokens(ctx context.Context, member *client.Cluster, keep string) error 
 	return nil
 }
 
-// sayStandby prints which agent works in a member, when an agent is installed where the hub has
+// printStandbyNote prints which agent works in a member, when an agent is installed where the hub has
 // credentials.
-func (o *options) sayStandby(ctx context.Context, member *client.Cluster, out io.Writer) error {
+func (o *joinOptions) printStandbyNote(ctx context.Context, member *client.Connection, out io.Writer) error {
 	given, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})
 	if err != nil || len(given) == 0 {
 		return err
@@ -299,8 +299,8 @@ To go over to the one in the member, on the hub:
 	return err
 }
 
-// takeOver ends an agent that runs in the member, unless it is to stand by.
-func (o *options) takeOver(ctx context.Context, member *client.Cluster, out io.Writer) error {
+// deleteMemberAgent ends an agent that runs in the member, unless it is to stand by.
+func (o *joinOptions) deleteMemberAgent(ctx context.Context, member *client.Connection, out io.Writer) error {
 	if o.push.standby {
 		return nil
 	}
@@ -318,8 +318,8 @@ func (o *options) takeOver(ctx context.Context, member *client.Cluster, out io.W
 	return err
 }
 
-// waitReady waits until the hub's agent works. The error is what prevents it.
-func (o *options) waitReady(ctx context.Context, hub *client.Cluster, out io.Writer) error {
+// waitPushAgentReady waits until the hub's agent works. The error is what prevents it.
+func (o *joinOptions) waitPushAgentReady(ctx context.Context, hub *client.Connection, out io.Writer) error {
 	if o.timeout == 0 {
 		return nil
 	}

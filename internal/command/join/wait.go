@@ -14,9 +14,9 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// waitRunning returns when the agent's Deployment is as it was applied and
+// waitAgentRunning returns when the agent's Deployment is as it was applied and
 // available, or returns what keeps its pod.
-func (o *options) waitRunning(ctx context.Context, c *client.Cluster) error {
+func (o *joinOptions) waitAgentRunning(ctx context.Context, c *client.Connection) error {
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, o.timeout, true, func(ctx context.Context) (bool, error) {
 		d, err := client.Get[appsv1.Deployment](ctx, c, client.Deployments, atoll.SystemNamespace, agentName)
 		if err != nil {
@@ -27,11 +27,11 @@ func (o *options) waitRunning(ctx context.Context, c *client.Cluster) error {
 	if err == nil || ctx.Err() != nil || !wait.Interrupted(err) {
 		return err
 	}
-	return fmt.Errorf("the agent is installed, but does not run within %s: %s", o.timeout, podProblem(ctx, c))
+	return fmt.Errorf("the agent is installed, but does not run within %s: %s", o.timeout, agentPodProblem(ctx, c))
 }
 
-// podProblem is what the agent's pods say about themselves.
-func podProblem(ctx context.Context, c *client.Cluster) string {
+// agentPodProblem is what the agent's pods say about themselves.
+func agentPodProblem(ctx context.Context, c *client.Connection) string {
 	pods, err := client.List[corev1.Pod](ctx, c, client.Pods, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + agentName})
 	if err != nil {
 		return err.Error()

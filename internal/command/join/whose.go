@@ -20,14 +20,14 @@ import (
 // identityName is the Secret in a member with its agent's key, whichever process runs the agent.
 const identityName = "atoll-agent-identity"
 
-// checkWhose refuses a member that the hub has under another name, whose token would be
+// checkMemberIdentity refuses a member that the hub has under another name, whose token would be
 // withdrawn and whose agent would answer for two Clusters, and one that cannot be the Cluster
 // which is connected under this name: mostly the kubeconfig is another member's.
-func (o *options) checkWhose(ctx context.Context, member, hub *client.Cluster) error {
+func (o *joinOptions) checkMemberIdentity(ctx context.Context, member, hub *client.Connection) error {
 	if o.force {
 		return nil
 	}
-	names, err := namesOf(ctx, member)
+	names, err := recordedMemberNames(ctx, member)
 	if err != nil {
 		return err
 	}
@@ -37,19 +37,19 @@ func (o *options) checkWhose(ctx context.Context, member, hub *client.Cluster) e
 			if err == nil {
 				return fmt.Errorf("%[1]s is cluster %[2]s of this hub, and is left as it is: is it another member's kubeconfig? To have it under the name %[3]s, end the other one first: atoll remove %[2]s --orphan. Where cluster %[2]s is another machine, add --force", member.Config.Host, name, o.name)
 			}
-			if !apierrors.IsNotFound(err) || client.NoHub(err) {
+			if !apierrors.IsNotFound(err) || client.IsNoHubError(err) {
 				return err
 			}
 		}
 	}
-	return o.checkConnected(ctx, member, hub)
+	return o.checkNotConnectedElsewhere(ctx, member, hub)
 }
 
-// checkConnected refuses to point a Cluster that is connected at a member where no agent ever
+// checkNotConnectedElsewhere refuses to point a Cluster that is connected at a member where no agent ever
 // worked.
-func (o *options) checkConnected(ctx context.Context, member, hub *client.Cluster) error {
+func (o *joinOptions) checkNotConnectedElsewhere(ctx context.Context, member, hub *client.Connection) error {
 	now, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
-	if apierrors.IsNotFound(err) && !client.NoHub(err) {
+	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
 		return nil
 	}
 	if err != nil {
@@ -65,8 +65,8 @@ func (o *options) checkConnected(ctx context.Context, member, hub *client.Cluste
 	return err
 }
 
-// namesOf returns the names of a member, by what joins left there.
-func namesOf(ctx context.Context, member *client.Cluster) (map[string]bool, error) {
+// recordedMemberNames returns the names of a member, by what joins left there.
+func recordedMemberNames(ctx context.Context, member *client.Connection) (map[string]bool, error) {
 	names := map[string]bool{}
 	pushed, err := client.List[corev1.Secret](ctx, member, client.Secrets, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: handshake.LabelPush})
 	if err != nil {

@@ -48,7 +48,7 @@ func TestAMemberIsPushedToUnderOneName(t *testing.T) {
 		"a new one, in the place of one, forced": {hub: []string{"oslo"}, joins: "oslo", force: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &options{name: c.joins, force: c.force, push: push{on: true}}
+			o := &joinOptions{name: c.joins, force: c.force, push: pushFlags{on: true}}
 			member := startCluster(t, func(path string) any {
 				list := corev1.SecretList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "SecretList"}}
 				for _, s := range c.member {
@@ -75,7 +75,7 @@ func TestAMemberIsPushedToUnderOneName(t *testing.T) {
 				}
 				return nil
 			})
-			err := o.checkWhose(t.Context(), member, hub)
+			err := o.checkMemberIdentity(t.Context(), member, hub)
 			if c.fails == "" && err != nil || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
 				t.Errorf("%v, want one that says %q", err, c.fails)
 			}
@@ -84,7 +84,7 @@ func TestAMemberIsPushedToUnderOneName(t *testing.T) {
 }
 
 // startCluster is a cluster that has what get gives by its path.
-func startCluster(t *testing.T, get func(path string) any) *client.Cluster {
+func startCluster(t *testing.T, get func(path string) any) *client.Connection {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -105,5 +105,5 @@ func startCluster(t *testing.T, get func(path string) any) *client.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &client.Cluster{Config: config, Dynamic: dyn}
+	return &client.Connection{Config: config, Dynamic: dyn}
 }

@@ -21,25 +21,25 @@ const Variable = "ATOLL_TOKEN"
 // maxFileBytes is more than a token and its blanks have.
 const maxFileBytes = 4 << 10
 
-// Flags are the sources of a token.
-type Flags struct{ value, file string }
+// TokenFlags are the sources of a token.
+type TokenFlags struct{ value, file string }
 
 // AddTo adds the flags. when states when a token is needed.
-func (f *Flags) AddTo(flags *pflag.FlagSet, when string) {
+func (f *TokenFlags) AddTo(flags *pflag.FlagSet, when string) {
 	flags.StringVar(&f.file, "token-file", "", "file with the join token, - for standard input; default $"+Variable+". "+when)
 	flags.StringVar(&f.value, "token", "", "join token. Other users of the machine can read it: prefer --token-file")
 }
 
 // AreSet reports whether a flag is given.
-func (f *Flags) AreSet() bool { return f.value != "" || f.file != "" }
+func (f *TokenFlags) AreSet() bool { return f.value != "" || f.file != "" }
 
 // Read returns the token; empty if there is none. The error for a missing file is fs.ErrNotExist.
-func (f *Flags) Read(stdin io.Reader, warnings io.Writer) (string, error) {
+func (f *TokenFlags) Read(stdin io.Reader, warnings io.Writer) (string, error) {
 	switch {
 	case f.value != "" && f.file != "":
 		return "", errors.New("--token and --token-file exclude each other")
 	case f.file != "":
-		token, err := readFile(f.file, stdin)
+		token, err := readTokenFile(f.file, stdin)
 		if err != nil {
 			return "", fmt.Errorf("--token-file: %w", err)
 		}
@@ -51,8 +51,8 @@ func (f *Flags) Read(stdin io.Reader, warnings io.Writer) (string, error) {
 	return os.Getenv(Variable), nil
 }
 
-// readFile reads a token from a file, or from stdin where the name is "-".
-func readFile(name string, stdin io.Reader) (string, error) {
+// readTokenFile reads a token from a file, or from stdin where the name is "-".
+func readTokenFile(name string, stdin io.Reader) (string, error) {
 	from := stdin
 	if name != "-" {
 		file, err := os.Open(name)

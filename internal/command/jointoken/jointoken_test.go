@@ -30,7 +30,7 @@ func TestATokenComesFromOneSource(t *testing.T) {
 		{args: "--token of-argument --token-file -", fails: "exclude each other", isSet: true},
 		{args: "--token-file " + file + ".missing", fails: "--token-file", isSet: true},
 	} {
-		var f Flags
+		var f TokenFlags
 		set := pflag.NewFlagSet("test", pflag.ContinueOnError)
 		f.AddTo(set, "")
 		if err := set.Parse(strings.Fields(c.args)); err != nil {

@@ -25,8 +25,8 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-type options struct {
-	flags    *client.Flags
+type kubeconfigOptions struct {
+	flags    *client.ConnectionFlags
 	clusters []string
 	all      bool
 	selector string
@@ -35,8 +35,8 @@ type options struct {
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &kubeconfigOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [--cluster NAME | --all]",
 		Short: "Print a kubeconfig by which kubectl reaches members through the hub",
@@ -71,7 +71,7 @@ are in what is printed.`,
 	return cmd
 }
 
-func (o *options) run(cmd *cobra.Command) error {
+func (o *kubeconfigOptions) run(cmd *cobra.Command) error {
 	if o.selector != "" && !o.all {
 		return errors.New("--selector chooses among all clusters: give --all, too")
 	}
@@ -85,9 +85,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	made := buildConfig(hub, name, members, o.prefix)
+	made := buildKubeconfig(hub, name, members, o.prefix)
 	if o.merge {
-		return merge(cmd, rules, made, members, o.prefix)
+		return mergeKubeconfig(cmd, rules, made, members, o.prefix)
 	}
 	if err := clientcmdapi.FlattenConfig(made); err != nil {
 		return fmt.Errorf("read what the kubeconfig names: %w", err)
@@ -101,7 +101,7 @@ func (o *options) run(cmd *cobra.Command) error {
 }
 
 // hubConfig returns the kubeconfig in use and the name of the hub's context in it.
-func (o *options) hubConfig(rules *clientcmd.ClientConfigLoadingRules) (*clientcmdapi.Config, string, error) {
+func (o *kubeconfigOptions) hubConfig(rules *clientcmd.ClientConfigLoadingRules) (*clientcmdapi.Config, string, error) {
 	config, err := rules.Load()
 	if err != nil {
 		return nil, "", fmt.Errorf("kubeconfig: %w", err)
@@ -135,7 +135,7 @@ func contextNames(c *clientcmdapi.Config) []string {
 }
 
 // memberNames returns the members that contexts are asked for, by name.
-func (o *options) memberNames(ctx context.Context) ([]string, error) {
+func (o *kubeconfigOptions) memberNames(ctx context.Context) ([]string, error) {
 	if !o.all && len(o.clusters) == 0 {
 		return nil, nil
 	}
@@ -168,8 +168,8 @@ func (o *options) memberNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// buildConfig is a kubeconfig of the members, or of the hub where none is asked for.
-func buildConfig(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
+// buildKubeconfig is a kubeconfig of the members, or of the hub where none is asked for.
+func buildKubeconfig(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
 	of := hub.Contexts[context]
 	out := clientcmdapi.NewConfig()
 	if user := hub.AuthInfos[of.AuthInfo]; user != nil {
@@ -192,8 +192,8 @@ func buildConfig(hub *clientcmdapi.Config, context string, members []string, pre
 	return out
 }
 
-// merge merges into the kubeconfig in use. Names of other origin are not changed.
-func merge(cmd *cobra.Command, rules *clientcmd.ClientConfigLoadingRules, made *clientcmdapi.Config, members []string, prefix string) error {
+// mergeKubeconfig merges into the kubeconfig in use. Names of other origin are not changed.
+func mergeKubeconfig(cmd *cobra.Command, rules *clientcmd.ClientConfigLoadingRules, made *clientcmdapi.Config, members []string, prefix string) error {
 	if len(members) == 0 {
 		return errors.New("--merge adds contexts of members: name them by --cluster, or give --all")
 	}

@@ -16,8 +16,8 @@ import (
 	"atoll.dev/atoll/internal/command/kubeconfig"
 )
 
-func newFleet(t *testing.T) *clienttest.Hub {
-	return clienttest.NewHub(t, map[string]string{
+func newFleet(t *testing.T) *clienttest.FakeHub {
+	return clienttest.NewFakeHub(t, map[string]string{
 		"atoll.dev/clusters/tokyo": "{metadata: {labels: {region: asia}}, spec: {accepted: true}}",
 		"atoll.dev/clusters/oslo":  "{metadata: {labels: {region: europe}}, spec: {accepted: true}}",
 		"atoll.dev/clusters/new":   "{metadata: {labels: {region: asia}}, spec: {accepted: false}}",
@@ -28,7 +28,7 @@ func newFleet(t *testing.T) *clienttest.Hub {
 // run runs the command; extra is merged into the kubeconfig before.
 func run(t *testing.T, extra string, args ...string) (out, file string, err error) {
 	t.Helper()
-	command := func(flags *client.Flags) *cobra.Command {
+	command := func(flags *client.ConnectionFlags) *cobra.Command {
 		file = flags.Kubeconfig
 		if extra != "" {
 			first, err := clientcmd.LoadFromFile(file)

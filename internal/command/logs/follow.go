@@ -31,10 +31,10 @@ type key struct {
 	container string
 }
 
-// follower follows the containers of all pods of a Query.
-type follower struct {
-	*reader
-	query pods.Query
+// logFollower follows the containers of all pods of a Query.
+type logFollower struct {
+	*logReader
+	query pods.PodQuery
 	stop  context.CancelFunc
 	// failure that ended it; for the goroutine that waits for running.
 	failing sync.Once
@@ -55,15 +55,15 @@ type follower struct {
 }
 
 // followPods follows the pods that were found, and those that come.
-func (r *reader) followPods(ctx context.Context, q pods.Query, found []corev1.Pod, version string) error {
+func (r *logReader) followPods(ctx context.Context, q pods.PodQuery, found []corev1.Pod, version string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	f := &follower{reader: r, query: q, stop: stop, followed: map[key]bool{}, done: map[key]string{}, away: map[string]bool{}}
+	f := &logFollower{logReader: r, query: q, stop: stop, followed: map[key]bool{}, done: map[key]string{}, away: map[string]bool{}}
 	if len(found) == 0 {
 		r.printNote("no pod of %s runs yet; waiting for the first", q.Subject)
 	}
 	f.start(ctx, found)
-	f.watch(ctx, version)
+	f.keepWatchingPods(ctx, version)
 	f.running.Wait()
 	if f.failure == nil && f.read == 0 && f.refused > 0 {
 		return fmt.Errorf("%w; the reasons are above", errNothing)
@@ -72,13 +72,13 @@ func (r *reader) followPods(ctx context.Context, q pods.Query, found []corev1.Po
 }
 
 // fail ends all, with the first reason.
-func (f *follower) fail(err error) {
+func (f *logFollower) fail(err error) {
 	f.failing.Do(func() { f.failure = err })
 	f.stop()
 }
 
-// watch watches for pods that come, until the end.
-func (f *follower) watch(ctx context.Context, version string) {
+// keepWatchingPods watches for pods that come, until the end.
+func (f *logFollower) keepWatchingPods(ctx context.Context, version string) {
 	again := againFirst
 	for ctx.Err() == nil {
 		err := f.watchPods(ctx, version)
@@ -105,7 +105,7 @@ func (f *follower) watch(ctx context.Context, version string) {
 }
 
 // watchPods watches events of pods from a version on, until the watch ends. An error is that it did not begin.
-func (f *follower) watchPods(ctx context.Context, version string) error {
+func (f *logFollower) watchPods(ctx context.Context, version string) error {
 	options := f.query.ListOptions()
 	options.ResourceVersion = version
 	w, err := f.client.Dynamic.Resource(client.Pods).Namespace(f.query.Namespace).Watch(ctx, options)
@@ -126,7 +126,7 @@ func (f *follower) watchPods(ctx context.Context, version string) error {
 }
 
 // start starts to follow what is not followed yet, of containers that have said something.
-func (f *follower) start(ctx context.Context, found []corev1.Pod) {
+func (f *logFollower) start(ctx context.Context, found []corev1.Pod) {
 	sources, err := f.o.selectSources(found)
 	if err != nil {
 		return // pods that come without the container that was named are left out
@@ -135,7 +135,7 @@ func (f *follower) start(ctx context.Context, found []corev1.Pod) {
 	defer f.mu.Unlock()
 	for _, s := range sources {
 		k := key{s.pod.UID, s.container}
-		run, runs := runOf(s.pod, s.container)
+		run, runs := startedContainerRun(s.pod, s.container)
 		if !runs || f.followed[k] || f.done[k] == run {
 			continue
 		}
@@ -151,9 +151,9 @@ func (f *follower) start(ctx context.Context, found []corev1.Pod) {
 	}
 }
 
-// runOf returns which run of a container there is to be read; false where it has not begun.
-func runOf(pod *corev1.Pod, container string) (string, bool) {
-	s, ok := pods.ContainerState(pod, container)
+// startedContainerRun returns which run of a container there is to be read; false where it has not begun.
+func startedContainerRun(pod *corev1.Pod, container string) (string, bool) {
+	s, ok := pods.ContainerStatusOf(pod, container)
 	switch {
 	case !ok:
 		// A template's status may have no containers, and its cluster has.
@@ -167,7 +167,7 @@ func runOf(pod *corev1.Pod, container string) (string, bool) {
 }
 
 // tailContainer follows one container to its end, through all that breaks off.
-func (f *follower) tailContainer(ctx context.Context, s source) {
+func (f *logFollower) tailContainer(ctx context.Context, s logSource) {
 	var seen time.Time
 	again := againFirst
 	for {
@@ -194,7 +194,7 @@ func (f *follower) tailContainer(ctx context.Context, s source) {
 			f.markEnded(s, now.run)
 			return
 		case away:
-			f.brokeOff(s.clusterName(), err)
+			f.reportDisconnected(s.clusterName(), err)
 		}
 		if !pause.WaitFor(ctx, again) {
 			return
@@ -204,8 +204,8 @@ func (f *follower) tailContainer(ctx context.Context, s source) {
 }
 
 // readStream reads what one stream gives, and reports whether it gave anything.
-func (f *follower) readStream(ctx context.Context, s source, seen *time.Time) (got bool, err error) {
-	body, err := f.reader.open(ctx, s, *seen)
+func (f *logFollower) readStream(ctx context.Context, s logSource, seen *time.Time) (got bool, err error) {
+	body, err := f.logReader.open(ctx, s, *seen)
 	if err != nil {
 		return false, err
 	}
@@ -228,8 +228,8 @@ func (f *follower) readStream(ctx context.Context, s source, seen *time.Time) (g
 	}
 }
 
-// verdict on a container of which the stream ended.
-type verdict struct {
+// streamVerdict is the verdict on a container of which the stream ended.
+type streamVerdict struct {
 	what int
 	run  string
 }
@@ -242,40 +242,40 @@ const (
 )
 
 // checkContainer looks at what became of a container whose stream ended, with an error or without.
-func (f *follower) checkContainer(ctx context.Context, s source, failed error) (*corev1.Pod, verdict, error) {
+func (f *logFollower) checkContainer(ctx context.Context, s logSource, failed error) (*corev1.Pod, streamVerdict, error) {
 	pod, err := client.Get[corev1.Pod](ctx, f.client, client.Pods, s.pod.Namespace, s.pod.Name)
-	now := decideNext(s, pod, err, failed)
+	now := decideAfterStreamEnd(s, pod, err, failed)
 	if err != nil {
 		return nil, now, cmp.Or(failed, err)
 	}
 	return pod, now, failed
 }
 
-// decideNext decides by the pod as it is now, or by the error that hides it.
-func decideNext(s source, pod *corev1.Pod, err, failed error) verdict {
-	known, _ := runOf(s.pod, s.container)
+// decideAfterStreamEnd decides by the pod as it is now, or by the error that hides it.
+func decideAfterStreamEnd(s logSource, pod *corev1.Pod, err, failed error) streamVerdict {
+	known, _ := startedContainerRun(s.pod, s.container)
 	switch {
 	case apierrors.IsNotFound(err):
-		return verdict{over, known}
+		return streamVerdict{over, known}
 	case err != nil:
-		return verdict{failureKind(err), known}
+		return streamVerdict{classifyStreamFailure(err), known}
 	case pod.UID != s.pod.UID:
-		return verdict{over, known}
+		return streamVerdict{over, known}
 	}
-	state, ok := pods.ContainerState(pod, s.container)
+	state, ok := pods.ContainerStatusOf(pod, s.container)
 	switch {
 	case failed != nil:
-		return verdict{failureKind(failed), state.ContainerID}
+		return streamVerdict{classifyStreamFailure(failed), state.ContainerID}
 	case ok && state.State.Running != nil && state.ContainerID == known:
-		return verdict{goesOn, known}
+		return streamVerdict{goesOn, known}
 	case ok && state.State.Terminated == nil:
-		return verdict{over, known} // what runs next is followed when it is seen to run
+		return streamVerdict{over, known} // what runs next is followed when it is seen to run
 	}
-	return verdict{over, state.ContainerID}
+	return streamVerdict{over, state.ContainerID}
 }
 
-// failureKind returns away for an error that may pass, and refused for others.
-func failureKind(err error) int {
+// classifyStreamFailure returns away for an error that may pass, and refused for others.
+func classifyStreamFailure(err error) int {
 	if pods.IsTemporary(err) {
 		return away
 	}
@@ -283,7 +283,7 @@ func failureKind(err error) int {
 }
 
 // markEnded: the container is followed no more, up to a run.
-func (f *follower) markEnded(s source, run string) {
+func (f *logFollower) markEnded(s logSource, run string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	k := key{s.pod.UID, s.container}
@@ -296,8 +296,8 @@ func (f *follower) markEnded(s source, run string) {
 	}
 }
 
-// brokeOff says once that a cluster is away.
-func (f *follower) brokeOff(cluster string, why error) {
+// reportDisconnected says once that a cluster is away.
+func (f *logFollower) reportDisconnected(cluster string, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.away[cluster] {
@@ -307,7 +307,7 @@ func (f *follower) brokeOff(cluster string, why error) {
 }
 
 // reportReconnected says so where it is of a cluster that was away.
-func (f *follower) reportReconnected(cluster string) {
+func (f *logFollower) reportReconnected(cluster string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.read++

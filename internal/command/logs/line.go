@@ -11,8 +11,8 @@ import (
 // lineMost is how long a line may be, in bytes.
 const lineMost = 1 << 20
 
-// line of a log.
-type line struct {
+// logLine is a line of a log.
+type logLine struct {
 	// at is when it was said; zero where it does not tell.
 	at    time.Time
 	stamp []byte
@@ -20,20 +20,20 @@ type line struct {
 }
 
 // parse parses a line that begins with its time. A line without a time is a line too.
-func parse(raw []byte) line {
+func parse(raw []byte) logLine {
 	stamp, text, ok := bytes.Cut(raw, []byte(" "))
 	at, err := time.Parse(time.RFC3339Nano, string(stamp))
 	if err != nil {
-		return line{text: raw}
+		return logLine{text: raw}
 	}
 	if !ok {
 		text = nil
 	}
-	return line{at: at, stamp: stamp, text: text}
+	return logLine{at: at, stamp: stamp, text: text}
 }
 
-// scanner of lines.
-type scanner struct {
+// logScanner scans lines.
+type logScanner struct {
 	lines *bufio.Scanner
 	// after is up to when lines have been seen already.
 	after time.Time
@@ -42,15 +42,15 @@ type scanner struct {
 }
 
 // newScanner returns a scanner of a log, without what was said up to a time.
-func newScanner(r io.Reader, after time.Time) *scanner {
-	s := &scanner{lines: bufio.NewScanner(r), after: after, last: after}
+func newScanner(r io.Reader, after time.Time) *logScanner {
+	s := &logScanner{lines: bufio.NewScanner(r), after: after, last: after}
 	s.lines.Buffer(make([]byte, 0, 4096), lineMost)
 	return s
 }
 
 // next returns the next line, which is the caller's; false at the end, for which err may tell a reason. A line
 // without a time has that of the one before it.
-func (s *scanner) next() (line, bool) {
+func (s *logScanner) next() (logLine, bool) {
 	for s.lines.Scan() {
 		l := parse(bytes.Clone(s.lines.Bytes()))
 		switch {
@@ -63,29 +63,29 @@ func (s *scanner) next() (line, bool) {
 		}
 		return l, true
 	}
-	return line{}, false
+	return logLine{}, false
 }
 
-func (s *scanner) scanError() error { return s.lines.Err() }
+func (s *logScanner) scanError() error { return s.lines.Err() }
 
 // head is the next line of one log.
 type head struct {
 	of   int
-	line line
+	line logLine
 }
 
-type heads []head
+type logHeap []head
 
-func (h heads) Len() int { return len(h) }
-func (h heads) Less(i, j int) bool {
+func (h logHeap) Len() int { return len(h) }
+func (h logHeap) Less(i, j int) bool {
 	if h[i].line.at.Equal(h[j].line.at) {
 		return h[i].of < h[j].of
 	}
 	return h[i].line.at.Before(h[j].line.at)
 }
-func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *heads) Push(x any)   { *h = append(*h, x.(head)) }
-func (h *heads) Pop() any {
+func (h logHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *logHeap) Push(x any)   { *h = append(*h, x.(head)) }
+func (h *logHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
 	*h = old[:len(old)-1]
@@ -94,8 +94,8 @@ func (h *heads) Pop() any {
 
 // merge logs by the times of their lines: of the first lines that are left, the one that was
 // said first, and of several, that of the first log. Lines of one log stay in their order.
-func merge(logs []func() (line, bool), print func(of int, l line) error) error {
-	var h heads
+func merge(logs []func() (logLine, bool), print func(of int, l logLine) error) error {
+	var h logHeap
 	for i, next := range logs {
 		if l, ok := next(); ok {
 			h = append(h, head{i, l})

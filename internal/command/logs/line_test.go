@@ -14,12 +14,12 @@ func TestLinesAreMergedByTheirTimes(t *testing.T) {
 		"2026-05-01T12:00:01Z b1\n2026-05-01T12:00:03Z b2\n2026-05-01T12:00:09Z b3",
 		"",
 	}
-	var next []func() (line, bool)
+	var next []func() (logLine, bool)
 	for _, l := range logs {
 		next = append(next, newScanner(strings.NewReader(l), time.Time{}).next)
 	}
 	var got []string
-	if err := merge(next, func(of int, l line) error {
+	if err := merge(next, func(of int, l logLine) error {
 		got = append(got, fmt.Sprintf("%d %s", of, l.text))
 		return nil
 	}); err != nil {

@@ -29,9 +29,9 @@ const (
 	tailSelected = 10
 )
 
-type options struct {
-	flags      *client.Flags
-	choice     client.Choice
+type logsOptions struct {
+	flags      *client.ConnectionFlags
+	choice     client.ClusterChoice
 	color      output.Color
 	selector   string
 	container  string
@@ -46,8 +46,8 @@ type options struct {
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &logsOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "logs TYPE/NAME | POD | -l SELECTOR",
 		Short: "Show what the pods of a workload say in all clusters, merged",
@@ -93,7 +93,7 @@ disconnected cluster is awaited: its lines of that time come when it is back.`,
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, out, notes io.Writer, argument string) error {
+func (o *logsOptions) run(ctx context.Context, out, notes io.Writer, argument string) error {
 	if o.tail < -1 || o.since < 0 || o.maxStreams < 1 {
 		return errors.New("--tail is -1 or more, --since no less than 0, and --max-log-requests no less than 1")
 	}
@@ -117,7 +117,7 @@ func (o *options) run(ctx context.Context, out, notes io.Writer, argument string
 	if err != nil {
 		return err
 	}
-	r := &reader{
+	r := &logReader{
 		o: o, client: endless, lines: output.NewLines(out), notes: output.NewLines(notes),
 		palette: &output.Palette{On: o.color.IsEnabled(out)},
 	}
@@ -128,12 +128,12 @@ func (o *options) run(ctx context.Context, out, notes io.Writer, argument string
 }
 
 // findPods lists the pods that the argument or the selector names. Without one, pods to come can be followed.
-func (o *options) findPods(ctx context.Context, c *client.Cluster, argument string) (q pods.Query, found []corev1.Pod, version string, err error) {
+func (o *logsOptions) findPods(ctx context.Context, c *client.Connection, argument string) (q pods.PodQuery, found []corev1.Pod, version string, err error) {
 	clusters, err := o.choice.ChosenNames(ctx, c)
 	if err != nil {
 		return q, nil, "", err
 	}
-	if q, err = pods.Find(ctx, c, argument, o.selector, clusters); err != nil {
+	if q, err = pods.ResolvePodQuery(ctx, c, argument, o.selector, clusters); err != nil {
 		return q, nil, "", err
 	}
 	found, version, err = q.List(ctx, c)
@@ -143,17 +143,17 @@ func (o *options) findPods(ctx context.Context, c *client.Cluster, argument stri
 	return q, found, version, err
 }
 
-// source is a container that says something.
-type source struct {
+// logSource is a container that says something.
+type logSource struct {
 	pod       *corev1.Pod
 	container string
 }
 
-func (s source) clusterName() string { return pods.ClusterOf(s.pod) }
+func (s logSource) clusterName() string { return pods.ClusterOf(s.pod) }
 
-func (s source) linePrefix() string { return pods.LinePrefix(s.pod, s.container) }
+func (s logSource) linePrefix() string { return pods.LogLinePrefix(s.pod, s.container) }
 
-func clustersOf(all []source) int {
+func clustersOf(all []logSource) int {
 	names := map[string]bool{}
 	for _, s := range all {
 		names[s.clusterName()] = true
@@ -163,13 +163,13 @@ func clustersOf(all []source) int {
 
 // selectSources returns the sources of pods, in their order. It is an error where no pod has the container that was
 // named; pods without it are left out.
-func (o *options) selectSources(all []corev1.Pod) ([]source, error) {
-	var out []source
+func (o *logsOptions) selectSources(all []corev1.Pod) ([]logSource, error) {
+	var out []logSource
 	var none error
 	for i := range all {
 		if o.all {
 			for _, name := range pods.ContainerNames(&all[i]) {
-				out = append(out, source{&all[i], name})
+				out = append(out, logSource{&all[i], name})
 			}
 			continue
 		}
@@ -178,7 +178,7 @@ func (o *options) selectSources(all []corev1.Pod) ([]source, error) {
 			none = err
 			continue
 		}
-		out = append(out, source{&all[i], name})
+		out = append(out, logSource{&all[i], name})
 	}
 	if len(out) == 0 {
 		return nil, none

@@ -36,13 +36,13 @@ func TestContainersAreChosen(t *testing.T) {
 	two := []corev1.Pod{*newRunningPod("a", "oslo", "1"), *newRunningPod("b", "tokyo", "1")}
 	two[1].Annotations = map[string]string{"kubectl.kubernetes.io/default-container": "side"}
 	for _, c := range []struct {
-		o    options
+		o    logsOptions
 		want string
 	}{
-		{options{}, "[oslo/a main] [tokyo/b side]"},
-		{options{container: "side"}, "[oslo/a side] [tokyo/b side]"},
-		{options{all: true}, "[oslo/a init] [oslo/a main] [oslo/a side] [tokyo/b init] [tokyo/b main] [tokyo/b side]"},
-		{options{container: "none"}, `pod b.tokyo has no container "none"; it has: init, main, side`},
+		{logsOptions{}, "[oslo/a main] [tokyo/b side]"},
+		{logsOptions{container: "side"}, "[oslo/a side] [tokyo/b side]"},
+		{logsOptions{all: true}, "[oslo/a init] [oslo/a main] [oslo/a side] [tokyo/b init] [tokyo/b main] [tokyo/b side]"},
+		{logsOptions{container: "none"}, `pod b.tokyo has no container "none"; it has: init, main, side`},
 	} {
 		sources, err := c.o.selectSources(two)
 		var got []string
@@ -59,7 +59,7 @@ func TestContainersAreChosen(t *testing.T) {
 }
 
 func TestWhatBecameOfAContainer(t *testing.T) {
-	s := source{newRunningPod("a", "oslo", "1"), "main"}
+	s := logSource{newRunningPod("a", "oslo", "1"), "main"}
 	ended := newRunningPod("a", "oslo", "1")
 	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 	other := newRunningPod("a", "oslo", "1")
@@ -83,7 +83,7 @@ func TestWhatBecameOfAContainer(t *testing.T) {
 		"its pod is not shown":  {err: apierrors.NewForbidden(pods, "a", nil), want: refused},
 		"it ended, log refused": {pod: ended, failed: apierrors.NewBadRequest("no"), want: refused},
 	} {
-		if got := decideNext(s, c.pod, c.err, c.failed); got.what != c.want {
+		if got := decideAfterStreamEnd(s, c.pod, c.err, c.failed); got.what != c.want {
 			t.Errorf("%s: the verdict is %d, wanted %d", name, got.what, c.want)
 		}
 	}
@@ -183,7 +183,7 @@ func encodeJSON(t *testing.T, v any) string {
 }
 
 // run the command against the hub.
-func (h *hub) run(ctx context.Context, out, notes *clienttest.Text, args ...string) error {
+func (h *hub) run(ctx context.Context, out, notes *clienttest.OutputBuffer, args ...string) error {
 	h.t.Helper()
 	return clienttest.Run(ctx, h.t, h, NewCommand, clienttest.Said{Out: out, Notes: notes}, args...)
 }
@@ -192,7 +192,7 @@ func TestLogsOfAllClusters(t *testing.T) {
 	h := newHub(t, newRunningPod("b", "tokyo", "1"), newRunningPod("a", "oslo", "1"), newRunningPod("c", "rome", "1"))
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:01Z one\n2026-05-01T12:00:03Z three\n"}
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:02Z two\n"}
-	out, notes := clienttest.NewText(), clienttest.NewText()
+	out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
 	if err := h.run(t.Context(), out, notes, "-l", "app=web", "--color", "always"); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, newRunningPod("a", "oslo", "1"), newRunningPod("b", "tokyo", "1"))
-			out, notes := clienttest.NewText(), clienttest.NewText()
+			out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
 			if err := h.run(t.Context(), out, notes, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, wanted %q", err, c.want)
 			}
@@ -238,19 +238,19 @@ func TestFollowing(t *testing.T) {
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:09Z late\n"}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	out, notes := clienttest.NewText(), clienttest.NewText()
+	out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
 	ended := make(chan error, 1)
 	go func() { ended <- h.run(ctx, out, notes, "-l", "app=web", "-f") }()
 	h.news <- newRunningPod("b", "tokyo", "1")
 	for _, want := range []string{"[oslo/a main] one\n", "[oslo/a main] two\n", "[tokyo/b main] late\n"} {
-		out.Has(t, want)
+		out.WaitFor(t, want)
 	}
-	notes.Has(t, "cluster oslo: its logs broke off")
+	notes.WaitFor(t, "cluster oslo: its logs broke off")
 	h.mu.Lock()
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:05Z again\n"}
 	h.mu.Unlock()
-	out.Has(t, "again")
-	notes.Has(t, "cluster oslo is back")
+	out.WaitFor(t, "again")
+	notes.WaitFor(t, "cluster oslo is back")
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("it ends with %v", err)

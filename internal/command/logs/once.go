@@ -15,17 +15,17 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-// reader of logs.
-type reader struct {
-	o       *options
-	client  *client.Cluster
+// logReader reads logs.
+type logReader struct {
+	o       *logsOptions
+	client  *client.Connection
 	lines   *output.Lines
 	notes   *output.Lines
 	palette *output.Palette
 }
 
-// logRequest returns a request of a container's log. The times tell in which order lines go, and where to go on.
-func (r *reader) logRequest(s source, from time.Time) *rest.Request {
+// newLogRequest returns a request of a container's log. The times tell in which order lines go, and where to go on.
+func (r *logReader) newLogRequest(s logSource, from time.Time) *rest.Request {
 	out := r.client.REST.Get().AbsPath("/api/v1/namespaces", s.pod.Namespace, "pods", s.pod.Name, "log").
 		Param("container", s.container).Param("timestamps", "true")
 	if r.o.follow {
@@ -47,8 +47,8 @@ func (r *reader) logRequest(s source, from time.Time) *rest.Request {
 }
 
 // open opens a container's log.
-func (r *reader) open(ctx context.Context, s source, from time.Time) (io.ReadCloser, error) {
-	body, err := r.logRequest(s, from).Stream(ctx)
+func (r *logReader) open(ctx context.Context, s logSource, from time.Time) (io.ReadCloser, error) {
+	body, err := r.newLogRequest(s, from).Stream(ctx)
 	if err != nil {
 		return nil, r.client.ExplainError(err)
 	}
@@ -56,7 +56,7 @@ func (r *reader) open(ctx context.Context, s source, from time.Time) (io.ReadClo
 }
 
 // print prints a line of a container.
-func (r *reader) print(s source, l line) error {
+func (r *logReader) print(s logSource, l logLine) error {
 	prefix := ""
 	if !r.o.noPrefix {
 		prefix = r.palette.PaintText(s.clusterName(), s.linePrefix()) + " "
@@ -68,7 +68,7 @@ func (r *reader) print(s source, l line) error {
 }
 
 // printNote prints something that is no line of a log.
-func (r *reader) printNote(format string, args ...any) {
+func (r *logReader) printNote(format string, args ...any) {
 	_ = r.notes.Print("", fmt.Appendf(nil, format, args...)) // a broken output cannot show that error either
 }
 
@@ -76,20 +76,20 @@ func (r *reader) printNote(format string, args ...any) {
 var errNothing = errors.New("nothing could be read")
 
 // readOnce reads what has been said.
-func (r *reader) readOnce(ctx context.Context, sources []source) error {
+func (r *logReader) readOnce(ctx context.Context, sources []logSource) error {
 	bodies, failed := make([]io.ReadCloser, len(sources)), make([]error, len(sources))
 	var opening sync.WaitGroup
 	for i, s := range sources {
 		opening.Go(func() { bodies[i], failed[i] = r.open(ctx, s, time.Time{}) })
 	}
 	opening.Wait()
-	scanners := make([]*scanner, len(sources))
-	next := make([]func() (line, bool), len(sources))
+	scanners := make([]*logScanner, len(sources))
+	next := make([]func() (logLine, bool), len(sources))
 	read := 0
 	for i, body := range bodies {
 		if failed[i] != nil {
 			r.printNote("%s cannot be read: %v", sources[i].linePrefix(), failed[i])
-			next[i] = func() (line, bool) { return line{}, false }
+			next[i] = func() (logLine, bool) { return logLine{}, false }
 			continue
 		}
 		defer body.Close()
@@ -97,7 +97,7 @@ func (r *reader) readOnce(ctx context.Context, sources []source) error {
 		next[i] = scanners[i].next
 		read++
 	}
-	if err := merge(next, func(of int, l line) error { return r.print(sources[of], l) }); err != nil {
+	if err := merge(next, func(of int, l logLine) error { return r.print(sources[of], l) }); err != nil {
 		return fmt.Errorf("write what was read: %w", err)
 	}
 	for i, s := range scanners {

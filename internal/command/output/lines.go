@@ -31,15 +31,17 @@ const pieceMost = 64 << 10
 
 // PrefixWriter returns a writer of which each line goes out behind a prefix. Close writes what is
 // left of the last. It is for one writer at a time.
-func (l *Lines) PrefixWriter(prefix string) io.WriteCloser { return &prefixed{to: l, prefix: prefix} }
+func (l *Lines) PrefixWriter(prefix string) io.WriteCloser {
+	return &prefixWriter{to: l, prefix: prefix}
+}
 
-type prefixed struct {
+type prefixWriter struct {
 	to     *Lines
 	prefix string
 	held   []byte
 }
 
-func (p *prefixed) Write(data []byte) (int, error) {
+func (p *prefixWriter) Write(data []byte) (int, error) {
 	p.held = append(p.held, data...)
 	for {
 		at := bytes.IndexByte(p.held, '\n')
@@ -56,7 +58,7 @@ func (p *prefixed) Write(data []byte) (int, error) {
 	}
 }
 
-func (p *prefixed) Close() error {
+func (p *prefixWriter) Close() error {
 	if len(p.held) == 0 {
 		return nil
 	}

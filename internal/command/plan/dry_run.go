@@ -49,7 +49,7 @@ type planRequest struct {
 
 // dryRun offers objects to the hub as dry runs. Make it with newDryRun.
 type dryRun struct {
-	cluster    *client.Cluster
+	cluster    *client.Connection
 	client     dynamic.Interface
 	kindFinder *client.Kinds
 	// namespaces and kinds that come with the same files: what needs them cannot be offered
@@ -67,7 +67,7 @@ type mapping struct {
 	err error
 }
 
-func newDryRun(cluster *client.Cluster, objects []*unstructured.Unstructured) (*dryRun, error) {
+func newDryRun(cluster *client.Connection, objects []*unstructured.Unstructured) (*dryRun, error) {
 	// A plan that the hub makes for one deletion is no part of the plan of all of them.
 	silent := rest.CopyConfig(cluster.Config)
 	silent.WarningHandler = rest.NoWarnings{}
@@ -112,9 +112,9 @@ func (t *dryRun) run(ctx context.Context, objects, deleted []*unstructured.Unstr
 		done.Go(func() {
 			for i := range next {
 				if i < len(objects) {
-					outcomes[i] = t.offerApply(ctx, all[i])
+					outcomes[i] = t.dryRunApply(ctx, all[i])
 				} else {
-					outcomes[i] = t.offerDelete(ctx, all[i])
+					outcomes[i] = t.dryRunDelete(ctx, all[i])
 				}
 				if outcomes[i].err != nil {
 					stop()
@@ -195,15 +195,15 @@ func objectName(u *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s", u.GetKind(), strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"))
 }
 
-// isKindToCome reports whether the hub does not serve the object's kind and the same files define it.
-func (t *dryRun) isKindToCome(u *unstructured.Unstructured, err error) bool {
+// isKindDefinedByFiles reports whether the hub does not serve the object's kind and the same files define it.
+func (t *dryRun) isKindDefinedByFiles(u *unstructured.Unstructured, err error) bool {
 	return meta.IsNoMatchError(err) && t.kinds[u.GroupVersionKind().GroupKind()]
 }
 
-// offerApply offers one object as kubectl would apply it.
-func (t *dryRun) offerApply(ctx context.Context, u *unstructured.Unstructured) dryRunOutcome {
+// dryRunApply offers one object as kubectl would apply it.
+func (t *dryRun) dryRunApply(ctx context.Context, u *unstructured.Unstructured) dryRunOutcome {
 	r, err := t.resourceClient(ctx, u)
-	if t.isKindToCome(u, err) {
+	if t.isKindDefinedByFiles(u, err) {
 		if u.GetNamespace() == "" {
 			u.SetNamespace(t.cluster.Namespace)
 		}
@@ -213,7 +213,7 @@ func (t *dryRun) offerApply(ctx context.Context, u *unstructured.Unstructured) d
 		return t.judgeError(u, err)
 	}
 	now, err := r.Get(ctx, u.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !client.NoHub(err) {
+	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
 		now, err = r.Create(ctx, withLastApplied(u), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict})
 		if apierrors.IsNotFound(err) && t.namespaces[u.GetNamespace()] {
 			return dryRunOutcome{object: u, unchecked: "its namespace comes with the same files"}
@@ -241,7 +241,7 @@ func (t *dryRun) judgeError(u *unstructured.Unstructured, err error) dryRunOutco
 	case apierrors.IsForbidden(err) && t.settings:
 		return dryRunOutcome{object: u}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err),
-		apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !client.NoHub(err), meta.IsNoMatchError(err):
+		apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !client.IsNoHubError(err), meta.IsNoMatchError(err):
 		return dryRunOutcome{refused: refusalText(err), reason: refusal.ReasonOf(err, atoll.ReasonRefused)}
 	}
 	return dryRunOutcome{err: t.cluster.ExplainError(err)}
@@ -274,7 +274,7 @@ func refusalText(err error) string {
 	return err.Error()
 }
 
-func (t *dryRun) offerDelete(ctx context.Context, u *unstructured.Unstructured) dryRunOutcome {
+func (t *dryRun) dryRunDelete(ctx context.Context, u *unstructured.Unstructured) dryRunOutcome {
 	r, err := t.resourceClient(ctx, u)
 	if err == nil {
 		err = r.Delete(ctx, u.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})

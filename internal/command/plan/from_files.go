@@ -7,8 +7,8 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// newBundleChange plans a Bundle that comes of nothing: every cluster that is chosen gets a row.
-func newBundleChange(b *offline.Bundle) preview.BundleChange {
+// newBundleAddition plans a Bundle that comes of nothing: every cluster that is chosen gets a row.
+func newBundleAddition(b *offline.Bundle) preview.BundleChange {
 	c := preview.BundleChange{
 		ID: b.ID, Source: b.Source, New: true, Revision: "files", Content: b.Content,
 		After: map[string]atoll.RowSpec{}, Decision: b.Decision, Problems: b.Problems, Short: b.Shares.Shortages,

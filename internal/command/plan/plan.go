@@ -32,10 +32,10 @@ const planPath = "/atoll/v1alpha1/plan"
 // refused. It is no failure, and has its own exit code.
 var ErrChanges = errors.New("something would change")
 
-type options struct {
-	flags  *client.Flags
-	files  files.Names
-	delete files.Names
+type planOptions struct {
+	flags  *client.ConnectionFlags
+	files  files.FileFlags
+	delete files.FileFlags
 	format output.Format
 	// offline: no hub is asked. state is "live" to require a hub, or empty.
 	offline bool
@@ -46,8 +46,8 @@ type options struct {
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &planOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE|DIR... [--offline]",
 		Short: "Tell what would change in which cluster, before anything is written",
@@ -93,11 +93,11 @@ the plan could not be made.`,
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, in io.Reader, out, notices io.Writer) error {
+func (o *planOptions) run(ctx context.Context, in io.Reader, out, notices io.Writer) error {
 	if o.state != "" && o.state != "live" {
 		return fmt.Errorf("--state %s: it is live, or left out", o.state)
 	}
-	objects, deleted, err := o.read(ctx, in)
+	objects, deleted, err := o.readObjects(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -113,11 +113,11 @@ func (o *options) run(ctx context.Context, in io.Reader, out, notices io.Writer)
 		}
 		return err
 	}
-	return o.planAlone(out, notices, objects, deleted)
+	return o.printOfflinePlan(out, notices, objects, deleted)
 }
 
-// planAlone is the plan without a hub.
-func (o *options) planAlone(out, notices io.Writer, objects, deleted []*unstructured.Unstructured) error {
+// printOfflinePlan is the plan without a hub.
+func (o *planOptions) printOfflinePlan(out, notices io.Writer, objects, deleted []*unstructured.Unstructured) error {
 	if len(deleted) > 0 {
 		return errors.New("what would be deleted is planned over what a hub has: name one with --kubeconfig or $KUBECONFIG, without --offline")
 	}
@@ -126,7 +126,7 @@ func (o *options) planAlone(out, notices io.Writer, objects, deleted []*unstruct
 			return err
 		}
 	}
-	p, err := o.planFiles(objects)
+	p, err := o.planOffline(objects)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (o *options) planAlone(out, notices io.Writer, objects, deleted []*unstruct
 }
 
 // connectHub returns the hub to plan over; nil: the files alone are planned.
-func (o *options) connectHub() (*client.Cluster, error) {
+func (o *planOptions) connectHub() (*client.Connection, error) {
 	if o.offline {
 		return nil, nil
 	}
@@ -145,7 +145,7 @@ func (o *options) connectHub() (*client.Cluster, error) {
 	return hub, err
 }
 
-func (o *options) read(ctx context.Context, in io.Reader) (objects, deleted []*unstructured.Unstructured, err error) {
+func (o *planOptions) readObjects(ctx context.Context, in io.Reader) (objects, deleted []*unstructured.Unstructured, err error) {
 	if !o.delete.HasNames() || o.files.HasNames() {
 		if objects, err = o.files.Read(ctx, in); err != nil {
 			return nil, nil, err
@@ -167,8 +167,8 @@ func (o *options) read(ctx context.Context, in io.Reader) (objects, deleted []*u
 	return kept, deleted, nil
 }
 
-// planFiles is the plan of the files over nothing.
-func (o *options) planFiles(objects []*unstructured.Unstructured) (preview.Plan, error) {
+// planOffline is the plan of the files over nothing.
+func (o *planOptions) planOffline(objects []*unstructured.Unstructured) (preview.Plan, error) {
 	namespace := o.flags.Namespace
 	if namespace == "" {
 		namespace = "default"
@@ -177,7 +177,7 @@ func (o *options) planFiles(objects []*unstructured.Unstructured) (preview.Plan,
 	if err != nil {
 		return preview.Plan{}, err
 	}
-	outcome, err := w.DecidePlacement(time.Time{})
+	outcome, err := w.DecidePlacements(time.Time{})
 	if err != nil {
 		return preview.Plan{}, fmt.Errorf("%w; without --offline, those of the hub count", err)
 	}
@@ -186,7 +186,7 @@ func (o *options) planFiles(objects []*unstructured.Unstructured) (preview.Plan,
 		in.ViewsAfter[c.Name] = atoll.ClusterViewOf(c)
 	}
 	for i := range outcome.Bundles {
-		in.Bundles = append(in.Bundles, newBundleChange(&outcome.Bundles[i]))
+		in.Bundles = append(in.Bundles, newBundleAddition(&outcome.Bundles[i]))
 	}
 	for i := range outcome.Placements {
 		in.Placements = append(in.Placements, newPlacementPlan(&outcome.Placements[i]))
@@ -200,7 +200,7 @@ func (o *options) planFiles(objects []*unstructured.Unstructured) (preview.Plan,
 }
 
 // printPlan prints the plan. Its error shows whether the plan changes anything.
-func (o *options) printPlan(out io.Writer, p preview.Plan) error {
+func (o *planOptions) printPlan(out io.Writer, p preview.Plan) error {
 	p.Notes = o.notes
 	done, err := o.format.PrintStructured(out, p)
 	if !done {
@@ -213,7 +213,7 @@ func (o *options) printPlan(out io.Writer, p preview.Plan) error {
 }
 
 // planLive is the plan over what the hub has.
-func (o *options) planLive(ctx context.Context, out io.Writer, c *client.Cluster, objects, deleted []*unstructured.Unstructured) error {
+func (o *planOptions) planLive(ctx context.Context, out io.Writer, c *client.Connection, objects, deleted []*unstructured.Unstructured) error {
 	t, err := newDryRun(c, objects)
 	if err != nil {
 		return err

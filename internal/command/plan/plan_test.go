@@ -64,7 +64,7 @@ contexts: [{name: hub, context: {cluster: hub}}]
 				clientcmd.RecommendedHomeFile = writeFile("config", unreachable)
 			}
 			t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "")
-			flags := &client.Flags{}
+			flags := &client.ConnectionFlags{}
 			if tc.env {
 				t.Setenv(clientcmd.RecommendedConfigPathEnvVar, writeFile("empty", ""))
 			}

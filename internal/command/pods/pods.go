@@ -25,8 +25,8 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// Query is which pods are meant.
-type Query struct {
+// PodQuery is which pods are meant.
+type PodQuery struct {
 	Namespace string
 	// Label and Field selectors, as the API takes them.
 	Label, Field string
@@ -36,10 +36,10 @@ type Query struct {
 	One bool
 }
 
-// Find makes a Query of an argument, TYPE/NAME or a pod's name, or of a label selector where
+// ResolvePodQuery makes a Query of an argument, TYPE/NAME or a pod's name, or of a label selector where
 // there is none. No clusters are all.
-func Find(ctx context.Context, c *client.Cluster, argument, selector string, clusters []string) (Query, error) {
-	q := Query{Namespace: c.Namespace}
+func ResolvePodQuery(ctx context.Context, c *client.Connection, argument, selector string, clusters []string) (PodQuery, error) {
+	q := PodQuery{Namespace: c.Namespace}
 	switch {
 	case argument != "" && selector != "":
 		return q, fmt.Errorf("name %s, or select pods with -l, not both", argument)
@@ -67,7 +67,7 @@ func Find(ctx context.Context, c *client.Cluster, argument, selector string, clu
 }
 
 // workloadSelector returns the label selector of a workload's pods.
-func (q Query) workloadSelector(ctx context.Context, c *client.Cluster, object client.Object, clusters []string) (string, error) {
+func (q PodQuery) workloadSelector(ctx context.Context, c *client.Connection, object client.Object, clusters []string) (string, error) {
 	u, err := c.Dynamic.Resource(object.Resource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("there is no %s in namespace %q; another namespace is chosen with -n: %w", q.Subject, object.Namespace, err)
@@ -119,12 +119,12 @@ func SelectorOf(u *unstructured.Unstructured) (string, error) {
 }
 
 // ListOptions returns the options of a list or watch.
-func (q Query) ListOptions() metav1.ListOptions {
+func (q PodQuery) ListOptions() metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: q.Label, FieldSelector: q.Field}
 }
 
 // List lists the pods, and the version at which they were.
-func (q Query) List(ctx context.Context, c *client.Cluster) ([]corev1.Pod, string, error) {
+func (q PodQuery) List(ctx context.Context, c *client.Connection) ([]corev1.Pod, string, error) {
 	list, err := c.Dynamic.Resource(client.Pods).Namespace(q.Namespace).List(ctx, q.ListOptions())
 	if err != nil {
 		return nil, "", c.ExplainError(err)
@@ -144,7 +144,7 @@ func (q Query) List(ctx context.Context, c *client.Cluster) ([]corev1.Pod, strin
 }
 
 // NotFoundError says that there are no pods, and what to do.
-func (q Query) NotFoundError() error {
+func (q PodQuery) NotFoundError() error {
 	if q.One {
 		return fmt.Errorf("there is no %s in namespace %q, or not in the clusters that were chosen; pods of placed workloads are named NAME.CLUSTER: see atoll get pods -n %s", q.Subject, q.Namespace, q.Namespace)
 	}
@@ -162,8 +162,8 @@ func NameInCluster(o metav1.Object) string {
 	return o.GetName()
 }
 
-// LinePrefix returns the prefix of what a container says.
-func LinePrefix(pod *corev1.Pod, container string) string {
+// LogLinePrefix returns the prefix of what a container says.
+func LogLinePrefix(pod *corev1.Pod, container string) string {
 	return "[" + strings.TrimPrefix(ClusterOf(pod)+"/", "/") + NameInCluster(pod) + " " + container + "]"
 }
 
@@ -203,8 +203,8 @@ func ContainerNames(pod *corev1.Pod) []string {
 	return names
 }
 
-// ContainerState returns the state of a container; false where nothing is known of it yet.
-func ContainerState(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
+// ContainerStatusOf returns the state of a container; false where nothing is known of it yet.
+func ContainerStatusOf(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
 	for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 		for _, s := range all {
 			if s.Name == container {

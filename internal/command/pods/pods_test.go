@@ -38,11 +38,11 @@ func TestSelectorOf(t *testing.T) {
 
 func TestPrefixesNameClusterPodAndContainer(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1.tokyo", Labels: map[string]string{atoll.LabelCluster: "tokyo"}}}
-	if got := LinePrefix(pod, "main"); got != "[tokyo/web-1 main]" {
+	if got := LogLinePrefix(pod, "main"); got != "[tokyo/web-1 main]" {
 		t.Errorf("the prefix is %s", got)
 	}
 	pod.Labels = nil
-	if got := LinePrefix(pod, "main"); got != "[web-1.tokyo main]" {
+	if got := LogLinePrefix(pod, "main"); got != "[web-1.tokyo main]" {
 		t.Errorf("the prefix of a template is %s", got)
 	}
 }

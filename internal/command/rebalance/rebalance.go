@@ -56,8 +56,8 @@ type rebalanceAnswer struct {
 	Done []string `json:"done,omitempty"`
 }
 
-type options struct {
-	flags         *client.Flags
+type rebalanceOptions struct {
+	flags         *client.ConnectionFlags
 	format        output.Format
 	allNamespaces bool
 	dryRun        bool
@@ -65,8 +65,8 @@ type options struct {
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &rebalanceOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "rebalance [bundle/NAME | policy/NAME | placement/NAME ...] [-n NAMESPACE | -A] [--yes]",
 		Short: "Place what runs from scratch, with a preview first",
@@ -106,7 +106,7 @@ refused; with --yes it is 0 if all was asked for. 1 is a failure.`,
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
+func (o *rebalanceOptions) run(ctx context.Context, out io.Writer, args []string) error {
 	if err := o.checkArguments(args); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (o *options) run(ctx context.Context, out io.Writer, args []string) error {
 }
 
 // checkArguments refuses arguments that name nothing, or objects together with all Bundles.
-func (o *options) checkArguments(args []string) error {
+func (o *rebalanceOptions) checkArguments(args []string) error {
 	switch {
 	case o.allNamespaces && len(args) > 0:
 		return errors.New("-A means all Bundles: name none of them beside it")
@@ -146,7 +146,7 @@ func (o *options) checkArguments(args []string) error {
 }
 
 // parseRequest returns the request for the named objects, or for all Bundles of a namespace or the hub.
-func (o *options) parseRequest(ctx context.Context, c *client.Cluster, args []string) (ask rebalanceRequest, err error) {
+func (o *rebalanceOptions) parseRequest(ctx context.Context, c *client.Connection, args []string) (ask rebalanceRequest, err error) {
 	ask.All = o.allNamespaces
 	for _, arg := range args {
 		if name, short := strings.CutPrefix(arg, "policy/"); short {
@@ -168,7 +168,7 @@ func (o *options) parseRequest(ctx context.Context, c *client.Cluster, args []st
 }
 
 // previewAll requests all pages of the preview.
-func (o *options) previewAll(ctx context.Context, c *client.Cluster, ask rebalanceRequest) (all rebalanceAnswer, err error) {
+func (o *rebalanceOptions) previewAll(ctx context.Context, c *client.Connection, ask rebalanceRequest) (all rebalanceAnswer, err error) {
 	for {
 		more, err := o.requestPreview(ctx, c, ask)
 		if err != nil {
@@ -181,7 +181,7 @@ func (o *options) previewAll(ctx context.Context, c *client.Cluster, ask rebalan
 	}
 }
 
-func (o *options) printPreview(out io.Writer, all rebalanceAnswer) error {
+func (o *rebalanceOptions) printPreview(out io.Writer, all rebalanceAnswer) error {
 	if done, err := o.format.PrintStructured(out, all); done || err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (o *options) printPreview(out io.Writer, all rebalanceAnswer) error {
 }
 
 // requestPreview asks the hub what would come of it.
-func (o *options) requestPreview(ctx context.Context, c *client.Cluster, requestPreview rebalanceRequest) (preview.Rebalance, error) {
+func (o *rebalanceOptions) requestPreview(ctx context.Context, c *client.Connection, requestPreview rebalanceRequest) (preview.Rebalance, error) {
 	var p preview.Rebalance
 	raw, err := json.Marshal(requestPreview)
 	if err != nil {
@@ -207,12 +207,12 @@ func (o *options) requestPreview(ctx context.Context, c *client.Cluster, request
 
 // requestRebalance carries the preview out: each object that would change is annotated. A failure is printed,
 // and does not stop the others.
-func (o *options) requestRebalance(ctx context.Context, out io.Writer, c *client.Cluster, all rebalanceAnswer) error {
+func (o *rebalanceOptions) requestRebalance(ctx context.Context, out io.Writer, c *client.Connection, all rebalanceAnswer) error {
 	var failed []error
 	do := func(resource schema.GroupVersionResource, kind, namespace, name string) {
 		target := client.Object{Resource: resource, Namespace: namespace, Name: name}
 		what := strings.TrimPrefix(namespace+"/"+kind+"/"+name, "/")
-		if err := annotateObject(ctx, c, target, all.Asked); err != nil {
+		if err := annotateRebalanceRequest(ctx, c, target, all.Asked); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", what, err))
 			return
 		}
@@ -240,15 +240,15 @@ func (o *options) requestRebalance(ctx context.Context, out io.Writer, c *client
 	if done, err := o.format.PrintStructured(out, all); err != nil {
 		return err
 	} else if !done {
-		if _, err := io.WriteString(out, all.doneText(o.showAll)); err != nil {
+		if _, err := io.WriteString(out, all.formatOutcome(o.showAll)); err != nil {
 			return err
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// doneText returns the text of what was asked for.
-func (a rebalanceAnswer) doneText(complete bool) string {
+// formatOutcome returns the text of what was asked for.
+func (a rebalanceAnswer) formatOutcome(complete bool) string {
 	if len(a.Done) == 0 {
 		return a.FormatText(complete)
 	}
@@ -262,8 +262,8 @@ func (a rebalanceAnswer) doneText(complete bool) string {
 	return a.FormatText(complete) + fmt.Sprintf("%d asked to be placed from scratch; follow it with: %s\n", len(a.Done), follow)
 }
 
-// annotateObject annotates one object with the time.
-func annotateObject(ctx context.Context, c *client.Cluster, o client.Object, asked string) error {
+// annotateRebalanceRequest annotates one object with the time.
+func annotateRebalanceRequest(ctx context.Context, c *client.Connection, o client.Object, asked string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{atoll.AnnotationRebalance: asked}}})
 	if err != nil {
 		return err

@@ -16,11 +16,11 @@ func TestWhatIsAskedForNamesHowToFollowIt(t *testing.T) {
 		"one ClusterBundle": {[]string{"clusterbundle/base"}, "1 asked to be placed from scratch; follow it with: atoll explain clusterbundle/base\n"},
 		"several":           {[]string{"shop/bundle/web", "clusterbundle/base"}, "2 asked to be placed from scratch; follow it with: atoll get rows -A\n"},
 	} {
-		if got := (rebalanceAnswer{Done: tc.done}).doneText(false); !strings.HasSuffix(got, tc.want) {
+		if got := (rebalanceAnswer{Done: tc.done}).formatOutcome(false); !strings.HasSuffix(got, tc.want) {
 			t.Errorf("%s: %q, want %q at its end", name, got, tc.want)
 		}
 	}
-	if got := (rebalanceAnswer{}).doneText(false); strings.Contains(got, "follow it with") {
+	if got := (rebalanceAnswer{}).formatOutcome(false); strings.Contains(got, "follow it with") {
 		t.Errorf("nothing was asked for: %q", got)
 	}
 }
@@ -34,7 +34,7 @@ func TestArgumentsThatDoNotGoTogether(t *testing.T) {
 		"none":                {nil, "say what to rebalance"},
 		"shown and done":      {[]string{"-A", "--dry-run", "--yes"}, "none of the others can be"},
 	} {
-		cmd := NewCommand(&client.Flags{})
+		cmd := NewCommand(&client.ConnectionFlags{})
 		cmd.SetArgs(tc.args)
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {

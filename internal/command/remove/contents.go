@@ -13,8 +13,8 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-// object that Atoll applied in the cluster, as far as the hub knows.
-type object struct {
+// appliedObject is an object that Atoll applied in the cluster, as far as the hub knows.
+type appliedObject struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -31,7 +31,7 @@ const unread = "(Secrets whose names you may not read)"
 
 // clusterContents lists the items of all rows of the cluster. A revision that is gone already held
 // nothing that a row still names.
-func clusterContents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster) (found []object, err error) {
+func clusterContents(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster) (found []appliedObject, err error) {
 	elsewhere := map[string]bool{} // by Bundle
 	uid := string(cluster.UID)
 	rows, err := client.ListRows(ctx, c, "", func(r client.Row) bool {
@@ -43,10 +43,10 @@ func clusterContents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.C
 	if err != nil {
 		return nil, err
 	}
-	found = []object{}
+	found = []appliedObject{}
 	for _, r := range rows {
 		if r.Bundle == "" { // no Bundle's: an empty namespace
-			found = append(found, object{Kind: "Namespace", Name: r.Namespace})
+			found = append(found, appliedObject{Kind: "Namespace", Name: r.Namespace})
 			continue
 		}
 		keys, hidden, err := client.ItemKeys(ctx, c, r.Spec.Revision)
@@ -63,7 +63,7 @@ func clusterContents(ctx context.Context, c *client.Cluster, cluster *v1alpha1.C
 			if !r.Spec.IncludesItem(k) {
 				continue
 			}
-			o := object{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Bundle: bundleName(r), Only: !elsewhere[bundleName(r)]}
+			o := appliedObject{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Bundle: bundleName(r), Only: !elsewhere[bundleName(r)]}
 			o.State = reportedState(r)
 			// A cluster that has come back may still have the report of its removal.
 			if !r.Spec.IsRemovalConfirmed(r.Status) {
@@ -90,7 +90,7 @@ func bundleName(r client.Row) string {
 }
 
 // printObjects prints what was found under a headline.
-func printObjects(out io.Writer, headline string, found []object) error {
+func printObjects(out io.Writer, headline string, found []appliedObject) error {
 	if _, err := fmt.Fprintln(out, headline); err != nil || len(found) == 0 {
 		return err
 	}

@@ -26,8 +26,8 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-type options struct {
-	flags   *client.Flags
+type removeOptions struct {
+	flags   *client.ConnectionFlags
 	format  output.Format
 	orphan  bool
 	clean   bool
@@ -40,8 +40,8 @@ type options struct {
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &removeOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "remove CLUSTER",
 		Short: "Take a cluster out of the fleet, and follow how far that is",
@@ -76,7 +76,7 @@ disconnected cluster is given up so.`,
 	return cmd
 }
 
-func (o *options) run(cmd *cobra.Command, name string) error {
+func (o *removeOptions) run(cmd *cobra.Command, name string) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	c, err := o.flags.ConnectCluster()
 	if err != nil {
@@ -87,7 +87,7 @@ func (o *options) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	if o.cancel {
-		return o.takeBack(ctx, c, cluster, out)
+		return o.cancelRemoval(ctx, c, cluster, out)
 	}
 	want, err := o.wantedRemoval(cluster)
 	if err != nil {
@@ -111,7 +111,7 @@ func (o *options) run(cmd *cobra.Command, name string) error {
 }
 
 // printContents lists what a removal takes along or gives up. structured: as JSON or YAML.
-func (o *options) printContents(out io.Writer, name string, want *v1alpha1.ClusterRemoval, found []object) (structured bool, err error) {
+func (o *removeOptions) printContents(out io.Writer, name string, want *v1alpha1.ClusterRemoval, found []appliedObject) (structured bool, err error) {
 	if !o.dryRun && !o.clean && !want.Force {
 		return false, nil
 	}
@@ -122,12 +122,12 @@ func (o *options) printContents(out io.Writer, name string, want *v1alpha1.Clust
 }
 
 // requestRemoval states the removal on the hub, and with --yes confirms what is listed.
-func (o *options) requestRemoval(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, want *v1alpha1.ClusterRemoval, found []object) error {
+func (o *removeOptions) requestRemoval(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, want *v1alpha1.ClusterRemoval, found []appliedObject) error {
 	if !isUnderWay(cluster, *want) {
 		if o.clean && !o.yes && len(found) > 0 {
 			return fmt.Errorf("nothing is done yet: run it again with --yes to remove these %d objects from cluster %s", len(found), cluster.Name)
 		}
-		if err := c.Remove(ctx, cluster, want); err != nil {
+		if err := c.SetClusterRemoval(ctx, cluster, want); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (o *options) requestRemoval(ctx context.Context, c *client.Cluster, cluster
 }
 
 // wantedRemoval returns the removal that the flags ask for of the cluster.
-func (o *options) wantedRemoval(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, error) {
+func (o *removeOptions) wantedRemoval(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, error) {
 	now := cluster.Spec.Removal
 	r := &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: o.force}
 	switch {
@@ -165,7 +165,7 @@ func isUnderWay(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
 const planWait = time.Minute
 
 // confirmListed confirms what was listed, once the hub says under which plan it would remove it.
-func (o *options) confirmListed(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, listed []object) error {
+func (o *removeOptions) confirmListed(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, listed []appliedObject) error {
 	again := fmt.Sprintf("the removal of cluster %s is stated and held: `atoll confirm cluster/%s` shows what would be removed, `atoll remove %s --cancel` takes it back", cluster.Name, cluster.Name, cluster.Name)
 	for end, ticker := time.Now().Add(planWait), time.NewTicker(followEvery); ; {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
@@ -210,7 +210,7 @@ func printProgress(out io.Writer, now *v1alpha1.Cluster, last string) string {
 // hasLeft reports whether the cluster is gone from the hub, or another has its name. now and err are
 // the hub's answer.
 func hasLeft(cluster, now *v1alpha1.Cluster, err error) bool {
-	return apierrors.IsNotFound(err) && !client.NoHub(err) || err == nil && now.UID != cluster.UID
+	return apierrors.IsNotFound(err) && !client.IsNoHubError(err) || err == nil && now.UID != cluster.UID
 }
 
 // removalPlan returns the plan of a cluster's removal, empty where it needs none; false: the hub does
@@ -228,7 +228,7 @@ func removalPlan(now *v1alpha1.Cluster) (plan string, known bool) {
 
 // confirmPlan confirms the plan if the cluster has exactly what was listed. retry: the hub may accept
 // it later.
-func confirmPlan(ctx context.Context, c *client.Cluster, now *v1alpha1.Cluster, listed []object, again string) (retry bool, err error) {
+func confirmPlan(ctx context.Context, c *client.Connection, now *v1alpha1.Cluster, listed []appliedObject, again string) (retry bool, err error) {
 	// Read after the plan, so that it has all that the plan is about.
 	is, err := clusterContents(ctx, c, now)
 	if err != nil {
@@ -238,13 +238,13 @@ func confirmPlan(ctx context.Context, c *client.Cluster, now *v1alpha1.Cluster, 
 		return false, fmt.Errorf("something else than what is listed would be removed by now; %s", again)
 	}
 	now.Spec.Removal.Confirm = now.Status.Removal.Plan
-	err = c.Remove(ctx, now, now.Spec.Removal)
+	err = c.SetClusterRemoval(ctx, now, now.Spec.Removal)
 	return apierrors.IsInvalid(err) || apierrors.IsServiceUnavailable(err), err
 }
 
 // sameObjects reports whether both are the same objects, whatever was reported of them.
-func sameObjects(a, b []object) bool {
-	keys := func(all []object) (out []string) {
+func sameObjects(a, b []appliedObject) bool {
+	keys := func(all []appliedObject) (out []string) {
 		for _, o := range all {
 			out = append(out, o.Group+"/"+o.Kind+"/"+o.Namespace+"/"+o.Name)
 		}
@@ -254,12 +254,12 @@ func sameObjects(a, b []object) bool {
 	return slices.Equal(keys(a), keys(b))
 }
 
-func (o *options) takeBack(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, out io.Writer) error {
+func (o *removeOptions) cancelRemoval(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, out io.Writer) error {
 	if cluster.Spec.Removal == nil {
 		_, err := fmt.Fprintf(out, "cluster %s is not being removed\n", cluster.Name)
 		return err
 	}
-	if err := c.Remove(ctx, cluster, nil); err != nil {
+	if err := c.SetClusterRemoval(ctx, cluster, nil); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "cluster %s stays; its placements are decided again\n", cluster.Name)
@@ -267,7 +267,7 @@ func (o *options) takeBack(ctx context.Context, c *client.Cluster, cluster *v1al
 }
 
 // headlineText returns the headline over what is in the cluster.
-func (o *options) headlineText(name string, want *v1alpha1.ClusterRemoval, found int) string {
+func (o *removeOptions) headlineText(name string, want *v1alpha1.ClusterRemoval, found int) string {
 	would := ""
 	if o.dryRun {
 		would = "would be "
@@ -291,13 +291,13 @@ func (o *options) headlineText(name string, want *v1alpha1.ClusterRemoval, found
 const followEvery = 500 * time.Millisecond
 
 // followRemoval follows the removal to its end, and print what it waits for whenever that is another.
-func (o *options) followRemoval(ctx context.Context, c *client.Cluster, cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval, out io.Writer) error {
+func (o *removeOptions) followRemoval(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval, out io.Writer) error {
 	begin, told := time.Now(), ""
 	for ticker := time.NewTicker(followEvery); ; {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
 		switch {
 		case hasLeft(cluster, now, err):
-			return o.printRemaining(ctx, c, cluster.Name, want, out)
+			return o.printFinalAdvice(ctx, c, cluster.Name, want, out)
 		case apierrors.IsForbidden(err):
 			return err
 		case err != nil: // it is read again
@@ -327,8 +327,8 @@ func progressText(now *v1alpha1.Cluster) string {
 	return said.Message
 }
 
-// printRemaining returns what is left to do for people.
-func (o *options) printRemaining(ctx context.Context, c *client.Cluster, name string, want v1alpha1.ClusterRemoval, out io.Writer) error {
+// printFinalAdvice returns what is left to do for people.
+func (o *removeOptions) printFinalAdvice(ctx context.Context, c *client.Connection, name string, want v1alpha1.ClusterRemoval, out io.Writer) error {
 	if !want.Force {
 		fmt.Fprintf(out, "cluster %s has left the fleet\n", name)
 	}

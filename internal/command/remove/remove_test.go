@@ -20,24 +20,24 @@ import (
 
 // The objects that --yes confirms are the listed ones, whatever their later state.
 func TestTheSameObjectsAreConfirmed(t *testing.T) {
-	web := object{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web", Bundle: "shop/web", State: atoll.RowReady}
-	conf := object{Kind: "ConfigMap", Namespace: "shop", Name: "web", Bundle: "shop/web"}
+	web := appliedObject{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web", Bundle: "shop/web", State: atoll.RowReady}
+	conf := appliedObject{Kind: "ConfigMap", Namespace: "shop", Name: "web", Bundle: "shop/web"}
 	later := web
 	later.State, later.Bundle, later.Only = atoll.RowDegraded, "shop/other", true
 	elsewhere := conf
 	elsewhere.Namespace = "mall"
 	for _, tc := range []struct {
 		name          string
-		listed, there []object
+		listed, there []appliedObject
 		want          bool
 	}{
-		{"the same", []object{web, conf}, []object{web, conf}, true},
-		{"in another order, another state and another Bundle", []object{web, conf}, []object{conf, later}, true},
-		{"wanted by two Bundles", []object{web, conf}, []object{web, conf, later}, true},
-		{"one on top", []object{web}, []object{web, conf}, false},
-		{"one less", []object{web, conf}, []object{web}, false},
-		{"another namespace's", []object{web, conf}, []object{web, elsewhere}, false},
-		{"nothing any more", []object{web}, nil, false},
+		{"the same", []appliedObject{web, conf}, []appliedObject{web, conf}, true},
+		{"in another order, another state and another Bundle", []appliedObject{web, conf}, []appliedObject{conf, later}, true},
+		{"wanted by two Bundles", []appliedObject{web, conf}, []appliedObject{web, conf, later}, true},
+		{"one on top", []appliedObject{web}, []appliedObject{web, conf}, false},
+		{"one less", []appliedObject{web, conf}, []appliedObject{web}, false},
+		{"another namespace's", []appliedObject{web, conf}, []appliedObject{web, elsewhere}, false},
+		{"nothing any more", []appliedObject{web}, nil, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := sameObjects(tc.there, tc.listed); got != tc.want {
@@ -64,7 +64,7 @@ func TestWhoStopsFollowingIsToldThatTheHubGoesOn(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), followEvery)
 	defer cancel()
-	err = (&options{}).followRemoval(ctx, &client.Cluster{Dynamic: dyn}, cluster, *cluster.Spec.Removal, io.Discard)
+	err = (&removeOptions{}).followRemoval(ctx, &client.Connection{Dynamic: dyn}, cluster, *cluster.Spec.Removal, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "the removal goes on") {
 		t.Errorf("%v", err)
 	}

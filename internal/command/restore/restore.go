@@ -29,16 +29,16 @@ const hubStateName = "hub"
 const timeLayout = "2006-01-02 15:04:05 MST"
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "See to a hub that was restored from an older state",
 	}
-	cmd.AddCommand(statusCommand(flags), acceptCommand(flags), keepCommand(flags))
+	cmd.AddCommand(newRestoreStatusCommand(flags), newRestoreAcceptCommand(flags), newRestoreKeepCommand(flags))
 	return cmd
 }
 
-func acceptCommand(flags *client.Flags) *cobra.Command {
+func newRestoreAcceptCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var hub, members bool
 	cmd := &cobra.Command{
 		Use:   "accept --hub|--members",
@@ -68,7 +68,7 @@ each would mean here.`,
 			if err != nil {
 				return err
 			}
-			return acceptAnswer(cmd, c, answer)
+			return acceptRestoreAnswer(cmd, c, answer)
 		},
 	}
 	cmd.Flags().BoolVar(&hub, "hub", false, "what the hub has now counts")
@@ -78,7 +78,7 @@ each would mean here.`,
 	return cmd
 }
 
-func acceptAnswer(cmd *cobra.Command, c *client.Cluster, answer string) error {
+func acceptRestoreAnswer(cmd *cobra.Command, c *client.Connection, answer string) error {
 	state, err := readHubState(cmd.Context(), c)
 	switch {
 	case err != nil:
@@ -107,15 +107,15 @@ func acceptAnswer(cmd *cobra.Command, c *client.Cluster, answer string) error {
 }
 
 // readHubState reads the HubState; empty where the hub has none.
-func readHubState(ctx context.Context, c *client.Cluster) (*enginev1.HubState, error) {
+func readHubState(ctx context.Context, c *client.Connection) (*enginev1.HubState, error) {
 	state, err := client.Get[enginev1.HubState](ctx, c, client.HubStates, "", hubStateName)
-	if apierrors.IsNotFound(err) && !client.NoHub(err) {
+	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
 		return &enginev1.HubState{}, nil
 	}
 	return state, err
 }
 
-func keepCommand(flags *client.Flags) *cobra.Command {
+func newRestoreKeepCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "keep KIND/NAME [-n NAMESPACE] --plan HASH",
@@ -139,7 +139,7 @@ arguments. The answer is good for exactly that plan.`,
 			if o.Resource != client.Bundles && o.Resource != client.ClusterBundles {
 				return fmt.Errorf("removals are decided per Bundle, and %s is none: `atoll restore status` names the Bundles", args[0])
 			}
-			return keepPlan(cmd, c, o, plan)
+			return cancelPlannedRemovals(cmd, c, o, plan)
 		},
 	}
 	flags.AddNamespace(cmd.Flags())
@@ -150,7 +150,7 @@ arguments. The answer is good for exactly that plan.`,
 	return cmd
 }
 
-func keepPlan(cmd *cobra.Command, c *client.Cluster, o client.Object, plan string) error {
+func cancelPlannedRemovals(cmd *cobra.Command, c *client.Connection, o client.Object, plan string) error {
 	ctx := cmd.Context()
 	bundle, err := client.Get[v1alpha1.Bundle](ctx, c, o.Resource, o.Namespace, o.Name)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// Status of a restored hub, as -o json prints it.
-type Status struct {
+// HoldStatus is the status of a restored hub, as -o json prints it.
+type HoldStatus struct {
 	// Holding: the hub orders nothing.
 	Holding bool `json:"holding"`
 	// Rewound is nil on a hub that was never restored.
@@ -45,7 +45,7 @@ type WaitingPlan struct {
 	Lines     []string `json:"lines"`
 }
 
-func statusCommand(flags *client.Flags) *cobra.Command {
+func newRestoreStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -56,7 +56,7 @@ func statusCommand(flags *client.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := readStatus(cmd, c)
+			s, err := readRestoreStatus(cmd, c)
 			if err != nil {
 				return err
 			}
@@ -70,13 +70,13 @@ func statusCommand(flags *client.Flags) *cobra.Command {
 	return cmd
 }
 
-func readStatus(cmd *cobra.Command, c *client.Cluster) (*Status, error) {
+func readRestoreStatus(cmd *cobra.Command, c *client.Connection) (*HoldStatus, error) {
 	ctx := cmd.Context()
 	state, err := readHubState(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Rewound: state.Rewound, Holding: state.Rewound != nil && state.Rewound.Accepted == ""}
+	s := &HoldStatus{Rewound: state.Rewound, Holding: state.Rewound != nil && state.Rewound.Accepted == ""}
 	if s.Rewound == nil {
 		return s, nil
 	}
@@ -110,7 +110,7 @@ func readStatus(cmd *cobra.Command, c *client.Cluster) (*Status, error) {
 }
 
 // countClusters counts the accepted clusters, and the connected ones among them.
-func (s *Status) countClusters(clusters []v1alpha1.Cluster) {
+func (s *HoldStatus) countClusters(clusters []v1alpha1.Cluster) {
 	for i := range clusters {
 		if clusters[i].Spec.Accepted {
 			s.Clusters++
@@ -122,7 +122,7 @@ func (s *Status) countClusters(clusters []v1alpha1.Cluster) {
 }
 
 // addPlans adds the plans of a Bundle, by namespace and name, for which its rows wait after a restore.
-func (s *Status) addPlans(ctx context.Context, c *client.Cluster, id [2]string, rows []client.Row) error {
+func (s *HoldStatus) addPlans(ctx context.Context, c *client.Connection, id [2]string, rows []client.Row) error {
 	kind, resource := "bundle", client.Bundles
 	if id[0] == "" {
 		kind, resource = "clusterbundle", client.ClusterBundles
@@ -140,21 +140,21 @@ func (s *Status) addPlans(ctx context.Context, c *client.Cluster, id [2]string, 
 	return nil
 }
 
-func (s *Status) printStatus(out io.Writer, now time.Time) error {
+func (s *HoldStatus) printStatus(out io.Writer, now time.Time) error {
 	w := &lineWriter{out: out}
 	switch {
 	case s.Rewound == nil:
 		w.printLine("This hub was not restored from an older state; it holds nothing back.")
 	case s.Holding:
-		s.printHolding(w, now)
+		s.printHoldState(w, now)
 	default:
 		w.printLine("The hub goes on: --%s was accepted after it was found on %s that %s.", s.Rewound.Accepted, s.Rewound.Since.UTC().Format(timeLayout), s.Rewound.Reason)
-		s.printWaiting(w)
+		s.printHeldRemovals(w)
 	}
 	return w.err
 }
 
-func (s *Status) printHolding(w *lineWriter, now time.Time) {
+func (s *HoldStatus) printHoldState(w *lineWriter, now time.Time) {
 	w.printLine("The hub holds since %s (%s): %s.", s.Rewound.Since.UTC().Format(timeLayout), output.FormatAge(now, s.Rewound.Since.Time), s.Rewound.Reason)
 	w.printLine("It serves and observes, and orders nothing of any member; members go on with what they have.")
 	w.printLine("%d of %d clusters are connected; one that is away tells what it remembers when it comes back.", s.Connected, s.Clusters)
@@ -179,7 +179,7 @@ func (s *Status) printHolding(w *lineWriter, now time.Time) {
 	w.printLine("                                confirmed or kept. What members have that this hub does not know stays there.")
 }
 
-func (s *Status) printWaiting(w *lineWriter) {
+func (s *HoldStatus) printHeldRemovals(w *lineWriter) {
 	if len(s.Waiting) == 0 {
 		w.printLine("No removal from before the restore waits for a decision.")
 		return

@@ -13,7 +13,7 @@ import (
 
 var restoredAt = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func printedStatus(t *testing.T, s *Status) string {
+func printedStatus(t *testing.T, s *HoldStatus) string {
 	t.Helper()
 	var out strings.Builder
 	if err := s.printStatus(&out, restoredAt.Add(10*time.Minute)); err != nil {
@@ -27,14 +27,14 @@ func newRewound(accepted string, told *enginev1.RememberedRemovals) *enginev1.Re
 }
 
 func TestStatusOfAHubWithoutARestore(t *testing.T) {
-	got := printedStatus(t, &Status{})
+	got := printedStatus(t, &HoldStatus{})
 	if strings.Count(got, "\n") != 1 || !strings.Contains(got, "was not restored") {
 		t.Error(got)
 	}
 }
 
 func TestStatusOfAHoldingHub(t *testing.T) {
-	got := printedStatus(t, &Status{
+	got := printedStatus(t, &HoldStatus{
 		Holding: true, Clusters: 5, Connected: 3, Rows: 7,
 		Rewound: newRewound("", &enginev1.RememberedRemovals{Clusters: 2, Templates: 3, Rows: 1, Examples: []string{"ConfigMap shop/a was deleted"}}),
 	})
@@ -46,14 +46,14 @@ func TestStatusOfAHoldingHub(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", line, got)
 		}
 	}
-	none := printedStatus(t, &Status{Holding: true, Rewound: newRewound("", nil)})
+	none := printedStatus(t, &HoldStatus{Holding: true, Rewound: newRewound("", nil)})
 	if !strings.Contains(none, "0 clusters ") || strings.Contains(none, "more\n") {
 		t.Errorf("before any member has reported:\n%s", none)
 	}
 }
 
 func TestStatusOfAHubThatGoesOn(t *testing.T) {
-	s := &Status{Rewound: newRewound("members", nil)}
+	s := &HoldStatus{Rewound: newRewound("members", nil)}
 	got := printedStatus(t, s)
 	if !strings.Contains(got, "--members was accepted") || !strings.Contains(got, "waits for a decision") || strings.Contains(got, "atoll confirm") {
 		t.Error(got)
@@ -87,7 +87,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 
 func TestTheFirstWriteErrorEndsTheOutput(t *testing.T) {
 	w := &failingWriter{}
-	if err := (&Status{Holding: true, Rewound: newRewound("", nil)}).printStatus(w, restoredAt); !errors.Is(err, errFull) || w.writes != 2 {
+	if err := (&HoldStatus{Holding: true, Rewound: newRewound("", nil)}).printStatus(w, restoredAt); !errors.Is(err, errFull) || w.writes != 2 {
 		t.Errorf("%v after %d writes", err, w.writes)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"atoll.dev/atoll/internal/preview/offline"
 )
 
-type options struct {
-	files     files.Names
+type scheduleOptions struct {
+	files     files.FileFlags
 	format    output.Format
 	namespace string
 	at        string
@@ -26,7 +26,7 @@ type options struct {
 
 // NewCommand makes the command.
 func NewCommand() *cobra.Command {
-	o := &options{}
+	o := &scheduleOptions{}
 	cmd := &cobra.Command{
 		Use:   "schedule -f FILE|DIR...",
 		Short: "Tell from files alone where they would be placed, as JSON",
@@ -60,7 +60,7 @@ not admit. What else a hub refuses, atoll plan tells.`,
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (o *scheduleOptions) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	var now time.Time
 	if o.at != "" {
 		var err error
@@ -76,7 +76,7 @@ func (o *options) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := w.DecidePlacement(now)
+	outcome, err := w.DecidePlacements(now)
 	if err != nil {
 		return err
 	}

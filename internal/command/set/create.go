@@ -18,8 +18,8 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// spec of a set and its admins.
-type spec struct {
+// setAdminSpec specifies a set and its admins.
+type setAdminSpec struct {
 	name          string
 	selector      *metav1.LabelSelector // nil: exclusive, or as it is
 	users, groups []string
@@ -35,15 +35,15 @@ const (
 	rbac         = "rbac.authorization.k8s.io"
 )
 
-// accountName is the name of the ServiceAccount of a set's admin.
-func accountName(set string) string { return "set-admin-" + set }
+// setServiceAccountName is the name of the ServiceAccount of a set's admin.
+func setServiceAccountName(set string) string { return "set-admin-" + set }
 
-// roleOf returns the name of the ClusterRole that gives the verbs on the set, and of its
-// binding; clustersOf that of the binding to the shipped role.
-func roleOf(set string) string     { return "atoll:set:" + set }
-func clustersOf(set string) string { return "atoll:set-clusters:" + set }
+// setRoleName returns the name of the ClusterRole that gives the verbs on the set, and of its
+// binding; adminRoleBindingName that of the binding to the shipped role.
+func setRoleName(set string) string          { return "atoll:set:" + set }
+func adminRoleBindingName(set string) string { return "atoll:set-clusters:" + set }
 
-func (s *spec) validate(selector string) error {
+func (s *setAdminSpec) validate(selector string) error {
 	var errs []error
 	for _, msg := range append(validation.IsDNS1123Subdomain(s.name), validation.IsValidLabelValue(s.name)...) {
 		errs = append(errs, fmt.Errorf("the set's name %q is malformed: %s", s.name, msg))
@@ -51,7 +51,7 @@ func (s *spec) validate(selector string) error {
 	if s.name == v1alpha1.DefaultClusterSet {
 		errs = append(errs, fmt.Errorf("the set %s holds all clusters: an admin of all of them gets the group atoll:fleet-admins", s.name))
 	}
-	if err := client.CheckLifetime(s.lifetime); err != nil {
+	if err := client.CheckTokenLifetime(s.lifetime); err != nil {
 		errs = append(errs, err)
 	}
 	if selector != "" {
@@ -63,26 +63,26 @@ func (s *spec) validate(selector string) error {
 	return errors.Join(errs...)
 }
 
-// create creates the set, and all that its admins need, in an order in which each part is of use
+// createSetWithAdmins creates the set, and all that its admins need, in an order in which each part is of use
 // as soon as it is there.
-func create(ctx context.Context, c *client.Cluster, s spec) (kubeconfig []byte, until time.Time, err error) {
-	if err := s.makeSet(ctx, c); err != nil {
+func createSetWithAdmins(ctx context.Context, c *client.Connection, s setAdminSpec) (kubeconfig []byte, until time.Time, err error) {
+	if err := s.applyClusterSet(ctx, c); err != nil {
 		return nil, time.Time{}, err
 	}
-	for _, o := range s.setObjects() {
-		if err := s.apply(ctx, c, o); err != nil {
+	for _, o := range s.buildAdminObjects() {
+		if err := s.applyOwnedObject(ctx, c, o); err != nil {
 			return nil, time.Time{}, err
 		}
 	}
-	return c.HandOut(ctx, client.Access{Name: s.name, Account: accountName(s.name), Lifetime: s.lifetime, Server: s.server})
+	return c.IssueKubeconfig(ctx, client.Access{Name: s.name, Account: setServiceAccountName(s.name), Lifetime: s.lifetime, Server: s.server})
 }
 
-// makeSet makes the ClusterSet. An existing one keeps its selector unless another is stated: a
+// applyClusterSet makes the ClusterSet. An existing one keeps its selector unless another is stated: a
 // change of the set's content moves no workload, but shows it as unfit.
-func (s *spec) makeSet(ctx context.Context, c *client.Cluster) error {
+func (s *setAdminSpec) applyClusterSet(ctx context.Context, c *client.Connection) error {
 	_, err := client.Get[v1alpha1.ClusterSet](ctx, c, client.ClusterSets, "", s.name)
 	there := err == nil
-	if err != nil && (!apierrors.IsNotFound(err) || client.NoHub(err)) {
+	if err != nil && (!apierrors.IsNotFound(err) || client.IsNoHubError(err)) {
 		return err
 	}
 	if there && s.selector == nil {
@@ -97,16 +97,16 @@ func (s *spec) makeSet(ctx context.Context, c *client.Cluster) error {
 		}
 		o.Object["spec"] = map[string]any{"clusterSelector": map[string]any{"selectorType": string(v1alpha1.SelectByLabels), "labelSelector": labels}}
 	}
-	return s.apply(ctx, c, o)
+	return s.applyOwnedObject(ctx, c, o)
 }
 
-// setObjects returns the objects for the admins, in order.
-func (s *spec) setObjects() []*unstructured.Unstructured {
-	role := newObject(rbac+"/v1", "ClusterRole", "", roleOf(s.name))
+// buildAdminObjects returns the objects for the admins, in order.
+func (s *setAdminSpec) buildAdminObjects() []*unstructured.Unstructured {
+	role := newObject(rbac+"/v1", "ClusterRole", "", setRoleName(s.name))
 	role.Object["rules"] = []any{map[string]any{
 		"apiGroups": []any{v1alpha1.GroupVersion.Group}, "resources": []any{"clustersets"}, "resourceNames": []any{s.name}, "verbs": []any{"manage", "bind"},
 	}}
-	who := []any{map[string]any{"kind": "ServiceAccount", "name": accountName(s.name), "namespace": atoll.SystemNamespace}}
+	who := []any{map[string]any{"kind": "ServiceAccount", "name": setServiceAccountName(s.name), "namespace": atoll.SystemNamespace}}
 	for _, u := range s.users {
 		who = append(who, map[string]any{"kind": "User", "name": u, "apiGroup": rbac})
 	}
@@ -120,8 +120,8 @@ func (s *spec) setObjects() []*unstructured.Unstructured {
 		return o
 	}
 	out := []*unstructured.Unstructured{
-		newObject("v1", "ServiceAccount", atoll.SystemNamespace, accountName(s.name)),
-		role, binding(roleOf(s.name), roleOf(s.name)), binding(clustersOf(s.name), adminRole),
+		newObject("v1", "ServiceAccount", atoll.SystemNamespace, setServiceAccountName(s.name)),
+		role, binding(setRoleName(s.name), setRoleName(s.name)), binding(adminRoleBindingName(s.name), adminRole),
 	}
 	for _, o := range out {
 		o.SetLabels(map[string]string{labelAdmins: s.name})
@@ -143,16 +143,16 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterRoleBinding": {Group: rbac, Version: "v1", Resource: "clusterrolebindings"},
 }
 
-func (s *spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
+func (s *setAdminSpec) applyOwnedObject(ctx context.Context, c *client.Connection, o *unstructured.Unstructured) error {
 	return c.ApplyOwned(ctx, "set "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
-// remove removes what was made for the admins of a set, the bindings first, and with them the set;
+// removeSetAdmins removes what was made for the admins of a set, the bindings first, and with them the set;
 // found reports whether there was any of it.
-func remove(ctx context.Context, c *client.Cluster, name string, withSet bool) (found bool, err error) {
+func removeSetAdmins(ctx context.Context, c *client.Connection, name string, withSet bool) (found bool, err error) {
 	list := []*unstructured.Unstructured{
-		newObject("", "ClusterRoleBinding", "", clustersOf(name)), newObject("", "ClusterRoleBinding", "", roleOf(name)),
-		newObject("", "ClusterRole", "", roleOf(name)), newObject("", "ServiceAccount", atoll.SystemNamespace, accountName(name)),
+		newObject("", "ClusterRoleBinding", "", adminRoleBindingName(name)), newObject("", "ClusterRoleBinding", "", setRoleName(name)),
+		newObject("", "ClusterRole", "", setRoleName(name)), newObject("", "ServiceAccount", atoll.SystemNamespace, setServiceAccountName(name)),
 	}
 	if withSet {
 		list = append(list, newObject("", "ClusterSet", "", name))

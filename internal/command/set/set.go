@@ -21,17 +21,17 @@ import (
 )
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Make sets of clusters and hand them to their admins",
 	}
-	cmd.AddCommand(createCommand(flags), deleteCommand(flags))
+	cmd.AddCommand(createSetCommand(flags), deleteSetAdminsCommand(flags))
 	return cmd
 }
 
-func createCommand(flags *client.Flags) *cobra.Command {
-	var s spec
+func createSetCommand(flags *client.ConnectionFlags) *cobra.Command {
+	var s setAdminSpec
 	var file, selector string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -61,7 +61,7 @@ one, with the same admins: those that are not named any more lose their rights.`
 			if err != nil {
 				return err
 			}
-			kubeconfig, until, err := create(cmd.Context(), c, s)
+			kubeconfig, until, err := createSetWithAdmins(cmd.Context(), c, s)
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ one, with the same admins: those that are not named any more lose their rights.`
 	return cmd
 }
 
-func printCreated(out io.Writer, s spec, file string, until time.Time) error {
+func printCreated(out io.Writer, s setAdminSpec, file string, until time.Time) error {
 	who := "its holder"
 	if more := append(append([]string{}, s.users...), s.groups...); len(more) > 0 {
 		who += ", and " + strings.Join(more, ", ") + ","
@@ -96,7 +96,7 @@ func printCreated(out io.Writer, s spec, file string, until time.Time) error {
 	return err
 }
 
-func deleteCommand(flags *client.Flags) *cobra.Command {
+func deleteSetAdminsCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var withSet bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
@@ -112,7 +112,7 @@ whenUnfit: Remove.`,
 			if err != nil {
 				return err
 			}
-			found, err := remove(cmd.Context(), c, args[0], withSet)
+			found, err := removeSetAdmins(cmd.Context(), c, args[0], withSet)
 			switch {
 			case err != nil:
 				return err

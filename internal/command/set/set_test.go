@@ -20,12 +20,12 @@ const (
 	clusters = "rbac.authorization.k8s.io/clusterrolebindings/atoll:set-clusters:asia"
 )
 
-func run(t *testing.T, h *clienttest.Hub, args ...string) (out string, err error) {
+func run(t *testing.T, h *clienttest.FakeHub, args ...string) (out string, err error) {
 	t.Helper()
 	return clienttest.RunForOutput(t, h, set.NewCommand, args...)
 }
 
-func fieldJSON(t *testing.T, h *clienttest.Hub, path, field string) string {
+func fieldJSON(t *testing.T, h *clienttest.FakeHub, path, field string) string {
 	t.Helper()
 	text, err := json.Marshal(h.Object(path)[field])
 	if err != nil {
@@ -48,7 +48,7 @@ func TestCreateKeepsTheSelector(t *testing.T) {
 		"an existing one, stated so": {"spec: {}", "tier=edge", true, `{"clusterSelector":{"labelSelector":{"matchLabels":{"tier":"edge"}},"selectorType":"LabelSelector"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := clienttest.NewHub(t, nil)
+			h := clienttest.NewFakeHub(t, nil)
 			if c.there != "" {
 				h.Put(t, asia, c.there)
 			}
@@ -73,7 +73,7 @@ func TestCreateKeepsTheSelector(t *testing.T) {
 
 // Admins get verbs on their set alone, and the shipped role on Clusters.
 func TestAdminsGetTheirSetAlone(t *testing.T) {
-	h := clienttest.NewHub(t, nil)
+	h := clienttest.NewFakeHub(t, nil)
 	h.Token = "the-token"
 	out, err := run(t, h, "create", "asia", "--admin", "aiko", "--admin-group", "ops", "--out", "-")
 	if err != nil || !strings.Contains(out, "token: the-token") || strings.Contains(out, "namespace:") {
@@ -107,7 +107,7 @@ func TestCreateRefuses(t *testing.T) {
 		"a short lifetime":        {"asia --lifetime 1m", "at least 10m"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := clienttest.NewHub(t, nil)
+			h := clienttest.NewFakeHub(t, nil)
 			if _, err := run(t, h, append([]string{"create", "--out", "-"}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -121,23 +121,23 @@ func TestDeleteTakesRightsAway(t *testing.T) {
 	objects := map[string]string{asia: "{}", account: "{}", role: "{}", onSet: "{}", clusters: "{}"}
 	rights := []string{"delete " + clusters, "delete " + onSet, "delete " + role, "delete " + account}
 
-	h := clienttest.NewHub(t, objects)
+	h := clienttest.NewFakeHub(t, objects)
 	if out, err := run(t, h, "delete", "asia"); err != nil || !strings.Contains(out, "the set and its Clusters stay") {
 		t.Errorf("%q, %v", out, err)
 	}
 	h.ExpectWrites(t, rights...)
 
-	h = clienttest.NewHub(t, objects)
+	h = clienttest.NewFakeHub(t, objects)
 	if out, err := run(t, h, "delete", "asia", "--with-set"); err != nil || !strings.Contains(out, "its Clusters stay") {
 		t.Errorf("%q, %v", out, err)
 	}
 	h.ExpectWrites(t, append(rights, "delete "+asia)...)
 
-	if _, err := run(t, clienttest.NewHub(t, map[string]string{asia: "{}"}), "delete", "asia"); err == nil || !strings.Contains(err.Error(), "nothing to take away") {
+	if _, err := run(t, clienttest.NewFakeHub(t, map[string]string{asia: "{}"}), "delete", "asia"); err == nil || !strings.Contains(err.Error(), "nothing to take away") {
 		t.Errorf("where nothing is left: %v", err)
 	}
 
-	h = clienttest.NewHub(t, objects)
+	h = clienttest.NewFakeHub(t, objects)
 	h.Refuse = map[string]metav1.Status{"delete " + role: {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "no"}}
 	if _, err := run(t, h, "delete", "asia", "--with-set"); err == nil || !strings.Contains(err.Error(), "take away ClusterRole atoll:set:asia of set asia") {
 		t.Errorf("refused: %v", err)

@@ -20,8 +20,8 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 )
 
-// spec of a tenant.
-type spec struct {
+// tenantSpec specifies a tenant.
+type tenantSpec struct {
 	name, namespace string
 	sets            []string
 	users, groups   []string
@@ -39,11 +39,11 @@ const (
 	fieldManager  = "atoll-tenant"
 )
 
-// accountName is the name of the tenant's ServiceAccount in the hub's own namespace, where
+// serviceAccountName is the name of the tenant's ServiceAccount in the hub's own namespace, where
 // the tenant itself cannot make further tokens of it, and no placement finds it.
-func accountName(tenant string) string { return atoll.TenantAccountPrefix + tenant }
+func serviceAccountName(tenant string) string { return atoll.TenantAccountPrefix + tenant }
 
-func (s spec) validate() error {
+func (s tenantSpec) validate() error {
 	var errs []error
 	for what, name := range map[string]string{"the tenant's name": s.name, "the namespace": s.namespace} {
 		for _, msg := range validation.IsDNS1123Label(name) {
@@ -56,47 +56,47 @@ func (s spec) validate() error {
 	if len(s.sets) == 0 {
 		errs = append(errs, errors.New("say where the tenant may place, with --set; `kubectl get clustersets` lists the cluster sets"))
 	}
-	if err := client.CheckLifetime(s.lifetime); err != nil {
+	if err := client.CheckTokenLifetime(s.lifetime); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-type made struct {
+type createdTenant struct {
 	kubeconfig []byte
 	expires    time.Time
 	// byDefault is a sentence about objects that no policy selects, or empty.
 	byDefault string
 }
 
-// create brings all of a tenant about, in an order in which each part is of use as soon
+// createTenant brings all of a tenant about, in an order in which each part is of use as soon
 // as it is there, and the namespace is never without a binding once it had one.
-func create(ctx context.Context, c *client.Cluster, s spec) (made, error) {
-	if err := s.setsExist(ctx, c); err != nil {
-		return made{}, err
+func createTenant(ctx context.Context, c *client.Connection, s tenantSpec) (createdTenant, error) {
+	if err := s.checkClusterSetsExist(ctx, c); err != nil {
+		return createdTenant{}, err
 	}
 	if err := s.checkNamespaceFree(ctx, c); err != nil {
-		return made{}, err
+		return createdTenant{}, err
 	}
 	for _, o := range s.tenantObjects() {
-		if err := s.apply(ctx, c, o); err != nil {
-			return made{}, err
+		if err := s.applyObject(ctx, c, o); err != nil {
+			return createdTenant{}, err
 		}
 	}
-	if err := s.unbindOthers(ctx, c); err != nil {
-		return made{}, err
+	if err := s.removeStaleBindings(ctx, c); err != nil {
+		return createdTenant{}, err
 	}
-	kubeconfig, until, err := c.HandOut(ctx, client.Access{Name: s.name, Namespace: s.namespace, Account: accountName(s.name), Lifetime: s.lifetime, Server: s.server})
+	kubeconfig, until, err := c.IssueKubeconfig(ctx, client.Access{Name: s.name, Namespace: s.namespace, Account: serviceAccountName(s.name), Lifetime: s.lifetime, Server: s.server})
 	if err != nil {
-		return made{}, err
+		return createdTenant{}, err
 	}
-	return made{kubeconfig, until, describeDefaultPlacement(ctx, c)}, nil
+	return createdTenant{kubeconfig, until, describeDefaultPlacement(ctx, c)}, nil
 }
 
-func (s spec) setsExist(ctx context.Context, c *client.Cluster) error {
+func (s tenantSpec) checkClusterSetsExist(ctx context.Context, c *client.Connection) error {
 	for _, name := range s.sets {
 		_, err := client.Get[v1alpha1.ClusterSet](ctx, c, client.ClusterSets, "", name)
-		if apierrors.IsNotFound(err) && !client.NoHub(err) {
+		if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
 			return fmt.Errorf("there is no cluster set %q; `kubectl get clustersets` lists them", name)
 		}
 		if err != nil {
@@ -107,7 +107,7 @@ func (s spec) setsExist(ctx context.Context, c *client.Cluster) error {
 }
 
 // checkNamespaceFree reports whether the namespace is there to be had.
-func (s spec) checkNamespaceFree(ctx context.Context, c *client.Cluster) error {
+func (s tenantSpec) checkNamespaceFree(ctx context.Context, c *client.Connection) error {
 	ns, err := client.Get[corev1.Namespace](ctx, c, client.Namespaces, "", s.namespace)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -126,7 +126,7 @@ func (s spec) checkNamespaceFree(ctx context.Context, c *client.Cluster) error {
 }
 
 // tenantObjects returns the objects of the tenant, in order.
-func (s spec) tenantObjects() []*unstructured.Unstructured {
+func (s tenantSpec) tenantObjects() []*unstructured.Unstructured {
 	object := func(apiVersion, kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 		o.SetName(name)
@@ -146,7 +146,7 @@ func (s spec) tenantObjects() []*unstructured.Unstructured {
 	role := func(name string) map[string]any {
 		return map[string]any{"apiGroup": rbac, "kind": "ClusterRole", "name": name}
 	}
-	team := []any{map[string]any{"kind": "ServiceAccount", "name": accountName(s.name), "namespace": atoll.SystemNamespace}}
+	team := []any{map[string]any{"kind": "ServiceAccount", "name": serviceAccountName(s.name), "namespace": atoll.SystemNamespace}}
 	for _, u := range s.users {
 		team = append(team, subject("User", u))
 	}
@@ -158,7 +158,7 @@ func (s spec) tenantObjects() []*unstructured.Unstructured {
 		viewers = append(viewers, subject("Group", g))
 	}
 	return append(out,
-		object("v1", "ServiceAccount", atoll.SystemNamespace, accountName(s.name), nil),
+		object("v1", "ServiceAccount", atoll.SystemNamespace, serviceAccountName(s.name), nil),
 		object(rbac+"/v1", "RoleBinding", s.namespace, teamBinding, map[string]any{"roleRef": role(teamRole), "subjects": team}),
 		object(rbac+"/v1", "RoleBinding", s.namespace, viewerBinding, map[string]any{"roleRef": role(viewerRole), "subjects": viewers}),
 	)
@@ -171,13 +171,13 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterSetBinding": client.ClusterSetBindings,
 }
 
-func (s spec) apply(ctx context.Context, c *client.Cluster, o *unstructured.Unstructured) error {
+func (s tenantSpec) applyObject(ctx context.Context, c *client.Connection, o *unstructured.Unstructured) error {
 	return c.ApplyOwned(ctx, "tenant "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
-// unbindOthers takes away bindings that an earlier create made and this one does not
+// removeStaleBindings takes away bindings that an earlier create made and this one does not
 // name.
-func (s spec) unbindOthers(ctx context.Context, c *client.Cluster) error {
+func (s tenantSpec) removeStaleBindings(ctx context.Context, c *client.Connection) error {
 	bindings, err := client.List[v1alpha1.ClusterSetBinding](ctx, c, client.ClusterSetBindings, s.namespace, metav1.ListOptions{LabelSelector: atoll.LabelTenant + "=" + s.name})
 	if err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 
 // describeDefaultPlacement returns a sentence about the tenant's objects that no policy selects. It is
 // empty when the hub's settings cannot be read: the tenant is complete without the sentence.
-func describeDefaultPlacement(ctx context.Context, c *client.Cluster) string {
+func describeDefaultPlacement(ctx context.Context, c *client.Connection) string {
 	settings, err := client.Get[v1alpha1.HubSettings](ctx, c, client.HubSettings, "", v1alpha1.HubSettingsName)
-	if err != nil && (!apierrors.IsNotFound(err) || client.NoHub(err)) {
+	if err != nil && (!apierrors.IsNotFound(err) || client.IsNoHubError(err)) {
 		return ""
 	}
 	var d v1alpha1.DefaultPlacement

@@ -28,17 +28,17 @@ import (
 )
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tenant",
 		Short: "Give teams a namespace, the right to place, and a kubeconfig",
 	}
-	cmd.AddCommand(createCommand(flags), listCommand(flags), deleteCommand(flags))
+	cmd.AddCommand(newCreateTenantCommand(flags), newListTenantsCommand(flags), newDeleteTenantCommand(flags))
 	return cmd
 }
 
-func createCommand(flags *client.Flags) *cobra.Command {
-	var s spec
+func newCreateTenantCommand(flags *client.ConnectionFlags) *cobra.Command {
+	var s tenantSpec
 	var file string
 	cmd := &cobra.Command{
 		Use:   "create NAME --set SET",
@@ -66,7 +66,7 @@ ends at once with "atoll tenant delete".`,
 			if err != nil {
 				return err
 			}
-			made, err := create(cmd.Context(), c, s)
+			made, err := createTenant(cmd.Context(), c, s)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ ends at once with "atoll tenant delete".`,
 			if err != nil || file == "" {
 				return err
 			}
-			return printCreated(cmd.OutOrStdout(), s, file, made)
+			return printCreatedTenant(cmd.OutOrStdout(), s, file, made)
 		},
 	}
 	f := cmd.Flags()
@@ -89,7 +89,7 @@ ends at once with "atoll tenant delete".`,
 	return cmd
 }
 
-func printCreated(out io.Writer, s spec, file string, m made) error {
+func printCreatedTenant(out io.Writer, s tenantSpec, file string, m createdTenant) error {
 	if m.byDefault != "" {
 		m.byDefault += "\n"
 	}
@@ -101,8 +101,8 @@ func printCreated(out io.Writer, s spec, file string, m made) error {
 	return err
 }
 
-// listed is a tenant as `atoll tenant list` shows it.
-type listed struct {
+// listedTenant is a tenant as `atoll tenant list` shows it.
+type listedTenant struct {
 	Name      string   `json:"name"`
 	Namespace string   `json:"namespace"`
 	Sets      []string `json:"sets"`
@@ -113,7 +113,7 @@ type listed struct {
 	State string `json:"state"`
 }
 
-func listCommand(flags *client.Flags) *cobra.Command {
+func newListTenantsCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -128,7 +128,7 @@ runs, and Terminating while the namespace itself is being deleted.`,
 			if err != nil {
 				return err
 			}
-			all, err := list(cmd.Context(), c)
+			all, err := listTenants(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func teamSubjects(namespace string, roles []rbacv1.RoleBinding) (out []string) {
 	return out
 }
 
-func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
+func listTenants(ctx context.Context, c *client.Connection) ([]listedTenant, error) {
 	namespaces, err := client.List[corev1.Namespace](ctx, c, client.Namespaces, "", metav1.ListOptions{LabelSelector: atoll.LabelTenant})
 	if err != nil {
 		return nil, err
@@ -176,9 +176,9 @@ func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]listed, 0, len(namespaces))
+	out := make([]listedTenant, 0, len(namespaces))
 	for _, ns := range namespaces {
-		t := listed{Name: ns.Labels[atoll.LabelTenant], Namespace: ns.Name, Subjects: teamSubjects(ns.Name, roles)}
+		t := listedTenant{Name: ns.Labels[atoll.LabelTenant], Namespace: ns.Name, Subjects: teamSubjects(ns.Name, roles)}
 		for _, b := range bindings {
 			if b.Namespace == ns.Name {
 				t.Sets = append(t.Sets, b.Spec.ClusterSet)
@@ -198,7 +198,7 @@ func list(ctx context.Context, c *client.Cluster) ([]listed, error) {
 	return out, nil
 }
 
-func deleteCommand(flags *client.Flags) *cobra.Command {
+func newDeleteTenantCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var withNamespace bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
@@ -213,14 +213,14 @@ under the removal budget.`,
 			if err != nil {
 				return err
 			}
-			return remove(cmd.Context(), c, args[0], withNamespace, cmd.OutOrStdout())
+			return removeTenant(cmd.Context(), c, args[0], withNamespace, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&withNamespace, "with-namespace", false, "delete the namespace too, with all that it placed")
 	return cmd
 }
 
-func remove(ctx context.Context, c *client.Cluster, name string, withNamespace bool, out io.Writer) error {
+func removeTenant(ctx context.Context, c *client.Connection, name string, withNamespace bool, out io.Writer) error {
 	namespaces, err := client.List[corev1.Namespace](ctx, c, client.Namespaces, "", metav1.ListOptions{LabelSelector: atoll.LabelTenant + "=" + name})
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func remove(ctx context.Context, c *client.Cluster, name string, withNamespace b
 	if len(namespaces) == 0 {
 		return fmt.Errorf("there is no tenant %q; `atoll tenant list` shows them", name)
 	}
-	err = c.Dynamic.Resource(client.ServiceAccounts).Namespace(atoll.SystemNamespace).Delete(ctx, accountName(name), metav1.DeleteOptions{})
+	err = c.Dynamic.Resource(client.ServiceAccounts).Namespace(atoll.SystemNamespace).Delete(ctx, serviceAccountName(name), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return c.ExplainError(err)
 	}

@@ -23,14 +23,14 @@ const (
 )
 
 // run runs the command; out is what it prints.
-func run(t *testing.T, h *clienttest.Hub, args ...string) (out string, err error) {
+func run(t *testing.T, h *clienttest.FakeHub, args ...string) (out string, err error) {
 	t.Helper()
 	return clienttest.RunForOutput(t, h, tenant.NewCommand, args...)
 }
 
 // A namespace is bound before anyone may write in it, and the token comes last.
 func TestATenantIsMadeInOrder(t *testing.T) {
-	h := clienttest.NewHub(t, map[string]string{asia: "{}"})
+	h := clienttest.NewFakeHub(t, map[string]string{asia: "{}"})
 	h.Token = "the-token"
 	out, err := run(t, h, "create", "shop", "--set", "asia", "--user", "aiko", "--group", "devs", "--viewer-group", "support", "--out", "-")
 	if err != nil {
@@ -71,7 +71,7 @@ func TestATenantIsMadeInOrder(t *testing.T) {
 // A set that an earlier create bound and this one does not name is unbound, once the rest is there.
 // Bindings of others stay.
 func TestASecondCreateUnbindsOtherSets(t *testing.T) {
-	h := clienttest.NewHub(t, map[string]string{
+	h := clienttest.NewFakeHub(t, map[string]string{
 		asia: "{}", namespace: "metadata: {labels: {atoll.dev/tenant: shop}}",
 		binding + "asia":   "{metadata: {labels: {atoll.dev/tenant: shop}}, spec: {clusterSet: asia}}",
 		binding + "europe": "{metadata: {labels: {atoll.dev/tenant: shop}}, spec: {clusterSet: europe}}",
@@ -106,7 +106,7 @@ func TestCreateRefuses(t *testing.T) {
 		"one that is being deleted": {map[string]string{asia: "{}", namespace: "metadata: {deletionTimestamp: 2026-01-01T00:00:00Z, labels: {atoll.dev/tenant: shop}}"}, "shop --set asia", "is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := clienttest.NewHub(t, c.objects)
+			h := clienttest.NewFakeHub(t, c.objects)
 			if _, err := run(t, h, append([]string{"create", "--out", "-"}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -117,7 +117,7 @@ func TestCreateRefuses(t *testing.T) {
 
 // A create that is refused half-way hands out no token.
 func TestARefusedWriteEndsCreate(t *testing.T) {
-	h := clienttest.NewHub(t, map[string]string{asia: "{}"})
+	h := clienttest.NewFakeHub(t, map[string]string{asia: "{}"})
 	h.Refuse = map[string]metav1.Status{"apply " + team: {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "no"}}
 	_, err := run(t, h, "create", "shop", "--set", "asia", "--out", "-")
 	if err == nil || !strings.Contains(err.Error(), "make RoleBinding atoll:tenant of tenant shop") {
@@ -126,8 +126,8 @@ func TestARefusedWriteEndsCreate(t *testing.T) {
 	h.ExpectWrites(t, "apply "+namespace, "apply "+binding+"asia", "apply "+account)
 }
 
-func newFleet(t *testing.T) *clienttest.Hub {
-	return clienttest.NewHub(t, map[string]string{
+func newFleet(t *testing.T) *clienttest.FakeHub {
+	return clienttest.NewFakeHub(t, map[string]string{
 		namespace: "metadata: {labels: {atoll.dev/tenant: shop}}",
 		account:   "{}",
 		team:      "{metadata: {labels: {atoll.dev/tenant: shop}}, subjects: [{kind: User, name: aiko}, {kind: Group, name: devs}]}",
@@ -160,7 +160,7 @@ func TestListShowsAccess(t *testing.T) {
 	if want := []string{"mall mall NoAccess  ", "old old Terminating  ", "shop shop Active asia,europe User/aiko,Group/devs"}; !slices.Equal(lines, want) {
 		t.Errorf("listed %q, want %q", lines, want)
 	}
-	if out, err := run(t, clienttest.NewHub(t, nil), "list"); err != nil || !strings.Contains(out, "no tenants") {
+	if out, err := run(t, clienttest.NewFakeHub(t, nil), "list"); err != nil || !strings.Contains(out, "no tenants") {
 		t.Errorf("without tenants: %q, %v", out, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestCreateDescribesTheDefaultPlacement(t *testing.T) {
 		if spec != "" {
 			objects[settings] = spec
 		}
-		h := clienttest.NewHub(t, objects)
+		h := clienttest.NewFakeHub(t, objects)
 		h.Token = "the-token"
 		out, err := run(t, h, "create", "shop", "--set", "asia", "--out", t.TempDir()+"/kubeconfig")
 		if err != nil || !strings.Contains(out, want) {

@@ -37,16 +37,16 @@ type Invitation struct {
 const hubInfo = "hub-info"
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and take back the tokens by which clusters ask to join",
 	}
-	cmd.AddCommand(createCommand(flags), listCommand(flags), deleteCommand(flags))
+	cmd.AddCommand(newTokenCreateCommand(flags), newTokenListCommand(flags), newTokenDeleteCommand(flags))
 	return cmd
 }
 
-func createCommand(flags *client.Flags) *cobra.Command {
+func newTokenCreateCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var spec handshake.TokenSpec
 	var format output.Format
 	cmd := &cobra.Command{
@@ -72,7 +72,7 @@ Clusters hold a stream to the hub and hear of changes within seconds. With
 			if err != nil {
 				return err
 			}
-			made, err := create(cmd.Context(), c, spec)
+			made, err := createToken(cmd.Context(), c, spec)
 			if err != nil {
 				return err
 			}
@@ -98,13 +98,13 @@ Clusters hold a stream to the hub and hear of changes within seconds. With
 	return cmd
 }
 
-func create(ctx context.Context, c *client.Cluster, spec handshake.TokenSpec) (Invitation, error) {
-	info, err := readInfo(ctx, c)
+func createToken(ctx context.Context, c *client.Connection, spec handshake.TokenSpec) (Invitation, error) {
+	info, err := waitForHubInfo(ctx, c)
 	if err != nil {
 		return Invitation{}, err
 	}
 	made := Invitation{Hub: info.Data["gateway"], CAHash: info.Data["caHash"]}
-	if made.Hub == "" || !trust.ValidHash(made.CAHash) {
+	if made.Hub == "" || !trust.IsValidKeyHash(made.CAHash) {
 		return Invitation{}, fmt.Errorf("ConfigMap %s/%s on the hub lacks gateway or caHash: restart the hub, which writes them", atoll.SystemNamespace, hubInfo)
 	}
 	t, err := handshake.Admin{Hub: c.Dynamic}.CreateToken(ctx, spec, time.Now())
@@ -122,7 +122,7 @@ const (
 	strangeTime = 3 * time.Second
 )
 
-func readInfo(ctx context.Context, c *client.Cluster) (info *corev1.ConfigMap, err error) {
+func waitForHubInfo(ctx context.Context, c *client.Connection) (info *corev1.ConfigMap, err error) {
 	begin := time.Now()
 	limit := strangeTime
 	for {
@@ -166,7 +166,7 @@ In the cluster that is to join, with its administrator's kubeconfig:
 	return err
 }
 
-func listCommand(flags *client.Flags) *cobra.Command {
+func newTokenListCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -231,7 +231,7 @@ func printTokens(out io.Writer, tokens []listed, now time.Time) error {
 	return table.Flush()
 }
 
-func deleteCommand(flags *client.Flags) *cobra.Command {
+func newTokenDeleteCommand(flags *client.ConnectionFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete ID...",
 		Short: "Take tokens back; clusters that joined by them stay",

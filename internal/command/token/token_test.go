@@ -27,8 +27,8 @@ func run(t *testing.T, h http.Handler, args ...string) (out string, err error) {
 	return clienttest.RunForOutput(t, h, token.NewCommand, args...)
 }
 
-func newHub(t *testing.T) *clienttest.Hub {
-	return clienttest.NewHub(t, map[string]string{info: fmt.Sprintf("data: {gateway: \"hub.example:7443\", caHash: %q}", caHash)})
+func newHub(t *testing.T) *clienttest.FakeHub {
+	return clienttest.NewFakeHub(t, map[string]string{info: fmt.Sprintf("data: {gateway: \"hub.example:7443\", caHash: %q}", caHash)})
 }
 
 // The token is printed, and the hub stores nothing from which it could be read.
@@ -112,7 +112,7 @@ func TestCreateRefuses(t *testing.T) {
 		"without a CA":       "data: {gateway: \"hub.example:7443\"}",
 		"with another hash":  "data: {gateway: \"hub.example:7443\", caHash: abc}",
 	} {
-		h := clienttest.NewHub(t, map[string]string{info: data})
+		h := clienttest.NewFakeHub(t, map[string]string{info: data})
 		if _, err := run(t, h, "create"); err == nil || !strings.Contains(err.Error(), "lacks gateway or caHash") || len(h.Writes()) > 0 {
 			t.Errorf("a hub %s: %v, %q", name, err, h.Writes())
 		}
@@ -121,7 +121,7 @@ func TestCreateRefuses(t *testing.T) {
 
 // A hub that starts up publishes its address a moment later.
 func TestCreateWaitsForAStartingHub(t *testing.T) {
-	h := clienttest.NewHub(t, nil)
+	h := clienttest.NewFakeHub(t, nil)
 	reads := 0
 	h.OnRequest = func(r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/hub-info") {

@@ -16,8 +16,8 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-func clustersCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func clustersCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &topOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:     "clusters",
 		Aliases: []string{"cluster", "cl", "clu", "nodes", "node", "no"},
@@ -58,30 +58,30 @@ of all pods and of the nodes that are ready; percents are of what it has.`,
 	return cmd
 }
 
-// room of a cluster in one resource; nil where it is not known.
-type room struct {
+// resourceTotals are the totals of a cluster in one resource; nil where it is not known.
+type resourceTotals struct {
 	Used      *resource.Quantity `json:"used,omitempty"`
 	Requested *resource.Quantity `json:"requested,omitempty"`
 	Has       *resource.Quantity `json:"has,omitempty"`
 }
 
-func (r room) addCapacity(o room) room {
-	return room{addQuantities(r.Used, o.Used), addQuantities(r.Requested, o.Requested), addQuantities(r.Has, o.Has)}
+func (r resourceTotals) addCapacity(o resourceTotals) resourceTotals {
+	return resourceTotals{addQuantities(r.Used, o.Used), addQuantities(r.Requested, o.Requested), addQuantities(r.Has, o.Has)}
 }
 
 // clusterUse is what a cluster uses and has.
 type clusterUse struct {
-	Cluster string `json:"cluster"`
-	Ready   bool   `json:"ready"`
-	CPU     room   `json:"cpu"`
-	Memory  room   `json:"memory"`
+	Cluster string         `json:"cluster"`
+	Ready   bool           `json:"ready"`
+	CPU     resourceTotals `json:"cpu"`
+	Memory  resourceTotals `json:"memory"`
 	// Pods are counted by requests and capacity; they have no measurement.
-	Pods room `json:"pods"`
+	Pods resourceTotals `json:"pods"`
 }
 
 // clusterUses returns the usage of accepted clusters that are chosen, in their order.
-func clusterUses(clusters []v1alpha1.Cluster, used []usage, chosen []string) []clusterUse {
-	by := map[string]*usage{}
+func clusterUses(clusters []v1alpha1.Cluster, used []resourceUsage, chosen []string) []clusterUse {
+	by := map[string]*resourceUsage{}
 	for i := range used {
 		by[used[i].Name] = &used[i]
 	}
@@ -90,8 +90,8 @@ func clusterUses(clusters []v1alpha1.Cluster, used []usage, chosen []string) []c
 		if !c.Spec.Accepted || !isChosen(chosen, c.Name) {
 			continue
 		}
-		of := func(name corev1.ResourceName) room {
-			r := room{Requested: knownQuantity(c.Status.Resources.Requested, name), Has: knownQuantity(c.Status.Resources.Allocatable, name)}
+		of := func(name corev1.ResourceName) resourceTotals {
+			r := resourceTotals{Requested: knownQuantity(c.Status.Resources.Requested, name), Has: knownQuantity(c.Status.Resources.Allocatable, name)}
 			if u := by[c.Name]; u != nil && name != corev1.ResourcePods {
 				r.Used = u.usageOf(name)
 			}

@@ -16,8 +16,8 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-func podsCommand(flags *client.Flags) *cobra.Command {
-	o := &options{flags: flags}
+func podsCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &topOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:     "pods",
 		Aliases: []string{"pod", "po"},
@@ -57,17 +57,17 @@ type podUse struct {
 }
 
 // podUses returns the usage by cluster, namespace and name.
-func podUses(used []usage) []podUse {
+func podUses(used []resourceUsage) []podUse {
 	out := make([]podUse, len(used))
 	for i := range used {
 		u := &used[i]
 		out[i] = podUse{cluster: u.Labels[atoll.LabelCluster], namespace: u.Namespace, name: u.Name, cpu: u.usageOf(corev1.ResourceCPU), memory: u.usageOf(corev1.ResourceMemory)}
 	}
-	slices.SortFunc(out, byPlace)
+	slices.SortFunc(out, comparePodUses)
 	return out
 }
 
-func (o *options) printPods(out io.Writer, all []podUse) error {
+func (o *topOptions) printPods(out io.Writer, all []podUse) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(out, "no pods that were measured; atoll get pods shows those that run")
 		return err

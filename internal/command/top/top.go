@@ -28,16 +28,16 @@ import (
 // metricsGroup is what metrics-server serves, and the hub for all members.
 var metricsGroup = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 
-type options struct {
-	flags    *client.Flags
-	choice   client.Choice
+type topOptions struct {
+	flags    *client.ConnectionFlags
+	choice   client.ClusterChoice
 	format   output.Format
 	selector string
 	all      bool
 }
 
 // NewCommand makes the command.
-func NewCommand(flags *client.Flags) *cobra.Command {
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top clusters|nodes|pods",
 		Short: "Show what clusters and pods use, and the room that there is",
@@ -46,8 +46,8 @@ func NewCommand(flags *client.Flags) *cobra.Command {
 	return cmd
 }
 
-// usage of a cluster or pod, as metrics.k8s.io has it.
-type usage struct {
+// resourceUsage is the usage of a cluster or pod, as metrics.k8s.io has it.
+type resourceUsage struct {
 	metav1.ObjectMeta `json:"metadata"`
 	// Usage of a node.
 	Usage corev1.ResourceList `json:"usage"`
@@ -58,7 +58,7 @@ type usage struct {
 }
 
 // usageOf returns the usage of a resource, all containers together; nil where it was not measured.
-func (u *usage) usageOf(name corev1.ResourceName) *resource.Quantity {
+func (u *resourceUsage) usageOf(name corev1.ResourceName) *resource.Quantity {
 	if q, ok := u.Usage[name]; ok {
 		return &q
 	}
@@ -88,8 +88,8 @@ func addQuantities(a, b *resource.Quantity) *resource.Quantity {
 }
 
 // listUsage lists what is used. A hub that serves no metrics gives none, which it says.
-func listUsage(ctx context.Context, c *client.Cluster, what, namespace string, o metav1.ListOptions, notes io.Writer) ([]usage, error) {
-	all, err := client.List[usage](ctx, c, metricsGroup.WithResource(what), namespace, o)
+func listUsage(ctx context.Context, c *client.Connection, what, namespace string, o metav1.ListOptions, notes io.Writer) ([]resourceUsage, error) {
+	all, err := client.List[resourceUsage](ctx, c, metricsGroup.WithResource(what), namespace, o)
 	if apierrors.IsNotFound(err) {
 		fmt.Fprintf(notes, "%s serves no metrics.k8s.io: what is used is not known\n", c.Config.Host)
 		return nil, nil
@@ -126,7 +126,7 @@ func isChosen(chosen []string, cluster string) bool {
 	return chosen == nil || slices.Contains(chosen, cluster)
 }
 
-// byPlace is the order of what is in clusters.
-func byPlace(a, b podUse) int {
+// comparePodUses is the order of what is in clusters.
+func comparePodUses(a, b podUse) int {
 	return cmp.Or(strings.Compare(a.cluster, b.cluster), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }

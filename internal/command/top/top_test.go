@@ -26,9 +26,9 @@ func resourceList(cpu, memory, pods string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse(pods)}
 }
 
-func parseMetrics(t *testing.T, text string) []usage {
+func parseMetrics(t *testing.T, text string) []resourceUsage {
 	t.Helper()
-	var all []usage
+	var all []resourceUsage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestPodsAreSummedPerCluster(t *testing.T) {
 		{"metadata":{"namespace":"shop","name":"z.oslo","labels":{"atoll.dev/cluster":"oslo"}},"containers":[]},
 		{"metadata":{"namespace":"shop","name":"a.oslo","labels":{"atoll.dev/cluster":"oslo"}},"containers":[{"usage":{"cpu":"100m","memory":"1Gi"}}]}]`)
 	var out strings.Builder
-	if err := new(options).printPods(&out, podUses(used)); err != nil {
+	if err := new(topOptions).printPods(&out, podUses(used)); err != nil {
 		t.Fatal(err)
 	}
 	want := `CLUSTER   NAMESPACE   NAME     CPU    MEMORY

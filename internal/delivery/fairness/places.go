@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// Places bounds how many connections are in some state at a time. When all places are taken, a
+// ConnectionPlaces bounds how many connections are in some state at a time. When all places are taken, a
 // new connection displaces the oldest one of the network with the most. It is safe for
 // concurrent use. Make it with NewPlaces.
-type Places struct {
+type ConnectionPlaces struct {
 	most int
 
 	mu       sync.Mutex
@@ -20,13 +20,13 @@ type Places struct {
 type place struct{ displace func() }
 
 // NewPlaces returns so many free places, at least one.
-func NewPlaces(most int) *Places {
-	return &Places{most: most, networks: map[string]*list.List{}}
+func NewPlaces(most int) *ConnectionPlaces {
+	return &ConnectionPlaces{most: most, networks: map[string]*list.List{}}
 }
 
 // Take takes a place for a connection of the network. displace is called at most once, and not
 // after release has returned; it must not block. release may be called several times.
-func (p *Places) Take(network string, displace func()) (release func()) {
+func (p *ConnectionPlaces) Take(network string, displace func()) (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken >= p.most {
@@ -47,7 +47,7 @@ func (p *Places) Take(network string, displace func()) (release func()) {
 }
 
 // displaceOldest frees the oldest place of the network with the most.
-func (p *Places) displaceOldest() {
+func (p *ConnectionPlaces) displaceOldest() {
 	var most string
 	for network, places := range p.networks {
 		if chosen := p.networks[most]; chosen == nil || places.Len() > chosen.Len() {
@@ -61,7 +61,7 @@ func (p *Places) displaceOldest() {
 }
 
 // freePlace frees a place, if it is taken.
-func (p *Places) freePlace(network string, at *list.Element) {
+func (p *ConnectionPlaces) freePlace(network string, at *list.Element) {
 	if at.Value == nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (p *Places) freePlace(network string, at *list.Element) {
 }
 
 // Taken returns how many places are taken.
-func (p *Places) Taken() int {
+func (p *ConnectionPlaces) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken

@@ -9,7 +9,7 @@ import (
 
 // taker takes places, and records which connections are displaced.
 type taker struct {
-	places    *Places
+	places    *ConnectionPlaces
 	displaced []string
 	n         map[string]int
 }

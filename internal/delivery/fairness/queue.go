@@ -15,10 +15,10 @@ var ErrQueueFull = errors.New("too many connections wait for their handshake")
 // which part of the places is for such: each fourth, so that clusters join while a fleet reconnects.
 const otherTurns = 4
 
-// Queue gives turns at a rate. The networks whose connections wait take turns, and within a
+// ConnectionQueue gives turns at a rate. The networks whose connections wait take turns, and within a
 // network the order is that of arrival. Known connections go before others, except each fourth
 // turn. A few at once never wait. A Queue is safe for concurrent use. Make it with NewQueue.
-type Queue struct {
+type ConnectionQueue struct {
 	longest time.Duration // that a connection waits
 	most    int           // connections that wait
 
@@ -34,8 +34,8 @@ type waiter struct{ turn chan bool }
 
 // NewQueue returns a Queue of that rate. A connection waits for the longest time at most, and as
 // many wait as have their turn within it.
-func NewQueue(rate pace.Rate, longest time.Duration) *Queue {
-	return &Queue{
+func NewQueue(rate pace.Rate, longest time.Duration) *ConnectionQueue {
+	return &ConnectionQueue{
 		longest: longest, most: int(longest / rate.Interval), bucket: rate.NewBucket(),
 		known: newRing[*waiter](), others: newRing[*waiter](),
 	}
@@ -44,7 +44,7 @@ func NewQueue(rate pace.Rate, longest time.Duration) *Queue {
 // Wait returns at the turn of a connection of that network. It returns ErrQueueFull at once when
 // as many wait as can, unless another network has more: its last connection is refused instead.
 // It also returns ErrQueueFull after the longest time.
-func (q *Queue) Wait(network string, known bool) error {
+func (q *ConnectionQueue) Wait(network string, known bool) error {
 	w, err := q.enterQueue(network, known)
 	if w == nil {
 		return err
@@ -53,43 +53,43 @@ func (q *Queue) Wait(network string, known bool) error {
 	defer timer.Stop()
 	select {
 	case ok := <-w.turn:
-		return refusalUnless(ok)
+		return queueFullUnless(ok)
 	case <-timer.C:
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
 	case ok := <-w.turn: // at the same moment
-		return refusalUnless(ok)
+		return queueFullUnless(ok)
 	default:
 		q.ringOf(known).removeWaiter(network, w)
 		return ErrQueueFull
 	}
 }
 
-func refusalUnless(ok bool) error {
+func queueFullUnless(ok bool) error {
 	if ok {
 		return nil
 	}
 	return ErrQueueFull
 }
 
-// ReturnPart returns a part of a turn that was not used.
-func (q *Queue) ReturnPart(part float64) {
+// ReturnUnusedTurn returns a part of a turn that was not used.
+func (q *ConnectionQueue) ReturnUnusedTurn(part float64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.bucket.ReturnPart(part)
+	q.bucket.ReturnTokenPart(part)
 }
 
 // enterQueue gives a turn at once, or adds the connection to those that wait.
-func (q *Queue) enterQueue(network string, known bool) (*waiter, error) {
+func (q *ConnectionQueue) enterQueue(network string, known bool) (*waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.known.count+q.others.count == 0 && q.bucket.TakeToken(time.Now()) {
 		return nil, nil
 	}
 	r := q.ringOf(known)
-	if q.known.count+q.others.count >= q.most && !q.displaceFor(r, network) {
+	if q.known.count+q.others.count >= q.most && !q.displaceWaiterFor(r, network) {
 		return nil, ErrQueueFull
 	}
 	w := &waiter{turn: make(chan bool, 1)}
@@ -101,18 +101,18 @@ func (q *Queue) enterQueue(network string, known bool) (*waiter, error) {
 	return w, nil
 }
 
-func (q *Queue) ringOf(known bool) *ring[*waiter] {
+func (q *ConnectionQueue) ringOf(known bool) *ring[*waiter] {
 	if known {
 		return &q.known
 	}
 	return &q.others
 }
 
-// displaceFor refuses the last connection of the longest line, and reports whether it did. Each
+// displaceWaiterFor refuses the last connection of the longest line, and reports whether it did. Each
 // fourth place is for connections that are not known, the rest for known ones: below its part, a
 // ring takes a place of the other one. Within a ring, the line must be longer than the newcomer's
 // will be.
-func (q *Queue) displaceFor(r *ring[*waiter], network string) bool {
+func (q *ConnectionQueue) displaceWaiterFor(r *ring[*waiter], network string) bool {
 	from, part := r, q.most/otherTurns
 	switch {
 	case r == &q.known && q.others.count > part:
@@ -132,7 +132,7 @@ func (q *Queue) displaceFor(r *ring[*waiter], network string) bool {
 }
 
 // giveTurns gives turns at the rate until no connection waits.
-func (q *Queue) giveTurns() {
+func (q *ConnectionQueue) giveTurns() {
 	for {
 		wait, ok := q.giveNextTurn()
 		if !ok {
@@ -143,7 +143,7 @@ func (q *Queue) giveTurns() {
 }
 
 // giveNextTurn gives the next turn if it has come, and returns how long until another try.
-func (q *Queue) giveNextTurn() (wait time.Duration, ok bool) {
+func (q *ConnectionQueue) giveNextTurn() (wait time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := q.nextRing()
@@ -163,7 +163,7 @@ func (q *Queue) giveNextTurn() (wait time.Duration, ok bool) {
 }
 
 // nextRing returns the ring that has the next turn.
-func (q *Queue) nextRing() *ring[*waiter] {
+func (q *ConnectionQueue) nextRing() *ring[*waiter] {
 	if q.known.count == 0 || q.others.count > 0 && q.turns%otherTurns == otherTurns-1 {
 		return &q.others
 	}

@@ -17,7 +17,7 @@ const longest = 15 * time.Second
 // arrivals are connections of one network that come at the same time.
 type arrivals struct {
 	t      *testing.T
-	q      *Queue
+	q      *ConnectionQueue
 	wait   sync.WaitGroup
 	mu     sync.Mutex
 	began  time.Time
@@ -31,7 +31,7 @@ type turn struct {
 	after time.Duration
 }
 
-func arriveAt(t *testing.T, q *Queue) *arrivals {
+func arriveAt(t *testing.T, q *ConnectionQueue) *arrivals {
 	return &arrivals{t: t, q: q, began: time.Now(), failed: map[string]int{}}
 }
 
@@ -47,7 +47,7 @@ func (a *arrivals) addArrivals(n int, network string, known bool) {
 				return
 			}
 			a.turns = append(a.turns, turn{network, time.Since(a.began)})
-			a.q.ReturnPart(a.unused)
+			a.q.ReturnUnusedTurn(a.unused)
 		})
 		synctest.Wait()
 	}
@@ -192,7 +192,7 @@ func TestAPartOfATurnIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(pace.PerSecond(100, 2), longest)
 		for range 10 {
-			q.ReturnPart(1)
+			q.ReturnUnusedTurn(1)
 		}
 		a := arriveAt(t, q)
 		a.unused = 0.25

@@ -24,31 +24,31 @@ const (
 	peerLifetime = 24 * time.Hour
 )
 
-// onCertificates renews the trust, and signals the change.
-func (l *Listener) onCertificates() {
+// handleCertificateChange renews the trust, and signals the change.
+func (l *GatewayListener) handleCertificateChange() {
 	if err := l.renewTrust(time.Now()); err != nil {
 		l.options.Logger.Error("cannot renew the gateway's certificate; the present one is used on", "err", err)
 		return
 	}
-	wakeup.Send(l.changed)
+	wakeup.WakeReader(l.changed)
 }
 
 // renewTrust renews the certificate that agents see, and the CAs that agents are verified with.
-func (l *Listener) renewTrust(now time.Time) error {
+func (l *GatewayListener) renewTrust(now time.Time) error {
 	a := l.authorities.CurrentAuthorities()
 	serving, err := l.issueServingCertificate(a, now)
 	if err != nil {
 		return err
 	}
 	l.trust.Store(&delivery.Trust{
-		Serving: serving, HubCA: a.ClusterPEM(), AgentCAs: a.AgentPool(), Sign: agentCertificateSigner(a.Agent),
-		SignedBy: a.SignedBy, Generation: a.Generation, Edition: a.TrustEdition(),
+		Serving: serving, HubCA: a.ClusterCAPEM(), AgentCAs: a.AgentCAPool(), Sign: agentCertificateSigner(a.Agent),
+		SignedBy: a.AgentCAGeneration, Generation: a.Generation, Edition: a.TrustEdition(),
 	})
 	return nil
 }
 
 // issueServingCertificate of the gateway, with the chain to the CAs that agents pin.
-func (l *Listener) issueServingCertificate(a *keys.Authorities, now time.Time) (tls.Certificate, error) {
+func (l *GatewayListener) issueServingCertificate(a *keys.Authorities, now time.Time) (tls.Certificate, error) {
 	r := keys.Request{
 		CommonName: "atoll-gateway", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		NotBefore: now, Lifetime: cmp.Or(l.options.CertificateLifetime, servingLifetime),

@@ -56,12 +56,12 @@ type Options struct {
 // Authorities are the hub's CAs.
 type Authorities interface {
 	CurrentAuthorities() *keys.Authorities
-	// OnCertificates calls fn when the CAs change, or when what they signed must be renewed.
-	OnCertificates(fn func())
+	// OnCertificatesChanged calls fn when the CAs change, or when what they signed must be renewed.
+	OnCertificatesChanged(fn func())
 }
 
-// Listener is the port that agents dial, with the certificates that identify this hub.
-type Listener struct {
+// GatewayListener is the port that agents dial, with the certificates that identify this hub.
+type GatewayListener struct {
 	options     Options
 	authorities Authorities
 	listener    net.Listener
@@ -72,9 +72,9 @@ type Listener struct {
 }
 
 // Open opens the ports that the options ask for, and issues the serving certificate.
-func Open(o Options, a Authorities) (*Listener, error) {
+func Open(o Options, a Authorities) (*GatewayListener, error) {
 	o.BindAddress = cmp.Or(o.BindAddress, "127.0.0.1")
-	l := &Listener{options: o, authorities: a, changed: make(chan struct{}, 1)}
+	l := &GatewayListener{options: o, authorities: a, changed: make(chan struct{}, 1)}
 	var err error
 	if l.listener, err = openPort(o); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func Open(o Options, a Authorities) (*Listener, error) {
 		l.Close()
 		return nil, err
 	}
-	a.OnCertificates(l.onCertificates)
+	a.OnCertificatesChanged(l.handleCertificateChange)
 	if o.WebSocketBind != "" {
 		if l.webSockets, err = net.Listen("tcp", o.WebSocketBind); err != nil {
 			l.Close()
@@ -95,7 +95,7 @@ func Open(o Options, a Authorities) (*Listener, error) {
 
 // openPort opens the port that the options ask for, and remembers the choice.
 func openPort(o Options) (net.Listener, error) {
-	l, err := keptport.Open(keptport.Options{
+	l, err := keptport.OpenKeptPort(keptport.Options{
 		BindAddress: o.BindAddress, Port: o.Port, Preferred: preferredPort,
 		File: filepath.Join(o.DataDir, portFile), Flag: "--gateway-port",
 	})
@@ -105,18 +105,18 @@ func openPort(o Options) (net.Listener, error) {
 	return l, nil
 }
 
-// Take returns the listener to the goroutine that closes it. The taker closes the listener of load
+// TakeListener returns the listener to the goroutine that closes it. The taker closes the listener of load
 // balancers, too.
-func (l *Listener) Take() net.Listener {
+func (l *GatewayListener) TakeListener() net.Listener {
 	l.taken = true
 	return l.listener
 }
 
 // WebSockets returns the listener of load balancers; nil means that there is none.
-func (l *Listener) WebSockets() net.Listener { return l.webSockets }
+func (l *GatewayListener) WebSockets() net.Listener { return l.webSockets }
 
 // Close closes the ports, unless they were taken.
-func (l *Listener) Close() {
+func (l *GatewayListener) Close() {
 	if l.taken {
 		return
 	}
@@ -127,13 +127,15 @@ func (l *Listener) Close() {
 }
 
 // SelfAddress returns the HOST:PORT of this hub's gateway for other machines.
-func (l *Listener) SelfAddress() string { return l.addressAt(l.options.AdvertiseHost) }
+func (l *GatewayListener) SelfAddress() string { return l.addressAt(l.options.AdvertiseHost) }
 
 // AdvertisedAddress returns the address that agents dial, maybe that of other hubs too.
-func (l *Listener) AdvertisedAddress() string { return cmp.Or(l.options.Address, l.SelfAddress()) }
+func (l *GatewayListener) AdvertisedAddress() string {
+	return cmp.Or(l.options.Address, l.SelfAddress())
+}
 
 // LocalAddress returns the address of the gateway for clients in its own process.
-func (l *Listener) LocalAddress() string {
+func (l *GatewayListener) LocalAddress() string {
 	ip := net.ParseIP(l.options.BindAddress)
 	switch {
 	case ip == nil || !ip.IsUnspecified():
@@ -144,25 +146,25 @@ func (l *Listener) LocalAddress() string {
 	return l.addressAt("127.0.0.1")
 }
 
-func (l *Listener) addressAt(host string) string {
-	return net.JoinHostPort(host, strconv.Itoa(keptport.NumberOf(l.listener)))
+func (l *GatewayListener) addressAt(host string) string {
+	return net.JoinHostPort(host, strconv.Itoa(keptport.PortOf(l.listener)))
 }
 
 // Trust returns the certificates and CAs of the moment.
-func (l *Listener) Trust() *delivery.Trust { return l.trust.Load() }
+func (l *GatewayListener) Trust() *delivery.Trust { return l.trust.Load() }
 
-// Certificate returns what people see of the gateway's certificate.
-func (l *Listener) Certificate() standing.Certificate {
+// CertificateStatus returns what people see of the gateway's certificate.
+func (l *GatewayListener) CertificateStatus() standing.Certificate {
 	return standing.NewCertificate("gateway", l.trust.Load().Serving.Leaf, true)
 }
 
-// Changed gets a signal after Trust has changed.
-func (l *Listener) Changed() <-chan struct{} { return l.changed }
+// TrustChanged gets a signal after Trust has changed.
+func (l *GatewayListener) TrustChanged() <-chan struct{} { return l.changed }
 
 // PeerTLSConfig returns the configuration by which this hub dials the gateway of another hub.
-func (l *Listener) PeerTLSConfig(host string) *tls.Config {
+func (l *GatewayListener) PeerTLSConfig(host string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: l.authorities.CurrentAuthorities().ClusterPool(),
+		MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: l.authorities.CurrentAuthorities().ClusterCAPool(),
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return issuePeerCertificate(l.authorities.CurrentAuthorities().Agent, time.Now())
 		},

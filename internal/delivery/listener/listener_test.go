@@ -26,7 +26,7 @@ type fakeAuthorities struct {
 
 func (f *fakeAuthorities) CurrentAuthorities() *keys.Authorities { return f.now }
 
-func (f *fakeAuthorities) OnCertificates(fn func()) { f.onTurn = fn }
+func (f *fakeAuthorities) OnCertificatesChanged(fn func()) { f.onTurn = fn }
 
 func newAuthorities(t *testing.T) *fakeAuthorities {
 	t.Helper()
@@ -42,7 +42,7 @@ func newOptions(t *testing.T) Options {
 }
 
 // open opens a listener that the test closes.
-func open(t *testing.T, o Options, a Authorities) *Listener {
+func open(t *testing.T, o Options, a Authorities) *GatewayListener {
 	t.Helper()
 	l, err := Open(o, a)
 	if err != nil {
@@ -55,10 +55,10 @@ func open(t *testing.T, o Options, a Authorities) *Listener {
 func TestThePortIsRemembered(t *testing.T) {
 	o, a := newOptions(t), newAuthorities(t)
 	first := open(t, o, a)
-	port := keptport.NumberOf(first.listener)
+	port := keptport.PortOf(first.listener)
 	first.Close()
-	if second := open(t, o, a); keptport.NumberOf(second.listener) != port {
-		t.Errorf("port %d after port %d", keptport.NumberOf(second.listener), port)
+	if second := open(t, o, a); keptport.PortOf(second.listener) != port {
+		t.Errorf("port %d after port %d", keptport.PortOf(second.listener), port)
 	}
 	if raw, err := os.ReadFile(filepath.Join(o.DataDir, portFile)); err != nil || !strings.HasSuffix(string(raw), "\n") {
 		t.Errorf("%q, %v", raw, err)
@@ -73,7 +73,7 @@ func TestATakenPortIsRefused(t *testing.T) {
 	}
 	defer taken.Close()
 	o, a := newOptions(t), newAuthorities(t)
-	o.Port = keptport.NumberOf(taken)
+	o.Port = keptport.PortOf(taken)
 	if _, err := Open(o, a); err == nil || !strings.Contains(err.Error(), "--gateway-port") {
 		t.Errorf("%v", err)
 	}
@@ -123,14 +123,14 @@ func TestTheServingCertificate(t *testing.T) {
 	l := open(t, o, a)
 	leaf := l.Trust().Serving.Leaf
 	for _, name := range []string{"localhost", "127.0.0.1", "10.1.2.3", "hub.example", "other.example", "10.9.9.9"} {
-		if _, err := leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: a.now.ClusterPool()}); err != nil {
+		if _, err := leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: a.now.ClusterCAPool()}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if left := time.Until(leaf.NotAfter); left > time.Hour {
 		t.Errorf("it ends in %s", left)
 	}
-	if c := l.Certificate(); c.Name != "gateway" || !c.Own || !c.Ends.Equal(leaf.NotAfter) {
+	if c := l.CertificateStatus(); c.Name != "gateway" || !c.Own || !c.Ends.Equal(leaf.NotAfter) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -140,7 +140,7 @@ func TestARotationChangesTheTrust(t *testing.T) {
 	l := open(t, newOptions(t), a)
 	before := l.Trust()
 	select {
-	case <-l.Changed():
+	case <-l.TrustChanged():
 		t.Error("changed before the CAs did")
 	default:
 	}
@@ -151,7 +151,7 @@ func TestARotationChangesTheTrust(t *testing.T) {
 	a.now = next
 	a.onTurn()
 	a.onTurn() // signals are merged
-	<-l.Changed()
+	<-l.TrustChanged()
 	after := l.Trust()
 	if after == before || after.Generation != 2 || after.Edition <= before.Edition {
 		t.Errorf("generation %d, edition %d", after.Generation, after.Edition)
@@ -170,10 +170,10 @@ func TestTheCertificateForOtherHubs(t *testing.T) {
 		t.Fatal(err)
 	}
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: a.now.AgentPool(), KeyUsages: usage}); err != nil {
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: a.now.AgentCAPool(), KeyUsages: usage}); err != nil {
 		t.Error(err)
 	}
-	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: a.now.ClusterPool(), KeyUsages: usage}); err == nil {
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: a.now.ClusterCAPool(), KeyUsages: usage}); err == nil {
 		t.Error("the API would accept it, too")
 	}
 	if s := pair.Leaf.Subject; s.CommonName != peer.CommonName || !slices.Contains(s.Organization, peer.Organization) || config.ServerName != "10.0.0.7" || config.MinVersion != tls.VersionTLS13 {
@@ -186,7 +186,7 @@ func TestTakenListenersStayOpen(t *testing.T) {
 	o := newOptions(t)
 	o.WebSocketBind = "127.0.0.1:0"
 	l := open(t, o, newAuthorities(t))
-	taken := l.Take()
+	taken := l.TakeListener()
 	l.Close()
 	for _, one := range []net.Listener{taken, l.WebSockets()} {
 		conn, err := net.Dial("tcp", one.Addr().String())

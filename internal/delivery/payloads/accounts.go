@@ -12,7 +12,7 @@ import (
 
 // NewAccounts returns the accounts of what Bundles cost, and registers their metrics. Each quarantine
 // is one line of the log.
-func NewAccounts(r prometheus.Registerer, log *slog.Logger) *quarantine.Accounts {
+func NewAccounts(r prometheus.Registerer, log *slog.Logger) *quarantine.RenderAccounts {
 	warnOfWallTime(readThreadTime, log)
 	accounts, begun := quarantine.NewAccounts(), metrictable.GatewayQuarantines.NewCounter()
 	r.MustRegister(begun, metrictable.GatewayQuarantined.NewGaugeFunc(func() float64 { return float64(accounts.CountSetAside()) }))

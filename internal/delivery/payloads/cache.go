@@ -25,7 +25,7 @@ const unknownContent = "unknown"
 
 // Source reads the inputs of manifests and renders them. Renderer is one.
 type Source interface {
-	ReadInput(ctx context.Context, row state.Row) (ManifestInput, error)
+	ReadManifestInput(ctx context.Context, row state.Row) (ManifestInput, error)
 	RenderManifest(ctx context.Context, in ManifestInput) (atoll.Manifest, error)
 }
 
@@ -82,7 +82,7 @@ func NewCache(ctx context.Context, source Source, maxBytes int, metrics Metrics)
 // equal inputs share one rendering. A panic is an error: the agent's session tries the row again
 // later, and sends its other rows.
 func (c *Cache) GetOrRender(row state.Row) (p *Payload, err error) {
-	err = reconcile.Contain(func() (err error) {
+	err = reconcile.ContainPanic(func() (err error) {
 		p, err = c.getOrRender(row)
 		return err
 	})
@@ -93,7 +93,7 @@ func (c *Cache) getOrRender(row state.Row) (*Payload, error) {
 	fail := func(err error) error {
 		return fmt.Errorf("render revision %s for cluster %s: %w", row.Spec.Revision, row.Cluster, err)
 	}
-	in, err := c.source.ReadInput(c.ctx, row)
+	in, err := c.source.ReadManifestInput(c.ctx, row)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -155,7 +155,7 @@ func (c *Cache) put(p *Payload) {
 // EncodeFor returns the manifest for an agent that holds the base. Agents of equal bases
 // share the bytes. A panic is an error.
 func (p *Payload) EncodeFor(b Base) (body []byte, err error) {
-	err = reconcile.Contain(func() (err error) {
+	err = reconcile.ContainPanic(func() (err error) {
 		body, err = p.encodeFor(b)
 		return err
 	})

@@ -178,7 +178,7 @@ func TestNoChangeBetweenReadsIsServedLater(t *testing.T) {
 func TestManifestIsRenderedFromItsInput(t *testing.T) {
 	tables := newTestTables()
 	r := newTestRenderer(tables)
-	in, err := r.ReadInput(t.Context(), testRow("tokyo"))
+	in, err := r.ReadManifestInput(t.Context(), testRow("tokyo"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestNamespaceIsDeletedOnlyWhenTheStoreConfirmsIt(t *testing.T) {
 	tables := newTestTables()
 	tables.namespaceDeleted = true
 	r := newTestRenderer(tables)
-	in, err := r.ReadInput(t.Context(), testRow("tokyo"))
+	in, err := r.ReadManifestInput(t.Context(), testRow("tokyo"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestCacheKeysTellRowsApart(t *testing.T) {
 			ExcludedPending: map[string]int64{"config": 10}, Phase: atoll.RowActive,
 		}
 		edit(&row.Spec)
-		in, err := newTestRenderer(newTestTables()).ReadInput(t.Context(), row)
+		in, err := newTestRenderer(newTestTables()).ReadManifestInput(t.Context(), row)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestCacheKeysTellTablesApart(t *testing.T) {
 	key := func(edit func(*testTables)) string {
 		tables := newTestTables()
 		edit(tables)
-		in, err := newTestRenderer(tables).ReadInput(t.Context(), testRow("tokyo"))
+		in, err := newTestRenderer(tables).ReadManifestInput(t.Context(), testRow("tokyo"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +313,7 @@ func TestCacheKeyHasWhyARowIsOrphaned(t *testing.T) {
 	dropped.Spec.Phase, dropped.Spec.Orphan = atoll.RowRemoving, true
 	var keys [2]string
 	for i, row := range []state.Row{left, dropped} {
-		in, err := r.ReadInput(t.Context(), row)
+		in, err := r.ReadManifestInput(t.Context(), row)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,10 +13,10 @@ type threadClock func() (spent time.Duration, isKnown bool)
 // measureCPUTime calls fn and returns the CPU time that fn took in its goroutine. Time in which a
 // busy or throttled hub does not run the goroutine does not count. Without the CPU time of threads
 // it returns the wall time.
-func measureCPUTime(fn func()) time.Duration { return measureWith(readThreadTime, fn) }
+func measureCPUTime(fn func()) time.Duration { return measureByClock(readThreadTime, fn) }
 
-// measureWith is measureCPUTime by a clock.
-func measureWith(clock threadClock, fn func()) time.Duration {
+// measureByClock is measureCPUTime by a clock.
+func measureByClock(clock threadClock, fn func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	begin := time.Now()

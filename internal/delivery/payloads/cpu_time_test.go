@@ -43,7 +43,7 @@ func TestWallTimeCountsWithoutCPUTime(t *testing.T) {
 			clock threadClock
 			want  time.Duration
 		}{"known": {known, 0}, "refused": {refused, 3 * time.Second}, "refused later": {refusedLater, 3 * time.Second}} {
-			if cost := measureWith(c.clock, func() { time.Sleep(3 * time.Second) }); cost != c.want {
+			if cost := measureByClock(c.clock, func() { time.Sleep(3 * time.Second) }); cost != c.want {
 				t.Errorf("%s: costs %s, want %s", name, cost, c.want)
 			}
 		}
@@ -61,7 +61,7 @@ func TestWallTimeCountsWithoutCPUTime(t *testing.T) {
 
 // A panic comes through.
 func TestMeasuringPassesAPanicOn(t *testing.T) {
-	if p := reconcile.ContainCounted("test", func() { measureCPUTime(func() { panic("defect") }) }); p == nil || p.Value != "defect" {
+	if p := reconcile.ContainPanicCounted("test", func() { measureCPUTime(func() { panic("defect") }) }); p == nil || p.Value != "defect" {
 		t.Errorf("%v", p)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // ManifestInput is everything that the manifest of a row depends on, as it was at one
-// moment. Renderer.ReadInput makes it. The value is immutable.
+// moment. Renderer.ReadManifestInput makes it. The value is immutable.
 type ManifestInput struct {
 	Bundle enginev1.BundleRef
 	// Row has the fields of the row's spec that a manifest depends on, and no others.
@@ -38,8 +38,8 @@ type ManifestInput struct {
 // CacheKey returns the hash of the input. Inputs of equal keys render equal manifests.
 func (in ManifestInput) CacheKey() string { return atoll.HashJSON(in) }
 
-// isPresent reports whether the Bundle of that UID has a row in the cluster that stays.
-func (in ManifestInput) isPresent(bundleUID string) bool {
+// hasPresentBundle reports whether the Bundle of that UID has a row in the cluster that stays.
+func (in ManifestInput) hasPresentBundle(bundleUID string) bool {
 	return slices.Contains(in.PresentBundles, bundleUID)
 }
 
@@ -53,7 +53,7 @@ func manifestFields(spec atoll.RowSpec) atoll.RowSpec {
 	if spec.Phase == atoll.RowRemoving {
 		out.Phase = atoll.RowRemoving
 	}
-	if manifest.IsLeftBehind(spec) {
+	if manifest.IsOrphanedByDecommission(spec) {
 		out.Reason = string(atoll.ReasonClusterRemoved)
 	}
 	if len(spec.ExcludedPending) > 0 {

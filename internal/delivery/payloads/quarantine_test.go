@@ -28,7 +28,7 @@ func TestARevisionThatCostsTooMuchIsSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 		row := testRow("tokyo")
-		in, err := r.ReadInput(t.Context(), row)
+		in, err := r.ReadManifestInput(t.Context(), row)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestItemsThatFailHaveNoCostOfTheirOwn(t *testing.T) {
 	}
 	r := newTestRenderer(tables)
 	row := testRow("tokyo")
-	in, err := r.ReadInput(t.Context(), row)
+	in, err := r.ReadManifestInput(t.Context(), row)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestQuarantinesAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	accounts := NewAccounts(registry, slog.New(slog.DiscardHandler))
 	for range 120 { // half a second each
-		accounts.ChargeRender(testRow("tokyo").Bundle, "r", quarantine.Work{HasPanicked: true})
+		accounts.ChargeRender(testRow("tokyo").Bundle, "r", quarantine.RenderWork{HasPanicked: true})
 	}
 	got, err := registry.Gather()
 	if err != nil || len(got) != 2 {

@@ -50,20 +50,20 @@ type Renderer struct {
 	hubKey         []byte
 	compiled       *lru.Cache // *compiledRevision by name
 	// slots bound the renderings at a time, and so their memory. Namespaces take turns.
-	slots *fairness.Slots
+	slots *fairness.WorkSlots
 	// accounts set aside Revisions of Bundles that cost too much.
-	accounts *quarantine.Accounts
+	accounts *quarantine.RenderAccounts
 }
 
 // NewRenderer returns a Renderer over the tables. confirmDeleted checks in the store that
 // a namespace is deleted which the tables do not have. hubKey keys the hashes of contents.
 // Renderings are charged to accounts.
-func NewRenderer(tables Tables, confirmDeleted func(ctx context.Context, namespace string) error, hubKey []byte, accounts *quarantine.Accounts) *Renderer {
+func NewRenderer(tables Tables, confirmDeleted func(ctx context.Context, namespace string) error, hubKey []byte, accounts *quarantine.RenderAccounts) *Renderer {
 	return &Renderer{tables: tables, confirmDeleted: confirmDeleted, hubKey: hubKey, compiled: lru.New(maxCompiled), slots: fairness.NewSlots(runtime.GOMAXPROCS(0)), accounts: accounts}
 }
 
-// ReadInput reads, once, all that the row's manifest depends on.
-func (r *Renderer) ReadInput(ctx context.Context, row state.Row) (ManifestInput, error) {
+// ReadManifestInput reads, once, all that the row's manifest depends on.
+func (r *Renderer) ReadManifestInput(ctx context.Context, row state.Row) (ManifestInput, error) {
 	in := ManifestInput{Bundle: row.Bundle, Row: manifestFields(row.Spec), content: &atoll.Content{}, cluster: row.Cluster}
 	if !row.Bundle.IsNamespaceRef() { // a row that only remembers a namespace has no content
 		var err error
@@ -98,13 +98,13 @@ func (r *Renderer) ReadInput(ctx context.Context, row state.Row) (ManifestInput,
 func (r *Renderer) RenderManifest(ctx context.Context, in ManifestInput) (rendered atoll.Manifest, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.accounts.ChargeRender(in.Bundle, in.Row.Revision, quarantine.Work{HasPanicked: true})
-			err = fmt.Errorf("a defect of Atoll, which deserves a report: %s", panicorigin.Describe(p))
+			r.accounts.ChargeRender(in.Bundle, in.Row.Revision, quarantine.RenderWork{HasPanicked: true})
+			err = fmt.Errorf("a defect of Atoll, which deserves a report: %s", panicorigin.DescribePanic(p))
 		}
 	}()
 	out := manifest.ManifestInput{
 		Bundle: in.Bundle, Row: in.Row, Content: in.content, HashKey: r.hubKey,
-		HasActiveRow: in.isPresent, ClusterLeaving: in.ClusterLeaves,
+		HasActiveRow: in.hasPresentBundle, ClusterLeaving: in.ClusterLeaves,
 	}
 	if in.Row.Phase != atoll.RowRemoving {
 		var err error
@@ -172,7 +172,7 @@ type compiledRevision struct {
 // the cluster's variant. Items are nil where the variant is not the row's. It takes a slot only
 // when it can use it, and charges what it does with the slot. A Revision that is quarantined
 // during the wait for the slot is not rendered.
-func (v *compiledRevision) renderRow(in ManifestInput, slots *fairness.Slots, accounts *quarantine.Accounts) (items []atoll.RenderedItem, rules []int, variant string, err error) {
+func (v *compiledRevision) renderRow(in ManifestInput, slots *fairness.WorkSlots, accounts *quarantine.RenderAccounts) (items []atoll.RenderedItem, rules []int, variant string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	defer slots.Acquire(in.Bundle.Namespace)()
@@ -184,6 +184,6 @@ func (v *compiledRevision) renderRow(in ManifestInput, slots *fairness.Slots, ac
 			items, _ = v.renderer.RenderItems(manifest.RenderInputOf(in.Row, rules, in.view))
 		}
 	})
-	accounts.ChargeRender(in.Bundle, in.Row.Revision, quarantine.Work{CPUTime: cost})
+	accounts.ChargeRender(in.Bundle, in.Row.Revision, quarantine.RenderWork{CPUTime: cost})
 	return items, rules, variant, nil
 }

@@ -12,7 +12,7 @@ import (
 func TestARowIsRenderedInASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRenderer(newTestTables())
-		in, err := r.ReadInput(t.Context(), testRow("tokyo"))
+		in, err := r.ReadManifestInput(t.Context(), testRow("tokyo"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestARowIsRenderedInASlot(t *testing.T) {
 // A panic outside of a single object is the error of the row.
 func TestAPanicIsTheRowsError(t *testing.T) {
 	r := newTestRenderer(newTestTables())
-	in, err := r.ReadInput(t.Context(), testRow("tokyo"))
+	in, err := r.ReadManifestInput(t.Context(), testRow("tokyo"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,10 @@ import (
 )
 
 // hubTables are the Tables of a hub.
-type hubTables struct{ *state.State }
+type hubTables struct{ *state.HubTables }
 
 // NewHubRenderer returns a Renderer over the tables of a hub, which charges accounts.
-func NewHubRenderer(st *state.State, hubKey []byte, accounts *quarantine.Accounts) *Renderer {
+func NewHubRenderer(st *state.HubTables, hubKey []byte, accounts *quarantine.RenderAccounts) *Renderer {
 	tables := hubTables{st}
 	return NewRenderer(tables, tables.confirmNamespaceDeleted, hubKey, accounts)
 }
@@ -61,7 +61,7 @@ func (t hubTables) ListHeldBack(content *atoll.Content) (held []string) {
 		if !ok || item.State == atoll.ItemRemovalHeld || string(template.GetUID()) != item.UID {
 			continue
 		}
-		if _, recalled := atoll.PendingRecall(template.GetAnnotations()); recalled {
+		if _, recalled := atoll.RememberedDeletionNote(template.GetAnnotations()); recalled {
 			held = append(held, item.Key.String())
 		}
 	}

@@ -145,7 +145,7 @@ func (h *hub) storedText(t *testing.T) string {
 	}
 	var out []string
 	for i := range list.Items {
-		out = append(out, fmt.Sprintf("%s: %s of %q", list.Items[i].Name, list.Items[i].Spec.Health.Lua, script.SourceCustomization(&list.Items[i])))
+		out = append(out, fmt.Sprintf("%s: %s of %q", list.Items[i].Name, list.Items[i].Spec.Health.Lua, script.KarmadaSourceName(&list.Items[i])))
 	}
 	return strings.Join(slices.Sorted(slices.Values(out)), ", ")
 }

@@ -26,21 +26,21 @@ const (
 // protobufMark is before every object that is written as protobuf.
 var protobufMark = []byte("k8s\x00")
 
-// answers reads members' answers: objects as protobuf, and Statuses also as JSON, which proxies
+// responseDecoder reads members' answers: objects as protobuf, and Statuses also as JSON, which proxies
 // write. An answer that would take more memory than allowed is refused before it does.
-type answers struct {
+type responseDecoder struct {
 	runtime.Decoder
 	kinds runtime.ObjectCreater
 }
 
 var (
-	liveAnswers  = answers{clientscheme.Codecs.UniversalDeserializer(), clientscheme.Scheme}
-	usageAnswers = answers{usageCodecs.UniversalDeserializer(), usageScheme}
+	liveAnswers  = responseDecoder{clientscheme.Codecs.UniversalDeserializer(), clientscheme.Scheme}
+	usageAnswers = responseDecoder{usageCodecs.UniversalDeserializer(), usageScheme}
 )
 
 // Decode decodes an object.
-func (a answers) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	obj, err := a.decode(data, func(int) error { return nil })
+func (a responseDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, err := a.decodeLimited(data, func(int) error { return nil })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,14 +48,14 @@ func (a answers) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Objec
 	return obj, &kind, nil
 }
 
-// decode decodes an object, if it may take as many bytes of memory as may is asked for.
-func (a answers) decode(data []byte, may func(weight int) error) (runtime.Object, error) {
+// decodeLimited decodes an object, if it may take as many bytes of memory as may is asked for.
+func (a responseDecoder) decodeLimited(data []byte, may func(weight int) error) (runtime.Object, error) {
 	wire, ok := bytes.CutPrefix(data, protobufMark)
 	if !ok {
 		if err := may(len(data)); err != nil {
 			return nil, err
 		}
-		obj, _, err := statusIn(data)
+		obj, _, err := decodeStatusJSON(data)
 		return obj, err
 	}
 	var envelope runtime.Unknown
@@ -78,8 +78,8 @@ func (a answers) decode(data []byte, may func(weight int) error) (runtime.Object
 	return obj, err
 }
 
-// statusIn reads a Status JSON.
-func statusIn(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
+// decodeStatusJSON reads a Status JSON.
+func decodeStatusJSON(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
 	s := &metav1.Status{}
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, nil, fmt.Errorf("it is neither protobuf nor a Status: %w", err)
@@ -91,9 +91,9 @@ func statusIn(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
 	return s, &kind, nil
 }
 
-// boundVersion refuses a resource version that no API server gives: a hub remembers those of
+// checkVersionLength refuses a resource version that no API server gives: a hub remembers those of
 // members.
-func (m *member) boundVersion(version string) (string, error) {
+func (m *member) checkVersionLength(version string) (string, error) {
 	if len(version) > versionMost {
 		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with a resource version of %d bytes", m.Name, len(version)))
 	}

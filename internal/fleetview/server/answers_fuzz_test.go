@@ -31,13 +31,13 @@ func FuzzAnswers(f *testing.F) {
 func checkAnswer(t *testing.T, data []byte) {
 	t.Helper()
 	refused := errors.New("refused")
-	if obj, err := liveAnswers.decode(data, func(int) error { return refused }); err == nil {
+	if obj, err := liveAnswers.decodeLimited(data, func(int) error { return refused }); err == nil {
 		t.Fatalf("%T is decoded, and its memory was not asked for", obj)
 	}
 	asked := 0
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	obj, err := liveAnswers.decode(data, func(weight int) error {
+	obj, err := liveAnswers.decodeLimited(data, func(weight int) error {
 		asked += weight
 		return nil
 	})

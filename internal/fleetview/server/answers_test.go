@@ -122,10 +122,10 @@ func TestVersionsOfMembersAreShort(t *testing.T) {
 	}})})
 	m := &member{Cluster: c, Member: fleetview.Member{Cluster: "oslo"}}
 	ctx, _ := whoAsks(t, "jane", "")
-	if _, version, err := f.list(ctx, m, kinds["pods"], "", fleetview.Selection{}, nil); err == nil {
+	if _, version, err := f.list(ctx, m, kinds["pods"], "", fleetview.FleetSelection{}, nil); err == nil {
 		t.Errorf("a list is at a version of %d bytes", len(version))
 	}
-	w := &watchMerger{o: &objects{fleet: f, kind: kinds["pods"]}, ctx: ctx, in: make(chan incoming, 1), queue: f.newEventQueue(ctx)}
+	w := &watchMerger{o: &objectStorage{fleet: f, kind: kinds["pods"]}, ctx: ctx, in: make(chan sourceEvent, 1), queue: f.newEventQueue(ctx)}
 	if version, err := w.streamMember(m, "5"); err == nil || version != "5" {
 		t.Errorf("a watch is at a version of %d bytes, %v", len(version), err)
 	}

@@ -24,10 +24,10 @@ const (
 	firstRead = 16 << 10
 )
 
-// budget of bytes for what users make the hub hold: members' answers, events of watches, plans. One
+// memoryBudget is a budget of bytes for what users make the hub hold: members' answers, events of watches, plans. One
 // user may have half of the free part, so that something is left for the next user, however much
-// one lists. Make it with newBudget.
-type budget struct {
+// one lists. Make it with newMemoryBudget.
+type memoryBudget struct {
 	maxBytes int64
 
 	mu    sync.Mutex
@@ -36,17 +36,19 @@ type budget struct {
 	freed chan struct{} // closed when bytes are returned; nil: no request waits
 }
 
-func newBudget(most int64) *budget { return &budget{maxBytes: most, held: map[string]int64{}} }
-
-// tryBytes takes bytes for a user, if they are to be had.
-func (b *budget) tryBytes(user string, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.takeLocked(user, n)
+func newMemoryBudget(most int64) *memoryBudget {
+	return &memoryBudget{maxBytes: most, held: map[string]int64{}}
 }
 
-// takeLocked takes bytes for a user, if they are to be had. The caller holds the lock.
-func (b *budget) takeLocked(user string, n int64) bool {
+// tryReserveBytes takes bytes for a user, if they are to be had.
+func (b *memoryBudget) tryReserveBytes(user string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reserveLocked(user, n)
+}
+
+// reserveLocked takes bytes for a user, if they are to be had. The caller holds the lock.
+func (b *memoryBudget) reserveLocked(user string, n int64) bool {
 	mine := b.held[user]
 	if mine+n > (b.maxBytes-(b.all-mine))/2 {
 		return false
@@ -56,11 +58,11 @@ func (b *budget) takeLocked(user string, n int64) bool {
 	return true
 }
 
-// takeBytes bytes for a user; where that is not to be had, what is closed when it may be.
-func (b *budget) takeBytes(user string, n int64) (freed <-chan struct{}) {
+// reserveBytes bytes for a user; where that is not to be had, what is closed when it may be.
+func (b *memoryBudget) reserveBytes(user string, n int64) (freed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.takeLocked(user, n) {
+	if b.reserveLocked(user, n) {
 		return nil
 	}
 	if b.freed == nil {
@@ -69,8 +71,8 @@ func (b *budget) takeBytes(user string, n int64) (freed <-chan struct{}) {
 	return b.freed
 }
 
-// giveBytes bytes back.
-func (b *budget) giveBytes(user string, n int64) {
+// releaseBytes bytes back.
+func (b *memoryBudget) releaseBytes(user string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all -= n
@@ -83,9 +85,9 @@ func (b *budget) giveBytes(user string, n int64) {
 	}
 }
 
-// holding is what a request holds of a budget, until it is over.
-type holding struct {
-	of   *budget
+// memoryReservation is what a request holds of a budget, until it is over.
+type memoryReservation struct {
+	of   *memoryBudget
 	user string
 	// lacked: the request has waited in vain. It waits no more: most of what it would wait
 	// for may be its own.
@@ -96,20 +98,20 @@ type holding struct {
 	ended bool
 }
 
-type holdingKey struct{}
+type memoryReservationKey struct{}
 
-// withHolding returns a context by which all that is read is held together, until it ends.
-func (f *Fleet) withHolding(ctx context.Context) (context.Context, *holding) {
-	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
+// withMemoryReservation returns a context by which all that is read is held together, until it ends.
+func (f *Fleet) withMemoryReservation(ctx context.Context) (context.Context, *memoryReservation) {
+	if h, ok := ctx.Value(memoryReservationKey{}).(*memoryReservation); ok {
 		return ctx, h
 	}
-	h := f.newHolding(ctx)
-	return context.WithValue(ctx, holdingKey{}, h), h
+	h := f.newMemoryReservation(ctx)
+	return context.WithValue(ctx, memoryReservationKey{}, h), h
 }
 
-// newHolding returns what the user of a context holds from now on, until the context ends.
-func (f *Fleet) newHolding(ctx context.Context) *holding {
-	h := &holding{of: f.budget}
+// newMemoryReservation returns what the user of a context holds from now on, until the context ends.
+func (f *Fleet) newMemoryReservation(ctx context.Context) *memoryReservation {
+	h := &memoryReservation{of: f.budget}
 	if u, ok := request.UserFrom(ctx); ok {
 		h.user = u.GetName()
 	}
@@ -120,19 +122,19 @@ func (f *Fleet) newHolding(ctx context.Context) *holding {
 // ReserveMemory counts what a request of a user is about to take, in bytes. It is refused while the
 // user holds too much; else release returns it, once.
 func (f *Fleet) ReserveMemory(user, what string, n int64) (release func(), err error) {
-	h := &holding{of: f.budget, user: user}
-	if !h.takeNow(n, f.budget.maxBytes) {
+	h := &memoryReservation{of: f.budget, user: user}
+	if !h.tryReserveBytes(n, f.budget.maxBytes) {
 		return nil, memoryRefusal(what + " is refused: the hub holds as many bytes as it may for you now; ask for less at a time, or try again later")
 	}
 	return h.releaseAll, nil
 }
 
-// takeNow takes bytes if they are to be had without a wait, and the holding has no more than most
+// tryReserveBytes takes bytes if they are to be had without a wait, and the holding has no more than most
 // then.
-func (h *holding) takeNow(n, most int64) bool {
+func (h *memoryReservation) tryReserveBytes(n, most int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ended || h.n+n > most || !h.of.tryBytes(h.user, n) {
+	if h.ended || h.n+n > most || !h.of.tryReserveBytes(h.user, n) {
 		return false
 	}
 	h.n += n
@@ -141,14 +143,14 @@ func (h *holding) takeNow(n, most int64) bool {
 
 var errFull = errors.New("its answer is left out: the hub holds as many bytes of members' answers as it may for you now; ask for less at a time, by a namespace or a selector, or try again later")
 
-// takeBytes bytes, as soon as they are to be had.
-func (h *holding) takeBytes(ctx context.Context, n int64) error {
+// reserveBytes bytes, as soon as they are to be had.
+func (h *memoryReservation) reserveBytes(ctx context.Context, n int64) error {
 	if n > h.of.maxBytes/2 {
 		return errFull
 	}
 	var late <-chan time.Time
 	for {
-		freed := h.of.takeBytes(h.user, n)
+		freed := h.of.reserveBytes(h.user, n)
 		if freed == nil {
 			break
 		}
@@ -171,37 +173,37 @@ func (h *holding) takeBytes(ctx context.Context, n int64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
-		h.of.giveBytes(h.user, n)
+		h.of.releaseBytes(h.user, n)
 		return context.Canceled
 	}
 	h.n += n
 	return nil
 }
 
-// giveBytes returns bytes to the budget.
-func (h *holding) giveBytes(n int64) {
+// releaseBytes returns bytes to the budget.
+func (h *memoryReservation) releaseBytes(n int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
 		h.n -= n
-		h.of.giveBytes(h.user, n)
+		h.of.releaseBytes(h.user, n)
 	}
 }
 
 // releaseAll returns all bytes to the budget.
-func (h *holding) releaseAll() {
+func (h *memoryReservation) releaseAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
 		h.ended = true
-		h.of.giveBytes(h.user, h.n)
+		h.of.releaseBytes(h.user, h.n)
 	}
 }
 
 // readAll reads all of an answer, whose bytes are taken before there is room for them; they are the
 // caller's to give back, by the slice's capacity.
-func (h *holding) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
-	if err := h.takeBytes(ctx, firstRead); err != nil {
+func (h *memoryReservation) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
+	if err := h.reserveBytes(ctx, firstRead); err != nil {
 		return nil, err
 	}
 	b := make([]byte, 0, firstRead)
@@ -210,12 +212,12 @@ func (h *holding) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 			if cap(b) >= answerMost {
 				return b, fmt.Errorf("it is larger than %d MiB", answerMost>>20)
 			}
-			if err := h.takeBytes(ctx, 2*int64(cap(b))); err != nil {
+			if err := h.reserveBytes(ctx, 2*int64(cap(b))); err != nil {
 				return b, err
 			}
 			old := b
 			b = append(make([]byte, 0, 2*cap(old)), old...)
-			h.giveBytes(int64(cap(old)))
+			h.releaseBytes(int64(cap(old)))
 		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]

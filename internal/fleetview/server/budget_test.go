@@ -35,7 +35,7 @@ func newFleet(t *testing.T, most int64, answer http.HandlerFunc) (f *Fleet, at f
 	f = New(Options{Reach: memberproxy.New(memberproxy.Options{Log: slog.New(slog.DiscardHandler), Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", agent.Listener.Addr().String())
 	}})})
-	f.budget = newBudget(most)
+	f.budget = newMemoryBudget(most)
 	return f, func(i int) *member {
 		c := &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Accepted: true}}
 		c.Name, c.UID = fmt.Sprint("c", i), types.UID(fmt.Sprint("uid", i))
@@ -72,14 +72,14 @@ func TestAnswersTogetherHaveABound(t *testing.T) {
 	})
 	jane, _ := whoAsks(t, "jane", "")
 	jane, over := context.WithCancel(jane)
-	lists, _ := f.withHolding(jane)
+	lists, _ := f.withMemoryReservation(jane)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	pods := 0
 	var refused []error
 	for i := range asked {
 		all.Go(func() {
-			objects, _, err := f.list(lists, at(i), kinds["pods"], "", fleetview.Selection{}, shownAsIs)
+			objects, _, err := f.list(lists, at(i), kinds["pods"], "", fleetview.FleetSelection{}, shownAsIs)
 			mu.Lock()
 			defer mu.Unlock()
 			if pods += len(objects); err != nil {
@@ -104,14 +104,14 @@ func TestAnswersTogetherHaveABound(t *testing.T) {
 	}
 	joe, _ := whoAsks(t, "joe", "")
 	joe, left := context.WithCancel(joe)
-	if objects, _, err := f.list(joe, at(0), kinds["pods"], "", fleetview.Selection{}, shownAsIs); err != nil || len(objects) != 1000 {
+	if objects, _, err := f.list(joe, at(0), kinds["pods"], "", fleetview.FleetSelection{}, shownAsIs); err != nil || len(objects) != 1000 {
 		t.Errorf("another user in between: %d objects, %v", len(objects), err)
 	}
 	over()
 	left()
 	for _, user := range []string{"jane", "joe"} { // what ends a request may take a moment to run
 		who, _ := whoAsks(t, user, "")
-		if _, _, err := f.list(who, at(1), kinds["pods"], "", fleetview.Selection{}, shownAsIs); err != nil {
+		if _, _, err := f.list(who, at(1), kinds["pods"], "", fleetview.FleetSelection{}, shownAsIs); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestAnswersTogetherHaveABound(t *testing.T) {
 // TestAnAnswerIsHeldAsItIs: what counts is the room that it has at last, and no buffer before that.
 func TestAnAnswerIsHeldAsItIs(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, 100_000} {
-		h := &holding{of: newBudget(1 << 20), user: "jane"}
+		h := &memoryReservation{of: newMemoryBudget(1 << 20), user: "jane"}
 		got, err := h.readAll(t.Context(), strings.NewReader(strings.Repeat("x", size)))
 		if err != nil || len(got) != size || h.n != int64(cap(got)) || h.of.all != h.n {
 			t.Errorf("of %d bytes %d are read, %v; %d of %d count", size, len(got), err, h.n, cap(got))
@@ -139,7 +139,7 @@ func TestWhoFollowsHoldsNothing(t *testing.T) {
 	f, at := newFleet(t, 512<<10, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(packMessage(t, "Pod", message)) })
 	for i := range 50 {
 		jane, _ := whoAsks(t, "jane", "shop") // whose request goes on
-		if err := f.has(jane, at(0), kinds["pods"], "shop", "web-0"); err != nil {
+		if err := f.checkMemberHas(jane, at(0), kinds["pods"], "shop", "web-0"); err != nil {
 			t.Fatalf("after %d that are followed: %v", i, err)
 		}
 	}
@@ -151,31 +151,31 @@ func shownAsIs(obj runtime.Object, _ metav1.Object) (runtime.Object, error) { re
 // when others return theirs, but not by its user's own return.
 func TestHalfOfWhatOthersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(1024)
-		who := func(name string) *holding { return &holding{of: b, user: name} }
+		b := newMemoryBudget(1024)
+		who := func(name string) *memoryReservation { return &memoryReservation{of: b, user: name} }
 		jane, joe, lila := who("jane"), who("joe"), who("lila")
 		for _, c := range []struct {
-			h *holding
+			h *memoryReservation
 			n int64
 		}{{jane, 512}, {joe, 256}, {lila, 128}} {
-			if err := c.h.takeBytes(t.Context(), c.n); err != nil {
+			if err := c.h.reserveBytes(t.Context(), c.n); err != nil {
 				t.Errorf("%s does not get %d: %v", c.h.user, c.n, err)
 			}
 			began := time.Now()
-			if err := c.h.takeBytes(t.Context(), 1); err != errFull || time.Since(began) != heldPatience {
+			if err := c.h.reserveBytes(t.Context(), 1); err != errFull || time.Since(began) != heldPatience {
 				t.Errorf("%s gets one more than half: %v after %s", c.h.user, err, time.Since(began))
 			}
 		}
 		began := time.Now()
-		if err := jane.takeBytes(t.Context(), 1); err != errFull || time.Since(began) > 0 {
+		if err := jane.reserveBytes(t.Context(), 1); err != errFull || time.Since(began) > 0 {
 			t.Errorf("one that has waited in vain waits again: %v after %s", err, time.Since(began))
 		}
 		began = time.Now()
-		if err := who("moe").takeBytes(t.Context(), 513); err != errFull || time.Since(began) > 0 {
+		if err := who("moe").reserveBytes(t.Context(), 513); err != errFull || time.Since(began) > 0 {
 			t.Errorf("more than there ever is: %v after %s", err, time.Since(began))
 		}
 		waits := make(chan error)
-		go func() { waits <- who("moe").takeBytes(t.Context(), 200) }()
+		go func() { waits <- who("moe").reserveBytes(t.Context(), 200) }()
 		synctest.Wait()
 		jane.releaseAll()
 		if err := <-waits; err != nil || time.Since(began) > 0 {
@@ -183,10 +183,10 @@ func TestHalfOfWhatOthersLeave(t *testing.T) {
 		}
 		joe.releaseAll()
 		joe.releaseAll()
-		lila.giveBytes(28)
+		lila.releaseBytes(28)
 		lila.releaseAll()
-		lila.giveBytes(100) // of what it has not any more
-		if err := lila.takeBytes(t.Context(), 1); err == nil {
+		lila.releaseBytes(100) // of what it has not any more
+		if err := lila.reserveBytes(t.Context(), 1); err == nil {
 			t.Error("a request that is over takes some")
 		}
 		if b.all != 200 || len(b.held) != 1 {
@@ -210,10 +210,10 @@ func TestAWatchThatCannotHaveAllItsClusters(t *testing.T) {
 		of := measuring{at(0).Cluster, at(1).Cluster}
 		return Tables{of, of, of}, true
 	}
-	o := &objects{fleet: f, kind: kinds["pods"]}
+	o := &objectStorage{fleet: f, kind: kinds["pods"]}
 	jane, _ := whoAsks(t, "jane", "shop")
 	ctx, cancel := context.WithCancel(jane)
-	w := &watchMerger{o: o, ctx: ctx, in: make(chan incoming), namespace: "shop", placed: map[string]map[string]bool{}}
+	w := &watchMerger{o: o, ctx: ctx, in: make(chan sourceEvent), namespace: "shop", placed: map[string]map[string]bool{}}
 	var following sync.WaitGroup
 	following.Go(func() { w.followMember(at(1), "5") })
 	for asked.Load() < 2 {
@@ -223,8 +223,8 @@ func TestAWatchThatCannotHaveAllItsClusters(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	for range f.o.Reach.PerUser() {
-		if _, err := f.shares.takeShare(jane, "c1"); err != nil && !apierrors.IsTooManyRequests(err) {
+	for range f.o.Reach.MaxRequestsPerUser() {
+		if _, err := f.shares.acquireSlot(jane, "c1"); err != nil && !apierrors.IsTooManyRequests(err) {
 			t.Fatal(err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestAWatchThatCannotHaveAllItsClusters(t *testing.T) {
 	if _, err := o.Watch(jane, nil); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "cluster c1: you have as many") {
 		t.Errorf("one that would lack it from the first: %v", err)
 	}
-	if n := f.shares.usedShares[share{"jane", "c0"}]; n != 0 {
+	if n := f.shares.usedShares[userAtCluster{"jane", "c0"}]; n != 0 {
 		t.Errorf("what was refused has %d places", n)
 	}
 }

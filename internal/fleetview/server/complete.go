@@ -57,10 +57,10 @@ func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, 
 // letter that is nothing, without the label it may be everything.
 var errNoneDeleted = apierrors.NewBadRequest(fmt.Sprintf("%s=true asks for lists in which nothing is missing, and does not select what is deleted: leave it out", atoll.LabelComplete))
 
-// RequireComplete goes around the API's handler, inside authorization. Lists of what is stored on the hub
+// StripCompleteSelector goes around the API's handler, inside authorization. Lists of what is stored on the hub
 // lack nothing, so there it is enough to take out of the label selector what asks for that: no
 // object has the label, and the answer would be that there is nothing. Nothing is deleted by it.
-func RequireComplete(next http.Handler) http.Handler {
+func StripCompleteSelector(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		asked := r.URL.Query()
@@ -94,7 +94,7 @@ func RequireComplete(next http.Handler) http.Handler {
 // incompleteError is the answer to a request for a complete list that lacks some members; nil
 // where none is missing. It has no retry time: clients would wait by themselves, and people would
 // wait with them for a cluster that is disconnected for days.
-func (g gathered) incompleteError(resource string) error {
+func (g gatheredObjects) incompleteError(resource string) error {
 	if len(g.missing) == 0 {
 		return nil
 	}

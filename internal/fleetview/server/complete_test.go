@@ -43,7 +43,7 @@ func TestStoredListsAreComplete(t *testing.T) {
 		{proxied, "atoll.dev/complete=true", "atoll.dev/complete=true"},
 	} {
 		got := "400"
-		handler := RequireComplete(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		handler := StripCompleteSelector(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if got = r.URL.Query().Get("labelSelector"); r.URL.Query().Get("limit") != "5" {
 				t.Error("the rest of what was asked is lost")
 			}
@@ -67,14 +67,14 @@ func TestCompleteMeasures(t *testing.T) {
 	all, _ := labels.Parse("atoll.dev/complete=true")
 	some, _ := labels.Parse("atoll.dev/complete=true,topology.kubernetes.io/region in (eu-a,eu-b)")
 	ctx, said := whoAsks(t, "jane", "shop")
-	_, err := of["nodes"].(*nodeUsage).List(ctx, &internalversion.ListOptions{LabelSelector: all})
+	_, err := of["nodes"].(*nodeMetricsStorage).List(ctx, &internalversion.ListOptions{LabelSelector: all})
 	if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "cluster d cannot be reached") {
 		t.Errorf("of all clusters: %v", err)
 	}
-	if _, err := of["nodes"].(*nodeUsage).List(ctx, &internalversion.ListOptions{LabelSelector: some}); err != nil {
+	if _, err := of["nodes"].(*nodeMetricsStorage).List(ctx, &internalversion.ListOptions{LabelSelector: some}); err != nil {
 		t.Errorf("of those that answer: %v", err)
 	}
-	if _, err := of["pods"].(*podUsage).List(ctx, &internalversion.ListOptions{LabelSelector: all}); !apierrors.IsServiceUnavailable(err) {
+	if _, err := of["pods"].(*podMetricsStorage).List(ctx, &internalversion.ListOptions{LabelSelector: all}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("of all pods: %v", err)
 	}
 	if len(*said) > 0 {

@@ -45,23 +45,23 @@ type Options struct {
 	// Own tells the hub's own identities, which see what is stored alone.
 	Own func(user.Info) bool
 	// Reach leads to members.
-	Reach *memberproxy.Handler
+	Reach *memberproxy.ProxyHandler
 }
 
 // Fleet is what runs in members.
 type Fleet struct {
 	o       Options
-	history *fleetview.History
-	watches watches
-	shares  shares
-	budget  *budget
+	history *fleetview.VersionHistory
+	watches watchWakeups
+	shares  memberRequestLimiter
+	budget  *memoryBudget
 	// workloads are upstream's storage of what has a history; set by Install.
 	workloads map[schema.GroupKind]*genericregistry.Store
 }
 
 // New makes a Fleet, whose resource versions are counted from now on.
 func New(o Options) *Fleet {
-	return &Fleet{o: o, history: fleetview.NewHistory(time.Now()), budget: newBudget(heldMost), workloads: map[schema.GroupKind]*genericregistry.Store{}, shares: shares{maxPerUser: o.Reach.PerUser()}}
+	return &Fleet{o: o, history: fleetview.NewHistory(time.Now()), budget: newMemoryBudget(heldMost), workloads: map[schema.GroupKind]*genericregistry.Store{}, shares: memberRequestLimiter{maxPerUser: o.Reach.MaxRequestsPerUser()}}
 }
 
 // member that is asked.
@@ -76,7 +76,7 @@ type member struct {
 // it holds: of any other template it shows an object of its own.
 func newMember(t Tables, c *v1alpha1.Cluster, in []string) *member {
 	template := func(key atoll.ItemKey) (metav1.Object, bool) {
-		if o, ok := t.Template(key); ok && t.IsHeldAt(key, c.Name) {
+		if o, ok := t.Template(key); ok && t.HasRowForTemplate(key, c.Name) {
 			return o, true
 		}
 		return nil, false
@@ -105,13 +105,13 @@ func (f *Fleet) hubTables() (Tables, error) {
 }
 
 // membersFor returns the members that may have what is selected in a namespace.
-func (f *Fleet) membersFor(namespace string, s fleetview.Selection) ([]*member, error) {
+func (f *Fleet) membersFor(namespace string, s fleetview.FleetSelection) ([]*member, error) {
 	t, err := f.hubTables()
 	if err != nil {
 		return nil, err
 	}
 	var out []*member
-	for name, in := range t.Placed(namespace) {
+	for name, in := range t.PlacedNamespacesByCluster(namespace) {
 		if _, _, selected := s.SelectorsFor(name); !selected {
 			continue
 		}
@@ -144,7 +144,7 @@ func (f *Fleet) holdersOf(key atoll.ItemKey) (holders []*member, wanted map[stri
 // memberOfName returns the member of an object that is shown under a name in a namespace, and its own
 // name there; false where that is no name of what is shown.
 func (f *Fleet) memberOfName(namespace, name string) (m *member, object string, ok bool) {
-	object, cluster, ok := fleetview.SplitName(name)
+	object, cluster, ok := fleetview.SplitFullName(name)
 	if !ok || namespace == "" {
 		return nil, "", false
 	}
@@ -173,7 +173,7 @@ func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url
 	if id := audit.GetAuditIDTruncated(ctx); id != "" {
 		r.Header.Set("Audit-Id", id)
 	}
-	left, err := f.shares.takeShare(ctx, m.Name)
+	left, err := f.shares.acquireSlot(ctx, m.Name)
 	if err != nil {
 		return nil, tooManyRequestsError(err)
 	}
@@ -183,7 +183,7 @@ func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url
 		left()
 		return nil, tooManyRequestsError(memberproxy.RefusalFor(m.Cluster, err))
 	}
-	answer.Body = shared{answer.Body, left}
+	answer.Body = slotHoldingBody{answer.Body, left}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
 		return nil, m.memberError(answer)
@@ -228,9 +228,9 @@ func (m *member) memberError(answer *http.Response) error {
 func (m *member) translateStatus(s *metav1.Status) error {
 	switch {
 	case s.Code == http.StatusUnauthorized:
-		return memberproxy.BadAnswer(m.Cluster, "its API server does not accept its agent's credentials: "+s.Message)
+		return memberproxy.BadAnswerError(m.Cluster, "its API server does not accept its agent's credentials: "+s.Message)
 	case s.Code < 400 || s.Code > 599:
-		return memberproxy.BadAnswer(m.Cluster, fmt.Sprintf("its agent answers with an error of code %d, which is none: %s", s.Code, s.Message))
+		return memberproxy.BadAnswerError(m.Cluster, fmt.Sprintf("its agent answers with an error of code %d, which is none: %s", s.Code, s.Message))
 	}
 	s.Status, s.Message = metav1.StatusFailure, "cluster "+m.Name+": "+s.Message
 	return &apierrors.StatusError{ErrStatus: *s}
@@ -242,8 +242,8 @@ func (f *Fleet) read(ctx context.Context, m *member, path string, query url.Valu
 }
 
 // readBy reads by a decoder. Its memory is held until ctx ends.
-func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Values, by answers) (runtime.Object, error) {
-	ctx, hold := f.withHolding(ctx)
+func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Values, by responseDecoder) (runtime.Object, error) {
+	ctx, hold := f.withMemoryReservation(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	answer, err := f.askMember(ctx, m, path, query)
@@ -252,14 +252,14 @@ func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Va
 	}
 	defer answer.Body.Close()
 	body, err := hold.readAll(ctx, answer.Body)
-	defer func() { hold.giveBytes(int64(cap(body))) }()
+	defer func() { hold.releaseBytes(int64(cap(body))) }()
 	if errors.Is(err, errFull) {
 		return nil, memoryFullError(m)
 	}
 	if err != nil {
 		return nil, timeoutError(ctx, m, memberproxy.RefusalFor(m.Cluster, err))
 	}
-	obj, err := by.decode(body, func(weight int) error { return hold.takeBytes(ctx, int64(weight)) })
+	obj, err := by.decodeLimited(body, func(weight int) error { return hold.reserveBytes(ctx, int64(weight)) })
 	if errors.Is(err, errFull) {
 		return nil, memoryFullError(m)
 	}
@@ -269,11 +269,11 @@ func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Va
 	return obj, nil
 }
 
-// open opens a stream of a member in the hub's own name: it is to begin within the time of an answer,
+// openMemberStream opens a stream of a member in the hub's own name: it is to begin within the time of an answer,
 // and goes on for as long as ctx. Its body is the caller's to close.
-func (f *Fleet) open(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
+func (f *Fleet) openMemberStream(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	hangs := time.AfterFunc(answerTimeout, func() { cancel(tooLate(m)) })
+	hangs := time.AfterFunc(answerTimeout, func() { cancel(answerTimeoutError(m)) })
 	answer, err := f.askMember(ctx, m, path, query)
 	if begun := hangs.Stop(); err == nil && !begun {
 		_ = answer.Body.Close() // it gives no error
@@ -286,34 +286,34 @@ func (f *Fleet) open(ctx context.Context, m *member, path string, query url.Valu
 		cancel(nil)
 		return nil, err
 	}
-	answer.Body = shared{answer.Body, func() { cancel(nil) }}
+	answer.Body = slotHoldingBody{answer.Body, func() { cancel(nil) }}
 	return answer, nil
 }
 
-func tooLate(m *member) error {
+func answerTimeoutError(m *member) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s did not answer within %s", m.Name, answerTimeout))
 }
 
 // timeoutError says so where a member has not answered in time.
 func timeoutError(ctx context.Context, m *member, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return tooLate(m)
+		return answerTimeoutError(m)
 	}
 	return err
 }
 
 // memberQuery returns the query by which a member is asked for what is selected.
-func memberQuery(m *member, s fleetview.Selection) url.Values {
+func memberQuery(m *member, s fleetview.FleetSelection) url.Values {
 	q := url.Values{}
 	label, field, _ := s.SelectorsFor(m.Name)
-	set(q, "labelSelector", label)
-	set(q, "fieldSelector", field)
+	setNonEmpty(q, "labelSelector", label)
+	setNonEmpty(q, "fieldSelector", field)
 	return q
 }
 
 // list lists what a member has of what is selected in a namespace, as shown gives it, which is nil
 // of what is not, and the version of the list.
-func (f *Fleet) list(ctx context.Context, m *member, k kind, namespace string, s fleetview.Selection, shown func(runtime.Object, metav1.Object) (runtime.Object, error)) (objects []runtime.Object, version string, err error) {
+func (f *Fleet) list(ctx context.Context, m *member, k kind, namespace string, s fleetview.FleetSelection, shown func(runtime.Object, metav1.Object) (runtime.Object, error)) (objects []runtime.Object, version string, err error) {
 	list, err := f.read(ctx, m, k.memberPath(namespace, ""), memberQuery(m, s))
 	if err != nil {
 		return nil, "", err
@@ -322,7 +322,7 @@ func (f *Fleet) list(ctx context.Context, m *member, k kind, namespace string, s
 	if err != nil {
 		return nil, "", apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with a %T", m.Name, list))
 	}
-	if version, err = m.boundVersion(of.GetResourceVersion()); err != nil {
+	if version, err = m.checkVersionLength(of.GetResourceVersion()); err != nil {
 		return nil, "", err
 	}
 	err = meta.EachListItem(list, func(obj runtime.Object) error {
@@ -345,13 +345,13 @@ func (m *member) isTemplate(k kind, o metav1.Object) bool {
 	return is
 }
 
-// showObject shows a selected object of a member as storage would have it.
-func (m *member) showObject(k kind, obj runtime.Object, o metav1.Object, by fleetview.Selection) (runtime.Object, error) {
-	m.ShowSelected(o, by)
+// convertToShown shows a selected object of a member as storage would have it.
+func (m *member) convertToShown(k kind, obj runtime.Object, o metav1.Object, by fleetview.FleetSelection) (runtime.Object, error) {
+	m.ConvertSelectedToHubForm(o, by)
 	return k.toInternal(obj, k.newObject())
 }
 
-func set(q url.Values, key, value string) {
+func setNonEmpty(q url.Values, key, value string) {
 	if value != "" {
 		q.Set(key, value)
 	}

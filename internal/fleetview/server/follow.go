@@ -52,7 +52,7 @@ func (w *watchMerger) followMember(m *member, version string) {
 		began := time.Now()
 		var err error
 		if version == "" {
-			version, err = w.list(m)
+			version, err = w.sendMemberList(m)
 		}
 		if err == nil {
 			version, err = w.streamMember(m, version)
@@ -60,9 +60,9 @@ func (w *watchMerger) followMember(m *member, version string) {
 		if w.ctx.Err() != nil {
 			return
 		}
-		now, failed := w.o.fleet.memberAgain(m, err)
+		now, failed := w.o.fleet.memberAfterStreamEnd(m, err)
 		if failed != nil {
-			w.enqueueIncoming(incoming{failed: failed})
+			w.enqueueSourceEvent(sourceEvent{failed: failed})
 			return
 		}
 		m = now
@@ -76,9 +76,9 @@ func (w *watchMerger) followMember(m *member, version string) {
 	}
 }
 
-// memberAgain returns a member as it is now, after a stream that ended with an error or without one.
+// memberAfterStreamEnd returns a member as it is now, after a stream that ended with an error or without one.
 // It returns the error with which a watch ends where the stream cannot go on.
-func (f *Fleet) memberAgain(m *member, ended error) (*member, error) {
+func (f *Fleet) memberAfterStreamEnd(m *member, ended error) (*member, error) {
 	var noPlace crowdedError
 	switch now, ok := f.memberByName(m.Name); {
 	case apierrors.IsResourceExpired(ended) || apierrors.IsGone(ended):
@@ -92,8 +92,8 @@ func (f *Fleet) memberAgain(m *member, ended error) (*member, error) {
 	}
 }
 
-// list sends the objects of a member that were not sent yet.
-func (w *watchMerger) list(m *member) (version string, err error) {
+// sendMemberList sends the objects of a member that were not sent yet.
+func (w *watchMerger) sendMemberList(m *member) (version string, err error) {
 	ctx, done := context.WithCancel(w.ctx)
 	sent := false
 	defer func() {
@@ -113,17 +113,17 @@ func (w *watchMerger) list(m *member) (version string, err error) {
 		return "", err
 	}
 	for i, obj := range objects {
-		in := incoming{from: m.Name, event: watch.Added, object: obj, template: templates[obj]}
+		in := sourceEvent{from: m.Name, event: watch.Added, object: obj, template: templates[obj]}
 		if i == len(objects)-1 {
-			in.version = w.versionReached(m, "", version) // before, a part was not sent
+			in.version = w.resumableVersion(m, "", version) // before, a part was not sent
 			in.release = done
 		}
-		if !w.enqueueIncoming(in) {
+		if !w.enqueueSourceEvent(in) {
 			return "", w.ctx.Err()
 		}
 		sent = in.release != nil
 	}
-	if len(objects) == 0 && !w.enqueueIncoming(incoming{from: m.Name, version: w.versionReached(m, "", version)}) {
+	if len(objects) == 0 && !w.enqueueSourceEvent(sourceEvent{from: m.Name, version: w.resumableVersion(m, "", version)}) {
 		return "", w.ctx.Err()
 	}
 	return version, nil
@@ -145,7 +145,7 @@ func (w *watchMerger) streamMember(m *member, version string) (string, error) {
 	q := memberQuery(m, w.selected)
 	q.Set("watch", "true")
 	q.Set("resourceVersion", version)
-	answer, err := w.o.fleet.open(w.ctx, m, w.o.kind.memberPath(w.namespace, ""), q)
+	answer, err := w.o.fleet.openMemberStream(w.ctx, m, w.o.kind.memberPath(w.namespace, ""), q)
 	if err != nil {
 		return version, err
 	}
@@ -163,28 +163,28 @@ func (w *watchMerger) streamMember(m *member, version string) (string, error) {
 			release()
 			return version, apierrors.FromObject(obj)
 		}
-		in, now, err := w.incomingEvent(m, event, obj)
+		in, now, err := w.readMemberEvent(m, event, obj)
 		if err != nil {
 			release()
 			return version, err
 		}
 		before := version
 		version, in.release = now, release
-		in.version = w.versionReached(m, before, version)
-		if !w.enqueueIncoming(in) {
+		in.version = w.resumableVersion(m, before, version)
+		if !w.enqueueSourceEvent(in) {
 			return version, w.ctx.Err()
 		}
 	}
 }
 
-// incomingEvent returns an event of a member as the watch takes it, and the version of its object.
-func (w *watchMerger) incomingEvent(m *member, event watch.EventType, obj runtime.Object) (in incoming, version string, err error) {
-	in = incoming{from: m.Name, event: event}
+// readMemberEvent returns an event of a member as the watch takes it, and the version of its object.
+func (w *watchMerger) readMemberEvent(m *member, event watch.EventType, obj runtime.Object) (in sourceEvent, version string, err error) {
+	in = sourceEvent{from: m.Name, event: event}
 	o, err := meta.Accessor(obj)
 	if err != nil {
 		return in, "", err
 	}
-	if version, err = m.boundVersion(o.GetResourceVersion()); err != nil {
+	if version, err = m.checkVersionLength(o.GetResourceVersion()); err != nil {
 		return in, "", err
 	}
 	if event != watch.Bookmark {

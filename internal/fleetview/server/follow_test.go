@@ -65,11 +65,11 @@ func TestAStreamBeginsInTimeOrNotAtAll(t *testing.T) {
 			io.WriteString(c, "4\r\nlate\r\n0\r\n\r\n")
 		})
 		ctx, _ := whoAsks(t, "jane", "shop")
-		members, err := f.membersFor("shop", fleetview.Selection{})
+		members, err := f.membersFor("shop", fleetview.FleetSelection{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := f.open(ctx, members[0], "/api/v1/pods", nil)
+		answer, err := f.openMemberStream(ctx, members[0], "/api/v1/pods", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestAStreamBeginsInTimeOrNotAtAll(t *testing.T) {
 		}
 		_ = answer.Body.Close()
 		began := time.Now()
-		_, err = f.open(ctx, members[1], "/api/v1/pods", nil)
+		_, err = f.openMemberStream(ctx, members[1], "/api/v1/pods", nil)
 		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "cluster b did not answer within") || time.Since(began) != answerTimeout {
 			t.Errorf("one that does not begin is left after %s: %v", time.Since(began), err)
 		}
@@ -114,15 +114,15 @@ func TestOneMemberHoldsUpNoWatch(t *testing.T) {
 			Storage: genericregistry.DryRunnableStorage{Storage: onePod{pod: solo}},
 		}
 		w := &watchMerger{
-			o: &objects{Store: store, fleet: f, kind: kinds["pods"]}, namespace: "shop", matches: func(runtime.Object) bool { return true },
-			trace: f.history.StartTrace("pods", "1", fleetview.Versions{}, time.Now()), in: make(chan incoming), queue: f.newEventQueue(ctx), first: func() {},
-			placed: map[string]map[string]bool{}, standings: standings{}, begun: map[string]bool{}, unheard: map[string]map[string]bool{}, held: map[string]string{},
+			o: &objectStorage{Store: store, fleet: f, kind: kinds["pods"]}, namespace: "shop", matches: func(runtime.Object) bool { return true },
+			trace: f.history.StartTrace("pods", "1", fleetview.Versions{}, time.Now()), in: make(chan sourceEvent), queue: f.newEventQueue(ctx), first: func() {},
+			placed: map[string]map[string]bool{}, standings: podStatuses{}, begun: map[string]bool{}, unheard: map[string]map[string]bool{}, held: map[string]string{},
 		}
 		w.ctx, w.cancel = context.WithCancel(ctx)
-		running := func(in string) incoming {
+		running := func(in string) sourceEvent {
 			there := solo.DeepCopy()
 			there.Status.Phase, there.Status.Message = api.PodRunning, in
-			return incoming{from: in, event: watch.Added, template: true, object: there}
+			return sourceEvent{from: in, event: watch.Added, template: true, object: there}
 		}
 		began := time.Now()
 		go w.run(fleetview.Versions{})
@@ -132,20 +132,20 @@ func TestOneMemberHoldsUpNoWatch(t *testing.T) {
 				t.Errorf("after %s it is sent as %s %s, wanted %s", time.Since(began), pod.Status.Phase, pod.Status.Message, want)
 			}
 		}
-		w.enqueueIncoming(incoming{event: watch.Added, object: solo.DeepCopy()})
+		w.enqueueSourceEvent(sourceEvent{event: watch.Added, object: solo.DeepCopy()})
 		tells("Pending")
-		w.enqueueIncoming(running("b"))
+		w.enqueueSourceEvent(running("b"))
 		tells("Runningb")
 
 		// A member's answer is older than its events, and changes only objects without an event.
 		answered := running("a").object.(*api.Pod).Status
 		old := solo.Status
-		w.enqueueIncoming(incoming{event: watch.Modified, object: solo.DeepCopy(), standing: standing{"a": &answered, "b": &old}})
+		w.enqueueSourceEvent(sourceEvent{event: watch.Modified, object: solo.DeepCopy(), standing: podStatusByCluster{"a": &answered, "b": &old}})
 		tells("Runninga")
-		w.enqueueIncoming(incoming{event: watch.Modified, object: solo.DeepCopy(), standing: standing{"b": &old}})
+		w.enqueueSourceEvent(sourceEvent{event: watch.Modified, object: solo.DeepCopy(), standing: podStatusByCluster{"b": &old}})
 		gone := running("a")
 		gone.event = watch.Deleted
-		w.enqueueIncoming(gone)
+		w.enqueueSourceEvent(gone)
 		tells("Runningb")
 		w.cancel()
 		for range w.ResultChan() {
@@ -161,13 +161,13 @@ func TestAWatchWithoutRoomForAMemberEnds(t *testing.T) {
 		f := fleetOf(t, func(c net.Conn, _ *http.Request) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmany")
 		})
-		f.budget = newBudget(firstRead)
+		f.budget = newMemoryBudget(firstRead)
 		ctx, _ := whoAsks(t, "jane", "shop")
-		members, err := f.membersFor("shop", fleetview.Selection{})
+		members, err := f.membersFor("shop", fleetview.FleetSelection{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &watchMerger{o: &objects{fleet: f, kind: kinds["pods"]}, namespace: "shop", in: make(chan incoming)}
+		w := &watchMerger{o: &objectStorage{fleet: f, kind: kinds["pods"]}, namespace: "shop", in: make(chan sourceEvent)}
 		w.ctx, w.cancel = context.WithCancel(ctx)
 		go w.followMember(members[0], "")
 		select {

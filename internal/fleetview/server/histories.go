@@ -22,8 +22,8 @@ import (
 	"atoll.dev/atoll/internal/fleetview"
 )
 
-// Stated is what a user stated of a template at a Revision.
-type Stated struct {
+// RevisionTemplate is what a user stated of a template at a Revision.
+type RevisionTemplate struct {
 	Number  int64
 	Written metav1.Time
 	Version string
@@ -31,14 +31,14 @@ type Stated struct {
 	Object json.RawMessage
 }
 
-// withHistory adds to a list the history of its workload, where the list has exactly that one's
+// addWorkloadHistory adds to a list the history of its workload, where the list has exactly that one's
 // selector, as `kubectl rollout` does. The history is what its user stated, by the hub's
 // Revisions. Clusters' own histories include overrides, and each counts its own numbers. So in
 // such a list the clusters' objects have the workload as owner only, and the stated ones have it
 // as controller.
 //
 // A list from which a watch starts, of version 0, has none: no event would follow its changes.
-func (o *objects) withHistory(ctx context.Context, s scope, objects []runtime.Object) ([]runtime.Object, error) {
+func (o *objectStorage) addWorkloadHistory(ctx context.Context, s listRequest, objects []runtime.Object) ([]runtime.Object, error) {
 	namespace := request.NamespaceValue(ctx)
 	if len(o.kind.pastOf) == 0 || namespace == "" || s.options.LabelSelector == nil || s.options.ResourceVersion != "" {
 		return objects, nil
@@ -49,29 +49,29 @@ func (o *objects) withHistory(ctx context.Context, s scope, objects []runtime.Ob
 	}
 	matches := o.requestFilter(s.options)
 	for _, k := range o.kind.pastOf {
-		for _, template := range t.OfKind(k, namespace) {
+		for _, template := range t.TemplatesOfKind(k, namespace) {
 			if !selectsTemplate(s.options.LabelSelector, template) {
 				continue
 			}
-			past, of, err := o.pastTemplates(ctx, k, template.GetName())
+			past, of, err := o.listWorkloadHistory(ctx, k, template.GetName())
 			if err != nil {
 				return nil, err
 			}
-			objects = addPast(objects, past, of, matches)
+			objects = addHistoryObjects(objects, past, of, matches)
 		}
 	}
-	slices.SortFunc(objects, byName)
+	slices.SortFunc(objects, compareByName)
 	return objects, nil
 }
 
-// addPast adds the matching part of a workload's history. An object of a cluster goes before a past
+// addHistoryObjects adds the matching part of a workload's history. An object of a cluster goes before a past
 // of its name.
-func addPast(objects, past []runtime.Object, workload types.UID, matches func(runtime.Object) bool) []runtime.Object {
+func addHistoryObjects(objects, past []runtime.Object, workload types.UID, matches func(runtime.Object) bool) []runtime.Object {
 	if len(past) > 0 {
-		ownedByMembers(objects, workload)
+		clearMemberControllerRefs(objects, workload)
 	}
 	for _, obj := range past {
-		if matches(obj) && !slices.ContainsFunc(objects, func(other runtime.Object) bool { return byName(obj, other) == 0 }) {
+		if matches(obj) && !slices.ContainsFunc(objects, func(other runtime.Object) bool { return compareByName(obj, other) == 0 }) {
 			objects = append(objects, obj)
 		}
 	}
@@ -88,8 +88,8 @@ func selectsTemplate(asked labels.Selector, template *unstructured.Unstructured)
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(own, &selector) == nil && fleetview.SelectsWorkload(asked, &selector)
 }
 
-// ownedByMembers leaves those of a controller that run in members as owned by it only.
-func ownedByMembers(objects []runtime.Object, controller types.UID) {
+// clearMemberControllerRefs leaves those of a controller that run in members as owned by it only.
+func clearMemberControllerRefs(objects []runtime.Object, controller types.UID) {
 	for _, obj := range objects {
 		of, err := meta.Accessor(obj)
 		if err != nil || clusterOf(obj) == "" {
@@ -105,9 +105,9 @@ func ownedByMembers(objects []runtime.Object, controller types.UID) {
 	}
 }
 
-// pastTemplates returns the history of a workload, which is empty where nothing places it, and its
+// listWorkloadHistory returns the history of a workload, which is empty where nothing places it, and its
 // UID. It is read from the store: the tables may not have the user's own last write yet.
-func (o *objects) pastTemplates(ctx context.Context, k schema.GroupKind, name string) ([]runtime.Object, types.UID, error) {
+func (o *objectStorage) listWorkloadHistory(ctx context.Context, k schema.GroupKind, name string) ([]runtime.Object, types.UID, error) {
 	workload, err := o.fleet.storedWorkload(ctx, k, name)
 	if apierrors.IsNotFound(err) {
 		return nil, "", nil
@@ -120,23 +120,23 @@ func (o *objects) pastTemplates(ctx context.Context, k schema.GroupKind, name st
 		return nil, "", err
 	}
 	key := atoll.ItemKey{Group: k.Group, Kind: k.Kind, Namespace: workload.Namespace, Name: name}
-	stated, next, err := t.Stated(ctx, key, workload.UID)
+	stated, next, err := t.RevisionTemplates(ctx, key, workload.UID)
 	if err != nil || len(stated) == 0 {
 		return nil, "", err
 	}
-	pasts := make([]fleetview.Past, 0, len(stated)+1)
+	pasts := make([]fleetview.PastWorkload, 0, len(stated)+1)
 	for _, s := range stated {
-		then, err := statedWorkload(s)
+		then, err := workloadAtRevision(s)
 		if err != nil {
 			return nil, "", err
 		}
-		pasts = append(pasts, fleetview.Past{Number: s.Number, Written: s.Written, Version: s.Version, Template: then.Template, Annotations: then.Annotations})
+		pasts = append(pasts, fleetview.PastWorkload{Number: s.Number, Written: s.Written, Version: s.Version, Template: then.Template, Annotations: then.Annotations})
 	}
 	// The present state may be in no Revision yet: it is the newest then.
-	pasts = fleetview.HistoryOf(append(pasts, fleetview.Past{Number: next, Version: workload.ResourceVersion, Template: workload.Template, Annotations: workload.Annotations}))
+	pasts = fleetview.RolloutHistoryOf(append(pasts, fleetview.PastWorkload{Number: next, Version: workload.ResourceVersion, Template: workload.Template, Annotations: workload.Annotations}))
 	out := make([]runtime.Object, len(pasts))
 	for i, p := range pasts {
-		if out[i], err = o.kind.shownPast(workload, p, i == len(pasts)-1); err != nil {
+		if out[i], err = o.kind.toHistoryObject(workload, p, i == len(pasts)-1); err != nil {
 			return nil, "", err
 		}
 	}
@@ -156,8 +156,8 @@ func (f *Fleet) storedWorkload(ctx context.Context, k schema.GroupKind, name str
 	return workloadOf(obj)
 }
 
-// statedWorkload is a workload as it was stated, with the API's defaults.
-func statedWorkload(s Stated) (fleetview.Workload, error) {
+// workloadAtRevision is a workload as it was stated, with the API's defaults.
+func workloadAtRevision(s RevisionTemplate) (fleetview.Workload, error) {
 	obj, err := runtime.Decode(legacyscheme.Codecs.UniversalDecoder(), s.Object)
 	if err != nil {
 		return fleetview.Workload{}, fmt.Errorf("read what was stated at revision %d: %w", s.Number, err)
@@ -177,8 +177,8 @@ func workloadOf(obj runtime.Object) (fleetview.Workload, error) {
 	return w, nil
 }
 
-// shownPast is a past of a workload as storage would have it.
-func (k kind) shownPast(w fleetview.Workload, p fleetview.Past, now bool) (runtime.Object, error) {
+// toHistoryObject is a past of a workload as storage would have it.
+func (k kind) toHistoryObject(w fleetview.Workload, p fleetview.PastWorkload, now bool) (runtime.Object, error) {
 	if k.Kind == "ReplicaSet" {
 		return k.toInternal(w.ReplicaSet(p, now), k.newObject())
 	}
@@ -189,14 +189,14 @@ func (k kind) shownPast(w fleetview.Workload, p fleetview.Past, now bool) (runti
 	return k.toInternal(c, k.newObject())
 }
 
-// pastNamed returns the past of a workload that is shown under a name; nil where there is none.
-func (o *objects) pastNamed(ctx context.Context, name string) (runtime.Object, error) {
+// findHistoryObject returns the past of a workload that is shown under a name; nil where there is none.
+func (o *objectStorage) findHistoryObject(ctx context.Context, name string) (runtime.Object, error) {
 	for _, k := range o.kind.pastOf {
-		workload, ok := fleetview.SplitPast(name, k.Kind)
+		workload, ok := fleetview.SplitPastName(name, k.Kind)
 		if !ok || request.NamespaceValue(ctx) == "" {
 			continue
 		}
-		past, _, err := o.pastTemplates(ctx, k, workload)
+		past, _, err := o.listWorkloadHistory(ctx, k, workload)
 		if err != nil {
 			return nil, err
 		}
@@ -209,13 +209,13 @@ func (o *objects) pastNamed(ctx context.Context, name string) (runtime.Object, e
 	return nil, nil
 }
 
-// refusePastRevision answers a change of an object that is not stored: it is a user's earlier statement,
+// refuseHistoryChange answers a change of an object that is not stored: it is a user's earlier statement,
 // and its place is named.
-func (o *objects) refusePastRevision(ctx context.Context, name string, err error) error {
+func (o *objectStorage) refuseHistoryChange(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) || o.fleet.isHubIdentity(ctx) {
 		return err
 	}
-	switch past, failed := o.pastNamed(ctx, name); {
+	switch past, failed := o.findHistoryObject(ctx, name); {
 	case failed != nil:
 		return failed
 	case past == nil:
@@ -225,9 +225,9 @@ func (o *objects) refusePastRevision(ctx context.Context, name string, err error
 		fmt.Errorf("it is what was stated at a revision, which the hub keeps as long as it remembers that: change what it is controlled by"))
 }
 
-// asListed takes back what a list with a history left out of the owners of an object, so that one
+// restoreListedControllers takes back what a list with a history left out of the owners of an object, so that one
 // may be written as the list gave it.
-func (k kind) asListed(owners, old []metav1.OwnerReference) []metav1.OwnerReference {
+func (k kind) restoreListedControllers(owners, old []metav1.OwnerReference) []metav1.OwnerReference {
 	if len(k.pastOf) == 0 || len(owners) != len(old) {
 		return owners
 	}

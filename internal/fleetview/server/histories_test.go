@@ -17,7 +17,7 @@ import (
 func replicaSet(name, cluster string, owner types.UID) *apps.ReplicaSet {
 	yes := true
 	rs := &apps.ReplicaSet{}
-	rs.Name, rs.Labels = fleetview.ShownName(name, cluster), map[string]string{atoll.LabelCluster: cluster}
+	rs.Name, rs.Labels = fleetview.FullName(name, cluster), map[string]string{atoll.LabelCluster: cluster}
 	rs.OwnerReferences = []metav1.OwnerReference{{APIVersion: fleetview.OwnerGroupVersion, Kind: "Deployment", Name: "web", UID: owner, Controller: &yes}}
 	return rs
 }
@@ -26,14 +26,14 @@ func replicaSet(name, cluster string, owner types.UID) *apps.ReplicaSet {
 // written back: the member gets no other owner.
 func TestBesideAHistory(t *testing.T) {
 	list := []runtime.Object{replicaSet("web-2", "bergen", "web"), replicaSet("db-1", "bergen", "db")}
-	ownedByMembers(list, "web")
+	clearMemberControllerRefs(list, "web")
 	web, db := list[0].(*apps.ReplicaSet), list[1].(*apps.ReplicaSet)
 	if len(web.OwnerReferences) != 1 || metav1.GetControllerOf(web) != nil || metav1.GetControllerOf(db) == nil {
 		t.Errorf("they have the owners %+v and %+v", web.OwnerReferences, db.OwnerReferences)
 	}
 	is := replicaSet("web-2", "bergen", "web")
-	o := &objects{kind: kinds["replicasets"]}
-	c := change{at: &running{member: &member{Member: fleetview.Member{Cluster: "bergen"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "bergen"}}}}, info: noPreconditions{}}
+	o := &objectStorage{kind: kinds["replicasets"]}
+	c := memberObjectChange{at: &memberObject{member: &member{Member: fleetview.Member{Cluster: "bergen"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "bergen"}}}}, info: noPreconditions{}}
 	if err := o.checkChange(c, is, web); err != nil || !reflect.DeepEqual(web.OwnerReferences, is.OwnerReferences) {
 		t.Errorf("one of a list is written with owners %v: %v", web.OwnerReferences, err)
 	}

@@ -33,7 +33,7 @@ func (f *Fleet) InstallStorage(group, version string, resources map[string]rest.
 		if err != nil {
 			return fmt.Errorf("%s: %w", resource, err)
 		}
-		o := &objects{Store: store, fleet: f, kind: kinds[resource]}
+		o := &objectStorage{Store: store, fleet: f, kind: kinds[resource]}
 		if s, ok := resources[resource].(rest.ShortNamesProvider); ok {
 			o.short = s.ShortNames()
 		}
@@ -41,7 +41,7 @@ func (f *Fleet) InstallStorage(group, version string, resources map[string]rest.
 			o.categories = c.Categories()
 		}
 		resources[resource] = o
-		o.installParts(resources)
+		o.installSubresources(resources)
 	}
 	return nil
 }
@@ -90,31 +90,31 @@ const (
 	noScale  = "where its controller says how many there are: scale what it was made of, on the hub, such as a Deployment"
 )
 
-// installParts puts the subresources in the place of upstream's.
-func (o *objects) installParts(resources map[string]rest.Storage) {
+// installSubresources puts the subresources in the place of upstream's.
+func (o *objectStorage) installSubresources(resources map[string]rest.Storage) {
 	for path, s := range resources {
 		switch s := s.(type) {
 		case *podrest.LogREST:
-			resources[path] = &logs{s, o}
+			resources[path] = &podLogStorage{s, o}
 		case *podrest.ExecREST:
-			resources[path] = o.newConnecting(s, "exec", "takes no commands", s.Authorizer)
+			resources[path] = o.newPodConnectStorage(s, "exec", "takes no commands", s.Authorizer)
 		case *podrest.AttachREST:
-			resources[path] = o.newConnecting(s, "attach", "cannot be attached to", s.Authorizer)
+			resources[path] = o.newPodConnectStorage(s, "attach", "cannot be attached to", s.Authorizer)
 		case *podrest.PortForwardREST:
-			resources[path] = o.newConnecting(s, "portforward", "has no ports", s.Authorizer)
+			resources[path] = o.newPodConnectStorage(s, "portforward", "has no ports", s.Authorizer)
 		case *podrest.ProxyREST:
-			resources[path] = o.newConnecting(s, "proxy", "cannot be reached", nil)
+			resources[path] = o.newPodConnectStorage(s, "proxy", "cannot be reached", nil)
 		case *podstore.EvictionREST:
 			// Upstream serves one storage of evictions alone.
 			resources[path] = &evictions{s, o}
 		case *podstore.EphemeralContainersREST:
-			resources[path] = &part{Patcher: s, objects: o, name: "ephemeralcontainers", lacks: "takes no debug containers"}
+			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "ephemeralcontainers", lacks: "takes no debug containers"}
 		case *podstore.ResizeREST:
-			resources[path] = &part{Patcher: s, objects: o, name: "resize"}
+			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "resize"}
 		case *podstore.StatusREST, *replicasetstore.StatusREST, *jobstore.StatusREST:
-			resources[path] = &part{Patcher: s.(rest.Patcher), objects: o, name: "status", refused: noStatus}
+			resources[path] = &subresourceStorage{Patcher: s.(rest.Patcher), objects: o, name: "status", refused: noStatus}
 		case *replicasetstore.ScaleREST:
-			resources[path] = &scaling{part{Patcher: s, objects: o, name: scale, refused: noScale}, s}
+			resources[path] = &scaling{subresourceStorage{Patcher: s, objects: o, name: scale, refused: noScale}, s}
 		}
 	}
 }
@@ -125,6 +125,6 @@ type connector interface {
 	rest.Storage
 }
 
-func (o *objects) newConnecting(c connector, name, lacks string, may authorizer.Authorizer) rest.Storage {
-	return &connecting{connector: c, pods: o, name: name, lacks: lacks, may: may}
+func (o *objectStorage) newPodConnectStorage(c connector, name, lacks string, may authorizer.Authorizer) rest.Storage {
+	return &podConnectStorage{connector: c, pods: o, name: name, lacks: lacks, may: may}
 }

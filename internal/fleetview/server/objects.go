@@ -22,8 +22,8 @@ import (
 	"atoll.dev/atoll/internal/fleetview"
 )
 
-// objects is storage of a kind, to which people see added what runs in members.
-type objects struct {
+// objectStorage is storage of a kind, to which people see added what runs in members.
+type objectStorage struct {
 	*genericregistry.Store
 	fleet      *Fleet
 	kind       kind
@@ -32,10 +32,10 @@ type objects struct {
 }
 
 // ShortNames returns the short names of the resource.
-func (o *objects) ShortNames() []string { return o.short }
+func (o *objectStorage) ShortNames() []string { return o.short }
 
 // Categories returns the categories of the resource.
-func (o *objects) Categories() []string { return o.categories }
+func (o *objectStorage) Categories() []string { return o.categories }
 
 // isHubIdentity reports whether the hub itself makes the request. An unknown user is not a person.
 func (f *Fleet) isHubIdentity(ctx context.Context) bool {
@@ -44,47 +44,47 @@ func (f *Fleet) isHubIdentity(ctx context.Context) bool {
 }
 
 // Get returns an object: the stored one, or one that runs in a member.
-func (o *objects) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (o *objectStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	stored, err := o.Store.Get(ctx, name, options)
 	if !apierrors.IsNotFound(err) || o.fleet.isHubIdentity(ctx) {
 		if err == nil && !o.fleet.isHubIdentity(ctx) {
-			o.standingOf(ctx, stored).overlayStatus(stored)
+			o.fetchPodStatuses(ctx, stored).overlayStatus(stored)
 		}
 		return stored, err
 	}
-	at, failed := o.findRunning(ctx, name, false)
+	at, failed := o.findMemberObject(ctx, name, false)
 	if failed != nil {
 		return nil, failed
 	}
 	if at == nil {
-		if past, failed := o.pastNamed(ctx, name); past != nil || failed != nil {
+		if past, failed := o.findHistoryObject(ctx, name); past != nil || failed != nil {
 			return past, failed
 		}
 		return nil, err
 	}
-	obj, failed := o.getRunning(ctx, at)
+	obj, failed := o.getFromMember(ctx, at)
 	if apierrors.IsNotFound(failed) {
 		return nil, err
 	}
 	return obj, failed
 }
 
-// has reports whether a member has an object: nil, or NotFound. The answer is not held for the
+// checkMemberHas reports whether a member has an object: nil, or NotFound. The answer is not held for the
 // rest of the request, which may be a log that is followed for days.
-func (f *Fleet) has(ctx context.Context, m *member, k kind, namespace, name string) error {
+func (f *Fleet) checkMemberHas(ctx context.Context, m *member, k kind, namespace, name string) error {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
-	_, err := f.get(ctx, m, k, namespace, name)
+	_, err := f.getMemberObject(ctx, m, k, namespace, name)
 	return err
 }
 
-// get returns an object of a member, as it is shown.
-func (f *Fleet) get(ctx context.Context, m *member, k kind, namespace, name string) (runtime.Object, error) {
-	return f.getShown(ctx, m, k, namespace, name, fleetview.Selection{})
+// getMemberObject returns an object of a member, as it is shown.
+func (f *Fleet) getMemberObject(ctx context.Context, m *member, k kind, namespace, name string) (runtime.Object, error) {
+	return f.getSelectedMemberObject(ctx, m, k, namespace, name, fleetview.FleetSelection{})
 }
 
-// getShown returns an object of a member, as a selection shows it.
-func (f *Fleet) getShown(ctx context.Context, m *member, k kind, namespace, name string, by fleetview.Selection) (runtime.Object, error) {
+// getSelectedMemberObject returns an object of a member, as a selection shows it.
+func (f *Fleet) getSelectedMemberObject(ctx context.Context, m *member, k kind, namespace, name string, by fleetview.FleetSelection) (runtime.Object, error) {
 	obj, err := f.read(ctx, m, k.memberPath(namespace, name), nil)
 	if err != nil {
 		return nil, err
@@ -93,23 +93,23 @@ func (f *Fleet) getShown(ctx context.Context, m *member, k kind, namespace, name
 	if err != nil || o.GetNamespace() != namespace || o.GetName() != name {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with something else than was asked for", m.Name))
 	}
-	return m.showObject(k, obj, o, by)
+	return m.convertToShown(k, obj, o, by)
 }
 
-// scope is what a list or watch is of.
-type scope struct {
+// listRequest is what a list or watch is of.
+type listRequest struct {
 	// options of it, with nothing in them that is for the hub itself.
 	options  *internalversion.ListOptions
-	selected fleetview.Selection
+	selected fleetview.FleetSelection
 	stored   bool // it is of the hub's store alone
 	complete bool // nothing may be missing
 }
 
-// requestScope returns the scope of a request. A request for stored objects alone has no version
+// parseListRequest returns the scope of a request. A request for stored objects alone has no version
 // of the members' objects.
-func (o *objects) requestScope(ctx context.Context, options *internalversion.ListOptions) (s scope, err error) {
+func (o *objectStorage) parseListRequest(ctx context.Context, options *internalversion.ListOptions) (s listRequest, err error) {
 	if o.fleet.isHubIdentity(ctx) {
-		return scope{options: options, stored: true}, nil
+		return listRequest{options: options, stored: true}, nil
 	}
 	if s.options, s.complete, err = parseCompleteOption(options); err != nil {
 		return s, err
@@ -127,8 +127,8 @@ func (o *objects) requestScope(ctx context.Context, options *internalversion.Lis
 }
 
 // List lists what is stored, and what runs in members.
-func (o *objects) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	s, err := o.requestScope(ctx, options)
+func (o *objectStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	s, err := o.parseListRequest(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -143,11 +143,11 @@ func (o *objects) List(ctx context.Context, options *internalversion.ListOptions
 			return nil, errExpired
 		}
 	}
-	got, err := o.gatherFor(ctx, s)
+	got, err := o.gatherWithWarnings(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if got.objects, err = o.withHistory(ctx, s, got.objects); err != nil {
+	if got.objects, err = o.addWorkloadHistory(ctx, s, got.objects); err != nil {
 		return nil, err
 	}
 	list := o.NewListFunc()
@@ -166,8 +166,8 @@ var errExpired = expiredError("the resource version is of an earlier start of th
 
 func expiredError(why string) error { return apierrors.NewResourceExpired(why) }
 
-// gathered is what is stored and what members have, by namespace and name.
-type gathered struct {
+// gatheredObjects is what is stored and what members have, by namespace and name.
+type gatheredObjects struct {
 	objects []runtime.Object
 	at      fleetview.Versions
 	missing []error
@@ -175,8 +175,8 @@ type gathered struct {
 	running string
 }
 
-// gatherFor gathers a list, or the beginning of a watch, and warns its user of missing members.
-func (o *objects) gatherFor(ctx context.Context, s scope) (gathered, error) {
+// gatherWithWarnings gathers a list, or the beginning of a watch, and warns its user of missing members.
+func (o *objectStorage) gatherWithWarnings(ctx context.Context, s listRequest) (gatheredObjects, error) {
 	got, err := o.gatherAll(ctx, s.options, s.selected)
 	if err == nil && s.complete {
 		err = got.incompleteError(o.kind.resource)
@@ -188,10 +188,10 @@ func (o *objects) gatherFor(ctx context.Context, s scope) (gathered, error) {
 }
 
 // gatherAll gathers from the store and all members at once.
-func (o *objects) gatherAll(ctx context.Context, options *internalversion.ListOptions, s fleetview.Selection) (gathered, error) {
+func (o *objectStorage) gatherAll(ctx context.Context, options *internalversion.ListOptions, s fleetview.FleetSelection) (gatheredObjects, error) {
 	namespace := request.NamespaceValue(ctx)
-	ctx, _ = o.fleet.withHolding(ctx)
-	got := gathered{at: fleetview.Versions{}}
+	ctx, _ = o.fleet.withMemoryReservation(ctx)
+	got := gatheredObjects{at: fleetview.Versions{}}
 	members, err := o.fleet.membersFor(namespace, s)
 	if err != nil {
 		return got, err
@@ -201,7 +201,7 @@ func (o *objects) gatherAll(ctx context.Context, options *internalversion.ListOp
 	}
 	matches := o.requestFilter(options)
 	var mu sync.Mutex
-	stand := standings{}
+	stand := podStatuses{}
 	o.fleet.forEachMember(members, func(m *member) {
 		objects, version, err := o.listMember(ctx, m, s, func(template runtime.Object) {
 			mu.Lock()
@@ -224,13 +224,13 @@ func (o *objects) gatherAll(ctx context.Context, options *internalversion.ListOp
 	if err := ctx.Err(); err != nil {
 		return got, err
 	}
-	stand.overAll(got.objects)
-	slices.SortFunc(got.objects, byName)
+	stand.overlayAll(got.objects)
+	slices.SortFunc(got.objects, compareByName)
 	return got, nil
 }
 
 // listStored lists what the hub stores, and returns its version.
-func (o *objects) listStored(ctx context.Context, options *internalversion.ListOptions) (objects []runtime.Object, version string, err error) {
+func (o *objectStorage) listStored(ctx context.Context, options *internalversion.ListOptions) (objects []runtime.Object, version string, err error) {
 	here := *options
 	here.Limit, here.ResourceVersion, here.ResourceVersionMatch = 0, "", ""
 	here.Watch, here.SendInitialEvents, here.AllowWatchBookmarks = false, nil, false
@@ -252,7 +252,7 @@ func (o *objects) listStored(ctx context.Context, options *internalversion.ListO
 // version is empty where something was left out of a list of all namespaces. It may be that this hub
 // does not know yet that something is placed there. A watch that goes on from there hears of all
 // again, and of that too, or ends once it is known.
-func (o *objects) listMember(ctx context.Context, m *member, s fleetview.Selection, put func(template runtime.Object)) (objects []runtime.Object, version string, err error) {
+func (o *objectStorage) listMember(ctx context.Context, m *member, s fleetview.FleetSelection, put func(template runtime.Object)) (objects []runtime.Object, version string, err error) {
 	namespace, unknown := request.NamespaceValue(ctx), false
 	objects, version, err = o.fleet.list(ctx, m, o.kind, namespace, s, func(obj runtime.Object, of metav1.Object) (runtime.Object, error) {
 		if ns := of.GetNamespace(); !m.isTrustedIn(ns) && (namespace != "" || !o.fleet.placedAt(ns, m.Name)) {
@@ -264,7 +264,7 @@ func (o *objects) listMember(ctx context.Context, m *member, s fleetview.Selecti
 			put(there)
 			return nil, err
 		}
-		return m.showObject(o.kind, obj, of, s)
+		return m.convertToShown(o.kind, obj, of, s)
 	})
 	if unknown {
 		version = ""
@@ -287,7 +287,7 @@ func (f *Fleet) forEachMember(members []*member, ask func(*member)) {
 }
 
 // requestFilter returns what a request selects, of what is shown.
-func (o *objects) requestFilter(options *internalversion.ListOptions) func(runtime.Object) bool {
+func (o *objectStorage) requestFilter(options *internalversion.ListOptions) func(runtime.Object) bool {
 	p := o.PredicateFunc(labelsOf(options), fieldsOf(options))
 	return func(obj runtime.Object) bool {
 		ok, err := p.Matches(obj)
@@ -309,7 +309,7 @@ func fieldsOf(options *internalversion.ListOptions) fields.Selector {
 	return options.FieldSelector
 }
 
-func byName(a, b runtime.Object) int {
+func compareByName(a, b runtime.Object) int {
 	x, xerr := meta.Accessor(a)
 	y, yerr := meta.Accessor(b)
 	if xerr != nil || yerr != nil {
@@ -322,7 +322,7 @@ func byName(a, b runtime.Object) int {
 }
 
 // missingReasons returns the why members are missing, in order.
-func (g gathered) missingReasons() []string {
+func (g gatheredObjects) missingReasons() []string {
 	why := make([]string, len(g.missing))
 	for i, err := range g.missing {
 		why[i] = err.Error()
@@ -335,7 +335,7 @@ func (g gathered) missingReasons() []string {
 const namedMost = 10
 
 // warnMissing warns of members that are missing.
-func (g gathered) warnMissing(ctx context.Context, resource string) {
+func (g gatheredObjects) warnMissing(ctx context.Context, resource string) {
 	if len(g.missing) == 0 {
 		return
 	}

@@ -16,20 +16,20 @@ import (
 	"atoll.dev/atoll/internal/fleetview"
 )
 
-// running is an object in a member, as a request names it.
-type running struct {
+// memberObject is an object in a member, as a request names it.
+type memberObject struct {
 	*member
 	own string // its name there
 	// by is how it is shown: by its own name where the request has that.
-	by fleetview.Selection
+	by fleetview.FleetSelection
 }
 
 // isFoundByOwnName reports whether an object of the kind is found by the name that it has in its
 // cluster, too.
 func (k kind) isFoundByOwnName() bool { return k.resource == "pods" }
 
-// mayRun reports whether a name may be that of an object in a member.
-func (o *objects) mayRun(namespace, name string) bool {
+// mayNameMemberObject reports whether a name may be that of an object in a member.
+func (o *objectStorage) mayNameMemberObject(namespace, name string) bool {
 	if o.kind.isFoundByOwnName() && namespace != "" {
 		return true
 	}
@@ -37,18 +37,18 @@ func (o *objects) mayRun(namespace, name string) bool {
 	return full
 }
 
-// findRunning returns the object in a member to which a name leads that no stored object has; nil
+// findMemberObject returns the object in a member to which a name leads that no stored object has; nil
 // where it cannot lead to one. A full name leads to its cluster without a question there. An own
 // name leads to the one cluster that has it. The error is NotFound where none has it.
-func (o *objects) findRunning(ctx context.Context, name string, acts bool) (*running, error) {
+func (o *objectStorage) findMemberObject(ctx context.Context, name string, acts bool) (*memberObject, error) {
 	namespace := request.NamespaceValue(ctx)
 	if m, own, full := o.fleet.memberOfName(namespace, name); full {
-		return &running{member: m, own: own}, nil
+		return &memberObject{member: m, own: own}, nil
 	}
-	if !o.mayRun(namespace, name) {
+	if !o.mayNameMemberObject(namespace, name) {
 		return nil, nil
 	}
-	found, err := o.fleet.lookUpOwnName(ctx, o.kind, namespace, name, fleetview.Selection{})
+	found, err := o.fleet.lookUpOwnName(ctx, o.kind, namespace, name, fleetview.FleetSelection{})
 	if err != nil {
 		return nil, err
 	}
@@ -56,16 +56,16 @@ func (o *objects) findRunning(ctx context.Context, name string, acts bool) (*run
 	if err != nil {
 		return nil, err
 	}
-	m, own, still := o.fleet.memberOfName(namespace, fleetview.ShownName(name, cluster))
+	m, own, still := o.fleet.memberOfName(namespace, fleetview.FullName(name, cluster))
 	if !still {
 		return nil, apierrors.NewNotFound(o.DefaultQualifiedResource, name)
 	}
-	warnOfMore(ctx, name, found)
-	return &running{member: m, own: own, by: fleetview.Selection{}.ByOwnName(cluster)}, nil
+	warnOfOtherHolders(ctx, name, found)
+	return &memberObject{member: m, own: own, by: fleetview.FleetSelection{}.ByOwnName(cluster)}, nil
 }
 
-// warnOfMore warns of clusters that may have a pod of a name too.
-func warnOfMore(ctx context.Context, name string, found fleetview.Lookup) {
+// warnOfOtherHolders warns of clusters that may have a pod of a name too.
+func warnOfOtherHolders(ctx context.Context, name string, found fleetview.PodLookup) {
 	if text := found.Warning(name); text != "" {
 		warning.AddWarning(ctx, "", text)
 	}
@@ -74,7 +74,7 @@ func warnOfMore(ctx context.Context, name string, found fleetview.Lookup) {
 // lookUpOwnName asks the selected members with rows in a namespace for an object by its own name.
 // Those with a template from which the name may come are asked first, and the others only where
 // none of these has it. Never more than atOnce are asked.
-func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name string, among fleetview.Selection) (found fleetview.Lookup, err error) {
+func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name string, among fleetview.FleetSelection) (found fleetview.PodLookup, err error) {
 	t, err := f.hubTables()
 	if err != nil {
 		return found, err
@@ -83,7 +83,7 @@ func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name strin
 	if err != nil {
 		return found, err
 	}
-	likely := t.LikelyHolders(namespace, func(template string) bool { return fleetview.MayLeadName(template, name) })
+	likely := t.LikelyHolders(namespace, func(template string) bool { return fleetview.MayOwnPodByName(template, name) })
 	first := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return !likely[m.Name] })
 	others := slices.DeleteFunc(members, func(m *member) bool { return likely[m.Name] })
 	asked := 0
@@ -101,7 +101,7 @@ func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name strin
 
 // askForName asks members for an object, and adds their answers. A full limit of the user is an
 // error: the request can be made again.
-func (f *Fleet) askForName(ctx context.Context, members []*member, k kind, namespace, name string, found *fleetview.Lookup) (failed error) {
+func (f *Fleet) askForName(ctx context.Context, members []*member, k kind, namespace, name string, found *fleetview.PodLookup) (failed error) {
 	var mu sync.Mutex
 	f.forEachMember(members, func(m *member) {
 		controlled, err := f.hasControlled(ctx, m, k, namespace, name)
@@ -130,7 +130,7 @@ func (f *Fleet) askForName(ctx context.Context, members []*member, k kind, names
 func (f *Fleet) hasControlled(ctx context.Context, m *member, k kind, namespace, name string) (bool, error) {
 	ctx, over := context.WithCancel(ctx) // with which the memory of the answer is returned
 	defer over()
-	obj, err := f.get(ctx, m, k, namespace, name)
+	obj, err := f.getMemberObject(ctx, m, k, namespace, name)
 	if err != nil {
 		return false, err
 	}
@@ -138,17 +138,17 @@ func (f *Fleet) hasControlled(ctx context.Context, m *member, k kind, namespace,
 	return err == nil && metav1.GetControllerOfNoCopy(o) != nil, err
 }
 
-// getRunning returns an object in a member, by the name of the request.
-func (o *objects) getRunning(ctx context.Context, at *running) (runtime.Object, error) {
-	return o.fleet.getShown(ctx, at.member, o.kind, request.NamespaceValue(ctx), at.own, at.by)
+// getFromMember returns an object in a member, by the name of the request.
+func (o *objectStorage) getFromMember(ctx context.Context, at *memberObject) (runtime.Object, error) {
+	return o.fleet.getSelectedMemberObject(ctx, at.member, o.kind, request.NamespaceValue(ctx), at.own, at.by)
 }
 
 // narrowToOwnName returns the scope of a list or watch of one name, which is no full name. It is of
 // the one cluster that has an object of this name, and of the store alone where none has or where
 // the object is stored. A watch goes on in the cluster of its list: what the cluster has deleted
 // since is not found there any more.
-func (o *objects) narrowToOwnName(ctx context.Context, s scope, name string) (scope, error) {
-	stored, err := o.isOfStoreAlone(ctx, s.options.ResourceVersion, name)
+func (o *objectStorage) narrowToOwnName(ctx context.Context, s listRequest, name string) (listRequest, error) {
+	stored, err := o.needsOnlyStore(ctx, s.options.ResourceVersion, name)
 	switch goesOn := fleetview.IsHistoryVersion(s.options.ResourceVersion); {
 	case err != nil:
 		return s, err
@@ -158,16 +158,16 @@ func (o *objects) narrowToOwnName(ctx context.Context, s scope, name string) (sc
 		s.stored = true
 		return s, nil
 	case goesOn:
-		return o.resumeByOwnName(s)
+		return o.resumeWatchByOwnName(s)
 	}
-	return o.scopeOfHolder(ctx, s, name)
+	return o.narrowToHolder(ctx, s, name)
 }
 
-// isOfStoreAlone reports whether a list or watch of one name, which is no full name, is of stored
+// needsOnlyStore reports whether a list or watch of one name, which is no full name, is of stored
 // objects alone: also where it goes on from such a list.
-func (o *objects) isOfStoreAlone(ctx context.Context, version, name string) (bool, error) {
+func (o *objectStorage) needsOnlyStore(ctx context.Context, version, name string) (bool, error) {
 	goesOnStored := version != "" && version != "0" && !fleetview.IsHistoryVersion(version)
-	if goesOnStored || !o.mayRun(request.NamespaceValue(ctx), name) {
+	if goesOnStored || !o.mayNameMemberObject(request.NamespaceValue(ctx), name) {
 		return true, nil
 	}
 	_, err := o.Store.Get(ctx, name, &metav1.GetOptions{})
@@ -177,13 +177,13 @@ func (o *objects) isOfStoreAlone(ctx context.Context, version, name string) (boo
 	return true, err
 }
 
-// scopeOfHolder returns the scope of a list or watch that begins, by the name that a pod has in its
+// narrowToHolder returns the scope of a list or watch that begins, by the name that a pod has in its
 // cluster.
-func (o *objects) scopeOfHolder(ctx context.Context, s scope, name string) (scope, error) {
+func (o *objectStorage) narrowToHolder(ctx context.Context, s listRequest, name string) (listRequest, error) {
 	namespace := request.NamespaceValue(ctx)
 	found, err := o.fleet.lookUpOwnName(ctx, o.kind, namespace, name, fleetview.SelectionOf(s.options.LabelSelector, nil))
 	if err == nil && s.complete {
-		err = gathered{missing: found.Missing()}.incompleteError(o.kind.resource)
+		err = gatheredObjects{missing: found.IncompleteReasons()}.incompleteError(o.kind.resource)
 	}
 	if err != nil {
 		return s, err
@@ -197,12 +197,12 @@ func (o *objects) scopeOfHolder(ctx context.Context, s scope, name string) (scop
 	default:
 		s.selected = s.selected.ByOwnName(cluster)
 	}
-	warnOfMore(ctx, name, found)
+	warnOfOtherHolders(ctx, name, found)
 	return s, nil
 }
 
-// resumeByOwnName returns the scope of a watch that goes on from a list of one cluster.
-func (o *objects) resumeByOwnName(s scope) (scope, error) {
+// resumeWatchByOwnName returns the scope of a watch that goes on from a list of one cluster.
+func (o *objectStorage) resumeWatchByOwnName(s listRequest) (listRequest, error) {
 	at, _ := o.fleet.history.Find(o.kind.resource, s.options.ResourceVersion)
 	delete(at, "")
 	if len(at) != 1 {

@@ -151,7 +151,7 @@ func TestFewMembersAreAskedForAName(t *testing.T) {
 		if got := slices.Compact(asked.takeNames()); !slices.Equal(got, c.asked) {
 			t.Errorf("%s: asked are %v", c.what, got)
 		}
-		testwait.UntilTrue(t, c.what+": the memory of the answers is free", func() bool { return f.budget.tryBytes("all", f.budget.maxBytes/2) })
+		testwait.UntilTrue(t, c.what+": the memory of the answers is free", func() bool { return f.budget.tryReserveBytes("all", f.budget.maxBytes/2) })
 	}
 }
 
@@ -160,7 +160,7 @@ func TestANameIsNotResolvedWithoutRoom(t *testing.T) {
 	f, asked := newNamedFleet(2, nil, []string{"c000"}, nil, nil)
 	f.shares.maxPerUser = 0
 	ctx, _ := whoAsks(t, "jane", "shop")
-	if _, err := f.lookUpOwnName(ctx, kinds["pods"], "shop", "db-0", fleetview.Selection{}); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "under way") {
+	if _, err := f.lookUpOwnName(ctx, kinds["pods"], "shop", "db-0", fleetview.FleetSelection{}); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "under way") {
 		t.Errorf("the error is %v", err)
 	}
 	if got := asked.takeNames(); len(got) > 0 {

@@ -50,7 +50,7 @@ func TestNoClusterStandsInForADisconnectedOne(t *testing.T) {
 			tables.Placements = heldAt{tables.Placements, c.holders}
 			f.o.Tables = func() (Tables, bool) { return tables, true }
 			ctx, _ := whoAsks(t, "jane", "shop")
-			m, object, err := (&objects{fleet: f, kind: kinds["pods"]}).placedIn(ctx, "shop", "db-0", "has no logs")
+			m, object, err := (&objectStorage{fleet: f, kind: kinds["pods"]}).findSoleMember(ctx, "shop", "db-0", "has no logs")
 			switch {
 			case c.refused != nil && (m != nil || !c.refused(err)):
 				t.Errorf("it runs in %v, %v", m, err)

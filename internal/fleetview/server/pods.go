@@ -28,20 +28,20 @@ import (
 	"atoll.dev/atoll/internal/fleetview"
 )
 
-// memberRunning returns the member in which a pod runs, and its name there: that of what is shown, or
+// findMemberOfPod returns the member in which a pod runs, and its name there: that of what is shown, or
 // of a template that runs in one member. acts is false of a request that only reads.
-func (o *objects) memberRunning(ctx context.Context, name, lacks string, acts bool) (*member, string, error) {
+func (o *objectStorage) findMemberOfPod(ctx context.Context, name, lacks string, acts bool) (*member, string, error) {
 	namespace := request.NamespaceValue(ctx)
 	_, err := o.Store.Get(ctx, name, &metav1.GetOptions{})
 	switch {
 	case err == nil && o.fleet.isHubIdentity(ctx):
 		return nil, "", nothingRunsError(namespace, name, lacks)
 	case err == nil:
-		return o.placedIn(ctx, namespace, name, lacks)
+		return o.findSoleMember(ctx, namespace, name, lacks)
 	case !apierrors.IsNotFound(err) || o.fleet.isHubIdentity(ctx):
 		return nil, "", err
 	}
-	at, failed := o.findRunning(ctx, name, acts)
+	at, failed := o.findMemberObject(ctx, name, acts)
 	switch {
 	case failed != nil:
 		return nil, "", failed
@@ -50,7 +50,7 @@ func (o *objects) memberRunning(ctx context.Context, name, lacks string, acts bo
 	case at.by.IsByOwnName(): // which was found there
 		return at.member, at.own, nil
 	}
-	switch failed := o.fleet.has(ctx, at.member, o.kind, namespace, at.own); {
+	switch failed := o.fleet.checkMemberHas(ctx, at.member, o.kind, namespace, at.own); {
 	case apierrors.IsNotFound(failed):
 		return nil, "", err
 	case failed != nil:
@@ -59,10 +59,10 @@ func (o *objects) memberRunning(ctx context.Context, name, lacks string, acts bo
 	return at.member, at.own, nil
 }
 
-// placedIn returns the one member in which a template runs, of those of which a row holds it. No
+// findSoleMember returns the one member in which a template runs, of those of which a row holds it. No
 // member stands in for one that cannot be asked and is to have the template: what the user sends may
 // be meant for that one alone.
-func (o *objects) placedIn(ctx context.Context, namespace, name, lacks string) (*member, string, error) {
+func (o *objectStorage) findSoleMember(ctx context.Context, namespace, name, lacks string) (*member, string, error) {
 	holders, wanted, err := o.fleet.holdersOf(atoll.ItemKey{Group: o.kind.Group, Kind: o.kind.Kind, Namespace: namespace, Name: name})
 	if err != nil {
 		return nil, "", err
@@ -71,7 +71,7 @@ func (o *objects) placedIn(ctx context.Context, namespace, name, lacks string) (
 	var found []*member
 	var away, awaited error
 	o.fleet.forEachMember(holders, func(m *member) {
-		err := o.fleet.has(ctx, m, o.kind, namespace, name)
+		err := o.fleet.checkMemberHas(ctx, m, o.kind, namespace, name)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -106,14 +106,14 @@ func nothingRunsError(namespace, name, lacks string) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s %s here: the hub keeps templates, and runs nothing; it runs in no cluster either, and `atoll explain` says why", namespace, name, lacks))
 }
 
-// logs of pods.
-type logs struct {
+// podLogStorage serves the logs of pods.
+type podLogStorage struct {
 	*podrest.LogREST
-	pods *objects
+	pods *objectStorage
 }
 
 // Get returns a stream of what a pod says.
-func (l *logs) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+func (l *podLogStorage) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
 	asked, ok := options.(*api.PodLogOptions)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options of a log are a %T", options))
@@ -125,7 +125,7 @@ func (l *logs) Get(ctx context.Context, name string, options runtime.Object) (ru
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	m, object, err := l.pods.memberRunning(ctx, name, "has no logs", false)
+	m, object, err := l.pods.findMemberOfPod(ctx, name, "has no logs", false)
 	if err != nil {
 		return nil, err
 	}
@@ -155,17 +155,17 @@ func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser
 	if err != nil {
 		return nil, false, "", err
 	}
-	body := &noted{ReadCloser: answer.Body, ctx: ctx}
+	body := &truncationTrackingBody{ReadCloser: answer.Body, ctx: ctx}
 	if s.follow {
-		return &followed{noted: body}, true, "text/plain", nil
+		return &followedLogBody{truncationTrackingBody: body}, true, "text/plain", nil
 	}
 	return body, false, "text/plain", nil
 }
 
-// connecting is a subresource that connects to a pod, as the user.
-type connecting struct {
+// podConnectStorage is a subresource that connects to a pod, as the user.
+type podConnectStorage struct {
 	connector
-	pods *objects
+	pods *objectStorage
 	name string // of the subresource
 	// lacks is the missing part of a pod that runs nowhere, for the error.
 	lacks string
@@ -174,17 +174,17 @@ type connecting struct {
 }
 
 // Connect connects to a pod.
-func (c *connecting) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (c *podConnectStorage) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
 	if c.may != nil {
-		if err := mayCreate(ctx, c.may); err != nil {
+		if err := authorizeConnectCreate(ctx, c.may); err != nil {
 			return nil, err
 		}
 	}
 	pod, as := name, func(object string) string { return object }
 	if c.name == "proxy" {
-		pod, as = splitPort(name)
+		pod, as = splitProxyPodName(name)
 	}
-	m, object, err := c.pods.memberRunning(ctx, pod, c.lacks, true)
+	m, object, err := c.pods.findMemberOfPod(ctx, pod, c.lacks, true)
 	if err != nil {
 		return nil, err
 	}
@@ -203,9 +203,9 @@ func (c *connecting) Connect(ctx context.Context, name string, _ runtime.Object,
 	}), nil
 }
 
-// splitPort takes a pod's name out of what a proxy is asked for, [SCHEME:]NAME[:PORT], and gives
+// splitProxyPodName takes a pod's name out of what a proxy is asked for, [SCHEME:]NAME[:PORT], and gives
 // what to ask for the pod of another name.
-func splitPort(name string) (pod string, as func(string) string) {
+func splitProxyPodName(name string) (pod string, as func(string) string) {
 	scheme, pod, port, ok := utilnet.SplitSchemeNamePort(name)
 	if !ok || scheme == "" && port == "" {
 		return name, func(object string) string { return object }
@@ -213,13 +213,13 @@ func splitPort(name string) (pod string, as func(string) string) {
 	return pod, func(object string) string { return utilnet.JoinSchemeNamePort(scheme, object, port) }
 }
 
-// mayCreate asks whether the user may create the subresource: a connection is upgraded by GET too.
-func mayCreate(ctx context.Context, a authorizer.Authorizer) error {
+// authorizeConnectCreate asks whether the user may create the subresource: a connection is upgraded by GET too.
+func authorizeConnectCreate(ctx context.Context, a authorizer.Authorizer) error {
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	switch decision, why, err := a.Authorize(ctx, creating{attributes}); {
+	switch decision, why, err := a.Authorize(ctx, createAttributes{attributes}); {
 	case err != nil:
 		return apierrors.NewInternalError(err)
 	case decision != authorizer.DecisionAllow:
@@ -229,8 +229,8 @@ func mayCreate(ctx context.Context, a authorizer.Authorizer) error {
 	return nil
 }
 
-// creating is a request as one that creates.
-type creating struct{ authorizer.Attributes }
+// createAttributes is a request as one that creates.
+type createAttributes struct{ authorizer.Attributes }
 
 // GetVerb is create.
-func (creating) GetVerb() string { return "create" }
+func (createAttributes) GetVerb() string { return "create" }

@@ -10,37 +10,37 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// shares are the requests of members under way in the hub's own name, by the user that they are
+// memberRequestLimiter counts the requests of members under way in the hub's own name, by the user that they are
 // for. One user may have as many at one cluster as in the own name, so that one user's watches do
 // not take all of an agent. The zero value has none to give.
-type shares struct {
+type memberRequestLimiter struct {
 	maxPerUser int // of one user at one cluster
 	mu         sync.Mutex
-	usedShares map[share]int
+	usedShares map[userAtCluster]int
 }
 
-type share struct{ user, cluster string }
+type userAtCluster struct{ user, cluster string }
 
-// takeShare takes one for the user, until the returned function is called, once.
-func (s *shares) takeShare(ctx context.Context, cluster string) (left func(), err error) {
+// acquireSlot takes one for the user, until the returned function is called, once.
+func (s *memberRequestLimiter) acquireSlot(ctx context.Context, cluster string) (left func(), err error) {
 	u, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
-	of := share{u.GetName(), cluster}
+	of := userAtCluster{u.GetName(), cluster}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.usedShares[of] >= s.maxPerUser {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("cluster %s: you have as many lists, watches and logs of it under way as one user may; end some of them", cluster), 1)
 	}
 	if s.usedShares == nil {
-		s.usedShares = map[share]int{}
+		s.usedShares = map[userAtCluster]int{}
 	}
 	s.usedShares[of]++
-	return func() { s.returnShare(of) }, nil
+	return func() { s.releaseSlot(of) }, nil
 }
 
-func (s *shares) returnShare(of share) {
+func (s *memberRequestLimiter) releaseSlot(of userAtCluster) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.usedShares[of]--; s.usedShares[of] == 0 {
@@ -48,17 +48,17 @@ func (s *shares) returnShare(of share) {
 	}
 }
 
-// shared is the body of an answer, which leaves a share when it is closed.
-type shared struct {
+// slotHoldingBody is the body of an answer, which leaves a share when it is closed.
+type slotHoldingBody struct {
 	io.ReadCloser
 	left func()
 }
 
 // WriteTo passes all on, as the body itself does best.
-func (s shared) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.ReadCloser) }
+func (s slotHoldingBody) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.ReadCloser) }
 
 // Close closes the shared connection.
-func (s shared) Close() error {
+func (s slotHoldingBody) Close() error {
 	defer s.left()
 	return s.ReadCloser.Close()
 }

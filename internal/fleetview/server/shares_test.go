@@ -45,7 +45,7 @@ func TestNobodyTakesAllOfAnAgent(t *testing.T) {
 		}
 		return err
 	}
-	for i := range f.o.Reach.PerUser() {
+	for i := range f.o.Reach.MaxRequestsPerUser() {
 		if err := ask(jane, "oslo"); err != nil {
 			t.Fatalf("watch %d: %v", i, err)
 		}

@@ -23,10 +23,10 @@ import (
 	"atoll.dev/atoll/internal/fleetview"
 )
 
-// part of an object that is changed by itself.
-type part struct {
+// subresourceStorage serves a part of an object that is changed by itself.
+type subresourceStorage struct {
 	rest.Patcher
-	objects *objects
+	objects *objectStorage
 	name    string // of the subresource
 	// refused is the reason why it is changed only in the member; empty: it is changed there.
 	refused string
@@ -35,10 +35,10 @@ type part struct {
 }
 
 // Destroy is upstream's to do.
-func (p *part) Destroy() {}
+func (p *subresourceStorage) Destroy() {}
 
 // GetResetFields returns the fields that upstream does not let the part change.
-func (p *part) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+func (p *subresourceStorage) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if s, ok := p.Patcher.(rest.ResetFieldsStrategy); ok {
 		return s.GetResetFields()
 	}
@@ -47,13 +47,13 @@ func (p *part) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 
 // scaling is a part that is of a kind of its own.
 type scaling struct {
-	part
+	subresourceStorage
 	rest.GroupVersionKindProvider
 }
 
 // Get returns what the part is of.
-func (p *part) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	at, err := p.objects.runningIn(ctx, name, false)
+func (p *subresourceStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	at, err := p.objects.findUnstoredObject(ctx, name, false)
 	switch {
 	case err != nil:
 		return nil, err
@@ -62,19 +62,19 @@ func (p *part) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	case p.name == scale:
 		return nil, p.notChangeableError(name, at.member)
 	}
-	return p.objects.getRunning(ctx, at)
+	return p.objects.getFromMember(ctx, at)
 }
 
 // Update updates it, in the member where it is.
-func (p *part) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	at, err := p.objects.runningIn(ctx, name, true)
+func (p *subresourceStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	at, err := p.objects.findUnstoredObject(ctx, name, true)
 	switch {
 	case err != nil:
 		return nil, false, err
 	case at != nil && p.refused != "":
 		return nil, false, p.notChangeableError(name, at.member)
 	case at != nil:
-		obj, err := p.objects.changeObject(ctx, change{at: at, subresource: p.name, info: info, validate: update, options: options})
+		obj, err := p.objects.changeMemberObject(ctx, memberObjectChange{at: at, subresource: p.name, info: info, validate: update, options: options})
 		return obj, false, err
 	case p.lacks != "":
 		if _, err := p.objects.Store.Get(ctx, name, &metav1.GetOptions{}); err != nil {
@@ -86,13 +86,13 @@ func (p *part) Update(ctx context.Context, name string, info rest.UpdatedObjectI
 }
 
 // notChangeableError returns the error of an object that is not to be changed.
-func (p *part) notChangeableError(name string, m *member) error {
+func (p *subresourceStorage) notChangeableError(name string, m *member) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: p.objects.kind.Group, Resource: p.objects.kind.resource + "/" + p.name}, name,
 		fmt.Errorf("it runs in cluster %s, %s", m.Name, p.refused))
 }
 
 // ConvertToTable gives upstream's table, or that of the object.
-func (p *part) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (p *subresourceStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	if t, ok := p.Patcher.(rest.TableConvertor); ok {
 		return t.ConvertToTable(ctx, obj, options)
 	}
@@ -104,12 +104,12 @@ const scale = "scale"
 // evictions of pods.
 type evictions struct {
 	*podstore.EvictionREST
-	pods *objects
+	pods *objectStorage
 }
 
-// mayLeave refuses what drains a cluster that is cordoned: its pods would start there again,
+// checkMayEvict refuses what drains a cluster that is cordoned: its pods would start there again,
 // one by one, since the member's own nodes take them.
-func mayLeave(c *v1alpha1.Cluster, pod string) error {
+func checkMayEvict(c *v1alpha1.Cluster, pod string) error {
 	cordoned := slices.ContainsFunc(c.Spec.Taints, func(t v1alpha1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
 	if !cordoned {
 		return nil
@@ -120,7 +120,7 @@ func mayLeave(c *v1alpha1.Cluster, pod string) error {
 
 // Create creates an eviction, in the member where the pod runs.
 func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	at, err := e.pods.runningIn(ctx, name, true)
+	at, err := e.pods.findUnstoredObject(ctx, name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +131,11 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 	if !ok || asked.Name != name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	if err := mayLeave(at.Cluster, name); err != nil {
+	if err := checkMayEvict(at.Cluster, name); err != nil {
 		return nil, err
 	}
 	namespace := request.NamespaceValue(ctx)
-	if _, err := e.pods.getRunning(ctx, at); err != nil {
+	if _, err := e.pods.getFromMember(ctx, at); err != nil {
 		return nil, err
 	}
 	if validate != nil {
@@ -147,7 +147,7 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 	if err != nil {
 		return nil, err
 	}
-	return e.pods.fleet.askAsUser(ctx, at.member, asking{method: http.MethodPost, path: e.pods.kind.memberPath(namespace, at.own) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
+	return e.pods.fleet.askAsUser(ctx, at.member, userRequest{method: http.MethodPost, path: e.pods.kind.memberPath(namespace, at.own) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
 }
 
 // evictionBody returns an eviction of a pod by its name in a member.

@@ -13,7 +13,7 @@ import (
 
 // ConvertToTable gives people upstream's table with a column more, behind those that are
 // shown without being asked for: the cluster.
-func (o *objects) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (o *objectStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	if o.fleet.isHubIdentity(ctx) {
 		return o.Store.ConvertToTable(ctx, obj, options)
 	}

@@ -29,14 +29,14 @@ type Members interface {
 
 // Placements are the rows of clusters.
 type Placements interface {
-	// Placed gives the clusters that have rows in a namespace, or in any where it is empty,
+	// PlacedNamespacesByCluster gives the clusters that have rows in a namespace, or in any where it is empty,
 	// and in which namespaces.
-	Placed(namespace string) map[string][]string
+	PlacedNamespacesByCluster(namespace string) map[string][]string
 	// PlacedAt reports whether a cluster has rows in a namespace.
 	PlacedAt(namespace, cluster string) bool
-	// IsHeldAt reports whether a cluster has a row of a Bundle that holds the template with a key.
+	// HasRowForTemplate reports whether a cluster has a row of a Bundle that holds the template with a key.
 	// Only such a member is believed about the template.
-	IsHeldAt(key atoll.ItemKey, cluster string) bool
+	HasRowForTemplate(key atoll.ItemKey, cluster string) bool
 	// HoldersOf gives the clusters that have such rows; true where the template is to stay.
 	HoldersOf(key atoll.ItemKey) (map[string]bool, error)
 	// LikelyHolders gives the clusters that have rows of Bundles in a namespace that hold a template
@@ -48,10 +48,10 @@ type Placements interface {
 type Templates interface {
 	// Template gives the object with a key, shared; false where none is.
 	Template(key atoll.ItemKey) (metav1.Object, bool)
-	// OfKind lists the templates of a kind in a namespace, shared, in no order.
-	OfKind(gk schema.GroupKind, namespace string) []*unstructured.Unstructured
-	// Stated returns the stated forms of the template with a key and UID in its kept Revisions,
+	// TemplatesOfKind lists the templates of a kind in a namespace, shared, in no order.
+	TemplatesOfKind(gk schema.GroupKind, namespace string) []*unstructured.Unstructured
+	// RevisionTemplates returns the stated forms of the template with a key and UID in its kept Revisions,
 	// the oldest first, and the next unused number. Unreadable ones are left out; a missing
 	// template has none.
-	Stated(ctx context.Context, key atoll.ItemKey, uid types.UID) (stated []Stated, next int64, err error)
+	RevisionTemplates(ctx context.Context, key atoll.ItemKey, uid types.UID) (stated []RevisionTemplate, next int64, err error)
 }

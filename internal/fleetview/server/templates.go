@@ -25,28 +25,28 @@ const askedMost = 32
 // hangs.
 const standingTimeout = 2 * time.Second
 
-// standing is the status of a template's Pod in each cluster that was heard of: nil where it is
+// podStatusByCluster is the status of a template's Pod in each cluster that was heard of: nil where it is
 // gone.
-type standing map[string]*api.PodStatus
+type podStatusByCluster map[string]*api.PodStatus
 
-// standings by namespace and name. The zero value holds none.
-type standings map[[2]string]standing
+// podStatuses has statuses by namespace and name. The zero value holds none.
+type podStatuses map[[2]string]podStatusByCluster
 
 // put puts the status of a Pod of a cluster.
-func (s standings) put(cluster string, obj runtime.Object) {
-	key, ok := keyOf(obj)
+func (s podStatuses) put(cluster string, obj runtime.Object) {
+	key, ok := podKey(obj)
 	if !ok {
 		return
 	}
 	if s[key] == nil {
-		s[key] = standing{}
+		s[key] = podStatusByCluster{}
 	}
 	s[key][cluster] = &obj.(*api.Pod).Status
 }
 
 // overlayStatus overlays a stored Pod is the status that it has where it runs: of several clusters, of the
 // first, by name, in which it is not ready, if there is one.
-func (s standing) overlayStatus(obj runtime.Object) {
+func (s podStatusByCluster) overlayStatus(obj runtime.Object) {
 	pod, ok := obj.(*api.Pod)
 	if !ok {
 		return
@@ -72,18 +72,18 @@ func isPodReady(s *api.PodStatus) bool {
 	})
 }
 
-// overAll overlays all stored Pods.
-func (s standings) overAll(objects []runtime.Object) {
+// overlayAll overlays all stored Pods.
+func (s podStatuses) overlayAll(objects []runtime.Object) {
 	for _, obj := range objects {
-		if key, ok := keyOf(obj); ok {
+		if key, ok := podKey(obj); ok {
 			s[key].overlayStatus(obj) // what runs in members has other names
 		}
 	}
 }
 
-// standingOf returns the status of a stored Pod, from the members of which a row holds it. Unreachable
+// fetchPodStatuses returns the status of a stored Pod, from the members of which a row holds it. Unreachable
 // ones are left out.
-func (o *objects) standingOf(ctx context.Context, obj runtime.Object) standing {
+func (o *objectStorage) fetchPodStatuses(ctx context.Context, obj runtime.Object) podStatusByCluster {
 	pod, ok := obj.(*api.Pod)
 	if !ok {
 		return nil
@@ -95,9 +95,9 @@ func (o *objects) standingOf(ctx context.Context, obj runtime.Object) standing {
 	ctx, cancel := context.WithTimeout(ctx, standingTimeout)
 	defer cancel()
 	var mu sync.Mutex
-	found := standing{}
+	found := podStatusByCluster{}
 	o.fleet.forEachMember(members, func(m *member) {
-		there, err := o.fleet.get(ctx, m, o.kind, pod.Namespace, pod.Name)
+		there, err := o.fleet.getMemberObject(ctx, m, o.kind, pod.Namespace, pod.Name)
 		if err != nil {
 			return
 		}
@@ -108,9 +108,9 @@ func (o *objects) standingOf(ctx context.Context, obj runtime.Object) standing {
 	return found
 }
 
-// overlayTemplatePod overlays a stored Pod with the status that it has where it runs, as far as that was heard of.
-func (w *watchMerger) overlayTemplatePod(in incoming) runtime.Object {
-	key, ok := keyOf(in.object)
+// overlayMemberPodStatus overlays a stored Pod with the status that it has where it runs, as far as that was heard of.
+func (w *watchMerger) overlayMemberPodStatus(in sourceEvent) runtime.Object {
+	key, ok := podKey(in.object)
 	if !ok {
 		return in.object
 	}
@@ -118,14 +118,14 @@ func (w *watchMerger) overlayTemplatePod(in incoming) runtime.Object {
 		delete(w.standings, key)
 		return in.object
 	}
-	w.heardOf(key, in.object).overlayStatus(in.object)
+	w.podStatusOrQuery(key, in.object).overlayStatus(in.object)
 	return in.object
 }
 
 // updateTemplatePod takes a member's event about a template's Pod. It returns the stored Pod with
 // that status; nil where the watch shows no change.
-func (w *watchMerger) updateTemplatePod(in incoming) runtime.Object {
-	key, ok := keyOf(in.object)
+func (w *watchMerger) updateTemplatePod(in sourceEvent) runtime.Object {
+	key, ok := podKey(in.object)
 	if !ok {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (w *watchMerger) updateTemplatePod(in incoming) runtime.Object {
 	if err != nil {
 		return nil // the store tells that it is gone
 	}
-	heard := w.heardOf(key, stored)
+	heard := w.podStatusOrQuery(key, stored)
 	if in.event == watch.Deleted {
 		heard[in.from] = nil
 	} else {
@@ -144,7 +144,7 @@ func (w *watchMerger) updateTemplatePod(in incoming) runtime.Object {
 
 // podWithStatus returns a stored Pod with its status; nil where the watch does not show it.
 func (w *watchMerger) podWithStatus(stored runtime.Object) runtime.Object {
-	if key, ok := keyOf(stored); ok {
+	if key, ok := podKey(stored); ok {
 		w.standings[key].overlayStatus(stored)
 	}
 	if !w.matches(stored) {
@@ -153,11 +153,11 @@ func (w *watchMerger) podWithStatus(stored runtime.Object) runtime.Object {
 	return stored
 }
 
-// heardOf reports a stored Pod. Without an event of it the members are asked, outside of the
+// podStatusOrQuery reports a stored Pod. Without an event of it the members are asked, outside of the
 // watch: other members' events do not wait.
-func (w *watchMerger) heardOf(key [2]string, stored runtime.Object) standing {
+func (w *watchMerger) podStatusOrQuery(key [2]string, stored runtime.Object) podStatusByCluster {
 	if w.standings[key] == nil {
-		w.standings[key] = standing{}
+		w.standings[key] = podStatusByCluster{}
 		if w.unasked = append(w.unasked, stored.DeepCopyObject()); w.questions == nil {
 			w.questions = make(chan runtime.Object)
 			w.running.Go(w.readPodStatuses)
@@ -173,7 +173,7 @@ func (w *watchMerger) readPodStatuses() {
 		case <-w.ctx.Done():
 			return
 		case stored := <-w.questions:
-			if found := w.o.standingOf(w.ctx, stored); len(found) > 0 && !w.enqueueIncoming(incoming{event: watch.Modified, object: stored, standing: found}) {
+			if found := w.o.fetchPodStatuses(w.ctx, stored); len(found) > 0 && !w.enqueueSourceEvent(sourceEvent{event: watch.Modified, object: stored, standing: found}) {
 				return
 			}
 		}
@@ -182,8 +182,8 @@ func (w *watchMerger) readPodStatuses() {
 
 // applyPodAnswers takes the members' answers about a stored Pod: their own events since are newer. It
 // returns nil where that changes nothing for the watch.
-func (w *watchMerger) applyPodAnswers(in incoming) runtime.Object {
-	key, ok := keyOf(in.object)
+func (w *watchMerger) applyPodAnswers(in sourceEvent) runtime.Object {
+	key, ok := podKey(in.object)
 	heard := w.standings[key]
 	if !ok || heard == nil {
 		return nil // it is gone
@@ -206,7 +206,7 @@ func (w *watchMerger) applyPodAnswers(in incoming) runtime.Object {
 	return after
 }
 
-func keyOf(obj runtime.Object) ([2]string, bool) {
+func podKey(obj runtime.Object) ([2]string, bool) {
 	pod, ok := obj.(*api.Pod)
 	if !ok {
 		return [2]string{}, false

@@ -37,32 +37,32 @@ var usageScheme = func() *runtime.Scheme {
 
 var usageCodecs = serializer.NewCodecFactory(usageScheme)
 
-// Usage is the API group of what members' metrics-servers measure, for `kubectl top`.
-func (f *Fleet) Usage() *genericapiserver.APIGroupInfo {
+// MetricsAPIGroup is the API group of what members' metrics-servers measure, for `kubectl top`.
+func (f *Fleet) MetricsAPIGroup() *genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(metrics.GroupName, usageScheme, metav1.ParameterCodec, usageCodecs)
 	info.VersionedResourcesStorageMap[metricsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		"nodes": &nodeUsage{usage{f, metrics.Resource("nodes")}}, "pods": &podUsage{usage{f, metrics.Resource("pods")}},
+		"nodes": &nodeMetricsStorage{metricsStorage{f, metrics.Resource("nodes")}}, "pods": &podMetricsStorage{metricsStorage{f, metrics.Resource("pods")}},
 	}
 	return &info
 }
 
-// usage of a resource.
-type usage struct {
+// metricsStorage serves the usage of a resource.
+type metricsStorage struct {
 	fleet    *Fleet
 	resource schema.GroupResource
 }
 
 // Destroy destroys nothing: nothing is stored.
-func (u usage) Destroy() {}
+func (u metricsStorage) Destroy() {}
 
 // ConvertToTable converts as upstream prints kinds that it does not know.
-func (u usage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (u metricsStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return rest.NewDefaultTableConvertor(u.resource).ConvertToTable(ctx, obj, options)
 }
 
 // askMember asks a member for its list, or an object of it. Errors name the cluster, but for that of an
 // object that is not there.
-func (u usage) askMember(ctx context.Context, m *member, namespace, name string, query url.Values) (runtime.Object, error) {
+func (u metricsStorage) askMember(ctx context.Context, m *member, namespace, name string, query url.Values) (runtime.Object, error) {
 	path := kind{resource: u.resource.Resource, path: "/apis/" + metricsv1.SchemeGroupVersion.String()}.memberPath(namespace, name)
 	obj, err := u.fleet.readBy(ctx, m, path, query, usageAnswers)
 	if err != nil && !strings.HasPrefix(err.Error(), "cluster "+m.Name) && !(name != "" && apierrors.IsNotFound(err)) {
@@ -73,10 +73,10 @@ func (u usage) askMember(ctx context.Context, m *member, namespace, name string,
 
 // measureAll returns the usage of all members at once. A missing answer is a warning that names the
 // member; in a list that must be complete, it is an error.
-func measureAll[T any](ctx context.Context, u usage, whole bool, members []*member, ask func(context.Context, *member) ([]T, error)) (all []T, err error) {
-	var got gathered
+func measureAll[T any](ctx context.Context, u metricsStorage, whole bool, members []*member, ask func(context.Context, *member) ([]T, error)) (all []T, err error) {
+	var got gatheredObjects
 	var mu sync.Mutex
-	ctx, _ = u.fleet.withHolding(ctx)
+	ctx, _ = u.fleet.withMemoryReservation(ctx)
 	u.fleet.forEachMember(members, func(m *member) {
 		some, err := ask(ctx, m)
 		mu.Lock()
@@ -101,34 +101,34 @@ func unexpectedAnswerError(m *member, obj runtime.Object) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with a %T", m.Name, obj))
 }
 
-// nodeUsage is what clusters use, by the names that they have as nodes.
-type nodeUsage struct{ usage }
+// nodeMetricsStorage is what clusters use, by the names that they have as nodes.
+type nodeMetricsStorage struct{ metricsStorage }
 
 var (
-	_ rest.Lister               = &nodeUsage{}
-	_ rest.Getter               = &nodeUsage{}
-	_ rest.Scoper               = &nodeUsage{}
-	_ rest.KindProvider         = &nodeUsage{}
-	_ rest.SingularNameProvider = &nodeUsage{}
+	_ rest.Lister               = &nodeMetricsStorage{}
+	_ rest.Getter               = &nodeMetricsStorage{}
+	_ rest.Scoper               = &nodeMetricsStorage{}
+	_ rest.KindProvider         = &nodeMetricsStorage{}
+	_ rest.SingularNameProvider = &nodeMetricsStorage{}
 )
 
 // New returns an empty object.
-func (n *nodeUsage) New() runtime.Object { return &metrics.NodeMetrics{} }
+func (n *nodeMetricsStorage) New() runtime.Object { return &metrics.NodeMetrics{} }
 
 // NewList returns an empty list.
-func (n *nodeUsage) NewList() runtime.Object { return &metrics.NodeMetricsList{} }
+func (n *nodeMetricsStorage) NewList() runtime.Object { return &metrics.NodeMetricsList{} }
 
 // Kind returns the kind of the objects.
-func (n *nodeUsage) Kind() string { return "NodeMetrics" }
+func (n *nodeMetricsStorage) Kind() string { return "NodeMetrics" }
 
 // NamespaceScoped is false: they are not.
-func (n *nodeUsage) NamespaceScoped() bool { return false }
+func (n *nodeMetricsStorage) NamespaceScoped() bool { return false }
 
 // GetSingularName returns "": there is none, as in metrics-server.
-func (n *nodeUsage) GetSingularName() string { return "" }
+func (n *nodeMetricsStorage) GetSingularName() string { return "" }
 
 // List lists what the selected clusters use.
-func (n *nodeUsage) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
+func (n *nodeMetricsStorage) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
 	out := &metrics.NodeMetricsList{}
 	if n.fleet.isHubIdentity(ctx) {
 		return out, nil
@@ -144,11 +144,11 @@ func (n *nodeUsage) List(ctx context.Context, o *internalversion.ListOptions) (r
 	label, field := labelsOf(o), fieldsOf(o)
 	var members []*member
 	for _, c := range t.Clusters() {
-		if clusternode.IsShown(c) && label.Matches(labels.Set(clusternode.NodeLabels(c))) && field.Matches(fields.Set{"metadata.name": c.Name}) {
+		if clusternode.IsShownAsNode(c) && label.Matches(labels.Set(clusternode.NodeLabels(c))) && field.Matches(fields.Set{"metadata.name": c.Name}) {
 			members = append(members, &member{Cluster: c})
 		}
 	}
-	out.Items, err = measureAll(ctx, n.usage, whole, members, func(ctx context.Context, m *member) ([]metrics.NodeMetrics, error) {
+	out.Items, err = measureAll(ctx, n.metricsStorage, whole, members, func(ctx context.Context, m *member) ([]metrics.NodeMetrics, error) {
 		one, err := n.sumNodeUsage(ctx, m)
 		if err != nil {
 			return nil, err
@@ -160,7 +160,7 @@ func (n *nodeUsage) List(ctx context.Context, o *internalversion.ListOptions) (r
 }
 
 // Get returns what a cluster uses.
-func (n *nodeUsage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+func (n *nodeMetricsStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	if n.fleet.isHubIdentity(ctx) {
 		return nil, apierrors.NewNotFound(n.resource, name)
 	}
@@ -169,14 +169,14 @@ func (n *nodeUsage) Get(ctx context.Context, name string, _ *metav1.GetOptions) 
 		return nil, err
 	}
 	c, ok := t.Cluster(name)
-	if !ok || !clusternode.IsShown(c) {
+	if !ok || !clusternode.IsShownAsNode(c) {
 		return nil, apierrors.NewNotFound(n.resource, name)
 	}
 	return n.sumNodeUsage(ctx, &member{Cluster: c})
 }
 
 // sumNodeUsage returns the sum of what the nodes of a member use.
-func (n *nodeUsage) sumNodeUsage(ctx context.Context, m *member) (*metrics.NodeMetrics, error) {
+func (n *nodeMetricsStorage) sumNodeUsage(ctx context.Context, m *member) (*metrics.NodeMetrics, error) {
 	obj, err := n.askMember(ctx, m, "", "", nil)
 	if err != nil {
 		return nil, err
@@ -197,34 +197,34 @@ func (n *nodeUsage) sumNodeUsage(ctx context.Context, m *member) (*metrics.NodeM
 	return out, nil
 }
 
-// podUsage is what pods of placed workloads use, by the names under which they are shown.
-type podUsage struct{ usage }
+// podMetricsStorage is what pods of placed workloads use, by the names under which they are shown.
+type podMetricsStorage struct{ metricsStorage }
 
 var (
-	_ rest.Lister               = &podUsage{}
-	_ rest.Getter               = &podUsage{}
-	_ rest.Scoper               = &podUsage{}
-	_ rest.KindProvider         = &podUsage{}
-	_ rest.SingularNameProvider = &podUsage{}
+	_ rest.Lister               = &podMetricsStorage{}
+	_ rest.Getter               = &podMetricsStorage{}
+	_ rest.Scoper               = &podMetricsStorage{}
+	_ rest.KindProvider         = &podMetricsStorage{}
+	_ rest.SingularNameProvider = &podMetricsStorage{}
 )
 
 // New returns an empty object.
-func (p *podUsage) New() runtime.Object { return &metrics.PodMetrics{} }
+func (p *podMetricsStorage) New() runtime.Object { return &metrics.PodMetrics{} }
 
 // NewList returns an empty list.
-func (p *podUsage) NewList() runtime.Object { return &metrics.PodMetricsList{} }
+func (p *podMetricsStorage) NewList() runtime.Object { return &metrics.PodMetricsList{} }
 
 // Kind returns the kind of the objects.
-func (p *podUsage) Kind() string { return "PodMetrics" }
+func (p *podMetricsStorage) Kind() string { return "PodMetrics" }
 
 // NamespaceScoped is true: they are.
-func (p *podUsage) NamespaceScoped() bool { return true }
+func (p *podMetricsStorage) NamespaceScoped() bool { return true }
 
 // GetSingularName returns "": there is none, as in metrics-server.
-func (p *podUsage) GetSingularName() string { return "" }
+func (p *podMetricsStorage) GetSingularName() string { return "" }
 
 // List lists what the selected pods use, in a namespace or all.
-func (p *podUsage) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
+func (p *podMetricsStorage) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
 	out := &metrics.PodMetricsList{}
 	if p.fleet.isHubIdentity(ctx) {
 		return out, nil
@@ -240,21 +240,21 @@ func (p *podUsage) List(ctx context.Context, o *internalversion.ListOptions) (ru
 	if err != nil {
 		return nil, err
 	}
-	out.Items, err = measureAll(ctx, p.usage, whole, members, func(ctx context.Context, m *member) ([]metrics.PodMetrics, error) {
+	out.Items, err = measureAll(ctx, p.metricsStorage, whole, members, func(ctx context.Context, m *member) ([]metrics.PodMetrics, error) {
 		shown, err := p.list(ctx, m, namespace, selected)
 		return slices.DeleteFunc(shown, func(one metrics.PodMetrics) bool {
 			return !label.Matches(labels.Set(one.Labels)) || !field.Matches(fields.Set{"metadata.name": one.Name, "metadata.namespace": one.Namespace})
 		}), err
 	})
-	slices.SortFunc(out.Items, func(a, b metrics.PodMetrics) int { return byName(&a, &b) })
+	slices.SortFunc(out.Items, func(a, b metrics.PodMetrics) int { return compareByName(&a, &b) })
 	return out, err
 }
 
 // list lists the pods of a member, as it is shown.
-func (p *podUsage) list(ctx context.Context, m *member, namespace string, s fleetview.Selection) (shown []metrics.PodMetrics, err error) {
+func (p *podMetricsStorage) list(ctx context.Context, m *member, namespace string, s fleetview.FleetSelection) (shown []metrics.PodMetrics, err error) {
 	query := url.Values{}
 	label, _, _ := s.SelectorsFor(m.Name)
-	set(query, "labelSelector", label)
+	setNonEmpty(query, "labelSelector", label)
 	obj, err := p.askMember(ctx, m, namespace, "", query)
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (p *podUsage) list(ctx context.Context, m *member, namespace string, s flee
 		if !m.isTrustedIn(of.Namespace) || namespace != "" && of.Namespace != namespace {
 			continue
 		}
-		one, err := p.showPodUsage(m, of)
+		one, err := p.convertPodUsage(m, of)
 		if err != nil {
 			return nil, err
 		}
@@ -278,7 +278,7 @@ func (p *podUsage) list(ctx context.Context, m *member, namespace string, s flee
 }
 
 // Get returns what a pod uses.
-func (p *podUsage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+func (p *podMetricsStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	namespace := request.NamespaceValue(ctx)
 	none := apierrors.NewNotFound(p.resource, name)
 	if p.fleet.isHubIdentity(ctx) {
@@ -299,12 +299,12 @@ func (p *podUsage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (
 	if !ok || of.Namespace != namespace || of.Name != pod {
 		return nil, unexpectedAnswerError(m, obj)
 	}
-	return p.showPodUsage(m, of)
+	return p.convertPodUsage(m, of)
 }
 
-// showPodUsage shows what a pod of a member uses.
-func (p *podUsage) showPodUsage(m *member, of *metricsv1.PodMetrics) (*metrics.PodMetrics, error) {
-	m.ShowObject(of)
+// convertPodUsage shows what a pod of a member uses.
+func (p *podMetricsStorage) convertPodUsage(m *member, of *metricsv1.PodMetrics) (*metrics.PodMetrics, error) {
+	m.ConvertToHubForm(of)
 	out := &metrics.PodMetrics{}
 	if err := usageScheme.Convert(of, out, nil); err != nil {
 		return nil, fmt.Errorf("read what a pod of cluster %s uses: %w", m.Name, err)

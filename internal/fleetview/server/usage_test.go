@@ -46,7 +46,7 @@ func (m measuring) Cluster(name string) (*v1alpha1.Cluster, bool) {
 	return nil, false
 }
 
-func (m measuring) Placed(namespace string) map[string][]string {
+func (m measuring) PlacedNamespacesByCluster(namespace string) map[string][]string {
 	out := map[string][]string{}
 	for _, c := range m {
 		if namespace == "" || namespace == "shop" {
@@ -61,15 +61,15 @@ func (m measuring) PlacedAt(namespace, cluster string) bool {
 	return there && namespace == "shop"
 }
 
-func (measuring) IsHeldAt(atoll.ItemKey, string) bool { return false }
+func (measuring) HasRowForTemplate(atoll.ItemKey, string) bool { return false }
 
 func (measuring) HoldersOf(atoll.ItemKey) (map[string]bool, error) { return nil, nil }
 
 func (measuring) LikelyHolders(string, func(string) bool) map[string]bool { return nil }
 
-func (measuring) OfKind(schema.GroupKind, string) []*unstructured.Unstructured { return nil }
+func (measuring) TemplatesOfKind(schema.GroupKind, string) []*unstructured.Unstructured { return nil }
 
-func (measuring) Stated(context.Context, atoll.ItemKey, types.UID) ([]Stated, int64, error) {
+func (measuring) RevisionTemplates(context.Context, atoll.ItemKey, types.UID) ([]RevisionTemplate, int64, error) {
 	return nil, 0, nil
 }
 
@@ -136,7 +136,7 @@ func startStorage(t *testing.T) (resources map[string]rest.Storage) {
 		Own:    func(u user.Info) bool { return u.GetName() == "hub" },
 		Reach:  memberproxy.New(memberproxy.Options{Dial: dial, Log: slog.New(slog.DiscardHandler)}),
 	})
-	return f.Usage().VersionedResourcesStorageMap["v1beta1"]
+	return f.MetricsAPIGroup().VersionedResourcesStorageMap["v1beta1"]
 }
 
 // warned are the warnings of a request.
@@ -151,7 +151,7 @@ func whoAsks(t *testing.T, name, namespace string) (context.Context, *warned) {
 }
 
 func TestNodesUseWhatTheirClustersDo(t *testing.T) {
-	nodes := startStorage(t)["nodes"].(*nodeUsage)
+	nodes := startStorage(t)["nodes"].(*nodeMetricsStorage)
 	ctx, said := whoAsks(t, "jane", "")
 	obj, err := nodes.List(ctx, nil)
 	if err != nil {
@@ -185,7 +185,7 @@ func TestNodesUseWhatTheirClustersDo(t *testing.T) {
 }
 
 func TestPodsUseWhatTheyDoUnderTheNamesThatAreShown(t *testing.T) {
-	pods := startStorage(t)["pods"].(*podUsage)
+	pods := startStorage(t)["pods"].(*podMetricsStorage)
 	for namespace, want := range map[string]string{"": "[shop/web-1.a shop/web-1.b]", "shop": "[shop/web-1.a shop/web-1.b]", "other": "[]"} {
 		ctx, _ := whoAsks(t, "jane", namespace)
 		obj, err := pods.List(ctx, nil)

@@ -30,12 +30,12 @@ const (
 // watchMerger is one watch: the hub's store and each member are followed by themselves, and
 // what they tell is counted in one line.
 type watchMerger struct {
-	o             *objects
+	o             *objectStorage
 	namespace     string
-	selected      fleetview.Selection
+	selected      fleetview.FleetSelection
 	matches       func(runtime.Object) bool
 	bookmarks     bool
-	trace         *fleetview.Trace
+	trace         *fleetview.VersionTrace
 	version       string           // that it begins at
 	initial       []runtime.Object // sent at first
 	sendsBookmark bool             // and then, that this was all
@@ -43,7 +43,7 @@ type watchMerger struct {
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	in      chan incoming
+	in      chan sourceEvent
 	queue   *eventQueue
 	running sync.WaitGroup
 	// release returns the memory of the event that is being handled, unless it is sent.
@@ -51,7 +51,7 @@ type watchMerger struct {
 
 	// standings of templates, and those of which members are still to be asked, for the
 	// goroutine that tells; questions go to the one that asks, once there is one.
-	standings standings
+	standings podStatuses
 	unasked   []runtime.Object
 	questions chan runtime.Object
 
@@ -73,8 +73,8 @@ type watchMerger struct {
 // may be one.
 const unheardMost = 64
 
-// incoming is what the store, under the name "", or a member tells.
-type incoming struct {
+// sourceEvent is what the store, under the name "", or a member tells.
+type sourceEvent struct {
 	from    string
 	event   watch.EventType
 	object  runtime.Object
@@ -83,27 +83,27 @@ type incoming struct {
 	// template: the object is what a template is in the member.
 	template bool
 	// standing of a stored object, as members answered.
-	standing standing
+	standing podStatusByCluster
 	// release returns the memory of the object; nil: none is counted.
 	release func()
 }
 
 // Watch watches what is stored, and what runs in members.
-func (o *objects) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	s, err := o.requestScope(ctx, options)
+func (o *objectStorage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+	s, err := o.parseListRequest(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	if options = s.options; s.stored {
 		return o.Store.Watch(ctx, options)
 	}
-	if err := o.checkWatchBound(ctx, s.selected); err != nil {
+	if err := o.checkWatchLimit(ctx, s.selected); err != nil {
 		return nil, err
 	}
 	w := &watchMerger{
 		o: o, namespace: request.NamespaceValue(ctx), selected: s.selected, matches: o.requestFilter(options), bookmarks: options.AllowWatchBookmarks,
-		in: make(chan incoming), placed: map[string]map[string]bool{},
-		standings: standings{}, begun: map[string]bool{}, unheard: map[string]map[string]bool{}, held: map[string]string{},
+		in: make(chan sourceEvent), placed: map[string]map[string]bool{},
+		standings: podStatuses{}, begun: map[string]bool{}, unheard: map[string]map[string]bool{}, held: map[string]string{},
 	}
 	listing, told := context.WithCancel(ctx) // until which what it begins with is held
 	at, err := w.beginVersions(listing, s)
@@ -118,7 +118,7 @@ func (o *objects) Watch(ctx context.Context, options *internalversion.ListOption
 	w.trace = o.fleet.history.StartTrace(o.kind.resource, w.version, maps.Clone(at), time.Now())
 	w.queue = o.fleet.newEventQueue(ctx)
 	w.ctx, w.cancel = context.WithCancel(w.queue.client)
-	here, err := o.storedFrom(w.ctx, options, at[""])
+	here, err := o.watchStoreFrom(w.ctx, options, at[""])
 	if err != nil {
 		w.first()
 		w.queue.stop()
@@ -126,20 +126,20 @@ func (o *objects) Watch(ctx context.Context, options *internalversion.ListOption
 		w.trace.EndTrace(time.Now())
 		return nil, err
 	}
-	w.running.Go(func() { w.store(here) })
+	w.running.Go(func() { w.followStore(here) })
 	go w.run(at)
 	return w, nil
 }
 
-// checkWatchBound reports whether the user may watch the selected objects in all its clusters: a missing one
+// checkWatchLimit reports whether the user may watch the selected objects in all its clusters: a missing one
 // would be invisible, because a watch has no warnings.
-func (o *objects) checkWatchBound(ctx context.Context, selected fleetview.Selection) error {
+func (o *objectStorage) checkWatchLimit(ctx context.Context, selected fleetview.FleetSelection) error {
 	members, err := o.fleet.membersFor(request.NamespaceValue(ctx), selected)
 	if err != nil {
 		return err
 	}
 	for _, m := range members {
-		left, err := o.fleet.shares.takeShare(ctx, m.Name)
+		left, err := o.fleet.shares.acquireSlot(ctx, m.Name)
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (o *objects) checkWatchBound(ctx context.Context, selected fleetview.Select
 }
 
 // beginVersions returns the versions to go on from, after what is there where that is asked for.
-func (w *watchMerger) beginVersions(ctx context.Context, s scope) (fleetview.Versions, error) {
+func (w *watchMerger) beginVersions(ctx context.Context, s listRequest) (fleetview.Versions, error) {
 	first := s.options.SendInitialEvents
 	version := s.options.ResourceVersion
 	known := version != "" && version != "0"
@@ -163,7 +163,7 @@ func (w *watchMerger) beginVersions(ctx context.Context, s scope) (fleetview.Ver
 			return at, nil
 		}
 	}
-	got, err := w.o.gatherFor(ctx, s)
+	got, err := w.o.gatherWithWarnings(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (w *watchMerger) beginVersions(ctx context.Context, s scope) (fleetview.Ver
 	return maps.Clone(got.at), nil
 }
 
-// storedFrom watches the store from a version of its own.
-func (o *objects) storedFrom(ctx context.Context, options *internalversion.ListOptions, version string) (watch.Interface, error) {
+// watchStoreFrom watches the store from a version of its own.
+func (o *objectStorage) watchStoreFrom(ctx context.Context, options *internalversion.ListOptions, version string) (watch.Interface, error) {
 	here := *options
 	here.ResourceVersion, here.ResourceVersionMatch, here.SendInitialEvents = version, "", nil
 	here.Watch, here.AllowWatchBookmarks, here.Limit = true, true, 0
@@ -200,12 +200,12 @@ func (w *watchMerger) run(at fleetview.Versions) {
 		close(w.queue.in)
 	}()
 	followed := map[string]bool{}
-	ok := w.tellFirst() && w.joinMembers(followed, at)
+	ok := w.sendInitialObjects() && w.followNewMembers(followed, at)
 	bookmark := time.NewTicker(bookmarkEvery)
 	defer bookmark.Stop()
 	var changed <-chan time.Time // nil while rows are as they were
 	for ok {
-		ask, next := w.nextQuestion()
+		ask, next := w.nextStatusQuery()
 		select {
 		case <-w.ctx.Done():
 			return
@@ -219,26 +219,26 @@ func (w *watchMerger) run(at fleetview.Versions) {
 			}
 		case <-changed:
 			changed = nil
-			ok = w.joinMembers(followed, nil)
+			ok = w.followNewMembers(followed, nil)
 		case <-bookmark.C:
-			ok = !w.bookmarks || w.tellBookmark(w.trace.RecordEvent("", ""), false)
+			ok = !w.bookmarks || w.sendBookmark(w.trace.RecordEvent("", ""), false)
 		case in := <-w.in:
 			ok = w.handleIncoming(in)
 		}
 	}
 }
 
-// nextQuestion returns the next question to members, and the channel that takes it; nil while there
+// nextStatusQuery returns the next question to members, and the channel that takes it; nil while there
 // is none.
-func (w *watchMerger) nextQuestion() (ask chan<- runtime.Object, next runtime.Object) {
+func (w *watchMerger) nextStatusQuery() (ask chan<- runtime.Object, next runtime.Object) {
 	if len(w.unasked) == 0 {
 		return nil, nil
 	}
 	return w.questions, w.unasked[0]
 }
 
-// tellFirst sends first what is there. Its memory counts until the last is taken.
-func (w *watchMerger) tellFirst() bool {
+// sendInitialObjects sends first what is there. Its memory counts until the last is taken.
+func (w *watchMerger) sendInitialObjects() bool {
 	if len(w.initial) == 0 {
 		w.first()
 	}
@@ -251,17 +251,17 @@ func (w *watchMerger) tellFirst() bool {
 		}
 	}
 	w.initial = nil
-	return !w.sendsBookmark || w.tellBookmark(w.version, true)
+	return !w.sendsBookmark || w.sendBookmark(w.version, true)
 }
 
-// joinMembers adds the members that have rows to those that are followed. False ends the watch.
-func (w *watchMerger) joinMembers(followed map[string]bool, at fleetview.Versions) bool {
+// followNewMembers adds the members that have rows to those that are followed. False ends the watch.
+func (w *watchMerger) followNewMembers(followed map[string]bool, at fleetview.Versions) bool {
 	members, err := w.o.fleet.membersFor(w.namespace, w.selected)
 	if err != nil {
 		return true // there are no tables; there were some when the watch began
 	}
 	for _, m := range members {
-		if namespace, ok := w.placedIn(m); !ok {
+		if namespace, ok := w.addPlacedNamespaces(m); !ok {
 			w.fail(expiredError(fmt.Sprintf("cluster %s reported objects in namespace %s before this hub knew that something is placed there; list again", m.Name, namespace)))
 			return false
 		}
@@ -282,9 +282,9 @@ func (w *watchMerger) joinMembers(followed map[string]bool, at fleetview.Version
 	return true
 }
 
-// placedIn adds the namespaces of a member's rows. It returns false where the member's events of
+// addPlacedNamespaces adds the namespaces of a member's rows. It returns false where the member's events of
 // such a namespace were dropped before.
-func (w *watchMerger) placedIn(m *member) (string, bool) {
+func (w *watchMerger) addPlacedNamespaces(m *member) (string, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	in, unheard := w.placed[m.Name], w.unheard[m.Name]
@@ -302,9 +302,9 @@ func (w *watchMerger) placedIn(m *member) (string, bool) {
 }
 
 // handleIncoming handles what came. False ends the watch.
-func (w *watchMerger) handleIncoming(in incoming) bool {
+func (w *watchMerger) handleIncoming(in sourceEvent) bool {
 	w.release = in.release
-	defer w.releaseUnsent()
+	defer w.releaseEventMemory()
 	if in.failed != nil {
 		w.fail(in.failed)
 		return false
@@ -323,13 +323,13 @@ func (w *watchMerger) handleIncoming(in incoming) bool {
 		w.fail(expiredError("the name is that of an object on the hub now; list again"))
 		return false
 	case in.from == "":
-		in.object = w.overlayTemplatePod(in)
+		in.object = w.overlayMemberPodStatus(in)
 	}
 	return w.sendEvent(in.event, in.object, version)
 }
 
-// releaseUnsent returns the memory of an event that the watch does not show.
-func (w *watchMerger) releaseUnsent() {
+// releaseEventMemory returns the memory of an event that the watch does not show.
+func (w *watchMerger) releaseEventMemory() {
 	if w.release != nil {
 		w.release()
 		w.release = nil
@@ -347,9 +347,9 @@ func (w *watchMerger) sendEvent(event watch.EventType, obj runtime.Object, versi
 	return w.send(watch.Event{Type: event, Object: obj})
 }
 
-// tellBookmark sends the client that it has seen everything up to a version. The first bookmark
+// sendBookmark sends the client that it has seen everything up to a version. The first bookmark
 // follows the initial objects.
-func (w *watchMerger) tellBookmark(version string, first bool) bool {
+func (w *watchMerger) sendBookmark(version string, first bool) bool {
 	obj := w.o.NewFunc()
 	if first {
 		if err := storage.AnnotateInitialEventsEndBookmark(obj); err != nil {
@@ -375,8 +375,8 @@ func (w *watchMerger) send(e watch.Event) bool {
 	return w.queue.queueEvent(w.ctx, queued)
 }
 
-// enqueueIncoming puts what came to the line.
-func (w *watchMerger) enqueueIncoming(in incoming) bool {
+// enqueueSourceEvent puts what came to the line.
+func (w *watchMerger) enqueueSourceEvent(in sourceEvent) bool {
 	select {
 	case w.in <- in:
 		return true
@@ -385,8 +385,8 @@ func (w *watchMerger) enqueueIncoming(in incoming) bool {
 	}
 }
 
-// store is followed.
-func (w *watchMerger) store(here watch.Interface) {
+// followStore is followed.
+func (w *watchMerger) followStore(here watch.Interface) {
 	defer here.Stop()
 	for {
 		select {
@@ -394,24 +394,24 @@ func (w *watchMerger) store(here watch.Interface) {
 			return
 		case e, ok := <-here.ResultChan():
 			if !ok {
-				w.enqueueIncoming(incoming{failed: expiredError("the watch of what is stored on the hub ended; list again")})
+				w.enqueueSourceEvent(sourceEvent{failed: expiredError("the watch of what is stored on the hub ended; list again")})
 				return
 			}
-			in, err := fromStore(e)
+			in, err := readStoreEvent(e)
 			if err != nil {
-				in = incoming{failed: err}
+				in = sourceEvent{failed: err}
 			}
-			if !w.enqueueIncoming(in) || in.failed != nil {
+			if !w.enqueueSourceEvent(in) || in.failed != nil {
 				return
 			}
 		}
 	}
 }
 
-// fromStore reads an event of the store. Objects are copied: others watch them too.
-func fromStore(e watch.Event) (incoming, error) {
+// readStoreEvent reads an event of the store. Objects are copied: others watch them too.
+func readStoreEvent(e watch.Event) (sourceEvent, error) {
 	if e.Type == watch.Error {
-		return incoming{failed: apierrors.FromObject(e.Object)}, nil
+		return sourceEvent{failed: apierrors.FromObject(e.Object)}, nil
 	}
 	obj := e.Object
 	if cached, ok := obj.(runtime.CacheableObject); ok {
@@ -421,9 +421,9 @@ func fromStore(e watch.Event) (incoming, error) {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return incoming{}, fmt.Errorf("read an event of the store: %w", err)
+		return sourceEvent{}, fmt.Errorf("read an event of the store: %w", err)
 	}
-	in := incoming{event: e.Type, object: obj, version: m.GetResourceVersion()}
+	in := sourceEvent{event: e.Type, object: obj, version: m.GetResourceVersion()}
 	if e.Type == watch.Bookmark {
 		in.object = nil
 	}
@@ -454,9 +454,9 @@ func (w *watchMerger) isTrustedMember(m *member, namespace string) bool {
 	return false
 }
 
-// versionReached returns the version of a member for a watch that resumes from this one, after an
+// resumableVersion returns the version of a member for a watch that resumes from this one, after an
 // event with a version of its own.
-func (w *watchMerger) versionReached(m *member, before, version string) string {
+func (w *watchMerger) resumableVersion(m *member, before, version string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.unheard[m.Name]) == 0 {
@@ -476,7 +476,7 @@ func (w *watchMerger) shownObject(m *member, event watch.EventType, obj runtime.
 	if goes := event == watch.Deleted && w.begun[m.Name]; !goes && !w.isTrustedMember(m, o.GetNamespace()) {
 		return nil, nil
 	}
-	shown, err := m.showObject(w.o.kind, obj, o, w.selected)
+	shown, err := m.convertToShown(w.o.kind, obj, o, w.selected)
 	if err != nil || !w.matches(shown) {
 		return nil, err
 	}

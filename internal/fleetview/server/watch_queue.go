@@ -50,7 +50,7 @@ func newMemoryFullDetails() *metav1.StatusDetails {
 // eventQueue stands between a watch and its client. The memory of an event counts until the client
 // has taken the event and asks for the next one. Make it with newEventQueue.
 type eventQueue struct {
-	hold *holding
+	hold *memoryReservation
 	in   chan queuedEvent
 	out  chan watch.Event
 	// client ends when the client is gone; stop ends it.
@@ -72,15 +72,15 @@ type queuedEvent struct {
 func (f *Fleet) newEventQueue(ctx context.Context) *eventQueue {
 	q := &eventQueue{in: make(chan queuedEvent, eventsAhead), out: make(chan watch.Event), full: make(chan struct{})}
 	q.client, q.stop = context.WithCancel(ctx)
-	q.hold = f.newHolding(q.client)
+	q.hold = f.newMemoryReservation(q.client)
 	go q.forwardEvents()
 	return q
 }
 
-// takeBytes counts the memory of an event that is about to be read. It does not wait: where there is
+// reserveBytes counts the memory of an event that is about to be read. It does not wait: where there is
 // none to be had, the client is too slow, and the queue is over.
-func (q *eventQueue) takeBytes(n int) error {
-	if q.hold.takeNow(int64(n), watchMost) {
+func (q *eventQueue) reserveBytes(n int) error {
+	if q.hold.tryReserveBytes(int64(n), watchMost) {
 		return nil
 	}
 	q.fullOnce.Do(func() { close(q.full) })
@@ -110,13 +110,13 @@ func (q *eventQueue) forwardEvents() {
 			return
 		case <-q.full:
 			q.dropQueued()
-			q.handOver(watch.Event{Type: watch.Error, Object: &newTooSlowError().ErrStatus})
+			q.deliverEvent(watch.Event{Type: watch.Error, Object: &newTooSlowError().ErrStatus})
 			return
 		case e, ok := <-q.in:
 			if !ok {
 				return
 			}
-			if !q.handOver(e.Event) {
+			if !q.deliverEvent(e.Event) {
 				continue // the client is gone, or the queue is full
 			}
 			taken()
@@ -142,8 +142,8 @@ func (q *eventQueue) dropQueued() {
 	}
 }
 
-// handOver waits until the client takes the event; false where it does not.
-func (q *eventQueue) handOver(e watch.Event) bool {
+// deliverEvent waits until the client takes the event; false where it does not.
+func (q *eventQueue) deliverEvent(e watch.Event) bool {
 	full := q.full
 	if e.Type == watch.Error {
 		full = nil // it is the last
@@ -181,10 +181,10 @@ func (e *eventReader) readEvent() (event watch.EventType, obj runtime.Object, re
 	if n <= 0 || n > frameMost {
 		return "", nil, nil, errFrame
 	}
-	if err := e.takeBytes(n); err != nil {
+	if err := e.reserveBytes(n); err != nil {
 		return "", nil, nil, err
 	}
-	defer e.giveBytes(n)
+	defer e.releaseBytes(n)
 	frame := make([]byte, n)
 	if _, err := io.ReadFull(e.body, frame); err != nil {
 		return "", nil, nil, err
@@ -199,31 +199,31 @@ func (e *eventReader) readEvent() (event watch.EventType, obj runtime.Object, re
 		return "", nil, nil, fmt.Errorf("an event of the type %.20q: %w", got.Type, errFrame)
 	}
 	weight := 0
-	obj, err = liveAnswers.decode(got.Object.Raw, func(n int) error {
+	obj, err = liveAnswers.decodeLimited(got.Object.Raw, func(n int) error {
 		if n > eventMost {
 			return answerweight.ErrTooHeavy
 		}
-		err := e.takeBytes(n)
+		err := e.reserveBytes(n)
 		if err == nil {
 			weight = n
 		}
 		return err
 	})
 	if err != nil {
-		e.giveBytes(weight)
+		e.releaseBytes(weight)
 		return "", nil, nil, err
 	}
-	return event, obj, func() { e.giveBytes(weight) }, nil
+	return event, obj, func() { e.releaseBytes(weight) }, nil
 }
 
-// takeBytes counts memory. It waits while the client has not taken what this member sent before.
-func (e *eventReader) takeBytes(n int) error {
+// reserveBytes counts memory. It waits while the client has not taken what this member sent before.
+func (e *eventReader) reserveBytes(n int) error {
 	for {
 		e.mu.Lock()
 		if e.held == 0 || e.held+n <= memberMost {
 			e.held += n
 			e.mu.Unlock()
-			err := e.queue.takeBytes(n)
+			err := e.queue.reserveBytes(n)
 			if err != nil {
 				e.mu.Lock()
 				e.held -= n
@@ -244,9 +244,9 @@ func (e *eventReader) takeBytes(n int) error {
 	}
 }
 
-// giveBytes returns memory.
-func (e *eventReader) giveBytes(n int) {
-	e.queue.hold.giveBytes(int64(n))
+// releaseBytes returns memory.
+func (e *eventReader) releaseBytes(n int) {
+	e.queue.hold.releaseBytes(int64(n))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.held -= n

@@ -37,7 +37,7 @@ func writeEvents(w io.Writer, n, size int) {
 	}
 }
 
-func (b *budget) heldBytes() int64 {
+func (b *memoryBudget) heldBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all
@@ -146,7 +146,7 @@ func TestAnswersToWritesAreCounted(t *testing.T) {
 	list := bigList(t)
 	f, at := newFleet(t, 1<<20, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(list) })
 	jane, _ := whoAsks(t, "jane", "shop")
-	_, err := f.askAsUser(jane, at(0), asking{method: http.MethodDelete, path: "/api/v1/namespaces/shop/pods/web-1"})
+	_, err := f.askAsUser(jane, at(0), userRequest{method: http.MethodDelete, path: "/api/v1/namespaces/shop/pods/web-1"})
 	if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "cluster c0: ") {
 		t.Errorf("the answer is %v", err)
 	}
@@ -183,6 +183,6 @@ func asStatus(err error, into *apierrors.APIStatus) bool {
 }
 
 // noReach leads to no member.
-func noReach() *memberproxy.Handler {
+func noReach() *memberproxy.ProxyHandler {
 	return memberproxy.New(memberproxy.Options{Log: slog.New(slog.DiscardHandler)})
 }

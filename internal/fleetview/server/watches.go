@@ -6,14 +6,14 @@ import (
 	"atoll.dev/atoll/internal/wakeup"
 )
 
-// watches that are under way, which are informed when rows come or go.
-type watches struct {
+// watchWakeups are the watches that are under way, which are informed when rows come or go.
+type watchWakeups struct {
 	mu    sync.Mutex
 	wakes map[chan struct{}]bool
 }
 
 // add adds one; what it gives is sent to when rows have come or gone.
-func (w *watches) add() chan struct{} {
+func (w *watchWakeups) add() chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.wakes == nil {
@@ -25,18 +25,18 @@ func (w *watches) add() chan struct{} {
 }
 
 // remove removes a watch.
-func (w *watches) remove(wake chan struct{}) {
+func (w *watchWakeups) remove(wake chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.wakes, wake)
 }
 
-// RowsChanged wakes the watches, of which some may have to ask other members. It does not
+// WakeWatches wakes the watches, of which some may have to ask other members. It does not
 // block.
-func (f *Fleet) RowsChanged() {
+func (f *Fleet) WakeWatches() {
 	f.watches.mu.Lock()
 	defer f.watches.mu.Unlock()
 	for wake := range f.watches.wakes {
-		wakeup.Send(wake)
+		wakeup.WakeReader(wake)
 	}
 }

@@ -36,7 +36,7 @@ func AbortTruncatedLogs(next http.Handler) http.Handler {
 			return
 		}
 		var a answer
-		memberproxy.RunBeside(func() { next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answerKey{}, &a))) })
+		memberproxy.RunOnSeparateStack(func() { next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answerKey{}, &a))) })
 		if a.body != nil {
 			metrics.RecordLongRunning(r, info, metrics.APIServerComponent, func() { memberproxy.PassBody(r.Context(), w, a.body) })
 		}
@@ -46,15 +46,15 @@ func AbortTruncatedLogs(next http.Handler) http.Handler {
 	})
 }
 
-// noted is a body that reports to AbortTruncatedLogs when it cannot be read to its end. The answer
+// truncationTrackingBody is a body that reports to AbortTruncatedLogs when it cannot be read to its end. The answer
 // of a WebSocket is read by another goroutine, in which a panic would end the hub.
-type noted struct {
+type truncationTrackingBody struct {
 	io.ReadCloser
 	ctx context.Context
 }
 
 // Read reads what comes.
-func (n *noted) Read(b []byte) (int, error) {
+func (n *truncationTrackingBody) Read(b []byte) (int, error) {
 	read, err := n.ReadCloser.Read(b)
 	if a, ok := n.ctx.Value(answerKey{}).(*answer); ok && err != nil && !errors.Is(err, io.EOF) && n.ctx.Err() == nil {
 		a.broken.Store(true)
@@ -62,26 +62,26 @@ func (n *noted) Read(b []byte) (int, error) {
 	return read, err
 }
 
-// followed is a body that Whole passes on, once the API server would.
-type followed struct {
-	*noted
+// followedLogBody is a body that Whole passes on, once the API server would.
+type followedLogBody struct {
+	*truncationTrackingBody
 	handed bool
 }
 
 // WriteTo hands the body over, where Whole is there for it.
-func (f *followed) WriteTo(w io.Writer) (int64, error) {
+func (f *followedLogBody) WriteTo(w io.Writer) (int64, error) {
 	a, ok := f.ctx.Value(answerKey{}).(*answer)
 	if !ok {
-		return io.Copy(w, f.noted)
+		return io.Copy(w, f.truncationTrackingBody)
 	}
 	a.body, f.handed = f.ReadCloser, true
 	return 0, nil
 }
 
 // Close closes the body, unless it was handed over.
-func (f *followed) Close() error {
+func (f *followedLogBody) Close() error {
 	if f.handed {
 		return nil
 	}
-	return f.noted.Close()
+	return f.truncationTrackingBody.Close()
 }

@@ -33,9 +33,9 @@ func TestALogThatBreaksOffIsNotTheWholeLog(t *testing.T) {
 				if !c.left {
 					leave = func() {}
 				}
-				body := &noted{io.NopCloser(io.MultiReader(strings.NewReader("line 1\n"), failing{leave, c.ends})), ctx}
+				body := &truncationTrackingBody{io.NopCloser(io.MultiReader(strings.NewReader("line 1\n"), failing{leave, c.ends})), ctx}
 				if follow {
-					return &followed{noted: body}
+					return &followedLogBody{truncationTrackingBody: body}
 				}
 				return body
 			}, func() {})
@@ -52,7 +52,7 @@ func TestWhoFollowsALogWaitsOutsideTheAPIServersHandler(t *testing.T) {
 	returned, closed := make(chan struct{}), 0
 	text, err := readLog(t, &request.RequestInfo{IsResourceRequest: true, Resource: "pods", Subresource: "log"}, func(ctx context.Context, _ func()) io.ReadCloser {
 		body := io.MultiReader(strings.NewReader("line 1\n"), awaiting(returned), strings.NewReader("line 2\n"))
-		return &followed{noted: &noted{watched{body, func() { closed++ }}, ctx}}
+		return &followedLogBody{truncationTrackingBody: &truncationTrackingBody{watched{body, func() { closed++ }}, ctx}}
 	}, func() { close(returned) })
 	if err != nil || text != "line 1\nline 2\n" || closed != 1 {
 		t.Errorf("it is passed on as %q, %v, and closed %d times", text, err, closed)

@@ -28,56 +28,56 @@ import (
 	"atoll.dev/atoll/internal/memberproxy"
 )
 
-// runningIn returns an object in a member that is not stored; nil where it is stored, or the user
+// findUnstoredObject returns an object in a member that is not stored; nil where it is stored, or the user
 // sees nothing else. NotFound is a pod that is neither stored nor in a member.
-func (o *objects) runningIn(ctx context.Context, name string, acts bool) (*running, error) {
-	if o.fleet.isHubIdentity(ctx) || !o.mayRun(request.NamespaceValue(ctx), name) {
+func (o *objectStorage) findUnstoredObject(ctx context.Context, name string, acts bool) (*memberObject, error) {
+	if o.fleet.isHubIdentity(ctx) || !o.mayNameMemberObject(request.NamespaceValue(ctx), name) {
 		return nil, nil
 	}
 	if _, err := o.Store.Get(ctx, name, &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return o.findRunning(ctx, name, acts)
+	return o.findMemberObject(ctx, name, acts)
 }
 
-// runningToUpdate is runningIn for an update. A server-side apply, which creates what does not exist, changes
+// findUnstoredObjectToUpdate is findUnstoredObject for an update. A server-side apply, which creates what does not exist, changes
 // an object in a member by its full name alone: no member decides where the object of another name goes.
-func (o *objects) runningToUpdate(ctx context.Context, name string, forceCreate bool) (*running, error) {
+func (o *objectStorage) findUnstoredObjectToUpdate(ctx context.Context, name string, forceCreate bool) (*memberObject, error) {
 	if _, _, full := o.fleet.memberOfName(request.NamespaceValue(ctx), name); forceCreate && !full {
 		return nil, nil
 	}
-	return o.runningIn(ctx, name, true)
+	return o.findUnstoredObject(ctx, name, true)
 }
 
 // Update updates what is stored, or what runs in a member.
-func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	at, absent := o.runningToUpdate(ctx, name, forceCreate)
+func (o *objectStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	at, absent := o.findUnstoredObjectToUpdate(ctx, name, forceCreate)
 	switch {
 	case at != nil:
-		obj, err := o.changeObject(ctx, change{at: at, info: info, validate: update, options: options})
+		obj, err := o.changeMemberObject(ctx, memberObjectChange{at: at, info: info, validate: update, options: options})
 		return obj, false, err
 	case absent != nil && !apierrors.IsNotFound(absent):
 		return nil, false, absent
 	}
 	if !o.fleet.isHubIdentity(ctx) {
-		info = versioned{info, o}
+		info = historyVersionedUpdate{info, o}
 	}
 	obj, created, err := o.Store.Update(ctx, name, info, create, update, forceCreate, options)
 	if absent != nil && apierrors.IsNotFound(err) {
 		err = absent
 	}
-	return obj, created, o.refusePastRevision(ctx, name, err)
+	return obj, created, o.refuseHistoryChange(ctx, name, err)
 }
 
-// versioned is a change of a stored object by a user that may have its version from a watch of
+// historyVersionedUpdate is a change of a stored object by a user that may have its version from a watch of
 // members' objects.
-type versioned struct {
+type historyVersionedUpdate struct {
 	rest.UpdatedObjectInfo
-	o *objects
+	o *objectStorage
 }
 
 // UpdatedObject has the stored object's version, if that is no newer than the watch was.
-func (v versioned) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+func (v historyVersionedUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	obj, err := v.UpdatedObjectInfo.UpdatedObject(ctx, old)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (v versioned) UpdatedObject(ctx context.Context, old runtime.Object) (runti
 
 // isUnchangedSince reports whether an object of a cluster, the hub itself under the name "", that is
 // at a version of its own has been so since a version of what is shown.
-func (o *objects) isUnchangedSince(at, since, cluster string) bool {
+func (o *objectStorage) isUnchangedSince(at, since, cluster string) bool {
 	if !fleetview.IsHistoryVersion(since) {
 		return false
 	}
@@ -105,20 +105,20 @@ func (o *objects) isUnchangedSince(at, since, cluster string) bool {
 	return err == nil && werr == nil && is <= was
 }
 
-// change of an object in a member.
-type change struct {
-	at          *running
+// memberObjectChange is a change of an object in a member.
+type memberObjectChange struct {
+	at          *memberObject
 	subresource string
 	info        rest.UpdatedObjectInfo
 	validate    rest.ValidateObjectUpdateFunc
 	options     *metav1.UpdateOptions
 }
 
-// changeObject changes an object in a member, as the user. A change of an object that has changed
+// changeMemberObject changes an object in a member, as the user. A change of an object that has changed
 // since is a conflict, after which the API server tries a patch again.
-func (o *objects) changeObject(ctx context.Context, c change) (runtime.Object, error) {
+func (o *objectStorage) changeMemberObject(ctx context.Context, c memberObjectChange) (runtime.Object, error) {
 	namespace := request.NamespaceValue(ctx)
-	before, err := o.getRunning(ctx, c.at)
+	before, err := o.getFromMember(ctx, c.at)
 	if err != nil {
 		return nil, err
 	}
@@ -141,24 +141,24 @@ func (o *objects) changeObject(ctx context.Context, c change) (runtime.Object, e
 	}
 	query := url.Values{}
 	if c.options != nil {
-		set(query, "fieldManager", c.options.FieldManager)
-		set(query, "fieldValidation", c.options.FieldValidation)
+		setNonEmpty(query, "fieldManager", c.options.FieldManager)
+		setNonEmpty(query, "fieldValidation", c.options.FieldValidation)
 		query["dryRun"] = c.options.DryRun
 	}
 	path := o.kind.memberPath(namespace, c.at.own)
 	if c.subresource != "" {
 		path += "/" + c.subresource
 	}
-	obj, err := o.fleet.askAsUser(ctx, c.at.member, asking{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
+	obj, err := o.fleet.askAsUser(ctx, c.at.member, userRequest{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
 	if err != nil {
 		return nil, err
 	}
-	return c.at.showAnswer(o.kind, obj)
+	return c.at.convertAnswer(o.kind, obj)
 }
 
 // checkChange refuses a change of what only the member, or the hub, says of an object, and of an
 // object that is another one now, or has changed.
-func (o *objects) checkChange(c change, before, after runtime.Object) error {
+func (o *objectStorage) checkChange(c memberObjectChange, before, after runtime.Object) error {
 	old, err := meta.Accessor(before)
 	if err != nil {
 		return fmt.Errorf("read a %s: %w", o.kind.Kind, err)
@@ -177,7 +177,7 @@ func (o *objects) checkChange(c change, before, after runtime.Object) error {
 		return conflict("it has been modified; read it again and make your change of that")
 	}
 	now.SetResourceVersion(old.GetResourceVersion())
-	now.SetOwnerReferences(o.kind.asListed(now.GetOwnerReferences(), old.GetOwnerReferences()))
+	now.SetOwnerReferences(o.kind.restoreListedControllers(now.GetOwnerReferences(), old.GetOwnerReferences()))
 	if now.GetLabels()[atoll.LabelCluster] != c.at.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, say what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.at.Name, atoll.LabelCluster))
 	}
@@ -226,8 +226,8 @@ func (k kind) mergePatch(before, after runtime.Object) ([]byte, error) {
 	return json.Marshal(changes)
 }
 
-// asking is a request of a member in the name of a person.
-type asking struct {
+// userRequest is a request of a member in the name of a person.
+type userRequest struct {
 	method, path string
 	query        url.Values
 	kind         string // of the body
@@ -235,12 +235,12 @@ type asking struct {
 }
 
 // askAsUser asks a member as the hub's user.
-func (f *Fleet) askAsUser(ctx context.Context, m *member, a asking) (runtime.Object, error) {
+func (f *Fleet) askAsUser(ctx context.Context, m *member, a userRequest) (runtime.Object, error) {
 	u, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
-	ctx, hold := f.withHolding(ctx)
+	ctx, hold := f.withMemoryReservation(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, a.method, (&url.URL{Path: a.path, RawQuery: a.query.Encode()}).String(), bytes.NewReader(a.body))
@@ -255,14 +255,14 @@ func (f *Fleet) askAsUser(ctx context.Context, m *member, a asking) (runtime.Obj
 	}
 	defer answer.Body.Close()
 	body, err := hold.readAll(ctx, answer.Body)
-	defer func() { hold.giveBytes(int64(cap(body))) }()
+	defer func() { hold.releaseBytes(int64(cap(body))) }()
 	if errors.Is(err, errFull) {
 		return nil, memoryFullError(m)
 	}
 	if err != nil {
 		return nil, timeoutError(ctx, m, err)
 	}
-	obj, err := liveAnswers.decode(body, func(weight int) error { return hold.takeBytes(ctx, int64(weight)) })
+	obj, err := liveAnswers.decodeLimited(body, func(weight int) error { return hold.reserveBytes(ctx, int64(weight)) })
 	if errors.Is(err, errFull) {
 		return nil, memoryFullError(m)
 	}
@@ -270,7 +270,7 @@ func (f *Fleet) askAsUser(ctx context.Context, m *member, a asking) (runtime.Obj
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s answers %s, and cannot be understood: %v", m.Name, answer.Status, err))
 	}
 	if s, failed := obj.(*metav1.Status); failed && s.Status != metav1.StatusSuccess {
-		if told := memberproxy.WhoRefuses(s.Message); told != s.Message {
+		if told := memberproxy.AddRefusalHint(s.Message); told != s.Message {
 			s.Message = told + "; what is to last is changed on the hub, in the template that this was made of"
 		}
 		return nil, m.translateStatus(s)
@@ -278,8 +278,8 @@ func (f *Fleet) askAsUser(ctx context.Context, m *member, a asking) (runtime.Obj
 	return obj, nil
 }
 
-// showAnswer returns what a member answered as it is shown.
-func (r *running) showAnswer(k kind, obj runtime.Object) (runtime.Object, error) {
+// convertAnswer returns what a member answered as it is shown.
+func (r *memberObject) convertAnswer(k kind, obj runtime.Object) (runtime.Object, error) {
 	if s, ok := obj.(*metav1.Status); ok {
 		return s, nil
 	}
@@ -287,20 +287,20 @@ func (r *running) showAnswer(k kind, obj runtime.Object) (runtime.Object, error)
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of cluster %s: %w", r.Name, err)
 	}
-	return r.showObject(k, obj, o, r.by)
+	return r.convertToShown(k, obj, o, r.by)
 }
 
 // Delete deletes what is stored, or what runs in a member.
-func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	at, err := o.runningIn(ctx, name, true)
+func (o *objectStorage) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	at, err := o.findUnstoredObject(ctx, name, true)
 	if err != nil {
 		return nil, false, err
 	}
 	if at == nil {
 		obj, done, err := o.Store.Delete(ctx, name, validate, options)
-		return obj, done, o.refusePastRevision(ctx, name, err)
+		return obj, done, o.refuseHistoryChange(ctx, name, err)
 	}
-	obj, err := o.getRunning(ctx, at)
+	obj, err := o.getFromMember(ctx, at)
 	if err != nil {
 		return nil, false, err
 	}
@@ -314,16 +314,16 @@ func (o *objects) Delete(ctx context.Context, name string, validate rest.Validat
 		return nil, false, err
 	}
 	path := o.kind.memberPath(request.NamespaceValue(ctx), at.own)
-	answer, err := o.fleet.askAsUser(ctx, at.member, asking{method: http.MethodDelete, path: path, kind: runtime.ContentTypeJSON, body: body})
+	answer, err := o.fleet.askAsUser(ctx, at.member, userRequest{method: http.MethodDelete, path: path, kind: runtime.ContentTypeJSON, body: body})
 	if err != nil {
 		return nil, false, err
 	}
-	shown, err := at.showAnswer(o.kind, answer)
+	shown, err := at.convertAnswer(o.kind, answer)
 	return shown, false, err
 }
 
 // deletionBody returns the options for a deletion of exactly that object.
-func (o *objects) deletionBody(m *member, obj runtime.Object, options *metav1.DeleteOptions) ([]byte, error) {
+func (o *objectStorage) deletionBody(m *member, obj runtime.Object, options *metav1.DeleteOptions) ([]byte, error) {
 	is, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
@@ -349,7 +349,7 @@ func (o *objects) deletionBody(m *member, obj runtime.Object, options *metav1.De
 
 // DeleteCollection deletes what is stored, and refuses what would take along what runs in
 // members.
-func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, selected *internalversion.ListOptions) (runtime.Object, error) {
+func (o *objectStorage) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, selected *internalversion.ListOptions) (runtime.Object, error) {
 	if o.fleet.isHubIdentity(ctx) {
 		return o.Store.DeleteCollection(ctx, validate, options, selected)
 	}

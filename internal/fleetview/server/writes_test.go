@@ -24,8 +24,8 @@ func TestOwnersAreTheMembersToSay(t *testing.T) {
 	pod := &api.Pod{}
 	pod.Name, pod.Labels = "web-1.oslo", map[string]string{atoll.LabelCluster: "oslo"}
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: fleetview.OwnerGroupVersion, Kind: "ReplicaSet", Name: "web.oslo", UID: "rs", Controller: &yes}}
-	o := &objects{kind: kinds["pods"]}
-	c := change{at: &running{member: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}}, info: noPreconditions{}}
+	o := &objectStorage{kind: kinds["pods"]}
+	c := memberObjectChange{at: &memberObject{member: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}}, info: noPreconditions{}}
 	if err := o.checkChange(c, pod, pod.DeepCopy()); err != nil {
 		t.Errorf("owners that are as they were: %v", err)
 	}
@@ -61,17 +61,17 @@ func (a ofUID) Preconditions() *metav1.Preconditions { return &metav1.Preconditi
 
 // newRunningPod is a Pod as it is shown of Oslo, at version 10 there. A list knows it by the given
 // version.
-func newRunningPod(t *testing.T) (o *objects, pod *api.Pod, listed string) {
+func newRunningPod(t *testing.T) (o *objectStorage, pod *api.Pod, listed string) {
 	t.Helper()
-	o = &objects{kind: kinds["pods"], fleet: &Fleet{history: fleetview.NewHistory(time.Now())}}
+	o = &objectStorage{kind: kinds["pods"], fleet: &Fleet{history: fleetview.NewHistory(time.Now())}}
 	pod = &api.Pod{}
 	pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion = "shop", "web-1.oslo", "u1", "10"
 	pod.Labels = map[string]string{atoll.LabelCluster: "oslo"}
 	return o, pod, o.fleet.history.RecordList("pods", fleetview.Versions{"": "5", "oslo": "10"}, time.Now())
 }
 
-func inOslo(info rest.UpdatedObjectInfo) change {
-	return change{at: &running{member: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}}, info: info}
+func inOslo(info rest.UpdatedObjectInfo) memberObjectChange {
+	return memberObjectChange{at: &memberObject{member: &member{Member: fleetview.Member{Cluster: "oslo"}, Cluster: &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}}}, info: info}
 }
 
 // TestAChangeIsOfWhatWasRead: not of another object under the name, nor of one that has changed

@@ -34,7 +34,7 @@ type Binder interface {
 
 // Tables are those of the state.
 type Tables struct {
-	State  *state.State
+	State  *state.HubTables
 	Binder Binder
 }
 
@@ -44,9 +44,9 @@ func (t Tables) Cluster(name string) (*v1alpha1.Cluster, bool) { return t.State.
 // Clusters lists the Clusters.
 func (t Tables) Clusters() []*v1alpha1.Cluster { return t.State.Clusters.List() }
 
-// Placed returns the clusters of each placement of a namespace.
-func (t Tables) Placed(namespace string) map[string][]string {
-	return t.State.Rows.ClustersByPlacement(namespace)
+// PlacedNamespacesByCluster returns the clusters of each placement of a namespace.
+func (t Tables) PlacedNamespacesByCluster(namespace string) map[string][]string {
+	return t.State.Rows.PlacedNamespacesByCluster(namespace)
 }
 
 // PlacedAt reports whether the cluster has rows of the namespace.
@@ -54,8 +54,8 @@ func (t Tables) PlacedAt(namespace, cluster string) bool {
 	return t.State.Rows.HasRowsInNamespace(namespace, cluster)
 }
 
-// IsHeldAt reports whether the cluster has a row of a Bundle that holds the template.
-func (t Tables) IsHeldAt(key atoll.ItemKey, cluster string) bool {
+// HasRowForTemplate reports whether the cluster has a row of a Bundle that holds the template.
+func (t Tables) HasRowForTemplate(key atoll.ItemKey, cluster string) bool {
 	return slices.ContainsFunc(t.Binder.BundlesHolding(key), func(id policymatch.BundleID) bool {
 		b, ok := t.State.Bundles.GetByName(id.Namespace, id.Name)
 		return ok && t.State.Rows.HasRow(b.Ref.UID, cluster)
@@ -98,14 +98,14 @@ func (t Tables) LikelyHolders(namespace string, fits func(template string) bool)
 	return out
 }
 
-// OfKind lists the templates of a kind.
-func (t Tables) OfKind(gk schema.GroupKind, namespace string) []*unstructured.Unstructured {
+// TemplatesOfKind lists the templates of a kind.
+func (t Tables) TemplatesOfKind(gk schema.GroupKind, namespace string) []*unstructured.Unstructured {
 	return t.State.Templates.ListOfKind(gk, namespace)
 }
 
-// Stated reads the Revisions of the Bundle that places the template, or else of a Bundle that
+// RevisionTemplates reads the Revisions of the Bundle that places the template, or else of a Bundle that
 // holds it.
-func (t Tables) Stated(ctx context.Context, key atoll.ItemKey, uid types.UID) (stated []server.Stated, next int64, err error) {
+func (t Tables) RevisionTemplates(ctx context.Context, key atoll.ItemKey, uid types.UID) (stated []server.RevisionTemplate, next int64, err error) {
 	if !t.Binder.IsLoaded() {
 		return nil, 0, respond.StillStarting("it does not know yet what is in which bundle")
 	}
@@ -118,15 +118,15 @@ func (t Tables) Stated(ctx context.Context, key atoll.ItemKey, uid types.UID) (s
 		if !ok {
 			continue
 		}
-		if stated, next, err = t.statedInBundle(ctx, b.Ref.UID, key, uid); err != nil || len(stated) > 0 {
+		if stated, next, err = t.templatesInRevisions(ctx, b.Ref.UID, key, uid); err != nil || len(stated) > 0 {
 			return stated, next, err
 		}
 	}
 	return nil, 0, nil
 }
 
-// statedInBundle returns the templates of the Revisions of a Bundle.
-func (t Tables) statedInBundle(ctx context.Context, bundle string, key atoll.ItemKey, uid types.UID) (stated []server.Stated, next int64, err error) {
+// templatesInRevisions returns the templates of the Revisions of a Bundle.
+func (t Tables) templatesInRevisions(ctx context.Context, bundle string, key atoll.ItemKey, uid types.UID) (stated []server.RevisionTemplate, next int64, err error) {
 	for _, r := range t.State.Revisions.OfBundle(bundle) {
 		next = r.Spec.Number + 1
 		content, err := t.State.Revisions.GetContent(ctx, r.Name)
@@ -140,7 +140,7 @@ func (t Tables) statedInBundle(ctx context.Context, bundle string, key atoll.Ite
 		if !ok || content.Items[i].UID != string(uid) {
 			continue
 		}
-		stated = append(stated, server.Stated{Number: r.Spec.Number, Written: r.CreationTimestamp, Version: r.ResourceVersion, Object: content.Items[i].Object})
+		stated = append(stated, server.RevisionTemplate{Number: r.Spec.Number, Written: r.CreationTimestamp, Version: r.ResourceVersion, Object: content.Items[i].Object})
 	}
 	return stated, next, nil
 }

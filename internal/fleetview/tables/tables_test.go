@@ -53,10 +53,10 @@ func (fakeBinder) ExplainTemplate(atoll.ItemKey) (binder.Explanation, bool) {
 // request.
 func TestStatedNeedsTheBundles(t *testing.T) {
 	key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "a", Name: "b"}
-	if _, _, err := (Tables{&state.State{}, fakeBinder{}}).Stated(t.Context(), key, "uid"); !apierrors.IsServiceUnavailable(err) {
+	if _, _, err := (Tables{&state.HubTables{}, fakeBinder{}}).RevisionTemplates(t.Context(), key, "uid"); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("%v", err)
 	}
-	stated, next, err := Tables{&state.State{}, fakeBinder{loaded: true}}.Stated(t.Context(), key, "uid")
+	stated, next, err := Tables{&state.HubTables{}, fakeBinder{loaded: true}}.RevisionTemplates(t.Context(), key, "uid")
 	if len(stated) != 0 || next != 0 || err != nil {
 		t.Errorf("%v, %d, %v", stated, next, err)
 	}

@@ -139,8 +139,8 @@ func availableMemory() (bytes uint64) {
 	return bytes
 }
 
-// RunTuner the process of a hub small until ctx ends; has counts what it holds.
-func RunTuner(ctx context.Context, has func() Holdings) error {
+// RunGCTuner keeps the process of a hub small until ctx ends; has counts what it holds.
+func RunGCTuner(ctx context.Context, has func() Holdings) error {
 	var b burstDetector
 	steers, now, all, own := os.Getenv("GOGC") == "", 0, newSamples(), availableMemory()
 	tick := time.NewTicker(sampleInterval)

@@ -83,7 +83,7 @@ func newInterpreterObject(name string, target v1alpha1.InterpreterTarget) *v1alp
 
 // convertArgo converts each health script of Argo CD's settings.
 func convertArgo(data map[string]string) (out []*v1alpha1.ResourceInterpreter, err error) {
-	err = argoScripts(data, func(_, group, kind, source string) {
+	err = forEachArgoScript(data, func(_, group, kind, source string) {
 		out = append(out, newHealthInterpreter(v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, source))
 	})
 	return out, err
@@ -94,22 +94,22 @@ func newHealthInterpreter(target v1alpha1.InterpreterTarget, source string) *v1a
 	if gv, err := schema.ParseGroupVersion(target.APIVersion); err == nil && group == "" {
 		group = gv.Group
 	}
-	out := newInterpreterObject(objectName(target.Kinds[0], group), target)
+	out := newInterpreterObject(healthInterpreterName(target.Kinds[0], group), target)
 	out.Spec.Health = &v1alpha1.InterpreterRule{Lua: source}
 	return out
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 
-// objectName returns the name of an interpreter for a kind and a group. Both may have wildcards.
-func objectName(kind, group string) string {
+// healthInterpreterName returns the name of an interpreter for a kind and a group. Both may have wildcards.
+func healthInterpreterName(kind, group string) string {
 	name := strings.ToLower(strings.ReplaceAll(kind+"."+group, "*", "any"))
 	return "health-" + strings.Trim(notInNames.ReplaceAllString(name, "-"), ".-")
 }
 
-// argoScripts calls fn with the key, group, kind and source of each health script of Argo
+// forEachArgoScript calls fn with the key, group, kind and source of each health script of Argo
 // CD's settings, in the order of their keys.
-func argoScripts(data map[string]string, fn func(key, group, kind, source string)) error {
+func forEachArgoScript(data map[string]string, fn func(key, group, kind, source string)) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if kind, ok := strings.CutPrefix(key, argoHealthPrefix); ok {
 			group, kind, two := strings.Cut(kind, "_")

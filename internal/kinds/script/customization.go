@@ -21,9 +21,9 @@ type Customization struct {
 	reportTime    int64 // in Unix seconds; 0: not stated
 }
 
-// At returns the customization for answers about a time, in Unix seconds. os.time of a script in Lua
+// ForReportTime returns the customization for answers about a time, in Unix seconds. os.time of a script in Lua
 // returns it. Without one, os.time returns the creation time of the object.
-func (c *Customization) At(unix int64) *Customization {
+func (c *Customization) ForReportTime(unix int64) *Customization {
 	out := *c
 	out.reportTime = unix
 	return &out
@@ -67,7 +67,7 @@ type rule struct {
 	name         string
 	lua          *luaProgram
 	function     string // "": Argo CD's contract, where the script itself returns the answer
-	cel          *expr.Document
+	cel          *expr.DocumentExpression
 	compileError error // it could not be compiled
 }
 
@@ -79,7 +79,7 @@ func newRule(at func(part string) string, q question, r v1alpha1.InterpreterRule
 		return nil, &Error{Script: at(""), Why: "needs either cel or lua"}
 	case r.CEL != "":
 		name := at(".cel")
-		d, err := expr.CompileDocument(r.CEL, questions[q].names...)
+		d, err := expr.CompileDocumentExpression(r.CEL, questions[q].names...)
 		if err != nil {
 			return nil, &Error{Script: name, Why: err.Error()}
 		}
@@ -135,7 +135,7 @@ func (c *Customization) askQuestion(q question, like any, values ...any) (out []
 		}
 		args = append(args, argument{name, values[i]})
 	}
-	out, err = r.lua.askFunction(r.function, args, questions[q].results, reportTimeOf(c.reportTime, values), like)
+	out, err = r.lua.runFunction(r.function, args, questions[q].results, reportTimeOf(c.reportTime, values), like)
 	return out, r, err
 }
 

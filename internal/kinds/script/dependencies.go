@@ -71,7 +71,7 @@ func selectorText(selector map[string]any) (string, error) {
 	requirements, _ := s.Requirements()
 	for _, r := range requirements {
 		// Members get no labels of atoll.dev, so what they were sent cannot be matched by them.
-		if atoll.IsOwnKey(r.Key()) {
+		if atoll.IsOwnMetadataKey(r.Key()) {
 			return "", fmt.Errorf("labelSelector asks for %s: labels of atoll.dev are the hub's own, and select no dependencies", r.Key())
 		}
 	}

@@ -176,7 +176,7 @@ func answerOf(text string, object any) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.askFunction("", []argument{{"obj", object}}, 1, 0, nil)
+	_, err = p.runFunction("", []argument{{"obj", object}}, 1, 0, nil)
 	return err
 }
 
@@ -215,7 +215,7 @@ func TestNothingIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		got, err := p.askFunction("", nil, 1, 0)
+		got, err := p.runFunction("", nil, 1, 0)
 		if err != nil || fmt.Sprint(got) != "[map[seen:nilnilnilniltruenil]]" {
 			t.Fatalf("%v %v", got, err)
 		}

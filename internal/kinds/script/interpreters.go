@@ -28,9 +28,9 @@ type Interpreters struct {
 	reportTime int64
 }
 
-// At returns the interpreters for a report at a time, in Unix seconds: os.time of a script in Lua
+// ForReportTime returns the interpreters for a report at a time, in Unix seconds: os.time of a script in Lua
 // returns it in health and status. Equal objects and times give equal answers.
-func (x Interpreters) At(unix int64) Interpreters {
+func (x Interpreters) ForReportTime(unix int64) Interpreters {
 	x.reportTime = unix
 	return x
 }
@@ -41,7 +41,7 @@ func (x Interpreters) At(unix int64) Interpreters {
 func NewInterpreters(list []atoll.Interpreter) Interpreters {
 	var x Interpreters
 	for i := range list {
-		x.list = append(x.list, compileCached(&list[i]))
+		x.list = append(x.list, compileInterpreterCached(&list[i]))
 	}
 	return x
 }
@@ -66,7 +66,7 @@ const maxCompiled = 256
 // compiledInterpreters is the cache of compiled interpreters, by name and hash.
 var compiledInterpreters = lru.New(maxCompiled)
 
-func compileCached(i *atoll.Interpreter) *Customization {
+func compileInterpreterCached(i *atoll.Interpreter) *Customization {
 	key := i.Name + " " + i.Hash
 	if c, ok := compiledInterpreters.Get(key); ok {
 		return c.(*Customization)
@@ -222,7 +222,7 @@ func (x Interpreters) AssessHealth(obj *unstructured.Unstructured) (h atoll.Heal
 	if c == nil || obj.GetDeletionTimestamp() != nil {
 		return kinds.AssessHealth(obj)
 	}
-	health, _, err := c.At(x.reportTime).AssessHealth(obj.Object)
+	health, _, err := c.ForReportTime(x.reportTime).AssessHealth(obj.Object)
 	if err != nil {
 		return atoll.Unknown, string(atoll.ReasonInterpreterFailed), phrase.CutText(err.Error(), kinds.MaxMessage)
 	}
@@ -271,7 +271,7 @@ func (x Interpreters) ReflectStatus(obj *unstructured.Unstructured) (json.RawMes
 	status, _ := obj.Object["status"].(map[string]any)
 	if c != nil && len(status) > 0 {
 		var err error
-		if status, _, err = c.At(x.reportTime).ReflectStatus(obj.Object); err != nil {
+		if status, _, err = c.ForReportTime(x.reportTime).ReflectStatus(obj.Object); err != nil {
 			return nil, err
 		}
 		made := maps.Clone(obj.Object)
@@ -313,13 +313,13 @@ func (x Interpreters) AggregateStatus(template *unstructured.Unstructured, divid
 	}
 	items := make([]any, 0, len(from))
 	for _, r := range from {
-		items = append(items, itemOf(r))
+		items = append(items, karmadaItemOf(r))
 	}
 	status, _, err = c.AggregateStatus(template.Object, items)
 	if err != nil {
 		return nil, false, err
 	}
-	if slices.ContainsFunc(from, isBehind) {
+	if slices.ContainsFunc(from, isReportOutdated) {
 		generation = 0
 	}
 	own, _ := template.Object["status"].(map[string]any)
@@ -367,8 +367,8 @@ func appendFramed(b []byte, text string) []byte {
 	return append(append(strconv.AppendInt(b, int64(len(text)), 10), ':'), text...)
 }
 
-// itemOf returns a row in Karmada's terms.
-func itemOf(r *kinds.RowItem) map[string]any {
+// karmadaItemOf returns a row in Karmada's terms.
+func karmadaItemOf(r *kinds.RowItem) map[string]any {
 	out := map[string]any{"clusterName": r.Cluster, "applied": !r.Stale, "health": string(r.Health)}
 	if st := DecodeWholeStatus(r.Reflected); st != nil {
 		out["status"] = st

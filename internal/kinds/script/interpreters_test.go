@@ -70,8 +70,8 @@ func TestPartsOfInterpreters(t *testing.T) {
 		Replicas: celRule("object.spec.workers"), Revise: celRule("{'spec': {'workers': replicas}}"), Health: celRule("'Healthy'"), Aggregate: celRule("{}"),
 	}
 	l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{newTestInterpreter("a", trainers, spec)})
-	content := l.ForContent([]schema.GroupVersionKind{gvk})
-	member := script.ForMember(content)
+	content := l.InterpretersForContent([]schema.GroupVersionKind{gvk})
+	member := script.InterpretersForMember(content)
 	if len(content) != 1 || len(member) != 1 || !member[0].ReportsWholeStatus {
 		t.Fatalf("content %v, member %v", content, member)
 	}
@@ -81,10 +81,10 @@ func TestPartsOfInterpreters(t *testing.T) {
 	}
 	spec.Revise = celRule("{'spec': {'workers': replicas + 0}}")
 	l = script.NewLibrary([]*v1alpha1.ResourceInterpreter{newTestInterpreter("a", trainers, spec)})
-	if again := l.ForContent([]schema.GroupVersionKind{gvk}); again[0].Hash == content[0].Hash || script.ForMember(again)[0].Hash != member[0].Hash {
+	if again := l.InterpretersForContent([]schema.GroupVersionKind{gvk}); again[0].Hash == content[0].Hash || script.InterpretersForMember(again)[0].Hash != member[0].Hash {
 		t.Error("the hub's part counts for agents, or its own edit for nothing")
 	}
-	if other := l.ForContent([]schema.GroupVersionKind{{Group: "ai.example", Version: "v2", Kind: "Trainer"}}); other != nil {
+	if other := l.InterpretersForContent([]schema.GroupVersionKind{{Group: "ai.example", Version: "v2", Kind: "Trainer"}}); other != nil {
 		t.Errorf("another version's objects get %v", other)
 	}
 }
@@ -98,7 +98,7 @@ func TestStatusesThatAScriptJoins(t *testing.T) {
 		return obj
 	end`)}
 	l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{newTestInterpreter("a", trainers, spec)})
-	agent := script.NewInterpreters(script.ForMember(l.ForContent([]schema.GroupVersionKind{gvk})))
+	agent := script.NewInterpreters(script.InterpretersForMember(l.InterpretersForContent([]schema.GroupVersionKind{gvk})))
 	reported, err := agent.ReflectStatus(newTrainer(map[string]any{"ready": int64(2)}))
 	if err != nil || string(reported) != `{"s":{"ready":2}}` {
 		t.Fatalf("reported %s: %v", reported, err)
@@ -320,7 +320,7 @@ func TestScriptsSeeNoSecrets(t *testing.T) {
 	if h, _, message := l.AssessHealth(secret); h != atoll.Healthy || message != "" {
 		t.Errorf("%s %s", h, message)
 	}
-	if l.AnswersGroupKind(schema.GroupKind{Kind: "Secret"}) || l.ForContent([]schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}) != nil {
+	if l.AnswersGroupKind(schema.GroupKind{Kind: "Secret"}) || l.InterpretersForContent([]schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}) != nil {
 		t.Error("Secrets are meant")
 	}
 	rule.Target = v1alpha1.InterpreterTarget{APIVersion: "v1", Kinds: []string{"ConfigMap", "Secret"}}
@@ -340,12 +340,12 @@ func TestAnEditCompilesOneInterpreter(t *testing.T) {
 	each := testing.AllocsPerRun(5, func() {
 		edits++
 		list[7] = newTestInterpreter("i007", trainers, v1alpha1.ResourceInterpreterSpec{Health: luaRule(fmt.Sprintf("return {status = 'Suspended', message = '%d'}", edits))})
-		l = l.Next(list)
+		l = l.WithInterpreters(list)
 	})
 	if each > 3000 {
 		t.Errorf("an edit makes %.0f allocations", each)
 	}
-	if l = l.Next(list[7:8]); l.ForContent([]schema.GroupVersionKind{gvk})[0].Name != "i007" {
+	if l = l.WithInterpreters(list[7:8]); l.InterpretersForContent([]schema.GroupVersionKind{gvk})[0].Name != "i007" {
 		t.Error("it is another one")
 	}
 	if h, _, _ := l.AssessHealth(newTrainer(nil)); h != atoll.Suspended {
@@ -474,10 +474,10 @@ func TestTheSameIsNotAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if same, _ := (*script.Library)(nil).Next(teach(v1alpha1.ResourceInterpreterSpec{Replicas: celRule("object.spec.workers")})).InterpretTemplate(o, "1", before); same != before {
+	if same, _ := (*script.Library)(nil).WithInterpreters(teach(v1alpha1.ResourceInterpreterSpec{Replicas: celRule("object.spec.workers")})).InterpretTemplate(o, "1", before); same != before {
 		t.Error("what answered before is asked again")
 	}
-	l = l.Next(teach(v1alpha1.ResourceInterpreterSpec{Replicas: celRule("object.spec.workers + 0"), Health: celRule("true")}))
+	l = l.WithInterpreters(teach(v1alpha1.ResourceInterpreterSpec{Replicas: celRule("object.spec.workers + 0"), Health: celRule("true")}))
 	first, _ := l.InterpretTemplate(o, "1", before)
 	if again, _ := l.InterpretTemplate(o, "1", before); again != first || again.AnsweredBy == before.AnsweredBy {
 		t.Error("another interpreter is asked twice about the same")
@@ -490,7 +490,7 @@ func TestTheSameIsNotAskedAgain(t *testing.T) {
 	if other, _ := l.InterpretTemplate(another, "1", nil); other == first {
 		t.Error("another template is not asked about")
 	}
-	l = l.Next(teach(v1alpha1.ResourceInterpreterSpec{Replicas: celRule("object.spec.nothing")}))
+	l = l.WithInterpreters(teach(v1alpha1.ResourceInterpreterSpec{Replicas: celRule("object.spec.nothing")}))
 	_, failed := l.InterpretTemplate(o, "1", before)
 	if _, again := l.InterpretTemplate(o, "1", before); failed == nil || again != failed {
 		t.Errorf("what fails is asked again: %v", again)

@@ -67,7 +67,7 @@ func compileKarmada(place string, in *karmada.ResourceInterpreterCustomizationSp
 	if in.Target.APIVersion == "" {
 		return nil, &Error{Script: place + ": spec.target.apiVersion", Why: "name the group and version that is meant"}
 	}
-	return compileNamedSpec(place, specFromKarmada(in), karmadaFieldPaths)
+	return compileSpecWithFieldNames(place, specFromKarmada(in), karmadaFieldPaths)
 }
 
 // CheckKarmada is CheckSpec for Karmada's customizations. Its errors name the fields of the
@@ -87,7 +87,7 @@ func FromKarmada(c *karmada.ResourceInterpreterCustomization, now *v1alpha1.Reso
 	spec := specFromKarmada(&c.Spec)
 	out := newInterpreterObject(c.Name, spec.Target)
 	if now != nil {
-		if SourceCustomization(now) != c.Name {
+		if KarmadaSourceName(now) != c.Name {
 			return nil, errNameTaken
 		}
 		out = now.DeepCopy()
@@ -99,9 +99,9 @@ func FromKarmada(c *karmada.ResourceInterpreterCustomization, now *v1alpha1.Reso
 	return out, nil
 }
 
-// SourceCustomization returns the name of the Karmada customization that the interpreter was
+// KarmadaSourceName returns the name of the Karmada customization that the interpreter was
 // made from; empty where there is none.
-func SourceCustomization(i *v1alpha1.ResourceInterpreter) string {
+func KarmadaSourceName(i *v1alpha1.ResourceInterpreter) string {
 	c := metav1.GetControllerOfNoCopy(i)
 	if c == nil || schema.FromAPIVersionAndKind(c.APIVersion, c.Kind).GroupKind() != customizationGVK.GroupKind() {
 		return ""

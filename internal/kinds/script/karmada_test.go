@@ -99,7 +99,7 @@ func TestInterpretersOfCustomizations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if script.SourceCustomization(made) != "things" || made.OwnerReferences[0].UID != "c" || made.Labels["atoll.dev/dialect"] != "karmada" {
+	if script.KarmadaSourceName(made) != "things" || made.OwnerReferences[0].UID != "c" || made.Labels["atoll.dev/dialect"] != "karmada" {
 		t.Errorf("made: %+v", made.ObjectMeta)
 	}
 	again, err := script.FromKarmada(c, made)

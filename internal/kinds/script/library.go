@@ -50,12 +50,12 @@ type Library struct {
 
 // NewLibrary takes ownership of the objects, which must not be changed afterwards.
 func NewLibrary(objects []*v1alpha1.ResourceInterpreter) *Library {
-	return (*Library)(nil).Next(objects)
+	return (*Library)(nil).WithInterpreters(objects)
 }
 
-// Next returns the library of these ResourceInterpreters. Objects of l are not compiled again,
+// WithInterpreters returns the library of these ResourceInterpreters. Objects of l are not compiled again,
 // so an edit costs one compilation however many interpreters there are.
-func (l *Library) Next(objects []*v1alpha1.ResourceInterpreter) *Library {
+func (l *Library) WithInterpreters(objects []*v1alpha1.ResourceInterpreter) *Library {
 	had := map[*v1alpha1.ResourceInterpreter]*Customization{}
 	if l != nil {
 		for i, o := range l.sortedObjects {
@@ -73,7 +73,7 @@ func (l *Library) Next(objects []*v1alpha1.ResourceInterpreter) *Library {
 		c := had[o]
 		if c == nil {
 			i := newInterpreter(o.Name, o.Spec)
-			c = compileCached(&i)
+			c = compileInterpreterCached(&i)
 		}
 		next.list = append(next.list, c)
 	}
@@ -109,10 +109,10 @@ func ChangedKinds(a, b *Library) (means func(schema.GroupKind) bool) {
 	}
 }
 
-// ForContent returns the interpreters of the kinds, sorted by name, for the content of a Bundle.
+// InterpretersForContent returns the interpreters of the kinds, sorted by name, for the content of a Bundle.
 // It leaves out the questions that are asked when a template becomes an item: the item stores
 // these answers.
-func (l *Library) ForContent(kinds []schema.GroupVersionKind) []atoll.Interpreter {
+func (l *Library) InterpretersForContent(kinds []schema.GroupVersionKind) []atoll.Interpreter {
 	if l == nil {
 		return nil
 	}
@@ -128,8 +128,8 @@ func (l *Library) ForContent(kinds []schema.GroupVersionKind) []atoll.Interprete
 	return out
 }
 
-// ForMember returns the part of a content's interpreters that agents need.
-func ForMember(list []atoll.Interpreter) []atoll.Interpreter {
+// InterpretersForMember returns the part of a content's interpreters that agents need.
+func InterpretersForMember(list []atoll.Interpreter) []atoll.Interpreter {
 	var out []atoll.Interpreter
 	for _, i := range list {
 		var spec v1alpha1.ResourceInterpreterSpec

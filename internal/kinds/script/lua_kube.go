@@ -85,7 +85,7 @@ func (c *luaImporter) pushValue(v any) int {
 	return 1
 }
 
-func importerOf(L *lua.LState) *luaImporter { return &luaImporter{L: L, m: meterOf(L)} }
+func newLuaImporter(L *lua.LState) *luaImporter { return &luaImporter{L: L, m: meterOf(L)} }
 
 func kubePodRequirements(L *lua.LState) int {
 	out, err := podRequirements(podArg(L, 1))
@@ -96,7 +96,7 @@ func kubePodRequirements(L *lua.LState) int {
 		L.Push(lua.LNil)
 		return 1
 	}
-	return importerOf(L).pushValue(out)
+	return newLuaImporter(L).pushValue(out)
 }
 
 // podRequirements returns what a pod template requires, in Karmada's terms; nil where it states
@@ -107,17 +107,17 @@ func podRequirements(template map[string]any) (map[string]any, error) {
 		return nil, fmt.Errorf("the pod template has no spec")
 	}
 	var spec corev1.PodSpec
-	if bad := quantity.FindUnparsable(fields); bad != "" {
+	if bad := quantity.FindUnparsableQuantity(fields); bad != "" {
 		return nil, fmt.Errorf("the pod template has the quantity %q, which is too long or whose exponent is too large", bad)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
 		return nil, fmt.Errorf("the pod template cannot be read: %w", err)
 	}
 	out := map[string]any{}
-	if requests := requestTexts(&spec); len(requests) > 0 {
+	if requests := podRequestTexts(&spec); len(requests) > 0 {
 		out["resourceRequest"] = requests
 	}
-	if claim := nodeClaimOf(fields); len(claim) > 0 {
+	if claim := nodeConstraintsOf(fields); len(claim) > 0 {
 		out["nodeClaim"] = claim
 	}
 	if spec.PriorityClassName != "" {
@@ -129,7 +129,7 @@ func podRequirements(template map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-func requestTexts(spec *corev1.PodSpec) map[string]any {
+func podRequestTexts(spec *corev1.PodSpec) map[string]any {
 	out := map[string]any{}
 	for name, n := range kinds.PodRequests(spec) {
 		q := resource.NewQuantity(n, resource.BinarySI)
@@ -141,7 +141,7 @@ func requestTexts(spec *corev1.PodSpec) map[string]any {
 	return out
 }
 
-func nodeClaimOf(podSpec map[string]any) map[string]any {
+func nodeConstraintsOf(podSpec map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, name := range []string{"nodeSelector", "tolerations"} {
 		if v, there := podSpec[name]; there {
@@ -164,5 +164,5 @@ func kubePodDependencies(L *lua.LState) int {
 	for _, key := range kinds.PodDependencies(spec, namespace) {
 		list = append(list, map[string]any{"apiVersion": "v1", "kind": key.Kind, "namespace": namespace, "name": key.Name})
 	}
-	return importerOf(L).pushValue(list)
+	return newLuaImporter(L).pushValue(list)
 }

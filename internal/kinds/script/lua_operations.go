@@ -25,7 +25,7 @@ const (
 
 // operationValues are in the order of operationNames.
 var operationValues = goFunctions(opAdd, opSub, opMul, opDiv, opMod, opPow, opUnm, opConcat, opLen, opGet, opSet,
-	opEq, opLt, opLe, opNew, opTable, opFunction, opAll, opTail)
+	opEq, opLt, opLe, opNewTable, opTable, opFunction, opReturnArgs, opTail)
 
 // goFunctions returns functions of Go as values. They hold no state, so all scripts share them.
 func goFunctions(fs ...lua.LGFunction) []lua.LValue {
@@ -256,9 +256,9 @@ func listSlots(t *lua.LTable) int { return reflect.ValueOf(t).Elem().Field(field
 
 func keySlots(t *lua.LTable) int { return reflect.ValueOf(t).Elem().Field(fieldKeys).Len() }
 
-var fieldArray, fieldKeys = fieldOfTable("array"), fieldOfTable("keys")
+var fieldArray, fieldKeys = tableFieldIndex("array"), tableFieldIndex("keys")
 
-func fieldOfTable(name string) int {
+func tableFieldIndex(name string) int {
 	f, ok := reflect.TypeFor[lua.LTable]().FieldByName(name)
 	if !ok || f.Type.Kind() != reflect.Slice {
 		panic("script: tables of the virtual machine have no slice " + name + " any more")
@@ -303,7 +303,7 @@ func lessThan(L *lua.LState, a, b lua.LValue) bool {
 	return x < y
 }
 
-func opNew(L *lua.LState) int {
+func opNewTable(L *lua.LState) int {
 	chargeCost(L, 0, tableBytes)
 	L.Push(L.CreateTable(0, 0))
 	return 1
@@ -335,8 +335,8 @@ func opFunction(L *lua.LState) int {
 	return 1
 }
 
-// opAll returns its arguments.
-func opAll(L *lua.LState) int {
+// opReturnArgs returns its arguments.
+func opReturnArgs(L *lua.LState) int {
 	n := L.GetTop()
 	chargeCost(L, int64(n)/8, 0)
 	return n

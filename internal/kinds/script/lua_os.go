@@ -12,8 +12,8 @@ import (
 // the answer is about. All times are in UTC.
 var osFunctions = map[string]bool{"time": true, "date": true}
 
-// openOS opens the library os for an answer about a time, in Unix seconds.
-func openOS(L *lua.LState, now int64) {
+// openOSLibrary opens the library os for an answer about a time, in Unix seconds.
+func openOSLibrary(L *lua.LState, now int64) {
 	t := L.CreateTable(0, 2)
 	t.RawSetString("time", L.NewFunction(func(L *lua.LState) int { return osTime(L, now) }))
 	t.RawSetString("date", L.NewFunction(func(L *lua.LState) int { return osDate(L, now) }))

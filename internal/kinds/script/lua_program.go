@@ -44,7 +44,7 @@ func compileLua(name, source string) (p *luaProgram, err error) {
 		return nil, parseError(name, source, err)
 	}
 	functions, returns := globalNames(chunk), returnsValue(chunk)
-	r := rewriter{makes: map[string]bool{}}
+	r := luaRewriter{makes: map[string]bool{}}
 	chunk = r.rewriteChunk(chunk)
 	for _, m := range r.reads {
 		if why := forbiddenGlobals[m.name]; why != "" && !r.makes[m.name] {
@@ -171,10 +171,10 @@ type luaCall struct {
 	m *costMeter
 }
 
-// askFunction returns what the function returns for the arguments. With an empty function, it
+// runFunction returns what the function returns for the arguments. With an empty function, it
 // returns what the script itself returns, with the arguments as globals. An empty table of a
 // result takes the type that like has at its place. now is the time that os.time returns.
-func (p *luaProgram) askFunction(function string, args []argument, results int, now int64, like ...any) (out []any, err error) {
+func (p *luaProgram) runFunction(function string, args []argument, results int, now int64, like ...any) (out []any, err error) {
 	r := &luaCall{p: p, m: &costMeter{stepsLeft: MaxSteps, bytesLeft: MaxBytes}}
 	defer func() {
 		if v := recover(); v != nil {
@@ -185,7 +185,7 @@ func (p *luaProgram) askFunction(function string, args []argument, results int, 
 	defer r.L.Close()
 	r.L.SetContext(r.m)
 	openLibraries(r.L)
-	openOS(r.L, now)
+	openOSLibrary(r.L, now)
 	in := &luaImporter{L: r.L, m: r.m}
 	values := make([]lua.LValue, 0, len(args))
 	for _, a := range args {

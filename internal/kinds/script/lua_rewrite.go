@@ -18,8 +18,8 @@ var arithmeticOperations = map[string]string{"+": "$add", "-": "$sub", "*": "$mu
 
 const maxConcat = 50
 
-// rewriter changes a parsed script in place and records the names that it reads and makes.
-type rewriter struct {
+// luaRewriter changes a parsed script in place and records the names that it reads and makes.
+type luaRewriter struct {
 	reads []nameUse
 	// readsOfOS are fields of the library os.
 	readsOfOS []nameUse
@@ -32,7 +32,7 @@ type nameUse struct {
 }
 
 // rewriteChunk rewrites a parsed script.
-func (r *rewriter) rewriteChunk(chunk []ast.Stmt) []ast.Stmt {
+func (r *luaRewriter) rewriteChunk(chunk []ast.Stmt) []ast.Stmt {
 	out := r.rewriteBlock(chunk)
 	head := &ast.LocalAssignStmt{Names: operationNames, Exprs: []ast.Expr{atLine(&ast.Comma3Expr{}, 1)}}
 	head.SetLine(1)
@@ -53,7 +53,7 @@ func newCall(op string, line int, args ...ast.Expr) *ast.FuncCallExpr {
 	return atLine(&ast.FuncCallExpr{Func: newIdent(op, line), Args: args}, line)
 }
 
-func (r *rewriter) rewriteBlock(list []ast.Stmt) []ast.Stmt {
+func (r *luaRewriter) rewriteBlock(list []ast.Stmt) []ast.Stmt {
 	out := make([]ast.Stmt, 0, len(list))
 	for _, s := range list {
 		out = append(out, r.rewriteStatement(s)...)
@@ -61,7 +61,7 @@ func (r *rewriter) rewriteBlock(list []ast.Stmt) []ast.Stmt {
 	return out
 }
 
-func (r *rewriter) rewriteStatement(s ast.Stmt) []ast.Stmt {
+func (r *luaRewriter) rewriteStatement(s ast.Stmt) []ast.Stmt {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
 		return r.rewriteAssignment(s)
@@ -74,13 +74,13 @@ func (r *rewriter) rewriteStatement(s ast.Stmt) []ast.Stmt {
 	case *ast.FuncCallStmt:
 		s.Expr = r.rewriteExpression(s.Expr)
 	default:
-		r.rewriteControl(s)
+		r.rewriteControlStatement(s)
 	}
 	return []ast.Stmt{s}
 }
 
-func (r *rewriter) rewriteLocal(s *ast.LocalAssignStmt) []ast.Stmt {
-	r.recordNames(s.Names...)
+func (r *luaRewriter) rewriteLocal(s *ast.LocalAssignStmt) []ast.Stmt {
+	r.recordAssignedNames(s.Names...)
 	if len(s.Names) == 1 && len(s.Exprs) == 1 {
 		if f, ok := s.Exprs[0].(*ast.FunctionExpr); ok { // it can call itself, so it stays a function
 			r.rewriteFunction(f)
@@ -91,7 +91,7 @@ func (r *rewriter) rewriteLocal(s *ast.LocalAssignStmt) []ast.Stmt {
 	return []ast.Stmt{s}
 }
 
-func (r *rewriter) rewriteReturn(s *ast.ReturnStmt) []ast.Stmt {
+func (r *luaRewriter) rewriteReturn(s *ast.ReturnStmt) []ast.Stmt {
 	r.rewriteExpressions(s.Exprs)
 	if len(s.Exprs) == 1 {
 		if c, ok := s.Exprs[0].(*ast.FuncCallExpr); ok && !c.AdjustRet { // a tail call, which costs memory
@@ -101,8 +101,8 @@ func (r *rewriter) rewriteReturn(s *ast.ReturnStmt) []ast.Stmt {
 	return []ast.Stmt{s}
 }
 
-// rewriteControl rewrites blocks, branches and loops in place.
-func (r *rewriter) rewriteControl(s ast.Stmt) {
+// rewriteControlStatement rewrites blocks, branches and loops in place.
+func (r *luaRewriter) rewriteControlStatement(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.DoBlockStmt:
 		s.Stmts = r.rewriteBlock(s.Stmts)
@@ -113,13 +113,13 @@ func (r *rewriter) rewriteControl(s ast.Stmt) {
 	case *ast.IfStmt:
 		s.Condition, s.Then, s.Else = r.rewriteExpression(s.Condition), r.rewriteBlock(s.Then), r.rewriteBlock(s.Else)
 	case *ast.NumberForStmt:
-		r.recordNames(s.Name)
+		r.recordAssignedNames(s.Name)
 		s.Init, s.Limit, s.Stmts = r.rewriteExpression(s.Init), r.rewriteExpression(s.Limit), r.rewriteBlock(s.Stmts)
 		if s.Step != nil {
 			s.Step = r.rewriteExpression(s.Step)
 		}
 	case *ast.GenericForStmt:
-		r.recordNames(s.Names...)
+		r.recordAssignedNames(s.Names...)
 		r.rewriteExpressions(s.Exprs)
 		s.Stmts = r.rewriteBlock(s.Stmts)
 	}
@@ -127,12 +127,12 @@ func (r *rewriter) rewriteControl(s ast.Stmt) {
 
 // rewriteDefinition keeps the statement for a global or local function. A function in a field
 // is set by $set.
-func (r *rewriter) rewriteDefinition(s *ast.FuncDefStmt) []ast.Stmt {
+func (r *luaRewriter) rewriteDefinition(s *ast.FuncDefStmt) []ast.Stmt {
 	line := s.Line()
 	var object, key ast.Expr
 	switch name := s.Name.Func.(type) {
 	case *ast.IdentExpr:
-		r.recordNames(name.Value)
+		r.recordAssignedNames(name.Value)
 		r.rewriteFunction(s.Func)
 		return []ast.Stmt{r.functionCharge(line), s}
 	case *ast.AttrGetExpr:
@@ -146,11 +146,11 @@ func (r *rewriter) rewriteDefinition(s *ast.FuncDefStmt) []ast.Stmt {
 }
 
 // functionCharge returns the statement that charges for the function of the next statement.
-func (r *rewriter) functionCharge(line int) ast.Stmt {
+func (r *luaRewriter) functionCharge(line int) ast.Stmt {
 	return atLine(&ast.FuncCallStmt{Expr: newCall("$function", line)}, line)
 }
 
-func (r *rewriter) recordNames(names ...string) {
+func (r *luaRewriter) recordAssignedNames(names ...string) {
 	for _, n := range names {
 		r.makes[n] = true
 	}
@@ -158,14 +158,14 @@ func (r *rewriter) recordNames(names ...string) {
 
 // rewriteAssignment turns assignments to fields into calls. All values of a multiple assignment
 // are computed before the first is assigned: the virtual machine's own `a, b = b, a` loses one.
-func (r *rewriter) rewriteAssignment(s *ast.AssignStmt) []ast.Stmt {
+func (r *luaRewriter) rewriteAssignment(s *ast.AssignStmt) []ast.Stmt {
 	fields := 0
 	for _, l := range s.Lhs {
 		switch l := l.(type) {
 		case *ast.AttrGetExpr:
 			fields++
 		case *ast.IdentExpr:
-			r.recordNames(l.Value)
+			r.recordAssignedNames(l.Value)
 		}
 	}
 	r.rewriteExpressions(s.Rhs)
@@ -203,14 +203,14 @@ func (r *rewriter) rewriteAssignment(s *ast.AssignStmt) []ast.Stmt {
 	return []ast.Stmt{atLine(&ast.DoBlockStmt{Stmts: append(block, last...)}, line)}
 }
 
-func (r *rewriter) rewriteExpressions(list []ast.Expr) {
+func (r *luaRewriter) rewriteExpressions(list []ast.Expr) {
 	for i := range list {
 		list[i] = r.rewriteExpression(list[i])
 	}
 }
 
-func (r *rewriter) rewriteFunction(f *ast.FunctionExpr) {
-	r.recordNames(f.ParList.Names...)
+func (r *luaRewriter) rewriteFunction(f *ast.FunctionExpr) {
+	r.recordAssignedNames(f.ParList.Names...)
 	f.Stmts = r.rewriteBlock(f.Stmts)
 	if f.ParList.HasVargs {
 		// Reading them keeps the virtual machine from making the table `arg` at each call.
@@ -220,7 +220,7 @@ func (r *rewriter) rewriteFunction(f *ast.FunctionExpr) {
 }
 
 // rewriteExpression returns the expression with all that is not bounded as calls.
-func (r *rewriter) rewriteExpression(e ast.Expr) ast.Expr {
+func (r *luaRewriter) rewriteExpression(e ast.Expr) ast.Expr {
 	line := e.Line()
 	switch e := e.(type) {
 	case *ast.IdentExpr:
@@ -230,7 +230,7 @@ func (r *rewriter) rewriteExpression(e ast.Expr) ast.Expr {
 		c.AdjustRet = e.AdjustRet
 		return c
 	case *ast.AttrGetExpr:
-		r.recordReadOfOS(e)
+		r.recordOSFieldRead(e)
 		object := r.rewriteExpression(e.Object)
 		if isShortLiteral(e.Key) && isString(e.Key) {
 			e.Object = object
@@ -256,8 +256,8 @@ func (r *rewriter) rewriteExpression(e ast.Expr) ast.Expr {
 	return e
 }
 
-// recordReadOfOS records the field, where the expression is os.field.
-func (r *rewriter) recordReadOfOS(e *ast.AttrGetExpr) {
+// recordOSFieldRead records the field, where the expression is os.field.
+func (r *luaRewriter) recordOSFieldRead(e *ast.AttrGetExpr) {
 	object, isName := e.Object.(*ast.IdentExpr)
 	field, isText := e.Key.(*ast.StringExpr)
 	if isName && isText && object.Value == "os" {
@@ -270,7 +270,7 @@ func isString(e ast.Expr) bool {
 	return is
 }
 
-func (r *rewriter) rewriteOperator(e ast.Expr) ast.Expr {
+func (r *luaRewriter) rewriteOperator(e ast.Expr) ast.Expr {
 	line := e.Line()
 	switch e := e.(type) {
 	case *ast.LogicalOpExpr:
@@ -309,7 +309,7 @@ func asSingleValue(e ast.Expr) ast.Expr {
 }
 
 // concatOperands returns the operands of a chain of concatenations, which is one operation.
-func (r *rewriter) concatOperands(e ast.Expr) []ast.Expr {
+func (r *luaRewriter) concatOperands(e ast.Expr) []ast.Expr {
 	var out []ast.Expr
 	for len(out) < maxConcat {
 		c, ok := e.(*ast.StringConcatOpExpr)
@@ -323,7 +323,7 @@ func (r *rewriter) concatOperands(e ast.Expr) []ast.Expr {
 }
 
 // rewriteComparison turns a comparison into a call, unless one side is a short literal.
-func (r *rewriter) rewriteComparison(e *ast.RelationalOpExpr) ast.Expr {
+func (r *luaRewriter) rewriteComparison(e *ast.RelationalOpExpr) ast.Expr {
 	line := e.Line()
 	e.Lhs, e.Rhs = asSingleValue(r.rewriteExpression(e.Lhs)), asSingleValue(r.rewriteExpression(e.Rhs))
 	if isShortLiteral(e.Lhs) || isShortLiteral(e.Rhs) {
@@ -355,7 +355,7 @@ func isShortLiteral(e ast.Expr) bool {
 }
 
 // rewriteTable charges a constructor by its content. $table sets the computed keys.
-func (r *rewriter) rewriteTable(e *ast.TableExpr) ast.Expr {
+func (r *luaRewriter) rewriteTable(e *ast.TableExpr) ast.Expr {
 	line := e.Line()
 	if len(e.Fields) == 0 {
 		return singleValue(newCall("$new", line))

@@ -61,7 +61,7 @@ func TestLua(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		out, err := p.askFunction("", []argument{{"obj", map[string]any{}}}, 1, 1767323045, nil)
+		out, err := p.runFunction("", []argument{{"obj", map[string]any{}}}, 1, 1767323045, nil)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue

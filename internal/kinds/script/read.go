@@ -113,7 +113,7 @@ func readDocument(place string, doc []byte) ([]*Customization, error) {
 	case schema.GroupKind{Kind: "ConfigMap"}:
 		var in corev1.ConfigMap
 		if err = decodeStrict(place, doc, &in); err == nil {
-			return readArgo(place, in.Data)
+			return parseArgoHealthScripts(place, in.Data)
 		}
 	default:
 		err = &Error{Script: place, Why: fmt.Sprintf("a %s of %s is no interpreter: give a ResourceInterpreter, a ResourceInterpreterCustomization of Karmada, a ConfigMap of Argo CD, or a health.lua", gvk.Kind, u.GetAPIVersion())}
@@ -143,11 +143,11 @@ func decodeStrict(place string, doc []byte, into any) error {
 // CompileSpec compiles a spec. The error joins all that is wrong, each an *Error with place and
 // field, and with line and column where it is about a script.
 func CompileSpec(place string, spec v1alpha1.ResourceInterpreterSpec) (*Customization, error) {
-	return compileNamedSpec(place, spec, nil)
+	return compileSpecWithFieldNames(place, spec, nil)
 }
 
-// compileNamedSpec compiles a spec. words maps its fields to the names that errors use.
-func compileNamedSpec(place string, spec v1alpha1.ResourceInterpreterSpec, words map[string]string) (*Customization, error) {
+// compileSpecWithFieldNames compiles a spec. words maps its fields to the names that errors use.
+func compileSpecWithFieldNames(place string, spec v1alpha1.ResourceInterpreterSpec, words map[string]string) (*Customization, error) {
 	t, at := spec.Target, func(path string) string { return place + ": " + cmp.Or(words[path], path) }
 	if err := checkTarget(at, t); err != nil {
 		return nil, err
@@ -211,9 +211,9 @@ const (
 	argoHealthPrefix = "resource.customizations.health."
 )
 
-// readArgo reads health scripts by GROUP_KIND in keys, and by GROUP/KIND, with wildcards, in one
+// parseArgoHealthScripts reads health scripts by GROUP_KIND in keys, and by GROUP/KIND, with wildcards, in one
 // key. It ignores other keys.
-func readArgo(place string, data map[string]string) ([]*Customization, error) {
+func parseArgoHealthScripts(place string, data map[string]string) ([]*Customization, error) {
 	var out []*Customization
 	var bad []error
 	add := func(key, group, kind, source string) {
@@ -222,9 +222,9 @@ func readArgo(place string, data map[string]string) ([]*Customization, error) {
 			bad = append(bad, err)
 			return
 		}
-		out = append(out, &Customization{name: objectName(kind, group), target: v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
+		out = append(out, &Customization{name: healthInterpreterName(kind, group), target: v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
 	}
-	if err := argoScripts(data, add); err != nil {
+	if err := forEachArgoScript(data, add); err != nil {
 		return nil, &Error{Script: place, Why: err.Error()}
 	}
 	if len(bad) > 0 {

@@ -40,7 +40,7 @@ func TestTimeOfAReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				got := x.At(c.at).ReportState(o)
+				got := x.ForReportTime(c.at).ReportState(o)
 				if got.Health != c.want || got.Message != c.message || string(got.Reflected) != c.status {
 					t.Errorf("%s %q %s", got.Health, got.Message, got.Reflected)
 				}
@@ -64,7 +64,7 @@ func TestAFunctionThatDoesNotCompile(t *testing.T) {
 		Replicas: luaRule("function GetReplicas(o) return 4 end"), Health: luaRule("function InterpretHealth(o) return = end"), Status: celRule("{'phase': 'x'"),
 		Revise: luaRule("function ReviseReplica(o, n) o.spec.workers = n return o end"), Retain: luaRule("return os.execute('id')"),
 	})})
-	agent := script.NewInterpreters(script.ForMember(l.ForContent([]schema.GroupVersionKind{gvk})))
+	agent := script.NewInterpreters(script.InterpretersForMember(l.InterpretersForContent([]schema.GroupVersionKind{gvk})))
 	o := newTrainer(map[string]any{"phase": "Running"})
 	if _, err := l.InterpretTemplate(o, "", nil); err != nil {
 		t.Errorf("replicas: %v", err)

@@ -16,13 +16,13 @@ const Kind = "ResourceInterpreter"
 // of scripts.
 var hiddenKind = schema.GroupKind{Kind: "Secret"}
 
-// CanSee reports whether scripts may see objects of the kind.
-func CanSee(gk schema.GroupKind) bool { return gk != hiddenKind }
+// MayScriptsSee reports whether scripts may see objects of the kind.
+func MayScriptsSee(gk schema.GroupKind) bool { return gk != hiddenKind }
 
 // targetMatches reports whether the target covers the kind. A target without kinds covers all
 // kinds, as a health script of Argo CD that stands alone does. No target covers Secrets.
 func targetMatches(t *v1alpha1.InterpreterTarget, gvk schema.GroupVersionKind) bool {
-	if !CanSee(gvk.GroupKind()) {
+	if !MayScriptsSee(gvk.GroupKind()) {
 		return false
 	}
 	if len(t.Kinds) == 0 {

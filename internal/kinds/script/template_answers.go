@@ -84,7 +84,7 @@ func (l *Library) InterpretTemplate(t *unstructured.Unstructured, source string,
 
 func (w templateInterpreters) answerTemplate(t *unstructured.Unstructured) (*atoll.InterpreterAnswers, error) {
 	out, object := &atoll.InterpreterAnswers{AnsweredBy: w.hash}, t.Object
-	if err := w.answerPods(object, out); err != nil {
+	if err := w.answerReplicasOrComponents(object, out); err != nil {
 		return nil, err
 	}
 	if w.dependencies != nil {
@@ -103,14 +103,14 @@ func (w templateInterpreters) answerTemplate(t *unstructured.Unstructured) (*ato
 	return out, nil
 }
 
-// answerPods requests replicas, or else for components.
-func (w templateInterpreters) answerPods(object map[string]any, out *atoll.InterpreterAnswers) error {
+// answerReplicasOrComponents requests replicas, or else for components.
+func (w templateInterpreters) answerReplicasOrComponents(object map[string]any, out *atoll.InterpreterAnswers) error {
 	if w.replicas != nil {
 		r, _, err := w.replicas.ReplicasOf(object)
 		if err != nil {
 			return err
 		}
-		set, err := podSet("", r.Requires)
+		set, err := parsePodSet("", r.Requires)
 		if err != nil {
 			return fmt.Errorf("%s %s: replicas: %w", Kind, w.replicas.name, err)
 		}
@@ -127,7 +127,7 @@ func (w templateInterpreters) answerPods(object map[string]any, out *atoll.Inter
 	}
 	out.Pods = make([]atoll.PodSet, 0, len(list))
 	for _, c := range list {
-		set, err := podSet(c.Name, c.Requires)
+		set, err := parsePodSet(c.Name, c.Requires)
 		if err != nil {
 			return fmt.Errorf("%s %s: component %s: %w", Kind, w.components.name, c.Name, err)
 		}
@@ -141,8 +141,8 @@ func (w templateInterpreters) answerPods(object map[string]any, out *atoll.Inter
 // 1,000 dependencies. Every Revision with the template stores the answers.
 const MaxInterpreted = 128 << 10
 
-// podSet reads what each pod requires, in Karmada's terms.
-func podSet(name string, requires map[string]any) (atoll.PodSet, error) {
+// parsePodSet reads what each pod requires, in Karmada's terms.
+func parsePodSet(name string, requires map[string]any) (atoll.PodSet, error) {
 	out := atoll.PodSet{Name: name}
 	requests, isObject := requires["resourceRequest"].(map[string]any)
 	if requires["resourceRequest"] != nil && !isObject {

@@ -41,7 +41,7 @@ func TestHealthDoesNotDependOnTheSizeOfAStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{newTestInterpreter("a", trainers, v1alpha1.ResourceInterpreterSpec{Health: c.health, Aggregate: joins})})
-			agent := script.NewInterpreters(script.ForMember(l.ForContent([]schema.GroupVersionKind{gvk})))
+			agent := script.NewInterpreters(script.InterpretersForMember(l.InterpretersForContent([]schema.GroupVersionKind{gvk})))
 			o := newTrainer(c.status)
 			o.SetGeneration(3)
 			got := agent.ReportState(o)

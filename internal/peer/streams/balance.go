@@ -27,7 +27,7 @@ const (
 
 // Surplus is the number of streams above this hub's share, and the hubs with fewer.
 type Surplus interface {
-	SurplusStreams(moving bool) (surplus int, rooms []peer.Room)
+	SurplusStreams(moving bool) (surplus int, rooms []peer.StreamDeficit)
 }
 
 // Agents is the gateway of this hub.
@@ -35,8 +35,8 @@ type Agents interface {
 	MoveAgents(n int, hub string, first func(cluster string) bool) (asked int)
 }
 
-// Balancer sends agents to other hubs while this hub has more than its share.
-type Balancer struct {
+// StreamBalancer sends agents to other hubs while this hub has more than its share.
+type StreamBalancer struct {
 	Surplus Surplus
 	Agents  Agents
 	// IsServing reports whether this hub serves agents now.
@@ -49,7 +49,7 @@ type Balancer struct {
 }
 
 // Run balances until ctx ends.
-func (b *Balancer) Run(ctx context.Context) error {
+func (b *StreamBalancer) Run(ctx context.Context) error {
 	tick := time.NewTicker(balanceInterval)
 	defer tick.Stop()
 	for {
@@ -63,7 +63,7 @@ func (b *Balancer) Run(ctx context.Context) error {
 }
 
 // moveSurplus asks one batch of agents to move.
-func (b *Balancer) moveSurplus() {
+func (b *StreamBalancer) moveSurplus() {
 	surplus, rooms := b.Surplus.SurplusStreams(b.moving)
 	if surplus == 0 || !b.IsServing() {
 		b.moving = false
@@ -80,7 +80,7 @@ func (b *Balancer) moveSurplus() {
 }
 
 // prefersHub returns a function that reports whether the agent of a cluster prefers the hub.
-func (b *Balancer) prefersHub(hub string) func(cluster string) bool {
+func (b *StreamBalancer) prefersHub(hub string) func(cluster string) bool {
 	hubs := strings.Split(b.Hubs, ",")
 	return func(cluster string) bool { return session.OrderHubs(cluster, hubs)[0] == hub }
 }

@@ -18,36 +18,36 @@ type Peers interface {
 	CertificateRenewed(uid string)
 }
 
-// Clusters is the gateway's table of members beside other hubs. The union of all hubs' streams
+// BroadcastingClusters is the gateway's table of members beside other hubs. The union of all hubs' streams
 // sets which clusters are online, so that SetOnline only informs the other hubs.
-type Clusters struct {
+type BroadcastingClusters struct {
 	delivery.Clusters
 	Peers Peers
 }
 
 // SetOnline informs the other hubs about a stream that opened here. Tracker.StreamDown informs
 // them about its end.
-func (c Clusters) SetOnline(uid string, on bool) {
+func (c BroadcastingClusters) SetOnline(uid string, on bool) {
 	if on {
 		c.Peers.StreamOpened(uid)
 	}
 }
 
-// Tracker tracks the gateway's streams beside other hubs.
-type Tracker struct {
+// BroadcastingTracker tracks the gateway's streams beside other hubs.
+type BroadcastingTracker struct {
 	delivery.StreamTracker
 	Peers Peers
 }
 
 // StreamDown informs the other hubs about the end of a stream.
-func (t Tracker) StreamDown(uid string, heard time.Time) {
+func (t BroadcastingTracker) StreamDown(uid string, heard time.Time) {
 	t.Peers.StreamClosed(uid, heard)
 	t.StreamTracker.StreamDown(uid, heard)
 }
 
 // RecordCertificate informs the other hubs that an agent has another certificate. They get the
 // certificate from the tracker, which therefore has it first.
-func (t Tracker) RecordCertificate(uid string, ends time.Time, generation int, overdue bool) {
+func (t BroadcastingTracker) RecordCertificate(uid string, ends time.Time, generation int, overdue bool) {
 	t.StreamTracker.RecordCertificate(uid, ends, generation, overdue)
 	t.Peers.CertificateRenewed(uid)
 }

@@ -21,7 +21,7 @@ type fakeGateway struct {
 	delivery.StreamTracker
 	calls   []string
 	surplus int
-	rooms   []peer.Room
+	rooms   []peer.StreamDeficit
 	movable int
 }
 
@@ -29,11 +29,11 @@ func (f *fakeGateway) recordCall(parts ...any) {
 	f.calls = append(f.calls, strings.TrimSpace(fmt.Sprintln(parts...)))
 }
 
-func (f *fakeGateway) StreamOpened(uid string)                { f.recordCall("opened", uid) }
-func (f *fakeGateway) StreamClosed(uid string, _ time.Time)   { f.recordCall("closed", uid) }
-func (f *fakeGateway) CertificateRenewed(uid string)          { f.recordCall("renewed", uid) }
-func (f *fakeGateway) StreamDown(uid string, _ time.Time)     { f.recordCall("down", uid) }
-func (f *fakeGateway) SurplusStreams(bool) (int, []peer.Room) { return f.surplus, f.rooms }
+func (f *fakeGateway) StreamOpened(uid string)                         { f.recordCall("opened", uid) }
+func (f *fakeGateway) StreamClosed(uid string, _ time.Time)            { f.recordCall("closed", uid) }
+func (f *fakeGateway) CertificateRenewed(uid string)                   { f.recordCall("renewed", uid) }
+func (f *fakeGateway) StreamDown(uid string, _ time.Time)              { f.recordCall("down", uid) }
+func (f *fakeGateway) SurplusStreams(bool) (int, []peer.StreamDeficit) { return f.surplus, f.rooms }
 
 func (f *fakeGateway) RecordCertificate(uid string, _ time.Time, generation int, _ bool) {
 	f.recordCall("certificate", uid, generation)
@@ -49,7 +49,7 @@ func (f *fakeGateway) MoveAgents(n int, hub string, _ func(string) bool) int {
 
 func TestOtherHubsAreInformed(t *testing.T) {
 	f := &fakeGateway{}
-	clusters, tracker := Clusters{f, f}, Tracker{f, f}
+	clusters, tracker := BroadcastingClusters{f, f}, BroadcastingTracker{f, f}
 	clusters.SetOnline("a", true)
 	clusters.SetOnline("a", false)
 	tracker.RecordCertificate("a", time.Time{}, 3, false)
@@ -63,9 +63,9 @@ func TestOtherHubsAreInformed(t *testing.T) {
 // or when it does not serve.
 func TestSurplusMovesInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeGateway{surplus: 70, movable: 1000, rooms: []peer.Room{{Address: "b:1", Streams: 30}, {Address: "c:1", Streams: 60}}}
+		f := &fakeGateway{surplus: 70, movable: 1000, rooms: []peer.StreamDeficit{{Address: "b:1", Streams: 30}, {Address: "c:1", Streams: 60}}}
 		var serving atomic.Bool
-		b := &Balancer{Surplus: f, Agents: f, IsServing: serving.Load, Hubs: "a:1,b:1,c:1", Log: slog.New(slog.DiscardHandler)}
+		b := &StreamBalancer{Surplus: f, Agents: f, IsServing: serving.Load, Hubs: "a:1,b:1,c:1", Log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- b.Run(ctx) }()
@@ -92,7 +92,7 @@ func TestSurplusMovesInBatches(t *testing.T) {
 
 // Each agent prefers exactly one of the hubs.
 func TestPreferredHubs(t *testing.T) {
-	b := &Balancer{Hubs: "a:1,b:1,c:1"}
+	b := &StreamBalancer{Hubs: "a:1,b:1,c:1"}
 	counts := map[string]int{}
 	for i := range 300 {
 		for hub := range strings.SplitSeq(b.Hubs, ",") {

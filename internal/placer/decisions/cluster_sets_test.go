@@ -15,7 +15,7 @@ type fakeSets struct {
 	onNamespace []func(string)
 }
 
-func (l *fakeSets) BoundSets(ns string) []string {
+func (l *fakeSets) AllowedSets(ns string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byNamespace[ns]

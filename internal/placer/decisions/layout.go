@@ -39,12 +39,12 @@ func arrangeDecisions(p state.Placement, now []state.Decision, chosen map[string
 	fresh := slices.Sorted(maps.Keys(left))
 	for i := range pages {
 		room := min(v1alpha1.MaxDecisions-len(pages[i].Status.Decisions), len(fresh))
-		pages[i].Status.Decisions, fresh = fillObject(pages[i].Status.Decisions, left, fresh, max(room, 0))
+		pages[i].Status.Decisions, fresh = fillDecisionList(pages[i].Status.Decisions, left, fresh, max(room, 0))
 	}
 	for n := 1; len(fresh) > 0; n++ {
 		if !taken[n] {
 			d := newDecision(p, n)
-			d.Status.Decisions, fresh = fillObject(nil, left, fresh, min(v1alpha1.MaxDecisions, len(fresh)))
+			d.Status.Decisions, fresh = fillDecisionList(nil, left, fresh, min(v1alpha1.MaxDecisions, len(fresh)))
 			pages = append(pages, d)
 		}
 	}
@@ -80,8 +80,8 @@ func (l *objectChanges) addChangedPages(now, pages []state.Decision) {
 	}
 }
 
-// fillObject fills a list with the first of the fresh clusters, by name.
-func fillObject(list []v1alpha1.ClusterDecision, of map[string]v1alpha1.ClusterDecision, fresh []string, room int) (filled []v1alpha1.ClusterDecision, rest []string) {
+// fillDecisionList fills a list with the first of the fresh clusters, by name.
+func fillDecisionList(list []v1alpha1.ClusterDecision, of map[string]v1alpha1.ClusterDecision, fresh []string, room int) (filled []v1alpha1.ClusterDecision, rest []string) {
 	for _, name := range fresh[:room] {
 		list = append(list, of[name])
 	}

@@ -35,7 +35,7 @@ type PreviewedPlacement struct {
 
 // PreviewPlacements returns what Placements would publish, by the function that publishes. A
 // Placement that would not exist publishes nothing. Nothing is written.
-func (p *Publisher) PreviewPlacements(t SupposedTables, keys []types.NamespacedName) (out []PreviewedPlacement) {
+func (p *DecisionPublisher) PreviewPlacements(t SupposedTables, keys []types.NamespacedName) (out []PreviewedPlacement) {
 	f := p.forkForPreview()
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters
@@ -76,13 +76,13 @@ func (p *Publisher) PreviewPlacements(t SupposedTables, keys []types.NamespacedN
 }
 
 // forkForPreview makes a Publisher that decides as p does, and writes nothing.
-func (p *Publisher) forkForPreview() *Publisher {
-	return &Publisher{Config: p.Config, filters: map[types.NamespacedName]compiledFilter{}, lastDecisions: map[types.NamespacedName]lastDecision{}}
+func (p *DecisionPublisher) forkForPreview() *DecisionPublisher {
+	return &DecisionPublisher{Config: p.Config, filters: map[types.NamespacedName]compiledFilter{}, lastDecisions: map[types.NamespacedName]lastDecision{}}
 }
 
 // ExplainPlacement returns what a Placement chooses, with a reason for every cluster, and what
 // is published, sorted. It returns false when there is no such Placement.
-func (p *Publisher) ExplainPlacement(key types.NamespacedName) (pl state.Placement, d schedule.Decision, published []string, ok bool) {
+func (p *DecisionPublisher) ExplainPlacement(key types.NamespacedName) (pl state.Placement, d schedule.Decision, published []string, ok bool) {
 	if pl, ok = p.Placements.Get(key); !ok {
 		return pl, d, nil, false
 	}

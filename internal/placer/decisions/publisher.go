@@ -62,7 +62,7 @@ type Views interface {
 
 // Sets returns the ClusterSets to which a namespace is bound.
 type Sets interface {
-	BoundSets(namespace string) []string
+	AllowedSets(namespace string) []string
 	// Subscribe to namespaces whose sets changed; "" stands for all namespaces without a
 	// binding.
 	Subscribe(fn func(namespace string))
@@ -95,8 +95,8 @@ const fieldOwner = client.FieldOwner(atoll.HubFieldManager)
 // again.
 var errConflict = errors.New("it changed since it was read")
 
-// Publisher publishes what Placements choose. Make it with New.
-type Publisher struct {
+// DecisionPublisher publishes what Placements choose. Make it with New.
+type DecisionPublisher struct {
 	Config
 	// explainAll makes decisions give a reason for each cluster.
 	explainAll bool
@@ -120,11 +120,11 @@ type compiledFilter struct {
 }
 
 // New makes a Publisher and subscribes it to the tables.
-func New(cfg Config) *Publisher {
+func New(cfg Config) *DecisionPublisher {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	p := &Publisher{Config: cfg, filters: map[types.NamespacedName]compiledFilter{}, lastDecisions: map[types.NamespacedName]lastDecision{}}
+	p := &DecisionPublisher{Config: cfg, filters: map[types.NamespacedName]compiledFilter{}, lastDecisions: map[types.NamespacedName]lastDecision{}}
 	p.loop = reconcile.New(reconcile.Options[types.NamespacedName]{
 		Name: "decisions", Reconcile: p.reconcilePlacement,
 		Failed: func(key types.NamespacedName, err error) {
@@ -137,15 +137,15 @@ func New(cfg Config) *Publisher {
 	cfg.Decisions.Subscribe(func(key types.NamespacedName) { p.loop.EnqueueAfter(key, clusterDebounce) })
 	cfg.Clusters.Subscribe(p.clusterChanged)
 	cfg.Views.Subscribe(p.clusterChanged)
-	cfg.Hub.Subscribe(p.enqueueAll)
+	cfg.Hub.Subscribe(p.enqueueAllPlacements)
 	if cfg.Sets != nil {
-		cfg.Sets.Subscribe(p.boundChanged)
+		cfg.Sets.Subscribe(p.enqueuePlacementsIn)
 	}
 	return p
 }
 
-// boundChanged enqueues the Placements of a namespace; "": of all namespaces.
-func (p *Publisher) boundChanged(namespace string) {
+// enqueuePlacementsIn enqueues the Placements of a namespace; "": of all namespaces.
+func (p *DecisionPublisher) enqueuePlacementsIn(namespace string) {
 	for _, pl := range p.Placements.List() {
 		if namespace == "" || pl.Meta.Namespace == namespace {
 			p.loop.EnqueueNow(pl.Key())
@@ -154,24 +154,24 @@ func (p *Publisher) boundChanged(namespace string) {
 }
 
 // boundSets returns the sets that limit a Placement; nil: none does.
-func (p *Publisher) boundSets(pl state.Placement) []string {
+func (p *DecisionPublisher) boundSets(pl state.Placement) []string {
 	if p.Sets == nil {
 		return nil
 	}
-	return schedule.LimitingSets(pl.Meta.Namespace, v1alpha1.SourcePropagationPolicy, p.Sets.BoundSets)
+	return schedule.AllowedClusterSets(pl.Meta.Namespace, v1alpha1.SourcePropagationPolicy, p.Sets.AllowedSets)
 }
 
 // Run publishes until ctx ends.
-func (p *Publisher) Run(ctx context.Context) error {
+func (p *DecisionPublisher) Run(ctx context.Context) error {
 	p.loop.Run(ctx, func() {
 		p.rememberClusters()
-		p.enqueueAll()
+		p.enqueueAllPlacements()
 	})
 	return nil
 }
 
 // rememberClusters records the clusters with which later changes are compared.
-func (p *Publisher) rememberClusters() {
+func (p *DecisionPublisher) rememberClusters() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.knownClusters = map[string]schedule.Cluster{}
@@ -180,15 +180,15 @@ func (p *Publisher) rememberClusters() {
 	}
 }
 
-// enqueueAll rechecks all Placements, behind those that changed.
-func (p *Publisher) enqueueAll() {
+// enqueueAllPlacements rechecks all Placements, behind those that changed.
+func (p *DecisionPublisher) enqueueAllPlacements() {
 	for _, pl := range p.Placements.List() {
 		p.loop.EnqueueRecheck(pl.Key(), 0)
 	}
 }
 
 // clusterChanged enqueues the Placements that the cluster fits or fitted.
-func (p *Publisher) clusterChanged(name string) {
+func (p *DecisionPublisher) clusterChanged(name string) {
 	c, ok := p.Clusters.Get(name)
 	p.mu.Lock()
 	if p.knownClusters == nil {
@@ -204,7 +204,7 @@ func (p *Publisher) clusterChanged(name string) {
 	p.mu.Unlock()
 	if known == ok && isSameForPlacement(was, is) {
 		if !slices.Equal(was.Resources, is.Resources) {
-			p.rescoreCluster(&is)
+			p.enqueueAffectedByScore(&is)
 		}
 		return
 	}
@@ -228,7 +228,7 @@ func fitsCluster(f *schedule.Filter, c schedule.Cluster) bool {
 }
 
 // filterOf compiles the filter of a Placement once.
-func (p *Publisher) filterOf(pl state.Placement) *schedule.Filter {
+func (p *DecisionPublisher) filterOf(pl state.Placement) *schedule.Filter {
 	bound, rebalance := p.boundSets(pl), atoll.RebalanceRequestedAt(pl.Meta.Annotations)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +242,7 @@ func (p *Publisher) filterOf(pl state.Placement) *schedule.Filter {
 
 // reconcilePlacement publishes what a Placement chooses, and comes again when time alone changes
 // the choice.
-func (p *Publisher) reconcilePlacement(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+func (p *DecisionPublisher) reconcilePlacement(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	at, err := p.publishDecision(ctx, key)
 	if err != nil || at.IsZero() {
 		return 0, err
@@ -252,7 +252,7 @@ func (p *Publisher) reconcilePlacement(ctx context.Context, key types.Namespaced
 
 // publishDecision publishes what a Placement chooses now. at is when time alone changes it;
 // zero: never.
-func (p *Publisher) publishDecision(ctx context.Context, key types.NamespacedName) (at time.Time, err error) {
+func (p *DecisionPublisher) publishDecision(ctx context.Context, key types.NamespacedName) (at time.Time, err error) {
 	pl, ok := p.Placements.Get(key)
 	if _, holding := p.Hub.HoldReason(); holding || !ok || pl.Meta.DeletionTimestamp != nil {
 		if !ok {
@@ -291,7 +291,7 @@ func isOwnedBy(d state.Decision, pl state.Placement) bool {
 }
 
 // chooseClusters chooses clusters, with the published decisions in place of rows.
-func (p *Publisher) chooseClusters(pl state.Placement, now []state.Decision) (map[string]v1alpha1.ClusterDecision, schedule.Decision) {
+func (p *DecisionPublisher) chooseClusters(pl state.Placement, now []state.Decision) (map[string]v1alpha1.ClusterDecision, schedule.Decision) {
 	f := p.filterOf(pl)
 	in := schedule.Input{
 		BundleUID: string(pl.Meta.UID), Placement: pl.Spec, Filter: f, WhenUnfit: v1alpha1.UnfitRemove,
@@ -322,7 +322,7 @@ func (p *Publisher) chooseClusters(pl state.Placement, now []state.Decision) (ma
 	return chosen, d
 }
 
-func (p *Publisher) writeDecision(ctx context.Context, d state.Decision) (err error) {
+func (p *DecisionPublisher) writeDecision(ctx context.Context, d state.Decision) (err error) {
 	obj := d.ToObject()
 	if d.Meta.ResourceVersion == "" {
 		err = p.Client.Create(ctx, obj, fieldOwner)
@@ -338,7 +338,7 @@ func (p *Publisher) writeDecision(ctx context.Context, d state.Decision) (err er
 	return nil
 }
 
-func (p *Publisher) deleteDecision(ctx context.Context, d state.Decision) error {
+func (p *DecisionPublisher) deleteDecision(ctx context.Context, d state.Decision) error {
 	obj := d.ToObject()
 	pre := client.Preconditions{UID: &d.Meta.UID, ResourceVersion: &d.Meta.ResourceVersion}
 	switch err := p.Client.Delete(ctx, obj, pre); {
@@ -352,7 +352,7 @@ func (p *Publisher) deleteDecision(ctx context.Context, d state.Decision) error 
 }
 
 // writeStatus writes how many clusters were chosen.
-func (p *Publisher) writeStatus(ctx context.Context, pl state.Placement, chosen int, noFit bool) error {
+func (p *DecisionPublisher) writeStatus(ctx context.Context, pl state.Placement, chosen int, noFit bool) error {
 	next := *pl.Status.DeepCopy()
 	next.ObservedGeneration, next.NumberOfSelectedClusters = pl.Meta.Generation, int32(chosen)
 	c := metav1.Condition{

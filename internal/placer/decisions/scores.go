@@ -22,20 +22,20 @@ type lastDecision struct {
 	better   schedule.PendingFailback
 }
 
-func (p *Publisher) recordDecision(key types.NamespacedName, d schedule.Decision, chosen map[string]v1alpha1.ClusterDecision) {
+func (p *DecisionPublisher) recordDecision(key types.NamespacedName, d schedule.Decision, chosen map[string]v1alpha1.ClusterDecision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastDecisions[key] = lastDecision{d.ScoreThresholds, chosen, d.PendingFailback}
 }
 
-func (p *Publisher) lastDecisionOf(key types.NamespacedName) lastDecision {
+func (p *DecisionPublisher) lastDecisionOf(key types.NamespacedName) lastDecision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lastDecisions[key]
 }
 
-// rescoreCluster enqueues the Placements that may move after a cluster reports other resources.
-func (p *Publisher) rescoreCluster(c *schedule.Cluster) {
+// enqueueAffectedByScore enqueues the Placements that may move after a cluster reports other resources.
+func (p *DecisionPublisher) enqueueAffectedByScore(c *schedule.Cluster) {
 	for _, pl := range p.Placements.List() {
 		s := p.lastDecisionOf(pl.Key())
 		if s.standing == nil {
@@ -62,7 +62,7 @@ func (p *Publisher) rescoreCluster(c *schedule.Cluster) {
 }
 
 // recordScore records a cluster's score that moves nothing by itself.
-func (p *Publisher) recordScore(key types.NamespacedName, s lastDecision, holds bool, score int64) {
+func (p *DecisionPublisher) recordScore(key types.NamespacedName, s lastDecision, holds bool, score int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := *s.standing

@@ -35,16 +35,16 @@ type Bindings interface {
 // fieldOwner is the field manager of the status.
 const fieldOwner = client.FieldOwner("atoll-hub")
 
-// Writer writes the status of ClusterSetBindings. Make it with New.
-type Writer struct {
+// BindingStatusWriter writes the status of ClusterSetBindings. Make it with New.
+type BindingStatusWriter struct {
 	bindings Bindings
 	client   client.Client
 	loop     *reconcile.Loop[types.NamespacedName]
 }
 
 // New makes a Writer and subscribes it to the table.
-func New(bindings Bindings, c client.Client, log *slog.Logger) *Writer {
-	w := &Writer{bindings: bindings, client: c}
+func New(bindings Bindings, c client.Client, log *slog.Logger) *BindingStatusWriter {
+	w := &BindingStatusWriter{bindings: bindings, client: c}
 	w.loop = reconcile.New(reconcile.Options[types.NamespacedName]{
 		Name: "setbindings",
 		Reconcile: func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
@@ -61,7 +61,7 @@ func New(bindings Bindings, c client.Client, log *slog.Logger) *Writer {
 }
 
 // Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context) error {
+func (w *BindingStatusWriter) Run(ctx context.Context) error {
 	w.loop.Run(ctx, func() {
 		for _, key := range w.bindings.ListBindings() {
 			w.loop.EnqueueRecheck(key, 0)
@@ -71,7 +71,7 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // writeStatus writes the status of a binding when it has changed.
-func (w *Writer) writeStatus(ctx context.Context, key types.NamespacedName) error {
+func (w *BindingStatusWriter) writeStatus(ctx context.Context, key types.NamespacedName) error {
 	old, ok := w.bindings.GetBinding(key)
 	if !ok || old.DeletionTimestamp != nil {
 		return nil

@@ -58,8 +58,8 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Publisher publishes decisions. Make it with New.
-type Publisher struct {
+// MulticlusterPublisher publishes decisions. Make it with New.
+type MulticlusterPublisher struct {
 	Config
 	loop *reconcile.Loop[types.NamespacedName] // by Placement
 
@@ -70,12 +70,12 @@ type Publisher struct {
 }
 
 // New makes a Publisher and subscribes it to the tables.
-func New(cfg Config) *Publisher {
-	p := &Publisher{Config: cfg, published: map[types.NamespacedName]map[string]string{}}
+func New(cfg Config) *MulticlusterPublisher {
+	p := &MulticlusterPublisher{Config: cfg, published: map[types.NamespacedName]map[string]string{}}
 	p.loop = reconcile.New(reconcile.Options[types.NamespacedName]{
 		Name: "sigdecisions",
 		Reconcile: func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-			return 0, p.publishPlacement(ctx, key)
+			return 0, p.reconcileMulticlusterDecisions(ctx, key)
 		},
 		Failed: func(key types.NamespacedName, err error) {
 			if !apierrors.IsConflict(err) {
@@ -84,24 +84,24 @@ func New(cfg Config) *Publisher {
 		},
 	})
 	cfg.Decisions.Subscribe(p.loop.EnqueueNow)
-	cfg.Settings.Subscribe(func(string) { p.enqueueAll() })
+	cfg.Settings.Subscribe(func(string) { p.enqueueAllPlacements() })
 	return p
 }
 
 // Run works until ctx ends.
-func (p *Publisher) Run(ctx context.Context) error {
-	p.loop.Run(ctx, p.enqueueAll)
+func (p *MulticlusterPublisher) Run(ctx context.Context) error {
+	p.loop.Run(ctx, p.enqueueAllPlacements)
 	return nil
 }
 
-func (p *Publisher) enqueueAll() {
+func (p *MulticlusterPublisher) enqueueAllPlacements() {
 	for _, pl := range p.Placements.List() {
 		p.loop.EnqueueRecheck(pl.Key(), 0)
 	}
 }
 
-// publishPlacement publishes the decisions of a Placement, or withdraws them.
-func (p *Publisher) publishPlacement(ctx context.Context, key types.NamespacedName) error {
+// reconcileMulticlusterDecisions publishes the decisions of a Placement, or withdraws them.
+func (p *MulticlusterPublisher) reconcileMulticlusterDecisions(ctx context.Context, key types.NamespacedName) error {
 	all := p.Decisions.OfPlacement(key)
 	p.mu.Lock()
 	before, now := p.published[key], make(map[string]string, len(all))
@@ -131,7 +131,7 @@ func (p *Publisher) publishPlacement(ctx context.Context, key types.NamespacedNa
 }
 
 // writeDecision makes the stored object equal to want, or deletes it.
-func (p *Publisher) writeDecision(ctx context.Context, want *multicluster.PlacementDecision, publishes bool) error {
+func (p *MulticlusterPublisher) writeDecision(ctx context.Context, want *multicluster.PlacementDecision, publishes bool) error {
 	var now multicluster.PlacementDecision
 	err := p.Client.Get(ctx, client.ObjectKeyFromObject(want), &now)
 	exists := err == nil
@@ -154,7 +154,7 @@ func (p *Publisher) writeDecision(ctx context.Context, want *multicluster.Placem
 }
 
 // updateDecision updates a stored object of the same owner when its content differs.
-func (p *Publisher) updateDecision(ctx context.Context, now, want *multicluster.PlacementDecision) error {
+func (p *MulticlusterPublisher) updateDecision(ctx context.Context, now, want *multicluster.PlacementDecision) error {
 	if !isSameOwner(now, want) {
 		return fmt.Errorf("the name is taken by the scheduler %q, or by a deleted placement: delete that object", now.SchedulerName)
 	}

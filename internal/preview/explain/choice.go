@@ -55,13 +55,13 @@ type ScorePart struct {
 	Of string `json:"of,omitempty"`
 }
 
-func scoreOf1000(score int64) float64 { return float64(score) / 1000 }
+func displayScore(score int64) float64 { return float64(score) / 1000 }
 
 func explainChoice(c *schedule.ChoiceExplanation) *Choice {
 	if c == nil {
 		return nil
 	}
-	out := &Choice{Most: c.MaxClusters, Fit: c.Fit, Chosen: c.Chosen, Scores: c.Scores, Lowest: c.Lowest, LowestScore: scoreOf1000(c.LowestScore), RoomFor: c.RoomFor}
+	out := &Choice{Most: c.MaxClusters, Fit: c.Fit, Chosen: c.Chosen, Scores: c.Scores, Lowest: c.Lowest, LowestScore: displayScore(c.LowestScore), RoomFor: c.RoomFor}
 	for _, s := range c.Spread {
 		out.Spread = append(out.Spread, Spread{Over: s.SpreadField, Constraint: s.Constraint, Groups: s.Groups})
 	}
@@ -72,9 +72,9 @@ func explainScore(v schedule.Verdict) *Score {
 	if v.ScoreBreakdown == nil {
 		return nil
 	}
-	out := &Score{Total: scoreOf1000(v.Score), Parts: make([]ScorePart, 0, len(v.ScoreBreakdown.Components)), Avoided: v.ScoreBreakdown.AvoidedTaints}
+	out := &Score{Total: displayScore(v.Score), Parts: make([]ScorePart, 0, len(v.ScoreBreakdown.Components)), Avoided: v.ScoreBreakdown.AvoidedTaints}
 	for _, p := range v.ScoreBreakdown.Components {
-		out.Parts = append(out.Parts, ScorePart{scoreOf1000(p.Points), p.Inputs})
+		out.Parts = append(out.Parts, ScorePart{displayScore(p.Points), p.Inputs})
 	}
 	return out
 }

@@ -40,7 +40,7 @@ func chosenBundle(p v1alpha1.PlacementSpec, clusters []schedule.Cluster, change 
 }
 
 func explainWholeBundle(b Bundle) Explanation {
-	return Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web"}, Exists: true, Bundles: []Bundle{b}, Now: testTime})
+	return Explain(ExplanationInput{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "shop", Name: "web"}, Exists: true, Bundles: []Bundle{b}, Now: testTime})
 }
 
 func freeCluster(name, zone string, cpus int64) schedule.Cluster {

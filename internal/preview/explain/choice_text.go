@@ -17,8 +17,8 @@ import (
 // showAllHint returns how to see what a text leaves out.
 const showAllHint = "--all shows them, --cluster NAME one, -o json all"
 
-// agoText returns text such as " for 5m"; empty: not known since when.
-func (e Explanation) agoText(t *time.Time) string {
+// durationSinceText returns text such as " for 5m"; empty: not known since when.
+func (e Explanation) durationSinceText(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
@@ -27,38 +27,38 @@ func (e Explanation) agoText(t *time.Time) string {
 
 // writeWaits writes the waits of the Bundle as a whole.
 func (e Explanation) writeWaits(b *strings.Builder, x BundleExplanation) {
-	actor := "to act: " + atoll.SourceOwner(x.Source) + ", or a person that labels and taints clusters"
+	actor := "to act: " + atoll.DescribeSourceEditor(x.Source) + ", or a person that labels and taints clusters"
 	switch {
 	case x.Unmet != "":
-		fmt.Fprintf(b, "  Nothing comes and what runs is kept as it is%s: %s; %s.\n", e.agoText(x.WaitsSince), x.Unmet, actor)
+		fmt.Fprintf(b, "  Nothing comes and what runs is kept as it is%s: %s; %s.\n", e.durationSinceText(x.WaitsSince), x.Unmet, actor)
 	case x.NoFit:
-		fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.agoText(x.WaitsSince), x.noFitConsequence(), actor)
+		fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.durationSinceText(x.WaitsSince), x.noFitConsequence(), actor)
 	}
 	e.writeQuarantine(b, x)
 	if x.Unweighed {
-		fmt.Fprintf(b, "  No entry of staticWeightList matches a cluster that is chosen, so that each keeps the replicas that it has; to act: %s.\n", atoll.SourceOwner(x.Source))
+		fmt.Fprintf(b, "  No entry of staticWeightList matches a cluster that is chosen, so that each keeps the replicas that it has; to act: %s.\n", atoll.DescribeSourceEditor(x.Source))
 	}
 	x.writeWeightRule(b)
 	for _, s := range x.Short {
 		if x.Unweighed {
-			fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s.\n", s.Unplaced, s.Replicas, s.Item, e.agoText(x.WaitsSince))
+			fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s.\n", s.Unplaced, s.Replicas, s.Item, e.durationSinceText(x.WaitsSince))
 			continue
 		}
-		at, actor := "its bounds", atoll.SourceOwner(x.Source)
+		at, actor := "its bounds", atoll.DescribeSourceEditor(x.Source)
 		if slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return len(c.Capacity) > 0 }) {
 			at, actor = "its bounds or its capacity", actor+", or a person that states the capacity of clusters"
 		}
-		fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s: every cluster that fits is at %s; to act: %s.\n", s.Unplaced, s.Replicas, s.Item, e.agoText(x.WaitsSince), at, actor)
+		fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s: every cluster that fits is at %s; to act: %s.\n", s.Unplaced, s.Replicas, s.Item, e.durationSinceText(x.WaitsSince), at, actor)
 	}
 	if x.WaitsFor != "" && !x.NoFit && len(x.Short) == 0 && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil && c.Row.WaitsFor != "" }) {
-		fmt.Fprintf(b, "  Waits%s for %s.\n", e.agoText(x.WaitsSince), x.WaitsFor)
+		fmt.Fprintf(b, "  Waits%s for %s.\n", e.durationSinceText(x.WaitsSince), x.WaitsFor)
 	}
 }
 
 // writeQuarantine writes why the Bundle is not rendered.
 func (e Explanation) writeQuarantine(b *strings.Builder, x BundleExplanation) {
 	if x.Quarantined != "" {
-		fmt.Fprintf(b, "  Quarantined%s: %s; to act: %s.\n", e.agoText(x.WaitsSince), x.Quarantined, atoll.ActorOf(atoll.ReasonQuarantined))
+		fmt.Fprintf(b, "  Quarantined%s: %s; to act: %s.\n", e.durationSinceText(x.WaitsSince), x.Quarantined, atoll.ActorOf(atoll.ReasonQuarantined))
 	}
 }
 

@@ -128,8 +128,8 @@ func placementFingerprint(p v1alpha1.PlacementSpec) string {
 	return v.PlacementFingerprint
 }
 
-func explainInput(key atoll.ItemKey, bundles ...Bundle) Input {
-	return Input{
+func explainInput(key atoll.ItemKey, bundles ...Bundle) ExplanationInput {
+	return ExplanationInput{
 		Object: key, Exists: true, Bundles: bundles, Now: testTime,
 		PolicyMatch: &PolicyMatch{
 			Winner: &Candidate{Kind: "PropagationPolicy", Name: "web", Priority: 5, Matched: "by name"},
@@ -215,7 +215,7 @@ func TestNobodyPlacesIt(t *testing.T) {
 	in.PolicyMatch = &PolicyMatch{Why: "no policy and no annotation selects it", Skipped: "made by Deployment/api", NeededBy: []string{"shop/api-1"}}
 	in.Holding = "the store was restored from an older snapshot"
 	checkGolden(t, "empty", Explain(in).FormatText(false))
-	if got := Explain(Input{Object: webKey, Now: testTime}).FormatText(false); !strings.Contains(got, "is not on the hub") {
+	if got := Explain(ExplanationInput{Object: webKey, Now: testTime}).FormatText(false); !strings.Contains(got, "is not on the hub") {
 		t.Error(got)
 	}
 }
@@ -250,7 +250,7 @@ func TestHeldRemovalsAndEvictions(t *testing.T) {
 	}
 	step.Rows = b.Rows
 	b.Output = rollout.AdvanceRows(step)
-	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "ClusterBundle", Name: "base"}, Exists: true, Bundles: []Bundle{b}, Now: testTime}).FormatText(false)
+	text := Explain(ExplanationInput{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "ClusterBundle", Name: "base"}, Exists: true, Bundles: []Bundle{b}, Now: testTime}).FormatText(false)
 	checkGolden(t, "held", strings.ReplaceAll(text, b.Output.PendingRemoval.Hash, "HASH"))
 }
 
@@ -302,7 +302,7 @@ func TestWhatAnItemIs(t *testing.T) {
 		{atoll.Content{Tombstones: []atoll.Tombstone{{Key: webKey, Cause: atoll.CauseDeleted, Orphan: true}}}, "leave it running"},
 		{atoll.Content{}, "not in the latest revision yet"},
 	} {
-		got := Explain(Input{Object: webKey, Bundles: []Bundle{{Content: &tc.content}}, Now: testTime}).Bundles[0].Item
+		got := Explain(ExplanationInput{Object: webKey, Bundles: []Bundle{{Content: &tc.content}}, Now: testTime}).Bundles[0].Item
 		if !strings.Contains(got, tc.want) {
 			t.Errorf("%+v is %q, want %q", tc.content, got, tc.want)
 		}
@@ -348,7 +348,7 @@ func TestLargeBundlesAreFolded(t *testing.T) {
 	b.Rows["c1999"] = last
 	b.Decision = schedule.DecidePlacement(schedule.Input{Clusters: clusters, Rows: specs, Now: testTime})
 	b.Output = rollout.AdvanceRows(rollout.Input{Rows: b.Rows, Decision: b.Decision, Revision: "r", ExplainWaits: true, Now: testTime})
-	text := Explain(Input{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "n", Name: "big"}, Bundles: []Bundle{b}, Now: testTime, Exists: true}).FormatText(false)
+	text := Explain(ExplanationInput{Object: atoll.ItemKey{Group: "atoll.dev", Kind: "Bundle", Namespace: "n", Name: "big"}, Bundles: []Bundle{b}, Now: testTime, Exists: true}).FormatText(false)
 	if strings.Index(text, "c1999") > strings.Index(text, "c0000") {
 		t.Error("what is not done does not come first")
 	}
@@ -387,7 +387,7 @@ func TestOrdinalsAreTold(t *testing.T) {
 	row := b.Rows["quito"]
 	row.Spec.Assigned, row.Spec.OrdinalStarts = map[string]int64{webKey.String(): 3}, map[string]int64{webKey.String(): 2000}
 	b.Rows["quito"] = row
-	if text := Explain(Input{Object: webKey, Exists: true, Bundles: []Bundle{b}, Now: testTime}).FormatText(true); !strings.Contains(text, "web=3 (ordinals 2000 to 2002)") {
+	if text := Explain(ExplanationInput{Object: webKey, Exists: true, Bundles: []Bundle{b}, Now: testTime}).FormatText(true); !strings.Contains(text, "web=3 (ordinals 2000 to 2002)") {
 		t.Error(text)
 	}
 }
@@ -400,7 +400,7 @@ func TestShortageIsTold(t *testing.T) {
 		b.Decision.Verdicts[i].Weight, b.Decision.Verdicts[i].Bounds = 2, schedule.ReplicaBounds{Min: 1, Max: 4}
 	}
 	ask := func(key atoll.ItemKey) string {
-		return Explain(Input{Object: key, Exists: true, Bundles: []Bundle{b}, Now: testTime}).FormatText(true)
+		return Explain(ExplanationInput{Object: key, Exists: true, Bundles: []Bundle{b}, Now: testTime}).FormatText(true)
 	}
 	const short = "3 of 10 replicas of Deployment/web have no place: every cluster that fits is at its bounds; to act: the policy's owner."
 	if text := ask(webKey); !strings.Contains(text, short) || !strings.Contains(text, "; not done in oslo; 3 replicas without a place;") || !strings.Contains(text, "fits, weight 2, at least 1, at most 4") {
@@ -421,8 +421,8 @@ func TestRoomIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Decision = schedule.DecidePlacement(schedule.Input{BundleUID: "b", Placement: p, Clusters: []schedule.Cluster{testCluster("oslo", map[string]string{"env": "prod"}), testCluster("tokyo", map[string]string{"env": "prod"})},
-		Workloads: []schedule.Workload{{Key: webKey, Replicas: 3, Requests: freecapacity.ReplicaRequests{CPU: 300}}}, Now: testTime}).WithFreeCapacity(func(cluster string) (freecapacity.Classes, bool) { return left, cluster == "oslo" })
-	e := Explain(Input{Object: webKey, Exists: true, Bundles: []Bundle{b}, Now: testTime})
+		Workloads: []schedule.Workload{{Key: webKey, Replicas: 3, Requests: freecapacity.ReplicaRequests{CPU: 300}}}, Now: testTime}).WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) { return left, cluster == "oslo" })
+	e := Explain(ExplanationInput{Object: webKey, Exists: true, Bundles: []Bundle{b}, Now: testTime})
 	oslo, tokyo := e.Bundles[0].Clusters[0], e.Bundles[0].Clusters[1]
 	if oslo.Room[webKey.String()] != 6 || oslo.RoomUnknown || tokyo.Room != nil || !tokyo.RoomUnknown {
 		t.Errorf("%+v\n%+v", oslo, tokyo)
@@ -430,7 +430,7 @@ func TestRoomIsTold(t *testing.T) {
 	if text := e.FormatText(true); !strings.Contains(text, "fits, room for 6 more of web") || !strings.Contains(text, "fits, room unknown") {
 		t.Error(text)
 	}
-	e = Explain(Input{Object: secretKey, Exists: true, Bundles: []Bundle{b}, Now: testTime})
+	e = Explain(ExplanationInput{Object: secretKey, Exists: true, Bundles: []Bundle{b}, Now: testTime})
 	if room := e.Bundles[0].Clusters[0].Room; room != nil {
 		t.Errorf("of another object: %v", room)
 	}
@@ -455,7 +455,7 @@ func TestGroupInUse(t *testing.T) {
 			Why: "it is used again once it could be for 5m without a break", Fit: 1, Healthy: 1, Since: &testTime, Again: &at,
 		})}, "    own: not in use: it is used again once it could be for 5m without a break; it could be since " + testTime.UTC().Format(time.RFC3339) + ", and is used again from " + at.UTC().Format(time.RFC3339) + " on if that lasts; 1 cluster fits\n"},
 	} {
-		x := Input{}.explainBundle(Bundle{Ref: enginev1.BundleRef{Namespace: "shop", Name: "web"}, Decision: tc.decision})
+		x := ExplanationInput{}.explainBundle(Bundle{Ref: enginev1.BundleRef{Namespace: "shop", Name: "web"}, Decision: tc.decision})
 		var b strings.Builder
 		Explanation{Bundles: []BundleExplanation{x}}.writeBundle(&b, x, false)
 		got := b.String()
@@ -472,7 +472,7 @@ func TestGroupInUse(t *testing.T) {
 // shows that. In a namespace that may place nowhere, there is no advice to place there.
 func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
 	missing := "Placement shop/egde, which placementRef names, does not exist. Create it, or name another"
-	policy := Input{
+	policy := ExplanationInput{
 		Object: atoll.ItemKey{Group: "atoll.dev", Kind: "PropagationPolicy", Namespace: "shop", Name: "web"}, Exists: true, Now: testTime,
 		Policy: &Policy{Selects: []string{"Deployment web", "every Service with app=web"}, Problem: missing},
 	}
@@ -480,12 +480,12 @@ func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
 	held.Bundles = []Bundle{shopBundle()}
 	well := held
 	well.Policy = &Policy{Selects: policy.Policy.Selects}
-	object := Input{Object: webKey, Version: "v1", Exists: true, Now: testTime}
+	object := ExplanationInput{Object: webKey, Version: "v1", Exists: true, Now: testTime}
 	waits, barred := object, object
 	waits.PolicyMatch = &PolicyMatch{Winner: &Candidate{Kind: "PropagationPolicy", Name: "web"}, Why: "only it selects the object", WaitsFor: missing}
 	barred.PolicyMatch, barred.NamespaceBarred = &PolicyMatch{Why: "no policy and no annotation selects it"}, true
 	for name, tc := range map[string]struct {
-		in     Input
+		in     ExplanationInput
 		has    []string
 		hasNot string
 	}{

@@ -14,8 +14,8 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Input is a snapshot of all that is known of one object.
-type Input struct {
+// ExplanationInput is a snapshot of all that is known of one object.
+type ExplanationInput struct {
 	// Object is the requested object. For a Bundle, a policy or a Namespace whole Bundles are
 	// explained: itself, those of the policy, that of its annotation.
 	Object atoll.ItemKey
@@ -143,12 +143,12 @@ type Explanation struct {
 	// DeletedAt is when a user deleted it; it goes when the clusters release it.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 	// Holding is why the whole hub issues nothing.
-	Holding       string              `json:"holding,omitempty"`
-	HoldingReason atoll.Reason        `json:"holdingReason,omitempty"`
-	PolicyMatch   *PolicyMatch        `json:"claim,omitempty"`
-	Policy        *Policy             `json:"policy,omitempty"`
-	Chosen        *ChosenExplanation  `json:"chosen,omitempty"`
-	Bundles       []BundleExplanation `json:"bundles,omitempty"`
+	Holding       string                `json:"holding,omitempty"`
+	HoldingReason atoll.Reason          `json:"holdingReason,omitempty"`
+	PolicyMatch   *PolicyMatch          `json:"claim,omitempty"`
+	Policy        *Policy               `json:"policy,omitempty"`
+	Chosen        *PlacementExplanation `json:"chosen,omitempty"`
+	Bundles       []BundleExplanation   `json:"bundles,omitempty"`
 	// Failures of scripts that the hub asks about the object.
 	Failures []Failure `json:"failures,omitempty"`
 	// MoreBundles of a policy are there and not explained.
@@ -317,10 +317,10 @@ type RowExplanation struct {
 }
 
 // Explain joins what is known.
-func Explain(in Input) Explanation {
+func Explain(in ExplanationInput) Explanation {
 	e := Explanation{
 		Kind: in.Object.Kind, Group: in.Object.Group, Version: in.Version, Namespace: in.Object.Namespace, Name: in.Object.Name,
-		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, PolicyMatch: in.PolicyMatch, Policy: in.Policy, Chosen: in.explainChosen(), Annotation: in.Annotation,
+		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, PolicyMatch: in.PolicyMatch, Policy: in.Policy, Chosen: in.explainPlacement(), Annotation: in.Annotation,
 		Failures: in.Failures, now: in.Now, namespaceBarred: in.NamespaceBarred,
 	}
 	if e.Holding != "" {
@@ -357,10 +357,12 @@ func (e Explanation) FilterCluster(cluster string) (Explanation, bool) {
 	return e, found
 }
 
-func (in Input) mayRead(key atoll.ItemKey) bool { return in.MayRead == nil || in.MayRead(key) }
+func (in ExplanationInput) mayRead(key atoll.ItemKey) bool {
+	return in.MayRead == nil || in.MayRead(key)
+}
 
 // mayReadAll reports whether the asker may read all that the Bundle holds or removes.
-func (in Input) mayReadAll(b Bundle) bool {
+func (in ExplanationInput) mayReadAll(b Bundle) bool {
 	if b.Content == nil {
 		return true
 	}
@@ -369,21 +371,23 @@ func (in Input) mayReadAll(b Bundle) bool {
 	return !hidden
 }
 
-// isWholeBundles reports whether whole Bundles were asked about.
-func (in Input) isWholeBundles() bool {
-	return in.Object.Group == v1alpha1.GroupVersion.Group || in.isNamespace()
+// asksForWholeBundles reports whether whole Bundles were asked about.
+func (in ExplanationInput) asksForWholeBundles() bool {
+	return in.Object.Group == v1alpha1.GroupVersion.Group || in.asksForNamespace()
 }
 
-// isNamespace reports whether a Namespace was asked about.
-func (in Input) isNamespace() bool { return in.Object.Group == "" && in.Object.Kind == "Namespace" }
+// asksForNamespace reports whether a Namespace was asked about.
+func (in ExplanationInput) asksForNamespace() bool {
+	return in.Object.Group == "" && in.Object.Kind == "Namespace"
+}
 
 // isAboutBundle reports whether the Bundle is one of those that were asked about, rather than
 // one that merely holds the object.
-func (in Input) isAboutBundle(b Bundle) bool {
-	return in.isWholeBundles() && (!in.isNamespace() || b.Ref.Namespace != "")
+func (in ExplanationInput) isAboutBundle(b Bundle) bool {
+	return in.asksForWholeBundles() && (!in.asksForNamespace() || b.Ref.Namespace != "")
 }
 
-func (in Input) explainBundle(b Bundle) BundleExplanation {
+func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 	out := BundleExplanation{
 		Namespace: b.Ref.Namespace, Name: b.Ref.Name, UID: b.Ref.UID, Source: b.Spec.Source,
 		Placement: b.Spec.Placement, WhenUnfit: b.Spec.WhenUnfit, Removal: b.Spec.Removal,
@@ -431,7 +435,7 @@ func (in Input) explainBundle(b Bundle) BundleExplanation {
 
 // visibleShortages returns the replicas without a place of the items that are explained and that
 // the user may read.
-func (in Input) visibleShortages(b Bundle) (out []Shortage) {
+func (in ExplanationInput) visibleShortages(b Bundle) (out []Shortage) {
 	for _, s := range b.Output.Shortages {
 		if in.mayRead(s.Key) && (in.isAboutBundle(b) || s.Key == in.Object) {
 			out = append(out, Shortage{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced})
@@ -441,7 +445,7 @@ func (in Input) visibleShortages(b Bundle) (out []Shortage) {
 }
 
 // explainCluster explains the verdict on a cluster, and its row. all: the user may read the whole Bundle.
-func (in Input) explainCluster(b Bundle, v schedule.Verdict, w rollout.RowWait, all bool) ClusterExplanation {
+func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollout.RowWait, all bool) ClusterExplanation {
 	c := ClusterExplanation{
 		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
@@ -468,7 +472,7 @@ func (in Input) explainCluster(b Bundle, v schedule.Verdict, w rollout.RowWait, 
 }
 
 // freeReplicas returns the free capacity for more of the items that were asked about.
-func (in Input) freeReplicas(b Bundle, cluster string) (out map[string]int64, unknown bool) {
+func (in ExplanationInput) freeReplicas(b Bundle, cluster string) (out map[string]int64, unknown bool) {
 	fit, known := b.Decision.FreeReplicasOf(cluster)
 	for item, n := range fit {
 		if key, err := atoll.ParseItemKey(item); err == nil && in.mayRead(key) && (in.isAboutBundle(b) || key == in.Object) {
@@ -482,7 +486,7 @@ func (in Input) freeReplicas(b Bundle, cluster string) (out map[string]int64, un
 }
 
 // unconfirmedClusters returns the clusters of an object that is on its way out.
-func (in Input) unconfirmedClusters(b Bundle) (out []string) {
+func (in ExplanationInput) unconfirmedClusters(b Bundle) (out []string) {
 	for _, t := range b.Content.Tombstones {
 		if t.Key != in.Object {
 			continue
@@ -513,7 +517,7 @@ var itemStateTexts = map[atoll.ItemState]string{
 }
 
 // itemOf returns the item of the Bundle's content that the object is; nil where it is none.
-func (in Input) itemOf(b Bundle) *atoll.Item {
+func (in ExplanationInput) itemOf(b Bundle) *atoll.Item {
 	if in.isAboutBundle(b) || b.Content == nil {
 		return nil
 	}
@@ -525,7 +529,7 @@ func (in Input) itemOf(b Bundle) *atoll.Item {
 }
 
 // describeItem returns what the object is to the Bundle.
-func (in Input) describeItem(b Bundle) string {
+func (in ExplanationInput) describeItem(b Bundle) string {
 	if in.isAboutBundle(b) || b.Content == nil {
 		return ""
 	}

@@ -48,7 +48,7 @@ var answerWords = []struct{ key, does string }{
 
 // itemInterpreters returns the interpreters of the requested object: those in the Bundle's
 // content, and those of the hub that answered about the template.
-func (in Input) itemInterpreters(b Bundle) (out []Interpreter) {
+func (in ExplanationInput) itemInterpreters(b Bundle) (out []Interpreter) {
 	if in.isAboutBundle(b) || b.Content == nil {
 		return nil
 	}
@@ -130,13 +130,13 @@ func (r *RowExplanation) hasScriptFailure() bool {
 	return r != nil && (r.ProblemReason == atoll.ReasonInterpreterFailed || r.Who == atoll.ActorHub && strings.Contains(r.WaitsFor, string(atoll.ReasonInterpreterFailed)))
 }
 
-// writeFailures writes the failures of scripts that the hub asks.
-func (e Explanation) writeFailures(b *strings.Builder) {
+// writeScriptFailures writes the failures of scripts that the hub asks.
+func (e Explanation) writeScriptFailures(b *strings.Builder) {
 	for _, f := range e.Failures {
 		what := "What users state now is not sent"
 		if f.Asked == FailureJoined {
 			what = "Its status is not joined, and stays as it was"
 		}
-		fmt.Fprintf(b, "\n%s%s: %s; to act: %s.\n  %s\n", what, e.agoText(f.Since), strings.TrimSuffix(f.Message, "."), atoll.ActorHub, repairHint)
+		fmt.Fprintf(b, "\n%s%s: %s; to act: %s.\n  %s\n", what, e.durationSinceText(f.Since), strings.TrimSuffix(f.Message, "."), atoll.ActorHub, repairHint)
 	}
 }

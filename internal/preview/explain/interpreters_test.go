@@ -37,7 +37,7 @@ func taughtBundle(l *script.Library) Bundle {
 	item := &b.Content.Items[0]
 	n := int64(2)
 	item.APIVersion, item.Interpreted = "apps/v1", &atoll.InterpreterAnswers{Replicas: &n}
-	b.Content.Interpreters = l.ForContent([]schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}})
+	b.Content.Interpreters = l.InterpretersForContent([]schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}})
 	return b
 }
 

@@ -55,7 +55,7 @@ func ProvenanceByCluster(rows map[string]rollout.Row, contents map[string]*atoll
 	return out
 }
 
-func (in Input) visibleOverrides(b Bundle, provenance []overrides.Provenance) (out []Override) {
+func (in ExplanationInput) visibleOverrides(b Bundle, provenance []overrides.Provenance) (out []Override) {
 	for _, p := range provenance {
 		if !in.isAboutBundle(b) && p.Item != in.Object || !in.mayRead(p.Item) {
 			continue

@@ -18,7 +18,7 @@ func TestARowThatKeepsItsOverridesSaysSo(t *testing.T) {
 	b := Bundle{Latest: name(3), Content: &atoll.Content{MinRevision: 2}, Numbers: map[string]int64{}}
 	for n, want := range map[int64]bool{1: false, 2: true, 3: false} {
 		row := rollout.Row{Online: true, Spec: atoll.RowSpec{Revision: name(n), Phase: atoll.RowActive}}
-		r := Input{Now: time.Unix(100, 0)}.explainRow(b, "a", row, true)
+		r := ExplanationInput{Now: time.Unix(100, 0)}.explainRow(b, "a", row, true)
 		notes := strings.Join(Explanation{}.rowNotes(BundleExplanation{}, ClusterExplanation{Row: r}), "\n")
 		if r.OverridesWait != want || strings.Contains(notes, "keeps its overrides until the next change") != want {
 			t.Errorf("at revision %d: %t, notes %q", n, r.OverridesWait, notes)

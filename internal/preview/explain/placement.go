@@ -22,20 +22,20 @@ type Chosen struct {
 	Published []string
 }
 
-// ChosenExplanation is about one Placement.
-type ChosenExplanation struct {
+// PlacementExplanation is about one Placement.
+type PlacementExplanation struct {
 	// Published clusters, sorted.
 	Published []string `json:"published"`
 	// Decision on every cluster.
 	Decision BundleExplanation `json:"decision"`
 }
 
-func (in Input) explainChosen() *ChosenExplanation {
+func (in ExplanationInput) explainPlacement() *PlacementExplanation {
 	if in.Chosen == nil {
 		return nil
 	}
 	c := in.Chosen
-	out := &ChosenExplanation{Published: c.Published, Decision: in.explainBundle(Bundle{
+	out := &PlacementExplanation{Published: c.Published, Decision: in.explainBundle(Bundle{
 		Ref:  enginev1.BundleRef{UID: c.UID, Namespace: in.Object.Namespace, Name: in.Object.Name},
 		Spec: v1alpha1.BundleSpec{Placement: c.Spec}, Decision: c.Decision,
 	})}
@@ -46,13 +46,13 @@ func (in Input) explainChosen() *ChosenExplanation {
 }
 
 // choiceSentence says in a sentence what a Placement does.
-func (c *ChosenExplanation) choiceSentence() string {
+func (c *PlacementExplanation) choiceSentence() string {
 	all := phrase.CountNoun(len(c.Decision.Clusters), "cluster")
 	switch {
 	case c.Decision.Nowhere:
 		return "chooses no cluster: that is what it asks for"
 	case c.Decision.Unmet != "":
-		return "changes nothing, since its spread cannot be had: " + c.Decision.Unmet + keptText(c.Published)
+		return "changes nothing, since its spread cannot be had: " + c.Decision.Unmet + keptClustersText(c.Published)
 	case c.Decision.NoFit && len(c.Published) == 0:
 		return fmt.Sprintf("chooses none of %s: no cluster fits", all)
 	case c.Decision.NoFit:
@@ -61,7 +61,7 @@ func (c *ChosenExplanation) choiceSentence() string {
 	return fmt.Sprintf("chooses %d of %s", len(c.Published), all)
 }
 
-func keptText(published []string) string {
+func keptClustersText(published []string) string {
 	if len(published) == 0 {
 		return ""
 	}

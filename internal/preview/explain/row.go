@@ -12,7 +12,7 @@ import (
 )
 
 // explainRow explains the row of a cluster. all: the user may read the whole Bundle.
-func (in Input) explainRow(b Bundle, cluster string, explainRow rollout.Row, all bool) *RowExplanation {
+func (in ExplanationInput) explainRow(b Bundle, cluster string, explainRow rollout.Row, all bool) *RowExplanation {
 	r := &RowExplanation{
 		Phase: explainRow.Spec.Phase, Reason: explainRow.Spec.Reason, Revision: explainRow.Spec.Revision, Number: b.Numbers[explainRow.Spec.Revision],
 		Generation: explainRow.Spec.Generation, Since: time.Unix(explainRow.Spec.Since, 0).UTC(), Orphan: explainRow.Spec.Orphan, Online: explainRow.Online,
@@ -22,13 +22,13 @@ func (in Input) explainRow(b Bundle, cluster string, explainRow rollout.Row, all
 		reason.Text = ""
 		r.Reason = reason.String()
 	}
-	r.Assigned, r.Ordinals = in.visibleShares(b, explainRow.Spec)
+	r.Assigned, r.Ordinals = in.visibleAssignments(b, explainRow.Spec)
 	if at, away := b.DisconnectedSince[cluster]; away && !explainRow.Online {
 		r.DisconnectedSince = &at
 	}
 	r.AgentProblem = b.AgentProblems[cluster]
 	if explainRow.CheckIn > 0 && explainRow.Online {
-		r.CheckIn = checkin.NewSchedule(explainRow.CheckIn, explainRow.Spec.UID).DescribeNext(in.Now)
+		r.CheckIn = checkin.NewCheckInSchedule(explainRow.CheckIn, explainRow.Spec.UID).DescribeNext(in.Now)
 	}
 	if st := explainRow.Status; st != nil {
 		// An earlier version stored later times of members.
@@ -52,9 +52,9 @@ func (b Bundle) staysAtRevision(spec atoll.RowSpec) bool {
 		atoll.IsAcceptableRevision(spec.Revision, b.Latest, b.Content.MinRevision)
 }
 
-// visibleShares returns the assigned replicas and first ordinals of the items that are explained and
+// visibleAssignments returns the assigned replicas and first ordinals of the items that are explained and
 // that the user may read; nil where there are none.
-func (in Input) visibleShares(b Bundle, spec atoll.RowSpec) (assigned, ordinals map[string]int64) {
+func (in ExplanationInput) visibleAssignments(b Bundle, spec atoll.RowSpec) (assigned, ordinals map[string]int64) {
 	for item, n := range spec.Assigned {
 		key, err := atoll.ParseItemKey(item)
 		if err != nil || !in.mayRead(key) || !in.isAboutBundle(b) && key != in.Object {
@@ -76,7 +76,7 @@ func (in Input) visibleShares(b Bundle, spec atoll.RowSpec) (assigned, ordinals 
 
 // reportedHealth returns the health of the object as last reported. A report lists what is not healthy, and
 // what has a status to reflect; what it leaves out is healthy once it is applied.
-func (in Input) reportedHealth(st *atoll.RowStatus) (h atoll.Health, reason atoll.Reason, problem string) {
+func (in ExplanationInput) reportedHealth(st *atoll.RowStatus) (h atoll.Health, reason atoll.Reason, problem string) {
 	if st.State == atoll.RowRemoved {
 		return "", "", ""
 	}
@@ -95,7 +95,7 @@ func (in Input) reportedHealth(st *atoll.RowStatus) (h atoll.Health, reason atol
 }
 
 // visibleWait words a wait for a user that may not read all of the Bundle's items.
-func (in Input) visibleWait(row rollout.Row, w rollout.RowWait) string {
+func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) string {
 	if row.Spec.Phase != atoll.RowActive || atoll.ParseRowReason(row.Spec.Reason).Plan != "" {
 		if plan := atoll.ParseRowReason(row.Spec.Reason).Plan; plan != "" {
 			return "a confirmation of plan " + plan

@@ -21,7 +21,7 @@ func TestWaitsNameOnlyWhatAUserMayRead(t *testing.T) {
 		return &atoll.RowStatus{Generation: generation, Items: items}
 	}
 	const awaited = "Secret/s Bad: hidden"
-	in := Input{MayRead: func(k atoll.ItemKey) bool { return k.Kind != "Secret" }}
+	in := ExplanationInput{MayRead: func(k atoll.ItemKey) bool { return k.Kind != "Secret" }}
 	for name, c := range map[string]struct {
 		row  rollout.Row
 		want string
@@ -43,7 +43,7 @@ func TestWaitsNameOnlyWhatAUserMayRead(t *testing.T) {
 // Drift is said of a healthy object.
 func TestTheDriftOfAnObject(t *testing.T) {
 	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
-	in := Input{Object: key}
+	in := ExplanationInput{Object: key}
 	st := &atoll.RowStatus{Items: []atoll.ItemStatus{{Key: key, Health: atoll.Healthy, Reason: atoll.ReasonDrifted, Message: "1 field differs: /spec/replicas"}}}
 	if h, reason, problem := in.reportedHealth(st); h != atoll.Healthy || reason != atoll.ReasonDrifted || problem != "Drifted: 1 field differs: /spec/replicas" {
 		t.Errorf("%s, %s, %q", h, reason, problem)

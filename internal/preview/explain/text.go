@@ -34,7 +34,7 @@ func (e Explanation) FormatText(all bool) string {
 	e.writePolicyMatch(&b)
 	e.writePolicy(&b)
 	e.writePlacement(&b, all)
-	e.writeFailures(&b)
+	e.writeScriptFailures(&b)
 	for _, bundle := range e.Bundles {
 		e.writeBundle(&b, bundle, all)
 	}
@@ -188,7 +188,7 @@ func (e Explanation) writeBundle(b *strings.Builder, x BundleExplanation, all bo
 		fmt.Fprintf(b, "; this is %s", x.Item)
 	}
 	b.WriteString(".\n")
-	if to := e.movesTo(x); to != "" {
+	if to := e.takeoverSource(x); to != "" {
 		fmt.Fprintf(b, "  It is to go to the Bundle of %s, and stays in this one until it is healthy there.\n", to)
 	}
 	writeTreatment(b, x.Treatment)
@@ -196,7 +196,7 @@ func (e Explanation) writeBundle(b *strings.Builder, x BundleExplanation, all bo
 	e.writeWaits(b, x)
 	e.writeRebalance(b, x.Rebalance)
 	if x.Plan != nil {
-		fmt.Fprintf(b, "  Removals wait for a confirmation%s: %s; to act: %s.\n  `atoll confirm %s%s --plan %s` releases exactly these.\n", e.agoText(x.PlanSince), x.Plan.SummarizeLines(10), atoll.ActorConfirmer, name, ns, x.Plan.Hash)
+		fmt.Fprintf(b, "  Removals wait for a confirmation%s: %s; to act: %s.\n  `atoll confirm %s%s --plan %s` releases exactly these.\n", e.durationSinceText(x.PlanSince), x.Plan.SummarizeLines(10), atoll.ActorConfirmer, name, ns, x.Plan.Hash)
 	}
 	e.writeRows(b, x, all)
 	folded := maxNames
@@ -210,8 +210,8 @@ func (e Explanation) writeBundle(b *strings.Builder, x BundleExplanation, all bo
 	writeOverrides(b, x.Clusters, folded)
 }
 
-// movesTo returns which policy or annotation takes the object over from the Bundle; empty: none.
-func (e Explanation) movesTo(x BundleExplanation) string {
+// takeoverSource returns which policy or annotation takes the object over from the Bundle; empty: none.
+func (e Explanation) takeoverSource(x BundleExplanation) string {
 	if e.PolicyMatch == nil || e.PolicyMatch.Winner == nil || x.Item != plainItem && x.Item != dividedItem {
 		return ""
 	}
@@ -380,9 +380,9 @@ var actorTexts = map[atoll.Actor]string{
 func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []string) {
 	r := c.Row
 	if r == nil && x.Number > 0 {
-		return []string{"waits for Atoll to write its row, which it is about to" + e.agoText(x.WaitsSince) + "; " + actorTexts[atoll.ActorAtoll]}
+		return []string{"waits for Atoll to write its row, which it is about to" + e.durationSinceText(x.WaitsSince) + "; " + actorTexts[atoll.ActorAtoll]}
 	} else if r == nil {
-		return []string{"waits for the first revision of the Bundle" + e.agoText(x.WaitsSince)}
+		return []string{"waits for the first revision of the Bundle" + e.durationSinceText(x.WaitsSince)}
 	}
 	if r.AgentProblem != "" {
 		out = append(out, "the agent that the hub runs for the cluster: "+r.AgentProblem)

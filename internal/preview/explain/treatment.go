@@ -10,7 +10,7 @@ import (
 
 // itemTreatment returns how members treat the object; nil: as all others, or it is no item of the
 // Bundle.
-func (in Input) itemTreatment(b Bundle) *atoll.Treatment {
+func (in ExplanationInput) itemTreatment(b Bundle) *atoll.Treatment {
 	if item := in.itemOf(b); item != nil {
 		return item.Treatment
 	}

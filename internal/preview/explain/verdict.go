@@ -21,7 +21,7 @@ func (e Explanation) subjectName() string {
 	return s
 }
 
-// isNamespace reports whether a Namespace was asked about.
+// asksForNamespace reports whether a Namespace was asked about.
 func (e Explanation) isNamespace() bool { return e.Group == "" && e.Kind == "Namespace" }
 
 // rowTally counts what rows there are.

@@ -63,10 +63,10 @@ type Outcome struct {
 	Idle []IdlePolicy
 }
 
-// DecidePlacement decides what the World comes to at a time. Bundles are decided one after the other by
+// DecidePlacements decides what the World comes to at a time. Bundles are decided one after the other by
 // name, those last that are scored by where others are; each finds the load and the room
 // that the ones before left. A World without clusters is an error: nothing could be placed.
-func (w *World) DecidePlacement(now time.Time) (Outcome, error) {
+func (w *World) DecidePlacements(now time.Time) (Outcome, error) {
 	if len(w.clusters) == 0 {
 		return Outcome{}, errNoClusters
 	}
@@ -143,7 +143,7 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 	placed := map[atoll.ItemKey]policymatch.BundleID{}
 	for _, key := range slices.SortedFunc(maps.Keys(w.templates), atoll.ItemKey.Compare) {
 		sub := policymatch.SubjectFromObject(w.templates[key])
-		d := parents.decideOwner(sub)
+		d := parents.decidePolicy(sub)
 		if d.Winner == nil || atoll.IsNowhere(d.Winner.Spec.Placement) {
 			unplaced = append(unplaced, newUnplaced(key, d))
 			continue
@@ -165,7 +165,7 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 	along, library := map[atoll.ItemKey]bool{}, script.NewLibrary(w.interpreters)
 	for _, id := range slices.SortedFunc(maps.Keys(byID), policymatch.BundleID.Compare) {
 		b := byID[id]
-		p := bundlecontent.Next(bundlecontent.Input{
+		p := bundlecontent.NextContent(bundlecontent.Input{
 			Chosen: slices.SortedFunc(maps.Keys(b.Why), atoll.ItemKey.Compare), Intent: &policymatch.Intent{Spec: b.Spec},
 			OwnNamespace: id.OwnNamespace(), CreatesEmptyNamespace: w.settings != nil && w.settings.Spec.EmptyNamespaces == v1alpha1.EmptyNamespacesCreate, Namespace: w.namespaceMetadata(id.Namespace), ClusterOverrides: w.clusterOverrides, NamespaceOverrides: w.namespaceOverrides(id.Namespace),
 			Interpreters: library, Templates: bundleView{w, id, placed}, Holders: bundleView{w, id, placed},

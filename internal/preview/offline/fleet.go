@@ -27,7 +27,7 @@ type fleetState struct {
 	// what was placed.
 	load         map[string]int64
 	used         map[string]schedule.ResourceUsage
-	freeCapacity map[string]freecapacity.Classes
+	freeCapacity map[string]freecapacity.NodeClasses
 	// placedBundles names the clusters of each Bundle that is decided.
 	placedBundles []placedBundle
 }
@@ -41,7 +41,7 @@ type placedBundle struct {
 // newFleetState returns the state of the World: with the ClusterSet of a fresh hub, unless the files have their own of
 // that name.
 func (w *World) newFleetState(now time.Time) *fleetState {
-	f := &fleetState{grants: schedule.NewGrants(), ratings: schedule.NewRatings(), now: now, load: map[string]int64{}, used: map[string]schedule.ResourceUsage{}, freeCapacity: map[string]freecapacity.Classes{}}
+	f := &fleetState{grants: schedule.NewGrants(), ratings: schedule.NewRatings(), now: now, load: map[string]int64{}, used: map[string]schedule.ResourceUsage{}, freeCapacity: map[string]freecapacity.NodeClasses{}}
 	members := schedule.NewMembership()
 	sets := w.sets
 	if !slices.ContainsFunc(sets, func(s *v1alpha1.ClusterSet) bool { return s.Name == v1alpha1.DefaultClusterSet }) {
@@ -66,7 +66,7 @@ func (w *World) newFleetState(now time.Time) *fleetState {
 		one.Sets = members.SetsForLabels(c.Labels)
 		one.AddListedProperties(c.Status.Properties, listed)
 		f.clusters = append(f.clusters, one)
-		if free, known := freecapacity.OfResources(&c.Status.Resources); known && c.Spec.ReportedRoom != v1alpha1.RoomIgnore {
+		if free, known := freecapacity.FreeCapacityOf(&c.Status.Resources); known && c.Spec.ReportedRoom != v1alpha1.RoomIgnore {
 			f.freeCapacity[c.Name] = free
 		}
 	}
@@ -77,14 +77,14 @@ func (w *World) newFleetState(now time.Time) *fleetState {
 // Placement have in common.
 func (f *fleetState) scheduleInput(namespace, source string, p v1alpha1.PlacementSpec) schedule.Input {
 	return schedule.Input{
-		Placement: p, Filter: schedule.FilterTerms{Placement: p, BoundSets: schedule.LimitingSets(namespace, source, f.grants.SetsOfNamespace)}.CompileFilter(),
+		Placement: p, Filter: schedule.FilterTerms{Placement: p, BoundSets: schedule.AllowedClusterSets(namespace, source, f.grants.SetsOfNamespace)}.CompileFilter(),
 		Clusters: f.clusters, Now: f.now,
-		Facts: &fleetFacts{fleet: f, scope: schedule.PlacementScope{Namespace: namespace, Source: source}}, NearbyBundles: f.nearbyBundles(namespace, p.Scores),
+		Facts: &fleetFacts{fleet: f, scope: schedule.PlacementScope{Namespace: namespace, Source: source}}, NearbyBundles: f.selectBundlesForScores(namespace, p.Scores),
 	}
 }
 
-// nearbyBundles returns, by index of the scores, the Bundles that a score selects.
-func (f *fleetState) nearbyBundles(namespace string, scores []v1alpha1.Score) [][]schedule.BundleClusters {
+// selectBundlesForScores returns, by index of the scores, the Bundles that a score selects.
+func (f *fleetState) selectBundlesForScores(namespace string, scores []v1alpha1.Score) [][]schedule.BundleClusters {
 	out := make([][]schedule.BundleClusters, len(scores))
 	for i := range scores {
 		if n := scores[i].Bundles; n != nil {
@@ -132,7 +132,7 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 	in.UseFreeCapacity = true
 	in.Facts.(*fleetFacts).workloads = workloads
 	b.Decision = schedule.DecidePlacement(in)
-	b.Decision = b.Decision.WithFreeCapacity(func(cluster string) (freecapacity.Classes, bool) {
+	b.Decision = b.Decision.WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) {
 		left, known := f.freeCapacity[cluster]
 		return left, known
 	})
@@ -143,7 +143,7 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 		if v, ok := b.Decision.FindVerdict(c.Name); !ok || v.Outcome != schedule.OutcomePlaced {
 			continue
 		}
-		replicas, pods := b.Shares.ShareOf(c.Name).AssignedReplicas(), schedule.CountFixedPods(b.Content)
+		replicas, pods := b.Shares.ShareOf(c.Name).AssignedReplicas(), schedule.CountUndividedPods(b.Content)
 		for _, n := range replicas {
 			pods += n
 		}

@@ -69,7 +69,7 @@ func describePlacementAt(t *testing.T, list []*unstructured.Unstructured, now ti
 	if err != nil {
 		return "refused: " + err.Error()
 	}
-	outcome, err := w.DecidePlacement(now)
+	outcome, err := w.DecidePlacements(now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestRoomIsTakenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := w.DecidePlacement(time.Time{})
+	out, err := w.DecidePlacements(time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func TestPlacementsAndIdlePolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := w.DecidePlacement(time.Time{})
+	out, err := w.DecidePlacements(time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +420,7 @@ func TestAWorldNeedsClusters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.DecidePlacement(time.Time{}); err == nil || !strings.Contains(err.Error(), "there is no Cluster among the files") {
+	if _, err := w.DecidePlacements(time.Time{}); err == nil || !strings.Contains(err.Error(), "there is no Cluster among the files") {
 		t.Error(err)
 	}
 }

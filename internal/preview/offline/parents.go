@@ -14,15 +14,15 @@ type worldParents struct {
 	index *policymatch.PolicyIndex
 }
 
-// decideOwner returns what places a template.
-func (p worldParents) decideOwner(sub policymatch.Subject) policymatch.Decision {
+// decidePolicy returns what places a template.
+func (p worldParents) decidePolicy(sub policymatch.Subject) policymatch.Decision {
 	if p.settings == nil || p.settings.Spec.ChildPlacement != v1alpha1.ChildPlacementParent {
-		return p.DecideAlone(sub)
+		return p.DecideWithoutParent(sub)
 	}
 	return policymatch.DecideWithParents(p, sub)
 }
 
-func (p worldParents) DecideAlone(sub policymatch.Subject) policymatch.Decision {
+func (p worldParents) DecideWithoutParent(sub policymatch.Subject) policymatch.Decision {
 	return policymatch.DecidePolicy(p.index, sub, p.namespaceOf(sub.Key.Namespace), nil)
 }
 

@@ -22,8 +22,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// definition is what the hub installs of a kind of Atoll's API.
-type definition struct {
+// atollCRD is what the hub installs of a kind of Atoll's API.
+type atollCRD struct {
 	namespaced bool
 	schema     spec.Schema
 }
@@ -55,17 +55,17 @@ var definitionFiles = sync.OnceValues(func() (map[string]string, error) {
 	return files, nil
 })
 
-// findDefinition returns the definition of a kind of Atoll's API; nil where there is none. It is
+// findAtollCRD returns the definition of a kind of Atoll's API; nil where there is none. It is
 // read-only.
-func findDefinition(kind string) (*definition, error) {
+func findAtollCRD(kind string) (*atollCRD, error) {
 	if known, ok := readDefinitions.Load(kind); ok {
-		return known.(*definition), nil
+		return known.(*atollCRD), nil
 	}
 	files, err := definitionFiles()
 	if err != nil || files[kind] == "" {
 		return nil, err
 	}
-	read, err := readDefinition(files[kind])
+	read, err := readAtollCRD(files[kind])
 	if err != nil {
 		return nil, fmt.Errorf("read Atoll's schema %s: %w", files[kind], err)
 	}
@@ -73,7 +73,7 @@ func findDefinition(kind string) (*definition, error) {
 	return read, nil
 }
 
-func readDefinition(file string) (*definition, error) {
+func readAtollCRD(file string) (*atollCRD, error) {
 	var crd struct {
 		Spec struct {
 			Scope    string
@@ -98,14 +98,14 @@ func readDefinition(file string) (*definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &definition{namespaced: crd.Spec.Scope == "Namespaced"}
+	k := &atollCRD{namespaced: crd.Spec.Scope == "Namespaced"}
 	return k, utiljson.Unmarshal(raw, &k.schema)
 }
 
 // ReadTyped reads an object of Atoll's API as a T, as the hub would store it: with defaults, and with
 // an error that names every field that is unknown, has no valid value, or breaks a rule of the schema.
 func ReadTyped[T any](u *unstructured.Unstructured) (*T, error) {
-	k, err := findDefinition(u.GetKind())
+	k, err := findAtollCRD(u.GetKind())
 	if err != nil {
 		return nil, err
 	}

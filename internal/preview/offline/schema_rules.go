@@ -65,11 +65,11 @@ func (r schemaRule) checkValue(v any, at *field.Path) error {
 	return field.Invalid(at, field.OmitValueType{}, why)
 }
 
-func (r schemaRule) compileRule() (*expr.Document, error) {
+func (r schemaRule) compileRule() (*expr.DocumentExpression, error) {
 	if known, ok := compiledRules.Load(r.rule); ok {
-		return known.(*expr.Document), nil
+		return known.(*expr.DocumentExpression), nil
 	}
-	compiled, err := expr.CompileDocument(r.rule, "self")
+	compiled, err := expr.CompileDocumentExpression(r.rule, "self")
 	if err != nil {
 		return nil, fmt.Errorf("compile the rule %q of Atoll's schemas: %w", r.rule, err)
 	}

@@ -33,7 +33,7 @@ func TestEveryRuleIsEvaluated(t *testing.T) {
 		}
 	}
 	for kind := range files {
-		d, err := findDefinition(kind)
+		d, err := findAtollCRD(kind)
 		if err != nil || d == nil {
 			t.Fatalf("%s: %v", kind, err)
 		}

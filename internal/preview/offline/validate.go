@@ -27,7 +27,7 @@ func checkCEL(text string, at *field.Path) field.ErrorList {
 	if text == "" {
 		return nil
 	}
-	if _, err := expr.CompileSelector(text); err != nil {
+	if _, err := expr.CompileClusterSelector(text); err != nil {
 		return field.ErrorList{field.Invalid(at, text, err.Error())}
 	}
 	return nil

@@ -77,11 +77,11 @@ func NewWorld(objects []*unstructured.Unstructured, namespace string) (*World, e
 		}
 		seen[key] = true
 		u.SetUID(types.UID(atoll.HashParts([]byte(key.String()))[:32]))
-		if err := w.add(key, u); err != nil {
+		if err := w.addObject(key, u); err != nil {
 			return nil, err
 		}
 	}
-	w.sort()
+	w.sortObjects()
 	return w, w.translateKarmada()
 }
 
@@ -120,7 +120,7 @@ var clusterScopedKinds = map[schema.GroupKind]bool{
 
 func (w *World) isNamespaced(gk schema.GroupKind) bool {
 	if atoll.IsOwnKind(gk) {
-		d, err := findDefinition(gk.Kind)
+		d, err := findAtollCRD(gk.Kind)
 		return err == nil && d != nil && d.namespaced
 	}
 	if scoped, known := w.scopes[gk]; known {
@@ -129,14 +129,14 @@ func (w *World) isNamespaced(gk schema.GroupKind) bool {
 	return !clusterScopedKinds[gk] && gk.Group != "admissionregistration.k8s.io" && gk.Group != "flowcontrol.apiserver.k8s.io"
 }
 
-func (w *World) add(key atoll.ItemKey, u *unstructured.Unstructured) error {
+func (w *World) addObject(key atoll.ItemKey, u *unstructured.Unstructured) error {
 	if !atoll.IsOwnKind(policymatch.GroupKindOf(key)) {
 		return w.addTemplate(key, u)
 	}
 	if read, ok := ownKinds[key.Kind]; ok {
 		return read(w, key, u)
 	}
-	if d, err := findDefinition(key.Kind); err == nil && d == nil && key.Group == v1alpha1.GroupVersion.Group {
+	if d, err := findAtollCRD(key.Kind); err == nil && d == nil && key.Group == v1alpha1.GroupVersion.Group {
 		return fmt.Errorf("%s: atoll.dev has no kind %s", key, key.Kind)
 	}
 	return fmt.Errorf("%s: a hub writes every %s itself: leave it out", key, key.Kind)
@@ -151,7 +151,7 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 			return fmt.Errorf("%s: its annotation %s: %w", key, atoll.AnnotationClusters, err)
 		}
 	}
-	if err := policymatch.CheckOwnKeys(u.GetLabels(), u.GetAnnotations()); err != nil {
+	if err := policymatch.CheckAtollKeys(u.GetLabels(), u.GetAnnotations()); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	w.templates[key] = u
@@ -261,8 +261,8 @@ func scriptErrors(found []*script.Error) (errs field.ErrorList) {
 	return errs
 }
 
-// sort sorts what has an order in files and none in a World.
-func (w *World) sort() {
+// sortObjects sorts what has an order in files and none in a World.
+func (w *World) sortObjects() {
 	slices.SortFunc(w.clusters, func(a, b *v1alpha1.Cluster) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(w.placements, func(a, b *v1alpha1.Placement) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))

@@ -60,7 +60,7 @@ func checkDividedReplicas(content *atoll.Content, policy string) error {
 		for j := range content.Items {
 			if item := &content.Items[j]; item.Divided && !item.ReplicaOverrides && slices.Contains(r.Items, item.Key) {
 				at := field.NewPath("spec", "overrideRules").Index(r.Index).Child("overriders")
-				return admission.NotDivided(r.Overriders, item.Key, at)
+				return admission.DividedReplicasError(r.Overriders, item.Key, at)
 			}
 		}
 	}

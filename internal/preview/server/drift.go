@@ -47,7 +47,7 @@ func (s *Server) ServeDrift(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) answerDrift(r *http.Request) (*preview.Drifts, error) {
 	q := r.URL.Query()
-	x, release, err := s.beginReading(r, "drift", "the list of drift", driftMemory, "group", "kind", "namespace", "name", "cluster")
+	x, release, err := s.beginGetQuery(r, "drift", "the list of drift", driftMemory, "group", "kind", "namespace", "name", "cluster")
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Server) answerDrift(r *http.Request) (*preview.Drifts, error) {
 	ctx := r.Context()
 	d := driftQuery{namespace: q.Get("namespace"), cluster: q.Get("cluster"), out: preview.Drifts{Objects: []preview.DriftedObject{}}, mayGet: func(key atoll.ItemKey) bool { return x.mayGet(ctx, key) }}
 	if q.Get("kind") != "" || q.Get("name") != "" {
-		key, err := x.checkSubject(ctx, subjectOf(q))
+		key, err := x.checkReadableObject(ctx, itemKeyFromQuery(q))
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (x *userQuery) addDrifts(ctx context.Context, d *driftQuery) {
 			continue
 		}
 		for _, cluster := range st.Drifted.ClustersOf(uid) {
-			if !d.isOfCluster(cluster) {
+			if !d.coversCluster(cluster) {
 				continue
 			}
 			if row, ok := st.Rows.Get(uid, cluster); ok && row.Status != nil {
@@ -115,7 +115,7 @@ func (x *userQuery) countNotCompared(ctx context.Context, d *driftQuery) error {
 		if err != nil {
 			return fmt.Errorf("read revision %s of bundle %s/%s: %w", latest.Name, b.Ref.Namespace, b.Ref.Name, err)
 		}
-		if d.isObservedIn(content) {
+		if d.hasDriftObservedItem(content) {
 			x.countRowsNotCompared(d, b, latest.Name)
 		}
 	}
@@ -132,14 +132,14 @@ func (x *userQuery) countRowsNotCompared(d *driftQuery, b state.Bundle, revision
 	st := x.sources.State
 	for _, row := range st.Rows.ListOfBundle(b.Ref.UID) {
 		c, known := st.Clusters.Get(row.Cluster)
-		if d.isOfCluster(row.Cluster) && known && isConnected(c) && !isCompared(row, revision) {
+		if d.coversCluster(row.Cluster) && known && isConnected(c) && !hasComparedRevision(row, revision) {
 			d.out.NotCompared++
 		}
 	}
 }
 
-// isCompared reports whether a row's cluster has compared, or applied, each object of the revision.
-func isCompared(row state.Row, revision string) bool {
+// hasComparedRevision reports whether a row's cluster has compared, or applied, each object of the revision.
+func hasComparedRevision(row state.Row, revision string) bool {
 	return row.Spec.Phase != atoll.RowActive || row.Spec.Revision == revision && row.Status != nil && row.Status.Generation >= row.Spec.Generation && row.Status.Applied
 }
 
@@ -176,10 +176,10 @@ type driftQuery struct {
 	bytes int
 }
 
-func (d *driftQuery) isOfCluster(name string) bool { return d.cluster == "" || d.cluster == name }
+func (d *driftQuery) coversCluster(name string) bool { return d.cluster == "" || d.cluster == name }
 
-// isObservedIn reports whether clusters report the drift of an object of the query in the content.
-func (d *driftQuery) isObservedIn(content *atoll.Content) bool {
+// hasDriftObservedItem reports whether clusters report the drift of an object of the query in the content.
+func (d *driftQuery) hasDriftObservedItem(content *atoll.Content) bool {
 	return slices.ContainsFunc(content.Items, func(it atoll.Item) bool {
 		return it.Treatment.Observation() == atoll.ObserveDrift && (d.object == nil || *d.object == it.Key)
 	})

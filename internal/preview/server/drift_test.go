@@ -78,11 +78,11 @@ func TestRowsWithoutAComparison(t *testing.T) {
 		"all objects are compared":       {row(atoll.RowActive, &atoll.RowStatus{Generation: 2, Applied: true}), true},
 		"a row that goes has no content": {row(atoll.RowRemoving, nil), true},
 	} {
-		if got := isCompared(c.row, "r2"); got != c.want {
+		if got := hasComparedRevision(c.row, "r2"); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if isCompared(row(atoll.RowActive, &atoll.RowStatus{Generation: 2, Applied: true}), "r3") {
+	if hasComparedRevision(row(atoll.RowActive, &atoll.RowStatus{Generation: 2, Applied: true}), "r3") {
 		t.Error("a row of an older revision is compared with the latest")
 	}
 	ready := state.Bundle{}
@@ -92,7 +92,7 @@ func TestRowsWithoutAComparison(t *testing.T) {
 	}
 	key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}
 	content := &atoll.Content{Items: []atoll.Item{{Key: key, Treatment: &atoll.Treatment{Drift: "Report"}}, {Key: atoll.ItemKey{Name: "other"}, Treatment: &atoll.Treatment{Update: "ReadOnly"}}}}
-	if (&driftQuery{object: &content.Items[1].Key}).isObservedIn(content) || !(&driftQuery{object: &key}).isObservedIn(content) || !(&driftQuery{}).isObservedIn(content) {
+	if (&driftQuery{object: &content.Items[1].Key}).hasDriftObservedItem(content) || !(&driftQuery{object: &key}).hasDriftObservedItem(content) || !(&driftQuery{}).hasDriftObservedItem(content) {
 		t.Error("the content's observed objects are others")
 	}
 }

@@ -63,7 +63,7 @@ func whyNotExplainable(key atoll.ItemKey) string {
 
 // explainObject explains an object from what the tables say now and what the deciding functions make of it.
 func (x *userQuery) explainObject(ctx context.Context, key atoll.ItemKey) (explain.Explanation, error) {
-	in := explain.Input{Object: key, Now: x.now, MayRead: func(k atoll.ItemKey) bool { return x.mayGet(ctx, k) }}
+	in := explain.ExplanationInput{Object: key, Now: x.now, MayRead: func(k atoll.ItemKey) bool { return x.mayGet(ctx, k) }}
 	if why, holding := x.sources.State.Hub.HoldReason(); holding {
 		in.Holding = why
 	}
@@ -98,13 +98,13 @@ func (x *userQuery) explainObject(ctx context.Context, key atoll.ItemKey) (expla
 }
 
 // bundlesOfAtollObject returns the Bundle that was asked about, or those of a policy; of a Placement none.
-func (x *userQuery) bundlesOfAtollObject(ctx context.Context, key atoll.ItemKey, in *explain.Input) (out []state.Bundle) {
+func (x *userQuery) bundlesOfAtollObject(ctx context.Context, key atoll.ItemKey, in *explain.ExplanationInput) (out []state.Bundle) {
 	st := x.sources.State
 	switch key.Kind {
 	case "Bundle", "ClusterBundle":
 		b, ok := st.Bundles.GetByName(key.Namespace, key.Name)
 		if in.Exists = ok; ok {
-			x.noteAnnotation(b, in)
+			x.noteNamespaceAnnotation(b, in)
 			out = append(out, b)
 		}
 		return out
@@ -148,7 +148,7 @@ func (x *userQuery) describePolicy(key atoll.ItemKey, generation int64, spec *v1
 		out.Selects = append(out.Selects, what)
 	}
 	applied := meta.FindStatusCondition(status.Conditions, v1alpha1.PolicyApplied)
-	out.Problem = x.sources.Binder.MissingPlacement(policymatch.BundleID{Namespace: key.Namespace}, v1alpha1.BundleSource{Kind: key.Kind, Name: key.Name})
+	out.Problem = x.sources.Binder.MissingPlacementReason(policymatch.BundleID{Namespace: key.Namespace}, v1alpha1.BundleSource{Kind: key.Kind, Name: key.Name})
 	if out.Problem != "" {
 		out.ProblemReason = atoll.ReasonPlacementMissing
 	} else if applied != nil && applied.Status == metav1.ConditionFalse && applied.ObservedGeneration == generation &&
@@ -158,15 +158,15 @@ func (x *userQuery) describePolicy(key atoll.ItemKey, generation int64, spec *v1
 	return out
 }
 
-// noteAnnotation records the annotation of a namespace, where the Bundle comes from one.
-func (x *userQuery) noteAnnotation(b state.Bundle, in *explain.Input) {
+// noteNamespaceAnnotation records the annotation of a namespace, where the Bundle comes from one.
+func (x *userQuery) noteNamespaceAnnotation(b state.Bundle, in *explain.ExplanationInput) {
 	if b.Spec.Source.Kind == v1alpha1.SourceNamespaceAnnotation {
 		x.noteNamespaceScope(b.Ref.Namespace, in)
 	}
 }
 
 // noteNamespaceScope notes the annotation of a namespace and what it leaves out.
-func (x *userQuery) noteNamespaceScope(namespace string, in *explain.Input) {
+func (x *userQuery) noteNamespaceScope(namespace string, in *explain.ExplanationInput) {
 	if ns, ok := x.sources.State.Namespaces.Get(namespace); ok {
 		in.Annotation = ns.Annotations[atoll.AnnotationClusters]
 	}
@@ -183,12 +183,12 @@ func isOfPolicy(b state.Bundle, policy atoll.ItemKey) bool {
 
 // bundlesOfTemplate records the policy that places the template, and returns the Bundles that hold
 // it, for a Namespace also the one of its annotation.
-func (x *userQuery) bundlesOfTemplate(ctx context.Context, key atoll.ItemKey, in *explain.Input) ([]state.Bundle, error) {
+func (x *userQuery) bundlesOfTemplate(ctx context.Context, key atoll.ItemKey, in *explain.ExplanationInput) ([]state.Bundle, error) {
 	st := x.sources.State
 	if !st.Templates.IsSynced(key.Group, key.Kind) {
 		return nil, respond.StillStarting(fmt.Sprintf("objects of kind %s are being read", key.Kind))
 	}
-	ids := x.matchTemplate(ctx, key, in)
+	ids := x.explainTemplateMatch(ctx, key, in)
 	var out []state.Bundle
 	for _, b := range st.Bundles.List() {
 		id := policymatch.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}
@@ -203,16 +203,16 @@ func (x *userQuery) bundlesOfTemplate(ctx context.Context, key atoll.ItemKey, in
 	switch {
 	case key.Namespace != "":
 		x.noteNamespaceScope(key.Namespace, in)
-		in.NamespaceBarred = len(st.Sets.BoundSets(key.Namespace)) == 0
+		in.NamespaceBarred = len(st.Sets.AllowedSets(key.Namespace)) == 0
 	case key.IsNamespace():
 		x.noteNamespaceScope(key.Name, in)
 	}
 	return out, nil
 }
 
-// matchTemplate records the template and the policy that places it. It returns the Bundles that hold
+// explainTemplateMatch records the template and the policy that places it. It returns the Bundles that hold
 // it or are to.
-func (x *userQuery) matchTemplate(ctx context.Context, key atoll.ItemKey, in *explain.Input) []policymatch.BundleID {
+func (x *userQuery) explainTemplateMatch(ctx context.Context, key atoll.ItemKey, in *explain.ExplanationInput) []policymatch.BundleID {
 	ids := x.sources.Binder.BundlesInvolving(key)
 	t, ok := x.sources.State.Templates.Get(key)
 	if !ok {
@@ -232,7 +232,7 @@ func (x *userQuery) matchTemplate(ctx context.Context, key atoll.ItemKey, in *ex
 
 // hasTombstone reports whether the Bundle still has a tombstone for a template that is
 // deleted. A content that cannot be read is as good as none here.
-func (x *userQuery) hasTombstone(ctx context.Context, b state.Bundle, key atoll.ItemKey, in *explain.Input) bool {
+func (x *userQuery) hasTombstone(ctx context.Context, b state.Bundle, key atoll.ItemKey, in *explain.ExplanationInput) bool {
 	if in.Exists && in.DeletedAt == nil {
 		return false
 	}
@@ -258,9 +258,9 @@ func (x *userQuery) explainMatch(ctx context.Context, key atoll.ItemKey, why bin
 			winner.Selects = why.Root.Key.Kind + "/" + why.Root.Key.Name
 		}
 		c.Winner = &winner
-		if c.WaitsFor = x.sources.Binder.NamespaceMissing(why.Bundle); c.WaitsFor != "" {
+		if c.WaitsFor = x.sources.Binder.NamespaceMissingReason(why.Bundle); c.WaitsFor != "" {
 			c.WaitsReason = atoll.ReasonNamespaceUnknown
-		} else if c.WaitsFor = x.sources.Binder.MissingPlacement(why.Bundle, why.Winner.Source); c.WaitsFor != "" {
+		} else if c.WaitsFor = x.sources.Binder.MissingPlacementReason(why.Bundle, why.Winner.Source); c.WaitsFor != "" {
 			c.WaitsReason = atoll.ReasonPlacementMissing
 		}
 	}
@@ -348,7 +348,7 @@ func (x *userQuery) hideOtherTenants(ctx context.Context, b state.Bundle, p plac
 	if b.Ref.Namespace == "" || x.mayGet(ctx, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: "Cluster"}) {
 		return d
 	}
-	bound, holds, all := x.sources.State.Sets.BoundSets(b.Ref.Namespace), map[string]bool{}, len(d.Verdicts)
+	bound, holds, all := x.sources.State.Sets.AllowedSets(b.Ref.Namespace), map[string]bool{}, len(d.Verdicts)
 	for _, r := range p.Rows {
 		holds[r.Cluster] = true
 	}

@@ -33,7 +33,7 @@ import (
 
 // hypotheticalState is the tables as they would be.
 type hypotheticalState struct {
-	state      *state.State
+	state      *state.HubTables
 	now        time.Time
 	templates  map[atoll.ItemKey]*unstructured.Unstructured
 	namespaces []*corev1.Namespace
@@ -42,10 +42,10 @@ type hypotheticalState struct {
 	ownObjects []client.Object
 	refused    []preview.Refusal
 	// The tables, made by settle.
-	clusters *state.Clusters
-	sets     *state.ClusterSets
+	clusters *state.ClusterTable
+	sets     *state.ClusterSetTable
 	views    *state.ClusterViews
-	scores   *state.ClusterScores
+	scores   *state.ClusterScoreTable
 }
 
 // admissionSettingKinds are the kinds by which admission judges what else is written.
@@ -77,7 +77,7 @@ func (x *userQuery) supposeWrites(ctx context.Context, in planRequest, admitted 
 		}
 		if first {
 			s.buildTables()
-			access = x.plugin.WithSets(s.sets, s.views.ListedProperties())
+			access = x.plugin.WithSets(s.sets, s.views.PlacementPropertyNames())
 		}
 	}
 	s.buildTables()
@@ -85,14 +85,14 @@ func (x *userQuery) supposeWrites(ctx context.Context, in planRequest, admitted 
 }
 
 // supposeWrite supposes one object, if the user may.
-func (x *userQuery) supposeWrite(ctx context.Context, s *hypotheticalState, access *admission.Plugin, w admission.Supposed, admitted bool) error {
+func (x *userQuery) supposeWrite(ctx context.Context, s *hypotheticalState, access *admission.AdmissionPlugin, w admission.SupposedWrite, admitted bool) error {
 	if w.Deleted && !w.Exists {
 		return nil
 	}
 	var ours client.Object
-	if isOwnObject(w.Object) {
+	if isAtollObject(w.Object) {
 		var err error
-		if ours, err = readOwnObject(&w); err != nil {
+		if ours, err = readAtollObject(&w); err != nil {
 			return err
 		}
 	}
@@ -102,13 +102,13 @@ func (x *userQuery) supposeWrite(ctx context.Context, s *hypotheticalState, acce
 		}
 	}
 	if ours != nil {
-		return s.writeOwnObject(ours, w)
+		return s.supposeAtollObjectWrite(ours, w)
 	}
-	return s.writeTemplate(w)
+	return s.supposeTemplateWrite(w)
 }
 
-// isOwnObject tells of objects of the hub's own kinds.
-func isOwnObject(o *unstructured.Unstructured) bool {
+// isAtollObject tells of objects of the hub's own kinds.
+func isAtollObject(o *unstructured.Unstructured) bool {
 	return atoll.IsOwnKind(o.GroupVersionKind().GroupKind())
 }
 
@@ -146,9 +146,9 @@ func readObjectAs[T any, P interface {
 	return P(v), nil
 }
 
-// readOwnObject reads an object of Atoll's API; a deleted one as it is stored. An object that no
+// readAtollObject reads an object of Atoll's API; a deleted one as it is stored. An object that no
 // dry run has seen gets the API server's defaults.
-func readOwnObject(w *admission.Supposed) (client.Object, error) {
+func readAtollObject(w *admission.SupposedWrite) (client.Object, error) {
 	as, ok := ownKindReaders[w.Object.GetKind()]
 	if !ok {
 		return nil, fmt.Errorf("the hub writes it itself: a %s cannot be planned", w.Object.GetKind())
@@ -174,7 +174,7 @@ func readOwnObject(w *admission.Supposed) (client.Object, error) {
 }
 
 // setIdentity identifies an object as the one that there is, or as a new one.
-func (s *hypotheticalState) setIdentity(o client.Object, w admission.Supposed, key atoll.ItemKey) {
+func (s *hypotheticalState) setIdentity(o client.Object, w admission.SupposedWrite, key atoll.ItemKey) {
 	if w.Before != nil {
 		o.SetUID(w.Before.GetUID())
 		o.SetCreationTimestamp(w.Before.GetCreationTimestamp())
@@ -184,35 +184,35 @@ func (s *hypotheticalState) setIdentity(o client.Object, w admission.Supposed, k
 	}
 }
 
-func (s *hypotheticalState) writeOwnObject(o client.Object, w admission.Supposed) error {
+func (s *hypotheticalState) supposeAtollObjectWrite(o client.Object, w admission.SupposedWrite) error {
 	if c, ok := o.(*karmada.ResourceInterpreterCustomization); ok {
-		return s.writeKarmadaInterpreter(c, w)
+		return s.supposeKarmadaInterpreterWrite(c, w)
 	}
 	s.setIdentity(o, w, policymatch.ItemKeyOf(w.Object))
 	if c, ok := o.(*v1alpha1.Cluster); ok {
-		decommission.SupposeWrite(c, w.Before)
+		decommission.SupposeConfirmedRemoval(c, w.Before)
 	}
-	s.appendOwnObject(o, w.Deleted)
+	s.appendAtollObject(o, w.Deleted)
 	return nil
 }
 
-// writeKarmadaInterpreter writes a customization, by the function that the hub makes it by: nothing that
+// supposeKarmadaInterpreterWrite writes a customization, by the function that the hub makes it by: nothing that
 // decides knows of the customization itself.
-func (s *hypotheticalState) writeKarmadaInterpreter(c *karmada.ResourceInterpreterCustomization, w admission.Supposed) error {
+func (s *hypotheticalState) supposeKarmadaInterpreterWrite(c *karmada.ResourceInterpreterCustomization, w admission.SupposedWrite) error {
 	now, _ := s.state.Policies.GetInterpreter(c.Name)
 	i, err := script.FromKarmada(c, now)
 	if err != nil {
 		return err
 	}
 	if now == nil {
-		s.setIdentity(i, admission.Supposed{}, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: i.Kind, Name: i.Name})
+		s.setIdentity(i, admission.SupposedWrite{}, atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: i.Kind, Name: i.Name})
 	}
-	s.appendOwnObject(i, w.Deleted)
+	s.appendAtollObject(i, w.Deleted)
 	return nil
 }
 
-// appendOwnObject adds or deletes one of Atoll's own objects.
-func (s *hypotheticalState) appendOwnObject(o client.Object, deleted bool) {
+// appendAtollObject adds or deletes one of Atoll's own objects.
+func (s *hypotheticalState) appendAtollObject(o client.Object, deleted bool) {
 	if o.SetDeletionTimestamp(nil); deleted {
 		at := metav1.NewTime(s.now)
 		o.SetDeletionTimestamp(&at)
@@ -220,7 +220,7 @@ func (s *hypotheticalState) appendOwnObject(o client.Object, deleted bool) {
 	s.ownObjects = append(s.ownObjects, o)
 }
 
-func (s *hypotheticalState) writeTemplate(w admission.Supposed) error {
+func (s *hypotheticalState) supposeTemplateWrite(w admission.SupposedWrite) error {
 	o, key := w.Object, policymatch.ItemKeyOf(w.Object)
 	if w.Deleted {
 		o = w.Before.DeepCopy()
@@ -241,13 +241,13 @@ func (s *hypotheticalState) writeTemplate(w admission.Supposed) error {
 }
 
 // existingObject finds what there is of the object that would be written.
-func (s *hypotheticalState) existingObject(o *unstructured.Unstructured) admission.Supposed {
-	w, key := admission.Supposed{Object: o}, policymatch.ItemKeyOf(o)
-	if !isOwnObject(o) {
+func (s *hypotheticalState) existingObject(o *unstructured.Unstructured) admission.SupposedWrite {
+	w, key := admission.SupposedWrite{Object: o}, policymatch.ItemKeyOf(o)
+	if !isAtollObject(o) {
 		w.Before, w.Exists = s.state.Templates.Get(key)
 		return w
 	}
-	if is, ok := s.existingOwnObject(o, key); ok {
+	if is, ok := s.existingAtollObject(o, key); ok {
 		w.Exists = true
 		if is != nil {
 			if fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(is); err == nil {
@@ -259,9 +259,9 @@ func (s *hypotheticalState) existingObject(o *unstructured.Unstructured) admissi
 	return w
 }
 
-// existingOwnObject returns what there is of Atoll's API, nil where the tables tell no more than that
+// existingAtollObject returns what there is of Atoll's API, nil where the tables tell no more than that
 // there is one.
-func (s *hypotheticalState) existingOwnObject(o *unstructured.Unstructured, key atoll.ItemKey) (client.Object, bool) {
+func (s *hypotheticalState) existingAtollObject(o *unstructured.Unstructured, key atoll.ItemKey) (client.Object, bool) {
 	st := s.state
 	switch key.Kind {
 	case "Cluster":
@@ -271,11 +271,11 @@ func (s *hypotheticalState) existingOwnObject(o *unstructured.Unstructured, key 
 		c, ok := st.Sets.Get(key.Name)
 		return c, ok
 	case "ClusterSetBinding":
-		return s.existingBinding(o, key)
+		return s.existingSetBinding(o, key)
 	case "ClusterScore":
 		return nil, st.Scores.HasObject(key.Namespace, key.Name)
 	case "HubSettings":
-		return nil, key.Name == v1alpha1.HubSettingsName && (len(st.Views.ListedProperties()) > 0 || st.Settings.IsStated())
+		return nil, key.Name == v1alpha1.HubSettingsName && (len(st.Views.PlacementPropertyNames()) > 0 || st.Settings.StatesPlacement())
 	case "Placement", "ClusterPlacement":
 		if p, ok := st.Placements.Get(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}); ok {
 			return p.ToObject(), true
@@ -283,13 +283,13 @@ func (s *hypotheticalState) existingOwnObject(o *unstructured.Unstructured, key 
 		return nil, false
 	case karmada.CustomizationKind:
 		i, ok := st.Policies.GetInterpreter(key.Name)
-		return nil, ok && script.SourceCustomization(i) == key.Name
+		return nil, ok && script.KarmadaSourceName(i) == key.Name
 	}
 	return st.Policies.Get(state.PolicyKey{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
 }
 
-// existingBinding returns the binding of the set that o names, which is what a binding is about.
-func (s *hypotheticalState) existingBinding(o *unstructured.Unstructured, key atoll.ItemKey) (client.Object, bool) {
+// existingSetBinding returns the binding of the set that o names, which is what a binding is about.
+func (s *hypotheticalState) existingSetBinding(o *unstructured.Unstructured, key atoll.ItemKey) (client.Object, bool) {
 	set, _, _ := unstructured.NestedString(o.Object, "spec", "clusterSet")
 	set = cmp.Or(set, key.Name)
 	if !s.state.Sets.IsBound(key.Namespace, set) {
@@ -356,8 +356,8 @@ func (s *hypotheticalState) writtenPlacements() (keys []types.NamespacedName) {
 	return keys
 }
 
-// bindInput is what bind is asked.
-func (s *hypotheticalState) bindInput() binder.SupposedTables {
+// supposedBinderTables is what bind is asked.
+func (s *hypotheticalState) supposedBinderTables() binder.SupposedTables {
 	templates, policies := s.state.Templates.SupposeWritten(s.templates), s.state.Policies.SupposeWritten(s.ownObjects...)
 	out := binder.SupposedTables{
 		Templates: templates, Kinds: templates, Namespaces: s.state.Namespaces.SupposeWritten(s.namespaces...),

@@ -73,7 +73,7 @@ func (s *Server) answerPlan(w http.ResponseWriter, r *http.Request) (preview.Pla
 	if err := respond.CheckParameters(r.URL.Query(), "plan", "output", "all"); err != nil {
 		return preview.Plan{}, err
 	}
-	release, err := s.reservePlan(r)
+	release, err := s.reservePlanMemory(r)
 	if err != nil {
 		return preview.Plan{}, err
 	}
@@ -95,8 +95,8 @@ func (s *Server) answerPlan(w http.ResponseWriter, r *http.Request) (preview.Pla
 	return out, err
 }
 
-// reservePlan reserves the memory that a plan takes, by the length of its body.
-func (s *Server) reservePlan(r *http.Request) (release func(), err error) {
+// reservePlanMemory reserves the memory that a plan takes, by the length of its body.
+func (s *Server) reservePlanMemory(r *http.Request) (release func(), err error) {
 	length := r.ContentLength
 	if length > maxPlanBytes {
 		return nil, planTooLarge(fmt.Sprintf("its body has %d bytes, at most %d are planned at once", length, maxPlanBytes))
@@ -138,8 +138,8 @@ func planTooLarge(why string) error {
 	return refusal.WithReason(atoll.ReasonAnswerTooLarge, apierrors.NewRequestEntityTooLargeError("the plan is too large: "+why+"; plan fewer objects at once"))
 }
 
-// checkPlannedItems refuses a plan whose Bundles have too many items for a fleet of so many clusters.
-func checkPlannedItems(foreseen []binder.PreviewedBundle, clusters int) error {
+// checkPlanSize refuses a plan whose Bundles have too many items for a fleet of so many clusters.
+func checkPlanSize(foreseen []binder.PreviewedBundle, clusters int) error {
 	items := 0
 	for _, f := range foreseen {
 		if f.Content != nil {
@@ -155,7 +155,7 @@ func checkPlannedItems(foreseen []binder.PreviewedBundle, clusters int) error {
 // PreviewWrite gives lines for people about what a write, or a deletion, of the object
 // would change, the sum first. It gives none while the hub starts.
 func (s *Server) PreviewWrite(ctx context.Context, u user.Info, o *unstructured.Unstructured, deleted bool) []string {
-	x, ready := s.queryOf(u)
+	x, ready := s.newUserQuery(u)
 	if !ready {
 		return nil
 	}
@@ -178,14 +178,14 @@ func (x *userQuery) planObjects(ctx context.Context, in planRequest, admitted bo
 	if err != nil {
 		return preview.Plan{}, badRequest("%v", err)
 	}
-	foreseen, err := x.sources.Binder.PreviewBundles(ctx, s.bindInput())
+	foreseen, err := x.sources.Binder.PreviewBundles(ctx, s.supposedBinderTables())
 	if err == nil && s.refuseDividedReplicas(foreseen) {
-		foreseen, err = x.sources.Binder.PreviewBundles(ctx, s.bindInput())
+		foreseen, err = x.sources.Binder.PreviewBundles(ctx, s.supposedBinderTables())
 	}
 	if err != nil {
 		return preview.Plan{}, err
 	}
-	if err := checkPlannedItems(foreseen, len(x.sources.State.Clusters.List())); err != nil {
+	if err := checkPlanSize(foreseen, len(x.sources.State.Clusters.List())); err != nil {
 		return preview.Plan{}, err
 	}
 	out := preview.Input{
@@ -295,7 +295,7 @@ func (x *userQuery) changedPlacements(ctx context.Context, s *hypotheticalState,
 		return nil
 	}
 	d := decisions.SupposedTables{
-		Placements: x.sources.State.Placements.SupposeWritten(s.ownObjects...), Clusters: t.Clusters, Views: t.Views, Sets: t.Sets, SetInterest: x.sources.Placer.InterestWith(t),
+		Placements: x.sources.State.Placements.SupposeWritten(s.ownObjects...), Clusters: t.Clusters, Views: t.Views, Sets: t.Sets, SetInterest: x.sources.Placer.ScoreInputsWith(t),
 	}
 	for _, f := range x.sources.Decisions.PreviewPlacements(d, keys[:min(len(keys), maxPlannedPlacements)]) {
 		// An unwritten one without a place is no news.

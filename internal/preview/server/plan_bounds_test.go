@@ -13,10 +13,10 @@ import (
 // A plan is refused before its items are rendered for every cluster of a large fleet.
 func TestPlansOfTooManyItemsAreRefused(t *testing.T) {
 	bundles := []binder.PreviewedBundle{{Content: &atoll.Content{Items: make([]atoll.Item, 300)}}, {}, {Content: &atoll.Content{Items: make([]atoll.Item, 200)}}}
-	if err := checkPlannedItems(bundles, maxPlannedItems/500); err != nil {
+	if err := checkPlanSize(bundles, maxPlannedItems/500); err != nil {
 		t.Errorf("a plan at the bound: %v", err)
 	}
-	err := checkPlannedItems(bundles, maxPlannedItems/500+1)
+	err := checkPlanSize(bundles, maxPlannedItems/500+1)
 	if !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "500 items for 10001 clusters") {
 		t.Errorf("a plan over the bound: %v", err)
 	}

@@ -172,11 +172,11 @@ func (t *rebalanceTargets) addBundle(ctx context.Context, b state.Bundle, of reb
 		return
 	}
 	t.bundles[b.Ref.UID] = b
-	t.advanceRequestTime(b.Meta.Annotations)
+	t.advanceRebalanceTime(b.Meta.Annotations)
 }
 
-// advanceRequestTime moves the request time past the last rebalance.
-func (t *rebalanceTargets) advanceRequestTime(annotations map[string]string) {
+// advanceRebalanceTime moves the request time past the last rebalance.
+func (t *rebalanceTargets) advanceRebalanceTime(annotations map[string]string) {
 	if last := atoll.RebalanceRequestedAt(annotations); !t.requestTime.Truncate(time.Millisecond).After(last) {
 		t.requestTime = last.Add(time.Millisecond)
 	}
@@ -246,7 +246,7 @@ func (t *rebalanceTargets) addPlacement(ctx context.Context, o rebalanceObject) 
 		return
 	}
 	t.placements = append(t.placements, pl)
-	t.advanceRequestTime(pl.Meta.Annotations)
+	t.advanceRebalanceTime(pl.Meta.Annotations)
 	refers := func(ref *v1alpha1.PlacementRef) bool { return ref != nil && ref.Name == o.Name }
 	if o.Namespace == "" {
 		for _, p := range t.sources.State.Policies.ClusterPropagationPolicies() {

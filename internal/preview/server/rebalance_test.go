@@ -24,7 +24,7 @@ func TestARebalanceIsLaterThanTheLastOne(t *testing.T) {
 		"one by a fast clock": {last(now.Add(time.Minute)), now.Add(time.Minute + time.Millisecond)},
 	} {
 		targets := &rebalanceTargets{requestTime: now}
-		targets.advanceRequestTime(tc.annotations)
+		targets.advanceRebalanceTime(tc.annotations)
 		if !targets.requestTime.Equal(tc.want) {
 			t.Errorf("%s: %s, want %s", name, targets.requestTime, tc.want)
 		}

@@ -42,12 +42,12 @@ func (s *Server) ServeRender(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) answerRender(r *http.Request) (*preview.Rendered, error) {
 	q := r.URL.Query()
-	x, release, err := s.beginReading(r, "render", "the rendering", renderedMemory, "group", "kind", "namespace", "name", "cluster")
+	x, release, err := s.beginGetQuery(r, "render", "the rendering", renderedMemory, "group", "kind", "namespace", "name", "cluster")
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	key, err := x.checkSubject(r.Context(), subjectOf(q))
+	key, err := x.checkReadableObject(r.Context(), itemKeyFromQuery(q))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ type renderedObject struct {
 }
 
 // addBundle adds what the rows of a Bundle that holds the object give its clusters.
-func (b *renderedObject) addBundle(ctx context.Context, st *state.State, bundle state.Bundle, id policymatch.BundleID) error {
+func (b *renderedObject) addBundle(ctx context.Context, st *state.HubTables, bundle state.Bundle, id policymatch.BundleID) error {
 	renderers := map[string]*manifest.Renderer{}
 	for _, row := range st.Rows.ListOfBundle(bundle.Ref.UID) {
 		c, ok := st.Clusters.Get(row.Cluster)
@@ -120,7 +120,7 @@ func (b *renderedObject) addRow(renderer *manifest.Renderer, row state.Row, view
 			b.byContent[name] = len(b.out.Contents)
 			one := preview.RenderedContent{
 				Clusters: []string{row.Cluster}, APIVersion: it.APIVersion, Object: it.Object, MemberOwned: it.MemberOwned,
-				Interpreters: script.ForMember(content.Interpreters),
+				Interpreters: script.InterpretersForMember(content.Interpreters),
 			}
 			if it.Failed() {
 				one.Error = it.Error

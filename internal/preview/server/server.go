@@ -36,7 +36,7 @@ const ExplainPath = "/atoll/v1alpha1/explain"
 // userQuery answers one request.
 type userQuery struct {
 	sources Sources
-	plugin  *admission.Plugin
+	plugin  *admission.AdmissionPlugin
 	user    user.Info
 	now     time.Time
 	// readable remembers what the user may read: by kind and namespace, then by key.
@@ -45,18 +45,18 @@ type userQuery struct {
 
 // Sources are the tables and the functions that act, of which the Server asks.
 type Sources struct {
-	State        *state.State
+	State        *state.HubTables
 	Binder       *binder.Binder
-	Placer       *placer.Reconciler
-	Decisions    *decisions.Publisher
-	BundleStatus *bundlestatus.Reconciler
+	Placer       *placer.PlacementReconciler
+	Decisions    *decisions.DecisionPublisher
+	BundleStatus *bundlestatus.BundleReconciler
 }
 
 // Server answers the requests. Its fields are set before the first request.
 type Server struct {
 	// Sources is false until the tables have their first lists.
 	Sources func() (Sources, bool)
-	Plugin  *admission.Plugin
+	Plugin  *admission.AdmissionPlugin
 	// ReserveMemory counts the bytes that a user's request is about to take, until release is called.
 	// It refuses while the hub holds too much for the user. Nil: nothing is counted.
 	ReserveMemory func(user, what string, n int64) (release func(), err error)
@@ -68,18 +68,18 @@ func (s *Server) newQuery(r *http.Request) (*userQuery, error) {
 	if !known {
 		return nil, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewUnauthorized("the request has no user"))
 	}
-	x, ready := s.queryOf(u)
+	x, ready := s.newUserQuery(u)
 	if !ready {
 		return nil, respond.StillStarting("its tables are being read")
 	}
 	return x, nil
 }
 
-// beginReading checks the method and the parameters of a GET, counts the memory of its answer, and returns the
+// beginGetQuery checks the method and the parameters of a GET, counts the memory of its answer, and returns the
 // query of its user. The caller releases the memory; release is nil with an error.
-func (s *Server) beginReading(r *http.Request, endpoint, what string, memory int64, parameters ...string) (x *userQuery, release func(), err error) {
+func (s *Server) beginGetQuery(r *http.Request, endpoint, what string, memory int64, parameters ...string) (x *userQuery, release func(), err error) {
 	if r.Method != http.MethodGet {
-		return nil, nil, otherMethod(endpoint, r.Method)
+		return nil, nil, methodNotSupportedError(endpoint, r.Method)
 	}
 	if err := respond.CheckParameters(r.URL.Query(), endpoint, parameters...); err != nil {
 		return nil, nil, err
@@ -94,13 +94,13 @@ func (s *Server) beginReading(r *http.Request, endpoint, what string, memory int
 	return x, release, nil
 }
 
-// subjectOf returns the object that the parameters name.
-func subjectOf(q url.Values) atoll.ItemKey {
+// itemKeyFromQuery returns the object that the parameters name.
+func itemKeyFromQuery(q url.Values) atoll.ItemKey {
 	return atoll.ItemKey{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
 }
 
-// queryOf returns the query of a user; false until the tables are read and bound.
-func (s *Server) queryOf(u user.Info) (*userQuery, bool) {
+// newUserQuery returns the query of a user; false until the tables are read and bound.
+func (s *Server) newUserQuery(u user.Info) (*userQuery, bool) {
 	sources, ready := s.Sources()
 	if !ready || !sources.Binder.IsLoaded() {
 		return nil, false
@@ -113,15 +113,15 @@ func badRequest(format string, args ...any) error {
 	return refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewBadRequest(fmt.Sprintf(format, args...)))
 }
 
-// otherMethod refuses a method that an endpoint does not have.
-func otherMethod(endpoint, method string) error {
+// methodNotSupportedError refuses a method that an endpoint does not have.
+func methodNotSupportedError(endpoint, method string) error {
 	return refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: endpoint}, method))
 }
 
 // decodeBody reads the JSON of a POST, of so many bytes at most.
 func decodeBody(w http.ResponseWriter, r *http.Request, endpoint string, maxBytes int64, into any) error {
 	if r.Method != http.MethodPost {
-		return otherMethod(endpoint, r.Method)
+		return methodNotSupportedError(endpoint, r.Method)
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBytes))
 	d.DisallowUnknownFields()
@@ -137,7 +137,7 @@ func (s *Server) ServeExplain(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
 	none, q := explain.Explanation{}, r.URL.Query()
 	if r.Method != http.MethodGet {
-		return none, otherMethod("explain", r.Method)
+		return none, methodNotSupportedError("explain", r.Method)
 	}
 	if err := respond.CheckParameters(q, "explain", "group", "kind", "namespace", "name", "cluster", "output", "all"); err != nil {
 		return none, err
@@ -146,7 +146,7 @@ func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
 	if err != nil {
 		return none, err
 	}
-	key, err := x.checkSubject(r.Context(), subjectOf(q))
+	key, err := x.checkReadableObject(r.Context(), itemKeyFromQuery(q))
 	if err != nil {
 		return none, err
 	}
@@ -160,9 +160,9 @@ func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
 	return e, err
 }
 
-// checkSubject checks the requested object and the user's right to read it. A user without the
+// checkReadableObject checks the requested object and the user's right to read it. A user without the
 // right learns nothing else: neither whether it exists nor the state of its kind.
-func (x *userQuery) checkSubject(ctx context.Context, key atoll.ItemKey) (atoll.ItemKey, error) {
+func (x *userQuery) checkReadableObject(ctx context.Context, key atoll.ItemKey) (atoll.ItemKey, error) {
 	if key.Kind == "" || key.Name == "" {
 		return key, badRequest("say what to explain: kind, name, and for kinds outside of the core group, group")
 	}

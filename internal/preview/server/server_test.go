@@ -125,7 +125,7 @@ func TestOnlyWhatAUserMayReadIsExplained(t *testing.T) {
 		"a kind that is not there, for bob": {"bob", own("Nothing", "shop", "web"), atoll.ItemKey{}, "is not placed"},
 	} {
 		x := &userQuery{plugin: plugin, user: &user.DefaultInfo{Name: c.user}}
-		got, err := x.checkSubject(t.Context(), c.key)
+		got, err := x.checkReadableObject(t.Context(), c.key)
 		if c.err == "" && (err != nil || got != c.want) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: %v, %v, want %q", name, got, err, c.err)
 		}

@@ -13,7 +13,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: generate FILE")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(os.Args[1], []byte(reasonpage.Render()), 0o644); err != nil {
+	if err := os.WriteFile(os.Args[1], []byte(reasonpage.RenderReasonsPage()), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, "write the page of reasons:", err)
 		os.Exit(1)
 	}

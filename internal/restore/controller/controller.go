@@ -17,10 +17,10 @@ import (
 	"atoll.dev/atoll/internal/wakeup"
 )
 
-// Controller turns what the gateway finds out about a store that was set back into
+// RestoreController turns what the gateway finds out about a store that was set back into
 // writes, in order and outside of its streams.
-type Controller struct {
-	state           *state.State
+type RestoreController struct {
+	state           *state.HubTables
 	servingClient   client.Client // writes also where this hub does not lead
 	isLeader        func() bool
 	log             *slog.Logger
@@ -34,7 +34,7 @@ type Controller struct {
 
 // AgentSessions is the gateway, as far as rewinds go.
 type AgentSessions interface {
-	Reset(reason string)
+	ResetSessions(reason string)
 	HighestGeneration() int64
 }
 
@@ -46,23 +46,23 @@ type rowAhead struct {
 
 // New returns a Controller that follows the HubState from now on. serving writes as the hub;
 // leads reports whether this hub is the leader. SetAgents is called before Run.
-func New(s *state.State, serving client.Client, leads func() bool, log *slog.Logger) *Controller {
-	r := &Controller{
+func New(s *state.HubTables, serving client.Client, leads func() bool, log *slog.Logger) *RestoreController {
+	r := &RestoreController{
 		state: s, servingClient: serving, isLeader: leads, log: log,
 		rewindReasons: make(chan string, 1), rowsAhead: make(chan rowAhead, 1024), hubStateChanged: make(chan struct{}, 1),
 		recalls: newRecallQueue(),
 	}
 	s.Hub.Subscribe(func() {
-		wakeup.Send(r.hubStateChanged)
+		wakeup.WakeReader(r.hubStateChanged)
 	})
 	return r
 }
 
 // SetAgents sets the sessions that end when a decision is made. It is called before Run.
-func (r *Controller) SetAgents(agents AgentSessions) { r.agents = agents }
+func (r *RestoreController) SetAgents(agents AgentSessions) { r.agents = agents }
 
 // OnRewind takes the reason why the store is known to be restored.
-func (r *Controller) OnRewind(reason string) {
+func (r *RestoreController) OnRewind(reason string) {
 	select {
 	case r.rewindReasons <- reason:
 	default: // one is on its way already, and one is enough
@@ -71,7 +71,7 @@ func (r *Controller) OnRewind(reason string) {
 
 // OnRowAhead takes a row that must be raised. A row that does not fit in the queue is found again
 // at the agent's next session.
-func (r *Controller) OnRowAhead(bundle, cluster string, generation int64) {
+func (r *RestoreController) OnRowAhead(bundle, cluster string, generation int64) {
 	select {
 	case r.rowsAhead <- rowAhead{bundle, cluster, generation}:
 	default:
@@ -81,26 +81,26 @@ func (r *Controller) OnRowAhead(bundle, cluster string, generation int64) {
 
 // IsRecalling reports whether members are asked what they remember before anything is
 // ordered of them.
-func (r *Controller) IsRecalling() bool {
+func (r *RestoreController) IsRecalling() bool {
 	return restore.IsRecalling(r.state.Hub.Get(), time.Now())
 }
 
-// followHold acts on the begin or the end of the hold.
-func (r *Controller) followHold(ctx context.Context, holding bool) {
+// handleHoldChange acts on the begin or the end of the hold.
+func (r *RestoreController) handleHoldChange(ctx context.Context, holding bool) {
 	leads := r.isLeader()
 	switch {
 	case holding && !leads:
-		r.agents.Reset("the hub was set back to an older state, and holds")
+		r.agents.ResetSessions("the hub was set back to an older state, and holds")
 	case !holding && leads:
 		r.resumeAfterRestore(ctx)
 	case !holding:
-		r.agents.Reset("the hub goes on after a restore")
+		r.agents.ResetSessions("the hub goes on after a restore")
 	}
 }
 
 // Run writes until ctx ends. Every hub may find that the store was set back; what
 // follows when it goes on, and raises, are the leader's.
-func (r *Controller) Run(ctx context.Context) error {
+func (r *RestoreController) Run(ctx context.Context) error {
 	holding := r.isHolding()
 	for {
 		select {
@@ -115,11 +115,11 @@ func (r *Controller) Run(ctx context.Context) error {
 				continue
 			}
 			r.state.Hub.Put(hub)
-			r.agents.Reset("the hub was set back to an older state, and holds")
+			r.agents.ResetSessions("the hub was set back to an older state, and holds")
 		case <-r.hubStateChanged:
 			was := holding
 			if holding = r.isHolding(); holding != was {
-				r.followHold(ctx, holding)
+				r.handleHoldChange(ctx, holding)
 			}
 		case a := <-r.rowsAhead:
 			if err := r.raiseGeneration(ctx, a); err != nil && ctx.Err() == nil {
@@ -130,7 +130,7 @@ func (r *Controller) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Controller) isHolding() bool {
+func (r *RestoreController) isHolding() bool {
 	_, holding := r.state.Hub.HoldReason()
 	return holding
 }
@@ -138,7 +138,7 @@ func (r *Controller) isHolding() bool {
 // resumeAfterRestore continues after an administrator's decision: generations start above those of
 // all agents, and all sessions start again; with the members' memory where the decision is for the
 // members.
-func (r *Controller) resumeAfterRestore(ctx context.Context) {
+func (r *RestoreController) resumeAfterRestore(ctx context.Context) {
 	floor := r.agents.HighestGeneration()
 	hub, err := updateHubState(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
 		next := *old.DeepCopy()
@@ -155,7 +155,7 @@ func (r *Controller) resumeAfterRestore(ctx context.Context) {
 		accepted = st.Rewound.Accepted
 	}
 	r.log.Info("the hub goes on after its restore", "accepted", accepted, "generationsAbove", floor)
-	r.agents.Reset("the hub goes on after a restore")
+	r.agents.ResetSessions("the hub goes on after a restore")
 }
 
 // raiseBackoff is how often a row is read again that others write at the same time.
@@ -165,7 +165,7 @@ func raiseBackoff() wait.Backoff {
 
 // raiseGeneration raises the row's generation above what the cluster holds, so that what the hub
 // wants counts again.
-func (r *Controller) raiseGeneration(ctx context.Context, a rowAhead) error {
+func (r *RestoreController) raiseGeneration(ctx context.Context, a rowAhead) error {
 	moved := func(err error) bool { return errors.Is(err, state.ErrRowsMoved) && ctx.Err() == nil }
 	return retry.OnError(raiseBackoff(), moved, func() error {
 		row, ok := r.state.Rows.Get(a.bundle, a.cluster)

@@ -76,7 +76,7 @@ type fakeAgents struct {
 	highest int64
 }
 
-func (a *fakeAgents) Reset(reason string) {
+func (a *fakeAgents) ResetSessions(reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.resets = append(a.resets, reason)
@@ -92,7 +92,7 @@ func (a *fakeAgents) takeResets() []string {
 
 // hub is a restored hub: a Controller over a State and an API server in memory.
 type hub struct {
-	*Controller
+	*RestoreController
 	agents *fakeAgents
 	leads  bool
 
@@ -126,7 +126,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Controller = New(st, c, func() bool { return h.leads }, slog.New(slog.DiscardHandler))
+	h.RestoreController = New(st, c, func() bool { return h.leads }, slog.New(slog.DiscardHandler))
 	h.SetAgents(h.agents)
 	return h
 }

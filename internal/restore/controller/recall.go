@@ -59,7 +59,7 @@ func newRecallQueue() *recallQueue {
 }
 
 // OnRemembered takes a member's memory.
-func (r *Controller) OnRemembered(told delivery.Remembered) {
+func (r *RestoreController) OnRemembered(told delivery.Remembered) {
 	memory, unread := restore.ParseMemory(told.Tombstones)
 	if unread > 0 {
 		r.log.Warn("a member remembers removals in a form that this hub cannot read; they do not count", "cluster", told.Cluster, "count", unread)
@@ -71,7 +71,7 @@ func (r *Controller) OnRemembered(told delivery.Remembered) {
 	r.recalls.signalWork()
 }
 
-func (q *recallQueue) signalWork() { wakeup.Send(q.wake) }
+func (q *recallQueue) signalWork() { wakeup.WakeReader(q.wake) }
 
 func (q *recallQueue) takeAll() []memberRecall {
 	q.mu.Lock()
@@ -100,7 +100,7 @@ type forgottenRemovals struct {
 }
 
 // RunRecall settles what members remember until ctx ends.
-func (r *Controller) RunRecall(ctx context.Context) error {
+func (r *RestoreController) RunRecall(ctx context.Context) error {
 	summary := recallSummary{}
 	for {
 		select {
@@ -109,7 +109,7 @@ func (r *Controller) RunRecall(ctx context.Context) error {
 		case <-r.recalls.wake:
 		}
 		for _, m := range r.recalls.takeAll() {
-			r.settleRecall(ctx, m, summary)
+			r.processRecall(ctx, m, summary)
 		}
 		if !r.isHolding() {
 			clear(summary)
@@ -119,9 +119,9 @@ func (r *Controller) RunRecall(ctx context.Context) error {
 	}
 }
 
-// settleRecall settles one member's memory, or, while the hub holds, only adds it up. A failure is
+// processRecall settles one member's memory, or, while the hub holds, only adds it up. A failure is
 // retried; until then nothing is ordered of the cluster.
-func (r *Controller) settleRecall(ctx context.Context, m memberRecall, summary recallSummary) {
+func (r *RestoreController) processRecall(ctx context.Context, m memberRecall, summary recallSummary) {
 	found, err := r.findForgotten(ctx, m.Cluster, m.memory)
 	switch {
 	case err != nil:
@@ -146,11 +146,11 @@ func (r *Controller) settleRecall(ctx context.Context, m memberRecall, summary r
 }
 
 // findForgotten finds what the member remembers and the store does not.
-func (r *Controller) findForgotten(ctx context.Context, cluster string, memory restore.MemberMemory) (forgottenRemovals, error) {
+func (r *RestoreController) findForgotten(ctx context.Context, cluster string, memory restore.MemberMemory) (forgottenRemovals, error) {
 	out := forgottenRemovals{rows: map[string]restore.RemovedRow{}}
 	held := map[string]bool{}
 	for _, d := range memory.Deleted {
-		alive, err := r.needsDecision(ctx, d)
+		alive, err := r.needsRecallDecision(ctx, d)
 		if err != nil {
 			return out, err
 		}
@@ -172,16 +172,16 @@ func (r *Controller) findForgotten(ctx context.Context, cluster string, memory r
 		if err != nil {
 			return out, fmt.Errorf("read what bundle %s/%s had in cluster %s: %w", row.Bundle.Namespace, row.Bundle.Name, cluster, err)
 		}
-		if !restore.IsCovered(content, held) {
+		if !restore.AllItemsHeldBack(content, held) {
 			out.rows[bundle] = removed
 		}
 	}
 	return out, nil
 }
 
-// needsDecision reports whether the very template that a user deleted is here, and no decision to
+// needsRecallDecision reports whether the very template that a user deleted is here, and no decision to
 // keep it exists yet.
-func (r *Controller) needsDecision(ctx context.Context, d restore.DeletedTemplate) (bool, error) {
+func (r *RestoreController) needsRecallDecision(ctx context.Context, d restore.DeletedTemplate) (bool, error) {
 	mapping, err := r.state.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: d.Key.Group, Kind: d.Key.Kind})
 	if meta.IsNoMatchError(err) {
 		return false, nil
@@ -198,19 +198,19 @@ func (r *Controller) needsDecision(ctx context.Context, d restore.DeletedTemplat
 		return false, fmt.Errorf("look for template %s: %w", d.Key, err)
 	}
 	_, decided := o.Annotations[atoll.AnnotationRecalled]
-	_, held := atoll.PendingRecall(o.Annotations)
+	_, held := atoll.RememberedDeletionNote(o.Annotations)
 	return string(o.UID) == d.UID && o.DeletionTimestamp == nil && (held || !decided), nil
 }
 
 // holdForgotten writes what follows: templates are marked, rows are held.
-func (r *Controller) holdForgotten(ctx context.Context, cluster string, f forgottenRemovals) error {
+func (r *RestoreController) holdForgotten(ctx context.Context, cluster string, f forgottenRemovals) error {
 	for _, d := range f.templates {
-		if err := r.markTemplate(ctx, cluster, d); err != nil {
+		if err := r.markTemplateRecalled(ctx, cluster, d); err != nil {
 			return err
 		}
 	}
 	for _, d := range f.templates {
-		if !r.isMarked(d) {
+		if !r.isMarkedRecalled(d) {
 			return fmt.Errorf("template %s is marked as deleted before the restore: %w", d.Key, errTableBehind)
 		}
 	}
@@ -226,9 +226,9 @@ func (r *Controller) holdForgotten(ctx context.Context, cluster string, f forgot
 	return nil
 }
 
-// isMarked reports whether the table shows the template as one to hold back. One that is
+// isMarkedRecalled reports whether the table shows the template as one to hold back. One that is
 // not there, or being deleted, needs no mark.
-func (r *Controller) isMarked(d restore.DeletedTemplate) bool {
+func (r *RestoreController) isMarkedRecalled(d restore.DeletedTemplate) bool {
 	if !r.state.Templates.IsSynced(d.Key.Group, d.Key.Kind) {
 		return false
 	}
@@ -236,9 +236,9 @@ func (r *Controller) isMarked(d restore.DeletedTemplate) bool {
 	return !ok || string(t.GetUID()) != d.UID || t.GetAnnotations()[atoll.AnnotationRecalled] != ""
 }
 
-// markTemplate marks a template, unless it is.
-func (r *Controller) markTemplate(ctx context.Context, cluster string, d restore.DeletedTemplate) error {
-	if r.isMarked(d) {
+// markTemplateRecalled marks a template, unless it is.
+func (r *RestoreController) markTemplateRecalled(ctx context.Context, cluster string, d restore.DeletedTemplate) error {
+	if r.isMarkedRecalled(d) {
 		return nil
 	}
 	mapping, err := r.state.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: d.Key.Group, Kind: d.Key.Kind})
@@ -264,13 +264,13 @@ func (r *Controller) markTemplate(ctx context.Context, cluster string, d restore
 // hubFieldOwner is the field manager of what no user wrote.
 const hubFieldOwner = client.FieldOwner(atoll.HubFieldManager)
 
-func (r *Controller) holdRow(ctx context.Context, cluster, bundle string, removed restore.RemovedRow) error {
+func (r *RestoreController) holdRow(ctx context.Context, cluster, bundle string, removed restore.RemovedRow) error {
 	row, ok := r.state.Rows.Get(bundle, cluster)
 	b, known := r.state.Bundles.Get(bundle)
 	if !ok || !known {
 		return nil // it goes anyway
 	}
-	next := restore.HoldRow(row.Spec, removed, atoll.HashPlacement(b.Spec.Placement), r.state.Hub.GenerationFloor(), time.Now())
+	next := restore.HoldForgottenRemoval(row.Spec, removed, atoll.HashPlacement(b.Spec.Placement), r.state.Hub.GenerationFloor(), time.Now())
 	return r.state.Rows.WriteSpecs(ctx, row.Bundle, []state.Row{row}, map[string]*atoll.RowSpec{cluster: &next})
 }
 
@@ -278,12 +278,12 @@ func (r *Controller) holdRow(ctx context.Context, cluster, bundle string, remove
 type recallSummary map[string]forgottenRemovals
 
 // writeSummary writes the summary so far, once for all members that report at about the same time.
-func (r *Controller) writeSummary(ctx context.Context, t recallSummary) error {
+func (r *RestoreController) writeSummary(ctx context.Context, t recallSummary) error {
 	if !pause.WaitFor(ctx, summaryDelay) {
 		return nil
 	}
 	for _, more := range r.recalls.takeAll() {
-		r.settleRecall(ctx, more, t)
+		r.processRecall(ctx, more, t)
 	}
 	now := t.summarizeRecalls(r.state)
 	hub, err := updateHubState(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
@@ -300,7 +300,7 @@ func (r *Controller) writeSummary(ctx context.Context, t recallSummary) error {
 	return nil
 }
 
-func (t recallSummary) summarizeRecalls(s *state.State) *enginev1.RememberedRemovals {
+func (t recallSummary) summarizeRecalls(s *state.HubTables) *enginev1.RememberedRemovals {
 	var all []restore.MemberSummary
 	for cluster, f := range t {
 		one := restore.MemberSummary{Cluster: cluster, Deleted: f.templates}

@@ -19,10 +19,10 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// RecordStart appends this start to the chain in the store and returns the resulting chain. If
+// RecordHubStart appends this start to the chain in the store and returns the resulting chain. If
 // other hubs serve agents at the same time, the link before ends first, so that the new one begins
 // past every position that they gave.
-func RecordStart(ctx context.Context, c client.Client, etcd *clientv3.Client, restored string, several bool) (*enginev1.HubState, error) {
+func RecordHubStart(ctx context.Context, c client.Client, etcd *clientv3.Client, restored string, several bool) (*enginev1.HubState, error) {
 	resp, err := etcd.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
 		return nil, fmt.Errorf("read the store's revision: %w", err)
@@ -75,7 +75,7 @@ func findRevisionJump(ctx context.Context, c client.Client, etcd *clientv3.Clien
 					newest = max(newest, kv.ModRevision)
 				}
 			}
-			if reason = restore.JumpReason(newest, revision); reason == "" {
+			if reason = restore.RevisionJumpReason(newest, revision); reason == "" {
 				return "", nil
 			}
 			if !resp.More {

@@ -20,8 +20,8 @@ import (
 // fieldOwner of what the hub writes of itself.
 const fieldOwner = client.FieldOwner(atoll.HubFieldManager)
 
-// UpdateStatus writes the conditions that follow from the status, where the HubSettings have others.
-func UpdateStatus(ctx context.Context, c client.Client, s standing.Standing, now metav1.Time) error {
+// UpdateHubSettingsStatus writes the conditions that follow from the status, where the HubSettings have others.
+func UpdateHubSettingsStatus(ctx context.Context, c client.Client, s standing.CAStatus, now metav1.Time) error {
 	hub := &v1alpha1.HubSettings{}
 	hub.Name = v1alpha1.HubSettingsName
 	err := c.Get(ctx, client.ObjectKeyFromObject(hub), hub)
@@ -50,7 +50,7 @@ func UpdateStatus(ctx context.Context, c client.Client, s standing.Standing, now
 }
 
 // setConditions sets the conditions that follow from the status.
-func setConditions(status *v1alpha1.HubSettingsStatus, s standing.Standing, generation int64, now metav1.Time) {
+func setConditions(status *v1alpha1.HubSettingsStatus, s standing.CAStatus, generation int64, now metav1.Time) {
 	set := func(kind string, is bool, normal, reason atoll.Reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(normal), LastTransitionTime: now, ObservedGeneration: generation}
 		if is {

@@ -35,11 +35,11 @@ func TestHubConditions(t *testing.T) {
 		},
 	}).Build()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tell := func(s standing.Standing, wantWrites int) []metav1.Condition {
+	tell := func(s standing.CAStatus, wantWrites int) []metav1.Condition {
 		t.Helper()
 		writes = 0
 		now = now.Add(time.Minute)
-		if err := UpdateStatus(t.Context(), c, s, metav1.NewTime(now)); err != nil {
+		if err := UpdateHubSettingsStatus(t.Context(), c, s, metav1.NewTime(now)); err != nil {
 			t.Fatal(err)
 		}
 		if writes != wantWrites {
@@ -52,22 +52,22 @@ func TestHubConditions(t *testing.T) {
 		return hub.Status.Conditions
 	}
 	began := now
-	if got := tell(standing.Standing{}, 0); len(got) != 0 {
+	if got := tell(standing.CAStatus{}, 0); len(got) != 0 {
 		t.Errorf("nothing to report: %+v", got)
 	}
-	tell(standing.Standing{RotatingSince: &began, Agents: standing.Agents{Current: 1, Former: 2}}, 2)
-	got := tell(standing.Standing{RotatingSince: &began, Agents: standing.Agents{Current: 1, Former: 2}}, 0)
+	tell(standing.CAStatus{RotatingSince: &began, Agents: standing.AgentCertificateCounts{Current: 1, Former: 2}}, 2)
+	got := tell(standing.CAStatus{RotatingSince: &began, Agents: standing.AgentCertificateCounts{Current: 1, Former: 2}}, 0)
 	if one := meta.FindStatusCondition(got, v1alpha1.HubRotatingCAs); one == nil || one.Reason != "AgentsFollow" || !strings.HasPrefix(one.Message, "1 agents have certificates of the new CA, 2 ") || !meta.IsStatusConditionFalse(got, v1alpha1.HubCertificatesExpiring) {
 		t.Errorf("%+v", got)
 	}
-	got = tell(standing.Standing{RotatingSince: &began, Agents: standing.Agents{Current: 3, Away: 1}, Warnings: []string{"a", "b"}}, 1)
+	got = tell(standing.CAStatus{RotatingSince: &began, Agents: standing.AgentCertificateCounts{Current: 3, Away: 1}, Warnings: []string{"a", "b"}}, 1)
 	if one := meta.FindStatusCondition(got, v1alpha1.HubRotatingCAs); one == nil || one.Reason != "ReadyToFinish" || !strings.Contains(one.Message, "atoll ca finish") {
 		t.Errorf("%+v", got)
 	}
 	if one := meta.FindStatusCondition(got, v1alpha1.HubCertificatesExpiring); one == nil || one.Message != "a; b" {
 		t.Errorf("%+v", got)
 	}
-	got = tell(standing.Standing{}, 1)
+	got = tell(standing.CAStatus{}, 1)
 	for _, is := range atoll.ConditionTypes["HubSettings"] {
 		if c := meta.FindStatusCondition(got, is.Type); c == nil || c.Status != metav1.ConditionFalse || c.Reason == "" || c.Message != "" || !c.LastTransitionTime.Equal(&metav1.Time{Time: now}) {
 			t.Errorf("%s in the end: %+v", is.Type, c)

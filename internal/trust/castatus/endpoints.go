@@ -19,22 +19,22 @@ import (
 // verbRotate on the HubSettings is the right to rotate the hub's CAs.
 const verbRotate = "rotate"
 
-// Endpoints serves standing.Path and standing.CertificatesPath.
-type Endpoints struct {
+// CAEndpoints serves standing.Path and standing.CertificatesPath.
+type CAEndpoints struct {
 	// Reporter returns false before the hub's tables are read.
-	Reporter func() (*Reporter, bool)
+	Reporter func() (*CAReporter, bool)
 	// Authorizer returns the authorizer of the API.
 	Authorizer func() authorizer.Authorizer
 }
 
 // ServeStatus answers with the status of the hub's CAs, or changes the CAs.
-func (e Endpoints) ServeStatus(w http.ResponseWriter, r *http.Request) {
-	s, err := e.answerStatus(r)
+func (e CAEndpoints) ServeStatus(w http.ResponseWriter, r *http.Request) {
+	s, err := e.handleStatusRequest(r)
 	respond.WriteAnswer(w, s, r.URL.Query(), err)
 }
 
-func (e Endpoints) answerStatus(r *http.Request) (standing.Standing, error) {
-	none, q := standing.Standing{}, r.URL.Query()
+func (e CAEndpoints) handleStatusRequest(r *http.Request) (standing.CAStatus, error) {
+	none, q := standing.CAStatus{}, r.URL.Query()
 	if err := respond.CheckParameters(q, "ca", "output", "all", "action", "force"); err != nil {
 		return none, err
 	}
@@ -59,7 +59,7 @@ func (e Endpoints) answerStatus(r *http.Request) (standing.Standing, error) {
 }
 
 // authorizeUser returns the reporter, if the user has the right on Atoll's objects.
-func (e Endpoints) authorizeUser(r *http.Request, what authorizer.AttributesRecord) (*Reporter, error) {
+func (e CAEndpoints) authorizeUser(r *http.Request, what authorizer.AttributesRecord) (*CAReporter, error) {
 	u, known := request.UserFrom(r.Context())
 	if !known {
 		return nil, apierrors.NewUnauthorized("the request has no user")
@@ -81,7 +81,7 @@ func (e Endpoints) authorizeUser(r *http.Request, what authorizer.AttributesReco
 }
 
 // changeAuthorities begins a rotation of the hub's CAs, or finishes it.
-func (r *Reporter) changeAuthorities(req *http.Request, action string, force bool) error {
+func (r *CAReporter) changeAuthorities(req *http.Request, action string, force bool) error {
 	var err error
 	switch action {
 	case standing.ActionRotate:
@@ -99,12 +99,12 @@ func (r *Reporter) changeAuthorities(req *http.Request, action string, force boo
 
 // finishRotation ends the trust in the former CAs. Without force it refuses while that would cut
 // off an agent or this user.
-func (r *Reporter) finishRotation(req *http.Request, force bool) error {
+func (r *CAReporter) finishRotation(req *http.Request, force bool) error {
 	if s := r.Status(time.Now(), true); s.RotatingSince != nil && !force {
 		switch {
 		case !r.IsComplete():
 			return errors.New("another hub has not sent the list of its agents yet; ask again in a few seconds, or check which hub does not answer")
-		case r.Rotation.EndsWithTheRotation(req):
+		case r.Rotation.UsesRetiringCertificate(req):
 			return errors.New("you come by a client certificate of the former CA, which ends with this: take the hub's new DIR/hub.kubeconfig, or another login, and finish by that. With --force you are cut off")
 		case s.Agents.Former > 0:
 			return fmt.Errorf("%d agents that are in touch are not known to have certificates of the new CA. They are given them within minutes, those that check in at their next check-in: see atoll ca status. With --force those that have none come back by their key", s.Agents.Former)
@@ -115,7 +115,7 @@ func (r *Reporter) finishRotation(req *http.Request, force bool) error {
 }
 
 // ServeCertificates answers with the ends of agents' certificates, and their transports.
-func (e Endpoints) ServeCertificates(w http.ResponseWriter, r *http.Request) {
+func (e CAEndpoints) ServeCertificates(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		respond.WriteError(w, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "certificates"}, r.Method))
 		return
@@ -125,5 +125,5 @@ func (e Endpoints) ServeCertificates(w http.ResponseWriter, r *http.Request) {
 		respond.WriteError(w, err)
 		return
 	}
-	respond.WriteJSON(w, http.StatusOK, reporter.listCertificates())
+	respond.WriteJSON(w, http.StatusOK, reporter.listAgentCertificates())
 }

@@ -13,20 +13,20 @@ var (
 	formerAgentsDesc      = metrictable.HubFormerCAAgent.NewDesc()
 )
 
-// Collector collects the metrics of certificates. Reporter returns false before the hub's tables
+// CertificateCollector collects the metrics of certificates. Reporter returns false before the hub's tables
 // are read; no metric exists until then.
-type Collector struct {
-	Reporter func() (*Reporter, bool)
+type CertificateCollector struct {
+	Reporter func() (*CAReporter, bool)
 }
 
 // Describe implements prometheus.Collector.
-func (Collector) Describe(out chan<- *prometheus.Desc) {
+func (CertificateCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- certificateExpiryDesc
 	out <- formerAgentsDesc
 }
 
 // Collect implements prometheus.Collector.
-func (m Collector) Collect(out chan<- prometheus.Metric) {
+func (m CertificateCollector) Collect(out chan<- prometheus.Metric) {
 	r, ok := m.Reporter()
 	if !ok {
 		return

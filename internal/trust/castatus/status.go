@@ -44,8 +44,8 @@ type Authorities interface {
 type Rotation interface {
 	RotateAuthorities(ctx context.Context) (*keys.Authorities, error)
 	FinishRotation(ctx context.Context) (*keys.Authorities, error)
-	// EndsWithTheRotation reports whether the request used a certificate of the former CA.
-	EndsWithTheRotation(r *http.Request) bool
+	// UsesRetiringCertificate reports whether the request used a certificate of the former CA.
+	UsesRetiringCertificate(r *http.Request) bool
 }
 
 // Clusters is the table of members.
@@ -58,8 +58,8 @@ type Clusters interface {
 type Agents interface {
 	// CertificateOf returns the end of an agent's certificate and the generation of its CA.
 	CertificateOf(uid string) (ends time.Time, generation int, ok bool)
-	// CarriageOf returns the transport of the present connection; empty without one.
-	CarriageOf(uid string) string
+	// TransportOf returns the transport of the present connection; empty without one.
+	TransportOf(uid string) string
 }
 
 // Settings are the HubSettings in memory.
@@ -67,8 +67,8 @@ type Settings interface {
 	Subscribe(fn func(name string))
 }
 
-// Reporter reports on the certificates of a hub.
-type Reporter struct {
+// CAReporter reports on the certificates of a hub.
+type CAReporter struct {
 	Authorities Authorities
 	Rotation    Rotation
 	Clusters    Clusters
@@ -82,10 +82,10 @@ type Reporter struct {
 }
 
 // Status of the hub now. With all, it counts agents.
-func (r *Reporter) Status(now time.Time, all bool) standing.Standing {
+func (r *CAReporter) Status(now time.Time, all bool) standing.CAStatus {
 	a := r.Authorities.CurrentAuthorities()
 	pins := a.CAPins()
-	s := standing.Standing{
+	s := standing.CAStatus{
 		Generation: a.Generation, CAHash: pins[0], FormerHashes: pins[1:], FormerUsers: r.Authorities.FormerUsers(),
 		Certificates: append(r.Authorities.ListCertificates(), r.GatewayCertificate()),
 	}
@@ -104,7 +104,7 @@ func (r *Reporter) Status(now time.Time, all bool) standing.Standing {
 }
 
 // countAgents counts accepted Clusters by the CA of their agents' certificates.
-func (r *Reporter) countAgents(generation int, rotating bool) (out standing.Agents) {
+func (r *CAReporter) countAgents(generation int, rotating bool) (out standing.AgentCertificateCounts) {
 	for _, c := range r.Clusters.List() {
 		if !c.Spec.Accepted {
 			continue
@@ -124,7 +124,7 @@ func (r *Reporter) countAgents(generation int, rotating bool) (out standing.Agen
 
 // countByCA counts one agent. While no rotation is under way, only certificates of the present CA
 // are accepted.
-func (r *Reporter) countByCA(out *standing.Agents, c *v1alpha1.Cluster, current, rotating bool) {
+func (r *CAReporter) countByCA(out *standing.AgentCertificateCounts, c *v1alpha1.Cluster, current, rotating bool) {
 	online := r.Clusters.IsOnline(string(c.UID))
 	switch {
 	case current || online && !rotating:
@@ -145,18 +145,18 @@ func appendExample(names []string, name string) []string {
 }
 
 // currentStatus counts agents only while a rotation is under way.
-func (r *Reporter) currentStatus(now time.Time) standing.Standing {
+func (r *CAReporter) currentStatus(now time.Time) standing.CAStatus {
 	return r.Status(now, r.Authorities.CurrentAuthorities().IsRotating())
 }
 
-// listCertificates returns the ends of agents' certificates, and their transports.
-func (r *Reporter) listCertificates() standing.Certificates {
+// listAgentCertificates returns the ends of agents' certificates, and their transports.
+func (r *CAReporter) listAgentCertificates() standing.Certificates {
 	out := standing.Certificates{Ends: map[string]time.Time{}, Carriage: map[string]string{}}
 	for _, c := range r.Clusters.List() {
 		if ends, _, ok := r.Agents.CertificateOf(string(c.UID)); ok {
 			out.Ends[c.Name] = ends.UTC()
 		}
-		if how := r.Agents.CarriageOf(string(c.UID)); how != "" {
+		if how := r.Agents.TransportOf(string(c.UID)); how != "" {
 			out.Carriage[c.Name] = how
 		}
 	}
@@ -165,9 +165,9 @@ func (r *Reporter) listCertificates() standing.Certificates {
 
 // RunConditions keeps the conditions of the HubSettings true until ctx ends. New or edited HubSettings
 // get theirs at once.
-func (r *Reporter) RunConditions(ctx context.Context, c client.Client, log *slog.Logger) error {
+func (r *CAReporter) RunConditions(ctx context.Context, c client.Client, log *slog.Logger) error {
 	edited := make(chan struct{}, 1)
-	r.Settings.Subscribe(func(string) { wakeup.Send(edited) })
+	r.Settings.Subscribe(func(string) { wakeup.WakeReader(edited) })
 	var logged []string
 	for {
 		s := r.currentStatus(time.Now())
@@ -177,7 +177,7 @@ func (r *Reporter) RunConditions(ctx context.Context, c client.Client, log *slog
 				log.Warn("one of the hub's certificates needs a person: " + w)
 			}
 		}
-		if err := UpdateStatus(ctx, c, s, metav1.Now()); err != nil && ctx.Err() == nil {
+		if err := UpdateHubSettingsStatus(ctx, c, s, metav1.Now()); err != nil && ctx.Err() == nil {
 			log.Error("cannot write the hub's conditions; the hub tries again", "after", conditionsInterval, "err", err)
 		}
 		if !pause.WaitForWakeup(ctx, edited, conditionsInterval) {

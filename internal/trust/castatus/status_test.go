@@ -61,7 +61,7 @@ func (h *fakeHub) FinishRotation(context.Context) (*keys.Authorities, error) {
 	return next, err
 }
 
-func (h *fakeHub) EndsWithTheRotation(*http.Request) bool { return h.formerUser }
+func (h *fakeHub) UsesRetiringCertificate(*http.Request) bool { return h.formerUser }
 
 func (h *fakeHub) List() []*v1alpha1.Cluster { return h.clusters }
 
@@ -72,10 +72,10 @@ func (h *fakeHub) CertificateOf(uid string) (time.Time, int, bool) {
 	return h.ends, generation, ok
 }
 
-func (h *fakeHub) CarriageOf(uid string) string { return h.transports[uid] }
+func (h *fakeHub) TransportOf(uid string) string { return h.transports[uid] }
 
-func (h *fakeHub) newReporter() *Reporter {
-	return &Reporter{
+func (h *fakeHub) newReporter() *CAReporter {
+	return &CAReporter{
 		Authorities: h, Rotation: h, Clusters: h, Agents: h, IsComplete: func() bool { return !h.incomplete },
 		GatewayCertificate: func() standing.Certificate {
 			return standing.Certificate{Name: "gateway", Ends: h.gatewayEnds, Issued: time.Now(), Own: true}
@@ -176,9 +176,9 @@ func (a allowed) Authorize(_ context.Context, what authorizer.Attributes) (autho
 }
 
 // call sends a request of a user to the endpoints, without a user where rights is nil.
-func call(t *testing.T, r *Reporter, rights allowed, method, target string) (int, string) {
+func call(t *testing.T, r *CAReporter, rights allowed, method, target string) (int, string) {
 	t.Helper()
-	e := Endpoints{Reporter: func() (*Reporter, bool) { return r, r != nil }, Authorizer: func() authorizer.Authorizer { return rights }}
+	e := CAEndpoints{Reporter: func() (*CAReporter, bool) { return r, r != nil }, Authorizer: func() authorizer.Authorizer { return rights }}
 	req := httptest.NewRequestWithContext(t.Context(), method, target, nil)
 	if rights != nil {
 		req = req.WithContext(request.WithUser(req.Context(), &user.DefaultInfo{Name: "ann"}))
@@ -196,7 +196,7 @@ func TestEndpointsAskTheAuthorizer(t *testing.T) {
 	r := newFakeHub(t).newReporter()
 	for _, c := range []struct {
 		name           string
-		reporter       *Reporter
+		reporter       *CAReporter
 		rights         allowed
 		method, target string
 		want           int
@@ -275,7 +275,7 @@ func TestMetricsOfCertificates(t *testing.T) {
 	}
 	ready := false
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(Collector{Reporter: func() (*Reporter, bool) { return h.newReporter(), ready }})
+	registry.MustRegister(CertificateCollector{Reporter: func() (*CAReporter, bool) { return h.newReporter(), ready }})
 	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
 		t.Errorf("%d metrics before the tables are read, %v", n, err)
 	}

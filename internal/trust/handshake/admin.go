@@ -88,10 +88,10 @@ func (a Admin) DeleteToken(ctx context.Context, id string) error {
 	return nil
 }
 
-// Accept accepts a Cluster: it sets spec.accepted to true and approves the request of its agent.
+// AcceptCluster accepts a Cluster: it sets spec.accepted to true and approves the request of its agent.
 // keyHashes lists the approved keys, for people to compare with those that the agent prints. It
 // is empty when no request was pending.
-func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err error) {
+func (a Admin) AcceptCluster(ctx context.Context, name string) (keyHashes []string, err error) {
 	cluster, err := a.Hub.Resource(clusters).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("find cluster %s: %w", name, err)
@@ -104,7 +104,7 @@ func (a Admin) Accept(ctx context.Context, name string) (keyHashes []string, err
 		return nil, err
 	}
 	for i := range waiting {
-		r, err := trust.ParseRequestPEM(waiting[i].Spec.Request)
+		r, err := trust.ParseCertificateRequestPEM(waiting[i].Spec.Request)
 		if err != nil {
 			return keyHashes, fmt.Errorf("request %s of cluster %s: %w", waiting[i].Name, name, err)
 		}

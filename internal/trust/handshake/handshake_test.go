@@ -45,11 +45,11 @@ func (a Admin) storeRequest(t *testing.T, cluster, uid string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := trust.NewRequest(key, cluster)
+	der, err := trust.NewCertificateRequest(key, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := trust.ParseRequest(der)
+	r, err := trust.ParseCertificateRequest(der)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,21 +100,21 @@ func TestAcceptAndDeny(t *testing.T) {
 	a := newAdmin(t, "tokyo")
 	mine, stale := a.storeRequest(t, "tokyo", "uid-of-tokyo"), a.storeRequest(t, "tokyo", "uid-of-before")
 	other := a.storeRequest(t, "oslo", "uid-of-oslo")
-	keys, err := a.Accept(t.Context(), "tokyo")
-	if err != nil || len(keys) != 1 || !trust.ValidHash(keys[0]) || !a.isAccepted(t, "tokyo") {
+	keys, err := a.AcceptCluster(t.Context(), "tokyo")
+	if err != nil || len(keys) != 1 || !trust.IsValidKeyHash(keys[0]) || !a.isAccepted(t, "tokyo") {
 		t.Fatalf("accepted %v, %v", keys, err)
 	}
 	if a.getDecision(t, mine) != Approved || a.getDecision(t, stale) != Undecided || a.getDecision(t, other) != Undecided {
 		t.Errorf("decisions %q, %q, %q", a.getDecision(t, mine), a.getDecision(t, stale), a.getDecision(t, other))
 	}
-	if keys, err := a.Accept(t.Context(), "tokyo"); err != nil || len(keys) != 0 {
+	if keys, err := a.AcceptCluster(t.Context(), "tokyo"); err != nil || len(keys) != 0 {
 		t.Errorf("accepted again: %v, %v", keys, err)
 	}
 	later := a.storeRequest(t, "tokyo", "uid-of-tokyo")
 	if err := a.DenyCluster(t.Context(), "tokyo"); err != nil || a.isAccepted(t, "tokyo") || a.getDecision(t, later) != Denied || a.getDecision(t, mine) != Approved {
 		t.Errorf("denied: %v, %q, %q", err, a.getDecision(t, later), a.getDecision(t, mine))
 	}
-	if _, err := a.Accept(t.Context(), "nowhere"); err == nil {
+	if _, err := a.AcceptCluster(t.Context(), "nowhere"); err == nil {
 		t.Error("accepted a cluster that does not exist")
 	}
 }
@@ -136,7 +136,7 @@ func TestNothingElseIsApprovedWithACluster(t *testing.T) {
 	if _, err := a.Hub.Resource(requests).Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := a.Accept(t.Context(), "tokyo")
+	keys, err := a.AcceptCluster(t.Context(), "tokyo")
 	if err != nil || len(keys) != 1 || a.getDecision(t, mine) != Approved {
 		t.Errorf("accepted %v, %v", keys, err)
 	}
@@ -165,12 +165,12 @@ func TestAcceptedIsWhatWasRead(t *testing.T) {
 	})
 	waiting := a.storeRequest(t, "tokyo", "uid-of-tokyo")
 	changed = true
-	if _, err := a.Accept(t.Context(), "tokyo"); err == nil || a.getDecision(t, waiting) != Undecided {
+	if _, err := a.AcceptCluster(t.Context(), "tokyo"); err == nil || a.getDecision(t, waiting) != Undecided {
 		t.Errorf("of a Cluster that has changed: %v, the request is %q", err, a.getDecision(t, waiting))
 	}
 	for range 2 { // of which the second has nothing to write
 		changed = false
-		if _, err := a.Accept(t.Context(), "tokyo"); err != nil {
+		if _, err := a.AcceptCluster(t.Context(), "tokyo"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestAcceptedIsWhatWasRead(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(requests.GroupResource(), waiting, errors.New("no rule"))
 	})
 	a.storeRequest(t, "tokyo", "uid-of-tokyo")
-	if _, err := a.Accept(t.Context(), "tokyo"); !apierrors.IsForbidden(err) {
+	if _, err := a.AcceptCluster(t.Context(), "tokyo"); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without the right to approve gets: %v", err)
 	}
 	hub.PrependReactor("list", "certificatesigningrequests", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -42,7 +42,7 @@ const expirationLeast = 600
 
 // NewRequest returns the CertificateSigningRequest that an administrator approves. It requests
 // that lifetime, or the shortest that Kubernetes accepts.
-func NewRequest(cluster, uid string, r trust.Request, lifetimeSeconds int32) *certificatesv1.CertificateSigningRequest {
+func NewRequest(cluster, uid string, r trust.CertificateRequest, lifetimeSeconds int32) *certificatesv1.CertificateSigningRequest {
 	lifetimeSeconds = max(lifetimeSeconds, expirationLeast)
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{

@@ -178,5 +178,5 @@ func (t StoredToken) AllowsCluster(name string) bool {
 	return t.Pattern == "" || (err == nil && ok)
 }
 
-// SetUses writes the number of uses left into the Secret.
-func SetUses(s *corev1.Secret, n int) { s.Data[dataUses] = []byte(strconv.Itoa(n)) }
+// SetRemainingUses writes the number of uses left into the Secret.
+func SetRemainingUses(s *corev1.Secret, n int) { s.Data[dataUses] = []byte(strconv.Itoa(n)) }

@@ -17,8 +17,8 @@ const (
 	tokenProtocol   = "base64url.bearer.authorization.k8s.io."
 )
 
-// FromHeader returns the person in whose name a request is made; empty where the header has none.
-func FromHeader(h http.Header) Person {
+// ImpersonatedPerson returns the person in whose name a request is made; empty where the header has none.
+func ImpersonatedPerson(h http.Header) Person {
 	return Person{Name: h.Get(headerUser), Groups: h.Values(headerGroup)}
 }
 
@@ -40,15 +40,15 @@ func (p Person) ReplaceIdentity(h http.Header) {
 			h.Del(field)
 		}
 	}
-	withoutTokens(h)
+	removeWebSocketTokens(h)
 	h.Set(headerUser, p.Name)
 	for _, g := range p.Groups {
 		h.Add(headerGroup, g)
 	}
 }
 
-// withoutTokens leaves the protocols of a WebSocket that are ones.
-func withoutTokens(h http.Header) {
+// removeWebSocketTokens leaves the protocols of a WebSocket that are ones.
+func removeWebSocketTokens(h http.Header) {
 	said := strings.Join(h.Values(headerProtocols), ",")
 	if !strings.Contains(said, tokenProtocol) {
 		return

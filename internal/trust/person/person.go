@@ -6,7 +6,7 @@
 // begin with Prefix. A member grants them nothing until its administrator does. A user name of the
 // hub under that prefix is not carried over, so that only the intended user has such a name. A
 // name that a header would change, by its blanks, is not carried over either. The hub maps by
-// FromUser; agents check by CheckImpersonation, so that not even a hub gets further. All functions
+// MemberIdentityOf; agents check by CheckImpersonation, so that not even a hub gets further. All functions
 // are pure.
 package person
 
@@ -41,25 +41,25 @@ type Person struct {
 	Groups []string
 }
 
-// FromUser returns the identity of a hub's user in members. The error is the reason why the user
+// MemberIdentityOf returns the identity of a hub's user in members. The error is the reason why the user
 // has none.
-func FromUser(name string, groups []string) (Person, error) {
+func MemberIdentityOf(name string, groups []string) (Person, error) {
 	var p Person
 	var err error
-	if p.Name, err = memberName(name, groups); err != nil {
+	if p.Name, err = memberUserName(name, groups); err != nil {
 		return Person{}, err
 	}
 	isAccount := strings.HasPrefix(name, accountHere)
 	for _, g := range groups {
-		if mapped, ok := mapGroup(g, isAccount); ok && !slices.Contains(p.Groups, mapped) {
+		if mapped, ok := memberGroupFor(g, isAccount); ok && !slices.Contains(p.Groups, mapped) {
 			p.Groups = append(p.Groups, mapped)
 		}
 	}
 	return p, nil
 }
 
-// memberName returns the name of a hub's user in members.
-func memberName(name string, groups []string) (string, error) {
+// memberUserName returns the name of a hub's user in members.
+func memberUserName(name string, groups []string) (string, error) {
 	account, isAccount := strings.CutPrefix(name, accountHere)
 	switch {
 	case name == "" || name == anonymousHere || slices.Contains(groups, unauthenticateds):
@@ -78,9 +78,9 @@ func memberName(name string, groups []string) (string, error) {
 	return name, nil
 }
 
-// mapGroup returns the member's group for a group of the hub. ok is false when the group has no
+// memberGroupFor returns the member's group for a group of the hub. ok is false when the group has no
 // meaning in members.
-func mapGroup(g string, isAccount bool) (there string, ok bool) {
+func memberGroupFor(g string, isAccount bool) (there string, ok bool) {
 	namespace, ofNamespace := strings.CutPrefix(g, accountsHere+":")
 	switch {
 	case !isHeaderSafe(g):

@@ -46,7 +46,7 @@ func TestWhoPeopleAreInMembers(t *testing.T) {
 		{what: "a node", name: "system:node:a", groups: []string{"system:nodes"}, refuse: "a cluster's own"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			got, err := FromUser(c.name, c.groups)
+			got, err := MemberIdentityOf(c.name, c.groups)
 			if c.refuse != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refuse) {
 					t.Fatalf("is %+v in members, %v; wanted an error with %q", got, err, c.refuse)
@@ -73,7 +73,7 @@ func FuzzOf(f *testing.F) {
 	f.Add(" atoll:x", "\tatoll:masters")
 	f.Add("jane", "dev\r\nImpersonate-Group: atoll:masters")
 	f.Fuzz(func(t *testing.T, name, group string) {
-		p, err := FromUser(name, []string{group})
+		p, err := MemberIdentityOf(name, []string{group})
 		if err != nil {
 			return
 		}
@@ -105,7 +105,7 @@ func personFromWire(t *testing.T, h http.Header) Person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return FromHeader(http.Header(read))
+	return ImpersonatedPerson(http.Header(read))
 }
 
 func TestAgentsCheckWhoIsImpersonated(t *testing.T) {
@@ -152,7 +152,7 @@ func TestCredentialsAreNotPassedOn(t *testing.T) {
 			t.Errorf("%s: %q, wanted %q", field, h[field], values)
 		}
 	}
-	if got := FromHeader(h); got.Name != "jane" || !slices.Equal(got.Groups, []string{"dev", "ops"}) {
+	if got := ImpersonatedPerson(h); got.Name != "jane" || !slices.Equal(got.Groups, []string{"dev", "ops"}) {
 		t.Errorf("read back as %+v", got)
 	}
 }

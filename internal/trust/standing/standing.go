@@ -29,8 +29,8 @@ const (
 	ActionFinish = "finish"
 )
 
-// Standing of a hub.
-type Standing struct {
+// CAStatus is the state of a hub's CA.
+type CAStatus struct {
 	// Generation of the CAs: 1 for those that the hub was made with.
 	Generation int `json:"generation"`
 	// RotatingSince is when the rotation that is under way began.
@@ -40,8 +40,8 @@ type Standing struct {
 	CAHash       string   `json:"caHash"`
 	FormerHashes []string `json:"formerHashes,omitempty"`
 	// Certificates of the hub: its CAs and what it shows.
-	Certificates []Certificate `json:"certificates"`
-	Agents       Agents        `json:"agents"`
+	Certificates []Certificate          `json:"certificates"`
+	Agents       AgentCertificateCounts `json:"agents"`
 	// FormerUsers have asked the hub that answers by client certificates of the former CA
 	// since the rotation began, which end with it.
 	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
@@ -71,8 +71,8 @@ type FormerUser struct {
 	Last time.Time `json:"last"`
 }
 
-// Agents by what they are known to hold.
-type Agents struct {
+// AgentCertificateCounts counts agents by what they are known to hold.
+type AgentCertificateCounts struct {
 	// Current hold a certificate of the present CA.
 	Current int `json:"current"`
 	// Former are in touch and are not known to; FormerClusters names the first of them.
@@ -129,7 +129,7 @@ func (c Certificate) WarningText(now time.Time) string {
 func (c Certificate) isCA() bool { return strings.HasSuffix(c.Name, " CA") }
 
 // FormatText formats it for people.
-func (s Standing) FormatText(bool) string {
+func (s CAStatus) FormatText(bool) string {
 	var b strings.Builder
 	if s.RotatingSince != nil {
 		fmt.Fprintf(&b, "The hub's CAs are being rotated since %s; both the former and the new ones count.\n", phrase.FormatTime(*s.RotatingSince))
@@ -160,7 +160,7 @@ func (s Standing) FormatText(bool) string {
 	return b.String()
 }
 
-func (a Agents) writeText(b io.Writer, rotating bool) {
+func (a AgentCertificateCounts) writeText(b io.Writer, rotating bool) {
 	fmt.Fprintf(b, "\nagents with certificates of the present CA  %d\n", a.Current)
 	if rotating || a.Former > 0 {
 		fmt.Fprintf(b, "in touch, and not yet                        %d%s\n", a.Former, exampleNames(a.FormerClusters, a.Former))

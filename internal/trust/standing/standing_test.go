@@ -31,10 +31,10 @@ func TestWarningsAboutCertificates(t *testing.T) {
 			}
 		})
 	}
-	if !slices.Contains(strings.Fields(Standing{Warnings: []string{"look"}}.FormatText(false)), "WARNING:") {
+	if !slices.Contains(strings.Fields(CAStatus{Warnings: []string{"look"}}.FormatText(false)), "WARNING:") {
 		t.Error("people read of no warning")
 	}
-	former := Standing{FormerUsers: []FormerUser{{"jane", now}, {"joe", now}}}.FormatText(false)
+	former := CAStatus{FormerUsers: []FormerUser{{"jane", now}, {"joe", now}}}.FormatText(false)
 	if !strings.Contains(former, "user jane came by a client certificate of the former CA, at "+now.UTC().Format(time.RFC3339)) || !strings.Contains(former, "user joe ") {
 		t.Errorf("people read of no users that are to be cut off: %s", former)
 	}
@@ -44,15 +44,15 @@ func TestWarningsAboutCertificates(t *testing.T) {
 func TestWhenARotationMayEnd(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
-		of          Standing
+		of          CAStatus
 		says, lacks []string
 	}{
-		"nothing is rotated":    {Standing{Agents: Agents{Current: 3}}, []string{"present CA  3"}, []string{"atoll ca finish", "not yet", "fail to renew"}},
-		"some are to come":      {Standing{RotatingSince: &now, Agents: Agents{Current: 3, Former: 2, FormerClusters: []string{"oslo", "lima"}}}, []string{"not yet                        2: oslo, lima\n", "Wait until all"}, []string{"All connected agents"}},
-		"more than are named":   {Standing{RotatingSince: &now, Agents: Agents{Former: 3, FormerClusters: []string{"oslo", "lima"}}}, []string{"3: oslo, lima, …"}, []string{"All connected agents"}},
-		"all have come":         {Standing{RotatingSince: &now, Agents: Agents{Current: 5, Away: 1}}, []string{"All connected agents", "atoll ca finish", "away, and not yet                            1"}, []string{"Wait until all"}},
-		"some were left behind": {Standing{Agents: Agents{Former: 1, FormerClusters: []string{"oslo"}}}, []string{"1: oslo"}, []string{"atoll ca finish"}},
-		"some do not renew":     {Standing{Agents: Agents{Overdue: 2, OverdueClusters: []string{"oslo"}}}, []string{"fail to renew                           2: oslo, …"}, nil},
+		"nothing is rotated":    {CAStatus{Agents: AgentCertificateCounts{Current: 3}}, []string{"present CA  3"}, []string{"atoll ca finish", "not yet", "fail to renew"}},
+		"some are to come":      {CAStatus{RotatingSince: &now, Agents: AgentCertificateCounts{Current: 3, Former: 2, FormerClusters: []string{"oslo", "lima"}}}, []string{"not yet                        2: oslo, lima\n", "Wait until all"}, []string{"All connected agents"}},
+		"more than are named":   {CAStatus{RotatingSince: &now, Agents: AgentCertificateCounts{Former: 3, FormerClusters: []string{"oslo", "lima"}}}, []string{"3: oslo, lima, …"}, []string{"All connected agents"}},
+		"all have come":         {CAStatus{RotatingSince: &now, Agents: AgentCertificateCounts{Current: 5, Away: 1}}, []string{"All connected agents", "atoll ca finish", "away, and not yet                            1"}, []string{"Wait until all"}},
+		"some were left behind": {CAStatus{Agents: AgentCertificateCounts{Former: 1, FormerClusters: []string{"oslo"}}}, []string{"1: oslo"}, []string{"atoll ca finish"}},
+		"some do not renew":     {CAStatus{Agents: AgentCertificateCounts{Overdue: 2, OverdueClusters: []string{"oslo"}}}, []string{"fail to renew                           2: oslo, …"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := c.of.FormatText(false)

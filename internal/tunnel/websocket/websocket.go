@@ -35,8 +35,8 @@ const (
 
 var writing = &sync.Pool{}
 
-// Dialer reaches hubs. Those without a default are required.
-type Dialer struct {
+// WebSocketDialer reaches hubs. Those without a default are required.
+type WebSocketDialer struct {
 	// Dial gives a connection to an address, as net.Dialer does.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Roots verify the proxy.
@@ -46,7 +46,7 @@ type Dialer struct {
 }
 
 // URL returns the URL of the hub at an address.
-func (d Dialer) URL(address string) string {
+func (d WebSocketDialer) URL(address string) string {
 	if d.Plain {
 		return "ws://" + address + Path
 	}
@@ -66,7 +66,7 @@ func (e *StatusError) Error() string {
 }
 
 // Open opens a connection to the hub at an address.
-func (d Dialer) Open(ctx context.Context, address string) (net.Conn, error) {
+func (d WebSocketDialer) Open(ctx context.Context, address string) (net.Conn, error) {
 	dialer := &gorilla.Dialer{
 		NetDialContext:   func(ctx context.Context, _, address string) (net.Conn, error) { return d.Dial(ctx, address) },
 		TLSClientConfig:  &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: d.Roots, NextProtos: []string{"http/1.1"}},
@@ -101,7 +101,7 @@ func UpgradeRequest(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 // carryBytes bytes by the WebSocket.
 func carryBytes(ws *gorilla.Conn, name string) net.Conn {
 	ws.SetReadLimit(messageMost)
-	s := &stream{ws: ws, next: pieceFirst}
+	s := &messageStream{ws: ws, next: pieceFirst}
 	conn := tunnel.New(s, s.closeNow, name)
 	go func() {
 		_ = conn.PumpMessages() // the reader gets an error
@@ -110,20 +110,20 @@ func carryBytes(ws *gorilla.Conn, name string) net.Conn {
 	return conn
 }
 
-// stream is one end of a WebSocket, for a tunnel.
-type stream struct {
+// messageStream is one end of a WebSocket, for a tunnel.
+type messageStream struct {
 	ws      *gorilla.Conn
 	message io.Reader // that is being read
 	next    int       // bytes to read at once
 }
 
 // Send sends a message.
-func (s *stream) Send(p *wrapperspb.BytesValue) error {
+func (s *messageStream) Send(p *wrapperspb.BytesValue) error {
 	return s.ws.WriteMessage(gorilla.BinaryMessage, p.GetValue())
 }
 
 // Recv receives a part of a message: a proxy may have cut and joined them.
-func (s *stream) Recv() (*wrapperspb.BytesValue, error) {
+func (s *messageStream) Recv() (*wrapperspb.BytesValue, error) {
 	for {
 		if s.message == nil {
 			kind, r, err := s.ws.NextReader()
@@ -156,7 +156,7 @@ func (s *stream) Recv() (*wrapperspb.BytesValue, error) {
 
 // closeNow cuts the WebSocket off without a word, which might have to wait: what it carries says how
 // it ends.
-func (s *stream) closeNow() {
+func (s *messageStream) closeNow() {
 	conn := s.ws.NetConn()
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = t.NetConn()

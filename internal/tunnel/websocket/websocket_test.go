@@ -34,7 +34,7 @@ func startServer(t *testing.T) (agent, hub net.Conn, address string) {
 	}))
 	t.Cleanup(server.Close)
 	address = server.Listener.Addr().String()
-	agent, err := Dialer{Dial: dialServer, Plain: true}.Open(t.Context(), address)
+	agent, err := WebSocketDialer{Dial: dialServer, Plain: true}.Open(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}

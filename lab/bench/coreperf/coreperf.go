@@ -76,8 +76,8 @@ func (c Case) measureBest(rounds int, length time.Duration) (Cost, error) {
 	return least, nil
 }
 
-// Budget is the most that a case may allocate.
-type Budget struct {
+// AllocationBudget is the most that a case may allocate.
+type AllocationBudget struct {
 	Allocations float64 `json:"allocations"`
 	Bytes       float64 `json:"bytes"`
 }
@@ -85,9 +85,9 @@ type Budget struct {
 //go:embed budgets.yaml
 var budgetsYAML []byte
 
-// ReadBudgets returns the budgets by the names of cases.
-func ReadBudgets() (map[string]Budget, error) {
-	var out map[string]Budget
+// ReadAllocationBudgets returns the budgets by the names of cases.
+func ReadAllocationBudgets() (map[string]AllocationBudget, error) {
+	var out map[string]AllocationBudget
 	if err := yaml.UnmarshalStrict(budgetsYAML, &out); err != nil {
 		return nil, fmt.Errorf("budgets of the cores: %w", err)
 	}

@@ -89,18 +89,21 @@ func (div assignmentCase) prepareWork() (func() error, error) {
 	in.Filter = schedule.CompilePlacement(in.Placement)
 	d := schedule.DecidePlacement(in)
 	in = inputAfterDecision(in, d)
-	rooms := map[string]freecapacity.Classes{}
+	rooms := map[string]freecapacity.NodeClasses{}
 	for i := range in.Clusters {
 		name := in.Clusters[i].Name
 		if row := in.Rows[name]; div.halfAssigned {
 			row.Assigned = map[string]int64{key.String(): int64(i % 6)}
 			in.Rows[name] = row
 		}
-		rooms[name] = freecapacity.Classes{
+		rooms[name] = freecapacity.NodeClasses{
 			{Nodes: int64(1 + i%9), CPU: 3500, Memory: 12 << 30, Pods: 90}, {Nodes: 3, CPU: 1500, Memory: 2 << 30, Pods: 60}, {Nodes: 1, CPU: 250, Memory: 1 << 29, Pods: 9},
 		}
 	}
-	d = schedule.DecidePlacement(in).WithFreeCapacity(func(cluster string) (freecapacity.Classes, bool) { room, known := rooms[cluster]; return room, known })
+	d = schedule.DecidePlacement(in).WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) {
+		room, known := rooms[cluster]
+		return room, known
+	})
 	return func() error {
 		a := d.AssignReplicas(nil)
 		if div.kind == "" {

@@ -48,7 +48,7 @@ func makeFleet(n int) []schedule.Cluster {
 	return out
 }
 
-func chooseAmong(n int) (schedule.Input, error) {
+func newChoiceInput(n int) (schedule.Input, error) {
 	in := schedule.Input{BundleUID: "0b6e5a1c-7f0e-4c1d-9d55-3f1f7c0c6f7a", Clusters: makeFleet(n), SkipExplanations: true, Now: time.Now()}
 	if err := yaml.UnmarshalStrict([]byte(choosingPolicy), &in.Placement); err != nil {
 		return in, fmt.Errorf("placement: %w", err)
@@ -69,15 +69,15 @@ func inputAfterDecision(in schedule.Input, d schedule.Decision, without ...strin
 	return in
 }
 
-func expectChosen(d schedule.Decision) error {
+func checkChosenCount(d schedule.Decision) error {
 	if len(d.Verdicts) != chosenCount || d.WantsMore {
 		return fmt.Errorf("%d clusters were chosen: %s", len(d.Verdicts), d.UnmetSpread)
 	}
 	return nil
 }
 
-// wholeDecision is a decision over clusters without taints, with the division of its replicas.
-func wholeDecision(name, what, how, placement string, replicas int64, size int) Case {
+// newDecisionCase is a decision over clusters without taints, with the division of its replicas.
+func newDecisionCase(name, what, how, placement string, replicas int64, size int) Case {
 	return Case{Name: name, What: what, Goal: "< 2 ms", How: how, Prepare: func() (func() error, error) {
 		in := schedule.Input{BundleUID: "0b6e5a1c-7f0e-4c1d-9d55-3f1f7c0c6f7a", Clusters: makeFleet(size), SkipExplanations: true, Now: time.Now()}
 		for i := range in.Clusters {
@@ -90,9 +90,9 @@ func wholeDecision(name, what, how, placement string, replicas int64, size int) 
 		if replicas > 0 {
 			in.Workloads = []schedule.Workload{{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, Replicas: replicas, Requests: freecapacity.ReplicaRequests{CPU: 250}}}
 		}
-		free := freecapacity.Classes{{Nodes: 3, CPU: 3500, Memory: 12 << 30, Pods: 90}}
+		free := freecapacity.NodeClasses{{Nodes: 3, CPU: 3500, Memory: 12 << 30, Pods: 90}}
 		return func() error {
-			d := schedule.DecidePlacement(in).WithFreeCapacity(func(string) (freecapacity.Classes, bool) { return free, true })
+			d := schedule.DecidePlacement(in).WithFreeCapacity(func(string) (freecapacity.NodeClasses, bool) { return free, true })
 			if a := d.AssignReplicas(nil); d.NoFit || len(a.Shortages) > 0 || (len(a.Shares) > 0) != (replicas > 0) {
 				return fmt.Errorf("%d clusters have a share, and %v have no place", len(a.Shares), a.Shortages)
 			}
@@ -108,21 +108,21 @@ func placingCases() []Case {
 			Name: "place", What: "place one Bundle", Goal: "< 2 ms, < 1 MB",
 			How: "50 of 10,000 clusters by labels, taints, a spread over regions and zones, and two resource scores",
 			Prepare: func() (func() error, error) {
-				in, err := chooseAmong(size)
-				return func() error { return expectChosen(schedule.DecidePlacement(in)) }, err
+				in, err := newChoiceInput(size)
+				return func() error { return checkChosenCount(schedule.DecidePlacement(in)) }, err
 			},
 		},
-		wholeDecision("place-everywhere", "place on all clusters", "10,000 of 10,000 clusters", "{}", 0, size),
-		wholeDecision("place-labels", "place by labels", "200 of 10,000 clusters", "{clusterAffinity: {labelSelector: {matchLabels: {env: prod, country: '6'}}}}", 0, size),
-		wholeDecision("place-best", "place on the best", "50 of 10,000 clusters by one resource score", "{maxClusters: 50, scores: [{name: ResourceAvailable, resource: cpu}]}", 0, size),
-		wholeDecision("place-weights", "place and divide by weights", "50,000 replicas over 10,000 clusters",
+		newDecisionCase("place-everywhere", "place on all clusters", "10,000 of 10,000 clusters", "{}", 0, size),
+		newDecisionCase("place-labels", "place by labels", "200 of 10,000 clusters", "{clusterAffinity: {labelSelector: {matchLabels: {env: prod, country: '6'}}}}", 0, size),
+		newDecisionCase("place-best", "place on the best", "50 of 10,000 clusters by one resource score", "{maxClusters: 50, scores: [{name: ResourceAvailable, resource: cpu}]}", 0, size),
+		newDecisionCase("place-weights", "place and divide by weights", "50,000 replicas over 10,000 clusters",
 			"{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {staticWeightList: [{targetCluster: {labelSelector: {matchLabels: {env: prod}}}, weight: 3}, {targetCluster: {labelSelector: {matchLabels: {env: dev}}}, weight: 1}]}}}", 50_000, size),
-		wholeDecision("place-aggregated", "place and divide, aggregated", "50,000 replicas over 10,000 clusters", "{replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}", 50_000, size),
+		newDecisionCase("place-aggregated", "place and divide, aggregated", "50,000 replicas over 10,000 clusters", "{replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}", 50_000, size),
 		{
 			Name: "cluster-changed", What: "a cluster changed, nothing follows", Goal: "< 50 µs",
 			How: "one of the 50 reported: does it still fit, and does anything move",
 			Prepare: func() (func() error, error) {
-				in, err := chooseAmong(size)
+				in, err := newChoiceInput(size)
 				if err != nil {
 					return nil, err
 				}
@@ -142,7 +142,7 @@ func placingCases() []Case {
 			Name: "cluster-replaced", What: "a cluster went, another takes its place", Goal: "< 50 µs",
 			How: "one of the 50 does not fit any more; the new one is found among the reserve of the last decision",
 			Prepare: func() (func() error, error) {
-				in, err := chooseAmong(size)
+				in, err := newChoiceInput(size)
 				if err != nil {
 					return nil, err
 				}
@@ -152,7 +152,7 @@ func placingCases() []Case {
 					_, has := in.Rows[c.Name]
 					return !has && !slices.Contains(d.ReserveClusters, c.Name)
 				})
-				return func() error { return expectChosen(schedule.DecidePlacement(in)) }, nil
+				return func() error { return checkChosenCount(schedule.DecidePlacement(in)) }, nil
 			},
 		},
 	}

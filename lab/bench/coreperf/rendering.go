@@ -35,24 +35,24 @@ func renderingCases() []Case {
 		{
 			Name: "render", What: "render for all", Goal: "< 1 s",
 			How:     "a Deployment for 10,000 clusters under 5 override rules: 8 different results",
-			Prepare: renderAll(size, overrideRules+constantRule, 8),
+			Prepare: newRenderAllWork(size, overrideRules+constantRule, 8),
 		}, {
 			Name: "render-values", What: "render for all, all different", Goal: "< 1 s",
 			How:     "the same, where the last rule takes a value from each cluster: 10,000 different results",
-			Prepare: renderAll(size, overrideRules+perClusterRule, size),
+			Prepare: newRenderAllWork(size, overrideRules+perClusterRule, size),
 		}, {
 			Name: "render-values-first", What: "render for all, all different from the first rule on", Goal: "< 1 s",
 			How:     "the same, where the first rule does: nothing is in common",
-			Prepare: renderAll(size, perClusterRule+overrideRules, size),
+			Prepare: newRenderAllWork(size, perClusterRule+overrideRules, size),
 		},
 	}
 }
 
-// renderAll names the variant of each of n clusters, as placing does. It renders each
+// newRenderAllWork names the variant of each of n clusters, as placing does. It renders each
 // variant once, as the gateway does.
-func renderAll(n int, rules string, results int) func() (func() error, error) {
+func newRenderAllWork(n int, rules string, results int) func() (func() error, error) {
 	return func() (func() error, error) {
-		content, err := contentUnder(rules)
+		content, err := newBenchContent(rules)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +80,7 @@ func renderAll(n int, rules string, results int) func() (func() error, error) {
 	}
 }
 
-func contentUnder(rules string) (*atoll.Content, error) {
+func newBenchContent(rules string) (*atoll.Content, error) {
 	var list []v1alpha1.RuleWithCluster
 	if err := yaml.UnmarshalStrict([]byte(rules), &list); err != nil {
 		return nil, fmt.Errorf("override rules: %w", err)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Bar shows the progress of the present step.
-type Bar struct {
+// ProgressBar shows the progress of the present step.
+type ProgressBar struct {
 	out      io.Writer
 	terminal bool
 
@@ -28,14 +28,14 @@ type Bar struct {
 	done  int
 }
 
-// NewBar returns a bar on the writer.
-func NewBar(out io.Writer) *Bar {
+// NewProgressBar returns a bar on the writer.
+func NewProgressBar(out io.Writer) *ProgressBar {
 	f, ok := out.(*os.File)
-	return &Bar{out: out, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	return &ProgressBar{out: out, terminal: ok && term.IsTerminal(int(f.Fd()))}
 }
 
 // BeginStep begins another step; total is 0 if it is unknown.
-func (b *Bar) BeginStep(what string, total int) {
+func (b *ProgressBar) BeginStep(what string, total int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.finishLocked()
@@ -51,7 +51,7 @@ func (b *Bar) BeginStep(what string, total int) {
 }
 
 // SetDone sets the finished part of the step.
-func (b *Bar) SetDone(done int) {
+func (b *ProgressBar) SetDone(done int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done = done
@@ -61,13 +61,13 @@ func (b *Bar) SetDone(done int) {
 }
 
 // FinishStep finishes the last step.
-func (b *Bar) FinishStep() {
+func (b *ProgressBar) FinishStep() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.finishLocked()
 }
 
-func (b *Bar) finishLocked() {
+func (b *ProgressBar) finishLocked() {
 	if b.what == "" {
 		return
 	}

@@ -79,8 +79,8 @@ type Mark struct {
 	What string  `json:"what"`
 }
 
-// Report is the report of one run of a scenario.
-type Report struct {
+// BenchReport is the report of one run of a scenario.
+type BenchReport struct {
 	Scenario, About string
 	Seed            int64
 	Scale           float64
@@ -99,8 +99,8 @@ type Report struct {
 }
 
 // NewReport returns a report that begins now, on this machine.
-func NewReport(scenario, about string, seed int64, scale float64) *Report {
-	r := &Report{Scenario: scenario, About: about, Seed: seed, Scale: scale, Machine: ThisMachine(), Begun: time.Now()}
+func NewReport(scenario, about string, seed int64, scale float64) *BenchReport {
+	r := &BenchReport{Scenario: scenario, About: about, Seed: seed, Scale: scale, Machine: ThisMachine(), Begun: time.Now()}
 	r.AddCount("scale", scale, "of full size")
 	return r
 }
@@ -121,42 +121,42 @@ func ThisMachine() Machine {
 }
 
 // AddCheck records a condition and the figures that show it.
-func (r *Report) AddCheck(name string, ok bool, format string, args ...any) {
+func (r *BenchReport) AddCheck(name string, ok bool, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checks = append(r.checks, Check{Name: name, OK: ok, Detail: fmt.Sprintf(format, args...)})
 }
 
 // CheckAtMost checks a count against its upper bound.
-func (r *Report) CheckAtMost(name string, value, most float64, unit string) {
+func (r *BenchReport) CheckAtMost(name string, value, most float64, unit string) {
 	r.AddCheck(name, value <= most, "%s, at most %s", FormatValue(value, unit), FormatValue(most, unit))
 }
 
 // CheckTimedAtMost is CheckAtMost for a figure that depends on the machine. It does nothing
 // with CountsOnly.
-func (r *Report) CheckTimedAtMost(name string, value, most float64, unit string) {
+func (r *BenchReport) CheckTimedAtMost(name string, value, most float64, unit string) {
 	if !r.CountsOnly {
 		r.CheckAtMost(name, value, most, unit)
 	}
 }
 
-// AtLeast checks a figure that depends on the machine against its lower bound.
-func (r *Report) AtLeast(name string, value, least float64, unit string) {
+// CheckTimedAtLeast checks a figure that depends on the machine against its lower bound.
+func (r *BenchReport) CheckTimedAtLeast(name string, value, least float64, unit string) {
 	if !r.CountsOnly {
 		r.AddCheck(name, value >= least, "%s, at least %s", FormatValue(value, unit), FormatValue(least, unit))
 	}
 }
 
 // AddTimedCheck is AddCheck for a condition that depends on the machine.
-func (r *Report) AddTimedCheck(name string, ok bool, format string, args ...any) {
+func (r *BenchReport) AddTimedCheck(name string, ok bool, format string, args ...any) {
 	if !r.CountsOnly {
 		r.AddCheck(name, ok, format, args...)
 	}
 }
 
-// Put records a figure and replaces an earlier one of the same name. A value that is no
+// PutMetric records a figure and replaces an earlier one of the same name. A value that is no
 // number, such as a rate over no time, is a failed check: nothing was measured.
-func (r *Report) Put(m Metric) {
+func (r *BenchReport) PutMetric(m Metric) {
 	if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
 		r.AddCheck(m.Name+" is a number", false, "it comes out as %v", m.Value)
 		return
@@ -171,27 +171,27 @@ func (r *Report) Put(m Metric) {
 }
 
 // AddCount records a figure that does not depend on the machine.
-func (r *Report) AddCount(name string, value float64, unit string) {
-	r.Put(Metric{Name: name, Value: value, Unit: unit, Group: GroupCounts})
+func (r *BenchReport) AddCount(name string, value float64, unit string) {
+	r.PutMetric(Metric{Name: name, Value: value, Unit: unit, Group: GroupCounts})
 }
 
 // AddTime records one duration.
-func (r *Report) AddTime(name string, d time.Duration) {
-	r.Put(Metric{Name: name, Value: d.Seconds(), Unit: "s", Group: GroupTimes})
+func (r *BenchReport) AddTime(name string, d time.Duration) {
+	r.PutMetric(Metric{Name: name, Value: d.Seconds(), Unit: "s", Group: GroupTimes})
 }
 
-// AddComponent records the resources of a process.
-func (r *Report) AddComponent(name string, value float64, unit string) {
-	r.Put(Metric{Name: name, Value: value, Unit: unit, Group: GroupComponents})
+// AddComponentUsage records the resources of a process.
+func (r *BenchReport) AddComponentUsage(name string, value float64, unit string) {
+	r.PutMetric(Metric{Name: name, Value: value, Unit: unit, Group: GroupComponents})
 }
 
 // AddDistribution records p50, p90, p99 and max of durations. Values are in seconds and sorted.
-func (r *Report) AddDistribution(name string, values []float64) {
+func (r *BenchReport) AddDistribution(name string, values []float64) {
 	for _, q := range []struct {
 		name string
 		q    float64
 	}{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"max", 1}} {
-		r.Put(Metric{Name: name + "_" + q.name, Value: measure.QuantileOf(values, q.q), Unit: "s", Group: GroupTimes})
+		r.PutMetric(Metric{Name: name + "_" + q.name, Value: measure.QuantileOf(values, q.q), Unit: "s", Group: GroupTimes})
 	}
 	r.AddCount(name+"_samples", float64(len(values)), "samples")
 	r.mu.Lock()
@@ -200,7 +200,7 @@ func (r *Report) AddDistribution(name string, values []float64) {
 }
 
 // AddSample adds a point to a series, at this moment.
-func (r *Report) AddSample(chart, unit, name string, value float64) {
+func (r *BenchReport) AddSample(chart, unit, name string, value float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := Point{At: time.Since(r.Begun).Seconds(), Value: value}
@@ -214,28 +214,28 @@ func (r *Report) AddSample(chart, unit, name string, value float64) {
 }
 
 // MarkNow marks this moment among the samples.
-func (r *Report) MarkNow(what string) {
+func (r *BenchReport) MarkNow(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.marks = append(r.marks, Mark{At: time.Since(r.Begun).Seconds(), What: what})
 }
 
 // AddNote records a fact that is no figure, such as the parts of a sum.
-func (r *Report) AddNote(format string, args ...any) {
+func (r *BenchReport) AddNote(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
 // FailedChecks returns the checks that do not hold.
-func (r *Report) FailedChecks() []Check {
+func (r *BenchReport) FailedChecks() []Check {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.checks), func(c Check) bool { return c.OK })
 }
 
 // FindMetric returns the metric of that name.
-func (r *Report) FindMetric(name string) (Metric, bool) {
+func (r *BenchReport) FindMetric(name string) (Metric, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := slices.IndexFunc(r.metrics, func(m Metric) bool { return m.Name == name })
@@ -246,7 +246,7 @@ func (r *Report) FindMetric(name string) (Metric, bool) {
 }
 
 // metricsOf returns the metrics of a group, in the order of their addition.
-func (r *Report) metricsOf(g Group) []Metric {
+func (r *BenchReport) metricsOf(g Group) []Metric {
 	return slices.DeleteFunc(slices.Clone(r.metrics), func(m Metric) bool { return m.Group != g })
 }
 

@@ -10,12 +10,12 @@ import (
 )
 
 // filledReport is a report with something of everything.
-func filledReport() *Report {
+func filledReport() *BenchReport {
 	r := NewReport("place-100", "what it does & more", 7, 0.5)
 	r.AddCount("api_writes", 12, "requests")
 	r.AddDistribution("apply_to_healthy", []float64{0.1, 0.2, 0.3, 0.4})
 	r.AddTime("restart", 3e9)
-	r.AddComponent("hub_resident", 512e6, "bytes")
+	r.AddComponentUsage("hub_resident", 512e6, "bytes")
 	r.CheckAtMost("writes", 12, 20, "requests")
 	r.CheckTimedAtMost("time", 2, 1, "s")
 	for i := range 3 {
@@ -108,7 +108,7 @@ func TestCountsOnlySkipsMachineDependentChecks(t *testing.T) {
 	r := NewReport("x", "y", 1, 1)
 	r.CountsOnly = true
 	r.CheckTimedAtMost("time", 2, 1, "s")
-	r.AtLeast("rate", 1, 2, "1/s")
+	r.CheckTimedAtLeast("rate", 1, 2, "1/s")
 	r.AddTimedCheck("flat", false, "no")
 	r.CheckAtMost("writes", 3, 2, "requests")
 	if failed := r.FailedChecks(); len(failed) != 1 || failed[0].Name != "writes" {

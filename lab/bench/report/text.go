@@ -16,7 +16,7 @@ type metricValue struct {
 }
 
 // WriteJSON writes the one object that programs read.
-func (r *Report) WriteJSON(out io.Writer) error {
+func (r *BenchReport) WriteJSON(out io.Writer) error {
 	metrics := map[string]metricValue{}
 	for _, m := range r.metrics {
 		metrics[m.Name] = metricValue{Value: m.Value, Unit: m.Unit}
@@ -42,7 +42,7 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
-func (r *Report) writeMetrics(out io.Writer, g Group, except map[string]bool) {
+func (r *BenchReport) writeMetrics(out io.Writer, g Group, except map[string]bool) {
 	for _, m := range r.metricsOf(g) {
 		if !except[m.Name] {
 			fmt.Fprintf(out, "%s\t%s\n", metricWords(m.Name), FormatValue(m.Value, m.Unit))
@@ -51,7 +51,7 @@ func (r *Report) writeMetrics(out io.Writer, g Group, except map[string]bool) {
 }
 
 // WriteText writes for people: counts, times, components, checks.
-func (r *Report) WriteText(out io.Writer) error {
+func (r *BenchReport) WriteText(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(t, "%s: %s\n", r.Scenario, r.About)
 	fmt.Fprintf(t, "%s, seed %d, %s, took %s\n", r.Machine, r.Seed, FormatValue(r.Scale, "of full size"), time.Since(r.Begun).Round(time.Second))

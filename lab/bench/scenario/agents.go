@@ -20,7 +20,7 @@ const joinPatience = 30 * time.Minute
 // agentFleet is the agents of one simulator.
 type agentFleet struct {
 	process process.Spec
-	control *fleet.Control
+	control *fleet.SimulatorClient
 	count   int
 	groups  int
 }
@@ -38,7 +38,7 @@ type fleetSize struct {
 // startFleet starts the hub, the agents and the sampler. It returns when the agents have
 // joined.
 func (s *testbed) startFleet(ctx context.Context, c fleetSize) error {
-	if _, err := s.startHub(ctx); err != nil {
+	if _, err := s.startFirstHub(ctx); err != nil {
 		return err
 	}
 	a, err := s.launchAgents(c)
@@ -87,7 +87,7 @@ func (s *testbed) launchAgents(c fleetSize) (*agentFleet, error) {
 	name := "simulator-" + prefix
 	a := &agentFleet{
 		process: s.processSpec(name, append(command, s.profileArgs(name)...)...),
-		control: fleet.NewControl(s.Dir, prefix), count: c.count, groups: c.groups,
+		control: fleet.NewSimulatorClient(s.Dir, prefix), count: c.count, groups: c.groups,
 	}
 	if err := s.launchRequired(a.process); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (s *testbed) fleetStats(ctx context.Context) (fleet.Stats, error) {
 }
 
 // setRates sets the rates of all simulators.
-func (s *testbed) setRates(ctx context.Context, r fleet.Rates) error {
+func (s *testbed) setRates(ctx context.Context, r fleet.FaultRates) error {
 	for _, a := range s.agentFleets() {
 		if err := a.control.SetRates(ctx, r); err != nil {
 			return err

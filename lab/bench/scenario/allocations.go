@@ -21,31 +21,31 @@ const (
 // and timers by the second, and the metrics page by the reading.
 type allocationsAtRest struct{ perReading, perSecond float64 }
 
-// readAtRest reads a hub at rest several times, and returns the last reading too.
-func (s *testbed) readAtRest(ctx context.Context) (allocationsAtRest, costReading, error) {
-	first, err := s.read(ctx)
+// readAllocationsAtRest reads a hub at rest several times, and returns the last reading too.
+func (s *testbed) readAllocationsAtRest(ctx context.Context) (allocationsAtRest, costReading, error) {
+	first, err := s.readCost(ctx)
 	if err != nil {
 		return allocationsAtRest{}, first, err
 	}
-	short, err := s.readAgain(ctx, first, 0)
+	short, err := s.readCostRepeatedly(ctx, first, 0)
 	if err != nil {
 		return allocationsAtRest{}, first, err
 	}
-	long, err := s.readAgain(ctx, short[restWindows], restWindow)
+	long, err := s.readCostRepeatedly(ctx, short[restWindows], restWindow)
 	if err != nil {
 		return allocationsAtRest{}, first, err
 	}
 	return newAllocationsAtRest(allocationSpans(short), allocationSpans(long)), long[restWindows], nil
 }
 
-// readAgain returns the first reading and restWindows more, each after a pause.
-func (s *testbed) readAgain(ctx context.Context, first costReading, pause time.Duration) ([]costReading, error) {
+// readCostRepeatedly returns the first reading and restWindows more, each after a pause.
+func (s *testbed) readCostRepeatedly(ctx context.Context, first costReading, pause time.Duration) ([]costReading, error) {
 	readings := []costReading{first}
 	for range restWindows {
 		if err := lab.PauseFor(ctx, pause); err != nil {
 			return nil, err
 		}
-		r, err := s.read(ctx)
+		r, err := s.readCost(ctx)
 		if err != nil {
 			return nil, err
 		}

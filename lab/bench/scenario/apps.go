@@ -34,8 +34,8 @@ type application struct {
 	image string
 }
 
-// makeApps returns count applications, spread over the groups in turn.
-func (s *testbed) makeApps(prefix string, count int) []application {
+// newApplications returns count applications, spread over the groups in turn.
+func (s *testbed) newApplications(prefix string, count int) []application {
 	all := make([]application, count)
 	for i := range all {
 		all[i] = application{
@@ -53,7 +53,7 @@ func (a application) bundleKey() string { return a.namespace + "/" + a.name }
 // deploymentJSON returns a realistic Deployment: with resources, a probe and some
 // environment.
 func (a application) deploymentJSON() []byte {
-	return encode(map[string]any{
+	return mustEncodeJSON(map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{"name": a.name, "namespace": a.namespace, "labels": map[string]any{"app.kubernetes.io/name": a.name}},
 		"spec": map[string]any{
@@ -84,7 +84,7 @@ func (a application) placementSpec() map[string]any {
 }
 
 func (a application) policyJSON() []byte {
-	return encode(map[string]any{
+	return mustEncodeJSON(map[string]any{
 		"apiVersion": "atoll.dev/v1alpha1", "kind": "PropagationPolicy",
 		"metadata": map[string]any{"name": a.name, "namespace": a.namespace},
 		"spec": map[string]any{
@@ -97,7 +97,7 @@ func (a application) policyJSON() []byte {
 // groupLabel is the value of the label by which the simulator's tokens mark a group.
 func groupLabel(group int) string { return fmt.Sprintf("g%d", group) }
 
-func encode(v any) []byte {
+func mustEncodeJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("scenario: %T is made of plain values: %v", v, err))
@@ -107,7 +107,7 @@ func encode(v any) []byte {
 
 // wantedApp returns the expected final state of the application.
 func (a application) wantedApp() verify.WantedApp {
-	e := verify.WantedApp{Namespace: a.namespace, Policy: a.name, Deployment: a.name, Replicas: replicasPerApp, Items: 1, Mark: fleet.MarkOf(a.deploymentJSON())}
+	e := verify.WantedApp{Namespace: a.namespace, Policy: a.name, Deployment: a.name, Replicas: replicasPerApp, Items: 1, Mark: fleet.ObjectsChecksum(a.deploymentJSON())}
 	if a.group >= 0 {
 		label := groupLabel(a.group)
 		e.In = func(labels map[string]string) bool { return labels["group"] == label }
@@ -149,8 +149,8 @@ func (s *testbed) applyApp(ctx context.Context, a application) error {
 	return s.applyPolicy(ctx, a)
 }
 
-// ownWrites returns the user's own writes for that many applications.
-func ownWrites(apps int) measure.WriteCounts {
+// expectedUserWrites returns the user's own writes for that many applications.
+func expectedUserWrites(apps int) measure.WriteCounts {
 	return measure.WriteCounts{"APPLY deployments": float64(apps), "APPLY propagationpolicies": float64(apps)}
 }
 

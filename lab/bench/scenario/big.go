@@ -60,7 +60,7 @@ func (c configMapSet) configMap(i int, data any) (path string, body []byte) {
 	if _, binary := data.([]byte); binary {
 		field = "binaryData"
 	}
-	return "/api/v1/namespaces/" + c.namespace + "/configmaps/" + name, encode(map[string]any{
+	return "/api/v1/namespaces/" + c.namespace + "/configmaps/" + name, mustEncodeJSON(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", field: map[string]any{"key": data},
 		"metadata": map[string]any{"name": name, "namespace": c.namespace, "labels": map[string]any{"big": "yes"}},
 	})
@@ -71,7 +71,7 @@ func (c configMapSet) policyPath() string {
 }
 
 func (c configMapSet) policyJSON() []byte {
-	return encode(map[string]any{
+	return mustEncodeJSON(map[string]any{
 		"apiVersion": "atoll.dev/v1alpha1", "kind": "PropagationPolicy",
 		"metadata": map[string]any{"name": "big", "namespace": c.namespace},
 		"spec": map[string]any{
@@ -90,19 +90,19 @@ func (c configMapSet) wantedApp() verify.WantedApp {
 			data = c.edited
 		}
 		_, body := c.configMap(i, data)
-		e.Mark += fleet.MarkOf(body)
+		e.Mark += fleet.ObjectsChecksum(body)
 	}
 	return e
 }
 
-// applyCollections applies a large template and an application of many objects. It returns those of
+// applyConfigMapSets applies a large template and an application of many objects. It returns those of
 // them that are in all clusters.
-func (s *testbed) applyCollections(ctx context.Context, b *bundleWatch, one, many *configMapSet) (placed []*configMapSet, err error) {
+func (s *testbed) applyConfigMapSets(ctx context.Context, b *bundleWatch, one, many *configMapSet) (placed []*configMapSet, err error) {
 	for _, c := range []struct {
 		*configMapSet
 		name string
 	}{{one, "template_of_1MB"}, {many, "application_of_many_objects"}} {
-		there, err := s.applyCollection(ctx, b, *c.configMapSet, c.name)
+		there, err := s.applyConfigMapSet(ctx, b, *c.configMapSet, c.name)
 		if err != nil {
 			return nil, err
 		}
@@ -113,8 +113,8 @@ func (s *testbed) applyCollections(ctx context.Context, b *bundleWatch, one, man
 	return placed, nil
 }
 
-// runBig propagates large things: an object, a Bundle, a placement.
-func runBig(ctx context.Context, s *testbed) error {
+// runLargeObjects propagates large things: an object, a Bundle, a placement.
+func runLargeObjects(ctx context.Context, s *testbed) error {
 	if err := s.startFleet(ctx, fleetSize{count: 2 * bigClusters, groups: 2}); err != nil {
 		return err
 	}
@@ -125,15 +125,15 @@ func runBig(ctx context.Context, s *testbed) error {
 	defer b.stop()
 	one := configMapSet{namespace: "large-template", count: 1, data: base64.StdEncoding.EncodeToString(s.randomBytes(bigBytes * 3 / 4))}
 	many := configMapSet{namespace: "many-objects", count: s.atScale(bigItems, 50), data: base64.StdEncoding.EncodeToString(s.randomBytes(bigItemBytes * 3 / 4))}
-	placed, err := s.applyCollections(ctx, b, &one, &many)
+	placed, err := s.applyConfigMapSets(ctx, b, &one, &many)
 	if err != nil {
 		return err
 	}
 	many.edited = "another value"
-	if err := s.editOne(ctx, b, many); err != nil {
+	if err := s.editOneConfigMap(ctx, b, many); err != nil {
 		return err
 	}
-	if err := s.applyTooBig(ctx); err != nil {
+	if err := s.applyTooLargeObject(ctx); err != nil {
 		return err
 	}
 	count := s.atScale(bigPlacement, 100) - 2*bigClusters
@@ -145,7 +145,7 @@ func runBig(ctx context.Context, s *testbed) error {
 	if err := s.awaitJoined(ctx, crowd); err != nil {
 		return err
 	}
-	if err := s.noteLargest(ctx, "before"); err != nil {
+	if err := s.checkLargestObjects(ctx, "before"); err != nil {
 		return err
 	}
 	everywhere, err := s.placeEverywhere(ctx, b, every)
@@ -159,7 +159,7 @@ func runBig(ctx context.Context, s *testbed) error {
 	if err := s.verifyFleetFor(ctx, every, want, false); err != nil {
 		return err
 	}
-	return s.noteLargest(ctx, "after")
+	return s.checkLargestObjects(ctx, "after")
 }
 
 // randomBytes returns data that cannot be compressed.
@@ -172,10 +172,10 @@ func (s *testbed) randomBytes(bytes int) []byte {
 	return raw
 }
 
-// editOne edits one object of the set: the new Revision shares all other parts with the
+// editOneConfigMap edits one object of the set: the new Revision shares all other parts with the
 // previous one.
-func (s *testbed) editOne(ctx context.Context, b *bundleWatch, c configMapSet) error {
-	before, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+func (s *testbed) editOneConfigMap(ctx context.Context, b *bundleWatch, c configMapSet) error {
+	before, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -191,12 +191,12 @@ func (s *testbed) editOne(ctx context.Context, b *bundleWatch, c configMapSet) e
 		return err
 	}
 	if err := b.waitUntil(ctx, c.bundleKey()+" is ready again", 5*time.Minute, func(by map[string]observedBundle) bool {
-		return by[c.bundleKey()].isReady(bigClusters, old)
+		return by[c.bundleKey()].isReadyAtNewRevision(bigClusters, old)
 	}); err != nil {
 		return err
 	}
 	s.report.AddTime("edit_of_one_of_many_to_ready", b.get(c.bundleKey()).readySince.Sub(begin))
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -212,9 +212,9 @@ func (s *testbed) editOne(ctx context.Context, b *bundleWatch, c configMapSet) e
 
 const revisionParts = "/registry/engine.atoll.dev/revisionparts/"
 
-// applyTooBig applies an object that no Revision can carry. Admission refuses it if a
+// applyTooLargeObject applies an object that no Revision can carry. Admission refuses it if a
 // policy places it. If a policy selects it later, the policy's status reports it.
-func (s *testbed) applyTooBig(ctx context.Context) error {
+func (s *testbed) applyTooLargeObject(ctx context.Context) error {
 	c, noise := configMapSet{namespace: "too-large"}, s.randomBytes(tooBig)
 	if err := s.makeNamespaces(ctx, []application{{namespace: c.namespace}}); err != nil {
 		return err
@@ -251,16 +251,16 @@ func (s *testbed) applyTooBig(ctx context.Context) error {
 	return nil
 }
 
-// applyCollection applies the ConfigMaps and their policy, and waits until they are
+// applyConfigMapSet applies the ConfigMaps and their policy, and waits until they are
 // everywhere. A refusal by admission with a reason is fine too.
-func (s *testbed) applyCollection(ctx context.Context, b *bundleWatch, c configMapSet, name string) (there bool, err error) {
+func (s *testbed) applyConfigMapSet(ctx context.Context, b *bundleWatch, c configMapSet, name string) (there bool, err error) {
 	if err := s.makeNamespaces(ctx, []application{{namespace: c.namespace}}); err != nil {
 		return false, err
 	}
 	if err := s.apply(ctx, c.policyPath(), c.policyJSON()); err != nil {
 		return false, err
 	}
-	before, err := s.read(ctx)
+	before, err := s.readCost(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -291,7 +291,7 @@ func (s *testbed) applyCollection(ctx context.Context, b *bundleWatch, c configM
 	s.Progress.BeginStep("all clusters have them", 0)
 	key := c.bundleKey()
 	err = b.waitUntil(ctx, key+" is ready", 10*time.Minute, func(by map[string]observedBundle) bool {
-		return by[key].isReady(bigClusters, "") && int(by[key].status.Items) == c.count
+		return by[key].isReadyAtNewRevision(bigClusters, "") && int(by[key].status.Items) == c.count
 	})
 	s.report.AddCheck(name+" works, or is refused with a reason", err == nil, "%d items, ready in %s clusters, waits for %q",
 		b.get(key).status.Items, b.get(key).status.Clusters.Summary, b.get(key).status.WaitsFor)
@@ -299,7 +299,7 @@ func (s *testbed) applyCollection(ctx context.Context, b *bundleWatch, c configM
 		return true, err
 	}
 	s.report.AddTime(name+"_applied_to_ready", b.get(key).readySince.Sub(applied))
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return true, err
 	}
@@ -326,11 +326,11 @@ func isRefused(err error) bool {
 
 // placeEverywhere places one application onto all clusters.
 func (s *testbed) placeEverywhere(ctx context.Context, b *bundleWatch, every time.Duration) ([]application, error) {
-	if err := s.setRates(ctx, fleet.Rates{}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{}); err != nil {
 		return nil, err
 	}
 	everywhere := []application{{namespace: "everywhere", name: "everywhere", group: -1, image: "registry.example/app:1"}}
-	before, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	before, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return nil, err
 	}
@@ -346,16 +346,16 @@ func (s *testbed) placeEverywhere(ctx context.Context, b *bundleWatch, every tim
 		return nil, err
 	}
 	s.report.AddTime("placed_everywhere", time.Since(begin))
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return nil, err
 	}
-	s.reportCost("placed_everywhere", before, after, ownWrites(1))
+	s.reportCost("placed_everywhere", before, after, expectedUserWrites(1))
 	return everywhere, nil
 }
 
-// noteLargest checks for objects that grow with the fleet.
-func (s *testbed) noteLargest(ctx context.Context, when string) error {
+// checkLargestObjects checks for objects that grow with the fleet.
+func (s *testbed) checkLargestObjects(ctx context.Context, when string) error {
 	for _, kind := range []struct {
 		name, prefix string
 		most         float64

@@ -60,10 +60,10 @@ func (s *testbed) watchBundles(ctx context.Context) (*bundleWatch, error) {
 		ListerWatcher: cache.NewListWatchFromClient(client, "bundles", metav1.NamespaceAll, fields.Everything()),
 		ObjectType:    &v1alpha1.Bundle{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { b.set(o.(*v1alpha1.Bundle)) },
-			UpdateFunc: func(_, o any) { b.set(o.(*v1alpha1.Bundle)) },
+			AddFunc:    func(o any) { b.recordBundle(o.(*v1alpha1.Bundle)) },
+			UpdateFunc: func(_, o any) { b.recordBundle(o.(*v1alpha1.Bundle)) },
 		},
-		Transform: dropUnusedFields,
+		Transform: dropUnusedBundleFields,
 	})
 	b.watchDone.Go(func() { informer.RunWithContext(ctx) })
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
@@ -73,8 +73,8 @@ func (s *testbed) watchBundles(ctx context.Context) (*bundleWatch, error) {
 	return b, nil
 }
 
-// dropUnusedFields drops the fields that no scenario reads.
-func dropUnusedFields(o any) (any, error) {
+// dropUnusedBundleFields drops the fields that no scenario reads.
+func dropUnusedBundleFields(o any) (any, error) {
 	if b, ok := o.(*v1alpha1.Bundle); ok {
 		b.ManagedFields, b.Spec = nil, v1alpha1.BundleSpec{}
 	}
@@ -86,7 +86,7 @@ func (b *bundleWatch) stop() {
 	b.watchDone.Wait()
 }
 
-func (b *bundleWatch) set(o *v1alpha1.Bundle) {
+func (b *bundleWatch) recordBundle(o *v1alpha1.Bundle) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,9 +153,9 @@ func (b *bundleWatch) waitUntil(ctx context.Context, what string, patience time.
 	}
 }
 
-// isReady reports whether the application is ready at a revision other than old, in that
+// isReadyAtNewRevision reports whether the application is ready at a revision other than old, in that
 // many clusters.
-func (b observedBundle) isReady(clusters int, old string) bool {
+func (b observedBundle) isReadyAtNewRevision(clusters int, old string) bool {
 	return !b.readySince.IsZero() && b.status.Revision != old && int(b.status.Clusters.Desired) == clusters
 }
 
@@ -172,11 +172,11 @@ func (s *testbed) awaitReady(ctx context.Context, b *bundleWatch, apps []applica
 	var example string
 	err := b.waitUntil(ctx, fmt.Sprintf("%d applications become ready", len(apps)), patience, func(by map[string]observedBundle) bool {
 		for key, a := range open {
-			if by[key].isReady(s.clustersOf(a), old[key]) {
+			if by[key].isReadyAtNewRevision(s.countClustersOf(a), old[key]) {
 				delete(open, key)
 				continue
 			}
-			example = fmt.Sprintf("%s has %s of %d clusters and waits for %q", key, by[key].status.Clusters.Summary, s.clustersOf(a), by[key].status.WaitsFor)
+			example = fmt.Sprintf("%s has %s of %d clusters and waits for %q", key, by[key].status.Clusters.Summary, s.countClustersOf(a), by[key].status.WaitsFor)
 		}
 		s.Progress.SetDone(len(apps) - len(open))
 		return len(open) == 0
@@ -187,9 +187,9 @@ func (s *testbed) awaitReady(ctx context.Context, b *bundleWatch, apps []applica
 	return nil
 }
 
-// clustersOf returns the number of the application's clusters: all, or those of a group of
+// countClustersOf returns the number of the application's clusters: all, or those of a group of
 // the first simulator.
-func (s *testbed) clustersOf(a application) int {
+func (s *testbed) countClustersOf(a application) int {
 	if a.group < 0 {
 		n := 0
 		for _, f := range s.agentFleets() {

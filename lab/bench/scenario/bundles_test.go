@@ -16,7 +16,7 @@ func TestTheLastChangeIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bundleWatch{byKey: map[string]observedBundle{}, changed: make(chan struct{})}
 		change := func(name string) {
-			b.set(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
+			b.recordBundle(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
 		}
 		change("web")
 		result := make(chan error, 1)

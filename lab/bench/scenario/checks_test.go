@@ -63,7 +63,7 @@ func TestAgentsThatStayConnected(t *testing.T) {
 
 func TestFewest(t *testing.T) {
 	for expected, want := range map[float64]float64{0: 1, 1: 1, 10: 1, 100: 70, 1500: 1383} {
-		if got := leastExpected(expected); got != want {
+		if got := leastPlausibleCount(expected); got != want {
 			t.Errorf("of %v there are at least %v, want %v", expected, got, want)
 		}
 	}
@@ -84,11 +84,11 @@ func TestCallsThatShowSomething(t *testing.T) {
 // TestStormWrites: at full size 500 slices and 200 statuses over two minutes are bounded by
 // the budgets of 100 and 50 writes a second; few objects by their own rates.
 func TestStormWrites(t *testing.T) {
-	if got := stormWrites(500, 200, 120); math.Abs(got-151.25) > 0.01 {
+	if got := maxStormWritesPerSecond(500, 200, 120); math.Abs(got-151.25) > 0.01 {
 		t.Errorf("at full size %v writes a second, want 151.25", got)
 	}
 	// 10 × (3 + 40/4) and 20 × (1 + 40/2) writes in 40 s.
-	if got := stormWrites(10, 20, 40); math.Abs(got-(130+420)/40.0) > 0.01 {
+	if got := maxStormWritesPerSecond(10, 20, 40); math.Abs(got-(130+420)/40.0) > 0.01 {
 		t.Errorf("in a small run %v writes a second, want 13.75", got)
 	}
 }
@@ -103,7 +103,7 @@ func TestPerCluster(t *testing.T) {
 		fine  bool
 	}{{4000, 0, true}, {4000, 1.7, true}, {4000, 4, false}, {10_000, 1, true}, {10_000, 2, false}} {
 		big := touchCost{size: c.size, writes: 7.7, allocations: small.allocations + 20_000 + float64(c.size-small.size)*c.swept}
-		if got, most := perCluster(small, big); got <= most != c.fine {
+		if got, most := allocationsPerAddedCluster(small, big); got <= most != c.fine {
 			t.Errorf("%v allocations for each of %d clusters: %v, at most %v", c.swept, c.size, got, most)
 		}
 	}

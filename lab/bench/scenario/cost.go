@@ -30,8 +30,8 @@ type costReading struct {
 	stats     fleet.Stats
 }
 
-// read returns the cost of everything until now.
-func (s *testbed) read(ctx context.Context) (r costReading, err error) {
+// readCost returns the cost of everything until now.
+func (s *testbed) readCost(ctx context.Context) (r costReading, err error) {
 	r.at = time.Now()
 	if r.metrics, err = measure.ReadMetrics(ctx, s.kube.CoreV1().RESTClient()); err != nil {
 		return r, err
@@ -66,9 +66,9 @@ func (s *testbed) hubCosts() (measure.ProcessUsage, error) {
 	return measure.ReadProcess(pids...)
 }
 
-// ownRevisions returns the revisions between two readings by which the hub renewed its own
+// leaseRenewalRevisions returns the revisions between two readings by which the hub renewed its own
 // Leases.
-func ownRevisions(from, to costReading) float64 {
+func leaseRenewalRevisions(from, to costReading) float64 {
 	own, _ := to.upkeep.WritesSince(from.upkeep)
 	return own
 }
@@ -97,16 +97,16 @@ func (s *testbed) reportCost(phase string, from, to costReading, own measure.Wri
 	s.report.AddCount(phase+"hub_allocated_bytes", since("go_memstats_alloc_bytes_total"), "bytes")
 	span := to.at.Sub(from.at)
 	s.report.AddTime(phase+"span", span)
-	s.report.AddComponent(phase+"hub_cpu", (to.hub.CPU - from.hub.CPU), "s")
-	s.report.AddComponent(phase+"hub_cores", (to.hub.CPU-from.hub.CPU)/span.Seconds(), "cores")
-	s.report.AddComponent(phase+"simulator_cores", (to.sims.CPU-from.sims.CPU)/span.Seconds(), "cores")
-	s.report.AddComponent(phase+"hub_resident", to.hub.Resident, "bytes")
-	s.report.AddComponent(phase+"simulator_resident", to.sims.Resident, "bytes")
+	s.report.AddComponentUsage(phase+"hub_cpu", (to.hub.CPU - from.hub.CPU), "s")
+	s.report.AddComponentUsage(phase+"hub_cores", (to.hub.CPU-from.hub.CPU)/span.Seconds(), "cores")
+	s.report.AddComponentUsage(phase+"simulator_cores", (to.sims.CPU-from.sims.CPU)/span.Seconds(), "cores")
+	s.report.AddComponentUsage(phase+"hub_resident", to.hub.Resident, "bytes")
+	s.report.AddComponentUsage(phase+"simulator_resident", to.sims.Resident, "bytes")
 	return writes
 }
 
-// noteStore reports the size of the store without its history.
-func (s *testbed) noteStore(ctx context.Context) (measure.StoreSize, error) {
+// reportStoreSize reports the size of the store without its history.
+func (s *testbed) reportStoreSize(ctx context.Context) (measure.StoreSize, error) {
 	s.Progress.BeginStep("etcd forgets its history", 0)
 	size, err := s.etcd.CompactAndReadSize(ctx)
 	if err != nil {
@@ -117,9 +117,9 @@ func (s *testbed) noteStore(ctx context.Context) (measure.StoreSize, error) {
 	return size, nil
 }
 
-// readSettled returns a reading after the API server has written nothing for the quiet
+// readSettledCost returns a reading after the API server has written nothing for the quiet
 // time, except the requests in besides.
-func (s *testbed) readSettled(ctx context.Context, quiet, patience time.Duration, besides ...string) (costReading, error) {
+func (s *testbed) readSettledCost(ctx context.Context, quiet, patience time.Duration, besides ...string) (costReading, error) {
 	s.Progress.BeginStep("the hub finishes what it writes", 0)
 	var first, writes measure.WriteCounts
 	var revision int64
@@ -153,16 +153,16 @@ func (s *testbed) readSettled(ctx context.Context, quiet, patience time.Duration
 	if err != nil {
 		return costReading{}, fmt.Errorf("%w; written in between: %s", err, writes.CountsSince(first))
 	}
-	return s.read(ctx)
+	return s.readCost(ctx)
 }
 
-// notePeaks reports the most memory of each process.
-func (s *testbed) notePeaks() error {
+// reportPeakMemory reports the most memory of each process.
+func (s *testbed) reportPeakMemory() error {
 	if s.sampler == nil {
 		return nil
 	}
-	s.report.AddComponent("hub_resident_peak", s.hubPeak(), "bytes")
-	s.report.AddComponent("simulator_resident_peak", s.sampler.simPeak.currentPeak(), "bytes")
+	s.report.AddComponentUsage("hub_resident_peak", s.hubPeakMemory(), "bytes")
+	s.report.AddComponentUsage("simulator_resident_peak", s.sampler.simPeak.currentPeak(), "bytes")
 	return nil
 }
 
@@ -184,10 +184,10 @@ func (p *peakValue) currentPeak() float64 {
 	return p.value
 }
 
-// hubPeak is the most memory of the hub so far, by the kernel's accounting of each of its
+// hubPeakMemory is the most memory of the hub so far, by the kernel's accounting of each of its
 // processes, killed ones included. For several hubs it is the greatest sum of hubs that ran
 // together. Without samples it is 0.
-func (s *testbed) hubPeak() float64 {
+func (s *testbed) hubPeakMemory() float64 {
 	if s.sampler == nil {
 		return 0
 	}
@@ -229,7 +229,7 @@ func (s *testbed) pauseHubSamples(quiet bool) {
 	s.sampler.quiet = quiet
 }
 
-func (s *seriesSampler) isQuiet() bool {
+func (s *seriesSampler) areHubSamplesPaused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.quiet
@@ -269,7 +269,7 @@ func (s *testbed) runSampler(ctx context.Context) {
 			}
 		}
 		last.at = now
-		if s.sampler.isQuiet() {
+		if s.sampler.areHubSamplesPaused() {
 			continue
 		}
 		if size, err := s.etcd.ReadSize(ctx); err == nil {

@@ -59,19 +59,19 @@ type Progress interface {
 // AllScenarios returns all scenarios, in the order of the list.
 func AllScenarios() []Scenario {
 	return []Scenario{
-		{Name: "place-100", About: "one application onto 100 of 1,000 clusters, beside 1,000 others: time and writes until all report healthy", run: runPlace},
-		{Name: "schedule-rate", About: "a policy selects 10,000 unplaced applications, among 1,000 clusters: until every slice is stored", run: scheduleRate},
-		{Name: "pairs-100k", About: "1,000 applications onto 100 of 1,000 clusters each: store, memory, time", run: runPairs},
+		{Name: "place-100", About: "one application onto 100 of 1,000 clusters, beside 1,000 others: time and writes until all report healthy", run: runPlaceOneApp},
+		{Name: "schedule-rate", About: "a policy selects 10,000 unplaced applications, among 1,000 clusters: until every slice is stored", run: runScheduleRate},
+		{Name: "pairs-100k", About: "1,000 applications onto 100 of 1,000 clusters each: store, memory, time", run: runAppClusterPairs},
 		{Name: "restart", About: "the hub is killed where pairs-100k ended, and started: what it takes to serve, to deliver and to compare", run: runRestart, resumes: true},
 		{Name: "idle-10k", About: "10,000 agents hold streams and nothing changes: no write, no CPU, little memory", run: runIdle},
-		{Name: "touch-10", About: "a change to 10 clusters costs the same among 100, 1,000 and 10,000", run: runTouch},
-		{Name: "register", About: "100,000 clusters join through the handshake: how fast, and whether that stays so", run: runRegister},
-		{Name: "storm", About: "10,000 agents lose the hub and return together, links cut first, then the hub killed", run: runStorm},
-		{Name: "flap", About: "5 % of 10,000 agents drop every minute while applications change", run: runFlap},
-		{Name: "edge-100k", About: "100,000 clusters that check in, 10 applications each: memory, store, a change for all, a restart", run: runEdge},
-		{Name: "status-storm", About: "health of 100,000 rows flips twice a minute: bounded writes, right summaries", run: statusStorm},
-		{Name: "big", About: "a template of 1 MB, an application of 5,000 objects, a placement onto 50,000 clusters", run: runBig},
-		{Name: "hub-loss", About: "three hubs on one etcd, 21,000 agents spread over them: the leader is killed, then another", run: hubLoss},
+		{Name: "touch-10", About: "a change to 10 clusters costs the same among 100, 1,000 and 10,000", run: runChangesAcrossFleetSizes},
+		{Name: "register", About: "100,000 clusters join through the handshake: how fast, and whether that stays so", run: runRegistration},
+		{Name: "storm", About: "10,000 agents lose the hub and return together, links cut first, then the hub killed", run: runReconnectStorm},
+		{Name: "flap", About: "5 % of 10,000 agents drop every minute while applications change", run: runFlappingAgents},
+		{Name: "edge-100k", About: "100,000 clusters that check in, 10 applications each: memory, store, a change for all, a restart", run: runCheckInFleet},
+		{Name: "status-storm", About: "health of 100,000 rows flips twice a minute: bounded writes, right summaries", run: runStatusStorm},
+		{Name: "big", About: "a template of 1 MB, an application of 5,000 objects, a placement onto 50,000 clusters", run: runLargeObjects},
+		{Name: "hub-loss", About: "three hubs on one etcd, 21,000 agents spread over them: the leader is killed, then another", run: runHubLoss},
 	}
 }
 
@@ -85,8 +85,8 @@ func Find(name string) (Scenario, bool) {
 	return all[i], true
 }
 
-// JoinedNames returns the names of all scenarios, for messages.
-func JoinedNames() string {
+// JoinedScenarioNames returns the names of all scenarios, for messages.
+func JoinedScenarioNames() string {
 	var names []string
 	for _, s := range AllScenarios() {
 		names = append(names, s.Name)
@@ -95,7 +95,7 @@ func JoinedNames() string {
 }
 
 // Run runs the scenario.
-func (s Scenario) Run(ctx context.Context, o Options) (*report.Report, error) {
+func (s Scenario) Run(ctx context.Context, o Options) (*report.BenchReport, error) {
 	r := report.NewReport(s.Name, s.About, o.Seed, o.Scale)
 	r.CountsOnly = o.CountsOnly
 	st, err := newTestbed(o, r, s.resumes)

@@ -25,9 +25,9 @@ func (s *testbed) checkInInterval() time.Duration {
 	return max(20*time.Second, time.Duration(float64(edgeInterval)*min(1, s.Scale)).Round(time.Second))
 }
 
-// runEdge runs a fleet that checks in. In a directory of an earlier run the clusters need
+// runCheckInFleet runs a fleet that checks in. In a directory of an earlier run the clusters need
 // not join again.
-func runEdge(ctx context.Context, s *testbed) error {
+func runCheckInFleet(ctx context.Context, s *testbed) error {
 	groups := s.atScale(edgeGroups, 4)
 	count := s.atScale(100_000, 10*groups)
 	every := s.checkInInterval()
@@ -35,7 +35,7 @@ func runEdge(ctx context.Context, s *testbed) error {
 	if err := s.startFleet(ctx, fleetSize{count: count, groups: groups, checkIn: every}); err != nil {
 		return err
 	}
-	if err := s.setRates(ctx, fleet.Rates{HealthDelay: pairDelay}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{HealthDelay: pairDelay}); err != nil {
 		return err
 	}
 	b, err := s.watchBundles(ctx)
@@ -44,15 +44,15 @@ func runEdge(ctx context.Context, s *testbed) error {
 	}
 	defer b.stop()
 	defer func() {
-		s.report.CheckTimedAtMost("hub resident, at its peak", s.hubPeak(), budgetForShare(s.Scale, emptyHub, 8e9), "bytes")
+		s.report.CheckTimedAtMost("hub resident, at its peak", s.hubPeakMemory(), budgetForShare(s.Scale, emptyHub, 8e9), "bytes")
 	}()
-	apps := s.makeApps("edge", groups*(edgePerCluster-1))
+	apps := s.newApplications("edge", groups*(edgePerCluster-1))
 	all := application{namespace: "everywhere", name: "everywhere", group: -1, image: "registry.example/app:1"}
 	apps = append(apps, all)
-	if err := s.placeEdge(ctx, b, apps, every); err != nil {
+	if err := s.placeOnCheckInFleet(ctx, b, apps, every); err != nil {
 		return err
 	}
-	size, err := s.noteStore(ctx)
+	size, err := s.reportStoreSize(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,28 +60,28 @@ func runEdge(ctx context.Context, s *testbed) error {
 	if err := s.restartHub(ctx); err != nil {
 		return err
 	}
-	if err := s.changeEverywhere(ctx, b, &apps[len(apps)-1], every); err != nil {
+	if err := s.measureFleetWideChange(ctx, b, &apps[len(apps)-1], every); err != nil {
 		return err
 	}
 	if err := s.verifyFleet(ctx, 2*every, apps); err != nil {
 		return err
 	}
-	return s.edgeAtRest(ctx, every)
+	return s.measureCheckInsAtRest(ctx, every)
 }
 
 // clusterStatusWrites are the loads of clusters with new applications. The hub writes them
 // at a fixed rate: in a large fleet the requests of pods trail by more than an hour.
 const clusterStatusWrites = "PUT clusters/status"
 
-// placeEdge applies the applications, and waits until all agents have them and the hub
+// placeOnCheckInFleet applies the applications, and waits until all agents have them and the hub
 // shows it.
-func (s *testbed) placeEdge(ctx context.Context, b *bundleWatch, apps []application, every time.Duration) error {
-	before, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+func (s *testbed) placeOnCheckInFleet(ctx context.Context, b *bundleWatch, apps []application, every time.Duration) error {
+	before, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
-	s.noteMemory("nothing_placed", before)
-	s.profilePhase(ctx)
+	s.reportHubMemory("nothing_placed", before)
+	s.startPhaseProfiles(ctx)
 	s.report.MarkNow("apply")
 	begin := time.Now()
 	if err := s.applyAll(ctx, "applying applications", apps); err != nil {
@@ -93,59 +93,59 @@ func (s *testbed) placeEdge(ctx context.Context, b *bundleWatch, apps []applicat
 	}
 	s.report.MarkNow("all healthy")
 	s.report.AddTime("all_placed_and_healthy", time.Since(begin))
-	s.report.AddCount("rows_in_all", s.pairsOf(apps), "rows")
-	after, err := s.read(ctx)
+	s.report.AddCount("rows_in_all", s.countPairs(apps), "rows")
+	after, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
-	s.reportCost("placed", before, after, ownWrites(len(apps)))
+	s.reportCost("placed", before, after, expectedUserWrites(len(apps)))
 	// Members that lost their state receive it again, each at its turn.
 	return s.verifyFleet(ctx, 2*every, apps)
 }
 
-// edgeAtRest measures the cost of a round of check-ins without news. Two check-ins of one
+// measureCheckInsAtRest measures the cost of a round of check-ins without news. Two check-ins of one
 // agent are less than 1.2 intervals apart.
-func (s *testbed) edgeAtRest(ctx context.Context, every time.Duration) error {
-	before, err := s.readSettled(ctx, quietTime, 5*time.Minute, clusterStatusWrites)
+func (s *testbed) measureCheckInsAtRest(ctx context.Context, every time.Duration) error {
+	before, err := s.readSettledCost(ctx, quietTime, 5*time.Minute, clusterStatusWrites)
 	if err != nil {
 		return err
 	}
-	s.profilePhase(ctx)
+	s.startPhaseProfiles(ctx)
 	s.pauseHubSamples(true)
 	s.Progress.BeginStep("agents check in, and nothing is new", 0)
 	if err := lab.PauseFor(ctx, every*12/10); err != nil {
 		return err
 	}
 	s.pauseHubSamples(false)
-	after, err := s.read(ctx)
+	after, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
 	writes := s.reportCost("at_rest", before, after, nil)
-	s.noteMemory("at_rest", after)
+	s.reportHubMemory("at_rest", after)
 	visits := float64(after.stats.CheckIns - before.stats.CheckIns)
 	s.report.AddCount("at_rest_check_ins", visits, "check-ins")
 	agents := float64(s.fleets[0].count)
 	s.report.AddCheck("all agents checked in", visits >= agents, "%.0f check-ins of %.0f agents", visits, agents)
 	visits = max(1, visits)
-	s.report.AddComponent("hub_cpu_per_check_in", (after.hub.CPU-before.hub.CPU)/visits, "s")
-	s.report.AddComponent("simulator_cpu_per_check_in", (after.sims.CPU-before.sims.CPU)/visits, "s")
+	s.report.AddComponentUsage("hub_cpu_per_check_in", (after.hub.CPU-before.hub.CPU)/visits, "s")
+	s.report.AddComponentUsage("simulator_cpu_per_check_in", (after.sims.CPU-before.sims.CPU)/visits, "s")
 	trailing := writes[clusterStatusWrites]
 	s.report.CheckAtMost("API writes of a round of check-ins in which nothing is new", writes.TotalCount()-trailing, 10, "requests")
 	s.report.CheckAtMost("loads that are written at rest", trailing/after.at.Sub(before.at).Seconds(), 1.1*pace.ClusterWrites.TokensPerSecond(), "1/s")
 	return nil
 }
 
-// changeEverywhere edits the application that all clusters have.
-func (s *testbed) changeEverywhere(ctx context.Context, b *bundleWatch, all *application, every time.Duration) error {
-	before, err := s.read(ctx)
+// measureFleetWideChange edits the application that all clusters have.
+func (s *testbed) measureFleetWideChange(ctx context.Context, b *bundleWatch, all *application, every time.Duration) error {
+	before, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
 	old := b.currentRevisions([]application{*all})
 	// An earlier run in the directory may have left any image but this one.
 	all.image = fmt.Sprintf("registry.example/app:%d", before.at.Unix())
-	s.profilePhase(ctx)
+	s.startPhaseProfiles(ctx)
 	s.report.MarkNow("fleet-wide change")
 	if err := s.applyDeployment(ctx, *all); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (s *testbed) changeEverywhere(ctx context.Context, b *bundleWatch, all *app
 	}
 	took := b.get(all.bundleKey()).readySince.Sub(applied)
 	s.report.MarkNow("confirmed by all")
-	after, err := s.read(ctx)
+	after, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,17 +172,17 @@ func (s *testbed) restartHub(ctx context.Context) error {
 		return err
 	}
 	s.report.MarkNow("hub killed")
-	serving, err := s.startHub(ctx)
+	serving, err := s.startFirstHub(ctx)
 	if err != nil {
 		return err
 	}
 	s.report.AddTime("restart_to_serving", serving)
 	s.report.CheckTimedAtMost("restart to serving", serving.Seconds(), 60, "s")
 	if at, err := s.hubCosts(); err == nil {
-		s.report.AddComponent("restart_cpu_until_serving", at.CPU, "s")
-		s.report.AddComponent("restart_hub_resident_when_serving", at.Resident, "bytes")
+		s.report.AddComponentUsage("restart_cpu_until_serving", at.CPU, "s")
+		s.report.AddComponentUsage("restart_hub_resident_when_serving", at.Resident, "bytes")
 	}
-	ready, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	ready, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -190,12 +190,12 @@ func (s *testbed) restartHub(ctx context.Context) error {
 	s.report.AddCount("restart_api_writes", start.TotalCount(), "requests")
 	s.report.AddNote("API writes of the restarted hub: %s", start)
 	s.report.CheckAtMost("API writes of a restarted hub, to which nothing is new", start.TotalCount(), 50, "requests")
-	s.noteMemory("restarted", ready)
+	s.reportHubMemory("restarted", ready)
 	return nil
 }
 
-// noteMemory reports the parts of the hub's memory.
-func (s *testbed) noteMemory(phase string, at costReading) {
+// reportHubMemory reports the parts of the hub's memory.
+func (s *testbed) reportHubMemory(phase string, at costReading) {
 	for _, part := range []struct {
 		name  string
 		bytes float64
@@ -206,6 +206,6 @@ func (s *testbed) noteMemory(phase string, at costReading) {
 		{"heap_unused", at.metrics.SumSeries("go_memstats_heap_idle_bytes") - at.metrics.SumSeries("go_memstats_heap_released_bytes")},
 		{"stacks", at.metrics.SumSeries("go_memstats_stack_inuse_bytes")},
 	} {
-		s.report.AddComponent(phase+"_hub_memory_"+part.name, part.bytes, "bytes")
+		s.report.AddComponentUsage(phase+"_hub_memory_"+part.name, part.bytes, "bytes")
 	}
 }

@@ -34,7 +34,7 @@ func (s *testbed) launchRequired(p process.Spec) error {
 
 // killProcess kills a process for the scenario, after recording its peak memory.
 func (s *testbed) killProcess(ctx context.Context, p process.Spec) error {
-	s.hubPeak()
+	s.hubPeakMemory()
 	s.required.mu.Lock()
 	delete(s.required.byName, p.Name)
 	s.required.mu.Unlock()

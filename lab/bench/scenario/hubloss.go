@@ -31,9 +31,9 @@ const (
 	spreadStill = 5 * time.Second
 )
 
-// hubLoss kills hubs that share an etcd.
-func hubLoss(ctx context.Context, s *testbed) error {
-	if err := s.openSeveral(ctx); err != nil {
+// runHubLoss kills hubs that share an etcd.
+func runHubLoss(ctx context.Context, s *testbed) error {
+	if err := s.startHubsOnSharedEtcd(ctx); err != nil {
 		return err
 	}
 	agents, err := s.launchAgents(fleetSize{count: s.atScale(lossAgents, 2*stormGroups), groups: stormGroups})
@@ -44,11 +44,11 @@ func hubLoss(ctx context.Context, s *testbed) error {
 	if err := s.awaitJoined(ctx, agents); err != nil {
 		return err
 	}
-	apps := s.makeApps("loss", stormGroups)
+	apps := s.newApplications("loss", stormGroups)
 	if err := s.applyAndWait(ctx, "applying an application per group", apps); err != nil {
 		return err
 	}
-	if err := s.noteSpread(ctx, "before"); err != nil {
+	if err := s.reportAgentSpread(ctx, "before"); err != nil {
 		return err
 	}
 	leader, err := s.findLeader(ctx)
@@ -58,7 +58,7 @@ func hubLoss(ctx context.Context, s *testbed) error {
 	if apps, err = s.loseHub(ctx, "leader", leader, apps); err != nil {
 		return err
 	}
-	if err := s.comeBack(ctx, leader); err != nil {
+	if err := s.restartHubAndCheckBalance(ctx, leader); err != nil {
 		return err
 	}
 	if leader, err = s.findLeader(ctx); err != nil {
@@ -74,23 +74,23 @@ func hubLoss(ctx context.Context, s *testbed) error {
 	return err
 }
 
-// comeBack starts a hub again, and checks that the others send it its share of the agents.
-func (s *testbed) comeBack(ctx context.Context, h *hubProcess) error {
-	if _, err := s.start(ctx, h); err != nil {
+// restartHubAndCheckBalance starts a hub again, and checks that the others send it its share of the agents.
+func (s *testbed) restartHubAndCheckBalance(ctx context.Context, h *hubProcess) error {
+	if _, err := s.startHubProcess(ctx, h); err != nil {
 		return err
 	}
 	// A starting hub writes; afterwards nothing is written.
 	began := time.Now()
-	settled, err := s.readSettled(ctx, quietTime, 3*time.Minute)
+	settled, err := s.readSettledCost(ctx, quietTime, 3*time.Minute)
 	if err != nil {
 		return err
 	}
-	before := s.allWrites(ctx)
+	before := s.sumHubWrites(ctx)
 	s.report.MarkNow(h.Name + " is back")
 	count, share := s.fleets[0].count, s.fleets[0].count/len(s.hubs)
 	most := share + share/10 + 20
 	s.Progress.BeginStep("the agents spread over all hubs again", count)
-	spread, since, err := s.waitForSpread(ctx)
+	spread, since, err := s.waitForStableAgents(ctx)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -102,15 +102,15 @@ func (s *testbed) comeBack(ctx context.Context, h *hubProcess) error {
 		return err
 	}
 	own, leases := now.WritesSince(settled.upkeep)
-	writes := s.allWrites(ctx).CountsSince(before).TotalCount() + leases
+	writes := s.sumHubWrites(ctx).CountsSince(before).TotalCount() + leases
 	s.report.AddCount("spread_again_api_writes", writes, "requests")
 	s.report.AddCount("spread_again_hub_lease_writes", own, "requests")
 	s.report.CheckAtMost("API writes while agents go on to the hub that is back, the hubs' leases aside", writes, 10, "requests")
-	return s.noteSpread(ctx, "after "+h.Name+" is back")
+	return s.reportAgentSpread(ctx, "after "+h.Name+" is back")
 }
 
-// allWrites sums the writes of all running hubs.
-func (s *testbed) allWrites(ctx context.Context) measure.WriteCounts {
+// sumHubWrites sums the writes of all running hubs.
+func (s *testbed) sumHubWrites(ctx context.Context) measure.WriteCounts {
 	all := measure.WriteCounts{}
 	for _, h := range s.hubs {
 		m, ok := metricsOf(ctx, h)
@@ -124,8 +124,8 @@ func (s *testbed) allWrites(ctx context.Context) measure.WriteCounts {
 	return all
 }
 
-// openSeveral starts an etcd and the hubs on it.
-func (s *testbed) openSeveral(ctx context.Context) error {
+// startHubsOnSharedEtcd starts an etcd and the hubs on it.
+func (s *testbed) startHubsOnSharedEtcd(ctx context.Context) error {
 	ports, err := freePorts(1 + 2*lossHubs)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *testbed) openSeveral(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := s.start(ctx, h); err != nil {
+		if _, err := s.startHubProcess(ctx, h); err != nil {
 			return err
 		}
 	}
@@ -210,10 +210,10 @@ func (s *testbed) findLeader(ctx context.Context) (*hubProcess, error) {
 	return found, err
 }
 
-// waitForSpread waits until no agent moves to another hub. It returns the number of agents
+// waitForStableAgents waits until no agent moves to another hub. It returns the number of agents
 // of each hub, and since when. A stopped hub serves none; a running hub that does not
 // answer is read again.
-func (s *testbed) waitForSpread(ctx context.Context) (streams []int, since time.Time, err error) {
+func (s *testbed) waitForStableAgents(ctx context.Context) (streams []int, since time.Time, err error) {
 	err = pollUntil(ctx, "agents stay with their hubs", time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
 		now := make([]int, len(s.hubs))
 		for i, h := range s.hubs {
@@ -234,11 +234,11 @@ func (s *testbed) waitForSpread(ctx context.Context) (streams []int, since time.
 	return streams, since, err
 }
 
-// noteSpread reports how many agents each hub serves, once they stay. Hubs are read in
+// reportAgentSpread reports how many agents each hub serves, once they stay. Hubs are read in
 // turn, so that an agent that moves in between would count twice.
-func (s *testbed) noteSpread(ctx context.Context, when string) error {
+func (s *testbed) reportAgentSpread(ctx context.Context, when string) error {
 	s.Progress.BeginStep("agents stay with their hubs", 0)
-	streams, _, err := s.waitForSpread(ctx)
+	streams, _, err := s.waitForStableAgents(ctx)
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func connectedAndAcknowledged(t fleet.Stats) int {
 
 // loseHub kills a hub and checks its agents and the work in progress.
 func (s *testbed) loseHub(ctx context.Context, what string, lost *hubProcess, apps []application) ([]application, error) {
-	if _, err := s.readSettled(ctx, quietTime, 3*time.Minute); err != nil {
+	if _, err := s.readSettledCost(ctx, quietTime, 3*time.Minute); err != nil {
 		return nil, err
 	}
 	if err := s.useHub(s.findOtherHub(lost)); err != nil {
@@ -281,7 +281,7 @@ func (s *testbed) loseHub(ctx context.Context, what string, lost *hubProcess, ap
 	if err := rows.checkRows(ctx); err != nil {
 		return nil, err
 	}
-	before, err := s.rowsNow(ctx)
+	before, err := s.readRowSpecs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (s *testbed) loseHub(ctx context.Context, what string, lost *hubProcess, ap
 	s.report.MarkNow("led")
 	s.report.AddTime("until_led_after_"+what+"_lost", led)
 	s.report.CheckTimedAtMost("leader hand-over ("+what+" lost)", led.Seconds(), handOver.Seconds(), "s")
-	extra := s.makeApps("after-"+what, 1)
+	extra := s.newApplications("after-"+what, 1)
 	if err := s.applyAndWait(ctx, "applying a new application", extra); err != nil {
 		return nil, errors.Join(err, rows.finishRowCheck(ctx, what))
 	}
@@ -311,7 +311,7 @@ func (s *testbed) loseHub(ctx context.Context, what string, lost *hubProcess, ap
 	if err := rows.finishRowCheck(ctx, what); err != nil {
 		return nil, err
 	}
-	if err := s.noteSpread(ctx, "after "+what+" lost"); err != nil {
+	if err := s.reportAgentSpread(ctx, "after "+what+" lost"); err != nil {
 		return nil, err
 	}
 	if err := s.compareRows(ctx, before, apps, extra); err != nil {
@@ -353,7 +353,7 @@ func newRowWatch(s *testbed) *rowWatch {
 // checkRows reads all rows once.
 func (w *rowWatch) checkRows(ctx context.Context) error {
 	w.checkCount++
-	return verify.EachRow(ctx, w.stage.kube.CoreV1().RESTClient(), func(r verify.Row) error {
+	return verify.ForEachRow(ctx, w.stage.kube.CoreV1().RESTClient(), func(r verify.Row) error {
 		if r.Status == nil {
 			return nil
 		}

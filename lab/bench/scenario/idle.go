@@ -38,24 +38,24 @@ func runIdle(ctx context.Context, s *testbed) error {
 		return err
 	}
 	defer b.stop()
-	if err := s.setRates(ctx, fleet.Rates{HealthDelay: pairDelay}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{HealthDelay: pairDelay}); err != nil {
 		return err
 	}
 	// One application per cluster: agents without rows would be too easy.
-	apps := s.makeApps("idle", groups)
+	apps := s.newApplications("idle", groups)
 	if err := s.applyAll(ctx, "applying an application per group", apps); err != nil {
 		return err
 	}
 	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {
 		return err
 	}
-	if _, err := s.readSettled(ctx, 2*quietTime, 5*time.Minute); err != nil {
+	if _, err := s.readSettledCost(ctx, 2*quietTime, 5*time.Minute); err != nil {
 		return err
 	}
 	b.stop()
 	s.pauseHubSamples(true)
 	s.Progress.BeginStep("nothing happens", 0)
-	before, err := s.read(ctx)
+	before, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func runIdle(ctx context.Context, s *testbed) error {
 		return err
 	}
 	cores := (idled.CPU - hub.CPU) / time.Since(begin).Seconds()
-	after, err := s.read(ctx)
+	after, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,15 +86,15 @@ func runIdle(ctx context.Context, s *testbed) error {
 // reportIdle adds the figures and checks of a time without changes.
 func (s *testbed) reportIdle(before, after costReading, cores float64) {
 	writes := s.reportCost("idle", before, after, nil)
-	s.noteMemory("idle", after)
+	s.reportHubMemory("idle", after)
 	agents := float64(s.fleets[0].count)
 	s.report.AddCount("agents", agents, "agents")
-	s.report.AddComponent("idle_hub_cores", cores, "cores")
-	s.report.AddComponent("hub_resident_per_agent", after.hub.Resident/agents, "bytes")
-	s.report.AddComponent("simulator_resident_per_agent", after.sims.Resident/agents, "bytes")
-	s.report.AddComponent("resident_per_agent", (after.hub.Resident+after.sims.Resident)/agents, "bytes")
+	s.report.AddComponentUsage("idle_hub_cores", cores, "cores")
+	s.report.AddComponentUsage("hub_resident_per_agent", after.hub.Resident/agents, "bytes")
+	s.report.AddComponentUsage("simulator_resident_per_agent", after.sims.Resident/agents, "bytes")
+	s.report.AddComponentUsage("resident_per_agent", (after.hub.Resident+after.sims.Resident)/agents, "bytes")
 	s.report.AddCheck("no API writes while nothing changes, the hub's leases aside", writes.TotalCount() == 0, "%.0f requests: %s", writes.TotalCount(), writes)
-	revisions := float64(after.store.Revision-before.store.Revision) - ownRevisions(before, after)
+	revisions := float64(after.store.Revision-before.store.Revision) - leaseRenewalRevisions(before, after)
 	s.report.CheckAtMost("revisions of etcd while nothing changes, the hub's leases aside", revisions, 0, "revisions")
 	s.report.AddCheck("all agents stay connected all the while", allStayedConnected(before.stats, after.stats),
 		"of %d agents %d were connected before and %d after, and %d connected again", after.stats.Agents, before.stats.Connected, after.stats.Connected,
@@ -102,7 +102,7 @@ func (s *testbed) reportIdle(before, after costReading, cores float64) {
 	s.report.CheckTimedAtMost("CPU of the hub", cores, budgetForShare(s.Scale, 0.05, 0.1), "cores")
 	if agents >= manyAgents {
 		s.report.CheckTimedAtMost("resident in hub and simulator per agent, less empty ones where the run is small",
-			(after.hub.Resident+after.sims.Resident-s.smallRun(restingHub+emptySimulator))/agents, 120e3, "bytes")
+			(after.hub.Resident+after.sims.Resident-s.boundForSmallRun(restingHub+emptySimulator))/agents, 120e3, "bytes")
 	}
 }
 
@@ -112,9 +112,9 @@ func allStayedConnected(before, after fleet.Stats) bool {
 	return before.Connected == before.Agents && after.Connected == after.Agents && after.Connects == before.Connects
 }
 
-// smallRun returns the part of a bound that does not shrink with the fleet, for runs below
+// boundForSmallRun returns the part of a bound that does not shrink with the fleet, for runs below
 // full size.
-func (s *testbed) smallRun(empty float64) float64 {
+func (s *testbed) boundForSmallRun(empty float64) float64 {
 	if s.Scale >= 1 {
 		return 0
 	}

@@ -63,7 +63,7 @@ func (l *lagWatch) start(ctx context.Context) {
 			}
 			if l.err = l.recordLag(ctx); l.err == nil && time.Since(last) >= templatesEvery {
 				last = time.Now()
-				l.err = l.compareTemplates(ctx)
+				l.err = l.recordTemplateLag(ctx)
 			}
 			if ctx.Err() != nil {
 				l.err = nil
@@ -72,8 +72,8 @@ func (l *lagWatch) start(ctx context.Context) {
 	})
 }
 
-// stop ends the comparison and reports the result.
-func (l *lagWatch) stop(name string) error {
+// stopAndReport ends the comparison and reports the result.
+func (l *lagWatch) stopAndReport(name string) error {
 	l.cancel()
 	l.done.Wait()
 	if l.err != nil {
@@ -91,8 +91,8 @@ func (l *lagWatch) stop(name string) error {
 	return nil
 }
 
-// actualReady returns the ready clusters of each application in the members.
-func (l *lagWatch) actualReady(ctx context.Context) (map[string]int, error) {
+// readActualReadyClusters returns the ready clusters of each application in the members.
+func (l *lagWatch) readActualReadyClusters(ctx context.Context) (map[string]int, error) {
 	sum := map[string]int{}
 	for _, a := range l.stage.agentFleets() {
 		rows, err := a.control.CountHealthy(ctx)
@@ -116,7 +116,7 @@ func (l *lagWatch) recordLag(ctx context.Context) error {
 	for _, a := range l.apps {
 		said[a.bundleKey()] = int(l.bundles.get(a.bundleKey()).status.Clusters.Ready)
 	}
-	truth, err := l.actualReady(ctx)
+	truth, err := l.readActualReadyClusters(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,22 +124,22 @@ func (l *lagWatch) recordLag(ctx context.Context) error {
 	for _, a := range l.apps {
 		key := a.bundleKey()
 		l.actualCounts[key] = append(l.actualCounts[key], readyCount{at, truth[key]})
-		l.noteLag(&l.bundleLag, shortestLag(l.actualCounts[key], l.turnRate(a), said[key], said[key]), func() string {
+		l.noteLag(&l.bundleLag, shortestLag(l.actualCounts[key], l.readinessFlipsPerSecond(a), said[key], said[key]), func() string {
 			return fmt.Sprintf("Bundle %s said %d, and %d were ready", key, said[key], truth[key])
 		})
 	}
 	return nil
 }
 
-// compareTemplates compares the statuses of templates: a duplicated Deployment shows its
+// recordTemplateLag compares the statuses of templates: a duplicated Deployment shows its
 // least finished cluster.
-func (l *lagWatch) compareTemplates(ctx context.Context) error {
-	said, err := l.templateReady(ctx)
+func (l *lagWatch) recordTemplateLag(ctx context.Context) error {
+	said, err := l.readTemplateReadyReplicas(ctx)
 	if err != nil {
 		return err
 	}
 	for _, a := range l.apps {
-		key, all := a.bundleKey(), l.stage.clustersOf(a)
+		key, all := a.bundleKey(), l.stage.countClustersOf(a)
 		from, to := -1, -1
 		switch said[key] {
 		case 0:
@@ -147,15 +147,15 @@ func (l *lagWatch) compareTemplates(ctx context.Context) error {
 		case replicasPerApp:
 			from, to = all, all
 		}
-		l.noteLag(&l.templateLag, shortestLag(l.actualCounts[key], l.turnRate(a), from, to), func() string {
+		l.noteLag(&l.templateLag, shortestLag(l.actualCounts[key], l.readinessFlipsPerSecond(a), from, to), func() string {
 			return fmt.Sprintf("Deployment %s said %d replicas ready", key, said[key])
 		})
 	}
 	return nil
 }
 
-// templateReady returns the ready replicas in the statuses of the Deployments.
-func (l *lagWatch) templateReady(ctx context.Context) (map[string]int, error) {
+// readTemplateReadyReplicas returns the ready replicas in the statuses of the Deployments.
+func (l *lagWatch) readTemplateReadyReplicas(ctx context.Context) (map[string]int, error) {
 	said := make(map[string]int, len(l.apps))
 	for i, a := range l.apps {
 		if i > 0 && l.apps[i-1].namespace == a.namespace {
@@ -180,9 +180,9 @@ func (l *lagWatch) noteLag(d *measure.Distribution, lag time.Duration, of func()
 	}
 }
 
-// turnRate returns how many rows of the application turn per second.
-func (l *lagWatch) turnRate(a application) float64 {
-	return float64(l.stage.clustersOf(a)) * flipsPerMinute / 60
+// readinessFlipsPerSecond returns how many rows of the application turn per second.
+func (l *lagWatch) readinessFlipsPerSecond(a application) float64 {
+	return float64(l.stage.countClustersOf(a)) * flipsPerMinute / 60
 }
 
 // shortestLag returns the shortest time, up to the last of the counts, in which the count
@@ -206,9 +206,9 @@ func shortestLag(counts []readyCount, speed float64, from, to int) time.Duration
 	return now.at.Sub(counts[0].at) + lagEvery // unreachable while the watch runs
 }
 
-// allShownCorrect reports whether all shown counts are correct now.
-func (l *lagWatch) allShownCorrect(ctx context.Context) (ok bool, detail string, err error) {
-	truth, err := l.actualReady(ctx)
+// areShownCountsCorrect reports whether all shown counts are correct now.
+func (l *lagWatch) areShownCountsCorrect(ctx context.Context) (ok bool, detail string, err error) {
+	truth, err := l.readActualReadyClusters(ctx)
 	if err != nil {
 		return false, "", err
 	}
@@ -218,13 +218,13 @@ func (l *lagWatch) allShownCorrect(ctx context.Context) (ok bool, detail string,
 			return false, fmt.Sprintf("Bundle %s shows %d clusters and %d replicas ready, and %d clusters are", a.bundleKey(), st.Clusters.Ready, st.ReadyReplicas, n), nil
 		}
 	}
-	said, err := l.templateReady(ctx)
+	said, err := l.readTemplateReadyReplicas(ctx)
 	if err != nil {
 		return false, "", err
 	}
 	for _, a := range l.apps {
 		want := 0
-		if truth[a.bundleKey()] == l.stage.clustersOf(a) {
+		if truth[a.bundleKey()] == l.stage.countClustersOf(a) {
 			want = replicasPerApp
 		}
 		if said[a.bundleKey()] != want {

@@ -36,9 +36,9 @@ func budgetForShare(share, empty, full float64) float64 {
 	return empty + (full-empty)*share
 }
 
-// runPairs places many applications onto many clusters each.
-func runPairs(ctx context.Context, s *testbed) error {
-	apps, b, err := s.makePairs(ctx)
+// runAppClusterPairs places many applications onto many clusters each.
+func runAppClusterPairs(ctx context.Context, s *testbed) error {
+	apps, b, err := s.placeAllPairs(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,39 +46,39 @@ func runPairs(ctx context.Context, s *testbed) error {
 	if err := s.verifyFleet(ctx, time.Minute, apps); err != nil {
 		return err
 	}
-	size, err := s.noteStore(ctx)
+	size, err := s.reportStoreSize(ctx)
 	if err != nil {
 		return err
 	}
-	s.report.AddCount("etcd_in_use_per_pair", size.InUse/s.pairsOf(apps), "bytes")
+	s.report.AddCount("etcd_in_use_per_pair", size.InUse/s.countPairs(apps), "bytes")
 	share := s.Scale * s.Scale // of the pairs
 	s.report.CheckAtMost("etcd in use after compaction", size.InUse, budgetForShare(share, emptyStore, 60e6), "bytes")
-	s.report.CheckTimedAtMost("hub resident, at its peak", s.hubPeak(), budgetForShare(share, emptyHub, 1.5e9), "bytes")
-	return s.rememberPairs(len(apps))
+	s.report.CheckTimedAtMost("hub resident, at its peak", s.hubPeakMemory(), budgetForShare(share, emptyHub, 1.5e9), "bytes")
+	return s.writePairsRecord(len(apps))
 }
 
-func (s *testbed) pairsOf(apps []application) float64 {
+func (s *testbed) countPairs(apps []application) float64 {
 	n := 0
 	for _, a := range apps {
-		n += s.clustersOf(a)
+		n += s.countClustersOf(a)
 	}
 	return float64(n)
 }
 
-// makePairs starts everything, applies all applications and waits until all are healthy.
-func (s *testbed) makePairs(ctx context.Context) ([]application, *bundleWatch, error) {
+// placeAllPairs starts everything, applies all applications and waits until all are healthy.
+func (s *testbed) placeAllPairs(ctx context.Context) ([]application, *bundleWatch, error) {
 	if err := s.startFleet(ctx, fleetSize{count: s.atScale(1000, 2*pairGroups), groups: pairGroups}); err != nil {
 		return nil, nil, err
 	}
-	if err := s.setRates(ctx, fleet.Rates{HealthDelay: pairDelay}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{HealthDelay: pairDelay}); err != nil {
 		return nil, nil, err
 	}
-	apps := s.makeApps("pairs", s.atScale(1000, pairGroups))
+	apps := s.newApplications("pairs", s.atScale(1000, pairGroups))
 	b, err := s.watchBundles(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	before, err := s.read(ctx)
+	before, err := s.readCost(ctx)
 	if err != nil {
 		b.stop()
 		return nil, nil, err
@@ -98,18 +98,18 @@ func (s *testbed) makePairs(ctx context.Context) ([]application, *bundleWatch, e
 	s.report.MarkNow("all healthy")
 	s.report.AddTime("all_placed_and_healthy", took)
 	s.report.CheckTimedAtMost("all placed and healthy", took.Seconds(), 300, "s")
-	after, err := s.readSettled(ctx, quietTime, 3*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 3*time.Minute)
 	if err != nil {
 		b.stop()
 		return nil, nil, err
 	}
-	writes := s.reportCost("pairs", before, after, ownWrites(len(apps)))
-	s.report.AddCount("pairs", s.pairsOf(apps), "pairs")
+	writes := s.reportCost("pairs", before, after, expectedUserWrites(len(apps)))
+	s.report.AddCount("pairs", s.countPairs(apps), "pairs")
 	s.report.AddCount("pairs_api_writes_per_application", writes.TotalCount()/float64(len(apps)), "requests")
 	return apps, b, nil
 }
 
-// pairsRecord is the record of runPairs in its directory, for restart.
+// pairsRecord is the record of runAppClusterPairs in its directory, for restart.
 type pairsRecord struct {
 	Apps     int     `json:"apps"`
 	Clusters int     `json:"clusters"`
@@ -118,18 +118,18 @@ type pairsRecord struct {
 
 func (s *testbed) pairsRecordFile() string { return filepath.Join(s.Dir, pairsFile) }
 
-func (s *testbed) rememberPairs(apps int) error {
-	if err := os.WriteFile(s.pairsRecordFile(), encode(pairsRecord{Apps: apps, Clusters: s.fleets[0].count, Scale: s.Scale}), 0o600); err != nil {
+func (s *testbed) writePairsRecord(apps int) error {
+	if err := os.WriteFile(s.pairsRecordFile(), mustEncodeJSON(pairsRecord{Apps: apps, Clusters: s.fleets[0].count, Scale: s.Scale}), 0o600); err != nil {
 		return fmt.Errorf("remember what is there: %w", err)
 	}
 	return nil
 }
 
-// recallPairs continues from the record of runPairs; without a record it makes the pairs.
-func (s *testbed) recallPairs(ctx context.Context) ([]application, *bundleWatch, error) {
+// resumePairs continues from the record of runAppClusterPairs; without a record it makes the pairs.
+func (s *testbed) resumePairs(ctx context.Context) ([]application, *bundleWatch, error) {
 	text, err := os.ReadFile(s.pairsRecordFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.makePairs(ctx)
+		return s.placeAllPairs(ctx)
 	}
 	var r pairsRecord
 	if err == nil {
@@ -144,7 +144,7 @@ func (s *testbed) recallPairs(ctx context.Context) ([]application, *bundleWatch,
 	if err := s.startFleet(ctx, fleetSize{count: r.Clusters, groups: pairGroups}); err != nil {
 		return nil, nil, err
 	}
-	apps := s.makeApps("pairs", r.Apps)
+	apps := s.newApplications("pairs", r.Apps)
 	b, err := s.watchBundles(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -153,6 +153,6 @@ func (s *testbed) recallPairs(ctx context.Context) ([]application, *bundleWatch,
 		b.stop()
 		return nil, nil, err
 	}
-	_, err = s.readSettled(ctx, quietTime, 3*time.Minute)
+	_, err = s.readSettledCost(ctx, quietTime, 3*time.Minute)
 	return apps, b, err
 }

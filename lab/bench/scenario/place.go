@@ -20,8 +20,8 @@ const (
 	quietTime = 12 * time.Second
 )
 
-// runPlace measures the time that one more application takes onto the clusters of a group.
-func runPlace(ctx context.Context, s *testbed) error {
+// runPlaceOneApp measures the time that one more application takes onto the clusters of a group.
+func runPlaceOneApp(ctx context.Context, s *testbed) error {
 	const groups = 10
 	clusters := s.atScale(1000, 2*groups)
 	if err := s.startFleet(ctx, fleetSize{count: clusters, groups: groups}); err != nil {
@@ -32,21 +32,21 @@ func runPlace(ctx context.Context, s *testbed) error {
 		return err
 	}
 	defer b.stop()
-	present := s.makeApps("present", s.atScale(1000, groups))
+	present := s.newApplications("present", s.atScale(1000, groups))
 	if err := s.applyAll(ctx, "applying what is there before", present); err != nil {
 		return err
 	}
 	if err := s.awaitReady(ctx, b, present, 10*time.Minute, nil); err != nil {
 		return err
 	}
-	if err := s.setRates(ctx, fleet.Rates{HealthDelay: healthDelay}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{HealthDelay: healthDelay}); err != nil {
 		return err
 	}
-	placed := s.makeApps("placed", placeRounds)
+	placed := s.newApplications("placed", placeRounds)
 	if err := s.makeNamespaces(ctx, placed); err != nil {
 		return err
 	}
-	before, err := s.readSettled(ctx, quietTime, 3*time.Minute)
+	before, err := s.readSettledCost(ctx, quietTime, 3*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -55,25 +55,25 @@ func runPlace(ctx context.Context, s *testbed) error {
 	if err != nil {
 		return err
 	}
-	after, err := s.readSettled(ctx, quietTime, 2*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 2*time.Minute)
 	if err != nil {
 		return err
 	}
 	s.pauseHubSamples(false)
-	own := ownWrites(len(placed))
+	own := expectedUserWrites(len(placed))
 	writes := s.reportCost("place", before, after, own)
 	perApp := (writes.TotalCount() + own.TotalCount()) / float64(len(placed))
 	s.report.AddCount("place_api_writes_per_application", perApp, "requests")
 	s.report.AddDistribution("apply_to_all_healthy", took)
 	s.report.AddCount("clusters", float64(clusters), "clusters")
-	s.report.AddCount("clusters_per_application", float64(s.clustersOf(placed[0])), "clusters")
+	s.report.AddCount("clusters_per_application", float64(s.countClustersOf(placed[0])), "clusters")
 	s.report.AddCount("applications_present", float64(len(present)), "applications")
 	s.report.CheckTimedAtMost("p90 from apply to all clusters reporting healthy", measure.QuantileOf(took, 0.9), 1, "s")
 	s.report.CheckAtMost("API writes per application, the user's two included", perApp, 20, "requests")
 	if err := s.verifyFleet(ctx, time.Minute, slices.Concat(present, placed)); err != nil {
 		return err
 	}
-	_, err = s.noteStore(ctx)
+	_, err = s.reportStoreSize(ctx)
 	return err
 }
 
@@ -88,7 +88,7 @@ func (s *testbed) placeOneByOne(ctx context.Context, b *bundleWatch, placed []ap
 		}
 		applied := time.Now()
 		if err := b.waitUntil(ctx, "application "+a.bundleKey()+" becomes ready", time.Minute, func(by map[string]observedBundle) bool {
-			return by[a.bundleKey()].isReady(s.clustersOf(a), "")
+			return by[a.bundleKey()].isReadyAtNewRevision(s.countClustersOf(a), "")
 		}); err != nil {
 			return nil, fmt.Errorf("%w: %+v", err, b.get(a.bundleKey()).status)
 		}

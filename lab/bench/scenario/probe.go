@@ -46,20 +46,20 @@ func (s *testbed) newProbe(ctx context.Context) (*userProbe, error) {
 	}
 	p := &userProbe{stage: s}
 	for i := range probeObjects {
-		if err := p.apply(ctx, i, "new"); err != nil {
+		if err := p.applyProbeObject(ctx, i, "new"); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// probeQuiet begins to probe after the hub's last write, and returns the cost until then.
-func (s *testbed) probeQuiet(ctx context.Context) (*userProbe, costReading, error) {
+// startProbeWhenQuiet begins to probe after the hub's last write, and returns the cost until then.
+func (s *testbed) startProbeWhenQuiet(ctx context.Context) (*userProbe, costReading, error) {
 	p, err := s.newProbe(ctx)
 	if err != nil {
 		return nil, costReading{}, err
 	}
-	before, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	before, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return nil, costReading{}, err
 	}
@@ -85,8 +85,8 @@ func probePath(i int) string {
 	return fmt.Sprintf("/api/v1/namespaces/%s/configmaps/probe-%d", probeNamespace, i)
 }
 
-func (p *userProbe) apply(ctx context.Context, i int, what string) error {
-	return p.stage.apply(ctx, probePath(i), encode(map[string]any{
+func (p *userProbe) applyProbeObject(ctx context.Context, i int, what string) error {
+	return p.stage.apply(ctx, probePath(i), mustEncodeJSON(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprintf("probe-%d", i)},
 		"data": map[string]any{"call": what},
 	}))
@@ -100,7 +100,7 @@ func (p *userProbe) callOnce(ctx context.Context, i int) {
 	var err error
 	if i%2 == 0 {
 		p.applied.Add(1)
-		err = p.apply(within, i/2%probeObjects, fmt.Sprint(i))
+		err = p.applyProbeObject(within, i/2%probeObjects, fmt.Sprint(i))
 	} else {
 		err = p.stage.kube.CoreV1().RESTClient().Get().AbsPath(probePath(i / 2 % probeObjects)).Do(within).Error()
 	}
@@ -116,10 +116,10 @@ func (p *userProbe) callOnce(ctx context.Context, i int) {
 	}
 }
 
-// stop ends the calls, waits for pending ones, of which the slowest return last, and
+// stopAndReport ends the calls, waits for pending ones, of which the slowest return last, and
 // reports the result under the name. The p99 must be under a second, no call may fail, and
 // hardly a call may be missing.
-func (p *userProbe) stop(name string) measure.WriteCounts {
+func (p *userProbe) stopAndReport(name string) measure.WriteCounts {
 	p.cancel()
 	due := time.Since(p.began).Seconds() * callsPerSecond
 	p.done.Wait()

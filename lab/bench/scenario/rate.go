@@ -31,41 +31,41 @@ const (
 	ratePage  = 500 // Bundles in one answer
 )
 
-// scheduleRate places existing, unplaced Bundles by a policy, each of one application.
+// runScheduleRate places existing, unplaced Bundles by a policy, each of one application.
 // Before, the policy selects bare templates and fits no cluster, which creates these
 // Bundles. The report has the time of both steps and their sum.
-func scheduleRate(ctx context.Context, s *testbed) error {
+func runScheduleRate(ctx context.Context, s *testbed) error {
 	clusters := s.atScale(1000, 20)
 	if err := s.startFleet(ctx, fleetSize{count: clusters, groups: 1, checkIn: rateCheckIn}); err != nil {
 		return err
 	}
-	apps := s.makeApps("rate", s.atScale(10_000, perNamespace))
+	apps := s.newApplications("rate", s.atScale(10_000, perNamespace))
 	if err := s.makeTemplates(ctx, apps); err != nil {
 		return err
 	}
-	before, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	before, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
 	s.report.AddCount("clusters", float64(clusters), "clusters")
 	s.report.AddCount("applications", float64(len(apps)), "applications")
 	s.pauseHubSamples(true) // reading metrics allocates, which would count
-	bundled, middle, err := s.bundleAll(ctx, before, len(apps))
+	bundled, middle, err := s.timeUnplacedBundles(ctx, before, len(apps))
 	if err != nil {
 		return err
 	}
-	took, err := s.scheduleAll(ctx, middle, len(apps))
+	took, err := s.timeSchedulingAll(ctx, middle, len(apps))
 	if err != nil {
 		return err
 	}
-	s.report.AddComponent("scheduled_from_templates_per_second", float64(len(apps))/(bundled+took).Seconds(), "1/s")
-	return s.rowsAreThere(ctx, apps)
+	s.report.AddComponentUsage("scheduled_from_templates_per_second", float64(len(apps))/(bundled+took).Seconds(), "1/s")
+	return s.checkRowsExist(ctx, apps)
 }
 
-// bundleAll applies the policy where nothing fits. It returns the time until the Bundles of
+// timeUnplacedBundles applies the policy where nothing fits. It returns the time until the Bundles of
 // all applications exist, and the cost once they are shown unplaced.
-func (s *testbed) bundleAll(ctx context.Context, before costReading, apps int) (took time.Duration, after costReading, err error) {
-	s.profilePhase(ctx)
+func (s *testbed) timeUnplacedBundles(ctx context.Context, before costReading, apps int) (took time.Duration, after costReading, err error) {
+	s.startPhaseProfiles(ctx)
 	s.report.MarkNow("policy that fits nowhere")
 	if took, err = s.timePolicyUntilStored(ctx, "bundles are made", ratePolicy("a-cluster-to-come"), storedRevisions, apps); err != nil {
 		return 0, after, err
@@ -74,25 +74,25 @@ func (s *testbed) bundleAll(ctx context.Context, before costReading, apps int) (
 		return b.Status.Clusters.Desired == 0 && meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.BundleScheduled)
 	}
 	err = pollUntil(ctx, "all Bundles are shown unplaced", 2*time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
-		n, err := s.bundlesThat(ctx, unplaced)
+		n, err := s.countBundlesThat(ctx, unplaced)
 		return n == apps, err
 	})
 	if err != nil {
 		return 0, after, err
 	}
-	if after, err = s.read(ctx); err != nil {
+	if after, err = s.readCost(ctx); err != nil {
 		return 0, after, err
 	}
-	s.perApplication("bundle", before, after, apps)
+	s.reportCostPerApplication("bundle", before, after, apps)
 	s.report.AddTime("policy_to_all_bundles_stored", took)
-	s.report.AddComponent("bundled_per_second", float64(apps)/took.Seconds(), "1/s")
+	s.report.AddComponentUsage("bundled_per_second", float64(apps)/took.Seconds(), "1/s")
 	return took, after, nil
 }
 
-// scheduleAll applies the policy that places the Bundles, and returns the time until all
+// timeSchedulingAll applies the policy that places the Bundles, and returns the time until all
 // slices are stored.
-func (s *testbed) scheduleAll(ctx context.Context, before costReading, apps int) (time.Duration, error) {
-	s.profilePhase(ctx)
+func (s *testbed) timeSchedulingAll(ctx context.Context, before costReading, apps int) (time.Duration, error) {
+	s.startPhaseProfiles(ctx)
 	s.report.MarkNow("policy that places")
 	took, err := s.timePolicyUntilStored(ctx, "scheduling", ratePolicy(""), targetSlices, apps)
 	if err != nil {
@@ -106,30 +106,30 @@ func (s *testbed) scheduleAll(ctx context.Context, before costReading, apps int)
 	if err := lab.PauseFor(ctx, rateTrail); err != nil {
 		return 0, err
 	}
-	right, err := s.bundlesThat(ctx, isPlaced)
+	right, err := s.countBundlesThat(ctx, isFullyPlaced)
 	if err != nil {
 		return 0, err
 	}
-	s.profilePhase(ctx)
+	s.startPhaseProfiles(ctx)
 	s.pauseHubSamples(false)
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return 0, err
 	}
-	n, slices := float64(apps), s.perApplication("schedule", before, after, apps)
+	n, slices := float64(apps), s.reportCostPerApplication("schedule", before, after, apps)
 	s.report.AddCount("schedule_slice_writes_per_application", slices/n, "requests")
 	s.report.AddTime("policy_to_all_slices_stored", took)
-	s.report.AddComponent("scheduled_per_second", n/took.Seconds(), "1/s")
-	s.report.AddComponent("schedule_hub_cpu_per_application", (stored.CPU-before.hub.CPU)/n, "s")
-	s.report.AtLeast("applications scheduled per second", n/took.Seconds(), ratePerSecond, "1/s")
+	s.report.AddComponentUsage("scheduled_per_second", n/took.Seconds(), "1/s")
+	s.report.AddComponentUsage("schedule_hub_cpu_per_application", (stored.CPU-before.hub.CPU)/n, "s")
+	s.report.CheckTimedAtLeast("applications scheduled per second", n/took.Seconds(), ratePerSecond, "1/s")
 	s.report.AddTimedCheck(fmt.Sprintf("the status of Bundles is right %s after the last slice", rateTrail), right == apps, "%d of %d are", right, apps)
 	s.report.AddCheck("one write for each slice", slices == n, "%v writes of slices for %v applications", slices, n)
 	return took, nil
 }
 
-// perApplication reports the cost of a phase for each application, and returns the writes
+// reportCostPerApplication reports the cost of a phase for each application, and returns the writes
 // of slices. Events are reported separately: they have their own rate.
-func (s *testbed) perApplication(phase string, before, after costReading, apps int) (slices float64) {
+func (s *testbed) reportCostPerApplication(phase string, before, after costReading, apps int) (slices float64) {
 	writes, n := s.reportCost(phase, before, after, measure.WriteCounts{"APPLY clusterpropagationpolicies": 1}), float64(apps)
 	events := writes["POST events"]
 	s.report.AddCount(phase+"_api_writes_per_application", (writes.TotalCount()-events)/n, "requests")
@@ -165,7 +165,7 @@ func ratePolicy(label string) []byte {
 			map[string]any{"key": label, "operator": "Exists"},
 		}}}
 	}
-	return encode(map[string]any{
+	return mustEncodeJSON(map[string]any{
 		"apiVersion": "atoll.dev/v1alpha1", "kind": "ClusterPropagationPolicy",
 		"metadata": map[string]any{"name": "rate"},
 		"spec": map[string]any{
@@ -196,11 +196,11 @@ func (s *testbed) timePolicyUntilStored(ctx context.Context, what string, policy
 	return time.Since(begin), err
 }
 
-// isPlaced reports whether the status of a Bundle has its number of clusters.
-func isPlaced(b *v1alpha1.Bundle) bool { return b.Status.Clusters.Desired == rateClusters }
+// isFullyPlaced reports whether the status of a Bundle has its number of clusters.
+func isFullyPlaced(b *v1alpha1.Bundle) bool { return b.Status.Clusters.Desired == rateClusters }
 
-// bundlesThat counts the Bundles for which holds is true.
-func (s *testbed) bundlesThat(ctx context.Context, holds func(*v1alpha1.Bundle) bool) (n int, err error) {
+// countBundlesThat counts the Bundles for which holds is true.
+func (s *testbed) countBundlesThat(ctx context.Context, holds func(*v1alpha1.Bundle) bool) (n int, err error) {
 	for next := ""; ; {
 		body, err := s.kube.CoreV1().RESTClient().Get().AbsPath("/apis/atoll.dev/v1alpha1/bundles").
 			Param("limit", strconv.Itoa(ratePage)).Param("continue", next).DoRaw(ctx)
@@ -222,9 +222,9 @@ func (s *testbed) bundlesThat(ctx context.Context, holds func(*v1alpha1.Bundle) 
 	}
 }
 
-// rowsAreThere checks that every application has a row in each chosen cluster.
-func (s *testbed) rowsAreThere(ctx context.Context, apps []application) error {
-	n, err := s.bundlesThat(ctx, isPlaced)
+// checkRowsExist checks that every application has a row in each chosen cluster.
+func (s *testbed) checkRowsExist(ctx context.Context, apps []application) error {
+	n, err := s.countBundlesThat(ctx, isFullyPlaced)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ const (
 	rareCheckIn = 15 * time.Minute
 )
 
-// noteReached notes the parts of all agents that have joined by now.
-func (s *testbed) noteReached(ctx context.Context, reached *[registrationParts + 1]time.Time, joined, count int, now time.Time) {
+// recordJoinProgress notes the parts of all agents that have joined by now.
+func (s *testbed) recordJoinProgress(ctx context.Context, reached *[registrationParts + 1]time.Time, joined, count int, now time.Time) {
 	if joined > 0 && reached[0].IsZero() {
 		reached[0] = now
 	}
@@ -29,19 +29,19 @@ func (s *testbed) noteReached(ctx context.Context, reached *[registrationParts +
 		if joined*registrationParts >= i*count && reached[i].IsZero() {
 			reached[i] = now
 			if i == firstParts || i == registrationParts-lastParts {
-				s.profilePhase(ctx) // beginning and end can be compared
+				s.startPhaseProfiles(ctx) // beginning and end can be compared
 			}
 		}
 	}
 }
 
-// runRegister joins clusters as fast as possible.
-func runRegister(ctx context.Context, s *testbed) error {
-	if _, err := s.startHub(ctx); err != nil {
+// runRegistration joins clusters as fast as possible.
+func runRegistration(ctx context.Context, s *testbed) error {
+	if _, err := s.startFirstHub(ctx); err != nil {
 		return err
 	}
 	count := s.atScale(100_000, 200)
-	before, err := s.read(ctx)
+	before, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func runRegister(ctx context.Context, s *testbed) error {
 		if err != nil {
 			return false, nil // the simulator starts
 		}
-		s.noteReached(ctx, &reached, stats.Joined, count, now)
+		s.recordJoinProgress(ctx, &reached, stats.Joined, count, now)
 		s.Progress.SetDone(stats.Joined)
 		return stats.Joined >= count, nil
 	})
@@ -74,29 +74,29 @@ func runRegister(ctx context.Context, s *testbed) error {
 		return err
 	}
 	s.report.MarkNow("all joined")
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
 	writes := s.reportCost("register", before, after, nil)
-	s.noteJoins(after, count, reached)
+	s.reportJoinRate(after, count, reached)
 	s.report.AddCount("register_api_writes_per_cluster", writes.TotalCount()/float64(count), "requests")
 	if err := s.verifyFleet(ctx, time.Minute, nil); err != nil {
 		return err
 	}
-	size, err := s.noteStore(ctx)
+	size, err := s.reportStoreSize(ctx)
 	s.report.AddCount("etcd_in_use_per_cluster", size.InUse/float64(count), "bytes")
 	return err
 }
 
-// noteJoins reports the rate of joins, and whether it stayed.
-func (s *testbed) noteJoins(after costReading, count int, reached [registrationParts + 1]time.Time) {
+// reportJoinRate reports the rate of joins, and whether it stayed.
+func (s *testbed) reportJoinRate(after costReading, count int, reached [registrationParts + 1]time.Time) {
 	rate := float64(count) / reached[registrationParts].Sub(reached[0]).Seconds()
-	s.report.Put(report.Metric{Name: "joins_per_second", Value: rate, Unit: "1/s", Group: report.GroupTimes})
+	s.report.PutMetric(report.Metric{Name: "joins_per_second", Value: rate, Unit: "1/s", Group: report.GroupTimes})
 	first, last := 0.0, 0.0
 	for i := 1; i <= registrationParts; i++ {
 		r := float64(count) / registrationParts / max(reached[i].Sub(reached[i-1]).Seconds(), 0.05)
-		s.report.Put(report.Metric{Name: fmt.Sprintf("joins_per_second_in_tenth_%d", i), Value: r, Unit: "1/s", Group: report.GroupTimes})
+		s.report.PutMetric(report.Metric{Name: fmt.Sprintf("joins_per_second_in_tenth_%d", i), Value: r, Unit: "1/s", Group: report.GroupTimes})
 		switch {
 		case i <= firstParts:
 			first += r / firstParts
@@ -107,8 +107,8 @@ func (s *testbed) noteJoins(after costReading, count int, reached [registrationP
 	s.report.AddTime("join_p50", after.stats.JoinTime.P50)
 	s.report.AddTime("join_p90", after.stats.JoinTime.P90)
 	s.report.AddTime("join_p99", after.stats.JoinTime.P99)
-	s.report.AddComponent("register_hub_resident_per_cluster", max(0, after.hub.Resident-restingHub)/float64(count), "bytes")
-	s.report.AtLeast("joins per second", rate, joinsPerSecond, "1/s")
+	s.report.AddComponentUsage("register_hub_resident_per_cluster", max(0, after.hub.Resident-restingHub)/float64(count), "bytes")
+	s.report.CheckTimedAtLeast("joins per second", rate, joinsPerSecond, "1/s")
 	// A few hundred joins are too short for a rate.
 	if count >= 1000 {
 		s.report.AddTimedCheck("the rate stays flat", last >= 0.8*first, "%.0f/s in the first three tenths, %.0f/s in the last three", first, last)

@@ -13,22 +13,22 @@ import (
 	"atoll.dev/atoll/lab/fleet"
 )
 
-// runRestart kills the hub with the state of runPairs, and starts it.
+// runRestart kills the hub with the state of runAppClusterPairs, and starts it.
 func runRestart(ctx context.Context, s *testbed) error {
-	apps, b, err := s.recallPairs(ctx)
+	apps, b, err := s.resumePairs(ctx)
 	if err != nil {
 		return err
 	}
 	b.stop()
-	if err := s.setRates(ctx, fleet.Rates{}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{}); err != nil {
 		return err
 	}
-	extra := s.makeApps("after", 1)
+	extra := s.newApplications("after", 1)
 	extra[0].group = 1
 	if err := s.makeNamespaces(ctx, extra); err != nil {
 		return err
 	}
-	if _, err := s.readSettled(ctx, quietTime, 3*time.Minute); err != nil {
+	if _, err := s.readSettledCost(ctx, quietTime, 3*time.Minute); err != nil {
 		return err
 	}
 	before, err := s.sliceVersions(ctx)
@@ -40,26 +40,26 @@ func runRestart(ctx context.Context, s *testbed) error {
 		return err
 	}
 	started := time.Now()
-	serving, err := s.startHub(ctx)
+	serving, err := s.startFirstHub(ctx)
 	if err != nil {
 		return err
 	}
 	s.report.MarkNow("serves")
 	s.report.AddTime("restart_to_serving", serving)
 	s.report.CheckTimedAtMost("restart to the API serving", serving.Seconds(), 10, "s")
-	if err := s.afterRestart(ctx, started, extra[0]); err != nil {
+	if err := s.measureDeliveryAfterRestart(ctx, started, extra[0]); err != nil {
 		return err
 	}
-	after, err := s.readSettled(ctx, quietTime, 3*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 3*time.Minute)
 	if err != nil {
 		return err
 	}
 	// The metrics are those of the new hub: they began at zero when it started.
-	writes := after.metrics.WriteCounts().SubtractCounts(ownWrites(1))
+	writes := after.metrics.WriteCounts().SubtractCounts(expectedUserWrites(1))
 	s.report.AddCount("restart_api_writes", writes.TotalCount(), "requests")
 	s.report.AddNote("API writes of the restarted hub without the user's own: %s", writes)
-	s.report.AddComponent("restart_hub_resident", after.hub.Resident, "bytes")
-	s.report.AddComponent("restart_hub_cpu", after.hub.CPU, "s")
+	s.report.AddComponentUsage("restart_hub_resident", after.hub.Resident, "bytes")
+	s.report.AddComponentUsage("restart_hub_cpu", after.hub.CPU, "s")
 	now, err := s.sliceVersions(ctx)
 	if err != nil {
 		return err
@@ -80,9 +80,9 @@ func countChanged(before, now map[string]string) (n int) {
 	return n
 }
 
-// afterRestart applies an object at once, and waits until it is delivered and everything is
+// measureDeliveryAfterRestart applies an object at once, and waits until it is delivered and everything is
 // compared.
-func (s *testbed) afterRestart(ctx context.Context, started time.Time, extra application) error {
+func (s *testbed) measureDeliveryAfterRestart(ctx context.Context, started time.Time, extra application) error {
 	b, err := s.watchBundles(ctx)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *testbed) afterRestart(ctx context.Context, started time.Time, extra app
 		return err
 	}
 	s.Progress.BeginStep("a new application is delivered", 0)
-	want := int32(s.clustersOf(extra))
+	want := int32(s.countClustersOf(extra))
 	err = b.waitUntil(ctx, "a new application is delivered after the restart", 5*time.Minute, func(by map[string]observedBundle) bool {
 		c := by[extra.bundleKey()].status.Clusters
 		return c.Desired == want && c.Updated == want

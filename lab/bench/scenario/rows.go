@@ -8,10 +8,10 @@ import (
 	"atoll.dev/atoll/lab/bench/verify"
 )
 
-// rowsNow returns the hub's row specs, by application and cluster.
-func (s *testbed) rowsNow(ctx context.Context) (map[string]atoll.RowSpec, error) {
+// readRowSpecs returns the hub's row specs, by application and cluster.
+func (s *testbed) readRowSpecs(ctx context.Context) (map[string]atoll.RowSpec, error) {
 	rows := map[string]atoll.RowSpec{}
-	err := verify.EachRow(ctx, s.kube.CoreV1().RESTClient(), func(r verify.Row) error {
+	err := verify.ForEachRow(ctx, s.kube.CoreV1().RESTClient(), func(r verify.Row) error {
 		rows[r.Bundle+" "+r.Cluster] = r.Spec
 		return nil
 	})
@@ -30,7 +30,7 @@ func (s *testbed) compareRows(ctx context.Context, before map[string]atoll.RowSp
 	}
 	n, moved, harmed := 0, 0, 0
 	example := ""
-	err := verify.EachRow(ctx, s.kube.CoreV1().RESTClient(), func(r verify.Row) error {
+	err := verify.ForEachRow(ctx, s.kube.CoreV1().RESTClient(), func(r verify.Row) error {
 		if isFresh[r.Bundle] {
 			return nil
 		}

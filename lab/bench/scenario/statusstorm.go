@@ -27,8 +27,8 @@ const (
 	statusEvery            = 2.0    // s
 )
 
-// stormWrites returns the most writes per second over a span of seconds.
-func stormWrites(slices, statuses int, span float64) float64 {
+// maxStormWritesPerSecond returns the most writes per second over a span of seconds.
+func maxStormWritesPerSecond(slices, statuses int, span float64) float64 {
 	// A burst may be written at once before the rate holds.
 	paced := func(objects, burst int, every, budget float64) float64 {
 		return min(float64(objects)*(float64(burst)+span/every), budget*(1+span)) / span
@@ -39,15 +39,15 @@ func stormWrites(slices, statuses int, span float64) float64 {
 // flipHealth lets the health of all rows flip for a while, and on.
 func (s *testbed) flipHealth(ctx context.Context) error {
 	s.report.MarkNow("flips begin")
-	if err := s.setRates(ctx, fleet.Rates{FlipsPerMinute: flipsPerMinute}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{FlipsPerMinute: flipsPerMinute}); err != nil {
 		return err
 	}
 	s.Progress.BeginStep("health flips", 0)
 	return lab.PauseFor(ctx, s.idleSpan())
 }
 
-// statusStorm flips the health of all rows all the time.
-func statusStorm(ctx context.Context, s *testbed) error {
+// runStatusStorm flips the health of all rows all the time.
+func runStatusStorm(ctx context.Context, s *testbed) error {
 	const groups = 10
 	if err := s.startFleet(ctx, fleetSize{count: s.atScale(10_000, 2*groups), groups: groups}); err != nil {
 		return err
@@ -57,7 +57,7 @@ func statusStorm(ctx context.Context, s *testbed) error {
 		return err
 	}
 	defer b.stop()
-	apps := s.makeApps("storm", 10*groups)
+	apps := s.newApplications("storm", 10*groups)
 	if err := s.applyAll(ctx, "applying applications", apps); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func statusStorm(ctx context.Context, s *testbed) error {
 	if err != nil {
 		return err
 	}
-	before, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	before, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -78,37 +78,37 @@ func statusStorm(ctx context.Context, s *testbed) error {
 	if err := s.flipHealth(ctx); err != nil {
 		return err
 	}
-	own := p.stop("calls_while_health_flips")
-	after, err := s.read(ctx)
+	own := p.stopAndReport("calls_while_health_flips")
+	after, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.stop("summaries"); err != nil {
+	if err := l.stopAndReport("summaries"); err != nil {
 		return err
 	}
 	writes := s.reportCost("status_storm", before, after, own)
-	s.noteRate(writes.TotalCount(), apps, before, after)
-	if err := s.setRates(ctx, fleet.Rates{}); err != nil {
+	s.checkWriteRate(writes.TotalCount(), apps, before, after)
+	if err := s.setRates(ctx, fleet.FaultRates{}); err != nil {
 		return err
 	}
 	s.report.MarkNow("flips end")
-	if err := s.awaitSummaries(ctx, l); err != nil {
+	if err := s.awaitShownCounts(ctx, l); err != nil {
 		return err
 	}
 	// Failed members stay failed: the check is about correctness, not health.
 	return s.verifyFleetHealth(ctx, time.Minute, apps, true)
 }
 
-// noteRate checks that the rate of writes stays below the bound of the hub's upkeep,
+// checkWriteRate checks that the rate of writes stays below the bound of the hub's upkeep,
 // independent of the rate of flips.
-func (s *testbed) noteRate(writes float64, apps []application, before, after costReading) {
+func (s *testbed) checkWriteRate(writes float64, apps []application, before, after costReading) {
 	span := after.at.Sub(before.at)
 	slices := 0
 	for _, a := range apps {
-		slices += (s.clustersOf(a) + rowsPerSlice - 1) / rowsPerSlice
+		slices += (s.countClustersOf(a) + rowsPerSlice - 1) / rowsPerSlice
 	}
-	most := stormWrites(slices, 2*len(apps), span.Seconds()) // statuses of Bundles and templates
-	reports, flips := float64(after.stats.Reports-before.stats.Reports)/span.Seconds(), s.pairsOf(apps)*flipsPerMinute/60
+	most := maxStormWritesPerSecond(slices, 2*len(apps), span.Seconds()) // statuses of Bundles and templates
+	reports, flips := float64(after.stats.Reports-before.stats.Reports)/span.Seconds(), s.countPairs(apps)*flipsPerMinute/60
 	s.report.AddCount("status_storm_reports_per_second", reports, "1/s")
 	s.report.AddCheck("all rows flip at their rate", reports >= 0.9*flips, "%.1f reports a second of %.1f flips", reports, flips)
 	rate := writes / span.Seconds()
@@ -116,19 +116,19 @@ func (s *testbed) noteRate(writes float64, apps []application, before, after cos
 	s.report.AddCount("status_storm_slices", float64(slices), "slices")
 	since := func(name string) float64 { return after.metrics.SumSeries(name) - before.metrics.SumSeries(name) }
 	if n := since("atoll_gateway_reports_written_total"); n > 0 {
-		s.report.Put(report.Metric{Name: "status_storm_report_to_store_mean", Group: report.GroupTimes, Unit: "s",
+		s.report.PutMetric(report.Metric{Name: "status_storm_report_to_store_mean", Group: report.GroupTimes, Unit: "s",
 			Value: since("atoll_gateway_reports_waited_seconds_total") / n})
 	}
 	s.report.CheckAtMost("API writes per second are within a hub's upkeep", rate, most, "1/s")
 }
 
-// awaitSummaries waits until Bundles and templates show the actual counts.
-func (s *testbed) awaitSummaries(ctx context.Context, l *lagWatch) error {
+// awaitShownCounts waits until Bundles and templates show the actual counts.
+func (s *testbed) awaitShownCounts(ctx context.Context, l *lagWatch) error {
 	s.Progress.BeginStep("summaries become right", 0)
 	begin := time.Now()
 	var detail string
 	err := pollUntil(ctx, "summaries become right", lagEvery, 2*time.Minute, func(ctx context.Context) (ok bool, err error) {
-		ok, detail, err = l.allShownCorrect(ctx)
+		ok, detail, err = l.areShownCountsCorrect(ctx)
 		return ok, err
 	})
 	if err != nil && ctx.Err() != nil {

@@ -22,38 +22,38 @@ const (
 	flapPerMinute = 0.05
 )
 
-// runStorm takes the hub away from all agents at once, by cutting all links and then by
+// runReconnectStorm takes the hub away from all agents at once, by cutting all links and then by
 // killing the hub, and checks their return.
-func runStorm(ctx context.Context, s *testbed) error {
-	apps, err := s.stormFleet(ctx)
+func runReconnectStorm(ctx context.Context, s *testbed) error {
+	apps, err := s.startStormFleet(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.cutAll(ctx); err != nil {
+	if err := s.cutAllLinks(ctx); err != nil {
 		return err
 	}
 	if err := s.verifyFleet(ctx, time.Minute, apps); err != nil {
 		return err
 	}
-	return s.killUnderAll(ctx)
+	return s.killHubUnderAllAgents(ctx)
 }
 
-// stormFleet starts a settled fleet with an application in each cluster.
-func (s *testbed) stormFleet(ctx context.Context) ([]application, error) {
+// startStormFleet starts a settled fleet with an application in each cluster.
+func (s *testbed) startStormFleet(ctx context.Context) ([]application, error) {
 	if err := s.startFleet(ctx, fleetSize{count: s.atScale(10_000, 2*stormGroups), groups: stormGroups}); err != nil {
 		return nil, err
 	}
-	apps := s.makeApps("storm", stormGroups)
+	apps := s.newApplications("storm", stormGroups)
 	if err := s.applyAndWait(ctx, "applying an application per group", apps); err != nil {
 		return nil, err
 	}
-	_, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	_, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	return apps, err
 }
 
-// cutAll cuts all links; the hub continues.
-func (s *testbed) cutAll(ctx context.Context) error {
-	p, before, err := s.probeQuiet(ctx)
+// cutAllLinks cuts all links; the hub continues.
+func (s *testbed) cutAllLinks(ctx context.Context) error {
+	p, before, err := s.startProbeWhenQuiet(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,12 +61,12 @@ func (s *testbed) cutAll(ctx context.Context) error {
 	if err := s.fleets[0].control.DropLinks(ctx, fleet.DropOrder{Share: 1, For: cutFor}); err != nil {
 		return err
 	}
-	err = s.awaitBack(ctx, "links_cut", time.Now().Add(cutFor), before.stats)
-	own := p.stop("calls_while_links_return")
+	err = s.awaitAgentsBack(ctx, "links_cut", time.Now().Add(cutFor), before.stats)
+	own := p.stopAndReport("calls_while_links_return")
 	if err != nil {
 		return err
 	}
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (s *testbed) cutAll(ctx context.Context) error {
 	return nil
 }
 
-// killUnderAll kills the hub under all agents and starts it again.
-func (s *testbed) killUnderAll(ctx context.Context) error {
+// killHubUnderAllAgents kills the hub under all agents and starts it again.
+func (s *testbed) killHubUnderAllAgents(ctx context.Context) error {
 	p, err := s.newProbe(ctx)
 	if err != nil {
 		return err
@@ -95,18 +95,18 @@ func (s *testbed) killUnderAll(ctx context.Context) error {
 		return err
 	}
 	begin := time.Now()
-	serving, err := s.startHub(ctx)
+	serving, err := s.startFirstHub(ctx)
 	if err != nil {
 		return err
 	}
 	s.report.AddTime("hub_restart", serving)
 	p.start(ctx)
-	err = s.awaitBack(ctx, "hub_killed", begin, before)
-	own := p.stop("calls_while_agents_return_to_a_new_hub")
+	err = s.awaitAgentsBack(ctx, "hub_killed", begin, before)
+	own := p.stopAndReport("calls_while_agents_return_to_a_new_hub")
 	if err != nil {
 		return err
 	}
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
@@ -117,9 +117,9 @@ func (s *testbed) killUnderAll(ctx context.Context) error {
 	return nil
 }
 
-// awaitBack waits until all agents have connected once more than before, and reports the
+// awaitAgentsBack waits until all agents have connected once more than before, and reports the
 // time since the hub was reachable. The agents may be back before the first look.
-func (s *testbed) awaitBack(ctx context.Context, phase string, since time.Time, before fleet.Stats) error {
+func (s *testbed) awaitAgentsBack(ctx context.Context, phase string, since time.Time, before fleet.Stats) error {
 	s.Progress.BeginStep("all agents return", s.fleets[0].count)
 	err := pollUntil(ctx, "all agents return", 100*time.Millisecond, 10*time.Minute, func(ctx context.Context) (bool, error) {
 		stats, err := s.fleetStats(ctx)
@@ -140,9 +140,9 @@ func (s *testbed) awaitBack(ctx context.Context, phase string, since time.Time, 
 	return nil
 }
 
-// runFlap drops agents all the time while applications change.
-func runFlap(ctx context.Context, s *testbed) error {
-	apps, err := s.stormFleet(ctx)
+// runFlappingAgents drops agents all the time while applications change.
+func runFlappingAgents(ctx context.Context, s *testbed) error {
+	apps, err := s.startStormFleet(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,17 +151,17 @@ func runFlap(ctx context.Context, s *testbed) error {
 		return err
 	}
 	defer b.stop()
-	rows, err := s.rowsNow(ctx)
+	rows, err := s.readRowSpecs(ctx)
 	if err != nil {
 		return err
 	}
-	p, before, err := s.probeQuiet(ctx)
+	p, before, err := s.startProbeWhenQuiet(ctx)
 	if err != nil {
 		return err
 	}
 	s.report.MarkNow("flapping")
 	// Some are disconnected for longer than the time to Unknown.
-	if err := s.setRates(ctx, fleet.Rates{OfflinePerMinute: flapPerMinute, OfflineFor: 45 * time.Second}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{OfflinePerMinute: flapPerMinute, OfflineFor: 45 * time.Second}); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -172,9 +172,9 @@ func runFlap(ctx context.Context, s *testbed) error {
 		return err
 	}
 	flapped := time.Since(begin)
-	own := p.stop("calls_while_flapping")
+	own := p.stopAndReport("calls_while_flapping")
 	s.report.MarkNow("flapping ends")
-	if err := s.setRates(ctx, fleet.Rates{}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{}); err != nil {
 		return err
 	}
 	// Some agents drew minutes of disconnection, and are not missed before they are
@@ -185,13 +185,13 @@ func runFlap(ctx context.Context, s *testbed) error {
 	if err := s.awaitReady(ctx, b, apps, 5*time.Minute, nil); err != nil {
 		return err
 	}
-	after, err := s.readSettled(ctx, quietTime, 5*time.Minute)
+	after, err := s.readSettledCost(ctx, quietTime, 5*time.Minute)
 	if err != nil {
 		return err
 	}
 	own["APPLY deployments"] = float64(changes)
 	s.reportCost("flap", before, after, own)
-	outages, least := float64(after.stats.Outages-before.stats.Outages), leastExpected(flapPerMinute*float64(s.fleets[0].count)*flapped.Minutes())
+	outages, least := float64(after.stats.Outages-before.stats.Outages), leastPlausibleCount(flapPerMinute*float64(s.fleets[0].count)*flapped.Minutes())
 	s.report.AddCount("outages", outages, "outages")
 	s.report.AddCheck("agents dropped at their rate", outages >= least, "%.0f outages, at least %.0f", outages, least)
 	s.report.AddCheck("no cluster was being left", b.maxRemoving == 0, "at most %d rows of a Bundle were Removing", b.maxRemoving)
@@ -201,9 +201,9 @@ func runFlap(ctx context.Context, s *testbed) error {
 	return s.verifyFleet(ctx, 2*time.Minute, apps)
 }
 
-// leastExpected returns the least plausible count of random events: three standard
+// leastPlausibleCount returns the least plausible count of random events: three standard
 // deviations below the mean, and at least one.
-func leastExpected(expected float64) float64 {
+func leastPlausibleCount(expected float64) float64 {
 	return max(1, math.Floor(expected-3*math.Sqrt(expected)))
 }
 
@@ -233,7 +233,7 @@ func (s *testbed) changeWhileFlapping(ctx context.Context, apps []application) (
 		}
 		applied := time.Now()
 		// Nine of ten clusters are connected at any time, and must receive it.
-		want := upserts.Upserts + int64(s.clustersOf(*a)*8/10)
+		want := upserts.Upserts + int64(s.countClustersOf(*a)*8/10)
 		if err := pollUntil(ctx, "connected clusters get a change", 50*time.Millisecond, 30*time.Second, func(ctx context.Context) (bool, error) {
 			now, err := s.fleetStats(ctx)
 			return now.Upserts >= want, err

@@ -35,7 +35,7 @@ const (
 // testbed is the environment of a scenario: a hub, simulated agents, clients and a report.
 type testbed struct {
 	Options
-	report *report.Report
+	report *report.BenchReport
 	// hubs are the hub, or several on one etcd.
 	hubs []*hubProcess
 	// fleets are the simulators; applications are placed onto the first one.
@@ -55,7 +55,7 @@ type testbed struct {
 
 // newTestbed returns the testbed of a scenario. A scenario that resumes continues from the
 // state of pairs-100k.
-func newTestbed(o Options, r *report.Report, resumes bool) (*testbed, error) {
+func newTestbed(o Options, r *report.BenchReport, resumes bool) (*testbed, error) {
 	s := &testbed{Options: o, report: r}
 	if s.Dir == "" {
 		dir, err := os.MkdirTemp("", "atoll-bench-")
@@ -72,7 +72,7 @@ func newTestbed(o Options, r *report.Report, resumes bool) (*testbed, error) {
 	if s.directoryLock, err = lockDirectory(dir, resumes); err != nil {
 		return nil, err
 	}
-	ports, err := s.portArgs("hub")
+	ports, err := s.newHubPortArgs("hub")
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +105,10 @@ func (s *testbed) newHub(name string, args ...string) (*hubProcess, error) {
 	return h, nil
 }
 
-// portArgs are the arguments that give a new hub ports of its own. At the usual ones the hub
+// newHubPortArgs returns the arguments that give a new hub ports of its own. At the usual ones the hub
 // of another scenario could start while this one is killed. A hub of an earlier run has
 // remembered its ports.
-func (s *testbed) portArgs(name string) ([]string, error) {
+func (s *testbed) newHubPortArgs(name string) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(s.Dir, name)); err == nil {
 		return nil, nil
 	}
@@ -123,7 +123,7 @@ func (s *testbed) portArgs(name string) ([]string, error) {
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for len(ports) < n {
-		port, err := lab.FreePort()
+		port, err := lab.FindFreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -156,9 +156,9 @@ func (s *testbed) atScale(n, least int) int {
 	return max(least, int(math.Round(float64(n)*s.Scale)))
 }
 
-// startHub starts the hub, and returns the time until it serves.
-func (s *testbed) startHub(ctx context.Context) (time.Duration, error) {
-	took, err := s.start(ctx, s.hubs[0])
+// startFirstHub starts the hub, and returns the time until it serves.
+func (s *testbed) startFirstHub(ctx context.Context) (time.Duration, error) {
+	took, err := s.startHubProcess(ctx, s.hubs[0])
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +173,7 @@ func (s *testbed) startHub(ctx context.Context) (time.Duration, error) {
 // useHub makes the hub the user's.
 func (s *testbed) useHub(h *hubProcess) error {
 	s.config, s.kube = h.config, h.kube
-	return publishKubeconfig(filepath.Join(h.dir, "hub.kubeconfig"), filepath.Join(s.Dir, "hub.kubeconfig"))
+	return copyKubeconfig(filepath.Join(h.dir, "hub.kubeconfig"), filepath.Join(s.Dir, "hub.kubeconfig"))
 }
 
 // connectClient makes the hub's client, and reports an error until the hub serves.
@@ -200,9 +200,9 @@ func (h *hubProcess) connectClient(ctx context.Context, kubeconfig string) error
 	return nil
 }
 
-// start starts one hub, and returns the time until it serves. The first hub that serves is
+// startHubProcess starts one hub, and returns the time until it serves. The first hub that serves is
 // the user's.
-func (s *testbed) start(ctx context.Context, h *hubProcess) (time.Duration, error) {
+func (s *testbed) startHubProcess(ctx context.Context, h *hubProcess) (time.Duration, error) {
 	s.Progress.BeginStep("starting the hub", 0)
 	begin, was := time.Now(), h.kube
 	kubeconfig := filepath.Join(h.dir, "hub.kubeconfig")
@@ -243,9 +243,9 @@ func disableClusterProfiles(ctx context.Context, kube kubernetes.Interface) erro
 	return nil
 }
 
-// publishKubeconfig writes a kubeconfig to the path where the simulator and people expect
+// copyKubeconfig writes a kubeconfig to the path where the simulator and people expect
 // it.
-func publishKubeconfig(from, to string) error {
+func copyKubeconfig(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err == nil {
 		err = os.WriteFile(to, data, 0o600)
@@ -261,9 +261,9 @@ func publishKubeconfig(from, to string) error {
 func (s *testbed) tearDown(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	if err == nil {
-		err = s.notePeaks()
+		err = s.reportPeakMemory()
 	}
-	s.profileLiving(ctx)
+	s.profileRunningProcesses(ctx)
 	if err != nil {
 		err = fmt.Errorf("%w\nthe hub's log ends with:\n%s", err, s.hubs[0].LastLines())
 	}
@@ -276,17 +276,17 @@ func (s *testbed) tearDown(ctx context.Context, err error) error {
 	for _, h := range s.hubs {
 		err = errors.Join(err, h.Stop(ctx, stopGrace))
 	}
-	_, killErr := process.KillOwned(ctx, s.Dir)
+	_, killErr := process.KillOwnedProcesses(ctx, s.Dir)
 	err = errors.Join(err, killErr)
-	if s.Options.Dir == "" || isTemporary(s.Dir) {
+	if s.Options.Dir == "" || isTemporaryDir(s.Dir) {
 		err = errors.Join(err, os.RemoveAll(s.Dir))
 	}
 	return errors.Join(err, s.directoryLock.Close())
 }
 
-// profileLiving makes the processes write their profiles before their end, when they still
+// profileRunningProcesses makes the processes write their profiles before their end, when they still
 // hold their memory.
-func (s *testbed) profileLiving(ctx context.Context) {
+func (s *testbed) profileRunningProcesses(ctx context.Context) {
 	if s.ProfileDir == "" {
 		return
 	}
@@ -326,9 +326,9 @@ func (s *testbed) profileProcess(ctx context.Context, name string, pid int) {
 	})
 }
 
-// profilePhase begins another CPU profile of hub and simulator, so that the next phase has
+// startPhaseProfiles begins another CPU profile of hub and simulator, so that the next phase has
 // its own.
-func (s *testbed) profilePhase(ctx context.Context) {
+func (s *testbed) startPhaseProfiles(ctx context.Context) {
 	if s.ProfileDir == "" {
 		return
 	}
@@ -344,7 +344,7 @@ func (s *testbed) profilePhase(ctx context.Context) {
 	}
 }
 
-func isTemporary(dir string) bool {
+func isTemporaryDir(dir string) bool {
 	ok, err := filepath.Match(filepath.Join(os.TempDir(), "atoll-bench-*"), dir)
 	return ok && err == nil
 }

@@ -54,14 +54,14 @@ func TestAHubIsReadWhereItListens(t *testing.T) {
 			}
 		})
 	}
-	s := &testbed{Options: Options{Dir: dir, Progress: progress.NewBar(io.Discard)}, hubs: hubs}
+	s := &testbed{Options: Options{Dir: dir, Progress: progress.NewProgressBar(io.Discard)}, hubs: hubs}
 	start := func(h *hubProcess, where, user string) {
 		t.Helper()
 		listens(where)
 		if err := h.KillProcess(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.start(t.Context(), h); err != nil {
+		if _, err := s.startHubProcess(t.Context(), h); err != nil {
 			t.Fatal(err)
 		}
 		if m, ok := metricsOf(t.Context(), h); !ok || m.SumSeries("identity", "name", where) != 1 {

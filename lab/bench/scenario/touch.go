@@ -42,8 +42,8 @@ func (s *testbed) fleetSizes() []int {
 	return []int{100, 1000, 10_000}
 }
 
-// runTouch changes applications of ten clusters, in fleets of different sizes.
-func runTouch(ctx context.Context, s *testbed) error {
+// runChangesAcrossFleetSizes changes applications of ten clusters, in fleets of different sizes.
+func runChangesAcrossFleetSizes(ctx context.Context, s *testbed) error {
 	// The first fleet has ten clusters in each group; others join a group without an
 	// application.
 	if err := s.startFleet(ctx, fleetSize{count: touchedClusters * touchGroups, groups: touchGroups}); err != nil {
@@ -54,14 +54,14 @@ func runTouch(ctx context.Context, s *testbed) error {
 		return err
 	}
 	defer b.stop()
-	app := s.makeApps("touch", 2)[1:]
+	app := s.newApplications("touch", 2)[1:]
 	if err := s.applyAll(ctx, "applying one application", app); err != nil {
 		return err
 	}
 	if err := s.awaitReady(ctx, b, app, time.Minute, nil); err != nil {
 		return err
 	}
-	if err := s.fillHistory(ctx, b, &app[0]); err != nil {
+	if err := s.fillRevisionHistory(ctx, b, &app[0]); err != nil {
 		return err
 	}
 	var costs []touchCost
@@ -79,13 +79,13 @@ func runTouch(ctx context.Context, s *testbed) error {
 			}
 			have = size
 		}
-		c, err := s.touchOnce(ctx, b, &app[0], have)
+		c, err := s.measureTouchCost(ctx, b, &app[0], have)
 		if err != nil {
 			return err
 		}
 		costs = append(costs, c)
 	}
-	s.compareTouches(costs)
+	s.checkEqualTouchCosts(costs)
 	return s.verifyFleet(ctx, time.Minute, app)
 }
 
@@ -110,35 +110,35 @@ const (
 	allocationSpread = 1.35
 )
 
-// perCluster returns the growth of a change's allocations with each further cluster, and
+// allocationsPerAddedCluster returns the growth of a change's allocations with each further cluster, and
 // its bound. Most allocations come from write requests, and successive changes share some
 // of them: these are deducted.
-func perCluster(small, big touchCost) (got, most float64) {
+func allocationsPerAddedCluster(small, big touchCost) (got, most float64) {
 	same := small.allocations * (big.writes + ownRequests) / (small.writes + ownRequests)
 	came := float64(big.size - small.size)
 	return (big.allocations - same) / came, allocationsPerCluster + allocationDrift/came
 }
 
-// touchOnce changes the application many times, and measures the sum: the kernel counts CPU
+// measureTouchCost changes the application many times, and measures the sum: the kernel counts CPU
 // time in hundredths of a second.
-func (s *testbed) touchOnce(ctx context.Context, b *bundleWatch, a *application, size int) (touchCost, error) {
+func (s *testbed) measureTouchCost(ctx context.Context, b *bundleWatch, a *application, size int) (touchCost, error) {
 	// Members that are healthy at once report once, so that writes can be compared.
-	if err := s.setRates(ctx, fleet.Rates{}); err != nil {
+	if err := s.setRates(ctx, fleet.FaultRates{}); err != nil {
 		return touchCost{}, err
 	}
-	if _, err := s.readSettled(ctx, quietTime, 3*time.Minute); err != nil {
+	if _, err := s.readSettledCost(ctx, quietTime, 3*time.Minute); err != nil {
 		return touchCost{}, err
 	}
 	s.pauseHubSamples(true)
 	defer s.pauseHubSamples(false)
-	if err := s.pauseTimed(ctx, calmTime); err != nil {
+	if err := s.pauseIfTimed(ctx, calmTime); err != nil {
 		return touchCost{}, err
 	}
-	base, err := s.idleCores(ctx)
+	base, err := s.measureIdleCores(ctx)
 	if err != nil {
 		return touchCost{}, err
 	}
-	rest, before, err := s.readAtRest(ctx)
+	rest, before, err := s.readAllocationsAtRest(ctx)
 	if err != nil {
 		return touchCost{}, err
 	}
@@ -154,7 +154,7 @@ func (s *testbed) touchOnce(ctx context.Context, b *bundleWatch, a *application,
 		return touchCost{}, err
 	}
 	// Writes that follow a change, such as the policy's status, belong to it.
-	if err := s.pauseTimed(ctx, quietTime); err != nil {
+	if err := s.pauseIfTimed(ctx, quietTime); err != nil {
 		return touchCost{}, err
 	}
 	changed, err := s.hubCosts()
@@ -162,7 +162,7 @@ func (s *testbed) touchOnce(ctx context.Context, b *bundleWatch, a *application,
 		return touchCost{}, err
 	}
 	cpu := (changed.CPU - hub.CPU - series.readingCPU - base*time.Since(begin).Seconds()) / float64(changes)
-	after, err := s.readStill(ctx)
+	after, err := s.readCostWhenStill(ctx)
 	if err != nil {
 		return touchCost{}, err
 	}
@@ -173,7 +173,7 @@ func (s *testbed) touchOnce(ctx context.Context, b *bundleWatch, a *application,
 	}
 	c.allocations = rest.allocationsPerRequest(allocationSpans(series.readings)) * (c.writes + ownRequests)
 	s.report.AddCount(phase+"_api_writes_per_change", c.writes, "requests")
-	s.report.AddComponent(phase+"_hub_cpu_per_change", c.cpu, "s")
+	s.report.AddComponentUsage(phase+"_hub_cpu_per_change", c.cpu, "s")
 	s.report.AddDistribution(phase+"_change_to_healthy", series.took.SortedValues())
 	return c, nil
 }
@@ -191,14 +191,14 @@ type changeSeries struct {
 func (s *testbed) changeRepeatedly(ctx context.Context, b *bundleWatch, a *application, image string, before costReading) (*changeSeries, error) {
 	series := &changeSeries{readings: []costReading{before}}
 	for i := range s.changeCount() {
-		d, err := s.changeImage(ctx, b, a, fmt.Sprint(image, i))
+		d, err := s.changeImageAndWait(ctx, b, a, fmt.Sprint(image, i))
 		if err != nil {
 			return nil, err
 		}
 		series.took.Add(d)
 		s.Progress.SetDone(i + 1)
 		if (i+1)%changesPerReading == 0 {
-			if err := s.readBetween(ctx, series); err != nil {
+			if err := s.addCostReading(ctx, series); err != nil {
 				return nil, err
 			}
 		}
@@ -206,13 +206,13 @@ func (s *testbed) changeRepeatedly(ctx context.Context, b *bundleWatch, a *appli
 	return series, nil
 }
 
-// readBetween adds a reading to the series.
-func (s *testbed) readBetween(ctx context.Context, series *changeSeries) error {
+// addCostReading adds a reading to the series.
+func (s *testbed) addCostReading(ctx context.Context, series *changeSeries) error {
 	from, err := s.hubCosts()
 	if err != nil {
 		return err
 	}
-	r, err := s.read(ctx)
+	r, err := s.readCost(ctx)
 	if err != nil {
 		return err
 	}
@@ -221,9 +221,9 @@ func (s *testbed) readBetween(ctx context.Context, series *changeSeries) error {
 	return err
 }
 
-// readStill returns a reading after the store has been unchanged for long enough. Unlike
-// readSettled it reads no metrics in between: each reading allocates as much as a change.
-func (s *testbed) readStill(ctx context.Context) (costReading, error) {
+// readCostWhenStill returns a reading after the store has been unchanged for long enough. Unlike
+// readSettledCost it reads no metrics in between: each reading allocates as much as a change.
+func (s *testbed) readCostWhenStill(ctx context.Context) (costReading, error) {
 	s.Progress.BeginStep("the hub finishes what it writes", 0)
 	var revision int64
 	var since time.Time
@@ -237,11 +237,11 @@ func (s *testbed) readStill(ctx context.Context) (costReading, error) {
 	if err != nil {
 		return costReading{}, err
 	}
-	return s.read(ctx)
+	return s.readCost(ctx)
 }
 
-// idleCores returns the hub's CPU use without changes.
-func (s *testbed) idleCores(ctx context.Context) (float64, error) {
+// measureIdleCores returns the hub's CPU use without changes.
+func (s *testbed) measureIdleCores(ctx context.Context) (float64, error) {
 	const span = 15 * time.Second
 	if s.CountsOnly {
 		return 0, nil
@@ -257,17 +257,17 @@ func (s *testbed) idleCores(ctx context.Context) (float64, error) {
 	return (to.CPU - from.CPU) / span.Seconds(), err
 }
 
-// pauseTimed pauses if times are measured.
-func (s *testbed) pauseTimed(ctx context.Context, d time.Duration) error {
+// pauseIfTimed pauses if times are measured.
+func (s *testbed) pauseIfTimed(ctx context.Context, d time.Duration) error {
 	if s.CountsOnly {
 		return nil
 	}
 	return lab.PauseFor(ctx, d)
 }
 
-// compareTouches checks that changes cost the same in every fleet. Successive changes may
+// checkEqualTouchCosts checks that changes cost the same in every fleet. Successive changes may
 // share the write of a waiting status, so that writes per change vary by less than a half.
-func (s *testbed) compareTouches(costs []touchCost) {
+func (s *testbed) checkEqualTouchCosts(costs []touchCost) {
 	var writes, cpus, allocations []string
 	cheapest, dearest := costs[0], costs[0]
 	least, greatest := math.Inf(1), 0.0
@@ -287,15 +287,15 @@ func (s *testbed) compareTouches(costs []touchCost) {
 	}
 	s.report.AddCheck("API writes of a change do not depend on the fleet", most-fewest < 0.5, "%s clusters", strings.Join(writes, ", "))
 	s.report.AddCheck("allocations of a change are within 35 %", greatest <= allocationSpread*least, "%s clusters", strings.Join(allocations, ", "))
-	got, allowed := perCluster(costs[0], costs[len(costs)-1])
+	got, allowed := allocationsPerAddedCluster(costs[0], costs[len(costs)-1])
 	s.report.AddCheck("a change allocates nothing for clusters that it does not touch", got <= allowed,
 		"%.2f allocations more for each cluster, at most %.2f", got, allowed)
 	s.report.AddTimedCheck("CPU of a change is within 30 %", dearest.cpu <= 1.3*cheapest.cpu, "%s clusters", strings.Join(cpus, ", "))
 }
 
-// changeImage edits the application, and returns the time until all clusters are healthy
+// changeImageAndWait edits the application, and returns the time until all clusters are healthy
 // with it.
-func (s *testbed) changeImage(ctx context.Context, b *bundleWatch, a *application, image string) (time.Duration, error) {
+func (s *testbed) changeImageAndWait(ctx context.Context, b *bundleWatch, a *application, image string) (time.Duration, error) {
 	old := b.get(a.bundleKey()).status.Revision
 	a.image = image
 	if err := s.applyDeployment(ctx, *a); err != nil {
@@ -303,17 +303,17 @@ func (s *testbed) changeImage(ctx context.Context, b *bundleWatch, a *applicatio
 	}
 	applied := time.Now()
 	err := b.waitUntil(ctx, "a change reaches all clusters of "+a.bundleKey(), time.Minute, func(by map[string]observedBundle) bool {
-		return by[a.bundleKey()].isReady(s.clustersOf(*a), old)
+		return by[a.bundleKey()].isReadyAtNewRevision(s.countClustersOf(*a), old)
 	})
 	return b.get(a.bundleKey()).readySince.Sub(applied), err
 }
 
-// fillHistory makes revisions until each new one replaces the oldest.
-func (s *testbed) fillHistory(ctx context.Context, b *bundleWatch, a *application) error {
+// fillRevisionHistory makes revisions until each new one replaces the oldest.
+func (s *testbed) fillRevisionHistory(ctx context.Context, b *bundleWatch, a *application) error {
 	const kept = 10
 	s.Progress.BeginStep("filling the history of revisions", kept+2)
 	for i := range kept + 2 {
-		if _, err := s.changeImage(ctx, b, a, fmt.Sprintf("registry.example/app:history.%d", i)); err != nil {
+		if _, err := s.changeImageAndWait(ctx, b, a, fmt.Sprintf("registry.example/app:history.%d", i)); err != nil {
 			return err
 		}
 		s.Progress.SetDone(i + 1)

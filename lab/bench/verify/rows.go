@@ -20,8 +20,8 @@ type Row struct {
 	Status *atoll.RowStatus
 }
 
-// EachRow visits all rows of a hub.
-func EachRow(ctx context.Context, api rest.Interface, visit func(Row) error) error {
+// ForEachRow visits all rows of a hub.
+func ForEachRow(ctx context.Context, api rest.Interface, visit func(Row) error) error {
 	var failed error
 	err := forEachObject(ctx, api, "/apis/engine.atoll.dev/v1alpha1/targetslices", func(s *enginev1.TargetSlice) {
 		if failed != nil {

@@ -45,7 +45,7 @@ type FleetCheck struct {
 	// API is the client of the hub.
 	API rest.Interface
 	// Fleets hold the agents of all clusters.
-	Fleets []*fleet.Control
+	Fleets []*fleet.SimulatorClient
 	// Apps are all placed applications.
 	Apps []WantedApp
 	// Unhealthy accepts unhealthy rows: their members fail on purpose.
@@ -75,8 +75,8 @@ type expectedRow struct {
 	contentHash uint64
 }
 
-// observation is one comparison of everything.
-type observation struct {
+// fleetObservation is one comparison of everything.
+type fleetObservation struct {
 	*FleetCheck
 	verdict     Verdict
 	seed        maphash.Seed
@@ -90,7 +90,7 @@ type observation struct {
 
 // CompareOnce compares once. An error means that a read failed.
 func (c *FleetCheck) CompareOnce(ctx context.Context) (Verdict, error) {
-	l := observation{
+	l := fleetObservation{
 		FleetCheck: c, seed: maphash.MakeSeed(), clusters: map[string]int32{}, uids: map[string]int32{},
 		apps: map[string]int32{}, bundles: map[string]int32{}, rows: map[bundleCluster]expectedRow{},
 	}
@@ -105,7 +105,7 @@ func (c *FleetCheck) CompareOnce(ctx context.Context) (Verdict, error) {
 	return l.verdict, nil
 }
 
-func (l *observation) readClusters(ctx context.Context) error {
+func (l *fleetObservation) readClusters(ctx context.Context) error {
 	return forEachListed(ctx, l.API, listRequest{"/apis/atoll.dev/v1alpha1/clusters", metadataOnly, metadataPage}, func(c *metav1.PartialObjectMetadata) {
 		i := int32(len(l.clusterList))
 		l.clusters[c.Name], l.uids[string(c.UID)] = i, i
@@ -113,8 +113,8 @@ func (l *observation) readClusters(ctx context.Context) error {
 	})
 }
 
-// wantedRows counts the wanted rows.
-func (l *observation) wantedRows(a WantedApp) (n int32) {
+// countWantedRows counts the wanted rows.
+func (l *fleetObservation) countWantedRows(a WantedApp) (n int32) {
 	for _, c := range l.clusterList {
 		if a.In == nil || a.In(c.labels) {
 			n++
@@ -123,7 +123,7 @@ func (l *observation) wantedRows(a WantedApp) (n int32) {
 	return n
 }
 
-func (l *observation) readBundles(ctx context.Context) error {
+func (l *fleetObservation) readBundles(ctx context.Context) error {
 	found := make([]bool, len(l.Apps))
 	// Counting each application over the whole fleet would be slow. The rules are
 	// functions, so equal rules are found by the label sets that they accept.
@@ -139,7 +139,7 @@ func (l *observation) readBundles(ctx context.Context) error {
 		rule := fmt.Sprint(b.Spec.Placement.ClusterAffinity)
 		want, ok := counted[rule]
 		if !ok {
-			want = l.wantedRows(l.Apps[i])
+			want = l.countWantedRows(l.Apps[i])
 			counted[rule] = want
 		}
 		l.verdict.Templates.Looked++
@@ -158,7 +158,7 @@ func (l *observation) readBundles(ctx context.Context) error {
 	return err
 }
 
-func (l *observation) readSlices(ctx context.Context) error {
+func (l *fleetObservation) readSlices(ctx context.Context) error {
 	err := forEachObject(ctx, l.API, "/apis/engine.atoll.dev/v1alpha1/targetslices", func(s *enginev1.TargetSlice) {
 		app, ok := l.bundles[s.Spec.Bundle.UID]
 		rows, err := rowcodec.DecodeSlice(s)
@@ -173,7 +173,7 @@ func (l *observation) readSlices(ctx context.Context) error {
 				l.verdict.RowsRight.addFinding("slice %s has rows of %s/%s, which is no application", s.Name, s.Spec.Bundle.Namespace, s.Spec.Bundle.Name)
 				continue
 			}
-			l.readRow(app, r)
+			l.checkSliceRow(app, r)
 		}
 		for _, line := range rowcodec.SplitLines(s.Status.Rows) {
 			if !named[line.Cluster] {
@@ -187,7 +187,7 @@ func (l *observation) readSlices(ctx context.Context) error {
 	return err
 }
 
-func (l *observation) readRow(app int32, r rowcodec.SliceRow) {
+func (l *fleetObservation) checkSliceRow(app int32, r rowcodec.SliceRow) {
 	name := r.Cluster
 	where := func() string { return l.Apps[app].Namespace + "/" + l.Apps[app].Policy + " in " + name }
 	i, ok := l.clusters[name]
@@ -206,13 +206,13 @@ func (l *observation) readRow(app int32, r rowcodec.SliceRow) {
 		content = r.Status.Content
 	}
 	l.rows[key] = expectedRow{generation: r.Spec.Generation, contentHash: maphash.String(l.seed, content)}
-	if finding := l.judgeRow(app, c, r); finding != "" {
+	if finding := l.findRowFault(app, c, r); finding != "" {
 		l.verdict.RowsRight.addFinding("%s: %s", where(), finding)
 	}
 }
 
-// judgeRow returns what is wrong with a row; empty where nothing is.
-func (l *observation) judgeRow(app int32, c hubCluster, r rowcodec.SliceRow) string {
+// findRowFault returns what is wrong with a row; empty where nothing is.
+func (l *fleetObservation) findRowFault(app int32, c hubCluster, r rowcodec.SliceRow) string {
 	spec, status := r.Spec, r.Status
 	switch in := l.Apps[app].In; {
 	case in != nil && !in(c.labels):
@@ -233,10 +233,10 @@ func (l *observation) judgeRow(app int32, c hubCluster, r rowcodec.SliceRow) str
 	return ""
 }
 
-func (l *observation) readHoldings(ctx context.Context) error {
+func (l *fleetObservation) readHoldings(ctx context.Context) error {
 	held := 0
 	for _, f := range l.Fleets {
-		err := f.EachHolding(ctx, func(h fleet.Holding) error {
+		err := f.ForEachAgentState(ctx, func(h fleet.AgentState) error {
 			i, ok := l.uids[h.UID]
 			if !ok {
 				l.verdict.Holdings.addFinding("agent %s has UID %q, which is no cluster's", h.Name, h.UID)
@@ -245,7 +245,7 @@ func (l *observation) readHoldings(ctx context.Context) error {
 			l.verdict.Holdings.Looked++
 			for uid, b := range h.Bundles {
 				held++
-				l.readHeld(h.Name, i, uid, b)
+				l.checkHeldBundle(h.Name, i, uid, b)
 			}
 			return nil
 		})
@@ -262,7 +262,7 @@ func (l *observation) readHoldings(ctx context.Context) error {
 	return nil
 }
 
-func (l *observation) readHeld(agent string, cluster int32, uid string, b fleet.Held) {
+func (l *fleetObservation) checkHeldBundle(agent string, cluster int32, uid string, b fleet.BundleState) {
 	app, ok := l.bundles[uid]
 	if !ok {
 		l.verdict.Holdings.addFinding("agent %s holds %s, which is no Bundle", agent, uid)
@@ -284,7 +284,7 @@ func (l *observation) readHeld(agent string, cluster int32, uid string, b fleet.
 	}
 }
 
-func (l *observation) readTemplates(ctx context.Context) error {
+func (l *fleetObservation) readTemplates(ctx context.Context) error {
 	want := map[string]int32{}
 	for _, a := range l.Apps {
 		if a.Deployment != "" {

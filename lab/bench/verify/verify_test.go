@@ -33,7 +33,7 @@ type testFleet struct {
 	specs    map[string]atoll.RowSpec
 	statuses map[string]atoll.RowStatus
 	template appsv1.Deployment
-	holdings []fleet.Holding
+	holdings []fleet.AgentState
 }
 
 func rightWorld() *testFleet {
@@ -43,11 +43,11 @@ func rightWorld() *testFleet {
 	for i := range clusterCount {
 		name, uid := fmt.Sprintf("c%d", i), fmt.Sprintf("uid-%d", i)
 		w.clusters = append(w.clusters, v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), Labels: map[string]string{"group": fmt.Sprintf("g%d", i%2)}}})
-		h := fleet.Holding{Name: name, UID: uid, Bundles: map[string]fleet.Held{}}
+		h := fleet.AgentState{Name: name, UID: uid, Bundles: map[string]fleet.BundleState{}}
 		if i%2 == 1 {
 			w.specs[name] = atoll.RowSpec{UID: uid, Generation: 3, Revision: "r", Phase: atoll.RowActive, Since: 1}
 			w.statuses[name] = atoll.RowStatus{UID: uid, Generation: 3, Content: "hash", Seq: 9, State: atoll.RowReady, Applied: true, Total: 1, Ready: 1}
-			h.Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "hash", Items: 1, State: atoll.RowReady, Mark: 7}
+			h.Bundles["bundle-uid"] = fleet.BundleState{Generation: 3, Content: "hash", Items: 1, State: atoll.RowReady, Mark: 7}
 		}
 		w.holdings = append(w.holdings, h)
 	}
@@ -97,13 +97,13 @@ func (w *testFleet) newCheck(t *testing.T) *FleetCheck {
 	}
 
 	dir := t.TempDir()
-	listener, err := net.Listen("unix", fleet.SocketPath(dir, ""))
+	listener, err := net.Listen("unix", fleet.ControlSocketPath(dir, ""))
 	if err != nil {
 		t.Fatalf("%s: %v", filepath.Join(dir), err)
 	}
 	agents := &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
 		e := json.NewEncoder(out)
-		for _, h := range append(w.holdings, fleet.Holding{Name: "."}) {
+		for _, h := range append(w.holdings, fleet.AgentState{Name: "."}) {
 			if err := e.Encode(h); err != nil {
 				t.Error(err)
 			}
@@ -111,7 +111,7 @@ func (w *testFleet) newCheck(t *testing.T) *FleetCheck {
 	})}
 	go func() { _ = agents.Serve(listener) }()
 	t.Cleanup(func() { agents.Close() })
-	return &FleetCheck{API: api, Fleets: []*fleet.Control{fleet.NewControl(dir, "")}, Apps: []WantedApp{{
+	return &FleetCheck{API: api, Fleets: []*fleet.SimulatorClient{fleet.NewSimulatorClient(dir, "")}, Apps: []WantedApp{{
 		Namespace: "shop", Policy: "app", Deployment: "app", Replicas: 2, Items: 1, Mark: 7,
 		In: func(labels map[string]string) bool { return labels["group"] == "g1" },
 	}}}
@@ -154,12 +154,12 @@ func TestErrorsAreFound(t *testing.T) {
 			w.holdings[0].Bundles["bundle-uid"] = w.holdings[1].Bundles["bundle-uid"]
 		}, Verdict.DescribeHoldings, "there is no row"},
 		"an agent holds another content": {func(w *testFleet) {
-			w.holdings[1].Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "other", Items: 1, State: atoll.RowReady, Mark: 7}
+			w.holdings[1].Bundles["bundle-uid"] = fleet.BundleState{Generation: 3, Content: "other", Items: 1, State: atoll.RowReady, Mark: 7}
 		}, Verdict.DescribeHoldings, "which the row is not at"},
 		"an agent holds what was not applied": {func(w *testFleet) {
-			w.holdings[1].Bundles["bundle-uid"] = fleet.Held{Generation: 3, Content: "hash", Items: 1, State: atoll.RowReady, Mark: 8}
+			w.holdings[1].Bundles["bundle-uid"] = fleet.BundleState{Generation: 3, Content: "hash", Items: 1, State: atoll.RowReady, Mark: 8}
 		}, Verdict.DescribeHoldings, "other objects of shop/app than were applied"},
-		"an agent holds an unknown Bundle": {func(w *testFleet) { w.holdings[0].Bundles["x"] = fleet.Held{} }, Verdict.DescribeHoldings, "no Bundle"},
+		"an agent holds an unknown Bundle": {func(w *testFleet) { w.holdings[0].Bundles["x"] = fleet.BundleState{} }, Verdict.DescribeHoldings, "no Bundle"},
 		"an agent is missing":              {func(w *testFleet) { w.holdings = w.holdings[1:] }, Verdict.DescribeHoldings, "4 clusters and 3 agents"},
 		"a template's status is behind":    {func(w *testFleet) { w.template.Status.ObservedGeneration = 1 }, Verdict.DescribeTemplates, "has status 1"},
 		"a template's replicas are wrong":  {func(w *testFleet) { w.template.Status.ReadyReplicas = 4 }, Verdict.DescribeTemplates, "4 ready"},
@@ -182,7 +182,7 @@ func TestErrorsAreFound(t *testing.T) {
 func TestTruncatedHoldingsAreAnError(t *testing.T) {
 	w := rightWorld()
 	check := w.newCheck(t)
-	w.holdings = append(w.holdings[:1:1], fleet.Holding{Name: "."}) // the answer seems to end here
+	w.holdings = append(w.holdings[:1:1], fleet.AgentState{Name: "."}) // the answer seems to end here
 	if v, err := check.CompareOnce(t.Context()); err == nil && v.IsCorrect() {
 		t.Error("three agents are missing, and nothing was said")
 	}

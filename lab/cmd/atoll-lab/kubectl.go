@@ -23,9 +23,9 @@ func runKubectl(args []string) {
 	}
 }
 
-// kubectlUsage lists kubectl in the help: main passes the arguments on before they are
+// kubectlHelpCommand lists kubectl in the help: main passes the arguments on before they are
 // parsed here.
-func kubectlUsage() *cobra.Command {
+func kubectlHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl [arguments of kubectl]",
 		Short:              "kubectl, built in: same arguments, same exit codes",

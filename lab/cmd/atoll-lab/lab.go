@@ -128,8 +128,8 @@ func statusCommand() *cobra.Command {
 	return dirFlag(cmd, &dir)
 }
 
-// oneComponent returns a command that acts on one named component.
-func oneComponent(use, short string, do func(*cobra.Command, *lab.Lab, string) error) *cobra.Command {
+// newComponentCommand returns a command that acts on one named component.
+func newComponentCommand(use, short string, do func(*cobra.Command, *lab.Lab, string) error) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   use,
@@ -148,22 +148,22 @@ func oneComponent(use, short string, do func(*cobra.Command, *lab.Lab, string) e
 
 // faultCommands return the commands that break and repair components.
 func faultCommands() []*cobra.Command {
-	kill := oneComponent("kill hub|hubN|etcd|memberN|agent/memberN --dir DIR", "End a process with SIGKILL",
+	kill := newComponentCommand("kill hub|hubN|etcd|memberN|agent/memberN --dir DIR", "End a process with SIGKILL",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.KillComponent(cmd.Context(), name) })
-	stop := oneComponent("stop hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Ask a process to end: a hub that leads hands over first",
-		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Stop(cmd.Context(), name) })
-	start := oneComponent("start hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Bring a killed process back, same ports and data, and wait until it works",
-		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.Start(cmd.Context(), name) })
+	stop := newComponentCommand("stop hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Ask a process to end: a hub that leads hands over first",
+		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.StopComponent(cmd.Context(), name) })
+	start := newComponentCommand("start hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Bring a killed process back, same ports and data, and wait until it works",
+		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.StartComponent(cmd.Context(), name) })
 	halfOpen := false
-	cut := oneComponent("cut memberN --dir DIR", "Cut the link between a member's agent and the hub",
+	cut := newComponentCommand("cut memberN --dir DIR", "Cut the link between a member's agent and the hub",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error {
 			if halfOpen {
-				return l.HalfOpen(cmd.Context(), name)
+				return l.DiscardLinkTraffic(cmd.Context(), name)
 			}
 			return l.CutLink(cmd.Context(), name)
 		})
 	cut.Flags().BoolVar(&halfOpen, "half-open", false, "swallow all bytes and leave connections established, instead of resetting and refusing them")
-	heal := oneComponent("heal memberN --dir DIR", "Undo a cut",
+	heal := newComponentCommand("heal memberN --dir DIR", "Undo a cut",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.HealLink(cmd.Context(), name) })
 	return []*cobra.Command{kill, stop, start, cut, heal}
 }

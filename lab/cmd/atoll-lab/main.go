@@ -33,13 +33,13 @@ func main() {
 	// SIGHUP ends the program like an interrupt: in order, with its processes.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	if err := newRootCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "atoll-lab: "+err.Error())
 		os.Exit(1)
 	}
 }
 
-func newCommand() *cobra.Command {
+func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "atoll-lab",
 		Short: "Real Kubernetes clusters on this machine, to try Atoll on and to break",
@@ -57,11 +57,11 @@ Everything listens on loopback, lives in one directory and needs no network.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlUsage(), versionCommand(), memberCommand(), nodeCommand(), etcdCommand(), relayCommand())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlHelpCommand(), versionCommand(), memberCommand(), nodeCommand(), etcdCommand(), relayCommand())
 	root.AddCommand(faultCommands()...)
-	for _, c := range fleet.NewCommands() {
-		root.AddCommand(profile.AddFlag(c))
+	for _, c := range fleet.NewFleetCommands() {
+		root.AddCommand(profile.AddProfileFlag(c))
 	}
-	root.AddCommand(demo.NewCommand(), bench.NewCommand(), attack.NewCommand(), corpus.NewCommand())
+	root.AddCommand(demo.NewCommand(), bench.NewCommand(), attack.NewAttackCommand(), corpus.NewCommand())
 	return root
 }

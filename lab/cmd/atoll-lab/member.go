@@ -11,7 +11,7 @@ import (
 
 // memberCommand returns the command that "up" starts once per member.
 func memberCommand() *cobra.Command {
-	var o member.Options
+	var o member.MemberOptions
 	var services string
 	cmd := &cobra.Command{
 		Use:    "member --dir DIR --port PORT",
@@ -22,7 +22,7 @@ func memberCommand() *cobra.Command {
 			if o.Services, err = netip.ParsePrefix(services); err != nil {
 				return fmt.Errorf("--services: %w", err)
 			}
-			return member.Run(cmd.Context(), o)
+			return member.RunMember(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
@@ -54,7 +54,9 @@ share. It takes only clients that show DIR/client.crt:
 
 Data survives a killed process but not a crashed machine.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return member.RunStore(cmd.Context(), dir, address, port) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return member.RunSharedEtcd(cmd.Context(), dir, address, port)
+		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the etcd's directory (required)")
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "IP address of this machine to listen on; a hub in a pod of the lab needs its node's")

@@ -8,7 +8,7 @@ import (
 
 // nodeCommand returns the command that "up --real-nodes" starts once per member.
 func nodeCommand() *cobra.Command {
-	var o realnode.Options
+	var o realnode.NodeOptions
 	cmd := &cobra.Command{
 		Use:    "node --dir DIR --kubeconfig MEMBER --ca FILE --port PORT --programs DIR",
 		Short:  "Run a node of a member that really runs containers",

@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Answer is what a command printed, and how it ended.
-type Answer struct {
+// CommandAnswer is what a command printed, and how it ended.
+type CommandAnswer struct {
 	ExitCode int
 	Lines    []string
 }
 
-// NewAnswer splits the output of a command into lines. Empty lines do not count.
-func NewAnswer(exitCode int, output string) Answer {
-	a := Answer{ExitCode: exitCode}
+// NewCommandAnswer splits the output of a command into lines. Empty lines do not count.
+func NewCommandAnswer(exitCode int, output string) CommandAnswer {
+	a := CommandAnswer{ExitCode: exitCode}
 	for line := range strings.Lines(output) {
 		if line = strings.TrimSpace(line); line != "" {
 			a.Lines = append(a.Lines, line)
@@ -26,15 +26,15 @@ func NewAnswer(exitCode int, output string) Answer {
 	return a
 }
 
-// Without returns the answer without the lines that drop selects.
-func (a Answer) Without(drop func(line string) bool) Answer {
+// WithoutLines returns the answer without the lines that drop selects.
+func (a CommandAnswer) WithoutLines(drop func(line string) bool) CommandAnswer {
 	a.Lines = slices.DeleteFunc(slices.Clone(a.Lines), drop)
 	return a
 }
 
-// Commands returns the differences between two answers to the same command: the exit code, and each
+// DiffCommandAnswers returns the differences between two answers to the same command: the exit code, and each
 // line that only one of them has. name is the path of the differences.
-func Commands(check Check, name string, control, hub Answer) (out []Difference) {
+func DiffCommandAnswers(check Check, name string, control, hub CommandAnswer) (out []Difference) {
 	d := Difference{Check: check, Cluster: "hub", Path: name}
 	if control.ExitCode != hub.ExitCode {
 		d.Control, d.Atoll = fmt.Sprintf("exit code %d", control.ExitCode), fmt.Sprintf("exit code %d", hub.ExitCode)
@@ -93,7 +93,7 @@ func ReadRow(table *metav1.Table) map[string]string {
 	return out
 }
 
-// Rows returns the differences between the columns that kubectl prints of an object.
-func Rows(object string, control, hub map[string]string) []Difference {
+// DiffRows returns the differences between the columns that kubectl prints of an object.
+func DiffRows(object string, control, hub map[string]string) []Difference {
 	return diffTexts(Difference{Check: Answers, Cluster: "hub", Object: object}, control, hub)
 }

@@ -52,9 +52,9 @@ const tokenSecretType = "kubernetes.io/service-account-token"
 // tokenVolumePrefix begins the names of the volumes that the API server adds to pods.
 const tokenVolumePrefix = "kube-api-access-"
 
-// RemoveAssigned returns the content of a live object without the fields that its cluster assigned.
+// RemoveAssignedFields returns the content of a live object without the fields that its cluster assigned.
 // manifest is the object as the user wrote it. Labels and annotations of Atoll are removed, too.
-func RemoveAssigned(live, manifest *unstructured.Unstructured) map[string]any {
+func RemoveAssignedFields(live, manifest *unstructured.Unstructured) map[string]any {
 	out := runtime.DeepCopyJSON(live.Object)
 	for _, path := range alwaysRemoved {
 		removePath(out, path)
@@ -73,7 +73,7 @@ func RemoveAssigned(live, manifest *unstructured.Unstructured) map[string]any {
 	case live.GetKind() == "Pod":
 		renameTokenVolumes(out)
 	}
-	removeMarks(out)
+	removeAtollMetadata(out)
 	return out
 }
 
@@ -115,9 +115,9 @@ func hasPath(v any, path []string) bool {
 	return false
 }
 
-// removeMarks removes the labels and annotations of Atoll, and then maps and lists of the metadata
+// removeAtollMetadata removes the labels and annotations of Atoll, and then maps and lists of the metadata
 // that are empty.
-func removeMarks(object map[string]any) {
+func removeAtollMetadata(object map[string]any) {
 	meta, _ := object["metadata"].(map[string]any)
 	for _, field := range []string{"labels", "annotations"} {
 		values, ok := meta[field].(map[string]any)

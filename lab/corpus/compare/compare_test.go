@@ -111,7 +111,7 @@ func TestContentWithoutAssignedFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			manifest, control, live := parse(t, c.manifest), parse(t, c.control), parse(t, c.live)
 			before := live.DeepCopy()
-			expectDifferences(t, Content("m", "A a", RemoveAssigned(control, manifest), RemoveAssigned(live, manifest)), c.want...)
+			expectDifferences(t, DiffContent("m", "A a", RemoveAssignedFields(control, manifest), RemoveAssignedFields(live, manifest)), c.want...)
 			if fmt.Sprint(live.Object) != fmt.Sprint(before.Object) {
 				t.Errorf("the live object was changed to %v", live.Object)
 			}
@@ -125,7 +125,7 @@ func TestContentIsBounded(t *testing.T) {
 		control[fmt.Sprint("f", i)] = strings.Repeat("ä", 500)
 		live[fmt.Sprint("f", i)] = int64(i)
 	}
-	got := Content("m", "A a", control, live)
+	got := DiffContent("m", "A a", control, live)
 	if len(got) != maxFieldDifferences {
 		t.Errorf("%d differences, want %d", len(got), maxFieldDifferences)
 	}
@@ -177,7 +177,7 @@ func TestStatuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectDifferences(t, Statuses("A a", parse(t, c.control), parse(t, c.hub), 2), c.want...)
+			expectDifferences(t, DiffStatuses("A a", parse(t, c.control), parse(t, c.hub), 2), c.want...)
 		})
 	}
 }
@@ -215,30 +215,32 @@ func TestUnsettled(t *testing.T) {
 		"{kind: ResourceQuota}":                                                                                        true,
 		"{kind: ResourceQuota, status: {hard: {pods: '1'}}}":                                                           false,
 	} {
-		if got := Unsettled(parse(t, text)); (got != "") != want {
+		if got := UnsettledReason(parse(t, text)); (got != "") != want {
 			t.Errorf("%s: unsettled is %q, want %t", text, got, want)
 		}
 	}
 	a, b := parse(t, "{kind: A, status: {n: 1}}"), parse(t, "{kind: A, status: {n: 2}}")
-	if SettledText([]*unstructured.Unstructured{a, nil}) == SettledText([]*unstructured.Unstructured{b, nil}) {
+	if ComparableStatusText([]*unstructured.Unstructured{a, nil}) == ComparableStatusText([]*unstructured.Unstructured{b, nil}) {
 		t.Error("two statuses have one text")
 	}
 }
 
 func TestAnswersOfCommands(t *testing.T) {
 	for name, c := range map[string]struct {
-		control, hub Answer
+		control, hub CommandAnswer
 		want         []string
 	}{
-		"equal":          {NewAnswer(0, "a\n\nb\n"), NewAnswer(0, "b\na"), nil},
-		"other exit":     {NewAnswer(0, "a"), NewAnswer(1, "a"), []string{"hub apply: exit code 0 -> exit code 1"}},
-		"other lines":    {NewAnswer(0, "a\na\nb"), NewAnswer(0, "a\nc"), []string{"hub apply: a -> c", "hub apply: b -> "}},
-		"a further line": {NewAnswer(0, "a"), NewAnswer(0, "a\nWarning: x"), []string{"hub apply:  -> Warning: x"}},
+		"equal":          {NewCommandAnswer(0, "a\n\nb\n"), NewCommandAnswer(0, "b\na"), nil},
+		"other exit":     {NewCommandAnswer(0, "a"), NewCommandAnswer(1, "a"), []string{"hub apply: exit code 0 -> exit code 1"}},
+		"other lines":    {NewCommandAnswer(0, "a\na\nb"), NewCommandAnswer(0, "a\nc"), []string{"hub apply: a -> c", "hub apply: b -> "}},
+		"a further line": {NewCommandAnswer(0, "a"), NewCommandAnswer(0, "a\nWarning: x"), []string{"hub apply:  -> Warning: x"}},
 	} {
-		t.Run(name, func(t *testing.T) { expectDifferences(t, Commands(Accepted, "apply", c.control, c.hub), c.want...) })
+		t.Run(name, func(t *testing.T) {
+			expectDifferences(t, DiffCommandAnswers(Accepted, "apply", c.control, c.hub), c.want...)
+		})
 	}
-	a := NewAnswer(0, "x deleted\ny")
-	if got := a.Without(func(line string) bool { return strings.HasSuffix(line, "deleted") }); !slices.Equal(got.Lines, []string{"y"}) || len(a.Lines) != 2 {
+	a := NewCommandAnswer(0, "x deleted\ny")
+	if got := a.WithoutLines(func(line string) bool { return strings.HasSuffix(line, "deleted") }); !slices.Equal(got.Lines, []string{"y"}) || len(a.Lines) != 2 {
 		t.Errorf("the answer is %v, before %v", got, a)
 	}
 }
@@ -253,7 +255,7 @@ func TestColumnsOfObjects(t *testing.T) {
 		}
 	}
 	control, hub := ReadRow(table("web", "1/1", "80:30001/TCP", "5s", "1s", "x")), ReadRow(table("web", "2/2", "80:30002/TCP", "6s", "2s", "y"))
-	expectDifferences(t, Rows("A a", control, hub), "hub get READY: 1/1 -> 2/2")
+	expectDifferences(t, DiffRows("A a", control, hub), "hub get READY: 1/1 -> 2/2")
 	if got := ReadRow(&metav1.Table{}); len(got) != 0 {
 		t.Errorf("an empty table has %v", got)
 	}
@@ -272,7 +274,7 @@ func TestPresence(t *testing.T) {
 		"extra":   {nil, o, false, []string{"m object: absent -> present"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, both := Presence(Objects, "m", "A a", c.control, c.live)
+			got, both := DiffPresence(Objects, "m", "A a", c.control, c.live)
 			if both != c.both {
 				t.Errorf("both is %t", both)
 			}
@@ -292,7 +294,7 @@ func TestGeneratedNamesAreReplaced(t *testing.T) {
 }
 
 func TestExpectedDifferences(t *testing.T) {
-	list, err := ParseExpected([]byte(`
+	list, err := ParseExpectedDifferences([]byte(`
 - {manifest: tokens, object: Secret a/token, path: object, reason: first}
 - {manifest: "*", object: "Secret *", path: "status.*", reason: second}
 - {manifest: tokens, path: apply, reason: third}
@@ -318,7 +320,7 @@ func TestExpectedDifferences(t *testing.T) {
 	if !HasUnexpected(explained) || HasUnexpected(explained[:2]) || HasUnexpected(nil) {
 		t.Error("one difference is unexpected")
 	}
-	if !list[0].IsForOne() || list[1].IsForOne() || !list[1].IsForManifest("x") || list[0].IsForManifest("x") {
+	if !list[0].NamesOneManifest() || list[1].NamesOneManifest() || !list[1].IsForManifest("x") || list[0].IsForManifest("x") {
 		t.Error("an entry is for the wrong manifest")
 	}
 }
@@ -330,7 +332,7 @@ func TestBadListsAreRefused(t *testing.T) {
 		"{}": "cannot unmarshal",
 		strings.Repeat("- {manifest: a, path: b, reason: c}\n", maxExpected+1): "at most",
 	} {
-		if _, err := ParseExpected([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseExpectedDifferences([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 // maxFieldDifferences bounds the differences of one object.
 const maxFieldDifferences = 50
 
-// Content returns the fields in which two contents differ, in the order of their paths, at most 50.
-func Content(cluster, object string, control, live map[string]any) []Difference {
+// DiffContent returns the fields in which two contents differ, in the order of their paths, at most 50.
+func DiffContent(cluster, object string, control, live map[string]any) []Difference {
 	c := contentDiff{cluster: cluster, object: object}
 	c.diffValues("", control, live)
 	return c.found

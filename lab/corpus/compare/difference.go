@@ -77,9 +77,9 @@ func shortenValue(s string) string {
 	return s[:cut] + fmt.Sprintf("… (%d bytes)", len(s))
 }
 
-// Presence returns the difference of an object that only one cluster has. both is true if both
+// DiffPresence returns the difference of an object that only one cluster has. both is true if both
 // clusters have it.
-func Presence(check Check, cluster, object string, control, live *unstructured.Unstructured) (d []Difference, both bool) {
+func DiffPresence(check Check, cluster, object string, control, live *unstructured.Unstructured) (d []Difference, both bool) {
 	const present, absent = "present", "absent"
 	switch {
 	case control != nil && live != nil:

@@ -12,9 +12,9 @@ import (
 // maxExpected bounds the list of expected differences.
 const maxExpected = 1000
 
-// Expected is an entry of the list of expected differences. In Manifest, Object and Path, * stands for
+// ExpectedDifference is an entry of the list of expected differences. In Manifest, Object and Path, * stands for
 // any text.
-type Expected struct {
+type ExpectedDifference struct {
 	Manifest string `json:"manifest"`
 	// Object is empty for any object, and for answers about several objects.
 	Object string `json:"object,omitempty"`
@@ -22,9 +22,9 @@ type Expected struct {
 	Reason string `json:"reason"`
 }
 
-// ParseExpected reads a list of expected differences. An unknown field is an error.
-func ParseExpected(data []byte) ([]Expected, error) {
-	var list []Expected
+// ParseExpectedDifferences reads a list of expected differences. An unknown field is an error.
+func ParseExpectedDifferences(data []byte) ([]ExpectedDifference, error) {
+	var list []ExpectedDifference
 	if err := yaml.UnmarshalStrict(data, &list); err != nil {
 		return nil, err
 	}
@@ -41,12 +41,14 @@ func ParseExpected(data []byte) ([]Expected, error) {
 }
 
 // IsForManifest reports whether the entry is about a manifest.
-func (e Expected) IsForManifest(manifest string) bool { return matchPattern(e.Manifest, manifest) }
+func (e ExpectedDifference) IsForManifest(manifest string) bool {
+	return matchPattern(e.Manifest, manifest)
+}
 
-// IsForOne reports whether the entry names one manifest alone.
-func (e Expected) IsForOne() bool { return !strings.Contains(e.Manifest, anyKey) }
+// NamesOneManifest reports whether the entry names one manifest alone.
+func (e ExpectedDifference) NamesOneManifest() bool { return !strings.Contains(e.Manifest, anyKey) }
 
-func (e Expected) matchesDifference(manifest string, d Difference) bool {
+func (e ExpectedDifference) matchesDifference(manifest string, d Difference) bool {
 	return matchPattern(e.Manifest, manifest) && (e.Object == "" || matchPattern(e.Object, d.Object)) && matchPattern(e.Path, d.Path)
 }
 
@@ -60,7 +62,7 @@ func matchPattern(pattern, text string) bool {
 
 // SetReasons sets the reasons of the differences of a manifest. used has an entry for each entry of the
 // list, which is true if the entry explains a difference.
-func SetReasons(manifest string, found []Difference, list []Expected) (annotated []Difference, used []bool) {
+func SetReasons(manifest string, found []Difference, list []ExpectedDifference) (annotated []Difference, used []bool) {
 	used = make([]bool, len(list))
 	for _, d := range found {
 		d.Reason = ""

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Unsettled returns what the controllers of a cluster still have to do for an object, or an empty
+// UnsettledReason returns what the controllers of a cluster still have to do for an object, or an empty
 // text. A comparison before would compare two unfinished clusters.
-func Unsettled(live *unstructured.Unstructured) string {
+func UnsettledReason(live *unstructured.Unstructured) string {
 	if read := settledChecks[live.GetKind()]; read != nil {
 		return read(live)
 	}
@@ -149,8 +149,8 @@ func quotaUnsettled(live *unstructured.Unstructured) string {
 	return ""
 }
 
-// SettledText returns a text that changes with the comparable status of the objects.
-func SettledText(objects []*unstructured.Unstructured) string {
+// ComparableStatusText returns a text that changes with the comparable status of the objects.
+func ComparableStatusText(objects []*unstructured.Unstructured) string {
 	var b strings.Builder
 	for _, o := range objects {
 		if o != nil {

@@ -28,41 +28,41 @@ var ignoredStatus = map[string][]string{
 	"Job":         {"uncountedTerminatedPods"},
 }
 
-// ReadStatus returns the fields of a status that are comparable between clusters, by their paths:
+// ReadComparableStatus returns the fields of a status that are comparable between clusters, by their paths:
 // conditions that are true, counts, phases, and whether the latest generation is observed. Times,
 // messages and reasons are left out, and so are values of zero.
-func ReadStatus(live *unstructured.Unstructured) map[string]string {
+func ReadComparableStatus(live *unstructured.Unstructured) map[string]string {
 	out := map[string]string{}
 	status, _ := live.Object["status"].(map[string]any)
-	reader := statusReader{kind: live.GetKind(), generation: live.GetGeneration(), out: out}
-	reader.readMap("status", status)
+	reader := statusFlattener{kind: live.GetKind(), generation: live.GetGeneration(), out: out}
+	reader.flattenMap("status", status)
 	return out
 }
 
-type statusReader struct {
+type statusFlattener struct {
 	kind       string
 	generation int64
 	out        map[string]string
 }
 
-func (r statusReader) readMap(path string, m map[string]any) {
+func (r statusFlattener) flattenMap(path string, m map[string]any) {
 	for key, v := range m {
 		if isIgnoredKey(key) || path == "status" && slices.Contains(ignoredStatus[r.kind], key) {
 			continue
 		}
-		r.readValue(joinPath(path, key), key, v)
+		r.flattenValue(joinPath(path, key), key, v)
 	}
 }
 
-func (r statusReader) readValue(path, key string, v any) {
+func (r statusFlattener) flattenValue(path, key string, v any) {
 	switch x := v.(type) {
 	case map[string]any:
-		r.readMap(path, x)
+		r.flattenMap(path, x)
 	case []any:
-		r.readList(path, key, x)
+		r.flattenList(path, key, x)
 	default:
 		if key == "observedGeneration" {
-			r.readGeneration(path, x)
+			r.addObservedGeneration(path, x)
 			return
 		}
 		if text := formatField(normalizeNumber(x)); text != "" && text != "0" && text != "false" {
@@ -71,9 +71,9 @@ func (r statusReader) readValue(path, key string, v any) {
 	}
 }
 
-// readGeneration reports whether the generation is the latest: clusters count generations on their
+// addObservedGeneration reports whether the generation is the latest: clusters count generations on their
 // own.
-func (r statusReader) readGeneration(path string, v any) {
+func (r statusFlattener) addObservedGeneration(path string, v any) {
 	if n, ok := normalizeNumber(v).(int64); ok && n >= r.generation {
 		r.out[path] = "latest"
 	} else {
@@ -81,7 +81,7 @@ func (r statusReader) readGeneration(path string, v any) {
 	}
 }
 
-func (r statusReader) readList(path, key string, list []any) {
+func (r statusFlattener) flattenList(path, key string, list []any) {
 	switch {
 	case len(list) == 0:
 	case key == "conditions":
@@ -93,7 +93,7 @@ func (r statusReader) readList(path, key string, list []any) {
 	case slices.Contains(summedLists[r.kind], path):
 		r.out[path] = strconv.Itoa(len(list))
 	default:
-		r.out[path] = formatValue(withoutIgnored(list))
+		r.out[path] = formatValue(withoutIgnoredFields(list))
 	}
 }
 
@@ -102,34 +102,34 @@ func isIgnoredKey(key string) bool {
 	return key == "message" || key == "reason" || strings.HasSuffix(key, "Time") || strings.HasSuffix(key, "Timestamp")
 }
 
-// withoutIgnored returns a copy of a value without times and texts for people.
-func withoutIgnored(v any) any {
+// withoutIgnoredFields returns a copy of a value without times and texts for people.
+func withoutIgnoredFields(v any) any {
 	v = runtime.DeepCopyJSONValue(v)
-	dropIgnored(v)
+	removeIgnoredFields(v)
 	return v
 }
 
-func dropIgnored(v any) {
+func removeIgnoredFields(v any) {
 	switch x := v.(type) {
 	case map[string]any:
 		for key, e := range x {
 			if isIgnoredKey(key) {
 				delete(x, key)
 			} else {
-				dropIgnored(e)
+				removeIgnoredFields(e)
 			}
 		}
 	case []any:
 		for _, e := range x {
-			dropIgnored(e)
+			removeIgnoredFields(e)
 		}
 	}
 }
 
-// Statuses returns the differences between the control's status and the hub's, of an object that runs
+// DiffStatuses returns the differences between the control's status and the hub's, of an object that runs
 // in so many clusters.
-func Statuses(object string, control, hub *unstructured.Unstructured, clusters int) []Difference {
-	want, got := ReadStatus(control), ReadStatus(hub)
+func DiffStatuses(object string, control, hub *unstructured.Unstructured, clusters int) []Difference {
+	want, got := ReadComparableStatus(control), ReadComparableStatus(hub)
 	for _, path := range summedLists[control.GetKind()] {
 		if n, err := strconv.Atoi(want[path]); err == nil {
 			want[path] = strconv.Itoa(n * clusters)
@@ -154,7 +154,7 @@ func diffTexts(pattern Difference, want, got map[string]string) (out []Differenc
 
 // statusText returns a canonical text of the comparable part of a status.
 func statusText(live *unstructured.Unstructured) string {
-	b, err := json.Marshal(ReadStatus(live)) // maps of texts are always encodable
+	b, err := json.Marshal(ReadComparableStatus(live)) // maps of texts are always encodable
 	if err != nil {
 		return err.Error()
 	}

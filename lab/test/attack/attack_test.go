@@ -55,9 +55,9 @@ func TestTheHubHolds(t *testing.T) {
 	target := openTarget(t, filepath.Join(dir, "hub", "hub.kubeconfig"))
 	control := startAgents(t, dir)
 	for _, a := range attack.Attacks {
-		reportResult(t, attack.Run(t.Context(), target, a, lasts), alone)
+		reportResult(t, attack.RunAttack(t.Context(), target, a, lasts), alone)
 	}
-	reportResult(t, attack.Run(t.Context(), target, attack.Combine(attack.Attacks), togetherFor*lasts), alone)
+	reportResult(t, attack.RunAttack(t.Context(), target, attack.CombineAttacks(attack.Attacks), togetherFor*lasts), alone)
 	usage, err := measure.ReadProcess(hub.Process.Pid)
 	if err != nil {
 		t.Fatalf("the hub is gone: %v", err)
@@ -212,16 +212,16 @@ func openTarget(t *testing.T, kubeconfig string) *attack.Target {
 	return target
 }
 
-func startAgents(t *testing.T, dir string) *fleet.Control {
+func startAgents(t *testing.T, dir string) *fleet.SimulatorClient {
 	t.Helper()
 	startProgram(t, dir, "atoll-lab", "fleet", "--dir", dir, "--agents", strconv.Itoa(agents), "--stream", "--quiet")
-	control := fleet.NewControl(dir, fleet.DefaultPrefix)
+	control := fleet.NewSimulatorClient(dir, fleet.DefaultPrefix)
 	waitForAgents(t, control)
 	return control
 }
 
 // waitForAgents waits until all agents are connected.
-func waitForAgents(t *testing.T, control *fleet.Control) {
+func waitForAgents(t *testing.T, control *fleet.SimulatorClient) {
 	t.Helper()
 	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "all agents are connected", func(ctx context.Context) error {
 		stats, err := control.ReadStats(ctx)

@@ -12,7 +12,7 @@ import (
 // rendering do not depend on the machine. They depend on the race detector, which is off
 // for these tests.
 func TestAllocationsKeepTheirBudgets(t *testing.T) {
-	budgets, err := coreperf.ReadBudgets()
+	budgets, err := coreperf.ReadAllocationBudgets()
 	if err != nil {
 		t.Fatal(err)
 	}

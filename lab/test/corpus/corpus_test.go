@@ -27,7 +27,7 @@ func TestManifestsAreTheSameOnAHub(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts clusters")
 	}
-	bin := labtest.Binaries(t, "atoll", "atoll-hub", "atoll-lab")
+	bin := labtest.BuildBinaries(t, "atoll", "atoll-hub", "atoll-lab")
 	args := []string{"corpus", "testdata", "-o", "json"}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "atoll-lab"), args...)
 	cmd.Env = append(os.Environ(), lab.BinDirVariable+"="+bin)
@@ -36,7 +36,7 @@ func TestManifestsAreTheSameOnAHub(t *testing.T) {
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	runErr := cmd.Run()
-	var report corpus.Report
+	var report corpus.CorpusReport
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
 		t.Fatalf("%v; atoll-lab %s ended with %v:\n%s", err, strings.Join(args, " "), runErr, problem.String())
 	}

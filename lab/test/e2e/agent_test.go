@@ -231,7 +231,7 @@ func TestASecondAgentWaitsForTheFirst(t *testing.T) {
 	t.Cleanup(func() {
 		_ = second.Process.Kill()
 		_ = second.Wait()
-		if err := sharedWorld.lab.Start(context.WithoutCancel(t.Context()), "agent/member3"); err != nil {
+		if err := sharedWorld.lab.StartComponent(context.WithoutCancel(t.Context()), "agent/member3"); err != nil {
 			t.Error(err)
 		}
 	})

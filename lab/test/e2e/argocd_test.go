@@ -62,7 +62,7 @@ subjects: [{kind: ServiceAccount, namespace: $NS, name: argocd}]
 		}
 		return nil
 	})
-	door, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	door, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func sameAudit(t *testing.T, memberLog, person string, r tracedRequest) func(con
 func bothLogsName(t *testing.T, ns, cluster, memberLog, via string) {
 	t.Helper()
 	const person = "atoll-admin"
-	hub := sharedWorld.lab.Kubeconfig("hub")
+	hub := sharedWorld.lab.KubeconfigPath("hub")
 	apply(t, ns, strings.Replace(undoneDeployment, "member1,member2", cluster, 1))
 	name := "" // of the pod, in the member
 	testwait.UntilNil(t, "its pod is seen", func(context.Context) error {

@@ -161,7 +161,7 @@ func balancerFiles(t *testing.T, dir string) (ca string) {
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
-	hub, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	hub, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}

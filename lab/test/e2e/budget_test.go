@@ -83,7 +83,7 @@ func healthyEverywhere(ns string, replicas int64) func(ctx context.Context) erro
 // TestWriteBudgets checks that being alive is not a write, and the writes of changes. It
 // runs beside no other test, so that all writes are counted.
 func TestWriteBudgets(t *testing.T) {
-	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}

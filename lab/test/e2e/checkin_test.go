@@ -47,7 +47,7 @@ func readyFor(cluster, want string) func(ctx context.Context) error {
 // connectionCountIs returns a check of how many the member's agent has to the hub.
 func connectionCountIs(member string, want int) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		links, err := relay.Client{Dir: sharedWorld.lab.Dir()}.ReadStatus(ctx)
+		links, err := relay.LinkClient{Dir: sharedWorld.lab.Dir()}.ReadStatus(ctx)
 		if err != nil || links[member].Connections != want {
 			return fmt.Errorf("%s has %d connections, want %d (%v)", member, links[member].Connections, want, err)
 		}

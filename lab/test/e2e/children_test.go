@@ -55,8 +55,8 @@ func TestChildrenGoWithTheirParent(t *testing.T) {
 	const ns = "children"
 	createNamespace(t, ns)
 	kubectlAtEnd(t, "hub", "delete crd shelves.children.example --ignore-not-found --wait=false")
-	hub := sharedWorld.lab.Kubeconfig("hub")
-	member := map[string]string{"member1": sharedWorld.lab.Kubeconfig("member1"), "member2": sharedWorld.lab.Kubeconfig("member2")}
+	hub := sharedWorld.lab.KubeconfigPath("hub")
+	member := map[string]string{"member1": sharedWorld.lab.KubeconfigPath("member1"), "member2": sharedWorld.lab.KubeconfigPath("member2")}
 	awaitOutput := func(what, kubeconfig, query string, isWanted func(string) bool) {
 		t.Helper()
 		testwait.UntilNil(t, what, func(context.Context) error {

@@ -13,7 +13,7 @@ import (
 // onHub runs atoll against the hub and gives all that it printed, whatever its exit status.
 func onHub(t *testing.T, ns, args string, more ...string) string {
 	t.Helper()
-	return binaryOutput(t, "", "atoll", slices.Concat([]string{"--kubeconfig", sharedWorld.lab.Kubeconfig("hub")}, strings.Fields(args), []string{"-n", ns}, more)...)
+	return binaryOutput(t, "", "atoll", slices.Concat([]string{"--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")}, strings.Fields(args), []string{"-n", ns}, more)...)
 }
 
 // TestGetShowsWhereThingsRun: for users' objects the number of ready clusters, for running

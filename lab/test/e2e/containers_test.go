@@ -52,10 +52,10 @@ spec:
 // runsContainers skips the test where nodes are made up, and returns why they are.
 func runsContainers(t *testing.T) {
 	t.Helper()
-	if out := kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "get nodes -l lab.atoll.dev/real=true -o name"); strings.Contains(out, "node/") {
+	if out := kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "get nodes -l lab.atoll.dev/real=true -o name"); strings.Contains(out, "node/") {
 		return
 	}
-	if err := lab.CannotRunContainers(); err != nil {
+	if err := lab.MissingContainerRequirements(); err != nil {
 		t.Skipf("no container can run here: %v", err)
 	}
 	t.Skipf("the nodes of this lab are made up: run this with %s=containers", partVariable)
@@ -243,7 +243,7 @@ func checkPortForward(t *testing.T, via, ns string) {
 func TestATerminalThroughTheHub(t *testing.T) {
 	ns, via := aShell(t)
 	checkTerminal(t, via, ns)
-	checkTerminal(t, sharedWorld.lab.Kubeconfig("hub"), ns)
+	checkTerminal(t, sharedWorld.lab.KubeconfigPath("hub"), ns)
 }
 
 func checkTerminal(t *testing.T, via, ns string) {
@@ -315,7 +315,7 @@ func checkTerminal(t *testing.T, via, ns string) {
 func TestTheAgentIsKilledDuringExec(t *testing.T) {
 	ns, via := aShell(t)
 	back := func(ctx context.Context) {
-		if err := sharedWorld.lab.Start(ctx, "agent/member1"); err != nil {
+		if err := sharedWorld.lab.StartComponent(ctx, "agent/member1"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -344,7 +344,7 @@ func TestTheAgentIsKilledDuringExec(t *testing.T) {
 // describes what the hub still keeps of them after a while; empty for nothing.
 func killDuringExec(t *testing.T, ns, via string) (left string) {
 	t.Helper()
-	hub := sharedWorld.lab.Kubeconfig("hub")
+	hub := sharedWorld.lab.KubeconfigPath("hub")
 	before := hubGoroutines(t)
 	follow := followLogs(t, ns, 40)
 	// Connections of earlier tests may have ended in the meantime: without the 40 there
@@ -391,7 +391,7 @@ func killDuringExec(t *testing.T, ns, via string) (left string) {
 // ends.
 func followLogs(t *testing.T, ns string, times int) <-chan error {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func followLogs(t *testing.T, ns string, times int) <-chan error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "get pods -o jsonpath={.items[0].metadata.name} -n "+ns)
+	pod := kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "", "get pods -o jsonpath={.items[0].metadata.name} -n "+ns)
 	ended := make(chan error, times)
 	for range times {
 		log, err := kube.CoreV1().Pods(ns).GetLogs(pod, &corev1.PodLogOptions{Follow: true, TailLines: ptr.To[int64](1)}).Stream(t.Context())
@@ -463,14 +463,14 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 	follow := runKubectl(t, via, "logs -f --tail 1 deploy/shell -n "+ns)
 	follow.waitForOutput(t, "line ")
 	under := map[string]*backgroundKubectl{
-		"logs": follow, "a watch of a member": runKubectl(t, via, "get pods -w -o name -n "+ns), "a watch of all": runKubectl(t, sharedWorld.lab.Kubeconfig("hub"), "get pods -w -o name -n "+ns),
+		"logs": follow, "a watch of a member": runKubectl(t, via, "get pods -w -o name -n "+ns), "a watch of all": runKubectl(t, sharedWorld.lab.KubeconfigPath("hub"), "get pods -w -o name -n "+ns),
 	}
 	for what, b := range under {
 		if what != "logs" {
 			b.waitForOutput(t, "pod/shell-")
 		}
 	}
-	t.Cleanup(func() { _ = sharedWorld.lab.Start(context.WithoutCancel(t.Context()), "hub") })
+	t.Cleanup(func() { _ = sharedWorld.lab.StartComponent(context.WithoutCancel(t.Context()), "hub") })
 	if err := sharedWorld.lab.KillComponent(t.Context(), "hub"); err != nil {
 		t.Fatal(err)
 	}
@@ -483,7 +483,7 @@ func TestTheHubIsKilledDuringLogsAndWatches(t *testing.T) {
 			t.Errorf("kubectl goes on without the hub, with %s: %s", what, fileTail(b.out))
 		}
 	}
-	if err := sharedWorld.lab.Start(t.Context(), "hub"); err != nil {
+	if err := sharedWorld.lab.StartComponent(t.Context(), "hub"); err != nil {
 		t.Fatal(err)
 	}
 	testwait.UntilNil(t, "logs are there again", func(context.Context) error {

@@ -71,7 +71,7 @@ func (l *ownLab) runCLI(args ...string) (string, error) {
 }
 
 // trustStatus returns the hub's trust status, as the CLI reads it, after an action.
-func (l *ownLab) trustStatus(action string) (s standing.Standing) {
+func (l *ownLab) trustStatus(action string) (s standing.CAStatus) {
 	l.t.Helper()
 	out, err := l.runCLI("ca", action, "-o", "json")
 	if err == nil {
@@ -158,7 +158,7 @@ func TestCredentialsTakeCareOfThemselves(t *testing.T) {
 
 	l.checksIn("member2", "null")
 	before := l.sessionCount("member2")
-	l.mustDo(l.Start, "agent/member2")
+	l.mustDo(l.StartComponent, "agent/member2")
 	testwait.UntilNil(t, "the agent that was away comes back", func(context.Context) error {
 		if l.sessionCount("member2") == before {
 			return fmt.Errorf("it has no new session; its log is:\n%s", fileTail(filepath.Join(l.Dir(), "logs", "agent-member2.log")))
@@ -173,7 +173,7 @@ func TestCredentialsTakeCareOfThemselves(t *testing.T) {
 	if _, err := runBinary(t.Context(), "atoll-hub", "restore", "--data-dir", l.data, "--file", backup.filePath()); err != nil {
 		t.Fatal(err)
 	}
-	l.mustDo(l.Start, "hub")
+	l.mustDo(l.StartComponent, "hub")
 	if s := l.trustStatus("status"); s.Generation != 1 {
 		t.Errorf("the restored hub has CAs of generation %d", s.Generation)
 	}
@@ -200,7 +200,7 @@ func (l *ownLab) checksIn(member, connection string) {
 func (l *ownLab) wasAwayForMonths(member string) {
 	t := l.t
 	t.Helper()
-	kept := identityIn(t, l.Kubeconfig(member))
+	kept := identityIn(t, l.KubeconfigPath(member))
 	id, err := kept.LoadIdentity(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func (l *ownLab) wasAwayForMonths(member string) {
 }
 
 // identityIn returns the store of the agent's identity in a member.
-func identityIn(t *testing.T, kubeconfig string) *store.Store {
+func identityIn(t *testing.T, kubeconfig string) *store.AgentStore {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

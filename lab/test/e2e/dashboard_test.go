@@ -55,7 +55,7 @@ var followedKinds = []schema.GroupVersionResource{
 // newDashboard follows the hub until the test ends.
 func newDashboard(t *testing.T, ns string) *dashboard {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,8 +250,8 @@ func (d *dashboard) breakConnections(t *testing.T, ns string) (again []string) {
 	d.again = nil
 	d.mu.Unlock()
 	d.cutConnections()
-	gone := strings.TrimPrefix(strings.Fields(kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "get pods -o name -n "+ns))[0], "pod/")
-	expectOutput(t, "delete", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "delete pod "+gone+" --now -n "+ns), "deleted")
+	gone := strings.TrimPrefix(strings.Fields(kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "get pods -o name -n "+ns))[0], "pod/")
+	expectOutput(t, "delete", kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "delete pod "+gone+" --now -n "+ns), "deleted")
 	key := "pods/" + gone + ".member1"
 	testwait.UntilNil(t, "removed and new objects are reported", func(ctx context.Context) error {
 		d.mu.Lock()

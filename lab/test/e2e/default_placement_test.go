@@ -59,7 +59,7 @@ spec:
 // what they have, and a new object gets an Event.
 func TestPlacementByDefault(t *testing.T) {
 	l := newOwnLab(t, 1, "--default-placement", "All")
-	hub, member := l.Kubeconfig("hub"), l.Kubeconfig("member1")
+	hub, member := l.KubeconfigPath("hub"), l.KubeconfigPath("member1")
 	before := sets.New(strings.Fields(kubectlAt(t, member, "", "get clusterroles,crds,clusterrolebindings,validatingwebhookconfigurations,priorityclasses -o name"))...)
 	kubectlAt(t, hub, "", "create namespace shop")
 	kubectlAt(t, hub, "{apiVersion: v1, kind: Namespace, metadata: {name: quiet, annotations: {atoll.dev/clusters: ''}}}", "create -f -")

@@ -28,7 +28,7 @@ stringData: {a: "ours-of-the-hub"}
 func TestDiffOfAnObject(t *testing.T) {
 	t.Parallel()
 	ns := "compared"
-	member := sharedWorld.lab.Kubeconfig("member2")
+	member := sharedWorld.lab.KubeconfigPath("member2")
 	theirs := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + ns + "}\n---\n" +
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: " + ns + "}\ndata: {a: theirs, b: same, c: more}\n---\n" +
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: key, namespace: " + ns + "}\nstringData: {a: theirs-of-the-member}\n"

@@ -135,7 +135,7 @@ const ownersManager = "argocd-controller"
 // startOwner starts an owner without a manifest, which sees every version of the namespace's objects.
 func startOwner(t *testing.T, member, ns string) *otherOwner {
 	t.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig(member))
+	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath(member))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func driftIs(t *testing.T, args, want string) func(context.Context) error {
 // runAs runs the CLI against the hub as another user.
 func runAs(t *testing.T, user string, args ...string) string {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(sharedWorld.lab.Kubeconfig("hub"))
+	config, err := clientcmd.LoadFromFile(sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}

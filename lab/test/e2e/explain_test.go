@@ -26,7 +26,7 @@ import (
 func runExplain(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	var out, errs strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(lab.BinDirVariable), "atoll"),
-		append([]string{"explain", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")}, args...)...)
+		append([]string{"explain", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
 	return out.String(), errs.String(), err
@@ -163,7 +163,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dora}]
 // asUser returns a function that requests an explanation from the hub as another user.
 func asUser(t *testing.T, user string) func(ctx context.Context, query string) (code int, answer string) {
 	t.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,19 +196,19 @@ func breakThings(ctx context.Context, t *testing.T, rng *rand.Rand) {
 		switch rng.IntN(6) {
 		case 0:
 			hurt = func(c context.Context) error { return sharedWorld.lab.KillComponent(c, "hub") }
-			heal = func(c context.Context) error { return sharedWorld.lab.Start(c, "hub") }
+			heal = func(c context.Context) error { return sharedWorld.lab.StartComponent(c, "hub") }
 		case 1, 2:
 			hurt = func(c context.Context) error { return sharedWorld.lab.KillComponent(c, "agent/"+m) }
-			heal = func(c context.Context) error { return sharedWorld.lab.Start(c, "agent/"+m) }
+			heal = func(c context.Context) error { return sharedWorld.lab.StartComponent(c, "agent/"+m) }
 		case 3:
 			hurt = func(c context.Context) error { return sharedWorld.lab.KillComponent(c, m) }
-			heal = func(c context.Context) error { return sharedWorld.lab.Start(c, m) }
+			heal = func(c context.Context) error { return sharedWorld.lab.StartComponent(c, m) }
 		case 4:
 			hurt = func(c context.Context) error { return sharedWorld.lab.CutLink(c, m) }
 			heal = func(c context.Context) error { return sharedWorld.lab.HealLink(c, m) }
 		default:
 			down = 45 * time.Second / time.Duration(1+rng.IntN(20))
-			hurt = func(c context.Context) error { return sharedWorld.lab.HalfOpen(c, m) }
+			hurt = func(c context.Context) error { return sharedWorld.lab.DiscardLinkTraffic(c, m) }
 			heal = func(c context.Context) error { return sharedWorld.lab.HealLink(c, m) }
 		}
 		if err := hurt(always); err != nil {
@@ -234,7 +234,7 @@ func healAll(t *testing.T) {
 		}
 	}
 	for _, c := range []string{"hub", "member1", "member2", "member3", "agent/member1", "agent/member2", "agent/member3"} {
-		if err := sharedWorld.lab.Start(always, c); err != nil {
+		if err := sharedWorld.lab.StartComponent(always, c); err != nil {
 			t.Errorf("start %s: %v", c, err)
 		}
 	}

@@ -44,7 +44,7 @@ spec:
 // connection of its own, in three members. Half of them follow by the hub's own pods, half
 // by the members' APIs through the hub.
 func TestAThousandFollowers(t *testing.T) {
-	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +55,9 @@ func TestAThousandFollowers(t *testing.T) {
 	for _, m := range memberNames {
 		grantRole(t, m, "followers", "--clusterrole view --user atoll-admin")
 		port := kubelet.Listener.Addr().String()[strings.LastIndexByte(kubelet.Listener.Addr().String(), ':')+1:]
-		expectOutput(t, "a kubelet's port", kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", `patch node node-1 --subresource=status --type=merge -p {"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":`+port+`}}}}`), "patched")
+		expectOutput(t, "a kubelet's port", kubectlAt(t, sharedWorld.lab.KubeconfigPath(m), "", `patch node node-1 --subresource=status --type=merge -p {"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":`+port+`}}}}`), "patched")
 		testwait.UntilNil(t, "the pod is there", func(context.Context) error {
-			pods[m] = strings.TrimSpace(strings.TrimPrefix(kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get pods -o name -l app=shouts -n "+ns), "pod/"))
+			pods[m] = strings.TrimSpace(strings.TrimPrefix(kubectlAt(t, sharedWorld.lab.KubeconfigPath(m), "", "get pods -o name -l app=shouts -n "+ns), "pod/"))
 			if !strings.HasPrefix(pods[m], "shouts-") || strings.Contains(pods[m], " ") {
 				return errors.New("the output is: " + pods[m])
 			}
@@ -168,7 +168,7 @@ func hubMemory(t *testing.T) map[string]float64 {
 		"go_gc_gogc_percent": "garbage",
 	}
 	found := map[string]float64{}
-	for line := range strings.Lines(kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "get --raw /metrics")) {
+	for line := range strings.Lines(kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "", "get --raw /metrics")) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok || names[name] == "" {
 			continue

@@ -163,7 +163,7 @@ func TestAFullStoreChangesNoMember(t *testing.T) {
 	f.fillEtcd(etcd)
 	etcd.Close()
 	f.mustDo(f.KillComponent, "hub")
-	f.mustDo(f.Start, "hub")
+	f.mustDo(f.StartComponent, "hub")
 	f.waitConnected("member1")
 	f.waitMember("the application stays", &web, "web", true)
 	f.deleteTemplate(&appsv1.Deployment{}, "web")

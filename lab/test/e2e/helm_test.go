@@ -86,7 +86,7 @@ func TestHelmTakesTheFleetForOneCluster(t *testing.T) {
 	const ns = "helmed"
 	apply(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS, annotations: {atoll.dev/clusters: \"member1,member3\"}}")
 	in := []string{"member1", "member3"}
-	h := newHelm(t, sharedWorld.lab.Kubeconfig("hub"))
+	h := newHelm(t, sharedWorld.lab.KubeconfigPath("hub"))
 	// Helm has waited: what it waited for is so now.
 	has := func(what string, replicas int64, colour string) {
 		t.Helper()
@@ -109,7 +109,7 @@ func TestHelmTakesTheFleetForOneCluster(t *testing.T) {
 	expectOutput(t, "history", h.run("history shop -n "+ns), "superseded", "Rollback to 1")
 	expectOutput(t, "what is kept on the hub", mustKubectl(t, "", "get secrets -o name -n "+ns), "secret/sh.helm.release.v1.shop.v3")
 	for _, m := range in {
-		if out := kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get secrets -o name -n "+ns); strings.Contains(out, "helm") {
+		if out := kubectlAt(t, sharedWorld.lab.KubeconfigPath(m), "", "get secrets -o name -n "+ns); strings.Contains(out, "helm") {
 			t.Errorf("%s has what Helm keeps for itself: %s", m, out)
 		}
 	}
@@ -126,13 +126,13 @@ func TestHelmTakesTheFleetForOneCluster(t *testing.T) {
 func TestHelmInAMemberThroughTheHub(t *testing.T) {
 	t.Parallel()
 	grantRole(t, "member2", "helmed-through", "--clusterrole cluster-admin --group atoll:masters")
-	out, err := exec.CommandContext(t.Context(), builtBinary("atoll"), "kubeconfig", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "--all").Output()
+	out, err := exec.CommandContext(t.Context(), builtBinary("atoll"), "kubeconfig", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "--all").Output()
 	if err != nil {
 		t.Fatalf("atoll kubeconfig --all: %v", err)
 	}
 	const ns = "helmed-through"
 	t.Cleanup(func() {
-		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("member2"), "delete", "namespace", ns, "--wait=false")
+		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("member2"), "delete", "namespace", ns, "--wait=false")
 	})
 	h := newHelm(t, writeManifest(t, "all.kubeconfig", ns, string(out)))
 	to := " --kube-context member2 -n " + ns

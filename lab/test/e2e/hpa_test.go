@@ -48,7 +48,7 @@ type replicaGauge struct {
 
 func newGauge(t *testing.T, member, ns string, asked ...int64) *replicaGauge {
 	t.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig(member))
+	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath(member))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func hubsAndMembers(t *testing.T) *hubPair {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"member1", "member2"} {
-		cfg, err := clientcmd.BuildConfigFromFlags("", h.lab.Kubeconfig(name))
+		cfg, err := clientcmd.BuildConfigFromFlags("", h.lab.KubeconfigPath(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func (h *hubPair) joinMembers(t *testing.T, names ...string) {
 		t.Fatalf("token %s: %v", out, err)
 	}
 	for _, name := range names {
-		kubeconfig := h.lab.Kubeconfig(name)
+		kubeconfig := h.lab.KubeconfigPath(name)
 		// Which of them is dialled first is by the name.
 		h.agents[name] = runProgram(t, filepath.Join(h.dir, "agent-"+name+".log"), "atoll", "agent", "--name", name,
 			"--hub", h.doors[1], "--hub", h.doors[0], "--ca-hash", made.CAHash, "--token", made.Token, "--kubeconfig", kubeconfig)

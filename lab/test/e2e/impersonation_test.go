@@ -40,7 +40,7 @@ const whoAmI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 func newMallory(t *testing.T) *impersonator {
 	t.Helper()
 	ns := createNamespace(t, "arrive")
-	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func (m *impersonator) bySmuggling(t *testing.T) {
 func (m *impersonator) byPaths(t *testing.T) {
 	const treasure = "the-treasure"
 	for _, c := range []string{"hub", "member1"} {
-		kubectlAt(t, sharedWorld.lab.Kubeconfig(c), "", "create configmap arrive-"+c+" -n default --from-literal=is="+treasure)
+		kubectlAt(t, sharedWorld.lab.KubeconfigPath(c), "", "create configmap arrive-"+c+" -n default --from-literal=is="+treasure)
 		kubectlAtEnd(t, c, "delete configmap arrive-"+c+" -n default")
 	}
 	for _, member := range []string{"member1", "member2"} {
@@ -315,7 +315,7 @@ subjects:
 `)
 	kubectlAtEnd(t, "hub", "delete clusterrole,clusterrolebinding "+role)
 	asked := func(as string) string {
-		return kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "{}", "create --raw "+vocabulary.ClusterProxyPath(member)+whoAmI+" -f - "+as)
+		return kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "{}", "create --raw "+vocabulary.ClusterProxyPath(member)+whoAmI+" -f - "+as)
 	}
 	testwait.UntilNil(t, "the hub lets them in", func(context.Context) error {
 		return outputContains(asked("--as system:serviceaccount:kube-system:default"), `"atoll:serviceaccount:kube-system:default"`)
@@ -385,7 +385,7 @@ func (m *impersonator) byCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity, err := identityIn(t, sharedWorld.lab.Kubeconfig("member2")).LoadIdentity(t.Context())
+	identity, err := identityIn(t, sharedWorld.lab.KubeconfigPath("member2")).LoadIdentity(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

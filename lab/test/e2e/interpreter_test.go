@@ -165,7 +165,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 	))
 
 	// Fields that a member's operator sets stay, as the script defines.
-	binaryOutput(t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("member1")},
+	binaryOutput(t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("member1")},
 		strings.Fields(`patch trainer cats -n `+ns+` --type=merge -p {"spec":{"seed":7}}`)...)...)
 	mustKubectl(t, "", "patch trainer cats -n "+ns+" --type=merge -p {\"spec\":{\"workers\":9}}")
 	testwait.UntilNil(t, "an edit", allChecks(

@@ -54,7 +54,7 @@ subjects: [{kind: ServiceAccount, namespace: $NS, name: finder}]
 		t.Fatal(err)
 	}
 	plugin := configured.Providers[0]
-	hubConfig := sharedWorld.lab.Kubeconfig("hub")
+	hubConfig := sharedWorld.lab.KubeconfigPath("hub")
 
 	list := func(ctx context.Context, member string) error {
 		o, err := get(ctx, "hub", "multicluster.x-k8s.io/v1alpha1", "ClusterProfile", "atoll-inventory", member)

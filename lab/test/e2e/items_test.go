@@ -72,7 +72,7 @@ func TestClustersTreatObjectsAsStated(t *testing.T) {
 	expectOutput(t, "explain", runCLI(t, "explain", "cm/only-created", "-n", ns), "update: CreateOnly")
 	expectOutput(t, "explain", runCLI(t, "explain", "deployment/web", "-n", ns), "/spec/replicas", "ignoreFields")
 
-	member := sharedWorld.lab.Kubeconfig("member1")
+	member := sharedWorld.lab.KubeconfigPath("member1")
 	handedOver := func(apiVersion, kind, name string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			o, err := get(ctx, "member1", apiVersion, kind, ns, name)
@@ -202,8 +202,8 @@ spec:
 func TestObjectsThatExistAreTreatedAsStated(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "existing")
-	kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "create namespace "+ns)
-	kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), strings.ReplaceAll(existingObjects, "$NS", ns), "apply -f -")
+	kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "create namespace "+ns)
+	kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), strings.ReplaceAll(existingObjects, "$NS", ns), "apply -f -")
 	names := []string{"left", "same", "taken"}
 	uids := func() (all []string) {
 		for _, name := range names {

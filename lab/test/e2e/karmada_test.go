@@ -99,7 +99,7 @@ func TestACustomizationOfKarmadasTeachesAKind(t *testing.T) {
 	if out := kubectlOutput(t, slots, "apply", "--dry-run=server", "-f", "-"); !strings.Contains(out, "Warning: 1 Bundle: 0 added, 0 removed, 2 changed.") {
 		t.Errorf("a dry run of an edit says:\n%s", out)
 	}
-	if out := binaryOutput(t, slots, "atoll", "plan", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "-f", "-"); !strings.Contains(out, "/spec/slots") {
+	if out := binaryOutput(t, slots, "atoll", "plan", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "-f", "-"); !strings.Contains(out, "/spec/slots") {
 		t.Errorf("a plan of an edit says:\n%s", out)
 	}
 	other := saying("observedObj.status.loss ~= nil and observedObj.status.loss < 3")

@@ -55,7 +55,7 @@ func TestTheHubIsKilledInEveryPhase(t *testing.T) {
 	w := &phaseWorld{ownLab: newOwnLab(t, 2), ns: "phases", members: map[string]client.Client{}, values: map[string]string{}}
 	w.waitConnected("member1", "member2")
 	for _, m := range []string{"member1", "member2"} {
-		cfg, err := clientcmd.BuildConfigFromFlags("", w.Kubeconfig(m))
+		cfg, err := clientcmd.BuildConfigFromFlags("", w.KubeconfigPath(m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func (w *phaseWorld) killWhile(phase string, act, begun func(context.Context) er
 	go func() { acted <- act(w.t.Context()) }()
 	testwait.UntilNil(w.t, "begun: "+phase, begun)
 	w.mustDo(w.KillComponent, "hub")
-	w.mustDo(w.Start, "hub")
+	w.mustDo(w.StartComponent, "hub")
 	if err := <-acted; err != nil {
 		w.t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (w *phaseWorld) killWhileItStarts() {
 			w.t.Fatal(err)
 		}
 		w.killDuringStart(stage.name, stage.begun)
-		w.mustDo(w.Start, "hub")
+		w.mustDo(w.StartComponent, "hub")
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *phaseWorld) killDuringStart(stage string, begun func(context.Context) e
 	w.t.Helper()
 	w.mustDo(w.KillComponent, "hub")
 	started := make(chan error, 1)
-	go func() { started <- w.Start(w.t.Context(), "hub") }()
+	go func() { started <- w.StartComponent(w.t.Context(), "hub") }()
 	testwait.UntilNil(w.t, stage, func(ctx context.Context) error {
 		if err := w.hubRuns(); err != nil {
 			return err
@@ -166,7 +166,7 @@ func (w *phaseWorld) killWhileItRestores() {
 	}
 	w.killDuringStart("the restored hub runs", func(context.Context) error { return nil })
 	w.killDuringStart("the restored hub holds", w.hubHolds)
-	w.mustDo(w.Start, "hub")
+	w.mustDo(w.StartComponent, "hub")
 	testwait.UntilNil(w.t, "the restored hub holds again", w.hubHolds)
 	w.waitConnected("member1", "member2")
 	if err := w.firstDifference(w.t.Context()); err != nil {

@@ -174,7 +174,7 @@ func (o *queueOperator) Handle(_ context.Context, r admission.Request) admission
 // startQueueOperator runs the operator against the hub until the test ends.
 func startQueueOperator(t *testing.T) *queueOperator {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestAnOperatorWorksAgainstTheHub(t *testing.T) {
 	const ns = operatorNamespace
 	createNamespace(t, ns)
 	kubectlAtEnd(t, "hub", "delete crd queues.operated.example --ignore-not-found --wait=false")
-	hub := sharedWorld.lab.Kubeconfig("hub")
+	hub := sharedWorld.lab.KubeconfigPath("hub")
 	kubectlAt(t, hub, queueDefinition, "apply -f -")
 	kubectlAt(t, hub, "", "wait crd/queues.operated.example --for=condition=Established --timeout=180s")
 	o := startQueueOperator(t)

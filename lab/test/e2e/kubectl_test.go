@@ -63,7 +63,7 @@ func kubectlFails(t *testing.T, stdin, args string, says ...string) {
 func kubectlAtEnd(t *testing.T, cluster, args string) {
 	t.Helper()
 	t.Cleanup(func() {
-		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig(cluster)}, strings.Fields(args)...)...)
+		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath(cluster)}, strings.Fields(args)...)...)
 	})
 }
 
@@ -179,7 +179,7 @@ func TestKubectlWritesInEveryWay(t *testing.T) {
 	// The API server records no owner for zero.
 	mustKubectl(t, "", "scale -n "+ns+" deploy/web --replicas=0")
 	in("spec.replicas", "0")
-	edit := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(lab.BinDirVariable), "atoll-lab"), "kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "edit", "-n", ns, "deploy", "web")
+	edit := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(lab.BinDirVariable), "atoll-lab"), "kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "edit", "-n", ns, "deploy", "web")
 	edit.Env = append(os.Environ(), "KUBE_EDITOR=sed -i s#registry.example/web:1#registry.example/web:7#")
 	if out, err := edit.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl edit: %v\n%s", err, out)
@@ -347,7 +347,7 @@ func firstColumns(line string) string {
 func watchLines(t *testing.T, args ...string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(lab.BinDirVariable), "atoll-lab"), append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(lab.BinDirVariable), "atoll-lab"), append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

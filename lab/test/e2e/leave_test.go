@@ -460,7 +460,7 @@ func TestClustersAreInTheInventory(t *testing.T) {
 	} else {
 		t.Logf("a profile has %d bytes", len(p))
 	}
-	out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "get", "clusterprofiles", "-n", "atoll-inventory", "-l", "x-k8s.io/cluster-manager=atoll")
+	out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "get", "clusterprofiles", "-n", "atoll-inventory", "-l", "x-k8s.io/cluster-manager=atoll")
 	if !strings.Contains(out, "member1") || !strings.Contains(out, "atoll") {
 		t.Errorf("kubectl lists:\n%s", out)
 	}

@@ -78,7 +78,7 @@ func TestRollingBackOnTheHub(t *testing.T) {
 		t.Helper()
 		testwait.UntilNil(t, what+" runs "+tag, func(ctx context.Context) error {
 			for _, m := range []string{"member1", "member2"} {
-				if out := kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get "+what+in+" -o jsonpath={.spec.template.spec.containers[0].image}"); out != m+".example/"+name+":"+tag {
+				if out := kubectlAt(t, sharedWorld.lab.KubeconfigPath(m), "", "get "+what+in+" -o jsonpath={.spec.template.spec.containers[0].image}"); out != m+".example/"+name+":"+tag {
 					return fmt.Errorf("%s: the image is %q", m, out)
 				}
 			}
@@ -97,7 +97,7 @@ func TestRollingBackOnTheHub(t *testing.T) {
 		mustKubectl(t, "", "annotate "+what+in+" kubernetes.io/change-cause=second")
 		runs(what, name, "2")
 		for _, m := range []string{"member1", "member2"} { // whose Revision is not to count among those of going back
-			testwait.UntilNil(t, "the annotation is in "+m, logSays(func() string { return kubectlAt(t, sharedWorld.lab.Kubeconfig(m), "", "get "+what+in+" -o yaml") }, "change-cause: second"))
+			testwait.UntilNil(t, "the annotation is in "+m, logSays(func() string { return kubectlAt(t, sharedWorld.lab.KubeconfigPath(m), "", "get "+what+in+" -o yaml") }, "change-cause: second"))
 		}
 		second := stated(what)
 		history := mustKubectl(t, "", "rollout history "+what+in)
@@ -159,7 +159,7 @@ func TestRunningObjectsAreChangedOnTheHub(t *testing.T) {
 		grantRole(t, m, "changed", "--clusterrole cluster-admin --group atoll:masters")
 	}
 	apply(t, ns, undoneDeployment+"---"+undoneToo)
-	hub := sharedWorld.lab.Kubeconfig("hub")
+	hub := sharedWorld.lab.KubeconfigPath("hub")
 	mustKubectl(t, "", "rollout status deploy/web --timeout 60s"+in)
 	slices := runKubectl(t, hub, "get endpointslices -w --output-watch-events -l kubernetes.io/service-name=web"+in)
 	slices.waitForOutput(t, ".member1")
@@ -173,7 +173,7 @@ func TestRunningObjectsAreChangedOnTheHub(t *testing.T) {
 		}
 		return nil
 	})
-	member := sharedWorld.lab.Kubeconfig("member1")
+	member := sharedWorld.lab.KubeconfigPath("member1")
 
 	// Fake nodes resize nothing; the member answers so.
 	kubectlFails(t, "", "patch pod "+pod+in+` --subresource resize -p {"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"20m"}}}]}}`,

@@ -33,7 +33,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "live")
 	apply(t, ns, webDeployment+"---"+everywherePolicy)
-	hub := sharedWorld.lab.Kubeconfig("hub")
+	hub := sharedWorld.lab.KubeconfigPath("hub")
 	testwait.UntilNil(t, "two pods of each member are seen", func(context.Context) error {
 		out := mustKubectl(t, "", "get pods -n "+ns+" --no-headers -l app=web")
 		for _, m := range memberNames {
@@ -43,7 +43,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 		}
 		return nil
 	})
-	direct := sharedWorld.lab.Kubeconfig("member1")
+	direct := sharedWorld.lab.KubeconfigPath("member1")
 	expectOutput(t, "a pod without a policy", kubectlAt(t, direct, "", "run -n "+ns+" stray --image=registry.example/stray:1"), "created")
 	kubectlAtEnd(t, "member1", "delete pod stray --wait=false -n "+ns)
 	if out := mustKubectl(t, "", "get pods -A --no-headers"); strings.Contains(out, "stray") || !strings.Contains(out, ".member3 ") {
@@ -150,7 +150,7 @@ func TestJobsOfTheFleet(t *testing.T) {
 	mustKubectl(t, "", "annotate ns "+ns+" atoll.dev/clusters=member1,member2")
 	mustKubectl(t, "", "create job once -n "+ns+" --image registry.example/once:1")
 	mustKubectl(t, "", "create cronjob often -n "+ns+" --image registry.example/often:1 --schedule=@yearly")
-	hub, direct := sharedWorld.lab.Kubeconfig("hub"), sharedWorld.lab.Kubeconfig("member1")
+	hub, direct := sharedWorld.lab.KubeconfigPath("hub"), sharedWorld.lab.KubeconfigPath("member1")
 	testwait.UntilNil(t, "the pods of a Job are found", func(context.Context) error {
 		if out := kubectlAt(t, hub, "", "logs job/once -n "+ns); !strings.Contains(out, "Found 2 pods") {
 			return errors.New("the output is: " + out)
@@ -182,7 +182,7 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 	sees := func(what, want string) {
 		t.Helper()
 		testwait.UntilNil(t, what, func(context.Context) error {
-			out := kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "get pods -n "+ns+" --no-headers")
+			out := kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "", "get pods -n "+ns+" --no-headers")
 			if !strings.Contains(out, want) || strings.Contains(out, "Pending") {
 				return errors.New("the output is: " + out)
 			}
@@ -190,14 +190,14 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 		})
 	}
 	sees("pods of member3 are seen", ".member3 ")
-	events := runKubectl(t, sharedWorld.lab.Kubeconfig("hub"), "get pods -n "+ns+" -w --output-watch-events --no-headers")
+	events := runKubectl(t, sharedWorld.lab.KubeconfigPath("hub"), "get pods -n "+ns+" -w --output-watch-events --no-headers")
 	events.waitForOutput(t, ".member3")
 	if err := sharedWorld.lab.CutLink(t.Context(), "member3"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sharedWorld.lab.HealLink(context.WithoutCancel(t.Context()), "member3") })
 	sees("the missing cluster is named", "Warning: pods are missing here: cluster member3 cannot be reached: its agent is not connected to the hub")
-	direct := sharedWorld.lab.Kubeconfig("member3")
+	direct := sharedWorld.lab.KubeconfigPath("member3")
 	expectOutput(t, "delete", kubectlAt(t, direct, "", "delete pods -n "+ns+" --all --wait=true"), "deleted")
 	mustKubectl(t, "", "scale deploy web -n "+ns+" --replicas 3")
 	testwait.UntilNil(t, "the watch goes on with the others", func(context.Context) error {
@@ -226,7 +226,7 @@ func TestADisconnectedClusterIsNamedAsMissing(t *testing.T) {
 // there.
 func TestContainersOfTheFleet(t *testing.T) {
 	ns, _ := aShell(t)
-	hub := sharedWorld.lab.Kubeconfig("hub")
+	hub := sharedWorld.lab.KubeconfigPath("hub")
 	expectOutput(t, "logs", kubectlAt(t, hub, "", "logs deploy/shell -n "+ns), "begun\nline 1\n")
 	runKubectl(t, hub, "logs -f --tail 1 deploy/shell -n "+ns).waitForOutput(t, "line ")
 	expectOutput(t, "exec with input", kubectlAt(t, hub, "across\n", "exec -i deploy/shell -n "+ns+" -- cat"), "across\n")

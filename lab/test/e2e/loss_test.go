@@ -38,7 +38,7 @@ type hubTrio struct {
 	hubs   []string
 	shared map[string]*sharedHub
 	raw    map[string]*discovery.DiscoveryClient
-	fleet  *simulated.Control
+	fleet  *simulated.SimulatorClient
 }
 
 func newTrio(t *testing.T) *hubTrio {
@@ -62,10 +62,10 @@ func newTrio(t *testing.T) *hubTrio {
 	}
 	h := &hubTrio{
 		lab: l, hubs: []string{"hub", "hub2", "hub3"}, shared: map[string]*sharedHub{}, raw: map[string]*discovery.DiscoveryClient{},
-		fleet: simulated.NewControl(dir, ""),
+		fleet: simulated.NewSimulatorClient(dir, ""),
 	}
 	for _, name := range h.hubs {
-		cfg, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig(name))
+		cfg, err := clientcmd.BuildConfigFromFlags("", l.KubeconfigPath(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func (h *hubTrio) allReported(ctx context.Context) error {
 		return fmt.Errorf("%d rows, want %d", len(rows), lossAgents*lossApps)
 	}
 	contents, wrong := map[string]string{}, error(nil)
-	err = h.fleet.EachHolding(ctx, func(agent simulated.Holding) error {
+	err = h.fleet.ForEachAgentState(ctx, func(agent simulated.AgentState) error {
 		if len(agent.Bundles) != lossApps {
 			wrong = fmt.Errorf("%s holds %d bundles", agent.Name, len(agent.Bundles))
 		}
@@ -291,7 +291,7 @@ func TestHubsAreLost(t *testing.T) {
 		}
 		return nil
 	})
-	h.loseHub(t, leader, h.lab.Stop, true)
+	h.loseHub(t, leader, h.lab.StopComponent, true)
 
 	stop()
 	busy.Wait()
@@ -357,7 +357,7 @@ func (h *hubTrio) loseHub(t *testing.T, hub string, lose func(context.Context, s
 	}
 	testwait.UntilNil(t, "the agents of "+hub+" are with the others", h.connectedIs(lossAgents))
 	t.Logf("all agents were connected %s after %s was lost", time.Since(asked).Round(10*time.Millisecond), hub)
-	if err := h.lab.Start(t.Context(), hub); err != nil {
+	if err := h.lab.StartComponent(t.Context(), hub); err != nil {
 		t.Fatal(err)
 	}
 }

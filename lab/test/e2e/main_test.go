@@ -66,7 +66,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	sharedWorld.lab, err = lab.BringUp(ctx, lab.Options{
-		Dir: dir, HubArgs: audit, Members: len(memberNames), RealNodes: ownPart().realNodes && lab.CannotRunContainers() == nil,
+		Dir: dir, HubArgs: audit, Members: len(memberNames), RealNodes: ownPart().realNodes && lab.MissingContainerRequirements() == nil,
 		Regions: []string{"eu", "us", "ap"}, Progress: os.Stderr, EndsWithStarter: true,
 	})
 	defer func() {
@@ -117,7 +117,7 @@ func runConnected(m *testing.M) int {
 }
 
 func newClient(name string) (client.Client, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig(name))
+	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath(name))
 	if err != nil {
 		return nil, err
 	}

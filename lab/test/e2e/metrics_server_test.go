@@ -88,7 +88,7 @@ func saysTheSame(t *testing.T, via, here, there string) {
 		if err != nil {
 			return err
 		}
-		shown, err := readUsage(t, sharedWorld.lab.Kubeconfig("hub"), here)
+		shown, err := readUsage(t, sharedWorld.lab.KubeconfigPath("hub"), here)
 		if err != nil || is.Timestamp == "" || !reflect.DeepEqual(shown, is) {
 			return fmt.Errorf("it says %+v (%v), and the member %+v", shown, err, is)
 		}
@@ -100,11 +100,11 @@ func saysTheSame(t *testing.T, via, here, there string) {
 // hub shows that under the names that it has there.
 func TestUpstreamsMetricsServer(t *testing.T) {
 	ns, via := aShell(t)
-	kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "run foreign -n "+ns+" --image lab.atoll.dev/busybox:1")
+	kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "run foreign -n "+ns+" --image lab.atoll.dev/busybox:1")
 	manifests := writeManifest(t, "metrics-server.yaml", ns, upstreamsManifests(t))
 	kubectlAtEnd(t, "hub", "delete clusteroverridepolicy,clusterpropagationpolicy metrics-server --ignore-not-found")
 	t.Cleanup(func() {
-		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "delete", "--ignore-not-found", "-f", manifests)
+		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "delete", "--ignore-not-found", "-f", manifests)
 	})
 	mustKubectl(t, metricsServerPolicies, "apply -f -")
 	mustKubectl(t, "", "apply -f "+manifests)
@@ -169,7 +169,7 @@ func topOfTheFleet(t *testing.T, ns, pod string) {
 		t.Errorf("by a selector, top pods says\n%s", out)
 	}
 	kubectlFails(t, "", "top pod foreign.member1 -n "+ns, "not found")
-	hub := sharedWorld.lab.Kubeconfig("hub")
+	hub := sharedWorld.lab.KubeconfigPath("hub")
 	expectOutput(t, "atoll top pods", binaryOutput(t, "", "atoll", "top", "pods", "-A", "--kubeconfig", hub), pod, "TOTAL")
 	expectOutput(t, "atoll top clusters", binaryOutput(t, "", "atoll", "top", "clusters", "--kubeconfig", hub),
 		"clusters without metrics, of which what they use is in no sum: 1 of 3")

@@ -39,7 +39,7 @@ func TestPodsByTheirOwnNames(t *testing.T) {
 	ns := createNamespace(t, "named")
 	apply(t, ns, namedSets)
 	grantRole(t, "member1", ns+"-admin", "--clusterrole cluster-admin --user atoll-admin")
-	hub, in := sharedWorld.lab.Kubeconfig("hub"), " -n "+ns
+	hub, in := sharedWorld.lab.KubeconfigPath("hub"), " -n "+ns
 	testwait.UntilNil(t, "the pods run", func(context.Context) error {
 		out := mustKubectl(t, "", "get pods --no-headers"+in)
 		if strings.Count(out, "Running") != 3 || !strings.Contains(out, "db-0.member1 ") || !strings.Contains(out, "twin-0.member2 ") {
@@ -51,7 +51,7 @@ func TestPodsByTheirOwnNames(t *testing.T) {
 	expectOutput(t, "get", mustKubectl(t, "", "get pod db-0 -o jsonpath={.metadata.name}/{.metadata.labels.atoll\\.dev/cluster}"+in), "db-0/member1")
 	testwait.UntilNil(t, "describe", logSays(func() string { return mustKubectl(t, "", "describe pod db-0"+in) }, "StatefulSet/db", "Scheduled"))
 	testwait.UntilNil(t, "annotate", logSays(func() string { return kubectlAt(t, hub, "", "annotate pod db-0 touched=yes --overwrite"+in) }, "pod/db-0 annotated"))
-	expectOutput(t, "the annotation in the member", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "get pod db-0 -o jsonpath={.metadata.annotations.touched}"+in), "yes")
+	expectOutput(t, "the annotation in the member", kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "get pod db-0 -o jsonpath={.metadata.annotations.touched}"+in), "yes")
 
 	// Members' nodes have no kubelets: how far a request comes is what their API servers say.
 	expectOutput(t, "logs", kubectlAt(t, hub, "", "logs db-0"+in), "containerLogs/"+ns+"/db-0")

@@ -14,7 +14,7 @@ import (
 // one of the agent's manifest.
 func limitMember(t *testing.T, member string) (by func(spec string)) {
 	t.Helper()
-	direct := sharedWorld.lab.Kubeconfig(member)
+	direct := sharedWorld.lab.KubeconfigPath(member)
 	definition, err := filepath.Abs("../../../deploy/charts/atoll-agent/files/agent.atoll.dev_agentpolicies.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ template: {spec: {containers: [{name: web, image: web:1}]}}
 	by(`{serviceAccounts: [{namespaces: [` + ns + `], name: deployer}]}`)
 	testwait.UntilNil(t, "whose rights are missing is said", explanationMatches("podtemplate/web -n "+ns,
 		`Forbidden: .*this cluster's RBAC forbids ServiceAccount `+ns+`/deployer, as which the agent writes there, to patch podtemplates`))
-	expectOutput(t, "grant them", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "create rolebinding deployer -n "+ns+" --clusterrole admin --serviceaccount "+ns+":deployer"), "created")
-	expectOutput(t, "grant more", kubectlAt(t, sharedWorld.lab.Kubeconfig("member1"), "", "create rolebinding deployer-all -n "+ns+" --clusterrole cluster-admin --serviceaccount "+ns+":deployer"), "created")
+	expectOutput(t, "grant them", kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "create rolebinding deployer -n "+ns+" --clusterrole admin --serviceaccount "+ns+":deployer"), "created")
+	expectOutput(t, "grant more", kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "create rolebinding deployer-all -n "+ns+" --clusterrole cluster-admin --serviceaccount "+ns+":deployer"), "created")
 	testwait.UntilNil(t, "all is there", inCluster("member1", "v1", "PodTemplate", ns, "web", true))
 }

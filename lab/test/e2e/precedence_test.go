@@ -212,7 +212,7 @@ func TestOrderOfPrecedence(t *testing.T) {
 // kubectlFor is kubectl with a context of its own, for cleaning up.
 func kubectlFor(ctx context.Context, t *testing.T, args ...string) {
 	t.Helper()
-	if out := binaryFor(ctx, t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")}, args...)...); strings.Contains(out, "exit status") {
+	if out := binaryFor(ctx, t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")}, args...)...); strings.Contains(out, "exit status") {
 		t.Errorf("kubectl %v: %s", args, out)
 	}
 }

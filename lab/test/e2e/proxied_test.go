@@ -84,7 +84,7 @@ func newProxied(t *testing.T, members ...string) *proxiedHub {
 	var coming sync.WaitGroup
 	coming.Go(func() {
 		var err error
-		p.lab, err = lab.BringUp(t.Context(), lab.Options{EndsWithStarter: true, Dir: filepath.Join(dir, "lab"), Members: len(members), Nodes: 1, Hubless: true, RealNodes: lab.CannotRunContainers() == nil})
+		p.lab, err = lab.BringUp(t.Context(), lab.Options{EndsWithStarter: true, Dir: filepath.Join(dir, "lab"), Members: len(members), Nodes: 1, Hubless: true, RealNodes: lab.MissingContainerRequirements() == nil})
 		up <- err
 	})
 	t.Cleanup(func() {
@@ -194,7 +194,7 @@ func (p *proxiedHub) startAgent(t *testing.T, member, url, noProxy string) (log 
 		t.Setenv(name, value)
 		defer os.Unsetenv(name) // nothing else is to use it; how it was comes back with the test's end
 	}
-	return start(t, "atoll", "agent", "--name", member, "--hub", p.invite.Hub, "--ca-hash", p.invite.CAHash, "--token", p.invite.Token, "--kubeconfig", p.lab.Kubeconfig(member))
+	return start(t, "atoll", "agent", "--name", member, "--hub", p.invite.Hub, "--ca-hash", p.invite.CAHash, "--token", p.invite.Token, "--kubeconfig", p.lab.KubeconfigPath(member))
 }
 
 func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
@@ -221,7 +221,7 @@ func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 	ns := "proxied-" + member
 	p.hub.apply(t, ns, "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS}")
 	p.hub.apply(t, ns, strings.ReplaceAll(shellDeployment, "clusters: member1", "clusters: "+member))
-	direct := p.lab.Kubeconfig(member)
+	direct := p.lab.KubeconfigPath(member)
 	if out := kubectlAt(t, direct, "", "create clusterrolebinding reach --clusterrole cluster-admin --group atoll:masters"); strings.Contains(out, "exit status") {
 		t.Fatal(out)
 	}
@@ -235,7 +235,7 @@ func (p *proxiedHub) checkBehind(t *testing.T, x *proxyProgram, member string) {
 		}
 		return nil
 	})
-	if lab.CannotRunContainers() == nil {
+	if lab.MissingContainerRequirements() == nil {
 		expectOutput(t, "logs", kubectlAt(t, via, "", "logs deploy/shell -n "+ns), "begun\nline 1\n")
 		expectOutput(t, "exec", kubectlAt(t, via, "across\n", "exec -i deploy/shell -n "+ns+" -- cat"), "across\n")
 	}
@@ -269,7 +269,7 @@ func (p *proxiedHub) isBack(t *testing.T, via, member, value string) {
 	})
 	p.hub.apply(t, ns, "{apiVersion: v1, kind: ConfigMap, metadata: {name: colour, namespace: $NS, annotations: {atoll.dev/clusters: "+member+"}}, data: {colour: "+value+"}}")
 	testwait.UntilNil(t, "an edit arrives", func(context.Context) error {
-		if out := kubectlAt(t, p.lab.Kubeconfig(member), "", "get configmap -n "+ns+" colour -o jsonpath={.data.colour}"); out != value {
+		if out := kubectlAt(t, p.lab.KubeconfigPath(member), "", "get configmap -n "+ns+" colour -o jsonpath={.data.colour}"); out != value {
 			return errors.New("it has: " + out)
 		}
 		return nil

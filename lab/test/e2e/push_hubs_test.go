@@ -32,7 +32,7 @@ func TestHubsShareTheMembersThatTheyPushTo(t *testing.T) {
 				names[member] = name
 			}
 		}
-		runCommand(t, "atoll", "join", names[member], "--push", "--accept", "--kubeconfig", h.lab.Kubeconfig(member), "--hub-kubeconfig", h.b.kubeconfig, "--timeout", "90s")
+		runCommand(t, "atoll", "join", names[member], "--push", "--accept", "--kubeconfig", h.lab.KubeconfigPath(member), "--hub-kubeconfig", h.b.kubeconfig, "--timeout", "90s")
 	}
 	worksAt := func(member, door string) {
 		t.Helper()

@@ -56,7 +56,7 @@ func atollOn(t *testing.T, args ...string) string {
 // joinPush lets the hub run the agent of a member.
 func joinPush(t *testing.T, name, kubeconfig string, more ...string) string {
 	t.Helper()
-	return atollOn(t, append([]string{"join", name, "--push", "--kubeconfig", kubeconfig, "--hub-kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "--timeout", "60s"}, more...)...)
+	return atollOn(t, append([]string{"join", name, "--push", "--kubeconfig", kubeconfig, "--hub-kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "--timeout", "60s"}, more...)...)
 }
 
 // clusterCondition returns a check of a condition of a Cluster, by its status and reason.
@@ -124,13 +124,13 @@ func pushInstead(t *testing.T, member string) {
 			{"patch", "cluster", member, "--type", "merge", "-p", `{"spec":{"mode":"Pull"}}`},
 			{"delete", "secret", "-n", "atoll-system", "-l", "atoll.dev/push=" + member},
 		} {
-			binaryFor(ctx, t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")}, args...)...)
+			binaryFor(ctx, t, "", "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")}, args...)...)
 		}
-		if err := sharedWorld.lab.Start(ctx, "agent/"+member); err != nil {
+		if err := sharedWorld.lab.StartComponent(ctx, "agent/"+member); err != nil {
 			t.Error(err)
 		}
 	})
-	joinPush(t, member, sharedWorld.lab.Kubeconfig(member))
+	joinPush(t, member, sharedWorld.lab.KubeconfigPath(member))
 	testwait.UntilNil(t, "the hub's agent works", clusterCondition(member, "Pushed", "True AgentWorks"))
 }
 
@@ -147,7 +147,7 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	kubeconfig := other.Kubeconfig("member1")
+	kubeconfig := other.KubeconfigPath("member1")
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -165,8 +165,8 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 	if out := kubectlAt(t, kubeconfig, "", "get leases -n atoll-system -o name"); strings.Contains(out, "atoll-agent") {
 		t.Errorf("an agent came to the member before its cluster was accepted: %s", out)
 	}
-	expectOutput(t, "accept", atollOn(t, "accept", name, "--wait", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")), "is Ready")
-	expectOutput(t, "get", atollOn(t, "get", "clusters", name, "-o", "wide", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")), "Push", "yes")
+	expectOutput(t, "accept", atollOn(t, "accept", name, "--wait", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")), "is Ready")
+	expectOutput(t, "get", atollOn(t, "get", "clusters", name, "-o", "wide", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")), "Push", "yes")
 
 	pushedTo(t, ns, name, "1")
 	testwait.UntilNil(t, "what is placed runs", twoPods(member, ns))
@@ -180,7 +180,7 @@ func TestAMemberIsJoinedByPush(t *testing.T) {
 		testwait.UntilNil(t, "what runs is shown", logSays(func() string { return mustKubectl(t, "", "get "+what+" -n "+ns) }, say))
 	}
 	// Its nodes are imagined: that they have no logs is all that stands in the way.
-	expectOutput(t, "logs", kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "logs deploy/web --tail 1 -n "+ns), "Found 2 pods", "containerLogs/"+ns+"/web-")
+	expectOutput(t, "logs", kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "", "logs deploy/web --tail 1 -n "+ns), "Found 2 pods", "containerLogs/"+ns+"/web-")
 	// The member lets the hub's agent impersonate every user, and the agent does not.
 	expectOutput(t, "grant", kubectlAt(t, kubeconfig, "", "create clusterrolebinding test-agent-admin --clusterrole cluster-admin --serviceaccount atoll-system:atoll-agent"), "created")
 	testwait.UntilNil(t, "the user arrives", func(context.Context) error {
@@ -289,12 +289,12 @@ func (p *pushedMember) leaveEachWay() {
 
 func (p *pushedMember) runCLI(args ...string) string {
 	p.t.Helper()
-	return atollOn(p.t, append(args, "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"))...)
+	return atollOn(p.t, append(args, "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"))...)
 }
 
 func (p *pushedMember) comesBack() {
 	p.t.Helper()
-	joinPush(p.t, p.name, p.lab.Kubeconfig("member1"))
+	joinPush(p.t, p.name, p.lab.KubeconfigPath("member1"))
 	p.runCLI("accept", p.name, "--wait")
 	testwait.UntilNil(p.t, "Atoll holds what is there", func(ctx context.Context) error {
 		var web appsv1.Deployment
@@ -367,7 +367,7 @@ func credentialsAreTheHubsAlone(t *testing.T, cluster string, member client.Clie
 		}
 	}
 	mustKubectl(t, "", "annotate secret -n atoll-system "+secret+" atoll.dev/clusters="+cluster)
-	expectOutput(t, "explain", atollOn(t, "explain", "secret/"+secret, "-n", "atoll-system", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")), "the hub's own")
+	expectOutput(t, "explain", atollOn(t, "explain", "secret/"+secret, "-n", "atoll-system", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")), "the hub's own")
 	apply(t, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: push-after, namespace: push-new, annotations: {atoll.dev/clusters: "+cluster+"}}\ndata: {a: b}")
 	testwait.UntilNil(t, "what was placed later is there", func(ctx context.Context) error {
 		return member.Get(ctx, client.ObjectKey{Namespace: "push-new", Name: "push-after"}, &corev1.ConfigMap{})
@@ -421,7 +421,7 @@ func TestSwitchingBetweenPullAndPush(t *testing.T) {
 	same("pushed to")
 
 	started := make(chan error, 1)
-	go func() { started <- sharedWorld.lab.Start(t.Context(), "agent/"+member) }() // it waits for a link to the hub
+	go func() { started <- sharedWorld.lab.StartComponent(t.Context(), "agent/"+member) }() // it waits for a link to the hub
 	testwait.UntilNil(t, "the agent in the member is there", func(context.Context) error {
 		if log := fileTail(filepath.Join(sharedWorld.lab.Dir(), "logs", "agent-"+member+".log")); !strings.Contains(log, "waiting for its lease to end") {
 			return errors.New("the output is: " + log)
@@ -464,7 +464,7 @@ func TestAMemberThatHangsDelaysNoOther(t *testing.T) {
 	testwait.UntilNilWithin(t, 10*time.Second, "the other one gets what is placed", twoPods(sharedWorld.clients["member3"], ns))
 	t.Logf("the other one has what is placed after %s", time.Since(begin).Round(100*time.Millisecond))
 	testwait.UntilNil(t, "it is said of the one that hangs", clusterCondition("member2", "Pushed", "False MemberUnreachable"))
-	expectOutput(t, "explain", atollOn(t, "explain", "deployment/web", "-n", ns, "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")), "the agent that the hub runs for the cluster: MemberUnreachable")
+	expectOutput(t, "explain", atollOn(t, "explain", "deployment/web", "-n", ns, "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")), "the agent that the hub runs for the cluster: MemberUnreachable")
 }
 
 // hangMember stops a member's process until the test ends, and lets it go on then.

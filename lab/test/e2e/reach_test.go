@@ -17,7 +17,7 @@ import (
 func proxiedKubeconfig(t *testing.T, member string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), member+".kubeconfig")
-	out, err := exec.CommandContext(t.Context(), builtBinary("atoll"), "kubeconfig", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "--cluster", member).Output()
+	out, err := exec.CommandContext(t.Context(), builtBinary("atoll"), "kubeconfig", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "--cluster", member).Output()
 	if err != nil {
 		t.Fatalf("atoll kubeconfig: %v", err)
 	}
@@ -48,7 +48,7 @@ func expectOutput(t *testing.T, what, out string, wants ...string) {
 // grantRole grants the admins of the hub a role in a member, while the test runs.
 func grantRole(t *testing.T, member, name string, args string) {
 	t.Helper()
-	direct := sharedWorld.lab.Kubeconfig(member)
+	direct := sharedWorld.lab.KubeconfigPath(member)
 	if out := kubectlAt(t, direct, "", "create clusterrolebinding "+name+" "+args); strings.Contains(out, "exit status") {
 		t.Fatal(out)
 	}
@@ -60,7 +60,7 @@ func grantRole(t *testing.T, member, name string, args string) {
 func TestAMemberIsReachedThroughTheHub(t *testing.T) {
 	t.Parallel()
 	via := proxiedKubeconfig(t, "member1")
-	direct := sharedWorld.lab.Kubeconfig("member1")
+	direct := sharedWorld.lab.KubeconfigPath("member1")
 	expectOutput(t, "an administrator without a grant of the member", kubectlAt(t, via, "", "get nodes"), "Forbidden", `User "atoll-admin" cannot list resource "nodes"`)
 
 	grantRole(t, "member1", "reach-admins", "--clusterrole cluster-admin --group atoll:masters")
@@ -120,7 +120,7 @@ func watchConfigMaps(t *testing.T, via string) (sees func(name string) func(cont
 // agent goes.
 func TestWatchesThroughTheHub(t *testing.T) {
 	t.Parallel()
-	via, direct := proxiedKubeconfig(t, "member2"), sharedWorld.lab.Kubeconfig("member2")
+	via, direct := proxiedKubeconfig(t, "member2"), sharedWorld.lab.KubeconfigPath("member2")
 	grantRole(t, "member2", "reach-watchers", "--clusterrole view --user atoll-admin")
 	sees := watchConfigMaps(t, via)
 	testwait.UntilNil(t, "the watch begins", sees("configmap/kube-root-ca.crt"))
@@ -182,7 +182,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: tokyo-team}]
 	})
 	expectOutput(t, "a user of a team writes", kubectlAt(t, via, "", "create configmap x -n default --as joe --as-group tokyo-team"), `User "joe" cannot create resource "configmaps"`)
 	expectOutput(t, "a user of a team, elsewhere", kubectlAt(t, other, "", raw+" --as joe --as-group tokyo-team"), "Forbidden", `cannot get resource "clusters/proxy"`)
-	expectOutput(t, "no such cluster", kubectlAt(t, sharedWorld.lab.Kubeconfig("hub"), "", "get --raw /apis/atoll.dev/v1alpha1/clusters/mars/proxy/api"), `"mars" not found`)
+	expectOutput(t, "no such cluster", kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "", "get --raw /apis/atoll.dev/v1alpha1/clusters/mars/proxy/api"), `"mars" not found`)
 }
 
 // TestADisconnectedMemberIsReported: and is reached again when it is back.

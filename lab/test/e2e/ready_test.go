@@ -43,7 +43,7 @@ func readyIs(cluster, want string) func(ctx context.Context) error {
 func TestReadyFollowsTheLink(t *testing.T) {
 	// The hub writes no silence before its own uptime is as long.
 	testwait.UntilNilWithin(t, 2*testwait.HangLimit, "the lab is whole", allChecks(readyIs("member1", "True"), readyIs("member2", "True"), readyIs("member3", "True")))
-	injuries := map[string]func(context.Context, string) error{"member2": sharedWorld.lab.CutLink, "member3": sharedWorld.lab.HalfOpen}
+	injuries := map[string]func(context.Context, string) error{"member2": sharedWorld.lab.CutLink, "member3": sharedWorld.lab.DiscardLinkTraffic}
 	t.Cleanup(func() {
 		for m := range injuries {
 			if err := sharedWorld.lab.HealLink(context.WithoutCancel(t.Context()), m); err != nil {

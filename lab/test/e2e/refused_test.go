@@ -241,7 +241,7 @@ func tryCreate(ctx context.Context, t *testing.T, text string) string {
 // that it printed.
 func kubectlOutput(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	return binaryOutput(t, stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub")}, args...)...)
+	return binaryOutput(t, stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")}, args...)...)
 }
 
 // longLimit bounds a command: a longer one hangs.

@@ -34,7 +34,7 @@ data: {colour: blue}
 // runCLI runs the CLI against the hub and gives all that it printed.
 func runCLI(t *testing.T, args ...string) string {
 	t.Helper()
-	return binaryOutput(t, "", "atoll", append(args, "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"))...)
+	return binaryOutput(t, "", "atoll", append(args, "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"))...)
 }
 
 // placeOn sets the cluster names of a policy's placement.

@@ -36,7 +36,7 @@ func runBinary(ctx context.Context, name string, args ...string) (string, error)
 // mustCLI runs the CLI against the hub; it has to succeed.
 func mustCLI(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := runBinary(t.Context(), "atoll", append([]string{"--kubeconfig", sharedWorld.lab.Kubeconfig("hub")}, args...)...)
+	out, err := runBinary(t.Context(), "atoll", append([]string{"--kubeconfig", sharedWorld.lab.KubeconfigPath("hub")}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ type restoreStatus struct {
 }
 
 func lookAtRestore(ctx context.Context) (s restoreStatus, err error) {
-	out, err := runBinary(ctx, "atoll", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "restore", "status", "-o", "json")
+	out, err := runBinary(ctx, "atoll", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "restore", "status", "-o", "json")
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &s)
 	}
@@ -332,7 +332,7 @@ func acceptAtLast(t *testing.T) {
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if s, err := lookAtRestore(ctx); err == nil && s.Holding {
-			if _, err := runBinary(ctx, "atoll", "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"), "restore", "accept", "--hub"); err != nil {
+			if _, err := runBinary(ctx, "atoll", "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"), "restore", "accept", "--hub"); err != nil {
 				t.Error(err)
 			}
 		}

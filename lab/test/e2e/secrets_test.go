@@ -41,7 +41,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant-$NS}]
 // configAs is the configuration of the hub's client as another user.
 func configAs(t *testing.T, user string) *rest.Config {
 	t.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	cfg, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ spec:
 	if len(served) < 5 {
 		t.Errorf("a tenant could list only %d kinds: the test looks at nothing", len(served))
 	}
-	admin, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.Kubeconfig("hub"))
+	admin, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ spec:
 		}
 		found("atoll "+strings.Join(args, " "), out)
 	}
-	logs, err := filepath.Glob(filepath.Join(filepath.Dir(sharedWorld.lab.Kubeconfig("hub")), "logs", "*.log"))
+	logs, err := filepath.Glob(filepath.Join(filepath.Dir(sharedWorld.lab.KubeconfigPath("hub")), "logs", "*.log"))
 	if err != nil || len(logs) < 4 {
 		t.Fatalf("logs: %v %v", logs, err)
 	}

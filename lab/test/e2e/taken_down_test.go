@@ -10,7 +10,7 @@ import (
 func takeDown(t *testing.T, component string) {
 	t.Helper()
 	t.Cleanup(func() {
-		if err := sharedWorld.lab.Start(context.WithoutCancel(t.Context()), component); err != nil {
+		if err := sharedWorld.lab.StartComponent(context.WithoutCancel(t.Context()), component); err != nil {
 			t.Error(err)
 		}
 	})
@@ -22,7 +22,7 @@ func takeDown(t *testing.T, component string) {
 // bringBack starts a component that was taken down.
 func bringBack(t *testing.T, component string) {
 	t.Helper()
-	if err := sharedWorld.lab.Start(t.Context(), component); err != nil {
+	if err := sharedWorld.lab.StartComponent(t.Context(), component); err != nil {
 		t.Fatal(err)
 	}
 }

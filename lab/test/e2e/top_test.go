@@ -34,7 +34,7 @@ spec:
 // inMember runs kubectl against a member; it has to succeed.
 func inMember(t *testing.T, cluster, stdin, args string) string {
 	t.Helper()
-	out := binaryOutput(t, stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig(cluster)}, strings.Fields(args)...)...)
+	out := binaryOutput(t, stdin, "atoll-lab", append([]string{"kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath(cluster)}, strings.Fields(args)...)...)
 	if strings.Contains(out, "\nexit status ") {
 		t.Fatalf("kubectl %s in %s:\n%s", args, cluster, out)
 	}
@@ -77,7 +77,7 @@ spec:
 `)
 	pod := ""
 	testwait.UntilNil(t, "a pod runs", func(context.Context) error {
-		out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.Kubeconfig("member1"), "get", "pods", "-n", ns, "-l", "app=web", "-o", "name")
+		out := binaryOutput(t, "", "atoll-lab", "kubectl", "--kubeconfig", sharedWorld.lab.KubeconfigPath("member1"), "get", "pods", "-n", ns, "-l", "app=web", "-o", "name")
 		pod = strings.TrimPrefix(strings.TrimSpace(out), "pod/")
 		if !strings.HasPrefix(pod, "web-") {
 			return errors.New("there are: " + out)

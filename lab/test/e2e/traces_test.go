@@ -153,7 +153,7 @@ func TestAChangeIsOneTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := l.Kubeconfig("hub")
+	kubeconfig := l.KubeconfigPath("hub")
 	expectOutput(t, "apply", kubectlAt(t, kubeconfig, tracedApplication, "apply -f -"), "secret/traced created")
 	var trace string
 	testwait.UntilNil(t, "a trace without traceparent is complete", func(context.Context) error {

@@ -30,7 +30,7 @@ func createToken(t *testing.T, flags ...string) tokenInvitation {
 		t.Fatalf("atoll token create: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
-		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll", "token", "delete", i.Token, "--kubeconfig", sharedWorld.lab.Kubeconfig("hub"))
+		binaryFor(context.WithoutCancel(t.Context()), t, "", "atoll", "token", "delete", i.Token, "--kubeconfig", sharedWorld.lab.KubeconfigPath("hub"))
 	})
 	return i
 }
@@ -103,7 +103,7 @@ func TestARefusedAgentLogsTheRemedy(t *testing.T) {
 	t.Parallel()
 	kubeconfig := startStranger(t)
 	hubLog := func() string {
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(sharedWorld.lab.Kubeconfig("hub")), "logs", "hub.log"))
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(sharedWorld.lab.KubeconfigPath("hub")), "logs", "hub.log"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts in testdata: %v", err)
 	}
-	bin := labtest.Binaries(t, "atoll", "atoll-hub", "atoll-lab")
+	bin := labtest.BuildBinaries(t, "atoll", "atoll-hub", "atoll-lab")
 	l, err := lab.BringUp(t.Context(), lab.Options{
 		Dir: t.TempDir(), EndsWithStarter: true, Members: 1, Regions: []string{"eu"}, Progress: t.Output(),
 		Binaries: lab.Binaries{Lab: filepath.Join(bin, "atoll-lab"), Hub: filepath.Join(bin, "atoll-hub"), Atoll: filepath.Join(bin, "atoll")},
@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &scriptPlayer{bin: bin, lab: l, dir: t.TempDir(), kept: map[string]string{
-				"MEMBER": l.Kubeconfig("member1"), "DATA": filepath.Join(l.Dir(), "hub"),
+				"MEMBER": l.KubeconfigPath("member1"), "DATA": filepath.Join(l.Dir(), "hub"),
 			}}
 			for _, f := range archive.Files {
 				if err := os.WriteFile(filepath.Join(p.dir, f.Name), f.Data, 0o600); err != nil {
@@ -203,11 +203,11 @@ func (p *scriptPlayer) run(ctx context.Context, line string) error {
 	var args []string
 	switch name := words[0]; name {
 	case "atoll":
-		args = append([]string{"atoll", "--kubeconfig", p.lab.Kubeconfig("hub")}, words[1:]...)
+		args = append([]string{"atoll", "--kubeconfig", p.lab.KubeconfigPath("hub")}, words[1:]...)
 	case "kubectl":
-		args = append([]string{"atoll-lab", "kubectl", "--kubeconfig", p.lab.Kubeconfig("hub")}, words[1:]...)
+		args = append([]string{"atoll-lab", "kubectl", "--kubeconfig", p.lab.KubeconfigPath("hub")}, words[1:]...)
 	case "member":
-		args = append([]string{"atoll-lab", "kubectl", "--kubeconfig", p.lab.Kubeconfig("member1")}, words[1:]...)
+		args = append([]string{"atoll-lab", "kubectl", "--kubeconfig", p.lab.KubeconfigPath("member1")}, words[1:]...)
 	case "hub":
 		args = append([]string{"atoll-hub"}, words[1:]...)
 	case "lab":

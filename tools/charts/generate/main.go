@@ -21,7 +21,7 @@ func run(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the directory deploy, have %d arguments", len(args))
 	}
-	files, err := charts.RenderAgent(filepath.Join(args[0], "charts", "atoll-agent"))
+	files, err := charts.RenderAgentManifests(filepath.Join(args[0], "charts", "atoll-agent"))
 	if err != nil {
 		return err
 	}

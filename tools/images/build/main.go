@@ -37,13 +37,13 @@ func main() {
 	flag.StringVar(&o.about.Revision, "revision", "", "revision of the source")
 	seconds := flag.String("time", "0", "time of the source, in Unix seconds")
 	flag.Parse()
-	if err := run(ctx, o, *seconds); err != nil {
+	if err := buildImages(ctx, o, *seconds); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o buildOptions, seconds string) error {
+func buildImages(ctx context.Context, o buildOptions, seconds string) error {
 	at, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil || o.about.Version == "" {
 		return fmt.Errorf("--version is needed, and --time a number of seconds: %w", err)
@@ -75,7 +75,7 @@ func run(ctx context.Context, o buildOptions, seconds string) error {
 			built = append(built, img)
 		}
 		at := filepath.Join(o.out, p.Name)
-		if err := images.Write(at, o.about, built); err != nil {
+		if err := images.WriteImageLayout(at, o.about, built); err != nil {
 			return err
 		}
 		fmt.Printf("%s: %s for %s\n", at, o.about.Version, o.platforms)

@@ -37,8 +37,8 @@ type packageInfo struct {
 	Imports, TestImports, XTestImports []string
 }
 
-// bench is the mutated tree.
-type bench struct {
+// mutationRun is the mutated tree.
+type mutationRun struct {
 	root, work, module string
 	packages           map[string]packageInfo // by path below internal/
 	tested             []string               // those that make test-short tests
@@ -65,7 +65,7 @@ func main() {
 	own := flag.Bool("own", false, "run only the tests of a mutant's own package, which is faster and finds less")
 	only := flag.String("packages", deciding, "packages below internal/, by spaces")
 	flag.Parse()
-	survived, drawn, err := run(ctx, *root, strings.Fields(*only), *own, *n, *seed)
+	survived, drawn, err := runMutants(ctx, *root, strings.Fields(*only), *own, *n, *seed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(2)
@@ -75,8 +75,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, root string, names []string, own bool, n int, seed uint64) (survived, drawn int, err error) {
-	b := &bench{own: own, log: os.Stdout, packages: map[string]packageInfo{}, sources: map[string][]byte{}, owner: map[string]string{}, binaries: map[string]testBinary{}}
+func runMutants(ctx context.Context, root string, names []string, own bool, n int, seed uint64) (survived, drawn int, err error) {
+	b := &mutationRun{own: own, log: os.Stdout, packages: map[string]packageInfo{}, sources: map[string][]byte{}, owner: map[string]string{}, binaries: map[string]testBinary{}}
 	if b.root, err = filepath.Abs(root); err != nil {
 		return 0, 0, err
 	}
@@ -93,10 +93,10 @@ func run(ctx context.Context, root string, names []string, own bool, n int, seed
 	if err := b.compileMutants(ctx); err != nil {
 		return 0, 0, err
 	}
-	return b.tryAll(ctx), len(b.drawn), ctx.Err()
+	return b.testAllMutants(ctx), len(b.drawn), ctx.Err()
 }
 
-func (b *bench) listPackages(ctx context.Context) error {
+func (b *mutationRun) listPackages(ctx context.Context) error {
 	out, err := b.newCommand(ctx, "go", "list", "-json=Dir,ImportPath,Name,GoFiles,Imports,TestImports,XTestImports", "./internal/...").Output()
 	if err != nil {
 		return fmt.Errorf("list packages: %w", err)
@@ -123,7 +123,7 @@ func (b *bench) listPackages(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) drawMutants(names []string, n int, seed uint64) error {
+func (b *mutationRun) drawMutants(names []string, n int, seed uint64) error {
 	var all []mutants.Mutant
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		p, ok := b.packages[name]
@@ -136,7 +136,7 @@ func (b *bench) drawMutants(names []string, n int, seed uint64) error {
 			if err != nil {
 				return err
 			}
-			found, err := mutants.Find(file, src)
+			found, err := mutants.FindMutants(file, src)
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ func (b *bench) drawMutants(names []string, n int, seed uint64) error {
 }
 
 // compileMutants writes the overlay and drops mutants that are no Go, until all packages compile.
-func (b *bench) compileMutants(ctx context.Context) error {
+func (b *mutationRun) compileMutants(ctx context.Context) error {
 	at := regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`)
 	for {
 		targets, origin, err := b.writeOverlay()
@@ -173,11 +173,11 @@ func (b *bench) compileMutants(ctx context.Context) error {
 	}
 }
 
-func (b *bench) overlayFile() string { return filepath.Join(b.work, "overlay.json") }
+func (b *mutationRun) overlayFile() string { return filepath.Join(b.work, "overlay.json") }
 
 // writeOverlay returns the packages with mutants, and the source of each file that it writes: the
 // compiler reports errors by the name of the written file.
-func (b *bench) writeOverlay() (targets []string, origin map[string]string, err error) {
+func (b *mutationRun) writeOverlay() (targets []string, origin map[string]string, err error) {
 	byFile := map[string][]mutants.Mutant{}
 	for _, m := range b.drawn {
 		byFile[m.File] = append(byFile[m.File], m)
@@ -194,15 +194,15 @@ func (b *bench) writeOverlay() (targets []string, origin map[string]string, err 
 		if p := b.packages[b.owner[file]]; !switched[p.ImportPath] {
 			switched[p.ImportPath] = true
 			targets = append(targets, p.ImportPath)
-			put(filepath.Join(p.Dir, "mutant_switch.go"), mutants.Switch(p.Name))
+			put(filepath.Join(p.Dir, "mutant_switch.go"), mutants.MutantSwitchSource(p.Name))
 		}
 	}
 	text, marshalErr := json.Marshal(map[string]any{"Replace": overlay})
 	return targets, origin, errors.Join(err, marshalErr, os.WriteFile(b.overlayFile(), text, 0o600))
 }
 
-// tryAll tries each mutant and prints survivors, and the share killed of each package.
-func (b *bench) tryAll(ctx context.Context) (survived int) {
+// testAllMutants tries each mutant and prints survivors, and the share killed of each package.
+func (b *mutationRun) testAllMutants(ctx context.Context) (survived int) {
 	total, killed := map[string]int{}, map[string]int{}
 	for _, m := range b.drawn {
 		if ctx.Err() != nil {
@@ -210,7 +210,7 @@ func (b *bench) tryAll(ctx context.Context) (survived int) {
 		}
 		name := b.owner[m.File]
 		total[name]++
-		if slices.ContainsFunc(b.testsOf(name), func(p string) bool { return b.isKilledBy(ctx, p, m.ID) }) {
+		if slices.ContainsFunc(b.testedPackagesOf(name), func(p string) bool { return b.isKilledBy(ctx, p, m.ID) }) {
 			killed[name]++
 			continue
 		}
@@ -228,8 +228,8 @@ func (b *bench) tryAll(ctx context.Context) (survived int) {
 	return survived
 }
 
-// testsOf returns the tested packages that see a package: itself, then those that import it.
-func (b *bench) testsOf(name string) (out []string) {
+// testedPackagesOf returns the tested packages that see a package: itself, then those that import it.
+func (b *mutationRun) testedPackagesOf(name string) (out []string) {
 	path := b.module + "/internal/" + name
 	for _, t := range b.tested {
 		p := b.packages[t]
@@ -244,7 +244,7 @@ func (b *bench) testsOf(name string) (out []string) {
 }
 
 // isKilledBy reports that the tests of a package fail on a mutant.
-func (b *bench) isKilledBy(ctx context.Context, name string, id int) bool {
+func (b *mutationRun) isKilledBy(ctx context.Context, name string, id int) bool {
 	binary, ok := b.binaries[name]
 	if !ok {
 		binary = b.buildTests(ctx, name)
@@ -253,7 +253,7 @@ func (b *bench) isKilledBy(ctx context.Context, name string, id int) bool {
 	return binary.file != "" && b.runTests(ctx, name, binary, id) != nil
 }
 
-func (b *bench) buildTests(ctx context.Context, name string) testBinary {
+func (b *mutationRun) buildTests(ctx context.Context, name string) testBinary {
 	file := filepath.Join(b.work, strings.ReplaceAll(name, "/", "-")+".test")
 	out, err := b.newCommand(ctx, "go", "test", "-c", "-vet=off", "-overlay", b.overlayFile(), "-ldflags", "-s -w", "-o", file, "./internal/"+name).CombinedOutput()
 	if err == nil {
@@ -275,7 +275,7 @@ func (b *bench) buildTests(ctx context.Context, name string) testBinary {
 	return testBinary{file, 20*time.Second + 4*time.Since(begin)}
 }
 
-func (b *bench) runTests(ctx context.Context, name string, binary testBinary, id int) error {
+func (b *mutationRun) runTests(ctx context.Context, name string, binary testBinary, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, binary.limit)
 	defer cancel()
 	cmd := b.newCommand(ctx, binary.file, "-test.short", "-test.failfast")
@@ -284,7 +284,7 @@ func (b *bench) runTests(ctx context.Context, name string, binary testBinary, id
 	return cmd.Run()
 }
 
-func (b *bench) newCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
+func (b *mutationRun) newCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = b.root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

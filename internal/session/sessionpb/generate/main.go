@@ -25,13 +25,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: generate FILE.proto")
 		os.Exit(1)
 	}
-	if err := run(context.Background(), os.Args[1]); err != nil {
+	if err := generateProtobufCode(context.Background(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "generate "+os.Args[1]+":", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, file string) error {
+func generateProtobufCode(ctx context.Context, file string) error {
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{}),
 		SourceInfoMode: protocompile.SourceInfoStandard,

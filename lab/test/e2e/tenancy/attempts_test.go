@@ -526,17 +526,17 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: cass}]
 	}
 }
 
-func joinRequest(t *testing.T) trust.Request {
+func joinRequest(t *testing.T) trust.CertificateRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := trust.NewRequest(key, "agent")
+	der, err := trust.NewCertificateRequest(key, "agent")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := trust.ParseRequest(der)
+	r, err := trust.ParseCertificateRequest(der)
 	if err != nil {
 		t.Fatal(err)
 	}

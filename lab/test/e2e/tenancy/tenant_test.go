@@ -28,7 +28,7 @@ import (
 
 // atollAs runs the CLI with a kubeconfig and gives what it printed.
 func atollAs(ctx context.Context, kubeconfig string, args ...string) (string, error) {
-	root := command.New()
+	root := command.NewRootCommand()
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&out)
