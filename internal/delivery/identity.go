@@ -31,6 +31,10 @@ const (
 	// use at most tunnelSpareBytes more than their windows.
 	tunnelBytes      = 256 << 10
 	tunnelSpareBytes = 64 << 20
+	// largeFrames is how many frames of agents over windowBytes the hub receives at a time: together
+	// 256 MiB. Each must be complete within largeFrameTimeout, which is 9 kB a second.
+	largeFrames       = 256
+	largeFrameTimeout = 2 * time.Minute
 	// writeBuffer is shared by all streams that write at the moment.
 	writeBuffer = 4 << 10
 	// maxStreams of one agent's connection at a time: its session, and tunnels.
@@ -102,7 +106,8 @@ func agentServerOptions() h2.ServerOptions {
 			}
 			return windowBytes
 		},
-		Spare: tunnelSpareBytes,
+		Spare:         tunnelSpareBytes,
+		LargeMessages: largeFrames, LargeTimeout: largeFrameTimeout,
 		MessageMostOf: func(method string) int {
 			if method == pb.Tunnel_Open_FullMethodName {
 				return 2 * tunnel.PieceMost // with what protobuf adds

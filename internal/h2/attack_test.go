@@ -32,6 +32,12 @@ func newRawClient(t testing.TB, impl *testServer) *rawClient {
 	s := NewServer(t.Context(), testOptions())
 	pb.RegisterSessionServer(s, impl)
 	pb.RegisterRegistrationServer(s, impl)
+	t.Cleanup(s.Stop)
+	return connectRawClient(t, s)
+}
+
+// connectRawClient returns a client, connected to the server in memory, that has not sent its preface.
+func connectRawClient(t testing.TB, s *Server) *rawClient {
 	mine, its := net.Pipe()
 	p := &rawClient{Conn: mine, framer: http2.NewFramer(mine, mine), frames: make(chan string, 10_000), done: make(chan struct{})}
 	p.framer.AllowIllegalWrites = true
@@ -49,7 +55,7 @@ func newRawClient(t testing.TB, impl *testServer) *rawClient {
 			}
 		}
 	}()
-	t.Cleanup(func() { mine.Close(); s.Stop(); <-p.done })
+	t.Cleanup(func() { mine.Close(); <-p.done })
 	return p
 }
 

@@ -20,7 +20,8 @@ const grpcWriteBuffer = 4 << 10
 // Server where an operator prefers the library to the memory that Server saves.
 //
 // It keeps the bounds of ServerOptions, with these differences. MessageMost and Window hold for all
-// methods, because grpc-go has no bound for a method. Streams of a connection have equal priority.
+// methods, because grpc-go has no bound for a method, and LargeMessages is not kept. Streams of a
+// connection have equal priority.
 // Each connection has four goroutines, and the ends of many connections are not paced. It is safe
 // for concurrent use.
 type GRPCServer struct {

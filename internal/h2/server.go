@@ -41,6 +41,11 @@ type ServerOptions struct {
 	// Spare is the number of bytes by which the windows of all calls together can exceed Window. Calls
 	// stay at Window when none are left.
 	Spare int64
+	// LargeMessages is how many messages that are larger than the window of their call are received at
+	// a time, over all connections; 0: any number. Further ones wait, and each must be complete within
+	// LargeTimeout from its turn on, so that no peer keeps the turns.
+	LargeMessages int
+	LargeTimeout  time.Duration
 	// Streams is the number of concurrent streams of one connection.
 	Streams int
 	// FieldsMost is the largest size of a request's header fields, as HTTP/2 counts it.
@@ -74,6 +79,7 @@ type Server struct {
 
 	methods map[string]*method
 	spare   atomic.Int64 // bytes that are left of ServerOptions.Spare
+	large   largeMessages
 
 	mu           sync.Mutex
 	conns        map[*serverConn]struct{}
@@ -90,6 +96,7 @@ var errStopped = errors.New("the server is stopping")
 func NewServer(ctx context.Context, o ServerOptions) *Server {
 	s := &Server{options: o, baseContext: context.WithoutCancel(ctx), methods: map[string]*method{}, conns: map[*serverConn]struct{}{}}
 	s.spare.Store(o.Spare)
+	s.large.most, s.large.timeout = o.LargeMessages, o.LargeTimeout
 	s.closeLimiter = pace.ClosesPerCore.Times(runtime.GOMAXPROCS(0)).NewLimiter()
 	s.keepalive.stop = make(chan struct{})
 	s.running.Go(s.runKeepalive)

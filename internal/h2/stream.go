@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,6 +46,8 @@ type serverStream struct {
 	recvAvailable int64 // part of it that the peer can still use
 	receivedBytes int64 // bytes received, until the window has its full size
 	sendWindow    int64
+	turn          largeTurn   // for a message that is larger than the window
+	turnTimer     *time.Timer // ends a call that has the turn for too long; nil without a turn
 
 	// header fields were sent
 	headersSent     bool // header fields were sent
@@ -87,6 +90,7 @@ func (s *serverStream) endLocked(why error) {
 		return
 	}
 	s.err = why
+	s.endTurn()
 	s.cancel()
 	s.conn.wakeReader()
 }
@@ -333,6 +337,7 @@ func (s *serverStream) nextMessage() (raw *[]byte, increment uint32, err error) 
 	case err != nil:
 		return nil, 0, err
 	case whole:
+		s.endTurn()
 		raw = s.received.takeMessage(length)
 		return raw, s.windowIncrement(), nil
 	case s.remoteClosed && s.received.byteSize() > 0:
@@ -360,10 +365,10 @@ func (s *serverStream) receiveData(data []byte, last bool) {
 
 // windowIncrement returns the window to return to the peer: all but the unread data. While the
 // handler waits for the rest of a message, the unread data is not subtracted, so that a message
-// can be larger than the window. The caller holds conn.mu.
+// can be larger than the window when its turn has come. The caller holds conn.mu.
 func (s *serverStream) windowIncrement() uint32 {
 	held := 0
-	if !s.reading || s.isReadable() {
+	if !s.reading || s.isReadable() || !s.mayExceedWindow() {
 		held = s.received.byteSize()
 	}
 	open := s.window - int64(held) - s.recvAvailable
