@@ -277,9 +277,9 @@ func (g *Gateway) IsHolding() bool {
 	return g.setBackSuspected.Load() || st == nil || st.Rewound != nil && st.Rewound.Accepted == ""
 }
 
-// restoreEpoch changes with every decision about a restore. Sessions of an earlier epoch
+// restoreDecisionMark changes with every decision about a restore. Sessions of an earlier epoch
 // are held until Reset ends them.
-func (g *Gateway) restoreEpoch() string {
+func (g *Gateway) restoreDecisionMark() string {
 	st := g.options.Store.HubState()
 	if st == nil || st.Rewound == nil {
 		return ""

@@ -23,7 +23,7 @@ type Remembered struct {
 // areOrdersHeld reports whether nothing may be ordered in this session: the hub holds, or held
 // when the session began.
 func (s *agentSession) areOrdersHeld() bool {
-	return s.gateway.IsHolding() || s.restoreEpoch != s.gateway.restoreEpoch()
+	return s.gateway.IsHolding() || s.restoreEpoch != s.gateway.restoreDecisionMark()
 }
 
 // handleRememberedRemovals takes a frame of the answer. Answers without a question are ignored.

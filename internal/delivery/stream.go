@@ -193,7 +193,7 @@ func (s *agentSession) answerHello(hello *pb.Hello) error {
 	}
 	s.mu.Unlock()
 
-	s.restoreEpoch = s.gateway.restoreEpoch()
+	s.restoreEpoch = s.gateway.restoreDecisionMark()
 	holding := s.gateway.IsHolding()
 	recalling := !holding && s.gateway.options.Restore.IsRecalling()
 	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.gateway.options.Version, Holding: holding, CheckInSeconds: s.recordAnnouncedInterval()}

@@ -63,7 +63,7 @@ func aggregateJob(a *statusAggregation) (map[string]any, bool) {
 	n[2], n[3] = max(n[2], countField(a.templateStatus, "succeeded")), max(n[3], countField(a.templateStatus, "failed"))
 	st := map[string]any{}
 	setCounts(st, jobCounts, n)
-	a.setCompletedIndexes(st, least)
+	a.setIndexLists(st, least)
 	a.setJobTimes(st, ended)
 	if cs := a.buildJobConditions(ended); len(cs) > 0 {
 		st["conditions"] = cs

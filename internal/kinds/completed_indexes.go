@@ -11,8 +11,8 @@ const maxIndexText = 256
 // indexFields are the lists of indexes in the status of an Indexed Job, in the order of reflectedStatus.L.
 var indexFields = []string{"completedIndexes", "failedIndexes"}
 
-// reflectCompletedIndexes returns the lists of indexes of a Job's status; nil where there is none.
-func reflectCompletedIndexes(st map[string]any) (out []string) {
+// reflectIndexLists returns the lists of indexes of a Job's status; nil where there is none.
+func reflectIndexLists(st map[string]any) (out []string) {
 	for i, name := range indexFields {
 		if text := stringField(st, name); text != "" && len(text) <= maxIndexText {
 			out = append(out, make([]string, i+1-len(out))...)
@@ -22,10 +22,10 @@ func reflectCompletedIndexes(st map[string]any) (out []string) {
 	return out
 }
 
-// setCompletedIndexes writes the indexes that the row's cluster reports. The indexes of a Job that several clusters
+// setIndexLists writes the indexes that the row's cluster reports. The indexes of a Job that several clusters
 // divide belong to different pods, and are left out. So are those of a cluster that is behind the counts
 // of the status.
-func (a *statusAggregation) setCompletedIndexes(st map[string]any, row clusterRow) {
+func (a *statusAggregation) setIndexLists(st map[string]any, row clusterRow) {
 	spec := specOf(a.template)
 	isJoined := a.divided && (len(a.rows) != 1 || row.EqualClusters > 0)
 	if stringField(spec, "completionMode") != "Indexed" || isJoined {

@@ -179,7 +179,7 @@ func reflectDaemonSet(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 func reflectJob(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
 	cs := conditionsOf(st)
-	r := reflectedStatus{N: readCounts(st, jobCounts), T: []int64{unixSecondsOf(st, "startTime"), unixSecondsOf(st, "completionTime")}, L: reflectCompletedIndexes(st)}
+	r := reflectedStatus{N: readCounts(st, jobCounts), T: []int64{unixSecondsOf(st, "startTime"), unixSecondsOf(st, "completionTime")}, L: reflectIndexLists(st)}
 	failed := findCondition(cs, "Failed")
 	r.setFlag(findCondition(cs, "Complete").hasStatus("True"), flagComplete)
 	r.setFlag(failed.hasStatus("True"), flagFailed)

@@ -108,7 +108,7 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	f.usage.base, s.rowMoved = r, f.usage.markRowStale
 	f.startedAt.Store(r.startedAt.Load())
 	f.previewed = r
-	f.Rows, f.Revisions, f.Bundles = supposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
+	f.Rows, f.Revisions, f.Bundles = rowsWithSupposedBundles{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters
 	}
@@ -308,9 +308,9 @@ func (s supposedBundles) InNamespace(ns string) (out []state.Bundle) {
 	return out
 }
 
-type supposedRows struct{ *supposedState }
+type rowsWithSupposedBundles struct{ *supposedState }
 
-func (s supposedRows) Get(uid, cluster string) (state.Row, bool) {
+func (s rowsWithSupposedBundles) Get(uid, cluster string) (state.Row, bool) {
 	rows, ok := s.rows[uid]
 	if !ok {
 		return s.Rows.Get(uid, cluster)
@@ -319,7 +319,7 @@ func (s supposedRows) Get(uid, cluster string) (state.Row, bool) {
 	return row, ok
 }
 
-func (s supposedRows) ListOfBundle(uid string) []state.Row {
+func (s rowsWithSupposedBundles) ListOfBundle(uid string) []state.Row {
 	rows, ok := s.rows[uid]
 	if !ok {
 		return s.Rows.ListOfBundle(uid)
@@ -327,12 +327,13 @@ func (s supposedRows) ListOfBundle(uid string) []state.Row {
 	return slices.SortedFunc(maps.Values(rows), func(a, b state.Row) int { return strings.Compare(a.Cluster, b.Cluster) })
 }
 
-func (s supposedRows) ListOfCluster(uid string) []state.Row { return s.Rows.ListOfCluster(uid) }
-func (s supposedRows) RequestedPodsOf(uid string) int64 {
+// ListOfCluster returns the rows as they are stored: no caller of a preview needs the supposed ones.
+func (s rowsWithSupposedBundles) ListOfCluster(uid string) []state.Row { return s.Rows.ListOfCluster(uid) }
+func (s rowsWithSupposedBundles) RequestedPodsOf(uid string) int64 {
 	return s.Rows.RequestedPodsOf(uid) + s.podChanges[uid]
 }
 
-func (s supposedRows) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row, map[string]*atoll.RowSpec) error {
+func (s rowsWithSupposedBundles) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row, map[string]*atoll.RowSpec) error {
 	panic("place: what is foreseen is never written")
 }
 

@@ -58,16 +58,16 @@ func (s *rolloutStep) listLosingItems(c string) (keys []string) {
 	return keys
 }
 
-// splitExcludedItems returns the items that are out of the row of a cluster, and those that
+// splitConfirmedExclusions returns the items that are out of the row of a cluster, and those that
 // stay until their removal is confirmed.
-func (s *rolloutStep) splitExcludedItems(c string) (notHere []string, notYet map[string]int64) {
+func (s *rolloutStep) splitConfirmedExclusions(c string) (excluded []string, pendingSince map[string]int64) {
 	for _, u := range s.ExcludedItems[c] {
 		if !slices.Contains(s.pendingExclusions[c], u.Key) {
-			notHere = append(notHere, u.Key)
+			excluded = append(excluded, u.Key)
 		}
 	}
-	slices.Sort(notHere)
-	return notHere, s.exclusionStartTimes(c, s.pendingExclusions[c])
+	slices.Sort(excluded)
+	return excluded, s.exclusionStartTimes(c, s.pendingExclusions[c])
 }
 
 // exclusionStartTimes returns since when the items wait, in Unix seconds.

@@ -343,7 +343,7 @@ func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
 	if v, ok := s.Variants[c]; ok {
 		spec.Variant = v
 	}
-	spec.Absent, spec.ExcludedPending = s.splitExcludedItems(c)
+	spec.Absent, spec.ExcludedPending = s.splitConfirmedExclusions(c)
 }
 
 // staysAtRevision reports whether the row keeps its revision, since only overrides that wait

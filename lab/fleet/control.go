@@ -115,7 +115,7 @@ type SimulatorClient struct {
 	socketPath string
 }
 
-// NewSimulatorClient returns the Control of the simulator with that prefix in a lab's directory; ""
+// NewSimulatorClient returns the client of the simulator with that prefix in a lab's directory; ""
 // means DefaultPrefix. The first call shows whether the simulator runs.
 func NewSimulatorClient(dir, prefix string) *SimulatorClient {
 	path := ControlSocketPath(dir, prefix)

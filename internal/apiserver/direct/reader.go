@@ -108,16 +108,16 @@ func (s *Store) Watch(ctx context.Context, options metav1.ListOptions) (watch.In
 // than Watch and List have. Its watches can have progress events, as those of Watch, until their
 // context ends. Callers do not write by it.
 func (s *Store) StorageReader() (from storage.Interface, prefix string) {
-	return progressStorage{s.storage, s}, s.prefix
+	return bookmarkingStorage{s.storage, s}, s.prefix
 }
 
-type progressStorage struct {
+type bookmarkingStorage struct {
 	storage.Interface
 	store *Store
 }
 
 // Watch starts a watch and requests the store's progress.
-func (t progressStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+func (t bookmarkingStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
 	o.ProgressNotify = o.Predicate.AllowWatchBookmarks
 	w, err := t.Interface.Watch(ctx, key, o)
 	if err == nil && o.ProgressNotify {

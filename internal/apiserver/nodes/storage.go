@@ -39,8 +39,8 @@ func (readOnlyNodeStorage) GuaranteedUpdate(context.Context, string, runtime.Obj
 	return errReadOnly
 }
 
-// clusterOfNode returns the cluster that has a Node; not found where there is none.
-func (r readOnlyNodeStorage) clusterOfNode(ctx context.Context, key string, o storage.GetOptions) (*v1alpha1.Cluster, error) {
+// clusterShownAsNode returns the Cluster that is shown as the Node of a key; not found where none is.
+func (r readOnlyNodeStorage) clusterShownAsNode(ctx context.Context, key string, o storage.GetOptions) (*v1alpha1.Cluster, error) {
 	c := &v1alpha1.Cluster{}
 	if err := r.Interface.Get(ctx, key, o, c); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (r readOnlyNodeStorage) clusterOfNode(ctx context.Context, key string, o st
 
 // Get returns the Node of a Cluster.
 func (r readOnlyNodeStorage) Get(ctx context.Context, key string, o storage.GetOptions, into runtime.Object) error {
-	c, err := r.clusterOfNode(ctx, key, o)
+	c, err := r.clusterShownAsNode(ctx, key, o)
 	if err != nil {
 		if o.IgnoreNotFound && storage.IsNotFound(err) {
 			return nil

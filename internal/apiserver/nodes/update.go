@@ -57,7 +57,7 @@ func (r *NodeREST) updateOnce(ctx context.Context, e nodeEdit) (_ runtime.Object
 	if err != nil {
 		return nil, false, err
 	}
-	cluster, err := r.reader.clusterOfNode(ctx, key, storage.GetOptions{})
+	cluster, err := r.reader.clusterShownAsNode(ctx, key, storage.GetOptions{})
 	if err != nil {
 		return nil, false, storeerr.InterpretGetError(err, api.Resource("nodes"), e.name)
 	}

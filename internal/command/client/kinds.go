@@ -165,7 +165,7 @@ func (c *Connection) discoverKinds(ctx context.Context) (*kinds, error) {
 	return newKinds(all), nil
 }
 
-// servedInAggregatedDiscovery returns in answer there are all.
+// servedInAggregatedDiscovery returns the group versions of an aggregated list, with their kinds.
 func servedInAggregatedDiscovery(list apidiscovery.APIGroupDiscoveryList) (all []servedGroupVersion) {
 	for _, g := range list.Items {
 		for _, v := range g.Versions {

@@ -126,7 +126,7 @@ func (f *tableFrame) rowCells(row tableRow, given []any, at itemPlaces, placed b
 		}
 		cells = append(cells, clusters, state)
 		if f.wide {
-			cells = append(cells, at.nameText())
+			cells = append(cells, at.clusterNamesText())
 		}
 	}
 	return cells

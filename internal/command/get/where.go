@@ -108,8 +108,8 @@ func (p itemPlaces) stateText() string {
 	return strings.Join(words, ", ")
 }
 
-// nameText returns the names of the clusters, with what is not ready of them.
-func (p itemPlaces) nameText() string {
+// clusterNamesText returns the names of the clusters, with what is not ready of them.
+func (p itemPlaces) clusterNamesText() string {
 	var words []string
 	for _, one := range p {
 		word := one.cluster

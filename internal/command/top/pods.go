@@ -63,7 +63,7 @@ func podUses(used []resourceUsage) []podUse {
 		u := &used[i]
 		out[i] = podUse{cluster: u.Labels[atoll.LabelCluster], namespace: u.Namespace, name: u.Name, cpu: u.usageOf(corev1.ResourceCPU), memory: u.usageOf(corev1.ResourceMemory)}
 	}
-	slices.SortFunc(out, comparePodUses)
+	slices.SortFunc(out, comparePodPlaces)
 	return out
 }
 

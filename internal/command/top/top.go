@@ -126,7 +126,7 @@ func isChosen(chosen []string, cluster string) bool {
 	return chosen == nil || slices.Contains(chosen, cluster)
 }
 
-// comparePodUses is the order of what is in clusters.
-func comparePodUses(a, b podUse) int {
+// comparePodPlaces is the order of what is in clusters.
+func comparePodPlaces(a, b podUse) int {
 	return cmp.Or(strings.Compare(a.cluster, b.cluster), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }

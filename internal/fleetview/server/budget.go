@@ -71,7 +71,7 @@ func (b *memoryBudget) reserveBytes(user string, n int64) (freed <-chan struct{}
 	return b.freed
 }
 
-// releaseBytes bytes back.
+// releaseBytes gives bytes of a user back.
 func (b *memoryBudget) releaseBytes(user string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

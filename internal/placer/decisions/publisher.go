@@ -264,7 +264,7 @@ func (p *DecisionPublisher) publishDecision(ctx context.Context, key types.Names
 		return time.Time{}, nil
 	}
 	now := p.Decisions.OfPlacement(key)
-	if i := slices.IndexFunc(now, func(d state.Decision) bool { return !isOwnedBy(d, pl) }); i >= 0 {
+	if i := slices.IndexFunc(now, func(d state.Decision) bool { return !isOwnedByPlacement(d, pl) }); i >= 0 {
 		// It belongs to a deleted Placement of that name; the garbage collector removes it.
 		return time.Time{}, fmt.Errorf("%s is of another placement: %w", now[i].Meta.Name, errConflict)
 	}
@@ -285,7 +285,7 @@ func (p *DecisionPublisher) publishDecision(ctx context.Context, key types.Names
 	return earliestTime(d.EvictAt, d.RecheckAt), p.writeStatus(ctx, pl, len(chosen), d.NoFit)
 }
 
-func isOwnedBy(d state.Decision, pl state.Placement) bool {
+func isOwnedByPlacement(d state.Decision, pl state.Placement) bool {
 	ref := metav1.GetControllerOfNoCopy(&d.Meta)
 	return ref == nil || ref.UID == pl.Meta.UID
 }

@@ -146,7 +146,7 @@ func newComponentCommand(use, short string, do func(*cobra.Command, *lab.Lab, st
 	return dirFlag(cmd, &dir)
 }
 
-// faultCommands return the commands that break and repair components.
+// faultCommands returns the commands that break and repair components.
 func faultCommands() []*cobra.Command {
 	kill := newComponentCommand("kill hub|hubN|etcd|memberN|agent/memberN --dir DIR", "End a process with SIGKILL",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.KillComponent(cmd.Context(), name) })
