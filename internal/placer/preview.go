@@ -328,7 +328,9 @@ func (s rowsWithSupposedBundles) ListOfBundle(uid string) []state.Row {
 }
 
 // ListOfCluster returns the rows as they are stored: no caller of a preview needs the supposed ones.
-func (s rowsWithSupposedBundles) ListOfCluster(uid string) []state.Row { return s.Rows.ListOfCluster(uid) }
+func (s rowsWithSupposedBundles) ListOfCluster(uid string) []state.Row {
+	return s.Rows.ListOfCluster(uid)
+}
 func (s rowsWithSupposedBundles) RequestedPodsOf(uid string) int64 {
 	return s.Rows.RequestedPodsOf(uid) + s.podChanges[uid]
 }
