@@ -156,7 +156,7 @@ func TestIdleStreamsAreOneGoroutine(t *testing.T) {
 	all := make([]byte, 8<<20)
 	testwait.UntilTrue(t, "each stream has the goroutine of its connection and no other", func() bool {
 		stacks := string(all[:runtime.Stack(all, true)])
-		return strings.Count(stacks, "h2.(*conn).serve(") == agents && strings.Count(stacks, functionName((*agentSession).receiveFrames)+"(") == agents &&
+		return strings.Count(stacks, "h2.(*serverConn).serve(") == agents && strings.Count(stacks, functionName((*agentSession).receiveFrames)+"(") == agents &&
 			!strings.Contains(stacks, functionName((*agentSession).runSender)+"(") && !strings.Contains(stacks, "transport.(*http2Server)")
 	})
 }

@@ -122,7 +122,7 @@ func (g *Gateway) waitForDecision(ctx context.Context, j *joinCall) (*pb.JoinRep
 	if err := j.checkJoinRequest(); err != nil {
 		return nil, err
 	}
-	changed, stop := g.waiters.subscribe(j.GetName())
+	changed, stop := g.waiters.subscribeToCluster(j.GetName())
 	defer stop()
 	timeout := time.NewTimer(g.options.JoinWait)
 	defer timeout.Stop()
@@ -398,7 +398,7 @@ const tableTimeout = 2 * time.Second
 // that the agent's first session is not refused. After tableTimeout the agent must dial
 // again.
 func (g *Gateway) waitForClusterTable(ctx context.Context, id identity, cluster string) {
-	changed, stop := g.waiters.subscribe(cluster)
+	changed, stop := g.waiters.subscribeToCluster(cluster)
 	defer stop()
 	timeout := time.NewTimer(tableTimeout)
 	defer timeout.Stop()
@@ -426,8 +426,8 @@ func newClusterWaiters() *clusterWaiters {
 	return &clusterWaiters{byName: map[string]map[chan struct{}]struct{}{}}
 }
 
-// subscribe returns a channel that gets a value after each wake. stop must be called.
-func (w *clusterWaiters) subscribe(name string) (changed <-chan struct{}, stop func()) {
+// subscribeToCluster returns a channel that gets a value after each wake. stop must be called.
+func (w *clusterWaiters) subscribeToCluster(name string) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
