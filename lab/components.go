@@ -60,7 +60,7 @@ const (
 // component is one process of the lab.
 type component struct {
 	name    string
-	process process.Spec
+	process process.ProcessSpec
 	// port is the port that it serves; 0 if it only dials.
 	port int
 	// ready returns nil when the component works, else the missing part.
@@ -102,7 +102,7 @@ func (r *labRecord) newComponent(name string, command ...string) component {
 	return component{
 		name:    name,
 		timeout: startTimeout,
-		process: process.Spec{
+		process: process.ProcessSpec{
 			Name:     name,
 			Owner:    r.dir,
 			Command:  command,

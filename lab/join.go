@@ -73,7 +73,7 @@ func (l *Lab) joinMember(ctx context.Context, r *labRecord, i int) error {
 	if err := r.acceptMember(ctx, agent, m.Name); err != nil {
 		return err
 	}
-	if err := r.setHubClusterFields(ctx, m); err != nil {
+	if err := r.setClusterRegionOnHub(ctx, m); err != nil {
 		return err
 	}
 	if err := l.startComponents(ctx, agent); err != nil {
@@ -108,8 +108,8 @@ func (r *labRecord) acceptMember(ctx context.Context, agent component, name stri
 	})
 }
 
-// setHubClusterFields sets the hub's fields of a member's Cluster.
-func (r *labRecord) setHubClusterFields(ctx context.Context, m memberRecord) error {
+// setClusterRegionOnHub sets the hub's fields of a member's Cluster.
+func (r *labRecord) setClusterRegionOnHub(ctx context.Context, m memberRecord) error {
 	if m.Region == "" {
 		return nil
 	}

@@ -249,11 +249,11 @@ func TestPortsAreNotSharedBetweenLabs(t *testing.T) {
 		file := filepath.Join(portReservationDir(), strconv.Itoa(port))
 		old := time.Now().Add(-time.Hour)
 		failOnError(t, os.Chtimes(file, old, old))
-		if held, err := isReservationHeld(file); err != nil || held {
+		if held, err := isPortReservationInUse(file); err != nil || held {
 			t.Fatalf("held %t, %v for a lab that is gone", held, err)
 		}
 		failOnError(t, os.WriteFile(filepath.Join(dir, recordName), nil, 0o600))
-		if held, err := isReservationHeld(file); err != nil || !held {
+		if held, err := isPortReservationInUse(file); err != nil || !held {
 			t.Fatalf("held %t, %v for a lab that exists", held, err)
 		}
 		break

@@ -79,7 +79,7 @@ func reservePort(port int, dir string) (bool, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
-		held, err := isReservationHeld(file)
+		held, err := isPortReservationInUse(file)
 		if err != nil || held {
 			return false, err
 		}
@@ -90,9 +90,9 @@ func reservePort(port int, dir string) (bool, error) {
 	return false, nil
 }
 
-// isReservationHeld reports whether a reservation counts: while its lab has a record, and for a minute
+// isPortReservationInUse reports whether a reservation counts: while its lab has a record, and for a minute
 // in any case, because the record is written after the ports.
-func isReservationHeld(file string) (bool, error) {
+func isPortReservationInUse(file string) (bool, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

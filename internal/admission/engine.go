@@ -27,8 +27,8 @@ func isPlacementDecision(a admission.Attributes) bool {
 	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "PlacementDecision" || k.Kind == "ClusterPlacementDecision")
 }
 
-// isWrittenByHub reports whether the hub itself writes objects of the kind.
-func isWrittenByHub(a admission.Attributes) bool {
+// isHubWrittenKind reports whether the hub itself writes objects of the kind.
+func isHubWrittenKind(a admission.Attributes) bool {
 	return a.GetKind().Group == engineGroup || isBundle(a) || isPlacementDecision(a)
 }
 

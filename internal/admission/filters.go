@@ -142,7 +142,7 @@ func checkFieldKeys(s *v1alpha1.FieldSelector, at *field.Path, refused func(key 
 	}
 	var errs field.ErrorList
 	for i, r := range s.MatchExpressions {
-		if atoll.IsSpecField(r.Key) {
+		if atoll.IsClusterSpecField(r.Key) {
 			continue
 		}
 		if why := refused(r.Key); why != "" {

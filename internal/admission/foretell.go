@@ -50,7 +50,7 @@ func isPlanDryRun(a admission.Attributes) bool {
 // answersDryRunWithPlan reports whether the request is a dry run that is answered with its plan.
 func (p *AdmissionPlugin) answersDryRunWithPlan(a admission.Attributes) bool {
 	kind := a.GetKind().GroupKind()
-	return p.Foretell != nil && a.IsDryRun() && !isPlanDryRun(a) && a.GetSubresource() == "" && atoll.IsOwnKind(kind) && slices.Contains(foretold, kind.Kind)
+	return p.Foretell != nil && a.IsDryRun() && !isPlanDryRun(a) && a.GetSubresource() == "" && atoll.IsHubOwnedKind(kind) && slices.Contains(foretold, kind.Kind)
 }
 
 // warnWithDryRunPlan answers the dry run of what decides with warnings that say what would change.

@@ -34,8 +34,8 @@ type Placed interface {
 	// TwoControllersWarning warns of an object that a controller on the hub makes of a parent on
 	// which a controller in members may act, too; empty: there is nothing to warn of.
 	TwoControllersWarning(sub policymatch.Subject) string
-	// IsUnplaced reports whether nothing places an object that people place by itself.
-	IsUnplaced(sub policymatch.Subject) bool
+	// IsUnexpectedlyUnplaced reports whether nothing places an object that people place by itself.
+	IsUnexpectedlyUnplaced(sub policymatch.Subject) bool
 	// CheckItemSize reports whether an object, if it is placed, can be sent: nil, or why it is
 	// too large.
 	CheckItemSize(t *unstructured.Unstructured) error
@@ -49,9 +49,9 @@ type Templates interface {
 	FirstProtectedOfKind(kind schema.GroupKind) (atoll.ItemKey, bool)
 	// TemplateKinds lists the kinds that objects in the namespace are of.
 	TemplateKinds(namespace string) []schema.GroupKind
-	// FirstDividedTemplate names an object that the selectors choose and whose replicas its
+	// FirstDividedWithoutReplicaOverrides names an object that the selectors choose and whose replicas its
 	// placement divides. An empty namespace means any.
-	FirstDividedTemplate(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool)
+	FirstDividedWithoutReplicaOverrides(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool)
 }
 
 // Properties are those that agents report.

@@ -129,10 +129,10 @@ func (p *AdmissionPlugin) validate(ctx context.Context, a admission.Attributes, 
 
 // validateWrite is for what users create and update.
 func (p *AdmissionPlugin) validateWrite(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if err := p.validateSystemNamespace(ctx, a); err != nil {
+	if err := p.refuseEscalationInSystemNamespace(ctx, a); err != nil {
 		return err
 	}
-	if isWrittenByHub(a) {
+	if isHubWrittenKind(a) {
 		return p.validateHubWrittenKinds(ctx, a)
 	}
 	if err := p.validateAnnotations(ctx, a); err != nil {
@@ -144,8 +144,8 @@ func (p *AdmissionPlugin) validateWrite(ctx context.Context, a admission.Attribu
 	if a.GetSubresource() != "" {
 		return nil
 	}
-	if !atoll.IsOwnKind(a.GetKind().GroupKind()) {
-		return p.validateSize(a, o)
+	if !atoll.IsHubOwnedKind(a.GetKind().GroupKind()) {
+		return p.validatePlacedTemplateSize(a, o)
 	}
 	return p.validateAtollKinds(ctx, a)
 }
@@ -158,7 +158,7 @@ func (p *AdmissionPlugin) validateAnnotations(ctx context.Context, a admission.A
 	if err := validateAtollKeys(a); err != nil {
 		return err
 	}
-	return p.validateObjectOverwriteRight(ctx, a)
+	return p.validateConflictAnnotationRight(ctx, a)
 }
 
 // validateAtollKinds is for what people write of the hub's own kinds.

@@ -23,7 +23,7 @@ import (
 
 // validatePropagation is for both propagation policies: they share their fields.
 func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
-	if errs := checkRemovalBudgetSize(a.GetObject()); len(errs) > 0 {
+	if errs := checkRemovalBudgetFitsInt32(a.GetObject()); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	now, before, err := typedObjects[v1alpha1.PropagationPolicy](a)
@@ -83,7 +83,7 @@ func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, n
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
 		}
 	}
-	errs = append(errs, policymatch.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
+	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)
 	}
@@ -131,9 +131,9 @@ func selectedNamespaces(own string, selectors []v1alpha1.ResourceSelector) []str
 	return out
 }
 
-// checkRemovalBudgetSize refuses a budget that the typed object could not hold, which the
+// checkRemovalBudgetFitsInt32 refuses a budget that the typed object could not hold, which the
 // schema of a number or a percentage lets through.
-func checkRemovalBudgetSize(obj runtime.Object) field.ErrorList {
+func checkRemovalBudgetFitsInt32(obj runtime.Object) field.ErrorList {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil
@@ -256,7 +256,7 @@ func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.Overr
 	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {
 		errs = append(errs, field.Required(in, "a rule without overriders does nothing"))
 	}
-	for _, problem := range overrides.CheckWrittenOverriders(*o) {
+	for _, problem := range overrides.CheckOverridersOnWrite(*o) {
 		errs = append(errs, field.Invalid(in.Child(problem.Path), field.OmitValueType{}, problem.Reason))
 	}
 	errs = append(errs, checkStrategicMergeSupport(spec, *o, in)...)
@@ -264,7 +264,7 @@ func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.Overr
 	// over.
 	if overrides.CanSetReplicas(*o) && !(a.IsDryRun() && isPlanDryRun(a)) {
 		if hub, ok := p.currentHub(); ok {
-			if key, divided := hub.Templates.FirstDividedTemplate(a.GetNamespace(), spec.ResourceSelectors); divided {
+			if key, divided := hub.Templates.FirstDividedWithoutReplicaOverrides(a.GetNamespace(), spec.ResourceSelectors); divided {
 				errs = append(errs, DividedReplicasError(*o, key, in))
 			}
 		}

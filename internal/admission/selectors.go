@@ -76,7 +76,7 @@ func checkAllKindsSelector(rs v1alpha1.ResourceSelector, namespace string, at *f
 		errs = append(errs, field.Invalid(at.Child("apiVersion"), rs.APIVersion, `must be "*" for all groups, GROUP/* for one, or v1 for the core group`))
 	case gv.Group != "" && gv.Version != policymatch.AllKinds:
 		errs = append(errs, field.Invalid(at.Child("kind"), rs.Kind, fmt.Sprintf("must be the name of one kind; for all kinds of the group write apiVersion: %s/*", gv.Group)))
-	case atoll.IsOwnKind(schema.GroupKind{Group: gv.Group}):
+	case atoll.IsHubOwnedKind(schema.GroupKind{Group: gv.Group}):
 		errs = append(errs, field.Invalid(at.Child("apiVersion"), rs.APIVersion, "cannot be placed: it is Atoll's own API"))
 	}
 	if rs.Name != "" {

@@ -91,10 +91,10 @@ func (p *AdmissionPlugin) validateSetBinding(ctx context.Context, a admission.At
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.clusterSet: the verb %s on %s %q is needed, which %q lacks", verbBind, clusterSets, set, a.GetUserInfo().GetName()))
 }
 
-// validateSetUnbinding: taking a binding away needs the right that making it needs, and,
+// validateRightToUnbindSet: taking a binding away needs the right that making it needs, and,
 // since the last one of a namespace is what keeps it from the sets that are open, the
 // right to bind those.
-func (p *AdmissionPlugin) validateSetUnbinding(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) validateRightToUnbindSet(ctx context.Context, a admission.Attributes) error {
 	binding, err := convertTo[v1alpha1.ClusterSetBinding](a.GetOldObject())
 	if err != nil {
 		return refuseRequest(a, atoll.ReasonUnreadable, err)

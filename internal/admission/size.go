@@ -30,10 +30,10 @@ const (
 	jsonOfProtobuf  = 32
 )
 
-// validateSize refuses a template that is placed and too large to be sent. An unplaced one may be
+// validatePlacedTemplateSize refuses a template that is placed and too large to be sent. An unplaced one may be
 // as large as the API takes: when a placement comes to select it, its Bundle and an Event report
 // it. One that was too large before it was placed may be edited.
-func (p *AdmissionPlugin) validateSize(a admission.Attributes, o admission.ObjectInterfaces) error {
+func (p *AdmissionPlugin) validatePlacedTemplateSize(a admission.Attributes, o admission.ObjectInterfaces) error {
 	hub, ok := p.currentHub()
 	if !ok || !isPlacedTemplate(a.GetObject()) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return nil
@@ -123,7 +123,8 @@ func estimateJSONSize(v any) (bytes int, path []string) {
 	return 8, nil
 }
 
-// heaviestField returns the heaviest field of an object, with what weigh says of both.
+// heaviestField returns the estimated size of an object and its heaviest field, with that field's
+// size and the path of its heaviest part.
 func heaviestField(obj map[string]any) (all int, field string, of int, path []string) {
 	for k, v := range obj {
 		n, within := estimateJSONSize(v)

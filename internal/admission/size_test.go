@@ -27,7 +27,7 @@ import (
 // carrier is a hub that carries what has no value of over a million bytes.
 type carrier struct{ Placed }
 
-func (carrier) IsUnplaced(policymatch.Subject) bool { return false }
+func (carrier) IsUnexpectedlyUnplaced(policymatch.Subject) bool { return false }
 
 func (carrier) CheckItemSize(t *unstructured.Unstructured) error {
 	if raw, _ := json.Marshal(t.Object); len(raw) > 1_000_000 {

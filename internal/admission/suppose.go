@@ -60,10 +60,10 @@ func (p *AdmissionPlugin) RefusalFor(ctx context.Context, u user.Info, s Suppose
 		return nil
 	case s.Deleted:
 		return p.validateDelete(ctx, a)
-	case isWrittenByHub(a):
+	case isHubWrittenKind(a):
 		return refuseRequest(a, atoll.ReasonWrittenByHub, errors.New("only the hub writes it"))
 	}
-	if err := p.validateAnnotations(ctx, a); err != nil || !atoll.IsOwnKind(gvk.GroupKind()) {
+	if err := p.validateAnnotations(ctx, a); err != nil || !atoll.IsHubOwnedKind(gvk.GroupKind()) {
 		return err
 	}
 	return p.validateAtollKinds(ctx, a)

@@ -14,11 +14,11 @@ import (
 
 var clusterRoles = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 
-// validateSystemNamespace refuses, in namespaces of the system, what would give its writer the
+// refuseEscalationInSystemNamespace refuses, in namespaces of the system, what would give its writer the
 // rights of the hub: RoleBindings, Roles, ServiceAccounts and their tokens; and the Lease of the hub that
 // leads, by which another writer would make two hubs lead. Only a user that may escalate writes them, because such a user has all rights already. ServiceAccounts of tenants are
 // the exception: they have no rights in these namespaces.
-func (p *AdmissionPlugin) validateSystemNamespace(ctx context.Context, a admission.Attributes) error {
+func (p *AdmissionPlugin) refuseEscalationInSystemNamespace(ctx context.Context, a admission.Attributes) error {
 	if !isSystemNamespace(a.GetNamespace()) || !givesRights(a) && !isLeaderLease(a) {
 		return nil
 	}

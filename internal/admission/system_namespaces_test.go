@@ -46,7 +46,7 @@ func TestRightsInSystemNamespacesAreForAdministrators(t *testing.T) {
 			gvr := schema.GroupVersionResource{Group: c.group, Version: "v1", Resource: c.resource}
 			a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{Group: c.group, Version: "v1", Kind: "Any"}, c.namespace, c.name, gvr, c.subresource,
 				admission.Create, nil, false, &user.DefaultInfo{Name: name})
-			err := p.validateSystemNamespace(t.Context(), a)
+			err := p.refuseEscalationInSystemNamespace(t.Context(), a)
 			if want := c.forAdmins && name != "admin"; (err != nil) != want {
 				t.Errorf("%s writes %s %s/%s %s in %s: %v, refused should be %t", name, c.resource, c.namespace, c.name, c.subresource, c.namespace, err, want)
 			}

@@ -36,8 +36,8 @@ func (p *AdmissionPlugin) validatePolicyOverwriteRight(ctx context.Context, a ad
 	return p.checkTakeoverPermission(ctx, a, what, requiredRead{resource: a.GetResource().GroupResource(), namespace: a.GetNamespace(), name: a.GetName()})
 }
 
-// validateObjectOverwriteRight checks the right of a user that annotates an object so that it overwrites.
-func (p *AdmissionPlugin) validateObjectOverwriteRight(ctx context.Context, a admission.Attributes) error {
+// validateConflictAnnotationRight checks the right of a user that annotates an object so that it overwrites.
+func (p *AdmissionPlugin) validateConflictAnnotationRight(ctx context.Context, a admission.Attributes) error {
 	if a.GetObject() == nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestAnAnnotationThatOverwrites(t *testing.T) {
 		if !c.isUpdate {
 			before = nil
 		}
-		err := p.validateObjectOverwriteRight(t.Context(), thingAttributes(c.who, newThing(c.namespace, c.now), before))
+		err := p.validateConflictAnnotationRight(t.Context(), thingAttributes(c.who, newThing(c.namespace, c.now), before))
 		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
 		}

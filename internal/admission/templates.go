@@ -58,11 +58,11 @@ func secretType(obj runtime.Object) string {
 // validateDelete refuses to delete what is protected, and what would take something
 // along that is.
 func (p *AdmissionPlugin) validateDelete(ctx context.Context, a admission.Attributes) error {
-	if isWrittenByHub(a) {
+	if isHubWrittenKind(a) {
 		return p.validateHubWrittenKinds(ctx, a)
 	}
 	if isLeaderLease(a) {
-		return p.validateSystemNamespace(ctx, a)
+		return p.refuseEscalationInSystemNamespace(ctx, a)
 	}
 	if a.GetSubresource() != "" || a.GetOldObject() == nil {
 		return nil
@@ -113,7 +113,7 @@ func (p *AdmissionPlugin) validateAtollKindDelete(ctx context.Context, a admissi
 			return refuseRequest(a, atoll.ReasonProtected, errDefaultSet)
 		}
 	case "ClusterSetBinding":
-		return p.validateSetUnbinding(ctx, a)
+		return p.validateRightToUnbindSet(ctx, a)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func mayBePlacedFromOutside(a admission.Attributes, now, before metav1.Object) b
 	if _, stated := now.GetAnnotations()[atoll.AnnotationClusters]; stated || a.GetNamespace() != "" && parentUID(now) == "" {
 		return false
 	}
-	return before == nil || isKeptOnHub(before) || parentUID(before) != parentUID(now)
+	return before == nil || hasEmptyClustersAnnotation(before) || parentUID(before) != parentUID(now)
 }
 
 // parentUID returns the UID in an object's controller reference.
@@ -60,8 +60,8 @@ func parentUID(o metav1.Object) types.UID {
 	return ""
 }
 
-// isKeptOnHub reports whether an annotation keeps the object on the hub.
-func isKeptOnHub(o metav1.Object) bool {
+// hasEmptyClustersAnnotation reports whether an annotation keeps the object on the hub.
+func hasEmptyClustersAnnotation(o metav1.Object) bool {
 	value, stated := policymatch.ClustersAnnotation(o.GetAnnotations())
 	return stated && value == ""
 }
@@ -77,11 +77,11 @@ func (p *AdmissionPlugin) warnOfUnplaced(ctx context.Context, a admission.Attrib
 		return // not an object that is stored, or one that is placed
 	}
 	hub, ok := p.currentHub()
-	if !ok || !hub.Placed.IsUnplaced(subjectOf(a, obj)) {
+	if !ok || !hub.Placed.IsUnexpectedlyUnplaced(subjectOf(a, obj)) {
 		return
 	}
 	warning.AddWarning(ctx, "", "nothing places it, so that it stays on the hub. To place it: "+
-		atoll.PlaceCommand(a.GetResource().GroupResource().String(), a.GetNamespace(), a.GetName()))
+		atoll.PlaceEverywhereCommand(a.GetResource().GroupResource().String(), a.GetNamespace(), a.GetName()))
 }
 
 // warnOfTwoControllers warns the controller that makes an object of a parent on which a controller in

@@ -30,7 +30,7 @@ func (defaultPlaces) IsPlacedFromOutsideNamespace(s policymatch.Subject) bool {
 func (d defaultPlaces) IsPlacedOrNeeded(s policymatch.Subject) bool {
 	return d.IsPlacedFromOutsideNamespace(s)
 }
-func (defaultPlaces) IsUnplaced(s policymatch.Subject) bool { return s.Key.Namespace != "" }
+func (defaultPlaces) IsUnexpectedlyUnplaced(s policymatch.Subject) bool { return s.Key.Namespace != "" }
 func (defaultPlaces) TwoControllersWarning(s policymatch.Subject) string {
 	return "two controllers act on " + s.Controller
 }

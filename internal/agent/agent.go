@@ -112,7 +112,7 @@ const lingers = 15 * time.Second
 // RunAgent runs the agent until ctx ends. When another agent takes the member over, it waits
 // for its turn again.
 func RunAgent(ctx context.Context, o Options) error {
-	o, err := o.withDefaults()
+	o, err := o.validatedWithDefaults()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ type metrics struct {
 	link  *link.Metrics
 }
 
-func (o Options) withDefaults() (Options, error) {
+func (o Options) validatedWithDefaults() (Options, error) {
 	switch {
 	case o.MemberConfig == nil:
 		return o, errors.New("agent: MemberConfig is missing")
@@ -176,8 +176,8 @@ type agentComponents struct {
 	engine    *apply.MemberApplier
 	proxy     *proxy.MemberAPIProxy
 	link      *link.HubLink
-	joining   *tokensecret.JoinTokenSecret // nil without one
-	working   bool                         // all parts run
+	joining   *tokensecret.JoinTokenSecretClient // nil without one
+	working   bool                               // all parts run
 }
 
 // recordAPIAnswer takes an answer of the member's API, or its error.
@@ -205,7 +205,7 @@ func runUntilLeaseLost(ctx context.Context, o Options, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	p.limits = limits.New(limits.Options{Client: client, Changed: p.reapplyLimits, Relabelled: p.namespaceLabelsChanged, Log: o.Log})
+	p.limits = limits.New(limits.Options{Client: client, Changed: p.reevaluateAgentPolicy, Relabelled: p.namespaceLabelsChanged, Log: o.Log})
 	answers := func(err error) { p.recordAPIAnswer(o, err) }
 	p.lease, err = lease.New(o.MemberConfig, atoll.SystemNamespace, lease.HolderIdentity(o.Runner), answers, o.Log)
 	if err != nil {
@@ -272,8 +272,8 @@ func (p *agentComponents) readJoinToken(ctx context.Context, o Options, client *
 	return token, p.joining.NotifyAdmitted, err
 }
 
-// reapplyLimits is called when the member's administrator changes the limits.
-func (p *agentComponents) reapplyLimits() {
+// reevaluateAgentPolicy is called when the member's administrator changes the limits.
+func (p *agentComponents) reevaluateAgentPolicy() {
 	if p.engine == nil {
 		return // it is read for the first time
 	}
@@ -309,7 +309,7 @@ type ownershipRecords struct{ *agentComponents }
 func (r ownershipRecords) AppliedUID(key atoll.ItemKey) (string, bool) {
 	return r.engine.AppliedUID(key)
 }
-func (r ownershipRecords) RecordedNamespaces() []string { return r.engine.RecordedNamespaces() }
+func (r ownershipRecords) NamespacesWithRecords() []string { return r.engine.NamespacesWithRecords() }
 
 // runComponents runs all parts until one fails or ctx ends. The lease is given back last.
 func (p *agentComponents) runComponents(ctx context.Context) error {

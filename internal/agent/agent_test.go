@@ -63,7 +63,7 @@ func (b *syncBuffer) String() string {
 // newFixture returns a hub and a member without an agent's state.
 func newFixture(t *testing.T) *fixture {
 	agenttest.SkipIfShort(t)
-	kube, err := dynamic.NewForConfig(agenttest.MemberConfig())
+	kube, err := dynamic.NewForConfig(agenttest.StartedMemberConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (f *fixture) run(stage func(Stage), change func(*Options)) func() error {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 1)
 	options := Options{
-		MemberConfig: agenttest.MemberConfig(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Token: "atoll1.abcdefghij.secretsecretsecretsecretse", Name: "member1",
+		MemberConfig: agenttest.StartedMemberConfig(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Token: "atoll1.abcdefghij.secretsecretsecretsecretse", Name: "member1",
 		Stage: stage,
 		Log:   slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -390,7 +390,7 @@ func TestAMemberOfAnotherClusterIsLeftAlone(t *testing.T) {
 	}
 	not, asked := errors.New("it is another's"), ""
 	err := RunAgent(t.Context(), Options{
-		MemberConfig: agenttest.MemberConfig(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Name: "member2",
+		MemberConfig: agenttest.StartedMemberConfig(), HubAddress: f.hub.address, CAHash: f.hub.caHash, Name: "member2",
 		Whose: func(name, uid string) error { asked = name + " " + uid; return not },
 		Stage: func(s Stage) { t.Errorf("it says that it works: %+v", s) },
 		Log:   slog.New(slog.NewTextHandler(f.logs, nil)),

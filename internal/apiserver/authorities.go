@@ -34,9 +34,9 @@ type authorities struct {
 // CurrentAuthorities returns the authorities by which this hub, its users and its agents know each other now.
 func (s *Server) CurrentAuthorities() *keys.Authorities { return s.authorities.now.Load() }
 
-// OnCertificatesChanged calls fn, which must not block, when the authorities have changed, and
+// OnAuthorityChangeOrRenewal calls fn, which must not block, when the authorities have changed, and
 // when it is time to renew what they signed for the hub itself.
-func (s *Server) OnCertificatesChanged(fn func()) {
+func (s *Server) OnAuthorityChangeOrRenewal(fn func()) {
 	s.authorities.mu.Lock()
 	defer s.authorities.mu.Unlock()
 	s.authorities.renewed = append(s.authorities.renewed, fn)

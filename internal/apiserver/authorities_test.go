@@ -46,7 +46,7 @@ func TestRotation(t *testing.T) {
 	handed := handedOut(t, s)
 	handed(first)
 	done := make(chan struct{}, 8)
-	s.OnCertificatesChanged(func() { done <- struct{}{} })
+	s.OnAuthorityChangeOrRenewal(func() { done <- struct{}{} })
 	if _, err := s.FinishRotation(t.Context()); !errors.Is(err, keys.ErrNotRotating) {
 		t.Errorf("finished what was not begun: %v", err)
 	}
@@ -136,7 +136,7 @@ func handedOut(t *testing.T, s *apiserver.Server) func(*keys.Authorities) {
 			if err != nil {
 				return false, err.Error()
 			}
-			ca := string(want.ClusterCAPEM())
+			ca := string(want.ClusterCABundlePEM())
 			return published.Data["ca.crt"] == ca && string(secret.Data["ca.crt"]) == ca, "the ConfigMap has " + published.Data["ca.crt"] + ", the Secret " + string(secret.Data["ca.crt"])
 		})
 	}

@@ -33,8 +33,8 @@ const keptByPerson = "rbac.authorization.kubernetes.io/autoupdate"
 // unusedDeadline is how long a starting hub tries to delete unused bindings.
 const unusedDeadline = 30 * time.Second
 
-// leastBindings provides RBAC as upstream does, with the bindings and roles that a hub uses.
-type leastBindings struct {
+// hubRBACProvider provides RBAC as upstream does, with the bindings and roles that a hub uses.
+type hubRBACProvider struct {
 	controlplaneapiserver.RESTStorageProvider
 	logger *slog.Logger
 }
@@ -42,7 +42,7 @@ type leastBindings struct {
 // PostStartHook makes the default roles and bindings, and deletes the bindings that earlier versions
 // of the hub made and that no hub uses. A binding that cannot be deleted is logged, and stays until the next
 // start: the server must not fail for it.
-func (l leastBindings) PostStartHook() (string, genericapiserver.PostStartHookFunc, error) {
+func (l hubRBACProvider) PostStartHook() (string, genericapiserver.PostStartHookFunc, error) {
 	ensure := defaultRBACPolicy().EnsureRBACPolicy()
 	return rbacrest.PostStartHookName, func(c genericapiserver.PostStartHookContext) error {
 		if err := ensure(c); err != nil {

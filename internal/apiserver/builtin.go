@@ -18,34 +18,34 @@ import (
 	"atoll.dev/atoll/internal/apiserver/inert"
 )
 
-// builtinAdmission returns are the plugins that make the API server the hub's, ahead of
-// those that come with the options.
+// builtinAdmission returns the plugins that make the API server the hub's, ahead of those in the
+// options.
 func (s *Server) builtinAdmission() []AdmissionPlugin {
 	return []AdmissionPlugin{
 		{Name: "AtollInert", Handler: inert.NewInertLabelAdmission(s.identities.isProcessUser)},
 		{Name: "AtollConversion", Handler: conversion.NewCRDConversionPlugin()},
-		{Name: "AtollLossyVersion", Handler: conversion.NewLossyWritePlugin(s.definitions.Wait)},
+		{Name: "AtollLossyVersion", Handler: conversion.NewCustomResourceLossPlugin(s.definitions.Wait)},
 	}
 }
 
-// crdReader tells admission of CRDs and custom resources.
-type crdReader struct {
+// customResourceReader tells admission of CRDs and custom resources.
+type customResourceReader struct {
 	crds    apiextensionslisters.CustomResourceDefinitionLister
 	objects dynamic.Interface
 }
 
-var _ conversion.Backend = crdReader{}
+var _ conversion.Backend = customResourceReader{}
 
 func (s *Server) setDefinitions(extensions *apiextensions.CustomResourceDefinitions) error {
 	objects, err := dynamic.NewForConfig(s.LoopbackConfig())
 	if err != nil {
 		return fmt.Errorf("make client of custom resources: %w", err)
 	}
-	s.definitions.Set(crdReader{crds: extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister(), objects: objects})
+	s.definitions.Set(customResourceReader{crds: extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister(), objects: objects})
 	return nil
 }
 
-func (d crdReader) Definition(_ context.Context, resource schema.GroupResource) (*apiextensionsv1.CustomResourceDefinition, error) {
+func (d customResourceReader) Definition(_ context.Context, resource schema.GroupResource) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd, err := d.crds.Get(resource.Resource + "." + resource.Group)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -53,6 +53,6 @@ func (d crdReader) Definition(_ context.Context, resource schema.GroupResource) 
 	return crd, err
 }
 
-func (d crdReader) Object(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName) (*unstructured.Unstructured, error) {
+func (d customResourceReader) Object(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName) (*unstructured.Unstructured, error) {
 	return d.objects.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 }

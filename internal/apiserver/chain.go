@@ -131,9 +131,9 @@ func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard) {
 		if s.options.Handlers != nil {
 			handler = s.options.Handlers(handler)
 		}
-		return genericapiserver.DefaultBuildHandlerChain(s.warnFormerUsers(s.rewriteQueries(s.refuseNodeRequests(handler))), c)
+		return genericapiserver.DefaultBuildHandlerChain(s.warnFormerUsers(s.rewriteQueries(s.refuseContainerRequests(handler))), c)
 	}
-	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = guardedOptions{engineStorage{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}, guard}
+	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = guardedOptions{atollStorageOptions{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}, guard}
 }
 
 // chainServers links the three API servers: the aggregator in front, then the built-in
@@ -190,7 +190,7 @@ func (s *Server) newKubeAPIServer(config controlplane.CompletedConfig, extension
 		case "":
 			p = nodelessCoreProvider{provider: p, proxyTransport: config.ControlPlane.ProxyTransport, nodes: s.clusterNodeOptions(), addresses: addresses}
 		case rbacv1.GroupName:
-			p = leastBindings{p, s.options.Logger}
+			p = hubRBACProvider{p, s.options.Logger}
 		}
 		providers[i] = s.options.Storage.wrapProvider(p)
 	}

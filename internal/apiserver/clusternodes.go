@@ -19,12 +19,12 @@ import (
 // clusterNodeOptions returns how Clusters are served as Nodes.
 func (s *Server) clusterNodeOptions() nodes.Options {
 	clusters, prefix := s.direct.Clusters.StorageReader()
-	return nodes.Options{Clusters: clusters, Prefix: prefix, Patch: s.patchCluster, Own: s.identities.isProcessUser}
+	return nodes.Options{Clusters: clusters, Prefix: prefix, Patch: s.patchClusterAsRequestUser, Own: s.identities.isProcessUser}
 }
 
-// patchCluster patches the Cluster by a request of its own, in the name of whose request ctx is of: so it is
+// patchClusterAsRequestUser patches the Cluster by a request of its own, in the name of whose request ctx is of: so it is
 // authorized, admitted, audited and answered with warnings like any other.
-func (s *Server) patchCluster(ctx context.Context, name string, patch []byte, o metav1.PatchOptions) (*v1alpha1.Cluster, error) {
+func (s *Server) patchClusterAsRequestUser(ctx context.Context, name string, patch []byte, o metav1.PatchOptions) (*v1alpha1.Cluster, error) {
 	config, err := s.configAsRequester(ctx)
 	if err != nil {
 		return nil, err
@@ -54,15 +54,15 @@ func (s *Server) configAsRequester(ctx context.Context) (*rest.Config, error) {
 	config := s.inProcessClientConfig(HubUser)
 	config.ContentType, config.AcceptContentTypes = "", ""
 	config.Impersonate = rest.ImpersonationConfig{UserName: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
-	config.WarningHandlerWithContext = requestWarnings{}
+	config.WarningHandlerWithContext = requestWarningForwarder{}
 	return config, nil
 }
 
-// requestWarnings are the warnings of one request, which go on to the one that made it.
-type requestWarnings struct{}
+// requestWarningForwarder are the warnings of one request, which go on to the one that made it.
+type requestWarningForwarder struct{}
 
 // HandleWarningHeaderWithContext passes the text on to the request's user.
-func (requestWarnings) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
+func (requestWarningForwarder) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
 	if code == 299 && text != "" {
 		warning.AddWarning(ctx, agent, text)
 	}

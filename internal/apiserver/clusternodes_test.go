@@ -103,7 +103,7 @@ func (f *cohort) getCluster(name string) *v1alpha1.Cluster {
 	return c
 }
 
-// patchCluster a cluster, by a merge patch.
+// patchClusterAsRequestUser a cluster, by a merge patch.
 func (f *cohort) patchCluster(name, patch string, parts ...string) {
 	f.t.Helper()
 	if _, err := f.clusterClient().Patch(f.t.Context(), f.fullName(name), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, parts...); err != nil {

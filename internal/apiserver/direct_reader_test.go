@@ -219,7 +219,7 @@ type apiAlone struct{}
 func (apiAlone) ListerWatcherFor(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
 	return api
 }
-func (apiAlone) RequestProgress(context.Context) bool { return false }
+func (apiAlone) RequestBundleProgress(context.Context) bool { return false }
 
 // startState runs tables over a server, directly or by its API.
 func startState(t testing.TB, s *apiserver.Server, directly bool) *state.HubTables {
@@ -296,8 +296,8 @@ func TestTablesAreFedDirectly(t *testing.T) {
 	last := ""
 	testwait.Until(t, "both tables show everything", func(context.Context) (bool, string) {
 		a, b := byAPI.Clusters.List(), directly.Clusters.List()
-		last = fmt.Sprintf("%d and %d clusters, slices up to %d and %d", len(a), len(b), byAPI.Rows.HighestVersion(), directly.Rows.HighestVersion())
-		return len(a) == 15 && len(b) == 15 && reflect.DeepEqual(byAPI.Bundles.List(), directly.Bundles.List()) && byAPI.Rows.HighestVersion() == directly.Rows.HighestVersion() && slices.EqualFunc(a, b, func(a, b *v1alpha1.Cluster) bool {
+		last = fmt.Sprintf("%d and %d clusters, slices up to %d and %d", len(a), len(b), byAPI.Rows.HighestResourceVersion(), directly.Rows.HighestResourceVersion())
+		return len(a) == 15 && len(b) == 15 && reflect.DeepEqual(byAPI.Bundles.List(), directly.Bundles.List()) && byAPI.Rows.HighestResourceVersion() == directly.Rows.HighestResourceVersion() && slices.EqualFunc(a, b, func(a, b *v1alpha1.Cluster) bool {
 			return reflect.DeepEqual(a, b) && a.Status.Nodes.Total > 0
 		}), last
 	})

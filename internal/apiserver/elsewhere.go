@@ -18,10 +18,10 @@ var running = map[string]map[string]string{
 	"services": {"proxy": "cannot be reached"},
 }
 
-// refuseNodeRequests answers requests for running containers, which the hub does not have:
+// refuseContainerRequests answers requests for running containers, which the hub does not have:
 // upstream would dial addresses that do not exist. It is at the place of rewriteQueries in the
 // handler chain.
-func (s *Server) refuseNodeRequests(next http.Handler) http.Handler {
+func (s *Server) refuseContainerRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !info.IsResourceRequest || info.APIGroup != "" {

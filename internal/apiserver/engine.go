@@ -27,15 +27,15 @@ const (
 
 var profiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}
 
-// engineStorage stores Atoll's objects without managedFields. The engine's objects, Clusters,
+// atollStorageOptions stores Atoll's objects without managedFields. The engine's objects, Clusters,
 // Bundles and ClusterProfiles have no watch cache, which would hold all of them a second time,
 // about ten times as large as the tables do, for few readers. The managedFields of the engine's
 // objects, of other objects' status, and of objects that the hub made, such as a joining Cluster,
 // have no reader. They would be the larger half of such an object, read and written with each
 // status.
-type engineStorage struct{ generic.RESTOptionsGetter }
+type atollStorageOptions struct{ generic.RESTOptionsGetter }
 
-func (e engineStorage) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+func (e atollStorageOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := e.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if err != nil || resource.Group != engineGroup && resource.Group != atollGroup && resource != profiles {
 		return options, err

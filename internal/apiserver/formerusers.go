@@ -38,8 +38,8 @@ func (f *formerUsers) recordUse(name string, generation int, now time.Time) {
 	}
 }
 
-// usersOf returns the users of the rotation to a generation, by name.
-func (f *formerUsers) usersOf(generation int) (out []standing.FormerUser) {
+// usersOfRotationTo returns the users of the rotation to a generation, by name.
+func (f *formerUsers) usersOfRotationTo(generation int) (out []standing.FormerUser) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.generation != generation {
@@ -59,7 +59,7 @@ func (s *Server) FormerUsers() []standing.FormerUser {
 	if !a.IsRotating() {
 		return nil
 	}
-	return s.former.usersOf(a.Generation)
+	return s.former.usersOfRotationTo(a.Generation)
 }
 
 // UsesRetiringCertificate reports whether a request used a client certificate that ends with the

@@ -192,7 +192,7 @@ func (m *members) HoldersOf(key atoll.ItemKey) (map[string]bool, error) {
 	return out, nil
 }
 
-func (m *members) LikelyHolders(_ string, fits func(string) bool) map[string]bool {
+func (m *members) ClustersLikelyHolding(_ string, fits func(string) bool) map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string]bool{}

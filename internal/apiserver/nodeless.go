@@ -50,7 +50,7 @@ func (n nodelessCoreProvider) NewRESTStorage(source serverstorage.APIResourceCon
 		return info, fmt.Errorf("storage of pods is a %T, not the one this was written for", resources["pods"])
 	}
 	pods.DeleteStrategy = immediateDeleteStrategy{pods.DeleteStrategy}
-	acceptMissingServiceAccounts(pods.Store)
+	acceptTokensWithoutServiceAccount(pods.Store)
 
 	endpoints, ok := resources["endpoints"].(servicestore.EndpointsStorage)
 	if !ok {

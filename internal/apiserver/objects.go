@@ -103,7 +103,7 @@ func (i *storedInformer) start(stop <-chan struct{}) {
 	i.begin.Do(func() { go i.informer.Run(stop) })
 }
 
-// metadataListerWatcher returns the metadata what of a source of that kind lists and watches.
+// metadataListerWatcher returns a ListerWatcher for the metadata of the kind's objects in source.
 func metadataListerWatcher(kind schema.GroupVersionKind, source cache.ListerWatcher) cache.ListerWatcher {
 	from := cache.ToListerWatcherWithContext(source)
 	return &cache.ListWatch{

@@ -13,9 +13,9 @@ import (
 // defaultAccount is the service account that a cluster gives to a Pod without one.
 const defaultAccount = "default"
 
-// acceptMissingServiceAccounts lets a Pod without a service account state a projected token. In a cluster,
+// acceptTokensWithoutServiceAccount lets a Pod without a service account state a projected token. In a cluster,
 // admission has given the Pod an account before it is validated. On the hub that is up to the members.
-func acceptMissingServiceAccounts(store *genericregistry.Store) {
+func acceptTokensWithoutServiceAccount(store *genericregistry.Store) {
 	store.CreateStrategy = podAccountCreate{store.CreateStrategy}
 	store.UpdateStrategy = podAccountUpdate{store.UpdateStrategy}
 }

@@ -58,8 +58,8 @@ func (c *controllers) addTokenController(ctx context.Context) error {
 // at once, and so before the informers begin.
 func (c *controllers) addCAController(ctx context.Context, build func(context.Context, []byte, *recordedHandlers) (func(context.Context), error)) error {
 	changed := make(chan struct{}, 1)
-	c.server.OnCertificatesChanged(func() { wakeup.WakeReader(changed) })
-	ca, its := c.server.CurrentAuthorities().ClusterCAPEM(), &recordedHandlers{}
+	c.server.OnAuthorityChangeOrRenewal(func() { wakeup.WakeReader(changed) })
+	ca, its := c.server.CurrentAuthorities().ClusterCABundlePEM(), &recordedHandlers{}
 	run, err := build(ctx, ca, its)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (c *controllers) awaitCAChange(ctx context.Context, changed <-chan struct{}
 			return false
 		case <-changed:
 		}
-		if now := c.server.CurrentAuthorities().ClusterCAPEM(); !bytes.Equal(now, *ca) {
+		if now := c.server.CurrentAuthorities().ClusterCABundlePEM(); !bytes.Equal(now, *ca) {
 			*ca = now
 			return true
 		}

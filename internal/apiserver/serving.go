@@ -69,7 +69,7 @@ func (s *Server) setServingCert(o *kubeapiserver.ServerRunOptions) {
 // reads the files again when they change.
 func (s *Server) writeCertificates(now time.Time) error {
 	a := s.CurrentAuthorities()
-	if err := datadir.WriteFileAtomically(s.dir.FilePath(clientCAFile), a.ClusterCAPEM(), 0o600); err != nil {
+	if err := datadir.WriteFileAtomically(s.dir.FilePath(clientCAFile), a.ClusterCABundlePEM(), 0o600); err != nil {
 		return err
 	}
 	serving := s.servingCertificateRequest()
@@ -177,7 +177,7 @@ func (s *Server) writeAdminKubeconfig(a *keys.Authorities, now time.Time) error 
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{
 		Server:                   "https://" + s.address,
-		CertificateAuthorityData: a.ClusterCAPEM(),
+		CertificateAuthorityData: a.ClusterCABundlePEM(),
 	}
 	if s.options.ServingCert != "" {
 		config.Clusters[name].TLSServerName = innerName

@@ -70,8 +70,9 @@ func newSpaceGuard(space spaceObserver, metrics prometheus.Registerer) (*spaceGu
 	return g, nil
 }
 
-// writeRestrictions returns whether etcd refuses every write, and whether the request may only shrink the
-// store. A write that etcd refuses is not sent, because the client of etcd would log each one.
+// writeRestrictions reports whether etcd refuses every write (full), and whether the request may
+// only shrink the store (closed). A write that etcd refuses is not sent, because the client of etcd
+// would log each one.
 func (g *spaceGuard) writeRestrictions(ctx context.Context) (full, closed bool) {
 	state := g.space.Space().State
 	if state == etcd.SpaceFree {
@@ -81,8 +82,8 @@ func (g *spaceGuard) writeRestrictions(ctx context.Context) (full, closed bool) 
 	return state == etcd.SpaceFull, known && !IsHubUser(u)
 }
 
-// refuseWrite returns the refusal of a write of the object.
-func (g *spaceGuard) refuseWrite(resource schema.GroupResource, obj runtime.Object) error {
+// newWriteRefusal returns the refusal of a write of the object.
+func (g *spaceGuard) newWriteRefusal(resource schema.GroupResource, obj runtime.Object) error {
 	name := ""
 	if m, err := meta.Accessor(obj); err == nil {
 		name = m.GetName()
@@ -99,7 +100,7 @@ func (g *spaceGuard) refuseWrite(resource schema.GroupResource, obj runtime.Obje
 // explainStoreFull returns the refusal in place of etcd's error of a full store, and any other error unchanged.
 func (g *spaceGuard) explainStoreFull(err error, resource schema.GroupResource, obj runtime.Object) error {
 	if errors.Is(err, rpctypes.ErrNoSpace) {
-		return g.refuseWrite(resource, obj)
+		return g.newWriteRefusal(resource, obj)
 	}
 	return err
 }
@@ -153,9 +154,9 @@ func (g *spaceGuard) serveStoreSpace(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "%v: %s\n", now.State, describeSpace(now))
 }
 
-// OnStoreFull has fn called with a sentence when the store enters the reserve or is full, also where
+// OnStoreSpaceLow has fn called with a sentence when the store enters the reserve or is full, also where
 // it is so now. fn must not block, nor call the Server. Call it once.
-func (s *Server) OnStoreFull(fn func(sentence string)) {
+func (s *Server) OnStoreSpaceLow(fn func(sentence string)) {
 	s.store.space.OnSpaceChange(func(now etcd.StoreSpace) {
 		if now.State != etcd.SpaceFree {
 			fn(describeSpace(now))
@@ -193,7 +194,7 @@ type guardedStorage struct {
 
 func (s guardedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	if full, closed := s.guard.writeRestrictions(ctx); full || closed {
-		return s.guard.refuseWrite(s.resource, obj)
+		return s.guard.newWriteRefusal(s.resource, obj)
 	}
 	return s.guard.explainStoreFull(s.Interface.Create(ctx, key, obj, out, ttl), s.resource, obj)
 }
@@ -205,7 +206,7 @@ func (s guardedStorage) GuaranteedUpdate(ctx context.Context, key string, out ru
 		refuses := s.refusalOfUpdate(ctx, in) // the update may change it
 		obj, ttl, err := update(in, res)
 		if written = obj; err == nil && refuses(obj) {
-			err = s.guard.refuseWrite(s.resource, obj)
+			err = s.guard.newWriteRefusal(s.resource, obj)
 		}
 		return obj, ttl, err
 	}
@@ -226,12 +227,12 @@ func (s guardedStorage) refusalOfUpdate(ctx context.Context, present runtime.Obj
 		if before != nil && bytes.Equal(before, after) {
 			return false
 		}
-		return full || newSize > size+s.allowedGrowth(obj)
+		return full || newSize > size+s.allowedGrowthInReserve(obj)
 	}
 }
 
-// allowedGrowth returns the number of bytes that an update may add to the object in the reserve.
-func (s guardedStorage) allowedGrowth(obj runtime.Object) int {
+// allowedGrowthInReserve returns the number of bytes that an update may add to the object in the reserve.
+func (s guardedStorage) allowedGrowthInReserve(obj runtime.Object) int {
 	m, err := meta.Accessor(obj)
 	if smallGrowthKinds[s.resource] || err == nil && m.GetDeletionTimestamp() != nil {
 		return smallGrowth

@@ -185,7 +185,7 @@ func TestAFullStoreCanBeCleaned(t *testing.T) {
 	o.Metrics = registry
 	s := start(t, o)
 	sentences := make(chan string, 10)
-	s.OnStoreFull(func(sentence string) { sentences <- sentence })
+	s.OnStoreSpaceLow(func(sentence string) { sentences <- sentence })
 	f := &fullTest{user: newAdmin(t, s), server: s}
 	f.ns = f.createNamespace("full")
 	maps := f.kube.CoreV1().ConfigMaps(f.ns)

@@ -48,7 +48,7 @@ func TestOnStoreFull(t *testing.T) {
 	space := &changingSpace{now: etcd.StoreSpace{State: etcd.SpaceReserve, IsExternal: true}}
 	s := &Server{store: &store{space: space}}
 	var reported []string
-	s.OnStoreFull(func(sentence string) { reported = append(reported, sentence) })
+	s.OnStoreSpaceLow(func(sentence string) { reported = append(reported, sentence) })
 	for _, state := range []etcd.StoreSpaceState{etcd.SpaceFree, etcd.SpaceFull} {
 		space.onChange(etcd.StoreSpace{State: state, IsExternal: true})
 	}

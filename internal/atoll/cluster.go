@@ -25,9 +25,11 @@ func ClusterViewOf(c *v1alpha1.Cluster) ClusterView {
 	}
 }
 
-// IsSpecField reports whether the key of a field requirement is a field of the Cluster's
+// IsClusterSpecField reports whether the key of a field requirement is a field of the Cluster's
 // spec; all others are properties.
-func IsSpecField(key string) bool { return key == "region" || key == "zone" || key == "provider" }
+func IsClusterSpecField(key string) bool {
+	return key == "region" || key == "zone" || key == "provider"
+}
 
 // FieldValue returns the field of the cluster: region, zone, provider or a listed property; empty when it has
 // none.

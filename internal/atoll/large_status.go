@@ -11,8 +11,8 @@ const LargeStatusBytes = 1 << 10
 // joinedPrefix starts a status that is reported with its fields, for a script that joins them.
 var joinedPrefix = []byte(`{"s":`)
 
-// HasLargeStatus reports whether the item has a large status that a script joins.
-func (s ItemStatus) HasLargeStatus() bool {
+// HasLargeWholeStatus reports whether the item has a large status that a script joins.
+func (s ItemStatus) HasLargeWholeStatus() bool {
 	return len(s.ReflectedStatus) > LargeStatusBytes && bytes.HasPrefix(s.ReflectedStatus, joinedPrefix)
 }
 
@@ -29,7 +29,7 @@ type leftOutStatus struct {
 func HashLargeStatuses(s RowStatus) (RowStatus, bool) {
 	found := false
 	for i, it := range s.Items {
-		if !it.HasLargeStatus() {
+		if !it.HasLargeWholeStatus() {
 			continue
 		}
 		if !found {

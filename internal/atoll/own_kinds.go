@@ -11,10 +11,10 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// IsOwnKind reports whether a kind is about the hub itself, so that no policy and no annotation
+// IsHubOwnedKind reports whether a kind is about the hub itself, so that no policy and no annotation
 // can place it: Atoll's, those of other systems that the hub takes for a dialect of its own,
 // and the cluster inventory that it publishes.
-func IsOwnKind(gk schema.GroupKind) bool {
+func IsHubOwnedKind(gk schema.GroupKind) bool {
 	switch gk.Group {
 	case v1alpha1.GroupVersion.Group, enginev1.GroupVersion.Group:
 		return true

@@ -21,7 +21,7 @@ func TestOwnKind(t *testing.T) {
 		{"", "ConfigMap", false},
 		{"shop.atoll.dev", "Order", false},
 	} {
-		if got := atoll.IsOwnKind(schema.GroupKind{Group: tc.group, Kind: tc.kind}); got != tc.own {
+		if got := atoll.IsHubOwnedKind(schema.GroupKind{Group: tc.group, Kind: tc.kind}); got != tc.own {
 			t.Errorf("%s of %q: %t", tc.kind, tc.group, got)
 		}
 	}

@@ -17,9 +17,9 @@ func DescribeSourceEditor(s v1alpha1.BundleSource) string {
 	return "the policy's owner"
 }
 
-// PlaceCommand returns the command that places an object in every cluster. resource is as kubectl
+// PlaceEverywhereCommand returns the command that places an object in every cluster. resource is as kubectl
 // takes it; an empty namespace stands for none.
-func PlaceCommand(resource, namespace, name string) string {
+func PlaceEverywhereCommand(resource, namespace, name string) string {
 	in := ""
 	if namespace != "" {
 		in = " -n " + namespace

@@ -33,7 +33,7 @@ func ParseRowReason(s string) RowReason {
 
 const planSeparator = " plan="
 
-// truncateText s to at most n bytes, between characters.
+// truncateText cuts s to at most n bytes, between characters.
 func truncateText(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -48,7 +48,7 @@ func AppendRebalance(remembered string, at time.Time) string {
 	return remembered + RebalanceSeparator + strconv.FormatInt(at.UnixMilli(), 36)
 }
 
-// TrimRebalance takes that off again.
+// TrimRebalance returns the text without the rebalance that AppendRebalance added.
 func TrimRebalance(remembered string) string {
 	rest, _, _ := strings.Cut(remembered, RebalanceSeparator)
 	return rest

@@ -21,10 +21,10 @@ func RememberedDeletionNote(annotations map[string]string) (note string, held bo
 	return note, strings.HasPrefix(note, RecalledDeleted)
 }
 
-// PlanRememberedDeletions returns the plan of the deletions that members remember and a content holds back: the
+// PlanDeletionsRememberedByMembers returns the plan of the deletions that members remember and a content holds back: the
 // hash under which they are confirmed or kept, and the items. The hash is empty when
 // there are none, and does not come again for other deletions.
-func PlanRememberedDeletions(bundle string, c *Content) (hash string, items []*Item) {
+func PlanDeletionsRememberedByMembers(bundle string, c *Content) (hash string, items []*Item) {
 	if c == nil {
 		return "", nil
 	}

@@ -84,7 +84,7 @@ type RowSpec struct {
 	RequestedPods int64 `json:"m,omitempty"`
 	// Recall, with Removing: the member remembers this removal and the hub, which was
 	// set back, does not. The row stays, although the placement wants it.
-	Recall *Recall `json:"b,omitempty"`
+	Recall *RememberedRemoval `json:"b,omitempty"`
 }
 
 // Equal reports whether two specs are equal.
@@ -122,8 +122,8 @@ func (r RowSpec) RenderKey(variant string) string {
 	return name
 }
 
-// Recall of a row's removal. It is never changed, only replaced.
-type Recall struct {
+// RememberedRemoval of a row's removal. It is never changed, only replaced.
+type RememberedRemoval struct {
 	// RemovedAt is when the member removed the row, in Unix seconds by its own clock.
 	RemovedAt int64 `json:"t"`
 	// Placement is the hash of the placement that wants the row all the same; under
@@ -134,13 +134,13 @@ type Recall struct {
 }
 
 // Equal reports whether two recalls are equal.
-func (r *Recall) Equal(o *Recall) bool {
+func (r *RememberedRemoval) Equal(o *RememberedRemoval) bool {
 	return r == o || r != nil && o != nil && *r == *o
 }
 
-// JoinedAt is when the row's cluster, or the row's share, last became part of what the
+// JoinedOrGrownAt is when the row's cluster, or the row's share, last became part of what the
 // Bundle runs on, in Unix seconds.
-func (r RowSpec) JoinedAt() int64 { return max(r.Since, r.GrownAt) }
+func (r RowSpec) JoinedOrGrownAt() int64 { return max(r.Since, r.GrownAt) }
 
 // RowState is what a cluster makes of a row.
 type RowState string

@@ -5,23 +5,23 @@ import "slices"
 // ID is how a report lists the tombstone once it is carried out: "key uid".
 func (t Tombstone) ID() string { return t.Key.String() + " " + t.UID }
 
-// IsRemovalConfirmed reports whether a row is Removing and its cluster has confirmed that all
+// IsRemovalDone reports whether a row is Removing and its cluster has confirmed that all
 // is done. status may be nil.
-func (r RowSpec) IsRemovalConfirmed(status *RowStatus) bool {
+func (r RowSpec) IsRemovalDone(status *RowStatus) bool {
 	return r.Phase == RowRemoving && status != nil &&
 		status.State == RowRemoved && status.Generation == r.Generation
 }
 
-// IsConfirmed reports whether a row needs the tombstone, which the revision carries, no
+// IsDoneInRow reports whether a row needs the tombstone, which the revision carries, no
 // more: its cluster has carried it out, or has removed all of the Bundle. A tombstone
 // may be left out of the next Revision once that holds of every row, away ones
 // included. status may be nil.
 //
 // A report about an older generation confirms nothing: the item may have come back
 // since, and be here under the same UID.
-func (t Tombstone) IsConfirmed(revision string, spec RowSpec, status *RowStatus) bool {
+func (t Tombstone) IsDoneInRow(revision string, spec RowSpec, status *RowStatus) bool {
 	switch {
-	case spec.IsRemovalConfirmed(status):
+	case spec.IsRemovalDone(status):
 		return true
 	case status == nil || status.Generation != spec.Generation:
 		return false

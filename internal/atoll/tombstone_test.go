@@ -29,7 +29,7 @@ func TestTombstoneConfirmed(t *testing.T) {
 		{"removed", removing, &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}, true},
 		{"active again", active, &atoll.RowStatus{Generation: 4, State: atoll.RowRemoved}, false},
 	} {
-		if got := tomb.IsConfirmed("r2", c.spec, c.status); got != c.want {
+		if got := tomb.IsDoneInRow("r2", c.spec, c.status); got != c.want {
 			t.Errorf("%s: Confirmed = %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -27,7 +27,7 @@ func (w bundleWorld) PlacedBy(key atoll.ItemKey) (bundlecontent.PlacedBy, bool) 
 func (w bundleWorld) WasDeleted(key atoll.ItemKey, uid string) bool {
 	return w.ownership.wasDeleted(key, uid)
 }
-func (w bundleWorld) HolderUIDs(key atoll.ItemKey) []string {
+func (w bundleWorld) OtherHolderUIDs(key atoll.ItemKey) []string {
 	return w.ownership.otherHolders(w.id, key)
 }
 func (w bundleWorld) DefinitionOf(key atoll.ItemKey) (atoll.ItemKey, bool) {
@@ -60,6 +60,6 @@ func (b *Binder) definingCRD(key atoll.ItemKey) (atoll.ItemKey, bool) {
 type storeLimits struct{}
 
 func (storeLimits) CheckItemSize(item *atoll.Item) error { return state.CheckItemSize(item) }
-func (storeLimits) CheckRulesSize(content *atoll.Content) error {
+func (storeLimits) CheckSizeWithoutItems(content *atoll.Content) error {
 	return state.CheckSizeWithoutItems(content)
 }

@@ -30,7 +30,7 @@ func (b *Binder) handleEvent(e tableEvent) {
 	case e.rowsOfBundle != "":
 		b.rowsChanged(e.rowsOfBundle)
 	case e.clustersChanged:
-		b.touchBundles(b.ownership.bundlesAwaitingHandover(policymatch.BundleID{})...)
+		b.touchBundles(b.ownership.bundlesHandingOverTo(policymatch.BundleID{})...)
 	case e.settingsChanged:
 		b.hubSettingsChanged()
 	case e.kindsSynced:
@@ -80,7 +80,7 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 	b.touchBundles(b.ownership.bundlesTouchedBy(key)...)
 	if ok {
 		b.parentChanged(t, known, placing)
-		b.definitionChanged(t, before, now)
+		b.crdHubOnlyChanged(t, before, now)
 	}
 }
 
@@ -328,5 +328,5 @@ func (b *Binder) rowsChanged(uid string) {
 	if b.ownership.hasNoItems(id) {
 		b.touchBundles(id)
 	}
-	b.touchBundles(b.ownership.bundlesAwaitingHandover(id)...)
+	b.touchBundles(b.ownership.bundlesHandingOverTo(id)...)
 }

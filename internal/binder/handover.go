@@ -78,9 +78,9 @@ func (c *ownershipIndex) recordPendingHandovers(id policymatch.BundleID, keys []
 	}
 }
 
-// bundlesAwaitingHandover lists the Bundles that wait for Bundle to to take items over; zero: for any
+// bundlesHandingOverTo lists the Bundles that wait for Bundle to to take items over; zero: for any
 // Bundle.
-func (c *ownershipIndex) bundlesAwaitingHandover(to policymatch.BundleID) []policymatch.BundleID {
+func (c *ownershipIndex) bundlesHandingOverTo(to policymatch.BundleID) []policymatch.BundleID {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	out := map[policymatch.BundleID]bool{}

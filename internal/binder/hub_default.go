@@ -46,12 +46,12 @@ const unplacedEventMaxAge = time.Minute
 
 // recordUnplacedEvent records an Event for a new template that nothing places for a while.
 func (b *Binder) recordUnplacedEvent(t *unstructured.Unstructured, sub policymatch.Subject) {
-	if b.ReadOnly || b.Events == nil || time.Since(t.GetCreationTimestamp().Time) > unplacedEventMaxAge || !b.IsUnplaced(sub) {
+	if b.ReadOnly || b.Events == nil || time.Since(t.GetCreationTimestamp().Time) > unplacedEventMaxAge || !b.IsUnexpectedlyUnplaced(sub) {
 		return
 	}
 	time.AfterFunc(reportWaitAfter, func() {
-		if now, ok := b.Templates.Get(sub.Key); ok && string(now.GetUID()) == sub.UID && b.IsUnplaced(policymatch.SubjectFromObject(now)) {
-			b.Events.RecordRefusal(sub.Key, atoll.ReasonNotSelected, "nothing places it, so that it stays on the hub. To place it: "+atoll.PlaceCommand(b.kubectlResourceName(sub.Key), sub.Key.Namespace, sub.Key.Name))
+		if now, ok := b.Templates.Get(sub.Key); ok && string(now.GetUID()) == sub.UID && b.IsUnexpectedlyUnplaced(policymatch.SubjectFromObject(now)) {
+			b.Events.RecordRefusal(sub.Key, atoll.ReasonNotSelected, "nothing places it, so that it stays on the hub. To place it: "+atoll.PlaceEverywhereCommand(b.kubectlResourceName(sub.Key), sub.Key.Namespace, sub.Key.Name))
 		}
 	})
 }
@@ -64,14 +64,14 @@ func (b *Binder) kubectlResourceName(key atoll.ItemKey) string {
 	return strings.ToLower(key.Kind)
 }
 
-// IsUnplaced reports whether nothing places an object of a kind that people place by itself, and
+// IsUnexpectedlyUnplaced reports whether nothing places an object of a kind that people place by itself, and
 // nothing that is placed needs it.
-func (b *Binder) IsUnplaced(sub policymatch.Subject) bool {
+func (b *Binder) IsUnexpectedlyUnplaced(sub policymatch.Subject) bool {
 	if kinds.IsUsefulUnplaced(policymatch.GroupKindOf(sub.Key)) || policymatch.DefaultExclusionReason(sub) != "" || b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
 		return false
 	}
 	d, _ := b.decidePlacingSource(sub)
-	return d.Winner == nil && !b.isNeeded(sub)
+	return d.Winner == nil && !b.isUsedByBundle(sub)
 }
 
 func (b *Binder) hubSettingsChanged() {

@@ -85,7 +85,7 @@ func TestAChangeOfTheDefaultPlacementDecidesAgain(t *testing.T) {
 	if e, ok := b.events.takeNext(); ok {
 		t.Fatalf("settings without a change: %+v", e)
 	}
-	if b.IsPlacedOrNeeded(policymatch.SubjectFromObject(free)) || !b.IsUnplaced(policymatch.SubjectFromObject(free)) {
+	if b.IsPlacedOrNeeded(policymatch.SubjectFromObject(free)) || !b.IsUnexpectedlyUnplaced(policymatch.SubjectFromObject(free)) {
 		t.Error("without a default, something places the object")
 	}
 	settings.d = &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll}
@@ -97,7 +97,7 @@ func TestAChangeOfTheDefaultPlacementDecidesAgain(t *testing.T) {
 	if e, ok := b.events.takeNext(); ok {
 		t.Errorf("an object of a policy is decided again: %+v", e)
 	}
-	if sub := policymatch.SubjectFromObject(free); b.IsPlacedFromOutsideNamespace(sub) || b.IsUnplaced(sub) || !b.IsPlacedOrNeeded(sub) {
+	if sub := policymatch.SubjectFromObject(free); b.IsPlacedFromOutsideNamespace(sub) || b.IsUnexpectedlyUnplaced(sub) || !b.IsPlacedOrNeeded(sub) {
 		t.Error("the default does not place the object")
 	}
 	id, origin := policymatch.BundleID{Namespace: "shop", Name: "default"}, bundleOrigin{source: v1alpha1.BundleSource{Kind: v1alpha1.SourceHubSettings, Name: v1alpha1.HubSettingsName}}
@@ -146,7 +146,7 @@ func TestTheDefaultPlacesANamespaceWithItsObjects(t *testing.T) {
 	web := newUnplacedTemplate("Deployment", "web", time.Now())
 	b := newDefaultBinder(settings, nil, shop, web)
 	sub := policymatch.SubjectFromObject(shop)
-	if b.IsUnplaced(sub) {
+	if b.IsUnexpectedlyUnplaced(sub) {
 		t.Error("a namespace that nothing places is reported")
 	}
 	b.defaultPlacementChanged()

@@ -13,9 +13,9 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// NamespaceMissingReason explains since when a Bundle waits for its namespace, and what to do. It is
+// MissingHubNamespaceReason explains since when a Bundle waits for its namespace, and what to do. It is
 // empty for the first 10 s, because objects can be read before their namespace after a start.
-func (b *Binder) NamespaceMissingReason(id policymatch.BundleID) string {
+func (b *Binder) MissingHubNamespaceReason(id policymatch.BundleID) string {
 	if _, known := b.Namespaces.Get(id.Namespace); known || id.Namespace == "" {
 		return ""
 	}
@@ -31,7 +31,7 @@ func (b *Binder) NamespaceMissingReason(id policymatch.BundleID) string {
 // touches the Bundle when it comes. After a while the Bundle, the policy and the objects report
 // the wait.
 func (b *Binder) awaitNamespace(ctx context.Context, id policymatch.BundleID, bundle state.Bundle, from bundleOrigin, claimed []atoll.ItemKey) (again time.Duration, err error) {
-	why := b.NamespaceMissingReason(id)
+	why := b.MissingHubNamespaceReason(id)
 	switch {
 	case b.ReadOnly:
 		return 0, nil

@@ -86,7 +86,7 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 				if again := look(); again != reportWaitAfter {
 					t.Fatalf("the Bundle is reconciled again after %v, want %v", again, reportWaitAfter)
 				}
-				if why := b.NamespaceMissingReason(id); why != "" || len(refusals) > 0 || len(table.written) > 0 {
+				if why := b.MissingHubNamespaceReason(id); why != "" || len(refusals) > 0 || len(table.written) > 0 {
 					t.Errorf("at once: %q, %v", why, refusals)
 				}
 				since := time.Now().UTC().Format(time.RFC3339)
@@ -94,7 +94,7 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 				for range 3 { // and whenever something of it changes
 					look()
 				}
-				why := b.NamespaceMissingReason(id)
+				why := b.MissingHubNamespaceReason(id)
 				if !strings.Contains(why, "namespace shop ") || !strings.Contains(why, since) {
 					t.Errorf("it says %q, and waits since %s", why, since)
 				}
@@ -116,8 +116,8 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 
 				spaces.putNamespace("shop", "1", "red")
 				b.Templates, b.Kinds, b.ReadOnly = templates, templates, true
-				if look(); b.NamespaceMissingReason(id) != "" || len(b.missingNamespaces.startTimes) > 0 {
-					t.Errorf("the namespace is known: %q", b.NamespaceMissingReason(id))
+				if look(); b.MissingHubNamespaceReason(id) != "" || len(b.missingNamespaces.startTimes) > 0 {
+					t.Errorf("the namespace is known: %q", b.MissingHubNamespaceReason(id))
 				}
 			})
 		})

@@ -251,12 +251,12 @@ func (c *ownershipIndex) setContent(id policymatch.BundleID, uid string, number 
 	delete(c.byUID, b.uid)
 	c.byUID[uid] = id
 	b.uid, b.items = uid, items
-	c.setReleasingTombstones(id, content.Tombstones)
+	c.setTombstonesWithFinalizers(id, content.Tombstones)
 	return added
 }
 
-// setReleasingTombstones records the tombstones of a Bundle whose templates still have finalizers that were sent.
-func (c *ownershipIndex) setReleasingTombstones(id policymatch.BundleID, tombstones []atoll.Tombstone) {
+// setTombstonesWithFinalizers records the tombstones of a Bundle whose templates still have finalizers that were sent.
+func (c *ownershipIndex) setTombstonesWithFinalizers(id policymatch.BundleID, tombstones []atoll.Tombstone) {
 	b := c.bundles[id]
 	for _, key := range b.releasing {
 		removeFromSet(c.releasing, key, id)
@@ -327,7 +327,7 @@ func (c *ownershipIndex) forgetBundleContent(id policymatch.BundleID, uid string
 	for _, key := range b.dependencies {
 		removeFromSet(c.dependents, key, id)
 	}
-	c.setReleasingTombstones(id, nil)
+	c.setTombstonesWithFinalizers(id, nil)
 	c.selections.setBundleSelections(id, nil)
 	delete(c.byUID, uid)
 	b.uid, b.items, b.dependencies = "", nil, nil
@@ -512,8 +512,8 @@ func (c *ownershipIndex) wasDeleted(key atoll.ItemKey, uid string) bool {
 	return c.deletedUIDs[key][uid]
 }
 
-// forgetDeletions forgets the deletions of a key that no content holds or releases any more.
-func (c *ownershipIndex) forgetDeletions(key atoll.ItemKey) {
+// forgetDeletionsUnlessHeld forgets the deletions of a key that no content holds or releases any more.
+func (c *ownershipIndex) forgetDeletionsUnlessHeld(key atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.holders[key]) == 0 && len(c.releasing[key]) == 0 {
@@ -543,7 +543,7 @@ func (c *ownershipIndex) placedByOf(id policymatch.BundleID, key atoll.ItemKey) 
 	return bundlecontent.PlacedByOther, held, placed
 }
 
-// otherHolders is World.HolderUIDs for a Bundle.
+// otherHolders is World.OtherHolderUIDs for a Bundle.
 func (c *ownershipIndex) otherHolders(id policymatch.BundleID, key atoll.ItemKey) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

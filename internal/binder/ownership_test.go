@@ -54,10 +54,10 @@ func TestATemplateWithSentFinalizersTouchesTheBundleOfItsTombstone(t *testing.T)
 	}
 	c.recordDeletion(key, "u")
 	c.setContent(id, "b", 1, &atoll.Content{Tombstones: []atoll.Tombstone{{Key: key, UID: "u", Finalizers: []string{"x.dev/f"}}}})
-	c.forgetDeletions(key)
+	c.forgetDeletionsUnlessHeld(key)
 	expect("the template has a finalizer", true)
 	c.setContent(id, "b", 2, &atoll.Content{Tombstones: []atoll.Tombstone{{Key: key, UID: "u", ReleasedFinalizers: []string{"x.dev/f"}}}})
-	c.forgetDeletions(key)
+	c.forgetDeletionsUnlessHeld(key)
 	expect("it has none", false)
 }
 

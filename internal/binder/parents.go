@@ -107,7 +107,7 @@ func (b *Binder) unsyncedParentKind(keys []atoll.ItemKey) (schema.GroupKind, boo
 // isServed reports whether the hub serves the kind, or is about to: a CRD defines it.
 func (b *Binder) isServed(gk schema.GroupKind) bool {
 	if _, known := b.Kinds.IsNamespaced(gk.Group, gk.Kind); known {
-		return !atoll.IsOwnKind(gk)
+		return !atoll.IsHubOwnedKind(gk)
 	}
 	return slices.ContainsFunc(b.Templates.ListOfKind(crdKind, ""), func(crd *unstructured.Unstructured) bool { return kinds.DefinedKind(crd) == gk })
 }
@@ -159,9 +159,9 @@ func (b *Binder) hubOnlyReason(key atoll.ItemKey, labels, annotations map[string
 	return ""
 }
 
-// definitionChanged handles the objects of a kind whose CRD begins or ceases to keep them on the hub.
+// crdHubOnlyChanged handles the objects of a kind whose CRD begins or ceases to keep them on the hub.
 // It reads all objects of the kind, because only people edit CRDs.
-func (b *Binder) definitionChanged(crd *unstructured.Unstructured, before, now templateState) {
+func (b *Binder) crdHubOnlyChanged(crd *unstructured.Unstructured, before, now templateState) {
 	if before.isHubOnly == now.isHubOnly || crd.GroupVersionKind().GroupKind() != crdKind {
 		return
 	}
@@ -185,7 +185,7 @@ func (b *Binder) twoControllersWarning(d policymatch.Decision) string {
 	}
 	parent := d.Parent
 	crd, ok := b.definingCRD(parent.Key)
-	if !ok || b.isHubOnly(parent.Key, parent.Labels, parent.Annotations) || !d.Winner.Spec.PropagateDeps && !b.isNeeded(policymatch.Subject{Key: crd}) {
+	if !ok || b.isHubOnly(parent.Key, parent.Labels, parent.Annotations) || !d.Winner.Spec.PropagateDeps && !b.isUsedByBundle(policymatch.Subject{Key: crd}) {
 		return ""
 	}
 	return fmt.Sprintf("a controller on the hub acts on %s %s, and members get it with its definition, so that a controller there may act on it, too. To keep it on the hub: %s",

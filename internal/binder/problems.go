@@ -25,7 +25,7 @@ func (b *Binder) reportProblems(ctx context.Context, bundle state.Bundle, from b
 	case unplaced != "":
 		return b.SetBundleCondition(ctx, bundle, missingPlacementCondition(unplaced))
 	default:
-		return b.setBoundCondition(ctx, bundle, from)
+		return b.clearUnboundCondition(ctx, bundle, from)
 	}
 	why := redactSecrets(problems[0]) + "; members keep what they have of it"
 	if n := len(problems) - 1; n > 0 {

@@ -90,7 +90,7 @@ func (b *Binder) SkippedTemplates(namespace string) []SkippedTemplate {
 	var out []SkippedTemplate
 	for _, t := range b.Templates.InNamespace(namespace) {
 		sub := policymatch.SubjectFromObject(t)
-		why := policymatch.NamespaceExclusionReason(sub)
+		why := policymatch.NamespaceAnnotationSkipReason(sub)
 		if why == "" {
 			continue
 		}
@@ -109,17 +109,17 @@ func (b *Binder) IsPlacedOrNeeded(sub policymatch.Subject) bool {
 		return len(b.ownership.bundlesWithItem(sub.Key)) > 0
 	}
 	d, held := b.decidePlacingSource(sub)
-	if d.PlacesNamespace(sub) {
+	if d.PlacesNamespaceWithObjects(sub) {
 		return false // its Bundle is in the namespace, which does not go before the Bundle
 	}
 	if d.Winner != nil && (held || !atoll.IsNowhere(d.Winner.Spec.Placement)) {
 		return true
 	}
-	return b.isNeeded(sub)
+	return b.isUsedByBundle(sub)
 }
 
-// isNeeded reports whether a Bundle holds an object or depends on it.
-func (b *Binder) isNeeded(sub policymatch.Subject) bool {
+// isUsedByBundle reports whether a Bundle holds an object or depends on it.
+func (b *Binder) isUsedByBundle(sub policymatch.Subject) bool {
 	return len(b.ownership.bundlesTouchedBy(sub.Key)) > 0 || b.ownership.selections.isSelected(sub.Key, sub.Labels)
 }
 
@@ -158,9 +158,9 @@ func (b *Binder) TemplateKinds(namespace string) []schema.GroupKind {
 	return out
 }
 
-// FirstDividedTemplate returns a template that the override selectors choose (none: all) and
+// FirstDividedWithoutReplicaOverrides returns a template that the override selectors choose (none: all) and
 // whose replicas its placement divides without handing them over. An empty namespace means any.
-func (b *Binder) FirstDividedTemplate(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool) {
+func (b *Binder) FirstDividedWithoutReplicaOverrides(namespace string, selectors []v1alpha1.ResourceSelector) (atoll.ItemKey, bool) {
 	o := policymatch.CompileOverride(policymatch.CompiledOverride{Namespace: namespace, Spec: &v1alpha1.OverrideSpec{ResourceSelectors: selectors}})
 	labelsOf := func(item *atoll.Item) map[string]string { return b.templateLabels(item.Key) }
 	for _, id := range b.ownership.bundlesWhere(namespace, func(policymatch.BundleID, *bundleEntry) bool { return true }) {

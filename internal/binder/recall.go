@@ -31,7 +31,7 @@ func heldBackDecisionOf(bundle state.Bundle) string {
 // back. Confirmed templates are deleted, as users deleted them before the hub was restored. Kept
 // templates are annotated.
 func (b *Binder) applyHeldBackDecision(ctx context.Context, bundle state.Bundle, content *atoll.Content) error {
-	plan, items := atoll.PlanRememberedDeletions(bundle.Ref.UID, content)
+	plan, items := atoll.PlanDeletionsRememberedByMembers(bundle.Ref.UID, content)
 	if plan == "" {
 		return nil
 	}

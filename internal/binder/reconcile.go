@@ -87,16 +87,16 @@ func (b *Binder) planBundle(ctx context.Context, id policymatch.BundleID, bundle
 		return 0, err
 	}
 	b.touched.endWait(id)
-	if p.output.NeedsRevision && b.isPlanStale(id, p.input) {
+	if p.output.NeedsRevision && b.overridesOrInterpretersChanged(id, p.input) {
 		b.touchBundles(id)
 	}
 	return 0, nil
 }
 
-// isPlanStale reports whether override policies or interpreters changed after the plan. Such a
+// overridesOrInterpretersChanged reports whether override policies or interpreters changed after the plan. Such a
 // change touches Bundles by their content, which a Bundle lacks while its first Revision is
 // being written.
-func (b *Binder) isPlanStale(id policymatch.BundleID, in bundlecontent.Input) bool {
+func (b *Binder) overridesOrInterpretersChanged(id policymatch.BundleID, in bundlecontent.Input) bool {
 	return b.Overrides.InterpreterLibrary() != in.Interpreters || !slices.EqualFunc(b.Overrides.ClusterOverridePolicies(), in.ClusterOverrides, isSameSpec) ||
 		id.Namespace != "" && !slices.EqualFunc(b.Overrides.OverridePolicies(id.Namespace), in.NamespaceOverrides, isSameSpec)
 }
@@ -127,7 +127,7 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 		if in.Previous, in.PreviousNumber, err = b.latestContent(ctx, bundle.Ref.UID); err != nil {
 			return bundlePlan{}, fmt.Errorf("read the content that bundle %s has: %w", id, err)
 		}
-		in.IsConfirmed = b.tombstoneConfirmation(bundle.Ref.UID)
+		in.IsConfirmed = b.tombstoneCarriedOutCheck(bundle.Ref.UID)
 	}
 	var err error
 	if in.HandedOver, err = b.itemsTakenOver(ctx, id, claimed, in.Previous); err != nil {
@@ -136,9 +136,9 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 	return bundlePlan{input: in, origin: from, intent: intent, startedAt: started, isNamespaced: id.Namespace != ""}, nil
 }
 
-// tombstoneConfirmation returns whether all rows of a Bundle have carried out a tombstone of its
+// tombstoneCarriedOutCheck returns whether all rows of a Bundle have carried out a tombstone of its
 // latest Revision. Rows are read at the first call.
-func (b *Binder) tombstoneConfirmation(bundle string) func(atoll.Tombstone) bool {
+func (b *Binder) tombstoneCarriedOutCheck(bundle string) func(atoll.Tombstone) bool {
 	var rows []state.Row
 	revision, read := "", false
 	return func(t atoll.Tombstone) bool {
@@ -148,7 +148,7 @@ func (b *Binder) tombstoneConfirmation(bundle string) func(atoll.Tombstone) bool
 				revision = latest.Name
 			}
 		}
-		return !slices.ContainsFunc(rows, func(r state.Row) bool { return !t.IsConfirmed(revision, r.Spec, r.Status) })
+		return !slices.ContainsFunc(rows, func(r state.Row) bool { return !t.IsDoneInRow(revision, r.Spec, r.Status) })
 	}
 }
 
@@ -221,10 +221,10 @@ func (b *Binder) recordNewContent(id policymatch.BundleID, uid string, p bundleP
 	b.policyStatus.recordUsedOverrides(id, &p.output.Content)
 	if p.input.Previous != nil {
 		for _, item := range p.input.Previous.Items {
-			b.ownership.forgetDeletions(item.Key)
+			b.ownership.forgetDeletionsUnlessHeld(item.Key)
 		}
 		for _, t := range p.input.Previous.Tombstones {
-			b.ownership.forgetDeletions(t.Key)
+			b.ownership.forgetDeletionsUnlessHeld(t.Key)
 		}
 	}
 	b.policyStatus.enqueuePolicy(PolicyKey{p.origin.source.Kind, policyNamespace(p.origin.source.Kind, id), p.origin.source.Name})

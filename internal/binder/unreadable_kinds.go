@@ -46,8 +46,8 @@ func (b *Binder) awaitKind(ctx context.Context, id policymatch.BundleID, bundle 
 	return recheckWaitAfter, b.setUnboundCondition(ctx, id, bundle, from, atoll.ReasonCannotRead, why)
 }
 
-// setBoundCondition withdraws the condition of an earlier wait.
-func (b *Binder) setBoundCondition(ctx context.Context, bundle state.Bundle, from bundleOrigin) error {
+// clearUnboundCondition withdraws the condition of an earlier wait.
+func (b *Binder) clearUnboundCondition(ctx context.Context, bundle state.Bundle, from bundleOrigin) error {
 	for _, gk := range b.unreadableKinds.pendingKeys() {
 		if b.Kinds.IsSynced(gk.Group, gk.Kind) {
 			b.unreadableKinds.endWait(gk)

@@ -52,8 +52,8 @@ type Holders interface {
 	// PlacedBy returns which Bundle places the template. held: that is another Bundle, and it has
 	// taken the item over: the item is in its content, and healthy if its absence would be noticed.
 	PlacedBy(key atoll.ItemKey) (c PlacedBy, held bool)
-	// HolderUIDs lists the UIDs of other Bundles whose content has the item.
-	HolderUIDs(key atoll.ItemKey) []string
+	// OtherHolderUIDs lists the UIDs of other Bundles whose content has the item.
+	OtherHolderUIDs(key atoll.ItemKey) []string
 }
 
 // Input determines the next content of one Bundle.
@@ -94,7 +94,7 @@ type Input struct {
 // SizeLimits return an error for what is too large to be stored, with the size and the remedy.
 type SizeLimits interface {
 	CheckItemSize(*atoll.Item) error
-	CheckRulesSize(*atoll.Content) error
+	CheckSizeWithoutItems(*atoll.Content) error
 }
 
 // TemplateProblem is the reason why a template cannot become an item. Without a key it concerns the
@@ -197,7 +197,7 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
 	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.StaysAsOrphan(&p.out.Content)}
 	if cause != atoll.CauseDeleted {
-		t.MovedTo = slices.Sorted(slices.Values(p.holders.HolderUIDs(item.Key)))
+		t.MovedTo = slices.Sorted(slices.Values(p.holders.OtherHolderUIDs(item.Key)))
 	} else {
 		t.Finalizers = sentFinalizers(item)
 	}
@@ -205,9 +205,9 @@ func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCau
 	p.dropped[item.Key] = true
 }
 
-// findTemplate returns the item's template if it lives under the UID that the item was made from.
+// findTemplateOrDecideItem returns the item's template if it lives under the UID that the item was made from.
 // Otherwise it decides the item: deleted, kept on the hub, or kept without a template.
-func (p *contentBuilder) findTemplate(key atoll.ItemKey) (t *unstructured.Unstructured, ok bool) {
+func (p *contentBuilder) findTemplateOrDecideItem(key atoll.ItemKey) (t *unstructured.Unstructured, ok bool) {
 	prev := p.previous[key]
 	t, exists := p.templates.TemplateOf(key)
 	switch {
@@ -262,7 +262,7 @@ func holdRememberedDeletion(item *atoll.Item, t *unstructured.Unstructured) {
 }
 
 func (p *contentBuilder) addChosen(key atoll.ItemKey) {
-	if t, ok := p.findTemplate(key); ok {
+	if t, ok := p.findTemplateOrDecideItem(key); ok {
 		p.addItem(key, t, false)
 	}
 }
@@ -343,7 +343,7 @@ func FillItem(item *atoll.Item, t *unstructured.Unstructured, defaults userfield
 // keepUntilHandover keeps an item that the Bundle's source no longer chooses until another Bundle
 // has it. Then decideRemaining decides, since the item may still be needed here.
 func (p *contentBuilder) keepUntilHandover(key atoll.ItemKey) {
-	if _, ok := p.findTemplate(key); !ok || p.previous[key] == nil {
+	if _, ok := p.findTemplateOrDecideItem(key); !ok || p.previous[key] == nil {
 		return
 	}
 	switch claim, held := p.holders.PlacedBy(key); {
@@ -357,7 +357,7 @@ func (p *contentBuilder) keepUntilHandover(key atoll.ItemKey) {
 
 // decideRemaining decides an item that the Bundle has only as a dependency, or no longer.
 func (p *contentBuilder) decideRemaining(key atoll.ItemKey, needed bool) {
-	t, ok := p.findTemplate(key)
+	t, ok := p.findTemplateOrDecideItem(key)
 	prev := p.previous[key]
 	switch {
 	case !ok || prev == nil:
@@ -399,7 +399,7 @@ func (p *contentBuilder) addDependencies() map[atoll.ItemKey]bool {
 			if _, have := p.next[dep]; have || p.dropped[dep] || !p.sendsDependencies() {
 				continue
 			}
-			if t, ok := p.findTemplate(dep); ok && !policymatch.IsHubSecret(policymatch.SubjectFromObject(t)) {
+			if t, ok := p.findTemplateOrDecideItem(dep); ok && !policymatch.IsHubSecret(policymatch.SubjectFromObject(t)) {
 				p.addItem(dep, t, true)
 				queue = append(queue, dep)
 			}
@@ -434,7 +434,7 @@ func (p *contentBuilder) freezeDependencies(queue []atoll.ItemKey, needed map[at
 			if needed[dep] || p.isDecided(dep) || prev == nil || !prev.Dependency {
 				continue
 			}
-			if _, ok := p.findTemplate(dep); ok && p.previous[dep] != nil {
+			if _, ok := p.findTemplateOrDecideItem(dep); ok && p.previous[dep] != nil {
 				p.freezeItem(dep, state)
 				queue = append(queue, dep)
 			}
@@ -490,7 +490,7 @@ func (p *contentBuilder) finishContent() Output {
 		c.MinRevision = p.lowestAcceptableRevision()
 	}
 	if p.out.NeedsRevision && p.in.SizeLimits != nil {
-		if err := p.in.SizeLimits.CheckRulesSize(c); err != nil {
+		if err := p.in.SizeLimits.CheckSizeWithoutItems(c); err != nil {
 			p.out.NeedsRevision = false
 			p.out.Problems = append(p.out.Problems, TemplateProblem{Err: err})
 		}
@@ -552,7 +552,7 @@ func (p *contentBuilder) needsRevision(next atoll.Content, prev *atoll.Content) 
 			return true
 		}
 	}
-	if !slices.EqualFunc(next.Items, prev.Items, isSameItem) {
+	if !slices.EqualFunc(next.Items, prev.Items, isSameItemIgnoringEncoding) {
 		return true
 	}
 	rest := *prev
@@ -562,9 +562,9 @@ func (p *contentBuilder) needsRevision(next atoll.Content, prev *atoll.Content) 
 	return !bytes.Equal(atoll.EncodeContentIdentity(&next), atoll.EncodeContentIdentity(&rest))
 }
 
-// isSameItem returns whether items have the same identity in the content, apart from the encoding
+// isSameItemIgnoringEncoding returns whether items have the same identity in the content, apart from the encoding
 // of their objects.
-func isSameItem(a, b atoll.Item) bool {
+func isSameItemIgnoringEncoding(a, b atoll.Item) bool {
 	a.Object, b.Object = nil, nil
 	return reflect.DeepEqual(a.WithoutFingerprints(), b.WithoutFingerprints())
 }

@@ -40,7 +40,7 @@ func (m *fakeHub) TemplateOf(key atoll.ItemKey) (*unstructured.Unstructured, boo
 }
 func (m *fakeHub) PlacedBy(key atoll.ItemKey) (PlacedBy, bool)   { return m.placers[key], m.held[key] }
 func (m *fakeHub) WasDeleted(key atoll.ItemKey, uid string) bool { return m.deleted[key.String()+uid] }
-func (m *fakeHub) HolderUIDs(key atoll.ItemKey) []string         { return m.holders[key] }
+func (m *fakeHub) OtherHolderUIDs(key atoll.ItemKey) []string    { return m.holders[key] }
 func (m *fakeHub) SelectedKeys(s atoll.Selection) (out []atoll.ItemKey) {
 	for key, t := range m.templates {
 		if s.SelectsKey(key) && ParseSelection(s).Matches(labels.Set(t.GetLabels())) {

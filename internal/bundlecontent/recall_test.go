@@ -24,7 +24,7 @@ func TestRecalledDeletionsAreHeld(t *testing.T) {
 	}
 	mark(atoll.RecalledDeleted + " yesterday, says tokyo")
 	held := b.wantContent("held, with what only it needs", "ConfigMap/conf@3+(RemovalHeld) ConfigMap/shared@4+ Deployment/api@2 Deployment/web@1(RemovalHeld)", 2)
-	plan, items := atoll.PlanRememberedDeletions("b", &held.Content)
+	plan, items := atoll.PlanDeletionsRememberedByMembers("b", &held.Content)
 	if plan == "" || len(items) != 1 || items[0].Key != web {
 		t.Errorf("plan %q of %v", plan, items)
 	}
@@ -34,13 +34,13 @@ func TestRecalledDeletionsAreHeld(t *testing.T) {
 
 	mark(atoll.RecalledKept + " since today")
 	kept := b.wantContent("kept", "ConfigMap/conf@3+ ConfigMap/shared@4+ Deployment/api@2 Deployment/web@1", 3)
-	if plan, _ := atoll.PlanRememberedDeletions("b", &kept.Content); plan != "" {
+	if plan, _ := atoll.PlanDeletionsRememberedByMembers("b", &kept.Content); plan != "" {
 		t.Errorf("plan %q though nothing is held", plan)
 	}
 
 	mark(atoll.RecalledDeleted + " last week, says oslo")
 	again := b.wantContent("held again", "ConfigMap/conf@3+(RemovalHeld) ConfigMap/shared@4+ Deployment/api@2 Deployment/web@1(RemovalHeld)", 4)
-	if other, _ := atoll.PlanRememberedDeletions("b", &again.Content); other == plan || other == "" {
+	if other, _ := atoll.PlanDeletionsRememberedByMembers("b", &again.Content); other == plan || other == "" {
 		t.Error("another deletion has the same plan")
 	}
 	m.markDeleting(web)

@@ -99,7 +99,7 @@ func (p *contentBuilder) freezeUnreferenced(needed map[atoll.ItemKey]bool) {
 			if _, found := slices.BinarySearchFunc(answers.KeptDependencies, dep, atoll.ItemKey.Compare); !found && !p.matchesSelections(answers, p.previous[dep]) {
 				continue
 			}
-			if _, ok := p.findTemplate(dep); ok && p.previous[dep] != nil {
+			if _, ok := p.findTemplateOrDecideItem(dep); ok && p.previous[dep] != nil {
 				p.freezeItem(dep, atoll.ItemUnreferenced)
 				kept = append(kept, dep)
 			}

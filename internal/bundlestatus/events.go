@@ -53,7 +53,7 @@ func (r *BundleReconciler) recordRefusals(s *bundleSnapshot, m *bundleMemo) {
 			r.recordRefusal(m, f, found[f].refusersText(), now)
 			continue
 		}
-		if m.isNewRefusal(f, now) {
+		if m.addRefusal(f, now) {
 			r.Events.Warn(s.rows[0].Bundle, f.reason, found[f].refusersText())
 		}
 	}
@@ -77,13 +77,13 @@ func (s *bundleSnapshot) holdsKey(key atoll.ItemKey) bool {
 
 // recordRefusal tells of a template why it is refused, if that is news.
 func (r *BundleReconciler) recordRefusal(m *bundleMemo, f refusal, message string, now time.Time) {
-	if m.isNewRefusal(f, now) {
+	if m.addRefusal(f, now) {
 		r.Events.RecordRefusal(f.key, f.reason, message)
 	}
 }
 
-// isNewRefusal reports whether the refusal was not there a while ago; it is from now on.
-func (m *bundleMemo) isNewRefusal(f refusal, now time.Time) bool {
+// addRefusal reports whether the refusal was not there a while ago; it is from now on.
+func (m *bundleMemo) addRefusal(f refusal, now time.Time) bool {
 	last, told := m.refused[f]
 	m.refused[f] = now
 	return !told || now.Sub(last) > quietAfter
@@ -131,7 +131,7 @@ func collectRefusals(rows []Row) map[refusal]refusers {
 		for i := range row.Status.Items {
 			it := &row.Status.Items[i]
 			listed = listed || it.Error
-			if reason, message := refusalOfItem(it); reason != "" {
+			if reason, message := itemWarning(it); reason != "" {
 				add(refusal{it.Key, reason}, row, message)
 			}
 		}
@@ -142,8 +142,8 @@ func collectRefusals(rows []Row) map[refusal]refusers {
 	return found
 }
 
-// refusalOfItem returns what an Event says of a reported item; an empty reason: nothing.
-func refusalOfItem(it *atoll.ItemStatus) (reason atoll.Reason, message string) {
+// itemWarning returns what an Event says of a reported item; an empty reason: nothing.
+func itemWarning(it *atoll.ItemStatus) (reason atoll.Reason, message string) {
 	switch {
 	case it.Error:
 		return cmp.Or(it.Reason, ReasonFailed), cmp.Or(it.Message, "it could not be applied")
@@ -202,7 +202,7 @@ func (r *EventRecorder) RecordEvent(about corev1.ObjectReference, reason atoll.R
 func (r *EventRecorder) enqueueNotice(n notice) {
 	n.message = phrase.EscapeLine(n.message) // agents and users write parts of messages
 	if !r.queue.put(n) {
-		r.log.Warn("too many events of one namespace at once, one is dropped", "namespace", n.eventNamespace(), "reason", n.reason, "message", n.message)
+		r.log.Warn("too many events of one namespace at once, one is dropped", "namespace", n.queueNamespace(), "reason", n.reason, "message", n.message)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestIndexReturnsUnheldTemplates(t *testing.T) {
 		c := &atoll.Content{}
 		for _, key := range items {
 			c.Items = append(c.Items, atoll.Item{Key: key})
-			x.hasTemplateChanged(key, &unstructured.Unstructured{Object: map[string]any{}})
+			x.recordTemplateChange(key, &unstructured.Unstructured{Object: map[string]any{}})
 		}
 		for _, key := range tombstones {
 			c.Tombstones = append(c.Tombstones, atoll.Tombstone{Key: key})
@@ -115,7 +115,7 @@ func TestWhatCannotBeSentIsLookedAt(t *testing.T) {
 		{"it can", metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionTrue, Message: "all"}, true},
 	} {
 		b.Status.Conditions = []metav1.Condition{step.c}
-		if got := x.hasBundleChanged(b); got != step.want {
+		if got := x.recordBundleChange(b); got != step.want {
 			t.Errorf("%s: %v", step.what, got)
 		}
 	}

@@ -59,9 +59,9 @@ type Row struct {
 }
 
 // isRemoved reports whether the row's removal is confirmed.
-func (r Row) isRemoved() bool { return r.Spec.IsRemovalConfirmed(r.Status) }
+func (r Row) isRemoved() bool { return r.Spec.IsRemovalDone(r.Status) }
 
-// latestRevision Revision's name; empty before the first.
+// latestRevision returns the name of the latest Revision; empty before the first.
 func (s *bundleSnapshot) latestRevision() string {
 	if n := len(s.revisions); n > 0 {
 		return s.revisions[n-1].Name
@@ -69,7 +69,7 @@ func (s *bundleSnapshot) latestRevision() string {
 	return ""
 }
 
-func (s *bundleSnapshot) isEmpty() bool {
+func (s *bundleSnapshot) isFullyDeleted() bool {
 	return !s.alive && len(s.rows) == 0 && s.slices == 0 && len(s.revisions) == 0
 }
 
@@ -119,7 +119,7 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 // nothing else would release them.
 func (r *BundleReconciler) enqueueUnheldTemplates(keys []atoll.ItemKey) {
 	for _, key := range keys {
-		if t, ok := r.Templates.Get(key); ok && isTemplateLeaving(t) {
+		if t, ok := r.Templates.Get(key); ok && isDeletionHeldByAtoll(t) {
 			r.enqueueTemplate(key)
 		}
 	}
@@ -128,26 +128,26 @@ func (r *BundleReconciler) enqueueUnheldTemplates(keys []atoll.ItemKey) {
 func (r *BundleReconciler) rowView(row state.Row) Row {
 	_, known := r.Clusters.GetByUID(row.Spec.UID)
 	return Row{
-		Row: row, Known: known, Reachable: r.isReachable(row.Spec.UID), Waited: r.isAwaitedForRemoval(row.Spec.UID), CheckIn: r.checkInInterval(row.Spec.UID),
+		Row: row, Known: known, Reachable: r.isShownReachable(row.Spec.UID), Waited: r.isAwaitedForRemoval(row.Spec.UID), CheckIn: r.checkInInterval(row.Spec.UID),
 	}
 }
 
-// isReachable is about what is shown: a stream that was lost a moment ago, or that is
+// isShownReachable is about what is shown: a stream that was lost a moment ago, or that is
 // still to come after a start of the hub, changes nothing yet.
-func (r *BundleReconciler) isReachable(clusterUID string) bool {
-	return r.Clusters.IsOnline(clusterUID) || r.isReadyKnown(clusterUID)
+func (r *BundleReconciler) isShownReachable(clusterUID string) bool {
+	return r.Clusters.IsOnline(clusterUID) || r.isReadinessKnown(clusterUID)
 }
 
 // clusterLinks returns the state of a cluster like this, by its links alone.
 func (r *BundleReconciler) clusterLinks(clusterUID string) seenCluster {
-	return seenCluster{reachable: r.isReachable(clusterUID), online: r.holdsStream(clusterUID)}
+	return seenCluster{reachable: r.isShownReachable(clusterUID), online: r.holdsStream(clusterUID)}
 }
 
 // isAwaitedForRemoval is about what waits for a cluster: one that has no stream is not waited
 // for, nor one that only checks in, but after a start of the hub those that were Ready
 // get time to come back.
 func (r *BundleReconciler) isAwaitedForRemoval(clusterUID string) bool {
-	return r.holdsStream(clusterUID) || r.isStarting() && r.isReadyKnown(clusterUID) && r.checkInInterval(clusterUID) == 0
+	return r.holdsStream(clusterUID) || r.isStarting() && r.isReadinessKnown(clusterUID) && r.checkInInterval(clusterUID) == 0
 }
 
 // holdsStream reports whether the cluster holds a stream on which it can be waited for.
@@ -170,7 +170,7 @@ func (r *BundleReconciler) isStarting() bool {
 	return time.Since(r.started) < graceAtStart
 }
 
-func (r *BundleReconciler) isReadyKnown(clusterUID string) bool {
+func (r *BundleReconciler) isReadinessKnown(clusterUID string) bool {
 	c, ok := r.Clusters.GetByUID(clusterUID)
 	if !ok || c.DeletionTimestamp != nil {
 		return false

@@ -117,7 +117,7 @@ func (x *bundleIndex) dividedWorkloads(revision string, c *atoll.Content) []sche
 	return out
 }
 
-// markUnreconciled expects a look at a Bundle that there is, or of which there are rows.
+// markUnreconciled marks a Bundle that exists or has rows as not reconciled yet.
 func (x *bundleIndex) markUnreconciled(uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -126,7 +126,8 @@ func (x *bundleIndex) markUnreconciled(uid string) {
 	}
 }
 
-// clearUnreconciled expects all looks again.
+// clearUnreconciled removes all marks of Bundles that are not reconciled yet, before all are
+// enqueued again.
 func (x *bundleIndex) clearUnreconciled() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -269,9 +270,9 @@ func (x *bundleIndex) isStatusAuthor(key atoll.ItemKey, uid string) bool {
 	return mine.item
 }
 
-// hasTemplateChanged reports whether a template is not as it was last seen, its status apart.
-func (x *bundleIndex) hasTemplateChanged(key atoll.ItemKey, t *unstructured.Unstructured) bool {
-	now := seenTemplate{uid: string(t.GetUID()), generation: t.GetGeneration(), leaving: isTemplateLeaving(t)}
+// recordTemplateChange reports whether a template is not as it was last seen, its status apart.
+func (x *bundleIndex) recordTemplateChange(key atoll.ItemKey, t *unstructured.Unstructured) bool {
+	now := seenTemplate{uid: string(t.GetUID()), generation: t.GetGeneration(), leaving: isDeletionHeldByAtoll(t)}
 	if now.generation == 0 {
 		now.version = t.GetResourceVersion()
 	}
@@ -286,10 +287,10 @@ func (x *bundleIndex) hasTemplateChanged(key atoll.ItemKey, t *unstructured.Unst
 	return true
 }
 
-// hasLinkChanged reports whether a cluster can be reached, or holds a stream, other than at the
+// recordLinkChange reports whether a cluster can be reached, or holds a stream, other than at the
 // last look. It reads under the lock: of two concurrent readers the later one would count, though
 // it may have read before.
-func (x *bundleIndex) hasLinkChanged(uid string, look func(uid string) seenCluster) (reach, stream bool) {
+func (x *bundleIndex) recordLinkChange(uid string, look func(uid string) seenCluster) (reach, stream bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was, seen := x.clusters[uid]
@@ -316,9 +317,9 @@ func (x *bundleIndex) hasWaitingRemoval(uid string) bool {
 	return b == nil || b.waits
 }
 
-// hasBundleChanged reports whether a Bundle is not as it was last seen, apart from what summarise itself
+// recordBundleChange reports whether a Bundle is not as it was last seen, apart from what summarise itself
 // says of it.
-func (x *bundleIndex) hasBundleChanged(b state.Bundle) bool {
+func (x *bundleIndex) recordBundleChange(b state.Bundle) bool {
 	now := seenBundle{generation: b.Meta.Generation, deleting: b.Meta.DeletionTimestamp != nil}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
 		now.unbound = c.Message

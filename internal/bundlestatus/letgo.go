@@ -29,8 +29,8 @@ const (
 	history = 10
 )
 
-// isTemplateLeaving reports that a template is being deleted and kept by Atoll's finalizer.
-func isTemplateLeaving(t *unstructured.Unstructured) bool {
+// isDeletionHeldByAtoll reports that a template is being deleted and kept by Atoll's finalizer.
+func isDeletionHeldByAtoll(t *unstructured.Unstructured) bool {
 	return t.GetDeletionTimestamp() != nil && slices.Contains(t.GetFinalizers(), atoll.Finalizer)
 }
 
@@ -38,9 +38,9 @@ func isTemplateLeaving(t *unstructured.Unstructured) bool {
 func (r *BundleReconciler) releaseFinalizers(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
 	var errs []error
 	waits, looked := false, map[string]*heldTemplates{s.uid: s.heldItems()}
-	for _, key := range s.leavingTemplates() {
+	for _, key := range s.possiblyDeletedTemplates() {
 		t, ok := r.Templates.Get(key)
-		if !ok || !isTemplateLeaving(t) {
+		if !ok || !isDeletionHeldByAtoll(t) {
 			continue
 		}
 		released, err := r.releaseTemplate(ctx, key, t, looked)
@@ -68,8 +68,8 @@ func (r *BundleReconciler) wakeAfterGrace(m *bundleMemo) {
 	}
 }
 
-// leavingTemplates lists the templates that may be on their way out in this Bundle.
-func (s *bundleSnapshot) leavingTemplates() []atoll.ItemKey {
+// possiblyDeletedTemplates lists the templates that may be on their way out in this Bundle.
+func (s *bundleSnapshot) possiblyDeletedTemplates() []atoll.ItemKey {
 	if s.content == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (s *bundleSnapshot) leavingTemplates() []atoll.ItemKey {
 	for _, t := range s.content.Tombstones {
 		out = append(out, t.Key)
 	}
-	if s.allRemoving() {
+	if s.isDeletionOrderedEverywhere() {
 		for i := range s.content.Items {
 			out = append(out, s.content.Items[i].Key)
 		}
@@ -85,9 +85,9 @@ func (s *bundleSnapshot) leavingTemplates() []atoll.ItemKey {
 	return out
 }
 
-// allRemoving reports whether the Bundle, or its namespace, is going and every row has
+// isDeletionOrderedEverywhere reports whether the Bundle, or its namespace, is going and every row has
 // its order to go.
-func (s *bundleSnapshot) allRemoving() bool {
+func (s *bundleSnapshot) isDeletionOrderedEverywhere() bool {
 	return (s.isDeleting() || s.doomed) && !slices.ContainsFunc(s.rows, func(r Row) bool { return r.Spec.Phase != atoll.RowRemoving })
 }
 
@@ -104,7 +104,7 @@ func (r *BundleReconciler) releaseTemplate(ctx context.Context, key atoll.ItemKe
 			h = s.heldItems()
 			looked[uid] = h
 		}
-		if h.has(key, string(t.GetUID())) {
+		if h.isTemplateHeld(key, string(t.GetUID())) {
 			return false, nil
 		}
 	}
@@ -127,7 +127,7 @@ type heldTemplates struct {
 }
 
 func (s *bundleSnapshot) heldItems() *heldTemplates {
-	h := &heldTemplates{items: map[string]bool{}, tombstones: map[string]bool{}, confirmed: map[string]int{}, allRemoving: s.allRemoving()}
+	h := &heldTemplates{items: map[string]bool{}, tombstones: map[string]bool{}, confirmed: map[string]int{}, allRemoving: s.isDeletionOrderedEverywhere()}
 	if s.content == nil {
 		return h
 	}
@@ -144,7 +144,7 @@ func (s *bundleSnapshot) heldItems() *heldTemplates {
 		}
 		h.waited += int(row.rowCount())
 		for _, t := range s.content.Tombstones {
-			if t.IsConfirmed(latest, row.Spec, row.Status) {
+			if t.IsDoneInRow(latest, row.Spec, row.Status) {
 				h.confirmed[t.ID()] += int(row.rowCount())
 			}
 		}
@@ -152,9 +152,9 @@ func (s *bundleSnapshot) heldItems() *heldTemplates {
 	return h
 }
 
-// has reports whether the Bundle still has the template in a cluster that is waited
+// isTemplateHeld reports whether the Bundle still has the template in a cluster that is waited
 // for, or has not recorded yet that it is to go.
-func (h *heldTemplates) has(key atoll.ItemKey, uid string) bool {
+func (h *heldTemplates) isTemplateHeld(key atoll.ItemKey, uid string) bool {
 	id := key.String() + " " + uid
 	switch {
 	case h.tombstones[id]:
@@ -169,7 +169,7 @@ func (h *heldTemplates) has(key atoll.ItemKey, uid string) bool {
 // certain that none does.
 func (r *BundleReconciler) releaseUnheldTemplate(ctx context.Context, key atoll.ItemKey) (again time.Duration, err error) {
 	t, ok := r.Templates.Get(key)
-	if _, holding := r.Hub.HoldReason(); !ok || !isTemplateLeaving(t) || holding {
+	if _, holding := r.Hub.HoldReason(); !ok || !isDeletionHeldByAtoll(t) || holding {
 		return 0, nil
 	}
 	if len(r.index.templateHolders(key)) > 0 {
@@ -193,7 +193,7 @@ func (r *BundleReconciler) releaseBundle(ctx context.Context, s *bundleSnapshot,
 	if !s.alive || s.bundle.Meta.DeletionTimestamp == nil || !slices.Contains(s.bundle.Meta.Finalizers, atoll.FinalizerBundle) {
 		return false, nil
 	}
-	if !s.allRemoving() || slices.ContainsFunc(s.rows, func(r Row) bool { return r.Waited && !r.isRemoved() }) {
+	if !s.isDeletionOrderedEverywhere() || slices.ContainsFunc(s.rows, func(r Row) bool { return r.Waited && !r.isRemoved() }) {
 		return true, nil
 	}
 	if left := rowlessAfter - time.Since(s.bundle.Meta.DeletionTimestamp.Time); len(s.rows) == 0 && left > 0 {
@@ -208,13 +208,13 @@ func (r *BundleReconciler) releaseBundle(ctx context.Context, s *bundleSnapshot,
 
 // collectGarbage deletes objects that are no longer needed.
 func (r *BundleReconciler) collectGarbage(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
-	return errors.Join(r.orderVacantRemoval(ctx, s), r.deleteFinishedRows(ctx, s, m), r.deleteEmptySlices(ctx, s), r.deleteOldRevisions(ctx, s))
+	return errors.Join(r.orderDeletedNamespaceRemoval(ctx, s), r.deleteFinishedRows(ctx, s, m), r.deleteEmptySlices(ctx, s), r.deleteOldRevisions(ctx, s))
 }
 
 // deleteFinishedRows takes away rows whose removal is confirmed, and those whose Bundle and
 // Cluster are both gone. Rows of one removal go in one write.
 func (r *BundleReconciler) deleteFinishedRows(ctx context.Context, s *bundleSnapshot, m *bundleMemo) error {
-	if !s.isCollectionDue(m) {
+	if !s.isFinishedRowCollectionDue(m) {
 		return nil
 	}
 	over := r.listRowsOf(s.uid, s.isRowFinished)
@@ -235,13 +235,13 @@ func (r *BundleReconciler) deleteFinishedRows(ctx context.Context, s *bundleSnap
 	if err := r.RowSlices.WriteSpecs(ctx, s.rows[0].Bundle, plainRows(over), gone); err != nil {
 		return fmt.Errorf("collect removed rows: %w", err)
 	}
-	r.recordKeptNamespace(removed)
+	r.warnOfKeptNamespace(removed)
 	return nil
 }
 
-// recordKeptNamespace reports which clusters keep the namespace of removed rows, which a user deleted on the hub, and for
+// warnOfKeptNamespace reports which clusters keep the namespace of removed rows, which a user deleted on the hub, and for
 // which objects. The Event is about the Namespace: Events in the namespace go with it.
-func (r *BundleReconciler) recordKeptNamespace(removed []Row) {
+func (r *BundleReconciler) warnOfKeptNamespace(removed []Row) {
 	kept := refusers{more: -1}
 	for _, row := range removed {
 		if row.Bundle.Namespace == "" || row.Status.Message == "" {
@@ -257,9 +257,9 @@ func (r *BundleReconciler) recordKeptNamespace(removed []Row) {
 	}
 }
 
-// isCollectionDue reports whether finished rows are to be taken away now. They wait up to
+// isFinishedRowCollectionDue reports whether finished rows are to be taken away now. They wait up to
 // collectAfter for rows that are still being removed.
-func (s *bundleSnapshot) isCollectionDue(m *bundleMemo) bool {
+func (s *bundleSnapshot) isFinishedRowCollectionDue(m *bundleMemo) bool {
 	pending, finished := false, false
 	for _, row := range s.rows {
 		over := s.isRowFinished(row)
@@ -278,8 +278,8 @@ func (s *bundleSnapshot) isCollectionDue(m *bundleMemo) bool {
 	return finished
 }
 
-// isRowFinished tells of rows that are to be taken away: their removal is confirmed, or Bundle
-// and Cluster are both gone.
+// isRowFinished reports whether a row is to be deleted: its removal is done, or Bundle and Cluster
+// are both gone.
 func (s *bundleSnapshot) isRowFinished(row Row) bool {
 	return row.isRemoved() && row.Spec.Recall == nil || !s.alive && !row.Known
 }

@@ -20,7 +20,7 @@ type notice struct {
 	message string
 }
 
-func (n notice) eventNamespace() string {
+func (n notice) queueNamespace() string {
 	switch {
 	case n.about != nil:
 		return n.about.Namespace
@@ -49,7 +49,7 @@ func newNoticeQueue() noticeQueue {
 func (q *noticeQueue) put(n notice) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ns := n.eventNamespace()
+	ns := n.queueNamespace()
 	line := q.waiting[ns]
 	if len(line) >= mostNotices {
 		return false

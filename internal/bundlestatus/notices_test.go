@@ -23,7 +23,7 @@ func TestNoticesOfNamespacesTakeTurns(t *testing.T) {
 	if dropped != mostNotices {
 		t.Errorf("%d notices dropped, want %d", dropped, mostNotices)
 	}
-	if n, ok := q.next(t.Context()); !ok || n.eventNamespace() != "loud" || n.message != "0" {
+	if n, ok := q.next(t.Context()); !ok || n.queueNamespace() != "loud" || n.message != "0" {
 		t.Errorf("first is %+v", n)
 	}
 	if n, ok := q.next(t.Context()); !ok || n.reason != atoll.ReasonRemovalHeld {

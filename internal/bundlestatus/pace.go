@@ -87,14 +87,14 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	if equality.Semantic.DeepEqual(old, next) {
 		return nil
 	}
-	news := progressClass(old) != progressClass(next)
+	news := coarseBundleState(old) != coarseBundleState(next)
 	if !news {
 		if left := m.due.nextWriteDelay(r.upkeep, afterNews, now); left > 0 {
 			m.wakeAfter(left)
 			return nil
 		}
 	}
-	addMissingConditions(in, &next)
+	addMissingOptionalConditions(in, &next)
 	if err := r.Writer.WriteBundleStatus(ctx, s.bundle, next); err != nil {
 		return fmt.Errorf("write the status of bundle %s/%s: %w", s.bundle.Ref.Namespace, s.bundle.Ref.Name, err)
 	}
@@ -106,9 +106,9 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	return nil
 }
 
-// progressClass is the rough state of a Bundle: a change of it is written at once. Everything
+// coarseBundleState is the rough state of a Bundle: a change of it is written at once. Everything
 // under way is one class, however far it is.
-func progressClass(st v1alpha1.BundleStatus) string {
+func coarseBundleState(st v1alpha1.BundleStatus) string {
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReady)
 	held := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld)
 	switch {

@@ -6,9 +6,9 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// redactSecrets returns a row's report without the names of its Secrets: a reader of the Bundle
+// redactSecretNames returns a row's report without the names of its Secrets: a reader of the Bundle
 // may not always list Secrets.
-func redactSecrets(st *atoll.RowStatus) *atoll.RowStatus {
+func redactSecretNames(st *atoll.RowStatus) *atoll.RowStatus {
 	trouble := func(it atoll.ItemStatus) bool { return it.Error || it.Health != atoll.Healthy }
 	at := slices.IndexFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Key.IsSecret() && trouble(it) })
 	if at < 0 {

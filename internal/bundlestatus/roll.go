@@ -262,7 +262,7 @@ func (r *BundleReconciler) markRowsChanged(uid string, clusters ...string) {
 	}
 }
 
-// readGroupedRows calls the rows of a Bundle over.
+// readGroupedRows returns one row of each group of equal rows, and the number of all rows.
 func (r *BundleReconciler) readGroupedRows(uid string) (rows []Row, total int) {
 	return r.rowGroupsOf(uid, true).readRows(rowSource{
 		all: func() []Row {
@@ -293,7 +293,7 @@ func (r *BundleReconciler) listRowsOf(bundleUID string, are func(Row) bool) (row
 	return rows
 }
 
-// plainRows rows, as the table has them.
+// plainRows returns the rows as the row table holds them.
 func plainRows(rows []Row) []state.Row {
 	out := make([]state.Row, 0, len(rows))
 	for _, row := range rows {

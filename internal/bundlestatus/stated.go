@@ -11,19 +11,19 @@ import (
 	"atoll.dev/atoll/internal/userfields"
 )
 
-// NewStatedIntent answers Intent in the way in which the binder cuts Revisions: while no user
+// NewItemMatcher answers Intent in the way in which the binder cuts Revisions: while no user
 // wrote, the item stands; otherwise the template is pruned again and compared. fingerprint is
 // userfields.FingerprintUserFields, or a cache of it.
-func NewStatedIntent(defaults userfields.Defaulter, fingerprint func(*unstructured.Unstructured) string) Intent {
-	return statedIntent{defaults, fingerprint}
+func NewItemMatcher(defaults userfields.Defaulter, fingerprint func(*unstructured.Unstructured) string) ItemMatcher {
+	return itemMatcher{defaults, fingerprint}
 }
 
-type statedIntent struct {
+type itemMatcher struct {
 	defaults    userfields.Defaulter
 	fingerprint func(*unstructured.Unstructured) string
 }
 
-func (s statedIntent) StatesItem(t *unstructured.Unstructured, item *atoll.Item) bool {
+func (s itemMatcher) StatesItem(t *unstructured.Unstructured, item *atoll.Item) bool {
 	if string(t.GetUID()) != item.UID {
 		return false
 	}

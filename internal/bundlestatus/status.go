@@ -82,9 +82,9 @@ func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 	return st
 }
 
-// addMissingConditions adds the condition types that the status does not have yet. It belongs into
+// addMissingOptionalConditions adds the condition types that the status does not have yet. It belongs into
 // a write that happens anyway.
-func addMissingConditions(in StatusInput, st *v1alpha1.BundleStatus) {
+func addMissingOptionalConditions(in StatusInput, st *v1alpha1.BundleStatus) {
 	t := countRows(in)
 	for _, o := range t.optionalConditions(in) {
 		if meta.FindStatusCondition(st.Conditions, o.Type) == nil {

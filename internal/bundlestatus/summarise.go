@@ -90,8 +90,8 @@ type Hub interface {
 	Subscribe(fn func())
 }
 
-// Intent answers what users state; bind's own way to prune answers it.
-type Intent interface {
+// ItemMatcher answers what users state; bind's own way to prune answers it.
+type ItemMatcher interface {
 	// StatesItem reports whether the template, as it is here, states exactly the item's
 	// content.
 	StatesItem(template *unstructured.Unstructured, item *atoll.Item) bool
@@ -107,7 +107,7 @@ type Config struct {
 	Templates  Templates
 	Namespaces Namespaces
 	Hub        Hub
-	Intent     Intent
+	Intent     ItemMatcher
 	Writer     Writer
 	Events     Events
 	// Quarantines; nil: no Revision is set aside.
@@ -187,7 +187,7 @@ func New(cfg Config) *BundleReconciler {
 		aggregate: script.Interpreters.AggregateStatus, upkeep: pace.StatusWrites.NewLimiter(), unplacedEvents: pace.UnplacedEvents.NewLimiter(),
 	}
 	r.loop = reconcile.New(reconcile.Options[workItem]{
-		Name: "bundlestatus", Reconcile: r.processWork, Failed: r.logFailure, Panicked: r.warnPanicked, Workers: cfg.Workers,
+		Name: "bundlestatus", Reconcile: r.processWork, Failed: r.logFailure, Panicked: r.handleReconcilePanic, Workers: cfg.Workers,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[workItem](50*time.Millisecond, time.Minute),
 	})
 	cfg.Bundles.Subscribe(r.bundleChanged)
@@ -224,7 +224,7 @@ func (r *BundleReconciler) startAcceptingKeys() {
 	for _, c := range r.Clusters.List() {
 		uid := string(c.UID)
 		r.cluster[c.Name] = uid
-		r.index.hasLinkChanged(uid, r.clusterLinks)
+		r.index.recordLinkChange(uid, r.clusterLinks)
 	}
 }
 
@@ -260,15 +260,15 @@ func (r *BundleReconciler) enqueueTemplate(key atoll.ItemKey) {
 func (r *BundleReconciler) rowsChanged(uid string, clusters []string) {
 	r.index.markUnreconciled(uid)
 	r.markRowsChanged(uid, clusters...)
-	if r.areAllRowsReady(uid) {
+	if r.areSmallBundleRowsReady(uid) {
 		r.loop.EnqueueNow(workItem{bundle: uid})
 	} else {
 		r.enqueueDebounced(uid)
 	}
 }
 
-// areAllRowsReady reports whether each row of a small Bundle is Ready: nothing more is to join its status.
-func (r *BundleReconciler) areAllRowsReady(uid string) bool {
+// areSmallBundleRowsReady reports whether each row of a small Bundle is Ready: nothing more is to join its status.
+func (r *BundleReconciler) areSmallBundleRowsReady(uid string) bool {
 	if n := r.index.rowCount(uid); n == 0 || n > state.SmallBundle { // as of the last look
 		return false
 	}
@@ -281,7 +281,7 @@ func (r *BundleReconciler) bundleChanged(uid string) {
 	if ok {
 		r.index.markUnreconciled(uid)
 	}
-	if !ok || r.index.hasBundleChanged(b) {
+	if !ok || r.index.recordBundleChange(b) {
 		r.enqueueDebounced(uid)
 	}
 }
@@ -307,7 +307,7 @@ func (r *BundleReconciler) clusterChanged(name string) {
 		r.enqueueBundlesOfCluster(was, false)
 	}
 	if now != "" {
-		if reachable, stream := r.index.hasLinkChanged(now, r.clusterLinks); reachable || stream || was != now {
+		if reachable, stream := r.index.recordLinkChange(now, r.clusterLinks); reachable || stream || was != now {
 			r.enqueueBundlesOfCluster(now, !reachable && was == now)
 		}
 	}
@@ -328,14 +328,14 @@ func (r *BundleReconciler) enqueueBundlesOfCluster(clusterUID string, waiting bo
 // status changed, and at a template that is being deleted though no Bundle holds it.
 func (r *BundleReconciler) templateChanged(key atoll.ItemKey) {
 	t, ok := r.Templates.Get(key)
-	if ok && !r.index.hasTemplateChanged(key, t) {
+	if ok && !r.index.recordTemplateChange(key, t) {
 		return
 	}
 	holders := r.index.templateHolders(key)
 	for _, uid := range holders {
 		r.enqueueDebounced(uid)
 	}
-	if len(holders) == 0 && ok && isTemplateLeaving(t) {
+	if len(holders) == 0 && ok && isDeletionHeldByAtoll(t) {
 		r.enqueueTemplate(key)
 	}
 }
@@ -367,9 +367,9 @@ func (r *BundleReconciler) logFailure(w workItem, err error) {
 	}
 }
 
-// warnPanicked sends an Event about a Bundle whose status could not be computed. The groups of
+// handleReconcilePanic sends an Event about a Bundle whose status could not be computed. The groups of
 // its rows are dropped, because the panic may have changed a part of them.
-func (r *BundleReconciler) warnPanicked(_ context.Context, w workItem, p *reconcile.Panic) {
+func (r *BundleReconciler) handleReconcilePanic(_ context.Context, w workItem, p *reconcile.Panic) {
 	if w.bundle == "" {
 		return
 	}
@@ -401,7 +401,7 @@ func (r *BundleReconciler) reconcileBundle(ctx context.Context, uid string) (aga
 	if err != nil {
 		return 0, err
 	}
-	if s.isEmpty() {
+	if s.isFullyDeleted() {
 		r.forgetBundle(uid)
 		return 0, nil
 	}

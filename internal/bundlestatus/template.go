@@ -80,7 +80,7 @@ func (r *BundleReconciler) writeTemplateStatuses(ctx context.Context, s *bundleS
 	for i := range s.content.Items {
 		item := &s.content.Items[i]
 		joins := known.JoinsStatuses(schema.FromAPIVersionAndKind(item.APIVersion, item.Key.Kind))
-		t := r.templateToWrite(s, item, joins)
+		t := r.templateIfStatusAuthor(s, item, joins)
 		if t == nil {
 			continue
 		}
@@ -90,7 +90,7 @@ func (r *BundleReconciler) writeTemplateStatuses(ctx context.Context, s *bundleS
 		}
 		live[item.UID] = tm
 		look := templateState{item: item, template: t, rows: s.rows, reports: reports[item.Key], memo: tm, interpreters: known, joins: joins}
-		if look.apart = joins || kinds.NamesClusters(t, s.total); look.apart {
+		if look.apart = joins || kinds.AggregatedStatusNamesClusters(t, s.total); look.apart {
 			if single == nil {
 				single = r.listUngroupedRows(s.uid)
 			}
@@ -105,9 +105,9 @@ func (r *BundleReconciler) writeTemplateStatuses(ctx context.Context, s *bundleS
 	return errors.Join(errs...)
 }
 
-// templateToWrite returns the template of an item if the Bundle is to write its status, or nil.
+// templateIfStatusAuthor returns the template of an item if the Bundle is to write its status, or nil.
 // joins: a script joins what clusters report of the kind.
-func (r *BundleReconciler) templateToWrite(s *bundleSnapshot, item *atoll.Item, joins bool) *unstructured.Unstructured {
+func (r *BundleReconciler) templateIfStatusAuthor(s *bundleSnapshot, item *atoll.Item, joins bool) *unstructured.Unstructured {
 	if !joins && !kinds.HasAggregatedStatus(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) || !r.index.isStatusAuthor(item.Key, s.uid) {
 		return nil
 	}
@@ -142,8 +142,8 @@ type ungroupedRows struct {
 	reports map[atoll.ItemKey]map[string]*atoll.ItemStatus
 }
 
-// listUngroupedRows rows of a Bundle, where a status is joined of what every cluster says by itself. It costs the
-// Bundle's rows at each look.
+// listUngroupedRows lists the rows of a Bundle one by one, for a status that a script joins from
+// every cluster's report. It costs the Bundle's rows at each look.
 func (r *BundleReconciler) listUngroupedRows(uid string) *ungroupedRows {
 	all := r.listRowsOf(uid, func(Row) bool { return true })
 	return &ungroupedRows{all, itemReports(all)}
@@ -185,7 +185,7 @@ func (r *BundleReconciler) writeTemplateStatus(ctx context.Context, s *bundleSna
 	case !ok:
 		l.markStatusSettled(w)
 		return nil
-	case kinds.EqualStatuses(old, next), l.memo.wasSentInVain(l.template, next):
+	case kinds.EqualStatusesIgnoringEmpty(old, next), l.memo.wasSentInVain(l.template, next):
 		l.markStatusSettled(w, l.template.GetResourceVersion())
 		return nil
 	}
@@ -245,7 +245,7 @@ func (r *BundleReconciler) isItemStated(l templateState) bool {
 
 // wasSentInVain reports whether the same status was sent before, in vain.
 func (m *templateMemo) wasSentInVain(t *unstructured.Unstructured, next map[string]any) bool {
-	return m.stuck != nil && m.version == t.GetResourceVersion() && kinds.EqualStatuses(m.stuck, next)
+	return m.stuck != nil && m.version == t.GetResourceVersion() && kinds.EqualStatusesIgnoringEmpty(m.stuck, next)
 }
 
 // rememberAlteredStatus remembers a status that the server stored otherwise than it was sent, as it was
@@ -253,7 +253,7 @@ func (m *templateMemo) wasSentInVain(t *unstructured.Unstructured, next map[stri
 func (m *templateMemo) rememberAlteredStatus(stored *unstructured.Unstructured, sent, computed map[string]any) {
 	m.stuck, m.version = nil, ""
 	got, _ := stored.Object["status"].(map[string]any)
-	if !kinds.EqualStatuses(got, sent) {
+	if !kinds.EqualStatusesIgnoringEmpty(got, sent) {
 		m.stuck, m.version = computed, stored.GetResourceVersion()
 	}
 }
@@ -318,7 +318,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem 
 // isStatusNews reports whether a status says something new in kind: its first words, another
 // generation observed, a condition or a phase turned, an address.
 func isStatusNews(old, next map[string]any) bool {
-	if len(old) == 0 || kinds.EqualStatuses(old, nil) {
+	if len(old) == 0 || kinds.EqualStatusesIgnoringEmpty(old, nil) {
 		return true
 	}
 	return !reflect.DeepEqual(statusSummary(old), statusSummary(next))
@@ -332,7 +332,7 @@ func statusSummary(st map[string]any) map[string]any {
 			out[key] = v
 		}
 	}
-	for _, c := range kinds.StatusConditions(st) {
+	for _, c := range kinds.StatusAndParentConditions(st) {
 		kind := fmt.Sprint(c["type"])
 		conditions[kind] = append(conditions[kind], c["status"])
 	}

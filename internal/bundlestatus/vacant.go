@@ -70,8 +70,8 @@ func (r *BundleReconciler) reissueRemoval(spec atoll.RowSpec, reason string) *at
 	return &spec
 }
 
-// orderVacantRemoval turns the Vacant rows of a namespace that was deleted.
-func (r *BundleReconciler) orderVacantRemoval(ctx context.Context, s *bundleSnapshot) error {
+// orderDeletedNamespaceRemoval turns the Vacant rows of a namespace that was deleted.
+func (r *BundleReconciler) orderDeletedNamespaceRemoval(ctx context.Context, s *bundleSnapshot) error {
 	if !s.isVacantNamespace() {
 		return nil
 	}

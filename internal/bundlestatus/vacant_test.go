@@ -89,7 +89,7 @@ func TestANamespaceThatGoesMeanwhile(t *testing.T) {
 		m.markDeleted("shop")
 		step(time.Minute)
 		row, ok := (memRows{m}).Get("b", "a")
-		if !ok || row.Spec.Phase != atoll.RowRemoving || row.Spec.IsRemovalConfirmed(row.Status) {
+		if !ok || row.Spec.Phase != atoll.RowRemoving || row.Spec.IsRemovalDone(row.Status) {
 			t.Errorf("the row: %v, %+v", ok, row)
 		}
 		if rows := m.rowPhases("ns-shop"); len(rows) > 0 {

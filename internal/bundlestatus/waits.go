@@ -50,9 +50,9 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	default:
 		row := rollout.Row{Spec: r.Spec, Online: true, CheckIn: r.CheckIn}
 		if r.Status != nil {
-			row.Status = redactSecrets(r.Status)
+			row.Status = redactSecretNames(r.Status)
 		}
-		of := rollout.ActiveRowWait(row)
+		of := rollout.WaitOfActiveRow(row)
 		if of.For == "" {
 			return
 		}
@@ -103,7 +103,7 @@ func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 	case in.Bundle.Meta.DeletionTimestamp != nil:
 		return waitCause{}
 	case t.desired == 0:
-		return in.firstRowWait()
+		return in.waitBeforeFirstRow()
 	case t.unfit:
 		return in.fittingClusterWait()
 	case t.reachable == 0:
@@ -117,8 +117,8 @@ func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 	return frozenWait(in.Content)
 }
 
-// firstRowWait returns the wait of a Bundle that is to be in no cluster yet.
-func (in StatusInput) firstRowWait() waitCause {
+// waitBeforeFirstRow returns the wait of a Bundle that is to be in no cluster yet.
+func (in StatusInput) waitBeforeFirstRow() waitCause {
 	switch {
 	case atoll.IsNowhere(in.Bundle.Spec.Placement), in.Latest != nil && in.Latest.Spec.Items == 0:
 		return waitCause{}

@@ -93,7 +93,7 @@ func TestMissingConditionsOfABundle(t *testing.T) {
 	in := StatusInput{Bundle: b, Now: time.Unix(1000, 0)}
 	first := ComputeStatus(in)
 	want("computed", first, "missing", "missing", "missing", "missing")
-	addMissingConditions(in, &first)
+	addMissingOptionalConditions(in, &first)
 	want("before a revision", first, "Unknown NotDetermined", "Unknown NotDetermined", "Unknown NotDetermined", "False Released")
 
 	in.Bundle.Status, in.Latest, in.Content = first, latest, &atoll.Content{}

@@ -210,7 +210,7 @@ func (stateless) Default(obj *unstructured.Unstructured) (*unstructured.Unstruct
 }
 
 func TestStated(t *testing.T) {
-	intent := NewStatedIntent(stateless{}, userfields.FingerprintUserFields)
+	intent := NewItemMatcher(stateless{}, userfields.FingerprintUserFields)
 	object := func(value string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",

@@ -52,7 +52,7 @@ func NodeLabels(c *v1alpha1.Cluster) map[string]string {
 	return out
 }
 
-// locationLabels returns are the labels that are fields of the spec.
+// locationLabels returns the labels that are fields of the Cluster's spec: region and zone.
 func locationLabels(c *v1alpha1.Cluster) map[string]string {
 	return map[string]string{corev1.LabelTopologyRegion: c.Spec.Region, corev1.LabelTopologyZone: c.Spec.Zone}
 }

@@ -110,7 +110,7 @@ func (r *ClusterStatusReconciler) markAPISetStored(hash string) {
 // is how long the member must wait before it may add a set; its list is kept until then.
 func (r *ClusterStatusReconciler) storeReportedAPIs(ctx context.Context, m *member, hash string, apis []string) (wait time.Duration, err error) {
 	now := time.Now()
-	done, wait := r.checkReportedAPIs(m, hash, apis, now)
+	done, wait := r.reportedAPIsWriteDelay(m, hash, apis, now)
 	if wait > 0 {
 		return wait, nil
 	}
@@ -131,9 +131,9 @@ func (r *ClusterStatusReconciler) storeReportedAPIs(ctx context.Context, m *memb
 	return 0, nil
 }
 
-// checkReportedAPIs reports whether a list needs no write, because it is stored or malformed, and
+// reportedAPIsWriteDelay reports whether a list needs no write, because it is stored or malformed, and
 // otherwise how long its member must wait before it may add a set.
-func (r *ClusterStatusReconciler) checkReportedAPIs(m *member, hash string, apis []string, now time.Time) (done bool, wait time.Duration) {
+func (r *ClusterStatusReconciler) reportedAPIsWriteDelay(m *member, hash string, apis []string, now time.Time) (done bool, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.apiSets.isStored(hash, now) || !isValidAPIList(apis) || session.APIsHash(apis) != hash {
@@ -162,7 +162,7 @@ func (r *ClusterStatusReconciler) deleteUnusedAPISets(ctx context.Context) {
 			continue
 		}
 		if !listed {
-			listed = r.recordUnusedAPISets(ctx)
+			listed = r.tryRecordUnusedAPISets(ctx)
 			continue // deleted at the next turn, unless a Cluster names it by then
 		}
 		r.mu.Lock()
@@ -174,8 +174,8 @@ func (r *ClusterStatusReconciler) deleteUnusedAPISets(ctx context.Context) {
 	}
 }
 
-// recordUnusedAPISets notes the sets in the store that no Cluster names. It reports whether it could.
-func (r *ClusterStatusReconciler) recordUnusedAPISets(ctx context.Context) bool {
+// tryRecordUnusedAPISets notes the sets in the store that no Cluster names. It reports whether it could.
+func (r *ClusterStatusReconciler) tryRecordUnusedAPISets(ctx context.Context) bool {
 	var sets metav1.PartialObjectMetadataList
 	sets.SetGroupVersionKind(enginev1.GroupVersion.WithKind("APISetList"))
 	if err := r.o.Client.List(ctx, &sets); err != nil {

@@ -42,8 +42,8 @@ type newest struct {
 	generation int32 // of the CA that signed it
 }
 
-// SetRemoteTransport returns how the connection of an agent comes whose stream another hub holds; empty:
-// that hub does not say. It is kept in memory.
+// SetRemoteTransport records the transport of an agent whose stream another hub holds; an empty
+// transport means that the other hub does not report it. It is kept in memory.
 func (r *ClusterStatusReconciler) SetRemoteTransport(uid, how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,9 +23,9 @@ func (s conditionSetter) set(kind string, status metav1.ConditionStatus, reason 
 	})
 }
 
-// clearCondition sets a condition to its normal value. A condition that is missing stays missing until the
+// resetConditionToNormal sets a condition to its normal value. A condition that is missing stays missing until the
 // next write, so that an upgrade of the hub writes no Cluster.
-func (s conditionSetter) clearCondition(kind string) {
+func (s conditionSetter) resetConditionToNormal(kind string) {
 	if meta.FindStatusCondition(*s.conditions, kind) != nil {
 		s.setDefaultCondition(kind)
 	}

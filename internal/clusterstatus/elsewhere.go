@@ -51,9 +51,9 @@ func (r *ClusterStatusReconciler) SetRemoteStream(uid string, on bool, heard tim
 
 func (r *ClusterStatusReconciler) isLeader() bool { return r.o.Leads == nil || r.o.Leads() }
 
-// isStatusWrittenByOtherHub' is a member about which another hub writes: the one that holds its stream,
-// or, where none does, the one that leads. How the agent fares that this hub runs, only
-// this one knows. The caller holds the lock.
+// isStatusWrittenByOtherHub reports whether another hub writes the member's status: the hub that
+// holds its stream, or else the leader. How the agent fares that this hub runs, only this one
+// knows. The caller holds the lock.
 func (r *ClusterStatusReconciler) isStatusWrittenByOtherHub(m *member) bool {
 	switch {
 	case m.up || m.pushed != nil:

@@ -233,8 +233,8 @@ func (r *ClusterStatusReconciler) markLost(m *member, spec *v1alpha1.ClusterSpec
 	}
 }
 
-// clearLostMark marks a member: it is not lost any more, or gone for good. The caller holds the
-// lock.
+// clearLostMark removes the mark of a lost member that is connected again or gone for good. The
+// caller holds the lock.
 func (r *ClusterStatusReconciler) clearLostMark(m *member) {
 	switch {
 	case m.lost.IsZero():
@@ -445,7 +445,8 @@ func (r *ClusterStatusReconciler) firstInventoryWait(c *v1alpha1.Cluster, m *mem
 	return m.met.Add(settle).Sub(now)
 }
 
-// forgetWrittenInventory: the store has what the inventory says, so that it need not be kept.
+// forgetWrittenInventory drops a member's written inventory, unless a newer one has come or its
+// reported APIs still wait.
 func (r *ClusterStatusReconciler) forgetWrittenInventory(m *member, i *pb.Inventory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

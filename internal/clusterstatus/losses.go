@@ -16,7 +16,7 @@ func (l lossCounter) remove(at time.Time) {
 	}
 }
 
-// mostPerMinute losses in any minute up to now that includes the given moment.
+// mostPerMinute returns the most losses in any minute up to now that includes the given time.
 func (l lossCounter) mostPerMinute(at, now time.Time) int {
 	size := int64(window / time.Second)
 	first, last := at.Unix()-size+1, min(now.Unix(), at.Unix()+size-1)

@@ -45,6 +45,6 @@ func (s conditionSetter) setMisbehaving(f memberFacts) {
 	}
 	c := meta.FindStatusCondition(*s.conditions, v1alpha1.ClusterMisbehaving)
 	if c != nil && (c.Status == metav1.ConditionFalse || f.fresh && now.Sub(c.LastTransitionTime.Time) >= goodConductTime) {
-		s.clearCondition(v1alpha1.ClusterMisbehaving)
+		s.resetConditionToNormal(v1alpha1.ClusterMisbehaving)
 	}
 }

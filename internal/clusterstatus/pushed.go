@@ -18,8 +18,8 @@ type Pushed struct {
 	Message string
 }
 
-// SetPushAgentState returns how the agent fares that this hub runs for the member; nil: that is not for
-// this hub to say, or not any more, and the last word stays.
+// SetPushAgentState records the state of the push agent that this hub runs for the member; nil
+// means that this hub no longer reports it.
 func (r *ClusterStatusReconciler) SetPushAgentState(uid string, p *Pushed) {
 	r.mu.Lock()
 	if _, known := r.o.Clusters.GetByUID(uid); !known {

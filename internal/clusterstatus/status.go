@@ -120,7 +120,7 @@ func (s conditionSetter) setRareConditions(f memberFacts) {
 	case len(f.unclaimed) > 0:
 		s.set(v1alpha1.ClusterUnclaimed, metav1.ConditionTrue, atoll.ReasonHeldByMember, unclaimedMessage(f.unclaimed))
 	default:
-		s.clearCondition(v1alpha1.ClusterUnclaimed)
+		s.resetConditionToNormal(v1alpha1.ClusterUnclaimed)
 	}
 	switch {
 	case f.certificate == 0:
@@ -128,7 +128,7 @@ func (s conditionSetter) setRareConditions(f memberFacts) {
 		s.set(v1alpha1.ClusterCertificateExpiring, metav1.ConditionTrue, atoll.ReasonNotRenewed, "the agent's certificate ends at "+
 			phrase.FormatTime(time.Unix(f.certificate, 0))+" and the agent has not renewed it at half of its life: see the agent's log in the member. When it has ended, the agent asks for another by its key")
 	default:
-		s.clearCondition(v1alpha1.ClusterCertificateExpiring)
+		s.resetConditionToNormal(v1alpha1.ClusterCertificateExpiring)
 	}
 }
 
@@ -241,8 +241,7 @@ func parseQuantities(in map[string]string) corev1.ResourceList {
 	return out
 }
 
-// equalStatuses statuses say the same; only the time of an unchanged condition may differ,
-// and derive keeps that.
+// equalStatuses reports whether two statuses are semantically equal, times included.
 func equalStatuses(a, b v1alpha1.ClusterStatus) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
 // equalConditionStatuses compares all but texts.

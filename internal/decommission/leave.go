@@ -77,7 +77,7 @@ type RemovalReconciler struct {
 // planned is the plan of a removal as it was worked out last; empty where it was not.
 type planned struct{ terms, plan string }
 
-// New makes a Reconciler and subscribes it to the tables.
+// New returns a RemovalReconciler and subscribes it to the tables.
 func New(cfg Config) *RemovalReconciler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -139,7 +139,7 @@ func (r *RemovalReconciler) enqueueLeavingAmong(_ string, clusters []string) {
 	}
 }
 
-// enqueueAllLeaving clusters that leave: whether the hub holds has changed.
+// enqueueAllLeaving enqueues the clusters that leave, because the hub begins or ends to hold.
 func (r *RemovalReconciler) enqueueAllLeaving() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *RemovalReconciler) reconcileCluster(ctx context.Context, name string) (
 	s := r.gatherRemovalFacts(ctx, c)
 	v := decideRemoval(s)
 	if v.forget {
-		behind, err := r.itemsLeftBehind(ctx, s.rows)
+		behind, err := r.listItemsStillInMember(ctx, s.rows)
 		if err != nil {
 			return 0, err
 		}

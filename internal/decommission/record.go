@@ -53,11 +53,11 @@ func joinLinesBounded(lines []string) string {
 	return b.String()
 }
 
-// itemsLeftBehind lists the items of rows, with the Bundle, as far as the hub knows that they are in
+// listItemsStillInMember lists the items of rows, with the Bundle, as far as the hub knows that they are in
 // the member. A Revision that is gone held nothing that a row still names.
-func (r *RemovalReconciler) itemsLeftBehind(ctx context.Context, rows []state.Row) (out []string, err error) {
+func (r *RemovalReconciler) listItemsStillInMember(ctx context.Context, rows []state.Row) (out []string, err error) {
 	for _, row := range rows {
-		if row.Status == nil || row.Spec.IsRemovalConfirmed(row.Status) {
+		if row.Status == nil || row.Spec.IsRemovalDone(row.Status) {
 			continue
 		}
 		content, err := r.Revisions.GetContent(ctx, row.Spec.Revision)

@@ -155,7 +155,7 @@ func (a *testAgent) countFrame(f *pb.FromHub) {
 	}
 }
 
-// applyOutput carries out an output. The caller holds the lock.
+// queueOutput carries out an output. The caller holds the lock.
 func (a *testAgent) applyOutput(stream pb.Session_ConnectClient, out session.AgentOutput) {
 	if out.Refused != nil {
 		a.refused = out.Refused

@@ -36,8 +36,8 @@ func newClusterWriteLimiter(countRows func(uid string) int) *clusterWriteLimiter
 	return &clusterWriteLimiter{countRows: countRows, byUID: map[string]*pace.Bucket{}}
 }
 
-// allowanceOf returns the rate of the allowance of a cluster with so many rows.
-func allowanceOf(rows int) pace.Rate {
+// clusterWriteRate returns the rate of the allowance of a cluster with so many rows.
+func clusterWriteRate(rows int) pace.Rate {
 	interval := time.Duration(float64(time.Second) / (1 + float64(rows)/allowanceRowInterval.Seconds()))
 	return pace.Rate{Interval: interval, Burst: allowanceBurst + rows*allowancePerRow}
 }
@@ -55,7 +55,7 @@ func (a *clusterWriteLimiter) waitTime(uid string, now time.Time) time.Duration 
 
 // reserveTurn charges the cluster for a write or a lookup, and returns how long until its turn.
 func (a *clusterWriteLimiter) reserveTurn(uid string, now time.Time) time.Duration {
-	rate := allowanceOf(a.countRows(uid))
+	rate := clusterWriteRate(a.countRows(uid))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b := a.byUID[uid]

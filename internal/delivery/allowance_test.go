@@ -39,7 +39,7 @@ func TestAHostileAgentCausesFewWrites(t *testing.T) {
 					d.reportRow("0", status(i))
 					passTime(tick)
 				}
-				most := allowanceOf(1).Burst + int(span.Seconds()*(1+1/allowanceRowInterval.Seconds())) + 1
+				most := clusterWriteRate(1).Burst + int(span.Seconds()*(1+1/allowanceRowInterval.Seconds())) + 1
 				if n := d.rows.countWrites(); n > most {
 					t.Errorf("one agent with one row caused %d writes in %s, at most %d are allowed", n, span, most)
 				}

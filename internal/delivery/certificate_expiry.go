@@ -30,7 +30,7 @@ func (t *expiryTracker) put(s *agentSession, c certificateInfo) {
 	s.certificate = c
 	t.addLocked(s, time.Now())
 	t.mu.Unlock()
-	t.notifyExpiry(s)
+	t.reportCertificateStatus(s)
 }
 
 // addLocked adds a session that is not in. The caller holds the lock.
@@ -77,12 +77,12 @@ func (t *expiryTracker) updateCertificate(s *agentSession, c certificateInfo) {
 	}
 	t.mu.Unlock()
 	if in {
-		t.notifyExpiry(s)
+		t.reportCertificateStatus(s)
 	}
 }
 
-// notifyExpiry passes on what is known of the session's certificate.
-func (t *expiryTracker) notifyExpiry(s *agentSession) {
+// reportCertificateStatus passes on what is known of the session's certificate.
+func (t *expiryTracker) reportCertificateStatus(s *agentSession) {
 	t.mu.Lock()
 	_, overdue := t.overdue[s]
 	ends, generation := time.Unix(s.certificate.notAfter, 0), int(s.certificate.generation)
@@ -102,7 +102,7 @@ func (t *expiryTracker) watchOverdue(ctx context.Context) {
 	for {
 		var timer <-chan time.Time
 		for _, s := range t.takeOverdue(time.Now()) {
-			t.notifyExpiry(s)
+			t.reportCertificateStatus(s)
 		}
 		t.mu.Lock()
 		if len(t.due) > 0 {

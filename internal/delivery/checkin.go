@@ -37,9 +37,9 @@ func (s *agentSession) announcedCheckInInterval() time.Duration {
 	return time.Duration(s.checkInState.intervalSeconds) * time.Second
 }
 
-// recordAnnouncedInterval records the interval that is about to be sent to the agent, and returns
+// recordIntervalToSend records the interval that is about to be sent to the agent, and returns
 // it in seconds.
-func (s *agentSession) recordAnnouncedInterval() uint32 {
+func (s *agentSession) recordIntervalToSend() uint32 {
 	every := s.checkInSeconds()
 	s.mu.Lock()
 	defer s.mu.Unlock()

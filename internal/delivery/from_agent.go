@@ -64,7 +64,7 @@ func (s *agentSession) handleReport(r *pb.Report) {
 	st.Since = min(max(st.Since, 0), atoll.MaxUnixSeconds)
 	st.Drifted = min(max(st.Drifted, 0), maxReportedObjects)
 	for i := range st.Items {
-		st.Items[i].Drift = drift.Limit(st.Items[i].Key, st.Items[i].Drift)
+		st.Items[i].Drift = drift.LimitAndRedact(st.Items[i].Key, st.Items[i].Drift)
 	}
 	var spec *atoll.RowSpec
 	var stored session.Reported
@@ -78,7 +78,7 @@ func (s *agentSession) handleReport(r *pb.Report) {
 	hash := session.StatusHash(st)
 	v := session.JudgeReport(spec, stored, session.Reported{RowStatus: &st, Hash: hash})
 	if v.Ahead {
-		s.reportAheadUnlocked(r.GetBundle(), st.Generation)
+		s.lockAndReportGenerationAhead(r.GetBundle(), st.Generation)
 	}
 	switch {
 	case v.Refused:

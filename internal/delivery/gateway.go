@@ -268,8 +268,8 @@ func (g *Gateway) ResetSessions(reason string) {
 	}
 }
 
-// HighestGeneration returns the highest generation that an agent has reported since the Gateway was made.
-func (g *Gateway) HighestGeneration() int64 { return g.highestGeneration.Load() }
+// HighestReportedGeneration returns the highest generation that an agent has reported since the Gateway was made.
+func (g *Gateway) HighestReportedGeneration() int64 { return g.highestGeneration.Load() }
 
 // IsHolding reports whether orders are held back.
 func (g *Gateway) IsHolding() bool {
@@ -277,8 +277,8 @@ func (g *Gateway) IsHolding() bool {
 	return g.setBackSuspected.Load() || st == nil || st.Rewound != nil && st.Rewound.Accepted == ""
 }
 
-// restoreDecisionMark changes with every decision about a restore. Sessions of an earlier epoch
-// are held until Reset ends them.
+// restoreDecisionMark changes with every decision about a restore. Sessions of an earlier mark are
+// held until ResetSessions ends them. Sessions of an earlier epoch are held until Reset ends them.
 func (g *Gateway) restoreDecisionMark() string {
 	st := g.options.Store.HubState()
 	if st == nil || st.Rewound == nil {

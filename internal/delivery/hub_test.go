@@ -151,7 +151,7 @@ func newTestHub(t testing.TB, adjust ...func(*Options)) *testHub {
 // setTrust what these authorities make of the hub.
 func (h *testHub) setTrust(a *keys.Authorities) {
 	h.trust.Store(&Trust{
-		Serving: h.servingCertificateOf(a), HubCA: a.ClusterCAPEM(), AgentCAs: a.AgentCAPool(), SignedBy: a.AgentCAGeneration, Generation: a.Generation, Edition: a.TrustEdition(),
+		Serving: h.servingCertificateOf(a), HubCA: a.ClusterCABundlePEM(), AgentCAs: a.AgentCAPool(), SignedBy: a.AgentCAGeneration, Generation: a.Generation, Edition: a.TrustEdition(),
 		Sign: func(public crypto.PublicKey, cn, org string, lifetime time.Duration) ([]byte, error) {
 			return a.Agent.SignKey(public, keys.Request{CommonName: cn, Organization: []string{org}, NotBefore: time.Now(), Lifetime: lifetime})
 		},

@@ -52,14 +52,14 @@ type joinCall struct {
 // Join serves one request for a certificate.
 func (g *Gateway) Join(ctx context.Context, r *pb.JoinRequest) (reply *pb.JoinReply, err error) {
 	err = g.serveContainingPanics(func() (err error) {
-		reply, err = g.decideJoin(ctx, r)
+		reply, err = g.answerJoinRequest(ctx, r)
 		return err
 	})
 	return reply, err
 }
 
-// decideJoin returns the answer to a Join.
-func (g *Gateway) decideJoin(ctx context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
+// answerJoinRequest returns the answer to a Join.
+func (g *Gateway) answerJoinRequest(ctx context.Context, r *pb.JoinRequest) (*pb.JoinReply, error) {
 	if err := g.checkServing(); err != nil {
 		return nil, err
 	}
@@ -168,11 +168,11 @@ func (g *Gateway) advanceJoin(ctx context.Context, j *joinCall) (*pb.JoinReply, 
 // joinNamedCluster serves an agent by what it shows: the key of the Cluster, the token of an agent
 // that the hub runs, or neither.
 func (g *Gateway) joinNamedCluster(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
-	key, known := g.openAgentKey(c)
+	key, known := g.unsealAgentKeyHash(c)
 	owned := known && key == j.request.KeyHash
 	j.vouched = !owned && j.hasToken && c.Spec.IsPushed() && j.shownToken.VouchesFor(g.options.HubKey, c.Name, string(c.UID))
 	if !owned && !j.vouched {
-		return g.joinExistingCluster(ctx, j, c)
+		return g.requestClusterTakeover(ctx, j, c)
 	}
 	if err := j.verifySignature(); err != nil {
 		return nil, err
@@ -183,13 +183,13 @@ func (g *Gateway) joinNamedCluster(ctx context.Context, j *joinCall, c *v1alpha1
 	return g.replyDecision(ctx, j, c)
 }
 
-// openAgentKey returns the hash of the key that a Cluster's agent has.
-func (g *Gateway) openAgentKey(c *v1alpha1.Cluster) (keyHash string, ok bool) {
+// unsealAgentKeyHash returns the hash of the key that a Cluster's agent has.
+func (g *Gateway) unsealAgentKeyHash(c *v1alpha1.Cluster) (keyHash string, ok bool) {
 	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
 }
 
-// openNextKey returns the hash of the key by which an agent asks to take a Cluster over.
-func (g *Gateway) openNextKey(c *v1alpha1.Cluster) (keyHash string, ok bool) {
+// unsealTakeoverKeyHash returns the hash of the key by which an agent asks to take a Cluster over.
+func (g *Gateway) unsealTakeoverKeyHash(c *v1alpha1.Cluster) (keyHash string, ok bool) {
 	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationNextKey])
 }
 
@@ -207,7 +207,7 @@ func (g *Gateway) replyDecision(ctx context.Context, j *joinCall, c *v1alpha1.Cl
 // same one after a new installation.
 func (g *Gateway) joinPushedCluster(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
 	if c.Annotations[handshake.AnnotationAgentKey] != "" {
-		return g.joinExistingCluster(ctx, j, c)
+		return g.requestClusterTakeover(ctx, j, c)
 	}
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -277,10 +277,10 @@ func (g *Gateway) joinNewCluster(ctx context.Context, j *joinCall) (*pb.JoinRepl
 	return g.replyDecision(ctx, j, c)
 }
 
-// joinExistingCluster serves an agent whose key is not its Cluster's: the member was
+// requestClusterTakeover serves an agent whose key is not its Cluster's: the member was
 // installed again, or another agent uses the name. An administrator must decide.
-func (g *Gateway) joinExistingCluster(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
-	key, asked := g.openNextKey(c)
+func (g *Gateway) requestClusterTakeover(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
+	key, asked := g.unsealTakeoverKeyHash(c)
 	if asked && key == j.request.KeyHash {
 		if err := j.verifySignature(); err != nil {
 			return nil, err
@@ -316,13 +316,13 @@ func (g *Gateway) joinExistingCluster(ctx context.Context, j *joinCall, c *v1alp
 // nameTakenReason returns why an agent of another key cannot have the name of a Cluster; empty: it
 // may ask for it.
 func (g *Gateway) nameTakenReason(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
-	if _, known := g.openAgentKey(c); known && !c.Spec.Accepted {
+	if _, known := g.unsealAgentKeyHash(c); known && !c.Spec.Accepted {
 		return "another agent has asked for the name " + c.Name + " already and waits to be accepted; choose another name, or delete that Cluster on the hub", nil
 	}
 	if g.isConnectedToAnyHub(string(c.UID)) {
 		return "another agent is connected as " + c.Name + "; choose another name, or remove that cluster on the hub first", nil
 	}
-	key, asked := g.openNextKey(c)
+	key, asked := g.unsealTakeoverKeyHash(c)
 	if !asked {
 		return "", nil
 	}

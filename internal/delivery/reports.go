@@ -194,7 +194,7 @@ func (t *reportWriter) scheduleRemaining(bundle string, p *bundleReports) {
 // The next write waits for the end of this one.
 func (t *reportWriter) flushBundle(bundle string) {
 	t.runContainingPanics(bundle, func() {
-		if p, batch := t.takeDueBatch(bundle); batch != nil {
+		if p, batch := t.takeBatchIfDue(bundle); batch != nil {
 			t.writeBatch(bundle, p, batch)
 		}
 	})
@@ -207,8 +207,8 @@ func (t *reportWriter) runContainingPanics(bundle string, fn func()) {
 	}
 }
 
-// takeDueBatch takes what is pending of a bundle, if any of it is due and may be written.
-func (t *reportWriter) takeDueBatch(bundle string) (p *bundleReports, batch map[string]pendingReport) {
+// takeBatchIfDue takes what is pending of a bundle, if any of it is due and may be written.
+func (t *reportWriter) takeBatchIfDue(bundle string) (p *bundleReports, batch map[string]pendingReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p, now := t.bundles[bundle], time.Now()
@@ -225,11 +225,11 @@ func (t *reportWriter) takeDueBatch(bundle string) (p *bundleReports, batch map[
 	case !t.admitWrite(bundle, p, now):
 		return nil, nil
 	}
-	return p, p.takeBatch()
+	return p, p.takeAllPendingReports()
 }
 
-// takeBatch takes all that is pending, to be written. The caller holds the lock.
-func (p *bundleReports) takeBatch() (batch map[string]pendingReport) {
+// takeAllPendingReports takes all that is pending, to be written. The caller holds the lock.
+func (p *bundleReports) takeAllPendingReports() (batch map[string]pendingReport) {
 	batch = p.rows
 	p.rows, p.writing = map[string]pendingReport{}, true
 	return batch
@@ -237,7 +237,7 @@ func (p *bundleReports) takeBatch() (batch map[string]pendingReport) {
 
 // writeBatch writes a batch, and schedules what has come since.
 func (t *reportWriter) writeBatch(bundle string, p *bundleReports, batch map[string]pendingReport) {
-	written, err := t.writeBatchContainingPanics(bundle, batch)
+	written, err := t.writeBatchDroppingPanickingReports(bundle, batch)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -271,9 +271,9 @@ func (t *reportWriter) writeBatch(bundle string, p *bundleReports, batch map[str
 	t.scheduleRemaining(bundle, p)
 }
 
-// writeBatchContainingPanics writes a batch. When that panics, each report is written by itself, and one that
+// writeBatchDroppingPanickingReports writes a batch. When that panics, each report is written by itself, and one that
 // panics again is dropped from the batch.
-func (t *reportWriter) writeBatchContainingPanics(bundle string, batch map[string]pendingReport) (written []pendingReport, err error) {
+func (t *reportWriter) writeBatchDroppingPanickingReports(bundle string, batch map[string]pendingReport) (written []pendingReport, err error) {
 	p := reconcile.ContainPanicCounted(reportQueue, func() { written, err = t.writeStatuses(bundle, batch) })
 	if p == nil {
 		return written, err

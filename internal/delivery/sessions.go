@@ -100,7 +100,7 @@ func (t *sessionTable) countTakeoverLocked(uid string, now time.Time) (switches 
 	return r.switches, r.switches >= rivalTakeovers
 }
 
-// remove takes a session out, unless another has replaced it.
+// remove takes a session out and returns true, unless another has replaced it.
 func (t *sessionTable) remove(s *agentSession, now time.Time) (last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -144,10 +144,10 @@ func (g *Gateway) issueCertificate(ctx context.Context, csr *certificatesv1.Cert
 // adoptKey makes the key the Cluster's own if the Cluster has it as the next key. known is
 // false when it is neither the next nor the present key.
 func (g *Gateway) adoptKey(ctx context.Context, c *v1alpha1.Cluster, keyHash string) (known bool, err error) {
-	if key, ok := g.openAgentKey(c); ok && key == keyHash {
+	if key, ok := g.unsealAgentKeyHash(c); ok && key == keyHash {
 		return true, nil
 	}
-	if key, ok := g.openNextKey(c); !ok || key != keyHash {
+	if key, ok := g.unsealTakeoverKeyHash(c); !ok || key != keyHash {
 		return false, nil
 	}
 	c.Annotations[handshake.AnnotationAgentKey] = c.Annotations[handshake.AnnotationNextKey]

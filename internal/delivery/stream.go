@@ -119,7 +119,7 @@ func (g *Gateway) serveSession(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.Fro
 	if s.hasFormerCA() {
 		s.reissueCertificate() // before Idle is sent
 	}
-	go s.runContainingPanics(func() { s.openSession(hello) })
+	go s.runContainingPanics(func() { s.answerHelloAndRunSender(hello) })
 	return s.receiveFrames()
 }
 
@@ -144,8 +144,8 @@ func (s *agentSession) receiveHello() (*pb.Hello, error) {
 	return f.GetHello(), nil
 }
 
-// openSession answers Hello and runs the sender.
-func (s *agentSession) openSession(hello *pb.Hello) {
+// answerHelloAndRunSender answers Hello and runs the sender.
+func (s *agentSession) answerHelloAndRunSender(hello *pb.Hello) {
 	if err := s.answerHello(hello); err != nil {
 		s.cancelCall()
 		return
@@ -196,7 +196,7 @@ func (s *agentSession) answerHello(hello *pb.Hello) error {
 	s.restoreEpoch = s.gateway.restoreDecisionMark()
 	holding := s.gateway.IsHolding()
 	recalling := !holding && s.gateway.options.Restore.IsRecalling()
-	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.gateway.options.Version, Holding: holding, CheckInSeconds: s.recordAnnouncedInterval()}
+	welcome := &pb.Welcome{ClusterName: s.cluster, ClusterUid: s.id.uid, HubVersion: s.gateway.options.Version, Holding: holding, CheckInSeconds: s.recordIntervalToSend()}
 	if !holding {
 		welcome.Position = s.gateway.currentPosition()
 	}
@@ -224,7 +224,7 @@ func (s *agentSession) startResync(hello *pb.Hello, holding bool) {
 	core, out := session.NewHubSession(hello, s.wantedEntries(), holding)
 	s.core = core
 	s.gateway.metrics.resyncs.WithLabelValues(fmt.Sprint(out.Synced)).Inc()
-	s.applyOutput(out)
+	s.queueOutput(out)
 }
 
 // wantedEntries lists what the agent must hold, of all rows of the cluster.
@@ -265,7 +265,7 @@ func (s *agentSession) handleFrame(f *pb.FromAgent) {
 	if v := f.GetStored(); v != nil {
 		s.gateway.options.Traces.OrderStored(s.id.uid, v.GetBundle(), v.GetGeneration())
 	}
-	s.dispatchOutput(out)
+	s.passOutputToComponents(out)
 }
 
 // passToCore passes a frame to the core. Frames that come before Hello is answered, such as the
@@ -278,7 +278,7 @@ func (s *agentSession) passToCore(f *pb.FromAgent) (out session.HubOutput, isOve
 	}
 	if s.core != nil {
 		out = s.core.HandleFrame(f)
-		s.applyOutput(out)
+		s.queueOutput(out)
 	} else {
 		out.Inventory, out.Renew, out.Remembered = f.GetInventory(), f.GetRenew(), f.GetRemembered()
 		if r := f.GetReport(); r != nil {
@@ -288,8 +288,8 @@ func (s *agentSession) passToCore(f *pb.FromAgent) (out session.HubOutput, isOve
 	return out, false
 }
 
-// applyOutput queues what the output sends. The caller holds the lock.
-func (s *agentSession) applyOutput(out session.HubOutput) {
+// queueOutput queues what the output sends. The caller holds the lock.
+func (s *agentSession) queueOutput(out session.HubOutput) {
 	s.queue.control = append(s.queue.control, out.Frames...)
 	for _, o := range out.Orders {
 		s.queue.queueOrder(o)
@@ -312,8 +312,8 @@ func (s *agentSession) applyOutput(out session.HubOutput) {
 	s.wakeSender()
 }
 
-// dispatchOutput passes on what an output has for other components. It takes no lock.
-func (s *agentSession) dispatchOutput(out session.HubOutput) {
+// passOutputToComponents passes on what an output has for other components. It takes no lock.
+func (s *agentSession) passOutputToComponents(out session.HubOutput) {
 	for _, r := range out.Reports {
 		s.handleReport(r)
 	}

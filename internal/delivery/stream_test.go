@@ -368,8 +368,8 @@ func TestSetBackStoreIsDetected(t *testing.T) {
 	if reason := <-h.rewinds; !strings.Contains(reason, "a-start-that-was-lost") {
 		t.Errorf("reason %q", reason)
 	}
-	if !a.welcome.GetHolding() || a.welcome.GetPosition() != nil || !h.IsHolding() || h.HighestGeneration() != 70 {
-		t.Errorf("welcome %v, highest %d", a.welcome, h.HighestGeneration())
+	if !a.welcome.GetHolding() || a.welcome.GetPosition() != nil || !h.IsHolding() || h.HighestReportedGeneration() != 70 {
+		t.Errorf("welcome %v, highest %d", a.welcome, h.HighestReportedGeneration())
 	}
 	h.rows.setRows("b2", map[string]atoll.RowSpec{"oslo": activeSpec(other, "r2", 1)})
 	bystander.reportStatus("nothing", atoll.RowStatus{State: atoll.RowRemoved}) // answered, so the stream lives

@@ -176,8 +176,8 @@ func (s *agentSession) answerNeed(need *pb.Need) error {
 	return nil
 }
 
-// reportAheadUnlocked is reportGenerationAhead for a caller that does not hold the lock.
-func (s *agentSession) reportAheadUnlocked(bundle string, generation int64) {
+// lockAndReportGenerationAhead is reportGenerationAhead for a caller that does not hold the lock.
+func (s *agentSession) lockAndReportGenerationAhead(bundle string, generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reportGenerationAhead(bundle, generation)

@@ -19,7 +19,7 @@ func (t *reportWriter) admitWrite(bundle string, p *bundleReports, now time.Time
 	case len(t.upkeepQueue) > 0 || t.upkeepBudget.WaitTime(now) > 0:
 		p.inQueue = true
 		if t.upkeepQueue = append(t.upkeepQueue, bundle); len(t.upkeepQueue) == 1 {
-			t.scheduleQueuedWrites(now)
+			t.startQueuedWriteTimer(now)
 		}
 		return false
 	default:
@@ -30,14 +30,14 @@ func (t *reportWriter) admitWrite(bundle string, p *bundleReports, now time.Time
 
 // chargeUpkeep charges a write of what is pending. The caller holds the lock.
 func (t *reportWriter) chargeUpkeep(p *bundleReports, now time.Time) {
-	t.upkeepBudget.TakeTokens(now, p.countTargetSlices())
+	t.upkeepBudget.TakeTokens(now, p.countPendingTargetSlices())
 	p.upkeepBudget.TakeTokens(now, 1)
 	p.nextUpkeep = now.Add(p.upkeepBudget.WaitTime(now))
 }
 
-// scheduleQueuedWrites schedules the queue for when the budget is positive. The caller holds the
+// startQueuedWriteTimer schedules the queue for when the budget is positive. The caller holds the
 // lock.
-func (t *reportWriter) scheduleQueuedWrites(now time.Time) {
+func (t *reportWriter) startQueuedWriteTimer(now time.Time) {
 	time.AfterFunc(max(t.upkeepBudget.WaitTime(now), time.Millisecond), t.writeQueuedBundles)
 }
 
@@ -61,11 +61,11 @@ func (t *reportWriter) writeQueuedBundles() {
 			continue
 		}
 		t.chargeUpkeep(p, now)
-		batch := p.takeBatch()
+		batch := p.takeAllPendingReports()
 		go t.runContainingPanics(bundle, func() { t.writeBatch(bundle, p, batch) })
 	}
 	if len(t.upkeepQueue) > 0 {
-		t.scheduleQueuedWrites(now)
+		t.startQueuedWriteTimer(now)
 	}
 }
 
@@ -102,8 +102,8 @@ func (p *bundleReports) hasDueMilestone(now time.Time) bool {
 	return false
 }
 
-// countTargetSlices returns how many slices hold what is pending.
-func (p *bundleReports) countTargetSlices() int {
+// countPendingTargetSlices returns how many slices hold what is pending.
+func (p *bundleReports) countPendingTargetSlices() int {
 	names := map[string]struct{}{}
 	for _, r := range p.rows {
 		names[r.slice] = struct{}{}

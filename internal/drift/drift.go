@@ -13,9 +13,9 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// Limit returns a drift of the key's object within the bounds of atoll.Drift, and without the values of a
+// LimitAndRedact returns a drift of the key's object within the bounds of atoll.Drift, and without the values of a
 // Secret. The drift of another process is limited before it is used.
-func Limit(key atoll.ItemKey, d *atoll.Drift) *atoll.Drift {
+func LimitAndRedact(key atoll.ItemKey, d *atoll.Drift) *atoll.Drift {
 	if d == nil {
 		return nil
 	}

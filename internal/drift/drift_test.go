@@ -15,7 +15,7 @@ var (
 )
 
 func TestLimit(t *testing.T) {
-	if Limit(conf, nil) != nil {
+	if LimitAndRedact(conf, nil) != nil {
 		t.Error("no drift became one")
 	}
 	long := strings.Repeat("é", 400)
@@ -24,7 +24,7 @@ func TestLimit(t *testing.T) {
 	for range 20 {
 		large.Fields = append(large.Fields, field)
 	}
-	got := Limit(conf, large)
+	got := LimitAndRedact(conf, large)
 	if len(got.Fields) != atoll.MaxDriftFields || int(got.Total) != atoll.MaxDriftFields || got.Since != 0 {
 		t.Errorf("%d fields, total %d, since %d", len(got.Fields), got.Total, got.Since)
 	}
@@ -33,10 +33,10 @@ func TestLimit(t *testing.T) {
 		len(f.Managers) != atoll.MaxDriftManagers || len(f.Managers[0]) > atoll.MaxDriftManager || f.Since != atoll.MaxUnixSeconds {
 		t.Errorf("field %+v", f)
 	}
-	if again := Limit(conf, got); !reflect.DeepEqual(again, got) {
+	if again := LimitAndRedact(conf, got); !reflect.DeepEqual(again, got) {
 		t.Errorf("limited twice: %+v, once: %+v", again, got)
 	}
-	if f := Limit(secret, large).Fields[0]; f.Live != "" || f.Wanted != "" || f.Path == "" {
+	if f := LimitAndRedact(secret, large).Fields[0]; f.Live != "" || f.Wanted != "" || f.Path == "" {
 		t.Errorf("field of a Secret: %+v", f)
 	}
 	if len(large.Fields) != 20 || large.Fields[0].Live != long {
@@ -51,8 +51,8 @@ func FuzzLimit(f *testing.F) {
 		if json.Unmarshal([]byte(text), &d) != nil {
 			return
 		}
-		once := Limit(conf, &d)
-		if twice := Limit(conf, once); !reflect.DeepEqual(once, twice) {
+		once := LimitAndRedact(conf, &d)
+		if twice := LimitAndRedact(conf, once); !reflect.DeepEqual(once, twice) {
 			t.Errorf("%+v, limited again: %+v", once, twice)
 		}
 		Describe(once)

@@ -152,19 +152,19 @@ func lengthOf(v ref.Val) int {
 	return 0
 }
 
-// flatAddition flattens the sum of lists. CEL's own sum is a tree of references, and every
+// flatteningAddition flattens the sum of lists. CEL's own sum is a tree of references, and every
 // access walks it: a list that is doubled often takes for ever.
-type flatAddition struct{ interpreter.InterpretableCall }
+type flatteningAddition struct{ interpreter.InterpretableCall }
 
 func flattenAdditions(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	if call, ok := i.(interpreter.InterpretableCall); ok && call.Function() == operators.Add {
-		return flatAddition{call}, nil
+		return flatteningAddition{call}, nil
 	}
 	return i, nil
 }
 
 // Eval implements interpreter.Interpretable.
-func (f flatAddition) Eval(a interpreter.Activation) ref.Val {
+func (f flatteningAddition) Eval(a interpreter.Activation) ref.Val {
 	v := f.InterpretableCall.Eval(a)
 	list, ok := v.(traits.Lister)
 	if _, loop := v.(traits.MutableLister); !ok || loop {

@@ -19,12 +19,12 @@ type Client[L runtime.Object] interface {
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// FieldSelectedSource returns a source: they are the objects of a kind that a field selector selects.
+// FieldSelectedSource returns a source of the objects of a kind that a field selector selects.
 func FieldSelectedSource[L runtime.Object](c Client[L], selector string) cache.ListerWatcher {
 	return listerWatcherWithOptions(c, func(o *metav1.ListOptions) { o.FieldSelector = selector })
 }
 
-// LabelSelectedSource returns a source: they are the objects of a kind that a label selector selects.
+// LabelSelectedSource returns a source of the objects of a kind that a label selector selects.
 func LabelSelectedSource[L runtime.Object](c Client[L], selector string) cache.ListerWatcher {
 	return listerWatcherWithOptions(c, func(o *metav1.ListOptions) { o.LabelSelector = selector })
 }

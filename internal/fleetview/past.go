@@ -56,9 +56,9 @@ func WorkloadOf(obj runtime.Object) (Workload, bool) {
 	return Workload{}, false
 }
 
-// SelectsWorkload reports whether a label selector is exactly that of a workload: this selects its
+// EqualsWorkloadSelector reports whether a label selector is exactly that of a workload: this selects its
 // history.
-func SelectsWorkload(asked labels.Selector, of *metav1.LabelSelector) bool {
+func EqualsWorkloadSelector(asked labels.Selector, of *metav1.LabelSelector) bool {
 	own, err := metav1.LabelSelectorAsSelector(of)
 	if err != nil || asked == nil {
 		return false
@@ -124,7 +124,7 @@ func SplitPastName(name, kind string) (workload string, ok bool) {
 // of the Deployment's: Atoll's are those of now, so that it stays where it is placed.
 func (w Workload) ReplicaSet(p PastWorkload, now bool) *appsv1.ReplicaSet {
 	rs := &appsv1.ReplicaSet{ObjectMeta: w.pastMetadata(p)}
-	rs.Annotations = withPlacementAnnotations(p.Annotations, w.Annotations)
+	rs.Annotations = withTemplateAtollAnnotations(p.Annotations, w.Annotations)
 	delete(rs.Annotations, corev1.LastAppliedConfigAnnotation) // the whole Deployment, which no ReplicaSet has
 	rs.Annotations[annotationRevision] = strconv.FormatInt(p.Number, 10)
 	rs.Spec = appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: w.Selector, Template: p.Template}
@@ -148,7 +148,7 @@ func (w Workload) ControllerRevision(p PastWorkload) (*appsv1.ControllerRevision
 		return nil, fmt.Errorf("write the pod template of %s %s: %w", w.Kind, w.Name, err)
 	}
 	c := &appsv1.ControllerRevision{ObjectMeta: w.pastMetadata(p), Data: runtime.RawExtension{Raw: patch}, Revision: p.Number}
-	c.Annotations = withPlacementAnnotations(p.Annotations, w.Annotations)
+	c.Annotations = withTemplateAtollAnnotations(p.Annotations, w.Annotations)
 	return c, nil
 }
 
@@ -163,8 +163,8 @@ func (w Workload) pastMetadata(p PastWorkload) metav1.ObjectMeta {
 	}
 }
 
-// withPlacementAnnotations gives annotations with Atoll's of a template in the place of their own.
-func withPlacementAnnotations(annotations, template map[string]string) map[string]string {
+// withTemplateAtollAnnotations gives annotations with Atoll's of a template in the place of their own.
+func withTemplateAtollAnnotations(annotations, template map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range annotations {
 		if !atoll.IsOwnMetadataKey(key) {

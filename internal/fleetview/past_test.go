@@ -74,11 +74,11 @@ func TestWhoAsksForAHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := SelectsWorkload(l, of); got != want {
+		if got := EqualsWorkloadSelector(l, of); got != want {
 			t.Errorf("%q asks for it: %v", asked, got)
 		}
 	}
-	if SelectsWorkload(labels.Everything(), &metav1.LabelSelector{}) || SelectsWorkload(nil, of) || SelectsWorkload(labels.Nothing(), of) {
+	if EqualsWorkloadSelector(labels.Everything(), &metav1.LabelSelector{}) || EqualsWorkloadSelector(nil, of) || EqualsWorkloadSelector(labels.Nothing(), of) {
 		t.Error("everything, or nothing, is taken for a question for a history")
 	}
 }

@@ -39,7 +39,7 @@ func (m Member) ConvertToHubForm(obj metav1.Object) {
 	case *corev1.Pod:
 		m.showOnClusterNode(o)
 	case *appsv1.ReplicaSet:
-		m.addPlacementAnnotations(o)
+		m.copyTemplateAtollAnnotations(o)
 	case *discoveryv1.EndpointSlice:
 		o.Endpoints = slices.Clone(o.Endpoints)
 		for i := range o.Endpoints {
@@ -96,11 +96,11 @@ func (m Member) showOnClusterNode(pod *corev1.Pod) {
 	pod.Spec.NodeName = m.Cluster
 }
 
-// addPlacementAnnotations copies to a ReplicaSet its template's annotations of Atoll, as it has the
+// copyTemplateAtollAnnotations copies to a ReplicaSet its template's annotations of Atoll, as it has the
 // template's others. A rollback to one replaces the template's annotations by its own, and the
 // template would not be placed any more without them. The member's annotations of Atoll are left
 // out, or a member could decide where the template goes.
-func (m Member) addPlacementAnnotations(rs *appsv1.ReplicaSet) {
+func (m Member) copyTemplateAtollAnnotations(rs *appsv1.ReplicaSet) {
 	owner := metav1.GetControllerOfNoCopy(rs)
 	if owner == nil {
 		return
@@ -110,7 +110,7 @@ func (m Member) addPlacementAnnotations(rs *appsv1.ReplicaSet) {
 		return // of no template
 	}
 	if template, ok := m.Template(atoll.ItemKey{Group: gv.Group, Kind: owner.Kind, Namespace: rs.Namespace, Name: owner.Name}); ok {
-		rs.Annotations = withPlacementAnnotations(rs.Annotations, template.GetAnnotations())
+		rs.Annotations = withTemplateAtollAnnotations(rs.Annotations, template.GetAnnotations())
 	}
 }
 

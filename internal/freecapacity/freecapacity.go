@@ -45,7 +45,7 @@ const (
 
 const mebibyte = 1 << 20
 
-// String returns a line: of a class is a line such as
+// String returns the class as one line, such as the example below.
 //
 //	3 cpu=3500m memory=12288Mi pods=90 nvidia.com/gpu=2 taints=gpu=true:NoSchedule
 //

@@ -86,7 +86,7 @@ func newConn(s *Server, nc net.Conn, info credentials.AuthInfo) *serverConn {
 
 // serve serves the connection until it ends.
 func (c *serverConn) serve() {
-	if err := c.readPreface(); err != nil {
+	if err := c.exchangePrefaces(); err != nil {
 		c.fail(err)
 	}
 	c.mu.Lock()
@@ -111,8 +111,8 @@ func (c *serverConn) serve() {
 	c.close(err, highest)
 }
 
-// readPreface sends the server's settings and checks the client's preface.
-func (c *serverConn) readPreface() error {
+// exchangePrefaces sends the server's settings and checks the client's preface.
+func (c *serverConn) exchangePrefaces() error {
 	o := &c.server.options
 	w := writers.Get().(*frameWriter)
 	defer w.release()
@@ -324,8 +324,8 @@ func (c *serverConn) flush(w *frameWriter) error {
 	return err
 }
 
-// writeReplies writes the frames that answer a frame of the peer.
-func (c *serverConn) writeReplies(w *frameWriter) {
+// flushReplies writes the frames that answer a frame of the peer.
+func (c *serverConn) flushReplies(w *frameWriter) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
 	_ = c.flush(w) // a failed write ends the connection

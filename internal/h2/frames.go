@@ -92,7 +92,7 @@ func (c *ClientCall) readFrame(r *frameReader, handle func([]byte) error) (over 
 	case *http2.GoAwayFrame:
 		return handleGoAway(f)
 	case *http2.PushPromiseFrame:
-		return true, protocolError("a push, which is disabled")
+		return true, peerViolationError("a push, which is disabled")
 	}
 	return false, nil
 }
@@ -100,7 +100,7 @@ func (c *ClientCall) readFrame(r *frameReader, handle func([]byte) error) (over 
 // handleData passes the messages that a DATA frame completes to handle.
 func (c *ClientCall) handleData(f *http2.DataFrame, handle func([]byte) error) (over bool, err error) {
 	if f.StreamID != streamID {
-		return false, protocolError("data on an unopened stream")
+		return false, peerViolationError("data on an unopened stream")
 	}
 	c.mu.Lock()
 	c.unreturnedWindow += f.Length
@@ -109,7 +109,7 @@ func (c *ClientCall) handleData(f *http2.DataFrame, handle func([]byte) error) (
 		return false, err
 	}
 	if f.StreamEnded() {
-		return true, protocolError("the end of the call without a status")
+		return true, peerViolationError("the end of the call without a status")
 	}
 	return false, nil
 }
@@ -143,7 +143,9 @@ func (c *ClientCall) enlargeSendWindow(f *http2.WindowUpdateFrame) {
 	}
 }
 
-func protocolError(what string) error { return status.Error(codes.Internal, "the peer sent "+what) }
+func peerViolationError(what string) error {
+	return status.Error(codes.Internal, "the peer sent "+what)
+}
 
 // applySettings applies the peer's settings.
 func (c *ClientCall) applySettings(f *http2.SettingsFrame) error {

@@ -33,7 +33,7 @@ func (c *serverConn) processFrame(frame []byte) error {
 		err = c.resetStream(w, s)
 	}
 	if w.Len() > 0 {
-		c.writeReplies(w)
+		c.flushReplies(w)
 	}
 	var ce http2.ConnectionError
 	if errors.As(err, &ce) {

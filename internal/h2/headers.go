@@ -39,7 +39,7 @@ const maxResponseHeaderBytes = 64 << 10
 // It reports whether the call is over.
 func (c *ClientCall) readHeaders(r *frameReader, f *http2.HeadersFrame) (over bool, err error) {
 	if f.StreamID != streamID {
-		return true, protocolError("header fields on an unopened stream")
+		return true, peerViolationError("header fields on an unopened stream")
 	}
 	over = f.StreamEnded()
 	block := bytes.Clone(f.HeaderBlockFragment())
@@ -54,7 +54,7 @@ func (c *ClientCall) readHeaders(r *frameReader, f *http2.HeadersFrame) (over bo
 		}
 		more, ok := next.(*http2.ContinuationFrame)
 		if !ok || more.StreamID != streamID || len(block) > maxResponseHeaderBytes {
-			return true, protocolError("header fields that are incomplete or too large")
+			return true, peerViolationError("header fields that are incomplete or too large")
 		}
 		block = append(block, more.HeaderBlockFragment()...)
 		ended = more.HeadersEnded()
@@ -67,7 +67,7 @@ func (c *ClientCall) readHeaders(r *frameReader, f *http2.HeadersFrame) (over bo
 		err = r.fields.Close()
 	}
 	if err != nil {
-		return true, protocolError("malformed header fields: " + err.Error())
+		return true, peerViolationError("malformed header fields: " + err.Error())
 	}
 	return over, response.statusError(over)
 }
@@ -97,7 +97,7 @@ func (a *responseFields) statusError(over bool) error {
 	}
 	code, err := strconv.ParseUint(a.code, 10, 32)
 	if err != nil {
-		return protocolError("trailers without a gRPC status")
+		return peerViolationError("trailers without a gRPC status")
 	}
 	message, err := url.PathUnescape(a.message)
 	if err != nil {

@@ -66,7 +66,7 @@ func (c *serverConn) checkKeepalive(now int64) bool {
 		c.pingedAt = 0
 		return false
 	case c.hasNoReader():
-		c.server.running.Go(c.readForHandlers)
+		c.server.running.Go(c.readUntilHandlerWaits)
 		return false
 	case silent < int64(o.PingAfter):
 		c.pingedAt = 0
@@ -87,8 +87,8 @@ func (c *serverConn) hasNoReader() bool {
 	return !c.beingRead && c.settingsReceived && c.err == nil
 }
 
-// readForHandlers reads the connection until a handler waits for a message or a window.
-func (c *serverConn) readForHandlers() {
+// readUntilHandlerWaits reads the connection until a handler waits for a message or a window.
+func (c *serverConn) readUntilHandlerWaits() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.beingRead {

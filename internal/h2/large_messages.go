@@ -52,7 +52,7 @@ func (l *largeMessages) passTurn() {
 	}
 	next := l.waiting[0]
 	l.waiting = slices.Delete(l.waiting, 0, 1)
-	go next.receiveLarge() // which takes the lock of its connection
+	go next.takeLargeMessageTurn() // which takes the lock of its connection
 }
 
 // largeTurn is where a call is in largeMessages.
@@ -107,9 +107,9 @@ func (s *serverStream) endTurn() {
 	s.turn = noTurn
 }
 
-// receiveLarge begins the turn that another call has passed to this one, and returns window to the
+// takeLargeMessageTurn begins the turn that another call has passed to this one, and returns window to the
 // peer. A call that does not wait any more passes the turn on.
-func (s *serverStream) receiveLarge() {
+func (s *serverStream) takeLargeMessageTurn() {
 	s.conn.mu.Lock()
 	if s.turn != waitsForTurn {
 		s.conn.mu.Unlock()
@@ -120,6 +120,6 @@ func (s *serverStream) receiveLarge() {
 	increment := s.windowIncrement()
 	s.conn.mu.Unlock()
 	if increment > 0 {
-		s.openWindow(increment)
+		s.sendWindowUpdate(increment)
 	}
 }

@@ -305,7 +305,7 @@ func (s *serverStream) RecvMsg(m any) error {
 	}
 	defer recycleBuffer(raw)
 	if increment > 0 {
-		s.openWindow(increment)
+		s.sendWindowUpdate(increment)
 	}
 	if err := proto.Unmarshal((*raw)[PrefixBytes:], message); err != nil {
 		return status.Errorf(codes.Internal, "read %T: %v", m, err)
@@ -324,7 +324,7 @@ func (s *serverStream) nextMessage() (raw *[]byte, increment uint32, err error) 
 		s.reading = true
 		if increment := s.windowIncrement(); increment > 0 { // for the rest of a message that is larger
 			c.mu.Unlock()
-			s.openWindow(increment)
+			s.sendWindowUpdate(increment)
 			c.mu.Lock()
 		}
 		c.awaitCondition(s.isReadable)
@@ -379,8 +379,8 @@ func (s *serverStream) windowIncrement() uint32 {
 	return uint32(open)
 }
 
-// openWindow returns window to the peer.
-func (s *serverStream) openWindow(by uint32) {
+// sendWindowUpdate returns window to the peer.
+func (s *serverStream) sendWindowUpdate(by uint32) {
 	w := writers.Get().(*frameWriter)
 	defer w.release()
 	s.conn.writeMu.Lock()

@@ -105,7 +105,7 @@ func (l *apiHooks) wrapWithHubEndpoints(next http.Handler) http.Handler {
 	ca := castatus.CAEndpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
 	endpoints := map[string]http.HandlerFunc{
 		previewserver.ExplainPath: l.preview.ServeExplain, previewserver.PlanPath: l.preview.ServePlan, previewserver.RenderPath: l.preview.ServeRender, previewserver.RebalancePath: l.preview.ServeRebalance, previewserver.DriftPath: l.preview.ServeDrift,
-		standing.Path: ca.ServeStatus, standing.CertificatesPath: ca.ServeCertificates,
+		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {

@@ -82,7 +82,7 @@ type components struct {
 // ctx is the gateway's life. On a hub that does not lead, those that decide are there
 // to be asked.
 func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, error) {
-	cfg := leader.FencedByRole(typedClientConfig(h.server), t.tenure, t.presence)
+	cfg := leader.ConfigFencedByRequestPath(typedClientConfig(h.server), t.tenure, t.presence)
 	deciding, err := h.newDirectWriteClient(cfg, func(report bool) error {
 		if report {
 			return t.presence.CheckMayWrite()
@@ -125,8 +125,8 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	})
 	p.bundleStatus = bundlestatus.New(bundlestatus.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowSlices: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
-		Namespaces: st.Namespaces, Hub: st.Hub, Intent: bundlestatus.NewStatedIntent(defaulting.New(st.Templates.FindCRD), p.fingerprints.FingerprintOf), Events: p.recorder, Quarantines: p.quarantines,
-		OnShown: p.stateMetrics.EndChange, StatusWrites: statusWrites,
+		Namespaces: st.Namespaces, Hub: st.Hub, Intent: bundlestatus.NewItemMatcher(defaulting.New(st.Templates.FindCRD), p.fingerprints.FingerprintOf), Events: p.recorder, Quarantines: p.quarantines,
+		OnShown: p.stateMetrics.EndChangeIfReady, StatusWrites: statusWrites,
 		Writer: &bundlestatus.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Traces: h.traces, Log: h.log.With("component", "summarise"),
 	})
@@ -178,7 +178,8 @@ func (h *hub) livingNamespaceVersion(namespace string) (string, bool) {
 	return ns.ResourceVersion, true
 }
 
-// newFinalizerAdder puts one on templates of built-in kinds directly, while this hub may decide.
+// newFinalizerAdder returns a function that adds a finalizer to templates of built-in kinds
+// directly, while this hub may decide.
 func (h *hub) newFinalizerAdder(st *state.HubTables, t haOptions) func(context.Context, *unstructured.Unstructured, string) (bool, error) {
 	templates := h.server.DirectStores().Templates
 	return func(ctx context.Context, obj *unstructured.Unstructured, finalizer string) (bool, error) {
@@ -230,7 +231,7 @@ func (p *components) newGateway(ctx context.Context, o Options, server *apiserve
 		Version: o.API.Version, Logger: o.API.Logger.With("component", "gateway"), Metrics: legacyregistry.Registerer(), Traces: p.traces,
 	}
 	if p.peers != nil {
-		options.Clusters, options.Streams = streams.BroadcastingClusters{Clusters: p.state.Clusters, Peers: p.peers}, streams.BroadcastingTracker{StreamTracker: p.inventory, Peers: p.peers}
+		options.Clusters, options.Streams = streams.StreamOpenBroadcaster{Clusters: p.state.Clusters, Peers: p.peers}, streams.BroadcastingTracker{StreamTracker: p.inventory, Peers: p.peers}
 		options.HA = delivery.HAOptions{Hub: p, Peers: p.peers}
 	}
 	p.gateway, err = delivery.NewGateway(ctx, options)
@@ -243,7 +244,7 @@ func (p *components) newGateway(ctx context.Context, o Options, server *apiserve
 // start is its own witness; another one has what it saw when it last looked. The bound
 // is read first, and the chain last.
 func (p *components) StorePosition() (string, int64) {
-	revision := p.state.Rows.HighestVersion()
+	revision := p.state.Rows.HighestResourceVersion()
 	if p.presence != nil && !(p.startRecorded.Load() && p.tenure.IsLeading()) {
 		revision = min(revision, p.presence.ConfirmedRevision())
 	}
@@ -272,8 +273,8 @@ func (p *components) recordClusterEvent(c *v1alpha1.Cluster, reason atoll.Reason
 	}
 }
 
-// recordStoreFull informs the administrator about the state of the store, by an Event.
-func (p *components) recordStoreFull(sentence string) {
+// emitStoreFullEvent informs the administrator about the state of the store, by an Event.
+func (p *components) emitStoreFullEvent(sentence string) {
 	p.recorder.RecordEvent(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "HubSettings", Name: v1alpha1.HubSettingsName,
 	}, atoll.ReasonStoreFull, sentence)
@@ -288,7 +289,7 @@ func (p *components) OnRowAhead(bundle, cluster string, generation int64) {
 	}
 }
 
-// runReconcilers until ctx ends or one part fails.
+// runReconcilers runs the reconcilers until ctx ends or one part fails.
 func (p *components) runReconcilers(ctx context.Context) error {
 	if err := p.publishHubInfo(ctx); err != nil {
 		return err
@@ -301,12 +302,12 @@ func (p *components) runReconcilers(ctx context.Context) error {
 // publishHubInfo writes the address that agents dial and the CA that they pin.
 func (p *components) publishHubInfo(ctx context.Context) error {
 	a := p.caStatus.Authorities.CurrentAuthorities()
-	return bootstrap.PublishHubInfo(ctx, p.state.Client, p.gatewayListener.AdvertisedAddress(), trust.CertificateKeyHash(a.Cluster.Cert), a.ClusterCAPEM())
+	return bootstrap.PublishHubInfo(ctx, p.state.Client, p.gatewayListener.AdvertisedAddress(), trust.CertificateKeyHash(a.Cluster.Cert), a.ClusterCABundlePEM())
 }
 
-// runTrustUpdates applies changes of the hub's CAs until ctx ends: to the gateway, and on the
+// followHubCAChanges applies changes of the hub's CAs until ctx ends: to the gateway, and on the
 // leader to the published address of agents.
-func (p *components) runTrustUpdates(ctx context.Context) error {
+func (p *components) followHubCAChanges(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():

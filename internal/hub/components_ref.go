@@ -6,10 +6,10 @@ import "sync/atomic"
 // first, then those of a follower or a leader. It is safe for concurrent use.
 type componentsRef struct{ pointer atomic.Pointer[components] }
 
-// Set the parts; those of a leader take the place of a follower's.
+// Set sets the components of the hub; those of a leader replace those of a follower.
 func (l *componentsRef) Set(p *components) { l.pointer.Store(p) }
 
-// Get the parts, if there are any yet.
+// Get returns the components of the hub; ok is false before they exist.
 func (l *componentsRef) Get() (*components, bool) {
 	p := l.pointer.Load()
 	return p, p != nil

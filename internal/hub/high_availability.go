@@ -38,8 +38,8 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 		return err
 	}
 	var p *components // presence looks only once parts run
-	t := haOptions{tenure: e.Tenure(), tablesReady: &atomic.Bool{}, startRecorded: &atomic.Bool{}}
-	t.presence = leader.NewPresence(func(ctx context.Context) (int64, bool, error) { return readStoreRevision(ctx, p.state) }, h.log.With("component", "leader"))
+	t := haOptions{tenure: e.OwnTenure(), tablesReady: &atomic.Bool{}, startRecorded: &atomic.Bool{}}
+	t.presence = leader.NewStoreContact(func(ctx context.Context) (int64, bool, error) { return compareHubStateWithStore(ctx, p.state) }, h.log.With("component", "leader"))
 	if t.peers, err = h.newPeers(t.presence); err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error { return p.state.Run(ctx, ready) },
 		func(context.Context) error { return p.gateway.ServeAgents(listener) },
-		t.peers.Run, p.inventory.Run, p.restore.Run, balancer.Run, p.runTrustUpdates,
-		func(ctx context.Context) error { return t.presence.Run(ctx, p.onStorePresenceChange) },
+		t.peers.Run, p.inventory.Run, p.restore.Run, balancer.Run, p.followHubCAChanges,
+		func(ctx context.Context) error { return t.presence.Run(ctx, p.onStoreContactChange) },
 		func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
@@ -81,7 +81,8 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 	return group.Wait()
 }
 
-// runFollower keeps admission's knowledge of policies up to date, until ctx ends.
+// runFollower serves as a follower once ready closes: it publishes the components and runs the
+// read-only binder until ctx ends.
 func (h *hub) runFollower(ctx context.Context, p *components, ready <-chan struct{}) error {
 	select {
 	case <-ctx.Done():
@@ -115,14 +116,14 @@ func (h *hub) runLeader(ctx context.Context, p *components, ready <-chan struct{
 		stopFollowing()
 		leading := p.asLeader()
 		h.hooks.setComponents(leading)
-		h.server.OnStoreFull(leading.recordStoreFull) // once, because a hub leads at most once
+		h.server.OnStoreSpaceLow(leading.emitStoreFullEvent) // once, because a hub leads at most once
 		h.logReady("the hub is ready and leads")
 		return leading.runReconcilers(ctx)
 	})
 }
 
-// readStoreRevision is what the store says now, and whether the table shows its starts so.
-func readStoreRevision(ctx context.Context, st *state.HubTables) (revision int64, known bool, err error) {
+// compareHubStateWithStore is what the store says now, and whether the table shows its starts so.
+func compareHubStateWithStore(ctx context.Context, st *state.HubTables) (revision int64, known bool, err error) {
 	var list enginev1.HubStateList
 	if err := st.Client.List(ctx, &list); err != nil {
 		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
@@ -181,11 +182,11 @@ func (p *components) IsServing() bool {
 
 // AreRowsBehind reports whether the table of rows surely does not show all up to the revision.
 func (p *components) AreRowsBehind(revision int64) bool {
-	return p.state.Rows.HighestVersion() < revision
+	return p.state.Rows.HighestResourceVersion() < revision
 }
 
-// onStorePresenceChange: the hub came in touch with the store, or lost it.
-func (p *components) onStorePresenceChange(holds bool) {
+// onStoreContactChange: the hub came in touch with the store, or lost it.
+func (p *components) onStoreContactChange(holds bool) {
 	if holds {
 		p.log.Info("in touch with the store: agents are served")
 		return

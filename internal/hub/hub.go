@@ -162,7 +162,7 @@ func RunHub(ctx context.Context, o Options) error {
 		return fmt.Errorf("start the hub's API server: %w", err)
 	}
 	defer stopServer(ctx, h.server, h.log)
-	if err := h.prepareAPI(ctx); err != nil {
+	if err := h.prepareAPIAndGateway(ctx); err != nil {
 		return err
 	}
 	defer h.gateway.Close()
@@ -181,11 +181,11 @@ func RunHub(ctx context.Context, o Options) error {
 	return err
 }
 
-// sharesEtcd hubs may run on the etcd.
+// sharesEtcd reports whether several hubs may run on the etcd.
 func (h *hub) sharesEtcd() bool { return len(h.options.API.EtcdServers) > 0 }
 
-// prepareAPI installs what the hub needs in its own API, and opens the gateway's port.
-func (h *hub) prepareAPI(ctx context.Context) error {
+// prepareAPIAndGateway installs what the hub needs in its own API, and opens the gateway's port.
+func (h *hub) prepareAPIAndGateway(ctx context.Context) error {
 	c, err := client.New(typedClientConfig(h.server), client.Options{Scheme: state.NewScheme()})
 	if err != nil {
 		return fmt.Errorf("client of the hub's API: %w", err)
@@ -224,10 +224,10 @@ func (h *hub) runAlone(ctx context.Context) error {
 		case <-ready:
 		}
 		h.hooks.setComponents(p)
-		h.server.OnStoreFull(p.recordStoreFull)
+		h.server.OnStoreSpaceLow(p.emitStoreFullEvent)
 		h.logReady("the hub is ready")
 		listener := h.gateway.TakeListener()
-		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.runTrustUpdates,
+		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.followHubCAChanges,
 			func(context.Context) error { return p.gateway.ServeAgents(listener) })
 	})
 	return group.Wait()

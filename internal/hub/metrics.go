@@ -12,8 +12,8 @@ import (
 	"atoll.dev/atoll/internal/trust/castatus"
 )
 
-// registerMetrics of the hub as a whole, once in a process. They are read from the
-// parts that are published at the time.
+// registerMetrics registers the metrics of the hub as a whole, once in a process. They are read
+// from the parts that are published at the time.
 func (h *hub) registerMetrics(r prometheus.Registerer) error {
 	for _, g := range []struct {
 		metric metrictable.Definition

@@ -1,6 +1,6 @@
 // Package jsonpointer reads and follows JSON Pointers (RFC 6901) in decoded JSON.
 //
-// Contract: functions change nothing but what Remove and RemoveAll are called for. All may be called concurrently.
+// Contract: functions change nothing but what Remove and RemoveMapFields are called for. All may be called concurrently.
 package jsonpointer
 
 import (
@@ -83,22 +83,22 @@ func LookupParent(doc any, path []string) (above any, has bool) {
 	return above, true
 }
 
-// Remove removes a field from a document, if the document has it. An element of a list stays.
-func Remove(doc any, path []string) {
+// RemoveMapField removes a field from a document, if the document has it. An element of a list stays.
+func RemoveMapField(doc any, path []string) {
 	above, has := LookupParent(doc, path)
 	if m, isMap := above.(map[string]any); has && isMap {
 		delete(m, path[len(path)-1])
 	}
 }
 
-// RemoveAll removes the fields at JSON Pointers from a document, as Remove does.
-func RemoveAll(doc any, pointers []string) error {
+// RemoveMapFields removes the fields at JSON Pointers from a document, as Remove does.
+func RemoveMapFields(doc any, pointers []string) error {
 	for _, pointer := range pointers {
 		path, err := ParsePointer(pointer)
 		if err != nil {
 			return err
 		}
-		Remove(doc, path)
+		RemoveMapField(doc, path)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func TestLookupAndRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, has := LookupParent(got, parts)
-		Remove(got, parts)
+		RemoveMapField(got, parts)
 		text, err := json.Marshal(got)
 		if err != nil {
 			t.Fatal(err)

@@ -83,7 +83,7 @@ func FillTimePlaceholders(status map[string]any, now time.Time) bool {
 		}
 	}
 	fill(status)
-	for _, c := range StatusConditions(status) {
+	for _, c := range StatusAndParentConditions(status) {
 		fill(c)
 	}
 	return stamped
@@ -91,28 +91,28 @@ func FillTimePlaceholders(status map[string]any, now time.Time) bool {
 
 var timeFields = []string{"lastTransitionTime", "lastUpdateTime", "lastProbeTime", "startTime", "completionTime"}
 
-// EqualStatuses reports whether two statuses are equal. Absent, null, zero and empty values are equal,
+// EqualStatusesIgnoringEmpty reports whether two statuses are equal. Absent, null, zero and empty values are equal,
 // and so are integers of any type.
-func EqualStatuses(a, b map[string]any) bool { return equalValues(a, b) }
+func EqualStatusesIgnoringEmpty(a, b map[string]any) bool { return equalValuesIgnoringEmpty(a, b) }
 
-func equalValues(a, b any) bool {
+func equalValuesIgnoringEmpty(a, b any) bool {
 	if isEmptyValue(a) || isEmptyValue(b) {
 		return isEmptyValue(a) && isEmptyValue(b)
 	}
 	switch x := a.(type) {
 	case map[string]any:
 		y, ok := b.(map[string]any)
-		return ok && equalMaps(x, y)
+		return ok && equalMapsIgnoringEmpty(x, y)
 	case []any:
 		y, ok := b.([]any)
-		return ok && slices.EqualFunc(x, y, equalValues)
+		return ok && slices.EqualFunc(x, y, equalValuesIgnoringEmpty)
 	}
 	return normalizeScalar(a) == normalizeScalar(b)
 }
 
-func equalMaps(x, y map[string]any) bool {
+func equalMapsIgnoringEmpty(x, y map[string]any) bool {
 	for k, v := range x {
-		if !equalValues(v, y[k]) {
+		if !equalValuesIgnoringEmpty(v, y[k]) {
 			return false
 		}
 	}
@@ -219,7 +219,7 @@ func lastObservedGeneration(st map[string]any) int64 {
 // LatestConditionGeneration returns the latest observedGeneration of the conditions; 0 where
 // none has one.
 func LatestConditionGeneration(status map[string]any) (n int64) {
-	for _, c := range StatusConditions(status) {
+	for _, c := range StatusAndParentConditions(status) {
 		n = max(n, countField(c, "observedGeneration"))
 	}
 	return n
@@ -378,8 +378,8 @@ func (a *statusAggregation) buildStandardConditions(cs []condition) []any {
 	return out
 }
 
-// setCounts writes counts other than zero under their names.
-func setCounts(st map[string]any, names []string, n []int64) {
+// setNonZeroCounts writes counts other than zero under their names.
+func setNonZeroCounts(st map[string]any, names []string, n []int64) {
 	for i, name := range names {
 		if name != "" && n[i] != 0 {
 			st[name] = n[i]

@@ -14,9 +14,9 @@ import (
 // object may grow with the fleet.
 const maxNamedClusters = 1000
 
-// NamesClusters reports whether AggregateStatus names clusters in the status of a template that
+// AggregatedStatusNamesClusters reports whether AggregateStatus names clusters in the status of a template that
 // runs in so many clusters. Each cluster then needs a row of its own, without EqualClusters.
-func NamesClusters(template *unstructured.Unstructured, clusters int) bool {
+func AggregatedStatusNamesClusters(template *unstructured.Unstructured, clusters int) bool {
 	return clusters <= maxNamedClusters && hasLoadBalancerStatus(template)
 }
 
@@ -32,10 +32,10 @@ func hasLoadBalancerStatus(template *unstructured.Unstructured) bool {
 	return false
 }
 
-// aggregateAddresses joins the load balancer addresses of all clusters, disconnected ones
+// aggregateLoadBalancerAddresses joins the load balancer addresses of all clusters, disconnected ones
 // included: a lost link withdraws no address. The hostname of an IP address is its cluster, as
 // in Karmada, where the member states none.
-func aggregateAddresses(a *statusAggregation) (map[string]any, bool) {
+func aggregateLoadBalancerAddresses(a *statusAggregation) (map[string]any, bool) {
 	if !hasLoadBalancerStatus(a.template) {
 		return nil, false
 	}
@@ -104,9 +104,9 @@ func (a *statusAggregation) canNameClusters() bool {
 	return len(a.rows)+len(a.disconnected) <= maxNamedClusters
 }
 
-// reflectAddresses encodes addresses as "ip ADDRESS HOST", "proxy ADDRESS HOST" or "host NAME".
+// reflectLoadBalancerAddresses encodes addresses as "ip ADDRESS HOST", "proxy ADDRESS HOST" or "host NAME".
 // HOST is present where the member states it.
-func reflectAddresses(obj *unstructured.Unstructured) (reflectedStatus, bool) {
+func reflectLoadBalancerAddresses(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	var out []string
 	for _, e := range listField(nestedMap(statusOf(obj), "loadBalancer"), "ingress") {
 		em, _ := e.(map[string]any)
@@ -125,7 +125,7 @@ func reflectAddresses(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	return reflectedStatus{L: out[:min(len(out), maxAddresses)]}, len(out) > 0
 }
 
-// parseIngress decodes an address of reflectAddresses.
+// parseIngress decodes an address of reflectLoadBalancerAddresses.
 func parseIngress(l string) loadBalancerIngress {
 	kind, address, _ := strings.Cut(l, " ")
 	ip, host, _ := strings.Cut(address, " ")
@@ -138,9 +138,9 @@ func parseIngress(l string) loadBalancerIngress {
 	return loadBalancerIngress{ip: ip, mode: "VIP", host: host}
 }
 
-// collectAddresses returns the addresses of all clusters, disconnected ones included, sorted and
+// collectTypedAddresses returns the addresses of all clusters, disconnected ones included, sorted and
 // without duplicates.
-func (a *statusAggregation) collectAddresses() []string {
+func (a *statusAggregation) collectTypedAddresses() []string {
 	seen := map[string]bool{}
 	for _, r := range slices.Concat(a.rows, a.disconnected) {
 		for _, l := range r.L {
@@ -150,12 +150,12 @@ func (a *statusAggregation) collectAddresses() []string {
 	return sortedKeys(seen)
 }
 
-// joinAddresses writes the addresses of all clusters, disconnected ones included. An entry
+// joinTypedAddresses writes the addresses of all clusters, disconnected ones included. An entry
 // cannot name its cluster: it has a type and a value alone, and clients read both.
-func (a *statusAggregation) joinAddresses(st map[string]any) {
+func (a *statusAggregation) joinTypedAddresses(st map[string]any) {
 	delete(st, "addresses")
 	var out []any
-	for _, l := range a.collectAddresses() {
+	for _, l := range a.collectTypedAddresses() {
 		kind, value, _ := strings.Cut(l, " ")
 		out = append(out, map[string]any{"type": kind, "value": value})
 	}

@@ -201,9 +201,9 @@ func conditionRank(c condition) int {
 	return 2
 }
 
-// StatusConditions returns the conditions of a status, and those of each gateway in it. The maps
+// StatusAndParentConditions returns the conditions of a status, and those of each gateway in it. The maps
 // are shared with the status.
-func StatusConditions(status map[string]any) (out []map[string]any) {
+func StatusAndParentConditions(status map[string]any) (out []map[string]any) {
 	holders := []any{status}
 	for _, field := range []string{"parents", "ancestors"} {
 		holders = append(holders, listField(status, field)...)

@@ -64,7 +64,7 @@ func aggregateDisruptionBudget(a *statusAggregation) (map[string]any, bool) {
 		n = a.sumCounts(len(budgetCounts))
 	}
 	st := map[string]any{}
-	setCounts(st, budgetCounts, n)
+	setNonZeroCounts(st, budgetCounts, n)
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
@@ -84,7 +84,7 @@ func aggregateAutoscaler(a *statusAggregation) (map[string]any, bool) {
 		n = a.sumCounts(len(autoscalerCounts))
 	}
 	st := map[string]any{}
-	setCounts(st, autoscalerCounts, n)
+	setNonZeroCounts(st, autoscalerCounts, n)
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
@@ -121,7 +121,7 @@ func aggregateGeneric(a *statusAggregation) (map[string]any, bool) {
 		for _, name := range k.countFields {
 			delete(st, name)
 		}
-		setCounts(st, k.countFields, a.replicaCounts(k.countFields, least))
+		setNonZeroCounts(st, k.countFields, a.replicaCounts(k.countFields, least))
 	}
 	a.setSumFields(st)
 	delete(st, "conditions")
@@ -129,10 +129,10 @@ func aggregateGeneric(a *statusAggregation) (map[string]any, bool) {
 		st["conditions"] = cs
 	}
 	if k.hasAddressList {
-		a.joinAddresses(st)
+		a.joinTypedAddresses(st)
 	}
 	setPhase(st, k.statusPhasePath(), least.P)
-	a.setReadyField(st)
+	a.setReadyBoolean(st)
 	k.addRequiredFields(st)
 	switch {
 	case !least.hasFlag(flagObserves) || a.observed <= 0:
@@ -179,8 +179,8 @@ func (k *kindTraits) addRequiredFields(st map[string]any) {
 	}
 }
 
-// setReadyField joins the boolean at readyPath, where a cluster reports it.
-func (a *statusAggregation) setReadyField(st map[string]any) {
+// setReadyBoolean joins the boolean at readyPath, where a cluster reports it.
+func (a *statusAggregation) setReadyBoolean(st map[string]any) {
 	at := a.traits.readyPath
 	_, ready := a.firstClusterWith(flagReady)
 	_, notReady := a.firstClusterWith(flagNotReady)
@@ -203,7 +203,8 @@ func setValue(st map[string]any, at fieldPath, v any) {
 	st[at[len(at)-1]] = v
 }
 
-// genericProgress of a row: its health or its replicas, then the number of positive conditions.
+// genericProgress returns the health or the replica progress of a row, then the number of its
+// positive conditions.
 func (k *kindTraits) genericProgress(r clusterRow) []int64 {
 	met := int64(0)
 	for _, c := range unpackConditions(r.C) {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// completionRank of a row of a kind that runs to completion: 0 running, 1 failed, 2 succeeded.
+// completionRank returns the rank of a row of a kind that runs to completion: 0 running, 1 failed,
+// 2 succeeded.
 func (r clusterRow) completionRank() int64 {
 	switch {
 	case r.hasFlag(flagFailed) || r.P == "Failed":
@@ -62,7 +63,7 @@ func aggregateJob(a *statusAggregation) (map[string]any, bool) {
 	n[1] = min(n[1], n[0])
 	n[2], n[3] = max(n[2], countField(a.templateStatus, "succeeded")), max(n[3], countField(a.templateStatus, "failed"))
 	st := map[string]any{}
-	setCounts(st, jobCounts, n)
+	setNonZeroCounts(st, jobCounts, n)
 	a.setIndexLists(st, least)
 	a.setJobTimes(st, ended)
 	if cs := a.buildJobConditions(ended); len(cs) > 0 {

@@ -301,7 +301,7 @@ func TestAggregate(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(c.want), &want); err != nil {
 				t.Fatal(err)
 			}
-			if !ok || !kinds.EqualStatuses(withoutTimes(got), want) {
+			if !ok || !kinds.EqualStatusesIgnoringEmpty(withoutTimes(got), want) {
 				t.Errorf("Aggregate = %s, %v\nwant %s", asJSON(withoutTimes(got)), ok, asJSON(want))
 			}
 			if asJSON(before.Object) != asJSON(template.Object) {
@@ -317,7 +317,7 @@ func withoutTimes(status map[string]any) map[string]any {
 	if err := json.Unmarshal([]byte(asJSON(status)), &out); err != nil {
 		panic(err)
 	}
-	for _, c := range kinds.StatusConditions(out) {
+	for _, c := range kinds.StatusAndParentConditions(out) {
 		for _, key := range []string{"message", "lastTransitionTime", "lastUpdateTime", "lastProbeTime"} {
 			delete(c, key)
 		}
@@ -360,7 +360,7 @@ func TestTimesAreKeptOrStamped(t *testing.T) {
 	}
 	template.Object["status"] = first
 	again, _ := kinds.AggregateStatus(template, false, rows, 2, 0)
-	if !kinds.EqualStatuses(first, again) {
+	if !kinds.EqualStatusesIgnoringEmpty(first, again) {
 		t.Errorf("the same rows give %s\nafter %s", asJSON(again), asJSON(first))
 	}
 	done, _ := kinds.AggregateStatus(template, false, []kinds.RowItem{reportRow("a", parseObject(t, web2Done))}, 2, 0)
@@ -390,10 +390,10 @@ func TestParentsKeepTheirTimes(t *testing.T) {
 	}
 	template.Object["status"] = first
 	again, _ := kinds.AggregateStatus(template, false, []kinds.RowItem{row}, 2, 0)
-	if !kinds.EqualStatuses(first, again) || kinds.FillTimePlaceholders(again, time.Unix(9, 0)) {
+	if !kinds.EqualStatusesIgnoringEmpty(first, again) || kinds.FillTimePlaceholders(again, time.Unix(9, 0)) {
 		t.Errorf("the same row gives %s\nafter %s", asJSON(again), asJSON(first))
 	}
-	if c := kinds.StatusConditions(again)[0]; c["message"] != "cluster oslo: no listener matches" || c["lastTransitionTime"] != "1970-01-01T00:00:00Z" {
+	if c := kinds.StatusAndParentConditions(again)[0]; c["message"] != "cluster oslo: no listener matches" || c["lastTransitionTime"] != "1970-01-01T00:00:00Z" {
 		t.Errorf("the condition is %v", c)
 	}
 }
@@ -431,7 +431,7 @@ func TestEqual(t *testing.T) {
 		if json.Unmarshal([]byte(c.a), &a) != nil || json.Unmarshal([]byte(c.b), &b) != nil {
 			t.Fatal("fixture")
 		}
-		if kinds.EqualStatuses(a, b) != c.want || kinds.EqualStatuses(b, a) != c.want {
+		if kinds.EqualStatusesIgnoringEmpty(a, b) != c.want || kinds.EqualStatusesIgnoringEmpty(b, a) != c.want {
 			t.Errorf("Equal(%s, %s) is not %v both ways", c.a, c.b, c.want)
 		}
 	}
@@ -481,12 +481,12 @@ func TestTheFirstClusterWhoseJobFailedGivesTheReason(t *testing.T) {
 	if !ok {
 		t.Fatal("no status")
 	}
-	for _, c := range kinds.StatusConditions(got) {
+	for _, c := range kinds.StatusAndParentConditions(got) {
 		if c["reason"] != "Inlima" || c["message"] != "the job failed in cluster lima" {
 			t.Errorf("condition %v: %v %v", c["type"], c["reason"], c["message"])
 		}
 	}
-	if n := len(kinds.StatusConditions(got)); n != 2 {
+	if n := len(kinds.StatusAndParentConditions(got)); n != 2 {
 		t.Errorf("%d conditions, want FailureTarget and Failed", n)
 	}
 }

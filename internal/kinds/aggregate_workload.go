@@ -49,8 +49,8 @@ func aggregateDeployment(a *statusAggregation) (map[string]any, bool) {
 	relevant := a.withRelevantRows(least)
 	n := a.replicaCounts(deploymentCounts, least)
 	st := map[string]any{}
-	setCounts(st, deploymentCounts, n)
-	setCounts(st, []string{"terminatingReplicas", "unavailableReplicas"}, []int64{a.unadjustedCount(terminatingAt, least), max(n[1]-n[4], a.unadjustedCount(unavailableAt, least))})
+	setNonZeroCounts(st, deploymentCounts, n)
+	setNonZeroCounts(st, []string{"terminatingReplicas", "unavailableReplicas"}, []int64{a.unadjustedCount(terminatingAt, least), max(n[1]-n[4], a.unadjustedCount(unavailableAt, least))})
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
@@ -109,7 +109,7 @@ func aggregateStatefulSet(a *statusAggregation) (map[string]any, bool) {
 	}
 	least := a.leastFinishedRow(replicaProgress)
 	st := map[string]any{}
-	setCounts(st, statefulSetCounts, a.replicaCounts(statefulSetCounts, least))
+	setNonZeroCounts(st, statefulSetCounts, a.replicaCounts(statefulSetCounts, least))
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
@@ -134,8 +134,8 @@ func aggregateReplicaSet(a *statusAggregation) (map[string]any, bool) {
 		return []int64{healthRank[r.Health], r.countAt(4) - r.countAt(0), r.countAt(3) - r.countAt(0), r.countAt(1)}
 	})
 	st := map[string]any{}
-	setCounts(st, replicaSetCounts, a.replicaCounts(replicaSetCounts, least))
-	setCounts(st, []string{"terminatingReplicas"}, []int64{a.unadjustedCount(terminatingAt, least)})
+	setNonZeroCounts(st, replicaSetCounts, a.replicaCounts(replicaSetCounts, least))
+	setNonZeroCounts(st, []string{"terminatingReplicas"}, []int64{a.unadjustedCount(terminatingAt, least)})
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
@@ -157,7 +157,7 @@ func aggregateDaemonSet(a *statusAggregation) (map[string]any, bool) {
 		n = a.sumCounts(len(daemonSetCounts))
 	}
 	st := map[string]any{}
-	setCounts(st, daemonSetCounts, n)
+	setNonZeroCounts(st, daemonSetCounts, n)
 	if missing := n[0] - n[4]; missing > 0 {
 		st["numberUnavailable"] = missing
 	}

@@ -17,7 +17,7 @@ func DependencyRefusal(gk schema.GroupKind) string {
 	if why := dependencyRefusalsByGroup[gk.Group]; why != "" {
 		return why
 	}
-	if atoll.IsOwnKind(gk) {
+	if atoll.IsHubOwnedKind(gk) {
 		return "is of the hub's own API"
 	}
 	if why := dependencyRefusalsByKind[gk]; why != "" {

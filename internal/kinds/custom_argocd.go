@@ -51,7 +51,7 @@ func argoSyncHealth(obj *unstructured.Unstructured) (atoll.Health, string, strin
 	sync, op := nestedMap(st, "sync"), nestedMap(st, "operationState")
 	phase, result := stringField(op, "phase"), nestedMap(op, "syncResult")
 	inSync, outOfSync := stringField(sync, "status") == "Synced", stringField(sync, "status") == "OutOfSync"
-	tried := equalValues(result["revision"], sync["revision"]) && equalValues(result["revisions"], sync["revisions"])
+	tried := equalValuesIgnoringEmpty(result["revision"], sync["revision"]) && equalValuesIgnoringEmpty(result["revisions"], sync["revisions"])
 	switch {
 	case nestedMap(obj.Object, "operation") != nil || phase == "Running" || phase == "Terminating":
 		return atoll.Progressing, "Syncing", stringField(op, "message")

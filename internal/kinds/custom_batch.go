@@ -83,7 +83,7 @@ var kubernetesSIGKinds = customKinds{
 			{name: "worker", countPods: func(m map[string]any) int64 { return max(leaderWorkerGroupSize(m), 1) - 1 }, templatePath: parsePath("spec.leaderWorkerTemplate.workerTemplate")},
 		}},
 	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {health: jobSetHealth, hasEnded: endedByCondition("Completed", "Failed"),
-		podParts:        []podPart{{listPath: parsePath("spec.replicatedJobs"), nameKey: "name", countPods: countJobSetPods, templatePath: parsePath("template.spec.template")}},
+		podParts:        []podPart{{listPath: parsePath("spec.replicatedJobs"), nameKey: "name", countPods: countReplicatedJobPods, templatePath: parsePath("template.spec.template")}},
 		immutableFields: parsePaths("spec.replicatedJobs", "spec.managedBy")},
 	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}: {
 		health: newHealthFunc(healthReader{degradedConditions: []string{"ConfigUnsupported"}, requiredConditions: []string{"RecommendationProvided"}})},
@@ -124,8 +124,8 @@ func queuedResult() (atoll.Health, string, string) {
 	return atoll.Progressing, "Queued", "it waits for quota in its queue"
 }
 
-// countJobSetPods returns the pods of one replicated Job of a JobSet.
-func countJobSetPods(m map[string]any) int64 {
+// countReplicatedJobPods returns the pods of one replicated Job of a JobSet.
+func countReplicatedJobPods(m map[string]any) int64 {
 	return quantity.MultiplyCapped(countFieldOr(m, "replicas", 1), countJobPods(nestedMap(m, "template", "spec")))
 }
 

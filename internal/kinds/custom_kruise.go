@@ -36,9 +36,9 @@ var openKruiseKinds = customKinds{
 	{Group: "rollouts.kruise.io", Kind: "Rollout"}:            {health: kruiseRolloutHealth},
 }
 
-// sidecarSetHealth of a SidecarSet, which injects containers into the pods that it matches. Pods
-// that a selector of the update strategy excludes are not counted, so with a selector the update
-// counts as done.
+// sidecarSetHealth returns the health of a SidecarSet, which injects containers into the pods that
+// it matches. Pods that a selector of the update strategy excludes are not counted, so with a
+// selector the update counts as done.
 func sidecarSetHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	if h, reason, message := observedHealth(obj); h != atoll.Healthy {
 		return h, reason, message

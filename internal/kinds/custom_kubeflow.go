@@ -84,7 +84,7 @@ func countNotebookPods(m map[string]any) int64 {
 	return 1
 }
 
-// notebookHealth of a Notebook, which has one pod.
+// notebookHealth returns the health of a Notebook, which has one pod.
 func notebookHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	st := statusOf(obj)
 	waiting := nestedMap(st, "containerState", "waiting")

@@ -300,7 +300,7 @@ func TestEditsAskForAnotherRun(t *testing.T) {
 		{Group: "apps", Kind: "Deployment"}:             false,
 		{Group: "apps.kruise.io", Kind: "BroadcastJob"}: true,
 	} {
-		if got := kinds.CanRunAgain(kind); got != want {
+		if got := kinds.RunsAgainOnEdit(kind); got != want {
 			t.Errorf("%s: RunsAgain is %v", kind, got)
 		}
 	}
@@ -319,7 +319,7 @@ func TestVolumesMakeAWhole(t *testing.T) {
 		headYAML("apps/v1", "Deployment"):                                                  false,
 		headYAML("example.com/v1", "Toy") + "spec: {volumeClaimTemplates: " + claims + "}": false,
 	} {
-		if got := kinds.HasReplicaVolumes(parseObject(t, text)); got != want {
+		if got := kinds.NeedsOneClusterForVolumes(parseObject(t, text)); got != want {
 			t.Errorf("OwnVolumes = %v, want %v, of\n%s", got, want, text)
 		}
 	}

@@ -17,8 +17,8 @@ func specComponent(name string, number func(map[string]any) int64) []podPart {
 
 // prometheusKinds: the workloads of the Prometheus operator, and their configuration.
 var prometheusKinds = customKinds{
-	{Group: "monitoring.coreos.com", Kind: "Prometheus"}:         {health: prometheusHealth, podParts: specComponent("prometheus", countShardedPods)},
-	{Group: "monitoring.coreos.com", Kind: "PrometheusAgent"}:    {health: prometheusHealth, podParts: specComponent("prometheus", countShardedPods)},
+	{Group: "monitoring.coreos.com", Kind: "Prometheus"}:         {health: prometheusHealth, podParts: specComponent("prometheus", countPrometheusPods)},
+	{Group: "monitoring.coreos.com", Kind: "PrometheusAgent"}:    {health: prometheusHealth, podParts: specComponent("prometheus", countPrometheusPods)},
 	{Group: "monitoring.coreos.com", Kind: "Alertmanager"}:       {health: prometheusHealth, podParts: specComponent("alertmanager", podCountAt("spec.replicas", 1))},
 	{Group: "monitoring.coreos.com", Kind: "ThanosRuler"}:        {health: prometheusHealth, podParts: specComponent("thanos-ruler", podCountAt("spec.replicas", 1))},
 	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:     bindingTraits,
@@ -46,8 +46,8 @@ func prometheusConfigHealth(obj *unstructured.Unstructured) (atoll.Health, strin
 	return healthyResult()
 }
 
-// countShardedPods: each shard has all replicas. Agents that run on every node are not counted.
-func countShardedPods(m map[string]any) int64 {
+// countPrometheusPods: each shard has all replicas. Agents that run on every node are not counted.
+func countPrometheusPods(m map[string]any) int64 {
 	sp := nestedMap(m, "spec")
 	if stringField(sp, "mode") == "DaemonSet" {
 		return 0
@@ -111,15 +111,15 @@ var cloudNativePGKinds = customKinds{
 	{Group: "postgresql.cnpg.io", Kind: "ScheduledBackup"}: {health: newHealthFunc(healthReader{pausedField: parsePath("spec.suspend"), healthyWithoutStatus: true, observedIsEnough: true})},
 	{Group: "postgresql.cnpg.io", Kind: "Pooler"}: {health: existenceHealth, podParts: []podPart{
 		{name: "pooler", countPods: podCountAt("spec.instances", 1), templatePath: parsePath("spec.template")}}},
-	{Group: "postgresql.cnpg.io", Kind: "Database"}:            {health: postgresObjectHealth},
-	{Group: "postgresql.cnpg.io", Kind: "Publication"}:         {health: postgresObjectHealth},
-	{Group: "postgresql.cnpg.io", Kind: "Subscription"}:        {health: postgresObjectHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Database"}:            {health: postgresDatabaseObjectHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Publication"}:         {health: postgresDatabaseObjectHealth},
+	{Group: "postgresql.cnpg.io", Kind: "Subscription"}:        {health: postgresDatabaseObjectHealth},
 	{Group: "postgresql.cnpg.io", Kind: "ImageCatalog"}:        configTraits,
 	{Group: "postgresql.cnpg.io", Kind: "ClusterImageCatalog"}: configTraits,
 }
 
-// postgresObjectHealth returns the health of an object within a database. A failure is tried again.
-func postgresObjectHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
+// postgresDatabaseObjectHealth returns the health of an object within a database. A failure is tried again.
+func postgresDatabaseObjectHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
 	h, reason, message := (&healthReader{observedIsEnough: true}).readHealth(obj)
 	if st := statusOf(obj); h == atoll.Healthy && !boolField(st, "applied") {
 		return atoll.Progressing, "NotApplied", stringField(st, "message")

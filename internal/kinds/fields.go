@@ -188,7 +188,7 @@ func includesFields(have, want any) bool {
 		h, ok := have.([]any)
 		return (ok || len(w) == 0) && slices.EqualFunc(h, w, includesFields)
 	}
-	return equalValues(have, want)
+	return equalValuesIgnoringEmpty(have, want)
 }
 
 // AutoscalerTarget returns kind and name of the object that a HorizontalPodAutoscaler scales.

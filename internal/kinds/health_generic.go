@@ -34,7 +34,7 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	}
 	cs := conditionsOf(st)
 	markOutdatedConditions(cs, obj.GetGeneration())
-	for _, read := range []func([]condition) (atoll.Health, string, string){crossplaneManagedHealth, troubleHealth, successHealth} {
+	for _, read := range []func([]condition) (atoll.Health, string, string){crossplaneManagedHealth, abnormalConditionsHealth, successHealth} {
 		if h, reason, message := read(cs); h != "" {
 			return h, reason, message
 		}
@@ -45,8 +45,8 @@ func genericHealth(obj *unstructured.Unstructured) (atoll.Health, string, string
 	return atoll.Unknown, "UnreadableStatus", "the status has none of the conditions Ready, Available, Synced, Healthy, Succeeded, Progressing, Stalled, Reconciling"
 }
 
-// troubleHealth returns no health where no condition of trouble or work is set.
-func troubleHealth(cs []condition) (atoll.Health, string, string) {
+// abnormalConditionsHealth returns no health where no condition of trouble or work is set.
+func abnormalConditionsHealth(cs []condition) (atoll.Health, string, string) {
 	for _, kind := range []string{"Stalled", "Degraded", "Failed"} {
 		if c := findCondition(cs, kind); c.hasStatus("True") {
 			return atoll.Degraded, orElse(c.reason, kind), c.message

@@ -44,7 +44,7 @@ func requestsAt(dotted string) func(map[string]any) resourceAmounts {
 
 func parseRequests(m map[string]any) resourceAmounts {
 	var r corev1.ResourceRequirements
-	if len(m) == 0 || quantity.FindUnparsableQuantity(m) != "" || runtime.DefaultUnstructuredConverter.FromUnstructured(m, &r) != nil {
+	if len(m) == 0 || quantity.FindSlowToParseQuantity(m) != "" || runtime.DefaultUnstructuredConverter.FromUnstructured(m, &r) != nil {
 		return nil
 	}
 	return resourceAmountsOf(effectiveRequests(r))
@@ -134,7 +134,7 @@ func (p *podPart) appendPodSet(m map[string]any, name string, out []atoll.PodSet
 }
 
 func decodePodSpec(m map[string]any) (spec corev1.PodSpec, ok bool) {
-	if m == nil || quantity.FindUnparsableQuantity(m) != "" {
+	if m == nil || quantity.FindSlowToParseQuantity(m) != "" {
 		return spec, false
 	}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &spec)
@@ -170,11 +170,11 @@ func ComponentsOf(obj *unstructured.Unstructured) []atoll.PodSet {
 // many equal pods: each requests the largest amount of any of them, and tolerates what all of
 // them tolerate. The result is zero where the object has no pods, or none that can be decoded.
 func ReplicaRequests(obj *unstructured.Unstructured) freecapacity.ReplicaRequests {
-	return CombineRequests(replicaPodSets(obj))
+	return LargestPodRequests(replicaPodSets(obj))
 }
 
-// CombineRequests returns what a replica of these pods requests; see ReplicaRequests.
-func CombineRequests(sets []atoll.PodSet) (r freecapacity.ReplicaRequests) {
+// LargestPodRequests returns what a replica of these pods requests; see ReplicaRequests.
+func LargestPodRequests(sets []atoll.PodSet) (r freecapacity.ReplicaRequests) {
 	all := resourceAmounts{}
 	for i := range sets {
 		s := &sets[i]

@@ -201,7 +201,7 @@ func FuzzObjects(f *testing.F) {
 		kinds.HasFinished(obj)
 		kinds.DependenciesOf(obj)
 		kinds.ReplicasOf(obj)
-		kinds.HasReplicaVolumes(obj)
+		kinds.NeedsOneClusterForVolumes(obj)
 		kinds.NeverEnds(obj)
 		checkAmounts(t, obj)
 		for _, divided := range []bool{false, true} {

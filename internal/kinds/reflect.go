@@ -263,7 +263,7 @@ func reflectGeneric(k *kindTraits, obj *unstructured.Unstructured) (reflectedSta
 		r.N, hasSums = append(r.N, n), hasSums || n != 0
 	}
 	if k.hasAddressList {
-		r.L = addressesOf(st)
+		r.L = typedStatusAddresses(st)
 	}
 	_, ok := observedGenerationOf(st)
 	r.setFlag(ok, flagObserves)
@@ -275,9 +275,9 @@ func reflectGeneric(k *kindTraits, obj *unstructured.Unstructured) (reflectedSta
 	return r, ok || hasSums || r.F != "" || len(r.C) > 0 || r.P != "" || k.countFields != nil || len(r.L) > 0
 }
 
-// addressesOf returns the addresses of a status that lists them with their types, as for a
+// typedStatusAddresses returns the addresses of a status that lists them with their types, as for a
 // Gateway.
-func addressesOf(st map[string]any) []string {
+func typedStatusAddresses(st map[string]any) []string {
 	var out []string
 	for _, e := range listField(st, "addresses") {
 		em, _ := e.(map[string]any)

@@ -26,10 +26,10 @@ func IsCustomKind(gk schema.GroupKind) bool { return !builtinGroups[gk.Group] }
 // StatefulSet do. They go to one cluster unless a policy states otherwise.
 func NeedsOneCluster(gk schema.GroupKind) bool { return traitsOfKind(gk).needsOneCluster }
 
-// HasReplicaVolumes reports whether each replica of the object has volumes of its own, for a
+// NeedsOneClusterForVolumes reports whether each replica of the object has volumes of its own, for a
 // kind that does not NeedsOneCluster. Volumes would stay behind in a move, so such replicas form
 // one unit too.
-func HasReplicaVolumes(obj *unstructured.Unstructured) bool {
+func NeedsOneClusterForVolumes(obj *unstructured.Unstructured) bool {
 	k := traitsOf(obj)
 	own, _ := valueAt(obj.Object, k.volumesPath).([]any)
 	return k.volumesPath != nil && len(own) > 0

@@ -86,7 +86,7 @@ func TestFewerPositiveConditionsAreLessFinished(t *testing.T) {
 // The API server requires an update time in each condition of a Deployment.
 func TestConditionsOfDeploymentsHaveAnUpdateTime(t *testing.T) {
 	status, ok := kinds.AggregateStatus(parseObject(t, web2), false, []kinds.RowItem{reportRow("ca", parseObject(t, web2Half))}, 2, 0)
-	conditions := kinds.StatusConditions(status)
+	conditions := kinds.StatusAndParentConditions(status)
 	if !ok || len(conditions) < 2 {
 		t.Fatalf("%v, %v", status, ok)
 	}

@@ -34,10 +34,10 @@ var upstreamKinds = map[schema.GroupKind]kindTraits{
 		memberFields:    parsePaths("spec.nodeName", "spec.serviceAccountName", "spec.tolerations", "spec.priority", "spec.preemptionPolicy"),
 		immutableFields: parsePaths("spec.nodeName", "spec.volumes", "spec.serviceAccountName", "spec.restartPolicy", "spec.hostNetwork", "spec.nodeSelector")},
 
-	{Kind: "Service"}: {health: serviceHealth, reflect: reflectAddresses, aggregate: aggregateAddresses,
+	{Kind: "Service"}: {health: serviceHealth, reflect: reflectLoadBalancerAddresses, aggregate: aggregateLoadBalancerAddresses,
 		memberFields:    parsePaths("spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy", "spec.healthCheckNodePort", "spec.ports[].nodePort"),
 		immutableFields: parsePaths("spec.clusterIP", "spec.clusterIPs", "spec.loadBalancerClass")},
-	{Group: "networking.k8s.io", Kind: "Ingress"}:       {health: existenceHealth, reflect: reflectAddresses, aggregate: aggregateAddresses},
+	{Group: "networking.k8s.io", Kind: "Ingress"}:       {health: existenceHealth, reflect: reflectLoadBalancerAddresses, aggregate: aggregateLoadBalancerAddresses},
 	{Group: "networking.k8s.io", Kind: "IngressClass"}:  statuslessTraits("spec.controller"),
 	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: statuslessTraits(),
 	{Group: "networking.k8s.io", Kind: "IPAddress"}:     {health: existenceHealth, immutableFields: parsePaths("spec.parentRef")},
@@ -118,9 +118,9 @@ func IsHealthyByExistence(gk schema.GroupKind) bool { return traitsOfKind(gk).he
 // not created again for the same template, unless it NeverEnds.
 func RunsOnce(gk schema.GroupKind) bool { return traitsOfKind(gk).hasEnded != nil }
 
-// CanRunAgain reports whether an edit of an object that RunsOnce asks for another run. It does
+// RunsAgainOnEdit reports whether an edit of an object that RunsOnce asks for another run. It does
 // not for a Job or a Pod, whose specification is immutable.
-func CanRunAgain(gk schema.GroupKind) bool {
+func RunsAgainOnEdit(gk schema.GroupKind) bool {
 	k := traitsOfKind(gk)
 	return k.hasEnded != nil && !k.cannotRunAgain
 }

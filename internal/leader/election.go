@@ -93,8 +93,8 @@ func holderAddress(holder string) string {
 	return address
 }
 
-// Tenure returns the tenure of this hub; it leads once elected.
-func (e *Election) Tenure() *Tenure { return e.tenure }
+// OwnTenure returns the tenure of this hub; it leads once elected.
+func (e *Election) OwnTenure() *Tenure { return e.tenure }
 
 // Run waits until this hub is elected, then leads. It returns nil when ctx ended, the
 // lease being free for others once lead has returned, and an error when lead failed or

@@ -34,8 +34,8 @@ type StoreContact struct {
 	revision int64
 }
 
-// NewPresence returns a Presence that does not hold before Run has looked.
-func NewPresence(look ProbeFunc, log *slog.Logger) *StoreContact {
+// NewStoreContact returns a StoreContact that does not hold before Run has read the store.
+func NewStoreContact(look ProbeFunc, log *slog.Logger) *StoreContact {
 	return &StoreContact{probe: look, log: log}
 }
 

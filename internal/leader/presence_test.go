@@ -48,7 +48,7 @@ func (s *fakeStore) readStore(ctx context.Context) (int64, bool, error) {
 func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeStore{storeAnswer: storeAnswer{revision: 7, known: true}}
-		p := NewPresence(s.readStore, slog.New(slog.DiscardHandler))
+		p := NewStoreContact(s.readStore, slog.New(slog.DiscardHandler))
 		if p.IsInTouch() || p.ConfirmedRevision() != 0 {
 			t.Fatal("it holds before the hub has looked")
 		}
@@ -95,8 +95,8 @@ func TestAPresenceEndsWithTheLooksAndBeginsAgain(t *testing.T) {
 func TestFollowersWriteReportsAndNothingElse(t *testing.T) {
 	tn := newTenure(time.Minute)
 	s := &fakeStore{}
-	p := NewPresence(s.readStore, slog.New(slog.DiscardHandler))
-	cfg := FencedByRole(&rest.Config{}, tn, p)
+	p := NewStoreContact(s.readStore, slog.New(slog.DiscardHandler))
+	cfg := ConfigFencedByRequestPath(&rest.Config{}, tn, p)
 	f := cfg.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{}, nil }))
 	const status = "/apis/engine.atoll.dev/v1alpha1/targetslices/b-0/status"
 	writes := map[string]error{

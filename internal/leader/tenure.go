@@ -92,10 +92,10 @@ func (t *Tenure) FencedConfig(cfg *rest.Config) *rest.Config {
 // CheckMayWrite is nil while this hub leads, and otherwise why it may not write.
 func (t *Tenure) CheckMayWrite() error { return errorUnless(t.IsLeading(), ErrNotLeading) }
 
-// FencedByRole returns the configuration with which clients write what agents report of rows
+// ConfigFencedByRequestPath returns the configuration with which clients write what agents report of rows
 // while the hub is in touch with the store, and all else while it leads. Without a
 // Tenure it is cfg itself.
-func FencedByRole(cfg *rest.Config, t *Tenure, p *StoreContact) *rest.Config {
+func ConfigFencedByRequestPath(cfg *rest.Config, t *Tenure, p *StoreContact) *rest.Config {
 	if t == nil {
 		return cfg
 	}

@@ -59,7 +59,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		m.Interpreters = script.InterpretersForMember(in.Content.Interpreters)
 	}
 	for _, t := range in.Content.Tombstones {
-		if in.isMovedFromLeavingCluster(t) {
+		if in.isMovedWhileClusterLeaves(t) {
 			continue
 		}
 		t.MovedTo = slices.DeleteFunc(slices.Clone(t.MovedTo), func(uid string) bool {
@@ -74,7 +74,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 	if m.Remove {
 		m.Tombstones = append(m.Tombstones, removalModeTombstones(in)...)
 	} else {
-		m.Tombstones = append(m.Tombstones, excludedTombstones(in)...)
+		m.Tombstones = append(m.Tombstones, tombstonesForExcludedItems(in)...)
 	}
 	m.Content = hashManifest(in.HashKey, m)
 	return m
@@ -107,10 +107,10 @@ func extractCommonConflictResolution(in ManifestInput) ([]atoll.RenderedItem, v1
 	return items, least
 }
 
-// isMovedFromLeavingCluster returns whether the tombstone's item moved to a Bundle that has no place here only
+// isMovedWhileClusterLeaves returns whether the tombstone's item moved to a Bundle that has no place here only
 // because the cluster leaves the fleet with its workloads. The move was no request to delete the
 // item. The row keeps it, and releases it with everything else.
-func (in *ManifestInput) isMovedFromLeavingCluster(t atoll.Tombstone) bool {
+func (in *ManifestInput) isMovedWhileClusterLeaves(t atoll.Tombstone) bool {
 	if len(t.MovedTo) == 0 || in.HasActiveRow != nil && slices.ContainsFunc(t.MovedTo, in.HasActiveRow) {
 		return false
 	}
@@ -138,9 +138,9 @@ func removalModeTombstones(in ManifestInput) (out []atoll.Tombstone) {
 	return out
 }
 
-// excludedTombstones returns the tombstones of items that rules exclude from the cluster. An item
+// tombstonesForExcludedItems returns the tombstones of items that rules exclude from the cluster. An item
 // that is still rendered, because an atomic rule failed, stays.
-func excludedTombstones(in ManifestInput) (out []atoll.Tombstone) {
+func tombstonesForExcludedItems(in ManifestInput) (out []atoll.Tombstone) {
 	content := in.Content
 	for _, key := range AbsentItems(content, RenderInputOf(in.Row, in.Rules, nil)) {
 		if slices.ContainsFunc(in.Items, func(r atoll.RenderedItem) bool { return r.Key == key }) {

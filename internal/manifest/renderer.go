@@ -236,7 +236,7 @@ func (it *sharedItem) computeResult() *sharedResult {
 	err := utiljson.Unmarshal(it.item.Object, &o.Object)
 	if err != nil {
 		err = refusal.WithReason(atoll.ReasonContentMalformed, fmt.Errorf("content is not an object: %w", err))
-	} else if b.scriptedPath, _ = it.interpreters.ReplicasPath(&unstructured.Unstructured{Object: o.Object}); it.variesByCluster() {
+	} else if b.scriptedPath, _ = it.interpreters.ScriptedReplicasPath(&unstructured.Unstructured{Object: o.Object}); it.variesByCluster() {
 		b.statedReplicas, b.statedOrdinals = overrides.StatedPlacementFields(o.Object)
 	}
 	if o.ScriptedPath = b.scriptedPath; err == nil {
@@ -300,7 +300,7 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 	r := it.newRenderedItem()
 	o.DropEmptiedMaps()
 	if err == nil {
-		err = it.applyShare(o, b, in)
+		err = it.setAssignedReplicasAndOrdinals(o, b, in)
 	}
 	if err == nil && it.autoscaled {
 		_, assigned := in.Assigned[it.item.Key.String()]
@@ -321,8 +321,8 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 	return withHash(r)
 }
 
-// applyShare sets the cluster's share of a divided item: its replicas, and where its ordinals begin.
-func (it *sharedItem) applyShare(o *overrides.ObjectPatcher, b *sharedResult, in RenderInput) (err error) {
+// setAssignedReplicasAndOrdinals sets the cluster's share of a divided item: its replicas, and where its ordinals begin.
+func (it *sharedItem) setAssignedReplicasAndOrdinals(o *overrides.ObjectPatcher, b *sharedResult, in RenderInput) (err error) {
 	if !it.item.Divided {
 		return nil
 	}

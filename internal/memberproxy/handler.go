@@ -95,12 +95,12 @@ func New(o Options) *ProxyHandler {
 
 		MaxResponseHeaderBytes: headerMost,
 	}
-	h.transport = &readOnlyTransport{dial: dial, others: others}
+	h.transport = &lowMemoryReadTransport{dial: dial, others: others}
 	h.forward = &httputil.ReverseProxy{
 		Rewrite:   rewriteForAgent,
 		Transport: h.transport,
 
-		ModifyResponse: h.checkAnswer,
+		ModifyResponse: h.checkAndModifyResponse,
 		FlushInterval:  -1, // a client waits for each piece
 		BufferPool:     tunnel.Buffers{},
 		ErrorHandler:   h.writeAgentError,
@@ -277,9 +277,9 @@ func isAllowedUpgrade(protocols []string) bool {
 	return len(protocols) == 1 && (strings.EqualFold(protocols[0], "websocket") || strings.EqualFold(protocols[0], "SPDY/3.1"))
 }
 
-// checkAnswer checks an answer by a member, if its answer can be handed on.
-func (h *ProxyHandler) checkAnswer(r *http.Response) error {
-	if err := checkUpgrade(r); err != nil {
+// checkAndModifyResponse checks an answer by a member, if its answer can be handed on.
+func (h *ProxyHandler) checkAndModifyResponse(r *http.Response) error {
+	if err := refuseUnrequestedUpgrade(r); err != nil {
 		return err
 	}
 	if err := proxyRequestOf(r.Request.Context()).rewriteRedirect(r); err != nil {
@@ -300,9 +300,9 @@ func (h *ProxyHandler) checkAnswer(r *http.Response) error {
 	return nil
 }
 
-// checkUpgrade refuses an answer that makes another connection of this one than was asked for;
+// refuseUnrequestedUpgrade refuses an answer that makes another connection of this one than was asked for;
 // it is closed by that.
-func checkUpgrade(r *http.Response) error {
+func refuseUnrequestedUpgrade(r *http.Response) error {
 	if r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")) {
 		return errNobodyAsked
 	}

@@ -16,11 +16,11 @@ import (
 	"atoll.dev/atoll/internal/tunnel"
 )
 
-// readOnlyTransport carries read-only requests to agents: requests without a body that may be made twice. A
+// lowMemoryReadTransport carries read-only requests to agents: requests without a body that may be made twice. A
 // thousand of these wait for silent logs and watches, and net/http's own transport has two
 // goroutines and a buffer for each way beside each of them. Here the reader of an answer reads its
 // connection, and takes a buffer once data comes. Other requests use other transports.
-type readOnlyTransport struct {
+type lowMemoryReadTransport struct {
 	dial   func(ctx context.Context, uid string) (net.Conn, error)
 	others http.RoundTripper
 
@@ -56,7 +56,7 @@ func (h *requestConn) Read(b []byte) (int, error) {
 }
 
 // RoundTrip makes a request.
-func (t *readOnlyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *lowMemoryReadTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if !reads || r.Body != nil && r.Body != http.NoBody || isUpgradeRequest(r) {
 		return t.others.RoundTrip(r)
@@ -79,7 +79,7 @@ func (t *readOnlyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // roundTrip uses a connection, a new one where there is none; it is closed where that fails. Work
 // that needs much stack, which the waiting goroutine would keep, runs in another one.
-func (t *readOnlyTransport) roundTrip(r *http.Request, at **requestConn) (*http.Response, error) {
+func (t *lowMemoryReadTransport) roundTrip(r *http.Request, at **requestConn) (*http.Response, error) {
 	var stop func() bool
 	wrote := make(chan error, 1)
 	go func() {
@@ -162,7 +162,7 @@ func (h *requestConn) readAnswer(r *http.Request) (*http.Response, error) {
 }
 
 // takeIdle returns a connection that waits; nil where none does.
-func (t *readOnlyTransport) takeIdle(uid string) *requestConn {
+func (t *lowMemoryReadTransport) takeIdle(uid string) *requestConn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	waiting := t.idle[uid]
@@ -182,7 +182,7 @@ func (t *readOnlyTransport) takeIdle(uid string) *requestConn {
 }
 
 // keepIdle keeps a connection for the next request.
-func (t *readOnlyTransport) keepIdle(uid string, h *requestConn) {
+func (t *lowMemoryReadTransport) keepIdle(uid string, h *requestConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.idle[uid]) >= idlePerCluster {
@@ -193,11 +193,11 @@ func (t *readOnlyTransport) keepIdle(uid string, h *requestConn) {
 		t.idle = map[string][]*requestConn{}
 	}
 	t.idle[uid] = append(t.idle[uid], h)
-	h.timer = time.AfterFunc(idleTimeout, func() { t.dropConnection(uid, h) })
+	h.timer = time.AfterFunc(idleTimeout, func() { t.closeIdleConnection(uid, h) })
 }
 
-// dropConnection closes an unused connection.
-func (t *readOnlyTransport) dropConnection(uid string, h *requestConn) {
+// closeIdleConnection closes an unused connection.
+func (t *lowMemoryReadTransport) closeIdleConnection(uid string, h *requestConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, one := range t.idle[uid] {
@@ -214,7 +214,7 @@ func (t *readOnlyTransport) dropConnection(uid string, h *requestConn) {
 }
 
 // CloseIdleConnections closes idle connections that wait for another request.
-func (t *readOnlyTransport) CloseIdleConnections() {
+func (t *lowMemoryReadTransport) CloseIdleConnections() {
 	t.mu.Lock()
 	idle := t.idle
 	t.idle = nil
@@ -266,7 +266,7 @@ func (b *responseBody) AwaitData() {
 func (b *responseBody) WriteTo(w io.Writer) (passed int64, err error) {
 	for {
 		b.AwaitData()
-		n, err := copyAvailable(w, b)
+		n, err := copyOneRead(w, b)
 		passed += n
 		if err == io.EOF {
 			return passed, nil
@@ -277,8 +277,8 @@ func (b *responseBody) WriteTo(w io.Writer) (passed int64, err error) {
 	}
 }
 
-// copyAvailable passes some of what is there.
-func copyAvailable(w io.Writer, r io.Reader) (int64, error) {
+// copyOneRead passes some of what is there.
+func copyOneRead(w io.Writer, r io.Reader) (int64, error) {
 	buffer := tunnel.Buffers{}.Get()
 	defer tunnel.Buffers{}.Put(buffer)
 	n, err := r.Read(buffer)

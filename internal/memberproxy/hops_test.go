@@ -16,12 +16,12 @@ import (
 )
 
 // startHops gives hops to a server, and how many connections they have made.
-func startHops(t *testing.T, agent http.Handler) (*readOnlyTransport, *httptest.Server, *atomic.Int64) {
+func startHops(t *testing.T, agent http.Handler) (*lowMemoryReadTransport, *httptest.Server, *atomic.Int64) {
 	t.Helper()
 	server := httptest.NewServer(agent)
 	t.Cleanup(server.Close)
 	made := &atomic.Int64{}
-	h := &readOnlyTransport{others: http.DefaultTransport, dial: func(ctx context.Context, _ string) (net.Conn, error) {
+	h := &lowMemoryReadTransport{others: http.DefaultTransport, dial: func(ctx context.Context, _ string) (net.Conn, error) {
 		made.Add(1)
 		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
 	}}
@@ -29,7 +29,7 @@ func startHops(t *testing.T, agent http.Handler) (*readOnlyTransport, *httptest.
 	return h, server, made
 }
 
-func hopTo(ctx context.Context, t *testing.T, h *readOnlyTransport, method, path string) *http.Response {
+func hopTo(ctx context.Context, t *testing.T, h *lowMemoryReadTransport, method, path string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, "http://uid"+path, nil)
 	if err != nil {

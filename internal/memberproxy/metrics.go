@@ -38,7 +38,8 @@ func (m *metrics) countAnswer(method string, code int) {
 	m.requests.WithLabelValues(verb, strconv.Itoa(code)).Inc()
 }
 
-// countConn is a tunnel that counts.
+// countConn counts the connection, and returns it wrapped so that its bytes and its end are
+// counted.
 func (m *metrics) countConn(c net.Conn) net.Conn {
 	m.tunnels.Inc()
 	return &countedConn{Conn: c, up: m.bytes.WithLabelValues("up"), down: m.bytes.WithLabelValues("down"), closed: sync.OnceFunc(m.tunnels.Dec)}

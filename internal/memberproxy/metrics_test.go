@@ -49,7 +49,7 @@ atoll_proxy_requests 0
 	if n := testutil.ToFloat64(h.metrics.tunnels); n < 1 {
 		t.Errorf("%v tunnels", n)
 	}
-	h.forward.Transport.(*readOnlyTransport).CloseIdleConnections()
+	h.forward.Transport.(*lowMemoryReadTransport).CloseIdleConnections()
 	if n := testutil.ToFloat64(h.metrics.tunnels); n != 0 {
 		t.Errorf("%v tunnels are left", n)
 	}

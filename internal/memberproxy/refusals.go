@@ -126,7 +126,7 @@ func AddRefusalHint(message string) string {
 	return message + "; this is refused by the cluster's own RBAC, not by the hub's: its administrator can give you a role there"
 }
 
-// disconnectedSince says since when a cluster is.
+// disconnectedSince returns the text that the agent is disconnected, and since when.
 func disconnectedSince(c *v1alpha1.Cluster) string {
 	text := "its agent is not connected to the hub"
 	if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != "True" {

@@ -19,10 +19,10 @@ const hangsUp = "\x00"
 
 // answeringBy gives hops to an agent that answers one request after the other, by whichever
 // connection, with these bytes; and how many requests and connections there were.
-func answeringBy(t *testing.T, answers ...string) (h *readOnlyTransport, asked, made *atomic.Int64) {
+func answeringBy(t *testing.T, answers ...string) (h *lowMemoryReadTransport, asked, made *atomic.Int64) {
 	t.Helper()
 	asked, made = &atomic.Int64{}, &atomic.Int64{}
-	h = &readOnlyTransport{others: http.DefaultTransport, dial: func(context.Context, string) (net.Conn, error) {
+	h = &lowMemoryReadTransport{others: http.DefaultTransport, dial: func(context.Context, string) (net.Conn, error) {
 		made.Add(1)
 		hub, agent := net.Pipe()
 		t.Cleanup(func() { agent.Close() })
@@ -51,7 +51,7 @@ func answeringBy(t *testing.T, answers ...string) (h *readOnlyTransport, asked, 
 }
 
 // readBody so many bytes of the answer to a request, all where that is 0, and closes it.
-func readBody(t *testing.T, h *readOnlyTransport, bytes int) (string, error) {
+func readBody(t *testing.T, h *lowMemoryReadTransport, bytes int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testwait.HangLimit)
 	defer cancel()
@@ -126,7 +126,7 @@ func (o *only) RoundTrip(r *http.Request) (*http.Response, error) {
 // one, as without.
 func TestWhatMayNotBeMadeTwiceGoesByOthers(t *testing.T) {
 	var others only
-	h := &readOnlyTransport{others: &others, dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("dialled") }}
+	h := &lowMemoryReadTransport{others: &others, dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("dialled") }}
 	for _, c := range []struct{ method, upgrade, body string }{{"GET", "", ""}, {"HEAD", "", ""}, {"GET", "", "x"}, {"GET", "websocket", ""}, {"POST", "", ""}, {"DELETE", "", ""}} {
 		r, err := http.NewRequestWithContext(t.Context(), c.method, "http://uid/x", strings.NewReader(c.body))
 		if err != nil {
@@ -146,7 +146,7 @@ func TestWhatMayNotBeMadeTwiceGoesByOthers(t *testing.T) {
 
 // TestFewConnectionsWaitForRequests, however many there were at once.
 func TestFewConnectionsWaitForRequests(t *testing.T) {
-	var h readOnlyTransport
+	var h lowMemoryReadTransport
 	defer h.CloseIdleConnections()
 	for range 3 * idlePerCluster {
 		conn, agent := net.Pipe()

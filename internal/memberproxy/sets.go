@@ -16,16 +16,16 @@ type Sets interface {
 // AuthorizeByClusterSet wraps an authorizer so that a user with the right on one of a cluster's sets may also
 // reach the cluster. sets returns false while the sets are unknown.
 func AuthorizeByClusterSet(next authorizer.Authorizer, sets func() (Sets, bool)) authorizer.Authorizer {
-	return clusterSetAuthorizer{next, sets}
+	return clusterSetProxyAuthorizer{next, sets}
 }
 
-type clusterSetAuthorizer struct {
+type clusterSetProxyAuthorizer struct {
 	authorizer.Authorizer
 	sets func() (Sets, bool)
 }
 
 // Authorize asks the authorizer beneath, about the cluster and then about its sets.
-func (b clusterSetAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (b clusterSetProxyAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := b.Authorizer.Authorize(ctx, a)
 	if decision != authorizer.DecisionNoOpinion || a.GetAPIGroup() != v1alpha1.GroupVersion.Group || a.GetResource() != "clusters" || a.GetSubresource() != "proxy" || a.GetName() == "" {
 		return decision, reason, err

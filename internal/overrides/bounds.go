@@ -62,9 +62,9 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 
 var _ io.Writer = (*limitedBuffer)(nil)
 
-// indentationFits reports whether a document that is written with an indentation of so many bytes a
+// indentationBytesFit reports whether a document that is written with an indentation of so many bytes a
 // level has at most limit bytes of line ends and indentation.
-func indentationFits(v any, indent, limit int) bool {
+func indentationBytesFit(v any, indent, limit int) bool {
 	var addLines func(v any, depth int) bool
 	addLines = func(v any, depth int) bool {
 		var children int
@@ -94,7 +94,7 @@ func indentationFits(v any, indent, limit int) bool {
 
 // encodeDocument writes a JSON document, indented where indent is not nil.
 func encodeDocument(doc any, indent *string) (string, error) {
-	if indent != nil && !indentationFits(doc, len(*indent), MaxObjectBytes) {
+	if indent != nil && !indentationBytesFit(doc, len(*indent), MaxObjectBytes) {
 		return "", ErrObjectTooLarge
 	}
 	out := limitedBuffer{limit: MaxObjectBytes}

@@ -299,7 +299,7 @@ func findNodeIndex(n *yaml.Node, op v1alpha1.OverriderOperator, part string, las
 	default:
 		return 0, fmt.Errorf("there is no %q: the value above it is neither a map nor a list", part)
 	}
-	found, err := findKeyIndex(n, part)
+	found, err := findUniqueKeyIndex(n, part)
 	switch {
 	case err != nil:
 		return 0, err
@@ -313,8 +313,8 @@ func findNodeIndex(n *yaml.Node, op v1alpha1.OverriderOperator, part string, las
 	return 0, fmt.Errorf("there is no %q", part)
 }
 
-// findKeyIndex returns the index of a key in the map n, or -1.
-func findKeyIndex(n *yaml.Node, key string) (int, error) {
+// findUniqueKeyIndex returns the index of a key in the map n, or -1.
+func findUniqueKeyIndex(n *yaml.Node, key string) (int, error) {
 	found := -1
 	for i := 0; i < len(n.Content); i += 2 {
 		if n.Content[i].Value != key || n.Content[i].Kind != yaml.ScalarNode {

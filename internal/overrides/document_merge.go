@@ -91,7 +91,7 @@ func mergeYAMLMap(list []documentChange, path string, n *yaml.Node, patch map[st
 	}
 	for _, name := range sortedKeys(patch) {
 		at := path + jsonpointer.FormatPointer(name)
-		i, err := findKeyIndex(n, name)
+		i, err := findUniqueKeyIndex(n, name)
 		if err != nil {
 			return nil, err
 		}

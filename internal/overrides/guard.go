@@ -36,9 +36,9 @@ func CheckOverriders(o v1alpha1.Overriders) []OverriderProblem {
 	return out
 }
 
-// CheckWrittenOverriders returns what is wrong with overriders that a user writes: what CheckOverriders returns,
+// CheckOverridersOnWrite returns what is wrong with overriders that a user writes: what CheckOverriders returns,
 // and the syntax of keys and values, which stored overriders of older hubs may break.
-func CheckWrittenOverriders(o v1alpha1.Overriders) []OverriderProblem {
+func CheckOverridersOnWrite(o v1alpha1.Overriders) []OverriderProblem {
 	out := CheckOverriders(o)
 	for _, s := range listSteps(&o) {
 		if s.kind != nil {
@@ -88,7 +88,7 @@ func checkResources(r *v1alpha1.ResourcesOverrider, report problemReporter) {
 }
 
 func checkMergePatch(p *apiextensionsv1.JSON, report problemReporter) {
-	if _, err := parseMergePatch(p.Raw); err != nil {
+	if _, err := parseAllowedMergePatch(p.Raw); err != nil {
 		report("", err.Error())
 	}
 }
@@ -310,13 +310,13 @@ func isSecretDataPath(path string) bool {
 }
 
 func patchesSecretData(patch *apiextensionsv1.JSON) bool {
-	p, err := parseMergePatch(patch.Raw)
+	p, err := parseAllowedMergePatch(patch.Raw)
 	return err != nil || slices.ContainsFunc(slices.Collect(maps.Keys(p)), isSecretDataField)
 }
 
 // patchesReplicas returns whether a merge patch sets spec.replicas, or replaces the spec around it.
 func patchesReplicas(patch *apiextensionsv1.JSON) bool {
-	p, err := parseMergePatch(patch.Raw)
+	p, err := parseAllowedMergePatch(patch.Raw)
 	spec, there := p["spec"]
 	m, isMap := spec.(map[string]any)
 	_, sets := m["replicas"]

@@ -123,14 +123,14 @@ func namedPath(below, path string, value any) []namedField {
 	return []namedField{{below, parts, value}}
 }
 
-func imageFields(im *v1alpha1.ImageOverrider) []namedField {
+func listFieldsNamedByImage(im *v1alpha1.ImageOverrider) []namedField {
 	if im.Predicate == nil {
 		return nil
 	}
 	return namedPath(".predicate.path", im.Predicate.Path, nil)
 }
 
-func plaintextFields(p *v1alpha1.PlaintextOverrider) []namedField {
+func listFieldsNamedByPlaintext(p *v1alpha1.PlaintextOverrider) []namedField {
 	if usesFromPath(p.Operator) {
 		return append(namedPath(".from", p.From, nil), namedPath(".path", p.Path, nil)...)
 	}
@@ -141,8 +141,8 @@ func plaintextFields(p *v1alpha1.PlaintextOverrider) []namedField {
 	return namedPath(".path", p.Path, value)
 }
 
-func mergedFields(raw *apiextensionsv1.JSON) []namedField {
-	p, err := parseMergePatch(raw.Raw)
+func listFieldsNamedByMerge(raw *apiextensionsv1.JSON) []namedField {
+	p, err := parseAllowedMergePatch(raw.Raw)
 	if err != nil {
 		return nil
 	}

@@ -20,11 +20,11 @@ import (
 
 // applyMergePatch carries out a JSON merge patch (RFC 7386).
 func (o *ObjectPatcher) applyMergePatch(raw *apiextensionsv1.JSON) error {
-	p, err := parseMergePatch(raw.Raw)
+	p, err := parseAllowedMergePatch(raw.Raw)
 	if err != nil {
 		return err
 	}
-	before := copyMap(o.Object)
+	before := deepCopyMap(o.Object)
 	mergeJSON(o.Object, p)
 	o.noteObjectChanges(before, o.Object)
 	return nil
@@ -53,7 +53,7 @@ func mergeJSON(m, patch map[string]any) {
 // applyStrategicMerge carries out a strategic merge patch, with the merge keys of the kind's Go
 // type.
 func (o *ObjectPatcher) applyStrategicMerge(raw *apiextensionsv1.JSON) error {
-	p, err := parseMergePatch(raw.Raw)
+	p, err := parseAllowedMergePatch(raw.Raw)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (o *ObjectPatcher) applyStrategicMerge(raw *apiextensionsv1.JSON) error {
 	if err != nil {
 		return err
 	}
-	before := copyMap(o.Object)
+	before := deepCopyMap(o.Object)
 	if o.Object, err = strategicMergeMap(o.Object, p, lists); err != nil {
 		return explainMergeFailure(before, p, lists)
 	}
@@ -74,7 +74,7 @@ func (o *ObjectPatcher) applyStrategicMerge(raw *apiextensionsv1.JSON) error {
 // library finds them in random order, and the error of a row must not change by itself.
 func explainMergeFailure(obj, patch map[string]any, lists strategicpatch.LookupPatchMeta) error {
 	path, why := findUnmergeable(patch, nil, func(one map[string]any) error {
-		_, err := strategicMergeMap(copyMap(obj), copyMap(one), lists)
+		_, err := strategicMergeMap(deepCopyMap(obj), deepCopyMap(one), lists)
 		return err
 	})
 	if why == "" {
@@ -165,8 +165,8 @@ const maxDepth = 64
 
 var tooDeepReason = fmt.Sprintf("it is nested more than %d deep", maxDepth)
 
-// parseMergePatch parses a patch, and refuses one that names fields which overrides never change.
-func parseMergePatch(raw []byte) (map[string]any, error) {
+// parseAllowedMergePatch parses a patch, and refuses one that names fields which overrides never change.
+func parseAllowedMergePatch(raw []byte) (map[string]any, error) {
 	var p map[string]any
 	if err := json.Unmarshal(raw, &p); err != nil || p == nil {
 		return nil, errors.New("a merge patch has to be an object")
@@ -217,7 +217,7 @@ func isDeeperThan(v any, n int) bool {
 	return false
 }
 
-func copyMap(m map[string]any) map[string]any { return runtime.DeepCopyJSON(m) }
+func deepCopyMap(m map[string]any) map[string]any { return runtime.DeepCopyJSON(m) }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 

@@ -24,7 +24,7 @@ var overriderTypes = []overriderType{
 		},
 		resolve:   ClusterValues.resolveImage,
 		unknown:   unknownImagePart,
-		fields:    imageFields,
+		fields:    listFieldsNamedByImage,
 		isRemoval: func(im *v1alpha1.ImageOverrider) bool { return im.Operator == v1alpha1.OverrideRemove },
 		canChangeSecretData: func(im *v1alpha1.ImageOverrider) bool {
 			return im.Predicate != nil && isSecretDataPath(im.Predicate.Path)
@@ -64,7 +64,7 @@ var overriderTypes = []overriderType{
 		check:     checkEnv,
 		sources:   envSources,
 		resolve:   ClusterValues.resolveEnv,
-		unknown:   func(e *v1alpha1.EnvOverrider) string { return unknownOperator(e.Operator, keyOperators) },
+		unknown:   func(e *v1alpha1.EnvOverrider) string { return describeUnknownOperator(e.Operator, keyOperators) },
 		isRemoval: func(e *v1alpha1.EnvOverrider) bool { return e.Operator == v1alpha1.OverrideRemove },
 	},
 	&overriderSpec[v1alpha1.ResourcesOverrider]{
@@ -74,7 +74,7 @@ var overriderTypes = []overriderType{
 		apply: (*ObjectPatcher).overrideResources,
 		check: checkResources,
 		unknown: func(r *v1alpha1.ResourcesOverrider) string {
-			return unknownOperator(r.Operator, keyOperators)
+			return describeUnknownOperator(r.Operator, keyOperators)
 		},
 	},
 	&overriderSpec[int32]{
@@ -90,7 +90,7 @@ var overriderTypes = []overriderType{
 		field:               func(o *v1alpha1.OrderedOverrider) **apiextensionsv1.JSON { return &o.MergePatch },
 		apply:               (*ObjectPatcher).applyMergePatch,
 		check:               checkMergePatch,
-		fields:              mergedFields,
+		fields:              listFieldsNamedByMerge,
 		canChangeSecretData: patchesSecretData,
 		canSetReplicas:      patchesReplicas,
 	},
@@ -100,7 +100,7 @@ var overriderTypes = []overriderType{
 		field:               func(o *v1alpha1.OrderedOverrider) **apiextensionsv1.JSON { return &o.StrategicMerge },
 		apply:               (*ObjectPatcher).applyStrategicMerge,
 		check:               checkMergePatch,
-		fields:              mergedFields,
+		fields:              listFieldsNamedByMerge,
 		canChangeSecretData: patchesSecretData,
 		canSetReplicas:      patchesReplicas,
 		builtInOnly:         true,
@@ -116,10 +116,10 @@ var overriderTypes = []overriderType{
 		},
 		resolve: ClusterValues.resolvePlaintext,
 		unknown: func(p *v1alpha1.PlaintextOverrider) string {
-			return unknownOperator(p.Operator, plaintextOperators)
+			return describeUnknownOperator(p.Operator, plaintextOperators)
 		},
 		isRemoval:           func(p *v1alpha1.PlaintextOverrider) bool { return p.Operator == v1alpha1.OverrideRemove },
-		fields:              plaintextFields,
+		fields:              listFieldsNamedByPlaintext,
 		canChangeSecretData: touchesSecretData,
 		canSetReplicas:      setsReplicas,
 		describe:            describePlaintext,
@@ -136,7 +136,7 @@ func newCommandArgsType(name, container string, list func(*v1alpha1.Overriders) 
 		sources: func(c *v1alpha1.CommandArgsOverrider) []valueSource { return singleSource(c.ValueFrom, false) },
 		resolve: ClusterValues.resolveCommandArgs,
 		unknown: func(c *v1alpha1.CommandArgsOverrider) string {
-			return unknownOperator(c.Operator, listOperators)
+			return describeUnknownOperator(c.Operator, listOperators)
 		},
 	}
 }
@@ -156,7 +156,9 @@ func newKeysType(name, metadata string, validate func(string) []string, list fun
 		written: func(l *v1alpha1.LabelAnnotationOverrider, report problemReporter) {
 			checkKeySyntax(l, validate, report)
 		},
-		unknown:   func(l *v1alpha1.LabelAnnotationOverrider) string { return unknownOperator(l.Operator, keyOperators) },
+		unknown: func(l *v1alpha1.LabelAnnotationOverrider) string {
+			return describeUnknownOperator(l.Operator, keyOperators)
+		},
 		isRemoval: func(l *v1alpha1.LabelAnnotationOverrider) bool { return l.Operator == v1alpha1.OverrideRemove },
 	}
 }

@@ -75,7 +75,7 @@ func (o *ObjectPatcher) moveOrCopyValue(p *v1alpha1.PlaintextOverrider) error {
 		}
 		o.noteChange(nil, from...)
 	} else {
-		if err := o.countValue(value); err != nil {
+		if err := o.countCopiedBytes(value); err != nil {
 			return err
 		}
 		value = runtime.DeepCopyJSONValue(value)
@@ -108,21 +108,21 @@ func (o *ObjectPatcher) testValue(p *v1alpha1.PlaintextOverrider) error {
 	return nil
 }
 
-// countValue counts the bytes of a value that is copied: about its length in JSON.
-func (o *ObjectPatcher) countValue(v any) error {
+// countCopiedBytes counts the bytes of a value that is copied: about its length in JSON.
+func (o *ObjectPatcher) countCopiedBytes(v any) error {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, e := range v {
 			if err := o.countBytes(len(name) + 4); err != nil {
 				return err
 			}
-			if err := o.countValue(e); err != nil {
+			if err := o.countCopiedBytes(e); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for _, e := range v {
-			if err := o.countValue(e); err != nil {
+			if err := o.countCopiedBytes(e); err != nil {
 				return err
 			}
 		}
@@ -193,10 +193,10 @@ func checkPlaintext(p *v1alpha1.PlaintextOverrider, report problemReporter) {
 
 // setsReplicas returns whether the operation may change spec.replicas.
 func setsReplicas(p *v1alpha1.PlaintextOverrider) bool {
-	return p.Operator != v1alpha1.OverrideTest && isReplicasPath(p.Path) || p.Operator == v1alpha1.OverrideMove && isReplicasPath(p.From)
+	return p.Operator != v1alpha1.OverrideTest && coversSpecReplicas(p.Path) || p.Operator == v1alpha1.OverrideMove && coversSpecReplicas(p.From)
 }
 
-func isReplicasPath(path string) bool { return path == "/spec" || path == "/spec/replicas" }
+func coversSpecReplicas(path string) bool { return path == "/spec" || path == "/spec/replicas" }
 
 // touchesSecretData returns whether the operation reads or changes the data of a Secret.
 func touchesSecretData(p *v1alpha1.PlaintextOverrider) bool {

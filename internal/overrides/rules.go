@@ -122,7 +122,7 @@ func (o *ObjectPatcher) applyStep(s overrideStep) error {
 	err := o.countStep()
 	if err == nil && skips {
 		err = o.countBytes(len(o.Item.Object))
-		o.Object = copyMap(obj)
+		o.Object = deepCopyMap(obj)
 	}
 	if err == nil {
 		err = o.applyOverrider(s)

@@ -16,8 +16,8 @@ var (
 	imageComponents    = []v1alpha1.ImageComponent{v1alpha1.ImageRegistry, v1alpha1.ImageRepository, v1alpha1.ImageTag, v1alpha1.ImageDigest}
 )
 
-// unknownOperator returns the operator in words if it is none of those known; empty otherwise.
-func unknownOperator(op v1alpha1.OverriderOperator, known []v1alpha1.OverriderOperator) string {
+// describeUnknownOperator returns the operator in words if it is none of those known; empty otherwise.
+func describeUnknownOperator(op v1alpha1.OverriderOperator, known []v1alpha1.OverriderOperator) string {
 	if slices.Contains(known, op) {
 		return ""
 	}
@@ -28,12 +28,12 @@ func unknownImagePart(im *v1alpha1.ImageOverrider) string {
 	if !slices.Contains(imageComponents, im.Component) {
 		return fmt.Sprintf("component %q", im.Component)
 	}
-	return unknownOperator(im.Operator, keyOperators)
+	return describeUnknownOperator(im.Operator, keyOperators)
 }
 
 func unknownDocumentPart(f *v1alpha1.FieldOverrider) string {
 	for _, p := range slices.Concat(f.JSON, f.YAML) {
-		if part := unknownOperator(p.Operator, keyOperators); part != "" {
+		if part := describeUnknownOperator(p.Operator, keyOperators); part != "" {
 			return part
 		}
 	}

@@ -29,14 +29,14 @@ const (
 func dropMalformed(told *peerpb.Told) (dropped int) {
 	before := len(told.GetSessions()) + len(told.GetGone()) + len(told.GetAhead())
 	told.Sessions = slices.DeleteFunc(told.GetSessions(), func(s *peerpb.Session) bool {
-		return !isUIDOrName(s.GetUid()) || s.GetAt() < 0 || s.GetAt() > maxClock || len(s.GetCarriage()) > maxCarriage ||
+		return !mayBeUIDOrName(s.GetUid()) || s.GetAt() < 0 || s.GetAt() > maxClock || len(s.GetCarriage()) > maxCarriage ||
 			s.GetCertificateEnds() < 0 || s.GetCertificateEnds() > maxCertificateEnd
 	})
 	told.Gone = slices.DeleteFunc(told.GetGone(), func(g *peerpb.Gone) bool {
-		return !isUIDOrName(g.GetUid()) || g.GetQuiet() > maxQuiet || g.GetQuiet() < -maxQuiet
+		return !mayBeUIDOrName(g.GetUid()) || g.GetQuiet() > maxQuiet || g.GetQuiet() < -maxQuiet
 	})
 	told.Ahead = slices.DeleteFunc(told.GetAhead(), func(a *peerpb.Ahead) bool {
-		return !isUIDOrName(a.GetBundle()) || !isUIDOrName(a.GetCluster()) || a.GetGeneration() < 0
+		return !mayBeUIDOrName(a.GetBundle()) || !mayBeUIDOrName(a.GetCluster()) || a.GetGeneration() < 0
 	})
 	if len(told.Ahead) > aheadLimit {
 		told.Ahead = told.Ahead[:aheadLimit]
@@ -44,5 +44,5 @@ func dropMalformed(told *peerpb.Told) (dropped int) {
 	return before - len(told.Sessions) - len(told.Gone) - len(told.Ahead)
 }
 
-// isUIDOrName reports whether the text may be a UID, or a name.
-func isUIDOrName(text string) bool { return text != "" && len(text) <= maxName }
+// mayBeUIDOrName reports whether the text may be a UID, or a name.
+func mayBeUIDOrName(text string) bool { return text != "" && len(text) <= maxName }

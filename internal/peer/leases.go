@@ -102,7 +102,7 @@ type foundHub struct {
 	stop   context.CancelFunc
 }
 
-// discoverHubs hubs by their Leases, and follow each while its Lease lives.
+// discoverHubs discovers hubs by their Leases, and follows each hub while its Lease lives.
 func (p *HubPeers) discoverHubs(ctx context.Context, following *sync.WaitGroup) error {
 	changed := make(chan struct{}, 1)
 	leases, controller := cache.NewInformerWithOptions(cache.InformerOptions{

@@ -54,7 +54,7 @@ type HubPeers struct {
 	listed   bool                 // Leases were listed
 }
 
-// New returns Peers without known hubs. id is random for each process.
+// New returns a HubPeers without known hubs. id is random for each process.
 func New(o Options, id string) *HubPeers {
 	self := o.Address + "_" + id
 	return &HubPeers{o: o, self: self, union: newUnion(self), watchers: map[*watcher]struct{}{}, found: map[string]*foundHub{}}
@@ -290,7 +290,7 @@ func (p *HubPeers) followHub(ctx context.Context, f *foundHub) {
 	log, told := p.o.Log.With("hub", addressOf(f.name)), ""
 	var lapse *time.Timer
 	for {
-		err := p.call(ctx, f)
+		err := p.applySessionsFromHub(ctx, f)
 		if ctx.Err() != nil {
 			return
 		}
@@ -339,8 +339,8 @@ func (p *HubPeers) dropUnreachableHub(f *foundHub) {
 	}
 }
 
-// call calls a hub and applies the sessions that it sends.
-func (p *HubPeers) call(ctx context.Context, f *foundHub) error {
+// applySessionsFromHub calls a hub and applies the sessions that it sends.
+func (p *HubPeers) applySessionsFromHub(ctx context.Context, f *foundHub) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	address := addressOf(f.name)

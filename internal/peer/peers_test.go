@@ -356,7 +356,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 	a.StreamOpened("u")
 	stranger := f.start("127.0.0.1:0", pkix.Name{CommonName: "atoll:cluster:u", Organization: []string{"atoll:agents"}})
 	a.dialled = func(string) (net.Conn, error) { t.Error("an agent is led to a member"); return nil, net.ErrClosed }
-	err := stranger.call(t.Context(), &foundHub{name: a.self})
+	err := stranger.applySessionsFromHub(t.Context(), &foundHub{name: a.self})
 	if err == nil || !strings.Contains(err.Error(), errNotAHub.Error()) {
 		t.Errorf("an agent asks a hub what it holds: %v", err)
 	}

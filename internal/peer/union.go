@@ -61,7 +61,7 @@ func (u *sessionUnion) addOwnSession(uid string, now int64) outcome {
 	if had {
 		return outcome{}
 	}
-	return outcome{changes: []holderChange{u.holderChangeOf(uid)}}
+	return outcome{changes: []holderChange{u.newHolderChange(uid)}}
 }
 
 // endOwnSession ends a session of this hub.
@@ -70,7 +70,7 @@ func (u *sessionUnion) endOwnSession(uid string) outcome {
 		return outcome{}
 	}
 	delete(u.own, uid)
-	return outcome{changes: []holderChange{u.holderChangeOf(uid)}}
+	return outcome{changes: []holderChange{u.newHolderChange(uid)}}
 }
 
 // beginHubList begins a new call to a hub: its new list replaces the old one when it is complete.
@@ -94,7 +94,7 @@ func (u *sessionUnion) addRemoteSession(hub, uid string, at int64) (out outcome)
 	_, had := h.sessions[uid]
 	if h.sessions[uid] = h.round; !had {
 		if u.holders[uid]++; u.holders[uid] == 1 {
-			out.changes = append(out.changes, u.holderChangeOf(uid))
+			out.changes = append(out.changes, u.newHolderChange(uid))
 		}
 	}
 	if own, ok := u.own[uid]; ok && (session{at: at, hub: hub}).isNewerThan(own) {
@@ -117,7 +117,7 @@ func (u *sessionUnion) endRemoteSession(hub, uid string) (out outcome) {
 		return out
 	}
 	delete(u.holders, uid)
-	return outcome{changes: []holderChange{u.holderChangeOf(uid)}}
+	return outcome{changes: []holderChange{u.newHolderChange(uid)}}
 }
 
 // completeHubList: everything that the hub held when the call began was received.
@@ -161,7 +161,7 @@ func (u *sessionUnion) isHubListComplete(hub string) bool {
 	return h != nil && h.complete
 }
 
-func (u *sessionUnion) holderChangeOf(uid string) holderChange {
+func (u *sessionUnion) newHolderChange(uid string) holderChange {
 	_, here := u.own[uid]
 	return holderChange{uid, here, u.holders[uid] > 0}
 }

@@ -139,7 +139,7 @@ func TestHubsAgree(t *testing.T) {
 				t.Fatalf("seed %d: %s is held by %v", seed, uid, holders)
 			}
 			for _, n := range names {
-				if s := hubs[n].holderChangeOf(uid); s.here != (n == holders[0]) || s.elsewhere == s.here {
+				if s := hubs[n].newHolderChange(uid); s.here != (n == holders[0]) || s.elsewhere == s.here {
 					t.Fatalf("seed %d: %s is held by %v, and %s says here=%t elsewhere=%t", seed, uid, holders, n, s.here, s.elsewhere)
 				}
 			}

@@ -27,7 +27,7 @@ func newStepFixture(b testing.TB, clusters int) (*fakeHub, *PlacementReconciler)
 		})
 	}
 	r := New(m.reconcilerConfig())
-	r.openReconcileLoops()
+	r.startAcceptingChanges()
 	return m, r
 }
 

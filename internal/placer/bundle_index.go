@@ -44,9 +44,9 @@ type bundleIndex struct {
 
 type bundleEntry struct {
 	uid           string
-	terms         schedule.FilterTerms
+	terms         schedule.PlacementTerms
 	whenUnfit     v1alpha1.WhenUnfit
-	filter        *schedule.Filter
+	filter        *schedule.CompiledPlacement
 	compiledTerms *compiledTerms
 	placementHash string // of the placement
 	// isComplete means that every fitting cluster has a row, but for the touched clusters. It is
@@ -94,7 +94,7 @@ type placementIntent struct {
 // bundleView is the state of an entry at the start of a step.
 type bundleView struct {
 	uid             string
-	filter          *schedule.Filter
+	filter          *schedule.CompiledPlacement
 	placementHash   string // hash
 	isComplete      bool
 	touchedClusters map[string]bool
@@ -126,7 +126,7 @@ func newBundleIndex() *bundleIndex {
 }
 
 // viewOf returns the view of a Bundle. New terms are compared with the whole fleet.
-func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.FilterTerms, now time.Time) bundleView {
+func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now time.Time) bundleView {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)
@@ -154,7 +154,7 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.FilterTerms, now tim
 
 // replaceTerms sets new terms in the entry of a Bundle. The caller holds the lock, which is
 // released while the terms are compiled.
-func (x *bundleIndex) replaceTerms(b state.Bundle, terms schedule.FilterTerms) *bundleEntry {
+func (x *bundleIndex) replaceTerms(b state.Bundle, terms schedule.PlacementTerms) *bundleEntry {
 	c := x.compileUnlocked(terms)
 	e, is := x.ensureEntry(b.Ref.UID), failbackState{}
 	if e.filter == nil {
@@ -168,7 +168,7 @@ func (x *bundleIndex) replaceTerms(b state.Bundle, terms schedule.FilterTerms) *
 
 // compileUnlocked compiles terms without the lock. It takes the lock again although the compiler
 // panics: an unlock of an unlocked mutex would end the process.
-func (x *bundleIndex) compileUnlocked(terms schedule.FilterTerms) *compiledTerms {
+func (x *bundleIndex) compileUnlocked(terms schedule.PlacementTerms) *compiledTerms {
 	x.mu.Unlock()
 	defer x.mu.Lock()
 	return x.compileTerms(terms)

@@ -107,7 +107,7 @@ func TestTwoStepsRaceForTheLastPlace(t *testing.T) {
 		}
 		// Another Bundle takes the chosen place, between the decision and the step, each time.
 		tries := 0
-		a, err := r.attemptStep(func() (stepInput, func(), error) {
+		a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) {
 			snap, end, err := r.decideWithReservation(t.Context(), b, r.index.viewOf(b, terms, time.Now()))
 			if tries++; tries == 1 {
 				for i := range snap.rollout.Decision.Verdicts {
@@ -134,7 +134,7 @@ func TestTwoStepsRaceForTheLastPlace(t *testing.T) {
 		if got := m.clustersOf("more"); len(got) > 0 {
 			t.Errorf("what is being written has a place in %s", m.rowsOf("more"))
 		}
-		if err := r.writeStep(t.Context(), a); err != nil {
+		if err := r.writeRowChanges(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
 		a.endStep()
@@ -191,14 +191,14 @@ func TestCapacityThatComesDuringAStepIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := r.attemptStep(func() (stepInput, func(), error) {
+		a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) {
 			return r.decideWithReservation(t.Context(), b, r.index.viewOf(b, terms, time.Now()))
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m.dropRow("web", "a")
-		if err := r.writeStep(t.Context(), a); err != nil {
+		if err := r.writeRowChanges(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
 		r.recordCapacityWaits(&a.input, a.output, nil)
@@ -226,11 +226,11 @@ func TestCapacityStatedWhileItIsDecided(t *testing.T) {
 		v := r.index.viewOf(b, terms, time.Now()) // with the cluster as it was
 		m.changeCluster("a", withCapacity(8))
 		r.handleClusterChange(t.Context(), "a")
-		a, err := r.attemptStep(func() (stepInput, func(), error) { return r.decideWithReservation(t.Context(), b, v) })
+		a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) { return r.decideWithReservation(t.Context(), b, v) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.writeStep(t.Context(), a); err != nil {
+		if err := r.writeRowChanges(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
 		r.recordCapacityWaits(&a.input, a.output, nil)
@@ -444,7 +444,7 @@ func TestAStepThatIsAlwaysLateHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		tries := 0
-		a, err := r.attemptStep(func() (stepInput, func(), error) {
+		a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) {
 			tries++
 			snap, end, err := r.decideWithReservation(t.Context(), b, r.index.viewOf(b, terms, time.Now()))
 			late := *snap.demand.bounds["a"]
@@ -455,7 +455,7 @@ func TestAStepThatIsAlwaysLateHolds(t *testing.T) {
 		if err != nil || tries != maxDecideTries {
 			t.Fatalf("%d decisions, %v", tries, err)
 		}
-		if err := r.writeStep(t.Context(), a); err != nil {
+		if err := r.writeRowChanges(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
 		row, _ := (fakeRows{m}).Get("web", "a")

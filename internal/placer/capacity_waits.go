@@ -92,8 +92,8 @@ func (r *PlacementReconciler) touchRefusedClusters(uid string) {
 	}
 }
 
-// capacityDecidedClusters returns the clusters on which a step decides about capacity; nil: all.
-func (v *bundleView) capacityDecidedClusters(rows []state.Row) map[string]bool {
+// clustersCoveredByCapacityCheck returns the clusters on which a step decides about capacity; nil: all.
+func (v *bundleView) clustersCoveredByCapacityCheck(rows []state.Row) map[string]bool {
 	if !v.isComplete && v.reserve == nil {
 		return nil
 	}
@@ -137,8 +137,8 @@ func (u *capacityUsage) setCrowdedClusters(uid string, crowded []string, only ma
 	}
 }
 
-// removeBundle forgets a deleted Bundle.
-func (u *capacityUsage) removeBundle(uid string) {
+// clearCrowdedClusters forgets a deleted Bundle.
+func (u *capacityUsage) clearCrowdedClusters(uid string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.setCrowdedClusters(uid, nil, nil)

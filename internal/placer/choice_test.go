@@ -189,7 +189,7 @@ func TestLoadsOfAllAreThoseOfEach(t *testing.T) {
 			b, _ := fakeBundles{m}.Get("web")
 			r.index.requireWholeFleet("web")
 			r.index.dropReserveClusters("web")
-			v := r.index.viewOf(b, schedule.FilterTerms{Placement: b.Spec.Placement}, time.Now())
+			v := r.index.viewOf(b, schedule.PlacementTerms{Placement: b.Spec.Placement}, time.Now())
 			got := r.fleetLoads.loadsOf(&v, v.fleet, r.Rows, reserved)
 			if len(got) != len(v.fleet) || len(got) == 0 {
 				t.Fatalf("%s: %d loads of %d clusters", when, len(got), len(v.fleet))

@@ -32,7 +32,7 @@ func (r *PlacementReconciler) handleClusterChange(ctx context.Context, name stri
 	}
 	r.capacityChanged(was, is)
 	r.connectionChanged(is)
-	r.availabilityChanged(is)
+	r.enqueueBundlesAwaitingConnection(is)
 	if known && isSameForPlacement(was, is) {
 		if !slices.Equal(was.Resources, is.Resources) {
 			r.scoresChanged(name)
@@ -133,12 +133,12 @@ func (e *bundleEntry) couldGainRow(was, is schedule.Cluster) bool {
 	if e.filter.LimitsClusters() && !e.wantsMore && !e.needsAllRows && !e.filter.HasGroups() {
 		return false
 	}
-	return e.couldChoose(was, is)
+	return e.changeMayAffectChoice(was, is)
 }
 
-// couldChoose reports whether the cluster can be chosen, or could be: where the number of clusters
+// changeMayAffectChoice reports whether the cluster can be chosen, or could be: where the number of clusters
 // is limited, a cluster that stops to fit gives its turn to another.
-func (e *bundleEntry) couldChoose(was, is schedule.Cluster) bool {
+func (e *bundleEntry) changeMayAffectChoice(was, is schedule.Cluster) bool {
 	return e.filter.AdmitsCluster(&is) || e.filter.LimitsClusters() && e.filter.AdmitsCluster(&was)
 }
 

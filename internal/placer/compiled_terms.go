@@ -11,7 +11,7 @@ import (
 // compiledTerms is the filter of some terms, and which clusters of the fleet it admits. Bundles
 // of equal terms share it, so that each cluster is checked once for all Bundles of a policy.
 type compiledTerms struct {
-	filter        *schedule.Filter
+	filter        *schedule.CompiledPlacement
 	placementHash string // hash
 
 	mu           sync.Mutex
@@ -20,7 +20,7 @@ type compiledTerms struct {
 }
 
 // compileTerms compiles terms once for all Bundles that have them.
-func (x *bundleIndex) compileTerms(terms schedule.FilterTerms) *compiledTerms {
+func (x *bundleIndex) compileTerms(terms schedule.PlacementTerms) *compiledTerms {
 	c := &compiledTerms{placementHash: atoll.HashPlacement(terms.Placement)}
 	rest := terms
 	rest.Placement = v1alpha1.PlacementSpec{}
@@ -28,7 +28,7 @@ func (x *bundleIndex) compileTerms(terms schedule.FilterTerms) *compiledTerms {
 	if known, ok := x.termsCache.Get(key); ok {
 		return known.(*compiledTerms)
 	}
-	c.filter = terms.CompileFilter()
+	c.filter = terms.CompilePlacement()
 	x.termsCache.Add(key, c)
 	return c
 }

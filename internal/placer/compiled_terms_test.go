@@ -13,11 +13,11 @@ import (
 // Bundles of one policy share what is worked out from its placement, and others do not.
 func TestEqualTermsShareAFilter(t *testing.T) {
 	x := newBundleIndex()
-	a, same := x.compileTerms(schedule.FilterTerms{Placement: placementNamed("a"), Kinds: []string{"v1 ConfigMap"}}), x.compileTerms(schedule.FilterTerms{Placement: placementNamed("a"), Kinds: []string{"v1 ConfigMap"}})
+	a, same := x.compileTerms(schedule.PlacementTerms{Placement: placementNamed("a"), Kinds: []string{"v1 ConfigMap"}}), x.compileTerms(schedule.PlacementTerms{Placement: placementNamed("a"), Kinds: []string{"v1 ConfigMap"}})
 	if a.filter != same.filter || a.placementHash != atoll.HashPlacement(placementNamed("a")) {
 		t.Error("equal terms are compiled twice")
 	}
-	for name, other := range map[string]schedule.FilterTerms{
+	for name, other := range map[string]schedule.PlacementTerms{
 		"placement": {Placement: placementNamed("b"), Kinds: []string{"v1 ConfigMap"}},
 		"kinds":     {Placement: placementNamed("a"), Kinds: []string{"v1 Secret"}},
 		"sets":      {Placement: placementNamed("a"), Kinds: []string{"v1 ConfigMap"}, BoundSets: []string{"s"}},

@@ -116,8 +116,8 @@ func (x *bundleIndex) recordStartConnection(c *schedule.Cluster, connected, wasR
 	}
 }
 
-// countsOnDisconnected reports whether decisions count on a cluster although it is not connected.
-func (x *bundleIndex) countsOnDisconnected(cluster string, now time.Time) bool {
+// treatsDisconnectAsHubOutage reports whether decisions count on a cluster although it is not connected.
+func (x *bundleIndex) treatsDisconnectAsHubOutage(cluster string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.losses.mayBeHubOutage(cluster, len(x.connected), now)
@@ -125,21 +125,21 @@ func (x *bundleIndex) countsOnDisconnected(cluster string, now time.Time) bool {
 
 // concernsConnection reports whether it matters to the Bundle that the cluster connected, or was lost.
 func (e *bundleEntry) concernsConnection(c *schedule.Cluster, connected bool, holds func(uid string) bool) bool {
-	if e.failback.concernsCluster(e.filter, c) {
+	if e.failback.mayReturnOrOverflowTo(e.filter, c) {
 		return true
 	}
 	_, held := slices.BinarySearch(e.connectionWait.held, c.Name)
 	return connected && (held || e.connectionWait.newcomers && e.filter.AdmitsCluster(c) && !holds(e.uid))
 }
 
-// availabilityChanged reconciles the Bundles that wait for a cluster to connect or disconnect.
-func (r *PlacementReconciler) availabilityChanged(c schedule.Cluster) {
+// enqueueBundlesAwaitingConnection reconciles the Bundles that wait for a cluster to connect or disconnect.
+func (r *PlacementReconciler) enqueueBundlesAwaitingConnection(c schedule.Cluster) {
 	holds := func(uid string) bool {
 		_, has := r.Rows.Get(uid, c.Name)
 		return has
 	}
 	for _, uid := range r.index.recordConnection(&c, r.Clusters.IsOnline(c.UID), time.Now(), holds) {
-		r.enqueueNow(uid)
+		r.enqueueAllRows(uid)
 	}
 }
 
@@ -152,7 +152,7 @@ func (r *PlacementReconciler) connectionOf(c *schedule.Cluster) schedule.Connect
 	switch {
 	case r.isConnected(c):
 		return schedule.Connected
-	case of.index.countsOnDisconnected(c.Name, time.Now()):
+	case of.index.treatsDisconnectAsHubOutage(c.Name, time.Now()):
 		return schedule.Uncertain
 	}
 	return schedule.Disconnected

@@ -96,8 +96,8 @@ func (x *bundleIndex) failbackOfBundle(b state.Bundle) failbackState {
 	return restoredFailback(b)
 }
 
-// concernsCluster reports whether the Bundle may return to the cluster, or overflow to it.
-func (s *failbackState) concernsCluster(f *schedule.Filter, c *schedule.Cluster) bool {
+// mayReturnOrOverflowTo reports whether the Bundle may return to the cluster, or overflow to it.
+func (s *failbackState) mayReturnOrOverflowTo(f *schedule.CompiledPlacement, c *schedule.Cluster) bool {
 	return f.FitsEarlierGroup(s.group, c) || s.overflows && f.AdmitsCluster(c)
 }
 
@@ -107,5 +107,5 @@ func (x *bundleIndex) awaitsCapacityIn(uid string, c *schedule.Cluster) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entries[uid]
-	return e != nil && e.filter != nil && (e.failback.earlierIsFull || e.failback.overflows) && e.failback.concernsCluster(e.filter, c)
+	return e != nil && e.filter != nil && (e.failback.earlierIsFull || e.failback.overflows) && e.failback.mayReturnOrOverflowTo(e.filter, c)
 }

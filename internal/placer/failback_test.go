@@ -23,7 +23,7 @@ func TestConnectedOrLost(t *testing.T) {
 	placement := v1alpha1.PlacementSpec{ClusterAffinities: []v1alpha1.ClusterAffinityTerm{own("a"), own("b")}}
 	x := newBundleIndex()
 	for _, uid := range []string{"waits", "placed"} {
-		x.entries[uid] = &bundleEntry{uid: uid, filter: schedule.FilterTerms{Placement: placement}.CompileFilter(), failback: failbackState{group: "in-b"}}
+		x.entries[uid] = &bundleEntry{uid: uid, filter: schedule.PlacementTerms{Placement: placement}.CompilePlacement(), failback: failbackState{group: "in-b"}}
 	}
 	x.connectionWaits["waits"], x.connectionWaits["gone"] = struct{}{}, struct{}{}
 	for i, step := range []struct {

@@ -412,7 +412,7 @@ func runReconciler(t *testing.T, m *fakeHub, test func(t *testing.T, r *Placemen
 // steps. shutDown ends the queues.
 func newIdleReconciler(m *fakeHub) (r *PlacementReconciler, shutDown func()) {
 	r = New(m.reconcilerConfig())
-	r.openReconcileLoops()
+	r.startAcceptingChanges()
 	return r, func() {
 		r.bundleLoop.Close()
 		r.clusterLoop.Close()

@@ -4,10 +4,10 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// fittingReplicas returns how many replicas of the workloads fit in a cluster, with its running
+// totalFittingReplicas returns how many replicas of the workloads fit in a cluster, with its running
 // replicas and without the capacity promised to other rows. It returns false when the free
 // capacity is unknown.
-func (x *capacityLedger) fittingReplicas(cluster string, workloads []schedule.Workload, assigned map[string]int64) (replicas int64, known bool) {
+func (x *capacityLedger) totalFittingReplicas(cluster string, workloads []schedule.Workload, assigned map[string]int64) (replicas int64, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	m := x.members[cluster]

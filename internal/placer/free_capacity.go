@@ -137,9 +137,9 @@ func (x *capacityLedger) removeMember(name string) {
 	delete(x.members, name)
 }
 
-// decisionWithCapacity adds the members' free capacity to the decision. promised means that some
+// decisionWithFreeCapacity adds the members' free capacity to the decision. promised means that some
 // of them have unsettled promises.
-func (x *capacityLedger) decisionWithCapacity(d schedule.Decision, rows Rows, now time.Time) (out schedule.Decision, promised bool) {
+func (x *capacityLedger) decisionWithFreeCapacity(d schedule.Decision, rows Rows, now time.Time) (out schedule.Decision, promised bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	out = d.WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) {
@@ -244,8 +244,8 @@ func (x *capacityLedger) addPromise(p *capacityPromise) {
 	}
 }
 
-// setShortage records whether a Bundle waits for capacity, in its group or in an earlier one.
-func (x *capacityLedger) setShortage(uid string, here, earlier bool) {
+// recordGroupShortage records whether a Bundle waits for capacity, in its group or in an earlier one.
+func (x *capacityLedger) recordGroupShortage(uid string, here, earlier bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if here || earlier {
@@ -282,14 +282,14 @@ func (r *PlacementReconciler) withFreeCapacity(d schedule.Decision, now time.Tim
 	if !d.UsesFreeCapacity() {
 		return d, false
 	}
-	return r.capacity.decisionWithCapacity(d, r.Rows, now)
+	return r.capacity.decisionWithFreeCapacity(d, r.Rows, now)
 }
 
 // recordFreeCapacityWait records whether the Bundle waits for capacity, and reconciles it when
 // promises settle.
 func (r *PlacementReconciler) recordFreeCapacityWait(s stepInput, out rollout.Output) {
 	short := s.rollout.Decision.UsesFreeCapacity() && len(out.Shortages) > 0
-	r.capacity.setShortage(s.bundle.Ref.UID, short, s.rollout.Decision.EarlierGroupFull || s.rollout.Decision.Overflows)
+	r.capacity.recordGroupShortage(s.bundle.Ref.UID, short, s.rollout.Decision.EarlierGroupFull || s.rollout.Decision.Overflows)
 	if short && s.hasPromises {
 		r.bundleLoop.EnqueueAfter(s.bundle.Ref.UID, promiseSettleTime)
 	}
@@ -301,7 +301,7 @@ func (r *PlacementReconciler) restoreCapacityPromises(ctx context.Context) {
 	for _, b := range r.Bundles.List() {
 		var workloads []schedule.Workload
 		for _, row := range r.Rows.ListOfBundle(b.Ref.UID) {
-			young := now.Sub(time.Unix(row.Spec.JoinedAt(), 0)) < promiseMaxAge
+			young := now.Sub(time.Unix(row.Spec.JoinedOrGrownAt(), 0)) < promiseMaxAge
 			if len(row.Spec.Assigned) == 0 || !young || row.Status != nil && row.Status.Generation >= row.Spec.Generation && row.Status.State == atoll.RowReady {
 				continue
 			}

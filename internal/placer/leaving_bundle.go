@@ -14,12 +14,12 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// placeOrRemove makes one decision about a Bundle and one write. When that panics for a Bundle that
+// placeOrRemoveAfterPanic makes one decision about a Bundle and one write. When that panics for a Bundle that
 // is being deleted, its rows leave by a step that needs neither its content nor its placement: a
 // defect in what the Bundle states must not keep it from leaving. The panic is returned all the
 // same, so that the Bundle is set aside between these steps.
-func (r *PlacementReconciler) placeOrRemove(ctx context.Context, b state.Bundle) error {
-	if !r.isDeleting(b) {
+func (r *PlacementReconciler) placeOrRemoveAfterPanic(ctx context.Context, b state.Bundle) error {
+	if !r.isBundleOrNamespaceDeleting(b) {
 		return r.placeBundle(ctx, b)
 	}
 	err := reconcile.ContainPanic(func() error { return r.placeBundle(ctx, b) })
@@ -34,12 +34,12 @@ func (r *PlacementReconciler) placeOrRemove(ctx context.Context, b state.Bundle)
 
 // removeRows makes a step of a deleted Bundle over all its rows. The bounds of removals hold.
 func (r *PlacementReconciler) removeRows(ctx context.Context, b state.Bundle) error {
-	a, err := r.attemptStep(func() (stepInput, func(), error) { return r.leavingStepInput(b), func() {}, nil })
+	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) { return r.leavingStepInput(b), func() {}, nil })
 	if err != nil {
 		return err
 	}
 	defer a.endStep()
-	if err := r.writeStep(ctx, a); err != nil {
+	if err := r.writeRowChanges(ctx, a); err != nil {
 		return err
 	}
 	r.recordStepWarnings(b, rollout.HeldBackDeletions{}, a.output)

@@ -15,7 +15,7 @@ import (
 // idleLoop is the loop of previews. It drops every key, because it is never opened.
 var idleLoop = reconcile.New(reconcile.Options[string]{Name: "preview"})
 
-// makeReconcileLoops makes the loops, which drop every key before openReconcileLoops.
+// makeReconcileLoops makes the loops, which drop every key before startAcceptingChanges.
 func (r *PlacementReconciler) makeReconcileLoops() {
 	r.bundleLoop = reconcile.New(reconcile.Options[string]{
 		Name: "place", Workers: r.Workers,
@@ -44,9 +44,9 @@ func (r *PlacementReconciler) makeReconcileLoops() {
 	})
 }
 
-// openReconcileLoops begins to take changes. Later changes of clusters are compared with the clusters
+// startAcceptingChanges begins to take changes. Later changes of clusters are compared with the clusters
 // of now.
-func (r *PlacementReconciler) openReconcileLoops() {
+func (r *PlacementReconciler) startAcceptingChanges() {
 	r.bundleLoop.AcceptKeys()
 	r.clusterLoop.AcceptKeys()
 	r.scoreLoop.AcceptKeys()
@@ -75,7 +75,7 @@ func (r *PlacementReconciler) warnPanicked(_ context.Context, uid string, p *rec
 		return
 	}
 	text := "it cannot be placed by a defect of Atoll: what runs is kept, and the hub tries again; its log has the place"
-	if r.isDeleting(b) {
+	if r.isBundleOrNamespaceDeleting(b) {
 		text = "it cannot be placed by a defect of Atoll: it is deleted all the same, with pauses; the hub's log has the place"
 	}
 	r.Events.Warn(b.Ref, atoll.ReasonReconcilePanicked, text)
@@ -91,8 +91,8 @@ func (r *PlacementReconciler) touchClusterInAllBundles(name string) {
 	r.enqueueRechecks(all)
 }
 
-// enqueueNow reconciles all rows of a Bundle.
-func (r *PlacementReconciler) enqueueNow(uid string) {
+// enqueueAllRows reconciles all rows of a Bundle.
+func (r *PlacementReconciler) enqueueAllRows(uid string) {
 	r.index.requireAllRows(uid)
 	r.bundleLoop.EnqueueNow(uid)
 }

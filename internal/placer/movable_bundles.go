@@ -31,7 +31,7 @@ type movableBundles struct {
 
 // movableKind is what the scores of clusters depend on, apart from the Bundle's clusters.
 type movableKind struct {
-	filter            *schedule.Filter
+	filter            *schedule.CompiledPlacement
 	namespace, source string
 }
 
@@ -75,8 +75,8 @@ func (l scoreRises) withRise(r scoreRise) scoreRises {
 	return l
 }
 
-// highestSince returns the highest score since a number of standings.
-func (l scoreRises) highestSince(number int64) int64 {
+// highestScoreSinceStanding returns the highest score since a number of standings.
+func (l scoreRises) highestScoreSinceStanding(number int64) int64 {
 	for _, r := range l {
 		if r.number >= number {
 			return r.score
@@ -119,7 +119,7 @@ func (m *movableBundles) setScoreThresholds(uid string, kind movableKind, s *sch
 func (g *movableGroup) currentThresholds(uid string) schedule.ScoreThresholds {
 	s := g.standings[uid]
 	out := s.ScoreThresholds
-	out.HighestOther = max(out.HighestOther, g.rises.highestSince(s.number))
+	out.HighestOther = max(out.HighestOther, g.rises.highestScoreSinceStanding(s.number))
 	return out
 }
 
@@ -192,7 +192,7 @@ func (r *PlacementReconciler) rescoreCluster(c *schedule.Cluster) {
 		case !moves && holds[m.uid] != nil:
 			r.index.recordScoreFall(m.uid, score)
 		case moves:
-			if after, yes := r.index.reserveMoveTime(m.uid, time.Now()); yes {
+			if after, yes := r.index.reserveMoveTimeOnce(m.uid, time.Now()); yes {
 				r.index.touchCluster(m.uid, c.Name)
 				r.bundleLoop.EnqueueRecheck(m.uid, after)
 			}
@@ -252,8 +252,8 @@ func (x *bundleIndex) moveCandidates(kinds []movableKind, holds map[string]*atol
 	return out
 }
 
-// reserveMoveTime returns how long a Bundle waits for its turn; false when it waits already.
-func (x *bundleIndex) reserveMoveTime(uid string, now time.Time) (after time.Duration, yes bool) {
+// reserveMoveTimeOnce returns how long a Bundle waits for its turn; false when it waits already.
+func (x *bundleIndex) reserveMoveTimeOnce(uid string, now time.Time) (after time.Duration, yes bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	m := &x.movable

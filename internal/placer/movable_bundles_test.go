@@ -163,15 +163,15 @@ func TestRisesSinceANumber(t *testing.T) {
 		l = l.withRise(scoreRise{score, int64(i)})
 	}
 	for number, want := range []int64{50, 50, 40, 40, 10, math.MinInt64} {
-		if got := l.highestSince(int64(number)); got != want {
+		if got := l.highestScoreSinceStanding(int64(number)); got != want {
 			t.Errorf("since %d the highest is %d, want %d", number, got, want)
 		}
 	}
 	for i := range int64(10 * maxRises) {
 		l = l.withRise(scoreRise{1000 - i, 10 + i})
 	}
-	if len(l) != maxRises || l.highestSince(0) != 1000 || l.highestSince(10*maxRises+9) != 1000-(10*maxRises-1) {
-		t.Errorf("%d are kept; %d, %d", len(l), l.highestSince(0), l.highestSince(10*maxRises+9))
+	if len(l) != maxRises || l.highestScoreSinceStanding(0) != 1000 || l.highestScoreSinceStanding(10*maxRises+9) != 1000-(10*maxRises-1) {
+		t.Errorf("%d are kept; %d, %d", len(l), l.highestScoreSinceStanding(0), l.highestScoreSinceStanding(10*maxRises+9))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// itemsMovedAwayByCluster lists, by cluster, the items that a row's step to the target removes because
+// movedItemsRemovedByCluster lists, by cluster, the items that a row's step to the target removes because
 // the Bundles that took them over have no row there. Orphaned items stay.
-func (r *PlacementReconciler) itemsMovedAwayByCluster(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
+func (r *PlacementReconciler) movedItemsRemovedByCluster(ctx context.Context, target string, content *atoll.Content, rows map[string]atoll.RowSpec) (map[string][]string, error) {
 	if content == nil || !slices.ContainsFunc(content.Tombstones, isMove) {
 		return nil, nil
 	}

@@ -23,7 +23,7 @@ func TestAPanicOfTheCompilerKeepsTheLock(t *testing.T) {
 	x := newBundleIndex()
 	x.termsCache = nil
 	x.mu.Lock()
-	if p := reconcile.ContainPanicCounted("test", func() { x.compileUnlocked(schedule.FilterTerms{}) }); p == nil {
+	if p := reconcile.ContainPanicCounted("test", func() { x.compileUnlocked(schedule.PlacementTerms{}) }); p == nil {
 		t.Error("the compiler does not panic without its cache")
 	}
 	if x.mu.TryLock() {
@@ -85,7 +85,7 @@ func TestAPanicOfAStepLeavesNoReservation(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = r.attemptStep(func() (stepInput, func(), error) {
+			_, err = r.attemptStepWithRetries(func() (stepInput, func(), error) {
 				snap, end, err := r.decideWithReservation(ctx, b, r.index.viewOf(b, terms, time.Now()))
 				if len(r.index.reserved.pods) == 0 {
 					err = errors.New("no pods are reserved")

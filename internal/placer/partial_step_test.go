@@ -76,12 +76,12 @@ func TestStepsInPartEndWhereWholeStepsDo(t *testing.T) {
 
 // A partial step adds its rows to the known number, and removes the touches that it has seen.
 func TestRecordPartialStep(t *testing.T) {
-	x, filter := newBundleIndex(), schedule.FilterTerms{}.CompileFilter()
+	x, filter := newBundleIndex(), schedule.PlacementTerms{}.CompilePlacement()
 	early, late := time.Unix(100, 0), time.Unix(200, 0)
 	for _, c := range []struct {
 		name          string
 		uid           string
-		filter        *schedule.Filter
+		filter        *schedule.CompiledPlacement
 		due, requeue  time.Time
 		rows, touches int
 		wantDue       time.Time
@@ -90,7 +90,7 @@ func TestRecordPartialStep(t *testing.T) {
 		{"the first recheck", "b", filter, time.Time{}, late, 9, 1, late},
 		{"an earlier recheck", "b", filter, late, early, 9, 1, early},
 		{"a later recheck", "b", filter, early, late, 9, 1, early},
-		{"other terms came", "b", schedule.FilterTerms{}.CompileFilter(), late, early, 7, 3, late},
+		{"other terms came", "b", schedule.PlacementTerms{}.CompilePlacement(), late, early, 7, 3, late},
 		{"another Bundle", "gone", filter, late, early, 7, 3, late},
 	} {
 		e := &bundleEntry{uid: "b", filter: filter, rowCount: 7, placedClusters: 4, dueAt: c.due, touchedClusters: map[string]uint64{"a": 1, "b": 2, "c": 3}}
@@ -117,11 +117,11 @@ func TestVariantsOfClustersThatMayChange(t *testing.T) {
 		decision: schedule.Decision{Verdicts: []schedule.Verdict{{Cluster: "new", Outcome: schedule.OutcomePlaced}, {Cluster: "out", Outcome: schedule.OutcomeOut}}},
 	}
 	v := bundleView{isComplete: true, touchedClusters: map[string]bool{"touched": true}}
-	got := slices.Sorted(maps.Keys(variantsOf(&atoll.Content{}, atoll.RevisionName("b", 2, hash), p, v)))
+	got := slices.Sorted(maps.Keys(variantsOfAffectedClusters(&atoll.Content{}, atoll.RevisionName("b", 2, hash), p, v)))
 	if want := []string{"below", "new", "touched"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := variantsOf(nil, "", p, v); len(got) > 0 {
+	if got := variantsOfAffectedClusters(nil, "", p, v); len(got) > 0 {
 		t.Errorf("without a content: %v", got)
 	}
 }

@@ -108,7 +108,7 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	f.usage.base, s.rowMoved = r, f.usage.markRowStale
 	f.startedAt.Store(r.startedAt.Load())
 	f.previewed = r
-	f.Rows, f.Revisions, f.Bundles = rowsWithSupposedBundles{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
+	f.Rows, f.Revisions, f.Bundles = readOnlySupposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters
 	}
@@ -207,7 +207,7 @@ func (r *PlacementReconciler) clusterChangesInPreview(f *PlacementReconciler) (o
 func (r *PlacementReconciler) changeMattersToBundle(e *bundleEntry, c clusterChange, now time.Time) bool {
 	row, has := r.Rows.Get(e.uid, c.is.Name)
 	if !has {
-		return e.couldChoose(c.was, c.is)
+		return e.changeMayAffectChoice(c.was, c.is)
 	}
 	return e.filter.LimitsClusters() || !reflect.DeepEqual(c.was.ClusterView, c.is.ClusterView) || e.verdictOn(c.was, &row.Spec, now) != e.verdictOn(c.is, &row.Spec, now)
 }
@@ -308,9 +308,9 @@ func (s supposedBundles) InNamespace(ns string) (out []state.Bundle) {
 	return out
 }
 
-type rowsWithSupposedBundles struct{ *supposedState }
+type readOnlySupposedRows struct{ *supposedState }
 
-func (s rowsWithSupposedBundles) Get(uid, cluster string) (state.Row, bool) {
+func (s readOnlySupposedRows) Get(uid, cluster string) (state.Row, bool) {
 	rows, ok := s.rows[uid]
 	if !ok {
 		return s.Rows.Get(uid, cluster)
@@ -319,7 +319,7 @@ func (s rowsWithSupposedBundles) Get(uid, cluster string) (state.Row, bool) {
 	return row, ok
 }
 
-func (s rowsWithSupposedBundles) ListOfBundle(uid string) []state.Row {
+func (s readOnlySupposedRows) ListOfBundle(uid string) []state.Row {
 	rows, ok := s.rows[uid]
 	if !ok {
 		return s.Rows.ListOfBundle(uid)
@@ -328,14 +328,14 @@ func (s rowsWithSupposedBundles) ListOfBundle(uid string) []state.Row {
 }
 
 // ListOfCluster returns the rows as they are stored: no caller of a preview needs the supposed ones.
-func (s rowsWithSupposedBundles) ListOfCluster(uid string) []state.Row {
+func (s readOnlySupposedRows) ListOfCluster(uid string) []state.Row {
 	return s.Rows.ListOfCluster(uid)
 }
-func (s rowsWithSupposedBundles) RequestedPodsOf(uid string) int64 {
+func (s readOnlySupposedRows) RequestedPodsOf(uid string) int64 {
 	return s.Rows.RequestedPodsOf(uid) + s.podChanges[uid]
 }
 
-func (s rowsWithSupposedBundles) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row, map[string]*atoll.RowSpec) error {
+func (s readOnlySupposedRows) WriteSpecs(context.Context, enginev1.BundleRef, []state.Row, map[string]*atoll.RowSpec) error {
 	panic("place: what is foreseen is never written")
 }
 

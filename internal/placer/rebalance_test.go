@@ -279,7 +279,7 @@ func TestRebalanceIsATerm(t *testing.T) {
 	b := state.Bundle{}
 	rebalanceAskedAt(time.UnixMilli(5000))(&b)
 	terms, err := r.termsOf(t.Context(), b)
-	if err != nil || !terms.Rebalance.Equal(time.UnixMilli(5000)) || equalTerms(terms, schedule.FilterTerms{}) || !equalTerms(terms, terms) {
+	if err != nil || !terms.Rebalance.Equal(time.UnixMilli(5000)) || equalTerms(terms, schedule.PlacementTerms{}) || !equalTerms(terms, terms) {
 		t.Errorf("terms %+v, %v", terms, err)
 	}
 }

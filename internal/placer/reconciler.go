@@ -173,12 +173,12 @@ func New(cfg Config) *PlacementReconciler {
 	r := &PlacementReconciler{Config: cfg, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), fleetLoads: &fleetLoads{}}
 	r.makeReconcileLoops()
 	cfg.Bundles.Subscribe(r.bundleChanged)
-	cfg.Revisions.Subscribe(r.enqueueNow)
+	cfg.Revisions.Subscribe(r.enqueueAllRows)
 	cfg.Rows.SubscribeWithChangedOrders(r.rowsChanged)
 	cfg.Clusters.Subscribe(r.clusterLoop.EnqueueNow)
 	cfg.Views.Subscribe(r.clusterLoop.EnqueueNow)
 	cfg.Scores.Subscribe(r.ratingChanged)
-	cfg.Namespaces.Subscribe(r.namespaceChanged)
+	cfg.Namespaces.Subscribe(r.enqueueBundlesOfDeletedNamespace)
 	if cfg.Sets != nil {
 		cfg.Sets.Subscribe(r.clusterSetsChanged)
 	}
@@ -191,7 +191,7 @@ func (r *PlacementReconciler) Run(ctx context.Context) error {
 	r.startedAt.Store(time.Now().UnixNano())
 	r.restoreRemovalLedger()
 	r.restoreCapacityPromises(ctx)
-	r.openReconcileLoops()
+	r.startAcceptingChanges()
 	r.enqueueRechecks(r.Bundles.List())
 	for _, cluster := range r.Scores.ClustersWithExpiry() {
 		r.rescoreAtRatingExpiry(cluster)
@@ -225,7 +225,7 @@ func (r *PlacementReconciler) restoreRemovalLedger() {
 // bundleChanged reconciles a Bundle whose intent changed; its status does not matter.
 func (r *PlacementReconciler) bundleChanged(uid string) {
 	if b, ok := r.Bundles.Get(uid); !ok || r.index.recordIntent(b) {
-		r.enqueueNow(uid)
+		r.enqueueAllRows(uid)
 	}
 }
 
@@ -241,7 +241,7 @@ func (r *PlacementReconciler) rowsChanged(uid string, clusters, ordered []string
 		case !ok:
 			r.touchBundle(uid, c)
 		case row.Spec.Recall != nil && row.Spec.Reason == "":
-			r.enqueueNow(uid)
+			r.enqueueAllRows(uid)
 		}
 	}
 	if after, yes := r.index.isAwaited(uid, clusters...); yes {
@@ -249,12 +249,12 @@ func (r *PlacementReconciler) rowsChanged(uid string, clusters, ordered []string
 	}
 }
 
-func (r *PlacementReconciler) namespaceChanged(name string) {
+func (r *PlacementReconciler) enqueueBundlesOfDeletedNamespace(name string) {
 	if ns, ok := r.Namespaces.Get(name); ok && ns.DeletionTimestamp == nil {
 		return
 	}
 	for _, b := range r.Bundles.InNamespace(name) {
-		r.enqueueNow(b.Ref.UID)
+		r.enqueueAllRows(b.Ref.UID)
 	}
 }
 
@@ -264,14 +264,14 @@ func (r *PlacementReconciler) reconcileBundle(ctx context.Context, uid string) e
 	if !ok {
 		// A Bundle is deleted after its rows. Rows without a Bundle stay.
 		r.index.removeBundle(uid)
-		r.capacity.setShortage(uid, false, false)
-		r.usage.removeBundle(uid)
+		r.capacity.recordGroupShortage(uid, false, false)
+		r.usage.clearCrowdedClusters(uid)
 		return nil
 	}
-	if _, cut := r.Revisions.LatestOfBundle(uid); !cut && !r.isDeleting(b) && len(r.Rows.ListOfBundle(uid)) == 0 {
+	if _, cut := r.Revisions.LatestOfBundle(uid); !cut && !r.isBundleOrNamespaceDeleting(b) && len(r.Rows.ListOfBundle(uid)) == 0 {
 		return nil // the first Revision enqueues the Bundle
 	}
-	return r.placeOrRemove(ctx, b)
+	return r.placeOrRemoveAfterPanic(ctx, b)
 }
 
 // placeBundle makes one decision about a Bundle and one write.
@@ -295,9 +295,9 @@ func (r *PlacementReconciler) placeBundle(ctx context.Context, b state.Bundle) e
 }
 
 // stepOverAllRows decides about all rows of a Bundle, and writes the rows that change.
-func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundle, terms schedule.FilterTerms, view bundleView) error {
+func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundle, terms schedule.PlacementTerms, view bundleView) error {
 	uid := b.Ref.UID
-	a, err := r.attemptStep(func() (stepInput, func(), error) {
+	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) {
 		snap, end, err := r.decideWithReservation(ctx, b, view)
 		if err == nil && view.reserve != nil && !snap.isReserveEnough() {
 			end()
@@ -312,12 +312,12 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	}
 	defer a.endStep()
 	snap, out := a.input, a.output
-	if err := r.writeStep(ctx, a); err != nil {
+	if err := r.writeRowChanges(ctx, a); err != nil {
 		return err
 	}
 	r.traceStep(a, !hasRevision(snap.baseRows, snap.rollout.Revision))
 	r.recordFreeCapacityWait(snap, out)
-	r.recordCapacityWaits(&snap, out, view.capacityDecidedClusters(snap.baseRows))
+	r.recordCapacityWaits(&snap, out, view.clustersCoveredByCapacityCheck(snap.baseRows))
 	r.recordStepWarnings(b, snap.rollout.Recalled, out)
 	d := snap.rollout.Decision
 	w := stepResult{
@@ -336,7 +336,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 // stepOverTouchedRows steps over the touched rows when the other rows cannot have changed. done is
 // false when they may have.
 func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.Bundle, v bundleView) (done bool, err error) {
-	a, err := r.attemptStep(func() (stepInput, func(), error) {
+	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) {
 		snap, err := r.gatherStepInput(ctx, b, v)
 		if err == nil && !snap.keepsAllRows() {
 			err = errNeedsAllRows
@@ -354,7 +354,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 		a.settleWrite(false)
 		return false, nil
 	}
-	if err := r.writeStep(ctx, a); err != nil {
+	if err := r.writeRowChanges(ctx, a); err != nil {
 		return false, err
 	}
 	r.traceStep(a, false)
@@ -368,8 +368,8 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 // errNeedsAllRows means that a partial step is not enough.
 var errNeedsAllRows = errors.New("a step over all rows is needed")
 
-// writeStep writes the row changes of an attempt. A write that panics counts as failed.
-func (r *PlacementReconciler) writeStep(ctx context.Context, a stepAttempt) error {
+// writeRowChanges writes the row changes of an attempt. A write that panics counts as failed.
+func (r *PlacementReconciler) writeRowChanges(ctx context.Context, a stepAttempt) error {
 	written := false
 	defer func() { a.settleWrite(written) }()
 	ref := a.input.bundle.Ref
@@ -391,9 +391,9 @@ type stepAttempt struct {
 	endStep     func()
 }
 
-// attemptStep repeats a step while others take the capacity that it was decided by. The last
+// attemptStepWithRetries repeats a step while others take the capacity that it was decided by. The last
 // attempt blocks others while it decides.
-func (r *PlacementReconciler) attemptStep(decide func() (stepInput, func(), error)) (a stepAttempt, err error) {
+func (r *PlacementReconciler) attemptStepWithRetries(decide func() (stepInput, func(), error)) (a stepAttempt, err error) {
 	for try := 1; ; try++ {
 		if a, taken, err := r.attemptOnce(decide, try == maxDecideTries); !taken || err != nil {
 			return a, err
@@ -423,7 +423,7 @@ func (r *PlacementReconciler) attemptOnce(decide func() (stepInput, func(), erro
 	if full != nil && alone {
 		// Growth that no decision foresees stays as it is, such as of a row whose newer revision
 		// is held back.
-		a.input.rollout.Decision = a.input.rollout.Decision.HoldRows(full)
+		a.input.rollout.Decision = a.input.rollout.Decision.KeepRowsAtRevision(full)
 		if full = r.computeStepChanges(&a); full != nil {
 			err = fmt.Errorf("clusters %s: %w", strings.Join(slices.Sorted(maps.Keys(full)), ", "), errCapacityTaken)
 		}

@@ -26,7 +26,7 @@ func TestHeldRemovalsNameNoSecret(t *testing.T) {
 		Namespaces: fakeNamespaces{m}, Hub: fakeHubState{m}, Events: fakeEvents{m},
 	})
 	b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
-	r.index.viewOf(b, schedule.FilterTerms{}, time.Now())
+	r.index.viewOf(b, schedule.PlacementTerms{}, time.Now())
 	r.recordStepWarnings(b, heldBackDeletions("b", content), rollout.Output{PendingRemoval: &rollout.PendingRemoval{Hash: "h", Lines: []string{
 		"remove from a: " + atoll.Tombstone{Key: secret, UID: "u1"}.ID() + ", " + atoll.Tombstone{Key: web, UID: "u2"}.ID(),
 		"remove from b: " + atoll.Tombstone{Key: secret, UID: "u1"}.ID(),

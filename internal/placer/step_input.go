@@ -60,15 +60,15 @@ func (s *stepInput) keepsAllRows() bool {
 	for _, v := range s.rollout.Decision.Verdicts {
 		row, has := s.rollout.Rows[v.Cluster]
 		if v.Outcome == schedule.OutcomeLeaves || has && (row.Spec.Recall != nil || row.Spec.Phase == atoll.RowLeaving || row.Spec.Phase == atoll.RowHeld ||
-			len(row.Spec.ExcludedPending)+len(s.rollout.DeletedItems[row.Spec.Revision])+len(s.rollout.MovedItems[v.Cluster]) > 0 || s.losesItems(v.Cluster)) {
+			len(row.Spec.ExcludedPending)+len(s.rollout.DeletedItems[row.Spec.Revision])+len(s.rollout.MovedItems[v.Cluster]) > 0 || s.overridesExcludeHeldItems(v.Cluster)) {
 			return false
 		}
 	}
 	return !s.rollout.Deleting && !s.rollout.Decision.NoFit
 }
 
-// losesItems reports whether override rules exclude items that the cluster's row has.
-func (s *stepInput) losesItems(cluster string) bool {
+// overridesExcludeHeldItems reports whether override rules exclude items that the cluster's row has.
+func (s *stepInput) overridesExcludeHeldItems(cluster string) bool {
 	return slices.ContainsFunc(s.rollout.ExcludedItems[cluster], func(u rollout.ExcludedItem) bool { return u.UID != "" })
 }
 
@@ -94,7 +94,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	facts := r.factsFor(b, snap.reserved)
 	facts.usage = usageReader{r: r, ctx: ctx, demand: &snap.demand, bundle: b.Ref.UID}
 	facts.freeReplicas = func(c *schedule.Cluster) (int64, bool) {
-		return r.capacity.fittingReplicas(c.Name, workloads, specs[c.Name].Assigned)
+		return r.capacity.totalFittingReplicas(c.Name, workloads, specs[c.Name].Assigned)
 	}
 	d := schedule.DecidePlacement(schedule.Input{
 		BundleUID: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
@@ -112,11 +112,11 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	_, holding := r.Hub.HoldReason()
 	snap.rollout = rollout.Input{
 		BundleUID: b.Ref.UID, Rows: rows, Decision: d, Revision: target, MinRevision: minRevisionOf(content),
-		Variants: variantsOf(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
+		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget,
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
 		PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content),
-		Deleting: r.isDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
+		Deleting: r.isBundleOrNamespaceDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil
@@ -150,7 +150,7 @@ func (r *PlacementReconciler) leavingItemsOf(ctx context.Context, target string,
 	if out.deleted, err = r.deletionsByRevision(ctx, target, content, p.rows); err != nil {
 		return out, err
 	}
-	if out.moved, err = r.itemsMovedAwayByCluster(ctx, target, content, p.rows); err != nil {
+	if out.moved, err = r.movedItemsRemovedByCluster(ctx, target, content, p.rows); err != nil {
 		return out, err
 	}
 	if out.excluded, err = r.excludedItemsByCluster(ctx, content, p.clusters, p.rows); err != nil {
@@ -177,7 +177,7 @@ func overriddenReplicas(content *atoll.Content, clusters []schedule.Cluster) map
 
 // heldBackDeletions returns the deletions that the content holds back.
 func heldBackDeletions(bundle string, content *atoll.Content) rollout.HeldBackDeletions {
-	plan, items := atoll.PlanRememberedDeletions(bundle, content)
+	plan, items := atoll.PlanDeletionsRememberedByMembers(bundle, content)
 	names := make([]string, 0, len(items))
 	for _, item := range items {
 		name := item.Key.Kind + " " + item.Key.Name
@@ -203,7 +203,7 @@ func (r *PlacementReconciler) latestContent(ctx context.Context, b state.Bundle)
 	return latest.Name, content, nil
 }
 
-func (r *PlacementReconciler) isDeleting(b state.Bundle) bool {
+func (r *PlacementReconciler) isBundleOrNamespaceDeleting(b state.Bundle) bool {
 	if b.Meta.DeletionTimestamp != nil {
 		return true
 	}
@@ -252,9 +252,9 @@ type stepParts struct {
 	decision schedule.Decision
 }
 
-// variantsOf returns the variants of clusters whose rows may render differently: those below the
+// variantsOfAffectedClusters returns the variants of clusters whose rows may render differently: those below the
 // target, touched clusters and new ones.
-func variantsOf(content *atoll.Content, target string, p stepParts, v bundleView) map[string]string {
+func variantsOfAffectedClusters(content *atoll.Content, target string, p stepParts, v bundleView) map[string]string {
 	out := map[string]string{}
 	if content == nil {
 		return out

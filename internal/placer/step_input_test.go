@@ -48,7 +48,7 @@ func TestStepsOverSomeRowsAreEnoughWhileAllRowsStay(t *testing.T) {
 		"it leaves":                      {schedule.OutcomeLeaves, atoll.RowSpec{Phase: atoll.RowActive}, nil, false},
 		"it is leaving":                  {schedule.OutcomePlaced, atoll.RowSpec{Phase: atoll.RowLeaving}, nil, false},
 		"it is held":                     {schedule.OutcomePlaced, atoll.RowSpec{Phase: atoll.RowHeld}, nil, false},
-		"it is recalled":                 {schedule.OutcomePlaced, atoll.RowSpec{Phase: atoll.RowActive, Recall: &atoll.Recall{}}, nil, false},
+		"it is recalled":                 {schedule.OutcomePlaced, atoll.RowSpec{Phase: atoll.RowActive, Recall: &atoll.RememberedRemoval{}}, nil, false},
 		"an item of it was deleted":      {schedule.OutcomePlaced, atoll.RowSpec{Phase: atoll.RowActive, Revision: "r"}, func(in *rollout.Input) { in.DeletedItems = map[string][]string{"r": {"x"}} }, false},
 		"an item of another was deleted": {schedule.OutcomePlaced, atoll.RowSpec{Phase: atoll.RowActive, Revision: "r"}, func(in *rollout.Input) { in.DeletedItems = map[string][]string{"q": {"x"}} }, true},
 		"the Bundle is deleted":          {schedule.OutcomePlaced, atoll.RowSpec{Phase: atoll.RowActive}, func(in *rollout.Input) { in.Deleting = true }, false},

@@ -164,7 +164,7 @@ func (s *stormWalk) checkMissedEvents(t *testing.T) {
 	for _, uid := range s.bundleUIDs() {
 		s.reconciler.index.requireWholeFleet(uid)
 		s.reconciler.index.dropReserveClusters(uid)
-		s.reconciler.enqueueNow(uid)
+		s.reconciler.enqueueAllRows(uid)
 	}
 	s.settleAll()
 	if after := s.allRowsText(); after != before {

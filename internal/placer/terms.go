@@ -50,13 +50,13 @@ func (r *PlacementReconciler) clusterSetsChanged(namespace string) {
 		return
 	}
 	for _, b := range r.Bundles.InNamespace(namespace) {
-		r.enqueueNow(b.Ref.UID)
+		r.enqueueAllRows(b.Ref.UID)
 	}
 }
 
 // termsOf returns the current terms of a Bundle.
-func (r *PlacementReconciler) termsOf(ctx context.Context, b state.Bundle) (schedule.FilterTerms, error) {
-	t := schedule.FilterTerms{Placement: b.Spec.Placement, BoundSets: r.boundClusterSets(b), Rebalance: atoll.RebalanceRequestedAt(b.Meta.Annotations)}
+func (r *PlacementReconciler) termsOf(ctx context.Context, b state.Bundle) (schedule.PlacementTerms, error) {
+	t := schedule.PlacementTerms{Placement: b.Spec.Placement, BoundSets: r.boundClusterSets(b), Rebalance: atoll.RebalanceRequestedAt(b.Meta.Annotations)}
 	t.SummedWeights = b.Spec.WeightRule != v1alpha1.WeightLargest
 	latest, ok := r.Revisions.LatestOfBundle(b.Ref.UID)
 	if !ok {
@@ -115,6 +115,6 @@ func kindsDefinedBy(item *atoll.Item) (kinds []string) {
 	return kinds
 }
 
-func equalTerms(a, b schedule.FilterTerms) bool {
+func equalTerms(a, b schedule.PlacementTerms) bool {
 	return a.Rebalance.Equal(b.Rebalance) && slices.Equal(a.Kinds, b.Kinds) && reflect.DeepEqual(a.BoundSets, b.BoundSets) && reflect.DeepEqual(a.Placement, b.Placement)
 }

@@ -20,8 +20,8 @@ func IncludesKind(kinds map[schema.GroupKind]bool, gk schema.GroupKind) bool {
 	return false
 }
 
-// kindSpecificity returns the part of a selector's specificity that its kind has, and its name.
-func kindSpecificity(kind schema.GroupKind) (specificity int, why string) {
+// selectorKindSpecificity returns the part of a selector's specificity that its kind has, and its name.
+func selectorKindSpecificity(kind schema.GroupKind) (specificity int, why string) {
 	switch {
 	case kind.Group == AllKinds:
 		return 0, "by everything"

@@ -42,7 +42,7 @@ func DecidePolicy(x *PolicyIndex, sub Subject, ns Namespace, holder *v1alpha1.Bu
 		ns = Namespace{Name: sub.Key.Name, UID: sub.UID, Annotations: sub.Annotations}
 	}
 	if value, ok := ClustersAnnotation(ns.Annotations); ok && ns.Name != "" {
-		if d.SkippedReason = NamespaceExclusionReason(sub); d.SkippedReason == "" {
+		if d.SkippedReason = NamespaceAnnotationSkipReason(sub); d.SkippedReason == "" {
 			c, err := annotationCandidate(value, levelNamespace)
 			if err != nil {
 				return Decision{ReasonCode: atoll.ReasonAnnotationMalformed, Reason: fmt.Sprintf("the annotation of namespace %s is malformed: %v", ns.Name, err), Others: all}
@@ -95,15 +95,15 @@ func chooseCandidate(all []Candidate, holder *v1alpha1.BundleSource) (int, atoll
 		return 0, atoll.ReasonRanksHighest, "best of " + fmt.Sprint(len(all)) + " policies by " + decidingCriterion(all[0], all[1])
 	}
 	for i, c := range all[:held] {
-		if c.Spec.Preemption == v1alpha1.PreemptAlways && canPreempt(c, all[held]) {
+		if c.Spec.Preemption == v1alpha1.PreemptAlways && outranksByLevelOrPriority(c, all[held]) {
 			return i, atoll.ReasonPreempts, fmt.Sprintf("it preempts %s %s", all[held].Source.Kind, all[held].Source.Name)
 		}
 	}
 	return held, atoll.ReasonHoldsObject, "it holds the object already, and none of the others preempts it"
 }
 
-// canPreempt returns whether c ranks above held: by level, then priority.
-func canPreempt(c, held Candidate) bool {
+// outranksByLevelOrPriority returns whether c ranks above held: by level, then priority.
+func outranksByLevelOrPriority(c, held Candidate) bool {
 	if c.level != held.level {
 		return c.level > held.level
 	}

@@ -282,7 +282,7 @@ func TestANamespaceIsInTheBundleOfItsObjects(t *testing.T) {
 				got = id.Namespace + "/" + d.Winner.Source.Kind
 				object := Subject{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: c.namespace, Name: "c"}}
 				with := DecidePolicy(c.index, object, Namespace{Name: c.namespace, Annotations: sub.Annotations}, nil)
-				if d.PlacesNamespace(sub) {
+				if d.PlacesNamespaceWithObjects(sub) {
 					if of, _ := with.BundleOf(object); of != id {
 						t.Errorf("the Namespace is in %s, and an object in %s", id, of)
 					}

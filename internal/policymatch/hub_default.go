@@ -64,7 +64,7 @@ func DefaultExclusionReason(s Subject) string {
 	if why := UnselectableReason(s); why != "" {
 		return why
 	}
-	return createdByHubReason(s)
+	return belongsToHubReason(s)
 }
 
 // apiServerMarks are labels and annotations of objects that every API server creates for itself.
@@ -77,8 +77,8 @@ var hubCRDs = map[string]bool{
 	"resourceinterpretercustomizations.config.karmada.io": true,
 }
 
-// createdByHubReason returns why a cluster-scoped object belongs to this hub alone.
-func createdByHubReason(s Subject) string {
+// belongsToHubReason returns why a cluster-scoped object belongs to this hub alone.
+func belongsToHubReason(s Subject) string {
 	switch {
 	case isMarkedByAPIServer(s):
 		return "made by the hub's API server"

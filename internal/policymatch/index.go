@@ -262,7 +262,7 @@ func (s compiledSelector) matchSubject(sub Subject, kind schema.GroupKind) (spec
 	if s.leavesOut(sub, kind) {
 		return 0, "", false
 	}
-	of, why := kindSpecificity(kind)
+	of, why := selectorKindSpecificity(kind)
 	specificity += of
 	if s.labels != nil {
 		return specificity + specificLabels, fmt.Sprintf("by labels %q", s.labels), s.labels.Matches(labels.Set(sub.Labels))

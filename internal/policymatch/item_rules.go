@@ -136,8 +136,8 @@ func parseIgnoredFields(value string) ([]string, error) {
 // hubFields are those by which an object is the same on the hub and in a member.
 var hubFields = []string{"/apiVersion", "/kind", "/metadata", "/metadata/name", "/metadata/namespace", "/metadata/labels", "/metadata/annotations"}
 
-// CheckItemRules returns the ignored fields of rules that no member can own.
-func CheckItemRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
+// CheckIgnoredFieldsOfRules returns the ignored fields of rules that no member can own.
+func CheckIgnoredFieldsOfRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
 	for i := range rules {
 		for j, path := range rules[i].IgnoreFields {
 			if err := CheckIgnoredField(path); err != nil {

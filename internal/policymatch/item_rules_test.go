@@ -117,7 +117,7 @@ func TestFieldsThatNoMemberCanOwn(t *testing.T) {
 }
 
 func TestItemRulesThatAreRefused(t *testing.T) {
-	errs := CheckItemRules([]v1alpha1.ItemRule{{IgnoreFields: []string{"/spec/a"}}, {IgnoreFields: []string{"/spec/a", "/kind"}}}, field.NewPath("spec", "itemRules"))
+	errs := CheckIgnoredFieldsOfRules([]v1alpha1.ItemRule{{IgnoreFields: []string{"/spec/a"}}, {IgnoreFields: []string{"/spec/a", "/kind"}}}, field.NewPath("spec", "itemRules"))
 	if len(errs) != 1 || errs[0].Field != "spec.itemRules[1].ignoreFields[1]" {
 		t.Errorf("%v", errs)
 	}

@@ -44,9 +44,9 @@ var endpointSliceControllers = map[string]bool{
 	"endpointslicemirroring-controller.k8s.io": true,
 }
 
-// controllerMadeReason returns why an object of a kind that users and controllers write is a controller's;
+// derivedByControllerReason returns why an object of a kind that users and controllers write is a controller's;
 // empty for what a user wrote.
-func controllerMadeReason(s Subject) string {
+func derivedByControllerReason(s Subject) string {
 	gk := GroupKindOf(s.Key)
 	isDerived := false
 	switch gk {

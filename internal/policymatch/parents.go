@@ -84,15 +84,15 @@ func (d Decision) BundleOf(sub Subject) (BundleID, string) {
 	placed := d.PlacedSubject(sub)
 	id, group := BundleForSubject(*d.Winner, placed)
 	id.Namespace = sub.Key.Namespace
-	if d.PlacesNamespace(sub) {
+	if d.PlacesNamespaceWithObjects(sub) {
 		id.Namespace = sub.Key.Name
 	}
 	return id, group
 }
 
-// PlacesNamespace returns whether a Namespace is placed by what places the objects in it, so that their Bundle carries
+// PlacesNamespaceWithObjects returns whether a Namespace is placed by what places the objects in it, so that their Bundle carries
 // it. A policy that selects Namespaces by name or by kind has them as items of a ClusterBundle.
-func (d Decision) PlacesNamespace(sub Subject) bool {
+func (d Decision) PlacesNamespaceWithObjects(sub Subject) bool {
 	w := d.Winner
 	return w != nil && sub.Key.IsNamespace() && (w.isWide || w.level == levelHubDefault || w.level == levelNamespace)
 }

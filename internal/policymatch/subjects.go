@@ -84,7 +84,7 @@ func IsHubSecret(s Subject) bool { return s.Key.IsSecret() && atoll.IsOwnSecretT
 // its kind; empty when it does not.
 func UnselectableReason(s Subject) string {
 	switch {
-	case atoll.IsOwnKind(GroupKindOf(s.Key)):
+	case atoll.IsHubOwnedKind(GroupKindOf(s.Key)):
 		return "of Atoll's own API"
 	case s.Key.Group == "" && s.Key.Kind == "ServiceAccount" && s.Key.Name == "default",
 		s.Key.Group == "" && s.Key.Kind == "ConfigMap" && s.Key.Name == "kube-root-ca.crt":
@@ -95,12 +95,12 @@ func UnselectableReason(s Subject) string {
 	if s.Key.Group == "" && s.Key.Kind == "Secret" {
 		return machineSecretTypes[s.SecretType]
 	}
-	return controllerMadeReason(s)
+	return derivedByControllerReason(s)
 }
 
-// NamespaceExclusionReason returns why a namespace's annotation leaves out an object in it; empty
+// NamespaceAnnotationSkipReason returns why a namespace's annotation leaves out an object in it; empty
 // when it does not.
-func NamespaceExclusionReason(s Subject) string {
+func NamespaceAnnotationSkipReason(s Subject) string {
 	if why := derivedKinds[GroupKindOf(s.Key)]; why != "" {
 		return why
 	}

@@ -7,11 +7,11 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// hasLaterOverrides reports whether a row that would stay as it is lacks what newer overrides make of it:
+// lacksNewerOverrides reports whether a row that would stay as it is lacks what newer overrides make of it:
 // those of policies with apply: WithNextChange.
-func (c *bundleComparison) hasLaterOverrides(cluster string) bool {
+func (c *bundleComparison) lacksNewerOverrides(cluster string) bool {
 	row, has := c.After[cluster]
-	if !c.NewRevision || c.Content == nil || isRemovedOrLeaving(row, has) || row.Revision == c.Revision || !atoll.IsAcceptableRevision(row.Revision, c.Revision, c.Content.MinRevision) {
+	if !c.NewRevision || c.Content == nil || isAbsentHeldOrLeaving(row, has) || row.Revision == c.Revision || !atoll.IsAcceptableRevision(row.Revision, c.Revision, c.Content.MinRevision) {
 		return false
 	}
 	next := row
@@ -60,7 +60,8 @@ func (c *bundleComparison) itemsLosingPlacement() (out []string) {
 	return out
 }
 
-// unknownClusters clusters that the placement would name.
+// unknownClusters returns the clusters that the placement names and that would not exist after the
+// change.
 func (c *bundleComparison) unknownClusters() []string {
 	return slices.DeleteFunc(schedule.NamedClusters(&c.Placement), func(name string) bool {
 		_, known := c.in.ViewsAfter[name]

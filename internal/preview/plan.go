@@ -317,8 +317,8 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		b.Held = c.visibleHeldRemovals()
 	}
 	c.addShortages(&b)
-	b.Unweighed, b.Unknown, b.Frozen = c.Decision.HasNoWeights(), c.unknownClusters(), c.itemsLosingPlacement()
-	b.EvenDivision = c.Decision.DividesEvenly()
+	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
+	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
 	c.addRows(&b)
 	return b
 }
@@ -340,7 +340,7 @@ func (c *bundleComparison) addRows(b *BundlePlan) {
 		row, items, changes := c.compareRow(cluster)
 		if !changes {
 			b.Unchanged++
-			if c.hasLaterOverrides(cluster) {
+			if c.lacksNewerOverrides(cluster) {
 				b.OverridesLater = append(b.OverridesLater, cluster)
 			}
 			continue
@@ -391,7 +391,8 @@ func (c *bundleComparison) mayReadAll() bool {
 		!slices.ContainsFunc(c.Content.Tombstones, func(t atoll.Tombstone) bool { return !c.in.mayReadItem(t.Key) })
 }
 
-// visibleHeldRemovals removals, as far as the asker may read what they are of.
+// visibleHeldRemovals returns the removals that wait for a confirmation, of items that the user may
+// read.
 func (c *bundleComparison) visibleHeldRemovals() []string {
 	if c.mayReadAll() {
 		return c.Held.Lines
@@ -399,13 +400,13 @@ func (c *bundleComparison) visibleHeldRemovals() []string {
 	return []string{string(atoll.ReasonRemovalHeld + ": removals of items that you may not all read")}
 }
 
-// isRemovedOrLeaving tells rows that are on their way out, or out already.
-func isRemovedOrLeaving(row atoll.RowSpec, has bool) bool {
+// isAbsentHeldOrLeaving tells rows that are on their way out, or out already.
+func isAbsentHeldOrLeaving(row atoll.RowSpec, has bool) bool {
 	return !has || row.Phase == atoll.RowRemoving || row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld
 }
 
-// isClusterRemoved reports whether the Cluster is there and would not be.
-func (c *bundleComparison) isClusterRemoved(cluster string) bool {
+// changeRemovesCluster reports whether the Cluster is there and would not be.
+func (c *bundleComparison) changeRemovesCluster(cluster string) bool {
 	_, was := c.in.ViewsBefore[cluster]
 	_, is := c.in.ViewsAfter[cluster]
 	return was && !is
@@ -418,10 +419,10 @@ func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items strin
 	if v, ok := c.Decision.FindVerdict(cluster); ok && v.Reason != "" {
 		out.Why, out.Reason = v.Reason, v.ReasonCode()
 	}
-	if c.isClusterRemoved(cluster) {
+	if c.changeRemovesCluster(cluster) {
 		out.Why, out.Reason = "its Cluster would be gone; what runs there is given up", atoll.ReasonClusterDeleted
 	}
-	switch gone, goes := isRemovedOrLeaving(was, had), isRemovedOrLeaving(is, has); {
+	switch gone, goes := isAbsentHeldOrLeaving(was, had), isAbsentHeldOrLeaving(is, has); {
 	case gone && goes:
 		return out, "", false
 	case goes:

@@ -46,7 +46,7 @@ func (r *Rebalance) Add(more Rebalance) {
 // WouldMove reports whether the Bundle would change by being placed from scratch.
 func (x BundlePlan) WouldMove() bool { return len(x.Rows)+len(x.Held) > 0 }
 
-// FormatText formats the plan for people, the sum first.
+// FormatText formats the rebalance for people, the summary first.
 func (r Rebalance) FormatText(all bool) string {
 	var b strings.Builder
 	if r.Looked > 0 || len(r.Refused) == 0 {

@@ -23,9 +23,8 @@ const (
 	maxValueLength = 120
 )
 
-// FormatText formats the rebalance for people: what would be refused first, then each Bundle that would change, with
-// clusters that change alike in one line, and the sum at the end. With all, nothing is
-// left to a count.
+// FormatText formats the plan for people: refusals first, then each Bundle that would change, then
+// the summary. With all, nothing is left to a count.
 func (p Plan) FormatText(all bool) string {
 	var b strings.Builder
 	writeLimitedLines(&b, all, len(p.Refused), "! and %d more would be refused", func(i int) string {
@@ -169,7 +168,7 @@ func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
 	if len(x.Unknown) > 0 {
 		fmt.Fprintf(b, "  There is no cluster %s, which the placement names.\n", abbreviateNames(x.Unknown, all))
 	}
-	x.writeWeightRule(b)
+	x.writeUnmatchedWeightsNote(b)
 	if len(x.OverridesLater) > 0 {
 		fmt.Fprintf(b, "  %s would keep their overrides until the next change of what is sent there: the newer ones are of a policy with apply: WithNextChange.\n", abbreviateNames(x.OverridesLater, all))
 	}
@@ -348,8 +347,8 @@ func abbreviateNames(names []string, all bool) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }
 
-// writeWeightRule writes what becomes of replicas where no static weight would count.
-func (x *BundlePlan) writeWeightRule(b *strings.Builder) {
+// writeUnmatchedWeightsNote writes what becomes of replicas where no static weight would count.
+func (x *BundlePlan) writeUnmatchedWeightsNote(b *strings.Builder) {
 	const none = "  No entry of staticWeightList would match a cluster that is chosen: "
 	switch {
 	case x.Unweighed:

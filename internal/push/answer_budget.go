@@ -29,10 +29,10 @@ func newResponseMemoryBudget(most int) *responseMemoryBudget {
 	return &responseMemoryBudget{most: most, holders: map[*memberResponseLimit]*budgetShare{}}
 }
 
-// reserveBytes takes bytes for a member. It refuses members that hold more than this one until there is
+// reserveOrRefuseLargest takes bytes for a member. It refuses members that hold more than this one until there is
 // room. It returns false when this member would hold the most, or is being refused. The caller may
 // hold the lock of its own member.
-func (g *responseMemoryBudget) reserveBytes(l *memberResponseLimit, n int) bool {
+func (g *responseMemoryBudget) reserveOrRefuseLargest(l *memberResponseLimit, n int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	own := g.holders[l]
@@ -100,10 +100,10 @@ func (l *memberResponseLimit) errBudget() error {
 }
 
 // reserveSharedBudget takes bytes of the shared budget for an answer, until the answer is closed.
-func (l *memberResponseLimit) reserveSharedBudget(b *limitedBody, n int) error {
+func (l *memberResponseLimit) reserveSharedBudget(b *limitedResponseBody, n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b.closed || b.isRefused || !l.budget.reserveBytes(l, n) {
+	if b.closed || b.isRefused || !l.budget.reserveOrRefuseLargest(l, n) {
 		return l.errBudget()
 	}
 	b.shared += n

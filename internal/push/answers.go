@@ -58,15 +58,15 @@ type memberResponseLimit struct {
 	budget *responseMemoryBudget // is shared with other members
 
 	mu    sync.Mutex
-	open  map[*limitedBody]struct{} // answers that hold something of the budget
-	most  int                       // keptMost
-	kept  int                       // of most
-	pages map[string]*pageList      // by path
+	open  map[*limitedResponseBody]struct{} // answers that hold something of the budget
+	most  int                               // keptMost
+	kept  int                               // of most
+	pages map[string]*pageList              // by path
 }
 
 // newLimit returns the bounds of a member's answers. forgetMember must be called at their end.
 func (g *responseMemoryBudget) newLimit() *memberResponseLimit {
-	return &memberResponseLimit{budget: g, open: map[*limitedBody]struct{}{}, rate: pace.MemberAnswers.NewLimiter(), large: make(chan struct{}, 1), most: keptMost, pages: map[string]*pageList{}}
+	return &memberResponseLimit{budget: g, open: map[*limitedResponseBody]struct{}{}, rate: pace.MemberAnswers.NewLimiter(), large: make(chan struct{}, 1), most: keptMost, pages: map[string]*pageList{}}
 }
 
 // guardAnswers returns a transport that bounds the answers of next.
@@ -83,7 +83,7 @@ func (g *responseGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || answer.Body == nil || answer.StatusCode == http.StatusSwitchingProtocols {
 		return answer, err
 	}
-	b := &limitedBody{ctx: r.Context(), from: answer.Body, limit: g.limit, form: formOf(answer)}
+	b := &limitedResponseBody{ctx: r.Context(), from: answer.Body, limit: g.limit, form: formOf(answer)}
 	query := r.URL.Query()
 	watch, _ := strconv.ParseBool(query.Get("watch")) // another value is no watch
 	switch {
@@ -103,7 +103,7 @@ func (g *responseGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // chooseSource returns the source by which the answer is read. typed: it may be decoded to structs.
-func (b *limitedBody) chooseSource(failed, watch, typed bool) source {
+func (b *limitedResponseBody) chooseSource(failed, watch, typed bool) source {
 	switch {
 	case failed || b.form == formOther:
 		return b.readFailure(typed)
@@ -138,7 +138,8 @@ func formOf(answer *http.Response) form {
 	return formOther
 }
 
-// acceptsProtobuf reports whether the request is for kinds that are decoded to structs.
+// acceptsProtobuf reports whether the request accepts protobuf, as requests for kinds that are
+// decoded to structs do.
 func acceptsProtobuf(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), runtime.ContentTypeProtobuf)
 }
@@ -152,7 +153,7 @@ var (
 func newLimitError(err error) error { return fmt.Errorf("%w: %w", errAnswer, err) }
 
 // readFailure returns a source of a whole short answer: nothing, where it is long.
-func (b *limitedBody) readFailure(typed bool) source {
+func (b *limitedResponseBody) readFailure(typed bool) source {
 	return func([]byte) ([]byte, error) {
 		b.next = endOfBody
 		text, err := io.ReadAll(io.LimitReader(b.from, failureMost+1))
@@ -171,7 +172,7 @@ func (b *limitedBody) readFailure(typed bool) source {
 }
 
 // scanJSON returns a source of JSON in pieces, with bounds for each value at the top.
-func (b *limitedBody) scanJSON(typed bool, most, decoded, least int) source {
+func (b *limitedResponseBody) scanJSON(typed bool, most, decoded, least int) source {
 	scanner := answerweight.NewJSONScanner(typed)
 	return func(into []byte) ([]byte, error) {
 		n, err := b.from.Read(into)

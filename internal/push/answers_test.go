@@ -341,12 +341,12 @@ func TestInitialEventsEndWithABookmark(t *testing.T) {
 	pod := packObject(t, "Pod", nil)
 	added, end := packEvent(t, watch.Added, pod), packEvent(t, watch.Bookmark, pod)
 	limit := newResponseMemoryBudget(allAnswersMost).newLimit()
-	open := func(text ...[]byte) *limitedBody {
-		b := &limitedBody{ctx: t.Context(), from: io.NopCloser(bytes.NewReader(bytes.Join(text, nil))), limit: limit, form: formProtobuf, keeps: keepsInitialEvents}
+	open := func(text ...[]byte) *limitedResponseBody {
+		b := &limitedResponseBody{ctx: t.Context(), from: io.NopCloser(bytes.NewReader(bytes.Join(text, nil))), limit: limit, form: formProtobuf, keeps: keepsInitialEvents}
 		b.next = b.nextWatchFrame
 		return b
 	}
-	read := func(b *limitedBody, frames int) error {
+	read := func(b *limitedResponseBody, frames int) error {
 		for range frames {
 			if _, err := io.ReadFull(b, make([]byte, len(added))); err != nil {
 				return err

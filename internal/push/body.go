@@ -19,9 +19,9 @@ import (
 	"atoll.dev/atoll/internal/answerweight"
 )
 
-// limitedBody is the body of an answer, of which no more is read than has been weighed. One goroutine
+// limitedResponseBody is the body of an answer, of which no more is read than has been weighed. One goroutine
 // reads it; another one may close it.
-type limitedBody struct {
+type limitedResponseBody struct {
 	ctx   context.Context
 	from  io.ReadCloser
 	limit *memberResponseLimit
@@ -48,7 +48,7 @@ type limitedBody struct {
 type source func(into []byte) ([]byte, error)
 
 // Read reads the next weighed bytes.
-func (b *limitedBody) Read(p []byte) (int, error) {
+func (b *limitedResponseBody) Read(p []byte) (int, error) {
 	for len(b.piece) == 0 && len(p) > 0 {
 		if b.err != nil {
 			return 0, b.err
@@ -61,7 +61,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 }
 
 // Close ends the answer.
-func (b *limitedBody) Close() error {
+func (b *limitedResponseBody) Close() error {
 	if b.large {
 		b.large = false
 		<-b.limit.large
@@ -73,7 +73,7 @@ func (b *limitedBody) Close() error {
 func endOfBody([]byte) ([]byte, error) { return nil, io.EOF }
 
 // chargeWeight counts memory that the answer takes. It waits while the member has sent too much.
-func (b *limitedBody) chargeWeight(weight int, stream bool) error {
+func (b *limitedResponseBody) chargeWeight(weight int, stream bool) error {
 	b.weight += weight
 	if err := b.reserveKeptWeight(weight); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (b *limitedBody) chargeWeight(weight int, stream bool) error {
 }
 
 // waitForLargeResponseSlot waits for the place of the large answer.
-func (b *limitedBody) waitForLargeResponseSlot() error {
+func (b *limitedResponseBody) waitForLargeResponseSlot() error {
 	if b.large {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (b *limitedBody) waitForLargeResponseSlot() error {
 }
 
 // readWhole returns all of an answer in protobuf, which can be weighed as a whole only.
-func (b *limitedBody) readWhole([]byte) ([]byte, error) {
+func (b *limitedResponseBody) readWhole([]byte) ([]byte, error) {
 	b.next = endOfBody
 	text, err := io.ReadAll(io.LimitReader(b.from, largeAnswer))
 	if err != nil {
@@ -127,7 +127,7 @@ func (b *limitedBody) readWhole([]byte) ([]byte, error) {
 
 // readRest reads the rest of a large answer in parts, each of which is counted before the next one
 // is read.
-func (b *limitedBody) readRest(text []byte) ([]byte, error) {
+func (b *limitedResponseBody) readRest(text []byte) ([]byte, error) {
 	for {
 		part, err := io.ReadAll(io.LimitReader(b.from, largeAnswer))
 		if err != nil {
@@ -146,7 +146,7 @@ func (b *limitedBody) readRest(text []byte) ([]byte, error) {
 }
 
 // nextWatchFrame returns the next event of a watch in protobuf, with its length before it.
-func (b *limitedBody) nextWatchFrame([]byte) ([]byte, error) {
+func (b *limitedResponseBody) nextWatchFrame([]byte) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(b.from, length[:]); err != nil {
 		return nil, err

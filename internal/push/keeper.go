@@ -41,23 +41,23 @@ func (k *agentKeeper) run(ctx context.Context) {
 		}
 		told = w.uid
 		if !any {
-			if k.s.stopKeeping(k.cluster) {
+			if k.s.removeKeeperIfUnwanted(k.cluster) {
 				return
 			}
 			continue
 		}
-		k.updateSecretOwners(ctx)
+		k.ownSecretAndDeleteOutdated(ctx)
 		if w.runs {
 			k.keepRunning(ctx, w)
 		} else {
 			k.reportPushCondition(w.uid, w.instead)
-			k.waitForChange(ctx, w)
+			k.waitUntilUnwanted(ctx, w)
 		}
 	}
 }
 
-// waitForChange returns false once something else is wanted, or ctx ended.
-func (k *agentKeeper) waitForChange(ctx context.Context, w wantedAgent) bool {
+// waitUntilUnwanted returns false once something else is wanted, or ctx ended.
+func (k *agentKeeper) waitUntilUnwanted(ctx context.Context, w wantedAgent) bool {
 	for {
 		select {
 		case <-ctx.Done():
@@ -79,7 +79,7 @@ func (k *agentKeeper) keepRunning(ctx context.Context, w wantedAgent) {
 		defer close(over)
 		k.restartWithBackoff(ctx, w)
 	}()
-	k.waitForChange(ctx, w)
+	k.waitUntilUnwanted(ctx, w)
 	end()
 	<-over
 }
@@ -130,7 +130,7 @@ func (k *agentKeeper) runAgent(ctx context.Context, w wantedAgent) error {
 		MemberConfig: member, GuardAnswers: answers.guardAnswers, HubAddress: k.s.o.Hub, CAHash: pins[0], FormerCAHashes: pins[1:],
 		Token: k.s.o.Credentials.NewVoucher(k.cluster, w.uid), Name: k.cluster, Runner: k.s.o.Runner,
 		Whose: func(name, uid string) error { return k.checkMemberIsNotOtherCluster(w, name, uid) },
-		Log:   slog.New(quietLogHandler{k.s.o.Log.With("cluster", k.cluster).Handler()}),
+		Log:   slog.New(infoAsDebugHandler{k.s.o.Log.With("cluster", k.cluster).Handler()}),
 		Stage: func(s agent.Stage) {
 			if ctx.Err() == nil {
 				stages.setStage(s)
@@ -210,7 +210,7 @@ func (s *stageReporter) setStage(stage agent.Stage) {
 		return
 	}
 	s.last = stage
-	s.reportStage()
+	s.reportChangedCondition()
 }
 
 // reportAgain reports the last stage again.
@@ -218,7 +218,7 @@ func (s *stageReporter) reportAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lastReported.Reason != "" && !s.ended {
-		s.reportStage()
+		s.reportChangedCondition()
 	}
 }
 
@@ -228,9 +228,9 @@ func (s *stageReporter) endReports() {
 	s.ended = true
 }
 
-// reportStage reports the meaning of the last stage. A blocker has one text and one start time,
+// reportChangedCondition reports the meaning of the last stage. A blocker has one text and one start time,
 // however its errors vary. The caller holds the lock.
-func (s *stageReporter) reportStage() {
+func (s *stageReporter) reportChangedCondition() {
 	now := stageCondition(s.cluster, s.want.credentials, s.last, time.Now())
 	if now.Reason == s.lastReported.Reason {
 		return
@@ -242,11 +242,11 @@ func (s *stageReporter) reportStage() {
 	s.reportPushCondition(s.want.uid, now)
 }
 
-// quietLogHandler logs the daily work of an agent only at level debug.
-type quietLogHandler struct{ slog.Handler }
+// infoAsDebugHandler logs the daily work of an agent only at level debug.
+type infoAsDebugHandler struct{ slog.Handler }
 
 // Enabled reports whether records of that level are.
-func (q quietLogHandler) Enabled(ctx context.Context, level slog.Level) bool {
+func (q infoAsDebugHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	if level == slog.LevelInfo {
 		level = slog.LevelDebug
 	}
@@ -254,13 +254,13 @@ func (q quietLogHandler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // WithAttrs keeps it quiet.
-func (q quietLogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return quietLogHandler{q.Handler.WithAttrs(attrs)}
+func (q infoAsDebugHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return infoAsDebugHandler{q.Handler.WithAttrs(attrs)}
 }
 
 // WithGroup keeps it quiet.
-func (q quietLogHandler) WithGroup(name string) slog.Handler {
-	return quietLogHandler{q.Handler.WithGroup(name)}
+func (q infoAsDebugHandler) WithGroup(name string) slog.Handler {
+	return infoAsDebugHandler{q.Handler.WithGroup(name)}
 }
 
 // reportPushCondition reports how the agent fares.
@@ -281,9 +281,9 @@ func (k *agentKeeper) setReasonMetric(reason atoll.Reason) {
 	}
 }
 
-// updateSecretOwners makes the Secret's life follow its Cluster, and deletes older ones. A failure
+// ownSecretAndDeleteOutdated makes the Secret's life follow its Cluster, and deletes older ones. A failure
 // is retried at the next change.
-func (k *agentKeeper) updateSecretOwners(ctx context.Context) {
+func (k *agentKeeper) ownSecretAndDeleteOutdated(ctx context.Context) {
 	c, ok := k.s.o.Clusters.Get(k.cluster)
 	if !ok {
 		return

@@ -19,7 +19,7 @@ const (
 
 // reserveKeptWeight counts what the agent keeps of the answer. Without room the answer fails, a watch, too:
 // one that only ended would begin again at once with the whole list.
-func (b *limitedBody) reserveKeptWeight(weight int) error {
+func (b *limitedResponseBody) reserveKeptWeight(weight int) error {
 	switch b.keeps {
 	case keepsPage:
 		if !b.limit.keepPage(b.path, weight) {
@@ -34,7 +34,7 @@ func (b *limitedBody) reserveKeptWeight(weight int) error {
 }
 
 // endInitialEvents gives back what the list took with which the watch began.
-func (b *limitedBody) endInitialEvents() {
+func (b *limitedResponseBody) endInitialEvents() {
 	if b.keeps == keepsInitialEvents {
 		b.keeps = keepsNothing
 		b.limit.releaseKeptOfBody(b)
@@ -58,7 +58,7 @@ type pageList struct {
 }
 
 // reserveKept takes bytes of what may be kept for an answer that is not closed, if they are to be had.
-func (l *memberResponseLimit) reserveKept(b *limitedBody, n int) bool {
+func (l *memberResponseLimit) reserveKept(b *limitedResponseBody, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b.closed || b.isRefused || !l.reserveKeptLocked(n) {
@@ -72,17 +72,17 @@ func (l *memberResponseLimit) reserveKept(b *limitedBody, n int) bool {
 // reserveKeptLocked takes bytes of what may be kept. The caller holds mu.
 func (l *memberResponseLimit) reserveKeptLocked(n int) bool {
 	if l.kept+n > l.most {
-		l.releaseIdle()
+		l.releaseIdlePageLists()
 	}
-	if l.kept+n > l.most || !l.budget.reserveBytes(l, n) {
+	if l.kept+n > l.most || !l.budget.reserveOrRefuseLargest(l, n) {
 		return false
 	}
 	l.kept += n
 	return true
 }
 
-// releaseIdle gives back what idle lists hold. The caller holds mu.
-func (l *memberResponseLimit) releaseIdle() {
+// releaseIdlePageLists gives back what idle lists hold. The caller holds mu.
+func (l *memberResponseLimit) releaseIdlePageLists() {
 	for path, p := range l.pages {
 		if time.Since(p.last) < pageIdle {
 			continue
@@ -96,7 +96,7 @@ func (l *memberResponseLimit) releaseIdle() {
 }
 
 // releaseKeptOfBody gives back what an answer took.
-func (l *memberResponseLimit) releaseKeptOfBody(b *limitedBody) {
+func (l *memberResponseLimit) releaseKeptOfBody(b *limitedResponseBody) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.releaseKeptBytes(b.kept)
@@ -104,7 +104,7 @@ func (l *memberResponseLimit) releaseKeptOfBody(b *limitedBody) {
 }
 
 // releaseAllOfBody gives back what an answer took, which takes nothing more.
-func (l *memberResponseLimit) releaseAllOfBody(b *limitedBody) {
+func (l *memberResponseLimit) releaseAllOfBody(b *limitedResponseBody) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.releaseKeptBytes(b.kept)
@@ -122,7 +122,7 @@ func (l *memberResponseLimit) keepPage(path string, n int) bool {
 	p := l.pages[path]
 	if p == nil {
 		if len(l.pages) >= pagesKnown {
-			l.releaseIdle()
+			l.releaseIdlePageLists()
 		}
 		p = &pageList{}
 		l.pages[path] = p

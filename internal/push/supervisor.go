@@ -102,7 +102,7 @@ type AgentSupervisor struct {
 	running sync.WaitGroup
 }
 
-// New makes a Supervisor that follows the table from when it runs.
+// New returns an AgentSupervisor that follows the table from when it runs.
 func New(o Options) *AgentSupervisor {
 	if o.Run == nil {
 		o.Run = agent.RunAgent
@@ -186,9 +186,9 @@ func (s *AgentSupervisor) reconcileCluster(cluster string) {
 	s.running.Go(func() { k.run(life) })
 }
 
-// stopKeeping ends the keeper of a Cluster without anything to keep, unless that has changed
+// removeKeeperIfUnwanted ends the keeper of a Cluster without anything to keep, unless that has changed
 // since.
-func (s *AgentSupervisor) stopKeeping(cluster string) bool {
+func (s *AgentSupervisor) removeKeeperIfUnwanted(cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, any := s.wantedState(cluster)

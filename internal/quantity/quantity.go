@@ -26,9 +26,9 @@ func Parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// FindUnparsableQuantity finds in a JSON value a text that, if it is read as a quantity, as a
+// FindSlowToParseQuantity finds in a JSON value a text that, if it is read as a quantity, as a
 // conversion to typed Kubernetes objects may, would take for ever; empty: there is none.
-func FindUnparsableQuantity(v any) string {
+func FindSlowToParseQuantity(v any) string {
 	switch v := v.(type) {
 	case string:
 		if hugeExponent.MatchString(v) || countLeadingDigits(v) > maxDigits {
@@ -36,13 +36,13 @@ func FindUnparsableQuantity(v any) string {
 		}
 	case map[string]any:
 		for _, e := range v {
-			if found := FindUnparsableQuantity(e); found != "" {
+			if found := FindSlowToParseQuantity(e); found != "" {
 				return found
 			}
 		}
 	case []any:
 		for _, e := range v {
-			if found := FindUnparsableQuantity(e); found != "" {
+			if found := FindSlowToParseQuantity(e); found != "" {
 				return found
 			}
 		}

@@ -16,7 +16,7 @@ type RenderAccounts struct {
 	listeners []func(bundle enginev1.BundleRef, q Quarantine)
 }
 
-// NewAccounts returns Accounts without costs.
+// NewAccounts returns RenderAccounts without costs.
 func NewAccounts() *RenderAccounts { return &RenderAccounts{ledger: NewRenderCostLedger()} }
 
 // Subscribe calls fn for each quarantine that begins. It must be called before the first

@@ -94,7 +94,7 @@ type quarantineEntry struct {
 	trial pace.Bucket
 }
 
-// NewRenderCostLedger returns a Ledger without accounts.
+// NewRenderCostLedger returns a RenderCostLedger without accounts.
 func NewRenderCostLedger() RenderCostLedger {
 	return RenderCostLedger{accounts: map[string]*bundleAccount{}, sweepAt: minSweep}
 }
@@ -126,7 +126,7 @@ func (l *RenderCostLedger) Find(now time.Time, bundle, revision string) (Quarant
 	return e.Quarantine, true
 }
 
-// CountSetAside counts the Bundles that have a Revision which is not rendered now.
+// CountSetAside returns the number of Bundles that have a Revision in quarantine now.
 func (l *RenderCostLedger) CountSetAside(now time.Time) (n int) {
 	for _, a := range l.accounts {
 		for _, e := range a.setAside {

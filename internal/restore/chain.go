@@ -26,9 +26,9 @@ type Start struct {
 	Restored string
 }
 
-// BeginStart returns the state in which the present link ends, whatever other hubs still do with
-// the store. From its revision on no hub gives a position of that link, and the start of that id
-// may be appended at that revision.
+// BeginStart returns the state with the start of that id begun: from its revision on no hub gives a
+// position of the present link, and the start may be appended. From its revision on no hub gives a
+// position of that link, and the start of that id may be appended at that revision.
 func BeginStart(old enginev1.HubState, id string) enginev1.HubState {
 	next := *old.DeepCopy()
 	next.Beginning = id
@@ -61,8 +61,8 @@ func HoldHub(old enginev1.HubState, reason string, now time.Time) enginev1.HubSt
 	return next
 }
 
-// NeedsKeyScan reports whether the store is so far ahead of the last start that its
-// newest key has to be looked at: see Jumped.
+// NeedsKeyScan reports whether the store is so far ahead of the last start that its newest key has
+// to be looked at: see RevisionJumpReason.
 func NeedsKeyScan(chain []enginev1.ChainLink, revision int64) bool {
 	return len(chain) > 0 && revision-chain[len(chain)-1].Revision > MaxRevisionJump
 }

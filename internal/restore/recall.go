@@ -102,7 +102,7 @@ func HoldForgottenRemoval(row atoll.RowSpec, r RemovedRow, placement string, flo
 	row.Generation = max(row.Generation, r.Generation, floor) + 1
 	row.Phase, row.Since, row.Reason = atoll.RowRemoving, now.Unix(), ""
 	row.Orphan, row.GrownAt, row.MovingSince, row.HomeItems, row.ShrinkTo = false, 0, 0, nil, nil
-	row.Recall = &atoll.Recall{RemovedAt: r.RemovedAt, Placement: placement}
+	row.Recall = &atoll.RememberedRemoval{RemovedAt: r.RemovedAt, Placement: placement}
 	return row
 }
 

@@ -88,7 +88,7 @@ func TestForgottenRemovals(t *testing.T) {
 		{"placed again in the second of the restore", with(func(r *atoll.RowSpec) { r.Since = 1000 }), restore.RemovedRow{Generation: 8, RemovedAt: 500}, false},
 		{"placed again after the restore", with(func(r *atoll.RowSpec) { r.Since = 1500 }), restore.RemovedRow{Generation: 8, RemovedAt: 500}, false},
 		{"going anyway", with(func(r *atoll.RowSpec) { r.Phase = atoll.RowRemoving }), restore.RemovedRow{Generation: 8, RemovedAt: 500}, false},
-		{"held already", with(func(r *atoll.RowSpec) { r.Recall = &atoll.Recall{} }), restore.RemovedRow{Generation: 8, RemovedAt: 500}, false},
+		{"held already", with(func(r *atoll.RowSpec) { r.Recall = &atoll.RememberedRemoval{} }), restore.RemovedRow{Generation: 8, RemovedAt: 500}, false},
 	} {
 		if got := restore.IsRemovalForgotten(c.row, c.removed, since); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -105,7 +105,7 @@ func TestHoldRow(t *testing.T) {
 	for _, c := range []struct{ member, floor, want int64 }{{8, 30, 31}, {40, 30, 41}, {3, 2, 6}} {
 		want := atoll.RowSpec{
 			UID: "uid-a", Generation: c.want, Phase: atoll.RowRemoving, Since: 1200, Assigned: map[string]int64{"web": 2},
-			Recall: &atoll.Recall{RemovedAt: 500, Placement: "p"},
+			Recall: &atoll.RememberedRemoval{RemovedAt: 500, Placement: "p"},
 		}
 		got := restore.HoldForgottenRemoval(row, restore.RemovedRow{Generation: c.member, RemovedAt: 500}, "p", c.floor, time.Unix(1200, 0))
 		if !reflect.DeepEqual(got, want) {

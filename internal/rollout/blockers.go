@@ -21,7 +21,7 @@ type blockerSet struct {
 
 func (w *blockerSet) addCluster(s *rolloutStep, c string) {
 	w.clusters = append(w.clusters, c)
-	keepHighestTwo(&w.latestArrivals, s.nextSpecs[c].JoinedAt())
+	keepHighestTwo(&w.latestArrivals, s.nextSpecs[c].JoinedOrGrownAt())
 	keepHighestTwo(&w.longestTimeouts, s.Rows[c].readinessTimeout())
 }
 
@@ -39,7 +39,7 @@ func (w *blockerSet) withoutCluster(s *rolloutStep, c string) *blockerSet {
 		return w
 	}
 	rest := &blockerSet{clusters: w.clusters, excluded: c, latestArrivals: w.latestArrivals, longestTimeouts: w.longestTimeouts}
-	if rest.latestArrivals[0] == s.nextSpecs[c].JoinedAt() {
+	if rest.latestArrivals[0] == s.nextSpecs[c].JoinedOrGrownAt() {
 		rest.latestArrivals[0] = rest.latestArrivals[1]
 	}
 	if rest.longestTimeouts[0] == s.Rows[c].readinessTimeout() {

@@ -24,7 +24,7 @@ func TestKeepOrdinals(t *testing.T) {
 		{"none is divided", old, map[string]int64{"web": 1}, nil},
 		{"none has a start", nil, map[string]int64{"web": 1}, nil},
 	} {
-		if got := keepOrdinalStarts(c.old, c.assigned); !reflect.DeepEqual(got, c.want) {
+		if got := pruneUnassignedOrdinalStarts(c.old, c.assigned); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -64,7 +64,7 @@ func TestRowWithoutCapacityLosesNothing(t *testing.T) {
 	d := schedule.DecidePlacement(schedule.Input{
 		BundleUID: "b", Now: now, Rows: map[string]atoll.RowSpec{"a": row},
 		Clusters: []schedule.Cluster{{ClusterView: atoll.ClusterView{Name: "a"}, UID: "uid-a", Accepted: true}},
-	}).HoldRows(map[string]string{"a": "capacity.replicas is 3"})
+	}).KeepRowsAtRevision(map[string]string{"a": "capacity.replicas is 3"})
 	in := Input{
 		BundleUID: "b", Revision: "r2", Now: now, Decision: d, Rows: map[string]Row{"a": {Spec: row, Online: true}},
 		ExcludedItems: map[string][]ExcludedItem{"a": {{Key: "apps/Deployment/ns/web", UID: "u"}}},

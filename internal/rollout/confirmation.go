@@ -210,7 +210,7 @@ func (s *rolloutStep) requestConfirmation() {
 			s.pendingRemoval.addHeldRow(c, *spec)
 		}
 	}
-	s.annotateHeldDeletions()
+	s.addRecalledDeletionReasons()
 	p := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
 	if p == nil {
 		return

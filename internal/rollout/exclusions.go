@@ -86,9 +86,9 @@ func (s *rolloutStep) exclusionStartTimes(c string, keys []string) map[string]in
 	return out
 }
 
-// addDeferredExclusions adds the items that wait to the pending removal. A row that waits
+// addExclusionsToPendingRemoval adds the items that wait to the pending removal. A row that waits
 // itself is in it as a whole.
-func (s *rolloutStep) addDeferredExclusions() {
+func (s *rolloutStep) addExclusionsToPendingRemoval() {
 	for _, c := range s.staying {
 		spec := s.nextSpecs[c]
 		if len(s.pendingExclusions[c]) == 0 || len(spec.ExcludedPending) == 0 {

@@ -176,7 +176,7 @@ func (w *randomWalk) countIdleReplicas(before map[string]Row) (n int64) {
 		}
 	}
 	for _, r := range w.rows {
-		if r.Spec.Phase == atoll.RowActive && !isServing(r) && r.Spec.JoinedAt() < move {
+		if r.Spec.Phase == atoll.RowActive && !isServing(r) && r.Spec.JoinedOrGrownAt() < move {
 			n += r.Spec.Assigned["apps/Deployment/ns/web"]
 		}
 	}
@@ -193,7 +193,7 @@ func (w *randomWalk) formatRowsOf(rows map[string]Row) string {
 func (w *randomWalk) formatHistory() string {
 	out := ""
 	for c, r := range w.rows {
-		out += fmt.Sprintf("%s came %d, moving %d, status %+v\n", c, r.Spec.JoinedAt(), r.Spec.MovingSince, r.Status)
+		out += fmt.Sprintf("%s came %d, moving %d, status %+v\n", c, r.Spec.JoinedOrGrownAt(), r.Spec.MovingSince, r.Status)
 	}
 	return out + strings.Join(w.log[max(0, len(w.log)-60):], "\n")
 }
@@ -336,7 +336,7 @@ func TestInterpreterFailureNamesItsActor(t *testing.T) {
 		{atoll.RowDegraded, []atoll.ItemStatus{refused, failed}, atoll.ActorUser},
 	} {
 		spec := atoll.RowSpec{Generation: 2, Phase: atoll.RowActive}
-		w := ActiveRowWait(Row{Spec: spec, Online: true, Status: &atoll.RowStatus{Generation: 2, State: tc.state, Items: tc.items}})
+		w := WaitOfActiveRow(Row{Spec: spec, Online: true, Status: &atoll.RowStatus{Generation: 2, State: tc.state, Items: tc.items}})
 		if w.Actor != tc.who || !strings.Contains(w.For, tc.items[0].Message) {
 			t.Errorf("%s with %s: %+v, want %s", tc.state, tc.items[0].Reason, w, tc.who)
 		}
@@ -361,7 +361,7 @@ func TestWaitTexts(t *testing.T) {
 		{Row{Spec: spec, Online: true, Status: status(atoll.RowFailed)}, "items that could not be applied"},
 		{Row{Spec: spec, Online: true, Status: status(atoll.RowProgressing)}, "items to become healthy"},
 	} {
-		if got := ActiveRowWait(tc.row).For; got != tc.want {
+		if got := WaitOfActiveRow(tc.row).For; got != tc.want {
 			t.Errorf("%+v waits for %q, want %q", tc.row, got, tc.want)
 		}
 	}

@@ -38,9 +38,9 @@ func (s *rolloutStep) holdRowRemovedBeforeRestore(c string) {
 	}
 }
 
-// annotateHeldDeletions adds the deletions that the revision holds back to the reason of
+// addRecalledDeletionReasons adds the deletions that the revision holds back to the reason of
 // every row that has no other reason.
-func (s *rolloutStep) annotateHeldDeletions() {
+func (s *rolloutStep) addRecalledDeletionReasons() {
 	r := s.Recalled
 	if r.PlanHash == "" || r.PlanHash == s.ConfirmedPlan || r.PlanHash == s.KeptPlan {
 		return

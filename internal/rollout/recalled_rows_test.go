@@ -13,7 +13,7 @@ func recalledInput() Input {
 	active := atoll.RowSpec{UID: "a", Generation: 5, Revision: "r1", Phase: atoll.RowActive, Since: 100}
 	gone := atoll.RowSpec{
 		UID: "b", Generation: 9, Revision: "r1", Phase: atoll.RowRemoving, Since: 200,
-		Recall: &atoll.Recall{RemovedAt: 150, Placement: "p1"},
+		Recall: &atoll.RememberedRemoval{RemovedAt: 150, Placement: "p1"},
 	}
 	return Input{
 		BundleUID: "bundle", Revision: "r1", PlacementHash: "p1", Now: time.Unix(1000, 0),

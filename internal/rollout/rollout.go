@@ -235,7 +235,7 @@ func (s *rolloutStep) computeSpecs() {
 	s.removeReplacedRows()
 	s.holdRowsLosingDeletedItems()
 	s.holdRowsLosingMovedItems()
-	s.addDeferredExclusions()
+	s.addExclusionsToPendingRemoval()
 	s.requestConfirmation()
 	s.assignGenerations()
 }
@@ -258,7 +258,7 @@ func (s *rolloutStep) classifyClusters() {
 		case !has && wanted && v.Outcome == schedule.OutcomePlaced && s.Revision != "":
 			s.staying = append(s.staying, c)
 		case has && wanted:
-			s.classifyWanted(c, row)
+			s.keepUnlessRemovedBeforeRestore(c, row)
 		case has:
 			s.classifyUnwanted(c, row)
 		}
@@ -270,7 +270,7 @@ func belongsToDeletedCluster(v *schedule.Verdict, row Row) bool {
 	return v.Outcome == schedule.OutcomeGone || v.UID != row.Spec.UID
 }
 
-func (s *rolloutStep) classifyWanted(c string, row Row) {
+func (s *rolloutStep) keepUnlessRemovedBeforeRestore(c string, row Row) {
 	if s.mustStayRemoved(row.Spec) {
 		s.recallWaiting = append(s.recallWaiting, c)
 	} else {
@@ -281,7 +281,7 @@ func (s *rolloutStep) classifyWanted(c string, row Row) {
 func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 	switch row.Spec.Phase {
 	case atoll.RowRemoving:
-		s.updateRemovingRow(c, row)
+		s.applyRemovalModeToRow(c, row)
 	case atoll.RowLeaving:
 		s.leaving = append(s.leaving, c)
 	case atoll.RowHeld:
@@ -291,10 +291,10 @@ func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 	}
 }
 
-// updateRemovingRow orphans what is not removed yet when the mode, or the mode of the
+// applyRemovalModeToRow orphans what is not removed yet when the mode, or the mode of the
 // cluster's own removal, changed to Orphan. An orphaned row stays orphaned. A recalled row
 // that is not wanted any more is removed like any other.
-func (s *rolloutStep) updateRemovingRow(c string, row Row) {
+func (s *rolloutStep) applyRemovalModeToRow(c string, row Row) {
 	spec := row.Spec
 	if spec.Recall != nil {
 		spec.Recall, spec.Reason = nil, s.leaveReason(c).String()
@@ -389,7 +389,7 @@ func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 		if v, _ := s.Decision.FindVerdict(c); !s.isBlockedByCapacity(c, v) {
 			spec.Assigned = s.keepDividedShares(spec.Assigned)
 		}
-		spec.OrdinalStarts = keepOrdinalStarts(spec.OrdinalStarts, spec.Assigned)
+		spec.OrdinalStarts = pruneUnassignedOrdinalStarts(spec.OrdinalStarts, spec.Assigned)
 	}
 	s.nextSpecs[c] = &spec
 }

@@ -63,8 +63,8 @@ func (s *rolloutStep) keepDividedShares(old map[string]int64) map[string]int64 {
 	return next
 }
 
-// keepOrdinalStarts keeps the starts of items that are still divided.
-func keepOrdinalStarts(old, assigned map[string]int64) map[string]int64 {
+// pruneUnassignedOrdinalStarts keeps the starts of items that are still divided.
+func pruneUnassignedOrdinalStarts(old, assigned map[string]int64) map[string]int64 {
 	gone := func(item string, _ int64) bool { _, has := assigned[item]; return !has }
 	next := maps.Clone(old)
 	if maps.DeleteFunc(next, gone); len(next) == 0 {
@@ -113,7 +113,7 @@ type blockerCache struct {
 // isRecentArrival reports whether an unhealthy row came so shortly before that others wait
 // for it, although it belongs to an earlier edit.
 func (s *rolloutStep) isRecentArrival(c string) bool {
-	end := time.Unix(s.nextSpecs[c].JoinedAt(), 0).Add(s.Rows[c].readinessTimeout())
+	end := time.Unix(s.nextSpecs[c].JoinedOrGrownAt(), 0).Add(s.Rows[c].readinessTimeout())
 	if !s.Rows[c].Online || !s.Now.Before(end) {
 		return false
 	}
@@ -129,7 +129,7 @@ func (g *blockerCache) unreadyReplacements(move int64) *blockerSet {
 	}
 	w := &blockerSet{}
 	for _, r := range g.staying {
-		if (g.arriving[r] || g.moveResumed && g.nextSpecs[r].JoinedAt() >= move) && !g.isReady(r) {
+		if (g.arriving[r] || g.moveResumed && g.nextSpecs[r].JoinedOrGrownAt() >= move) && !g.isReady(r) {
 			w.addCluster(g.rolloutStep, r)
 		}
 	}

@@ -87,7 +87,7 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	case spec.Phase == atoll.RowRemoving:
 		return s.findRemovalWait(row, since)
 	}
-	return ActiveRowWait(row)
+	return WaitOfActiveRow(row)
 }
 
 func (s *rolloutStep) findRemovalWait(row Row, since time.Time) RowWait {
@@ -109,8 +109,8 @@ func ExplainCheckInDelay(every time.Duration) string {
 	return " (the cluster checks in every " + phrase.FormatDuration(every) + ")"
 }
 
-// ActiveRowWait returns the wait of an Active row; For is empty when the row is done.
-func ActiveRowWait(row Row) RowWait {
+// WaitOfActiveRow returns the wait of an Active row; For is empty when the row is done.
+func WaitOfActiveRow(row Row) RowWait {
 	st, since := row.Status, time.Unix(row.Spec.Since, 0)
 	behind := st == nil || st.Generation < row.Spec.Generation
 	if st != nil && !behind {

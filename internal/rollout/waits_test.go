@@ -19,7 +19,7 @@ func TestFailureNamesItsActor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.status.State = atoll.RowFailed
-			if got := ActiveRowWait(Row{Status: &c.status, Online: true}); got.Actor != c.want {
+			if got := WaitOfActiveRow(Row{Status: &c.status, Online: true}); got.Actor != c.want {
 				t.Errorf("%s is to act: %+v", got.Actor, got)
 			}
 		})
@@ -29,7 +29,7 @@ func TestFailureNamesItsActor(t *testing.T) {
 // Atoll makes no object that is only observed.
 func TestAMissingObjectNamesItsActor(t *testing.T) {
 	st := &atoll.RowStatus{State: atoll.RowProgressing, Reason: atoll.ReasonMissing, Message: "ConfigMap a: the member does not have the object"}
-	if w := ActiveRowWait(Row{Status: st, Online: true}); w.Reason != atoll.ReasonMissing || w.Actor != atoll.ActorUser {
+	if w := WaitOfActiveRow(Row{Status: st, Online: true}); w.Reason != atoll.ReasonMissing || w.Actor != atoll.ActorUser {
 		t.Errorf("%+v", w)
 	}
 }

@@ -95,7 +95,7 @@ func EncodeSpec(r atoll.RowSpec, words *Dictionary) string {
 	return string(l.buf)
 }
 
-// writeCounts writes counts: are text=number, by text.
+// writeCounts writes a field of counts: text=number pairs, sorted by text.
 func (l *lineWriter) writeCounts(tag byte, m map[string]int64) {
 	if len(m) == 0 {
 		return
@@ -217,7 +217,7 @@ func readPlacementField(f *lineReader, r *atoll.RowSpec) {
 	case 'm':
 		r.RequestedPods = f.readNumber()
 	case 'b':
-		r.Recall = f.readRecall()
+		r.Recall = f.readRememberedRemoval()
 	}
 }
 
@@ -369,8 +369,8 @@ func (l *lineReader) readDrift() *atoll.Drift {
 	return d
 }
 
-func (l *lineReader) readRecall() *atoll.Recall {
-	r := &atoll.Recall{}
+func (l *lineReader) readRememberedRemoval() *atoll.RememberedRemoval {
+	r := &atoll.RememberedRemoval{}
 	f := lineReader{rest: l.value, separator: ';', words: l.words}
 	for f.next() {
 		switch f.tag {

@@ -41,11 +41,11 @@ func ParsePendingFailback(text string) PendingFailback {
 
 // HasGroups reports whether the placement has clusterAffinities and the Filter is not one of
 // them.
-func (f *Filter) HasGroups() bool { return f.affinityGroups != nil && f.groupName == "" }
+func (f *CompiledPlacement) HasGroups() bool { return f.affinityGroups != nil && f.groupName == "" }
 
 // FitsEarlierGroup reports whether the cluster fits in a group that comes before the named
 // one.
-func (f *Filter) FitsEarlierGroup(group string, c *Cluster) bool {
+func (f *CompiledPlacement) FitsEarlierGroup(group string, c *Cluster) bool {
 	for _, g := range f.affinityGroups {
 		if g.groupName == group {
 			return false
@@ -64,7 +64,7 @@ func rememberedGroup(remembered string) string {
 }
 
 // findGroup returns a group by its name; nil: there is none.
-func (f *Filter) findGroup(group string) *Filter {
+func (f *CompiledPlacement) findGroup(group string) *CompiledPlacement {
 	for _, g := range f.affinityGroups {
 		if g.groupName == group {
 			return g
@@ -75,7 +75,7 @@ func (f *Filter) findGroup(group string) *Filter {
 
 // refuseByGroups refuses a newcomer that no group takes. A reason that all groups share is
 // given once.
-func (f *Filter) refuseByGroups(c *Cluster) (refusal, bool) {
+func (f *CompiledPlacement) refuseByGroups(c *Cluster) (refusal, bool) {
 	var all refusal
 	var reasons []string
 	for i, g := range f.affinityGroups {
@@ -114,7 +114,7 @@ type groupPick struct {
 
 // groupTrials decides on each group of one placement at most once.
 type groupTrials struct {
-	f       *Filter
+	f       *CompiledPlacement
 	in      *Input
 	byGroup []*groupTrial
 }
@@ -133,7 +133,7 @@ type groupTrial struct {
 
 func (t *groupTrials) decideGroup(g int) *groupTrial {
 	if t.byGroup[g] == nil {
-		one := &groupTrial{decision: t.f.affinityGroups[g].decideByConnection(*t.in)}
+		one := &groupTrial{decision: t.f.affinityGroups[g].decideAvoidingDisconnected(*t.in)}
 		one.measureCapacity(t.in)
 		one.needsDisconnected = one.decision.needsDisconnectedClusters(t.in)
 		t.byGroup[g] = one
@@ -176,7 +176,7 @@ func (t *groupTrial) measureCapacity(in *Input) {
 // decideByGroups decides by the group in use, else by the first usable group: its clusters
 // can be chosen and have free capacity for all replicas where these are divided by it. If
 // no group has the capacity, the first one decides in which clusters can be chosen.
-func (f *Filter) decideByGroups(in Input) Decision {
+func (f *CompiledPlacement) decideByGroups(in Input) Decision {
 	t := &groupTrials{f: f, in: &in, byGroup: make([]*groupTrial, len(f.affinityGroups))}
 	p := f.pickGroup(t)
 	used := p.group
@@ -241,7 +241,7 @@ func (t *groupTrials) firstUsableBefore(from, last int) int {
 // groupOutcomes is what the Bundle has in a group.
 type groupOutcomes struct{ hasPlaced, hasKept, hasLeaving bool }
 
-func (f *Filter) pickGroup(t *groupTrials) groupPick {
+func (f *CompiledPlacement) pickGroup(t *groupTrials) groupPick {
 	in := t.in
 	current := f.findCurrentGroup(in)
 	if current < 0 {
@@ -263,7 +263,7 @@ func (f *Filter) pickGroup(t *groupTrials) groupPick {
 }
 
 // findCurrentGroup returns the group in which something of the Bundle stays; negative: none.
-func (f *Filter) findCurrentGroup(in *Input) int {
+func (f *CompiledPlacement) findCurrentGroup(in *Input) int {
 	stands := make([]groupOutcomes, len(f.affinityGroups))
 	for i := range in.Clusters {
 		if row := in.heldRow(&in.Clusters[i]); row != nil {
@@ -282,7 +282,7 @@ func (f *Filter) findCurrentGroup(in *Input) int {
 
 // considerFailback picks the first earlier group that can be used, once it could be for as
 // long as the hold time.
-func (p *groupPick) considerFailback(f *Filter, t *groupTrials, hold time.Duration) {
+func (p *groupPick) considerFailback(f *CompiledPlacement, t *groupTrials, hold time.Duration) {
 	in := t.in
 	for g := range p.group {
 		if !f.affinityGroups[g].fitsConnectedCluster(in) || !t.decideGroup(g).isUsable() {
@@ -305,7 +305,7 @@ func (p *groupPick) considerFailback(f *Filter, t *groupTrials, hold time.Durati
 
 // recordRowOutcome notes the outcome of a row in the group that it came by. A row that
 // remembers none counts for the first group in which its cluster fits.
-func (f *Filter) recordRowOutcome(stands []groupOutcomes, c *Cluster, row *atoll.RowSpec, in *Input) {
+func (f *CompiledPlacement) recordRowOutcome(stands []groupOutcomes, c *Cluster, row *atoll.RowSpec, in *Input) {
 	name := rememberedGroup(row.PlacementFingerprint)
 	for g, home := range f.affinityGroups {
 		if name != "" && home.groupName != name {
@@ -326,7 +326,7 @@ func (f *Filter) recordRowOutcome(stands []groupOutcomes, c *Cluster, row *atoll
 	}
 }
 
-func (f *Filter) fitsAnyCluster(in *Input) bool {
+func (f *CompiledPlacement) fitsAnyCluster(in *Input) bool {
 	for i := range in.Clusters {
 		if in.admitsWithCapacity(f, &in.Clusters[i]) {
 			return true
@@ -335,7 +335,7 @@ func (f *Filter) fitsAnyCluster(in *Input) bool {
 	return false
 }
 
-func (f *Filter) fitsConnectedCluster(in *Input) bool {
+func (f *CompiledPlacement) fitsConnectedCluster(in *Input) bool {
 	for i := range in.Clusters {
 		c := &in.Clusters[i]
 		if in.admitsWithCapacity(f, c) && in.isConnected(c) {
@@ -348,7 +348,7 @@ func (f *Filter) fitsConnectedCluster(in *Input) bool {
 // judgeByUsedGroup judges a cluster by the group in use. A row that came by another group,
 // and does not fit this one, leaves where its own group would keep it: that group is not in
 // use any more.
-func (f *Filter) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	v := f.judgeInGroup(c, row, unfit, now)
 	if row == nil || f.groupName == "" || v.Outcome == OutcomePlaced || v.Filter == FilterRemoval {
 		return v
@@ -367,7 +367,7 @@ func (f *Filter) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1
 
 // explainUnusedGroup returns, for a newcomer that the group in use refuses, whether another
 // group would take it.
-func (f *Filter) explainUnusedGroup(c *Cluster, r refusal) refusal {
+func (f *CompiledPlacement) explainUnusedGroup(c *Cluster, r refusal) refusal {
 	if g := f.findOtherAdmittingGroup(c); g != nil {
 		return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.groupName, f.groupName)}
 	}
@@ -378,7 +378,7 @@ func (f *Filter) explainUnusedGroup(c *Cluster, r refusal) refusal {
 }
 
 // findOtherAdmittingGroup returns another group that would take a newcomer; nil: there is none.
-func (f *Filter) findOtherAdmittingGroup(c *Cluster) *Filter {
+func (f *CompiledPlacement) findOtherAdmittingGroup(c *Cluster) *CompiledPlacement {
 	for _, g := range f.affinityGroups {
 		if g != f && g.AdmitsCluster(c) {
 			return g
@@ -389,7 +389,7 @@ func (f *Filter) findOtherAdmittingGroup(c *Cluster) *Filter {
 
 // judgeByHomeGroup judges a cluster by the group that its row came by. A row that remembers
 // none is judged by the first group in which it fits, a newcomer by all.
-func (f *Filter) judgeByHomeGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) (v Verdict) {
+func (f *CompiledPlacement) judgeByHomeGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) (v Verdict) {
 	if row == nil {
 		v = Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomePlaced, Orphan: c.Removal == v1alpha1.ClusterOrphan}
 		if r, refused := f.refuseByGroups(c); refused {

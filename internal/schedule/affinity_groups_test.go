@@ -91,7 +91,7 @@ func TestExplainUnusedGroup(t *testing.T) {
 		{"no room", groupTrial{short: true, capacity: 2, needs: 5}, AffinityGroup{Fit: 1}, "it has room for 2 of 5 replicas"},
 		{"never back", groupTrial{}, AffinityGroup{Fit: 1, Healthy: 1}, "it could be used, and what runs stays in cloud: failback.policy is Never"},
 	} {
-		trials := &groupTrials{f: &Filter{affinityGroups: []*Filter{{groupName: "own"}, {groupName: "cloud"}}}, in: &Input{}, byGroup: []*groupTrial{&c.trial, nil}}
+		trials := &groupTrials{f: &CompiledPlacement{affinityGroups: []*CompiledPlacement{{groupName: "own"}, {groupName: "cloud"}}}, in: &Input{}, byGroup: []*groupTrial{&c.trial, nil}}
 		if got := trials.explainUnused(0, 1, &c.group); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

@@ -128,7 +128,7 @@ func (d Decision) KeepCurrentShares(items map[string][]string) Decision {
 		own := maps.Clone(handed[cluster])
 		for _, key := range keys {
 			if _, sets := own[key]; sets {
-				own[key] = max(d.heldRow(cluster).Assigned[key], 0)
+				own[key] = max(d.heldRowOrEmpty(cluster).Assigned[key], 0)
 			}
 		}
 		if own != nil {
@@ -139,8 +139,8 @@ func (d Decision) KeepCurrentShares(items map[string][]string) Decision {
 	return d
 }
 
-// heldRow returns the row that a cluster holds; an empty one where it holds none.
-func (d Decision) heldRow(cluster string) *atoll.RowSpec {
+// heldRowOrEmpty returns the row that a cluster holds; an empty one where it holds none.
+func (d Decision) heldRowOrEmpty(cluster string) *atoll.RowSpec {
 	if v, ok := d.FindVerdict(cluster); ok && v.holdsRow {
 		return v.storedRow
 	}
@@ -189,7 +189,7 @@ type shareAssigner struct {
 
 func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 	s := &shareAssigner{Decision: d, method: methodOf(d.scheduling)}
-	n, items := d.countClustersWithShare(held), make([]string, len(d.workloads))
+	n, items := d.countHoldersOrHeld(held), make([]string, len(d.workloads))
 	for i := range d.workloads {
 		items[i] = d.workloads[i].Key.String()
 	}
@@ -227,8 +227,8 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 	return s
 }
 
-// countClustersWithShare counts the clusters that have a share.
-func (d *Decision) countClustersWithShare(held map[string]bool) (n int) {
+// countHoldersOrHeld counts the clusters that have a share.
+func (d *Decision) countHoldersOrHeld(held map[string]bool) (n int) {
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.IsHolder() || held[v.Cluster] {
 			n++
@@ -258,8 +258,8 @@ func (s *shareAssigner) currentShare(at int32, item string) int64 {
 	return max(s.rows[at].TargetReplicas(item), 0)
 }
 
-// assignedReplicas returns how many replicas of the workload a cluster runs.
-func (s *shareAssigner) assignedReplicas(at int32, item string) int64 {
+// replicasAssignedByRow returns how many replicas of the workload a cluster runs.
+func (s *shareAssigner) replicasAssignedByRow(at int32, item string) int64 {
 	return max(s.rows[at].Assigned[item], 0)
 }
 
@@ -411,7 +411,7 @@ func (s *shareAssigner) assignDivided(item int) (left int64) {
 	if s.Overflows && s.workloads[item].needsOneCluster() {
 		free = withoutOverflow(free)
 	}
-	dividing := s.clearCurrentShares(item, free)
+	dividing := s.clearSharesDividedFromScratch(item, free)
 	if s.keepsShares {
 		dividing = withCurrentMinimum(dividing, rest)
 	}
@@ -437,7 +437,7 @@ func (s *shareAssigner) isSplitDespiteVolumes(item int) bool {
 		if slices.Contains(s.rows[at].HomeItems, key) {
 			return false
 		}
-		if s.assignedReplicas(int32(at), key) > 0 {
+		if s.replicasAssignedByRow(int32(at), key) > 0 {
 			parts++
 		}
 	}
@@ -516,13 +516,13 @@ func (s *shareAssigner) assignWhole(item int, total int64) (left int64) {
 	slices.Sort(share.Home)
 	if start, ranged := row.OrdinalStarts[key]; ranged {
 		// It was ranged before: its pods keep their names.
-		s.setRangeStart(home, item, start)
+		s.setOrdinalRangeStart(home, item, start)
 	}
 	return total - n
 }
 
-// setRangeStart sets where the ordinals of a workload begin in a cluster.
-func (s *shareAssigner) setRangeStart(at int32, item int, start int64) {
+// setOrdinalRangeStart sets where the ordinals of a workload begin in a cluster.
+func (s *shareAssigner) setOrdinalRangeStart(at int32, item int, start int64) {
 	share := &s.assignment.Shares[at]
 	if share.rangeStarts == nil {
 		share.rangeStarts = slices.Repeat([]int64{noRangeStart}, len(share.Items))

@@ -69,11 +69,11 @@ func withDefaultSpreadField(list []v1alpha1.SpreadConstraint) []v1alpha1.SpreadC
 
 // LimitsClusters reports whether the placement takes only some of the clusters that fit, so
 // that each choice depends on all of them.
-func (f *Filter) LimitsClusters() bool { return f.choice != nil }
+func (f *CompiledPlacement) LimitsClusters() bool { return f.choice != nil }
 
 // NeedsPodLoad reports whether the placement needs the pod load of every cluster. It is
 // false for placements of groups.
-func (f *Filter) NeedsPodLoad() bool {
+func (f *CompiledPlacement) NeedsPodLoad() bool {
 	return f.choice != nil && f.choice.scores.needsPodLoad && !f.HasGroups()
 }
 
@@ -99,7 +99,7 @@ func choiceFingerprint(remembered string) string {
 type candidatePool struct {
 	*choiceRules
 	input  *Input
-	filter *Filter
+	filter *CompiledPlacement
 	// options are in the order of their clusters in the input.
 	options []candidateOption
 	// groups are, by constraint, the group of each option.
@@ -124,7 +124,7 @@ type candidatePool struct {
 // initialGroups is the initial size of a constraint's map of groups.
 const initialGroups = 48
 
-func newCandidatePool(f *Filter, in *Input) *candidatePool {
+func newCandidatePool(f *CompiledPlacement, in *Input) *candidatePool {
 	c, size := f.choice, len(in.Clusters)
 	p := &candidatePool{
 		choiceRules: c, input: in, filter: f, bundleHash: hashText(in.BundleUID), nearby: c.scores.countNearbyGroups(in.NearbyBundles), options: make([]candidateOption, 0, size),
@@ -195,10 +195,10 @@ func (c *choiceRules) rowPriority(row *atoll.RowSpec, outcome Outcome) int8 {
 	return prioRunning
 }
 
-// offerCluster adds a cluster with the verdict of the filters to the pool. true: the verdict
+// offerClusterDeferringVerdict adds a cluster with the verdict of the filters to the pool. true: the verdict
 // comes with the choice, or is left out. Verdicts on clusters that run the Bundle stay, and
 // are completed later.
-func (p *candidatePool) offerCluster(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
+func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec, v *Verdict, d *Decision) bool {
 	in, f := p.input, p.filter
 	c := &in.Clusters[at]
 	if v.Outcome != OutcomePlaced && (v.Outcome != OutcomeKept || row == nil) {
@@ -214,7 +214,7 @@ func (p *candidatePool) offerCluster(at int, row *atoll.RowSpec, v *Verdict, d *
 			return in.SkipExplanations
 		}
 	} else if p.fromScratch && f.needsRebalance(row) {
-		p.offerFromScratch(at, row, v, d)
+		p.offerHolderLikeNewcomer(at, row, v, d)
 		return false
 	}
 	about := clusterFacts{runsBundle: row != nil && row.Phase == atoll.RowActive, avoidedTaints: f.countAvoidedTaints(c), nearby: p.nearby, fleet: in.resolveFacts()}

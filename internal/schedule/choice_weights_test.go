@@ -87,10 +87,10 @@ func TestEditedWeightsChooseAgain(t *testing.T) {
 	edited := byTier("gold")
 	edited.ReplicaScheduling.WeightPreference.StaticWeightList[0].TargetCluster.ExcludeClusters = []string{"z"}
 	in := w.buildInput(edited)
-	in.Filter = FilterTerms{Placement: edited, SummedWeights: true}.CompileFilter()
+	in.Filter = PlacementTerms{Placement: edited, SummedWeights: true}.CompilePlacement()
 	// The row remembers a fingerprint that the earlier rule does not have.
 	row := w.rows["a"]
-	row.PlacementFingerprint = FilterTerms{Placement: byTier("gold"), SummedWeights: true}.CompileFilter().placementFingerprint
+	row.PlacementFingerprint = PlacementTerms{Placement: byTier("gold"), SummedWeights: true}.CompilePlacement().placementFingerprint
 	in.Rows = map[string]atoll.RowSpec{"a": row}
 	if got := placedNames(DecidePlacement(in)); got != "a" {
 		t.Errorf("by the earlier rule %s, want a", got)
@@ -147,7 +147,7 @@ func TestDividedByWeightsAddUp(t *testing.T) {
 // same as before.
 func TestSummedWeightsChooseAsBefore(t *testing.T) {
 	p := parsePlacement(t, "{maxClusters: 2, "+divided+"{targetCluster: {clusterNames: [b]}, weight: 1}]}}}")
-	f := FilterTerms{Placement: p, SummedWeights: true}.CompileFilter()
+	f := PlacementTerms{Placement: p, SummedWeights: true}.CompilePlacement()
 	d := DecidePlacement(Input{BundleUID: "b", Placement: p, Filter: f, Clusters: []Cluster{newCluster("a"), newCluster("b")}, Now: now})
 	if got := placedNames(d); got != "a b" {
 		t.Errorf("chosen %s, want a b", got)

@@ -39,7 +39,7 @@ func (in *Input) countFittingReplicas(c *Cluster, need int64) (n int64, known bo
 		}
 	}
 	if len(c.Capacity) > 0 && in.Demand != nil {
-		n = min(n, in.countSpareReplicas(c))
+		n = min(n, in.countReplicasWithinStatedCapacity(c))
 	}
 	return n, known
 }
@@ -68,7 +68,7 @@ func (p *candidatePool) chooseWithCapacity(first []int32, short []int) ([]int32,
 	free, scores := make([]int64, len(p.options)), make([]int64, len(p.options))
 	for i := range p.options {
 		scores[i] = p.options[i].score
-		free[i] = p.countOptionFitting(&p.options[i], need)
+		free[i] = p.countReplicasFittingOption(&p.options[i], need)
 	}
 	weighed := false
 	defer func() {
@@ -95,8 +95,8 @@ func (p *candidatePool) chooseWithCapacity(first []int32, short []int) ([]int32,
 	return first, short
 }
 
-// countOptionFitting is countKnownFitting of an option, and 0 of a disconnected newcomer.
-func (p *candidatePool) countOptionFitting(o *candidateOption, need int64) int64 {
+// countReplicasFittingOption is countKnownFitting of an option, and 0 of a disconnected newcomer.
+func (p *candidatePool) countReplicasFittingOption(o *candidateOption, need int64) int64 {
 	if o.penalty > 0 {
 		return 0
 	}

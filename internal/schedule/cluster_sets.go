@@ -26,7 +26,7 @@ type selectingSet struct {
 	selector labels.Selector
 }
 
-// NewMembership returns one without sets and clusters.
+// NewMembership returns a SetMembership without sets and clusters.
 func NewMembership() SetMembership {
 	return SetMembership{exclusive: map[string]bool{}, byCluster: map[string][]string{}, shared: map[string][]string{}}
 }
@@ -129,7 +129,7 @@ type SetGrants struct {
 	openSets         []string                   // sets that need no binding, by name; replaced, never changed
 }
 
-// NewGrants returns one without sets.
+// NewGrants returns a SetGrants without ClusterSets.
 func NewGrants() SetGrants {
 	return SetGrants{byName: map[string]*v1alpha1.ClusterSet{}, boundByNamespace: map[string]map[string]bool{}}
 }
@@ -149,9 +149,10 @@ func (g *SetGrants) Get(name string) (*v1alpha1.ClusterSet, bool) {
 	return v, ok
 }
 
-// Set stores a ClusterSet, or with nil removes it. opened: namespaces without bindings may
-// place on other sets than before.
-func (g *SetGrants) Set(name string, v *v1alpha1.ClusterSet) (opened bool) {
+// StoreClusterSet stores a ClusterSet, or removes the ClusterSet when v is nil. opened is true when
+// the list of sets open to namespaces without bindings has changed. opened: namespaces without
+// bindings may place on other sets than before.
+func (g *SetGrants) StoreClusterSet(name string, v *v1alpha1.ClusterSet) (opened bool) {
 	if v == nil {
 		delete(g.byName, name)
 	} else {

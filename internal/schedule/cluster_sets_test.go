@@ -31,11 +31,11 @@ func TestLimits(t *testing.T) {
 // Clones change apart.
 func TestClonesOfGrants(t *testing.T) {
 	g := NewGrants()
-	g.Set("default", NewDefaultSet())
+	g.StoreClusterSet("default", NewDefaultSet())
 	g.BindNamespace("shop", "asia", true)
 	c := g.Clone()
 	c.BindNamespace("shop", "prod", true)
-	c.Set("default", nil)
+	c.StoreClusterSet("default", nil)
 	if !slices.Equal(g.SetsOfNamespace("shop"), []string{"asia"}) || !slices.Equal(g.SetsOfNamespace("blog"), []string{"default"}) || !g.IncludesAllClusters([]string{"default"}) {
 		t.Error("the original changed")
 	}

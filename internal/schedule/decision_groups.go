@@ -26,7 +26,7 @@ func compileDecisionGroups(list []v1alpha1.DecisionGroup) []decisionGroup {
 }
 
 // decisionGroupOf returns the group of a cluster: the first that matches it; empty: none does.
-func (f *Filter) decisionGroupOf(c *Cluster) string {
+func (f *CompiledPlacement) decisionGroupOf(c *Cluster) string {
 	for i := range f.decisionGroups {
 		if f.decisionGroups[i].selector.Matches(labels.Set(c.Labels)) {
 			return f.decisionGroups[i].name

@@ -22,10 +22,10 @@ const (
 	preferConnected
 )
 
-// decideByConnection decides by a placement without groups, or by one of its groups. If a disconnected
+// decideAvoidingDisconnected decides by a placement without groups, or by one of its groups. If a disconnected
 // newcomer is chosen, it decides again without such clusters, and with them at last where others are not
 // enough. So a decision in a connected fleet reads the connections of what it chooses alone.
-func (f *Filter) decideByConnection(in Input) Decision {
+func (f *CompiledPlacement) decideAvoidingDisconnected(in Input) Decision {
 	d := f.decideSingleGroup(in)
 	if !d.choseDisconnected {
 		return d
@@ -110,7 +110,7 @@ func (d *Decision) withholdFromDisconnected(avoid bool) {
 	if len(d.workloads) == 0 || !avoid && !d.Overflows {
 		return
 	}
-	holds := d.Overflows || d.dividesToConnected()
+	holds := d.Overflows || d.dividesToSomeConnectedCluster()
 	d.keepsShares = !holds
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -123,9 +123,9 @@ func (d *Decision) withholdFromDisconnected(avoid bool) {
 	}
 }
 
-// dividesToConnected reports whether a connected cluster takes part in divisions.
-func (d *Decision) dividesToConnected() bool {
-	all := methodOf(d.scheduling) != ByWeight || d.DividesEvenly()
+// dividesToSomeConnectedCluster reports whether a connected cluster takes part in divisions.
+func (d *Decision) dividesToSomeConnectedCluster() bool {
+	all := methodOf(d.scheduling) != ByWeight || d.FallsBackToEvenDivision()
 	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool {
 		return v.Outcome == OutcomePlaced && v.connection != Disconnected && (all || v.Weight > 0)
 	})

@@ -386,7 +386,7 @@ func (d *replicaDivision) settleRemainder(total uint64) {
 	for _, n := range d.roundShare {
 		given += n
 	}
-	if given < total && d.moveOneEach(total-given, true) || given > total && d.moveOneEach(given-total, false) {
+	if given < total && d.giveOrTakeOneEach(total-given, true) || given > total && d.giveOrTakeOneEach(given-total, false) {
 		given = total
 	}
 	if given < total {

@@ -5,10 +5,10 @@ import "slices"
 // minUnitsAtOnce is from how many units on they are moved at once.
 const minUnitsAtOnce = 16
 
-// moveOneEach gives one unit to each of the n clusters with the best claims to a next one, or takes one
+// giveOrTakeOneEach gives one unit to each of the n clusters with the best claims to a next one, or takes one
 // from the n with the worst claims to their last. It moves nothing and reports false where this differs
 // from moving n units one by one: some cluster's second unit would come before another one's first.
-func (d *replicaDivision) moveOneEach(n uint64, give bool) bool {
+func (d *replicaDivision) giveOrTakeOneEach(n uint64, give bool) bool {
 	if n < minUnitsAtOnce || n > uint64(len(d.roundShare)) {
 		return false
 	}
@@ -25,11 +25,13 @@ func (d *replicaDivision) moveOneEach(n uint64, give bool) bool {
 			last = i
 		}
 	}
-	if !d.canMove(last, give) {
+	if !d.canReceiveOrLose(last, give) {
 		return false
 	}
 	d.addToShares(numbers, step)
-	if slices.ContainsFunc(numbers, func(i int32) bool { return i != last && d.canMove(i, give) && d.hasTwoMovesBefore(i, last, give) }) {
+	if slices.ContainsFunc(numbers, func(i int32) bool {
+		return i != last && d.canReceiveOrLose(i, give) && d.hasTwoMovesBefore(i, last, give)
+	}) {
 		d.addToShares(numbers, -step)
 		return false
 	}
@@ -43,8 +45,8 @@ func (d *replicaDivision) addToShares(numbers []int32, step uint64) {
 	}
 }
 
-// canMove reports whether the bounds of a cluster let it get or lose a unit.
-func (d *replicaDivision) canMove(i int32, give bool) bool {
+// canReceiveOrLose reports whether the bounds of a cluster let it get or lose a unit.
+func (d *replicaDivision) canReceiveOrLose(i int32, give bool) bool {
 	if give {
 		return d.roundShare[i] < d.most[i]
 	}

@@ -84,9 +84,9 @@ func areGroupsAdmitted(admit [][]bool, groups []int32) bool {
 	return true
 }
 
-// canImprove reports whether other groups than the ones that look best by themselves could
+// canGroupExchangeImprove reports whether other groups than the ones that look best by themselves could
 // be better together.
-func (s *choiceSolver) canImprove() bool {
+func (s *choiceSolver) canGroupExchangeImprove() bool {
 	stay := s.countGroups(s.locked)
 	if !slices.ContainsFunc(s.rulesWithExcessGroups(), func(i int) bool { return countUsed(stay[i]) < s.rules[i].max }) {
 		return false // those that stay leave no choice of groups

@@ -384,7 +384,7 @@ func (w *choiceComparison) explainStay(gain int64, rival int32) string {
 	}
 	row := w.input.heldRow(&w.input.Clusters[w.options[rival].clusterIndex])
 	if row != nil {
-		if end := time.Unix(row.JoinedAt(), 0).Add(w.moveRule.minDwell); end.After(w.input.Now) {
+		if end := time.Unix(row.JoinedOrGrownAt(), 0).Add(w.moveRule.minDwell); end.After(w.input.Now) {
 			return "it moves on from " + phrase.FormatTime(end) + " at the earliest, by minDwell"
 		}
 	}

@@ -66,7 +66,7 @@ func (t *groupTrials) explainGroups(used int, overflow []bool, p groupPick) []Af
 	return out
 }
 
-func (g *AffinityGroup) countClusters(f *Filter, in *Input) {
+func (g *AffinityGroup) countClusters(f *CompiledPlacement, in *Input) {
 	by := map[string]int{}
 	for i := range in.Clusters {
 		c := &in.Clusters[i]

@@ -49,8 +49,8 @@ func ClusterOf(c *v1alpha1.Cluster) Cluster {
 	return out
 }
 
-// FilterTerms are all that decides which clusters may hold a Bundle.
-type FilterTerms struct {
+// PlacementTerms are all that decides which clusters may hold a Bundle.
+type PlacementTerms struct {
 	Placement v1alpha1.PlacementSpec
 	// BoundSets names the ClusterSets that the Bundle's namespace may use; nil: every
 	// cluster.
@@ -68,8 +68,8 @@ type FilterTerms struct {
 	SummedWeights bool
 }
 
-// Filter is compiled FilterTerms. Read-only.
-type Filter struct {
+// CompiledPlacement is compiled PlacementTerms. Read-only.
+type CompiledPlacement struct {
 	clusterSelectors
 	// placementSelectors are the sets and the expression that hold in every group.
 	placementSelectors clusterSelectors
@@ -89,20 +89,20 @@ type Filter struct {
 	summedWeights        bool
 	// affinityGroups are the groups of clusterAffinities, each a Filter with a groupName and
 	// the list of all; nil where there are none.
-	affinityGroups []*Filter
+	affinityGroups []*CompiledPlacement
 	groupName      string
 }
 
 // CompilePlacement compiles a placement without other terms.
-func CompilePlacement(p v1alpha1.PlacementSpec) *Filter {
-	return FilterTerms{Placement: p}.CompileFilter()
+func CompilePlacement(p v1alpha1.PlacementSpec) *CompiledPlacement {
+	return PlacementTerms{Placement: p}.CompilePlacement()
 }
 
-// CompileFilter compiles the terms. Malformed terms refuse every cluster, with the error as
+// CompilePlacement compiles the terms. Malformed terms refuse every cluster, with the error as
 // the reason; admission keeps them out.
-func (t FilterTerms) CompileFilter() *Filter {
+func (t PlacementTerms) CompilePlacement() *CompiledPlacement {
 	p := &t.Placement
-	base := Filter{
+	base := CompiledPlacement{
 		tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p, t.SummedWeights), decisionGroups: compileDecisionGroups(p.DecisionGroups),
 		rebalanceAt: t.Rebalance, summedWeights: t.SummedWeights,
 	}
@@ -125,7 +125,7 @@ func (t FilterTerms) CompileFilter() *Filter {
 		f.placementFingerprint = f.rowFingerprint(f.selectorFingerprints())
 		return &f
 	}
-	groups := make([]*Filter, 0, len(p.ClusterAffinities))
+	groups := make([]*CompiledPlacement, 0, len(p.ClusterAffinities))
 	for i := range p.ClusterAffinities {
 		term := &p.ClusterAffinities[i]
 		g := base
@@ -145,7 +145,7 @@ func (t FilterTerms) CompileFilter() *Filter {
 }
 
 // rowFingerprint adds all else that rows remember to the fingerprint of the selectors.
-func (f *Filter) rowFingerprint(selectors string) string {
+func (f *CompiledPlacement) rowFingerprint(selectors string) string {
 	if f.choice != nil {
 		selectors = appendChoiceFingerprint(selectors, f.choice.fingerprint)
 	}
@@ -186,7 +186,7 @@ const groupMark = "@"
 
 // CheckCluster reports whether a cluster that does not hold the Bundle yet may get it, in
 // whichever group, and if not, the filter that refuses it and the reason.
-func (f *Filter) CheckCluster(c Cluster) (ok bool, filter, reason string) {
+func (f *CompiledPlacement) CheckCluster(c Cluster) (ok bool, filter, reason string) {
 	if f.HasGroups() {
 		r, refused := f.refuseByGroups(&c)
 		return !refused, r.filter, r.reason
@@ -197,15 +197,15 @@ func (f *Filter) CheckCluster(c Cluster) (ok bool, filter, reason string) {
 
 // AdmitsCluster is CheckCluster without a reason. It allocates nothing, except in
 // expressions.
-func (f *Filter) AdmitsCluster(c *Cluster) bool {
+func (f *CompiledPlacement) AdmitsCluster(c *Cluster) bool {
 	if f.HasGroups() {
-		return slices.ContainsFunc(f.affinityGroups, func(g *Filter) bool { return g.AdmitsCluster(c) })
+		return slices.ContainsFunc(f.affinityGroups, func(g *CompiledPlacement) bool { return g.AdmitsCluster(c) })
 	}
 	return f.admitsNewcomer(c)
 }
 
 // admitsNewcomer reports whether no filter refuses a cluster that does not hold the Bundle.
-func (f *Filter) admitsNewcomer(c *Cluster) bool {
+func (f *CompiledPlacement) admitsNewcomer(c *Cluster) bool {
 	for i := range f.requested {
 		if f.requested[i].refusesNewcomer(f, c) {
 			return false
@@ -216,7 +216,7 @@ func (f *Filter) admitsNewcomer(c *Cluster) bool {
 
 // NamedClusters lists the clusters that the placement names; nil when it names none, so that
 // any may fit.
-func (f *Filter) NamedClusters() []string {
+func (f *CompiledPlacement) NamedClusters() []string {
 	if f.HasGroups() {
 		var all []string
 		for _, g := range f.affinityGroups {
@@ -248,7 +248,7 @@ func hasAnyName(m map[string]bool, names []string) bool {
 
 // refuseByTaints checks NoSchedule taints, and for newcomers also NoExecute ones: content
 // that would be evicted is not placed. So a toleration for some seconds admits nothing new.
-func (f *Filter) refuseByTaints(c *Cluster, q question) (refusal, bool) {
+func (f *CompiledPlacement) refuseByTaints(c *Cluster, q question) (refusal, bool) {
 	for i := range c.Taints {
 		t := &c.Taints[i]
 		if t.Effect == corev1.TaintEffectNoExecute && !q.newcomer || t.Effect == corev1.TaintEffectPreferNoSchedule {
@@ -271,7 +271,7 @@ func (f *Filter) refuseByTaints(c *Cluster, q question) (refusal, bool) {
 }
 
 // countAvoidedTaints counts the PreferNoSchedule taints of the cluster that are not tolerated.
-func (f *Filter) countAvoidedTaints(c *Cluster) (n int) {
+func (f *CompiledPlacement) countAvoidedTaints(c *Cluster) (n int) {
 	for i := range c.Taints {
 		if t := &c.Taints[i]; t.Effect == corev1.TaintEffectPreferNoSchedule && f.findToleration(t) == nil {
 			n++
@@ -281,7 +281,7 @@ func (f *Filter) countAvoidedTaints(c *Cluster) (n int) {
 }
 
 // findEviction returns when NoExecute taints evict what runs; zero: never.
-func (f *Filter) findEviction(c *Cluster, now time.Time) (at time.Time, reason string) {
+func (f *CompiledPlacement) findEviction(c *Cluster, now time.Time) (at time.Time, reason string) {
 	for i := range c.Taints {
 		t := &c.Taints[i]
 		if t.Effect != corev1.TaintEffectNoExecute {
@@ -311,7 +311,7 @@ func (f *Filter) findEviction(c *Cluster, now time.Time) (at time.Time, reason s
 const maxSeconds = 100 * 365 * 24 * 3600
 
 // findToleration returns the first toleration that covers the taint; nil if none does.
-func (f *Filter) findToleration(t *v1alpha1.Taint) *corev1.Toleration {
+func (f *CompiledPlacement) findToleration(t *v1alpha1.Taint) *corev1.Toleration {
 	for i := range f.tolerations {
 		if coversTaint(&f.tolerations[i], t) {
 			return &f.tolerations[i]

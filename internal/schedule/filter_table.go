@@ -32,13 +32,13 @@ const FilterGroups = "clusterAffinities"
 // expressions last. One entry adds a filter. Newcomers, clusters that hold the Bundle,
 // weights, targets, fingerprints and drift all walk the table.
 var filterTable = []filterRule{
-	{name: FilterAccepted, reason: atoll.ReasonNotAccepted, keepsRows: true, refuseCluster: (*Filter).refuseUnaccepted},
-	{name: FilterDeleting, reason: atoll.ReasonClusterDeleted, refuseCluster: (*Filter).refuseDeleting},
-	{name: FilterRemoval, reason: atoll.ReasonClusterRemoved, keepsRows: true, refuseCluster: (*Filter).refuseByRemoval},
-	{name: FilterBoundSets, reason: atoll.ReasonNotInBoundSet, isAsked: func(f *Filter) bool { return f.bound != nil }, refuseCluster: (*Filter).refuseByBoundSets},
+	{name: FilterAccepted, reason: atoll.ReasonNotAccepted, keepsRows: true, refuseCluster: (*CompiledPlacement).refuseUnaccepted},
+	{name: FilterDeleting, reason: atoll.ReasonClusterDeleted, refuseCluster: (*CompiledPlacement).refuseDeleting},
+	{name: FilterRemoval, reason: atoll.ReasonClusterRemoved, keepsRows: true, refuseCluster: (*CompiledPlacement).refuseByRemoval},
+	{name: FilterBoundSets, reason: atoll.ReasonNotInBoundSet, isAsked: func(f *CompiledPlacement) bool { return f.bound != nil }, refuseCluster: (*CompiledPlacement).refuseByBoundSets},
 	{
 		name: FilterSets, reason: atoll.ReasonNotInClusterSet, place: placeSets, isPlacementWide: true, isStated: (*clusterSelectors).statesSets,
-		fingerprint: func(f *Filter) string { return shortFingerprint(f.placementSelectors.setNames) }, refuseView: (*clusterSelectors).refuseBySets,
+		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(f.placementSelectors.setNames) }, refuseView: (*clusterSelectors).refuseBySets,
 	},
 	{
 		name: FilterExclude, reason: atoll.ReasonClusterExcluded, isEdit: true, isStated: func(a *clusterSelectors) bool { return a.exclude != nil },
@@ -50,29 +50,29 @@ var filterTable = []filterRule{
 	},
 	{
 		name: FilterSets, reason: atoll.ReasonNotInClusterSet, place: placeGroupSets, isStated: (*clusterSelectors).statesSets,
-		fingerprint: func(f *Filter) string { return shortFingerprint(f.setNames) }, refuseView: (*clusterSelectors).refuseBySets,
+		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(f.setNames) }, refuseView: (*clusterSelectors).refuseBySets,
 	},
 	{
 		name: FilterLabels, reason: atoll.ReasonLabelsDiffer, place: placeLabels, isStated: func(a *clusterSelectors) bool { return a.labelSelector != nil },
-		fingerprint: func(f *Filter) string { return f.labelFingerprint() }, refuseView: (*clusterSelectors).refuseByLabels,
+		fingerprint: func(f *CompiledPlacement) string { return f.labelFingerprint() }, refuseView: (*clusterSelectors).refuseByLabels,
 	},
 	{
 		name: FilterFields, reason: atoll.ReasonFieldsDiffer, place: placeFields, isStated: func(a *clusterSelectors) bool { return a.fieldSelector != nil },
-		fingerprint: func(f *Filter) string { return shortFingerprint(f.fieldSelector) }, refuseView: (*clusterSelectors).refuseByFields,
+		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(f.fieldSelector) }, refuseView: (*clusterSelectors).refuseByFields,
 	},
-	{name: FilterTaints, reason: atoll.ReasonTaintNotTolerated, refuseCluster: (*Filter).refuseByTaints},
+	{name: FilterTaints, reason: atoll.ReasonTaintNotTolerated, refuseCluster: (*CompiledPlacement).refuseByTaints},
 	{
-		name: FilterAPIs, reason: atoll.ReasonAPINotServed, place: placeAPIs, isAsked: func(f *Filter) bool { return len(f.apis) > 0 },
-		fingerprint: func(f *Filter) string { return shortFingerprint(slices.Sorted(slices.Values(f.apis))) }, refuseCluster: (*Filter).refuseByAPIs,
+		name: FilterAPIs, reason: atoll.ReasonAPINotServed, place: placeAPIs, isAsked: func(f *CompiledPlacement) bool { return len(f.apis) > 0 },
+		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(slices.Sorted(slices.Values(f.apis))) }, refuseCluster: (*CompiledPlacement).refuseByAPIs,
 	},
-	{name: FilterKinds, reason: atoll.ReasonKindNotServed, isAsked: func(f *Filter) bool { return len(f.kinds) > 0 }, refuseCluster: (*Filter).refuseByKinds},
+	{name: FilterKinds, reason: atoll.ReasonKindNotServed, isAsked: func(f *CompiledPlacement) bool { return len(f.kinds) > 0 }, refuseCluster: (*CompiledPlacement).refuseByKinds},
 	{
 		name: FilterCEL, reason: atoll.ReasonExpressionRefuses, place: placeExpression, isPlacementWide: true, isStated: (*clusterSelectors).statesExpression,
-		fingerprint: func(f *Filter) string { return shortFingerprint(f.placementSelectors.expression) }, refuseView: (*clusterSelectors).refuseByExpression,
+		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(f.placementSelectors.expression) }, refuseView: (*clusterSelectors).refuseByExpression,
 	},
 	{
 		name: FilterCEL, reason: atoll.ReasonExpressionRefuses, place: placeGroupExpression, isStated: (*clusterSelectors).statesExpression,
-		fingerprint: func(f *Filter) string { return shortFingerprint(f.expression) }, refuseView: (*clusterSelectors).refuseByExpression,
+		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(f.expression) }, refuseView: (*clusterSelectors).refuseByExpression,
 	},
 }
 
@@ -127,11 +127,11 @@ type filterRule struct {
 	// place of the fingerprint in what rows remember; 0: rows remember none, so that a
 	// refusal is never an edit.
 	place       int
-	fingerprint func(*Filter) string
+	fingerprint func(*CompiledPlacement) string
 
 	// isAsked reports whether the terms state something for refuseCluster; nil: always.
-	isAsked       func(*Filter) bool
-	refuseCluster func(*Filter, *Cluster, question) (refusal, bool)
+	isAsked       func(*CompiledPlacement) bool
+	refuseCluster func(*CompiledPlacement, *Cluster, question) (refusal, bool)
 
 	// isStated reports whether the selectors state something for refuseView, which makes
 	// reasons only where say is set. isPlacementWide: the selectors are those that hold in
@@ -163,7 +163,7 @@ type refusal struct {
 
 // collectRequestedFilters notes the rules of the table that the terms state. The Filter must not move in
 // memory afterwards.
-func (f *Filter) collectRequestedFilters() {
+func (f *CompiledPlacement) collectRequestedFilters() {
 	f.precomputeRefusalReasons()
 	f.placementSelectors.precomputeRefusalReasons()
 	f.requested = make([]askedFilter, 0, len(filterTable))
@@ -183,7 +183,7 @@ func (f *Filter) collectRequestedFilters() {
 }
 
 // askCluster asks one filter about a cluster.
-func (a *askedFilter) askCluster(f *Filter, c *Cluster, q question) (r refusal, refused bool) {
+func (a *askedFilter) askCluster(f *CompiledPlacement, c *Cluster, q question) (r refusal, refused bool) {
 	if a.refuseView != nil {
 		r, refused = a.refuseView(a.selectors, &c.ClusterView, q.say)
 	} else {
@@ -196,7 +196,7 @@ func (a *askedFilter) askCluster(f *Filter, c *Cluster, q question) (r refusal, 
 }
 
 // refusesNewcomer reports whether one filter refuses a cluster that does not hold the Bundle.
-func (a *askedFilter) refusesNewcomer(f *Filter, c *Cluster) (refused bool) {
+func (a *askedFilter) refusesNewcomer(f *CompiledPlacement, c *Cluster) (refused bool) {
 	if a.refuseView != nil {
 		_, refused = a.refuseView(a.selectors, &c.ClusterView, false)
 	} else {
@@ -207,7 +207,7 @@ func (a *askedFilter) refusesNewcomer(f *Filter, c *Cluster) (refused bool) {
 
 // firstRefusal returns the first refusal of a cluster that does not hold the Bundle yet. It
 // has a reason only where say is set.
-func (f *Filter) firstRefusal(c *Cluster, say bool) (refusal, bool) {
+func (f *CompiledPlacement) firstRefusal(c *Cluster, say bool) (refusal, bool) {
 	for i := range f.requested {
 		if r, refused := f.requested[i].askCluster(f, c, question{newcomer: true, say: say}); refused {
 			return r, true
@@ -218,7 +218,7 @@ func (f *Filter) firstRefusal(c *Cluster, say bool) (refusal, bool) {
 
 // listRefusals lists the refusals of a cluster that holds the Bundle: all but those of
 // NoExecute taints.
-func (f *Filter) listRefusals(c *Cluster) (out []refusal) {
+func (f *CompiledPlacement) listRefusals(c *Cluster) (out []refusal) {
 	// A filter that refuses no newcomer refuses no cluster that holds the Bundle.
 	if f.admitsNewcomer(c) {
 		return nil
@@ -239,7 +239,7 @@ func (r *refusal) isPlacementEdit(remembered string) bool {
 
 // selectorFingerprints returns the fingerprints of the terms, in the order of the places.
 // The first two are always there if any is, as they were before there were others.
-func (f *Filter) selectorFingerprints() string {
+func (f *CompiledPlacement) selectorFingerprints() string {
 	var all [lastPlace]string
 	n := 0
 	for i := range f.requested {
@@ -264,18 +264,18 @@ func (a *clusterSelectors) statesSets() bool { return a.sets != nil }
 
 func (a *clusterSelectors) statesExpression() bool { return a.expression != "" }
 
-func (f *Filter) refuseUnaccepted(c *Cluster, q question) (r refusal, refused bool) {
+func (f *CompiledPlacement) refuseUnaccepted(c *Cluster, q question) (r refusal, refused bool) {
 	if refused = !c.Accepted; refused && q.say {
 		r.reason = "not accepted: `atoll accept " + c.Name + "` is missing"
 	}
 	return r, refused
 }
 
-func (f *Filter) refuseDeleting(c *Cluster, _ question) (refusal, bool) {
+func (f *CompiledPlacement) refuseDeleting(c *Cluster, _ question) (refusal, bool) {
 	return refusal{reason: "the Cluster is being deleted"}, c.Deleting
 }
 
-func (f *Filter) refuseByRemoval(c *Cluster, q question) (refusal, bool) {
+func (f *CompiledPlacement) refuseByRemoval(c *Cluster, q question) (refusal, bool) {
 	r := refusal{reason: removalReason}
 	if q.say && c.RemovalHeld {
 		r.reason += "; what runs there stays until `atoll confirm cluster/" + c.Name + "`"
@@ -284,6 +284,6 @@ func (f *Filter) refuseByRemoval(c *Cluster, q question) (refusal, bool) {
 }
 
 // refuseByBoundSets refuses clusters that the namespace may not use.
-func (f *Filter) refuseByBoundSets(c *Cluster, _ question) (refusal, bool) {
+func (f *CompiledPlacement) refuseByBoundSets(c *Cluster, _ question) (refusal, bool) {
 	return refusal{reason: f.boundReason}, !hasAnyName(f.bound, c.Sets)
 }

@@ -37,29 +37,29 @@ func TestRefusalsSayWhy(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		cluster Cluster
-		terms   FilterTerms
+		terms   PlacementTerms
 		want    string
 	}{
-		{"no set", newCluster("a"), FilterTerms{Placement: setsPlacement("eu")}, "clusterSets: is in none of the cluster sets eu"},
-		{"other sets", newCluster("a", inClusterSets("us", "ap")), FilterTerms{Placement: setsPlacement("eu", "uk")}, "clusterSets: is in none of the cluster sets eu, uk, but in us, ap"},
-		{"many sets", newCluster("a"), FilterTerms{Placement: setsPlacement("a", "b", "c", "d", "e", "f", "g")}, "clusterSets: is in none of the cluster sets a, b, c, d, e and 2 more"},
-		{"not bound", newCluster("a", inClusterSets("us")), FilterTerms{BoundSets: []string{"eu", "uk"}}, "NotInBoundSet: is in none of the cluster sets that the namespace may use (eu, uk)"},
-		{"nothing bound", newCluster("a", inClusterSets("us")), FilterTerms{BoundSets: []string{}}, "NotInBoundSet: no cluster set is bound to the namespace: a ClusterSetBinding is needed"},
-		{"bound", newCluster("a", inClusterSets("us")), FilterTerms{BoundSets: []string{"eu", "us"}}, ""},
-		{"everything bound", newCluster("a"), FilterTerms{}, ""},
-		{"the expression is false", newCluster("a"), FilterTerms{Placement: expressionPlacement("cluster.name == 'b'")}, "celSelector: not true of it: cluster.name == 'b'"},
-		{"the expression fails", newCluster("a"), FilterTerms{Placement: expressionPlacement("cluster.labels['dns'] == 'b'")}, "celSelector: the expression fails on it: no such key: dns"},
-		{"the expression is malformed", newCluster("a"), FilterTerms{Placement: expressionPlacement("cluster.nme == 'b'")}, "celSelector: celSelector is malformed: line 1, column 1: cluster has no field \"nme\" here: it has name, labels, region, zone, provider, sets and properties"},
-		{"an API", newCluster("a", servingKinds("/v1/Pod")), FilterTerms{Placement: apisPlacement("batch/v1", "Job")}, "apis: does not serve batch/v1/Job, which the placement asks for"},
-		{"an API of the core group", newCluster("a", servingKinds("apps/v1/Deployment")), FilterTerms{Placement: apisPlacement("v1", "")}, "apis: does not serve v1, which the placement asks for"},
-		{"APIs that are not known", newCluster("a"), FilterTerms{Placement: apisPlacement("batch/v1", "Job"), Kinds: []string{"x/v1/Y"}}, ""},
-		{"a kind", newCluster("a", servingKinds("/v1/Pod")), FilterTerms{Kinds: []string{"/v1/Pod", "x.io/v1/Y"}}, "kinds: does not serve x.io/v1/Y, which the bundle holds: install its definition or API service there, or place it with the bundle"},
-		{"a property is missing", newCluster("a"), FilterTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpExists)}, "fieldSelector: field nodes is not set"},
-		{"a property is there", newCluster("a", withProperty("nodes", "3")), FilterTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpDoesNotExist)}, `fieldSelector: field nodes is set, to "3"`},
-		{"a property is too small", newCluster("a", withProperty("nodes", "3")), FilterTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpGt, "10")}, `fieldSelector: field nodes="3" is not Gt ["10"]`},
+		{"no set", newCluster("a"), PlacementTerms{Placement: setsPlacement("eu")}, "clusterSets: is in none of the cluster sets eu"},
+		{"other sets", newCluster("a", inClusterSets("us", "ap")), PlacementTerms{Placement: setsPlacement("eu", "uk")}, "clusterSets: is in none of the cluster sets eu, uk, but in us, ap"},
+		{"many sets", newCluster("a"), PlacementTerms{Placement: setsPlacement("a", "b", "c", "d", "e", "f", "g")}, "clusterSets: is in none of the cluster sets a, b, c, d, e and 2 more"},
+		{"not bound", newCluster("a", inClusterSets("us")), PlacementTerms{BoundSets: []string{"eu", "uk"}}, "NotInBoundSet: is in none of the cluster sets that the namespace may use (eu, uk)"},
+		{"nothing bound", newCluster("a", inClusterSets("us")), PlacementTerms{BoundSets: []string{}}, "NotInBoundSet: no cluster set is bound to the namespace: a ClusterSetBinding is needed"},
+		{"bound", newCluster("a", inClusterSets("us")), PlacementTerms{BoundSets: []string{"eu", "us"}}, ""},
+		{"everything bound", newCluster("a"), PlacementTerms{}, ""},
+		{"the expression is false", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.name == 'b'")}, "celSelector: not true of it: cluster.name == 'b'"},
+		{"the expression fails", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.labels['dns'] == 'b'")}, "celSelector: the expression fails on it: no such key: dns"},
+		{"the expression is malformed", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.nme == 'b'")}, "celSelector: celSelector is malformed: line 1, column 1: cluster has no field \"nme\" here: it has name, labels, region, zone, provider, sets and properties"},
+		{"an API", newCluster("a", servingKinds("/v1/Pod")), PlacementTerms{Placement: apisPlacement("batch/v1", "Job")}, "apis: does not serve batch/v1/Job, which the placement asks for"},
+		{"an API of the core group", newCluster("a", servingKinds("apps/v1/Deployment")), PlacementTerms{Placement: apisPlacement("v1", "")}, "apis: does not serve v1, which the placement asks for"},
+		{"APIs that are not known", newCluster("a"), PlacementTerms{Placement: apisPlacement("batch/v1", "Job"), Kinds: []string{"x/v1/Y"}}, ""},
+		{"a kind", newCluster("a", servingKinds("/v1/Pod")), PlacementTerms{Kinds: []string{"/v1/Pod", "x.io/v1/Y"}}, "kinds: does not serve x.io/v1/Y, which the bundle holds: install its definition or API service there, or place it with the bundle"},
+		{"a property is missing", newCluster("a"), PlacementTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpExists)}, "fieldSelector: field nodes is not set"},
+		{"a property is there", newCluster("a", withProperty("nodes", "3")), PlacementTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpDoesNotExist)}, `fieldSelector: field nodes is set, to "3"`},
+		{"a property is too small", newCluster("a", withProperty("nodes", "3")), PlacementTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpGt, "10")}, `fieldSelector: field nodes="3" is not Gt ["10"]`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := tc.terms.CompileFilter()
+			f := tc.terms.CompilePlacement()
 			ok, filter, reason := f.CheckCluster(tc.cluster)
 			got := strings.TrimPrefix(filter+": "+reason, ": ")
 			if got != tc.want || ok != (tc.want == "") {
@@ -92,31 +92,31 @@ func TestEditsAndDriftOfEveryFilter(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		was        v1alpha1.PlacementSpec // under which the row came
-		terms      FilterTerms
+		terms      PlacementTerms
 		cluster    Cluster
 		keep, take Outcome // under whenUnfit Keep and Remove
 		filter     string
 	}{
-		{"the set drifts", setsPlacement("eu"), FilterTerms{Placement: setsPlacement("eu")}, drift(inClusterSets("us")), OutcomeKept, OutcomeLeaves, FilterSets},
-		{"other sets are asked for", setsPlacement("eu"), FilterTerms{Placement: setsPlacement("us")}, good, OutcomeLeaves, OutcomeLeaves, FilterSets},
-		{"sets are asked for where none were", v1alpha1.PlacementSpec{}, FilterTerms{Placement: setsPlacement("us")}, good, OutcomeLeaves, OutcomeLeaves, FilterSets},
-		{"the namespace loses the set", setsPlacement("eu"), FilterTerms{Placement: setsPlacement("eu"), BoundSets: []string{"us"}}, good, OutcomeKept, OutcomeLeaves, FilterBoundSets},
-		{"the label that the expression reads drifts", prod, FilterTerms{Placement: prod}, drift(withLabel("env", "test")), OutcomeKept, OutcomeLeaves, FilterCEL},
-		{"the property that the expression reads drifts", large, FilterTerms{Placement: large}, drift(withProperty("nodes", "2")), OutcomeKept, OutcomeKept, FilterCEL},
-		{"another expression", prod, FilterTerms{Placement: expressionPlacement("cluster.name == 'b'")}, good, OutcomeLeaves, OutcomeLeaves, FilterCEL},
-		{"an expression over properties where none was", v1alpha1.PlacementSpec{}, FilterTerms{Placement: expressionPlacement("int(cluster.properties['nodes']) > 20")}, good, OutcomeLeaves, OutcomeLeaves, FilterCEL},
-		{"the expression's label drifted, and sets were added that fit", prod, FilterTerms{Placement: both}, drift(withLabel("env", "test")), OutcomeKept, OutcomeLeaves, FilterCEL},
-		{"the property drifts", many, FilterTerms{Placement: many}, drift(withProperty("nodes", "2")), OutcomeKept, OutcomeKept, FilterFields},
-		{"another property is asked for", many, FilterTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpLt, "5")}, good, OutcomeLeaves, OutcomeLeaves, FilterFields},
-		{"the API is not served any more", deploys, FilterTerms{Placement: deploys}, drift(servingKinds("/v1/Pod")), OutcomeKept, OutcomeKept, FilterAPIs},
-		{"another API is asked for", deploys, FilterTerms{Placement: apisPlacement("batch/v1", "Job")}, good, OutcomeLeaves, OutcomeLeaves, FilterAPIs},
-		{"the bundle holds another kind", v1alpha1.PlacementSpec{}, FilterTerms{Kinds: []string{"batch/v1/Job"}}, good, OutcomeKept, OutcomeKept, FilterKinds},
-		{"the property and the set drift", setsPlacement("eu"), FilterTerms{Placement: setsPlacement("eu"), Kinds: []string{"batch/v1/Job"}}, drift(inClusterSets("us")), OutcomeKept, OutcomeLeaves, FilterSets},
-		{"denied, and the set drifts", setsPlacement("eu"), FilterTerms{Placement: setsPlacement("eu")}, drift(inClusterSets("us"), func(c *Cluster) { c.Accepted = false }), OutcomeKept, OutcomeKept, FilterAccepted},
+		{"the set drifts", setsPlacement("eu"), PlacementTerms{Placement: setsPlacement("eu")}, drift(inClusterSets("us")), OutcomeKept, OutcomeLeaves, FilterSets},
+		{"other sets are asked for", setsPlacement("eu"), PlacementTerms{Placement: setsPlacement("us")}, good, OutcomeLeaves, OutcomeLeaves, FilterSets},
+		{"sets are asked for where none were", v1alpha1.PlacementSpec{}, PlacementTerms{Placement: setsPlacement("us")}, good, OutcomeLeaves, OutcomeLeaves, FilterSets},
+		{"the namespace loses the set", setsPlacement("eu"), PlacementTerms{Placement: setsPlacement("eu"), BoundSets: []string{"us"}}, good, OutcomeKept, OutcomeLeaves, FilterBoundSets},
+		{"the label that the expression reads drifts", prod, PlacementTerms{Placement: prod}, drift(withLabel("env", "test")), OutcomeKept, OutcomeLeaves, FilterCEL},
+		{"the property that the expression reads drifts", large, PlacementTerms{Placement: large}, drift(withProperty("nodes", "2")), OutcomeKept, OutcomeKept, FilterCEL},
+		{"another expression", prod, PlacementTerms{Placement: expressionPlacement("cluster.name == 'b'")}, good, OutcomeLeaves, OutcomeLeaves, FilterCEL},
+		{"an expression over properties where none was", v1alpha1.PlacementSpec{}, PlacementTerms{Placement: expressionPlacement("int(cluster.properties['nodes']) > 20")}, good, OutcomeLeaves, OutcomeLeaves, FilterCEL},
+		{"the expression's label drifted, and sets were added that fit", prod, PlacementTerms{Placement: both}, drift(withLabel("env", "test")), OutcomeKept, OutcomeLeaves, FilterCEL},
+		{"the property drifts", many, PlacementTerms{Placement: many}, drift(withProperty("nodes", "2")), OutcomeKept, OutcomeKept, FilterFields},
+		{"another property is asked for", many, PlacementTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpLt, "5")}, good, OutcomeLeaves, OutcomeLeaves, FilterFields},
+		{"the API is not served any more", deploys, PlacementTerms{Placement: deploys}, drift(servingKinds("/v1/Pod")), OutcomeKept, OutcomeKept, FilterAPIs},
+		{"another API is asked for", deploys, PlacementTerms{Placement: apisPlacement("batch/v1", "Job")}, good, OutcomeLeaves, OutcomeLeaves, FilterAPIs},
+		{"the bundle holds another kind", v1alpha1.PlacementSpec{}, PlacementTerms{Kinds: []string{"batch/v1/Job"}}, good, OutcomeKept, OutcomeKept, FilterKinds},
+		{"the property and the set drift", setsPlacement("eu"), PlacementTerms{Placement: setsPlacement("eu"), Kinds: []string{"batch/v1/Job"}}, drift(inClusterSets("us")), OutcomeKept, OutcomeLeaves, FilterSets},
+		{"denied, and the set drifts", setsPlacement("eu"), PlacementTerms{Placement: setsPlacement("eu")}, drift(inClusterSets("us"), func(c *Cluster) { c.Accepted = false }), OutcomeKept, OutcomeKept, FilterAccepted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for unfit, want := range map[v1alpha1.WhenUnfit]Outcome{v1alpha1.UnfitKeep: tc.keep, v1alpha1.UnfitRemove: tc.take} {
-				f := tc.terms.CompileFilter()
+				f := tc.terms.CompilePlacement()
 				r := activeRow(good, tc.was)
 				v := f.judgeByUsedGroup(&tc.cluster, &r, unfit, now)
 				if v.Outcome != want || v.Filter != tc.filter {
@@ -183,7 +183,7 @@ func fleetOf(n int) []Cluster {
 // A cluster that is refused costs no memory, whichever filter refuses it.
 func TestRefusingAllocatesNothing(t *testing.T) {
 	fleet := fleetOf(200)
-	for name, terms := range map[string]FilterTerms{
+	for name, terms := range map[string]PlacementTerms{
 		"sets":   {Placement: setsPlacement("none")},
 		"bound":  {BoundSets: []string{"none"}},
 		"labels": {Placement: affinityPlacement(v1alpha1.ClusterAffinity{LabelSelector: labelSelectorOf("env", "none")})},
@@ -193,7 +193,7 @@ func TestRefusingAllocatesNothing(t *testing.T) {
 		"kinds":  {Kinds: []string{"none/v1/None"}},
 		"cel":    {Placement: expressionPlacement("cluster.labels['env'] == 'none' || 'none' in cluster.sets")},
 	} {
-		f := terms.CompileFilter()
+		f := terms.CompilePlacement()
 		in := Input{BundleUID: "b", Placement: terms.Placement, Filter: f, Clusters: fleet, SkipExplanations: true, Now: now}
 		base := testing.AllocsPerRun(10, func() {
 			DecidePlacement(Input{BundleUID: "b", Placement: terms.Placement, Filter: f, SkipExplanations: true, Now: now})
@@ -215,7 +215,7 @@ func BenchmarkFilter(b *testing.B) {
 		"an expression":     expressionPlacement("cluster.labels['env'] == 'prod' && cluster.region == 'none'"),
 	} {
 		b.Run(name, func(b *testing.B) {
-			f := FilterTerms{Placement: p, BoundSets: []string{"all"}, Kinds: []string{"apps/v1/Deployment"}}.CompileFilter()
+			f := PlacementTerms{Placement: p, BoundSets: []string{"all"}, Kinds: []string{"apps/v1/Deployment"}}.CompilePlacement()
 			b.ReportAllocs()
 			for b.Loop() {
 				DecidePlacement(Input{BundleUID: "b", Placement: p, Filter: f, Clusters: fleet, SkipExplanations: true, Now: now})

@@ -250,7 +250,7 @@ func (f *greedyFiller) fillGroupsToFloor() {
 				if f.counts[i][g] != n {
 					continue
 				}
-				if best := f.bestInGroup(i, g); best >= 0 {
+				if best := f.findBestClassInGroup(i, g); best >= 0 {
 					f.addBestOption(best)
 				}
 			}
@@ -258,9 +258,9 @@ func (f *greedyFiller) fillGroupsToFloor() {
 	}
 }
 
-// bestInGroup returns the class of a group whose next option is the best that can be added;
+// findBestClassInGroup returns the class of a group whose next option is the best that can be added;
 // negative: there is none.
-func (f *greedyFiller) bestInGroup(rule int, group int32) int {
+func (f *greedyFiller) findBestClassInGroup(rule int, group int32) int {
 	best := -1
 	for _, class := range f.inGroup[rule][group] {
 		c := int(class)

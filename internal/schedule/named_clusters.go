@@ -21,16 +21,16 @@ func NamedClusters(p *v1alpha1.PlacementSpec) (out []string) {
 }
 
 // SumsWeights reports whether the weights of several entries add up for a chosen cluster, by the
-// rule of FilterTerms.SummedWeights. By the present rule its weight would be less.
+// rule of PlacementTerms.SummedWeights. By the present rule its weight would be less.
 func (d Decision) SumsWeights() bool { return d.hasSummedWeight }
 
-// HasNoWeights reports whether replicas are divided by static weights, no chosen cluster has one,
-// and each keeps the replicas that it has. This is the rule of FilterTerms.SummedWeights.
-func (d Decision) HasNoWeights() bool { return d.summedWeights && d.lacksWeights() }
+// KeepsReplicasWithoutWeights reports whether replicas are divided by static weights, no chosen cluster has one,
+// and each keeps the replicas that it has. This is the rule of PlacementTerms.SummedWeights.
+func (d Decision) KeepsReplicasWithoutWeights() bool { return d.summedWeights && d.lacksWeights() }
 
-// DividesEvenly reports whether replicas are divided evenly since no chosen cluster has one of the
+// FallsBackToEvenDivision reports whether replicas are divided evenly since no chosen cluster has one of the
 // static weights.
-func (d Decision) DividesEvenly() bool { return !d.summedWeights && d.lacksWeights() }
+func (d Decision) FallsBackToEvenDivision() bool { return !d.summedWeights && d.lacksWeights() }
 
 // lacksWeights reports whether static weights are stated and no chosen cluster has one.
 func (d Decision) lacksWeights() bool {

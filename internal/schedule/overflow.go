@@ -56,20 +56,22 @@ func newOverflowDemand(in *Input) *overflowDemand {
 
 func (o *overflowDemand) isMet() bool { return o.placed >= o.needed }
 
-// wantsMore reports whether a cluster is used for overflow: something runs there that has no other
+// needsCluster reports whether a cluster is used for overflow: something runs there that has no other
 // place, or places are known to lack.
-func (o *overflowDemand) wantsMore(holdsRow bool) bool { return !o.isMet() && (holdsRow || !o.unknown) }
+func (o *overflowDemand) needsCluster(holdsRow bool) bool {
+	return !o.isMet() && (holdsRow || !o.unknown)
+}
 
 // addCluster adds the places in a cluster that is to hold the Bundle.
 func (o *overflowDemand) addCluster(c *Cluster, v *Verdict) {
-	places, known := o.countPlaces(c, v)
+	places, known := o.countPlacesIncludingRunning(c, v)
 	o.placed = quantity.AddCapped(o.placed, places)
 	o.unknown = o.unknown || !known
 }
 
-// countPlaces returns how many of the replicas have a place in a cluster, with those that it runs;
+// countPlacesIncludingRunning returns how many of the replicas have a place in a cluster, with those that it runs;
 // not known: it may have more.
-func (o *overflowDemand) countPlaces(c *Cluster, v *Verdict) (places int64, known bool) {
+func (o *overflowDemand) countPlacesIncludingRunning(c *Cluster, v *Verdict) (places int64, known bool) {
 	in, runs, most := o.in, int64(0), int64(0)
 	row := in.heldRow(c)
 	for i := range in.Workloads {
@@ -97,7 +99,7 @@ func (o *overflowDemand) countPlaces(c *Cluster, v *Verdict) (places int64, know
 
 // canTake reports whether a cluster of overflow holds a row or, unless onlyHolders, may have a place.
 func (o *overflowDemand) canTake(c *Cluster, v *Verdict, onlyHolders bool) bool {
-	places, known := o.countPlaces(c, v)
+	places, known := o.countPlacesIncludingRunning(c, v)
 	return o.in.heldRow(c) != nil || !onlyHolders && (places > 0 || !known)
 }
 
@@ -122,7 +124,7 @@ func (t *groupTrials) addOverflowGroups(d *Decision, used int, isHeld bool) (tak
 	hasRows := t.groupsWithRows()
 	d.Verdicts = slices.Clone(d.Verdicts)
 	for g, step := used+1, int32(1); g < len(t.byGroup) && !o.isMet(); g++ {
-		if o.wantsMore(hasRows[g]) && d.addOverflowGroup(&t.decideGroup(g).decision, o, step, clusters) {
+		if o.needsCluster(hasRows[g]) && d.addOverflowGroup(&t.decideGroup(g).decision, o, step, clusters) {
 			takes[g] = true
 			step++
 		}
@@ -165,15 +167,15 @@ func (d *Decision) addOverflowGroup(other *Decision, o *overflowDemand, step int
 			at, d.Verdicts = len(d.Verdicts), append(d.Verdicts, Verdict{})
 		}
 		d.Verdicts[at] = v
-		d.copyHolderFacts(other, &v)
+		d.copyCapacityAndEviction(other, &v)
 	}
 	d.hasSummedWeight = d.hasSummedWeight || any && other.hasSummedWeight
-	sortVerdicts(d.Verdicts)
+	sortVerdictsByCluster(d.Verdicts)
 	return any
 }
 
-// copyHolderFacts copies what another decision holds beside the verdict on a cluster.
-func (d *Decision) copyHolderFacts(other *Decision, v *Verdict) {
+// copyCapacityAndEviction copies what another decision holds beside the verdict on a cluster.
+func (d *Decision) copyCapacityAndEviction(other *Decision, v *Verdict) {
 	if s, stated := other.statedCapacity[v.Cluster]; stated {
 		if d.statedCapacity = maps.Clone(d.statedCapacity); d.statedCapacity == nil {
 			d.statedCapacity = map[string]statedCapacity{}
@@ -235,7 +237,7 @@ func (d *groupDecider) chooseOverflowOptions(chosen []int32) (further []int32) {
 	if !o.isMet() {
 		for _, i := range d.sortOptionsByRowAge(p.problem.orderFurtherOptions(chosen)) {
 			c, v := d.optionCluster(i), d.optionVerdict(i)
-			if o.wantsMore(d.input.heldRow(c) != nil) && o.canTake(c, v, o.unknown) {
+			if o.needsCluster(d.input.heldRow(c) != nil) && o.canTake(c, v, o.unknown) {
 				o.addCluster(c, v)
 				further = append(further, i)
 			}

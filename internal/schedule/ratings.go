@@ -29,7 +29,7 @@ type ratingExpiry struct {
 	expiresAt time.Time
 }
 
-// NewRatings returns one without ratings.
+// NewRatings returns a ClusterRatings without ratings.
 func NewRatings() ClusterRatings {
 	return ClusterRatings{byCluster: map[[2]string][]*v1alpha1.ClusterScore{}, clusterByObject: map[[2]string]string{}, expiries: map[string][]ratingExpiry{}}
 }

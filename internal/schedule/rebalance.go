@@ -16,13 +16,13 @@ const FilterRebalance = "rebalance"
 // rebalance either, and nothing moves to a disconnected cluster.
 
 // needsRebalance reports whether the row has yet to go through the requested rebalance.
-func (f *Filter) needsRebalance(row *atoll.RowSpec) bool {
+func (f *CompiledPlacement) needsRebalance(row *atoll.RowSpec) bool {
 	return !f.rebalanceAt.IsZero() && f.rebalanceAt.After(row.LastRebalance())
 }
 
 // hasRowsToRebalance reports whether a row that runs the Bundle has yet to go through the
 // requested rebalance.
-func (f *Filter) hasRowsToRebalance(rows map[string]atoll.RowSpec) bool {
+func (f *CompiledPlacement) hasRowsToRebalance(rows map[string]atoll.RowSpec) bool {
 	if f.rebalanceAt.IsZero() {
 		return false
 	}
@@ -34,18 +34,18 @@ func (f *Filter) hasRowsToRebalance(rows map[string]atoll.RowSpec) bool {
 	return false
 }
 
-// rememberedFingerprint returns what a row is to remember of the placement: its fingerprint,
+// fingerprintWithLastRebalance returns what a row is to remember of the placement: its fingerprint,
 // and the rebalance that it went through.
-func (f *Filter) rememberedFingerprint(row *atoll.RowSpec) string {
+func (f *CompiledPlacement) fingerprintWithLastRebalance(row *atoll.RowSpec) string {
 	if at := row.LastRebalance(); at.After(f.rebalanceAt) {
 		return atoll.AppendRebalance(atoll.TrimRebalance(f.placementFingerprint), at)
 	}
 	return f.placementFingerprint
 }
 
-// offerFromScratch offers a cluster whose row is to be chosen from scratch: like a newcomer,
+// offerHolderLikeNewcomer offers a cluster whose row is to be chosen from scratch: like a newcomer,
 // except that it wins a tie.
-func (p *candidatePool) offerFromScratch(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
+func (p *candidatePool) offerHolderLikeNewcomer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
 	c, active := &p.input.Clusters[at], row.Phase == atoll.RowActive || row.Phase == ""
 	if v.Outcome == OutcomeKept && active {
 		p.addOption(c, candidateOption{clusterIndex: int32(at), priority: prioLocked, verdictIndex: int32(len(d.Verdicts))}, clusterFacts{runsBundle: true, avoidedTaints: p.filter.countAvoidedTaints(c), nearby: p.nearby, fleet: p.input.resolveFacts()})
@@ -76,7 +76,7 @@ func (v *Verdict) leaveForRebalance() {
 
 // findRebalanceGroup finds the group that a rebalance uses instead of the current one: the
 // first in which a connected cluster fits. Not found: the current one stays.
-func (f *Filter) findRebalanceGroup(in *Input, current int) (group int, found bool) {
+func (f *CompiledPlacement) findRebalanceGroup(in *Input, current int) (group int, found bool) {
 	if !f.hasRowsToRebalance(in.Rows) {
 		return 0, false
 	}
@@ -88,9 +88,9 @@ func (f *Filter) findRebalanceGroup(in *Input, current int) (group int, found bo
 	return 0, false
 }
 
-// clearCurrentShares returns the candidates without current shares, where the workload is
+// clearSharesDividedFromScratch returns the candidates without current shares, where the workload is
 // divided from scratch. Running replicas of it count as free capacity.
-func (s *shareAssigner) clearCurrentShares(item int, candidates []ShareCandidate) []ShareCandidate {
+func (s *shareAssigner) clearSharesDividedFromScratch(item int, candidates []ShareCandidate) []ShareCandidate {
 	if !s.hasFromScratch || s.workloads[item].needsOneCluster() {
 		return candidates
 	}
@@ -98,7 +98,7 @@ func (s *shareAssigner) clearCurrentShares(item int, candidates []ShareCandidate
 	for i, c := range candidates {
 		if s.assignment.Shares[c.shareIndex].FromScratch {
 			if c.FreeCapacity >= 0 {
-				c.FreeCapacity += min(s.assignedReplicas(c.shareIndex, key), Unbounded-c.FreeCapacity)
+				c.FreeCapacity += min(s.replicasAssignedByRow(c.shareIndex, key), Unbounded-c.FreeCapacity)
 			}
 			c.Current = 0
 		}

@@ -17,7 +17,7 @@ import (
 // what is decided.
 func (w *simulatedFleet) decideRebalance(p v1alpha1.PlacementSpec, at time.Time, away ...string) Decision {
 	in := w.buildInput(p)
-	in.Filter = FilterTerms{Placement: p, Rebalance: at}.CompileFilter()
+	in.Filter = PlacementTerms{Placement: p, Rebalance: at}.CompilePlacement()
 	in.Facts = fakeFacts{
 		pods:      func(c *Cluster) int64 { return w.load[c.Name] },
 		connected: func(c *Cluster) bool { return !strings.Contains(strings.Join(away, " "), c.Name) },
@@ -133,7 +133,7 @@ func TestARebalanceMovesNothingInVain(t *testing.T) {
 		}
 		in = w.buildInput(p)
 		in.BundleUID = fmt.Sprint("other", seed) // another order of equals
-		in.Filter = FilterTerms{Placement: p, Rebalance: now}.CompileFilter()
+		in.Filter = PlacementTerms{Placement: p, Rebalance: now}.CompilePlacement()
 		if d := DecidePlacement(in); formatOutcomes(d, OutcomePlaced) != formatOutcomes(first, OutcomePlaced) {
 			t.Fatalf("%s moved to %s", formatOutcomes(first, OutcomePlaced), formatOutcomes(d, OutcomePlaced))
 		}
@@ -181,13 +181,13 @@ func TestARebalanceLeavesWhatDrifted(t *testing.T) {
 	}
 	// A kind that a cluster does not serve any more is what its agent says.
 	w := newWorld(newCluster("a"), newCluster("b"))
-	terms := FilterTerms{Kinds: []string{FormatKindName("x.io/v1", "Thing")}, Rebalance: now}
+	terms := PlacementTerms{Kinds: []string{FormatKindName("x.io/v1", "Thing")}, Rebalance: now}
 	serves := newCluster("a")
 	serves.APIs = &ServedAPIs{}
 	w.rows["a"] = activeRow(serves, v1alpha1.PlacementSpec{})
 	w.clusters["a"] = serves
 	in := w.buildInput(v1alpha1.PlacementSpec{})
-	in.Filter = terms.CompileFilter()
+	in.Filter = terms.CompilePlacement()
 	if v, _ := DecidePlacement(in).FindVerdict("a"); v.Outcome != OutcomeKept {
 		t.Errorf("what an agent reports: %s", v)
 	}
@@ -313,7 +313,7 @@ func TestARebalanceDividesFromScratch(t *testing.T) {
 		if got := shown(DecidePlacement(in).WithFreeCapacity(knownRoom(rooms).lookUp).AssignReplicas(nil)); got != tc.first {
 			t.Fatalf("%s: without a rebalance %s, want %s", tc.how, got, tc.first)
 		}
-		in.Filter = FilterTerms{Placement: p, Rebalance: now}.CompileFilter()
+		in.Filter = PlacementTerms{Placement: p, Rebalance: now}.CompilePlacement()
 		d := DecidePlacement(in).WithFreeCapacity(knownRoom(rooms).lookUp)
 		a := d.AssignReplicas(nil)
 		if got := shown(a); got != tc.want {

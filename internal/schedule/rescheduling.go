@@ -49,14 +49,14 @@ type ScoreThresholds struct {
 // CanMove reports whether rows may move when the cluster's score has changed since the
 // decision with these thresholds. row is the Bundle's row there, nil if there is none. Only
 // the facts AssignedPods and RatingOf of the input count.
-func (f *Filter) CanMove(c *Cluster, row *atoll.RowSpec, in *Input, s *ScoreThresholds) bool {
+func (f *CompiledPlacement) CanMove(c *Cluster, row *atoll.RowSpec, in *Input, s *ScoreThresholds) bool {
 	moves, _ := f.ScoreForMove(c, row, in, s)
 	return moves
 }
 
 // ScoreForMove is CanMove, and returns the cluster's score. The caller records it in
 // thresholds that stay: a change that matters little by itself may matter with the next one.
-func (f *Filter) ScoreForMove(c *Cluster, row *atoll.RowSpec, in *Input, s *ScoreThresholds) (moves bool, score int64) {
+func (f *CompiledPlacement) ScoreForMove(c *Cluster, row *atoll.RowSpec, in *Input, s *ScoreThresholds) (moves bool, score int64) {
 	if f.choice == nil || f.choice.moveRule == nil || s == nil {
 		return false, 0
 	}
@@ -98,7 +98,7 @@ func (p *candidatePool) findBestMove(got poolChoice, d *Decision) (m *clusterMov
 				continue
 			}
 			row := p.input.Rows[p.input.Clusters[p.options[f].clusterIndex].Name]
-			if end := time.Unix(row.JoinedAt(), 0).Add(p.moveRule.minDwell); !end.After(p.input.Now) {
+			if end := time.Unix(row.JoinedOrGrownAt(), 0).Add(p.moveRule.minDwell); !end.After(p.input.Now) {
 				m, gain = &clusterMove{f, t}, g
 			} else if again.IsZero() || end.Before(again) {
 				again = end

@@ -16,8 +16,8 @@ type Input struct {
 	// BundleUID decides between equal clusters.
 	BundleUID string
 	Placement v1alpha1.PlacementSpec
-	// Filter is the compiled FilterTerms; nil: the placement alone is compiled.
-	Filter    *Filter
+	// Filter is the compiled PlacementTerms; nil: the placement alone is compiled.
+	Filter    *CompiledPlacement
 	WhenUnfit v1alpha1.WhenUnfit
 	// Clusters: all of the fleet, or at least all that fit or hold a row, except
 	// UnlistedHolders.
@@ -66,14 +66,14 @@ type Input struct {
 }
 
 // isAdmitted reports whether the filter admits a cluster that holds no row.
-func (in *Input) isAdmitted(f *Filter, at int) bool {
+func (in *Input) isAdmitted(f *CompiledPlacement, at int) bool {
 	if in.AdmittedClusters != nil {
 		return in.AdmittedClusters[at]
 	}
 	return f.AdmitsCluster(&in.Clusters[at])
 }
 
-// heldRow returns the row that a cluster holds of the Bundle; nil: none, or one that is
+// heldRowOrEmpty returns the row that a cluster holds of the Bundle; nil: none, or one that is
 // being removed, or one of another cluster of that name.
 func (in *Input) heldRow(c *Cluster) *atoll.RowSpec {
 	r, has := in.Rows[c.Name]
@@ -204,7 +204,7 @@ type Decision struct {
 	tieSeed    string
 	scheduling v1alpha1.ReplicaScheduling
 	workloads  []Workload
-	// summedWeights: see FilterTerms. hasSummedWeight: the weight of a chosen cluster is larger by
+	// summedWeights: see PlacementTerms. hasSummedWeight: the weight of a chosen cluster is larger by
 	// that rule.
 	summedWeights, hasSummedWeight bool
 	// allRows includes rows that are being removed and rows of other clusters of that name.
@@ -235,14 +235,14 @@ func DecidePlacement(in Input) Decision {
 	if f.HasGroups() {
 		d = f.decideByGroups(in)
 	} else {
-		d = f.decideByConnection(in)
+		d = f.decideAvoidingDisconnected(in)
 	}
 	d.withholdFromDisconnected(in.AvoidDisconnected)
 	return d
 }
 
 // decideSingleGroup decides by a placement without groups, or by one of its groups.
-func (f *Filter) decideSingleGroup(in Input) Decision {
+func (f *CompiledPlacement) decideSingleGroup(in Input) Decision {
 	d := &groupDecider{filter: f, input: &in, weigh: compileWeights(in.Placement.ReplicaScheduling, f.summedWeights), placed: in.UnlistedHolders}
 	d.Decision = Decision{
 		tieSeed: in.BundleUID, scheduling: in.Placement.ReplicaScheduling, workloads: in.Workloads,
@@ -268,7 +268,7 @@ func (f *Filter) decideSingleGroup(in Input) Decision {
 	if d.rowsFound < len(in.Rows) {
 		d.addVanishedClusters()
 	}
-	sortVerdicts(d.Verdicts)
+	sortVerdictsByCluster(d.Verdicts)
 	d.assignCapacityIndexes()
 	if d.placed == 0 && !atoll.IsNowhere(in.Placement) {
 		d.NoFit = true
@@ -280,7 +280,7 @@ func (f *Filter) decideSingleGroup(in Input) Decision {
 // groupDecider is the work on one decideSingleGroup.
 type groupDecider struct {
 	Decision
-	filter *Filter
+	filter *CompiledPlacement
 	input  *Input
 	weigh  func(*Cluster) (int64, ReplicaBounds)
 	// weighByLargest is the present rule where weigh has another; else nil.
@@ -336,7 +336,7 @@ func (d *groupDecider) decideCluster(at int) {
 		v.storedRow, v.holdsRow = &d.storedRows[len(d.storedRows)-1], row != nil
 	}
 	d.applyCapacityFilter(c, row, &v)
-	if d.pool == nil || !d.pool.offerCluster(at, row, &v, &d.Decision) {
+	if d.pool == nil || !d.pool.offerClusterDeferringVerdict(at, row, &v, &d.Decision) {
 		d.addVerdict(&v, c)
 	}
 }
@@ -354,7 +354,7 @@ func (d *groupDecider) decideNewcomer(at int, c *Cluster) {
 	if d.applyCapacityFilter(c, nil, &v); in.SkipExplanations && v.Outcome == OutcomeOut {
 		return
 	}
-	if d.pool == nil || !d.pool.offerCluster(at, nil, &v, &d.Decision) {
+	if d.pool == nil || !d.pool.offerClusterDeferringVerdict(at, nil, &v, &d.Decision) {
 		d.addVerdict(&v, c)
 	}
 }
@@ -386,9 +386,9 @@ func (d *groupDecider) completeHolderVerdict(v *Verdict, c *Cluster) {
 	d.recordCapacity(v, c)
 }
 
-// sortVerdicts sorts verdicts by cluster. The first verdicts are mostly in order; those of a
+// sortVerdictsByCluster sorts verdicts by cluster. The first verdicts are mostly in order; those of a
 // choice or of rows alone come behind and are merged in.
-func sortVerdicts(vs []Verdict) {
+func sortVerdictsByCluster(vs []Verdict) {
 	sorted := 1
 	for sorted < len(vs) && vs[sorted-1].Cluster <= vs[sorted].Cluster {
 		sorted++
@@ -451,7 +451,7 @@ func (d *groupDecider) keepLeavingRows() {
 
 // JudgeCluster judges one cluster by itself: as if all that fit were chosen, in whichever
 // group. row is its row of the Bundle, nil if it has none. Evictions are due by now.
-func (f *Filter) JudgeCluster(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+func (f *CompiledPlacement) JudgeCluster(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	if row != nil && (row.UID != c.UID || row.Phase == atoll.RowRemoving && !c.Deleting) {
 		row = nil
 	}
@@ -463,7 +463,7 @@ func (f *Filter) JudgeCluster(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.Whe
 
 // judgeInGroup judges one cluster as if there were no other group; row is what it holds of
 // the Bundle, nil if nothing.
-func (f *Filter) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
 	if row == nil {
 		return f.judgeNewcomer(c)
 	}
@@ -489,7 +489,7 @@ func (f *Filter) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.Whe
 		v.setLeaving(FilterTaints, atoll.ReasonEvicted, why)
 		return v
 	}
-	v.EvictAt, v.PlacementFingerprint = evict, f.rememberedFingerprint(row)
+	v.EvictAt, v.PlacementFingerprint = evict, f.fingerprintWithLastRebalance(row)
 	if len(refusals) == 0 {
 		v.Outcome, v.FromScratch = OutcomePlaced, f.needsRebalance(row)
 		return v
@@ -499,7 +499,7 @@ func (f *Filter) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.Whe
 }
 
 // judgeNewcomer judges a cluster that holds nothing of the Bundle.
-func (f *Filter) judgeNewcomer(c *Cluster) Verdict {
+func (f *CompiledPlacement) judgeNewcomer(c *Cluster) Verdict {
 	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Orphan: c.Removal == v1alpha1.ClusterOrphan}
 	r, refused := f.firstRefusal(c, true)
 	if !refused {

@@ -368,8 +368,8 @@ func weightedPlacement(list ...v1alpha1.StaticClusterWeight) v1alpha1.PlacementS
 }
 
 // summedFilter is the filter of weightedPlacement by the rule of earlier versions.
-func summedFilter(list ...v1alpha1.StaticClusterWeight) *Filter {
-	return FilterTerms{Placement: weightedPlacement(list...), SummedWeights: true}.CompileFilter()
+func summedFilter(list ...v1alpha1.StaticClusterWeight) *CompiledPlacement {
+	return PlacementTerms{Placement: weightedPlacement(list...), SummedWeights: true}.CompilePlacement()
 }
 
 func staticWeight(n int64, names ...string) v1alpha1.StaticClusterWeight {
@@ -465,8 +465,8 @@ func TestAssign(t *testing.T) {
 				t.Errorf("shares %s, want %s", got, tc.want)
 			}
 			d := DecidePlacement(tc.in)
-			if d.HasNoWeights() != tc.unweighed || d.DividesEvenly() != tc.evenly || d.SumsWeights() != tc.sums {
-				t.Errorf("unweighed is %t, evenly %t, sums %t", d.HasNoWeights(), d.DividesEvenly(), d.SumsWeights())
+			if d.KeepsReplicasWithoutWeights() != tc.unweighed || d.FallsBackToEvenDivision() != tc.evenly || d.SumsWeights() != tc.sums {
+				t.Errorf("unweighed is %t, evenly %t, sums %t", d.KeepsReplicasWithoutWeights(), d.FallsBackToEvenDivision(), d.SumsWeights())
 			}
 		})
 	}

@@ -119,12 +119,12 @@ func (p *scoreRule) scoreAffinity(c *Cluster, f clusterFacts) int64 {
 	if f.nearby == nil {
 		return f.withoutNearby
 	}
-	return f.nearby[p.index].scoreShare(c)
+	return f.nearby[p.index].scoreBundleShare(c)
 }
 
 func (p *scoreRule) scoreAntiAffinity(c *Cluster, f clusterFacts) int64 {
 	if f.nearby == nil {
 		return f.withoutNearby
 	}
-	return fullScore - f.nearby[p.index].scoreShare(c)
+	return fullScore - f.nearby[p.index].scoreBundleShare(c)
 }

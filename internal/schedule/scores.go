@@ -146,8 +146,8 @@ type nearbyGroups struct {
 	bundles int64
 }
 
-// scoreShare scores the share of the other Bundles that are in the cluster's group.
-func (n *nearbyGroups) scoreShare(c *Cluster) int64 {
+// scoreBundleShare scores the share of the other Bundles that are in the cluster's group.
+func (n *nearbyGroups) scoreBundleShare(c *Cluster) int64 {
 	if n.bundles == 0 {
 		return 0
 	}

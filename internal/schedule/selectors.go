@@ -148,7 +148,7 @@ func (a *clusterSelectors) refuseByFields(c *atoll.ClusterView, say bool) (refus
 		if clustermatch.MatchesField(req, c) {
 			continue
 		}
-		r := refusal{agentReported: !atoll.IsSpecField(req.Key)}
+		r := refusal{agentReported: !atoll.IsClusterSpecField(req.Key)}
 		if say {
 			r.reason = clustermatch.DescribeFieldMismatch(req, c)
 		}

@@ -54,7 +54,7 @@ func (a *ServedAPIs) firstMissing(names []string) (string, bool) {
 }
 
 // refuseByAPIs checks the APIs that the placement requires.
-func (f *Filter) refuseByAPIs(c *Cluster, q question) (refusal, bool) {
+func (f *CompiledPlacement) refuseByAPIs(c *Cluster, q question) (refusal, bool) {
 	missing, lacks := c.APIs.firstMissing(f.apis)
 	if !lacks {
 		return refusal{}, false
@@ -67,7 +67,7 @@ func (f *Filter) refuseByAPIs(c *Cluster, q question) (refusal, bool) {
 }
 
 // refuseByKinds checks the kinds of the Bundle's items.
-func (f *Filter) refuseByKinds(c *Cluster, q question) (refusal, bool) {
+func (f *CompiledPlacement) refuseByKinds(c *Cluster, q question) (refusal, bool) {
 	missing, lacks := c.APIs.firstMissing(f.kinds)
 	if !lacks {
 		return refusal{}, false

@@ -76,12 +76,12 @@ func TestUnitsAtOnceAreAsOneByOne(t *testing.T) {
 			d.least[i], d.most[i] = candidates[i].replicaBounds()
 		}
 		before := slices.Clone(d.roundShare)
-		if n := uint64(minUnitsAtOnce + r.IntN(20)); n <= uint64(most-least) && d.moveOneEach(n, true) {
+		if n := uint64(minUnitsAtOnce + r.IntN(20)); n <= uint64(most-least) && d.giveOrTakeOneEach(n, true) {
 			atOnce++
 			if want := divideOneByOne(least+int64(n), candidates, "s"); !slices.EqualFunc(d.roundShare, want, func(a uint64, b int64) bool { return int64(a) == b }) {
 				t.Fatalf("round %d: %d units at once: %v, want %v", round, n, d.roundShare, want)
 			}
-			if !d.moveOneEach(n, false) || !slices.Equal(d.roundShare, before) {
+			if !d.giveOrTakeOneEach(n, false) || !slices.Equal(d.roundShare, before) {
 				t.Fatalf("round %d: taken back: %v, want %v", round, d.roundShare, before)
 			}
 		}

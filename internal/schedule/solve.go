@@ -112,7 +112,7 @@ func (s *choiceSolver) searchGreedily() (chosen []int32, short []int) {
 	best := s.attemptChoice(s.admitBestGroups(), 0)
 	s.stepsLeft /= max(1, len(s.optionsByClass)+min(s.maxChosen, len(s.options)))
 	best = s.tryHigherFloors(best)
-	if s.canImprove() {
+	if s.canGroupExchangeImprove() {
 		best = s.tryHigherFloors(s.exchangeGroups(best))
 	}
 	return best.chosen, s.countMissingGroups(best.counts)
@@ -214,19 +214,19 @@ func (s *choiceSolver) classifyOptions() {
 
 // sortOptionsInClasses puts the options of each class in the order in which they are chosen.
 func (s *choiceSolver) sortOptionsInClasses() {
-	isOrdered := s.needsOrder()
+	isOrdered := s.needsOrderInClasses()
 	for c, list := range s.optionsByClass {
 		if isOrdered {
-			s.optionsByClass[c] = s.sortBest(list)
+			s.optionsByClass[c] = s.sortAndKeepBest(list)
 		} else {
 			s.putBestFirst(list)
 		}
 	}
 }
 
-// needsOrder reports whether a choice can take some options of a class and leave others. If not, only
+// needsOrderInClasses reports whether a choice can take some options of a class and leave others. If not, only
 // the best one of each class matters, by which its groups are compared.
-func (s *choiceSolver) needsOrder() bool {
+func (s *choiceSolver) needsOrderInClasses() bool {
 	return s.maxChosen < unlimited || s.hasRunning || slices.ContainsFunc(s.rules, func(r spreadRule) bool { return r.skew > 0 })
 }
 
@@ -238,9 +238,9 @@ func (s *choiceSolver) putBestFirst(list []int32) {
 	}
 }
 
-// sortBest returns the best options of a class, the best first: no choice has more than maxChosen. An
+// sortAndKeepBest returns the best options of a class, the best first: no choice has more than maxChosen. An
 // exhaustive search gets all of them.
-func (s *choiceSolver) sortBest(list []int32) []int32 {
+func (s *choiceSolver) sortAndKeepBest(list []int32) []int32 {
 	if s.maxChosen < len(list) && !s.canSearchExhaustively() {
 		selectFirst(list, s.maxChosen, func(a, b int32) bool { return s.options[a].compareOption(&s.options[b]) < 0 })
 		list = list[:s.maxChosen]

@@ -82,9 +82,9 @@ func (d *groupDecider) recordCapacity(v *Verdict, c *Cluster) {
 	d.statedCapacity[c.Name] = s
 }
 
-// HoldRows returns the decision in which the rows in these clusters stay at their revision
+// KeepRowsAtRevision returns the decision in which the rows in these clusters stay at their revision
 // and share, for the given reasons.
-func (d Decision) HoldRows(clusters map[string]string) Decision {
+func (d Decision) KeepRowsAtRevision(clusters map[string]string) Decision {
 	d.Verdicts, d.statedCapacity = slices.Clone(d.Verdicts), maps.Clone(d.statedCapacity)
 	d.CapacityBlocked = slices.AppendSeq(slices.Clone(d.CapacityBlocked), maps.Keys(clusters))
 	for i := range d.Verdicts {
@@ -104,7 +104,7 @@ func (d Decision) HoldRows(clusters map[string]string) Decision {
 
 // admitsWithCapacity reports whether the cluster fits and, for a newcomer, has capacity
 // left. It notes clusters that have none.
-func (in *Input) admitsWithCapacity(f *Filter, c *Cluster) bool {
+func (in *Input) admitsWithCapacity(f *CompiledPlacement, c *Cluster) bool {
 	if !f.AdmitsCluster(c) {
 		return false
 	}
@@ -155,7 +155,7 @@ func (d Decision) CapacityBounds(cluster string) (out []CapacityBound) {
 // capacityLimit returns how many replicas of a workload a cluster may have at most by its
 // stated capacity, including those that it has.
 func (s *shareAssigner) capacityLimit(at int, st *statedCapacity, key string) int64 {
-	has := s.assignedReplicas(int32(at), key)
+	has := s.replicasAssignedByRow(int32(at), key)
 	if st.rowHeld {
 		return has
 	}
@@ -220,7 +220,7 @@ func (s *shareAssigner) recordStatedCapacityUse(item int) {
 		if s.capacityLimits != nil && n >= s.capacityLimits[at] && n < s.workloads[item].Replicas {
 			s.assignment.CapacityBlocked = append(s.assignment.CapacityBlocked, cluster)
 		}
-		grown := n - s.assignedReplicas(int32(at), key)
+		grown := n - s.replicasAssignedByRow(int32(at), key)
 		for i := range s.demand.divided {
 			if p := &s.demand.divided[i]; p.key == key && grown > 0 {
 				if s.givenUsage == nil {
@@ -232,9 +232,9 @@ func (s *shareAssigner) recordStatedCapacityUse(item int) {
 	}
 }
 
-// countSpareReplicas returns how many divided replicas a cluster admits by its stated
+// countReplicasWithinStatedCapacity returns how many divided replicas a cluster admits by its stated
 // capacity, including those that it has, and no more of any workload than there are.
-func (in *Input) countSpareReplicas(c *Cluster) (sum int64) {
+func (in *Input) countReplicasWithinStatedCapacity(c *Cluster) (sum int64) {
 	others, _ := in.resolveFacts().UsageOf(c)
 	var has map[string]int64
 	if row := in.heldRow(c); row != nil {

@@ -50,7 +50,7 @@ func TestFirstRefusalIsTheFirstOfAll(t *testing.T) {
 		ClusterNames: []string{"b"}, ExcludeClusters: []string{"a"}, LabelSelector: labelSelectorOf("env", "prod"), FieldSelector: inRegion("eu"),
 	})
 	p.ClusterSets, p.APIs, p.CELSelector = []string{"none"}, []v1alpha1.ServedAPI{{APIVersion: "none/v1"}}, "false"
-	f := FilterTerms{Placement: p, BoundSets: []string{"none"}, Kinds: []string{"none/v1/None"}}.CompileFilter()
+	f := PlacementTerms{Placement: p, BoundSets: []string{"none"}, Kinds: []string{"none/v1/None"}}.CompilePlacement()
 	c := newCluster("a", func(c *Cluster) {
 		c.APIs, c.Accepted, c.Deleting, c.Removal = APIsOf(nil), false, true, v1alpha1.ClusterOrphan
 		c.Taints = []v1alpha1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}

@@ -37,7 +37,7 @@ type UsageMeasure struct {
 // missing measure is 0 as a usage, and unbounded as a bound. Sums stop at MaxInt64.
 type ResourceUsage []UsageMeasure
 
-// CapacityOf returns the bounds that of a Cluster states; nil: none.
+// CapacityOf returns the bounds that the capacity of a Cluster states; nil: none.
 func CapacityOf(c *v1alpha1.ClusterCapacity) ResourceUsage {
 	if c == nil {
 		return nil
@@ -151,7 +151,7 @@ func (u ResourceUsage) AddTimes(o ResourceUsage, times int64) ResourceUsage {
 	return slices.DeleteFunc(out, func(m UsageMeasure) bool { return m.Quantity == 0 })
 }
 
-// MaxOf returns the maximum both, measure by measure.
+// MaxOf returns the maximum of both usages, measure by measure.
 func (u ResourceUsage) MaxOf(o ResourceUsage) ResourceUsage {
 	return u.AddTimes(o.SubtractUsage(u), 1)
 }

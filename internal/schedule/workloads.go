@@ -107,9 +107,9 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 			continue
 		}
 		start, _, _ := unstructured.NestedInt64(obj, "spec", "ordinals", "start")
-		w := Workload{Key: item.Key, Replicas: n, Start: max(start, 0), OwnVolumes: kinds.HasReplicaVolumes(u), HasReplicaOverrides: item.ReplicaOverrides}
+		w := Workload{Key: item.Key, Replicas: n, Start: max(start, 0), OwnVolumes: kinds.NeedsOneClusterForVolumes(u), HasReplicaOverrides: item.ReplicaOverrides}
 		if w.Requests = kinds.ReplicaRequests(u); hasInterpretedPods(item) {
-			w.Requests = kinds.CombineRequests(item.Interpreted.Pods)
+			w.Requests = kinds.LargestPodRequests(item.Interpreted.Pods)
 		}
 		out = append(out, w)
 	}

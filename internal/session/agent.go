@@ -360,6 +360,8 @@ func (a *Agent) dropIncomplete(bundle string) {
 // CountIncomplete returns how many orders wait for objects.
 func (a *Agent) CountIncomplete() int { return len(a.incomplete) }
 
+// acceptManifest records the manifest as accepted and outputs it for storing; ManifestStored
+// acknowledges it later.
 func (a *Agent) acceptManifest(m atoll.Manifest, bytes int, out *AgentOutput) {
 	a.accepted[m.Bundle] = acceptedManifest{m.Generation, m.Content, false}
 	out.Store = append(out.Store, m)

@@ -156,6 +156,8 @@ func (h *HubSession) HandleFrame(f *pb.FromAgent) HubOutput {
 	return out
 }
 
+// handleStored records that the agent holds the bundle; a higher generation than the row's is
+// reported in Ahead.
 func (h *HubSession) handleStored(s *pb.Stored) (out HubOutput) {
 	k, ok := h.bundles[s.GetBundle()]
 	if !ok {

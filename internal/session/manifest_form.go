@@ -55,7 +55,7 @@ func manifestMemory(text []byte) int {
 // checkManifestForm returns the first part of a manifest that no hub sends. The agent's administrator
 // permits kinds and namespaces by the keys of items, so that a key must name the object that is applied.
 func checkManifestForm(m *atoll.Manifest) error {
-	if !isSecretNamePart(m.Bundle) {
+	if !isValidSecretNameSuffix(m.Bundle) {
 		return errors.New("the UID of the bundle has a form that no UID has")
 	}
 	for i := range m.Items {
@@ -102,9 +102,9 @@ func isPathSegment(text string) bool {
 	return text != "" && text != "." && text != ".." && len(text) <= maxKeyPart && !strings.ContainsAny(text, "/%")
 }
 
-// isSecretNamePart reports whether a text may end the name of a Secret, in which the agent stores the
+// isValidSecretNameSuffix reports whether a text may end the name of a Secret, in which the agent stores the
 // bundle.
-func isSecretNamePart(text string) bool {
+func isValidSecretNameSuffix(text string) bool {
 	if text == "" || len(text) > idBytes || strings.Trim(text, "-") != text {
 		return false
 	}

@@ -61,7 +61,7 @@ func (s *HubTables) CatchUp(ctx context.Context) error {
 				return fmt.Errorf("state: catch up with %s: %w", gvk.Kind, err)
 			}
 			for range catchUpTries {
-				if err = s.Templates.waitForCurrentState(looking, mapping.Resource); err == nil || looking.Err() != nil {
+				if err = s.Templates.waitForCurrentWatchCache(looking, mapping.Resource); err == nil || looking.Err() != nil {
 					return looking.Err()
 				}
 			}
@@ -71,7 +71,7 @@ func (s *HubTables) CatchUp(ctx context.Context) error {
 	group.Go(func() error { return s.waitForBundleTable(looking) })
 	for _, resource := range s.Templates.readableResources() {
 		group.Go(func() error {
-			_ = s.Templates.waitForCurrentState(looking, resource) // the table reports what it cannot read
+			_ = s.Templates.waitForCurrentWatchCache(looking, resource) // the table reports what it cannot read
 			return looking.Err()
 		})
 	}
@@ -97,7 +97,7 @@ func (s *HubTables) waitForBundleTable(ctx context.Context) error {
 		return fmt.Errorf("state: catch up with Bundle: %w", err)
 	}
 	now, most := parseVersion(list.ResourceVersion), time.Now().Add(catchUpTries*catchUpTimeout)
-	for parseVersion((*informer).LastSyncResourceVersion()) < now && s.tableSource.RequestProgress(ctx) {
+	for parseVersion((*informer).LastSyncResourceVersion()) < now && s.tableSource.RequestBundleProgress(ctx) {
 		if time.Now().After(most) {
 			return fmt.Errorf("state: catch up with Bundle: the table's watch is at %s, and the store at %d", (*informer).LastSyncResourceVersion(), now)
 		}
@@ -120,10 +120,10 @@ func (t *TemplateTable) readableResources() (out []schema.GroupVersionResource) 
 	return out
 }
 
-// waitForCurrentState compares the store's present revision with the API server's cache of a resource: a
+// waitForCurrentWatchCache compares the store's present revision with the API server's cache of a resource: a
 // watch that begins with the present state reports its end. The state is empty here, because no
 // object has the name.
-func (t *TemplateTable) waitForCurrentState(ctx context.Context, resource schema.GroupVersionResource) error {
+func (t *TemplateTable) waitForCurrentWatchCache(ctx context.Context, resource schema.GroupVersionResource) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
 	yes := true

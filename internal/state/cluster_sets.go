@@ -48,7 +48,7 @@ func (t *ClusterSetTable) IsBound(namespace, set string) bool {
 	return t.grants.HasBinding(namespace, set)
 }
 
-// ListOfCluster lists the sets that the cluster of that name is in; shared.
+// OfCluster lists the sets that the cluster of that name is in; shared.
 func (t *ClusterSetTable) OfCluster(name string) []string { return t.clusters.SetsOfCluster(name) }
 
 // OfLabels lists the sets that a cluster with these labels would be in.
@@ -98,7 +98,7 @@ func (t *ClusterSetTable) putSet(name string, v *v1alpha1.ClusterSet) {
 	var bound []types.NamespacedName
 	runLocked(&t.mu, func() {
 		was, _ = t.grants.Get(name)
-		opened = t.grants.Set(name, v)
+		opened = t.grants.StoreClusterSet(name, v)
 		if (was == nil) != (v == nil) {
 			for ns := range t.bindings[name] {
 				bound = append(bound, types.NamespacedName{Namespace: ns, Name: name})

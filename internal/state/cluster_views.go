@@ -39,15 +39,16 @@ func (v *ClusterViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {
 	return out
 }
 
-// StatedView is what of a Cluster overrides see: what is set on the hub. Shares memory with
+// ViewForOverrides is what of a Cluster overrides see: what is set on the hub. Shares memory with
 // it.
-func (v *ClusterViews) StatedView(c *v1alpha1.Cluster) atoll.ClusterView {
+func (v *ClusterViews) ViewForOverrides(c *v1alpha1.Cluster) atoll.ClusterView {
 	out := atoll.ClusterViewOf(c)
 	out.Sets = v.clusters.SetsOfCluster(c.Name)
 	return out
 }
 
-// PlacementPropertyNames properties: those that may steer placement. Sorted, and not to be changed.
+// PlacementPropertyNames returns the names of the properties that may steer placement, sorted;
+// shared, not to be changed. Sorted, and not to be changed.
 func (v *ClusterViews) PlacementPropertyNames() []string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

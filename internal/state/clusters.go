@@ -140,13 +140,13 @@ func (c *ClusterTable) Subscribe(fn func(name string)) { c.addSubscriber(fn) }
 
 func (c *ClusterTable) put(obj client.Object) {
 	v := obj.(*v1alpha1.Cluster)
-	if c.replaceCluster(v) {
+	if c.replaceClusterUnlessOlder(v) {
 		c.notifyAll(v.Name)
 	}
 }
 
-// replaceCluster stores a Cluster. It returns false where the table has a later version.
-func (c *ClusterTable) replaceCluster(v *v1alpha1.Cluster) bool {
+// replaceClusterUnlessOlder stores a Cluster. It returns false where the table has a later version.
+func (c *ClusterTable) replaceClusterUnlessOlder(v *v1alpha1.Cluster) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.byName[v.Name]; ok {

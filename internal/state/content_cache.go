@@ -45,7 +45,7 @@ func (c *contentCache) get(name string) (*atoll.Content, bool) {
 }
 
 func (c *contentCache) add(name string, content *atoll.Content) {
-	k := &cachedContent{name, content, estimateContentSize(content)}
+	k := &cachedContent{name, content, estimateContentMemory(content)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropLocked(name)
@@ -73,8 +73,8 @@ func (c *contentCache) dropLocked(name string) {
 // itemOverheadBytes is what an item takes beside its object and the names that are its own.
 const itemOverheadBytes = 256
 
-// estimateContentSize estimates the size of a content in memory, about.
-func estimateContentSize(c *atoll.Content) int {
+// estimateContentMemory estimates the size of a content in memory, about.
+func estimateContentMemory(c *atoll.Content) int {
 	n := itemOverheadBytes * (1 + len(c.Items) + len(c.Tombstones))
 	for i := range c.Items {
 		it := &c.Items[i]

@@ -54,7 +54,7 @@ func TestSizeOfContent(t *testing.T) {
 	c := contentOfSize(100_000)
 	c.Rules = []atoll.Rule{{Policy: "OverridePolicy/shop/web", Items: make([]atoll.ItemKey, 1000)}}
 	c.Tombstones = make([]atoll.Tombstone, 1000)
-	if n := estimateContentSize(c); n < 350_000 || n > 1_000_000 {
+	if n := estimateContentMemory(c); n < 350_000 || n > 1_000_000 {
 		t.Errorf("it is said to take %d bytes", n)
 	}
 }

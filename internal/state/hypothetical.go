@@ -98,7 +98,7 @@ func (t HypotheticalTemplates) InNamespace(ns string) []*unstructured.Unstructur
 }
 
 // ListOfKind lists the templates of a kind in a namespace as they would be.
-func (t HypotheticalTemplates) OfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
+func (t HypotheticalTemplates) ListOfKind(gk schema.GroupKind, ns string) (out []*unstructured.Unstructured) {
 	for _, o := range t.TemplateTable.ListOfKind(gk, ns) {
 		if _, ok := t.overlay[itemKeyOf(gk, o)]; !ok {
 			out = append(out, o)
@@ -113,7 +113,7 @@ func (t HypotheticalTemplates) OfKind(gk schema.GroupKind, ns string) (out []*un
 }
 
 // IsSynced reports whether a kind is read; a kind that only written objects have needs no read.
-func (t HypotheticalTemplates) Synced(group, kind string) bool {
+func (t HypotheticalTemplates) IsSynced(group, kind string) bool {
 	if _, known := t.TemplateTable.IsNamespaced(group, kind); known {
 		return t.TemplateTable.IsSynced(group, kind)
 	}
@@ -217,7 +217,7 @@ func (t *ClusterSetTable) SupposeWritten(clusters *ClusterTable, written ...clie
 	t.mu.RLock()
 	out := &ClusterSetTable{clusters: clusters, grants: t.grants.Clone()}
 	t.mu.RUnlock()
-	applyWritten(written, func(v *v1alpha1.ClusterSet) { out.grants.Set(v.Name, v) }, func(v *v1alpha1.ClusterSet) { out.grants.Set(v.Name, nil) })
+	applyWritten(written, func(v *v1alpha1.ClusterSet) { out.grants.StoreClusterSet(v.Name, v) }, func(v *v1alpha1.ClusterSet) { out.grants.StoreClusterSet(v.Name, nil) })
 	applyWritten(written, func(v *v1alpha1.ClusterSetBinding) { out.grants.BindNamespace(v.Namespace, v.Spec.ClusterSet, true) },
 		func(v *v1alpha1.ClusterSetBinding) { out.grants.BindNamespace(v.Namespace, v.Spec.ClusterSet, false) })
 	return out

@@ -162,8 +162,18 @@ func TestTemplatesOfAKind(t *testing.T) {
 			t.Errorf("in %q: %v", ns, got)
 		}
 	}
-	got := supposed.OfKind(kinds[0], "shop")
-	if len(got) != 2 || !slices.Contains(got, changed) || !slices.Contains(got, come) || len(supposed.OfKind(kinds[0], "till")) != 1 {
+	// Previews read the table by an interface: by a method of another name they would read what is stored.
+	var asked interface {
+		ListOfKind(gk schema.GroupKind, ns string) []*unstructured.Unstructured
+		IsSynced(group, kind string) bool
+	} = supposed
+	got := asked.ListOfKind(kinds[0], "shop")
+	if len(got) != 2 || !slices.Contains(got, changed) || !slices.Contains(got, come) || len(supposed.ListOfKind(kinds[0], "till")) != 1 {
 		t.Errorf("as supposed: %v", got)
+	}
+	thing := schema.GroupKind{Group: "example.com", Kind: "Thing"}
+	asked = table.SupposeWritten(map[atoll.ItemKey]*unstructured.Unstructured{itemKeyOf(thing, object(thing, "shop", "a")): object(thing, "shop", "a")})
+	if !asked.IsSynced(thing.Group, thing.Kind) {
+		t.Error("a kind that only written objects have waits for its read")
 	}
 }

@@ -49,7 +49,7 @@ func (t *RevisionTable) Get(name string) (*enginev1.Revision, bool) {
 	return r, ok
 }
 
-// ListOfBundle lists the Bundle's Revisions by number, without their content.
+// OfBundle lists the Bundle's Revisions by number, without their content.
 func (t *RevisionTable) OfBundle(uid string) []*enginev1.Revision {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -132,7 +132,7 @@ func (e *sliceEdit) addRow(cluster string, spec *atoll.RowSpec) {
 func (e *sliceEdit) hasCapacity() bool { return e.rows < maxRowsPerSlice && e.bytes < maxBytesPerSlice }
 
 func (e *sliceEdit) toSliceObject() *enginev1.TargetSlice {
-	s := e.page.toSliceObject()
+	s := e.page.toSliceObjectWithoutRows()
 	s.Spec.Rows, s.Spec.Words = rowcodec.PruneWords(e.page.joinSpecLines(e.lines), e.dictionary.Words())
 	return s
 }
@@ -176,8 +176,8 @@ func (t *RowTable) planSliceWrites(ref enginev1.BundleRef, changes map[string]*a
 	return out
 }
 
-// pageOfNumber returns the page of that number; nil when there is none, or its slice is named otherwise.
-func (l *sliceLayout) pageOfNumber(n int) *slicePage {
+// findPageByNumber returns the page of that number; nil when there is none, or its slice is named otherwise.
+func (l *sliceLayout) findPageByNumber(n int) *slicePage {
 	i, ok := slices.BinarySearchFunc(l.pages, n, func(p *slicePage, n int) int { return p.number - n })
 	if !ok {
 		return nil
@@ -207,7 +207,7 @@ func (l *sliceLayout) editWithCapacity() *sliceEdit {
 		}
 	}
 	for ; ; l.lowestFreeNumber++ {
-		if l.pageOfNumber(l.lowestFreeNumber) != nil {
+		if l.findPageByNumber(l.lowestFreeNumber) != nil {
 			continue
 		}
 		e := l.edits[l.lowestFreeNumber]

@@ -230,9 +230,9 @@ func (t *RowTable) BundlesWithRows() []string {
 	return out
 }
 
-// HighestVersion returns the highest version of the store in which the table's newest slice was written. It only
+// HighestResourceVersion returns the highest version of the store in which the table's newest slice was written. It only
 // grows while the store is not set back.
-func (t *RowTable) HighestVersion() int64 {
+func (t *RowTable) HighestResourceVersion() int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.highestVersion
@@ -288,7 +288,7 @@ func (t *RowTable) EmptySlices(bundleUID string) (empty []*enginev1.TargetSlice,
 	}
 	for _, p := range b.pages {
 		if len(p.rows)+len(p.unreadable) == 0 {
-			empty = append(empty, p.toSliceObject())
+			empty = append(empty, p.toSliceObjectWithoutRows())
 		}
 	}
 	return empty, len(b.pages)

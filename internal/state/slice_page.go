@@ -77,8 +77,8 @@ func (v *rowSnapshot) decodeRow(out *Row) {
 	}
 }
 
-// toSliceObject returns the page as an API object, without rows.
-func (p *slicePage) toSliceObject() *enginev1.TargetSlice {
+// toSliceObjectWithoutRows returns the page as an API object, without rows.
+func (p *slicePage) toSliceObjectWithoutRows() *enginev1.TargetSlice {
 	s := &enginev1.TargetSlice{Spec: enginev1.TargetSliceSpec{Bundle: p.bundle}}
 	p.meta.DeepCopyInto(&s.ObjectMeta)
 	return s

@@ -80,9 +80,9 @@ type TableSource interface {
 	// ListerWatcherFor gives what lists and watches the objects of the example's kind for a table,
 	// where that is another than the API server, which is api.
 	ListerWatcherFor(example runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher
-	// RequestProgress makes the watches of Bundles report the store's present version; false
+	// RequestBundleProgress makes the watches of Bundles report the store's present version; false
 	// where they cannot.
-	RequestProgress(ctx context.Context) bool
+	RequestBundleProgress(ctx context.Context) bool
 }
 
 // New makes the tables over the API server that cfg reaches, and of kinds that come from

@@ -116,7 +116,7 @@ func (p *slicePage) sliceWithReports(reports map[string]atoll.RowStatus) *engine
 	if len(news) == 0 {
 		return nil
 	}
-	next := p.toSliceObject()
+	next := p.toSliceObjectWithoutRows()
 	next.Status.Rows, next.Status.Words = rowcodec.PruneWords(p.joinStatusLines(news), words.Words())
 	return next
 }
@@ -124,7 +124,7 @@ func (p *slicePage) sliceWithReports(reports map[string]atoll.RowStatus) *engine
 // largeStatusBytes returns the bytes of the large statuses of a report.
 func largeStatusBytes(s atoll.RowStatus) (n int) {
 	for _, it := range s.Items {
-		if it.HasLargeStatus() {
+		if it.HasLargeWholeStatus() {
 			n += len(it.ReflectedStatus)
 		}
 	}

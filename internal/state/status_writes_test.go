@@ -37,7 +37,7 @@ func TestSlicesWithLargeStatuses(t *testing.T) {
 		if session.StatusHash(*r.Status) != session.StatusHash(reports["uid-"+r.Cluster]) {
 			t.Fatalf("cluster %s: the hub has another report than the agent", r.Cluster)
 		}
-		if r.Status.Items[0].HasLargeStatus() {
+		if r.Status.Items[0].HasLargeWholeStatus() {
 			whole++
 		} else {
 			left++

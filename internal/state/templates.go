@@ -126,7 +126,7 @@ var (
 	errStillReading = errors.New("the hub is still reading them")
 )
 
-// UnreadKinds returns the kinds that the hub serves, in no order.
+// UnreadKinds lists the kinds of which not all templates are read yet, in no order.
 func (t *TemplateTable) UnreadKinds() []schema.GroupKind {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -349,5 +349,5 @@ func itemKeyOf(gk schema.GroupKind, o *unstructured.Unstructured) atoll.ItemKey 
 // IsNeverTemplate reports whether no policy and no annotation can place a kind: the hub's own
 // kinds, and those that controllers create and delete by themselves.
 func IsNeverTemplate(gk schema.GroupKind) bool {
-	return atoll.IsOwnKind(gk) || kinds.IsClusterGenerated(gk)
+	return atoll.IsHubOwnedKind(gk) || kinds.IsClusterGenerated(gk)
 }

@@ -36,9 +36,9 @@ func (c *StateCollector) BeginChange(bundle, revision string, start time.Time) {
 	c.changes[bundle] = &change{revision: revision, start: start, rows: map[string]bool{}}
 }
 
-// EndChange records that the statuses of a Bundle and of its templates are written. It ends the
+// EndChangeIfReady records that the statuses of a Bundle and of its templates are written. It ends the
 // Bundle's change if they show its Revision as ready.
-func (c *StateCollector) EndChange(bundle string) {
+func (c *StateCollector) EndChangeIfReady(bundle string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	under := c.changes[bundle]

@@ -229,12 +229,12 @@ func TestAChangeIsMeasuredOnceAStage(t *testing.T) {
 		tab.putRow("a", "y", next)
 		shown := v1alpha1.BundleStatus{Revision: "r1", Conditions: []metav1.Condition{newCondition(v1alpha1.BundleReady, metav1.ConditionTrue, "Ready", start)}}
 		tab.putBundle("a", shown)
-		c.EndChange("a")
+		c.EndChangeIfReady("a")
 		time.Sleep(time.Second)
 		shown.Revision = "r2"
 		tab.putBundle("a", shown)
-		c.EndChange("a")
-		c.EndChange("a")
+		c.EndChangeIfReady("a")
+		c.EndChangeIfReady("a")
 		time.Sleep(time.Hour)
 		tab.putRow("a", "late", next)
 		if got := listObservations(t, c); got != "applied 2 7, bound 1 1, healthy 2 8, ordered 2 4, shown 1 5, " {

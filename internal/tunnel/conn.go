@@ -188,7 +188,7 @@ func (c *Conn) toWriteError(err error) error {
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
-		parts := c.closeSending()
+		parts := c.closeSendingOrEnd()
 		c.until.mu.Lock()
 		defer c.until.mu.Unlock()
 		for _, t := range []*time.Timer{c.deadlineTimer, c.idle} {
@@ -203,9 +203,9 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// closeSending parts from the peer: true where it is to end the stream once it has read what was
+// closeSendingOrEnd parts from the peer: true where it is to end the stream once it has read what was
 // written. A writer that is stuck is cut off.
-func (c *Conn) closeSending() bool {
+func (c *Conn) closeSendingOrEnd() bool {
 	s, can := c.stream.(interface{ CloseSend() error })
 	if can && c.writing.TryLock() {
 		defer c.writing.Unlock()

@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// removeForeignFinalizers removes from live the finalizers that only other managers than the writers of
+// removeHubControllerFinalizers removes from live the finalizers that only other managers than the writers of
 // the template own. Their controllers run on the hub, and would never take them off in a member. obj is
 // the template with its managedFields. A finalizer without an owner stays in live.
-func removeForeignFinalizers(live, obj *unstructured.Unstructured) {
+func removeHubControllerFinalizers(live, obj *unstructured.Unstructured) {
 	meta := ChildMap(live.Object, "metadata")
 	list, _ := meta["finalizers"].([]any)
 	if len(list) == 0 {
 		return
 	}
-	trees, err := ownersByManager(obj)
+	trees, err := userOwnerTreesByManager(obj)
 	if err != nil {
 		return // parseOwners reports it
 	}
@@ -58,8 +58,8 @@ func anyWritesContent(trees map[string]*ownerTree) bool {
 	return false
 }
 
-// ownersByManager reads the managedFields of users, in one tree for each manager.
-func ownersByManager(obj *unstructured.Unstructured) (map[string]*ownerTree, error) {
+// userOwnerTreesByManager reads the managedFields of users, in one tree for each manager.
+func userOwnerTreesByManager(obj *unstructured.Unstructured) (map[string]*ownerTree, error) {
 	trees := map[string]*ownerTree{}
 	for _, entry := range userManagedEntries(obj) {
 		manager, _ := entry["manager"].(string)

@@ -118,7 +118,7 @@ func cleanDummyAddresses(spec map[string]any) {
 	if dummy(spec["clusterIP"]) {
 		delete(spec, "clusterIP")
 	}
-	filterListField(spec, "clusterIPs", dummy)
+	removeListElements(spec, "clusterIPs", dummy)
 	if fmt.Sprint(spec["healthCheckNodePort"]) == strconv.Itoa(atoll.DummyHealthCheckPort) {
 		delete(spec, "healthCheckNodePort")
 	}
@@ -181,19 +181,19 @@ func cleanPodSpec(spec map[string]any) {
 	if spec["serviceAccount"] != nil && spec["serviceAccountName"] != nil {
 		delete(spec, "serviceAccount")
 	}
-	filterListField(spec, "volumes", injected)
+	removeListElements(spec, "volumes", injected)
 	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
 		all, _ := spec[list].([]any)
 		for _, c := range all {
 			if m, ok := c.(map[string]any); ok {
-				filterListField(m, "volumeMounts", injected)
+				removeListElements(m, "volumeMounts", injected)
 			}
 		}
 	}
 }
 
-// filterListField removes elements from a list, and the list with its last element.
-func filterListField(m map[string]any, key string, is func(any) bool) {
+// removeListElements removes elements from a list, and the list with its last element.
+func removeListElements(m map[string]any, key string, is func(any) bool) {
 	l, ok := m[key].([]any)
 	if !ok || !slices.ContainsFunc(l, is) {
 		return
@@ -275,9 +275,9 @@ func markLabelsUserOwned(live *unstructured.Unstructured, tree *ownerTree) {
 	}
 }
 
-// transferAliasOwnership transfers ownership to fields that the API server stores under another name than
+// transferStringDataOwnership transfers ownership to fields that the API server stores under another name than
 // users write.
-func transferAliasOwnership(obj *unstructured.Unstructured, tree *ownerTree, last map[string]any) {
+func transferStringDataOwnership(obj *unstructured.Unstructured, tree *ownerTree, last map[string]any) {
 	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
 		return
 	}

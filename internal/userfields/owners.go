@@ -211,11 +211,11 @@ func (o *ownerTree) findValue(e any) *ownerTree {
 	return nil
 }
 
-// markReplicasUserOwned counts the number of replicas as written by a user where managedFields names no
+// addOwnerlessReplicasToTree counts the number of replicas as written by a user where managedFields names no
 // owner. The API server's scale subresource records no owner for a scale to zero, and takes the
 // field from its former owner. It records no owner either for a scale of what an apply did not
 // state.
-func markReplicasUserOwned(obj *unstructured.Unstructured, tree *ownerTree) {
+func addOwnerlessReplicasToTree(obj *unstructured.Unstructured, tree *ownerTree) {
 	_, path, ok := kinds.ReplicasOf(obj)
 	if !ok {
 		if !kinds.IsCustomKind(obj.GroupVersionKind().GroupKind()) {

@@ -21,10 +21,10 @@ func ExtractUserFields(obj *unstructured.Unstructured, defaults Defaulter) (json
 	}
 	live := copyWithoutManagedFields(obj)
 	last := parseLastApplied(obj)
-	transferAliasOwnership(live, tree, last)
-	markReplicasUserOwned(live, tree)
+	transferStringDataOwnership(live, tree, last)
+	addOwnerlessReplicasToTree(live, tree)
 	removeSystemFields(live, loose)
-	removeForeignFinalizers(live, obj)
+	removeHubControllerFinalizers(live, obj)
 	markLabelsUserOwned(live, tree)
 
 	at := fieldOwnership{ownerTree: tree, isOwnedAbove: loose, last: last, hasLast: last != nil}

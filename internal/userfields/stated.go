@@ -37,8 +37,8 @@ type fieldOwnership struct {
 	hasLast bool
 }
 
-func (o fieldOwnership) isExplicit() bool { return o.hasLast || o.ownerTree != nil && o.applied }
-func (o fieldOwnership) isDoubtful() bool { return o.isOwnedAbove || o.isOwned() }
+func (o fieldOwnership) isSetByApply() bool { return o.hasLast || o.ownerTree != nil && o.applied }
+func (o fieldOwnership) isDoubtful() bool   { return o.isOwnedAbove || o.isOwned() }
 
 // isOwnedWhole returns whether everything below is owned because this field is.
 func (o fieldOwnership) isOwnedWhole() bool { return o.isOwnedAbove || o.isOwned() && o.isLeaf() }
@@ -64,8 +64,8 @@ func findUserFields(value any, o fieldOwnership) *fieldNode {
 }
 
 func userFieldOfLeaf(value any, o fieldOwnership) *fieldNode {
-	if o.isExplicit() || o.isDoubtful() {
-		return &fieldNode{value: value, explicit: o.isExplicit(), doubtful: !o.isExplicit()}
+	if o.isSetByApply() || o.isDoubtful() {
+		return &fieldNode{value: value, explicit: o.isSetByApply(), doubtful: !o.isSetByApply()}
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func userFieldsOfMap(m map[string]any, o fieldOwnership) *fieldNode {
 	if len(m) == 0 {
 		return userFieldOfLeaf(m, o)
 	}
-	f := &fieldNode{kind: mapField, explicit: o.isExplicit(), children: map[string]*fieldNode{}}
+	f := &fieldNode{kind: mapField, explicit: o.isSetByApply(), children: map[string]*fieldNode{}}
 	for name, v := range m {
 		if name == "creationTimestamp" && v == nil {
 			continue
@@ -93,7 +93,7 @@ func userFieldsOfList(l []any, o fieldOwnership) *fieldNode {
 	if o.ownerTree != nil && (len(o.keyed) > 0 || len(o.values) > 0) {
 		return userFieldsOfKeyedList(l, o)
 	}
-	if !o.isExplicit() && !o.isDoubtful() {
+	if !o.isSetByApply() && !o.isDoubtful() {
 		return nil
 	}
 	if len(l) == 0 || !areAllMaps(l) {
@@ -115,7 +115,7 @@ func userFieldsOfList(l []any, o fieldOwnership) *fieldNode {
 
 // userFieldsOfKeyedList handles lists whose elements are owned one by one.
 func userFieldsOfKeyedList(l []any, o fieldOwnership) *fieldNode {
-	f := &fieldNode{kind: listField, explicit: o.isExplicit()}
+	f := &fieldNode{kind: listField, explicit: o.isSetByApply()}
 	last, _ := o.last.([]any)
 	for _, e := range l {
 		if m, isMap := e.(map[string]any); isMap {

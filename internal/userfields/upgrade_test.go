@@ -30,7 +30,7 @@ func (s servedTemplates) PlacedBy(atoll.ItemKey) (bundlecontent.PlacedBy, bool) 
 	return bundlecontent.PlacedByThis, false
 }
 func (s servedTemplates) WasDeleted(atoll.ItemKey, string) bool                   { return false }
-func (s servedTemplates) HolderUIDs(atoll.ItemKey) []string                       { return nil }
+func (s servedTemplates) OtherHolderUIDs(atoll.ItemKey) []string                  { return nil }
 func (s servedTemplates) SelectedKeys(atoll.Selection) []atoll.ItemKey            { return nil }
 func (servedTemplates) IsHubOnly(*unstructured.Unstructured) bool                 { return false }
 func (s servedTemplates) DefinitionOf(atoll.ItemKey) (key atoll.ItemKey, ok bool) { return key, false }

@@ -202,9 +202,9 @@ func (t *Target) sendForbidden(ctx context.Context, lasts time.Duration, next fu
 	return c.String(), err
 }
 
-// sendAllowed sends frames that an agent may send, at another time or about other bundles. The hub may
+// sendLegalFrames sends frames that an agent may send, at another time or about other bundles. The hub may
 // keep none of them: its memory is judged.
-func (t *Target) sendAllowed(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (string, error) {
+func (t *Target) sendLegalFrames(ctx context.Context, lasts time.Duration, next func(i int) *pb.FromAgent) (string, error) {
 	c, err := t.sendFramesReconnecting(ctx, lasts, next)
 	if err == nil && c.sent == 0 {
 		err = fmt.Errorf("no frame could be sent: %w", c.last)

@@ -190,13 +190,13 @@ func sendHugeReports(ctx context.Context, t *Target, lasts time.Duration) (strin
 }
 
 func sendStoredFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendLegalFrames(ctx, lasts, func(i int) *pb.FromAgent {
 		return &pb.FromAgent{Frame: &pb.FromAgent_Stored{Stored: &pb.Stored{Bundle: fmt.Sprintf("%0120d", i), Generation: 1, Content: "c"}}}
 	})
 }
 
 func sendDigestFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendLegalFrames(ctx, lasts, func(i int) *pb.FromAgent {
 		d := &pb.Digest{}
 		for n := range 16 {
 			r := &pb.Range{Prefix: fmt.Sprintf("%x", n)}
@@ -210,7 +210,7 @@ func sendDigestFlood(ctx context.Context, t *Target, lasts time.Duration) (strin
 }
 
 func sendNeedFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendLegalFrames(ctx, lasts, func(i int) *pb.FromAgent {
 		hashes := make([]string, 5000)
 		for n := range hashes {
 			hashes[n] = fmt.Sprintf("%064d", i*len(hashes)+n)
@@ -220,7 +220,7 @@ func sendNeedFlood(ctx context.Context, t *Target, lasts time.Duration) (string,
 }
 
 func sendTombstoneFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
-	return t.sendAllowed(ctx, lasts, func(i int) *pb.FromAgent {
+	return t.sendLegalFrames(ctx, lasts, func(i int) *pb.FromAgent {
 		r := &pb.Remembered{}
 		for n := range 400 {
 			r.Tombstones = append(r.Tombstones, &pb.RememberedTombstone{

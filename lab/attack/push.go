@@ -60,7 +60,7 @@ func makeHubDialLoopback(ctx context.Context, t *Target, lasts time.Duration) (s
 			return "", fmt.Errorf("the hub does not refuse the address: the condition Pushed has the reason %q", reason)
 		}
 		_ = lab.PauseFor(ctx, 100*time.Millisecond)
-		if reason, err = members.pushedReason(ctx); err != nil {
+		if reason, err = members.readPushedConditionReason(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -106,8 +106,8 @@ func (t *Target) createPushCluster(ctx context.Context, server string) (m pushed
 	return m, remove, nil
 }
 
-// pushedReason returns the reason of the condition Pushed; empty without one.
-func (m pushedMember) pushedReason(ctx context.Context) (string, error) {
+// readPushedConditionReason returns the reason of the condition Pushed; empty without one.
+func (m pushedMember) readPushedConditionReason(ctx context.Context) (string, error) {
 	c, err := m.clusters.Get(ctx, m.name, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("read the Cluster %s: %w", m.name, err)

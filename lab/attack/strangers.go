@@ -31,7 +31,7 @@ import (
 )
 
 var strangerAttacks = []Attack{
-	{Name: "huge-key", Caller: Stranger, Summary: "join with RSA keys of 500,000 bits, whose signature takes seconds to check", run: sendHugeKeys},
+	{Name: "huge-key", Caller: Stranger, Summary: "join with RSA keys of 500,000 bits, whose signature takes seconds to check", run: sendJoinsWithHugeKeys},
 	{Name: "unsent-calls", Caller: Stranger, Summary: "open calls that never send their message", run: openUnsentCalls},
 	{Name: "silent-connections", Caller: Stranger, Summary: "open 500 TCP connections a second that send nothing", run: openSilentConnections},
 	{Name: "client-hellos", Caller: Stranger, Summary: "send 500 ClientHellos a second, and nothing after them", run: sendClientHellos},
@@ -109,7 +109,7 @@ func (t *Target) tryJoin(ctx context.Context, request *pb.JoinRequest) error {
 	return err
 }
 
-func sendHugeKeys(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func sendJoinsWithHugeKeys(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	csr, err := hugeKeyRequest(1 << 16)
 	if err != nil {
 		return "", err

@@ -50,13 +50,13 @@ func overrideNestedIndentedJSON(ctx context.Context, t *Target, lasts time.Durat
 	if written != nil {
 		return "the policy was " + describeAcceptance(written), nil
 	}
-	failure, err := t.holdUnrendered(ctx, lasts, "indented")
+	failure, err := t.expectRenderErrorInOrder(ctx, lasts, "indented")
 	return "the policy was accepted, and its object was not rendered: " + failure, err
 }
 
-// holdUnrendered is the attacker's agent for that time. Its order must have an error in place of the
+// expectRenderErrorInOrder is the attacker's agent for that time. Its order must have an error in place of the
 // ConfigMap of that name, which is returned.
-func (t *Target) holdUnrendered(ctx context.Context, lasts time.Duration, name string) (failure string, err error) {
+func (t *Target) expectRenderErrorInOrder(ctx context.Context, lasts time.Duration, name string) (failure string, err error) {
 	a, err := t.connectAgent(ctx)
 	if err != nil {
 		return "", err
@@ -105,7 +105,7 @@ func writeManyOverriders(ctx context.Context, t *Target, lasts time.Duration) (s
 			return "", written
 		}
 	}
-	failure, err := t.holdUnrendered(ctx, lasts, "many")
+	failure, err := t.expectRenderErrorInOrder(ctx, lasts, "many")
 	return "all policies were accepted, and their object was not rendered: " + failure, err
 }
 

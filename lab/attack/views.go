@@ -23,7 +23,7 @@ import (
 
 // viewAttacks answer as a member what people read on the hub.
 var viewAttacks = []Attack{
-	{Name: "watch-flood", Caller: Agent, Summary: "send pod events of 1 MB as fast as they are taken to a reader that reads nothing", run: floodWatch},
+	{Name: "watch-flood", Caller: Agent, Summary: "send pod events of 1 MB as fast as they are taken to a reader that reads nothing", run: answerWatchesWithPodFlood},
 	{Name: "huge-answers", Caller: Agent, Summary: "answer reads, deletes, evictions and logs of pods without an end", run: serveEndlessResponses},
 	{Name: "foreign-template", Caller: Agent, Summary: "answer for a Pod that is not placed in the cluster", run: answerWithForeignPod},
 }
@@ -84,7 +84,7 @@ func (t *Target) bigPod(size int) *corev1.Pod {
 	}}
 }
 
-func floodWatch(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func answerWatchesWithPodFlood(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	var sent atomic.Int64
 	a, err := t.serveMember(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writePods(&countingWriter{ResponseWriter: w, n: &sent}, r, t.bigPod(1<<20))

@@ -40,9 +40,9 @@ func (i *installation) allClusters() []*cluster {
 	return slices.Concat([]*cluster{i.hub}, i.members, []*cluster{i.control})
 }
 
-// openInstallation brings up the control, and a lab of its own where dir is empty. end takes down what
+// startInstallation brings up the control, and a lab of its own where dir is empty. end takes down what
 // it brought up.
-func openInstallation(ctx context.Context, dir string, progress io.Writer) (*installation, error) {
+func startInstallation(ctx context.Context, dir string, progress io.Writer) (*installation, error) {
 	own := dir == ""
 	if own {
 		temporary, err := os.MkdirTemp("", "atoll-corpus-")
@@ -127,11 +127,11 @@ func (i *installation) connectClusters(ctx context.Context, fleet, control *lab.
 	if i.control, err = newCluster(controlName, control.KubeconfigPath("member1")); err != nil {
 		return err
 	}
-	return requireDefaultPlacement(ctx, i.hub)
+	return requireDefaultPlacementAll(ctx, i.hub)
 }
 
-// requireDefaultPlacement refuses a hub that does not place every object in every member.
-func requireDefaultPlacement(ctx context.Context, hub *cluster) error {
+// requireDefaultPlacementAll refuses a hub that does not place every object in every member.
+func requireDefaultPlacementAll(ctx context.Context, hub *cluster) error {
 	config, err := clientcmd.BuildConfigFromFlags("", hub.kubeconfig)
 	if err != nil {
 		return err

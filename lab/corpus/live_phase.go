@@ -23,7 +23,7 @@ type observations map[string][]observation
 
 // compareLiveObjects compares objects, statuses and answers while the manifest is applied. It waits for the
 // control to settle, and then for the fleet to be the same in two looks in a row.
-func (t *manifestRun) compareLiveObjects(ctx context.Context) error {
+func (t *manifestTestRun) compareLiveObjects(ctx context.Context) error {
 	settleBy := time.Now().Add(settleLimit)
 	lastControl := ""
 	look := func(ctx context.Context) ([]compare.Difference, bool, error) {
@@ -53,7 +53,7 @@ func (t *manifestRun) compareLiveObjects(ctx context.Context) error {
 }
 
 // readManifestObjects reads the objects of the manifest in all clusters at once.
-func (t *manifestRun) readManifestObjects(ctx context.Context) (observations, error) {
+func (t *manifestTestRun) readManifestObjects(ctx context.Context) (observations, error) {
 	out := observations{}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range t.allClusters() {
@@ -82,7 +82,7 @@ func controlObjects(seen observations) (out []*unstructured.Unstructured) {
 }
 
 // isControlSettled reports whether the control's controllers have done their work.
-func (t *manifestRun) isControlSettled(seen observations) bool {
+func (t *manifestTestRun) isControlSettled(seen observations) bool {
 	uids := map[string]bool{}
 	for _, o := range seen[controlName] {
 		if o.object != nil {
@@ -106,7 +106,7 @@ func (t *manifestRun) isControlSettled(seen observations) bool {
 }
 
 // diffObserved returns all differences of the objects.
-func (t *manifestRun) diffObserved(seen observations) (out []compare.Difference) {
+func (t *manifestTestRun) diffObserved(seen observations) (out []compare.Difference) {
 	for i := range t.objects {
 		name := t.displayName(i)
 		control, hub := seen[controlName][i], seen[hubName][i]
@@ -129,7 +129,7 @@ func (t *manifestRun) diffObserved(seen observations) (out []compare.Difference)
 }
 
 // displayName is the name of an object in differences.
-func (t *manifestRun) displayName(i int) string {
+func (t *manifestTestRun) displayName(i int) string {
 	o := t.objects[i]
 	name := o.GetName()
 	if hasGeneratedName(o) {
@@ -140,7 +140,7 @@ func (t *manifestRun) displayName(i int) string {
 
 // namespaceOf returns the namespace of an object, also where the manifest leaves it out; empty for an
 // object of the cluster.
-func (t *manifestRun) namespaceOf(i int) string {
+func (t *manifestTestRun) namespaceOf(i int) string {
 	o := t.objects[i]
 	mapping, err := t.control.findMapping(o.GroupVersionKind())
 	if err != nil || mapping == nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
@@ -150,12 +150,12 @@ func (t *manifestRun) namespaceOf(i int) string {
 }
 
 // contentOf is the comparable content of an object.
-func (t *manifestRun) contentOf(c *cluster, i int, o observation) map[string]any {
+func (t *manifestTestRun) contentOf(c *cluster, i int, o observation) map[string]any {
 	return compare.RemoveAssignedFields(t.hideGeneratedName(c, i, o.object), t.objects[i])
 }
 
 // hideGeneratedName replaces the generated name of an object by its placeholder.
-func (t *manifestRun) hideGeneratedName(c *cluster, i int, o *unstructured.Unstructured) *unstructured.Unstructured {
+func (t *manifestTestRun) hideGeneratedName(c *cluster, i int, o *unstructured.Unstructured) *unstructured.Unstructured {
 	name := t.generatedName(c, i)
 	if name == "" {
 		return o
@@ -164,7 +164,7 @@ func (t *manifestRun) hideGeneratedName(c *cluster, i int, o *unstructured.Unstr
 	return &unstructured.Unstructured{Object: content}
 }
 
-func (t *manifestRun) generatedName(c *cluster, i int) string {
+func (t *manifestTestRun) generatedName(c *cluster, i int) string {
 	if names := t.names[c.name]; names != nil {
 		return names[i]
 	}
@@ -172,7 +172,7 @@ func (t *manifestRun) generatedName(c *cluster, i int) string {
 }
 
 // hideGeneratedCells replaces a generated name in the columns of kubectl.
-func (t *manifestRun) hideGeneratedCells(c *cluster, i int, row map[string]string) map[string]string {
+func (t *manifestTestRun) hideGeneratedCells(c *cluster, i int, row map[string]string) map[string]string {
 	name := t.generatedName(c, i)
 	if name == "" {
 		return row

@@ -68,7 +68,7 @@ func TestNamesThatAClusterGenerates(t *testing.T) {
 		return o
 	}
 	hub, control := &cluster{name: hubName}, &cluster{name: controlName}
-	tn := &manifestRun{
+	tn := &manifestTestRun{
 		installation: &installation{hub: hub, control: control, members: []*cluster{{name: "member1"}}}, dir: writeFiles(t, map[string]string{"hub/x": "", "control/x": ""}),
 		objects: []*unstructured.Unstructured{object("Job", "run-"), object("Job", "run-"), object("ConfigMap", "note-")}, names: map[string][]string{},
 	}
@@ -97,7 +97,7 @@ func TestOnlyWhatATurnLeftIsRemoved(t *testing.T) {
 		o.SetName(name)
 		return o
 	}
-	tn := &manifestRun{objects: []*unstructured.Unstructured{in("Namespace", "", "own"), in("ConfigMap", "shop", "a"), in("ClusterRole", "", "role")}}
+	tn := &manifestTestRun{objects: []*unstructured.Unstructured{in("Namespace", "", "own"), in("ConfigMap", "shop", "a"), in("ClusterRole", "", "role")}}
 	namespaces := map[string]bool{"shop": true}
 	atollOwned := storedObject{kind: "Bundle", namespace: "shop", name: "b"}
 	atollOwned.resource.Group = "engine.atoll.dev"

@@ -14,7 +14,7 @@ import (
 
 // compareLeftovers compares what is left in each cluster after the manifest is deleted: members with the
 // control in both directions, and the hub for objects that the control does not have.
-func (t *manifestRun) compareLeftovers(ctx context.Context) error {
+func (t *manifestTestRun) compareLeftovers(ctx context.Context) error {
 	look := func(ctx context.Context) ([]compare.Difference, bool, error) {
 		now, err := t.listAllContents(ctx)
 		if err != nil {
@@ -28,13 +28,13 @@ func (t *manifestRun) compareLeftovers(ctx context.Context) error {
 	return err
 }
 
-func (t *manifestRun) diffLeftovers(now map[string]contents) (out []compare.Difference) {
-	control := t.leftoverNames(controlName, now)
+func (t *manifestTestRun) diffLeftovers(now map[string]contents) (out []compare.Difference) {
+	control := t.createdObjectNames(controlName, now)
 	for _, c := range t.allClusters() {
 		if c == t.control {
 			continue
 		}
-		rest := t.leftoverNames(c.name, now)
+		rest := t.createdObjectNames(c.name, now)
 		for _, name := range slices.Sorted(maps.Keys(rest)) {
 			if !control[name] {
 				out = append(out, compare.Difference{Check: compare.Clean, Cluster: c.name, Object: name, Path: compare.PathLeft, Control: "absent", Atoll: "present"})
@@ -49,8 +49,8 @@ func (t *manifestRun) diffLeftovers(now map[string]contents) (out []compare.Diff
 	return out
 }
 
-// leftoverNames returns the names of the objects that a cluster has now and had not before the turn.
-func (t *manifestRun) leftoverNames(cluster string, now map[string]contents) map[string]bool {
+// createdObjectNames returns the names of the objects that a cluster has now and had not before the turn.
+func (t *manifestTestRun) createdObjectNames(cluster string, now map[string]contents) map[string]bool {
 	out := map[string]bool{}
 	for o := range now[cluster] {
 		if !t.before[cluster][o] {
@@ -62,7 +62,7 @@ func (t *manifestRun) leftoverNames(cluster string, now map[string]contents) map
 
 // sweepLeftovers removes what the turn left in the namespaces of the manifest, and its own objects, from
 // all clusters, and waits until it is gone.
-func (t *manifestRun) sweepLeftovers(ctx context.Context) error {
+func (t *manifestTestRun) sweepLeftovers(ctx context.Context) error {
 	for pause := pollPause; ; pause = min(2*pause, maxPollPause) {
 		now, err := t.last, error(nil)
 		if now == nil {
@@ -87,7 +87,7 @@ func (t *manifestRun) sweepLeftovers(ctx context.Context) error {
 }
 
 // deleteLeftovers deletes the objects that are the turn's to remove, and returns their names.
-func (t *manifestRun) deleteLeftovers(ctx context.Context, now map[string]contents) (left []string, err error) {
+func (t *manifestTestRun) deleteLeftovers(ctx context.Context, now map[string]contents) (left []string, err error) {
 	namespaces := t.manifestNamespaces()
 	for _, c := range t.allClusters() {
 		for o := range now[c.name] {
@@ -105,7 +105,7 @@ func (t *manifestRun) deleteLeftovers(ctx context.Context, now map[string]conten
 }
 
 // manifestNamespaces returns the namespaces in which the manifest has objects.
-func (t *manifestRun) manifestNamespaces() map[string]bool {
+func (t *manifestTestRun) manifestNamespaces() map[string]bool {
 	out := map[string]bool{}
 	for i := range t.objects {
 		if namespace := t.namespaceOf(i); namespace != "" {
@@ -117,7 +117,7 @@ func (t *manifestRun) manifestNamespaces() map[string]bool {
 
 // isOfManifest reports whether an object is one of the manifest, or in one of its namespaces. Objects of
 // Atoll's own API are Atoll's to remove.
-func (t *manifestRun) isOfManifest(o storedObject, namespaces map[string]bool) bool {
+func (t *manifestTestRun) isOfManifest(o storedObject, namespaces map[string]bool) bool {
 	switch {
 	case o.resource.Group == "atoll.dev", strings.HasSuffix(o.resource.Group, ".atoll.dev"):
 		return false

@@ -30,7 +30,7 @@ func (o corpusOptions) run(ctx context.Context) (report *CorpusReport, err error
 	if err != nil {
 		return nil, err
 	}
-	installed, err := openInstallation(ctx, o.lab, o.progress)
+	installed, err := startInstallation(ctx, o.lab, o.progress)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (o corpusOptions) run(ctx context.Context) (report *CorpusReport, err error
 	report = newReport(expected)
 	var before map[string]contents
 	for i, m := range manifests {
-		t := &manifestRun{installation: installed, manifest: m, dir: filepath.Join(work, fmt.Sprint(i)), limit: o.timeout, expected: expected, before: before}
+		t := &manifestTestRun{installation: installed, manifest: m, dir: filepath.Join(work, fmt.Sprint(i)), limit: o.timeout, expected: expected, before: before}
 		result := t.runForResult(ctx)
 		before = t.last
 		if ctx.Err() != nil {
@@ -62,7 +62,7 @@ func (o corpusOptions) run(ctx context.Context) (report *CorpusReport, err error
 }
 
 // runForResult does the turn, and returns what it showed.
-func (t *manifestRun) runForResult(ctx context.Context) ManifestResult {
+func (t *manifestTestRun) runForResult(ctx context.Context) ManifestResult {
 	began := time.Now()
 	err := t.runWithCleanup(ctx)
 	return newResult(t.manifest.name, t.found, err, t.expected, time.Since(began))

@@ -25,8 +25,8 @@ const (
 	maxPollPause = 800 * time.Millisecond
 )
 
-// manifestRun is the time that a manifest has the clusters for itself.
-type manifestRun struct {
+// manifestTestRun is the time that a manifest has the clusters for itself.
+type manifestTestRun struct {
 	*installation
 	manifest manifest
 	dir      string // a directory for each cluster that kubectl writes to is below
@@ -48,7 +48,7 @@ type manifestRun struct {
 type phase func(ctx context.Context) error
 
 // runWithCleanup does the whole turn. The clusters are cleaned in any case.
-func (t *manifestRun) runWithCleanup(ctx context.Context) error {
+func (t *manifestTestRun) runWithCleanup(ctx context.Context) error {
 	if err := t.runPhaseBounded(ctx, t.prepareRun); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (t *manifestRun) runWithCleanup(ctx context.Context) error {
 	return err
 }
 
-func (t *manifestRun) runPhases(ctx context.Context) error {
+func (t *manifestTestRun) runPhases(ctx context.Context) error {
 	for _, one := range []phase{t.applyManifest, t.compareLiveObjects, t.deleteManifest} {
 		if err := t.runPhaseBounded(ctx, one); err != nil {
 			return err
@@ -68,17 +68,17 @@ func (t *manifestRun) runPhases(ctx context.Context) error {
 	return nil
 }
 
-func (t *manifestRun) runPhaseBounded(ctx context.Context, one phase) error {
+func (t *manifestTestRun) runPhaseBounded(ctx context.Context, one phase) error {
 	ctx, cancel := context.WithTimeout(ctx, t.limit/phases)
 	defer cancel()
 	return one(ctx)
 }
 
 // writtenClusters returns the clusters that kubectl writes to.
-func (t *manifestRun) writtenClusters() []*cluster { return []*cluster{t.hub, t.control} }
+func (t *manifestTestRun) writtenClusters() []*cluster { return []*cluster{t.hub, t.control} }
 
 // prepareRun renders the manifest and lists what the clusters hold.
-func (t *manifestRun) prepareRun(ctx context.Context) error {
+func (t *manifestTestRun) prepareRun(ctx context.Context) error {
 	stream, err := renderManifest(ctx, t.manifest)
 	if err != nil {
 		return err
@@ -106,10 +106,10 @@ func (t *manifestRun) prepareRun(ctx context.Context) error {
 // streamFile is the manifest as kubectl reads it.
 const streamFile = "manifest.yaml"
 
-func (t *manifestRun) dirOf(c *cluster) string { return filepath.Join(t.dir, c.name) }
+func (t *manifestTestRun) dirOf(c *cluster) string { return filepath.Join(t.dir, c.name) }
 
 // listAllContents lists the contents of all clusters at once.
-func (t *manifestRun) listAllContents(ctx context.Context) (map[string]contents, error) {
+func (t *manifestTestRun) listAllContents(ctx context.Context) (map[string]contents, error) {
 	all := t.allClusters()
 	found := make([]contents, len(all))
 	group, ctx := errgroup.WithContext(ctx)
@@ -130,7 +130,7 @@ func (t *manifestRun) listAllContents(ctx context.Context) (map[string]contents,
 }
 
 // runKubectlOnBoth runs kubectl with the same arguments against the hub and the control.
-func (t *manifestRun) runKubectlOnBoth(ctx context.Context, args ...string) (hub, control compare.CommandAnswer, err error) {
+func (t *manifestTestRun) runKubectlOnBoth(ctx context.Context, args ...string) (hub, control compare.CommandAnswer, err error) {
 	answers := map[*cluster]*compare.CommandAnswer{t.hub: &hub, t.control: &control}
 	group, ctx := errgroup.WithContext(ctx)
 	for c, answer := range answers {
@@ -142,7 +142,7 @@ func (t *manifestRun) runKubectlOnBoth(ctx context.Context, args ...string) (hub
 	return hub, control, group.Wait()
 }
 
-func (t *manifestRun) runKubectlAt(ctx context.Context, c *cluster, args ...string) (compare.CommandAnswer, error) {
+func (t *manifestTestRun) runKubectlAt(ctx context.Context, c *cluster, args ...string) (compare.CommandAnswer, error) {
 	// All turns share the cache of a cluster.
 	cache := filepath.Join(filepath.Dir(t.dir), "cache-"+c.name)
 	all := append(slices.Clone(args), "--kubeconfig", c.kubeconfig, "--cache-dir", cache)
@@ -154,7 +154,7 @@ func (t *manifestRun) runKubectlAt(ctx context.Context, c *cluster, args ...stri
 }
 
 // addDifferences appends differences to those of the turn.
-func (t *manifestRun) addDifferences(found ...compare.Difference) {
+func (t *manifestTestRun) addDifferences(found ...compare.Difference) {
 	t.found = append(t.found, found...)
 }
 
@@ -162,14 +162,14 @@ func (t *manifestRun) addDifferences(found ...compare.Difference) {
 var owningKinds = []string{"Namespace", "CustomResourceDefinition", "ServiceAccount"}
 
 // hasOwningKinds reports whether the manifest has objects of owningKinds.
-func (t *manifestRun) hasOwningKinds() bool {
+func (t *manifestTestRun) hasOwningKinds() bool {
 	return slices.ContainsFunc(t.objects, func(o *unstructured.Unstructured) bool { return slices.Contains(owningKinds, o.GetKind()) })
 }
 
 // awaitExpectedDifferences polls until look returns only expected differences, and all entries for this manifest
 // alone that isDue selects have occurred. At the end of ctx it returns the differences of the last look.
 // The result of look does not count while settled is false.
-func (t *manifestRun) awaitExpectedDifferences(ctx context.Context, isDue func(compare.ExpectedDifference) bool, look func(context.Context) (found []compare.Difference, settled bool, err error)) ([]compare.Difference, error) {
+func (t *manifestTestRun) awaitExpectedDifferences(ctx context.Context, isDue func(compare.ExpectedDifference) bool, look func(context.Context) (found []compare.Difference, settled bool, err error)) ([]compare.Difference, error) {
 	var last []compare.Difference
 	lastErr := fmt.Errorf("the clusters were not read in time")
 	for pause := pollPause; ; pause = min(2*pause, maxPollPause) {
@@ -191,7 +191,7 @@ func (t *manifestRun) awaitExpectedDifferences(ctx context.Context, isDue func(c
 	}
 }
 
-func (t *manifestRun) isExpected(found []compare.Difference, isDue func(compare.ExpectedDifference) bool) bool {
+func (t *manifestTestRun) isExpected(found []compare.Difference, isDue func(compare.ExpectedDifference) bool) bool {
 	explained, used := compare.SetReasons(t.manifest.name, slices.Concat(t.found, found), t.expected)
 	if compare.HasUnexpected(explained[len(t.found):]) {
 		return false

@@ -43,7 +43,7 @@ func (m writeMode) kubectlArguments() []string {
 }
 
 // applyManifest writes the manifest to the hub and to the control, as a user does.
-func (t *manifestRun) applyManifest(ctx context.Context) error {
+func (t *manifestTestRun) applyManifest(ctx context.Context) error {
 	var last compare.CommandAnswer
 	for i := range maxApplies {
 		hub, control, err := t.runKubectlOnBoth(ctx, t.mode.kubectlArguments()...)
@@ -73,7 +73,7 @@ func (t *manifestRun) applyManifest(ctx context.Context) error {
 }
 
 // awaitServedKinds waits for the kinds of the manifest to be served, in the hub and in the control.
-func (t *manifestRun) awaitServedKinds(ctx context.Context) error {
+func (t *manifestTestRun) awaitServedKinds(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, kindLimit)
 	defer cancel()
 	for _, c := range t.writtenClusters() {
@@ -111,7 +111,7 @@ func hasGeneratedName(o *unstructured.Unstructured) bool {
 }
 
 // hideGeneratedNames replaces generated names in an answer by placeholders.
-func (t *manifestRun) hideGeneratedNames(a compare.CommandAnswer) compare.CommandAnswer {
+func (t *manifestTestRun) hideGeneratedNames(a compare.CommandAnswer) compare.CommandAnswer {
 	a.Lines = slices.Clone(a.Lines)
 	for _, o := range t.objects {
 		if !hasGeneratedName(o) {
@@ -127,7 +127,7 @@ func (t *manifestRun) hideGeneratedNames(a compare.CommandAnswer) compare.Comman
 
 // recordGeneratedNames takes the generated names from the answers, and writes files with them for later
 // commands.
-func (t *manifestRun) recordGeneratedNames(hub, control compare.CommandAnswer) error {
+func (t *manifestTestRun) recordGeneratedNames(hub, control compare.CommandAnswer) error {
 	for c, answer := range map[*cluster]compare.CommandAnswer{t.hub: hub, t.control: control} {
 		rest := slices.Clone(answer.Lines)
 		names := make([]string, len(t.objects))
@@ -155,7 +155,7 @@ func (t *manifestRun) recordGeneratedNames(hub, control compare.CommandAnswer) e
 }
 
 // writeManifestWithNames replaces the manifest of a cluster by one with the generated names.
-func (t *manifestRun) writeManifestWithNames(c *cluster) error {
+func (t *manifestTestRun) writeManifestWithNames(c *cluster) error {
 	var b strings.Builder
 	for i := range t.objects {
 		data, err := json.Marshal(t.objectInCluster(c, i).Object)
@@ -168,7 +168,7 @@ func (t *manifestRun) writeManifestWithNames(c *cluster) error {
 }
 
 // objectInCluster returns an object of the manifest under its name in a cluster.
-func (t *manifestRun) objectInCluster(c *cluster, i int) *unstructured.Unstructured {
+func (t *manifestTestRun) objectInCluster(c *cluster, i int) *unstructured.Unstructured {
 	o := t.objects[i]
 	if names := t.names[c.name]; names != nil && names[i] != "" {
 		o = o.DeepCopy()
@@ -179,7 +179,7 @@ func (t *manifestRun) objectInCluster(c *cluster, i int) *unstructured.Unstructu
 }
 
 // deleteManifest deletes the manifest from the hub and from the control, and compares what is left.
-func (t *manifestRun) deleteManifest(ctx context.Context) error {
+func (t *manifestTestRun) deleteManifest(ctx context.Context) error {
 	hub, control, err := t.runKubectlOnBoth(ctx, answerDelete, "-f", streamFile, "--ignore-not-found", "--timeout", (t.limit / phases).String())
 	if err != nil {
 		return err

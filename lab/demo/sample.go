@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// healthyReplicas counts available replicas over all members, by workload. Members are read
+// healthyReplicasByWorkload counts available replicas over all members, by workload. Members are read
 // in turn. Name the sources of a move before its targets, so that moving replicas never
 // count as missing.
-func (w *demoClusters) healthyReplicas(ctx context.Context, members []string) (map[string]int32, error) {
+func (w *demoClusters) healthyReplicasByWorkload(ctx context.Context, members []string) (map[string]int32, error) {
 	count := map[string]int32{}
 	for _, m := range members {
 		deployments, err := w.kube[m].AppsV1().Deployments(shopNamespace).List(ctx, metav1.ListOptions{})
@@ -53,7 +53,7 @@ const samplePeriod = 50 * time.Millisecond
 
 // watchHealth counts once, and then repeatedly until stop.
 func (w *demoClusters) watchHealth(ctx context.Context, members []string) (*healthSampler, error) {
-	before, err := w.healthyReplicas(ctx, members)
+	before, err := w.healthyReplicasByWorkload(ctx, members)
 	if err != nil {
 		return nil, fmt.Errorf("count healthy replicas: %w", err)
 	}
@@ -68,7 +68,7 @@ func (w *demoClusters) watchHealth(ctx context.Context, members []string) (*heal
 				return
 			case <-ticks.C:
 			}
-			now, err := w.healthyReplicas(ctx, members)
+			now, err := w.healthyReplicasByWorkload(ctx, members)
 			if err != nil {
 				if ctx.Err() == nil {
 					s.failed = err

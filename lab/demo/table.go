@@ -34,7 +34,7 @@ func (w *demoClusters) printTable(ctx context.Context, out io.Writer, members []
 		}
 		fits, why := clustermatch.MatchesAffinity(policy.Spec.Placement.ClusterAffinity, atoll.ClusterViewOf(cluster))
 		if fits {
-			why = "policy shop: " + clusterNames(policy)
+			why = "policy shop: " + clusterChoiceReason(policy)
 		}
 		if err := w.printClusterWorkloads(ctx, table, cluster, why); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (w *demoClusters) printTable(ctx context.Context, out io.Writer, members []
 	return err
 }
 
-func clusterNames(p *v1alpha1.PropagationPolicy) string {
+func clusterChoiceReason(p *v1alpha1.PropagationPolicy) string {
 	if a := p.Spec.Placement.ClusterAffinity; a != nil && len(a.ClusterNames) > 0 {
 		return "named in clusterNames"
 	}

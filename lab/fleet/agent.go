@@ -126,7 +126,7 @@ func (a *simulatedAgent) wakeCore() *session.Agent {
 
 // dropIdleCore drops the core if no work is pending. The caller holds mu.
 func (a *simulatedAgent) dropIdleCore() {
-	if a.core == nil || len(a.neededBundles()) > 0 {
+	if a.core == nil || len(a.bundlesRequestedFromHub()) > 0 {
 		return
 	}
 	for i := range a.holdings {
@@ -137,7 +137,7 @@ func (a *simulatedAgent) dropIdleCore() {
 	a.core = nil
 }
 
-func (a *simulatedAgent) neededBundles() []string {
+func (a *simulatedAgent) bundlesRequestedFromHub() []string {
 	if a.session == nil {
 		return nil
 	}
@@ -275,7 +275,7 @@ func (a *simulatedAgent) bundleStatus(h *heldBundle) atoll.RowStatus {
 	}
 	if h.shape.isRemoval {
 		in.Removed = true
-		in.Vacant = a.namespaceIsVacant(h.shape)
+		in.Vacant = a.leavesEmptyNamespace(h.shape)
 	}
 	return h.shape.rowStatusInMood(h.mood, in, h.moodSince)
 }
@@ -294,9 +294,9 @@ func (a *simulatedAgent) hasMoveTarget(t *atoll.Tombstone) bool {
 	return false
 }
 
-// namespaceIsVacant reports whether the namespace of a removed Bundle remains without
+// leavesEmptyNamespace reports whether the namespace of a removed Bundle remains without
 // placed items. The caller holds mu.
-func (a *simulatedAgent) namespaceIsVacant(s *keptManifest) bool {
+func (a *simulatedAgent) leavesEmptyNamespace(s *keptManifest) bool {
 	return s.namespace != "" && !slices.Contains(s.deletedNamespaces, s.namespace) &&
 		slices.Contains(a.createdNamespaces, s.namespace) && !a.namespaceInUse(s.namespace) && !a.holdsItem(namespaceKey(s.namespace))
 }
@@ -319,7 +319,7 @@ func (a *simulatedAgent) reportBundle(h *heldBundle) {
 	if h.acked && hash == h.reportedHash {
 		return
 	}
-	a.recordRemovals(h, &s)
+	a.recordReportedTombstones(h, &s)
 	out := a.wakeCore().ReportStatus(h.shape.bundle, s, 0)
 	a.turnedUnhealthyEarly = a.turnedUnhealthyEarly || out.StateChanged
 	h.reportedHash, h.acked, h.reportedState = hash, false, stateOf(s.State)
@@ -327,8 +327,9 @@ func (a *simulatedAgent) reportBundle(h *heldBundle) {
 	a.session.send(out.Frames...)
 }
 
-// recordRemovals records the removals in the status. The caller holds mu.
-func (a *simulatedAgent) recordRemovals(h *heldBundle, s *atoll.RowStatus) {
+// recordReportedTombstones stores the tombstones that the status reports as carried out. The caller
+// holds mu.
+func (a *simulatedAgent) recordReportedTombstones(h *heldBundle, s *atoll.RowStatus) {
 	for i := range h.shape.tombstones {
 		t := &h.shape.tombstones[i]
 		if s.AllTombstonesDone || slices.Contains(s.DoneTombstones, t.ID()) {

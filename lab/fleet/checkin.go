@@ -80,12 +80,12 @@ func (l *simulatedSession) checkEndAfter(d time.Duration) {
 		return
 	}
 	l.endCheckAt = at
-	a.sim.schedule.runAfter(d, func() { a.endFinishedSession(at) })
+	a.sim.schedule.runAfter(d, func() { a.endSessionIfOver(at) })
 }
 
-// endFinishedSession ends a session that is over. It breaks the link if the hub does not
+// endSessionIfOver ends a session that is over. It breaks the link if the hub does not
 // close the session in time.
-func (a *simulatedAgent) endFinishedSession(at int64) {
+func (a *simulatedAgent) endSessionIfOver(at int64) {
 	a.mu.Lock()
 	l := a.session
 	if l == nil || l.endCheckAt != at {

@@ -19,7 +19,7 @@ import (
 type controlHandlers interface {
 	readStats(ctx context.Context) (Stats, error)
 	forEachAgentState(ctx context.Context, yield func(AgentState) error) error
-	countHealthy(ctx context.Context) (map[string]int, error)
+	countHealthyByBundle(ctx context.Context) (map[string]int, error)
 	dropLinks(ctx context.Context, d DropOrder) error
 	setRates(ctx context.Context, r FaultRates) error
 }
@@ -71,7 +71,7 @@ func controlMux(t controlHandlers) http.Handler {
 		_ = errors.Join(e.Encode(AgentState{Name: endOfHoldings}), out.Flush()) // the client has gone
 	})
 	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, r *http.Request) {
-		rows, err := t.countHealthy(r.Context())
+		rows, err := t.countHealthyByBundle(r.Context())
 		if !writeIfError(w, err) {
 			_ = json.NewEncoder(w).Encode(rows)
 		}

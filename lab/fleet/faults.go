@@ -69,7 +69,7 @@ func (f *faultInjector) injectFaultsUntil(now time.Time) {
 	f.flipDueRows(f.lastPass, now)
 	for ; !f.nextFailure.After(now); f.nextFailure = f.nextFaultTime(f.nextFailure, f.failureRate()) {
 		a, row := f.randomAgent(), f.rand.IntN(max(1, f.maxRows))
-		a.changeRow(row, (*simulatedAgent).failRow)
+		a.changeRow(row, (*simulatedAgent).degradeRow)
 	}
 	for ; !f.nextRestart.After(now); f.nextRestart = f.nextFaultTime(f.nextRestart, f.restartRate()) {
 		f.randomAgent().restartProcess()
@@ -84,7 +84,7 @@ func (f *faultInjector) randomAgent() *simulatedAgent {
 	return f.sim.agents[f.rand.IntN(len(f.sim.agents))]
 }
 
-// Rates per second, of the whole process.
+// failureRate returns the row failures per second of the whole process.
 func (f *faultInjector) failureRate() float64 {
 	return f.faultRates.FailuresPerHour / 3600 * float64(len(f.sim.agents)*max(1, f.maxRows))
 }
@@ -143,8 +143,8 @@ func (a *simulatedAgent) flipHealth(h *heldBundle) {
 	}
 }
 
-// failRow makes a row Degraded for a while. The caller holds mu.
-func (a *simulatedAgent) failRow(h *heldBundle) {
+// degradeRow makes a row Degraded for a while. The caller holds mu.
+func (a *simulatedAgent) degradeRow(h *heldBundle) {
 	if h.mood == moodReady {
 		h.setMood(moodDegraded, time.Now())
 		a.changeMoodLater(h, moodReady, max(failureLeast, a.drawReadyDelay()))

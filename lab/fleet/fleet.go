@@ -101,7 +101,7 @@ func RunSimulatedFleet(ctx context.Context, o Options) error {
 	if o.Progress != nil {
 		group.Go(func() error { return printProgress(ctx, o.Progress, NewSimulatorClient(dir, o.Prefix)) })
 	}
-	group.Go(func() error { return own.superviseHub(ctx) })
+	group.Go(func() error { return own.waitForHubExit(ctx) })
 	if n := o.processCount(); n > 1 {
 		group.Go(func() error { return runProcesses(ctx, whole, n, o.ProfileDir) })
 	} else {

@@ -17,7 +17,7 @@ func (c *SimulatorClient) CountHealthy(ctx context.Context) (map[string]int, err
 	return rows, err
 }
 
-func (s *simulator) countHealthy(context.Context) (map[string]int, error) {
+func (s *simulator) countHealthyByBundle(context.Context) (map[string]int, error) {
 	rows := map[string]int{}
 	for _, a := range s.agents {
 		a.mu.Lock()
@@ -31,7 +31,7 @@ func (s *simulator) countHealthy(context.Context) (map[string]int, error) {
 	return rows, nil
 }
 
-func (all processGroup) countHealthy(ctx context.Context) (map[string]int, error) {
+func (all processGroup) countHealthyByBundle(ctx context.Context) (map[string]int, error) {
 	sum := map[string]int{}
 	for _, c := range all {
 		rows, err := c.CountHealthy(ctx)

@@ -54,14 +54,14 @@ func hubKubeconfig(dir string) string {
 // ensureHub starts the hub in the directory unless it serves already. own is the started
 // hub; nil if none was started.
 func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Config, own *ownHub, err error) {
-	if config, err := waitForHub(ctx, hubKubeconfig(dir)); err == nil {
+	if config, err := configOfReadyHub(ctx, hubKubeconfig(dir)); err == nil {
 		return config, nil, nil
 	}
 	if l, err := lab.OpenExisting(dir); err == nil {
 		if err := l.StartComponent(ctx, "hub"); err != nil {
 			return nil, nil, err
 		}
-		config, err := waitForHub(ctx, hubKubeconfig(dir))
+		config, err := configOfReadyHub(ctx, hubKubeconfig(dir))
 		return config, nil, err
 	}
 	program, err := lab.ProgramPath("atoll-hub")
@@ -69,7 +69,7 @@ func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Con
 		return nil, nil, err
 	}
 	data := filepath.Join(dir, "hub")
-	hub := process.Spec{
+	hub := process.ProcessSpec{
 		Name: "hub", Owner: dir, EndsWithStarter: true, Command: append([]string{program, "--data-dir", data}, args...),
 		Log: filepath.Join(dir, "logs", "hub.log"), Identity: filepath.Join(dir, "run", "hub.json"),
 	}
@@ -84,7 +84,7 @@ func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Con
 	}
 	own = &ownHub{hub}
 	err = hub.WaitReady(ctx, hubStart, func(ctx context.Context) error {
-		config, err = waitForHub(ctx, filepath.Join(data, "hub.kubeconfig"))
+		config, err = configOfReadyHub(ctx, filepath.Join(data, "hub.kubeconfig"))
 		return err
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func ensureHub(ctx context.Context, dir string, args []string) (config *rest.Con
 }
 
 // ownHub is a hub that the fleet started and that ends with it.
-type ownHub struct{ process.Spec }
+type ownHub struct{ process.ProcessSpec }
 
 func (h *ownHub) stop(ctx context.Context) {
 	if h == nil {
@@ -106,9 +106,9 @@ func (h *ownHub) stop(ctx context.Context) {
 	_ = h.Stop(ctx, hubStop) // its log contains the reason of its end
 }
 
-// superviseHub waits until ctx ends. It returns an error if the hub ends by itself, because
+// waitForHubExit waits until ctx ends. It returns an error if the hub ends by itself, because
 // nothing restarts it.
-func (h *ownHub) superviseHub(ctx context.Context) error {
+func (h *ownHub) waitForHubExit(ctx context.Context) error {
 	if h == nil {
 		return nil
 	}
@@ -126,8 +126,8 @@ func (h *ownHub) superviseHub(ctx context.Context) error {
 	}
 }
 
-// waitForHub returns the client configuration of a hub that serves.
-func waitForHub(ctx context.Context, kubeconfig string) (*rest.Config, error) {
+// configOfReadyHub returns the client configuration of a hub that serves.
+func configOfReadyHub(ctx context.Context, kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err

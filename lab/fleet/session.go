@@ -104,7 +104,7 @@ func (l *simulatedSession) handleMessage(message []byte) error {
 		l.send(a.core.ManifestStored(m.Bundle, m.Generation, m.Content).Frames...)
 	}
 	if len(out.Store) > 0 {
-		a.reportStoredBundles()
+		a.reportPendingBundles()
 	}
 	l.applyAfterSend(&f, &out)
 	l.checkEndAfter(sessionEndPoll)
@@ -169,7 +169,7 @@ func (l *simulatedSession) applyBeforeSend(f *pb.FromHub, out *session.AgentOutp
 func (l *simulatedSession) applyAfterSend(f *pb.FromHub, out *session.AgentOutput) {
 	a := l.agent
 	for bundle, generation := range out.Forget {
-		a.forgetRemoval(bundle, generation)
+		a.dropAcknowledgedRemoval(bundle, generation)
 	}
 	if out.Welcome != nil {
 		for i := range a.holdings {
@@ -191,9 +191,9 @@ func (l *simulatedSession) applyAfterSend(f *pb.FromHub, out *session.AgentOutpu
 	l.refused, l.moved = out.Refused, out.Move
 }
 
-// reportStoredBundles reports stored Bundles and the Bundles that may have waited for them. The
+// reportPendingBundles reports stored Bundles and the Bundles that may have waited for them. The
 // caller holds mu.
-func (a *simulatedAgent) reportStoredBundles() {
+func (a *simulatedAgent) reportPendingBundles() {
 	for i := range a.holdings {
 		h := &a.holdings[i]
 		h.reportPending = h.reportPending || h.shape.needsMemberState()
@@ -201,9 +201,9 @@ func (a *simulatedAgent) reportStoredBundles() {
 	}
 }
 
-// forgetRemoval deletes the record of a removal that the hub has stored. The caller holds
+// dropAcknowledgedRemoval deletes the record of a removal that the hub has stored. The caller holds
 // mu.
-func (a *simulatedAgent) forgetRemoval(bundle string, generation int64) {
+func (a *simulatedAgent) dropAcknowledgedRemoval(bundle string, generation int64) {
 	if a.removedGenerations == nil {
 		a.removedGenerations = map[string]int64{}
 	}

@@ -95,7 +95,7 @@ func (t *keptManifestTable) acquireManifest(m *atoll.Manifest) (*keptManifest, u
 	key := [2]string{m.Bundle, m.Content}
 	s := t.byKey[key]
 	if s == nil {
-		s = t.buildManifest(m)
+		s = t.createKeptManifest(m)
 		t.byKey[[2]string{s.bundle, s.content}] = s
 	}
 	s.holders++
@@ -118,7 +118,7 @@ func (t *keptManifestTable) itemsChecksum(m *atoll.Manifest) (sum uint32) {
 	return sum
 }
 
-func (t *keptManifestTable) buildManifest(m *atoll.Manifest) *keptManifest {
+func (t *keptManifestTable) createKeptManifest(m *atoll.Manifest) *keptManifest {
 	s := &keptManifest{
 		bundle: strings.Clone(m.Bundle), content: strings.Clone(m.Content), namespace: m.Namespace, isRemoval: m.Remove,
 		deletedNamespaces: m.DeletedNamespaces, tombstones: slices.Clone(m.Tombstones),

@@ -128,7 +128,7 @@ func TestShapesAreShared(t *testing.T) {
 	}
 	a.storeManifest(&two)
 	b.storeManifest(&two)
-	b.forgetRemoval("x", 2)
+	b.dropAcknowledgedRemoval("x", 2)
 	if table := a.sim.shapes; len(table.byKey) != 1 || len(table.viewsByHash) != 2 {
 		t.Errorf("%d contents and %d objects are kept of 1 and 2", len(table.byKey), len(table.viewsByHash))
 	}

@@ -16,8 +16,8 @@ rules:
 - {level: Metadata}
 `
 
-// auditArgs returns the audit arguments of the API server; none without a log.
-func auditArgs(o MemberOptions) ([]string, error) {
+// prepareAuditArgs returns the audit arguments of the API server; none without a log.
+func prepareAuditArgs(o MemberOptions) ([]string, error) {
 	if o.AuditLog == "" {
 		return nil, nil
 	}

@@ -57,7 +57,7 @@ func newControlPlane(o MemberOptions, keys *pki, kubeconfig string) (*controlPla
 		return nil, fmt.Errorf("kube-controller-manager options: %w", err)
 	}
 	c := &controlPlane{api: apiserveroptions.NewServerRunOptions(), manager: manager, scheduler: scheduleroptions.NewOptions()}
-	audit, err := auditArgs(o)
+	audit, err := prepareAuditArgs(o)
 	if err != nil {
 		return nil, err
 	}

@@ -53,8 +53,8 @@ const (
 	NeverStarted State = "NeverStarted"
 )
 
-// Spec describes one process.
-type Spec struct {
+// ProcessSpec describes one process.
+type ProcessSpec struct {
 	// Name is its name in messages.
 	Name string
 	// Owner is the lab's directory, absolute.
@@ -82,7 +82,7 @@ type processIdentity struct {
 
 // Start starts the process and returns when it exists, before it is ready. It fails if the
 // last started one still runs.
-func (s Spec) Start() error {
+func (s ProcessSpec) Start() error {
 	if state, id := s.readState(); state == Running {
 		return fmt.Errorf("%s runs already as process %d; stop it first", s.Name, id.PID)
 	}
@@ -146,7 +146,7 @@ func startAndReap(cmd *exec.Cmd) error {
 }
 
 // CurrentState returns the state of the process, and its id if it runs.
-func (s Spec) CurrentState() (State, int) {
+func (s ProcessSpec) CurrentState() (State, int) {
 	state, id := s.readState()
 	if state != Running {
 		return state, 0
@@ -154,7 +154,7 @@ func (s Spec) CurrentState() (State, int) {
 	return state, id.PID
 }
 
-func (s Spec) readState() (State, processIdentity) {
+func (s ProcessSpec) readState() (State, processIdentity) {
 	data, err := os.ReadFile(s.Identity)
 	if errors.Is(err, fs.ErrNotExist) {
 		return NeverStarted, processIdentity{}
@@ -171,7 +171,7 @@ func (s Spec) readState() (State, processIdentity) {
 
 // CheckRunning returns an error with the name and the end of the log if the process does
 // not run.
-func (s Spec) CheckRunning() error {
+func (s ProcessSpec) CheckRunning() error {
 	if state, _ := s.CurrentState(); state == Running {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (s Spec) CheckRunning() error {
 
 // KillProcess sends SIGKILL and returns when the process is gone. A process that does not
 // run is no error.
-func (s Spec) KillProcess(ctx context.Context) error {
+func (s ProcessSpec) KillProcess(ctx context.Context) error {
 	state, id := s.readState()
 	if state != Running {
 		return nil
@@ -190,7 +190,7 @@ func (s Spec) KillProcess(ctx context.Context) error {
 
 // Stop sends SIGTERM, and SIGKILL after grace. It returns when the process is gone; a
 // process that does not run is no error.
-func (s Spec) Stop(ctx context.Context, grace time.Duration) error {
+func (s ProcessSpec) Stop(ctx context.Context, grace time.Duration) error {
 	state, id := s.readState()
 	if state != Running {
 		return nil
@@ -206,7 +206,7 @@ func (s Spec) Stop(ctx context.Context, grace time.Duration) error {
 
 // WaitReady polls ready until it returns nil. It fails when the process ends or after the
 // timeout. The error contains the cause, ready's last error and the end of the log.
-func (s Spec) WaitReady(ctx context.Context, timeout time.Duration, ready func(context.Context) error) error {
+func (s ProcessSpec) WaitReady(ctx context.Context, timeout time.Duration, ready func(context.Context) error) error {
 	var complaint error
 	ended := false
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
@@ -231,7 +231,7 @@ func (s Spec) WaitReady(ctx context.Context, timeout time.Duration, ready func(c
 }
 
 // LastLines returns the end of the log, indented, for error messages.
-func (s Spec) LastLines() string {
+func (s ProcessSpec) LastLines() string {
 	const lines, size = 15, 8 << 10
 	file, err := os.Open(s.Log)
 	if err != nil {

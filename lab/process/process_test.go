@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		for range ignored {
 		}
 	case "starter":
-		s := Spec{
+		s := ProcessSpec{
 			Name: "child", Owner: os.Getenv("ATOLL_PROCESS_TEST_FILE"), Command: []string{os.Args[0]}, EndsWithStarter: true,
 			Env: []string{roleVariable + "=obedient", "ATOLL_PROCESS_TEST_FILE=" + os.Getenv("ATOLL_PROCESS_TEST_FILE") + ".child"},
 			Log: os.Getenv("ATOLL_PROCESS_TEST_FILE") + ".log", Identity: os.Getenv("ATOLL_PROCESS_TEST_FILE") + ".json",
@@ -59,14 +59,14 @@ func announceReady() {
 }
 
 // newSpec describes a process of that role; it is killed after the test.
-func newSpec(t *testing.T, role string) Spec {
+func newSpec(t *testing.T, role string) ProcessSpec {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := Spec{
+	s := ProcessSpec{
 		Name:     role,
 		Owner:    dir,
 		Command:  []string{self},
@@ -82,7 +82,7 @@ func newSpec(t *testing.T, role string) Spec {
 	return s
 }
 
-func start(t *testing.T, s Spec) int {
+func start(t *testing.T, s ProcessSpec) int {
 	t.Helper()
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func start(t *testing.T, s Spec) int {
 	return pid
 }
 
-func wantState(t *testing.T, s Spec, want State) {
+func wantState(t *testing.T, s ProcessSpec, want State) {
 	t.Helper()
 	if got, _ := s.CurrentState(); got != want {
 		t.Fatalf("state %s; want %s", got, want)
@@ -236,7 +236,7 @@ func TestABoundProcessEndsWithItsStarter(t *testing.T) {
 	starter := newSpec(t, "starter")
 	start(t, starter)
 	announced := filepath.Join(starter.Owner, "announced")
-	child := Spec{Name: "child", Owner: announced, Log: announced + ".log", Identity: announced + ".json"}
+	child := ProcessSpec{Name: "child", Owner: announced, Log: announced + ".log", Identity: announced + ".json"}
 	t.Cleanup(func() {
 		if _, err := KillOwnedProcesses(context.WithoutCancel(t.Context()), announced); err != nil {
 			t.Error(err)

@@ -156,8 +156,8 @@ func writeBusyboxFiles(w *tar.Writer) error {
 	return addFile(w, "etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\n"))
 }
 
-// writeImageArchive writes the files of an image layout into an archive.
-func writeImageArchive(file, dir string) error {
+// writeArchiveOfDir writes the files of an image layout into an archive.
+func writeArchiveOfDir(file, dir string) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err

@@ -20,10 +20,10 @@ const containerdSocket = "/run/containerd/containerd.sock"
 // startTimeout is how long containerd may take to listen.
 const startTimeout = time.Minute
 
-// runNodeInit is the first process of the node's namespaces. It starts the node's programs, and
+// runNodeInitProcess is the first process of the node's namespaces. It starts the node's programs, and
 // collects all processes that lose their parent, as containers' shims do. When it ends, the
 // kernel ends all others.
-func runNodeInit(o NodeOptions) error {
+func runNodeInitProcess(o NodeOptions) error {
 	if err := o.writeConfigs(); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (o NodeOptions) loadAllImages() error {
 	}
 	for to, dir := range o.imageLayouts() {
 		archive := to + ".tar"
-		if err := writeImageArchive(archive, to); err != nil {
+		if err := writeArchiveOfDir(archive, to); err != nil {
 			return fmt.Errorf("read the image layout %s: %w", dir, err)
 		}
 		if err := loadAndRemoveArchive(dir, filepath.Base(dir), archive); err != nil {

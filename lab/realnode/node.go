@@ -70,7 +70,7 @@ func MissingRequirements(dir string) error {
 // Run runs the node until ctx ends, which is no error, or until a part of it fails.
 func Run(ctx context.Context, o NodeOptions) error {
 	if os.Getenv(insideVariable) != "" {
-		return runNodeInit(o)
+		return runNodeInitProcess(o)
 	}
 	if err := MissingRequirements(o.Programs); err != nil {
 		return err

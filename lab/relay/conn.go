@@ -29,7 +29,7 @@ func (c *relayedConn) run(ctx context.Context) {
 	defer c.link.forgetConn(c)
 	defer c.cancel()
 	defer c.client.Close()
-	if c.isHalfOpen(false) {
+	if c.recordLossIfHalfOpen(false) {
 		// The connection arrived while the link was half-open: the target never sees it.
 		_, _ = io.Copy(io.Discard, c.client)
 		return
@@ -55,7 +55,7 @@ func (c *relayedConn) copyUntilEnd(dst, src *net.TCPConn) {
 	buffer := make([]byte, chunkSize)
 	for {
 		n, err := src.Read(buffer)
-		if c.isHalfOpen(n > 0 || err != nil) {
+		if c.recordLossIfHalfOpen(n > 0 || err != nil) {
 			if err != nil {
 				return
 			}
@@ -78,9 +78,9 @@ func (c *relayedConn) copyUntilEnd(dst, src *net.TCPConn) {
 	}
 }
 
-// isHalfOpen reports whether the link is half-open for this connection, and records a
+// recordLossIfHalfOpen reports whether the link is half-open for this connection, and records a
 // loss.
-func (c *relayedConn) isHalfOpen(loss bool) bool {
+func (c *relayedConn) recordLossIfHalfOpen(loss bool) bool {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if c.bytesLost {

@@ -64,7 +64,7 @@ type BuildInfo struct {
 
 // NewImage returns an image of a program for a platform.
 func NewImage(p Program, on v1.Platform, binary []byte, about BuildInfo) (v1.Image, error) {
-	public, err := rootCertificates()
+	public, err := encodeFallbackRootCertificates()
 	if err != nil {
 		return nil, err
 	}
@@ -200,9 +200,9 @@ func parentDirs(name string) (out []string) {
 	return out
 }
 
-// rootCertificates returns the public CAs that Go's own library trusts on a machine without
+// encodeFallbackRootCertificates returns the public CAs that Go's own library trusts on a machine without
 // any, except CAs with conditions that a file cannot express.
-func rootCertificates() ([]byte, error) {
+func encodeFallbackRootCertificates() ([]byte, error) {
 	var blocks []string
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {

@@ -175,7 +175,7 @@ func TestTheSameGivesTheSame(t *testing.T) {
 }
 
 func TestPublicCAsAreTrusted(t *testing.T) {
-	text, err := rootCertificates()
+	text, err := encodeFallbackRootCertificates()
 	if err != nil {
 		t.Fatal(err)
 	}

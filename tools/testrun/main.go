@@ -89,7 +89,7 @@ func (o testrunOptions) choosePhases(ctx context.Context) ([]phase, error) {
 			dir, pattern = module, "./"+rest
 		}
 	}
-	p := phase{name: o.pkg, dir: dir, packages: []string{pattern}, flags: withQuickLinkFlags("-timeout", "40m"), env: plain}
+	p := phase{name: o.pkg, dir: dir, packages: []string{pattern}, flags: withUncachedTestFlags("-timeout", "40m"), env: plain}
 	if o.run != "" {
 		p.flags = append(p.flags, "-run", o.run)
 	}

@@ -46,13 +46,13 @@ var (
 // phasesOf returns the phases of a level in their order.
 func phasesOf(l level) []phase {
 	if l == levelShort {
-		return shortPhases()
+		return shortTestPhases()
 	}
 	return slices.DeleteFunc(allPhases(), func(p phase) bool { return p.level > l })
 }
 
-// shortPhases run what needs no cluster and no server.
-func shortPhases() []phase {
+// shortTestPhases run what needs no cluster and no server.
+func shortTestPhases() []phase {
 	short := slices.Concat(quick, []string{"-short", "-timeout", "3m"})
 	phases := phasePerModule(phase{name: "short", kinds: []string{"race", "pure", "decides"}, flags: short, env: plain})
 	for _, dir := range []string{"api", "tools", "test/monitoring"} {
@@ -66,24 +66,24 @@ func shortPhases() []phase {
 func allPhases() []phase {
 	promises := append(slices.Clone(plain), "ATOLL_E2E_PROMISES=1")
 	return slices.Concat(
-		phasePerModule(phase{name: "race", level: levelTest, kinds: []string{"race"}, flags: withQuickLinkFlags("-race", "-timeout", "15m"), env: withRace}),
-		phasePerModule(phase{name: "plain", level: levelTest, kinds: []string{"pure", "plain", "decides"}, flags: withQuickLinkFlags("-p", "2", "-timeout", "25m"), env: plain}),
+		phasePerModule(phase{name: "race", level: levelTest, kinds: []string{"race"}, flags: withUncachedTestFlags("-race", "-timeout", "15m"), env: withRace}),
+		phasePerModule(phase{name: "plain", level: levelTest, kinds: []string{"pure", "plain", "decides"}, flags: withUncachedTestFlags("-p", "2", "-timeout", "25m"), env: plain}),
 		[]phase{
-			{name: "promises", level: levelTest, dir: "lab", packages: []string{"./test/e2e"}, flags: withQuickLinkFlags("-timeout", "25m"), env: promises},
-			{name: "promise of tenancy", level: levelTest, dir: "lab", packages: []string{"./test/e2e/tenancy"}, flags: withQuickLinkFlags("-timeout", "25m", "-run", "^TestTenantFromBeginToEnd$"), env: plain},
-			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: withQuickLinkFlags(), env: plain},
-			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: withQuickLinkFlags(), env: plain},
+			{name: "promises", level: levelTest, dir: "lab", packages: []string{"./test/e2e"}, flags: withUncachedTestFlags("-timeout", "25m"), env: promises},
+			{name: "promise of tenancy", level: levelTest, dir: "lab", packages: []string{"./test/e2e/tenancy"}, flags: withUncachedTestFlags("-timeout", "25m", "-run", "^TestTenantFromBeginToEnd$"), env: plain},
+			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: withUncachedTestFlags(), env: plain},
+			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: withUncachedTestFlags(), env: plain},
 		},
-		phasePerModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withQuickLinkFlags("-p", "2", "-timeout", "25m"), env: plain}),
-		phasePerModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withQuickLinkFlags("-p", "1", "-timeout", "40m"), env: plain}),
+		phasePerModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withUncachedTestFlags("-p", "2", "-timeout", "25m"), env: plain}),
+		phasePerModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withUncachedTestFlags("-p", "1", "-timeout", "40m"), env: plain}),
 		[]phase{
-			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: withQuickLinkFlags("-timeout", "15m"), env: plain},
-			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: withQuickLinkFlags(), env: plain},
+			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: withUncachedTestFlags("-timeout", "15m"), env: plain},
+			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: withUncachedTestFlags(), env: plain},
 		},
 	)
 }
 
-func withQuickLinkFlags(flags ...string) []string {
+func withUncachedTestFlags(flags ...string) []string {
 	return slices.Concat(quick, []string{"-count=1"}, flags)
 }
 

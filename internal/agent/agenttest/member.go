@@ -27,14 +27,15 @@ import (
 
 var config *rest.Config
 
-// MemberConfig returns a copy of the configuration of the member that Main started.
-func MemberConfig() *rest.Config { return rest.CopyConfig(config) }
+// StartedMemberConfig returns a copy of the configuration of the member that Main started.
+func StartedMemberConfig() *rest.Config { return rest.CopyConfig(config) }
 
 // Kubeconfig file of the member that Main started.
 var Kubeconfig string
 
-// RunTestsWithMember starts the member and runs the tests; its value is for os.Exit. With
-// -short there is no member, and tests that need one must call Need.
+// RunTestsWithMember starts the member and runs the tests; its value is for os.Exit. With -short
+// there is no member, and tests that need one must call SkipIfShort. With -short there is no
+// member, and tests that need one must call Need.
 func RunTestsWithMember(m *testing.M) int {
 	if isShortTestRun() {
 		return m.Run()

@@ -19,9 +19,9 @@ const (
 	conflictMost  = 45 * time.Second
 )
 
-// listDifferences returns at most three paths at which applying the item would change the live
+// listFirstDifferingPaths returns at most three paths at which applying the item would change the live
 // object. It returns no values.
-func (e *MemberApplier) listDifferences(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured) ([]string, *Failure) {
+func (e *MemberApplier) listFirstDifferingPaths(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured) ([]string, *Failure) {
 	differences, failure := e.compareWithLive(ctx, p, res, live, p.Item.MemberOwned)
 	var out []string
 	for _, d := range differences {

@@ -204,7 +204,7 @@ func (w *world) listLabelled() (out []string) {
 // listStored lists what lies in the agent's store, but for the namespace that it made.
 func (w *world) listStored() (out []string) {
 	w.t.Helper()
-	s, err := store.New(agenttest.MemberConfig(), w.state, func(context.Context) bool { return true })
+	s, err := store.New(agenttest.StartedMemberConfig(), w.state, func(context.Context) bool { return true })
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func killedAt(t *testing.T, n int, after bool) bool {
 			w.restartAgent()
 			killed = true
 		}
-		_ = w.ForgetBundle(t.Context(), "b1", testNow) // once it is removed again
+		_ = w.ForgetRemovedBundle(t.Context(), "b1", testNow) // once it is removed again
 		left := w.listStored()
 		return len(left) == 0 && !w.line.isDead(), fmt.Sprint(left)
 	})

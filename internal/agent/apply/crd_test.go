@@ -91,7 +91,7 @@ func TestClaimsThatEndByOthersAreReported(t *testing.T) {
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Generation == 2 && len(s.DoneTombstones) == 0 })
 	w.storeManifest(remove("b2", 1))
 	w.waitForRemoval("b2")
-	if err := w.ForgetBundle(t.Context(), "b2", time.Now()); err != nil {
+	if err := w.ForgetRemovedBundle(t.Context(), "b2", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool {

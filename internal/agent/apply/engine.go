@@ -115,7 +115,7 @@ type task struct {
 func New(o Options, stored store.StoredContents) *MemberApplier {
 	e := &MemberApplier{
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
-		book: ownership.NewBook(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
+		book: ownership.NewOwnershipRecords(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{},
 		observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
 		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{},
@@ -187,12 +187,12 @@ func (e *MemberApplier) foldHolding(h ownership.BundleHolding) []atoll.ItemKey {
 	return append(keys, e.updateHPATargets(h)...)
 }
 
-// ForgetBundle drops a Bundle whose removal is done and reported.
-func (e *MemberApplier) ForgetBundle(ctx context.Context, bundle string, now time.Time) error {
+// ForgetRemovedBundle drops a Bundle whose removal is done and reported.
+func (e *MemberApplier) ForgetRemovedBundle(ctx context.Context, bundle string, now time.Time) error {
 	e.upserts.Lock()
 	defer e.upserts.Unlock()
 	e.mu.Lock()
-	removed := e.book.IsBundleRemoved(bundle)
+	removed := e.book.IsBundleRemovalDone(bundle)
 	e.mu.Unlock()
 	if !removed {
 		return nil
@@ -228,11 +228,11 @@ func (e *MemberApplier) AppliedUID(key atoll.ItemKey) (uid string, ok bool) {
 	return e.book.ObjectUID(key)
 }
 
-// RecordedNamespaces returns the namespaces in which something is recorded, in no order.
-func (e *MemberApplier) RecordedNamespaces() []string {
+// NamespacesWithRecords returns the namespaces in which something is recorded, in no order.
+func (e *MemberApplier) NamespacesWithRecords() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.book.RecordedNamespaces()
+	return e.book.NamespacesWithRecords()
 }
 
 // CarriedOut lists the tombstones of the Bundle's manifest that are carried out.
@@ -268,15 +268,15 @@ func (e *MemberApplier) IsWantedAgain(bundle string, t *atoll.Tombstone) bool {
 // incompleteContent takes the place of a content hash: no manifest has it, so that the hub sends another one.
 const incompleteContent = "incomplete"
 
-// HeldBundles lists every Bundle that is held, with its generation and content hash. The hash is
+// ReceivedManifests lists every Bundle that is held, with its generation and content hash. The hash is
 // incompleteContent where an older agent stored the manifest without a part.
-func (e *MemberApplier) HeldBundles() []Held {
+func (e *MemberApplier) ReceivedManifests() []ReceivedManifest {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var out []Held
+	var out []ReceivedManifest
 	for _, uid := range e.book.BundleUIDs() {
 		h := e.book.HoldingOf(uid)
-		held := Held{Bundle: uid, Generation: h.Manifest.Generation, Content: h.Manifest.Content}
+		held := ReceivedManifest{Bundle: uid, Generation: h.Manifest.Generation, Content: h.Manifest.Content}
 		if h.HasLostObserveModes() {
 			held.Content = incompleteContent
 		}
@@ -285,8 +285,8 @@ func (e *MemberApplier) HeldBundles() []Held {
 	return out
 }
 
-// Held is a Bundle that is held.
-type Held struct {
+// ReceivedManifest is a Bundle that is held.
+type ReceivedManifest struct {
 	Bundle     string
 	Generation int64
 	Content    string
@@ -373,7 +373,8 @@ func (e *MemberApplier) markDue(key atoll.ItemKey) {
 	t.due, t.at = true, time.Time{}
 }
 
-// markDueUnlessBackingOff is due for a key that is not waiting for its next try. The caller holds mu.
+// markDueUnlessBackingOff marks the key as due, unless the key waits for its next try. The caller
+// holds mu.
 func (e *MemberApplier) markDueUnlessBackingOff(key atoll.ItemKey) {
 	if t := e.ensureTask(key); t.failure == nil || !t.due {
 		e.markDue(key)

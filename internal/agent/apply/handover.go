@@ -109,10 +109,10 @@ func (e *MemberApplier) updateHPATargets(h ownership.BundleHolding) []atoll.Item
 	return keys
 }
 
-// handOver assigns the live values of fields to the handover manager, so that they
+// assignFieldsToHandoverManager assigns the live values of fields to the handover manager, so that they
 // stay as they are when we drop the fields. The resource version guards against a
 // value that changes in between.
-func (e *MemberApplier) handOver(ctx context.Context, p pendingWork, res member.Resource, paths []string) *Failure {
+func (e *MemberApplier) assignFieldsToHandoverManager(ctx context.Context, p pendingWork, res member.Resource, paths []string) *Failure {
 	for range 20 {
 		live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 		if apierrors.IsNotFound(err) || err == nil && string(live.GetUID()) != p.Record.UID {
@@ -140,9 +140,9 @@ func (e *MemberApplier) handOver(ctx context.Context, p pendingWork, res member.
 	return &Failure{Reason: atoll.ReasonConflict, Waits: true, Message: "the object changes too fast to hand its fields over; tried again"}
 }
 
-// takeBackHandedOverFields drops what the handover manager still holds of fields that are ours
+// removeFieldsFromHandoverManager drops what the handover manager still holds of fields that are ours
 // again: ours are applied already, so that no value changes.
-func (e *MemberApplier) takeBackHandedOverFields(ctx context.Context, p pendingWork, res member.Resource, obj *unstructured.Unstructured) *Failure {
+func (e *MemberApplier) removeFieldsFromHandoverManager(ctx context.Context, p pendingWork, res member.Resource, obj *unstructured.Unstructured) *Failure {
 	back := slices.ContainsFunc(p.Record.Left, func(path string) bool { return !slices.Contains(p.left, path) })
 	held := slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == atoll.HandoverManager })
 	if !back || !held {

@@ -28,7 +28,7 @@ const theAgent = "system:serviceaccount:atoll-system:atoll-agent"
 // wanted.
 func installManifest(t *testing.T, manifest []byte, want func(*unstructured.Unstructured) bool) {
 	t.Helper()
-	client, err := member.New(agenttest.MemberConfig())
+	client, err := member.New(agenttest.StartedMemberConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: 
 // awaitRights until the member has added up what the agent may do.
 func awaitRights(t *testing.T) {
 	t.Helper()
-	config := agenttest.MemberConfig()
+	config := agenttest.StartedMemberConfig()
 	config.Impersonate.UserName = theAgent
 	client, err := member.New(config)
 	if err != nil {

@@ -58,7 +58,7 @@ func (w *blockerReporter) setReason(why string) {
 func (e *MemberApplier) ReleaseAll(ctx context.Context, clean bool, waits func(why string)) (left []string, err error) {
 	w := &blockerReporter{tell: waits}
 	for {
-		held := e.claimingBundles()
+		held := e.storedOrClaimingBundles()
 		if len(held) == 0 {
 			break
 		}
@@ -67,7 +67,7 @@ func (e *MemberApplier) ReleaseAll(ctx context.Context, clean bool, waits func(w
 			if err := e.releaseBundle(ctx, bundle); err != nil {
 				return nil, err
 			}
-			if err := e.ForgetBundle(ctx, bundle, time.Now()); err != nil {
+			if err := e.ForgetRemovedBundle(ctx, bundle, time.Now()); err != nil {
 				return nil, err
 			}
 		}
@@ -89,8 +89,8 @@ func (e *MemberApplier) ReleaseAll(ctx context.Context, clean bool, waits func(w
 	return left, e.storeChangedRecords(ctx)
 }
 
-// claimingBundles lists the Bundles that are held, and those of which only claims are.
-func (e *MemberApplier) claimingBundles() []string {
+// storedOrClaimingBundles lists the Bundles that are held, and those of which only claims are.
+func (e *MemberApplier) storedOrClaimingBundles() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := map[string]bool{}
@@ -169,13 +169,13 @@ func (e *MemberApplier) removeOrReleaseNamespace(ctx context.Context, ns string,
 	key := atoll.NamespaceKey(ns)
 	if clean {
 		e.mu.Lock()
-		e.book.SetNamespaceRemovalOnLeave(ns, true)
+		e.book.SetNamespaceRemovalWhenUnused(ns, true)
 		e.markDue(key)
 		e.mu.Unlock()
 		e.wakeRun()
 		if why, err = e.waitForNamespaceGone(ctx, key, w); err != nil {
 			e.mu.Lock()
-			e.book.SetNamespaceRemovalOnLeave(ns, false) // the hub may have taken it back
+			e.book.SetNamespaceRemovalWhenUnused(ns, false) // the hub may have taken it back
 			e.mu.Unlock()
 			return "", err
 		}

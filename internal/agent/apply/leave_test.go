@@ -163,7 +163,7 @@ func TestLeaving(t *testing.T) {
 			if err != nil || len(behind) != c.behind {
 				t.Fatalf("left behind: %q, %v", behind, err)
 			}
-			if held := w.HeldBundles(); len(held) > 0 {
+			if held := w.ReceivedManifests(); len(held) > 0 {
 				t.Errorf("still held: %v", held)
 			}
 			if !c.namespace {
@@ -211,7 +211,7 @@ func TestLeavingGoesOnAfterAKill(t *testing.T) {
 	}
 	w.stop()
 	w.start()
-	if n := len(w.claimingBundles()); n > 0 {
+	if n := len(w.storedOrClaimingBundles()); n > 0 {
 		t.Errorf("%d bundles are still claimed after another start", n)
 	}
 }

@@ -91,7 +91,7 @@ func (e *MemberApplier) ensureNamespace(ctx context.Context, ns string) *Failure
 	}
 	v := e.observeObject(obj)
 	e.mu.Lock()
-	e.book.MadeNamespace(ns, ownership.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
+	e.book.RecordMadeNamespace(ns, ownership.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
 	e.recordAppliedView(v)
 	e.mu.Unlock()
 	e.o.Watch.Start(namespaces)

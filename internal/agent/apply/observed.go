@@ -176,7 +176,7 @@ func (e *MemberApplier) compareObservedObject(ctx context.Context, p pendingWork
 	}
 	begun := e.beginObservation(p.Key)
 	e.o.Watch.StartUnfiltered(res)
-	now, failure := e.readObserved(ctx, p, res)
+	now, failure := e.readAndCompareObserved(ctx, p, res)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -218,8 +218,8 @@ func (e *MemberApplier) beginObservation(key atoll.ItemKey) *observation {
 	return o
 }
 
-// readObserved reads the object and compares it with the plan's observed item.
-func (e *MemberApplier) readObserved(ctx context.Context, p pendingWork, res member.Resource) (*observation, *Failure) {
+// readAndCompareObserved reads the object and compares it with the plan's observed item.
+func (e *MemberApplier) readAndCompareObserved(ctx context.Context, p pendingWork, res member.Resource) (*observation, *Failure) {
 	o := &observation{hash: p.Observed.Hash, left: p.left}
 	differs := p.Observed.Observe == atoll.ObserveDrift
 	live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
@@ -263,7 +263,7 @@ func driftOf(key atoll.ItemKey, live *unstructured.Unstructured, differences []o
 			Path: d.Path, Live: formatValue(d.Before), Wanted: formatValue(d.After), Managers: managers.OfField(d.Path),
 		})
 	}
-	return drift.Limit(key, out)
+	return drift.LimitAndRedact(key, out)
 }
 
 // maxCountedFields bounds the number of fields that a drift counts.

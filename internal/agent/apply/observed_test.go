@@ -207,11 +207,11 @@ func TestAStoredManifestWithoutObservations(t *testing.T) {
 	w := newWorld(t)
 	item := observeAs(w.configMap("a", "x"), "")
 	w.storeManifest(newManifest("b1", 1, item))
-	if held := w.HeldBundles(); len(held) != 1 || held[0].Content != incompleteContent || held[0].Generation != 1 {
+	if held := w.ReceivedManifests(); len(held) != 1 || held[0].Content != incompleteContent || held[0].Generation != 1 {
 		t.Errorf("held: %+v", held)
 	}
 	w.storeManifest(newManifest("b1", 1, observeAs(w.configMap("a", "x"), atoll.ObserveDrift)))
-	if held := w.HeldBundles(); len(held) != 1 || held[0].Content == incompleteContent {
+	if held := w.ReceivedManifests(); len(held) != 1 || held[0].Content == incompleteContent {
 		t.Errorf("held after the hub sent the manifest again: %+v", held)
 	}
 	w.waitForDrift("b1", item.Key, isMissing)

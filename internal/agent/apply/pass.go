@@ -70,7 +70,7 @@ func (e *MemberApplier) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait t
 			wait = min(wait, t.at.Sub(now))
 		case e.isIdle(key, t):
 			t.due = false
-			e.dropTask(key, t)
+			e.dropTaskIfIdle(key, t)
 		default:
 			t.due, t.busy = false, true
 			keys = append(keys, key)
@@ -87,8 +87,8 @@ func (e *MemberApplier) isIdle(key atoll.ItemKey, t *task) bool {
 	return !e.pendingWorkFor(key).hasAction()
 }
 
-// dropTask removes a task that holds no information. The caller holds mu.
-func (e *MemberApplier) dropTask(key atoll.ItemKey, t *task) {
+// dropTaskIfIdle removes a task that holds no information. The caller holds mu.
+func (e *MemberApplier) dropTaskIfIdle(key atoll.ItemKey, t *task) {
 	if !t.due && !t.busy && t.failure == nil && len(t.corrections.at) == 0 {
 		delete(e.tasks, key)
 	}
@@ -214,7 +214,7 @@ func (e *MemberApplier) finishWork(ctx context.Context, key atoll.ItemKey, failu
 	if isHPA(key) {
 		e.markDueAfterHPAChange(key)
 	}
-	e.dropTask(key, t)
+	e.dropTaskIfIdle(key, t)
 	e.mu.Unlock()
 	e.logFailureChange(ctx, key, old, failure)
 	e.reportChanged(told)
@@ -232,12 +232,12 @@ func (e *MemberApplier) concernedBundles(key atoll.ItemKey) (out []string) {
 		}
 		out = append(out, e.book.BundlesWithNamespace(key.Name)...)
 		for _, inside := range e.book.KeysInNamespace(key.Name) {
-			out = append(out, e.book.ConcernedBundles(inside)...)
+			out = append(out, e.book.BundlesWithClaimOrTombstone(inside)...)
 		}
 		slices.Sort(out)
 		out = slices.Compact(out)
 	}
-	return append(out, e.book.ConcernedBundles(key)...)
+	return append(out, e.book.BundlesWithClaimOrTombstone(key)...)
 }
 
 // logFailureChange logs an item's failure when it is new or different.

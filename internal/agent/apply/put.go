@@ -77,10 +77,10 @@ func (e *MemberApplier) holdsBundle(bundle string) bool {
 // otherwise treated as a foreign object.
 func (e *MemberApplier) adoptLeftBehind(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured, note string) *Failure {
 	if !ownership.CanReadoptLeftBehind(p.Key, note, p.Item.UID) {
-		if ownership.DeletionCascades(p.Key) {
+		if ownership.DeletionLosesDataOrDependents(p.Key) {
 			return e.resolveConflict(ctx, p, res, live)
 		}
-		if diff, failure := e.listDifferences(ctx, p, res, live); failure != nil {
+		if diff, failure := e.listFirstDifferingPaths(ctx, p, res, live); failure != nil {
 			return failure
 		} else if len(diff) > 0 {
 			return e.resolveConflict(ctx, p, res, live)
@@ -110,7 +110,7 @@ func (e *MemberApplier) resolveConflict(ctx context.Context, p pendingWork, res 
 	case v1alpha1.ConflictOverwrite:
 		return e.sendApply(ctx, p, res, take)
 	case v1alpha1.ConflictAdoptIfSame:
-		diff, failure := e.listDifferences(ctx, p, res, live)
+		diff, failure := e.listFirstDifferingPaths(ctx, p, res, live)
 		if failure != nil {
 			return failure
 		}
@@ -161,7 +161,7 @@ func (e *MemberApplier) update(ctx context.Context, p pendingWork, res member.Re
 		newly = p.left // what an interrupted apply left us with is not known
 	}
 	if len(newly) > 0 {
-		if failure := e.handOver(ctx, p, res, newly); failure != nil {
+		if failure := e.assignFieldsToHandoverManager(ctx, p, res, newly); failure != nil {
 			return failure
 		}
 	}
@@ -201,7 +201,7 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 	case err != nil:
 		return e.handleApplyError(ctx, err, p, res, s)
 	}
-	if failure := e.takeBackHandedOverFields(ctx, p, res, obj); failure != nil {
+	if failure := e.removeFieldsFromHandoverManager(ctx, p, res, obj); failure != nil {
 		return failure
 	}
 	v := e.observeObject(obj)
@@ -229,7 +229,7 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 
 // handleApplyError explains an apply that failed, and finds out what to do next.
 func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendingWork, res member.Resource, s applyParams) *Failure {
-	if isRefusedEdit(err, p, s) {
+	if mayRecreateAfterRefusal(err, p, s) {
 		return e.scheduleRecreation(ctx, p, res, err)
 	}
 	if s.uid != "" && (isUIDMismatch(err) || apierrors.IsNotFound(err)) && !s.adopt {
@@ -273,7 +273,7 @@ func applyBody(p pendingWork, s applyParams) ([]byte, *Failure) {
 	if s.uid != "" {
 		_ = unstructured.SetNestedField(obj, s.uid, "metadata", "uid")
 	}
-	if err := jsonpointer.RemoveAll(obj, s.left); err != nil {
+	if err := jsonpointer.RemoveMapFields(obj, s.left); err != nil {
 		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}
 	}
 	out, err := json.Marshal(obj)

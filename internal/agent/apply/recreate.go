@@ -18,9 +18,9 @@ import (
 // field that cannot change. The API's own words differ by kind, so the Engine asks whether the API would accept
 // a new object with the content.
 
-// isRefusedEdit reports whether an apply to an object of Atoll's failed that the item lets the Engine create
+// mayRecreateAfterRefusal reports whether an apply to an object of Atoll's failed that the item lets the Engine create
 // again.
-func isRefusedEdit(err error, p pendingWork, s applyParams) bool {
+func mayRecreateAfterRefusal(err error, p pendingWork, s applyParams) bool {
 	return p.Item.Recreate && apierrors.IsInvalid(err) && !isUIDMismatch(err) && !s.adopt && s.uid != "" && s.uid == p.Record.UID
 }
 
@@ -32,7 +32,7 @@ func (e *MemberApplier) scheduleRecreation(ctx context.Context, p pendingWork, r
 	case p.Record.Adopted:
 		failure.Message = truncateText("it was not made by Atoll, and is not created again: " + failure.Message)
 		return failure
-	case ownership.DeletionCascades(p.Key):
+	case ownership.DeletionLosesDataOrDependents(p.Key):
 		failure.Message = truncateText("its deletion would take along more than the object, so that it is not created again: " + failure.Message)
 		return failure
 	}

@@ -106,7 +106,7 @@ func (e *MemberApplier) beginDelete(ctx context.Context, p pendingWork, res memb
 	}
 	e.mu.Lock()
 	still := e.pendingWorkFor(p.Key).Verb == p.Verb
-	going := still && e.book.RecordDeleting(p.Key)
+	going := still && e.book.RecordRunOnceDeletionStart(p.Key)
 	e.mu.Unlock()
 	if !still {
 		return &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
@@ -299,7 +299,7 @@ func (e *MemberApplier) classifyFoundObjects(found []metav1.PartialObjectMetadat
 		m := &found[i]
 		key := atoll.ItemKey{Group: res.Group, Kind: res.Kind, Namespace: m.Namespace, Name: m.Name}
 		switch {
-		case e.isOurs(key, string(m.UID)):
+		case e.wasCreatedByAtoll(key, string(m.UID)):
 			ours++
 		case namespace != "" && e.comesWithNamespace(m, key):
 		case m.DeletionTimestamp != nil:
@@ -311,8 +311,8 @@ func (e *MemberApplier) classifyFoundObjects(found []metav1.PartialObjectMetadat
 	return foreign, ours
 }
 
-// isOurs reports whether the object is recorded.
-func (e *MemberApplier) isOurs(key atoll.ItemKey, uid string) bool {
+// wasCreatedByAtoll reports whether the object with this UID is recorded and was not adopted.
+func (e *MemberApplier) wasCreatedByAtoll(key atoll.ItemKey, uid string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, known := e.book.Record(key)

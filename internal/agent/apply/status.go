@@ -22,7 +22,7 @@ func (e *MemberApplier) StatusOf(bundle string, prev *atoll.RowStatus, now time.
 	m := &h.Manifest
 	in := report.Input{
 		Generation: m.Generation, Content: m.Content, Remove: m.Remove,
-		Removed: e.book.IsBundleRemoved(bundle), Gone: e.book.CompletedTombstoneIDs(bundle),
+		Removed: e.book.IsBundleRemovalDone(bundle), Gone: e.book.CompletedTombstoneIDs(bundle),
 	}
 	in.AllGone = len(in.Gone) == len(m.Tombstones)
 	listed := map[atoll.ItemKey]bool{}
@@ -39,7 +39,7 @@ func (e *MemberApplier) StatusOf(bundle string, prev *atoll.RowStatus, now time.
 	}
 	if m.Remove && in.Removed {
 		in.Removed, in.Kept = e.areDeletedNamespacesGone(m)
-		in.Vacant = in.Removed && e.isNamespaceVacant(m)
+		in.Vacant = in.Removed && e.isAgentMadeNamespaceUnneeded(m)
 	}
 	return report.BuildStatus(in, prev, now.Unix()), true
 }
@@ -192,9 +192,9 @@ func (e *MemberApplier) areDeletedNamespacesGone(m *atoll.Manifest) (done bool, 
 	return true, kept
 }
 
-// isNamespaceVacant reports whether the namespace of a removed Bundle was made by the agent, is
+// isAgentMadeNamespaceUnneeded reports whether the namespace of a removed Bundle was made by the agent, is
 // not deleted on the hub, and is needed by nothing. The caller holds mu.
-func (e *MemberApplier) isNamespaceVacant(m *atoll.Manifest) bool {
+func (e *MemberApplier) isAgentMadeNamespaceUnneeded(m *atoll.Manifest) bool {
 	if m.Namespace == "" || slices.Contains(m.DeletedNamespaces, m.Namespace) || e.book.NeedsNamespace(m.Namespace) {
 		return false
 	}

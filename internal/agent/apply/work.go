@@ -101,8 +101,8 @@ func (e *MemberApplier) failureOf(key atoll.ItemKey) *Failure {
 	return nil
 }
 
-// beginWork returns the plan for a key that is worked on now, and takes its flags.
-func (e *MemberApplier) beginWork(key atoll.ItemKey) pendingWork {
+// takePendingWork returns the plan for a key that is worked on now, and takes its flags.
+func (e *MemberApplier) takePendingWork(key atoll.ItemKey) pendingWork {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.pendingWorkFor(key)
@@ -121,7 +121,7 @@ const maxSteps = 6
 func (e *MemberApplier) workOnKey(ctx context.Context, key atoll.ItemKey) *Failure {
 	ctx = e.withWriterServiceAccount(ctx, key)
 	for range maxSteps {
-		p := e.beginWork(key)
+		p := e.takePendingWork(key)
 		failure, again := e.runStep(ctx, p)
 		if failure != nil || !again {
 			return failure
@@ -339,7 +339,7 @@ func (e *MemberApplier) recordGone(p pendingWork) {
 func (e *MemberApplier) recordGoneLocked(p pendingWork) {
 	var last *atoll.ItemStatus
 	if p.hasView && ownership.RunsOnce(p.Key) {
-		last = finalItemStatus(p.view)
+		last = buildRunStatusAfterDeletion(p.view)
 	}
 	for _, key := range e.book.RecordGone(p.Key, p.Record.UID, last) {
 		if key != p.Key {
@@ -349,8 +349,8 @@ func (e *MemberApplier) recordGoneLocked(p pendingWork) {
 	delete(e.views, p.Key)
 }
 
-// finalItemStatus is what is reported of a run-to-completion object after it went.
-func finalItemStatus(v observe.View) *atoll.ItemStatus {
+// buildRunStatusAfterDeletion is what is reported of a run-to-completion object after it went.
+func buildRunStatusAfterDeletion(v observe.View) *atoll.ItemStatus {
 	s := &atoll.ItemStatus{Key: v.Key, Health: v.Health, Reason: v.Reason, Message: v.Message, ReflectedStatus: v.Reflected}
 	if !v.Finished {
 		s.Health, s.Reason = atoll.Degraded, atoll.ReasonDeletedInMember
@@ -402,6 +402,6 @@ func (e *MemberApplier) recognizeOwnObject(p pendingWork, v observe.View) bool {
 	if !claimed && v.Label != p.Record.Owner {
 		return false
 	}
-	e.book.RecordFound(p.Key, ownership.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted})
+	e.book.RecordFoundAfterInterruptedApply(p.Key, ownership.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted})
 	return true
 }

@@ -71,7 +71,7 @@ func newWorldAs(t *testing.T, user string) *world {
 	agenttest.SkipIfShort(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	w := &world{t: t, state: "state-" + name, ns: name, as: user, line: &line{}, told: make(chan string, 10_000)}
-	client, err := member.New(agenttest.MemberConfig())
+	client, err := member.New(agenttest.StartedMemberConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func newWorldAs(t *testing.T, user string) *world {
 func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	config := agenttest.MemberConfig()
+	config := agenttest.StartedMemberConfig()
 	config.Impersonate.UserName = w.as
 	config.Wrap(w.line.wrapTransport)
 	client, err := member.New(config)

@@ -44,8 +44,8 @@ func panicContainerOf(ctx context.Context) *panicContainer {
 
 // ContainPanics returns a context that contains panics of its goroutines. The panicking goroutine
 // calls report, which must not block.
-func ContainPanics(ctx context.Context, told func(*Panic)) context.Context {
-	return context.WithValue(ctx, contained{}, &panicContainer{report: told, panicked: make(chan struct{})})
+func ContainPanics(ctx context.Context, report func(*Panic)) context.Context {
+	return context.WithValue(ctx, contained{}, &panicContainer{report: report, panicked: make(chan struct{})})
 }
 
 // PanicContained is closed once a panic was contained, whether or not the context had ended before; nil

@@ -36,7 +36,7 @@ func (i *Inventory) mayKeepObject(what string, kept, mostKept, text, mostText in
 
 // nodeTextSize returns how many bytes the kept texts of a node have.
 func nodeTextSize(name string, n node) int {
-	size := len(name) + len(n.provider) + len(n.region) + resourceTextSize(n.allocatable)
+	size := len(name) + len(n.provider) + len(n.region) + resourceNamesSize(n.allocatable)
 	for _, t := range n.taints {
 		size += len(t.Key) + len(t.Value) + len(t.Effect)
 	}
@@ -45,10 +45,10 @@ func nodeTextSize(name string, n node) int {
 
 // podTextSize returns how many bytes the kept texts of a pod have.
 func podTextSize(p *corev1.Pod, requested resourceAmounts) int {
-	return len(p.Namespace) + len(p.Name) + len(p.Spec.NodeName) + resourceTextSize(requested)
+	return len(p.Namespace) + len(p.Name) + len(p.Spec.NodeName) + resourceNamesSize(requested)
 }
 
-func resourceTextSize(a resourceAmounts) (size int) {
+func resourceNamesSize(a resourceAmounts) (size int) {
 	for name := range a {
 		size += len(name)
 	}

@@ -36,7 +36,7 @@ func podOn(name, node string) *corev1.Pod {
 // TestWhatIsKeptOfAMemberHasBounds: what is kept already may change. Names of any length are not kept.
 func TestWhatIsKeptOfAMemberHasBounds(t *testing.T) {
 	i := newBounded(t)
-	pods := i.podSums()
+	pods := i.newPodSumStore()
 	for n := range maxPods {
 		pods.put(podOn(fmt.Sprint("p", n), "n"))
 	}
@@ -61,7 +61,7 @@ func TestWhatIsKeptOfAMemberHasBounds(t *testing.T) {
 
 func TestANodeIsCountedIfItsNamesAreShort(t *testing.T) {
 	i := newBounded(t)
-	nodes := i.nodeSums()
+	nodes := i.newNodeSumStore()
 	named := func(resources ...string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}}}
 		for _, r := range resources {

@@ -181,7 +181,7 @@ func (i *Inventory) Run(ctx context.Context) {
 	for _, kind := range definitions {
 		running.Go(func() { defer crash.RecoverContained(ctx); i.watchAPIDefinitions(ctx, kind) })
 	}
-	running.Go(func() { defer crash.RecoverContained(ctx); i.watchProperties(ctx) })
+	running.Go(func() { defer crash.RecoverContained(ctx); i.watchPropertiesWhileServed(ctx) })
 	running.Go(func() { defer crash.RecoverContained(ctx); i.discoverPeriodically(ctx) })
 	lost := time.AfterFunc(i.patience, func() {
 		i.mu.Lock()
@@ -254,7 +254,7 @@ func (i *Inventory) updateSnapshot() bool {
 		}
 	}
 	var again time.Duration
-	if s.Room, again = i.decideCapacityReport(time.Now()); again > 0 && i.again == nil {
+	if s.Room, again = i.chooseCapacityToReport(time.Now()); again > 0 && i.again == nil {
 		i.again = time.AfterFunc(again, func() {
 			i.mu.Lock()
 			i.again = nil
@@ -282,7 +282,8 @@ var lookAgain = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Se
 // failedAgain is the time after which it is asked again where it did not answer that.
 const failedAgain = 10 * time.Second
 
-// discoverPeriodically requests version and APIs whenever look says so.
+// discoverPeriodically discovers version and APIs after each request for a rescan, and again after
+// a failure.
 func (i *Inventory) discoverPeriodically(ctx context.Context) {
 	var again <-chan time.Time
 	for {

@@ -63,7 +63,8 @@ func mostFrequentValue(counts map[string]int) (mostFrequentValue string) {
 	return mostFrequentValue
 }
 
-// providerOf returns the provider of a node is the scheme of its provider ID, as in aws:///eu-west-1a/i-0123.
+// providerOf returns the provider of a node: the scheme of its provider ID, as in
+// aws:///eu-west-1a/i-0123.
 func providerOf(n *corev1.Node) string {
 	provider, _, ok := strings.Cut(n.Spec.ProviderID, "://")
 	if !ok {
@@ -74,8 +75,8 @@ func providerOf(n *corev1.Node) string {
 
 var clusterProperty = schema.GroupVersionKind{Group: "about.k8s.io", Version: "v1alpha1", Kind: "ClusterProperty"}
 
-// watchProperties watches the member's ClusterProperty objects while it serves them.
-func (i *Inventory) watchProperties(ctx context.Context) {
+// watchPropertiesWhileServed watches the member's ClusterProperty objects while it serves them.
+func (i *Inventory) watchPropertiesWhileServed(ctx context.Context) {
 	end := func() {}
 	defer func() { end() }()
 	for watched := false; ; {
@@ -139,7 +140,7 @@ func (i *Inventory) watchStatedProperties(ctx context.Context, resource schema.G
 			return w, err
 		},
 	}
-	into := &sumStore{
+	into := &reflectorCallbackStore{
 		Inventory: i, what: countProperties, put: i.recordProperty,
 		drop:  func(name string) { delete(i.stated, name) },
 		clear: func() { clear(i.stated) },

@@ -74,8 +74,8 @@ func compareByFreeCapacity(a, b freecapacity.NodeClass) int {
 	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.String(), b.String()))
 }
 
-// joinSmallClasses classes: the largest stay, and of the others, which nothing tells apart by
-// digits, those that no taint repels become one with what all of them have.
+// joinSmallClasses reduces the number of classes: the largest stay, and the other ones without
+// taints become one class with the least capacity of them.
 func joinSmallClasses(all freecapacity.NodeClasses) freecapacity.NodeClasses {
 	slices.SortStableFunc(all, func(a, b freecapacity.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
 	out, rest := slices.Clone(all[:mostClasses-1]), freecapacity.NodeClass{}
@@ -133,9 +133,9 @@ func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
 	return classifyFreeCapacity(free)
 }
 
-// decideCapacityReport decides whether the present free capacity is reported, and if not, when to decide
+// chooseCapacityToReport decides whether the present free capacity is reported, and if not, when to decide
 // again. The caller holds mu.
-func (i *Inventory) decideCapacityReport(now time.Time) (tell []string, again time.Duration) {
+func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, again time.Duration) {
 	if !i.counted[countNodes] || !i.counted[countPods] {
 		return nil, 0
 	}

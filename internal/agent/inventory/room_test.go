@@ -98,11 +98,11 @@ func aPod(name, node, cpu string) *corev1.Pod {
 func TestRoomIsToldWhenItMatters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: resourceAmounts{}, requested: resourceAmounts{}, counted: map[string]bool{}, read: map[string]bool{countProperties: true}, version: "v1.36.3", wake: make(chan struct{}, 1)}
-		nodes, pods := i.nodeSums(), i.podSums()
+		nodes, pods := i.newNodeSumStore(), i.newPodSumStore()
 		told := func() string {
 			i.mu.Lock()
 			defer i.mu.Unlock()
-			lines, _ := i.decideCapacityReport(time.Now())
+			lines, _ := i.chooseCapacityToReport(time.Now())
 			i.lastSnapshot.Room = lines
 			return fmt.Sprint(lines)
 		}

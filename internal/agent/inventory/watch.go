@@ -29,10 +29,10 @@ type node struct {
 }
 
 func (i *Inventory) watchNodes(ctx context.Context) {
-	i.watch(ctx, countNodes, &corev1.Node{}, &corev1.NodeList{}, i.nodeSums())
+	i.watch(ctx, countNodes, &corev1.Node{}, &corev1.NodeList{}, i.newNodeSumStore())
 }
 
-func (i *Inventory) nodeSums() *sumStore {
+func (i *Inventory) newNodeSumStore() *reflectorCallbackStore {
 	put := func(obj any) {
 		n, ok := obj.(*corev1.Node)
 		if !ok {
@@ -53,7 +53,7 @@ func (i *Inventory) nodeSums() *sumStore {
 		i.total.add(now.allocatable, 1)
 		i.nodes[n.Name] = now
 	}
-	return &sumStore{
+	return &reflectorCallbackStore{
 		Inventory: i, what: countNodes, put: put,
 		drop: func(name string) {
 			i.total.add(i.nodes[name].allocatable, -1)
@@ -67,10 +67,10 @@ func (i *Inventory) nodeSums() *sumStore {
 }
 
 func (i *Inventory) watchPods(ctx context.Context) {
-	i.watch(ctx, countPods, &corev1.Pod{}, &corev1.PodList{}, i.podSums())
+	i.watch(ctx, countPods, &corev1.Pod{}, &corev1.PodList{}, i.newPodSumStore())
 }
 
-func (i *Inventory) podSums() *sumStore {
+func (i *Inventory) newPodSumStore() *reflectorCallbackStore {
 	put := func(obj any) {
 		p, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -90,7 +90,7 @@ func (i *Inventory) podSums() *sumStore {
 		i.countPod(now, 1)
 		i.pods[name] = now
 	}
-	return &sumStore{
+	return &reflectorCallbackStore{
 		Inventory: i, what: countPods, put: put, reduce: reducePod,
 		drop: func(name string) {
 			i.countPod(i.pods[name], -1)
@@ -119,7 +119,7 @@ func reducePod(obj any) (any, error) {
 }
 
 // watch reduces a core kind into sums.
-func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime.Object, into *sumStore) {
+func (i *Inventory) watch(ctx context.Context, plural string, kind, list runtime.Object, into *reflectorCallbackStore) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			out := list.DeepCopyObject()
@@ -151,8 +151,8 @@ func (i *Inventory) recordListRefusal(what string, err error) {
 	wakeup.WakeReader(i.wake)
 }
 
-// sumStore is a reflector's store that keeps sums.
-type sumStore struct {
+// reflectorCallbackStore is a reflector's store that keeps sums.
+type reflectorCallbackStore struct {
 	*Inventory
 	what   string // for what has to be listed before it counts
 	put    func(obj any)
@@ -162,13 +162,13 @@ type sumStore struct {
 }
 
 // Transformer reduces objects while the reflector lists.
-func (s *sumStore) Transformer() cache.TransformFunc { return s.reduce }
+func (s *reflectorCallbackStore) Transformer() cache.TransformFunc { return s.reduce }
 
 // Add counts a new object.
-func (s *sumStore) Add(obj any) error { return s.Update(obj) }
+func (s *reflectorCallbackStore) Add(obj any) error { return s.Update(obj) }
 
 // Update counts a changed object.
-func (s *sumStore) Update(obj any) error {
+func (s *reflectorCallbackStore) Update(obj any) error {
 	s.mu.Lock()
 	s.put(obj)
 	s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *sumStore) Update(obj any) error {
 }
 
 // Delete stops counting an object.
-func (s *sumStore) Delete(obj any) error {
+func (s *reflectorCallbackStore) Delete(obj any) error {
 	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (s *sumStore) Delete(obj any) error {
 }
 
 // Replace counts the objects of a new list in place of all others.
-func (s *sumStore) Replace(objs []any, _ string) error {
+func (s *reflectorCallbackStore) Replace(objs []any, _ string) error {
 	s.mu.Lock()
 	delete(s.excess, s.what)
 	s.clear()
@@ -204,7 +204,7 @@ func (s *sumStore) Replace(objs []any, _ string) error {
 }
 
 // Resync does nothing.
-func (s *sumStore) Resync() error { return nil }
+func (s *reflectorCallbackStore) Resync() error { return nil }
 
 // watchAPIDefinitions discovers again when objects of a kind that define APIs change.
 func (i *Inventory) watchAPIDefinitions(ctx context.Context, kind schema.GroupVersionResource) {
@@ -216,7 +216,7 @@ func (i *Inventory) watchAPIDefinitions(ctx context.Context, kind schema.GroupVe
 		},
 	}
 	look := func() { wakeup.WakeReader(i.rescan) }
-	into := &sumStore{Inventory: i, put: func(any) { look() }, drop: func(string) { look() }, clear: look, reduce: func(obj any) (any, error) {
+	into := &reflectorCallbackStore{Inventory: i, put: func(any) { look() }, drop: func(string) { look() }, clear: look, reduce: func(obj any) (any, error) {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
 			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
 		}

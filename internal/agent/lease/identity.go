@@ -19,7 +19,7 @@ func HolderIdentity(runner string) string {
 		runner = hostName()
 	}
 	return strings.Join([]string{
-		runner, podUID(), machineIdentity(), strconv.Itoa(os.Getpid()), processStartTicks(os.Getpid()), rand.Text()[:8],
+		runner, ownPodUID(), bootAndPIDNamespace(), strconv.Itoa(os.Getpid()), processStartTicks(os.Getpid()), rand.Text()[:8],
 	}, "_")
 }
 
@@ -31,11 +31,11 @@ func hostName() string {
 	return name
 }
 
-// podUID returns the pod's UID; empty outside a pod.
-func podUID() string { return strings.ReplaceAll(os.Getenv(PodVariable), "_", "-") }
+// ownPodUID returns the pod's UID; empty outside a pod.
+func ownPodUID() string { return strings.ReplaceAll(os.Getenv(PodVariable), "_", "-") }
 
-// machineIdentity names the boot and the process namespace; empty where there is no /proc.
-func machineIdentity() string {
+// bootAndPIDNamespace names the boot and the process namespace; empty where there is no /proc.
+func bootAndPIDNamespace() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -77,8 +77,8 @@ func isHolderDead(identity string) bool {
 	switch {
 	case err != nil || where == "":
 		return false
-	case where == machineIdentity():
+	case where == bootAndPIDNamespace():
 		return since != "" && processStartTicks(pid) != since
 	}
-	return inPod != "" && inPod == podUID()
+	return inPod != "" && inPod == ownPodUID()
 }

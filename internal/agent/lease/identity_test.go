@@ -14,7 +14,7 @@ func holderOf(pod, machine string, pid int, since string) string {
 }
 
 func TestOnlyTheSurelyDeadAreDead(t *testing.T) {
-	if machineIdentity() == "" {
+	if bootAndPIDNamespace() == "" {
 		t.Skip("needs /proc")
 	}
 	ended := exec.Command("true")
@@ -28,15 +28,15 @@ func TestOnlyTheSurelyDeadAreDead(t *testing.T) {
 	}{
 		{"this process", "", HolderIdentity(""), false},
 		{"this process, for a hub", "", HolderIdentity("atoll-hub-1@hub_1:6444"), false},
-		{"process that ended", "", holderOf("", machineIdentity(), ended.Process.Pid, "1"), true},
-		{"number given to another process", "", holderOf("", machineIdentity(), me, "1"), true},
-		{"start not known", "", holderOf("", machineIdentity(), ended.Process.Pid, ""), false},
+		{"process that ended", "", holderOf("", bootAndPIDNamespace(), ended.Process.Pid, "1"), true},
+		{"number given to another process", "", holderOf("", bootAndPIDNamespace(), me, "1"), true},
+		{"start not known", "", holderOf("", bootAndPIDNamespace(), ended.Process.Pid, ""), false},
 		{"other machine", "", holderOf("", "boot.1", ended.Process.Pid, "1"), false},
 		{"no machine", "p1", holderOf("p1", "", ended.Process.Pid, "1"), false},
 		{"other pod", "p1", holderOf("p2", "boot.1", 1, "1"), false},
 		{"neither in a pod", "", holderOf("", "boot.1", 1, "1"), false},
 		{"earlier run of the same container", "p1", holderOf("p1", "boot.1", 1, "1"), true},
-		{"beside us in the same container", "p1", holderOf("p1", machineIdentity(), me, mine), false},
+		{"beside us in the same container", "p1", holderOf("p1", bootAndPIDNamespace(), me, mine), false},
 		{"older format", "p1", "host_boot.1_1_1_RANDOM", false},
 		{"another-holder", "p1", "leader", false},
 	} {

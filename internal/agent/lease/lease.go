@@ -204,10 +204,10 @@ func (l *Lease) create(ctx context.Context, begin time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, renewal)
 	defer cancel()
 	err := l.client.Post().Namespace(l.namespace).Resource("leases").Body(lease).Do(ctx).Error()
-	return l.recordRenewal(err, begin)
+	return l.recordRenewalUnlessError(err, begin)
 }
 
-// writeHolder takes the Lease over, or renew it, unless it changed since it was read.
+// writeHolder takes over or renews the Lease, unless the Lease changed since it was read.
 func (l *Lease) writeHolder(ctx context.Context, lease *coordinationv1.Lease, begin time.Time) error {
 	if holderIdentity(lease) != l.identity {
 		lease.Spec.AcquireTime = ptr.To(metav1.NowMicro())
@@ -217,7 +217,7 @@ func (l *Lease) writeHolder(ctx context.Context, lease *coordinationv1.Lease, be
 	ctx, cancel := context.WithTimeout(ctx, renewal)
 	defer cancel()
 	err := l.client.Put().Namespace(l.namespace).Resource("leases").Name(Name).Body(lease).Do(ctx).Error()
-	return l.recordRenewal(err, begin)
+	return l.recordRenewalUnlessError(err, begin)
 }
 
 func (l *Lease) fillSpec(lease *coordinationv1.Lease) {
@@ -226,8 +226,8 @@ func (l *Lease) fillSpec(lease *coordinationv1.Lease) {
 	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
 }
 
-// recordRenewal counts the Lease from before the request, when it was surely written later.
-func (l *Lease) recordRenewal(err error, begin time.Time) error {
+// recordRenewalUnlessError counts the Lease from before the request, when it was surely written later.
+func (l *Lease) recordRenewalUnlessError(err error, begin time.Time) error {
 	if err == nil {
 		l.mu.Lock()
 		l.renewed = begin

@@ -89,14 +89,15 @@ func (l *AgentPolicyFollower) Read(ctx context.Context) error {
 	obj, err := l.o.Client.Get(ctx, res, "", v1alpha1.AgentPolicyName)
 	switch {
 	case err == nil:
-		l.setReadPolicy(decodePolicy(obj))
-	case !l.recordAPIError(err):
+		l.setReadPolicy(parsePolicyOrDenyAll(obj))
+	case !l.handlePolicyReadError(err):
 		return fmt.Errorf("read AgentPolicy %s of the member: %w", v1alpha1.AgentPolicyName, err)
 	}
 	return nil
 }
 
-// applyUnservedPolicy returns what holds where the member does not serve the kind as this agent knows it.
+// applyUnservedPolicy sets the policy for a member that does not serve the kind: deny-all where
+// another version is served, else none.
 func (l *AgentPolicyFollower) applyUnservedPolicy() error {
 	apis := l.o.Client.APIs()
 	switch _, other := apis.PreferredResource(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.AgentPolicyKind}); {
@@ -110,8 +111,9 @@ func (l *AgentPolicyFollower) applyUnservedPolicy() error {
 	return nil
 }
 
-// recordAPIError takes in an answer that is an error; false where it is none.
-func (l *AgentPolicyFollower) recordAPIError(err error) bool {
+// handlePolicyReadError handles an error that answers the read of the policy: not found is no
+// policy, forbidden blocks the agent; it returns false for other errors.
+func (l *AgentPolicyFollower) handlePolicyReadError(err error) bool {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		l.setReadPolicy(nil) // the object, or its kind, is gone
@@ -211,14 +213,14 @@ func (l *AgentPolicyFollower) policySource(res member.Resource) cache.ListerWatc
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := at.List(ctx, one(o))
 			if err != nil {
-				l.recordAPIError(err)
+				l.handlePolicyReadError(err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := at.Watch(ctx, one(o))
 			if err != nil {
-				l.recordAPIError(err)
+				l.handlePolicyReadError(err)
 			} else {
 				l.changeAndNotify(func() { l.blind = nil })
 			}
@@ -227,7 +229,7 @@ func (l *AgentPolicyFollower) policySource(res member.Resource) cache.ListerWatc
 	}
 }
 
-func decodePolicy(obj any) *policy.Policy {
+func parsePolicyOrDenyAll(obj any) *policy.Policy {
 	text, err := json.Marshal(obj)
 	if err != nil {
 		return policy.DenyAllPolicy(fmt.Sprintf("it cannot be read: %v", err))
@@ -249,7 +251,7 @@ func (m *agentPolicyStore) Add(obj any) error { return m.Update(obj) }
 
 // Update stores a changed policy.
 func (m *agentPolicyStore) Update(obj any) error {
-	(*AgentPolicyFollower)(m).setWatchedPolicy(decodePolicy(obj))
+	(*AgentPolicyFollower)(m).setWatchedPolicy(parsePolicyOrDenyAll(obj))
 	return nil
 }
 
@@ -263,7 +265,7 @@ func (m *agentPolicyStore) Delete(any) error {
 func (m *agentPolicyStore) Replace(objs []any, _ string) error {
 	var said *policy.Policy
 	for _, obj := range objs {
-		said = decodePolicy(obj)
+		said = parsePolicyOrDenyAll(obj)
 	}
 	(*AgentPolicyFollower)(m).setWatchedPolicy(said)
 	return nil

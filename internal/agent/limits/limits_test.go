@@ -82,14 +82,14 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	agenttest.SkipIfShort(t)
 	w := &world{t: t}
-	config := agenttest.MemberConfig()
+	config := agenttest.StartedMemberConfig()
 	config.UserAgent = "agent"
 	config.Wrap(w.wrapTransport)
 	client, err := member.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.client, err = member.New(agenttest.MemberConfig()); err != nil {
+	if w.client, err = member.New(agenttest.StartedMemberConfig()); err != nil {
 		t.Fatal(err)
 	}
 	w.AgentPolicyFollower = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler), Relabelled: func(ns string) {

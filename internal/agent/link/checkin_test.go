@@ -83,10 +83,10 @@ func (m *member) UpsertManifest(_ context.Context, order atoll.Manifest, _ store
 }
 
 func (m *member) HasMemory(*store.MemoryFullError) bool                            { return m.hasMemory.Load() }
-func (m *member) ForgetBundle(context.Context, string, time.Time) error            { return nil }
+func (m *member) ForgetRemovedBundle(context.Context, string, time.Time) error     { return nil }
 func (m *member) ObjectByHash(string) (json.RawMessage, bool)                      { return nil, false }
 func (m *member) CarriedOut(string) []atoll.Tombstone                              { return nil }
-func (m *member) HeldBundles() []apply.Held                                        { return nil }
+func (m *member) ReceivedManifests() []apply.ReceivedManifest                      { return nil }
 func (m *member) IsWantedAgain(string, *atoll.Tombstone) bool                      { return false }
 func (m *member) ReleaseAll(context.Context, bool, func(string)) ([]string, error) { return nil, nil }
 

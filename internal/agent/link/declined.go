@@ -35,7 +35,7 @@ type declinedOrder struct {
 func (l *HubLink) declineManifest(m *atoll.Manifest, missed *store.MemoryFullError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending.Remove(m)
+	l.pending.RemoveIfFirst(m)
 	l.core.ManifestRefused(m.Bundle, m.Generation, m.Content)
 	l.declineOrder(m.Bundle, declinedOrder{generation: m.Generation, why: missed.Error(), missed: missed})
 }

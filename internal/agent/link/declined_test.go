@@ -60,7 +60,7 @@ func TestReceivingWaitsForTheStore(t *testing.T) {
 		l := newLink(t, store.Reports{})
 		large := atoll.Manifest{Bundle: "a", Generation: 1}
 		for _, ends := range []func(){
-			func() { l.mu.Lock(); l.pending.Remove(&large); l.mu.Unlock(); wakeup.WakeReader(l.stored) },
+			func() { l.mu.Lock(); l.pending.RemoveIfFirst(&large); l.mu.Unlock(); wakeup.WakeReader(l.stored) },
 			l.restartFromHeldBundles,
 		} {
 			l.restartFromHeldBundles()

@@ -105,19 +105,19 @@ func TestTheQueueHoldsOneManifestOfABundle(t *testing.T) {
 		do   func()
 		want []string
 	}{
-		{func() { q.Put(manifest("a", 1), 10) }, []string{"a1"}},
-		{func() { q.Put(manifest("a", 2), 10) }, []string{"a1", "a2"}},
-		{func() { q.Put(manifest("b", 1), 10) }, []string{"a1", "a2", "b1"}},
-		{func() { q.Put(manifest("a", 3), 10) }, []string{"a1", "b1", "a3"}},
-		{func() { q.Put(manifest("b", 2), 10) }, []string{"a1", "a3", "b2"}},
-		{func() { m := manifest("b", 2); q.Remove(&m) }, []string{"a1", "a3", "b2"}},
-		{func() { m := manifest("a", 1); q.Remove(&m) }, []string{"a3", "b2"}},
-		{func() { m := manifest("a", 1); q.Remove(&m) }, []string{"a3", "b2"}},
-		{func() { m := manifest("a", 3); q.Remove(&m) }, []string{"b2"}},
-		{func() { q.Put(manifest("a", 4), 10); q.Put(manifest("a", 5), 10) }, []string{"b2", "a5"}},
+		{func() { q.PutLatest(manifest("a", 1), 10) }, []string{"a1"}},
+		{func() { q.PutLatest(manifest("a", 2), 10) }, []string{"a1", "a2"}},
+		{func() { q.PutLatest(manifest("b", 1), 10) }, []string{"a1", "a2", "b1"}},
+		{func() { q.PutLatest(manifest("a", 3), 10) }, []string{"a1", "b1", "a3"}},
+		{func() { q.PutLatest(manifest("b", 2), 10) }, []string{"a1", "a3", "b2"}},
+		{func() { m := manifest("b", 2); q.RemoveIfFirst(&m) }, []string{"a1", "a3", "b2"}},
+		{func() { m := manifest("a", 1); q.RemoveIfFirst(&m) }, []string{"a3", "b2"}},
+		{func() { m := manifest("a", 1); q.RemoveIfFirst(&m) }, []string{"a3", "b2"}},
+		{func() { m := manifest("a", 3); q.RemoveIfFirst(&m) }, []string{"b2"}},
+		{func() { q.PutLatest(manifest("a", 4), 10); q.PutLatest(manifest("a", 5), 10) }, []string{"b2", "a5"}},
 		{func() { q.Clear() }, nil},
-		{func() { m := manifest("b", 2); q.Remove(&m) }, nil},
-		{func() { q.Put(manifest("b", 3), 10) }, []string{"b3"}},
+		{func() { m := manifest("b", 2); q.RemoveIfFirst(&m) }, nil},
+		{func() { q.PutLatest(manifest("b", 3), 10) }, []string{"b3"}},
 	} {
 		step.do()
 		if got := state(); !slices.Equal(got, step.want) {

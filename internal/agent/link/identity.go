@@ -49,7 +49,7 @@ func (id *identity) isValidAt(now time.Time) bool {
 	return id.cert != nil && len(id.HubCAPEM) > 0 && now.Before(id.certificateEnd())
 }
 
-// certificateEnd is when the certificate does, by this end's clock.
+// certificateEnd returns the time when the certificate ends, by the agent's clock.
 func (id *identity) certificateEnd() time.Time {
 	return id.issuedAt.Add(trust.CertificateLifetime(id.cert))
 }

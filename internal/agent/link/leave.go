@@ -104,7 +104,7 @@ func (l *HubLink) finishLeavingSession(v *sessionState) {
 // restartFromHeldBundles starts from the held Bundles, as a starting process does.
 func (l *HubLink) restartFromHeldBundles() {
 	held := map[string]bool{}
-	for _, h := range l.holdings.HeldBundles() {
+	for _, h := range l.holdings.ReceivedManifests() {
 		held[h.Bundle] = true
 	}
 	l.mu.Lock()
@@ -123,9 +123,9 @@ func (l *HubLink) restartFromHeldBundles() {
 	l.newSessionCore()
 }
 
-// releaseFormerHub lets go of what another hub placed here, now that this one has accepted the
+// releaseFormerHubObjects lets go of what another hub placed here, now that this one has accepted the
 // member: what the two have in common is taken up again as it is.
-func (l *HubLink) releaseFormerHub(ctx context.Context) error {
+func (l *HubLink) releaseFormerHubObjects(ctx context.Context) error {
 	l.o.Log.Info("letting go of what another hub placed here", "cluster", l.id.Former)
 	waits := func(why string) {
 		if why != "" {

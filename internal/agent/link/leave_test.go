@@ -115,7 +115,7 @@ func TestAnotherHubHearsNothingOfTheFirst(t *testing.T) {
 		Tombstones: []store.Tombstone{{Bundle: "b1"}}, Position: first,
 	}})
 	l.applier, l.holdings, l.id = m, m, &identity{Identity: store.Identity{Former: "first"}}
-	if err := l.releaseFormerHub(t.Context()); err != nil {
+	if err := l.releaseFormerHubObjects(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for where, is := range map[string]store.Reports{"it": l.memory, "the member": m.reports} {

@@ -56,7 +56,7 @@ type Store interface {
 // Applier makes the member match the hub's Bundles.
 type Applier interface {
 	UpsertManifest(ctx context.Context, m atoll.Manifest, at store.Position) error
-	ForgetBundle(ctx context.Context, bundle string, now time.Time) error
+	ForgetRemovedBundle(ctx context.Context, bundle string, now time.Time) error
 	ReleaseAll(ctx context.Context, clean bool, waits func(why string)) (left []string, err error)
 }
 
@@ -65,7 +65,7 @@ type Holdings interface {
 	ObjectByHash(hash string) (json.RawMessage, bool)
 	StatusOf(bundle string, prev *atoll.RowStatus, now time.Time) (atoll.RowStatus, bool)
 	CarriedOut(bundle string) []atoll.Tombstone
-	HeldBundles() []apply.Held
+	ReceivedManifests() []apply.ReceivedManifest
 	IsWantedAgain(bundle string, t *atoll.Tombstone) bool
 }
 
@@ -154,7 +154,7 @@ func (l *HubLink) BundleStatusChanged(bundle string) {
 		l.dirty[bundle] = time.Now()
 	}
 	if len(l.timings) > 0 {
-		l.timings.recordStatusChange(bundle, time.Now())
+		l.timings.recordLatestStatusChange(bundle, time.Now())
 	}
 	l.mu.Unlock()
 	wakeup.WakeReader(l.changed)
@@ -197,7 +197,7 @@ func (l *HubLink) newSessionCore() {
 	memory := session.Memory{Seqs: map[string]int64{}, RemovedAt: map[string]int64{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, held := range l.holdings.HeldBundles() {
+	for _, held := range l.holdings.ReceivedManifests() {
 		entry := session.Entry{Bundle: held.Bundle, Generation: held.Generation, Content: held.Content}
 		if last, ok := l.memory.Last[held.Bundle]; ok {
 			entry.Status = session.StatusHash(last)
@@ -269,9 +269,9 @@ func (l *HubLink) connectLoop(ctx context.Context) {
 		case errors.Is(err, errOrdersFit):
 			l.o.Log.Info("a new session with the hub begins", "why", err)
 		case errors.As(err, &refused):
-			d = l.refusalBackoff(refused, d)
+			d = l.handleSessionRefusal(refused, d)
 		default:
-			told = l.logLostLink(err, told, wait)
+			told = l.handleLostLink(err, told, wait)
 			l.switchToNextHub()
 		}
 		pause.WaitFor(ctx, d)
@@ -290,7 +290,7 @@ func (l *HubLink) joinAndReleaseFormerHub(ctx context.Context) bool {
 		}
 	}
 	if l.id.Former != "" {
-		if err := l.releaseFormerHub(ctx); err != nil {
+		if err := l.releaseFormerHubObjects(ctx); err != nil {
 			if ctx.Err() == nil {
 				l.o.Log.Warn("what another hub placed here cannot be let go of yet; trying on", "err", err)
 			}
@@ -300,9 +300,9 @@ func (l *HubLink) joinAndReleaseFormerHub(ctx context.Context) bool {
 	return true
 }
 
-// logLostLink logs a new reason why there is no session, and returns the reason that is logged
+// handleLostLink logs a new reason why there is no session, and returns the reason that is logged
 // last. A failure of trust that lasts makes the agent ask for a new certificate.
-func (l *HubLink) logLostLink(err error, told string, wait *backoff) string {
+func (l *HubLink) handleLostLink(err error, told string, wait *backoff) string {
 	switch {
 	case isTrustError(err) && wait.current >= backoffMost/2:
 		l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.currentHub(), "err", err)
@@ -331,8 +331,8 @@ func (l *HubLink) switchHub(m *movedError) {
 	l.o.Log.Info("the hub has more agents than its share, and asks this one to go on to another", "hub", l.currentHub())
 }
 
-// refusalBackoff decides how long to wait after the hub refused a session.
-func (l *HubLink) refusalBackoff(r *refusedError, d time.Duration) time.Duration {
+// handleSessionRefusal decides how long to wait after the hub refused a session.
+func (l *HubLink) handleSessionRefusal(r *refusedError, d time.Duration) time.Duration {
 	if (r.reason == "Unknown" || r.reason == "Replaced") && l.hasNewToken() {
 		l.o.Log.Info("the hub does not know this cluster any more; joining again by the new token", "hub", l.currentHub())
 		l.id.cert, l.id.accepted = nil, false

@@ -20,8 +20,8 @@ type queuedManifest struct {
 	bytes int
 }
 
-// Put adds a manifest of so many bytes at the end, and removes an earlier one of its Bundle unless that one is the first.
-func (q *manifestQueue) Put(m atoll.Manifest, bytes int) {
+// PutLatest adds a manifest of so many bytes at the end, and removes an earlier one of its Bundle unless that one is the first.
+func (q *manifestQueue) PutLatest(m atoll.Manifest, bytes int) {
 	if q.of == nil {
 		q.of = map[string]int{}
 	}
@@ -44,8 +44,8 @@ func (q *manifestQueue) First() (atoll.Manifest, bool) {
 	return q.list[0].Manifest, true
 }
 
-// Remove removes the first manifest, which is stored, unless the queue was emptied since.
-func (q *manifestQueue) Remove(m *atoll.Manifest) {
+// RemoveIfFirst removes the first manifest, which is stored, unless the queue was emptied since.
+func (q *manifestQueue) RemoveIfFirst(m *atoll.Manifest) {
 	if len(q.list) == 0 || q.list[0].Bundle != m.Bundle || q.list[0].Generation != m.Generation || q.list[0].Content != m.Content {
 		return
 	}

@@ -177,7 +177,8 @@ func (l *HubLink) rememberedTombstoneFrames() (frames []*pb.FromAgent) {
 	return frames
 }
 
-// forgetRemovedBundles Bundles whose removal the hub has stored.
+// forgetRemovedBundles forgets Bundles whose removal the hub has stored, and remembers their
+// generations.
 func (l *HubLink) forgetRemovedBundles(ctx context.Context, bundles map[string]int64) {
 	now := time.Now()
 	l.mu.Lock()
@@ -193,7 +194,7 @@ func (l *HubLink) forgetRemovedBundles(ctx context.Context, bundles map[string]i
 		return
 	}
 	for bundle := range bundles {
-		if err := l.applier.ForgetBundle(ctx, bundle, now); err != nil {
+		if err := l.applier.ForgetRemovedBundle(ctx, bundle, now); err != nil {
 			l.o.Log.Warn("a removed bundle stays in the member's store until the next start", "bundle", bundle, "err", err)
 		}
 	}

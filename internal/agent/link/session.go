@@ -100,7 +100,7 @@ func (l *HubLink) sendFrames(ctx context.Context, stream pb.Session_ConnectClien
 	}
 }
 
-// receiveFrames frames until the session ends.
+// receiveFrames receives frames until the session ends.
 func (l *HubLink) receiveFrames(ctx context.Context, stream pb.Session_ConnectClient, v *sessionState) error {
 	for {
 		l.waitForQueueSpace(ctx)
@@ -162,7 +162,7 @@ func (l *HubLink) applyOutput(result session.AgentOutput, out *outbox) {
 		}
 	}
 	for _, m := range result.Store { // at most one
-		l.pending.Put(m, result.StoreBytes)
+		l.pending.PutLatest(m, result.StoreBytes)
 	}
 	l.postponed = l.postponed || result.Postponed
 	l.declineOversized(result.Oversized)
@@ -308,7 +308,7 @@ func (l *HubLink) storeManifestsLoop(ctx context.Context) {
 		wait.reset()
 		l.o.Log.Info("took over", "bundle", m.Bundle, "name", m.Namespace+"/"+m.Name, "generation", m.Generation, "items", len(m.Items), "remove", m.Remove)
 		l.mu.Lock()
-		l.pending.Remove(&m)
+		l.pending.RemoveIfFirst(&m)
 		if l.declined[m.Bundle].generation <= m.Generation {
 			delete(l.declined, m.Bundle)
 		}

@@ -34,8 +34,8 @@ func (t *applyTimings) beginTiming(u *pb.Upsert, now time.Time) {
 	(*t)[u.GetBundle()] = &applyTiming{generation: u.GetGeneration(), arrived: now, changed: now}
 }
 
-// recordStatusChange notes that the bundle's status may have changed.
-func (t applyTimings) recordStatusChange(bundle string, now time.Time) {
+// recordLatestStatusChange notes that the bundle's status may have changed.
+func (t applyTimings) recordLatestStatusChange(bundle string, now time.Time) {
 	if a := t[bundle]; a != nil && !a.isDone {
 		a.changed = now
 	}

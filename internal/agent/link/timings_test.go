@@ -27,14 +27,14 @@ func TestTimingIsSentOnce(t *testing.T) {
 		timings.addTimings([]*pb.FromAgent{f, reportOf("other"), {Frame: &pb.FromAgent_Need{}}}, at(ms))
 		return f.GetReport().GetTiming()
 	}
-	timings.recordStatusChange("b", at(100))
+	timings.recordLatestStatusChange("b", at(100))
 	if got := attach(atoll.RowStatus{Generation: 1, Applied: true}, 150); got != nil {
 		t.Errorf("the report of an older order has %v", got)
 	}
 	if got := attach(atoll.RowStatus{Generation: 2, State: atoll.RowProgressing}, 150); got != nil {
 		t.Errorf("a report before the end has %v", got)
 	}
-	timings.recordStatusChange("b", at(300))
+	timings.recordLatestStatusChange("b", at(300))
 	if got := attach(atoll.RowStatus{Generation: 2, State: atoll.RowReady, Applied: true}, 450); got.GetApplyMs() != 300 || got.GetAgeMs() != 150 {
 		t.Errorf("the report has %v", got)
 	}
@@ -49,7 +49,7 @@ func TestTimingWaitsForTheSession(t *testing.T) {
 	start := time.Now()
 	timings.beginTiming(&pb.Upsert{Bundle: "b", Generation: 2, Timing: true}, start)
 	timings.endTimingIfApplied("b", atoll.RowStatus{Generation: 2, State: atoll.RowFailed})
-	timings.recordStatusChange("b", start.Add(time.Minute)) // of the objects, after the end
+	timings.recordLatestStatusChange("b", start.Add(time.Minute)) // of the objects, after the end
 	f := reportOf("b")
 	timings.addTimings([]*pb.FromAgent{f}, start.Add(time.Hour))
 	if got := f.GetReport().GetTiming(); got.GetApplyMs() != 0 || got.GetAgeMs() != 3_600_000 {
@@ -65,7 +65,7 @@ func TestTimingIsOffAndBounded(t *testing.T) {
 	size := proto.Size(frames[0])
 	if n := testing.AllocsPerRun(100, func() {
 		timings.beginTiming(u, now)
-		timings.recordStatusChange("b", now)
+		timings.recordLatestStatusChange("b", now)
 		timings.endTimingIfApplied("b", status)
 		timings.addTimings(frames, now)
 	}); n != 0 || timings != nil || proto.Size(frames[0]) != size {

@@ -74,7 +74,7 @@ func (w *hubRoute) dialRoute(ctx context.Context, address string) (net.Conn, err
 		return dialTCPOrProxy(ctx, address)
 	}
 	conn, err := w.openWebSocket(ctx, plain)
-	if err != nil && !isHubAbsent(err) {
+	if err != nil && !proxyReportsHubAbsent(err) {
 		w.forgetWebSocket()
 	}
 	return conn, err
@@ -93,8 +93,8 @@ func (w *hubRoute) openWebSocket(ctx context.Context, plain bool) (net.Conn, err
 	return carried{conn}, nil
 }
 
-// isHubAbsent reports whether a proxy answered that the hub behind it is absent.
-func isHubAbsent(err error) bool {
+// proxyReportsHubAbsent reports whether a proxy answered that the hub behind it is absent.
+func proxyReportsHubAbsent(err error) bool {
 	var answer *websocket.StatusError
 	if !errors.As(err, &answer) {
 		return false
@@ -166,7 +166,7 @@ func (t routeCredentials) ClientHandshake(ctx context.Context, authority string,
 	plain := speaksHTTP(err)
 	raw, failed := t.way.openWebSocket(ctx, plain)
 	switch {
-	case isHubAbsent(failed): // that the hub is not trusted is not to be read from this
+	case proxyReportsHubAbsent(failed): // that the hub is not trusted is not to be read from this
 		return nil, nil, fmt.Errorf("something stands before the hub; %w", failed)
 	case failed != nil:
 		return nil, nil, fmt.Errorf("%w; nor is the hub reached %w", err, failed)

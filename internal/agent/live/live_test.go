@@ -50,7 +50,7 @@ func (b *book) AppliedUID(key atoll.ItemKey) (string, bool) {
 	return uid, ok
 }
 
-func (b *book) RecordedNamespaces() (out []string) {
+func (b *book) NamespacesWithRecords() (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key := range b.uid {
@@ -81,7 +81,7 @@ type world struct {
 func newWorld(t *testing.T, ns string) *world {
 	t.Helper()
 	agenttest.SkipIfShort(t)
-	config := agenttest.MemberConfig()
+	config := agenttest.StartedMemberConfig()
 	config.QPS = -1
 	w := &world{t: t, ns: ns, book: &book{uid: map[atoll.ItemKey]string{}}}
 	var err error

@@ -20,8 +20,8 @@ type Records interface {
 	// AppliedUID gives the UID of the object that is recorded under a key, empty while it is
 	// not known; false where none is.
 	AppliedUID(key atoll.ItemKey) (uid string, ok bool)
-	// RecordedNamespaces in which something is recorded, in no order.
-	RecordedNamespaces() []string
+	// NamespacesWithRecords in which something is recorded, in no order.
+	NamespacesWithRecords() []string
 }
 
 // ownershipState is whose an object is.

@@ -240,7 +240,7 @@ func (s *PlacedObjectServer) namespacesToList(a liveRequest) (scopes []string, v
 	if a.namespace != "" {
 		return []string{a.namespace}, false
 	}
-	scopes = s.o.Records.RecordedNamespaces()
+	scopes = s.o.Records.NamespacesWithRecords()
 	if n := len(scopes); n == 0 || n > fewNamespaces {
 		return []string{""}, n == 0
 	}

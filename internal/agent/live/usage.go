@@ -78,7 +78,7 @@ func (s *PlacedObjectServer) measureUsage(ctx context.Context, a liveRequest) (r
 	return out, nil
 }
 
-// asPodListRequest returns the pods that metrics of pods are asked for of.
+// asPodListRequest returns the request for the pods whose metrics are requested.
 func (a liveRequest) asPodListRequest() liveRequest {
 	a.kind = kinds[[2]string{"/api/v1", "pods"}]
 	a.client = a.core

@@ -210,7 +210,8 @@ func (v *placedObjectWatch) sendPresentObject(ctx context.Context, obj runtime.O
 	return nil
 }
 
-// handleDeleted is the object.
+// handleDeleted forwards the deletion of an object to the hub if the watch has shown the object or
+// the object was placed.
 func (v *placedObjectWatch) handleDeleted(ctx context.Context, obj runtime.Object, m metav1.Object) error {
 	told, known := v.shownUIDs[m.GetUID()]
 	delete(v.shownUIDs, m.GetUID())

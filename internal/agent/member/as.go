@@ -19,7 +19,7 @@ func WithServiceAccount(ctx context.Context, namespace, account string) context.
 // impersonatingTransport is a transport that writes in the name that the context holds.
 type impersonatingTransport struct{ http.RoundTripper }
 
-// RoundTrip counts and times a round trip of a request.
+// RoundTrip sends writes in the name of the ServiceAccount in the request's context.
 func (w impersonatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if user, ok := r.Context().Value(accountKey{}).(string); ok && r.Method != http.MethodGet {
 		r = r.Clone(r.Context())

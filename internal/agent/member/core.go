@@ -31,7 +31,7 @@ var (
 	params = runtime.NewParameterCodec(scheme)
 )
 
-// ParameterCodec encodes the of query parameters for TypedClient.
+// ParameterCodec returns the codec of query parameters for TypedClient.
 func ParameterCodec() runtime.ParameterCodec { return params }
 
 // TypedClient speaks protobuf for kinds of the group (core or

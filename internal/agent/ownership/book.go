@@ -34,8 +34,8 @@ type indexedHolding struct {
 	tombstones map[atoll.ItemKey][]atoll.Tombstone
 }
 
-// NewBook returns an empty Book.
-func NewBook() *OwnershipRecords {
+// NewOwnershipRecords returns an empty Book.
+func NewOwnershipRecords() *OwnershipRecords {
 	return &OwnershipRecords{
 		records: map[atoll.ItemKey]*Record{},
 		bundles: map[string]*indexedHolding{},
@@ -49,7 +49,8 @@ func NewBook() *OwnershipRecords {
 	}
 }
 
-// RestoreRecord puts a stored record into the Book. Records come before Holdings.
+// RestoreRecord puts a stored record into the OwnershipRecords. Records come before Holdings.
+// Records come before Holdings.
 func (b *OwnershipRecords) RestoreRecord(r Record) {
 	c := r.clone()
 	b.put(&c)
@@ -96,8 +97,10 @@ func (b *OwnershipRecords) ObjectUID(key atoll.ItemKey) (uid string, ok bool) {
 	return "", false
 }
 
-// RecordedNamespaces returns the namespaces in which there are records, in no order.
-func (b *OwnershipRecords) RecordedNamespaces() []string { return slices.Collect(maps.Keys(b.inside)) }
+// NamespacesWithRecords returns the namespaces in which there are records, in no order.
+func (b *OwnershipRecords) NamespacesWithRecords() []string {
+	return slices.Collect(maps.Keys(b.inside))
+}
 
 // WantsTemplate reports whether a Bundle claims the key's object with that template.
 func (b *OwnershipRecords) WantsTemplate(key atoll.ItemKey, template string) bool {
@@ -196,7 +199,7 @@ func (b *OwnershipRecords) NamespaceMeta(namespace string) atoll.NamespaceMeta {
 	return atoll.NamespaceMeta{}
 }
 
-// DirtyShards lists the shards whose records changed since Clean.
+// DirtyShards lists the shards whose records changed since MarkClean.
 func (b *OwnershipRecords) DirtyShards() []string { return slices.Sorted(maps.Keys(b.dirty)) }
 
 // MarkClean marks a shard as stored.
@@ -210,9 +213,9 @@ func (b *OwnershipRecords) TakeChangedBundles() []string {
 	return out
 }
 
-// ConcernedBundles lists the Bundles of whose status the key's object is a part: those
+// BundlesWithClaimOrTombstone lists the Bundles of whose status the key's object is a part: those
 // that claim it, and those that have a tombstone of it.
-func (b *OwnershipRecords) ConcernedBundles(key atoll.ItemKey) (out []string) {
+func (b *OwnershipRecords) BundlesWithClaimOrTombstone(key atoll.ItemKey) (out []string) {
 	r := b.records[key]
 	for uid, nb := range b.bundles {
 		claimed := false
@@ -229,7 +232,7 @@ func (b *OwnershipRecords) ConcernedBundles(key atoll.ItemKey) (out []string) {
 // MarkDirty marks a shard as not stored.
 func (b *OwnershipRecords) MarkDirty(shard string) { b.dirty[shard] = true }
 
-// ShardOf returns the shard that of a key's record is stored in: one per namespace.
+// ShardOf returns the shard in which a key's record is stored: one per namespace.
 func ShardOf(key atoll.ItemKey) string { return atoll.HashParts([]byte(key.Namespace))[:8] }
 
 // RecordsInShard lists the records of a shard, sorted by key; none means that the shard
@@ -266,8 +269,8 @@ func (b *OwnershipRecords) ensureRecord(key atoll.ItemKey) *Record {
 	return r
 }
 
-// forgetUnclaimed drops a record that has no claims.
-func (b *OwnershipRecords) forgetUnclaimed(key atoll.ItemKey) {
+// forgetRecord drops a record that has no claims.
+func (b *OwnershipRecords) forgetRecord(key atoll.ItemKey) {
 	delete(b.records, key)
 	delete(b.parked, key)
 	remove(b.inside, key.Namespace, key)
@@ -286,7 +289,7 @@ func (b *OwnershipRecords) setClaim(r *Record, uid string, c *Claim) {
 	b.indexClaim(r.Key, uid, c)
 	b.markDirty(r.Key)
 	b.stirred[uid] = true
-	for _, other := range b.ConcernedBundles(r.Key) {
+	for _, other := range b.BundlesWithClaimOrTombstone(r.Key) {
 		b.stirred[other] = true
 	}
 }

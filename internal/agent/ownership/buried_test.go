@@ -7,7 +7,7 @@ import (
 
 // The newest of the removed Bundles are remembered.
 func TestRemovedBundlesAreBounded(t *testing.T) {
-	b := NewBook()
+	b := NewOwnershipRecords()
 	for i := range MaxRemoved + 1 {
 		b.ForgetBundle(fmt.Sprint(i), int64(i))
 	}

@@ -9,7 +9,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// FoldHolding takes a Holding into the Book and lists the keys whose Next may have
+// FoldHolding takes a Holding into the OwnershipRecords and lists the keys whose Next may have
 // changed. One of a lower generation than what is held is ignored.
 func (b *OwnershipRecords) FoldHolding(h BundleHolding) []atoll.ItemKey {
 	m := &h.Manifest
@@ -129,7 +129,7 @@ func (b *OwnershipRecords) addClaim(nb *indexedHolding, key atoll.ItemKey, state
 		it = nb.content[key]
 	}
 	r, uid := b.ensureRecord(key), nb.holding.Manifest.Bundle
-	b.endUnknownBundleClaims(r, it.UID)
+	b.endUnknownOtherTemplateClaims(r, it.UID)
 	old, had := r.Claims[uid]
 	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency}
 	b.updateHasDirectClaim(r, uid, !now.Dependency, had && !old.Dependency)
@@ -139,11 +139,11 @@ func (b *OwnershipRecords) addClaim(nb *indexedHolding, key atoll.ItemKey, state
 	b.cancelNamespaceRemovalFor(key)
 }
 
-// endUnknownBundleClaims ends the claims of unknown Bundles on objects of another template than the
+// endUnknownOtherTemplateClaims ends the claims of unknown Bundles on objects of another template than the
 // requested one. Such Bundles are known only by the objects' labels: they are of another hub, or
 // of another time. The adoption is then decided as for any existing object. An unknown Bundle with
 // the same template may be one of this hub whose manifest is still to come.
-func (b *OwnershipRecords) endUnknownBundleClaims(r *Record, template string) {
+func (b *OwnershipRecords) endUnknownOtherTemplateClaims(r *Record, template string) {
 	for _, other := range slices.Sorted(maps.Keys(r.Claims)) {
 		if c := r.Claims[other]; b.bundles[other] != nil || c.State != Kept || c.Template == template {
 			continue
@@ -156,8 +156,8 @@ func (b *OwnershipRecords) endUnknownBundleClaims(r *Record, template string) {
 	}
 }
 
-// updateHasDirectClaim keeps Record.Chosen: it follows what Bundles say while they claim, and
-// outlives claims that go.
+// updateHasDirectClaim keeps Record.Chosen: whether a Bundle claims the object directly, not as a
+// dependency. It stays as it was when the last claim goes.
 func (b *OwnershipRecords) updateHasDirectClaim(r *Record, uid string, chosen, before bool) {
 	switch {
 	case chosen && !r.Chosen:

@@ -32,7 +32,7 @@ func Merge(prev *BundleHolding, m atoll.Manifest) BundleHolding {
 	for _, t := range m.Tombstones {
 		dead[TombstoneID(t)] = true
 	}
-	for _, old := range prev.allItemsWithContent() {
+	for _, old := range prev.renderedAndKeptItems() {
 		now, listed := items[old.Key]
 		switch {
 		case dead[TombstoneID(atoll.Tombstone{Key: old.Key, UID: old.UID})]:
@@ -51,8 +51,8 @@ func (h *BundleHolding) HasLostObserveModes() bool {
 	})
 }
 
-// allItemsWithContent lists every item that has content: the manifest's, and what is kept.
-func (h *BundleHolding) allItemsWithContent() []atoll.RenderedItem {
+// renderedAndKeptItems lists every item that has content: the manifest's, and what is kept.
+func (h *BundleHolding) renderedAndKeptItems() []atoll.RenderedItem {
 	out := make([]atoll.RenderedItem, 0, len(h.Manifest.Items)+len(h.Kept))
 	for _, it := range h.Manifest.Items {
 		if it.Error == "" {

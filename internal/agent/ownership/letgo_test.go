@@ -22,7 +22,7 @@ func TestWhatIsLetGoIsClaimedByNobody(t *testing.T) {
 		{"it was there before", true, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := NewBook()
+			b := NewOwnershipRecords()
 			b.FoldHolding(BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 1, Items: []atoll.RenderedItem{{Key: key, UID: "t", Hash: "h"}}}})
 			b.RecordApplied(key, Fact{UID: "u", Template: "t", Hash: "h", Label: "b1", Adopted: tc.adopted})
 			b.FoldHolding(BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 2, Remove: true, Removal: v1alpha1.RemoveOrphan, ClusterDecommissioned: tc.leaves}})
@@ -30,12 +30,12 @@ func TestWhatIsLetGoIsClaimedByNobody(t *testing.T) {
 			if s.Verb != Release || s.Record.LeavesBehind() != tc.noted {
 				t.Fatalf("%s, with a note: %t", s.Verb, s.Record.LeavesBehind())
 			}
-			if b.IsBundleRemoved("b1") {
+			if b.IsBundleRemovalDone("b1") {
 				t.Error("the removal is reported before it is done")
 			}
 			b.RecordReleased(key)
-			if r, _ := b.Record(key); len(r.Claims) > 0 || !b.IsBundleRemoved("b1") {
-				t.Errorf("it is claimed still: %+v, removed %t", r, b.IsBundleRemoved("b1"))
+			if r, _ := b.Record(key); len(r.Claims) > 0 || !b.IsBundleRemovalDone("b1") {
+				t.Errorf("it is claimed still: %+v, removed %t", r, b.IsBundleRemovalDone("b1"))
 			}
 		})
 	}

@@ -14,9 +14,9 @@ var (
 
 // bookWithNamespace returns a Book that holds nothing but a namespace that the agent made.
 func bookWithNamespace() *OwnershipRecords {
-	b := NewBook()
+	b := NewOwnershipRecords()
 	b.IntendNamespace("shop")
-	b.MadeNamespace("shop", Fact{UID: "n1", Hash: "h", Label: "b1", Owned: "o"})
+	b.RecordMadeNamespace("shop", Fact{UID: "n1", Hash: "h", Label: "b1", Owned: "o"})
 	return b
 }
 
@@ -39,7 +39,7 @@ func TestNamespaceIsDeletedOnlyForAReason(t *testing.T) {
 			t.Errorf("the doomed namespace is not among the changed keys %v", touched)
 		}
 	}
-	part := func(b *OwnershipRecords) { b.SetNamespaceRemovalOnLeave("shop", true) }
+	part := func(b *OwnershipRecords) { b.SetNamespaceRemovalWhenUnused("shop", true) }
 	for _, c := range []struct {
 		name  string
 		steps []func(*OwnershipRecords)
@@ -48,7 +48,7 @@ func TestNamespaceIsDeletedOnlyForAReason(t *testing.T) {
 		{"no reason", nil, Nothing},
 		{"the hub deleted it", []func(*OwnershipRecords){doom}, DeleteNamespace},
 		{"the agent parts with it", []func(*OwnershipRecords){part}, DeleteNamespace},
-		{"the parting ends", []func(*OwnershipRecords){part, func(b *OwnershipRecords) { b.SetNamespaceRemovalOnLeave("shop", false) }}, Nothing},
+		{"the parting ends", []func(*OwnershipRecords){part, func(b *OwnershipRecords) { b.SetNamespaceRemovalWhenUnused("shop", false) }}, Nothing},
 		{"it is kept after the hub deleted it", []func(*OwnershipRecords){doom, func(b *OwnershipRecords) { b.CancelNamespaceRemoval("shop") }}, Nothing},
 		{"it is kept while the agent parts with it", []func(*OwnershipRecords){part, func(b *OwnershipRecords) { b.CancelNamespaceRemoval("shop") }}, Nothing},
 		{"an item in it arrives", []func(*OwnershipRecords){doom, func(b *OwnershipRecords) { b.FoldHolding(BundleHolding{Manifest: manifestOf("b2", 1, shopItem)}) }}, Nothing},
@@ -73,7 +73,7 @@ func TestNamespaceIsDeletedOnlyForAReason(t *testing.T) {
 // Only the record of a namespace that the agent meant to make, and has not made, is dropped when
 // the namespace turns out to exist.
 func TestForeignNamespaceIsNotTheAgents(t *testing.T) {
-	b := NewBook()
+	b := NewOwnershipRecords()
 	b.RecordForeignNamespace("shop")
 	if _, ok := b.Record(shop); ok {
 		t.Error("an unknown namespace has a record after it was found")
@@ -88,7 +88,7 @@ func TestForeignNamespaceIsNotTheAgents(t *testing.T) {
 	if r, ok := made.Record(shop); !ok || !r.Implicit || r.UID != "n1" {
 		t.Errorf("a namespace that the agent made has the record %+v, %t", r, ok)
 	}
-	wanted := NewBook()
+	wanted := NewOwnershipRecords()
 	wanted.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shop)})
 	wanted.IntendNamespace("shop")
 	if r, _ := wanted.Record(shop); r.Implicit {
@@ -102,8 +102,8 @@ func TestForeignNamespaceIsNotTheAgents(t *testing.T) {
 
 // A namespace that the agent did not make is neither parted with nor forgotten.
 func TestOnlyTheAgentsNamespacesArePartedWith(t *testing.T) {
-	b := NewBook()
-	b.SetNamespaceRemovalOnLeave("shop", true)
+	b := NewOwnershipRecords()
+	b.SetNamespaceRemovalWhenUnused("shop", true)
 	b.CancelNamespaceRemoval("shop")
 	b.ForgetNamespace("shop")
 	if len(b.RecordedKeys()) > 0 {
@@ -111,7 +111,7 @@ func TestOnlyTheAgentsNamespacesArePartedWith(t *testing.T) {
 	}
 	b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shop)})
 	b.RecordApplied(shop, Fact{UID: "n1", Template: "t", Hash: "h", Label: "b1"})
-	b.SetNamespaceRemovalOnLeave("shop", true)
+	b.SetNamespaceRemovalWhenUnused("shop", true)
 	b.ForgetNamespace("shop")
 	if r, _ := b.Record(shop); r.Parting || r.UID != "n1" {
 		t.Errorf("a Bundle's namespace has the record %+v", r)
@@ -145,7 +145,7 @@ func TestGoneNamespaceIsTheAgentsWhileItIsNeeded(t *testing.T) {
 		t.Errorf("a needed namespace has the record %+v, %t", r, ok)
 	}
 	empty := bookWithNamespace()
-	empty.SetNamespaceRemovalOnLeave("shop", true)
+	empty.SetNamespaceRemovalWhenUnused("shop", true)
 	empty.RecordGone(shop, "", nil)
 	if r, ok := empty.Record(shop); ok {
 		t.Errorf("a namespace without use has the record %+v", r)
@@ -181,7 +181,7 @@ func TestNamespaceRecordsAreStoredWhenTheyChange(t *testing.T) {
 
 // The Bundle with the lowest UID that names a namespace decides its metadata.
 func TestNamespaceMetaIsOfTheLowestBundle(t *testing.T) {
-	b := NewBook()
+	b := NewOwnershipRecords()
 	for uid, value := range map[string]string{"b2": "second", "b1": "first", "b0": ""} {
 		m := manifestOf(uid, 1)
 		if value != "" {

@@ -139,7 +139,7 @@ func (r *Record) needsReplacement(c Claim) bool {
 	if r.UID == "" || r.Template == "" || r.Template == c.Template || r.Adopted || r.isKeptForOtherBundle(r.Template) {
 		return false
 	}
-	return !r.Key.IsNamespace() && !IsCRD(r.Key) && (r.Chosen || !DeletionCascades(r.Key))
+	return !r.Key.IsNamespace() && !IsCRD(r.Key) && (r.Chosen || !DeletionLosesDataOrDependents(r.Key))
 }
 
 // isKeptForOtherBundle reports whether the object of that template is kept for another Bundle.
@@ -154,7 +154,7 @@ func (r *Record) isKeptForOtherBundle(template string) bool {
 
 // mustStay reports whether the object outlives its last claim.
 func (r *Record) mustStay() bool {
-	if r.Adopted || !r.Chosen && DeletionCascades(r.Key) {
+	if r.Adopted || !r.Chosen && DeletionLosesDataOrDependents(r.Key) {
 		return true
 	}
 	for _, c := range r.Claims {
@@ -197,9 +197,9 @@ func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 	b.resolveClaims(key)
 }
 
-// RecordFound records that an object which an interrupted apply made exists, with the
+// RecordFoundAfterInterruptedApply records that an object which an interrupted apply made exists, with the
 // Bundle and the template that its labels name, and whether it was there before.
-func (b *OwnershipRecords) RecordFound(key atoll.ItemKey, f Fact) {
+func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f Fact) {
 	r := b.records[key]
 	if r == nil || r.UID == f.UID {
 		return
@@ -221,17 +221,17 @@ func (b *OwnershipRecords) IntendNamespace(name string) {
 	}
 }
 
-// MadeNamespace records such a namespace with its UID, and the hash of the
+// RecordMadeNamespace records such a namespace with its UID, and the hash of the
 // metadata that it was given.
-func (b *OwnershipRecords) MadeNamespace(name string, f Fact) {
+func (b *OwnershipRecords) RecordMadeNamespace(name string, f Fact) {
 	r := b.ensureRecord(atoll.NamespaceKey(name))
 	r.UID, r.Label, r.Applied, r.Owned, r.Implicit = f.UID, f.Label, f.Hash, f.Owned, true
 	b.markDirty(r.Key)
 }
 
-// SetNamespaceRemovalOnLeave starts or ends to part with a namespace that the agent made, or not any more: it goes once nothing is in
+// SetNamespaceRemovalWhenUnused starts or ends to part with a namespace that the agent made, or not any more: it goes once nothing is in
 // it, unless something needs it again.
-func (b *OwnershipRecords) SetNamespaceRemovalOnLeave(name string, parting bool) {
+func (b *OwnershipRecords) SetNamespaceRemovalWhenUnused(name string, parting bool) {
 	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit {
 		r.Parting = parting
 	}
@@ -269,9 +269,9 @@ func (b *OwnershipRecords) RecordForeignNamespace(name string) {
 	}
 }
 
-// RecordDeleting records that the agent is about to delete the object. When it returns true, the
+// RecordRunOnceDeletionStart records that the agent is about to delete the object. When it returns true, the
 // record must be stored first.
-func (b *OwnershipRecords) RecordDeleting(key atoll.ItemKey) bool {
+func (b *OwnershipRecords) RecordRunOnceDeletionStart(key atoll.ItemKey) bool {
 	r := b.records[key]
 	if r == nil || !RunsOnce(key) || r.Going {
 		return false
@@ -366,8 +366,8 @@ func (b *OwnershipRecords) isTombstoneCarriedOut(uid string, t atoll.Tombstone) 
 	return r.Adopted
 }
 
-// IsBundleRemoved reports whether the Bundle's row is being removed and nothing of it is left.
-func (b *OwnershipRecords) IsBundleRemoved(uid string) bool {
+// IsBundleRemovalDone reports whether the Bundle's row is being removed and nothing of it is left.
+func (b *OwnershipRecords) IsBundleRemovalDone(uid string) bool {
 	nb := b.bundles[uid]
 	return nb != nil && nb.holding.Manifest.Remove && len(b.claimed[uid]) == 0
 }

@@ -57,7 +57,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)),
 		template: map[atoll.ItemKey]string{}, holders: map[atoll.ItemKey]map[string]bool{},
 		tombstones: map[string][]atoll.Tombstone{}, removed: map[string]bool{}, generation: map[string]int64{},
-		history: map[string][]atoll.Manifest{}, published: map[string]int{}, regained: map[string]bool{}, unheld: map[string]int{}, objects: map[atoll.ItemKey]*object{}, book: NewBook(),
+		history: map[string][]atoll.Manifest{}, published: map[string]int{}, regained: map[string]bool{}, unheld: map[string]int{}, objects: map[atoll.ItemKey]*object{}, book: NewOwnershipRecords(),
 		holdings: map[string]BundleHolding{}, persisted: map[string][]Record{}, delivered: map[string]int{}, reported: map[string]string{},
 	}
 	for _, k := range simKeys {
@@ -225,7 +225,7 @@ func (s *sim) flush() {
 // crashAgent forgets everything that was not stored.
 func (s *sim) crashAgent() {
 	s.addToLog("agent: crash")
-	s.book = NewBook()
+	s.book = NewOwnershipRecords()
 	for _, records := range s.persisted {
 		for _, r := range records {
 			s.book.RestoreRecord(r)
@@ -249,7 +249,7 @@ func (s *sim) workOnItem(k atoll.ItemKey, crashes bool) bool {
 	case Apply:
 		s.apply(k, p, live, crashes)
 	case Delete, Replace:
-		if s.book.RecordDeleting(k) {
+		if s.book.RecordRunOnceDeletionStart(k) {
 			s.flush()
 		}
 		if live != nil && live.uid == p.Record.UID {
@@ -265,7 +265,7 @@ func (s *sim) workOnItem(k atoll.ItemKey, crashes bool) bool {
 		s.book.RecordGone(k, p.Record.UID, nil)
 	case Search:
 		if live != nil && p.Record.Claims[live.label].State != "" {
-			s.book.RecordFound(k, Fact{UID: live.uid, Label: live.label, Template: live.template})
+			s.book.RecordFoundAfterInterruptedApply(k, Fact{UID: live.uid, Label: live.label, Template: live.template})
 		} else {
 			s.book.RecordGone(k, "", nil)
 		}
@@ -301,7 +301,7 @@ func (s *sim) apply(k atoll.ItemKey, p Step, live *object, crashes bool) {
 		if _, claims := p.Record.Claims[live.label]; !claims && live.label != p.Record.Owner {
 			s.fail("%s: the agent does not know its own object %+v, record %+v", k, live, p.Record)
 		}
-		s.book.RecordFound(k, Fact{UID: live.uid, Label: live.label, Template: live.template})
+		s.book.RecordFoundAfterInterruptedApply(k, Fact{UID: live.uid, Label: live.label, Template: live.template})
 		return
 	case p.Record.UID == "":
 		live = &object{uid: "m-" + s.nextUID()}
@@ -332,7 +332,7 @@ func (s *sim) settleAll() {
 
 // statusText is what is reported of a bundle that depends on claims.
 func (s *sim) statusText(bundle string) string {
-	return fmt.Sprint(s.book.HoldingOf(bundle) != nil, s.book.CompletedTombstoneIDs(bundle), s.book.IsBundleRemoved(bundle))
+	return fmt.Sprint(s.book.HoldingOf(bundle) != nil, s.book.CompletedTombstoneIDs(bundle), s.book.IsBundleRemovalDone(bundle))
 }
 
 // reportStatuses looks at the bundles that the book names, and at those that the act
@@ -355,7 +355,7 @@ func (s *sim) checkFinalState() {
 	}
 	s.settleAll()
 	for _, b := range simBundles {
-		if s.book.IsBundleRemoved(b) {
+		if s.book.IsBundleRemovalDone(b) {
 			s.book.ForgetBundle(b, 1)
 		}
 	}
@@ -382,8 +382,8 @@ func (s *sim) checkFinalState() {
 			if done := s.book.CompletedTombstoneIDs(b); len(done) != len(h.Manifest.Tombstones) {
 				s.fail("%s has carried out %v of %v", b, done, h.Manifest.Tombstones)
 			}
-			if h.Manifest.Remove != s.book.IsBundleRemoved(b) {
-				s.fail("%s: removed is %v", b, s.book.IsBundleRemoved(b))
+			if h.Manifest.Remove != s.book.IsBundleRemovalDone(b) {
+				s.fail("%s: removed is %v", b, s.book.IsBundleRemovalDone(b))
 			}
 		}
 	}
@@ -409,7 +409,7 @@ func TestAnyOrderOfMessages(t *testing.T) {
 			case 3, 4:
 				k, book := simKeys[s.rng.IntN(len(simKeys))], s.book
 				s.workOnItem(k, true)
-				about := s.book.ConcernedBundles(k)
+				about := s.book.BundlesWithClaimOrTombstone(k)
 				if s.book != book {
 					about = simBundles // after a start all are reported
 				}

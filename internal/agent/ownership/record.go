@@ -141,7 +141,7 @@ func (r *Record) HasRun(template, hash string) bool {
 	if !RunsOnce(r.Key) || r.Ran != template {
 		return false
 	}
-	again := kinds.CanRunAgain(schema.GroupKind{Group: r.Key.Group, Kind: r.Key.Kind})
+	again := kinds.RunsAgainOnEdit(schema.GroupKind{Group: r.Key.Group, Kind: r.Key.Kind})
 	return !again || hash == "" || r.RanHash == "" || r.RanHash == hash
 }
 
@@ -150,9 +150,9 @@ func IsCRD(key atoll.ItemKey) bool {
 	return key.Group == "apiextensions.k8s.io" && key.Kind == "CustomResourceDefinition"
 }
 
-// DeletionCascades reports whether deleting an object of the key's kind takes data or
+// DeletionLosesDataOrDependents reports whether deleting an object of the key's kind takes data or
 // other objects along, so that it never goes as a mere dependency.
-func DeletionCascades(key atoll.ItemKey) bool {
+func DeletionLosesDataOrDependents(key atoll.ItemKey) bool {
 	volume := key.Group == "" && (key.Kind == "PersistentVolumeClaim" || key.Kind == "PersistentVolume")
 	return volume || key.IsNamespace() || IsCRD(key)
 }

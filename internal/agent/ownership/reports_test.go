@@ -17,7 +17,7 @@ func TestTombstonesThatAreCarriedOut(t *testing.T) {
 		return BundleHolding{Manifest: m}
 	}
 	applied := func(adopted bool) *OwnershipRecords {
-		b := NewBook()
+		b := NewOwnershipRecords()
 		b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shopItem)})
 		b.RecordApplied(shopItem, Fact{UID: "u", Template: "t", Hash: "h", Label: "b1", Adopted: adopted})
 		return b
@@ -28,7 +28,7 @@ func TestTombstonesThatAreCarriedOut(t *testing.T) {
 		want bool
 	}{
 		{"nothing is recorded", func() *OwnershipRecords {
-			b := NewBook()
+			b := NewOwnershipRecords()
 			b.FoldHolding(withTombstone("b1", 1))
 			return b
 		}, true},
@@ -81,7 +81,7 @@ func TestTombstonesThatAreCarriedOut(t *testing.T) {
 			}
 		})
 	}
-	if got := NewBook().CompletedTombstoneIDs("b1"); got != nil {
+	if got := NewOwnershipRecords().CompletedTombstoneIDs("b1"); got != nil {
 		t.Errorf("an unknown Bundle has carried out %q", got)
 	}
 }
@@ -89,18 +89,18 @@ func TestTombstonesThatAreCarriedOut(t *testing.T) {
 // A Bundle's report is written again when a claim or a tombstone of it is concerned, and not when
 // another Bundle's object changes.
 func TestBundlesThatAKeyConcerns(t *testing.T) {
-	b := NewBook()
+	b := NewOwnershipRecords()
 	b.FoldHolding(BundleHolding{Manifest: manifestOf("claims", 1, shopItem)})
 	removed := manifestOf("removed", 1)
 	removed.Tombstones = []atoll.Tombstone{{Key: shopItem, UID: "old"}}
 	b.FoldHolding(BundleHolding{Manifest: removed})
 	b.FoldHolding(BundleHolding{Manifest: manifestOf("other", 1, shop)})
-	got := b.ConcernedBundles(shopItem)
+	got := b.BundlesWithClaimOrTombstone(shopItem)
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"claims", "removed"}) {
 		t.Errorf("%q are concerned", got)
 	}
-	if got := b.ConcernedBundles(atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "x"}); len(got) > 0 {
+	if got := b.BundlesWithClaimOrTombstone(atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "x"}); len(got) > 0 {
 		t.Errorf("an unknown key concerns %q", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestBundlesThatAKeyConcerns(t *testing.T) {
 // A manifest that claims what the last one claimed changes no record and no report.
 func TestTheSameClaimsChangeNothing(t *testing.T) {
 	base := manifestOf("b1", 1, shopItem)
-	b := NewBook()
+	b := NewOwnershipRecords()
 	b.FoldHolding(BundleHolding{Manifest: base})
 	settle := func() {
 		for _, shard := range b.DirtyShards() {
@@ -149,7 +149,7 @@ func TestTheSameClaimsChangeNothing(t *testing.T) {
 // Content that the manifest lacks without a tombstone is kept, and keeps the Bundle's claim.
 func TestKeptContentIsAppliedStill(t *testing.T) {
 	kept := atoll.RenderedItem{Key: shopItem, UID: "t", Hash: "h", Dependency: true}
-	b := NewBook()
+	b := NewOwnershipRecords()
 	b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1), Kept: []atoll.RenderedItem{kept}})
 	if r, _ := b.Record(shopItem); r.Owner != "b1" || r.Claims["b1"].State != Kept || r.Claims["b1"].Template != "t" || !r.Claims["b1"].Dependency || r.Chosen {
 		t.Errorf("the record of kept content is %+v", r)

@@ -47,7 +47,7 @@ func TestWhatHasRunRunsAgainOnlyWhenItIsEdited(t *testing.T) {
 func TestWhatNeverEndsIsMadeAgain(t *testing.T) {
 	key := atoll.ItemKey{Group: "apps.kruise.io", Kind: "BroadcastJob", Namespace: "ops", Name: "warm"}
 	for _, endless := range []bool{false, true} {
-		b := NewBook()
+		b := NewOwnershipRecords()
 		// It ran to completion before the edit by which it goes on for ever.
 		b.RestoreRecord(Record{Key: key, UID: "u1", Template: "t1", Owner: "b1", Ran: "t1", RanHash: "h0", Claims: map[string]Claim{"b1": {State: Kept, Template: "t1"}}})
 		b.RecordApplied(key, Fact{UID: "u1", Template: "t1", Hash: "h1", Label: "b1", Endless: endless})

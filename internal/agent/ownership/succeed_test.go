@@ -11,7 +11,7 @@ import (
 func TestARecoveredClaimOutlivesAnother(t *testing.T) {
 	key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "n", Name: "x"}
 	item := atoll.RenderedItem{Key: key, UID: "t", Hash: "h"}
-	b := NewBook()
+	b := NewOwnershipRecords()
 	b.RestoreRecord(Record{Key: key, UID: "u", Template: "t", Label: "b1", Owner: "b1", Claims: map[string]Claim{"b1": {State: Kept, Template: "t"}}})
 	b.FoldHolding(BundleHolding{Manifest: atoll.Manifest{Bundle: "b2", Generation: 1, Items: []atoll.RenderedItem{item}}})
 	if s := b.Next(key); s.Verb != Apply || s.Owner != "b2" {
@@ -36,7 +36,7 @@ func TestARecoveredClaimOutlivesAnother(t *testing.T) {
 // it.
 func TestAnUnknownBundlesObjectIsNotReplaced(t *testing.T) {
 	key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "n", Name: "x"}
-	b := NewBook()
+	b := NewOwnershipRecords()
 	b.RestoreRecord(Record{Key: key, UID: "u", Template: "t", Label: "b1", Owner: "b1", Chosen: true, Claims: map[string]Claim{"b1": {State: Kept, Template: "t"}}})
 	b.FoldHolding(BundleHolding{Manifest: atoll.Manifest{Bundle: "b2", Generation: 1, Items: []atoll.RenderedItem{{Key: key, UID: "other", Hash: "h"}}}})
 	if s := b.Next(key); s.Verb != Apply || s.Record.UID != "" {

@@ -68,10 +68,10 @@ func (g *requestGuard) limitByPolicy(next http.Handler, hub bool) http.Handler {
 		switch err := g.admitRequest(one); {
 		case errors.Is(err, errTooMany):
 			w.Header().Set("Retry-After", "1")
-			writeStatus(w, http.StatusTooManyRequests, "the cluster's agent refuses: "+err.Error())
+			writeFailureStatus(w, http.StatusTooManyRequests, "the cluster's agent refuses: "+err.Error())
 			return
 		case err != nil:
-			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
+			writeFailureStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
 			return
 		}
 		defer g.removeRequest(one)

@@ -53,7 +53,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// New returns a Server.
+// New returns a MemberAPIProxy.
 func New(o Options) (*MemberAPIProxy, error) {
 	config, log := o.Config, o.Log
 	target, _, err := rest.DefaultServerUrlFor(config)
@@ -102,8 +102,8 @@ func splitHubAndUserRequests(live, people http.Handler) http.Handler {
 		switch {
 		case r.Host != atoll.FleetViewHost:
 			people.ServeHTTP(w, r)
-		case person.HasIdentity(r.Header):
-			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: a request in the hub's own name must have no user")
+		case person.HasImpersonation(r.Header):
+			writeFailureStatus(w, http.StatusForbidden, "the cluster's agent refuses: a request in the hub's own name must have no user")
 		default:
 			live.ServeHTTP(w, r)
 		}
@@ -114,11 +114,11 @@ func splitHubAndUserRequests(live, people http.Handler) http.Handler {
 func requireImpersonation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := person.CheckImpersonation(person.ImpersonatedPerson(r.Header)); err != nil {
-			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
+			writeFailureStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+err.Error())
 			return
 		}
 		if slices.Contains(strings.Split(r.URL.Path, "/"), "..") {
-			writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: a path with \"..\" may lead out of the member's API")
+			writeFailureStatus(w, http.StatusForbidden, "the cluster's agent refuses: a path with \"..\" may lead out of the member's API")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -135,12 +135,12 @@ func rewriteForMember(r *httputil.ProxyRequest, target *url.URL) {
 // writeProxyError answers for an API server that did not.
 func (s *MemberAPIProxy) writeProxyError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(context.Cause(r.Context()), errLimited) {
-		writeStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+errLimited.Error())
+		writeFailureStatus(w, http.StatusForbidden, "the cluster's agent refuses: "+errLimited.Error())
 		return
 	}
 	if r.Context().Err() != nil {
 		return // the client has gone
 	}
 	s.log.Debug("a request that came through the hub was not answered by this member's API server", "method", r.Method, "path", r.URL.Path, "err", err)
-	writeStatus(w, http.StatusServiceUnavailable, "the cluster's API server does not answer its agent: "+err.Error())
+	writeFailureStatus(w, http.StatusServiceUnavailable, "the cluster's API server does not answer its agent: "+err.Error())
 }

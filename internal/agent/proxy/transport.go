@@ -38,8 +38,8 @@ func newHTTP1Transport(own *http.Transport) *http.Transport {
 	return own
 }
 
-// writeStatus refuses a request as API servers do.
-func writeStatus(w http.ResponseWriter, code int, message string) {
+// writeFailureStatus refuses a request as API servers do.
+func writeFailureStatus(w http.ResponseWriter, code int, message string) {
 	reason := metav1.StatusReasonForbidden
 	switch code {
 	case http.StatusServiceUnavailable:

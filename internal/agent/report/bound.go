@@ -24,9 +24,9 @@ const (
 // largeStatus is the size, in bytes, above which a status counts in largeStatusRoom.
 const largeStatus = 1 << 10
 
-// dropLargeStatuses leaves out large statuses that do not fit, of the least important items first.
+// dropExcessLargeStatuses leaves out large statuses that do not fit, of the least important items first.
 // The health of an item stays. items are sorted by importance.
-func dropLargeStatuses(items []atoll.ItemStatus) {
+func dropExcessLargeStatuses(items []atoll.ItemStatus) {
 	room := largeStatusRoom
 	for i := range items {
 		it := &items[i]
@@ -42,9 +42,9 @@ func dropLargeStatuses(items []atoll.ItemStatus) {
 	}
 }
 
-// keepTombstonesThatFit returns are as many tombstones as there is room for, the first by name, so that
-// all clusters report the same. The rest is reported when all are carried out, or
-// once the hub has dropped these.
+// keepTombstonesThatFit returns as many tombstones as there is space for, the first by name, so
+// that all clusters report the same ones. The rest is reported when all are carried out, or once
+// the hub has dropped these.
 func keepTombstonesThatFit(gone []string) []string {
 	gone = slices.Sorted(slices.Values(gone))
 	room := goneRoom
@@ -111,7 +111,7 @@ func keepItemsThatFit(items []atoll.ItemStatus, applied bool) (kept []atoll.Item
 	slices.SortFunc(items, func(x, y atoll.ItemStatus) int {
 		return cmp.Or(cmp.Compare(ranks[x.Key], ranks[y.Key]), byKey(x, y))
 	})
-	dropLargeStatuses(items)
+	dropExcessLargeStatuses(items)
 	room = itemsRoom
 	for _, it := range items {
 		if room < itemsRoom/2 {

@@ -171,22 +171,22 @@ func (t *itemTally) overallState(in Input) (state atoll.RowState, reason atoll.R
 	case in.Removed:
 		return atoll.RowRemoved, "", in.Kept
 	case in.Remove && len(t.failed) > 0:
-		return firstItemReason(atoll.RowFailed, t.failed)
+		return summarizeFirstItem(atoll.RowFailed, t.failed)
 	case in.Remove:
-		_, _, message = firstItemReason(atoll.RowProgressing, append(t.waiting, t.degraded...))
+		_, _, message = summarizeFirstItem(atoll.RowProgressing, append(t.waiting, t.degraded...))
 		return atoll.RowProgressing, atoll.ReasonRemoving, message
 	case len(t.failed) > 0:
-		return firstItemReason(atoll.RowFailed, t.failed)
+		return summarizeFirstItem(atoll.RowFailed, t.failed)
 	case len(t.degraded) > 0:
-		return firstItemReason(atoll.RowDegraded, t.degraded)
+		return summarizeFirstItem(atoll.RowDegraded, t.degraded)
 	case len(t.waiting) > 0:
-		return firstItemReason(atoll.RowProgressing, t.waiting)
+		return summarizeFirstItem(atoll.RowProgressing, t.waiting)
 	}
 	return atoll.RowReady, "", ""
 }
 
-// firstItemReason names the first of the items, and how many more there are.
-func firstItemReason(state atoll.RowState, items []atoll.ItemStatus) (atoll.RowState, atoll.Reason, string) {
+// summarizeFirstItem names the first of the items, and how many more there are.
+func summarizeFirstItem(state atoll.RowState, items []atoll.ItemStatus) (atoll.RowState, atoll.Reason, string) {
 	if len(items) == 0 {
 		return state, "", ""
 	}

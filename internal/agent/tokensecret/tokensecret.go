@@ -51,19 +51,21 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// JoinTokenSecret is the Secret in the member that holds the join token.
-type JoinTokenSecret struct {
+// JoinTokenSecretClient is the Secret in the member that holds the join token.
+type JoinTokenSecretClient struct {
 	o        Options
 	token    string // as it was read
 	admitted chan struct{}
 }
 
 // New returns the Secret, of which nothing is read yet.
-func New(o Options) *JoinTokenSecret { return &JoinTokenSecret{o: o, admitted: make(chan struct{}, 1)} }
+func New(o Options) *JoinTokenSecretClient {
+	return &JoinTokenSecretClient{o: o, admitted: make(chan struct{}, 1)}
+}
 
 // ReadToken returns the token. It is empty where the Secret or its key is missing, and where the
 // agent has no right to read it: an agent that has joined needs none.
-func (s *JoinTokenSecret) ReadToken(ctx context.Context) (string, error) {
+func (s *JoinTokenSecretClient) ReadToken(ctx context.Context) (string, error) {
 	_, token, err := s.get(ctx)
 	if apierrors.IsForbidden(err) {
 		s.o.Log.Warn("the join token cannot be read, which only matters before the cluster has joined; allow the agent to get and patch this Secret", "secret", s.o.Name, "err", err)
@@ -78,11 +80,11 @@ func (s *JoinTokenSecret) ReadToken(ctx context.Context) (string, error) {
 
 // NotifyAdmitted reports that the hub has let the agent in and that the member stores its
 // identity. It does not block.
-func (s *JoinTokenSecret) NotifyAdmitted() { wakeup.WakeReader(s.admitted) }
+func (s *JoinTokenSecretClient) NotifyAdmitted() { wakeup.WakeReader(s.admitted) }
 
 // RemoveAfterAdmission waits until the agent is admitted, and then removes the token that was read. It returns when
 // that is done, or when ctx ends.
-func (s *JoinTokenSecret) RemoveAfterAdmission(ctx context.Context) {
+func (s *JoinTokenSecretClient) RemoveAfterAdmission(ctx context.Context) {
 	if s.token == "" || s.o.Keep {
 		return
 	}
@@ -107,7 +109,7 @@ func (s *JoinTokenSecret) RemoveAfterAdmission(ctx context.Context) {
 }
 
 // removeToken removes the token from the Secret, unless it holds another one by now.
-func (s *JoinTokenSecret) removeToken(ctx context.Context) error {
+func (s *JoinTokenSecretClient) removeToken(ctx context.Context) error {
 	u, token, err := s.get(ctx)
 	if err != nil || token != s.token {
 		return err
@@ -130,7 +132,7 @@ func (s *JoinTokenSecret) removeToken(ctx context.Context) error {
 }
 
 // get reads the Secret and its token. Both are empty where the Secret is missing.
-func (s *JoinTokenSecret) get(ctx context.Context) (*unstructured.Unstructured, string, error) {
+func (s *JoinTokenSecretClient) get(ctx context.Context) (*unstructured.Unstructured, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, member.RequestTimeout)
 	defer cancel()
 	u, err := s.o.Secrets.Get(ctx, s.o.Name, metav1.GetOptions{})

@@ -32,7 +32,7 @@ var resource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // fixture is a member with a join Secret.
 type fixture struct {
-	*JoinTokenSecret
+	*JoinTokenSecretClient
 	t      *testing.T
 	client *fake.FakeDynamicClient
 	logs   *bytes.Buffer
@@ -51,7 +51,7 @@ func newFixture(t *testing.T, value string) *fixture {
 		err := f.fails(len(f.tries))
 		return err != nil, nil, err
 	})
-	f.JoinTokenSecret = New(Options{
+	f.JoinTokenSecretClient = New(Options{
 		Secrets: f.client.Resource(resource).Namespace(namespace), Name: "joining", Log: slog.New(slog.NewTextHandler(f.logs, nil)),
 	})
 	return f

@@ -49,22 +49,22 @@ func NewServiceAddresses() *ServiceAddresses {
 // FollowServices records the addresses of all Services that the informer shows.
 func (a *ServiceAddresses) FollowServices(informer cache.SharedInformer) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { a.recordAddresses(addressesOf(obj), nil) },
+		AddFunc: func(obj any) { a.recordAddresses(serviceClusterIPs(obj), nil) },
 		UpdateFunc: func(old, obj any) {
-			was, is := addressesOf(old), addressesOf(obj)
+			was, is := serviceClusterIPs(old), serviceClusterIPs(obj)
 			a.recordAddresses(is, was)
 		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
-			a.recordAddresses(nil, addressesOf(obj))
+			a.recordAddresses(nil, serviceClusterIPs(obj))
 		},
 	})
 	return err
 }
 
-func addressesOf(obj any) []string {
+func serviceClusterIPs(obj any) []string {
 	if service, ok := obj.(*corev1.Service); ok {
 		return service.Spec.ClusterIPs
 	}

@@ -114,7 +114,7 @@ func SaveBackup(ctx context.Context, o Options) (*Report, error) {
 			return nil, fmt.Errorf("%s is no data directory of a hub: %w", o.DataDir, err)
 		}
 	}
-	out, err := datadir.CreateTemp(filepath.Dir(o.File), ".atoll-backup-", time.Now())
+	out, err := datadir.CreateTempRemovingLeftovers(filepath.Dir(o.File), ".atoll-backup-", time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("make backup file: %w", err)
 	}

@@ -55,7 +55,7 @@ func installNewHubDefaults(ctx context.Context, c client.Client, byDefault *v1al
 	set := schedule.NewDefaultSet()
 	err := c.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.ClusterSet{})
 	if apierrors.IsNotFound(err) {
-		if err := installPlacements(ctx, c, byDefault); err != nil {
+		if err := installHubSettings(ctx, c, byDefault); err != nil {
 			return err
 		}
 		err = c.Create(ctx, set, fieldOwner)

@@ -33,9 +33,9 @@ func ParseDefaultPlacement(text string) (*v1alpha1.DefaultPlacement, error) {
 	return nil, fmt.Errorf("a default placement is None, All, ClusterSet/NAME or ClusterPlacement/NAME, and not %q", text)
 }
 
-// installPlacements writes the default placement of a new hub, and what an upgraded hub leaves to its
+// installHubSettings writes the default placement of a new hub, and what an upgraded hub leaves to its
 // administrator. HubSettings that exist stay.
-func installPlacements(ctx context.Context, c client.Client, d *v1alpha1.DefaultPlacement) error {
+func installHubSettings(ctx context.Context, c client.Client, d *v1alpha1.DefaultPlacement) error {
 	settings := &v1alpha1.HubSettings{}
 	settings.Name = v1alpha1.HubSettingsName
 	settings.Spec = v1alpha1.HubSettingsSpec{

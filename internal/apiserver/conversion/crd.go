@@ -62,7 +62,7 @@ func usesWebhook(crd *apiextensions.CustomResourceDefinition) bool {
 // setConversionAside moves the conversion stanza into the annotation.
 func setConversionAside(crd *apiextensions.CustomResourceDefinition) error {
 	if !usesWebhook(crd) {
-		if _, kept := crd.Annotations[atoll.AnnotationConversion]; kept && isStatedWithoutWebhook(crd) {
+		if _, kept := crd.Annotations[atoll.AnnotationConversion]; kept && authorRemovedWebhook(crd) {
 			delete(crd.Annotations, atoll.AnnotationConversion)
 		}
 		return nil
@@ -105,11 +105,11 @@ func restoreConversion(crd *apiextensions.CustomResourceDefinition) error {
 	return nil
 }
 
-// isStatedWithoutWebhook reports whether the CRD's author has stated it without a webhook
+// authorRemovedWebhook reports whether the CRD's author has stated it without a webhook
 // after having stated it with one. An update that merely sends back what the
 // hub stores must not lose the stanza, so only statements count that are
 // recorded as such: an apply, or kubectl's last-applied annotation.
-func isStatedWithoutWebhook(crd *apiextensions.CustomResourceDefinition) bool {
+func authorRemovedWebhook(crd *apiextensions.CustomResourceDefinition) bool {
 	if text, ok := crd.Annotations[lastApplied]; ok {
 		var stated struct {
 			Spec struct {

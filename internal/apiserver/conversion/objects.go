@@ -32,9 +32,9 @@ type Backend interface {
 	Object(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName) (*unstructured.Unstructured, error)
 }
 
-// NewLossyWritePlugin returns the plugin that refuses lossy writes of custom resources.
+// NewCustomResourceLossPlugin returns the plugin that refuses lossy writes of custom resources.
 // backend is called on each write of a custom resource.
-func NewLossyWritePlugin(backend func(context.Context) (Backend, error)) admission.ValidationInterface {
+func NewCustomResourceLossPlugin(backend func(context.Context) (Backend, error)) admission.ValidationInterface {
 	return &lossyWritePlugin{
 		Handler: admission.NewHandler(admission.Create, admission.Update),
 		backend: backend,

@@ -12,10 +12,10 @@ import (
 // one may be a process's that has not locked it yet.
 const leftoverAge = time.Hour
 
-// CreateTemp creates a temporary file in a directory, whose name is prefix and a number, and locks it
+// CreateTempRemovingLeftovers creates a temporary file in a directory, whose name is prefix and a number, and locks it
 // while it is open. It first removes the files of such names that killed processes have left: an
 // unfinished backup is as large as the hub.
-func CreateTemp(dir, prefix string, now time.Time) (*os.File, error) {
+func CreateTempRemovingLeftovers(dir, prefix string, now time.Time) (*os.File, error) {
 	left, _ := os.ReadDir(dir) // a directory that cannot be listed may still be written to
 	for _, e := range left {
 		if number, ours := strings.CutPrefix(e.Name(), prefix); ours && isNumber(number) {
@@ -30,7 +30,7 @@ func CreateTemp(dir, prefix string, now time.Time) (*os.File, error) {
 	return f, nil
 }
 
-// isNumber reports whether the text is what os.CreateTemp puts in place of a star.
+// isNumber reports whether the text is what os.CreateTempRemovingLeftovers puts in place of a star.
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // removeLeftover removes a temporary file that is old, and that no process has open. A file system

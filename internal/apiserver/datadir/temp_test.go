@@ -21,7 +21,7 @@ func namesIn(t *testing.T, dir string) (names []string) {
 }
 
 // TestLeftoversOfKilledProcessesAreRemoved: neither a young file, nor one that a process has open, nor
-// a file with a name that CreateTemp does not make, nor a link.
+// a file with a name that CreateTempRemovingLeftovers does not make, nor a link.
 func TestLeftoversOfKilledProcessesAreRemoved(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	put := func(name string, age time.Duration) {
@@ -41,7 +41,7 @@ func TestLeftoversOfKilledProcessesAreRemoved(t *testing.T) {
 	if err := os.Symlink("backup-4", filepath.Join(dir, ".backup-3")); err != nil {
 		t.Fatal(err)
 	}
-	open, err := CreateTemp(dir, ".backup-", now)
+	open, err := CreateTempRemovingLeftovers(dir, ".backup-", now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestLeftoversOfKilledProcessesAreRemoved(t *testing.T) {
 	if err := os.Chtimes(open.Name(), now.Add(-2*leftoverAge), now.Add(-2*leftoverAge)); err != nil {
 		t.Fatal(err)
 	}
-	next, err := CreateTemp(dir, ".backup-", now)
+	next, err := CreateTempRemovingLeftovers(dir, ".backup-", now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,10 +47,10 @@ type Living func(namespace string) (resourceVersion string, ok bool)
 // it may. Calls with options go the API's way, and so do Bundles that are made in a namespace
 // that living does not know.
 func (s Stores) WrapClient(c client.Client, may May, living Living) client.Client {
-	return directClient{c, s, may, living}
+	return etcdWriteClient{c, s, may, living}
 }
 
-type directClient struct {
+type etcdWriteClient struct {
 	client.Client
 	stores Stores
 	may    May
@@ -58,7 +58,7 @@ type directClient struct {
 }
 
 // Create creates a TargetSlice, a Revision or a Bundle directly, and anything else by the API.
-func (w directClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (w etcdWriteClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	store, o := (*Store)(nil), Object{}
 	switch obj := obj.(type) {
 	case *enginev1.TargetSlice:
@@ -85,7 +85,7 @@ func (w directClient) Create(ctx context.Context, obj client.Object, opts ...cli
 
 // createInLiveNamespace creates an object in a namespace that is known to live; not done where it is
 // not, or where the object is there already.
-func (w directClient) createInLiveNamespace(ctx context.Context, store *Store, o Object) (done bool, err error) {
+func (w etcdWriteClient) createInLiveNamespace(ctx context.Context, store *Store, o Object) (done bool, err error) {
 	if w.living == nil || w.stores.Namespaces == "" {
 		return false, nil
 	}
@@ -99,7 +99,7 @@ func (w directClient) createInLiveNamespace(ctx context.Context, store *Store, o
 
 // Update updates spec, labels and annotations of a TargetSlice or a Bundle directly, and anything
 // else by the API.
-func (w directClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+func (w etcdWriteClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	store, o := (*Store)(nil), Object{}
 	switch obj := obj.(type) {
 	case *enginev1.TargetSlice:
@@ -117,13 +117,13 @@ func (w directClient) Update(ctx context.Context, obj client.Object, opts ...cli
 }
 
 // Status writes those of Clusters, Bundles and TargetSlices directly.
-func (w directClient) Status() client.SubResourceWriter {
+func (w etcdWriteClient) Status() client.SubResourceWriter {
 	return directStatusWriter{w.Client.Status(), w}
 }
 
 type directStatusWriter struct {
 	client.SubResourceWriter
-	writer directClient
+	writer etcdWriteClient
 }
 
 // Update writes the object's status.

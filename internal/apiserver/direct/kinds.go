@@ -66,7 +66,7 @@ func BundleKind() Kind {
 	}
 }
 
-// applyBundleDefaults returns what the schema of Bundles gives.
+// applyBundleDefaults sets in spec the defaults that the schema of Bundles gives.
 func applyBundleDefaults(spec *v1alpha1.BundleSpec) {
 	scheduling := &spec.Placement.ReplicaScheduling
 	if o := scheduling.Ordinals; o != nil && o.Size == 0 {

@@ -54,15 +54,15 @@ func (s Stores) ListerWatcherFor(example runtime.Object, api toolscache.ListerWa
 	}
 }
 
-// RequestProgress requests a progress event on the watches of Bundles, for callers that must have
+// RequestBundleProgress requests a progress event on the watches of Bundles, for callers that must have
 // seen everything; false where these watches do not have it.
-func (s Stores) RequestProgress(ctx context.Context) bool {
+func (s Stores) RequestBundleProgress(ctx context.Context) bool {
 	return !s.Bundles.byAPI.Load() && s.Bundles.requestWatchProgress(ctx)
 }
 
-// switchToAPI turns the kind's readers to the API for the rest of this process. A watch
+// switchReadersToAPI turns the kind's readers to the API for the rest of this process. A watch
 // that met the object ends with an error, so that its reader lists again.
-func (s *Store) switchToAPI(err error) {
+func (s *Store) switchReadersToAPI(err error) {
 	if !s.byAPI.Swap(true) {
 		s.log.Warn("an object in the store is not as this hub writes it: it reads all of that kind by the API from now on, which costs more", "err", err)
 	}
@@ -170,7 +170,8 @@ func (s *Store) requestWatchProgress(ctx context.Context) bool {
 	return true
 }
 
-// storageOptions returns the options: are those that the API's handlers make of a request's.
+// storageOptions converts a request's ListOptions to the store's, with the defaults and checks of
+// the API's handlers.
 func (s *Store) storageOptions(options metav1.ListOptions) (storage.ListOptions, error) {
 	var o internalversion.ListOptions
 	if err := internalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&options, &o, nil); err != nil {

@@ -93,7 +93,7 @@ func Open(kind Kind, access Access) (s *Store, closed func(), err error) {
 		kind: kind, resource: resource, prefix: "/" + access.Options.ResourcePrefix, root: config.Prefix,
 		etcd: access.Etcd, cipher: config.Transformer, writes: access.Writes, log: access.Log, progress: progressEvery,
 	}
-	config.Codec = storedObjectCodec{kind, s.switchToAPI}
+	config.Codec = storedObjectCodec{kind, s.switchReadersToAPI}
 	s.storage, closed, err = factory.Create(config,
 		func() runtime.Object { return kind.New() },
 		func() runtime.Object { return kind.NewList() },
@@ -144,7 +144,7 @@ func (s *Store) CreateIn(ctx context.Context, o Object, namespace string, revisi
 	return s.create(ctx, o, clientv3.Compare(clientv3.ModRevision(namespace), "=", revision))
 }
 
-// create creates an object that is not there, if all that is so.
+// create creates an object that does not exist, if the conditions in only hold too.
 func (s *Store) create(ctx context.Context, o Object, only ...clientv3.Cmp) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -222,7 +222,7 @@ func eachField(message []byte, visit func(n protowire.Number, field, value []byt
 	return true
 }
 
-// lastField returns the last value value of a field; nil where there is none.
+// lastField returns the last value of a field; nil where there is none.
 func lastField(message []byte, number protowire.Number) (value []byte) {
 	eachField(message, func(n protowire.Number, _, v []byte) bool {
 		if n == number {

@@ -109,7 +109,7 @@ func Start(ctx context.Context, o Options) (*EmbeddedEtcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := openSocketDir(o.Dir)
+	sockets, err := openShortSocketDir(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func ConnectRunning(ctx context.Context, dir string) (client *clientv3.Client, c
 	if _, err := os.Stat(filepath.Join(dir, clientSocket)); err != nil {
 		return nil, nil, fmt.Errorf("find the socket of a running etcd: %w", err)
 	}
-	sockets, err := openSocketDir(dir)
+	sockets, err := openShortSocketDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}

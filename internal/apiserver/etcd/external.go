@@ -46,8 +46,8 @@ type ExternalEtcd struct {
 	relief   externalRelief
 }
 
-// NewExternal returns the External of an etcd with these endpoints. Its store counts as free before
-// the first observation.
+// NewExternal returns an ExternalEtcd with these endpoints. Its store counts as free before the
+// first observation. Its store counts as free before the first observation.
 func NewExternal(client maintenanceClient, endpoints []string, logger *slog.Logger) *ExternalEtcd {
 	x := &ExternalEtcd{client: client, endpoints: endpoints, logger: logger, startDelay: rand.N(cleanEvery)}
 	x.space.Store(&StoreSpace{IsExternal: true, Since: time.Now()})
@@ -72,8 +72,9 @@ func (x *ExternalEtcd) Run(ctx context.Context) {
 // Space returns the state as of the last observation.
 func (x *ExternalEtcd) Space() StoreSpace { return *x.space.Load() }
 
-// OnSpaceChange has fn called with the state as it is now, and with each new one. Calls follow each
-// other; fn must not block, nor call the External. Call it once.
+// OnSpaceChange calls fn with the present state, and with each new one. Calls follow each other; fn
+// must not block, nor call ExternalEtcd. Call it once. Calls follow each other; fn must not block,
+// nor call the External. Call it once.
 func (x *ExternalEtcd) OnSpaceChange(fn func(StoreSpace)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -60,22 +60,22 @@ func (s *EmbeddedEtcd) maintainPeriodically(ctx context.Context, client *clientv
 			due = cleanEvery
 		}
 		if time.Since(last) >= due {
-			revision = s.maintainSpace(ctx, client, now, revision)
+			revision = s.maintainSpaceSinceRevision(ctx, client, now, revision)
 			last = time.Now()
 		}
 	}
 }
 
-// maintainSpace compacts, defragments and takes back the alarm where that is due, and returns the
+// maintainSpaceSinceRevision compacts, defragments and takes back the alarm where that is due, and returns the
 // revision of the store. before is the revision of the last time.
-func (s *EmbeddedEtcd) maintainSpace(ctx context.Context, client *clientv3.Client, now StoreSpace, before int64) int64 {
+func (s *EmbeddedEtcd) maintainSpaceSinceRevision(ctx context.Context, client *clientv3.Client, now StoreSpace, before int64) int64 {
 	revision := s.etcd.Server.KV().Rev()
 	switch now.State {
 	case SpaceFull:
 		s.compactHistory(ctx, client, revision)
 	case SpaceReserve: // readers that page through a list keep their revision for a while
 		s.compactHistory(ctx, client, before)
-		s.refreshFreedPageCount(ctx, client)
+		s.commitToCountFreedPages(ctx, client)
 	}
 	u := s.readUsage(now.Alarm)
 	remeasure := now.State == SpaceFull && s.unmeasured && time.Since(s.defragmented) >= remeasureAfter
@@ -103,8 +103,8 @@ func (s *EmbeddedEtcd) compactHistory(ctx context.Context, client *clientv3.Clie
 	s.unmeasured = true
 }
 
-// refreshFreedPageCount makes etcd count the pages that earlier writes have freed.
-func (s *EmbeddedEtcd) refreshFreedPageCount(ctx context.Context, client *clientv3.Client) {
+// commitToCountFreedPages makes etcd count the pages that earlier writes have freed.
+func (s *EmbeddedEtcd) commitToCountFreedPages(ctx context.Context, client *clientv3.Client) {
 	if _, err := client.Put(ctx, measureKey, ""); err != nil {
 		s.logger.Warn("could not measure the database; it will be tried again", zap.Error(err))
 		return

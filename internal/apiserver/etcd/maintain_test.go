@@ -60,7 +60,7 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 // fillStore writes keys until maintenance makes no more room for any, and returns how many it wrote.
 func fillStore(t *testing.T, s *EmbeddedEtcd, c *clientv3.Client, prefix string) (written int) {
 	t.Helper()
-	for last := -1; last != written; s.maintainSpace(t.Context(), c, s.updateSpace(s.hasAlarm()), 0) {
+	for last := -1; last != written; s.maintainSpaceSinceRevision(t.Context(), c, s.updateSpace(s.hasAlarm()), 0) {
 		last = written
 		for err := error(nil); err == nil; written++ {
 			if written > 512 {
@@ -128,7 +128,7 @@ func TestFullStoreTakesWritesAgain(t *testing.T) {
 		}
 	}
 	s.defragmented = time.Now().Add(-remeasureAfter) // by maintenance, while the store was filled
-	s.maintainSpace(t.Context(), c, s.updateSpace(s.hasAlarm()), 0)
+	s.maintainSpaceSinceRevision(t.Context(), c, s.updateSpace(s.hasAlarm()), 0)
 	if now := s.Space(); now.State != SpaceFree || now.FileBytes > 2<<20 {
 		t.Errorf("the state after deletions: %+v", now)
 	}

@@ -18,10 +18,10 @@ type socketDir struct {
 	dir  *os.File
 }
 
-// openSocketDir keeps dir's own path when it is short. Otherwise it opens dir
+// openShortSocketDir keeps dir's own path when it is short. Otherwise it opens dir
 // and names it by its descriptor, which only this process can use; another
 // process opens its own.
-func openSocketDir(dir string) (*socketDir, error) {
+func openShortSocketDir(dir string) (*socketDir, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("find the absolute path of %s: %w", dir, err)

@@ -133,8 +133,9 @@ func (s *EmbeddedEtcd) Space() StoreSpace {
 	return s.updateSpace(u.Alarm)
 }
 
-// OnSpaceChange has fn called with the state as it is now, and with each new one. Calls follow each
-// other; fn must not block, nor call the Server. Call it once.
+// OnSpaceChange calls fn with the present state, and with each new one. Calls follow each other; fn
+// must not block, nor call EmbeddedEtcd. Call it once. Calls follow each other; fn must not block,
+// nor call the Server. Call it once.
 func (s *EmbeddedEtcd) OnSpaceChange(fn func(StoreSpace)) {
 	s.spaceMu.Lock()
 	defer s.spaceMu.Unlock()

@@ -54,15 +54,15 @@ func ExcludeInertObjects(selector string) string {
 
 // NewInertLabelAdmission returns the plugin that labels. own tells the hub's own users.
 func NewInertLabelAdmission(own func(user.Info) bool) admission.MutationInterface {
-	return labeller{Handler: admission.NewHandler(admission.Create, admission.Update), own: own}
+	return inertLabelAdmission{Handler: admission.NewHandler(admission.Create, admission.Update), own: own}
 }
 
-type labeller struct {
+type inertLabelAdmission struct {
 	*admission.Handler
 	own func(user.Info) bool
 }
 
-func (l labeller) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (l inertLabelAdmission) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !steering[a.GetResource().GroupResource()] || a.GetSubresource() != "" || l.own(a.GetUserInfo()) {
 		return nil
 	}

@@ -59,12 +59,14 @@ func (t *HandlerTransport) Open(h http.Handler) {
 }
 
 // Stop refuses what comes from now on, and ends streams. Safe to call again.
-func (t *HandlerTransport) Stop() { t.endExchanges(func(streams bool) bool { return streams }) }
+func (t *HandlerTransport) Stop() {
+	t.refuseAndEndExchanges(func(streams bool) bool { return streams })
+}
 
 // Close does what Stop does, and ends all other requests, too.
-func (t *HandlerTransport) Close() { t.endExchanges(func(bool) bool { return true }) }
+func (t *HandlerTransport) Close() { t.refuseAndEndExchanges(func(bool) bool { return true }) }
 
-func (t *HandlerTransport) endExchanges(which func(streams bool) bool) {
+func (t *HandlerTransport) refuseAndEndExchanges(which func(streams bool) bool) {
 	t.mu.Lock()
 	if !t.refuses {
 		t.refuses = true

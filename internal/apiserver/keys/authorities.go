@@ -97,9 +97,9 @@ func (a *Authorities) FinishRotation() (*Authorities, error) {
 	return &next, nil
 }
 
-// ClusterCAPEM returns are the CAs, in PEM, by which the hub is known from now on: what agents trust
-// and kubeconfigs hold. While a rotation is under way the former one is among them.
-func (a *Authorities) ClusterCAPEM() []byte {
+// ClusterCABundlePEM returns the CAs in PEM by which agents and kubeconfigs recognise the hub.
+// While a rotation is under way the former one is among them.
+func (a *Authorities) ClusterCABundlePEM() []byte {
 	out := bytes.Clone(a.Cluster.CertPEM)
 	if a.IsRotating() {
 		out = append(out, certificatePEM(a.former[0].cluster)...)
@@ -161,8 +161,7 @@ func (a *Authorities) RetiresCertificate(c *x509.Certificate) bool {
 	return bytes.Equal(c.AuthorityKeyId, by.SubjectKeyId) && c.CheckSignatureFrom(by) == nil
 }
 
-// CAPins returns are the hashes by which the cluster CAs may be known that the chain leads to, the
-// present one first.
+// CAPins returns the hashes of the present and the former cluster CAs, the present CA first.
 func (a *Authorities) CAPins() []string {
 	out := []string{trust.CertificateKeyHash(a.Cluster.Cert)}
 	for _, f := range a.former {

@@ -138,7 +138,7 @@ func TestFormerAgentsCountUntilTheRotationIsFinished(t *testing.T) {
 		if got := by(c.a, fresh); got != c.new {
 			t.Errorf("%s: the new agent counts as of generation %d", c.name, got)
 		}
-		if n := bytes.Count(c.a.ClusterCAPEM(), []byte("BEGIN")); n != c.cas {
+		if n := bytes.Count(c.a.ClusterCABundlePEM(), []byte("BEGIN")); n != c.cas {
 			t.Errorf("%s: agents are to trust %d CAs", c.name, n)
 		}
 	}
@@ -170,7 +170,7 @@ func TestSealedAuthorities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !back.Equal(a) || !back.Began.Equal(a.Began) || !bytes.Equal(back.ChainPEM(), a.ChainPEM()) || !bytes.Equal(back.ClusterCAPEM(), a.ClusterCAPEM()) {
+	if !back.Equal(a) || !back.Began.Equal(a.Began) || !bytes.Equal(back.ChainPEM(), a.ChainPEM()) || !bytes.Equal(back.ClusterCABundlePEM(), a.ClusterCABundlePEM()) {
 		t.Error("it came back as something else")
 	}
 	if err := dialHub(t, shownCertificate(t, back), &tls.Config{RootCAs: set.ClusterCA.CertPool()}); err != nil {

@@ -41,7 +41,7 @@ type formerRecord struct {
 	Cross   []byte `json:"cross"`
 }
 
-// SealAuthorities authorities that a rotation made, for the etcd.
+// SealAuthorities encrypts the CAs that a rotation made, for storage in etcd.
 func (s *KeySet) SealAuthorities(a *Authorities) ([]byte, error) {
 	r := record{Generation: a.Generation, Began: a.Began}
 	for _, p := range []struct {

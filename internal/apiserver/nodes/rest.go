@@ -98,7 +98,7 @@ func (r *NodeREST) clusterStorageKey(ctx context.Context, name string) (string, 
 // New returns an empty Node.
 func (r *NodeREST) New() runtime.Object { return r.live.New() }
 
-// NewList returns an empty list of them.
+// NewList returns an empty NodeList.
 func (r *NodeREST) NewList() runtime.Object { return r.live.NewList() }
 
 // Destroy destroys the built-in storage. The storage of Clusters has another owner.
@@ -126,7 +126,7 @@ func (r *NodeREST) Get(ctx context.Context, name string, o *metav1.GetOptions) (
 	return r.live.Get(ctx, name, o)
 }
 
-// List Nodes, or a page of them.
+// List lists the Clusters as Nodes, or a page of them; the hub itself gets the stored Nodes.
 func (r *NodeREST) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.List(ctx, o)
@@ -134,7 +134,7 @@ func (r *NodeREST) List(ctx context.Context, o *internalversion.ListOptions) (ru
 	return r.live.List(ctx, o)
 }
 
-// Watch Nodes.
+// Watch watches the Clusters as Nodes; the hub itself watches the stored Nodes.
 func (r *NodeREST) Watch(ctx context.Context, o *internalversion.ListOptions) (watch.Interface, error) {
 	if r.isHubRequest(ctx) {
 		return r.stored.Watch(ctx, o)

@@ -87,7 +87,8 @@ func (r *NodeREST) updateOnce(ctx context.Context, e nodeEdit) (_ runtime.Object
 	return out, false, fillNode(cluster, out)
 }
 
-// editedNode returns the Node after the edit, which is valid. latest: the edit names no version.
+// editedNode returns the validated Node after the edit. latest is true if the edit named no
+// resource version. latest: the edit names no version.
 func (e nodeEdit) editedNode(ctx context.Context, old *api.Node) (now *api.Node, latest bool, err error) {
 	obj, err := e.info.UpdatedObject(ctx, old.DeepCopy())
 	if err != nil {

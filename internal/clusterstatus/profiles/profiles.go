@@ -121,7 +121,7 @@ func (p *ProfilePublisher) readPublishedProfiles(ctx context.Context) error {
 	}
 }
 
-// enqueueAllProfiles clusters, and all that is published.
+// enqueueAllProfiles enqueues the profiles of all clusters and all published profiles.
 func (p *ProfilePublisher) enqueueAllProfiles() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

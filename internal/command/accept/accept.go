@@ -42,7 +42,7 @@ It accepts the Cluster and approves its certificate request, so it needs the
 verb "accept" on clusters and "approve" on the signer of agents' certificates.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := o.flags.ConnectCluster()
+			c, err := o.flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ What runs in the cluster goes on running; accepting it again reconnects it. To
 forget the cluster, use "atoll remove".`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}

@@ -135,7 +135,7 @@ func (o *agentOptions) run(ctx context.Context, stdin io.Reader, warnings io.Wri
 	return agent.RunAgent(ctx, agent.Options{
 		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Name: o.name,
 		Token: token, TokenSecret: o.tokenSecret, KeepToken: o.keepToken,
-		BalancerCA: balancerCA, HubMemory: hubStoreMemoryLimit(limit), Registry: registry, Log: log,
+		BalancerCA: balancerCA, HubMemory: hubContentMemoryLimit(limit), Registry: registry, Log: log,
 	})
 }
 
@@ -157,7 +157,7 @@ func (o *agentOptions) joinToken(stdin io.Reader, warnings io.Writer) (string, e
 	return token, err
 }
 
-// readBalancerCAs returns are the CAs of load balancers, in PEM.
+// readBalancerCAs returns the CAs of load balancers, in PEM.
 func (o *agentOptions) readBalancerCAs() ([]byte, error) {
 	from, pem := "$ATOLL_BALANCER_CA", []byte(os.Getenv("ATOLL_BALANCER_CA"))
 	if o.balancerCA != "" {
@@ -192,9 +192,9 @@ func (o *agentOptions) memberConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// hubStoreMemoryLimit returns how much of the memory limit of the pod what the agent stores of its hub may take. The rest is
+// hubContentMemoryLimit returns how much of the memory limit of the pod what the agent stores of its hub may take. The rest is
 // for frames and manifests on their way, the member's answers and the program. Without a limit it returns 0.
-func hubStoreMemoryLimit(limit uint64) int { return int(min(limit/8*3, store.DefaultMemoryBytes)) }
+func hubContentMemoryLimit(limit uint64) int { return int(min(limit/8*3, store.DefaultMemoryBytes)) }
 
 // tuneForMemory trades a little CPU for memory, and more of it near the memory limit of the pod, unless the
 // environment says otherwise. The limit is 0 where there is none.
@@ -244,7 +244,7 @@ func (o *agentOptions) newLogger() (*slog.Logger, error) {
 	return log, nil
 }
 
-// serveMetricsAndHealth metrics and liveness.
+// serveMetricsAndHealth serves metrics and liveness at the address until stop.
 func serveMetricsAndHealth(address string, registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

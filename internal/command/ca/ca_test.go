@@ -29,12 +29,12 @@ func TestEachSubcommandAsksForItsAction(t *testing.T) {
 			}
 			_ = json.NewEncoder(w).Encode(standing.CAStatus{Generation: 3, CAHash: "the-hash"}) // the client has gone
 		})
-		out := clienttest.NewOutputBuffer()
-		if err := clienttest.Run(t.Context(), t, h, ca.NewCommand, clienttest.Said{Out: out, Notes: clienttest.NewOutputBuffer()}, strings.Fields(args)...); err != nil || got != want || !strings.Contains(out.String(), "the-hash") {
+		out := clienttest.NewWriteLimitedBuffer()
+		if err := clienttest.Run(t.Context(), t, h, ca.NewCommand, clienttest.Said{Out: out, Notes: clienttest.NewWriteLimitedBuffer()}, strings.Fields(args)...); err != nil || got != want || !strings.Contains(out.String(), "the-hash") {
 			t.Errorf("%s: %v, %q, want %q; it prints %s", args, err, got, want, out)
 		}
-		out = clienttest.NewOutputBuffer()
-		err := clienttest.Run(t.Context(), t, h, ca.NewCommand, clienttest.Said{Out: out, Notes: clienttest.NewOutputBuffer()}, append(strings.Fields(args), "-o", "json")...)
+		out = clienttest.NewWriteLimitedBuffer()
+		err := clienttest.Run(t.Context(), t, h, ca.NewCommand, clienttest.Said{Out: out, Notes: clienttest.NewWriteLimitedBuffer()}, append(strings.Fields(args), "-o", "json")...)
 		var s standing.CAStatus
 		if err != nil || json.Unmarshal([]byte(out.String()), &s) != nil || s.Generation != 3 {
 			t.Errorf("%s as JSON: %v, %s", args, err, out)
@@ -57,7 +57,7 @@ func TestFailuresAreExplained(t *testing.T) {
 			w.WriteHeader(c.code)
 			_, _ = w.Write([]byte(c.body)) // the client has gone
 		})
-		err := clienttest.Run(t.Context(), t, h, ca.NewCommand, clienttest.Said{Out: clienttest.NewOutputBuffer(), Notes: clienttest.NewOutputBuffer()}, "finish")
+		err := clienttest.Run(t.Context(), t, h, ca.NewCommand, clienttest.Said{Out: clienttest.NewWriteLimitedBuffer(), Notes: clienttest.NewWriteLimitedBuffer()}, "finish")
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

@@ -84,7 +84,7 @@ func (c *Connection) IssueKubeconfig(ctx context.Context, a Access) (kubeconfig 
 	return kubeconfig, token.ExpirationTimestamp.Time, err
 }
 
-// CheckTokenLifetime refuses one that the API gives no token for.
+// CheckTokenLifetime returns an error for a lifetime below MinLifetime.
 func CheckTokenLifetime(lifetime time.Duration) error {
 	if lifetime < MinLifetime {
 		return fmt.Errorf("--lifetime is %s: it must be at least %s", lifetime, phrase.FormatDuration(MinLifetime))
@@ -92,9 +92,8 @@ func CheckTokenLifetime(lifetime time.Duration) error {
 	return nil
 }
 
-// WriteKubeconfig writes one that was handed out to a file that only its owner may read,
-// NAME.kubeconfig where none is stated, or to out where the file is "-". It tells where
-// the file is; empty: it went to out.
+// WriteKubeconfig writes a kubeconfig to a file that only its owner may read, or to out where the
+// file is "-". It tells where the file is; empty: it went to out.
 func WriteKubeconfig(out io.Writer, file, name string, kubeconfig []byte) (string, error) {
 	if file == "-" {
 		_, err := out.Write(kubeconfig)
@@ -109,9 +108,9 @@ func WriteKubeconfig(out io.Writer, file, name string, kubeconfig []byte) (strin
 	return file, nil
 }
 
-// ApplyOwned creates a labelled object, or brings it up to date: by server-side apply, with force
+// ForceApply creates a labelled object, or brings it up to date: by server-side apply, with force
 // against other managers.
-func (c *Connection) ApplyOwned(ctx context.Context, of, manager string, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
+func (c *Connection) ForceApply(ctx context.Context, of, manager string, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
 	_, err := c.Dynamic.Resource(resource).Namespace(o.GetNamespace()).
 		Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {

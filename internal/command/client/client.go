@@ -100,12 +100,12 @@ func (f *ConnectionFlags) NamesCluster() bool {
 	return f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
 }
 
-// ErrNoKubeconfig is the error of ConnectCluster where no file names a cluster.
+// ErrNoKubeconfig is the error of LoadClusterConnection where no file names a cluster.
 var ErrNoKubeconfig = errors.New("no kubeconfig: name one with --kubeconfig or $KUBECONFIG; the hub writes its administrator's to hub.kubeconfig in its data directory")
 
-// ConnectCluster reads the kubeconfig. It dials nothing. Without a kubeconfig it fails with
+// LoadClusterConnection reads the kubeconfig. It dials nothing. Without a kubeconfig it fails with
 // ErrNoKubeconfig.
-func (f *ConnectionFlags) ConnectCluster() (*Connection, error) {
+func (f *ConnectionFlags) LoadClusterConnection() (*Connection, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})

@@ -147,7 +147,7 @@ func connectTo(t *testing.T, url string) *Connection {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&ConnectionFlags{Kubeconfig: file}).ConnectCluster()
+	c, err := (&ConnectionFlags{Kubeconfig: file}).LoadClusterConnection()
 	if err != nil {
 		t.Fatal(err)
 	}

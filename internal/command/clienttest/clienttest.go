@@ -46,8 +46,8 @@ func Run(ctx context.Context, t *testing.T, h http.Handler, command func(*client
 // RunForOutput is Run until the test ends. It returns what the command prints, without its notes.
 func RunForOutput(t *testing.T, h http.Handler, command func(*client.ConnectionFlags) *cobra.Command, args ...string) (out string, err error) {
 	t.Helper()
-	text := NewOutputBuffer()
-	err = Run(t.Context(), t, h, command, Said{Out: text, Notes: NewOutputBuffer()}, args...)
+	text := NewWriteLimitedBuffer()
+	err = Run(t.Context(), t, h, command, Said{Out: text, Notes: NewWriteLimitedBuffer()}, args...)
 	return text.String(), err
 }
 
@@ -99,8 +99,8 @@ type OutputBuffer struct {
 	changed chan struct{} // closed at the next write
 }
 
-// NewOutputBuffer takes so many writes, or any number where none is given.
-func NewOutputBuffer(room ...int) *OutputBuffer {
+// NewWriteLimitedBuffer takes so many writes, or any number where none is given.
+func NewWriteLimitedBuffer(room ...int) *OutputBuffer {
 	t := &OutputBuffer{room: -1, changed: make(chan struct{})}
 	if len(room) > 0 {
 		t.room = room[0]

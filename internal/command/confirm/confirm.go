@@ -36,7 +36,7 @@ be removed changes, so does the hash.`,
   atoll confirm cluster/tokyo-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func printRemovalPlan(cmd *cobra.Command, c *client.Connection, cluster *v1alpha
 	return err
 }
 
-// formatPlans plans that wait, for people.
+// formatPlans formats the plans that wait for a confirmation, sorted by hash.
 func formatPlans(waiting map[string]client.Plan) string {
 	var out strings.Builder
 	for _, hash := range slices.Sorted(maps.Keys(waiting)) {

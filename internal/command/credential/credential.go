@@ -74,7 +74,7 @@ func (o *credentialOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("this is an exec plugin, which a program runs for itself with provideClusterInfo: true: %w", err)
 	}
-	hub, err := o.flags.ConnectCluster()
+	hub, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}

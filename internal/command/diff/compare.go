@@ -123,7 +123,7 @@ func wantedObject(key atoll.ItemKey, c *preview.RenderedContent, live *unstructu
 		}
 		wanted = kept
 	}
-	if err := jsonpointer.RemoveAll(wanted.Object, c.MemberOwned); err != nil {
+	if err := jsonpointer.RemoveMapFields(wanted.Object, c.MemberOwned); err != nil {
 		return nil, fmt.Errorf("the hub answered with a path that is none: %w", err)
 	}
 	return wanted, nil

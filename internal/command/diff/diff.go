@@ -82,7 +82,7 @@ compared.`,
 }
 
 func (o *diffOptions) run(ctx context.Context, out io.Writer, argument string) error {
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}

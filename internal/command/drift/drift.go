@@ -68,7 +68,7 @@ func (o *driftOptions) run(ctx context.Context, out io.Writer, args []string) er
 	if o.all && len(args) > 0 {
 		return errors.New("KIND/NAME names one object, and --all-namespaces all: use one of them")
 	}
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}

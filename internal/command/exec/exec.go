@@ -110,7 +110,7 @@ func (o *execOptions) run(ctx context.Context, a execRequest) error {
 	if err := o.checkTerminal(a.in); err != nil {
 		return err
 	}
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (o *execOptions) run(ctx context.Context, a execRequest) error {
 	if o.all {
 		return o.runInAllClusters(ctx, endless, a, found)
 	}
-	pod, err := choosePod(found, q.Subject)
+	pod, err := chooseReadyPod(found, q.Subject)
 	if err != nil {
 		return err
 	}
@@ -169,9 +169,9 @@ func (o *execOptions) findPods(ctx context.Context, c *client.Connection, argume
 	return q, found, err
 }
 
-// choosePod returns the first pod that is ready, of pods sorted by cluster and name. A pod that is alone
+// chooseReadyPod returns the first pod that is ready, of pods sorted by cluster and name. A pod that is alone
 // need not be.
-func choosePod(found []corev1.Pod, of string) (*corev1.Pod, error) {
+func chooseReadyPod(found []corev1.Pod, of string) (*corev1.Pod, error) {
 	if len(found) == 1 {
 		return &found[0], nil
 	}

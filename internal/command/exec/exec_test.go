@@ -23,15 +23,15 @@ func newPod(name, cluster string, ready bool) corev1.Pod {
 
 func TestPodsAreChosen(t *testing.T) {
 	all := []corev1.Pod{newPod("a", "oslo", false), newPod("b", "oslo", true), newPod("c", "oslo", true), newPod("d", "rome", false), newPod("e", "tokyo", true)}
-	if got, err := choosePod(all, "deployment/web"); err != nil || got.Name != "b.oslo" {
+	if got, err := chooseReadyPod(all, "deployment/web"); err != nil || got.Name != "b.oslo" {
 		t.Errorf("chosen is %v, %v", got, err)
 	}
-	if got, err := choosePod(all[:1], "pod/a.oslo"); err != nil || got.Name != "a.oslo" {
+	if got, err := chooseReadyPod(all[:1], "pod/a.oslo"); err != nil || got.Name != "a.oslo" {
 		t.Errorf("the only one is not chosen: %v, %v", got, err)
 	}
 	going := []corev1.Pod{newPod("a", "oslo", true), newPod("d", "rome", false)}
 	going[0].DeletionTimestamp = &metav1.Time{}
-	if got, err := choosePod(going, "deployment/web"); err == nil || !strings.Contains(err.Error(), "none of the 2 pods of deployment/web is ready") {
+	if got, err := chooseReadyPod(going, "deployment/web"); err == nil || !strings.Contains(err.Error(), "none of the 2 pods of deployment/web is ready") {
 		t.Errorf("chosen is %v, %v", got, err)
 	}
 	chosen, without := chooseReadyPodPerCluster(all)

@@ -49,7 +49,7 @@ func newExecutor(c *client.Connection, pod *corev1.Pod, o *corev1.PodExecOptions
 	})
 }
 
-// runInContainer pod the command runs with the streams of this one.
+// runInContainer runs the command in the container of the pod, with this process's streams.
 func (o *execOptions) runInContainer(ctx context.Context, c *client.Connection, a execRequest, pod *corev1.Pod, container string) error {
 	e, err := newExecutor(c, pod, &corev1.PodExecOptions{Container: container, Command: a.command, Stdin: o.stdin, Stdout: true, Stderr: !o.tty, TTY: o.tty})
 	if err != nil {
@@ -100,7 +100,7 @@ func newCommandResult(pod *corev1.Pod, err error) commandResult {
 	return out
 }
 
-// runInAllClusters clusters the command runs, in one pod of each.
+// runInAllClusters runs the command in one pod of each cluster.
 func (o *execOptions) runInAllClusters(ctx context.Context, c *client.Connection, a execRequest, found []corev1.Pod) error {
 	chosen, without := chooseReadyPodPerCluster(found)
 	ends := make([]commandResult, len(chosen), len(chosen)+len(without))

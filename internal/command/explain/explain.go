@@ -71,7 +71,7 @@ places), or a Placement (what it chooses). You see the objects that you may get.
 }
 
 func (o *explainOptions) run(ctx context.Context, out io.Writer, argument string) error {
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}

@@ -132,14 +132,14 @@ func (o *getOptions) printClusters(out io.Writer, clusters []v1alpha1.Cluster, a
 // readinessText is the cluster's Ready in a word, and what stands in the way; of one that is removed,
 // how far that is.
 func readinessText(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
-	ready, reason = connectionText(c, now)
+	ready, reason = readinessWithoutRemoval(c, now)
 	if going := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterRemoving); going != nil {
 		reason = "is removed (" + going.Reason + "): " + going.Message
 	}
 	return ready, reason
 }
 
-func connectionText(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
+func readinessWithoutRemoval(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 	if !c.Spec.Accepted {
 		if cond := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterAccepted); cond != nil && cond.Message != "" {
 			return "no", cond.Message

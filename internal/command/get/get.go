@@ -54,7 +54,7 @@ func (o *getOptions) addNamespaceFlags(cmd *cobra.Command) {
 
 func (o *getOptions) connectHub() (*client.Connection, error) {
 	o.now = time.Now()
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err == nil && o.all {
 		c.Namespace = ""
 	}

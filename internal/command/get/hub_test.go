@@ -177,7 +177,7 @@ func (h *hub) watchUntil(words string) (lines [][]string, noted string) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
-	out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
+	out, notes := clienttest.NewWriteLimitedBuffer(), clienttest.NewWriteLimitedBuffer()
 	done := make(chan error, 1)
 	go func() { done <- h.run(ctx, out, notes, "deployments", "-w") }()
 	out.WaitFor(h.t, words)

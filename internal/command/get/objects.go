@@ -30,7 +30,8 @@ type getObjectsOptions struct {
 	watch    bool
 }
 
-// setUpCommand makes of the command one that shows objects of any kind.
+// setUpCommand gives the command the arguments, flags and run function that show objects of any
+// kind.
 func (o *getObjectsOptions) setUpCommand(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -121,7 +122,7 @@ func (o *getObjectsOptions) parseArguments(ctx context.Context, c *client.Connec
 	return a, err
 }
 
-// listOptions options of what is asked for.
+// listOptions returns the list options of the query, from the command's flags.
 func (o *getObjectsOptions) listOptions(a objectQuery) metav1.ListOptions {
 	l := metav1.ListOptions{LabelSelector: o.selector, FieldSelector: o.fields}
 	if a.isLiveKind() {
@@ -183,7 +184,7 @@ func (a objectQuery) clusterOf(m metav1.Object) string {
 	return m.GetLabels()[atoll.LabelCluster]
 }
 
-// isChosen reports whether a cluster is.
+// isChosen reports whether the flag --clusters selects the cluster.
 func (a objectQuery) isChosen(cluster string) bool {
 	return a.clusters == nil || slices.Contains(a.clusters, cluster)
 }

@@ -84,7 +84,7 @@ func TestWhereAHundredTemplatesRunTakesFewRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t)
 			addHundredClusters(h, func(names []string) { c.bundle(h, names) })
-			out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
+			out, notes := clienttest.NewWriteLimitedBuffer(), clienttest.NewWriteLimitedBuffer()
 			if err := h.run(t.Context(), out, notes, "deployments", "-o", "wide"); err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	h := newHub(t)
 	h.rows = []string{"a 1/1"}
 	h.watches = []func(http.ResponseWriter){func(w http.ResponseWriter) { http.Error(w, "no", http.StatusForbidden) }}
-	if err := h.run(t.Context(), clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer(), "deployments", "-w"); !apierrors.IsForbidden(err) {
+	if err := h.run(t.Context(), clienttest.NewWriteLimitedBuffer(), clienttest.NewWriteLimitedBuffer(), "deployments", "-w"); !apierrors.IsForbidden(err) {
 		t.Errorf("it ends with %v", err)
 	}
 }
@@ -191,8 +191,8 @@ func TestAWatchThatCannotBePrintedEnds(t *testing.T) {
 	h := newHub(t)
 	h.rows = []string{"a 1/1"}
 	h.watches = []func(http.ResponseWriter){func(w http.ResponseWriter) { fmt.Fprint(w, h.eventText("MODIFIED", h.newTable("11", "a 0/1"))) }}
-	out := clienttest.NewOutputBuffer(1)
-	if err := h.run(t.Context(), out, clienttest.NewOutputBuffer(), "deployments", "-w"); !errors.Is(err, clienttest.ErrFull) {
+	out := clienttest.NewWriteLimitedBuffer(1)
+	if err := h.run(t.Context(), out, clienttest.NewWriteLimitedBuffer(), "deployments", "-w"); !errors.Is(err, clienttest.ErrFull) {
 		t.Errorf("it ends with %v", err)
 	}
 }

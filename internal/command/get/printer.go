@@ -119,7 +119,7 @@ func (p *tablePrinter) addSelectors(r *rest.Request) *rest.Request {
 	return r
 }
 
-// list prints the requested objects and returns their resource version.
+// list reads the requested objects into the table and returns their resource version.
 func (p *tablePrinter) list(ctx context.Context) (version string, err error) {
 	names := p.request.names
 	if p.o.watch {
@@ -168,7 +168,7 @@ func (p *tablePrinter) readPage(ctx context.Context, r *rest.Request) (*metav1.T
 	return &page, p.frame.addRows(&p.table, &page, p.where)
 }
 
-// printRows rows; columns are as wide as the widest cell so far.
+// printRows prints rows; columns are as wide as the widest cell so far.
 func (p *tablePrinter) printRows(t outputTable, headings bool) error {
 	var text strings.Builder
 	if p.o.format.IsFormat("name") {

@@ -72,7 +72,8 @@ func (a clusterAbsence) nextCheckInNote() string {
 	return ": the cluster " + a.checkIn
 }
 
-// absentClusters returns are the clusters that are not there, by name.
+// absentClusters returns the disconnected and waiting clusters by name, with the cause of the
+// absence.
 func absentClusters(ctx context.Context, c *client.Connection, now time.Time) (map[string]clusterAbsence, error) {
 	clusters, err := client.List[v1alpha1.Cluster](ctx, c, client.Clusters, "", metav1.ListOptions{})
 	if err != nil {
@@ -145,7 +146,7 @@ func explainUnfinishedRow(r client.Row, a clusterAbsence) string {
 		words = append(words, strings.TrimSuffix(string(r.Status.Reason)+": "+r.Status.Message, ": "))
 	}
 	if r.Status != nil {
-		words = append(words, firstItemReason(r.Status)...)
+		words = append(words, firstUnfinishedItemReason(r.Status)...)
 		if r.Status.Drifted > 0 {
 			words = append(words, phrase.CountNoun(r.Status.Drifted, "observed object")+" with drift, which atoll drift lists")
 		}
@@ -153,8 +154,8 @@ func explainUnfinishedRow(r client.Row, a clusterAbsence) string {
 	return strings.Join(words, "; ")
 }
 
-// firstItemReason returns the reason of the first item that is not done, where the row does not say it.
-func firstItemReason(s *atoll.RowStatus) []string {
+// firstUnfinishedItemReason returns the reason of the first item that is not done, where the row does not say it.
+func firstUnfinishedItemReason(s *atoll.RowStatus) []string {
 	for _, item := range s.Items {
 		if item.Message != "" && strings.HasSuffix(s.Message, item.Message) {
 			return nil // said already

@@ -132,7 +132,7 @@ func (f *tableFrame) rowCells(row tableRow, given []any, at itemPlaces, placed b
 	return cells
 }
 
-// cellsWithoutAge returns are the cells of a row but for ages.
+// cellsWithoutAge returns the cells of a row with the ages blanked.
 func (f *tableFrame) cellsWithoutAge(cells []string) []string {
 	out := slices.Clone(cells)
 	for i, heading := range f.headingCells() {

@@ -45,7 +45,7 @@ func (p *tablePrinter) watch(ctx context.Context, version string) error {
 			return out.error
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 			version = ""
-		case errors.As(err, &said) && isFinalStatus(said.Status().Code):
+		case errors.As(err, &said) && isPermanentErrorStatus(said.Status().Code):
 			return p.client.ExplainError(err)
 		case !told:
 			fmt.Fprintf(p.notes, "the watch of %s is asked for again, until it is answered: %v\n", p.request.mapping.Resource.Resource, p.client.ExplainError(err))
@@ -72,8 +72,10 @@ func (p *tablePrinter) resumeWatch(ctx context.Context, c *client.Connection, ve
 // unwritable is what was to be printed.
 type unwritable struct{ error }
 
-// isFinalStatus tells of a status that asking again does not change.
-func isFinalStatus(code int32) bool { return code >= 400 && code < 500 && code != 429 && code != 408 }
+// isPermanentErrorStatus tells of a status that asking again does not change.
+func isPermanentErrorStatus(code int32) bool {
+	return code >= 400 && code < 500 && code != 429 && code != 408
+}
 
 // followWatch follows a watch until it ends. It gives the version that it came to, and nil where it was
 // answered and merely ended.
@@ -104,7 +106,7 @@ func (p *tablePrinter) followWatch(ctx context.Context, c *client.Connection, ve
 	}
 }
 
-// watchEndError reads why a watch did.
+// watchEndError returns the error with which the watch ended, from the Status in its last event.
 func watchEndError(raw []byte) error {
 	var s metav1.Status
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -131,7 +133,7 @@ func (p *tablePrinter) printChange(ctx context.Context, of *metav1.Table, gone b
 	return err
 }
 
-// printAndRecordRows rows, and remember that they were printed.
+// printAndRecordRows prints rows, and records that they were printed.
 func (p *tablePrinter) printAndRecordRows(t outputTable) error {
 	if len(t.rows) == 0 {
 		return nil
@@ -155,7 +157,8 @@ func (p *tablePrinter) recordPrintedCells(t outputTable) {
 	}
 }
 
-// relistAndPrintChanges, and print what is otherwise than it was printed last.
+// relistAndPrintChanges lists the objects again, and prints the objects that differ from what was
+// printed last.
 func (p *tablePrinter) relistAndPrintChanges(ctx context.Context) (version string, err error) {
 	if err := p.loadLocations(ctx); err != nil {
 		return "", err

@@ -64,7 +64,8 @@ func (p itemPlaces) restrictTo(clusters []string) itemPlaces {
 	return slices.DeleteFunc(slices.Clone(p), func(one itemPlace) bool { return !slices.Contains(clusters, one.cluster) })
 }
 
-// readyText clusters of those that are to have it.
+// readyText returns "READY/ALL": the clusters where the object is ready, of the clusters that are
+// to have it.
 func (p itemPlaces) readyText() string {
 	ready, all := 0, 0
 	for _, one := range p {
@@ -180,7 +181,7 @@ type soleItem struct {
 	uid types.UID
 }
 
-// soleItemOf returns the only revision of a Bundle; false where it may have several, which its revisions tell.
+// soleItemOf returns the only item of a Bundle; false where only its Revisions show the items.
 func soleItemOf(b *v1alpha1.Bundle) (o soleItem, ok bool) {
 	if b.Status.Items != 1 {
 		return o, false
@@ -270,7 +271,8 @@ func (f *placeFinder) listBundles(ctx context.Context) ([]v1alpha1.Bundle, error
 	return append(all, wide...), err
 }
 
-// targetSliceSelector Bundles: a selector of their slices. Empty selects all.
+// targetSliceSelector returns the label selector of the Bundles' TargetSlices. An empty selector
+// selects all. Empty selects all.
 func targetSliceSelector(bundles []v1alpha1.Bundle, namespace string) string {
 	if namespace == "" || len(bundles) > fewBundles {
 		return ""

@@ -163,7 +163,7 @@ func (q *objectQuery) answerFields(a *objectAnswers) error {
 
 // autoscaledPath returns the field that an autoscaler of the object sets.
 func (q *objectQuery) autoscaledPath() []string {
-	if path, ok := q.interpreters.ReplicasPath(q.object); ok {
+	if path, ok := q.interpreters.ScriptedReplicasPath(q.object); ok {
 		return path
 	}
 	if _, path, ok := kinds.ReplicasOf(q.object); ok {
@@ -262,7 +262,7 @@ func withoutPlaceholderTimes(st map[string]any) map[string]any {
 		})
 	}
 	drop(st)
-	for _, c := range kinds.StatusConditions(st) {
+	for _, c := range kinds.StatusAndParentConditions(st) {
 		drop(c)
 	}
 	return st

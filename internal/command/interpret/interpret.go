@@ -122,7 +122,7 @@ func (o *interpretOptions) readInputs(ctx context.Context, in io.Reader, q *obje
 	if err != nil {
 		return err
 	}
-	if q.object, q.autoscaled, err = chooseObject(objects); err != nil {
+	if q.object, q.autoscaled, err = separateObjectFromAutoscalers(objects); err != nil {
 		return err
 	}
 	if o.observed.HasNames() {
@@ -188,8 +188,8 @@ func (o *interpretOptions) questionKeys() ([]string, error) {
 	return keys, nil
 }
 
-// chooseObject returns the object of the query, and whether one of the other objects scales it.
-func chooseObject(objects []*unstructured.Unstructured) (obj *unstructured.Unstructured, scaled bool, err error) {
+// separateObjectFromAutoscalers returns the object of the query, and whether one of the other objects scales it.
+func separateObjectFromAutoscalers(objects []*unstructured.Unstructured) (obj *unstructured.Unstructured, scaled bool, err error) {
 	var autoscalers []*unstructured.Unstructured
 	for _, o := range objects {
 		_, _, scales := kinds.AutoscalerTarget(o)

@@ -18,7 +18,7 @@ func ReadInterpreters(path string) (script.Interpreters, error) {
 		return script.Interpreters{}, err
 	}
 	list, err := script.CompileFile(path, text)
-	return script.MergeByName(list), err
+	return script.MergeByNameLastWins(list), err
 }
 
 // EvaluateScripts returns the answers of scripts; see script.AnswerRequest. It returns an error

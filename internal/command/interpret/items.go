@@ -121,7 +121,7 @@ func (q *objectQuery) buildRow(template *unstructured.Unstructured, it clusterIt
 	}
 	member := template.DeepCopy()
 	member.Object["status"] = it.status
-	if generation := memberGeneration(it.status); generation > 0 {
+	if generation := generationFromStatus(it.status); generation > 0 {
 		member.SetGeneration(generation)
 	}
 	assigned := it.replicas
@@ -142,8 +142,8 @@ func (q *objectQuery) buildRow(template *unstructured.Unstructured, it clusterIt
 	return r, nil
 }
 
-// memberGeneration returns the generation of a status: its generation, or else the one that it has observed.
-func memberGeneration(status map[string]any) int64 {
+// generationFromStatus returns the generation of a status: its generation, or else the one that it has observed.
+func generationFromStatus(status map[string]any) int64 {
 	generation, ok := status["generation"].(int64)
 	if !ok {
 		generation, _ = status["observedGeneration"].(int64)

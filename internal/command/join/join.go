@@ -142,7 +142,7 @@ func (o *joinOptions) run(cmd *cobra.Command) error {
 
 // installAgent applies the agent's objects in the member, and waits until the agent runs.
 func (o *joinOptions) installAgent(ctx context.Context, objects []*unstructured.Unstructured, out io.Writer) error {
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}
@@ -224,8 +224,8 @@ func (o *joinOptions) setDeploymentImageAndToken(u *unstructured.Unstructured) e
 	return unstructured.SetNestedField(u.Object, token.ID, "spec", "template", "metadata", "annotations", deploy.AnnotationJoinToken)
 }
 
-// readBalancerCAs returns are the CAs of load balancers, in PEM; empty: none were given, and none of an
-// earlier join are kept.
+// readBalancerCAs returns the CAs of load balancers, in PEM; empty if none were given and an
+// earlier join left none.
 func (o *joinOptions) readBalancerCAs() (string, error) {
 	if o.balancerCA == "" {
 		return "", nil
@@ -243,7 +243,7 @@ func (o *joinOptions) readBalancerCAs() (string, error) {
 	return string(pem), nil
 }
 
-// allowFlagObjects returns are the objects that let the agent do what --allow names.
+// allowFlagObjects returns the objects that let the agent do what --allow names.
 func (o *joinOptions) allowFlagObjects() (out []*unstructured.Unstructured, err error) {
 	all, err := decodeDeployFile("agent-allow.yaml", deploy.AgentAllow)
 	if err != nil {

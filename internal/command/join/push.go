@@ -123,10 +123,10 @@ func (o *joinOptions) acceptClusterIfAsked(ctx context.Context, hub *client.Conn
 
 // connectMemberAndHub connects to both clusters, and makes sure which is which.
 func (o *joinOptions) connectMemberAndHub(ctx context.Context) (member, hub *client.Connection, err error) {
-	if member, err = o.flags.ConnectCluster(); err != nil {
+	if member, err = o.flags.LoadClusterConnection(); err != nil {
 		return nil, nil, fmt.Errorf("the member: %w", err)
 	}
-	if hub, err = o.push.hub.ConnectCluster(); err != nil {
+	if hub, err = o.push.hub.LoadClusterConnection(); err != nil {
 		return nil, nil, fmt.Errorf("the hub (--hub-kubeconfig): %w", err)
 	}
 	info, err := client.Get[corev1.ConfigMap](ctx, hub, client.ConfigMaps, atoll.SystemNamespace, "hub-info")
@@ -218,7 +218,8 @@ func (o *joinOptions) prepareMemberForPush(ctx context.Context, member *client.C
 	return made, err
 }
 
-// storeCredentials stores the credentials on the hub, and sets the Cluster's mode.
+// storeCredentials stores the credentials on the hub, creates the Cluster if it is missing, and
+// sets its mode to Push.
 func (o *joinOptions) storeCredentials(ctx context.Context, hub *client.Connection, credentials handshake.Credentials) (*v1alpha1.Cluster, error) {
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
 	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {

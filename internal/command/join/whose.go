@@ -42,12 +42,12 @@ func (o *joinOptions) checkMemberIdentity(ctx context.Context, member, hub *clie
 			}
 		}
 	}
-	return o.checkNotConnectedElsewhere(ctx, member, hub)
+	return o.checkClusterNotConnectedElsewhere(ctx, member, hub)
 }
 
-// checkNotConnectedElsewhere refuses to point a Cluster that is connected at a member where no agent ever
+// checkClusterNotConnectedElsewhere refuses to point a Cluster that is connected at a member where no agent ever
 // worked.
-func (o *joinOptions) checkNotConnectedElsewhere(ctx context.Context, member, hub *client.Connection) error {
+func (o *joinOptions) checkClusterNotConnectedElsewhere(ctx context.Context, member, hub *client.Connection) error {
 	now, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
 	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
 		return nil

@@ -81,11 +81,11 @@ func (o *kubeconfigOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	members, err := o.memberNames(cmd.Context())
+	members, err := o.requestedMemberNames(cmd.Context())
 	if err != nil {
 		return err
 	}
-	made := buildKubeconfig(hub, name, members, o.prefix)
+	made := buildMemberOrHubKubeconfig(hub, name, members, o.prefix)
 	if o.merge {
 		return mergeKubeconfig(cmd, rules, made, members, o.prefix)
 	}
@@ -134,12 +134,12 @@ func contextNames(c *clientcmdapi.Config) []string {
 	return names
 }
 
-// memberNames returns the members that contexts are asked for, by name.
-func (o *kubeconfigOptions) memberNames(ctx context.Context) ([]string, error) {
+// requestedMemberNames returns the members that contexts are asked for, by name.
+func (o *kubeconfigOptions) requestedMemberNames(ctx context.Context) ([]string, error) {
 	if !o.all && len(o.clusters) == 0 {
 		return nil, nil
 	}
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +168,8 @@ func (o *kubeconfigOptions) memberNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// buildKubeconfig is a kubeconfig of the members, or of the hub where none is asked for.
-func buildKubeconfig(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
+// buildMemberOrHubKubeconfig is a kubeconfig of the members, or of the hub where none is asked for.
+func buildMemberOrHubKubeconfig(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
 	of := hub.Contexts[context]
 	out := clientcmdapi.NewConfig()
 	if user := hub.AuthInfos[of.AuthInfo]; user != nil {

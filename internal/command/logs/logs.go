@@ -97,7 +97,7 @@ func (o *logsOptions) run(ctx context.Context, out, notes io.Writer, argument st
 	if o.tail < -1 || o.since < 0 || o.maxStreams < 1 {
 		return errors.New("--tail is -1 or more, --since no less than 0, and --max-log-requests no less than 1")
 	}
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}

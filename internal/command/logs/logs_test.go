@@ -192,7 +192,7 @@ func TestLogsOfAllClusters(t *testing.T) {
 	h := newHub(t, newRunningPod("b", "tokyo", "1"), newRunningPod("a", "oslo", "1"), newRunningPod("c", "rome", "1"))
 	h.said["a.oslo"] = []string{"2026-05-01T12:00:01Z one\n2026-05-01T12:00:03Z three\n"}
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:02Z two\n"}
-	out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
+	out, notes := clienttest.NewWriteLimitedBuffer(), clienttest.NewWriteLimitedBuffer()
 	if err := h.run(t.Context(), out, notes, "-l", "app=web", "--color", "always"); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, newRunningPod("a", "oslo", "1"), newRunningPod("b", "tokyo", "1"))
-			out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
+			out, notes := clienttest.NewWriteLimitedBuffer(), clienttest.NewWriteLimitedBuffer()
 			if err := h.run(t.Context(), out, notes, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, wanted %q", err, c.want)
 			}
@@ -238,7 +238,7 @@ func TestFollowing(t *testing.T) {
 	h.said["b.tokyo"] = []string{"2026-05-01T12:00:09Z late\n"}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	out, notes := clienttest.NewOutputBuffer(), clienttest.NewOutputBuffer()
+	out, notes := clienttest.NewWriteLimitedBuffer(), clienttest.NewWriteLimitedBuffer()
 	ended := make(chan error, 1)
 	go func() { ended <- h.run(ctx, out, notes, "-l", "app=web", "-f") }()
 	h.news <- newRunningPod("b", "tokyo", "1")

@@ -176,8 +176,8 @@ func (t *dryRun) findMapping(ctx context.Context, gvk schema.GroupVersionKind) m
 	return m
 }
 
-// resourceClient returns the client of the object's kind; the object gets the namespace that it is in.
-func (t *dryRun) resourceClient(ctx context.Context, u *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+// resourceClientDefaultingNamespace returns the client of the object's kind; the object gets the namespace that it is in.
+func (t *dryRun) resourceClientDefaultingNamespace(ctx context.Context, u *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	m := t.findMapping(ctx, u.GroupVersionKind())
 	if m.err != nil {
 		return nil, m.err
@@ -202,7 +202,7 @@ func (t *dryRun) isKindDefinedByFiles(u *unstructured.Unstructured, err error) b
 
 // dryRunApply offers one object as kubectl would apply it.
 func (t *dryRun) dryRunApply(ctx context.Context, u *unstructured.Unstructured) dryRunOutcome {
-	r, err := t.resourceClient(ctx, u)
+	r, err := t.resourceClientDefaultingNamespace(ctx, u)
 	if t.isKindDefinedByFiles(u, err) {
 		if u.GetNamespace() == "" {
 			u.SetNamespace(t.cluster.Namespace)
@@ -227,7 +227,7 @@ func (t *dryRun) dryRunApply(ctx context.Context, u *unstructured.Unstructured) 
 	if err != nil {
 		return t.judgeError(u, err)
 	}
-	if atoll.IsOwnKind(now.GroupVersionKind().GroupKind()) {
+	if atoll.IsHubOwnedKind(now.GroupVersionKind().GroupKind()) {
 		now.SetManagedFields(nil) // of templates they say what is stated
 	}
 	return dryRunOutcome{object: now}
@@ -275,7 +275,7 @@ func refusalText(err error) string {
 }
 
 func (t *dryRun) dryRunDelete(ctx context.Context, u *unstructured.Unstructured) dryRunOutcome {
-	r, err := t.resourceClient(ctx, u)
+	r, err := t.resourceClientDefaultingNamespace(ctx, u)
 	if err == nil {
 		err = r.Delete(ctx, u.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	}

@@ -102,12 +102,12 @@ func (o *planOptions) run(ctx context.Context, in io.Reader, out, notices io.Wri
 		return err
 	}
 	o.notes = preview.ListKarmadaNotes(objects)
-	hub, err := o.connectHub()
+	hub, err := o.connectHubUnlessOffline()
 	if err != nil {
 		return err
 	}
 	if hub != nil {
-		err := o.planLive(ctx, out, hub, objects, deleted)
+		err := o.printHubPlan(ctx, out, hub, objects, deleted)
 		if err != nil && !errors.Is(err, ErrChanges) && len(deleted) == 0 {
 			return fmt.Errorf("%w; --offline plans the files alone", err)
 		}
@@ -133,12 +133,12 @@ func (o *planOptions) printOfflinePlan(out, notices io.Writer, objects, deleted 
 	return o.printPlan(out, p)
 }
 
-// connectHub returns the hub to plan over; nil: the files alone are planned.
-func (o *planOptions) connectHub() (*client.Connection, error) {
+// connectHubUnlessOffline returns the hub to plan over; nil: the files alone are planned.
+func (o *planOptions) connectHubUnlessOffline() (*client.Connection, error) {
 	if o.offline {
 		return nil, nil
 	}
-	hub, err := o.flags.ConnectCluster()
+	hub, err := o.flags.LoadClusterConnection()
 	if errors.Is(err, client.ErrNoKubeconfig) && o.state == "" && !o.flags.NamesCluster() {
 		return nil, nil
 	}
@@ -212,8 +212,8 @@ func (o *planOptions) printPlan(out io.Writer, p preview.Plan) error {
 	return err
 }
 
-// planLive is the plan over what the hub has.
-func (o *planOptions) planLive(ctx context.Context, out io.Writer, c *client.Connection, objects, deleted []*unstructured.Unstructured) error {
+// printHubPlan is the plan over what the hub has.
+func (o *planOptions) printHubPlan(ctx context.Context, out io.Writer, c *client.Connection, objects, deleted []*unstructured.Unstructured) error {
 	t, err := newDryRun(c, objects)
 	if err != nil {
 		return err

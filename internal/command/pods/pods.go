@@ -36,8 +36,8 @@ type PodQuery struct {
 	One bool
 }
 
-// ResolvePodQuery makes a Query of an argument, TYPE/NAME or a pod's name, or of a label selector where
-// there is none. No clusters are all.
+// ResolvePodQuery makes a PodQuery of an argument, TYPE/NAME or a pod's name, or of a label
+// selector where there is none. No clusters are all.
 func ResolvePodQuery(ctx context.Context, c *client.Connection, argument, selector string, clusters []string) (PodQuery, error) {
 	q := PodQuery{Namespace: c.Namespace}
 	switch {

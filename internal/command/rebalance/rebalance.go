@@ -110,7 +110,7 @@ func (o *rebalanceOptions) run(ctx context.Context, out io.Writer, args []string
 	if err := o.checkArguments(args); err != nil {
 		return err
 	}
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (o *rebalanceOptions) run(ctx context.Context, out io.Writer, args []string
 	if err != nil {
 		return err
 	}
-	all, err := o.previewAll(ctx, c, ask)
+	all, err := o.requestAllPreviewPages(ctx, c, ask)
 	if err != nil {
 		return err
 	}
@@ -167,8 +167,8 @@ func (o *rebalanceOptions) parseRequest(ctx context.Context, c *client.Connectio
 	return ask, nil
 }
 
-// previewAll requests all pages of the preview.
-func (o *rebalanceOptions) previewAll(ctx context.Context, c *client.Connection, ask rebalanceRequest) (all rebalanceAnswer, err error) {
+// requestAllPreviewPages requests all pages of the preview.
+func (o *rebalanceOptions) requestAllPreviewPages(ctx context.Context, c *client.Connection, ask rebalanceRequest) (all rebalanceAnswer, err error) {
 	for {
 		more, err := o.requestPreview(ctx, c, ask)
 		if err != nil {

@@ -109,7 +109,7 @@ func TestNothingIsConfirmedThatWasNotListed(t *testing.T) {
 					}
 				}
 			}
-			err := clienttest.Run(t.Context(), t, s, NewCommand, clienttest.Said{Out: clienttest.NewOutputBuffer(), Notes: clienttest.NewOutputBuffer()}, append([]string{"tokyo", "--no-wait"}, strings.Fields(c.args)...)...)
+			err := clienttest.Run(t.Context(), t, s, NewCommand, clienttest.Said{Out: clienttest.NewWriteLimitedBuffer(), Notes: clienttest.NewWriteLimitedBuffer()}, append([]string{"tokyo", "--no-wait"}, strings.Fields(c.args)...)...)
 			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("it says %v", err)
 			}

@@ -66,7 +66,7 @@ func clusterContents(ctx context.Context, c *client.Connection, cluster *v1alpha
 			o := appliedObject{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Bundle: bundleName(r), Only: !elsewhere[bundleName(r)]}
 			o.State = reportedState(r)
 			// A cluster that has come back may still have the report of its removal.
-			if !r.Spec.IsRemovalConfirmed(r.Status) {
+			if !r.Spec.IsRemovalDone(r.Status) {
 				found = append(found, o)
 			}
 		}

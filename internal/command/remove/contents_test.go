@@ -143,8 +143,8 @@ func TestWhatIsInACluster(t *testing.T) {
 		"unreadable Secrets":           {[]placed{{"web", "tokyo", in("secret", atoll.RowActive, 1), nil}}, "ConfigMap secret  true, Secret " + unread + "  true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := clienttest.NewOutputBuffer()
-			if err := clienttest.Run(t.Context(), t, hubWith(t, c.rows, "r1", "secret"), NewCommand, clienttest.Said{Out: out, Notes: clienttest.NewOutputBuffer()}, "tokyo", "--dry-run", "-o", "json"); err != nil {
+			out := clienttest.NewWriteLimitedBuffer()
+			if err := clienttest.Run(t.Context(), t, hubWith(t, c.rows, "r1", "secret"), NewCommand, clienttest.Said{Out: out, Notes: clienttest.NewWriteLimitedBuffer()}, "tokyo", "--dry-run", "-o", "json"); err != nil {
 				t.Fatal(err)
 			}
 			var found []appliedObject

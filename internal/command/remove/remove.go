@@ -78,7 +78,7 @@ disconnected cluster is given up so.`,
 
 func (o *removeOptions) run(cmd *cobra.Command, name string) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	c, err := o.flags.ConnectCluster()
+	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (o *removeOptions) confirmListed(ctx context.Context, c *client.Connection,
 
 // printProgress prints what a removal waits for if that is not printed yet, and returns the last text.
 func printProgress(out io.Writer, now *v1alpha1.Cluster, last string) string {
-	text := progressText(now)
+	text := removalProgressText(now)
 	if text == "" || text == last {
 		return last
 	}
@@ -317,9 +317,9 @@ func (o *removeOptions) followRemoval(ctx context.Context, c *client.Connection,
 	}
 }
 
-// progressText returns the progress of a removal: what it waits for; empty where that is said of what was stated before
+// removalProgressText returns the progress of a removal: what it waits for; empty where that is said of what was stated before
 // the present confirmation.
-func progressText(now *v1alpha1.Cluster) string {
+func removalProgressText(now *v1alpha1.Cluster) string {
 	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
 	if said == nil || said.ObservedGeneration < now.Generation {
 		return ""

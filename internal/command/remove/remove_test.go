@@ -74,15 +74,15 @@ func TestWhoStopsFollowingIsToldThatTheHubGoesOn(t *testing.T) {
 // message gives it again.
 func TestWhatWaitedForTheConfirmationIsNoNews(t *testing.T) {
 	c := &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Generation: 5}}
-	if said := progressText(c); said != "" {
+	if said := removalProgressText(c); said != "" {
 		t.Errorf("before anything is said: %q", said)
 	}
 	c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Message: "waits for `atoll confirm`", ObservedGeneration: 4}}
-	if said := progressText(c); said != "" {
+	if said := removalProgressText(c); said != "" {
 		t.Errorf("of what was stated before: %q", said)
 	}
 	c.Status.Conditions[0].ObservedGeneration, c.Status.Conditions[0].Message = 5, "0 of 3 bundles are gone"
-	if said := progressText(c); said != "0 of 3 bundles are gone" {
+	if said := removalProgressText(c); said != "0 of 3 bundles are gone" {
 		t.Errorf("of what is stated: %q", said)
 	}
 }

@@ -64,7 +64,7 @@ each would mean here.`,
 			if members {
 				answer = "members"
 			}
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ arguments. The answer is good for exactly that plan.`,
 		Example: "  atoll restore status\n  atoll restore keep bundle/web -n shop --plan 3f9c2a17",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}

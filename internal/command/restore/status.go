@@ -52,7 +52,7 @@ func newRestoreStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short: "Say whether the hub holds after a restore, why, and what each answer would mean",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}

@@ -144,7 +144,7 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func (s *setAdminSpec) applyOwnedObject(ctx context.Context, c *client.Connection, o *unstructured.Unstructured) error {
-	return c.ApplyOwned(ctx, "set "+s.name, fieldManager, resources[o.GetKind()], o)
+	return c.ForceApply(ctx, "set "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
 // removeSetAdmins removes what was made for the admins of a set, the bindings first, and with them the set;

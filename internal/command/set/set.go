@@ -57,7 +57,7 @@ one, with the same admins: those that are not named any more lose their rights.`
 			if err := s.validate(selector); err != nil {
 				return err
 			}
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ Clusters, and what runs there stays and is shown Unfit, unless its policy says
 whenUnfit: Remove.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}

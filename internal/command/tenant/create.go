@@ -83,7 +83,7 @@ func createTenant(ctx context.Context, c *client.Connection, s tenantSpec) (crea
 			return createdTenant{}, err
 		}
 	}
-	if err := s.removeStaleBindings(ctx, c); err != nil {
+	if err := s.removeStaleSetBindings(ctx, c); err != nil {
 		return createdTenant{}, err
 	}
 	kubeconfig, until, err := c.IssueKubeconfig(ctx, client.Access{Name: s.name, Namespace: s.namespace, Account: serviceAccountName(s.name), Lifetime: s.lifetime, Server: s.server})
@@ -172,12 +172,12 @@ var resources = map[string]schema.GroupVersionResource{
 }
 
 func (s tenantSpec) applyObject(ctx context.Context, c *client.Connection, o *unstructured.Unstructured) error {
-	return c.ApplyOwned(ctx, "tenant "+s.name, fieldManager, resources[o.GetKind()], o)
+	return c.ForceApply(ctx, "tenant "+s.name, fieldManager, resources[o.GetKind()], o)
 }
 
-// removeStaleBindings takes away bindings that an earlier create made and this one does not
+// removeStaleSetBindings takes away bindings that an earlier create made and this one does not
 // name.
-func (s tenantSpec) removeStaleBindings(ctx context.Context, c *client.Connection) error {
+func (s tenantSpec) removeStaleSetBindings(ctx context.Context, c *client.Connection) error {
 	bindings, err := client.List[v1alpha1.ClusterSetBinding](ctx, c, client.ClusterSetBindings, s.namespace, metav1.ListOptions{LabelSelector: atoll.LabelTenant + "=" + s.name})
 	if err != nil {
 		return err

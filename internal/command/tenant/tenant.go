@@ -62,7 +62,7 @@ ends at once with "atoll tenant delete".`,
 			if err := s.validate(); err != nil {
 				return err
 			}
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ STATE is Active, NoAccess after "atoll tenant delete", which leaves the namespac
 runs, and Terminating while the namespace itself is being deleted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -209,7 +209,7 @@ once, and its RoleBindings. What it runs stays, and so does its namespace, which
 under the removal budget.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}

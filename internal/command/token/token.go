@@ -68,7 +68,7 @@ Clusters hold a stream to the hub and hear of changes within seconds. With
 			if err := spec.Validate(); err != nil {
 				return err
 			}
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -173,7 +173,7 @@ func newTokenListCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short: "Show the tokens that the hub knows",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -237,7 +237,7 @@ func newTokenDeleteCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short: "Take tokens back; clusters that joined by them stay",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			c, err := flags.ConnectCluster()
+			c, err := flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ the cluster's own metrics-server, REQUESTED and HAS are what its agent last repo
 of all pods and of the nodes that are ready; percents are of what it has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.flags.ConnectCluster()
+			c, err := o.flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ type resourceTotals struct {
 	Has       *resource.Quantity `json:"has,omitempty"`
 }
 
-func (r resourceTotals) addCapacity(o resourceTotals) resourceTotals {
+func (r resourceTotals) addTotals(o resourceTotals) resourceTotals {
 	return resourceTotals{addQuantities(r.Used, o.Used), addQuantities(r.Requested, o.Requested), addQuantities(r.Has, o.Has)}
 }
 
@@ -130,7 +130,7 @@ func printClusters(out io.Writer, all []clusterUse) error {
 	var measured clusterUse
 	for _, c := range all {
 		row(c.Cluster, output.YesNo(c.Ready), c)
-		sum.CPU, sum.Memory, sum.Pods = sum.CPU.addCapacity(c.CPU), sum.Memory.addCapacity(c.Memory), sum.Pods.addCapacity(c.Pods)
+		sum.CPU, sum.Memory, sum.Pods = sum.CPU.addTotals(c.CPU), sum.Memory.addTotals(c.Memory), sum.Pods.addTotals(c.Pods)
 		if c.Ready {
 			ready++
 		}
@@ -138,7 +138,7 @@ func printClusters(out io.Writer, all []clusterUse) error {
 			silent++
 			continue
 		}
-		measured.CPU, measured.Memory = measured.CPU.addCapacity(c.CPU), measured.Memory.addCapacity(c.Memory)
+		measured.CPU, measured.Memory = measured.CPU.addTotals(c.CPU), measured.Memory.addTotals(c.Memory)
 	}
 	table.AddRow("TOTAL", fmt.Sprintf("%d/%d", ready, len(all)),
 		formatCPU(sum.CPU.Used), formatPercent(measured.CPU.Used, measured.CPU.Has), formatCPU(sum.CPU.Requested), formatCPU(sum.CPU.Has),

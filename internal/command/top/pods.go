@@ -24,7 +24,7 @@ func podsCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short:   "Show what each pod of placed workloads uses, and what they use in each cluster",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.flags.ConnectCluster()
+			c, err := o.flags.LoadClusterConnection()
 			if err != nil {
 				return err
 			}

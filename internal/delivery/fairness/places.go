@@ -30,7 +30,7 @@ func (p *ConnectionPlaces) Take(network string, displace func()) (release func()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken >= p.most {
-		p.displaceOldest()
+		p.displaceOldestOfLargestNetwork()
 	}
 	places := p.networks[network]
 	if places == nil {
@@ -46,8 +46,8 @@ func (p *ConnectionPlaces) Take(network string, displace func()) (release func()
 	}
 }
 
-// displaceOldest frees the oldest place of the network with the most.
-func (p *ConnectionPlaces) displaceOldest() {
+// displaceOldestOfLargestNetwork frees the oldest place of the network with the most.
+func (p *ConnectionPlaces) displaceOldestOfLargestNetwork() {
 	var most string
 	for network, places := range p.networks {
 		if chosen := p.networks[most]; chosen == nil || places.Len() > chosen.Len() {

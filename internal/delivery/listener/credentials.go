@@ -41,13 +41,14 @@ func (l *GatewayListener) renewTrust(now time.Time) error {
 		return err
 	}
 	l.trust.Store(&delivery.Trust{
-		Serving: serving, HubCA: a.ClusterCAPEM(), AgentCAs: a.AgentCAPool(), Sign: agentCertificateSigner(a.Agent),
+		Serving: serving, HubCA: a.ClusterCABundlePEM(), AgentCAs: a.AgentCAPool(), Sign: agentCertificateSigner(a.Agent),
 		SignedBy: a.AgentCAGeneration, Generation: a.Generation, Edition: a.TrustEdition(),
 	})
 	return nil
 }
 
-// issueServingCertificate of the gateway, with the chain to the CAs that agents pin.
+// issueServingCertificate issues the serving certificate of the gateway, with the chain to the CAs
+// that agents pin.
 func (l *GatewayListener) issueServingCertificate(a *keys.Authorities, now time.Time) (tls.Certificate, error) {
 	r := keys.Request{
 		CommonName: "atoll-gateway", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

@@ -56,8 +56,8 @@ type Options struct {
 // Authorities are the hub's CAs.
 type Authorities interface {
 	CurrentAuthorities() *keys.Authorities
-	// OnCertificatesChanged calls fn when the CAs change, or when what they signed must be renewed.
-	OnCertificatesChanged(fn func())
+	// OnAuthorityChangeOrRenewal calls fn when the CAs change, or when what they signed must be renewed.
+	OnAuthorityChangeOrRenewal(fn func())
 }
 
 // GatewayListener is the port that agents dial, with the certificates that identify this hub.
@@ -83,7 +83,7 @@ func Open(o Options, a Authorities) (*GatewayListener, error) {
 		l.Close()
 		return nil, err
 	}
-	a.OnCertificatesChanged(l.handleCertificateChange)
+	a.OnAuthorityChangeOrRenewal(l.handleCertificateChange)
 	if o.WebSocketBind != "" {
 		if l.webSockets, err = net.Listen("tcp", o.WebSocketBind); err != nil {
 			l.Close()

@@ -26,7 +26,7 @@ type fakeAuthorities struct {
 
 func (f *fakeAuthorities) CurrentAuthorities() *keys.Authorities { return f.now }
 
-func (f *fakeAuthorities) OnCertificatesChanged(fn func()) { f.onTurn = fn }
+func (f *fakeAuthorities) OnAuthorityChangeOrRenewal(fn func()) { f.onTurn = fn }
 
 func newAuthorities(t *testing.T) *fakeAuthorities {
 	t.Helper()

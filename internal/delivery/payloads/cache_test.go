@@ -55,7 +55,7 @@ func (t *testTables) IsNamespaceDeleted(string) bool {
 	return t.namespaceDeleted
 }
 
-func (t *testTables) ListHeldBack(*atoll.Content) []string {
+func (t *testTables) ListRecalledDeletions(*atoll.Content) []string {
 	defer t.runAfter("ListHeldBack")
 	return t.heldBack
 }

@@ -38,8 +38,8 @@ type Tables interface {
 	GetCluster(name string) (view *atoll.ClusterView, leaves bool)
 	// IsNamespaceDeleted reports whether the hub's namespace is missing or being deleted.
 	IsNamespaceDeleted(name string) bool
-	// ListHeldBack returns the keys of the content's items that must not be sent.
-	ListHeldBack(content *atoll.Content) []string
+	// ListRecalledDeletions returns the keys of the content's items that must not be sent.
+	ListRecalledDeletions(content *atoll.Content) []string
 }
 
 // Renderer reads the inputs of manifests and renders them. Make it with NewRenderer.
@@ -73,7 +73,7 @@ func (r *Renderer) ReadManifestInput(ctx context.Context, row state.Row) (Manife
 	}
 	in.NamespaceDeleted = row.Bundle.Namespace != "" && r.tables.IsNamespaceDeleted(row.Bundle.Namespace)
 	if in.Row.Phase != atoll.RowRemoving {
-		in.HeldBack = r.tables.ListHeldBack(in.content)
+		in.HeldBack = r.tables.ListRecalledDeletions(in.content)
 	}
 	for _, t := range in.content.Tombstones {
 		in.PresentBundles = append(in.PresentBundles, t.MovedTo...)

@@ -40,7 +40,7 @@ func (t hubTables) GetCluster(name string) (view *atoll.ClusterView, leaves bool
 	if !ok {
 		return nil, false
 	}
-	stated := t.Views.StatedView(c)
+	stated := t.Views.ViewForOverrides(c)
 	return &stated, c.Spec.Removal != nil && c.Spec.Removal.Mode == v1alpha1.ClusterOrphan
 }
 
@@ -49,9 +49,9 @@ func (t hubTables) IsNamespaceDeleted(name string) bool {
 	return !ok || o.DeletionTimestamp != nil
 }
 
-// ListHeldBack returns the items whose deletion members remember, while the content does
+// ListRecalledDeletions returns the items whose deletion members remember, while the content does
 // not hold them back yet.
-func (t hubTables) ListHeldBack(content *atoll.Content) (held []string) {
+func (t hubTables) ListRecalledDeletions(content *atoll.Content) (held []string) {
 	if !restore.IsRecalling(t.Hub.Get(), time.Now()) {
 		return nil
 	}

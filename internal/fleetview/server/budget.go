@@ -40,14 +40,15 @@ func newMemoryBudget(most int64) *memoryBudget {
 	return &memoryBudget{maxBytes: most, held: map[string]int64{}}
 }
 
-// tryReserveBytes takes bytes for a user, if they are to be had.
+// tryReserveBytes reserves bytes for a user and reports whether they were available.
 func (b *memoryBudget) tryReserveBytes(user string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reserveLocked(user, n)
 }
 
-// reserveLocked takes bytes for a user, if they are to be had. The caller holds the lock.
+// reserveLocked reserves bytes for a user and reports whether they were available. The caller holds
+// the lock. The caller holds the lock.
 func (b *memoryBudget) reserveLocked(user string, n int64) bool {
 	mine := b.held[user]
 	if mine+n > (b.maxBytes-(b.all-mine))/2 {
@@ -58,7 +59,8 @@ func (b *memoryBudget) reserveLocked(user string, n int64) bool {
 	return true
 }
 
-// reserveBytes bytes for a user; where that is not to be had, what is closed when it may be.
+// reserveBytes reserves n bytes for the user and returns nil; without enough memory it returns a
+// channel that is closed when memory is released.
 func (b *memoryBudget) reserveBytes(user string, n int64) (freed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +102,8 @@ type memoryReservation struct {
 
 type memoryReservationKey struct{}
 
-// withMemoryReservation returns a context by which all that is read is held together, until it ends.
+// withMemoryReservation returns a context with one memory reservation for all that is read with the
+// context; the reservation ends with the context.
 func (f *Fleet) withMemoryReservation(ctx context.Context) (context.Context, *memoryReservation) {
 	if h, ok := ctx.Value(memoryReservationKey{}).(*memoryReservation); ok {
 		return ctx, h
@@ -129,8 +132,8 @@ func (f *Fleet) ReserveMemory(user, what string, n int64) (release func(), err e
 	return h.releaseAll, nil
 }
 
-// tryReserveBytes takes bytes if they are to be had without a wait, and the holding has no more than most
-// then.
+// tryReserveBytes reserves bytes if they are available without a wait and the reservation then has
+// at most most bytes.
 func (h *memoryReservation) tryReserveBytes(n, most int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +146,7 @@ func (h *memoryReservation) tryReserveBytes(n, most int64) bool {
 
 var errFull = errors.New("its answer is left out: the hub holds as many bytes of members' answers as it may for you now; ask for less at a time, by a namespace or a selector, or try again later")
 
-// reserveBytes bytes, as soon as they are to be had.
+// reserveBytes reserves n bytes, and waits until they are available.
 func (h *memoryReservation) reserveBytes(ctx context.Context, n int64) error {
 	if n > h.of.maxBytes/2 {
 		return errFull
@@ -230,7 +233,7 @@ func (h *memoryReservation) readAll(ctx context.Context, r io.Reader) ([]byte, e
 	}
 }
 
-// memoryFullError says so of a member whose answer there is no room for.
+// memoryFullError returns the error for a member's answer for which there is no memory.
 func memoryFullError(m *member) error {
 	return crowdedError{memoryRefusal(fmt.Sprintf("cluster %s: %v", m.Name, errFull))}
 }

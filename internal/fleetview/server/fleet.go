@@ -87,8 +87,8 @@ func newMember(t Tables, c *v1alpha1.Cluster, in []string) *member {
 // isTrustedIn reports whether the member is to be believed of objects in a namespace.
 func (m *member) isTrustedIn(namespace string) bool { return slices.Contains(m.in, namespace) }
 
-// placedAt reports whether a cluster has rows in a namespace by now.
-func (f *Fleet) placedAt(namespace, cluster string) bool {
+// clusterHasRowsInNamespace reports whether a cluster has rows in a namespace by now.
+func (f *Fleet) clusterHasRowsInNamespace(namespace, cluster string) bool {
 	t, ok := f.o.Tables()
 	return ok && t.PlacedAt(namespace, cluster)
 }
@@ -123,9 +123,9 @@ func (f *Fleet) membersFor(namespace string, s fleetview.FleetSelection) ([]*mem
 	return out, nil
 }
 
-// holdersOf returns the members that have a row of a Bundle that holds a template, by name, with the
+// membersWithRowOfTemplate returns the members that have a row of a Bundle that holds a template, by name, with the
 // namespace of the template; the names of wanted are those where the template is to stay.
-func (f *Fleet) holdersOf(key atoll.ItemKey) (holders []*member, wanted map[string]bool, err error) {
+func (f *Fleet) membersWithRowOfTemplate(key atoll.ItemKey) (holders []*member, wanted map[string]bool, err error) {
 	t, err := f.hubTables()
 	if err != nil {
 		return nil, nil, err
@@ -175,13 +175,13 @@ func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url
 	}
 	left, err := f.shares.acquireSlot(ctx, m.Name)
 	if err != nil {
-		return nil, tooManyRequestsError(err)
+		return nil, markIfTooManyRequests(err)
 	}
 	left = sync.OnceFunc(left)
 	answer, err := f.o.Reach.Transport().RoundTrip(r)
 	if err != nil {
 		left()
-		return nil, tooManyRequestsError(memberproxy.RefusalFor(m.Cluster, err))
+		return nil, markIfTooManyRequests(memberproxy.RefusalFor(m.Cluster, err))
 	}
 	answer.Body = slotHoldingBody{answer.Body, left}
 	if answer.StatusCode != http.StatusOK {
@@ -195,7 +195,7 @@ func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url
 // of the API. A member's own temporary refusal is another error.
 type crowdedError struct{ *apierrors.StatusError }
 
-func tooManyRequestsError(err error) error {
+func markIfTooManyRequests(err error) error {
 	if s, ok := err.(*apierrors.StatusError); ok && apierrors.IsTooManyRequests(s) {
 		return crowdedError{s}
 	}
@@ -294,7 +294,8 @@ func answerTimeoutError(m *member) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s did not answer within %s", m.Name, answerTimeout))
 }
 
-// timeoutError says so where a member has not answered in time.
+// timeoutError returns an error that names the member if the deadline of the context has passed,
+// else err.
 func timeoutError(ctx context.Context, m *member, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return answerTimeoutError(m)

@@ -45,7 +45,8 @@ func (f *Fleet) memberByName(name string) (*member, bool) {
 	return newMember(t, c, nil), true
 }
 
-// followMember is followed from one of its versions on; from what it has, where there is none.
+// followMember follows a member from the given version; without a version it lists the member
+// first.
 func (w *watchMerger) followMember(m *member, version string) {
 	again := againFirst
 	for w.ctx.Err() == nil {

@@ -50,7 +50,7 @@ func (o *objectStorage) addWorkloadHistory(ctx context.Context, s listRequest, o
 	matches := o.requestFilter(s.options)
 	for _, k := range o.kind.pastOf {
 		for _, template := range t.TemplatesOfKind(k, namespace) {
-			if !selectsTemplate(s.options.LabelSelector, template) {
+			if !equalsTemplateSelector(s.options.LabelSelector, template) {
 				continue
 			}
 			past, of, err := o.listWorkloadHistory(ctx, k, template.GetName())
@@ -68,7 +68,7 @@ func (o *objectStorage) addWorkloadHistory(ctx context.Context, s listRequest, o
 // of its name.
 func addHistoryObjects(objects, past []runtime.Object, workload types.UID, matches func(runtime.Object) bool) []runtime.Object {
 	if len(past) > 0 {
-		clearMemberControllerRefs(objects, workload)
+		unsetMemberControllerFlags(objects, workload)
 	}
 	for _, obj := range past {
 		if matches(obj) && !slices.ContainsFunc(objects, func(other runtime.Object) bool { return compareByName(obj, other) == 0 }) {
@@ -78,18 +78,18 @@ func addHistoryObjects(objects, past []runtime.Object, workload types.UID, match
 	return objects
 }
 
-// selectsTemplate reports whether a selector is that of a template.
-func selectsTemplate(asked labels.Selector, template *unstructured.Unstructured) bool {
+// equalsTemplateSelector reports whether a selector is that of a template.
+func equalsTemplateSelector(asked labels.Selector, template *unstructured.Unstructured) bool {
 	own, ok, err := unstructured.NestedMap(template.Object, "spec", "selector")
 	if !ok || err != nil {
 		return false
 	}
 	var selector metav1.LabelSelector
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(own, &selector) == nil && fleetview.SelectsWorkload(asked, &selector)
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(own, &selector) == nil && fleetview.EqualsWorkloadSelector(asked, &selector)
 }
 
-// clearMemberControllerRefs leaves those of a controller that run in members as owned by it only.
-func clearMemberControllerRefs(objects []runtime.Object, controller types.UID) {
+// unsetMemberControllerFlags leaves those of a controller that run in members as owned by it only.
+func unsetMemberControllerFlags(objects []runtime.Object, controller types.UID) {
 	for _, obj := range objects {
 		of, err := meta.Accessor(obj)
 		if err != nil || clusterOf(obj) == "" {

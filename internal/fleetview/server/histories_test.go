@@ -26,7 +26,7 @@ func replicaSet(name, cluster string, owner types.UID) *apps.ReplicaSet {
 // written back: the member gets no other owner.
 func TestBesideAHistory(t *testing.T) {
 	list := []runtime.Object{replicaSet("web-2", "bergen", "web"), replicaSet("db-1", "bergen", "db")}
-	clearMemberControllerRefs(list, "web")
+	unsetMemberControllerFlags(list, "web")
 	web, db := list[0].(*apps.ReplicaSet), list[1].(*apps.ReplicaSet)
 	if len(web.OwnerReferences) != 1 || metav1.GetControllerOf(web) != nil || metav1.GetControllerOf(db) == nil {
 		t.Errorf("they have the owners %+v and %+v", web.OwnerReferences, db.OwnerReferences)

@@ -60,7 +60,7 @@ var historied = map[string]map[schema.GroupKind]string{
 	"apps/v1": {deployment: "deployments", statefulSet: "statefulsets", daemonSet: "daemonsets"},
 }
 
-// storeOf upstream's storage.
+// storeOf returns the store inside of an upstream storage.
 func storeOf(s rest.Storage) (*genericregistry.Store, error) {
 	switch s := s.(type) {
 	case *podstore.REST:

@@ -255,7 +255,7 @@ func (o *objectStorage) listStored(ctx context.Context, options *internalversion
 func (o *objectStorage) listMember(ctx context.Context, m *member, s fleetview.FleetSelection, put func(template runtime.Object)) (objects []runtime.Object, version string, err error) {
 	namespace, unknown := request.NamespaceValue(ctx), false
 	objects, version, err = o.fleet.list(ctx, m, o.kind, namespace, s, func(obj runtime.Object, of metav1.Object) (runtime.Object, error) {
-		if ns := of.GetNamespace(); !m.isTrustedIn(ns) && (namespace != "" || !o.fleet.placedAt(ns, m.Name)) {
+		if ns := of.GetNamespace(); !m.isTrustedIn(ns) && (namespace != "" || !o.fleet.clusterHasRowsInNamespace(ns, m.Name)) {
 			unknown = unknown || namespace == ""
 			return nil, nil
 		}
@@ -272,7 +272,7 @@ func (o *objectStorage) listMember(ctx context.Context, m *member, s fleetview.F
 	return objects, version, err
 }
 
-// forEachMember members are asked, many at once.
+// forEachMember calls ask for all members at once, within the limit of parallel requests.
 func (f *Fleet) forEachMember(members []*member, ask func(*member)) {
 	slots := make(chan struct{}, atOnce)
 	var running sync.WaitGroup
@@ -321,7 +321,7 @@ func compareByName(a, b runtime.Object) int {
 	return strings.Compare(x.GetName(), y.GetName())
 }
 
-// missingReasons returns the why members are missing, in order.
+// missingReasons returns why members are missing, sorted.
 func (g gatheredObjects) missingReasons() []string {
 	why := make([]string, len(g.missing))
 	for i, err := range g.missing {

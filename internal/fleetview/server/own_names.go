@@ -83,7 +83,7 @@ func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name strin
 	if err != nil {
 		return found, err
 	}
-	likely := t.LikelyHolders(namespace, func(template string) bool { return fleetview.MayOwnPodByName(template, name) })
+	likely := t.ClustersLikelyHolding(namespace, func(template string) bool { return fleetview.MayOwnPodByName(template, name) })
 	first := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return !likely[m.Name] })
 	others := slices.DeleteFunc(members, func(m *member) bool { return likely[m.Name] })
 	asked := 0
@@ -104,7 +104,7 @@ func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name strin
 func (f *Fleet) askForName(ctx context.Context, members []*member, k kind, namespace, name string, found *fleetview.PodLookup) (failed error) {
 	var mu sync.Mutex
 	f.forEachMember(members, func(m *member) {
-		controlled, err := f.hasControlled(ctx, m, k, namespace, name)
+		controlled, err := f.isControlledInMember(ctx, m, k, namespace, name)
 		mu.Lock()
 		defer mu.Unlock()
 		var full crowdedError
@@ -125,9 +125,9 @@ func (f *Fleet) askForName(ctx context.Context, members []*member, k kind, names
 	return failed
 }
 
-// hasControlled reports whether a member has an object that something controls. A Pod without a
+// isControlledInMember reports whether a member has an object that something controls. A Pod without a
 // controller was a template: its own name is free for another template, and applies to no member.
-func (f *Fleet) hasControlled(ctx context.Context, m *member, k kind, namespace, name string) (bool, error) {
+func (f *Fleet) isControlledInMember(ctx context.Context, m *member, k kind, namespace, name string) (bool, error) {
 	ctx, over := context.WithCancel(ctx) // with which the memory of the answer is returned
 	defer over()
 	obj, err := f.getMemberObject(ctx, m, k, namespace, name)

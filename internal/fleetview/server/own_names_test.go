@@ -36,7 +36,7 @@ type likelyAt struct {
 	likely map[string]bool
 }
 
-func (l likelyAt) LikelyHolders(_ string, fits func(string) bool) map[string]bool {
+func (l likelyAt) ClustersLikelyHolding(_ string, fits func(string) bool) map[string]bool {
 	if !fits("db") || fits("web") {
 		return nil
 	}

@@ -63,7 +63,7 @@ func (o *objectStorage) findMemberOfPod(ctx context.Context, name, lacks string,
 // member stands in for one that cannot be asked and is to have the template: what the user sends may
 // be meant for that one alone.
 func (o *objectStorage) findSoleMember(ctx context.Context, namespace, name, lacks string) (*member, string, error) {
-	holders, wanted, err := o.fleet.holdersOf(atoll.ItemKey{Group: o.kind.Group, Kind: o.kind.Kind, Namespace: namespace, Name: name})
+	holders, wanted, err := o.fleet.membersWithRowOfTemplate(atoll.ItemKey{Group: o.kind.Group, Kind: o.kind.Kind, Namespace: namespace, Name: name})
 	if err != nil {
 		return nil, "", err
 	}
@@ -101,7 +101,8 @@ func (o *objectStorage) findSoleMember(ctx context.Context, namespace, name, lac
 	return nil, "", nothingRunsError(namespace, name, lacks)
 }
 
-// nothingRunsError runs on the hub.
+// nothingRunsError returns the error for a pod that runs neither on the hub nor in a member; lacks
+// says what the request missed.
 func nothingRunsError(namespace, name, lacks string) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s %s here: the hub keeps templates, and runs nothing; it runs in no cluster either, and `atoll explain` says why", namespace, name, lacks))
 }

@@ -107,9 +107,9 @@ type evictions struct {
 	pods *objectStorage
 }
 
-// checkMayEvict refuses what drains a cluster that is cordoned: its pods would start there again,
+// refuseEvictionFromCordonedCluster refuses what drains a cluster that is cordoned: its pods would start there again,
 // one by one, since the member's own nodes take them.
-func checkMayEvict(c *v1alpha1.Cluster, pod string) error {
+func refuseEvictionFromCordonedCluster(c *v1alpha1.Cluster, pod string) error {
 	cordoned := slices.ContainsFunc(c.Spec.Taints, func(t v1alpha1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
 	if !cordoned {
 		return nil
@@ -131,7 +131,7 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 	if !ok || asked.Name != name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	if err := checkMayEvict(at.Cluster, name); err != nil {
+	if err := refuseEvictionFromCordonedCluster(at.Cluster, name); err != nil {
 		return nil, err
 	}
 	namespace := request.NamespaceValue(ctx)

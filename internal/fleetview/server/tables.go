@@ -39,9 +39,9 @@ type Placements interface {
 	HasRowForTemplate(key atoll.ItemKey, cluster string) bool
 	// HoldersOf gives the clusters that have such rows; true where the template is to stay.
 	HoldersOf(key atoll.ItemKey) (map[string]bool, error)
-	// LikelyHolders gives the clusters that have rows of Bundles in a namespace that hold a template
+	// ClustersLikelyHolding gives the clusters that have rows of Bundles in a namespace that hold a template
 	// whose name fits.
-	LikelyHolders(namespace string, fits func(template string) bool) map[string]bool
+	ClustersLikelyHolding(namespace string, fits func(template string) bool) map[string]bool
 }
 
 // Templates are the objects that users wrote.

@@ -44,8 +44,8 @@ func (s podStatuses) put(cluster string, obj runtime.Object) {
 	s[key][cluster] = &obj.(*api.Pod).Status
 }
 
-// overlayStatus overlays a stored Pod is the status that it has where it runs: of several clusters, of the
-// first, by name, in which it is not ready, if there is one.
+// overlayStatus gives a stored Pod the status that it has where it runs: of several clusters, the
+// status of the first one, by name, in which the Pod is not ready.
 func (s podStatusByCluster) overlayStatus(obj runtime.Object) {
 	pod, ok := obj.(*api.Pod)
 	if !ok {
@@ -88,7 +88,7 @@ func (o *objectStorage) fetchPodStatuses(ctx context.Context, obj runtime.Object
 	if !ok {
 		return nil
 	}
-	members, _, err := o.fleet.holdersOf(atoll.ItemKey{Group: o.kind.Group, Kind: o.kind.Kind, Namespace: pod.Namespace, Name: pod.Name})
+	members, _, err := o.fleet.membersWithRowOfTemplate(atoll.ItemKey{Group: o.kind.Group, Kind: o.kind.Kind, Namespace: pod.Namespace, Name: pod.Name})
 	if err != nil || len(members) > askedMost {
 		return nil
 	}
@@ -160,14 +160,14 @@ func (w *watchMerger) podStatusOrQuery(key [2]string, stored runtime.Object) pod
 		w.standings[key] = podStatusByCluster{}
 		if w.unasked = append(w.unasked, stored.DeepCopyObject()); w.questions == nil {
 			w.questions = make(chan runtime.Object)
-			w.running.Go(w.readPodStatuses)
+			w.running.Go(w.fetchQueuedPodStatuses)
 		}
 	}
 	return w.standings[key]
 }
 
-// readPodStatuses reads where stored Pods run, of one after the other.
-func (w *watchMerger) readPodStatuses() {
+// fetchQueuedPodStatuses reads where stored Pods run, of one after the other.
+func (w *watchMerger) fetchQueuedPodStatuses() {
 	for {
 		select {
 		case <-w.ctx.Done():

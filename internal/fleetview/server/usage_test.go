@@ -65,7 +65,7 @@ func (measuring) HasRowForTemplate(atoll.ItemKey, string) bool { return false }
 
 func (measuring) HoldersOf(atoll.ItemKey) (map[string]bool, error) { return nil, nil }
 
-func (measuring) LikelyHolders(string, func(string) bool) map[string]bool { return nil }
+func (measuring) ClustersLikelyHolding(string, func(string) bool) map[string]bool { return nil }
 
 func (measuring) TemplatesOfKind(schema.GroupKind, string) []*unstructured.Unstructured { return nil }
 

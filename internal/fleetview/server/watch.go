@@ -97,7 +97,7 @@ func (o *objectStorage) Watch(ctx context.Context, options *internalversion.List
 	if options = s.options; s.stored {
 		return o.Store.Watch(ctx, options)
 	}
-	if err := o.checkWatchLimit(ctx, s.selected); err != nil {
+	if err := o.checkRequestSlotsAtMembers(ctx, s.selected); err != nil {
 		return nil, err
 	}
 	w := &watchMerger{
@@ -131,9 +131,9 @@ func (o *objectStorage) Watch(ctx context.Context, options *internalversion.List
 	return w, nil
 }
 
-// checkWatchLimit reports whether the user may watch the selected objects in all its clusters: a missing one
+// checkRequestSlotsAtMembers reports whether the user may watch the selected objects in all its clusters: a missing one
 // would be invisible, because a watch has no warnings.
-func (o *objectStorage) checkWatchLimit(ctx context.Context, selected fleetview.FleetSelection) error {
+func (o *objectStorage) checkRequestSlotsAtMembers(ctx context.Context, selected fleetview.FleetSelection) error {
 	members, err := o.fleet.membersFor(request.NamespaceValue(ctx), selected)
 	if err != nil {
 		return err
@@ -148,7 +148,8 @@ func (o *objectStorage) checkWatchLimit(ctx context.Context, selected fleetview.
 	return nil
 }
 
-// beginVersions returns the versions to go on from, after what is there where that is asked for.
+// beginVersions returns the versions of the members at which the watch starts, and lists the
+// initial objects if the watch sends them.
 func (w *watchMerger) beginVersions(ctx context.Context, s listRequest) (fleetview.Versions, error) {
 	first := s.options.SendInitialEvents
 	version := s.options.ResourceVersion
@@ -375,7 +376,7 @@ func (w *watchMerger) send(e watch.Event) bool {
 	return w.queue.queueEvent(w.ctx, queued)
 }
 
-// enqueueSourceEvent puts what came to the line.
+// enqueueSourceEvent passes an event to the merged watch; false if the watch has ended.
 func (w *watchMerger) enqueueSourceEvent(in sourceEvent) bool {
 	select {
 	case w.in <- in:
@@ -385,7 +386,7 @@ func (w *watchMerger) enqueueSourceEvent(in sourceEvent) bool {
 	}
 }
 
-// followStore is followed.
+// followStore passes the events of the hub's store to the merged watch, until the watch ends.
 func (w *watchMerger) followStore(here watch.Interface) {
 	defer here.Stop()
 	for {

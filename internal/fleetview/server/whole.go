@@ -68,7 +68,8 @@ type followedLogBody struct {
 	handed bool
 }
 
-// WriteTo hands the body over, where Whole is there for it.
+// WriteTo hands the body over to AbortTruncatedLogs if that serves the request, else it copies the
+// body.
 func (f *followedLogBody) WriteTo(w io.Writer) (int64, error) {
 	a, ok := f.ctx.Value(answerKey{}).(*answer)
 	if !ok {

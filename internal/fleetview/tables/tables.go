@@ -44,7 +44,8 @@ func (t Tables) Cluster(name string) (*v1alpha1.Cluster, bool) { return t.State.
 // Clusters lists the Clusters.
 func (t Tables) Clusters() []*v1alpha1.Cluster { return t.State.Clusters.List() }
 
-// PlacedNamespacesByCluster returns the clusters of each placement of a namespace.
+// PlacedNamespacesByCluster returns the namespaces with rows, by cluster; an empty namespace means
+// all.
 func (t Tables) PlacedNamespacesByCluster(namespace string) map[string][]string {
 	return t.State.Rows.PlacedNamespacesByCluster(namespace)
 }
@@ -81,9 +82,9 @@ func (t Tables) HoldersOf(key atoll.ItemKey) (map[string]bool, error) {
 	return out, nil
 }
 
-// LikelyHolders returns the clusters that have a row of a Bundle in the namespace that holds a
+// ClustersLikelyHolding returns the clusters that have a row of a Bundle in the namespace that holds a
 // template whose name fits. It costs the items of the Bundles of the namespace.
-func (t Tables) LikelyHolders(namespace string, fits func(template string) bool) map[string]bool {
+func (t Tables) ClustersLikelyHolding(namespace string, fits func(template string) bool) map[string]bool {
 	out := map[string]bool{}
 	matches := func(key atoll.ItemKey) bool { return fits(key.Name) }
 	for _, id := range t.Binder.BundlesHoldingAny(namespace, matches) {

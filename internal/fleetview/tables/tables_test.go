@@ -69,7 +69,7 @@ func (apiTables) ListerWatcherFor(_ runtime.Object, api cache.ListerWatcher) cac
 	return api
 }
 
-func (apiTables) RequestProgress(context.Context) bool { return true }
+func (apiTables) RequestBundleProgress(context.Context) bool { return true }
 
 // kindsOfState is an API server that answers which kinds there are.
 type kindsOfState struct{}
@@ -122,7 +122,7 @@ func TestLikelyHolders(t *testing.T) {
 		{"shop", "api", map[string]bool{}},
 		{"mail", "db", map[string]bool{}},
 	} {
-		if got := (Tables{st, b}).LikelyHolders(tc.namespace, func(template string) bool { return template == tc.name }); !maps.Equal(got, tc.want) {
+		if got := (Tables{st, b}).ClustersLikelyHolding(tc.namespace, func(template string) bool { return template == tc.name }); !maps.Equal(got, tc.want) {
 			t.Errorf("%s/%s: %v, want %v", tc.namespace, tc.name, got, tc.want)
 		}
 	}

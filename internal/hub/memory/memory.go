@@ -65,8 +65,8 @@ type burstDetector struct {
 	quietCount                  int // looks in a row
 }
 
-// addSample at the bytes that were ever allocated: whether the hub is quiet, and whether a
-// burst is over.
+// addSample records the total of allocated bytes, and reports whether the hub is quiet and whether
+// a burst is over.
 func (b *burstDetector) addSample(allocated uint64) (quiet, over bool) {
 	if allocated-b.lastAllocated < quietBytes {
 		b.quietCount++
@@ -100,7 +100,7 @@ func (h Holdings) heapBytes() int64 {
 	return int64(h.Clusters)*bytesPerCluster + int64(h.Bundles)*bytesPerBundle
 }
 
-// gcPercent of live and roots that may be garbage, as the runtime counts it.
+// gcPercent returns the GC percentage for the footprint, as runtime/debug.SetGCPercent counts it.
 func (f footprint) gcPercent(quiet bool) int {
 	if quiet {
 		return quietPercent
@@ -113,7 +113,7 @@ func (f footprint) gcPercent(quiet bool) int {
 	return int(min(max(room*100/max(int64(f.live+f.roots), 1), busyPercent), maxPercent))
 }
 
-// newSamples that Keep reads: what was ever allocated, and a footprint.
+// newSamples returns the runtime metrics that Keep reads: allocated bytes and the live footprint.
 func newSamples() []metrics.Sample {
 	return []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
@@ -121,7 +121,7 @@ func newSamples() []metrics.Sample {
 	}
 }
 
-// readSamples the samples.
+// readSamples reads the samples, and returns the total of allocated bytes and the footprint.
 func readSamples(samples []metrics.Sample) (allocated uint64, f footprint) {
 	metrics.Read(samples)
 	n := func(i int) uint64 { return samples[i].Value.Uint64() }

@@ -95,11 +95,11 @@ func (a EvaluationRequest) answerSteps(out, observed map[string]any) []answerSte
 	return []answerStep{
 		{qReplicas, "", func(c *Customization) (bool, error) { return c.putReplicas(out, a.Object) }},
 		{qComponents, "", func(c *Customization) (bool, error) { return c.putComponents(out, a.Object) }},
-		{qRevise, missingInput(a.Replicas == nil, "a number of replicas"), func(c *Customization) (bool, error) {
+		{qRevise, inputNameIfMissing(a.Replicas == nil, "a number of replicas"), func(c *Customization) (bool, error) {
 			v, ok, err := c.ReviseReplicas(a.Object, *a.Replicas)
 			return putAnswer(out, qRevise, v, ok, err)
 		}},
-		{qRetain, missingInput(a.Observed == nil, "the observed object"), func(c *Customization) (bool, error) {
+		{qRetain, inputNameIfMissing(a.Observed == nil, "the observed object"), func(c *Customization) (bool, error) {
 			v, ok, err := c.RetainFields(a.Object, a.Observed)
 			return putAnswer(out, qRetain, v, ok, err)
 		}},
@@ -108,7 +108,7 @@ func (a EvaluationRequest) answerSteps(out, observed map[string]any) []answerSte
 			v, ok, err := c.ReflectStatus(observed)
 			return putAnswer(out, qStatus, v, ok && v != nil, err)
 		}},
-		{qAggregate, missingInput(a.Items == nil, "items"), func(c *Customization) (bool, error) {
+		{qAggregate, inputNameIfMissing(a.Items == nil, "items"), func(c *Customization) (bool, error) {
 			v, ok, err := c.AggregateStatus(a.Object, a.Items)
 			return putAnswer(out, qAggregate, v, ok && v != nil, err)
 		}},
@@ -116,7 +116,7 @@ func (a EvaluationRequest) answerSteps(out, observed map[string]any) []answerSte
 	}
 }
 
-func missingInput(does bool, what string) string {
+func inputNameIfMissing(does bool, what string) string {
 	if does {
 		return what
 	}

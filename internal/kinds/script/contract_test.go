@@ -93,7 +93,7 @@ func TestKarmada(t *testing.T) {
 	observed["metadata"].(map[string]any)["finalizers"] = []any{"flink"}
 	observed["spec"].(map[string]any)["clusterIP"] = "10.0.0.1"
 	five := int64(5)
-	got, err := script.MergeByName([]*script.Customization{c}).AnswerRequest(script.EvaluationRequest{Object: wc, Observed: observed, Replicas: &five, Items: []any{
+	got, err := script.MergeByNameLastWins([]*script.Customization{c}).AnswerRequest(script.EvaluationRequest{Object: wc, Observed: observed, Replicas: &five, Items: []any{
 		map[string]any{"clusterName": "a", "status": map[string]any{"replicas": int64(2), "list": []any{}, "conditions": []any{map[string]any{"type": "Ready"}}}},
 		map[string]any{"clusterName": "b", "status": map[string]any{"replicas": int64(3), "list": []any{}}},
 		map[string]any{"clusterName": "away"},
@@ -175,7 +175,7 @@ data:
 		{Group: "crossplane.io", Kind: "Queue"}:      "",
 		{Group: "example.com", Kind: "Other"}:        "",
 	} {
-		known, o := script.MergeByName(list), &unstructured.Unstructured{}
+		known, o := script.MergeByNameLastWins(list), &unstructured.Unstructured{}
 		o.SetGroupVersionKind(gk)
 		h, _, message := known.AssessHealth(o)
 		if got := strings.TrimSuffix(string(h)+": "+message, ": "); known.AnswersKind(gk) != (want != "") || want != "" && got != want {
@@ -188,7 +188,7 @@ data:
 func TestResourceInterpreter(t *testing.T) {
 	c := readTestdata(t, "interpreter.yaml")
 	three := int64(3)
-	got, err := script.MergeByName([]*script.Customization{c}).AnswerRequest(script.EvaluationRequest{Object: parseObject(t, flinkYAML), Observed: parseObject(t, flinkYAML), Replicas: &three, Items: []any{
+	got, err := script.MergeByNameLastWins([]*script.Customization{c}).AnswerRequest(script.EvaluationRequest{Object: parseObject(t, flinkYAML), Observed: parseObject(t, flinkYAML), Replicas: &three, Items: []any{
 		map[string]any{"clusterName": "a", "status": map[string]any{"replicas": int64(2)}},
 		map[string]any{"clusterName": "b", "status": map[string]any{"replicas": int64(3)}},
 	}})

@@ -46,9 +46,9 @@ func NewInterpreters(list []atoll.Interpreter) Interpreters {
 	return x
 }
 
-// MergeByName orders the customizations by name, as a hub does. The last of several with one
+// MergeByNameLastWins orders the customizations by name, as a hub does. The last of several with one
 // name wins.
-func MergeByName(list []*Customization) Interpreters {
+func MergeByNameLastWins(list []*Customization) Interpreters {
 	named := map[string]*Customization{}
 	for _, c := range list {
 		named[c.name] = c
@@ -159,9 +159,9 @@ func (x Interpreters) ReviseReplicas(obj *unstructured.Unstructured, n int64) (*
 	return &unstructured.Unstructured{Object: made}, nil
 }
 
-// ReplicasPath returns the field that a script sets to the number of replicas. ok is false where
+// ScriptedReplicasPath returns the field that a script sets to the number of replicas. ok is false where
 // there is no script, where it fails, and where it sets no field or several.
-func (x Interpreters) ReplicasPath(obj *unstructured.Unstructured) (path []string, ok bool) {
+func (x Interpreters) ScriptedReplicasPath(obj *unstructured.Unstructured) (path []string, ok bool) {
 	if !x.RevisesReplicas(obj.GroupVersionKind()) {
 		return nil, false
 	}
@@ -319,7 +319,7 @@ func (x Interpreters) AggregateStatus(template *unstructured.Unstructured, divid
 	if err != nil {
 		return nil, false, err
 	}
-	if slices.ContainsFunc(from, isReportOutdated) {
+	if slices.ContainsFunc(from, isStatusOlderThanApplied) {
 		generation = 0
 	}
 	own, _ := template.Object["status"].(map[string]any)

@@ -507,12 +507,12 @@ func TestPathOfReplicasThatAScriptSets(t *testing.T) {
 		"{'spec': {'workers': object.spec.gone}}":           "[] false",
 	} {
 		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{newTestInterpreter("t", trainers, v1alpha1.ResourceInterpreterSpec{Revise: celRule(rule)})})
-		path, ok := l.ReplicasPath(newTrainer(nil))
+		path, ok := l.ScriptedReplicasPath(newTrainer(nil))
 		if got := fmt.Sprint(path, ok); got != want {
 			t.Errorf("%s: %s, want %s", rule, got, want)
 		}
 	}
-	if path, ok := script.NewLibrary(nil).ReplicasPath(newTrainer(nil)); ok {
+	if path, ok := script.NewLibrary(nil).ScriptedReplicasPath(newTrainer(nil)); ok {
 		t.Errorf("without a script: %v", path)
 	}
 }

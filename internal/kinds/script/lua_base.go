@@ -79,7 +79,7 @@ var mathLibrary = func() functionLibrary {
 			if own := mathOverrides[name]; own != nil {
 				f.GFunction = own
 			}
-			out = append(out, libraryEntry{name, &lua.LFunction{IsG: true, GFunction: withNumberArgs(f.GFunction)}})
+			out = append(out, libraryEntry{name, &lua.LFunction{IsG: true, GFunction: withTextArgsAsNumbers(f.GFunction)}})
 		default:
 			out = append(out, libraryEntry{name, v})
 		}
@@ -94,9 +94,9 @@ var mathOverrides = map[string]lua.LGFunction{
 	"mod":  opMod,
 }
 
-// withNumberArgs converts texts among the arguments to numbers with a bound. f itself would read
+// withTextArgsAsNumbers converts texts among the arguments to numbers with a bound. f itself would read
 // them at any length.
-func withNumberArgs(f lua.LGFunction) lua.LGFunction {
+func withTextArgsAsNumbers(f lua.LGFunction) lua.LGFunction {
 	return func(L *lua.LState) int {
 		n := L.GetTop()
 		chargeCost(L, int64(n)/4, 0)

@@ -107,7 +107,7 @@ func podRequirements(template map[string]any) (map[string]any, error) {
 		return nil, fmt.Errorf("the pod template has no spec")
 	}
 	var spec corev1.PodSpec
-	if bad := quantity.FindUnparsableQuantity(fields); bad != "" {
+	if bad := quantity.FindSlowToParseQuantity(fields); bad != "" {
 		return nil, fmt.Errorf("the pod template has the quantity %q, which is too long or whose exponent is too large", bad)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {

@@ -256,9 +256,9 @@ func listSlots(t *lua.LTable) int { return reflect.ValueOf(t).Elem().Field(field
 
 func keySlots(t *lua.LTable) int { return reflect.ValueOf(t).Elem().Field(fieldKeys).Len() }
 
-var fieldArray, fieldKeys = tableFieldIndex("array"), tableFieldIndex("keys")
+var fieldArray, fieldKeys = findTableStructField("array"), findTableStructField("keys")
 
-func tableFieldIndex(name string) int {
+func findTableStructField(name string) int {
 	f, ok := reflect.TypeFor[lua.LTable]().FieldByName(name)
 	if !ok || f.Type.Kind() != reflect.Slice {
 		panic("script: tables of the virtual machine have no slice " + name + " any more")

@@ -325,8 +325,8 @@ func inClass(c, class byte) bool {
 	return characterClasses[lower](c) == ('a' <= class)
 }
 
-// pushCaptures of a match from s to e and returns their number. Without captures it pushes the
-// whole match where whole is true.
+// pushCaptures pushes the captures of a match from s to e and returns their number. Without
+// captures it pushes the whole match where whole is true.
 func (m *patternMatcher) pushCaptures(s, e int, whole bool) int {
 	if m.openCaptures == 0 && whole {
 		return pushString(m.L, m.src[s:e])

@@ -207,8 +207,8 @@ func listEndKey(t *lua.LTable) lua.LValue {
 	return lua.LNil
 }
 
-// exportEmptyTable returns the type that the table had, or else that of the argument's value at
-// its place.
+// exportEmptyTable returns an empty list or object: of the table's own type, or else of the
+// argument's type at its place.
 func (c *luaExporter) exportEmptyTable(t *lua.LTable, like any) any {
 	_, list := like.([]any)
 	_, object := like.(map[string]any)

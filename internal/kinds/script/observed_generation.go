@@ -15,9 +15,9 @@ import (
 // a number that a script copies is never the template's.
 const observedGeneration = "observedGeneration"
 
-// isReportOutdated reports whether the cluster reports a state older than what it applied last: the
+// isStatusOlderThanApplied reports whether the cluster reports a state older than what it applied last: the
 // controller has not observed it, or has reported nothing.
-func isReportOutdated(r *kinds.RowItem) bool {
+func isStatusOlderThanApplied(r *kinds.RowItem) bool {
 	if len(r.Reflected) == 0 {
 		return r.Health != atoll.Healthy && r.Health != atoll.Suspended
 	}

@@ -18,16 +18,16 @@ type Peers interface {
 	CertificateRenewed(uid string)
 }
 
-// BroadcastingClusters is the gateway's table of members beside other hubs. The union of all hubs' streams
+// StreamOpenBroadcaster is the gateway's table of members beside other hubs. The union of all hubs' streams
 // sets which clusters are online, so that SetOnline only informs the other hubs.
-type BroadcastingClusters struct {
+type StreamOpenBroadcaster struct {
 	delivery.Clusters
 	Peers Peers
 }
 
 // SetOnline informs the other hubs about a stream that opened here. Tracker.StreamDown informs
 // them about its end.
-func (c BroadcastingClusters) SetOnline(uid string, on bool) {
+func (c StreamOpenBroadcaster) SetOnline(uid string, on bool) {
 	if on {
 		c.Peers.StreamOpened(uid)
 	}

@@ -49,7 +49,7 @@ func (f *fakeGateway) MoveAgents(n int, hub string, _ func(string) bool) int {
 
 func TestOtherHubsAreInformed(t *testing.T) {
 	f := &fakeGateway{}
-	clusters, tracker := BroadcastingClusters{f, f}, BroadcastingTracker{f, f}
+	clusters, tracker := StreamOpenBroadcaster{f, f}, BroadcastingTracker{f, f}
 	clusters.SetOnline("a", true)
 	clusters.SetOnline("a", false)
 	tracker.RecordCertificate("a", time.Time{}, 3, false)

@@ -46,9 +46,9 @@ func rowFromDecision(d state.Decision, c v1alpha1.ClusterDecision) atoll.RowSpec
 	return row
 }
 
-// recordChosen records the placement of its decision in each object. A decision that fits nowhere
+// recordChoiceInDecisions records the placement of its decision in each object. A decision that fits nowhere
 // changes nothing.
-func (l *objectChanges) recordChosen(now []state.Decision, d schedule.Decision) {
+func (l *objectChanges) recordChoiceInDecisions(now []state.Decision, d schedule.Decision) {
 	if d.NoFit {
 		return
 	}

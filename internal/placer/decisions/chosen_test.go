@@ -51,12 +51,12 @@ func TestReadsTheChoiceOfAFormerVersion(t *testing.T) {
 	}
 
 	var unchanged objectChanges
-	if unchanged.recordChosen([]state.Decision{former}, placedUnder("c4f3#loyw3v28")); len(unchanged.toWrite) != 0 {
+	if unchanged.recordChoiceInDecisions([]state.Decision{former}, placedUnder("c4f3#loyw3v28")); len(unchanged.toWrite) != 0 {
 		t.Errorf("an unchanged object is written: %+v", unchanged.toWrite)
 	}
 
 	var edited objectChanges
-	edited.recordChosen([]state.Decision{former}, placedUnder("99aa"))
+	edited.recordChoiceInDecisions([]state.Decision{former}, placedUnder("99aa"))
 	if len(edited.toWrite) != 1 {
 		t.Fatalf("%d objects are written, want 1", len(edited.toWrite))
 	}
@@ -72,7 +72,7 @@ func TestReadsTheChoiceOfAFormerVersion(t *testing.T) {
 	}
 
 	moved := objectChanges{toWrite: []state.Decision{former}}
-	moved.recordChosen([]state.Decision{former}, placedUnder("99aa"))
+	moved.recordChoiceInDecisions([]state.Decision{former}, placedUnder("99aa"))
 	if since := moved.toWrite[0].Status.ChosenSince; len(moved.toWrite) != 1 || since == nil || time.Since(since.Time) > time.Minute {
 		t.Errorf("a changed list is chosen since %v", since)
 	}

@@ -60,7 +60,7 @@ func (p *DecisionPublisher) PreviewPlacements(t SupposedTables, keys []types.Nam
 			one.Before = append(one.Before, clusterNames(d.Status.Decisions)...)
 		}
 		if pl, ok := placements.Get(key); ok {
-			now = slices.DeleteFunc(now, func(d state.Decision) bool { return !isOwnedByPlacement(d, pl) })
+			now = slices.DeleteFunc(now, func(d state.Decision) bool { return !hasNoOtherController(d, pl) })
 			f.lastDecisions[key] = p.lastDecisionOf(key)
 			chosen, d := f.chooseClusters(pl, now)
 			one.NoFit, one.UnmetSpread = d.NoFit, d.UnmetSpread
@@ -88,7 +88,7 @@ func (p *DecisionPublisher) ExplainPlacement(key types.NamespacedName) (pl state
 	}
 	f := p.forkForPreview()
 	f.explainAll, f.lastDecisions[key] = true, p.lastDecisionOf(key)
-	now := slices.DeleteFunc(p.Decisions.OfPlacement(key), func(d state.Decision) bool { return !isOwnedByPlacement(d, pl) })
+	now := slices.DeleteFunc(p.Decisions.OfPlacement(key), func(d state.Decision) bool { return !hasNoOtherController(d, pl) })
 	for _, d := range now {
 		published = append(published, clusterNames(d.Status.Decisions)...)
 	}

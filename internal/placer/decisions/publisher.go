@@ -116,7 +116,7 @@ type compiledFilter struct {
 	generation int64
 	boundSets  []string
 	rebalance  time.Time
-	filter     *schedule.Filter
+	filter     *schedule.CompiledPlacement
 }
 
 // New makes a Publisher and subscribes it to the tables.
@@ -164,14 +164,14 @@ func (p *DecisionPublisher) boundSets(pl state.Placement) []string {
 // Run publishes until ctx ends.
 func (p *DecisionPublisher) Run(ctx context.Context) error {
 	p.loop.Run(ctx, func() {
-		p.rememberClusters()
+		p.rememberKnownClusters()
 		p.enqueueAllPlacements()
 	})
 	return nil
 }
 
-// rememberClusters records the clusters with which later changes are compared.
-func (p *DecisionPublisher) rememberClusters() {
+// rememberKnownClusters records the clusters with which later changes are compared.
+func (p *DecisionPublisher) rememberKnownClusters() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.knownClusters = map[string]schedule.Cluster{}
@@ -222,19 +222,19 @@ func isSameForPlacement(was, is schedule.Cluster) bool {
 	return reflect.DeepEqual(was, is)
 }
 
-func fitsCluster(f *schedule.Filter, c schedule.Cluster) bool {
+func fitsCluster(f *schedule.CompiledPlacement, c schedule.Cluster) bool {
 	ok, _, _ := f.CheckCluster(c)
 	return ok
 }
 
 // filterOf compiles the filter of a Placement once.
-func (p *DecisionPublisher) filterOf(pl state.Placement) *schedule.Filter {
+func (p *DecisionPublisher) filterOf(pl state.Placement) *schedule.CompiledPlacement {
 	bound, rebalance := p.boundSets(pl), atoll.RebalanceRequestedAt(pl.Meta.Annotations)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, ok := p.filters[pl.Key()]
 	if !ok || c.uid != pl.Meta.UID || c.generation != pl.Meta.Generation || !slices.Equal(c.boundSets, bound) || !c.rebalance.Equal(rebalance) {
-		c = compiledFilter{pl.Meta.UID, pl.Meta.Generation, bound, rebalance, schedule.FilterTerms{Placement: pl.Spec, BoundSets: bound, Rebalance: rebalance, SummedWeights: true}.CompileFilter()}
+		c = compiledFilter{pl.Meta.UID, pl.Meta.Generation, bound, rebalance, schedule.PlacementTerms{Placement: pl.Spec, BoundSets: bound, Rebalance: rebalance, SummedWeights: true}.CompilePlacement()}
 		p.filters[pl.Key()] = c
 	}
 	return c.filter
@@ -264,13 +264,13 @@ func (p *DecisionPublisher) publishDecision(ctx context.Context, key types.Names
 		return time.Time{}, nil
 	}
 	now := p.Decisions.OfPlacement(key)
-	if i := slices.IndexFunc(now, func(d state.Decision) bool { return !isOwnedByPlacement(d, pl) }); i >= 0 {
+	if i := slices.IndexFunc(now, func(d state.Decision) bool { return !hasNoOtherController(d, pl) }); i >= 0 {
 		// It belongs to a deleted Placement of that name; the garbage collector removes it.
 		return time.Time{}, fmt.Errorf("%s is of another placement: %w", now[i].Meta.Name, errConflict)
 	}
 	chosen, d := p.chooseClusters(pl, now)
 	out := arrangeDecisions(pl, now, chosen)
-	out.recordChosen(now, d)
+	out.recordChoiceInDecisions(now, d)
 	for _, w := range out.toWrite {
 		if err := p.writeDecision(ctx, w); err != nil {
 			return time.Time{}, err
@@ -281,11 +281,11 @@ func (p *DecisionPublisher) publishDecision(ctx context.Context, key types.Names
 			return time.Time{}, err
 		}
 	}
-	p.recordDecision(key, d, chosen)
+	p.rememberLastDecision(key, d, chosen)
 	return earliestTime(d.EvictAt, d.RecheckAt), p.writeStatus(ctx, pl, len(chosen), d.NoFit)
 }
 
-func isOwnedByPlacement(d state.Decision, pl state.Placement) bool {
+func hasNoOtherController(d state.Decision, pl state.Placement) bool {
 	ref := metav1.GetControllerOfNoCopy(&d.Meta)
 	return ref == nil || ref.UID == pl.Meta.UID
 }

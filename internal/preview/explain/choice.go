@@ -122,7 +122,7 @@ func (b Bundle) planSince() (at *time.Time) {
 	return at
 }
 
-// unknownClusters clusters that the placement names.
+// unknownClusters returns the clusters that the placement names and the scheduler does not know.
 func unknownClusters(b Bundle) []string {
 	return slices.DeleteFunc(schedule.NamedClusters(&b.Spec.Placement), func(name string) bool {
 		_, known := b.Decision.FindVerdict(name)

@@ -254,7 +254,7 @@ func TestNamesAndWeightsThatMatchNobody(t *testing.T) {
 	if !strings.Contains(text, "No entry of staticWeightList matches a cluster that is chosen, so that replicas are divided evenly; to act: the policy's owner.\n") {
 		t.Errorf("says\n%s", text)
 	}
-	earlier := schedule.FilterTerms{Placement: p, SummedWeights: true}.CompileFilter()
+	earlier := schedule.PlacementTerms{Placement: p, SummedWeights: true}.CompilePlacement()
 	b = chosenBundle(p, []schedule.Cluster{freeCluster("a1", "a", 1)}, func(in *schedule.Input) {
 		in.Workloads, in.Filter = []schedule.Workload{{Key: webKey, Replicas: 10}}, earlier
 	})

@@ -38,7 +38,7 @@ func (e Explanation) writeWaits(b *strings.Builder, x BundleExplanation) {
 	if x.Unweighed {
 		fmt.Fprintf(b, "  No entry of staticWeightList matches a cluster that is chosen, so that each keeps the replicas that it has; to act: %s.\n", atoll.DescribeSourceEditor(x.Source))
 	}
-	x.writeWeightRule(b)
+	x.writeStaticWeightNotes(b)
 	for _, s := range x.Short {
 		if x.Unweighed {
 			fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s.\n", s.Unplaced, s.Replicas, s.Item, e.durationSinceText(x.WaitsSince))
@@ -271,9 +271,9 @@ func formatPoints(of1000 float64) string {
 	return schedule.FormatScore(int64(math.Round(of1000 * 1000)))
 }
 
-// rankText returns the rank of a cluster among those that were chosen from, its decision group, and its
+// scoreAndGroupText returns the rank of a cluster among those that were chosen from, its decision group, and its
 // step of overflow.
-func (c ClusterExplanation) rankText() (text string) {
+func (c ClusterExplanation) scoreAndGroupText() (text string) {
 	if c.Score != nil {
 		text += ", scores " + formatPoints(c.Score.Total)
 	}

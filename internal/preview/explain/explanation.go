@@ -405,7 +405,7 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 				out.Items++
 			}
 		}
-		out.Holders = in.unconfirmedClusters(b)
+		out.Holders = in.clustersPendingObjectDeletion(b)
 	}
 	all := in.mayReadAll(b)
 	if out.Plan = b.Output.PendingRemoval; out.Plan != nil && !all {
@@ -414,8 +414,8 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 	if all {
 		out.WaitsFor = b.Status.WaitsFor
 	}
-	out.Unweighed, out.Unknown = b.Decision.HasNoWeights(), unknownClusters(b)
-	out.EvenDivision, out.SummedWeights = b.Decision.DividesEvenly(), b.Decision.SumsWeights()
+	out.Unweighed, out.Unknown = b.Decision.KeepsReplicasWithoutWeights(), unknownClusters(b)
+	out.EvenDivision, out.SummedWeights = b.Decision.FallsBackToEvenDivision(), b.Decision.SumsWeights()
 	out.WaitsReason, out.WaitsSince = b.waitStart()
 	if c := b.findQuarantine(); c != nil {
 		out.Quarantined = c.Message
@@ -485,14 +485,15 @@ func (in ExplanationInput) freeReplicas(b Bundle, cluster string) (out map[strin
 	return out, !known
 }
 
-// unconfirmedClusters returns the clusters of an object that is on its way out.
-func (in ExplanationInput) unconfirmedClusters(b Bundle) (out []string) {
+// clustersPendingObjectDeletion returns the clusters of a Bundle that have not reported the
+// deletion of the object.
+func (in ExplanationInput) clustersPendingObjectDeletion(b Bundle) (out []string) {
 	for _, t := range b.Content.Tombstones {
 		if t.Key != in.Object {
 			continue
 		}
 		for cluster, row := range b.Rows {
-			if !t.IsConfirmed(b.Latest, row.Spec, row.Status) && !slices.Contains(out, cluster) {
+			if !t.IsDoneInRow(b.Latest, row.Spec, row.Status) && !slices.Contains(out, cluster) {
 				out = append(out, cluster)
 			}
 		}

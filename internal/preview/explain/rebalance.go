@@ -37,8 +37,8 @@ func isRebalancing(row rollout.Row, asked time.Time) bool {
 	spec := row.Spec
 	switch spec.Phase {
 	case atoll.RowActive:
-		came := !time.Unix(spec.JoinedAt(), 0).Before(asked.Truncate(time.Second))
-		return len(spec.ShrinkTo) > 0 || spec.LastRebalance().Before(asked) || came && rollout.ActiveRowWait(row).For != ""
+		came := !time.Unix(spec.JoinedOrGrownAt(), 0).Before(asked.Truncate(time.Second))
+		return len(spec.ShrinkTo) > 0 || spec.LastRebalance().Before(asked) || came && rollout.WaitOfActiveRow(row).For != ""
 	case atoll.RowLeaving, atoll.RowHeld:
 		return spec.LastRebalance().Before(asked)
 	case atoll.RowRemoving:
@@ -47,7 +47,7 @@ func isRebalancing(row rollout.Row, asked time.Time) bool {
 	return false
 }
 
-// text about a rebalance.
+// writeRebalance writes a text about the rebalance.
 func (e Explanation) writeRebalance(b *strings.Builder, r *Rebalance) {
 	switch {
 	case r == nil:

@@ -41,7 +41,7 @@ func (e Explanation) FormatText(all bool) string {
 	if e.MoreBundles > 0 {
 		fmt.Fprintf(&b, "\nand %d more Bundles of it; `atoll get bundles -A` lists them\n", e.MoreBundles)
 	}
-	e.writeSkipped(&b, all)
+	e.writeNamespaceSkippedObjects(&b, all)
 	return b.String()
 }
 
@@ -110,7 +110,7 @@ func (e Explanation) bundlesNeedingObject() (out []string) {
 	return out
 }
 
-// writePlacingHelp returns how an object is placed.
+// writePlacingHelp writes how the object is placed.
 func (e Explanation) writePlacingHelp(b *strings.Builder) {
 	if e.namespaceBarred {
 		fmt.Fprintf(b, `
@@ -130,7 +130,7 @@ lists, has to bind it to one first:
 	if e.Namespace != "" {
 		n, policy = " -n "+e.Namespace, "PropagationPolicy"
 	}
-	fmt.Fprintf(b, "\nTo place it, annotate it with the clusters that it is for, * for all:\n  %s\nor write a policy:\n", atoll.PlaceCommand(resource, e.Namespace, e.Name))
+	fmt.Fprintf(b, "\nTo place it, annotate it with the clusters that it is for, * for all:\n  %s\nor write a policy:\n", atoll.PlaceEverywhereCommand(resource, e.Namespace, e.Name))
 	version := strings.TrimPrefix(e.Group+"/"+cmp.Or(e.Version, "v1"), "/")
 	fmt.Fprintf(b, `  apiVersion: atoll.dev/v1alpha1
   kind: %s
@@ -287,7 +287,7 @@ func (c ClusterExplanation) placementReason() string {
 	case c.Verdict == schedule.OutcomePlaced && c.EvictAt != nil:
 		return "fits until " + phrase.FormatTime(*c.EvictAt)
 	case c.Verdict == schedule.OutcomePlaced:
-		return "fits" + c.rankText() + c.divisionText()
+		return "fits" + c.scoreAndGroupText() + c.divisionText()
 	case c.Verdict == schedule.OutcomeKept:
 		return "kept: " + c.Reason + c.capacityText()
 	}
@@ -389,7 +389,7 @@ func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []
 	}
 	if r.WaitsFor != "" {
 		state := "waits for " + r.WaitsFor
-		if r.isFailing() {
+		if r.isReportedUnready() {
 			state = r.WaitsFor
 		}
 		who := actorTexts[r.Who]
@@ -411,8 +411,8 @@ func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []
 	return out
 }
 
-// isFailing reports whether what it waits for is worded as what is wrong.
-func (r *RowExplanation) isFailing() bool {
+// isReportedUnready reports whether what it waits for is worded as what is wrong.
+func (r *RowExplanation) isReportedUnready() bool {
 	switch r.State {
 	case atoll.RowFailed, atoll.RowDegraded, atoll.RowProgressing:
 		return r.Phase == atoll.RowActive && r.Reported == r.Generation && r.Online && r.Reason == ""
@@ -466,9 +466,9 @@ func writeExcluded(b *strings.Builder, x BundleExplanation, folded int) {
 	}
 }
 
-// writeSkipped lists what the namespace's annotation leaves out, where that was asked
+// writeNamespaceSkippedObjects lists what the namespace's annotation leaves out, where that was asked
 // about.
-func (e Explanation) writeSkipped(b *strings.Builder, all bool) {
+func (e Explanation) writeNamespaceSkippedObjects(b *strings.Builder, all bool) {
 	if len(e.Skipped) == 0 {
 		return
 	}

@@ -21,7 +21,7 @@ func (e Explanation) subjectName() string {
 	return s
 }
 
-// asksForNamespace reports whether a Namespace was asked about.
+// isNamespace reports whether the explained object is a Namespace.
 func (e Explanation) isNamespace() bool { return e.Group == "" && e.Kind == "Namespace" }
 
 // rowTally counts what rows there are.
@@ -106,8 +106,8 @@ func (e Explanation) verdictSentence() string {
 		return s + " stays on the hub: " + e.PolicyMatch.HubOnly + "."
 	case len(e.Bundles) == 0:
 		return s + " " + e.unplacedReason() + "."
-	case e.isUnsent():
-		return s + " is in no cluster: the latest revision of its Bundle does not have it yet" + e.unsentReason() + "."
+	case e.isInNoBundleContent():
+		return s + " is in no cluster: the latest revision of its Bundle does not have it yet" + e.unsentScriptFailureClause() + "."
 	}
 	return e.placedSubject() + " " + e.rowsSentence() + "."
 }
@@ -140,19 +140,19 @@ func (e Explanation) placedSubject() string {
 	return s
 }
 
-// isUnsent reports whether no Bundle that places the object has it in its content: how the rows
+// isInNoBundleContent reports whether no Bundle that places the object has it in its content: how the rows
 // of these do says nothing of it.
-func (e Explanation) isUnsent() bool {
+func (e Explanation) isInNoBundleContent() bool {
 	return !slices.ContainsFunc(e.Bundles, func(b BundleExplanation) bool { return b.Item != unsentItem })
 }
 
 // isKeptOnHub reports whether the object is stated to stay on the hub, and no Bundle has it.
 func (e Explanation) isKeptOnHub() bool {
-	return e.PolicyMatch != nil && e.PolicyMatch.HubOnly != "" && (len(e.Bundles) == 0 || e.isUnsent())
+	return e.PolicyMatch != nil && e.PolicyMatch.HubOnly != "" && (len(e.Bundles) == 0 || e.isInNoBundleContent())
 }
 
-// unsentReason returns the reason: of which failure the object is not sent; empty where none is known.
-func (e Explanation) unsentReason() string {
+// unsentScriptFailureClause returns the reason: of which failure the object is not sent; empty where none is known.
+func (e Explanation) unsentScriptFailureClause() string {
 	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return f.Asked == FailureSent }) {
 		return ", since a script fails that is asked about it"
 	}

@@ -7,8 +7,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// writeWeightRule writes how static weights count where their list alone does not show it.
-func (x *BundleExplanation) writeWeightRule(b *strings.Builder) {
+// writeStaticWeightNotes writes how static weights count where their list alone does not show it.
+func (x *BundleExplanation) writeStaticWeightNotes(b *strings.Builder) {
 	if x.EvenDivision {
 		fmt.Fprintf(b, "  No entry of staticWeightList matches a cluster that is chosen, so that replicas are divided evenly; to act: %s.\n", atoll.DescribeSourceEditor(x.Source))
 	}

@@ -93,14 +93,14 @@ func (w *World) DecidePlacements(now time.Time) (Outcome, error) {
 	for _, p := range w.placements {
 		publish(v1alpha1.SourcePropagationPolicy, p.Namespace, p.Name, p.Spec)
 	}
-	out.Idle = w.idlePolicies(out.Bundles)
+	out.Idle = w.policiesWithoutEffect(out.Bundles)
 	return out, nil
 }
 
 var errNoClusters = errors.New("there is no Cluster among the files, so that nothing can be placed: give them too, such as what `kubectl get clusters -o yaml` prints")
 
-// idlePolicies lists the policies that place or override nothing.
-func (w *World) idlePolicies(bundles []Bundle) (out []IdlePolicy) {
+// policiesWithoutEffect lists the policies that place or override nothing.
+func (w *World) policiesWithoutEffect(bundles []Bundle) (out []IdlePolicy) {
 	busy := map[string]bool{}
 	for i := range bundles {
 		b := &bundles[i]

@@ -49,7 +49,7 @@ func (w *World) newFleetState(now time.Time) *fleetState {
 	}
 	for _, s := range sets {
 		members.DefineSet(s.Name, &s.Spec.ClusterSelector)
-		f.grants.Set(s.Name, s)
+		f.grants.StoreClusterSet(s.Name, s)
 	}
 	for _, b := range w.bindings {
 		f.grants.BindNamespace(b.Namespace, b.Spec.ClusterSet, true)
@@ -77,7 +77,7 @@ func (w *World) newFleetState(now time.Time) *fleetState {
 // Placement have in common.
 func (f *fleetState) scheduleInput(namespace, source string, p v1alpha1.PlacementSpec) schedule.Input {
 	return schedule.Input{
-		Placement: p, Filter: schedule.FilterTerms{Placement: p, BoundSets: schedule.AllowedClusterSets(namespace, source, f.grants.SetsOfNamespace)}.CompileFilter(),
+		Placement: p, Filter: schedule.PlacementTerms{Placement: p, BoundSets: schedule.AllowedClusterSets(namespace, source, f.grants.SetsOfNamespace)}.CompilePlacement(),
 		Clusters: f.clusters, Now: f.now,
 		Facts: &fleetFacts{fleet: f, scope: schedule.PlacementScope{Namespace: namespace, Source: source}}, NearbyBundles: f.selectBundlesForScores(namespace, p.Scores),
 	}

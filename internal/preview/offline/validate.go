@@ -14,8 +14,8 @@ import (
 	"atoll.dev/atoll/internal/policymatch"
 )
 
-// checkPlacement refuses expressions that a hub would refuse, with their place.
-func checkPlacement(p *v1alpha1.PlacementSpec, at *field.Path) (errs field.ErrorList) {
+// checkPlacementCEL refuses expressions that a hub would refuse, with their place.
+func checkPlacementCEL(p *v1alpha1.PlacementSpec, at *field.Path) (errs field.ErrorList) {
 	errs = checkCEL(p.CELSelector, at.Child("celSelector"))
 	for i := range p.ClusterAffinities {
 		errs = append(errs, checkCEL(p.ClusterAffinities[i].CELSelector, at.Child("clusterAffinities").Index(i).Child("celSelector"))...)

@@ -119,7 +119,7 @@ var clusterScopedKinds = map[schema.GroupKind]bool{
 }
 
 func (w *World) isNamespaced(gk schema.GroupKind) bool {
-	if atoll.IsOwnKind(gk) {
+	if atoll.IsHubOwnedKind(gk) {
 		d, err := findAtollCRD(gk.Kind)
 		return err == nil && d != nil && d.namespaced
 	}
@@ -130,7 +130,7 @@ func (w *World) isNamespaced(gk schema.GroupKind) bool {
 }
 
 func (w *World) addObject(key atoll.ItemKey, u *unstructured.Unstructured) error {
-	if !atoll.IsOwnKind(policymatch.GroupKindOf(key)) {
+	if !atoll.IsHubOwnedKind(policymatch.GroupKindOf(key)) {
 		return w.addTemplate(key, u)
 	}
 	if read, ok := ownKinds[key.Kind]; ok {
@@ -161,7 +161,7 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 // checkPropagation returns the fields of a propagation policy that a hub refuses.
 func checkPropagation(spec *v1alpha1.PropagationSpec) field.ErrorList {
 	at := field.NewPath("spec")
-	return append(checkPlacement(&spec.Placement, at.Child("placement")), policymatch.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
+	return append(checkPlacementCEL(&spec.Placement, at.Child("placement")), policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 }
 
 // ownKinds read the objects of Atoll's API that people write.
@@ -187,11 +187,11 @@ var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured
 		return readInto(&w.clusterPropagation, u, func(p *v1alpha1.ClusterPropagationPolicy) field.ErrorList { return checkPropagation(&p.Spec) })
 	},
 	"Placement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.placements, u, func(p *v1alpha1.Placement) field.ErrorList { return checkPlacement(&p.Spec, field.NewPath("spec")) })
+		return readInto(&w.placements, u, func(p *v1alpha1.Placement) field.ErrorList { return checkPlacementCEL(&p.Spec, field.NewPath("spec")) })
 	},
 	"ClusterPlacement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
 		return readInto(&w.clusterPlacements, u, func(p *v1alpha1.ClusterPlacement) field.ErrorList {
-			return checkPlacement(&p.Spec, field.NewPath("spec"))
+			return checkPlacementCEL(&p.Spec, field.NewPath("spec"))
 		})
 	},
 	"ResourceInterpreter": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
@@ -329,8 +329,8 @@ func (s bundleView) SelectedKeys(sel atoll.Selection) (out []atoll.ItemKey) {
 	}
 	return out
 }
-func (bundleView) WasDeleted(atoll.ItemKey, string) bool { return false }
-func (bundleView) HolderUIDs(atoll.ItemKey) []string     { return nil }
+func (bundleView) WasDeleted(atoll.ItemKey, string) bool  { return false }
+func (bundleView) OtherHolderUIDs(atoll.ItemKey) []string { return nil }
 func (s bundleView) DefinitionOf(key atoll.ItemKey) (atoll.ItemKey, bool) {
 	crd, ok := s.definitions[policymatch.GroupKindOf(key)]
 	return crd, ok

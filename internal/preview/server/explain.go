@@ -53,7 +53,7 @@ func whyNotExplainable(key atoll.ItemKey) string {
 		return "override policies change what is placed: explain an object that it selects, and the answer says which rule set what"
 	case key.Group == v1alpha1.GroupVersion.Group && key.Kind == "Cluster":
 		return fmt.Sprintf("a Cluster is not placed: `atoll get clusters` says how it is, `atoll get rows -A --cluster %s` what it runs", key.Name)
-	case atoll.IsOwnKind(gk):
+	case atoll.IsHubOwnedKind(gk):
 		return fmt.Sprintf("a %s is not placed: explain an object, a policy, a Placement or a Bundle", key.Kind)
 	case state.IsNeverTemplate(gk):
 		return fmt.Sprintf("objects of kind %s are made by machinery and are never placed", gk)
@@ -258,7 +258,7 @@ func (x *userQuery) explainMatch(ctx context.Context, key atoll.ItemKey, why bin
 			winner.Selects = why.Root.Key.Kind + "/" + why.Root.Key.Name
 		}
 		c.Winner = &winner
-		if c.WaitsFor = x.sources.Binder.NamespaceMissingReason(why.Bundle); c.WaitsFor != "" {
+		if c.WaitsFor = x.sources.Binder.MissingHubNamespaceReason(why.Bundle); c.WaitsFor != "" {
 			c.WaitsReason = atoll.ReasonNamespaceUnknown
 		} else if c.WaitsFor = x.sources.Binder.MissingPlacementReason(why.Bundle, why.Winner.Source); c.WaitsFor != "" {
 			c.WaitsReason = atoll.ReasonPlacementMissing
@@ -315,7 +315,7 @@ func (x *userQuery) explainBundle(ctx context.Context, b state.Bundle) (explain.
 	for _, row := range p.Rows {
 		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: st.Clusters.IsOnline(row.Spec.UID)}
 		if c, ok := st.Clusters.Get(row.Cluster); ok {
-			one.CheckIn, views[row.Cluster] = c.Spec.CheckInInterval(), st.Views.StatedView(c)
+			one.CheckIn, views[row.Cluster] = c.Spec.CheckInInterval(), st.Views.ViewForOverrides(c)
 			if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionTrue {
 				out.DisconnectedSince[row.Cluster] = ready.LastTransitionTime.Time
 			}

@@ -109,7 +109,7 @@ func (x *userQuery) supposeWrite(ctx context.Context, s *hypotheticalState, acce
 
 // isAtollObject tells of objects of the hub's own kinds.
 func isAtollObject(o *unstructured.Unstructured) bool {
-	return atoll.IsOwnKind(o.GroupVersionKind().GroupKind())
+	return atoll.IsHubOwnedKind(o.GroupVersionKind().GroupKind())
 }
 
 // ownKindReaders read the hub's own kinds that people write.

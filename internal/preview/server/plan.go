@@ -207,10 +207,10 @@ func (x *userQuery) planObjects(ctx context.Context, in planRequest, admitted bo
 		return preview.Plan{}, err
 	}
 	for _, c := range x.sources.State.Clusters.List() {
-		out.ViewsBefore[c.Name] = x.sources.State.Views.StatedView(c)
+		out.ViewsBefore[c.Name] = x.sources.State.Views.ViewForOverrides(c)
 	}
 	for _, c := range s.clusters.List() {
-		out.ViewsAfter[c.Name] = s.views.StatedView(c)
+		out.ViewsAfter[c.Name] = s.views.ViewForOverrides(c)
 	}
 	if why, holding := x.sources.State.Hub.HoldReason(); holding {
 		out.Holding = why
@@ -301,13 +301,13 @@ func (x *userQuery) changedPlacements(ctx context.Context, s *hypotheticalState,
 		// An unwritten one without a place is no news.
 		out = append(out, preview.PlacementPlan{
 			Namespace: f.Key.Namespace, Name: f.Key.Name, NoFit: f.NoFit && slices.Contains(written, f.Key), Unmet: f.UnmetSpread, Chosen: len(f.After),
-			Added: namesMissingFrom(f.After, f.Before), Removed: namesMissingFrom(f.Before, f.After),
+			Added: selectNamesNotIn(f.After, f.Before), Removed: selectNamesNotIn(f.Before, f.After),
 		})
 	}
 	return out
 }
 
-func namesMissingFrom(list, of []string) []string {
+func selectNamesNotIn(list, of []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(name string) bool {
 		_, found := slices.BinarySearch(of, name)
 		return found

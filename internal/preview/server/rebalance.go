@@ -222,7 +222,7 @@ func (t *rebalanceTargets) policyExists(o rebalanceObject) (has bool) {
 	return has
 }
 
-// addPolicyBundles takes the Bundles that one makes.
+// addPolicyBundles adds the Bundles that a policy makes. any is true when there are some.
 func (t *rebalanceTargets) addPolicyBundles(ctx context.Context, o rebalanceObject) (any bool) {
 	for _, b := range t.sources.State.Bundles.List() {
 		if b.Spec.Source.Kind == o.Kind && b.Spec.Source.Name == o.Name && (o.Namespace == "" || b.Ref.Namespace == o.Namespace) {

@@ -54,7 +54,7 @@ func TestRefusedTargetsHaveTheirNames(t *testing.T) {
 
 func TestNamesMissingFromAnotherList(t *testing.T) {
 	list, of := []string{"lima", "oslo", "tokyo"}, []string{"madrid", "oslo"}
-	got := namesMissingFrom(list, of)
+	got := selectNamesNotIn(list, of)
 	if len(got) != 2 || got[0] != "lima" || got[1] != "tokyo" || list[1] != "oslo" {
 		t.Errorf("%v of %v", got, list)
 	}

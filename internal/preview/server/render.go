@@ -100,7 +100,7 @@ func (b *renderedObject) addBundle(ctx context.Context, st *state.HubTables, bun
 			renderer = manifest.NewRenderer(content)
 			renderers[row.Spec.Revision] = renderer
 		}
-		view := st.Views.StatedView(c)
+		view := st.Views.ViewForOverrides(c)
 		b.addRow(renderer, row, &view, content)
 	}
 	return nil

@@ -35,7 +35,7 @@ type RestoreController struct {
 // AgentSessions is the gateway, as far as rewinds go.
 type AgentSessions interface {
 	ResetSessions(reason string)
-	HighestGeneration() int64
+	HighestReportedGeneration() int64
 }
 
 // rowAhead says that a cluster holds a generation above its row's.
@@ -139,7 +139,7 @@ func (r *RestoreController) isHolding() bool {
 // all agents, and all sessions start again; with the members' memory where the decision is for the
 // members.
 func (r *RestoreController) resumeAfterRestore(ctx context.Context) {
-	floor := r.agents.HighestGeneration()
+	floor := r.agents.HighestReportedGeneration()
 	hub, err := updateHubState(ctx, r.state.Client, func(old enginev1.HubState) enginev1.HubState {
 		next := *old.DeepCopy()
 		next.GenerationFloor = max(next.GenerationFloor, floor)

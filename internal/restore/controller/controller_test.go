@@ -41,7 +41,7 @@ type apiTables struct{}
 func (apiTables) ListerWatcherFor(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
 	return api
 }
-func (apiTables) RequestProgress(context.Context) bool { return true }
+func (apiTables) RequestBundleProgress(context.Context) bool { return true }
 
 // discovery is a transport that answers which kinds there are.
 type discovery struct{}
@@ -81,7 +81,7 @@ func (a *fakeAgents) ResetSessions(reason string) {
 	defer a.mu.Unlock()
 	a.resets = append(a.resets, reason)
 }
-func (a *fakeAgents) HighestGeneration() int64 { return a.highest }
+func (a *fakeAgents) HighestReportedGeneration() int64 { return a.highest }
 
 func (a *fakeAgents) takeResets() []string {
 	a.mu.Lock()

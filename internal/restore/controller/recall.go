@@ -210,7 +210,7 @@ func (r *RestoreController) holdForgotten(ctx context.Context, cluster string, f
 		}
 	}
 	for _, d := range f.templates {
-		if !r.isMarkedRecalled(d) {
+		if !r.needsNoRecallMark(d) {
 			return fmt.Errorf("template %s is marked as deleted before the restore: %w", d.Key, errTableBehind)
 		}
 	}
@@ -226,9 +226,9 @@ func (r *RestoreController) holdForgotten(ctx context.Context, cluster string, f
 	return nil
 }
 
-// isMarkedRecalled reports whether the table shows the template as one to hold back. One that is
+// needsNoRecallMark reports whether the table shows the template as one to hold back. One that is
 // not there, or being deleted, needs no mark.
-func (r *RestoreController) isMarkedRecalled(d restore.DeletedTemplate) bool {
+func (r *RestoreController) needsNoRecallMark(d restore.DeletedTemplate) bool {
 	if !r.state.Templates.IsSynced(d.Key.Group, d.Key.Kind) {
 		return false
 	}
@@ -238,7 +238,7 @@ func (r *RestoreController) isMarkedRecalled(d restore.DeletedTemplate) bool {
 
 // markTemplateRecalled marks a template, unless it is.
 func (r *RestoreController) markTemplateRecalled(ctx context.Context, cluster string, d restore.DeletedTemplate) error {
-	if r.isMarkedRecalled(d) {
+	if r.needsNoRecallMark(d) {
 		return nil
 	}
 	mapping, err := r.state.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: d.Key.Group, Kind: d.Key.Kind})

@@ -27,13 +27,13 @@ type CAEndpoints struct {
 	Authorizer func() authorizer.Authorizer
 }
 
-// ServeStatus answers with the status of the hub's CAs, or changes the CAs.
-func (e CAEndpoints) ServeStatus(w http.ResponseWriter, r *http.Request) {
-	s, err := e.handleStatusRequest(r)
+// ServeCARequest answers with the status of the hub's CAs, or changes the CAs.
+func (e CAEndpoints) ServeCARequest(w http.ResponseWriter, r *http.Request) {
+	s, err := e.handleCARequest(r)
 	respond.WriteAnswer(w, s, r.URL.Query(), err)
 }
 
-func (e CAEndpoints) handleStatusRequest(r *http.Request) (standing.CAStatus, error) {
+func (e CAEndpoints) handleCARequest(r *http.Request) (standing.CAStatus, error) {
 	none, q := standing.CAStatus{}, r.URL.Query()
 	if err := respond.CheckParameters(q, "ca", "output", "all", "action", "force"); err != nil {
 		return none, err
@@ -114,8 +114,8 @@ func (r *CAReporter) finishRotation(req *http.Request, force bool) error {
 	return err
 }
 
-// ServeCertificates answers with the ends of agents' certificates, and their transports.
-func (e CAEndpoints) ServeCertificates(w http.ResponseWriter, r *http.Request) {
+// ServeAgentCertificates answers with the ends of agents' certificates, and their transports.
+func (e CAEndpoints) ServeAgentCertificates(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		respond.WriteError(w, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "certificates"}, r.Method))
 		return

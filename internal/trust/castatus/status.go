@@ -81,7 +81,8 @@ type CAReporter struct {
 	IsComplete func() bool
 }
 
-// Status of the hub now. With all, it counts agents.
+// Status returns the status of the hub's CAs now; with all, it also counts the agents by CA. With
+// all, it counts agents.
 func (r *CAReporter) Status(now time.Time, all bool) standing.CAStatus {
 	a := r.Authorities.CurrentAuthorities()
 	pins := a.CAPins()

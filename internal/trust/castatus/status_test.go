@@ -185,9 +185,9 @@ func call(t *testing.T, r *CAReporter, rights allowed, method, target string) (i
 	}
 	w := httptest.NewRecorder()
 	if strings.HasPrefix(target, standing.CertificatesPath) {
-		e.ServeCertificates(w, req)
+		e.ServeAgentCertificates(w, req)
 	} else {
-		e.ServeStatus(w, req)
+		e.ServeCARequest(w, req)
 	}
 	return w.Code, w.Body.String()
 }

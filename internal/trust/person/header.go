@@ -22,8 +22,8 @@ func ImpersonatedPerson(h http.Header) Person {
 	return Person{Name: h.Get(headerUser), Groups: h.Values(headerGroup)}
 }
 
-// HasIdentity reports whether a header names a person in whose name a request is made.
-func HasIdentity(h http.Header) bool {
+// HasImpersonation reports whether a header names a person in whose name a request is made.
+func HasImpersonation(h http.Header) bool {
 	for field := range h {
 		if strings.HasPrefix(field, headerPrefix) {
 			return true

@@ -98,7 +98,7 @@ func UpgradeRequest(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 	return carryBytes(ws, r.RemoteAddr), nil
 }
 
-// carryBytes bytes by the WebSocket.
+// carryBytes returns a net.Conn that carries its bytes over the WebSocket.
 func carryBytes(ws *gorilla.Conn, name string) net.Conn {
 	ws.SetReadLimit(messageMost)
 	s := &messageStream{ws: ws, next: pieceFirst}

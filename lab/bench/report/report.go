@@ -132,23 +132,23 @@ func (r *BenchReport) CheckAtMost(name string, value, most float64, unit string)
 	r.AddCheck(name, value <= most, "%s, at most %s", FormatValue(value, unit), FormatValue(most, unit))
 }
 
-// CheckTimedAtMost is CheckAtMost for a figure that depends on the machine. It does nothing
+// CheckMachineDependentAtMost is CheckAtMost for a figure that depends on the machine. It does nothing
 // with CountsOnly.
-func (r *BenchReport) CheckTimedAtMost(name string, value, most float64, unit string) {
+func (r *BenchReport) CheckMachineDependentAtMost(name string, value, most float64, unit string) {
 	if !r.CountsOnly {
 		r.CheckAtMost(name, value, most, unit)
 	}
 }
 
-// CheckTimedAtLeast checks a figure that depends on the machine against its lower bound.
-func (r *BenchReport) CheckTimedAtLeast(name string, value, least float64, unit string) {
+// CheckMachineDependentAtLeast checks a figure that depends on the machine against its lower bound.
+func (r *BenchReport) CheckMachineDependentAtLeast(name string, value, least float64, unit string) {
 	if !r.CountsOnly {
 		r.AddCheck(name, value >= least, "%s, at least %s", FormatValue(value, unit), FormatValue(least, unit))
 	}
 }
 
-// AddTimedCheck is AddCheck for a condition that depends on the machine.
-func (r *BenchReport) AddTimedCheck(name string, ok bool, format string, args ...any) {
+// AddMachineDependentCheck is AddCheck for a condition that depends on the machine.
+func (r *BenchReport) AddMachineDependentCheck(name string, ok bool, format string, args ...any) {
 	if !r.CountsOnly {
 		r.AddCheck(name, ok, format, args...)
 	}
@@ -199,8 +199,8 @@ func (r *BenchReport) AddDistribution(name string, values []float64) {
 	r.distributions = append(r.distributions, name)
 }
 
-// AddSample adds a point to a series, at this moment.
-func (r *BenchReport) AddSample(chart, unit, name string, value float64) {
+// AddSeriesPoint adds a point to a series, at this moment.
+func (r *BenchReport) AddSeriesPoint(chart, unit, name string, value float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := Point{At: time.Since(r.Begun).Seconds(), Value: value}

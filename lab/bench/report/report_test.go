@@ -17,13 +17,13 @@ func filledReport() *BenchReport {
 	r.AddTime("restart", 3e9)
 	r.AddComponentUsage("hub_resident", 512e6, "bytes")
 	r.CheckAtMost("writes", 12, 20, "requests")
-	r.CheckTimedAtMost("time", 2, 1, "s")
+	r.CheckMachineDependentAtMost("time", 2, 1, "s")
 	for i := range 3 {
-		r.AddSample("resident memory", "bytes", "hub", float64(i)*1e6)
-		r.AddSample("resident memory", "bytes", "simulator", 1e6)
+		r.AddSeriesPoint("resident memory", "bytes", "hub", float64(i)*1e6)
+		r.AddSeriesPoint("resident memory", "bytes", "simulator", 1e6)
 	}
 	r.MarkNow("killed")
-	r.AddSample("resident memory", "bytes", "hub", 4e6)
+	r.AddSeriesPoint("resident memory", "bytes", "hub", 4e6)
 	r.AddNote("writes were %s", "<none>")
 	return r
 }
@@ -107,9 +107,9 @@ func TestTextHasCountsFirst(t *testing.T) {
 func TestCountsOnlySkipsMachineDependentChecks(t *testing.T) {
 	r := NewReport("x", "y", 1, 1)
 	r.CountsOnly = true
-	r.CheckTimedAtMost("time", 2, 1, "s")
-	r.CheckTimedAtLeast("rate", 1, 2, "1/s")
-	r.AddTimedCheck("flat", false, "no")
+	r.CheckMachineDependentAtMost("time", 2, 1, "s")
+	r.CheckMachineDependentAtLeast("rate", 1, 2, "1/s")
+	r.AddMachineDependentCheck("flat", false, "no")
 	r.CheckAtMost("writes", 3, 2, "requests")
 	if failed := r.FailedChecks(); len(failed) != 1 || failed[0].Name != "writes" {
 		t.Errorf("failed: %+v", failed)

@@ -19,7 +19,7 @@ const joinPatience = 30 * time.Minute
 
 // agentFleet is the agents of one simulator.
 type agentFleet struct {
-	process process.Spec
+	process process.ProcessSpec
 	control *fleet.SimulatorClient
 	count   int
 	groups  int
@@ -35,9 +35,9 @@ type fleetSize struct {
 	checkIn time.Duration
 }
 
-// startFleet starts the hub, the agents and the sampler. It returns when the agents have
+// startHubAndFleet starts the hub, the agents and the sampler. It returns when the agents have
 // joined.
-func (s *testbed) startFleet(ctx context.Context, c fleetSize) error {
+func (s *testbed) startHubAndFleet(ctx context.Context, c fleetSize) error {
 	if _, err := s.startFirstHub(ctx); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (s *testbed) applyConfigMapSets(ctx context.Context, b *bundleWatch, one, m
 		*configMapSet
 		name string
 	}{{one, "template_of_1MB"}, {many, "application_of_many_objects"}} {
-		there, err := s.applyConfigMapSet(ctx, b, *c.configMapSet, c.name)
+		there, err := s.deliverConfigMapSet(ctx, b, *c.configMapSet, c.name)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (s *testbed) applyConfigMapSets(ctx context.Context, b *bundleWatch, one, m
 
 // runLargeObjects propagates large things: an object, a Bundle, a placement.
 func runLargeObjects(ctx context.Context, s *testbed) error {
-	if err := s.startFleet(ctx, fleetSize{count: 2 * bigClusters, groups: 2}); err != nil {
+	if err := s.startHubAndFleet(ctx, fleetSize{count: 2 * bigClusters, groups: 2}); err != nil {
 		return err
 	}
 	b, err := s.watchBundles(ctx)
@@ -148,7 +148,7 @@ func runLargeObjects(ctx context.Context, s *testbed) error {
 	if err := s.checkLargestObjects(ctx, "before"); err != nil {
 		return err
 	}
-	everywhere, err := s.placeEverywhere(ctx, b, every)
+	everywhere, err := s.placeOneAppEverywhere(ctx, b, every)
 	if err != nil {
 		return err
 	}
@@ -251,9 +251,9 @@ func (s *testbed) applyTooLargeObject(ctx context.Context) error {
 	return nil
 }
 
-// applyConfigMapSet applies the ConfigMaps and their policy, and waits until they are
+// deliverConfigMapSet applies the ConfigMaps and their policy, and waits until they are
 // everywhere. A refusal by admission with a reason is fine too.
-func (s *testbed) applyConfigMapSet(ctx context.Context, b *bundleWatch, c configMapSet, name string) (there bool, err error) {
+func (s *testbed) deliverConfigMapSet(ctx context.Context, b *bundleWatch, c configMapSet, name string) (there bool, err error) {
 	if err := s.makeNamespaces(ctx, []application{{namespace: c.namespace}}); err != nil {
 		return false, err
 	}
@@ -279,7 +279,7 @@ func (s *testbed) applyConfigMapSet(ctx context.Context, b *bundleWatch, c confi
 		})
 	}
 	err = group.Wait()
-	if isRefused(err) {
+	if isRefusedForContent(err) {
 		s.report.AddCheck(name+" works, or is refused with a reason", true, "refused: %v", err)
 		return false, nil
 	}
@@ -307,9 +307,9 @@ func (s *testbed) applyConfigMapSet(ctx context.Context, b *bundleWatch, c confi
 	return true, nil
 }
 
-// isRefused reports whether admission refused the request for its content, and returns the
-// reason. Other errors do not count: missing rights, a busy hub, a broken hub.
-func isRefused(err error) bool {
+// isRefusedForContent reports whether admission refused the request for its content. Other errors
+// do not count: missing rights, a busy hub, a broken hub.
+func isRefusedForContent(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || strings.TrimSpace(status.Status().Message) == "" {
 		return false
@@ -324,8 +324,8 @@ func isRefused(err error) bool {
 	return false
 }
 
-// placeEverywhere places one application onto all clusters.
-func (s *testbed) placeEverywhere(ctx context.Context, b *bundleWatch, every time.Duration) ([]application, error) {
+// placeOneAppEverywhere places one application onto all clusters.
+func (s *testbed) placeOneAppEverywhere(ctx context.Context, b *bundleWatch, every time.Duration) ([]application, error) {
 	if err := s.setRates(ctx, fleet.FaultRates{}); err != nil {
 		return nil, err
 	}

@@ -35,10 +35,10 @@ func TestOnlyAdmissionRefusesForGood(t *testing.T) {
 		"conflict":              {apierrors.NewConflict(configMaps, "big", errors.New("changed")), false},
 		"no answer":             {errors.New("connection refused"), false},
 	} {
-		if got := isRefused(c.err); got != c.want {
+		if got := isRefusedForContent(c.err); got != c.want {
 			t.Errorf("%s (%v): %t, want %t", name, c.err, got, c.want)
 		}
-		if c.err != nil && isRefused(fmt.Errorf("apply x: %w", c.err)) != c.want {
+		if c.err != nil && isRefusedForContent(fmt.Errorf("apply x: %w", c.err)) != c.want {
 			t.Errorf("%s: wrapped it is another", name)
 		}
 	}

@@ -260,9 +260,9 @@ func (s *testbed) runSampler(ctx context.Context) {
 			last.hub = s.addProcessSample("hub", p, last.hub, span)
 		}
 		if stats, err := s.fleetStats(ctx); err == nil {
-			s.report.AddSample("agents", "agents", "connected", float64(stats.Connected))
-			s.report.AddSample("rows", "rows", "held", float64(stats.Rows))
-			s.report.AddSample("rows", "rows", "healthy", float64(stats.RowsHealthy))
+			s.report.AddSeriesPoint("agents", "agents", "connected", float64(stats.Connected))
+			s.report.AddSeriesPoint("rows", "rows", "held", float64(stats.Rows))
+			s.report.AddSeriesPoint("rows", "rows", "healthy", float64(stats.RowsHealthy))
 			if p, err := measure.ReadProcess(stats.PIDs...); err == nil {
 				s.sampler.simPeak.raiseTo(p.Peak)
 				last.sims = s.addProcessSample("simulator", p, last.sims, span)
@@ -274,7 +274,7 @@ func (s *testbed) runSampler(ctx context.Context) {
 		}
 		if size, err := s.etcd.ReadSize(ctx); err == nil {
 			if last.haveRev {
-				s.report.AddSample("writes", "1/s", "revisions of etcd", float64(size.Revision-last.revision)/span)
+				s.report.AddSeriesPoint("writes", "1/s", "revisions of etcd", float64(size.Revision-last.revision)/span)
 			}
 			last.revision, last.haveRev = size.Revision, true
 		}
@@ -284,9 +284,9 @@ func (s *testbed) runSampler(ctx context.Context) {
 
 // addProcessSample adds what a process uses. It returns the CPU time, before which is the one of the last sample.
 func (s *testbed) addProcessSample(name string, p measure.ProcessUsage, before, span float64) float64 {
-	s.report.AddSample("resident memory", "bytes", name, p.Resident)
+	s.report.AddSeriesPoint("resident memory", "bytes", name, p.Resident)
 	if before > 0 && p.CPU >= before {
-		s.report.AddSample("CPU", "cores", name, (p.CPU-before)/span)
+		s.report.AddSeriesPoint("CPU", "cores", name, (p.CPU-before)/span)
 	}
 	return p.CPU
 }
@@ -309,7 +309,7 @@ func (w *writeSamples) addSample(ctx context.Context, s *testbed, now time.Time)
 	}
 	total := m.WriteCounts().TotalCount()
 	if w.known && total >= w.count {
-		s.report.AddSample("writes", "1/s", "API writes", (total-w.count)/now.Sub(w.at).Seconds())
+		s.report.AddSeriesPoint("writes", "1/s", "API writes", (total-w.count)/now.Sub(w.at).Seconds())
 	}
 	*w = writeSamples{now, total, true}
 }

@@ -32,7 +32,7 @@ func runCheckInFleet(ctx context.Context, s *testbed) error {
 	count := s.atScale(100_000, 10*groups)
 	every := s.checkInInterval()
 	s.report.AddCount("check_in_interval", every.Seconds(), "s")
-	if err := s.startFleet(ctx, fleetSize{count: count, groups: groups, checkIn: every}); err != nil {
+	if err := s.startHubAndFleet(ctx, fleetSize{count: count, groups: groups, checkIn: every}); err != nil {
 		return err
 	}
 	if err := s.setRates(ctx, fleet.FaultRates{HealthDelay: pairDelay}); err != nil {
@@ -44,7 +44,7 @@ func runCheckInFleet(ctx context.Context, s *testbed) error {
 	}
 	defer b.stop()
 	defer func() {
-		s.report.CheckTimedAtMost("hub resident, at its peak", s.hubPeakMemory(), budgetForShare(s.Scale, emptyHub, 8e9), "bytes")
+		s.report.CheckMachineDependentAtMost("hub resident, at its peak", s.hubPeakMemory(), budgetForShare(s.Scale, emptyHub, 8e9), "bytes")
 	}()
 	apps := s.newApplications("edge", groups*(edgePerCluster-1))
 	all := application{namespace: "everywhere", name: "everywhere", group: -1, image: "registry.example/app:1"}
@@ -162,13 +162,13 @@ func (s *testbed) measureFleetWideChange(ctx context.Context, b *bundleWatch, al
 	}
 	s.reportCost("change_everywhere", before, after, measure.WriteCounts{"APPLY deployments": 1})
 	s.report.AddTime("change_everywhere_confirmed", took)
-	s.report.CheckTimedAtMost("a fleet-wide change is confirmed by all", took.Seconds(), 2*every.Seconds(), "s")
+	s.report.CheckMachineDependentAtMost("a fleet-wide change is confirmed by all", took.Seconds(), 2*every.Seconds(), "s")
 	return nil
 }
 
 // restartHub kills the hub and starts it.
 func (s *testbed) restartHub(ctx context.Context) error {
-	if err := s.killProcess(ctx, s.hubs[0].Spec); err != nil {
+	if err := s.killProcess(ctx, s.hubs[0].ProcessSpec); err != nil {
 		return err
 	}
 	s.report.MarkNow("hub killed")
@@ -177,7 +177,7 @@ func (s *testbed) restartHub(ctx context.Context) error {
 		return err
 	}
 	s.report.AddTime("restart_to_serving", serving)
-	s.report.CheckTimedAtMost("restart to serving", serving.Seconds(), 60, "s")
+	s.report.CheckMachineDependentAtMost("restart to serving", serving.Seconds(), 60, "s")
 	if at, err := s.hubCosts(); err == nil {
 		s.report.AddComponentUsage("restart_cpu_until_serving", at.CPU, "s")
 		s.report.AddComponentUsage("restart_hub_resident_when_serving", at.Resident, "bytes")

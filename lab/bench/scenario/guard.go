@@ -15,25 +15,25 @@ const processCheckEvery = time.Second
 // requiredProcesses are the processes that must run.
 type requiredProcesses struct {
 	mu     sync.Mutex
-	byName map[string]process.Spec
+	byName map[string]process.ProcessSpec
 }
 
 // launchRequired starts a process that must run until it is killed or the run ends.
-func (s *testbed) launchRequired(p process.Spec) error {
+func (s *testbed) launchRequired(p process.ProcessSpec) error {
 	if err := p.Start(); err != nil {
 		return err
 	}
 	s.required.mu.Lock()
 	defer s.required.mu.Unlock()
 	if s.required.byName == nil {
-		s.required.byName = map[string]process.Spec{}
+		s.required.byName = map[string]process.ProcessSpec{}
 	}
 	s.required.byName[p.Name] = p
 	return nil
 }
 
 // killProcess kills a process for the scenario, after recording its peak memory.
-func (s *testbed) killProcess(ctx context.Context, p process.Spec) error {
+func (s *testbed) killProcess(ctx context.Context, p process.ProcessSpec) error {
 	s.hubPeakMemory()
 	s.required.mu.Lock()
 	delete(s.required.byName, p.Name)

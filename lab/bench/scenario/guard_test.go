@@ -14,8 +14,8 @@ import (
 // scenario kills does not.
 func TestAProcessThatEndsEndsTheScenario(t *testing.T) {
 	dir := t.TempDir()
-	of := func(name, script string) process.Spec {
-		p := process.Spec{
+	of := func(name, script string) process.ProcessSpec {
+		p := process.ProcessSpec{
 			Name: name, Owner: dir, Command: []string{"/bin/sh", "-c", script}, EndsWithStarter: true,
 			Log: filepath.Join(dir, name+".log"), Identity: filepath.Join(dir, name+".process"),
 		}
@@ -28,7 +28,7 @@ func TestAProcessThatEndsEndsTheScenario(t *testing.T) {
 	}
 	s := &testbed{}
 	killed, lives := of("killed", "exec sleep 600"), of("lives", "exec sleep 600")
-	for _, p := range []process.Spec{killed, lives} {
+	for _, p := range []process.ProcessSpec{killed, lives} {
 		if err := s.launchRequired(p); err != nil {
 			t.Fatal(err)
 		}

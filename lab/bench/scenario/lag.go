@@ -85,7 +85,7 @@ func (l *lagWatch) stopAndReport(name string) error {
 	within := func(values []float64) bool {
 		return len(values) > 0 && values[len(values)-1] <= summariesWithin.Seconds()
 	}
-	r.AddTimedCheck("while health flips, the counts of Bundles and templates were true within the last 10 s",
+	r.AddMachineDependentCheck("while health flips, the counts of Bundles and templates were true within the last 10 s",
 		within(l.bundleLag.SortedValues()) && within(l.templateLag.SortedValues()), "%d looks at Bundles and %d at templates, the most that one was behind: %.1f s (%s)",
 		len(l.bundleLag.SortedValues()), len(l.templateLag.SortedValues()), l.longestLag.Seconds(), l.worstLag)
 	return nil

@@ -18,9 +18,9 @@ func (s *testbed) readRowSpecs(ctx context.Context) (map[string]atoll.RowSpec, e
 	return rows, err
 }
 
-// compareRows checks that no row appeared, vanished or moved, and that the rows of the
+// checkRowsUnmovedExceptFresh checks that no row appeared, vanished or moved, and that the rows of the
 // still applications are unchanged. The rows of fresh applications are not compared.
-func (s *testbed) compareRows(ctx context.Context, before map[string]atoll.RowSpec, still, fresh []application) error {
+func (s *testbed) checkRowsUnmovedExceptFresh(ctx context.Context, before map[string]atoll.RowSpec, still, fresh []application) error {
 	untouched, isFresh := map[string]bool{}, map[string]bool{}
 	for _, a := range still {
 		untouched[a.bundleKey()] = true

@@ -86,7 +86,7 @@ func newTestbed(o Options, r *report.BenchReport, resumes bool) (*testbed, error
 
 // hubProcess is a hub of the testbed.
 type hubProcess struct {
-	process.Spec
+	process.ProcessSpec
 	// dir is its data directory.
 	dir    string
 	config *rest.Config
@@ -101,7 +101,7 @@ func (s *testbed) newHub(name string, args ...string) (*hubProcess, error) {
 	}
 	h := &hubProcess{dir: filepath.Join(s.Dir, name)}
 	command := append([]string{path, "--data-dir", h.dir}, args...)
-	h.Spec = s.processSpec(name, append(command, s.profileArgs(name)...)...)
+	h.ProcessSpec = s.processSpec(name, append(command, s.profileArgs(name)...)...)
 	return h, nil
 }
 
@@ -135,8 +135,8 @@ func freePorts(n int) ([]int, error) {
 }
 
 // processSpec returns a process of the testbed. It ends with the testbed in every case.
-func (s *testbed) processSpec(name string, command ...string) process.Spec {
-	return process.Spec{
+func (s *testbed) processSpec(name string, command ...string) process.ProcessSpec {
+	return process.ProcessSpec{
 		Name: name, Owner: s.Dir, Command: command, EndsWithStarter: true,
 		Log:      filepath.Join(s.Dir, name+".log"),
 		Identity: filepath.Join(s.Dir, name+".process"),
@@ -210,7 +210,7 @@ func (s *testbed) startHubProcess(ctx context.Context, h *hubProcess) (time.Dura
 	if err := os.Remove(kubeconfig); err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("start the hub: %w", err)
 	}
-	if err := s.launchRequired(h.Spec); err != nil {
+	if err := s.launchRequired(h.ProcessSpec); err != nil {
 		return 0, err
 	}
 	if err := h.WaitReady(ctx, hubPatience, func(ctx context.Context) error { return h.connectClient(ctx, kubeconfig) }); err != nil {

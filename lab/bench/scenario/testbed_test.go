@@ -44,7 +44,7 @@ func TestAHubIsReadWhereItListens(t *testing.T) {
 		if err := os.Mkdir(h.dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		h.Spec = process.Spec{
+		h.ProcessSpec = process.ProcessSpec{
 			Name: "hub", Owner: dir, Log: h.dir + ".log", Identity: h.dir + ".process",
 			Command: []string{"/bin/sh", "-c", fmt.Sprintf("cp %q %[2]q.new && mv %[2]q.new %[2]q && exec sleep 600", next, filepath.Join(h.dir, "hub.kubeconfig"))},
 		}

@@ -97,7 +97,7 @@ func (c *FleetCheck) CompareOnce(ctx context.Context) (Verdict, error) {
 	for i, a := range c.Apps {
 		l.apps[a.Namespace+"/"+a.Policy] = int32(i)
 	}
-	for _, part := range []func(context.Context) error{l.readClusters, l.readBundles, l.readSlices, l.readHoldings, l.readTemplates} {
+	for _, part := range []func(context.Context) error{l.readClusters, l.readAndCheckBundles, l.readAndCheckSlices, l.checkAgentHoldings, l.checkTemplateStatuses} {
 		if err := part(ctx); err != nil {
 			return l.verdict, err
 		}
@@ -123,7 +123,7 @@ func (l *fleetObservation) countWantedRows(a WantedApp) (n int32) {
 	return n
 }
 
-func (l *fleetObservation) readBundles(ctx context.Context) error {
+func (l *fleetObservation) readAndCheckBundles(ctx context.Context) error {
 	found := make([]bool, len(l.Apps))
 	// Counting each application over the whole fleet would be slow. The rules are
 	// functions, so equal rules are found by the label sets that they accept.
@@ -158,7 +158,7 @@ func (l *fleetObservation) readBundles(ctx context.Context) error {
 	return err
 }
 
-func (l *fleetObservation) readSlices(ctx context.Context) error {
+func (l *fleetObservation) readAndCheckSlices(ctx context.Context) error {
 	err := forEachObject(ctx, l.API, "/apis/engine.atoll.dev/v1alpha1/targetslices", func(s *enginev1.TargetSlice) {
 		app, ok := l.bundles[s.Spec.Bundle.UID]
 		rows, err := rowcodec.DecodeSlice(s)
@@ -233,7 +233,7 @@ func (l *fleetObservation) findRowFault(app int32, c hubCluster, r rowcodec.Slic
 	return ""
 }
 
-func (l *fleetObservation) readHoldings(ctx context.Context) error {
+func (l *fleetObservation) checkAgentHoldings(ctx context.Context) error {
 	held := 0
 	for _, f := range l.Fleets {
 		err := f.ForEachAgentState(ctx, func(h fleet.AgentState) error {
@@ -284,7 +284,7 @@ func (l *fleetObservation) checkHeldBundle(agent string, cluster int32, uid stri
 	}
 }
 
-func (l *fleetObservation) readTemplates(ctx context.Context) error {
+func (l *fleetObservation) checkTemplateStatuses(ctx context.Context) error {
 	want := map[string]int32{}
 	for _, a := range l.Apps {
 		if a.Deployment != "" {

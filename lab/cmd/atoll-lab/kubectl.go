@@ -23,9 +23,9 @@ func runKubectl(args []string) {
 	}
 }
 
-// kubectlHelpCommand lists kubectl in the help: main passes the arguments on before they are
+// kubectlCommand lists kubectl in the help: main passes the arguments on before they are
 // parsed here.
-func kubectlHelpCommand() *cobra.Command {
+func kubectlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl [arguments of kubectl]",
 		Short:              "kubectl, built in: same arguments, same exit codes",

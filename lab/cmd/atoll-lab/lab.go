@@ -204,7 +204,7 @@ func printStatus(out io.Writer, status lab.Status) error {
 		if c.Ready {
 			ready = "yes"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.State, ready, formatCount(c.PID), formatCount(c.Port), c.Link, c.Kubeconfig)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.State, ready, formatCountOrBlank(c.PID), formatCountOrBlank(c.Port), c.Link, c.Kubeconfig)
 		switch {
 		case c.State == process.Running && !c.Ready:
 			notes = append(notes, fmt.Sprintf("%s: %s; log: %s", c.Name, c.Waiting, c.Log))
@@ -221,7 +221,7 @@ func printStatus(out io.Writer, status lab.Status) error {
 	return nil
 }
 
-func formatCount(n int) string {
+func formatCountOrBlank(n int) string {
 	if n == 0 {
 		return ""
 	}

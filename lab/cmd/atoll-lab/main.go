@@ -57,7 +57,7 @@ Everything listens on loopback, lives in one directory and needs no network.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlHelpCommand(), versionCommand(), memberCommand(), nodeCommand(), etcdCommand(), relayCommand())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), kubectlCommand(), versionCommand(), memberCommand(), nodeCommand(), etcdCommand(), relayCommand())
 	root.AddCommand(faultCommands()...)
 	for _, c := range fleet.NewFleetCommands() {
 		root.AddCommand(profile.AddProfileFlag(c))

@@ -23,10 +23,10 @@ var settledChecks = map[string]func(*unstructured.Unstructured) string{
 	"DaemonSet":                daemonsUnsettled,
 	"Job":                      jobUnsettled,
 	"Pod":                      podUnsettled,
-	"PersistentVolumeClaim":    claimUnsettled,
+	"PersistentVolumeClaim":    volumeClaimUnsettled,
 	"Service":                  balancerUnsettled,
 	"Ingress":                  balancerUnsettled,
-	"PodDisruptionBudget":      conditionsUnsettled,
+	"PodDisruptionBudget":      unsettledWithoutConditions,
 	"HorizontalPodAutoscaler":  autoscalerUnsettled,
 	"CustomResourceDefinition": definitionUnsettled,
 	"ResourceQuota":            quotaUnsettled,
@@ -53,7 +53,7 @@ func replicasUnsettled(live *unstructured.Unstructured) string {
 		return "replicas are not ready"
 	case integerAt(live, "status", "availableReplicas") < want && live.GetKind() != "ReplicaSet":
 		return "replicas are not available"
-	case live.GetKind() == "Deployment" && !hasReason(live, "Progressing", "NewReplicaSetAvailable"):
+	case live.GetKind() == "Deployment" && !conditionReasonIs(live, "Progressing", "NewReplicaSetAvailable"):
 		return "the rollout is not finished"
 	}
 	return ""
@@ -71,7 +71,7 @@ func conditionIs(live *unstructured.Unstructured, kind, status string) bool {
 	return conditionField(live, kind, "status") == status
 }
 
-func hasReason(live *unstructured.Unstructured, kind, reason string) bool {
+func conditionReasonIs(live *unstructured.Unstructured, kind, reason string) bool {
 	return conditionField(live, kind, "reason") == reason
 }
 
@@ -103,7 +103,7 @@ func podUnsettled(live *unstructured.Unstructured) string {
 	return "the pod is not ready"
 }
 
-func claimUnsettled(live *unstructured.Unstructured) string {
+func volumeClaimUnsettled(live *unstructured.Unstructured) string {
 	if phase, _, _ := unstructured.NestedString(live.Object, "status", "phase"); phase != "Bound" {
 		return "the claim is not bound"
 	}
@@ -120,7 +120,7 @@ func balancerUnsettled(live *unstructured.Unstructured) string {
 	return ""
 }
 
-func conditionsUnsettled(live *unstructured.Unstructured) string {
+func unsettledWithoutConditions(live *unstructured.Unstructured) string {
 	if list, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions"); len(list) == 0 {
 		return "it has no conditions"
 	}
@@ -132,7 +132,7 @@ func autoscalerUnsettled(live *unstructured.Unstructured) string {
 	if live.GetAnnotations()["autoscaling.alpha.kubernetes.io/conditions"] != "" {
 		return ""
 	}
-	return conditionsUnsettled(live)
+	return unsettledWithoutConditions(live)
 }
 
 func definitionUnsettled(live *unstructured.Unstructured) string {
@@ -154,7 +154,7 @@ func ComparableStatusText(objects []*unstructured.Unstructured) string {
 	var b strings.Builder
 	for _, o := range objects {
 		if o != nil {
-			b.WriteString(statusText(o))
+			b.WriteString(comparableStatusText(o))
 		}
 		b.WriteByte('\n')
 	}

@@ -47,7 +47,7 @@ type statusFlattener struct {
 
 func (r statusFlattener) flattenMap(path string, m map[string]any) {
 	for key, v := range m {
-		if isIgnoredKey(key) || path == "status" && slices.Contains(ignoredStatus[r.kind], key) {
+		if isTimeReasonOrMessage(key) || path == "status" && slices.Contains(ignoredStatus[r.kind], key) {
 			continue
 		}
 		r.flattenValue(joinPath(path, key), key, v)
@@ -97,8 +97,8 @@ func (r statusFlattener) flattenList(path, key string, list []any) {
 	}
 }
 
-// isIgnoredKey reports whether a field is a time or a text for people.
-func isIgnoredKey(key string) bool {
+// isTimeReasonOrMessage reports whether a field is a time or a text for people.
+func isTimeReasonOrMessage(key string) bool {
 	return key == "message" || key == "reason" || strings.HasSuffix(key, "Time") || strings.HasSuffix(key, "Timestamp")
 }
 
@@ -113,7 +113,7 @@ func removeIgnoredFields(v any) {
 	switch x := v.(type) {
 	case map[string]any:
 		for key, e := range x {
-			if isIgnoredKey(key) {
+			if isTimeReasonOrMessage(key) {
 				delete(x, key)
 			} else {
 				removeIgnoredFields(e)
@@ -152,8 +152,8 @@ func diffTexts(pattern Difference, want, got map[string]string) (out []Differenc
 	return out
 }
 
-// statusText returns a canonical text of the comparable part of a status.
-func statusText(live *unstructured.Unstructured) string {
+// comparableStatusText returns a canonical text of the comparable part of a status.
+func comparableStatusText(live *unstructured.Unstructured) string {
 	b, err := json.Marshal(ReadComparableStatus(live)) // maps of texts are always encodable
 	if err != nil {
 		return err.Error()

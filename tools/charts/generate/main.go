@@ -11,13 +11,13 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := writeAgentManifests(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func writeAgentManifests(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the directory deploy, have %d arguments", len(args))
 	}

@@ -247,13 +247,13 @@ func (b *mutationRun) testedPackagesOf(name string) (out []string) {
 func (b *mutationRun) isKilledBy(ctx context.Context, name string, id int) bool {
 	binary, ok := b.binaries[name]
 	if !ok {
-		binary = b.buildTests(ctx, name)
+		binary = b.buildAndTimeTests(ctx, name)
 		b.binaries[name] = binary
 	}
 	return binary.file != "" && b.runTests(ctx, name, binary, id) != nil
 }
 
-func (b *mutationRun) buildTests(ctx context.Context, name string) testBinary {
+func (b *mutationRun) buildAndTimeTests(ctx context.Context, name string) testBinary {
 	file := filepath.Join(b.work, strings.ReplaceAll(name, "/", "-")+".test")
 	out, err := b.newCommand(ctx, "go", "test", "-c", "-vet=off", "-overlay", b.overlayFile(), "-ldflags", "-s -w", "-o", file, "./internal/"+name).CombinedOutput()
 	if err == nil {

@@ -582,7 +582,7 @@ func TestEveryFieldIsAttempted(t *testing.T) {
 	for _, crd := range crds.Items {
 		kind := crd.Spec.Names.Kind
 		group := crd.Spec.Group
-		if group == "engine.atoll.dev" || !atoll.IsOwnKind(schema.GroupKind{Group: group, Kind: kind}) || slices.Contains([]string{"Bundle", "ClusterBundle", "PlacementDecision", "ClusterPlacementDecision"}, kind) {
+		if group == "engine.atoll.dev" || !atoll.IsHubOwnedKind(schema.GroupKind{Group: group, Kind: kind}) || slices.Contains([]string{"Bundle", "ClusterBundle", "PlacementDecision", "ClusterPlacementDecision"}, kind) {
 			continue // of others, or the hub's alone to write
 		}
 		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]

@@ -155,7 +155,7 @@ func atollResources(t *testing.T) map[string]bool {
 	}
 	out := map[string]bool{}
 	for _, crd := range crds.Items {
-		if !atoll.IsOwnKind(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}) {
+		if !atoll.IsHubOwnedKind(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}) {
 			continue
 		}
 		for _, sub := range []string{"", "/status", "/scale"} {
