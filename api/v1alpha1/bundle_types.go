@@ -65,6 +65,9 @@ type BundleSpec struct {
 	Removal Removal `json:"removal"`
 	// WhenUnfit as in the source.
 	WhenUnfit WhenUnfit `json:"whenUnfit"`
+	// MoveOrder as in the source. Absent: the kinds of the objects decide.
+	// +optional
+	MoveOrder MoveOrder `json:"moveOrder,omitempty"`
 }
 
 // WeightRule is how static weights count.

@@ -108,6 +108,16 @@ type PropagationSpec struct {
 	// +kubebuilder:validation:Enum=Keep;Remove
 	WhenUnfit WhenUnfit `json:"whenUnfit,omitempty"`
 
+	// MoveOrder of a move to another cluster. Surge starts the replacement first, and removes the old
+	// copy when the replacement is healthy. Recreate removes the old copy first, and starts the
+	// replacement when the old cluster has confirmed the removal: the workload does not run in
+	// between. Absent: Recreate for a Bundle with a PersistentVolumeClaim, or with a StatefulSet that
+	// goes to clusters as a whole, where a disconnected cluster delays no replacement; else Surge. Not
+	// in Karmada.
+	// +optional
+	// +kubebuilder:validation:Enum=Surge;Recreate
+	MoveOrder MoveOrder `json:"moveOrder,omitempty"`
+
 	// ItemRules say how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
 	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and
@@ -143,6 +153,15 @@ type WhenUnfit string
 const (
 	UnfitKeep   WhenUnfit = "Keep"
 	UnfitRemove WhenUnfit = "Remove"
+)
+
+// MoveOrder of a policy.
+type MoveOrder string
+
+// The orders of a move to another cluster.
+const (
+	MoveSurge    MoveOrder = "Surge"
+	MoveRecreate MoveOrder = "Recreate"
 )
 
 // GroupBy of a policy.

@@ -31,6 +31,9 @@ const (
 	ReasonWaitsForCluster      Reason = "WaitsForCluster"
 	ReasonWaitsForApply        Reason = "WaitsForApply"
 	ReasonWaitsForRemoval      Reason = "WaitsForRemoval"
+	ReasonWaitsForOldCopy      Reason = "WaitsForOldCopy"
+	// ReasonWaitsForDisconnectedCopy: a person decides whether a copy that may still run blocks its replacement.
+	ReasonWaitsForDisconnectedCopy Reason = "WaitsForDisconnectedCopy"
 )
 
 // ReasonNotDetermined is the reason of any condition that is unknown since the first write of a

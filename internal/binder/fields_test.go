@@ -73,7 +73,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	from := bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "web", UID: "policy-uid"}, group: "x"}
 	spec := v1alpha1.PropagationSpec{
 		Placement:          v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a"}}},
-		ConflictResolution: v1alpha1.ConflictOverwrite, WhenUnfit: v1alpha1.UnfitRemove,
+		ConflictResolution: v1alpha1.ConflictOverwrite, WhenUnfit: v1alpha1.UnfitRemove, MoveOrder: v1alpha1.MoveRecreate,
 		Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveOrphan, Budget: &budget},
 	}
 	b, x, _ := newTestBinder(t)
@@ -87,6 +87,9 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 		s := stored.Spec
 		if s.Source != from.source || s.Group != "x" {
 			t.Errorf("%s: source %+v, group %q", what, s.Source, s.Group)
+		}
+		if s.MoveOrder != want.MoveOrder {
+			t.Errorf("%s: moveOrder %q", what, s.MoveOrder)
 		}
 		if s.ConflictResolution != want.ConflictResolution || s.WhenUnfit != want.WhenUnfit || s.Removal.Mode != want.Removal.Mode || s.Removal.Budget.String() != want.Removal.Budget.String() {
 			t.Errorf("%s: conflictResolution %s, whenUnfit %s, removal %+v", what, s.ConflictResolution, s.WhenUnfit, s.Removal)
@@ -104,7 +107,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	made.Ref.UID = "bundle-uid"
 	edited := *spec.DeepCopy()
 	more := intstr.FromString("50%")
-	edited.ConflictResolution, edited.WhenUnfit = v1alpha1.ConflictAbort, v1alpha1.UnfitKeep
+	edited.ConflictResolution, edited.WhenUnfit, edited.MoveOrder = v1alpha1.ConflictAbort, v1alpha1.UnfitKeep, ""
 	edited.Removal = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}
 	edited.Placement.ClusterAffinity.ClusterNames = []string{"b", "c"}
 	if _, err := b.writeBundle(t.Context(), id, made, bundlePlan{origin: from, intent: &policymatch.Intent{Spec: edited}}); err != nil {

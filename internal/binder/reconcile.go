@@ -178,7 +178,8 @@ func (p bundlePlan) bundleSpec(old v1alpha1.BundleSpec) v1alpha1.BundleSpec {
 	if p.intent != nil {
 		s := p.intent.Spec
 		old.WeightRule = nextWeightRule(&old, &s.Placement)
-		old.Placement, old.ConflictResolution, old.Removal, old.WhenUnfit = s.Placement, s.ConflictResolution, s.Removal, s.WhenUnfit
+		old.Placement, old.ConflictResolution, old.Removal = s.Placement, s.ConflictResolution, s.Removal
+		old.WhenUnfit, old.MoveOrder = s.WhenUnfit, s.MoveOrder
 	}
 	return old
 }

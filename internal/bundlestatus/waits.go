@@ -102,6 +102,8 @@ func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 	switch {
 	case in.Bundle.Meta.DeletionTimestamp != nil:
 		return waitCause{}
+	case t.oldCopy != "" && in.Bundle.Spec.MoveOrder == v1alpha1.MoveRecreate:
+		return t.oldCopyWait()
 	case t.desired == 0:
 		return in.waitBeforeFirstRow()
 	case t.unfit:
@@ -115,6 +117,14 @@ func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 		return waitCause{reason: atoll.Reason(c.Reason), text: c.Message, since: c.LastTransitionTime.Time}
 	}
 	return frozenWait(in.Content)
+}
+
+// oldCopyWait returns the wait of a Bundle whose old copies must end before others start.
+func (t *rowTally) oldCopyWait() waitCause {
+	return waitCause{
+		cluster: t.oldCopy, reason: atoll.ReasonWaitsForDisconnectedCopy, since: time.Unix(t.oldCopySince, 0),
+		text: fmt.Sprintf("%s: the old copy to end, which may still run because the cluster is disconnected; %s", t.oldCopy, actorText(atoll.ActorOf(atoll.ReasonWaitsForDisconnectedCopy))),
+	}
 }
 
 // waitBeforeFirstRow returns the wait of a Bundle that is to be in no cluster yet.

@@ -1,6 +1,7 @@
 package placer
 
 import (
+	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -56,5 +57,47 @@ func TestWhenUnfitOfABundle(t *testing.T) {
 				expectRows(t, m, "web", then)
 			})
 		})
+	}
+}
+
+// A move removes the old copy first where the Bundle states it, or where its content has copies of which
+// two should not run. A disconnected cluster delays a replacement only where it is stated.
+func TestMoveOrderOfABundle(t *testing.T) {
+	claim := &atoll.Content{Items: []atoll.Item{{Key: atoll.ItemKey{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}, Object: []byte(`{}`)}}}
+	for name, tc := range map[string]struct {
+		order       v1alpha1.MoveOrder
+		content     *atoll.Content
+		away, moved string
+	}{
+		"nothing stated":          {"", &atoll.Content{}, "a Leaving r1, b Active r1", "a Leaving r1, b Active r1"},
+		"stated":                  {v1alpha1.MoveRecreate, &atoll.Content{}, "a Removing r1", "a Removing r1"},
+		"a claim":                 {"", claim, "a Leaving r1, b Active r1", "a Removing r1"},
+		"a claim with Surge":      {v1alpha1.MoveSurge, claim, "a Leaving r1, b Active r1", "a Leaving r1, b Active r1"},
+		"a claim, stated as well": {v1alpha1.MoveRecreate, claim, "a Removing r1", "a Removing r1"},
+	} {
+		for _, connected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, connected %t", name, connected), func(t *testing.T) {
+				m := newFakeHub()
+				addClusters(m, "a", "b")
+				runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+					place := func(cluster string) {
+						m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.MoveOrder = placementNamed(cluster), tc.order })
+					}
+					place("a")
+					m.cutRevision("web", tc.content)
+					m.settleRows("web")
+					want := tc.moved
+					if !connected {
+						m.setOnline("a", false)
+						want = tc.away
+					}
+					place("b")
+					expectRows(t, m, "web", want)
+					m.setOnline("a", true)
+					m.settleRows("web")
+					expectRows(t, m, "web", "b Active r1")
+				})
+			})
+		}
 	}
 }

@@ -37,6 +37,9 @@ type PreviewedBundle struct {
 	HeldPlan *rollout.PendingRemoval
 	// Waits of rows that remain unfinished.
 	Waits []rollout.RowWait
+	// OldCopyWaits are of clusters that get the Bundle after an old copy has ended, by cluster name, also
+	// where that ends before After.
+	OldCopyWaits map[string]rollout.RowWait
 	// Shortages lists the workloads whose replicas do not all fit.
 	Shortages []schedule.Shortage
 	// IsHolding means that the hub holds after a restore, and nothing changes.
@@ -82,6 +85,7 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 				return nil, err
 			}
 			out[i].Decision, out[i].HeldPlan, out[i].Waits, out[i].Shortages = p.Decision, p.Output.PendingRemoval, p.Output.Waits, p.Output.Shortages
+			out[i].recordOldCopyWaits()
 			f.capacity.promiseCapacity(&snap.rollout, p.Output.Changes)
 			changed = s.applyStep(out[i].Bundle.Ref.UID, p, f.Clusters) || changed
 		}
@@ -94,6 +98,18 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 		}
 	}
 	return out, nil
+}
+
+// recordOldCopyWaits keeps the waits of this step for old copies.
+func (b *PreviewedBundle) recordOldCopyWaits() {
+	for _, w := range b.Waits {
+		if w.Reason == atoll.ReasonWaitsForOldCopy || w.Reason == atoll.ReasonWaitsForDisconnectedCopy {
+			if b.OldCopyWaits == nil {
+				b.OldCopyWaits = map[string]rollout.RowWait{}
+			}
+			b.OldCopyWaits[w.Cluster] = w
+		}
+	}
 }
 
 // forkForPreview makes a Reconciler over hypothetical tables, with a copy of what r remembers of

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/rollout"
@@ -113,13 +114,18 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	snap.rollout = rollout.Input{
 		BundleUID: b.Ref.UID, Rows: rows, Decision: d, Revision: target, MinRevision: minRevisionOf(content),
 		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
-		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget,
+		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content),
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
 		PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content),
 		Deleting: r.isBundleOrNamespaceDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil
+}
+
+// moveOrderOf returns the order in which a Bundle moves between clusters.
+func moveOrderOf(spec *v1alpha1.BundleSpec, content *atoll.Content) rollout.MoveOrder {
+	return rollout.OrderOfMove(spec.MoveOrder, schedule.HasExclusiveCopies(content, spec.Placement.ReplicaScheduling.Ordinals != nil))
 }
 
 // rolloutRows returns the rows with what is known of their clusters, and their specs, by cluster.

@@ -54,8 +54,10 @@ type BundleChange struct {
 	Decision      schedule.Decision
 	Held          *rollout.PendingRemoval
 	Waiting       []rollout.RowWait
-	Short         []schedule.Shortage
-	Problems      []bundlecontent.TemplateProblem
+	// OldCopyWaits are of clusters that get the Bundle after an old copy has ended, by cluster name.
+	OldCopyWaits map[string]rollout.RowWait
+	Short        []schedule.Shortage
+	Problems     []bundlecontent.TemplateProblem
 	// Waits is why nothing more is known.
 	Waits       string
 	WaitsReason atoll.Reason
@@ -132,6 +134,8 @@ type BundlePlan struct {
 	Full []FullCluster `json:"full,omitempty"`
 	// Short workloads: not all of their replicas would have a place.
 	Short []Shortage `json:"short,omitempty"`
+	// OldCopies are what clusters would wait for before the Bundle starts there.
+	OldCopies []OldCopyWait `json:"oldCopies,omitempty"`
 	// Unweighed: no cluster that would be chosen has a static weight, and each would keep
 	// the replicas that it has.
 	Unweighed bool `json:"unweighed,omitempty"`
@@ -301,6 +305,26 @@ type renderedRow struct {
 	hash  string
 }
 
+// OldCopyWait is what clusters wait for before a Bundle starts there.
+type OldCopyWait struct {
+	Clusters []string     `json:"clusters"`
+	For      string       `json:"for"`
+	Reason   atoll.Reason `json:"reason"`
+}
+
+// oldCopyWaits lists the waits for old copies, equal ones together.
+func (c *bundleComparison) oldCopyWaits() (out []OldCopyWait) {
+	for _, cluster := range slices.Sorted(maps.Keys(c.OldCopyWaits)) {
+		w := c.OldCopyWaits[cluster]
+		i := slices.IndexFunc(out, func(o OldCopyWait) bool { return o.For == w.For })
+		if i < 0 {
+			i, out = len(out), append(out, OldCopyWait{For: w.For, Reason: w.Reason})
+		}
+		out[i].Clusters = append(out[i].Clusters, cluster)
+	}
+	return out
+}
+
 func (c *bundleComparison) compareBundle() BundlePlan {
 	b := BundlePlan{
 		Namespace: c.ID.Namespace, Name: c.ID.Name, Source: c.Source.Kind + " " + c.Source.Name, New: c.New,
@@ -320,6 +344,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
 	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
 	c.addRows(&b)
+	b.OldCopies = c.oldCopyWaits()
 	return b
 }
 

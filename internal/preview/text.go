@@ -120,6 +120,9 @@ func (x BundlePlan) writeText(b *strings.Builder, all bool) {
 		fmt.Fprintf(b, "  No cluster would fit%s; what runs is kept.\n", why)
 	}
 	x.writeShortages(b, all)
+	for _, w := range x.OldCopies {
+		fmt.Fprintf(b, "  %s would wait for %s; the workload would not run in between (moveOrder).\n", abbreviateNames(w.Clusters, all), w.For)
+	}
 	for _, p := range x.Problems {
 		fmt.Fprintf(b, "  ! %s could not be sent: %s\n", p.Object, p.Why)
 	}

@@ -61,24 +61,35 @@ func (w *blockerSet) countClusters() int {
 
 // formatNames returns the first few names, and how many more there are.
 func (w *blockerSet) formatNames() string {
-	const few = 3
 	if w == nil {
 		return ""
 	}
-	var out []string
-	for _, c := range w.clusters[:min(len(w.clusters), few+1)] {
-		if c != w.excluded && len(out) < few {
-			out = append(out, c)
+	var first []string
+	for _, c := range w.clusters[:min(len(w.clusters), fewNames+1)] {
+		if c != w.excluded {
+			first = append(first, c)
 		}
 	}
-	text := strings.Join(out, ", ")
-	if more := w.countClusters() - len(out); more > 0 {
+	return formatFirst(first, w.countClusters())
+}
+
+// fewNames is how many clusters a text names.
+const fewNames = 3
+
+// formatFew returns the first few names, and how many more there are.
+func formatFew(names []string) string { return formatFirst(names, len(names)) }
+
+// formatFirst does the same for the first names of a list of that many.
+func formatFirst(first []string, all int) string {
+	first = first[:min(len(first), fewNames)]
+	text := strings.Join(first, ", ")
+	if more := all - len(first); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
 
-// blockingClusters lists all clusters that rows wait for. A set that several rows share,
+// blockingClusters lists all clusters that rows wait for, those of ending copies included. A set that several rows share,
 // each without its own cluster, counts as a whole.
 func (s *rolloutStep) blockingClusters() []string {
 	type seen struct {
@@ -98,6 +109,11 @@ func (s *rolloutStep) blockingClusters() []string {
 			if c != w.excluded || whole[at.first] > 1 {
 				all[c] = true
 			}
+		}
+	}
+	if len(s.withheld) > 0 {
+		for _, c := range s.ending {
+			all[c] = true
 		}
 	}
 	out := make([]string, 0, len(all))

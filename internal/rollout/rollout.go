@@ -61,6 +61,8 @@ type Input struct {
 	// whose cluster may have changed. A missing cluster keeps its own.
 	CurrentVariants map[string]string
 	RemovalMode     v1alpha1.RemovalMode
+	// MoveOrder of rows that come in place of rows that leave.
+	MoveOrder MoveOrder
 	// RemovalBudget limits removals by edit; nil: 10%.
 	RemovalBudget *intstr.IntOrString
 	// ConfirmedPlan is the hash of the removal that an administrator confirmed.
@@ -179,6 +181,8 @@ type rolloutStep struct {
 	nextSpecs       map[string]*atoll.RowSpec
 	// staying clusters are to be Active. The others are to go, listed by their phase.
 	staying, newlyLeaving, heldClusters, leaving []string
+	// withheld clusters are to be Active once the ending copies, which others hold, have ended.
+	withheld, ending []string
 	// recallWaiting clusters are wanted by the placement, and their members remember a
 	// removal from before the restore.
 	recallWaiting []string
@@ -214,6 +218,7 @@ func newRolloutStep(in Input, released bool) *rolloutStep {
 
 func (s *rolloutStep) computeSpecs() {
 	s.classifyClusters()
+	s.withholdReplacements()
 	for _, row := range s.Rows {
 		if since := row.Spec.MovingSince; since != 0 {
 			s.moveStart, s.moveResumed = min(s.moveStart, since), true
@@ -453,7 +458,7 @@ func (s *rolloutStep) buildOutput() Output {
 
 func (s *rolloutStep) hasIndependentRows() bool {
 	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
-		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
+		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.withheld)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
 }
 
 // requeueNoLater requests a step at that time.

@@ -196,6 +196,8 @@ func (s *scriptStage) runUserCommand(cmd string, args []string) string {
 		s.unfit = v1alpha1.WhenUnfit(args[0])
 	case "removal":
 		s.baseInput.RemovalMode = v1alpha1.RemovalMode(args[0])
+	case "order": // surge | connected | recreate
+		s.baseInput.MoveOrder = map[string]MoveOrder{"surge": ReplacementFirst, "connected": OldFirstWhereConnected, "recreate": OldFirst}[args[0]]
 	case "budget":
 		b := intstr.Parse(args[0])
 		s.baseInput.RemovalBudget = &b
@@ -462,6 +464,7 @@ func checkOutput(t testing.TB, in Input, out Output) {
 			t.Fatalf("%s is removed and changed at once: %+v to %+v", c, old.Spec, spec)
 		}
 	}
+	checkCopies(t, in, out)
 	if out.PendingRemoval != nil && out.PendingRemoval.Hash == in.ConfirmedPlan {
 		t.Fatalf("plan %v was confirmed and waits still", out.PendingRemoval)
 	}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -208,7 +209,7 @@ func (s *rolloutStep) removeReplacedRows() {
 // also where the others came by an earlier edit: the application must run somewhere. Third,
 // for the same reason, it waits a while for rows that came shortly before it had to go.
 func (g *blockerCache) findBlockers(c string, spec atoll.RowSpec) *blockerSet {
-	if g.Deleting {
+	if g.Deleting || len(g.withheld) > 0 && slices.Contains(g.ending, c) { // a replacement waits for its end
 		return &blockerSet{}
 	}
 	if w := g.unreadyReplacements(spec.MovingSince); w.countClusters() > 0 {

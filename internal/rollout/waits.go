@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -52,6 +53,7 @@ func (s *rolloutStep) listWaits() (out []RowWait) {
 			specs[c] = *spec
 		}
 	}
+	out = s.withheldWaits(specs)
 	plan := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
 	for _, c := range slices.Sorted(maps.Keys(specs)) {
 		if w := s.findRowWait(c, specs[c], plan); w.For != "" {
@@ -59,6 +61,7 @@ func (s *rolloutStep) listWaits() (out []RowWait) {
 			out = append(out, w)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b RowWait) int { return strings.Compare(a.Cluster, b.Cluster) })
 	return out
 }
 

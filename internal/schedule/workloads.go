@@ -40,6 +40,17 @@ func (w Workload) canRangeOrdinals() bool {
 	return w.Key.Group == "apps" && w.Key.Kind == "StatefulSet"
 }
 
+// HasExclusiveCopies reports whether two copies of a content should not run at one time, as in a move to
+// another cluster: the content has a volume claim, or a StatefulSet or its like that goes to clusters as
+// a whole. ranged is true where the placement divides ordinals.
+func HasExclusiveCopies(content *atoll.Content, ranged bool) bool {
+	return content != nil && slices.ContainsFunc(content.Items, func(item atoll.Item) bool {
+		w := Workload{Key: item.Key}
+		isClaim := item.Key.Group == "" && item.Key.Kind == "PersistentVolumeClaim"
+		return isClaim || w.needsOneCluster() && !(ranged && item.Divided && w.canRangeOrdinals())
+	})
+}
+
 // CountUndividedPods returns the pods that a content creates in each cluster that has it, by its
 // undivided items. It does not count pods whose number depends on nodes, as a DaemonSet's.
 func CountUndividedPods(content *atoll.Content) (n int64) {

@@ -319,7 +319,7 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 	c := preview.BundleChange{
 		ID: policymatch.BundleID{Namespace: ref.Namespace, Name: ref.Name}, Source: f.Bundle.Spec.Source,
 		Revision: f.Revision, Content: f.Content, Contents: map[string]*atoll.Content{},
-		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.HeldPlan, Waiting: f.Waits, Short: f.Shortages,
+		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.HeldPlan, Waiting: f.Waits, OldCopyWaits: f.OldCopyWaits, Short: f.Shortages,
 		Placement: f.Bundle.Spec.Placement,
 	}
 	if latest, ok := x.sources.State.Revisions.LatestOfBundle(ref.UID); !ok || latest.Name != f.Revision {

@@ -46,7 +46,7 @@ var testParts = []testPart{
 		"TestAKilledAgentWorksAtOnce", "TestTheAgentsStateIsDeletedByHand", "TestASecondAgentWaitsForTheFirst",
 		"TestDeletingWhileAwayEndsWithTheNewObject", "TestMembersHealThemselvesWithoutTheHub", "TestADisconnectedMemberIsReported",
 		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
-		"TestADisconnectedClusterIsNamedAsMissing", "TestNewWorkAvoidsDisconnectedCluster",
+		"TestADisconnectedClusterIsNamedAsMissing", "TestNewWorkAvoidsDisconnectedCluster", "TestOldCopiesEndFirst",
 	}},
 	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault"}},
 	{name: "hubs", noLab: true, tests: []string{
