@@ -101,3 +101,32 @@ func TestMoveOrderOfABundle(t *testing.T) {
 		}
 	}
 }
+
+// A replacement that waits for the old copy by default comes when the old cluster is disconnected, and one that
+// is stated to wait comes when the policy does not state it any more.
+func TestReplacementsThatStopWaiting(t *testing.T) {
+	set := &atoll.Content{Items: []atoll.Item{{Key: atoll.ItemKey{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}, Object: []byte(`{}`)}}}
+	for name, tc := range map[string]struct {
+		order v1alpha1.MoveOrder
+		then  func(m *fakeHub)
+	}{
+		"disconnected": {"", func(m *fakeHub) { m.setOnline("a", false) }},
+		"edited": {v1alpha1.MoveRecreate, func(m *fakeHub) {
+			m.changeBundle("web", func(b *state.Bundle) { b.Spec.MoveOrder = v1alpha1.MoveSurge })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newFakeHub()
+			addClusters(m, "a", "b")
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+				m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.MoveOrder = placementNamed("a"), tc.order })
+				m.cutRevision("web", set)
+				m.settleRows("web")
+				m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
+				expectRows(t, m, "web", "a Removing r1")
+				tc.then(m)
+				expectRows(t, m, "web", "a Removing r1, b Active r1")
+			})
+		})
+	}
+}

@@ -103,7 +103,7 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 // recordOldCopyWaits keeps the waits of this step for old copies.
 func (b *PreviewedBundle) recordOldCopyWaits() {
 	for _, w := range b.Waits {
-		if w.Reason == atoll.ReasonWaitsForOldCopy || w.Reason == atoll.ReasonWaitsForDisconnectedCopy {
+		if w.IsForOldCopy() {
 			if b.OldCopyWaits == nil {
 				b.OldCopyWaits = map[string]rollout.RowWait{}
 			}

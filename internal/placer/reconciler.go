@@ -321,7 +321,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	r.recordStepWarnings(b, snap.rollout.Recalled, out)
 	d := snap.rollout.Decision
 	w := stepResult{
-		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
+		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore && len(out.Withheld) == 0,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
 		waits: connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders},
 	}

@@ -39,8 +39,7 @@ func (s *rolloutStep) withholdReplacements() {
 	if s.MoveOrder == ReplacementFirst || s.Deleting {
 		return
 	}
-	ending := s.endingCopies()
-	if len(ending) == 0 {
+	if s.ending = s.endingCopies(); len(s.ending) == 0 {
 		return
 	}
 	var arrivals []string
@@ -55,8 +54,8 @@ func (s *rolloutStep) withholdReplacements() {
 		return
 	}
 	slices.Sort(arrivals)
-	come := max(0, len(arrivals)-len(ending))
-	s.staying, s.withheld, s.ending = append(staying, arrivals[:come]...), arrivals[come:], ending
+	come := max(0, len(arrivals)-len(s.ending))
+	s.staying, s.withheld = append(staying, arrivals[:come]...), arrivals[come:]
 }
 
 // holdsCopy reports whether the cluster may have a copy, one that is being removed included: to want that
@@ -97,8 +96,8 @@ func (s *rolloutStep) withheldWaits(specs map[string]atoll.RowSpec) (out []RowWa
 	since := s.Now
 	var names, disconnected []string
 	for _, c := range s.ending {
-		if spec, has := specs[c]; has {
-			since = earlier(since, time.Unix(spec.Since, 0))
+		if at := time.Unix(specs[c].Since, 0); at.Before(since) {
+			since = at
 		}
 		if names = append(names, c); !s.Rows[c].Online {
 			disconnected = append(disconnected, c)
@@ -116,9 +115,7 @@ func (s *rolloutStep) withheldWaits(specs map[string]atoll.RowSpec) (out []RowWa
 	return out
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+// IsForOldCopy reports whether a cluster without a row waits for an old copy to end.
+func (w RowWait) IsForOldCopy() bool {
+	return w.Reason == atoll.ReasonWaitsForOldCopy || w.Reason == atoll.ReasonWaitsForDisconnectedCopy
 }

@@ -67,8 +67,8 @@ func checkCopies(t testing.TB, in Input, out Output) {
 	}
 }
 
-// Whatever users, agents and links do, a move that removes the old copy first never runs more copies
-// than before or than are wanted, and ends as the placement states once all clusters are connected.
+// A move that removes the old copy first never runs more copies than before or than are wanted, after any
+// acts of users, agents and links, and ends as the placement states once all clusters are connected.
 func TestOldCopiesEndFirst(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

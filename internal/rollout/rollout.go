@@ -112,6 +112,8 @@ type Output struct {
 	// held. While the Bundle, its revision and its placement stay, and every changed row
 	// stays or is gone for good, unchanged rows need no further step before RequeueAt.
 	RowsIndependent bool
+	// Withheld clusters get their rows after old copies have ended. Sorted.
+	Withheld []string
 	// BlockingClusters have rows that must become healthy before others may leave or shrink.
 	// Sorted.
 	BlockingClusters []string
@@ -181,7 +183,8 @@ type rolloutStep struct {
 	nextSpecs       map[string]*atoll.RowSpec
 	// staying clusters are to be Active. The others are to go, listed by their phase.
 	staying, newlyLeaving, heldClusters, leaving []string
-	// withheld clusters are to be Active once the ending copies, which others hold, have ended.
+	// withheld clusters are to be Active once as many of the ending copies have ended. Both are empty where
+	// replacements come first.
 	withheld, ending []string
 	// recallWaiting clusters are wanted by the placement, and their members remember a
 	// removal from before the restore.
@@ -447,7 +450,7 @@ func (s *rolloutStep) buildOutput() Output {
 		s.requeueNoLater(at)
 	}
 	out := Output{
-		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), BlockingClusters: s.blockingClusters(),
+		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), Withheld: s.withheld, BlockingClusters: s.blockingClusters(),
 		RequeueAt: s.requeueAt, DirectDeletes: s.directDeletes, RemovedByEdit: s.removedByEdit, RowsIndependent: s.hasIndependentRows(), Shortages: s.assignment.Shortages, CapacityBlocked: s.assignment.CapacityBlocked,
 	}
 	if s.ExplainWaits {
@@ -458,7 +461,7 @@ func (s *rolloutStep) buildOutput() Output {
 
 func (s *rolloutStep) hasIndependentRows() bool {
 	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
-		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.withheld)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
+		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.ending)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
 }
 
 // requeueNoLater requests a step at that time.

@@ -276,7 +276,7 @@ type ClusterExplanation struct {
 type ClusterWait struct {
 	For    string       `json:"for"`
 	Reason atoll.Reason `json:"reason"`
-	Who    atoll.Actor  `json:"who"`
+	Actor  atoll.Actor  `json:"actor"`
 	Since  time.Time    `json:"since"`
 }
 
@@ -469,8 +469,8 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 	}
 	row, ok := b.Rows[v.Cluster]
 	if !ok {
-		if w.For != "" {
-			c.Wait = &ClusterWait{For: w.For, Reason: w.Reason, Who: w.Actor, Since: w.Since}
+		if w.IsForOldCopy() {
+			c.Wait = &ClusterWait{For: w.For, Reason: w.Reason, Actor: w.Actor, Since: w.Since}
 		}
 		return c
 	}

@@ -388,7 +388,7 @@ func actorNote(who atoll.Actor) string {
 func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []string) {
 	r := c.Row
 	if c.Wait != nil {
-		return []string{fmt.Sprintf("waits for %s; for %s; %s", c.Wait.For, e.formatAge(c.Wait.Since), actorNote(c.Wait.Who))}
+		return []string{fmt.Sprintf("waits for %s; for %s; %s", c.Wait.For, e.formatAge(c.Wait.Since), actorNote(c.Wait.Actor))}
 	} else if r == nil && x.Number > 0 {
 		return []string{"waits for Atoll to write its row, which it is about to" + e.durationSinceText(x.WaitsSince) + "; " + actorTexts[atoll.ActorAtoll]}
 	} else if r == nil {
