@@ -40,7 +40,7 @@ spec:
 	t.Cleanup(heal)
 	apply(t, ns, strings.Replace(text, "[member1]", "[member2]", 1))
 	testwait.UntilNil(t, "explain says what the replacement waits for", explanationMatches("cm/alone -n "+ns,
-		`^ +waits for the old copy in member1 to end, which is disconnected: it may still run; for .*; to act: the hub's administrator$`))
+		`^ +- waits for the old copy in member1 to end, which is disconnected: it may still run; for .*; to act: the hub's administrator$`))
 	testwait.UntilNil(t, "the Bundle says so", func(context.Context) error {
 		if out := kubectlOutput(t, "", "get", "bundles", "-n", ns, "-o", "jsonpath={.items[*].status.wait.reason}"); out != "WaitsForDisconnectedCopy" {
 			return fmt.Errorf("the Bundle waits for %q", out)
