@@ -34,8 +34,15 @@ func previewEdits() map[string]previewEdit {
 		return func(b *state.Bundle) { b.Spec.Placement = p }
 	}
 	return map[string]previewEdit{
-		"nothing":               {want: "a Active 3, b Active 3"},
-		"a move":                {bundle: place(placementNamed("b", "c")), want: "b Active 3, c Active 3"},
+		"nothing": {want: "a Active 3, b Active 3"},
+		"a move":  {bundle: place(placementNamed("b", "c")), want: "b Active 3, c Active 3"},
+		"a move, old copies first": {bundle: func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.MoveOrder = placementNamed("b", "c"), v1alpha1.MoveRecreate
+		}, want: "b Active 3, c Active 3"},
+		"a move, old copies first, from one that is away": {bundle: func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.MoveOrder = placementNamed("b", "c"), v1alpha1.MoveRecreate
+		}, offline: "a",
+			want: "a Removing 3, b Active 3", waits: true},
 		"over the budget":       {bundle: func(b *state.Bundle) { b.Spec.Placement, b.Spec.Removal.Budget = placementNamed("b"), &tight }, want: "a Held 3, b Active 3", held: true},
 		"new content":           {content: newDeploymentContent(9), want: "a Active 5, b Active 4"},
 		"fewer replicas":        {content: newDeploymentContent(2), want: "a Active 1, b Active 1"},
