@@ -54,6 +54,7 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {
 		return refuseRequest(a, atoll.ReasonPermissionMissing, err)
 	}
+	warnOfCopies(ctx, spec)
 	return nil
 }
 

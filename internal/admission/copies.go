@@ -1,0 +1,48 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/warning"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+const (
+	warnStopsInMoves = "a move to another cluster stops the workload for a while: the old copy is removed before its replacement starts, because copies of a PersistentVolumeClaim or a StatefulSet should not run side by side. moveOrder: Surge starts the replacement first, and moveOrder: Recreate states this order"
+	warnOwnVolumes   = "each chosen cluster runs a whole StatefulSet of its own, with volumes of its own: placement.maxClusters: 1 keeps it in one cluster, and replicaScheduling.ordinals divides it over clusters"
+	warnOwnScaling   = "each chosen cluster scales by the load of its own pods: the HorizontalPodAutoscaler has no sum over clusters. placement.maxClusters: 1 keeps it in one cluster"
+)
+
+// warnOfCopies warns the author of a policy about what several copies, or a move, mean for the kinds that
+// the policy names.
+func warnOfCopies(ctx context.Context, spec *v1alpha1.PropagationSpec) {
+	sets, ranged := selectsKind(spec, "apps", "StatefulSet"), spec.Placement.ReplicaScheduling.Ordinals != nil
+	if spec.MoveOrder == "" && (sets && !ranged || selectsKind(spec, "", "PersistentVolumeClaim")) {
+		warning.AddWarning(ctx, "", warnStopsInMoves)
+	}
+	if spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided || isForOneCluster(&spec.Placement) {
+		return
+	}
+	if sets {
+		warning.AddWarning(ctx, "", warnOwnVolumes)
+	}
+	if selectsKind(spec, "autoscaling", "HorizontalPodAutoscaler") {
+		warning.AddWarning(ctx, "", warnOwnScaling)
+	}
+}
+
+// selectsKind reports whether a selector names the kind.
+func selectsKind(spec *v1alpha1.PropagationSpec, group, kind string) bool {
+	return slices.ContainsFunc(spec.ResourceSelectors, func(s v1alpha1.ResourceSelector) bool {
+		gv, err := schema.ParseGroupVersion(s.APIVersion)
+		return err == nil && gv.Group == group && s.Kind == kind
+	})
+}
+
+// isForOneCluster reports whether a placement states that it chooses one cluster at most.
+func isForOneCluster(p *v1alpha1.PlacementSpec) bool {
+	return p.MaxClusters == 1 || p.ClusterAffinity != nil && len(p.ClusterAffinity.ClusterNames) == 1
+}

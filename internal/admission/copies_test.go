@@ -1,0 +1,46 @@
+package admission
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apiserver/pkg/warning"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+func TestWarningsAboutCopies(t *testing.T) {
+	divided := v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}
+	ranged := v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, Ordinals: &v1alpha1.OrdinalRanges{}}
+	one := v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"oslo"}}}
+	two := v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"oslo", "lima"}}}
+	for name, c := range map[string]struct {
+		apiVersion, kind string
+		order            v1alpha1.MoveOrder
+		placement        v1alpha1.PlacementSpec
+		want             heard
+	}{
+		"a Deployment":                      {apiVersion: "apps/v1", kind: "Deployment"},
+		"a StatefulSet":                     {apiVersion: "apps/v1", kind: "StatefulSet", want: heard{warnStopsInMoves, warnOwnVolumes}},
+		"a StatefulSet with its order":      {apiVersion: "apps/v1", kind: "StatefulSet", order: v1alpha1.MoveRecreate, want: heard{warnOwnVolumes}},
+		"a StatefulSet in one of all":       {apiVersion: "apps/v1", kind: "StatefulSet", placement: v1alpha1.PlacementSpec{MaxClusters: 1}, want: heard{warnStopsInMoves}},
+		"a StatefulSet in a named cluster":  {apiVersion: "apps/v1", kind: "StatefulSet", order: v1alpha1.MoveSurge, placement: one},
+		"a StatefulSet in two":              {apiVersion: "apps/v1", kind: "StatefulSet", order: v1alpha1.MoveSurge, placement: two, want: heard{warnOwnVolumes}},
+		"a StatefulSet, divided":            {apiVersion: "apps/v1", kind: "StatefulSet", placement: v1alpha1.PlacementSpec{ReplicaScheduling: divided}, want: heard{warnStopsInMoves}},
+		"a StatefulSet, by ordinals":        {apiVersion: "apps/v1", kind: "StatefulSet", placement: v1alpha1.PlacementSpec{ReplicaScheduling: ranged}},
+		"another kind of this name":         {apiVersion: "example.com/v1", kind: "StatefulSet"},
+		"a claim":                           {apiVersion: "v1", kind: "PersistentVolumeClaim", want: heard{warnStopsInMoves}},
+		"an autoscaler":                     {apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler", want: heard{warnOwnScaling}},
+		"an autoscaler in a named cluster":  {apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler", placement: one},
+		"an autoscaler of divided replicas": {apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler", placement: v1alpha1.PlacementSpec{ReplicaScheduling: divided}},
+	} {
+		var h heard
+		warnOfCopies(warning.WithWarningRecorder(t.Context(), &h), &v1alpha1.PropagationSpec{
+			ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: c.apiVersion, Kind: c.kind}},
+			MoveOrder:         c.order, Placement: c.placement,
+		})
+		if !slices.Equal(h, c.want) {
+			t.Errorf("%s: %q, want %q", name, h, c.want)
+		}
+	}
+}
