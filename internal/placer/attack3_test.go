@@ -16,8 +16,8 @@ import (
 
 // Nobody does anything for a day: a move over the budget that scores began must not be ordered and taken back.
 func TestAttackHeldReschedulingWritesNothingByItself(t *testing.T) {
-	for _, order := range []v1alpha1.MoveOrder{v1alpha1.MoveSurge, v1alpha1.MoveRecreate} {
-		t.Run(string(order), func(t *testing.T) {
+	for _, order := range []v1alpha1.MoveOrder{v1alpha1.MoveSurge, v1alpha1.MoveRecreate, ""} {
+		t.Run("order "+string(order), func(t *testing.T) {
 			m := newFakeHub()
 			addClusters(m, "a")
 			tight := intstr.FromInt32(0)
