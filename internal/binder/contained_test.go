@@ -90,7 +90,7 @@ func TestAnEventThatPanickedFindsItsChangeAgain(t *testing.T) {
 		}, tableEvent{namespace: "shop"}},
 		"a decision about held removals": {func(l *fakeTables, b *Binder) {
 			bundle := l.bundles[id]
-			b.lastRecallDecision["b"] = heldBackDecisionOf(bundle)
+			b.lastRecallDecision["b"] = decisionOnHeldBackDeletions(bundle)
 			bundle.Meta.Annotations = map[string]string{atoll.AnnotationKeep: "plan"}
 			l.bundles[id] = bundle
 		}, tableEvent{bundleUID: "b"}},

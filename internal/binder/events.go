@@ -304,7 +304,7 @@ func (b *Binder) namespaceChanged(name string) {
 // hub writes Bundles, new content.
 func (b *Binder) bundleChanged(uid string) {
 	if bundle, ok := b.Bundles.Get(uid); ok {
-		if now := heldBackDecisionOf(bundle); b.ReadOnly || b.lastRecallDecision[uid] != now {
+		if now := decisionOnHeldBackDeletions(bundle); b.ReadOnly || b.lastRecallDecision[uid] != now {
 			b.touchBundles(policymatch.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name})
 			b.lastRecallDecision[uid] = now
 		}

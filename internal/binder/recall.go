@@ -18,8 +18,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// heldBackDecisionOf returns an administrator's last decision about a Bundle's held removals.
-func heldBackDecisionOf(bundle state.Bundle) string {
+// decisionOnHeldBackDeletions returns an administrator's last decision about a Bundle's held removals.
+func decisionOnHeldBackDeletions(bundle state.Bundle) string {
 	confirm, keep := bundle.Meta.Annotations[atoll.AnnotationConfirm], bundle.Meta.Annotations[atoll.AnnotationKeep]
 	if confirm == "" && keep == "" {
 		return ""
@@ -27,10 +27,10 @@ func heldBackDecisionOf(bundle state.Bundle) string {
 	return confirm + " " + keep
 }
 
-// applyHeldBackDecision carries out the decision about exactly the deletions that the content holds
+// decideHeldBackDeletions carries out the decision about exactly the deletions that the content holds
 // back. Confirmed templates are deleted, as users deleted them before the hub was restored. Kept
 // templates are annotated.
-func (b *Binder) applyHeldBackDecision(ctx context.Context, bundle state.Bundle, content *atoll.Content) error {
+func (b *Binder) decideHeldBackDeletions(ctx context.Context, bundle state.Bundle, content *atoll.Content) error {
 	plan, items := atoll.PlanDeletionsRememberedByMembers(bundle.Ref.UID, content)
 	if plan == "" {
 		return nil

@@ -66,7 +66,7 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 // planBundle plans a Bundle's content, and writes it unless the Binder is read-only.
 func (b *Binder) planBundle(ctx context.Context, id policymatch.BundleID, bundle state.Bundle, exists bool, p bundlePlan) (again time.Duration, err error) {
 	if !b.ReadOnly {
-		if err := b.applyHeldBackDecision(ctx, bundle, p.input.Previous); err != nil {
+		if err := b.decideHeldBackDeletions(ctx, bundle, p.input.Previous); err != nil {
 			return 0, err
 		}
 	}
@@ -87,16 +87,16 @@ func (b *Binder) planBundle(ctx context.Context, id policymatch.BundleID, bundle
 		return 0, err
 	}
 	b.touched.endWait(id)
-	if p.output.NeedsRevision && b.overridesOrInterpretersChanged(id, p.input) {
+	if p.output.NeedsRevision && b.overridesOrInterpretersChangedSince(id, p.input) {
 		b.touchBundles(id)
 	}
 	return 0, nil
 }
 
-// overridesOrInterpretersChanged reports whether override policies or interpreters changed after the plan. Such a
+// overridesOrInterpretersChangedSince reports whether override policies or interpreters changed after the plan. Such a
 // change touches Bundles by their content, which a Bundle lacks while its first Revision is
 // being written.
-func (b *Binder) overridesOrInterpretersChanged(id policymatch.BundleID, in bundlecontent.Input) bool {
+func (b *Binder) overridesOrInterpretersChangedSince(id policymatch.BundleID, in bundlecontent.Input) bool {
 	return b.Overrides.InterpreterLibrary() != in.Interpreters || !slices.EqualFunc(b.Overrides.ClusterOverridePolicies(), in.ClusterOverrides, isSameSpec) ||
 		id.Namespace != "" && !slices.EqualFunc(b.Overrides.OverridePolicies(id.Namespace), in.NamespaceOverrides, isSameSpec)
 }

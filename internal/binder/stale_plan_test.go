@@ -33,7 +33,7 @@ func TestWhatComesWhileARevisionIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		comes(l)
-		if got, want := b.overridesOrInterpretersChanged(id, p.input), name == "an override" || name == "an edit of one" || name == "an interpreter"; got != want {
+		if got, want := b.overridesOrInterpretersChangedSince(id, p.input), name == "an override" || name == "an edit of one" || name == "an interpreter"; got != want {
 			t.Errorf("%s: overtaken %t, want %t", name, got, want)
 		}
 	}

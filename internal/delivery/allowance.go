@@ -23,17 +23,17 @@ const (
 	allowanceRowInterval = 15 * time.Second
 )
 
-// clusterWriteLimiter has the allowances of the clusters, by UID. They outlive sessions, so that a new session brings no new
+// clusterAllowances has the allowances of the clusters, by UID. They outlive sessions, so that a new session brings no new
 // allowance. They are safe for concurrent use.
-type clusterWriteLimiter struct {
+type clusterAllowances struct {
 	countRows func(uid string) int
 
 	mu    sync.Mutex
 	byUID map[string]*pace.Bucket
 }
 
-func newClusterWriteLimiter(countRows func(uid string) int) *clusterWriteLimiter {
-	return &clusterWriteLimiter{countRows: countRows, byUID: map[string]*pace.Bucket{}}
+func newClusterAllowances(countRows func(uid string) int) *clusterAllowances {
+	return &clusterAllowances{countRows: countRows, byUID: map[string]*pace.Bucket{}}
 }
 
 // clusterWriteRate returns the rate of the allowance of a cluster with so many rows.
@@ -43,7 +43,7 @@ func clusterWriteRate(rows int) pace.Rate {
 }
 
 // waitTime returns how long until the cluster may cause a write.
-func (a *clusterWriteLimiter) waitTime(uid string, now time.Time) time.Duration {
+func (a *clusterAllowances) waitTime(uid string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b := a.byUID[uid]
@@ -54,7 +54,7 @@ func (a *clusterWriteLimiter) waitTime(uid string, now time.Time) time.Duration 
 }
 
 // reserveTurn charges the cluster for a write or a lookup, and returns how long until its turn.
-func (a *clusterWriteLimiter) reserveTurn(uid string, now time.Time) time.Duration {
+func (a *clusterAllowances) reserveTurn(uid string, now time.Time) time.Duration {
 	rate := clusterWriteRate(a.countRows(uid))
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +73,7 @@ func (a *clusterWriteLimiter) reserveTurn(uid string, now time.Time) time.Durati
 
 // forgetUnusedClusters forgets some of the clusters that have used nothing of late: more than come, so that
 // the map stays as small as the number of clusters that report. The caller holds the lock.
-func (a *clusterWriteLimiter) forgetUnusedClusters(now time.Time) {
+func (a *clusterAllowances) forgetUnusedClusters(now time.Time) {
 	looked := 0
 	for uid, b := range a.byUID {
 		if b.IsFull(now) {

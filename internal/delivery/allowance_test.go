@@ -89,7 +89,7 @@ func TestARolloutOfManyRowsIsNotSlowed(t *testing.T) {
 
 // TestAllowancesAreForgotten: those of clusters that report nothing take no memory.
 func TestAllowancesAreForgotten(t *testing.T) {
-	a := newClusterWriteLimiter(func(string) int { return 1 })
+	a := newClusterAllowances(func(string) int { return 1 })
 	now := time.Unix(0, 0)
 	for i := range 1000 {
 		a.reserveTurn(fmt.Sprint(i), now)

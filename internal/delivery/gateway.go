@@ -183,7 +183,7 @@ type Gateway struct {
 	metrics          *metrics
 	payloads         *payloads.Cache
 	reportWriter     *reportWriter
-	allowances       *clusterWriteLimiter
+	allowances       *clusterAllowances
 	tokenUses        *tokenUses
 	waiters          *clusterWaiters
 	approvedRequests *approvedRequests
@@ -217,7 +217,7 @@ func NewGateway(ctx context.Context, o Options) (*Gateway, error) {
 	g.payloads = payloads.NewCache(ctx, o.Manifests, o.CacheBytes, payloads.Metrics{
 		Renders: g.metrics.renders, RenderFailures: g.metrics.renderFailures, RenderSeconds: g.metrics.renderSeconds, Encodes: g.metrics.encodes, Hits: g.metrics.cacheHits, Bytes: g.metrics.cacheBytes,
 	})
-	g.allowances = newClusterWriteLimiter(o.Rows.CountOfCluster)
+	g.allowances = newClusterAllowances(o.Rows.CountOfCluster)
 	g.reportWriter = newReportWriter(ctx, reportWriterOptions{
 		rows: o.Rows, bundleRows: o.BundleRows, allowances: g.allowances, flushAfter: o.FlushAfter, quietInterval: o.QuietInterval, onStored: g.acknowledgeReport, onPanic: g.endPanickedSession, log: o.Logger, metrics: g.metrics, traces: o.Traces,
 	})

@@ -37,7 +37,7 @@ type pendingReport struct {
 type reportWriterOptions struct {
 	rows                      Rows
 	bundleRows                BundleRows
-	allowances                *clusterWriteLimiter
+	allowances                *clusterAllowances
 	flushAfter, quietInterval time.Duration
 	onStored                  func(uid, bundle string, seq int64)
 	// onPanic gets the cluster whose report panicked. The report is dropped.

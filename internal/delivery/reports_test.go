@@ -32,7 +32,7 @@ func newReportDesk(t *testing.T) *reportDesk {
 	t.Cleanup(cancel)
 	d := &reportDesk{rows: &memRows{rows: map[string]map[string]state.Row{}}, acks: map[string]int64{}}
 	d.reportWriter = newReportWriter(ctx, reportWriterOptions{
-		rows: d.rows, bundleRows: d.rows, allowances: newClusterWriteLimiter(d.rows.CountOfCluster), flushAfter: 100 * time.Millisecond, quietInterval: 15 * time.Second,
+		rows: d.rows, bundleRows: d.rows, allowances: newClusterAllowances(d.rows.CountOfCluster), flushAfter: 100 * time.Millisecond, quietInterval: 15 * time.Second,
 		onStored: func(uid, bundle string, seq int64) {
 			d.mu.Lock()
 			defer d.mu.Unlock()

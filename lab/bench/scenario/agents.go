@@ -100,11 +100,11 @@ func (s *testbed) launchAgents(c fleetSize) (*agentFleet, error) {
 
 // awaitJoined waits until the hub serves all agents.
 func (s *testbed) awaitJoined(ctx context.Context, a *agentFleet) error {
-	return s.awaitAgents(ctx, a, fmt.Sprintf("%d agents come", a.count), joinPatience, connectedCount)
+	return s.awaitAgents(ctx, a, fmt.Sprintf("%d agents come", a.count), joinPatience, onceServedCount)
 }
 
-// connectedCount counts agents that have joined and been served.
-func connectedCount(t fleet.Stats) int {
+// onceServedCount counts agents that have joined and been served.
+func onceServedCount(t fleet.Stats) int {
 	// An agent that checks in is connected now and then, but each was connected once.
 	return min(t.Joined, max(t.Connected, int(min(t.Connects, int64(t.Joined)))))
 }

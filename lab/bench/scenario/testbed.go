@@ -278,7 +278,7 @@ func (s *testbed) tearDown(ctx context.Context, err error) error {
 	}
 	_, killErr := process.KillOwnedProcesses(ctx, s.Dir)
 	err = errors.Join(err, killErr)
-	if s.Options.Dir == "" || isTemporaryDir(s.Dir) {
+	if s.Options.Dir == "" || isBenchScratchDir(s.Dir) {
 		err = errors.Join(err, os.RemoveAll(s.Dir))
 	}
 	return errors.Join(err, s.directoryLock.Close())
@@ -344,7 +344,7 @@ func (s *testbed) startPhaseProfiles(ctx context.Context) {
 	}
 }
 
-func isTemporaryDir(dir string) bool {
+func isBenchScratchDir(dir string) bool {
 	ok, err := filepath.Match(filepath.Join(os.TempDir(), "atoll-bench-*"), dir)
 	return ok && err == nil
 }
