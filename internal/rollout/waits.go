@@ -133,46 +133,23 @@ func WaitOfActiveRow(row Row) RowWait {
 	return RowWait{}
 }
 
+// statusWaits words the waits that a status shows, where the agent reports no words of its own.
+var statusWaits = map[atoll.Reason]string{
+	atoll.ReasonInterpreterFailed: "a ResourceInterpreter to answer",
+	atoll.ReasonMissing:           "objects that the member does not have",
+	atoll.ReasonProgressing:       "items to become healthy",
+	atoll.ReasonDegraded:          "items that are not healthy",
+	atoll.ReasonDeniedByPolicy:    "the member's administrator",
+	atoll.ReasonFailed:            "items that could not be applied",
+}
+
 // findStatusWait returns the wait that a status of the row's generation shows.
 func findStatusWait(st *atoll.RowStatus, since time.Time) RowWait {
-	switch {
-	case isInterpreterFailure(st):
-		return newRowWait(atoll.ReasonInterpreterFailed, describeFailure(st, "a ResourceInterpreter to answer"), since)
-	case st.State == atoll.RowProgressing && st.Reason == atoll.ReasonMissing:
-		return newRowWait(atoll.ReasonMissing, describeFailure(st, "objects that the member does not have"), since)
-	case st.State == atoll.RowProgressing:
-		return newRowWait(atoll.ReasonProgressing, describeFailure(st, "items to become healthy"), since)
-	case st.State == atoll.RowDegraded:
-		return newRowWait(atoll.ReasonDegraded, describeFailure(st, "items that are not healthy"), since)
-	case st.State == atoll.RowFailed && isDeniedByPolicy(st):
-		return newRowWait(atoll.ReasonDeniedByPolicy, describeFailure(st, "the member's administrator"), since)
-	case st.State == atoll.RowFailed:
-		return newRowWait(atoll.ReasonFailed, describeFailure(st, "items that could not be applied"), since)
+	reason := st.WaitReason()
+	if reason == "" {
+		return RowWait{}
 	}
-	return RowWait{}
-}
-
-// isDeniedByPolicy reports whether the member's administrator does not allow the agent to
-// apply the items.
-func isDeniedByPolicy(st *atoll.RowStatus) bool {
-	if st.Reason != "" {
-		return st.Reason == atoll.ReasonDeniedByPolicy
-	}
-	return slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool {
-		return it.Health != atoll.Healthy && it.Reason == atoll.ReasonDeniedByPolicy
-	})
-}
-
-// isInterpreterFailure reports whether a failing script blocks the row.
-func isInterpreterFailure(st *atoll.RowStatus) bool {
-	switch st.State {
-	case atoll.RowProgressing:
-		return slices.ContainsFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Reason == atoll.ReasonInterpreterFailed })
-	case atoll.RowFailed: // what detail names
-		i := slices.IndexFunc(st.Items, func(it atoll.ItemStatus) bool { return it.Health != atoll.Healthy })
-		return st.Reason == "" && i >= 0 && st.Items[i].Reason == atoll.ReasonInterpreterFailed
-	}
-	return false
+	return newRowWait(reason, describeFailure(st, statusWaits[reason]), since)
 }
 
 // describeFailure returns what the agent reports, or the first item that is not healthy.

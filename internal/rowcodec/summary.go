@@ -14,12 +14,14 @@ type Summary struct {
 	IsReported                    bool
 	ReportedGeneration, StateTime int64
 	State                         atoll.RowState
-	Applied                       bool
+	// WaitReason is RowStatus.WaitReason.
+	WaitReason atoll.Reason
+	Applied    bool
 	// Drifted is RowStatus.Drifted.
 	Drifted int32
 }
 
-// SummarizeRow reads the lines of a row; an empty status is none. It skips lists and counts. A
+// SummarizeRow reads the lines of a row; an empty status is none. It skips counts, and the items of a row that is ready. A
 // status that cannot be read counts as none, and a spec that cannot be read as no row.
 func SummarizeRow(spec, status string, specWords, statusWords []string) Summary {
 	order := atoll.RowSpec{Generation: 1, Phase: atoll.RowActive}
@@ -44,6 +46,10 @@ func SummarizeRow(spec, status string, specWords, statusWords []string) Summary 
 			report.Since = f.readNumber()
 		case 'r':
 			report.Drifted = f.readInt32()
+		case 'i':
+			if report.State != atoll.RowReady {
+				report.Items = append(report.Items, f.readItem(report.Since))
+			}
 		default:
 			readStateField(&f, &report)
 		}
@@ -52,6 +58,6 @@ func SummarizeRow(spec, status string, specWords, statusWords []string) Summary 
 		return out
 	}
 	out.IsReported, out.ReportedGeneration, out.StateTime, out.State, out.Applied = true, report.Generation, report.Since, report.State, report.Applied
-	out.Drifted = report.Drifted
+	out.Drifted, out.WaitReason = report.Drifted, report.WaitReason()
 	return out
 }

@@ -138,8 +138,11 @@ func TestRowsAreCountedByPhaseAndReason(t *testing.T) {
 		reported := func(state atoll.RowState, since time.Duration) rowcodec.Summary {
 			r := row
 			r.IsReported, r.ReportedGeneration, r.State, r.StateTime, r.Applied = true, 2, state, ago(since), true
+			r.WaitReason = (&atoll.RowStatus{State: state}).WaitReason()
 			return r
 		}
+		missing, full := reported(atoll.RowProgressing, time.Second), reported(atoll.RowReady, 5*time.Second)
+		missing.WaitReason, full.Reason = atoll.ReasonMissing, atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: "capacity.replicas is 18"}.String()
 		behind := reported(atoll.RowReady, 0)
 		behind.ReportedGeneration = 1
 		leaving, removing, held, foreign := row, row, row, row
@@ -149,12 +152,12 @@ func TestRowsAreCountedByPhaseAndReason(t *testing.T) {
 		removed.Phase = atoll.RowRemoving
 		for i, r := range []rowcodec.Summary{
 			row, behind, reported(atoll.RowReady, 0), reported(atoll.RowProgressing, 7*time.Second), reported(atoll.RowProgressing, 3*time.Second),
-			reported(atoll.RowDegraded, time.Minute), reported(atoll.RowFailed, 2*time.Minute), leaving, removing, removed, held, foreign,
+			reported(atoll.RowDegraded, time.Minute), reported(atoll.RowFailed, 2*time.Minute), missing, full, leaving, removing, removed, held, foreign,
 		} {
 			tab.putRow("a", fmt.Sprint(i), r)
 		}
-		expectValues(t, c, "atoll_rows", "Active Degraded 1\nActive Failed 1\nActive None 1\nActive Progressing 2\nActive WaitsForApply 2\nHeld WaitsForConfirmation 1\nLeaving WaitsForReplacements 1\nOther None 1\nRemoving None 1\nRemoving WaitsForRemoval 1")
-		expectValues(t, c, "atoll_row_oldest_wait_seconds", "Degraded 60\nFailed 120\nProgressing 7\nWaitsForConfirmation 3600\nWaitsForRemoval 3600\nWaitsForReplacements 3600")
+		expectValues(t, c, "atoll_rows", "Active Degraded 1\nActive Failed 1\nActive Missing 1\nActive NoCapacity 1\nActive None 1\nActive Progressing 2\nActive WaitsForApply 2\nHeld WaitsForConfirmation 1\nLeaving WaitsForReplacements 1\nOther None 1\nRemoving None 1\nRemoving WaitsForRemoval 1")
+		expectValues(t, c, "atoll_row_oldest_wait_seconds", "Degraded 60\nFailed 120\nMissing 1\nNoCapacity 5\nProgressing 7\nWaitsForConfirmation 3600\nWaitsForRemoval 3600\nWaitsForReplacements 3600")
 		drifted := reported(atoll.RowReady, 0)
 		drifted.Drifted = 7
 		tab.putRow("a", "drifted", drifted)
@@ -165,7 +168,7 @@ func TestRowsAreCountedByPhaseAndReason(t *testing.T) {
 		tab.putRow("b", "drifted", rowcodec.Summary{})
 		expectValues(t, c, "atoll_drifted_objects", "")
 		tab.putRow("a", "drifted", rowcodec.Summary{})
-		for i := range 12 {
+		for i := range 14 {
 			tab.putRow("a", fmt.Sprint(i), rowcodec.Summary{})
 		}
 		tab.putRow("a", "0", reported(atoll.RowReady, 0))
@@ -254,7 +257,7 @@ func TestAChangeOfOneRowCostsItself(t *testing.T) {
 	allocations := func(rows int) float64 {
 		tab, c := newTables()
 		at := func(i int, state atoll.RowState) rowcodec.Summary {
-			return rowcodec.Summary{Phase: atoll.RowActive, Generation: 1, IsReported: true, ReportedGeneration: 1, State: state, StateTime: int64(i + 1)}
+			return rowcodec.Summary{Phase: atoll.RowActive, Generation: 1, IsReported: true, ReportedGeneration: 1, State: state, StateTime: int64(i + 1), WaitReason: (&atoll.RowStatus{State: state}).WaitReason()}
 		}
 		for i := range rows {
 			tab.putRow("a", fmt.Sprint(i), at(i, atoll.RowProgressing))

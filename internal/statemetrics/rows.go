@@ -89,14 +89,10 @@ func waitOfRow(row rowcodec.Summary) (reason string, start int64) {
 		return labelNone, 0
 	case !isCurrent:
 		return string(atoll.ReasonWaitsForApply), 0
-	}
-	switch row.State {
-	case atoll.RowProgressing:
-		return string(atoll.ReasonProgressing), row.StateTime
-	case atoll.RowDegraded:
-		return string(atoll.ReasonDegraded), row.StateTime
-	case atoll.RowFailed:
-		return string(atoll.ReasonFailed), row.StateTime
+	case row.WaitReason != "":
+		return string(row.WaitReason), row.StateTime
+	case atoll.ParseRowReason(row.Reason).Reason == atoll.ReasonNoCapacity:
+		return string(atoll.ReasonNoCapacity), row.StateTime
 	}
 	return labelNone, 0
 }

@@ -1,0 +1,44 @@
+package atoll
+
+import "slices"
+
+// WaitReason returns the reason for which an Active row with this status is not done; empty when it is.
+// The status is of the row's generation.
+func (s *RowStatus) WaitReason() Reason {
+	switch {
+	case s.hasInterpreterFailure():
+		return ReasonInterpreterFailed
+	case s.State == RowProgressing && s.Reason == ReasonMissing:
+		return ReasonMissing
+	case s.State == RowProgressing:
+		return ReasonProgressing
+	case s.State == RowDegraded:
+		return ReasonDegraded
+	case s.State == RowFailed && s.isDeniedByPolicy():
+		return ReasonDeniedByPolicy
+	case s.State == RowFailed:
+		return ReasonFailed
+	}
+	return ""
+}
+
+// isDeniedByPolicy reports whether the member's administrator does not allow the agent to
+// apply the items.
+func (s *RowStatus) isDeniedByPolicy() bool {
+	if s.Reason != "" {
+		return s.Reason == ReasonDeniedByPolicy
+	}
+	return slices.ContainsFunc(s.Items, func(it ItemStatus) bool { return it.Health != Healthy && it.Reason == ReasonDeniedByPolicy })
+}
+
+// hasInterpreterFailure reports whether a failing script blocks the row.
+func (s *RowStatus) hasInterpreterFailure() bool {
+	switch s.State {
+	case RowProgressing:
+		return slices.ContainsFunc(s.Items, func(it ItemStatus) bool { return it.Reason == ReasonInterpreterFailed })
+	case RowFailed: // the first item that is not healthy is named
+		i := slices.IndexFunc(s.Items, func(it ItemStatus) bool { return it.Health != Healthy })
+		return s.Reason == "" && i >= 0 && s.Items[i].Reason == ReasonInterpreterFailed
+	}
+	return false
+}
