@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -37,10 +39,13 @@ func (t *Target) newAdminClient() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS of an administrator: %w", err)
 	}
-	return kubernetes.NewForConfigAndClient(t.config, &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}})
+	quiet := rest.CopyConfig(t.config)
+	quiet.WarningHandler = rest.NoWarnings{}
+	return kubernetes.NewForConfigAndClient(quiet, &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}})
 }
 
-// startObserver begins to send an administrator's requests: a list, and a reading of the metrics.
+// startObserver begins to send an administrator's requests: in turn a list, a write, an explanation and a
+// list of pods of clusters. Each is followed by a reading of the metrics.
 func (t *Target) startObserver(ctx context.Context) (*observer, error) {
 	kube, err := t.newAdminClient()
 	if err != nil {
@@ -51,8 +56,8 @@ func (t *Target) startObserver(ctx context.Context) (*observer, error) {
 	o.running.Go(func() {
 		tick := time.NewTicker(observeEvery)
 		defer tick.Stop()
-		for {
-			if err := o.observeOnce(ctx); err != nil && ctx.Err() == nil {
+		for i := 0; ; i++ {
+			if err := o.observeOnce(ctx, i); err != nil && ctx.Err() == nil {
 				o.failed = err
 				return
 			}
@@ -66,12 +71,42 @@ func (t *Target) startObserver(ctx context.Context) (*observer, error) {
 	return o, nil
 }
 
-func (o *observer) observeOnce(ctx context.Context) error {
+// observed is the ConfigMap that the observer writes.
+const observed = attacker + "-observer"
+
+// requestOf returns the request of a turn, and its name.
+func (o *observer) requestOf(turn int) (name string, send func(context.Context) error) {
+	maps, rest := o.kube.CoreV1().ConfigMaps(metav1.NamespaceDefault), o.kube.CoreV1().RESTClient()
+	switch turn % 4 {
+	case 0:
+		return "list namespaces", func(ctx context.Context) error {
+			_, err := o.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 10})
+			return err
+		}
+	case 1:
+		return "apply a ConfigMap", func(ctx context.Context) error {
+			c := applycorev1.ConfigMap(observed, metav1.NamespaceDefault).WithData(map[string]string{"turn": strconv.Itoa(turn)})
+			_, err := maps.Apply(ctx, c, metav1.ApplyOptions{FieldManager: observed, Force: true})
+			return err
+		}
+	case 2:
+		return "explain the ConfigMap", func(ctx context.Context) error {
+			return rest.Get().AbsPath("/atoll/v1alpha1/explain").Param("kind", "ConfigMap").Param("namespace", metav1.NamespaceDefault).Param("name", observed).Do(ctx).Error()
+		}
+	}
+	return "list pods", func(ctx context.Context) error {
+		_, err := o.kube.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{Limit: 10})
+		return err
+	}
+}
+
+func (o *observer) observeOnce(ctx context.Context, turn int) error {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
+	name, send := o.requestOf(turn)
 	begin := time.Now()
-	if _, err := o.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 10}); err != nil {
-		return fmt.Errorf("list namespaces: %w", err)
+	if err := send(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	o.latencies.Add(time.Since(begin))
 	resident, err := readHubResidentMemory(ctx, o.kube)
