@@ -3,6 +3,7 @@ package placer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,27 @@ func TestMoveMakesBeforeItBreaks(t *testing.T) {
 		expectRows(t, m, "web", "a Removing r1, b Active r1")
 		m.settleRows("web")
 		expectRows(t, m, "web", "b Active r1")
+	})
+}
+
+// A report that comes after a step's write and before the step's end is not lost: the move goes on.
+func TestReportDuringAStepIsNotLost(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1")
+		reported := false
+		m.onRows = append(m.onRows, func(uid string, clusters, _ []string) {
+			if !reported && slices.Contains(clusters, "b") {
+				reported = true
+				m.reportState(uid, "b", atoll.RowReady)
+			}
+		})
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
+		expectRows(t, m, "web", "a Removing r1, b Active r1")
 	})
 }
 
