@@ -463,10 +463,17 @@ func refusePatches(api http.Handler, code int) http.Handler {
 			api.ServeHTTP(w, r)
 			return
 		}
-		reasons := map[int]string{http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden"}
-		_, status := failRequest(code, reasons[code])
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(status)
+		refuseRequest(w, code)
 	})
+}
+
+// refuseRequest answers a request with the Status of a code.
+func refuseRequest(w http.ResponseWriter, code int) {
+	reasons := map[int]string{
+		http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden", http.StatusUnprocessableEntity: "Invalid",
+	}
+	_, status := failRequest(code, reasons[code])
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(status)
 }

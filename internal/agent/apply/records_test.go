@@ -1,8 +1,12 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 
 	"atoll.dev/atoll/internal/agent/ownership"
@@ -43,5 +47,37 @@ func TestRefusedRecordsAreStoredLater(t *testing.T) {
 	}
 	if r := stored.records[confKey.String()]; r.UID == "" || r.Applied != "hx" {
 		t.Errorf("stored is %+v", r)
+	}
+}
+
+// A pass logs that its records are not stored, and nothing while the agent stops or when they are stored.
+func TestAPassLogsRecordsThatAreNotStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		refuses, stops, want bool
+	}{
+		"stored":            {false, false, false},
+		"refused":           {true, false, true},
+		"refused at a stop": {true, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			e := engineOn(t, newMemoryMember(t), shopNamespace, newManifest("b1", 1, confItem("x")))
+			if f := settleKey(t, e, confKey); f != nil {
+				t.Fatalf("%+v", f)
+			}
+			e.o.Store = &refusingStore{refuses: c.refuses, records: map[string]ownership.Record{}}
+			var log bytes.Buffer
+			e.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			if c.stops {
+				cancel()
+			}
+			var running sync.WaitGroup
+			e.runPass(ctx, nil, &running)
+			running.Wait()
+			if got := strings.Contains(log.String(), "inventory is not stored yet"); got != c.want {
+				t.Errorf("a warning is logged: %t, want %t: %s", got, c.want, &log)
+			}
+		})
 	}
 }
