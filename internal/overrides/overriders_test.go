@@ -413,7 +413,7 @@ func TestCheckOverridersReportsImpossibleOverriders(t *testing.T) {
 func TestMergeFailureReportsTheFirstFault(t *testing.T) {
 	for _, tc := range []struct{ merge, want string }{
 		{`{metadata: {labels: {$patch: other, a: b}}, spec: {template: {spec: {containers: [{image: x}], volumes: [{emptyDir: {}}]}}}}`, "/metadata/labels/$patch: "},
-		// What can be merged is no fault, wherever it is.
+		// A part that can be merged is no fault, wherever it is.
 		{`{metadata: {annotations: {a: b}}, spec: {replicas: 3, template: {spec: {containers: [{image: x}]}}}}`, "/spec/template/spec/containers: the list cannot be merged"},
 	} {
 		o := parseOverriders(t, "{strategicMerge: "+tc.merge+"}")
