@@ -417,7 +417,7 @@ func TestDeletionsAreWaitedForOnceTheyBegan(t *testing.T) {
 }
 
 // A finalizer that Atoll applied and the hub released is removed from an object that is being deleted.
-// An object that is gone meanwhile is no failure; one that changed is tried again.
+// An object that went before the request is no failure, and a changed object is a conflict.
 func TestReleasedFinalizersAreRemoved(t *testing.T) {
 	const begun = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop, uid: o1, deletionTimestamp: 2026-01-01T00:00:00Z, finalizers: [x.dev/sent, x.dev/other], managedFields: [" +
 		"{manager: " + atoll.FieldManager + ", operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {f:metadata: {f:finalizers: {'v:\"x.dev/sent\"': {}}}}}]}"
