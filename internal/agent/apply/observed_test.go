@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -372,4 +373,34 @@ func TestAStatusThatComesDuringAComparison(t *testing.T) {
 	if got := newerView(begun, compared); got.Version != "11" {
 		t.Errorf("of another object: %+v", got)
 	}
+}
+
+// An observed object has a reason before it is compared for the first time, and after an edit on the hub. Then its
+// differences are reported, and nothing is written.
+func TestAnObservedObjectIsPendingUntilItIsCompared(t *testing.T) {
+	api := newMemoryMember(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop}\ndata: {a: live}")
+	e := engineOn(t, api, shopNamespace, newManifest("b1", 1, observeAs(confItem("x"), atoll.ObserveDrift)))
+	expectPending := func(when string) {
+		t.Helper()
+		s, _ := e.StatusOf("b1", nil, testNow)
+		if it, _ := saidOf(s, confKey); it.Reason != atoll.ReasonPending || it.Message != "the member's object is not compared yet" || it.Drift != nil || s.Applied {
+			t.Errorf("%s: item %+v, applied %t", when, it, s.Applied)
+		}
+	}
+	expectDrift := func(when, wanted string) {
+		t.Helper()
+		if f := e.workOnKey(t.Context(), confKey); f != nil {
+			t.Fatalf("%s: %+v", when, f)
+		}
+		s, _ := e.StatusOf("b1", nil, testNow)
+		if it, _ := saidOf(s, confKey); it.Reason != atoll.ReasonDrifted || !isDriftAt("/data/a", `"live"`, wanted)(it.Drift) || !s.Applied {
+			t.Errorf("%s: item %+v, drift %+v, applied %t", when, it, it.Drift, s.Applied)
+		}
+		api.expectWrites(t)
+	}
+	expectPending("at first")
+	expectDrift("compared", `"x"`)
+	e.foldHolding(ownership.BundleHolding{Manifest: newManifest("b1", 2, observeAs(confItem("y"), atoll.ObserveDrift))})
+	expectPending("edited on the hub")
+	expectDrift("compared again", `"y"`)
 }
