@@ -22,7 +22,7 @@ func TestLostRecordsComeBackFromTheObjects(t *testing.T) {
 	}
 	api := httptest.NewServer(newMemoryMember(t, object("conf", atoll.FieldManager), object("lost", atoll.FieldManager), object("copied", "kubectl")))
 	t.Cleanup(api.Close)
-	client, err := member.New(&rest.Config{Host: api.URL})
+	client, err := member.New(&rest.Config{Host: api.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
