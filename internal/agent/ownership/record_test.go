@@ -16,11 +16,13 @@ func TestTakesUp(t *testing.T) {
 		leftBehind, template string
 		want                 bool
 	}{
-		"its own template":              {claim, "u1", "u1", true},
-		"another template":              {claim, "u1", "u2", false},
-		"it was not left behind":        {claim, "", "", false},
-		"a definition of another":       {crd, "u1", "u2", true},
-		"a definition, not left behind": {crd, "", "u2", false},
+		"its own template":               {claim, "u1", "u1", true},
+		"another template":               {claim, "u1", "u2", false},
+		"it was not left behind":         {claim, "", "", false},
+		"a definition of another":        {crd, "u1", "u2", true},
+		"a definition, not left behind":  {crd, "", "u2", false},
+		"a kind of a definition's name":  {atoll.ItemKey{Group: "x.dev", Kind: "CustomResourceDefinition", Name: "widgets.x.dev"}, "u1", "u2", false},
+		"a kind of a definition's group": {atoll.ItemKey{Group: "apiextensions.k8s.io", Kind: "Widget", Name: "w"}, "u1", "u2", false},
 	} {
 		if got := CanReadoptLeftBehind(c.key, c.leftBehind, c.template); got != c.want {
 			t.Errorf("%s: %t", name, got)
