@@ -369,6 +369,37 @@ func TestDeletesAreAddedUpPerNamespace(t *testing.T) {
 	})
 }
 
+// A deletion that a row's revision has already is no deletion of the next revision: 1,001 rows, over the limit of
+// 1,000 direct ones, get that revision without a confirmation. They wait for another deletion.
+func TestADeletionCountsOnce(t *testing.T) {
+	m := newFakeHub()
+	var names []string
+	for i := range rollout.DirectDeleteLimit + 1 {
+		names = append(names, fmt.Sprintf("c%04d", i))
+	}
+	addClusters(m, names...)
+	deleted := func(items ...string) *atoll.Content {
+		c := &atoll.Content{}
+		for _, name := range items {
+			c.Tombstones = append(c.Tombstones, atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: name}, UID: "u-" + name, Cause: atoll.CauseDeleted})
+		}
+		return c
+	}
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		newPlacedBundle(m, "web", deleted("first"), names...)
+		m.cutRevision("web", deleted("first"))
+		m.settleRows("web")
+		if plan := m.heldPlan(t, "web"); plan != "" || strings.Count(m.rowsOf("web"), "r2") != len(names) {
+			t.Fatalf("the plan is %q, and the rows are %s", plan, m.rowsOf("web"))
+		}
+		m.cutRevision("web", deleted("first", "second"))
+		m.settleRows("web")
+		if plan := m.heldPlan(t, "web"); plan == "" || strings.Count(m.rowsOf("web"), "r2") != len(names) {
+			t.Errorf("the plan is %q, and the rows are %s", plan, m.rowsOf("web"))
+		}
+	})
+}
+
 func TestPreviewWritesNothingAndSeesTheWholeFleet(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
