@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"atoll.dev/atoll/internal/agent/ownership"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // refusingStore refuses to store records, or remembers them.
@@ -77,6 +78,31 @@ func TestAPassLogsRecordsThatAreNotStored(t *testing.T) {
 			running.Wait()
 			if got := strings.Contains(log.String(), "inventory is not stored yet"); got != c.want {
 				t.Errorf("a warning is logged: %t, want %t: %s", got, c.want, &log)
+			}
+		})
+	}
+}
+
+// A pass ends after the work on its keys, also where a tier has one key only. A later tier starts after it.
+func TestAPassWaitsForEachTier(t *testing.T) {
+	second := confItem("x")
+	second.Key.Name, second.Object = "conf2", bytes.ReplaceAll(second.Object, []byte(`"conf"`), []byte(`"conf2"`))
+	for name, items := range map[string][]atoll.RenderedItem{"one key": {confItem("x")}, "two keys": {confItem("x"), second}} {
+		t.Run(name, func(t *testing.T) {
+			api := newMemoryMember(t)
+			e := engineOn(t, api, shopNamespace, newManifest("b1", 1, items...))
+			var keys []atoll.ItemKey
+			for _, it := range items {
+				keys = append(keys, it.Key)
+			}
+			var running sync.WaitGroup
+			e.runPass(t.Context(), keys, &running)
+			api.mu.Lock()
+			made := len(api.writes)
+			api.mu.Unlock()
+			running.Wait()
+			if made != len(items) {
+				t.Errorf("%d objects are made at the end of the pass, want %d", made, len(items))
 			}
 		})
 	}
