@@ -107,3 +107,31 @@ func TestAPassWaitsForEachTier(t *testing.T) {
 		})
 	}
 }
+
+// A removal is stopped when its Bundle, or for a tombstone the same template in any Bundle, exists again.
+func TestWhatIsWantedAgain(t *testing.T) {
+	tombstone := atoll.Tombstone{Key: confKey, UID: "t", Cause: atoll.CauseDeleted}
+	other := tombstone
+	other.UID = "t0"
+	gone := newManifest("b1", 2)
+	gone.Remove = true
+	for name, c := range map[string]struct {
+		manifest  atoll.Manifest
+		bundle    string
+		tombstone *atoll.Tombstone
+		want      bool
+	}{
+		"a Bundle that exists":              {newManifest("b1", 1), "b1", nil, true},
+		"a Bundle that is removed":          {gone, "b1", nil, false},
+		"an unknown Bundle":                 {newManifest("b1", 1), "b0", nil, false},
+		"a template in another Bundle":      {newManifest("b1", 1, confItem("x")), "b0", &tombstone, true},
+		"another template of the object":    {newManifest("b1", 1, confItem("x")), "b1", &other, false},
+		"a Bundle that lacks the template":  {newManifest("b1", 1), "b1", &tombstone, false},
+		"a template of a tombstone as well": {withTombstones(newManifest("b1", 1), tombstone), "b1", &tombstone, false},
+	} {
+		e := engineOn(t, newMemoryMember(t), shopNamespace, c.manifest)
+		if got := e.IsWantedAgain(c.bundle, c.tombstone); got != c.want {
+			t.Errorf("%s: wanted again is %t", name, got)
+		}
+	}
+}
