@@ -274,8 +274,8 @@ var aggregateCases = []aggregateCase{
 		want: strings.NewReplacer("parents:", "ancestors:", "parentRef:", "ancestorRef:").Replace("{parents: [" + parentEntryYAML("edge", "2", "Accepted=False=Invalid") + "]}")},
 	{name: "the type check of the cluster with the most warnings", template: policyHead, observed: 2, members: []string{
 		policyHead + "status: {observedGeneration: 2, typeChecking: {}}",
-		policyHead + "status: {observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}]}}"},
-		want: "{observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}]}}"},
+		policyHead + "status: {observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}, {fieldRef: 'spec.validations[1].expression', warning: no such overload}]}}"},
+		want: "{observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}, {fieldRef: 'spec.validations[1].expression', warning: no such overload}]}}"},
 	{name: "a policy that one cluster has not checked", template: policyHead, observed: 2, members: []string{
 		policyHead + "status: {observedGeneration: 2, typeChecking: {}}", strings.Replace(policyHead, "generation: 2", "generation: 3", 1) + "status: {observedGeneration: 2}"},
 		want: "{}"},
