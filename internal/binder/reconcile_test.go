@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,5 +128,62 @@ func TestWhatAReconcileWrites(t *testing.T) {
 	}
 	if placementText(stored.Spec.Placement) != "tokyo" || !slices.Equal(stored.Finalizers, []string{atoll.FinalizerBundle}) {
 		t.Errorf("the Bundle is placed in %q, with finalizers %v", placementText(stored.Spec.Placement), stored.Finalizers)
+	}
+}
+
+// unsyncedKind is a table of templates that has not read one kind yet.
+type unsyncedKind struct {
+	fakeTemplates
+	kind string
+}
+
+func (x unsyncedKind) IsSynced(_, kind string) bool      { return kind != x.kind }
+func (x unsyncedKind) UnreadReason(string, string) error { return nil }
+
+// An empty table is no instruction: while a kind is not read that a plan depends on, nothing is written.
+func TestNothingIsWrittenBeforeAllKindsOfAPlanAreRead(t *testing.T) {
+	web := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	edit := func(l *fakeTables, _ *Binder) { l.templates[web] = newDeployment("shop", "web", "web:2", 2) }
+	const written = "revision of new: api web"
+	for what, tc := range map[string]struct {
+		unread string
+		change func(*fakeTables, *Binder)
+		want   string
+	}{
+		"all kinds are read":                          {"", edit, written},
+		"a kind of no object":                         {"Job", edit, written},
+		"the definitions":                             {"CustomResourceDefinition", edit, ""},
+		"the kind of objects that the policy selects": {"Deployment", edit, ""},
+		"the kind of objects that the policy selects, and there are none": {"ConfigMap", func(l *fakeTables, b *Binder) {
+			edit(l, b)
+			l.policies[0].Spec.ResourceSelectors = append(l.policies[0].Spec.ResourceSelectors, v1alpha1.ResourceSelector{APIVersion: "v1", Kind: "ConfigMap"})
+		}, ""},
+		"a kind of dependencies": {"Secret", func(l *fakeTables, b *Binder) {
+			edit(l, b)
+			l.policies[0].Spec.PropagateDeps = true
+		}, ""},
+		"the kind of objects that the last Revision has, and nothing selects": {"Deployment", func(l *fakeTables, b *Binder) {
+			for key := range l.templates {
+				b.ownership.unassignTemplate(key)
+			}
+			clear(l.templates)
+			l.policies[0].Spec.ResourceSelectors = []v1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}}
+		}, ""},
+	} {
+		l, b, writes := newWritingBinder(t)
+		id := policymatch.BundleID{Namespace: "shop", Name: "web"}
+		if _, err := b.reconcileBundle(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		tc.change(l, b)
+		b.Kinds = unsyncedKind{fakeTemplates{nil, nil, l}, tc.unread}
+		*writes = nil
+		again, err := b.reconcileBundle(t.Context(), id)
+		if err != nil || (again > 0) != (tc.want == "") {
+			t.Errorf("%s: reconciled again after %v, %v", what, again, err)
+		}
+		if got := strings.Join(*writes, ", "); (got == "") != (tc.want == "") || !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: writes %q, want %q", what, got, tc.want)
+		}
 	}
 }
