@@ -301,6 +301,8 @@ func TestTwoControllersAreWarnedOf(t *testing.T) {
 			f.templates[shopChild] = o
 		},
 		"a child that states its own clusters": func(f *familyTables) { f.setAnnotation(shopChild, atoll.AnnotationClusters, "rome") },
+		"a hub that only reads":                func(f *familyTables) { f.ReadOnly = true },
+		"a hub that writes no Events":          func(f *familyTables) { f.Events = nil },
 	} {
 		f := newFamilyTables(t)
 		change(f)
