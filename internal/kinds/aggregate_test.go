@@ -147,6 +147,9 @@ var aggregateCases = []aggregateCase{
 	{name: "daemonset", template: "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}", observed: 1,
 		members: []string{"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}\nstatus: {observedGeneration: 1, desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 1}"},
 		want:    "{observedGeneration: 1, desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 1}"},
+	{name: "a node without a pod of the daemonset", template: "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}", observed: 1,
+		members: []string{"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}\nstatus: {observedGeneration: 1, desiredNumberScheduled: 4, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 2}"},
+		want:    "{observedGeneration: 1, desiredNumberScheduled: 4, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 2}"},
 
 	{name: "job runs until the last is done", template: jobHead, observed: 1, members: []string{
 		jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}",
