@@ -102,7 +102,7 @@ func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) strin
 			return "a confirmation of plan " + plan
 		}
 		if w.Reason == atoll.ReasonWaitsForMember {
-			return in.visibleBlocker(row.Status)
+			return in.visibleBlocker(row)
 		}
 		return w.For
 	}
@@ -119,10 +119,11 @@ func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) strin
 }
 
 // visibleBlocker words what blocks a removal for a user that may not read all of the Bundle's items.
-func (in ExplanationInput) visibleBlocker(st *atoll.RowStatus) string {
-	visible := atoll.RowStatus{State: st.State, Items: slices.DeleteFunc(slices.Clone(st.Items), func(i atoll.ItemStatus) bool { return !in.mayRead(i.Key) })}
-	if blocker := visible.RemovalBlocker(); blocker != "" {
-		return "the removal, which is blocked: " + phrase.EscapeLine(blocker)
+func (in ExplanationInput) visibleBlocker(row rollout.Row) string {
+	st := row.Status
+	row.Status = &atoll.RowStatus{Generation: st.Generation, State: st.State, Items: slices.DeleteFunc(slices.Clone(st.Items), func(i atoll.ItemStatus) bool { return !in.mayRead(i.Key) })}
+	if w := rollout.WaitOfRemovingRow(row); w.Reason == atoll.ReasonWaitsForMember {
+		return w.For
 	}
 	return "the removal, which items block that you may not read"
 }
