@@ -46,6 +46,8 @@ func TestFiltersAreRefused(t *testing.T) {
 		{"{clusterAffinities: [{affinityName: own}, {affinityName: cloud}], replicaScheduling: {overflow: Allow}}", ""},
 		{"{clusterAffinities: [{affinityName: own}], replicaScheduling: {overflow: Allow}}", "placement.replicaScheduling.overflow: Forbidden: all fitting clusters are chosen anyway"},
 		{"{replicaScheduling: {overflow: None}}", ""},
+		{"replicaScheduling: {replicaDivisionPreference: Aggregated, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [a]}, maxReplicas: 4}]}}", ""},
+		{"replicaScheduling: {weightPreference: {dynamicWeight: AvailableReplicas, staticWeightList: [{targetCluster: {clusterNames: [a]}, minReplicas: 1}]}}", ""},
 		{"{clusterAffinities: [{affinityName: own}], failback: {policy: WhenHealthy}}", "placement.failback: Forbidden: there is nothing to go back to"},
 		{"{clusterAffinities: [{affinityName: a}, {affinityName: b}], failback: {policy: Never, holdTime: 1m}}", "placement.failback.holdTime: Forbidden: is for policy WhenHealthy"},
 		{"replicaScheduling: {weightPreference: {staticWeightList: [{weight: 1, targetCluster: {fieldSelector: {matchExpressions: [{key: gpus, operator: Exists}]}}}]}}", "staticWeightList[0].targetCluster.fieldSelector.matchExpressions[0].key"},

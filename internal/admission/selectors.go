@@ -202,9 +202,6 @@ func (p *AdmissionPlugin) checkPlacement(pl *v1alpha1.PlacementSpec, at *field.P
 			target := list.Index(i).Child("targetCluster")
 			errs = append(errs, checkAffinity(&entry.TargetCluster, target)...)
 			errs = append(errs, checkFieldKeys(entry.TargetCluster.FieldSelector, target.Child("fieldSelector"), p.unlistedPropertyReason)...)
-			if entry.Weight < 1 || entry.Weight > 1_000_000 {
-				errs = append(errs, field.Invalid(list.Index(i).Child("weight"), entry.Weight, "must be from 1 to 1000000"))
-			}
 		}
 	}
 	return errs

@@ -174,7 +174,7 @@ var Reasons = []ReasonInfo{
 	{ReasonPlanUnknown, "Cluster, Removing", ActorAtoll, "The hub cannot compute yet what the removal deletes; it tries again."},
 	{ReasonForced, "Cluster, Removing", ActorNone, "The cluster was removed without waiting for its member."},
 	{ReasonNeverJoined, "Cluster, Removing", ActorNone, "The cluster never joined; nothing has to be removed."},
-	{ReasonWaitsForMember, "Cluster, Removing", ActorMember, "The removal waits for objects that the member does not release."},
+	{ReasonWaitsForMember, "wait; Cluster, Removing", ActorMember, "The removal waits for objects that the member does not release."},
 	{ReasonBundlesLeave, "Cluster, Removing", ActorAgent, "The agent removes the Bundles from the member."},
 	{ReasonAgentLeaves, "Cluster, Removing", ActorAgent, "The agent removes its own state from the member."},
 	{ReasonLeft, "Cluster, Removing", ActorNone, "The cluster left the fleet."},

@@ -1,6 +1,9 @@
 package atoll
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // WaitReason returns the reason for which an Active row with this status is not done; empty when it is.
 // The status is of the row's generation.
@@ -41,4 +44,21 @@ func (s *RowStatus) hasInterpreterFailure() bool {
 		return s.Reason == "" && i >= 0 && s.Items[i].Reason == ReasonInterpreterFailed
 	}
 	return false
+}
+
+// RemovalBlocker returns what the agent reports to keep a Removing row from going, other than that it
+// takes time; empty when nothing does. The status is of the row's generation.
+func (s *RowStatus) RemovalBlocker() string {
+	if s.State == RowRemoved {
+		return ""
+	}
+	for _, it := range s.Items {
+		if it.Message != "" && (it.Error || it.Reason == ReasonTerminating || it.Reason == ReasonForeignObjects) {
+			return it.Key.Kind + " " + it.Key.Name + ": " + it.Message
+		}
+	}
+	if s.State == RowFailed {
+		return strings.TrimSpace(string(s.Reason) + " " + s.Message)
+	}
+	return ""
 }

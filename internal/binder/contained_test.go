@@ -115,6 +115,27 @@ func TestAnEventThatPanickedFindsItsChangeAgain(t *testing.T) {
 	}
 }
 
+// Each new decision about held removals touches its Bundle, and the same decision does not.
+func TestANewDecisionAboutHeldRemovalsTouchesItsBundle(t *testing.T) {
+	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
+	l, b := newShopTables(t)
+	b.Bundles = bundlesByUID{fakeBundles{nil, l}}
+	touched := 0
+	b.touchBundle = func(policymatch.BundleID) { touched++ }
+	for _, step := range []struct {
+		confirm, keep string
+		want          int
+	}{{"", "", 0}, {"p1", "", 1}, {"p1", "", 0}, {"p2", "", 1}, {"", "p2", 1}, {"", "", 1}, {"", "", 0}} {
+		bundle := l.bundles[id]
+		bundle.Meta.Annotations = map[string]string{atoll.AnnotationConfirm: step.confirm, atoll.AnnotationKeep: step.keep}
+		l.bundles[id] = bundle
+		touched = 0
+		if b.handleEvent(tableEvent{bundleUID: "b"}); touched != step.want {
+			t.Errorf("confirmed %q, kept %q: %d Bundles are touched, want %d", step.confirm, step.keep, touched, step.want)
+		}
+	}
+}
+
 // listBroken panics when a namespace is listed.
 type listBroken struct{ fakeTemplates }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -43,6 +44,29 @@ func TestAnItemIsHandedOverOnceItsNewPlaceIsHealthy(t *testing.T) {
 		got := coversOldRows(c.old, c.next, successor{latestRevision: "n", isPlacedNowhere: c.nowhere, isOnline: func(uid string) bool { return uid != "away" }})
 		if got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A Bundle takes over the answers of interpreters. It takes none over where the other Bundle has none, or
+// has only the object's tombstone left.
+func TestOnlyInterpretedItemsAreTakenOver(t *testing.T) {
+	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "api"}
+	other := policymatch.BundleID{Namespace: "shop", Name: "api"}
+	for what, tc := range map[string]struct {
+		content atoll.Content
+		want    int
+	}{
+		"with answers":     {atoll.Content{Items: []atoll.Item{{Key: key, Interpreted: &atoll.InterpreterAnswers{AnsweredBy: "a"}}}}, 1},
+		"without answers":  {atoll.Content{Items: []atoll.Item{{Key: key}}}, 0},
+		"only a tombstone": {atoll.Content{Tombstones: []atoll.Tombstone{{Key: key, Cause: atoll.CauseMoved}}}, 0},
+	} {
+		l, b := newShopTables(t)
+		l.contents["b"] = &tc.content
+		b.ownership.setContent(policymatch.BundleID{Namespace: "shop", Name: "web"}, "b", 1, &tc.content)
+		got, err := b.itemsTakenOver(t.Context(), other, []atoll.ItemKey{key}, nil)
+		if err != nil || len(got) != tc.want {
+			t.Errorf("%s: %v, %v; want %d items", what, got, err, tc.want)
 		}
 	}
 }

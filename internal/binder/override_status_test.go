@@ -1,9 +1,14 @@
 package binder
 
 import (
+	"context"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -92,5 +97,59 @@ func TestAStatusOfAnOverrideMakesNoPlanStale(t *testing.T) {
 	again.UID = "v"
 	if !isSameSpec(a, b) || isSameSpec(a, edited) || isSameSpec(a, again) {
 		t.Error("a policy is the same while its UID and generation are")
+	}
+}
+
+// overrideTable is a table of override policies.
+type overrideTable struct {
+	Overrides
+	own []*v1alpha1.OverridePolicy
+	all []*v1alpha1.ClusterOverridePolicy
+}
+
+func (x overrideTable) OverridePolicies(string) []*v1alpha1.OverridePolicy         { return x.own }
+func (x overrideTable) ClusterOverridePolicies() []*v1alpha1.ClusterOverridePolicy { return x.all }
+
+// The status of an override policy is written to that policy, and once.
+func TestAStatusOfAnOverrideIsWritten(t *testing.T) {
+	table := overrideTable{
+		own: []*v1alpha1.OverridePolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "another"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}}},
+		all: []*v1alpha1.ClusterOverridePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "all"}}},
+	}
+	b, _, _ := newTestBinder(t)
+	writes := 0
+	b.Client = fake.NewClientBuilder().WithScheme(b.Client.Scheme()).WithObjects(table.own[0], table.own[1], table.all[0]).
+		WithStatusSubresource(&v1alpha1.OverridePolicy{}, &v1alpha1.ClusterOverridePolicy{}).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			writes++
+			return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+		},
+	}).Build()
+	for _, p := range []client.Object{table.own[0], table.own[1], table.all[0]} {
+		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Overrides = table
+	b.policyStatus.recordUsedOverrides(policymatch.BundleID{Namespace: "shop", Name: "web"}, overridesOf("ClusterOverridePolicy/all", "OverridePolicy/shop/own"))
+	for range 2 {
+		for _, key := range []PolicyKey{{kindClusterOverridePolicy, "", "all"}, {kindOverridePolicy, "shop", "own"}, {kindOverridePolicy, "shop", "gone"}} {
+			if err := b.policyStatus.writeStatus(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range []client.Object{table.own[1], table.all[0]} {
+			if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, st := range map[string]v1alpha1.OverrideStatus{"own": table.own[1].Status, "all": table.all[0].Status} {
+			if st.Bundles != 1 || !meta.IsStatusConditionTrue(st.Conditions, atoll.ConditionTypes["OverridePolicy"][0].Type) {
+				t.Errorf("policy %s: %+v", name, st)
+			}
+		}
+		if writes != 2 {
+			t.Errorf("%d writes, want one of each policy", writes)
+		}
 	}
 }

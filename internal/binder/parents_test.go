@@ -193,6 +193,17 @@ func TestAMissingParentRemovesNoChild(t *testing.T) {
 		t.Errorf("it waits for %v", gk)
 	}
 
+	// An item of which the kind is not read counts first, and an intent needs no parent.
+	f.kinds.unsynced["ConfigMap"] = true
+	if gk, waits := f.firstUnsyncedInput(plan); !waits || gk.Kind != "ConfigMap" {
+		t.Errorf("the kind of an item is not read, and it waits for %v, %t", gk, waits)
+	}
+	delete(f.kinds.unsynced, "ConfigMap")
+	f.kinds.unsynced["Shop"], plan.intent = true, f.intentOf(id, from)
+	if gk, waits := f.firstUnsyncedInput(plan); waits {
+		t.Errorf("with an intent it waits for %v", gk)
+	}
+
 	fresh := newFamilyTables(t)
 	delete(fresh.templates, shopParent)
 	if fresh.handleTemplates(shopChild); fresh.ownership.placingBundle(shopChild).Name != "" {
@@ -301,6 +312,8 @@ func TestTwoControllersAreWarnedOf(t *testing.T) {
 			f.templates[shopChild] = o
 		},
 		"a child that states its own clusters": func(f *familyTables) { f.setAnnotation(shopChild, atoll.AnnotationClusters, "rome") },
+		"a hub that only reads":                func(f *familyTables) { f.ReadOnly = true },
+		"a hub that writes no Events":          func(f *familyTables) { f.Events = nil },
 	} {
 		f := newFamilyTables(t)
 		change(f)

@@ -1,9 +1,11 @@
 package bundlestatus
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 )
@@ -101,4 +103,25 @@ func TestANamespaceThatGoesMeanwhile(t *testing.T) {
 			t.Error("the row stays")
 		}
 	})
+}
+
+// A namespace that was deleted and recreated is kept under both UIDs. Forgetting one keeps the other.
+func TestForgettingOneKeptNamespaceKeepsTheOther(t *testing.T) {
+	x := newBundleIndex()
+	for _, uid := range []string{"ns-1", "ns-2"} {
+		x.bundles[uid] = &indexed{}
+		x.recordVacantNamespace(enginev1.BundleRef{UID: uid, Namespace: "shop"})
+	}
+	for _, step := range []struct {
+		forget string
+		want   []string
+	}{{"", []string{"ns-1", "ns-2"}}, {"ns-1", []string{"ns-2"}}, {"ns-2", nil}} {
+		x.forgetBundle(step.forget)
+		if got := x.vacantNamespaceUIDs("shop"); !slices.Equal(got, step.want) {
+			t.Errorf("without %q: %v, want %v", step.forget, got, step.want)
+		}
+	}
+	if len(x.stays) > 0 {
+		t.Errorf("memory of namespaces that stay nowhere: %v", x.stays)
+	}
 }

@@ -44,15 +44,12 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	case !r.Reachable || r.isRemoved():
 		return
 	case r.Spec.Phase == atoll.RowRemoving:
-		w.rank, w.reason, w.text = rankRemoving, atoll.ReasonWaitsForRemoval, "the removal to be done"+rollout.ExplainCheckInDelay(r.CheckIn)
+		of := rollout.WaitOfRemovingRow(rolloutRow(r))
+		w.rank, w.reason, w.text = rankRemoving, of.Reason, of.For
 	case r.Spec.Phase != atoll.RowActive:
 		w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
 	default:
-		row := rollout.Row{Spec: r.Spec, Online: true, CheckIn: r.CheckIn}
-		if r.Status != nil {
-			row.Status = redactSecretNames(r.Status)
-		}
-		of := rollout.WaitOfActiveRow(row)
+		of := rollout.WaitOfActiveRow(rolloutRow(r))
 		if of.For == "" {
 			return
 		}
@@ -62,6 +59,15 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 		t.first = w
 	}
 	t.waits += int(r.rowCount())
+}
+
+// rolloutRow returns a reachable row as rollout takes it, without the names of Secrets.
+func rolloutRow(r Row) rollout.Row {
+	row := rollout.Row{Spec: r.Spec, Online: true, CheckIn: r.CheckIn}
+	if r.Status != nil {
+		row.Status = redactSecretNames(r.Status)
+	}
+	return row
 }
 
 func compareWaits(a, b waitCause) int {

@@ -238,18 +238,10 @@ func (s *removalFacts) explainRowsWait(give string) (reason atoll.Reason, messag
 // removalBlockedReason returns what the agent says keeps a row from going, other than that it takes time.
 func removalBlockedReason(r state.Row) string {
 	st := r.Status
-	if st == nil || st.Generation != r.Spec.Generation || st.State == atoll.RowRemoved {
+	if st == nil || st.Generation != r.Spec.Generation {
 		return ""
 	}
-	for _, it := range st.Items {
-		if it.Message != "" && (it.Error || it.Reason == "Terminating" || it.Reason == "ForeignObjects") {
-			return phrase.TruncateText(it.Key.Kind+" "+it.Key.Name+": "+it.Message, maxText)
-		}
-	}
-	if st.State == atoll.RowFailed {
-		return phrase.TruncateText(strings.TrimSpace(string(st.Reason)+" "+st.Message), maxText)
-	}
-	return ""
+	return phrase.TruncateText(st.RemovalBlocker(), maxText)
 }
 
 // confirmCommand is the command that releases a row that waits.

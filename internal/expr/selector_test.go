@@ -62,19 +62,20 @@ func TestMatch(t *testing.T) {
 // An expression that cannot be honoured does not compile, and the error names the place.
 func TestCompileRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"cluster.name":                             "gives a string",
-		"cluster.name ==":                          "line 1, column 16",
-		"cluster.age > 3":                          `line 1, column 1: cluster has no field "age" here: it has name, labels, region, zone, provider, sets and properties`,
-		"'a' == 'b' ||\n  cluster == 'x'":          "line 2, column 3: cluster is no value by itself: it has name",
-		"cluster.labels['env'] > 3":                "found no matching overload",
-		"cluster.taints.size() == 0":               `cluster has no field "taints" here`,
-		"secret.data == 'x'":                       "undeclared reference to 'secret'",
-		"cluster.properties[cluster.name] == 'x'":  "literal name",
-		"cluster.properties.all(k, k == 'x')":      "literal name",
-		"size(cluster.properties) > 0":             "literal name",
-		"[cluster.properties].exists(p, 'x' in p)": "literal name",
-		"cluster.name in cluster.properties":       "literal name",
-		"{'a': cluster.properties} == {}":          "literal name",
+		"cluster.name":                                     "gives a string",
+		"cluster.name ==":                                  "line 1, column 16",
+		"cluster.age > 3":                                  `line 1, column 1: cluster has no field "age" here: it has name, labels, region, zone, provider, sets and properties`,
+		"'a' == 'b' ||\n  cluster == 'x'":                  "line 2, column 3: cluster is no value by itself: it has name",
+		"cluster.labels['env'] > 3":                        "found no matching overload",
+		"cluster.taints.size() == 0":                       `cluster has no field "taints" here`,
+		"secret.data == 'x'":                               "undeclared reference to 'secret'",
+		"cluster.properties[cluster.name] == 'x'":          "literal name",
+		"cluster.properties.all(k, k == 'x')":              "literal name",
+		"cluster.properties[cluster.name].startsWith('x')": "literal name",
+		"size(cluster.properties) > 0":                     "literal name",
+		"[cluster.properties].exists(p, 'x' in p)":         "literal name",
+		"cluster.name in cluster.properties":               "literal name",
+		"{'a': cluster.properties} == {}":                  "literal name",
 		"cluster.labels.all(a, cluster.labels.all(b, cluster.labels.all(c, a != b || b != c)))":      "at most 2000",
 		"cluster.labels.exists(a, cluster.labels.exists(b, cluster.labels[a].matches(b + '(x+)+')))": "at most 2000",
 		strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200):                                 "recursion",
@@ -94,12 +95,12 @@ func TestCompileRefuses(t *testing.T) {
 
 // A Selector lists the properties that it reads, in every form of access.
 func TestPropertiesRead(t *testing.T) {
-	s, err := CompileClusterSelector("'b' in cluster.properties && cluster.properties['a'] == 'x' || has(cluster.properties.c) && ['q'].all(x, cluster.properties.d == x) && cluster.properties['a'] != 'y'")
+	s, err := CompileClusterSelector("'b' in cluster.properties && cluster.properties['a'] == 'x' || has(cluster.properties.c) && ['q'].all(x, cluster.properties.d == x) && cluster.properties['a'] != 'y' || cluster.properties['e'].startsWith('v')")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(s.PropertyNames(), " "); got != "a b c d" {
-		t.Errorf("reads %q, want a b c d", got)
+	if got := strings.Join(s.PropertyNames(), " "); got != "a b c d e" {
+		t.Errorf("reads %q, want a b c d e", got)
 	}
 	if s, _ := CompileClusterSelector("cluster.labels['properties'] == 'a'"); len(s.PropertyNames()) > 0 {
 		t.Errorf("reads %q, and no property", s.PropertyNames())

@@ -147,6 +147,9 @@ var aggregateCases = []aggregateCase{
 	{name: "daemonset", template: "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}", observed: 1,
 		members: []string{"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}\nstatus: {observedGeneration: 1, desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 1}"},
 		want:    "{observedGeneration: 1, desiredNumberScheduled: 3, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 1}"},
+	{name: "a node without a pod of the daemonset", template: "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}", observed: 1,
+		members: []string{"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log, generation: 1}\nstatus: {observedGeneration: 1, desiredNumberScheduled: 4, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 2}"},
+		want:    "{observedGeneration: 1, desiredNumberScheduled: 4, currentNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 2, numberUnavailable: 2}"},
 
 	{name: "job runs until the last is done", template: jobHead, observed: 1, members: []string{
 		jobHead + "status: {startTime: '2026-01-01T00:00:00Z', completionTime: '2026-01-01T00:01:00Z', succeeded: 2, conditions: [{type: Complete, status: 'True'}]}",
@@ -274,8 +277,8 @@ var aggregateCases = []aggregateCase{
 		want: strings.NewReplacer("parents:", "ancestors:", "parentRef:", "ancestorRef:").Replace("{parents: [" + parentEntryYAML("edge", "2", "Accepted=False=Invalid") + "]}")},
 	{name: "the type check of the cluster with the most warnings", template: policyHead, observed: 2, members: []string{
 		policyHead + "status: {observedGeneration: 2, typeChecking: {}}",
-		policyHead + "status: {observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}]}}"},
-		want: "{observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}]}}"},
+		policyHead + "status: {observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}, {fieldRef: 'spec.validations[1].expression', warning: no such overload}]}}"},
+		want: "{observedGeneration: 2, typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: undefined field}, {fieldRef: 'spec.validations[1].expression', warning: no such overload}]}}"},
 	{name: "a policy that one cluster has not checked", template: policyHead, observed: 2, members: []string{
 		policyHead + "status: {observedGeneration: 2, typeChecking: {}}", strings.Replace(policyHead, "generation: 2", "generation: 3", 1) + "status: {observedGeneration: 2}"},
 		want: "{}"},

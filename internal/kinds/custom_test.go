@@ -106,6 +106,12 @@ func TestHealthOfCustomKinds(t *testing.T) {
 		{"clone set", headYAML("apps.kruise.io/v1alpha1", "CloneSet") + "spec: {replicas: 4, updateStrategy: {partition: 50%}}\nstatus: {observedGeneration: 2, updatedReplicas: 2, availableReplicas: 4}", healthyResult, ""},
 		{"clone set updates", headYAML("apps.kruise.io/v1alpha1", "CloneSet") + "spec: {replicas: 4}\nstatus: {observedGeneration: 2, updatedReplicas: 2, availableReplicas: 4}", progressing, "Updating"},
 		{"kruise stateful", headYAML("apps.kruise.io/v1beta1", "StatefulSet") + "spec: {replicas: 1}\nstatus: {observedGeneration: 2, readyReplicas: 1, availableReplicas: 1, currentRevision: a, updateRevision: a}", healthyResult, ""},
+		{"kruise daemon set", headYAML("apps.kruise.io/v1alpha1", "DaemonSet") + "spec: {}\nstatus: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberAvailable: 3}", healthyResult, ""},
+		{"kruise daemon set with a partition", headYAML("apps.kruise.io/v1alpha1", "DaemonSet") + "spec: {updateStrategy: {rollingUpdate: {partition: 1}}}\nstatus: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 2, numberAvailable: 3}", healthyResult, ""},
+		{"kruise daemon set updates", headYAML("apps.kruise.io/v1alpha1", "DaemonSet") + "spec: {}\nstatus: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 2, numberAvailable: 3}", progressing, "Updating"},
+		{"kruise daemon set updated by hand", headYAML("apps.kruise.io/v1alpha1", "DaemonSet") + "spec: {updateStrategy: {type: OnDelete}}\nstatus: {observedGeneration: 2, desiredNumberScheduled: 3, numberAvailable: 3}", healthyResult, ""},
+		{"kruise daemon set without a pod", headYAML("apps.kruise.io/v1alpha1", "DaemonSet") + "spec: {}\nstatus: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberAvailable: 2}", progressing, "Unavailable"},
+		{"kruise daemon set of an older generation", headYAML("apps.kruise.io/v1alpha1", "DaemonSet") + "spec: {}\nstatus: {observedGeneration: 1, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberAvailable: 3}", progressing, "NotObserved"},
 
 		{"gateway", headYAML("gateway.networking.k8s.io/v1", "Gateway") + statusYAML(conditionYAML("Accepted", "True", "x"), conditionYAML("Programmed", "True", "x")), healthyResult, ""},
 		{"gateway waits", headYAML("gateway.networking.k8s.io/v1", "Gateway") + statusYAML(conditionYAML("Accepted", "True", "x"), conditionYAML("Programmed", "Unknown", "Pending")), progressing, "Pending"},

@@ -222,6 +222,10 @@ func TestBuildManifest(t *testing.T) {
 	if alone.Content = (&atoll.Content{}); manifest.BuildManifest(alone).Namespaces != nil {
 		t.Error("a content without items needs a namespace")
 	}
+	none := alone
+	if none.Items = []atoll.RenderedItem{}; manifest.BuildManifest(none).Content != manifest.BuildManifest(alone).Content {
+		t.Error("an empty list of items changed the content's hash")
+	}
 	if len(c.Tombstones[0].MovedTo) != 2 {
 		t.Error("BuildManifest changed the content")
 	}

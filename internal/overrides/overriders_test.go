@@ -411,12 +411,18 @@ func TestCheckOverridersReportsImpossibleOverriders(t *testing.T) {
 // TestMergeFailureReportsTheFirstFault: what is said of a row is part of what it is sent, and
 // must not change by itself.
 func TestMergeFailureReportsTheFirstFault(t *testing.T) {
-	o := parseOverriders(t, `{strategicMerge: {metadata: {labels: {$patch: other, a: b}}, spec: {template: {spec: {containers: [{image: x}], volumes: [{emptyDir: {}}]}}}}}`)
-	c := &atoll.Content{Items: []atoll.Item{newItem(webKey, yamlToJSON(t, deploymentYAML))}, Rules: []atoll.Rule{newRule("ClusterOverridePolicy/p", o, webKey)}}
-	for range 50 {
-		items, _ := manifest.RenderItems(c, manifest.RenderInput{Rules: []int{0}})
-		if want := "strategicMerge: merge /metadata/labels/$patch: "; !strings.Contains(items[0].Error, want) {
-			t.Fatalf("it says %q, and should %q", items[0].Error, want)
+	for _, tc := range []struct{ merge, want string }{
+		{`{metadata: {labels: {$patch: other, a: b}}, spec: {template: {spec: {containers: [{image: x}], volumes: [{emptyDir: {}}]}}}}`, "/metadata/labels/$patch: "},
+		// A part that can be merged is no fault, wherever it is.
+		{`{metadata: {annotations: {a: b}}, spec: {replicas: 3, template: {spec: {containers: [{image: x}]}}}}`, "/spec/template/spec/containers: the list cannot be merged"},
+	} {
+		o := parseOverriders(t, "{strategicMerge: "+tc.merge+"}")
+		c := &atoll.Content{Items: []atoll.Item{newItem(webKey, yamlToJSON(t, deploymentYAML))}, Rules: []atoll.Rule{newRule("ClusterOverridePolicy/p", o, webKey)}}
+		for range 50 {
+			items, _ := manifest.RenderItems(c, manifest.RenderInput{Rules: []int{0}})
+			if want := "strategicMerge: merge " + tc.want; !strings.Contains(items[0].Error, want) {
+				t.Fatalf("it says %q, and should %q", items[0].Error, want)
+			}
 		}
 	}
 }

@@ -286,6 +286,44 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 	}
 }
 
+// Capacity that comes free costs nothing for a Bundle that waited for it and is gone.
+func TestAGoneBundleWaitsForNoCapacity(t *testing.T) {
+	m := newFakeHub()
+	m.changeCluster("a", withCapacity(3))
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		m.placeBundle("web", v1alpha1.PlacementSpec{}, undividedContent("web", 3))
+		m.settleRows("web")
+		m.placeBundle("api", v1alpha1.PlacementSpec{}, undividedContent("api", 3))
+		expectRows(t, m, "api", "")
+		readsOfFreedCapacity := func() int {
+			before := m.countReads()
+			r.capacityFreed("a")
+			synctest.Wait()
+			return m.countReads() - before
+		}
+		if readsOfFreedCapacity() == 0 {
+			t.Error("the Bundle that waits is not looked at")
+		}
+		m.mu.Lock()
+		delete(m.bundles, "api") // no row held it
+		m.mu.Unlock()
+		for _, fn := range m.onBundle {
+			fn("api")
+		}
+		synctest.Wait()
+		if reads := readsOfFreedCapacity(); reads > 0 {
+			t.Errorf("%d reads for a Bundle that is gone", reads)
+		}
+	})
+}
+
+// countReads counts the reads of rows.
+func (m *fakeHub) countReads() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rowReads + m.contentReads
+}
+
 // A Bundle with uncountable requests takes nothing of others with it when it goes.
 func TestSumsThatRanOverAreCountedAnew(t *testing.T) {
 	m := newFakeHub()

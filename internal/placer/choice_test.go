@@ -176,6 +176,49 @@ func TestReservationsCollide(t *testing.T) {
 	}
 }
 
+// collidingRevisions reserves the pods of a cluster in each decision, as another step would.
+type collidingRevisions struct {
+	Revisions
+	decided func()
+}
+
+func (c collidingRevisions) GetContent(ctx context.Context, name string) (*atoll.Content, error) {
+	c.decided()
+	return c.Revisions.GetContent(ctx, name)
+}
+
+// A decision that always collides is made maxDecideTries times. The last one counts.
+func TestADecisionThatAlwaysCollidesEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeHub()
+		addClusters(m, "a")
+		r, shutDown := newIdleReconciler(m)
+		defer shutDown()
+		m.placeBundle("web", atMostClusters(1), &atoll.Content{})
+		b, _ := fakeBundles{m}.Get("web")
+		terms, err := r.termsOf(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, decisions := r.index.viewOf(b, terms, time.Now()), 0
+		r.Revisions = collidingRevisions{r.Revisions, func() {
+			decisions++
+			r.index.reservePods(map[string]int64{"a": 1}, 0, true)
+		}}
+		snap, end, err := r.decideWithReservation(t.Context(), b, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decisions != maxDecideTries || snap.countPlacedClusters() != 1 {
+			t.Errorf("%d decisions, the last with %d clusters, want %d with 1", decisions, snap.countPlacedClusters(), maxDecideTries)
+		}
+		end()
+		if left := r.index.copyReservations(); left["a"] != maxDecideTries {
+			t.Errorf("the reservations of the others are %v", left)
+		}
+	})
+}
+
 // The loads of all clusters in a decision are those of the table and the reservations, while
 // rows and clusters come, grow and go.
 func TestLoadsOfAllAreThoseOfEach(t *testing.T) {

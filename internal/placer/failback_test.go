@@ -93,3 +93,29 @@ func TestFallBackAndFailback(t *testing.T) {
 		expectRows(t, m, "web", "a Active r1")
 	})
 }
+
+// A preview during the hold time of a failback reports its end as it is, with the time that passed already.
+func TestAPreviewKeepsTheHoldTime(t *testing.T) {
+	m := newFakeHub()
+	m.changeCluster("a", func(c *v1alpha1.Cluster) {
+		c.Spec.Taints = []v1alpha1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute}}
+	})
+	addClusters(m, "b")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = ownThenCloudPlacement(10 * time.Minute) })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		expectRows(t, m, "web", "b Active r1")
+		since := time.Now()
+		m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Spec.Taints = nil })
+		time.Sleep(4 * time.Minute)
+		b, _ := fakeBundles{m}.Get("web")
+		got, err := r.PreviewBundles(t.Context(), nil, []SupposedBundle{{Bundle: b, Revision: "web-1-r1", Content: m.contents["web-1-r1"]}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := got[0].Decision; d.PendingFailback.Group != "own" || !d.FailbackAt.Equal(since.Add(10*time.Minute)) || rowsText(got[0].After) != "b Active" {
+			t.Errorf("group %q is foreseen at %s, want own at %s; rows %s", d.PendingFailback.Group, d.FailbackAt, since.Add(10*time.Minute), rowsText(got[0].After))
+		}
+	})
+}

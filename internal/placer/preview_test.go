@@ -332,6 +332,60 @@ func (b setsByNamespace) AllowedSets(ns string) []string { return b[ns] }
 func (setsByNamespace) Subscribe(func(string))           {}
 
 // nameSetViews see clusters in the set that their label names.
+// A Bundle that shrinks in a disconnected cluster, which reports nothing, frees capacity there for another Bundle of
+// the preview.
+func TestAPreviewGoesOnAfterAChangeInADisconnectedCluster(t *testing.T) {
+	m := newFakeHub()
+	m.changeCluster("a", withCapacity(5))
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		m.placeBundle("web", placementNamed("a"), undividedContent("web", 4))
+		m.settleRows("web")
+		m.setOnline("a", false)
+		synctest.Wait()
+		web, _ := fakeBundles{m}.Get("web")
+		list := []SupposedBundle{
+			newSupposedBundle("api", placementNamed("a"), undividedContent("api", 3)),
+			{Bundle: web, Revision: "web-2-r2", Content: undividedContent("web", 1)},
+		}
+		got, err := r.PreviewBundles(t.Context(), nil, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rowsText(got[0].After) != "a Active" {
+			t.Errorf("api is foreseen in %q, want a", rowsText(got[0].After))
+		}
+		m.cutRevision("web", undividedContent("web", 1))
+		synctest.Wait()
+		m.placeBundle("api", placementNamed("a"), undividedContent("api", 3))
+		expectRows(t, m, "api", "a Active r1")
+	})
+}
+
+// A preview decides by the supposed scores, and without them by the real ones.
+func TestAPreviewUsesSupposedScores(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b")
+	scores := &fakeScores{values: map[string]int64{"shop a price": 700, "shop b price": 500}}
+	supposed := &fakeScores{values: map[string]int64{"shop a price": 700, "shop b price": 900}}
+	runWith(t, m, func(c *Config) { c.Scores = scores }, func(t *testing.T, r *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement = atMostClusters(1)
+			b.Spec.Placement.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreCluster, Measure: "price"}}
+		})
+		b, _ := fakeBundles{m}.Get("web")
+		list := []SupposedBundle{{Bundle: b, Revision: "web-1-r1", Content: &atoll.Content{}}}
+		for want, tables := range map[string]*SupposedTables{"a": {}, "b": {Scores: supposed}} {
+			got, err := r.PreviewBundles(t.Context(), tables, list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if clusters := slices.Sorted(maps.Keys(got[0].After)); !slices.Equal(clusters, []string{want}) {
+				t.Errorf("foreseen in %q, want %s", clusters, want)
+			}
+		}
+	})
+}
+
 type nameSetViews struct{ plainViews }
 
 func (nameSetViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {

@@ -3,6 +3,7 @@ package placer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,27 @@ func TestMoveMakesBeforeItBreaks(t *testing.T) {
 		expectRows(t, m, "web", "a Removing r1, b Active r1")
 		m.settleRows("web")
 		expectRows(t, m, "web", "b Active r1")
+	})
+}
+
+// A report that comes after a step's write and before the step's end is not lost: the move goes on.
+func TestReportDuringAStepIsNotLost(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1")
+		reported := false
+		m.onRows = append(m.onRows, func(uid string, clusters, _ []string) {
+			if !reported && slices.Contains(clusters, "b") {
+				reported = true
+				m.reportState(uid, "b", atoll.RowReady)
+			}
+		})
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
+		expectRows(t, m, "web", "a Removing r1, b Active r1")
 	})
 }
 
@@ -343,6 +365,37 @@ func TestDeletesAreAddedUpPerNamespace(t *testing.T) {
 		})
 		if phases("b3")[atoll.RowRemoving] != 400 {
 			t.Fatalf("the confirmed plan was not released: %v", phases("b3"))
+		}
+	})
+}
+
+// A deletion that a row's revision has already is no deletion of the next revision: 1,001 rows, over the limit of
+// 1,000 direct ones, get that revision without a confirmation. They wait for another deletion.
+func TestADeletionCountsOnce(t *testing.T) {
+	m := newFakeHub()
+	var names []string
+	for i := range rollout.DirectDeleteLimit + 1 {
+		names = append(names, fmt.Sprintf("c%04d", i))
+	}
+	addClusters(m, names...)
+	deleted := func(items ...string) *atoll.Content {
+		c := &atoll.Content{}
+		for _, name := range items {
+			c.Tombstones = append(c.Tombstones, atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: name}, UID: "u-" + name, Cause: atoll.CauseDeleted})
+		}
+		return c
+	}
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		newPlacedBundle(m, "web", deleted("first"), names...)
+		m.cutRevision("web", deleted("first"))
+		m.settleRows("web")
+		if plan := m.heldPlan(t, "web"); plan != "" || strings.Count(m.rowsOf("web"), "r2") != len(names) {
+			t.Fatalf("the plan is %q, and the rows are %s", plan, m.rowsOf("web"))
+		}
+		m.cutRevision("web", deleted("first", "second"))
+		m.settleRows("web")
+		if plan := m.heldPlan(t, "web"); plan == "" || strings.Count(m.rowsOf("web"), "r2") != len(names) {
+			t.Errorf("the plan is %q, and the rows are %s", plan, m.rowsOf("web"))
 		}
 	})
 }

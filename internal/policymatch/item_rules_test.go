@@ -1,6 +1,7 @@
 package policymatch
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -83,6 +84,21 @@ func TestTreatmentOfAnObject(t *testing.T) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TreatmentAnnotations returns only the annotations that state how members treat an object.
+func TestTreatmentAnnotations(t *testing.T) {
+	treatment := map[string]string{
+		"atoll.dev/update": "CreateOnly", "atoll.dev/ignore-fields": "/data/a", "atoll.dev/drift": "Report", "atoll.dev/conflict-resolution": "Overwrite", "atoll.dev/removal": "",
+	}
+	all := maps.Clone(treatment)
+	all["atoll.dev/clusters"], all["team"] = "*", "red"
+	if got := TreatmentAnnotations(all); !maps.Equal(got, treatment) {
+		t.Errorf("%v, want %v", got, treatment)
+	}
+	if got := TreatmentAnnotations(map[string]string{"team": "red"}); len(got) != 0 {
+		t.Errorf("without a treatment: %v", got)
 	}
 }
 

@@ -88,17 +88,24 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	case s.blockersByCluster[c].countClusters() > 0:
 		return newRowWait(atoll.ReasonWaitsForReplacements, s.blockersByCluster[c].formatNames()+" to become ready, before its share shrinks", time.Unix(spec.MovingSince, 0))
 	case spec.Phase == atoll.RowRemoving:
-		return s.findRemovalWait(row, since)
+		return WaitOfRemovingRow(row)
 	}
 	return WaitOfActiveRow(row)
 }
 
-func (s *rolloutStep) findRemovalWait(row Row, since time.Time) RowWait {
+// WaitOfRemovingRow returns the wait of a Removing row; For is empty when its cluster has removed it.
+func WaitOfRemovingRow(row Row) RowWait {
+	since, isCurrent := time.Unix(row.Spec.Since, 0), row.Status != nil && row.Status.Generation == row.Spec.Generation
 	switch {
-	case row.Status != nil && row.Status.State == atoll.RowRemoved && row.Status.Generation == row.Spec.Generation:
+	case isCurrent && row.Status.State == atoll.RowRemoved:
 		return RowWait{}
 	case !row.Online:
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back and remove what it holds, or `atoll remove` to give it up", since)
+	}
+	if isCurrent {
+		if blocker := row.Status.RemovalBlocker(); blocker != "" {
+			return newRowWait(atoll.ReasonWaitsForMember, "the removal, which is blocked: "+phrase.EscapeLine(blocker), since)
+		}
 	}
 	return newRowWait(atoll.ReasonWaitsForRemoval, "the removal to be done"+ExplainCheckInDelay(row.CheckIn), since)
 }

@@ -33,3 +33,33 @@ func TestAMissingObjectNamesItsActor(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// A removal that the member cannot carry out names what blocks it, and its administrator. One that only takes
+// time does not.
+func TestWaitsOfRemovingRows(t *testing.T) {
+	volume := atoll.ItemKey{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}
+	for name, tc := range map[string]struct {
+		offline bool
+		status  *atoll.RowStatus
+		reason  atoll.Reason
+		awaited string
+	}{
+		"no report":         {reason: atoll.ReasonWaitsForRemoval, awaited: "the removal to be done"},
+		"an earlier report": {status: &atoll.RowStatus{Generation: 6, State: atoll.RowFailed, Message: "old"}, reason: atoll.ReasonWaitsForRemoval, awaited: "the removal to be done"},
+		"under way":         {status: &atoll.RowStatus{Generation: 7, State: atoll.RowProgressing, Reason: atoll.ReasonRemoving}, reason: atoll.ReasonWaitsForRemoval, awaited: "the removal to be done"},
+		"a finalizer": {status: &atoll.RowStatus{Generation: 7, State: atoll.RowProgressing, Items: []atoll.ItemStatus{{Key: volume, Reason: atoll.ReasonTerminating, Message: "it has the finalizer example.com/\x1bkeep"}}},
+			reason: atoll.ReasonWaitsForMember, awaited: `the removal, which is blocked: PersistentVolumeClaim data: it has the finalizer example.com/\x1bkeep`},
+		"refused": {status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed, Reason: atoll.ReasonDeniedByPolicy, Message: "deletes are not allowed"},
+			reason: atoll.ReasonWaitsForMember, awaited: "the removal, which is blocked: DeniedByPolicy deletes are not allowed"},
+		"disconnected": {offline: true, status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed}, reason: atoll.ReasonWaitsForCluster, awaited: "the cluster to come back and remove what it holds, or `atoll remove` to give it up"},
+		"removed":      {status: &atoll.RowStatus{Generation: 7, State: atoll.RowRemoved}},
+	} {
+		w := WaitOfRemovingRow(Row{Spec: atoll.RowSpec{Generation: 7, Phase: atoll.RowRemoving, Since: 60}, Status: tc.status, Online: !tc.offline})
+		if w.Reason != tc.reason || w.For != tc.awaited || tc.reason != "" && w.Since.Unix() != 60 {
+			t.Errorf("%s: %+v", name, w)
+		}
+		if tc.reason == atoll.ReasonWaitsForMember && w.Actor != atoll.ActorMember {
+			t.Errorf("%s: %s must act", name, w.Actor)
+		}
+	}
+}

@@ -21,8 +21,9 @@ type Summary struct {
 	Drifted int32
 }
 
-// SummarizeRow reads the lines of a row; an empty status is none. It skips counts, and the items of a row that is ready. A
-// status that cannot be read counts as none, and a spec that cannot be read as no row.
+// SummarizeRow reads the lines of a row; an empty status is none. It skips counts, and the items of a
+// row that is ready. A status that cannot be read counts as none, and a spec that cannot be read as no
+// row.
 func SummarizeRow(spec, status string, specWords, statusWords []string) Summary {
 	order := atoll.RowSpec{Generation: 1, Phase: atoll.RowActive}
 	f := lineReader{rest: spec, separator: ' ', words: specWords}

@@ -132,6 +132,26 @@ func TestWhyNot(t *testing.T) {
 	}
 }
 
+// Clusters in the same groups share one search for the cluster whose place they could take. So each cluster
+// of a large fleet is compared with a chosen one.
+func TestEachClusterOfALargeFleetIsCompared(t *testing.T) {
+	p := parsePlacement(t, "{maxClusters: 3, spreadConstraints: [{spreadByField: region, minGroups: 3}]}")
+	d := DecidePlacement(Input{BundleUID: "b", Placement: p, Clusters: fleetOf(4000), Now: now})
+	compared, other := 0, ""
+	for _, v := range d.Verdicts {
+		switch {
+		case strings.Contains(v.Reason, "which was chosen: a hash of the Bundle and the cluster breaks ties"):
+			compared++
+		case strings.HasPrefix(v.Reason, "it fits"):
+			other = v.String()
+		}
+	}
+	// 3636 clusters have no taint, and three of them are chosen.
+	if compared != 3633 || other != "" {
+		t.Errorf("%d of 3633 clusters are compared with a chosen one, and one says %q", compared, other)
+	}
+}
+
 // Groups of a spread are counted, and one without a chosen cluster says why.
 func TestSpreadGroupsSayWhy(t *testing.T) {
 	w := sixZones()

@@ -246,6 +246,8 @@ func TestReplicaSchedulingFields(t *testing.T) {
 // An override sets the assigned replicas of a cluster, and the others divide the rest.
 func TestHandedShares(t *testing.T) {
 	rangedBy2 := v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, Ordinals: &v1alpha1.OrdinalRanges{Size: 2}}
+	rangedBy2OfB := rangedBy2
+	rangedBy2OfB.WeightPreference = weightedPlacement(staticWeight(1, "b")).ReplicaScheduling.WeightPreference
 	for _, tc := range []struct {
 		name     string
 		workload Workload
@@ -262,6 +264,7 @@ func TestHandedShares(t *testing.T) {
 			map[string]int64{"a": 2, "c": 3}, "a=2 b=5 c=3", 0},
 		{"by room", web, v1alpha1.ReplicaScheduling{ReplicaDivisionPreference: v1alpha1.DivideAggregated}, map[string]int64{"a": 4, "b": 6}, "a=4 b=6 c=0", 0},
 		{"no further than its range", db, rangedBy2, map[string]int64{"a": 6}, "a=2 b=2 c=2", 4},
+		{"no further than its range, where no weight is stated", db, rangedBy2OfB, map[string]int64{"a": 6, "c": 1}, "a=2 b=2 c=1", 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := tc.workload

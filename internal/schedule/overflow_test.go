@@ -237,15 +237,26 @@ func TestOverflowRowsBeyondReturns(t *testing.T) {
 	w.placement.ClusterTolerations = []corev1.Toleration{{Key: "down", Operator: corev1.TolerationOpExists, TolerationSeconds: secondsPointer(300)}}
 	w.applyStep()
 	withTaint("down", "", corev1.TaintEffectNoExecute, time.Minute)(&w.clusters[2])
-	if d, _ := w.decideOnce(); d.EvictAt.IsZero() {
-		t.Error("no eviction is due")
+	if d, _ := w.decideOnce(); !d.EvictAt.Equal(now.Add(4 * time.Minute)) {
+		t.Errorf("the eviction from m is due at %s, want in four minutes", d.EvictAt)
 	}
+	a := w.clusters[0]
+	withTaint("down", "", corev1.TaintEffectNoExecute, 2*time.Minute)(&w.clusters[0])
+	if d, _ := w.decideOnce(); !d.EvictAt.Equal(now.Add(3 * time.Minute)) {
+		t.Errorf("the first eviction is due at %s, want in three minutes, from a", d.EvictAt)
+	}
+	m := w.clusters[2]
+	w.clusters[2] = overflowFleet()[2]
+	if d, _ := w.decideOnce(); !d.EvictAt.Equal(now.Add(3 * time.Minute)) {
+		t.Errorf("beside overflow without an eviction, the first is due at %s, want in three minutes", d.EvictAt)
+	}
+	w.clusters[0], w.clusters[2] = a, m
 	p := w.placement
 	p.Failback = failbackAfter(time.Minute)
 	in := w.buildInput()
 	in.Placement, in.PendingFailback = p, PendingFailback{"own", now.Add(-time.Hour)}
 	in.Workloads[0].Replicas = 5
-	m := overflowFleet()[2]
+	m = overflowFleet()[2]
 	in.Clusters, in.Rows = overflowFleet(), map[string]atoll.RowSpec{"m": inGroup(p, "near", m)}
 	if v, _ := DecidePlacement(in).FindVerdict("m"); v.Outcome != OutcomeLeaves || v.RowReason != atoll.ReasonGroupLeft {
 		t.Errorf("after a failback %s with the reason %s", v, v.RowReason)

@@ -87,3 +87,19 @@ func TestMovesAreOneAtATimeAndKeepTheSpread(t *testing.T) {
 		t.Fatalf("at the end placed %s, leaving %s", formatOutcomes(d, OutcomePlaced), formatOutcomes(d, OutcomeLeaves))
 	}
 }
+
+// The best cluster of all may be in a group that the spread refuses. Then the Bundle moves to the best one of
+// another group.
+func TestAMoveToTheBestClusterThatTheSpreadAllows(t *testing.T) {
+	at := func(name string, free int64) Cluster {
+		return newCluster(name, locatedIn("", name[:1], ""), withCPUs(100, free))
+	}
+	w := newWorld(at("x0", 10), at("x1", 50), at("y2", 95))
+	p := parsePlacement(t, "{maxClusters: 3, spreadConstraints: [{spreadByField: zone, minGroups: 2, maxGroups: 2}], rescheduling: {when: WhenBetter, minDwell: 0s}, scores: [{name: ResourceAvailable, resource: cpu}]}")
+	w.decideAndApply(p)
+	// A move of x0 or x1 to z9 would need a third group, and a move of y2 gains less than its cost.
+	w.clusters["z9"], w.clusters["x7"] = at("z9", 100), at("x7", 70)
+	if d := w.decideAndApply(p); formatOutcomes(d, OutcomePlaced) != "x1 x7 y2" || formatOutcomes(d, OutcomeLeaves) != "x0" {
+		t.Errorf("placed %s, leaving %s; want a move from x0 to x7", formatOutcomes(d, OutcomePlaced), formatOutcomes(d, OutcomeLeaves))
+	}
+}

@@ -211,6 +211,20 @@ func TestNothingFitsClearsNothing(t *testing.T) {
 	}
 }
 
+// While no cluster fits, a scaled workload is still divided by weight among the clusters that keep it.
+func TestNothingFitsAndTheWorkloadIsScaled(t *testing.T) {
+	a, b := newCluster("a"), newCluster("b")
+	p := weightedPlacement(staticWeight(3, "a"), staticWeight(1, "b"))
+	p.ClusterAffinity = &v1alpha1.ClusterAffinity{LabelSelector: labelSelectorOf("env", "prdo")}
+	w := web
+	w.Replicas = 8
+	d := DecidePlacement(Input{Placement: p, Clusters: []Cluster{a, b}, Workloads: []Workload{w}, Now: now,
+		Rows: map[string]atoll.RowSpec{"a": runningRow(a, web, 3), "b": runningRow(b, web, 1)}})
+	if got := formatShares(d, w); !d.NoFit || got != "a=6 b=2" {
+		t.Errorf("no cluster fits: %t; shares %s, want a=6 b=2", d.NoFit, got)
+	}
+}
+
 func TestVanishedAndReplacedClusters(t *testing.T) {
 	a := newCluster("a")
 	other := newCluster("b")

@@ -145,5 +145,8 @@ func TestDecisionsAllocateNothingPerCluster(t *testing.T) {
 		if bound := few + 30; many > bound || kind.name != "spread" && kind.name != "zones" && many > maxDecisionAllocations {
 			t.Errorf("%s: %v allocations for 1,000 clusters, %v for 4,000", kind.name, few, many)
 		}
+		if slices.Contains([]string{"all", "labels", "fields", "groups"}, kind.name) && many > few {
+			t.Errorf("%s: the list of all fitting clusters grows step by step: %v allocations for 1,000 clusters, %v for 4,000", kind.name, few, many)
+		}
 	}
 }

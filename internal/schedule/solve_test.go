@@ -237,3 +237,20 @@ func TestSeveralRulesAreKept(t *testing.T) {
 		t.Errorf("the best in %d of %d, groups missing that could be had in %d", best, runs, short)
 	}
 }
+
+// A search over many groups ends after searchSteps/q attempts, where q is the number of classes and of
+// chosen options. Each attempt allocates a few lists.
+func TestASearchOverManyGroupsIsBounded(t *testing.T) {
+	const groups, perGroup, most = 120, 2, 60
+	p := &choiceProblem{maxChosen: 100, rules: []spreadRule{{min: 1, max: most, groups: groups}}}
+	for i := range int32(groups * perGroup) {
+		p.options = append(p.options, candidateOption{clusterIndex: i, rank: uint64(i), score: int64(i)})
+		p.rules[0].groupOf = append(p.rules[0].groupOf, i%groups)
+	}
+	const attempts = searchSteps / (groups + 100)
+	one := testing.AllocsPerRun(1, func() { s := newSolver(p); s.attemptChoice(s.admitBestGroups(), 0) })
+	all := testing.AllocsPerRun(1, func() { newSolver(p).searchGreedily() })
+	if all > one*(attempts+1) {
+		t.Errorf("%v allocations, with %v of one attempt; want at most %d attempts", all, one, attempts+1)
+	}
+}

@@ -120,6 +120,48 @@ func TestNoObjectIsDefaultedTwice(t *testing.T) {
 	}
 }
 
+// partDefaulter is a Defaulter of a kind without defaults. It is never given both fields.
+type partDefaulter struct {
+	t     *testing.T
+	calls int
+}
+
+func (d *partDefaulter) Default(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	d.calls++
+	if spec, _ := obj.Object["spec"].(map[string]any); spec["size"] != nil && spec["color"] != nil {
+		d.t.Errorf("asked about a complete object: %v", obj.Object)
+	}
+	return obj, nil
+}
+
+// The object with all its fields is not defaulted: nothing is left out that defaults could fill in.
+func TestACompleteObjectIsNotDefaulted(t *testing.T) {
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(`
+apiVersion: x.dev/v1
+kind: Widget
+metadata:
+  name: w
+  namespace: shop
+  managedFields:
+  - {manager: kubectl-create, operation: Update, apiVersion: x.dev/v1, fieldsType: FieldsV1, fieldsV1: {f:spec: {f:color: {}, f:size: {}}}}
+spec: {color: red, size: large}
+`), &obj.Object); err != nil {
+		t.Fatal(err)
+	}
+	d := &partDefaulter{t: t}
+	got, err := userfields.ExtractUserFields(obj, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"apiVersion":"x.dev/v1","kind":"Widget","metadata":{"name":"w","namespace":"shop"},"spec":{"color":"red","size":"large"}}`; string(got) != want {
+		t.Errorf("the user's fields are %s, want %s", got, want)
+	}
+	if d.calls != 3 { // without both fields, and without each
+		t.Errorf("%d objects were defaulted, want 3", d.calls)
+	}
+}
+
 func equalJSON(t *testing.T, a, b any) bool {
 	t.Helper()
 	x, err := json.Marshal(a)

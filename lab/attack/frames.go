@@ -128,7 +128,11 @@ func sendForgedTexts(ctx context.Context, t *Target, lasts time.Duration) (strin
 	if err != nil {
 		return answer, err
 	}
-	cluster, err := t.readCluster(ctx)
+	_, name, err := t.ensureAgentIdentity(ctx)
+	if err != nil {
+		return answer, err
+	}
+	cluster, err := t.readCluster(ctx, name)
 	if err != nil {
 		return answer, err
 	}
@@ -140,19 +144,15 @@ func sendForgedTexts(ctx context.Context, t *Target, lasts time.Duration) (strin
 	return answer, nil
 }
 
-// readCluster returns the attacker's Cluster.
-func (t *Target) readCluster(ctx context.Context) (*v1alpha1.Cluster, error) {
-	_, name, err := t.ensureAgentIdentity(ctx)
-	if err != nil {
-		return nil, err
-	}
+// readCluster returns a Cluster.
+func (t *Target) readCluster(ctx context.Context, name string) (*v1alpha1.Cluster, error) {
 	u, err := t.dynamic.Resource(clusterResource).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read the Cluster of the attacker: %w", err)
+		return nil, fmt.Errorf("read the Cluster %s: %w", name, err)
 	}
 	var out v1alpha1.Cluster
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &out); err != nil {
-		return nil, fmt.Errorf("the Cluster of the attacker: %w", err)
+		return nil, fmt.Errorf("the Cluster %s: %w", name, err)
 	}
 	return &out, nil
 }
@@ -163,16 +163,26 @@ const conditionTimeout = 30 * time.Second
 
 // waitForMisbehaving waits until the attacker's Cluster has the condition Misbehaving.
 func (t *Target) waitForMisbehaving(ctx context.Context) error {
+	_, name, err := t.ensureAgentIdentity(ctx)
+	if err != nil {
+		return err
+	}
+	return t.waitForCondition(ctx, name, v1alpha1.ClusterMisbehaving, func(c *metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
+}
+
+// waitForCondition waits until a condition of a Cluster fits.
+func (t *Target) waitForCondition(ctx context.Context, cluster, kind string, fits func(*metav1.Condition) bool) error {
 	for end := time.Now().Add(conditionTimeout); ; {
-		cluster, err := t.readCluster(ctx)
+		read, err := t.readCluster(ctx, cluster)
 		if err != nil {
 			return err
 		}
-		if meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterMisbehaving) {
+		c := meta.FindStatusCondition(read.Status.Conditions, kind)
+		if c != nil && fits(c) {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the Cluster of the attacker does not show after %s that its agent misbehaves", conditionTimeout)
+			return fmt.Errorf("the condition %s of the Cluster %s is %+v after %s", kind, cluster, c, conditionTimeout)
 		}
 		_ = lab.PauseFor(ctx, 100*time.Millisecond)
 	}

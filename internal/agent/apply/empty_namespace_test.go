@@ -65,3 +65,26 @@ func TestAForeignNamespaceIsEnough(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A namespace that users deleted and created again in the member is foreign. The next try after the refused
+// edit finds that out.
+func TestANamespaceThatUsersCreatedAgainIsForeign(t *testing.T) {
+	m := newManifest("b1", 1)
+	m.Namespaces = map[string]atoll.NamespaceMeta{"shop": {Labels: map[string]string{"team": "web"}}}
+	api := newMemoryMember(t)
+	api.objects["/api/v1/namespaces/shop"]["metadata"].(map[string]any)["uid"] = "theirs"
+	e := engineOn(t, api, shopNamespace, m)
+	if f := e.workOnKey(t.Context(), shopNamespace.Key); reasonOf(f) != atoll.ReasonConflict {
+		t.Errorf("the edit fails with %+v, want %s", f, atoll.ReasonConflict)
+	}
+	if f := e.workOnKey(t.Context(), shopNamespace.Key); f != nil {
+		t.Errorf("the next try fails with %+v", f)
+	}
+	api.expectWrites(t)
+	if r, _ := e.book.Record(shopNamespace.Key); r.UID != "" {
+		t.Errorf("the record is %+v", r)
+	}
+	if s, _ := e.StatusOf("b1", nil, time.Now()); !s.Applied || s.State != atoll.RowReady {
+		t.Errorf("the status is %+v", s)
+	}
+}

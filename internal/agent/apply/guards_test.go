@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -412,4 +414,66 @@ func TestDeletionsAreWaitedForOnceTheyBegan(t *testing.T) {
 			api.expectWrites(t, c.writes...)
 		})
 	}
+}
+
+// A finalizer that Atoll applied and the hub released is removed from an object that is being deleted.
+// An object that went before the request is no failure, and a changed object is a conflict.
+func TestReleasedFinalizersAreRemoved(t *testing.T) {
+	const begun = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop, uid: o1, deletionTimestamp: 2026-01-01T00:00:00Z, finalizers: [x.dev/sent, x.dev/other], managedFields: [" +
+		"{manager: " + atoll.FieldManager + ", operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {f:metadata: {f:finalizers: {'v:\"x.dev/sent\"': {}}}}}]}"
+	for name, c := range map[string]struct {
+		release string
+		refuse  int // status code of the patch; 0: it succeeds
+		want    atoll.Reason
+		left    string // finalizers
+		held    string // part of the message
+	}{
+		"it is released":        {"x.dev/sent", 0, atoll.ReasonTerminating, "x.dev/other", "waits for the finalizers x.dev/other:"},
+		"another one":           {"x.dev/other", 0, atoll.ReasonTerminating, "x.dev/sent x.dev/other", "waits for the finalizers x.dev/sent, x.dev/other:"},
+		"the object went":       {"x.dev/sent", http.StatusNotFound, atoll.ReasonTerminating, "x.dev/sent x.dev/other", "waits for the finalizers x.dev/other:"},
+		"the object changed":    {"x.dev/sent", http.StatusConflict, atoll.ReasonConflict, "x.dev/sent x.dev/other", ""},
+		"the member refuses it": {"x.dev/sent", http.StatusForbidden, atoll.ReasonForbidden, "x.dev/sent x.dev/other", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newMemoryMember(t, begun)
+			e := engineOn(t, refusePatches(api, c.refuse), ownership.Record{
+				Key: confKey, APIVersion: "v1", UID: "o1", Template: "t", Owner: "b1", Label: "b1", Applied: "h", Chosen: true,
+				Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}},
+			}, withTombstones(newManifest("b1", 2), atoll.Tombstone{Key: confKey, UID: "t", Cause: atoll.CauseDeleted, ReleasedFinalizers: []string{c.release}}))
+			e.mu.Lock()
+			e.ensureTask(confKey).weigh = false
+			e.ensureTask(confKey).failure = &Failure{Reason: atoll.ReasonTerminating}
+			e.mu.Unlock()
+			f := e.workOnKey(t.Context(), confKey)
+			if reasonOf(f) != c.want || !strings.Contains(f.Message, c.held) {
+				t.Errorf("it fails with %+v, want %q %q", f, c.want, c.held)
+			}
+			meta := api.objects["/api/v1/namespaces/shop/configmaps/conf"]["metadata"].(map[string]any)
+			if got := strings.Trim(fmt.Sprint(meta["finalizers"]), "[]"); got != c.left {
+				t.Errorf("the finalizers are %q, want %q", got, c.left)
+			}
+		})
+	}
+}
+
+// refusePatches answers patches with a status code; 0: it passes them on.
+func refusePatches(api http.Handler, code int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPatch || code == 0 {
+			api.ServeHTTP(w, r)
+			return
+		}
+		refuseRequest(w, code)
+	})
+}
+
+// refuseRequest answers a request with the Status of a code.
+func refuseRequest(w http.ResponseWriter, code int) {
+	reasons := map[int]string{
+		http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusForbidden: "Forbidden", http.StatusUnprocessableEntity: "Invalid",
+	}
+	_, status := failRequest(code, reasons[code])
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(status)
 }

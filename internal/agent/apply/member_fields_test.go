@@ -52,6 +52,7 @@ func TestCopyMemberFields(t *testing.T) {
 			live: `{"spec":{"ports":[{"port":53,"protocol":"TCP","targetPort":1},{"port":53,"protocol":"UDP","targetPort":2}]}}`,
 			want: `{"spec":{"ports":[{"port":53,"protocol":"UDP","targetPort":2}]}}`,
 		},
+		"an item that is no JSON": {paths: []string{"/spec/replicas"}, sent: `{"spec":`, live: `{"spec":{"replicas":7}}`, failed: "unexpected"},
 		"a list without keys": {
 			paths: []string{"/spec/tolerations/0/key"}, sent: `{"spec":{"tolerations":[{"key":"a"}]}}`, live: `{"spec":{"tolerations":[{"key":"a"}]}}`,
 			failed: `does not merge the list "tolerations"`,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -121,7 +122,7 @@ func (m *memoryMember) answerRequest(r *http.Request) (code int, reply map[strin
 		case m.isCollection(r.URL.Path):
 			var items []any
 			for _, path := range slices.Sorted(maps.Keys(m.objects)) {
-				if path[:strings.LastIndexByte(path, '/')] == r.URL.Path {
+				if list := path[:strings.LastIndexByte(path, '/')]; list == r.URL.Path || inAllNamespaces.ReplaceAllString(list, "/") == r.URL.Path {
 					items = append(items, metadataOf(m.objects[path], "PartialObjectMetadata"))
 				}
 			}
@@ -145,6 +146,9 @@ func (m *memoryMember) answerRequest(r *http.Request) (code int, reply map[strin
 	}
 	return failRequest(404, "NotFound")
 }
+
+// inAllNamespaces matches what the path of a namespace's objects has more than that of all namespaces' objects.
+var inAllNamespaces = regexp.MustCompile(`/namespaces/[^/]+/`)
 
 // isCollection reports a path of a resource's objects.
 func (m *memoryMember) isCollection(path string) bool {

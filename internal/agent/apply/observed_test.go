@@ -5,10 +5,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // observeAs returns the item as a hub sends it that members observe.
@@ -372,4 +377,81 @@ func TestAStatusThatComesDuringAComparison(t *testing.T) {
 	if got := newerView(begun, compared); got.Version != "11" {
 		t.Errorf("of another object: %+v", got)
 	}
+}
+
+// An observed object has a reason before it is compared for the first time, and after an edit on the hub. Then its
+// differences are reported, and nothing is written.
+func TestAnObservedObjectIsPendingUntilItIsCompared(t *testing.T) {
+	api := newMemoryMember(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop}\ndata: {a: live}")
+	e := engineOn(t, api, shopNamespace, newManifest("b1", 1, observeAs(confItem("x"), atoll.ObserveDrift)))
+	expectPending := func(when string) {
+		t.Helper()
+		s, _ := e.StatusOf("b1", nil, testNow)
+		if it, _ := saidOf(s, confKey); it.Reason != atoll.ReasonPending || it.Message != "the member's object is not compared yet" || it.Drift != nil || s.Applied {
+			t.Errorf("%s: item %+v, applied %t", when, it, s.Applied)
+		}
+	}
+	expectDrift := func(when, wanted string) {
+		t.Helper()
+		if f := e.workOnKey(t.Context(), confKey); f != nil {
+			t.Fatalf("%s: %+v", when, f)
+		}
+		s, _ := e.StatusOf("b1", nil, testNow)
+		if it, _ := saidOf(s, confKey); it.Reason != atoll.ReasonDrifted || !isDriftAt("/data/a", `"live"`, wanted)(it.Drift) || !s.Applied {
+			t.Errorf("%s: item %+v, drift %+v, applied %t", when, it, it.Drift, s.Applied)
+		}
+		api.expectWrites(t)
+	}
+	expectPending("at first")
+	expectDrift("compared", `"x"`)
+	e.foldHolding(ownership.BundleHolding{Manifest: newManifest("b1", 2, observeAs(confItem("y"), atoll.ObserveDrift))})
+	expectPending("edited on the hub")
+	expectDrift("compared again", `"y"`)
+}
+
+// An observed object is compared again when the watch reports an edit of it. A watch that reports no edits, of
+// Atoll's label, leads to no comparison.
+func TestAnEditLeadsToAnotherComparison(t *testing.T) {
+	api := newMemoryMember(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop}\ndata: {a: live}")
+	e := engineOn(t, api, shopNamespace, newManifest("b1", 1, observeAs(confItem("x"), atoll.ObserveDrift)))
+	workOnDueKeys := func() []atoll.ItemKey {
+		keys, _ := e.takeDueKeys(time.Now().Add(time.Hour))
+		for _, key := range keys {
+			e.finishWork(t.Context(), key, e.workOnKey(t.Context(), key))
+		}
+		return keys
+	}
+	expectDrift := func(when, live string) {
+		t.Helper()
+		s, _ := e.StatusOf("b1", nil, testNow)
+		if it, _ := saidOf(s, confKey); !isDriftAt("/data/a", live, `"x"`)(it.Drift) {
+			t.Errorf("%s: drift %+v", when, it.Drift)
+		}
+	}
+	live := api.objects["/api/v1/namespaces/shop/configmaps/conf"]
+	watched := func(withEdits bool) observe.View {
+		u := &unstructured.Unstructured{Object: live}
+		v := observe.ViewOf(u, script.Interpreters{})
+		if withEdits {
+			v.Edit = observe.EditFingerprintOfMetadata(u) // as the watch of a kind whose health is its existence
+		}
+		return v
+	}
+	workOnDueKeys()
+	expectDrift("at first", `"live"`)
+	for _, withEdits := range []bool{false, true} {
+		e.ObjectSeen(watched(withEdits))
+		if keys := workOnDueKeys(); len(keys) > 0 {
+			t.Errorf("without an edit, reported %t, there is work on %v", withEdits, keys)
+		}
+	}
+	live["data"], live["metadata"].(map[string]any)["resourceVersion"] = map[string]any{"a": "edited"}, "2"
+	e.ObjectSeen(watched(false))
+	expectDrift("before the edit is reported", `"live"`)
+	e.ObjectSeen(watched(true))
+	if keys := workOnDueKeys(); !slices.Equal(keys, []atoll.ItemKey{confKey}) {
+		t.Errorf("after an edit there is work on %v", keys)
+	}
+	expectDrift("after the edit is reported", `"edited"`)
+	api.expectWrites(t)
 }

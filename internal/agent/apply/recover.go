@@ -38,7 +38,6 @@ func RecoverRecords(ctx context.Context, client *member.Client, stored *store.St
 		for i := range found {
 			v := observe.ViewByExistence(&found[i], res.Group, res.Kind)
 			if r, ours := recordOf(v, res); ours && !known[v.Key] {
-				known[v.Key] = true
 				stored.Records = append(stored.Records, r)
 			}
 		}

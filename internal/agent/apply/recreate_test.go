@@ -1,10 +1,12 @@
 package apply
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -90,4 +92,59 @@ func TestAnAdoptedObjectIsNotCreatedAgain(t *testing.T) {
 	if live := w.get(it.Key); live.GetUID() != before || !strings.Contains(it.Message, "was not made by Atoll") {
 		t.Errorf("UID %s, before %s: %s", live.GetUID(), before, it.Message)
 	}
+}
+
+// A refused edit deletes the object only if the item states it and the member would accept the content in a new object.
+func TestARefusedEditRecreatesOnlyWhatIsAcceptedAsNew(t *testing.T) {
+	for name, c := range map[string]struct {
+		recreate bool
+		asNew    int // status code of the dry run; 0: it succeeds
+		want     atoll.Reason
+		writes   []string
+	}{
+		"accepted as new":                    {true, 0, "", []string{"DELETE conf", "APPLY conf " + atoll.FieldManager}},
+		"refused as new":                     {true, http.StatusUnprocessableEntity, atoll.ReasonInvalid, nil},
+		"the dry run is forbidden":           {true, http.StatusForbidden, atoll.ReasonForbidden, nil},
+		"the item does not state recreation": {false, 0, atoll.ReasonInvalid, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newMemoryMember(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop, uid: o1}\ndata: {a: x}")
+			item := confItem("y")
+			item.Recreate = c.recreate
+			e := engineOn(t, refuseEdits(api, c.asNew), ownership.Record{
+				Key: confKey, APIVersion: "v1", UID: "o1", Template: "t", Owner: "b1", Label: "b1", Applied: "hx", Chosen: true,
+				Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}},
+			}, newManifest("b1", 2, item))
+			e.mu.Lock()
+			e.ensureTask(confKey).weigh = false
+			e.mu.Unlock()
+			if f := settleKey(t, e, confKey); reasonOf(f) != c.want {
+				t.Errorf("it fails with %+v, want %q", f, c.want)
+			}
+			api.expectWrites(t, c.writes...)
+		})
+	}
+}
+
+// refuseEdits answers an apply to an existing object as invalid, and a dry run with a status code; 0: it passes
+// the dry run on.
+func refuseEdits(api *memoryMember, asNew int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.mu.Lock()
+		_, exists := api.objects[r.URL.Path]
+		api.mu.Unlock()
+		code := 0
+		switch {
+		case r.Method != http.MethodPatch:
+		case exists:
+			code = http.StatusUnprocessableEntity
+		case r.URL.Query().Get("dryRun") != "":
+			code = asNew
+		}
+		if code == 0 {
+			api.ServeHTTP(w, r)
+			return
+		}
+		refuseRequest(w, code)
+	})
 }

@@ -332,6 +332,44 @@ func TestNextSteps(t *testing.T) {
 	}
 }
 
+// All published clusters are listed where there are as many as are shown, and the others are counted
+// where there are more.
+func TestThePublishedClustersThatAreNotShownAreCounted(t *testing.T) {
+	for n, want := range map[int]string{50: "", 51: "  and 1 cluster more;"} {
+		e := Explanation{Chosen: &PlacementExplanation{}}
+		for i := range n {
+			name := fmt.Sprintf("c%02d", i)
+			e.Chosen.Published = append(e.Chosen.Published, name)
+			e.Chosen.Decision.Clusters = append(e.Chosen.Decision.Clusters, ClusterExplanation{Cluster: name, Verdict: schedule.OutcomePlaced})
+		}
+		var b strings.Builder
+		e.writePublished(&b, false)
+		text := b.String()
+		if strings.Count(text, "\n  c") != 50 || strings.Contains(text, " more;") != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("%d published clusters: want %q in\n%s", n, want, text)
+		}
+	}
+}
+
+// A deleted object is held by the clusters that have not reported its deletion, and by no cluster for
+// the deletion of another object.
+func TestTheClustersThatHoldADeletedObjectAreNamed(t *testing.T) {
+	row := func(name string) rollout.Row {
+		return rollout.Row{Spec: atoll.RowSpec{UID: "uid-" + name, Generation: 2, Revision: "r", Phase: atoll.RowActive}, Online: true}
+	}
+	gone := atoll.Tombstone{Key: webKey, Cause: atoll.CauseDeleted}
+	done := row("oslo")
+	done.Status = &atoll.RowStatus{Generation: 2, State: atoll.RowReady, AllTombstonesDone: true}
+	b := Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}, Latest: "r", Content: &atoll.Content{Tombstones: []atoll.Tombstone{gone}},
+		Rows: map[string]rollout.Row{"oslo": done, "tokyo": row("tokyo")}}
+	for key, want := range map[atoll.ItemKey]string{webKey: "tokyo", secretKey: ""} {
+		got := Explain(ExplanationInput{Object: key, Bundles: []Bundle{b}, Now: testTime}).Bundles[0].Holders
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s is held by %q, want %q", key.Name, got, want)
+		}
+	}
+}
+
 func TestLargeBundlesAreFolded(t *testing.T) {
 	b := Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "n", Name: "big"}, Content: &atoll.Content{}, Latest: "r", Numbers: map[string]int64{"r": 1}, Rows: map[string]rollout.Row{}}
 	var clusters []schedule.Cluster

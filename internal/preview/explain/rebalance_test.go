@@ -40,6 +40,11 @@ func TestARebalanceIsTold(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, text.String(), tc.want)
 		}
 	}
+	b := shopBundle()
+	b.Rebalance = asked
+	if text := Explain(explainInput(webKey, b)).FormatText(false); !strings.Contains(text, "\n  A rebalance that was asked for 5m ago is under way: ") {
+		t.Errorf("the explanation has no rebalance:\n%s", text)
+	}
 	if explainRebalance(Bundle{}) != nil {
 		t.Error("an unrequested one is shown")
 	}

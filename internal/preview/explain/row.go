@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +101,9 @@ func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) strin
 		if plan := atoll.ParseRowReason(row.Spec.Reason).Plan; plan != "" {
 			return "a confirmation of plan " + plan
 		}
+		if w.Reason == atoll.ReasonWaitsForMember {
+			return in.visibleBlocker(row)
+		}
 		return w.For
 	}
 	st := row.Status
@@ -112,6 +116,16 @@ func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) strin
 		}
 	}
 	return "items that you may not read"
+}
+
+// visibleBlocker words what blocks a removal for a user that may not read all of the Bundle's items.
+func (in ExplanationInput) visibleBlocker(row rollout.Row) string {
+	st := row.Status
+	row.Status = &atoll.RowStatus{Generation: st.Generation, State: st.State, Items: slices.DeleteFunc(slices.Clone(st.Items), func(i atoll.ItemStatus) bool { return !in.mayRead(i.Key) })}
+	if w := rollout.WaitOfRemovingRow(row); w.Reason == atoll.ReasonWaitsForMember {
+		return w.For
+	}
+	return "the removal, which items block that you may not read"
 }
 
 // nextStep words what changes in a row.

@@ -40,6 +40,22 @@ func TestWaitsNameOnlyWhatAUserMayRead(t *testing.T) {
 	}
 }
 
+// The blocker of a removal is shown as far as the user may read it.
+func TestBlockersNameOnlyWhatAUserMayRead(t *testing.T) {
+	secret := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "Secret", Name: "s"}, Error: true, Message: "hidden"}
+	claim := atoll.ItemStatus{Key: atoll.ItemKey{Kind: "PersistentVolumeClaim", Name: "data"}, Reason: atoll.ReasonTerminating, Message: "a pod uses it"}
+	in := ExplanationInput{MayRead: func(k atoll.ItemKey) bool { return k.Kind != "Secret" }}
+	for want, items := range map[string][]atoll.ItemStatus{
+		"the removal, which is blocked: PersistentVolumeClaim data: a pod uses it": {secret, claim},
+		"the removal, which items block that you may not read":                     {secret},
+	} {
+		row := rollout.Row{Spec: atoll.RowSpec{Phase: atoll.RowRemoving, Generation: 2}, Online: true, Status: &atoll.RowStatus{Generation: 2, State: atoll.RowFailed, Items: items}}
+		if got := in.visibleWait(row, rollout.WaitOfRemovingRow(row)); got != want {
+			t.Errorf("waits for %q, want %q", got, want)
+		}
+	}
+}
+
 // Drift is said of a healthy object.
 func TestTheDriftOfAnObject(t *testing.T) {
 	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
