@@ -23,7 +23,7 @@ func HashCleanPlan(clusterUID, asked string, items []ItemKey) string {
 // IsCleanable reports whether a row is one of those that the plan of a cleaned cluster is about:
 // those that are there and not on their way out already.
 func IsCleanable(b enginev1.BundleRef, spec RowSpec) bool {
-	return !b.IsNamespaceRef() && spec.Phase != RowRemoving
+	return !b.IsNamespaceRef() && spec.Phase != RowRemoving && !spec.Phase.OrdersNothing()
 }
 
 // IncludesItem reports whether a row brings an item of its Revision to its cluster: override

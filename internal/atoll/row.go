@@ -27,7 +27,17 @@ const (
 	// row is there to become Removing when the hub's namespace is deleted. Rows of this
 	// phase belong to no Bundle: their ref has the namespace's UID, and no name.
 	RowVacant RowPhase = "Vacant"
+	// RowPending: placement has chosen the cluster, and an old copy elsewhere must end before
+	// this one starts. Nothing is ordered yet; the row keeps the cluster's place and capacity.
+	RowPending RowPhase = "Pending"
 )
+
+// OrdersNothing reports whether the agent of the cluster has nothing to do for a row in this phase.
+func (p RowPhase) OrdersNothing() bool { return p == RowVacant || p == RowPending }
+
+// IsChosen reports whether the placement wants the row's cluster, also where it has to wait. A phase that
+// is not set counts as Active.
+func (p RowPhase) IsChosen() bool { return p == RowActive || p == RowPending || p == "" }
 
 // RowSpec is what the hub wants of one Bundle in one cluster.
 type RowSpec struct {

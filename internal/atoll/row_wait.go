@@ -1,6 +1,7 @@
 package atoll
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -58,7 +59,7 @@ func (s *RowStatus) RemovalBlocker() string {
 		}
 	}
 	if s.State == RowFailed {
-		return strings.TrimSpace(string(s.Reason) + " " + s.Message)
+		return cmp.Or(strings.TrimSpace(string(s.Reason)+" "+s.Message), "it failed")
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ func (r RowSpec) IsRemovalDone(status *RowStatus) bool {
 // since, and be here under the same UID.
 func (t Tombstone) IsDoneInRow(revision string, spec RowSpec, status *RowStatus) bool {
 	switch {
-	case spec.IsRemovalDone(status):
+	case spec.IsRemovalDone(status), spec.Phase == RowPending:
 		return true
 	case status == nil || status.Generation != spec.Generation:
 		return false

@@ -149,9 +149,6 @@ type rowTally struct {
 	first waitCause
 	waits int
 	short shortage
-	// oldCopy is a disconnected cluster that has not confirmed a removal, and since when; empty: none.
-	oldCopy      string
-	oldCopySince int64
 }
 
 func countRows(in StatusInput) *rowTally {
@@ -166,23 +163,15 @@ func countRows(in StatusInput) *rowTally {
 			t.unmet = reason.Text
 		}
 		switch {
-		case r.Spec.Phase == atoll.RowActive:
+		case r.Spec.Phase.IsChosen():
 			t.countActive(in, r)
 		case !r.isRemoved():
 			t.removing += r.rowCount()
-			t.recordOldCopy(r)
 		}
 		t.countWait(in, r, reason)
 	}
 	slices.Sort(t.names)
 	return t
-}
-
-// recordOldCopy records a row of which a disconnected cluster may still run the copy.
-func (t *rowTally) recordOldCopy(r Row) {
-	if names := r.clusterNames(); r.Spec.Phase == atoll.RowRemoving && !r.Reachable && len(names) > 0 && (t.oldCopy == "" || names[0] < t.oldCopy) {
-		t.oldCopy, t.oldCopySince = names[0], r.Spec.Since
-	}
 }
 
 // needsConfirmation reports whether what a row says waits for a confirmation that was not given.

@@ -26,6 +26,7 @@ type waitCause struct {
 // The ranks of waits.
 const (
 	rankPlan = iota
+	rankPending
 	rankFailed
 	rankDegraded
 	rankBehind
@@ -41,6 +42,8 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	switch {
 	case in.needsConfirmation(reason):
 		w.rank, w.reason, w.text = rankPlan, atoll.ReasonWaitsForConfirmation, "a confirmation of plan "+reason.Plan
+	case r.Spec.Phase == atoll.RowPending:
+		w.rank, w.reason, w.text = rankPending, reason.Reason, reason.Text
 	case !r.Reachable || r.isRemoved():
 		return
 	case r.Spec.Phase == atoll.RowRemoving:
@@ -108,8 +111,6 @@ func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 	switch {
 	case in.Bundle.Meta.DeletionTimestamp != nil:
 		return waitCause{}
-	case t.oldCopy != "" && in.Bundle.Spec.MoveOrder == v1alpha1.MoveRecreate:
-		return t.oldCopyWait()
 	case t.desired == 0:
 		return in.waitBeforeFirstRow()
 	case t.unfit:
@@ -123,14 +124,6 @@ func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 		return waitCause{reason: atoll.Reason(c.Reason), text: c.Message, since: c.LastTransitionTime.Time}
 	}
 	return frozenWait(in.Content)
-}
-
-// oldCopyWait returns the wait of a Bundle whose old copies must end before others start.
-func (t *rowTally) oldCopyWait() waitCause {
-	return waitCause{
-		cluster: t.oldCopy, reason: atoll.ReasonWaitsForDisconnectedCopy, since: time.Unix(t.oldCopySince, 0),
-		text: fmt.Sprintf("%s: the old copy to end, which may still run because the cluster is disconnected; %s", t.oldCopy, actorText(atoll.ActorOf(atoll.ReasonWaitsForDisconnectedCopy))),
-	}
 }
 
 // waitBeforeFirstRow returns the wait of a Bundle that is to be in no cluster yet.

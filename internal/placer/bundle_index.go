@@ -80,6 +80,8 @@ type bundleEntry struct {
 	intent            *placementIntent
 	failback          failbackState
 	connectionWait    connectionWait
+	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.
+	unreplacedCopies int
 }
 
 // placementIntent is the part of a Bundle that decides its placement.
@@ -104,6 +106,8 @@ type bundleView struct {
 	// at least how many other clusters fit and hold a row.
 	isPartial       bool
 	placedElsewhere int
+	// unreplacedCopies is that of the entry.
+	unreplacedCopies int
 	// fleet in order, when the whole fleet is looked at; compiledTerms caches which clusters the
 	// terms admit.
 	fleet         []schedule.Cluster
@@ -139,7 +143,7 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 		isPartial: e.isComplete && !e.needsAllRows && (e.dueAt.IsZero() || now.Before(e.dueAt)),
 	}
 	if v.isPartial {
-		v.placedElsewhere = max(e.placedClusters-len(v.touchedClusters), 0)
+		v.placedElsewhere, v.unreplacedCopies = max(e.placedClusters-len(v.touchedClusters), 0), e.unreplacedCopies
 		return v
 	}
 	e.isStepping, e.needsAllRows, e.changedDuringStep = true, true, nil
@@ -289,7 +293,7 @@ func (x *bundleIndex) recordStep(v bundleView, w stepResult) (after time.Duratio
 	if v.reserve == nil && !e.filter.HasGroups() {
 		e.reserve, e.reserveAt = w.reserve, time.Now()
 	}
-	e.connectionWait = w.waits
+	e.connectionWait, e.unreplacedCopies = w.waits, w.output.UnreplacedCopies
 	x.setFailback(e, w.failback)
 	if e.needsAllRows = e.wholeCount != v.wholeCount || !w.canComplete || !w.output.RowsIndependent; w.canComplete {
 		e.removeTouchesBefore(v)

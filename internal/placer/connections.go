@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -58,9 +59,26 @@ type connectionWait struct {
 	// newcomers: fitting clusters without a row. held are clusters whose shares may change, by name.
 	newcomers bool
 	held      []string
+	// oldCopies are clusters whose copies end, and for which others wait, by name.
+	oldCopies []string
 }
 
-func (w connectionWait) isEmpty() bool { return !w.newcomers && len(w.held) == 0 }
+func (w connectionWait) isEmpty() bool { return !w.newcomers && len(w.held)+len(w.oldCopies) == 0 }
+
+// oldCopiesAwaited returns the clusters whose copies others wait for, after a step.
+func oldCopiesAwaited(s *stepInput, out rollout.Output) (names []string) {
+	for c, row := range s.rollout.Rows {
+		spec := &row.Spec
+		if next, changes := out.Changes[c]; changes {
+			spec = next
+		}
+		if spec != nil && !spec.Phase.IsChosen() && slices.Contains(out.BlockingClusters, c) {
+			names = append(names, c)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // setFailback records the state after a step. The caller holds the lock.
 func (x *bundleIndex) setFailback(e *bundleEntry, is failbackState) {
@@ -123,9 +141,23 @@ func (x *bundleIndex) treatsDisconnectAsHubOutage(cluster string, now time.Time)
 	return x.losses.mayBeHubOutage(cluster, len(x.connected), now)
 }
 
+// outageEnd returns when decisions stop counting on a cluster that may be lost by an outage of the hub; zero
+// when they do not.
+func (x *bundleIndex) outageEnd(cluster string, now time.Time) time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.losses.mayBeHubOutage(cluster, len(x.connected), now) {
+		return time.Time{}
+	}
+	return x.losses.at[cluster].Add(lossWindow + time.Second)
+}
+
 // concernsConnection reports whether it matters to the Bundle that the cluster connected, or was lost.
 func (e *bundleEntry) concernsConnection(c *schedule.Cluster, connected bool, holds func(uid string) bool) bool {
 	if e.failback.mayReturnOrOverflowTo(e.filter, c) {
+		return true
+	}
+	if _, ends := slices.BinarySearch(e.connectionWait.oldCopies, c.Name); ends {
 		return true
 	}
 	_, held := slices.BinarySearch(e.connectionWait.held, c.Name)
@@ -156,6 +188,20 @@ func (r *PlacementReconciler) connectionOf(c *schedule.Cluster) schedule.Connect
 		return schedule.Uncertain
 	}
 	return schedule.Disconnected
+}
+
+// uncertainUntil is when the hub can tell that a cluster that holds no stream is disconnected: after the
+// grace period for agents, and lossWindow after it was lost together with most others. Zero or past: it can.
+func (r *PlacementReconciler) uncertainUntil(c *v1alpha1.Cluster) time.Time {
+	of := r
+	if r.previewed != nil {
+		of = r.previewed
+	}
+	until := of.index.outageEnd(c.Name, time.Now())
+	if isReady(c) && of.reconnectDeadline().After(until) {
+		return of.reconnectDeadline()
+	}
+	return until
 }
 
 // isConnected reports whether a cluster counts as connected: it is or, shortly after the start of

@@ -58,7 +58,7 @@ func (r *PlacementReconciler) excludedItemsByCluster(ctx context.Context, conten
 			continue
 		}
 		var uids map[atoll.ItemKey]string
-		if row, has := rows[c.Name]; has && row.UID == c.UID && row.Phase != atoll.RowRemoving && content.Removal != v1alpha1.RemoveOrphan {
+		if row, has := rows[c.Name]; has && row.UID == c.UID && row.Phase != atoll.RowRemoving && !row.Phase.OrdersNothing() && content.Removal != v1alpha1.RemoveOrphan {
 			var err error
 			if uids, err = r.itemUIDsOf(ctx, row, c.ClusterView); err != nil {
 				return nil, err

@@ -85,7 +85,7 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 				return nil, err
 			}
 			out[i].Decision, out[i].HeldPlan, out[i].Waits, out[i].Shortages = p.Decision, p.Output.PendingRemoval, p.Output.Waits, p.Output.Shortages
-			out[i].recordOldCopyWaits()
+			out[i].recordOldCopyWaits(p.Output.Changes)
 			f.capacity.promiseCapacity(&snap.rollout, p.Output.Changes)
 			changed = s.applyStep(out[i].Bundle.Ref.UID, p, f.Clusters) || changed
 		}
@@ -100,10 +100,10 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 	return out, nil
 }
 
-// recordOldCopyWaits keeps the waits of this step for old copies.
-func (b *PreviewedBundle) recordOldCopyWaits() {
+// recordOldCopyWaits keeps the waits of rows that this step makes Pending.
+func (b *PreviewedBundle) recordOldCopyWaits(changes map[string]*atoll.RowSpec) {
 	for _, w := range b.Waits {
-		if w.IsForOldCopy() {
+		if spec := changes[w.Cluster]; spec != nil && spec.Phase == atoll.RowPending {
 			if b.OldCopyWaits == nil {
 				b.OldCopyWaits = map[string]rollout.RowWait{}
 			}
@@ -256,7 +256,7 @@ type supposedState struct {
 
 // addPods adds the pods of an active row, by times.
 func (s *supposedState) addPods(row atoll.RowSpec, by int64) {
-	if row.Phase == atoll.RowActive {
+	if row.Phase == atoll.RowActive || row.Phase == atoll.RowPending {
 		s.podChanges[row.UID] += by * max(row.RequestedPods, 1)
 	}
 }
@@ -294,7 +294,7 @@ func (s *supposedState) simulateReports(uid string, clusters Clusters) (changed 
 			delete(rows, cluster)
 			s.rowMoved(uid, row.Spec.UID)
 			changed = true
-		case row.Spec.Phase != atoll.RowRemoving:
+		case row.Spec.Phase != atoll.RowRemoving && !row.Spec.Phase.OrdersNothing():
 			row.Status = &atoll.RowStatus{UID: row.Spec.UID, Generation: row.Spec.Generation, State: atoll.RowReady, Applied: true, AllTombstonesDone: true, Since: row.Spec.Since}
 			rows[cluster], changed = row, true
 		}

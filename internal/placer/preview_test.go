@@ -42,7 +42,7 @@ func previewEdits() map[string]previewEdit {
 		"a move, old copies first, from one that is away": {bundle: func(b *state.Bundle) {
 			b.Spec.Placement, b.Spec.MoveOrder = placementNamed("b", "c"), v1alpha1.MoveRecreate
 		}, offline: "a",
-			want: "a Removing 3, b Active 3", waits: true},
+			want: "a Removing 3, b Active 3, c Pending 3", waits: true},
 		"over the budget":       {bundle: func(b *state.Bundle) { b.Spec.Placement, b.Spec.Removal.Budget = placementNamed("b"), &tight }, want: "a Held 3, b Active 3", held: true},
 		"new content":           {content: newDeploymentContent(9), want: "a Active 5, b Active 4"},
 		"fewer replicas":        {content: newDeploymentContent(2), want: "a Active 1, b Active 1"},

@@ -321,9 +321,9 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	r.recordStepWarnings(b, snap.rollout.Recalled, out)
 	d := snap.rollout.Decision
 	w := stepResult{
-		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore && len(out.Withheld) == 0,
+		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
-		waits: connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders},
+		waits: connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders, oldCopies: oldCopiesAwaited(&snap, out)},
 	}
 	if after, again := r.index.recordStep(view, w); again {
 		r.bundleLoop.EnqueueAfter(uid, after)
@@ -341,6 +341,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 		if err == nil && !snap.keepsAllRows() {
 			err = errNeedsAllRows
 		}
+		snap.rollout.MoveOrder = rollout.ReplacementFirst // no row of this step has to wait for another
 		return snap, func() {}, err
 	})
 	if err != nil {

@@ -63,7 +63,7 @@ func (s *stepInput) podMoves() map[string]int64 {
 		switch {
 		case v.Outcome == schedule.OutcomePlaced && !has:
 			moves[v.Cluster] += each
-		case v.Outcome == schedule.OutcomeLeaves && better && has && row.Spec.Phase == atoll.RowActive:
+		case v.Outcome == schedule.OutcomeLeaves && better && has && row.Spec.Phase.IsChosen():
 			moves[v.Cluster] -= max(row.Spec.RequestedPods, 1)
 		}
 	}
@@ -85,7 +85,7 @@ func boundPodCount(replicas int64) int64 { return min(max(replicas, 0), schedule
 // setRequestedPods sets the requested pods of the rows that change.
 func (s *stepInput) setRequestedPods(changes map[string]*atoll.RowSpec) {
 	for _, spec := range changes {
-		if spec == nil || spec.Phase != atoll.RowActive {
+		if spec == nil || !spec.Phase.IsChosen() {
 			continue
 		}
 		spec.RequestedPods = s.podsPerRow

@@ -27,7 +27,9 @@ type stepInput struct {
 	podsPerRow int64
 	// hasPromises means that clusters have promises that are not settled.
 	hasPromises bool
-	demand      capacityDemand
+	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.
+	unreplacedCopies int
+	demand           capacityDemand
 }
 
 // countRowsAfter counts the rows after the step.
@@ -60,12 +62,28 @@ func (s *stepInput) countPlacedClusters() (n int) {
 func (s *stepInput) keepsAllRows() bool {
 	for _, v := range s.rollout.Decision.Verdicts {
 		row, has := s.rollout.Rows[v.Cluster]
+		if s.mayWaitForOldCopy(v, row, has) {
+			return false
+		}
 		if v.Outcome == schedule.OutcomeLeaves || has && (row.Spec.Recall != nil || row.Spec.Phase == atoll.RowLeaving || row.Spec.Phase == atoll.RowHeld ||
 			len(row.Spec.ExcludedPending)+len(s.rollout.DeletedItems[row.Spec.Revision])+len(s.rollout.MovedItems[v.Cluster]) > 0 || s.overridesExcludeHeldItems(v.Cluster)) {
 			return false
 		}
 	}
 	return !s.rollout.Deleting && !s.rollout.Decision.NoFit
+}
+
+// mayWaitForOldCopy reports whether a copy that starts in the cluster may have to wait for the end of another.
+func (s *stepInput) mayWaitForOldCopy(v schedule.Verdict, row rollout.Row, has bool) bool {
+	switch {
+	case has && row.Spec.Phase == atoll.RowPending:
+		return true
+	case s.rollout.MoveOrder == rollout.ReplacementFirst, !v.IsHolder():
+		return false
+	case has && row.Spec.Phase != atoll.RowRemoving && row.Spec.UID == v.UID:
+		return false
+	}
+	return has || s.unreplacedCopies > 0
 }
 
 // overridesExcludeHeldItems reports whether override rules exclude items that the cluster's row has.
@@ -76,7 +94,7 @@ func (s *stepInput) overridesExcludeHeldItems(cluster string) bool {
 // gatherStepInput gathers the input of a step. A complete view limits it to clusters that hold a
 // row or were touched, because no other cluster can gain a part.
 func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bundleView) (stepInput, error) {
-	snap := stepInput{bundle: b, baseRows: r.rowsInView(b.Ref.UID, v), reserved: r.index.copyReservations()}
+	snap := stepInput{bundle: b, baseRows: r.rowsInView(b.Ref.UID, v), reserved: r.index.copyReservations(), unreplacedCopies: v.unreplacedCopies}
 	rows, specs := r.rolloutRows(snap.baseRows)
 	target, content, err := r.latestContent(ctx, b)
 	if err != nil {
@@ -95,7 +113,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	facts := r.factsFor(b, snap.reserved)
 	facts.usage = usageReader{r: r, ctx: ctx, demand: &snap.demand, bundle: b.Ref.UID}
 	facts.freeReplicas = func(c *schedule.Cluster) (int64, bool) {
-		return r.capacity.totalFittingReplicas(c.Name, workloads, specs[c.Name].Assigned)
+		return r.capacity.totalFittingReplicas(c.Name, workloads, runningShares(specs[c.Name]))
 	}
 	d := schedule.DecidePlacement(schedule.Input{
 		BundleUID: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
@@ -128,6 +146,14 @@ func moveOrderOf(spec *v1alpha1.BundleSpec, content *atoll.Content) rollout.Move
 	return rollout.OrderOfMove(spec.MoveOrder, schedule.HasExclusiveCopies(content, spec.Placement.ReplicaScheduling.Ordinals != nil))
 }
 
+// runningShares returns the shares that may run in the row's cluster.
+func runningShares(row atoll.RowSpec) map[string]int64 {
+	if row.Phase.OrdersNothing() {
+		return nil
+	}
+	return row.Assigned
+}
+
 // rolloutRows returns the rows with what is known of their clusters, and their specs, by cluster.
 func (r *PlacementReconciler) rolloutRows(base []state.Row) (rows map[string]rollout.Row, specs map[string]atoll.RowSpec) {
 	specs = make(map[string]atoll.RowSpec, len(base))
@@ -136,7 +162,7 @@ func (r *PlacementReconciler) rolloutRows(base []state.Row) (rows map[string]rol
 		specs[row.Cluster] = row.Spec
 		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.IsOnline(row.Spec.UID)}
 		if c, ok := r.Clusters.Get(row.Cluster); ok {
-			one.CheckIn = c.Spec.CheckInInterval()
+			one.CheckIn, one.UncertainUntil = c.Spec.CheckInInterval(), r.uncertainUntil(c)
 		}
 		rows[row.Cluster] = one
 	}

@@ -70,7 +70,7 @@ func (s *rolloutStep) isEditOverBudget() bool {
 	}
 	stays, restored, going := 0, false, unionClusterNames(s.leavingClusters(), s.RecentlyRemoved)
 	for _, c := range s.staying {
-		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving {
+		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending {
 			stays++
 			restored = restored || row.Spec.Phase == atoll.RowHeld
 			delete(going, c)

@@ -46,7 +46,7 @@ func (s *rolloutStep) classifyLosing(holds map[string]bool) (losing []string, st
 // target excludes there.
 func (s *rolloutStep) listLosingItems(c string) (keys []string) {
 	row, has := s.Rows[c]
-	if v, known := s.Decision.FindVerdict(c); !has || row.Spec.Phase == atoll.RowRemoving || known && v.UID != row.Spec.UID {
+	if v, known := s.Decision.FindVerdict(c); !has || row.Spec.Phase == atoll.RowRemoving || row.Spec.Phase == atoll.RowPending || known && v.UID != row.Spec.UID {
 		return nil
 	}
 	for _, u := range s.ExcludedItems[c] {

@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // MoveOrder is the order of a move from one cluster to another.
@@ -14,10 +17,12 @@ type MoveOrder int
 const (
 	// ReplacementFirst starts a replacement before the old copy is removed.
 	ReplacementFirst MoveOrder = iota
-	// OldFirstWhereConnected removes the old copy of a connected cluster before its replacement starts.
+	// OldFirstWhereConnected removes the old copy first where the placement wants one cluster. A
+	// disconnected cluster delays nothing. Copies that are wanted in several clusters run at one time
+	// anyway.
 	OldFirstWhereConnected
-	// OldFirst does so for a disconnected cluster as well: nothing replaces its copy until the cluster
-	// has confirmed the removal, or is deleted.
+	// OldFirst always removes the old copy first: nothing replaces the copy of a disconnected cluster
+	// until the cluster has confirmed the removal, or is deleted.
 	OldFirst
 )
 
@@ -33,49 +38,95 @@ func OrderOfMove(stated v1alpha1.MoveOrder, exclusive bool) MoveOrder {
 	return ReplacementFirst
 }
 
-// withholdReplacements keeps as many new rows back as old copies have not ended yet. A placement that
-// grows by more clusters than it leaves gets the others at once.
+// withholdReplacements keeps as many new copies back as old ones have not ended yet, so that no more
+// run than the placement wants. A placement that grows by more clusters than it leaves gets the others at once.
 func (s *rolloutStep) withholdReplacements() {
-	if s.MoveOrder == ReplacementFirst || s.Deleting {
+	if s.MoveOrder == ReplacementFirst || s.Deleting || s.MoveOrder == OldFirstWhereConnected && len(s.staying)+len(s.recallWaiting) != 1 {
 		return
 	}
-	if s.ending = s.endingCopies(); len(s.ending) == 0 {
-		return
+	all := s.endingCopies()
+	if s.ending = slices.DeleteFunc(slices.Clone(all), s.delaysNothing); len(s.ending) > 0 {
+		s.withholdArrivals()
 	}
-	var arrivals []string
-	staying := slices.DeleteFunc(slices.Clone(s.staying), func(c string) bool {
-		arrives := !s.holdsCopy(c)
-		if arrives {
-			arrivals = append(arrivals, c)
-		}
-		return arrives
-	})
-	if len(arrivals) == 0 {
-		return
-	}
-	slices.Sort(arrivals)
-	come := max(0, len(arrivals)-len(s.ending))
-	s.staying, s.withheld = append(staying, arrivals[:come]...), arrivals[come:]
+	s.unreplaced = max(0, len(all)-len(s.withheld))
 }
 
-// holdsCopy reports whether the cluster may have a copy, one that is being removed included: to want that
-// one again adds none.
-func (s *rolloutStep) holdsCopy(c string) bool {
+// withholdArrivals withholds one arrival for each ending copy. A cluster whose row is being removed and
+// is wanted again may run its copy in either case, so it comes first, and only when all such clusters may. Of the
+// others, the longest wait ends first, after arrivals that no old copy has kept waiting.
+func (s *rolloutStep) withholdArrivals() {
+	var returning, arrivals, staying []string
+	for _, c := range s.staying {
+		switch {
+		case s.runsCopy(c):
+			staying = append(staying, c)
+		case s.isRemovingCopy(c):
+			returning = append(returning, c)
+		default:
+			arrivals = append(arrivals, c)
+		}
+	}
+	if len(s.ending) > len(arrivals) {
+		s.staying, s.withheld = staying, append(returning, arrivals...)
+		slices.Sort(s.withheld)
+		return
+	}
+	slices.SortFunc(arrivals, func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.pendingSince(a), s.pendingSince(b)), strings.Compare(a, b))
+	})
+	come := len(arrivals) - len(s.ending)
+	s.staying, s.withheld = slices.Concat(staying, returning, arrivals[:come]), arrivals[come:]
+	slices.Sort(s.staying)
+	slices.Sort(s.withheld)
+}
+
+// pendingSince returns since when the row of the cluster is Pending, in Unix seconds; 0 when it is not.
+func (s *rolloutStep) pendingSince(c string) int64 {
+	if row := s.Rows[c].Spec; row.Phase == atoll.RowPending {
+		return row.Since
+	}
+	return 0
+}
+
+// runsCopy reports whether the cluster has been ordered to run a copy, and still is. A copy that is being
+// removed may have ended already.
+func (s *rolloutStep) runsCopy(c string) bool {
 	row, has := s.Rows[c]
 	v, _ := s.Decision.FindVerdict(c)
-	return has && row.Spec.UID == v.UID && !(row.Spec.Phase == atoll.RowRemoving && row.isRemoved())
+	return has && row.Spec.UID == v.UID && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending
+}
+
+// isRemovingCopy reports whether the cluster has been ordered to remove a copy, and has not confirmed it.
+func (s *rolloutStep) isRemovingCopy(c string) bool {
+	row, has := s.Rows[c]
+	v, _ := s.Decision.FindVerdict(c)
+	return has && row.Spec.UID == v.UID && row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil && !row.isRemoved()
 }
 
 // endingCopies lists the clusters that are not wanted and whose copies may still run, sorted.
-func (s *rolloutStep) endingCopies() (out []string) {
+func (s *rolloutStep) endingCopies() []string {
 	going := s.leavingClusters()
-	for c, row := range s.Rows {
-		if row.Spec.Phase == atoll.RowRemoving && !row.isRemoved() && !slices.Contains(s.staying, c) && !slices.Contains(s.recallWaiting, c) && !s.isAbandoned(c) {
+	for c := range s.Rows {
+		if s.isRemovingCopy(c) && !slices.Contains(s.staying, c) && !slices.Contains(s.recallWaiting, c) && !s.isAbandoned(c) {
 			going = append(going, c)
 		}
 	}
 	slices.Sort(going)
-	return slices.DeleteFunc(going, func(c string) bool { return s.MoveOrder == OldFirstWhereConnected && !s.Rows[c].Online })
+	return going
+}
+
+// delaysNothing reports whether no replacement waits for the copy in a cluster, since the cluster is
+// disconnected. Until the hub can tell, a replacement waits.
+func (s *rolloutStep) delaysNothing(c string) bool {
+	row := s.Rows[c]
+	if s.MoveOrder != OldFirstWhereConnected || row.Online {
+		return false
+	}
+	if row.UncertainUntil.After(s.Now) {
+		s.requeueNoLater(row.UncertainUntil)
+		return false
+	}
+	return true
 }
 
 // isRemoved reports whether the cluster has confirmed the removal of the row.
@@ -88,34 +139,76 @@ func (s *rolloutStep) isAbandoned(c string) bool {
 	return slices.ContainsFunc(s.abandonedRows, func(r AbandonedRow) bool { return r.Cluster == c })
 }
 
-// withheldWaits returns the waits of the clusters whose rows are withheld. They have no row yet.
-func (s *rolloutStep) withheldWaits(specs map[string]atoll.RowSpec) (out []RowWait) {
-	if len(s.withheld) == 0 {
-		return nil
+// setPendingSpec sets the spec of a row that is to be Active after an old copy has ended. A row that is
+// being removed stays so until its cluster has confirmed it.
+func (s *rolloutStep) setPendingSpec(c string) {
+	row, v := s.Rows[c], schedule.Verdict{}
+	if v, _ = s.Decision.FindVerdict(c); row.Spec.UID == v.UID && row.Spec.Phase == atoll.RowRemoving && !row.isRemoved() {
+		return
 	}
-	since := s.Now
-	var names, disconnected []string
-	for _, c := range s.ending {
-		if at := time.Unix(specs[c].Since, 0); at.Before(since) {
-			since = at
-		}
-		if names = append(names, c); !s.Rows[c].Online {
-			disconnected = append(disconnected, c)
-		}
+	spec := row.Spec
+	if spec.Phase != atoll.RowPending || spec.UID != v.UID {
+		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation, Phase: atoll.RowPending, Since: s.nowUnix}
 	}
-	reason, awaited := atoll.ReasonWaitsForOldCopy, "the old copy in "+formatFew(names)+" to end"
-	if len(disconnected) > 0 {
-		reason, awaited = atoll.ReasonWaitsForDisconnectedCopy, "the old copy in "+formatFew(disconnected)+" to end, which is disconnected: it may still run"
+	share := s.assignment.ShareOf(c)
+	spec.PlacementFingerprint, spec.HomeItems = v.PlacementFingerprint, share.Home
+	spec.Assigned, spec.OrdinalStarts = nil, share.OrdinalStarts()
+	if len(share.Replicas) > 0 {
+		spec.Assigned = share.AssignedReplicas()
 	}
-	for _, c := range s.withheld {
-		w := newRowWait(reason, awaited, since)
-		w.Cluster = c
-		out = append(out, w)
-	}
-	return out
+	s.moveToTargetRevision(c, &spec)
+	s.nextSpecs[c] = &spec
 }
 
-// IsForOldCopy reports whether a cluster without a row waits for an old copy to end.
-func (w RowWait) IsForOldCopy() bool {
-	return w.Reason == atoll.ReasonWaitsForOldCopy || w.Reason == atoll.ReasonWaitsForDisconnectedCopy
+// explainPendingRows writes the most pressing wait of the ending copies into the rows that wait for them.
+func (s *rolloutStep) explainPendingRows() {
+	if len(s.withheld) == 0 {
+		return
+	}
+	reason := s.waitForOldCopies().String()
+	for _, c := range s.withheld {
+		if spec := s.nextSpecs[c]; spec != nil && spec.Phase == atoll.RowPending {
+			spec.Reason = reason
+		}
+	}
+}
+
+// uncertainConnection stands for a wait for a cluster of which the hub cannot tell yet.
+const uncertainConnection atoll.Reason = "uncertain"
+
+// waitForOldCopies returns what the replacements wait for. First comes what only a person can end.
+func (s *rolloutStep) waitForOldCopies() atoll.RowReason {
+	byReason := map[atoll.Reason][]string{}
+	plan := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
+	for _, c := range s.ending {
+		spec := s.Rows[c].Spec
+		if next := s.nextSpecs[c]; next != nil {
+			spec = *next
+		}
+		reason := s.findRowWait(c, spec, plan).Reason
+		if reason == atoll.ReasonWaitsForCluster && s.MoveOrder == OldFirstWhereConnected {
+			reason = uncertainConnection
+		}
+		byReason[reason] = append(byReason[reason], c)
+	}
+	for _, of := range []struct {
+		wait, reason atoll.Reason
+		text         string
+	}{
+		{atoll.ReasonWaitsForConfirmation, atoll.ReasonWaitsForConfirmation, ", whose removal waits for a confirmation"},
+		{atoll.ReasonWaitsForMember, atoll.ReasonWaitsForMember, ", whose removal is blocked in the member"},
+		{atoll.ReasonWaitsForCluster, atoll.ReasonWaitsForDisconnectedCopy, ", which is disconnected: it may still run"},
+		{uncertainConnection, atoll.ReasonWaitsForOldCopy, ", or the hub to find the cluster disconnected"},
+	} {
+		if in := byReason[of.wait]; len(in) > 0 {
+			return atoll.RowReason{Reason: of.reason, Text: "the old copy in " + formatFew(in) + " to end" + of.text}
+		}
+	}
+	return atoll.RowReason{Reason: atoll.ReasonWaitsForOldCopy, Text: "the old copy in " + formatFew(s.ending) + " to end"}
+}
+
+// waitOfPendingRow returns the wait that a Pending row has stored.
+func waitOfPendingRow(spec atoll.RowSpec) RowWait {
+	r := atoll.ParseRowReason(spec.Reason)
+	return newRowWait(r.Reason, r.Text, time.Unix(spec.Since, 0))
 }

@@ -28,10 +28,10 @@ func (s *rolloutStep) holdRowsLosingMovedItems() {
 }
 
 // changesRevision reports whether a row of the cluster is about to go to another revision,
-// and is not a tombstone before or after.
+// and is not a tombstone before or after, or Pending before.
 func (s *rolloutStep) changesRevision(c string) bool {
 	row, has := s.Rows[c]
 	spec := s.nextSpecs[c]
-	return has && spec != nil && row.Spec.UID == spec.UID && row.Spec.Phase != atoll.RowRemoving && spec.Phase != atoll.RowRemoving &&
+	return has && spec != nil && row.Spec.UID == spec.UID && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending && spec.Phase != atoll.RowRemoving &&
 		row.Spec.Revision != spec.Revision
 }

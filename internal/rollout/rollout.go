@@ -27,6 +27,9 @@ type Row struct {
 	Status *atoll.RowStatus
 	// Online: the cluster holds a stream, or checks in on time.
 	Online bool
+	// UncertainUntil is when the hub can tell that a cluster without a stream is disconnected: it
+	// has just started, or lost most clusters at once. In the past or zero: it can.
+	UncertainUntil time.Time
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
 }
@@ -112,8 +115,9 @@ type Output struct {
 	// held. While the Bundle, its revision and its placement stay, and every changed row
 	// stays or is gone for good, unchanged rows need no further step before RequeueAt.
 	RowsIndependent bool
-	// Withheld clusters get their rows after old copies have ended. Sorted.
-	Withheld []string
+	// UnreplacedCopies counts the old copies that may still run and for which no Pending row waits:
+	// where the old copy goes first, the next arrival needs a step over all rows.
+	UnreplacedCopies int
 	// BlockingClusters have rows that must become healthy before others may leave or shrink.
 	// Sorted.
 	BlockingClusters []string
@@ -184,8 +188,9 @@ type rolloutStep struct {
 	// staying clusters are to be Active. The others are to go, listed by their phase.
 	staying, newlyLeaving, heldClusters, leaving []string
 	// withheld clusters are to be Active once as many of the ending copies have ended. Both are empty where
-	// replacements come first.
+	// replacements come first. unreplaced counts old copies without a withheld cluster.
 	withheld, ending []string
+	unreplaced       int
 	// recallWaiting clusters are wanted by the placement, and their members remember a
 	// removal from before the restore.
 	recallWaiting []string
@@ -233,6 +238,9 @@ func (s *rolloutStep) computeSpecs() {
 	for _, c := range s.staying {
 		s.setActiveSpec(c, s.assignment.ShareOf(c))
 	}
+	for _, c := range s.withheld {
+		s.setPendingSpec(c)
+	}
 	for _, c := range s.leavingClusters() {
 		s.setLeavingSpec(c, holds[c])
 	}
@@ -245,6 +253,7 @@ func (s *rolloutStep) computeSpecs() {
 	s.holdRowsLosingMovedItems()
 	s.addExclusionsToPendingRemoval()
 	s.requestConfirmation()
+	s.explainPendingRows()
 	s.assignGenerations()
 }
 
@@ -258,7 +267,9 @@ func (s *rolloutStep) classifyClusters() {
 		c := v.Cluster
 		row, has := s.Rows[c]
 		if has && belongsToDeletedCluster(&v, row) {
-			s.abandonedRows = append(s.abandonedRows, AbandonedRow{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
+			if row.Spec.Phase != atoll.RowPending {
+				s.abandonedRows = append(s.abandonedRows, AbandonedRow{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
+			}
 			s.nextSpecs[c] = nil
 			has = false
 		}
@@ -292,6 +303,8 @@ func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 		s.applyRemovalModeToRow(c, row)
 	case atoll.RowLeaving:
 		s.leaving = append(s.leaving, c)
+	case atoll.RowPending:
+		s.nextSpecs[c] = nil
 	case atoll.RowHeld:
 		s.heldClusters = append(s.heldClusters, c)
 	default:
@@ -322,7 +335,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	if spec.UID != v.UID {
 		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
 	}
-	if spec.Phase == atoll.RowRemoving {
+	if spec.Phase == atoll.RowRemoving || spec.Phase == atoll.RowPending {
 		spec.Assigned, spec.ShrinkTo = nil, nil
 	}
 	if spec.Phase != atoll.RowActive {
@@ -359,7 +372,7 @@ func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
 // the cluster now are a change.
 func (s *rolloutStep) staysAtRevision(c string, spec *atoll.RowSpec) bool {
 	row, has := s.Rows[c]
-	if !has || row.Spec.UID != spec.UID || row.Spec.Phase == atoll.RowRemoving || !atoll.IsAcceptableRevision(row.Spec.Revision, s.Revision, s.MinRevision) {
+	if !has || row.Spec.UID != spec.UID || row.Spec.Phase == atoll.RowRemoving || row.Spec.Phase == atoll.RowPending || !atoll.IsAcceptableRevision(row.Spec.Revision, s.Revision, s.MinRevision) {
 		return false
 	}
 	own, known := s.CurrentVariants[c]
@@ -450,7 +463,7 @@ func (s *rolloutStep) buildOutput() Output {
 		s.requeueNoLater(at)
 	}
 	out := Output{
-		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), Withheld: s.withheld, BlockingClusters: s.blockingClusters(),
+		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), UnreplacedCopies: s.unreplaced, BlockingClusters: s.blockingClusters(),
 		RequeueAt: s.requeueAt, DirectDeletes: s.directDeletes, RemovedByEdit: s.removedByEdit, RowsIndependent: s.hasIndependentRows(), Shortages: s.assignment.Shortages, CapacityBlocked: s.assignment.CapacityBlocked,
 	}
 	if s.ExplainWaits {
@@ -461,7 +474,7 @@ func (s *rolloutStep) buildOutput() Output {
 
 func (s *rolloutStep) hasIndependentRows() bool {
 	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
-		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.ending)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
+		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
 }
 
 // requeueNoLater requests a step at that time.

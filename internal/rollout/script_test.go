@@ -77,6 +77,7 @@ type scriptStage struct {
 	clusters  map[string]*schedule.Cluster
 	online    map[string]bool
 	checkIns  map[string]time.Duration
+	uncertain map[string]time.Time
 	rows      map[string]Row
 	placement v1alpha1.PlacementSpec
 	unfit     v1alpha1.WhenUnfit
@@ -90,7 +91,7 @@ type scriptStage struct {
 
 func newStage(t testing.TB) *scriptStage {
 	return &scriptStage{
-		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, rows: map[string]Row{},
+		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, uncertain: map[string]time.Time{}, rows: map[string]Row{},
 		baseInput: Input{BundleUID: "bundle", Revision: "r1"},
 	}
 }
@@ -118,22 +119,16 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 	case "back":
 		s.online[args[0]] = true
 	case "checkin": // NAME EVERY
-		d, err := time.ParseDuration(args[1])
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.checkIns[args[0]] = d
+		s.checkIns[args[0]] = s.parseDuration(args[1])
+	case "uncertain": // NAME DURATION : for so long the hub cannot tell whether it is disconnected
+		s.uncertain[args[0]] = s.now.Add(s.parseDuration(args[1]))
 	case "taint": // NAME KEY EFFECT
 		at := metav1.NewTime(s.now)
 		s.clusters[args[0]].Taints = []v1alpha1.Taint{{Key: args[1], Effect: corev1.TaintEffect(args[2]), TimeAdded: &at}}
 	case "gone":
 		delete(s.clusters, args[0])
 	case "after":
-		d, err := time.ParseDuration(args[0])
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.now = s.now.Add(d)
+		s.now = s.now.Add(s.parseDuration(args[0]))
 	case "revision":
 		s.baseInput.Revision = args[0]
 	case "report": // STATE CLUSTER... : the row as it is, "*" for all that are online
@@ -160,6 +155,14 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		return s.runUserCommand(cmd, args)
 	}
 	return ""
+}
+
+func (s *scriptStage) parseDuration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
 }
 
 // runUserCommand of users.
@@ -289,7 +292,7 @@ func (s *scriptStage) buildInput() Input {
 	in, specs := s.baseInput, map[string]atoll.RowSpec{}
 	in.Now, in.Rows, in.ExplainWaits = s.now, map[string]Row{}, true
 	for c, r := range s.rows {
-		r.Online, r.CheckIn = s.online[c], s.checkIns[c]
+		r.Online, r.CheckIn, r.UncertainUntil = s.online[c], s.checkIns[c], s.uncertain[c]
 		in.Rows[c], specs[c] = r, r.Spec
 	}
 	for c, item := range s.unwanted {
@@ -440,7 +443,7 @@ func checkOutput(t testing.TB, in Input, out Output) {
 		}
 		switch {
 		case !had || old.Spec.UID != spec.UID:
-			if spec.Generation <= max(in.GenerationFloor, old.Spec.Generation) || spec.Phase != atoll.RowActive {
+			if spec.Generation <= max(in.GenerationFloor, old.Spec.Generation) || !spec.Phase.IsChosen() {
 				t.Fatalf("new row %+v over %+v, floor %d", spec, old.Spec, in.GenerationFloor)
 			}
 		case isSameWork(old.Spec, *spec):

@@ -88,6 +88,9 @@ func (s *rolloutStep) applySafeShareReductions() {
 		if spec.MovingSince == 0 {
 			continue
 		}
+		if len(s.withheld) > 0 { // replicas grow before they shrink, however long that takes
+			continue
+		}
 		if b := blockers[c]; b.countClusters() > 0 {
 			s.blockersByCluster[c] = b
 			if !s.hasTimedOut(spec.MovingSince, b) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -53,7 +52,6 @@ func (s *rolloutStep) listWaits() (out []RowWait) {
 			specs[c] = *spec
 		}
 	}
-	out = s.withheldWaits(specs)
 	plan := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
 	for _, c := range slices.Sorted(maps.Keys(specs)) {
 		if w := s.findRowWait(c, specs[c], plan); w.For != "" {
@@ -61,13 +59,15 @@ func (s *rolloutStep) listWaits() (out []RowWait) {
 			out = append(out, w)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b RowWait) int { return strings.Compare(a.Cluster, b.Cluster) })
 	return out
 }
 
 func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRemoval) RowWait {
 	row := s.Rows[c]
 	row.Spec = spec
+	if spec.Phase == atoll.RowPending {
+		return waitOfPendingRow(spec)
+	}
 	since := time.Unix(spec.Since, 0)
 	if r := atoll.ParseRowReason(spec.Reason); plan != nil && r.Plan == plan.Hash {
 		if spec.MovingSince != 0 {

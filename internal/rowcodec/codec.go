@@ -47,7 +47,7 @@ type letterTable[T ~string] []struct {
 }
 
 var (
-	rowPhases = letterTable[atoll.RowPhase]{{'A', atoll.RowActive}, {'L', atoll.RowLeaving}, {'H', atoll.RowHeld}, {'R', atoll.RowRemoving}, {'V', atoll.RowVacant}}
+	rowPhases = letterTable[atoll.RowPhase]{{'A', atoll.RowActive}, {'L', atoll.RowLeaving}, {'H', atoll.RowHeld}, {'R', atoll.RowRemoving}, {'V', atoll.RowVacant}, {'P', atoll.RowPending}}
 	rowStates = letterTable[atoll.RowState]{{'P', atoll.RowProgressing}, {'R', atoll.RowReady}, {'D', atoll.RowDegraded}, {'F', atoll.RowFailed}, {'X', atoll.RowRemoved}}
 	healths   = letterTable[atoll.Health]{{'H', atoll.Healthy}, {'P', atoll.Progressing}, {'D', atoll.Degraded}, {'S', atoll.Suspended}, {'U', atoll.Unknown}}
 )

@@ -185,7 +185,7 @@ func spreadFieldName(s *v1alpha1.SpreadConstraint) string {
 // unless the user edited how clusters are chosen since.
 func (c *choiceRules) rowPriority(row *atoll.RowSpec, outcome Outcome) int8 {
 	switch {
-	case row.Phase != atoll.RowActive && row.Phase != "":
+	case !row.Phase.IsChosen():
 		return prioLeaving
 	case choiceFingerprint(row.PlacementFingerprint) == c.fingerprint:
 		return prioLocked
@@ -217,7 +217,7 @@ func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec,
 		p.offerHolderLikeNewcomer(at, row, v, d)
 		return false
 	}
-	about := clusterFacts{runsBundle: row != nil && row.Phase == atoll.RowActive, avoidedTaints: f.countAvoidedTaints(c), nearby: p.nearby, fleet: in.resolveFacts()}
+	about := clusterFacts{runsBundle: row != nil && row.Phase.IsChosen(), avoidedTaints: f.countAvoidedTaints(c), nearby: p.nearby, fleet: in.resolveFacts()}
 	if p.scores.needsPodLoad {
 		about.othersPods, about.ownPods = in.podLoadAt(at, row)
 	}
@@ -431,11 +431,11 @@ func (v *Verdict) setNotChosen(unmet string, row *atoll.RowSpec) {
 		v.Outcome, v.RowReason, v.Filter, v.Reason = OutcomeKept, atoll.ReasonSpreadUnmet, FilterSpread, unmet
 		v.PlacementFingerprint = atoll.AppendRebalance(appendChoiceFingerprint(filterFingerprint(v.PlacementFingerprint), choiceFingerprint(row.PlacementFingerprint)), row.LastRebalance())
 		v.FromScratch = false
-	case v.FromScratch && row.Phase == atoll.RowActive:
+	case v.FromScratch && row.Phase.IsChosen():
 		v.leaveForRebalance()
-	case row.Phase == atoll.RowActive && cameByOverflow(row):
+	case row.Phase.IsChosen() && cameByOverflow(row):
 		v.setLeaving(FilterMost, atoll.ReasonOverflowReturned, "the replicas that overflowed to it return to the chosen clusters")
-	case row.Phase == atoll.RowActive:
+	case row.Phase.IsChosen():
 		v.setLeaving(FilterMost, atoll.ReasonPlacementEdited, "maxClusters and spreadConstraints choose others since they were edited")
 	default:
 		// It was leaving already, and other clusters have its place.

@@ -27,7 +27,7 @@ func (f *CompiledPlacement) hasRowsToRebalance(rows map[string]atoll.RowSpec) bo
 		return false
 	}
 	for _, row := range rows {
-		if row.PlacementFingerprint != f.placementFingerprint && (row.Phase == atoll.RowActive || row.Phase == "") && f.needsRebalance(&row) {
+		if row.PlacementFingerprint != f.placementFingerprint && row.Phase.IsChosen() && f.needsRebalance(&row) {
 			return true
 		}
 	}
@@ -46,7 +46,7 @@ func (f *CompiledPlacement) fingerprintWithLastRebalance(row *atoll.RowSpec) str
 // offerHolderLikeNewcomer offers a cluster whose row is to be chosen from scratch: like a newcomer,
 // except that it wins a tie.
 func (p *candidatePool) offerHolderLikeNewcomer(at int, row *atoll.RowSpec, v *Verdict, d *Decision) {
-	c, active := &p.input.Clusters[at], row.Phase == atoll.RowActive || row.Phase == ""
+	c, active := &p.input.Clusters[at], row.Phase.IsChosen()
 	if v.Outcome == OutcomeKept && active {
 		p.addOption(c, candidateOption{clusterIndex: int32(at), priority: prioLocked, verdictIndex: int32(len(d.Verdicts))}, clusterFacts{runsBundle: true, avoidedTaints: p.filter.countAvoidedTaints(c), nearby: p.nearby, fleet: p.input.resolveFacts()})
 		return

@@ -327,7 +327,7 @@ func (d *groupDecider) decideCluster(at int) {
 	}
 	d.rowsFound++
 	var row *atoll.RowSpec
-	if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) {
+	if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) && !(r.Phase == atoll.RowPending && in.AvoidDisconnected && in.isDisconnected(c)) {
 		row = &r
 	}
 	v := d.filter.judgeByUsedGroup(c, row, in.WhenUnfit, in.Now)
@@ -464,7 +464,7 @@ func (f *CompiledPlacement) JudgeCluster(c *Cluster, row *atoll.RowSpec, unfit v
 // judgeInGroup judges one cluster as if there were no other group; row is what it holds of
 // the Bundle, nil if nothing.
 func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
-	if row == nil {
+	if row == nil || row.Phase == atoll.RowPending { // nothing runs there yet
 		return f.judgeNewcomer(c)
 	}
 	v := Verdict{Cluster: c.Name, UID: c.UID}

@@ -121,7 +121,7 @@ func (in *Input) podLoadAt(at int, row *atoll.RowSpec) (others, own int64) {
 // subtractOwnPods splits a cluster's load into the pods of others and of the Bundle's row
 // there.
 func subtractOwnPods(others int64, row *atoll.RowSpec) (rest, own int64) {
-	if row != nil && (row.Phase == atoll.RowActive || row.Phase == "") {
+	if row != nil && row.Phase.IsChosen() {
 		own = max(row.RequestedPods, 1)
 	}
 	return max(others-own, 0), own

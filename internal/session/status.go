@@ -48,7 +48,7 @@ func (r Reported) statusHash() string {
 // was ever ordered.
 func WantedEntry(bundle string, spec atoll.RowSpec, last Reported) (want Entry, ok bool) {
 	want = Entry{Bundle: bundle, Generation: spec.Generation}
-	if spec.Phase == atoll.RowVacant {
+	if spec.Phase.OrdersNothing() {
 		return want, false
 	}
 	if last.RowStatus == nil {

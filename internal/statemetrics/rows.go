@@ -68,7 +68,7 @@ func (r *rowCounts) collectGauges(out chan<- prometheus.Metric, now time.Time) {
 
 func phaseMetricLabel(p atoll.RowPhase) string {
 	switch p {
-	case atoll.RowActive, atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving, atoll.RowVacant:
+	case atoll.RowActive, atoll.RowLeaving, atoll.RowHeld, atoll.RowRemoving, atoll.RowVacant, atoll.RowPending:
 		return string(p)
 	}
 	return labelOther
@@ -81,6 +81,8 @@ func waitOfRow(row rowcodec.Summary) (reason string, start int64) {
 	switch {
 	case atoll.ParseRowReason(row.Reason).Plan != "", row.Phase == atoll.RowHeld:
 		return string(atoll.ReasonWaitsForConfirmation), row.Since
+	case row.Phase == atoll.RowPending:
+		return string(atoll.ParseRowReason(row.Reason).Reason), row.Since
 	case row.Phase == atoll.RowLeaving:
 		return string(atoll.ReasonWaitsForReplacements), row.Since
 	case row.Phase == atoll.RowRemoving && !(isCurrent && row.State == atoll.RowRemoved):

@@ -138,6 +138,7 @@ func explainUnfinishedRow(r client.Row, a clusterAbsence) string {
 	switch {
 	case r.Spec.Phase == atoll.RowVacant:
 		words = append(words, "empty; it goes when it is deleted on the hub")
+	case r.Spec.Phase == atoll.RowPending:
 	case r.Status == nil:
 		words = append(words, "no report yet"+a.nextCheckInNote())
 	case r.Status.Generation < r.Spec.Generation:

@@ -29,6 +29,8 @@ type itemPlace struct {
 	away bool
 	// leaving: it is on its way out, and not counted.
 	leaving bool
+	// isPending: an old copy elsewhere must end first.
+	isPending bool
 }
 
 // itemPlaces are the places of one object, by cluster.
@@ -117,6 +119,8 @@ func (p itemPlaces) clusterNamesText() string {
 		switch {
 		case one.leaving:
 			word += "(leaving)"
+		case one.isPending:
+			word += "(pending)"
 		case one.away:
 			word += "(away)"
 		case one.state != atoll.RowReady:
@@ -129,7 +133,7 @@ func (p itemPlaces) clusterNamesText() string {
 
 // itemPlaceInRow returns the place of an item in a row's cluster; false where the row keeps it out.
 func itemPlaceInRow(key atoll.ItemKey, r client.Row, away bool) (itemPlace, bool) {
-	p := itemPlace{cluster: r.Cluster, state: atoll.RowProgressing, away: away, leaving: r.Spec.Phase != atoll.RowActive}
+	p := itemPlace{cluster: r.Cluster, state: atoll.RowProgressing, away: away, isPending: r.Spec.Phase == atoll.RowPending, leaving: !r.Spec.Phase.IsChosen()}
 	if r.Spec.Phase == atoll.RowVacant || slices.Contains(r.Spec.Absent, key.String()) {
 		return p, false
 	}

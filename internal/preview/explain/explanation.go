@@ -266,18 +266,8 @@ type ClusterExplanation struct {
 	OverflowStep int32 `json:"overflowStep,omitempty"`
 	// Row; nil where there is none.
 	Row *RowExplanation `json:"row,omitempty"`
-	// Wait is why a chosen cluster has no row yet, where another one must act first.
-	Wait *ClusterWait `json:"wait,omitempty"`
 	// Overrides that set fields of the object (of all items, for a whole Bundle).
 	Overrides []Override `json:"overrides,omitempty"`
-}
-
-// ClusterWait is what a chosen cluster without a row waits for.
-type ClusterWait struct {
-	For    string       `json:"for"`
-	Reason atoll.Reason `json:"reason"`
-	Actor  atoll.Actor  `json:"actor"`
-	Since  time.Time    `json:"since"`
 }
 
 // RowExplanation is about one row.
@@ -469,9 +459,6 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 	}
 	row, ok := b.Rows[v.Cluster]
 	if !ok {
-		if w.IsForOldCopy() {
-			c.Wait = &ClusterWait{For: w.For, Reason: w.Reason, Actor: w.Actor, Since: w.Since}
-		}
 		return c
 	}
 	c.Row = in.explainRow(b, v.Cluster, row, all)

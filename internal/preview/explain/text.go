@@ -375,21 +375,11 @@ var actorTexts = map[atoll.Actor]string{
 	atoll.ActorAgent: "the agent there is at it",
 }
 
-// actorNote names the person or component that must act.
-func actorNote(who atoll.Actor) string {
-	if text := actorTexts[who]; text != "" {
-		return text
-	}
-	return "to act: " + string(who)
-}
-
 // rowNotes returns the lines below a row: its wait, the time since then, the person that must act,
 // and the effect of the next step.
 func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []string) {
 	r := c.Row
-	if c.Wait != nil {
-		return []string{fmt.Sprintf("waits for %s; for %s; %s", c.Wait.For, e.formatAge(c.Wait.Since), actorNote(c.Wait.Actor))}
-	} else if r == nil && x.Number > 0 {
+	if r == nil && x.Number > 0 {
 		return []string{"waits for Atoll to write its row, which it is about to" + e.durationSinceText(x.WaitsSince) + "; " + actorTexts[atoll.ActorAtoll]}
 	} else if r == nil {
 		return []string{"waits for the first revision of the Bundle" + e.durationSinceText(x.WaitsSince)}
@@ -402,7 +392,11 @@ func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []
 		if r.isReportedUnready() {
 			state = r.WaitsFor
 		}
-		out = append(out, fmt.Sprintf("%s; for %s; %s", state, e.formatAge(*r.WaitsSince), actorNote(r.Who)))
+		who := actorTexts[r.Who]
+		if who == "" {
+			who = "to act: " + string(r.Who)
+		}
+		out = append(out, fmt.Sprintf("%s; for %s; %s", state, e.formatAge(*r.WaitsSince), who))
 	}
 	_, message, _ := strings.Cut(r.Problem, ": ")
 	if r.Problem != "" && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
