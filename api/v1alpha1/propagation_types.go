@@ -111,9 +111,9 @@ type PropagationSpec struct {
 	// MoveOrder of a move to another cluster. Surge starts the replacement first, and removes the old
 	// copy when the replacement is healthy. Recreate removes the old copy first, and starts the
 	// replacement when the old cluster has confirmed the removal: the workload does not run in
-	// between. Absent: Recreate for a Bundle with a PersistentVolumeClaim, or with a StatefulSet that
-	// goes to clusters as a whole, where a disconnected cluster delays no replacement; else Surge. Not
-	// in Karmada.
+	// between. Absent: Recreate where one cluster is wanted and the Bundle has a PersistentVolumeClaim, or
+	// a StatefulSet that goes to clusters as a whole; a disconnected cluster then delays no
+	// replacement. Else Surge. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:Enum=Surge;Recreate
 	MoveOrder MoveOrder `json:"moveOrder,omitempty"`

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	warnStopsInMoves = "a move to another cluster stops the workload for a while: the old copy is removed before its replacement starts, because copies of a PersistentVolumeClaim or a StatefulSet should not run side by side. moveOrder: Surge starts the replacement first, and moveOrder: Recreate states this order"
+	warnStopsInMoves = "a move from one cluster to another stops the workload for a while: the old copy is removed before its replacement starts, because copies of a PersistentVolumeClaim or a StatefulSet should not run side by side. moveOrder: Surge starts the replacement first, and moveOrder: Recreate states this order"
+	warnOrphanRunsOn = "an orphaned copy runs on in the old cluster: with removal mode Orphan, moveOrder: Recreate starts the replacement when the agent has released the old copy, and both run"
 	warnOwnVolumes   = "each chosen cluster runs a whole StatefulSet of its own, with volumes of its own: placement.maxClusters: 1 keeps it in one cluster, and replicaScheduling.ordinals divides it over clusters"
 	warnOwnScaling   = "each chosen cluster scales by the load of its own pods: the HorizontalPodAutoscaler has no sum over clusters. placement.maxClusters: 1 keeps it in one cluster"
 )
@@ -22,6 +23,9 @@ func warnOfCopies(ctx context.Context, spec *v1alpha1.PropagationSpec) {
 	sets, ranged := selectsKind(spec, "apps", "StatefulSet"), spec.Placement.ReplicaScheduling.Ordinals != nil
 	if spec.MoveOrder == "" && (sets && !ranged || selectsKind(spec, "", "PersistentVolumeClaim")) {
 		warning.AddWarning(ctx, "", warnStopsInMoves)
+	}
+	if spec.MoveOrder == v1alpha1.MoveRecreate && spec.Removal.Mode == v1alpha1.RemoveOrphan {
+		warning.AddWarning(ctx, "", warnOrphanRunsOn)
 	}
 	if spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided || isForOneCluster(&spec.Placement) {
 		return

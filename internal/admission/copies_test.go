@@ -17,6 +17,7 @@ func TestWarningsAboutCopies(t *testing.T) {
 	for name, c := range map[string]struct {
 		apiVersion, kind string
 		order            v1alpha1.MoveOrder
+		removal          v1alpha1.RemovalMode
 		placement        v1alpha1.PlacementSpec
 		want             heard
 	}{
@@ -28,6 +29,8 @@ func TestWarningsAboutCopies(t *testing.T) {
 		"a StatefulSet in two":              {apiVersion: "apps/v1", kind: "StatefulSet", order: v1alpha1.MoveSurge, placement: two, want: heard{warnOwnVolumes}},
 		"a StatefulSet, divided":            {apiVersion: "apps/v1", kind: "StatefulSet", placement: v1alpha1.PlacementSpec{ReplicaScheduling: divided}, want: heard{warnStopsInMoves}},
 		"a StatefulSet, by ordinals":        {apiVersion: "apps/v1", kind: "StatefulSet", placement: v1alpha1.PlacementSpec{ReplicaScheduling: ranged}},
+		"orphaned where old copies end":     {apiVersion: "apps/v1", kind: "Deployment", order: v1alpha1.MoveRecreate, removal: v1alpha1.RemoveOrphan, want: heard{warnOrphanRunsOn}},
+		"orphaned, replacements first":      {apiVersion: "apps/v1", kind: "Deployment", order: v1alpha1.MoveSurge, removal: v1alpha1.RemoveOrphan},
 		"another kind of this name":         {apiVersion: "example.com/v1", kind: "StatefulSet"},
 		"a claim":                           {apiVersion: "v1", kind: "PersistentVolumeClaim", want: heard{warnStopsInMoves}},
 		"an autoscaler":                     {apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler", want: heard{warnOwnScaling}},
@@ -37,7 +40,7 @@ func TestWarningsAboutCopies(t *testing.T) {
 		var h heard
 		warnOfCopies(warning.WithWarningRecorder(t.Context(), &h), &v1alpha1.PropagationSpec{
 			ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: c.apiVersion, Kind: c.kind}},
-			MoveOrder:         c.order, Placement: c.placement,
+			MoveOrder:         c.order, Placement: c.placement, Removal: v1alpha1.Removal{Mode: c.removal},
 		})
 		if !slices.Equal(h, c.want) {
 			t.Errorf("%s: %q, want %q", name, h, c.want)

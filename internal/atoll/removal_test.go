@@ -45,6 +45,9 @@ func TestWhatAPlanIsAbout(t *testing.T) {
 			t.Errorf("%s: %t", phase, got)
 		}
 	}
+	if IsCleanable(enginev1.BundleRef{Namespace: "shop", Name: "web", UID: "n"}, RowSpec{Phase: RowPending}) {
+		t.Error("a row that orders nothing is cleaned")
+	}
 	if IsCleanable(enginev1.BundleRef{Namespace: "shop", UID: "n"}, RowSpec{Phase: RowVacant}) {
 		t.Error("a row that remembers an empty namespace has something to confirm")
 	}

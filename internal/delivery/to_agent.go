@@ -89,9 +89,15 @@ func (s *agentSession) ownRow(bundle string) (state.Row, bool) {
 	return r, ok && r.Spec.UID == s.id.uid
 }
 
+// orderedRow is ownRow of a row that orders something. The row may have changed since its order was queued.
+func (s *agentSession) orderedRow(bundle string) (state.Row, bool) {
+	r, ok := s.ownRow(bundle)
+	return r, ok && !r.Spec.Phase.OrdersNothing()
+}
+
 // sendOrder sends an Upsert of the present row.
 func (s *agentSession) sendOrder(o session.Order) error {
-	row, ok := s.ownRow(o.Bundle)
+	row, ok := s.orderedRow(o.Bundle)
 	if !ok {
 		return nil
 	}
@@ -152,7 +158,7 @@ func (s *agentSession) retryOrderLater(o session.Order, err error) {
 // answerNeed sends objects that the agent lacks, if they still belong to the row.
 // Otherwise an Upsert of a newer generation is about to be sent.
 func (s *agentSession) answerNeed(need *pb.Need) error {
-	row, ok := s.ownRow(need.GetBundle())
+	row, ok := s.orderedRow(need.GetBundle())
 	if !ok || row.Spec.Generation != need.GetGeneration() {
 		return nil
 	}

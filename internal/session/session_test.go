@@ -67,6 +67,11 @@ func TestWantedEntry(t *testing.T) {
 	if _, ok := WantedEntry("b", removing, Reported{RowStatus: &atoll.RowStatus{Generation: 3, State: atoll.RowRemoved}}); !ok {
 		t.Error("a removal of another generation counts as done")
 	}
+	for _, phase := range []atoll.RowPhase{atoll.RowVacant, atoll.RowPending} {
+		if _, ok := WantedEntry("b", atoll.RowSpec{Generation: 3, Phase: phase}, Reported{}); ok {
+			t.Errorf("the agent is to hold a row that is %s", phase)
+		}
+	}
 	if w, ok := WantedEntry("b", atoll.RowSpec{Generation: 4}, Reported{RowStatus: &atoll.RowStatus{Generation: 3, Content: "old"}}); !ok || w.Content != "" || w.Status == "" {
 		t.Errorf("want %+v of a row whose status is about an older generation", w)
 	}

@@ -137,6 +137,7 @@ func TestWhereAnItemIs(t *testing.T) {
 		"refused":              {status: status(1, false, atoll.ItemStatus{Key: key, Error: true}), want: itemPlace{state: atoll.RowFailed}},
 		"well, others are not": {status: status(1, false, atoll.ItemStatus{Key: key, Health: atoll.Healthy}), want: itemPlace{state: atoll.RowReady}},
 		"leaving":              {spec: atoll.RowSpec{Phase: atoll.RowLeaving}, status: status(1, true), want: itemPlace{state: atoll.RowReady, leaving: true}},
+		"pending":              {spec: atoll.RowSpec{Phase: atoll.RowPending}, want: itemPlace{state: atoll.RowProgressing, isPending: true}},
 		"kept out":             {spec: atoll.RowSpec{Absent: []string{key.String()}}, out: true},
 		"vacant":               {spec: atoll.RowSpec{Phase: atoll.RowVacant}, out: true},
 	} {

@@ -48,8 +48,8 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Take a cluster out of the fleet, and follow the removal.
 
 Nothing new is placed there from then on. Its workloads go once their replacements in
-other clusters are healthy; then the agent releases the member, and the hub forgets
-the cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
+other clusters are healthy, or before those start where moveOrder says so; then the agent
+releases the member, and the hub forgets the cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
 labels and ownership; with --clean it is removed, except what was there before Atoll
 and what policies orphan. The command waits; interrupted, it can be run again, and the
 hub goes on without it. --cancel takes the removal back.
