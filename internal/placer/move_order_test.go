@@ -320,7 +320,7 @@ func TestThePlaceOfAReplacementThatWaitsIsKept(t *testing.T) {
 	}
 }
 
-// What moves by itself when scores change, and is over the removal budget, comes to rest.
+// A move that scores began and that is over the removal budget comes to rest.
 func TestAHeldReschedulingComesToRest(t *testing.T) {
 	for _, order := range []v1alpha1.MoveOrder{v1alpha1.MoveSurge, v1alpha1.MoveRecreate} {
 		t.Run(string(order), func(t *testing.T) {

@@ -52,8 +52,8 @@ func (s *rolloutStep) withholdReplacements() {
 }
 
 // withholdArrivals withholds one arrival for each ending copy. A cluster whose row is being removed and
-// is wanted again may run its copy in either case, so it comes first, and only when all such clusters may. Of the
-// others, the longest wait ends first, after arrivals that no old copy has kept waiting.
+// is wanted again may run its copy in either case, so it comes first, and only when all such clusters may. An
+// arrival that no old copy has kept waiting comes next. Then the longest wait ends first.
 func (s *rolloutStep) withholdArrivals() {
 	var returning, arrivals, staying []string
 	for _, c := range s.staying {

@@ -109,13 +109,13 @@ func TestNoShareShrinksForACopyThatWaits(t *testing.T) {
 	for _, order := range []string{"recreate", "connected"} {
 		t.Run(order, func(t *testing.T) {
 			s := newStage(t)
-			play(s, "clusters a b c", "order "+order, "divide Deployment/web=10", "weights a=5 b=5 c=45", "place names a b", "settle")
+			playLines(s, "clusters a b c", "order "+order, "divide Deployment/web=10", "weights a=5 b=5 c=45", "place names a b", "settle")
 			s.baseInput.MoveOrder = OldFirst
-			play(s, "place names b c", "step", "after 1h", "step")
+			playLines(s, "place names b c", "step", "after 1h", "step")
 			if n := s.rows["b"].Spec.Assigned["apps/Deployment/ns/web"]; s.rows["c"].Spec.Phase != atoll.RowPending || n != 5 {
 				t.Errorf("c is %s, and b has %d of its 5 replicas", s.rows["c"].Spec.Phase, n)
 			}
-			play(s, "report Ready *", "collect", "step", "settle")
+			playLines(s, "report Ready *", "collect", "step", "settle")
 			if n := s.rows["b"].Spec.Assigned["apps/Deployment/ns/web"]; n != 1 {
 				t.Errorf("c has started, and b has %d replicas, want 1 of 10 by its weight", n)
 			}
@@ -126,15 +126,15 @@ func TestNoShareShrinksForACopyThatWaits(t *testing.T) {
 // A member that remembers a removal has no copy: what the placement wants there starts as elsewhere.
 func TestARememberedRemovalIsNoCopy(t *testing.T) {
 	s := newStage(t)
-	play(s, "clusters a b", "order recreate", "place names a b", "settle")
+	playLines(s, "clusters a b", "order recreate", "place names a b", "settle")
 	row := s.rows["a"]
 	row.Spec.Phase, row.Spec.Generation, row.Status = atoll.RowRemoving, row.Spec.Generation+5, nil
 	row.Spec.Recall = &atoll.RememberedRemoval{RemovedAt: 5, Placement: "old"}
 	s.rows["a"], s.baseInput.PlacementHash = row, "new"
-	if play(s, "place names a", "step"); s.rows["a"].Spec.Phase != atoll.RowRemoving || s.rows["b"].Spec.Phase != atoll.RowRemoving {
+	if playLines(s, "place names a", "step"); s.rows["a"].Spec.Phase != atoll.RowRemoving || s.rows["b"].Spec.Phase != atoll.RowRemoving {
 		t.Errorf("b has not ended, and the rows are\n%s", s.formatRows())
 	}
-	if play(s, "report Ready b", "step"); s.rows["a"].Spec.Phase != atoll.RowActive {
+	if playLines(s, "report Ready b", "step"); s.rows["a"].Spec.Phase != atoll.RowActive {
 		t.Errorf("b has ended, and the rows are\n%s", s.formatRows())
 	}
 }
@@ -142,16 +142,16 @@ func TestARememberedRemovalIsNoCopy(t *testing.T) {
 // A cluster that loses its place before its copy starts is no loss: nothing is given up.
 func TestAPendingRowOfADeletedClusterIsNotGivenUp(t *testing.T) {
 	s := newStage(t)
-	play(s, "clusters a b", "order recreate", "place names a", "settle", "place names b", "step", "gone b")
+	playLines(s, "clusters a b", "order recreate", "place names a", "settle", "place names b", "step", "gone b")
 	if out := AdvanceRows(s.buildInput()); len(out.AbandonedRows) > 0 || out.Changes["b"] != nil {
 		t.Errorf("given up %+v, changes %+v", out.AbandonedRows, out.Changes)
 	}
-	if play(s, "step"); len(s.rows) != 1 {
+	if playLines(s, "step"); len(s.rows) != 1 {
 		t.Errorf("the rows are\n%s", s.formatRows())
 	}
 }
 
-func play(s *scriptStage, lines ...string) {
+func playLines(s *scriptStage, lines ...string) {
 	for _, line := range lines {
 		words := strings.Fields(line)
 		s.runCommand(words[0], words[1:])

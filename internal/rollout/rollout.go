@@ -267,10 +267,7 @@ func (s *rolloutStep) classifyClusters() {
 		c := v.Cluster
 		row, has := s.Rows[c]
 		if has && belongsToDeletedCluster(&v, row) {
-			if row.Spec.Phase != atoll.RowPending {
-				s.abandonedRows = append(s.abandonedRows, AbandonedRow{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
-			}
-			s.nextSpecs[c] = nil
+			s.abandonRow(c, row)
 			has = false
 		}
 		switch wanted := !s.Deleting && v.IsHolder(); {
@@ -282,6 +279,14 @@ func (s *rolloutStep) classifyClusters() {
 			s.classifyUnwanted(c, row)
 		}
 	}
+}
+
+// abandonRow gives a row up. A Pending row has nothing in its cluster that stays there.
+func (s *rolloutStep) abandonRow(c string, row Row) {
+	if row.Spec.Phase != atoll.RowPending {
+		s.abandonedRows = append(s.abandonedRows, AbandonedRow{Cluster: c, UID: row.Spec.UID, Revision: row.Spec.Revision, Phase: row.Spec.Phase})
+	}
+	s.nextSpecs[c] = nil
 }
 
 // belongsToDeletedCluster reports whether the Cluster of the row is deleted.

@@ -54,7 +54,11 @@ func (s *rolloutStep) listWaits() (out []RowWait) {
 	}
 	plan := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
 	for _, c := range slices.Sorted(maps.Keys(specs)) {
-		if w := s.findRowWait(c, specs[c], plan); w.For != "" {
+		w := waitOfPendingRow(specs[c])
+		if specs[c].Phase != atoll.RowPending {
+			w = s.findRowWait(c, specs[c], plan)
+		}
+		if w.For != "" {
 			w.Cluster = c
 			out = append(out, w)
 		}
@@ -65,9 +69,6 @@ func (s *rolloutStep) listWaits() (out []RowWait) {
 func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRemoval) RowWait {
 	row := s.Rows[c]
 	row.Spec = spec
-	if spec.Phase == atoll.RowPending {
-		return waitOfPendingRow(spec)
-	}
 	since := time.Unix(spec.Since, 0)
 	if r := atoll.ParseRowReason(spec.Reason); plan != nil && r.Plan == plan.Hash {
 		if spec.MovingSince != 0 {
