@@ -1,7 +1,6 @@
 package atoll
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -59,7 +58,7 @@ func (s *RowStatus) RemovalBlocker() string {
 		}
 	}
 	if s.State == RowFailed {
-		return cmp.Or(strings.TrimSpace(string(s.Reason)+" "+s.Message), "it failed")
+		return strings.TrimSpace(string(s.Reason) + " " + s.Message)
 	}
 	return ""
 }

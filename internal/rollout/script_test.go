@@ -283,6 +283,9 @@ func (s *scriptStage) reportState(state atoll.RowState, clusters []string) {
 			st = atoll.RowRemoved
 		}
 		r.Status = &atoll.RowStatus{Generation: r.Spec.Generation, State: st, Since: s.now.Unix(), Total: 1}
+		if st == atoll.RowFailed {
+			r.Status.Message = "a finalizer stays"
+		}
 		s.rows[c] = r
 	}
 }
