@@ -76,3 +76,37 @@ func TestAttackAReturningCopyOverlooksAnOldCopy(t *testing.T) {
 		expectRows(t, m, "web", "a Removing r1, b Pending r1")
 	})
 }
+
+// A Pending row in a cluster that disconnects has no verdict with maxClusters: the row stays while another
+// cluster is chosen, and when the cluster is back both are wanted.
+func TestAttackAPendingRowOfADisconnectedClusterStays(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.MoveOrder, b.Spec.Placement = v1alpha1.MoveRecreate, atMostClusters(1) })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		addClusters(m, "b")
+		m.changeCluster("a", func(c *v1alpha1.Cluster) {
+			c.Spec.Taints = []v1alpha1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute}}
+		})
+		expectRows(t, m, "web", "a Removing r1, b Pending r1")
+		m.setOnline("b", false)
+		addClusters(m, "c")
+		synctest.Wait()
+		m.cutRevision("web", &atoll.Content{})
+		synctest.Wait()
+		if got := m.rowsOf("web"); got != "a Removing r1, c Pending r2" {
+			t.Errorf("b is disconnected, and the rows are %s", got)
+		}
+		m.setOnline("b", true)
+		synctest.Wait()
+		r.enqueueAllRows("web")
+		synctest.Wait()
+		if got := m.rowsOf("web"); got != "a Removing r1, c Pending r2" && got != "a Removing r1, b Pending r2" {
+			t.Errorf("with b back, for one cluster, the rows are %s", got)
+		}
+		m.settleRows("web")
+		t.Log(m.rowsOf("web"))
+	})
+}
