@@ -230,7 +230,7 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 func TestAttackWalk(t *testing.T) {
 	for _, mode := range []string{"label", "max", "group", "named"} {
 		t.Run(mode, func(t *testing.T) {
-			for seed := int64(0); seed < 150; seed++ {
+			for seed := int64(0); seed < 400; seed++ {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) { walkMoves(t, seed, mode) })
 				if t.Failed() {
 					return
