@@ -62,7 +62,9 @@ func TestAttackAReturningCopyOverlooksAnOldCopy(t *testing.T) {
 	addClusters(m, "a", "b", "c")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		place := func(c ...string) {
-			m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.MoveOrder = placementNamed(c...), v1alpha1.MoveRecreate })
+			m.changeBundle("web", func(b *state.Bundle) {
+				b.Spec.Placement, b.Spec.MoveOrder = placementNamed(c...), v1alpha1.MoveRecreate
+			})
 		}
 		place("a", "b")
 		m.cutRevision("web", &atoll.Content{})
@@ -196,7 +198,9 @@ func TestAttackANamespaceIsForgotten(t *testing.T) {
 	addClusters(m, "a", "b", "c")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		place := func(c ...string) {
-			m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.MoveOrder = placementNamed(c...), v1alpha1.MoveRecreate })
+			m.changeBundle("web", func(b *state.Bundle) {
+				b.Spec.Placement, b.Spec.MoveOrder = placementNamed(c...), v1alpha1.MoveRecreate
+			})
 			synctest.Wait()
 		}
 		place("a", "b")
@@ -221,4 +225,23 @@ func TestAttackAPendingRowHoldsNoMovedItem(t *testing.T) {
 	if r := New(m.reconcilerConfig()); r.hasStayingRow("to", "b") {
 		t.Error("a Pending row counts as a Bundle that holds the object in the cluster: it stays there, and nobody removes it when the row goes")
 	}
+}
+
+// The row of a Cluster that was deleted and joined again is given up also where the cluster is not chosen.
+func TestAttackTheRowOfARejoinedClusterIsGivenUp(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.MoveOrder, b.Spec.Placement = v1alpha1.MoveRecreate, atMostClusters(1) })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		addClusters(m, "b")
+		m.changeCluster("a", func(c *v1alpha1.Cluster) {
+			c.UID = "uid-a-2" // not connected
+		})
+		synctest.Wait()
+		m.settleRows("web")
+		r.enqueueAllRows("web")
+		expectRows(t, m, "web", "b Active r1")
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // copyWatch checks each write: a copy that starts makes no more copies than the placement wants.
@@ -23,6 +24,7 @@ type copyWatch struct {
 	wanted func(after map[string]state.Row) int
 	onErr  func(string)
 	trace  *[]string
+	stated bool
 }
 
 func mayRunCopy(r state.Row) bool {
@@ -49,8 +51,13 @@ func (w copyWatch) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base 
 	w.mu.Lock()
 	for c, r := range w.rows[ref.UID] {
 		after[c] = r
+		if r.Spec.Phase == atoll.RowActive && !w.online[r.Spec.UID] && !w.stated {
+			running++ // it counts, wherever it is
+		}
 		if mayRunCopy(r) {
-			running++
+			if cl := w.clusters[c]; cl != nil && string(cl.UID) == r.Spec.UID && (w.stated || w.online[r.Spec.UID]) {
+				running++
+			}
 			if was, had := before[c]; !had || !mayRunCopy(was) || was.Spec.UID != r.Spec.UID {
 				started = append(started, c)
 			}
@@ -64,7 +71,7 @@ func (w copyWatch) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base 
 	return nil
 }
 
-func walkMoves(t *testing.T, seed int64, mode string) {
+func walkMoves(t *testing.T, seed int64, mode string, order v1alpha1.MoveOrder) {
 	m := newFakeHub()
 	rnd := rand.New(rand.NewSource(seed))
 	names := []string{"a", "b", "c", "d", "e"}
@@ -77,7 +84,17 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 		label[c] = v
 		m.changeCluster(c, func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"db": v} })
 	}
-	tainted := map[string]bool{}
+	tainted, gen := map[string]bool{}, map[string]int{}
+	uidOf := func(c string) string {
+		if gen[c] == 0 {
+			return "uid-" + c
+		}
+		return fmt.Sprintf("uid-%s-%d", c, gen[c])
+	}
+	setOnline := func(c string, on bool) {
+		m.setOnline(strings.TrimPrefix(uidOf(c), "uid-"), on)
+		m.changeCluster(c, nil)
+	}
 	var trace []string
 	failed := false
 	fail := func(s string) {
@@ -113,12 +130,14 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 		}
 		return n
 	}
-	runWith(t, m, func(c *Config) { c.RowWriter = copyWatch{fakeRows{m}, wanted, fail, &trace} }, func(t *testing.T, r *PlacementReconciler) {
+	runWith(t, m, func(c *Config) { c.RowWriter = copyWatch{fakeRows{m}, wanted, fail, &trace, order != ""} }, func(t *testing.T, r *PlacementReconciler) {
 		m.changeBundle("web", func(b *state.Bundle) {
-			b.Spec.WhenUnfit, b.Spec.MoveOrder = v1alpha1.UnfitRemove, v1alpha1.MoveRecreate
+			b.Spec.WhenUnfit, b.Spec.MoveOrder = v1alpha1.UnfitRemove, order
 			switch mode {
 			case "max":
-				max = 1 + rnd.Intn(2)
+				if max = 1; order != "" {
+					max += rnd.Intn(2)
+				}
 				b.Spec.Placement = atMostClusters(int32(max))
 			case "group":
 				b.Spec.Placement = ownThenCloudPlacement(time.Minute)
@@ -140,9 +159,9 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 				op = "label " + c + "=" + label[c]
 				m.changeCluster(c, func(x *v1alpha1.Cluster) { x.Labels = map[string]string{"db": label[c]} })
 			case 2, 3:
-				on := !(fakeClusters{m}).IsOnline("uid-" + c)
+				on := !(fakeClusters{m}).IsOnline(uidOf(c))
 				op = fmt.Sprintf("online %s=%v", c, on)
-				m.setOnline(c, on)
+				setOnline(c, on)
 			case 4:
 				tainted[c] = !tainted[c]
 				op = fmt.Sprintf("taint %s=%v", c, tainted[c])
@@ -159,7 +178,7 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 				} else if mode == "named" {
 					n := []string{c, names[rnd.Intn(len(names))]}
 					named = 2
-					if n[0] == n[1] || rnd.Intn(2) == 0 {
+					if n[0] == n[1] || order == "" || rnd.Intn(2) == 0 {
 						n, named = n[:1], 1
 					}
 					op = fmt.Sprint("named ", n)
@@ -196,6 +215,25 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 				time.Sleep(d)
 				op = ""
 			case 9:
+				if rnd.Intn(6) == 0 {
+					op = "rejoin " + c
+					trace = append(trace, op)
+					m.deleteCluster(c)
+					if rnd.Intn(2) == 0 {
+						synctest.Wait()
+					}
+					gen[c]++
+					uid := fmt.Sprintf("uid-%s-%d", c, gen[c])
+					m.mu.Lock()
+					m.online[uid] = true
+					m.mu.Unlock()
+					m.changeCluster(c, func(x *v1alpha1.Cluster) {
+						x.UID, x.Labels = types.UID(uid), map[string]string{"db": label[c]}
+					})
+					tainted[c] = false
+					op = ""
+					break
+				}
 				op = "settle"
 				trace = append(trace, op)
 				m.settleRows("web")
@@ -210,7 +248,7 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 		}
 		trace = append(trace, "END: all online, all fit")
 		for _, c := range names {
-			m.setOnline(c, true)
+			setOnline(c, true)
 			tainted[c], label[c] = false, "yes"
 			m.changeCluster(c, func(x *v1alpha1.Cluster) { x.Spec.Taints, x.Labels = nil, map[string]string{"db": "yes"} })
 		}
@@ -224,14 +262,24 @@ func walkMoves(t *testing.T, seed int64, mode string) {
 				fail("at the end " + m.rowsOf("web") + " " + row.Spec.Reason)
 			}
 		}
+		writes, _ := m.countsAfterWait()
+		for range 6 {
+			time.Sleep(30 * time.Minute)
+			m.settleRows("web")
+		}
+		if now, _ := m.countsAfterWait(); now > writes+1 {
+			fail(fmt.Sprintf("%d writes in a quiet day", now-writes))
+		}
 	})
 }
 
 func TestAttackWalk(t *testing.T) {
-	for _, mode := range []string{"label", "max", "group", "named"} {
-		t.Run(mode, func(t *testing.T) {
-			for seed := int64(0); seed < 400; seed++ {
-				t.Run(fmt.Sprint(seed), func(t *testing.T) { walkMoves(t, seed, mode) })
+	for _, c := range []string{"label Recreate", "max Recreate", "group Recreate", "named Recreate", "max", "group", "named"} {
+		mode, is, _ := strings.Cut(c, " ")
+		order := v1alpha1.MoveOrder(is)
+		t.Run(c, func(t *testing.T) {
+			for seed := int64(0); seed < 60; seed++ {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) { walkMoves(t, seed, mode, order) })
 				if t.Failed() {
 					return
 				}
