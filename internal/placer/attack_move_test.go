@@ -245,3 +245,20 @@ func TestAttackTheRowOfARejoinedClusterIsGivenUp(t *testing.T) {
 		expectRows(t, m, "web", "b Active r1")
 	})
 }
+
+// docs/placement.md and the reason WaitsForDisconnectedCopy: `atoll remove CLUSTER` starts the replacement all the same.
+func TestAttackRemovingTheDisconnectedClusterStartsTheReplacement(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.MoveOrder = placementNamed("a"), v1alpha1.MoveRecreate })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		m.setOnline("a", false)
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
+		expectRows(t, m, "web", "a Removing r1, b Pending r1")
+		m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Spec.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan} })
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "a Removing r1, b Active r1")
+	})
+}
