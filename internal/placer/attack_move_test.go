@@ -262,3 +262,51 @@ func TestAttackRemovingTheDisconnectedClusterStartsTheReplacement(t *testing.T) 
 		expectRows(t, m, "web", "a Removing r1, b Active r1")
 	})
 }
+
+// Deletion of the Bundle with a replacement that waits leaves no row but the tombstone.
+func TestAttackDeletionWithAPendingRow(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.MoveOrder = placementNamed("a"), v1alpha1.MoveRecreate })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		m.setOnline("a", false)
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
+		expectRows(t, m, "web", "a Removing r1, b Pending r1")
+		m.changeBundle("web", func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })
+		expectRows(t, m, "web", "a Removing r1")
+	})
+}
+
+// Two replacements over a divided workload: nothing shrinks, and all ends Active with the whole number.
+func TestAttackDividedMoveEnds(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b", "c")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		divided := func(c ...string) {
+			m.changeBundle("web", func(b *state.Bundle) {
+				b.Spec.Placement, b.Spec.MoveOrder = dividedPlacement, v1alpha1.MoveRecreate
+				b.Spec.Placement.ClusterAffinity = &v1alpha1.ClusterAffinity{ClusterNames: c}
+			})
+			synctest.Wait()
+		}
+		divided("a", "b")
+		m.cutRevision("web", contentAsking("web", 6))
+		m.settleRows("web")
+		t.Log(m.rowsOf("web"))
+		divided("b", "c")
+		t.Log(m.rowsOf("web"))
+		divided("a", "b", "c")
+		t.Log(m.rowsOf("web"))
+		m.settleRows("web")
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1 2, b Active r1 2, c Active r1 2")
+		m.setOnline("a", false)
+		divided("b", "c")
+		t.Log(m.rowsOf("web"))
+		time.Sleep(time.Hour)
+		m.settleRows("web")
+		t.Log(m.rowsOf("web"))
+	})
+}
