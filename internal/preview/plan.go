@@ -440,6 +440,7 @@ func (c *bundleComparison) changeRemovesCluster(cluster string) bool {
 // compareRow compares a row of a cluster, without its name; items tells equal Items from others.
 func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items string, changes bool) {
 	was, had := c.Before[cluster]
+	had = had && was.Phase != atoll.RowPending // nothing of it is in the cluster
 	is, has := c.After[cluster]
 	if v, ok := c.Decision.FindVerdict(cluster); ok && v.Reason != "" {
 		out.Why, out.Reason = v.Reason, v.ReasonCode()

@@ -55,7 +55,7 @@ func (d *groupDecider) applyCapacityFilter(c *Cluster, row *atoll.RowSpec, v *Ve
 		return
 	}
 	switch {
-	case row != nil && v.Outcome != OutcomeGone:
+	case row != nil && row.Phase != atoll.RowPending && v.Outcome != OutcomeGone:
 		if v.CapacityReason = in.newRevisionExceedsCapacity(c, row); v.CapacityReason != "" {
 			d.CapacityBlocked = append(d.CapacityBlocked, c.Name)
 		}
@@ -108,7 +108,7 @@ func (in *Input) admitsWithCapacity(f *CompiledPlacement, c *Cluster) bool {
 	if !f.AdmitsCluster(c) {
 		return false
 	}
-	if in.heldRow(c) == nil {
+	if row := in.heldRow(c); row == nil || row.Phase == atoll.RowPending {
 		if _, full := in.exceedsCapacity(c); full {
 			in.capacityBlocked = append(in.capacityBlocked, c.Name)
 			return false

@@ -8,7 +8,7 @@ import (
 )
 
 // A Bundle that takes objects over, and of which a row waits in a cluster that the old Bundle is in, has not replaced it.
-func TestAttackAPendingRowHasTakenNothingOver(t *testing.T) {
+func TestAPendingRowHasTakenNothingOver(t *testing.T) {
 	row := func(c string, phase atoll.RowPhase, gen int64) state.Row {
 		return state.Row{Cluster: c, Spec: atoll.RowSpec{UID: "u" + c, Phase: phase, Generation: gen, Revision: "to-1"}, Status: &atoll.RowStatus{UID: "u" + c, Generation: 1, State: atoll.RowReady}}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // A plan shows that a copy starts which waits now, and does not show one that waits as removed.
-func TestAttackAPlanFromAPendingRow(t *testing.T) {
+func TestAPlanFromAPendingRow(t *testing.T) {
 	c := shopChange()
 	row := c.Before["oslo"]
 	waits := row

@@ -9,7 +9,7 @@ import (
 )
 
 // A template whose only copy has yet to start is neither observed nor done.
-func TestAttackATemplateThatWaitsIsNotDone(t *testing.T) {
+func TestATemplateThatWaitsIsNotDone(t *testing.T) {
 	for _, phase := range []atoll.RowPhase{atoll.RowActive, atoll.RowPending} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetGeneration(2)

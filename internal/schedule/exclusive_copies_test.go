@@ -7,7 +7,7 @@ import (
 )
 
 // A workload with a volume for each of its replicas goes to one cluster, and so do not two of its copies run in a move.
-func TestAttackOwnVolumesAreExclusive(t *testing.T) {
+func TestCopiesWithVolumesOfReplicasAreExclusive(t *testing.T) {
 	c := &atoll.Content{Items: []atoll.Item{{
 		Key:    atoll.ItemKey{Group: "apps.kruise.io", Kind: "CloneSet", Namespace: "shop", Name: "db"},
 		Object: []byte(`{"apiVersion":"apps.kruise.io/v1alpha1","kind":"CloneSet","metadata":{"name":"db","namespace":"shop"},"spec":{"replicas":2,"volumeClaimTemplates":[{"metadata":{"name":"data"}}]}}`), Divided: true,

@@ -10,7 +10,7 @@ import (
 
 // Rows of one plan that an administrator keeps come back without a second decision, also where one of them waits for
 // an old copy.
-func TestAttackAKeptRowIsAskedAboutAgain(t *testing.T) {
+func TestAKeptRowIsAskedAboutOnce(t *testing.T) {
 	gone := func(c string) Row {
 		return Row{Online: true, Status: &atoll.RowStatus{Generation: 9, State: atoll.RowRemoved}, Spec: atoll.RowSpec{
 			UID: c, Generation: 9, Revision: "r1", Phase: atoll.RowRemoving, Since: 200, Recall: &atoll.RememberedRemoval{RemovedAt: 150, Placement: "p1"}}}
@@ -30,26 +30,7 @@ func TestAttackAKeptRowIsAskedAboutAgain(t *testing.T) {
 	in.KeptPlan = AdvanceRows(in).PendingRemoval.Hash
 	out := AdvanceRows(in)
 	in = applyOutput(in, out)
-	t.Log(in.Rows["b"].Spec.Phase, in.Rows["c"].Spec.Phase)
 	if p := AdvanceRows(in).PendingRemoval; p != nil {
 		t.Errorf("what was kept is asked about again: %v", p.Lines)
-	}
-}
-
-// A row that is being removed, is wanted again and waits for another old copy follows a removal mode that turns to Orphan
-// no more than... it says what it waits for.
-func TestAttackAReturningRowSaysWhatItWaitsFor(t *testing.T) {
-	in := Input{
-		BundleUID: "bundle", Revision: "r1", Now: time.Unix(1000, 0), MoveOrder: OldFirst, ExplainWaits: true,
-		Rows: map[string]Row{
-			"a": {Spec: atoll.RowSpec{UID: "a", Generation: 5, Revision: "r1", Phase: atoll.RowRemoving, Since: 300}},
-			"b": {Online: true, Spec: atoll.RowSpec{UID: "b", Generation: 5, Revision: "r1", Phase: atoll.RowRemoving, Since: 300, Reason: "PlacementEdited"}},
-		},
-		Decision: schedule.Decision{Verdicts: []schedule.Verdict{
-			{Cluster: "a", UID: "a", Outcome: schedule.OutcomeOut}, {Cluster: "b", UID: "b", Outcome: schedule.OutcomePlaced},
-		}},
-	}
-	for _, w := range AdvanceRows(in).Waits {
-		t.Log(w.Cluster, w.Reason, w.For)
 	}
 }
