@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -230,3 +231,15 @@ func expectFailure(t *testing.T, got, want *Failure) {
 
 // busyFailure is the failure by memberBusy.
 var busyFailure = &Failure{Reason: atoll.ReasonMemberUnavailable, Transport: true, Most: 10e9, Message: "busy"}
+
+func newUnstructured(obj map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: obj}
+}
+
+// expectEqualJSON compares two values by their JSON.
+func expectEqualJSON(t *testing.T, got, want any) {
+	t.Helper()
+	if g, w := atoll.HashJSON(got), atoll.HashJSON(want); g != w {
+		t.Errorf("it is %v, want %v", got, want)
+	}
+}
