@@ -95,10 +95,7 @@ type stubEngine struct {
 // newStubEngine returns an engine on an API, which has discovered and holds what is stored.
 func newStubEngine(t *testing.T, api http.Handler, records []ownership.Record, manifests ...atoll.Manifest) *stubEngine {
 	t.Helper()
-	client, err := member.New(&rest.Config{Host: "http://member", Transport: handlerTransport{api}, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newStubClient(t, api)
 	if _, err := client.DiscoverAPIs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -242,4 +239,20 @@ func expectEqualJSON(t *testing.T, got, want any) {
 	if g, w := atoll.HashJSON(got), atoll.HashJSON(want); g != w {
 		t.Errorf("it is %v, want %v", got, want)
 	}
+}
+
+// newStubClient returns a client of an API, without a network.
+func newStubClient(t *testing.T, api http.Handler) *member.Client {
+	t.Helper()
+	client, err := member.New(&rest.Config{Host: "http://member", Transport: handlerTransport{api}, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// storedItems is a store with the manifest of confItem, and records.
+func storedItems(records ...ownership.Record) store.StoredContents {
+	bundle := store.Bundle{Holding: ownership.BundleHolding{Manifest: newManifest("b1", 1, confItem("x"))}}
+	return store.StoredContents{Records: records, Bundles: []store.Bundle{bundle}}
 }
