@@ -1,8 +1,10 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"path"
@@ -255,4 +257,18 @@ func newStubClient(t *testing.T, api http.Handler) *member.Client {
 func storedItems(records ...ownership.Record) store.StoredContents {
 	bundle := store.Bundle{Holding: ownership.BundleHolding{Manifest: newManifest("b1", 1, confItem("x"))}}
 	return store.StoredContents{Records: records, Bundles: []store.Bundle{bundle}}
+}
+
+// decodeRequest returns the JSON of a request, which can still be read after it.
+func decodeRequest(t *testing.T, r *http.Request) (v any) {
+	t.Helper()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Error(err)
+	}
+	return v
 }
