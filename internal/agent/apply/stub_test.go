@@ -272,3 +272,13 @@ func decodeRequest(t *testing.T, r *http.Request) (v any) {
 	}
 	return v
 }
+
+// countReads counts the reads of a path.
+func countReads(api http.Handler, of string, reads *int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == of {
+			*reads++
+		}
+		api.ServeHTTP(w, r)
+	})
+}
