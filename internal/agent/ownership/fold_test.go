@@ -41,6 +41,18 @@ func TestTheKeysThatAManifestChanges(t *testing.T) {
 	}
 }
 
+// Many changed keys come by their string, too.
+func TestManyChangedKeysAreSorted(t *testing.T) {
+	var keys []atoll.ItemKey
+	for i := range 40 {
+		keys = append(keys, atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: string(rune('A' + i))})
+	}
+	got := NewOwnershipRecords().FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, keys...)})
+	if len(got) != 40 || !slices.IsSortedFunc(got, CompareKeys) || got[0].Name != "A" || got[39].Name != keys[39].Name {
+		t.Errorf("they are %v", got)
+	}
+}
+
 // A Bundle that comes back is not removed any more: what moves to it waits for it.
 func TestABundleThatComesBackIsWaitedFor(t *testing.T) {
 	b := appliedBook()

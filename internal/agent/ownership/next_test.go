@@ -130,6 +130,17 @@ func TestTheNextStepOfAKey(t *testing.T) {
 	}
 }
 
+// An object that one Bundle gives up stays while another Bundle's move of it waits.
+func TestAnObjectStaysWhileAMoveWaits(t *testing.T) {
+	b := NewOwnershipRecords()
+	b.RestoreRecord(*wantedRecord(func(r *Record) {
+		r.Claims = map[string]Claim{"b1": {State: Leaving, Template: "t"}, "b2": {State: Parked, Template: "t", MovedTo: []string{"b3"}}}
+	}))
+	if s := b.Next(shopItem); s.Verb != Nothing {
+		t.Errorf("next is %s", s.Verb)
+	}
+}
+
 // An observed object is neither written nor replaced.
 func TestAnObservedObjectIsNotWritten(t *testing.T) {
 	m := manifestOf("b1", 2, shopItem)

@@ -76,6 +76,7 @@ func TestMovesAreFollowed(t *testing.T) {
 		"and on to another":               {to: []string{"b1"}, holdings: []BundleHolding{movedTo("b1", 1, "b2")}, waiting: []string{"b2"}},
 		"and on to one that claims it":    {to: []string{"b1"}, holdings: []BundleHolding{movedTo("b1", 1, "b2")}, claims: map[string]Claim{"b2": {State: Wanted, Template: "t"}}, taken: true},
 		"and back, in a circle":           {to: []string{"b1"}, holdings: []BundleHolding{movedTo("b1", 1, c0)}, waiting: []string{c0}},
+		"on in a circle of its targets":   {to: []string{"b1"}, holdings: []BundleHolding{movedTo("b1", 1, "b2"), movedTo("b2", 1, "b1")}, waiting: []string{"b1"}},
 		"twice to the same":               {to: []string{"b1", "b2"}, holdings: []BundleHolding{movedTo("b1", 1, "b3"), movedTo("b2", 1, "b3")}, buried: []string{"b3"}},
 		"twice to an unknown one":         {to: []string{"b1", "b2"}, holdings: []BundleHolding{movedTo("b1", 1, "b3"), movedTo("b2", 1, "b3")}, waiting: []string{"b3"}},
 		"to a removed and an unknown one": {to: []string{"b1", "b2"}, buried: []string{"b1"}, waiting: []string{"b2"}},
