@@ -266,9 +266,55 @@ func TestAnObjectIsChosenByADirectClaim(t *testing.T) {
 			t.Errorf("%s: it is chosen: %t", name, r.Chosen)
 		}
 	}
+	left := NewOwnershipRecords()
+	left.RestoreRecord(Record{Key: shopItem, UID: "u", Chosen: true})
+	left.FoldHolding(needs("b1", 1))
+	if r, _ := left.Record(shopItem); !r.Chosen {
+		t.Error("a dependency takes the choice away that outlived its claim")
+	}
 	r := &Record{Key: shopItem, Chosen: true, Claims: map[string]Claim{"b1": {}}}
 	b := NewOwnershipRecords()
 	if b.updateHasDirectClaim(r, "b1", false, true); r.Chosen || !slices.Equal(b.DirtyShards(), []string{ShardOf(shopItem)}) {
 		t.Errorf("the record is %+v, to be stored are %q", r, b.DirtyShards())
+	}
+}
+
+// A listed item without any good content stays wanted.
+func TestAnItemWithoutContentIsWanted(t *testing.T) {
+	m := manifestOf("b1", 1, shopItem)
+	m.Items[0].Error = "it cannot be rendered"
+	b := NewOwnershipRecords()
+	b.FoldHolding(BundleHolding{Manifest: m})
+	if r, _ := b.Record(shopItem); r.Claims["b1"].State != Wanted {
+		t.Errorf("the claim is %+v", r.Claims["b1"])
+	}
+}
+
+// A namespace that a manifest has again, for itself or as an item, is no longer to go.
+func TestANamespaceThatIsWantedAgainStays(t *testing.T) {
+	has := manifestOf("b2", 1)
+	has.Namespaces = map[string]atoll.NamespaceMeta{"shop": {}}
+	for name, m := range map[string]atoll.Manifest{"for itself": has, "as an item": manifestOf("b2", 1, shop)} {
+		b := bookWithNamespace()
+		b.markNamespaceDeletedOnHub(shop)
+		b.FoldHolding(BundleHolding{Manifest: m})
+		if r, _ := b.Record(shop); r.Doomed {
+			t.Errorf("%s: it is to go", name)
+		}
+	}
+}
+
+// An intended namespace is the agent's, and is stored before it is made. A forgotten Bundle has none.
+func TestAnIntendedNamespaceIsStored(t *testing.T) {
+	b := NewOwnershipRecords()
+	b.IntendNamespace("shop")
+	if r, known := b.Record(shop); !known || !r.Implicit || r.UID != "" || !slices.Equal(b.DirtyShards(), []string{ShardOf(shop)}) {
+		t.Errorf("the record is %+v, to be stored are %q", r, b.DirtyShards())
+	}
+	m := manifestOf("b1", 1)
+	m.Namespaces = map[string]atoll.NamespaceMeta{"shop": {}}
+	b.FoldHolding(BundleHolding{Manifest: m})
+	if b.ForgetBundle("b1", 1); len(b.BundlesWithNamespace("shop")) > 0 {
+		t.Errorf("it is of %q", b.BundlesWithNamespace("shop"))
 	}
 }
