@@ -117,7 +117,7 @@ func TestChangedMetadataOfANamespaceIsApplied(t *testing.T) {
 	}
 }
 
-// A Bundle is forgotten only after its removal. What waited for it goes on.
+// A Bundle is forgotten only after its removal. Moves that waited for it go on.
 func TestARemovedBundleIsForgotten(t *testing.T) {
 	scaled := ownership.BundleHolding{Manifest: remove("b2", 1)}
 	moved := withTombstones(newManifest("b1", 2), movedTombstone(confItem("x"), "b2"))
@@ -278,7 +278,7 @@ func TestObjectsThatAStartingWatchDidNotFindAreChecked(t *testing.T) {
 	}
 }
 
-// What failed for a reason that ended is tried at once, and nothing else is.
+// A key that failed for a reason that ended is tried at once, and no other is.
 func TestFailuresThatEndedAreTriedAtOnce(t *testing.T) {
 	failures := map[string]*Failure{"fine": nil, "unserved": {Reason: atoll.ReasonNotServed}, "silent": {Reason: atoll.ReasonAPISilent, Transport: true}, "wrong": {Reason: atoll.ReasonInvalid}}
 	for name, c := range map[string]struct {

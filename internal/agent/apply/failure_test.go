@@ -140,7 +140,7 @@ func TestNoValueOfASecretIsReported(t *testing.T) {
 	}
 }
 
-// An answer that the object has another UID is told apart from one that other managers own its fields.
+// An answer that the object has another UID is no answer that other managers own its fields.
 func TestAnotherUIDIsToldApart(t *testing.T) {
 	invalid := func() *apierrors.StatusError { return apierrors.NewInvalid(configMapKind, "conf", nil) }
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// What a watch tells of an object decides what is done about the object.
+// A watch's event of an object decides what is done about the object.
 func TestWhatAWatchTellsDecides(t *testing.T) {
 	change := func(edit func(*observe.View)) observe.View {
 		v := seenConf()
@@ -79,7 +79,7 @@ func TestAnUnknownObjectIsNotKept(t *testing.T) {
 	}
 }
 
-// The reply to an apply counts unless the watch told something newer, which then decides.
+// The reply to an apply counts unless the watch has reported a newer view, which then decides.
 func TestTheNewestViewCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		heard, replied string // versions
@@ -88,7 +88,7 @@ func TestTheNewestViewCounts(t *testing.T) {
 	}{
 		"nothing was heard":          {"", "5", "5", false},
 		"the watch was earlier":      {"4", "5", "5", false},
-		"the watch told the same":    {"5", "5", "5", false},
+		"the watch reported it":      {"5", "5", "5", false},
 		"the watch was later":        {"6", "5", "6", true},
 		"versions are not countable": {"b", "a", "a", false},
 	} {

@@ -73,7 +73,7 @@ func TestRecordsThatMayBeMissing(t *testing.T) {
 	}
 }
 
-// A claim is the set's where its controller stated what the claim asks for. What others state of its status does not count.
+// A claim is the set's where its controller stated what the claim asks for. Statements of its status do not count.
 func TestTheControllerOfAVolumeClaim(t *testing.T) {
 	asks := func(manager, subresource string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:accessModes":{}}}`)}

@@ -134,7 +134,7 @@ func TestObservedObjectsThatAWatchDidNotFindAreReadAgain(t *testing.T) {
 	}
 }
 
-// What is observed no longer is forgotten, its watch ends, and what Atoll wrote of it is checked.
+// An object that is observed no longer is forgotten, its watch ends, and what Atoll wrote of it is checked.
 func TestWhatIsNotObservedAnyMoreIsForgotten(t *testing.T) {
 	other := observeAs(confItem("x"), atoll.ObserveDrift)
 	other.Key.Name = "other"

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,9 +32,9 @@ func (l switchedLease) IsHeld() bool { return l.held() }
 // Run makes the member what the manifests say, while the lease is held, and ends with its context.
 func TestRunAppliesWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, held := newMemoryMember(t), false
+		api, held := newMemoryMember(t), atomic.Bool{}
 		e := newStubEngine(t, api, []ownership.Record{shopNamespace})
-		e.o.Lease = switchedLease{heldLease(func() bool { return true }), func() bool { return held }}
+		e.o.Lease = switchedLease{heldLease(func() bool { return true }), held.Load}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { e.Run(ctx); close(done) }()
@@ -47,7 +48,7 @@ func TestRunAppliesWhatIsDue(t *testing.T) {
 		time.Sleep(heldRetry / 2)
 		synctest.Wait()
 		api.expectWrites(t)
-		held = true
+		held.Store(true)
 		time.Sleep(heldRetry)
 		synctest.Wait()
 		api.expectWrites(t, "APPLY conf "+atoll.FieldManager)

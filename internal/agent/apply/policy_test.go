@@ -24,7 +24,7 @@ func deniedFailure(text string) *Failure {
 	return &Failure{Reason: atoll.ReasonDeniedByPolicy, Message: text, First: 10 * time.Minute, Most: 10 * time.Minute}
 }
 
-// Another policy makes the agent decide again about everything. What was denied is tried at once.
+// Another policy makes the agent decide again about everything. Denied objects are tried at once.
 func TestAnotherPolicyIsWeighedAtOnce(t *testing.T) {
 	named := func(name string) ownership.Record {
 		r := wantedRecord(confItem("x"))

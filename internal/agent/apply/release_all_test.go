@@ -183,7 +183,7 @@ func TestAReleasedBundleIsARemoval(t *testing.T) {
 	}
 }
 
-// The first blocker by its name is told.
+// The first blocker by its name is reported.
 func TestTheBlockerOfARemoval(t *testing.T) {
 	e := newStubEngine(t, newMemoryMember(t), nil)
 	e.holdTask(confKey)
@@ -215,7 +215,7 @@ func TestNamespacesThatTheAgentMade(t *testing.T) {
 	}
 }
 
-// A namespace that goes is waited for. What lasts until a person acts is not waited for.
+// A namespace that goes is waited for. A reason that lasts until a person acts ends the wait.
 func TestANamespaceThatGoesIsWaitedFor(t *testing.T) {
 	conditions := `, status: {conditions: [odd, {type: A, status: "True", message: content remains}, {type: B, status: "False", message: fine}, {type: C, status: "True", message: finalizers remain}, {type: D, status: "True"}]}}`
 	terminating := &Failure{Reason: atoll.ReasonTerminating, Message: "its deletion has begun"}
@@ -251,7 +251,7 @@ func TestANamespaceThatGoesIsWaitedFor(t *testing.T) {
 				var told []string
 				why, err := e.waitForNamespaceGone(ctx, shopNamespace.Key, &blockerReporter{tell: func(why string) { told = append(told, why) }})
 				if why != c.why || (err != nil) != c.ends || !slices.Equal(told, c.told) {
-					t.Errorf("it stays for %q, %v, and told was %q; want %q, %q", why, err, told, c.why, c.told)
+					t.Errorf("it stays for %q, %v, and %q was reported; want %q, %q", why, err, told, c.why, c.told)
 				}
 				if err != nil && (!errors.Is(err, context.DeadlineExceeded) || err.Error() != "wait for namespace shop to go: context deadline exceeded") {
 					t.Errorf("it ends with %v", err)

@@ -30,7 +30,7 @@ func newConfEngine(t *testing.T, api *memoryMember, refused refusals, record own
 	return newStubEngine(t, refuseSome(api, refused), []ownership.Record{shopNamespace, record}, m)
 }
 
-// What was applied is recorded, watched, seen and counted. Earlier reasons against it end.
+// An applied object is recorded, watched, seen and counted. Earlier reasons against it end.
 func TestAnAppliedObjectIsRecorded(t *testing.T) {
 	api := newMemoryMember(t, liveConf("y"))
 	record := wantedRecord(confItem("y"))

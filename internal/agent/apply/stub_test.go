@@ -44,6 +44,8 @@ func (c *recordedCalls) addCall(words ...string) {
 
 func (c *recordedCalls) PutBundle(_ context.Context, b store.Bundle) error {
 	c.addCall("put", b.Holding.Manifest.Bundle)
+	c.callsMu.Lock()
+	defer c.callsMu.Unlock()
 	if c.refuses == nil {
 		c.bundles = append(c.bundles, b)
 	}
@@ -52,7 +54,7 @@ func (c *recordedCalls) PutBundle(_ context.Context, b store.Bundle) error {
 
 func (c *recordedCalls) DropBundle(_ context.Context, uid string) error {
 	c.addCall("drop", uid)
-	return c.refuses
+	return c.readRefusal()
 }
 
 func (c *recordedCalls) PutRecords(_ context.Context, _ string, records []ownership.Record) error {
@@ -61,6 +63,12 @@ func (c *recordedCalls) PutRecords(_ context.Context, _ string, records []owners
 		names = append(names, r.Key.Kind+"/"+r.Key.Name)
 	}
 	c.addCall(append([]string{"store"}, names...)...)
+	return c.readRefusal()
+}
+
+func (c *recordedCalls) readRefusal() error {
+	c.callsMu.Lock()
+	defer c.callsMu.Unlock()
 	return c.refuses
 }
 

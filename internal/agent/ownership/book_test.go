@@ -208,7 +208,7 @@ func TestAChangedClaimConcernsAllBundlesOfTheObject(t *testing.T) {
 		t.Errorf("they are %q", got)
 	}
 	if got := b.TakeChangedBundles(); len(got) > 0 {
-		t.Errorf("they are told twice: %q", got)
+		t.Errorf("they are reported twice: %q", got)
 	}
 	if !slices.Equal(b.DirtyShards(), []string{ShardOf(shopItem)}) {
 		t.Errorf("to be stored are %q", b.DirtyShards())

@@ -159,7 +159,7 @@ func TestTheClaimOnAnItemThatIsGone(t *testing.T) {
 	}
 }
 
-// A tombstone is of the claim's template. Where the template is not known, any is.
+// A tombstone is of the claim's template. Any is, while the template is not known.
 func TestTheTombstoneOfATemplate(t *testing.T) {
 	nb := indexHolding(movedTo("b1", 1, "b2"))
 	for template, want := range map[string]bool{"t": true, "": true, "t0": false} {

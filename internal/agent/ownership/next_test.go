@@ -63,7 +63,7 @@ func TestTheVerbOfAWantedItem(t *testing.T) {
 	}
 }
 
-// What no live claim owns is deleted or released. It waits while a Bundle may take it over, and is searched for where it may exist.
+// An object that no live claim owns is deleted or released. It waits while a Bundle may take it over, and is searched for where it may exist.
 func TestTheVerbOfWhatNoClaimOwns(t *testing.T) {
 	made := Record{Key: shop, UID: "n", Implicit: true}
 	with := func(edit func(*Record)) Record { r := made; edit(&r); return r }
@@ -282,7 +282,7 @@ func TestTheDeletionOfARunIsNotedOnce(t *testing.T) {
 	}
 }
 
-// What is gone leaves a blank record of what is wanted, with the last report of a run. Its key and its namespace may have work.
+// An object that is gone leaves a blank record of what is wanted, with the last report of a run. Its key and its namespace may have work.
 func TestWhatIsGoneLeavesABlankRecord(t *testing.T) {
 	last := &atoll.ItemStatus{Message: "so"}
 	claims := map[string]Claim{"b1": {State: Wanted, Template: "t"}}

@@ -55,7 +55,7 @@ func TestTheOwnerOfAnObject(t *testing.T) {
 	}
 }
 
-// A move is followed through the moves of its targets. What was removed is not waited for, and a circle is.
+// A move is followed through the moves of its targets. A removed Bundle is not waited for, and a circle is.
 func TestMovesAreFollowed(t *testing.T) {
 	const c0 = "b0"
 	for name, c := range map[string]struct {
