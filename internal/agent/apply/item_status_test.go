@@ -119,12 +119,13 @@ func TestTheStatusOfARunThatIsGone(t *testing.T) {
 		prev *atoll.RowStatus
 		want report.Item
 	}{
-		"nothing is known":            {nil, nil, report.Item{Health: atoll.Healthy}},
-		"the record has it":           {&done, &atoll.RowStatus{Items: []atoll.ItemStatus{running}}, report.Item{Health: atoll.Degraded, Why: "Failed", Text: "so", Reflected: json.RawMessage(`{}`)}},
-		"the report before has it":    {nil, &atoll.RowStatus{Items: []atoll.ItemStatus{other, done}}, report.Item{Health: atoll.Degraded, Why: "Failed", Text: "so", Reflected: json.RawMessage(`{}`)}},
-		"the report has only another": {nil, &atoll.RowStatus{Items: []atoll.ItemStatus{other}}, report.Item{Health: atoll.Healthy}},
-		"it was an error":             {&failed, nil, report.Item{Health: atoll.Healthy}},
-		"it was running":              {&running, nil, report.Item{Health: atoll.Unknown, Why: atoll.ReasonGoneUnseen, Text: "it ended while it was not watched, so its result is not known; it is not run again"}},
+		"nothing is known":               {nil, nil, report.Item{Health: atoll.Healthy}},
+		"the record has it":              {&done, &atoll.RowStatus{Items: []atoll.ItemStatus{running}}, report.Item{Health: atoll.Degraded, Why: "Failed", Text: "so", Reflected: json.RawMessage(`{}`)}},
+		"the report before has it":       {nil, &atoll.RowStatus{Items: []atoll.ItemStatus{other, done}}, report.Item{Health: atoll.Degraded, Why: "Failed", Text: "so", Reflected: json.RawMessage(`{}`)}},
+		"the report before has it first": {nil, &atoll.RowStatus{Items: []atoll.ItemStatus{done, other}}, report.Item{Health: atoll.Degraded, Why: "Failed", Text: "so", Reflected: json.RawMessage(`{}`)}},
+		"the report has only another":    {nil, &atoll.RowStatus{Items: []atoll.ItemStatus{other}}, report.Item{Health: atoll.Healthy}},
+		"it was an error":                {&failed, nil, report.Item{Health: atoll.Healthy}},
+		"it was running":                 {&running, nil, report.Item{Health: atoll.Unknown, Why: atoll.ReasonGoneUnseen, Text: "it ended while it was not watched, so its result is not known; it is not run again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := wantedRecord(item)

@@ -102,6 +102,7 @@ func TestAnObjectThatCannotBeMadeFails(t *testing.T) {
 		"it was left, and not taken":     {strings.Replace(note, "t0", "t", 1), v1alpha1.ConflictAbort, refusals{"PATCH conf": memberBusy()}, busyFailure},
 		"it is managed by others":        {other, v1alpha1.ConflictAbort, nil, conflict("ConfigMap shop/conf exists, was not made by Atoll and is left alone; it is managed by helm, kubectl; " + advice)},
 		"it is managed by another Atoll": {foreignLabel, v1alpha1.ConflictAbort, nil, conflict("ConfigMap shop/conf exists, was not made by Atoll and is left alone; it is managed by helm, kubectl, and by another Atoll (bundle b9); " + advice)},
+		"one manages it":                 {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop, managedFields: [{manager: kubectl, operation: Update}]}", v1alpha1.ConflictAbort, nil, conflict("ConfigMap shop/conf exists, was not made by Atoll and is left alone; it is managed by kubectl; " + advice)},
 		"no manager is known":            {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop}", v1alpha1.ConflictAbort, nil, conflict("ConfigMap shop/conf exists, was not made by Atoll and is left alone; it is managed by another-controller; " + advice)},
 		"it differs":                     {other, v1alpha1.ConflictAdoptIfSame, nil, conflict("ConfigMap shop/conf exists, was not made by Atoll and is left alone; it is managed by helm, kubectl; it differs at /data/a: make it equal in the member, delete it there, or set conflictResolution: Overwrite")},
 	} {

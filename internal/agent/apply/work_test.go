@@ -168,6 +168,35 @@ func TestAKindThatIsMissingIsDiscoveredAgain(t *testing.T) {
 	})
 }
 
+// A kind that the member serves since the last discovery is found by another one.
+func TestAKindThatIsServedSinceThenIsFound(t *testing.T) {
+	api := &partial{versions: map[string]bool{}}
+	e := newStubEngine(t, api, nil)
+	api.versions["v1"] = true
+	res, f := e.resourceFor(t.Context(), atoll.ItemKey{Group: "example.io", Kind: "Sprocket", Namespace: "shop", Name: "s"}, "example.io/v1")
+	if f != nil || res.Resource != "sprockets" {
+		t.Errorf("it is %+v, %+v", res, f)
+	}
+}
+
+// A key whose work never ends gives way to others after six steps.
+func TestAKeyGivesWayAfterSomeSteps(t *testing.T) {
+	var e *stubEngine
+	reads, member := 0, newMemoryMember(t, liveConf("x"))
+	e = newStubEngine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if reads++; e != nil {
+			e.scheduleRecheck(confKey)
+		}
+		member.ServeHTTP(w, r)
+	}), []ownership.Record{wantedRecord(confItem("x"))}, newManifest("b1", 1, confItem("x")))
+	reads = 0
+	e.holdTask(confKey).check = true
+	expectFailure(t, e.workOnKey(t.Context(), confKey), nil)
+	if reads != 6 {
+		t.Errorf("it is read %d times", reads)
+	}
+}
+
 // A kind is found by its version, or in any version where none is known.
 func TestTheResourceOfAKind(t *testing.T) {
 	e := newStubEngine(t, newMemoryMember(t), nil)
