@@ -197,11 +197,10 @@ func TestAVolumeClaimOfAnotherTemplateIsNotTakenUp(t *testing.T) {
 	}
 }
 
-// A refused note is no failure: the object is Atoll's without it.
-func TestANoteThatStaysIsNoFailure(t *testing.T) {
+// The note of an object that is taken up again is removed after the apply.
+func TestTheNoteOfATakenUpObjectIsRemoved(t *testing.T) {
 	api := newMemoryMember(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: shop, annotations: {"+ownership.AnnotationLeftBehind+": t}}")
-	refused := refusals{}
-	e := newConfEngine(t, api, refused, unmadeRecord(confItem("x")), v1alpha1.ConflictAbort)
+	e := newConfEngine(t, api, nil, unmadeRecord(confItem("x")), v1alpha1.ConflictAbort)
 	p := e.takePendingWork(confKey)
 	res, _ := e.resourceFor(t.Context(), confKey, "v1")
 	live, err := e.o.Client.Get(t.Context(), res, "shop", "conf")
