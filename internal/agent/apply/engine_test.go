@@ -110,6 +110,13 @@ func TestChangedMetadataOfANamespaceIsApplied(t *testing.T) {
 			}
 		})
 	}
+	stored := newStubEngine(t, newMemoryMember(t), []ownership.Record{shopNamespace, wantedRecord(confItem("x"))}, manifest(1, "red"))
+	if err := stored.UpsertManifest(t.Context(), manifest(2, "blue"), store.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	if due := stored.listDue(); !slices.Contains(due, "Namespace/shop") {
+		t.Errorf("after a manifest with other labels %v is due", due)
+	}
 	e, now := newStubEngine(t, newMemoryMember(t), []ownership.Record{shopNamespace}), manifest(1, "red")
 	e.markChangedNamespacesDue(nil, &now)
 	if due := e.listDue(); !slices.Contains(due, "Namespace/shop") {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/report"
@@ -257,6 +258,38 @@ func TestAComparisonOfAnObservedObject(t *testing.T) {
 	unserved.Key.Kind = "Gadget"
 	e := newStubEngine(t, newMemoryMember(t), nil, newManifest("b1", 1, unserved))
 	expectFailure(t, e.workOnKey(t.Context(), unserved.Key), notServed("v1", unserved.Key))
+}
+
+// A field that belongs to the member is no difference.
+func TestAFieldOfTheMemberIsNoDifference(t *testing.T) {
+	item := observeAs(confItem("x"), atoll.ObserveDrift)
+	item.MemberOwned = []string{"/data/a"}
+	e := newStubEngine(t, newMemoryMember(t, foreignConf), nil, newManifest("b1", 1, item))
+	expectFailure(t, e.workOnKey(t.Context(), confKey), nil)
+	if o := e.observed[confKey]; o.drift != nil || !slices.Equal(o.left, item.MemberOwned) {
+		t.Errorf("the observation is %+v", o)
+	}
+}
+
+// An edit of a kind without a status is its version, as its watch reports it. An edit of other kinds is their content.
+func TestTheEditOfAnObservedObject(t *testing.T) {
+	shell := observeAs(shellItem("{}"), atoll.ObserveHealth)
+	conf := observeAs(confItem("x"), atoll.ObserveHealth)
+	for name, c := range map[string]struct {
+		item        atoll.RenderedItem
+		interpreted bool
+		version     bool
+	}{"without a status": {conf, false, true}, "that scripts judge": {conf, true, false}, "with a status": {shell, false, false}} {
+		m := newManifest("b1", 1, c.item)
+		if c.interpreted {
+			m.Interpreters = newInterpreters(v1alpha1.InterpreterTarget{Kinds: []string{"ConfigMap"}}, "so")
+		}
+		e := newStubEngine(t, newMemoryMember(t, foreignConf, "apiVersion: example.io/v1\nkind: Shell\nmetadata: {name: conch}"), nil, m)
+		expectFailure(t, e.workOnKey(t.Context(), c.item.Key), nil)
+		if got := e.observed[c.item.Key].view.Edit; (got == "1") != c.version || got == "" {
+			t.Errorf("%s: the edit is %q", name, got)
+		}
+	}
 }
 
 // An object that ran to completion and is gone is not missing.

@@ -26,6 +26,10 @@ func TestAFieldThatCannotBeLeftFails(t *testing.T) {
 	if reasonOf(f) != atoll.ReasonInvalid || !strings.Contains(f.Message, "spec cannot belong to the member") {
 		t.Errorf("it fails with %+v", f)
 	}
+	body, f := applyBody(p, applyParams{left: []string{"spec"}})
+	if reasonOf(f) != atoll.ReasonInvalid || f.Message == "" || body != nil {
+		t.Errorf("it is sent as %s, failure %+v", body, f)
+	}
 }
 
 // A path that leads nowhere in the live object, or in the item's list, is no field of the member.

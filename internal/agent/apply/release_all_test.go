@@ -271,11 +271,11 @@ func TestTheReasonOfANamespaceIsReadSeldom(t *testing.T) {
 		reads := 0
 		e := newStubEngine(t, countReads(newMemoryMember(t, ownNamespace), "/api/v1/namespaces/shop", &reads), []ownership.Record{shopNamespace})
 		e.holdTask(shopNamespace.Key).failure = &Failure{Reason: atoll.ReasonTerminating, Message: "begun"}
-		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*leaveTell+leaveLook/2)
 		defer cancel()
 		_, _ = e.waitForNamespaceGone(ctx, shopNamespace.Key, &blockerReporter{tell: func(string) {}})
 		if reads != 5 {
-			t.Errorf("it was read %d times in 9 seconds, want 5", reads)
+			t.Errorf("it was read %d times in 8 seconds, want 5", reads)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,6 +101,9 @@ func TestADeletionFailsForItsReason(t *testing.T) {
 			expectFailure(t, f, c.want)
 			if _, known := e.book.Record(c.record.Key); known == c.gone {
 				t.Errorf("it is recorded: %t", known)
+			}
+			if got := testutil.ToFloat64(e.o.Metrics.writes.WithLabelValues(verbDelete, "ok")); name == "it is deleted" && got != 1 {
+				t.Errorf("%v deletions are counted", got)
 			}
 		})
 	}
