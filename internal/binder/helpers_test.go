@@ -1,6 +1,7 @@
 package binder
 
 import (
+	"context"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,4 +26,14 @@ func newPolicy(name, deployment string) *v1alpha1.PropagationPolicy {
 
 func newKey(kind, name string) atoll.ItemKey {
 	return atoll.ItemKey{Kind: kind, Namespace: "shop", Name: name}
+}
+
+// failingRevisions cannot be read: contents are in the store.
+type failingRevisions struct {
+	fakeRevisions
+	err error
+}
+
+func (x failingRevisions) GetContent(context.Context, string) (*atoll.Content, error) {
+	return nil, x.err
 }
