@@ -1,7 +1,9 @@
 package binder
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,4 +38,9 @@ type failingRevisions struct {
 
 func (x failingRevisions) GetContent(context.Context, string) (*atoll.Content, error) {
 	return nil, x.err
+}
+
+// comparePolicies sorts policies by kind, namespace and name.
+func comparePolicies(a, b PolicyKey) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
