@@ -373,7 +373,7 @@ func (c *ownershipIndex) undecidedItems(id policymatch.BundleID) (out []atoll.It
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	b := c.bundles[id]
-	if b == nil || len(c.undecided) == 0 {
+	if b == nil {
 		return nil
 	}
 	for key, h := range b.items {
