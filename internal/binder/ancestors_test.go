@@ -215,3 +215,29 @@ func TestWhenTwoControllersAreWarnedOf(t *testing.T) {
 		t.Errorf("Events %q of %s", got, child.Key)
 	}
 }
+
+// A child is placed from outside its namespace when the object that places it has none.
+func TestAChildIsPlacedFromOutsideItsNamespace(t *testing.T) {
+	for _, outside := range []bool{true, false} {
+		f := newFamilyTables(t)
+		if outside {
+			k := scopedKinds{fakeTemplates: fakeTemplates{nil, nil, f.fakeTables}, cluster: []string{"Shop"}}
+			f.Binder.Options.Kinds = k
+			parent := f.templates[shopParent]
+			delete(f.templates, shopParent)
+			parent.SetNamespace("")
+			f.templates[policymatch.ItemKeyOf(parent)] = parent
+		}
+		sub := policymatch.SubjectFromObject(f.templates[shopChild])
+		if d, _ := f.decidePlacingSource(sub); d.Winner == nil || d.Root == nil {
+			t.Fatalf("outside %t: the child is not placed: %s", outside, d.Reason)
+		}
+		if got := f.IsPlacedFromOutsideNamespace(sub); got != outside {
+			t.Errorf("placed from outside %t, want %t", got, outside)
+		}
+	}
+	f := newFamilyTables(t)
+	if f.setAnnotation(shopParent, "other", ""); f.IsPlacedFromOutsideNamespace(policymatch.SubjectFromObject(f.templates[shopChild])) {
+		t.Error("an object that nothing places is placed from outside")
+	}
+}

@@ -147,6 +147,20 @@ func TestATemplateTouchesTheBundlesThatItLeavesAndJoins(t *testing.T) {
 	}
 }
 
+// A template that is gone without a deletion that was seen leaves its Bundle, and is not remembered as deleted.
+func TestATemplateThatIsGoneLeavesItsBundle(t *testing.T) {
+	l, b := newShopTables(t)
+	takeTouched := recordTouches(b)
+	web := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	b.handleEvent(tableEvent{template: web})
+	takeTouched()
+	delete(l.templates, web)
+	b.handleEvent(tableEvent{template: web})
+	if got := takeTouched(); got != "shop/web" || b.ownership.placingBundle(web).Name != "" || b.ownership.wasDeleted(web, "uid-shopweb") {
+		t.Errorf("touches %q, placed by %v", got, b.ownership.placingBundle(web))
+	}
+}
+
 // A template that is gone leaves nothing in memory. One that comes back is seen as new.
 func TestATemplateThatIsGoneIsForgotten(t *testing.T) {
 	f := newFamilyTables(t)

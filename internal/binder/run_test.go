@@ -13,6 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
@@ -309,5 +311,69 @@ func TestAStartChoosesNothingThatIsGone(t *testing.T) {
 	p, err := h.preparePlan(t.Context(), id, h.bundles[id], true)
 	if err != nil || len(p.input.Chosen) > 0 {
 		t.Errorf("it chooses %v, %v", p.input.Chosen, err)
+	}
+}
+
+// A hub that leads writes the statuses of override policies and of policies after its start. Another hub writes none.
+func TestOnlyALeaderWritesStatuses(t *testing.T) {
+	for readOnly, want := range map[bool]string{false: "all own web", true: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newRunningHub(t)
+			var mu sync.Mutex
+			var written []string
+			h.ReadOnly, h.Client = readOnly, fake.NewClientBuilder().WithScheme(h.Client.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+					mu.Lock()
+					defer mu.Unlock()
+					written = append(written, o.GetName())
+					return nil
+				},
+			}).Build()
+			h.overrides = []*v1alpha1.OverridePolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}}}
+			h.Overrides = overrideTable{Overrides: h.Overrides, own: h.overrides, all: []*v1alpha1.ClusterOverridePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "all"}}}}
+			h.startRun(t)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			slices.Sort(written)
+			if got := strings.Join(slices.Compact(written), " "); got != want {
+				t.Errorf("a hub that only reads %t writes the statuses of %q, want %q", readOnly, got, want)
+			}
+		})
+	}
+}
+
+// A Binder makes a cache of fingerprints of its own, or uses the one that others share.
+func TestABinderHasACacheOfFingerprints(t *testing.T) {
+	h := newRunningHub(t)
+	if h.Fingerprints == nil {
+		t.Error("it has none")
+	}
+	shared := &FingerprintCache{}
+	o := h.Options
+	if o.Fingerprints = shared; New(o).Fingerprints != shared {
+		t.Error("it does not use the shared one")
+	}
+}
+
+// A fingerprint stays while only machinery writes, changes with a user's write, and is kept for the table's object.
+func TestFingerprintsFollowUsers(t *testing.T) {
+	cache := &FingerprintCache{}
+	web := newDeployment("shop", "web", "web:1", 1)
+	first := cache.FingerprintOf(web)
+	status := web.DeepCopy()
+	status.Object["status"] = map[string]any{"replicas": int64(1)}
+	if cache.FingerprintOf(web) != first || cache.FingerprintOf(status) != first || cache.entries[policymatch.ItemKeyOf(web)].template != status {
+		t.Error("a status changes the fingerprint, or is not remembered")
+	}
+	var none *FingerprintCache
+	edited := newDeployment("shop", "web", "web:2", 2)
+	if got := cache.FingerprintOf(edited); got == first || got != none.FingerprintOf(edited) || first != none.FingerprintOf(web) {
+		t.Errorf("the fingerprints are %q and %q", first, got)
+	}
+	none.removeTemplate(policymatch.ItemKeyOf(web))
+	if cache.removeTemplate(policymatch.ItemKeyOf(web)); len(cache.entries) > 0 {
+		t.Error("a deleted template is remembered")
 	}
 }

@@ -372,3 +372,30 @@ func TestARaiseMeetsAnotherWrite(t *testing.T) {
 		}
 	})
 }
+
+// A removal that is held is said in the log, and a memory that holds nothing is not. A summary that is not written is said.
+func TestHeldRemovalsAreSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t)
+		h.addRow(t, atoll.RowSpec{Generation: 4, Phase: atoll.RowActive}, "a")
+		log := &countedWarnings{Handler: slog.DiscardHandler}
+		h.log = slog.New(log)
+		for i, rows := range []map[string]restore.RemovedRow{nil, {"b-web": {Generation: 9}}} {
+			if err := h.holdForgotten(t.Context(), "tokyo", forgottenRemovals{rows: rows}); err != nil || log.warnings != i {
+				t.Errorf("of %d rows: %d warnings, %v", i, log.warnings, err)
+			}
+		}
+		h.setState(t, h.holdWith(""))
+		h.start(t)
+		log.warnings = 0
+		for i, refuse := range []error{nil, errors.New("no space")} {
+			h.setRefusal(refuse)
+			h.OnRemembered(delivery.Remembered{Cluster: "tokyo", UID: "u-tokyo"})
+			time.Sleep(2 * summaryDelay)
+			synctest.Wait()
+			if log.warnings != i {
+				t.Errorf("the store answers %v: %d warnings", refuse, log.warnings)
+			}
+		}
+	})
+}
