@@ -234,7 +234,7 @@ func TestAPanicIsReportedOnItsBundle(t *testing.T) {
 	}
 }
 
-// An event that succeeds after a panic begins anew: its next panic waits for 10 s again.
+// An event that succeeds after a panic begins again: its next panic waits for 10 s again.
 func TestASuccessEndsThePausesOfAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newShopTables(t)

@@ -86,7 +86,7 @@ func TestAnEventTouchesTheBundlesThatItConcerns(t *testing.T) {
 	}
 }
 
-// What is known of a Bundle that is gone is forgotten: its content, its overrides and the last decision about it.
+// A Bundle that is gone is forgotten: its content, its overrides and the last decision about it.
 func TestABundleThatIsGoneIsForgotten(t *testing.T) {
 	l, b := newShopTables(t)
 	b.Bundles, b.policyStatus = bundlesByUID{fakeBundles{nil, l}}, newPolicyStatusWriter(b)
@@ -180,7 +180,7 @@ func TestATemplateThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-// In a namespace that is being deleted nothing is placed anew, and nothing loses its Bundle.
+// In a namespace that is being deleted nothing more is placed, and nothing loses its Bundle.
 func TestTemplatesOfATerminatingNamespaceKeepTheirBundle(t *testing.T) {
 	l, b := newShopTables(t)
 	takeTouched := recordTouches(b)
@@ -435,7 +435,7 @@ func TestTheAnnotationOfANamespaceDecidesAgain(t *testing.T) {
 	}
 }
 
-// What decides about a template is a change of it: the object, its user's fields, its clusters, its treatment, its deletion, its
+// A template changes with what decides about it: the object, its user's fields, its clusters, its treatment, its deletion, its
 // parent and that it stays on the hub. Other annotations and the status are none.
 func TestWhatChangesATemplate(t *testing.T) {
 	yes := true

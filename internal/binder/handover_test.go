@@ -201,7 +201,7 @@ func TestBundlesThatWaitForAHandover(t *testing.T) {
 	expect("one waits", map[policymatch.BundleID][]policymatch.BundleID{id("new"): {id("b")}, id("other"): nil, {}: {id("b")}})
 }
 
-// Of several Bundles that still have an item, the one whose replicas are divided gives its answers. Without their
+// The Bundle whose replicas are divided gives its answers, where several still have the item. Without their
 // content nothing is planned.
 func TestDividedItemsAreTakenOverFirst(t *testing.T) {
 	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "job"}

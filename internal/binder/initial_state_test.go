@@ -85,8 +85,8 @@ type startPolicies struct{ twoPolicyTables }
 
 func (*startPolicies) Subscribe(func(kind, ns, name string)) {}
 
-// A start rechecks every Bundle and template, also those without a namespace, behind the changes that follow. What was
-// reported before is read by then.
+// A start rechecks every Bundle and template, also those without a namespace, behind the changes that follow. Events from
+// before the start are dropped.
 func TestAStartRechecksBundlesAndTemplates(t *testing.T) {
 	h := newStartedHub(t)
 	h.events.put(tableEvent{namespace: "later"})
@@ -128,7 +128,7 @@ func TestAStartIsNoChange(t *testing.T) {
 	}
 }
 
-// What the tables have at a start places objects: policies of both kinds and the hub's default.
+// A start reads what places objects: policies of both kinds and the hub's default.
 func TestAStartReadsAllPolicies(t *testing.T) {
 	h := newStartedHub(t)
 	h.fakeTables.namespaces["shop"].Annotations = nil

@@ -193,7 +193,7 @@ func TestTheIndexFollowsBundlesAndSources(t *testing.T) {
 	}
 }
 
-// An item counts as new once. The Revision that added it stays with it, until it is gone or its Bundle is made anew.
+// An item counts as new once. The Revision that added it stays with it, until it is gone or another Bundle has the name.
 func TestWhenAnItemCame(t *testing.T) {
 	a, b, ns := newKey("ConfigMap", "a"), newKey("ConfigMap", "b"), policymatch.BundleID{Namespace: "shop", Name: "x"}
 	items := func(keys ...atoll.ItemKey) *atoll.Content {

@@ -41,7 +41,7 @@ func newHeldDeletions(t *testing.T, web *unstructured.Unstructured) (l *fakeTabl
 }
 
 // A decision counts for exactly the plan that it names: it deletes the confirmed object of that UID, or notes that
-// the object is kept. What changed since is left alone.
+// the object is kept. An object that changed since is left alone.
 func TestADecisionAboutHeldDeletionsIsCarriedOut(t *testing.T) {
 	const object = "apps/v1, Kind=Deployment shop/web"
 	deleted := []recordedCall{{"delete", object, "u"}}

@@ -258,7 +258,7 @@ func TestAStartFailsWithoutTheContents(t *testing.T) {
 	})
 }
 
-// What a start has not decided about yet stays as it is: an item is Unclaimed once nothing places its template.
+// A start changes no item before it has decided about it: one is Unclaimed once nothing places its template.
 func TestAStartCallsNothingUnclaimedBeforeItIsDecided(t *testing.T) {
 	h := newRunningHub(t)
 	h.addBundle(t)

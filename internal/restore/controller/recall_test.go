@@ -117,7 +117,7 @@ func TestWhichRemovedRowsAreForgotten(t *testing.T) {
 	}
 }
 
-// A template gets the mark with its UID once, and an object that is gone needs none. What fails is said.
+// A template gets the mark with its UID once, and an object that is gone needs none. A failure is said.
 func TestATemplateIsMarked(t *testing.T) {
 	away := errors.New("the store is away")
 	for what, tc := range map[string]struct {
@@ -185,7 +185,7 @@ func TestWhichRowsAreHeld(t *testing.T) {
 	}
 }
 
-// What only waits for the hub's own table is tried again after 50 ms, and everything else after 2 s. Every hundredth try
+// A memory that waits for the hub's own table is tried again after 50 ms, and everything else after 2 s. Every hundredth try
 // is said.
 func TestHowOftenAMemoryIsTriedAgain(t *testing.T) {
 	for what, tc := range map[string]struct {
@@ -222,7 +222,7 @@ func TestHowOftenAMemoryIsTriedAgain(t *testing.T) {
 }
 
 // Members that report within a second share one write of the summary. It is written while the hub holds, before a
-// decision, and is begun anew at the next restore.
+// decision, and begins again at the next restore.
 func TestTheSummaryOfMembersIsWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t, configMap("a", nil), configMap("b", nil))
@@ -294,7 +294,7 @@ func TestTheSummaryNamesBundles(t *testing.T) {
 	}
 }
 
-// The newest memory of a member counts, also when an older one is tried again. What could not be read is said.
+// The newest memory of a member counts, also when an older one is tried again. An unreadable part is said.
 func TestTheNewestMemoryCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t)
