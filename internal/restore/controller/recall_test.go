@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,11 +227,11 @@ func TestHowOftenAMemoryIsTriedAgain(t *testing.T) {
 func TestTheSummaryOfMembersIsWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t, configMap("a", nil), configMap("b", nil))
-		updates := 0
-		h.state.Hub.Subscribe(func() { updates++ })
+		var updates atomic.Int32
+		h.state.Hub.Subscribe(func() { updates.Add(1) })
 		h.setState(t, h.holdWith(""))
 		h.start(t)
-		updates = 0
+		updates.Store(0)
 		report := func(cluster, name string) {
 			h.OnRemembered(delivery.Remembered{Cluster: cluster, UID: "u-" + cluster, Tombstones: []*pb.RememberedTombstone{deletedTombstone(t, name, since)}})
 		}
@@ -244,8 +245,8 @@ func TestTheSummaryOfMembersIsWrittenOnce(t *testing.T) {
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if told := h.state.Hub.Get().Rewound.Told; told == nil || told.Clusters != 2 || told.Templates != 2 || updates != 1 {
-			t.Errorf("after %d writes the summary is %+v", updates, told)
+		if told := h.state.Hub.Get().Rewound.Told; told == nil || told.Clusters != 2 || told.Templates != 2 || updates.Load() != 1 {
+			t.Errorf("after %d writes the summary is %+v", updates.Load(), told)
 		}
 		time.Sleep(time.Minute)
 		h.setState(t, func(s *enginev1.HubState) { s.Rewound.Accepted = restore.AcceptedMembers })
