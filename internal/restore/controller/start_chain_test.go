@@ -223,4 +223,11 @@ func TestTheHubStateIsWrittenOnTheNewestState(t *testing.T) {
 	if err != nil || got.Name != state.HubStateName || len(got.Chain) != 1 || got.ResourceVersion == "" {
 		t.Errorf("a missing state: %+v, %v", got, err)
 	}
+	away := errors.New("the store is away")
+	unread := fake.NewClientBuilder().WithScheme(state.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error { return away },
+	}).Build()
+	if got, err = updateHubState(t.Context(), unread, add); !errors.Is(err, away) || got != nil {
+		t.Errorf("a state that cannot be read: %+v, %v", got, err)
+	}
 }
