@@ -225,7 +225,9 @@ func TestTheHubStateIsWrittenOnTheNewestState(t *testing.T) {
 	}
 	away := errors.New("the store is away")
 	unread := fake.NewClientBuilder().WithScheme(state.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error { return away },
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return away
+		},
 	}).Build()
 	if got, err = updateHubState(t.Context(), unread, add); !errors.Is(err, away) || got != nil {
 		t.Errorf("a state that cannot be read: %+v, %v", got, err)
