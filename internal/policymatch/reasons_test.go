@@ -31,14 +31,14 @@ func TestTheSpecThatAnAnnotationStandsFor(t *testing.T) {
 		return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: values}
 	}
 	for value, want := range map[string]*Intent{
-		"*":                       spec(v1alpha1.PlacementSpec{}),
-		"":                        spec(v1alpha1.PlacementSpec{ClusterAffinity: atoll.NowherePlacement().ClusterAffinity}),
-		"b, a,b":                  spec(v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"b", "a"}}}),
-		"selector: a=b,c==d":      spec(labels(metav1.LabelSelector{MatchLabels: map[string]string{"a": "b", "c": "d"}, MatchExpressions: []metav1.LabelSelectorRequirement{}})),
-		"selector: a=b,a=c":       spec(labels(metav1.LabelSelector{MatchLabels: map[string]string{"a": "c"}, MatchExpressions: []metav1.LabelSelectorRequirement{in("a", metav1.LabelSelectorOpIn, "b")}})),
+		"*":                              spec(v1alpha1.PlacementSpec{}),
+		"":                               spec(v1alpha1.PlacementSpec{ClusterAffinity: atoll.NowherePlacement().ClusterAffinity}),
+		"b, a,b":                         spec(v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"b", "a"}}}),
+		"selector: a=b,c==d":             spec(labels(metav1.LabelSelector{MatchLabels: map[string]string{"a": "b", "c": "d"}, MatchExpressions: []metav1.LabelSelectorRequirement{}})),
+		"selector: a=b,a=c":              spec(labels(metav1.LabelSelector{MatchLabels: map[string]string{"a": "c"}, MatchExpressions: []metav1.LabelSelectorRequirement{in("a", metav1.LabelSelectorOpIn, "b")}})),
 		"selector: a in (b),a notin (c)": spec(labels(metav1.LabelSelector{MatchLabels: map[string]string{}, MatchExpressions: []metav1.LabelSelectorRequirement{in("a", metav1.LabelSelectorOpIn, "b"), in("a", metav1.LabelSelectorOpNotIn, "c")}})),
-		"a b":                     nil,
-		"selector:":               nil,
+		"a b":                            nil,
+		"selector:":                      nil,
 	} {
 		if got := IntentFromAnnotation(map[string]string{atoll.AnnotationClusters: value}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, want %+v", value, got, want)
