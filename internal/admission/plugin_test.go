@@ -162,6 +162,8 @@ func TestEachKindOfTheHubIsChecked(t *testing.T) {
 		now.Object["spec"] = "text"
 		wantRefusal(t, "a "+kind+" that cannot be read", p.Validate(t.Context(), requestOf("ann", now, now), nil), atoll.ReasonUnreadable, "read it: cannot restore struct from: string")
 	}
+	text := unstructuredOf(t, "{apiVersion: config.karmada.io/v1alpha1, kind: ResourceInterpreterCustomization, metadata: {name: c}, spec: text}")
+	wantRefusal(t, "a customization that cannot be read", newGrantingPlugin(Hub{}).Validate(t.Context(), requestOf("ann", text, nil), nil), atoll.ReasonUnreadable, "read it: cannot restore struct from: string")
 	free := unstructuredOf(t, "{apiVersion: atoll.dev/v1alpha1, kind: HubSettings, metadata: {name: web}}")
 	wantRefusal(t, "a kind without rules", newGrantingPlugin(Hub{}).Validate(t.Context(), requestOf("ann", free, nil), nil), "", "")
 }
