@@ -205,3 +205,54 @@ func TestABundleIsExplainedByItsDecision(t *testing.T) {
 		}
 	}
 }
+
+// A plan waits since the first of its rows does. Rows of another plan, or of none, do not count.
+func TestAPlanWaitsSinceItsFirstRow(t *testing.T) {
+	row := func(plan string, at int64) rollout.Row {
+		reason := atoll.RowReason{Reason: atoll.ReasonPlacementEdited, Plan: plan}
+		return rollout.Row{Spec: atoll.RowSpec{Reason: reason.String(), Since: at}}
+	}
+	rows := map[string]rollout.Row{"a": row("p", 300), "b": row("p", 200), "c": row("q", 100), "d": row("", 50)}
+	b := Bundle{Rows: rows, Output: rollout.Output{PendingRemoval: &rollout.PendingRemoval{Hash: "p"}}}
+	if at := b.planSince(); at == nil || at.Unix() != 200 {
+		t.Errorf("since %v", at)
+	}
+	b.Output.PendingRemoval.Hash = ""
+	if at := b.planSince(); at != nil {
+		t.Errorf("of no plan: since %v", at)
+	}
+	b.Output.PendingRemoval = nil
+	if at := b.planSince(); at != nil {
+		t.Errorf("without a plan: since %v", at)
+	}
+}
+
+// A Bundle waits since the first condition that is not true, in the order in which work is done.
+func TestABundleWaitsSinceItsFirstCondition(t *testing.T) {
+	at := func(n int64) metav1.Time { return metav1.NewTime(time.Unix(n, 0)) }
+	is := func(of string, status metav1.ConditionStatus, reason atoll.Reason, n int64) metav1.Condition {
+		return metav1.Condition{Type: of, Status: status, Reason: string(reason), LastTransitionTime: at(n)}
+	}
+	created := time.Unix(9, 0)
+	for name, c := range map[string]struct {
+		conditions []metav1.Condition
+		created    time.Time
+		reason     atoll.Reason
+		since      int64
+	}{
+		"nothing is reported":      {nil, created, atoll.ReasonNotScheduled, 9},
+		"nothing is known":         {nil, time.Time{}, "", 0},
+		"it is scheduled":          {[]metav1.Condition{is(v1alpha1.BundleScheduled, metav1.ConditionTrue, "", 1)}, created, "", 0},
+		"it is not ready":          {[]metav1.Condition{is(v1alpha1.BundleScheduled, metav1.ConditionTrue, "", 1), is(v1alpha1.BundleReady, metav1.ConditionFalse, atoll.ReasonProgressing, 2)}, created, atoll.ReasonProgressing, 2},
+		"it is not scheduled":      {[]metav1.Condition{is(v1alpha1.BundleReady, metav1.ConditionFalse, atoll.ReasonProgressing, 2), is(v1alpha1.BundleScheduled, metav1.ConditionFalse, "NoFit", 3)}, created, "NoFit", 3},
+		"it is not bound":          {[]metav1.Condition{is(v1alpha1.BundleBound, metav1.ConditionUnknown, "Waits", 4), is(v1alpha1.BundleReady, metav1.ConditionFalse, atoll.ReasonProgressing, 2)}, created, "Waits", 4},
+		"replicas have no place":   {[]metav1.Condition{is(v1alpha1.BundleReplicasPlaced, metav1.ConditionFalse, "Short", 5), is(v1alpha1.BundleReady, metav1.ConditionFalse, atoll.ReasonProgressing, 2)}, created, "Short", 5},
+		"it is not determined yet": {[]metav1.Condition{is(v1alpha1.BundleScheduled, metav1.ConditionUnknown, atoll.ReasonNotDetermined, 6)}, created, atoll.ReasonNotScheduled, 9},
+	} {
+		b := Bundle{Created: c.created}
+		b.Status.Conditions = c.conditions
+		if reason, since := b.waitStart(); reason != c.reason || (since == nil) != (c.since == 0) || since != nil && since.Unix() != c.since {
+			t.Errorf("%s: %s since %v, want %s since %d", name, reason, since, c.reason, c.since)
+		}
+	}
+}

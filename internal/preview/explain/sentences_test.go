@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,6 +184,72 @@ func TestVerdictsOnRows(t *testing.T) {
 	}
 	if got := noFit.rowsSentence(); got != "is in no cluster: none fits its placement" {
 		t.Error(got)
+	}
+}
+
+// A sentence names three clusters of each kind, or four where there are no more.
+func TestSentencesNameFewClusters(t *testing.T) {
+	row := func(prefix string, change func(*RowExplanation)) (out []ClusterExplanation) {
+		for i := range 5 {
+			r := newDoneRow()
+			change(r)
+			out = append(out, ClusterExplanation{Cluster: fmt.Sprintf("%s%d", prefix, i), Verdict: schedule.OutcomePlaced, Row: r})
+		}
+		return out
+	}
+	var full []ClusterExplanation
+	for i := range 5 {
+		full = append(full, ClusterExplanation{Cluster: fmt.Sprintf("full%d", i), Verdict: schedule.OutcomeOut, Filter: schedule.FilterCapacity})
+	}
+	all := slices.Concat(
+		row("leaving", func(r *RowExplanation) { r.Phase = atoll.RowLeaving }), row("waiting", func(r *RowExplanation) { r.WaitsFor, r.Health = "pods", atoll.Degraded }),
+		row("other", func(r *RowExplanation) { r.WaitsFor = "another item" }), row("away", func(r *RowExplanation) { r.Online = false }), full)
+	const want = "is in 15 clusters and ready in 10; not done in waiting0, waiting1, waiting2 and 2 more; not in full0, full1, full2 and 2 more for want of capacity" +
+		"; other items of its Bundle are not done in other0, other1, other2 and 2 more, as last heard: away0, away1, away2 and 2 more away; on its way out of leaving0, leaving1, leaving2 and 2 more"
+	if got := explainRows(all...).rowsSentence(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	holders := []BundleExplanation{{Holders: nameClusters(5)}}
+	gone := Explanation{Kind: "Secret", Name: "s", Bundles: holders}
+	if got, want := gone.verdictSentence(), "Secret/s is deleted, and on its way out of c00, c01, c02 and 2 more."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	gone.Exists, gone.DeletedAt = true, &testTime
+	if got, want := gone.verdictSentence(), "Secret/s is being deleted: it goes once c00, c01, c02 and 2 more let go of it."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	one := Explanation{Kind: "Secret", Name: "s", Bundles: []BundleExplanation{{Holders: []string{"a"}}}}
+	if got, want := one.verdictSentence(), "Secret/s is deleted, and on its way out of a."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	one.Exists, one.DeletedAt = true, &testTime
+	if got, want := one.verdictSentence(), "Secret/s is being deleted: it goes once a let go of it."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// With all, no list of a Placement or of a Bundle is folded.
+func TestWithAllNothingIsFolded(t *testing.T) {
+	var clusters []ClusterExplanation
+	for i, name := range nameClusters(2 * maxRows) {
+		clusters = append(clusters, ClusterExplanation{Cluster: name, Verdict: schedule.OutcomeOut, Filter: "f", Reason: fmt.Sprint("reason ", i)})
+	}
+	for name, write := range map[string]func(*strings.Builder, bool){
+		"a Placement": func(b *strings.Builder, all bool) {
+			Explanation{Chosen: &PlacementExplanation{Decision: BundleExplanation{Clusters: clusters}}}.writePlacement(b, all)
+		},
+		"a Bundle": func(b *strings.Builder, all bool) {
+			Explanation{}.writeBundle(b, BundleExplanation{Clusters: clusters}, all)
+		},
+	} {
+		few, all := writtenBy(func(b *strings.Builder) { write(b, false) }), writtenBy(func(b *strings.Builder) { write(b, true) })
+		if strings.Count(few, ": reason ") != maxNames || !strings.Contains(few, "and 80 clusters for 80 reasons more") || strings.Count(all, ": reason ") != len(clusters) || strings.Contains(all, "more") {
+			t.Errorf("%s: folded\n%s\nall\n%s", name, few, all)
+		}
+	}
+	placed := Explanation{Verdict: "V.", Kind: "Namespace", Name: "shop", Skipped: []Skipped{{Key: secretKey, Why: "a token"}}}
+	if got := placed.FormatText(false); got != "V.\n\nLeft out by the annotation of namespace shop (atoll.dev/clusters: \"\"):\n  Secret/db-password: a token\n" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -250,6 +250,11 @@ func TestRowsThatAreNotDoneAreShownFirst(t *testing.T) {
 	if text := writtenBy(func(b *strings.Builder) { Explanation{now: testTime}.writeRows(b, x, false) }); !strings.HasSuffix(text, "\n  and 3 more that are not done; --all shows them, --cluster NAME shows one\n") {
 		t.Errorf("%s", text)
 	}
+	x.Clusters[maxRows].Row.Problem, x.Clusters[maxRows+1].Row.Problem = "", ""
+	if text := writtenBy(func(b *strings.Builder) { Explanation{now: testTime}.writeRows(b, x, false) }); !strings.HasSuffix(text, "\n  and 1 more that are not done; --all shows them, --cluster NAME shows one\n  and 2 more that are done\n") {
+		t.Errorf("%s", text)
+	}
+	x.Clusters[maxRows].Row.Problem, x.Clusters[maxRows+1].Row.Problem = "Drifted", "Drifted"
 	if text := writtenBy(func(b *strings.Builder) { Explanation{now: testTime}.writeRows(b, x, true) }); strings.Contains(text, "more that") || strings.Count(text, "Drifted") != maxRows+3 {
 		t.Errorf("all: %s", text)
 	}
