@@ -276,3 +276,41 @@ func TestFingerprintsSeeWhatUsersWrite(t *testing.T) {
 		}
 	}
 }
+
+// sizeDefaulter fills in the size of elements.
+type sizeDefaulter struct{}
+
+func (sizeDefaulter) Default(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	out := obj.DeepCopy()
+	list, _, _ := unstructured.NestedSlice(out.Object, "spec", "list")
+	for _, e := range list {
+		if m, ok := e.(map[string]any); ok && m["size"] == nil {
+			m["size"] = int64(1)
+		}
+	}
+	if list != nil {
+		_ = unstructured.SetNestedSlice(out.Object, list, "spec", "list")
+	}
+	return out, nil
+}
+
+// An element of a list stays although all of its fields are defaults: the list keeps its length.
+func TestElementsOfDefaultsStay(t *testing.T) {
+	const head = "{apiVersion: example.com/v1, kind: Thing, metadata: {name: s, namespace: shop, managedFields: [{manager: kubectl, operation: Update, apiVersion: example.com/v1, fieldsType: FieldsV1, fieldsV1: "
+	for name, c := range map[string]struct{ fields, spec, want string }{
+		"a list as a whole": {"{'f:spec': {'f:list': {}}}", "{list: [{size: 1}, {size: 2}]}", "{list: [{}, {size: 2}]}"},
+		"elements by key":   {`{'f:spec': {'f:list': {'k:{"name":"a"}': {'.': {}, 'f:name': {}, 'f:size': {}}}}}`, "{list: [{name: a, size: 1}]}", "{list: [{name: a}]}"},
+	} {
+		raw, err := ExtractUserFields(&unstructured.Unstructured{Object: parseMap(t, head+c.fields+"}]}, spec: "+c.spec+"}")}, sizeDefaulter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(raw, &got); err != nil {
+			t.Fatal(err)
+		}
+		if want := parseMap(t, "{kind: x, spec: "+c.want+"}")["spec"]; !isSameJSON(t, got["spec"], want) {
+			t.Errorf("%s: %v, want %v", name, got["spec"], want)
+		}
+	}
+}
