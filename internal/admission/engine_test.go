@@ -73,7 +73,7 @@ func TestUsersOnlyAnswerWhatTheHubWrites(t *testing.T) {
 	}
 }
 
-// A change of one field is told from other changes only for custom resources.
+// Only custom resources are compared by field.
 func TestOnlyCustomResourcesAreComparedByField(t *testing.T) {
 	u := newThing("shop", nil)
 	a := requestOf("ann", u, u)

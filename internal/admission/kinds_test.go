@@ -183,7 +183,7 @@ func (kindsOfShop) TemplateKinds(namespace string) []schema.GroupKind {
 	return []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Group: "example.com", Kind: "Thing"}}
 }
 
-// What a namespace's annotation places is the built-in kinds, and those of the objects in it.
+// A namespace's annotation places the built-in kinds, and the kinds of the objects in it.
 func TestEverythingInANamespaceIsReadByItsWriter(t *testing.T) {
 	p := newGrantingPlugin(Hub{Templates: kindsOfShop{}})
 	for namespace, want := range map[string]int{"shop": len(inNamespaces) + 1, "blog": len(inNamespaces)} {

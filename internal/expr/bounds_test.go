@@ -248,3 +248,31 @@ func TestOnlySimpleExpressionsAreQuick(t *testing.T) {
 		}
 	}
 }
+
+// An expression that needs CEL sees the same fields as a simple one.
+func TestCELSeesTheFieldsOfACluster(t *testing.T) {
+	for text, want := range map[string]bool{
+		"cluster.name.size() == 7": true, "cluster.region.size() == 2": true, "cluster.zone.size() == 4": true, "cluster.provider.size() == 3": true,
+		"cluster.labels.size() == 3": true, "cluster.sets.size() == 2": true, "cluster.properties['nodes'].size() == 2": true, "cluster.provider.size() == 4": false,
+		"cluster.properties.nodes.size() == 2": true, "{'a': cluster.name}.size() == 1": true, "[cluster.zone, cluster.region].size() == 2": true,
+	} {
+		s, err := CompileClusterSelector(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if s.quickMatcher != nil {
+			t.Errorf("%s is quick", text)
+		}
+		if got, err := s.MatchCluster(tokyo); got != want || err != nil {
+			t.Errorf("%s: %t, %v", text, got, err)
+		}
+		if got := s.IsTrueFor(tokyo); got != want {
+			t.Errorf("%s is true: %t", text, got)
+		}
+	}
+	a := &activation{tokyo}
+	if v, ok := a.ResolveName("cluster.taints"); ok || v != nil || a.Parent() != nil {
+		t.Errorf("%v", v)
+	}
+}

@@ -59,7 +59,7 @@ func TestTheSpecThatAnAnnotationStandsFor(t *testing.T) {
 	}
 }
 
-// What the hub's default placement leaves out has a reason that people read.
+// An object that the hub's default placement leaves out has a reason that people read.
 func TestReasonsForWhichTheDefaultLeavesAnObjectOut(t *testing.T) {
 	const rbac, crds = "rbac.authorization.k8s.io", "apiextensions.k8s.io"
 	key := func(group, kind, namespace, name string) atoll.ItemKey {
@@ -206,7 +206,7 @@ func TestKindsOfSelectors(t *testing.T) {
 	}
 }
 
-// A candidate that lost is told what the winner has that it lacks.
+// The reason of a loss names what the winner has.
 func TestReasonsForWhichCandidatesLose(t *testing.T) {
 	at := time.Unix(1000, 0)
 	with := func(level int, priority int32, specificity int, age time.Duration) Candidate {

@@ -95,7 +95,7 @@ func TestWhatWouldBecomeOfARow(t *testing.T) {
 	}
 }
 
-// What a row waits for is said to a user that may read all of its Bundle. A plan that is none yet has no name.
+// The wait of a row is shown to a user that may read all of its Bundle. A plan that is none yet has no name.
 func TestWhatARowWouldWaitFor(t *testing.T) {
 	active := &atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}
 	waits := func(actor atoll.Actor, held *rollout.PendingRemoval, mayRead func(atoll.ItemKey) bool) func(*BundleChange, *Input) {

@@ -24,8 +24,8 @@ func parseMap(t *testing.T, text string) map[string]any {
 	return u.Object
 }
 
-// What a kind's API server or controllers fill in is removed, and what users may have stated stays. Where the
-// owners are unknown, more may have been filled in.
+// Fields that an API server or a controller fills in are removed, and those of users stay. With unknown owners,
+// more fields are removed.
 func TestWhatIsRemovedOfEachKind(t *testing.T) {
 	const unbound = "{spec: {volumeName: pv}}"
 	for name, c := range map[string]struct{ kind, obj, strict, loose string }{
@@ -241,7 +241,7 @@ func TestValuesAreComparedAsJSON(t *testing.T) {
 	}
 }
 
-// The fingerprint sees the keys that users write, the last applied configuration, and who wrote when.
+// The fingerprint sees the keys that users write, the last applied configuration, and the managers with their times.
 func TestFingerprintsSeeWhatUsersWrite(t *testing.T) {
 	const head = "{apiVersion: example.com/v1, kind: Thing, metadata: {name: s, namespace: shop, generation: 1"
 	entry := func(text string) string { return ", managedFields: [{" + text + "}]" }

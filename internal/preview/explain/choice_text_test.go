@@ -164,7 +164,7 @@ func TestTextsAboutBundles(t *testing.T) {
 	}
 }
 
-// What an explanation tells of a Bundle is what its decision, its status and its output say.
+// The explanation of a Bundle follows its decision, its status and its output.
 func TestABundleIsExplainedByItsDecision(t *testing.T) {
 	at := testTime.Add(time.Minute)
 	quarantine := metav1.Condition{Type: v1alpha1.BundleQuarantined, Status: metav1.ConditionTrue, Reason: "Quarantined", Message: "it costs too much", LastTransitionTime: metav1.NewTime(testTime)}

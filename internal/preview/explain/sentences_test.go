@@ -297,7 +297,7 @@ func TestOnlyWhatABundleHasIsInClusters(t *testing.T) {
 	}
 }
 
-// What is wrong with a Placement is said in its verdict.
+// The verdict on a Placement says what is wrong with it.
 func TestVerdictsOnPlacements(t *testing.T) {
 	clusters := make([]ClusterExplanation, 3)
 	for want, c := range map[string]PlacementExplanation{

@@ -92,8 +92,8 @@ or write a policy:
 	}
 }
 
-// What an annotation of a namespace leaves out is listed for the namespace, and counted for an object that
-// the annotation places.
+// The objects that a namespace's annotation leaves out are listed for the namespace, and counted for an object
+// that the annotation places.
 func TestTextsAboutWhatAnAnnotationLeavesOut(t *testing.T) {
 	skipped := []Skipped{{Key: atoll.ItemKey{Kind: "Secret", Name: "s"}, Why: "a token"}, {Key: atoll.ItemKey{Kind: "ConfigMap", Name: "c"}, Why: "of the hub"}}
 	many := make([]Skipped, maxRows+2)

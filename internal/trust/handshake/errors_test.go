@@ -27,7 +27,7 @@ func (a Admin) failWith(verb, resource string, err error) {
 	a.Hub.(*dynamicfake.FakeDynamicClient).PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
-// What the hub refuses is an error that says what was to be done.
+// A refusal by the hub is an error that says what was to be done.
 func TestErrorsSayWhatWasToBeDone(t *testing.T) {
 	refused := errors.New("no right")
 	accept := func(a Admin) error { _, err := a.AcceptCluster(t.Context(), "tokyo"); return err }
@@ -136,7 +136,7 @@ func TestNamesOfRequests(t *testing.T) {
 	}
 }
 
-// What is wrong with a token is said in full.
+// All that is wrong with a token is said.
 func TestTokensThatAreRefused(t *testing.T) {
 	good := TokenSpec{Lifetime: time.Nanosecond, Uses: 1}
 	interval := fmt.Sprintf("the time between check-ins must be from %s to %s", phrase.FormatDuration(v1alpha1.MinCheckIn), phrase.FormatDuration(v1alpha1.MaxCheckIn))
