@@ -314,3 +314,11 @@ func TestElementsOfDefaultsStay(t *testing.T) {
 		}
 	}
 }
+
+// Fields that have the name of managedFields, or metadata of another form, are as any other field.
+func TestOnlyTheOwnersOfMetadataAreLeftOut(t *testing.T) {
+	got := extractFrom(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: s, namespace: shop, managedFields: []}, spec: {managedFields: [a]}, status: {a: b}}")
+	if want := parseMap(t, "{apiVersion: example.com/v1, kind: Thing, metadata: {name: s, namespace: shop}, spec: {managedFields: [a]}}"); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -185,6 +185,7 @@ func TestObjectsThatAWorldRefuses(t *testing.T) {
 		"twice":                   {configMapYAML("shop", "c") + "\n---\n" + configMapYAML("shop", "c"), "/ConfigMap/shop/c is there twice"},
 		"without a name":          {"apiVersion: v1\nkind: ConfigMap\nmetadata: {}", `an object has no kind or no name: ConfigMap ""`},
 		"without a kind":          {"apiVersion: v1\nmetadata: {name: a}", `an object has no kind or no name:  "a"`},
+		"two errors, sorted":      {policyYAML("p", "shop", "maxClusters: many") + "\n  whenUnfit: Maybe\n  preemption: Maybe", "PropagationPolicy shop/p: spec.placement.maxClusters in body must be of type integer: \"string\"\nspec.preemption in body should be one of [Always Never]\nspec.whenUnfit in body should be one of [Keep Remove]"},
 		"what the hub writes":     {objectHeader + "Bundle\nmetadata: {name: b, namespace: shop}", "atoll.dev/Bundle/shop/b: a hub writes every Bundle itself: leave it out"},
 		"what the engine has":     {"apiVersion: engine.atoll.dev/v1alpha1\nkind: Revision\nmetadata: {name: r}", "engine.atoll.dev/Revision//r: a hub writes every Revision itself: leave it out"},
 		"a Cluster's spec":        {objectHeader + "Cluster\nmetadata: {name: c}\nspec: text", "atoll.dev/Cluster//c: spec: "},
