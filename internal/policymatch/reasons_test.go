@@ -59,6 +59,22 @@ func TestTheSpecThatAnAnnotationStandsFor(t *testing.T) {
 	}
 }
 
+// A source divides replicas, and lets overrides set them, where its placement says so.
+func TestIntentsOnReplicas(t *testing.T) {
+	for _, c := range []struct {
+		scheduling       v1alpha1.ReplicaScheduling
+		divides, allowed bool
+	}{
+		{v1alpha1.ReplicaScheduling{}, false, false}, {v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Duplicated}, false, false},
+		{v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, ReplicaOverrides: v1alpha1.AllowReplicaOverrides}, true, true},
+	} {
+		i := Intent{v1alpha1.PropagationSpec{Placement: v1alpha1.PlacementSpec{ReplicaScheduling: c.scheduling}}}
+		if i.DividesReplicas() != c.divides || i.AllowsReplicaOverrides() != c.allowed {
+			t.Errorf("%+v: divides %t, allows %t", c.scheduling, i.DividesReplicas(), i.AllowsReplicaOverrides())
+		}
+	}
+}
+
 // An object that the hub's default placement leaves out has a reason that people read.
 func TestReasonsForWhichTheDefaultLeavesAnObjectOut(t *testing.T) {
 	const rbac, crds = "rbac.authorization.k8s.io", "apiextensions.k8s.io"
