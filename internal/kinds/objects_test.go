@@ -72,7 +72,7 @@ func TestEqualStatusesIgnoringEmpty(t *testing.T) {
 	}
 }
 
-// What is placed along with others, what is made in each cluster, and what is useful unplaced.
+// Some kinds are never placed as dependencies, and some are useful unplaced.
 func TestKindsThatTravelAlong(t *testing.T) {
 	for gk, want := range map[schema.GroupKind]struct {
 		refusal           string
@@ -187,7 +187,7 @@ func TestPodSetsOfObjects(t *testing.T) {
 	}
 }
 
-// What is retained of a member is never shared with it, and nothing is made up.
+// Metadata and fields of a member are retained, and nothing is made up.
 func TestRetainedMetadata(t *testing.T) {
 	head := headYAML("v1", "ConfigMap")
 	if got := kinds.RetainMemberFields(parseObject(t, head), parseObject(t, head)); !reflect.DeepEqual(got.Object, parseObject(t, head).Object) {

@@ -250,7 +250,7 @@ func TestReflectedAddresses(t *testing.T) {
 	}
 }
 
-// What a status says becomes a row of few bytes, and nothing where it says nothing.
+// A status becomes a row of few bytes, and none where it says nothing.
 func TestReflectedRows(t *testing.T) {
 	for _, c := range []struct{ object, want string }{
 		{web2 + "status: {observedGeneration: 1, replicas: 2, unavailableReplicas: 1, conditions: [{type: Available, status: 'True'}, {type: Progressing, status: 'True', reason: NewReplicaSetAvailable}]}", `{"n":[2,2,0,0,0,0,0,1],"f":"lad"}`},

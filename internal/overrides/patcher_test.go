@@ -73,7 +73,7 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 }
 
-// The document of an overrider has to be a text in an allowed field. Of a Secret no error quotes it.
+// The document of an overrider has to be a text in an allowed field. No error quotes the one of a Secret.
 func TestDocumentsThatCannotBePatched(t *testing.T) {
 	secret := atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "s"}
 	for _, tc := range []struct {

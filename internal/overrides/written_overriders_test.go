@@ -15,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/overrides"
 )
 
-// What a user writes has keys and values that labels and annotations can have. Stored overriders of older hubs may
+// Overriders that a user writes have keys and values that labels and annotations can have. Stored overriders of older hubs may
 // break that, and are not refused again.
 func TestWrittenKeysHaveTheirSyntax(t *testing.T) {
 	for _, tc := range []struct{ over, path, reason string }{
@@ -36,7 +36,7 @@ func TestWrittenKeysHaveTheirSyntax(t *testing.T) {
 			t.Errorf("%s: stored overriders have the problems %q", tc.over, stored)
 		}
 	}
-	// What is refused anyway comes first.
+	// Problems of stored overriders come first.
 	got := overrides.CheckOverridersOnWrite(parseOverriders(t, `{labelsOverrider: [{operator: add, value: {app: "a b"}}], plaintext: [{path: /status, operator: remove}]}`))
 	if len(got) != 2 || got[0].Path != "plaintext[0].path" || got[1].Path != "labelsOverrider[0].value[app]" {
 		t.Errorf("%q", got)
@@ -106,7 +106,7 @@ func TestOverridersThatNeverApplyAreRefused(t *testing.T) {
 	}
 }
 
-// What needs a ClusterOverridePolicy, and what sets replicas, is seen in every type of overrider.
+// Every type of overrider tells whether it changes Secrets or sets replicas.
 func TestTraitsOfOverriders(t *testing.T) {
 	for _, tc := range []struct {
 		over              string

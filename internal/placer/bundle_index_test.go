@@ -301,7 +301,7 @@ func TestIntentChanges(t *testing.T) {
 		{"a confirmation", annotate(atoll.AnnotationConfirm), true}, {"a plan is kept", annotate(atoll.AnnotationKeep), true},
 		{"a rebalance", annotate(atoll.AnnotationRebalance), true}, {"another annotation instead", annotate("other"), true}, {"one more", annotate("more"), false},
 		{"it is deleted", func() { b.Meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
-		{"its deletion is dated anew", func() { b.Meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(2, 0)} }, false},
+		{"its deletion has another date", func() { b.Meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(2, 0)} }, false},
 		{"its status", func() { b.Meta.ResourceVersion = "7" }, false},
 	} {
 		tc.change()

@@ -155,7 +155,7 @@ func TestSetUse(t *testing.T) {
 	}
 }
 
-// What is read of a row counts unless the row changed again, or a step is about to write it.
+// The usage that is read of a row counts unless the row changed again, or a step is about to write it.
 func TestRecordUse(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -209,7 +209,7 @@ func TestRecordRowChange(t *testing.T) {
 	}
 }
 
-// A step that was not written has its rows counted as before, and read again. What it does not use is free.
+// A step that was not written has its rows counted as before, and read again. Capacity that it does not use is free.
 func TestSettleUse(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -292,7 +292,7 @@ func TestSetCrowdedClusters(t *testing.T) {
 	}
 }
 
-// A step takes no more than is left of a cluster. What it takes counts for others until it is settled.
+// A step takes no more than is left of a cluster. The taken capacity counts for others until it is settled.
 func TestTakeCapacity(t *testing.T) {
 	m := newFakeHub()
 	r, c := New(m.reconcilerConfig()), boundedCluster(5)

@@ -427,7 +427,7 @@ func TestPreferredGroupCondition(t *testing.T) {
 
 func bundleResource() schema.GroupResource { return schema.GroupResource{Resource: "bundles"} }
 
-// What a decision says of groups is remembered. A failback from the condition stays so while it is the same.
+// The groups of a decision are remembered. A failback from the condition stays so while it is the same.
 func TestFailbackOfADecision(t *testing.T) {
 	own := schedule.PendingFailback{Group: "own", Since: time.Unix(1, 0)}
 	d := schedule.Decision{Group: "cloud", AwaitsFailback: true, EarlierGroupFull: true, Overflows: true, PendingFailback: own}

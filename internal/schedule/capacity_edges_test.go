@@ -144,7 +144,7 @@ func TestCapacityBoundsAreCounted(t *testing.T) {
 	}
 }
 
-// No content has no demand. What is no object is refused by its key, except where pods are only counted.
+// No content has no demand. An item that is no object is refused by its key, except where pods are only counted.
 func TestDemandOfWhatIsNoObject(t *testing.T) {
 	d, err := DemandOf(nil)
 	if err != nil || len(d.UsageFor(nil)) != 0 || len(d.minimumUsages) != 1 || len(d.minimumUsages[0]) != 0 {

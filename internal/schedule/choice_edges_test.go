@@ -16,11 +16,12 @@ import (
 // of the choice.
 func TestChoiceTiesFallDifferentlyPerBundle(t *testing.T) {
 	for name, text := range map[string]string{
-		"by score":               "{maxClusters: 1}",
-		"of one group":           "{maxClusters: 1, spreadConstraints: [{spreadByField: zone}]}",
-		"of two rules":           "{maxClusters: 1, spreadConstraints: [{spreadByField: zone}, {spreadByField: region}]}",
-		"of one group at most":   "{maxClusters: 1, spreadConstraints: [{spreadByField: zone, maxGroups: 1}]}",
-		"of one group with skew": "{maxClusters: 1, spreadConstraints: [{spreadByField: zone, maxSkew: 1}]}",
+		"by score":                "{maxClusters: 1}",
+		"of one group":            "{maxClusters: 1, spreadConstraints: [{spreadByField: zone}]}",
+		"of two rules":            "{maxClusters: 1, spreadConstraints: [{spreadByField: zone}, {spreadByField: region}]}",
+		"of one group at most":    "{maxClusters: 1, spreadConstraints: [{spreadByField: zone, maxGroups: 1}]}",
+		"of one group, unbounded": "{spreadConstraints: [{spreadByField: zone, maxGroups: 1}]}",
+		"of one group with skew":  "{maxClusters: 1, spreadConstraints: [{spreadByField: zone, maxSkew: 1}]}",
 	} {
 		chosen := map[string]int{}
 		for bundle := range 60 {
@@ -156,7 +157,7 @@ func TestCountAvoidedTaints(t *testing.T) {
 	}
 }
 
-// Where free capacity decides, clusters still show their plain scores.
+// Clusters show their plain scores also where free capacity decides.
 func TestScoresStayPlainWhereCapacityDecides(t *testing.T) {
 	rooms := map[string]int64{"a": 1, "b": 9, "c": 1}
 	in := Input{

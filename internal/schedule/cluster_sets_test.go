@@ -92,7 +92,7 @@ func TestClustersAreInTheSetsThatMatchTheirLabels(t *testing.T) {
 	}
 }
 
-// A set that is defined anew has only the clusters of its new selector. A malformed one has none.
+// A set that is defined again has only the clusters of its new selector. A malformed one has none.
 func TestRedefinedSetsHaveTheirNewClusters(t *testing.T) {
 	exclusive := &v1alpha1.ClusterSetSelector{}
 	byLabel := &v1alpha1.ClusterSetSelector{SelectorType: v1alpha1.SelectByLabels, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}

@@ -115,7 +115,8 @@ func TestMalformedDecisionGroupIsEmpty(t *testing.T) {
 	}
 }
 
-// What an agent reports takes no row away, whatever the placement wants of unfit rows. What the hub knows does.
+// A refusal that an agent reported takes no row away, whatever the placement wants of unfit rows. One that the hub
+// knows does.
 func TestUnfitRowsGoByWhatTheHubKnows(t *testing.T) {
 	serves := func(c *Cluster) { c.APIs = &ServedAPIs{} }
 	tainted := withTaint("full", "", corev1.TaintEffectNoSchedule, 0)

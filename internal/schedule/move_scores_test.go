@@ -59,8 +59,8 @@ func TestScoreForMove(t *testing.T) {
 	}
 }
 
-// Where other Bundles run is not asked for a single cluster. A newcomer then counts as the best it may be, and
-// what runs as the worst, so that no move is missed.
+// The clusters of other Bundles are not known for a single cluster. A newcomer then counts as the best it may be,
+// and a running one as the worst, so that no move is missed.
 func TestScoreForMoveAssumesTheNearestBundles(t *testing.T) {
 	c, row := newCluster("a"), atoll.RowSpec{Phase: atoll.RowActive}
 	for _, name := range []string{"Affinity", "AntiAffinity"} {

@@ -60,7 +60,7 @@ func TestOnlyListedPropertiesAreSeen(t *testing.T) {
 	}
 }
 
-// Of several objects that rate a cluster by a measure, the first by name counts that has not expired. Each
+// The first object by name that rates a cluster by a measure and has not expired counts. Each
 // namespace has its own.
 func TestTheFirstValidRatingCounts(t *testing.T) {
 	r := NewRatings()
