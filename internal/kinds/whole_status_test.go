@@ -302,3 +302,40 @@ func TestTheWorstHealthIsLeastFinished(t *testing.T) {
 		}
 	}
 }
+
+// No kind has a status to write while no cluster is connected, or while a template without a status has no reports.
+func TestNothingIsWrittenWithoutReports(t *testing.T) {
+	for _, head := range []string{
+		web2, stsHead, headYAML("apps/v1", "ReplicaSet"), headYAML("apps/v1", "DaemonSet"), jobHead, headYAML("batch/v1", "CronJob"), headYAML("v1", "Pod"), lbHead, quotaHead, policyHead, routeHead, toyHead,
+		headYAML("v1", "PersistentVolumeClaim"), headYAML("v1", "PersistentVolume"), headYAML("policy/v1", "PodDisruptionBudget"), headYAML("autoscaling/v2", "HorizontalPodAutoscaler"),
+	} {
+		template, stated := parseObject(t, head), parseObject(t, strings.TrimSuffix(head, "\n")+"\nstatus: {phase: x}")
+		for name, rows := range map[string][]kinds.RowItem{"no report": {{Cluster: "ca"}, {Cluster: "cb"}}, "no cluster": nil, "a lost cluster": {{Cluster: "ca", Disconnected: true}}} {
+			if st, ok := kinds.AggregateStatus(template, false, rows, 2, 0); ok {
+				t.Errorf("%s, %s: %s", template.GetKind(), name, asJSON(st))
+			}
+		}
+		if st, ok := kinds.AggregateStatus(stated, false, []kinds.RowItem{{Cluster: "ca", Disconnected: true}}, 2, 0); ok {
+			t.Errorf("%s with a status and a lost cluster: %s", template.GetKind(), asJSON(st))
+		}
+	}
+}
+
+// Healthy rows without space for a report have the replicas that they are assigned.
+func TestHealthyRowsHaveTheirShare(t *testing.T) {
+	four, one := int64(4), int64(1)
+	rows := []kinds.RowItem{{Cluster: "ca", Health: atoll.Healthy, Assigned: &four}, {Cluster: "cb", Health: atoll.Healthy, Assigned: &one}, {Cluster: "cc", Health: atoll.Healthy, Reflected: json.RawMessage("{")}}
+	st, ok := kinds.AggregateStatus(parseObject(t, web2), true, rows, 2, 0)
+	if !ok || st["replicas"] != int64(4+1+2) || st["availableReplicas"] != int64(7) {
+		t.Errorf("%s", asJSON(st))
+	}
+	service := parseObject(t, lbHead)
+	for n, want := range map[int]bool{1: true, 1000: true, 1001: false} {
+		if got := kinds.AggregatedStatusNamesClusters(service, n); got != want {
+			t.Errorf("the addresses of %d clusters name them: %t", n, got)
+		}
+	}
+	if kinds.AggregatedStatusNamesClusters(parseObject(t, headYAML("v1", "Service")), 1) || kinds.AggregatedStatusNamesClusters(parseObject(t, web2), 1) {
+		t.Error("a status without addresses names clusters")
+	}
+}
