@@ -74,6 +74,18 @@ func TestScoreForMoveAssumesTheNearestBundles(t *testing.T) {
 	}
 }
 
+// The score Steady is full where the Bundle runs, and nothing elsewhere.
+func TestScoreForMoveOfSteadyBundles(t *testing.T) {
+	f := CompilePlacement(parsePlacement(t, "{maxClusters: 1, rescheduling: {when: WhenBetter}, scores: [{name: Steady}]}"))
+	c := newCluster("a")
+	if _, score := f.ScoreForMove(&c, &atoll.RowSpec{Phase: atoll.RowActive}, &Input{}, &ScoreThresholds{}); score != fullScore {
+		t.Errorf("where it runs: %d", score)
+	}
+	if _, score := f.ScoreForMove(&c, nil, &Input{}, &ScoreThresholds{}); score != 0 {
+		t.Errorf("elsewhere: %d", score)
+	}
+}
+
 // The load of a cluster that may be moved to includes no pods of the Bundle itself.
 func TestScoreForMoveGoesByPodLoad(t *testing.T) {
 	f := CompilePlacement(parsePlacement(t, "{maxClusters: 1, rescheduling: {when: WhenBetter}}"))
