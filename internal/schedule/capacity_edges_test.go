@@ -228,3 +228,24 @@ func TestUsagesAddByName(t *testing.T) {
 		t.Error("only a measure at the largest number is saturated")
 	}
 }
+
+// Stated capacity that all replicas just fill keeps the cluster from nothing.
+func TestFilledCapacityBlocksNothing(t *testing.T) {
+	for replicas, want := range map[int64]string{3: "[]", 4: "[]", 5: "[a]"} {
+		in := inputFor(t, parsePlacement(t, dividedPlacement), contentOf(t, "/"+deploymentJSON(replicas, "")), nil, newCluster("a", statesCapacity(t, "{replicas: 4}")))
+		if got := DecidePlacement(in).AssignReplicas(nil); fmt.Sprint(got.CapacityBlocked) != want {
+			t.Errorf("%d replicas for 4 places: blocked %v, want %s", replicas, got.CapacityBlocked, want)
+		}
+	}
+}
+
+// The groups that take overflow are numbered from 1, in their order.
+func TestOverflowStepsAreNumbered(t *testing.T) {
+	w := &overflowWorld{clusters: overflowFleet(), placement: overflowGroups(t, aggregated+", overflow: Allow"), places: map[string]int64{"a": 1, "b": 1, "m": 1, "z": 9}, desired: 6}
+	d, _ := w.decideOnce()
+	for cluster, want := range map[string]int32{"a": 0, "b": 0, "m": 1, "z": 2} {
+		if v, _ := d.FindVerdict(cluster); v.OverflowStep != want || v.Outcome != OutcomePlaced {
+			t.Errorf("%s: %s at step %d, want %d", cluster, v, v.OverflowStep, want)
+		}
+	}
+}
