@@ -101,7 +101,8 @@ func (g schemeGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func loginHint(err error, registry string) string {
 	var refused *errcode.ErrorResponse
-	if errors.As(err, &refused) && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
+	denied := errors.As(err, &refused) && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden)
+	if denied || errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		return "; log in with docker login " + registry
 	}
 	return ""
@@ -190,7 +191,7 @@ func (r *budgetReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Where a tar has its magic number, and the number; and the numbers of compressed files.
+// The magic number of a tar, with its place, and those of compressed files.
 const (
 	tarMagicAt = 257
 	tarMagic   = "ustar"

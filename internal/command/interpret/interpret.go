@@ -2,7 +2,8 @@
 // any kind, by itself or by the interpreters of users, and tests such interpreters.
 //
 // Contract: the command contacts no cluster and writes nothing. It calls the functions that hubs
-// and agents call. Equal files give equal output, byte for byte.
+// and agents call. It fetches an OCI artifact if a flag names one. Equal files give equal output,
+// byte for byte.
 package interpret
 
 import (

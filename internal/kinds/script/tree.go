@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -73,11 +72,12 @@ type ConvertedTree struct {
 	origins  []string // of Interpreters: paths
 	compiled []*Customization
 	byName   map[string]int
+	core     *runtime.Scheme // kinds of the core group
 }
 
 // ConvertTree converts all interpreters of a tree. Files without an interpreter are ignored.
 func ConvertTree(t SourceTree) *ConvertedTree {
-	c := &ConvertedTree{byName: map[string]int{}}
+	c := &ConvertedTree{byName: map[string]int{}, core: newCoreScheme()}
 	prefix := strings.TrimSuffix(t.Name, "/") + "/"
 	if t.Name == "." {
 		prefix = ""
@@ -104,7 +104,7 @@ func (c *ConvertedTree) CompiledInterpreters() Interpreters { return MergeByName
 var interpreterMarks = [][]byte{[]byte(Kind), []byte(argoAllKey)}
 
 func (c *ConvertedTree) addHealthScript(place, location string, f *SourceFile) {
-	target, why := healthTargetFromPath(location, f.Path)
+	target, why := c.healthTargetFromPath(location, f.Path)
 	if why != "" {
 		c.Skipped = append(c.Skipped, fmt.Sprintf("%s is skipped: %s", place, why))
 		return
@@ -239,7 +239,7 @@ var plainGroups = []string{"apps", "autoscaling", "batch", "extensions", "policy
 // healthTargetFromPath returns the target of a health script in Argo CD's layout: GROUP/KIND/health.lua,
 // or KIND/health.lua for the core group. In both, "_" stands for any characters. The path has no
 // version: the target covers all versions. Without a target, why is the reason.
-func healthTargetFromPath(location, file string) (t v1alpha1.InterpreterTarget, why string) {
+func (c *ConvertedTree) healthTargetFromPath(location, file string) (t v1alpha1.InterpreterTarget, why string) {
 	const layout = "Argo CD's layout is GROUP/KIND/health.lua, or KIND/health.lua for the core group"
 	names := pathInLibrary(location, file)
 	switch n := len(names); {
@@ -247,7 +247,7 @@ func healthTargetFromPath(location, file string) (t v1alpha1.InterpreterTarget, 
 		return t, "its path names no kind: " + layout
 	case n > 2:
 		return t, "it lies too deep: " + layout
-	case n == 1 && !isCoreKind(names[0]):
+	case n == 1 && !c.core.Recognizes(corev1.SchemeGroupVersion.WithKind(names[0])):
 		return t, fmt.Sprintf("%s is no kind of the core group, and its group would be the directory above: %s", names[0], layout)
 	case n == 1:
 		return v1alpha1.InterpreterTarget{Kinds: names}, ""
@@ -290,13 +290,9 @@ func splitPath(p string) []string {
 	return slices.DeleteFunc(strings.Split(p, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// isCoreKind reports whether the core group has the kind.
-func isCoreKind(kind string) bool {
-	return coreScheme().Recognizes(corev1.SchemeGroupVersion.WithKind(kind))
-}
-
-var coreScheme = sync.OnceValue(func() *runtime.Scheme {
+// newCoreScheme returns the kinds of the core group.
+func newCoreScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))
 	return s
-})
+}
