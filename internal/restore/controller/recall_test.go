@@ -243,7 +243,7 @@ func TestTheSummaryOfMembersIsWrittenOnce(t *testing.T) {
 		if h.state.Hub.Get().Rewound.Told != nil {
 			t.Error("it is written before a second")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if told := h.state.Hub.Get().Rewound.Told; told == nil || told.Clusters != 2 || told.Templates != 2 || updates.Load() != 1 {
 			t.Errorf("after %d writes the summary is %+v", updates.Load(), told)
@@ -316,7 +316,7 @@ func TestTheNewestMemoryCounts(t *testing.T) {
 		if len(h.recalls.wake) > 0 {
 			t.Error("it is tried before its time")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		<-h.recalls.wake
 		h.recalls.requeueAfter(old[0], time.Second)
