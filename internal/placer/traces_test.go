@@ -44,7 +44,7 @@ func TestStepsAreTraced(t *testing.T) {
 		for _, s := range spans.GetSpans() {
 			of := map[string]string{}
 			for _, kv := range s.Attributes {
-				of[string(kv.Key)] = kv.Value.Emit()
+				of[string(kv.Key)] = kv.Value.String()
 			}
 			got += fmt.Sprintf("%s %s of %s clusters", s.Name, of["atoll.bundle"], of["atoll.clusters"])
 			if !s.StartTime.Equal(time.Unix(1000, 0)) {

@@ -78,7 +78,7 @@ func TestARefusalHasItsReason(t *testing.T) {
 		want Failure
 	}{
 		"an error of the agent itself":        {errors.New("two\n words"), Failure{Reason: atoll.ReasonApplyFailed, Message: "two words"}},
-		"an error that no rule knows":         {apierrors.NewGone("gone"), Failure{Reason: atoll.ReasonApplyFailed, Message: "gone"}},
+		"an error that no rule knows":         {apierrors.NewResourceExpired("gone"), Failure{Reason: atoll.ReasonApplyFailed, Message: "gone"}},
 		"the namespace is being deleted":      {withCauses(apierrors.NewForbidden(configMaps, "conf", named), [2]string{string(corev1.NamespaceTerminatingCause), ""}), Failure{Reason: atoll.ReasonNamespaceTerminating, Waits: true, Most: 10 * time.Second, Message: "namespace shop is being deleted in the member: waiting for its end"}},
 		"the object is invalid":               {apierrors.NewInvalid(configMapKind, "conf", nil), Failure{Reason: atoll.ReasonInvalid}},
 		"a webhook denies it":                 {webhook, Failure{Reason: atoll.ReasonAdmissionDenied}},

@@ -143,7 +143,6 @@ func invalidError(t *script.ConvertedTree) error {
 	if len(t.Invalid) == 0 {
 		return nil
 	}
-	lines := make([]error, 0, len(t.Invalid)+1)
-	lines = append(lines, fmt.Errorf("%s not valid:", phrase.CountNoun(len(t.Invalid), "interpreter")+map[bool]string{true: " is", false: " are"}[len(t.Invalid) == 1]))
-	return errors.Join(append(lines, t.Invalid...)...)
+	are := map[bool]string{true: "is", false: "are"}[len(t.Invalid) == 1]
+	return fmt.Errorf("%s %s not valid:\n%w", phrase.CountNoun(len(t.Invalid), "interpreter"), are, errors.Join(t.Invalid...))
 }
