@@ -18,8 +18,9 @@ import (
 )
 
 // FakeHub is an API server in memory. It stores objects of all kinds, and records each write as
-// VERB PATH, in which the path has no version. A server-side apply replaces the whole object. Its
-// methods may be called concurrently.
+// VERB PATH, in which the path has no version. A server-side apply replaces the whole object. A dry
+// run is answered like the write, but neither stored nor recorded. Its methods may be called
+// concurrently.
 type FakeHub struct {
 	// Token is the token of each ServiceAccount.
 	Token string
@@ -138,7 +139,12 @@ func (h *FakeHub) answerRequest(r *http.Request, body []byte) any {
 	if status, refused := h.Refuse[what]; refused {
 		return status
 	}
-	h.writes = append(h.writes, what)
+	if r.URL.Query().Get("dryRun") != "" {
+		stored := maps.Clone(h.objects)
+		defer func() { h.objects = stored }()
+	} else {
+		h.writes = append(h.writes, what)
+	}
 	return h.writeObject(verb, path, sent, body)
 }
 

@@ -50,10 +50,14 @@ func readDefinition(o *unstructured.Unstructured) (definition, error) {
 		return d, fmt.Errorf("answered with %s in place of a %s", gvk, definitionKind)
 	}
 	var read struct {
+		Metadata struct {
+			Labels      map[string]string `json:"labels"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
 		Spec definitionSpec `json:"spec"`
 	}
 	name := o.GetName()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"spec": o.Object["spec"]}, &read); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &read); err != nil {
 		return d, fmt.Errorf("answered with a definition %q that has another form: %w", name, err)
 	}
 	d.spec = read.Spec

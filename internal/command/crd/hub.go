@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -126,7 +127,7 @@ func (p *pulled) adaptToLive(force bool) {
 		return
 	}
 	var conversion map[string]any
-	if keepsConversion(p.live) && json.Unmarshal([]byte(p.live.GetAnnotations()[atoll.AnnotationConversion]), &conversion) == nil {
+	if json.Unmarshal([]byte(p.live.GetAnnotations()[atoll.AnnotationConversion]), &conversion) == nil {
 		_ = unstructured.SetNestedMap(p.template.Object, conversion, "spec", "conversion") // spec is a map
 	}
 }
@@ -194,7 +195,10 @@ func isManagedBy(o *unstructured.Unstructured, manager string) bool {
 	})
 }
 
+// keepsConversion reports whether the hub keeps a conversion webhook of a definition, for members or, where
+// the definition acts on the hub, for itself.
 func keepsConversion(o *unstructured.Unstructured) bool {
-	_, keeps := o.GetAnnotations()[atoll.AnnotationConversion]
-	return keeps
+	strategy, _, _ := unstructured.NestedString(o.Object, "spec", "conversion", "strategy")
+	_, kept := o.GetAnnotations()[atoll.AnnotationConversion]
+	return kept || strategy == string(apiextensionsv1.WebhookConverter)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/phrase"
 )
@@ -30,7 +31,9 @@ type memberReader struct {
 func (r *memberReader) findNamed(ctx context.Context, names []string) (out []definition, err error) {
 	for _, name := range names {
 		var d definition
-		if strings.Contains(name, ".") {
+		if _, group, full := strings.Cut(strings.ToLower(name), "."); full && atoll.IsOwnMetadataKey(group+"/") {
+			return nil, fmt.Errorf("%s: %w", name, errHubOwned)
+		} else if full {
 			d, err = r.get(ctx, strings.ToLower(name))
 		} else if err = r.readAll(ctx); err == nil {
 			d, err = findShortName(r.listed, r.cluster, name)
