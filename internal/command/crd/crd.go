@@ -50,10 +50,11 @@ template up to date. A definition on the hub that this command did not write is 
 differences are printed with their managers, and --force takes the fields over. Atoll's own kinds,
 and others that the hub brings itself, are never changed.
 
-A definition on the hub goes to clusters along with each object of its kind that is placed there. The
-template has the annotation atoll.dev/conflict-resolution: AdoptIfSame. So a cluster that has the same
-definition adopts it, and one that has another keeps its own and reports a Conflict. The command
-prints where the definitions would go at once, and how to keep them on the hub.`,
+A definition on the hub goes to clusters along with objects of its kind that are placed there, by a
+policy with propagateDeps: true. The template has the annotation atoll.dev/conflict-resolution:
+AdoptIfSame. So a cluster that has the same definition adopts it, and one that has another keeps its
+own and reports a Conflict. The command prints where the definitions go at once, and how to keep
+them on the hub.`,
 		Example: `  atoll crd pull tokyo-1 widgets.example.com
   atoll crd pull tokyo-1 widgets gadgets --dry-run
   atoll crd pull tokyo-1 --all --group example.com

@@ -78,10 +78,11 @@ func formatNext(cluster string, changed []*pulled, to reach) string {
 	default:
 		fmt.Fprintf(&b, "- %s at once to %s (%s).\n", subject, formatClusters(to.clusters), phrase.EscapeLine(strings.Join(to.sources, ", ")))
 	}
-	fmt.Fprintf(&b, `- A placed object takes the definition of its kind along to its clusters.
-- A cluster that has the same definition adopts it, and keeps it for good. A cluster with a different one
-  keeps its own, and reports a Conflict (atoll.dev/conflict-resolution: AdoptIfSame).
-- Clusters that adopted it follow the hub: after an upgrade in %s, pull again, or Atoll takes the upgrade back.
+	fmt.Fprintf(&b, `- An object that an annotation or the default placement places takes the definition of its kind along to its
+  clusters. One that a policy places does so with propagateDeps: true.
+- A cluster that has the same definition adopts it, and keeps it when the objects leave. A cluster with a
+  different one keeps its own, and reports a Conflict (atoll.dev/conflict-resolution: AdoptIfSame).
+- Clusters that have it from the hub follow the hub. Atoll takes back an upgrade in %s: make it on the hub.
 - To keep definition and objects on the hub: kubectl label crd %s atoll.dev/hub-only=true
 `, cluster, name)
 	return b.String()

@@ -59,7 +59,7 @@ func TestFormatNext(t *testing.T) {
 		to      reach
 		want    []string
 	}{
-		"stays":   {[]*pulled{one}, reach{}, []string{"stays on the hub until an object of its kind is placed", "after an upgrade in tokyo-1, pull again", "kubectl label crd widgets.example.com atoll.dev/hub-only=true"}},
+		"stays":   {[]*pulled{one}, reach{}, []string{"stays on the hub until an object of its kind is placed", "does so with propagateDeps: true", "Atoll takes back an upgrade in tokyo-1: make it on the hub", "kubectl label crd widgets.example.com atoll.dev/hub-only=true"}},
 		"goes":    {[]*pulled{one}, reach{clusters: []string{"lima", "rome"}, sources: []string{"HubSettings hub"}}, []string{"It goes at once to lima, rome (HubSettings hub)."}},
 		"many":    {[]*pulled{one, one}, reach{clusters: strings.Fields("a b c d e f")}, []string{"They go at once to a, b, c, d, e and 1 cluster more", "label crd NAME "}},
 		"unknown": {[]*pulled{one}, reach{err: errors.New("too \x1blarge")}, []string{`(too \x1blarge): atoll explain crd/widgets.example.com shows it`}},

@@ -36,6 +36,15 @@ metadata: {name: desk, namespace: pulled, annotations: {atoll.dev/clusters: "mem
 spec: {watts: 5}
 `
 
+const policyForDefinition = `
+apiVersion: atoll.dev/v1alpha1
+kind: ClusterPropagationPolicy
+metadata: {name: pulled2}
+spec:
+  resourceSelectors: [{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, name: $CRD}]
+  placement: {clusterAffinity: {clusterNames: [member1]}}
+`
+
 // TestADefinitionIsPulledFromAMember: a definition that one member has goes to the hub, and from there with
 // a placed object to another member. The first member adopts the definition, keeps its conversion webhook,
 // and keeps the definition when the objects leave. Rights are the user's own in the member.
@@ -105,12 +114,9 @@ func TestADefinitionIsPulledFromAMember(t *testing.T) {
 	})
 	kubectlAt(t, hub, "", "delete -n "+ns+" lamp desk")
 	testwait.UntilNil(t, "the Lamp leaves", inCluster("member3", "pulled.example/v1", "Lamp", ns, "desk", false))
-	testwait.UntilNil(t, "the first member's definition is its own again", func(context.Context) error {
-		if got := fieldAt(member3, ".spec.scope") + fieldAt(member3, adopted); got != "Namespaced" {
-			return fmt.Errorf("scope and adopted: %s", got)
-		}
-		return nil
-	})
+	if got := fieldAt(member3, ".spec.conversion.strategy"); got != "Webhook" {
+		t.Errorf("after the objects left, the definition of member3 converts by %q", got)
+	}
 	expectPulledChanges(t, hub, member3)
 }
 
@@ -136,6 +142,17 @@ func expectPulledChanges(t *testing.T, hub, member3 string) {
 		}
 	}
 	install(strings.NewReplacer("storage: true", "storage: false", "storage: false", "storage: true").Replace(lampDefinition))
+	policy := strings.ReplaceAll(policyForDefinition, "$CRD", crd)
+	kubectlAtEnd(t, "hub", "delete clusterpropagationpolicy pulled2 --ignore-not-found")
+	kubectlAt(t, hub, policy, "apply -f -")
+	testwait.UntilNil(t, "a policy that places the definition is foreseen", func(context.Context) error {
+		out := runCLI(t, "crd", "pull", "member3", crd, "--dry-run")
+		if !strings.Contains(out, "It goes at once to member1 (ClusterPropagationPolicy pulled2).") {
+			return fmt.Errorf("the output is: %s", out)
+		}
+		return nil
+	})
+	kubectlAt(t, hub, "", "delete clusterpropagationpolicy pulled2")
 	expectOutput(t, "v1beta1 is stored", runCLI(t, "crd", "pull", "member3", crd), crd+" created: v1, v1beta1 (stored)")
 
 	kubectlAt(t, hub, "", "label crd "+crd+" team=sales --overwrite --field-manager=sales")
