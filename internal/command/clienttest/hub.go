@@ -131,21 +131,29 @@ func (h *FakeHub) answerRequest(r *http.Request, body []byte) any {
 		return metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()}
 	}
 	if verb == "post" {
-		if name, ok, err := unstructured.NestedString(sent, "metadata", "name"); ok && err == nil && !strings.HasSuffix(path, "/token") {
-			path += "/" + name
-		}
+		path = pathOfCreated(path, sent)
 	}
 	what := verb + " " + path
 	if status, refused := h.Refuse[what]; refused {
 		return status
 	}
-	if r.URL.Query().Get("dryRun") != "" {
-		stored := maps.Clone(h.objects)
-		defer func() { h.objects = stored }()
-	} else {
+	if r.URL.Query().Get("dryRun") == "" {
 		h.writes = append(h.writes, what)
+		return h.writeObject(verb, path, sent, body)
 	}
-	return h.writeObject(verb, path, sent, body)
+	stored := maps.Clone(h.objects)
+	answer := h.writeObject(verb, path, sent, body)
+	h.objects = stored
+	return answer
+}
+
+// pathOfCreated returns the path of an object that is created in a collection.
+func pathOfCreated(collection string, sent map[string]any) string {
+	name, ok, err := unstructured.NestedString(sent, "metadata", "name")
+	if !ok || err != nil || strings.HasSuffix(collection, "/token") {
+		return collection
+	}
+	return collection + "/" + name
 }
 
 func (h *FakeHub) writeObject(verb, path string, sent map[string]any, body []byte) any {

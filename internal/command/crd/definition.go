@@ -68,7 +68,7 @@ func readDefinition(o *unstructured.Unstructured) (definition, error) {
 	return d, nil
 }
 
-func (d definition) name() string { return d.object.GetName() }
+func (d definition) fullName() string { return d.object.GetName() }
 
 // isCalled reports whether the definition has a short form of a name, whatever its case.
 func (d definition) isCalled(name string) bool {

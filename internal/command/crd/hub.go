@@ -40,15 +40,15 @@ type pulled struct {
 	err         error
 }
 
-// offer asks the hub, by a dry run, what would become of the definition.
-func (w *hubWriter) offer(ctx context.Context, d definition) (p pulled) {
+// offerDefinition asks the hub, by a dry run, what would become of the definition.
+func (w *hubWriter) offerDefinition(ctx context.Context, d definition) (p pulled) {
 	p = pulled{definition: d}
-	p.template, p.leftOut = d.template()
+	p.template, p.leftOut = d.buildTemplate()
 	if d.isHubOwned() {
 		p.err = errHubOwned
 		return p
 	}
-	live, err := w.dry.Resource(definitionResource).Get(ctx, d.name(), metav1.GetOptions{})
+	live, err := w.dry.Resource(definitionResource).Get(ctx, d.fullName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !client.IsNoHubError(err):
 		p.after, p.err = w.apply(ctx, w.dry, &p, w.force, metav1.DryRunAll)
@@ -162,7 +162,7 @@ func (w *hubWriter) explainWriteError(p *pulled, err error) error {
 			return fmt.Errorf("the hub may have stored objects in a version that the cluster's definition lacks: %s; "+
 				"write the objects again in a version that stays, list the versions that stay by "+
 				"kubectl patch crd %s --subresource=status --type=merge -p '{\"status\":{\"storedVersions\":[%q]}}', and pull again: %w",
-				cause.Message, p.definition.name(), p.storedVersion(), err)
+				cause.Message, p.definition.fullName(), p.storedVersion(), err)
 		}
 	}
 	if len(fields) > 0 {

@@ -41,7 +41,7 @@ func (r *memberReader) findNamed(ctx context.Context, names []string) (out []def
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(out, func(o definition) bool { return o.name() == d.name() }) {
+		if !slices.ContainsFunc(out, func(o definition) bool { return o.fullName() == d.fullName() }) {
 			out = append(out, d)
 		}
 	}
@@ -72,7 +72,7 @@ func findShortName(all []definition, cluster, name string) (definition, error) {
 	var names []string
 	for _, d := range all {
 		if d.isCalled(name) {
-			found, names = append(found, d), append(names, d.name())
+			found, names = append(found, d), append(names, d.fullName())
 		}
 	}
 	switch len(found) {
@@ -93,8 +93,8 @@ func (r *memberReader) get(ctx context.Context, name string) (definition, error)
 		return definition{}, r.explainReadError(err)
 	}
 	d, err := readDefinition(o)
-	if err == nil && d.name() != name {
-		err = fmt.Errorf("answered with the definition %q in place of %q", d.name(), name)
+	if err == nil && d.fullName() != name {
+		err = fmt.Errorf("answered with the definition %q in place of %q", d.fullName(), name)
 	}
 	if err != nil {
 		return definition{}, fmt.Errorf("%s %w", r.cluster, err)

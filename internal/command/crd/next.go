@@ -64,7 +64,7 @@ func reachOf(plan *preview.Plan) reach {
 
 // formatNext returns what happens next with the definitions that were, or would be, written.
 func formatNext(cluster string, changed []*pulled, to reach) string {
-	name, subject := changed[0].definition.name(), "It goes"
+	name, subject := changed[0].definition.fullName(), "It goes"
 	if len(changed) > 1 {
 		name, subject = "NAME", "They go"
 	}

@@ -2,7 +2,6 @@ package crd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -52,7 +51,7 @@ func (o *pullOptions) run(ctx context.Context, out, notes io.Writer) error {
 	group.SetLimit(maxParallelOffers)
 	for i, d := range definitions {
 		group.Go(func() error {
-			results[i] = writer.offer(ctx, d)
+			results[i] = writer.offerDefinition(ctx, d)
 			return nil
 		})
 	}
@@ -89,7 +88,7 @@ func (o *pullOptions) readMember(ctx context.Context, hub *client.Connection, no
 		found, err := reader.findNamed(ctx, o.names)
 		for _, d := range found {
 			if d.isHubOwned() {
-				return nil, fmt.Errorf("%s: %w", d.name(), errHubOwned)
+				return nil, fmt.Errorf("%s: %w", d.fullName(), errHubOwned)
 			}
 		}
 		return found, err
@@ -109,13 +108,13 @@ func (o *pullOptions) readMember(ctx context.Context, hub *client.Connection, no
 	return found, err
 }
 
-// printManifests prints the templates as YAML documents. What they leave out is a note.
+// printManifests prints the templates as YAML documents. A note lists the parts that each leaves out.
 func printManifests(out, notes io.Writer, definitions []definition) error {
 	for i, d := range definitions {
-		template, leftOut := d.template()
+		template, leftOut := d.buildTemplate()
 		text, err := yaml.Marshal(template.Object)
 		if err != nil {
-			return fmt.Errorf("encode %s: %w", d.name(), err)
+			return fmt.Errorf("encode %s: %w", d.fullName(), err)
 		}
 		if i > 0 {
 			text = append([]byte("---\n"), text...)
@@ -124,7 +123,7 @@ func printManifests(out, notes io.Writer, definitions []definition) error {
 			return err
 		}
 		for _, what := range leftOut {
-			if _, err := fmt.Fprintf(notes, "%s: left out: %s\n", d.name(), phrase.EscapeLine(what)); err != nil {
+			if _, err := fmt.Fprintf(notes, "%s: left out: %s\n", d.fullName(), phrase.EscapeLine(what)); err != nil {
 				return err
 			}
 		}
@@ -132,8 +131,8 @@ func printManifests(out, notes io.Writer, definitions []definition) error {
 	return nil
 }
 
-// writeAll writes what the hub accepted, with a line for each definition. One that is refused holds up no
-// other, and is an error at the end.
+// writeAll writes the definitions that the hub accepted, with a line for each. One that is refused holds up
+// no other, and is an error at the end.
 func (o *pullOptions) writeAll(ctx context.Context, out io.Writer, w *hubWriter, results []pulled) error {
 	var changed []*pulled
 	for i := range results {
@@ -145,14 +144,10 @@ func (o *pullOptions) writeAll(ctx context.Context, out io.Writer, w *hubWriter,
 	if len(changed) > 0 {
 		to = requestReach(ctx, w.hub, changed) // before the write, from which on there is nothing to foresee
 	}
-	var failed []*pulled
 	for i := range results {
 		p := &results[i]
 		if p.isChange() && !o.dryRun {
 			p.err = w.write(ctx, p)
-		}
-		if p.err != nil {
-			failed = append(failed, p)
 		}
 		if err := o.printResult(out, p, len(results) == 1); err != nil {
 			return err
@@ -163,13 +158,25 @@ func (o *pullOptions) writeAll(ctx context.Context, out io.Writer, w *hubWriter,
 			return err
 		}
 	}
-	switch {
-	case len(failed) == 0:
-		return nil
-	case len(results) == 1:
-		return fmt.Errorf("%s: %w", failed[0].definition.name(), failed[0].err)
+	return summarizeFailures(results)
+}
+
+// summarizeFailures returns the error of the only definition, or how many were not written.
+func summarizeFailures(results []pulled) error {
+	failed := 0
+	for i := range results {
+		switch {
+		case results[i].err == nil:
+		case len(results) == 1:
+			return fmt.Errorf("%s: %w", results[i].definition.fullName(), results[i].err)
+		default:
+			failed++
+		}
 	}
-	return errors.New(phrase.CountNoun(len(failed), "definition") + fmt.Sprintf(" of %d not written", len(results)))
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s of %d not written", phrase.CountNoun(failed, "definition"), len(results))
 }
 
 // printResult prints the line of one definition, and below it what was left out. The error of the only one
@@ -179,7 +186,7 @@ func (o *pullOptions) printResult(out io.Writer, p *pulled, only bool) error {
 		if only {
 			return nil
 		}
-		_, err := fmt.Fprintf(out, "%s not written: %s\n", p.definition.name(), phrase.EscapeLine(p.err.Error()))
+		_, err := fmt.Fprintf(out, "%s not written: %s\n", p.definition.fullName(), phrase.EscapeLine(p.err.Error()))
 		return err
 	}
 	line := p.formatChange()

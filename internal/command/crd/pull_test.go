@@ -114,7 +114,7 @@ func TestPullWritesATemplate(t *testing.T) {
 	}
 }
 
-// What is as it was is not written again, and nothing is said of what happens next.
+// An unchanged definition is not written again, and the output has no next steps.
 func TestPullOfAnUnchangedDefinition(t *testing.T) {
 	for name, managers := range map[string]string{
 		"the command's": "[{manager: atoll-cli, operation: Apply}]",
@@ -162,7 +162,7 @@ func TestPullOverADefinitionOfOthers(t *testing.T) {
 	}
 }
 
-// What people stated on the hub about the command's own template stays.
+// Statements of people on the hub about the command's own template stay.
 func TestPullLeavesWhatPeopleStatedOnTheHub(t *testing.T) {
 	live := strings.Replace(template, "metadata:\n", "metadata:\n  managedFields: [{manager: atoll-cli, operation: Apply}]\n", 1)
 	live = strings.Replace(live, "AdoptIfSame", "Overwrite", 1)

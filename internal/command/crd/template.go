@@ -37,15 +37,15 @@ func isToolMark(key, value string) bool {
 	})
 }
 
-// template returns the definition as it is written to the hub, and what it leaves out besides the fields
+// buildTemplate returns the definition as it is written to the hub, and what it leaves out besides the fields
 // that each API server fills in.
-func (d definition) template() (o *unstructured.Unstructured, leftOut []string) {
+func (d definition) buildTemplate() (o *unstructured.Unstructured, leftOut []string) {
 	o = &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetAPIVersion(apiextensionsv1.SchemeGroupVersion.String())
 	o.SetKind(definitionKind)
-	// Of the metadata only this is the definition's. All else is the member's object: its UID and
+	// The definition's metadata are only these. All else belongs to the member's object: its UID and
 	// times, its owners, and the finalizers of controllers that run there.
-	o.SetName(d.name())
+	o.SetName(d.fullName())
 	labels, marks := withoutMarks(d.object.GetLabels())
 	annotations, more := withoutMarks(d.object.GetAnnotations())
 	if marks = slices.Sorted(slices.Values(append(marks, more...))); len(marks) > 0 {

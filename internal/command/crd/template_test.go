@@ -99,7 +99,7 @@ spec:
 // stays as it was read.
 func TestTemplateLeavesOutWhatBelongsToTheMember(t *testing.T) {
 	d := newDefinition(t, installed)
-	got, leftOut := d.template()
+	got, leftOut := d.buildTemplate()
 	if want := decodeObject(t, template); !reflect.DeepEqual(got.Object, want.Object) {
 		text, _ := yaml.Marshal(got.Object)
 		t.Errorf("got\n%s", text)
@@ -133,7 +133,7 @@ func TestTemplateNamesTheConversionWebhook(t *testing.T) {
 		if got := d.spec.webhookName(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.conversion, got, c.want)
 		}
-		if made, _ := d.template(); made.Object["spec"].(map[string]any)["conversion"] != nil {
+		if made, _ := d.buildTemplate(); made.Object["spec"].(map[string]any)["conversion"] != nil {
 			t.Errorf("%s: the template has a conversion", c.conversion)
 		}
 	}
@@ -161,7 +161,7 @@ func TestMarksOfTools(t *testing.T) {
 	}
 }
 
-// What a member answers is checked before it is used: it names paths on the hub.
+// The answer of a member is checked before it is used: it names paths on the hub.
 func TestDefinitionsOfAnotherFormAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
 		"another kind":        {"kind: CustomResourceDefinition", "kind: Secret", "in place of a CustomResourceDefinition"},
@@ -217,7 +217,7 @@ func TestFindShortName(t *testing.T) {
 		"widgets": "2 definitions", "gadget": "no definition with the resource or kind", "": "no definition",
 	} {
 		d, err := findShortName(all, "tokyo-1", name)
-		if err == nil && d.name() != want || err != nil && !strings.Contains(err.Error(), want) {
+		if err == nil && d.fullName() != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", name, err, want)
 		}
 	}

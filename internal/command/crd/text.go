@@ -24,9 +24,9 @@ func (p *pulled) formatChange() string {
 	versions := formatVersions(versionsOf(p.after))
 	switch {
 	case p.live == nil:
-		return fmt.Sprintf("%s created: %s", p.definition.name(), versions)
+		return fmt.Sprintf("%s created: %s", p.definition.fullName(), versions)
 	case !p.isChange():
-		return fmt.Sprintf("%s unchanged: %s", p.definition.name(), versions)
+		return fmt.Sprintf("%s unchanged: %s", p.definition.fullName(), versions)
 	}
 	added, removed := compareVersions(versionsOf(p.live), versionsOf(p.after))
 	var changes []string
@@ -39,7 +39,7 @@ func (p *pulled) formatChange() string {
 	if len(changes) == 0 {
 		changes = []string{"its versions stay " + versions + ", and it differs at " + joinPaths(changedPaths(p.live, p.after))}
 	}
-	return fmt.Sprintf("%s changed: %s", p.definition.name(), strings.Join(changes, ", "))
+	return fmt.Sprintf("%s changed: %s", p.definition.fullName(), strings.Join(changes, ", "))
 }
 
 // versionsOf returns the versions of a definition. Those of a malformed one are none.
