@@ -332,8 +332,11 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	}
 	for _, p := range c.Problems {
 		shown := Refusal{"an object", "cannot be sent; an Event on it would say why", atoll.ReasonCannotSend}
-		if p.Key.Kind == "" || c.in.mayReadItem(p.Key) && !p.Key.IsSecret() {
-			shown.Object, shown.Why = strings.TrimPrefix(p.Key.Kind+"/"+p.Key.Name, "/"), p.Err.Error()
+		switch {
+		case p.Key.Kind == "":
+			shown.Object, shown.Why = "its content", p.Err.Error()
+		case c.in.mayReadItem(p.Key) && !p.Key.IsSecret():
+			shown.Object, shown.Why = p.Key.Kind+"/"+p.Key.Name, p.Err.Error()
 		}
 		b.Problems = append(b.Problems, shown)
 	}

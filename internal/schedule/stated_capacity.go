@@ -34,9 +34,6 @@ func (in *Input) exceedsCapacity(c *Cluster) (reason string, exceedsCapacity boo
 // newRevisionExceedsCapacity returns the bound that keeps the Bundle's row from the newest
 // revision, which needs more than what is left for the row's share; empty: none.
 func (in *Input) newRevisionExceedsCapacity(c *Cluster, row *atoll.RowSpec) string {
-	if len(c.Capacity) == 0 || in.Demand == nil {
-		return ""
-	}
 	others, own := in.resolveFacts().UsageOf(c)
 	ask := in.Demand.UsageFor(row.Assigned)
 	b, over := c.Capacity.firstExceeded(others, ask, own)
