@@ -23,7 +23,7 @@ type copyWatch struct {
 	fakeRows
 	wanted func(after map[string]state.Row) int
 	onErr  func(string)
-	trace  *[]string
+	trace  func(format string, args ...any)
 	stated bool
 }
 
@@ -64,213 +64,258 @@ func (w copyWatch) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base 
 		}
 	}
 	w.mu.Unlock()
-	*w.trace = append(*w.trace, "   write: "+w.rowsOf(ref.UID))
+	w.trace("   write: %s", w.rowsOf(ref.UID))
 	if n := w.wanted(after); len(started) > 0 && running > n {
 		w.onErr(fmt.Sprintf("%v start, %d copies may run, %d are wanted: %s", started, running, n, w.rowsOf(ref.UID)))
 	}
 	return nil
 }
 
+// moveWalk is one random walk of users, agents and links over a Bundle that moves.
+type moveWalk struct {
+	*fakeHub
+	t       *testing.T
+	rnd     *rand.Rand
+	seed    int64
+	mode    string // how the placement chooses: label, max, group, named
+	order   v1alpha1.MoveOrder
+	names   []string
+	label   map[string]string
+	tainted map[string]bool
+	joins   map[string]int // how often each cluster joined again
+	max     int            // clusters of mode max
+	named   int            // clusters of mode named
+	trace   []string
+	failed  bool
+}
+
 func walkMoves(t *testing.T, seed int64, mode string, order v1alpha1.MoveOrder) {
-	m := newFakeHub()
-	rnd := rand.New(rand.NewSource(seed))
-	names := []string{"a", "b", "c", "d", "e"}
-	label := map[string]string{}
-	for i, c := range names {
-		v := "no"
-		if i < 2 {
-			v = "yes"
-		}
-		label[c] = v
-		m.changeCluster(c, func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"db": v} })
+	w := &moveWalk{fakeHub: newFakeHub(), t: t, rnd: rand.New(rand.NewSource(seed)), seed: seed, mode: mode, order: order,
+		names: []string{"a", "b", "c", "d", "e"}, label: map[string]string{}, tainted: map[string]bool{}, joins: map[string]int{}}
+	for i, c := range w.names {
+		w.setLabel(c, map[bool]string{true: "yes", false: "no"}[i < 2])
 	}
-	tainted, gen := map[string]bool{}, map[string]int{}
-	uidOf := func(c string) string {
-		if gen[c] == 0 {
-			return "uid-" + c
-		}
-		return fmt.Sprintf("uid-%s-%d", c, gen[c])
+	check := func(c *Config) {
+		c.RowWriter = copyWatch{fakeRows{w.fakeHub}, w.countWanted, w.fail, w.addTrace, order != ""}
 	}
-	setOnline := func(c string, on bool) {
-		m.setOnline(strings.TrimPrefix(uidOf(c), "uid-"), on)
-		m.changeCluster(c, nil)
-	}
-	var trace []string
-	failed := false
-	fail := func(s string) {
-		if !failed {
-			failed = true
-			t.Errorf("seed %d mode %s: %s\n%s", seed, mode, s, strings.Join(trace, "\n"))
-		}
-	}
-	max := 0
-	named := 0
-	wanted := func(after map[string]state.Row) int {
-		switch mode {
-		case "max":
-			if max > 0 {
-				return max
-			}
-			return len(names)
-		case "group":
-			return 1
-		case "named":
-			return named
-		}
-		n := 0
-		for c := range after {
-			if label[c] == "yes" && !tainted[c] {
-				n++
-			}
-		}
-		for c, r := range after { // kept rows
-			if (label[c] != "yes" || tainted[c]) && (r.Spec.Phase == atoll.RowActive || r.Spec.Phase == atoll.RowPending) {
-				n++
-			}
-		}
-		return n
-	}
-	runWith(t, m, func(c *Config) { c.RowWriter = copyWatch{fakeRows{m}, wanted, fail, &trace, order != ""} }, func(t *testing.T, r *PlacementReconciler) {
-		m.changeBundle("web", func(b *state.Bundle) {
+	runWith(t, w.fakeHub, check, func(t *testing.T, r *PlacementReconciler) {
+		w.changeBundle("web", func(b *state.Bundle) {
 			b.Spec.WhenUnfit, b.Spec.MoveOrder = v1alpha1.UnfitRemove, order
-			switch mode {
-			case "max":
-				if max = 1; order != "" {
-					max += rnd.Intn(2)
-				}
-				b.Spec.Placement = atMostClusters(int32(max))
-			case "group":
-				b.Spec.Placement = ownThenCloudPlacement(time.Minute)
-			case "named":
-				named = 1
-				b.Spec.Placement = placementNamed("a")
-			default:
-				b.Spec.Placement = placementLabelled(map[string]string{"db": "yes"})
-			}
+			b.Spec.Placement = w.firstPlacement()
 		})
-		m.cutRevision("web", statefulSetContent())
-		m.settleRows("web")
-		for step := 0; step < 60 && !failed; step++ {
-			c := names[rnd.Intn(len(names))]
-			op := ""
-			switch rnd.Intn(10) {
-			case 0, 1:
-				label[c] = map[string]string{"yes": "no", "no": "yes"}[label[c]]
-				op = "label " + c + "=" + label[c]
-				m.changeCluster(c, func(x *v1alpha1.Cluster) { x.Labels = map[string]string{"db": label[c]} })
-			case 2, 3:
-				on := !(fakeClusters{m}).IsOnline(uidOf(c))
-				op = fmt.Sprintf("online %s=%v", c, on)
-				setOnline(c, on)
-			case 4:
-				tainted[c] = !tainted[c]
-				op = fmt.Sprintf("taint %s=%v", c, tainted[c])
-				m.changeCluster(c, func(x *v1alpha1.Cluster) {
-					x.Spec.Taints = nil
-					if tainted[c] {
-						x.Spec.Taints = []v1alpha1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute}}
-					}
-				})
-			case 5:
-				if rnd.Intn(3) == 0 {
-					op = "revision"
-					m.cutRevision("web", statefulSetContent())
-				} else if mode == "named" {
-					n := []string{c, names[rnd.Intn(len(names))]}
-					named = 2
-					if n[0] == n[1] || order == "" || rnd.Intn(2) == 0 {
-						n, named = n[:1], 1
-					}
-					op = fmt.Sprint("named ", n)
-					m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed(n...) })
-				} else if mode == "max" && rnd.Intn(3) == 0 {
-					op = "rebalance"
-					m.changeBundle("web", rebalanceAskedAt(time.Now()))
-				}
-			case 6, 7:
-				rows := (fakeRows{m}).ListOfBundle("web")
-				if len(rows) > 0 {
-					row := rows[rnd.Intn(len(rows))]
-					if (fakeClusters{m}).IsOnline(row.Spec.UID) && row.Spec.Phase != atoll.RowPending {
-						st := atoll.RowReady
-						if row.Spec.Phase == atoll.RowRemoving {
-							st = atoll.RowRemoved
-						}
-						op = fmt.Sprintf("report %s %s", row.Cluster, st)
-						trace = append(trace, op)
-						m.reportState("web", row.Cluster, st)
-						if st == atoll.RowRemoved && rnd.Intn(2) == 0 {
-							synctest.Wait()
-							if now, ok := (fakeRows{m}).Get("web", row.Cluster); ok && now.Spec.Phase == atoll.RowRemoving && now.Spec.Generation == row.Spec.Generation {
-								m.dropRow("web", row.Cluster)
-							}
-						}
-						op = ""
-					}
-				}
-			case 8:
-				d := time.Duration(rnd.Intn(900)) * time.Second
-				op = "sleep " + d.String()
-				trace = append(trace, op)
-				time.Sleep(d)
-				op = ""
-			case 9:
-				if rnd.Intn(6) == 0 {
-					op = "rejoin " + c
-					trace = append(trace, op)
-					m.deleteCluster(c)
-					if rnd.Intn(2) == 0 {
-						synctest.Wait()
-					}
-					gen[c]++
-					uid := fmt.Sprintf("uid-%s-%d", c, gen[c])
-					m.mu.Lock()
-					m.online[uid] = true
-					m.mu.Unlock()
-					m.changeCluster(c, func(x *v1alpha1.Cluster) {
-						x.UID, x.Labels = types.UID(uid), map[string]string{"db": label[c]}
-					})
-					tainted[c] = false
-					op = ""
-					break
-				}
-				op = "settle"
-				trace = append(trace, op)
-				m.settleRows("web")
-				op = ""
-			}
-			if op != "" {
-				trace = append(trace, op)
-			}
-			if rnd.Intn(3) > 0 {
-				synctest.Wait()
-			}
+		w.cutRevision("web", statefulSetContent())
+		w.settleRows("web")
+		for step := 0; step < 60 && !w.failed; step++ {
+			w.takeStep()
+			synctest.Wait() // a write is checked against what the placement wants now
 		}
-		trace = append(trace, "END: all online, all fit")
-		for _, c := range names {
-			setOnline(c, true)
-			tainted[c], label[c] = false, "yes"
-			m.changeCluster(c, func(x *v1alpha1.Cluster) { x.Spec.Taints, x.Labels = nil, map[string]string{"db": "yes"} })
+		w.checkEnd()
+	})
+}
+
+func (w *moveWalk) addTrace(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+func (w *moveWalk) fail(reason string) {
+	if !w.failed {
+		w.failed = true
+		w.t.Errorf("seed %d mode %s: %s\n%s", w.seed, w.mode, reason, strings.Join(w.trace, "\n"))
+	}
+}
+
+func (w *moveWalk) firstPlacement() v1alpha1.PlacementSpec {
+	switch w.mode {
+	case "max":
+		if w.max = 1; w.order != "" {
+			w.max += w.rnd.Intn(2)
 		}
-		for range 8 {
-			m.settleRows("web")
-			time.Sleep(3 * time.Minute)
+		return atMostClusters(int32(w.max))
+	case "group":
+		return ownThenCloudPlacement(time.Minute)
+	case "named":
+		w.named = 1
+		return placementNamed("a")
+	}
+	return placementLabelled(map[string]string{"db": "yes"})
+}
+
+// countWanted returns how many copies may run with the given rows.
+func (w *moveWalk) countWanted(after map[string]state.Row) int {
+	switch w.mode {
+	case "max":
+		if w.max > 0 {
+			return w.max
 		}
-		m.settleRows("web")
-		for _, row := range (fakeRows{m}).ListOfBundle("web") {
-			if row.Spec.Phase != atoll.RowActive {
-				fail("at the end " + m.rowsOf("web") + " " + row.Spec.Reason)
-			}
+		return len(w.names)
+	case "group":
+		return 1
+	case "named":
+		return w.named
+	}
+	n := 0
+	for c, r := range after {
+		fits := w.label[c] == "yes" && !w.tainted[c]
+		kept := !fits && (r.Spec.Phase == atoll.RowActive || r.Spec.Phase == atoll.RowPending)
+		if fits || kept {
+			n++
 		}
-		writes, _ := m.countsAfterWait()
-		for range 6 {
-			time.Sleep(30 * time.Minute)
-			m.settleRows("web")
-		}
-		if now, _ := m.countsAfterWait(); now > writes+1 {
-			fail(fmt.Sprintf("%d writes in a quiet day", now-writes))
+	}
+	return n
+}
+
+// currentUID returns the UID of the Cluster object that has the name now.
+func (w *moveWalk) currentUID(c string) string {
+	if w.joins[c] == 0 {
+		return "uid-" + c
+	}
+	return fmt.Sprintf("uid-%s-%d", c, w.joins[c])
+}
+
+func (w *moveWalk) setConnected(c string, on bool) {
+	w.setOnline(strings.TrimPrefix(w.currentUID(c), "uid-"), on)
+	w.changeCluster(c, nil)
+}
+
+func (w *moveWalk) setLabel(c, value string) {
+	w.label[c] = value
+	w.changeCluster(c, func(x *v1alpha1.Cluster) { x.Labels = map[string]string{"db": value} })
+}
+
+func (w *moveWalk) setTaint(c string, on bool) {
+	w.tainted[c] = on
+	w.changeCluster(c, func(x *v1alpha1.Cluster) {
+		x.Spec.Taints = nil
+		if on {
+			x.Spec.Taints = []v1alpha1.Taint{{Key: "down", Effect: corev1.TaintEffectNoExecute}}
 		}
 	})
+}
+
+func (w *moveWalk) takeStep() {
+	c := w.names[w.rnd.Intn(len(w.names))]
+	switch w.rnd.Intn(10) {
+	case 0, 1:
+		w.addTrace("label %s, was %s", c, w.label[c])
+		w.setLabel(c, map[string]string{"yes": "no", "no": "yes"}[w.label[c]])
+	case 2, 3:
+		on := !(fakeClusters{w.fakeHub}).IsOnline(w.currentUID(c))
+		w.addTrace("online %s=%v", c, on)
+		w.setConnected(c, on)
+	case 4:
+		w.addTrace("taint %s, was %v", c, w.tainted[c])
+		w.setTaint(c, !w.tainted[c])
+	case 5:
+		w.editBundle(c)
+	case 6, 7:
+		w.reportRow()
+	case 8:
+		d := time.Duration(w.rnd.Intn(900)) * time.Second
+		w.addTrace("sleep %s", d)
+		time.Sleep(d)
+	case 9:
+		if w.rnd.Intn(6) == 0 {
+			w.rejoinCluster(c)
+			return
+		}
+		w.addTrace("settle")
+		w.settleRows("web")
+	}
+}
+
+// editBundle gives the Bundle a new revision, other named clusters, or a rebalance.
+func (w *moveWalk) editBundle(c string) {
+	switch {
+	case w.rnd.Intn(3) == 0:
+		w.addTrace("revision")
+		w.cutRevision("web", statefulSetContent())
+	case w.mode == "named":
+		n := []string{c, w.names[w.rnd.Intn(len(w.names))]}
+		if n[0] == n[1] || w.order == "" || w.rnd.Intn(2) == 0 {
+			n = n[:1]
+		}
+		w.named = len(n)
+		w.addTrace("named %v", n)
+		w.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed(n...) })
+	case w.mode == "max" && w.rnd.Intn(3) == 0:
+		w.addTrace("rebalance")
+		w.changeBundle("web", rebalanceAskedAt(time.Now()))
+	}
+}
+
+// reportRow reports success for a random row, and drops a row that reported its removal half of the time.
+func (w *moveWalk) reportRow() {
+	rows := (fakeRows{w.fakeHub}).ListOfBundle("web")
+	if len(rows) == 0 {
+		return
+	}
+	row := rows[w.rnd.Intn(len(rows))]
+	if !(fakeClusters{w.fakeHub}).IsOnline(row.Spec.UID) || row.Spec.Phase == atoll.RowPending {
+		return
+	}
+	reported := atoll.RowReady
+	if row.Spec.Phase == atoll.RowRemoving {
+		reported = atoll.RowRemoved
+	}
+	w.addTrace("report %s %s", row.Cluster, reported)
+	w.reportState("web", row.Cluster, reported)
+	if reported != atoll.RowRemoved || w.rnd.Intn(2) == 1 {
+		return
+	}
+	synctest.Wait()
+	now, ok := (fakeRows{w.fakeHub}).Get("web", row.Cluster)
+	if ok && now.Spec.Phase == atoll.RowRemoving && now.Spec.Generation == row.Spec.Generation {
+		w.dropRow("web", row.Cluster)
+	}
+}
+
+// rejoinCluster gives the Cluster another UID. Half of the time the deletion is seen before.
+func (w *moveWalk) rejoinCluster(c string) {
+	w.addTrace("rejoin %s", c)
+	if w.rnd.Intn(2) == 0 {
+		w.deleteCluster(c)
+		synctest.Wait()
+	}
+	w.joins[c]++
+	w.tainted[c] = false
+	uid := w.currentUID(c)
+	w.mu.Lock()
+	w.online[uid] = true
+	w.mu.Unlock()
+	w.changeCluster(c, func(x *v1alpha1.Cluster) {
+		x.UID, x.Labels = types.UID(uid), map[string]string{"db": w.label[c]}
+		x.Spec.Taints = nil
+	})
+}
+
+// checkEnd connects all clusters, lets all fit, and checks that all rows become Active and that writes end.
+func (w *moveWalk) checkEnd() {
+	w.addTrace("END: all online, all fit")
+	for _, c := range w.names {
+		w.setConnected(c, true)
+		w.setTaint(c, false)
+		w.setLabel(c, "yes")
+	}
+	for range 8 {
+		w.settleRows("web")
+		time.Sleep(3 * time.Minute)
+	}
+	w.settleRows("web")
+	for _, row := range (fakeRows{w.fakeHub}).ListOfBundle("web") {
+		if row.Spec.Phase != atoll.RowActive {
+			w.fail("at the end " + w.rowsOf("web") + " " + row.Spec.Reason)
+		}
+	}
+	writes, _ := w.countsAfterWait()
+	for range 6 {
+		time.Sleep(30 * time.Minute)
+		w.settleRows("web")
+	}
+	if now, _ := w.countsAfterWait(); now > writes+1 {
+		w.fail(fmt.Sprintf("%d writes in a quiet day", now-writes))
+	}
 }
 
 // TestRandomMovesRunNoSecondCopy checks random acts of users, agents and links: no write starts more copies than are
