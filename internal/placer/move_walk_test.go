@@ -71,7 +71,8 @@ func (w copyWatch) WriteSpecs(ctx context.Context, ref enginev1.BundleRef, base 
 	return nil
 }
 
-// moveWalk is one random walk of users, agents and links over a Bundle that moves.
+// moveWalk is one random walk of users, agents and links over a Bundle that moves. The fake hub's mu guards what
+// countWanted reads.
 type moveWalk struct {
 	*fakeHub
 	t       *testing.T
@@ -144,6 +145,8 @@ func (w *moveWalk) firstPlacement() v1alpha1.PlacementSpec {
 
 // countWanted returns how many copies may run with the given rows.
 func (w *moveWalk) countWanted(after map[string]state.Row) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch w.mode {
 	case "max":
 		if w.max > 0 {
@@ -180,12 +183,16 @@ func (w *moveWalk) setConnected(c string, on bool) {
 }
 
 func (w *moveWalk) setLabel(c, value string) {
+	w.mu.Lock()
 	w.label[c] = value
+	w.mu.Unlock()
 	w.changeCluster(c, func(x *v1alpha1.Cluster) { x.Labels = map[string]string{"db": value} })
 }
 
 func (w *moveWalk) setTaint(c string, on bool) {
+	w.mu.Lock()
 	w.tainted[c] = on
+	w.mu.Unlock()
 	w.changeCluster(c, func(x *v1alpha1.Cluster) {
 		x.Spec.Taints = nil
 		if on {
@@ -236,7 +243,9 @@ func (w *moveWalk) editBundle(c string) {
 		if n[0] == n[1] || w.order == "" || w.rnd.Intn(2) == 0 {
 			n = n[:1]
 		}
+		w.mu.Lock()
 		w.named = len(n)
+		w.mu.Unlock()
 		w.addTrace("named %v", n)
 		w.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed(n...) })
 	case w.mode == "max" && w.rnd.Intn(3) == 0:
@@ -279,9 +288,9 @@ func (w *moveWalk) rejoinCluster(c string) {
 		synctest.Wait()
 	}
 	w.joins[c]++
-	w.tainted[c] = false
 	uid := w.currentUID(c)
 	w.mu.Lock()
+	w.tainted[c] = false
 	w.online[uid] = true
 	w.mu.Unlock()
 	w.changeCluster(c, func(x *v1alpha1.Cluster) {
