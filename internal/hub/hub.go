@@ -145,7 +145,7 @@ func RunHub(ctx context.Context, o Options) error {
 	}
 	h := &hub{options: o, log: o.API.Logger, hooks: newAPIHooks(o.API.Logger, o.ProxyLimits), startTime: time.Now()}
 	h.options.API.Admission, h.options.API.Handlers = h.hooks.admissionPlugins(), h.hooks.wrapWithHubEndpoints
-	h.options.API.Authorize, h.options.API.Storage = h.hooks.wrapWithSetRights, h.hooks.fleetView.InstallStorage
+	h.options.API.Authorize, h.options.API.Storage = h.hooks.wrapAuthorizer, h.hooks.fleetView.InstallStorage
 	h.options.API.Groups = []*genericapiserver.APIGroupInfo{h.hooks.fleetView.MetricsAPIGroup()}
 	h.options.API.NoControllers = h.sharesEtcd()
 	h.options.API.Metrics = legacyregistry.Registerer()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver/respond"
 	"atoll.dev/atoll/internal/memberproxy"
 )
@@ -24,9 +25,10 @@ func (l *apiHooks) serveMemberProxy(w http.ResponseWriter, r *http.Request) {
 	l.memberProxy.ServeHTTP(w, r)
 }
 
-// wrapWithSetRights lets users reach a cluster by a right on one of its sets.
-func (l *apiHooks) wrapWithSetRights(a authorizer.Authorizer) authorizer.Authorizer {
-	l.authorizer = memberproxy.AuthorizeByClusterSet(a, func() (memberproxy.Sets, bool) {
+// wrapAuthorizer lets users reach a cluster by a right on one of its sets, and protects the
+// ServiceAccounts of system namespaces.
+func (l *apiHooks) wrapAuthorizer(a authorizer.Authorizer) authorizer.Authorizer {
+	l.authorizer = memberproxy.AuthorizeByClusterSet(admission.ProtectSystemAccounts(a), func() (memberproxy.Sets, bool) {
 		p, ok := l.components.Get()
 		if !ok {
 			return nil, false

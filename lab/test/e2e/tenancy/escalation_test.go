@@ -43,6 +43,8 @@ var escalations = []struct {
 	{"token: of kube-system", tokenOf("kube-system")},
 	{"token: of atoll-system", tokenOf("atoll-system")},
 	{"impersonate: an administrator's group", isAllowedTo("impersonate", "groups", "system:masters")},
+	{"impersonate: a ServiceAccount of kube-system", isAllowedIn("kube-system", "impersonate", "serviceaccounts", "clusterrole-aggregation-controller")},
+	{"impersonate: a tenant's ServiceAccount of atoll-system", isAllowedIn("atoll-system", "impersonate", "serviceaccounts", "tenant-shop")},
 	{"impersonate: any user", isAllowedTo("impersonate", "users", "")},
 	{"escalate: any ClusterRole", isAllowedTo("escalate", "clusterroles.rbac.authorization.k8s.io", "")},
 	{"bind: any ClusterRole", isAllowedTo("bind", "clusterroles.rbac.authorization.k8s.io", "")},
@@ -142,8 +144,12 @@ func tokenOf(namespace string) func(context.Context, client.Client, string) erro
 }
 
 func isAllowedTo(verb, resource, name string) func(context.Context, client.Client, string) error {
+	return isAllowedIn("", verb, resource, name)
+}
+
+func isAllowedIn(namespace, verb, resource, name string) func(context.Context, client.Client, string) error {
 	return func(ctx context.Context, c client.Client, _ string) error {
-		what := resourceAttributes(verb, resource, name, "")
+		what := resourceAttributes(verb, resource, name, namespace)
 		what.Resource, what.Subresource, _ = strings.Cut(what.Resource, "/")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
 		if err := c.Create(ctx, review); err != nil || review.Status.Allowed {
