@@ -1,6 +1,10 @@
 package atoll
 
-import "atoll.dev/atoll/api/v1alpha1"
+import (
+	"slices"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
 
 // Treatment is how members treat an item, where that is not how they treat all others.
 type Treatment struct {
@@ -58,4 +62,33 @@ func (it *Item) StaysAsOrphan(c *Content) bool {
 		return it.Treatment.Removal == v1alpha1.RemoveOrphan
 	}
 	return c.Removal == v1alpha1.RemoveOrphan
+}
+
+// MustConfirmRemoval reports whether a person must confirm each removal of the item.
+func (t *Treatment) MustConfirmRemoval() bool { return t != nil && t.Removal == v1alpha1.RemoveConfirm }
+
+// MustConfirmRemovals reports whether a person must confirm that a row of the content goes. A nil content has
+// no such item.
+func (c *Content) MustConfirmRemovals() bool {
+	return c != nil && slices.ContainsFunc(c.Items, func(item Item) bool { return item.Treatment.MustConfirmRemoval() })
+}
+
+// PlanUnconfirmedRemovals returns the plan of the removals that wait for a confirmation as treatments state: the
+// hash under which they are confirmed, and the items. The hash is empty when there are none, and does not
+// come again for other removals.
+func PlanUnconfirmedRemovals(bundle string, c *Content) (hash string, items []*Item) {
+	if c == nil {
+		return "", nil
+	}
+	parts := [][]byte{[]byte("unconfirmed"), []byte(bundle)}
+	for i := range c.Items {
+		if item := &c.Items[i]; item.State == ItemUnconfirmed {
+			items = append(items, item)
+			parts = append(parts, []byte(item.Key.String()+" "+item.UID+" "+string(item.RemovalCause)))
+		}
+	}
+	if len(items) == 0 {
+		return "", nil
+	}
+	return HashParts(parts...)[:16], items
 }

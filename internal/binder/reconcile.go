@@ -115,6 +115,7 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 	from, claimed := b.ownership.originAndPlacedKeys(id)
 	intent := b.intentOf(id, from)
 	in := bundlecontent.Input{
+		BundleUID: bundle.Ref.UID, ConfirmedPlan: bundle.Meta.Annotations[atoll.AnnotationConfirm],
 		Chosen: claimed, Intent: intent, Defaulter: b.Defaults, Fingerprint: b.Fingerprints.FingerprintOf, Templates: bundleWorld{b, id}, Holders: bundleWorld{b, id}, SizeLimits: storeLimits{}, OwnNamespace: id.OwnNamespace(), CreatesEmptyNamespace: b.createsEmptyNamespaces(),
 		ClusterOverrides: b.Overrides.ClusterOverridePolicies(), Interpreters: b.Overrides.InterpreterLibrary(),
 	}

@@ -80,6 +80,9 @@ type Input struct {
 	// HandedOver holds items, by key, that another Bundle still has with answers of interpreters.
 	// It covers the Chosen items that Previous lacks.
 	HandedOver map[atoll.ItemKey]*atoll.Item
+	// BundleUID and ConfirmedPlan, the hash that a person confirmed last, tell which of the removals that
+	// Previous holds for a confirmation are confirmed.
+	BundleUID, ConfirmedPlan string
 	// IsConfirmed returns whether all rows have carried out a tombstone. Nil: none is confirmed.
 	IsConfirmed func(atoll.Tombstone) bool
 	Defaulter   userfields.Defaulter
@@ -159,6 +162,7 @@ type contentBuilder struct {
 	next       map[atoll.ItemKey]atoll.Item
 	tombstones map[string]atoll.Tombstone
 	dropped    map[atoll.ItemKey]bool // settled without an item in next
+	confirmed  map[string]bool        // removals of items that a person confirmed: "key uid"
 	out        Output
 
 	labelCache labelCache
@@ -183,6 +187,7 @@ func (p *contentBuilder) loadPrevious() {
 			}
 		}
 	}
+	p.loadConfirmedRemovals()
 	if p.in.Intent != nil {
 		c.ConflictResolution, c.Removal = p.in.Intent.Spec.ConflictResolution, p.in.Intent.Spec.Removal.Mode
 		p.itemRules = policymatch.CompileItemRules(p.in.Intent.Spec.ItemRules)
@@ -194,7 +199,12 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 	return ok || p.dropped[key]
 }
 
+// addTombstone takes an item out, unless its removal waits for a confirmation.
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
+	if p.holdsRemoval(item) {
+		p.holdItem(item, cause)
+		return
+	}
 	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.StaysAsOrphan(&p.out.Content)}
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.OtherHolderUIDs(item.Key)))
@@ -223,6 +233,10 @@ func (p *contentBuilder) findTemplateOrDecideItem(key atoll.ItemKey) (t *unstruc
 	if prev != nil && prev.UID != string(t.GetUID()) {
 		// Another object has the name: a user deleted the former one.
 		p.addTombstone(prev, atoll.CauseDeleted)
+		if _, held := p.next[key]; held {
+			p.out.Problems = append(p.out.Problems, TemplateProblem{key, errFormerUnconfirmed})
+			return nil, false
+		}
 		delete(p.previous, key)
 		delete(p.dropped, key)
 		prev = nil
@@ -238,16 +252,17 @@ func (p *contentBuilder) findTemplateOrDecideItem(key atoll.ItemKey) (t *unstruc
 
 // dropItem decides that the content has no such item. It returns false.
 func (p *contentBuilder) dropItem(key atoll.ItemKey, prev *atoll.Item, cause atoll.TombstoneCause) bool {
-	if prev != nil {
-		p.addTombstone(prev, cause)
+	if prev == nil {
+		p.dropped[key] = true
+		return false
 	}
-	p.dropped[key] = true
+	p.addTombstone(prev, cause)
 	return false
 }
 
 func (p *contentBuilder) freezeItem(key atoll.ItemKey, state atoll.ItemState) {
 	item := *p.previous[key]
-	item.State, item.RecallNote = state, ""
+	item.State, item.RecallNote, item.RemovalCause = state, "", ""
 	if t, ok := p.templates.TemplateOf(key); ok {
 		holdRememberedDeletion(&item, t)
 	}

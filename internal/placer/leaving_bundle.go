@@ -34,7 +34,7 @@ func (r *PlacementReconciler) placeOrRemoveAfterPanic(ctx context.Context, b sta
 
 // removeRows makes a step of a deleted Bundle over all its rows. The bounds of removals hold.
 func (r *PlacementReconciler) removeRows(ctx context.Context, b state.Bundle) error {
-	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) { return r.leavingStepInput(b), func() {}, nil })
+	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) { return r.leavingStepInput(ctx, b), func() {}, nil })
 	if err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (r *PlacementReconciler) removeRows(ctx context.Context, b state.Bundle) er
 	if err := r.writeRowChanges(ctx, a); err != nil {
 		return err
 	}
-	r.recordStepWarnings(b, rollout.HeldBackDeletions{}, a.output)
+	r.recordStepWarnings(b, &rollout.Input{}, a.output)
 	return nil
 }
 
 // leavingStepInput returns the input of removeRows.
-func (r *PlacementReconciler) leavingStepInput(b state.Bundle) stepInput {
+func (r *PlacementReconciler) leavingStepInput(ctx context.Context, b state.Bundle) stepInput {
 	s := stepInput{bundle: b, baseRows: r.Rows.ListOfBundle(b.Ref.UID)}
 	rows, _ := r.rolloutRows(s.baseRows)
 	_, holding := r.Hub.HoldReason()
@@ -55,9 +55,23 @@ func (r *PlacementReconciler) leavingStepInput(b state.Bundle) stepInput {
 		BundleUID: b.Ref.UID, Rows: rows, Decision: schedule.Decision{Verdicts: r.leavingVerdicts(s.baseRows)},
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget,
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
-		Deleting: true, PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: time.Now(),
+		MustConfirmRemovals: r.mustConfirmLeavingRows(ctx, b),
+		Deleting:            true, PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: time.Now(),
 	}
 	return s
+}
+
+// mustConfirmLeavingRows reports whether an item of the content states that a person confirms its removal. A
+// content that cannot be read has none: the Bundle must be able to leave.
+func (r *PlacementReconciler) mustConfirmLeavingRows(ctx context.Context, b state.Bundle) (must bool) {
+	if err := reconcile.ContainPanic(func() error {
+		_, content, err := r.latestContent(ctx, b)
+		must = content.MustConfirmRemovals()
+		return err
+	}); err != nil {
+		r.Log.Warn("the content of a deleted bundle cannot be read: removal modes of its items do not hold", "bundle", b.Ref.Name, "namespace", b.Ref.Namespace, "err", err)
+	}
+	return must
 }
 
 // leavingVerdicts returns a verdict for each row: no cluster is wanted, and the row of a deleted

@@ -51,6 +51,10 @@ func (r *PlacementReconciler) excludedItemsByCluster(ctx context.Context, conten
 		return nil, nil
 	}
 	targets, out := manifest.NewVariantCache(content), map[string][]rollout.ExcludedItem{}
+	mustConfirm := map[atoll.ItemKey]bool{}
+	for i := range content.Items {
+		mustConfirm[content.Items[i].Key] = content.Items[i].Treatment.MustConfirmRemoval()
+	}
 	for i := range clusters {
 		c := &clusters[i]
 		keys := targets.ExcludedItems(c.ClusterView)
@@ -65,7 +69,7 @@ func (r *PlacementReconciler) excludedItemsByCluster(ctx context.Context, conten
 			}
 		}
 		for _, key := range keys {
-			out[c.Name] = append(out[c.Name], rollout.ExcludedItem{Key: key.String(), UID: uids[key]})
+			out[c.Name] = append(out[c.Name], rollout.ExcludedItem{Key: key.String(), UID: uids[key], MustConfirm: mustConfirm[key]})
 		}
 	}
 	return out, nil

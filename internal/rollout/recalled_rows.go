@@ -38,16 +38,20 @@ func (s *rolloutStep) holdRowRemovedBeforeRestore(c string) {
 	}
 }
 
-// addRecalledDeletionReasons adds the deletions that the revision holds back to the reason of
-// every row that has no other reason.
+// addRecalledDeletionReasons adds the deletions that the revision holds back, after a restore or for a
+// confirmation, to the reason of every row that has no other reason.
 func (s *rolloutStep) addRecalledDeletionReasons() {
-	r := s.Recalled
-	if r.PlanHash == "" || r.PlanHash == s.ConfirmedPlan || r.PlanHash == s.KeptPlan {
+	s.addHeldBackReason(s.Recalled, atoll.ReasonRemovedBeforeRestore)
+	s.addHeldBackReason(s.Unconfirmed, atoll.ReasonWaitsForConfirmation)
+}
+
+func (s *rolloutStep) addHeldBackReason(of HeldBackDeletions, reason atoll.Reason) {
+	if of.PlanHash == "" || of.PlanHash == s.ConfirmedPlan || of.PlanHash == s.KeptPlan {
 		return
 	}
 	for _, c := range s.staying {
 		if spec := s.nextSpecs[c]; spec.Reason == "" {
-			spec.Reason = atoll.RowReason{Reason: atoll.ReasonRemovedBeforeRestore, Plan: r.PlanHash, Text: r.Text}.String()
+			spec.Reason = atoll.RowReason{Reason: reason, Plan: of.PlanHash, Text: of.Text}.String()
 		}
 	}
 }

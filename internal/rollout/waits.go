@@ -82,6 +82,8 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	switch r := atoll.ParseRowReason(spec.Reason); {
 	case r.Plan != "" && r.Plan == s.Recalled.PlanHash:
 		return newRowWait(atoll.ReasonRemovedBeforeRestore, fmt.Sprintf("a decision on plan %s: %s", r.Plan, r.Text), since)
+	case r.Plan != "" && r.Plan == s.Unconfirmed.PlanHash:
+		return newRowWait(atoll.ReasonWaitsForConfirmation, fmt.Sprintf("a confirmation of plan %s: %s", r.Plan, r.Text), since)
 	case spec.Recall != nil:
 		return RowWait{}
 	case spec.Phase == atoll.RowLeaving:

@@ -46,6 +46,8 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	switch t.Removal {
 	case v1alpha1.RemoveOrphan:
 		b.WriteString("  It stays in clusters that it is taken out of (removal: Orphan).\n")
+	case v1alpha1.RemoveConfirm:
+		b.WriteString("  It stays in clusters that it is taken out of until a person confirms it with `atoll confirm` (removal: Confirm).\n")
 	case v1alpha1.RemoveDelete:
 		b.WriteString("  It is deleted in clusters that it is taken out of (removal: Delete).\n")
 	}

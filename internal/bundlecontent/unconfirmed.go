@@ -1,0 +1,45 @@
+package bundlecontent
+
+import (
+	"errors"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+// errFormerUnconfirmed is why an object is not sent that has the name of another one.
+var errFormerUnconfirmed = errors.New("the former object of this name is deleted, and its removal from clusters waits for `atoll confirm`; until then clusters keep the former one")
+
+// loadConfirmedRemovals records which removals of the previous content a person has confirmed.
+func (p *contentBuilder) loadConfirmedRemovals() {
+	p.confirmed = map[string]bool{}
+	plan, items := atoll.PlanUnconfirmedRemovals(p.in.BundleUID, p.in.Previous)
+	if plan == "" || plan != p.in.ConfirmedPlan {
+		return
+	}
+	for _, item := range items {
+		p.confirmed[atoll.Tombstone{Key: item.Key, UID: item.UID}.ID()] = true
+	}
+}
+
+// holdsRemoval reports whether the removal of an item waits for a confirmation. The rules of now decide about a
+// template that still exists; without a policy those that the item had last do.
+func (p *contentBuilder) holdsRemoval(item *atoll.Item) bool {
+	if p.confirmed[atoll.Tombstone{Key: item.Key, UID: item.UID}.ID()] {
+		return false
+	}
+	treatment := item.Treatment
+	if t, ok := p.templates.TemplateOf(item.Key); ok && p.in.Intent != nil && string(t.GetUID()) == item.UID {
+		if now, err := p.itemRules.TreatmentOf(policymatch.SubjectFromObject(t)); err == nil {
+			treatment = now
+		}
+	}
+	return treatment.MustConfirmRemoval()
+}
+
+// holdItem keeps an item as it was last sent, with the cause that takes it out after the confirmation.
+func (p *contentBuilder) holdItem(item *atoll.Item, cause atoll.TombstoneCause) {
+	held := *item
+	held.State, held.RecallNote, held.RemovalCause = atoll.ItemUnconfirmed, "", cause
+	p.next[item.Key] = held
+}

@@ -1,0 +1,99 @@
+package bundlecontent
+
+import (
+	"errors"
+	"testing"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// newConfirmedPair returns a Bundle with ConfigMaps a and b. The removal of a needs a confirmation.
+func newConfirmedPair(t *testing.T) (m *fakeHub, w *bundleTest, a atoll.ItemKey) {
+	m = newFakeHub()
+	a, b := shopKey("ConfigMap", "a"), shopKey("ConfigMap", "b")
+	m.putTemplate(a, "1").SetAnnotations(map[string]string{atoll.AnnotationRemoval: string(v1alpha1.RemoveConfirm)})
+	m.putTemplate(b, "2")
+	m.placers[a], m.placers[b] = PlacedByThis, PlacedByThis
+	w = newBundleTest(t, m, false)
+	w.in.BundleUID = "bundle"
+	w.wantContent("before", "ConfigMap/a@1 ConfigMap/b@2", 1)
+	return m, w, a
+}
+
+const heldPair = "ConfigMap/a@1(Unconfirmed) ConfigMap/b@2"
+
+// Each cause that takes an item out waits for the confirmation of exactly that removal. Other items go on.
+func TestARemovalWaitsForItsConfirmation(t *testing.T) {
+	other := func(m *fakeHub, a atoll.ItemKey) {
+		m.placers[a], m.held[a], m.holders[a] = PlacedByOther, true, []string{"next"}
+	}
+	for name, tc := range map[string]struct {
+		remove func(m *fakeHub, a atoll.ItemKey)
+		done   string
+	}{
+		"deleted": {func(m *fakeHub, a atoll.ItemKey) { m.markDeleting(a) }, "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]"},
+		"deleted in no time": {func(m *fakeHub, a atoll.ItemKey) {
+			delete(m.templates, a)
+			delete(m.placers, a)
+			m.deleted[a.String()+"1"] = true
+		}, "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]"},
+		"kept on the hub":         {func(m *fakeHub, a atoll.ItemKey) { m.hubOnly = map[atoll.ItemKey]bool{a: true} }, "ConfigMap/b@2 -ConfigMap/a@1:HubOnly[]"},
+		"placed by another":       {other, "ConfigMap/b@2 -ConfigMap/a@1:Moved[next]"},
+		"deleted, policy is gone": {func(m *fakeHub, a atoll.ItemKey) { m.markDeleting(a) }, "ConfigMap/b@2(Unclaimed) -ConfigMap/a@1:Deleted[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, w, a := newConfirmedPair(t)
+			held := heldPair
+			if tc.remove(m, a); name == "deleted, policy is gone" {
+				w.in.Intent, held = nil, "ConfigMap/a@1(Unconfirmed) ConfigMap/b@2(Unclaimed)"
+				delete(m.placers, shopKey("ConfigMap", "b"))
+			}
+			out := w.wantContent("held", held, 2)
+			w.wantContent("again", held, 2)
+			plan, items := atoll.PlanUnconfirmedRemovals("bundle", &out.Content)
+			if plan == "" || len(items) != 1 || items[0].Key != a {
+				t.Fatalf("the plan is %q of %v", plan, items)
+			}
+			w.in.ConfirmedPlan = "another"
+			w.wantContent("another plan is confirmed", held, 2)
+			w.in.ConfirmedPlan = plan
+			w.wantContent("confirmed", tc.done, 3)
+			w.wantContent("it does not come back", tc.done, 3)
+		})
+	}
+}
+
+// While the removal of an object waits, a new one of its name is not sent, and its author gets the reason. After
+// the confirmation the new one replaces the former.
+func TestANewObjectWaitsForTheFormerOne(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	m.putTemplate(a, "3")
+	out := w.wantContent("held", heldPair, 2)
+	if len(out.Problems) != 1 || out.Problems[0].Key != a || !errors.Is(out.Problems[0].Err, errFormerUnconfirmed) {
+		t.Errorf("the problems are %+v", out.Problems)
+	}
+	w.in.ConfirmedPlan, _ = atoll.PlanUnconfirmedRemovals("bundle", &out.Content)
+	out = w.wantContent("confirmed", "ConfigMap/a@3 ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
+	if len(out.Problems) > 0 {
+		t.Errorf("the problems are %+v", out.Problems)
+	}
+	// The confirmation of one removal is none of the next.
+	m.templates[a].SetAnnotations(map[string]string{atoll.AnnotationRemoval: string(v1alpha1.RemoveConfirm)})
+	w.planNext()
+	m.markDeleting(a)
+	w.wantContent("the next one", "ConfigMap/a@3(Unconfirmed) ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 5)
+}
+
+// A rule or an annotation that no longer asks for the confirmation releases the removal. A rule that comes
+// while the object is being deleted holds it.
+func TestTheRulesOfNowDecideAboutAConfirmation(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	m.markDeleting(a)
+	w.wantContent("held", heldPair, 2)
+	m.templates[a].SetAnnotations(map[string]string{atoll.AnnotationRemoval: string(v1alpha1.RemoveDelete)})
+	w.wantContent("not asked for", "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
+	w.in.Intent.Spec.ItemRules = []v1alpha1.ItemRule{{Removal: v1alpha1.RemoveConfirm}}
+	m.markDeleting(shopKey("ConfigMap", "b"))
+	w.wantContent("by a rule of now", "ConfigMap/b@2(Unconfirmed) -ConfigMap/a@1:Deleted[]", 4)
+}
