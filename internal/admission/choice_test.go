@@ -23,6 +23,8 @@ func TestCheckChoice(t *testing.T) {
 		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: '-'}]}", "p.scores[0].resource"},
 		{"{maxClusters: 1, scores: [{name: ResourceAvailable, resource: cpu, full: '0'}]}", "p.scores[0].full"},
 		{"{scores: [{name: Balance}]}", "p.scores"},
+		{"{spreadConstraints: [{spreadByField: zone}], scores: [{name: Balance}]}", ""},
+		{"{maxClusters: 3, spreadConstraints: [{spreadByField: zone, minGroups: 3}, {spreadByField: region, minGroups: 4}]}", "p.spreadConstraints[1].minGroups"},
 		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: price}, {name: ClusterScore, measure: noise}]}", ""},
 		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: Price}]}", "p.scores[0].measure"},
 		{"{maxClusters: 1, scores: [{name: ClusterScore, measure: price}, {name: ClusterScore, measure: price}]}", "p.scores[1]"},

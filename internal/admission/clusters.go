@@ -100,10 +100,10 @@ func (p *AdmissionPlugin) validateRemovalConfirmation(ctx context.Context, a adm
 // stampRemovalTime records when the removal of the Cluster was requested, whatever the writer states.
 // The time distinguishes this removal from an earlier one, whose confirmation may still exist
 // somewhere.
-func (p *AdmissionPlugin) stampRemovalTime(a admission.Attributes) error {
+func (p *AdmissionPlugin) stampRemovalTime(a admission.Attributes) {
 	u, ok := a.GetObject().(*unstructured.Unstructured)
 	if !ok {
-		return nil
+		return
 	}
 	mode := func(u *unstructured.Unstructured) string {
 		mode, _, _ := unstructured.NestedString(u.Object, "spec", "removal", "mode")
@@ -118,7 +118,7 @@ func (p *AdmissionPlugin) stampRemovalTime(a admission.Attributes) error {
 	}
 	annotations := u.GetAnnotations()
 	if annotations[atoll.AnnotationRemovalRequested] == asked {
-		return nil
+		return
 	}
 	if asked == "" {
 		delete(annotations, atoll.AnnotationRemovalRequested)
@@ -129,7 +129,6 @@ func (p *AdmissionPlugin) stampRemovalTime(a admission.Attributes) error {
 		annotations[atoll.AnnotationRemovalRequested] = asked
 	}
 	u.SetAnnotations(annotations)
-	return nil
 }
 
 // stampTaintTimes notes since when NoExecute taints are there, from which tolerations

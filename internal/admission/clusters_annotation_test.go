@@ -29,6 +29,9 @@ func TestClustersAnnotationsThatAreRefused(t *testing.T) {
 	on := func(clusters string) *unstructured.Unstructured {
 		return newThing("shop", map[string]string{atoll.AnnotationClusters: clusters})
 	}
+	inBlog := func(clusters string) *unstructured.Unstructured {
+		return newThing("blog", map[string]string{atoll.AnnotationClusters: clusters})
+	}
 	for name, tc := range map[string]struct {
 		user        string
 		now, before *unstructured.Unstructured
@@ -44,6 +47,10 @@ func TestClustersAnnotationsThatAreRefused(t *testing.T) {
 		"the same, as before":          {"ann", on("tokyo"), on("tokyo"), ""},
 		"on no cluster":                {"ann", on(""), nil, ""},
 		"on no cluster any more":       {"ann", on(""), on("tokyo"), ""},
+		"of a namespace without sets":  {"reader", inBlog("*"), nil, `annotation atoll.dev/clusters: namespace "blog" may place on no cluster`},
+		"the same, kept before":        {"reader", inBlog("*"), inBlog(""), `annotation atoll.dev/clusters: namespace "blog" may place on no cluster`},
+		"the same, malformed before":   {"reader", inBlog("*"), inBlog("Tokyo!"), `annotation atoll.dev/clusters: namespace "blog" may place on no cluster`},
+		"the same, placed before":      {"reader", inBlog("*"), inBlog("tokyo"), ""},
 		"a value where there was none": {"ann", on("tokyo"), newThing("shop", nil), "annotation atoll.dev/clusters: "},
 	} {
 		err := p.validateClustersAnnotation(t.Context(), thingAttributes(tc.user, tc.now, tc.before))

@@ -26,6 +26,11 @@ func TestFiltersAreRefused(t *testing.T) {
 		{"celSelector: \"'gpus' in cluster.properties\"", "placement.celSelector: Invalid value: \"gpus\": is a property that the hub's admin did not list: placement is steered by nodes, version"},
 		{"apis: [{apiVersion: apps/v1, kind: Deployment}, {apiVersion: v1}]", ""},
 		{"apis: [{apiVersion: a/b/c}]", "placement.apis[0].apiVersion: Invalid value"},
+		{"apis: [{apiVersion: v1}, {apiVersion: ''}]", "placement.apis[1].apiVersion: Invalid value: \"\": must be GROUP/VERSION, or VERSION for the core group"},
+		{"{clusterAffinities: [{affinityName: a}, {affinityName: b}], failback: {policy: WhenHealthy, holdTime: 24h}}", ""},
+		{"{clusterAffinities: [{affinityName: a}, {affinityName: b}], failback: {policy: WhenHealthy, holdTime: 0s}}", ""},
+		{"{clusterAffinities: [{affinityName: a}, {affinityName: b}], failback: {policy: WhenHealthy, holdTime: 24h1s}}", "placement.failback.holdTime: Invalid value: \"24h0m1s\": must be from 0s to 24h"},
+		{"{clusterAffinities: [{affinityName: a}, {affinityName: b}], failback: {policy: WhenHealthy, holdTime: -1s}}", "placement.failback.holdTime: Invalid value: \"-1s\": must be from 0s to 24h"},
 		{"apis: [{apiVersion: apps/v1, kind: deploy-ment}]", "placement.apis[0].kind: Invalid value"},
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Gt, values: ['3']}]}}", ""},
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: gpus, operator: Exists}]}}", "placement.clusterAffinity.fieldSelector.matchExpressions[0].key: Invalid value: \"gpus\": is a property"},
@@ -65,6 +70,19 @@ func TestFiltersAreRefused(t *testing.T) {
 				t.Error("a hub that lists no property lets it pass")
 			}
 		})
+	}
+}
+
+// A hub whose admin listed no property says so.
+func TestAHubWithoutListedPropertiesSaysSo(t *testing.T) {
+	const agents = "is a property that agents report, and the hub's admin listed none that steer placement"
+	for want, p := range map[string]*AdmissionPlugin{
+		agents: New(Options{}), "": New(Options{Hub: readyHub(Hub{Properties: supposedProperties{"gpus"}})}),
+		"is a property that the hub's admin did not list: placement is steered by nodes": New(Options{Hub: readyHub(Hub{Properties: supposedProperties{"nodes"}})}),
+	} {
+		if got := p.unlistedPropertyReason("gpus"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -20,8 +20,12 @@ const (
 
 func unstructuredOf(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
 	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+	if err == nil {
+		err = u.UnmarshalJSON(raw) // with integers, as the API server reads them
+	}
+	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return u

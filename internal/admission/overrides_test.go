@@ -99,6 +99,32 @@ func TestUnknownFieldsAreRefusedWhenWritten(t *testing.T) {
 	}
 }
 
+// widgetDefinition is a hub with one custom kind.
+type widgetDefinition struct{ crd *unstructured.Unstructured }
+
+func (w widgetDefinition) FindCRD(gk schema.GroupKind) *unstructured.Unstructured {
+	if gk != (schema.GroupKind{Group: "example.com", Kind: "Widget"}) {
+		return nil
+	}
+	return w.crd
+}
+
+// Fields of custom kinds are known by their definition.
+func TestFieldsOfCustomKindsAreKnownByTheirDefinition(t *testing.T) {
+	crd := unstructuredOf(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Namespaced, names: {kind: Widget, plural: widgets}, versions: [{name: v1, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}]}}")
+	p := New(Options{Hub: readyHub(Hub{Definitions: widgetDefinition{crd}})})
+	for name, want := range map[string]int{"size": 0, "siz": 1} {
+		var spec v1alpha1.OverrideSpec
+		text := "{resourceSelectors: [{apiVersion: example.com/v1, kind: Widget}, {apiVersion: example.com/v1, kind: Widget, name: a}], overrideRules: [{overriders: {mergePatch: {spec: {" + name + ": 1}}}}]}"
+		if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+			t.Fatal(err)
+		}
+		if errs := p.checkKnownFields(&spec, nil, field.NewPath("r")); len(errs) != want || want > 0 && errs[0].Field != "r[0].overriders.mergePatch" {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
+
 // noDefinitions is a hub without custom kinds.
 type noDefinitions struct{}
 

@@ -83,17 +83,9 @@ func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ a
 	if a.GetSubresource() != "" || a.GetOperation() == admission.Delete || a.GetObject() == nil {
 		return nil
 	}
-	switch a.GetKind().Group {
-	case v1alpha1.GroupVersion.Group:
-		if a.GetKind().Kind == "Cluster" {
-			if err := p.stampRemovalTime(a); err != nil {
-				return err
-			}
-			return p.stampTaintTimes(a)
-		}
-		return nil
-	case engineGroup:
-		return nil
+	if a.GetKind().GroupKind() == v1alpha1.GroupVersion.WithKind("Cluster").GroupKind() {
+		p.stampRemovalTime(a)
+		return p.stampTaintTimes(a)
 	}
 	p.keepOnHub(ctx, a)
 	return p.ensureTemplateFinalizer(a)

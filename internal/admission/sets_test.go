@@ -30,6 +30,9 @@ func (fakeSets) OfLabels(l map[string]string) (out []string) {
 	if set := l[v1alpha1.LabelClusterSet]; set != "" {
 		out = append(out, set)
 	}
+	if area := l["area"]; area != "" { // of a set that selects by labels
+		out = append(out, area)
+	}
 	return out
 }
 
@@ -117,6 +120,14 @@ func TestMembershipNeedsTheRightToManageTheSets(t *testing.T) {
 		}
 		return c
 	}
+	of := func(set, area string) *v1alpha1.Cluster {
+		c := in(set)
+		if c.Labels == nil {
+			c.Labels = map[string]string{}
+		}
+		c.Labels["area"] = area
+		return c
+	}
 	p := New(Options{Own: func(user.Info) bool { return false }, Hub: readyHub(Hub{Sets: fakeSets{}})})
 	p.SetAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if name := a.GetUser().GetName(); name == "fleet" || a.GetName() != "" && a.GetName() == name {
@@ -141,6 +152,10 @@ func TestMembershipNeedsTheRightToManageTheSets(t *testing.T) {
 		"deleted from a managed set":    {"asia", nil, in("asia"), ""},
 		"deleted from another set":      {"asia", nil, in("europe"), "in no set that"},
 		"moved to another set by fleet": {"fleet", in("europe"), in("asia"), ""},
+		"labelled into another set":     {"asia", of("asia", "europe"), in("asia"), `into set "europe" or out of it`},
+		"labelled out of another set":   {"asia", in("asia"), of("asia", "europe"), `into set "europe" or out of it`},
+		"labelled as before":            {"asia", of("asia", "europe"), of("asia", "europe"), ""},
+		"labelled into a managed set":   {"asia", of("", "asia"), nil, ""},
 	} {
 		gvk := v1alpha1.GroupVersion.WithKind("Cluster")
 		a := admission.NewAttributesRecord(c.now, c.before, gvk, "", "lima", gvk.GroupVersion().WithResource("clusters"), "", admission.Update, nil, false, &user.DefaultInfo{Name: c.user})

@@ -38,9 +38,6 @@ func (p *AdmissionPlugin) validatePolicyOverwriteRight(ctx context.Context, a ad
 
 // validateConflictAnnotationRight checks the right of a user that annotates an object so that it overwrites.
 func (p *AdmissionPlugin) validateConflictAnnotationRight(ctx context.Context, a admission.Attributes) error {
-	if a.GetObject() == nil {
-		return nil
-	}
 	now, before, err := objectMetas(a)
 	if err != nil {
 		return nil // not an object that is stored

@@ -139,9 +139,6 @@ const collector = "system:controller:generic-garbage-collector"
 // validateClustersAnnotation checks a new value of atoll.dev/clusters, and that its writer
 // may read what it places.
 func (p *AdmissionPlugin) validateClustersAnnotation(ctx context.Context, a admission.Attributes) error {
-	if a.GetObject() == nil {
-		return nil
-	}
 	now, before, err := objectMetas(a)
 	if err != nil {
 		return nil // not an object that is stored
@@ -177,9 +174,6 @@ func (p *AdmissionPlugin) validateClustersAnnotation(ctx context.Context, a admi
 
 // validateAtollKeys checks new values of labels and annotations that state how Atoll treats an object.
 func validateAtollKeys(a admission.Attributes) error {
-	if a.GetObject() == nil {
-		return nil
-	}
 	now, before, err := objectMetas(a)
 	if err != nil {
 		return nil // not an object that is stored

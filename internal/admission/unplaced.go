@@ -68,7 +68,7 @@ func hasEmptyClustersAnnotation(o metav1.Object) bool {
 
 // warnOfUnplaced warns the writer of a new object that nothing places, with the command that does.
 func (p *AdmissionPlugin) warnOfUnplaced(ctx context.Context, a admission.Attributes) {
-	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.GetNamespace() == "" || a.GetObject() == nil ||
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.GetNamespace() == "" ||
 		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return
 	}
@@ -87,7 +87,7 @@ func (p *AdmissionPlugin) warnOfUnplaced(ctx context.Context, a admission.Attrib
 // warnOfTwoControllers warns the controller that makes an object of a parent on which a controller in
 // members may act, too.
 func (p *AdmissionPlugin) warnOfTwoControllers(ctx context.Context, a admission.Attributes) {
-	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.GetObject() == nil ||
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" ||
 		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return
 	}

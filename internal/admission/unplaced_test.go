@@ -219,6 +219,11 @@ func TestTheAnnotationOfASystemNamespaceIsAnsweredWithAWarning(t *testing.T) {
 		if len(h) != c.want || c.want > 0 && !strings.Contains(h[0], "annotate the objects in it") {
 			t.Errorf("%s: %q", name, h)
 		}
+		config := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		other := admission.NewAttributesRecord(space, nil, config, c.namespace, c.namespace, config.GroupVersion().WithResource("configmaps"), "", admission.Update, nil, false, &user.DefaultInfo{Name: "ann"})
+		if warnOfSystemNamespace(warning.WithWarningRecorder(t.Context(), &h), other, c.value); len(h) != c.want {
+			t.Errorf("%s: an object of its name is warned of: %q", name, h)
+		}
 		if key := subjectOf(a, space).Key; key != atoll.NamespaceKey(c.namespace) {
 			t.Errorf("%s: the Namespace has the key %s", name, key)
 		}

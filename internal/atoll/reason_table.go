@@ -73,7 +73,7 @@ var Reasons = []ReasonInfo{
 	{ReasonWaitsForApply, "wait", ActorAgent, "The latest change is ordered and not applied yet."},
 	{ReasonWaitsForRemoval, "wait", ActorAgent, "The removal is ordered and not carried out yet."},
 	{ReasonWaitsForOldCopy, "wait", ActorAtoll, "The old copy of a move is removed before its replacement starts, as `moveOrder` states."},
-	{ReasonWaitsForDisconnectedCopy, "wait", ActorHub, "The old copy of a move may still run in a disconnected cluster. Connect the cluster, remove it with `atoll remove`, or set `moveOrder: Surge`."},
+	{ReasonWaitsForDisconnectedCopy, "wait", ActorHub, "The old copy of a move may still run in a disconnected cluster. Connect the cluster, give it up with `atoll remove --force`, or set `moveOrder: Surge`."},
 	{ReasonNotDetermined, "any condition", ActorAtoll, "The hub has not determined the condition of a new object yet."},
 	{ReasonRead, "Bundle", ActorNone, "All kinds of the Bundle's objects are read, and all objects can be sent."},
 	{ReasonCannotRead, "Bundle", ActorAtoll, "The hub cannot read a kind of the Bundle's objects yet; the content stays as it was."},

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -204,4 +205,53 @@ func TestARepeatedPanicIsReported(t *testing.T) {
 	if writes != 2 {
 		t.Errorf("%d writes", writes)
 	}
+}
+
+// A Bundle that cannot be bound says so, where it exists and the hub leads.
+func TestAPanicIsReportedOnItsBundle(t *testing.T) {
+	want := metav1.Condition{
+		Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: string(atoll.ReasonReconcilePanicked), ObservedGeneration: 4,
+		Message: "its objects cannot be bound by a defect of Atoll: the content stays as it is, and the hub tries again; its log has the place",
+	}
+	for what, tc := range map[string]struct {
+		readOnly, known bool
+		want            metav1.Condition
+	}{
+		"the leader": {false, true, want}, "another hub": {true, true, metav1.Condition{}}, "a Bundle that is not there": {false, false, metav1.Condition{}},
+	} {
+		b, _, _ := newTestBinder(t)
+		b.ReadOnly = tc.readOnly
+		bundle := newStoredBundle(t, b)
+		table := bundleTable{byID: map[policymatch.BundleID]state.Bundle{}}
+		if tc.known {
+			table.byID[policymatch.BundleID{Namespace: "shop", Name: "web"}] = bundle
+		}
+		b.Bundles = table
+		b.reportPanic(t.Context(), policymatch.BundleID{Namespace: "shop", Name: "web"}, &reconcile.Panic{})
+		if got := boundCondition(t, b); got != tc.want {
+			t.Errorf("%s: the Bundle says %+v, want %+v", what, got, tc.want)
+		}
+	}
+}
+
+// An event that succeeds after a panic begins again: its next panic waits for 10 s again.
+func TestASuccessEndsThePausesOfAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newShopTables(t)
+		b.eventPauses, b.Log = map[tableEvent]time.Duration{}, slog.New(slog.DiscardHandler)
+		e := tableEvent{template: newKey("ConfigMap", "gone")}
+		for _, step := range []struct {
+			broken bool
+			pause  time.Duration
+		}{{true, 10 * time.Second}, {true, 20 * time.Second}, {false, 0}, {true, 10 * time.Second}} {
+			b.Templates = fakeTemplates{nil, nil, l}
+			if step.broken {
+				b.Templates = brokenTemplates{}
+			}
+			b.handleEventContainingPanic(e)
+			if got := b.eventPauses[tableEvent{template: e.template, force: true}]; got != step.pause || len(b.eventPauses) > 1 {
+				t.Errorf("broken %t: pauses %v, want %v", step.broken, b.eventPauses, step.pause)
+			}
+		}
+	})
 }

@@ -76,6 +76,7 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 	default:
 		b.assignToBundle(t)
 	}
+	b.ownership.markDecided(key)
 	b.touchBundles(touched...)
 	b.touchBundles(b.ownership.bundlesTouchedBy(key)...)
 	if ok {

@@ -39,6 +39,11 @@ type successor struct {
 	isOnline        func(clusterUID string) bool
 }
 
+// isReady reports whether a row of the successor has a revision with the items, and is healthy at it.
+func (s successor) isReady(r state.Row) bool {
+	return atoll.IsAcceptableRevision(r.Spec.Revision, s.latestRevision, s.minRevision) && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
+}
+
 // coversOldRows reports whether the successor's rows have replaced the old rows that its release
 // would remove.
 func coversOldRows(old, next []state.Row, s successor) bool {
@@ -48,13 +53,12 @@ func coversOldRows(old, next []state.Row, s successor) bool {
 	there := map[string]bool{}
 	ready, unready := 0, 0
 	for _, r := range next {
-		if r.Spec.Phase != atoll.RowActive {
-			continue
-		}
-		there[r.Spec.UID] = true
+		there[r.Spec.UID] = r.Spec.Phase == atoll.RowActive
 		switch {
-		case !s.isOnline(r.Spec.UID):
-		case atoll.IsAcceptableRevision(r.Spec.Revision, s.latestRevision, s.minRevision) && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady:
+		case r.Spec.Phase == atoll.RowPending:
+			unready++
+		case r.Spec.Phase != atoll.RowActive, !s.isOnline(r.Spec.UID):
+		case s.isReady(r):
 			ready++
 		default:
 			unready++

@@ -1,6 +1,9 @@
 package binder
 
 import (
+	"cmp"
+	"context"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,4 +28,19 @@ func newPolicy(name, deployment string) *v1alpha1.PropagationPolicy {
 
 func newKey(kind, name string) atoll.ItemKey {
 	return atoll.ItemKey{Kind: kind, Namespace: "shop", Name: name}
+}
+
+// failingRevisions cannot be read: contents are in the store.
+type failingRevisions struct {
+	fakeRevisions
+	err error
+}
+
+func (x failingRevisions) GetContent(context.Context, string) (*atoll.Content, error) {
+	return nil, x.err
+}
+
+// comparePolicies sorts policies by kind, namespace and name.
+func comparePolicies(a, b PolicyKey) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

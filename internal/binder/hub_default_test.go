@@ -168,3 +168,124 @@ func TestTheDefaultPlacesANamespaceWithItsObjects(t *testing.T) {
 		t.Error("the Bundle holds the namespace beside its object")
 	}
 }
+
+// An Event about an unplaced object needs a leader, an object that is young, and the same object, still unplaced, after 10 s.
+func TestWhichUnplacedObjectsGetAnEvent(t *testing.T) {
+	for what, tc := range map[string]struct {
+		age    time.Duration
+		before func(b *Binder)
+		after  func(b *Binder, o *unstructured.Unstructured)
+		want   int
+	}{
+		"a new object":                {0, nil, nil, 1},
+		"an object of a minute":       {time.Minute, nil, nil, 1},
+		"an older one":                {time.Minute + time.Second, nil, nil, 0},
+		"on a hub that does not lead": {0, func(b *Binder) { b.ReadOnly = true }, nil, 0},
+		"it is gone by then": {0, nil, func(b *Binder, o *unstructured.Unstructured) {
+			delete(b.Templates.(*fakeHub).templates, policymatch.ItemKeyOf(o))
+		}, 0},
+		"another has its name by then": {0, nil, func(_ *Binder, o *unstructured.Unstructured) { o.SetUID("another") }, 0},
+		"it is placed by then": {0, nil, func(_ *Binder, o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{atoll.AnnotationClusters: "a"})
+		}, 0},
+		"it stays on the hub": {0, func(b *Binder) {
+			b.Templates.(*fakeHub).templates[newDeploymentKey("web")].SetLabels(map[string]string{atoll.KeyHubOnly: "true"})
+		}, nil, 0},
+		"a Bundle needs it": {0, func(b *Binder) {
+			b.ownership.setDependencies(policymatch.BundleID{Namespace: "shop", Name: "a"}, []atoll.ItemKey{newDeploymentKey("web")}, nil)
+		}, nil, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &eventLog{events: recordedRefusals{}}
+			o := newUnplacedTemplate("Deployment", "web", time.Now().Add(-tc.age))
+			b := newDefaultBinder(nil, log, o)
+			if b.Settings = nil; tc.before != nil {
+				tc.before(b)
+			}
+			b.recordUnplacedEvent(o, policymatch.SubjectFromObject(o))
+			if tc.after != nil {
+				tc.after(b, o)
+			}
+			time.Sleep(reportWaitAfter)
+			synctest.Wait()
+			if got := len(log.copyEvents()); got != tc.want {
+				t.Errorf("%s: %d Events, want %d", what, got, tc.want)
+			}
+		})
+	}
+	b := newDefaultBinder(nil, nil)
+	b.recordUnplacedEvent(newUnplacedTemplate("Deployment", "web", time.Now()), policymatch.Subject{Key: newDeploymentKey("web")})
+}
+
+func newDeploymentKey(name string) atoll.ItemKey {
+	return atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}
+}
+
+// A default touches its Bundles and decides again once for each change, also about what it placed before and about objects
+// without a namespace.
+func TestAChangeOfTheDefaultTouchesItsBundles(t *testing.T) {
+	settings := &hubDefault{}
+	l, b := newShopTables(t)
+	b.Settings, b.ownership = settings, newOwnershipIndex()
+	l.putObject("ClusterRole", "", "r", nil)
+	id, other := policymatch.BundleID{Namespace: "shop", Name: "default"}, policymatch.BundleID{Namespace: "shop", Name: "other"}
+	b.ownership.assignTemplate(newDeploymentKey("web"), id, bundleOrigin{source: v1alpha1.BundleSource{Kind: v1alpha1.SourceHubSettings, Name: v1alpha1.HubSettingsName}})
+	b.ownership.setContent(id, "d", 1, &atoll.Content{Items: []atoll.Item{{Key: newDeploymentKey("web")}}})
+	b.ownership.assignTemplate(newDeploymentKey("api"), other, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "other"}})
+	b.ownership.setContent(other, "o", 1, &atoll.Content{Items: []atoll.Item{{Key: newDeploymentKey("api")}}})
+	takeTouched := recordTouches(b)
+	sub := policymatch.SubjectFromObject(l.templates[atoll.ItemKey{Kind: "ClusterRole", Name: "r"}])
+	for _, step := range []struct {
+		what    string
+		now     *v1alpha1.DefaultPlacement
+		forced  string
+		touched string
+		outside bool
+	}{
+		{"none", nil, "", "", false},
+		{"all", &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll}, "ClusterRole./r Deployment.shop/web", "shop/default", true},
+		{"the same", &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll}, "", "", true},
+		{"another", &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementClusterSet, Name: "edge"}, "ClusterRole./r Deployment.shop/web", "shop/default", true},
+		{"none again", nil, "ClusterRole./r Deployment.shop/web", "shop/default", false},
+	} {
+		settings.d = step.now
+		b.handleEvent(tableEvent{settingsChanged: true})
+		if forced, touched := takeForced(t, b), takeTouched(); forced != step.forced || touched != step.touched {
+			t.Errorf("%s: decides again about %q, touches %q; want %q and %q", step.what, forced, touched, step.forced, step.touched)
+		}
+		if got := b.IsPlacedFromOutsideNamespace(sub); got != step.outside {
+			t.Errorf("%s: an object without a namespace is placed %t, want %t", step.what, got, step.outside)
+		}
+	}
+}
+
+// A setting that changes is acted on with any of the others.
+func TestEachSettingIsFollowed(t *testing.T) {
+	l, b := newShopTables(t)
+	settings := &startSettings{children: v1alpha1.ChildPlacementNone}
+	b.Settings, b.lastChildPlacement = settings, v1alpha1.ChildPlacementNone
+	l.putObject("ConfigMap", "shop", "free", nil)
+	b.ownership.setParent(newKey("ConfigMap", "child"), "parent")
+	b.ownership.assignTemplate(atoll.NamespaceKey("shop"), policymatch.BundleID{Namespace: "shop", Name: "ns"}, bundleOrigin{})
+	takeTouched := recordTouches(b)
+	for _, step := range []struct {
+		what            string
+		change          func()
+		forced, touched string
+	}{
+		{"the default placement", func() { settings.placement = &v1alpha1.DefaultPlacement{Type: v1alpha1.DefaultPlacementAll} }, "ConfigMap.shop/free", ""},
+		{"children", func() { settings.children = v1alpha1.ChildPlacementParent }, "ConfigMap.shop/child", ""},
+		{"empty namespaces", func() { settings.empty = true }, "", "shop/ns"},
+		{"nothing", func() {}, "", ""},
+	} {
+		step.change()
+		b.handleEvent(tableEvent{settingsChanged: true})
+		if forced, touched := takeForced(t, b), takeTouched(); forced != step.forced || touched != step.touched {
+			t.Errorf("%s: decides again about %q, touches %q; want %q and %q", step.what, forced, touched, step.forced, step.touched)
+		}
+	}
+	b.Settings = nil
+	if b.defaultPlacement() != nil || b.childPlacement() != v1alpha1.ChildPlacementNone || b.createsEmptyNamespaces() {
+		t.Error("without settings something is placed by default")
+	}
+}

@@ -288,3 +288,49 @@ func TestForeseeByLabels(t *testing.T) {
 		t.Errorf("the Binder itself knows of %v", got)
 	}
 }
+
+// A selection stays for the Bundles that still have it. It goes with the last of them, and leaves nothing in memory.
+func TestASelectionStaysForItsOtherBundles(t *testing.T) {
+	l, b := newShopTables(t)
+	x := newLabelSelections()
+	web, api := policymatch.BundleID{Namespace: "shop", Name: "web"}, policymatch.BundleID{Namespace: "shop", Name: "api"}
+	shared, own := atoll.Selection{Kind: "ConfigMap", Namespace: "shop", Labels: "app=web"}, atoll.Selection{Kind: "ConfigMap", Namespace: "shop", Labels: "app"}
+	conf := l.putObject("ConfigMap", "shop", "conf", map[string]string{"app": "web"})
+	for _, id := range []policymatch.BundleID{web, api, web} {
+		if got := x.findMatching(shared, id, b.Templates); !slices.Equal(got, []atoll.ItemKey{newKey("ConfigMap", "conf")}) {
+			t.Errorf("%v finds %v", id, got)
+		}
+	}
+	x.findMatching(own, web, b.Templates)
+	for _, step := range []struct {
+		id   policymatch.BundleID
+		now  []atoll.Selection
+		want []policymatch.BundleID
+	}{
+		{web, []atoll.Selection{shared, own}, []policymatch.BundleID{api, web}},
+		{web, []atoll.Selection{own}, []policymatch.BundleID{api, web}},
+		{api, nil, []policymatch.BundleID{web}},
+		{web, nil, nil},
+	} {
+		x.setBundleSelections(step.id, step.now)
+		if got := x.templateChanged(conf); !slices.Equal(got, step.want) {
+			t.Errorf("%v has %v: the object touches %v, want %v", step.id, step.now, got, step.want)
+		}
+		if x.isSelected(newKey("ConfigMap", "conf"), conf.GetLabels()) != (step.want != nil) {
+			t.Errorf("%v has %v: selected %t", step.id, step.now, step.want == nil)
+		}
+	}
+	if len(x.states)+len(x.byAnchor)+len(x.byBundle)+len(x.byMatchedKey) > 0 {
+		t.Errorf("it keeps %v, %v, %v, %v", x.states, x.byAnchor, x.byBundle, x.byMatchedKey)
+	}
+}
+
+// A selection of one value is found by that label alone, so that a changed object is matched against few selections.
+func TestTheAnchorOfASelection(t *testing.T) {
+	for text, want := range map[string]string{"app=web": "app=web", "app==web": "app=web", "app in (web)": "app=web", "app in (a,b)": "", "app": "", "app!=web": "", "": "", "app in (a,b),tier=x": "tier=x"} {
+		s := atoll.Selection{Group: "x.dev", Kind: "Widget", Namespace: "shop", Labels: text}
+		if got, want := anchorOf(s, bundlecontent.ParseSelection(s)), (selectionAnchor{schema.GroupKind{Group: "x.dev", Kind: "Widget"}, "shop", want}); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}

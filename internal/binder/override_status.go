@@ -149,9 +149,6 @@ func overrideStatus(old v1alpha1.OverrideStatus, generation int64, spec *v1alpha
 // Admission refuses such policies. They can be in a store that an older version wrote.
 func firstOverrideFault(spec *v1alpha1.OverrideSpec) string {
 	for i, rs := range spec.ResourceSelectors {
-		if rs.LabelSelector == nil {
-			continue
-		}
 		if _, err := metav1.LabelSelectorAsSelector(rs.LabelSelector); err != nil {
 			return fmt.Sprintf("resourceSelectors[%d].labelSelector: %v", i, err)
 		}

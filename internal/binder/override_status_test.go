@@ -2,7 +2,10 @@ package binder
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -150,6 +153,98 @@ func TestAStatusOfAnOverrideIsWritten(t *testing.T) {
 		}
 		if writes != 2 {
 			t.Errorf("%d writes, want one of each policy", writes)
+		}
+	}
+}
+
+// The rules of an override policy name it by its kind, its namespace and its name.
+func TestTheRulesOfAnOverrideNameItsPolicy(t *testing.T) {
+	for text, want := range map[string]PolicyKey{
+		"ClusterOverridePolicy/all": {kindClusterOverridePolicy, "", "all"}, "OverridePolicy/shop/own": {kindOverridePolicy, "shop", "own"},
+	} {
+		if got := policyKeyOfRule(text); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A new content enqueues the override policies whose count of Bundles it changes, and no others.
+func TestAnOverrideIsEnqueuedWhenItsCountChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, _ := newTestBinder(t)
+		takeDue := recordPolicyQueue(t, b)
+		web := policymatch.BundleID{Namespace: "shop", Name: "web"}
+		all, own, other := PolicyKey{kindClusterOverridePolicy, "", "all"}, PolicyKey{kindOverridePolicy, "shop", "own"}, PolicyKey{kindOverridePolicy, "shop", "other"}
+		for _, step := range []struct {
+			what     string
+			policies []string
+			want     []PolicyKey
+		}{
+			{"the first content", []string{"ClusterOverridePolicy/all", "OverridePolicy/shop/own", "ClusterOverridePolicy/all"}, []PolicyKey{all, own}},
+			{"the same policies", []string{"OverridePolicy/shop/own", "ClusterOverridePolicy/all"}, nil},
+			{"one goes and one comes", []string{"ClusterOverridePolicy/all", "OverridePolicy/shop/other"}, []PolicyKey{other, own}},
+		} {
+			b.policyStatus.recordUsedOverrides(web, overridesOf(step.policies...))
+			got := takeDue()
+			slices.SortFunc(got, comparePolicies)
+			if !slices.Equal(got, step.want) {
+				t.Errorf("%s: %v, want %v", step.what, got, step.want)
+			}
+		}
+	})
+}
+
+// namespacedOverrides are override policies by namespace.
+type namespacedOverrides struct {
+	overrideTable
+	by map[string][]*v1alpha1.OverridePolicy
+}
+
+func (x namespacedOverrides) OverridePolicies(ns string) []*v1alpha1.OverridePolicy { return x.by[ns] }
+
+// A start rechecks the statuses of all override policies.
+func TestAStartRechecksTheStatusesOfOverrides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, _ := newTestBinder(t)
+		takeDue := recordPolicyQueue(t, b)
+		b.Namespaces = listedNamespaces{}
+		own := &v1alpha1.OverridePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}}
+		b.Overrides = namespacedOverrides{overrideTable{all: []*v1alpha1.ClusterOverridePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "all"}}}}, map[string][]*v1alpha1.OverridePolicy{"shop": {own}}}
+		b.policyStatus.enqueueOverridePolicies()
+		got := takeDue()
+		slices.SortFunc(got, comparePolicies)
+		if want := []PolicyKey{{kindClusterOverridePolicy, "", "all"}, {kindOverridePolicy, "shop", "own"}}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// The first fault of an override policy is named with its place.
+func TestTheFaultOfAnOverrideIsNamed(t *testing.T) {
+	label := func(operator metav1.LabelSelectorOperator) v1alpha1.ResourceSelector {
+		return v1alpha1.ResourceSelector{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: operator}}}}
+	}
+	rule := func(path string) v1alpha1.RuleWithCluster {
+		return v1alpha1.RuleWithCluster{Overriders: v1alpha1.Overriders{Plaintext: []v1alpha1.PlaintextOverrider{{Path: path, Operator: v1alpha1.OverrideRemove}}}}
+	}
+	used := metav1.ConditionTrue
+	for what, tc := range map[string]struct {
+		spec    v1alpha1.OverrideSpec
+		bundles int32
+		status  metav1.ConditionStatus
+		reason  atoll.Reason
+		message string // or its beginning
+	}{
+		"used":              {v1alpha1.OverrideSpec{ResourceSelectors: []v1alpha1.ResourceSelector{{}, label("Exists")}, OverrideRules: []v1alpha1.RuleWithCluster{rule("/a")}}, 1, used, atoll.ReasonRulesApply, "its rules are in the content of Bundles"},
+		"not used":          {v1alpha1.OverrideSpec{}, 0, metav1.ConditionFalse, atoll.ReasonSelectsNothing, "no Bundle has an object that resourceSelectors select"},
+		"a faulty selector": {v1alpha1.OverrideSpec{ResourceSelectors: []v1alpha1.ResourceSelector{{}, label("Near")}}, 1, metav1.ConditionFalse, atoll.ReasonInvalidRule, "resourceSelectors[1].labelSelector: "},
+		"a faulty rule":     {v1alpha1.OverrideSpec{OverrideRules: []v1alpha1.RuleWithCluster{rule("/a"), rule("no pointer")}}, 0, metav1.ConditionFalse, atoll.ReasonInvalidRule, "overrideRules[1].overriders.plaintext"},
+	} {
+		old := v1alpha1.OverrideStatus{Bundles: 5}
+		got := overrideStatus(old, 7, &tc.spec, tc.bundles)
+		c := got.Conditions[0]
+		if got.Bundles != tc.bundles || c.Type != v1alpha1.PolicyApplied || c.Status != tc.status || c.Reason != string(tc.reason) || !strings.HasPrefix(c.Message, tc.message) {
+			t.Errorf("%s: %+v", what, got)
 		}
 	}
 }

@@ -26,6 +26,7 @@ type ownershipIndex struct {
 	releasing       keyIndex // by tombstones with finalizers that their templates still have
 	byUID           map[string]policymatch.BundleID
 	deletedUIDs     map[atoll.ItemKey]map[string]bool
+	undecided       map[atoll.ItemKey]bool                                 // own items from before the start, while nothing decided what places them
 	handoverTargets map[policymatch.BundleID]map[policymatch.BundleID]bool // Bundles that are yet to take items over
 
 	family     childIndex
@@ -71,7 +72,7 @@ type bundleOrigin struct {
 func newOwnershipIndex() *ownershipIndex {
 	return &ownershipIndex{
 		placedBy: map[atoll.ItemKey]policymatch.BundleID{}, bundles: map[policymatch.BundleID]*bundleEntry{},
-		holders: keyIndex{}, dependents: keyIndex{}, releasing: keyIndex{}, byUID: map[string]policymatch.BundleID{}, deletedUIDs: map[atoll.ItemKey]map[string]bool{},
+		holders: keyIndex{}, dependents: keyIndex{}, releasing: keyIndex{}, byUID: map[string]policymatch.BundleID{}, deletedUIDs: map[atoll.ItemKey]map[string]bool{}, undecided: map[atoll.ItemKey]bool{},
 		handoverTargets: map[policymatch.BundleID]map[policymatch.BundleID]bool{},
 		byNamespace:     map[string]map[policymatch.BundleID]bool{}, bySource: map[sourceName]map[policymatch.BundleID]bool{},
 		family: newChildIndex(), selections: newLabelSelections(),
@@ -345,6 +346,42 @@ func (c *ownershipIndex) originAndPlacedKeys(id policymatch.BundleID) (bundleOri
 		return bundleOrigin{}, nil
 	}
 	return b.origin, slices.SortedFunc(maps.Keys(b.placedKeys), atoll.ItemKey.Compare)
+}
+
+// recordUndecided records the own items of a content from before the start: their templates are read, and
+// decided about, one by one.
+func (c *ownershipIndex) recordUndecided(content *atoll.Content) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range content.Items {
+		if !content.Items[i].Dependency {
+			c.undecided[content.Items[i].Key] = true
+		}
+	}
+}
+
+// markDecided records that what places a template is decided.
+func (c *ownershipIndex) markDecided(key atoll.ItemKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.undecided, key)
+}
+
+// undecidedItems lists the own items of a Bundle's content that recordUndecided recorded and that no Bundle
+// places yet.
+func (c *ownershipIndex) undecidedItems(id policymatch.BundleID) (out []atoll.ItemKey) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b := c.bundles[id]
+	if b == nil {
+		return nil
+	}
+	for key, h := range b.items {
+		if _, placed := c.placedBy[key]; h.isOwn && c.undecided[key] && !placed {
+			out = append(out, key)
+		}
+	}
+	return out
 }
 
 // isSingleObjectBundle reports whether the Bundle is one object, with what that needs.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
@@ -141,5 +143,161 @@ func TestBundlesWithAny(t *testing.T) {
 		if got := c.bundlesWithAny(tc.namespace, func(key atoll.ItemKey) bool { return key.Name == tc.name }); !slices.Equal(got, tc.want) {
 			t.Errorf("%s in %s: %v, want %v", tc.name, tc.namespace, got, tc.want)
 		}
+	}
+}
+
+// A Bundle moves to another source, and leaves the index with its content and its last template.
+func TestTheIndexFollowsBundlesAndSources(t *testing.T) {
+	id, other := policymatch.BundleID{Namespace: "shop", Name: "a"}, policymatch.BundleID{Namespace: "blog", Name: "a"}
+	first, second := bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "first"}}, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "second"}, group: "g"}
+	key := newKey("ConfigMap", "a")
+	c := newOwnershipIndex()
+	expect := func(what string, want map[string][]policymatch.BundleID, spaces ...policymatch.BundleID) {
+		t.Helper()
+		for name, ids := range want {
+			if got := c.bundlesOfSource(policyKind, "", name); !slices.Equal(got, ids) {
+				t.Errorf("%s: of %s are %v, want %v", what, name, got, ids)
+			}
+		}
+		if got := c.bundlesInNamespace("shop"); !slices.Equal(got, spaces) {
+			t.Errorf("%s: in the namespace are %v, want %v", what, got, spaces)
+		}
+	}
+	c.assignTemplate(key, id, first)
+	c.setOrigin(other, first)
+	expect("placed", map[string][]policymatch.BundleID{"first": {other, id}, "second": nil}, id)
+	if got := c.bundlesOfSource(policyKind, "shop", "first"); !slices.Equal(got, []policymatch.BundleID{id}) {
+		t.Errorf("of the source in the namespace are %v", got)
+	}
+	c.assignTemplate(key, id, second)
+	expect("another source", map[string][]policymatch.BundleID{"first": {other}, "second": {id}}, id)
+	c.setContent(id, "u", 1, &atoll.Content{Items: []atoll.Item{{Key: key}}})
+	c.forgetBundleContent(id, "u")
+	expect("without content", map[string][]policymatch.BundleID{"second": {id}}, id)
+	if from, keys := c.originAndPlacedKeys(id); from != second || !slices.Equal(keys, []atoll.ItemKey{key}) {
+		t.Errorf("it places %v by %+v", keys, from)
+	}
+	c.assignTemplate(key, other, first)
+	if _, keys := c.originAndPlacedKeys(id); len(keys) > 0 || c.placingBundle(key) != other {
+		t.Errorf("a template that moved is in %v, and %v has %v", c.placingBundle(key), id, keys)
+	}
+	c.unassignTemplate(key)
+	if _, keys := c.originAndPlacedKeys(other); len(keys) > 0 || c.placingBundle(key).Name != "" {
+		t.Errorf("a template of no Bundle is in %v, and %v has %v", c.placingBundle(key), other, keys)
+	}
+	c.setContent(id, "u", 1, &atoll.Content{})
+	c.forgetBundleContent(id, "u")
+	expect("without anything", map[string][]policymatch.BundleID{"second": nil})
+	if from, keys := c.originAndPlacedKeys(id); from != (bundleOrigin{}) || keys != nil || c.isSingleObjectBundle(id) || c.holdsOnlyNamespace(id) || !c.hasNoItems(id) || c.ownItems(id) != nil {
+		t.Errorf("what is left: %+v, %v", from, keys)
+	}
+}
+
+// An item counts as new once. The Revision that added it stays with it, until it is gone or another Bundle has the name.
+func TestWhenAnItemCame(t *testing.T) {
+	a, b, ns := newKey("ConfigMap", "a"), newKey("ConfigMap", "b"), policymatch.BundleID{Namespace: "shop", Name: "x"}
+	items := func(keys ...atoll.ItemKey) *atoll.Content {
+		c := &atoll.Content{}
+		for _, key := range keys {
+			c.Items = append(c.Items, atoll.Item{Key: key})
+		}
+		return c
+	}
+	c := newOwnershipIndex()
+	for _, step := range []struct {
+		what    string
+		uid     string
+		number  int64
+		content *atoll.Content
+		added   []atoll.ItemKey
+		came    int64 // of a
+	}{
+		{"the first", "u", 3, items(a), []atoll.ItemKey{a}, 3},
+		{"one more", "u", 4, items(a, b), []atoll.ItemKey{b}, 3},
+		{"without it", "u", 5, items(b), nil, -1},
+		{"again", "u", 6, items(a, b), []atoll.ItemKey{a}, 6},
+		{"of another Bundle of the name", "v", 1, items(a, b), nil, 1},
+	} {
+		if added := c.setContent(ns, step.uid, step.number, step.content); !slices.Equal(added, step.added) {
+			t.Errorf("%s: new are %v, want %v", step.what, added, step.added)
+		}
+		came := int64(-1)
+		for _, arrival := range c.ownItemArrivals(a) {
+			came = arrival.sinceRevision
+		}
+		if came != step.came {
+			t.Errorf("%s: it came by %d, want %d", step.what, came, step.came)
+		}
+	}
+	if _, known := c.findByUID("u"); known {
+		t.Error("the former UID is known")
+	}
+}
+
+// A Bundle whose source is recorded keeps it. The annotated object of another one is that of its own items which gives
+// the Bundle its name.
+func TestTheSourceOfABundleThatExists(t *testing.T) {
+	web, conf := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, newKey("ConfigMap", "web")
+	d := policymatch.Decision{Winner: &policymatch.Candidate{Source: v1alpha1.BundleSource{Kind: v1alpha1.SourceAnnotation, Name: "web", UID: "w"}, Spec: &v1alpha1.PropagationSpec{}}}
+	id, _ := d.BundleOf(policymatch.Subject{Key: web})
+	content := &atoll.Content{Items: []atoll.Item{{Key: conf}, {Key: web}}}
+	for what, tc := range map[string]struct {
+		source     v1alpha1.BundleSource
+		recorded   bool
+		dependency bool
+		want       bundleOrigin
+	}{
+		"an annotation":          {d.Winner.Source, false, false, bundleOrigin{source: d.Winner.Source, group: "g", annotatedObject: web}},
+		"of a dependency":        {d.Winner.Source, false, true, bundleOrigin{source: d.Winner.Source, group: "g"}},
+		"a policy":               {v1alpha1.BundleSource{Kind: policyKind, Name: "p"}, false, false, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "p"}, group: "g"}},
+		"a source that is known": {d.Winner.Source, true, false, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "known"}}},
+	} {
+		c := newOwnershipIndex()
+		content.Items[1].Dependency = tc.dependency
+		c.setContent(id, "u", 0, content)
+		if tc.recorded {
+			c.setOrigin(id, tc.want)
+		}
+		c.recordSourceIfAbsent(id, tc.source, "g")
+		if got, _ := c.originAndPlacedKeys(id); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", what, got, tc.want)
+		}
+	}
+}
+
+// The Bundles with objects of a kind are those that hold or place one. Each kind is asked about once.
+func TestBundlesWithObjectsOfAKind(t *testing.T) {
+	c := newOwnershipIndex()
+	holds, places, other := policymatch.BundleID{Namespace: "shop", Name: "a"}, policymatch.BundleID{Namespace: "blog", Name: "b"}, policymatch.BundleID{Namespace: "shop", Name: "c"}
+	c.setContent(holds, "1", 1, &atoll.Content{Items: []atoll.Item{{Key: newKey("Job", "a")}, {Key: newKey("Secret", "b")}}})
+	c.assignTemplate(newKey("Job", "b"), places, bundleOrigin{})
+	c.setContent(other, "3", 1, &atoll.Content{Items: []atoll.Item{{Key: newKey("Secret", "a")}}})
+	asked := map[schema.GroupKind]int{}
+	got := c.bundlesWithKinds(func(gk schema.GroupKind) bool { asked[gk]++; return gk.Kind == "Job" })
+	if !slices.Equal(got, []policymatch.BundleID{places, holds}) || asked[schema.GroupKind{Kind: "Job"}] != 1 || asked[schema.GroupKind{Kind: "Secret"}] != 1 {
+		t.Errorf("%v, asked %v", got, asked)
+	}
+}
+
+// A child stays with the Bundle that holds it as its own, unless another one places it.
+func TestAChildStaysWithItsHolder(t *testing.T) {
+	key := newKey("ConfigMap", "a")
+	needs, holds, places := policymatch.BundleID{Namespace: "shop", Name: "a"}, policymatch.BundleID{Namespace: "shop", Name: "b"}, policymatch.BundleID{Namespace: "shop", Name: "c"}
+	c := newOwnershipIndex()
+	c.setContent(needs, "1", 1, &atoll.Content{Items: []atoll.Item{{Key: key, Dependency: true}}})
+	if c.keepWithHolder(key); c.placingBundle(key).Name != "" {
+		t.Error("a dependency is placed")
+	}
+	c.setContent(holds, "2", 1, &atoll.Content{Items: []atoll.Item{{Key: key}}})
+	c.keepWithHolder(key)
+	if _, keys := c.originAndPlacedKeys(holds); c.placingBundle(key) != holds || !slices.Equal(keys, []atoll.ItemKey{key}) {
+		t.Errorf("it is in %v, with %v", c.placingBundle(key), keys)
+	}
+	c.assignTemplate(key, places, bundleOrigin{})
+	if c.keepWithHolder(key); c.placingBundle(key) != places {
+		t.Errorf("it is in %v", c.placingBundle(key))
+	}
+	if got := c.otherHolders(needs, key); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("other holders are %v", got)
 	}
 }

@@ -237,6 +237,7 @@ func (c *ownershipIndex) clone() *ownershipIndex {
 	out := newOwnershipIndex()
 	maps.Copy(out.placedBy, c.placedBy)
 	maps.Copy(out.byUID, c.byUID)
+	maps.Copy(out.undecided, c.undecided)
 	for id, b := range c.bundles {
 		one := *b
 		one.placedKeys = maps.Clone(b.placedKeys) // items, dependencies and releasing are replaced, never changed

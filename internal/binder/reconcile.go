@@ -113,6 +113,7 @@ func isSameSpec[T interface {
 func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundle state.Bundle, exists bool) (bundlePlan, error) {
 	started := time.Now()
 	from, claimed := b.ownership.originAndPlacedKeys(id)
+	claimed = b.addUndecidedTemplates(id, claimed)
 	intent := b.intentOf(id, from)
 	in := bundlecontent.Input{
 		BundleUID: bundle.Ref.UID, ConfirmedPlan: bundle.Meta.Annotations[atoll.AnnotationConfirm],
@@ -135,6 +136,19 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 		return bundlePlan{}, fmt.Errorf("read what bundle %s takes over: %w", id, err)
 	}
 	return bundlePlan{input: in, origin: from, intent: intent, startedAt: started, isNamespaced: id.Namespace != ""}, nil
+}
+
+// addUndecidedTemplates adds the templates that a Bundle has from before the start, and about which nothing is
+// decided yet. They stay chosen until then: a start is no reason to call them Unclaimed.
+func (b *Binder) addUndecidedTemplates(id policymatch.BundleID, claimed []atoll.ItemKey) []atoll.ItemKey {
+	undecided := slices.DeleteFunc(b.ownership.undecidedItems(id), func(key atoll.ItemKey) bool {
+		_, exists := b.Templates.Get(key)
+		return !exists
+	})
+	if len(undecided) == 0 {
+		return claimed
+	}
+	return slices.SortedFunc(slices.Values(append(claimed, undecided...)), atoll.ItemKey.Compare)
 }
 
 // tombstoneCarriedOutCheck returns whether all rows of a Bundle have carried out a tombstone of its

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -73,5 +74,20 @@ func TestRulesThatAreTooLargeTogetherAreNotCut(t *testing.T) {
 	in.NamespaceOverrides = in.NamespaceOverrides[:2]
 	if out = bundlecontent.NextContent(in); !out.NeedsRevision || len(out.Problems) > 0 {
 		t.Errorf("two of them: cut %t, %v", out.NeedsRevision, out.Problems)
+	}
+}
+
+// failingDefaults cannot read any object.
+type failingDefaults struct{}
+
+func (failingDefaults) Default(*unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return nil, errors.New("replicas is no number")
+}
+
+// Admission refuses for the size alone: an object that cannot be read is reported by the plan.
+func TestAdmissionChecksTheSizeAlone(t *testing.T) {
+	b := &Binder{Options: Options{Defaults: failingDefaults{}}}
+	if err := b.CheckItemSize(newDeployment("shop", "web", "web:1", 1)); err != nil {
+		t.Errorf("an object that cannot be read: %v", err)
 	}
 }

@@ -57,7 +57,8 @@ func (b *Binder) clearUnboundCondition(ctx context.Context, bundle state.Bundle,
 	if b.ReadOnly || atoll.IsUndetermined(c) || c.Status == metav1.ConditionTrue {
 		return nil
 	}
-	b.policyStatus.enqueuePolicy(PolicyKey{from.source.Kind, bundle.Ref.Namespace, from.source.Name})
+	id := policymatch.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name}
+	b.policyStatus.enqueuePolicy(PolicyKey{from.source.Kind, policyNamespace(from.source.Kind, id), from.source.Name})
 	return b.SetBundleCondition(ctx, bundle, metav1.Condition{
 		Type: v1alpha1.BundleBound, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonRead), Message: "all kinds of its objects are read, and all can be sent",
 	})

@@ -265,24 +265,34 @@ func collectRowItems(s *bundleSnapshot, l templateState, states bool) (rows []ki
 	rows, observed, done = make([]kinds.RowItem, 0, len(l.rows)), l.template.GetGeneration(), true
 	for _, row := range l.rows {
 		if row.Spec.Phase != atoll.RowActive {
+			if row.Spec.Phase == atoll.RowPending {
+				observed, done = 0, false
+			}
 			continue
 		}
 		ri := rowItem(row, l.item, l.reports[row.Cluster])
 		ri.EqualClusters = row.More
 		v := s.contents[row.Spec.Revision][l.item.Key]
 		ri.Stale = ri.Stale || !states || v != version{l.item.UID, l.item.Hash}
-		if !ri.Disconnected && ri.Stale {
-			observed = 0
+		if !ri.Disconnected {
+			if ri.Stale {
+				observed = 0
+			}
+			done = done && !ri.Stale && ri.Health == atoll.Healthy
 		}
-		done = done && (ri.Disconnected || !ri.Stale && ri.Health == atoll.Healthy)
 		// Rows that differ in other items may say the same of this one.
-		if i := slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o kinds.RowItem) bool { return sameReport(o, ri) }); i >= 0 && !l.apart {
+		if i := indexOfEqualReport(rows, ri); i >= 0 && !l.apart {
 			rows[i].EqualClusters += ri.EqualClusters + 1
 			continue
 		}
 		rows = append(rows, ri)
 	}
 	return rows, observed, done
+}
+
+// indexOfEqualReport returns which of the first rows reports the same of an item; -1: none does.
+func indexOfEqualReport(rows []kinds.RowItem, ri kinds.RowItem) int {
+	return slices.IndexFunc(rows[:min(len(rows), fewSaid)], func(o kinds.RowItem) bool { return sameReport(o, ri) })
 }
 
 // hasOtherContent reports whether the cluster reports that the object does not have the item's content.

@@ -35,6 +35,11 @@ func NeedsOneClusterForVolumes(obj *unstructured.Unstructured) bool {
 	return k.volumesPath != nil && len(own) > 0
 }
 
+// MayHaveVolumesOfReplicas reports whether NeedsOneClusterForVolumes can be true of the kind.
+func MayHaveVolumesOfReplicas(gk schema.GroupKind) bool {
+	return traitsOfKind(gk).volumesPath != nil
+}
+
 // ReplicaCounts returns the desired and the ready replicas of a reflected status. ok is false
 // for kinds without replicas, and where nothing was reflected.
 func ReplicaCounts(gk schema.GroupKind, status json.RawMessage) (desired, ready int64, ok bool) {

@@ -50,10 +50,13 @@ func (o *ObjectPatcher) countBytes(n int) error {
 type limitedBuffer struct {
 	bytes []byte
 	limit int
+	// isOver: more bytes were to be written.
+	isOver bool
 }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if len(b.bytes)+len(p) > b.limit {
+		b.isOver = true
 		return 0, ErrObjectTooLarge
 	}
 	b.bytes = append(b.bytes, p...)

@@ -195,6 +195,9 @@ func encodeYAMLLike(text string, doc *yaml.Node) (string, error) {
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
 	if err := e.Encode(doc); err != nil {
+		if out.isOver { // the library keeps only the text of the error
+			err = ErrObjectTooLarge
+		}
 		return "", fmt.Errorf("write it: %w", err)
 	}
 	if err := yaml.Unmarshal(out.bytes, &yaml.Node{}); err != nil {

@@ -130,7 +130,7 @@ func (m fakeRows) ListOfCluster(uid string) (out []state.Row) {
 // PodsOf the rows that are to stay in a cluster.
 func (m fakeRows) RequestedPodsOf(uid string) (n int64) {
 	for _, r := range m.ListOfCluster(uid) {
-		if r.Spec.Phase == atoll.RowActive {
+		if r.Spec.Phase == atoll.RowActive || r.Spec.Phase == atoll.RowPending {
 			n += max(r.Spec.RequestedPods, 1)
 		}
 	}

@@ -103,8 +103,9 @@ func (r *PlacementReconciler) itemUIDsOf(ctx context.Context, row atoll.RowSpec,
 
 func isMove(t atoll.Tombstone) bool { return t.Cause == atoll.CauseMoved && !t.Orphan }
 
-// hasStayingRow reports whether the Bundle has a row in the cluster that is not being removed.
+// hasStayingRow reports whether the Bundle has a row in the cluster that has its objects, and is not being
+// removed.
 func (r *PlacementReconciler) hasStayingRow(bundle, cluster string) bool {
 	row, ok := r.Rows.Get(bundle, cluster)
-	return ok && row.Spec.Phase != atoll.RowRemoving
+	return ok && row.Spec.Phase != atoll.RowRemoving && !row.Spec.Phase.OrdersNothing()
 }

@@ -35,11 +35,10 @@ var suffixPattern = regexp.MustCompile(`-[0-9a-f]{10}$`)
 // that separates it from the candidate's other Bundles there.
 func BundleForSubject(c Candidate, sub Subject) (BundleID, string) {
 	group := ""
-	switch {
-	case c.level >= levelNamespace:
-	case c.Spec.GroupBy.Type == v1alpha1.GroupByObject:
+	switch c.Spec.GroupBy.Type {
+	case v1alpha1.GroupByObject:
 		group = objectName(sub.Key)
-	case c.Spec.GroupBy.Type == v1alpha1.GroupByLabel:
+	case v1alpha1.GroupByLabel:
 		group = sub.Labels[c.Spec.GroupBy.LabelKey]
 	}
 	return BundleID{Namespace: sub.Key.Namespace, Name: bundleName(c.Source, group, sub.Key)}, group

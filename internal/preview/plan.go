@@ -332,8 +332,11 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	}
 	for _, p := range c.Problems {
 		shown := Refusal{"an object", "cannot be sent; an Event on it would say why", atoll.ReasonCannotSend}
-		if p.Key.Kind == "" || c.in.mayReadItem(p.Key) && !p.Key.IsSecret() {
-			shown.Object, shown.Why = strings.TrimPrefix(p.Key.Kind+"/"+p.Key.Name, "/"), p.Err.Error()
+		switch {
+		case p.Key.Kind == "":
+			shown.Object, shown.Why = "its content", p.Err.Error()
+		case c.in.mayReadItem(p.Key) && !p.Key.IsSecret():
+			shown.Object, shown.Why = p.Key.Kind+"/"+p.Key.Name, p.Err.Error()
 		}
 		b.Problems = append(b.Problems, shown)
 	}
@@ -440,6 +443,7 @@ func (c *bundleComparison) changeRemovesCluster(cluster string) bool {
 // compareRow compares a row of a cluster, without its name; items tells equal Items from others.
 func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items string, changes bool) {
 	was, had := c.Before[cluster]
+	had = had && was.Phase != atoll.RowPending // nothing of it is in the cluster
 	is, has := c.After[cluster]
 	if v, ok := c.Decision.FindVerdict(cluster); ok && v.Reason != "" {
 		out.Why, out.Reason = v.Reason, v.ReasonCode()

@@ -70,6 +70,13 @@ func TestABumpedStoreShowsByItself(t *testing.T) {
 			t.Errorf("%s: Jumped = %q, want a reason: %v", c.name, why, c.hold)
 		}
 	}
+	first := []enginev1.ChainLink{{ID: "a", Revision: 40}}
+	if at := int64(40 + restore.MaxRevisionJump); restore.NeedsKeyScan(first, at) || !restore.NeedsKeyScan(first, at+1) {
+		t.Error("the second start is not looked at beyond the jump")
+	}
+	if restore.RevisionJumpReason(40, 40+restore.MaxRevisionJump) != "" || restore.RevisionJumpReason(40, 41+restore.MaxRevisionJump) == "" {
+		t.Error("a store is held at the jump, or not beyond it")
+	}
 	if restore.NeedsKeyScan(nil, 1_000_000_150) {
 		t.Error("a store without a start is looked at")
 	}

@@ -48,7 +48,7 @@ func (s *rolloutStep) withholdReplacements() {
 	if s.ending = slices.DeleteFunc(slices.Clone(all), s.delaysNothing); len(s.ending) > 0 {
 		s.withholdArrivals()
 	}
-	s.unreplaced = max(0, len(all)-len(s.withheld))
+	s.unreplaced = len(all)
 }
 
 // withholdArrivals withholds one arrival for each ending copy. A cluster whose row is being removed and
@@ -118,15 +118,7 @@ func (s *rolloutStep) endingCopies() []string {
 // delaysNothing reports whether no replacement waits for the copy in a cluster, since the cluster is
 // disconnected. Until the hub can tell, a replacement waits.
 func (s *rolloutStep) delaysNothing(c string) bool {
-	row := s.Rows[c]
-	if s.MoveOrder != OldFirstWhereConnected || row.Online {
-		return false
-	}
-	if row.UncertainUntil.After(s.Now) {
-		s.requeueNoLater(row.UncertainUntil)
-		return false
-	}
-	return true
+	return s.MoveOrder == OldFirstWhereConnected && !s.Rows[c].Online && !s.isUncertain(c)
 }
 
 // isRemoved reports whether the cluster has confirmed the removal of the row.
@@ -140,12 +132,14 @@ func (s *rolloutStep) isAbandoned(c string) bool {
 }
 
 // setPendingSpec sets the spec of a row that is to be Active after an old copy has ended. A row that is
-// being removed stays so until its cluster has confirmed it.
+// being removed stays so until it is collected. A member that remembers a removal from before a restore has
+// nothing left to remove.
 func (s *rolloutStep) setPendingSpec(c string) {
 	row, v := s.Rows[c], schedule.Verdict{}
-	if v, _ = s.Decision.FindVerdict(c); row.Spec.UID == v.UID && row.Spec.Phase == atoll.RowRemoving && !row.isRemoved() {
+	if v, _ = s.Decision.FindVerdict(c); row.Spec.UID == v.UID && row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil {
 		return
 	}
+	s.unreplaced = max(0, s.unreplaced-1)
 	spec := row.Spec
 	if spec.Phase != atoll.RowPending || spec.UID != v.UID {
 		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation, Phase: atoll.RowPending, Since: s.nowUnix}
@@ -160,17 +154,31 @@ func (s *rolloutStep) setPendingSpec(c string) {
 	s.nextSpecs[c] = &spec
 }
 
-// explainPendingRows writes the most pressing wait of the ending copies into the rows that wait for them.
+// explainPendingRows writes the most pressing wait of the ending copies into the rows that wait for them. The
+// stored wait stays while the hub cannot tell which clusters are disconnected.
 func (s *rolloutStep) explainPendingRows() {
 	if len(s.withheld) == 0 {
 		return
 	}
-	reason := s.waitForOldCopies().String()
+	reason, uncertain := s.waitForOldCopies().String(), slices.ContainsFunc(s.ending, s.isUncertain)
 	for _, c := range s.withheld {
-		if spec := s.nextSpecs[c]; spec != nil && spec.Phase == atoll.RowPending {
-			spec.Reason = reason
+		spec := s.nextSpecs[c]
+		if spec == nil || spec.Phase != atoll.RowPending || uncertain && spec.Reason != "" {
+			continue
 		}
+		spec.Reason = reason
 	}
+}
+
+// isUncertain reports whether the hub cannot tell yet that the row's cluster is disconnected. It then requests a
+// step for the time at which it can.
+func (s *rolloutStep) isUncertain(c string) bool {
+	row := s.Rows[c]
+	if row.Online || !row.UncertainUntil.After(s.Now) {
+		return false
+	}
+	s.requeueNoLater(row.UncertainUntil)
+	return true
 }
 
 // uncertainConnection stands for a wait for a cluster of which the hub cannot tell yet.
@@ -186,7 +194,7 @@ func (s *rolloutStep) waitForOldCopies() atoll.RowReason {
 			spec = *next
 		}
 		reason := s.findRowWait(c, spec, plan).Reason
-		if reason == atoll.ReasonWaitsForCluster && s.MoveOrder == OldFirstWhereConnected {
+		if reason == atoll.ReasonWaitsForCluster && s.isUncertain(c) {
 			reason = uncertainConnection
 		}
 		byReason[reason] = append(byReason[reason], c)

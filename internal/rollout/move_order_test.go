@@ -131,7 +131,7 @@ func TestARememberedRemovalIsNoCopy(t *testing.T) {
 	row.Spec.Phase, row.Spec.Generation, row.Status = atoll.RowRemoving, row.Spec.Generation+5, nil
 	row.Spec.Recall = &atoll.RememberedRemoval{RemovedAt: 5, Placement: "old"}
 	s.rows["a"], s.baseInput.PlacementHash = row, "new"
-	if playLines(s, "place names a", "step"); s.rows["a"].Spec.Phase != atoll.RowRemoving || s.rows["b"].Spec.Phase != atoll.RowRemoving {
+	if playLines(s, "place names a", "step"); s.rows["a"].Spec.Phase != atoll.RowPending || s.rows["b"].Spec.Phase != atoll.RowRemoving {
 		t.Errorf("b has not ended, and the rows are\n%s", s.formatRows())
 	}
 	if playLines(s, "report Ready b", "step"); s.rows["a"].Spec.Phase != atoll.RowActive {

@@ -103,7 +103,7 @@ func WaitOfRemovingRow(row Row) RowWait {
 	case isCurrent && row.Status.State == atoll.RowRemoved:
 		return RowWait{}
 	case !row.Online:
-		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back and remove what it holds, or `atoll remove` to give it up", since)
+		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back and remove what it holds, or `atoll remove --force` to give it up", since)
 	}
 	if isCurrent {
 		if blocker := row.Status.RemovalBlocker(); blocker != "" {

@@ -51,7 +51,7 @@ func TestWaitsOfRemovingRows(t *testing.T) {
 			reason: atoll.ReasonWaitsForMember, awaited: `the removal, which is blocked: PersistentVolumeClaim data: it has the finalizer example.com/\x1bkeep`},
 		"refused": {status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed, Reason: atoll.ReasonDeniedByPolicy, Message: "deletes are not allowed"},
 			reason: atoll.ReasonWaitsForMember, awaited: "the removal, which is blocked: DeniedByPolicy deletes are not allowed"},
-		"disconnected": {offline: true, status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed}, reason: atoll.ReasonWaitsForCluster, awaited: "the cluster to come back and remove what it holds, or `atoll remove` to give it up"},
+		"disconnected": {offline: true, status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed}, reason: atoll.ReasonWaitsForCluster, awaited: "the cluster to come back and remove what it holds, or `atoll remove --force` to give it up"},
 		"removed":      {status: &atoll.RowStatus{Generation: 7, State: atoll.RowRemoved}},
 	} {
 		w := WaitOfRemovingRow(Row{Spec: atoll.RowSpec{Generation: 7, Phase: atoll.RowRemoving, Since: 60}, Status: tc.status, Online: !tc.offline})

@@ -224,12 +224,14 @@ func readPlacementField(f *lineReader, r *atoll.RowSpec) {
 // DecodeRequestedPods returns the pods of the row that a line of a spec is of: at least 1 where the row is to stay, and 0
 // where the row's phase says that it leaves. It allocates nothing, and takes a number that
 // cannot be read for 1.
+//
+// A row that waits for an old copy counts, because it keeps the place.
 func DecodeRequestedPods(line string) int64 {
 	pods := int64(1)
 	for field := range strings.SplitSeq(line, " ") {
 		switch {
 		case field == "":
-		case field[0] == 'p':
+		case field[0] == 'p' && field != pendingField:
 			return 0
 		case field[0] == 'm':
 			if n, err := strconv.ParseInt(field[1:], 10, 64); err == nil {
@@ -239,6 +241,9 @@ func DecodeRequestedPods(line string) int64 {
 	}
 	return pods
 }
+
+// pendingField is the field of RowPending.
+const pendingField = "pP"
 
 // DecodeStatus reads what EncodeStatus wrote, with the words of its dictionary.
 // uid is that of the row's cluster; where another cluster, which had the name before,

@@ -367,14 +367,12 @@ func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, unf
 
 // explainUnusedGroup returns, for a newcomer that the group in use refuses, whether another
 // group would take it.
-func (f *CompiledPlacement) explainUnusedGroup(c *Cluster, r refusal) refusal {
+func (f *CompiledPlacement) explainUnusedGroup(c *Cluster) refusal {
 	if g := f.findOtherAdmittingGroup(c); g != nil {
 		return refusal{filter: FilterGroups, reason: fmt.Sprintf("it fits in group %s, and group %s is in use", g.groupName, f.groupName)}
 	}
-	if all, refused := f.refuseByGroups(c); refused {
-		return all
-	}
-	return r
+	all, _ := f.refuseByGroups(c)
+	return all
 }
 
 // findOtherAdmittingGroup returns another group that would take a newcomer; nil: there is none.

@@ -208,10 +208,10 @@ func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec,
 		if i, lacks := p.firstMissingSpread(c); lacks {
 			v.Outcome, v.PlacementFingerprint = OutcomeOut, ""
 			v.Filter, v.Reason = FilterSpread, fmt.Sprintf("it has no %s, over which spreadConstraints[%d] spreads", spreadFieldName(&p.spread[i]), i)
-			return in.SkipExplanations
+			return !in.needsVerdict(c)
 		}
 		if p.refuseDisconnected(c, v, d) {
-			return in.SkipExplanations
+			return !in.needsVerdict(c)
 		}
 	} else if p.fromScratch && f.needsRebalance(row) {
 		p.offerHolderLikeNewcomer(at, row, v, d)
@@ -219,7 +219,7 @@ func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec,
 	}
 	about := clusterFacts{runsBundle: row != nil && row.Phase.IsChosen(), avoidedTaints: f.countAvoidedTaints(c), nearby: p.nearby, fleet: in.resolveFacts()}
 	if p.scores.needsPodLoad {
-		about.othersPods, about.ownPods = in.podLoadAt(at, row)
+		about.othersPods, about.ownPods = in.podLoadAt(at, in.rowInLoad(c, row))
 	}
 	o := candidateOption{clusterIndex: int32(at), priority: prioNew, verdictIndex: noVerdict}
 	if row != nil {
@@ -395,12 +395,19 @@ func (d *groupDecider) judgeRunningOption(i int32, r *choiceResult) {
 	}
 }
 
+// needsVerdict reports whether a cluster that is not chosen needs a verdict: where explanations are wanted, and
+// where a row is stored that may be of a copy that ends, or of another cluster of that name.
+func (in *Input) needsVerdict(c *Cluster) bool {
+	_, stored := in.Rows[c.Name]
+	return stored || !in.SkipExplanations
+}
+
 // judgeNewOption adds the verdict on an option that does not run the Bundle. Without
-// explanations, only chosen options have a verdict.
+// explanations, only chosen options and those with a stored row have a verdict.
 func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 	o := &d.pool.options[i]
 	c, take := &d.input.Clusters[o.clusterIndex], r.isTaken[i] && r.unmetReason == ""
-	if !take && d.input.SkipExplanations {
+	if !take && !d.input.needsVerdict(c) {
 		return
 	}
 	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Score: o.score + o.penalty, ScoreBreakdown: d.pool.explainScore(int(i))}
@@ -416,7 +423,7 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 		v.Filter, v.Reason = FilterSpread, r.unmetReason
 	case o.penalty > 0:
 		v.Filter, v.Reason = FilterConnection, disconnectedReason
-	default:
+	case r.why != nil:
 		v.Filter, v.Reason = r.why.explainNotChosen(i)
 	}
 	d.Verdicts = append(d.Verdicts, v)

@@ -91,3 +91,83 @@ func TestClustersAreInTheSetsThatMatchTheirLabels(t *testing.T) {
 		t.Error("a removed cluster is in sets")
 	}
 }
+
+// A set that is defined again has only the clusters of its new selector. A malformed one has none.
+func TestRedefinedSetsHaveTheirNewClusters(t *testing.T) {
+	exclusive := &v1alpha1.ClusterSetSelector{}
+	byLabel := &v1alpha1.ClusterSetSelector{SelectorType: v1alpha1.SelectByLabels, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}
+	broken := &v1alpha1.ClusterSetSelector{SelectorType: v1alpha1.SelectByLabels, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: "Near"}}}}
+	m := NewMembership()
+	for i, tc := range []struct {
+		selector         *v1alpha1.ClusterSetSelector
+		labelled, chosen bool
+	}{{exclusive, true, false}, {byLabel, false, true}, {exclusive, true, false}, {broken, false, false}, {byLabel, false, true}, {nil, false, false}} {
+		m.DefineSet("s", tc.selector)
+		labelled := m.SetsForLabels(map[string]string{v1alpha1.LabelClusterSet: "s"})
+		chosen := m.SetsForLabels(map[string]string{"env": "prod"})
+		if (len(labelled) == 1) != tc.labelled || (len(chosen) == 1) != tc.chosen {
+			t.Errorf("definition %d: by the set's label in %q, by the selector in %q", i, labelled, chosen)
+		}
+	}
+}
+
+// Clusters in the same sets share one list: a fleet is large, and its sets are few.
+func TestClustersOfEqualSetsShareTheirList(t *testing.T) {
+	m := NewMembership()
+	m.DefineSet("a", &v1alpha1.ClusterSetSelector{SelectorType: v1alpha1.SelectByLabels, LabelSelector: &metav1.LabelSelector{}})
+	m.PutCluster("x", nil)
+	m.PutCluster("y", nil)
+	if x, y := m.SetsOf("x"), m.SetsOf("y"); &x[0] != &y[0] {
+		t.Error("two clusters of the set a have a list each")
+	}
+	m.DefineSet("b", nil)
+	if m.PutCluster("x", nil) || m.PutCluster("y", nil) {
+		t.Error("a set that never was changes the sets of clusters")
+	}
+	if x, y := m.SetsOf("x"), m.SetsOf("y"); &x[0] != &y[0] {
+		t.Error("after a change of sets two clusters have a list each")
+	}
+}
+
+// Bindings are changed once. A namespace without bindings has the open sets, and one with bindings its own.
+func TestBindings(t *testing.T) {
+	g := NewGrants()
+	open := NewDefaultSet()
+	closed := open.DeepCopy()
+	closed.Name, closed.Spec.UnboundNamespaces = "prod", ""
+	for i, tc := range []struct {
+		opened, want bool
+	}{{g.StoreClusterSet("default", open), true}, {g.StoreClusterSet("default", open), false}, {g.StoreClusterSet("prod", closed), false}, {g.StoreClusterSet("gone", nil), false}} {
+		if tc.opened != tc.want {
+			t.Errorf("set %d opened: %t", i, tc.opened)
+		}
+	}
+	if _, ok := g.Get("prod"); !ok || !slices.Equal(g.OpenSets(), []string{"default"}) {
+		t.Errorf("open are %q", g.OpenSets())
+	}
+	for i, tc := range []struct {
+		set           string
+		bound, change bool
+		want          []string
+	}{
+		{"prod", false, false, []string{"default"}}, {"prod", true, true, []string{"prod"}}, {"prod", true, false, []string{"prod"}},
+		{"asia", true, true, []string{"asia", "prod"}}, {"prod", false, true, []string{"asia"}}, {"prod", false, false, []string{"asia"}}, {"asia", false, true, []string{"default"}},
+	} {
+		changed := g.BindNamespace("shop", tc.set, tc.bound)
+		if got := g.SetsOfNamespace("shop"); changed != tc.change || !slices.Equal(got, tc.want) || g.HasBinding("shop", tc.set) != tc.bound {
+			t.Errorf("binding %d: changed %t, sets %q; want %t, %q", i, changed, got, tc.change, tc.want)
+		}
+	}
+	if len(g.boundByNamespace) != 0 {
+		t.Errorf("bindings %v are left", g.boundByNamespace)
+	}
+	if !g.StoreClusterSet("default", nil) || len(g.OpenSets()) != 0 {
+		t.Error("the last open set is still open")
+	}
+	none := open.DeepCopy()
+	none.Spec.ClusterSelector.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	g.StoreClusterSet("some", none)
+	if g.StoreClusterSet("all", open); g.IncludesAllClusters([]string{"some", "gone"}) || !g.IncludesAllClusters([]string{"some", "all"}) {
+		t.Error("only a selector without conditions includes all clusters")
+	}
+}

@@ -79,21 +79,17 @@ func selectFirst(numbers []int32, n int, isBefore func(a, b int32) bool) {
 			h.replaceWithEarlier(numbers[n:])
 			return
 		}
-		low, high := splitByPivot(numbers, isBefore)
-		switch {
-		case n <= low:
+		if low := splitByPivot(numbers, isBefore); n <= low {
 			numbers = numbers[:low]
-		case n < high:
-			return
-		default:
-			numbers, n = numbers[high:], n-high
+		} else {
+			numbers, n = numbers[low+1:], n-low-1
 		}
 	}
 }
 
-// splitByPivot arranges the numbers so that those below the first index come before the pivot, and
-// those from the second on after it. The pivot is the middle one of three.
-func splitByPivot(numbers []int32, isBefore func(a, b int32) bool) (low, high int) {
+// splitByPivot arranges the numbers so that those below the pivot's index come before the pivot, and those
+// above it after the pivot. The pivot is the middle one of three.
+func splitByPivot(numbers []int32, isBefore func(a, b int32) bool) (low int) {
 	end := len(numbers) - 1
 	a, b, c := 0, len(numbers)/2, end
 	if isBefore(numbers[b], numbers[a]) {
@@ -112,5 +108,5 @@ func splitByPivot(numbers []int32, isBefore func(a, b int32) bool) (low, high in
 		}
 	}
 	numbers[low], numbers[end] = numbers[end], numbers[low]
-	return low, low + 1
+	return low
 }

@@ -306,12 +306,13 @@ func (w *choiceComparison) refuseBySpread(i int32) (rule string, closed bool) {
 
 // formatGroup returns a group as text, such as "zone eu-a".
 func (w *choiceComparison) formatGroup(rule int, group int32) string {
+	text := spreadFieldName(&w.spread[w.rules[rule]])
 	for name, id := range w.groupIDs[w.rules[rule]] {
 		if id == group {
-			return spreadFieldName(&w.spread[w.rules[rule]]) + " " + name
+			text += " " + name
 		}
 	}
-	return spreadFieldName(&w.spread[w.rules[rule]])
+	return text
 }
 
 // formatUsedGroups lists the first few groups that a rule uses.
@@ -354,8 +355,6 @@ func (w *choiceComparison) explainLossTo(i, rival int32) string {
 		than = "the lowest in whose place the spread lets it be"
 	}
 	switch {
-	case w.isChosen[i]:
-		return ""
 	case r.priority > o.priority && o.score > r.score:
 		return fmt.Sprintf("it fits and scores %s of 1000, more than %s with %s, which stays: %s", mine, w.clusterName(rival), theirs, w.explainStay(o.score-r.score, rival))
 	case w.capacityScores != nil && w.comparedScore(i) < w.comparedScore(rival):

@@ -179,6 +179,9 @@ func TestSpreadGroupsSayWhy(t *testing.T) {
 		}
 	}
 	hidden := d.RedactCounts()
+	if hidden.Choice.Fit != 0 || hidden.Choice.Chosen != 3 {
+		t.Errorf("redacted counts still show %+v", hidden.Choice)
+	}
 	for _, s := range hidden.Choice.Spread {
 		for _, g := range s.Groups {
 			if g.Chosen == 0 || g.Clusters+g.Fit > 0 {

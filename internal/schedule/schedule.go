@@ -505,7 +505,7 @@ func (f *CompiledPlacement) judgeNewcomer(c *Cluster) Verdict {
 	if !refused {
 		v.Outcome, v.PlacementFingerprint = OutcomePlaced, f.placementFingerprint
 	} else if f.groupName != "" {
-		r = f.explainUnusedGroup(c, r)
+		r = f.explainUnusedGroup(c)
 	}
 	v.Filter, v.Reason = r.filter, r.reason
 	return v

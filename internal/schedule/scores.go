@@ -118,6 +118,15 @@ func (in *Input) podLoadAt(at int, row *atoll.RowSpec) (others, own int64) {
 	return subtractOwnPods(in.PodLoads[at], row)
 }
 
+// rowInLoad returns the row of a cluster whose pods are in the cluster's load: the one that it holds, or a Pending
+// one that a decision takes for none.
+func (in *Input) rowInLoad(c *Cluster, held *atoll.RowSpec) *atoll.RowSpec {
+	if r, stored := in.Rows[c.Name]; held == nil && stored && r.UID == c.UID && r.Phase == atoll.RowPending {
+		return &r
+	}
+	return held
+}
+
 // subtractOwnPods splits a cluster's load into the pods of others and of the Bundle's row
 // there.
 func subtractOwnPods(others int64, row *atoll.RowSpec) (rest, own int64) {

@@ -233,7 +233,7 @@ func TestSeveralRulesAreKept(t *testing.T) {
 		}
 	}
 	t.Logf("the best in %d of %d, groups missing that could be had in %d", best, runs, short)
-	if best < runs*85/100 || short > runs*3/100 {
+	if best < runs*97/100 || short > runs/200 {
 		t.Errorf("the best in %d of %d, groups missing that could be had in %d", best, runs, short)
 	}
 }

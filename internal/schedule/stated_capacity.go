@@ -34,9 +34,6 @@ func (in *Input) exceedsCapacity(c *Cluster) (reason string, exceedsCapacity boo
 // newRevisionExceedsCapacity returns the bound that keeps the Bundle's row from the newest
 // revision, which needs more than what is left for the row's share; empty: none.
 func (in *Input) newRevisionExceedsCapacity(c *Cluster, row *atoll.RowSpec) string {
-	if len(c.Capacity) == 0 || in.Demand == nil {
-		return ""
-	}
 	others, own := in.resolveFacts().UsageOf(c)
 	ask := in.Demand.UsageFor(row.Assigned)
 	b, over := c.Capacity.firstExceeded(others, ask, own)
@@ -55,7 +52,7 @@ func (d *groupDecider) applyCapacityFilter(c *Cluster, row *atoll.RowSpec, v *Ve
 		return
 	}
 	switch {
-	case row != nil && v.Outcome != OutcomeGone:
+	case row != nil && row.Phase != atoll.RowPending && v.Outcome != OutcomeGone:
 		if v.CapacityReason = in.newRevisionExceedsCapacity(c, row); v.CapacityReason != "" {
 			d.CapacityBlocked = append(d.CapacityBlocked, c.Name)
 		}
@@ -108,7 +105,7 @@ func (in *Input) admitsWithCapacity(f *CompiledPlacement, c *Cluster) bool {
 	if !f.AdmitsCluster(c) {
 		return false
 	}
-	if in.heldRow(c) == nil {
+	if row := in.heldRow(c); row == nil || row.Phase == atoll.RowPending {
 		if _, full := in.exceedsCapacity(c); full {
 			in.capacityBlocked = append(in.capacityBlocked, c.Name)
 			return false

@@ -45,10 +45,20 @@ func (w Workload) canRangeOrdinals() bool {
 // a whole. ranged is true where the placement divides ordinals.
 func HasExclusiveCopies(content *atoll.Content, ranged bool) bool {
 	return content != nil && slices.ContainsFunc(content.Items, func(item atoll.Item) bool {
-		w := Workload{Key: item.Key}
+		w := Workload{Key: item.Key, OwnVolumes: statesVolumesOfReplicas(&item)}
 		isClaim := item.Key.Group == "" && item.Key.Kind == "PersistentVolumeClaim"
 		return isClaim || w.needsOneCluster() && !(ranged && item.Divided && w.canRangeOrdinals())
 	})
+}
+
+// statesVolumesOfReplicas reports whether each replica of the item has volumes of its own.
+func statesVolumesOfReplicas(item *atoll.Item) bool {
+	if !kinds.MayHaveVolumesOfReplicas(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {
+		return false
+	}
+	var obj map[string]any
+	err := utiljson.Unmarshal(item.Object, &obj)
+	return err == nil && kinds.NeedsOneClusterForVolumes(&unstructured.Unstructured{Object: obj})
 }
 
 // CountUndividedPods returns the pods that a content creates in each cluster that has it, by its

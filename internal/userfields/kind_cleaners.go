@@ -97,7 +97,7 @@ func cleanService(obj map[string]any, loose bool) {
 		return
 	}
 	if spec["clusterIP"] != "None" {
-		deleteKeys(spec, "clusterIP", "clusterIPs")
+		delete(spec, "clusterIP")
 	}
 	deleteKeys(spec, "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
 	ports, _ := spec["ports"].([]any)

@@ -44,6 +44,17 @@ func TestTheCommandStaysLight(t *testing.T) {
 	}
 }
 
+// registryClients have no place in an agent, which fetches nothing.
+var registryClients = []string{"oras.land", "github.com/opencontainers"}
+
+func TestAgentsHaveNoRegistryClient(t *testing.T) {
+	for dep := range strings.Lines(goCommand(t, "list", "-deps", "./internal/agent/...", "./internal/command/agent")) {
+		if dep = strings.TrimSpace(dep); hasPathPrefix(dep, registryClients) {
+			t.Errorf("the agent links %s", dep)
+		}
+	}
+}
+
 // apiServer is what makes a binary link the whole API server, which takes half
 // a minute and a gigabyte per binary.
 const apiServer = "k8s.io/kubernetes/cmd/kube-apiserver/app"

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/url"
 	"strings"
 	"time"
 
@@ -109,10 +108,8 @@ func isNamespaceMissing(err error, status apierrors.APIStatus) bool {
 
 // isTransportError reports whether the member did not answer, or refused temporarily.
 func isTransportError(err error) bool {
-	var netErr net.Error
-	var urlErr *url.Error
-	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, context.Canceled) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+	var netErr net.Error // also a passed deadline, and a connection that is refused or reset
+	return errors.As(err, &netErr) || errors.Is(err, context.Canceled) ||
 		utilnet.IsProbableEOF(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err)
 }

@@ -106,7 +106,7 @@ func engineOn(t *testing.T, api http.Handler, record ownership.Record, m atoll.M
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	client, err := member.New(&rest.Config{Host: server.URL})
+	client, err := member.New(&rest.Config{Host: server.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

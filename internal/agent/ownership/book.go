@@ -272,7 +272,6 @@ func (b *OwnershipRecords) ensureRecord(key atoll.ItemKey) *Record {
 // forgetRecord drops a record that has no claims.
 func (b *OwnershipRecords) forgetRecord(key atoll.ItemKey) {
 	delete(b.records, key)
-	delete(b.parked, key)
 	remove(b.inside, key.Namespace, key)
 	b.markDirty(key)
 }

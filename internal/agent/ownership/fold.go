@@ -23,12 +23,10 @@ func (b *OwnershipRecords) FoldHolding(h BundleHolding) []atoll.ItemKey {
 	touched := maps.Clone(b.parked)
 	for key := range nb.listed {
 		b.addClaim(nb, key, Wanted)
-		touched[key] = true
 	}
 	for key := range nb.content {
 		if nb.listed[key] == nil {
 			b.addClaim(nb, key, Kept)
-			touched[key] = true
 		}
 	}
 	for _, key := range b.KeysClaimedByBundle(m.Bundle) {

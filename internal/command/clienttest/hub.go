@@ -18,8 +18,9 @@ import (
 )
 
 // FakeHub is an API server in memory. It stores objects of all kinds, and records each write as
-// VERB PATH, in which the path has no version. A server-side apply replaces the whole object. Its
-// methods may be called concurrently.
+// VERB PATH, in which the path has no version. A server-side apply replaces the whole object. A dry
+// run is answered like the write, but neither stored nor recorded. Its methods may be called
+// concurrently.
 type FakeHub struct {
 	// Token is the token of each ServiceAccount.
 	Token string
@@ -130,16 +131,29 @@ func (h *FakeHub) answerRequest(r *http.Request, body []byte) any {
 		return metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error()}
 	}
 	if verb == "post" {
-		if name, ok, err := unstructured.NestedString(sent, "metadata", "name"); ok && err == nil && !strings.HasSuffix(path, "/token") {
-			path += "/" + name
-		}
+		path = pathOfCreated(path, sent)
 	}
 	what := verb + " " + path
 	if status, refused := h.Refuse[what]; refused {
 		return status
 	}
-	h.writes = append(h.writes, what)
-	return h.writeObject(verb, path, sent, body)
+	if r.URL.Query().Get("dryRun") == "" {
+		h.writes = append(h.writes, what)
+		return h.writeObject(verb, path, sent, body)
+	}
+	stored := maps.Clone(h.objects)
+	answer := h.writeObject(verb, path, sent, body)
+	h.objects = stored
+	return answer
+}
+
+// pathOfCreated returns the path of an object that is created in a collection.
+func pathOfCreated(collection string, sent map[string]any) string {
+	name, ok, err := unstructured.NestedString(sent, "metadata", "name")
+	if !ok || err != nil || strings.HasSuffix(collection, "/token") {
+		return collection
+	}
+	return collection + "/" + name
 }
 
 func (h *FakeHub) writeObject(verb, path string, sent map[string]any, body []byte) any {

@@ -17,8 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
@@ -134,13 +132,11 @@ func compareMembers(ctx context.Context, c *client.Connection, object client.Obj
 		resource := object.Resource
 		resource.Version = schema.FromAPIVersionAndKind(content.APIVersion, object.Kind.Kind).Version
 		for _, name := range content.Clusters {
-			config := rest.CopyConfig(c.Config)
-			config.Host = strings.TrimSuffix(config.Host, "/") + atoll.ClusterProxyPath(name)
-			dynamicClient, err := dynamic.NewForConfig(config)
+			member, err := c.ConnectMember(name)
 			if err != nil {
-				return nil, fmt.Errorf("kubeconfig: %w", err)
+				return nil, err
 			}
-			m := memberObject{name: name, client: dynamicClient.Resource(resource).Namespace(object.Namespace)}
+			m := memberObject{name: name, client: member.Dynamic.Resource(resource).Namespace(object.Namespace)}
 			tasks = append(tasks, task{m, content})
 		}
 	}

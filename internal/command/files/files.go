@@ -27,6 +27,9 @@ import (
 
 // FileFlags are the values of -f.
 type FileFlags struct {
+	// AllowUnnamed accepts objects without metadata.name, for commands that send nothing to a cluster.
+	AllowUnnamed bool
+
 	paths     []string
 	recursive bool
 }
@@ -50,7 +53,7 @@ func (n *FileFlags) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.
 	if len(n.paths) == 0 {
 		return nil, errors.New("name the files with -f; - is the standard input")
 	}
-	r := &objectReader{known: map[string]found{}}
+	r := &objectReader{known: map[string]found{}, allowUnnamed: n.AllowUnnamed}
 	for i, path := range n.paths {
 		switch {
 		case path == "-" && slices.Contains(n.paths[:i], "-"):
@@ -117,9 +120,10 @@ func (n *FileFlags) expandDirectory(path string) (names []string, err error) {
 
 // objectReader reads many files.
 type objectReader struct {
-	objects []*unstructured.Unstructured
-	known   map[string]found
-	bad     []error
+	objects      []*unstructured.Unstructured
+	known        map[string]found
+	bad          []error
+	allowUnnamed bool
 }
 
 // found object, and where.
@@ -152,7 +156,12 @@ func (r *objectReader) joinedError() error {
 // addObject adds an object, unless it is there.
 func (r *objectReader) addObject(u *unstructured.Unstructured, place string) {
 	gk := u.GroupVersionKind().GroupKind()
-	if u.GetName() == "" {
+	switch {
+	case u.GetName() != "":
+	case r.allowUnnamed: // without names, two objects are never the same
+		r.objects = append(r.objects, u)
+		return
+	default:
 		why := "it has no metadata.name"
 		if u.GetGenerateName() != "" {
 			why = "it has a generateName, and each apply would make another object"

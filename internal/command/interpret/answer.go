@@ -294,7 +294,7 @@ func (a *objectAnswers) write(out io.Writer, obj *unstructured.Unstructured) err
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(b, "  %-13s %s\n", key, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(b, "%s %s\n", obj.GetKind(), strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/"))
+	b.WriteString(describeObject(obj) + "\n")
 	if a.Replicas != nil {
 		line("replicas", "%d", *a.Replicas)
 	}
@@ -328,6 +328,19 @@ func (a *objectAnswers) write(out io.Writer, obj *unstructured.Unstructured) err
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// describeObject returns the kind, the namespace and the name. A name that the file does not state is
+// left out.
+func describeObject(obj *unstructured.Unstructured) string {
+	switch name := strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/"); {
+	case name == "":
+		return obj.GetKind()
+	case obj.GetName() == "":
+		return obj.GetKind() + " in " + obj.GetNamespace()
+	default:
+		return obj.GetKind() + " " + name
+	}
 }
 
 // writeObjects prints the answers that are objects, as YAML.

@@ -215,14 +215,14 @@ func (c *testCase) evaluationRequest() (a script.EvaluationRequest, err error) {
 	return a, nil
 }
 
-func (c *testCase) evaluateCase(with string) (map[string]any, error) {
+func (c *testCase) evaluateCase(with string, read interpreterReader) (map[string]any, error) {
 	if c.fields.With != "" {
 		with = filepath.Join(c.dir, c.fields.With)
 	}
 	if with == "" {
 		return nil, errNoInterpreter
 	}
-	interpreters, err := ReadInterpreters(with)
+	interpreters, err := read(with)
 	if err != nil {
 		return nil, err
 	}
@@ -234,14 +234,15 @@ func (c *testCase) evaluateCase(with string) (map[string]any, error) {
 }
 
 // findDifferences returns the differences between the answers and the expected ones, as text.
-func (c *testCase) findDifferences(with string) []string {
+// with is the interpreter of a case that names none.
+func (c *testCase) findDifferences(with string, read interpreterReader) []string {
 	if c.readError != nil {
 		return []string{c.readError.Error()}
 	}
 	if (c.fields.Expect == nil) == (c.fields.Error == "") {
 		return []string{"it needs either what to expect, or an error"}
 	}
-	got, err := c.evaluateCase(with)
+	got, err := c.evaluateCase(with, read)
 	switch {
 	case err != nil && c.fields.Error != "" && strings.Contains(err.Error(), c.fields.Error):
 		return nil

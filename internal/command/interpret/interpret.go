@@ -2,7 +2,8 @@
 // any kind, by itself or by the interpreters of users, and tests such interpreters.
 //
 // Contract: the command contacts no cluster and writes nothing. It calls the functions that hubs
-// and agents call. Equal files give equal output, byte for byte.
+// and agents call. It fetches an OCI artifact if a flag names one. Equal files give equal output,
+// byte for byte.
 package interpret
 
 import (
@@ -34,7 +35,7 @@ type interpretOptions struct {
 
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
-	o := &interpretOptions{}
+	o := &interpretOptions{files: files.FileFlags{AllowUnnamed: true}, observed: files.FileFlags{AllowUnnamed: true}}
 	cmd := &cobra.Command{
 		Use:   "interpret -f FILE",
 		Short: "Show what Atoll knows of an object: replicas, pods, health, status, dependencies",
@@ -42,7 +43,7 @@ func NewCommand() *cobra.Command {
 
 Hubs and agents use the same functions to divide, judge and aggregate objects. The command
 contacts no cluster. The file holds one object, and optionally the HorizontalPodAutoscalers
-that scale it.
+that scale it. The object needs no metadata.name.
 
 Without --op the output has every answer that the kind and the files allow:
 
@@ -60,7 +61,8 @@ With --with the answers are those of a hub with the interpreters of that file, a
 agents. Each question goes to the interpreter that they would use. Questions without an
 interpreter are answered as without --with, and a script that fails has the same effect as
 there. The file holds ResourceInterpreters, ResourceInterpreterCustomizations of Karmada, a
-ConfigMap with Argo CD's health scripts, or one such script.
+ConfigMap with Argo CD's health scripts, or one such script. A directory or an OCI artifact
+with such files is read as by "atoll interpret convert".
 
 Further answers are finished, for kinds that run to completion, and immutable: the fields that
 differ from --observed and that the member would refuse to change.`,
@@ -79,7 +81,7 @@ differ from --observed and that the member would refuse to change.`,
 	o.files.AddTo(f)
 	o.observed.AddAs(f, "observed", "the object as a member has it")
 	f.StringVar(&o.items, "items", "", "reports of clusters: a list of {cluster, status}, and as need be health, replicas, away, stale")
-	f.StringVar(&o.with, "with", "", "file with interpreters that answer as on a hub: YAML, or a health script that ends in .lua")
+	f.StringVar(&o.with, "with", "", "interpreters that answer as on a hub: a YAML file, a health script that ends in .lua, a directory, or oci://REGISTRY/REPOSITORY:TAG")
 	f.StringVar(&o.op, "op", "", "show this answer alone: "+strings.Join(questions, ", "))
 	f.Int64Var(&o.replicas, "replicas", 0, "revise the object to this number of replicas")
 	f.BoolVar(&o.divided, "divided", false, "the clusters in --items share the replicas, so that their counts are summed up (default: each has all, and the least finished one counts)")
@@ -140,7 +142,7 @@ func (o *interpretOptions) readInputs(ctx context.Context, in io.Reader, q *obje
 		}
 	}
 	if o.with != "" {
-		if q.interpreters, err = readInterpretersFor(o.with, q.object); err != nil {
+		if q.interpreters, err = readInterpretersFor(ctx, o.with, q.object); err != nil {
 			return fmt.Errorf("--with %s: %w", o.with, err)
 		}
 	}

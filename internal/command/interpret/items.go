@@ -54,14 +54,24 @@ func readItems(name string, stdin io.Reader) ([]clusterItem, error) {
 	return out, nil
 }
 
+// readContent reads a file of at most maxSources bytes; - is the standard input, unless stdin is nil.
 func readContent(name string, stdin io.Reader) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(stdin)
+	if name != "-" || stdin == nil {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		stdin = f
 	}
-	return os.ReadFile(name)
+	text, err := readBounded(stdin, maxSources)
+	if err != nil && !errors.As(err, new(*os.PathError)) {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return text, err
 }
 
-// knownHealths are the values of health in an item.
+// knownHealths are the values of health in an item, besides those of Karmada and Argo CD.
 var knownHealths = []atoll.Health{atoll.Healthy, atoll.Progressing, atoll.Degraded, atoll.Suspended, atoll.Unknown}
 
 func parseItem(m map[string]any) (clusterItem, error) {
@@ -98,7 +108,7 @@ func parseItem(m map[string]any) (clusterItem, error) {
 	return it, nil
 }
 
-// parseHealth ignores case and accepts Karmada's Unhealthy; empty for other values.
+// parseHealth ignores case. It accepts Karmada's Unhealthy and Argo CD's Missing; empty for other values.
 func parseHealth(v any) atoll.Health {
 	text, _ := v.(string)
 	for _, h := range knownHealths {
@@ -106,8 +116,11 @@ func parseHealth(v any) atoll.Health {
 			return h
 		}
 	}
-	if strings.EqualFold(text, "Unhealthy") {
+	switch {
+	case strings.EqualFold(text, "Unhealthy"):
 		return atoll.Degraded
+	case strings.EqualFold(text, "Missing"):
+		return atoll.Progressing
 	}
 	return ""
 }

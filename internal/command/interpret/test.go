@@ -1,6 +1,7 @@
 package interpret
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,10 +24,10 @@ func NewTestCommand() *cobra.Command {
 
 A case is a YAML or JSON file with these fields, or a directory with files of these names:
 
-  object    the object; in a directory object.yaml
+  object    the object, which needs no metadata.name; in a directory object.yaml
   observed  the object as a member has it; observed.yaml
   items     statuses of many members, each {clusterName, status}; items.yaml
-  with      the file of the interpreter, relative to the case; with.yaml or with.lua
+  with      the file or directory of the interpreter, relative to the case; with.yaml or with.lua
   op        asks one question alone; in a directory a field of ask.yaml
   replicas  the number to revise the object to; likewise
   expect    the answers; expected.json or expected.yaml
@@ -41,15 +42,15 @@ The exit code is 1 if a case fails, and each difference is printed.`,
   atoll interpret test cases/ --with flink.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.OutOrStdout(), args[0])
+			return o.run(cmd.Context(), cmd.OutOrStdout(), args[0])
 		},
 	}
-	cmd.Flags().StringVar(&o.with, "with", "", "interpreter of cases that name none")
+	cmd.Flags().StringVar(&o.with, "with", "", "interpreters of cases that name none: a file, a directory, or oci://REGISTRY/REPOSITORY:TAG")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "list the cases that pass too")
 	return cmd
 }
 
-func (o *interpretTestOptions) run(out io.Writer, dir string) error {
+func (o *interpretTestOptions) run(ctx context.Context, out io.Writer, dir string) error {
 	cases, err := findCases(dir)
 	if err != nil {
 		return err
@@ -57,9 +58,10 @@ func (o *interpretTestOptions) run(out io.Writer, dir string) error {
 	if len(cases) == 0 {
 		return fmt.Errorf("%s: there are no cases: files that have object, expect or error, or directories with an object.yaml", dir)
 	}
+	read := newInterpreterReader(ctx)
 	failed := 0
 	for _, c := range cases {
-		differences := c.findDifferences(o.with)
+		differences := c.findDifferences(o.with, read)
 		switch {
 		case len(differences) > 0:
 			failed++

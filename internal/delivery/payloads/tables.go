@@ -32,7 +32,7 @@ func (t hubTables) GetContent(ctx context.Context, revision string) (*atoll.Cont
 
 func (t hubTables) HasStayingRow(bundleUID, cluster string) bool {
 	row, ok := t.Rows.Get(bundleUID, cluster)
-	return ok && row.Spec.Phase != atoll.RowRemoving
+	return ok && row.Spec.Phase != atoll.RowRemoving && !row.Spec.Phase.OrdersNothing()
 }
 
 func (t hubTables) GetCluster(name string) (view *atoll.ClusterView, leaves bool) {

@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // ConvertFile converts a file that CompileFile accepts to ResourceInterpreters, in the order of
@@ -101,10 +103,15 @@ func newHealthInterpreter(target v1alpha1.InterpreterTarget, source string) *v1a
 
 var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 
-// healthInterpreterName returns the name of an interpreter for a kind and a group. Both may have wildcards.
+// healthInterpreterName returns the name of an interpreter for a kind and a group. Both may have
+// wildcards, and any other characters. The name is valid.
 func healthInterpreterName(kind, group string) string {
 	name := strings.ToLower(strings.ReplaceAll(kind+"."+group, "*", "any"))
-	return "health-" + strings.Trim(notInNames.ReplaceAllString(name, "-"), ".-")
+	name = "health-" + strings.Trim(notInNames.ReplaceAllString(name, "-"), ".-")
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "health-" + atoll.HashParts([]byte(kind), []byte(group))[:16]
+	}
+	return name
 }
 
 // forEachArgoScript calls fn with the key, group, kind and source of each health script of Argo

@@ -26,6 +26,21 @@ func TestARowThatKeepsItsOverridesSaysSo(t *testing.T) {
 	}
 }
 
+// Only a row that is active stays at a revision: one that leaves goes with what it has.
+func TestOnlyActiveRowsStayAtARevision(t *testing.T) {
+	name := func(n int64) string { return atoll.RevisionName("b", n, "0123456789abcdef") }
+	content := &atoll.Content{MinRevision: 2}
+	for what, c := range map[string]struct {
+		content *atoll.Content
+		phase   atoll.RowPhase
+		want    bool
+	}{"active": {content, atoll.RowActive, true}, "leaving": {content, atoll.RowLeaving, false}, "removing": {content, atoll.RowRemoving, false}, "without content": {nil, atoll.RowActive, false}} {
+		if got := (Bundle{Latest: name(3), Content: c.content}).staysAtRevision(atoll.RowSpec{Revision: name(2), Phase: c.phase}); got != c.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+}
+
 // An exclusion by a rule, or of a part, is explained in words.
 func TestOverridesInWords(t *testing.T) {
 	for want, o := range map[string]Override{
