@@ -101,6 +101,8 @@ type Item struct {
 	RecallNote string `json:"recalled,omitempty"`
 	// RemovalCause, with ItemUnconfirmed, is what takes the item out once a person has confirmed it.
 	RemovalCause TombstoneCause `json:"removalCause,omitempty"`
+	// RemovalRevision, with ItemUnconfirmed, is the number of the Revision since which the removal waits.
+	RemovalRevision int64 `json:"removalRevision,omitempty"`
 	// Treatment in members; nil: as all others.
 	Treatment *Treatment `json:"treatment,omitempty"`
 }

@@ -1,6 +1,7 @@
 package atoll
 
 import (
+	"fmt"
 	"slices"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -74,8 +75,8 @@ func (c *Content) MustConfirmRemovals() bool {
 }
 
 // PlanUnconfirmedRemovals returns the plan of the removals that wait for a confirmation as treatments state: the
-// hash under which they are confirmed, and the items. The hash is empty when there are none, and does not
-// come again for other removals.
+// hash under which they are confirmed, and the items. The hash is empty when there are none. It covers since when
+// each item waits, so that it does not come again for other removals.
 func PlanUnconfirmedRemovals(bundle string, c *Content) (hash string, items []*Item) {
 	if c == nil {
 		return "", nil
@@ -84,7 +85,7 @@ func PlanUnconfirmedRemovals(bundle string, c *Content) (hash string, items []*I
 	for i := range c.Items {
 		if item := &c.Items[i]; item.State == ItemUnconfirmed {
 			items = append(items, item)
-			parts = append(parts, []byte(item.Key.String()+" "+item.UID+" "+string(item.RemovalCause)))
+			parts = append(parts, fmt.Appendf(nil, "%s %s %s %d", item.Key, item.UID, item.RemovalCause, item.RemovalRevision))
 		}
 	}
 	if len(items) == 0 {

@@ -162,7 +162,7 @@ type contentBuilder struct {
 	next       map[atoll.ItemKey]atoll.Item
 	tombstones map[string]atoll.Tombstone
 	dropped    map[atoll.ItemKey]bool // settled without an item in next
-	confirmed  map[string]bool        // removals of items that a person confirmed: "key uid"
+	confirmed  map[string]bool        // removals that a person confirmed, by removalID
 	out        Output
 
 	labelCache labelCache
@@ -201,7 +201,7 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 
 // addTombstone takes an item out, unless its removal waits for a confirmation.
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
-	if p.holdsRemoval(item) {
+	if p.holdsRemoval(item, cause) {
 		p.holdItem(item, cause)
 		return
 	}
@@ -262,7 +262,7 @@ func (p *contentBuilder) dropItem(key atoll.ItemKey, prev *atoll.Item, cause ato
 
 func (p *contentBuilder) freezeItem(key atoll.ItemKey, state atoll.ItemState) {
 	item := *p.previous[key]
-	item.State, item.RecallNote, item.RemovalCause = state, "", ""
+	item.State, item.RecallNote, item.RemovalCause, item.RemovalRevision = state, "", "", 0
 	if t, ok := p.templates.TemplateOf(key); ok {
 		holdRememberedDeletion(&item, t)
 	}

@@ -18,14 +18,19 @@ func (p *contentBuilder) loadConfirmedRemovals() {
 		return
 	}
 	for _, item := range items {
-		p.confirmed[atoll.Tombstone{Key: item.Key, UID: item.UID}.ID()] = true
+		p.confirmed[removalID(item, item.RemovalCause)] = true
 	}
+}
+
+// removalID identifies the removal of an item for a cause.
+func removalID(item *atoll.Item, cause atoll.TombstoneCause) string {
+	return atoll.Tombstone{Key: item.Key, UID: item.UID}.ID() + " " + string(cause)
 }
 
 // holdsRemoval reports whether the removal of an item waits for a confirmation. The rules of now decide about a
 // template that still exists; without a policy those that the item had last do.
-func (p *contentBuilder) holdsRemoval(item *atoll.Item) bool {
-	if p.confirmed[atoll.Tombstone{Key: item.Key, UID: item.UID}.ID()] {
+func (p *contentBuilder) holdsRemoval(item *atoll.Item, cause atoll.TombstoneCause) bool {
+	if p.confirmed[removalID(item, cause)] {
 		return false
 	}
 	treatment := item.Treatment
@@ -40,6 +45,9 @@ func (p *contentBuilder) holdsRemoval(item *atoll.Item) bool {
 // holdItem keeps an item as it was last sent, with the cause that takes it out after the confirmation.
 func (p *contentBuilder) holdItem(item *atoll.Item, cause atoll.TombstoneCause) {
 	held := *item
+	if item.State != atoll.ItemUnconfirmed || item.RemovalCause != cause {
+		held.RemovalRevision = p.in.PreviousNumber + 1
+	}
 	held.State, held.RecallNote, held.RemovalCause = atoll.ItemUnconfirmed, "", cause
 	p.next[item.Key] = held
 }

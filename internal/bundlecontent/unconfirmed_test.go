@@ -97,3 +97,32 @@ func TestTheRulesOfNowDecideAboutAConfirmation(t *testing.T) {
 	m.markDeleting(shopKey("ConfigMap", "b"))
 	w.wantContent("by a rule of now", "ConfigMap/b@2(Unconfirmed) -ConfigMap/a@1:Deleted[]", 4)
 }
+
+// confirmHeld confirms the plan that the content waits for.
+func (b *bundleTest) confirmHeld(c *atoll.Content) {
+	b.in.ConfirmedPlan, _ = atoll.PlanUnconfirmedRemovals("bundle", c)
+}
+
+// A confirmation is good for one removal: the same object is not removed by it a second time.
+func TestAConfirmationIsGoodForOneRemoval(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	m.hubOnly = map[atoll.ItemKey]bool{a: true}
+	out := w.wantContent("held", heldPair, 2)
+	w.confirmHeld(&out.Content)
+	w.wantContent("confirmed", "ConfigMap/b@2 -ConfigMap/a@1:HubOnly[]", 3)
+	m.hubOnly = nil
+	w.wantContent("sent again", "ConfigMap/a@1 ConfigMap/b@2", 4)
+	m.hubOnly, w.in.PreviousNumber = map[atoll.ItemKey]bool{a: true}, 4
+	w.wantContent("held again", heldPair, 5)
+	w.wantContent("still held", heldPair, 5)
+}
+
+// What is confirmed is a removal for a cause: a deletion that comes instead waits for its own confirmation.
+func TestAConfirmationIsGoodForItsCause(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	m.hubOnly = map[atoll.ItemKey]bool{a: true}
+	out := w.wantContent("held", heldPair, 2)
+	w.confirmHeld(&out.Content)
+	m.markDeleting(a)
+	w.wantContent("deleted instead", heldPair, 3)
+}
