@@ -49,6 +49,14 @@ func (t *Treatment) OwnResolution() v1alpha1.ConflictResolution {
 	return t.ConflictResolution
 }
 
+// OwnRemoval returns the item's own removal mode; empty: that of its content.
+func (t *Treatment) OwnRemoval() v1alpha1.RemovalMode {
+	if t == nil {
+		return ""
+	}
+	return t.Removal
+}
+
 // IgnoredFields returns the fields that belong to the member. Read-only.
 func (t *Treatment) IgnoredFields() []string {
 	if t == nil {
@@ -59,14 +67,14 @@ func (t *Treatment) IgnoredFields() []string {
 
 // StaysAsOrphan reports whether the item stays in a member that it is taken out of. c is its content.
 func (it *Item) StaysAsOrphan(c *Content) bool {
-	if it.Treatment != nil && it.Treatment.Removal != "" {
-		return it.Treatment.Removal == v1alpha1.RemoveOrphan
+	if own := it.Treatment.OwnRemoval(); own != "" {
+		return own == v1alpha1.RemoveOrphan
 	}
 	return c.Removal == v1alpha1.RemoveOrphan
 }
 
 // MustConfirmRemoval reports whether a person must confirm each removal of the item.
-func (t *Treatment) MustConfirmRemoval() bool { return t != nil && t.Removal == v1alpha1.RemoveConfirm }
+func (t *Treatment) MustConfirmRemoval() bool { return t.OwnRemoval() == v1alpha1.RemoveConfirm }
 
 // MustConfirmRemovals reports whether a person must confirm that a row of the content goes. A nil content has
 // no such item.

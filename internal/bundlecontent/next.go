@@ -201,7 +201,8 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 
 // addTombstone takes an item out, unless its removal waits for a confirmation.
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
-	if p.holdsRemoval(item, cause) {
+	item = p.removedItem(item)
+	if item.Treatment.MustConfirmRemoval() && !p.confirmed[removalID(item, cause)] {
 		p.holdItem(item, cause)
 		return
 	}

@@ -27,19 +27,24 @@ func removalID(item *atoll.Item, cause atoll.TombstoneCause) string {
 	return atoll.Tombstone{Key: item.Key, UID: item.UID}.ID() + " " + string(cause)
 }
 
-// holdsRemoval reports whether the removal of an item waits for a confirmation. The rules of now decide about a
-// template that still exists; without a policy those that the item had last do.
-func (p *contentBuilder) holdsRemoval(item *atoll.Item, cause atoll.TombstoneCause) bool {
-	if p.confirmed[removalID(item, cause)] {
-		return false
+// removedItem returns an item that is to go, with the removal mode of the moment. The rules of now decide about
+// a template that still exists; without a policy those that the item had last do.
+func (p *contentBuilder) removedItem(item *atoll.Item) *atoll.Item {
+	t, ok := p.templates.TemplateOf(item.Key)
+	if !ok || p.in.Intent == nil || string(t.GetUID()) != item.UID {
+		return item
 	}
-	treatment := item.Treatment
-	if t, ok := p.templates.TemplateOf(item.Key); ok && p.in.Intent != nil && string(t.GetUID()) == item.UID {
-		if now, err := p.itemRules.TreatmentOf(policymatch.SubjectFromObject(t)); err == nil {
-			treatment = now
-		}
+	now, err := p.itemRules.TreatmentOf(policymatch.SubjectFromObject(t))
+	if err != nil || now.OwnRemoval() == item.Treatment.OwnRemoval() {
+		return item
 	}
-	return treatment.MustConfirmRemoval()
+	removed, treatment := *item, atoll.Treatment{}
+	if item.Treatment != nil {
+		treatment = *item.Treatment
+	}
+	treatment.Removal = now.OwnRemoval()
+	removed.Treatment = &treatment
+	return &removed
 }
 
 // holdItem keeps an item as it was last sent, with the cause that takes it out after the confirmation.

@@ -126,3 +126,39 @@ func TestAConfirmationIsGoodForItsCause(t *testing.T) {
 	m.markDeleting(a)
 	w.wantContent("deleted instead", heldPair, 3)
 }
+
+// A removal that no longer needs its confirmation takes the object out by the mode of the moment.
+func TestAReleasedRemovalHasTheModeOfTheMoment(t *testing.T) {
+	for name, release := range map[string]func(m *fakeHub, w *bundleTest, a atoll.ItemKey){
+		"by the annotation": func(m *fakeHub, w *bundleTest, a atoll.ItemKey) {
+			m.templates[a].SetAnnotations(map[string]string{atoll.AnnotationRemoval: string(v1alpha1.RemoveOrphan)})
+		},
+		"by the policy": func(m *fakeHub, w *bundleTest, a atoll.ItemKey) {
+			m.templates[a].SetAnnotations(nil)
+			w.in.Intent.Spec.Removal.Mode = v1alpha1.RemoveOrphan
+		},
+	} {
+		m, w, a := newConfirmedPair(t)
+		m.markDeleting(a)
+		w.wantContent(name, heldPair, 2)
+		release(m, w, a)
+		out := w.wantContent(name, "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
+		if len(out.Content.Tombstones) != 1 || !out.Content.Tombstones[0].Orphan {
+			t.Errorf("%s: the object is deleted: %+v", name, out.Content.Tombstones)
+		}
+	}
+}
+
+// A rule that comes after the deletion holds the object also when the policy goes, and when its cluster is left.
+func TestARuleThatComesLateHolds(t *testing.T) {
+	_, w, _ := newConfirmedPair(t)
+	b := shopKey("ConfigMap", "b")
+	w.in.Intent.Spec.ItemRules = []v1alpha1.ItemRule{{Removal: v1alpha1.RemoveConfirm}}
+	w.m.markDeleting(b)
+	out := w.wantContent("held", "ConfigMap/a@1 ConfigMap/b@2(Unconfirmed)", 2)
+	if !out.Content.Items[1].Treatment.MustConfirmRemoval() {
+		t.Error("the rows of the Bundle need no confirmation")
+	}
+	w.in.Intent, w.m.placers = nil, map[atoll.ItemKey]PlacedBy{}
+	w.wantContent("the policy is gone", "ConfigMap/a@1(Unclaimed) ConfigMap/b@2(Unconfirmed)", 3)
+}
