@@ -224,7 +224,7 @@ func (p *contentBuilder) findTemplateOrDecideItem(key atoll.ItemKey) (t *unstruc
 	switch {
 	case !exists && prev == nil:
 		return nil, false
-	case !exists && p.templates.WasDeleted(key, prev.UID):
+	case !exists && (prev.RemovalCause == atoll.CauseDeleted || p.templates.WasDeleted(key, prev.UID)):
 		p.addTombstone(prev, atoll.CauseDeleted)
 		return nil, false
 	case !exists:

@@ -162,3 +162,16 @@ func TestARuleThatComesLateHolds(t *testing.T) {
 	w.in.Intent, w.m.placers = nil, map[atoll.ItemKey]PlacedBy{}
 	w.wantContent("the policy is gone", "ConfigMap/a@1(Unclaimed) ConfigMap/b@2(Unconfirmed)", 3)
 }
+
+// The content remembers a deletion that waits: a restart of the hub forgets that it saw the deletion.
+func TestADeletionThatWaitsOutlastsARestart(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	delete(m.templates, a)
+	delete(m.placers, a)
+	m.deleted[a.String()+"1"] = true
+	w.wantContent("held", heldPair, 2)
+	m.deleted = map[string]bool{}
+	out := w.wantContent("after a restart", heldPair, 2)
+	w.confirmHeld(&out.Content)
+	w.wantContent("confirmed", "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
+}
