@@ -337,8 +337,8 @@ func (p *contentBuilder) setDivision(item *atoll.Item, t *unstructured.Unstructu
 // reportProblem records why a template cannot become an item. The item stays as it was sent last.
 func (p *contentBuilder) reportProblem(key atoll.ItemKey, err error) {
 	p.out.Problems = append(p.out.Problems, TemplateProblem{key, err})
-	if prev := p.previous[key]; prev != nil {
-		p.next[key] = *prev
+	if p.previous[key] != nil {
+		p.keepAsSent(key)
 	}
 }
 
@@ -366,7 +366,7 @@ func (p *contentBuilder) keepUntilHandover(key atoll.ItemKey) {
 	case claim != PlacedByOther:
 		p.freezeItem(key, atoll.ItemUnclaimed)
 	case !held:
-		p.next[key] = *p.previous[key]
+		p.keepAsSent(key)
 		p.out.HandoverPending = append(p.out.HandoverPending, key)
 	}
 }

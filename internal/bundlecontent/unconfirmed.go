@@ -56,3 +56,12 @@ func (p *contentBuilder) holdItem(item *atoll.Item, cause atoll.TombstoneCause) 
 	held.State, held.RecallNote, held.RemovalCause = atoll.ItemUnconfirmed, "", cause
 	p.next[item.Key] = held
 }
+
+// keepAsSent keeps the former item. Its removal waits no longer: it is to stay.
+func (p *contentBuilder) keepAsSent(key atoll.ItemKey) {
+	item := *p.previous[key]
+	if item.State == atoll.ItemUnconfirmed {
+		item.State, item.RemovalCause, item.RemovalRevision = "", "", 0
+	}
+	p.next[key] = item
+}

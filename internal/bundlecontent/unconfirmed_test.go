@@ -175,3 +175,19 @@ func TestADeletionThatWaitsOutlastsARestart(t *testing.T) {
 	w.confirmHeld(&out.Content)
 	w.wantContent("confirmed", "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
 }
+
+// An item that is to stay after all waits for no confirmation, also while it cannot be sent or handed over.
+func TestARemovalThatIsTakenBackWaitsNoLonger(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	m.hubOnly = map[atoll.ItemKey]bool{a: true}
+	w.wantContent("held", heldPair, 2)
+	m.hubOnly = nil
+	m.templates[a].SetAnnotations(map[string]string{atoll.AnnotationUpdate: "Sometimes"})
+	w.wantContent("taken back with an error", "ConfigMap/a@1 ConfigMap/b@2", 3)
+
+	m, w, a = newConfirmedPair(t)
+	m.placers[a], m.held[a], m.holders[a] = PlacedByOther, true, []string{"next"}
+	w.wantContent("moved", heldPair, 2)
+	m.held[a] = false
+	w.wantContent("not yet taken over", "ConfigMap/a@1 ConfigMap/b@2", 3)
+}
