@@ -227,15 +227,13 @@ func (s *rolloutStep) requestConfirmation() {
 			s.pendingRemoval.addHeldRow(c, *spec)
 		}
 	}
+	if p := s.pendingRemoval.buildPendingRemoval(s.BundleUID); p != nil {
+		for _, e := range s.pendingRemoval.entries {
+			spec := s.nextSpecs[e.cluster]
+			spec.Reason = atoll.RowReason{Reason: e.reasonCode, Plan: p.Hash, Text: e.reasonText}.String()
+		}
+	}
 	s.addRecalledDeletionReasons()
-	p := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
-	if p == nil {
-		return
-	}
-	for _, e := range s.pendingRemoval.entries {
-		spec := s.nextSpecs[e.cluster]
-		spec.Reason = atoll.RowReason{Reason: e.reasonCode, Plan: p.Hash, Text: e.reasonText}.String()
-	}
 }
 
 // PendingRemoval is a removal that waits for a confirmation.

@@ -485,7 +485,7 @@ func (s *rolloutStep) buildOutput() Output {
 }
 
 func (s *rolloutStep) hasIndependentRows() bool {
-	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
+	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash+s.Unconfirmed.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
 		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
 }
 
