@@ -82,8 +82,8 @@ func TestABundleWithSuchAnItemWaitsAlsoWhenPlacingPanics(t *testing.T) {
 		m.placeBundle("web", placementNamed("a"), content)
 		m.settleRows("web")
 		b, _ := (fakeBundles{m}).Get("web")
-		if in := r.leavingStepInput(t.Context(), b); !in.rollout.MustConfirmRemovals {
-			t.Error("no confirmation is needed")
+		if must, err := r.mustConfirmLeavingRows(t.Context(), b); !must || err != nil || !r.leavingStepInput(b, must).rollout.MustConfirmRemovals {
+			t.Errorf("no confirmation is needed: %v", err)
 		}
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = atoll.NowherePlacement() })
 		expectRows(t, m, "web", "a Held r1")
