@@ -130,6 +130,7 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 			return bundlePlan{}, fmt.Errorf("read the content that bundle %s has: %w", id, err)
 		}
 		in.IsConfirmed = b.tombstoneCarriedOutCheck(bundle.Ref.UID)
+		in.IsInNoCluster = func() bool { return b.isInNoCluster(bundle.Ref.UID) }
 	}
 	var err error
 	if in.HandedOver, err = b.itemsTakenOver(ctx, id, claimed, in.Previous); err != nil {

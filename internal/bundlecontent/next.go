@@ -83,6 +83,9 @@ type Input struct {
 	// BundleUID and ConfirmedPlan, the hash that a person confirmed last, tell which of the removals that
 	// Previous holds for a confirmation are confirmed.
 	BundleUID, ConfirmedPlan string
+	// IsInNoCluster returns whether no row has anything of the Bundle, so that a removal takes nothing out. Nil: a
+	// row may.
+	IsInNoCluster func() bool
 	// IsConfirmed returns whether all rows have carried out a tombstone. Nil: none is confirmed.
 	IsConfirmed func(atoll.Tombstone) bool
 	Defaulter   userfields.Defaulter
@@ -202,7 +205,7 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 // addTombstone takes an item out, unless its removal waits for a confirmation.
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
 	item = p.removedItem(item)
-	if item.Treatment.MustConfirmRemoval() && !p.confirmed[removalID(item, cause)] {
+	if item.Treatment.MustConfirmRemoval() && !p.confirmed[removalID(item, cause)] && (p.in.IsInNoCluster == nil || !p.in.IsInNoCluster()) {
 		p.holdItem(item, cause)
 		return
 	}

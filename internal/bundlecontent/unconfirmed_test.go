@@ -191,3 +191,14 @@ func TestARemovalThatIsTakenBackWaitsNoLonger(t *testing.T) {
 	m.held[a] = false
 	w.wantContent("not yet taken over", "ConfigMap/a@1 ConfigMap/b@2", 3)
 }
+
+// A removal that takes nothing out of any cluster needs no confirmation, also one that waits since there were clusters.
+func TestARemovalFromNoClusterNeedsNoConfirmation(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	isNowhere := false
+	w.in.IsInNoCluster = func() bool { return isNowhere }
+	m.markDeleting(a)
+	w.wantContent("held", heldPair, 2)
+	isNowhere = true
+	w.wantContent("in no cluster", "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
+}
