@@ -314,6 +314,10 @@ func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 	case atoll.RowRemoving:
 		s.applyRemovalModeToRow(c, row)
 	case atoll.RowLeaving:
+		if s.leftWithCluster(c, row) {
+			s.newlyLeaving = append(s.newlyLeaving, c)
+			return
+		}
 		s.leaving = append(s.leaving, c)
 	case atoll.RowPending:
 		s.nextSpecs[c] = nil
@@ -322,6 +326,12 @@ func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 	default:
 		s.newlyLeaving = append(s.newlyLeaving, c)
 	}
+}
+
+// leftWithCluster reports whether the row was to leave with its cluster, and leaves for another reason now, so
+// that the bounds of removals apply to it again.
+func (s *rolloutStep) leftWithCluster(c string, row Row) bool {
+	return atoll.ParseRowReason(row.Spec.Reason).Reason == atoll.ReasonClusterRemoved && s.leaveReason(c).Reason != atoll.ReasonClusterRemoved
 }
 
 // applyRemovalModeToRow orphans what is not removed yet when the mode, or the mode of the
