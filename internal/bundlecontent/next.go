@@ -149,6 +149,7 @@ func NextContent(in Input) Output {
 		}
 	}
 	needed := p.addDependencies()
+	p.holdUnconfirmedItems(needed)
 	for _, key := range slices.SortedFunc(maps.Keys(p.previous), atoll.ItemKey.Compare) {
 		if !p.isDecided(key) {
 			p.decideRemaining(key, needed[key])
@@ -404,7 +405,7 @@ func isRemovableUnused(key atoll.ItemKey) bool {
 // source sends dependencies along.
 func (p *contentBuilder) addDependencies() map[atoll.ItemKey]bool {
 	needed := map[atoll.ItemKey]bool{}
-	held := p.heldItems()
+	held := p.itemsInState(atoll.ItemRemovalHeld)
 	queue := slices.SortedFunc(maps.Keys(p.next), atoll.ItemKey.Compare)
 	queue = slices.DeleteFunc(queue, func(key atoll.ItemKey) bool { return p.next[key].State == atoll.ItemRemovalHeld })
 	for len(queue) > 0 {
@@ -433,15 +434,15 @@ func (p *contentBuilder) addDependencies() map[atoll.ItemKey]bool {
 	return needed
 }
 
-// heldItems returns the items whose deletion waits for a user's decision.
-func (p *contentBuilder) heldItems() (held []atoll.ItemKey) {
+// itemsInState returns the items of the state, sorted.
+func (p *contentBuilder) itemsInState(state atoll.ItemState) (keys []atoll.ItemKey) {
 	for key := range p.next {
-		if p.next[key].State == atoll.ItemRemovalHeld {
-			held = append(held, key)
+		if p.next[key].State == state {
+			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(held, atoll.ItemKey.Compare)
-	return held
+	slices.SortFunc(keys, atoll.ItemKey.Compare)
+	return keys
 }
 
 // freezeDependencies freezes the dependencies that only frozen items need. Dependencies of held

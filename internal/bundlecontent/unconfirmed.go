@@ -2,6 +2,8 @@ package bundlecontent
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
@@ -55,6 +57,17 @@ func (p *contentBuilder) holdItem(item *atoll.Item, cause atoll.TombstoneCause) 
 	}
 	held.State, held.RecallNote, held.RemovalCause = atoll.ItemUnconfirmed, "", cause
 	p.next[item.Key] = held
+}
+
+// holdUnconfirmedItems decides the items with removals to confirm before all others, and freezes the dependencies
+// that only items which wait need.
+func (p *contentBuilder) holdUnconfirmedItems(needed map[atoll.ItemKey]bool) {
+	for _, key := range slices.SortedFunc(maps.Keys(p.previous), atoll.ItemKey.Compare) {
+		if !p.isDecided(key) && p.removedItem(p.previous[key]).Treatment.MustConfirmRemoval() {
+			p.decideRemaining(key, needed[key])
+		}
+	}
+	p.freezeDependencies(p.itemsInState(atoll.ItemUnconfirmed), needed, atoll.ItemUnclaimed)
 }
 
 // keepAsSent keeps the former item. Its removal waits no longer: it is to stay.

@@ -202,3 +202,39 @@ func TestARemovalFromNoClusterNeedsNoConfirmation(t *testing.T) {
 	isNowhere = true
 	w.wantContent("in no cluster", "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
 }
+
+// What waits keeps the objects that it needs: a workload that moves or is deleted, and an unused dependency.
+func TestAnObjectThatWaitsKeepsItsDependencies(t *testing.T) {
+	web, cfg, sec, sa := shopKey("Deployment", "web"), shopKey("ConfigMap", "cfg"), shopKey("Secret", "sec"), shopKey("ServiceAccount", "sa")
+	confirm := map[string]string{atoll.AnnotationRemoval: string(v1alpha1.RemoveConfirm)}
+	for name, tc := range map[string]struct {
+		marked     atoll.ItemKey
+		remove     func(m *fakeHub)
+		held, done string
+	}{
+		"moved": {web, func(m *fakeHub) { m.placers[web], m.held[web], m.holders[web] = PlacedByOther, true, []string{"next"} },
+			"ConfigMap/cfg@2+(Unclaimed) Secret/sec@4+(Unclaimed) ServiceAccount/sa@3+(Unclaimed) Deployment/web@1(Unconfirmed)",
+			"-ConfigMap/cfg@2:Unused[] -Secret/sec@4:Unused[] -ServiceAccount/sa@3:Unused[] -Deployment/web@1:Moved[next]"},
+		"deleted": {web, func(m *fakeHub) { m.markDeleting(web) },
+			"ConfigMap/cfg@2+ Secret/sec@4+ ServiceAccount/sa@3+ Deployment/web@1(Unconfirmed)",
+			"-ConfigMap/cfg@2:Unused[] -Secret/sec@4:Unused[] -ServiceAccount/sa@3:Unused[] -Deployment/web@1:Deleted[]"},
+		"not used any more": {sa, func(m *fakeHub) { m.markDeleting(web) },
+			"Secret/sec@4+(Unclaimed) ServiceAccount/sa@3+(Unconfirmed) -ConfigMap/cfg@2:Unused[] -Deployment/web@1:Deleted[]",
+			"-ConfigMap/cfg@2:Unused[] -Secret/sec@4:Unused[] -ServiceAccount/sa@3:Unused[] -Deployment/web@1:Deleted[]"},
+	} {
+		m := newFakeHub()
+		m.putTemplate(web, "1", "ConfigMap/cfg", "ServiceAccount/sa")
+		m.putTemplate(cfg, "2")
+		m.putTemplate(sa, "3").Object["imagePullSecrets"] = []any{map[string]any{"name": "sec"}}
+		m.putTemplate(sec, "4")
+		m.templates[tc.marked].SetAnnotations(confirm)
+		m.placers[web] = PlacedByThis
+		w := newBundleTest(t, m, true)
+		w.in.BundleUID = "bundle"
+		w.wantContent(name, "ConfigMap/cfg@2+ Secret/sec@4+ ServiceAccount/sa@3+ Deployment/web@1", 1)
+		tc.remove(m)
+		out := w.wantContent(name, tc.held, 2)
+		w.confirmHeld(&out.Content)
+		w.wantContent(name, tc.done, 3)
+	}
+}
