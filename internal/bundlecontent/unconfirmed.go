@@ -12,15 +12,22 @@ import (
 // errFormerUnconfirmed is why an object is not sent that has the name of another one.
 var errFormerUnconfirmed = errors.New("the former object of this name is deleted, and its removal from clusters waits for `atoll confirm`; until then clusters keep the former one")
 
-// loadConfirmedRemovals records which removals of the previous content a person has confirmed.
+// loadConfirmedRemovals records which removals of the previous content a person has confirmed: those that wait as
+// their items state, or the deletions that members remember.
 func (p *contentBuilder) loadConfirmedRemovals() {
 	p.confirmed = map[string]bool{}
-	plan, items := atoll.PlanUnconfirmedRemovals(p.in.BundleUID, p.in.Previous)
-	if plan == "" || plan != p.in.ConfirmedPlan {
+	if p.in.ConfirmedPlan == "" {
 		return
 	}
-	for _, item := range items {
-		p.confirmed[removalID(item, item.RemovalCause)] = true
+	if plan, items := atoll.PlanUnconfirmedRemovals(p.in.BundleUID, p.in.Previous); plan == p.in.ConfirmedPlan {
+		for _, item := range items {
+			p.confirmed[removalID(item, item.RemovalCause)] = true
+		}
+	}
+	if plan, items := atoll.PlanDeletionsRememberedByMembers(p.in.BundleUID, p.in.Previous); plan == p.in.ConfirmedPlan {
+		for _, item := range items {
+			p.confirmed[removalID(item, atoll.CauseDeleted)] = true
+		}
 	}
 }
 

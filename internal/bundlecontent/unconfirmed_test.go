@@ -238,3 +238,13 @@ func TestAnObjectThatWaitsKeepsItsDependencies(t *testing.T) {
 		w.wantContent(name, tc.done, 3)
 	}
 }
+
+// A deletion from before a restore is confirmed once: the object that members have removed is not sent again.
+func TestADeletionFromBeforeARestoreIsConfirmedOnce(t *testing.T) {
+	m, w, a := newConfirmedPair(t)
+	m.templates[a].SetAnnotations(map[string]string{atoll.AnnotationRemoval: string(v1alpha1.RemoveConfirm), atoll.AnnotationRecalled: atoll.RecalledDeleted + ", says tokyo"})
+	out := w.wantContent("held back", "ConfigMap/a@1(RemovalHeld) ConfigMap/b@2", 2)
+	w.in.ConfirmedPlan, _ = atoll.PlanDeletionsRememberedByMembers("bundle", &out.Content)
+	m.markDeleting(a)
+	w.wantContent("confirmed", "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
+}
