@@ -117,7 +117,7 @@ func TestAConfirmationIsGoodForOneRemoval(t *testing.T) {
 	w.wantContent("still held", heldPair, 5)
 }
 
-// What is confirmed is a removal for a cause: a deletion that comes instead waits for its own confirmation.
+// A removal is confirmed for its cause: a deletion that comes instead waits for its own confirmation.
 func TestAConfirmationIsGoodForItsCause(t *testing.T) {
 	m, w, a := newConfirmedPair(t)
 	m.hubOnly = map[atoll.ItemKey]bool{a: true}
@@ -203,7 +203,7 @@ func TestARemovalFromNoClusterNeedsNoConfirmation(t *testing.T) {
 	w.wantContent("in no cluster", "ConfigMap/b@2 -ConfigMap/a@1:Deleted[]", 3)
 }
 
-// What waits keeps the objects that it needs: a workload that moves or is deleted, and an unused dependency.
+// An object that waits keeps the objects that it needs: a workload that moves or is deleted, and an unused dependency.
 func TestAnObjectThatWaitsKeepsItsDependencies(t *testing.T) {
 	web, cfg, sec, sa := shopKey("Deployment", "web"), shopKey("ConfigMap", "cfg"), shopKey("Secret", "sec"), shopKey("ServiceAccount", "sa")
 	confirm := map[string]string{atoll.AnnotationRemoval: string(v1alpha1.RemoveConfirm)}
